@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Codecs: how a page is compressed.
+ *
+ * Three things are kept apart, because they live for different times:
+ *
+ *   ops      a codec's functions; constant, one table per codec;
+ *   params   what a store chose: level and dictionary, prepared once, then
+ *            only read, by all processors at once;
+ *   context  the working memory of one processor, reused for every page (a new
+ *            zstd context per page would halve its speed).
+ *
+ * Each home of the store (port/user, port/linux) brings its own tables under
+ * the same names. What one compresses, the other reads, and both produce what
+ * the kernel's zram would: same formats, same defaults.
+ *
+ * Invariants:
+ *   - compress writes at most the capacity it was given;
+ *   - decompress writes exactly dst_size bytes or fails; it reads no byte
+ *     outside src and writes none outside dst, whatever src holds;
+ *   - both are deterministic: same params and bytes in, same bytes out, whatever
+ *     the context was used for before.
+ */
+#ifndef ZMELD_CODEC_H
+#define ZMELD_CODEC_H
+
+#include <zm_home.h>
+
+/* Level left to the codec: the one that the kernel's zram takes. */
+#define ZM_CODEC_LEVEL_DEFAULT	(-2147483647 - 1)
+
+struct zm_codec_params {
+	int level;		/* in: a level or ZM_CODEC_LEVEL_DEFAULT */
+	const void *dict;	/* in: borrowed, outlives the params; or NULL */
+	size_t dict_size;	/* bytes */
+	void *prepared;		/* out: the codec's own, e.g. digested dict */
+};
+
+struct zm_codec_ops {
+	const char *name;	/* as zram's comp_algorithm spells it */
+	int level_min;		/* level_min == level_max: no levels */
+	int level_max;
+	int level_default;	/* what zram uses when none is given */
+	bool takes_dict;
+
+	/*
+	 * Checks level and dictionary, replaces ZM_CODEC_LEVEL_DEFAULT by the
+	 * default and prepares what all contexts share.
+	 * 0, -EINVAL (level or dictionary refused), -ENOMEM. May sleep.
+	 */
+	int (*params_setup)(struct zm_codec_params *params);
+	void (*params_release)(struct zm_codec_params *params);
+
+	/* 0 and a context, or -ENOMEM. May sleep. */
+	int (*context_create)(const struct zm_codec_params *params, void **ctx);
+	void (*context_destroy)(void *ctx);
+
+	/*
+	 * Compresses src. *dst_size: in the capacity, out the bytes written.
+	 * 0, or -ENOSPC when the result does not fit (dst then holds garbage).
+	 * Does not sleep, allocates nothing.
+	 */
+	int (*compress)(void *ctx, const struct zm_codec_params *params,
+			const void *src, size_t src_size,
+			void *dst, size_t *dst_size);
+
+	/*
+	 * Decompresses src into exactly dst_size bytes.
+	 * 0, or -EBADMSG: damaged, or not dst_size bytes. Does not sleep,
+	 * allocates nothing.
+	 */
+	int (*decompress)(void *ctx, const struct zm_codec_params *params,
+			  const void *src, size_t src_size,
+			  void *dst, size_t dst_size);
+};
+
+/* All codecs of this home, in the order a list shows them. */
+extern const struct zm_codec_ops *const zm_codecs[];
+extern const size_t zm_codec_count;
+
+/* The codec of that name, or NULL. */
+const struct zm_codec_ops *zm_codec_find(const char *name);
+
+#endif /* ZMELD_CODEC_H */

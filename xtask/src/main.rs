@@ -1,0 +1,3 @@
+//! Test, benchmark and build tasks.
+
+fn main() {}
