@@ -1,1 +1,3 @@
 //! zmeld: store.
+
+pub mod codec;
