@@ -44,7 +44,10 @@ fn main() {
             .compile_intermediates();
         archive.objects(objects);
     }
-    archive.includes(&includes).files(&port).compile("zmeld_store");
+    archive
+        .includes(&includes)
+        .files(&port)
+        .compile("zmeld_store");
 
     watch(&store.join("core"));
     watch(&store.join("port/user"));
@@ -65,8 +68,14 @@ fn tell_c_tests(includes: &[PathBuf], page_shift: &str) {
         PathBuf::from(required("DEP_Z_ROOT")).join("lib"),
     ];
     let libraries = env::join_paths(libraries).expect("a library path holds a separator");
-    println!("cargo:rustc-env=ZMELD_C_INCLUDES={}", includes.to_string_lossy());
-    println!("cargo:rustc-env=ZMELD_C_LIBRARIES={}", libraries.to_string_lossy());
+    println!(
+        "cargo:rustc-env=ZMELD_C_INCLUDES={}",
+        includes.to_string_lossy()
+    );
+    println!(
+        "cargo:rustc-env=ZMELD_C_LIBRARIES={}",
+        libraries.to_string_lossy()
+    );
     println!("cargo:rustc-env=ZMELD_C_PAGE_SHIFT={page_shift}");
 }
 
@@ -99,5 +108,6 @@ fn watch(folder: &Path) {
 }
 
 fn required(name: &str) -> String {
-    env::var(name).unwrap_or_else(|_| panic!("{name} is not set: is its library's build script gone?"))
+    env::var(name)
+        .unwrap_or_else(|_| panic!("{name} is not set: is its library's build script gone?"))
 }

@@ -93,6 +93,9 @@ static int deflate_compress(void *ctx, const struct zm_codec_params *params,
 			    void *dst, size_t *dst_size)
 {
 	z_stream *stream = &((struct deflate_context *)ctx)->deflating;
+	Bytef spare;
+	size_t size;
+	int ret;
 
 	(void)params;
 	if (src_size > UINT_MAX || deflateReset(stream) != Z_OK)
@@ -101,9 +104,19 @@ static int deflate_compress(void *ctx, const struct zm_codec_params *params,
 	stream->avail_in = (uInt)src_size;
 	stream->next_out = dst;
 	stream->avail_out = *dst_size < UINT_MAX ? (uInt)*dst_size : UINT_MAX;
-	if (deflate(stream, Z_FINISH) != Z_STREAM_END)
+	ret = deflate(stream, Z_FINISH);
+	size = (size_t)(stream->next_out - (Bytef *)dst);
+	if (ret == Z_OK) {
+		/* dst is full. zlib says whether that is all only with room. */
+		stream->next_out = &spare;
+		stream->avail_out = 1;
+		ret = deflate(stream, Z_FINISH);
+		if (stream->avail_out == 0)
+			return -ENOSPC;
+	}
+	if (ret != Z_STREAM_END)
 		return -ENOSPC;
-	*dst_size = (size_t)(stream->next_out - (Bytef *)dst);
+	*dst_size = size;
 	return 0;
 }
 

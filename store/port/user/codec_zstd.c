@@ -10,9 +10,14 @@
  * before, so no page can make it grow. With one, the library sizes the context
  * by what it is given: a first page of nothing grows it when it is made.
  *
- * Invariant: the same page gives the same bytes, whatever came before. The row
- * match finder salts its hashes by its history, so it is never used; the
- * library would use it only for pages above 16 KiB.
+ * Invariants:
+ *   - the same page gives the same bytes, whatever came before. The row match
+ *     finder salts its hashes by its history, so it is never used; the library
+ *     would use it only for pages above 16 KiB;
+ *   - and whatever the capacity is. The library works on several bytes past
+ *     those it keeps, and with less room than that it fails or writes
+ *     something else; so it is always given its bound, in dst or in the
+ *     context's own memory.
  */
 #define ZSTD_STATIC_LINKING_ONLY
 #include <stdlib.h>
@@ -23,6 +28,9 @@
 #define ZSTD_LEVEL_MIN		(-131072)	/* -ZSTD_TARGETLENGTH_MAX */
 #define ZSTD_LEVEL_MAX		22
 #define ZSTD_LEVEL_DEFAULT	ZSTD_CLEVEL_DEFAULT
+
+/* The largest page there is; larger sources need a dst of the bound. */
+#define ZSTD_BOUND		ZSTD_COMPRESSBOUND(65536)
 
 _Static_assert(ZSTD_LEVEL_MIN == -ZSTD_TARGETLENGTH_MAX,
 	       "the fastest level that the library takes");
@@ -36,6 +44,7 @@ struct zstd_context {
 	ZSTD_CCtx *compressor;
 	ZSTD_DCtx *decompressor;
 	void *memory;		/* the compressor's, or NULL: its own */
+	u8 object[ZSTD_BOUND];
 };
 
 static const ZSTD_customMem zstd_malloc;	/* zero: the library's malloc */
@@ -135,7 +144,7 @@ static bool zstd_compressor_place(struct zstd_context *context, int level)
 static bool zstd_compressor_grow(struct zstd_context *context,
 				 const struct zstd_dict *dict)
 {
-	void *page = calloc(2, ZM_PAGE_SIZE);
+	void *page = calloc(1, ZM_PAGE_SIZE);
 	size_t size;
 
 	context->compressor = ZSTD_createCCtx();
@@ -144,8 +153,8 @@ static bool zstd_compressor_grow(struct zstd_context *context,
 		return false;
 	}
 	size = ZSTD_compress_usingCDict(context->compressor,
-					(char *)page + ZM_PAGE_SIZE,
-					ZM_PAGE_SIZE, page, ZM_PAGE_SIZE,
+					context->object, ZSTD_BOUND,
+					page, ZM_PAGE_SIZE,
 					dict->compressing);
 	free(page);
 	return !ZSTD_isError(size);
@@ -175,19 +184,25 @@ static int zstd_compress(void *ctx, const struct zm_codec_params *params,
 			 const void *src, size_t src_size,
 			 void *dst, size_t *dst_size)
 {
-	const struct zstd_context *context = ctx;
+	struct zstd_context *context = ctx;
 	const struct zstd_dict *dict = params->prepared;
+	const size_t bound = ZSTD_compressBound(src_size);
+	const bool in_place = *dst_size >= bound || bound > ZSTD_BOUND;
+	void *object = in_place ? dst : context->object;
+	size_t room = in_place ? *dst_size : ZSTD_BOUND;
 	size_t size;
 
 	if (params->dict)
-		size = ZSTD_compress_usingCDict(context->compressor, dst,
-						*dst_size, src, src_size,
+		size = ZSTD_compress_usingCDict(context->compressor, object,
+						room, src, src_size,
 						dict->compressing);
 	else
-		size = ZSTD_compress2(context->compressor, dst, *dst_size,
+		size = ZSTD_compress2(context->compressor, object, room,
 				      src, src_size);
-	if (ZSTD_isError(size))
+	if (ZSTD_isError(size) || size > *dst_size)
 		return -ENOSPC;
+	if (!in_place)
+		memcpy(dst, object, size);
 	*dst_size = size;
 	return 0;
 }
