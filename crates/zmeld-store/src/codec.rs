@@ -1,0 +1,630 @@
+//! Codecs: how a page is compressed.
+//!
+//! A [`Codec`] is what a store chose: an algorithm, its level and perhaps a
+//! dictionary, prepared once and then shared by all threads. A [`Stream`] is
+//! the working memory of one thread, reused for every page.
+//!
+//! Names, levels, defaults and formats are those of the kernel's zram, so what
+//! a page takes here it takes there. 842 is missing: no user-space
+//! implementation of it is sound enough to rely on.
+//!
+//! ```
+//! use zmeld_store::codec::{CodecSpec, Stream};
+//!
+//! let codec = "zstd:3".parse::<CodecSpec>()?.open()?;
+//! let mut stream = Stream::new(&codec)?;
+//! let page = [7u8; 4096];
+//! let mut object = [0u8; 4096];
+//! let size = stream.compress(&page, &mut object)?;
+//! let mut back = [0u8; 4096];
+//! stream.decompress(&object[..size], &mut back)?;
+//! assert_eq!(page, back);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::ffi::{c_char, c_int, c_uint, c_void, CStr};
+use std::fmt;
+use std::path::PathBuf;
+use std::ptr;
+use std::str::FromStr;
+use std::sync::Arc;
+
+// Named, so that the libraries under the C codecs are linked in.
+use libz_sys as _;
+use lz4_sys as _;
+
+/// The C side of the contract, as `store/include/zmeld/codec.h` states it.
+pub(crate) mod raw {
+    use super::{c_char, c_int, c_void};
+
+    /// `ZM_CODEC_LEVEL_DEFAULT`.
+    pub const LEVEL_DEFAULT: c_int = c_int::MIN;
+
+    /// `struct zm_codec_params`.
+    #[repr(C)]
+    pub struct Params {
+        pub level: c_int,
+        pub dict: *const c_void,
+        pub dict_size: usize,
+        pub prepared: *mut c_void,
+    }
+
+    /// `struct zm_codec_ops`.
+    #[repr(C)]
+    pub struct Ops {
+        pub name: *const c_char,
+        pub level_min: c_int,
+        pub level_max: c_int,
+        pub level_default: c_int,
+        pub takes_dict: bool,
+        pub params_setup: unsafe extern "C" fn(*mut Params) -> c_int,
+        pub params_release: unsafe extern "C" fn(*mut Params),
+        pub context_create: unsafe extern "C" fn(*const Params, *mut *mut c_void) -> c_int,
+        pub context_destroy: unsafe extern "C" fn(*mut c_void),
+        pub compress: unsafe extern "C" fn(
+            *mut c_void,
+            *const Params,
+            *const c_void,
+            usize,
+            *mut c_void,
+            *mut usize,
+        ) -> c_int,
+        pub decompress: unsafe extern "C" fn(
+            *mut c_void,
+            *const Params,
+            *const c_void,
+            usize,
+            *mut c_void,
+            usize,
+        ) -> c_int,
+    }
+
+    // SAFETY: an ops table is constant: the C side never writes to it.
+    unsafe impl Sync for Ops {}
+
+    extern "C" {
+        #[link_name = "zm_codecs"]
+        pub static CODECS: [*const Ops; 0];
+        #[link_name = "zm_codec_count"]
+        pub static CODEC_COUNT: usize;
+    }
+}
+
+/// What there is to know about a codec before it is chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CodecInfo {
+    /// The name, as zram's `comp_algorithm` spells it.
+    pub name: &'static str,
+    /// The lowest level. Equal to `level_max` where there are no levels.
+    pub level_min: i32,
+    /// The highest level.
+    pub level_max: i32,
+    /// The level that zram takes when none is given.
+    pub level_default: i32,
+    /// Whether it can use a dictionary.
+    pub takes_dict: bool,
+}
+
+impl CodecInfo {
+    /// Whether there is a level to choose.
+    pub fn takes_level(&self) -> bool {
+        self.level_min != self.level_max
+    }
+
+    fn of(ops: &'static raw::Ops) -> Self {
+        CodecInfo {
+            name: name_of(ops),
+            level_min: ops.level_min,
+            level_max: ops.level_max,
+            level_default: ops.level_default,
+            takes_dict: ops.takes_dict,
+        }
+    }
+}
+
+/// All codecs, in the order in which a list shows them.
+pub fn codecs() -> Vec<CodecInfo> {
+    tables().map(CodecInfo::of).collect()
+}
+
+/// Why a codec cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum CodecError {
+    /// No codec has that name.
+    #[error("there is no codec {name:?}; there are {known}", known = known_names())]
+    Unknown {
+        /// The name that was asked for.
+        name: String,
+    },
+    /// The codec has no such level.
+    #[error("{codec} takes levels {min} to {max}, not {level}")]
+    Level {
+        /// The codec.
+        codec: &'static str,
+        /// The level that was asked for.
+        level: i32,
+        /// Its lowest level.
+        min: i32,
+        /// Its highest level.
+        max: i32,
+    },
+    /// The codec has no levels at all.
+    #[error("{codec} has no levels")]
+    NoLevels {
+        /// The codec.
+        codec: &'static str,
+    },
+    /// The codec takes no dictionary.
+    #[error("{codec} takes no dictionary")]
+    NoDictionary {
+        /// The codec.
+        codec: &'static str,
+    },
+    /// The codec takes dictionaries, but not this one.
+    #[error("{codec} refuses the dictionary of {size} bytes")]
+    DictionaryRefused {
+        /// The codec.
+        codec: &'static str,
+        /// The dictionary's size in bytes.
+        size: usize,
+    },
+    /// The dictionary's file cannot be read.
+    #[error("cannot read the dictionary {}", path.display())]
+    DictionaryUnreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The words after the codec's name make no sense.
+    #[error("{spec:?}: {reason}")]
+    Spec {
+        /// All that was given.
+        spec: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// No memory for the codec's tables or for a stream.
+    #[error("no memory for {codec}")]
+    NoMemory {
+        /// The codec.
+        codec: &'static str,
+    },
+}
+
+/// The page does not become small enough for the space that was offered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the compressed page does not fit into {capacity} bytes")]
+pub struct NoFit {
+    /// The space that was offered, in bytes.
+    pub capacity: usize,
+}
+
+/// The object is not what the codec made of a page of that size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{size} bytes are no {codec} object of a page of {page_size} bytes")]
+pub struct Damaged {
+    /// The codec.
+    pub codec: &'static str,
+    /// The object's size in bytes.
+    pub size: usize,
+    /// The expected page's size in bytes.
+    pub page_size: usize,
+}
+
+/// A codec with its level and dictionary, ready for all threads. Cloning it
+/// shares it.
+#[derive(Clone)]
+pub struct Codec(Arc<Prepared>);
+
+struct Prepared {
+    ops: &'static raw::Ops,
+    params: raw::Params,
+    /// Keeps alive what `params.dict` points to.
+    dict: Option<Arc<[u8]>>,
+}
+
+// SAFETY: after params_setup the params are only read, by any number of
+// threads (the contract's words), until the last owner releases them.
+unsafe impl Send for Prepared {}
+// SAFETY: as above.
+unsafe impl Sync for Prepared {}
+
+impl Codec {
+    /// The codec of that name, at a level (`None`: zram's default) and with a
+    /// dictionary. An empty dictionary is none.
+    ///
+    /// # Errors
+    /// [`CodecError`], naming what was refused.
+    pub fn new(
+        name: &str,
+        level: Option<i32>,
+        dict: Option<Arc<[u8]>>,
+    ) -> Result<Codec, CodecError> {
+        let ops = find(name)?;
+        let info = CodecInfo::of(ops);
+        check_level(&info, level)?;
+        let dict = dict.filter(|bytes| !bytes.is_empty());
+        if dict.is_some() && !info.takes_dict {
+            return Err(CodecError::NoDictionary { codec: info.name });
+        }
+        let mut params = raw::Params {
+            level: level.unwrap_or(raw::LEVEL_DEFAULT),
+            dict: dict
+                .as_ref()
+                .map_or(ptr::null(), |bytes| bytes.as_ptr().cast()),
+            dict_size: dict.as_ref().map_or(0, |bytes| bytes.len()),
+            prepared: ptr::null_mut(),
+        };
+        // SAFETY: params is valid for the call; the dictionary that it points
+        // to is kept by Prepared for as long as the params live.
+        match unsafe { (ops.params_setup)(&mut params) } {
+            0 => Ok(Codec(Arc::new(Prepared { ops, params, dict }))),
+            _ => Err(match dict {
+                Some(bytes) => CodecError::DictionaryRefused {
+                    codec: info.name,
+                    size: bytes.len(),
+                },
+                None => CodecError::NoMemory { codec: info.name },
+            }),
+        }
+    }
+
+    /// What there is to know about it.
+    pub fn info(&self) -> CodecInfo {
+        CodecInfo::of(self.0.ops)
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &'static str {
+        name_of(self.0.ops)
+    }
+
+    /// The level in use, the default where none was given.
+    pub fn level(&self) -> i32 {
+        self.0.params.level
+    }
+
+    /// The dictionary in use.
+    pub fn dict(&self) -> Option<&[u8]> {
+        self.0.dict.as_deref()
+    }
+
+    /// The functions, for handing the codec to the C store.
+    #[allow(dead_code)]
+    pub(crate) fn raw_ops(&self) -> *const raw::Ops {
+        self.0.ops
+    }
+
+    /// The prepared params, for handing the codec to the C store; they live as
+    /// long as any clone of this codec.
+    #[allow(dead_code)]
+    pub(crate) fn raw_params(&self) -> *const raw::Params {
+        &self.0.params
+    }
+}
+
+impl fmt::Debug for Codec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Codec")
+            .field("name", &self.name())
+            .field("level", &self.level())
+            .field("dict_size", &self.0.params.dict_size)
+            .finish()
+    }
+}
+
+impl Drop for Prepared {
+    fn drop(&mut self) {
+        // SAFETY: the params were set up and nobody else has them any more.
+        unsafe { (self.ops.params_release)(&mut self.params) }
+    }
+}
+
+/// One thread's working memory for a codec, reused for every page.
+pub struct Stream {
+    codec: Codec,
+    context: *mut c_void,
+}
+
+// SAFETY: a context belongs to one stream and is not tied to a thread; every
+// use of it goes through &mut self.
+unsafe impl Send for Stream {}
+
+impl Stream {
+    /// A stream for that codec.
+    ///
+    /// # Errors
+    /// [`CodecError::NoMemory`].
+    pub fn new(codec: &Codec) -> Result<Stream, CodecError> {
+        let codec = codec.clone();
+        let mut context = ptr::null_mut();
+        // SAFETY: the params were set up by the same ops; context is a valid
+        // place for the result.
+        let ret = unsafe { (codec.0.ops.context_create)(&codec.0.params, &mut context) };
+        if ret != 0 {
+            return Err(CodecError::NoMemory {
+                codec: codec.name(),
+            });
+        }
+        Ok(Stream { codec, context })
+    }
+
+    /// The codec that it works for.
+    pub fn codec(&self) -> &Codec {
+        &self.codec
+    }
+
+    /// Compresses a page into `object`; the number of bytes written. The same
+    /// page always becomes the same bytes.
+    ///
+    /// # Errors
+    /// [`NoFit`] when the result is longer than `object`, which then holds
+    /// rubbish.
+    pub fn compress(&mut self, page: &[u8], object: &mut [u8]) -> Result<usize, NoFit> {
+        let capacity = object.len();
+        let mut size = capacity;
+        // SAFETY: context and params belong together; both slices are valid
+        // for their lengths, and the codec writes at most size bytes.
+        let ret = unsafe {
+            (self.codec.0.ops.compress)(
+                self.context,
+                &self.codec.0.params,
+                page.as_ptr().cast(),
+                page.len(),
+                object.as_mut_ptr().cast(),
+                &mut size,
+            )
+        };
+        if ret == 0 && size <= capacity {
+            Ok(size)
+        } else {
+            Err(NoFit { capacity })
+        }
+    }
+
+    /// Decompresses an object into a page of exactly `page.len()` bytes.
+    ///
+    /// # Errors
+    /// [`Damaged`] when the object is not that of such a page; `page` then
+    /// holds rubbish. Whatever the object holds, nothing worse happens.
+    pub fn decompress(&mut self, object: &[u8], page: &mut [u8]) -> Result<(), Damaged> {
+        // SAFETY: context and params belong together; both slices are valid
+        // for their lengths, and the codec stays within them.
+        let ret = unsafe {
+            (self.codec.0.ops.decompress)(
+                self.context,
+                &self.codec.0.params,
+                object.as_ptr().cast(),
+                object.len(),
+                page.as_mut_ptr().cast(),
+                page.len(),
+            )
+        };
+        if ret == 0 {
+            return Ok(());
+        }
+        Err(Damaged {
+            codec: self.codec.name(),
+            size: object.len(),
+            page_size: page.len(),
+        })
+    }
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stream")
+            .field("codec", &self.codec)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        // SAFETY: the context was created by the same ops and ends here.
+        unsafe { (self.codec.0.ops.context_destroy)(self.context) }
+    }
+}
+
+/// A codec in words: `lz4`, `zstd:3`, `zstd:level=3,dict=PATH`.
+///
+/// `dict=` comes last: the path is all that follows, commas and colons too.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct CodecSpec {
+    /// The codec's name.
+    pub name: &'static str,
+    /// Its level; `None` is zram's default.
+    pub level: Option<i32>,
+    /// The file of its dictionary.
+    pub dict: Option<PathBuf>,
+}
+
+impl CodecSpec {
+    /// Reads the dictionary, if there is one, and prepares the codec.
+    ///
+    /// # Errors
+    /// [`CodecError`]: the file cannot be read, or the codec refuses it.
+    pub fn open(&self) -> Result<Codec, CodecError> {
+        let dict = match &self.dict {
+            None => None,
+            Some(path) => match std::fs::read(path) {
+                Ok(bytes) => Some(Arc::from(bytes)),
+                Err(source) => {
+                    return Err(CodecError::DictionaryUnreadable {
+                        path: path.clone(),
+                        source,
+                    })
+                }
+            },
+        };
+        Codec::new(self.name, self.level, dict)
+    }
+}
+
+impl FromStr for CodecSpec {
+    type Err = CodecError;
+
+    fn from_str(spec: &str) -> Result<Self, CodecError> {
+        let (name, options) = match spec.split_once(':') {
+            Some((name, options)) => (name, Some(options)),
+            None => (spec, None),
+        };
+        let info = CodecInfo::of(find(name)?);
+        let mut parsed = CodecSpec {
+            name: info.name,
+            level: None,
+            dict: None,
+        };
+        let wrong = |reason| CodecError::Spec {
+            spec: spec.to_owned(),
+            reason,
+        };
+        let mut rest = options;
+        while let Some(text) = rest {
+            if let Some(path) = text.strip_prefix("dict=") {
+                if path.is_empty() {
+                    return Err(wrong("dict= names no file"));
+                }
+                parsed.dict = Some(PathBuf::from(path));
+                break;
+            }
+            let (option, tail) = match text.split_once(',') {
+                Some((option, tail)) => (option, Some(tail)),
+                None => (text, None),
+            };
+            let level = option.strip_prefix("level=").unwrap_or(option);
+            if parsed.level.is_some() {
+                return Err(wrong("expected dict=PATH after the level"));
+            }
+            parsed.level =
+                Some(level.parse().map_err(|_| {
+                    wrong("expected a level or level=NUMBER, then perhaps dict=PATH")
+                })?);
+            rest = tail;
+        }
+        check_level(&info, parsed.level)?;
+        if parsed.dict.is_some() && !info.takes_dict {
+            return Err(CodecError::NoDictionary { codec: info.name });
+        }
+        Ok(parsed)
+    }
+}
+
+impl fmt::Display for CodecSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)?;
+        match (self.level, &self.dict) {
+            (None, None) => Ok(()),
+            (Some(level), None) => write!(f, ":{level}"),
+            (None, Some(path)) => write!(f, ":dict={}", path.display()),
+            (Some(level), Some(path)) => write!(f, ":level={level},dict={}", path.display()),
+        }
+    }
+}
+
+/// Why no dictionary could be made.
+#[derive(Debug, thiserror::Error)]
+#[error("no dictionary from {samples} pages of {page_size} bytes: {reason}")]
+pub struct TrainError {
+    /// How many sample pages there were.
+    pub samples: usize,
+    /// Their size in bytes.
+    pub page_size: usize,
+    /// What zstd said.
+    pub reason: String,
+}
+
+/// Makes a dictionary of at most `dict_size` bytes from sample pages that lie
+/// one after another in `samples` (a part of a page at the end is left out).
+///
+/// The dictionary has zstd's form; lz4 and lz4hc use it as plain bytes. The
+/// samples should be some hundred times as long as the dictionary.
+///
+/// # Errors
+/// [`TrainError`], in zstd's words: too few samples, or too much alike.
+pub fn train_dictionary(
+    samples: &[u8],
+    page_size: usize,
+    dict_size: usize,
+) -> Result<Vec<u8>, TrainError> {
+    let count = samples.len().checked_div(page_size).unwrap_or(0);
+    let failed = |reason: &str| TrainError {
+        samples: count,
+        page_size,
+        reason: reason.to_owned(),
+    };
+    let count_arg = c_uint::try_from(count).map_err(|_| failed("too many samples"))?;
+    if count == 0 {
+        return Err(failed("no samples"));
+    }
+    let sizes = vec![page_size; count];
+    let mut dict = vec![0u8; dict_size];
+    // SAFETY: dict is valid for its length; samples holds count pages of
+    // page_size bytes and sizes holds count sizes.
+    let size = unsafe {
+        zstd_sys::ZDICT_trainFromBuffer(
+            dict.as_mut_ptr().cast(),
+            dict.len(),
+            samples.as_ptr().cast(),
+            sizes.as_ptr(),
+            count_arg,
+        )
+    };
+    // SAFETY: a size in, a flag out.
+    if unsafe { zstd_sys::ZDICT_isError(size) } != 0 {
+        // SAFETY: the name of an error is a constant string.
+        let name = unsafe { CStr::from_ptr(zstd_sys::ZDICT_getErrorName(size)) };
+        return Err(failed(&name.to_string_lossy()));
+    }
+    dict.truncate(size);
+    Ok(dict)
+}
+
+fn tables() -> impl Iterator<Item = &'static raw::Ops> {
+    // SAFETY: the C side defines both as constants, the array with that many
+    // pointers to constant tables.
+    let tables =
+        unsafe { std::slice::from_raw_parts((&raw const raw::CODECS).cast(), raw::CODEC_COUNT) };
+    // SAFETY: as above.
+    tables
+        .iter()
+        .map(|table: &*const raw::Ops| unsafe { &**table })
+}
+
+fn find(name: &str) -> Result<&'static raw::Ops, CodecError> {
+    tables()
+        .find(|ops| name_of(ops) == name)
+        .ok_or_else(|| CodecError::Unknown {
+            name: name.to_owned(),
+        })
+}
+
+fn name_of(ops: &'static raw::Ops) -> &'static str {
+    // SAFETY: the name is a constant string of the C side, in ASCII.
+    unsafe { CStr::from_ptr(ops.name) }
+        .to_str()
+        .expect("a codec's name is ASCII")
+}
+
+fn known_names() -> String {
+    let names: Vec<_> = tables().map(name_of).collect();
+    names.join(", ")
+}
+
+fn check_level(info: &CodecInfo, level: Option<i32>) -> Result<(), CodecError> {
+    match level {
+        None => Ok(()),
+        Some(_) if !info.takes_level() => Err(CodecError::NoLevels { codec: info.name }),
+        Some(level) if (info.level_min..=info.level_max).contains(&level) => Ok(()),
+        Some(level) => Err(CodecError::Level {
+            codec: info.name,
+            level,
+            min: info.level_min,
+            max: info.level_max,
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests;

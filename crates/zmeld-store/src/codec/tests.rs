@@ -1,0 +1,193 @@
+use super::*;
+
+/// Real contents: this very test program.
+fn own_bytes() -> Vec<u8> {
+    std::fs::read(std::env::current_exe().unwrap()).unwrap()
+}
+
+fn random_bytes(size: usize, mut seed: u64) -> Vec<u8> {
+    (0..size)
+        .map(|_| {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            (seed >> 32) as u8
+        })
+        .collect()
+}
+
+fn round_trip(stream: &mut Stream, page: &[u8]) -> usize {
+    let mut object = vec![0; page.len() * 2 + 256];
+    let size = stream.compress(page, &mut object).unwrap();
+    let mut back = vec![0xa5; page.len()];
+    stream.decompress(&object[..size], &mut back).unwrap();
+    assert!(back == page, "{:?} returned other bytes", stream.codec());
+    let mut tight = vec![0; size];
+    assert_eq!(stream.compress(page, &mut tight), Ok(size));
+    assert_eq!(tight, object[..size]);
+    size
+}
+
+#[test]
+fn the_list_is_zrams() {
+    let names: Vec<_> = codecs().iter().map(|codec| codec.name).collect();
+    assert_eq!(names, ["lzo", "lzo-rle", "lz4", "lz4hc", "zstd", "deflate"]);
+    for info in codecs() {
+        assert!((info.level_min..=info.level_max).contains(&info.level_default));
+    }
+}
+
+#[test]
+fn every_codec_returns_what_it_was_given() {
+    let real = own_bytes();
+    for info in codecs() {
+        let codec = Codec::new(info.name, None, None).unwrap();
+        let mut stream = Stream::new(&codec).unwrap();
+        for size in [1, 2, 3, 20, 21, 64, 100, 4095, 4096, 4097, 65536] {
+            assert!(round_trip(&mut stream, &vec![0; size]) <= size + 20);
+            round_trip(&mut stream, &random_bytes(size, 7));
+            round_trip(&mut stream, &real[..size]);
+        }
+        for page in real.chunks_exact(4096).take(500) {
+            round_trip(&mut stream, page);
+        }
+    }
+}
+
+#[test]
+fn extreme_levels_work() {
+    let real = own_bytes();
+    for info in codecs().iter().filter(|info| info.takes_level()) {
+        for level in [info.level_min, info.level_max] {
+            let codec = Codec::new(info.name, Some(level), None).unwrap();
+            assert_eq!(codec.level(), level);
+            let mut stream = Stream::new(&codec).unwrap();
+            for page in real.chunks_exact(4096).take(20) {
+                round_trip(&mut stream, page);
+            }
+        }
+        for level in [info.level_min - 1, info.level_max + 1] {
+            assert!(matches!(
+                Codec::new(info.name, Some(level), None),
+                Err(CodecError::Level { .. })
+            ));
+        }
+    }
+}
+
+#[test]
+fn a_trained_dictionary_makes_pages_smaller() {
+    let real = own_bytes();
+    let samples = &real[..real.len().min(8 << 20)];
+    let dict: Arc<[u8]> = train_dictionary(samples, 4096, 16384).unwrap().into();
+    for info in codecs() {
+        let with = Codec::new(info.name, None, Some(dict.clone()));
+        if !info.takes_dict {
+            assert!(matches!(with, Err(CodecError::NoDictionary { .. })));
+            continue;
+        }
+        let mut with = Stream::new(&with.unwrap()).unwrap();
+        let mut without = Stream::new(&Codec::new(info.name, None, None).unwrap()).unwrap();
+        let (mut small, mut large) = (0, 0);
+        for page in samples.chunks_exact(4096).step_by(7).take(300) {
+            small += round_trip(&mut with, page);
+            large += round_trip(&mut without, page);
+        }
+        assert!(small < large, "{}: {small} against {large}", info.name);
+    }
+}
+
+#[test]
+fn training_says_what_is_missing() {
+    assert_eq!(train_dictionary(&[], 4096, 1024).unwrap_err().samples, 0);
+    assert_eq!(train_dictionary(&[1], 0, 1024).unwrap_err().samples, 0);
+    assert!(train_dictionary(&[0; 8192], 4096, 1024).is_err());
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let page = random_bytes(4096, 3);
+    for info in codecs() {
+        let mut stream = Stream::new(&Codec::new(info.name, None, None).unwrap()).unwrap();
+        for capacity in [0, 1, 100, 4000] {
+            let mut object = vec![0; capacity];
+            assert_eq!(
+                stream.compress(&page, &mut object),
+                Err(NoFit { capacity }),
+                "{}",
+                info.name
+            );
+        }
+    }
+}
+
+#[test]
+fn damage_is_an_error_that_names_the_codec() {
+    for info in codecs() {
+        let mut stream = Stream::new(&Codec::new(info.name, None, None).unwrap()).unwrap();
+        let mut object = [0; 4096];
+        let size = stream.compress(&[1; 4096], &mut object).unwrap();
+        let damaged = stream
+            .decompress(&object[..size - 1], &mut [0; 4096])
+            .unwrap_err();
+        assert_eq!(damaged.codec, info.name);
+        assert!(stream.decompress(&object[..size], &mut [0; 4095]).is_err());
+        assert!(stream.decompress(&object[..size], &mut [0; 4097]).is_err());
+        assert!(stream.decompress(&[], &mut [0; 4096]).is_err());
+    }
+}
+
+#[test]
+fn threads_share_a_codec() {
+    let codec = Codec::new("zstd", None, None).unwrap();
+    std::thread::scope(|scope| {
+        for seed in 1..5 {
+            let codec = &codec;
+            scope.spawn(move || {
+                let mut stream = Stream::new(codec).unwrap();
+                round_trip(&mut stream, &random_bytes(4096, seed));
+            });
+        }
+    });
+}
+
+#[test]
+fn specs_are_read_and_written_alike() {
+    for spec in [
+        "lzo",
+        "lzo-rle",
+        "lz4:1",
+        "zstd:-7",
+        "zstd:dict=/a,b:c",
+        "zstd:level=3,dict=some/file",
+    ] {
+        assert_eq!(spec.parse::<CodecSpec>().unwrap().to_string(), spec);
+    }
+    let long: CodecSpec = "zstd:level=3".parse().unwrap();
+    assert_eq!(long.to_string(), "zstd:3");
+    let short: CodecSpec = "zstd:3,dict=x".parse().unwrap();
+    assert_eq!(short.to_string(), "zstd:level=3,dict=x");
+}
+
+#[test]
+fn specs_that_make_no_sense_say_why() {
+    for (spec, words) in [
+        ("", "there is no codec"),
+        ("lz5", "there are lzo, lzo-rle, lz4"),
+        ("zstd:", "expected a level"),
+        ("zstd:fast", "expected a level"),
+        ("zstd:23", "-131072 to 22, not 23"),
+        ("zstd:3,4", "expected dict=PATH after the level"),
+        ("zstd:dict=", "names no file"),
+        ("lzo:1", "lzo has no levels"),
+        ("deflate:dict=x", "deflate takes no dictionary"),
+    ] {
+        let said = spec.parse::<CodecSpec>().unwrap_err().to_string();
+        assert!(said.contains(words), "{spec:?}: {said}");
+    }
+    let missing: CodecSpec = "lz4:dict=/no/such/file".parse().unwrap();
+    assert_eq!(
+        missing.open().unwrap_err().to_string(),
+        "cannot read the dictionary /no/such/file"
+    );
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * deflate, by zlib: raw, without a header or a checksum, with the small window
+ * and the memory level that zram sets. Resetting a stream allocates nothing
+ * and forgets the page before.
+ *
+ * zlib's inflate allocates its window only when a page ends too early. So that
+ * damage cannot bring an allocation, a new context is given such a page.
+ */
+#define ZLIB_CONST
+#include <limits.h>
+#include <stdlib.h>
+#include <zlib.h>
+#include <zmeld/codec.h>
+#include "codec_user.h"
+
+#define DEFLATE_WINDOW_BITS	11
+#define DEFLATE_MEMORY_LEVEL	8
+
+#define DEFLATE_LEVEL_MIN	0
+#define DEFLATE_LEVEL_MAX	9
+#define DEFLATE_LEVEL_DEFAULT	6	/* what Z_DEFAULT_COMPRESSION means */
+
+struct deflate_context {
+	z_stream deflating;
+	z_stream inflating;
+};
+
+static int deflate_params_setup(struct zm_codec_params *params)
+{
+	return codec_level_setup(params, DEFLATE_LEVEL_MIN, DEFLATE_LEVEL_MAX,
+				 DEFLATE_LEVEL_DEFAULT, false);
+}
+
+static void deflate_params_release(struct zm_codec_params *params)
+{
+	(void)params;
+}
+
+static bool inflate_window_create(z_stream *stream)
+{
+	/* One stored byte, of a stream that does not end there. */
+	static const Bytef cut_short[] = { 0x00, 0x01, 0x00, 0xfe, 0xff, 'z' };
+	Bytef out[2];
+
+	stream->next_in = cut_short;
+	stream->avail_in = sizeof(cut_short);
+	stream->next_out = out;
+	stream->avail_out = sizeof(out);
+	return inflate(stream, Z_SYNC_FLUSH) == Z_OK;
+}
+
+static int deflate_context_create(const struct zm_codec_params *params,
+				  void **ctx)
+{
+	struct deflate_context *context = calloc(1, sizeof(*context));
+
+	if (!context)
+		return -ENOMEM;
+	if (deflateInit2(&context->deflating, params->level, Z_DEFLATED,
+			 -DEFLATE_WINDOW_BITS, DEFLATE_MEMORY_LEVEL,
+			 Z_DEFAULT_STRATEGY) != Z_OK)
+		goto deflating_failed;
+	if (inflateInit2(&context->inflating, -DEFLATE_WINDOW_BITS) != Z_OK)
+		goto inflating_failed;
+	if (!inflate_window_create(&context->inflating))
+		goto window_failed;
+	*ctx = context;
+	return 0;
+
+window_failed:
+	inflateEnd(&context->inflating);
+inflating_failed:
+	deflateEnd(&context->deflating);
+deflating_failed:
+	free(context);
+	return -ENOMEM;
+}
+
+static void deflate_context_destroy(void *ctx)
+{
+	struct deflate_context *context = ctx;
+
+	if (!context)
+		return;
+	deflateEnd(&context->deflating);
+	inflateEnd(&context->inflating);
+	free(context);
+}
+
+static int deflate_compress(void *ctx, const struct zm_codec_params *params,
+			    const void *src, size_t src_size,
+			    void *dst, size_t *dst_size)
+{
+	z_stream *stream = &((struct deflate_context *)ctx)->deflating;
+	Bytef spare;
+	size_t size;
+	int ret;
+
+	(void)params;
+	if (src_size > UINT_MAX || deflateReset(stream) != Z_OK)
+		return -ENOSPC;
+	stream->next_in = src;
+	stream->avail_in = (uInt)src_size;
+	stream->next_out = dst;
+	stream->avail_out = *dst_size < UINT_MAX ? (uInt)*dst_size : UINT_MAX;
+	ret = deflate(stream, Z_FINISH);
+	size = (size_t)(stream->next_out - (Bytef *)dst);
+	if (ret == Z_OK) {
+		/* dst is full. zlib says whether that is all only with room. */
+		stream->next_out = &spare;
+		stream->avail_out = 1;
+		ret = deflate(stream, Z_FINISH);
+		if (stream->avail_out == 0)
+			return -ENOSPC;
+	}
+	if (ret != Z_STREAM_END)
+		return -ENOSPC;
+	*dst_size = size;
+	return 0;
+}
+
+static int deflate_decompress(void *ctx, const struct zm_codec_params *params,
+			      const void *src, size_t src_size,
+			      void *dst, size_t dst_size)
+{
+	z_stream *stream = &((struct deflate_context *)ctx)->inflating;
+
+	(void)params;
+	if (src_size > UINT_MAX || dst_size > UINT_MAX ||
+	    inflateReset(stream) != Z_OK)
+		return -EBADMSG;
+	stream->next_in = src;
+	stream->avail_in = (uInt)src_size;
+	stream->next_out = dst;
+	stream->avail_out = (uInt)dst_size;
+	if (inflate(stream, Z_FINISH) != Z_STREAM_END ||
+	    stream->avail_in != 0 || stream->avail_out != 0)
+		return -EBADMSG;
+	return 0;
+}
+
+const struct zm_codec_ops zm_codec_deflate = {
+	.name = "deflate",
+	.level_min = DEFLATE_LEVEL_MIN,
+	.level_max = DEFLATE_LEVEL_MAX,
+	.level_default = DEFLATE_LEVEL_DEFAULT,
+	.params_setup = deflate_params_setup,
+	.params_release = deflate_params_release,
+	.context_create = deflate_context_create,
+	.context_destroy = deflate_context_destroy,
+	.compress = deflate_compress,
+	.decompress = deflate_decompress,
+};

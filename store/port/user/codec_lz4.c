@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * lz4 and lz4hc, by the lz4 library.
+ *
+ * The kernel's copy of lz4 is older than the library, the block format is the
+ * same. Levels as zram takes them: for lz4 the acceleration, for lz4hc 1 to
+ * 16, where the kernel's copy doubles its search effort at each level. The
+ * library does the same up to 9 and has other parsers above, which the kernel
+ * has not; a page holds too few positions for more than level 9's effort, so
+ * 10 to 16 are level 9 here. Below 3 the library changes its parser too: 1
+ * and 2 are level 3.
+ *
+ * A dictionary is loaded once, into the params; each page starts from a copy
+ * of that state, as if it had been loaded anew.
+ *
+ * Invariants:
+ *   - a page starts from a state that no page before it has changed;
+ *   - a dictionary is used whole or refused: 8 bytes to 64 KiB for lz4, 4
+ *     bytes to 64 KiB for lz4hc.
+ */
+#include <limits.h>
+#include <lz4.h>
+#include <lz4hc.h>
+#include <stdlib.h>
+#include <zmeld/codec.h>
+#include "codec_user.h"
+
+#define LZ4_LEVEL_MIN		1
+#define LZ4_LEVEL_MAX		65537	/* the library takes no faster one */
+#define LZ4_LEVEL_DEFAULT	1
+
+#define LZ4HC_LEVEL_MIN		1
+#define LZ4HC_LEVEL_MAX		16
+#define LZ4HC_LEVEL_DEFAULT	9
+#define LZ4HC_EFFORT_MIN	3
+#define LZ4HC_EFFORT_MAX	9
+
+static bool lz4_sizes_fit(size_t src_size, size_t dst_size)
+{
+	return src_size <= LZ4_MAX_INPUT_SIZE && dst_size <= INT_MAX;
+}
+
+static void lz4_params_release(struct zm_codec_params *params)
+{
+	free(params->prepared);
+	params->prepared = NULL;
+}
+
+static void lz4_context_destroy(void *ctx)
+{
+	free(ctx);
+}
+
+/* Both codecs write the same format. */
+static int lz4_decompress(void *ctx, const struct zm_codec_params *params,
+			  const void *src, size_t src_size,
+			  void *dst, size_t dst_size)
+{
+	int size;
+
+	(void)ctx;
+	if (!lz4_sizes_fit(src_size, dst_size))
+		return -EBADMSG;
+	if (params->dict)
+		size = LZ4_decompress_safe_usingDict(src, dst, (int)src_size,
+						     (int)dst_size,
+						     params->dict,
+						     (int)params->dict_size);
+	else
+		size = LZ4_decompress_safe(src, dst, (int)src_size,
+					   (int)dst_size);
+	return size >= 0 && (size_t)size == dst_size ? 0 : -EBADMSG;
+}
+
+/* --------------------------------------------------------------------- lz4 */
+
+static int lz4_params_setup(struct zm_codec_params *params)
+{
+	LZ4_stream_t *loaded;
+	int ret;
+
+	ret = codec_level_setup(params, LZ4_LEVEL_MIN, LZ4_LEVEL_MAX,
+				LZ4_LEVEL_DEFAULT, true);
+	if (ret || !params->dict)
+		return ret;
+	if (params->dict_size > INT_MAX)
+		return -EINVAL;
+	loaded = malloc(sizeof(*loaded));
+	if (!loaded)
+		return -ENOMEM;
+	LZ4_initStream(loaded, sizeof(*loaded));
+	ret = LZ4_loadDict(loaded, params->dict, (int)params->dict_size);
+	if ((size_t)ret != params->dict_size) {
+		free(loaded);
+		return -EINVAL;
+	}
+	params->prepared = loaded;
+	return 0;
+}
+
+static int lz4_context_create(const struct zm_codec_params *params, void **ctx)
+{
+	(void)params;
+	*ctx = malloc(sizeof(LZ4_stream_t));
+	return *ctx ? 0 : -ENOMEM;
+}
+
+static int lz4_compress(void *ctx, const struct zm_codec_params *params,
+			const void *src, size_t src_size,
+			void *dst, size_t *dst_size)
+{
+	LZ4_stream_t *stream = ctx;
+	int size;
+
+	if (!lz4_sizes_fit(src_size, 0))
+		return -ENOSPC;
+	if (*dst_size > INT_MAX)
+		*dst_size = INT_MAX;
+	if (params->dict) {
+		memcpy(stream, params->prepared, sizeof(*stream));
+		size = LZ4_compress_fast_continue(stream, src, dst,
+						  (int)src_size,
+						  (int)*dst_size,
+						  params->level);
+	} else {
+		size = LZ4_compress_fast_extState(stream, src, dst,
+						  (int)src_size,
+						  (int)*dst_size,
+						  params->level);
+	}
+	if (size <= 0)
+		return -ENOSPC;
+	*dst_size = (size_t)size;
+	return 0;
+}
+
+const struct zm_codec_ops zm_codec_lz4 = {
+	.name = "lz4",
+	.level_min = LZ4_LEVEL_MIN,
+	.level_max = LZ4_LEVEL_MAX,
+	.level_default = LZ4_LEVEL_DEFAULT,
+	.takes_dict = true,
+	.params_setup = lz4_params_setup,
+	.params_release = lz4_params_release,
+	.context_create = lz4_context_create,
+	.context_destroy = lz4_context_destroy,
+	.compress = lz4_compress,
+	.decompress = lz4_decompress,
+};
+
+/* ------------------------------------------------------------------- lz4hc */
+
+static int lz4hc_effort(int level)
+{
+	if (level < LZ4HC_EFFORT_MIN)
+		return LZ4HC_EFFORT_MIN;
+	return level > LZ4HC_EFFORT_MAX ? LZ4HC_EFFORT_MAX : level;
+}
+
+static int lz4hc_params_setup(struct zm_codec_params *params)
+{
+	LZ4_streamHC_t *loaded;
+	int ret;
+
+	ret = codec_level_setup(params, LZ4HC_LEVEL_MIN, LZ4HC_LEVEL_MAX,
+				LZ4HC_LEVEL_DEFAULT, true);
+	if (ret || !params->dict)
+		return ret;
+	if (params->dict_size > INT_MAX)
+		return -EINVAL;
+	loaded = malloc(sizeof(*loaded));
+	if (!loaded)
+		return -ENOMEM;
+	LZ4_initStreamHC(loaded, sizeof(*loaded));
+	LZ4_resetStreamHC_fast(loaded, lz4hc_effort(params->level));
+	ret = LZ4_loadDictHC(loaded, params->dict, (int)params->dict_size);
+	if ((size_t)ret != params->dict_size || ret < 4) {
+		free(loaded);
+		return -EINVAL;
+	}
+	params->prepared = loaded;
+	return 0;
+}
+
+static int lz4hc_context_create(const struct zm_codec_params *params,
+				void **ctx)
+{
+	(void)params;
+	*ctx = malloc(sizeof(LZ4_streamHC_t));
+	return *ctx ? 0 : -ENOMEM;
+}
+
+static int lz4hc_compress(void *ctx, const struct zm_codec_params *params,
+			  const void *src, size_t src_size,
+			  void *dst, size_t *dst_size)
+{
+	LZ4_streamHC_t *stream = ctx;
+	int size;
+
+	if (!lz4_sizes_fit(src_size, 0))
+		return -ENOSPC;
+	if (*dst_size > INT_MAX)
+		*dst_size = INT_MAX;
+	if (params->dict) {
+		memcpy(stream, params->prepared, sizeof(*stream));
+		size = LZ4_compress_HC_continue(stream, src, dst,
+						(int)src_size,
+						(int)*dst_size);
+	} else {
+		size = LZ4_compress_HC_extStateHC(stream, src, dst,
+						  (int)src_size,
+						  (int)*dst_size,
+						  lz4hc_effort(params->level));
+	}
+	if (size <= 0)
+		return -ENOSPC;
+	*dst_size = (size_t)size;
+	return 0;
+}
+
+const struct zm_codec_ops zm_codec_lz4hc = {
+	.name = "lz4hc",
+	.level_min = LZ4HC_LEVEL_MIN,
+	.level_max = LZ4HC_LEVEL_MAX,
+	.level_default = LZ4HC_LEVEL_DEFAULT,
+	.takes_dict = true,
+	.params_setup = lz4hc_params_setup,
+	.params_release = lz4_params_release,
+	.context_create = lz4hc_context_create,
+	.context_destroy = lz4_context_destroy,
+	.compress = lz4hc_compress,
+	.decompress = lz4_decompress,
+};

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * zstd, by the zstd library.
+ *
+ * As zram does: the parameters of a level are those for a source of one page,
+ * the frame says its content's size and carries no checksum; a dictionary is
+ * digested once, by reference, for both directions.
+ *
+ * Without a dictionary a context is one block of memory of a size known
+ * before, so no page can make it grow. With one, the library sizes the context
+ * by what it is given: a first page of nothing grows it when it is made.
+ *
+ * Invariants:
+ *   - the same page gives the same bytes, whatever came before. The row match
+ *     finder salts its hashes by its history, so it is never used; the library
+ *     would use it only for pages above 16 KiB;
+ *   - and whatever the capacity is. The library works on several bytes past
+ *     those it keeps, and with less room than that it fails or writes
+ *     something else; so it is always given its bound, in dst or in the
+ *     context's own memory.
+ */
+#define ZSTD_STATIC_LINKING_ONLY
+#include <stdlib.h>
+#include <zmeld/codec.h>
+#include <zstd.h>
+#include "codec_user.h"
+
+#define ZSTD_LEVEL_MIN		(-131072)	/* -ZSTD_TARGETLENGTH_MAX */
+#define ZSTD_LEVEL_MAX		22
+#define ZSTD_LEVEL_DEFAULT	ZSTD_CLEVEL_DEFAULT
+
+/* The largest page there is; larger sources need a dst of the bound. */
+#define ZSTD_BOUND		ZSTD_COMPRESSBOUND(65536)
+
+_Static_assert(ZSTD_LEVEL_MIN == -ZSTD_TARGETLENGTH_MAX,
+	       "the fastest level that the library takes");
+
+struct zstd_dict {
+	ZSTD_CDict *compressing;
+	ZSTD_DDict *decompressing;
+};
+
+struct zstd_context {
+	ZSTD_CCtx *compressor;
+	ZSTD_DCtx *decompressor;
+	void *memory;		/* the compressor's, or NULL: its own */
+	u8 object[ZSTD_BOUND];
+};
+
+static const ZSTD_customMem zstd_malloc;	/* zero: the library's malloc */
+
+static void zstd_params_release(struct zm_codec_params *params)
+{
+	struct zstd_dict *dict = params->prepared;
+
+	params->prepared = NULL;
+	if (!dict)
+		return;
+	ZSTD_freeCDict(dict->compressing);
+	ZSTD_freeDDict(dict->decompressing);
+	free(dict);
+}
+
+static int zstd_params_setup(struct zm_codec_params *params)
+{
+	ZSTD_compressionParameters chosen;
+	struct zstd_dict *dict;
+	int ret;
+
+	ret = codec_level_setup(params, ZSTD_LEVEL_MIN, ZSTD_LEVEL_MAX,
+				ZSTD_LEVEL_DEFAULT, true);
+	if (ret || !params->dict)
+		return ret;
+	dict = calloc(1, sizeof(*dict));
+	if (!dict)
+		return -ENOMEM;
+	params->prepared = dict;
+	chosen = ZSTD_getCParams(params->level, ZM_PAGE_SIZE,
+				 params->dict_size);
+	dict->compressing = ZSTD_createCDict_advanced(params->dict,
+						      params->dict_size,
+						      ZSTD_dlm_byRef,
+						      ZSTD_dct_auto, chosen,
+						      zstd_malloc);
+	dict->decompressing = ZSTD_createDDict_advanced(params->dict,
+							params->dict_size,
+							ZSTD_dlm_byRef,
+							ZSTD_dct_auto,
+							zstd_malloc);
+	if (dict->compressing && dict->decompressing)
+		return 0;
+	/* Refused or no memory: the library does not tell. */
+	zstd_params_release(params);
+	return -EINVAL;
+}
+
+static void zstd_context_destroy(void *ctx)
+{
+	struct zstd_context *context = ctx;
+
+	if (!context)
+		return;
+	if (!context->memory)
+		ZSTD_freeCCtx(context->compressor);
+	ZSTD_freeDCtx(context->decompressor);
+	free(context->memory);
+	free(context);
+}
+
+/* Sets what every page uses; a static context refuses what does not fit it. */
+static bool zstd_settings_apply(ZSTD_CCtx *compressor, ZSTD_parameters chosen)
+{
+	return !ZSTD_isError(ZSTD_CCtx_setParams(compressor, chosen)) &&
+	       !ZSTD_isError(ZSTD_CCtx_setParameter(compressor,
+						    ZSTD_c_useRowMatchFinder,
+						    ZSTD_ps_disable));
+}
+
+/* The compressor in memory of its own, big enough for every source. */
+static bool zstd_compressor_place(struct zstd_context *context, int level)
+{
+	ZSTD_parameters chosen = ZSTD_getParams(level, ZM_PAGE_SIZE, 0);
+	ZSTD_CCtx_params *settings = ZSTD_createCCtxParams();
+	size_t size;
+
+	if (!settings)
+		return false;
+	ZSTD_CCtxParams_init_advanced(settings, chosen);
+	ZSTD_CCtxParams_setParameter(settings, ZSTD_c_useRowMatchFinder,
+				     ZSTD_ps_disable);
+	size = ZSTD_estimateCCtxSize_usingCCtxParams(settings);
+	ZSTD_freeCCtxParams(settings);
+	if (ZSTD_isError(size))
+		return false;
+	context->memory = malloc(size);
+	if (!context->memory)
+		return false;
+	context->compressor = ZSTD_initStaticCCtx(context->memory, size);
+	return context->compressor &&
+	       zstd_settings_apply(context->compressor, chosen);
+}
+
+/* The compressor in the library's memory, grown to what the dictionary asks. */
+static bool zstd_compressor_grow(struct zstd_context *context,
+				 const struct zstd_dict *dict)
+{
+	void *page = calloc(1, ZM_PAGE_SIZE);
+	size_t size;
+
+	context->compressor = ZSTD_createCCtx();
+	if (!page || !context->compressor) {
+		free(page);
+		return false;
+	}
+	size = ZSTD_compress_usingCDict(context->compressor,
+					context->object, ZSTD_BOUND,
+					page, ZM_PAGE_SIZE,
+					dict->compressing);
+	free(page);
+	return !ZSTD_isError(size);
+}
+
+static int zstd_context_create(const struct zm_codec_params *params, void **ctx)
+{
+	struct zstd_context *context = calloc(1, sizeof(*context));
+	bool made;
+
+	if (!context)
+		return -ENOMEM;
+	context->decompressor = ZSTD_createDCtx();
+	if (params->dict)
+		made = zstd_compressor_grow(context, params->prepared);
+	else
+		made = zstd_compressor_place(context, params->level);
+	if (!made || !context->decompressor) {
+		zstd_context_destroy(context);
+		return -ENOMEM;
+	}
+	*ctx = context;
+	return 0;
+}
+
+static int zstd_compress(void *ctx, const struct zm_codec_params *params,
+			 const void *src, size_t src_size,
+			 void *dst, size_t *dst_size)
+{
+	struct zstd_context *context = ctx;
+	const struct zstd_dict *dict = params->prepared;
+	const size_t bound = ZSTD_compressBound(src_size);
+	const bool in_place = *dst_size >= bound || bound > ZSTD_BOUND;
+	void *object = in_place ? dst : context->object;
+	size_t room = in_place ? *dst_size : ZSTD_BOUND;
+	size_t size;
+
+	if (params->dict)
+		size = ZSTD_compress_usingCDict(context->compressor, object,
+						room, src, src_size,
+						dict->compressing);
+	else
+		size = ZSTD_compress2(context->compressor, object, room,
+				      src, src_size);
+	if (ZSTD_isError(size) || size > *dst_size)
+		return -ENOSPC;
+	if (!in_place)
+		memcpy(dst, object, size);
+	*dst_size = size;
+	return 0;
+}
+
+static int zstd_decompress(void *ctx, const struct zm_codec_params *params,
+			   const void *src, size_t src_size,
+			   void *dst, size_t dst_size)
+{
+	const struct zstd_context *context = ctx;
+	const struct zstd_dict *dict = params->prepared;
+	size_t size;
+
+	if (params->dict)
+		size = ZSTD_decompress_usingDDict(context->decompressor, dst,
+						  dst_size, src, src_size,
+						  dict->decompressing);
+	else
+		size = ZSTD_decompressDCtx(context->decompressor, dst,
+					   dst_size, src, src_size);
+	/* An error is a size that no page has. */
+	return size == dst_size ? 0 : -EBADMSG;
+}
+
+const struct zm_codec_ops zm_codec_zstd = {
+	.name = "zstd",
+	.level_min = ZSTD_LEVEL_MIN,
+	.level_max = ZSTD_LEVEL_MAX,
+	.level_default = ZSTD_LEVEL_DEFAULT,
+	.takes_dict = true,
+	.params_setup = zstd_params_setup,
+	.params_release = zstd_params_release,
+	.context_create = zstd_context_create,
+	.context_destroy = zstd_context_destroy,
+	.compress = zstd_compress,
+	.decompress = zstd_decompress,
+};
