@@ -316,9 +316,13 @@ static bool check_determinism(struct bed *bed, const struct page *page)
 	return true;
 }
 
-/* Cut at every length and flipped at every bit: an error, or a full page. */
+/*
+ * Cut at every length and flipped at every bit: an error, or a full page. Of
+ * the libraries' objects one bit of each byte does; they have their own tests.
+ */
 static bool check_damage(struct bed *bed, const struct page *page)
 {
+	const bool ours = !strncmp(bed->ops->name, "lzo", 3);
 	size_t size;
 	int ret;
 
@@ -328,7 +332,9 @@ static bool check_damage(struct bed *bed, const struct page *page)
 		if (ret != -EBADMSG)
 			return failed(bed, page, "is whole though cut short");
 	}
-	for (size_t bit = 0; bit < size * 8; bit++) {
+	for (size_t bit = 0; bit < size * 8; bit += ours ? 1 : 8) {
+		if (!ours)
+			bit = (bit & ~(size_t)7) + random_below(8);
 		bed->object[bit / 8] ^= (u8)(1u << bit % 8);
 		ret = decompress_guarded(bed, bed->object, size, NULL, PAGE);
 		bed->object[bit / 8] ^= (u8)(1u << bit % 8);
@@ -390,13 +396,15 @@ static void run(const struct zm_codec_ops *ops, int level, bool with_dict)
 	}
 	snprintf(bed->name, sizeof(bed->name), "%s level %d%s", ops->name,
 		 bed->params.level, with_dict ? " with a dictionary" : "");
-	check_each(bed, "round trip", 1, check_round_trip);
-	check_each(bed, "capacity", 5, check_capacity);
-	check_each(bed, "determinism", 7, check_determinism);
 	if (level == ZM_CODEC_LEVEL_DEFAULT) {
+		check_each(bed, "round trip", 1, check_round_trip);
 		check_each(bed, "noise", 1, check_noise);
 		check_each(bed, "damage", 29, check_damage);
+	} else {
+		check_each(bed, "round trip", 5, check_round_trip);
 	}
+	check_each(bed, "capacity", 7, check_capacity);
+	check_each(bed, "determinism", 7, check_determinism);
 	ops->context_destroy(bed->ctx);
 	ops->params_release(&bed->params);
 	free(bed);
