@@ -147,7 +147,7 @@ impl Random {
 
 /// Pages as programs leave them: pointers, runs of zeros, repeats, noise.
 fn made_pages(page_size: usize, count: usize) -> Vec<Vec<u8>> {
-    let mut random = Random(0x7a6d_656c_64);
+    let mut random = Random(0x006d_656c_6400);
     let make = |kind: usize| {
         let mut page = vec![0u8; page_size];
         match kind % 6 {

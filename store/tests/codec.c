@@ -1,0 +1,568 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * The contract of zmeld/codec.h, held against every codec, at several levels,
+ * with and without a dictionary, on pages of many kinds.
+ *
+ *	codec [SEED] [FILE...]
+ *
+ * Pages of the files (without any: of the program itself) join the made ones.
+ * Prints a line per case; exits with 1 if one failed. A failure names its page
+ * and prints the seed that makes the same pages again.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <zmeld/codec.h>
+
+#if defined(__has_include)
+#if __has_include(<lzo/lzo1x.h>) && defined(TEST_LIBLZO2)
+#include <lzo/lzo1x.h>
+#define HAVE_LIBLZO2 1
+#endif
+#endif
+
+#define PAGE		ZM_PAGE_SIZE
+#define OBJECT_MAX	(2 * PAGE + 256)
+#define GUARD_SIZE	64
+#define GUARD_BYTE	0xa5
+#define PAGES_MAX	600
+#define DICT_SIZE	16384
+
+struct page {
+	char kind[40];
+	u8 bytes[PAGE];
+};
+
+/* What is under test, and the memory that each check works in. */
+struct bed {
+	const struct zm_codec_ops *ops;
+	struct zm_codec_params params;
+	void *ctx;
+	char name[64];
+	u8 object[OBJECT_MAX];
+	u8 other[OBJECT_MAX];
+};
+
+static struct page pages[PAGES_MAX];
+static size_t page_count;
+static u8 dict[DICT_SIZE];
+static unsigned long long seed = 1, random_state;
+static size_t cases_failed;
+
+static u64 random_next(void)
+{
+	random_state ^= random_state << 13;
+	random_state ^= random_state >> 7;
+	random_state ^= random_state << 17;
+	return random_state * 0x2545f4914f6cdd1dull;
+}
+
+static size_t random_below(size_t limit)
+{
+	return (size_t)(random_next() >> 33) % limit;
+}
+
+static void random_fill(u8 *to, size_t size)
+{
+	for (size_t i = 0; i < size; i++)
+		to[i] = (u8)(random_next() >> 40);
+}
+
+static bool failed(const struct bed *bed, const struct page *page,
+		   const char *why)
+{
+	printf("%s: page %td (%s): %s; replay with seed %llu\n", bed->name,
+	       page ? page - pages : -1, page ? page->kind : "none", why,
+	       seed);
+	return false;
+}
+
+/* ------------------------------------------------------------------- pages */
+
+static struct page *page_add(const char *kind)
+{
+	struct page *page;
+
+	if (page_count == PAGES_MAX)
+		return NULL;
+	page = &pages[page_count++];
+	memset(page, 0, sizeof(*page));
+	snprintf(page->kind, sizeof(page->kind), "%s", kind);
+	return page;
+}
+
+static void make_runs(u8 *to)
+{
+	size_t at = 0;
+
+	while (at < PAGE) {
+		size_t count = random_below(60);
+
+		at += random_below(500);
+		if (at >= PAGE)
+			return;
+		if (count > PAGE - at)
+			count = PAGE - at;
+		random_fill(to + at, count);
+		at += count;
+	}
+}
+
+static void make_period(u8 *to, size_t period)
+{
+	random_fill(to, period);
+	for (size_t i = period; i < PAGE; i++)
+		to[i] = to[i - period];
+}
+
+static void make_pointers(u8 *to)
+{
+	for (size_t i = 0; i + 8 <= PAGE; i += 8) {
+		u64 word = 0x7f0000000000 + random_below(1 << 20) * 8;
+
+		if (random_below(3))
+			memcpy(to + i, &word, sizeof(word));
+	}
+}
+
+/* Copies of earlier pieces at all distances, as a match finder meets them. */
+static void make_copies(u8 *to)
+{
+	size_t at = 1 + random_below(64);
+
+	random_fill(to, at);
+	while (at < PAGE) {
+		size_t from = random_below(at);
+		size_t count = 1 + random_below(random_below(8) ? 12 : 400);
+
+		while (count-- && at < PAGE)
+			to[at++] = to[from++];
+		if (at < PAGE && random_below(2))
+			to[at++] = (u8)random_next();
+	}
+}
+
+static void pages_make(void)
+{
+	struct page *page;
+
+	page_add("zeros");
+	page = page_add("ones");
+	memset(page->bytes, 0xff, PAGE);
+	for (size_t i = 0; i < 8; i++) {
+		page = page_add("one byte among zeros");
+		page->bytes[random_below(PAGE)] = 1;
+	}
+	page_add("last byte only")->bytes[PAGE - 1] = 1;
+	for (size_t i = 1; i <= 40; i++)
+		make_period(page_add("period")->bytes, i);
+	for (size_t i = 0; i < 40; i++) {
+		random_fill(page_add("random")->bytes, PAGE);
+		make_runs(page_add("runs")->bytes);
+		make_pointers(page_add("pointers")->bytes);
+		make_copies(page_add("copies")->bytes);
+		page = page_add("noise, then zeros");
+		random_fill(page->bytes, random_below(PAGE));
+		page = page_add("zeros, then noise");
+		random_fill(page->bytes + PAGE - 64 - i, 64 + i);
+	}
+}
+
+static void pages_read(const char *path, size_t count_max)
+{
+	FILE *file = fopen(path, "rb");
+	u8 bytes[PAGE];
+
+	if (!file)
+		return;
+	while (count_max && fread(bytes, PAGE, 1, file) == 1) {
+		struct page *page;
+
+		if (random_below(8))
+			continue;
+		page = page_add(path);
+		if (!page)
+			break;
+		memcpy(page->bytes, bytes, PAGE);
+		count_max--;
+	}
+	fclose(file);
+}
+
+/* Pieces of pages, so that matches into the dictionary happen. */
+static void dict_make(void)
+{
+	for (size_t at = 0; at < DICT_SIZE; at += 256) {
+		const struct page *page = &pages[random_below(page_count)];
+
+		memcpy(dict + at, page->bytes + random_below(PAGE - 256), 256);
+	}
+}
+
+/* ------------------------------------------------------------------ checks */
+
+/* Compresses into a heap block of exactly capacity bytes and its guard. */
+static int compress_guarded(struct bed *bed, const struct page *page,
+			    size_t capacity, u8 *object, size_t *size)
+{
+	u8 *room = malloc(capacity + GUARD_SIZE);
+	int ret;
+
+	if (!room)
+		abort();
+	memset(room, GUARD_BYTE, capacity + GUARD_SIZE);
+	*size = capacity;
+	ret = bed->ops->compress(bed->ctx, &bed->params, page->bytes, PAGE,
+				 room, size);
+	for (size_t i = 0; i < GUARD_SIZE; i++) {
+		if (room[capacity + i] != GUARD_BYTE)
+			ret = 1;
+	}
+	if (ret == 0 && *size <= capacity)
+		memcpy(object, room, *size);
+	free(room);
+	return ret;
+}
+
+/*
+ * Decompresses from and into heap blocks of exactly the sizes, so that the
+ * address sanitizer sees each byte too many.
+ */
+static int decompress_guarded(struct bed *bed, const u8 *object, size_t size,
+			      u8 *page, size_t page_size)
+{
+	u8 *from = malloc(size ? size : 1);
+	u8 *to = malloc(page_size + GUARD_SIZE);
+	int ret;
+
+	if (!from || !to)
+		abort();
+	memcpy(from, object, size);
+	memset(to, GUARD_BYTE, page_size + GUARD_SIZE);
+	ret = bed->ops->decompress(bed->ctx, &bed->params, from, size, to,
+				   page_size);
+	for (size_t i = 0; i < GUARD_SIZE; i++) {
+		if (to[page_size + i] != GUARD_BYTE)
+			ret = 1;
+	}
+	if (page)
+		memcpy(page, to, page_size);
+	free(from);
+	free(to);
+	return ret;
+}
+
+/* A page comes back; nothing else than a page of this size does. */
+static bool check_round_trip(struct bed *bed, const struct page *page)
+{
+	u8 back[PAGE + 1];
+	size_t size;
+
+	if (compress_guarded(bed, page, OBJECT_MAX, bed->object, &size))
+		return failed(bed, page, "was not compressed");
+	if (decompress_guarded(bed, bed->object, size, back, PAGE))
+		return failed(bed, page, "was not decompressed");
+	if (memcmp(back, page->bytes, PAGE))
+		return failed(bed, page, "came back as other bytes");
+	if (decompress_guarded(bed, bed->object, size, NULL, PAGE - 1) !=
+	    -EBADMSG)
+		return failed(bed, page, "fits a page that is too small");
+	if (decompress_guarded(bed, bed->object, size, NULL, PAGE + 1) !=
+	    -EBADMSG)
+		return failed(bed, page, "fills a page that is too big");
+	return true;
+}
+
+/* Exactly its size is enough, one byte less is not, whatever is between. */
+static bool check_capacity(struct bed *bed, const struct page *page)
+{
+	size_t size, fits, capacity = 0;
+	int ret;
+
+	compress_guarded(bed, page, OBJECT_MAX, bed->object, &size);
+	if (compress_guarded(bed, page, size, bed->other, &fits))
+		return failed(bed, page, "does not fit into its own size");
+	if (fits != size || memcmp(bed->other, bed->object, size))
+		return failed(bed, page, "changes with the capacity");
+	while (capacity < size) {
+		ret = compress_guarded(bed, page, capacity, bed->other, &fits);
+		if (ret == 1)
+			return failed(bed, page, "was written too far");
+		if (ret != -ENOSPC)
+			return failed(bed, page, "fits into too little");
+		if (capacity == size - 1)
+			break;
+		capacity += 1 + random_below(size / 4 + 1);
+		if (capacity >= size)
+			capacity = size - 1;
+	}
+	return true;
+}
+
+/* A used context and a new one write the same. */
+static bool check_determinism(struct bed *bed, const struct page *page)
+{
+	void *used = bed->ctx;
+	size_t size, size_new;
+	int ret;
+
+	compress_guarded(bed, page, OBJECT_MAX, bed->object, &size);
+	if (bed->ops->context_create(&bed->params, &bed->ctx))
+		return failed(bed, page, "no context");
+	ret = compress_guarded(bed, page, OBJECT_MAX, bed->other, &size_new);
+	bed->ops->context_destroy(bed->ctx);
+	bed->ctx = used;
+	if (ret || size != size_new || memcmp(bed->object, bed->other, size))
+		return failed(bed, page, "changes with the context's past");
+	return true;
+}
+
+/*
+ * Cut at every length and flipped at every bit: an error, or a full page. Of
+ * the libraries' objects one bit of each byte does; they have their own tests.
+ */
+static bool check_damage(struct bed *bed, const struct page *page)
+{
+	const bool ours = !strncmp(bed->ops->name, "lzo", 3);
+	size_t size;
+	int ret;
+
+	compress_guarded(bed, page, OBJECT_MAX, bed->object, &size);
+	for (size_t cut = 0; cut < size; cut++) {
+		ret = decompress_guarded(bed, bed->object, cut, NULL, PAGE);
+		if (ret != -EBADMSG)
+			return failed(bed, page, "is whole though cut short");
+	}
+	for (size_t bit = 0; bit < size * 8; bit += ours ? 1 : 8) {
+		if (!ours)
+			bit = (bit & ~(size_t)7) + random_below(8);
+		bed->object[bit / 8] ^= (u8)(1u << bit % 8);
+		ret = decompress_guarded(bed, bed->object, size, NULL, PAGE);
+		bed->object[bit / 8] ^= (u8)(1u << bit % 8);
+		if (ret != 0 && ret != -EBADMSG)
+			return failed(bed, page, "broke on a flipped bit");
+	}
+	/* And still works. */
+	return check_round_trip(bed, page);
+}
+
+static bool check_noise(struct bed *bed, const struct page *page)
+{
+	size_t size = random_below(PAGE);
+	int ret;
+
+	random_fill(bed->object, size);
+	ret = decompress_guarded(bed, bed->object, size, NULL, PAGE);
+	if (ret != 0 && ret != -EBADMSG)
+		return failed(bed, page, "broke on noise");
+	return true;
+}
+
+static bool check_each(struct bed *bed, const char *what, size_t step,
+		       bool (*check)(struct bed *, const struct page *))
+{
+	size_t count = 0;
+	bool fine = true;
+
+	for (size_t i = 0; i < page_count && fine; i += step, count++)
+		fine = check(bed, &pages[i]);
+	printf("%s: %s, %zu pages: %s\n", bed->name, what, count,
+	       fine ? "ok" : "FAILED");
+	if (!fine)
+		cases_failed++;
+	return fine;
+}
+
+/* ------------------------------------------------------------------- cases */
+
+static void run(const struct zm_codec_ops *ops, int level, bool with_dict)
+{
+	struct bed *bed = calloc(1, sizeof(*bed));
+
+	if (!bed)
+		abort();
+	bed->ops = ops;
+	bed->params.level = level;
+	if (with_dict) {
+		bed->params.dict = dict;
+		bed->params.dict_size = DICT_SIZE;
+	}
+	snprintf(bed->name, sizeof(bed->name), "%s", ops->name);
+	if (ops->params_setup(&bed->params) ||
+	    ops->context_create(&bed->params, &bed->ctx)) {
+		printf("%s: cannot be set up\n", bed->name);
+		cases_failed++;
+		free(bed);
+		return;
+	}
+	snprintf(bed->name, sizeof(bed->name), "%s level %d%s", ops->name,
+		 bed->params.level, with_dict ? " with a dictionary" : "");
+	if (level == ZM_CODEC_LEVEL_DEFAULT) {
+		check_each(bed, "round trip", 1, check_round_trip);
+		check_each(bed, "noise", 1, check_noise);
+		check_each(bed, "damage", 29, check_damage);
+	} else {
+		check_each(bed, "round trip", 5, check_round_trip);
+	}
+	check_each(bed, "capacity", 7, check_capacity);
+	check_each(bed, "determinism", 7, check_determinism);
+	ops->context_destroy(bed->ctx);
+	ops->params_release(&bed->params);
+	free(bed);
+}
+
+static bool setup_is(const struct zm_codec_ops *ops, int level,
+		     const void *bytes, size_t size, int expected)
+{
+	struct zm_codec_params params = {
+		.level = level, .dict = bytes, .dict_size = size,
+	};
+	int ret = ops->params_setup(&params);
+
+	if (ret == 0)
+		ops->params_release(&params);
+	return ret == expected;
+}
+
+static void run_refusals(const struct zm_codec_ops *ops)
+{
+	bool fine = true;
+	int taken = ops->takes_dict ? 0 : -EINVAL;
+
+	fine &= setup_is(ops, ops->level_min - 1, NULL, 0, -EINVAL);
+	fine &= setup_is(ops, ops->level_max + 1, NULL, 0, -EINVAL);
+	fine &= setup_is(ops, ops->level_min, NULL, 0, 0);
+	fine &= setup_is(ops, ops->level_max, NULL, 0, 0);
+	fine &= setup_is(ops, ops->level_default, dict, DICT_SIZE, taken);
+	fine &= setup_is(ops, ops->level_default, dict, 0, 0);
+	printf("%s: levels and dictionaries refused: %s\n", ops->name,
+	       fine ? "ok" : "FAILED");
+	if (!fine)
+		cases_failed++;
+}
+
+static void run_names(void)
+{
+	bool fine = !zm_codec_find("") && !zm_codec_find("lz");
+
+	for (size_t i = 0; i < zm_codec_count; i++)
+		fine &= zm_codec_find(zm_codecs[i]->name) == zm_codecs[i];
+	printf("every codec is found by its name: %s\n",
+	       fine ? "ok" : "FAILED");
+	if (!fine)
+		cases_failed++;
+}
+
+/*
+ * One lzo stream by hand, with each instruction in it that lzo-rle's own
+ * compressor never writes: copies of 2 and 3 bytes, and a far match whose
+ * length goes on in more bytes.
+ */
+static void run_rare_instructions(void)
+{
+	const struct zm_codec_ops *ops = zm_codec_find("lzo");
+	static const u8 object[] = {
+		17 + 3, 'a', 'b', 'c',		/* three literals */
+		0x09, 0x00, 'd',		/* 2 from 3 back, literal d */
+		0x2c, 0x14, 0x00,		/* 14 from 6 back */
+		0x11, 0, 0,
+	};
+	static const char expected[] = "abcabdabcabdabcabdab";
+	struct zm_codec_params params = { .level = ZM_CODEC_LEVEL_DEFAULT };
+	u8 back[sizeof(expected) - 1];
+	void *ctx;
+	bool fine;
+
+	if (ops->params_setup(&params) || ops->context_create(&params, &ctx))
+		abort();
+	fine = !ops->decompress(ctx, &params, object, sizeof(object), back,
+				sizeof(back)) &&
+	       !memcmp(back, expected, sizeof(back));
+	ops->context_destroy(ctx);
+	ops->params_release(&params);
+	printf("lzo: instructions by hand: %s\n", fine ? "ok" : "FAILED");
+	if (!fine)
+		cases_failed++;
+}
+
+#ifdef HAVE_LIBLZO2
+/* liblzo2 reads what lzo writes, and lzo what liblzo2 writes, 999 included. */
+static bool check_liblzo2(struct bed *bed, const struct page *page)
+{
+	static u8 work[LZO1X_999_MEM_COMPRESS];
+	lzo_uint size_lzo, back_size = PAGE;
+	u8 back[PAGE];
+	size_t size;
+
+	compress_guarded(bed, page, OBJECT_MAX, bed->object, &size);
+	if (lzo1x_decompress_safe(bed->object, size, back, &back_size, NULL) ||
+	    back_size != PAGE || memcmp(back, page->bytes, PAGE))
+		return failed(bed, page, "is not read by liblzo2");
+	for (int thorough = 0; thorough < 2; thorough++) {
+		if (thorough)
+			lzo1x_999_compress(page->bytes, PAGE, bed->other,
+					   &size_lzo, work);
+		else
+			lzo1x_1_compress(page->bytes, PAGE, bed->other,
+					 &size_lzo, work);
+		if (decompress_guarded(bed, bed->other, size_lzo, back, PAGE) ||
+		    memcmp(back, page->bytes, PAGE))
+			return failed(bed, page, "of liblzo2 is not read");
+	}
+	return true;
+}
+
+static void run_liblzo2(void)
+{
+	struct bed *bed = calloc(1, sizeof(*bed));
+
+	if (!bed || lzo_init() != LZO_E_OK)
+		abort();
+	bed->ops = zm_codec_find("lzo");
+	bed->params.level = ZM_CODEC_LEVEL_DEFAULT;
+	snprintf(bed->name, sizeof(bed->name), "lzo against liblzo2");
+	if (bed->ops->params_setup(&bed->params) ||
+	    bed->ops->context_create(&bed->params, &bed->ctx))
+		abort();
+	check_each(bed, "both ways", 1, check_liblzo2);
+	bed->ops->context_destroy(bed->ctx);
+	bed->ops->params_release(&bed->params);
+	free(bed);
+}
+#else
+static void run_liblzo2(void)
+{
+	printf("SKIP: lzo against liblzo2: its headers are not here\n");
+}
+#endif
+
+int main(int argc, char **argv)
+{
+	if (argc > 1)
+		seed = strtoull(argv[1], NULL, 0);
+	random_state = seed ? seed : 1;
+	pages_make();
+	for (int i = 2; i < argc; i++)
+		pages_read(argv[i], 200);
+	if (argc <= 2)
+		pages_read(argv[0], 200);
+	dict_make();
+
+	run_names();
+	run_rare_instructions();
+	for (size_t i = 0; i < zm_codec_count; i++) {
+		const struct zm_codec_ops *ops = zm_codecs[i];
+
+		run_refusals(ops);
+		run(ops, ZM_CODEC_LEVEL_DEFAULT, false);
+		if (ops->takes_dict)
+			run(ops, ZM_CODEC_LEVEL_DEFAULT, true);
+		if (ops->level_min == ops->level_max)
+			continue;
+		run(ops, ops->level_min, false);
+		run(ops, ops->level_max, false);
+	}
+	run_liblzo2();
+	printf("seed %llu, %zu pages: %s\n", seed, page_count,
+	       cases_failed ? "FAILED" : "ok");
+	return cases_failed ? 1 : 0;
+}
