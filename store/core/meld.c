@@ -447,6 +447,62 @@ static s64 meld_group(struct zm_pass *pass, u64 *group, u64 count)
 	return leaders;
 }
 
+/*
+ * The suspects' slots and objects lie anywhere in memory, so each is asked for
+ * some suspects before its turn: the slot first, then what the slot names.
+ */
+enum { AHEAD_SLOT = 24, AHEAD_HANDLE = 16, AHEAD_BYTES = 8 };
+
+/* Whether a neighbour has the same fingerprint: the others are not looked at. */
+static bool has_company(const struct zm_pass *pass, u64 i)
+{
+	u32 fingerprint = suspect_fingerprint(pass->suspects[i]);
+
+	return (i && suspect_fingerprint(pass->suspects[i - 1]) ==
+		fingerprint) ||
+	       (i + 1 < pass->suspect_count &&
+		suspect_fingerprint(pass->suspects[i + 1]) == fingerprint);
+}
+
+static void prefetch_handle(struct zm_pass *pass, u64 suspect)
+{
+	struct zm_slot *slot = &pass->store->slots[suspect_slot(suspect)];
+
+	/* Only an address to ask for; what it is does not matter. */
+	zm_port_pool_prefetch(pass->store->pool, (struct zm_handle){
+		zm_load64(&slot->value) }, false);
+}
+
+static void prefetch_bytes(struct zm_pass *pass, u64 suspect)
+{
+	struct zm_slot *slot = &pass->store->slots[suspect_slot(suspect)];
+	struct zm_content content;
+
+	if (!zm_slot_trylock(slot))
+		return;
+	content = zm_slot_content(slot);
+	if (zm_state_has_object(content.state))
+		zm_port_pool_prefetch(pass->store->pool,
+				      zm_content_object(content).handle, true);
+	zm_slot_unlock(slot);
+}
+
+static void prefetch_ahead(struct zm_pass *pass, u64 from, u64 to)
+{
+	u64 *suspects = pass->suspects, count = pass->suspect_count, i;
+
+	for (i = from + AHEAD_SLOT; i < to + AHEAD_SLOT && i < count; i++)
+		if (has_company(pass, i))
+			zm_prefetch(&pass->store->slots
+				    [suspect_slot(suspects[i])]);
+	for (i = from + AHEAD_HANDLE; i < to + AHEAD_HANDLE && i < count; i++)
+		if (has_company(pass, i))
+			prefetch_handle(pass, suspects[i]);
+	for (i = from + AHEAD_BYTES; i < to + AHEAD_BYTES && i < count; i++)
+		if (has_company(pass, i))
+			prefetch_bytes(pass, suspects[i]);
+}
+
 /* Sorted suspects: melds each group. -EINTR: asked to stop. */
 static int meld_suspects(struct zm_pass *pass)
 {
@@ -461,9 +517,7 @@ static int meld_suspects(struct zm_pass *pass)
 		for (next = i + 1; next < count &&
 		     suspect_fingerprint(suspects[next]) == fingerprint; next++)
 			;
-		if (next < count)
-			zm_prefetch(&pass->store->slots
-				    [suspect_slot(suspects[next])]);
+		prefetch_ahead(pass, i, next);
 		if (next == i + 1)
 			continue;
 		leaders = meld_group(pass, suspects + i, next - i);

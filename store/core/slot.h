@@ -12,9 +12,9 @@
  * handle (object), the share (share). The size and the priority of a share's
  * object stand in the share. `fingerprint` is of the raw page.
  *
- * Locking: every field is written with the slot locked. state and fingerprint
- * may be read without: the pass and the index take them as hints and look
- * again under the lock.
+ * Locking: every field is written with the slot locked. All may be read without
+ * as hints: the pass and the index do, and look again under the lock before
+ * they believe them. A value read so is never followed.
  */
 #ifndef ZMELD_CORE_SLOT_H
 #define ZMELD_CORE_SLOT_H
@@ -93,6 +93,11 @@ static inline void zm_slot_lock(struct zm_slot *slot)
 	zm_bit_lock(&slot->state);
 }
 
+static inline bool zm_slot_trylock(struct zm_slot *slot)
+{
+	return zm_bit_trylock(&slot->state);
+}
+
 static inline void zm_slot_unlock(struct zm_slot *slot)
 {
 	zm_bit_unlock(&slot->state, zm_load32(&slot->state));
@@ -111,7 +116,7 @@ static inline struct zm_content zm_slot_content(const struct zm_slot *slot)
 /* pre: locked; stays locked. */
 static inline void zm_slot_set(struct zm_slot *slot, struct zm_content content)
 {
-	slot->value = content.value;
+	zm_set64(&slot->value, content.value);
 	zm_set32(&slot->fingerprint, content.fingerprint);
 	zm_set32(&slot->state, content.state | 1u);
 }
