@@ -23,11 +23,18 @@
 //! assert!(codecs.to_csv().starts_with("codec,compressed_bytes,ratio,compress_mb_per_s\r\n"));
 //! ```
 
+pub mod document;
+mod html;
+mod palette;
+pub mod plot;
+pub mod schema;
 pub mod style;
 pub mod table;
 pub mod text;
 pub mod units;
 
+pub use document::{Block, Document, Section, Tone};
+pub use plot::{Axis, Bars, Frame, HeatMap, Lines, Plot, Scatter, Stack};
 pub use style::Style;
-pub use table::{Cell, Column, Order, Table, UnknownColumn};
+pub use table::{Cell, Column, Order, Row, Table, UnknownColumn};
 pub use units::{Estimate, Unit};

@@ -170,6 +170,19 @@ impl Unit {
             value
         };
         match self {
+            Unit::Seconds if value != 0.0 && step >= 15.0 => {
+                let (scale, name) = if step >= 1800.0 {
+                    (3600.0, "h")
+                } else {
+                    (60.0, "min")
+                };
+                let (scale, name) = if value.abs() < 60.0 {
+                    (1.0, "s")
+                } else {
+                    (scale, name)
+                };
+                format!("{} {name}", trimmed(value / scale, step / scale))
+            }
             Unit::Seconds | Unit::Nanoseconds if value != 0.0 => {
                 let (scale, suffix) = self.scale_for(value);
                 format!("{}{suffix}", trimmed(value / scale, step / scale))

@@ -60,12 +60,12 @@ zstd -3 *     870 MiB      907 MiB  3.26x ± 0.03           0.0 %  187 MB/s
 fn a_narrow_terminal_wraps_headings_and_then_continues_below() {
     let expected = "\
 Codecs on these pages
-                         memory
-codec      compressed      used         ratio
-─────────────────────────────────────────────
-lz4          1.20 GiB  1.24 GiB  2.31x ± 0.02
-zstd -3 *     870 MiB   907 MiB  3.26x ± 0.03
-842                 –         –             –
+                          memory
+codec      compressed       used         ratio
+──────────────────────────────────────────────
+lz4          1.20 GiB   1.24 GiB  2.31x ± 0.02
+zstd -3 *     870 MiB    907 MiB  3.26x ± 0.03
+842                 –          –             –
 
 codec      incompressible  compress
 ───────────────────────────────────

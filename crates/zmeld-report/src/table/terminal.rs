@@ -3,8 +3,6 @@
 //! What is too wide gives way in this order: headings wrap, words wrap and paths are shortened, and then the
 //! table continues below with its first column repeated. Numbers are never broken.
 
-use std::ops::Range;
-
 use super::{Kind, Table};
 use crate::text::{self, shown};
 use crate::Style;
@@ -65,16 +63,13 @@ impl<'a> Layout<'a> {
                     .max(text::width(&headings[at]))
             })
             .collect();
-        let mut layout = Layout {
+        Layout {
             table,
             style,
             headings,
             rows,
             widths,
-        };
-        layout.wrap_headings();
-        layout.squeeze_words();
-        layout
+        }
     }
 
     fn is_number(&self, at: usize) -> bool {
@@ -89,42 +84,52 @@ impl<'a> Layout<'a> {
             .unwrap_or(0)
     }
 
-    fn overflow(&self) -> usize {
-        let gaps = GAP * self.widths.len().saturating_sub(1);
-        (self.widths.iter().sum::<usize>() + gaps).saturating_sub(self.style.width)
+    fn overflow(&self, widths: &[usize]) -> usize {
+        (widths.iter().sum::<usize>() + GAP * (widths.len() - 1)).saturating_sub(self.style.width)
+    }
+
+    /// The widths of these columns side by side, each as wide as it wants to be where there is room.
+    fn arrange(&self, columns: &[usize]) -> Vec<usize> {
+        let mut widths: Vec<_> = columns.iter().map(|at| self.widths[*at]).collect();
+        self.wrap_headings(columns, &mut widths);
+        self.squeeze_words(columns, &mut widths);
+        widths
     }
 
     /// Lets headings wrap at their spaces, the ones furthest beyond their numbers first.
-    fn wrap_headings(&mut self) {
-        while self.overflow() > 0 {
-            let least = |at: usize| {
-                let word = self.headings[at]
+    fn wrap_headings(&self, columns: &[usize], widths: &mut [usize]) {
+        let least: Vec<_> = columns
+            .iter()
+            .map(|at| {
+                let word = self.headings[*at]
                     .split(' ')
                     .map(text::width)
                     .max()
                     .unwrap_or(0);
-                self.content_width(at).max(word)
-            };
-            let spare = |at: usize| self.widths[at].saturating_sub(least(at));
-            match (0..self.widths.len())
+                self.content_width(*at).max(word)
+            })
+            .collect();
+        for _ in 0..self.overflow(widths) {
+            let spare = |at: usize| widths[at].saturating_sub(least[at]);
+            match (0..widths.len())
                 .max_by_key(|at| spare(*at))
                 .filter(|at| spare(*at) > 0)
             {
-                Some(at) => self.widths[at] -= 1,
+                Some(at) => widths[at] -= 1,
                 None => break,
             }
         }
     }
 
     /// Takes the rest from the widest columns of words; from the first column last, it names the row.
-    fn squeeze_words(&mut self) {
+    fn squeeze_words(&self, columns: &[usize], widths: &mut [usize]) {
         for from in [1, 0] {
-            while self.overflow() > 0 {
-                let widest = (from..self.widths.len())
-                    .filter(|at| !self.is_number(*at) && self.widths[*at] > WORDS_WIDTH_MIN)
-                    .max_by_key(|at| self.widths[*at]);
+            for _ in 0..self.overflow(widths) {
+                let widest = (from..widths.len())
+                    .filter(|at| !self.is_number(columns[*at]) && widths[*at] > WORDS_WIDTH_MIN)
+                    .max_by_key(|at| widths[*at]);
                 match widest {
-                    Some(at) => self.widths[at] -= 1,
+                    Some(at) => widths[at] -= 1,
                     None => break,
                 }
             }
@@ -132,20 +137,24 @@ impl<'a> Layout<'a> {
     }
 
     /// The columns that stand side by side in each block; the first one is repeated in all.
-    fn blocks(&self) -> Vec<Range<usize>> {
-        let key = self.widths[0];
-        let mut blocks = Vec::new();
-        let (mut start, mut used) = (1, key);
-        for at in 1..self.widths.len() {
-            let wider = used + GAP + self.widths[at];
-            if at > start && wider > self.style.width {
-                blocks.push(start..at);
-                (start, used) = (at, key + GAP + self.widths[at]);
-            } else {
-                used = wider;
+    fn blocks(&self) -> Vec<Vec<usize>> {
+        let all: Vec<_> = (0..self.widths.len()).collect();
+        // How narrow each column can be made decides where the table continues below.
+        let widths = self.arrange(&all);
+        let mut blocks = vec![vec![0]];
+        let mut used = widths[0];
+        for at in 1..widths.len() {
+            if used + GAP + widths[at] > self.style.width
+                && blocks.last().is_some_and(|block| block.len() > 1)
+            {
+                blocks.push(vec![0]);
+                used = widths[0];
+            }
+            used += GAP + widths[at];
+            if let Some(block) = blocks.last_mut() {
+                block.push(at);
             }
         }
-        blocks.push(start..self.widths.len());
         blocks
     }
 
@@ -154,8 +163,7 @@ impl<'a> Layout<'a> {
             if index > 0 {
                 out.push('\n');
             }
-            let columns: Vec<usize> = std::iter::once(0).chain(block).collect();
-            self.write_block(out, &columns);
+            self.write_block(out, &block);
         }
     }
 
@@ -205,9 +213,8 @@ impl<'a> Layout<'a> {
 
     /// The widths of a block; if one number beside the row's name is still too much, the name gives way.
     fn fit(&self, columns: &[usize]) -> Vec<usize> {
-        let mut widths: Vec<_> = columns.iter().map(|at| self.widths[*at]).collect();
-        let mut overflow = (widths.iter().sum::<usize>() + GAP * (widths.len() - 1))
-            .saturating_sub(self.style.width);
+        let mut widths = self.arrange(columns);
+        let mut overflow = self.overflow(&widths);
         for (width, at) in widths.iter_mut().zip(columns) {
             if !self.is_number(*at) {
                 let taken = overflow.min(width.saturating_sub(4));
