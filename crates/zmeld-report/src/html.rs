@@ -143,13 +143,13 @@ nav ul{display:flex;flex-wrap:wrap;gap:.25rem 1.25rem;list-style:none;padding:0}
 .advice{padding:.6rem 1rem;background:var(--raised);border-left:4px solid var(--quiet);border-radius:0 4px 4px 0}\
 .advice.good{border-color:var(--good)}.advice.warning{border-color:var(--warning)}\
 .advice.good strong{color:var(--good)}.advice.warning strong{color:var(--warning)}\
-.zm-table{overflow-x:auto;margin:1.25rem 0 .5rem}\
+.zm-table{overflow-x:auto;margin:.25rem 0 .5rem}\
 table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:.94rem}\
-caption{text-align:left;font-weight:600;padding-bottom:.35rem}\
-th,td{padding:.3rem .75rem;text-align:left;vertical-align:top;border-bottom:1px solid var(--line)}\
+.zm-caption{font-weight:600;margin:1.25rem 0 0}\
+th,td{padding:.3rem .6rem;text-align:left;vertical-align:top;border-bottom:1px solid var(--line)}\
 th:first-child,td:first-child{padding-left:.25rem}\
 thead th{color:var(--quiet);font-weight:600;vertical-align:bottom;border-bottom:2px solid var(--line)}\
-tbody th{font-weight:400}.word{overflow-wrap:anywhere;min-width:5rem;max-width:24rem}\
+tbody th{font-weight:400}th.name:first-child{position:sticky;left:0;background:var(--page)}.name{white-space:nowrap}.words{overflow-wrap:anywhere;min-width:11rem;max-width:24rem}\
 .number{text-align:right}td.number{white-space:nowrap}\
 tr.strong th,tr.strong td{font-weight:700;background:var(--raised)}\
 .zm-note{font-size:.85rem;color:var(--quiet);margin:.25rem 0 1rem}\
