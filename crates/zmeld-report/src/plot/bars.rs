@@ -97,7 +97,7 @@ impl Bars {
         for (name, values) in groups {
             if narrow {
                 marks.push(html! {
-                    text.over x="8" y=(px(y + FONT)) { (svg::fit(name, width - 16.0)) (svg::tip(name)) }
+                    text.over x="13" y=(px(y + FONT)) { (svg::fit(name, width - 16.0)) (svg::tip(name)) }
                 });
                 y += LINE;
             } else {
