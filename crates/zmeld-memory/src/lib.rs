@@ -3,12 +3,12 @@
 //! Every source is a [`Source`]: it says what it is, how many pages to expect,
 //! and hands its pages to a sink, from several threads, in runs that are read
 //! straight into a reused buffer. Nothing is ever written, with one exception
-//! that is asked for by name: `ColdTracker` resets referenced bits.
+//! that is asked for by name: [`ColdTracker`] resets referenced bits.
 //!
 //! | source | type | pages |
 //! |---|---|---|
 //! | live memory of processes | [`LiveMemory`] | those present in RAM, each physical page once |
-//! | an active swap device or swap file | `SwapDevice` | its used slots |
+//! | an active swap device or swap file | [`SwapDevice`] | its used slots |
 //! | a regular file, a block device, a raw memory image | [`FileSource`] | all |
 //! | an ELF core, a memory dump in ELF form | [`ElfCore`] | those the dump holds |
 //! | standard input, a pipe | [`StreamSource`] | all, as they arrive |
@@ -28,9 +28,10 @@ mod live;
 mod open;
 mod source;
 mod stream;
+mod swap;
 mod work;
 
-pub use cold::{Cold, ColdPages, Coldness};
+pub use cold::{Cold, ColdPages, ColdTracker, Coldness, Watched};
 pub use elf::ElfCore;
 pub use error::{Error, ErrorKind};
 pub use file::FileSource;
@@ -41,3 +42,4 @@ pub use source::{
     Visit,
 };
 pub use stream::StreamSource;
+pub use swap::{swap_areas, SwapArea, SwapDevice};
