@@ -401,8 +401,10 @@ impl<'a> Worker<'a> {
         let first = mapping.start / self.shared.page_size + piece.from;
         let count = usize::try_from(piece.until - piece.from).expect("a piece fits in memory");
         let mut entries = std::mem::take(&mut self.entries);
-        if pagemap::read(&process.pagemap, first, count, &mut entries).is_err() {
-            self.skipped.region(SkipReason::Vanished, 0);
+        let got = pagemap::read(&process.pagemap, first, count, &mut entries);
+        if !matches!(got, Ok(got) if got > 0) {
+            // The page tables of a process that ended read as nothing.
+            self.give_up(visited, Failure::Gone, 0);
             entries.clear();
         }
         let mut found = 0;
@@ -466,8 +468,8 @@ impl<'a> Worker<'a> {
         true
     }
 
-    /// With idle page tracking: was the page left alone? What was delivered
-    /// already was (and is idle no more, because it was read).
+    /// With idle page tracking: was the page left alone? (As it was when the
+    /// wait ended: the reading that goes on now does not count.)
     fn is_cold(&mut self, kind: RegionKind, entry: Entry) -> bool {
         let Some(Found::Idle(idle)) = self.shared.live.cold.as_ref().map(|cold| &cold.found) else {
             return true;
