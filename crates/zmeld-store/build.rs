@@ -1,5 +1,5 @@
-//! Builds the store's C sources for user space: `store/core` as freestanding
-//! code, `store/port/user` on top of the codec libraries that Cargo built.
+//! Builds the store's C sources for user space: `store/core`, and
+//! `store/port/user` on top of the codec libraries that Cargo built.
 //!
 //! `ZMELD_PAGE_SHIFT` (12 to 16) chooses the page size of the machine that is
 //! predicted for; 4 KiB without it.
@@ -21,7 +21,7 @@ fn main() {
 
     let core = sources(&store.join("core"));
     let port = sources(&store.join("port/user"));
-    let compiler = |flags: &[&str]| {
+    let compiler = || {
         let mut build = cc::Build::new();
         build
             .std("gnu11")
@@ -29,22 +29,16 @@ fn main() {
             .warnings(true)
             .extra_warnings(true)
             .define("ZM_PAGE_SHIFT", page_shift.as_str());
-        for flag in flags {
-            build.flag_if_supported(flag);
-        }
         build
     };
 
     // One archive: the core calls the port and the port calls the core.
-    let mut archive = compiler(&[]);
-    if !core.is_empty() {
-        let objects = compiler(&["-ffreestanding"])
-            .includes(&includes[..2])
-            .files(&core)
-            .compile_intermediates();
-        archive.objects(objects);
-    }
-    archive
+    let objects = compiler()
+        .includes(&includes[..2])
+        .files(&core)
+        .compile_intermediates();
+    compiler()
+        .objects(objects)
         .includes(&includes)
         .files(&port)
         .compile("zmeld_store");

@@ -290,17 +290,15 @@ impl Codec {
         self.0.dict.as_deref()
     }
 
-    /// The functions, for handing the codec to the C store.
-    #[allow(dead_code)]
-    pub(crate) fn raw_ops(&self) -> *const raw::Ops {
-        self.0.ops
-    }
-
-    /// The prepared params, for handing the codec to the C store; they live as
-    /// long as any clone of this codec.
-    #[allow(dead_code)]
-    pub(crate) fn raw_params(&self) -> *const raw::Params {
-        &self.0.params
+    /// The functions and the params before their set-up, for a C store, which
+    /// sets them up itself. The dictionary they borrow lives as long as any
+    /// clone of this codec.
+    pub(crate) fn raw_parts(&self) -> (*const raw::Ops, raw::Params) {
+        let params = raw::Params {
+            prepared: std::ptr::null_mut(),
+            ..self.0.params
+        };
+        (self.0.ops, params)
     }
 }
 

@@ -1,6 +1,24 @@
-//! zmeld: store.
+//! The page store in user space: safe Rust over `store/`, whose C sources are
+//! compiled both into the kernel and into this crate.
+//!
+//! - [`Store`]: pages in, compressed and melded, the same pages out.
+//! - [`Codec`] and [`Stream`]: the codecs by themselves, as zram uses them.
+//! - [`Geometry`]: how much memory the kernel's pool takes for objects.
+//! - [`fill_word`] and [`FingerprintKey`]: what the store looks at in a page.
+//!
+//! This is the only crate of zmeld with `unsafe` code: each block says why it
+//! is sound.
 #![deny(missing_docs)]
+#![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod codec;
+mod geometry;
+mod raw;
+mod store;
 
 pub use codec::{Codec, CodecError, CodecInfo, CodecSpec, Damaged, NoFit, Stream};
+pub use geometry::{BadGeometry, ChainRule, Geometry};
+pub use store::{
+    fill_word, page_size, CheckLevel, FingerprintKey, MeldMode, MeldOptions, MeldResult, Stats,
+    Store, StoreError, StoreOptions,
+};

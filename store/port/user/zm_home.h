@@ -1,8 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * User space as the store's home: the types, and nothing else of libc, that
- * the core and its headers are written in. The kernel's home brings the same
- * names from linux/types.h and its kin.
+ * User space as the store's home: the types, atomics and slot lock that the
+ * core and its headers are written in. The kernel's home brings the same names
+ * from linux/types.h, linux/atomic.h and their kin.
+ *
+ * What the core may take from a home header:
+ *   u8 u16 u32 u64 s64 size_t bool, errno names, memcpy memcmp memset memmove;
+ *   zm_load32 zm_load64        relaxed reads of words that others may write;
+ *   zm_set32 zm_set64          relaxed writes of such words;
+ *   zm_add64 zm_max64          counters: relaxed read-modify-write;
+ *   zm_get32 zm_put_test32     reference counts: get needs one held already,
+ *                              put is a full barrier and tells the last;
+ *   zm_publish zm_consume      a pointer, with what it points to;
+ *   zm_bit_lock and kin        a spinning lock in bit 0 of a word: acquire and
+ *                              release, no sleeping while it is held;
+ *   zm_mul128_add              128-bit multiply and add;
+ *   zm_prefetch                a hint, no effect but speed.
  */
 #ifndef ZM_HOME_H
 #define ZM_HOME_H
@@ -24,5 +37,97 @@ typedef int64_t s64;
 #define ZM_PAGE_SHIFT 12
 #endif
 #define ZM_PAGE_SIZE (1u << ZM_PAGE_SHIFT)
+
+#define zm_printf_like(words, first) \
+	__attribute__((format(printf, words, first)))
+
+static inline u32 zm_load32(const u32 *word)
+{
+	return __atomic_load_n(word, __ATOMIC_RELAXED);
+}
+
+static inline u64 zm_load64(const u64 *word)
+{
+	return __atomic_load_n(word, __ATOMIC_RELAXED);
+}
+
+static inline void zm_set32(u32 *word, u32 value)
+{
+	__atomic_store_n(word, value, __ATOMIC_RELAXED);
+}
+
+static inline void zm_set64(u64 *word, u64 value)
+{
+	__atomic_store_n(word, value, __ATOMIC_RELAXED);
+}
+
+static inline u64 zm_add64(u64 *word, u64 value)
+{
+	return __atomic_add_fetch(word, value, __ATOMIC_RELAXED);
+}
+
+static inline void zm_max64(u64 *word, u64 value)
+{
+	u64 old = zm_load64(word);
+
+	while (old < value &&
+	       !__atomic_compare_exchange_n(word, &old, value, true,
+					    __ATOMIC_RELAXED,
+					    __ATOMIC_RELAXED))
+		;
+}
+
+static inline void zm_get32(u32 *count)
+{
+	__atomic_add_fetch(count, 1, __ATOMIC_RELAXED);
+}
+
+static inline bool zm_put_test32(u32 *count)
+{
+	return __atomic_sub_fetch(count, 1, __ATOMIC_ACQ_REL) == 0;
+}
+
+#define zm_publish(where, pointer) \
+	__atomic_store_n(where, pointer, __ATOMIC_RELEASE)
+#define zm_consume(where) __atomic_load_n(where, __ATOMIC_ACQUIRE)
+
+/* Gives the processor away after many tries: the holder may have lost it. */
+void zm_port_relax(u32 tries);
+
+static inline bool zm_bit_trylock(u32 *word)
+{
+	u32 old = zm_load32(word) & ~1u;
+
+	return __atomic_compare_exchange_n(word, &old, old | 1, false,
+					   __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+}
+
+static inline void zm_bit_lock(u32 *word)
+{
+	u32 tries = 0;
+
+	while (!zm_bit_trylock(word))
+		zm_port_relax(++tries);
+}
+
+/* Unlocks and sets the word's other bits in one store. */
+static inline void zm_bit_unlock(u32 *word, u32 value)
+{
+	__atomic_store_n(word, value & ~1u, __ATOMIC_RELEASE);
+}
+
+static inline void zm_mul128_add(u64 *low, u64 *high, u64 a, u64 b)
+{
+	unsigned __int128 sum = ((unsigned __int128)*high << 64) | *low;
+
+	sum += (unsigned __int128)a * b;
+	*low = (u64)sum;
+	*high = (u64)(sum >> 64);
+}
+
+static inline void zm_prefetch(const void *where)
+{
+	__builtin_prefetch(where);
+}
 
 #endif /* ZM_HOME_H */

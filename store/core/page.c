@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Pages in, pages out.
+ *
+ * A write makes the new content first and then swaps it with the old under the
+ * slot's lock, so a failure changes nothing and a reader sees one or the other.
+ * The old content is released after the lock is gone.
+ */
+#include "store.h"
+
+/* Counts what a slot holds: `by` is 1 when it comes, -1 when it goes. */
+static void count_page(struct zm_store *store, struct zm_content content,
+		       u64 by)
+{
+	enum zm_kind kind = zm_state_kind(content.state);
+
+	if (kind == ZM_KIND_EMPTY)
+		return;
+	zm_add64(&store->counters.pages_stored, by);
+	if (kind == ZM_KIND_SAME)
+		zm_add64(&store->counters.pages_same, by);
+	else if (zm_object_is_raw(zm_content_object(content)))
+		zm_add64(&store->counters.pages_raw, by);
+}
+
+/* Gives the slot this content and lets go of what it held. Atomic. */
+void zm_slot_replace(struct zm_store *store, u64 index,
+		     struct zm_content content)
+{
+	struct zm_slot *slot = &store->slots[index];
+	struct zm_content old;
+
+	/* Before the lock: once it is gone, others may release it. */
+	count_page(store, content, 1);
+	zm_slot_lock(slot);
+	old = zm_slot_content(slot);
+	zm_slot_set(slot, content);
+	zm_slot_unlock(slot);
+	count_page(store, old, (u64)-1);
+	zm_content_release(store, old);
+}
+
+static int write_unique(struct zm_store *store, struct zm_stream *stream,
+			u64 index, const void *page, u32 kept, u32 fingerprint)
+{
+	struct zm_object object;
+	int err;
+
+	err = zm_object_create(store, stream, page, &object);
+	if (err)
+		return err;
+	zm_slot_replace(store, index, (struct zm_content){
+		.value = object.handle.value,
+		.state = zm_state_make(ZM_KIND_OBJECT, object.size) | kept,
+		.fingerprint = fingerprint,
+	});
+	return 0;
+}
+
+int zm_page_write(struct zm_store *store, u64 index, const void *page)
+{
+	u32 mode = zm_load32(&store->mode);
+	struct zm_stream *stream;
+	u32 fingerprint;
+	u64 word;
+	int err = 0;
+
+	if (index >= store->slot_count) {
+		zm_fail(store, ZM_REASON_BAD_INDEX);
+		return -EINVAL;
+	}
+	zm_count(&store->counters.writes);
+	if (zm_page_fill(page, &word)) {
+		zm_slot_replace(store, index, (struct zm_content){
+			.value = word,
+			.state = zm_state_make(ZM_KIND_SAME, 0),
+		});
+		return 0;
+	}
+	if (mode == ZM_MELD_OFF && !store->verify) {
+		stream = zm_port_stream_get(store->streams);
+		err = write_unique(store, stream, index, page, 0, 0);
+		zm_port_stream_put(store->streams, stream);
+		return err;
+	}
+
+	fingerprint = zm_fingerprint(store->key, page);
+	stream = zm_port_stream_get(store->streams);
+	if (mode < ZM_MELD_AUTO ||
+	    !zm_inline_meld(store, stream, index, page, fingerprint)) {
+		err = write_unique(store, stream, index, page,
+				   ZM_STATE_FINGERPRINTED, fingerprint);
+		if (!err && mode >= ZM_MELD_AUTO)
+			zm_inline_written(store, index, fingerprint);
+	}
+	zm_port_stream_put(store->streams, stream);
+	return err;
+}
+
+static void fill_page(void *page, u64 word)
+{
+	u8 *bytes = page;
+	u64 i;
+
+	if (!word) {
+		memset(page, 0, ZM_PAGE_SIZE);
+		return;
+	}
+	for (i = 0; i < ZM_PAGE_SIZE; i += sizeof(word))
+		memcpy(bytes + i, &word, sizeof(word));
+}
+
+/*
+ * Takes a look at a slot, and decompresses its object if it has one. A stream
+ * is borrowed before the lock, so a slot that looked empty and is not any more
+ * is looked at again.
+ */
+static int read_slot(struct zm_store *store, struct zm_slot *slot, void *page,
+		     struct zm_content *content)
+{
+	bool has_object = zm_state_has_object(zm_load32(&slot->state));
+	struct zm_stream *stream = NULL;
+	int err = 0;
+
+	for (;;) {
+		if (has_object)
+			stream = zm_port_stream_get(store->streams);
+		zm_slot_lock(slot);
+		*content = zm_slot_content(slot);
+		has_object = zm_state_has_object(content->state);
+		if (has_object && stream)
+			err = zm_object_read(store, stream,
+					     zm_content_object(*content), page);
+		zm_slot_unlock(slot);
+		if (stream)
+			zm_port_stream_put(store->streams, stream);
+		if (stream || !has_object)
+			return err;
+	}
+}
+
+int zm_page_read(struct zm_store *store, u64 index, void *page)
+{
+	struct zm_content content;
+
+	if (index >= store->slot_count) {
+		zm_fail(store, ZM_REASON_BAD_INDEX);
+		return -EINVAL;
+	}
+	zm_count(&store->counters.reads);
+	if (read_slot(store, &store->slots[index], page, &content)) {
+		zm_fail(store, ZM_REASON_DAMAGED);
+		return -EBADMSG;
+	}
+	if (!zm_state_has_object(content.state)) {
+		fill_page(page, zm_state_kind(content.state) == ZM_KIND_SAME ?
+				content.value : 0);
+		return 0;
+	}
+	if (store->verify && content.state & ZM_STATE_FINGERPRINTED &&
+	    zm_fingerprint(store->key, page) != content.fingerprint) {
+		zm_fail(store, ZM_REASON_MISMATCH);
+		return -EBADMSG;
+	}
+	return 0;
+}
+
+void zm_page_discard(struct zm_store *store, u64 index)
+{
+	if (index >= store->slot_count)
+		return;
+	zm_count(&store->counters.discards);
+	zm_slot_replace(store, index, (struct zm_content){
+		.state = zm_state_make(ZM_KIND_EMPTY, 0),
+	});
+}

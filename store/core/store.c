@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* A store's life: making it, changing its settings, counting, ending it. */
+#include "store.h"
+
+static u64 slots_bytes(const struct zm_store *store)
+{
+	return store->slot_count * sizeof(struct zm_slot);
+}
+
+static bool options_are_valid(const struct zm_store_options *options)
+{
+	return options->slots && options->slots <= ZM_SLOTS_MAX &&
+	       options->mode <= ZM_MELD_INLINE && options->codec;
+}
+
+/* Everything that can fail for want of memory; what was made stays noted. */
+static int store_fill(struct zm_store *store,
+		      const struct zm_store_options *options)
+{
+	int err;
+
+	store->slots = zm_port_table_alloc(slots_bytes(store));
+	store->pass_mutex = zm_port_mutex_create();
+	store->key = zm_fingerprint_key_create(options->keyed ? options->key :
+								NULL);
+	store->pool = zm_port_pool_create();
+	if (!store->slots || !store->pass_mutex || !store->key || !store->pool)
+		return -ENOMEM;
+	store->huge_size = zm_port_pool_huge_size(store->pool);
+	err = zm_port_streams_create(store->codec, &store->params,
+				     options->streams, &store->streams);
+	if (err)
+		return err;
+	return zm_meld_mode_set(store, options->mode);
+}
+
+int zm_store_create(const struct zm_store_options *options,
+		    struct zm_store **out)
+{
+	struct zm_store *store;
+	int err;
+
+	if (!options_are_valid(options))
+		return -EINVAL;
+	store = zm_port_table_alloc(sizeof(*store));
+	if (!store)
+		return -ENOMEM;
+	store->slot_count = options->slots;
+	store->codec = options->codec;
+	store->params = options->params;
+	store->verify = options->verify;
+	store->memory_limit = options->memory_limit;
+	err = store->codec->params_setup(&store->params);
+	if (err) {
+		zm_port_table_free(store, sizeof(*store));
+		return err;
+	}
+	err = store_fill(store, options);
+	if (err) {
+		zm_store_destroy(store);
+		return err;
+	}
+	*out = store;
+	return 0;
+}
+
+static void store_empty(struct zm_store *store)
+{
+	u64 index;
+
+	for (index = 0; index < store->slot_count; index++) {
+		if (index % 4096 == 0)
+			zm_port_yield();
+		zm_content_release(store,
+				   zm_slot_content(&store->slots[index]));
+	}
+}
+
+void zm_store_destroy(struct zm_store *store)
+{
+	if (!store)
+		return;
+	if (store->slots)
+		store_empty(store);
+	if (store->streams)
+		zm_port_streams_destroy(store->streams, zm_share_free);
+	if (store->pool)
+		zm_port_pool_destroy(store->pool);
+	if (store->key)
+		zm_fingerprint_key_destroy(store->key);
+	if (store->pass_mutex)
+		zm_port_mutex_destroy(store->pass_mutex);
+	zm_index_destroy(store->index);
+	zm_port_table_free(store->slots, slots_bytes(store));
+	store->codec->params_release(&store->params);
+	zm_port_table_free(store, sizeof(*store));
+}
+
+/*
+ * The index is made when a mode first needs it and kept from then on: writers
+ * may be looking at it.
+ */
+int zm_meld_mode_set(struct zm_store *store, u32 mode)
+{
+	struct zm_index *index;
+	int err = 0;
+
+	if (mode > ZM_MELD_INLINE)
+		return -EINVAL;
+	zm_port_mutex_lock(store->pass_mutex);
+	if (mode >= ZM_MELD_AUTO && !store->index) {
+		index = zm_index_create(store->slot_count);
+		if (index)
+			zm_publish(&store->index, index);
+		else
+			err = -ENOMEM;
+	}
+	if (!err)
+		zm_set32(&store->mode, mode);
+	zm_port_mutex_unlock(store->pass_mutex);
+	return err;
+}
+
+void zm_store_limit_set(struct zm_store *store, u64 bytes)
+{
+	zm_set64(&store->memory_limit, bytes);
+}
+
+void zm_store_peak_reset(struct zm_store *store)
+{
+	zm_set64(&store->memory_used_max, zm_port_pool_used(store->pool));
+}
+
+u64 zm_store_compact(struct zm_store *store)
+{
+	return zm_port_pool_compact(store->pool);
+}
+
+void zm_store_stats(struct zm_store *store, struct zm_stats *stats)
+{
+	struct zm_counters *c = &store->counters;
+	u32 reason;
+
+	*stats = (struct zm_stats){
+		.slots = store->slot_count,
+		.pages_stored = zm_load64(&c->pages_stored),
+		.pages_same = zm_load64(&c->pages_same),
+		.pages_raw = zm_load64(&c->pages_raw),
+		.pages_shared = zm_load64(&c->pages_shared),
+		.objects = zm_load64(&c->objects),
+		.shares = zm_load64(&c->shares),
+		.bytes_compressed = zm_load64(&c->bytes_compressed),
+		.bytes_melded = zm_load64(&c->bytes_melded),
+		.memory_used = zm_port_pool_used(store->pool),
+		.memory_used_max = zm_load64(&store->memory_used_max),
+		.memory_limit = zm_load64(&store->memory_limit),
+		.reads = zm_load64(&c->reads),
+		.writes = zm_load64(&c->writes),
+		.discards = zm_load64(&c->discards),
+		.raw_since = zm_load64(&c->raw_since),
+		.passes = zm_load64(&c->passes),
+		.pass_melded = zm_load64(&c->pass_melded),
+		.inline_probes = zm_load64(&c->inline_probes),
+		.inline_melded = zm_load64(&c->inline_melded),
+		.inline_unchanged = zm_load64(&c->inline_unchanged),
+		.inline_collisions = zm_load64(&c->inline_collisions),
+		.auto_switches = zm_load64(&c->auto_switches),
+		.mode = zm_load32(&store->mode),
+		.inline_active = zm_load32(&store->inline_active),
+	};
+	stats->memory_metadata = slots_bytes(store) + sizeof(*store) +
+				 zm_fingerprint_key_bytes() +
+				 zm_index_bytes(zm_consume(&store->index)) +
+				 stats->shares * sizeof(struct zm_share);
+	for (reason = 0; reason < ZM_REASON_COUNT; reason++)
+		stats->failures[reason] = zm_load64(&c->failures[reason]);
+}

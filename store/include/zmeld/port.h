@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The port: everything the store's core needs from the place it runs in.
+ * There are two homes, port/user and port/linux. The core calls nothing else
+ * (besides memcpy, memcmp, memset and memmove); `cargo xtask test` proves it by
+ * the core's undefined symbols.
+ *
+ * Each function says whether it may sleep. "Atomic" functions are called under
+ * a slot's lock, or with interrupts off, and must not.
+ */
+#ifndef ZMELD_PORT_H
+#define ZMELD_PORT_H
+
+#include <zm_home.h>
+#include <zmeld/codec.h>
+
+/* Names an object in the pool. Never 0 for an object that exists. */
+struct zm_handle {
+	u64 value;
+};
+
+struct zm_pool;
+struct zm_streams;
+
+/*
+ * What one processor works with while it handles one page: borrowed with
+ * zm_port_stream_get(), given back with zm_port_stream_put().
+ */
+struct zm_stream {
+	void *ctx;	/* the codec's context */
+	u8 *packed;	/* 2 * ZM_PAGE_SIZE: output of compress, copies */
+	u8 *page;	/* ZM_PAGE_SIZE: scratch for one raw page */
+	void *spare;	/* the core's: a share kept for the next meld */
+};
+
+/* -- Metadata memory ------------------------------------------------------ */
+
+/* Zeroed memory for a table of any size, or NULL. May sleep. */
+void *zm_port_table_alloc(u64 size);
+/* pre: table came from zm_port_table_alloc(size), or is NULL. May sleep. */
+void zm_port_table_free(void *table, u64 size);
+
+/* A few dozen bytes, not zeroed, or NULL. May sleep, starts no I/O. */
+void *zm_port_small_alloc(size_t size);
+/* pre: as allocated, or NULL. Atomic. */
+void zm_port_small_free(void *small, size_t size);
+
+/* -- Pool: where objects are kept ----------------------------------------- */
+
+/* An empty pool, or NULL. May sleep. */
+struct zm_pool *zm_port_pool_create(void);
+/* pre: every object was freed. May sleep. */
+void zm_port_pool_destroy(struct zm_pool *pool);
+
+/*
+ * Room for size bytes, 1 <= size <= ZM_PAGE_SIZE. 0 or -ENOMEM. May sleep,
+ * starts no I/O.
+ */
+int zm_port_pool_alloc(struct zm_pool *pool, u32 size,
+		       struct zm_handle *handle);
+/* pre: handle is allocated and nobody reads it. Atomic. */
+void zm_port_pool_free(struct zm_pool *pool, struct zm_handle handle);
+/* Fills the object. pre: size as allocated; nobody reads it. Atomic. */
+void zm_port_pool_write(struct zm_pool *pool, struct zm_handle handle,
+			const void *bytes, u32 size);
+/*
+ * The object's bytes, valid until zm_port_pool_read_end(): in place, or copied
+ * to `copy` (at least size bytes) where the pool keeps them in pieces. A
+ * context holds one object at a time and does not sleep meanwhile. Atomic.
+ */
+const void *zm_port_pool_read_begin(struct zm_pool *pool,
+				    struct zm_handle handle, u32 size,
+				    void *copy);
+void zm_port_pool_read_end(struct zm_pool *pool, struct zm_handle handle,
+			   const void *bytes);
+/*
+ * A hint that the object will be read soon, given twice: first with `deep`
+ * false, when the handle may be any number, even of an object long gone; some
+ * objects later with `deep` true, when the object is there. Atomic.
+ */
+void zm_port_pool_prefetch(struct zm_pool *pool, struct zm_handle handle,
+			   bool deep);
+/* Bytes of memory the pool holds, in whole pages. Atomic. */
+u64 zm_port_pool_used(struct zm_pool *pool);
+/* Packs objects more closely; the bytes given back. May sleep. */
+u64 zm_port_pool_compact(struct zm_pool *pool);
+/* Objects of this size and above take a whole page: keep those raw. Atomic. */
+u32 zm_port_pool_huge_size(struct zm_pool *pool);
+
+/* -- Codec streams -------------------------------------------------------- */
+
+/*
+ * Streams for `count` contexts at once (0: one for each processor). *streams
+ * or -ENOMEM. ops and params outlive them. May sleep.
+ */
+int zm_port_streams_create(const struct zm_codec_ops *ops,
+			   const struct zm_codec_params *params, u32 count,
+			   struct zm_streams **streams);
+/*
+ * pre: none is borrowed. Hands each stream's spare to `release` first. May
+ * sleep.
+ */
+void zm_port_streams_destroy(struct zm_streams *streams,
+			     void (*release)(void *spare));
+/* Waits for a free stream; never fails. May sleep while waiting. */
+struct zm_stream *zm_port_stream_get(struct zm_streams *streams);
+void zm_port_stream_put(struct zm_streams *streams, struct zm_stream *stream);
+
+/* -- The pass's lock, time, randomness, words ------------------------------ */
+
+struct zm_mutex;
+/* NULL when there is no memory. May sleep. */
+struct zm_mutex *zm_port_mutex_create(void);
+void zm_port_mutex_destroy(struct zm_mutex *mutex);
+/* False where somebody holds it. */
+bool zm_port_mutex_trylock(struct zm_mutex *mutex);
+/* May sleep. */
+void zm_port_mutex_lock(struct zm_mutex *mutex);
+void zm_port_mutex_unlock(struct zm_mutex *mutex);
+
+/* Lets others run during long work. May sleep. */
+void zm_port_yield(void);
+/* Monotonic time in nanoseconds. Atomic. */
+u64 zm_port_time_ns(void);
+/* Unpredictable bytes. May sleep. */
+void zm_port_random(void *bytes, size_t size);
+/* As snprintf, but returns the characters written, without the NUL. Atomic. */
+int zm_port_print(char *text, size_t size, const char *format, ...)
+	zm_printf_like(3, 4);
+/*
+ * A broken invariant: user space says so and aborts; the kernel warns once
+ * and the caller fails the request. Atomic.
+ */
+void zm_port_broken(const char *what);
+
+#endif /* ZMELD_PORT_H */

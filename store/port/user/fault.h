@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Allocation failures on demand, as the kernel's fault injection does it: the
+ * tests let each allocation of a run fail in turn.
+ */
+#ifndef ZM_USER_FAULT_H
+#define ZM_USER_FAULT_H
+
+#include <zm_home.h>
+
+/* The nth allocation from now fails (1: the next); 0: none does. */
+void zm_fault_set(u64 nth);
+/* How many allocations were asked for since zm_fault_set(). */
+u64 zm_fault_asked(void);
+/* The port asks before each allocation. */
+bool zm_fault_now(void);
+
+#endif /* ZM_USER_FAULT_H */

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * What the store's test programs share: numbers from a seed, pages of known
+ * kinds, and an end with the seed in it when something is wrong.
+ */
+#ifndef ZM_TESTS_HARNESS_H
+#define ZM_TESTS_HARNESS_H
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <zmeld/store.h>
+
+#include "fault.h"
+
+struct rng {
+	u64 state;
+};
+
+/* SplitMix64 (G. Steele, D. Lea, C. Flood, 2014). */
+static inline u64 rng_next(struct rng *rng)
+{
+	u64 z = rng->state += 0x9e3779b97f4a7c15ull;
+
+	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
+	z = (z ^ z >> 27) * 0x94d049bb133111ebull;
+	return z ^ z >> 31;
+}
+
+static inline u32 rng_below(struct rng *rng, u32 bound)
+{
+	return (u32)((rng_next(rng) >> 32) * bound >> 32);
+}
+
+#define DIE(...)							\
+	do {								\
+		fprintf(stderr, "%s:%d: ", __FILE__, __LINE__);		\
+		fprintf(stderr, __VA_ARGS__);				\
+		fprintf(stderr, "\n");					\
+		exit(1);						\
+	} while (0)
+
+/*
+ * Page number `content` of a kind that the number chooses: zeros, a repeated
+ * word, text-like, pointers and zeros as in a heap, raw. The same number makes
+ * the same page.
+ */
+static inline void page_make(u8 *page, u64 content)
+{
+	struct rng rng = { content * 0x2545f4914f6cdd1dull + 1 };
+	u64 word, i;
+	u32 kind = content % 8;
+
+	switch (kind) {
+	case 0:
+		word = content < 64 ? 0 : rng_next(&rng);
+		for (i = 0; i < ZM_PAGE_SIZE; i += sizeof(word))
+			memcpy(page + i, &word, sizeof(word));
+		return;
+	case 1:
+		for (i = 0; i < ZM_PAGE_SIZE; i += sizeof(word)) {
+			word = rng_next(&rng);
+			memcpy(page + i, &word, sizeof(word));
+		}
+		return;
+	case 2:
+	case 3:
+		memset(page, 0, ZM_PAGE_SIZE);
+		for (i = 0; i < ZM_PAGE_SIZE / 4; i += 32) {
+			word = 0x00007f0000000000ull |
+			       rng_below(&rng, 1 << 20) * 16;
+			memcpy(page + i, &word, sizeof(word));
+		}
+		return;
+	default:
+		for (i = 0; i < ZM_PAGE_SIZE; i++)
+			page[i] = "etaoin shrdlu\n0_"[rng_below(&rng, 16) &
+						     rng_below(&rng, 16)];
+		memcpy(page, &content, sizeof(content));
+	}
+}
+
+static inline void check_store(struct zm_store *store, u32 level,
+			       const char *when, u64 seed)
+{
+	char text[4096];
+	int err = zm_store_check(store, level, text, sizeof(text));
+
+	/* The failing allocation may be one of the check's own. */
+	if (err == -ENOMEM && zm_fault_asked())
+		return;
+	if (err)
+		DIE("check %s failed (%d), seed %llu:\n%s", when, err,
+		    (unsigned long long)seed, text);
+}
+
+static inline struct zm_store_options test_options(const char *codec, u64 slots,
+						   u32 mode)
+{
+	struct zm_store_options options = {
+		.slots = slots,
+		.mode = mode,
+		.streams = 2,
+		.verify = true,
+		.keyed = true,
+		.codec = zm_codec_find(codec),
+		.params.level = ZM_CODEC_LEVEL_DEFAULT,
+	};
+
+	if (!options.codec)
+		DIE("no codec %s", codec);
+	return options;
+}
+
+#endif /* ZM_TESTS_HARNESS_H */

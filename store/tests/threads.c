@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Many at once: writers and readers on common slots, owners who know what their
+ * slots must hold, passes, compaction, changes of mode. Meant for the thread
+ * sanitizer, and useful without.
+ *
+ *	threads [seconds] [seed]
+ *
+ * A page tells which content it is, so a reader of a common slot can say
+ * whether it saw one whole page that somebody wrote; a page that is of two
+ * writes, or of none, is caught.
+ */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <sched.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "harness.h"
+
+#define COMMON		64
+#define OWNED		32
+#define OWNERS		2
+#define SLOTS		(COMMON + OWNERS * OWNED)
+#define CONTENTS	24
+
+static struct zm_store *store;
+static u8 contents[CONTENTS][ZM_PAGE_SIZE];
+static u32 over;
+static u64 seed = 1;
+static u64 operations;
+static u64 melded;
+
+static bool time_is_up(void)
+{
+	return zm_load32(&over);
+}
+
+static void expect_some_content(const u8 *page, u64 index)
+{
+	static const u8 zeros[ZM_PAGE_SIZE];
+	u32 i;
+
+	for (i = 0; i < CONTENTS; i++)
+		if (!memcmp(page, contents[i], ZM_PAGE_SIZE))
+			return;
+	if (memcmp(page, zeros, ZM_PAGE_SIZE))
+		DIE("slot %llu reads what nobody wrote",
+		    (unsigned long long)index);
+}
+
+static void *stranger(void *arg)
+{
+	struct rng rng = { seed * 1000 + (u64)(uintptr_t)arg };
+	u8 page[ZM_PAGE_SIZE];
+	u64 index;
+	u32 what;
+
+	while (!time_is_up()) {
+		index = rng_below(&rng, COMMON);
+		what = rng_below(&rng, 16);
+		if (what < 7) {
+			if (zm_page_write(store, index,
+					  contents[rng_below(&rng, CONTENTS)]))
+				DIE("write");
+		} else if (what < 14) {
+			if (zm_page_read(store, index, page))
+				DIE("read");
+			expect_some_content(page, index);
+		} else {
+			zm_page_discard(store, index);
+		}
+		zm_add64(&operations, 1);
+	}
+	return NULL;
+}
+
+static void *owner(void *arg)
+{
+	u64 number = (u64)(uintptr_t)arg;
+	struct rng rng = { seed * 2000 + number };
+	u64 base = COMMON + number * OWNED, slot;
+	int holds[OWNED];
+	u8 page[ZM_PAGE_SIZE];
+	static const u8 zeros[ZM_PAGE_SIZE];
+
+	for (slot = 0; slot < OWNED; slot++)
+		holds[slot] = -1;
+	while (!time_is_up()) {
+		slot = rng_below(&rng, OWNED);
+		if (rng_below(&rng, 8) == 0) {
+			zm_page_discard(store, base + slot);
+			holds[slot] = -1;
+		} else if (rng_below(&rng, 2)) {
+			holds[slot] = (int)rng_below(&rng, CONTENTS);
+			if (zm_page_write(store, base + slot,
+					  contents[holds[slot]]))
+				DIE("write");
+		}
+		if (zm_page_read(store, base + slot, page))
+			DIE("read");
+		if (memcmp(page, holds[slot] < 0 ? zeros :
+			   contents[holds[slot]], ZM_PAGE_SIZE))
+			DIE("an owned slot reads other bytes");
+		zm_add64(&operations, 1);
+	}
+	return NULL;
+}
+
+static void *melder(void *arg)
+{
+	struct rng rng = { seed * 3000 };
+	struct zm_meld_options options = { .threshold_permille = 0 };
+	struct zm_meld_result result;
+	int err;
+
+	(void)arg;
+	while (!time_is_up()) {
+		options.resume = rng_below(&rng, 2);
+		options.time_ns_max = rng_below(&rng, 3) ? 0 : 100000;
+		err = zm_meld_run(store, &options, &result);
+		if (err && err != -EBUSY)
+			DIE("meld: %d", err);
+		zm_add64(&melded, result.pages_melded);
+		if (rng_below(&rng, 4) == 0)
+			zm_store_compact(store);
+		if (rng_below(&rng, 4) == 0)
+			zm_meld_stop(store);
+		if (rng_below(&rng, 8) == 0)
+			zm_meld_mode_set(store, ZM_MELD_MANUAL +
+					 rng_below(&rng, 3));
+		if (zm_store_check(store, ZM_CHECK_SLOTS, NULL, 0) == -EUCLEAN)
+			DIE("a slot is in no legal state");
+	}
+	return NULL;
+}
+
+int main(int argc, char **argv)
+{
+	u32 seconds = argc > 1 ? (u32)atoi(argv[1]) : 5;
+	struct zm_store_options options;
+	pthread_t threads[3 + OWNERS + 1];
+	u32 count = 0, i;
+
+	if (argc > 2)
+		seed = strtoull(argv[2], NULL, 0);
+	for (i = 0; i < CONTENTS; i++)
+		page_make(contents[i], i + 100 * seed);
+	options = test_options("lz4", SLOTS, ZM_MELD_INLINE);
+	if (zm_store_create(&options, &store))
+		DIE("create");
+	for (i = 0; i < 3; i++)
+		pthread_create(&threads[count++], NULL, stranger,
+			       (void *)(uintptr_t)i);
+	for (i = 0; i < OWNERS; i++)
+		pthread_create(&threads[count++], NULL, owner,
+			       (void *)(uintptr_t)i);
+	pthread_create(&threads[count++], NULL, melder, NULL);
+	sleep(seconds);
+	zm_set32(&over, 1);
+	for (i = 0; i < count; i++)
+		pthread_join(threads[i], NULL);
+	check_store(store, ZM_CHECK_CONTENTS, "when all threads ended", seed);
+	printf("threads: %llu operations, %llu pages melded by passes, seed %llu: ok\n",
+	       (unsigned long long)operations, (unsigned long long)melded,
+	       (unsigned long long)seed);
+	if (!melded)
+		DIE("no pass melded anything: the test tested nothing");
+	zm_store_destroy(store);
+	return 0;
+}
