@@ -1,0 +1,162 @@
+//! What can stop a source, always with the object that it happened to.
+//!
+//! Only what makes the whole answer impossible is an error. One process that
+//! vanishes or one page that cannot be read is counted in
+//! [`Visit::skipped`](crate::Visit) instead.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why a source cannot be opened or read at all.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The system refused an operation on a file, a device or a `/proc` entry.
+    #[error("cannot {action} {}: {cause}", path.display())]
+    Io {
+        /// What was tried, a verb: "open", "read".
+        action: &'static str,
+        /// The file it was tried on.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        cause: io::Error,
+    },
+    /// A source without a single byte.
+    #[error("{} is empty: there is no page to read", path.display())]
+    Empty {
+        /// The empty file.
+        path: PathBuf,
+    },
+    /// A directory, a character device or a socket where pages were expected.
+    #[error("{} is {what}: give a file, a block device, a dump or a pipe", path.display())]
+    NotReadable {
+        /// The path as given.
+        path: PathBuf,
+        /// What it is, with its article.
+        what: &'static str,
+    },
+    /// An ELF header that is cut short or contradicts itself or the file.
+    #[error("{}: {field} at offset {offset:#x}: {problem}", path.display())]
+    Elf {
+        /// The dump.
+        path: PathBuf,
+        /// The field as elf.h calls it, with its segment: `p_filesz of segment 3`.
+        field: String,
+        /// Where the field lies in the file, in bytes.
+        offset: u64,
+        /// What is wrong with its value.
+        problem: String,
+    },
+    /// A dump whose pages are packed in a way that is not read here.
+    #[error("{} is {format}, which is not read directly: {way_out}", path.display())]
+    Unsupported {
+        /// The dump.
+        path: PathBuf,
+        /// The format, with its article.
+        format: &'static str,
+        /// What to do instead.
+        way_out: &'static str,
+    },
+    /// A process that was asked for by number and is not there.
+    #[error("there is no process {pid}")]
+    NoProcess {
+        /// The number asked for.
+        pid: i32,
+    },
+    /// A kernel thread was asked for by number.
+    #[error("process {pid} ({comm}) is a kernel thread: it has no memory of its own")]
+    KernelThread {
+        /// The number asked for.
+        pid: i32,
+        /// Its name.
+        comm: String,
+    },
+    /// A control group that is not there.
+    #[error("there is no control group {}: looked for {}", path.display(), tried.join(", "))]
+    NoCgroup {
+        /// The path as given.
+        path: PathBuf,
+        /// Every place looked at.
+        tried: Vec<String>,
+    },
+    /// A path that is not an active swap area.
+    #[error("{} is not an active swap device; active: {}", path.display(), list_or_none(active))]
+    NotSwap {
+        /// The path as given.
+        path: PathBuf,
+        /// The swap areas of `/proc/swaps`.
+        active: Vec<String>,
+    },
+    /// The caller lacks a privilege that this source cannot do without.
+    #[error("{what} needs {privilege}")]
+    Privilege {
+        /// What was asked for.
+        what: String,
+        /// What it takes.
+        privilege: &'static str,
+    },
+    /// The running kernel lacks a facility that this source cannot do without.
+    #[error("{what} needs {feature}, which this kernel does not offer")]
+    KernelFeature {
+        /// What was asked for.
+        what: String,
+        /// The missing facility.
+        feature: &'static str,
+    },
+    /// An option with a value that cannot work.
+    #[error("{option}: {problem}")]
+    Option {
+        /// The option.
+        option: &'static str,
+        /// What is wrong with it.
+        problem: String,
+    },
+}
+
+/// The three kinds of error that a caller may want to tell apart, for instance
+/// to choose an exit code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// The input or what was asked for is wrong.
+    Input,
+    /// A privilege or a kernel feature is missing.
+    Missing,
+    /// The system failed while reading.
+    System,
+}
+
+impl Error {
+    /// Which kind of error this is.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Error::Privilege { .. } | Error::KernelFeature { .. } => ErrorKind::Missing,
+            Error::Io { cause, .. } => match cause.kind() {
+                io::ErrorKind::PermissionDenied => ErrorKind::Missing,
+                io::ErrorKind::NotFound => ErrorKind::Input,
+                _ => ErrorKind::System,
+            },
+            _ => ErrorKind::Input,
+        }
+    }
+
+    pub(crate) fn io(
+        action: &'static str,
+        path: impl AsRef<Path>,
+        cause: impl Into<io::Error>,
+    ) -> Self {
+        Error::Io {
+            action,
+            path: path.as_ref().to_path_buf(),
+            cause: cause.into(),
+        }
+    }
+}
+
+fn list_or_none(names: &[String]) -> String {
+    if names.is_empty() {
+        "none".to_owned()
+    } else {
+        names.join(", ")
+    }
+}

@@ -1,0 +1,199 @@
+//! Physical frames: which were delivered, and which are the pages of zeros.
+//!
+//! One bit a frame, sized from `/proc/zoneinfo`; frames beyond it (memory
+//! plugged in since) go to a set. Both are exact.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError, RwLock};
+
+/// A set of frame numbers that many threads add to.
+pub(crate) struct FrameSet {
+    words: Box<[AtomicU64]>,
+    beyond: Mutex<HashSet<u64>>,
+}
+
+impl FrameSet {
+    pub(crate) fn new(frames: u64) -> Self {
+        let words = usize::try_from(frames.div_ceil(64)).unwrap_or(0);
+        FrameSet {
+            words: std::iter::repeat_with(AtomicU64::default)
+                .take(words)
+                .collect(),
+            beyond: Mutex::default(),
+        }
+    }
+
+    /// A set with room for every frame of this machine.
+    pub(crate) fn of_machine() -> Self {
+        let zones = std::fs::read_to_string("/proc/zoneinfo").unwrap_or_default();
+        Self::new(frames_end(&zones))
+    }
+
+    /// Adds a frame; false if it was there already.
+    pub(crate) fn insert(&self, frame: u64) -> bool {
+        let bit = 1 << (frame % 64);
+        match self.word(frame) {
+            Some(word) => word.fetch_or(bit, Ordering::Relaxed) & bit == 0,
+            None => self
+                .beyond
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .insert(frame),
+        }
+    }
+
+    pub(crate) fn contains(&self, frame: u64) -> bool {
+        match self.word(frame) {
+            Some(word) => word.load(Ordering::Relaxed) >> (frame % 64) & 1 == 1,
+            None => self
+                .beyond
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .contains(&frame),
+        }
+    }
+
+    /// How many frames are in the set.
+    pub(crate) fn count(&self) -> u64 {
+        let dense: u64 = self
+            .words
+            .iter()
+            .map(|w| u64::from(w.load(Ordering::Relaxed).count_ones()))
+            .sum();
+        dense
+            + self
+                .beyond
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .len() as u64
+    }
+
+    /// The non-zero words: bits `64 * index ..` of the set.
+    pub(crate) fn words(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.words
+            .iter()
+            .enumerate()
+            .map(|(index, word)| (index as u64, word.load(Ordering::Relaxed)))
+            .filter(|(_, word)| *word != 0)
+    }
+
+    fn word(&self, frame: u64) -> Option<&AtomicU64> {
+        usize::try_from(frame / 64)
+            .ok()
+            .and_then(|index| self.words.get(index))
+    }
+}
+
+/// One past the last frame of any zone.
+fn frames_end(zoneinfo: &str) -> u64 {
+    let mut end = 0;
+    let mut spanned = 0;
+    for line in zoneinfo.lines() {
+        let mut words = line.split_ascii_whitespace();
+        match (words.next(), words.next()) {
+            (Some("spanned"), Some(pages)) => spanned = pages.parse().unwrap_or(0),
+            (Some("start_pfn:"), Some(first)) => {
+                end = end.max(first.parse::<u64>().unwrap_or(0) + spanned);
+            }
+            _ => {}
+        }
+    }
+    end
+}
+
+/// `/proc/kpageflags`, for the few questions that page tables leave open.
+pub(crate) struct PageFlags {
+    file: File,
+    zero_frames: RwLock<Vec<u64>>,
+}
+
+const KPF_COMPOUND_TAIL: u32 = 16;
+const KPF_ZERO_PAGE: u32 = 24;
+/// There is one page of zeros on most machines, a handful on some; a huge one has many frames.
+const ZERO_FRAMES_REMEMBERED: usize = 16;
+
+impl PageFlags {
+    pub(crate) fn open() -> Option<Self> {
+        let flags = PageFlags {
+            file: File::open("/proc/kpageflags").ok()?,
+            zero_frames: RwLock::default(),
+        };
+        flags.read(0)?;
+        Some(flags)
+    }
+
+    /// Is this frame a page of zeros that the kernel maps wherever untouched memory is read?
+    pub(crate) fn is_zero_page(&self, frame: u64) -> bool {
+        if self
+            .zero_frames
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .contains(&frame)
+        {
+            return true;
+        }
+        let zero = self
+            .read(frame)
+            .is_some_and(|flags| flags >> KPF_ZERO_PAGE & 1 == 1);
+        if zero {
+            let mut known = self
+                .zero_frames
+                .write()
+                .unwrap_or_else(PoisonError::into_inner);
+            if known.len() < ZERO_FRAMES_REMEMBERED && !known.contains(&frame) {
+                known.push(frame);
+            }
+        }
+        zero
+    }
+
+    /// The first frame of the compound page that this frame is part of.
+    pub(crate) fn head_of(&self, frame: u64) -> u64 {
+        let mut head = frame;
+        while head > 0
+            && self
+                .read(head)
+                .is_some_and(|flags| flags >> KPF_COMPOUND_TAIL & 1 == 1)
+        {
+            head -= 1;
+        }
+        head
+    }
+
+    fn read(&self, frame: u64) -> Option<u64> {
+        let mut word = [0; 8];
+        self.file.read_exact_at(&mut word, frame * 8).ok()?;
+        Some(u64::from_ne_bytes(word))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_is_new_once_inside_and_beyond() {
+        let set = FrameSet::new(100);
+        for frame in [0, 63, 64, 99, 1 << 40] {
+            assert!(!set.contains(frame));
+            assert!(set.insert(frame));
+            assert!(!set.insert(frame));
+            assert!(set.contains(frame));
+        }
+        assert_eq!(set.count(), 5);
+        assert_eq!(
+            set.words().collect::<Vec<_>>(),
+            [(0, 1 | 1 << 63), (1, 1 | 1 << 35)]
+        );
+    }
+
+    #[test]
+    fn the_last_zone_ends_the_frames() {
+        let text = "Node 0, zone DMA\n spanned  4095\n start_pfn:  1\nNode 0, zone Normal\n  \
+                    spanned 1000\n  start_pfn:           8192\nNode 0, zone Movable\n spanned 0\n start_pfn: 0\n";
+        assert_eq!(frames_end(text), 9192);
+    }
+}

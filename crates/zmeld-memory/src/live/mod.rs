@@ -1,0 +1,155 @@
+//! The memory of running processes.
+//!
+//! Per process: smaps says which mappings there are, pagemap which of their
+//! pages are in RAM, and only those are read. Reading therefore brings nothing
+//! back from swap and touches nothing that was never touched. (A page that is
+//! swapped out in the microseconds between looking and reading is brought back;
+//! that cannot be told beforehand. And reading counts as use: the kernel marks
+//! the page as recently accessed.)
+//!
+//! Whether a page is delivered is decided in one place, `visit.rs`.
+
+mod frames;
+pub(crate) mod pagemap;
+pub(crate) mod processes;
+mod reader;
+pub(crate) mod smaps;
+mod visit;
+
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+
+use crate::{Batch, Error, Source, Visit};
+use processes::Chosen;
+
+/// Which processes' memory is looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Selection {
+    /// All processes that may be read.
+    All,
+    /// These processes.
+    Pids(Vec<i32>),
+    /// One process and all its descendants.
+    Tree(i32),
+    /// The processes in a control group and in all groups below it: a full
+    /// path (`/sys/fs/cgroup/memory/web`) or a path below a hierarchy's mount
+    /// (`web`, as `/proc/PID/cgroup` has it). What counts is where a process
+    /// is, not to which group a page is charged.
+    Cgroup(PathBuf),
+}
+
+/// What to read of live memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LiveOptions {
+    /// Which processes.
+    pub selection: Selection,
+    /// Deliver shared memory too (it is counted in any case).
+    pub shared: bool,
+    /// Deliver unmodified pages of mapped files too (counted in any case).
+    pub files: bool,
+    /// Read the scanning process itself too. It is left out otherwise, because
+    /// its own buffers would distort the result.
+    pub include_self: bool,
+}
+
+impl LiveOptions {
+    /// Private memory of these processes.
+    pub fn new(selection: Selection) -> Self {
+        LiveOptions {
+            selection,
+            shared: false,
+            files: false,
+            include_self: false,
+        }
+    }
+}
+
+/// The memory of running processes. The processes are chosen when it is
+/// opened; one that starts later is not seen.
+#[derive(Debug)]
+pub struct LiveMemory {
+    options: LiveOptions,
+    page_size: usize,
+    chosen: Vec<Chosen>,
+}
+
+impl LiveMemory {
+    /// Chooses the processes.
+    ///
+    /// # Errors
+    /// When a process or control group that was named is not there, or `/proc`
+    /// cannot be listed.
+    pub fn open(options: LiveOptions) -> Result<Self, Error> {
+        let chosen = processes::choose(&options.selection)?;
+        Ok(LiveMemory {
+            options,
+            page_size: rustix::param::page_size(),
+            chosen,
+        })
+    }
+
+    /// How many processes were chosen, kernel threads and this one left out.
+    pub fn processes(&self) -> usize {
+        self.chosen
+            .iter()
+            .filter(|process| self.skip_whole(process).is_none())
+            .count()
+    }
+
+    /// Why a process is left out whole, if it is.
+    fn skip_whole(&self, process: &Chosen) -> Option<crate::SkipReason> {
+        if process.kernel_thread {
+            Some(crate::SkipReason::KernelThread)
+        } else if process.pid.unsigned_abs() == std::process::id() && !self.options.include_self {
+            Some(crate::SkipReason::Myself)
+        } else {
+            None
+        }
+    }
+}
+
+impl Source for LiveMemory {
+    fn describe(&self) -> String {
+        match &self.options.selection {
+            Selection::All => "the memory of all processes".to_owned(),
+            Selection::Pids(pids) if pids.len() == 1 => {
+                format!("the memory of process {}", pids[0])
+            }
+            Selection::Pids(pids) => format!("the memory of {} processes", pids.len()),
+            Selection::Tree(pid) => format!("the memory of process {pid} and its descendants"),
+            Selection::Cgroup(path) => format!("the memory of control group {}", path.display()),
+        }
+    }
+
+    fn page_size(&self) -> usize {
+        self.page_size
+    }
+
+    fn expected_pages(&self) -> Option<u64> {
+        let kib: u64 = self
+            .chosen
+            .iter()
+            .filter(|process| self.skip_whole(process).is_none())
+            .map(|process| {
+                let resident = process.resident;
+                resident.anonymous
+                    + if self.options.shared {
+                        resident.shared
+                    } else {
+                        0
+                    }
+                    + if self.options.files { resident.file } else { 0 }
+            })
+            .sum();
+        Some(kib * 1024 / self.page_size as u64)
+    }
+
+    fn visit(
+        &self,
+        threads: usize,
+        stop: &AtomicBool,
+        sink: &(dyn Fn(Batch<'_>) + Sync),
+    ) -> Result<Visit, Error> {
+        visit::visit(self, threads, stop, sink)
+    }
+}

@@ -1,0 +1,224 @@
+//! `/proc/PID/smaps`, read as bytes.
+//!
+//! Parsed here and not by the `procfs` crate because the name of a mapping may
+//! be any bytes: one file name that is not UTF-8 must not cost a process. Only
+//! the fields that are used are kept, without a table per mapping.
+
+use std::sync::Arc;
+
+/// One mapping, sizes in pages.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Mapping {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) readable: bool,
+    pub(crate) private: bool,
+    pub(crate) inode: u64,
+    pub(crate) device: (u32, u32),
+    pub(crate) name: Name,
+    pub(crate) rss: u64,
+    pub(crate) referenced: u64,
+    pub(crate) anonymous: u64,
+    pub(crate) swap: u64,
+    pub(crate) ksm: u64,
+    pub(crate) huge: u64,
+    pub(crate) hugetlb: u64,
+    pub(crate) flags: Flags,
+}
+
+/// The name at the end of a mapping's line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Name(pub(crate) Arc<str>);
+
+impl Default for Name {
+    fn default() -> Self {
+        Name(Arc::from(""))
+    }
+}
+
+/// The `VmFlags` that matter here.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Flags {
+    /// `io` or `pf`: device memory or bare frame numbers.
+    pub(crate) device: bool,
+    /// `ht`: hugetlbfs.
+    pub(crate) hugetlb: bool,
+    /// `lo`: locked in memory.
+    pub(crate) locked: bool,
+}
+
+impl Mapping {
+    pub(crate) fn pages(&self, page_size: u64) -> u64 {
+        (self.end - self.start) / page_size
+    }
+}
+
+/// Parses a whole smaps file. Lines that are not understood are passed over:
+/// newer kernels add fields.
+pub(crate) fn parse(text: &[u8], page_size: u64) -> Vec<Mapping> {
+    let mut mappings: Vec<Mapping> = Vec::new();
+    for line in text.split(|&byte| byte == b'\n') {
+        if let Some(mapping) = parse_head(line) {
+            mappings.push(mapping);
+        } else if let Some(mapping) = mappings.last_mut() {
+            parse_field(mapping, line, page_size);
+        }
+    }
+    mappings
+}
+
+/// `55d840ee8000-55d840eea000 r--p 00000000 fe:00 247026      /usr/bin/cat`
+fn parse_head(line: &[u8]) -> Option<Mapping> {
+    // Fields begin with a capital letter, addresses are lower-case hexadecimal.
+    if !line
+        .first()
+        .is_some_and(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(b))
+    {
+        return None;
+    }
+    let mut rest = line;
+    let (start, end) = split_at_byte(next_word(&mut rest)?, b'-')?;
+    let permissions = next_word(&mut rest)?;
+    let _file_offset = next_word(&mut rest)?;
+    let (major, minor) = split_at_byte(next_word(&mut rest)?, b':')?;
+    let inode = next_word(&mut rest)?;
+    let name = rest
+        .iter()
+        .position(|&b| b != b' ')
+        .map_or(&[][..], |at| &rest[at..]);
+    let mapping = Mapping {
+        start: hex(start)?,
+        end: hex(end)?,
+        readable: permissions.first() == Some(&b'r'),
+        private: permissions.get(3) == Some(&b'p'),
+        inode: decimal(inode)?,
+        device: (
+            u32::try_from(hex(major)?).ok()?,
+            u32::try_from(hex(minor)?).ok()?,
+        ),
+        name: Name(Arc::from(String::from_utf8_lossy(name))),
+        ..Mapping::default()
+    };
+    (mapping.start <= mapping.end).then_some(mapping)
+}
+
+fn parse_field(mapping: &mut Mapping, line: &[u8], page_size: u64) {
+    let Some((key, value)) = split_at_byte(line, b':') else {
+        return;
+    };
+    if key == b"VmFlags" {
+        for flag in value.split(|&b| b == b' ') {
+            match flag {
+                b"io" | b"pf" => mapping.flags.device = true,
+                b"ht" => mapping.flags.hugetlb = true,
+                b"lo" => mapping.flags.locked = true,
+                _ => {}
+            }
+        }
+        return;
+    }
+    let field = match key {
+        b"Rss" => &mut mapping.rss,
+        b"Referenced" => &mut mapping.referenced,
+        b"Anonymous" => &mut mapping.anonymous,
+        b"Swap" => &mut mapping.swap,
+        b"KSM" => &mut mapping.ksm,
+        b"AnonHugePages" => &mut mapping.huge,
+        b"Shared_Hugetlb" | b"Private_Hugetlb" => &mut mapping.hugetlb,
+        _ => return,
+    };
+    let mut rest = value;
+    if let Some(kib) = next_word(&mut rest).and_then(decimal) {
+        *field += kib * 1024 / page_size;
+    }
+}
+
+fn next_word<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let from = rest.iter().position(|&b| b != b' ' && b != b'\t')?;
+    let word = &rest[from..];
+    let len = word
+        .iter()
+        .position(|&b| b == b' ' || b == b'\t')
+        .unwrap_or(word.len());
+    *rest = &word[len..];
+    Some(&word[..len])
+}
+
+fn split_at_byte(text: &[u8], byte: u8) -> Option<(&[u8], &[u8])> {
+    let at = text.iter().position(|&b| b == byte)?;
+    Some((&text[..at], &text[at + 1..]))
+}
+
+fn hex(digits: &[u8]) -> Option<u64> {
+    u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+}
+
+fn decimal(digits: &[u8]) -> Option<u64> {
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &[u8] = b"\
+55d840ee8000-55d840eea000 r--p 00000000 fe:00 247026                     /usr/bin/with space\xff
+Size:                  8 kB
+Rss:                   8 kB
+Referenced:            4 kB
+Anonymous:             4 kB
+Swap:                 12 kB
+VmFlags: rd mr lo me \n\
+7fff00000000-7fff00400000 -w-s 00000000 00:0e 9   anon_inode:[x]
+Rss:                   8 kB
+Shared_Hugetlb:     2048 kB
+Private_Hugetlb:    2048 kB
+SomethingNew: yes
+VmFlags: rd pf ht
+ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsyscall]
+Size:                  4 kB
+";
+
+    #[test]
+    fn every_used_field_is_read_and_strange_lines_are_passed_over() {
+        let mappings = parse(TEXT, 4096);
+        assert_eq!(mappings.len(), 3);
+        let first = &mappings[0];
+        assert_eq!(
+            (first.start, first.end),
+            (0x55d8_40ee_8000, 0x55d8_40ee_a000)
+        );
+        assert!(first.readable && first.private && first.flags.locked && !first.flags.device);
+        assert_eq!((first.inode, first.device), (247_026, (0xfe, 0)));
+        assert_eq!(&*first.name.0, "/usr/bin/with space\u{fffd}");
+        assert_eq!(
+            (first.rss, first.referenced, first.anonymous, first.swap),
+            (2, 1, 1, 3)
+        );
+        let second = &mappings[1];
+        assert!(!second.readable && !second.private && second.flags.device && second.flags.hugetlb);
+        assert_eq!(second.hugetlb, 1024);
+        assert_eq!(&*mappings[2].name.0, "[vsyscall]");
+        assert_eq!(mappings[2].pages(4096), 1);
+    }
+
+    #[test]
+    fn the_page_size_divides() {
+        let mappings = parse(TEXT, 16384);
+        assert_eq!(mappings[1].hugetlb, 256);
+    }
+
+    #[test]
+    fn own_smaps_is_understood() {
+        let text = std::fs::read("/proc/self/smaps").unwrap();
+        let mappings = parse(&text, rustix::param::page_size() as u64);
+        let heads = text
+            .split(|&b| b == b'\n')
+            .filter(|line| line.starts_with(b"Size:"))
+            .count();
+        assert_eq!(mappings.len(), heads);
+        assert!(mappings
+            .iter()
+            .any(|m| &*m.name.0 == "[stack]" && m.rss > 0 && m.private));
+    }
+}

@@ -1,0 +1,634 @@
+//! One reading of live memory: which pages are delivered, and what is counted.
+//!
+//! Work is split into processes, then mappings, then pieces of a mapping, so
+//! that one big process keeps all workers busy. A page is
+//! 1. counted by what it is (the page of zeros is memory of nobody and stops here),
+//! 2. dropped if its kind was not asked for,
+//! 3. dropped if its physical frame was delivered already,
+//! 4. read, and delivered.
+
+use std::fs::File;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use super::frames::{FrameSet, PageFlags};
+use super::pagemap::{self, Entry};
+use super::processes::{self, Chosen};
+use super::reader::{Failure, Reader, Stretch};
+use super::smaps::{self, Mapping};
+use super::LiveMemory;
+use crate::buffer::Buffer;
+use crate::work::Queue;
+use crate::{
+    Batch, Counted, Error, Note, Owner, Region, RegionId, RegionKind, SkipReason, Skips, Visit,
+};
+
+/// Bytes read in one call, and the most in one batch: small enough to stay in
+/// a core's cache until the sink has looked at it.
+const BATCH_BYTES: usize = 256 << 10;
+/// Pages whose page-table entries are looked at together.
+const PIECE_PAGES: u64 = 16 << 10;
+/// In mappings larger than this, looking stops once as many pages are found as
+/// smaps says are there: sanitizers and runtimes reserve terabytes.
+const SPARSE_PAGES: u64 = 64 << 10;
+
+pub(super) fn visit(
+    live: &LiveMemory,
+    threads: usize,
+    stop: &AtomicBool,
+    sink: &(dyn Fn(Batch<'_>) + Sync),
+) -> Result<Visit, Error> {
+    let shared = Shared::new(live);
+    let queue = Queue::new(live.chosen.iter().rev().map(Work::Process).collect());
+    let workers = queue.run(
+        threads,
+        stop,
+        || Worker::new(&shared, stop, sink),
+        |worker, work| match work {
+            Work::Process(chosen) => queue.extend(worker.open(chosen)),
+            Work::Piece(piece) => {
+                let (now, later) = piece.split();
+                if let Some(later) = later {
+                    queue.push(Work::Piece(later));
+                }
+                worker.piece(&now);
+            }
+        },
+    );
+    let mut visit = Visit::default();
+    let mut given_up = 0;
+    for worker in workers {
+        visit.counted.add(&worker.counted);
+        visit.skipped.add(&worker.skipped);
+        given_up += worker.given_up;
+    }
+    visit.counted.processes -= given_up;
+    visit.interrupted = stop.load(Ordering::Relaxed);
+    visit.notes = shared.notes(&visit.skipped);
+    visit.regions = shared
+        .regions
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner);
+    Ok(visit)
+}
+
+/// What all workers share.
+struct Shared<'a> {
+    live: &'a LiveMemory,
+    page_size: u64,
+    /// Frames delivered so far; `None` when frame numbers are hidden.
+    frames: Option<FrameSet>,
+    flags: Option<PageFlags>,
+    regions: Mutex<Vec<Region>>,
+    /// File systems whose files are memory.
+    memory_devices: Vec<(u32, u32)>,
+}
+
+enum Work<'a> {
+    Process(&'a Chosen),
+    Piece(Piece),
+}
+
+/// An opened process, kept as long as a piece of it is left to do.
+struct Opened {
+    pid: i32,
+    comm: Arc<str>,
+    reader: Reader,
+    pagemap: File,
+    /// Gone or refused: counted once, and nothing more is read.
+    given_up: AtomicBool,
+}
+
+/// A mapping that is being visited. The two kinds of page in it (the process's
+/// own, and those of the file or shared object) are two regions.
+struct Visited {
+    process: Arc<Opened>,
+    mapping: Mapping,
+    own_kind: RegionKind,
+    object_kind: RegionKind,
+    own: OnceLock<Option<RegionId>>,
+    object: OnceLock<Option<RegionId>>,
+    /// Pages found present so far.
+    found: AtomicU64,
+}
+
+struct Piece {
+    visited: Arc<Visited>,
+    /// Page indices within the mapping.
+    from: u64,
+    until: u64,
+}
+
+impl Piece {
+    fn split(self) -> (Piece, Option<Piece>) {
+        let middle = self.until.min(self.from + PIECE_PAGES);
+        let later = (middle < self.until).then(|| Piece {
+            visited: Arc::clone(&self.visited),
+            from: middle,
+            until: self.until,
+        });
+        (
+            Piece {
+                until: middle,
+                ..self
+            },
+            later,
+        )
+    }
+}
+
+impl<'a> Shared<'a> {
+    fn new(live: &'a LiveMemory) -> Self {
+        let frames = frame_numbers_visible().then(FrameSet::of_machine);
+        Shared {
+            live,
+            page_size: live.page_size as u64,
+            flags: frames.is_some().then(PageFlags::open).flatten(),
+            frames,
+            regions: Mutex::default(),
+            memory_devices: processes::mounts()
+                .into_iter()
+                .filter(|mount| matches!(mount.kind.as_str(), "tmpfs" | "devtmpfs" | "ramfs"))
+                .map(|mount| mount.device)
+                .collect(),
+        }
+    }
+
+    fn wanted(&self, kind: RegionKind) -> bool {
+        match kind {
+            RegionKind::SharedMemory => self.live.options.shared,
+            RegionKind::FileBacked => self.live.options.files,
+            _ => true,
+        }
+    }
+
+    fn is_memory_object(&self, mapping: &Mapping) -> bool {
+        let name = &*mapping.name.0;
+        name.starts_with("/dev/zero")
+            || name.starts_with("/memfd:")
+            || name.starts_with("/SYSV")
+            || name.starts_with("[anon_shmem:")
+            || self.memory_devices.contains(&mapping.device)
+    }
+
+    /// `None` when the numbers are used up.
+    fn new_region(&self, visited: &Visited, kind: RegionKind) -> Option<RegionId> {
+        let mut regions = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
+        let id = RegionId(u32::try_from(regions.len()).ok()?);
+        if id > RegionId::MAX {
+            return None;
+        }
+        let process = &visited.process;
+        regions.push(Region {
+            id,
+            owner: Owner::Process {
+                pid: process.pid,
+                comm: Arc::clone(&process.comm),
+            },
+            kind,
+            name: Arc::clone(&visited.mapping.name.0),
+            start: visited.mapping.start,
+        });
+        Some(id)
+    }
+
+    fn notes(&self, skipped: &Skips) -> Vec<Note> {
+        let mut notes = Vec::new();
+        if self.frames.is_none() {
+            notes.push(Note::NoFrameNumbers);
+        }
+        if processes::proc_hides_processes() {
+            notes.push(Note::ProcessesHidden);
+        }
+        let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope")
+            .ok()
+            .and_then(|text| text.trim().parse().ok())
+            .unwrap_or(0);
+        if scope > 0 && skipped.get(SkipReason::Permission).processes > 0 {
+            notes.push(Note::PtraceScope { scope });
+        }
+        notes
+    }
+}
+
+/// Frame numbers read as 0 without the privilege; a page of this function's own
+/// stack is certainly present.
+fn frame_numbers_visible() -> bool {
+    let here = 0u8;
+    let page = std::ptr::from_ref(&here) as u64 / rustix::param::page_size() as u64;
+    let Ok(file) = File::open("/proc/self/pagemap") else {
+        return false;
+    };
+    let mut buffer = Vec::new();
+    pagemap::read(&file, page, 1, &mut buffer).is_ok()
+        && pagemap::entries(&buffer).any(|entry| entry.present() && entry.frame() != 0)
+}
+
+/// A run of pages in the worker's buffer that belong to one region.
+#[derive(Clone, Copy)]
+struct Run {
+    kind: RegionKind,
+    first_page: u64,
+    pages: usize,
+}
+
+struct Worker<'a> {
+    shared: &'a Shared<'a>,
+    stop: &'a AtomicBool,
+    sink: &'a (dyn Fn(Batch<'_>) + Sync),
+    counted: Counted,
+    skipped: Skips,
+    /// Processes counted as read when they were opened, and then not read.
+    given_up: u64,
+    entries: Vec<u8>,
+    buffer: Buffer,
+    /// What the buffer will hold, in order.
+    runs: Vec<Run>,
+    /// Per page of the buffer: mapped more than once, or failed to be read.
+    maybe_shared: Vec<bool>,
+    failed: Vec<bool>,
+}
+
+impl<'a> Worker<'a> {
+    fn new(
+        shared: &'a Shared<'a>,
+        stop: &'a AtomicBool,
+        sink: &'a (dyn Fn(Batch<'_>) + Sync),
+    ) -> Self {
+        Worker {
+            shared,
+            stop,
+            sink,
+            counted: Counted::default(),
+            skipped: Skips::default(),
+            given_up: 0,
+            entries: Vec::new(),
+            buffer: Buffer::new(BATCH_BYTES.next_multiple_of(shared.live.page_size)),
+            runs: Vec::new(),
+            maybe_shared: Vec::new(),
+            failed: Vec::new(),
+        }
+    }
+
+    /// Opens a process and returns its mappings as work.
+    fn open<'w>(&mut self, chosen: &'w Chosen) -> Vec<Work<'w>> {
+        if let Some(reason) = self.shared.live.skip_whole(chosen) {
+            self.skipped.process(reason, 0);
+            return Vec::new();
+        }
+        match self.try_open(chosen) {
+            Ok(work) => {
+                self.counted.processes += 1;
+                work
+            }
+            Err(reason) => {
+                let pages = match reason {
+                    SkipReason::Permission => {
+                        chosen.resident.anonymous * 1024 / self.shared.page_size
+                    }
+                    _ => 0,
+                };
+                self.skipped.process(reason, pages);
+                Vec::new()
+            }
+        }
+    }
+
+    fn try_open<'w>(&mut self, chosen: &Chosen) -> Result<Vec<Work<'w>>, SkipReason> {
+        let process = chosen.open().ok_or(SkipReason::Vanished)?;
+        let open = |name| {
+            process
+                .open_relative(name)
+                .map_err(|error| skip_reason(&error))
+        };
+        let mut text = Vec::new();
+        std::io::Read::read_to_end(&mut open("smaps")?, &mut text).map_err(|error| match error
+            .kind()
+        {
+            std::io::ErrorKind::PermissionDenied => SkipReason::Permission,
+            _ => SkipReason::Vanished,
+        })?;
+        let pagemap = open("pagemap")?;
+        let mappings = smaps::parse(&text, self.shared.page_size);
+        if mappings.is_empty() {
+            return Err(SkipReason::Vanished); // a process that is exiting has no memory any more
+        }
+        let opened = Arc::new(Opened {
+            pid: chosen.pid,
+            comm: Arc::clone(&chosen.comm),
+            reader: Reader::new(process),
+            pagemap,
+            given_up: AtomicBool::new(false),
+        });
+        Ok(mappings
+            .into_iter()
+            .rev()
+            .filter_map(|mapping| self.mapping(&opened, mapping))
+            .collect())
+    }
+
+    /// Counts a mapping as a whole; returns it as work if its pages matter.
+    fn mapping<'w>(&mut self, process: &Arc<Opened>, mapping: Mapping) -> Option<Work<'w>> {
+        let memory_object = self.shared.is_memory_object(&mapping);
+        if let Some((reason, pages)) = skip_mapping(&mapping, memory_object) {
+            self.skipped.region(reason, pages);
+            return None;
+        }
+        let object_kind = if memory_object {
+            RegionKind::SharedMemory
+        } else {
+            RegionKind::FileBacked
+        };
+        let own_kind = match &*mapping.name.0 {
+            "[heap]" => RegionKind::Heap,
+            "[stack]" => RegionKind::Stack,
+            _ if mapping.inode != 0 => RegionKind::PrivateFile,
+            _ => RegionKind::Anonymous,
+        };
+        if mapping.private {
+            self.counted.anon_swapped += mapping.swap;
+        } else {
+            self.counted.shmem_swapped += mapping.swap;
+        }
+        self.counted.ksm += mapping.ksm;
+        self.counted.huge += mapping.huge;
+        self.counted.locked += if mapping.flags.locked { mapping.rss } else { 0 };
+
+        let only_object = !mapping.private || mapping.inode != 0 && mapping.anonymous == 0;
+        if only_object && !self.shared.wanted(object_kind) {
+            self.count_present(object_kind, mapping.rss);
+            return None;
+        }
+        let pages = mapping.pages(self.shared.page_size);
+        if mapping.rss == 0 && (only_object || pages > SPARSE_PAGES) {
+            return None;
+        }
+        let visited = Arc::new(Visited {
+            process: Arc::clone(process),
+            mapping,
+            own_kind,
+            object_kind,
+            own: OnceLock::new(),
+            object: OnceLock::new(),
+            found: AtomicU64::new(0),
+        });
+        Some(Work::Piece(Piece {
+            visited,
+            from: 0,
+            until: pages,
+        }))
+    }
+
+    fn count_present(&mut self, kind: RegionKind, pages: u64) {
+        match kind {
+            RegionKind::SharedMemory => self.counted.shmem_present += pages,
+            RegionKind::FileBacked => self.counted.file_present += pages,
+            _ => self.counted.anon_present += pages,
+        }
+    }
+
+    /// Looks at the page-table entries of a piece, reads and delivers.
+    fn piece(&mut self, piece: &Piece) {
+        let visited = &*piece.visited;
+        let process = &*visited.process;
+        let mapping = &visited.mapping;
+        let sparse = mapping.pages(self.shared.page_size) > SPARSE_PAGES;
+        if process.given_up.load(Ordering::Relaxed)
+            || sparse && visited.found.load(Ordering::Relaxed) >= mapping.rss
+        {
+            return;
+        }
+        let first = mapping.start / self.shared.page_size + piece.from;
+        let count = usize::try_from(piece.until - piece.from).expect("a piece fits in memory");
+        let mut entries = std::mem::take(&mut self.entries);
+        if pagemap::read(&process.pagemap, first, count, &mut entries).is_err() {
+            self.skipped.region(SkipReason::Vanished, 0);
+            entries.clear();
+        }
+        let mut found = 0;
+        for (page, entry) in (piece.from..).zip(pagemap::entries(&entries)) {
+            if !entry.present() {
+                continue;
+            }
+            found += 1;
+            if self.gather(visited, page, entry)
+                && self.maybe_shared.len() * self.page_size() == self.buffer.len()
+            {
+                self.flush(visited);
+                if self.stop.load(Ordering::Relaxed) || process.given_up.load(Ordering::Relaxed) {
+                    break;
+                }
+            }
+        }
+        visited.found.fetch_add(found, Ordering::Relaxed);
+        self.flush(visited);
+        self.entries = entries;
+    }
+
+    fn page_size(&self) -> usize {
+        self.shared.live.page_size
+    }
+
+    /// Steps 1 to 3 for one page; true if it is to be read.
+    fn gather(&mut self, visited: &Visited, page: u64, entry: Entry) -> bool {
+        if self.is_known_zero(visited, entry) {
+            self.counted.zero_mapped += 1;
+            return false;
+        }
+        let kind = if entry.file() {
+            visited.object_kind
+        } else {
+            visited.own_kind
+        };
+        self.count_present(kind, 1);
+        if !self.shared.wanted(kind) {
+            return false;
+        }
+        if self
+            .shared
+            .frames
+            .as_ref()
+            .is_some_and(|frames| !frames.insert(entry.frame()))
+        {
+            self.counted.shared_again += 1;
+            return false;
+        }
+        match self.runs.last_mut() {
+            Some(run) if run.kind == kind && run.first_page + run.pages as u64 == page => {
+                run.pages += 1
+            }
+            _ => self.runs.push(Run {
+                kind,
+                first_page: page,
+                pages: 1,
+            }),
+        }
+        self.maybe_shared.push(!entry.exclusive());
+        true
+    }
+
+    /// Is the page one of zeros that the kernel lends to everybody? A page
+    /// table shows that page as not exclusive and not of a file; the huge one
+    /// as of a file, where there is none.
+    fn is_known_zero(&self, visited: &Visited, entry: Entry) -> bool {
+        if entry.exclusive() {
+            return false;
+        }
+        if entry.file() {
+            return visited.mapping.private && visited.mapping.inode == 0;
+        }
+        self.shared
+            .flags
+            .as_ref()
+            .is_some_and(|flags| flags.is_zero_page(entry.frame()))
+    }
+
+    /// Step 4: reads what was gathered and delivers it.
+    fn flush(&mut self, visited: &Visited) {
+        if self.runs.is_empty() {
+            return;
+        }
+        let page_size = self.page_size();
+        let stretches: Vec<Stretch> = self
+            .runs
+            .iter()
+            .map(|run| Stretch {
+                address: visited.mapping.start + run.first_page * page_size as u64,
+                bytes: run.pages * page_size,
+            })
+            .collect();
+        let pages = self.maybe_shared.len();
+        self.failed.clear();
+        self.failed.resize(pages, false);
+        let failed = &mut self.failed;
+        let result = visited.process.reader.read(
+            &stretches,
+            page_size,
+            &mut self.buffer.bytes_mut()[..pages * page_size],
+            |at| failed[at] = true,
+        );
+        match result {
+            Ok(()) => self.deliver_runs(visited),
+            Err(failure) => self.give_up(visited, failure, pages),
+        }
+        self.runs.clear();
+        self.maybe_shared.clear();
+    }
+
+    fn give_up(&mut self, visited: &Visited, failure: Failure, pages: usize) {
+        let reason = match failure {
+            Failure::Denied => SkipReason::Permission,
+            Failure::Gone | Failure::Page => SkipReason::Vanished,
+        };
+        if visited.process.given_up.swap(true, Ordering::Relaxed) {
+            self.skipped.pages(reason, pages as u64);
+        } else {
+            self.skipped.process(reason, pages as u64);
+            self.given_up += 1;
+        }
+    }
+
+    fn deliver_runs(&mut self, visited: &Visited) {
+        let mut at = 0;
+        for index in 0..self.runs.len() {
+            let run = self.runs[index];
+            // Cut the run at pages that failed or turned out to be of zeros.
+            let mut good = 0;
+            for page in 0..run.pages {
+                if self.is_deliverable(at + page, run.kind == visited.own_kind) {
+                    good += 1;
+                } else {
+                    self.deliver(visited, run, at, page - good, page);
+                    good = 0;
+                }
+            }
+            self.deliver(visited, run, at, run.pages - good, run.pages);
+            at += run.pages;
+        }
+    }
+
+    /// After reading: counts a page that must not be delivered after all.
+    fn is_deliverable(&mut self, at: usize, own: bool) -> bool {
+        if self.failed[at] {
+            self.skipped.pages(SkipReason::ReadFailed, 1);
+            return false;
+        }
+        // Without the kernel's flags, zeros that are mapped more than once are
+        // taken for the kernel's page of zeros. Either way they cost nothing more.
+        if own && self.shared.flags.is_none() && self.maybe_shared[at] {
+            let page_size = self.page_size();
+            if is_zero(&self.buffer.bytes()[at * page_size..(at + 1) * page_size]) {
+                self.counted.zero_mapped += 1;
+                self.counted.anon_present -= 1;
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Hands pages `from..until` of a run, which starts at page `at` of the buffer, to the sink.
+    fn deliver(&mut self, visited: &Visited, run: Run, at: usize, from: usize, until: usize) {
+        if from == until {
+            return;
+        }
+        let cell = if run.kind == visited.own_kind {
+            &visited.own
+        } else {
+            &visited.object
+        };
+        let Some(region) = *cell.get_or_init(|| self.shared.new_region(visited, run.kind)) else {
+            self.skipped
+                .pages(SkipReason::TooManyRegions, (until - from) as u64);
+            return;
+        };
+        self.counted.delivered += (until - from) as u64;
+        let page_size = self.page_size();
+        (self.sink)(Batch {
+            region,
+            kind: run.kind,
+            first_page: run.first_page + from as u64,
+            bytes: &self.buffer.bytes()[(at + from) * page_size..(at + until) * page_size],
+            maybe_shared: self
+                .shared
+                .frames
+                .is_none()
+                .then(|| &self.maybe_shared[at + from..at + until]),
+        });
+    }
+}
+
+/// Why no page of a mapping is read, and how many pages that leaves out.
+fn skip_mapping(mapping: &Mapping, memory_object: bool) -> Option<(SkipReason, u64)> {
+    let name = &*mapping.name.0;
+    if name.starts_with("[vvar")
+        || matches!(
+            name,
+            "[vdso]" | "[vsyscall]" | "[uprobes]" | "[sigpage]" | "[vectors]"
+        )
+    {
+        Some((SkipReason::KernelPages, mapping.rss))
+    } else if mapping.flags.hugetlb {
+        Some((SkipReason::HugeTlb, mapping.hugetlb))
+    } else if mapping.flags.device || name.starts_with("/dev/") && !memory_object {
+        Some((SkipReason::DeviceMapping, mapping.rss))
+    } else if !mapping.readable {
+        Some((SkipReason::NoAccess, mapping.rss))
+    } else {
+        None
+    }
+}
+
+fn skip_reason(error: &procfs::ProcError) -> SkipReason {
+    match error {
+        procfs::ProcError::PermissionDenied(_) => SkipReason::Permission,
+        procfs::ProcError::Io(error, _) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            SkipReason::Permission
+        }
+        _ => SkipReason::Vanished,
+    }
+}
+
+fn is_zero(page: &[u8]) -> bool {
+    page.chunks(64)
+        .all(|chunk| chunk.iter().fold(0, |or, byte| or | byte) == 0)
+}

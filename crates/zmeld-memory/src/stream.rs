@@ -1,0 +1,174 @@
+//! Standard input or another stream: read once, in order, of unknown length.
+
+use std::io::{ErrorKind, Read};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::buffer::Buffer;
+use crate::file::check_page_size;
+use crate::{Batch, Error, Owner, Region, RegionId, RegionKind, Source, Visit};
+
+/// Bytes in the one buffer that batches are cut from.
+const BATCH_BYTES: usize = 1 << 20;
+
+/// A stream of pages. It can be visited once: a second visit finds it empty.
+pub struct StreamSource {
+    name: String,
+    stream: Mutex<Box<dyn Read + Send>>,
+    page_size: usize,
+}
+
+impl StreamSource {
+    /// Standard input.
+    ///
+    /// # Errors
+    /// When the page size is not a power of two of at least 512 bytes.
+    pub fn stdin(page_size: usize) -> Result<Self, Error> {
+        Self::new("standard input", Box::new(std::io::stdin()), page_size)
+    }
+
+    /// Any stream; `name` is for messages.
+    ///
+    /// # Errors
+    /// When the page size is not a power of two of at least 512 bytes.
+    pub fn new(name: &str, stream: Box<dyn Read + Send>, page_size: usize) -> Result<Self, Error> {
+        check_page_size(page_size)?;
+        Ok(StreamSource {
+            name: name.to_owned(),
+            stream: Mutex::new(stream),
+            page_size,
+        })
+    }
+}
+
+impl Source for StreamSource {
+    fn describe(&self) -> String {
+        self.name.clone()
+    }
+
+    fn page_size(&self) -> usize {
+        self.page_size
+    }
+
+    fn expected_pages(&self) -> Option<u64> {
+        None
+    }
+
+    /// Reads in order with one thread, whatever `threads` says: a stream has
+    /// one reader, and its sink calls come one after the other.
+    fn visit(
+        &self,
+        _threads: usize,
+        stop: &AtomicBool,
+        sink: &(dyn Fn(Batch<'_>) + Sync),
+    ) -> Result<Visit, Error> {
+        let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buffer = Buffer::new(BATCH_BYTES.next_multiple_of(self.page_size));
+        let mut visit = Visit::default();
+        let mut first_page = 0;
+        loop {
+            if stop.load(Ordering::Relaxed) {
+                visit.interrupted = true;
+                break;
+            }
+            let mut filled = fill(&mut *stream, buffer.bytes_mut(), stop)
+                .map_err(|cause| Error::io("read", &self.name, cause))?;
+            let partial = filled % self.page_size;
+            let ended = filled < buffer.len();
+            if partial != 0 && stop.load(Ordering::Relaxed) {
+                filled -= partial; // stopped in the middle of a page, not at the end of the stream
+            } else if partial != 0 {
+                let whole = filled.next_multiple_of(self.page_size);
+                buffer.bytes_mut()[filled..whole].fill(0);
+                filled = whole;
+                visit.counted.padded += 1;
+            }
+            if filled > 0 {
+                let bytes = &buffer.bytes()[..filled];
+                sink(Batch {
+                    region: RegionId(0),
+                    kind: RegionKind::Stdin,
+                    first_page,
+                    bytes,
+                    maybe_shared: None,
+                });
+                first_page += (filled / self.page_size) as u64;
+            }
+            if ended {
+                visit.interrupted = stop.load(Ordering::Relaxed);
+                break;
+            }
+        }
+        if first_page == 0 && !visit.interrupted {
+            return Err(Error::Empty {
+                path: PathBuf::from(&self.name),
+            });
+        }
+        visit.counted.delivered = first_page;
+        visit.regions.push(Region {
+            id: RegionId(0),
+            owner: Owner::Stdin,
+            kind: RegionKind::Stdin,
+            name: Arc::from(self.name.as_str()),
+            start: 0,
+        });
+        Ok(visit)
+    }
+}
+
+/// Fills the buffer; less only at the end of the stream or when stopped.
+fn fill(stream: &mut dyn Read, buffer: &mut [u8], stop: &AtomicBool) -> std::io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() && !stop.load(Ordering::Relaxed) {
+        match stream.read(&mut buffer[filled..]) {
+            Ok(0) => break,
+            Ok(n) => filled += n,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gives its bytes in pieces of a prime size, as pipes do.
+    struct Dribble(Vec<u8>, usize);
+    impl Read for Dribble {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            let n = buffer.len().min(4093).min(self.0.len() - self.1);
+            buffer[..n].copy_from_slice(&self.0[self.1..self.1 + n]);
+            self.1 += n;
+            Ok(n)
+        }
+    }
+
+    #[test]
+    fn pages_arrive_whole_and_in_order_however_the_stream_dribbles() {
+        let data: Vec<u8> = (0..3_000_001_u32).map(|i| (i / 11) as u8).collect();
+        let source = StreamSource::new("pipe", Box::new(Dribble(data.clone(), 0)), 4096).unwrap();
+        let got = Mutex::new(Vec::new());
+        let visit = source
+            .visit(4, &AtomicBool::new(false), &|batch| {
+                let mut got = got.lock().unwrap();
+                assert_eq!(got.len() as u64, batch.first_page * 4096);
+                got.extend_from_slice(batch.bytes);
+            })
+            .unwrap();
+        let got = got.into_inner().unwrap();
+        assert_eq!(got.len(), data.len().next_multiple_of(4096));
+        assert!(got[..data.len()] == data);
+        assert!(got[data.len()..].iter().all(|&b| b == 0));
+        assert_eq!(
+            (visit.counted.padded, visit.counted.delivered),
+            (1, got.len() as u64 / 4096)
+        );
+        assert!(matches!(
+            source.visit(1, &AtomicBool::new(false), &|_| {}),
+            Err(Error::Empty { .. })
+        ));
+    }
+}

@@ -1,0 +1,181 @@
+//! A queue of work that makes more work, shared by the workers of one visit.
+//!
+//! Invariants: the queue is finished when it is empty and no worker holds an
+//! item; a worker that panics wakes the others, so that the panic surfaces
+//! instead of hanging the visit. Last in, first out: a process's mappings are
+//! done before the next process is opened, which bounds memory and open files.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+pub(crate) struct Queue<T> {
+    state: Mutex<State<T>>,
+    changed: Condvar,
+}
+
+struct State<T> {
+    items: Vec<T>,
+    busy: usize,
+    abandoned: bool,
+}
+
+impl<T: Send> Queue<T> {
+    pub(crate) fn new(items: Vec<T>) -> Self {
+        Queue {
+            state: Mutex::new(State {
+                items,
+                busy: 0,
+                abandoned: false,
+            }),
+            changed: Condvar::new(),
+        }
+    }
+
+    pub(crate) fn push(&self, item: T) {
+        self.lock().items.push(item);
+        self.changed.notify_one();
+    }
+
+    pub(crate) fn extend(&self, items: impl IntoIterator<Item = T>) {
+        self.lock().items.extend(items);
+        self.changed.notify_all();
+    }
+
+    /// Runs `threads` workers until the queue is finished or `stop` is set.
+    /// Each has a state of its own from `start`; the states are returned.
+    pub(crate) fn run<W: Send>(
+        &self,
+        threads: usize,
+        stop: &AtomicBool,
+        start: impl Fn() -> W + Sync,
+        work: impl Fn(&mut W, T) + Sync,
+    ) -> Vec<W> {
+        std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..threads.max(1))
+                .map(|_| {
+                    scope.spawn(|| {
+                        let mut state = start();
+                        while let Some(held) = self.take(stop) {
+                            let Held { item, release } = held;
+                            work(&mut state, item);
+                            drop(release);
+                        }
+                        state
+                    })
+                })
+                .collect();
+            workers
+                .into_iter()
+                .map(|worker| {
+                    worker
+                        .join()
+                        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                })
+                .collect()
+        })
+    }
+
+    fn take(&self, stop: &AtomicBool) -> Option<Held<'_, T>> {
+        let mut state = self.lock();
+        loop {
+            if state.abandoned || stop.load(Ordering::Relaxed) {
+                return None;
+            }
+            if let Some(item) = state.items.pop() {
+                state.busy += 1;
+                return Some(Held {
+                    item,
+                    release: Release { queue: self },
+                });
+            }
+            if state.busy == 0 {
+                return None;
+            }
+            state = self
+                .changed
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Held<'a, T: Send> {
+    item: T,
+    release: Release<'a, T>,
+}
+
+struct Release<'a, T: Send> {
+    queue: &'a Queue<T>,
+}
+
+impl<T: Send> Drop for Release<'_, T> {
+    fn drop(&mut self) {
+        let mut state = self.queue.lock();
+        state.busy -= 1;
+        if std::thread::panicking() {
+            state.abandoned = true;
+        }
+        drop(state);
+        self.queue.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU64;
+
+    #[test]
+    fn work_that_makes_work_is_done_once_each() {
+        let queue = Queue::new(vec![6u32]);
+        let sum = AtomicU64::new(0);
+        let seen = queue.run(
+            3,
+            &AtomicBool::new(false),
+            || 0u64,
+            |count, depth| {
+                *count += 1;
+                sum.fetch_add(1 << depth, Ordering::Relaxed);
+                if depth > 0 {
+                    queue.extend([depth - 1, depth - 1]);
+                }
+            },
+        );
+        assert_eq!(seen.iter().sum::<u64>(), 127);
+        assert_eq!(sum.into_inner(), 7 * 64);
+    }
+
+    #[test]
+    fn a_panic_surfaces_instead_of_hanging() {
+        let queue = Queue::new(vec![1, 2, 3]);
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            queue.run(
+                2,
+                &AtomicBool::new(false),
+                || (),
+                |(), item| assert_ne!(item, 2, "on purpose"),
+            );
+        }));
+        assert!(result.is_err());
+    }
+
+    #[test]
+    fn stop_ends_it() {
+        let stop = AtomicBool::new(false);
+        let queue = Queue::new((0..1000).collect::<Vec<u32>>());
+        let seen = queue.run(
+            2,
+            &stop,
+            || 0,
+            |count, _| {
+                *count += 1;
+                stop.store(true, Ordering::Relaxed);
+            },
+        );
+        assert!(seen.iter().sum::<u32>() <= 2);
+    }
+}
