@@ -34,7 +34,7 @@ impl RegionId {
 }
 
 /// Who a region belongs to.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Owner {
     /// A live process.
