@@ -427,6 +427,11 @@ pub trait Source: Send + Sync {
     /// For live memory it is an upper estimate (sharing is not known yet).
     fn expected_pages(&self) -> Option<u64>;
 
+    /// Whether [`visit`](Source::visit) may be called again. A stream may not.
+    fn can_revisit(&self) -> bool {
+        true
+    }
+
     /// Reads everything once with `threads` workers (at least one) and calls
     /// `sink` from all of them. Soon after `stop` is set it returns what was
     /// seen until then, with [`Visit::interrupted`] set.

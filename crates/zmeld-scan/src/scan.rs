@@ -401,7 +401,8 @@ pub fn scan(
     let counter = Counter::new(&visit.regions);
     // A sample of everything needs no second reading.
     let sampled_all = shared.sampler.is_complete();
-    let second = options.full && !sampled_all && !visit.interrupted;
+    let again = !sampled_all && !visit.interrupted && source.can_revisit();
+    let second = options.full && again;
     if second {
         progress.start(Some(visit.counted.delivered));
         source.visit(options.threads, stop, &|batch| {
@@ -412,7 +413,7 @@ pub fn scan(
         shared.failed()?;
     }
     let stopped = visit.interrupted || stop.load(Ordering::Relaxed);
-    if !second && !sampled_all && !stopped {
+    if !second && again && !stopped {
         enlarge_sample(source, options, &mut shared, &sorted)?;
     }
     let stopped = stopped || stop.load(Ordering::Relaxed);
@@ -440,6 +441,13 @@ pub fn scan(
         .iter()
         .map(|codec| codec.ratio_interval / codec.ratio.max(f64::MIN_POSITIVE))
         .fold(0.0, f64::max);
+    let mut notes: Vec<String> = visit.notes.iter().map(ToString::to_string).collect();
+    if options.full && !full && !stopped {
+        notes.push(
+            "a stream can be read only once, so this is a sample: give a file for a full scan"
+                .to_owned(),
+        );
+    }
     let mut result = ScanResult {
         source: source.describe(),
         page_size: page_size() as u64,
@@ -460,7 +468,7 @@ pub fn scan(
         codecs,
         cold: cold(&visit),
         skipped: skipped(&visit),
-        notes: visit.notes.iter().map(ToString::to_string).collect(),
+        notes,
         ram_bytes,
         zero_pages_credited: !pool.swap_keeps_zeros,
         pool_chain: pool.chain,
@@ -478,7 +486,7 @@ pub fn scan(
 
 /// Reads once more, with a sample large enough, where the first was too small
 /// for the interval that is promised: where many pages are same-filled, or sizes
-/// spread widely. A source that can be read only once keeps its first sample.
+/// spread widely. If it cannot be read to its end again, the first sample stays.
 fn enlarge_sample(
     source: &dyn Source,
     options: &Options,
