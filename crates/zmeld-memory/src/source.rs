@@ -264,7 +264,7 @@ pub enum SkipReason {
 impl fmt::Display for SkipReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            SkipReason::Permission => "not permitted (root could read it)",
+            SkipReason::Permission => "not permitted to this user",
             SkipReason::Vanished => "gone before it could be read",
             SkipReason::NoAccess => "mapped without access",
             SkipReason::KernelPages => "the kernel's own pages in a process",
