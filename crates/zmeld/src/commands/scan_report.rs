@@ -174,23 +174,58 @@ fn where_they_are(result: &ScanResult) -> Vec<(String, String)> {
     values
 }
 
-/// The table of codecs, in every format.
+/// The table of codecs for CSV: everything.
 pub fn codec_table(result: &ScanResult) -> Table {
     let mut table = Table::new("")
         .column(Column::text("codec"))
-        .column(Column::ratio("ratio"))
+        .column(Column::count("pages measured"))
+        .column(Column::ratio("ratio").with_interval())
         .column(Column::bytes("compressed"))
         .column(Column::bytes("memory used"))
-        .column(Column::bytes("melded").key("melded_memory_used_bytes"))
-        .column(Column::percent("raw").key("incompressible_fraction"))
+        .column(Column::bytes("melded compressed"))
+        .column(Column::bytes("melded memory used"))
+        .column(Column::count("incompressible pages"))
+        .column(Column::mb_per_s("compress"))
+        .column(Column::mb_per_s("decompress"))
+        .column(Column::nanoseconds("compress median"))
+        .column(Column::nanoseconds("compress p99"))
+        .column(Column::nanoseconds("decompress median"))
+        .column(Column::nanoseconds("decompress p99"));
+    for codec in &result.codecs {
+        table.row(cells![
+            codec.codec.as_str(),
+            codec.pages_measured,
+            Estimate::around(codec.ratio, codec.ratio_interval),
+            codec.compressed_bytes,
+            codec.memory_used_bytes,
+            codec.melded_compressed_bytes,
+            codec.melded_memory_used_bytes,
+            codec.incompressible_pages,
+            codec.compress_mb_per_s,
+            codec.decompress_mb_per_s,
+            codec.compress_ns_median,
+            codec.compress_ns_p99,
+            codec.decompress_ns_median,
+            codec.decompress_ns_p99
+        ]);
+    }
+    table
+}
+
+/// The table of codecs for people: what fits 80 columns.
+fn main_table(result: &ScanResult) -> Table {
+    let mut table = Table::new("")
+        .column(Column::text("codec"))
+        .column(Column::ratio("ratio"))
+        .column(Column::bytes("memory used"))
+        .column(Column::bytes("melded"))
+        .column(Column::percent("raw"))
         .column(Column::mb_per_s("compress"))
         .column(Column::mb_per_s("decompress"));
     for codec in &result.codecs {
-        let ratio = Estimate::around(codec.ratio, codec.ratio_interval);
         let row = table.row(cells![
             codec.codec.as_str(),
-            ratio,
-            codec.compressed_bytes,
+            codec.ratio,
             codec.memory_used_bytes,
             codec.melded_memory_used_bytes,
             codec.incompressible_pages as f64 / result.pages.compressible().max(1) as f64,
@@ -200,6 +235,18 @@ pub fn codec_table(result: &ScanResult) -> Table {
         if Some(&codec.codec) == result.recommended.as_ref() {
             row.strong();
         }
+    }
+    let missing: Vec<_> = result
+        .codecs
+        .iter()
+        .filter(|codec| codec.offered == Some(false))
+        .map(|codec| codec.codec.as_str())
+        .collect();
+    if !missing.is_empty() {
+        table.note(format!(
+            "This kernel's zram is built without {}.",
+            missing.join(", ")
+        ));
     }
     table
 }
@@ -237,7 +284,7 @@ fn codec_section(result: &ScanResult, plots: bool) -> Section {
     };
     let mut section = Section::new("Codecs")
         .paragraph(how)
-        .table(codec_table(result));
+        .table(main_table(result));
     if plots {
         let mut scatter = Scatter::new(
             "Ratio against speed",
@@ -392,12 +439,12 @@ fn limits_section(result: &ScanResult) -> Section {
     let mut points: Vec<String> = result.notes.clone();
     for skipped in &result.skipped {
         let mut parts = Vec::new();
-        if skipped.processes > 0 {
-            parts.push(format!("{} processes", count(skipped.processes)));
-        }
-        if skipped.regions > 0 {
-            parts.push(format!("{} mappings", count(skipped.regions)));
-        }
+        let some = |number: u64, one: &str, many: &str| {
+            (number > 0)
+                .then(|| format!("{} {}", count(number), if number == 1 { one } else { many }))
+        };
+        parts.extend(some(skipped.processes, "process", "processes"));
+        parts.extend(some(skipped.regions, "mapping", "mappings"));
         if skipped.pages > 0 {
             parts.push(bytes(skipped.pages * result.page_size));
         }
