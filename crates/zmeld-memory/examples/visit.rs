@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-use zmeld_memory::{FileSource, LiveMemory, LiveOptions, Selection, Source, StreamSource};
+use zmeld_memory::{open_path, LiveMemory, LiveOptions, OpenOptions, Selection, Source};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut threads = 1;
@@ -34,8 +34,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Some(("tree", pid)) => Box::new(live(Selection::Tree(pid.parse()?))?),
         Some(("pid", pid)) => Box::new(live(Selection::Pids(vec![pid.parse()?]))?),
         Some(("cgroup", path)) => Box::new(live(Selection::Cgroup(path.into()))?),
-        _ if what == "-" => Box::new(StreamSource::stdin(4096)?),
-        _ => Box::new(FileSource::open(&what, 4096)?),
+        _ => open_path(&what, &OpenOptions::default())?,
     };
     println!(
         "{}, {:?} pages expected",

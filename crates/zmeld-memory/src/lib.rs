@@ -3,17 +3,17 @@
 //! Every source is a [`Source`]: it says what it is, how many pages to expect,
 //! and hands its pages to a sink, from several threads, in runs that are read
 //! straight into a reused buffer. Nothing is ever written, with one exception
-//! that is asked for by name: `ColdTracker` resets referenced bits.
+//! that is asked for by name: [`ColdTracker`] resets referenced bits.
 //!
 //! | source | type | pages |
 //! |---|---|---|
 //! | live memory of processes | [`LiveMemory`] | those present in RAM, each physical page once |
-//! | an active swap device or swap file | `SwapDevice` | its used slots |
+//! | an active swap device or swap file | [`SwapDevice`] | its used slots |
 //! | a regular file, a block device, a raw memory image | [`FileSource`] | all |
-//! | an ELF core, a memory dump in ELF form | `ElfCore` | those the dump holds |
+//! | an ELF core, a memory dump in ELF form | [`ElfCore`] | those the dump holds |
 //! | standard input, a pipe | [`StreamSource`] | all, as they arrive |
 //!
-//! `open_path` picks the source for a path by what the file is.
+//! [`open_path`] picks the source for a path by what the file is.
 //!
 //! This crate prints nothing and holds no unsafe code.
 #![forbid(unsafe_code)]
@@ -21,19 +21,25 @@
 
 mod buffer;
 mod cold;
+mod elf;
 mod error;
 mod file;
 mod live;
+mod open;
 mod source;
 mod stream;
+mod swap;
 mod work;
 
-pub use cold::{Cold, ColdPages, Coldness};
+pub use cold::{Cold, ColdPages, ColdTracker, Coldness, Watched};
+pub use elf::ElfCore;
 pub use error::{Error, ErrorKind};
 pub use file::FileSource;
 pub use live::{LiveMemory, LiveOptions, Selection};
+pub use open::{open_path, OpenOptions};
 pub use source::{
     Batch, Counted, Note, Owner, Region, RegionId, RegionKind, SkipReason, Skipped, Skips, Source,
     Visit,
 };
 pub use stream::StreamSource;
+pub use swap::{swap_areas, SwapArea, SwapDevice};

@@ -34,7 +34,7 @@ impl RegionId {
 }
 
 /// Who a region belongs to.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Owner {
     /// A live process.
@@ -264,7 +264,7 @@ pub enum SkipReason {
 impl fmt::Display for SkipReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            SkipReason::Permission => "not permitted (root could read it)",
+            SkipReason::Permission => "not permitted to this user",
             SkipReason::Vanished => "gone before it could be read",
             SkipReason::NoAccess => "mapped without access",
             SkipReason::KernelPages => "the kernel's own pages in a process",
@@ -426,6 +426,11 @@ pub trait Source: Send + Sync {
     /// that can be told beforehand: for progress, and for choosing a sample.
     /// For live memory it is an upper estimate (sharing is not known yet).
     fn expected_pages(&self) -> Option<u64>;
+
+    /// Whether [`visit`](Source::visit) may be called again. A stream may not.
+    fn can_revisit(&self) -> bool {
+        true
+    }
 
     /// Reads everything once with `threads` workers (at least one) and calls
     /// `sink` from all of them. Soon after `stop` is set it returns what was

@@ -57,6 +57,10 @@ impl Source for StreamSource {
 
     /// Reads in order with one thread, whatever `threads` says: a stream has
     /// one reader, and its sink calls come one after the other.
+    fn can_revisit(&self) -> bool {
+        false
+    }
+
     fn visit(
         &self,
         _threads: usize,

@@ -372,7 +372,7 @@ fn distances(nodes: u32) -> HeatMap {
     names("node ").enumerate().fold(
         HeatMap::new(
             &format!("Distances between {nodes} nodes (SLIT)"),
-            Unit::Number,
+            Unit::Count,
             "from",
             "to",
         )

@@ -335,7 +335,11 @@ fn markdown_paragraph(content: &str) -> String {
     if escaped.starts_with(['-', '+', '=']) {
         return format!("\\{escaped}");
     }
-    if digits > 0 && escaped[digits..].starts_with(['.', ')']) {
+    if digits > 0
+        && [". ", ") "]
+            .iter()
+            .any(|mark| escaped[digits..].starts_with(mark))
+    {
         return format!("{}\\{}", &escaped[..digits], &escaped[digits..]);
     }
     escaped

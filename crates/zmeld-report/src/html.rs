@@ -107,7 +107,18 @@ fn running(content: &str) -> Markup {
     let content = text::running(content);
     html! {
         @for (piece, is_code) in text::code_spans(&content) {
-            @if is_code { code { (piece) } } @else { (text::glue_units(piece)) }
+            @if is_code { code { (unbroken(piece)) } } @else { (text::glue_units(piece)) }
+        }
+    }
+}
+
+/// Options break at their spaces, not at their hyphens.
+fn unbroken(code: &str) -> Markup {
+    const WORD_MAX: usize = 30;
+    html! {
+        @for (at, word) in code.split(' ').enumerate() {
+            @if at > 0 { " " }
+            @if word.contains('-') && text::width(word) <= WORD_MAX { span { (word) } } @else { (word) }
         }
     }
 }
@@ -133,7 +144,7 @@ p,ul{margin:.75rem 0;max-width:46rem}ul{padding-left:1.25rem}\
 a{color:var(--c0)}\
 .lead{font-size:1.15rem}\
 code,pre{font-family:ui-monospace,monospace;font-size:.9em;background:var(--raised);border-radius:4px}\
-code{padding:.1em .3em}pre code{padding:0}pre{padding:.75rem 1rem;overflow-x:auto}\
+code{padding:.1em .3em}code span{white-space:nowrap}pre code{padding:0}pre{padding:.75rem 1rem;overflow-x:auto}\
 .provenance{display:flex;flex-wrap:wrap;gap:.15rem 1.25rem;margin:1rem 0;font-size:.85rem;color:var(--quiet)}\
 .provenance div{display:flex;gap:.4rem;min-width:0}.provenance dd,.values dd{overflow-wrap:anywhere}\
 dd{margin:0}dt{flex:none}.provenance dt{font-weight:600}\
@@ -143,15 +154,15 @@ nav ul{display:flex;flex-wrap:wrap;gap:.25rem 1.25rem;list-style:none;padding:0}
 .advice{padding:.6rem 1rem;background:var(--raised);border-left:4px solid var(--quiet);border-radius:0 4px 4px 0}\
 .advice.good{border-color:var(--good)}.advice.warning{border-color:var(--warning)}\
 .advice.good strong{color:var(--good)}.advice.warning strong{color:var(--warning)}\
-.zm-table{overflow-x:auto;margin:1.25rem 0 .5rem}\
-table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:.94rem}\
-caption{text-align:left;font-weight:600;padding-bottom:.35rem}\
-th,td{padding:.3rem .75rem;text-align:left;vertical-align:top;border-bottom:1px solid var(--line)}\
+.zm-table{overflow-x:auto;margin:.25rem 0 .5rem}\
+table{border-collapse:separate;border-spacing:0;font-variant-numeric:tabular-nums;font-size:.94rem}\
+.zm-caption{font-weight:600;margin:1.25rem 0 0}\
+th,td{padding:.3rem .6rem;text-align:left;vertical-align:top;border-bottom:1px solid var(--line)}\
 th:first-child,td:first-child{padding-left:.25rem}\
 thead th{color:var(--quiet);font-weight:600;vertical-align:bottom;border-bottom:2px solid var(--line)}\
-tbody th{font-weight:400}.word{overflow-wrap:anywhere;min-width:5rem;max-width:24rem}\
+tbody th{font-weight:400}th.name:first-child{position:sticky;left:0;background:var(--page)}.name{white-space:nowrap}.words{overflow-wrap:anywhere;min-width:11rem;max-width:24rem}\
 .number{text-align:right}td.number{white-space:nowrap}\
-tr.strong th,tr.strong td{font-weight:700;background:var(--raised)}\
+tr.strong th.name:first-child,tr.strong th,tr.strong td{font-weight:700;background:var(--raised)}\
 .zm-note{font-size:.85rem;color:var(--quiet);margin:.25rem 0 1rem}\
 figure{margin:1.5rem 0;max-width:760px}figcaption{font-weight:600;margin-bottom:.5rem}\
 svg.zm{display:block;width:100%;height:auto;overflow:visible}svg.narrow{display:none}\

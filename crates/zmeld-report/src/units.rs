@@ -170,7 +170,8 @@ impl Unit {
             value
         };
         match self {
-            Unit::Seconds if value != 0.0 && step >= 15.0 => {
+            // Minutes and hours only where they are whole or half.
+            Unit::Seconds if value != 0.0 && step >= 15.0 && value % 30.0 == 0.0 => {
                 let (scale, name) = if step >= 1800.0 {
                     (3600.0, "h")
                 } else {

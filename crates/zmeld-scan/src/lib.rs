@@ -1,1 +1,36 @@
-//! zmeld: scan.
+//! What a store would save on given pages: duplicates and same-filled pages
+//! exactly, compression on a sample or on all of them, and what follows from it
+//! for the machine.
+//!
+//! A [`scan`] reads a [`Source`](zmeld_memory::Source) once. Each page is looked
+//! at for a repeated word, hashed with 128 bits under a random seed, and noted
+//! in at most 24 bytes; pages of the sample are compressed with every codec that
+//! was asked for, decompressed, and compared. With [`Options::full`] the source
+//! is read a second time and every distinct content is compressed.
+//!
+//! | module | what it knows |
+//! |---|---|
+//! | [`kernel`] | what the running kernel's zram and swap would do |
+//! | [`machine`] | RAM, processors, the codecs that the kernel offers |
+//! | [`predict`] | memory used, gain, capacity |
+//! | [`advice`] | what to do about it, in plain words |
+//!
+//! This crate prints nothing.
+#![deny(missing_docs)]
+
+pub mod advice;
+mod codecs;
+mod contents;
+mod duplicates;
+mod histogram;
+pub mod kernel;
+pub mod machine;
+pub mod predict;
+mod result;
+mod sample;
+mod scan;
+
+pub use codecs::{measure_pages, CodecReport};
+pub use duplicates::{Duplicates, Group, Holder};
+pub use result::{CodecResult, ColdResult, Gain, Pages, Sample, ScanResult, SkippedResult};
+pub use scan::{scan, Options, Progress, ScanError};

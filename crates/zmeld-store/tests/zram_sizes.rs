@@ -10,7 +10,8 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use zmeld_store::codec::{codecs, Codec, Stream};
+use zmeld_store::codec::codecs;
+use zmeld_store::{ChainRule, Codec, Geometry, Stream};
 
 /// The test's device; dropping it removes it.
 struct Device {
@@ -93,26 +94,22 @@ impl PageBuffer {
     }
 }
 
-/// The size from which on zram stores a page as it is, for a kernel whose
-/// zsmalloc chains up to `chain_max` pages: the first size that no longer
-/// shares its pages with others (`zs_huge_class_size`).
-fn raw_from(page_size: usize, chain_max: usize) -> usize {
-    const HANDLE_SIZE: usize = 8;
-    let step = page_size >> 8;
-    let mut size = page_size;
-    loop {
-        let chain = if size.is_power_of_two() {
-            1
-        } else {
-            (1..=chain_max)
-                .min_by_key(|chain| (chain * page_size % size, *chain))
-                .expect("a chain has at least one page")
-        };
-        if chain != 1 && chain * page_size / size != 1 {
-            return size - (HANDLE_SIZE - 1);
-        }
-        size -= step;
-    }
+/// The pool whose geometry explains that pages of up to `kept_max` bytes are
+/// kept compressed and pages from `raw_min` on are stored as they are.
+fn pool_that_fits(
+    page_size: usize,
+    kept_max: usize,
+    raw_min: usize,
+) -> Option<(u32, ChainRule, u32)> {
+    let page_size = u32::try_from(page_size).expect("a page fits 32 bits");
+    let rules = [ChainRule::LeastWaste, ChainRule::BestPercent];
+    (4..=16)
+        .flat_map(|chain| rules.map(|rule| (chain, rule)))
+        .map(|(chain, rule)| {
+            let geometry = Geometry::new(page_size, chain, rule).expect("such pools exist");
+            (chain, rule, geometry.huge_size())
+        })
+        .find(|(_, _, raw_from)| (kept_max + 1..=raw_min).contains(&(*raw_from as usize)))
 }
 
 fn system_page_size() -> usize {
@@ -336,28 +333,28 @@ fn a_page_takes_as_many_bytes_here_as_in_zram() {
         } = outcome;
         let percent_off = (bytes_ours as f64 - bytes_device as f64) / bytes_device as f64 * 100.0;
         let raw_min = outcome.raw_min.unwrap_or(page_size);
-        let chain = (4..=16)
-            .find(|max| (outcome.kept_max + 1..=raw_min).contains(&raw_from(page_size, *max)));
+        let pool = pool_that_fits(page_size, outcome.kept_max, raw_min);
         eprintln!(
             "{}: {} of {} pages differ; {bytes_ours} bytes here, {bytes_device} there \
-             ({percent_off:+.4} %); kept up to {}, raw from {raw_min} (a chain of {chain:?})",
-            codec.name, outcome.pages_differing, outcome.pages, outcome.kept_max
+             ({percent_off:+.4} %); kept up to {}, raw from {raw_min}: {}",
+            codec.name,
+            outcome.pages_differing,
+            outcome.pages,
+            outcome.kept_max,
+            match pool {
+                Some((chain, rule, from)) => format!("chains of {chain}, {rule:?}, say {from}"),
+                None => "no pool says that".to_owned(),
+            }
         );
         if codec.name.starts_with("lzo") {
             assert_eq!(outcome.first_difference, None, "{}", codec.name);
             assert!(
-                chain.is_some(),
-                "{}: pages of {} bytes are kept and of {raw_min} stored raw: no zsmalloc does that",
+                pool.is_some(),
+                "{}: pages of {} bytes are kept and of {raw_min} stored raw: no pool does that",
                 codec.name,
                 outcome.kept_max
             );
         }
         assert!(percent_off.abs() < 0.5, "{}: {percent_off} %", codec.name);
     }
-}
-
-#[test]
-fn the_raw_threshold_is_zsmallocs() {
-    assert_eq!(raw_from(4096, 4), 3264 - 7);
-    assert_eq!(raw_from(4096, 8), 3632 - 7);
 }

@@ -363,23 +363,106 @@ static int lzorle_compress(void *ctx, const struct zm_codec_params *params,
 
 /* ----------------------------------------------------------- decompression */
 
+struct lzo_source {
+	const u8 *at;		/* next byte to read */
+	const u8 *end;
+	size_t literals;	/* just before this instruction; 4: or more */
+	bool rle;
+};
+
+/* What an instruction copies. Without a distance: zeros, or the end. */
+struct lzo_copy {
+	size_t distance;
+	size_t length;
+};
+
+static inline size_t source_rest(const struct lzo_source *in)
+{
+	return (size_t)(in->end - in->at);
+}
+
 /* The rest of a length whose field was 0, or 0 when it is damaged. */
-static size_t get_length(const u8 **in, const u8 *in_end, size_t field_max,
+static size_t get_length(struct lzo_source *in, size_t field_max,
 			 size_t length_max)
 {
-	const u8 *at = *in;
+	const u8 *at = in->at;
 	size_t length = field_max;
 
-	while (at < in_end && *at == 0) {
+	while (at < in->end && *at == 0) {
 		length += 255;
 		if (length > length_max)
 			return 0;
 		at++;
 	}
-	if (at == in_end)
+	if (at == in->end)
 		return 0;
-	*in = at + 1;
+	in->at = at + 1;
 	return length + *at;
+}
+
+/* An instruction of 64 and above. Two bytes of src are sure to be there. */
+static inline void get_near(struct lzo_source *in, u8 code,
+			    struct lzo_copy *copy)
+{
+	copy->distance = 1u + ((code >> 2) & 7) + ((size_t)*in->at++ << 3);
+	copy->length = (code >> 5) + 1u;
+	in->literals = code & 3;
+}
+
+/* One below 16 that follows literals. Two bytes are sure to be there. */
+static inline void get_short(struct lzo_source *in, u8 code,
+			     struct lzo_copy *copy)
+{
+	copy->distance = 1u + (code >> 2) + ((size_t)*in->at++ << 2);
+	copy->length = 2;
+	if (in->literals == LZO_LITERALS_MANY) {
+		copy->distance += LZO_NEAR_DISTANCE_MAX;
+		copy->length = 3;
+	}
+	in->literals = code & 3;
+}
+
+/*
+ * One of 16 to 63: a match, zeros, or the end, which has no length either.
+ * Two bytes are sure to be there. False: it is damaged.
+ */
+static inline bool get_far(struct lzo_source *in, u8 code, size_t room,
+			   struct lzo_copy *copy)
+{
+	const size_t field_max = code >= LZO_MID ? 31 : 7;
+	u32 word = load_le16(in->at);
+
+	if (in->rle && word >= 0xfffc &&
+	    (code & 0xf8) == (LZO_FAR | LZO_FAR_HIGH)) {
+		if (source_rest(in) < 3)
+			return false;
+		copy->distance = 0;
+		copy->length = (code & 7u) + in->at[2] * 8u + LZO_ZEROS_MIN;
+		in->at += 3;
+		in->literals = word & 3;
+		return true;
+	}
+	copy->length = code & field_max;
+	if (copy->length == 0) {
+		copy->length = get_length(in, field_max, room);
+		if (copy->length == 0 || source_rest(in) < 2)
+			return false;
+		word = load_le16(in->at);
+	}
+	copy->length += 2;
+	in->at += 2;
+	in->literals = word & 3;
+	copy->distance = word >> 2;
+	if (code >= LZO_MID) {
+		copy->distance += 1;
+		return true;
+	}
+	copy->distance += (size_t)(code & LZO_FAR_HIGH) << 11;
+	if (copy->distance == 0)
+		copy->length = 0;
+	else
+		copy->distance += 0x4000;
+	return true;
 }
 
 /*
@@ -421,16 +504,16 @@ static inline void copy_match(u8 *to, size_t distance, size_t length,
 
 /* Literals, with the end marker behind them; false when either is missing. */
 static inline bool copy_literals(u8 **out, const u8 *out_end,
-				 const u8 **in, const u8 *in_end, size_t count)
+				 struct lzo_source *in, size_t count)
 {
-	size_t room = (size_t)(out_end - *out), rest = (size_t)(in_end - *in);
-	const u8 *from = *in;
+	size_t room = (size_t)(out_end - *out), rest = source_rest(in);
+	const u8 *from = in->at;
 	u8 *to = *out, *end;
 
 	if (room < count || rest < count + LZO_END_SIZE)
 		return false;
 	*out += count;
-	*in += count;
+	in->at += count;
 	if (room < count + 16 || rest < count + 16) {
 		memcpy(to, from, count);
 		return true;
@@ -444,127 +527,91 @@ static inline bool copy_literals(u8 **out, const u8 *out_end,
 	return true;
 }
 
+/* What only the start of a stream has: a version, and literals of its own. */
+static bool get_start(struct lzo_source *in, u8 **out, const u8 *out_end)
+{
+	size_t count;
+
+	if (source_rest(in) < LZO_END_SIZE)
+		return false;
+	if (source_rest(in) >= 5 && in->at[0] == LZO_VERSIONED) {
+		if (in->at[1] > 1)
+			return false;
+		in->rle = in->at[1];
+		in->at += 2;
+	}
+	if (*in->at <= LZO_VERSIONED)
+		return true;
+	count = *in->at++ - LZO_VERSIONED;
+	in->literals = count < LZO_LITERALS_MANY ? count : LZO_LITERALS_MANY;
+	return copy_literals(out, out_end, in, count);
+}
+
+/* Exactly 0x11 0 0, and nothing behind it. */
+static bool is_end(const struct lzo_source *in, u8 code)
+{
+	return code == (LZO_FAR | 1) && in->at == in->end &&
+	       in->at[-2] == 0 && in->at[-1] == 0;
+}
+
 static int lzo_decompress(void *ctx, const struct zm_codec_params *params,
 			  const void *src, size_t src_size,
 			  void *dst, size_t dst_size)
 {
-	const u8 *in = src, *const in_end = in + src_size;
+	struct lzo_source in = { src, (const u8 *)src + src_size, 0, false };
 	u8 *out = dst, *const out_end = out + dst_size;
-	size_t literals = 0;	/* just before this instruction; 4: or more */
-	bool rle = false;
+	struct lzo_copy copy;
 
 	(void)ctx;
 	(void)params;
-	if (src_size < LZO_END_SIZE)
+	if (!get_start(&in, &out, out_end))
 		return -EBADMSG;
-	if (src_size >= 5 && in[0] == LZO_VERSIONED) {
-		if (in[1] > 1)
-			return -EBADMSG;
-		rle = in[1];
-		in += 2;
-	}
-	if (*in > LZO_VERSIONED) {
-		size_t count = *in++ - LZO_VERSIONED;
-
-		if (!copy_literals(&out, out_end, &in, in_end, count))
-			return -EBADMSG;
-		literals = count < LZO_LITERALS_MANY ? count
-						     : LZO_LITERALS_MANY;
-	}
-
 	for (;;) {
 		size_t room = (size_t)(out_end - out);
-		size_t distance, length;
-		u32 word;
 		u8 code;
 
 		/* Of a sound stream at least the end marker is left. */
-		if (in_end - in < LZO_END_SIZE)
+		if (source_rest(&in) < LZO_END_SIZE)
 			return -EBADMSG;
-		code = *in++;
+		code = *in.at++;
 		if (code >= 64) {
-			distance = 1u + ((code >> 2) & 7) + ((size_t)*in++ << 3);
-			length = (code >> 5) + 1u;
-			literals = code & 3;
-		} else if (code < LZO_FAR && literals == 0) {
-			length = code;
-			if (length == 0) {
-				length = get_length(&in, in_end, 15, room);
-				if (length == 0)
-					return -EBADMSG;
-			}
-			if (!copy_literals(&out, out_end, &in, in_end,
-					   length + 3))
+			get_near(&in, code, &copy);
+		} else if (code >= LZO_FAR) {
+			if (!get_far(&in, code, room, &copy))
 				return -EBADMSG;
-			literals = LZO_LITERALS_MANY;
-			continue;
-		} else if (code < LZO_FAR) {
-			distance = 1u + (code >> 2) + ((size_t)*in++ << 2);
-			length = 2;
-			if (literals == LZO_LITERALS_MANY) {
-				distance += LZO_NEAR_DISTANCE_MAX;
-				length = 3;
-			}
-			literals = code & 3;
+			if (copy.length == 0)
+				return is_end(&in, code) && room == 0
+					? 0 : -EBADMSG;
+		} else if (in.literals) {
+			get_short(&in, code, &copy);
 		} else {
-			const size_t field_max = code >= LZO_MID ? 31 : 7;
+			size_t count = code ? code : get_length(&in, 15, room);
 
-			word = load_le16(in);
-			if (rle && (code & 0xf8) == (LZO_FAR | LZO_FAR_HIGH) &&
-			    word >= 0xfffc) {
-				if (in_end - in < 3)
-					return -EBADMSG;
-				length = (code & 7u) + in[2] * 8u +
-					 LZO_ZEROS_MIN;
-				if (length > room)
-					return -EBADMSG;
-				in += 3;
-				memset(out, 0, length);
-				out += length;
-				literals = word & 3;
-				goto trailing;
-			}
-			length = code & field_max;
-			if (length == 0) {
-				length = get_length(&in, in_end, field_max,
-						    room);
-				if (length == 0 || in_end - in < 2)
-					return -EBADMSG;
-				word = load_le16(in);
-			}
-			length += 2;
-			in += 2;
-			distance = word >> 2;
-			literals = word & 3;
-			if (code >= LZO_MID) {
-				distance += 1;
-			} else {
-				distance += (size_t)(code & LZO_FAR_HIGH) << 11;
-				if (distance == 0)
-					break;
-				distance += 0x4000;
-			}
+			if (count == 0 ||
+			    !copy_literals(&out, out_end, &in, count + 3))
+				return -EBADMSG;
+			in.literals = LZO_LITERALS_MANY;
+			continue;
 		}
-		if (distance > (size_t)(out - (u8 *)dst) || length > room)
+
+		if (copy.length > room ||
+		    copy.distance > (size_t)(out - (u8 *)dst))
 			return -EBADMSG;
-		copy_match(out, distance, length, room);
-		out += length;
-trailing:
-		if (in_end - in >= 4 && out_end - out >= 4) {
-			copy_4(out, in);
-			out += literals;
-			in += literals;
-		} else if (literals &&
-			   !copy_literals(&out, out_end, &in, in_end,
-					  literals)) {
+		if (copy.distance)
+			copy_match(out, copy.distance, copy.length, room);
+		else
+			memset(out, 0, copy.length);
+		out += copy.length;
+
+		if (source_rest(&in) >= 4 && out_end - out >= 4) {
+			copy_4(out, in.at);
+			out += in.literals;
+			in.at += in.literals;
+		} else if (in.literals &&
+			   !copy_literals(&out, out_end, &in, in.literals)) {
 			return -EBADMSG;
 		}
 	}
-	/* The end: exactly 0x11 0 0, nothing behind it, and a full page. */
-	if (in != in_end || out != out_end || in[-3] != (LZO_FAR | 1) ||
-	    in[-2] != 0 || in[-1] != 0)
-		return -EBADMSG;
-	return 0;
 }
 
 /* ------------------------------------------------------------------- tables */

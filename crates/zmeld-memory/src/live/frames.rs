@@ -9,7 +9,8 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
 
-/// A set of frame numbers that many threads add to.
+/// A set of frame numbers (or swap slots) that many threads add to.
+#[derive(Debug)]
 pub(crate) struct FrameSet {
     words: Box<[AtomicU64]>,
     beyond: Mutex<HashSet<u64>>,
@@ -54,21 +55,6 @@ impl FrameSet {
                 .unwrap_or_else(PoisonError::into_inner)
                 .contains(&frame),
         }
-    }
-
-    /// How many frames are in the set.
-    pub(crate) fn count(&self) -> u64 {
-        let dense: u64 = self
-            .words
-            .iter()
-            .map(|w| u64::from(w.load(Ordering::Relaxed).count_ones()))
-            .sum();
-        dense
-            + self
-                .beyond
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .len() as u64
     }
 
     /// The non-zero words: bits `64 * index ..` of the set.
@@ -150,23 +136,37 @@ impl PageFlags {
         zero
     }
 
-    /// The first frame of the compound page that this frame is part of.
-    pub(crate) fn head_of(&self, frame: u64) -> u64 {
-        let mut head = frame;
-        while head > 0
-            && self
-                .read(head)
-                .is_some_and(|flags| flags >> KPF_COMPOUND_TAIL & 1 == 1)
-        {
-            head -= 1;
-        }
-        head
+    fn is_tail(&self, frame: u64) -> bool {
+        self.read(frame)
+            .is_some_and(|flags| flags >> KPF_COMPOUND_TAIL & 1 == 1)
     }
 
     fn read(&self, frame: u64) -> Option<u64> {
         let mut word = [0; 8];
         self.file.read_exact_at(&mut word, frame * 8).ok()?;
         Some(u64::from_ne_bytes(word))
+    }
+}
+
+/// Finds the first frame of the compound page that a frame is part of;
+/// remembers the last answer, because frames mostly come in order.
+#[derive(Default)]
+pub(crate) struct HeadFinder {
+    frame: u64,
+    head: u64,
+}
+
+impl HeadFinder {
+    pub(crate) fn head_of(&mut self, flags: &PageFlags, frame: u64) -> u64 {
+        let mut head = frame;
+        while head > 0 && flags.is_tail(head) {
+            head -= 1;
+            if head == self.frame {
+                head = self.head;
+            }
+        }
+        (self.frame, self.head) = (frame, head);
+        head
     }
 }
 
@@ -183,7 +183,6 @@ mod tests {
             assert!(!set.insert(frame));
             assert!(set.contains(frame));
         }
-        assert_eq!(set.count(), 5);
         assert_eq!(
             set.words().collect::<Vec<_>>(),
             [(0, 1 | 1 << 63), (1, 1 | 1 << 35)]

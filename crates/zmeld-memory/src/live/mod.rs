@@ -9,16 +9,18 @@
 //!
 //! Whether a page is delivered is decided in one place, `visit.rs`.
 
-mod frames;
+pub(crate) mod frames;
+pub(crate) mod kinds;
 pub(crate) mod pagemap;
 pub(crate) mod processes;
 mod reader;
 pub(crate) mod smaps;
-mod visit;
+pub(crate) mod visit;
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
+use crate::cold::Watched;
 use crate::{Batch, Error, Source, Visit};
 use processes::Chosen;
 
@@ -68,9 +70,10 @@ impl LiveOptions {
 /// opened; one that starts later is not seen.
 #[derive(Debug)]
 pub struct LiveMemory {
-    options: LiveOptions,
-    page_size: usize,
+    pub(crate) options: LiveOptions,
+    pub(crate) page_size: usize,
     chosen: Vec<Chosen>,
+    cold: Option<Watched>,
 }
 
 impl LiveMemory {
@@ -85,15 +88,26 @@ impl LiveMemory {
             options,
             page_size: rustix::param::page_size(),
             chosen,
+            cold: None,
         })
     }
 
     /// How many processes were chosen, kernel threads and this one left out.
     pub fn processes(&self) -> usize {
+        self.readable().count()
+    }
+
+    /// From now on visits deliver cold pages only, and say how much was cold.
+    #[must_use]
+    pub fn only_cold(mut self, watched: Watched) -> Self {
+        self.cold = Some(watched);
+        self
+    }
+
+    pub(crate) fn readable(&self) -> impl Iterator<Item = &Chosen> {
         self.chosen
             .iter()
             .filter(|process| self.skip_whole(process).is_none())
-            .count()
     }
 
     /// Why a process is left out whole, if it is.

@@ -53,10 +53,6 @@ impl Reader {
         }
     }
 
-    pub(crate) fn process(&self) -> &Process {
-        &self.process
-    }
-
     /// Reads all stretches, one behind the other, into `out`, which they fill
     /// exactly. `failed` is told the index in `out` of each page that could not
     /// be read; its bytes are left as they were. Stops at once when the process

@@ -7,20 +7,24 @@
 //! 3. dropped if its physical frame was delivered already,
 //! 4. read, and delivered.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use super::frames::{FrameSet, PageFlags};
+use super::frames::{FrameSet, HeadFinder, PageFlags};
+use super::kinds::Kinds;
 use super::pagemap::{self, Entry};
 use super::processes::{self, Chosen};
 use super::reader::{Failure, Reader, Stretch};
 use super::smaps::{self, Mapping};
 use super::LiveMemory;
 use crate::buffer::Buffer;
+use crate::cold::{ColdPages, Found};
 use crate::work::Queue;
 use crate::{
-    Batch, Counted, Error, Note, Owner, Region, RegionId, RegionKind, SkipReason, Skips, Visit,
+    Batch, Cold, Counted, Error, Note, Owner, Region, RegionId, RegionKind, SkipReason, Skips,
+    Visit,
 };
 
 /// Bytes read in one call, and the most in one batch: small enough to stay in
@@ -57,10 +61,21 @@ pub(super) fn visit(
     );
     let mut visit = Visit::default();
     let mut given_up = 0;
+    visit.cold = live.cold.as_ref().map(|watched| Cold {
+        coldness: watched.coldness(),
+        waited: watched.waited,
+        pages: watched.pages.clone(),
+    });
+    if let Some(watched) = &live.cold {
+        visit.skipped.add(&watched.skipped);
+    }
     for worker in workers {
         visit.counted.add(&worker.counted);
         visit.skipped.add(&worker.skipped);
         given_up += worker.given_up;
+        if let Some(cold) = &mut visit.cold {
+            cold.add(&worker.cold);
+        }
     }
     visit.counted.processes -= given_up;
     visit.interrupted = stop.load(Ordering::Relaxed);
@@ -80,8 +95,7 @@ struct Shared<'a> {
     frames: Option<FrameSet>,
     flags: Option<PageFlags>,
     regions: Mutex<Vec<Region>>,
-    /// File systems whose files are memory.
-    memory_devices: Vec<(u32, u32)>,
+    kinds: Kinds,
 }
 
 enum Work<'a> {
@@ -146,29 +160,8 @@ impl<'a> Shared<'a> {
             flags: frames.is_some().then(PageFlags::open).flatten(),
             frames,
             regions: Mutex::default(),
-            memory_devices: processes::mounts()
-                .into_iter()
-                .filter(|mount| matches!(mount.kind.as_str(), "tmpfs" | "devtmpfs" | "ramfs"))
-                .map(|mount| mount.device)
-                .collect(),
+            kinds: Kinds::new(&live.options),
         }
-    }
-
-    fn wanted(&self, kind: RegionKind) -> bool {
-        match kind {
-            RegionKind::SharedMemory => self.live.options.shared,
-            RegionKind::FileBacked => self.live.options.files,
-            _ => true,
-        }
-    }
-
-    fn is_memory_object(&self, mapping: &Mapping) -> bool {
-        let name = &*mapping.name.0;
-        name.starts_with("/dev/zero")
-            || name.starts_with("/memfd:")
-            || name.starts_with("/SYSV")
-            || name.starts_with("[anon_shmem:")
-            || self.memory_devices.contains(&mapping.device)
     }
 
     /// `None` when the numbers are used up.
@@ -213,7 +206,7 @@ impl<'a> Shared<'a> {
 
 /// Frame numbers read as 0 without the privilege; a page of this function's own
 /// stack is certainly present.
-fn frame_numbers_visible() -> bool {
+pub(crate) fn frame_numbers_visible() -> bool {
     let here = 0u8;
     let page = std::ptr::from_ref(&here) as u64 / rustix::param::page_size() as u64;
     let Ok(file) = File::open("/proc/self/pagemap") else {
@@ -240,6 +233,8 @@ struct Worker<'a> {
     skipped: Skips,
     /// Processes counted as read when they were opened, and then not read.
     given_up: u64,
+    cold: BTreeMap<RegionKind, ColdPages>,
+    heads: HeadFinder,
     entries: Vec<u8>,
     buffer: Buffer,
     /// What the buffer will hold, in order.
@@ -262,6 +257,8 @@ impl<'a> Worker<'a> {
             counted: Counted::default(),
             skipped: Skips::default(),
             given_up: 0,
+            cold: BTreeMap::new(),
+            heads: HeadFinder::default(),
             entries: Vec::new(),
             buffer: Buffer::new(BATCH_BYTES.next_multiple_of(shared.live.page_size)),
             runs: Vec::new(),
@@ -329,22 +326,13 @@ impl<'a> Worker<'a> {
 
     /// Counts a mapping as a whole; returns it as work if its pages matter.
     fn mapping<'w>(&mut self, process: &Arc<Opened>, mapping: Mapping) -> Option<Work<'w>> {
-        let memory_object = self.shared.is_memory_object(&mapping);
-        if let Some((reason, pages)) = skip_mapping(&mapping, memory_object) {
+        let kinds = &self.shared.kinds;
+        if let Some((reason, pages)) = kinds.skip(&mapping) {
             self.skipped.region(reason, pages);
             return None;
         }
-        let object_kind = if memory_object {
-            RegionKind::SharedMemory
-        } else {
-            RegionKind::FileBacked
-        };
-        let own_kind = match &*mapping.name.0 {
-            "[heap]" => RegionKind::Heap,
-            "[stack]" => RegionKind::Stack,
-            _ if mapping.inode != 0 => RegionKind::PrivateFile,
-            _ => RegionKind::Anonymous,
-        };
+        let (own_kind, object_kind) = (kinds.own(&mapping), kinds.object(&mapping));
+        let only_object = kinds.only_object(&mapping);
         if mapping.private {
             self.counted.anon_swapped += mapping.swap;
         } else {
@@ -354,9 +342,21 @@ impl<'a> Worker<'a> {
         self.counted.huge += mapping.huge;
         self.counted.locked += if mapping.flags.locked { mapping.rss } else { 0 };
 
-        let only_object = !mapping.private || mapping.inode != 0 && mapping.anonymous == 0;
-        if only_object && !self.shared.wanted(object_kind) {
+        if only_object && !self.shared.kinds.wanted(object_kind) {
             self.count_present(object_kind, mapping.rss);
+            return None;
+        }
+        if self
+            .shared
+            .live
+            .cold
+            .as_ref()
+            .is_some_and(|cold| !cold.is_cold_mapping(process.pid, &mapping))
+        {
+            let own = if only_object { 0 } else { mapping.anonymous };
+            self.count_present(own_kind, own);
+            self.count_present(object_kind, mapping.rss.saturating_sub(own));
+            self.skipped.region(SkipReason::Touched, mapping.rss);
             return None;
         }
         let pages = mapping.pages(self.shared.page_size);
@@ -401,8 +401,10 @@ impl<'a> Worker<'a> {
         let first = mapping.start / self.shared.page_size + piece.from;
         let count = usize::try_from(piece.until - piece.from).expect("a piece fits in memory");
         let mut entries = std::mem::take(&mut self.entries);
-        if pagemap::read(&process.pagemap, first, count, &mut entries).is_err() {
-            self.skipped.region(SkipReason::Vanished, 0);
+        let got = pagemap::read(&process.pagemap, first, count, &mut entries);
+        if !matches!(got, Ok(got) if got > 0) {
+            // The page tables of a process that ended read as nothing.
+            self.give_up(visited, Failure::Gone, 0);
             entries.clear();
         }
         let mut found = 0;
@@ -441,15 +443,14 @@ impl<'a> Worker<'a> {
             visited.own_kind
         };
         self.count_present(kind, 1);
-        if !self.shared.wanted(kind) {
+        if !self.shared.kinds.wanted(kind) {
             return false;
         }
-        if self
-            .shared
-            .frames
-            .as_ref()
-            .is_some_and(|frames| !frames.insert(entry.frame()))
-        {
+        if !self.is_cold(kind, entry) {
+            return false;
+        }
+        let frames = self.shared.frames.as_ref();
+        if frames.is_some_and(|frames| !frames.insert(entry.frame())) {
             self.counted.shared_again += 1;
             return false;
         }
@@ -465,6 +466,26 @@ impl<'a> Worker<'a> {
         }
         self.maybe_shared.push(!entry.exclusive());
         true
+    }
+
+    /// With idle page tracking: was the page left alone? (As it was when the
+    /// wait ended: the reading that goes on now does not count.)
+    fn is_cold(&mut self, kind: RegionKind, entry: Entry) -> bool {
+        let Some(Found::Idle(idle)) = self.shared.live.cold.as_ref().map(|cold| &cold.found) else {
+            return true;
+        };
+        let head = match &self.shared.flags {
+            Some(flags) => self.heads.head_of(flags, entry.frame()),
+            None => entry.frame(),
+        };
+        let cold = idle.contains(head);
+        let pages = self.cold.entry(kind).or_default();
+        pages.resident += 1;
+        pages.cold += u64::from(cold);
+        if !cold {
+            self.skipped.pages(SkipReason::Touched, 1);
+        }
+        cold
     }
 
     /// Is the page one of zeros that the kernel lends to everybody? A page
@@ -582,6 +603,9 @@ impl<'a> Worker<'a> {
             return;
         };
         self.counted.delivered += (until - from) as u64;
+        if self.shared.live.cold.is_some() {
+            self.cold.entry(run.kind).or_default().delivered += (until - from) as u64;
+        }
         let page_size = self.page_size();
         (self.sink)(Batch {
             region,
@@ -594,27 +618,6 @@ impl<'a> Worker<'a> {
                 .is_none()
                 .then(|| &self.maybe_shared[at + from..at + until]),
         });
-    }
-}
-
-/// Why no page of a mapping is read, and how many pages that leaves out.
-fn skip_mapping(mapping: &Mapping, memory_object: bool) -> Option<(SkipReason, u64)> {
-    let name = &*mapping.name.0;
-    if name.starts_with("[vvar")
-        || matches!(
-            name,
-            "[vdso]" | "[vsyscall]" | "[uprobes]" | "[sigpage]" | "[vectors]"
-        )
-    {
-        Some((SkipReason::KernelPages, mapping.rss))
-    } else if mapping.flags.hugetlb {
-        Some((SkipReason::HugeTlb, mapping.hugetlb))
-    } else if mapping.flags.device || name.starts_with("/dev/") && !memory_object {
-        Some((SkipReason::DeviceMapping, mapping.rss))
-    } else if !mapping.readable {
-        Some((SkipReason::NoAccess, mapping.rss))
-    } else {
-        None
     }
 }
 

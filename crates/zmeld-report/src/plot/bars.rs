@@ -97,7 +97,7 @@ impl Bars {
         for (name, values) in groups {
             if narrow {
                 marks.push(html! {
-                    text x="8" y=(px(y + FONT)) { (svg::fit(name, width - 16.0)) (svg::tip(name)) }
+                    text.over x="13" y=(px(y + FONT)) { (svg::fit(name, width - 16.0)) (svg::tip(name)) }
                 });
                 y += LINE;
             } else {
@@ -126,8 +126,8 @@ impl Bars {
         let marks = html! {
             (legend)
             (svg::axis_below(&scale, area, &self.axis.heading()))
-            @for mark in &marks { (mark) }
             line.base x1=(px(zero)) x2=(px(zero)) y1=(px(area.top)) y2=(px(area.bottom)) {}
+            @for mark in &marks { (mark) }
             @if hidden > 0 { text.axis x="8" y=(px(bottom + 8.0)) { "and " (hidden) " more" } }
         };
         let left_out = estimates().filter(|e| !e.value.is_finite()).count();

@@ -135,8 +135,12 @@ impl HeatMap {
             .map(|value| svg::text_width(&text_in(value)))
             .fold(0.0, f64::max);
         let numbers_fit = stride == 1 && cell >= widest + 4.0 && cell_height >= LINE;
+        let mut heading = format!("↓ {}   → {}", self.rows_label, self.columns_label);
+        if stride > 1 {
+            heading.push_str(&format!("   (means of {stride} × {stride})"));
+        }
         let marks = html! {
-            text.axis x="8" y=(px(FONT)) { (svg::fit(&format!("↓ {}   → {}", self.rows_label, self.columns_label), width - 16.0)) }
+            text.axis x="8" y=(px(FONT)) { (svg::fit(&heading, width - 16.0)) }
             @for at in label_every(columns.len(), column_room) {
                 text.tick x=(px(left + (at as f64 + 0.5) * cell)) y=(px(top - 7.0)) text-anchor="middle" {
                     (svg::fit(&columns[at], column_room.max(cell) - 4.0))

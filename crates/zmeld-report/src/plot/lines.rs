@@ -52,7 +52,7 @@ impl Lines {
         let plot_height = if frame.is_narrow() { 220.0 } else { 280.0 };
         let names: Vec<_> = self.series.iter().map(|(name, _)| name.clone()).collect();
         let (legend, legend_height) = svg::legend(&names, Key::Line, 8.0, width);
-        let top = legend_height + 28.0;
+        let top = legend_height + 32.0;
         let points = || self.series.iter().flat_map(|(_, points)| points.iter());
         let ends = points().flat_map(|(_, e)| [e.value, e.low, e.high]);
         let y_scale = Scale::new(&self.y, ends, (plot_height / 50.0) as usize);
@@ -63,7 +63,7 @@ impl Lines {
             bottom: top + plot_height,
         };
         let y_scale = y_scale.on(area.bottom, area.top);
-        let tick_count = ((area.right - area.left) / 75.0) as usize;
+        let tick_count = ((area.right - area.left) / 60.0) as usize;
         let x_scale =
             Scale::new(&self.x, points().map(|(x, _)| *x), tick_count).on(area.left, area.right);
         let marks = html! {

@@ -75,7 +75,7 @@ impl Scatter {
         let width = frame.width();
         let plot_height = if frame.is_narrow() { 300.0 } else { 380.0 };
         let (legend, legend_height) = svg::legend(&self.series, Key::Point, 8.0, width);
-        let top = legend_height + 28.0;
+        let top = legend_height + 32.0;
         let y_scale = Scale::new(
             &self.y,
             self.points.iter().map(|p| p.y),
@@ -89,7 +89,7 @@ impl Scatter {
             bottom: top + plot_height,
         };
         let y_scale = y_scale.on(area.bottom - 8.0, area.top + 8.0);
-        let tick_count = ((area.right - area.left) / 75.0) as usize;
+        let tick_count = ((area.right - area.left) / 60.0) as usize;
         let x_scale = Scale::new(&self.x, self.points.iter().map(|p| p.x), tick_count)
             .on(area.left + 8.0, area.right - 8.0);
 
@@ -124,8 +124,7 @@ impl Scatter {
             }
             @for (label, name) in labels.iter().zip(&names) {
                 @if let Some(label) = label {
-                    text.halo x=(px(label.x)) y=(px(label.y)) aria-hidden="true" { (name) }
-                    text x=(px(label.x)) y=(px(label.y)) { (name) }
+                    text.over x=(px(label.x)) y=(px(label.y)) { (name) }
                 }
             }
         };

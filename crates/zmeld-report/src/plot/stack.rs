@@ -9,6 +9,8 @@ use crate::units::{self, Unit};
 use crate::Style;
 
 const BAR: f64 = 34.0;
+/// The room for the colour, the value and the share beside a name.
+const NUMBERS: f64 = 170.0;
 
 /// One bar in parts, each with its value and its share below.
 #[derive(Debug, Clone)]
@@ -64,7 +66,13 @@ impl Stack {
             placed.push((name, self.unit.format(*value), *share, x));
             x += share * room;
         }
-        let columns = if frame.is_narrow() || placed.len() < 4 {
+        let names_width = self
+            .parts
+            .iter()
+            .map(|(name, _)| svg::text_width(&crate::text::running(name)))
+            .fold(0.0, f64::max);
+        let names_fit = names_width <= room / 2.0 - 24.0 - NUMBERS;
+        let columns = if frame.is_narrow() || placed.len() < 4 || !names_fit {
             1
         } else {
             2
@@ -73,7 +81,8 @@ impl Stack {
         let column_width = room / columns as f64;
         let list_top = BAR + 18.0;
         // Values and shares in columns of their own, so that they can be compared by eye.
-        let table_width = column_width.min(420.0) - if columns > 1 { 24.0 } else { 0.0 };
+        let table_width = column_width.min((names_width + NUMBERS + 8.0).max(300.0))
+            - if columns > 1 { 24.0 } else { 0.0 };
         let marks = html! {
             rect.none x="8" y="4" width=(px(room)) height=(px(BAR)) rx="3" {}
             @for (at, (name, value, share, x)) in placed.iter().enumerate() {
@@ -87,7 +96,7 @@ impl Stack {
                 @let left = 8.0 + (at / rows) as f64 * column_width;
                 @let y = list_top + (at % rows) as f64 * (LINE + 3.0);
                 rect class=(svg::colour(at)) x=(px(left)) y=(px(y)) width="12" height="12" rx="2" {}
-                text x=(px(left + 20.0)) y=(px(y + 11.0)) { (svg::fit(name, table_width - 180.0)) (svg::tip(name)) }
+                text x=(px(left + 20.0)) y=(px(y + 11.0)) { (svg::fit(name, table_width - NUMBERS)) (svg::tip(name)) }
                 text x=(px(left + table_width - 64.0)) y=(px(y + 11.0)) text-anchor="end" { (value) }
                 text.tick x=(px(left + table_width)) y=(px(y + 11.0)) text-anchor="end" { (units::percent(*share)) }
             }

@@ -157,7 +157,7 @@ pub fn axis_below(scale: &Scale, area: Area, heading: &str) -> Markup {
     let mut ticks = Vec::new();
     for (x, label) in scale.ticks() {
         let half = text_width(&label) / 2.0;
-        let centre = x.clamp(half.min(area.left), (area.right + 8.0 - half).max(half));
+        let centre = x.min(area.right + 8.0 - half).max(half + 1.0);
         let fits = centre - half >= free_from;
         if fits {
             free_from = centre + half + 8.0;
@@ -190,7 +190,7 @@ pub fn axis_left(scale: &Scale, area: Area, heading: &str, width: f64) -> Markup
             text.tick x=(px(area.left - 6.0)) y=(px(y + 4.5)) text-anchor="end" { (label) }
         }
         @if !heading.is_empty() {
-            text.axis x="8" y=(px(area.top - 10.0)) { "↑ " (fit(heading, width - 32.0)) }
+            text.axis x="8" y=(px(area.top - 16.0)) { "↑ " (fit(heading, width - 32.0)) }
         }
     }
 }
@@ -216,6 +216,7 @@ pub fn css() -> String {
          .zm .base{stroke:var(--quiet);stroke-width:1;shape-rendering:crispEdges}\
          .zm .whisker{stroke:var(--text);stroke-width:1.5;fill:none}\
          .zm .halo{stroke:var(--page);stroke-width:4;stroke-linejoin:round;fill:none}\
+         .zm .over{paint-order:stroke;stroke:var(--page);stroke-width:4px;stroke-linejoin:round}\
          .zm .leader{stroke:var(--quiet);stroke-width:1}\
          .zm .mark{stroke:var(--page);stroke-width:1}\
          .zm .line{fill:none;stroke-width:2;stroke-linejoin:round}\

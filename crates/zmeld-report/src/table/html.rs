@@ -10,12 +10,12 @@ impl Table {
     pub fn to_html(&self) -> Markup {
         let title = text::running(&self.title);
         html! {
+            @if !title.is_empty() { p.zm-caption { (title) } }
             div.zm-table tabindex="0" role="region" aria-label=(if title.is_empty() { "table" } else { &title }) {
                 table {
-                    @if !title.is_empty() { caption { (title) } }
                     thead { tr {
                         @for column in &self.columns {
-                            th scope="col" class=(class(column.is_number())) { (text::running(&column.title)) }
+                            th scope="col" class=(if column.is_number() { "number" } else { "name" }) { (text::running(&column.title)) }
                         }
                     } }
                     tbody {
@@ -24,9 +24,9 @@ impl Table {
                                 @for (at, (column, cell)) in self.columns.iter().zip(&row.cells).enumerate() {
                                     @let shown = column.show(cell);
                                     @if at == 0 && !column.is_number() {
-                                        th scope="row" class="word" { (shown) }
+                                        th scope="row" class=(class(false, &shown)) { (shown) }
                                     } @else {
-                                        td class=(class(column.is_number())) { (shown) }
+                                        td class=(class(column.is_number(), &shown)) { (shown) }
                                     }
                                 }
                             }
@@ -39,10 +39,13 @@ impl Table {
     }
 }
 
-fn class(is_number: bool) -> &'static str {
-    if is_number {
-        "number"
-    } else {
-        "word"
+/// Names up to this width stay on one line.
+const NAME_WIDTH_MAX: usize = 24;
+
+fn class(is_number: bool, shown: &str) -> &'static str {
+    match is_number {
+        true => "number",
+        false if text::width(shown) <= NAME_WIDTH_MAX => "name",
+        false => "words",
     }
 }

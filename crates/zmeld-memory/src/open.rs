@@ -1,0 +1,86 @@
+//! Picks the source for a path by what the file is.
+
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+
+use crate::file::{open_for_reading, read_at_most};
+use crate::{elf, ElfCore, Error, FileSource, Source, StreamSource};
+
+/// How to read a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenOptions {
+    /// Bytes in a page.
+    pub page_size: usize,
+    /// Read the bytes as they are, whatever the file looks like.
+    pub raw: bool,
+}
+
+impl Default for OpenOptions {
+    /// This machine's page size; dumps are recognised.
+    fn default() -> Self {
+        OpenOptions {
+            page_size: rustix::param::page_size(),
+            raw: false,
+        }
+    }
+}
+
+/// Dumps whose pages cannot be read as they lie in the file: the magic,
+/// the format, and what to do instead.
+const PACKED: [(&[u8], &str, &str); 11] = [
+    (b"KDUMP   ", "a compressed kdump", "take the dump again in ELF form (makedumpfile -E, or dump-guest-memory without -z, -l and -s)"),
+    (b"DISKDUMP", "a diskdump", "take the dump again in ELF form (makedumpfile -E)"),
+    (b"makedumpfile\0\0\0\0", "a flattened kdump", "unflatten it first (makedumpfile -R), and take it in ELF form (-E)"),
+    (b"QEVM", "a QEMU migration or savevm stream", "dump the guest instead (QEMU monitor: dump-guest-memory FILE)"),
+    (b"LibvirtQemudSave", "a libvirt save image", "dump the guest instead (virsh dump --memory-only --format elf)"),
+    (b"LibvirtQemudPart", "an unfinished libvirt save image", "dump the guest instead (virsh dump --memory-only --format elf)"),
+    (b"EMiL", "a LiME dump", "take it again in raw form (format=raw)"),
+    (b"PAGEDUMP", "a Windows crash dump", "give a raw image of the memory"),
+    (b"PAGEDU64", "a Windows crash dump", "give a raw image of the memory"),
+    (b"\xd2\xbe\xd2\xbe", "a VMware suspend state", "give the .vmem file beside it, which is raw memory"),
+    (b"\xd3\xbe\xd3\xbe", "a VMware suspend state", "give the .vmem file beside it, which is raw memory"),
+];
+
+/// Opens a path: `-` is standard input, a pipe is a stream, an ELF core is a
+/// dump, and everything else is read as it is. With [`OpenOptions::raw`] dumps
+/// are read as plain files too.
+///
+/// # Errors
+/// When the path cannot be read, is empty, is a damaged ELF core, or is a dump
+/// of a packed format (the error names the way out).
+pub fn open_path(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Box<dyn Source>, Error> {
+    let path = path.as_ref();
+    let page_size = options.page_size;
+    if path == Path::new("-") {
+        return Ok(Box::new(StreamSource::stdin(page_size)?));
+    }
+    let metadata = std::fs::metadata(path).map_err(|cause| Error::io("open", path, cause))?;
+    if metadata.file_type().is_fifo() {
+        let pipe = std::fs::File::open(path).map_err(|cause| Error::io("open", path, cause))?;
+        return Ok(Box::new(StreamSource::new(
+            &path.display().to_string(),
+            Box::new(pipe),
+            page_size,
+        )?));
+    }
+    if !options.raw {
+        let mut start = [0; 64];
+        let file = open_for_reading(path)?;
+        let got =
+            read_at_most(&file, &mut start, 0).map_err(|cause| Error::io("read", path, cause))?;
+        let start = &start[..got];
+        for (magic, format, way_out) in PACKED {
+            if start.starts_with(magic) {
+                return Err(Error::Unsupported {
+                    path: path.to_path_buf(),
+                    format,
+                    way_out,
+                });
+            }
+        }
+        if elf::is_core(start) {
+            return Ok(Box::new(ElfCore::open(path, page_size)?));
+        }
+    }
+    Ok(Box::new(FileSource::open(path, page_size)?))
+}

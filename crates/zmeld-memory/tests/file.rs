@@ -1,0 +1,115 @@
+//! Files, and what is not one.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
+use std::sync::Mutex;
+
+use zmeld_memory::{open_path, Error, ErrorKind, FileSource, OpenOptions, SkipReason, Source};
+
+#[test]
+fn every_byte_of_a_file_once_for_any_page_size() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    let data: Vec<u8> = (0..5_000_003_u32)
+        .map(|i| ((i / 13) ^ (i >> 8)) as u8)
+        .collect();
+    std::fs::write(&path, &data).unwrap();
+    for page_size in [512, 4096, 16384, 65536] {
+        for threads in [1, 3] {
+            let source = FileSource::open(&path, page_size).unwrap();
+            let got = Mutex::new(BTreeMap::new());
+            let visit = source
+                .visit(threads, &AtomicBool::new(false), &|batch| {
+                    assert!(got
+                        .lock()
+                        .unwrap()
+                        .insert(batch.first_page, batch.bytes.to_vec())
+                        .is_none());
+                })
+                .unwrap();
+            let bytes: Vec<u8> = got.into_inner().unwrap().into_values().flatten().collect();
+            assert_eq!(bytes.len(), data.len().next_multiple_of(page_size));
+            assert!(bytes[..data.len()] == data && bytes[data.len()..].iter().all(|&b| b == 0));
+            assert_eq!(visit.counted.padded, 1);
+            assert_eq!(source.expected_pages(), Some(visit.counted.delivered));
+        }
+    }
+}
+
+#[test]
+fn a_file_that_shrinks_is_counted_not_invented() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), vec![7; 64 * 4096]).unwrap();
+    let source = FileSource::open(file.path(), 4096).unwrap();
+    file.as_file().set_len(10 * 4096 + 100).unwrap();
+    let visit = source
+        .visit(1, &AtomicBool::new(false), &|batch| {
+            assert!(batch.bytes.iter().all(|&b| b == 7))
+        })
+        .unwrap();
+    assert_eq!(
+        (
+            visit.counted.delivered,
+            visit.skipped.get(SkipReason::Shrunk).pages
+        ),
+        (10, 54)
+    );
+}
+
+#[test]
+fn what_cannot_be_read_is_refused_in_one_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let empty = dir.path().join("empty");
+    std::fs::write(&empty, b"").unwrap();
+    let options = OpenOptions::default();
+    let error = |path: &std::path::Path| open_path(path, &options).err().expect("refused");
+    assert!(matches!(error(&empty), Error::Empty { .. }));
+    assert!(matches!(error(dir.path()), Error::NotReadable { .. }));
+    assert!(matches!(
+        error("/dev/zero".as_ref()),
+        Error::NotReadable { .. }
+    ));
+    let missing = error(&dir.path().join("missing"));
+    assert_eq!(missing.kind(), ErrorKind::Input);
+    assert!(missing.to_string().contains("missing"), "{missing}");
+    for page_size in [0, 100, 3000, 1 << 30] {
+        let options = OpenOptions {
+            page_size,
+            raw: false,
+        };
+        assert!(
+            matches!(open_path(&empty, &options), Err(Error::Option { .. })),
+            "{page_size}"
+        );
+    }
+}
+
+#[test]
+fn a_named_pipe_is_a_stream() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pipe");
+    if !std::process::Command::new("mkfifo")
+        .arg(&path)
+        .status()
+        .is_ok_and(|status| status.success())
+    {
+        println!("SKIP: no mkfifo");
+        return;
+    }
+    let to = path.clone();
+    let writer = std::thread::spawn(move || std::fs::write(to, vec![5; 10_000]).unwrap());
+    let source = open_path(
+        &path,
+        &OpenOptions {
+            page_size: 4096,
+            raw: false,
+        },
+    )
+    .unwrap();
+    assert_eq!(source.expected_pages(), None);
+    let visit = source.visit(1, &AtomicBool::new(false), &|_| {}).unwrap();
+    writer.join().unwrap();
+    assert_eq!((visit.counted.delivered, visit.counted.padded), (3, 1));
+}

@@ -1,0 +1,493 @@
+//! Live memory: child processes whose every page is known.
+
+mod common;
+
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use common::{is_root, live, page, page_size, see, Script};
+use zmeld_memory::{
+    ColdTracker, Coldness, LiveMemory, LiveOptions, Note, RegionKind, Selection, SkipReason, Source,
+};
+
+#[test]
+fn every_present_page_once_and_nothing_else_is_touched() {
+    let script = "
+a = private(3000); fill(a, 1, range(0, 3000, 3)); fill(a, 1, range(2000, 2600))
+none = private(64); fill(none, 2, range(64)); protect(none, 0)
+zero = private(50); x = [zero[n * PAGE] for n in range(50)]
+untouched = private(1 << 20)
+say(address(a), address(none), address(zero), address(untouched)); wait()
+";
+    let Some(mut child) = Script::start(script) else {
+        return;
+    };
+    let at = child.numbers();
+    let resident = || {
+        let text = std::fs::read_to_string(format!("/proc/{}/smaps_rollup", child.pid())).unwrap();
+        text.lines()
+            .find(|line| line.starts_with("Rss:"))
+            .unwrap()
+            .to_owned()
+    };
+    std::thread::sleep(Duration::from_millis(300)); // it settles in its wait
+    let before = resident();
+    for threads in [1, 3] {
+        let seen = see(&live(Selection::Pids(vec![child.pid()])), threads);
+        let pages = seen.at(at[0], 3000);
+        let wanted: Vec<u64> = (0..3000)
+            .filter(|n| n % 3 == 0 || (2000..2600).contains(n))
+            .collect();
+        assert_eq!(pages.keys().copied().collect::<Vec<_>>(), wanted);
+        for (n, (kind, bytes)) in pages {
+            assert_eq!(*kind, RegionKind::Anonymous);
+            assert!(*bytes == page(1, n), "page {n}");
+        }
+        assert!(
+            seen.at(at[1], 64).is_empty()
+                && seen.at(at[2], 50).is_empty()
+                && seen.at(at[3], 1 << 20).is_empty()
+        );
+        let skipped = &seen.visit.skipped;
+        assert!(skipped.get(SkipReason::NoAccess).pages >= 64);
+        assert!(skipped.get(SkipReason::KernelPages).regions >= 1);
+        assert_eq!(skipped.get(SkipReason::ReadFailed).pages, 0);
+        let counted = &seen.visit.counted;
+        assert!(counted.zero_mapped >= 50, "{counted:?}");
+        assert_eq!(
+            counted.anon_present,
+            counted.delivered + counted.shared_again
+        );
+        assert_eq!((counted.processes, seen.visit.interrupted), (1, false));
+        let kinds: Vec<_> = seen
+            .visit
+            .regions
+            .iter()
+            .map(|region| region.kind)
+            .collect();
+        for kind in [RegionKind::Heap, RegionKind::Stack, RegionKind::PrivateFile] {
+            assert!(kinds.contains(&kind), "{kind} in {kinds:?}");
+        }
+    }
+    assert_eq!(before, resident());
+}
+
+#[test]
+fn a_page_shared_by_fork_is_one_page() {
+    let script = "
+a = private(500); fill(a, 3, range(500))
+r, w = os.pipe()
+child = os.fork()
+if child == 0:
+    fill(a, 4, range(100)); os.write(w, b'x'); time.sleep(600)
+os.read(r, 1); say(address(a), child); wait(); os.kill(child, 9)
+";
+    let Some(mut parent) = Script::start(script) else {
+        return;
+    };
+    let numbers = parent.numbers();
+    let tree = live(Selection::Tree(parent.pid()));
+    assert_eq!(tree.processes(), 2);
+    let seen = see(&tree, 2);
+    let _ = Command::new("kill").arg(numbers[1].to_string()).status();
+    let size = page_size() as u64;
+    let of = |tag| {
+        let here = numbers[0]..numbers[0] + 500 * size;
+        seen.pages
+            .iter()
+            .filter(|((_, address), (_, bytes))| {
+                here.contains(address) && *bytes == page(tag, (address - numbers[0]) / size)
+            })
+            .count()
+    };
+    assert_eq!(of(4), 100);
+    if is_root() {
+        assert_eq!(
+            of(3),
+            500,
+            "100 the parent's alone, 400 shared and seen once"
+        );
+        assert!(seen.visit.counted.shared_again >= 400);
+        assert!(seen.visit.notes.is_empty() && seen.maybe_shared == 0);
+    } else {
+        assert_eq!(of(3), 900);
+        assert!(seen.maybe_shared >= 800);
+    }
+}
+
+/// Shared memory and files are counted in any case, and delivered when asked for.
+#[test]
+fn shared_memory_is_delivered_on_request() {
+    let script = "
+s = mmap.mmap(-1, 300 * PAGE, flags=mmap.MAP_SHARED | mmap.MAP_ANONYMOUS); fill(s, 5, range(300))
+child = os.fork()
+if child == 0:
+    x = [s[n * PAGE] for n in range(300)]; time.sleep(600)
+time.sleep(0.3); say(address(s), child); wait(); os.kill(child, 9)
+";
+    let Some(mut parent) = Script::start(script) else {
+        return;
+    };
+    let numbers = parent.numbers();
+    let selection = Selection::Tree(parent.pid());
+    let seen = see(&live(selection.clone()), 1);
+    assert!(seen.at(numbers[0], 300).is_empty());
+    assert!(seen.visit.counted.shmem_present >= 600 && seen.visit.counted.file_present > 100);
+    let all = LiveOptions {
+        shared: true,
+        files: true,
+        ..LiveOptions::new(selection)
+    };
+    let seen = see(&LiveMemory::open(all).unwrap(), 2);
+    let _ = Command::new("kill").arg(numbers[1].to_string()).status();
+    let pages = seen.at(numbers[0], 300);
+    assert_eq!(pages.len(), 300);
+    for (n, (kind, bytes)) in pages {
+        assert_eq!(*kind, RegionKind::SharedMemory);
+        assert!(*bytes == page(5, n));
+    }
+    assert!(seen
+        .pages
+        .values()
+        .any(|(kind, _)| *kind == RegionKind::FileBacked));
+    assert_eq!(seen.visit.counted.huge, 0);
+}
+
+#[test]
+fn a_process_that_vanishes_while_it_is_read_is_counted() {
+    let script = "
+a = private(20000); fill(a, 6, range(20000)); say(address(a)); wait()
+";
+    let Some(mut child) = Script::start(script) else {
+        return;
+    };
+    child.numbers();
+    let source = live(Selection::Pids(vec![child.pid()]));
+    let expected = source.expected_pages().unwrap();
+    assert!((20_000..30_000).contains(&expected), "{expected}");
+    let pid = child.pid().to_string();
+    let delivered = AtomicU64::new(0);
+    let killed = AtomicBool::new(false);
+    let visit = source
+        .visit(1, &AtomicBool::new(false), &|batch| {
+            delivered.fetch_add((batch.bytes.len() / page_size()) as u64, Ordering::Relaxed);
+            if !killed.swap(true, Ordering::Relaxed) {
+                assert!(Command::new("kill")
+                    .args(["-9", &pid])
+                    .status()
+                    .unwrap()
+                    .success());
+                // Its memory is gone once it is a zombie.
+                while !std::fs::read_to_string(format!("/proc/{pid}/stat"))
+                    .unwrap()
+                    .contains(") Z")
+                {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+            }
+        })
+        .unwrap();
+    assert!(visit.counted.delivered < 20_000 && !visit.interrupted);
+    assert_eq!(visit.counted.delivered, delivered.into_inner());
+    let gone = visit.skipped.get(SkipReason::Vanished);
+    assert_eq!((gone.processes, visit.counted.processes), (1, 0));
+    // Reading it now finds nobody.
+    let visit = source
+        .visit(1, &AtomicBool::new(false), &|_| {
+            panic!("nothing to deliver")
+        })
+        .unwrap();
+    assert_eq!(visit.skipped.get(SkipReason::Vanished).processes, 1);
+}
+
+#[test]
+fn stop_ends_a_visit_soon_with_what_was_seen() {
+    let Some(mut child) =
+        Script::start("a = private(50000); fill(a, 7, range(50000)); say(1); wait()")
+    else {
+        return;
+    };
+    child.numbers();
+    let stop = AtomicBool::new(false);
+    let after = AtomicU64::new(0);
+    let visit = live(Selection::Pids(vec![child.pid()]))
+        .visit(2, &stop, &|batch| {
+            if stop.swap(true, Ordering::Relaxed) {
+                after.fetch_add((batch.bytes.len() / page_size()) as u64, Ordering::Relaxed);
+            }
+        })
+        .unwrap();
+    assert!(visit.interrupted && visit.counted.delivered > 0);
+    assert!(after.into_inner() < 2000);
+}
+
+#[test]
+fn this_process_is_left_out_unless_asked_for() {
+    let pid = i32::try_from(std::process::id()).unwrap();
+    let selection = Selection::Pids(vec![pid]);
+    let seen = see(&live(selection.clone()), 1);
+    assert_eq!(
+        (
+            seen.pages.len(),
+            seen.visit.skipped.get(SkipReason::Myself).processes
+        ),
+        (0, 1)
+    );
+    let options = LiveOptions {
+        include_self: true,
+        ..LiveOptions::new(selection)
+    };
+    let source = LiveMemory::open(options).unwrap();
+    let visit = source.visit(1, &AtomicBool::new(false), &|_| {}).unwrap();
+    assert!(visit.counted.delivered > 50);
+}
+
+#[test]
+fn a_huge_page_of_zeros_is_no_memory_and_huge_pages_are_read() {
+    let script = "
+h = private(4096); h.madvise(14)
+start = (address(h) + (2 << 20) - 1) // (2 << 20) * (2 << 20) - address(h)
+x = h[start]
+for i in range(512): h[start + (2 << 20) + i * PAGE] = 9
+say(address(h) + start); wait()
+";
+    let Some(mut child) = Script::start(script) else {
+        return;
+    };
+    let start = child.numbers()[0];
+    let seen = see(&live(Selection::Pids(vec![child.pid()])), 1);
+    assert!(seen.at(start, 512).is_empty());
+    assert_eq!(seen.at(start + (2 << 20), 512).len(), 512);
+    if seen.visit.counted.huge == 0 {
+        println!("SKIP: this kernel gave no transparent huge page, small ones were tested");
+    }
+}
+
+/// A mapping in use is not cold; its neighbour is.
+#[test]
+fn what_is_left_alone_is_cold() {
+    let script = "
+# Neighbours with equal rights are one mapping to the kernel: keep them apart.
+keep = []
+def apart(pages):
+    m = private(pages); keep.append(private(3000)); protect(keep[-1], 0); return m
+keep.append(private(3000)); protect(keep[-1], 0)
+hot = apart(400); fill(hot, 8, range(400))
+cold = apart(700); fill(cold, 9, range(700))
+half = apart(200); fill(half, 10, range(200))
+say(address(hot), address(cold), address(half))
+while True:
+    for n in range(400): x = hot[n * PAGE]
+    for n in range(100): x = half[n * PAGE]
+    time.sleep(0.01)
+";
+    let Some(mut child) = Script::start(script) else {
+        return;
+    };
+    let at = child.numbers();
+    let source = live(Selection::Pids(vec![child.pid()]));
+    let tracker = ColdTracker::start(&source).unwrap();
+    let coldness = tracker.coldness();
+    let mut ticks = 0;
+    let begin = Instant::now();
+    let watched = tracker
+        .wait(
+            Duration::from_millis(1500),
+            &AtomicBool::new(false),
+            &mut |_| ticks += 1,
+        )
+        .unwrap();
+    assert!(ticks >= 5 && begin.elapsed() >= Duration::from_millis(1500));
+    let seen = see(&source.only_cold(watched), 2);
+    let cold = seen.visit.cold.clone().unwrap();
+    let total = cold.total();
+    println!("{cold:?}");
+    assert_eq!(cold.coldness, coldness);
+    assert!(
+        seen.at(at[0], 400).len() < 20,
+        "hot pages: {}",
+        seen.at(at[0], 400).len()
+    );
+    assert_eq!(seen.at(at[1], 700).len(), 700);
+    assert_eq!(total.delivered, seen.visit.counted.delivered);
+    assert!(
+        total.cold >= 700 + 90 && total.resident - total.cold >= 450,
+        "{total:?}"
+    );
+    match coldness {
+        Coldness::PerMapping => assert!(seen.at(at[2], 200).is_empty()),
+        Coldness::PerPage => assert!((80..=120).contains(&seen.at(at[2], 200).len())),
+    }
+    assert!(seen.visit.skipped.get(SkipReason::Touched).pages >= 450);
+}
+
+#[test]
+fn a_stopped_wait_looks_at_once() {
+    let Some(mut child) = Script::start("say(1); wait()") else {
+        return;
+    };
+    child.numbers();
+    let source = live(Selection::Pids(vec![child.pid()]));
+    let tracker = ColdTracker::start(&source).unwrap();
+    let begin = Instant::now();
+    tracker
+        .wait(Duration::from_secs(60), &AtomicBool::new(true), &mut |_| {})
+        .unwrap();
+    assert!(begin.elapsed() < Duration::from_secs(10));
+}
+
+struct Group(std::path::PathBuf);
+impl Drop for Group {
+    fn drop(&mut self) {
+        for _ in 0..50 {
+            if std::fs::remove_dir(&self.0).is_ok() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        eprintln!("could not remove {}", self.0.display());
+    }
+}
+
+#[test]
+fn a_control_group_is_read_with_the_groups_below_it() {
+    let bases = [
+        "/sys/fs/cgroup/memory",
+        "/sys/fs/cgroup/unified",
+        "/sys/fs/cgroup",
+    ];
+    let name = format!("zmeld-test-{}", std::process::id());
+    let Some(base) = bases
+        .iter()
+        .find(|base| std::fs::create_dir(format!("{base}/{name}")).is_ok())
+    else {
+        println!("SKIP: no control group can be made here");
+        return;
+    };
+    let outer = Group(format!("{base}/{name}").into());
+    let inner = Group(outer.0.join("inner"));
+    std::fs::create_dir(&inner.0).unwrap();
+    let Some(mut child) =
+        Script::start("a = private(30); fill(a, 11, range(30)); say(address(a)); wait()")
+    else {
+        return;
+    };
+    let at = child.numbers()[0];
+    std::fs::write(inner.0.join("cgroup.procs"), child.pid().to_string()).unwrap();
+    for path in [
+        outer.0.clone(),
+        name.clone().into(),
+        format!("/{name}/inner").into(),
+    ] {
+        let source = live(Selection::Cgroup(path));
+        assert_eq!(source.processes(), 1);
+        assert_eq!(see(&source, 1).at(at, 30).len(), 30);
+    }
+    child.kill();
+}
+
+/// The second half of the next test runs as another user.
+#[test]
+fn as_an_ordinary_user_inner() {
+    let Ok(at) = std::env::var("ZMELD_TEST_ADDRESS") else {
+        return;
+    };
+    let numbers: Vec<u64> = at.split(' ').map(|n| n.parse().unwrap()).collect();
+    let seen = see(&live(Selection::All), 2);
+    assert!(seen.visit.notes.contains(&Note::NoFrameNumbers));
+    assert!(
+        seen.visit.skipped.get(SkipReason::Permission).processes >= 1,
+        "{:?}",
+        seen.visit.skipped
+    );
+    // Parent and child of a fork: 200 pages each at one address; they are marked.
+    let pages: Vec<_> = seen
+        .pages
+        .iter()
+        .filter(|((pid, address), _)| {
+            (numbers[1..].contains(&(*pid as u64)))
+                && (numbers[0]..numbers[0] + 200 * page_size() as u64).contains(address)
+        })
+        .collect();
+    assert_eq!(pages.len(), 400);
+    assert!(seen.maybe_shared >= 400);
+    assert!(
+        seen.visit.counted.zero_mapped >= 20,
+        "{:?}",
+        seen.visit.counted
+    );
+    println!("inner test ran");
+}
+
+#[test]
+fn as_an_ordinary_user() {
+    let nobody = ["--reuid", "65534", "--regid", "65534", "--clear-groups"];
+    let setpriv = || {
+        let mut command = Command::new("setpriv");
+        command.args(nobody);
+        command
+    };
+    if !is_root()
+        || !setpriv()
+            .arg("true")
+            .status()
+            .is_ok_and(|status| status.success())
+    {
+        println!("SKIP: not root, or no setpriv");
+        return;
+    }
+    let python = ["/usr/bin/python3", "/usr/local/bin/python3"]
+        .into_iter()
+        .find(|path| {
+            setpriv()
+                .args([path, "-c", "0"])
+                .status()
+                .is_ok_and(|status| status.success())
+        });
+    let Some(python) = python else {
+        println!("SKIP: no python3 that another user may run");
+        return;
+    };
+    let script = "
+a = private(200); fill(a, 12, range(200))
+z = private(20); x = [z[n * PAGE] for n in range(20)]
+child = os.fork()
+if child == 0: time.sleep(600)
+say(address(a), os.getpid(), child); wait(); os.kill(child, 9)
+";
+    let mut command = setpriv();
+    command.arg(python);
+    let Some(mut child) = Script::start_with(command, script) else {
+        return;
+    };
+    let numbers = child.numbers();
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(
+        dir.path(),
+        std::os::unix::fs::PermissionsExt::from_mode(0o755),
+    )
+    .unwrap();
+    let program = dir.path().join("test");
+    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    let output = setpriv()
+        .arg(&program)
+        .args(["--exact", "as_an_ordinary_user_inner", "--nocapture"])
+        .env(
+            "ZMELD_TEST_ADDRESS",
+            numbers
+                .iter()
+                .map(u64::to_string)
+                .collect::<Vec<_>>()
+                .join(" "),
+        )
+        .current_dir("/")
+        .output()
+        .unwrap();
+    let _ = Command::new("kill").arg(numbers[2].to_string()).status();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && text.contains("inner test ran"),
+        "{text}"
+    );
+}

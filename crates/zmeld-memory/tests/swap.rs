@@ -1,0 +1,192 @@
+//! Swap: a real zram device, filled by a process whose pages are known.
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use common::{is_root, live, page, page_size, see, Script};
+use zmeld_memory::{swap_areas, Error, Selection, SwapDevice};
+
+fn run(command: &str, arguments: &[&str]) -> bool {
+    Command::new(command)
+        .args(arguments)
+        .output()
+        .is_ok_and(|output| output.status.success())
+}
+
+/// A zram swap device of its own, switched off and removed afterwards.
+struct Zram {
+    number: String,
+    path: PathBuf,
+}
+
+impl Zram {
+    fn start(bytes: &str) -> Result<Zram, String> {
+        let number = fs::read_to_string("/sys/class/zram-control/hot_add")
+            .map_err(|error| format!("no zram device can be added: {error}"))?
+            .trim()
+            .to_owned();
+        let zram = Zram {
+            path: format!("/dev/zram{number}").into(),
+            number,
+        };
+        fs::write(format!("/sys/block/zram{}/disksize", zram.number), bytes)
+            .map_err(|error| error.to_string())?;
+        let device = zram.path.to_str().unwrap();
+        for _ in 0..50 {
+            if zram.path.exists() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        if !run("mkswap", &[device]) || !run("swapon", &["-p", "32000", device]) {
+            return Err("mkswap or swapon failed".to_owned());
+        }
+        Ok(zram)
+    }
+}
+
+impl Drop for Zram {
+    fn drop(&mut self) {
+        let device = self.path.to_str().unwrap();
+        if fs::read_to_string("/proc/swaps").is_ok_and(|text| text.contains(&format!("{device} ")))
+        {
+            assert!(run("swapoff", &[device]), "{device} is still in use");
+        }
+        let _ = fs::write(format!("/sys/block/zram{}/reset", self.number), "1");
+        for _ in 0..50 {
+            if fs::write("/sys/class/zram-control/hot_remove", &self.number).is_ok() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        eprintln!("could not remove {device}");
+    }
+}
+
+struct Group(PathBuf);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        for _ in 0..100 {
+            if fs::remove_dir(&self.0).is_ok() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        eprintln!("could not remove {}", self.0.display());
+    }
+}
+
+/// A control group with a memory limit, version 1 or 2.
+fn limited_group(bytes: &str) -> Option<Group> {
+    let name = format!("zmeld-swap-{}", std::process::id());
+    for (base, limit) in [
+        ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+        ("/sys/fs/cgroup", "memory.max"),
+    ] {
+        let path = Path::new(base).join(&name);
+        if fs::create_dir(&path).is_ok() {
+            let group = Group(path);
+            if fs::write(group.0.join(limit), bytes).is_ok() {
+                return Some(group);
+            }
+        }
+    }
+    None
+}
+
+#[test]
+fn pages_in_swap_are_counted_in_place_and_read_from_the_device() {
+    if !is_root() {
+        println!("SKIP: setting up swap is for root");
+        return;
+    }
+    let zram = match Zram::start("96M") {
+        Ok(zram) => zram,
+        Err(reason) => {
+            println!("SKIP: {reason}");
+            return;
+        }
+    };
+    let Some(group) = limited_group("24M") else {
+        println!("SKIP: no control group with a memory limit");
+        return;
+    };
+    const PAGES: u64 = 10_000;
+    let script = format!(
+        "
+open({:?}, 'w').write(str(os.getpid()))
+a = private({PAGES}); fill(a, 21, range({PAGES}))
+say(address(a)); wait()
+",
+        group.0.join("cgroup.procs")
+    );
+    let Some(mut child) = Script::start(&script) else {
+        return;
+    };
+    let at = child.numbers()[0];
+
+    // In the process: what is in RAM is delivered, what is in swap is counted and stays there.
+    let seen = see(&live(Selection::Pids(vec![child.pid()])), 2);
+    let present = seen.at(at, PAGES);
+    let swapped = seen.visit.counted.anon_swapped;
+    println!("{} present, {swapped} swapped", present.len());
+    assert!(present.iter().all(|(n, (_, bytes))| *bytes == page(21, *n)));
+    assert!(present.len() < 7000 && present.len() as u64 + swapped >= PAGES);
+    let again = see(&live(Selection::Pids(vec![child.pid()])), 1);
+    assert!(
+        again.at(at, PAGES).len() <= present.len() + 64,
+        "reading brought pages back"
+    );
+
+    // On the device: every page that is not in RAM, with its contents.
+    let device = SwapDevice::open(&zram.path).unwrap();
+    assert!(device.area().is_zram() && device.area().used >= swapped / 2);
+    for threads in [1, 2] {
+        let seen_device = see(&device, threads);
+        let mut found = vec![false; PAGES as usize];
+        for (_, bytes) in seen_device.pages.values() {
+            let number = |from: usize| {
+                std::str::from_utf8(&bytes[from..from + 8])
+                    .ok()?
+                    .trim()
+                    .parse()
+                    .ok()
+            };
+            if let (Some(21), Some(n)) = (number(11), number(20)) {
+                assert!(*bytes == page(21, n));
+                found[n as usize] = true;
+            }
+        }
+        let on_device = found.iter().filter(|found| **found).count() as u64;
+        let missing = (0..PAGES)
+            .filter(|n| !found[*n as usize] && !present.contains_key(n))
+            .count();
+        println!(
+            "{on_device} on the device, {missing} nowhere, notes {:?}",
+            seen_device.visit.notes
+        );
+        assert!(
+            missing < 64,
+            "{missing} pages are neither in RAM nor on the device"
+        );
+        let counted = &seen_device.visit.counted;
+        assert!(counted.delivered >= on_device && counted.swap_slots > 0);
+        assert!(counted.delivered <= counted.swap_slots + 64, "{counted:?}");
+    }
+    child.kill();
+}
+
+#[test]
+fn what_is_not_swap_is_refused_with_the_list_of_what_is() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let Err(Error::NotSwap { active, .. }) = SwapDevice::open(file.path()) else {
+        panic!("taken for swap")
+    };
+    assert_eq!(active.len(), swap_areas().unwrap().len());
+    assert_eq!(page_size(), rustix::param::page_size());
+}

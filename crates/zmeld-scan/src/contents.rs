@@ -1,0 +1,208 @@
+//! The contents seen: 24 bytes for each page, in shards by hash, sorted at the
+//! end so that equal pages stand together.
+
+use std::sync::Mutex;
+
+use zmeld_memory::RegionId;
+
+const SHARDS: usize = 64;
+const BUFFERED: usize = 128;
+
+/// Where a page was found: 24 bits of region, 39 of page, 1 for "perhaps shared".
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Origin(u64);
+
+impl Origin {
+    const PAGE_BITS: u32 = 39;
+
+    pub fn new(region: RegionId, page: u64, maybe_shared: bool) -> Origin {
+        debug_assert!(page < 1 << Self::PAGE_BITS);
+        Origin(
+            u64::from(region.0) << (Self::PAGE_BITS + 1)
+                | (page & ((1 << Self::PAGE_BITS) - 1)) << 1
+                | u64::from(maybe_shared),
+        )
+    }
+
+    pub fn region(self) -> RegionId {
+        RegionId((self.0 >> (Self::PAGE_BITS + 1)) as u32)
+    }
+
+    pub fn maybe_shared(self) -> bool {
+        self.0 & 1 == 1
+    }
+
+    /// The same place, whatever was thought of its being shared.
+    pub fn place(self) -> u64 {
+        self.0 >> 1
+    }
+}
+
+/// One page: its hash in two halves, so that it needs no padding, and its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Record {
+    pub high: u64,
+    pub low: u64,
+    pub origin: Origin,
+}
+
+const _: () = assert!(std::mem::size_of::<Record>() == 24);
+
+impl Record {
+    pub fn new(hash: u128, origin: Origin) -> Record {
+        Record {
+            high: (hash >> 64) as u64,
+            low: hash as u64,
+            origin,
+        }
+    }
+
+    pub fn same_content(&self, other: &Record) -> bool {
+        self.high == other.high && self.low == other.low
+    }
+}
+
+/// All pages, while they are being read.
+pub(crate) struct Contents {
+    shards: Vec<Mutex<Vec<Record>>>,
+}
+
+/// A worker's records on their way, a few for each shard.
+pub(crate) struct Outgoing {
+    shards: Vec<Vec<Record>>,
+}
+
+impl Outgoing {
+    pub fn new() -> Outgoing {
+        Outgoing {
+            shards: (0..SHARDS).map(|_| Vec::with_capacity(BUFFERED)).collect(),
+        }
+    }
+}
+
+fn shard_of(high: u64) -> usize {
+    (high >> (64 - SHARDS.ilog2())) as usize
+}
+
+impl Contents {
+    pub fn new() -> Contents {
+        Contents {
+            shards: (0..SHARDS).map(|_| Mutex::new(Vec::new())).collect(),
+        }
+    }
+
+    pub fn add(&self, outgoing: &mut Outgoing, record: Record) {
+        let shard = shard_of(record.high);
+        outgoing.shards[shard].push(record);
+        if outgoing.shards[shard].len() == BUFFERED {
+            self.deliver(&mut outgoing.shards[shard], shard);
+        }
+    }
+
+    pub fn flush(&self, outgoing: &mut Outgoing) {
+        for (shard, records) in outgoing.shards.iter_mut().enumerate() {
+            self.deliver(records, shard);
+        }
+    }
+
+    fn deliver(&self, records: &mut Vec<Record>, shard: usize) {
+        let mut shard = self.shards[shard].lock().expect("no worker panicked");
+        // A quarter more at a time, not double: memory is what is short here.
+        if shard.capacity() - shard.len() < records.len() {
+            let more = (shard.len() / 4).max(1024);
+            shard.reserve_exact(more);
+        }
+        shard.append(records);
+    }
+
+    /// Sorts with so many threads.
+    pub fn sort(self, threads: usize) -> Sorted {
+        let shards: Vec<Mutex<Vec<Record>>> = self.shards;
+        let next = std::sync::atomic::AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..threads.max(1) {
+                scope.spawn(|| loop {
+                    let at = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    let Some(shard) = shards.get(at) else { break };
+                    shard.lock().expect("no sorter panicked").sort_unstable();
+                });
+            }
+        });
+        Sorted {
+            shards: shards
+                .into_iter()
+                .map(|shard| shard.into_inner().expect("no sorter panicked"))
+                .collect(),
+        }
+    }
+}
+
+/// All pages, equal ones together.
+pub(crate) struct Sorted {
+    shards: Vec<Vec<Record>>,
+}
+
+impl Sorted {
+    /// Every content's pages.
+    pub fn groups(&self) -> impl Iterator<Item = &[Record]> {
+        self.shards
+            .iter()
+            .flat_map(|shard| shard.chunk_by(Record::same_content))
+    }
+
+    /// How many pages there are.
+    pub fn pages(&self) -> u64 {
+        self.shards.iter().map(|shard| shard.len() as u64).sum()
+    }
+
+    /// The pages with this hash; empty where there are none.
+    pub fn find(&self, hash: u128) -> &[Record] {
+        let wanted = Record::new(hash, Origin(0));
+        let shard = &self.shards[shard_of(wanted.high)];
+        let start =
+            shard.partition_point(|record| (record.high, record.low) < (wanted.high, wanted.low));
+        let count = shard[start..]
+            .iter()
+            .take_while(|record| record.same_content(&wanted))
+            .count();
+        &shard[start..start + count]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn origins_keep_their_parts() {
+        let origin = Origin::new(RegionId::MAX, (1 << 39) - 1, true);
+        assert_eq!(origin.region(), RegionId::MAX);
+        assert!(origin.maybe_shared());
+        let other = Origin::new(RegionId(5), 77, false);
+        assert_eq!(other.region(), RegionId(5));
+        assert!(!other.maybe_shared());
+        assert_eq!(other.place(), Origin::new(RegionId(5), 77, true).place());
+    }
+
+    #[test]
+    fn equal_hashes_end_up_together_and_are_found() {
+        let contents = Contents::new();
+        let mut outgoing = Outgoing::new();
+        let hash = |i: u64| {
+            let x = (i % 1000).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            u128::from(x) << 64 | u128::from(i % 1000)
+        };
+        for i in 0..5000 {
+            contents.add(
+                &mut outgoing,
+                Record::new(hash(i), Origin::new(RegionId(0), i, false)),
+            );
+        }
+        contents.flush(&mut outgoing);
+        let sorted = contents.sort(3);
+        assert_eq!(sorted.groups().count(), 1000);
+        assert!(sorted.groups().all(|group| group.len() == 5));
+        assert_eq!(sorted.find(hash(77)).len(), 5);
+        assert_eq!(sorted.find(12345).len(), 0);
+    }
+}

@@ -1,0 +1,122 @@
+//! What a kernel's zram and swap do with a page, by its version and build.
+
+use zmeld_store::{ChainRule, Geometry};
+
+/// A kernel release, as far as the store's behaviour depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version {
+    /// The first number.
+    pub major: u32,
+    /// The second number.
+    pub minor: u32,
+}
+
+impl Version {
+    /// Reads a release such as `6.1.0-18-amd64`.
+    pub fn parse(release: &str) -> Option<Version> {
+        let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+        Some(Version {
+            major: numbers.next()?.parse().ok()?,
+            minor: numbers.next()?.parse().ok()?,
+        })
+    }
+}
+
+/// What decides how much memory pages take in the kernel's pool.
+#[derive(Clone)]
+pub struct Pool {
+    /// zsmalloc's geometry.
+    pub geometry: Geometry,
+    /// Longest chain of pages in a span.
+    pub chain: u32,
+    /// Pages of zeros never reach a swap device: from Linux 6.12 on the swap
+    /// layer only notes them (`mm/page_io.c`, `swap_zeromap`).
+    pub swap_keeps_zeros: bool,
+}
+
+impl std::fmt::Debug for Pool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pool")
+            .field("page_size", &self.geometry.page_size())
+            .field("huge_size", &self.geometry.huge_size())
+            .field("chain", &self.chain)
+            .field("swap_keeps_zeros", &self.swap_keeps_zeros)
+            .finish()
+    }
+}
+
+impl Pool {
+    /// The pool of a kernel of that version. `chain` is its
+    /// `CONFIG_ZSMALLOC_CHAIN_SIZE`, where that is known.
+    ///
+    /// # Panics
+    /// When `page_size` is none that a kernel has.
+    pub fn of_kernel(version: Version, chain: Option<u32>, page_size: u32) -> Pool {
+        let before_6_3 = version < Version { major: 6, minor: 3 };
+        let (chain, rule) = if before_6_3 {
+            (4, ChainRule::BestPercent)
+        } else {
+            (chain.unwrap_or(8), ChainRule::LeastWaste)
+        };
+        Pool {
+            geometry: Geometry::new(page_size, chain, rule).expect("a kernel's pool"),
+            chain,
+            swap_keeps_zeros: version
+                >= Version {
+                    major: 6,
+                    minor: 12,
+                },
+        }
+    }
+
+    /// The running kernel's pool; of a kernel of today where it cannot be told.
+    pub fn running(release: &str, page_size: u32) -> Pool {
+        let version = Version::parse(release).unwrap_or(Version {
+            major: 6,
+            minor: 12,
+        });
+        Pool::of_kernel(version, configured_chain(), page_size)
+    }
+}
+
+/// `CONFIG_ZSMALLOC_CHAIN_SIZE` of the running kernel, if its configuration can be read.
+fn configured_chain() -> Option<u32> {
+    let config = procfs::kernel_config().ok()?;
+    match config.get("CONFIG_ZSMALLOC_CHAIN_SIZE")? {
+        procfs::ConfigSetting::Value(value) => value.parse().ok().filter(|c| (1..=16).contains(c)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn releases_are_read() {
+        let v = |major, minor| Some(Version { major, minor });
+        assert_eq!(Version::parse("6.1.0-18-amd64"), v(6, 1));
+        assert_eq!(Version::parse("6.18.44"), v(6, 18));
+        assert_eq!(Version::parse("7.2-rc1"), v(7, 2));
+        assert_eq!(Version::parse("5.10"), v(5, 10));
+        assert_eq!(Version::parse("linux"), None);
+        assert_eq!(Version::parse(""), None);
+    }
+
+    #[test]
+    fn kernels_differ_where_their_sources_do() {
+        let old = Pool::of_kernel(Version { major: 6, minor: 1 }, None, 4096);
+        let new = Pool::of_kernel(
+            Version {
+                major: 6,
+                minor: 12,
+            },
+            None,
+            4096,
+        );
+        assert_eq!((old.chain, new.chain), (4, 8));
+        assert_eq!(old.geometry.huge_size(), 3257);
+        assert_eq!(new.geometry.huge_size(), 3625);
+        assert!(!old.swap_keeps_zeros && new.swap_keeps_zeros);
+    }
+}

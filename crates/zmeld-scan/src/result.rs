@@ -1,0 +1,183 @@
+//! What a scan found, as it goes into JSON. Schema `zmeld.scan/1`: a field is
+//! never taken away or given another meaning within a version.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::advice::Advice;
+use crate::machine::Machine;
+use crate::Duplicates;
+
+/// Pages by what they are. `total` is the sum of the other four.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Pages {
+    /// Pages read; pages shared by fork count once.
+    pub total: u64,
+    /// Pages of zeros.
+    pub zero: u64,
+    /// Pages that repeat one machine word other than zero.
+    pub same_filled: u64,
+    /// Distinct contents among the others: what a melding store keeps.
+    pub unique: u64,
+    /// Pages that melding would drop.
+    pub duplicate: u64,
+}
+
+impl Pages {
+    /// Pages that have to be compressed where nothing is melded.
+    pub fn compressible(&self) -> u64 {
+        self.unique + self.duplicate
+    }
+}
+
+/// How compression was measured.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Sample {
+    /// Every distinct content was compressed; there is no sampling error.
+    pub full: bool,
+    /// Contents that were compressed.
+    pub contents_measured: u64,
+    /// Pages that had changed when a full scan came back to them.
+    pub pages_changed: u64,
+    /// The widest of the codecs' intervals: half a 95 % confidence interval of
+    /// the ratio, as a share of the ratio.
+    pub interval: f64,
+}
+
+/// One codec on these pages.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct CodecResult {
+    /// The codec, with level and dictionary if they are not the defaults.
+    pub codec: String,
+    /// Whether the running kernel's zram has it; absent where there is no zram.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub offered: Option<bool>,
+    /// Pages whose compressed size is known, through an equal page or their own.
+    pub pages_measured: u64,
+    /// What zram would show as compr_data_size (column 2 of mm_stat).
+    pub compressed_bytes: u64,
+    /// What zram would show as mem_used_total (column 3 of mm_stat).
+    pub memory_used_bytes: u64,
+    /// The first after melding.
+    pub melded_compressed_bytes: u64,
+    /// The second after melding and compaction.
+    pub melded_memory_used_bytes: u64,
+    /// Pages kept raw.
+    pub incompressible_pages: u64,
+    /// Bytes of pages for each byte of `compressed_bytes`, same-filled pages left out.
+    pub ratio: f64,
+    /// Half a 95 % confidence interval of `ratio`, in the ratio's unit; 0 when all was compressed.
+    pub ratio_interval: f64,
+    /// Bytes that a device is given for each byte of memory that it uses.
+    pub effective_ratio: f64,
+    /// The same after melding.
+    pub melded_effective_ratio: f64,
+    /// Speed on one core while all are busy, decimal megabytes of pages a second.
+    pub compress_mb_per_s: f64,
+    /// The same for decompressing.
+    pub decompress_mb_per_s: f64,
+    /// Time for a page: half are faster.
+    pub compress_ns_median: u64,
+    /// Time for a page: 99 in 100 are faster.
+    pub compress_ns_p99: u64,
+    /// Time for a page: half are faster.
+    pub decompress_ns_median: u64,
+    /// Time for a page: 99 in 100 are faster.
+    pub decompress_ns_p99: u64,
+    /// What devices of several sizes would gain.
+    pub gains: Vec<Gain>,
+}
+
+/// A device of one size, full of pages like these.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Gain {
+    /// Disk size in percent of RAM.
+    pub disksize_percent: u32,
+    /// Disk size in bytes.
+    pub disksize_bytes: u64,
+    /// Memory that the full device takes, its table included.
+    pub memory_bytes: u64,
+    /// RAM gained when it is full; negative where it costs more than it gives.
+    pub gained_bytes: i64,
+    /// The same with melding.
+    pub melded_gained_bytes: i64,
+    /// What the machine holds in all before it runs out: RAM and what is gained.
+    pub holds_bytes: i64,
+    /// The same with melding.
+    pub melded_holds_bytes: i64,
+}
+
+/// Something that was not read.
+#[derive(Clone, Debug, Serialize)]
+pub struct SkippedResult {
+    /// Why.
+    pub reason: String,
+    /// Whole processes.
+    pub processes: u64,
+    /// Mappings or segments.
+    pub regions: u64,
+    /// Pages, where their number is known.
+    pub pages: u64,
+}
+
+/// Pages of one kind of memory by coldness.
+#[derive(Clone, Debug, Serialize)]
+pub struct ColdResult {
+    /// "page": each page was watched; "mapping": only sums for each mapping.
+    pub precision: String,
+    /// How long memory was watched, in seconds.
+    pub seconds: f64,
+    /// Pages in RAM, those not touched, and those delivered to this scan, by kind.
+    pub by_kind: BTreeMap<String, [u64; 3]>,
+    /// The three sums.
+    pub total: [u64; 3],
+}
+
+/// What a scan found.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct ScanResult {
+    /// What was read, in words.
+    pub source: String,
+    /// Bytes of a page.
+    pub page_size: u64,
+    /// Stopped before everything was read: all figures are of what was.
+    pub interrupted: bool,
+    /// Pages by what they are.
+    pub pages: Pages,
+    /// Pages by where they were: `delivered`, `anon_present`, `anon_swapped`, ...
+    pub memory: BTreeMap<String, u64>,
+    /// Where equal pages are.
+    pub duplicates: Duplicates,
+    /// How compression was measured.
+    pub sample: Sample,
+    /// Each codec.
+    pub codecs: Vec<CodecResult>,
+    /// The codec that the advice is about, by its name in `codecs`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recommended: Option<String>,
+    /// What to do.
+    pub advice: Vec<Advice>,
+    /// How much was cold, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cold: Option<ColdResult>,
+    /// What was not read.
+    pub skipped: Vec<SkippedResult>,
+    /// What limits how exact this is.
+    pub notes: Vec<String>,
+    /// RAM that gains and advice are for, in bytes.
+    pub ram_bytes: u64,
+    /// Whether pages of zeros are credited to the device: kernels from 6.12 on
+    /// never pass them to it.
+    pub zero_pages_credited: bool,
+    /// Longest chain of pages in the predicted pool (`CONFIG_ZSMALLOC_CHAIN_SIZE`).
+    pub pool_chain: u32,
+    /// Time for one fingerprint on this machine, in nanoseconds.
+    pub fingerprint_ns: u64,
+    /// The machine.
+    pub machine: Machine,
+    /// How long it took, in seconds.
+    pub seconds: f64,
+    /// Threads that read.
+    pub threads: usize,
+}
