@@ -38,7 +38,7 @@ fn main() {
         .files(&core)
         .compile_intermediates();
     compiler()
-        .objects(objects)
+        .objects(&objects)
         .includes(&includes)
         .files(&port)
         .compile("zmeld_store");
@@ -48,11 +48,12 @@ fn main() {
     watch(&store.join("include"));
     println!("cargo:rerun-if-env-changed=ZMELD_PAGE_SHIFT");
     println!("cargo:rerun-if-changed=build.rs");
-    tell_c_tests(&includes, &page_shift);
+    tell_c_tests(&includes, &page_shift, &objects);
 }
 
-/// The environment that `tests/codec_c.rs` compiles and links C programs with.
-fn tell_c_tests(includes: &[PathBuf], page_shift: &str) {
+/// What `cargo xtask test` compiles and links C programs with, and the core's
+/// objects, whose symbols it looks at.
+fn tell_c_tests(includes: &[PathBuf], page_shift: &str, core: &[PathBuf]) {
     let out = PathBuf::from(required("OUT_DIR"));
     let includes = env::join_paths(includes).expect("an include path holds a separator");
     let libraries = [
@@ -71,6 +72,11 @@ fn tell_c_tests(includes: &[PathBuf], page_shift: &str) {
         libraries.to_string_lossy()
     );
     println!("cargo:rustc-env=ZMELD_C_PAGE_SHIFT={page_shift}");
+    let core = env::join_paths(core).expect("an object's path holds a separator");
+    println!(
+        "cargo:rustc-env=ZMELD_C_CORE_OBJECTS={}",
+        core.to_string_lossy()
+    );
 }
 
 fn page_shift() -> String {

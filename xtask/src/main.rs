@@ -1,3 +1,88 @@
-//! Test, benchmark and build tasks.
+//! The project's own tasks: tests and benchmarks, each with all its set-up.
+//!
+//! `cargo xtask` prints what there is. Tasks that only start a program of the
+//! workspace hand their arguments on.
 
-fn main() {}
+mod bench;
+mod c_build;
+mod c_tests;
+mod freestanding;
+mod fuzz;
+mod process;
+mod rust_tests;
+mod step;
+mod test;
+mod tools;
+mod workspace;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+/// One task: its name, what its help says, and what it does.
+struct Task {
+    name: &'static str,
+    usage: &'static str,
+    about: &'static str,
+    run: fn(&[String]) -> Result<ExitCode>,
+}
+
+/// All tasks, in the order in which the help shows them.
+const TASKS: &[Task] = &[
+    Task {
+        name: "test",
+        usage: test::USAGE,
+        about: test::ABOUT,
+        run: test::run,
+    },
+    Task {
+        name: "bench",
+        usage: bench::USAGE,
+        about: bench::ABOUT,
+        run: bench::run,
+    },
+];
+
+fn main() -> ExitCode {
+    process::stop_children_when_interrupted();
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let Some((name, rest)) = arguments.split_first() else {
+        print!("{}", help());
+        return ExitCode::SUCCESS;
+    };
+    if matches!(name.as_str(), "help" | "--help" | "-h") {
+        print!("{}", help());
+        return ExitCode::SUCCESS;
+    }
+    let Some(task) = TASKS.iter().find(|task| task.name == name) else {
+        eprint!("there is no task {name:?}\n\n{}", help());
+        return ExitCode::from(2);
+    };
+    // What stands behind `--`, and what a program is handed, is not ours.
+    if rest.first().is_some_and(|first| first == "--help") {
+        println!("cargo xtask {} {}\n\n{}", task.name, task.usage, task.about);
+        return ExitCode::SUCCESS;
+    }
+    match (task.run)(rest) {
+        Ok(code) => code,
+        Err(error) if process::was_interrupted() => {
+            eprintln!("xtask {name}: stopped: {error}");
+            ExitCode::from(130)
+        }
+        Err(error) => {
+            eprintln!("xtask {name}: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn help() -> String {
+    let mut text = String::from("Tasks of zmeld, started by `cargo xtask TASK`:\n");
+    for task in TASKS {
+        text += &format!("\n{} {}\n", task.name, task.usage);
+        for line in task.about.lines() {
+            text += &format!("    {line}\n");
+        }
+    }
+    text
+}

@@ -1,0 +1,220 @@
+//! The page store's benchmark: `cargo xtask bench store`.
+//!
+//! Tables go to standard output, progress to standard error; `--json FILE`
+//! keeps all of it, every run included. Nothing here fails for being slow.
+#![forbid(unsafe_code)]
+
+mod codecs;
+mod hashes;
+mod inline;
+mod input;
+mod machine;
+mod pass;
+mod published;
+mod results;
+mod threads;
+mod timing;
+
+use std::collections::BTreeMap;
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use serde::Serialize;
+use zmeld_report::document::{Document, Section, Tone};
+use zmeld_report::schema::Envelope;
+use zmeld_report::Style;
+
+use input::Pages;
+use machine::Machine;
+use results::{Budget, Results};
+use timing::Runs;
+
+const USAGE: &str = "[--json FILE] [--rounds N] [--pages N] [--only NAME]... [--input PATH...]";
+
+/// 128 MiB in pages of 4 KiB.
+const PAGES: usize = 32_768;
+const ROUNDS: usize = 5;
+
+type Part = fn(&Settings, &Pages, &mut Results);
+
+const PARTS: &[(&str, Part)] = &[
+    ("hashes", hashes::run),
+    ("codecs", codecs::run),
+    ("pass", pass::run),
+    ("inline", inline::run),
+    ("threads", threads::run),
+];
+
+/// How much is measured.
+pub struct Settings {
+    /// How often each measurement is repeated.
+    pub rounds: usize,
+    pages: usize,
+    only: Vec<String>,
+    json: Option<PathBuf>,
+    input: Vec<PathBuf>,
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    machine: &'a Machine,
+    load_at_end: f64,
+    data: &'a str,
+    rounds: usize,
+    pages: usize,
+    budgets: &'a [Budget],
+    tables: BTreeMap<&'static str, Vec<serde_json::Value>>,
+    runs: &'a [Runs],
+}
+
+fn main() -> ExitCode {
+    // Paths are meant from where the user is, not from where cargo starts us.
+    if let Some(folder) = std::env::var_os("ZMELD_BENCH_FOLDER") {
+        let _ = std::env::set_current_dir(folder);
+    }
+    match parse(std::env::args().skip(1)).and_then(|settings| run(&settings)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("bench store: {why}\nusage: {USAGE}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Says what is being measured.
+pub fn progress(what: &str) {
+    if std::io::stderr().is_terminal() {
+        eprint!("\r\x1b[K{what}");
+    } else {
+        eprintln!("{what}");
+    }
+}
+
+fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Settings, String> {
+    let mut settings = Settings {
+        rounds: ROUNDS,
+        pages: PAGES,
+        only: Vec::new(),
+        json: None,
+        input: Vec::new(),
+    };
+    while let Some(argument) = arguments.next() {
+        let mut value = || {
+            let value = arguments.next();
+            value.ok_or_else(|| format!("{argument} takes a value"))
+        };
+        match argument.as_str() {
+            "--json" => settings.json = Some(value()?.into()),
+            "--rounds" => settings.rounds = number(&value()?)?,
+            "--pages" => settings.pages = number(&value()?)?.max(64),
+            "--only" => settings.only.push(value()?),
+            "--input" => settings.input.extend(arguments.by_ref().map(PathBuf::from)),
+            // Cargo adds this one by itself.
+            "--bench" => {}
+            other => return Err(format!("there is no argument {other:?}")),
+        }
+    }
+    let known: Vec<&str> = PARTS.iter().map(|(name, _)| *name).collect();
+    if let Some(name) = settings
+        .only
+        .iter()
+        .find(|name| !known.contains(&name.as_str()))
+    {
+        return Err(format!(
+            "there is no {name:?}; there are {}",
+            known.join(", ")
+        ));
+    }
+    Ok(settings)
+}
+
+fn number(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(number) if number > 0 => Ok(number),
+        _ => Err(format!("{text:?} is not a number from 1 on")),
+    }
+}
+
+fn run(settings: &Settings) -> Result<(), String> {
+    let machine = Machine::look();
+    progress("reading pages");
+    let pages = Pages::read(&settings.input, settings.pages)?;
+    let mut results = Results::default();
+    for (name, part) in PARTS {
+        if settings.only.is_empty() || settings.only.iter().any(|only| only == name) {
+            part(settings, &pages, &mut results);
+        }
+    }
+    progress("");
+    let load_at_end = machine::load();
+    let document = document(settings, &machine, load_at_end, &pages, &results);
+    let style = Style::from_env(std::io::stdout().is_terminal(), None, |name| {
+        std::env::var(name).ok()
+    });
+    print!("{}", document.to_text(&style));
+    let Some(path) = &settings.json else {
+        return Ok(());
+    };
+    let body = Body {
+        machine: &machine,
+        load_at_end,
+        data: &pages.about,
+        rounds: settings.rounds,
+        pages: pages.count(),
+        budgets: &results.budgets,
+        tables: results
+            .tables
+            .iter()
+            .map(|(key, table)| (*key, table.to_json_rows()))
+            .collect(),
+        runs: &results.runs,
+    };
+    let envelope = Envelope::new("zmeld.bench.store", 1, env!("CARGO_PKG_VERSION"), body);
+    std::fs::write(path, envelope.to_text())
+        .map_err(|error| format!("cannot write {}: {error}", path.display()))
+}
+
+fn document(
+    settings: &Settings,
+    machine: &Machine,
+    load_at_end: f64,
+    pages: &Pages,
+    results: &Results,
+) -> Document {
+    let mut document = Document::new("The page store, measured")
+        .provenance("processor", &machine.cpu)
+        .provenance("processors", machine.cpus.to_string())
+        .provenance("kernel", &machine.kernel)
+        .provenance("C compiler", &machine.c_compiler)
+        .provenance("Rust compiler", &machine.rust_compiler)
+        .provenance("data", &pages.about)
+        .provenance(
+            "rounds",
+            format!(
+                "{}; medians of rounds, ratios within a round",
+                settings.rounds
+            ),
+        )
+        .provenance(
+            "clock",
+            "processor time of the measuring thread; wall clock for threads and phases",
+        )
+        .provenance(
+            "load average",
+            format!(
+                "{:.2} at the start, {load_at_end:.2} at the end",
+                machine.load_at_start
+            ),
+        );
+    if let Some(warning) = machine.warning() {
+        document = document.section(Section::new("").advice(Tone::Warning, warning));
+    }
+    if !results.budgets.is_empty() {
+        document = document.section(Section::new("").table(results.budget_table()));
+    }
+    for (_, table) in &results.tables {
+        document = document.section(Section::new("").table(table.clone()));
+    }
+    document.section(Section::new("").table(results.runs_table()))
+}

@@ -1,0 +1,44 @@
+//! Benchmarks: built with optimisation, run in front of the user.
+
+use std::process::ExitCode;
+
+use anyhow::{bail, Result};
+
+use crate::process::run_in_front;
+use crate::rust_tests::cargo;
+
+/// The arguments of `bench`.
+pub const USAGE: &str = "WHAT [ARGUMENTS...]";
+
+/// What `bench` does.
+pub const ABOUT: &str = "\
+Runs a benchmark and prints its tables. WHAT is
+  store   the page store: codecs, passes, inline melding, threads, hashes
+          [--json FILE] [--rounds N] [--pages N] [--only NAME] [--input PATH...]";
+
+struct Bench {
+    name: &'static str,
+    package: &'static str,
+}
+
+const BENCHES: &[Bench] = &[Bench {
+    name: "store",
+    package: "zmeld-store",
+}];
+
+/// Runs the benchmark that the first argument names.
+pub fn run(arguments: &[String]) -> Result<ExitCode> {
+    let known: Vec<&str> = BENCHES.iter().map(|bench| bench.name).collect();
+    let Some((name, rest)) = arguments.split_first() else {
+        bail!("name a benchmark: {}", known.join(", "));
+    };
+    let Some(bench) = BENCHES.iter().find(|bench| bench.name == name) else {
+        bail!("there is no benchmark {name:?}: {}", known.join(", "));
+    };
+    let mut command = cargo(&["bench", "--quiet", "--package", bench.package]);
+    command.args(["--bench", bench.name, "--"]).args(rest);
+    // Paths among the arguments are meant from where the user is.
+    command.env("ZMELD_BENCH_FOLDER", std::env::current_dir()?);
+    let status = run_in_front(&mut command)?;
+    Ok(ExitCode::from(if status.success() { 0 } else { 1 }))
+}

@@ -1,0 +1,275 @@
+//! Compiling the store's C programs: its own sources anew with a sanitizer, on
+//! the codec libraries that cargo built.
+//!
+//! The build script of zmeld-store is the one place that knows include folders
+//! and libraries; it tells them to the crate's environment, which cargo repeats
+//! in its messages.
+
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{anyhow, bail, Context, Result};
+
+use crate::process::Log;
+use crate::rust_tests::cargo;
+use crate::tools;
+use crate::workspace;
+
+const LIMIT: Duration = Duration::from_secs(900);
+
+/// What cargo built of the store.
+pub struct Built {
+    variables: BTreeMap<String, String>,
+}
+
+impl Built {
+    /// Has cargo build the crate and reads what its build script told.
+    fn new(log: &Log) -> Result<Built> {
+        let messages = workspace::work_folder("c")?.join("messages.json");
+        // Cargo writes the messages to its standard output and all else to
+        // the other; only the shell can part them within one log.
+        let cargo = cargo(&[]);
+        let mut command = Command::new("sh");
+        command
+            .current_dir(workspace::root())
+            .args(["-c", "exec \"$0\" \"$@\" > \"$MESSAGES\""])
+            .arg(cargo.get_program())
+            .args(["build", "--package", "zmeld-store"])
+            .arg("--message-format=json-render-diagnostics")
+            .env("MESSAGES", &messages);
+        if !log.run(&mut command, LIMIT)?.succeeded() {
+            bail!("zmeld-store does not build");
+        }
+        let variables = fs::read_to_string(&messages)?
+            .lines()
+            .filter_map(variables_of)
+            .next_back()
+            .ok_or_else(|| anyhow!("zmeld-store's build script told no ZMELD_C_ variables"))?;
+        Ok(Built { variables })
+    }
+
+    fn variable(&self, name: &str) -> Result<&str> {
+        self.variables
+            .get(name)
+            .map(String::as_str)
+            .with_context(|| format!("zmeld-store's build script does not tell {name}"))
+    }
+
+    fn paths(&self, name: &str) -> Result<Vec<PathBuf>> {
+        Ok(std::env::split_paths(self.variable(name)?).collect())
+    }
+
+    /// The core's objects, as they are linked into every program.
+    pub fn core_objects(&self) -> Result<Vec<PathBuf>> {
+        self.paths("ZMELD_C_CORE_OBJECTS")
+    }
+}
+
+/// The variables of zmeld-store, if that is what the message is about.
+fn variables_of(message: &str) -> Option<BTreeMap<String, String>> {
+    let message: serde_json::Value = serde_json::from_str(message).ok()?;
+    let pairs = message.get("env")?.as_array()?;
+    let variables: BTreeMap<String, String> = pairs
+        .iter()
+        .filter_map(|pair| Some((pair[0].as_str()?.to_owned(), pair[1].as_str()?.to_owned())))
+        .collect();
+    variables
+        .contains_key("ZMELD_C_INCLUDES")
+        .then_some(variables)
+}
+
+/// How a program is compiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Flavour {
+    /// On the library as it is built for Rust.
+    AsBuilt,
+    /// With the address and undefined-behaviour sanitizers.
+    Address,
+    /// With the thread sanitizer.
+    Thread,
+    /// By clang, with libFuzzer and the sanitizers of `Address`.
+    Fuzzer,
+}
+
+impl Flavour {
+    /// In names of steps and folders.
+    pub fn name(self) -> &'static str {
+        match self {
+            Flavour::AsBuilt => "built",
+            Flavour::Address => "asan",
+            Flavour::Thread => "tsan",
+            Flavour::Fuzzer => "fuzzer",
+        }
+    }
+
+    /// For the store's own sources.
+    pub fn flags(self) -> &'static [&'static str] {
+        match self {
+            Flavour::AsBuilt => &[],
+            Flavour::Address => &["-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
+            Flavour::Thread => &["-fsanitize=thread"],
+            Flavour::Fuzzer => &[
+                "-fsanitize=fuzzer-no-link,address,undefined",
+                "-fno-sanitize-recover=all",
+            ],
+        }
+    }
+
+    fn link_flags(self) -> &'static [&'static str] {
+        match self {
+            Flavour::Fuzzer => &[
+                "-fsanitize=fuzzer,address,undefined",
+                "-fno-sanitize-recover=all",
+            ],
+            other => other.flags(),
+        }
+    }
+
+    /// Its compiler.
+    pub fn compiler(self) -> OsString {
+        match self {
+            Flavour::Fuzzer => clang(),
+            _ => tools::c_compiler(),
+        }
+    }
+}
+
+/// The clang to fuzz with: `CLANG`, or `clang`.
+pub fn clang() -> OsString {
+    std::env::var_os("CLANG").unwrap_or_else(|| "clang".into())
+}
+
+/// Compiles programs; the store's sources once for each flavour.
+#[derive(Default)]
+pub struct Compiler {
+    built: OnceCell<Built>,
+    objects: std::cell::RefCell<BTreeMap<Flavour, Vec<PathBuf>>>,
+}
+
+impl Compiler {
+    /// What cargo built, built if it is not.
+    pub fn built(&self, log: &Log) -> Result<&Built> {
+        if let Some(built) = self.built.get() {
+            return Ok(built);
+        }
+        let built = Built::new(log)?;
+        Ok(self.built.get_or_init(|| built))
+    }
+
+    /// `store/tests/NAME.c`, with further sources, as a program.
+    pub fn program(
+        &self,
+        log: &Log,
+        flavour: Flavour,
+        name: &str,
+        with: &[&str],
+    ) -> Result<PathBuf> {
+        let program = workspace::work_folder("c")?.join(format!("{name}-{}", flavour.name()));
+        let mut command = self.command(log, flavour)?;
+        command.args(flavour.link_flags());
+        for source in std::iter::once(&name).chain(with) {
+            command.arg(tests_folder().join(format!("{source}.c")));
+        }
+        command.args(self.objects(log, flavour)?);
+        for library in self.built(log)?.paths("ZMELD_C_LIBRARIES")? {
+            command.arg("-L").arg(library);
+        }
+        if flavour == Flavour::AsBuilt {
+            command.arg("-lzmeld_store");
+        }
+        command.args(["-l:liblz4.a", "-l:libzstd.a", "-l:libz.a", "-lpthread"]);
+        if Path::new("/usr/include/lzo/lzo1x.h").exists() {
+            command.args(["-DTEST_LIBLZO2", "-llzo2"]);
+        }
+        command.arg("-o").arg(&program);
+        if !log.run(&mut command, LIMIT)?.succeeded() {
+            bail!("store/tests/{name}.c does not compile");
+        }
+        Ok(program)
+    }
+
+    /// The compiler with what every C file of ours needs.
+    pub fn command(&self, log: &Log, flavour: Flavour) -> Result<Command> {
+        let built = self.built(log)?;
+        let mut command = Command::new(flavour.compiler());
+        command.args(["-std=gnu11", "-g", "-Wall", "-Wextra"]);
+        command.args(match flavour {
+            Flavour::Address | Flavour::Fuzzer => ["-O1", "-fno-omit-frame-pointer"],
+            Flavour::Thread | Flavour::AsBuilt => ["-O2", "-fno-omit-frame-pointer"],
+        });
+        command.arg(format!(
+            "-DZM_PAGE_SHIFT={}",
+            built.variable("ZMELD_C_PAGE_SHIFT")?
+        ));
+        for include in built.paths("ZMELD_C_INCLUDES")? {
+            command.arg("-I").arg(include);
+        }
+        Ok(command)
+    }
+
+    fn objects(&self, log: &Log, flavour: Flavour) -> Result<Vec<PathBuf>> {
+        if flavour == Flavour::AsBuilt {
+            return Ok(Vec::new());
+        }
+        if let Some(objects) = self.objects.borrow().get(&flavour) {
+            return Ok(objects.clone());
+        }
+        let folder = workspace::work_folder(&format!("c/{}", flavour.name()))?;
+        let sources = sources()?;
+        let jobs = std::thread::available_parallelism().map_or(1, usize::from);
+        let mut commands = Vec::new();
+        for share in sources.chunks(sources.len().div_ceil(jobs)) {
+            let mut command = self.command(log, flavour)?;
+            command.current_dir(&folder).args(flavour.flags());
+            command.arg("-c").args(share);
+            commands.push(command);
+        }
+        if !log.run_together(commands, LIMIT)?.succeeded() {
+            bail!("the store does not compile with {}", flavour.name());
+        }
+        let objects: Vec<PathBuf> = sources
+            .iter()
+            .map(|source| folder.join(format!("{}.o", workspace::stem(source))))
+            .collect();
+        self.objects.borrow_mut().insert(flavour, objects.clone());
+        Ok(objects)
+    }
+}
+
+/// The store's C sources for user space.
+pub fn sources() -> Result<Vec<PathBuf>> {
+    let store = workspace::root().join("store");
+    let mut sources = workspace::files(&store.join("core"), "c")?;
+    sources.extend(workspace::files(&store.join("port/user"), "c")?);
+    let mut stems: Vec<String> = sources.iter().map(|path| workspace::stem(path)).collect();
+    stems.sort();
+    // Objects of all of them share one folder.
+    if let Some(pair) = stems.windows(2).find(|pair| pair[0] == pair[1]) {
+        bail!("core and port/user both have a {}.c", pair[0]);
+    }
+    Ok(sources)
+}
+
+/// Where the C tests are.
+pub fn tests_folder() -> PathBuf {
+    workspace::root().join("store/tests")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_build_scripts_message_is_told_from_others() {
+        let other = r#"{"reason":"build-script-executed","env":[["LZ4","1"]]}"#;
+        let ours = r#"{"reason":"build-script-executed","env":[["ZMELD_C_INCLUDES","/a:/b"]]}"#;
+        assert!(variables_of(other).is_none());
+        assert!(variables_of("not JSON").is_none());
+        assert_eq!(variables_of(ours).unwrap()["ZMELD_C_INCLUDES"], "/a:/b");
+    }
+}

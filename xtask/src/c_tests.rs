@@ -1,0 +1,230 @@
+//! The store's C tests, on the library as it is built and under sanitizers.
+
+use std::cell::OnceCell;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::c_build::{Compiler, Flavour};
+use crate::process::{command_line, Log};
+use crate::step::Tally;
+use crate::test::Tier;
+use crate::tools;
+
+const PROBE: &str = "int main(void) { return 0; }\n";
+
+/// One program of `store/tests`, compiled in one way.
+pub struct CTest {
+    /// The source's name.
+    pub name: &'static str,
+    /// How it is compiled.
+    pub flavour: Flavour,
+    /// What it does, for lists.
+    pub about: &'static str,
+    /// The arguments of each run.
+    runs: fn(Tier, u64) -> Vec<Vec<String>>,
+    in_quick: bool,
+}
+
+macro_rules! words {
+    ($($word:expr),* $(,)?) => { vec![$($word.to_string()),*] };
+}
+
+const TESTS: &[CTest] = &[
+    CTest {
+        name: "codec",
+        flavour: Flavour::AsBuilt,
+        about: "every codec keeps its contract, on the library as it is built",
+        runs: codec_runs,
+        in_quick: true,
+    },
+    CTest {
+        name: "codec",
+        flavour: Flavour::Address,
+        about: "the same under the address and undefined-behaviour sanitizers",
+        runs: codec_runs,
+        in_quick: false,
+    },
+    CTest {
+        name: "model",
+        flavour: Flavour::Address,
+        about: "random operations and failing allocations against plain pages",
+        runs: |tier, seed| match tier {
+            Tier::Quick => vec![words![seed, 800]],
+            Tier::Default => vec![words![], words![seed, 4000]],
+            Tier::Long => {
+                let mut runs = vec![words![]];
+                runs.extend((0..20).map(|n| words![seed + n, 20_000]));
+                runs
+            }
+        },
+        in_quick: true,
+    },
+    CTest {
+        name: "model",
+        flavour: Flavour::Thread,
+        about: "the same under the thread sanitizer",
+        runs: |_, seed| vec![words![seed, 2000]],
+        in_quick: false,
+    },
+    CTest {
+        name: "exhaustive",
+        flavour: Flavour::Address,
+        about: "every short sequence of operations on three slots",
+        runs: |tier, _| match tier {
+            Tier::Quick => vec![words![3]],
+            Tier::Default => vec![words![4]],
+            Tier::Long => vec![words![5]],
+        },
+        in_quick: true,
+    },
+    CTest {
+        name: "threads",
+        flavour: Flavour::Address,
+        about: "writers, readers, passes and compaction at once",
+        runs: thread_runs,
+        in_quick: false,
+    },
+    CTest {
+        name: "threads",
+        flavour: Flavour::Thread,
+        about: "the same under the thread sanitizer",
+        runs: thread_runs,
+        in_quick: true,
+    },
+];
+
+fn codec_runs(_: Tier, seed: u64) -> Vec<Vec<String>> {
+    // The pages of a real program besides the made ones.
+    let own = std::env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into());
+    vec![words![seed, own.display()]]
+}
+
+fn thread_runs(tier: Tier, seed: u64) -> Vec<Vec<String>> {
+    match tier {
+        Tier::Quick => vec![words![3, seed]],
+        Tier::Default => vec![words![10, seed]],
+        Tier::Long => (0..6).map(|n| words![60, seed + n]).collect(),
+    }
+}
+
+/// The tests of a tier.
+pub fn tests(tier: Tier) -> impl Iterator<Item = &'static CTest> {
+    TESTS
+        .iter()
+        .filter(move |test| tier != Tier::Quick || test.in_quick)
+}
+
+impl CTest {
+    /// Its step's name.
+    pub fn step_name(&self) -> String {
+        format!("{}-{}", self.name, self.flavour.name())
+    }
+
+    /// Compiles it and does its runs; each counts as one test.
+    pub fn run(&self, log: &Log, bed: &Bed, tier: Tier, seed: u64) -> Result<Tally> {
+        let before = match bed.way_to_run(log, self.flavour)? {
+            Ok(before) => before,
+            Err(reason) => return Ok(Tally::skip(&self.step_name(), reason)),
+        };
+        let program = bed.compiler.program(log, self.flavour, self.name, &[])?;
+        let mut tally = Tally::default();
+        for arguments in (self.runs)(tier, seed) {
+            tally.add(self.run_once(log, &before, &program, &arguments, tier)?);
+        }
+        Ok(tally)
+    }
+
+    fn run_once(
+        &self,
+        log: &Log,
+        before: &[&str],
+        program: &Path,
+        arguments: &[String],
+        tier: Tier,
+    ) -> Result<Tally> {
+        let mut command = match before.split_first() {
+            Some((first, rest)) => {
+                let mut command = Command::new(first);
+                command.args(rest).arg(program);
+                command
+            }
+            None => Command::new(program),
+        };
+        command.args(arguments);
+        let limit = match tier {
+            Tier::Long => Duration::from_secs(6 * 3600),
+            _ => Duration::from_secs(900),
+        };
+        let replay = command_line(&command);
+        let ran = log.run(&mut command, limit)?;
+        let mut tally = Tally::of(
+            &self.step_name(),
+            ran.succeeded(),
+            format!("{}; replay with\n  {replay}", ran.status),
+        );
+        tally.add_skip_lines(&self.step_name(), &ran.text);
+        Ok(tally)
+    }
+}
+
+/// How to start a program, or why it cannot run here.
+type Way = std::result::Result<Vec<&'static str>, String>;
+
+/// What all C tests share: the compiler, and what was found out about it.
+#[derive(Default)]
+pub struct Bed {
+    /// Compiles the programs.
+    pub compiler: Compiler,
+    address: OnceCell<Way>,
+    thread: OnceCell<Way>,
+}
+
+impl Bed {
+    fn way_to_run(&self, log: &Log, flavour: Flavour) -> Result<Way> {
+        let cell = match flavour {
+            Flavour::Address => &self.address,
+            Flavour::Thread => &self.thread,
+            Flavour::AsBuilt | Flavour::Fuzzer => return Ok(Ok(Vec::new())),
+        };
+        if let Some(way) = cell.get() {
+            return Ok(way.clone());
+        }
+        let way = find_way(log, flavour)?;
+        Ok(cell.get_or_init(|| way).clone())
+    }
+}
+
+/// Older thread sanitizers do not start where the kernel randomises mappings
+/// much; without randomisation they do. It depends on chance: try often.
+fn find_way(log: &Log, flavour: Flavour) -> Result<Way> {
+    const TRIES: usize = 8;
+    let compiler = flavour.compiler();
+    let mut said = String::new();
+    for before in [&[][..], &["setarch", "-R"][..]] {
+        if before.first().is_some_and(|tool| !tools::is_there(tool)) {
+            continue;
+        }
+        let mut works = true;
+        for _ in 0..if flavour == Flavour::Thread { TRIES } else { 1 } {
+            match tools::works(log, &compiler, flavour.flags(), PROBE, before)? {
+                Ok(()) => {}
+                Err(why) => {
+                    works = false;
+                    said = why;
+                    break;
+                }
+            }
+        }
+        if works {
+            return Ok(Ok(before.to_vec()));
+        }
+    }
+    let name = compiler.to_string_lossy();
+    Ok(Err(format!(
+        "{name} makes no programs with {} that run here: {said}",
+        flavour.flags()[0]
+    )))
+}

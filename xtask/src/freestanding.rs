@@ -1,0 +1,175 @@
+//! The proof that the core stands on the port alone: by the undefined symbols
+//! of its objects, and by what its sources do not say.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{bail, Result};
+
+use crate::c_build::{Compiler, Flavour};
+use crate::process::Log;
+use crate::step::Tally;
+use crate::tools;
+use crate::workspace;
+
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// The four functions that a compiler expects of any place that C runs in.
+const EXPECTED: &[&str] = &["memcmp", "memcpy", "memmove", "memset"];
+
+/// What some distributions' compilers add by themselves to harden a program;
+/// no source of ours names them.
+const HARDENING: &[&str] = &[
+    "_GLOBAL_OFFSET_TABLE_",
+    "__memcpy_chk",
+    "__memmove_chk",
+    "__memset_chk",
+    "__stack_chk_fail",
+];
+
+/// Words that would tie the core to a kernel's version.
+const KERNEL_VERSIONS: &[&str] = &["LINUX_VERSION", "KERNEL_VERSION", "UTS_RELEASE", "linux/"];
+
+/// Links the core's objects, as they were built, with one another and with
+/// nothing else, and looks at what is missing.
+pub fn symbols(log: &Log, compiler: &Compiler) -> Result<Tally> {
+    for tool in ["ld", "nm"] {
+        if !tools::is_there(tool) {
+            return Ok(Tally::skip("freestanding", format!("{tool} is missing")));
+        }
+    }
+    let objects = compiler.built(log)?.core_objects()?;
+    let sources = workspace::files(&workspace::root().join("store/core"), "c")?;
+    if objects.len() != sources.len() {
+        bail!(
+            "{} objects were built of {} sources in store/core",
+            objects.len(),
+            sources.len()
+        );
+    }
+    let linked = workspace::work_folder("c")?.join("core.o");
+    let mut link = Command::new("ld");
+    link.arg("-r").arg("-o").arg(&linked).args(&objects);
+    if !log.run(&mut link, LIMIT)?.succeeded() {
+        bail!("the core's objects do not link with one another");
+    }
+    let mut list = Command::new("nm");
+    list.args(["-u", "-P"]).arg(&linked);
+    let ran = log.run(&mut list, LIMIT)?;
+    if !ran.succeeded() {
+        bail!("nm cannot read the core");
+    }
+    let missing = undefined(&ran.text);
+    if !missing.iter().any(|symbol| symbol.starts_with("zm_port_")) {
+        bail!("the core does not use its port: was it linked at all?");
+    }
+    let strangers: Vec<&str> = missing.into_iter().filter(|s| !is_allowed(s)).collect();
+    Ok(Tally::of(
+        "freestanding",
+        strangers.is_empty(),
+        format!("the core needs {}", strangers.join(", ")),
+    ))
+}
+
+fn undefined(text: &str) -> Vec<&str> {
+    text.lines()
+        .filter(|line| !line.starts_with("$ "))
+        .filter_map(|line| line.split_whitespace().next())
+        .collect()
+}
+
+fn is_allowed(symbol: &str) -> bool {
+    symbol.starts_with("zm_port_") || EXPECTED.contains(&symbol) || HARDENING.contains(&symbol)
+}
+
+/// The core and the public headers have no conditions but include guards and
+/// name no kernel version.
+pub fn sources(log: &Log) -> Result<Tally> {
+    let store = workspace::root().join("store");
+    let mut faults = Vec::new();
+    for (folder, extension) in [("core", "c"), ("core", "h"), ("include/zmeld", "h")] {
+        for path in workspace::files(&store.join(folder), extension)? {
+            faults.extend(source_faults(&path, &fs::read_to_string(&path)?));
+        }
+    }
+    for fault in &faults {
+        log.note(fault)?;
+    }
+    Ok(Tally::of(
+        "core-sources",
+        faults.is_empty(),
+        faults.join("; "),
+    ))
+}
+
+fn source_faults(path: &Path, text: &str) -> Vec<String> {
+    let is_header = path.extension().is_some_and(|ext| ext == "h");
+    let mut faults = Vec::new();
+    let mut conditions = 0;
+    for (number, line) in text.lines().enumerate() {
+        let at = format!("{}:{}", workspace::shown(path), number + 1);
+        if let Some(directive) = condition(line) {
+            conditions += 1;
+            let is_guard = is_header && conditions == 1 && directive.starts_with("ifndef");
+            if !is_guard {
+                faults.push(format!("{at}: a condition: #{directive}"));
+            }
+        }
+        if let Some(word) = KERNEL_VERSIONS.iter().find(|word| line.contains(**word)) {
+            faults.push(format!("{at}: names a kernel: {word}"));
+        }
+    }
+    faults
+}
+
+/// `if...` or `el...` of a line that begins with `#`, however it is spaced.
+fn condition(line: &str) -> Option<&str> {
+    let directive = line.trim_start().strip_prefix('#')?.trim_start();
+    let is_condition = directive.starts_with("if") || directive.starts_with("el");
+    is_condition.then_some(directive)
+}
+
+/// The store compiles without a warning, as it is built.
+pub fn warnings(log: &Log, compiler: &Compiler) -> Result<Tally> {
+    let mut sources = crate::c_build::sources()?;
+    sources.extend(tests()?);
+    let mut command = compiler.command(log, Flavour::AsBuilt)?;
+    command.args(["-Werror", "-fsyntax-only"]).args(&sources);
+    let ran = log.run(&mut command, LIMIT)?;
+    Ok(Tally::of(
+        "c-warnings",
+        ran.succeeded(),
+        "warnings, see above",
+    ))
+}
+
+fn tests() -> Result<Vec<PathBuf>> {
+    workspace::files(&crate::c_build::tests_folder(), "c")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strangers_are_told_from_the_port() {
+        let text = "$ nm -u -P core.o\nzm_port_time_ns U         \nmemcpy U\nmalloc U\n";
+        let missing = undefined(text);
+        assert_eq!(missing, ["zm_port_time_ns", "memcpy", "malloc"]);
+        let strangers: Vec<_> = missing.into_iter().filter(|s| !is_allowed(s)).collect();
+        assert_eq!(strangers, ["malloc"]);
+    }
+
+    #[test]
+    fn only_include_guards_may_be_conditions() {
+        let guard = "#ifndef A_H\n#define A_H\n#endif\n";
+        assert!(source_faults(Path::new("a.h"), guard).is_empty());
+        assert_eq!(source_faults(Path::new("a.c"), guard).len(), 1);
+        let second = format!("{guard}#  if X\n#elif Y\n#endif\n");
+        assert_eq!(source_faults(Path::new("a.h"), &second).len(), 2);
+        let version = "int x = LINUX_VERSION_CODE;\n";
+        assert_eq!(source_faults(Path::new("a.c"), version).len(), 1);
+    }
+}

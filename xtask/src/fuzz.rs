@@ -1,0 +1,189 @@
+//! Fuzz targets: under clang's libFuzzer, or where that cannot be had, driven
+//! with random bytes.
+//!
+//! What libFuzzer finds interesting is kept and met again by later runs. A
+//! crash leaves its input and prints the command that replays it.
+
+use std::cell::OnceCell;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::c_build::{clang, tests_folder, Flavour};
+use crate::c_tests::Bed;
+use crate::process::{command_line, Log, Ran};
+use crate::step::Tally;
+use crate::test::Tier;
+use crate::tools;
+use crate::workspace;
+
+const PROBE: &str = "\
+#include <stddef.h>
+int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
+{ (void)data; (void)size; return 0; }
+";
+
+/// Longest input, in bytes: a page and what chooses its target, or some
+/// hundreds of operations.
+const INPUT_MAX: u32 = 8192;
+
+/// Finds out once whether libFuzzer works here.
+#[derive(Default)]
+pub struct Fuzzer {
+    missing: OnceCell<Option<String>>,
+}
+
+/// The names of the targets.
+pub fn targets() -> Result<Vec<String>> {
+    let sources = workspace::files(&tests_folder(), "c")?;
+    Ok(sources
+        .iter()
+        .map(|path| workspace::stem(path))
+        .filter(|name| name.starts_with("fuzz_") && name != DRIVER)
+        .collect())
+}
+
+const DRIVER: &str = "fuzz_driver";
+
+struct Effort {
+    runs: u64,
+    seconds: u64,
+}
+
+fn effort(tier: Tier) -> Effort {
+    let (runs, seconds) = match tier {
+        Tier::Quick => (2_000, 5),
+        Tier::Default => (50_000, 40),
+        Tier::Long => (50_000_000, 1200),
+    };
+    Effort { runs, seconds }
+}
+
+impl Fuzzer {
+    /// Runs one target.
+    pub fn run(
+        &self,
+        log: &Log,
+        bed: &Bed,
+        target: &str,
+        tier: Tier,
+        seed: u64,
+        install: bool,
+    ) -> Result<Tally> {
+        match self.why_missing(log, install)? {
+            None => with_libfuzzer(log, bed, target, tier, seed),
+            Some(reason) => {
+                let mut tally = with_driver(log, bed, target, tier, seed)?;
+                tally.add(Tally::skip(
+                    target,
+                    format!("libFuzzer cannot run, random bytes did instead: {reason}"),
+                ));
+                Ok(tally)
+            }
+        }
+    }
+
+    fn why_missing(&self, log: &Log, install: bool) -> Result<Option<String>> {
+        if let Some(known) = self.missing.get() {
+            return Ok(known.clone());
+        }
+        let probe = || {
+            let flags = ["-fsanitize=fuzzer,address,undefined"];
+            tools::works(log, &clang(), &flags, PROBE, &[])
+        };
+        let mut missing = probe_result(probe()?);
+        if missing.is_some() && install {
+            missing = match tools::install_clang(log)? {
+                Ok(()) => probe_result(probe()?),
+                Err(why) => missing.map(|first| format!("{first}; {why}")),
+            };
+        }
+        Ok(self.missing.get_or_init(|| missing).clone())
+    }
+}
+
+fn probe_result(result: std::result::Result<(), String>) -> Option<String> {
+    result.err()
+}
+
+fn with_libfuzzer(log: &Log, bed: &Bed, target: &str, tier: Tier, seed: u64) -> Result<Tally> {
+    let program = bed.compiler.program(log, Flavour::Fuzzer, target, &[])?;
+    let corpus = workspace::work_folder(&format!("fuzz/{target}/corpus"))?;
+    let crashes = workspace::work_folder(&format!("fuzz/{target}/crashes"))?;
+    let Effort { runs, seconds } = effort(tier);
+    let mut command = Command::new(&program);
+    command
+        .arg(format!("-runs={runs}"))
+        .arg(format!("-max_total_time={seconds}"))
+        .arg(format!("-seed={}", seed as u32))
+        .arg(format!("-max_len={INPUT_MAX}"))
+        .args(["-timeout=20", "-rss_limit_mb=1024", "-print_final_stats=1"])
+        .arg(format!("-artifact_prefix={}/", crashes.display()))
+        .arg(&corpus);
+    let ran = log.run(&mut command, Duration::from_secs(seconds + 300))?;
+    let input = ran.text.lines().find_map(crash_file).map(str::to_owned);
+    Ok(verdict(target, &ran, &program, input))
+}
+
+/// libFuzzer's `artifact_prefix='...'; Test unit written to FILE`.
+fn crash_file(line: &str) -> Option<&str> {
+    line.split_once("Test unit written to ")
+        .map(|(_, file)| file.trim())
+}
+
+fn with_driver(log: &Log, bed: &Bed, target: &str, tier: Tier, seed: u64) -> Result<Tally> {
+    let probe = "int main(void) { return 0; }\n";
+    let flags = Flavour::Address.flags();
+    let compiler = Flavour::Address.compiler();
+    let flavour = match tools::works(log, &compiler, flags, probe, &[])? {
+        Ok(()) => Flavour::Address,
+        Err(why) => {
+            log.note(&format!("without sanitizers: {why}"))?;
+            Flavour::AsBuilt
+        }
+    };
+    let program = bed.compiler.program(log, flavour, target, &[DRIVER])?;
+    let folder = workspace::work_folder(&format!("fuzz/{target}/crashes"))?;
+    let input = folder.join("random");
+    let Effort { runs, seconds } = effort(tier);
+    let mut command = Command::new(&program);
+    command
+        .arg(format!("-runs={runs}"))
+        .arg(format!("-seed={seed}"))
+        .arg(format!("-seconds={seconds}"))
+        .arg(format!("-input={}", input.display()));
+    let ran = log.run(&mut command, Duration::from_secs(seconds + 300))?;
+    let left = input.exists().then(|| input.display().to_string());
+    Ok(verdict(target, &ran, &program, left))
+}
+
+fn verdict(target: &str, ran: &Ran, program: &Path, input: Option<String>) -> Tally {
+    let mut replay = Command::new(program);
+    replay.args(input);
+    Tally::of(
+        target,
+        ran.succeeded(),
+        format!("{}; replay with\n  {}", ran.status, command_line(&replay)),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_crash_is_found_in_what_libfuzzer_says() {
+        let line = "artifact_prefix='/t/'; Test unit written to /t/crash-1f\n";
+        assert_eq!(crash_file(line), Some("/t/crash-1f"));
+        assert_eq!(crash_file("#2 INITED cov: 3"), None);
+    }
+
+    #[test]
+    fn the_driver_is_no_target() {
+        let targets = targets().unwrap();
+        assert!(targets.contains(&"fuzz_store".to_owned()));
+        assert!(!targets.contains(&DRIVER.to_owned()));
+    }
+}

@@ -1,0 +1,197 @@
+//! What cargo checks and tests.
+
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::process::Log;
+use crate::step::{skip_lines, Tally};
+use crate::workspace;
+
+const LIMIT: Duration = Duration::from_secs(1800);
+
+/// Cargo in the workspace's top folder. The same profile for all of it, so
+/// that the libraries are compiled once.
+pub fn cargo(arguments: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(workspace::root()).args(arguments);
+    command
+}
+
+/// The code is formatted.
+pub fn format(log: &Log) -> Result<Tally> {
+    if let Some(skip) = component_missing("format", "rustfmt", &["fmt", "--version"]) {
+        return Ok(skip);
+    }
+    let ran = log.run(&mut cargo(&["fmt", "--all", "--check"]), LIMIT)?;
+    Ok(Tally::of(
+        "format",
+        ran.succeeded(),
+        "run `cargo fmt --all`",
+    ))
+}
+
+/// No lint has anything to say.
+pub fn clippy(log: &Log) -> Result<Tally> {
+    if let Some(skip) = component_missing("clippy", "clippy", &["clippy", "--version"]) {
+        return Ok(skip);
+    }
+    let mut command = cargo(&[
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--",
+        "-D",
+        "warnings",
+    ]);
+    let ran = log.run(&mut command, LIMIT)?;
+    Ok(Tally::of("clippy", ran.succeeded(), "warnings, see above"))
+}
+
+fn component_missing(name: &str, component: &str, probe: &[&str]) -> Option<Tally> {
+    let there = cargo(probe)
+        .output()
+        .is_ok_and(|output| output.status.success());
+    let reason = format!("{component} is missing: `rustup component add {component}`");
+    (!there).then(|| Tally::skip(name, reason))
+}
+
+/// The documentation builds, and no link in it is broken.
+pub fn documentation(log: &Log) -> Result<Tally> {
+    let mut command = cargo(&[
+        "doc",
+        "--workspace",
+        "--no-deps",
+        "--document-private-items",
+    ]);
+    command.env(
+        "RUSTDOCFLAGS",
+        "-D warnings -A rustdoc::private_intra_doc_links",
+    );
+    let ran = log.run(&mut command, LIMIT)?;
+    Ok(Tally::of(
+        "documentation",
+        ran.succeeded(),
+        "broken, see above",
+    ))
+}
+
+/// All tests of the workspace; where `quick`, those inside the crates only.
+pub fn tests(log: &Log, quick: bool) -> Result<Tally> {
+    let mut arguments = vec!["test", "--workspace", "--no-fail-fast"];
+    if quick {
+        arguments.extend(["--lib", "--bins"]);
+    }
+    arguments.extend(["--", "--show-output"]);
+    let ran = log.run(&mut cargo(&arguments), LIMIT)?;
+    let mut tally = read_results(&ran.text);
+    if !ran.succeeded() && tally.failed.is_empty() {
+        tally.add(Tally::fail("cargo test", "does not compile, or crashed"));
+    }
+    if ran.succeeded() && tally.passed == 0 {
+        tally.add(Tally::fail("cargo test", "no test ran"));
+    }
+    Ok(tally)
+}
+
+/// Reads the test harness's output. A test that says `SKIP: reason` counts as
+/// skipped and not as passed.
+fn read_results(text: &str) -> Tally {
+    let mut tally = Tally::default();
+    let mut said_by = None;
+    let mut last_skipped = None;
+    for line in text.lines() {
+        if let Some(results) = line.strip_prefix("test result: ") {
+            tally.passed += number_before(results, " passed");
+            said_by = None;
+        } else if let Some(name) = output_header(line) {
+            said_by = Some(name.to_owned());
+        } else if let Some((name, verdict)) = verdict(line) {
+            if verdict == "FAILED" {
+                tally.failed.push((name.to_owned(), "see above".to_owned()));
+            } else if let Some(reason) = verdict.strip_prefix("ignored") {
+                let reason = reason.trim_start_matches([',', ' ']);
+                let reason = if reason.is_empty() { "ignored" } else { reason };
+                tally.skipped.push((name.to_owned(), reason.to_owned()));
+            }
+        } else if let (Some(name), Some(reason)) = (&said_by, skip_lines(line).next()) {
+            if last_skipped.as_ref() != Some(name) {
+                tally.passed = tally.passed.wrapping_sub(1);
+                last_skipped = Some(name.clone());
+            }
+            tally.skipped.push((name.clone(), reason));
+        }
+    }
+    tally
+}
+
+/// `---- name stdout ----`
+fn output_header(line: &str) -> Option<&str> {
+    line.strip_prefix("---- ")?.strip_suffix(" stdout ----")
+}
+
+/// `test name ... verdict`
+fn verdict(line: &str) -> Option<(&str, &str)> {
+    line.strip_prefix("test ")?.split_once(" ... ")
+}
+
+fn number_before(text: &str, word: &str) -> u64 {
+    let before = text.split(word).next().unwrap_or_default();
+    let digits = before.rsplit(|c: char| !c.is_ascii_digit()).next();
+    digits.unwrap_or_default().parse().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_harness_output_is_counted() {
+        let text = "\
+running 5 tests
+test a::one ... ok
+test a::two - should panic ... ok
+test needs_a_device ... ok
+test slow ... ignored, takes an hour
+test broken ... FAILED
+
+successes:
+
+---- needs_a_device stdout ----
+SKIP: no zram here
+SKIP: nor there
+
+successes:
+    needs_a_device
+
+failures:
+
+---- broken stdout ----
+thread 'broken' panicked
+
+test result: FAILED. 3 passed; 1 failed; 1 ignored; 0 measured; 0 filtered out
+
+   Doc-tests x
+running 2 tests
+test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out
+SKIP: outside of any test
+";
+        let tally = read_results(text);
+        assert_eq!(tally.passed, 4);
+        assert_eq!(tally.failed[0].0, "broken");
+        let skipped: Vec<_> = tally
+            .skipped
+            .iter()
+            .map(|(name, why)| format!("{name}: {why}"))
+            .collect();
+        assert_eq!(
+            skipped,
+            [
+                "slow: takes an hour",
+                "needs_a_device: no zram here",
+                "needs_a_device: nor there"
+            ]
+        );
+    }
+}

@@ -1,0 +1,201 @@
+//! Steps of a test run: what each found, and how it is told.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use crate::process::{was_interrupted, Log};
+use crate::workspace;
+
+/// Lines of a failed step's log that are shown.
+const TAIL_LINES: usize = 60;
+
+/// What a step found out.
+#[derive(Default)]
+pub struct Tally {
+    /// Tests that passed.
+    pub passed: u64,
+    /// Tests that failed, with what is to be said about each.
+    pub failed: Vec<(String, String)>,
+    /// Tests that could not run here, with the reason.
+    pub skipped: Vec<(String, String)>,
+}
+
+impl Tally {
+    /// One test that passed.
+    pub fn pass() -> Tally {
+        Tally {
+            passed: 1,
+            ..Tally::default()
+        }
+    }
+
+    /// One test that failed.
+    pub fn fail(name: &str, why: impl Into<String>) -> Tally {
+        Tally {
+            failed: vec![(name.to_owned(), why.into())],
+            ..Tally::default()
+        }
+    }
+
+    /// One test that cannot run here.
+    pub fn skip(name: &str, reason: impl Into<String>) -> Tally {
+        Tally {
+            skipped: vec![(name.to_owned(), reason.into())],
+            ..Tally::default()
+        }
+    }
+
+    /// One test that passed where `ok`, and otherwise failed.
+    pub fn of(name: &str, ok: bool, why: impl Into<String>) -> Tally {
+        if ok {
+            Tally::pass()
+        } else {
+            Tally::fail(name, why)
+        }
+    }
+
+    /// Adds what another found.
+    pub fn add(&mut self, other: Tally) {
+        self.passed += other.passed;
+        self.failed.extend(other.failed);
+        self.skipped.extend(other.skipped);
+    }
+
+    /// Adds the `SKIP: reason` lines of a program's output.
+    pub fn add_skip_lines(&mut self, name: &str, text: &str) {
+        for reason in skip_lines(text) {
+            self.skipped.push((name.to_owned(), reason));
+        }
+    }
+
+    fn counts(&self) -> String {
+        format!(
+            "{} passed, {} failed, {} skipped",
+            self.passed,
+            self.failed.len(),
+            self.skipped.len()
+        )
+    }
+}
+
+/// The reasons of lines that begin with `SKIP:`.
+pub fn skip_lines(text: &str) -> impl Iterator<Item = String> + '_ {
+    text.lines()
+        .filter_map(|line| line.trim_start().strip_prefix("SKIP:"))
+        .map(|reason| reason.trim().to_owned())
+}
+
+/// What a step does; what its programs say goes to the log.
+pub type Action<'a> = Box<dyn Fn(&Log) -> Result<Tally> + 'a>;
+
+/// A named part of a test run.
+pub struct Step<'a> {
+    /// What `--only` takes.
+    pub name: String,
+    /// What `--list` says.
+    pub about: String,
+    /// Does it.
+    pub run: Action<'a>,
+}
+
+/// Runs the steps one by one, tells how each went, and sums up.
+///
+/// # Errors
+/// When it was interrupted, or logs cannot be written.
+pub fn run_all(steps: &[Step]) -> Result<Tally> {
+    let logs = workspace::work_folder("logs")?;
+    let started = Instant::now();
+    let mut total = Tally::default();
+    for step in steps {
+        let log = Log::create(&logs.join(format!("{}.log", step.name)))?;
+        let step_started = Instant::now();
+        let found = match (step.run)(&log) {
+            Ok(found) => found,
+            Err(error) if was_interrupted() => return Err(error),
+            Err(error) => Tally::fail(&step.name, format!("{error:#}")),
+        };
+        tell(step, &log, &found, step_started.elapsed())?;
+        total.add(found);
+    }
+    tell_skipped(&total);
+    tell_failed(&total);
+    println!("in {}", shown(started.elapsed()));
+    println!("{}", total.counts());
+    Ok(total)
+}
+
+fn tell(step: &Step, log: &Log, found: &Tally, took: Duration) -> Result<()> {
+    let verdict = match (found.failed.len(), found.passed) {
+        (0, 0) => "skipped",
+        (0, _) => "ok",
+        _ => "FAILED",
+    };
+    let counts = match found.passed + (found.failed.len() + found.skipped.len()) as u64 {
+        0 | 1 => String::new(),
+        _ => found.counts(),
+    };
+    println!("{:<20} {verdict:<8}{:>9}  {counts}", step.name, shown(took));
+    if found.failed.is_empty() {
+        return Ok(());
+    }
+    println!("---- the end of {} ----", workspace::shown(log.path()));
+    let text = log.text()?;
+    let lines: Vec<&str> = text.lines().collect();
+    for line in &lines[lines.len().saturating_sub(TAIL_LINES)..] {
+        println!("{line}");
+    }
+    for (name, why) in &found.failed {
+        println!("FAILED {name}: {why}");
+    }
+    println!("----");
+    Ok(())
+}
+
+fn tell_skipped(total: &Tally) {
+    if total.skipped.is_empty() {
+        return;
+    }
+    println!("\nNot run here:");
+    for (name, reason) in &total.skipped {
+        println!("  {name}: {reason}");
+    }
+}
+
+fn tell_failed(total: &Tally) {
+    if total.failed.is_empty() {
+        return;
+    }
+    println!("\nFailed:");
+    for (name, why) in &total.failed {
+        println!("  {name}: {}", why.lines().next().unwrap_or_default());
+    }
+}
+
+fn shown(time: Duration) -> String {
+    match time.as_secs() {
+        0..=59 => format!("{:.1} s", time.as_secs_f64()),
+        seconds => format!("{} min {:02} s", seconds / 60, seconds % 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_are_read_from_the_output() {
+        let text = "one\nSKIP: no zram\n  SKIP:not root \nnot SKIP: this\n";
+        let found: Vec<_> = skip_lines(text).collect();
+        assert_eq!(found, ["no zram", "not root"]);
+    }
+
+    #[test]
+    fn the_last_line_has_one_form() {
+        let mut tally = Tally::pass();
+        tally.add(Tally::fail("a", "why"));
+        tally.add(Tally::of("b", true, ""));
+        tally.add(Tally::skip("c", "no tool"));
+        assert_eq!(tally.counts(), "2 passed, 1 failed, 1 skipped");
+    }
+}

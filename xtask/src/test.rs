@@ -1,0 +1,213 @@
+//! `cargo xtask test`: which steps there are, in which tier.
+
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{bail, Context, Result};
+
+use crate::c_tests::{self, Bed};
+use crate::freestanding;
+use crate::fuzz::{self, Fuzzer};
+use crate::process::Log;
+use crate::rust_tests;
+use crate::step::{run_all, Step, Tally};
+
+/// The arguments of `test`.
+pub const USAGE: &str = "[--quick|--long] [--only NAME]... [--seed N] [--no-install] [--list]";
+
+/// What `test` does.
+pub const ABOUT: &str = "\
+Runs all tests that this machine can run and names those that it cannot, with
+the reason. The last line is `N passed, N failed, N skipped`.
+  --quick       what fits between two edits
+  --long        longer fuzzing, longer sequences, more seeds
+  --only NAME   only the steps whose name begins with NAME
+  --seed N      random numbers from N, to repeat a run
+  --no-install  as root, do not install a missing clang by apt-get
+  --list        name the steps and what they do
+Output is kept in target/xtask/logs.";
+
+/// How much is tested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tier {
+    /// Under two minutes, once things are built.
+    Quick,
+    /// Under a quarter of an hour, from a clean checkout.
+    Default,
+    /// Hours.
+    Long,
+}
+
+#[derive(Debug, PartialEq)]
+struct Options {
+    tier: Tier,
+    only: Vec<String>,
+    seed: Option<u64>,
+    install: bool,
+    list: bool,
+}
+
+fn parse(arguments: &[String]) -> Result<Options> {
+    let mut options = Options {
+        tier: Tier::Default,
+        only: Vec::new(),
+        seed: None,
+        install: true,
+        list: false,
+    };
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        let mut value = || {
+            rest.next()
+                .with_context(|| format!("{argument} takes a value"))
+        };
+        match argument.as_str() {
+            "--quick" => options.tier = Tier::Quick,
+            "--long" => options.tier = Tier::Long,
+            "--only" => options.only.push(value()?.clone()),
+            "--seed" => {
+                let seed = value()?;
+                let seed = seed
+                    .parse()
+                    .with_context(|| format!("--seed {seed}: not a number"))?;
+                options.seed = Some(seed);
+            }
+            "--no-install" => options.install = false,
+            "--list" => options.list = true,
+            other => bail!("there is no argument {other:?}: test {USAGE}"),
+        }
+    }
+    Ok(options)
+}
+
+/// Runs the steps that the arguments choose.
+pub fn run(arguments: &[String]) -> Result<ExitCode> {
+    let options = parse(arguments)?;
+    let seed = options.seed.unwrap_or_else(seed_of_today);
+    let bed = Bed::default();
+    let fuzzer = Fuzzer::default();
+    let mut steps = steps(&options, seed, &bed, &fuzzer)?;
+    if !options.only.is_empty() {
+        let known: Vec<String> = steps.iter().map(|step| step.name.clone()).collect();
+        steps.retain(|step| options.only.iter().any(|name| step.name.starts_with(name)));
+        if steps.is_empty() {
+            bail!("no step has that name: {}", known.join(", "));
+        }
+    }
+    if options.list {
+        for step in &steps {
+            println!("{:<20} {}", step.name, step.about);
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    println!("random numbers from seed {seed}; repeat this run with --seed {seed}");
+    let total = run_all(&steps)?;
+    Ok(ExitCode::from(u8::from(!total.failed.is_empty())))
+}
+
+/// Another one each run, so that many runs see more than one.
+fn seed_of_today() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(1, |time| time.as_millis() as u64 % 1_000_000 + 1)
+}
+
+fn steps<'a>(
+    options: &Options,
+    seed: u64,
+    bed: &'a Bed,
+    fuzzer: &'a Fuzzer,
+) -> Result<Vec<Step<'a>>> {
+    let (tier, install) = (options.tier, options.install);
+    let quick = tier == Tier::Quick;
+    let mut steps = vec![
+        step("format", "the code is formatted", rust_tests::format),
+        step(
+            "core-sources",
+            "the core has no conditions and names no kernel version",
+            freestanding::sources,
+        ),
+    ];
+    if !quick {
+        steps.push(step(
+            "clippy",
+            "no lint has anything to say",
+            rust_tests::clippy,
+        ));
+    }
+    steps.push(step(
+        "cargo-test",
+        "all tests that cargo runs; those inside the crates where --quick",
+        move |log: &Log| rust_tests::tests(log, quick),
+    ));
+    if !quick {
+        steps.push(step(
+            "documentation",
+            "it builds and no link is broken",
+            rust_tests::documentation,
+        ));
+    }
+    steps.push(step(
+        "freestanding",
+        "the core needs its port and nothing else, by its symbols",
+        |log: &Log| freestanding::symbols(log, &bed.compiler),
+    ));
+    steps.push(step(
+        "c-warnings",
+        "the C compiler has nothing to say",
+        |log: &Log| freestanding::warnings(log, &bed.compiler),
+    ));
+    for test in c_tests::tests(tier) {
+        steps.push(step(&test.step_name(), test.about, move |log: &Log| {
+            test.run(log, bed, tier, seed)
+        }));
+    }
+    for target in fuzz::targets()? {
+        let name = target.clone();
+        steps.push(step(&name, "libFuzzer attacks", move |log: &Log| {
+            fuzzer.run(log, bed, &target, tier, seed, install)
+        }));
+    }
+    Ok(steps)
+}
+
+fn step<'a>(name: &str, about: &str, run: impl Fn(&Log) -> Result<Tally> + 'a) -> Step<'a> {
+    Step {
+        name: name.to_owned(),
+        about: about.to_owned(),
+        run: Box::new(run),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        text.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn arguments_are_understood_or_refused() {
+        let options = parse(&words("--long --only model --only fuzz --seed 7 --list")).unwrap();
+        assert_eq!(options.tier, Tier::Long);
+        assert_eq!(options.only, ["model", "fuzz"]);
+        assert_eq!(options.seed, Some(7));
+        assert!(options.list && options.install);
+        assert!(parse(&words("--only")).is_err());
+        assert!(parse(&words("--seed x")).is_err());
+        assert!(parse(&words("everything")).is_err());
+    }
+
+    #[test]
+    fn quick_is_a_part_of_the_rest() {
+        let (bed, fuzzer) = (Bed::default(), Fuzzer::default());
+        let names = |arguments: &str| -> Vec<String> {
+            let options = parse(&words(arguments)).unwrap();
+            let steps = steps(&options, 1, &bed, &fuzzer).unwrap();
+            steps.into_iter().map(|step| step.name).collect()
+        };
+        let all = names("");
+        assert!(names("--quick").iter().all(|name| all.contains(name)));
+        assert_eq!(names("--long"), all);
+    }
+}

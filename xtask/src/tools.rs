@@ -1,0 +1,119 @@
+//! The tools that a machine may lack: whether they work, and how they come.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::process::Log;
+use crate::workspace;
+
+const LIMIT: Duration = Duration::from_secs(900);
+
+/// An empty program needs no time.
+const PROBE_LIMIT: Duration = Duration::from_secs(60);
+
+/// The C compiler of the tests: `CC`, or `cc`.
+pub fn c_compiler() -> OsString {
+    env::var_os("CC").unwrap_or_else(|| "cc".into())
+}
+
+/// Whether a program can be started at all.
+pub fn is_there(program: &str) -> bool {
+    Command::new(program)
+        .arg("--version")
+        .output()
+        .is_ok_and(|output| output.status.success())
+}
+
+/// Whether the compiler makes programs with these flags that also run, behind
+/// `run_with` and with the argument `-runs=1`, which libFuzzer obeys and others
+/// ignore; if not, what it said.
+pub fn works(
+    log: &Log,
+    compiler: &OsString,
+    flags: &[&str],
+    source: &str,
+    run_with: &[&str],
+) -> Result<std::result::Result<(), String>> {
+    let folder = workspace::work_folder("probe")?;
+    let file = folder.join("probe.c");
+    let program = folder.join("probe");
+    fs::write(&file, source)?;
+    let mut compile = Command::new(compiler);
+    compile.args(flags).arg(&file).arg("-o").arg(&program);
+    match log.run(&mut compile, LIMIT) {
+        Err(error) => return Ok(Err(format!("{error:#}"))),
+        Ok(ran) if !ran.succeeded() => return Ok(Err(first_line(&ran.text))),
+        Ok(_) => {}
+    }
+    let mut words: Vec<PathBuf> = run_with.iter().map(PathBuf::from).collect();
+    words.push(program);
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]).arg("-runs=1");
+    Ok(match log.run(&mut command, PROBE_LIMIT) {
+        Err(error) => Err(format!("{error:#}")),
+        Ok(ran) if !ran.succeeded() => Err(first_line(&ran.text)),
+        Ok(_) => Ok(()),
+    })
+}
+
+/// The first line that a program said, after the command's own.
+fn first_line(text: &str) -> String {
+    text.lines()
+        .find(|line| !line.starts_with("$ ") && !line.trim().is_empty())
+        .unwrap_or("it said nothing")
+        .to_owned()
+}
+
+/// Whether we may install packages here; if not, why.
+fn may_install() -> std::result::Result<(), &'static str> {
+    let is_root = fs::metadata("/proc/self").is_ok_and(|own| {
+        use std::os::unix::fs::MetadataExt;
+        own.uid() == 0
+    });
+    if !is_root {
+        Err("only root can install it")
+    } else if !is_there("apt-get") {
+        Err("there is no apt-get to install it with")
+    } else {
+        Ok(())
+    }
+}
+
+/// Installs clang with what its sanitizers and libFuzzer need; if that is not
+/// to be, why. Packages differ: some hold the runtime apart.
+pub fn install_clang(log: &Log) -> Result<std::result::Result<(), String>> {
+    if let Err(why) = may_install() {
+        return Ok(Err(why.to_owned()));
+    }
+    let apt = |arguments: &[&str]| -> Result<bool> {
+        let mut command = Command::new("apt-get");
+        command.env("DEBIAN_FRONTEND", "noninteractive");
+        command.args(["-qq", "-y"]).args(arguments);
+        Ok(log.run(&mut command, LIMIT)?.succeeded())
+    };
+    if !apt(&["update"])? {
+        log.note("apt-get update failed; trying with the lists that are here")?;
+    }
+    if !apt(&["install", "--no-install-recommends", "clang"])? {
+        return Ok(Err("apt-get could not install clang".to_owned()));
+    }
+    if let Some(major) = clang_major() {
+        let runtime = format!("libclang-rt-{major}-dev");
+        if !apt(&["install", "--no-install-recommends", &runtime])? {
+            log.note(&format!("there is no {runtime}; clang may hold it"))?;
+        }
+    }
+    Ok(Ok(()))
+}
+
+fn clang_major() -> Option<String> {
+    let output = Command::new("clang").arg("-dumpversion").output().ok()?;
+    let version = String::from_utf8_lossy(&output.stdout).into_owned();
+    version.trim().split('.').next().map(str::to_owned)
+}
