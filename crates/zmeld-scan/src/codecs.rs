@@ -1,25 +1,29 @@
 //! Measuring codecs page by page: size, times, and that what comes back is the page.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use serde::Serialize;
-use zmeld_memory::Source;
 use zmeld_store::{fill_word, page_size, Codec, CodecSpec, Geometry, Stream};
 
 use crate::histogram::Histogram;
 use crate::predict::Tally;
-use crate::scan::{Progress, ScanError, Workers};
+use crate::scan::{Progress, ScanError};
 
-/// A codec as it was asked for, opened.
-#[derive(Clone)]
-pub(crate) struct Candidate {
+/// A codec to measure, ready, under the name that results call it by.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// The name: with level and dictionary if they are not the defaults.
     pub name: String,
+    /// The codec.
     pub codec: Codec,
 }
 
 impl Candidate {
+    /// Opens the codec that the spec names.
+    ///
+    /// # Errors
+    /// When it cannot be had; the error names what was refused.
     pub fn open(spec: &CodecSpec) -> Result<Candidate, ScanError> {
         Ok(Candidate {
             name: spec.to_string(),
@@ -27,6 +31,10 @@ impl Candidate {
         })
     }
 
+    /// Opens all of them.
+    ///
+    /// # Errors
+    /// Those of [`Candidate::open`], of the first that fails.
     pub fn open_all(specs: &[CodecSpec]) -> Result<Vec<Candidate>, ScanError> {
         specs.iter().map(Candidate::open).collect()
     }
@@ -113,75 +121,65 @@ pub struct CodecReport {
     pub decompress_ns_p99: u64,
 }
 
+/// One thread's measurements.
 struct Worker {
     benches: Vec<Bench>,
     tallies: Vec<Tally>,
     same_filled: u64,
 }
 
-/// Compresses and decompresses every page of a source with every codec.
-/// Returns a report for each and the number of same-filled pages, which a store
-/// does not compress.
+/// Pages that a thread takes at a time.
+const PAGES_AT_ONCE: usize = 16;
+
+/// Compresses and decompresses every page with every codec. `pages` is a whole
+/// number of pages. Returns a report for each codec and the number of
+/// same-filled pages, which a store does not compress.
 ///
 /// # Errors
-/// When the source cannot be read, a codec cannot be had, or a page does not
-/// come back as it was.
+/// When there is no memory for a codec, or a page does not come back as it was.
 pub fn measure_pages(
-    source: &dyn Source,
-    specs: &[CodecSpec],
+    pages: &[u8],
+    candidates: &[Candidate],
     geometry: &Geometry,
     threads: usize,
     stop: &AtomicBool,
     progress: &Progress,
 ) -> Result<(Vec<CodecReport>, u64), ScanError> {
-    crate::scan::check_page_size(source)?;
-    let candidates = Candidate::open_all(specs)?;
-    progress.start(source.expected_pages());
-    let failure = Mutex::new(None);
-    let workers = Workers::new();
-    // A first worker now, so that a codec that cannot be had is told before reading.
-    let make = || -> Result<Worker, ScanError> {
+    let chunks: Vec<&[u8]> = pages.chunks(PAGES_AT_ONCE * page_size()).collect();
+    progress.start(Some((pages.len() / page_size()) as u64));
+    let next = AtomicUsize::new(0);
+    let failed = AtomicBool::new(false);
+    let work = || -> Result<Worker, ScanError> {
         let bench = |candidate| Bench::new(candidate, geometry.huge_size());
-        Ok(Worker {
+        let mut worker = Worker {
             benches: candidates.iter().map(bench).collect::<Result<_, _>>()?,
             tallies: candidates.iter().map(|_| Tally::new(geometry)).collect(),
             same_filled: 0,
-        })
+        };
+        while !stop.load(Ordering::Relaxed) && !failed.load(Ordering::Relaxed) {
+            let Some(chunk) = chunks.get(next.fetch_add(1, Ordering::Relaxed)) else {
+                break;
+            };
+            worker.measure(chunk, geometry)?;
+            progress.advance(chunk.len() / page_size());
+        }
+        Ok(worker)
     };
-    workers.give(make()?);
-    source.visit(threads, stop, &|batch| {
-        let result = workers.with(make, |worker| {
-            for page in batch.bytes.chunks_exact(page_size()) {
-                if fill_word(page).is_some() {
-                    worker.same_filled += 1;
-                    continue;
-                }
-                for (bench, tally) in worker.benches.iter_mut().zip(&mut worker.tallies) {
-                    tally.add(geometry, bench.measure(page)?, 1.0);
-                }
-            }
-            Ok(())
-        });
-        progress.advance(batch.bytes.len() / page_size());
-        if let Err(err) = result {
-            failure.lock().expect("no panic").get_or_insert(err);
-            stop.store(true, Ordering::Relaxed);
-        }
-    })?;
-    if let Some(err) = failure.into_inner().expect("no panic") {
-        return Err(err);
-    }
-    let mut all = workers.into_all();
+    let work = || work().inspect_err(|_| failed.store(true, Ordering::Relaxed));
+    let workers: Vec<Result<Worker, ScanError>> = std::thread::scope(|scope| {
+        let running: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(work)).collect();
+        running
+            .into_iter()
+            .map(|thread| match thread.join() {
+                Ok(worker) => worker,
+                Err(panic) => std::panic::resume_unwind(panic),
+            })
+            .collect()
+    });
+    let mut all = workers.into_iter().collect::<Result<Vec<_>, _>>()?;
     let mut sum = all.pop().expect("at least one worker");
-    for worker in all {
-        sum.same_filled += worker.same_filled;
-        for (mine, theirs) in sum.benches.iter_mut().zip(&worker.benches) {
-            mine.compress.merge(&theirs.compress);
-            mine.decompress.merge(&theirs.decompress);
-        }
-        for (mine, theirs) in sum.tallies.iter_mut().zip(&worker.tallies) {
-            mine.merge(theirs);
-        }
+    for worker in &all {
+        sum.merge(worker);
     }
     let reports = sum.benches.iter().zip(&sum.tallies);
     Ok((
@@ -190,6 +188,36 @@ pub fn measure_pages(
             .collect(),
         sum.same_filled,
     ))
+}
+
+impl Worker {
+    /// Codec by codec over a chunk of pages, so that each finds its tables in
+    /// the processor's caches, as it would where it is the only one.
+    fn measure(&mut self, chunk: &[u8], geometry: &Geometry) -> Result<(), ScanError> {
+        let pages = || {
+            chunk
+                .chunks_exact(page_size())
+                .filter(|page| fill_word(page).is_none())
+        };
+        self.same_filled += (chunk.len() / page_size() - pages().count()) as u64;
+        for (bench, tally) in self.benches.iter_mut().zip(&mut self.tallies) {
+            for page in pages() {
+                tally.add(geometry, bench.measure(page)?, 1.0);
+            }
+        }
+        Ok(())
+    }
+
+    fn merge(&mut self, other: &Worker) {
+        self.same_filled += other.same_filled;
+        for (mine, theirs) in self.benches.iter_mut().zip(&other.benches) {
+            mine.compress.merge(&theirs.compress);
+            mine.decompress.merge(&theirs.decompress);
+        }
+        for (mine, theirs) in self.tallies.iter_mut().zip(&other.tallies) {
+            mine.merge(theirs);
+        }
+    }
 }
 
 fn report(bench: &Bench, tally: &Tally, geometry: &Geometry) -> CodecReport {

@@ -70,18 +70,47 @@ impl Histogram {
         0
     }
 
-    /// Decimal megabytes per second, when each value was the time for a page of `bytes`.
+    /// Decimal megabytes per second, when each value was the time for a page of
+    /// `bytes`. Values above 20 times the median are counted as that: they are
+    /// not the work but the scheduler's, which gave the processor to others for
+    /// milliseconds; on a busy machine a few of them would be most of the sum.
     pub fn mb_per_s(&self, bytes: usize) -> f64 {
-        if self.sum == 0 {
+        let cap = self.quantile(0.5).saturating_mul(20);
+        let last = Self::bucket(cap);
+        let above = self.counts.iter().enumerate().skip(last + 1);
+        let excess: f64 = above
+            .filter(|(_, &count)| count > 0)
+            .map(|(bucket, &count)| {
+                f64::from(count) * Self::bucket_middle(bucket).saturating_sub(cap) as f64
+            })
+            .sum();
+        let sum = self.sum as f64 - excess;
+        if sum <= 0.0 {
             return 0.0;
         }
-        self.total as f64 * bytes as f64 * 1e3 / self.sum as f64
+        self.total as f64 * bytes as f64 * 1e3 / sum
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pauses_of_the_scheduler_do_not_count_as_work() {
+        let mut histogram = Histogram::new();
+        for _ in 0..300 {
+            histogram.add(10_000);
+        }
+        let quiet = histogram.mb_per_s(4096);
+        assert!((quiet / 409.6 - 1.0).abs() < 1e-9, "{quiet}");
+        for _ in 0..3 {
+            histogram.add(4_000_000);
+        }
+        let busy = histogram.mb_per_s(4096);
+        assert!(busy > 0.8 * quiet, "{busy} after {quiet}");
+        assert_eq!(Histogram::new().mb_per_s(4096), 0.0);
+    }
 
     #[test]
     fn quantiles_are_within_three_percent() {

@@ -30,7 +30,7 @@ mod result;
 mod sample;
 mod scan;
 
-pub use codecs::{measure_pages, CodecReport};
+pub use codecs::{measure_pages, Candidate, CodecReport};
 pub use duplicates::{Duplicates, Group, Holder};
 pub use result::{CodecResult, ColdResult, Gain, Pages, Sample, ScanResult, SkippedResult};
 pub use scan::{scan, Options, Progress, ScanError};

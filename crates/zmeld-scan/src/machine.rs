@@ -22,6 +22,14 @@ pub struct Machine {
     pub zram_codecs: Vec<String>,
     /// Active swap, as `/proc/swaps` lists it.
     pub swaps: Vec<Swap>,
+    /// Whether zswap compresses pages in front of the swap devices; absent where
+    /// the kernel has no zswap.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zswap_enabled: Option<bool>,
+    /// Whether the kernel's same-page merging (KSM) runs; absent where the kernel
+    /// has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ksm_runs: Option<bool>,
 }
 
 /// An active swap device or file.
@@ -35,6 +43,22 @@ pub struct Swap {
     pub used_bytes: u64,
     /// Its priority.
     pub priority: i64,
+    /// What a zram device says of itself; absent for other swap.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zram: Option<Zram>,
+}
+
+/// A zram device in use.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Zram {
+    /// Its codec.
+    pub codec: String,
+    /// Bytes of pages that it holds (`orig_data_size`).
+    pub data_bytes: u64,
+    /// Memory that it takes for them (`mem_used_total`).
+    pub memory_used_bytes: u64,
+    /// Memory that it may take; 0: all there is.
+    pub memory_limit_bytes: u64,
 }
 
 impl Machine {
@@ -52,7 +76,12 @@ impl Machine {
                 .and_then(|memory| memory.mem_available)
                 .unwrap_or(0),
             zram_codecs: zram_codecs(Path::new("/sys/block")),
-            swaps: swaps(),
+            swaps: swaps(
+                &fs::read_to_string("/proc/swaps").unwrap_or_default(),
+                Path::new("/sys/block"),
+            ),
+            zswap_enabled: switch("/sys/module/zswap/parameters/enabled"),
+            ksm_runs: switch("/sys/kernel/mm/ksm/run"),
         }
     }
 
@@ -94,9 +123,36 @@ fn zram_codecs(blocks: &Path) -> Vec<String> {
         .unwrap_or_default()
 }
 
-fn swaps() -> Vec<Swap> {
-    let text = fs::read_to_string("/proc/swaps").unwrap_or_default();
-    text.lines()
+/// A file that says `Y`, `1` or otherwise; `None` where it is not there.
+fn switch(path: &str) -> Option<bool> {
+    let text = fs::read_to_string(path).ok()?;
+    Some(matches!(text.trim(), "Y" | "y" | "1"))
+}
+
+/// What the device behind a swap path says, if it is a zram device.
+fn zram(path: &str, blocks: &Path) -> Option<Zram> {
+    let name = path.strip_prefix("/dev/")?;
+    if !name.starts_with("zram") {
+        return None;
+    }
+    let read = |attribute| fs::read_to_string(blocks.join(name).join(attribute)).ok();
+    let stat: Vec<u64> = read("mm_stat")?
+        .split_whitespace()
+        .map_while(|column| column.parse().ok())
+        .collect();
+    let codec = read("comp_algorithm")?
+        .split_whitespace()
+        .find_map(|name| name.strip_prefix('[')?.strip_suffix(']').map(str::to_owned))?;
+    Some(Zram {
+        codec,
+        data_bytes: *stat.first()?,
+        memory_used_bytes: *stat.get(2)?,
+        memory_limit_bytes: *stat.get(3)?,
+    })
+}
+
+fn swaps(list: &str, blocks: &Path) -> Vec<Swap> {
+    list.lines()
         .skip(1)
         .filter_map(|line| {
             let fields: Vec<&str> = line.split_whitespace().collect();
@@ -108,6 +164,7 @@ fn swaps() -> Vec<Swap> {
                 size_bytes: size.parse::<u64>().ok()? * 1024,
                 used_bytes: used.parse::<u64>().ok()? * 1024,
                 priority: priority.parse().ok()?,
+                zram: zram(path, blocks),
             })
         })
         .collect()
@@ -128,6 +185,31 @@ mod tests {
         )
         .unwrap();
         assert_eq!(zram_codecs(dir.path()), ["lzo", "lzo-rle", "lz4", "zstd"]);
+    }
+
+    #[test]
+    fn swap_on_zram_says_what_it_holds() {
+        let dir = tempfile::tempdir().unwrap();
+        let list = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n\
+                    /dev/zram3 partition 1024 512 100\n/swapfile file 2048 0 -2\n";
+        let device = dir.path().join("zram3");
+        fs::create_dir(&device).unwrap();
+        assert_eq!(swaps(list, dir.path())[0].zram, None);
+        fs::write(device.join("comp_algorithm"), "lzo [lz4] zstd\n").unwrap();
+        fs::write(device.join("mm_stat"), " 8192 300 4096 1048576 9 0 0 0 0\n").unwrap();
+        let found = swaps(list, dir.path());
+        let zram = Zram {
+            codec: "lz4".to_owned(),
+            data_bytes: 8192,
+            memory_used_bytes: 4096,
+            memory_limit_bytes: 1 << 20,
+        };
+        assert_eq!(found[0].zram, Some(zram));
+        assert_eq!(
+            (found[0].size_bytes, found[0].used_bytes),
+            (1 << 20, 1 << 19)
+        );
+        assert_eq!((found[1].priority, &found[1].zram), (-2, &None));
     }
 
     #[test]

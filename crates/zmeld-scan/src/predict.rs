@@ -80,6 +80,15 @@ impl Tally {
             .sum()
     }
 
+    /// Bytes that they take in a pool so full that no partly filled span matters.
+    pub fn memory_at_scale(&self, geometry: &Geometry) -> f64 {
+        self.classes
+            .iter()
+            .enumerate()
+            .map(|(class, &count)| count * geometry.object_bytes(class))
+            .sum()
+    }
+
     /// Half the width of the 95 % confidence interval of the bytes of
     /// `population` pages of which these are a sample:
     /// N 1.96 s / sqrt(n) sqrt(1 - n / N), with n the effective sample size
@@ -153,7 +162,19 @@ mod tests {
         let ten = tally.scaled(10.0).memory_used(&geometry) as f64;
         assert!((ten / once / 10.0 - 1.0).abs() < 0.01);
         assert!(once > tally.bytes && once < 1.1 * tally.bytes);
+        let bulk = tally.memory_at_scale(&geometry);
+        assert!(bulk > tally.bytes && bulk <= once && bulk > 0.98 * once);
         assert_eq!(tally.raw, 7.0);
+    }
+
+    #[test]
+    fn few_pages_fill_no_spans_and_many_do() {
+        let geometry = geometry();
+        let mut tally = Tally::new(&geometry);
+        tally.add(&geometry, 100, 1.0);
+        assert!(tally.memory_used(&geometry) >= 4096);
+        let bulk = tally.memory_at_scale(&geometry);
+        assert!((100.0..130.0).contains(&bulk), "{bulk}");
     }
 
     #[test]

@@ -69,7 +69,14 @@ pub struct CodecResult {
     pub ratio: f64,
     /// Half a 95 % confidence interval of `ratio`, in the ratio's unit; 0 when all was compressed.
     pub ratio_interval: f64,
-    /// Bytes that a device is given for each byte of memory that it uses.
+    /// What these pages take in a device that is full of such pages: the share
+    /// of whole spans that is theirs. Less than `memory_used_bytes` where there
+    /// are few pages, since those leave spans partly empty.
+    pub memory_at_scale_bytes: u64,
+    /// The same after melding.
+    pub melded_memory_at_scale_bytes: u64,
+    /// Bytes that a device full of such pages is given for each byte of memory
+    /// that it uses.
     pub effective_ratio: f64,
     /// The same after melding.
     pub melded_effective_ratio: f64,

@@ -6,8 +6,8 @@ use std::sync::Mutex;
 use std::time::Instant;
 
 use xxhash_rust::xxh3::xxh3_128_with_seed;
-use zmeld_memory::{Batch, Coldness, Counted, Source, Visit};
-use zmeld_store::{fill_word, page_size, CodecError, CodecSpec, FingerprintKey, StoreError};
+use zmeld_memory::{Batch, Coldness, Counted, Note, SkipReason, Source, Visit};
+use zmeld_store::{fill_word, page_size, CodecError, FingerprintKey, StoreError};
 
 use crate::advice;
 use crate::codecs::{Bench, Candidate};
@@ -33,7 +33,7 @@ const INTERVAL_MAX: f64 = 0.01;
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Codecs to measure.
-    pub codecs: Vec<CodecSpec>,
+    pub codecs: Vec<Candidate>,
     /// Compress every distinct content, not a sample.
     pub full: bool,
     /// Threads that read and compress.
@@ -46,11 +46,19 @@ pub struct Options {
     pub swap_mb_per_s: f64,
     /// The kernel's pool; `None`: the running kernel's.
     pub pool: Option<Pool>,
+    /// Distinct contents in a first sample.
+    pub sample: usize,
+    /// Half a 95 % confidence interval of the ratio, as a share of it, that a
+    /// sample is to reach; where the first one misses it, a larger one is drawn.
+    pub interval_max: f64,
+    /// What the hashes, and so the sample, depend on; `None`: chance. With one
+    /// thread the same seed draws the same sample.
+    pub seed: Option<u64>,
 }
 
 impl Options {
     /// These codecs on a sample, one thread a processor.
-    pub fn new(codecs: Vec<CodecSpec>) -> Options {
+    pub fn new(codecs: Vec<Candidate>) -> Options {
         Options {
             codecs,
             full: false,
@@ -59,6 +67,9 @@ impl Options {
             groups: 10,
             swap_mb_per_s: 100.0,
             pool: None,
+            sample: SAMPLE_TARGET,
+            interval_max: INTERVAL_MAX,
+            seed: None,
         }
     }
 }
@@ -82,6 +93,15 @@ pub enum ScanError {
         /// The codec.
         codec: String,
     },
+    /// Every process that was asked for belongs to somebody else.
+    #[error(
+        "no memory could be read: {processes} {} not permitted to this user; run zmeld as root",
+        if *processes == 1 { "process is" } else { "processes are" }
+    )]
+    NotPermitted {
+        /// How many there are.
+        processes: u64,
+    },
     /// The source's pages are not those that this build predicts for.
     #[error(
         "{source_name} has pages of {found} bytes, and this zmeld predicts for pages of {expected}: \
@@ -99,7 +119,7 @@ pub enum ScanError {
     },
 }
 
-pub(crate) fn check_page_size(source: &dyn Source) -> Result<(), ScanError> {
+fn check_page_size(source: &dyn Source) -> Result<(), ScanError> {
     if source.page_size() == page_size() {
         return Ok(());
     }
@@ -109,6 +129,15 @@ pub(crate) fn check_page_size(source: &dyn Source) -> Result<(), ScanError> {
         expected: page_size(),
         shift: source.page_size().trailing_zeros(),
     })
+}
+
+/// An ordinary user without a process to read has asked for what only root can give.
+fn check_permitted(visit: &Visit) -> Result<(), ScanError> {
+    let refused = visit.skipped.get(SkipReason::Permission).processes;
+    if refused > 0 && visit.counted.processes == 0 && visit.counted.delivered == 0 {
+        return Err(ScanError::NotPermitted { processes: refused });
+    }
+    Ok(())
 }
 
 /// How far a scan is; another thread may look at it at any time.
@@ -135,14 +164,16 @@ impl Progress {
         self.phase.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn start(&self, expected: Option<u64>) {
+    /// A new phase begins, of so many pages where that is known.
+    pub fn start(&self, expected: Option<u64>) {
         self.done.store(0, Ordering::Relaxed);
         self.expected
             .store(expected.unwrap_or(0), Ordering::Relaxed);
         self.phase.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn advance(&self, pages: usize) {
+    /// So many more pages are done.
+    pub fn advance(&self, pages: usize) {
         self.done.fetch_add(pages as u64, Ordering::Relaxed);
     }
 }
@@ -364,18 +395,18 @@ pub fn scan(
         .pool
         .clone()
         .unwrap_or_else(|| Pool::running(&machine.kernel, page_size() as u32));
-    let candidates = Candidate::open_all(&options.codecs)?;
-    let seed = random_seed();
+    let candidates = &options.codecs;
+    let seed = options.seed.unwrap_or_else(random_seed);
     let mut key = [0; 16];
     key[..8].copy_from_slice(&seed.to_ne_bytes());
     let expected = source.expected_pages();
     let mut shared = Shared {
-        candidates: &candidates,
+        candidates,
         pool: &pool,
         key: FingerprintKey::new(&key)?,
         seed,
         contents: Contents::new(),
-        sampler: Sampler::new(SAMPLE_TARGET, expected),
+        sampler: Sampler::new(options.sample, expected),
         workers: Workers::new(),
         failure: Mutex::new(None),
         stop,
@@ -390,6 +421,7 @@ pub fn scan(
         });
     })?;
     shared.failed()?;
+    check_permitted(&visit)?;
 
     let mut idle = std::mem::take(shared.workers.idle.get_mut().expect("no panic"));
     for worker in &mut idle {
@@ -479,6 +511,13 @@ pub fn scan(
         ..ScanResult::default()
     };
     result.advice = advice::advise(&result, options.swap_mb_per_s);
+    let refused = visit.skipped.get(SkipReason::Permission);
+    if refused.processes > 0 && visit.notes.contains(&Note::NoFrameNumbers) {
+        let bytes = refused.pages * page_size() as u64;
+        result
+            .advice
+            .push(advice::others_processes(refused.processes, bytes));
+    }
     result.recommended =
         advice::recommend(&result, options.swap_mb_per_s).map(|codec| codec.codec.clone());
     result.seconds = begin.elapsed().as_secs_f64();
@@ -509,10 +548,10 @@ fn enlarge_sample(
         .iter()
         .map(|measured| measured.interval(&pages))
         .fold(0.0, f64::max);
-    if interval <= INTERVAL_MAX {
+    if interval <= options.interval_max {
         return Ok(());
     }
-    let factor = (1.1 * interval / INTERVAL_MAX).powi(2);
+    let factor = (1.1 * interval / options.interval_max).powi(2);
     let drawn = shared.sampler.measured();
     let larger = Sampler::new((drawn as f64 * factor) as usize, Some(population));
     let first = std::mem::replace(&mut shared.sampler, larger);
@@ -653,8 +692,10 @@ fn codec_result(
     let page = page_size() as u64;
     let ratio = (pages.compressible() * page) as f64 / compressed.max(1) as f64;
     let credited = credited_pages(pages, pool) * page;
-    let effective = credited as f64 / memory_used.max(1) as f64;
-    let melded_effective = credited as f64 / melded_used.max(1) as f64;
+    let at_scale = all.memory_at_scale(geometry);
+    let melded_at_scale = contents.memory_at_scale(geometry);
+    let effective = credited as f64 / at_scale.max(1.0);
+    let melded_effective = credited as f64 / melded_at_scale.max(1.0);
     CodecResult {
         codec: candidate.name.clone(),
         offered: machine.offers(candidate.codec.name()),
@@ -666,6 +707,8 @@ fn codec_result(
         incompressible_pages: all.raw.round() as u64,
         ratio,
         ratio_interval: ratio * measured.interval(pages),
+        memory_at_scale_bytes: at_scale.round() as u64,
+        melded_memory_at_scale_bytes: melded_at_scale.round() as u64,
         effective_ratio: effective,
         melded_effective_ratio: melded_effective,
         compress_mb_per_s: measured.compress.mb_per_s(page_size()),
@@ -674,7 +717,7 @@ fn codec_result(
         compress_ns_p99: measured.compress.quantile(0.99),
         decompress_ns_median: measured.decompress.quantile(0.5),
         decompress_ns_p99: measured.decompress.quantile(0.99),
-        gains: gains(ram_bytes, credited, memory_used, melded_used),
+        gains: gains(ram_bytes, credited, at_scale, melded_at_scale),
     }
 }
 
@@ -687,12 +730,12 @@ fn credited_pages(pages: &Pages, pool: &Pool) -> u64 {
     }
 }
 
-fn gains(ram: u64, credited: u64, memory_used: u64, melded_used: u64) -> Vec<Gain> {
+fn gains(ram: u64, credited: u64, at_scale: f64, melded_at_scale: f64) -> Vec<Gain> {
     if credited == 0 {
         return Vec::new();
     }
-    let stored = memory_used as f64 / credited as f64;
-    let melded = melded_used as f64 / credited as f64;
+    let stored = at_scale / credited as f64;
+    let melded = melded_at_scale / credited as f64;
     let page = page_size() as u64;
     let gain = |percent: u32| {
         let disksize = ram / 100 * u64::from(percent) / page * page;

@@ -117,12 +117,12 @@ pub struct ScanArgs {
 /// Which pages to look at. Without any: the memory of all processes.
 #[derive(Args)]
 pub struct SourceArgs {
-    /// The memory of these processes
-    #[arg(long, value_name = "PID", group = "source", value_delimiter = ',', value_parser = clap::value_parser!(i32).range(1..), help_heading = "Which pages")]
+    /// The memory of these processes (commas between them)
+    #[arg(long, value_name = "PID", group = "source", value_delimiter = ',', value_parser = parse_pid, help_heading = "Which pages")]
     pub pid: Vec<i32>,
 
     /// The memory of a process and its descendants
-    #[arg(long, value_name = "PID", group = "source", value_parser = clap::value_parser!(i32).range(1..), help_heading = "Which pages")]
+    #[arg(long, value_name = "PID", group = "source", value_parser = parse_pid, help_heading = "Which pages")]
     pub tree: Option<i32>,
 
     /// The memory of a control group's processes: a path, or a name below its mount
@@ -222,7 +222,7 @@ pub struct CodecsArgs {
     pub write_dict: Option<PathBuf>,
 
     /// Measure at most so many pages, spread over the input
-    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..), help_heading = "Measuring")]
+    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u64).range(1..), help_heading = "Measuring")]
     pub pages: u64,
 
     /// Measure all pages
@@ -338,6 +338,13 @@ fn parse_size(text: &str) -> Result<u64, String> {
         return Err(wrong());
     }
     Ok(bytes as u64)
+}
+
+fn parse_pid(text: &str) -> Result<i32, String> {
+    match text.parse::<i32>() {
+        Ok(pid) if pid > 0 => Ok(pid),
+        _ => Err("a process is given by its number".to_owned()),
+    }
 }
 
 fn parse_kernel(text: &str) -> Result<zmeld_scan::kernel::Version, String> {

@@ -4,6 +4,7 @@ use std::io;
 use std::process::ExitCode;
 
 use zmeld_memory::ErrorKind;
+use zmeld_report::text;
 use zmeld_scan::ScanError;
 
 /// How a command that ran to its end came out.
@@ -46,20 +47,83 @@ pub fn conclude(result: anyhow::Result<Outcome>) -> ExitCode {
     }
 }
 
+/// Help goes to standard output; what clap refuses goes to standard error, in
+/// one line as every other error.
+pub fn refuse(err: &clap::Error) -> ExitCode {
+    use clap::error::ErrorKind::{
+        DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion,
+    };
+    match err.kind() {
+        DisplayHelp | DisplayVersion | DisplayHelpOnMissingArgumentOrSubcommand => {
+            let code = u8::try_from(err.exit_code()).unwrap_or(WRONG);
+            match err.print() {
+                // Standard output that is full is an error; one that is closed is not.
+                Err(err) if err.kind() != io::ErrorKind::BrokenPipe && code == 0 => {
+                    eprintln!(
+                        "zmeld: cannot write to standard output: {}",
+                        plain(&err.to_string())
+                    );
+                    ExitCode::from(WRONG)
+                }
+                _ => ExitCode::from(code),
+            }
+        }
+        _ => {
+            eprintln!("zmeld: {}", usage_line(&err.render().to_string()));
+            ExitCode::from(WRONG)
+        }
+    }
+}
+
+/// What clap says in paragraphs, in one line: the complaint, the tip if there is
+/// one, and where to read more.
+fn usage_line(rendered: &str) -> String {
+    let mut said = Vec::new();
+    let mut help = "zmeld --help".to_owned();
+    for line in rendered.lines().map(str::trim) {
+        if let Some(usage) = line.strip_prefix("Usage: ") {
+            let command: Vec<_> = usage
+                .split_whitespace()
+                .take_while(|word| word.chars().all(|c| c.is_ascii_lowercase()))
+                .collect();
+            help = format!("{} --help", command.join(" "));
+            break;
+        }
+        if line.starts_with("For more information") {
+            break;
+        }
+        if !line.is_empty() {
+            said.push(line.strip_prefix("error: ").unwrap_or(line));
+        }
+    }
+    format!("{} (see {help})", text::inert(&said.join(" ")))
+}
+
+/// A cause without the number that the standard library appends: the words say it.
+fn plain(cause: &str) -> &str {
+    cause
+        .split_once(" (os error ")
+        .map_or(cause, |(words, _)| words)
+}
+
 fn one_line(err: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in err.chain() {
         let cause = cause.to_string();
+        let cause = plain(&cause);
         // Errors that quote their cause already are not quoted again.
-        if text.contains(&cause) {
+        if text.contains(cause) {
             continue;
         }
         if !text.is_empty() {
             text.push_str(": ");
         }
-        text.push_str(&cause);
+        text.push_str(cause);
     }
-    zmeld_report::text::inert(&text.replace('\n', " ")).into_owned()
+    if code(err) == MISSING && !text.contains("root") && !text.contains("kernel") {
+        text.push_str("; root may");
+    }
+    text::inert(&text.replace('\n', " ")).into_owned()
 }
 
 fn is_closed_pipe(err: &anyhow::Error) -> bool {
@@ -74,6 +138,7 @@ fn code(err: &anyhow::Error) -> u8 {
             match err {
                 ScanError::Integrity { .. } => return INTEGRITY,
                 ScanError::Source(err) => return source_code(err),
+                ScanError::NotPermitted { .. } => return MISSING,
                 _ => return WRONG,
             }
         }
@@ -88,5 +153,40 @@ fn source_code(err: &zmeld_memory::Error) -> u8 {
     match err.kind() {
         ErrorKind::Missing => MISSING,
         ErrorKind::Input | ErrorKind::System => WRONG,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_clap_says_becomes_one_line() {
+        for (rendered, line) in [
+            (
+                "error: unexpected argument '--bogus' found\n\n  tip: a similar argument exists: \
+                 '--groups'\n\nUsage: zmeld scan --groups <N>\n\nFor more information, try \
+                 '--help'.\n",
+                "unexpected argument '--bogus' found tip: a similar argument exists: '--groups' \
+                 (see zmeld scan --help)",
+            ),
+            (
+                "error: invalid value 'x' for '--ram <SIZE>': no size\n\nFor more information, \
+                 try '--help'.\n",
+                "invalid value 'x' for '--ram <SIZE>': no size (see zmeld --help)",
+            ),
+        ] {
+            assert_eq!(usage_line(rendered), line);
+        }
+    }
+
+    #[test]
+    fn causes_are_said_once_and_without_numbers() {
+        let cause = io::Error::from_raw_os_error(2);
+        let err = anyhow::Error::new(cause).context("cannot open it");
+        assert_eq!(one_line(&err), "cannot open it: No such file or directory");
+        let cause = io::Error::other("said");
+        let err = anyhow::Error::new(cause).context("already said");
+        assert_eq!(one_line(&err), "already said");
     }
 }

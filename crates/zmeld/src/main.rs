@@ -22,7 +22,10 @@ use clap::Parser;
 use cli::{Cli, Command};
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(err) => return exit::refuse(&err),
+    };
     let result = match cli.command {
         Command::Scan(args) => commands::scan::run(&args),
         Command::Codecs(args) => commands::codecs::run(&args),

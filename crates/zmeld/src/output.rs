@@ -1,7 +1,7 @@
 //! Standard output: one way to print a result in each format.
 
 use std::fs::File;
-use std::io::{stdout, BufWriter, IsTerminal, Write};
+use std::io::{stdout, IsTerminal, Write};
 use std::path::Path;
 
 use anyhow::Context;
@@ -49,24 +49,49 @@ pub fn show<T: Serialize>(
     print(&document.to_text(&style()))
 }
 
+/// Finds out before a long run whether a page can be written to that path at
+/// all, as far as that can be told without writing.
+pub fn check_page(path: &Path) -> anyhow::Result<()> {
+    let folder = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    if path.is_dir() {
+        anyhow::bail!(
+            "cannot write {}: it is a directory; name a file in it",
+            path.display()
+        );
+    }
+    if !folder.is_dir() {
+        anyhow::bail!(
+            "cannot write {}: there is no directory {}; create it first",
+            path.display(),
+            folder.display()
+        );
+    }
+    Ok(())
+}
+
 /// Writes a page to a file, whole or not at all.
 pub fn write_page(path: &Path, document: &Document) -> anyhow::Result<()> {
+    write_whole(path, document.to_html().as_bytes())
+}
+
+/// Writes a file, whole or not at all.
+pub fn write_whole(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let what = || format!("cannot write {}", path.display());
     // A device or pipe cannot be renamed into place.
     let special = path.metadata().is_ok_and(|metadata| !metadata.is_file());
     if special {
         let mut file = File::options().write(true).open(path).with_context(what)?;
-        return file
-            .write_all(document.to_html().as_bytes())
-            .with_context(what);
+        return file.write_all(bytes).with_context(what);
     }
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.part", std::process::id()));
     let part = path.with_file_name(name);
-    let written = File::create(&part).and_then(|file| {
-        let mut file = BufWriter::new(file);
-        file.write_all(document.to_html().as_bytes())?;
-        file.into_inner()?.sync_all()?;
+    let written = File::create(&part).and_then(|mut file| {
+        file.write_all(bytes)?;
+        file.sync_all()?;
         std::fs::rename(&part, path)
     });
     if written.is_err() {

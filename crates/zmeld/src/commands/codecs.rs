@@ -1,19 +1,17 @@
 //! `zmeld codecs`.
 
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use anyhow::Context;
 use serde::Serialize;
-use zmeld_memory::{open_path, OpenOptions, Source, StreamSource};
+use zmeld_memory::{open_path, OpenOptions, Source};
 use zmeld_report::units::{bytes, count};
 use zmeld_report::{cells, Column, Document, Section, Table};
 use zmeld_scan::kernel::Pool;
 use zmeld_scan::machine::Machine;
-use zmeld_scan::{measure_pages, CodecReport, Progress};
+use zmeld_scan::{measure_pages, Candidate, CodecReport, Progress};
 use zmeld_store::codec::{codecs, train_dictionary};
-use zmeld_store::{fill_word, page_size, CodecSpec};
+use zmeld_store::{fill_word, page_size, Codec, CodecSpec};
 
 use crate::cli::{CodecsArgs, SortColumn};
 use crate::exit::Outcome;
@@ -39,35 +37,32 @@ pub fn run(args: &CodecsArgs) -> anyhow::Result<Outcome> {
     let stop = progress::interrupt_flag();
     let done = Progress::default();
     let limit = if args.full { u64::MAX } else { args.pages };
-    let picked = pick(args, limit, stop)?;
-    let (pages, dictionary) = split(args, picked.pages)?;
-    let specs = specs(args, dictionary.as_ref())?;
-    let machine = Machine::here();
-    let pool = Pool::running(&machine.kernel, page_size() as u32);
-    let source = StreamSource::new(
-        "the pages",
-        Box::new(std::io::Cursor::new(pages)),
-        page_size(),
+    let sources = open_all(args)?;
+    let (picked, measured) = progress::show(
+        &["reading", "measuring"],
+        &done,
+        page_size() as u64,
+        || -> anyhow::Result<_> {
+            let mut picked = pick(&sources, limit, stop, &done)?;
+            let (pages, dictionary) = split(args, std::mem::take(&mut picked.pages))?;
+            let candidates = candidates(args, dictionary.as_ref())?;
+            let machine = Machine::here();
+            let pool = Pool::running(&machine.kernel, page_size() as u32);
+            let threads = args.threads.into();
+            let (reports, _) =
+                measure_pages(&pages, &candidates, &pool.geometry, threads, stop, &done)?;
+            Ok((picked, (reports, dictionary, machine)))
+        },
     )?;
-    let (mut reports, same_filled) =
-        progress::show(&["measuring"], &done, page_size() as u64, || {
-            measure_pages(
-                &source,
-                &specs,
-                &pool.geometry,
-                args.threads.into(),
-                stop,
-                &done,
-            )
-        })?;
+    let (mut reports, dictionary, machine) = measured;
     sort(&mut reports, args.sort);
     let report = Report {
-        sources: picked.sources,
+        sources: sources.iter().map(|source| source.describe()).collect(),
         page_size: page_size() as u64,
         pages_read: picked.read,
-        same_filled_pages: same_filled + picked.same_filled,
+        same_filled_pages: picked.same_filled,
         interrupted: stop.load(Ordering::Relaxed),
-        dictionary_bytes: dictionary.map(|dictionary| dictionary.bytes.len() as u64),
+        dictionary_bytes: dictionary.map(|bytes| bytes.len() as u64),
         codecs: reports,
         threads: args.threads,
         machine,
@@ -88,24 +83,38 @@ pub fn run(args: &CodecsArgs) -> anyhow::Result<Outcome> {
 
 /// Pages taken from the input.
 struct Picked {
-    sources: Vec<String>,
     pages: Vec<u8>,
     read: u64,
     same_filled: u64,
 }
 
-/// Reads all input and keeps up to `limit` pages, evenly spread: every page
-/// until there are twice too many, then every second of them, and so on.
-fn pick(args: &CodecsArgs, limit: u64, stop: &AtomicBool) -> anyhow::Result<Picked> {
+fn open_all(args: &CodecsArgs) -> anyhow::Result<Vec<Box<dyn Source>>> {
     let options = OpenOptions {
         page_size: page_size(),
         raw: args.raw,
     };
-    let sources: Vec<Box<dyn Source>> = args
+    if args
         .paths
         .iter()
-        .map(|path| open_path(path, &options))
-        .collect::<Result<_, _>>()?;
+        .filter(|path| path.as_os_str() == "-")
+        .count()
+        > 1
+    {
+        anyhow::bail!("standard input can be read only once: give \"-\" once");
+    }
+    let open = |path| Ok(open_path(path, &options)?);
+    args.paths.iter().map(open).collect()
+}
+
+/// Reads all input and keeps up to `limit` pages, evenly spread: every page
+/// until there are twice too many, then every second of them, and so on. So at
+/// most twice `limit` pages are in memory, however long the input is.
+fn pick(
+    sources: &[Box<dyn Source>],
+    limit: u64,
+    stop: &AtomicBool,
+    progress: &Progress,
+) -> anyhow::Result<Picked> {
     struct State {
         pages: Vec<u8>,
         kept: u64,
@@ -148,23 +157,24 @@ fn pick(args: &CodecsArgs, limit: u64, stop: &AtomicBool) -> anyhow::Result<Pick
             state.stride *= 2;
         }
     };
-    for source in &sources {
+    progress.start(sources.iter().map(|source| source.expected_pages()).sum());
+    for source in sources {
         source.visit(1, stop, &|batch| {
             batch.bytes.chunks_exact(page_size()).for_each(take);
+            progress.advance(batch.bytes.len() / page_size());
         })?;
     }
     let mut state = state.into_inner().expect("no panic");
     if state.kept > limit {
         thin(&mut state.pages, state.kept, limit);
     }
-    if state.pages.is_empty() {
+    if state.pages.is_empty() && !stop.load(Ordering::Relaxed) {
         anyhow::bail!(
             "all {} pages are same-filled: there is nothing to compress",
             state.read
         );
     }
     Ok(Picked {
-        sources: sources.iter().map(|source| source.describe()).collect(),
         pages: state.pages,
         read: state.read,
         same_filled: state.same_filled,
@@ -181,25 +191,8 @@ fn thin(pages: &mut Vec<u8>, kept: u64, limit: u64) {
     pages.truncate(limit as usize * size);
 }
 
-/// A trained dictionary, in a file so that codecs can be told of it by path.
-struct Dictionary {
-    bytes: Arc<[u8]>,
-    path: PathBuf,
-    /// Kept only where the user asked for the file.
-    temporary: bool,
-}
-
-impl Drop for Dictionary {
-    fn drop(&mut self) {
-        if self.temporary {
-            // It is in the system's folder for temporary files: no harm if it stays.
-            let _ = std::fs::remove_file(&self.path);
-        }
-    }
-}
-
 /// With `--train`: a dictionary from every second page, and the other pages.
-fn split(args: &CodecsArgs, pages: Vec<u8>) -> anyhow::Result<(Vec<u8>, Option<Dictionary>)> {
+fn split(args: &CodecsArgs, pages: Vec<u8>) -> anyhow::Result<(Vec<u8>, Option<Arc<[u8]>>)> {
     let Some(size) = args.train else {
         return Ok((pages, None));
     };
@@ -213,46 +206,37 @@ fn split(args: &CodecsArgs, pages: Vec<u8>) -> anyhow::Result<(Vec<u8>, Option<D
         }
     }
     let trained = train_dictionary(&samples, page_size(), size as usize)?;
-    let (path, temporary) = match &args.write_dict {
-        Some(path) => (path.clone(), false),
-        None => (
-            std::env::temp_dir().join(format!("zmeld-{}.dict", std::process::id())),
-            true,
-        ),
-    };
-    std::fs::write(&path, &trained).with_context(|| format!("cannot write {}", path.display()))?;
-    let dictionary = Dictionary {
-        bytes: trained.into(),
-        path,
-        temporary,
-    };
-    Ok((rest, Some(dictionary)))
+    if let Some(path) = &args.write_dict {
+        output::write_whole(path, &trained)?;
+    }
+    Ok((rest, Some(trained.into())))
 }
 
 /// The codecs asked for; without a list, each at the levels that differ enough
 /// to be told apart. With a dictionary, each codec that takes one with it too.
-fn specs(args: &CodecsArgs, dictionary: Option<&Dictionary>) -> anyhow::Result<Vec<CodecSpec>> {
-    let mut specs = match &args.codecs {
+fn candidates(args: &CodecsArgs, dictionary: Option<&Arc<[u8]>>) -> anyhow::Result<Vec<Candidate>> {
+    let specs = match &args.codecs {
         Some(list) => list.0.clone(),
         None => every_level(),
     };
-    if let Some(dictionary) = dictionary {
-        let takes: Vec<&str> = codecs()
-            .iter()
-            .filter(|codec| codec.takes_dict)
-            .map(|codec| codec.name)
-            .collect();
-        let with: Vec<CodecSpec> = specs
-            .iter()
-            .filter(|spec| spec.dict.is_none() && takes.contains(&spec.name))
-            .map(|spec| CodecSpec {
-                dict: Some(dictionary.path.clone()),
-                ..spec.clone()
-            })
-            .collect();
-        specs.extend(with);
+    let mut candidates = Candidate::open_all(&specs)?;
+    let Some(dictionary) = dictionary else {
+        return Ok(candidates);
+    };
+    let takes: Vec<&str> = codecs()
+        .iter()
+        .filter(|codec| codec.takes_dict)
+        .map(|codec| codec.name)
+        .collect();
+    for spec in &specs {
+        if spec.dict.is_none() && takes.contains(&spec.name) {
+            candidates.push(Candidate {
+                name: format!("{spec} +dict"),
+                codec: Codec::new(spec.name, spec.level, Some(dictionary.clone()))?,
+            });
+        }
     }
-    Ok(specs)
+    Ok(candidates)
 }
 
 fn every_level() -> Vec<CodecSpec> {
@@ -323,6 +307,10 @@ fn table(report: &Report) -> Table {
             codec.compress_ns_p99
         ]);
     }
+    table.note(
+        "Memory used: in the kernel's pool, whole spans of its size classes. Raw: pages kept as \
+         they are, because they do not compress. 99 %: of the pages take less than this.",
+    );
     table
 }
 
@@ -331,19 +319,38 @@ fn document(report: &Report) -> Document {
         .codecs
         .first()
         .map_or(0, |codec| codec.pages_measured);
-    let mut lead = format!(
-        "{} of {} pages of {}, one at a time, each read back and compared. {} were same-filled, \
-         which a store does not compress.",
-        count(measured),
-        count(report.pages_read),
-        bytes(report.page_size),
-        count(report.same_filled_pages)
-    );
+    let part = if measured + report.same_filled_pages == report.pages_read {
+        format!(
+            "{} pages of {} KiB",
+            count(measured),
+            report.page_size >> 10
+        )
+    } else {
+        format!(
+            "{} of {} pages of {} KiB, evenly spread",
+            count(measured),
+            count(report.pages_read),
+            report.page_size >> 10
+        )
+    };
+    let mut lead = format!("{part}, compressed one at a time, each read back and compared.");
+    if report.same_filled_pages > 0 {
+        lead.push_str(&format!(
+            " Beside them {} same-filled, which a store does not compress.",
+            match report.same_filled_pages {
+                1 => "1 page is".to_owned(),
+                pages => format!("{} pages are", count(pages)),
+            }
+        ));
+    }
     if let Some(dictionary) = report.dictionary_bytes {
         lead.push_str(&format!(
             " The dictionary of {} was trained on as many other pages.",
             bytes(dictionary)
         ));
+    }
+    if report.interrupted {
+        lead.insert_str(0, "Stopped before the end: ");
     }
     Document::new(&format!("zmeld codecs on {}", report.sources.join(", ")))
         .lead(lead)

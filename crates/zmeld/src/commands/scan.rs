@@ -7,7 +7,7 @@ use zmeld_memory::{
     open_path, ColdTracker, LiveMemory, LiveOptions, OpenOptions, Selection, Source, SwapDevice,
 };
 use zmeld_scan::kernel::Pool;
-use zmeld_scan::{Options, Progress, ScanResult};
+use zmeld_scan::{Candidate, Options, Progress, ScanResult};
 use zmeld_store::page_size;
 
 use super::scan_report;
@@ -18,7 +18,10 @@ use crate::{output, progress};
 /// Scans, prints, and compares with the thresholds.
 pub fn run(args: &ScanArgs) -> anyhow::Result<Outcome> {
     let stop = progress::interrupt_flag();
-    let mut options = Options::new(args.codecs.0.clone());
+    if let Some(path) = &args.html {
+        output::check_page(path)?;
+    }
+    let mut options = Options::new(Candidate::open_all(&args.codecs.0)?);
     options.full = args.full;
     options.groups = args.groups.into();
     options.ram_bytes = args.ram;
@@ -39,12 +42,16 @@ pub fn run(args: &ScanArgs) -> anyhow::Result<Outcome> {
         zmeld_scan::scan(source.as_ref(), &options, stop, &done)
     })?;
 
+    // The page is written even where nobody reads standard output, and the
+    // result is printed even where the page cannot be written.
+    let page = args.html.as_ref().map_or(Ok(()), |path| {
+        output::write_page(path, &scan_report::page(&result, args))
+    });
     let document = || scan_report::document(&result, args);
-    if let Some(path) = &args.html {
-        output::write_page(path, &scan_report::page(&result, args))?;
-    }
     let table = || scan_report::codec_table(&result);
-    output::show(&args.format, document, table, ("zmeld.scan", 1), &result)?;
+    let shown = output::show(&args.format, document, table, ("zmeld.scan", 1), &result);
+    page?;
+    shown?;
     if result.interrupted {
         return Ok(Outcome::Interrupted);
     }
