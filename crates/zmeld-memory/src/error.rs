@@ -59,7 +59,7 @@ pub enum Error {
         way_out: &'static str,
     },
     /// A process that was asked for by number and is not there.
-    #[error("there is no process {pid}")]
+    #[error("there is no process {pid}: it may have ended")]
     NoProcess {
         /// The number asked for.
         pid: i32,
@@ -73,7 +73,7 @@ pub enum Error {
         comm: String,
     },
     /// A control group that is not there.
-    #[error("there is no control group {}: looked for {}", path.display(), tried.join(", "))]
+    #[error("there is no control group {}: looked for {}", path.display(), some_of(tried))]
     NoCgroup {
         /// The path as given.
         path: PathBuf,
@@ -150,6 +150,16 @@ impl Error {
             path: path.as_ref().to_path_buf(),
             cause: cause.into(),
         }
+    }
+}
+
+/// The first three, and how many more.
+fn some_of(places: &[String]) -> String {
+    match places {
+        [first, second, third, rest @ ..] if !rest.is_empty() => {
+            format!("{first}, {second}, {third} and {} more", rest.len())
+        }
+        few => few.join(", "),
     }
 }
 

@@ -57,9 +57,9 @@ pub fn open_path(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Box<dy
     let metadata = std::fs::metadata(path).map_err(|cause| Error::io("open", path, cause))?;
     if metadata.file_type().is_fifo() {
         let pipe = std::fs::File::open(path).map_err(|cause| Error::io("open", path, cause))?;
-        return Ok(Box::new(StreamSource::new(
+        return Ok(Box::new(StreamSource::of_file(
             &path.display().to_string(),
-            Box::new(pipe),
+            pipe,
             page_size,
         )?));
     }

@@ -1,9 +1,13 @@
 //! Standard input or another stream: read once, in order, of unknown length.
 
+use std::fs::File;
 use std::io::{ErrorKind, Read};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
 
 use crate::buffer::Buffer;
 use crate::file::check_page_size;
@@ -11,6 +15,12 @@ use crate::{Batch, Error, Owner, Region, RegionId, RegionKind, Source, Visit};
 
 /// Bytes in the one buffer that batches are cut from.
 const BATCH_BYTES: usize = 1 << 20;
+
+/// So long a silent stream is waited for before it is asked again whether to stop.
+const PATIENCE: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 200_000_000,
+};
 
 /// A stream of pages. It can be visited once: a second visit finds it empty.
 pub struct StreamSource {
@@ -23,9 +33,23 @@ impl StreamSource {
     /// Standard input.
     ///
     /// # Errors
-    /// When the page size is not a power of two of at least 512 bytes.
+    /// When the page size is not a power of two of at least 512 bytes, or there
+    /// is no standard input.
     pub fn stdin(page_size: usize) -> Result<Self, Error> {
-        Self::new("standard input", Box::new(std::io::stdin()), page_size)
+        let name = "standard input";
+        // A descriptor of its own: what `Stdin` has buffered would not be polled.
+        let input = std::io::stdin().as_fd().try_clone_to_owned();
+        let input = input.map_err(|cause| Error::io("read", name, cause))?;
+        Self::of_file(name, File::from(input), page_size)
+    }
+
+    /// A pipe or a terminal, which may be silent for long: the visit can be
+    /// stopped then too.
+    ///
+    /// # Errors
+    /// When the page size is not a power of two of at least 512 bytes.
+    pub fn of_file(name: &str, file: File, page_size: usize) -> Result<Self, Error> {
+        Self::new(name, Box::new(Pollable(file)), page_size)
     }
 
     /// Any stream; `name` is for messages.
@@ -39,6 +63,20 @@ impl StreamSource {
             stream: Mutex::new(stream),
             page_size,
         })
+    }
+}
+
+/// A file that is read when it has something; otherwise, after a while, it says
+/// that it was interrupted.
+struct Pollable(File);
+
+impl Read for Pollable {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let mut waiting = [PollFd::new(&self.0, PollFlags::IN)];
+        if poll(&mut waiting, Some(&PATIENCE))? == 0 {
+            return Err(ErrorKind::Interrupted.into());
+        }
+        self.0.read(buffer)
     }
 }
 
@@ -148,6 +186,23 @@ mod tests {
             self.1 += n;
             Ok(n)
         }
+    }
+
+    #[test]
+    fn a_silent_stream_can_be_stopped() {
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        std::io::Write::write_all(&mut writer, &[7; 5000]).unwrap();
+        let file = File::from(std::os::fd::OwnedFd::from(reader));
+        let source = StreamSource::of_file("pipe", file, 4096).unwrap();
+        let stop = AtomicBool::new(false);
+        let visit = std::thread::scope(|scope| {
+            let visit = scope.spawn(|| source.visit(1, &stop, &|_| {}).unwrap());
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            stop.store(true, Ordering::Relaxed);
+            visit.join().unwrap()
+        });
+        assert!(visit.interrupted);
+        assert_eq!(visit.counted.delivered, 1);
     }
 
     #[test]

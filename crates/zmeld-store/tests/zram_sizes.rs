@@ -5,71 +5,18 @@
 //! Needs root and zram; without them it says so and passes. Only a device that
 //! this test added is ever touched, and it is removed at the end.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs;
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 use zmeld_store::codec::codecs;
 use zmeld_store::{ChainRule, Codec, Geometry, Stream};
 
-/// The test's device; dropping it removes it.
-struct Device {
-    id: u32,
-}
+#[path = "support/zram.rs"]
+mod zram;
 
-impl Device {
-    fn add() -> io::Result<Device> {
-        let id = fs::read_to_string("/sys/class/zram-control/hot_add")?;
-        let id = id.trim().parse().map_err(io::Error::other)?;
-        Ok(Device { id })
-    }
-
-    fn attribute(&self, name: &str) -> PathBuf {
-        PathBuf::from(format!("/sys/block/zram{}/{name}", self.id))
-    }
-
-    fn set(&self, name: &str, value: &str) -> io::Result<()> {
-        fs::write(self.attribute(name), value)
-    }
-
-    /// The codecs of this kernel, as `comp_algorithm` lists them.
-    fn algorithms(&self) -> io::Result<Vec<String>> {
-        let list = fs::read_to_string(self.attribute("comp_algorithm"))?;
-        Ok(list
-            .split_whitespace()
-            .map(|name| name.trim_matches(['[', ']']).to_owned())
-            .collect())
-    }
-
-    /// Bytes of all objects on the device.
-    fn bytes_stored(&self) -> u64 {
-        let stat = fs::read_to_string(self.attribute("mm_stat")).expect("mm_stat can be read");
-        let column = stat.split_whitespace().nth(1);
-        column
-            .expect("mm_stat has columns")
-            .parse()
-            .expect("compr_data_size is a number")
-    }
-
-    fn open(&self) -> io::Result<File> {
-        OpenOptions::new()
-            .read(true)
-            .write(true)
-            .custom_flags(libc::O_DIRECT)
-            .open(format!("/dev/zram{}", self.id))
-    }
-}
-
-impl Drop for Device {
-    fn drop(&mut self) {
-        let _ = self.set("reset", "1");
-        let removed = fs::write("/sys/class/zram-control/hot_remove", self.id.to_string());
-        if let Err(error) = removed {
-            eprintln!("zram{} is left behind: {error}", self.id);
-        }
-    }
-}
+use zram::Device;
 
 /// One page of memory where direct input and output can use it.
 struct PageBuffer {
@@ -298,14 +245,10 @@ fn compare(device: &Device, algorithm: &str, pages: &[Vec<u8>]) -> io::Result<Ou
 
 #[test]
 fn a_page_takes_as_many_bytes_here_as_in_zram() {
-    if !Path::new("/sys/class/zram-control/hot_add").exists() {
-        eprintln!("SKIP: no /sys/class/zram-control: the kernel has no zram, or it is not loaded");
-        return;
-    }
     let device = match Device::add() {
         Ok(device) => device,
-        Err(error) => {
-            eprintln!("SKIP: cannot add a zram device: {error}");
+        Err(reason) => {
+            eprintln!("SKIP: {reason}");
             return;
         }
     };

@@ -22,10 +22,18 @@ pub fn page(result: &ScanResult, args: &ScanArgs) -> Document {
 fn sections(result: &ScanResult, args: &ScanArgs, plots: bool) -> Document {
     let mut document =
         Document::new(&format!("zmeld scan of {}", result.source)).lead(lead(result));
-    document = document.section(memory_section(result, plots));
+    // On a terminal the last lines are what is seen first, on a page the first.
+    if plots {
+        document = document.section(advice_section(result));
+    }
+    if result.pages.total > 0 {
+        document = document.section(memory_section(result, args, plots));
+    }
     if result.pages.compressible() > 0 {
         document = document.section(codec_section(result, plots));
-        document = document.section(gain_section(result, plots));
+        if result.recommended.is_some() {
+            document = document.section(gain_section(result, plots));
+        }
         document = document.section(duplicate_section(result, plots));
     }
     if result.cold.is_some() {
@@ -34,15 +42,20 @@ fn sections(result: &ScanResult, args: &ScanArgs, plots: bool) -> Document {
     if !result.skipped.is_empty() || !result.notes.is_empty() {
         document = document.section(limits_section(result));
     }
-    document = document.section(advice_section(result));
+    if plots {
+        document = document.section(words_section());
+    } else {
+        document = document.section(advice_section(result));
+    }
     let machine = &result.machine;
     document
         .provenance(
             "machine",
             format!(
-                "{}, {} processors, {} of RAM",
+                "{}, {} processor{}, {} of RAM",
                 machine.processor,
                 machine.processors,
+                plural(machine.processors as u64),
                 bytes(machine.ram_bytes)
             ),
         )
@@ -60,7 +73,12 @@ fn sections(result: &ScanResult, args: &ScanArgs, plots: bool) -> Document {
         )
         .provenance(
             "took",
-            format!("{:.1} s with {} threads", result.seconds, result.threads),
+            format!(
+                "{:.1} s with {} thread{}",
+                result.seconds,
+                result.threads,
+                plural(result.threads as u64)
+            ),
         )
 }
 
@@ -71,7 +89,27 @@ fn chosen(result: &ScanResult) -> Option<&CodecResult> {
         .codecs
         .iter()
         .find(|codec| Some(&codec.codec) == recommended)
-        .or(result.codecs.first())
+        .or_else(|| {
+            let better = |a: &&CodecResult, b: &&CodecResult| {
+                a.effective_ratio.total_cmp(&b.effective_ratio)
+            };
+            result.codecs.iter().max_by(better)
+        })
+}
+
+/// Few pages leave most spans of the pool partly empty, so that what they take
+/// alone says little of a device full of them.
+fn is_small(codec: &CodecResult) -> bool {
+    codec.memory_used_bytes as f64 > 1.05 * codec.memory_at_scale_bytes as f64
+}
+
+/// The letter that makes a noun plural, if it is.
+fn plural(count: u64) -> &'static str {
+    if count == 1 {
+        ""
+    } else {
+        "s"
+    }
 }
 
 fn lead(result: &ScanResult) -> String {
@@ -81,25 +119,45 @@ fn lead(result: &ScanResult) -> String {
     } else {
         ""
     };
-    let Some(codec) = chosen(result) else {
-        return format!("{prefix}{all} of pages.");
+    let pages = &result.pages;
+    if pages.total == 0 {
+        return format!("{prefix}no page was read.");
+    }
+    let codec = match chosen(result) {
+        Some(codec) if pages.compressible() > 0 => codec,
+        _ => {
+            return format!(
+                "{prefix}{all} of pages, all of them {}.",
+                if pages.zero == pages.total {
+                    "zeros"
+                } else {
+                    "same-filled"
+                }
+            )
+        }
     };
-    let melded = if result.pages.duplicate == 0 {
+    let (used, melded, place) = if is_small(codec) {
+        (
+            codec.memory_at_scale_bytes,
+            codec.melded_memory_at_scale_bytes,
+            " in a device full of such pages",
+        )
+    } else {
+        (codec.memory_used_bytes, codec.melded_memory_used_bytes, "")
+    };
+    let and_melded = if pages.duplicate == 0 {
         String::new()
     } else {
-        format!(
-            ", into {} with identical pages melded",
-            bytes(codec.melded_memory_used_bytes)
-        )
+        format!(", and {} with identical pages melded", bytes(melded))
     };
     format!(
-        "{prefix}{all} of pages would fit into {} with {}{melded}.",
-        bytes(codec.memory_used_bytes),
+        "{prefix}{all} of pages would take {} with {}{place}{and_melded}.",
+        bytes(used),
         codec.codec
     )
 }
 
-fn memory_section(result: &ScanResult, plots: bool) -> Section {
+fn memory_section(result: &ScanResult, args: &ScanArgs, plots: bool) -> Section {
     let pages = &result.pages;
     let parts = [
         ("zero", pages.zero),
@@ -120,14 +178,12 @@ fn memory_section(result: &ScanResult, plots: bool) -> Section {
             count as f64 / pages.total.max(1) as f64
         ]);
     }
-    table
-        .row(cells![
-            "total",
-            pages.total,
-            pages.total * result.page_size,
-            1.0
-        ])
-        .strong();
+    table.row(cells![
+        "total",
+        pages.total,
+        pages.total * result.page_size,
+        1.0
+    ]);
     let mut section = Section::new("What the pages are");
     if plots {
         let mut stack = Stack::new("What memory consists of", Unit::Bytes);
@@ -137,39 +193,65 @@ fn memory_section(result: &ScanResult, plots: bool) -> Section {
         section = section.plot(stack);
     }
     section = section.table(table);
-    match where_they_are(result) {
+    match where_they_are(result, args) {
         values if values.is_empty() => section,
         values => section.values(values),
     }
 }
 
-/// The counts that are not zero, in words.
-fn where_they_are(result: &ScanResult) -> Vec<(String, String)> {
+/// The counts that are not zero, in words. What is only counted says so.
+fn where_they_are(result: &ScanResult, args: &ScanArgs) -> Vec<(String, String)> {
+    let source = &args.source;
+    let unless = |read: bool, hint: &str| if read { String::new() } else { hint.to_owned() };
     let words = [
-        ("processes", "processes read"),
-        ("anon_present", "private, in RAM"),
-        ("anon_swapped", "private, swapped out"),
-        ("shmem_present", "shared memory, in RAM"),
-        ("shmem_swapped", "shared memory, swapped out"),
-        ("file_present", "of mapped files"),
-        ("shared_again", "mapped once more"),
-        ("ksm", "melded by KSM already"),
-        ("locked", "locked in RAM"),
-        ("swap_slots", "slots of swap in use"),
-        ("padded", "filled up with zeros"),
+        ("processes", "processes read", String::new()),
+        ("anon_present", "private, in RAM", String::new()),
+        (
+            "anon_swapped",
+            "private, swapped out",
+            " (not read: see --swap)".to_owned(),
+        ),
+        (
+            "shmem_present",
+            "shared memory, in RAM",
+            unless(source.shared, " (not read: see --shared)"),
+        ),
+        (
+            "shmem_swapped",
+            "shared memory, swapped out",
+            " (not read: see --swap)".to_owned(),
+        ),
+        (
+            "file_present",
+            "of mapped files",
+            unless(source.mapped_files, " (not read: see --mapped-files)"),
+        ),
+        (
+            "shared_again",
+            "mapped once more",
+            " (read once)".to_owned(),
+        ),
+        ("ksm", "melded by KSM already", String::new()),
+        (
+            "locked",
+            "locked in RAM",
+            " (swap never takes it)".to_owned(),
+        ),
+        ("swap_slots", "slots of swap in use", String::new()),
+        ("padded", "filled up with zeros", String::new()),
     ];
     let mut values = Vec::new();
-    for (key, words) in words {
+    for (key, words, remark) in words {
         let pages = result.memory.get(key).copied().unwrap_or(0);
         if pages == 0 {
             continue;
         }
-        let value = if key == "processes" {
-            count(pages)
-        } else {
-            bytes(pages * result.page_size)
+        let value = match key {
+            "processes" => count(pages),
+            "padded" => "the last page".to_owned(),
+            _ => bytes(pages * result.page_size),
         };
-        values.push((words.to_owned(), value));
+        values.push((words.to_owned(), value + &remark));
     }
     values
 }
@@ -248,6 +330,10 @@ fn main_table(result: &ScanResult) -> Table {
             missing.join(", ")
         ));
     }
+    table.note(
+        "Memory used: what all pages take in the kernel's pool; melded: with identical pages \
+         kept once. Raw: pages kept as they are, because they do not compress.",
+    );
     table
 }
 
@@ -276,25 +362,40 @@ fn codec_section(result: &ScanResult, plots: bool) -> Section {
             .to_owned()
     } else {
         format!(
-            "Measured on {} distinct pages, chosen by content and read back; 95 % confidence \
-             within {} of the ratio. Same-filled pages are in no ratio.",
+            "Measured on {} distinct pages, chosen by content and read back. The ratio is within \
+             {} of that of all pages (95 % confidence). Same-filled pages are in no ratio.",
             count(result.sample.contents_measured),
             percent(result.sample.interval)
         )
+    };
+    let how = match chosen(result) {
+        Some(codec) if is_small(codec) => format!(
+            "{how} So few pages leave the pool's spans partly empty, so that they use more \
+             memory alone than as part of a full device."
+        ),
+        _ => how,
     };
     let mut section = Section::new("Codecs")
         .paragraph(how)
         .table(main_table(result));
     if plots {
-        let mut scatter = Scatter::new(
-            "Ratio against speed",
-            Axis::new("compress", Unit::MbPerSecond).log(),
-            Axis::new("ratio", Unit::Ratio),
-        );
+        let scatter = |title, axis| {
+            Scatter::new(
+                title,
+                Axis::new(axis, Unit::MbPerSecond).log(),
+                Axis::new("ratio", Unit::Ratio),
+            )
+        };
+        let mut compress = scatter("Ratio and speed of compressing", "compress");
+        let mut decompress = scatter("Ratio and speed of decompressing", "decompress");
         for codec in &result.codecs {
-            scatter = scatter.point(&codec.codec, codec.compress_mb_per_s, codec.ratio);
+            compress = compress.point(&codec.codec, codec.compress_mb_per_s, codec.ratio);
+            decompress = decompress.point(&codec.codec, codec.decompress_mb_per_s, codec.ratio);
         }
-        section = section.plot(scatter);
+        section = section
+            .paragraph("Up is smaller, right is faster; the best codec is up and to the right.")
+            .plot(compress)
+            .plot(decompress);
     }
     section.table(time_table(result))
 }
@@ -322,6 +423,10 @@ fn gain_section(result: &ScanResult, plots: bool) -> Section {
             signed(gain.holds_bytes)
         ]);
     }
+    table.note(
+        "Disk size: bytes of pages that the device may be given. Takes: memory for them when it \
+         is full, its table included; gains: the rest. Machine holds: RAM and what is gained.",
+    );
     let section = section.table(table);
     if !plots {
         return section;
@@ -356,12 +461,23 @@ fn duplicate_section(result: &ScanResult, plots: bool) -> Section {
     let size = |pages: u64| bytes(pages * result.page_size);
     let mut values = vec![
         ("contents that repeat".to_owned(), count(found.groups)),
-        ("within an owner".to_owned(), size(found.within_owner_pages)),
         (
-            "between owners".to_owned(),
-            size(found.between_owners_pages),
+            "melding would drop".to_owned(),
+            size(result.pages.duplicate),
         ),
     ];
+    if result.memory.get("processes").is_some_and(|&n| n > 0) {
+        values.extend([
+            (
+                "within a process".to_owned(),
+                size(found.within_owner_pages),
+            ),
+            (
+                "between processes".to_owned(),
+                size(found.between_owners_pages),
+            ),
+        ]);
+    }
     for (kind, pages) in &found.by_kind {
         values.push((format!("in {kind}"), size(*pages)));
     }
@@ -453,16 +569,61 @@ fn limits_section(result: &ScanResult) -> Section {
     Section::new("Not read").list(points)
 }
 
+/// The words of the page, for who sees it for the first time.
+fn words_section() -> Section {
+    Section::new("Words").values([
+        (
+            "page",
+            "the piece of memory that the kernel handles as one, mostly 4 KiB",
+        ),
+        (
+            "same-filled",
+            "a page that repeats one machine word, zeros mostly: it is kept as that word",
+        ),
+        (
+            "duplicate, melded",
+            "a page whose content stands elsewhere too; melded, all of them share one copy",
+        ),
+        (
+            "ratio",
+            "bytes of pages for each byte of compressed data: 3x is a third of the size",
+        ),
+        (
+            "memory used",
+            "what the compressed data take in the kernel's pool, which rounds sizes up",
+        ),
+        (
+            "raw",
+            "a page that does not compress and is kept as it is: it saves nothing",
+        ),
+        (
+            "disk size",
+            "bytes of pages that a compressed swap device may be given, before compression",
+        ),
+        (
+            "takes, gains",
+            "the RAM that a full device needs, and the RAM that it sets free beyond that",
+        ),
+        (
+            "memory limit",
+            "the most RAM that the device may take, however badly its pages compress",
+        ),
+        ("lzo-rle, lz4, zstd", "codecs: ways to compress a page"),
+    ])
+}
+
 fn advice_section(result: &ScanResult) -> Section {
-    result
-        .advice
-        .iter()
-        .fold(Section::new("Advice"), |section, advice| {
-            let tone = match advice.kind {
-                Kind::Do => Tone::Good,
-                Kind::Warning => Tone::Warning,
-                Kind::Nothing | Kind::Note => Tone::Neutral,
-            };
-            section.advice(tone, advice.text.as_str())
-        })
+    let mut section = Section::new("Advice");
+    for advice in &result.advice {
+        let tone = match advice.kind {
+            Kind::Do => Tone::Good,
+            Kind::Warning => Tone::Warning,
+            Kind::Nothing | Kind::Note => Tone::Neutral,
+        };
+        section = section.advice(tone, advice.text.as_str());
+        if !advice.commands.is_empty() {
+            section = section.code(advice.commands.join("\n"));
+        }
+    }
+    section
 }

@@ -1,0 +1,88 @@
+//! A sample's interval holds what it says: of many samples of the same pages,
+//! about 95 in 100 have the true ratio within their interval.
+
+use std::fs;
+use std::sync::atomic::AtomicBool;
+
+use zmeld_memory::FileSource;
+use zmeld_scan::{scan, Candidate, Options, Progress, ScanResult};
+use zmeld_store::page_size;
+
+const PAGES: usize = 8000;
+const SEEDS: u64 = 40;
+
+/// Programs, libraries and texts of this machine, some of them twice.
+fn mixed_file(folder: &std::path::Path) -> std::path::PathBuf {
+    let mut bytes = Vec::new();
+    for (folder, share) in [
+        ("/usr/bin", 4),
+        ("/usr/lib/x86_64-linux-gnu", 7),
+        ("/etc", 8),
+        ("/usr/lib", 9),
+    ] {
+        let mut paths: Vec<_> = fs::read_dir(folder)
+            .map(|entries| entries.flatten().map(|entry| entry.path()).collect())
+            .unwrap_or_default();
+        paths.sort();
+        for path in paths {
+            if bytes.len() >= PAGES * page_size() * share / 10 {
+                break;
+            }
+            if path.is_file() {
+                let file = fs::read(&path).unwrap_or_default();
+                bytes.extend_from_slice(
+                    &file[..file.len().min(400 * page_size()) / page_size() * page_size()],
+                );
+            }
+        }
+    }
+    let own = fs::read(std::env::current_exe().unwrap()).unwrap();
+    bytes.extend_from_slice(
+        &own[..own.len().min(PAGES * page_size() / 10) / page_size() * page_size()],
+    );
+    bytes.extend_from_within(..bytes.len() / page_size() / 10 * page_size());
+    let path = folder.join("mixed");
+    fs::write(&path, bytes).unwrap();
+    path
+}
+
+fn scanned(path: &std::path::Path, full: bool, seed: u64) -> ScanResult {
+    let source = FileSource::open(path, page_size()).unwrap();
+    let codec = "lz4".parse().unwrap();
+    let mut options = Options::new(vec![Candidate::open(&codec).unwrap()]);
+    options.full = full;
+    options.threads = 1;
+    options.sample = 300;
+    options.interval_max = 1.0; // One sample, whatever its interval.
+    options.seed = Some(seed);
+    scan(
+        &source,
+        &options,
+        &AtomicBool::new(false),
+        &Progress::default(),
+    )
+    .unwrap()
+}
+
+#[test]
+fn the_interval_of_a_sample_holds_the_ratio() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = mixed_file(folder.path());
+    let truth = scanned(&path, true, 0).codecs[0].ratio;
+    let mut held = 0;
+    let mut widest: f64 = 0.0;
+    for seed in 1..=SEEDS {
+        let found = scanned(&path, false, seed);
+        assert!(!found.sample.full);
+        let codec = &found.codecs[0];
+        widest = widest.max(codec.ratio_interval / codec.ratio);
+        held += u64::from((codec.ratio - truth).abs() <= codec.ratio_interval);
+    }
+    eprintln!(
+        "{held} of {SEEDS} intervals hold the ratio {truth:.3}; the widest is {:.1} %",
+        100.0 * widest
+    );
+    // At 95 % each, fewer than 34 of 40 happen once in 500 times.
+    assert!(held >= 34, "{held} of {SEEDS}");
+    assert!(widest < 0.2, "{widest}");
+}

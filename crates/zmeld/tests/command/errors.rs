@@ -1,0 +1,285 @@
+//! Every wrong input gets one line that names it, and the documented exit code.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+use crate::run::*;
+
+/// The one line of an error, and that it is one.
+fn error(args: &[&str], expected: i32) -> String {
+    let output = run(args);
+    let line = text(&output.stderr);
+    assert_eq!(code(&output), expected, "{args:?}: {line}");
+    assert_eq!(line.lines().count(), 1, "{args:?}: {line}");
+    assert!(
+        line.starts_with("zmeld: ") && !line.contains("os error"),
+        "{line}"
+    );
+    assert!(output.stdout.is_empty(), "{args:?} printed a result");
+    line
+}
+
+fn refuses(args: &[&str], expected: i32, words: &[&str]) {
+    let line = error(args, expected);
+    for word in words {
+        assert!(
+            line.contains(word),
+            "{args:?}: \"{word}\" is not in: {line}"
+        );
+    }
+}
+
+#[test]
+fn wrong_paths_are_named() {
+    let folder = folder();
+    let dir = str(folder.path());
+    let empty = write(folder.path(), "empty", b"");
+    for command in [&["scan", "--file"][..], &["codecs"]] {
+        let with = |path| [command, &[path]].concat();
+        refuses(
+            &with("/nonexistent/x"),
+            2,
+            &["/nonexistent/x", "No such file"],
+        );
+        refuses(&with(dir), 2, &[dir, "is a directory", "give a file"]);
+        refuses(&with(str(&empty)), 2, &["empty", "no page to read"]);
+        refuses(&with("/dev/null"), 2, &["/dev/null", "character device"]);
+    }
+    refuses(&["codecs", "-", "-"], 2, &["standard input", "once"]);
+}
+
+#[test]
+fn packed_and_damaged_dumps_say_the_way_out() {
+    let folder = folder();
+    let mut page = vec![1; PAGE];
+    page[..8].copy_from_slice(b"KDUMP   ");
+    let kdump = write(folder.path(), "kdump", &page);
+    refuses(&["scan", "--file", str(&kdump)], 2, &["kdump", "ELF form"]);
+    // An ELF core whose program headers lie beyond its end.
+    let mut elf = vec![0; 64];
+    elf[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
+    elf[16] = 4; // ET_CORE
+    elf[18] = 62; // x86-64
+    elf[20] = 1;
+    elf[33] = 0x10; // e_phoff 4096
+    elf[52] = 64;
+    elf[54] = 56;
+    elf[56] = 3;
+    let elf = write(folder.path(), "core", &elf);
+    refuses(&["scan", "--file", str(&elf)], 2, &["core", "offset 0x"]);
+    let output = run(&["scan", "--file", str(&elf), "--raw"]);
+    assert_eq!(code(&output), 0, "{}", text(&output.stderr));
+}
+
+#[test]
+fn wrong_processes_groups_and_devices_are_named() {
+    refuses(&["scan", "--pid", "4194305"], 2, &["no process 4194305"]);
+    refuses(&["scan", "--tree", "4194305"], 2, &["no process 4194305"]);
+    refuses(&["scan", "--pid", "x"], 2, &["--pid", "'x'", "number"]);
+    refuses(&["scan", "--pid", "0"], 2, &["--pid", "number"]);
+    refuses(
+        &["scan", "--cgroup", "no-such-group"],
+        2,
+        &["no control group no-such-group"],
+    );
+    refuses(
+        &["scan", "--swap", "/dev/zero"],
+        2,
+        &["/dev/zero", "not an active swap device"],
+    );
+    let kthreadd = fs::read_to_string("/proc/2/comm").unwrap_or_default();
+    if kthreadd.trim() == "kthreadd" {
+        refuses(&["scan", "--pid", "2"], 2, &["kthreadd", "kernel thread"]);
+    } else {
+        eprintln!("SKIP: process 2 is not kthreadd here");
+    }
+}
+
+#[test]
+fn wrong_words_are_named_with_what_there_is() {
+    refuses(
+        &["scan", "--codecs", "snappy"],
+        2,
+        &["snappy", "lzo-rle", "zstd"],
+    );
+    refuses(
+        &["scan", "--codecs", "zstd:99"],
+        2,
+        &["zstd takes levels", "99"],
+    );
+    refuses(&["scan", "--codecs", "lzo:3"], 2, &["lzo has no levels"]);
+    refuses(&["scan", "--codecs", "lz4,,zstd"], 2, &["--codecs"]);
+    refuses(&["scan", "--codecs", "lz4,lz4"], 2, &["listed twice"]);
+    refuses(
+        &[
+            "scan",
+            "--codecs",
+            "zstd:3,dict=/nonexistent",
+            "--file",
+            "/proc/version",
+        ],
+        2,
+        &["dictionary /nonexistent"],
+    );
+    refuses(&["scan", "--bogus"], 2, &["--bogus", "zmeld scan --help"]);
+    refuses(&["scan", "--raw"], 2, &["--file"]);
+    refuses(
+        &["scan", "--file", "a", "--pid", "1"],
+        2,
+        &["--file", "--pid", "cannot be used"],
+    );
+    refuses(&["scan", "--ram", "much"], 2, &["much", "not a size"]);
+    refuses(&["man", "frobnicate"], 2, &["frobnicate", "scan"]);
+    refuses(&["frobnicate"], 2, &["frobnicate"]);
+}
+
+#[test]
+fn a_page_that_cannot_be_written_leaves_nothing() {
+    let folder = folder();
+    let path = write(folder.path(), "pages", &known_pages().bytes);
+    let scan = ["scan", "--file", str(&path), "--html"];
+    let with = |page| [&scan[..], &[page]].concat();
+    refuses(
+        &with("/nonexistent/x.html"),
+        2,
+        &["no directory /nonexistent", "create it"],
+    );
+    refuses(&with(str(folder.path())), 2, &["is a directory"]);
+    let output = run(&with("/dev/full"));
+    assert_eq!(code(&output), 2);
+    assert!(text(&output.stderr).contains("cannot write /dev/full: No space left"));
+    // What was found is not lost with the page.
+    assert!(text(&output.stdout).contains("zmeld scan of"));
+    let left = fs::read_dir(folder.path()).unwrap().count();
+    assert_eq!(left, 1);
+}
+
+#[test]
+fn a_page_on_a_full_disk_leaves_nothing() {
+    if !is_root() {
+        eprintln!("SKIP: only root can mount a tiny tmpfs");
+        return;
+    }
+    let folder = folder();
+    let path = write(folder.path(), "pages", &known_pages().bytes);
+    // In a mount namespace of its own, so that nothing stays mounted whatever happens.
+    let script = "mount -t tmpfs -o size=8k tmpfs \"$1\" && \
+                  { \"$0\" scan --file \"$2\" --html \"$1/x.html\" >/dev/null; echo \"code $?\"; ls -A \"$1\"; }";
+    let disk = folder.path().join("disk");
+    fs::create_dir(&disk).unwrap();
+    let output = Command::new("unshare")
+        .args([
+            "-m",
+            "sh",
+            "-c",
+            script,
+            env!("CARGO_BIN_EXE_zmeld"),
+            str(&disk),
+            str(&path),
+        ])
+        .output();
+    let Ok(output) = output else {
+        eprintln!("SKIP: there is no unshare here");
+        return;
+    };
+    if !text(&output.stdout).contains("code") {
+        eprintln!("SKIP: cannot mount here: {}", text(&output.stderr).trim());
+        return;
+    }
+    assert_eq!(text(&output.stdout), "code 2\n", "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("No space left"));
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_error_and_a_full_disk_is() {
+    let folder = folder();
+    let path = write(folder.path(), "pages", &known_pages().bytes);
+    for args in [
+        &["scan", "--file", str(&path), "--json"][..],
+        &["--help"],
+        &["man"],
+    ] {
+        let mut child = zmeld(args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        let mut said = String::new();
+        child
+            .stderr
+            .take()
+            .unwrap()
+            .read_to_string(&mut said)
+            .unwrap();
+        assert_eq!(
+            (child.wait().unwrap().code(), said.as_str()),
+            (Some(0), ""),
+            "{args:?}"
+        );
+
+        let output = zmeld(args)
+            .stdout(File::options().write(true).open("/dev/full").unwrap())
+            .output()
+            .unwrap();
+        assert_eq!(code(&output), 2, "{args:?}");
+        let line = text(&output.stderr);
+        assert!(
+            line.contains("standard output: No space left"),
+            "{args:?}: {line}"
+        );
+        assert_eq!(line.lines().count(), 1);
+    }
+}
+
+#[test]
+fn what_only_root_may_read_is_a_missing_privilege() {
+    let folder = folder();
+    let path = write(folder.path(), "secret", &[1; PAGE]);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0)).unwrap();
+    let (command, _copy) = as_nobody();
+    let Some(mut command) = command else { return };
+    // The folder must be open to others for the file to be what is refused.
+    let open = tempfile::tempdir().unwrap();
+    fs::set_permissions(open.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let secret = write(open.path(), "secret", &[1; PAGE]);
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0)).unwrap();
+    let output = command
+        .args(["scan", "--file", str(&secret)])
+        .output()
+        .unwrap();
+    let line = text(&output.stderr);
+    assert_eq!(code(&output), 3, "{line}");
+    assert!(
+        line.contains("secret: Permission denied; root may"),
+        "{line}"
+    );
+}
+
+/// The command as user nobody, from a place that nobody may read; `None`, with
+/// the reason printed, where that cannot be had.
+pub fn as_nobody() -> (Option<Command>, tempfile::TempDir) {
+    let place = tempfile::tempdir().unwrap();
+    if !is_root() {
+        eprintln!("SKIP: only root can become nobody");
+        return (None, place);
+    }
+    let Ok(Some(nobody)) = nix::unistd::User::from_name("nobody") else {
+        eprintln!("SKIP: there is no user nobody");
+        return (None, place);
+    };
+    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let copy = place.path().join("zmeld");
+    fs::copy(env!("CARGO_BIN_EXE_zmeld"), &copy).unwrap();
+    let mut command = Command::new(&copy);
+    command
+        .uid(nobody.uid.as_raw())
+        .gid(nobody.gid.as_raw())
+        .current_dir(place.path())
+        .env("COLUMNS", "80")
+        .stdin(Stdio::null());
+    (Some(command), place)
+}

@@ -1,0 +1,153 @@
+//! Ctrl-C, and being killed.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{kill, Signal};
+use nix::unistd::Pid;
+
+use crate::run::*;
+
+/// A scan of standard input that is fed until it ends.
+fn endless(args: &[&str]) -> Child {
+    let mut child = zmeld(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    std::thread::spawn(move || {
+        let mut random = Random(5);
+        while input.write_all(&text_page(&mut random)).is_ok() {}
+    });
+    std::thread::sleep(Duration::from_millis(700));
+    child
+}
+
+fn send(child: &Child, signal: Signal) {
+    kill(Pid::from_raw(child.id() as i32), signal).unwrap();
+}
+
+fn finish(mut child: Child) -> (Option<i32>, String, String) {
+    let (mut out, mut err) = (String::new(), String::new());
+    child
+        .stdout
+        .take()
+        .unwrap()
+        .read_to_string(&mut out)
+        .unwrap();
+    child
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut err)
+        .unwrap();
+    (child.wait().unwrap().code(), out, err)
+}
+
+#[test]
+fn the_first_interrupt_prints_what_there_is() {
+    let child = endless(&["scan", "--file", "-", "--codecs", "lz4", "--json"]);
+    send(&child, Signal::SIGINT);
+    let (code, out, err) = finish(child);
+    assert_eq!(code, Some(130), "{err}");
+    assert!(err.contains("stopping"), "{err}");
+    let found: serde_json::Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!(found["interrupted"], true);
+    assert!(found["pages"]["total"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn a_silent_input_can_be_interrupted() {
+    let child = zmeld(&["scan", "--file", "-", "--json"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    let begin = Instant::now();
+    send(&child, Signal::SIGINT);
+    let mut child = child;
+    let input = child.stdin.take();
+    let (code, out, _) = finish(child);
+    drop(input);
+    assert_eq!(code, Some(130));
+    assert!(out.contains("\"interrupted\": true"), "{out}");
+    assert!(begin.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn the_second_interrupt_ends_at_once() {
+    let child = endless(&["scan", "--file", "-", "--codecs", "zstd:19"]);
+    send(&child, Signal::SIGINT);
+    std::thread::sleep(Duration::from_millis(5));
+    let begin = Instant::now();
+    let _ = kill(Pid::from_raw(child.id() as i32), Signal::SIGINT);
+    let (code, _, _) = finish(child);
+    assert_eq!(code, Some(130));
+    assert!(begin.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn a_killed_scan_leaves_nothing_behind() {
+    let folder = folder();
+    let page = folder.path().join("x.html");
+    let mut child = zmeld(&["scan", "--file", "-", "--html", str(&page)])
+        .env("TMPDIR", folder.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let mut random = Random(6);
+    for _ in 0..500 {
+        input.write_all(&random.page()).unwrap();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn training_needs_no_temporary_file() {
+    let folder = folder();
+    let pages = write(folder.path(), "pages", &known_pages().bytes);
+    let temporary = folder.path().join("tmp");
+    fs::create_dir(&temporary).unwrap();
+    let mut permissions = fs::metadata(&temporary).unwrap().permissions();
+    permissions.set_readonly(true);
+    fs::set_permissions(&temporary, permissions).unwrap();
+    let dictionary = folder.path().join("dict");
+    let output = zmeld(&[
+        "codecs",
+        str(&pages),
+        "--codecs",
+        "lz4,zstd:1",
+        "--train",
+        "4K",
+        "--write-dict",
+        str(&dictionary),
+        "--json",
+    ])
+    .env("TMPDIR", &temporary)
+    .output()
+    .unwrap();
+    assert_eq!(code(&output), 0, "{}", text(&output.stderr));
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let names: Vec<_> = found["codecs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|codec| codec["codec"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["lz4", "zstd:1", "lz4 +dict", "zstd:1 +dict"]);
+    assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0);
+    // The dictionary that was written is one that a codec takes.
+    let with = format!("zstd:1,dict={}", str(&dictionary));
+    json(&["scan", "--file", str(&pages), "--codecs", &with, "--json"]);
+}

@@ -1,0 +1,116 @@
+//! Live memory: other users, processes that come and go, cold memory.
+
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::errors::as_nobody;
+use crate::run::*;
+
+#[test]
+fn an_ordinary_user_sees_their_own_and_is_told_what_root_adds() {
+    let (command, place) = as_nobody();
+    let Some(mut command) = command else { return };
+    let output = command.args(["scan"]).output().unwrap();
+    // Nobody may have processes here or not; either way root is named.
+    let said = text(&output.stdout) + &text(&output.stderr);
+    assert!(said.contains("as root"), "{said}");
+    assert!([0, 3].contains(&code(&output)), "{said}");
+
+    // With a process of its own, nobody reads just that.
+    let script = "sleep 30 & own=$!; \"$0\" scan --codecs lz4 --json; kill $own";
+    let mut shell = Command::new("sh");
+    use std::os::unix::process::CommandExt;
+    let nobody = nix::unistd::User::from_name("nobody").unwrap().unwrap();
+    let output = shell
+        .args(["-c", script, str(&place.path().join("zmeld"))])
+        .uid(nobody.uid.as_raw())
+        .gid(nobody.gid.as_raw())
+        .current_dir(place.path())
+        .output()
+        .unwrap();
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|_| panic!("{}", text(&output.stderr)));
+    assert!(found["memory"]["processes"].as_u64().unwrap() >= 2);
+    assert!(found["pages"]["total"].as_u64().unwrap() > 0);
+    let skipped = found["skipped"].as_array().unwrap();
+    let refused = skipped
+        .iter()
+        .find(|skipped| skipped["reason"] == "not permitted to this user")
+        .expect("root has processes");
+    assert!(refused["processes"].as_u64().unwrap() >= 1);
+    let advice = found["advice"].as_array().unwrap();
+    assert!(
+        advice.iter().any(|advice| advice["topic"] == "privilege"),
+        "{advice:?}"
+    );
+
+    let output = as_nobody().0.unwrap();
+    let mut output = output;
+    let output = output
+        .args(["scan", "--pid", &std::process::id().to_string()])
+        .output()
+        .unwrap();
+    assert_eq!(code(&output), 3, "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("1 process is not permitted"));
+}
+
+#[test]
+fn processes_may_come_and_go() {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                let children: Vec<_> = (0..20)
+                    .filter_map(|_| Command::new("true").spawn().ok())
+                    .collect();
+                for mut child in children {
+                    let _ = child.wait();
+                }
+            }
+        });
+        for _ in 0..3 {
+            let tree = std::process::id().to_string();
+            let output = run(&["scan", "--tree", &tree, "--codecs", "lz4", "--json"]);
+            assert_eq!(code(&output), 0, "{}", text(&output.stderr));
+            assert!(output.stderr.is_empty(), "{}", text(&output.stderr));
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn untouched_memory_is_cold() {
+    if !is_root() {
+        eprintln!("SKIP: only root can watch which pages are touched");
+        return;
+    }
+    // 32 MiB that stays untouched, and a little that a loop keeps touching.
+    let script = "$a = join('', map { pack('Q', $_ * 0x9e3779b97f4a7c15) } 1..4194304/8*8); \
+                  $| = 1; print \"ready\\n\"; while (1) { $b = ($b + 1) % 100; $c[$b]++ }";
+    let child = Command::new("perl")
+        .args(["-e", script])
+        .stdout(Stdio::piped())
+        .spawn();
+    let Ok(mut child) = child else {
+        eprintln!("SKIP: there is no perl here");
+        return;
+    };
+    let mut ready = [0; 6];
+    std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut ready).unwrap();
+    let pid = child.id().to_string();
+    let output = run(&[
+        "scan", "--pid", &pid, "--cold", "2", "--codecs", "lz4", "--json",
+    ]);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    if code(&output) == 3 {
+        eprintln!("SKIP: {}", text(&output.stderr).trim());
+        return;
+    }
+    assert_eq!(code(&output), 0, "{}", text(&output.stderr));
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let total = &found["cold"]["total"];
+    let (resident, cold) = (total[0].as_u64().unwrap(), total[1].as_u64().unwrap());
+    assert!(cold * PAGE as u64 > 24 << 20, "{total}");
+    assert!(cold < resident, "{total}");
+}

@@ -1,0 +1,8 @@
+//! The built command, run as its users run it.
+
+mod errors;
+mod interrupt;
+mod live;
+mod predictions;
+mod run;
+mod terminal;

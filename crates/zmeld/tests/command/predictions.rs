@@ -1,0 +1,235 @@
+//! What a scan predicts is what a store, and a zram device, then takes.
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use serde_json::Value;
+use zmeld_store::{Codec, MeldOptions, Store, StoreOptions};
+
+use crate::run::*;
+
+#[path = "../../../zmeld-store/tests/support/zram.rs"]
+mod zram;
+
+const CODECS: &str = "lzo,lzo-rle,lz4,zstd";
+
+#[test]
+fn the_json_has_what_it_promises_and_counts_every_page() {
+    let folder = folder();
+    let known = known_pages();
+    let path = write(folder.path(), "pages", &known.bytes);
+    for more in [&["--full"][..], &[]] {
+        let mut args = vec!["scan", "--file", str(&path), "--codecs", CODECS, "--json"];
+        args.extend(more);
+        let found = json(&args);
+        assert_eq!(found["schema"], "zmeld.scan/1");
+        assert_eq!(found["page_size"], PAGE);
+        assert_eq!(found["interrupted"], false);
+        let pages = &found["pages"];
+        let count = |name: &str| pages[name].as_u64().expect(name);
+        assert_eq!(count("zero"), known.zero);
+        assert_eq!(count("same_filled"), known.same_filled);
+        assert_eq!(count("unique"), known.unique);
+        assert_eq!(count("duplicate"), known.duplicate);
+        let sum = known.zero + known.same_filled + known.unique + known.duplicate;
+        assert_eq!(count("total"), sum);
+        assert_eq!(sum as usize * PAGE, known.bytes.len());
+        let codecs = found["codecs"].as_array().expect("a list");
+        let names: Vec<_> = codecs
+            .iter()
+            .map(|codec| codec["codec"].as_str().unwrap())
+            .collect();
+        assert_eq!(names.join(","), CODECS);
+        for codec in codecs {
+            for field in [
+                "pages_measured",
+                "compressed_bytes",
+                "memory_used_bytes",
+                "melded_memory_used_bytes",
+                "incompressible_pages",
+            ] {
+                assert!(codec[field].is_u64(), "{field} of {codec}");
+            }
+            for field in ["compress_mb_per_s", "decompress_mb_per_s"] {
+                assert!(codec[field].as_f64().unwrap() > 0.0, "{field} of {codec}");
+            }
+            assert_eq!(codec["pages_measured"], known.unique + known.duplicate);
+            // Random pages do not compress; text does.
+            assert_eq!(codec["incompressible_pages"], 67);
+        }
+    }
+}
+
+#[test]
+fn a_store_takes_what_was_predicted() {
+    let folder = folder();
+    let known = known_pages();
+    let path = write(folder.path(), "pages", &known.bytes);
+    let found = json(&[
+        "scan",
+        "--file",
+        str(&path),
+        "--codecs",
+        CODECS,
+        "--full", "--kernel", "6.12",
+        "--json",
+    ]);
+    for codec in found["codecs"].as_array().unwrap() {
+        let name = codec["codec"].as_str().unwrap();
+        let pages = known.bytes.chunks_exact(PAGE);
+        let options = StoreOptions::new(pages.len() as u64);
+        let store = Store::new(&options, &Codec::new(name, None, None).unwrap()).unwrap();
+        for (at, page) in pages.enumerate() {
+            store.write(at as u64, page).unwrap();
+        }
+        let stats = store.stats();
+        assert_eq!(codec["compressed_bytes"], stats.bytes_compressed, "{name}");
+        assert_eq!(codec["memory_used_bytes"], stats.memory_used, "{name}");
+        store.meld(&MeldOptions::default()).unwrap();
+        store.compact();
+        let stats = store.stats();
+        assert_eq!(
+            codec["melded_compressed_bytes"], stats.bytes_compressed,
+            "{name}"
+        );
+        let predicted = codec["melded_memory_used_bytes"].as_u64().unwrap();
+        // Compaction leaves at most one span of a class partly empty, as predicted.
+        assert_eq!(predicted, stats.memory_used, "{name}");
+    }
+}
+
+/// This machine's programs, libraries and texts, zeros, repeated words, noise and
+/// copies: what swap is given, about 100 MiB.
+fn mixed_pages() -> Vec<u8> {
+    const WANTED: usize = 100 << 20;
+    let mut bytes = Vec::with_capacity(WANTED + (8 << 20));
+    let mut random = Random(99);
+    for folder in [
+        "/usr/lib/x86_64-linux-gnu",
+        "/usr/lib",
+        "/usr/bin",
+        "/usr/share/perl5",
+        "/etc",
+    ] {
+        let mut paths: Vec<_> = fs::read_dir(folder)
+            .map(|entries| entries.flatten().map(|entry| entry.path()).collect())
+            .unwrap_or_default();
+        paths.sort();
+        let enough = bytes.len() + WANTED / 3;
+        for path in paths {
+            if bytes.len() >= enough.min(WANTED * 9 / 10) {
+                break;
+            }
+            if path.is_file() && !path.is_symlink() {
+                let file = fs::read(&path).unwrap_or_default();
+                bytes.extend_from_slice(&file[..file.len().min(6 << 20) / PAGE * PAGE]);
+            }
+        }
+    }
+    let own = bytes.len() / PAGE;
+    for _ in 0..own / 40 {
+        bytes.extend_from_slice(&[0; PAGE]);
+        bytes.extend(random.next().to_ne_bytes().repeat(PAGE / 8));
+        bytes.extend(random.page());
+        let copied = (random.next() >> 33) as usize % own * PAGE;
+        bytes.extend_from_within(copied..copied + PAGE);
+    }
+    bytes
+}
+
+/// Memory that direct output can use.
+fn aligned(pages: &[u8]) -> (Vec<u8>, usize) {
+    let mut memory = vec![0; pages.len() + PAGE];
+    let start = memory.as_ptr().addr().next_multiple_of(PAGE) - memory.as_ptr().addr();
+    memory[start..start + pages.len()].copy_from_slice(pages);
+    (memory, start)
+}
+
+#[test]
+fn a_zram_device_takes_what_was_predicted() {
+    let device = match zram::Device::add() {
+        Ok(device) => device,
+        Err(reason) => {
+            eprintln!("SKIP: {reason}");
+            return;
+        }
+    };
+    let offered = device.algorithms().expect("comp_algorithm can be read");
+    let codecs: Vec<&str> = ["lz4", "lzo", "lzo-rle"]
+        .into_iter()
+        .filter(|codec| offered.iter().any(|name| name == codec))
+        .collect();
+    if codecs.is_empty() {
+        eprintln!("SKIP: this kernel's zram has none of lz4, lzo, lzo-rle");
+        return;
+    }
+    let folder = folder();
+    let bytes = mixed_pages();
+    let path = write(folder.path(), "pages", &bytes);
+    let found = json(&[
+        "scan",
+        "--file",
+        str(&path),
+        "--raw",
+        "--codecs",
+        &codecs.join(","),
+        "--full",
+        "--json",
+    ]);
+    let (memory, start) = aligned(&bytes);
+    for (codec, predicted) in codecs.iter().zip(found["codecs"].as_array().unwrap()) {
+        fill(&device, codec, &memory[start..start + bytes.len()]);
+        check(predicted, "compressed_bytes", device.mm_stat(2), 0.005);
+        check(predicted, "memory_used_bytes", device.mm_stat(3), 0.01);
+    }
+}
+
+fn fill(device: &zram::Device, codec: &str, bytes: &[u8]) {
+    device.set("reset", "1").unwrap();
+    device.set("comp_algorithm", codec).unwrap();
+    device.set("disksize", &bytes.len().to_string()).unwrap();
+    let file = device.open().unwrap();
+    for (at, chunk) in bytes.chunks(1 << 20).enumerate() {
+        file.write_all_at(chunk, (at << 20) as u64).unwrap();
+    }
+}
+
+fn check(predicted: &Value, field: &str, taken: u64, tolerance: f64) {
+    let predicted_bytes = predicted[field].as_u64().unwrap();
+    let off = predicted_bytes as f64 / taken as f64 - 1.0;
+    let codec = &predicted["codec"];
+    eprintln!(
+        "{codec}: {field} {predicted_bytes}, zram {taken}: {:+.4} %",
+        100.0 * off
+    );
+    assert!(
+        off.abs() <= tolerance,
+        "{codec}: {field} {predicted_bytes}, zram {taken}"
+    );
+}
+
+#[test]
+fn a_page_of_html_is_whole_and_asks_for_nothing() {
+    let folder = folder();
+    let known = known_pages();
+    let path = write(folder.path(), "pages", &known.bytes);
+    let page = folder.path().join("scan.html");
+    run(&["scan", "--file", str(&path), "--html", str(&page)]);
+    let html = fs::read_to_string(&page).unwrap();
+    assert!(html.starts_with("<!DOCTYPE html>") && html.ends_with("</html>"));
+    for wanted in [
+        "What memory consists of",
+        "speed of compressing",
+        "largest groups",
+        "RAM gained",
+    ] {
+        assert!(html.contains(wanted), "{wanted}");
+    }
+    for outside in ["http://", "https://", "src=", "@import", "<script", "<link"] {
+        assert!(!html.contains(outside), "{outside}");
+    }
+    let left: Vec<_> = fs::read_dir(folder.path()).unwrap().flatten().collect();
+    assert_eq!(left.len(), 2, "{left:?}");
+    assert!(Path::new(&page).exists());
+}

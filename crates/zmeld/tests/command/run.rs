@@ -1,0 +1,129 @@
+//! Running the command, and pages whose composition is known.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+pub const PAGE: usize = 4096;
+
+/// The command in a plain environment: 80 columns, no colours, UTF-8.
+pub fn zmeld(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_zmeld"));
+    command
+        .args(args)
+        .stdin(Stdio::null())
+        .env("COLUMNS", "80")
+        .env("LC_ALL", "C.UTF-8")
+        .env_remove("NO_COLOR")
+        .env_remove("CLICOLOR_FORCE");
+    command
+}
+
+pub fn run(args: &[&str]) -> Output {
+    zmeld(args).output().expect("the command starts")
+}
+
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("output is UTF-8")
+}
+
+pub fn code(output: &Output) -> i32 {
+    output.status.code().expect("it was not killed")
+}
+
+/// The JSON of a run that has to succeed.
+pub fn json(args: &[&str]) -> Value {
+    let output = run(args);
+    assert_eq!(code(&output), 0, "{args:?}: {}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+/// Is this test run by root? Then what root may do is tested too.
+pub fn is_root() -> bool {
+    nix::unistd::geteuid().is_root()
+}
+
+/// Xorshift: the same bytes in every run.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    pub fn page(&mut self) -> Vec<u8> {
+        (0..PAGE / 8)
+            .flat_map(|_| self.next().to_le_bytes())
+            .collect()
+    }
+}
+
+/// A page of words that compresses.
+pub fn text_page(random: &mut Random) -> Vec<u8> {
+    let words = [
+        "slot ", "page ", "object ", "share ", "handle ", "pool ", "span ", "class ",
+    ];
+    let mut page = Vec::with_capacity(PAGE + 8);
+    while page.len() < PAGE {
+        page.extend_from_slice(words[(random.next() >> 40) as usize % 8].as_bytes());
+    }
+    page.truncate(PAGE);
+    page
+}
+
+/// Zeros, same-filled, distinct text, random pages, and copies of both.
+pub struct Known {
+    pub bytes: Vec<u8>,
+    pub zero: u64,
+    pub same_filled: u64,
+    pub unique: u64,
+    pub duplicate: u64,
+}
+
+pub fn known_pages() -> Known {
+    let mut random = Random(0x7a6d_656c_6401);
+    let mut pages: Vec<Vec<u8>> = Vec::new();
+    pages.extend(std::iter::repeat_n(vec![0; PAGE], 40));
+    for word in 1..=25u64 {
+        pages.push(word.to_le_bytes().repeat(PAGE / 8));
+    }
+    let text: Vec<_> = (0..300).map(|_| text_page(&mut random)).collect();
+    let noise: Vec<_> = (0..60).map(|_| random.page()).collect();
+    pages.extend(text.iter().cloned());
+    pages.extend(noise.iter().cloned());
+    // 20 texts thrice more, 7 random pages once more.
+    for page in text.iter().take(20) {
+        pages.extend(std::iter::repeat_n(page.clone(), 3));
+    }
+    pages.extend(noise.iter().take(7).cloned());
+    // In an order that depends on nothing.
+    for at in (1..pages.len()).rev() {
+        pages.swap(at, (random.next() >> 33) as usize % (at + 1));
+    }
+    Known {
+        bytes: pages.concat(),
+        zero: 40,
+        same_filled: 25,
+        unique: 360,
+        duplicate: 67,
+    }
+}
+
+/// A folder for a test, and a file in it.
+pub fn folder() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder for the test")
+}
+
+pub fn write(folder: &Path, name: &str, bytes: &[u8]) -> PathBuf {
+    let path = folder.join(name);
+    std::fs::write(&path, bytes).expect("the folder takes a file");
+    path
+}
+
+pub fn str(path: &Path) -> &str {
+    path.to_str().expect("UTF-8")
+}
