@@ -802,6 +802,7 @@ fn skipped(visit: &Visit) -> Vec<SkippedResult> {
     visit
         .skipped
         .iter()
+        .filter(|(_, skipped)| skipped.processes + skipped.regions + skipped.pages > 0)
         .map(|(reason, skipped)| SkippedResult {
             reason: reason.to_string(),
             processes: skipped.processes,

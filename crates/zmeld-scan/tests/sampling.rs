@@ -9,7 +9,7 @@ use zmeld_scan::{scan, Candidate, Options, Progress, ScanResult};
 use zmeld_store::page_size;
 
 const PAGES: usize = 8000;
-const SEEDS: u64 = 40;
+const SEEDS: u64 = 100;
 
 /// Programs, libraries and texts of this machine, some of them twice.
 fn mixed_file(folder: &std::path::Path) -> std::path::PathBuf {
@@ -71,7 +71,8 @@ fn the_interval_of_a_sample_holds_the_ratio() {
     let truth = scanned(&path, true, 0).codecs[0].ratio;
     let mut held = 0;
     let mut widest: f64 = 0.0;
-    for seed in 1..=SEEDS {
+    let seeds = std::env::var("ZMELD_SEEDS").map_or(SEEDS, |seeds| seeds.parse().unwrap());
+    for seed in 1..=seeds {
         let found = scanned(&path, false, seed);
         assert!(!found.sample.full);
         let codec = &found.codecs[0];
@@ -79,10 +80,10 @@ fn the_interval_of_a_sample_holds_the_ratio() {
         held += u64::from((codec.ratio - truth).abs() <= codec.ratio_interval);
     }
     eprintln!(
-        "{held} of {SEEDS} intervals hold the ratio {truth:.3}; the widest is {:.1} %",
+        "{held} of {seeds} intervals hold the ratio {truth:.3}; the widest is {:.1} %",
         100.0 * widest
     );
-    // At 95 % each, fewer than 34 of 40 happen once in 500 times.
-    assert!(held >= 34, "{held} of {SEEDS}");
+    // At 95 % each, fewer than 88 of 100 happen once in 200 times.
+    assert!(held * 100 >= seeds * 88, "{held} of {seeds}");
     assert!(widest < 0.2, "{widest}");
 }

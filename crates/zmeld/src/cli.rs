@@ -9,6 +9,13 @@ use zmeld_store::CodecSpec;
 
 use crate::exit::EXIT_CODES;
 
+const EXAMPLES: &str = "\
+Examples:
+  zmeld scan                   what would this machine gain?
+  zmeld scan --html scan.html  the same, as a page with plots
+  zmeld codecs /usr/bin/perl   every codec on the pages of a file
+  zmeld scan --help            more examples; exit codes";
+
 /// zmeld makes the memory of a Linux machine go further.
 #[derive(Parser)]
 #[command(
@@ -17,7 +24,8 @@ use crate::exit::EXIT_CODES;
     about = "Makes the memory of a Linux machine go further",
     long_about = "zmeld says what compressing memory and melding identical pages would save on \
                   this machine, with which codec, and what to do about it.",
-    after_help = EXIT_CODES,
+    after_help = EXAMPLES,
+    after_long_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"),
     max_term_width = 100
 )]
 pub struct Cli {

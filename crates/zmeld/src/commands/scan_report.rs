@@ -318,12 +318,13 @@ fn main_table(result: &ScanResult) -> Table {
             row.strong();
         }
     }
-    let missing: Vec<_> = result
+    let mut missing: Vec<_> = result
         .codecs
         .iter()
         .filter(|codec| codec.offered == Some(false))
-        .map(|codec| codec.codec.as_str())
+        .filter_map(|codec| codec.codec.split(':').next())
         .collect();
+    missing.dedup();
     if !missing.is_empty() {
         table.note(format!(
             "This kernel's zram is built without {}.",
@@ -393,7 +394,7 @@ fn codec_section(result: &ScanResult, plots: bool) -> Section {
             decompress = decompress.point(&codec.codec, codec.decompress_mb_per_s, codec.ratio);
         }
         section = section
-            .paragraph("Up is smaller, right is faster; the best codec is up and to the right.")
+            .paragraph("Higher takes less memory, further right is faster.")
             .plot(compress)
             .plot(decompress);
     }

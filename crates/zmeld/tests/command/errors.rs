@@ -237,9 +237,6 @@ fn a_reader_that_leaves_is_no_error_and_a_full_disk_is() {
 
 #[test]
 fn what_only_root_may_read_is_a_missing_privilege() {
-    let folder = folder();
-    let path = write(folder.path(), "secret", &[1; PAGE]);
-    fs::set_permissions(&path, fs::Permissions::from_mode(0)).unwrap();
     let (command, _copy) = as_nobody();
     let Some(mut command) = command else { return };
     // The folder must be open to others for the file to be what is refused.
@@ -273,7 +270,12 @@ pub fn as_nobody() -> (Option<Command>, tempfile::TempDir) {
     };
     fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let copy = place.path().join("zmeld");
-    fs::copy(env!("CARGO_BIN_EXE_zmeld"), &copy).unwrap();
+    // By another process: a file that is open for writing here would be so in
+    // every child that another test forks meanwhile, and could not be run.
+    let copied = Command::new("cp")
+        .args([env!("CARGO_BIN_EXE_zmeld"), str(&copy)])
+        .status();
+    assert!(copied.unwrap().success());
     let mut command = Command::new(&copy);
     command
         .uid(nobody.uid.as_raw())

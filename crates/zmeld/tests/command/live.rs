@@ -44,10 +44,11 @@ fn an_ordinary_user_sees_their_own_and_is_told_what_root_adds() {
         "{advice:?}"
     );
 
-    let output = as_nobody().0.unwrap();
-    let mut output = output;
-    let output = output
-        .args(["scan", "--pid", &std::process::id().to_string()])
+    let (command, _place) = as_nobody();
+    let mine = std::process::id().to_string();
+    let output = command
+        .unwrap()
+        .args(["scan", "--pid", &mine])
         .output()
         .unwrap();
     assert_eq!(code(&output), 3, "{}", text(&output.stderr));

@@ -72,7 +72,9 @@ fn a_store_takes_what_was_predicted() {
         str(&path),
         "--codecs",
         CODECS,
-        "--full", "--kernel", "6.12",
+        "--full",
+        "--kernel",
+        "6.12",
         "--json",
     ]);
     for codec in found["codecs"].as_array().unwrap() {
