@@ -7,8 +7,10 @@
  *
  *   sample   the slots whose fingerprint falls into one part in 2^k. Twins
  *            fall in or out together, so the share of duplicates among them
- *            estimates the whole's. Below the threshold the pass ends here,
- *            after one walk over the slots.
+ *            estimates the whole's; only few large groups may all be out. So
+ *            some slots are picked by chance as well: a large group is among
+ *            them many times over. The larger share counts. Below the
+ *            threshold the pass ends here, after one walk over the slots.
  *   find     a table of 2-bit cells, sixteen for each page, notes which cells
  *            a fingerprint fell into once, and which more often. It may
  *            suspect too many, never too few.
@@ -35,6 +37,7 @@
 
 #define SAMPLE_MIN	512
 #define SAMPLE_MAX	4096
+#define PICKS		512
 #define MEMORY_MIN	(64u << 10)
 #define SLOTS_A_TURN	4096
 #define CELLS_A_WORD	32
@@ -150,6 +153,13 @@ static u64 sample_duplicates(const u64 *sample, u64 count)
 	return duplicates;
 }
 
+/* One word of a sample: the lowest bit tells a page that shares already. */
+static inline u64 sample_make(const struct zm_slot *slot, u32 state)
+{
+	return (u64)zm_load32(&slot->fingerprint) << 1 |
+	       (zm_state_kind(state) == ZM_KIND_SHARE);
+}
+
 /* The slots from start to end into the sample; returns its new size. */
 static u64 sample_turn(struct zm_pass *pass, u64 start, u64 end, u32 shift,
 		       u64 *sample, u64 count)
@@ -169,18 +179,51 @@ static u64 sample_turn(struct zm_pass *pass, u64 start, u64 end, u32 shift,
 		/* Twice, since a shift by all 32 bits is not defined. */
 		if (fingerprint >> 1 >> (31 - shift) || count == SAMPLE_MAX)
 			continue;
-		sample[count++] = (u64)fingerprint << 1 |
-				  (zm_state_kind(state) == ZM_KIND_SHARE);
+		sample[count++] = sample_make(&slots[index], state);
 	}
 	pass->result->pages_stored += stored;
 	pass->result->pages_unfingerprinted += unfingerprinted;
 	return count;
 }
 
+/* Slots anywhere: one from each of PICKS equal parts, where chance says. */
+static u64 sample_picks(struct zm_pass *pass, u64 *sample)
+{
+	struct zm_store *store = pass->store;
+	u64 part = store->slot_count / PICKS, count = 0, i, mixed;
+	struct zm_slot *slot;
+	u32 state;
+
+	if (!part)
+		return 0;
+	for (i = 0; i < PICKS; i++) {
+		mixed = (i + 1) * 0x9e3779b97f4a7c15ull >> 32;
+		slot = &store->slots[i * part + (mixed * part >> 32)];
+		state = zm_load32(&slot->state);
+		if (state & ZM_STATE_FINGERPRINTED)
+			sample[count++] = sample_make(slot, state);
+	}
+	return count;
+}
+
+/* Keeps what was sampled if it repeats more than what is known so far. */
+static void sample_count(struct zm_pass *pass, u64 *sample, u64 count)
+{
+	struct zm_meld_result *result = pass->result;
+	u64 duplicates;
+
+	zm_sort64(sample, count);
+	duplicates = sample_duplicates(sample, count);
+	if (result->pages_sampled && duplicates * result->pages_sampled <=
+				     result->duplicates_sampled * count)
+		return;
+	result->pages_sampled = count;
+	result->duplicates_sampled = duplicates;
+}
+
 static int pass_sample(struct zm_pass *pass)
 {
 	struct zm_store *store = pass->store;
-	struct zm_meld_result *result = pass->result;
 	u32 shift = sample_shift(zm_load64(&store->counters.pages_stored));
 	u64 bytes = SAMPLE_MAX * sizeof(u64);
 	u64 *sample = zm_port_table_alloc(bytes);
@@ -188,15 +231,14 @@ static int pass_sample(struct zm_pass *pass)
 
 	if (!sample)
 		return -ENOMEM;
-	result->memory_borrowed = bytes;
+	pass->result->memory_borrowed = bytes;
 	for (start = 0; start < store->slot_count; start = end) {
 		zm_port_yield();
 		end = turn_end(store, start);
 		count = sample_turn(pass, start, end, shift, sample, count);
 	}
-	zm_sort64(sample, count);
-	result->pages_sampled = count;
-	result->duplicates_sampled = sample_duplicates(sample, count);
+	sample_count(pass, sample, count);
+	sample_count(pass, sample, sample_picks(pass, sample));
 	zm_port_table_free(sample, bytes);
 	return 0;
 }
