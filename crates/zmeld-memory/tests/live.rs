@@ -73,10 +73,31 @@ say(address(a), address(none), address(zero), address(untouched)); wait()
     assert_eq!(before, resident());
 }
 
+/// What smaps says is shared of the mapping at or around an address.
+fn shared_kib(pid: i32, address: u64) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap();
+    let mut here = false;
+    for line in text.lines() {
+        if let Some((start, end)) = line
+            .split(' ')
+            .next()
+            .and_then(|range| range.split_once('-'))
+        {
+            let number = |text| u64::from_str_radix(text, 16).unwrap();
+            here = (number(start)..number(end)).contains(&address);
+        } else if let (true, Some(rest)) = (here, line.strip_prefix("Shared_Dirty:")) {
+            return rest.trim().trim_end_matches(" kB").parse().unwrap();
+        }
+    }
+    panic!("no mapping at {address:#x}")
+}
+
 #[test]
 fn a_page_shared_by_fork_is_one_page() {
     let script = "
+keep = private(3000); protect(keep, 0)
 a = private(500); fill(a, 3, range(500))
+after = private(3000); protect(after, 0)
 r, w = os.pipe()
 child = os.fork()
 if child == 0:
@@ -89,7 +110,15 @@ os.read(r, 1); say(address(a), child); wait(); os.kill(child, 9)
     let numbers = parent.numbers();
     let tree = live(Selection::Tree(parent.pid()));
     assert_eq!(tree.processes(), 2);
+    let shared = || shared_kib(parent.pid(), numbers[0]);
+    let before = shared();
     let seen = see(&tree, 2);
+    assert_eq!(
+        shared(),
+        before,
+        "reading must not give the processes copies of their own"
+    );
+    assert_eq!(before, 400 * page_size() as u64 / 1024);
     let _ = Command::new("kill").arg(numbers[1].to_string()).status();
     let size = page_size() as u64;
     let of = |tag| {
@@ -396,10 +425,12 @@ fn as_an_ordinary_user_inner() {
     let numbers: Vec<u64> = at.split(' ').map(|n| n.parse().unwrap()).collect();
     let seen = see(&live(Selection::All), 2);
     assert!(seen.visit.notes.contains(&Note::NoFrameNumbers));
-    assert!(
-        seen.visit.skipped.get(SkipReason::Permission).processes >= 1,
-        "{:?}",
-        seen.visit.skipped
+    // Others' processes are counted as such, or hidden, and then that is said.
+    let hidden = std::env::var("ZMELD_TEST_HIDEPID").is_ok();
+    assert_eq!(seen.visit.notes.contains(&Note::ProcessesHidden), hidden);
+    assert_eq!(
+        seen.visit.skipped.get(SkipReason::Permission).processes == 0,
+        hidden
     );
     // Parent and child of a fork: 200 pages each at one address; they are marked.
     let pages: Vec<_> = seen
@@ -411,7 +442,7 @@ fn as_an_ordinary_user_inner() {
         })
         .collect();
     assert_eq!(pages.len(), 400);
-    assert!(seen.maybe_shared >= 400);
+    assert!(seen.maybe_shared >= 400, "{} {hidden}", seen.maybe_shared);
     assert!(
         seen.visit.counted.zero_mapped >= 20,
         "{:?}",
@@ -470,24 +501,42 @@ say(address(a), os.getpid(), child); wait(); os.kill(child, 9)
     .unwrap();
     let program = dir.path().join("test");
     std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
-    let output = setpriv()
-        .arg(&program)
-        .args(["--exact", "as_an_ordinary_user_inner", "--nocapture"])
-        .env(
-            "ZMELD_TEST_ADDRESS",
-            numbers
-                .iter()
-                .map(u64::to_string)
-                .collect::<Vec<_>>()
-                .join(" "),
-        )
+    let inner = [
+        program.to_str().unwrap(),
+        "--exact",
+        "as_an_ordinary_user_inner",
+        "--nocapture",
+    ];
+    let address = numbers
+        .iter()
+        .map(u64::to_string)
+        .collect::<Vec<_>>()
+        .join(" ");
+    let plain = setpriv()
+        .args(inner)
+        .env("ZMELD_TEST_ADDRESS", &address)
         .current_dir("/")
-        .output()
-        .unwrap();
+        .output();
+    // The same where /proc shows a user nothing but his own.
+    let hide = "mount -t proc -o hidepid=2 proc /proc || exit 77; exec setpriv \"$@\"";
+    let hidden = Command::new("unshare")
+        .args(["--mount", "sh", "-c", hide, "sh"])
+        .args(nobody)
+        .args(inner)
+        .env("ZMELD_TEST_ADDRESS", &address)
+        .env("ZMELD_TEST_HIDEPID", "1")
+        .current_dir("/")
+        .output();
     let _ = Command::new("kill").arg(numbers[2].to_string()).status();
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(
-        output.status.success() && text.contains("inner test ran"),
-        "{text}"
-    );
+    let passed = |output: std::process::Output| {
+        let text = String::from_utf8_lossy(&output.stdout);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        let ran = output.status.success() && text.contains("inner test ran");
+        assert!(ran, "{text}{errors}");
+    };
+    passed(plain.unwrap());
+    match hidden {
+        Ok(output) if output.status.code() != Some(77) => passed(output),
+        _ => println!("SKIP: /proc cannot be mounted with hidepid here"),
+    }
 }

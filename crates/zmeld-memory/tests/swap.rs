@@ -99,19 +99,69 @@ fn limited_group(bytes: &str) -> Option<Group> {
     None
 }
 
+/// A swap file of its own, switched off and removed afterwards.
+struct SwapFile(PathBuf);
+
+impl SwapFile {
+    fn start(megabytes: usize) -> Result<SwapFile, String> {
+        let file =
+            SwapFile(std::env::temp_dir().join(format!("zmeld-swap-file-{}", std::process::id())));
+        let path = file.0.to_str().unwrap();
+        fs::write(path, vec![0; megabytes << 20]).map_err(|error| error.to_string())?;
+        fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        // The file system may not bear swap files.
+        if !run("mkswap", &[path]) || !run("swapon", &["-p", "32001", path]) {
+            return Err(format!("{path} cannot be swap"));
+        }
+        Ok(file)
+    }
+}
+
+impl Drop for SwapFile {
+    fn drop(&mut self) {
+        let path = self.0.to_str().unwrap();
+        if fs::read_to_string("/proc/swaps").is_ok_and(|text| text.contains(path)) {
+            assert!(run("swapoff", &[path]), "{path} is still in use");
+        }
+        let _ = fs::remove_file(path);
+    }
+}
+
+/// Swap is the machine's: one test at a time.
+static SWAP: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
 #[test]
-fn pages_in_swap_are_counted_in_place_and_read_from_the_device() {
+fn pages_in_zram_are_counted_in_place_and_read_from_the_device() {
     if !is_root() {
         println!("SKIP: setting up swap is for root");
         return;
     }
-    let zram = match Zram::start("96M") {
-        Ok(zram) => zram,
-        Err(reason) => {
-            println!("SKIP: {reason}");
-            return;
-        }
-    };
+    let _one_at_a_time = SWAP
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    match Zram::start("96M") {
+        Ok(zram) => check_swap(&zram.path, true),
+        Err(reason) => println!("SKIP: {reason}"),
+    }
+}
+
+#[test]
+fn pages_in_a_swap_file_are_read_by_what_page_tables_say() {
+    if !is_root() {
+        println!("SKIP: setting up swap is for root");
+        return;
+    }
+    let _one_at_a_time = SWAP
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    match SwapFile::start(96) {
+        Ok(file) => check_swap(&file.0, false),
+        Err(reason) => println!("SKIP: {reason}"),
+    }
+}
+
+/// Fills the swap area that has the highest priority, and looks for every page.
+fn check_swap(path: &Path, zram: bool) {
     let Some(group) = limited_group("24M") else {
         println!("SKIP: no control group with a memory limit");
         return;
@@ -144,8 +194,9 @@ say(address(a)); wait()
     );
 
     // On the device: every page that is not in RAM, with its contents.
-    let device = SwapDevice::open(&zram.path).unwrap();
-    assert!(device.area().is_zram() && device.area().used >= swapped / 2);
+    let device = SwapDevice::open(path).unwrap();
+    assert_eq!(device.area().is_zram(), zram);
+    assert!(device.area().used >= swapped / 2);
     for threads in [1, 2] {
         let seen_device = see(&device, threads);
         let mut found = vec![false; PAGES as usize];

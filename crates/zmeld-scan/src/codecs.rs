@@ -157,7 +157,7 @@ pub fn measure_pages(
                     continue;
                 }
                 for (bench, tally) in worker.benches.iter_mut().zip(&mut worker.tallies) {
-                    tally.add(geometry, bench.measure(page)?, 1);
+                    tally.add(geometry, bench.measure(page)?, 1.0);
                 }
             }
             Ok(())
@@ -193,14 +193,14 @@ pub fn measure_pages(
 }
 
 fn report(bench: &Bench, tally: &Tally, geometry: &Geometry) -> CodecReport {
-    let bytes = tally.pages as f64 * page_size() as f64;
+    let bytes = tally.pages * page_size() as f64;
     CodecReport {
         codec: bench.name.clone(),
-        pages_measured: tally.pages,
-        compressed_bytes: tally.bytes,
-        memory_used_bytes: tally.memory_used(geometry, 1.0),
-        ratio: bytes / tally.bytes.max(1) as f64,
-        incompressible_pages: tally.raw,
+        pages_measured: tally.pages as u64,
+        compressed_bytes: tally.bytes as u64,
+        memory_used_bytes: tally.memory_used(geometry),
+        ratio: bytes / tally.bytes.max(1.0),
+        incompressible_pages: tally.raw as u64,
         compress_mb_per_s: bench.compress.mb_per_s(page_size()),
         decompress_mb_per_s: bench.decompress.mb_per_s(page_size()),
         compress_ns_median: bench.compress.quantile(0.5),

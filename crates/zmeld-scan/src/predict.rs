@@ -2,38 +2,49 @@
 
 use zmeld_store::Geometry;
 
-/// Sums over pages that were compressed with one codec.
+/// Sums over pages that were compressed with one codec, by weight. Whole weights
+/// stay exact up to 2^53.
 #[derive(Clone, Debug)]
 pub(crate) struct Tally {
-    /// Pages, by weight.
-    pub pages: u64,
+    /// Pages.
+    pub pages: f64,
     /// Bytes of their objects.
-    pub bytes: u64,
+    pub bytes: f64,
     /// Sum of the squares of these, for the spread.
-    pub squares: f64,
+    squares: f64,
+    /// Sum of the squares of the weights, for the effective size of a sample.
+    weights: f64,
     /// Pages kept raw.
-    pub raw: u64,
+    pub raw: f64,
     /// Objects in each size class.
-    classes: Vec<u64>,
+    classes: Vec<f64>,
 }
 
 impl Tally {
     pub fn new(geometry: &Geometry) -> Tally {
         Tally {
-            pages: 0,
-            bytes: 0,
+            pages: 0.0,
+            bytes: 0.0,
             squares: 0.0,
-            raw: 0,
-            classes: vec![0; geometry.classes()],
+            weights: 0.0,
+            raw: 0.0,
+            classes: vec![0.0; geometry.classes()],
         }
     }
 
     /// Adds an object that stands for `weight` pages.
-    pub fn add(&mut self, geometry: &Geometry, size: u32, weight: u64) {
+    pub fn add(&mut self, geometry: &Geometry, size: u32, weight: f64) {
+        if weight == 0.0 {
+            return;
+        }
+        let bytes = f64::from(size);
         self.pages += weight;
-        self.bytes += u64::from(size) * weight;
-        self.squares += f64::from(size) * f64::from(size) * weight as f64;
-        self.raw += u64::from(size == geometry.page_size()) * weight;
+        self.bytes += bytes * weight;
+        self.squares += bytes * bytes * weight;
+        self.weights += weight * weight;
+        if size == geometry.page_size() {
+            self.raw += weight;
+        }
         self.classes[geometry.class(size)] += weight;
     }
 
@@ -41,36 +52,52 @@ impl Tally {
         self.pages += other.pages;
         self.bytes += other.bytes;
         self.squares += other.squares;
+        self.weights += other.weights;
         self.raw += other.raw;
         for (mine, theirs) in self.classes.iter_mut().zip(&other.classes) {
             *mine += theirs;
         }
     }
 
-    /// Bytes that the pool takes for `scale` times these objects, each class in whole spans.
-    pub fn memory_used(&self, geometry: &Geometry, scale: f64) -> u64 {
+    /// The same pages `factor` times.
+    pub fn scaled(&self, factor: f64) -> Tally {
+        Tally {
+            pages: self.pages * factor,
+            bytes: self.bytes * factor,
+            squares: self.squares * factor,
+            weights: self.weights * factor * factor,
+            raw: self.raw * factor,
+            classes: self.classes.iter().map(|count| count * factor).collect(),
+        }
+    }
+
+    /// Bytes that the pool takes, each class in whole spans.
+    pub fn memory_used(&self, geometry: &Geometry) -> u64 {
         self.classes
             .iter()
             .enumerate()
-            .map(|(class, &count)| {
-                geometry.class_bytes(class, (count as f64 * scale).round() as u64)
-            })
+            .map(|(class, &count)| geometry.class_bytes(class, count.round() as u64))
             .sum()
     }
 
-    /// Half the width of the 95 % confidence interval of the mean size, as a
-    /// share of the mean, when `pages` were drawn from `population`:
-    /// 1.96 s / (m sqrt(n)) sqrt(1 - n / N), the last factor being the finite
-    /// population correction.
-    pub fn interval(&self, population: u64) -> f64 {
-        if self.pages < 2 || self.pages >= population || self.bytes == 0 {
-            return if self.pages >= population { 0.0 } else { 1.0 };
+    /// Half the width of the 95 % confidence interval of the bytes of
+    /// `population` pages of which these are a sample:
+    /// N 1.96 s / sqrt(n) sqrt(1 - n / N), with n the effective sample size
+    /// (sum of weights)^2 / sum of squared weights, and the last factor the
+    /// finite population correction.
+    pub fn half_width(&self, population: u64) -> f64 {
+        let all = population as f64;
+        if self.pages >= all {
+            return 0.0;
         }
-        let n = self.pages as f64;
-        let mean = self.bytes as f64 / n;
-        let variance = (self.squares / n - mean * mean).max(0.0) * n / (n - 1.0);
-        let correction = 1.0 - n / population as f64;
-        1.96 * (variance / n * correction).sqrt() / mean
+        let n = self.pages * self.pages / self.weights.max(f64::MIN_POSITIVE);
+        if n < 2.0 {
+            // Next to nothing is known of them: anything from 0 to a page.
+            return all * zmeld_store::page_size() as f64 / 2.0;
+        }
+        let mean = self.bytes / self.pages;
+        let variance = (self.squares / self.pages - mean * mean).max(0.0) * n / (n - 1.0);
+        1.96 * all * (variance / n * (1.0 - self.pages / all)).sqrt()
     }
 }
 
@@ -119,14 +146,14 @@ mod tests {
         let geometry = geometry();
         let mut tally = Tally::new(&geometry);
         for size in 100..2000 {
-            tally.add(&geometry, size, 50);
+            tally.add(&geometry, size, 50.0);
         }
-        tally.add(&geometry, 4096, 7);
-        let once = tally.memory_used(&geometry, 1.0) as f64;
-        let ten = tally.memory_used(&geometry, 10.0) as f64;
+        tally.add(&geometry, 4096, 7.0);
+        let once = tally.memory_used(&geometry) as f64;
+        let ten = tally.scaled(10.0).memory_used(&geometry) as f64;
         assert!((ten / once / 10.0 - 1.0).abs() < 0.01);
-        assert!(once > tally.bytes as f64 && once < 1.1 * tally.bytes as f64);
-        assert_eq!(tally.raw, 7);
+        assert!(once > tally.bytes && once < 1.1 * tally.bytes);
+        assert_eq!(tally.raw, 7.0);
     }
 
     #[test]
@@ -134,15 +161,15 @@ mod tests {
         let geometry = geometry();
         let mut tally = Tally::new(&geometry);
         for i in 0..10_000 {
-            tally.add(&geometry, 500 + i % 2000, 1);
+            tally.add(&geometry, 500 + i % 2000, 1.0);
         }
-        let some = tally.interval(1_000_000);
-        // Uniform over 500..2500: s = 577, m = 1500.
-        assert!(
-            (some - 1.96 * 577.3 / 1499.5 / 100.0).abs() < 0.0001,
-            "{some}"
-        );
-        assert_eq!(tally.interval(10_000), 0.0);
-        assert_eq!(Tally::new(&geometry).interval(5), 1.0);
+        // Uniform over 500..2500: s = 577.
+        let expected = 1.96 * 577.35 / 100.0 * 1e6 * 0.99_f64.sqrt();
+        let found = tally.half_width(1_000_000);
+        assert!((found / expected - 1.0).abs() < 0.001, "{found} {expected}");
+        assert_eq!(tally.half_width(10_000), 0.0);
+        let unknown = Tally::new(&geometry);
+        assert_eq!(unknown.half_width(5), 5.0 * 2048.0);
+        assert_eq!(unknown.half_width(0), 0.0);
     }
 }

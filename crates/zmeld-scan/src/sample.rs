@@ -1,20 +1,24 @@
 //! The sample: which pages are compressed.
 //!
-//! Two populations are estimated, and each needs its own kind of sample.
+//! Two sums are estimated, and each needs its own kind of sample.
 //!
-//! - *Distinct contents*, what a melding store keeps: a content is in the sample
-//!   when its hash is below a threshold, so all of its pages are in or none.
-//! - *Pages*, what a store without melding keeps: each page is drawn with the
-//!   same probability. The draw of a content's first page is decided by the
-//!   content's hash and that of later ones by chance, so the two samples are the
-//!   same pages as far as contents do not repeat, and little is compressed twice.
+//! - Over *distinct contents*, what a melding store keeps: a content is in the
+//!   sample when its hash is below a threshold, so all of its pages are in or
+//!   none.
+//! - Over *repeats*, the pages that melding would drop: each page is drawn with
+//!   the same probability. A drawn page of a content with m pages stands for
+//!   (m - 1) / m repeats; m is known exactly when all pages were seen.
 //!
-//! A small bitmap tells first pages from later ones. Where it errs the draw is
-//! still of the same probability; only the overlap shrinks.
+//! What a store without melding keeps is the sum of the two. The draw of a
+//! content's first page is decided by the content's hash and that of later ones
+//! by chance, so the two samples are the same pages as far as contents do not
+//! repeat, and little is compressed for one sample only. A small bitmap tells
+//! first pages from later ones; where it errs the draw is still of the same
+//! probability, only the overlap shrinks.
 //!
 //! The threshold follows from the number of pages expected. Where that is not
-//! known it starts at "all" and is halved whenever the sample has become twice
-//! as large as wanted; what is above the new threshold is forgotten.
+//! known it starts at "all" and is halved whenever the sample has become three
+//! times as large as wanted; what is above the new threshold is forgotten.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -53,8 +57,8 @@ pub(crate) struct Choice {
 
 /// What the samples say of one codec.
 pub(crate) struct Sampled {
-    pub pages: Tally,
     pub contents: Tally,
+    pub repeats: Tally,
 }
 
 impl Sampler {
@@ -141,20 +145,30 @@ impl Sampler {
         self.contents.lock().expect("no worker panicked").len() as u64
     }
 
-    /// What the samples say of codec number `codec`.
-    pub fn sampled(&self, geometry: &Geometry, codec: usize) -> Sampled {
+    /// What the samples say of codec number `codec`; `pages` knows how many
+    /// pages a content has, by its hash.
+    pub fn sampled(
+        &self,
+        geometry: &Geometry,
+        codec: usize,
+        pages: impl Fn(u128) -> u64,
+    ) -> Sampled {
         let threshold = self.threshold.load(Ordering::Relaxed);
         let mut sampled = Sampled {
-            pages: Tally::new(geometry),
             contents: Tally::new(geometry),
+            repeats: Tally::new(geometry),
         };
-        for content in self.contents.lock().expect("no worker panicked").values() {
+        for (&key, content) in self.contents.lock().expect("no worker panicked").iter() {
             let size = content.sizes[codec];
             if content.position <= threshold {
-                sampled.contents.add(geometry, size, 1);
+                sampled.contents.add(geometry, size, 1.0);
             }
             let draws = content.draws.iter().filter(|&&draw| draw <= threshold);
-            sampled.pages.add(geometry, size, draws.count() as u64);
+            let drawn = draws.count() as f64;
+            let all = pages(u128::from(content.position) << 64 | u128::from(key)).max(1) as f64;
+            sampled
+                .repeats
+                .add(geometry, size, drawn * (all - 1.0) / all);
         }
         sampled
     }
@@ -177,68 +191,80 @@ mod tests {
         u128::from(mix(content)) << 64 | u128::from(mix(content ^ 0x5555))
     }
 
-    /// Content `c` has `c % 10 == 0` a hundred pages, else one; its size is
-    /// 1000 or 2000 by the same rule.
-    fn feed(sampler: &Sampler, contents: u64) -> (f64, f64) {
-        let (mut pages, mut bytes, mut content_bytes) = (0u64, 0u64, 0u64);
+    fn copies(content: u64) -> u64 {
+        if content.is_multiple_of(10) {
+            100
+        } else {
+            1
+        }
+    }
+
+    /// Contents with a hundred pages have another mean size than the others.
+    fn size(content: u64) -> u32 {
+        let spread = (mix(content) % 500) as u32;
+        if content.is_multiple_of(10) {
+            1000 + spread
+        } else {
+            2000 + spread
+        }
+    }
+
+    fn feed(sampler: &Sampler, contents: u64) {
         for c in 0..contents {
-            let (copies, size) = if c % 10 == 0 { (100, 1000) } else { (1, 2000) };
-            content_bytes += size;
-            for _ in 0..copies {
-                pages += 1;
-                bytes += size;
+            for _ in 0..copies(c) {
                 if let Some(choice) = sampler.choose(hash(c)) {
                     sampler
-                        .take(&choice, || Ok::<_, ()>(vec![size as u32].into()))
+                        .take(&choice, || Ok::<_, ()>(vec![size(c)].into()))
                         .unwrap();
                 }
             }
         }
-        (
-            bytes as f64 / pages as f64,
-            content_bytes as f64 / contents as f64,
-        )
+    }
+
+    fn sums(sampler: &Sampler, contents: u64) -> Sampled {
+        let geometry = Geometry::new(4096, 8, ChainRule::LeastWaste).unwrap();
+        let pages: HashMap<u128, u64> = (0..contents).map(|c| (hash(c), copies(c))).collect();
+        sampler.sampled(&geometry, 0, |hash| pages[&hash])
     }
 
     fn check(expected: Option<u64>, contents: u64) {
-        let geometry = Geometry::new(4096, 8, ChainRule::LeastWaste).unwrap();
         let sampler = Sampler::new(4000, expected);
-        let (page_mean, content_mean) = feed(&sampler, contents);
-        let sampled = sampler.sampled(&geometry, 0);
-        // One page in eleven is of a new content, so the second sample is smaller.
+        feed(&sampler, contents);
+        let sampled = sums(&sampler, contents);
+        let mean = |weight: fn(u64) -> u64| {
+            let bytes: u64 = (0..contents).map(|c| weight(c) * u64::from(size(c))).sum();
+            bytes as f64 / (0..contents).map(weight).sum::<u64>() as f64
+        };
+        // One page in eleven is of a new content, so the first sample is smaller.
         for (tally, mean, least) in [
-            (&sampled.pages, page_mean, 3500),
-            (&sampled.contents, content_mean, 300),
+            (&sampled.contents, mean(|_| 1), 300.0),
+            (&sampled.repeats, mean(|c| copies(c) - 1), 3000.0),
         ] {
-            let found = tally.bytes as f64 / tally.pages as f64;
-            let bound = 3.0 * tally.interval(u64::MAX) / 1.96;
-            assert!((found / mean - 1.0).abs() < bound, "{found} for {mean}");
-            assert!(
-                bound < 0.1 && tally.pages > least,
-                "{bound}, {}",
-                tally.pages
-            );
+            let found = tally.bytes / tally.pages;
+            let bound = 3.0 / 1.96 * tally.half_width(1 << 40) / (1u64 << 40) as f64;
+            assert!((found - mean).abs() < bound, "{found} for {mean}");
+            assert!(bound < 0.1 * mean && tally.pages > least, "{bound}");
         }
         assert!(sampler.measured() < 16_000, "{}", sampler.measured());
     }
 
     #[test]
-    fn both_means_are_estimated_when_the_size_is_known() {
+    fn both_sums_are_estimated_when_the_size_is_known() {
         check(Some(100_000 / 10 * 109), 100_000);
     }
 
     #[test]
-    fn both_means_are_estimated_when_the_size_is_unknown() {
+    fn both_sums_are_estimated_when_the_size_is_unknown() {
         check(None, 100_000);
     }
 
     #[test]
     fn a_small_source_is_measured_whole() {
-        let geometry = Geometry::new(4096, 8, ChainRule::LeastWaste).unwrap();
         let sampler = Sampler::new(4000, Some(3000));
         feed(&sampler, 100);
-        let sampled = sampler.sampled(&geometry, 0);
-        assert_eq!(sampled.contents.pages, 100);
-        assert_eq!(sampled.pages.pages, 10 * 100 + 90);
+        assert!(sampler.is_complete());
+        let sampled = sums(&sampler, 100);
+        assert_eq!(sampled.contents.pages, 100.0);
+        assert!((sampled.repeats.pages - 990.0).abs() < 1e-6);
     }
 }

@@ -191,7 +191,7 @@ struct Worker {
     fingerprints: Histogram,
     zero: u64,
     same_filled: u64,
-    /// Second reading: by codec, over pages and over contents.
+    /// Second reading: by codec, over contents and over repeats.
     tallies: Vec<(Tally, Tally)>,
     contents_measured: u64,
 }
@@ -326,10 +326,10 @@ impl Shared<'_> {
         }
         let (pages, _) = counter.pages(group);
         worker.contents_measured += 1;
-        for (bench, (all, distinct)) in worker.benches.iter_mut().zip(&mut worker.tallies) {
+        for (bench, (contents, repeats)) in worker.benches.iter_mut().zip(&mut worker.tallies) {
             let size = bench.measure(page)?;
-            all.add(&self.pool.geometry, size, pages);
-            distinct.add(&self.pool.geometry, size, 1);
+            contents.add(&self.pool.geometry, size, 1.0);
+            repeats.add(&self.pool.geometry, size, (pages - 1) as f64);
         }
         Ok(())
     }
@@ -337,8 +337,8 @@ impl Shared<'_> {
 
 /// What is known of one codec when all reading is done.
 struct Measured {
-    pages: Tally,
     contents: Tally,
+    repeats: Tally,
     compress: Histogram,
     decompress: Histogram,
 }
@@ -428,7 +428,8 @@ pub fn scan(
     } else {
         shared.sampler.measured()
     };
-    let measured = gather(workers, &shared, full && second);
+    let group_pages = |hash| counter.pages(sorted.find(hash)).0;
+    let measured = gather(workers, &shared, full && second, &group_pages);
     let ram_bytes = options.ram_bytes.unwrap_or(machine.ram_bytes);
     let codecs: Vec<CodecResult> = candidates
         .iter()
@@ -494,17 +495,25 @@ fn enlarge_sample(
     sorted: &Sorted,
 ) -> Result<(), ScanError> {
     let population = sorted.pages();
-    let interval = (0..shared.candidates.len())
-        .map(|codec| {
-            let sampled = shared.sampler.sampled(&shared.pool.geometry, codec);
-            sampled.pages.interval(population)
-        })
+    let pages = Pages {
+        unique: sorted.groups().count() as u64,
+        ..Pages::default()
+    };
+    let pages = Pages {
+        duplicate: population - pages.unique,
+        ..pages
+    };
+    let group_pages = |hash| sorted.find(hash).len() as u64;
+    let first = gather(Vec::new(), shared, false, &group_pages);
+    let interval = first
+        .iter()
+        .map(|measured| measured.interval(&pages))
         .fold(0.0, f64::max);
     if interval <= INTERVAL_MAX {
         return Ok(());
     }
     let factor = (1.1 * interval / INTERVAL_MAX).powi(2);
-    let drawn = shared.sampler.sampled(&shared.pool.geometry, 0).pages.pages;
+    let drawn = shared.sampler.measured();
     let larger = Sampler::new((drawn as f64 * factor) as usize, Some(population));
     let first = std::mem::replace(&mut shared.sampler, larger);
     shared.progress.start(Some(population));
@@ -563,15 +572,20 @@ fn fingerprint_time(workers: &[Worker], key: &FingerprintKey) -> u64 {
 }
 
 /// `second`: what the second reading measured counts, not the sample.
-fn gather(workers: Vec<Worker>, shared: &Shared<'_>, second: bool) -> Vec<Measured> {
+fn gather(
+    workers: Vec<Worker>,
+    shared: &Shared<'_>,
+    second: bool,
+    group_pages: &dyn Fn(u128) -> u64,
+) -> Vec<Measured> {
     let geometry = &shared.pool.geometry;
     let mut all: Vec<Measured> = (0..shared.candidates.len())
         .map(|codec| {
-            let sampled = shared.sampler.sampled(geometry, codec);
+            let sampled = shared.sampler.sampled(geometry, codec, group_pages);
             let none = || Tally::new(geometry);
             Measured {
-                pages: if second { none() } else { sampled.pages },
                 contents: if second { none() } else { sampled.contents },
+                repeats: if second { none() } else { sampled.repeats },
                 compress: Histogram::new(),
                 decompress: Histogram::new(),
             }
@@ -579,24 +593,47 @@ fn gather(workers: Vec<Worker>, shared: &Shared<'_>, second: bool) -> Vec<Measur
         .collect();
     for worker in workers {
         let parts = worker.benches.iter().zip(&worker.tallies);
-        for (measured, (bench, (pages, contents))) in all.iter_mut().zip(parts) {
+        for (measured, (bench, (contents, repeats))) in all.iter_mut().zip(parts) {
             measured.compress.merge(&bench.compress);
             measured.decompress.merge(&bench.decompress);
             if second {
-                measured.pages.merge(pages);
                 measured.contents.merge(contents);
+                measured.repeats.merge(repeats);
             }
         }
     }
     all
 }
 
-/// How many times what was measured is what there is.
-fn scale(all: u64, measured: u64) -> f64 {
-    if measured == 0 {
-        return 0.0;
+impl Measured {
+    /// The two sums for all pages: distinct contents, and all of them.
+    fn totals(&self, pages: &Pages) -> (Tally, Tally) {
+        let scale = |all: u64, tally: &Tally| {
+            if tally.pages > 0.0 {
+                all as f64 / tally.pages
+            } else {
+                0.0
+            }
+        };
+        let contents = self.contents.scaled(scale(pages.unique, &self.contents));
+        let repeats = if self.repeats.pages > 0.0 {
+            self.repeats.scaled(scale(pages.duplicate, &self.repeats))
+        } else {
+            // None was drawn: they are few, and taken to be like the others.
+            self.contents.scaled(scale(pages.duplicate, &self.contents))
+        };
+        let mut all = contents.clone();
+        all.merge(&repeats);
+        (contents, all)
     }
-    all as f64 / measured as f64
+
+    /// Half a 95 % confidence interval of all compressed bytes, as a share of them.
+    fn interval(&self, pages: &Pages) -> f64 {
+        let (_, all) = self.totals(pages);
+        let contents = self.contents.half_width(pages.unique);
+        let repeats = self.repeats.half_width(pages.duplicate);
+        contents.hypot(repeats) / all.bytes.max(1.0)
+    }
 }
 
 fn codec_result(
@@ -608,23 +645,11 @@ fn codec_result(
     machine: &Machine,
 ) -> CodecResult {
     let geometry = &pool.geometry;
-    let up = scale(pages.compressible(), measured.pages.pages);
-    let up_distinct = scale(pages.unique, measured.contents.pages);
-    let compressed = (measured.pages.bytes as f64 * up).round() as u64;
-    let memory_used = measured.pages.memory_used(geometry, up);
-    // Without duplicates melding changes nothing, whatever two samples say.
-    let (melded_compressed, melded_used) = if pages.duplicate == 0 {
-        (compressed, memory_used)
-    } else {
-        (
-            (measured.contents.bytes as f64 * up_distinct).round() as u64,
-            measured.contents.memory_used(geometry, up_distinct),
-        )
-    };
-    let (melded_compressed, melded_used) = (
-        melded_compressed.min(compressed),
-        melded_used.min(memory_used),
-    );
+    let (contents, all) = measured.totals(pages);
+    let compressed = all.bytes.round() as u64;
+    let memory_used = all.memory_used(geometry);
+    let melded_compressed = contents.bytes.round() as u64;
+    let melded_used = contents.memory_used(geometry);
     let page = page_size() as u64;
     let ratio = (pages.compressible() * page) as f64 / compressed.max(1) as f64;
     let credited = credited_pages(pages, pool) * page;
@@ -633,14 +658,14 @@ fn codec_result(
     CodecResult {
         codec: candidate.name.clone(),
         offered: machine.offers(candidate.codec.name()),
-        pages_measured: measured.pages.pages,
+        pages_measured: (measured.contents.pages + measured.repeats.pages).round() as u64,
         compressed_bytes: compressed,
         memory_used_bytes: memory_used,
         melded_compressed_bytes: melded_compressed,
         melded_memory_used_bytes: melded_used,
-        incompressible_pages: (measured.pages.raw as f64 * up).round() as u64,
+        incompressible_pages: all.raw.round() as u64,
         ratio,
-        ratio_interval: ratio * measured.pages.interval(pages.compressible()),
+        ratio_interval: ratio * measured.interval(pages),
         effective_ratio: effective,
         melded_effective_ratio: melded_effective,
         compress_mb_per_s: measured.compress.mb_per_s(page_size()),

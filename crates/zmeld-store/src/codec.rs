@@ -258,15 +258,14 @@ impl Codec {
         };
         // SAFETY: params is valid for the call; the dictionary that it points
         // to is kept by Prepared for as long as the params live.
-        match unsafe { (ops.params_setup)(&mut params) } {
-            0 => Ok(Codec(Arc::new(Prepared { ops, params, dict }))),
-            _ => Err(match dict {
-                Some(bytes) => CodecError::DictionaryRefused {
-                    codec: info.name,
-                    size: bytes.len(),
-                },
-                None => CodecError::NoMemory { codec: info.name },
+        let ret = unsafe { (ops.params_setup)(&mut params) };
+        match dict {
+            _ if ret == 0 => Ok(Codec(Arc::new(Prepared { ops, params, dict }))),
+            Some(bytes) if !is_no_memory(ret) => Err(CodecError::DictionaryRefused {
+                codec: info.name,
+                size: bytes.len(),
             }),
+            _ => Err(CodecError::NoMemory { codec: info.name }),
         }
     }
 
@@ -603,6 +602,10 @@ fn name_of(ops: &'static raw::Ops) -> &'static str {
     unsafe { CStr::from_ptr(ops.name) }
         .to_str()
         .expect("a codec's name is ASCII")
+}
+
+fn is_no_memory(ret: c_int) -> bool {
+    std::io::Error::from_raw_os_error(-ret).kind() == std::io::ErrorKind::OutOfMemory
 }
 
 fn known_names() -> String {

@@ -1,3 +1,33 @@
-//! The command line.
+//! `zmeld`: the command line. It parses, checks, runs and prints; what it runs
+//! is in the libraries.
+//!
+//! | module | what belongs there |
+//! |---|---|
+//! | `cli` | every command, option and help text, once; the man page and the completions come from it |
+//! | `commands` | one file a command: arguments to a plan, the plan run, the result shown |
+//! | `exit` | exit codes, and which error is which |
+//! | `output` | standard output: formats, colours, closed pipes |
+//! | `progress` | the line on standard error, and Ctrl-C |
 
-fn main() {}
+mod cli;
+mod commands;
+mod exit;
+mod output;
+mod progress;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use cli::{Cli, Command};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result = match cli.command {
+        Command::Scan(args) => commands::scan::run(&args),
+        Command::Codecs(args) => commands::codecs::run(&args),
+        Command::Man(args) => commands::generate::man(&args),
+        Command::Completions(args) => commands::generate::completions(&args),
+    };
+    exit::conclude(result)
+}

@@ -16,7 +16,7 @@ use super::frames::{FrameSet, HeadFinder, PageFlags};
 use super::kinds::Kinds;
 use super::pagemap::{self, Entry};
 use super::processes::{self, Chosen};
-use super::reader::{Failure, Reader, Stretch};
+use super::reader::{self, Stretch};
 use super::smaps::{self, Mapping};
 use super::LiveMemory;
 use crate::buffer::Buffer;
@@ -107,9 +107,9 @@ enum Work<'a> {
 struct Opened {
     pid: i32,
     comm: Arc<str>,
-    reader: Reader,
+    mem: File,
     pagemap: File,
-    /// Gone or refused: counted once, and nothing more is read.
+    /// Gone: counted once, and nothing more is read.
     given_up: AtomicBool,
 }
 
@@ -306,6 +306,7 @@ impl<'a> Worker<'a> {
             _ => SkipReason::Vanished,
         })?;
         let pagemap = open("pagemap")?;
+        let mem = open("mem")?;
         let mappings = smaps::parse(&text, self.shared.page_size);
         if mappings.is_empty() {
             return Err(SkipReason::Vanished); // a process that is exiting has no memory any more
@@ -313,7 +314,7 @@ impl<'a> Worker<'a> {
         let opened = Arc::new(Opened {
             pid: chosen.pid,
             comm: Arc::clone(&chosen.comm),
-            reader: Reader::new(process),
+            mem,
             pagemap,
             given_up: AtomicBool::new(false),
         });
@@ -404,7 +405,7 @@ impl<'a> Worker<'a> {
         let got = pagemap::read(&process.pagemap, first, count, &mut entries);
         if !matches!(got, Ok(got) if got > 0) {
             // The page tables of a process that ended read as nothing.
-            self.give_up(visited, Failure::Gone, 0);
+            self.give_up(visited, 0);
             entries.clear();
         }
         let mut found = 0;
@@ -510,41 +511,31 @@ impl<'a> Worker<'a> {
             return;
         }
         let page_size = self.page_size();
-        let stretches: Vec<Stretch> = self
-            .runs
-            .iter()
-            .map(|run| Stretch {
-                address: visited.mapping.start + run.first_page * page_size as u64,
-                bytes: run.pages * page_size,
-            })
-            .collect();
+        let stretches = self.runs.iter().map(|run| Stretch {
+            address: visited.mapping.start + run.first_page * page_size as u64,
+            bytes: run.pages * page_size,
+        });
         let pages = self.maybe_shared.len();
         self.failed.clear();
         self.failed.resize(pages, false);
         let failed = &mut self.failed;
-        let result = visited.process.reader.read(
-            &stretches,
-            page_size,
-            &mut self.buffer.bytes_mut()[..pages * page_size],
-            |at| failed[at] = true,
-        );
-        match result {
+        let out = &mut self.buffer.bytes_mut()[..pages * page_size];
+        match reader::read(&visited.process.mem, stretches, page_size, out, |at| {
+            failed[at] = true
+        }) {
             Ok(()) => self.deliver_runs(visited),
-            Err(failure) => self.give_up(visited, failure, pages),
+            Err(reader::Gone) => self.give_up(visited, pages),
         }
         self.runs.clear();
         self.maybe_shared.clear();
     }
 
-    fn give_up(&mut self, visited: &Visited, failure: Failure, pages: usize) {
-        let reason = match failure {
-            Failure::Denied => SkipReason::Permission,
-            Failure::Gone | Failure::Page => SkipReason::Vanished,
-        };
+    /// The process ended: counted once, with the pages that were about to be read.
+    fn give_up(&mut self, visited: &Visited, pages: usize) {
         if visited.process.given_up.swap(true, Ordering::Relaxed) {
-            self.skipped.pages(reason, pages as u64);
+            self.skipped.pages(SkipReason::Vanished, pages as u64);
         } else {
-            self.skipped.process(reason, pages as u64);
+            self.skipped.process(SkipReason::Vanished, pages as u64);
             self.given_up += 1;
         }
     }

@@ -191,3 +191,18 @@ fn specs_that_make_no_sense_say_why() {
         "cannot read the dictionary /no/such/file"
     );
 }
+
+#[test]
+fn dictionaries_that_cannot_be_used_are_refused() {
+    // Too short to find anything in, and longer than lz4 looks back.
+    for (name, size) in [("lz4", 3), ("lz4hc", 3), ("lz4", 65537), ("lz4hc", 65537)] {
+        let dict = Arc::from(random_bytes(size, 5));
+        assert!(
+            matches!(
+                Codec::new(name, None, Some(dict)),
+                Err(CodecError::DictionaryRefused { .. })
+            ),
+            "{name}: {size} bytes"
+        );
+    }
+}

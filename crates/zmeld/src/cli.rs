@@ -1,0 +1,401 @@
+//! Every command, option and help text, once. The man page and the shell
+//! completions are made from the same definitions.
+
+use std::path::PathBuf;
+
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
+use zmeld_store::CodecSpec;
+
+use crate::exit::EXIT_CODES;
+
+/// zmeld makes the memory of a Linux machine go further.
+#[derive(Parser)]
+#[command(
+    name = "zmeld",
+    version,
+    about = "Makes the memory of a Linux machine go further",
+    long_about = "zmeld says what compressing memory and melding identical pages would save on \
+                  this machine, with which codec, and what to do about it.",
+    after_help = EXIT_CODES,
+    max_term_width = 100
+)]
+pub struct Cli {
+    /// What to do
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Subcommand)]
+pub enum Command {
+    /// How much would compression and melding save here, with which codec?
+    Scan(ScanArgs),
+    /// How does each codec do on these pages, one page at a time?
+    Codecs(CodecsArgs),
+    /// Write the man page to standard output
+    Man(ManArgs),
+    /// Write shell completions to standard output
+    Completions(CompletionsArgs),
+}
+
+const SCAN_EXAMPLES: &str = "\
+Examples:
+  zmeld scan                        the memory of all processes
+  zmeld scan --tree 1234            one process and its children
+  zmeld scan --cgroup web --shared  a control group, shared memory too
+  zmeld scan --cold 60              only pages not touched for a minute
+  zmeld scan --swap /dev/zram0      what is in an active swap device
+  zmeld scan --file core.1234       a core, a memory dump, any file
+  zmeld scan --codecs lz4,zstd:1 --full --json
+  zmeld scan --html scan.html       a page with plots
+
+Nothing is changed: pages that are swapped out stay there and are only counted.
+(--cold resets the referenced bits of the processes, which the kernel uses to
+choose what to swap out.)";
+
+/// Arguments of `zmeld scan`.
+#[derive(Args)]
+#[command(after_help = SCAN_EXAMPLES, after_long_help = format!("{SCAN_EXAMPLES}\n\n{EXIT_CODES}"))]
+pub struct ScanArgs {
+    /// Which pages
+    #[command(flatten)]
+    pub source: SourceArgs,
+
+    /// Codecs to measure: names with levels, such as lz4,zstd:1; or "all"
+    ///
+    /// A codec is NAME, NAME:LEVEL or NAME:LEVEL,dict=FILE.
+    #[arg(
+        long,
+        value_name = "LIST",
+        default_value = "lzo-rle,lz4,zstd",
+        help_heading = "Measuring"
+    )]
+    pub codecs: CodecList,
+
+    /// Compress every distinct page, not a sample (reads twice)
+    #[arg(long, help_heading = "Measuring")]
+    pub full: bool,
+
+    /// Threads that read and compress [default: one a processor]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = "Measuring")]
+    pub threads: Option<u16>,
+
+    /// RAM to give gains and advice for, such as 4G [default: this machine's]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = "Predicting")]
+    pub ram: Option<u64>,
+
+    /// Kernel to predict for, such as 6.1 [default: the running one]
+    #[arg(long, value_name = "VERSION", value_parser = parse_kernel, help_heading = "Predicting")]
+    pub kernel: Option<zmeld_scan::kernel::Version>,
+
+    /// Swapping, each way, to give CPU costs for
+    #[arg(long, value_name = "MB/S", default_value_t = 100.0, value_parser = parse_rate, help_heading = "Predicting")]
+    pub swap_rate: f64,
+
+    /// How many of the largest groups of equal pages to name
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(0..=1000), help_heading = "Output")]
+    pub groups: u16,
+
+    /// How the result is printed
+    #[command(flatten)]
+    pub format: Format,
+
+    /// Write a self-contained page with plots as well
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub html: Option<PathBuf>,
+
+    /// Exit with 1 if no codec reaches this ratio, pool overhead included
+    #[arg(long, value_name = "RATIO", value_parser = parse_rate, help_heading = "Thresholds")]
+    pub require_ratio: Option<f64>,
+
+    /// Exit with 1 if less than this share of the pages are duplicates
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percent, help_heading = "Thresholds")]
+    pub require_duplicates: Option<f64>,
+}
+
+/// Which pages to look at. Without any: the memory of all processes.
+#[derive(Args)]
+pub struct SourceArgs {
+    /// The memory of these processes
+    #[arg(long, value_name = "PID", group = "source", value_delimiter = ',', value_parser = clap::value_parser!(i32).range(1..), help_heading = "Which pages")]
+    pub pid: Vec<i32>,
+
+    /// The memory of a process and its descendants
+    #[arg(long, value_name = "PID", group = "source", value_parser = clap::value_parser!(i32).range(1..), help_heading = "Which pages")]
+    pub tree: Option<i32>,
+
+    /// The memory of a control group's processes: a path, or a name below its mount
+    #[arg(
+        long,
+        value_name = "PATH",
+        group = "source",
+        help_heading = "Which pages"
+    )]
+    pub cgroup: Option<PathBuf>,
+
+    /// The used slots of an active swap device or file
+    #[arg(
+        long,
+        value_name = "DEVICE",
+        group = "source",
+        help_heading = "Which pages"
+    )]
+    pub swap: Option<PathBuf>,
+
+    /// A file, block device, ELF core or memory dump; "-" is standard input
+    #[arg(
+        long,
+        value_name = "FILE",
+        group = "source",
+        help_heading = "Which pages"
+    )]
+    pub file: Option<PathBuf>,
+
+    /// Read --file as plain bytes, even if it looks like a dump
+    #[arg(long, requires = "file", help_heading = "Which pages")]
+    pub raw: bool,
+
+    /// Shared memory too
+    #[arg(long, conflicts_with_all = ["swap", "file"], help_heading = "Which pages")]
+    pub shared: bool,
+
+    /// Unmodified pages of mapped files too, which swap never takes
+    #[arg(long, conflicts_with_all = ["swap", "file"], help_heading = "Which pages")]
+    pub mapped_files: bool,
+
+    /// Only pages that are not touched for so long
+    #[arg(long, value_name = "SECONDS", conflicts_with_all = ["swap", "file"], value_parser = clap::value_parser!(u32).range(1..=86400), help_heading = "Which pages")]
+    pub cold: Option<u32>,
+}
+
+/// How a result is printed; a table without any.
+#[derive(Args)]
+pub struct Format {
+    /// JSON with a versioned schema
+    #[arg(long, group = "format", help_heading = "Output")]
+    pub json: bool,
+
+    /// The table of codecs as CSV
+    #[arg(long, group = "format", help_heading = "Output")]
+    pub csv: bool,
+
+    /// Markdown
+    #[arg(long, group = "format", help_heading = "Output")]
+    pub markdown: bool,
+}
+
+const CODECS_EXAMPLES: &str = "\
+Examples:
+  zmeld codecs /usr/bin/python3           every codec at every level
+  zmeld codecs --codecs lz4,zstd:1 FILE   just these
+  zmeld codecs --sort compress FILE       the fastest first
+  zmeld codecs --train 16K FILE...        dictionaries, trained on half of the pages";
+
+/// Arguments of `zmeld codecs`.
+#[derive(Args)]
+#[command(after_help = CODECS_EXAMPLES, after_long_help = format!("{CODECS_EXAMPLES}\n\n{EXIT_CODES}"))]
+pub struct CodecsArgs {
+    /// Files, block devices, cores or dumps; "-" is standard input
+    #[arg(required = true, value_name = "PATH")]
+    pub paths: Vec<PathBuf>,
+
+    /// Read the files as plain bytes, even if they look like dumps
+    #[arg(long, help_heading = "Measuring")]
+    pub raw: bool,
+
+    /// Codecs to measure [default: every codec at every level of interest]
+    #[arg(long, value_name = "LIST", help_heading = "Measuring")]
+    pub codecs: Option<CodecList>,
+
+    /// Train a dictionary of this size on every second page and measure the others
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = "Measuring")]
+    pub train: Option<u64>,
+
+    /// Write the trained dictionary to a file, for dict=FILE or zram's algorithm_params
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "train",
+        help_heading = "Measuring"
+    )]
+    pub write_dict: Option<PathBuf>,
+
+    /// Measure at most so many pages, spread over the input
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..), help_heading = "Measuring")]
+    pub pages: u64,
+
+    /// Measure all pages
+    #[arg(long, conflicts_with = "pages", help_heading = "Measuring")]
+    pub full: bool,
+
+    /// Threads [default: 1, so that the times are those of an idle machine]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = "Measuring")]
+    pub threads: u16,
+
+    /// Column to sort by: ratio, compress, decompress, memory, codec
+    #[arg(long, value_name = "COLUMN", value_enum, default_value_t = SortColumn::Order, help_heading = "Output")]
+    pub sort: SortColumn,
+
+    /// How the result is printed
+    #[command(flatten)]
+    pub format: Format,
+}
+
+/// What `zmeld codecs` sorts by; best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum SortColumn {
+    /// As the codecs were listed
+    Order,
+    /// Name
+    Codec,
+    /// Compression ratio
+    Ratio,
+    /// Memory used in the pool
+    Memory,
+    /// Compression speed
+    Compress,
+    /// Decompression speed
+    Decompress,
+}
+
+/// Arguments of `zmeld man`.
+#[derive(Args)]
+pub struct ManArgs {
+    /// The command whose page is wanted; all in one without
+    #[arg(value_name = "COMMAND")]
+    pub command: Option<String>,
+}
+
+/// Arguments of `zmeld completions`.
+#[derive(Args)]
+pub struct CompletionsArgs {
+    /// The shell
+    pub shell: Shell,
+}
+
+/// A list of codecs, or all of them.
+#[derive(Clone, Debug)]
+pub struct CodecList(pub Vec<CodecSpec>);
+
+impl std::str::FromStr for CodecList {
+    type Err = String;
+
+    /// Commas separate codecs and, within one, its options: a piece that is an
+    /// option belongs to the codec before it.
+    fn from_str(text: &str) -> Result<CodecList, String> {
+        if text == "all" {
+            let names = zmeld_store::codec::codecs();
+            return names
+                .iter()
+                .map(|codec| codec.name.parse().map_err(|err| format!("{err}")))
+                .collect::<Result<_, _>>()
+                .map(CodecList);
+        }
+        let mut specs: Vec<String> = Vec::new();
+        for piece in text.split(',') {
+            let is_option = piece.starts_with("dict=") || piece.starts_with("level=");
+            match specs.last_mut() {
+                Some(last) if is_option => {
+                    let separator = if last.contains(':') { ',' } else { ':' };
+                    last.push(separator);
+                    last.push_str(piece);
+                }
+                _ => specs.push(piece.trim().to_owned()),
+            }
+        }
+        let specs: Vec<CodecSpec> = specs
+            .iter()
+            .map(|spec| spec.parse().map_err(|err| format!("{err}")))
+            .collect::<Result<_, _>>()?;
+        for (at, spec) in specs.iter().enumerate() {
+            if specs[..at]
+                .iter()
+                .any(|other| other.to_string() == spec.to_string())
+            {
+                return Err(format!("{spec} is listed twice"));
+            }
+        }
+        Ok(CodecList(specs))
+    }
+}
+
+/// A size in bytes, with K, M, G or T for powers of 1024.
+fn parse_size(text: &str) -> Result<u64, String> {
+    let wrong = || format!("\"{text}\" is not a size: give bytes, or a number with K, M, G or T");
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let shift = match text[digits.len()..].to_ascii_lowercase().as_str() {
+        "" | "b" => 0,
+        "k" | "kb" | "kib" => 10,
+        "m" | "mb" | "mib" => 20,
+        "g" | "gb" | "gib" => 30,
+        "t" | "tb" | "tib" => 40,
+        _ => return Err(wrong()),
+    };
+    let number: f64 = digits.parse().map_err(|_| wrong())?;
+    let bytes = number * (1u64 << shift) as f64;
+    if !(1.0..=(1u64 << 53) as f64).contains(&bytes) {
+        return Err(wrong());
+    }
+    Ok(bytes as u64)
+}
+
+fn parse_kernel(text: &str) -> Result<zmeld_scan::kernel::Version, String> {
+    zmeld_scan::kernel::Version::parse(text)
+        .ok_or_else(|| format!("\"{text}\" is not a kernel version such as 6.1 or 6.12.3"))
+}
+
+fn parse_rate(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(rate) if rate.is_finite() && rate > 0.0 => Ok(rate),
+        _ => Err(format!("\"{text}\" is not a number above 0")),
+    }
+}
+
+fn parse_percent(text: &str) -> Result<f64, String> {
+    match text.trim_end_matches('%').parse::<f64>() {
+        Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent),
+        _ => Err(format!("\"{text}\" is not a percentage from 0 to 100")),
+    }
+}
+
+/// The whole command line as clap knows it, for the man page and completions.
+pub fn definition() -> clap::Command {
+    Cli::command()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_definitions_are_sound() {
+        definition().debug_assert();
+    }
+
+    #[test]
+    fn sizes_are_read_as_people_write_them() {
+        assert_eq!(parse_size("4096"), Ok(4096));
+        assert_eq!(parse_size("1.5G"), Ok(3 << 29));
+        assert_eq!(parse_size("16KiB"), Ok(16 << 10));
+        for wrong in ["", "G", "-1", "4X", "nan", "1e300", "0"] {
+            assert!(parse_size(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn codec_lists_keep_options_with_their_codec() {
+        let list: CodecList = "lz4,zstd:3,dict=/a,lzo".parse().unwrap();
+        let names: Vec<_> = list.0.iter().map(|spec| spec.name).collect();
+        assert_eq!(names, ["lz4", "zstd", "lzo"]);
+        assert_eq!(list.0[1].level, Some(3));
+        assert!(list.0[1].dict.is_some());
+        assert_eq!("all".parse::<CodecList>().unwrap().0.len(), 6);
+        assert!("lz4,,zstd".parse::<CodecList>().is_err());
+        assert!("lz4,lz4".parse::<CodecList>().is_err());
+        assert!("snappy"
+            .parse::<CodecList>()
+            .unwrap_err()
+            .contains("snappy"));
+    }
+}

@@ -1,0 +1,6 @@
+//! One file a command.
+
+pub mod codecs;
+pub mod generate;
+pub mod scan;
+mod scan_report;

@@ -1,0 +1,468 @@
+//! A scan's result as people read it: the same sections as text, Markdown and HTML.
+
+use zmeld_report::units::{bytes, count, percent};
+use zmeld_report::{
+    cells, Axis, Bars, Column, Document, Estimate, Scatter, Section, Stack, Table, Tone, Unit,
+};
+use zmeld_scan::advice::Kind;
+use zmeld_scan::{CodecResult, ScanResult};
+
+use crate::cli::ScanArgs;
+
+/// For the terminal and Markdown.
+pub fn document(result: &ScanResult, args: &ScanArgs) -> Document {
+    sections(result, args, false)
+}
+
+/// For the page with plots.
+pub fn page(result: &ScanResult, args: &ScanArgs) -> Document {
+    sections(result, args, true)
+}
+
+fn sections(result: &ScanResult, args: &ScanArgs, plots: bool) -> Document {
+    let mut document =
+        Document::new(&format!("zmeld scan of {}", result.source)).lead(lead(result));
+    document = document.section(memory_section(result, plots));
+    if result.pages.compressible() > 0 {
+        document = document.section(codec_section(result, plots));
+        document = document.section(gain_section(result, plots));
+        document = document.section(duplicate_section(result, plots));
+    }
+    if result.cold.is_some() {
+        document = document.section(cold_section(result));
+    }
+    if !result.skipped.is_empty() || !result.notes.is_empty() {
+        document = document.section(limits_section(result));
+    }
+    document = document.section(advice_section(result));
+    let machine = &result.machine;
+    document
+        .provenance(
+            "machine",
+            format!(
+                "{}, {} processors, {} of RAM",
+                machine.processor,
+                machine.processors,
+                bytes(machine.ram_bytes)
+            ),
+        )
+        .provenance(
+            "predicted for",
+            format!(
+                "{}, pool chains of up to {} pages, {} of RAM",
+                match args.kernel {
+                    Some(version) => format!("Linux {}.{}", version.major, version.minor),
+                    None => format!("Linux {}", machine.kernel),
+                },
+                result.pool_chain,
+                bytes(result.ram_bytes)
+            ),
+        )
+        .provenance(
+            "took",
+            format!("{:.1} s with {} threads", result.seconds, result.threads),
+        )
+}
+
+/// The codec that figures in sentences are of.
+fn chosen(result: &ScanResult) -> Option<&CodecResult> {
+    let recommended = result.recommended.as_ref();
+    result
+        .codecs
+        .iter()
+        .find(|codec| Some(&codec.codec) == recommended)
+        .or(result.codecs.first())
+}
+
+fn lead(result: &ScanResult) -> String {
+    let all = bytes(result.pages.total * result.page_size);
+    let prefix = if result.interrupted {
+        "Stopped before the end; of what was read: "
+    } else {
+        ""
+    };
+    let Some(codec) = chosen(result) else {
+        return format!("{prefix}{all} of pages.");
+    };
+    let melded = if result.pages.duplicate == 0 {
+        String::new()
+    } else {
+        format!(
+            ", into {} with identical pages melded",
+            bytes(codec.melded_memory_used_bytes)
+        )
+    };
+    format!(
+        "{prefix}{all} of pages would fit into {} with {}{melded}.",
+        bytes(codec.memory_used_bytes),
+        codec.codec
+    )
+}
+
+fn memory_section(result: &ScanResult, plots: bool) -> Section {
+    let pages = &result.pages;
+    let parts = [
+        ("zero", pages.zero),
+        ("same-filled", pages.same_filled),
+        ("unique", pages.unique),
+        ("duplicate", pages.duplicate),
+    ];
+    let mut table = Table::new("")
+        .column(Column::text("pages"))
+        .column(Column::count("count"))
+        .column(Column::bytes("size"))
+        .column(Column::percent("share"));
+    for (name, count) in parts {
+        table.row(cells![
+            name,
+            count,
+            count * result.page_size,
+            count as f64 / pages.total.max(1) as f64
+        ]);
+    }
+    table
+        .row(cells![
+            "total",
+            pages.total,
+            pages.total * result.page_size,
+            1.0
+        ])
+        .strong();
+    let mut section = Section::new("What the pages are");
+    if plots {
+        let mut stack = Stack::new("What memory consists of", Unit::Bytes);
+        for (name, count) in parts {
+            stack = stack.part(name, (count * result.page_size) as f64);
+        }
+        section = section.plot(stack);
+    }
+    section = section.table(table);
+    match where_they_are(result) {
+        values if values.is_empty() => section,
+        values => section.values(values),
+    }
+}
+
+/// The counts that are not zero, in words.
+fn where_they_are(result: &ScanResult) -> Vec<(String, String)> {
+    let words = [
+        ("processes", "processes read"),
+        ("anon_present", "private, in RAM"),
+        ("anon_swapped", "private, swapped out"),
+        ("shmem_present", "shared memory, in RAM"),
+        ("shmem_swapped", "shared memory, swapped out"),
+        ("file_present", "of mapped files"),
+        ("shared_again", "mapped once more"),
+        ("ksm", "melded by KSM already"),
+        ("locked", "locked in RAM"),
+        ("swap_slots", "slots of swap in use"),
+        ("padded", "filled up with zeros"),
+    ];
+    let mut values = Vec::new();
+    for (key, words) in words {
+        let pages = result.memory.get(key).copied().unwrap_or(0);
+        if pages == 0 {
+            continue;
+        }
+        let value = if key == "processes" {
+            count(pages)
+        } else {
+            bytes(pages * result.page_size)
+        };
+        values.push((words.to_owned(), value));
+    }
+    values
+}
+
+/// The table of codecs for CSV: everything.
+pub fn codec_table(result: &ScanResult) -> Table {
+    let mut table = Table::new("")
+        .column(Column::text("codec"))
+        .column(Column::count("pages measured"))
+        .column(Column::ratio("ratio").with_interval())
+        .column(Column::bytes("compressed"))
+        .column(Column::bytes("memory used"))
+        .column(Column::bytes("melded compressed"))
+        .column(Column::bytes("melded memory used"))
+        .column(Column::count("incompressible pages"))
+        .column(Column::mb_per_s("compress"))
+        .column(Column::mb_per_s("decompress"))
+        .column(Column::nanoseconds("compress median"))
+        .column(Column::nanoseconds("compress p99"))
+        .column(Column::nanoseconds("decompress median"))
+        .column(Column::nanoseconds("decompress p99"));
+    for codec in &result.codecs {
+        table.row(cells![
+            codec.codec.as_str(),
+            codec.pages_measured,
+            Estimate::around(codec.ratio, codec.ratio_interval),
+            codec.compressed_bytes,
+            codec.memory_used_bytes,
+            codec.melded_compressed_bytes,
+            codec.melded_memory_used_bytes,
+            codec.incompressible_pages,
+            codec.compress_mb_per_s,
+            codec.decompress_mb_per_s,
+            codec.compress_ns_median,
+            codec.compress_ns_p99,
+            codec.decompress_ns_median,
+            codec.decompress_ns_p99
+        ]);
+    }
+    table
+}
+
+/// The table of codecs for people: what fits 80 columns.
+fn main_table(result: &ScanResult) -> Table {
+    let mut table = Table::new("")
+        .column(Column::text("codec"))
+        .column(Column::ratio("ratio"))
+        .column(Column::bytes("memory used"))
+        .column(Column::bytes("melded"))
+        .column(Column::percent("raw"))
+        .column(Column::mb_per_s("compress"))
+        .column(Column::mb_per_s("decompress"));
+    for codec in &result.codecs {
+        let row = table.row(cells![
+            codec.codec.as_str(),
+            codec.ratio,
+            codec.memory_used_bytes,
+            codec.melded_memory_used_bytes,
+            codec.incompressible_pages as f64 / result.pages.compressible().max(1) as f64,
+            codec.compress_mb_per_s,
+            codec.decompress_mb_per_s
+        ]);
+        if Some(&codec.codec) == result.recommended.as_ref() {
+            row.strong();
+        }
+    }
+    let missing: Vec<_> = result
+        .codecs
+        .iter()
+        .filter(|codec| codec.offered == Some(false))
+        .map(|codec| codec.codec.as_str())
+        .collect();
+    if !missing.is_empty() {
+        table.note(format!(
+            "This kernel's zram is built without {}.",
+            missing.join(", ")
+        ));
+    }
+    table
+}
+
+fn time_table(result: &ScanResult) -> Table {
+    let mut table = Table::new("Time for one page")
+        .column(Column::text("codec"))
+        .column(Column::nanoseconds("compress, median"))
+        .column(Column::nanoseconds("99 %").key("compress_p99_ns"))
+        .column(Column::nanoseconds("decompress, median"))
+        .column(Column::nanoseconds("99 %").key("decompress_p99_ns"));
+    for codec in &result.codecs {
+        table.row(cells![
+            codec.codec.as_str(),
+            codec.compress_ns_median,
+            codec.compress_ns_p99,
+            codec.decompress_ns_median,
+            codec.decompress_ns_p99
+        ]);
+    }
+    table
+}
+
+fn codec_section(result: &ScanResult, plots: bool) -> Section {
+    let how = if result.sample.full {
+        "Every distinct page was compressed and read back. Same-filled pages are in no ratio."
+            .to_owned()
+    } else {
+        format!(
+            "Measured on {} distinct pages, chosen by content and read back; 95 % confidence \
+             within {} of the ratio. Same-filled pages are in no ratio.",
+            count(result.sample.contents_measured),
+            percent(result.sample.interval)
+        )
+    };
+    let mut section = Section::new("Codecs")
+        .paragraph(how)
+        .table(main_table(result));
+    if plots {
+        let mut scatter = Scatter::new(
+            "Ratio against speed",
+            Axis::new("compress", Unit::MbPerSecond).log(),
+            Axis::new("ratio", Unit::Ratio),
+        );
+        for codec in &result.codecs {
+            scatter = scatter.point(&codec.codec, codec.compress_mb_per_s, codec.ratio);
+        }
+        section = section.plot(scatter);
+    }
+    section.table(time_table(result))
+}
+
+fn gain_section(result: &ScanResult, plots: bool) -> Section {
+    let section = Section::new("What this machine would gain");
+    let Some(codec) = chosen(result) else {
+        return section;
+    };
+    let signed = |bytes: i64| bytes as f64;
+    let mut table = Table::new(&format!("A full device of such pages with {}", codec.codec))
+        .column(Column::text("disk size"))
+        .column(Column::bytes("size"))
+        .column(Column::bytes("takes"))
+        .column(Column::bytes("gains"))
+        .column(Column::bytes("melded").key("melded_gains_bytes"))
+        .column(Column::bytes("machine holds"));
+    for gain in &codec.gains {
+        table.row(cells![
+            format!("{} % of RAM", gain.disksize_percent),
+            gain.disksize_bytes,
+            gain.memory_bytes,
+            signed(gain.gained_bytes),
+            signed(gain.melded_gained_bytes),
+            signed(gain.holds_bytes)
+        ]);
+    }
+    let section = section.table(table);
+    if !plots {
+        return section;
+    }
+    let mut bars = Bars::new(
+        "RAM gained by a device as large as RAM, when full",
+        "gained",
+        Unit::Bytes,
+    )
+    .series("compressed")
+    .series("compressed and melded");
+    for codec in &result.codecs {
+        if let Some(gain) = codec.gains.last() {
+            bars = bars.group(
+                &codec.codec,
+                [
+                    Estimate::exact(signed(gain.gained_bytes)),
+                    Estimate::exact(signed(gain.melded_gained_bytes)),
+                ],
+            );
+        }
+    }
+    section.plot(bars)
+}
+
+fn duplicate_section(result: &ScanResult, plots: bool) -> Section {
+    let found = &result.duplicates;
+    let section = Section::new("Identical pages");
+    if result.pages.duplicate == 0 {
+        return section.paragraph("No page stands twice.");
+    }
+    let size = |pages: u64| bytes(pages * result.page_size);
+    let mut values = vec![
+        ("contents that repeat".to_owned(), count(found.groups)),
+        ("within an owner".to_owned(), size(found.within_owner_pages)),
+        (
+            "between owners".to_owned(),
+            size(found.between_owners_pages),
+        ),
+    ];
+    for (kind, pages) in &found.by_kind {
+        values.push((format!("in {kind}"), size(*pages)));
+    }
+    let mut section = section.values(values);
+    if found.largest.is_empty() {
+        return section;
+    }
+    let mut table = Table::new("The largest groups")
+        .column(Column::count("pages"))
+        .column(Column::bytes("size"))
+        .column(Column::path("held by"));
+    let mut bars = Bars::new("The largest groups of identical pages", "size", Unit::Bytes);
+    for (at, group) in found.largest.iter().enumerate() {
+        let first = group.holders.first();
+        let holder = first.map_or_else(String::new, |holder| holder.owner.clone());
+        let others = group.holders.len() as u64 - 1 + group.more_holders;
+        let held_by = match others {
+            0 => holder,
+            others => format!("{holder} and {} more", count(others)),
+        };
+        bars = bars.bar(
+            &format!("{}. {held_by}", at + 1),
+            (group.pages * result.page_size) as f64,
+        );
+        table.row(cells![
+            group.pages,
+            group.pages * result.page_size,
+            held_by.as_str()
+        ]);
+    }
+    section = section.table(table);
+    if plots {
+        section = section.plot(bars);
+    }
+    section
+}
+
+fn cold_section(result: &ScanResult) -> Section {
+    let section = Section::new("Cold memory");
+    let Some(cold) = &result.cold else {
+        return section;
+    };
+    let how = if cold.precision == "page" {
+        "Each page was watched by itself."
+    } else {
+        "This kernel tells it for each mapping, not for each page: the cold pages of all \
+         mappings are counted, and those of mappings in which none was touched were scanned."
+    };
+    let mut table = Table::new("")
+        .column(Column::text("memory"))
+        .column(Column::bytes("in RAM"))
+        .column(Column::bytes("cold"))
+        .column(Column::percent("share"))
+        .column(Column::bytes("scanned"));
+    let rows = cold
+        .by_kind
+        .iter()
+        .map(|(kind, counts)| (kind.as_str(), counts))
+        .chain([("total", &cold.total)]);
+    for (kind, [resident, pages, delivered]) in rows {
+        table.row(cells![
+            kind,
+            resident * result.page_size,
+            pages * result.page_size,
+            *pages as f64 / (*resident).max(1) as f64,
+            delivered * result.page_size
+        ]);
+    }
+    section
+        .paragraph(format!("Not touched for {:.0} s. {how}", cold.seconds))
+        .table(table)
+}
+
+fn limits_section(result: &ScanResult) -> Section {
+    let mut points: Vec<String> = result.notes.clone();
+    for skipped in &result.skipped {
+        let mut parts = Vec::new();
+        let some = |number: u64, one: &str, many: &str| {
+            (number > 0)
+                .then(|| format!("{} {}", count(number), if number == 1 { one } else { many }))
+        };
+        parts.extend(some(skipped.processes, "process", "processes"));
+        parts.extend(some(skipped.regions, "mapping", "mappings"));
+        if skipped.pages > 0 {
+            parts.push(bytes(skipped.pages * result.page_size));
+        }
+        points.push(format!("{}: {}", skipped.reason, parts.join(", ")));
+    }
+    Section::new("Not read").list(points)
+}
+
+fn advice_section(result: &ScanResult) -> Section {
+    result
+        .advice
+        .iter()
+        .fold(Section::new("Advice"), |section, advice| {
+            let tone = match advice.kind {
+                Kind::Do => Tone::Good,
+                Kind::Warning => Tone::Warning,
+                Kind::Nothing | Kind::Note => Tone::Neutral,
+            };
+            section.advice(tone, advice.text.as_str())
+        })
+}

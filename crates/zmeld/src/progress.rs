@@ -1,0 +1,202 @@
+//! The line on standard error while something takes longer than two seconds, and
+//! Ctrl-C: the first asks to stop and print what is there, the second ends at once.
+
+use std::io::{stderr, IsTerminal};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use zmeld_scan::Progress;
+
+/// Nothing is shown before.
+const QUIET_FOR: Duration = Duration::from_secs(2);
+/// Where standard error is no terminal, a line this often.
+const LINE_EVERY: Duration = Duration::from_secs(10);
+
+/// The flag that Ctrl-C sets, once for the whole program.
+pub fn interrupt_flag() -> &'static AtomicBool {
+    static STOP: AtomicBool = AtomicBool::new(false);
+    static INSTALLED: OnceLock<()> = OnceLock::new();
+    INSTALLED.get_or_init(|| {
+        // If it cannot be installed, Ctrl-C ends the program at once, as ever.
+        let _ = ctrlc::set_handler(|| {
+            if STOP.swap(true, Ordering::SeqCst) {
+                std::process::exit(130);
+            }
+            eprintln!("\nzmeld: stopping; Ctrl-C again ends at once");
+        });
+    });
+    &STOP
+}
+
+/// Runs `work` while the progress it reports is shown.
+pub fn show<T: Send>(
+    names: &[&str],
+    progress: &Progress,
+    page_size: u64,
+    work: impl FnOnce() -> T + Send,
+) -> T {
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let worker = scope.spawn(|| {
+            let result = work();
+            over.store(true, Ordering::SeqCst);
+            result
+        });
+        let mut line = Line::new(names, page_size);
+        while !worker.is_finished() && !over.load(Ordering::SeqCst) {
+            std::thread::park_timeout(Duration::from_millis(50));
+            line.draw(progress);
+        }
+        line.clear();
+        match worker.join() {
+            Ok(result) => result,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
+}
+
+/// Waits, with the time left shown; false where `stop` was set meanwhile.
+pub fn waiting(name: &str, total: Duration, elapsed: Duration) -> String {
+    let left = total.saturating_sub(elapsed).as_secs();
+    format!("{name}: {left} s left")
+}
+
+/// A progress line of its own for waits.
+pub struct Wait {
+    bar: ProgressBar,
+    name: String,
+    total: Duration,
+}
+
+impl Wait {
+    /// Shows that something takes `total`.
+    pub fn new(name: &str, total: Duration) -> Wait {
+        let bar = ProgressBar::with_draw_target(None, target());
+        bar.set_style(ProgressStyle::with_template("{msg}").expect("a valid template"));
+        Wait {
+            bar,
+            name: name.to_owned(),
+            total,
+        }
+    }
+
+    /// So long it has been.
+    pub fn tick(&self, elapsed: Duration) {
+        self.bar
+            .set_message(waiting(&self.name, self.total, elapsed));
+        self.bar.tick();
+    }
+}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+fn target() -> ProgressDrawTarget {
+    if stderr().is_terminal() {
+        ProgressDrawTarget::stderr_with_hz(8)
+    } else {
+        ProgressDrawTarget::hidden()
+    }
+}
+
+struct Line<'a> {
+    names: &'a [&'a str],
+    page_size: u64,
+    bar: Option<ProgressBar>,
+    phase: u64,
+    begin: Instant,
+    phase_begin: Instant,
+    said: Instant,
+}
+
+impl<'a> Line<'a> {
+    fn new(names: &'a [&'a str], page_size: u64) -> Line<'a> {
+        let now = Instant::now();
+        Line {
+            names,
+            page_size,
+            bar: None,
+            phase: 0,
+            begin: now,
+            phase_begin: now,
+            said: now,
+        }
+    }
+
+    fn name(&self) -> &'a str {
+        let at = (self.phase.max(1) - 1) as usize;
+        self.names[at.min(self.names.len() - 1)]
+    }
+
+    fn draw(&mut self, progress: &Progress) {
+        if self.phase != progress.phase() {
+            self.clear();
+            self.phase = progress.phase();
+            self.phase_begin = Instant::now();
+        }
+        if self.begin.elapsed() < QUIET_FOR {
+            return;
+        }
+        if !stderr().is_terminal() {
+            self.say(progress);
+            return;
+        }
+        let bar = self.bar.get_or_insert_with(ProgressBar::no_length);
+        bar.set_draw_target(target());
+        let bytes = progress.done() * self.page_size;
+        match progress.expected() {
+            // An estimate may be passed; then only what is done is shown.
+            Some(expected) if expected >= progress.done() => {
+                bar.set_length(expected * self.page_size);
+                bar.set_style(style(
+                    "{prefix} {bar:20} {binary_bytes} of {binary_total_bytes}, {binary_bytes_per_sec}, {eta} left",
+                ));
+            }
+            _ => bar.set_style(style("{prefix} {binary_bytes}, {binary_bytes_per_sec}")),
+        }
+        let at = (self.phase.max(1) - 1) as usize;
+        bar.set_prefix(self.names[at.min(self.names.len() - 1)].to_owned());
+        bar.set_position(bytes);
+        bar.tick();
+    }
+
+    /// For logs: a plain line now and then.
+    fn say(&mut self, progress: &Progress) {
+        if self.said.elapsed() < LINE_EVERY {
+            return;
+        }
+        self.said = Instant::now();
+        let done = progress.done();
+        let elapsed = self.phase_begin.elapsed().as_secs_f64();
+        let rate = done as f64 / elapsed.max(0.001);
+        let left = progress
+            .expected()
+            .filter(|&expected| expected > done)
+            .map_or(String::new(), |expected| {
+                let seconds = (expected - done) as f64 / rate.max(1.0);
+                format!(", {seconds:.0} s left")
+            });
+        eprintln!(
+            "zmeld: {}: {} done{left}",
+            self.name(),
+            zmeld_report::units::bytes(done * self.page_size)
+        );
+    }
+
+    fn clear(&mut self) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template)
+        .expect("a valid template")
+        .progress_chars("=> ")
+}
