@@ -11,11 +11,11 @@ use crate::{progress, Settings};
 /// Each with the share of the pages that it can do in reasonable time.
 const CODECS: &[(&str, usize)] = &[
     ("lz4", 1),
-    ("lzo", 1),
-    ("lzo-rle", 1),
-    ("zstd", 4),
-    ("deflate", 8),
-    ("lz4hc", 8),
+    ("lzo", 4),
+    ("lzo-rle", 4),
+    ("zstd", 8),
+    ("deflate", 32),
+    ("lz4hc", 32),
 ];
 
 /// The design's budget for unique pages with fingerprints.
