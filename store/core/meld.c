@@ -33,6 +33,7 @@
  */
 #include "store.h"
 
+#define SAMPLE_MIN	512
 #define SAMPLE_MAX	4096
 #define MEMORY_MIN	(64u << 10)
 #define SLOTS_A_TURN	4096
@@ -97,14 +98,30 @@ static inline bool slot_counts(const struct zm_slot *slot, u32 *fingerprint)
 	return true;
 }
 
+/* The slots of a turn: what is done between two looks at the clock. */
+static u64 turn_end(const struct zm_store *store, u64 start)
+{
+	u64 left = store->slot_count - start;
+
+	return start + (left < SLOTS_A_TURN ? left : SLOTS_A_TURN);
+}
+
 /* -- Sample ---------------------------------------------------------------- */
 
+/*
+ * One page in 32, but at least SAMPLE_MIN and at most half of what there is
+ * room for, so that chance does not overflow it.
+ */
 static u32 sample_shift(u64 pages)
 {
+	u64 wanted = pages / 32;
 	u32 shift = 0;
 
-	/* Half of what there is room for, so that chance does not overflow it. */
-	while (shift < 31 && pages >> shift > SAMPLE_MAX / 2)
+	if (wanted < SAMPLE_MIN)
+		wanted = SAMPLE_MIN;
+	if (wanted > SAMPLE_MAX / 2)
+		wanted = SAMPLE_MAX / 2;
+	while (shift < 31 && pages >> shift > wanted)
 		shift++;
 	return shift;
 }
@@ -133,6 +150,33 @@ static u64 sample_duplicates(const u64 *sample, u64 count)
 	return duplicates;
 }
 
+/* The slots from start to end into the sample; returns its new size. */
+static u64 sample_turn(struct zm_pass *pass, u64 start, u64 end, u32 shift,
+		       u64 *sample, u64 count)
+{
+	const struct zm_slot *slots = pass->store->slots;
+	u64 stored = 0, unfingerprinted = 0, index;
+	u32 fingerprint, state;
+
+	for (index = start; index < end; index++) {
+		state = zm_load32(&slots[index].state);
+		if (!(state & ZM_STATE_FINGERPRINTED)) {
+			unfingerprinted += zm_state_has_object(state);
+			continue;
+		}
+		stored++;
+		fingerprint = zm_load32(&slots[index].fingerprint);
+		/* Twice, since a shift by all 32 bits is not defined. */
+		if (fingerprint >> 1 >> (31 - shift) || count == SAMPLE_MAX)
+			continue;
+		sample[count++] = (u64)fingerprint << 1 |
+				  (zm_state_kind(state) == ZM_KIND_SHARE);
+	}
+	pass->result->pages_stored += stored;
+	pass->result->pages_unfingerprinted += unfingerprinted;
+	return count;
+}
+
 static int pass_sample(struct zm_pass *pass)
 {
 	struct zm_store *store = pass->store;
@@ -140,27 +184,15 @@ static int pass_sample(struct zm_pass *pass)
 	u32 shift = sample_shift(zm_load64(&store->counters.pages_stored));
 	u64 bytes = SAMPLE_MAX * sizeof(u64);
 	u64 *sample = zm_port_table_alloc(bytes);
-	u64 index, count = 0;
-	u32 fingerprint, state;
+	u64 start, end, count = 0;
 
 	if (!sample)
 		return -ENOMEM;
 	result->memory_borrowed = bytes;
-	for (index = 0; index < store->slot_count; index++) {
-		if (index % SLOTS_A_TURN == 0)
-			zm_port_yield();
-		state = zm_load32(&store->slots[index].state);
-		if (!slot_counts(&store->slots[index], &fingerprint)) {
-			result->pages_unfingerprinted +=
-				zm_state_has_object(state);
-			continue;
-		}
-		result->pages_stored++;
-		/* Twice, since a shift by all 32 bits is not defined. */
-		if (fingerprint >> 1 >> (31 - shift) || count == SAMPLE_MAX)
-			continue;
-		sample[count++] = (u64)fingerprint << 1 |
-				  (zm_state_kind(state) == ZM_KIND_SHARE);
+	for (start = 0; start < store->slot_count; start = end) {
+		zm_port_yield();
+		end = turn_end(store, start);
+		count = sample_turn(pass, start, end, shift, sample, count);
 	}
 	zm_sort64(sample, count);
 	result->pages_sampled = count;
@@ -171,23 +203,32 @@ static int pass_sample(struct zm_pass *pass)
 
 /* -- Find ------------------------------------------------------------------ */
 
-static inline u64 cell_of(const struct zm_pass *pass, u32 fingerprint)
+/*
+ * The cells by themselves: in a walk over all slots they stay in registers,
+ * where fields of the pass would be read again after each store to a cell.
+ */
+struct cells {
+	u64 *words;
+	u64 count;
+};
+
+static inline struct cells pass_cells(const struct zm_pass *pass)
 {
-	return fingerprint * pass->cell_count >> 32;
+	return (struct cells){ pass->cells, pass->cell_count };
 }
 
-static inline bool cell_repeats(const struct zm_pass *pass, u32 fingerprint)
+static inline bool cell_repeats(struct cells cells, u32 fingerprint)
 {
-	u64 cell = cell_of(pass, fingerprint);
+	u64 cell = fingerprint * cells.count >> 32;
 
-	return pass->cells[cell / CELLS_A_WORD] >> cell % CELLS_A_WORD * 2 & 2;
+	return cells.words[cell / CELLS_A_WORD] >> cell % CELLS_A_WORD * 2 & 2;
 }
 
 /* 0 becomes 1 (once), 1 and 3 become 3 (more often). */
-static inline void cell_note(struct zm_pass *pass, u32 fingerprint)
+static inline void cell_note(struct cells cells, u32 fingerprint)
 {
-	u64 cell = cell_of(pass, fingerprint);
-	u64 *word = &pass->cells[cell / CELLS_A_WORD];
+	u64 cell = fingerprint * cells.count >> 32;
+	u64 *word = &cells.words[cell / CELLS_A_WORD];
 	u32 shift = cell % CELLS_A_WORD * 2;
 
 	*word |= (*word >> shift & 1) << (shift + 1) | 1ull << shift;
@@ -195,15 +236,17 @@ static inline void cell_note(struct zm_pass *pass, u32 fingerprint)
 
 static void pass_find(struct zm_pass *pass)
 {
-	struct zm_store *store = pass->store;
+	const struct zm_slot *slots = pass->store->slots;
+	struct cells cells = pass_cells(pass);
+	u64 start, end, index;
 	u32 fingerprint;
-	u64 index;
 
-	for (index = 0; index < store->slot_count; index++) {
-		if (index % SLOTS_A_TURN == 0)
-			zm_port_yield();
-		if (slot_counts(&store->slots[index], &fingerprint))
-			cell_note(pass, fingerprint);
+	for (start = 0; start < pass->store->slot_count; start = end) {
+		zm_port_yield();
+		end = turn_end(pass->store, start);
+		for (index = start; index < end; index++)
+			if (slot_counts(&slots[index], &fingerprint))
+				cell_note(cells, fingerprint);
 	}
 }
 
@@ -451,7 +494,7 @@ static s64 meld_group(struct zm_pass *pass, u64 *group, u64 count)
  * The suspects' slots and objects lie anywhere in memory, so each is asked for
  * some suspects before its turn: the slot first, then what the slot names.
  */
-enum { AHEAD_SLOT = 24, AHEAD_HANDLE = 16, AHEAD_BYTES = 8 };
+enum { AHEAD_SLOT = 16, AHEAD_HANDLE = 10, AHEAD_BYTES = 4 };
 
 /* Whether a neighbour has the same fingerprint: the others are not looked at. */
 static bool has_company(const struct zm_pass *pass, u64 i)
@@ -569,28 +612,19 @@ static int suspects_make_room(struct zm_pass *pass, u64 *end)
 	return 0;
 }
 
-/*
- * One round: the suspects with fingerprints from `from`, as many as fit.
- * *end: in and out, where the range ends.
- */
-static int pass_collect(struct zm_pass *pass, u64 from, u64 *end)
+/* The suspects of one turn, with fingerprints from `from` to below *end. */
+static int collect_turn(struct zm_pass *pass, u64 start, u64 stop, u64 from,
+			u64 *end)
 {
-	struct zm_store *store = pass->store;
+	const struct zm_slot *slots = pass->store->slots;
+	struct cells cells = pass_cells(pass);
 	u32 fingerprint;
 	u64 index;
 	int err;
 
-	pass->suspect_count = 0;
-	for (index = 0; index < store->slot_count; index++) {
-		if (index % SLOTS_A_TURN == 0) {
-			zm_port_yield();
-			if (pass_should_stop(pass)) {
-				store->pass_resume_at = (u32)from;
-				return -EINTR;
-			}
-		}
-		if (!slot_counts(&store->slots[index], &fingerprint) ||
-		    !cell_repeats(pass, fingerprint) || fingerprint < from ||
+	for (index = start; index < stop; index++) {
+		if (!slot_counts(&slots[index], &fingerprint) ||
+		    !cell_repeats(cells, fingerprint) || fingerprint < from ||
 		    fingerprint >= *end)
 			continue;
 		if (pass->suspect_count == pass->suspect_max) {
@@ -602,6 +636,30 @@ static int pass_collect(struct zm_pass *pass, u64 from, u64 *end)
 		}
 		pass->suspects[pass->suspect_count++] =
 			suspect_make(fingerprint, index);
+	}
+	return 0;
+}
+
+/*
+ * One round: the suspects with fingerprints from `from`, as many as fit.
+ * *end: in and out, where the range ends.
+ */
+static int pass_collect(struct zm_pass *pass, u64 from, u64 *end)
+{
+	u64 start, stop;
+	int err;
+
+	pass->suspect_count = 0;
+	for (start = 0; start < pass->store->slot_count; start = stop) {
+		zm_port_yield();
+		if (pass_should_stop(pass)) {
+			pass->store->pass_resume_at = (u32)from;
+			return -EINTR;
+		}
+		stop = turn_end(pass->store, start);
+		err = collect_turn(pass, start, stop, from, end);
+		if (err)
+			return err;
 	}
 	zm_sort64(pass->suspects, pass->suspect_count);
 	return 0;
