@@ -213,6 +213,18 @@ impl Default for MemoryCosts {
     }
 }
 
+impl MemoryCosts {
+    /// The same with some values changed, by name.
+    ///
+    /// # Errors
+    /// A name that is no cost, or a value that is no number.
+    pub fn changed(&self, changes: &toml::Table) -> Result<Self, String> {
+        let mut table = toml::Table::try_from(self).map_err(|error| error.to_string())?;
+        table.extend(changes.clone());
+        table.try_into().map_err(|error: toml::de::Error| error.message().to_owned())
+    }
+}
+
 /// A machine: which processors and how much memory each node has, and how far apart the nodes are.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Machine {
