@@ -1,0 +1,366 @@
+//! A result as a reader meets it: sections of paragraphs, values, tables, plots and advice, in one order everywhere.
+
+use crate::text::{self, shown};
+use crate::{Plot, Style, Table};
+
+/// How a piece of advice is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tone {
+    /// Neither good nor bad.
+    Neutral,
+    /// This is worth doing, or all is well.
+    Good,
+    /// This needs attention.
+    Warning,
+}
+
+impl Tone {
+    /// The word before the advice.
+    fn word(self) -> &'static str {
+        match self {
+            Tone::Neutral => "Note",
+            Tone::Good => "Advice",
+            Tone::Warning => "Warning",
+        }
+    }
+}
+
+/// One element of a section.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Block {
+    /// Running text; `code` between backticks.
+    Paragraph(String),
+    /// A sentence or two that stand out.
+    Advice(Tone, String),
+    /// Names with values.
+    Values(Vec<(String, String)>),
+    /// Points, one below the other.
+    List(Vec<String>),
+    /// Commands or file contents, shown as they are.
+    Code(String),
+    /// A table.
+    Table(Table),
+    /// A plot; in text only where bars say enough.
+    Plot(Plot),
+}
+
+/// A heading and what belongs under it.
+#[derive(Debug, Clone)]
+pub struct Section {
+    pub(crate) heading: String,
+    pub(crate) blocks: Vec<Block>,
+}
+
+impl Section {
+    /// A section without content; the heading may be empty.
+    pub fn new(heading: &str) -> Self {
+        Section {
+            heading: heading.into(),
+            blocks: Vec::new(),
+        }
+    }
+
+    /// Adds any block.
+    pub fn block(mut self, block: Block) -> Self {
+        self.blocks.push(block);
+        self
+    }
+
+    /// Adds running text; words between backticks are shown as code.
+    pub fn paragraph(self, text: impl Into<String>) -> Self {
+        self.block(Block::Paragraph(text.into()))
+    }
+
+    /// Adds a sentence that stands out.
+    pub fn advice(self, tone: Tone, text: impl Into<String>) -> Self {
+        self.block(Block::Advice(tone, text.into()))
+    }
+
+    /// Adds names with values.
+    pub fn values<K: Into<String>, V: Into<String>>(
+        self,
+        values: impl IntoIterator<Item = (K, V)>,
+    ) -> Self {
+        self.block(Block::Values(
+            values
+                .into_iter()
+                .map(|(key, value)| (key.into(), value.into()))
+                .collect(),
+        ))
+    }
+
+    /// Adds points.
+    pub fn list<T: Into<String>>(self, points: impl IntoIterator<Item = T>) -> Self {
+        self.block(Block::List(points.into_iter().map(Into::into).collect()))
+    }
+
+    /// Adds commands or file contents; line feeds are kept.
+    pub fn code(self, code: impl Into<String>) -> Self {
+        self.block(Block::Code(code.into()))
+    }
+
+    /// Adds a table.
+    pub fn table(self, table: Table) -> Self {
+        self.block(Block::Table(table))
+    }
+
+    /// Adds a plot.
+    pub fn plot(self, plot: impl Into<Plot>) -> Self {
+        self.block(Block::Plot(plot.into()))
+    }
+}
+
+/// A title, a first sentence, where the figures come from, and sections.
+#[derive(Debug, Clone)]
+pub struct Document {
+    pub(crate) title: String,
+    pub(crate) lead: String,
+    pub(crate) provenance: Vec<(String, String)>,
+    pub(crate) sections: Vec<Section>,
+}
+
+impl Document {
+    /// A document without content.
+    pub fn new(title: &str) -> Self {
+        Document {
+            title: title.into(),
+            lead: String::new(),
+            provenance: Vec::new(),
+            sections: Vec::new(),
+        }
+    }
+
+    /// The answer in a sentence, below the title.
+    pub fn lead(mut self, text: impl Into<String>) -> Self {
+        self.lead = text.into();
+        self
+    }
+
+    /// Adds to where the figures come from: machine, kernel, command, time.
+    pub fn provenance(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.provenance.push((name.into(), value.into()));
+        self
+    }
+
+    /// Adds a section.
+    pub fn section(mut self, section: Section) -> Self {
+        self.sections.push(section);
+        self
+    }
+
+    /// The document for a terminal. Provenance comes last, the answer first.
+    pub fn to_text(&self, style: &Style) -> String {
+        let mut parts = Vec::new();
+        let title = shown(&text::running(&self.title), style).into_owned();
+        if !title.is_empty() {
+            parts.push(bold_lines(&title, style));
+        }
+        if !self.lead.is_empty() {
+            parts.push(paragraph(&self.lead, style, "", ""));
+        }
+        for section in &self.sections {
+            if !section.heading.is_empty() {
+                let heading = shown(&text::running(&section.heading), style).to_uppercase();
+                parts.push(bold_lines(&heading, style));
+            }
+            parts.extend(section.blocks.iter().map(|block| block_text(block, style)));
+        }
+        if !self.provenance.is_empty() {
+            parts.push(values_text(&self.provenance, style));
+        }
+        parts.retain(|part| !part.is_empty());
+        parts.join("\n")
+    }
+
+    /// The document in GitHub's Markdown.
+    pub fn to_markdown(&self) -> String {
+        let mut parts = Vec::new();
+        if !self.title.is_empty() {
+            parts.push(format!(
+                "# {}\n",
+                text::markdown(&text::running(&self.title))
+            ));
+        }
+        if !self.lead.is_empty() {
+            parts.push(format!("{}\n", markdown_paragraph(&self.lead)));
+        }
+        for section in &self.sections {
+            if !section.heading.is_empty() {
+                parts.push(format!(
+                    "## {}\n",
+                    text::markdown(&text::running(&section.heading))
+                ));
+            }
+            parts.extend(section.blocks.iter().map(block_markdown));
+        }
+        if !self.provenance.is_empty() {
+            parts.push(values_markdown(&self.provenance));
+        }
+        parts.retain(|part| !part.is_empty());
+        parts.join("\n")
+    }
+}
+
+fn bold_lines(text: &str, style: &Style) -> String {
+    text::wrap(text, style.width)
+        .into_iter()
+        .map(|line| style.bold(&line) + "\n")
+        .collect()
+}
+
+/// Running text, its first line after `first` and the others after as many spaces.
+fn paragraph(content: &str, style: &Style, first: &str, painted_first: &str) -> String {
+    let indent = text::width(first);
+    let content = shown(&text::running(content), style).replace('`', "'");
+    let mut out = String::new();
+    for (at, line) in text::wrap(&content, style.paragraph_width().saturating_sub(indent))
+        .into_iter()
+        .enumerate()
+    {
+        match at {
+            0 => out.push_str(painted_first),
+            _ => out.push_str(&" ".repeat(indent)),
+        }
+        out.push_str(&line);
+        out.push('\n');
+    }
+    out
+}
+
+fn block_text(block: &Block, style: &Style) -> String {
+    match block {
+        Block::Paragraph(text) => paragraph(text, style, "", ""),
+        Block::Advice(tone, text) => {
+            let word = format!("{}: ", tone.word());
+            let painted = match tone {
+                Tone::Neutral => style.bold(&word),
+                Tone::Good => style.good(&word),
+                Tone::Warning => style.warning(&word),
+            };
+            paragraph(text, style, &word, &painted)
+        }
+        Block::Values(values) => values_text(values, style),
+        Block::List(points) => {
+            let bullet = if style.unicode { "• " } else { "* " };
+            points
+                .iter()
+                .map(|point| paragraph(point, style, bullet, bullet))
+                .collect()
+        }
+        Block::Code(code) => code
+            .lines()
+            .map(|line| format!("    {}\n", shown(&text::inert(line), style).trim_end()))
+            .collect(),
+        Block::Table(table) => table.to_text(style),
+        Block::Plot(plot) => plot.to_text(style),
+    }
+}
+
+/// Values in a column of their own, wrapped there; below their names where that column would be too narrow.
+fn values_text(values: &[(String, String)], style: &Style) -> String {
+    let names: Vec<_> = values
+        .iter()
+        .map(|(name, _)| shown(&text::running(name), style).into_owned())
+        .collect();
+    let widest = names
+        .iter()
+        .map(|name| text::width(name))
+        .max()
+        .unwrap_or(0);
+    let column = (widest + 2).min(style.width / 2);
+    let mut out = String::new();
+    for (name, (_, value)) in names.iter().zip(values) {
+        let first = format!(
+            "{name}{}",
+            " ".repeat(column.saturating_sub(text::width(name)))
+        );
+        let value = shown(&text::running(value), style).into_owned();
+        let lines = text::wrap(&value, style.width - column);
+        if text::width(&first) > column {
+            out.extend(
+                text::wrap(name, style.width)
+                    .into_iter()
+                    .map(|line| line + "\n"),
+            );
+            out.extend(
+                lines
+                    .iter()
+                    .map(|line| format!("{}{line}\n", " ".repeat(column))),
+            );
+            continue;
+        }
+        for (at, line) in lines.iter().enumerate() {
+            let line = match at {
+                0 => format!("{first}{line}"),
+                _ => format!("{}{line}", " ".repeat(column)),
+            };
+            out.push_str(line.trim_end());
+            out.push('\n');
+        }
+    }
+    out
+}
+
+fn block_markdown(block: &Block) -> String {
+    match block {
+        Block::Paragraph(text) => format!("{}\n", markdown_paragraph(text)),
+        Block::Advice(tone, text) => format!(
+            "> **{}:** {}\n",
+            tone.word(),
+            text::markdown(&text::running(text))
+        ),
+        Block::Values(values) => values_markdown(values),
+        Block::List(points) => points
+            .iter()
+            .map(|point| format!("- {}\n", markdown_paragraph(point)))
+            .collect(),
+        Block::Code(code) => {
+            let fence = "`".repeat(longest_run(code, '`').max(2) + 1);
+            let lines: Vec<_> = code.lines().map(text::inert).collect();
+            format!("{fence}\n{}\n{fence}\n", lines.join("\n"))
+        }
+        Block::Table(table) => table.to_markdown(),
+        Block::Plot(plot) => match plot.to_text(&Style::plain(72)) {
+            text if text.is_empty() => text,
+            text => block_markdown(&Block::Code(text)),
+        },
+    }
+}
+
+/// Text as Markdown, with what would start a list, a heading or a rule at the head of a line made literal.
+fn markdown_paragraph(content: &str) -> String {
+    let escaped = text::markdown(&text::running(content));
+    let digits = escaped.bytes().take_while(u8::is_ascii_digit).count();
+    if escaped.starts_with(['-', '+', '=']) {
+        return format!("\\{escaped}");
+    }
+    if digits > 0
+        && [". ", ") "]
+            .iter()
+            .any(|mark| escaped[digits..].starts_with(mark))
+    {
+        return format!("{}\\{}", &escaped[..digits], &escaped[digits..]);
+    }
+    escaped
+}
+
+fn values_markdown(values: &[(String, String)]) -> String {
+    let line = |(name, value): &(String, String)| {
+        let (name, value) = (
+            text::markdown(&text::running(name)),
+            text::markdown(&text::running(value)),
+        );
+        format!("- {name}: {value}\n")
+    };
+    values.iter().map(line).collect()
+}
+
+fn longest_run(text: &str, wanted: char) -> usize {
+    let (mut longest, mut run) = (0, 0);
+    for c in text.chars() {
+        run = if c == wanted { run + 1 } else { 0 };
+        longest = longest.max(run);
+    }
+    longest
+}

@@ -1,0 +1,210 @@
+//! Versioned JSON: every result says which schema it follows, and a reader refuses what it does not know.
+//!
+//! Keys come out in the order in which the fields are declared, so that the same result is the same text. Bodies
+//! should hold `Vec` and `BTreeMap`, not `HashMap`. Numbers that are not finite become `null`.
+
+use std::io;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// A result with its schema and the program's version in front.
+///
+/// ```
+/// use serde::Serialize;
+/// use zmeld_report::schema::Envelope;
+///
+/// #[derive(Serialize)]
+/// struct Scan { page_size: u64, ratio: f64 }
+///
+/// let envelope = Envelope::new("zmeld.scan", 1, "0.1.0", Scan { page_size: 4096, ratio: f64::NAN });
+/// assert_eq!(envelope.to_line(), r#"{"schema":"zmeld.scan/1","zmeld_version":"0.1.0","page_size":4096,"ratio":null}"#);
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Envelope<T> {
+    /// Name and major version, `zmeld.scan/1`.
+    pub schema: String,
+    /// The version of the program that wrote it.
+    pub zmeld_version: String,
+    /// The result itself; its fields stand beside these.
+    #[serde(flatten)]
+    pub body: T,
+}
+
+/// Why a text is not the result that was asked for.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SchemaError {
+    /// Not JSON, or a field is missing or of another type.
+    #[error("not a {schema} result: {source}")]
+    Json {
+        /// What was asked for.
+        schema: String,
+        /// What is wrong with it, and where.
+        source: serde_json::Error,
+    },
+    /// JSON of another kind, or of a version that this program does not read.
+    #[error("schema is \"{found}\"; this version reads \"{wanted}\"")]
+    Other {
+        /// What the text says it is.
+        found: String,
+        /// What was asked for.
+        wanted: String,
+    },
+}
+
+#[derive(Deserialize)]
+struct SchemaOnly {
+    schema: String,
+}
+
+impl<T> Envelope<T> {
+    /// Puts a body in its envelope. The version changes when a field changes its meaning or goes away.
+    pub fn new(name: &str, version: u32, zmeld_version: &str, body: T) -> Self {
+        Envelope {
+            schema: format!("{name}/{version}"),
+            zmeld_version: zmeld_version.into(),
+            body,
+        }
+    }
+}
+
+impl<T: Serialize> Envelope<T> {
+    /// Writes the JSON with indentation and a line feed at the end.
+    ///
+    /// # Errors
+    /// What the writer returns, or a body that JSON cannot hold (a map whose keys are not text).
+    pub fn write(&self, mut writer: impl io::Write) -> io::Result<()> {
+        serde_json::to_writer_pretty(&mut writer, self)?;
+        writer.write_all(b"\n")
+    }
+
+    /// [`Envelope::write`] into a string.
+    ///
+    /// # Panics
+    /// If the body is one that JSON cannot hold.
+    pub fn to_text(&self) -> String {
+        let mut bytes = Vec::new();
+        self.write(&mut bytes).expect("the body is JSON");
+        String::from_utf8(bytes).expect("JSON is UTF-8")
+    }
+
+    /// The JSON in one line, without a line feed.
+    ///
+    /// # Panics
+    /// If the body is one that JSON cannot hold.
+    pub fn to_line(&self) -> String {
+        serde_json::to_string(self).expect("the body is JSON")
+    }
+}
+
+impl<T: DeserializeOwned> Envelope<T> {
+    /// Reads a result of this name and version.
+    ///
+    /// # Errors
+    /// [`SchemaError`], which tells a wrong kind of file from a damaged one.
+    pub fn read(text: &str, name: &str, version: u32) -> Result<Self, SchemaError> {
+        let wanted = format!("{name}/{version}");
+        let json = |source| SchemaError::Json {
+            schema: wanted.clone(),
+            source,
+        };
+        let SchemaOnly { schema: found } = serde_json::from_str(text).map_err(json)?;
+        if found != wanted {
+            return Err(SchemaError::Other { found, wanted });
+        }
+        serde_json::from_str(text).map_err(json)
+    }
+}
+
+/// For `#[serde(with = "zmeld_report::schema::finite")]`: NaN and infinities are written as `null`, `null` is read as NaN.
+pub mod finite {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    /// Writes a number, or `null`.
+    ///
+    /// # Errors
+    /// What the serializer returns.
+    pub fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+        match value.is_finite() {
+            true => serializer.serialize_f64(*value),
+            false => serializer.serialize_none(),
+        }
+    }
+
+    /// Reads a number, or NaN from `null`.
+    ///
+    /// # Errors
+    /// What the deserializer returns.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+        Ok(Option::<f64>::deserialize(deserializer)?.unwrap_or(f64::NAN))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Body {
+        zeta: u64,
+        #[serde(with = "finite")]
+        alpha: f64,
+        list: Vec<f64>,
+    }
+
+    fn envelope(alpha: f64) -> Envelope<Body> {
+        Envelope::new(
+            "zmeld.scan",
+            1,
+            "0.1.0",
+            Body {
+                zeta: u64::MAX,
+                alpha,
+                list: vec![1.5],
+            },
+        )
+    }
+
+    #[test]
+    fn keys_keep_their_order() {
+        let expected = "{\n  \"schema\": \"zmeld.scan/1\",\n  \"zmeld_version\": \"0.1.0\",\n  \
+                        \"zeta\": 18446744073709551615,\n  \"alpha\": 0.5,\n  \"list\": [\n    1.5\n  ]\n}\n";
+        assert_eq!(envelope(0.5).to_text(), expected);
+    }
+
+    #[test]
+    fn what_is_not_finite_is_null() {
+        for value in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            let text = envelope(value).to_line();
+            assert!(text.contains("\"alpha\":null"), "{text}");
+            let back = Envelope::<Body>::read(&text, "zmeld.scan", 1).unwrap();
+            assert!(back.body.alpha.is_nan());
+        }
+        assert_eq!(
+            serde_json::to_string(&[f64::NAN, f64::INFINITY]).unwrap(),
+            "[null,null]"
+        );
+    }
+
+    #[test]
+    fn reading_checks_the_schema_first() {
+        let text = envelope(0.5).to_text();
+        assert_eq!(
+            Envelope::<Body>::read(&text, "zmeld.scan", 1).unwrap(),
+            envelope(0.5)
+        );
+        let error = Envelope::<Body>::read(&text, "zmeld.bench", 2).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "schema is \"zmeld.scan/1\"; this version reads \"zmeld.bench/2\""
+        );
+        let error = Envelope::<Body>::read("{", "zmeld.scan", 1).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .starts_with("not a zmeld.scan/1 result: EOF"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,452 @@
+//! One table, every format: terminal text, Markdown, CSV, HTML and JSON rows from the same typed cells.
+//!
+//! A column says what its numbers mean; a cell holds the raw number. Text shows it rounded by [`crate::units`],
+//! CSV and JSON carry it raw under a key that ends in the unit (`compressed_bytes`, `compress_mb_per_s`).
+
+mod data;
+mod html;
+mod markdown;
+mod terminal;
+
+use crate::text;
+use crate::units::{self, Estimate, Unit};
+
+/// One value of a table.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Cell {
+    /// No value here.
+    Empty,
+    /// Words or a name; may come from anywhere, and is made inert when shown.
+    Text(String),
+    /// A whole number, kept exact.
+    Whole(u64),
+    /// A real number; NaN and infinities are allowed.
+    Real(f64),
+    /// A measured number with its interval.
+    Estimate(Estimate),
+    /// Yes or no.
+    Flag(bool),
+}
+
+impl From<&str> for Cell {
+    fn from(text: &str) -> Self {
+        Cell::Text(text.into())
+    }
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Self {
+        Cell::Text(text)
+    }
+}
+
+impl From<&String> for Cell {
+    fn from(text: &String) -> Self {
+        Cell::Text(text.clone())
+    }
+}
+
+impl From<u64> for Cell {
+    fn from(value: u64) -> Self {
+        Cell::Whole(value)
+    }
+}
+
+impl From<u32> for Cell {
+    fn from(value: u32) -> Self {
+        Cell::Whole(value.into())
+    }
+}
+
+impl From<usize> for Cell {
+    fn from(value: usize) -> Self {
+        Cell::Whole(value as u64)
+    }
+}
+
+impl From<f64> for Cell {
+    fn from(value: f64) -> Self {
+        Cell::Real(value)
+    }
+}
+
+impl From<Estimate> for Cell {
+    fn from(estimate: Estimate) -> Self {
+        Cell::Estimate(estimate)
+    }
+}
+
+impl From<bool> for Cell {
+    fn from(flag: bool) -> Self {
+        Cell::Flag(flag)
+    }
+}
+
+impl<T: Into<Cell>> From<Option<T>> for Cell {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Cell::Empty, Into::into)
+    }
+}
+
+/// The cells of one row from values of different types: `cells!["lz4", 4096u64, 2.31]`.
+#[macro_export]
+macro_rules! cells {
+    ($($value:expr),* $(,)?) => { [$($crate::Cell::from($value)),*] };
+}
+
+impl Cell {
+    /// The cell as people read it, in the given unit.
+    pub fn show(&self, unit: Unit) -> String {
+        match self {
+            Cell::Empty => units::MISSING.into(),
+            Cell::Text(text) => text::inert(text).into_owned(),
+            Cell::Whole(value) => unit.format_whole(*value),
+            Cell::Real(value) => unit.format(*value),
+            Cell::Estimate(estimate) => unit.format_estimate(*estimate),
+            Cell::Flag(flag) => if *flag { "yes" } else { "no" }.into(),
+        }
+    }
+
+    /// The number in the cell, for sorting and plotting.
+    pub fn number(&self) -> Option<f64> {
+        match self {
+            Cell::Whole(value) => Some(*value as f64),
+            Cell::Real(value) => Some(*value),
+            Cell::Estimate(estimate) => Some(estimate.value),
+            Cell::Flag(flag) => Some(f64::from(u8::from(*flag))),
+            Cell::Empty | Cell::Text(_) => None,
+        }
+    }
+}
+
+/// What a column holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Text,
+    Path,
+    Number(Unit),
+}
+
+/// One column: its heading, its key in files, and what its numbers mean.
+#[derive(Debug, Clone)]
+pub struct Column {
+    title: String,
+    key: String,
+    kind: Kind,
+    has_interval: bool,
+}
+
+impl Column {
+    fn new(title: &str, kind: Kind) -> Self {
+        let suffix = match kind {
+            Kind::Number(unit) => unit.key_suffix(),
+            Kind::Text | Kind::Path => String::new(),
+        };
+        let stem = slug(title);
+        let key = if suffix.is_empty() || stem == suffix || stem.ends_with(&format!("_{suffix}")) {
+            stem
+        } else {
+            format!("{stem}_{suffix}")
+        };
+        Column {
+            title: title.into(),
+            key,
+            kind,
+            has_interval: false,
+        }
+    }
+
+    /// Words; wrapped where the table is too wide.
+    pub fn text(title: &str) -> Self {
+        Column::new(title, Kind::Text)
+    }
+
+    /// Paths and other long names; shortened in the middle where the table is too wide.
+    pub fn path(title: &str) -> Self {
+        Column::new(title, Kind::Path)
+    }
+
+    /// Sizes in bytes.
+    pub fn bytes(title: &str) -> Self {
+        Column::unit(title, Unit::Bytes)
+    }
+
+    /// How many.
+    pub fn count(title: &str) -> Self {
+        Column::unit(title, Unit::Count)
+    }
+
+    /// Fractions, shown in percent.
+    pub fn percent(title: &str) -> Self {
+        Column::unit(title, Unit::Fraction)
+    }
+
+    /// Factors, shown as 2.31x.
+    pub fn ratio(title: &str) -> Self {
+        Column::unit(title, Unit::Ratio)
+    }
+
+    /// Times in seconds.
+    pub fn seconds(title: &str) -> Self {
+        Column::unit(title, Unit::Seconds)
+    }
+
+    /// Times in nanoseconds.
+    pub fn nanoseconds(title: &str) -> Self {
+        Column::unit(title, Unit::Nanoseconds)
+    }
+
+    /// Speeds in decimal megabytes per second.
+    pub fn mb_per_s(title: &str) -> Self {
+        Column::unit(title, Unit::MbPerSecond)
+    }
+
+    /// Numbers without a unit.
+    pub fn number(title: &str) -> Self {
+        Column::unit(title, Unit::Number)
+    }
+
+    /// Numbers in any unit.
+    pub fn unit(title: &str, unit: Unit) -> Self {
+        Column::new(title, Kind::Number(unit))
+    }
+
+    /// The name of the column in CSV and JSON, instead of the title in snake case with the unit behind it.
+    pub fn key(mut self, key: &str) -> Self {
+        self.key = key.into();
+        self
+    }
+
+    /// Always write the interval's ends to CSV and JSON (`_low`, `_high`), even if no cell has one.
+    pub fn with_interval(mut self) -> Self {
+        self.has_interval = true;
+        self
+    }
+
+    fn is_number(&self) -> bool {
+        matches!(self.kind, Kind::Number(_))
+    }
+
+    fn show(&self, cell: &Cell) -> String {
+        match self.kind {
+            Kind::Number(unit) => cell.show(unit),
+            Kind::Text | Kind::Path => match cell {
+                Cell::Empty => String::new(),
+                cell => cell.show(Unit::Number),
+            },
+        }
+    }
+}
+
+/// A title as a key: lower case, words joined by underscores.
+fn slug(title: &str) -> String {
+    let words: Vec<_> = title
+        .split(|c: char| !c.is_alphanumeric())
+        .filter(|word| !word.is_empty())
+        .map(str::to_lowercase)
+        .collect();
+    words.join("_")
+}
+
+/// One row; made by [`Table::row`].
+#[derive(Debug, Clone)]
+pub struct Row {
+    cells: Vec<Cell>,
+    strong: bool,
+}
+
+impl Row {
+    /// Mark the row as the one that matters: bold where there is bold, a star where there is not.
+    pub fn strong(&mut self) {
+        self.strong = true;
+    }
+}
+
+/// A column that a table does not have.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("no column \"{wanted}\"; there are: {}", known.join(", "))]
+pub struct UnknownColumn {
+    /// What was asked for.
+    pub wanted: String,
+    /// The keys that the table has.
+    pub known: Vec<String>,
+}
+
+/// Which end of a column comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// The smallest first.
+    Ascending,
+    /// The largest first.
+    Descending,
+}
+
+/// A title, columns, rows and notes.
+#[derive(Debug, Clone)]
+pub struct Table {
+    title: String,
+    columns: Vec<Column>,
+    rows: Vec<Row>,
+    notes: Vec<String>,
+}
+
+impl Table {
+    /// An empty table; the title may be empty.
+    pub fn new(title: &str) -> Self {
+        Table {
+            title: title.into(),
+            columns: Vec::new(),
+            rows: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// Adds a column on the right. The first column names the row.
+    ///
+    /// # Panics
+    /// If there are rows already.
+    pub fn column(mut self, column: Column) -> Self {
+        assert!(self.rows.is_empty(), "columns come before rows");
+        self.columns.push(column);
+        self
+    }
+
+    /// Adds a row at the end.
+    ///
+    /// # Panics
+    /// If the row has not one cell for each column.
+    pub fn row(&mut self, cells: impl IntoIterator<Item = Cell>) -> &mut Row {
+        let cells: Vec<_> = cells.into_iter().collect();
+        assert_eq!(
+            cells.len(),
+            self.columns.len(),
+            "one cell for each column of \"{}\"",
+            self.title
+        );
+        let at = self.rows.len();
+        self.rows.push(Row {
+            cells,
+            strong: false,
+        });
+        &mut self.rows[at]
+    }
+
+    /// Adds a sentence below the table.
+    pub fn note(&mut self, note: impl Into<String>) {
+        self.notes.push(note.into());
+    }
+
+    /// The title as given.
+    pub fn title(&self) -> &str {
+        &self.title
+    }
+
+    /// How many rows there are.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// The keys of the columns, as `sort_by` takes them.
+    pub fn keys(&self) -> Vec<String> {
+        self.columns
+            .iter()
+            .map(|column| column.key.clone())
+            .collect()
+    }
+
+    /// Sorts the rows by the column with this key or title; rows without a value there go last; equal rows stay in
+    /// order.
+    ///
+    /// # Errors
+    /// [`UnknownColumn`], with the keys that there are.
+    pub fn sort_by(&mut self, column: &str, order: Order) -> Result<(), UnknownColumn> {
+        let Some(at) = self
+            .columns
+            .iter()
+            .position(|c| c.key == column || c.title == column)
+        else {
+            return Err(UnknownColumn {
+                wanted: column.into(),
+                known: self.keys(),
+            });
+        };
+        self.rows
+            .sort_by(|a, b| compare(&a.cells[at], &b.cells[at], order));
+        Ok(())
+    }
+}
+
+fn compare(a: &Cell, b: &Cell, order: Order) -> std::cmp::Ordering {
+    use std::cmp::Ordering::*;
+    let directed = |ordering: std::cmp::Ordering| match order {
+        Order::Ascending => ordering,
+        Order::Descending => ordering.reverse(),
+    };
+    match (a, b) {
+        (Cell::Text(a), Cell::Text(b)) => directed(a.cmp(b)),
+        (Cell::Whole(a), Cell::Whole(b)) => directed(a.cmp(b)),
+        _ => match (
+            a.number().filter(|n| !n.is_nan()),
+            b.number().filter(|n| !n.is_nan()),
+        ) {
+            (Some(a), Some(b)) => directed(a.total_cmp(&b)),
+            (Some(_), None) => Less,
+            (None, Some(_)) => Greater,
+            (None, None) => matches!(a, Cell::Empty).cmp(&matches!(b, Cell::Empty)),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_end_in_the_unit() {
+        for (column, key) in [
+            (Column::bytes("compressed"), "compressed_bytes"),
+            (Column::mb_per_s("compress"), "compress_mb_per_s"),
+            (Column::percent("saved"), "saved_fraction"),
+            (Column::ratio("ratio"), "ratio"),
+            (
+                Column::unit("swap in", Unit::PerSecond("pages")),
+                "swap_in_pages_per_s",
+            ),
+            (
+                Column::count("pages").key("pages_measured"),
+                "pages_measured",
+            ),
+        ] {
+            assert_eq!(column.key, key);
+        }
+    }
+
+    #[test]
+    fn sorting_puts_what_is_missing_last() {
+        let mut table = Table::new("")
+            .column(Column::text("codec"))
+            .column(Column::ratio("ratio"));
+        table.row(cells!["none", f64::NAN]);
+        table.row(cells!["lz4", 2.0]);
+        table.row(cells!["842", None::<f64>]);
+        table.row(cells!["zstd", 3.0]);
+        table.sort_by("ratio", Order::Descending).unwrap();
+        let names: Vec<_> = table
+            .rows
+            .iter()
+            .map(|row| row.cells[0].show(Unit::Number))
+            .collect();
+        assert_eq!(names, ["zstd", "lz4", "none", "842"]);
+        let error = table.sort_by("speed", Order::Ascending).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "no column \"speed\"; there are: codec, ratio"
+        );
+    }
+}

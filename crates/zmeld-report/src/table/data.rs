@@ -1,0 +1,107 @@
+//! A table as data: raw values, one name per column, units in the names.
+
+use std::io;
+
+use serde_json::{Map, Value};
+
+use super::{Cell, Column, Table};
+
+impl Table {
+    /// The table as CSV by RFC 4180: a header of keys, raw values, nothing where there is no finite number.
+    /// A column with intervals has two more, `_low` and `_high`.
+    ///
+    /// Text is written as it is. Spreadsheets that run formulas from files need it imported as text.
+    ///
+    /// # Errors
+    /// What the writer returns.
+    pub fn write_csv(&self, writer: impl io::Write) -> io::Result<()> {
+        let mut csv = csv::WriterBuilder::new()
+            .terminator(csv::Terminator::CRLF)
+            .from_writer(writer);
+        csv.write_record(self.fields().map(|(_, name, _)| name))?;
+        for row in &self.rows {
+            csv.write_record(self.fields().map(|(at, _, part)| raw(&row.cells[at], part)))?;
+        }
+        csv.flush()
+    }
+
+    /// [`Table::write_csv`] into a string.
+    pub fn to_csv(&self) -> String {
+        let mut bytes = Vec::new();
+        self.write_csv(&mut bytes)
+            .expect("writing to memory does not fail");
+        String::from_utf8(bytes).expect("cells are UTF-8")
+    }
+
+    /// One object per row, the same names and values as in CSV; `null` where there is no finite number.
+    pub fn to_json_rows(&self) -> Vec<Value> {
+        self.rows
+            .iter()
+            .map(|row| {
+                let fields = self
+                    .fields()
+                    .map(|(at, name, part)| (name, json(&row.cells[at], part)));
+                Value::Object(fields.collect::<Map<_, _>>())
+            })
+            .collect()
+    }
+
+    /// Every field of a row: the column's place, the field's name, and which part of the cell it holds.
+    fn fields(&self) -> impl Iterator<Item = (usize, String, Part)> + '_ {
+        self.columns.iter().enumerate().flat_map(|(at, column)| {
+            let parts: &[Part] = match self.writes_interval(at, column) {
+                true => &[Part::Value, Part::Low, Part::High],
+                false => &[Part::Value],
+            };
+            parts
+                .iter()
+                .map(move |part| (at, format!("{}{}", column.key, part.suffix()), *part))
+        })
+    }
+
+    fn writes_interval(&self, at: usize, column: &Column) -> bool {
+        column.has_interval
+            || self
+                .rows
+                .iter()
+                .any(|row| matches!(row.cells[at], Cell::Estimate(_)))
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Part {
+    Value,
+    Low,
+    High,
+}
+
+impl Part {
+    fn suffix(self) -> &'static str {
+        match self {
+            Part::Value => "",
+            Part::Low => "_low",
+            Part::High => "_high",
+        }
+    }
+}
+
+fn json(cell: &Cell, part: Part) -> Value {
+    match (cell, part) {
+        (Cell::Text(text), Part::Value) => Value::from(text.as_str()),
+        (Cell::Whole(value), Part::Value) => Value::from(*value),
+        (Cell::Real(value), Part::Value) => Value::from(*value),
+        (Cell::Flag(flag), Part::Value) => Value::from(*flag),
+        (Cell::Estimate(estimate), Part::Value) => Value::from(estimate.value),
+        (Cell::Estimate(estimate), Part::Low) => Value::from(estimate.low),
+        (Cell::Estimate(estimate), Part::High) => Value::from(estimate.high),
+        _ => Value::Null,
+    }
+}
+
+fn raw(cell: &Cell, part: Part) -> String {
+    match json(cell, part) {
+        Value::Null => String::new(),
+        Value::String(text) => text,
+        other => other.to_string(),
+    }
+}

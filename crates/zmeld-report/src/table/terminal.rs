@@ -1,0 +1,273 @@
+//! A table for the terminal: right-aligned numbers, one rule, no line wider than asked for.
+//!
+//! What is too wide gives way in this order: headings wrap, words wrap and paths are shortened, and then the
+//! table continues below with its first column repeated. Numbers are never broken.
+
+use super::{Kind, Table};
+use crate::text::{self, shown};
+use crate::Style;
+
+const GAP: usize = 2;
+/// Words and paths are not squeezed below this, if the width allows for it.
+const WORDS_WIDTH_MIN: usize = 14;
+
+impl Table {
+    /// The table as text, ending in a line feed.
+    pub fn to_text(&self, style: &Style) -> String {
+        let mut out = String::new();
+        if !self.title.is_empty() {
+            for line in text::wrap(&shown(&text::running(&self.title), style), style.width) {
+                out.push_str(&style.bold(&line));
+                out.push('\n');
+            }
+        }
+        if !self.columns.is_empty() {
+            Layout::new(self, style).write(&mut out);
+        }
+        for note in &self.notes {
+            for line in text::wrap(&shown(&text::running(note), style), style.paragraph_width()) {
+                out.push_str(&style.dim(&line));
+                out.push('\n');
+            }
+        }
+        out
+    }
+}
+
+struct Layout<'a> {
+    table: &'a Table,
+    style: &'a Style,
+    headings: Vec<String>,
+    rows: Vec<Vec<String>>,
+    widths: Vec<usize>,
+}
+
+impl<'a> Layout<'a> {
+    fn new(table: &'a Table, style: &'a Style) -> Self {
+        let headings: Vec<_> = table
+            .columns
+            .iter()
+            .map(|c| shown(&text::running(&c.title), style).into_owned())
+            .collect();
+        let rows: Vec<Vec<_>> = table
+            .rows
+            .iter()
+            .map(|row| show_row(table, row, style))
+            .collect();
+        let widths = (0..headings.len())
+            .map(|at| {
+                rows.iter()
+                    .map(|row| text::width(&row[at]))
+                    .max()
+                    .unwrap_or(0)
+                    .max(text::width(&headings[at]))
+            })
+            .collect();
+        Layout {
+            table,
+            style,
+            headings,
+            rows,
+            widths,
+        }
+    }
+
+    fn is_number(&self, at: usize) -> bool {
+        self.table.columns[at].is_number()
+    }
+
+    fn content_width(&self, at: usize) -> usize {
+        self.rows
+            .iter()
+            .map(|row| text::width(&row[at]))
+            .max()
+            .unwrap_or(0)
+    }
+
+    fn overflow(&self, widths: &[usize]) -> usize {
+        (widths.iter().sum::<usize>() + GAP * (widths.len() - 1)).saturating_sub(self.style.width)
+    }
+
+    /// The widths of these columns side by side, each as wide as it wants to be where there is room.
+    fn arrange(&self, columns: &[usize]) -> Vec<usize> {
+        let mut widths: Vec<_> = columns.iter().map(|at| self.widths[*at]).collect();
+        self.wrap_headings(columns, &mut widths);
+        self.squeeze_words(columns, &mut widths);
+        widths
+    }
+
+    /// Lets headings wrap at their spaces, the ones furthest beyond their numbers first.
+    fn wrap_headings(&self, columns: &[usize], widths: &mut [usize]) {
+        let least: Vec<_> = columns
+            .iter()
+            .map(|at| {
+                let word = self.headings[*at]
+                    .split(' ')
+                    .map(text::width)
+                    .max()
+                    .unwrap_or(0);
+                self.content_width(*at).max(word)
+            })
+            .collect();
+        for _ in 0..self.overflow(widths) {
+            let spare = |at: usize| widths[at].saturating_sub(least[at]);
+            match (0..widths.len())
+                .max_by_key(|at| spare(*at))
+                .filter(|at| spare(*at) > 0)
+            {
+                Some(at) => widths[at] -= 1,
+                None => break,
+            }
+        }
+    }
+
+    /// Takes the rest from the widest columns of words; from the first column last, it names the row.
+    fn squeeze_words(&self, columns: &[usize], widths: &mut [usize]) {
+        for from in [1, 0] {
+            for _ in 0..self.overflow(widths) {
+                let widest = (from..widths.len())
+                    .filter(|at| !self.is_number(columns[*at]) && widths[*at] > WORDS_WIDTH_MIN)
+                    .max_by_key(|at| widths[*at]);
+                match widest {
+                    Some(at) => widths[at] -= 1,
+                    None => break,
+                }
+            }
+        }
+    }
+
+    /// The columns that stand side by side in each block; the first one is repeated in all.
+    fn blocks(&self) -> Vec<Vec<usize>> {
+        let all: Vec<_> = (0..self.widths.len()).collect();
+        // How narrow each column can be made decides where the table continues below.
+        let widths = self.arrange(&all);
+        let mut blocks = vec![vec![0]];
+        let mut used = widths[0];
+        for at in 1..widths.len() {
+            if used + GAP + widths[at] > self.style.width
+                && blocks.last().is_some_and(|block| block.len() > 1)
+            {
+                blocks.push(vec![0]);
+                used = widths[0];
+            }
+            used += GAP + widths[at];
+            if let Some(block) = blocks.last_mut() {
+                block.push(at);
+            }
+        }
+        blocks
+    }
+
+    fn write(&self, out: &mut String) {
+        for (index, block) in self.blocks().into_iter().enumerate() {
+            if index > 0 {
+                out.push('\n');
+            }
+            self.write_block(out, &block);
+        }
+    }
+
+    fn write_block(&self, out: &mut String, columns: &[usize]) {
+        let widths = self.fit(columns);
+        let heading = columns
+            .iter()
+            .zip(&widths)
+            .map(|(at, width)| text::wrap(&self.headings[*at], *width))
+            .collect::<Vec<_>>();
+        let height = heading.iter().map(Vec::len).max().unwrap_or(0);
+        for line in 0..height {
+            // Short headings sit on the rule, like the numbers below them.
+            let parts = heading.iter().map(|lines| {
+                (line + lines.len())
+                    .checked_sub(height)
+                    .map_or("", |at| &lines[at])
+            });
+            let line = self.line(columns, &widths, parts);
+            out.push_str(&self.style.bold(&line));
+            out.push('\n');
+        }
+        let rule = if self.style.unicode { "─" } else { "-" };
+        let total = widths.iter().sum::<usize>() + GAP * (widths.len() - 1);
+        out.push_str(&self.style.dim(&rule.repeat(total)));
+        out.push('\n');
+        for (row, cells) in self.table.rows.iter().zip(&self.rows) {
+            let lines: Vec<_> = columns
+                .iter()
+                .zip(&widths)
+                .map(|(at, width)| self.cell(*at, &cells[*at], *width))
+                .collect();
+            for line in 0..lines.iter().map(Vec::len).max().unwrap_or(0) {
+                let parts = lines
+                    .iter()
+                    .map(|lines| lines.get(line).map_or("", String::as_str));
+                let line = self.line(columns, &widths, parts);
+                out.push_str(&if row.strong {
+                    self.style.bold(&line)
+                } else {
+                    line
+                });
+                out.push('\n');
+            }
+        }
+    }
+
+    /// The widths of a block; if one number beside the row's name is still too much, the name gives way.
+    fn fit(&self, columns: &[usize]) -> Vec<usize> {
+        let mut widths = self.arrange(columns);
+        let mut overflow = self.overflow(&widths);
+        for (width, at) in widths.iter_mut().zip(columns) {
+            if !self.is_number(*at) {
+                let taken = overflow.min(width.saturating_sub(4));
+                *width -= taken;
+                overflow -= taken;
+            }
+        }
+        widths.iter().map(|width| (*width).max(1)).collect()
+    }
+
+    fn cell(&self, at: usize, shown: &str, width: usize) -> Vec<String> {
+        match self.table.columns[at].kind {
+            Kind::Text if text::width(shown) > width => text::wrap(shown, width),
+            Kind::Path if text::width(shown) > width => vec![match self.style.unicode {
+                true => text::shorten(shown, width).into_owned(),
+                false => text::shorten(shown, width).replace('…', "~"),
+            }],
+            _ => vec![shown.to_string()],
+        }
+    }
+
+    fn line<'b>(
+        &self,
+        columns: &[usize],
+        widths: &[usize],
+        parts: impl Iterator<Item = &'b str>,
+    ) -> String {
+        let mut line = String::new();
+        for (index, ((at, width), part)) in columns.iter().zip(widths).zip(parts).enumerate() {
+            let padding = " ".repeat(width.saturating_sub(text::width(part)));
+            if index > 0 {
+                line.push_str(&" ".repeat(GAP));
+            }
+            match self.is_number(*at) {
+                true => line.extend([&padding, part]),
+                false => line.extend([part, &padding]),
+            }
+        }
+        line.truncate(line.trim_end().len());
+        line
+    }
+}
+
+fn show_row(table: &Table, row: &super::Row, style: &Style) -> Vec<String> {
+    let mut cells: Vec<_> = table
+        .columns
+        .iter()
+        .zip(&row.cells)
+        .map(|(column, cell)| shown(&column.show(cell), style).into_owned())
+        .collect();
+    // Where nothing can be bold, a star says the same.
+    if let Some(first) = cells.first_mut().filter(|_| row.strong && !style.colour) {
+        first.push_str(" *");
+    }
+    cells
+}

@@ -1,0 +1,269 @@
+//! Text that is safe and fits: visible control characters, display width, wrapping, shortening, plain ASCII.
+
+use std::borrow::Cow;
+
+use textwrap::{Options, WordSeparator, WordSplitter, WrapAlgorithm};
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+use crate::Style;
+
+const NO_BREAK_SPACE: char = '\u{a0}';
+
+/// Units that stay on the line of their number.
+const UNITS: [&str; 21] = [
+    "B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "KB", "kB", "MB", "GB", "%", "ns", "µs", "ms",
+    "s", "min", "h", "MB/s", "MiB/s", "pages",
+];
+
+/// The text with every character that could steer a terminal or reorder a line made visible.
+///
+/// Control characters become their Unicode pictures (`␛`); others that act without being seen (C1 controls,
+/// direction overrides, byte order marks, what XML forbids) become U+FFFD.
+pub fn inert(text: &str) -> Cow<'_, str> {
+    let acts = |c: char| visible(c) != c;
+    if !text.contains(acts) {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(text.chars().map(visible).collect())
+}
+
+fn visible(c: char) -> char {
+    match c {
+        '\0'..='\x1f' => char::from_u32(0x2400 + c as u32).unwrap_or('\u{fffd}'),
+        '\x7f' => '\u{2421}',
+        '\u{80}'..='\u{9f}'
+        | '\u{200e}'
+        | '\u{200f}'
+        | '\u{2028}'..='\u{202e}'
+        | '\u{2066}'..='\u{2069}'
+        | '\u{feff}'
+        | '\u{fffe}'
+        | '\u{ffff}' => '\u{fffd}',
+        _ => c,
+    }
+}
+
+/// Running text: white space of every kind becomes one space, the rest as [`inert`].
+pub fn running(text: &str) -> String {
+    let words: Vec<_> = text
+        .split([' ', '\t', '\n', '\r'])
+        .filter(|word| !word.is_empty())
+        .collect();
+    inert(&words.join(" ")).into_owned()
+}
+
+/// Columns that the text takes on a terminal.
+pub fn width(text: &str) -> usize {
+    text.width()
+}
+
+/// Running text in lines of at most `width` columns. A number stays with its unit; hyphens do not break words;
+/// only a word that is longer than a line is broken.
+pub fn wrap(text: &str, width: usize) -> Vec<String> {
+    let glued = glue_units(text);
+    let options = Options::new(width.max(1))
+        .word_separator(WordSeparator::AsciiSpace)
+        .word_splitter(WordSplitter::NoHyphenation)
+        .wrap_algorithm(WrapAlgorithm::FirstFit)
+        .break_words(true);
+    textwrap::wrap(&glued, options)
+        .into_iter()
+        .map(|line| line.replace(NO_BREAK_SPACE, " "))
+        .collect()
+}
+
+/// The text with no-break spaces between numbers and units (`4.21 GiB`, `12.8 %`, `2.31 ± 0.02`).
+pub fn glue_units(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut before = "";
+    for (index, word) in text.split(' ').enumerate() {
+        if index > 0 {
+            let numeric = before
+                .trim_start_matches(['(', '~', '<', '>', '-'])
+                .starts_with(|c: char| c.is_ascii_digit());
+            let unit = UNITS.contains(&word.trim_end_matches(['.', ',', ';', ':', ')']));
+            let sign = word == "±" || before == "±";
+            out.push(if (numeric && unit) || sign {
+                NO_BREAK_SPACE
+            } else {
+                ' '
+            });
+        }
+        out.push_str(word);
+        before = word;
+    }
+    out
+}
+
+/// The text cut out in the middle so that it takes at most `width` columns; both ends of a path tell most.
+pub fn shorten(text: &str, width: usize) -> Cow<'_, str> {
+    if text.width() <= width {
+        return Cow::Borrowed(text);
+    }
+    let room = width.saturating_sub(1);
+    let tail_room = room - room / 3;
+    let head = prefix(text.chars(), room - tail_room);
+    let tail: String = prefix(text.chars().rev(), tail_room)
+        .chars()
+        .rev()
+        .collect();
+    Cow::Owned(if width == 0 {
+        String::new()
+    } else {
+        format!("{head}…{tail}")
+    })
+}
+
+fn prefix(chars: impl Iterator<Item = char>, width: usize) -> String {
+    let mut used = 0;
+    chars
+        .take_while(|c| {
+            used += c.width().unwrap_or(0);
+            used <= width
+        })
+        .collect()
+}
+
+/// The text as the style can show it: unchanged, or in ASCII.
+pub fn shown<'a>(text: &'a str, style: &Style) -> Cow<'a, str> {
+    if style.unicode || text.is_ascii() {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(text.chars().map(ascii).collect())
+}
+
+/// What stands for a character where only ASCII is shown.
+fn ascii(c: char) -> Cow<'static, str> {
+    Cow::Borrowed(match c {
+        '\u{a0}' | '\u{2009}' => " ",
+        '\u{202f}' => ",",
+        '–' | '—' | '−' | '‐' | '─' => "-",
+        '±' => "+/-",
+        'µ' | 'μ' => "u",
+        '×' => "x",
+        '…' => "...",
+        '∞' => "inf",
+        '≤' => "<=",
+        '≥' => ">=",
+        '→' => "->",
+        '•' => "*",
+        '│' => "|",
+        '█' => "#",
+        '▓' => "=",
+        '▒' => "-",
+        '░' => ".",
+        '‘' | '’' => "'",
+        '“' | '”' => "\"",
+        c if c.is_ascii() => return Cow::Owned(c.into()),
+        _ => "?",
+    })
+}
+
+/// A text as Markdown that GitHub shows literally; `code` in single backticks stays code.
+pub fn markdown(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 8);
+    for (part, is_code) in code_spans(text) {
+        if is_code {
+            out.push_str(&format!("`{}`", part.replace('|', "\\|")));
+            continue;
+        }
+        for c in part.chars() {
+            if matches!(
+                c,
+                '\\' | '`' | '*' | '_' | '{' | '}' | '[' | ']' | '<' | '>' | '#' | '|' | '~' | '&'
+            ) {
+                out.push('\\');
+            }
+            out.push(c);
+        }
+    }
+    out
+}
+
+/// The text in pieces, each with whether it stood between two backticks. A backtick without a partner is text.
+pub fn code_spans(text: &str) -> Vec<(&str, bool)> {
+    let mut pieces = Vec::new();
+    let mut rest = text;
+    while let Some(open) = rest.find('`') {
+        let Some(length) = rest[open + 1..].find('`').filter(|length| *length > 0) else {
+            break;
+        };
+        pieces.push((&rest[..open], false));
+        pieces.push((&rest[open + 1..open + 1 + length], true));
+        rest = &rest[open + length + 2..];
+    }
+    pieces.push((rest, false));
+    pieces.retain(|(piece, _)| !piece.is_empty());
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_steers_a_terminal_is_made_visible() {
+        assert_eq!(inert("a\x1b[31mb\nc\x7f"), "a␛[31mb␊c␡");
+        assert_eq!(inert("x\u{202e}y\u{9b}"), "x\u{fffd}y\u{fffd}");
+        assert!(matches!(inert("größe"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn lines_keep_numbers_with_their_units() {
+        assert_eq!(
+            wrap("this saves 4.21 GiB here", 15),
+            ["this saves", "4.21 GiB here"]
+        );
+        assert_eq!(
+            wrap("a ratio of 2.31 ± 0.02 holds", 16),
+            ["a ratio of", "2.31 ± 0.02", "holds"]
+        );
+        assert_eq!(wrap("codec lzo-rle", 9), ["codec", "lzo-rle"]);
+    }
+
+    #[test]
+    fn paths_are_shortened_in_the_middle() {
+        assert_eq!(
+            shorten("/usr/lib/firefox/libxul.so", 16),
+            "/usr/…/libxul.so"
+        );
+        assert_eq!(shorten("short", 16), "short");
+        assert_eq!(shorten("anything", 0), "");
+    }
+
+    #[test]
+    fn ascii_where_nothing_else_is_shown() {
+        assert_eq!(
+            shown("4.31 µs ± 2 …", &Style::ascii(80)),
+            "4.31 us +/- 2 ..."
+        );
+        assert_eq!(shown("10\u{202f}000", &Style::ascii(80)), "10,000");
+        assert_eq!(shown("名", &Style::ascii(80)), "?");
+    }
+
+    #[test]
+    fn markdown_is_literal() {
+        assert_eq!(markdown("<b>|*x*"), "\\<b\\>\\|\\*x\\*");
+        assert_eq!(markdown("run `zmeld up` now, `"), "run `zmeld up` now, \\`");
+    }
+
+    proptest! {
+        #[test]
+        fn no_line_is_too_long(text in "\\PC{0,200}", width in 2usize..60) {
+            for line in wrap(&running(&text), width) {
+                prop_assert!(line.width() <= width);
+            }
+        }
+
+        #[test]
+        fn shortened_fits(text in "\\PC{0,80}", width in 0usize..40) {
+            prop_assert!(shorten(&text, width).width() <= width);
+        }
+
+        #[test]
+        fn inert_has_no_controls(text: String) {
+            prop_assert!(!inert(&text).chars().any(|c| c.is_control()));
+        }
+    }
+}

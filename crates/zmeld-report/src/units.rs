@@ -1,0 +1,758 @@
+//! Numbers as people read them: sizes, counts, shares, times, rates and their uncertainty.
+//!
+//! # Rounding
+//!
+//! One set of rules holds everywhere, so that a number is never written two ways:
+//!
+//! - A value is rounded to the nearest representable step; what is shown never decreases while the value grows.
+//! - **Three significant digits**, unless the integer part is longer; then all of the integer part is shown and
+//!   nothing behind the point (`1.23 KiB`, `12.3 KiB`, `123 KiB`, `1012 KiB`).
+//! - **Bytes** use powers of 1024 and the IEC names; whole bytes below 1 KiB. A value that would round to 1024 of one
+//!   unit is written as `1.00` of the next.
+//! - **Counts** are exact, in groups of three from 10 000 on; [`count_short`] has three digits and k, M, G, T.
+//! - **Percentages** take a fraction and have one decimal. A share that is not nothing is never shown as nothing
+//!   (`<0.1 %`), and one that is not all never as all (`>99.9 %`).
+//! - **Ratios** have three digits, at most two of them behind the point (`2.31x`, `12.3x`, `0.04x`).
+//! - **Times** have three digits up to a minute (`812 ns`, `4.31 µs`, `59.9 s`), then two units (`2m 05s`, `3h 07m`,
+//!   `2d 04h`), rounded to the smaller.
+//! - **Speeds** are decimal megabytes per second, always MB/s, so that a column can be compared by eye.
+//! - **Uncertainty** is rounded to one digit, to two if the first is a 1; the value stops at the same place
+//!   (`2.31 ± 0.02`, `2.310 ± 0.012`).
+//! - What is not a number is `–`; infinite is `∞`.
+//!
+//! Values from 10¹⁵ (of the largest unit) on are written with an exponent.
+
+use std::time::Duration;
+
+/// Shown where there is no value.
+pub const MISSING: &str = "–";
+
+/// The narrow no-break space between groups of three digits.
+const GROUP: char = '\u{202f}';
+
+const IEC: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+const SI: [&str; 5] = ["", "k", "M", "G", "T"];
+
+/// From here on a plain decimal number is too long to read.
+const EXPONENT_FROM: f64 = 1e15;
+
+/// What a number means, and so how it is written, named in a file's header and put on an axis.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Unit {
+    /// A number without a unit, three significant digits.
+    Number,
+    /// How many of something.
+    Count,
+    /// A size in bytes.
+    Bytes,
+    /// A fraction: 0.25 is shown as 25.0 %.
+    Fraction,
+    /// A factor: 2.31 is shown as 2.31x.
+    Ratio,
+    /// A time in seconds.
+    Seconds,
+    /// A time in nanoseconds.
+    Nanoseconds,
+    /// A speed in megabytes (10⁶ bytes) per second.
+    MbPerSecond,
+    /// So many of the named things per second, for example pages.
+    PerSecond(&'static str),
+}
+
+impl Unit {
+    /// The value as text, rounded by the rules of this module.
+    pub fn format(self, value: f64) -> String {
+        match self {
+            Unit::Number => number(value),
+            Unit::Count => count_real(value),
+            Unit::Bytes => bytes_real(value),
+            Unit::Fraction => percent(value),
+            Unit::Ratio => ratio(value),
+            Unit::Seconds => seconds(value),
+            Unit::Nanoseconds => seconds(value / 1e9),
+            Unit::MbPerSecond => mb_per_s(value),
+            Unit::PerSecond(things) => rate(value, things),
+        }
+    }
+
+    /// A whole value as text; exact where the unit shows all digits.
+    pub fn format_whole(self, value: u64) -> String {
+        match self {
+            Unit::Count => count(value),
+            Unit::Bytes => bytes(value),
+            _ => self.format(value as f64),
+        }
+    }
+
+    /// A value with its interval: `2.31x ± 0.02` when both sides are alike, `2.31x (2.28 to 2.40)` when not.
+    pub fn format_estimate(self, estimate: Estimate) -> String {
+        let Estimate { value, low, high } = estimate;
+        if !(value.is_finite() && low.is_finite() && high.is_finite()) {
+            return self.format(value);
+        }
+        let (scale, suffix) = self.scale_for(value);
+        let (value, low, high) = (value / scale, low / scale, high / scale);
+        let (below, above) = (value - low, high - value);
+        if (below - above).abs() <= 0.1 * below.abs().max(above.abs()) {
+            let half = (high - low) / 2.0;
+            let text = uncertain(value, half);
+            return match (self, text.split_once(' ')) {
+                (Unit::Ratio, Some((value, rest))) => format!("{value}{suffix} {rest}"),
+                _ => format!("{text}{suffix}"),
+            };
+        }
+        let decimals =
+            uncertain_decimals(below.abs().min(above.abs()).max((high - low).abs() / 10.0));
+        format!(
+            "{}{suffix} ({} to {})",
+            fixed(value, decimals),
+            fixed(low, decimals),
+            fixed(high, decimals)
+        )
+    }
+
+    /// The divisor and the suffix with which `value`, and everything that is to stand beside it, is written.
+    fn scale_for(self, value: f64) -> (f64, String) {
+        let v = value.abs();
+        match self {
+            Unit::Number | Unit::Count => (1.0, String::new()),
+            Unit::Bytes => {
+                let power = iec_power(v);
+                (1024f64.powi(power as i32), format!(" {}", IEC[power]))
+            }
+            Unit::Fraction => (0.01, " %".into()),
+            Unit::Ratio => (1.0, "x".into()),
+            Unit::Seconds => time_scale(v, 1.0),
+            Unit::Nanoseconds => time_scale(v / 1e9, 1e9),
+            Unit::MbPerSecond => (1.0, " MB/s".into()),
+            Unit::PerSecond(things) => {
+                let power = si_power(v);
+                (
+                    1000f64.powi(power as i32),
+                    format!("{} {things}/s", SI[power]),
+                )
+            }
+        }
+    }
+
+    /// What a field's name ends in when its values are raw: `bytes`, `mb_per_s`, `s`; empty for plain numbers.
+    pub fn key_suffix(self) -> String {
+        match self {
+            Unit::Number | Unit::Count => String::new(),
+            Unit::Ratio => "ratio".into(),
+            Unit::Bytes => "bytes".into(),
+            Unit::Fraction => "fraction".into(),
+            Unit::Seconds => "s".into(),
+            Unit::Nanoseconds => "ns".into(),
+            Unit::MbPerSecond => "mb_per_s".into(),
+            Unit::PerSecond(things) => format!("{things}_per_s"),
+        }
+    }
+
+    /// The unit in words, for an axis whose ticks carry no unit of their own.
+    pub fn axis_name(self) -> &'static str {
+        match self {
+            Unit::MbPerSecond => "MB/s",
+            Unit::PerSecond(_) => "per second",
+            _ => "",
+        }
+    }
+
+    /// A tick's text: as short as it can be while neighbours stay apart by `step`.
+    pub fn format_tick(self, value: f64, step: f64) -> String {
+        if !value.is_finite() {
+            return MISSING.into();
+        }
+        let value = if value.abs() < step.abs() * 1e-9 {
+            0.0
+        } else {
+            value
+        };
+        match self {
+            // Minutes and hours only where they are whole or half.
+            Unit::Seconds if value != 0.0 && step >= 15.0 && value % 30.0 == 0.0 => {
+                let (scale, name) = if step >= 1800.0 {
+                    (3600.0, "h")
+                } else {
+                    (60.0, "min")
+                };
+                let (scale, name) = if value.abs() < 60.0 {
+                    (1.0, "s")
+                } else {
+                    (scale, name)
+                };
+                format!("{} {name}", trimmed(value / scale, step / scale))
+            }
+            Unit::Seconds | Unit::Nanoseconds if value != 0.0 => {
+                let (scale, suffix) = self.scale_for(value);
+                format!("{}{suffix}", trimmed(value / scale, step / scale))
+            }
+            Unit::Seconds | Unit::Nanoseconds => "0".into(),
+            Unit::MbPerSecond => si_tick(value, step),
+            Unit::Number if value.abs() < 10_000.0 => trimmed(value, step),
+            Unit::Number | Unit::Count | Unit::PerSecond(_) => si_tick(value, step),
+            Unit::Bytes if value == 0.0 => "0".into(),
+            Unit::Bytes | Unit::Fraction | Unit::Ratio => {
+                let (scale, suffix) = self.scale_for(value);
+                format!("{}{suffix}", trimmed(value / scale, step / scale))
+            }
+        }
+    }
+}
+
+/// A measured value and the interval it is thought to lie in.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Estimate {
+    /// The middle: a mean or a median.
+    pub value: f64,
+    /// The lower end of the interval.
+    pub low: f64,
+    /// The upper end of the interval.
+    pub high: f64,
+}
+
+impl Estimate {
+    /// A value with the ends of its interval.
+    pub fn new(value: f64, low: f64, high: f64) -> Self {
+        Estimate { value, low, high }
+    }
+
+    /// A value with the same distance on both sides.
+    pub fn around(value: f64, half_width: f64) -> Self {
+        Estimate::new(value, value - half_width, value + half_width)
+    }
+
+    /// A value that is known exactly.
+    pub fn exact(value: f64) -> Self {
+        Estimate::new(value, value, value)
+    }
+
+    /// Whether there is an interval at all.
+    pub fn has_interval(&self) -> bool {
+        self.low.is_finite() && self.high.is_finite() && self.low < self.high
+    }
+}
+
+/// A size in bytes: `4.21 GiB`.
+pub fn bytes(value: u64) -> String {
+    bytes_real(value as f64)
+}
+
+/// A size in bytes that was computed, and so need not be whole; may be negative.
+pub fn bytes_real(value: f64) -> String {
+    if let Some(special) = not_finite(value) {
+        return special;
+    }
+    let power = iec_power(value.abs());
+    if power == 0 {
+        return format!("{} B", fixed(value, 0));
+    }
+    format!(
+        "{} {}",
+        significant(value / 1024f64.powi(power as i32)),
+        IEC[power]
+    )
+}
+
+/// A count, exact: `9999`, `12 345 678` (with narrow no-break spaces).
+pub fn count(value: u64) -> String {
+    grouped(&value.to_string())
+}
+
+/// A count that was computed: exact like [`count`] if it is whole, otherwise three significant digits.
+pub fn count_real(value: f64) -> String {
+    if let Some(special) = not_finite(value) {
+        return special;
+    }
+    if value.fract() == 0.0 && value.abs() < EXPONENT_FROM {
+        return grouped(&fixed(value, 0));
+    }
+    number(value)
+}
+
+/// A count in three digits: `999`, `12.3k`, `4.56M`.
+pub fn count_short(value: f64) -> String {
+    if let Some(special) = not_finite(value) {
+        return special;
+    }
+    let power = si_power(value.abs());
+    if power == 0 && value.fract() == 0.0 {
+        return fixed(value, 0);
+    }
+    format!(
+        "{}{}",
+        significant(value / 1000f64.powi(power as i32)),
+        SI[power]
+    )
+}
+
+/// A number without a unit: three significant digits, at least all of the integer part.
+pub fn number(value: f64) -> String {
+    not_finite(value).unwrap_or_else(|| grouped(&significant(value)))
+}
+
+/// A fraction in percent with one decimal: 0.128 is `12.8 %`.
+pub fn percent(fraction: f64) -> String {
+    if let Some(special) = not_finite(fraction) {
+        return special;
+    }
+    if fraction > 0.0 && fraction < 0.0005 {
+        return "<0.1 %".into();
+    }
+    if (0.9995..1.0).contains(&fraction) {
+        return ">99.9 %".into();
+    }
+    let percent = fraction * 100.0;
+    if percent.abs() >= EXPONENT_FROM {
+        return format!("{percent:.2e} %");
+    }
+    format!("{} %", grouped(&fixed(percent, 1)))
+}
+
+/// A factor: `2.31x`.
+pub fn ratio(value: f64) -> String {
+    not_finite(value).unwrap_or_else(|| format!("{}x", grouped(&two_decimals(value))))
+}
+
+/// A time: `812 ns`, `4.31 µs`, `1.20 s`, `2m 05s`, `3h 07m`, `2d 04h`.
+pub fn duration(time: Duration) -> String {
+    seconds(time.as_secs_f64())
+}
+
+/// A time given in seconds, written like [`duration`]; may be negative.
+pub fn seconds(value: f64) -> String {
+    if let Some(special) = not_finite(value) {
+        return special;
+    }
+    if value < 0.0 {
+        return format!("-{}", seconds(-value));
+    }
+    if value == 0.0 {
+        return "0 s".into();
+    }
+    // 59.95 s would round to 60.0 s, which is a minute.
+    if value >= 59.95 {
+        return long_time(value);
+    }
+    let (scale, suffix) = time_scale(value, 1.0);
+    if value / scale < 1.0 {
+        return format!("{}{suffix}", two_decimals(value / scale));
+    }
+    format!("{}{suffix}", significant(value / scale))
+}
+
+/// A speed in decimal megabytes per second: `812 MB/s`, `12 345 MB/s`.
+pub fn mb_per_s(value: f64) -> String {
+    not_finite(value).unwrap_or_else(|| format!("{} MB/s", grouped(&two_decimals(value))))
+}
+
+/// So many things per second: `rate(12345.0, "pages")` is `12.3k pages/s`.
+pub fn rate(value: f64, things: &str) -> String {
+    format!("{} {things}/s", count_short(value))
+}
+
+/// A value and its uncertainty, both ending at the same digit: `2.31 ± 0.02`.
+pub fn uncertain(value: f64, half_width: f64) -> String {
+    if !value.is_finite() || !half_width.is_finite() || half_width == 0.0 {
+        return number(value);
+    }
+    let half_width = half_width.abs();
+    if value.abs() >= EXPONENT_FROM || half_width >= EXPONENT_FROM {
+        return format!("{value:.2e} ± {half_width:.0e}");
+    }
+    if half_width < 1e-9 {
+        return format!("{} ± {half_width:.0e}", number(value));
+    }
+    let decimals = uncertain_decimals(half_width);
+    format!(
+        "{} ± {}",
+        fixed(value, decimals),
+        fixed(half_width, decimals)
+    )
+}
+
+/// How many decimals an uncertainty of this size leaves meaningful.
+fn uncertain_decimals(half_width: f64) -> usize {
+    if half_width == 0.0 || !half_width.is_finite() {
+        return 2;
+    }
+    let (first, exponent) = leading(half_width, 0);
+    let digits = if first == 1 { 1 } else { 0 };
+    usize::try_from(digits - exponent).unwrap_or(0).min(12)
+}
+
+/// The first digit and the power of ten of a positive number, once rounded to `decimals` behind the first digit.
+fn leading(value: f64, decimals: usize) -> (u32, i32) {
+    let text = format!("{value:.decimals$e}");
+    let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let first = mantissa.chars().next().and_then(|c| c.to_digit(10));
+    (first.unwrap_or(0), exponent.parse().unwrap_or(0))
+}
+
+fn not_finite(value: f64) -> Option<String> {
+    if value.is_nan() {
+        Some(MISSING.into())
+    } else if value.is_infinite() {
+        Some(if value > 0.0 { "∞" } else { "-∞" }.into())
+    } else {
+        None
+    }
+}
+
+/// With so many decimals (an exponent where that is too long), and never a minus sign in front of zero.
+fn fixed(value: f64, decimals: usize) -> String {
+    if value.abs() >= EXPONENT_FROM {
+        return format!("{value:.2e}");
+    }
+    let text = format!("{value:.decimals$}");
+    match text.strip_prefix('-') {
+        Some(digits) if digits.bytes().all(|b| matches!(b, b'0' | b'.')) => digits.into(),
+        _ => text,
+    }
+}
+
+/// Three significant digits, or all of a longer integer part.
+fn significant(value: f64) -> String {
+    let magnitude = value.abs();
+    if magnitude == 0.0 {
+        return "0".into();
+    }
+    if !(1e-6..EXPONENT_FROM).contains(&magnitude) {
+        return format!("{value:.2e}");
+    }
+    let (_, exponent) = leading(magnitude, 2);
+    fixed(value, usize::try_from(2 - exponent).unwrap_or(0))
+}
+
+/// Three significant digits, but at most two behind the point.
+fn two_decimals(value: f64) -> String {
+    let magnitude = value.abs();
+    if magnitude >= EXPONENT_FROM {
+        return format!("{value:.2e}");
+    }
+    if magnitude < 1.0 {
+        return fixed(value, 2);
+    }
+    significant(value)
+}
+
+/// Digits in groups of three, from five digits in front of the point on.
+fn grouped(text: &str) -> String {
+    let (sign, rest) = match text.strip_prefix('-') {
+        Some(rest) => ("-", rest),
+        None => ("", text),
+    };
+    let (whole, fraction) = match rest.find(['.', 'e']) {
+        Some(at) => rest.split_at(at),
+        None => (rest, ""),
+    };
+    if whole.len() < 5 {
+        return text.into();
+    }
+    let mut out = String::from(sign);
+    for (index, digit) in whole.chars().enumerate() {
+        if index > 0 && (whole.len() - index) % 3 == 0 {
+            out.push(GROUP);
+        }
+        out.push(digit);
+    }
+    out.push_str(fraction);
+    out
+}
+
+/// The IEC unit in which a size is below 1024 after rounding.
+fn iec_power(magnitude: f64) -> usize {
+    let mut power = 0;
+    let mut value = magnitude;
+    // Values from 1000 to 1023 are shown whole, so they round to 1024 from 1023.5 on.
+    while value >= 1023.5 && power + 1 < IEC.len() {
+        value /= 1024.0;
+        power += 1;
+    }
+    power
+}
+
+/// The power of 1000 in which a count is below 1000 after rounding.
+fn si_power(magnitude: f64) -> usize {
+    let mut power = 0;
+    let mut value = magnitude;
+    while value >= 999.5 && power + 1 < SI.len() {
+        value /= 1000.0;
+        power += 1;
+    }
+    power
+}
+
+/// Divisor and suffix for a time of `value` seconds, when the number to be divided has `per_second` in a second.
+fn time_scale(value: f64, per_second: f64) -> (f64, String) {
+    // The borders are where three digits round to the next unit.
+    let (unit, name) = if value == 0.0 || value >= 0.9995 {
+        (1.0, " s")
+    } else if value >= 0.9995e-3 {
+        (1e-3, " ms")
+    } else if value >= 0.9995e-6 {
+        (1e-6, " µs")
+    } else {
+        (1e-9, " ns")
+    };
+    (unit * per_second, name.into())
+}
+
+/// A minute and more: two units, rounded to the smaller one.
+fn long_time(value: f64) -> String {
+    const HOUR: u64 = 3600;
+    const DAY: u64 = 24 * HOUR;
+    if value / 86_400.0 >= 1e6 {
+        return format!("{}d", significant(value / 86_400.0));
+    }
+    let seconds = value.round() as u64;
+    if seconds < HOUR {
+        return format!("{}m {:02}s", seconds / 60, seconds % 60);
+    }
+    let minutes = ((value / 60.0).round() as u64).max(60);
+    if minutes * 60 < DAY {
+        return format!("{}h {:02}m", minutes / 60, minutes % 60);
+    }
+    let hours = ((value / 3600.0).round() as u64).max(24);
+    format!("{}d {:02}h", hours / 24, hours % 24)
+}
+
+/// Just enough decimals to tell a tick from the next one, without trailing zeros.
+fn trimmed(value: f64, step: f64) -> String {
+    if value.abs() >= EXPONENT_FROM || (value != 0.0 && value.abs() < 1e-6) {
+        return format!("{value:.1e}");
+    }
+    let decimals = match step.abs() {
+        s if s > 0.0 && s.is_finite() => usize::try_from(1 - leading(s, 0).1).unwrap_or(0).min(9),
+        _ => 2,
+    };
+    let text = fixed(value, decimals);
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').into(),
+        false => text,
+    }
+}
+
+fn si_tick(value: f64, step: f64) -> String {
+    let power = si_power(value.abs());
+    let scale = 1000f64.powi(power as i32);
+    format!("{}{}", trimmed(value / scale, step / scale), SI[power])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn sizes() {
+        for (value, text) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1.00 KiB"),
+            (1536, "1.50 KiB"),
+            (10_240, "10.0 KiB"),
+            (1_036_288, "1012 KiB"),
+            (1_048_575, "1.00 MiB"),
+            (u64::MAX, "16.0 EiB"),
+        ] {
+            assert_eq!(bytes(value), text);
+        }
+        assert_eq!(bytes_real(-1536.0), "-1.50 KiB");
+        assert_eq!(bytes_real(-0.2), "0 B");
+    }
+
+    #[test]
+    fn counts() {
+        assert_eq!(count(9999), "9999");
+        assert_eq!(count(10_000), "10\u{202f}000");
+        assert_eq!(count(1_234_567), "1\u{202f}234\u{202f}567");
+        assert_eq!(count_short(999.0), "999");
+        assert_eq!(count_short(12_345.0), "12.3k");
+        assert_eq!(count_short(999_999.0), "1.00M");
+        assert_eq!(count_real(2.5), "2.50");
+    }
+
+    #[test]
+    fn shares_and_factors() {
+        assert_eq!(percent(0.128), "12.8 %");
+        assert_eq!(percent(0.0), "0.0 %");
+        assert_eq!(percent(1.0), "100.0 %");
+        assert_eq!(percent(0.0001), "<0.1 %");
+        assert_eq!(percent(0.9999), ">99.9 %");
+        assert_eq!(percent(-0.0279), "-2.8 %");
+        assert_eq!(ratio(2.309), "2.31x");
+        assert_eq!(ratio(12.34), "12.3x");
+        assert_eq!(ratio(0.037), "0.04x");
+    }
+
+    #[test]
+    fn times() {
+        for (value, text) in [
+            (0.0, "0 s"),
+            (8.12e-7, "812 ns"),
+            (9.999e-7, "1.00 µs"),
+            (4.31e-6, "4.31 µs"),
+            (0.0123, "12.3 ms"),
+            (0.99999, "1.00 s"),
+            (59.94, "59.9 s"),
+            (59.96, "1m 00s"),
+            (125.0, "2m 05s"),
+            (3599.7, "1h 00m"),
+            (16_733.0, "4h 39m"),
+            (86_399.0, "1d 00h"),
+            (187_200.0, "2d 04h"),
+            (-2.0, "-2.00 s"),
+        ] {
+            assert_eq!(seconds(value), text, "{value}");
+        }
+        assert_eq!(duration(Duration::from_millis(12)), "12.0 ms");
+    }
+
+    #[test]
+    fn speeds() {
+        assert_eq!(mb_per_s(0.116), "0.12 MB/s");
+        assert_eq!(mb_per_s(812.4), "812 MB/s");
+        assert_eq!(mb_per_s(12_345.6), "12\u{202f}346 MB/s");
+        assert_eq!(rate(12_345.0, "pages"), "12.3k pages/s");
+    }
+
+    #[test]
+    fn uncertainty() {
+        assert_eq!(uncertain(2.3081, 0.021), "2.31 ± 0.02");
+        assert_eq!(uncertain(2.3081, 0.0123), "2.308 ± 0.012");
+        assert_eq!(uncertain(1234.0, 56.0), "1234 ± 56");
+        assert_eq!(uncertain(2.0, 0.0), "2.00");
+        let gib = 1024f64.powi(3);
+        let size = Estimate::around(4.2 * gib, 0.03 * gib);
+        assert_eq!(Unit::Bytes.format_estimate(size), "4.20 ± 0.03 GiB");
+        assert_eq!(
+            Unit::Ratio.format_estimate(Estimate::new(2.31, 2.28, 2.40)),
+            "2.31x (2.28 to 2.40)"
+        );
+        assert_eq!(
+            Unit::Fraction.format_estimate(Estimate::around(0.128, 0.004)),
+            "12.8 ± 0.4 %"
+        );
+    }
+
+    #[test]
+    fn what_is_no_number_says_so() {
+        for unit in all_units() {
+            assert!(unit.format(f64::NAN).contains(MISSING), "{unit:?}");
+            assert!(unit.format(f64::INFINITY).contains('∞'), "{unit:?}");
+        }
+    }
+
+    #[test]
+    fn ticks_are_short() {
+        assert_eq!(Unit::Ratio.format_tick(2.0, 0.5), "2x");
+        assert_eq!(Unit::Ratio.format_tick(2.5, 0.5), "2.5x");
+        assert_eq!(Unit::Fraction.format_tick(0.25, 0.25), "25 %");
+        assert_eq!(Unit::MbPerSecond.format_tick(1500.0, 500.0), "1.5k");
+        assert_eq!(
+            Unit::Bytes.format_tick(1024f64.powi(3), 1024f64.powi(3)),
+            "1 GiB"
+        );
+        assert_eq!(Unit::Seconds.format_tick(0.02, 0.01), "20 ms");
+    }
+
+    fn all_units() -> [Unit; 9] {
+        [
+            Unit::Number,
+            Unit::Count,
+            Unit::Bytes,
+            Unit::Fraction,
+            Unit::Ratio,
+            Unit::Seconds,
+            Unit::Nanoseconds,
+            Unit::MbPerSecond,
+            Unit::PerSecond("pages"),
+        ]
+    }
+
+    fn bytes_back(text: &str) -> f64 {
+        let (digits, unit) = text.split_once(' ').unwrap();
+        let power = IEC.iter().position(|u| *u == unit).unwrap();
+        digits.parse::<f64>().unwrap() * 1024f64.powi(power as i32)
+    }
+
+    fn seconds_back(text: &str) -> f64 {
+        let part = |part: &str| -> f64 {
+            let at = part.find(|c: char| c.is_alphabetic() || c == ' ').unwrap();
+            let factor = match part[at..].trim() {
+                "ns" => 1e-9,
+                "µs" => 1e-6,
+                "ms" => 1e-3,
+                "s" => 1.0,
+                "m" => 60.0,
+                "h" => 3600.0,
+                "d" => 86_400.0,
+                other => panic!("{other}"),
+            };
+            part[..at].parse::<f64>().unwrap() * factor
+        };
+        match text.split_once(' ') {
+            Some((big, small)) if big.ends_with(['m', 'h', 'd']) => part(big) + part(small),
+            _ => part(text),
+        }
+    }
+
+    /// Sizes and times of every order of magnitude, not only the largest.
+    fn any_magnitude() -> impl Strategy<Value = u64> {
+        (0u32..64, any::<u64>()).prop_map(|(shift, value)| value >> shift)
+    }
+
+    proptest! {
+        #[test]
+        fn sizes_round_trip(value in any_magnitude()) {
+            let back = bytes_back(&bytes(value));
+            prop_assert!((back - value as f64).abs() <= 0.0051 * value as f64, "{value}");
+        }
+
+        #[test]
+        fn sizes_are_monotone(a in any_magnitude(), step in any_magnitude()) {
+            let b = a.saturating_add(step >> 8);
+            prop_assert!(bytes_back(&bytes(a)) <= bytes_back(&bytes(b)), "{a} {b}");
+        }
+
+        #[test]
+        fn times_round_trip(exponent in -8f64..7.0) {
+            let value = 10f64.powf(exponent);
+            let back = seconds_back(&seconds(value));
+            prop_assert!((back - value).abs() <= 0.021 * value, "{value} {back}");
+        }
+
+        #[test]
+        fn times_are_monotone(exponent in -8f64..8.0, factor in 1.0f64..1.02) {
+            let a = 10f64.powf(exponent);
+            let (one, two) = (seconds(a), seconds(a * factor));
+            prop_assert!(seconds_back(&one) <= seconds_back(&two) * (1.0 + 1e-12), "{one} {two}");
+        }
+
+        #[test]
+        fn counts_round_trip(value: u64) {
+            prop_assert_eq!(count(value).replace(GROUP, "").parse::<u64>().unwrap(), value);
+        }
+
+        #[test]
+        fn numbers_keep_three_digits(exponent in -5f64..14.0) {
+            let value = 10f64.powf(exponent);
+            let back: f64 = number(value).replace(GROUP, "").parse().unwrap();
+            prop_assert!((back - value).abs() <= 0.0051 * value);
+        }
+
+        #[test]
+        fn nothing_panics_and_all_is_short(bits: u64, half: u64, low: u64) {
+            let (value, half, low) = (f64::from_bits(bits), f64::from_bits(half), f64::from_bits(low));
+            for unit in all_units() {
+                prop_assert!(unit.format(value).chars().count() <= 40);
+                prop_assert!(unit.format_tick(value, half).chars().count() <= 40);
+                prop_assert!(unit.format_estimate(Estimate::around(value, half)).chars().count() <= 80);
+                let text = unit.format_estimate(Estimate::new(value, low, half));
+                prop_assert!(text.chars().count() <= 120, "{}", text);
+            }
+        }
+    }
+}

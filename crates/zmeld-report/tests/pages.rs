@@ -1,0 +1,331 @@
+//! Pages and plots: well formed, closed to the outside, inert whatever the data, drawn whatever the numbers.
+
+use proptest::prelude::*;
+use unicode_width::UnicodeWidthStr;
+use zmeld_report::{
+    cells, Axis, Bars, Block, Column, Document, Estimate, Frame, HeatMap, Lines, Plot, Scatter,
+    Section, Stack, Style, Table, Tone, Unit,
+};
+
+const HOSTILE: &str = "</title></style><script>alert(1)</script><img src=x onerror=\"alert(2)\">' \x1b[2J\u{202e}&amp;";
+
+/// A document with the text in every place that takes one.
+fn everywhere(text: &str) -> Document {
+    let mut table = Table::new(text)
+        .column(Column::text(text))
+        .column(Column::path("path"))
+        .column(Column::bytes("size"));
+    table.row(cells![text, text, 1u64]).strong();
+    table.note(text);
+    let section = plots_of(text, &[(1.0, 2.0), (3.0, 4.0)])
+        .into_iter()
+        .fold(Section::new(text), |section, plot| {
+            section.block(Block::Plot(plot))
+        })
+        .paragraph(text)
+        .advice(Tone::Warning, text)
+        .values([(text, text)])
+        .list([text])
+        .code(text)
+        .table(table);
+    Document::new(text)
+        .lead(text)
+        .provenance(text, text)
+        .section(section)
+}
+
+/// Every kind of plot over the same points.
+fn plots_of(name: &str, points: &[(f64, f64)]) -> Vec<Plot> {
+    let axis = || Axis::new(name, Unit::Number);
+    let bytes = || Axis::new(name, Unit::Bytes);
+    let estimates = || {
+        points
+            .iter()
+            .map(|(a, b)| Estimate::new(*a, a.min(*b), a.max(*b)))
+    };
+    let series = || points.iter().copied();
+    let mut plots: Vec<Plot> = vec![
+        Bars::new(name, name, Unit::Seconds).into(),
+        Bars::new(name, name, Unit::Ratio)
+            .series(name)
+            .series("b")
+            .group(name, estimates())
+            .into(),
+        Lines::new(name, axis(), bytes().from_zero())
+            .series(name, series())
+            .into(),
+        Lines::new(name, axis().log(), bytes().log())
+            .band(name, points.iter().map(|(a, _)| *a).zip(estimates()))
+            .into(),
+        HeatMap::new(name, Unit::Count, name, name)
+            .columns([name])
+            .row(name, points.iter().map(|(a, _)| *a))
+            .row(name, points.iter().map(|(_, b)| *b))
+            .into(),
+    ];
+    let stack = points
+        .iter()
+        .fold(Stack::new(name, Unit::Bytes), |plot, (a, _)| {
+            plot.part(name, *a)
+        });
+    let bars = points
+        .iter()
+        .fold(Bars::new(name, name, Unit::Fraction), |plot, (a, _)| {
+            plot.bar(name, *a)
+        });
+    let log = Scatter::new(name, axis().log(), bytes().log()).series(name);
+    let linear = Scatter::new(name, axis(), bytes());
+    plots.extend([stack.into(), bars.into()]);
+    plots.extend([log, linear].map(|plot| {
+        points
+            .iter()
+            .fold(plot, |plot, (a, b)| plot.point(name, *a, *b))
+            .into()
+    }));
+    plots
+}
+
+fn check_svg(svg: &str) {
+    let document = roxmltree::Document::parse(svg).unwrap_or_else(|error| panic!("{error}: {svg}"));
+    for node in document.descendants().filter(|node| node.is_element()) {
+        for attribute in node.attributes() {
+            let value = attribute.value();
+            assert!(
+                !value.contains("NaN") && !value.contains("inf"),
+                "{value} in {svg}"
+            );
+            if [
+                "x", "y", "x1", "x2", "y1", "y2", "cx", "cy", "width", "height",
+            ]
+            .contains(&attribute.name())
+            {
+                let number: f64 = value.parse().unwrap();
+                assert!(
+                    (-1000.0..100_000.0).contains(&number),
+                    "{}={number}",
+                    attribute.name()
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_page_is_valid_and_closed() {
+    let html = everywhere("a plain name").to_html();
+    let page = scraper::Html::parse_document(&html);
+    assert!(page.errors.is_empty(), "{:?}", page.errors);
+    assert!(html.starts_with("<!DOCTYPE html><html lang=\"en\">"));
+    assert!(html.contains("content=\"default-src 'none'; style-src 'unsafe-inline'\""));
+    for outside in [
+        "src=", "<script", "<link", "url(", "@import", "<iframe", "https:",
+    ] {
+        assert!(!html.contains(outside), "{outside}");
+    }
+    assert_eq!(
+        html.matches("http:").count(),
+        0,
+        "an SVG inside HTML needs no namespace"
+    );
+}
+
+#[test]
+fn both_schemes_and_paper_are_there() {
+    let html = everywhere("x").to_html();
+    assert!(html.contains("@media screen and (prefers-color-scheme:dark)"));
+    assert!(html.contains("@media print"));
+    let used: std::collections::BTreeSet<_> = html
+        .match_indices("var(--")
+        .map(|(at, _)| &html[at + 4..at + html[at..].find(')').unwrap()])
+        .collect();
+    for variable in used {
+        assert_eq!(
+            html.matches(&format!("{variable}:#")).count(),
+            2,
+            "{variable} in light and in dark"
+        );
+    }
+}
+
+#[test]
+fn hostile_names_are_inert_everywhere() {
+    let document = everywhere(HOSTILE);
+    let html = document.to_html();
+    let page = scraper::Html::parse_document(&html);
+    assert!(page.errors.is_empty(), "{:?}", page.errors);
+    let select = |selector: &str| {
+        page.select(&scraper::Selector::parse(selector).unwrap())
+            .count()
+    };
+    assert_eq!(select("script") + select("img") + select("[onerror]"), 0);
+    assert_eq!((select("head title"), select("style")), (1, 1));
+    for text in [
+        html,
+        document.to_markdown(),
+        document.to_text(&Style::plain(80)),
+    ] {
+        assert!(!text.contains('\x1b') && !text.contains('\u{202e}'));
+    }
+    let markdown = document.to_markdown();
+    let outside_code: String = markdown.split("```").step_by(2).collect();
+    assert!(
+        !outside_code.replace("\\<", "").contains('<'),
+        "{outside_code}"
+    );
+    for plot in plots_of(HOSTILE, &[(1.0, 2.0)]) {
+        let svg = plot.to_svg(Frame::Wide);
+        check_svg(&svg);
+        assert!(!svg.contains("<script"));
+    }
+}
+
+#[test]
+fn a_document_reads_in_order() {
+    let expected = "\
+zmeld scan
+
+4.21 GiB would fit into 1.18 GiB.
+
+ADVICE
+
+Advice: Use zstd: run 'zmeld up'.
+
+pages  12
+zero   11.3 %
+
+• one
+• two
+
+    zmeld status
+
+kernel  6.12
+";
+    let document = Document::new("zmeld scan")
+        .lead("4.21 GiB would fit into 1.18 GiB.")
+        .provenance("kernel", "6.12")
+        .section(
+            Section::new("Advice")
+                .advice(Tone::Good, "Use zstd: run `zmeld up`.")
+                .values([("pages", "12"), ("zero", "11.3 %")])
+                .list(["one", "two"])
+                .code("zmeld status"),
+        );
+    assert_eq!(document.to_text(&Style::plain(80)), expected);
+    let expected = "\
+# zmeld scan
+
+4.21 GiB would fit into 1.18 GiB.
+
+## Advice
+
+> **Advice:** Use zstd: run `zmeld up`.
+
+- pages: 12
+- zero: 11.3 %
+
+- one
+- two
+
+```
+zmeld status
+```
+
+- kernel: 6.12
+";
+    assert_eq!(document.to_markdown(), expected);
+}
+
+#[test]
+fn names_of_points_do_not_overlap() {
+    let points = (0..40).map(|at| {
+        (
+            format!("codec {at}"),
+            10.0 + f64::from(at % 7) * 0.3,
+            2.0 + f64::from(at) * 0.01,
+        )
+    });
+    let plot = points.fold(
+        Scatter::new("", Axis::new("", Unit::Number), Axis::new("", Unit::Number)),
+        |plot, (name, x, y)| plot.point(&name, x, y),
+    );
+    let svg = Plot::from(plot).to_svg(Frame::Wide);
+    let document = roxmltree::Document::parse(&svg).unwrap();
+    let labels: Vec<(f64, f64)> = document
+        .descendants()
+        .filter(|node| node.attribute("class") == Some("over"))
+        .map(|node| {
+            (
+                node.attribute("x").unwrap().parse().unwrap(),
+                node.attribute("y").unwrap().parse().unwrap(),
+            )
+        })
+        .collect();
+    assert!(
+        labels.len() >= 20,
+        "{} of 40 names found a place",
+        labels.len()
+    );
+    for (at, one) in labels.iter().enumerate() {
+        for other in &labels[at + 1..] {
+            assert!(
+                (one.0 - other.0).abs() >= 50.0 || (one.1 - other.1).abs() >= 15.0,
+                "{one:?} {other:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn many_points_stay_a_small_file() {
+    let series = (0..1_000_000).map(|at| (f64::from(at), f64::from(at % 1000)));
+    let plot = Lines::new("", Axis::new("", Unit::Seconds), Axis::new("", Unit::Bytes))
+        .series("swap", series);
+    assert!(Plot::from(plot).to_svg(Frame::Wide).len() < 100_000);
+    let matrix = (0..1024).fold(HeatMap::new("", Unit::Count, "", ""), |plot, row| {
+        plot.row(
+            &format!("{row}"),
+            (0..1024).map(|column| f64::from(row ^ column)),
+        )
+    });
+    assert!(Plot::from(matrix).to_svg(Frame::Wide).len() < 600_000);
+}
+
+fn any_number() -> impl Strategy<Value = f64> {
+    prop_oneof![
+        any::<u64>().prop_map(f64::from_bits),
+        Just(f64::NAN),
+        Just(f64::MAX),
+        Just(f64::MIN),
+        Just(0.0),
+        Just(7.0),
+        0.0f64..1e6,
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn any_data_can_be_drawn(points in prop::collection::vec((any_number(), any_number()), 0..12), name in ".{0,30}") {
+        for plot in plots_of(&name, &points) {
+            check_svg(&plot.to_svg(Frame::Wide));
+            check_svg(&plot.to_svg(Frame::Narrow));
+            plot.to_text(&Style::plain(80));
+        }
+    }
+
+    #[test]
+    fn any_text_makes_a_valid_page(text in "(?s).{0,60}") {
+        let page = scraper::Html::parse_document(&everywhere(&text).to_html());
+        prop_assert!(page.errors.is_empty(), "{:?}", page.errors);
+    }
+
+    #[test]
+    fn any_document_fits_the_terminal(text in "[a-z<&|` ]{0,200}", width in 80usize..140) {
+        // Code is shown as it is.
+        let document = everywhere(&text);
+        for line in document.to_text(&Style::plain(width)).lines().filter(|line| !line.starts_with("    ")) {
+            prop_assert!(line.width() <= width, "{line}");
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! One table in every format: what it looks like, that it fits, and that it can be read back.
+
+use proptest::prelude::*;
+use unicode_width::UnicodeWidthStr;
+use zmeld_report::{cells, Cell, Column, Estimate, Style, Table};
+
+fn codecs() -> Table {
+    let mut table = Table::new("Codecs on these pages")
+        .column(Column::text("codec"))
+        .column(Column::bytes("compressed"))
+        .column(Column::bytes("memory used"))
+        .column(Column::ratio("ratio"))
+        .column(Column::percent("incompressible"))
+        .column(Column::mb_per_s("compress"));
+    table.row(cells![
+        "lz4",
+        1_288_490_188u64,
+        1_331_439_861u64,
+        Estimate::around(2.31, 0.02),
+        0.0412,
+        612.3
+    ]);
+    table
+        .row(cells![
+            "zstd -3",
+            912_680_550u64,
+            951_260_000u64,
+            Estimate::new(3.26, 3.23, 3.29),
+            0.0,
+            187.0
+        ])
+        .strong();
+    table.row(cells![
+        "842",
+        None::<u64>,
+        None::<u64>,
+        f64::NAN,
+        None::<f64>,
+        None::<f64>
+    ]);
+    table.note("842 is measured through a kernel device only.");
+    table
+}
+
+#[test]
+fn text_reads_well() {
+    let expected = "\
+Codecs on these pages
+codec      compressed  memory used         ratio  incompressible  compress
+──────────────────────────────────────────────────────────────────────────
+lz4          1.20 GiB     1.24 GiB  2.31x ± 0.02           4.1 %  612 MB/s
+zstd -3 *     870 MiB      907 MiB  3.26x ± 0.03           0.0 %  187 MB/s
+842                 –            –             –               –         –
+842 is measured through a kernel device only.
+";
+    assert_eq!(codecs().to_text(&Style::plain(80)), expected);
+}
+
+#[test]
+fn a_narrow_terminal_wraps_headings_and_then_continues_below() {
+    let expected = "\
+Codecs on these pages
+                          memory
+codec      compressed       used         ratio
+──────────────────────────────────────────────
+lz4          1.20 GiB   1.24 GiB  2.31x ± 0.02
+zstd -3 *     870 MiB    907 MiB  3.26x ± 0.03
+842                 –          –             –
+
+codec      incompressible  compress
+───────────────────────────────────
+lz4                 4.1 %  612 MB/s
+zstd -3 *           0.0 %  187 MB/s
+842                     –         –
+842 is measured through a kernel device only.
+";
+    assert_eq!(codecs().to_text(&Style::plain(46)), expected);
+}
+
+#[test]
+fn colour_only_when_asked() {
+    let style = Style {
+        colour: true,
+        ..Style::plain(80)
+    };
+    let text = codecs().to_text(&style);
+    assert!(text.contains("\x1b[1mzstd -3"), "{text}");
+    assert!(!text.contains('*'));
+    assert!(!codecs().to_text(&Style::plain(80)).contains('\x1b'));
+}
+
+#[test]
+fn ascii_is_ascii() {
+    let text = codecs().to_text(&Style::ascii(80));
+    assert!(text.is_ascii(), "{text}");
+    assert!(text.contains("2.31x +/- 0.02"));
+}
+
+#[test]
+fn markdown_is_a_github_table() {
+    let expected = "\
+**Codecs on these pages**
+
+| codec | compressed | memory used | ratio | incompressible | compress |
+| --- | ---: | ---: | ---: | ---: | ---: |
+| lz4 | 1.20 GiB | 1.24 GiB | 2.31x ± 0.02 | 4.1 % | 612 MB/s |
+| **zstd -3** | **870 MiB** | **907 MiB** | **3.26x ± 0.03** | **0.0 %** | **187 MB/s** |
+| 842 | – | – | – | – | – |
+
+842 is measured through a kernel device only.
+";
+    assert_eq!(codecs().to_markdown(), expected);
+}
+
+#[test]
+fn csv_is_raw() {
+    let expected = "\
+codec,compressed_bytes,memory_used_bytes,ratio,ratio_low,ratio_high,incompressible_fraction,compress_mb_per_s\r
+lz4,1288490188,1331439861,2.31,2.29,2.33,0.0412,612.3\r
+zstd -3,912680550,951260000,3.26,3.23,3.29,0.0,187.0\r
+842,,,,,,,\r
+";
+    assert_eq!(codecs().to_csv(), expected);
+}
+
+#[test]
+fn json_rows_have_the_names_of_the_csv() {
+    let rows = codecs().to_json_rows();
+    assert_eq!(rows[0]["compressed_bytes"], 1_288_490_188u64);
+    assert_eq!(rows[0]["ratio_low"], 2.29);
+    assert!(rows[2]["ratio"].is_null());
+    assert_eq!(rows.len(), 3);
+}
+
+#[test]
+fn html_numbers_are_marked_and_names_escaped() {
+    let mut table = Table::new("<b>")
+        .column(Column::text("process"))
+        .column(Column::bytes("a & b"));
+    table.row(cells!["<script>alert(1)</script>", 4096u64]);
+    let html = table.to_html().into_string();
+    assert!(!html.contains("<script") && !html.contains("<b>"));
+    assert!(html.contains("&lt;script&gt;alert(1)&lt;/script&gt;"));
+    assert!(html.contains("<td class=\"number\">4.00 KiB</td>"));
+    assert!(
+        roxmltree::Document::parse(&format!("<r>{html}</r>")).is_ok(),
+        "{html}"
+    );
+}
+
+#[test]
+fn an_empty_table_is_no_accident() {
+    let table = Table::new("").column(Column::text("codec"));
+    assert_eq!(table.to_text(&Style::plain(80)), "codec\n─────\n");
+    assert_eq!(table.to_csv(), "codec\r\n");
+    assert!(table.to_json_rows().is_empty());
+    assert_eq!(Table::new("").to_text(&Style::plain(80)), "");
+}
+
+fn any_cell() -> impl Strategy<Value = Cell> {
+    prop_oneof![
+        Just(Cell::Empty),
+        ".{0,40}".prop_map(Cell::Text),
+        any::<u64>().prop_map(Cell::Whole),
+        any::<f64>().prop_map(Cell::Real),
+        any::<u64>().prop_map(|bits| Cell::Real(f64::from_bits(bits))),
+        (any::<f64>(), any::<f64>(), any::<f64>())
+            .prop_map(|(v, l, h)| Cell::Estimate(Estimate::new(v, l, h))),
+        Just(Cell::Whole(u64::MAX)),
+        Just(Cell::Flag(true)),
+    ]
+}
+
+fn table_of(rows: Vec<Vec<Cell>>) -> Table {
+    let mut table = Table::new(
+        "A title that may be longer than the line that it has to stand on, as titles are",
+    )
+    .column(Column::text("process"))
+    .column(Column::path("mapping"))
+    .column(Column::bytes("memory used after melding"))
+    .column(Column::count("pages"))
+    .column(Column::percent("share"))
+    .column(Column::ratio("ratio"))
+    .column(Column::seconds("time"))
+    .column(Column::mb_per_s("speed"));
+    for mut row in rows {
+        // Numbers cannot be broken, so names belong in the columns for names.
+        for cell in &mut row[2..] {
+            if matches!(cell, Cell::Text(_)) {
+                *cell = Cell::Empty;
+            }
+        }
+        table.row(row);
+    }
+    table
+}
+
+fn any_table() -> impl Strategy<Value = Table> {
+    prop::collection::vec(prop::collection::vec(any_cell(), 8), 0..6).prop_map(table_of)
+}
+
+proptest! {
+    #[test]
+    fn no_line_is_wider_than_the_terminal(table in any_table(), width in 80usize..200) {
+        for line in table.to_text(&Style::plain(width)).lines() {
+            prop_assert!(line.width() <= width, "{} > {width}: {line}", line.width());
+        }
+    }
+
+    #[test]
+    fn text_never_steers_the_terminal(table in any_table(), width in 1usize..100) {
+        for style in [Style::plain(width), Style::ascii(width)] {
+            let text = table.to_text(&style);
+            prop_assert!(!text.chars().any(|c| c.is_control() && c != '\n'));
+            prop_assert!(style.unicode || text.is_ascii());
+        }
+    }
+
+    #[test]
+    fn csv_reads_back(table in any_table()) {
+        let text = table.to_csv();
+        let mut reader = csv::ReaderBuilder::new().from_reader(text.as_bytes());
+        let header = reader.headers().unwrap().clone();
+        let json = table.to_json_rows();
+        let mut count = 0;
+        for (record, row) in reader.records().zip(&json) {
+            let record = record.unwrap();
+            for (name, field) in header.iter().zip(&record) {
+                match &row[name] {
+                    serde_json::Value::Null => prop_assert_eq!(field, ""),
+                    serde_json::Value::String(text) => prop_assert_eq!(field, text),
+                    other => prop_assert_eq!(field, other.to_string()),
+                }
+            }
+            count += 1;
+        }
+        prop_assert_eq!(count, table.len());
+    }
+
+    #[test]
+    fn markdown_rows_have_as_many_cells_as_columns(table in any_table()) {
+        for line in table.to_markdown().lines().filter(|line| line.starts_with('|')) {
+            let bars = line.replace("\\\\", "").replace("\\|", "").matches('|').count();
+            prop_assert_eq!(bars, 9, "{}", line);
+        }
+    }
+
+    #[test]
+    fn html_is_well_formed(table in any_table()) {
+        let html = table.to_html().into_string();
+        prop_assert!(roxmltree::Document::parse(&format!("<r>{html}</r>")).is_ok(), "{html}");
+    }
+}
