@@ -144,6 +144,8 @@ struct Processor {
     leaves_to: Option<usize>,
     look_generation: u32,
     looking: bool,
+    /// Looks at this time and before have been made, or were given up when it went idle or busy.
+    looked_until: u64,
 }
 
 /// References that fit into a stretch, and what they take.
@@ -168,6 +170,11 @@ struct Engine<'a, 'p> {
     link_free: Vec<u64>,
     heap: BinaryHeap<Reverse<Event>>,
     waiting: usize,
+    /// Processors with looks on the heap.
+    looking: usize,
+    /// Nodes with processors but no process, and nodes with two or more.
+    nodes_empty: usize,
+    nodes_crowded: usize,
     /// How long everything takes now, in thousandths: more while whole copies are under way.
     pace: u64,
     unfinished: usize,
@@ -364,6 +371,7 @@ impl<'a, 'p> Engine<'a, 'p> {
             leaves_to: None,
             look_generation: 0,
             looking: false,
+            looked_until: 0,
         };
         let scan = policy.scan();
         let process = |plan: &'a Plan| Process {
@@ -394,6 +402,9 @@ impl<'a, 'p> Engine<'a, 'p> {
             link_free: vec![0; nodes * nodes],
             heap: BinaryHeap::new(),
             waiting: 0,
+            looking: 0,
+            nodes_empty: machine.processors.iter().filter(|&&count| count > 0).count(),
+            nodes_crowded: 0,
             pace: PACE,
             unfinished: setup.plans.len(),
             scan,
@@ -472,13 +483,30 @@ impl<'a, 'p> Engine<'a, 'p> {
     fn assign(&mut self, process: usize, to: usize) {
         self.processes[process].processor = to;
         self.processors[to].load += 1;
-        self.node_load[self.processors[to].node] += 1;
+        let load = &mut self.node_load[self.processors[to].node];
+        *load += 1;
+        match *load {
+            1 => self.nodes_empty -= 1,
+            2 => self.nodes_crowded += 1,
+            _ => {}
+        }
     }
 
     fn unassign(&mut self, process: usize) {
         let from = self.processes[process].processor;
         self.processors[from].load -= 1;
-        self.node_load[self.processors[from].node] -= 1;
+        let load = &mut self.node_load[self.processors[from].node];
+        *load -= 1;
+        match *load {
+            0 => self.nodes_empty += 1,
+            1 => self.nodes_crowded -= 1,
+            _ => {}
+        }
+    }
+
+    /// Whether a look could find anything to move: something waits, or running processes could be spread.
+    fn worth_looking(&self) -> bool {
+        self.waiting > 0 || (self.setup.scheduler.spread_running && self.nodes_empty > 0 && self.nodes_crowded > 0)
     }
 
     /// Puts a process that can run at the end of its processor's queue, and starts it if the processor is idle.
@@ -489,9 +517,7 @@ impl<'a, 'p> Engine<'a, 'p> {
         if self.processors[to].current.is_none() {
             self.dispatch(to, now);
         }
-        if self.waiting > 0 || self.setup.scheduler.spread_running {
-            self.start_looking(now);
-        }
+        self.start_looking(now);
     }
 
     /// Moves a process that is not running and in no queue.
@@ -535,6 +561,7 @@ impl<'a, 'p> Engine<'a, 'p> {
                 self.counters.whole_copies += 1;
                 self.processes[process].outcome.stalls.copying += took;
                 self.copies_change(now, whole.hold_back);
+                self.start_looking(now);
                 self.push(now + took, Kind::Copied { process: process as u32, hold_back: whole.hold_back });
             }
         }
@@ -583,8 +610,7 @@ impl<'a, 'p> Engine<'a, 'p> {
                 let _pulled = (0..levels).any(|level| self.balance(cpu, level, now, MoveReason::Idle));
             }
             if self.processors[cpu].current.is_none() {
-                self.processors[cpu].look_generation += 1;
-                self.processors[cpu].looking = false;
+                self.stop_looking(cpu, now);
                 self.start_looking(now);
             }
             return;
@@ -595,8 +621,7 @@ impl<'a, 'p> Engine<'a, 'p> {
         self.processors[cpu].current = Some(next);
         self.processors[cpu].slice_left = crate::time::from_ms(self.setup.scheduler.slice_ms);
         if was_idle {
-            self.processors[cpu].look_generation += 1;
-            self.processors[cpu].looking = false;
+            self.stop_looking(cpu, now);
             self.start_looking(now);
         }
         let mut from = now;
@@ -959,7 +984,7 @@ impl<'a, 'p> Engine<'a, 'p> {
         if !self.setup.scheduler.balance_periodically || self.pinned {
             return;
         }
-        if self.waiting == 0 && !self.setup.scheduler.spread_running {
+        if self.looking == self.processors.len() || !self.worth_looking() {
             return;
         }
         for cpu in 0..self.processors.len() {
@@ -967,25 +992,35 @@ impl<'a, 'p> Engine<'a, 'p> {
                 continue;
             }
             self.processors[cpu].looking = true;
+            self.looking += 1;
+            // A look that is due right now is still made.
+            let after = self.processors[cpu].looked_until.max(now.saturating_sub(1));
             for level in 0..self.domains.of_node(self.processors[cpu].node).len() {
-                self.push_look(cpu, level, now);
+                self.push_look(cpu, level, after);
             }
         }
     }
 
-    fn push_look(&mut self, cpu: usize, level: usize, now: u64) {
+    /// Takes a processor's looks back: its state changed, or there is nothing to look for.
+    fn stop_looking(&mut self, cpu: usize, now: u64) {
+        let processor = &mut self.processors[cpu];
+        processor.look_generation = processor.look_generation.wrapping_add(1);
+        self.looking -= usize::from(processor.looking);
+        processor.looking = false;
+        processor.looked_until = now;
+    }
+
+    fn push_look(&mut self, cpu: usize, level: usize, after: u64) {
         let idle = self.processors[cpu].current.is_none();
-        let time = self.domains.next_look(now, level, idle, cpu, self.processors.len());
+        let time = self.domains.next_look(after, level, idle, cpu, self.processors.len());
         let generation = self.processors[cpu].look_generation;
         self.push(time, Kind::Look { processor: cpu as u32, level: level as u32, generation });
     }
 
     fn look(&mut self, cpu: usize, level: usize, now: u64) {
-        if self.waiting == 0 && !self.setup.scheduler.spread_running {
-            // Nothing can be pulled. Looks start again when something waits; the grid of times stays the same.
-            self.processors[cpu].look_generation += 1;
-            self.processors[cpu].looking = false;
-            return;
+        if !self.worth_looking() {
+            // Looks start again when there is something to look for; the grid of times stays the same.
+            return self.stop_looking(cpu, now);
         }
         self.counters.looks += 1;
         let generation = self.processors[cpu].look_generation;
