@@ -2,14 +2,17 @@
 
 #![forbid(unsafe_code)]
 
+pub mod cli;
 pub mod engine;
 pub mod machine;
 pub mod outcome;
+pub mod pages;
 pub mod policy;
 pub mod replicate;
 pub mod scenario;
 pub mod scheduler;
 pub mod statistics;
+pub mod sweep;
 pub mod time;
 pub mod study;
 pub mod trace;

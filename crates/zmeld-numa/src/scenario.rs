@@ -220,6 +220,18 @@ impl Source {
         self.check(spec)
     }
 
+    /// Sets values for good, by dotted path; the text becomes that of the changed table.
+    ///
+    /// # Errors
+    /// A path that is none.
+    pub fn set(&mut self, settings: &[(String, toml::Value)]) -> Result<(), ScenarioError> {
+        for (path, value) in settings {
+            set(&mut self.table, path, value.clone())?;
+        }
+        self.text = self.table.to_string();
+        Ok(())
+    }
+
     /// The value at a dotted path, if the file gives it.
     pub fn value(&self, path: &str) -> Option<&toml::Value> {
         let mut keys = path.split('.');

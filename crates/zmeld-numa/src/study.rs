@@ -241,7 +241,8 @@ impl Measured {
         }
     }
 
-    fn get(&self, measure: Measure) -> Interval {
+    /// One of its two compared numbers.
+    pub fn get_measure(&self, measure: Measure) -> Interval {
         match measure {
             Measure::OnDemandGain => self.on_demand_gain,
             Measure::FullLoss => self.full_loss,
@@ -387,7 +388,7 @@ pub fn reproduce(
             results.insert(point, measure(source, changes, point, seed, sensitivity_replications)?);
             step();
         }
-        Ok(PROBES.iter().map(|probe| results[&probe.point].get(probe.measure).value).collect())
+        Ok(PROBES.iter().map(|probe| results[&probe.point].get_measure(probe.measure).value).collect())
     };
     let mut sensitivity = Vec::new();
     if !variants.is_empty() {
@@ -402,7 +403,7 @@ pub fn reproduce(
     let claims = CLAIMS
         .iter()
         .map(|&claim| {
-            let ours = find(claim.point).get(claim.measure);
+            let ours = find(claim.point).get_measure(claim.measure);
             let agrees = (ours.value - claim.published).abs() <= claim.tolerance.of(claim.published);
             Judged { claim, ours, agrees }
         })
@@ -597,7 +598,7 @@ pub fn calibrate(
                     measured
                 }
             };
-            let off = measured.get(claim.measure).value - claim.published;
+            let off = measured.get_measure(claim.measure).value - claim.published;
             let units = off / claim.tolerance.of(claim.published);
             misfit += (units * units).min(25.0);
             agree += usize::from(units.abs() <= 1.0);
