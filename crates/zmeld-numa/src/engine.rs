@@ -71,6 +71,8 @@ struct Event {
 enum Kind {
     /// A process is submitted.
     Arrival { process: u32 },
+    /// A script moves a process.
+    Scripted { process: u32, to: u32 },
     /// A whole copy is done.
     Copied { process: u32, hold_back: i64 },
     /// A processor's batch is over.
@@ -122,6 +124,7 @@ struct Process<'a> {
     oldest: usize,
     scan_left: u64,
     scan_at: usize,
+    scans: u32,
     /// Costs to be paid when it next runs.
     owed: u64,
     processor: usize,
@@ -386,6 +389,7 @@ impl<'a, 'p> Engine<'a, 'p> {
             oldest: 0,
             scan_left: scan.map_or(0, |s| s.every),
             scan_at: 0,
+            scans: 0,
             owed: 0,
             processor: usize::MAX,
             outcome: ProcessOutcome { arrival: plan.arrival, ideal: plan.ideal(), ..ProcessOutcome::default() },
@@ -425,6 +429,9 @@ impl<'a, 'p> Engine<'a, 'p> {
     fn run(mut self) -> Outcome {
         for (process, plan) in self.setup.plans.iter().enumerate() {
             self.push(plan.arrival, Kind::Arrival { process: process as u32 });
+            for &(time, to) in &plan.moves {
+                self.push(time, Kind::Scripted { process: process as u32, to: to as u32 });
+            }
         }
         while self.unfinished > 0 {
             let Some(Reverse(Event { time, kind })) = self.heap.pop() else {
@@ -438,6 +445,7 @@ impl<'a, 'p> Engine<'a, 'p> {
     fn handle(&mut self, now: u64, kind: Kind) {
         match kind {
             Kind::Arrival { process } => self.arrive(process as usize, now),
+            Kind::Scripted { process, to } => self.scripted(process as usize, to as usize, now),
             Kind::Copied { process, hold_back } => {
                 self.copies_change(now, -hold_back);
                 self.enqueue(process as usize, now);
@@ -579,6 +587,28 @@ impl<'a, 'p> Engine<'a, 'p> {
             if self.processors[cpu].current.is_some() {
                 self.plan_batch(cpu, boundary.max(now));
             }
+        }
+    }
+
+    /// Moves a process to a processor because a script says so, from the end of its reference in progress.
+    fn scripted(&mut self, process: usize, to: usize, now: u64) {
+        let from = self.processes[process].processor;
+        let Some(cpu) = self.processors.get_mut(from).filter(|_| from != to) else { return };
+        if cpu.current == Some(process as u32) {
+            let boundary = self.commit(from, now);
+            if self.processes[process].done() {
+                // Its last reference ends it; the batch's own event sees to that.
+                return self.plan_batch(from, boundary);
+            }
+            self.processes[process].owed += boundary.saturating_sub(now);
+            self.processors[from].current = None;
+            self.relocate(process, to, now, MoveReason::Scripted);
+            return self.dispatch(from, now);
+        }
+        if let Some(at) = cpu.queue.iter().position(|&queued| queued == process as u32) {
+            cpu.queue.remove(at);
+            self.waiting -= 1;
+            self.relocate(process, to, now, MoveReason::Scripted);
         }
     }
 
@@ -831,6 +861,7 @@ impl<'a, 'p> Engine<'a, 'p> {
             last_here: (page.hinted != NOWHERE).then_some(usize::from(page.hinted)),
             now,
             free_here,
+            scans: process.scans,
             since_scan: now.saturating_sub(page.scanned),
         };
         let migrates = self.policy.migrates(&fault);
@@ -926,14 +957,17 @@ impl<'a, 'p> Engine<'a, 'p> {
     /// Makes the next pages of a process inaccessible; returns what that costs it.
     fn scan_pages(&mut self, index: usize, now: u64) -> u64 {
         let Some(scan) = self.scan else { return 0 };
+        let here = self.processors[self.processes[index].processor].node;
         let process = &mut self.processes[index];
+        process.scans += 1;
         process.scan_left = scan.every;
         let mut updates = 0;
         for _ in 0..scan.pages.min(process.pages.len()) {
             let at = process.scan_at;
             process.scan_at = (at + 1) % process.pages.len();
             let page = &mut process.pages[at];
-            if page.node != NOWHERE && !page.inaccessible {
+            let spared = scan.spares_local && usize::from(page.node) == here;
+            if page.node != NOWHERE && !page.inaccessible && !spared {
                 page.inaccessible = true;
                 page.scanned = now;
                 process.faulting += 1;

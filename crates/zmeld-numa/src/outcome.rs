@@ -11,13 +11,15 @@ pub enum MoveReason {
     Idle = 0,
     /// A periodic look at a domain moved it.
     Periodic = 1,
+    /// A script moved it.
+    Scripted = 2,
 }
 
 /// What was counted, under the kernel's names where it has one.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Counters {
     /// Moves of processes between processors, by [`MoveReason`].
-    pub process_moves: [u64; 2],
+    pub process_moves: [u64; 3],
     /// Those that changed the node.
     pub node_moves: u64,
     /// Moves that copied a whole address space.

@@ -55,6 +55,8 @@ pub struct Fault {
     pub now: u64,
     /// Free pages on `here`; `None` where memory is as large as need be.
     pub free_here: Option<u64>,
+    /// Scans of this process so far.
+    pub scans: u32,
     /// How long ago the page was made inaccessible, in picoseconds.
     pub since_scan: u64,
 }
@@ -88,6 +90,8 @@ pub struct Scan {
     pub every: u64,
     /// Pages made inaccessible each time.
     pub pages: usize,
+    /// Whether pages of the node on which the process runs are left accessible.
+    pub spares_local: bool,
 }
 
 /// One node's memory when it runs short.

@@ -117,6 +117,7 @@ impl Trace {
                 round,
                 renewal_refs: 0,
                 start: None,
+                moves: Vec::new(),
             }
         };
         let plans: Vec<Plan> = self.processes.values().map(plan).collect();

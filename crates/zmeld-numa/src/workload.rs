@@ -281,6 +281,9 @@ pub struct Plan {
     pub renewal_refs: u64,
     /// The processor it starts on; `None` for the least loaded.
     pub start: Option<usize>,
+    /// Moves that a script makes (`sched_setaffinity(2)`): when, and to which processor. A process that has not
+    /// arrived, has ended, or waits for a copy is left alone.
+    pub moves: Vec<(u64, usize)>,
 }
 
 impl Plan {
@@ -379,6 +382,7 @@ impl Workload {
                 round,
                 renewal_refs,
                 start,
+                moves: Vec::new(),
             });
         }
         plans

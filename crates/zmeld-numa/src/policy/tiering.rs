@@ -72,6 +72,7 @@ impl Tiering {
             scan: Scan {
                 every: from_ms(settings.scan_period_ms).max(1),
                 pages: ((settings.scan_size_mb * pages_per_mb).round() as usize).max(1),
+                spares_local: true,
             },
             hot: from_ms(settings.hot_threshold_ms),
             pages_per_s: settings.promote_mb_per_s * pages_per_mb,
