@@ -82,7 +82,7 @@ enum Command {
         #[arg(long, value_delimiter = ',', value_name = "POLICY,...")]
         policies: Vec<String>,
         /// Fail with exit code 1 unless the last policy saves at least this many percent over the first
-        #[arg(long, value_name = "PERCENT")]
+        #[arg(long, value_name = "PERCENT", allow_negative_numbers = true)]
         min_gain: Option<f64>,
     },
     /// Run every combination of some parameters' values
@@ -238,7 +238,8 @@ pub fn run(args: NumaArgs, out: &mut dyn Write, style: &Style) -> Result<ExitKin
         Some(0) => Err(Error::Argument("--threads: at least one is needed".into())),
         Some(threads) => {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-            let pool = pool.map_err(|error| Error::Argument(format!("--threads {threads}: {error}")))?;
+            let pool =
+                pool.map_err(|error| Error::Argument(format!("--threads {threads}: {error}")))?;
             // `out` stays on this thread; what is simulated runs in the pool.
             let pool = Pool(Some(pool));
             carry_out(args.command, &output, out, style, &pool)
@@ -266,18 +267,34 @@ fn carry_out(
     pool: &Pool,
 ) -> Result<ExitKind, Error> {
     match command {
-        Command::Run { scenario, policy, replication, processes_csv } => {
+        Command::Run {
+            scenario,
+            policy,
+            replication,
+            processes_csv,
+        } => {
             let (_, scenario) = read(&scenario)?;
             let policy = policy.map_or(Ok(scenario.policies[0]), |name| name.parse())?;
             let plans = scenario.case.plans(scenario.seed, replication);
             // About a hundred buckets, from a first run that records nothing.
-            let total = scenario.case.simulate(policy, &plans, Detail::TOTALS).total_time;
-            let detail = Detail { bucket: (total / 100).max(MS), traffic: scenario.case.machine.nodes() <= 256 };
+            let total = scenario
+                .case
+                .simulate(policy, &plans, Detail::TOTALS)
+                .total_time;
+            let detail = Detail {
+                bucket: (total / 100).max(MS),
+                traffic: scenario.case.machine.nodes() <= 256,
+            };
             let outcome = scenario.case.simulate(policy, &plans, detail);
             if let Some(file) = processes_csv {
-                let failed = |source| Error::File { file: file.clone(), source };
+                let failed = |source| Error::File {
+                    file: file.clone(),
+                    source,
+                };
                 let mut target = fs::File::create(&file).map_err(failed)?;
-                pages::processes(&outcome).write_csv(&mut target).map_err(failed)?;
+                pages::processes(&outcome)
+                    .write_csv(&mut target)
+                    .map_err(failed)?;
             }
             #[derive(Serialize)]
             struct Body<'a> {
@@ -306,18 +323,39 @@ fn carry_out(
                 traffic_refs: &outcome.traffic_refs,
                 pages_copied: &outcome.pages_copied,
             };
-            show(&pages::run(&scenario, policy, &outcome), &body, output, out, style)?;
+            show(
+                &pages::run(&scenario, policy, &outcome),
+                &body,
+                output,
+                out,
+                style,
+            )?;
             Ok(ExitKind::Done)
         }
-        Command::Compare { scenario, policies, min_gain } => {
+        Command::Compare {
+            scenario,
+            policies,
+            min_gain,
+        } => {
             let (_, mut scenario) = read(&scenario)?;
             if !policies.is_empty() {
-                scenario.policies = policies.iter().map(|name| name.parse()).collect::<Result<_, _>>()?;
+                scenario.policies = policies
+                    .iter()
+                    .map(|name| name.parse())
+                    .collect::<Result<_, _>>()?;
             }
             let runs = pool.install(|| {
-                Replications::run(&scenario.case, &scenario.policies, scenario.seed, scenario.replications)
+                Replications::run(
+                    &scenario.case,
+                    &scenario.policies,
+                    scenario.seed,
+                    scenario.replications,
+                )
             });
-            let (base, last) = (scenario.policies[0], scenario.policies[scenario.policies.len() - 1]);
+            let (base, last) = (
+                scenario.policies[0],
+                scenario.policies[scenario.policies.len() - 1],
+            );
             #[derive(Serialize)]
             struct Row {
                 policy: PolicyName,
@@ -334,8 +372,15 @@ fn carry_out(
                 policies: Vec<Row>,
             }
             let row = |&policy: &PolicyName| -> Option<Row> {
-                let metrics = METRICS.iter().enumerate().filter_map(|(i, m)| Some((m.name, runs.mean(policy, i)?)));
-                Some(Row { policy, gain: runs.gain(policy, base)?, metrics: metrics.collect() })
+                let metrics = METRICS
+                    .iter()
+                    .enumerate()
+                    .filter_map(|(i, m)| Some((m.name, runs.mean(policy, i)?)));
+                Some(Row {
+                    policy,
+                    gain: runs.gain(policy, base)?,
+                    metrics: metrics.collect(),
+                })
             };
             let body = Body {
                 command: "compare",
@@ -345,22 +390,51 @@ fn carry_out(
                 base,
                 policies: scenario.policies.iter().filter_map(row).collect(),
             };
-            show(&pages::compare(&scenario, &runs).into(), &body, output, out, style)?;
+            show(
+                &pages::compare(&scenario, &runs).into(),
+                &body,
+                output,
+                out,
+                style,
+            )?;
             let gain = runs.gain(last, base).map_or(0.0, |gain| gain.value * 100.0);
-            Ok(if min_gain.is_some_and(|least| gain < least) { ExitKind::Missed } else { ExitKind::Done })
+            Ok(if min_gain.is_some_and(|least| gain < least) {
+                ExitKind::Missed
+            } else {
+                ExitKind::Done
+            })
         }
-        Command::Sweep { scenario, over, results, shard, tables } => {
+        Command::Sweep {
+            scenario,
+            over,
+            results,
+            shard,
+            tables,
+        } => {
             let (source, scenario) = read(&scenario)?;
-            let axes = over.iter().map(|axis| parse_axis(axis)).collect::<Result<_, _>>()?;
+            let axes = over
+                .iter()
+                .map(|axis| parse_axis(axis))
+                .collect::<Result<_, _>>()?;
             let sweep = Sweep::new(source, scenario, axes)?;
             let shard: Shard = shard.parse()?;
             let bar = Progress::new("points", output.quiet);
-            let found = pool.install(|| sweep.run(shard, &results, &|done, all| bar.at(done, all)))?;
+            let found =
+                pool.install(|| sweep.run(shard, &results, &|done, all| bar.at(done, all)))?;
             bar.done();
             finish_sweep(&found, &tables, output, out, style)
         }
-        Command::Merge { files, tables } => finish_sweep(&sweep::merge(&files)?, &tables, output, out, style),
-        Command::Reproduce { replications, sensitivity, scenario, min_agree, calibrate, print_scenario } => {
+        Command::Merge { files, tables } => {
+            finish_sweep(&sweep::merge(&files)?, &tables, output, out, style)
+        }
+        Command::Reproduce {
+            replications,
+            sensitivity,
+            scenario,
+            min_agree,
+            calibrate,
+            print_scenario,
+        } => {
             if print_scenario {
                 out.write_all(study::SCENARIO.as_bytes())?;
                 return Ok(ExitKind::Done);
@@ -370,26 +444,49 @@ fn carry_out(
                 None => study::source()?,
             };
             if let Some(steps) = calibrate {
-                return run_calibration(&source, steps, replications.unwrap_or(60), output, out, pool);
+                return run_calibration(
+                    &source,
+                    steps,
+                    replications.unwrap_or(60),
+                    output,
+                    out,
+                    pool,
+                );
             }
             let bar = Progress::new("points", output.quiet);
             let started = Instant::now();
             let step = |done, all| bar.at(done, all);
-            let result = pool.install(|| study::reproduce(&source, replications, sensitivity, &step))?;
+            let result =
+                pool.install(|| study::reproduce(&source, replications, sensitivity, &step))?;
             bar.done();
             let mut scenario = source.scenario()?;
             scenario.replications = result.replications;
             let mut page = pages::reproduction(&result, &scenario);
-            page.document = page.document.provenance("took", zmeld_report::units::duration(started.elapsed()));
+            page.document = page
+                .document
+                .provenance("took", zmeld_report::units::duration(started.elapsed()));
             #[derive(Serialize)]
             struct Body<'a> {
                 command: &'static str,
                 #[serde(flatten)]
                 study: &'a study::Reproduction,
             }
-            show(&page, &Body { command: "reproduce", study: &result }, output, out, style)?;
+            show(
+                &page,
+                &Body {
+                    command: "reproduce",
+                    study: &result,
+                },
+                output,
+                out,
+                style,
+            )?;
             let agree = result.claims.iter().filter(|claim| claim.agrees).count();
-            Ok(if min_agree.is_some_and(|least| agree < least) { ExitKind::Missed } else { ExitKind::Done })
+            Ok(if min_agree.is_some_and(|least| agree < least) {
+                ExitKind::Missed
+            } else {
+                ExitKind::Done
+            })
         }
         Command::Machines { machine } => {
             #[derive(Serialize)]
@@ -403,11 +500,22 @@ fn carry_out(
                     (pages::machine(&machine), vec![machine])
                 }
                 None => {
-                    let presets = crate::machine::PRESETS.iter().filter_map(|preset| Machine::preset(preset.name));
+                    let presets = crate::machine::PRESETS
+                        .iter()
+                        .filter_map(|preset| Machine::preset(preset.name));
                     (Page::from(pages::machines()), presets.collect())
                 }
             };
-            show(&page, &Body { command: "machines", machines }, output, out, style)?;
+            show(
+                &page,
+                &Body {
+                    command: "machines",
+                    machines,
+                },
+                output,
+                out,
+                style,
+            )?;
             Ok(ExitKind::Done)
         }
         Command::Policies => {
@@ -416,7 +524,16 @@ fn carry_out(
                 command: &'static str,
                 policies: &'static [crate::policy::About],
             }
-            show(&pages::policies().into(), &Body { command: "policies", policies: ALL }, output, out, style)?;
+            show(
+                &pages::policies().into(),
+                &Body {
+                    command: "policies",
+                    policies: ALL,
+                },
+                output,
+                out,
+                style,
+            )?;
             Ok(ExitKind::Done)
         }
     }
@@ -435,30 +552,56 @@ fn run_calibration(
     let seed = source.scenario()?.seed;
     let best = pool.install(|| {
         let mut report = |step: &study::CalibrationStep| {
-            let mut log = log.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut log = log
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
             log.push(step.clone());
             bar.at(log.len(), steps);
         };
         study::calibrate(source, steps, seed, replications, &mut report)
     })?;
     bar.done();
-    let log = log.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let log = log
+        .into_inner()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
     if output.json {
         #[derive(Serialize)]
         struct Body {
             command: &'static str,
             steps: Vec<study::CalibrationStep>,
         }
-        Envelope::new(SCHEMA, SCHEMA_VERSION, env!("CARGO_PKG_VERSION"), Body { command: "calibrate", steps: log })
-            .write(out)?;
+        Envelope::new(
+            SCHEMA,
+            SCHEMA_VERSION,
+            env!("CARGO_PKG_VERSION"),
+            Body {
+                command: "calibrate",
+                steps: log,
+            },
+        )
+        .write(out)?;
         return Ok(ExitKind::Done);
     }
     for step in &log {
-        let settings: Vec<String> = step.settings.iter().map(|(path, value)| format!("{path}={value}")).collect();
+        let settings: Vec<String> = step
+            .settings
+            .iter()
+            .map(|(path, value)| format!("{path}={value}"))
+            .collect();
         let mark = if step.best { "best so far" } else { "" };
-        writeln!(out, "{:8.2} {:3} agree  {mark:11}  {}", step.misfit, step.agree, settings.join(" "))?;
+        writeln!(
+            out,
+            "{:8.2} {:3} agree  {mark:11}  {}",
+            step.misfit,
+            step.agree,
+            settings.join(" ")
+        )?;
     }
-    writeln!(out, "best: the scenario's own values{}", if best.is_empty() { "" } else { ", but" })?;
+    writeln!(
+        out,
+        "best: the scenario's own values{}",
+        if best.is_empty() { "" } else { ", but" }
+    )?;
     for (path, value) in best {
         writeln!(out, "  {path} = {value}")?;
     }
@@ -473,8 +616,13 @@ fn finish_sweep(
     style: &Style,
 ) -> Result<ExitKind, Error> {
     if let Some(file) = &tables.csv {
-        let failed = |source| Error::File { file: file.clone(), source };
-        results.write_csv(&mut fs::File::create(file).map_err(failed)?).map_err(failed)?;
+        let failed = |source| Error::File {
+            file: file.clone(),
+            source,
+        };
+        results
+            .write_csv(&mut fs::File::create(file).map_err(failed)?)
+            .map_err(failed)?;
     }
     if let Some(file) = &tables.parquet {
         results.write_parquet(file)?;
@@ -487,7 +635,17 @@ fn finish_sweep(
         results: &'a sweep::Results,
     }
     let metrics = METRICS.iter().map(|metric| metric.name).collect();
-    show(&pages::sweep(results), &Body { command: "sweep", metrics, results }, output, out, style)?;
+    show(
+        &pages::sweep(results),
+        &Body {
+            command: "sweep",
+            metrics,
+            results,
+        },
+        output,
+        out,
+        style,
+    )?;
     Ok(ExitKind::Done)
 }
 
@@ -497,14 +655,19 @@ fn read(args: &ScenarioArgs) -> Result<(Source, Scenario), Error> {
         Some(file) => Source::read(file)?,
         None => Source::new(String::new(), "defaults".into())?,
     };
-    let mut settings = args.set.iter().map(|text| parse_setting(text)).collect::<Result<Vec<_>, _>>()?;
+    let mut settings = args
+        .set
+        .iter()
+        .map(|text| parse_setting(text))
+        .collect::<Result<Vec<_>, _>>()?;
     if let Some(machine) = &args.machine {
         // A file is meant from where the command runs.
         settings.push(("machine.from".into(), toml::Value::String(machine.clone())));
     }
     for (path, value) in [("seed", args.seed), ("replications", args.replications)] {
         let Some(value) = value else { continue };
-        let value = i64::try_from(value).map_err(|_| Error::Argument(format!("--{path} {value}: too large")))?;
+        let value = i64::try_from(value)
+            .map_err(|_| Error::Argument(format!("--{path} {value}: too large")))?;
         settings.push((path.into(), toml::Value::Integer(value)));
     }
     if settings.is_empty() {
@@ -517,8 +680,14 @@ fn read(args: &ScenarioArgs) -> Result<(Source, Scenario), Error> {
 }
 
 fn split(text: &str) -> Result<(&str, &str), Error> {
-    let parts = text.split_once('=').filter(|(path, value)| !path.trim().is_empty() && !value.trim().is_empty());
-    parts.ok_or_else(|| Error::Argument(format!("{text:?}: write PATH=VALUE, as workload.processes=200")))
+    let parts = text
+        .split_once('=')
+        .filter(|(path, value)| !path.trim().is_empty() && !value.trim().is_empty());
+    parts.ok_or_else(|| {
+        Error::Argument(format!(
+            "{text:?}: write PATH=VALUE, as workload.processes=200"
+        ))
+    })
 }
 
 /// A value as TOML has it; what is no TOML is a text.
@@ -538,7 +707,10 @@ fn parse_axis(text: &str) -> Result<(String, Vec<toml::Value>), Error> {
     // A list in TOML's own brackets may hold anything; otherwise commas part the values.
     let values = match parse_value(&format!("[{values}]")) {
         toml::Value::Array(values) => values,
-        _ => values.split(',').map(|value| parse_value(value.trim())).collect(),
+        _ => values
+            .split(',')
+            .map(|value| parse_value(value.trim()))
+            .collect(),
     };
     Ok((path.trim().to_owned(), values))
 }
@@ -554,11 +726,26 @@ fn show(
         write_file(file, &page.document.to_html())?;
     }
     if let Some(dir) = &output.svg {
-        fs::create_dir_all(dir).map_err(|source| Error::File { file: dir.clone(), source })?;
+        fs::create_dir_all(dir).map_err(|source| Error::File {
+            file: dir.clone(),
+            source,
+        })?;
         for plot in &page.plots {
-            let name: String =
-                plot.title().chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect();
-            write_file(&dir.join(format!("{name}.svg")), &plot.to_svg(zmeld_report::plot::Frame::Wide))?;
+            let name: String = plot
+                .title()
+                .chars()
+                .map(|c| {
+                    if c.is_ascii_alphanumeric() {
+                        c.to_ascii_lowercase()
+                    } else {
+                        '-'
+                    }
+                })
+                .collect();
+            write_file(
+                &dir.join(format!("{name}.svg")),
+                &plot.to_svg(zmeld_report::plot::Frame::Wide),
+            )?;
         }
     }
     if output.json {
@@ -570,7 +757,10 @@ fn show(
 }
 
 fn write_file(file: &Path, text: &str) -> Result<(), Error> {
-    fs::write(file, text).map_err(|source| Error::File { file: file.to_owned(), source })
+    fs::write(file, text).map_err(|source| Error::File {
+        file: file.to_owned(),
+        source,
+    })
 }
 
 /// Progress with the time left, on the standard error output, once something takes longer than two seconds.
@@ -587,7 +777,11 @@ impl Progress {
         if let Ok(style) = ProgressStyle::with_template(&template) {
             bar.set_style(style);
         }
-        Self { bar, started: Instant::now(), quiet }
+        Self {
+            bar,
+            started: Instant::now(),
+            quiet,
+        }
     }
 
     fn at(&self, done: usize, all: usize) {

@@ -39,7 +39,10 @@ pub struct Detail {
 
 impl Detail {
     /// Totals only.
-    pub const TOTALS: Self = Self { bucket: 0, traffic: false };
+    pub const TOTALS: Self = Self {
+        bucket: 0,
+        traffic: false,
+    };
 }
 
 /// What is simulated. Machine and scheduler must have been checked.
@@ -78,7 +81,11 @@ enum Kind {
     /// A processor's batch is over.
     Batch { processor: u32, generation: u32 },
     /// A processor looks at one of its domains.
-    Look { processor: u32, level: u32, generation: u32 },
+    Look {
+        processor: u32,
+        level: u32,
+        generation: u32,
+    },
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -96,8 +103,15 @@ struct Page {
     residence: u32,
 }
 
-const FRESH: Page =
-    Page { node: NOWHERE, from: NOWHERE, hinted: NOWHERE, inaccessible: false, scanned: 0, bounces: 0, residence: 0 };
+const FRESH: Page = Page {
+    node: NOWHERE,
+    from: NOWHERE,
+    hinted: NOWHERE,
+    inaccessible: false,
+    scanned: 0,
+    bounces: 0,
+    residence: 0,
+};
 
 /// Where a process's pages are, as far as the cost of a reference goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -264,7 +278,10 @@ impl Process<'_> {
             if let Layout::One(node) = self.layout() {
                 let cost = ref_cost(self.plan, distances[usize::from(node)], pace);
                 let refs = budget.div_ceil(cost).min(limit);
-                return Stretch { refs, time: refs * cost };
+                return Stretch {
+                    refs,
+                    time: refs * cost,
+                };
             }
         }
         let visits = &self.plan.round.visits;
@@ -282,7 +299,8 @@ impl Process<'_> {
                     })
                     .sum();
                 // Whole rounds that end before the budget does, so that the last reference is found below.
-                let rounds = ((budget - time - 1) / round_cost).min((limit - refs) / self.plan.round.refs);
+                let rounds =
+                    ((budget - time - 1) / round_cost).min((limit - refs) / self.plan.round.refs);
                 refs += rounds * self.plan.round.refs;
                 time += rounds * round_cost;
                 if refs == limit {
@@ -295,7 +313,9 @@ impl Process<'_> {
                 return Stretch { refs, time };
             }
             let cost = ref_cost(self.plan, distances[usize::from(page.node)], pace);
-            let take = u64::from(here.refs - skip).min(limit - refs).min((budget - time).div_ceil(cost));
+            let take = u64::from(here.refs - skip)
+                .min(limit - refs)
+                .min((budget - time).div_ceil(cost));
             refs += take;
             time += take * cost;
             if time >= budget || refs == limit {
@@ -332,7 +352,8 @@ impl Process<'_> {
         self.refs_done += refs;
         let round = &self.plan.round;
         if let Some(equal) = round.equal {
-            let at = (self.visit as u64 * u64::from(equal) + u64::from(self.in_visit) + refs) % round.refs;
+            let at = (self.visit as u64 * u64::from(equal) + u64::from(self.in_visit) + refs)
+                % round.refs;
             self.visit = (at / u64::from(equal)) as usize;
             self.in_visit = (at % u64::from(equal)) as u32;
             return;
@@ -392,13 +413,25 @@ impl<'a, 'p> Engine<'a, 'p> {
             scans: 0,
             owed: 0,
             processor: usize::MAX,
-            outcome: ProcessOutcome { arrival: plan.arrival, ideal: plan.ideal(), ..ProcessOutcome::default() },
+            outcome: ProcessOutcome {
+                arrival: plan.arrival,
+                ideal: plan.ideal(),
+                ..ProcessOutcome::default()
+            },
         };
-        let pairs = if setup.detail.traffic { nodes * nodes } else { 0 };
+        let pairs = if setup.detail.traffic {
+            nodes * nodes
+        } else {
+            0
+        };
         Self {
             domains: Domains::new(machine, setup.scheduler),
             processes: setup.plans.iter().map(process).collect(),
-            processors: machine.processor_nodes().into_iter().map(processor).collect(),
+            processors: machine
+                .processor_nodes()
+                .into_iter()
+                .map(processor)
+                .collect(),
             by_node,
             node_load: vec![0; nodes],
             node_used: vec![0; nodes],
@@ -407,7 +440,11 @@ impl<'a, 'p> Engine<'a, 'p> {
             heap: BinaryHeap::new(),
             waiting: 0,
             looking: 0,
-            nodes_empty: machine.processors.iter().filter(|&&count| count > 0).count(),
+            nodes_empty: machine
+                .processors
+                .iter()
+                .filter(|&&count| count > 0)
+                .count(),
             nodes_crowded: 0,
             pace: PACE,
             unfinished: setup.plans.len(),
@@ -428,9 +465,20 @@ impl<'a, 'p> Engine<'a, 'p> {
 
     fn run(mut self) -> Outcome {
         for (process, plan) in self.setup.plans.iter().enumerate() {
-            self.push(plan.arrival, Kind::Arrival { process: process as u32 });
+            self.push(
+                plan.arrival,
+                Kind::Arrival {
+                    process: process as u32,
+                },
+            );
             for &(time, to) in &plan.moves {
-                self.push(time, Kind::Scripted { process: process as u32, to: to as u32 });
+                self.push(
+                    time,
+                    Kind::Scripted {
+                        process: process as u32,
+                        to: to as u32,
+                    },
+                );
             }
         }
         while self.unfinished > 0 {
@@ -450,13 +498,20 @@ impl<'a, 'p> Engine<'a, 'p> {
                 self.copies_change(now, -hold_back);
                 self.enqueue(process as usize, now);
             }
-            Kind::Batch { processor, generation } => {
+            Kind::Batch {
+                processor,
+                generation,
+            } => {
                 if self.processors[processor as usize].generation != generation {
                     return;
                 }
                 self.batch_ends(processor as usize, now);
             }
-            Kind::Look { processor, level, generation } => {
+            Kind::Look {
+                processor,
+                level,
+                generation,
+            } => {
                 if self.processors[processor as usize].look_generation != generation {
                     return;
                 }
@@ -473,7 +528,9 @@ impl<'a, 'p> Engine<'a, 'p> {
     // Placing and moving processes.
 
     fn arrive(&mut self, process: usize, now: u64) {
-        let to = self.setup.plans[process].start.unwrap_or_else(|| self.least_loaded());
+        let to = self.setup.plans[process]
+            .start
+            .unwrap_or_else(|| self.least_loaded());
         self.assign(process, to);
         self.enqueue(process, now);
     }
@@ -482,7 +539,11 @@ impl<'a, 'p> Engine<'a, 'p> {
         let loads = self.processors.iter().enumerate().map(|(cpu, p)| {
             let node = p.node;
             // The emptiest processor; among equals the one on the emptiest node, then the first.
-            (p.load, self.node_load[node] * 1024 / self.setup.machine.processors[node] as u32, cpu)
+            (
+                p.load,
+                self.node_load[node] * 1024 / self.setup.machine.processors[node] as u32,
+                cpu,
+            )
         });
         loads.min().map_or(0, |(_, _, cpu)| cpu)
     }
@@ -514,7 +575,10 @@ impl<'a, 'p> Engine<'a, 'p> {
 
     /// Whether a look could find anything to move: something waits, or running processes could be spread.
     fn worth_looking(&self) -> bool {
-        self.waiting > 0 || (self.setup.scheduler.spread_running && self.nodes_empty > 0 && self.nodes_crowded > 0)
+        self.waiting > 0
+            || (self.setup.scheduler.spread_running
+                && self.nodes_empty > 0
+                && self.nodes_crowded > 0)
     }
 
     /// Puts a process that can run at the end of its processor's queue, and starts it if the processor is idle.
@@ -554,7 +618,9 @@ impl<'a, 'p> Engine<'a, 'p> {
                     if source == NOWHERE || usize::from(source) == to_node {
                         continue;
                     }
-                    let Some(target) = self.room_near(to_node) else { continue };
+                    let Some(target) = self.room_near(to_node) else {
+                        continue;
+                    };
                     let own = self.costs.move_page;
                     let copy = self.copy_time(usize::from(source), target, now + took);
                     took += whole.page.unwrap_or(own + copy);
@@ -570,7 +636,13 @@ impl<'a, 'p> Engine<'a, 'p> {
                 self.processes[process].outcome.stalls.copying += took;
                 self.copies_change(now, whole.hold_back);
                 self.start_looking(now);
-                self.push(now + took, Kind::Copied { process: process as u32, hold_back: whole.hold_back });
+                self.push(
+                    now + took,
+                    Kind::Copied {
+                        process: process as u32,
+                        hold_back: whole.hold_back,
+                    },
+                );
             }
         }
     }
@@ -581,8 +653,13 @@ impl<'a, 'p> Engine<'a, 'p> {
         if hold_back == 0 {
             return;
         }
-        let boundaries: Vec<u64> = (0..self.processors.len()).map(|cpu| self.commit(cpu, now)).collect();
-        self.pace = self.pace.checked_add_signed(hold_back).expect("each copy takes back what it added");
+        let boundaries: Vec<u64> = (0..self.processors.len())
+            .map(|cpu| self.commit(cpu, now))
+            .collect();
+        self.pace = self
+            .pace
+            .checked_add_signed(hold_back)
+            .expect("each copy takes back what it added");
         for (cpu, boundary) in boundaries.into_iter().enumerate() {
             if self.processors[cpu].current.is_some() {
                 self.plan_batch(cpu, boundary.max(now));
@@ -593,7 +670,9 @@ impl<'a, 'p> Engine<'a, 'p> {
     /// Moves a process to a processor because a script says so, from the end of its reference in progress.
     fn scripted(&mut self, process: usize, to: usize, now: u64) {
         let from = self.processes[process].processor;
-        let Some(cpu) = self.processors.get_mut(from).filter(|_| from != to) else { return };
+        let Some(cpu) = self.processors.get_mut(from).filter(|_| from != to) else {
+            return;
+        };
         if cpu.current == Some(process as u32) {
             let boundary = self.commit(from, now);
             if self.processes[process].done() {
@@ -605,7 +684,11 @@ impl<'a, 'p> Engine<'a, 'p> {
             self.relocate(process, to, now, MoveReason::Scripted);
             return self.dispatch(from, now);
         }
-        if let Some(at) = cpu.queue.iter().position(|&queued| queued == process as u32) {
+        if let Some(at) = cpu
+            .queue
+            .iter()
+            .position(|&queued| queued == process as u32)
+        {
             cpu.queue.remove(at);
             self.waiting -= 1;
             self.relocate(process, to, now, MoveReason::Scripted);
@@ -637,7 +720,8 @@ impl<'a, 'p> Engine<'a, 'p> {
             if self.setup.scheduler.pull_when_idle && self.waiting > 0 && !self.pinned {
                 let levels = self.domains.of_node(self.processors[cpu].node).len();
                 // A pull by `relocate` dispatches; without one the processor stays idle.
-                let _pulled = (0..levels).any(|level| self.balance(cpu, level, now, MoveReason::Idle));
+                let _pulled =
+                    (0..levels).any(|level| self.balance(cpu, level, now, MoveReason::Idle));
             }
             if self.processors[cpu].current.is_none() {
                 self.stop_looking(cpu, now);
@@ -645,7 +729,9 @@ impl<'a, 'p> Engine<'a, 'p> {
             }
             return;
         }
-        let Some(next) = self.processors[cpu].queue.pop_front() else { return };
+        let Some(next) = self.processors[cpu].queue.pop_front() else {
+            return;
+        };
         self.waiting -= 1;
         let was_idle = self.processors[cpu].current.is_none();
         self.processors[cpu].current = Some(next);
@@ -669,7 +755,9 @@ impl<'a, 'p> Engine<'a, 'p> {
 
     /// Plans the next batch of a processor's current process, to start at `from`.
     fn plan_batch(&mut self, cpu: usize, from: u64) {
-        let Some(current) = self.processors[cpu].current else { return };
+        let Some(current) = self.processors[cpu].current else {
+            return;
+        };
         let processor = &self.processors[cpu];
         let distances = self.setup.machine.slit.row(processor.node);
         let process = &mut self.processes[current as usize];
@@ -686,7 +774,10 @@ impl<'a, 'p> Engine<'a, 'p> {
         processor.start = from;
         processor.planned = stretch.refs;
         processor.generation = processor.generation.wrapping_add(1);
-        let kind = Kind::Batch { processor: cpu as u32, generation: processor.generation };
+        let kind = Kind::Batch {
+            processor: cpu as u32,
+            generation: processor.generation,
+        };
         self.push(from + stretch.time, kind);
     }
 
@@ -694,7 +785,9 @@ impl<'a, 'p> Engine<'a, 'p> {
     /// Returns when that is.
     fn commit(&mut self, cpu: usize, now: u64) -> u64 {
         let processor = &self.processors[cpu];
-        let Some(current) = processor.current else { return now };
+        let Some(current) = processor.current else {
+            return now;
+        };
         if now <= processor.start {
             return processor.start;
         }
@@ -708,7 +801,8 @@ impl<'a, 'p> Engine<'a, 'p> {
         let record = self.setup.detail.traffic;
         let mut remote = 0;
         // What the same references take locally, and what they take where the pages are, both undisturbed.
-        let local_time = stretch.refs * ref_cost(process.plan, crate::machine::LOCAL_DISTANCE, PACE);
+        let local_time =
+            stretch.refs * ref_cost(process.plan, crate::machine::LOCAL_DISTANCE, PACE);
         let mut calm_time = 0;
         if let (0, Layout::One(at)) = (process.faulting, process.layout) {
             let at = usize::from(at);
@@ -745,7 +839,8 @@ impl<'a, 'p> Engine<'a, 'p> {
         }
         process.scan_left = process.scan_left.saturating_sub(stretch.time);
         let accesses = stretch.refs as f64 * process.plan.accesses_per_ref;
-        self.timeline.add(start + stretch.time, accesses, remote as f64);
+        self.timeline
+            .add(start + stretch.time, accesses, remote as f64);
         let processor = &mut self.processors[cpu];
         processor.slice_left = processor.slice_left.saturating_sub(stretch.time);
         processor.planned -= stretch.refs;
@@ -755,7 +850,9 @@ impl<'a, 'p> Engine<'a, 'p> {
 
     fn batch_ends(&mut self, cpu: usize, now: u64) {
         self.commit(cpu, now);
-        let Some(current) = self.processors[cpu].current else { return };
+        let Some(current) = self.processors[cpu].current else {
+            return;
+        };
         let index = current as usize;
         if self.processes[index].done() {
             return self.finish(cpu, index, now);
@@ -781,7 +878,13 @@ impl<'a, 'p> Engine<'a, 'p> {
             processor.planned = 0;
             processor.generation = processor.generation.wrapping_add(1);
             let generation = processor.generation;
-            return self.push(now + spent, Kind::Batch { processor: cpu as u32, generation });
+            return self.push(
+                now + spent,
+                Kind::Batch {
+                    processor: cpu as u32,
+                    generation,
+                },
+            );
         }
         self.slice_ends(cpu, index, now);
     }
@@ -826,7 +929,12 @@ impl<'a, 'p> Engine<'a, 'p> {
         let page = process.pages[slot];
         let mut cost = self.costs.fault;
         if page.node == NOWHERE {
-            let touch = Touch { process: index, slot, here, touched_before: self.counters.pages_touched };
+            let touch = Touch {
+                process: index,
+                slot,
+                here,
+                touched_before: self.counters.pages_touched,
+            };
             let wanted = self.policy.place(&touch);
             let node = self.room_near(wanted).unwrap_or(wanted);
             self.counters.pages_touched += 1;
@@ -868,10 +976,12 @@ impl<'a, 'p> Engine<'a, 'p> {
         process.pages[slot].hinted = here as u16;
         process.outcome.stalls.faulting += cost;
         if migrates && free_here != Some(0) {
-            let copy = self.copy_time(usize::from(page.node), here, now + cost) + self.costs.move_page;
+            let copy =
+                self.copy_time(usize::from(page.node), here, now + cost) + self.costs.move_page;
             self.processes[index].outcome.stalls.copying += copy;
             cost += copy;
-            if self.policy.promotes() && self.setup.machine.processors[usize::from(page.node)] == 0 {
+            if self.policy.promotes() && self.setup.machine.processors[usize::from(page.node)] == 0
+            {
                 self.counters.pgpromote_success += 1;
             }
             self.put_page(index, slot, here, now);
@@ -889,7 +999,8 @@ impl<'a, 'p> Engine<'a, 'p> {
     }
 
     fn free(&self, node: usize) -> Option<u64> {
-        self.setup.machine.memory_pages[node].map(|total| total.saturating_sub(self.node_used[node]))
+        self.setup.machine.memory_pages[node]
+            .map(|total| total.saturating_sub(self.node_used[node]))
     }
 
     /// The nearest node to `wanted` with a free page.
@@ -898,7 +1009,9 @@ impl<'a, 'p> Engine<'a, 'p> {
             return Some(wanted);
         }
         let row = self.setup.machine.slit.row(wanted);
-        (0..row.len()).filter(|&node| self.free(node) != Some(0)).min_by_key(|&node| (row[node], node))
+        (0..row.len())
+            .filter(|&node| self.free(node) != Some(0))
+            .min_by_key(|&node| (row[node], node))
     }
 
     /// Puts a page on a node: its first, or another.
@@ -941,7 +1054,10 @@ impl<'a, 'p> Engine<'a, 'p> {
         if !page.inaccessible {
             process.faulting += 1;
         }
-        process.pages[slot] = Page { residence: page.residence.wrapping_add(1), ..FRESH };
+        process.pages[slot] = Page {
+            residence: page.residence.wrapping_add(1),
+            ..FRESH
+        };
         process.layout = Layout::Unknown;
     }
 
@@ -982,9 +1098,17 @@ impl<'a, 'p> Engine<'a, 'p> {
 
     /// Lets the policy demote pages of a node that runs short.
     fn relieve(&mut self, node: usize, now: u64) {
-        let Some(total) = self.setup.machine.memory_pages[node] else { return };
-        let pressure = Pressure { node, free: total.saturating_sub(self.node_used[node]), total };
-        let Some(demotion) = self.policy.demotes(&pressure) else { return };
+        let Some(total) = self.setup.machine.memory_pages[node] else {
+            return;
+        };
+        let pressure = Pressure {
+            node,
+            free: total.saturating_sub(self.node_used[node]),
+            total,
+        };
+        let Some(demotion) = self.policy.demotes(&pressure) else {
+            return;
+        };
         for _ in 0..demotion.pages {
             if self.free(demotion.to) == Some(0) {
                 return;
@@ -997,11 +1121,20 @@ impl<'a, 'p> Engine<'a, 'p> {
                     break;
                 }
             }
-            let Some((process, slot)) = victim else { return };
+            let Some((process, slot)) = victim else {
+                return;
+            };
             let runs_on = self.processes[process].processor;
-            let running = self.processors.get(runs_on).is_some_and(|p| p.current == Some(process as u32));
+            let running = self
+                .processors
+                .get(runs_on)
+                .is_some_and(|p| p.current == Some(process as u32));
             // References up to now were made to the page where it was.
-            let boundary = if running { self.commit(runs_on, now) } else { now };
+            let boundary = if running {
+                self.commit(runs_on, now)
+            } else {
+                now
+            };
             self.copy_time(node, demotion.to, now);
             self.put_page(process, slot, demotion.to, now);
             self.counters.pgdemote_kswapd += 1;
@@ -1046,9 +1179,18 @@ impl<'a, 'p> Engine<'a, 'p> {
 
     fn push_look(&mut self, cpu: usize, level: usize, after: u64) {
         let idle = self.processors[cpu].current.is_none();
-        let time = self.domains.next_look(after, level, idle, cpu, self.processors.len());
+        let time = self
+            .domains
+            .next_look(after, level, idle, cpu, self.processors.len());
         let generation = self.processors[cpu].look_generation;
-        self.push(time, Kind::Look { processor: cpu as u32, level: level as u32, generation });
+        self.push(
+            time,
+            Kind::Look {
+                processor: cpu as u32,
+                level: level as u32,
+                generation,
+            },
+        );
     }
 
     fn look(&mut self, cpu: usize, level: usize, now: u64) {
@@ -1104,7 +1246,11 @@ impl<'a, 'p> Engine<'a, 'p> {
         if this >= max || this >= average || max as f64 * 100.0 <= threshold * this as f64 {
             return self.spread(cpu, level, inside);
         }
-        let busiest_processors = if inside { 1 } else { self.by_node[busiest].len() as u64 };
+        let busiest_processors = if inside {
+            1
+        } else {
+            self.by_node[busiest].len() as u64
+        };
         let pull = (max - average) * busiest_processors;
         let mut wanted = pull.min((average - this) * own_processors) / 1024;
         // Less than one process to even things out: still one, if it would run instead of waiting, or if the
@@ -1112,12 +1258,21 @@ impl<'a, 'p> Engine<'a, 'p> {
         if wanted == 0 && (max >= this + 2048 || (idle && max > 1024)) {
             wanted = 1;
         }
-        let range = if inside { busiest..busiest + 1 } else { self.by_node[busiest].clone() };
-        let Some(source) = range.max_by_key(|&c| (self.processors[c].queue.len(), Reverse(c))) else { return false };
+        let range = if inside {
+            busiest..busiest + 1
+        } else {
+            self.by_node[busiest].clone()
+        };
+        let Some(source) = range.max_by_key(|&c| (self.processors[c].queue.len(), Reverse(c)))
+        else {
+            return false;
+        };
         let mut moved = false;
         for _ in 0..wanted {
             // The last in the queue ran most recently, or has just come: it would wait longest.
-            let Some(process) = self.processors[source].queue.pop_back() else { break };
+            let Some(process) = self.processors[source].queue.pop_back() else {
+                break;
+            };
             self.waiting -= 1;
             moved = true;
             self.relocate(process as usize, cpu, now, reason);
@@ -1135,12 +1290,24 @@ impl<'a, 'p> Engine<'a, 'p> {
             return false;
         }
         let domain = &self.domains.of_node(node)[level];
-        let crowded = domain.nodes.iter().copied().filter(|&n| self.node_load[n] >= 2);
-        let Some(from) = crowded.max_by_key(|&n| (self.node_load[n], Reverse(n))) else { return false };
-        if self.by_node[from].clone().any(|c| self.processors[c].leaves_to.is_some()) {
+        let crowded = domain
+            .nodes
+            .iter()
+            .copied()
+            .filter(|&n| self.node_load[n] >= 2);
+        let Some(from) = crowded.max_by_key(|&n| (self.node_load[n], Reverse(n))) else {
+            return false;
+        };
+        if self.by_node[from]
+            .clone()
+            .any(|c| self.processors[c].leaves_to.is_some())
+        {
             return false;
         }
-        let Some(source) = self.by_node[from].clone().find(|&c| self.processors[c].current.is_some()) else {
+        let Some(source) = self.by_node[from]
+            .clone()
+            .find(|&c| self.processors[c].current.is_some())
+        else {
             return false;
         };
         self.processors[source].leaves_to = Some(cpu);

@@ -134,10 +134,15 @@ impl Slit {
     pub fn new(rows: Vec<Vec<u32>>, source_name: &str) -> Result<Self, MachineError> {
         let source = || source_name.to_owned();
         if rows.is_empty() {
-            return Err(MachineError::Empty { source_name: source() });
+            return Err(MachineError::Empty {
+                source_name: source(),
+            });
         }
         if rows.len() > NODES_MAX {
-            return Err(MachineError::TooManyNodes { source_name: source(), nodes: rows.len() });
+            return Err(MachineError::TooManyNodes {
+                source_name: source(),
+                nodes: rows.len(),
+            });
         }
         for (row, distances) in rows.iter().enumerate() {
             if distances.len() != rows.len() {
@@ -152,10 +157,19 @@ impl Slit {
         for (row, distances) in rows.iter().enumerate() {
             for (column, &found) in distances.iter().enumerate() {
                 if row == column && found != LOCAL_DISTANCE {
-                    return Err(MachineError::Diagonal { source_name: source(), row, found });
+                    return Err(MachineError::Diagonal {
+                        source_name: source(),
+                        row,
+                        found,
+                    });
                 }
                 if !(LOCAL_DISTANCE..=254).contains(&found) {
-                    return Err(MachineError::OutOfRange { source_name: source(), row, column, found });
+                    return Err(MachineError::OutOfRange {
+                        source_name: source(),
+                        row,
+                        column,
+                        found,
+                    });
                 }
             }
         }
@@ -181,7 +195,12 @@ impl Slit {
     pub fn levels(&self) -> Vec<u32> {
         let mut levels: Vec<u32> = Vec::new();
         for (from, row) in self.rows.iter().enumerate() {
-            levels.extend(row.iter().enumerate().filter(|&(to, _)| to != from).map(|(_, &d)| d));
+            levels.extend(
+                row.iter()
+                    .enumerate()
+                    .filter(|&(to, _)| to != from)
+                    .map(|(_, &d)| d),
+            );
             levels.sort_unstable();
             levels.dedup();
         }
@@ -209,7 +228,14 @@ pub struct MemoryCosts {
 
 impl Default for MemoryCosts {
     fn default() -> Self {
-        Self { access_ns: 100.0, copy_mb_per_s: 4000.0, fault_us: 1.0, move_page_us: 2.0, pte_us: 0.05, switch_us: 3.0 }
+        Self {
+            access_ns: 100.0,
+            copy_mb_per_s: 4000.0,
+            fault_us: 1.0,
+            move_page_us: 2.0,
+            pte_us: 0.05,
+            switch_us: 3.0,
+        }
     }
 }
 
@@ -221,7 +247,9 @@ impl MemoryCosts {
     pub fn changed(&self, changes: &toml::Table) -> Result<Self, String> {
         let mut table = toml::Table::try_from(self).map_err(|error| error.to_string())?;
         table.extend(changes.clone());
-        table.try_into().map_err(|error: toml::de::Error| error.message().to_owned())
+        table
+            .try_into()
+            .map_err(|error: toml::de::Error| error.message().to_owned())
     }
 }
 
@@ -252,9 +280,17 @@ impl Machine {
     pub fn check(self) -> Result<Self, MachineError> {
         let nodes = self.slit.nodes();
         let source_name = self.name.clone();
-        for (what, found) in [("processors", self.processors.len()), ("memory", self.memory_pages.len())] {
+        for (what, found) in [
+            ("processors", self.processors.len()),
+            ("memory", self.memory_pages.len()),
+        ] {
             if found != nodes {
-                return Err(MachineError::PerNode { source_name, what, found, nodes });
+                return Err(MachineError::PerNode {
+                    source_name,
+                    what,
+                    found,
+                    nodes,
+                });
             }
         }
         if self.processors.iter().all(|&n| n == 0) {
@@ -271,7 +307,11 @@ impl Machine {
             ("page_bytes", self.page_bytes as f64, false),
         ] {
             if !value.is_finite() || value < 0.0 || (value == 0.0 && !zero_allowed) {
-                return Err(MachineError::NotPositive { source_name, what, found: value.to_string() });
+                return Err(MachineError::NotPositive {
+                    source_name,
+                    what,
+                    found: value.to_string(),
+                });
             }
         }
         Ok(self)
@@ -290,12 +330,19 @@ impl Machine {
     /// The node of each processor: processors are numbered node by node.
     pub fn processor_nodes(&self) -> Vec<usize> {
         let of_node = |(node, &count): (usize, &usize)| std::iter::repeat_n(node, count);
-        self.processors.iter().enumerate().flat_map(of_node).collect()
+        self.processors
+            .iter()
+            .enumerate()
+            .flat_map(of_node)
+            .collect()
     }
 
     /// A preset by name.
     pub fn preset(name: &str) -> Option<Self> {
-        PRESETS.iter().find(|preset| preset.name == name).map(Preset::build)
+        PRESETS
+            .iter()
+            .find(|preset| preset.name == name)
+            .map(Preset::build)
     }
 
     /// A machine by what a user writes: a preset, `host`, or a file with the output of `numactl -H`.
@@ -313,7 +360,11 @@ impl Machine {
             Ok(text) => Self::from_numactl(&text, name),
             Err(_) => Err(MachineError::Unknown {
                 name: name.to_owned(),
-                presets: PRESETS.iter().map(|p| p.name).collect::<Vec<_>>().join(", "),
+                presets: PRESETS
+                    .iter()
+                    .map(|p| p.name)
+                    .collect::<Vec<_>>()
+                    .join(", "),
             }),
         }
     }
@@ -323,10 +374,21 @@ impl Machine {
     /// # Errors
     /// The file that is missing or not understood.
     pub fn from_sysfs(nodes_dir: &Path) -> Result<Self, MachineError> {
-        let failed = |path: &Path, why: String| MachineError::Sysfs { path: path.display().to_string(), why };
+        let failed = |path: &Path, why: String| MachineError::Sysfs {
+            path: path.display().to_string(),
+            why,
+        };
         let entries = fs::read_dir(nodes_dir).map_err(|e| failed(nodes_dir, e.to_string()))?;
         let mut ids: Vec<usize> = entries
-            .filter_map(|entry| entry.ok()?.file_name().to_str()?.strip_prefix("node")?.parse().ok())
+            .filter_map(|entry| {
+                entry
+                    .ok()?
+                    .file_name()
+                    .to_str()?
+                    .strip_prefix("node")?
+                    .parse()
+                    .ok()
+            })
             .collect();
         ids.sort_unstable();
         let (mut rows, mut processors, mut memory_pages) = (Vec::new(), Vec::new(), Vec::new());
@@ -336,11 +398,17 @@ impl Machine {
                 let path = dir.join(file);
                 fs::read_to_string(&path).map_err(|e| failed(&path, e.to_string()))
             };
-            let row: Result<Vec<u32>, _> = read("distance")?.split_whitespace().map(str::parse).collect();
+            let row: Result<Vec<u32>, _> = read("distance")?
+                .split_whitespace()
+                .map(str::parse)
+                .collect();
             rows.push(row.map_err(|e| failed(&dir.join("distance"), e.to_string()))?);
             let cpus = read("cpulist")?;
             let count = count_cpus(cpus.trim());
-            processors.push(count.ok_or_else(|| failed(&dir.join("cpulist"), format!("{cpus:?} is no list")))?);
+            processors.push(
+                count
+                    .ok_or_else(|| failed(&dir.join("cpulist"), format!("{cpus:?} is no list")))?,
+            );
             let kib = read("meminfo")?
                 .lines()
                 .find(|line| line.contains("MemTotal:"))
@@ -364,8 +432,11 @@ impl Machine {
     /// # Errors
     /// The line that is not understood.
     pub fn from_numactl(text: &str, source_name: &str) -> Result<Self, MachineError> {
-        let wrong =
-            |line: usize, why: String| MachineError::Numactl { source_name: source_name.to_owned(), line, why };
+        let wrong = |line: usize, why: String| MachineError::Numactl {
+            source_name: source_name.to_owned(),
+            line,
+            why,
+        };
         let mut rows: Vec<Vec<u32>> = Vec::new();
         let mut processors: Vec<(usize, usize)> = Vec::new();
         let mut memory: Vec<(usize, u64)> = Vec::new();
@@ -380,7 +451,12 @@ impl Machine {
                     return Err(wrong(number, format!("{line:?} is no row of distances")));
                 };
                 let row: Result<Vec<u32>, _> = cells.split_whitespace().map(str::parse).collect();
-                rows.push(row.map_err(|_| wrong(number, format!("{cells:?} holds something that is no distance")))?);
+                rows.push(row.map_err(|_| {
+                    wrong(
+                        number,
+                        format!("{cells:?} holds something that is no distance"),
+                    )
+                })?);
             } else if let Some(rest) = line.strip_prefix("node ").filter(|_| !in_matrix) {
                 let mut words = rest.split_whitespace();
                 let Some(node) = words.next().and_then(|w| w.parse::<usize>().ok()) else {
@@ -390,14 +466,20 @@ impl Machine {
                     Some("cpus:") => processors.push((node, words.count())),
                     Some("size:") => {
                         let mb = words.next().and_then(|w| w.parse::<u64>().ok());
-                        memory.push((node, mb.ok_or_else(|| wrong(number, "no size in MB".into()))?));
+                        memory.push((
+                            node,
+                            mb.ok_or_else(|| wrong(number, "no size in MB".into()))?,
+                        ));
                     }
                     _ => {}
                 }
             }
         }
         if rows.is_empty() {
-            return Err(wrong(text.lines().count().max(1), "no \"node distances:\" table up to here".into()));
+            return Err(wrong(
+                text.lines().count().max(1),
+                "no \"node distances:\" table up to here".into(),
+            ));
         }
         processors.sort_unstable();
         memory.sort_unstable();
@@ -421,7 +503,13 @@ impl Machine {
 
 impl fmt::Display for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {} nodes, {} processors", self.name, self.nodes(), self.processors_total())
+        write!(
+            f,
+            "{}: {} nodes, {} processors",
+            self.name,
+            self.nodes(),
+            self.processors_total()
+        )
     }
 }
 
@@ -452,7 +540,9 @@ pub struct Preset {
 
 impl Preset {
     fn build(&self) -> Machine {
-        let slit = Slit { rows: self.rows.iter().map(|row| row.to_vec()).collect() };
+        let slit = Slit {
+            rows: self.rows.iter().map(|row| row.to_vec()).collect(),
+        };
         Machine {
             name: self.name.into(),
             about: self.about.into(),

@@ -126,12 +126,17 @@ pub struct Timeline {
 impl Timeline {
     /// With buckets of this width.
     pub fn new(bucket: u64) -> Self {
-        Self { bucket, accesses: Vec::new() }
+        Self {
+            bucket,
+            accesses: Vec::new(),
+        }
     }
 
     /// Adds accesses that ended at `time`.
     pub fn add(&mut self, time: u64, accesses: f64, remote: f64) {
-        let Some(index) = time.checked_div(self.bucket) else { return };
+        let Some(index) = time.checked_div(self.bucket) else {
+            return;
+        };
         let index = index as usize;
         if self.accesses.len() <= index {
             self.accesses.resize(index + 1, (0.0, 0.0));
@@ -189,7 +194,11 @@ impl Outcome {
 
     /// Mean over the processes of [`ProcessOutcome::slowdown`].
     pub fn mean_slowdown(&self) -> f64 {
-        self.processes.iter().map(ProcessOutcome::slowdown).sum::<f64>() / self.processes.len() as f64
+        self.processes
+            .iter()
+            .map(ProcessOutcome::slowdown)
+            .sum::<f64>()
+            / self.processes.len() as f64
     }
 
     /// Bytes of pages moved between nodes.
@@ -201,12 +210,15 @@ impl Outcome {
     /// `Cpte · numa_pte_updates + Chint · numa_hint_faults + Ccopy · numa_pages_migrated`.
     pub fn balancing_cost(&self, pte: f64, hint: f64, copy: f64) -> f64 {
         let c = &self.counters;
-        pte * c.numa_pte_updates as f64 + hint * c.numa_hint_faults as f64 + copy * c.numa_pages_migrated as f64
+        pte * c.numa_pte_updates as f64
+            + hint * c.numa_hint_faults as f64
+            + copy * c.numa_pages_migrated as f64
     }
 
     /// Convergence after the same author: local hinting faults over all hinting faults; `None` without any.
     pub fn convergence(&self) -> Option<f64> {
         let c = &self.counters;
-        (c.numa_hint_faults > 0).then(|| c.numa_hint_faults_local as f64 / c.numa_hint_faults as f64)
+        (c.numa_hint_faults > 0)
+            .then(|| c.numa_hint_faults_local as f64 / c.numa_hint_faults as f64)
     }
 }

@@ -25,7 +25,10 @@ pub struct Page {
 
 impl From<Document> for Page {
     fn from(document: Document) -> Self {
-        Self { document, plots: Vec::new() }
+        Self {
+            document,
+            plots: Vec::new(),
+        }
     }
 }
 
@@ -50,11 +53,17 @@ fn cell(interval: Interval) -> Cell {
 /// The run time that a process must stay on a node for moving its pages there to pay, in milliseconds, and where
 /// that comes from: all its pages' faults, bookkeeping and copies, over what local accesses save of each millisecond
 /// of run time, `a r (distance / 10 - 1)`. `None` where nothing is saved.
-pub fn break_even_ms(machine: &Machine, workload: &Workload, from: usize, to: usize) -> Option<f64> {
+pub fn break_even_ms(
+    machine: &Machine,
+    workload: &Workload,
+    from: usize,
+    to: usize,
+) -> Option<f64> {
     let pages = (workload.size_kb.mean() * 1024.0 / machine.page_bytes as f64).ceil();
     let distance = f64::from(machine.slit.distance(to, from)) / 10.0;
     let copy_us = machine.page_bytes as f64 / machine.costs.copy_mb_per_s * distance;
-    let page_us = machine.costs.pte_us + machine.costs.fault_us + machine.costs.move_page_us + copy_us;
+    let page_us =
+        machine.costs.pte_us + machine.costs.fault_us + machine.costs.move_page_us + copy_us;
     let saved = workload.access_share * workload.reuse_share * (distance - 1.0);
     (saved > 0.0).then(|| pages * page_us / 1000.0 / saved)
 }
@@ -70,8 +79,15 @@ pub fn machines() -> Document {
         .column(Column::mb_per_s("copy"))
         .column(Column::text("about"));
     for preset in PRESETS {
-        let Some(machine) = Machine::preset(preset.name) else { continue };
-        let levels: Vec<String> = machine.slit.levels().iter().map(ToString::to_string).collect();
+        let Some(machine) = Machine::preset(preset.name) else {
+            continue;
+        };
+        let levels: Vec<String> = machine
+            .slit
+            .levels()
+            .iter()
+            .map(ToString::to_string)
+            .collect();
         table.row([
             Cell::from(preset.name),
             Cell::from(machine.nodes() as u64),
@@ -91,9 +107,19 @@ pub fn machines() -> Document {
 pub fn machine(machine: &Machine) -> Page {
     let mut plots = Vec::new();
     let names: Vec<String> = (0..machine.nodes()).map(|node| node.to_string()).collect();
-    let mut heat = HeatMap::new("Distances (10 is local)", Unit::Number, "from node", "to node").columns(names.clone());
-    let mut table = Table::new("Nodes").column(Column::text("node")).column(Column::count("processors"));
-    table = table.column(Column::bytes("memory")).column(Column::text("distances"));
+    let mut heat = HeatMap::new(
+        "Distances (10 is local)",
+        Unit::Number,
+        "from node",
+        "to node",
+    )
+    .columns(names.clone());
+    let mut table = Table::new("Nodes")
+        .column(Column::text("node"))
+        .column(Column::count("processors"));
+    table = table
+        .column(Column::bytes("memory"))
+        .column(Column::text("distances"));
     for (node, name) in names.iter().enumerate() {
         let row = machine.slit.row(node);
         heat = heat.row(name, row.iter().map(|&d| f64::from(d)));
@@ -102,14 +128,21 @@ pub fn machine(machine: &Machine) -> Page {
             Cell::from(name.as_str()),
             Cell::from(machine.processors[node] as u64),
             memory.map_or_else(|| Cell::from("any"), Cell::from),
-            Cell::from(row.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")),
+            Cell::from(
+                row.iter()
+                    .map(ToString::to_string)
+                    .collect::<Vec<_>>()
+                    .join(" "),
+            ),
         ]);
     }
     let mut section = Section::new("").table(table);
     if machine.nodes() <= 64 {
         section = section.plot(kept(&mut plots, heat));
     }
-    let document = Document::new(&machine.to_string()).lead(machine.about.as_str()).section(section);
+    let document = Document::new(&machine.to_string())
+        .lead(machine.about.as_str())
+        .section(section);
     Page { document, plots }
 }
 
@@ -117,8 +150,11 @@ pub fn machine(machine: &Machine) -> Page {
 pub fn policies() -> Document {
     let mut document = Document::new("Policies");
     for about in ALL {
-        document = document
-            .section(Section::new(about.name.as_str()).paragraph(about.rule).paragraph(format!("Source: {}.", about.source)));
+        document = document.section(
+            Section::new(about.name.as_str())
+                .paragraph(about.rule)
+                .paragraph(format!("Source: {}.", about.source)),
+        );
     }
     document
 }
@@ -150,9 +186,15 @@ pub fn run(scenario: &Scenario, policy: PolicyName, outcome: &Outcome) -> Page {
         ("page-table changes", s.scanning),
         ("copies for other processes", s.held_back),
     ] {
-        stalls.row([Cell::from(name), Cell::from(to_s(lost)), Cell::from(lost as f64 / total.max(1) as f64)]);
+        stalls.row([
+            Cell::from(name),
+            Cell::from(to_s(lost)),
+            Cell::from(lost as f64 / total.max(1) as f64),
+        ]);
     }
-    let mut counters = Table::new("Counters").column(Column::text("counter")).column(Column::count("value"));
+    let mut counters = Table::new("Counters")
+        .column(Column::text("counter"))
+        .column(Column::count("value"));
     if let Ok(serde_json::Value::Object(all)) = serde_json::to_value(&outcome.counters) {
         for (name, value) in &all {
             if let Some(value) = value.as_u64() {
@@ -170,15 +212,29 @@ pub fn run(scenario: &Scenario, policy: PolicyName, outcome: &Outcome) -> Page {
     let costs = &case.machine.costs;
     let copy_us = case.machine.page_bytes as f64 / costs.copy_mb_per_s;
     let mut values = vec![
-        ("total time", zmeld_report::units::seconds(to_s(outcome.total_time))),
-        ("local accesses", zmeld_report::units::percent(outcome.local_share())),
-        ("slowdown of processes", format!("{:.2} median, {:.2} to {:.2}", at(0.5), at(0.0), at(1.0))),
-        ("moved", zmeld_report::units::bytes(outcome.bytes_migrated())),
+        (
+            "total time",
+            zmeld_report::units::seconds(to_s(outcome.total_time)),
+        ),
+        (
+            "local accesses",
+            zmeld_report::units::percent(outcome.local_share()),
+        ),
+        (
+            "slowdown of processes",
+            format!("{:.2} median, {:.2} to {:.2}", at(0.5), at(0.0), at(1.0)),
+        ),
+        (
+            "moved",
+            zmeld_report::units::bytes(outcome.bytes_migrated()),
+        ),
         (
             "balancing cost",
             format!(
                 "{} (Cpte {} us, Chint {} us, Ccopy {copy_us:.1} us)",
-                zmeld_report::units::seconds(outcome.balancing_cost(costs.pte_us, costs.fault_us, copy_us) / 1e6),
+                zmeld_report::units::seconds(
+                    outcome.balancing_cost(costs.pte_us, costs.fault_us, copy_us) / 1e6
+                ),
                 costs.pte_us,
                 costs.fault_us
             ),
@@ -187,21 +243,37 @@ pub fn run(scenario: &Scenario, policy: PolicyName, outcome: &Outcome) -> Page {
     if let Some(convergence) = outcome.convergence() {
         values.push(("convergence", zmeld_report::units::percent(convergence)));
     }
-    let pairs = (0..nodes).flat_map(|a| (0..nodes).map(move |b| (a, b))).filter(|(a, b)| a != b);
-    let stays: Vec<f64> = pairs.filter_map(|(a, b)| break_even_ms(&case.machine, &case.workload, a, b)).collect();
-    if let (Some(least), Some(most)) =
-        (stays.iter().copied().min_by(f64::total_cmp), stays.iter().copied().max_by(f64::total_cmp))
-    {
+    let pairs = (0..nodes)
+        .flat_map(|a| (0..nodes).map(move |b| (a, b)))
+        .filter(|(a, b)| a != b);
+    let stays: Vec<f64> = pairs
+        .filter_map(|(a, b)| break_even_ms(&case.machine, &case.workload, a, b))
+        .collect();
+    if let (Some(least), Some(most)) = (
+        stays.iter().copied().min_by(f64::total_cmp),
+        stays.iter().copied().max_by(f64::total_cmp),
+    ) {
         let text = format!("{least:.2} to {most:.2} ms of run time, by pair of nodes");
         values.push(("break-even residence", text));
     }
-    let mut section = Section::new("Result").values(values).table(stalls).table(counters);
+    let mut section = Section::new("Result")
+        .values(values)
+        .table(stalls)
+        .table(counters);
     let timeline = &outcome.timeline;
     if timeline.accesses.len() > 1 {
-        let points = timeline.accesses.iter().enumerate().map(|(i, (all, remote))| {
-            let local = if *all > 0.0 { 1.0 - remote / all } else { f64::NAN };
-            (to_s(timeline.bucket) * (i as f64 + 0.5), local)
-        });
+        let points = timeline
+            .accesses
+            .iter()
+            .enumerate()
+            .map(|(i, (all, remote))| {
+                let local = if *all > 0.0 {
+                    1.0 - remote / all
+                } else {
+                    f64::NAN
+                };
+                (to_s(timeline.bucket) * (i as f64 + 0.5), local)
+            });
         let lines = Lines::new(
             "Local accesses over time",
             Axis::new("time", Unit::Seconds).from_zero(),
@@ -221,9 +293,17 @@ pub fn run(scenario: &Scenario, policy: PolicyName, outcome: &Outcome) -> Page {
         section = section
             .plot(kept(
                 &mut plots,
-                matrix("Accesses to resident pages", &outcome.traffic_refs, "processor's node", "page's node"),
+                matrix(
+                    "Accesses to resident pages",
+                    &outcome.traffic_refs,
+                    "processor's node",
+                    "page's node",
+                ),
             ))
-            .plot(kept(&mut plots, matrix("Pages moved", &outcome.pages_copied, "from node", "to node")));
+            .plot(kept(
+                &mut plots,
+                matrix("Pages moved", &outcome.pages_copied, "from node", "to node"),
+            ));
     }
     let lead = format!(
         "{} processes under {policy}: {} in all, {} of accesses local.",
@@ -231,7 +311,10 @@ pub fn run(scenario: &Scenario, policy: PolicyName, outcome: &Outcome) -> Page {
         zmeld_report::units::seconds(to_s(outcome.total_time)),
         zmeld_report::units::percent(outcome.local_share())
     );
-    let document = provenance(Document::new("zmeld numa run").lead(lead).section(section), scenario);
+    let document = provenance(
+        Document::new("zmeld numa run").lead(lead).section(section),
+        scenario,
+    );
     Page { document, plots }
 }
 
@@ -251,16 +334,26 @@ pub fn compare(scenario: &Scenario, runs: &Replications) -> Document {
     for &policy in &scenario.policies {
         let mean = |name: &str| {
             let interval = metric(name).and_then(|index| runs.mean(policy, index));
-            interval.unwrap_or(Interval { value: f64::NAN, half_width: 0.0 })
+            interval.unwrap_or(Interval {
+                value: f64::NAN,
+                half_width: 0.0,
+            })
         };
-        let gain = runs.gain(policy, base).unwrap_or(Interval { value: f64::NAN, half_width: 0.0 });
+        let gain = runs.gain(policy, base).unwrap_or(Interval {
+            value: f64::NAN,
+            half_width: 0.0,
+        });
         if gain.low() > 0.0 && gain.value > best.1 {
             best = (policy, gain.value);
         }
         table.row([
             Cell::from(policy.as_str()),
             cell(mean("total_ms").scaled(0.001)),
-            if policy == base { Cell::from("base") } else { cell(gain) },
+            if policy == base {
+                Cell::from("base")
+            } else {
+                cell(gain)
+            },
             cell(mean("slowdown")),
             cell(mean("local_share")),
             cell(mean("numa_pages_migrated")),
@@ -268,19 +361,36 @@ pub fn compare(scenario: &Scenario, runs: &Replications) -> Document {
             cell(mean("stall_remote_ms").scaled(0.001)),
         ]);
     }
-    table.note("Intervals are 95 %. All policies ran the same processes; \"saved\" compares pair by pair.");
+    table.note(
+        "Intervals are 95 %. All policies ran the same processes; \"saved\" compares pair by pair.",
+    );
     let lead = if best.0 == base {
         format!("No policy is faster than {base} here, beyond what chance explains.")
     } else {
-        format!("{} suits best: it saves {} over {base}.", best.0, zmeld_report::units::percent(best.1))
+        format!(
+            "{} suits best: it saves {} over {base}.",
+            best.0,
+            zmeld_report::units::percent(best.1)
+        )
     };
-    let mut costs = Table::new("Where time goes, summed over processes").column(Column::text("policy"));
-    let parts = ["stall_remote_ms", "stall_fault_ms", "stall_copy_ms", "stall_scan_ms", "stall_held_back_ms"];
+    let mut costs =
+        Table::new("Where time goes, summed over processes").column(Column::text("policy"));
+    let parts = [
+        "stall_remote_ms",
+        "stall_fault_ms",
+        "stall_copy_ms",
+        "stall_scan_ms",
+        "stall_held_back_ms",
+    ];
     for title in ["remote", "faults", "own copies", "page tables", "held back"] {
         costs = costs.column(Column::seconds(title));
     }
     for &policy in &scenario.policies {
-        let value = |name: &str| metric(name).and_then(|index| runs.mean(policy, index)).map_or(f64::NAN, |i| i.value);
+        let value = |name: &str| {
+            metric(name)
+                .and_then(|index| runs.mean(policy, index))
+                .map_or(f64::NAN, |i| i.value)
+        };
         let mut row = vec![Cell::from(policy.as_str())];
         row.extend(parts.map(|name| Cell::from(value(name) / 1000.0)));
         costs.row(row);
@@ -304,7 +414,11 @@ pub fn sweep(results: &Results) -> Page {
     let local = metric("local_share").unwrap_or(0);
     for point in &results.points {
         for (index, policy) in results.policies.iter().enumerate() {
-            let mut row: Vec<Cell> = point.values.iter().map(|v| Cell::from(crate::sweep::shown(v))).collect();
+            let mut row: Vec<Cell> = point
+                .values
+                .iter()
+                .map(|v| Cell::from(crate::sweep::shown(v)))
+                .collect();
             row.push(Cell::from(policy.as_str()));
             row.push(cell(point.results[index][0].scaled(0.001)));
             row.push(cell(point.gains[index]));
@@ -314,20 +428,34 @@ pub fn sweep(results: &Results) -> Page {
     }
     let mut section = Section::new("").table(table);
     let number = |value: &toml::Value| value.as_float().or(value.as_integer().map(|i| i as f64));
-    if results.axes.len() == 1 && results.points.iter().all(|p| number(&p.values[0]).is_some()) {
+    if results.axes.len() == 1
+        && results
+            .points
+            .iter()
+            .all(|p| number(&p.values[0]).is_some())
+    {
         let mut lines = Lines::new(
             &format!("Time saved over {}", results.policies[0]),
             Axis::new(&results.axes[0], Unit::Number),
             Axis::new("saved", Unit::Fraction).from_zero(),
         );
         for (index, policy) in results.policies.iter().enumerate().skip(1) {
-            let points = results.points.iter().map(|p| (number(&p.values[0]).unwrap_or(f64::NAN), estimate(p.gains[index])));
+            let points = results.points.iter().map(|p| {
+                (
+                    number(&p.values[0]).unwrap_or(f64::NAN),
+                    estimate(p.gains[index]),
+                )
+            });
             lines = lines.band(policy.as_str(), points);
         }
         section = section.plot(kept(&mut plots, lines));
     }
     let document = Document::new("zmeld numa sweep")
-        .lead(format!("{} points, {} policies.", results.points.len(), results.policies.len()))
+        .lead(format!(
+            "{} points, {} policies.",
+            results.points.len(),
+            results.policies.len()
+        ))
         .section(section)
         .provenance("zmeld", env!("CARGO_PKG_VERSION"));
     Page { document, plots }
@@ -339,8 +467,12 @@ fn verdict(agrees: bool) -> Cell {
 
 fn load_text(point: &Point) -> String {
     format!(
-        "{} processes, {} ms, {} KB, a {} %, r {} %",
-        point.processes, point.run_time_ms, point.size_kb, point.access_percent, point.reuse_percent
+        "{} x {} KB, {} ms, a {} %, r {} %",
+        point.processes,
+        point.size_kb,
+        point.run_time_ms,
+        point.access_percent,
+        point.reuse_percent
     )
 }
 
@@ -354,7 +486,8 @@ pub fn reproduction(study: &Reproduction, scenario: &Scenario) -> Page {
         study.claims.len(),
         study.shapes.len()
     );
-    let mut document = Document::new("Page migration on a NUMA machine: a published study, reproduced").lead(lead);
+    let mut document =
+        Document::new("Page migration on a NUMA machine: a published study, reproduced").lead(lead);
 
     document = document.section(
         Section::new("The question")
@@ -387,7 +520,7 @@ pub fn reproduction(study: &Reproduction, scenario: &Scenario) -> Page {
         let claim = &judged.claim;
         let published = match claim.wording {
             "" => format!("{} %", claim.published),
-            wording if claim.measure == Measure::FullLoss => format!("{wording} %"),
+            wording if wording.ends_with(char::is_numeric) => format!("{wording} %"),
             wording => format!("{} % ({wording})", claim.published),
         };
         claims.row([
@@ -399,14 +532,20 @@ pub fn reproduction(study: &Reproduction, scenario: &Scenario) -> Page {
             }),
             Cell::from(published),
             Cell::from(share(judged.ours)),
-            Cell::from(format!("± {:.1} points", claim.tolerance.of(claim.published))),
+            Cell::from(format!("± {:.1}", claim.tolerance.of(claim.published))),
             verdict(judged.agrees),
         ]);
     }
+    claims.note("Load: processes x size, mean run time, share a of it in accesses, share r of those to known places.");
     claims.note("Percent of linux's total time. Intervals are 95 %, from paired replications.");
     let mut section = Section::new("What agrees").table(claims);
     for judged in study.claims.iter().filter(|judged| !judged.agrees) {
-        if let Some(why) = explanation(study, &judged.claim.point, judged.claim.measure, judged.claim.published) {
+        if let Some(why) = explanation(
+            study,
+            &judged.claim.point,
+            judged.claim.measure,
+            judged.claim.published,
+        ) {
             section = section.advice(Tone::Warning, why);
         }
     }
@@ -415,8 +554,16 @@ pub fn reproduction(study: &Reproduction, scenario: &Scenario) -> Page {
         .column(Column::text("evidence"))
         .column(Column::text("verdict"));
     for shape in &study.shapes {
-        let verdict = if shape.holds { "holds" } else { "does not hold" };
-        shapes.row([Cell::from(shape.claim.as_str()), Cell::from(shape.evidence.as_str()), Cell::from(verdict)]);
+        let verdict = if shape.holds {
+            "holds"
+        } else {
+            "does not hold"
+        };
+        shapes.row([
+            Cell::from(shape.claim.as_str()),
+            Cell::from(shape.evidence.as_str()),
+            Cell::from(verdict),
+        ]);
     }
     document = document.section(section.table(shapes));
 
@@ -425,7 +572,14 @@ pub fn reproduction(study: &Reproduction, scenario: &Scenario) -> Page {
     let load = |point: &Point| f64::from(point.processes);
     let all = study::points();
     let base = |p: &Point| p.access_percent == 60 && p.reuse_percent == 40;
-    let figures: [(&str, &str, Axis, Vec<Point>, &dyn Fn(&Point) -> f64); 3] = [
+    type Figure<'f> = (
+        &'f str,
+        &'f str,
+        Axis,
+        Vec<Point>,
+        &'f dyn Fn(&Point) -> f64,
+    );
+    let figures: [Figure<'_>; 3] = [
         (
             "Run time",
             "50 processes of 50 KB, a = 60 %, r = 40 %, mean run time from 500 ms to 100 s. After a move, memory that \
@@ -458,8 +612,13 @@ pub fn reproduction(study: &Reproduction, scenario: &Scenario) -> Page {
         let measured: Vec<_> = points.iter().filter_map(|&p| study.at(p)).collect();
         let points = &points;
         let published = |measure: Measure| {
-            let known = study.claims.iter().filter(move |j| j.claim.measure == measure && points.contains(&j.claim.point));
-            let mut known: Vec<(f64, f64)> = known.map(|j| (x(&j.claim.point), j.claim.published / 100.0)).collect();
+            let known = study
+                .claims
+                .iter()
+                .filter(move |j| j.claim.measure == measure && points.contains(&j.claim.point));
+            let mut known: Vec<(f64, f64)> = known
+                .map(|j| (x(&j.claim.point), j.claim.published / 100.0))
+                .collect();
             known.sort_by(|a, b| a.0.total_cmp(&b.0));
             known
         };
@@ -468,7 +627,12 @@ pub fn reproduction(study: &Reproduction, scenario: &Scenario) -> Page {
             axis.clone(),
             Axis::new("saved", Unit::Fraction).from_zero(),
         )
-        .band("on-demand", measured.iter().map(|m| (x(&m.point), share(m.on_demand_gain))));
+        .band(
+            "on-demand",
+            measured
+                .iter()
+                .map(|m| (x(&m.point), share(m.on_demand_gain))),
+        );
         let known = published(Measure::OnDemandGain);
         if !known.is_empty() {
             gains = gains.series("published", known);
@@ -478,13 +642,16 @@ pub fn reproduction(study: &Reproduction, scenario: &Scenario) -> Page {
             axis,
             Axis::new("longer", Unit::Fraction).from_zero(),
         )
-        .band("full", measured.iter().map(|m| (x(&m.point), share(m.full_loss))));
+        .band(
+            "full",
+            measured.iter().map(|m| (x(&m.point), share(m.full_loss))),
+        );
         let known = published(Measure::FullLoss);
         if !known.is_empty() {
             losses = losses.series("published", known);
         }
         let mut table = Table::new(&format!("{title}: every point"))
-            .column(Column::text("load"))
+            .column(Column::text(&title.to_lowercase()))
             .column(Column::seconds("linux, total time").with_interval())
             .column(Column::percent("on-demand saves").with_interval())
             .column(Column::percent("full takes longer").with_interval())
@@ -492,7 +659,11 @@ pub fn reproduction(study: &Reproduction, scenario: &Scenario) -> Page {
             .column(Column::percent("local accesses"));
         for m in &measured {
             table.row([
-                Cell::from(load_text(&m.point)),
+                Cell::from(match title {
+                    "Run time" => format!("{} ms", m.point.run_time_ms),
+                    "Size" => format!("{} KB", m.point.size_kb),
+                    _ => format!("{} processes", m.point.processes),
+                }),
                 cell(m.linux_s),
                 Cell::from(share(m.on_demand_gain)),
                 Cell::from(share(m.full_loss)),
@@ -500,7 +671,13 @@ pub fn reproduction(study: &Reproduction, scenario: &Scenario) -> Page {
                 Cell::from(m.local_share),
             ]);
         }
-        document = document.section(Section::new(title).paragraph(text).plot(kept(&mut plots, gains)).plot(kept(&mut plots, losses)).table(table));
+        document = document.section(
+            Section::new(title)
+                .paragraph(text)
+                .plot(kept(&mut plots, gains))
+                .plot(kept(&mut plots, losses))
+                .table(table),
+        );
     }
 
     let mut section = Section::new("Access shares").paragraph(
@@ -518,9 +695,14 @@ pub fn reproduction(study: &Reproduction, scenario: &Scenario) -> Page {
         for a in study::ACCESS_PERCENT {
             let row = study::REUSE_PERCENT.map(|r| {
                 let point = all.iter().find(|p| {
-                    p.processes == processes && p.access_percent == a && p.reuse_percent == r && p.run_time_ms == 500
+                    p.processes == processes
+                        && p.access_percent == a
+                        && p.reuse_percent == r
+                        && p.run_time_ms == 500
                 });
-                point.and_then(|&p| study.at(p)).map_or(f64::NAN, |m| m.on_demand_gain.value / 100.0)
+                point
+                    .and_then(|&p| study.at(p))
+                    .map_or(f64::NAN, |m| m.on_demand_gain.value / 100.0)
             });
             heat = heat.row(&format!("a = {a} %"), row);
         }
@@ -532,7 +714,10 @@ pub fn reproduction(study: &Reproduction, scenario: &Scenario) -> Page {
         .column(Column::text("parameter"))
         .column(Column::text("why it has its value"));
     for parameter in &scenario.free {
-        free.row([Cell::from(parameter.path.as_str()), Cell::from(parameter.reason.as_str())]);
+        free.row([
+            Cell::from(parameter.path.as_str()),
+            Cell::from(parameter.reason.as_str()),
+        ]);
     }
     let mut section = Section::new("What the study does not say").paragraph(
         "The study does not give these. They were chosen once, for all figures together, from the values that are \
@@ -540,16 +725,25 @@ pub fn reproduction(study: &Reproduction, scenario: &Scenario) -> Page {
     );
     section = section.table(free);
     if !study.sensitivity.is_empty() {
-        let mut table = Table::new("How far each figure moves, in percentage points, when one parameter moves")
-            .column(Column::text("parameter"))
-            .column(Column::text("from"))
-            .column(Column::text("to"));
+        let mut table =
+            Table::new("How far each figure moves, in percentage points, when one parameter moves")
+                .column(Column::text("parameter"))
+                .column(Column::text("from"))
+                .column(Column::text("to"));
         for probe in PROBES {
             table = table.column(Column::text(probe.name));
         }
         for row in &study.sensitivity {
-            let mut cells = vec![Cell::from(row.path.as_str()), Cell::from(row.value.as_str()), Cell::from(row.tried.as_str())];
-            cells.extend(row.moved.iter().map(|moved| Cell::from(format!("{moved:+.1}"))));
+            let mut cells = vec![
+                Cell::from(row.path.as_str()),
+                Cell::from(row.value.as_str()),
+                Cell::from(row.tried.as_str()),
+            ];
+            cells.extend(
+                row.moved
+                    .iter()
+                    .map(|moved| Cell::from(format!("{moved:+.1}"))),
+            );
             table.row(cells);
         }
         table.note(format!(
@@ -559,14 +753,25 @@ pub fn reproduction(study: &Reproduction, scenario: &Scenario) -> Page {
         ));
         section = section.table(table);
     }
-    Page { document: provenance(document.section(section), scenario), plots }
+    Page {
+        document: provenance(document.section(section), scenario),
+        plots,
+    }
 }
 
 /// Why a published number does not come out, with the measured evidence.
-fn explanation(study: &Reproduction, point: &Point, measure: Measure, published: f64) -> Option<String> {
+fn explanation(
+    study: &Reproduction,
+    point: &Point,
+    measure: Measure,
+    published: f64,
+) -> Option<String> {
     let ours = study.at(*point)?;
     if measure == Measure::FullLoss && point.processes == 10 {
-        let fifty = study.at(Point { processes: 50, ..*point })?;
+        let fifty = study.at(Point {
+            processes: 50,
+            ..*point
+        })?;
         let extra = |m: &study::Measured, percent: f64| m.linux_s.value * percent / 100.0;
         return Some(format!(
             "Almost 800 % at 10 processes cannot go together with almost 200 % at 50. Under linux, 10 processes take {:.2} s and \
@@ -583,7 +788,9 @@ fn explanation(study: &Reproduction, point: &Point, measure: Measure, published:
         ));
     }
     let twin = study.claims.iter().any(|other| {
-        other.claim.point == *point && other.claim.measure == measure && other.claim.published != published
+        other.claim.point == *point
+            && other.claim.measure == measure
+            && other.claim.published != published
     });
     twin.then(|| {
         format!(
@@ -596,7 +803,10 @@ fn explanation(study: &Reproduction, point: &Point, measure: Measure, published:
 
 /// What a machine-readable result of one run holds beyond its outcome.
 pub fn metrics_of(outcome: &Outcome) -> Vec<(&'static str, f64)> {
-    METRICS.iter().map(|metric| (metric.name, (metric.of)(outcome))).collect()
+    METRICS
+        .iter()
+        .map(|metric| (metric.name, (metric.of)(outcome)))
+        .collect()
 }
 
 /// The processes of one run, one row each.
@@ -609,11 +819,25 @@ pub fn processes(outcome: &Outcome) -> Table {
         table = table.column(Column::number(name));
     }
     for (index, p) in outcome.processes.iter().enumerate() {
-        let mut row: Vec<Cell> = [index as u64, p.moves.into(), p.node_moves.into(), p.refs, p.remote_refs]
-            .into_iter()
-            .map(Cell::from)
-            .collect();
-        row.extend([to_ms(p.arrival), to_ms(p.finish), to_ms(p.ideal), p.slowdown()].map(Cell::from));
+        let mut row: Vec<Cell> = [
+            index as u64,
+            p.moves.into(),
+            p.node_moves.into(),
+            p.refs,
+            p.remote_refs,
+        ]
+        .into_iter()
+        .map(Cell::from)
+        .collect();
+        row.extend(
+            [
+                to_ms(p.arrival),
+                to_ms(p.finish),
+                to_ms(p.ideal),
+                p.slowdown(),
+            ]
+            .map(Cell::from),
+        );
         table.row(row);
     }
     table

@@ -242,10 +242,17 @@ impl FromStr for PolicyName {
     type Err = UnknownPolicy;
 
     fn from_str(name: &str) -> Result<Self, UnknownPolicy> {
-        ALL.iter().map(|about| about.name).find(|known| known.as_str() == name).ok_or_else(|| UnknownPolicy {
-            name: name.to_owned(),
-            known: ALL.iter().map(|about| about.name.as_str()).collect::<Vec<_>>().join(", "),
-        })
+        ALL.iter()
+            .map(|about| about.name)
+            .find(|known| known.as_str() == name)
+            .ok_or_else(|| UnknownPolicy {
+                name: name.to_owned(),
+                known: ALL
+                    .iter()
+                    .map(|about| about.name.as_str())
+                    .collect::<Vec<_>>()
+                    .join(", "),
+            })
     }
 }
 
@@ -272,18 +279,47 @@ impl PolicySettings {
             ("full", "stop_ms", self.full.stop_ms, 0.0),
             ("full", "page_ms", self.full.page_ms.unwrap_or(0.0), 0.0),
             ("full", "hold_back", self.full.hold_back, 0.0),
-            ("autonuma", "scan_period_ms", self.autonuma.scan_period_ms, 0.001),
-            ("autonuma", "scan_size_mb", self.autonuma.scan_size_mb, 0.001),
-            ("tiering", "scan_period_ms", self.tiering.scan_period_ms, 0.001),
+            (
+                "autonuma",
+                "scan_period_ms",
+                self.autonuma.scan_period_ms,
+                0.001,
+            ),
+            (
+                "autonuma",
+                "scan_size_mb",
+                self.autonuma.scan_size_mb,
+                0.001,
+            ),
+            (
+                "tiering",
+                "scan_period_ms",
+                self.tiering.scan_period_ms,
+                0.001,
+            ),
             ("tiering", "scan_size_mb", self.tiering.scan_size_mb, 0.001),
-            ("tiering", "hot_threshold_ms", self.tiering.hot_threshold_ms, 0.0),
-            ("tiering", "promote_mb_per_s", self.tiering.promote_mb_per_s, 0.0),
+            (
+                "tiering",
+                "hot_threshold_ms",
+                self.tiering.hot_threshold_ms,
+                0.0,
+            ),
+            (
+                "tiering",
+                "promote_mb_per_s",
+                self.tiering.promote_mb_per_s,
+                0.0,
+            ),
             ("tiering", "free_percent", self.tiering.free_percent, 0.0),
         ];
         for (policy, key, value, least) in values {
             let most = if key == "free_percent" { 100.0 } else { most };
             if !(least..=most).contains(&value) {
-                return Err((policy, key, format!("{value}; it must be from {least} to {most}")));
+                return Err((
+                    policy,
+                    key,
+                    format!("{value}; it must be from {least} to {most}"),
+                ));
             }
         }
         Ok(())

@@ -40,7 +40,15 @@ impl Case {
     /// Simulates one replication under one policy.
     pub fn simulate(&self, policy: PolicyName, plans: &[Plan], detail: Detail) -> Outcome {
         let mut policy = policy.build(&self.policy, &self.machine);
-        simulate(Setup { machine: &self.machine, scheduler: &self.scheduler, plans, detail }, &mut *policy)
+        simulate(
+            Setup {
+                machine: &self.machine,
+                scheduler: &self.scheduler,
+                plans,
+                detail,
+            },
+            &mut *policy,
+        )
     }
 }
 
@@ -57,14 +65,26 @@ pub struct Metric {
 
 /// Every metric, the study's measure first.
 pub const METRICS: &[Metric] = &[
-    Metric { name: "total_ms", about: "time until the last process ended", of: Outcome::total_ms },
+    Metric {
+        name: "total_ms",
+        about: "time until the last process ended",
+        of: Outcome::total_ms,
+    },
     Metric {
         name: "slowdown",
         about: "time in the system over run time with local memory, mean of the processes",
         of: Outcome::mean_slowdown,
     },
-    Metric { name: "local_share", about: "accesses to local memory over all accesses", of: Outcome::local_share },
-    Metric { name: "accesses", about: "accesses to memory", of: |o| o.accesses },
+    Metric {
+        name: "local_share",
+        about: "accesses to local memory over all accesses",
+        of: Outcome::local_share,
+    },
+    Metric {
+        name: "accesses",
+        about: "accesses to memory",
+        of: |o| o.accesses,
+    },
     Metric {
         name: "process_moves_idle",
         about: "processes pulled by idle processors",
@@ -75,37 +95,101 @@ pub const METRICS: &[Metric] = &[
         about: "processes moved by periodic balancing",
         of: |o| o.counters.process_moves[1] as f64,
     },
-    Metric { name: "node_moves", about: "moves of processes to another node", of: |o| o.counters.node_moves as f64 },
+    Metric {
+        name: "node_moves",
+        about: "moves of processes to another node",
+        of: |o| o.counters.node_moves as f64,
+    },
     Metric {
         name: "numa_pages_migrated",
         about: "pages moved to another node",
         of: |o| o.counters.numa_pages_migrated as f64,
     },
-    Metric { name: "migrated_bytes", about: "their bytes", of: |o| o.bytes_migrated() as f64 },
-    Metric { name: "next_touch_faults", about: "faults after a move", of: |o| o.counters.next_touch_faults as f64 },
+    Metric {
+        name: "migrated_bytes",
+        about: "their bytes",
+        of: |o| o.bytes_migrated() as f64,
+    },
+    Metric {
+        name: "next_touch_faults",
+        about: "faults after a move",
+        of: |o| o.counters.next_touch_faults as f64,
+    },
     Metric {
         name: "numa_pte_updates",
         about: "page-table entries changed by scans",
         of: |o| o.counters.numa_pte_updates as f64,
     },
-    Metric { name: "numa_hint_faults", about: "hinting faults", of: |o| o.counters.numa_hint_faults as f64 },
+    Metric {
+        name: "numa_hint_faults",
+        about: "hinting faults",
+        of: |o| o.counters.numa_hint_faults as f64,
+    },
     Metric {
         name: "numa_hint_faults_local",
         about: "hinting faults on local pages",
         of: |o| o.counters.numa_hint_faults_local as f64,
     },
-    Metric { name: "pgpromote_success", about: "pages promoted", of: |o| o.counters.pgpromote_success as f64 },
-    Metric { name: "pgdemote_kswapd", about: "pages demoted", of: |o| o.counters.pgdemote_kswapd as f64 },
-    Metric { name: "numa_hit", about: "pages placed where wanted", of: |o| o.counters.numa_hit as f64 },
-    Metric { name: "numa_miss", about: "pages placed elsewhere", of: |o| o.counters.numa_miss as f64 },
-    Metric { name: "ping_pong_pages", about: "pages that went back", of: |o| o.counters.ping_pong_pages as f64 },
-    Metric { name: "ping_pong_moves", about: "times pages went back", of: |o| o.counters.ping_pong_moves as f64 },
-    Metric { name: "stall_remote_ms", about: "lost to remote accesses", of: |o| to_ms(o.stalls.remote) },
-    Metric { name: "stall_fault_ms", about: "lost to faults", of: |o| to_ms(o.stalls.faulting) },
-    Metric { name: "stall_copy_ms", about: "lost waiting for own copies", of: |o| to_ms(o.stalls.copying) },
-    Metric { name: "stall_scan_ms", about: "lost to page-table changes", of: |o| to_ms(o.stalls.scanning) },
-    Metric { name: "stall_held_back_ms", about: "lost to others' copies", of: |o| to_ms(o.stalls.held_back) },
-    Metric { name: "events", about: "events simulated", of: |o| o.events as f64 },
+    Metric {
+        name: "pgpromote_success",
+        about: "pages promoted",
+        of: |o| o.counters.pgpromote_success as f64,
+    },
+    Metric {
+        name: "pgdemote_kswapd",
+        about: "pages demoted",
+        of: |o| o.counters.pgdemote_kswapd as f64,
+    },
+    Metric {
+        name: "numa_hit",
+        about: "pages placed where wanted",
+        of: |o| o.counters.numa_hit as f64,
+    },
+    Metric {
+        name: "numa_miss",
+        about: "pages placed elsewhere",
+        of: |o| o.counters.numa_miss as f64,
+    },
+    Metric {
+        name: "ping_pong_pages",
+        about: "pages that went back",
+        of: |o| o.counters.ping_pong_pages as f64,
+    },
+    Metric {
+        name: "ping_pong_moves",
+        about: "times pages went back",
+        of: |o| o.counters.ping_pong_moves as f64,
+    },
+    Metric {
+        name: "stall_remote_ms",
+        about: "lost to remote accesses",
+        of: |o| to_ms(o.stalls.remote),
+    },
+    Metric {
+        name: "stall_fault_ms",
+        about: "lost to faults",
+        of: |o| to_ms(o.stalls.faulting),
+    },
+    Metric {
+        name: "stall_copy_ms",
+        about: "lost waiting for own copies",
+        of: |o| to_ms(o.stalls.copying),
+    },
+    Metric {
+        name: "stall_scan_ms",
+        about: "lost to page-table changes",
+        of: |o| to_ms(o.stalls.scanning),
+    },
+    Metric {
+        name: "stall_held_back_ms",
+        about: "lost to others' copies",
+        of: |o| to_ms(o.stalls.held_back),
+    },
+    Metric {
+        name: "events",
+        about: "events simulated",
+        of: |o| o.events as f64,
+    },
 ];
 
 /// The place of a metric in [`METRICS`].
@@ -134,9 +218,17 @@ impl Replications {
             policies.iter().map(of_policy).collect()
         };
         let rows: Vec<Vec<Vec<f64>>> = (0..replications).into_par_iter().map(one).collect();
-        let sample = |policy: usize, metric: usize| rows.iter().map(|row| row[policy][metric]).collect();
-        let of_policy = |policy| (0..METRICS.len()).map(|metric| sample(policy, metric)).collect();
-        Self { policies: policies.to_vec(), samples: (0..policies.len()).map(of_policy).collect() }
+        let sample =
+            |policy: usize, metric: usize| rows.iter().map(|row| row[policy][metric]).collect();
+        let of_policy = |policy| {
+            (0..METRICS.len())
+                .map(|metric| sample(policy, metric))
+                .collect()
+        };
+        Self {
+            policies: policies.to_vec(),
+            samples: (0..policies.len()).map(of_policy).collect(),
+        }
     }
 
     fn of(&self, policy: PolicyName, metric: usize) -> Option<&[f64]> {
@@ -152,7 +244,10 @@ impl Replications {
     /// How much total time a policy saves over another, as a share: `1 - mean(policy) / mean(base)`.
     pub fn gain(&self, policy: PolicyName, base: PolicyName) -> Option<Interval> {
         let ratio = statistics::ratio(self.of(policy, 0)?, self.of(base, 0)?);
-        Some(Interval { value: 1.0 - ratio.value, half_width: ratio.half_width })
+        Some(Interval {
+            value: 1.0 - ratio.value,
+            half_width: ratio.half_width,
+        })
     }
 
     /// Whether a policy was never slower than another in any replication, by more than `slack` of the total time.

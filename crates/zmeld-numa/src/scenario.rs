@@ -175,7 +175,10 @@ impl Source {
     /// A file that cannot be read or is not TOML.
     pub fn read(path: &Path) -> Result<Self, ScenarioError> {
         let file = path.display().to_string();
-        let text = fs::read_to_string(path).map_err(|source| ScenarioError::Read { file: file.clone(), source })?;
+        let text = fs::read_to_string(path).map_err(|source| ScenarioError::Read {
+            file: file.clone(),
+            source,
+        })?;
         Self::new(text, file)
     }
 
@@ -194,7 +197,8 @@ impl Source {
     /// The first thing that is wrong, by file, line and column.
     pub fn scenario(&self) -> Result<Scenario, ScenarioError> {
         // Read from the text, so that errors have places.
-        let spec: Spec = toml::from_str(&self.text).map_err(|error| syntax(&self.text, &self.file, &error))?;
+        let spec: Spec =
+            toml::from_str(&self.text).map_err(|error| syntax(&self.text, &self.file, &error))?;
         self.check(spec)
     }
 
@@ -207,16 +211,21 @@ impl Source {
         for (path, value) in settings {
             set(&mut table, path, value.clone())?;
         }
-        let spec: Spec = Spec::deserialize(toml::Value::Table(table)).map_err(|error| ScenarioError::Value {
-            file: self.file.clone(),
-            line: 1,
-            column: 1,
-            why: format!(
-                "with {}: {}",
-                settings.iter().map(|(path, value)| format!("{path} = {value}")).collect::<Vec<_>>().join(", "),
-                error.message()
-            ),
-        })?;
+        let spec: Spec =
+            Spec::deserialize(toml::Value::Table(table)).map_err(|error| ScenarioError::Value {
+                file: self.file.clone(),
+                line: 1,
+                column: 1,
+                why: format!(
+                    "with {}: {}",
+                    settings
+                        .iter()
+                        .map(|(path, value)| format!("{path} = {value}"))
+                        .collect::<Vec<_>>()
+                        .join(", "),
+                    error.message()
+                ),
+            })?;
         self.check(spec)
     }
 
@@ -245,10 +254,17 @@ impl Source {
     fn check(&self, spec: Spec) -> Result<Scenario, ScenarioError> {
         let wrong = |table: &str, key: &str, why: String| {
             let (line, column) = place_of(&self.text, table, key);
-            ScenarioError::Value { file: self.file.clone(), line, column, why }
+            ScenarioError::Value {
+                file: self.file.clone(),
+                line,
+                column,
+                why,
+            }
         };
         let machine = self.machine(&spec.machine)?;
-        spec.scheduler.check().map_err(|error| wrong("scheduler", error.what, error.to_string()))?;
+        spec.scheduler
+            .check()
+            .map_err(|error| wrong("scheduler", error.what, error.to_string()))?;
         spec.workload.check(&machine).map_err(|error| {
             let key = match &error {
                 crate::workload::WorkloadError::Range { what, .. } => what,
@@ -257,21 +273,35 @@ impl Source {
             wrong("workload", key, error.to_string())
         })?;
         if let Err((policy, key, why)) = spec.policy.check() {
-            return Err(wrong(&format!("policy.{policy}"), key, format!("{policy}: {key}: {why}")));
+            return Err(wrong(
+                &format!("policy.{policy}"),
+                key,
+                format!("{policy}: {key}: {why}"),
+            ));
         }
         if spec.policies.is_empty() {
-            return Err(wrong("", "policies", "policies: at least one is needed".into()));
+            return Err(wrong(
+                "",
+                "policies",
+                "policies: at least one is needed".into(),
+            ));
         }
         if spec.replications == 0 {
-            return Err(wrong("", "replications", "replications: at least one is needed".into()));
+            return Err(wrong(
+                "",
+                "replications",
+                "replications: at least one is needed".into(),
+            ));
         }
         let trace = match &spec.trace {
             Some(path) => {
                 let base = Path::new(&self.file).parent().unwrap_or(Path::new(""));
                 let path = base.join(path);
                 let file = path.display().to_string();
-                let text =
-                    fs::read_to_string(&path).map_err(|source| ScenarioError::Read { file: file.clone(), source })?;
+                let text = fs::read_to_string(&path).map_err(|source| ScenarioError::Read {
+                    file: file.clone(),
+                    source,
+                })?;
                 Some(Trace::parse(&text, &file, machine.page_bytes)?)
             }
             None => None,
@@ -279,8 +309,16 @@ impl Source {
         let mut sweep = Vec::new();
         for (path, values) in &spec.sweep {
             match values {
-                toml::Value::Array(values) if !values.is_empty() => sweep.push((path.clone(), values.clone())),
-                _ => return Err(wrong("sweep", path, format!("sweep: {path} needs a list of values"))),
+                toml::Value::Array(values) if !values.is_empty() => {
+                    sweep.push((path.clone(), values.clone()))
+                }
+                _ => {
+                    return Err(wrong(
+                        "sweep",
+                        path,
+                        format!("sweep: {path} needs a list of values"),
+                    ))
+                }
             }
         }
         Ok(Scenario {
@@ -289,16 +327,29 @@ impl Source {
             seed: spec.seed,
             replications: spec.replications,
             policies: spec.policies,
-            case: Case { machine, scheduler: spec.scheduler, workload: spec.workload, trace, policy: spec.policy },
+            case: Case {
+                machine,
+                scheduler: spec.scheduler,
+                workload: spec.workload,
+                trace,
+                policy: spec.policy,
+            },
             free: spec.free,
             sweep,
         })
     }
 
     fn machine(&self, spec: &MachineSpec) -> Result<Machine, ScenarioError> {
-        let failed = |source| ScenarioError::Machine { file: self.file.clone(), source };
+        let failed = |source| ScenarioError::Machine {
+            file: self.file.clone(),
+            source,
+        };
         let (line, _) = place_of(&self.text, "machine", "slit");
-        let base = spec.from.as_deref().or(if spec.slit.is_some() { None } else { Some("altix-4x2") });
+        let base = spec.from.as_deref().or(if spec.slit.is_some() {
+            None
+        } else {
+            Some("altix-4x2")
+        });
         let mut machine = match base {
             Some(name) => Machine::find(name).map_err(failed)?,
             None => Machine {
@@ -313,7 +364,8 @@ impl Source {
         };
         if let Some(rows) = &spec.slit {
             let nodes = rows.len();
-            machine.slit = Slit::new(rows.clone(), &format!("machine.slit (line {line})")).map_err(failed)?;
+            machine.slit =
+                Slit::new(rows.clone(), &format!("machine.slit (line {line})")).map_err(failed)?;
             if machine.memory_pages.len() != nodes {
                 machine.memory_pages = vec![None; nodes];
             }
@@ -328,13 +380,20 @@ impl Source {
             machine.page_bytes = bytes;
         }
         if let Some(memory) = &spec.memory_mb {
-            let pages = |mb: &f64| (*mb > 0.0).then(|| (mb * 1_048_576.0 / machine.page_bytes as f64) as u64);
+            let pages = |mb: &f64| {
+                (*mb > 0.0).then(|| (mb * 1_048_576.0 / machine.page_bytes as f64) as u64)
+            };
             machine.memory_pages = memory.iter().map(pages).collect();
         }
         if !spec.costs.is_empty() {
             machine.costs = machine.costs.changed(&spec.costs).map_err(|why| {
                 let (line, column) = place_of(&self.text, "machine.costs", "");
-                ScenarioError::Value { file: self.file.clone(), line, column, why }
+                ScenarioError::Value {
+                    file: self.file.clone(),
+                    line,
+                    column,
+                    why,
+                }
             })?;
         }
         machine.check().map_err(failed)
@@ -343,8 +402,12 @@ impl Source {
 
 /// Sets a value by its dotted path, making tables on the way.
 fn set(table: &mut toml::Table, path: &str, value: toml::Value) -> Result<(), ScenarioError> {
-    let bad = || ScenarioError::Path { path: path.to_owned() };
-    let (keys, last) = path.rsplit_once('.').map_or((None, path), |(keys, last)| (Some(keys), last));
+    let bad = || ScenarioError::Path {
+        path: path.to_owned(),
+    };
+    let (keys, last) = path
+        .rsplit_once('.')
+        .map_or((None, path), |(keys, last)| (Some(keys), last));
     if last.is_empty() {
         return Err(bad());
     }
@@ -353,7 +416,9 @@ fn set(table: &mut toml::Table, path: &str, value: toml::Value) -> Result<(), Sc
         if key.is_empty() {
             return Err(bad());
         }
-        let next = here.entry(key.to_owned()).or_insert_with(|| toml::Value::Table(toml::Table::new()));
+        let next = here
+            .entry(key.to_owned())
+            .or_insert_with(|| toml::Value::Table(toml::Table::new()));
         // A quantity given as a number may be swept by its mean.
         here = next.as_table_mut().ok_or_else(bad)?;
     }
@@ -364,22 +429,34 @@ fn set(table: &mut toml::Table, path: &str, value: toml::Value) -> Result<(), Sc
 fn syntax(text: &str, file: &str, error: &toml::de::Error) -> ScenarioError {
     let at = error.span().map_or(0, |span| span.start.min(text.len()));
     let (line, column) = line_and_column(text, at);
-    ScenarioError::Syntax { file: file.to_owned(), line, column, why: error.message().to_owned() }
+    ScenarioError::Syntax {
+        file: file.to_owned(),
+        line,
+        column,
+        why: error.message().to_owned(),
+    }
 }
 
 fn line_and_column(text: &str, at: usize) -> (usize, usize) {
     let before = &text[..at];
     let start = before.rfind('\n').map_or(0, |newline| newline + 1);
-    (before.matches('\n').count() + 1, before[start..].chars().count() + 1)
+    (
+        before.matches('\n').count() + 1,
+        before[start..].chars().count() + 1,
+    )
 }
 
 /// Line and column of a key's value; of its table where the key is not given; 1, 1 where neither is.
 fn place_of(text: &str, table: &str, key: &str) -> (usize, usize) {
-    let Ok(root) = toml::de::DeTable::parse(text) else { return (1, 1) };
+    let Ok(root) = toml::de::DeTable::parse(text) else {
+        return (1, 1);
+    };
     let mut here = root.get_ref();
     let mut at = 0;
     for name in table.split('.').filter(|name| !name.is_empty()) {
-        let Some(next) = here.get(name) else { return line_and_column(text, at) };
+        let Some(next) = here.get(name) else {
+            return line_and_column(text, at);
+        };
         at = next.span().start;
         match next.get_ref().as_table() {
             Some(next) => here = next,

@@ -73,16 +73,28 @@ impl Scheduler {
             ("busy_balance_ms", self.busy_balance_ms),
         ] {
             if !(found.is_finite() && found >= 0.001) {
-                return Err(SchedulerError { what, found, rule: "it must be 0.001 or more" });
+                return Err(SchedulerError {
+                    what,
+                    found,
+                    rule: "it must be 0.001 or more",
+                });
             }
         }
         if !(self.level_factor.is_finite() && self.level_factor >= 1.0) {
             let found = self.level_factor;
-            return Err(SchedulerError { what: "level_factor", found, rule: "it must be 1 or more" });
+            return Err(SchedulerError {
+                what: "level_factor",
+                found,
+                rule: "it must be 1 or more",
+            });
         }
         if !(self.imbalance_percent.is_finite() && self.imbalance_percent >= 100.0) {
             let found = self.imbalance_percent;
-            return Err(SchedulerError { what: "imbalance_percent", found, rule: "it must be 100 or more" });
+            return Err(SchedulerError {
+                what: "imbalance_percent",
+                found,
+                rule: "it must be 100 or more",
+            });
         }
         Ok(())
     }
@@ -116,7 +128,10 @@ impl Domains {
         for node in 0..machine.nodes() {
             let mut domains = Vec::new();
             if machine.processors[node] > 1 {
-                domains.push(Domain { distance: crate::machine::LOCAL_DISTANCE, nodes: vec![node] });
+                domains.push(Domain {
+                    distance: crate::machine::LOCAL_DISTANCE,
+                    nodes: vec![node],
+                });
             }
             let row = machine.slit.row(node);
             let reachable = |limit: u32| -> Vec<usize> {
@@ -124,7 +139,12 @@ impl Domains {
                     .filter(|&to| machine.processors[to] > 0 && (to == node || row[to] <= limit))
                     .collect()
             };
-            let mut levels: Vec<u32> = row.iter().enumerate().filter(|&(to, _)| to != node).map(|(_, &d)| d).collect();
+            let mut levels: Vec<u32> = row
+                .iter()
+                .enumerate()
+                .filter(|&(to, _)| to != node)
+                .map(|(_, &d)| d)
+                .collect();
             levels.sort_unstable();
             levels.dedup();
             let mut spanned = 1;
@@ -139,9 +159,16 @@ impl Domains {
         }
         let depth = by_node.iter().map(Vec::len).max().unwrap_or(0);
         let busy_every = (0..depth)
-            .map(|level| from_ms(scheduler.busy_balance_ms * scheduler.level_factor.powi(level as i32)).max(1))
+            .map(|level| {
+                from_ms(scheduler.busy_balance_ms * scheduler.level_factor.powi(level as i32))
+                    .max(1)
+            })
             .collect();
-        Self { by_node, busy_every, idle_every: from_ms(scheduler.idle_balance_ms).max(1) }
+        Self {
+            by_node,
+            busy_every,
+            idle_every: from_ms(scheduler.idle_balance_ms).max(1),
+        }
     }
 
     /// The domains of a node's processors, nearest first.
@@ -151,8 +178,19 @@ impl Domains {
 
     /// When a processor next looks at a domain: looks lie on a grid that is shifted from processor to processor,
     /// so that not all look at once.
-    pub fn next_look(&self, after: u64, level: usize, idle: bool, processor: usize, processors: usize) -> u64 {
-        let every = if idle { self.idle_every } else { self.busy_every[level] };
+    pub fn next_look(
+        &self,
+        after: u64,
+        level: usize,
+        idle: bool,
+        processor: usize,
+        processors: usize,
+    ) -> u64 {
+        let every = if idle {
+            self.idle_every
+        } else {
+            self.busy_every[level]
+        };
         let phase = (u128::from(every) * processor as u128 / processors as u128) as u64;
         if after < phase {
             return phase;

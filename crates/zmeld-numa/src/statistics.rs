@@ -24,7 +24,10 @@ impl Interval {
 
     /// The same in another unit.
     pub fn scaled(&self, factor: f64) -> Self {
-        Self { value: self.value * factor, half_width: self.half_width * factor.abs() }
+        Self {
+            value: self.value * factor,
+            half_width: self.half_width * factor.abs(),
+        }
     }
 }
 
@@ -51,10 +54,16 @@ pub fn mean(samples: &[f64]) -> Interval {
     let n = samples.len();
     let value = samples.iter().sum::<f64>() / n as f64;
     if n < 2 {
-        return Interval { value, half_width: 0.0 };
+        return Interval {
+            value,
+            half_width: 0.0,
+        };
     }
     let variance = samples.iter().map(|x| (x - value).powi(2)).sum::<f64>() / (n - 1) as f64;
-    Interval { value, half_width: student_t95(n - 1) * (variance / n as f64).sqrt() }
+    Interval {
+        value,
+        half_width: student_t95(n - 1) * (variance / n as f64).sqrt(),
+    }
 }
 
 /// The ratio of two means from paired samples, `mean(numerator) / mean(denominator)`, by the delta method: the
@@ -64,11 +73,20 @@ pub fn ratio(numerator: &[f64], denominator: &[f64]) -> Interval {
     let over = denominator.iter().sum::<f64>() / n as f64;
     let value = numerator.iter().sum::<f64>() / n as f64 / over;
     if n < 2 {
-        return Interval { value, half_width: 0.0 };
+        return Interval {
+            value,
+            half_width: 0.0,
+        };
     }
-    let residuals = numerator.iter().zip(denominator).map(|(x, y)| (x - value * y).powi(2));
+    let residuals = numerator
+        .iter()
+        .zip(denominator)
+        .map(|(x, y)| (x - value * y).powi(2));
     let variance = residuals.sum::<f64>() / (n - 1) as f64;
-    Interval { value, half_width: student_t95(n - 1) * (variance / n as f64).sqrt() / over.abs() }
+    Interval {
+        value,
+        half_width: student_t95(n - 1) * (variance / n as f64).sqrt() / over.abs(),
+    }
 }
 
 #[cfg(test)]
@@ -77,9 +95,19 @@ mod tests {
 
     #[test]
     fn quantiles_are_those_of_the_tables() {
-        for (freedom, quantile) in [(1, 12.706), (2, 4.303), (3, 3.182), (5, 2.571), (10, 2.228), (199, 1.972)] {
+        for (freedom, quantile) in [
+            (1, 12.706),
+            (2, 4.303),
+            (3, 3.182),
+            (5, 2.571),
+            (10, 2.228),
+            (199, 1.972),
+        ] {
             let ours = student_t95(freedom);
-            assert!((ours / quantile - 1.0).abs() < 0.01, "{freedom}: {ours} against {quantile}");
+            assert!(
+                (ours / quantile - 1.0).abs() < 0.01,
+                "{freedom}: {ours} against {quantile}"
+            );
         }
     }
 
@@ -88,7 +116,10 @@ mod tests {
         let base = [3.0, 5.0, 9.0, 2.0];
         let twice: Vec<f64> = base.iter().map(|x| 2.0 * x).collect();
         let interval = ratio(&twice, &base);
-        assert!((interval.value - 2.0).abs() < 1e-12 && interval.half_width < 1e-12, "{interval:?}");
+        assert!(
+            (interval.value - 2.0).abs() < 1e-12 && interval.half_width < 1e-12,
+            "{interval:?}"
+        );
         assert!(mean(&base).half_width > 1.0);
     }
 }

@@ -115,7 +115,9 @@ impl FromStr for Shard {
     type Err = SweepError;
 
     fn from_str(text: &str) -> Result<Self, SweepError> {
-        let parts = text.split_once('/').and_then(|(i, n)| Some((i.parse().ok()?, n.parse().ok()?)));
+        let parts = text
+            .split_once('/')
+            .and_then(|(i, n)| Some((i.parse().ok()?, n.parse().ok()?)));
         match parts {
             Some((index, of)) if index >= 1 && index <= of => Ok(Self { index, of }),
             _ => Err(SweepError::Shard(text.to_owned())),
@@ -183,9 +185,16 @@ impl Sweep {
             let why = "nothing to sweep: give [sweep] in the scenario, or --over PATH=VALUE,VALUE";
             return Err(SweepError::Axes(why.into()));
         }
-        let points = axes.iter().try_fold(1usize, |product, (_, values)| product.checked_mul(values.len()));
+        let points = axes.iter().try_fold(1usize, |product, (_, values)| {
+            product.checked_mul(values.len())
+        });
         match points {
-            Some(points) if points <= POINTS_MAX => Ok(Self { source, scenario, axes, points }),
+            Some(points) if points <= POINTS_MAX => Ok(Self {
+                source,
+                scenario,
+                axes,
+                points,
+            }),
             _ => Err(SweepError::Axes(format!("more than {POINTS_MAX} points"))),
         }
     }
@@ -207,7 +216,11 @@ impl Sweep {
     }
 
     fn header(&self) -> Header {
-        let axes: Vec<String> = self.axes.iter().map(|(path, values)| format!("{path}={values:?}")).collect();
+        let axes: Vec<String> = self
+            .axes
+            .iter()
+            .map(|(path, values)| format!("{path}={values:?}"))
+            .collect();
         let identity = format!(
             "{}\n{axes:?}\n{}\n{}\n{:?}\n{}",
             self.source.text,
@@ -228,11 +241,24 @@ impl Sweep {
     ///
     /// # Errors
     /// A file of another sweep, a file that cannot be written, a combination of values that cannot be simulated.
-    pub fn run(&self, shard: Shard, file: &Path, progress: &dyn Fn(usize, usize)) -> Result<Results, SweepError> {
-        let failed = |source| SweepError::File { file: file.to_owned(), source };
+    pub fn run(
+        &self,
+        shard: Shard,
+        file: &Path,
+        progress: &dyn Fn(usize, usize),
+    ) -> Result<Results, SweepError> {
+        let failed = |source| SweepError::File {
+            file: file.to_owned(),
+            source,
+        };
         let header = self.header();
         let mut known: BTreeMap<usize, PointResult> = BTreeMap::new();
-        let mut out = OpenOptions::new().read(true).append(true).create(true).open(file).map_err(failed)?;
+        let mut out = OpenOptions::new()
+            .read(true)
+            .append(true)
+            .create(true)
+            .open(file)
+            .map_err(failed)?;
         let text = fs::read_to_string(file).map_err(failed)?;
         if text.is_empty() {
             write_line(&mut out, &header).map_err(failed)?;
@@ -242,12 +268,19 @@ impl Sweep {
             out.set_len(whole as u64).map_err(failed)?;
             let (found, points) = parse(&text[..whole], file)?;
             if found != header {
-                return Err(SweepError::OtherSweep { file: file.to_owned(), found: found.sweep, expected: header.sweep });
+                return Err(SweepError::OtherSweep {
+                    file: file.to_owned(),
+                    found: found.sweep,
+                    expected: header.sweep,
+                });
             }
             known.extend(points.into_iter().map(|point| (point.point, point)));
         }
         let mine: Vec<usize> = (shard.index - 1..self.points).step_by(shard.of).collect();
-        let mut done = mine.iter().filter(|point| known.contains_key(point)).count();
+        let mut done = mine
+            .iter()
+            .filter(|point| known.contains_key(point))
+            .count();
         progress(done, mine.len());
         for &point in &mine {
             if known.contains_key(&point) {
@@ -259,18 +292,32 @@ impl Sweep {
             done += 1;
             progress(done, mine.len());
         }
-        let points = mine.iter().filter_map(|point| known.remove(point)).collect();
-        Ok(Results { axes: header.axes, policies: header.policies, points })
+        let points = mine
+            .iter()
+            .filter_map(|point| known.remove(point))
+            .collect();
+        Ok(Results {
+            axes: header.axes,
+            policies: header.policies,
+            points,
+        })
     }
 
     fn point(&self, point: usize) -> Result<PointResult, SweepError> {
         let values = self.values(point);
-        let mut settings: Vec<(String, toml::Value)> =
-            self.axes.iter().map(|(path, _)| path.clone()).zip(values.iter().cloned()).collect();
+        let mut settings: Vec<(String, toml::Value)> = self
+            .axes
+            .iter()
+            .map(|(path, _)| path.clone())
+            .zip(values.iter().cloned())
+            .collect();
         // What the caller changed for all points stands, unless it is swept.
         for (path, value) in [
             ("seed", toml::Value::Integer(self.scenario.seed as i64)),
-            ("replications", toml::Value::Integer(self.scenario.replications as i64)),
+            (
+                "replications",
+                toml::Value::Integer(self.scenario.replications as i64),
+            ),
         ] {
             if !settings.iter().any(|(swept, _)| swept == path) {
                 settings.push((path.into(), value));
@@ -278,15 +325,34 @@ impl Sweep {
         }
         let scenario = self.source.with(&settings)?;
         let policies = &self.scenario.policies;
-        let runs = Replications::run(&scenario.case, policies, scenario.seed, scenario.replications);
-        let metrics = |policy| (0..METRICS.len()).filter_map(|metric| runs.mean(policy, metric)).collect();
-        let gains = policies.iter().filter_map(|&policy| runs.gain(policy, policies[0])).collect();
-        Ok(PointResult { point, values, results: policies.iter().map(|&policy| metrics(policy)).collect(), gains })
+        let runs = Replications::run(
+            &scenario.case,
+            policies,
+            scenario.seed,
+            scenario.replications,
+        );
+        let metrics = |policy| {
+            (0..METRICS.len())
+                .filter_map(|metric| runs.mean(policy, metric))
+                .collect()
+        };
+        let gains = policies
+            .iter()
+            .filter_map(|&policy| runs.gain(policy, policies[0]))
+            .collect();
+        Ok(PointResult {
+            point,
+            values,
+            results: policies.iter().map(|&policy| metrics(policy)).collect(),
+            gains,
+        })
     }
 }
 
 fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 fn write_line(out: &mut File, value: &impl Serialize) -> io::Result<()> {
@@ -296,15 +362,24 @@ fn write_line(out: &mut File, value: &impl Serialize) -> io::Result<()> {
 }
 
 fn parse(text: &str, file: &Path) -> Result<(Header, Vec<PointResult>), SweepError> {
-    let damaged = |line: usize, why: String| SweepError::Damaged { file: file.to_owned(), line, why };
+    let damaged = |line: usize, why: String| SweepError::Damaged {
+        file: file.to_owned(),
+        line,
+        why,
+    };
     let mut lines = text.lines().enumerate();
     let (_, first) = lines.next().ok_or_else(|| damaged(1, "empty".into()))?;
-    let header: Header = serde_json::from_str(first).map_err(|error| damaged(1, error.to_string()))?;
+    let header: Header =
+        serde_json::from_str(first).map_err(|error| damaged(1, error.to_string()))?;
     let mut points = Vec::new();
     for (index, line) in lines {
-        let point: PointResult = serde_json::from_str(line).map_err(|error| damaged(index + 1, error.to_string()))?;
+        let point: PointResult =
+            serde_json::from_str(line).map_err(|error| damaged(index + 1, error.to_string()))?;
         if point.point >= header.points {
-            return Err(damaged(index + 1, format!("point {} of {}", point.point, header.points)));
+            return Err(damaged(
+                index + 1,
+                format!("point {} of {}", point.point, header.points),
+            ));
         }
         points.push(point);
     }
@@ -319,7 +394,10 @@ pub fn merge(files: &[PathBuf]) -> Result<Results, SweepError> {
     let mut whole: Option<Header> = None;
     let mut points: BTreeMap<usize, PointResult> = BTreeMap::new();
     for file in files {
-        let text = fs::read_to_string(file).map_err(|source| SweepError::File { file: file.clone(), source })?;
+        let text = fs::read_to_string(file).map_err(|source| SweepError::File {
+            file: file.clone(),
+            source,
+        })?;
         let (header, found) = parse(&text, file)?;
         let expected = whole.get_or_insert_with(|| header.clone());
         if header != *expected {
@@ -330,8 +408,14 @@ pub fn merge(files: &[PathBuf]) -> Result<Results, SweepError> {
             });
         }
         for point in found {
-            if points.get(&point.point).is_some_and(|known| *known != point) {
-                return Err(SweepError::Differs { file: file.clone(), point: point.point });
+            if points
+                .get(&point.point)
+                .is_some_and(|known| *known != point)
+            {
+                return Err(SweepError::Differs {
+                    file: file.clone(),
+                    point: point.point,
+                });
             }
             points.insert(point.point, point);
         }
@@ -339,15 +423,27 @@ pub fn merge(files: &[PathBuf]) -> Result<Results, SweepError> {
     let header = whole.ok_or_else(|| SweepError::Axes("no file to merge".into()))?;
     let missing = header.points - points.len();
     if missing > 0 {
-        let first = (0..header.points).find(|point| !points.contains_key(point)).unwrap_or(0);
-        return Err(SweepError::Incomplete { missing, points: header.points, first });
+        let first = (0..header.points)
+            .find(|point| !points.contains_key(point))
+            .unwrap_or(0);
+        return Err(SweepError::Incomplete {
+            missing,
+            points: header.points,
+            first,
+        });
     }
-    Ok(Results { axes: header.axes, policies: header.policies, points: points.into_values().collect() })
+    Ok(Results {
+        axes: header.axes,
+        policies: header.policies,
+        points: points.into_values().collect(),
+    })
 }
 
 /// An axis value as text.
 pub fn shown(value: &toml::Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
 }
 
 impl Results {
@@ -365,12 +461,20 @@ impl Results {
     /// One row for each point and policy: the axes and the policy as text, then numbers.
     pub fn rows(&self) -> impl Iterator<Item = (Vec<String>, Vec<f64>)> + '_ {
         self.points.iter().flat_map(move |point| {
-            self.policies.iter().enumerate().map(move |(index, policy)| {
-                let mut names: Vec<String> = point.values.iter().map(shown).collect();
-                names.push(policy.to_string());
-                let intervals = point.results[index].iter().chain([&point.gains[index]]);
-                (names, intervals.flat_map(|interval| [interval.value, interval.half_width]).collect())
-            })
+            self.policies
+                .iter()
+                .enumerate()
+                .map(move |(index, policy)| {
+                    let mut names: Vec<String> = point.values.iter().map(shown).collect();
+                    names.push(policy.to_string());
+                    let intervals = point.results[index].iter().chain([&point.gains[index]]);
+                    (
+                        names,
+                        intervals
+                            .flat_map(|interval| [interval.value, interval.half_width])
+                            .collect(),
+                    )
+                })
         })
     }
 
@@ -386,10 +490,25 @@ impl Results {
                 text.to_owned()
             }
         };
-        let line = |cells: Vec<String>| cells.iter().map(|cell| quoted(cell)).collect::<Vec<_>>().join(",");
+        let line = |cells: Vec<String>| {
+            cells
+                .iter()
+                .map(|cell| quoted(cell))
+                .collect::<Vec<_>>()
+                .join(",")
+        };
         writeln!(out, "{}", line(self.columns()))?;
         for (names, numbers) in self.rows() {
-            writeln!(out, "{}", line(names.into_iter().chain(numbers.iter().map(f64::to_string)).collect()))?;
+            writeln!(
+                out,
+                "{}",
+                line(
+                    names
+                        .into_iter()
+                        .chain(numbers.iter().map(f64::to_string))
+                        .collect()
+                )
+            )?;
         }
         Ok(())
     }
@@ -399,7 +518,10 @@ impl Results {
     /// # Errors
     /// A file that cannot be written.
     pub fn write_parquet(&self, file: &Path) -> Result<(), SweepError> {
-        let failed = |source| SweepError::Parquet { file: file.to_owned(), source };
+        let failed = |source| SweepError::Parquet {
+            file: file.to_owned(),
+            source,
+        };
         let columns = self.columns();
         let texts = self.axes.len() + 1;
         let fields: Vec<String> = columns
@@ -407,23 +529,46 @@ impl Results {
             .enumerate()
             .map(|(index, name)| {
                 let name = name.replace('.', "_");
-                if index < texts { format!("REQUIRED BYTE_ARRAY {name} (UTF8);") } else { format!("REQUIRED DOUBLE {name};") }
+                if index < texts {
+                    format!("REQUIRED BYTE_ARRAY {name} (UTF8);")
+                } else {
+                    format!("REQUIRED DOUBLE {name};")
+                }
             })
             .collect();
-        let schema = parse_message_type(&format!("message sweep {{ {} }}", fields.join(" "))).map_err(failed)?;
-        let out = File::create(file).map_err(|source| SweepError::File { file: file.to_owned(), source })?;
-        let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
-        let mut writer = SerializedFileWriter::new(out, Arc::new(schema), Arc::new(properties)).map_err(failed)?;
+        let schema = parse_message_type(&format!("message sweep {{ {} }}", fields.join(" ")))
+            .map_err(failed)?;
+        let out = File::create(file).map_err(|source| SweepError::File {
+            file: file.to_owned(),
+            source,
+        })?;
+        let properties = WriterProperties::builder()
+            .set_compression(Compression::SNAPPY)
+            .build();
+        let mut writer = SerializedFileWriter::new(out, Arc::new(schema), Arc::new(properties))
+            .map_err(failed)?;
         let rows: Vec<(Vec<String>, Vec<f64>)> = self.rows().collect();
         let mut group = writer.next_row_group().map_err(failed)?;
         let mut index = 0;
         while let Some(mut column) = group.next_column().map_err(failed)? {
             if index < texts {
-                let values: Vec<ByteArray> = rows.iter().map(|(names, _)| names[index].as_str().into()).collect();
-                column.typed::<ByteArrayType>().write_batch(&values, None, None).map_err(failed)?;
+                let values: Vec<ByteArray> = rows
+                    .iter()
+                    .map(|(names, _)| names[index].as_str().into())
+                    .collect();
+                column
+                    .typed::<ByteArrayType>()
+                    .write_batch(&values, None, None)
+                    .map_err(failed)?;
             } else {
-                let values: Vec<f64> = rows.iter().map(|(_, numbers)| numbers[index - texts]).collect();
-                column.typed::<DoubleType>().write_batch(&values, None, None).map_err(failed)?;
+                let values: Vec<f64> = rows
+                    .iter()
+                    .map(|(_, numbers)| numbers[index - texts])
+                    .collect();
+                column
+                    .typed::<DoubleType>()
+                    .write_batch(&values, None, None)
+                    .map_err(failed)?;
             }
             column.close().map_err(failed)?;
             index += 1;

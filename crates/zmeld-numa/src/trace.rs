@@ -57,7 +57,8 @@ impl Trace {
         let mut first_ns = u64::MAX;
         for (index, raw) in text.lines().enumerate() {
             let line = raw.trim();
-            if line.is_empty() || line.starts_with('#') || (index == 0 && line.starts_with("time")) {
+            if line.is_empty() || line.starts_with('#') || (index == 0 && line.starts_with("time"))
+            {
                 continue;
             }
             let wrong = |column: usize, why: String| TraceError::Line {
@@ -75,12 +76,17 @@ impl Trace {
             processes.entry(process).or_default().push(access);
         }
         if processes.is_empty() {
-            return Err(TraceError::Empty { file: file.to_owned() });
+            return Err(TraceError::Empty {
+                file: file.to_owned(),
+            });
         }
         for accesses in processes.values_mut() {
             accesses.sort_by_key(|access| access.time_ns);
         }
-        Ok(Self { processes, first_ns })
+        Ok(Self {
+            processes,
+            first_ns,
+        })
     }
 
     /// Processes.
@@ -99,8 +105,13 @@ impl Trace {
                 let next = slots.len() as u32;
                 let slot = *slots.entry(one.page).or_insert(next);
                 match visits.last_mut() {
-                    Some(last) if last.slot == slot => last.refs = last.refs.saturating_add(one.count),
-                    _ => visits.push(Visit { slot, refs: one.count }),
+                    Some(last) if last.slot == slot => {
+                        last.refs = last.refs.saturating_add(one.count)
+                    }
+                    _ => visits.push(Visit {
+                        slot,
+                        refs: one.count,
+                    }),
                 }
             }
             let first = accesses.first().map_or(0, |a| a.time_ns);
@@ -121,8 +132,19 @@ impl Trace {
             }
         };
         let plans: Vec<Plan> = self.processes.values().map(plan).collect();
-        let starts = Workload { processes: plans.len(), ..workload.clone() }.plans(machine, 0, 0);
-        plans.into_iter().zip(starts).map(|(plan, drawn)| Plan { start: drawn.start, ..plan }).collect()
+        let starts = Workload {
+            processes: plans.len(),
+            ..workload.clone()
+        }
+        .plans(machine, 0, 0);
+        plans
+            .into_iter()
+            .zip(starts)
+            .map(|(plan, drawn)| Plan {
+                start: drawn.start,
+                ..plan
+            })
+            .collect()
     }
 }
 
@@ -136,26 +158,61 @@ fn number(text: &str) -> Option<u64> {
 fn parse_csv(line: &str) -> Result<(u64, Access), (usize, String)> {
     let fields: Vec<&str> = line.split(',').map(str::trim).collect();
     if !(3..=4).contains(&fields.len()) {
-        return Err((fields.len(), format!("{} fields; time_ns,process,page[,count] are needed", fields.len())));
+        return Err((
+            fields.len(),
+            format!(
+                "{} fields; time_ns,process,page[,count] are needed",
+                fields.len()
+            ),
+        ));
     }
-    let field = |at: usize| number(fields[at]).ok_or((at + 1, format!("{:?} is no whole number", fields[at])));
+    let field = |at: usize| {
+        number(fields[at]).ok_or((at + 1, format!("{:?} is no whole number", fields[at])))
+    };
     let count = if fields.len() == 4 { field(3)? } else { 1 };
-    let count = u32::try_from(count).ok().filter(|&c| c > 0).ok_or((4, format!("{count} is no count of accesses")))?;
-    Ok((field(1)?, Access { time_ns: field(0)?, page: field(2)?, count }))
+    let count = u32::try_from(count)
+        .ok()
+        .filter(|&c| c > 0)
+        .ok_or((4, format!("{count} is no count of accesses")))?;
+    Ok((
+        field(1)?,
+        Access {
+            time_ns: field(0)?,
+            page: field(2)?,
+            count,
+        },
+    ))
 }
 
 /// `  pid  seconds.micros:  address`, as `perf script -F pid,time,addr` prints it.
 fn parse_perf(line: &str, page_bytes: u64) -> Result<(u64, Access), (usize, String)> {
     let fields: Vec<&str> = line.split_whitespace().collect();
     let [pid, time, address, ..] = fields.as_slice() else {
-        return Err((fields.len(), "perf script -F pid,time,addr gives three fields".into()));
+        return Err((
+            fields.len(),
+            "perf script -F pid,time,addr gives three fields".into(),
+        ));
     };
-    let process = pid.parse().map_err(|_| (1, format!("{pid:?} is no process")))?;
+    let process = pid
+        .parse()
+        .map_err(|_| (1, format!("{pid:?} is no process")))?;
     let time = time.strip_suffix(':').unwrap_or(time);
     let (seconds, fraction) = time.split_once('.').unwrap_or((time, "0"));
-    let parsed = seconds.parse::<u64>().ok().zip(format!("{fraction:0<9}").get(..9).and_then(|f| f.parse().ok()));
-    let (seconds, nanos): (u64, u64) = parsed.ok_or((2, format!("{time:?} is no time in seconds")))?;
-    let address =
-        u64::from_str_radix(address.trim_start_matches("0x"), 16).map_err(|_| (3, format!("{address:?} is no address")))?;
-    Ok((process, Access { time_ns: seconds * 1_000_000_000 + nanos, page: address / page_bytes, count: 1 }))
+    let parsed = seconds.parse::<u64>().ok().zip(
+        format!("{fraction:0<9}")
+            .get(..9)
+            .and_then(|f| f.parse().ok()),
+    );
+    let (seconds, nanos): (u64, u64) =
+        parsed.ok_or((2, format!("{time:?} is no time in seconds")))?;
+    let address = u64::from_str_radix(address.trim_start_matches("0x"), 16)
+        .map_err(|_| (3, format!("{address:?} is no address")))?;
+    Ok((
+        process,
+        Access {
+            time_ns: seconds * 1_000_000_000 + nanos,
+            page: address / page_bytes,
+            count: 1,
+        },
+    ))
 }

@@ -101,7 +101,11 @@ impl Quantity {
     fn check(&self, what: &'static str) -> Result<(), WorkloadError> {
         let mean = self.mean();
         if !(mean.is_finite() && mean > 0.0) {
-            return Err(WorkloadError::Range { what, found: mean, rule: "it must be a positive number" });
+            return Err(WorkloadError::Range {
+                what,
+                found: mean,
+                rule: "it must be a positive number",
+            });
         }
         if let Self::Drawn(Drawn { shape, spread, .. }) = *self {
             let limit = match shape {
@@ -110,26 +114,43 @@ impl Quantity {
             };
             if shape != Shape::Exponential && !(spread > 0.0 && spread <= limit) {
                 let rule = "the spread (standard deviation over mean) must be above 0 and at most 10 (0.577 if uniform)";
-                return Err(WorkloadError::Range { what, found: spread, rule });
+                return Err(WorkloadError::Range {
+                    what,
+                    found: spread,
+                    rule,
+                });
             }
         }
         Ok(())
     }
 
     fn draw(&self, rng: &mut ChaCha8Rng) -> f64 {
-        let Self::Drawn(Drawn { mean, shape, spread }) = *self else {
+        let Self::Drawn(Drawn {
+            mean,
+            shape,
+            spread,
+        }) = *self
+        else {
             return self.mean();
         };
         match shape {
             Shape::Exponential => mean * rng.sample::<f64, _>(Exp1),
-            Shape::Uniform => mean * (1.0 + spread * 3f64.sqrt() * (2.0 * rng.random::<f64>() - 1.0)),
+            Shape::Uniform => {
+                mean * (1.0 + spread * 3f64.sqrt() * (2.0 * rng.random::<f64>() - 1.0))
+            }
             Shape::Normal => {
-                let normal = Normal::new(mean, spread * mean).expect("mean and spread were checked");
-                (0..64).map(|_| normal.sample(rng)).find(|&x| x >= 0.1 * mean).unwrap_or(mean)
+                let normal =
+                    Normal::new(mean, spread * mean).expect("mean and spread were checked");
+                (0..64)
+                    .map(|_| normal.sample(rng))
+                    .find(|&x| x >= 0.1 * mean)
+                    .unwrap_or(mean)
             }
             Shape::Gamma => {
                 let k = 1.0 / (spread * spread);
-                Gamma::new(k, mean / k).expect("mean and spread were checked").sample(rng)
+                Gamma::new(k, mean / k)
+                    .expect("mean and spread were checked")
+                    .sample(rng)
             }
             Shape::LogNormal => {
                 let variance = (1.0 + spread * spread).ln();
@@ -205,7 +226,11 @@ impl Default for Workload {
     fn default() -> Self {
         Self {
             processes: 50,
-            run_time_ms: Quantity::Drawn(Drawn { mean: 500.0, shape: Shape::Exponential, spread: 0.0 }),
+            run_time_ms: Quantity::Drawn(Drawn {
+                mean: 500.0,
+                shape: Shape::Exponential,
+                spread: 0.0,
+            }),
             size_kb: Quantity::Same(50.0),
             access_share: 0.6,
             reuse_share: 0.4,
@@ -245,7 +270,11 @@ impl Round {
         let refs = visits.iter().map(|v| u64::from(v.refs)).sum();
         let first = visits.first().map_or(1, |v| v.refs);
         let equal = visits.iter().all(|v| v.refs == first).then_some(first);
-        Self { visits: visits.into(), refs, equal }
+        Self {
+            visits: visits.into(),
+            refs,
+            equal,
+        }
     }
 
     fn of_pages(pages: usize, dwell: u32, skew: f64) -> Self {
@@ -254,9 +283,18 @@ impl Round {
                 return dwell;
             }
             // The last page gets `dwell`; the others more, as the law says.
-            (f64::from(dwell) * (pages as f64 / (slot + 1) as f64).powf(skew)).round().min(1e9) as u32
+            (f64::from(dwell) * (pages as f64 / (slot + 1) as f64).powf(skew))
+                .round()
+                .min(1e9) as u32
         };
-        Self::new((0..pages).map(|slot| Visit { slot: slot as u32, refs: refs(slot) }).collect())
+        Self::new(
+            (0..pages)
+                .map(|slot| Visit {
+                    slot: slot as u32,
+                    refs: refs(slot),
+                })
+                .collect(),
+        )
     }
 }
 
@@ -305,18 +343,53 @@ impl Workload {
             }
             Err(WorkloadError::Range { what, found, rule })
         };
-        range("processes", self.processes as f64, self.processes > 0, "at least one is needed")?;
+        range(
+            "processes",
+            self.processes as f64,
+            self.processes > 0,
+            "at least one is needed",
+        )?;
         self.run_time_ms.check("run_time_ms")?;
         self.size_kb.check("size_kb")?;
         let share = "it must be from 0 to 1";
-        range("access_share", self.access_share, (0.0..=1.0).contains(&self.access_share), share)?;
-        range("reuse_share", self.reuse_share, (0.0..=1.0).contains(&self.reuse_share), share)?;
-        range("dwell", f64::from(self.dwell), self.dwell > 0, "it must be 1 or more")?;
-        range("skew", self.skew, (0.0..=4.0).contains(&self.skew), "it must be from 0 to 4")?;
+        range(
+            "access_share",
+            self.access_share,
+            (0.0..=1.0).contains(&self.access_share),
+            share,
+        )?;
+        range(
+            "reuse_share",
+            self.reuse_share,
+            (0.0..=1.0).contains(&self.reuse_share),
+            share,
+        )?;
+        range(
+            "dwell",
+            f64::from(self.dwell),
+            self.dwell > 0,
+            "it must be 1 or more",
+        )?;
+        range(
+            "skew",
+            self.skew,
+            (0.0..=4.0).contains(&self.skew),
+            "it must be from 0 to 4",
+        )?;
         let renewal = self.renewal_kb_per_s;
-        range("renewal_kb_per_s", renewal, renewal.is_finite() && renewal >= 0.0, "it must be 0 or more")?;
+        range(
+            "renewal_kb_per_s",
+            renewal,
+            renewal.is_finite() && renewal >= 0.0,
+            "it must be 0 or more",
+        )?;
         if let Arrivals::Steady { gap_ms } | Arrivals::Poisson { gap_ms } = self.arrivals {
-            range("gap_ms", gap_ms, gap_ms.is_finite() && gap_ms >= 0.0, "it must be 0 or more")?;
+            range(
+                "gap_ms",
+                gap_ms,
+                gap_ms.is_finite() && gap_ms >= 0.0,
+                "it must be 0 or more",
+            )?;
         }
         if let Start::OnNode { node } = self.start {
             if machine.processors.get(node).is_none_or(|&count| count == 0) {
@@ -334,9 +407,16 @@ impl Workload {
         let access = from_ns(machine.costs.access_ns).max(1);
         let share = self.access_share * self.reuse_share;
         // Without reuse nothing depends on where pages are: a reference is then a whole access time of work.
-        let (access, whole) =
-            if share > 0.0 { (access, (access as f64 / share).round() as u64) } else { (0, access.max(1)) };
-        let accesses_per_ref = if share > 0.0 { 1.0 / self.reuse_share } else { self.access_share };
+        let (access, whole) = if share > 0.0 {
+            (access, (access as f64 / share).round() as u64)
+        } else {
+            (0, access.max(1))
+        };
+        let accesses_per_ref = if share > 0.0 {
+            1.0 / self.reuse_share
+        } else {
+            self.access_share
+        };
         let new_share = self.access_share * (1.0 - self.reuse_share);
         let page_kb = machine.page_bytes as f64 / 1024.0;
         let renewal_refs = if self.renewal_kb_per_s > 0.0 && new_share > 0.0 {

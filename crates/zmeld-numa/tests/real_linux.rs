@@ -27,8 +27,13 @@ fn parse(output: &str) -> Counters {
     let mut counters = Counters::new();
     for line in output.lines() {
         assert!(!line.starts_with("ZMELD-FAILED"), "{line}");
-        if let ["ZMELD", way, step, counter, value] = line.split_whitespace().collect::<Vec<_>>()[..] {
-            counters.insert((way.into(), step.into(), counter.into()), value.parse().expect("a count"));
+        if let ["ZMELD", way, step, counter, value] =
+            line.split_whitespace().collect::<Vec<_>>()[..]
+        {
+            counters.insert(
+                (way.into(), step.into(), counter.into()),
+                value.parse().expect("a count"),
+            );
         }
     }
     assert!(!counters.is_empty(), "the guest printed no counters");
@@ -38,7 +43,12 @@ fn parse(output: &str) -> Counters {
 /// The script: 2 s on node 0, 8 s on node 1, 8 s on node 2; up to `steps` of its moves. One scan a second.
 fn simulated(policy: PolicyName, steps: usize) -> Outcome {
     let mut machine = Machine::preset("altix-4x2").unwrap();
-    let rows = vec![vec![10, 20, 35, 55], vec![20, 10, 55, 35], vec![35, 55, 10, 20], vec![55, 35, 20, 10]];
+    let rows = vec![
+        vec![10, 20, 35, 55],
+        vec![20, 10, 55, 35],
+        vec![35, 55, 10, 20],
+        vec![55, 35, 20, 10],
+    ];
     machine.slit = Slit::new(rows, "guest").unwrap();
     let workload = Workload {
         processes: 1,
@@ -50,23 +60,38 @@ fn simulated(policy: PolicyName, steps: usize) -> Outcome {
         ..Workload::default()
     };
     let drawn = workload.plans(&machine, 1, 0).remove(0);
-    let moves = vec![(2 * SECOND, 2), (10 * SECOND, 4)];
+    let moves = [(2 * SECOND, 2), (10 * SECOND, 4)];
     // Long enough for the whole script however slow its accesses get.
     let refs = 18 * SECOND / (drawn.rest + drawn.access);
-    let plan = Plan { moves: moves[..steps].to_vec(), refs: refs * (2 + 8 * steps as u64) / 18, ..drawn };
-    let setup =
-        Setup { machine: &machine, scheduler: &Scheduler::default(), plans: &[plan], detail: Detail::TOTALS };
-    simulate(setup, &mut *policy.build(&PolicySettings::default(), &machine))
+    let plan = Plan {
+        moves: moves[..steps].to_vec(),
+        refs: refs * (2 + 8 * steps as u64) / 18,
+        ..drawn
+    };
+    let setup = Setup {
+        machine: &machine,
+        scheduler: &Scheduler::default(),
+        plans: &[plan],
+        detail: Detail::TOTALS,
+    };
+    simulate(
+        setup,
+        &mut *policy.build(&PolicySettings::default(), &machine),
+    )
 }
 
 fn compare(guest: &Counters) {
     let get = |way: &str, step: &str, counter: &str| {
         let key = (way.to_owned(), step.to_owned(), counter.to_owned());
-        *guest.get(&key).unwrap_or_else(|| panic!("the guest did not print {key:?}"))
+        *guest
+            .get(&key)
+            .unwrap_or_else(|| panic!("the guest did not print {key:?}"))
     };
-    for (way, policy) in
-        [("linux", PolicyName::Linux), ("full", PolicyName::Full), ("autonuma", PolicyName::Autonuma)]
-    {
+    for (way, policy) in [
+        ("linux", PolicyName::Linux),
+        ("full", PolicyName::Full),
+        ("autonuma", PolicyName::Autonuma),
+    ] {
         let mut before = simulated(policy, 0).counters;
         for (steps, (step, node)) in [("to-node-1", 1), ("to-node-2", 2)].into_iter().enumerate() {
             let after = simulated(policy, steps + 1).counters;
@@ -77,9 +102,18 @@ fn compare(guest: &Counters) {
                     "{way} {step} {counter}: the guest {theirs}, simulated {ours}"
                 );
             };
-            near("numa_pte_updates", after.numa_pte_updates - before.numa_pte_updates);
-            near("numa_hint_faults", after.numa_hint_faults - before.numa_hint_faults);
-            near("numa_hint_faults_local", after.numa_hint_faults_local - before.numa_hint_faults_local);
+            near(
+                "numa_pte_updates",
+                after.numa_pte_updates - before.numa_pte_updates,
+            );
+            near(
+                "numa_hint_faults",
+                after.numa_hint_faults - before.numa_hint_faults,
+            );
+            near(
+                "numa_hint_faults_local",
+                after.numa_hint_faults_local - before.numa_hint_faults_local,
+            );
             let moved = after.numa_pages_migrated - before.numa_pages_migrated;
             match policy {
                 // The kernel counts migrate_pages(2) elsewhere, with the pages of the program and of its files.
@@ -90,9 +124,20 @@ fn compare(guest: &Counters) {
                 _ => near("numa_pages_migrated", moved),
             }
             let follows = policy != PolicyName::Linux;
-            assert_eq!(moved, if follows { PAGES } else { 0 }, "{way} {step}: simulated");
-            let (here, first) = (get(way, step, &format!("pages_on_node_{node}")), get(way, step, "pages_on_node_0"));
-            assert_eq!((here, first), if follows { (PAGES, 0) } else { (0, PAGES) }, "{way} {step}: the guest");
+            assert_eq!(
+                moved,
+                if follows { PAGES } else { 0 },
+                "{way} {step}: simulated"
+            );
+            let (here, first) = (
+                get(way, step, &format!("pages_on_node_{node}")),
+                get(way, step, "pages_on_node_0"),
+            );
+            assert_eq!(
+                (here, first),
+                if follows { (PAGES, 0) } else { (0, PAGES) },
+                "{way} {step}: the guest"
+            );
             before = after;
         }
     }
@@ -108,13 +153,20 @@ fn agrees_with_the_recorded_boot() {
 fn agrees_with_a_boot_now() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let cache = here.join("../../target/numa-guest");
-    let run = Command::new(here.join("guest/run.sh")).arg(&cache).output().expect("a shell");
+    let run = Command::new(here.join("guest/run.sh"))
+        .arg(&cache)
+        .output()
+        .expect("a shell");
     let output = String::from_utf8_lossy(&run.stdout);
     if run.status.code() == Some(77) {
         println!("{}", output.trim());
         return;
     }
-    assert!(run.status.success(), "{output}{}", String::from_utf8_lossy(&run.stderr));
+    assert!(
+        run.status.success(),
+        "{output}{}",
+        String::from_utf8_lossy(&run.stderr)
+    );
     println!("{output}");
     compare(&parse(&output));
 }

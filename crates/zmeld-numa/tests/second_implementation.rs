@@ -105,8 +105,10 @@ impl<'a> Simple<'a> {
             let mut size = 1;
             for d in distances {
                 let near = |&n: &usize| n == node || machine.slit.distance(node, n) <= d;
-                let reach: Vec<usize> =
-                    (0..machine.nodes()).filter(|&n| machine.processors[n] > 0).filter(near).collect();
+                let reach: Vec<usize> = (0..machine.nodes())
+                    .filter(|&n| machine.processors[n] > 0)
+                    .filter(near)
+                    .collect();
                 if reach.len() > size {
                     size = reach.len();
                     levels.push(reach);
@@ -207,7 +209,9 @@ impl<'a> Simple<'a> {
         };
         // The grid: every so often, from the processor's share of the first interval on.
         let mut at = every * cpu as u64 / self.cpus.len() as u64;
-        let after = self.cpus[cpu].looked.max(self.cpus[cpu].looked_level[level]);
+        let after = self.cpus[cpu]
+            .looked
+            .max(self.cpus[cpu].looked_level[level]);
         if at == 0 && after == 0 {
             at = every;
         }
@@ -221,13 +225,21 @@ impl<'a> Simple<'a> {
     }
 
     fn node_load(&self, node: usize) -> u64 {
-        self.cpus.iter().filter(|c| c.node == node).map(|c| c.load).sum()
+        self.cpus
+            .iter()
+            .filter(|c| c.node == node)
+            .map(|c| c.load)
+            .sum()
     }
 
     fn emptiest(&self) -> usize {
         let key = |i: &usize| {
             let node = self.cpus[*i].node;
-            (self.cpus[*i].load, self.node_load(node) * 1024 / self.machine.processors[node] as u64, *i)
+            (
+                self.cpus[*i].load,
+                self.node_load(node) * 1024 / self.machine.processors[node] as u64,
+                *i,
+            )
         };
         (0..self.cpus.len()).min_by_key(key).unwrap()
     }
@@ -365,9 +377,12 @@ impl<'a> Simple<'a> {
     }
 
     fn copy(&mut self, from: usize, to: usize, now: u64) -> u64 {
-        let local = (self.machine.page_bytes as f64 * 1000.0 / self.machine.costs.copy_mb_per_s * 1000.0).round() as u64;
+        let local = (self.machine.page_bytes as f64 * 1000.0 / self.machine.costs.copy_mb_per_s
+            * 1000.0)
+            .round() as u64;
         let starts = now.max(self.link_free[from][to]);
-        self.link_free[from][to] = starts + local * u64::from(self.machine.slit.distance(to, from)) / 10;
+        self.link_free[from][to] =
+            starts + local * u64::from(self.machine.slit.distance(to, from)) / 10;
         self.link_free[from][to] - now
     }
 
@@ -419,7 +434,8 @@ impl<'a> Simple<'a> {
             let (mut took, mut pages) = (0, 0);
             for slot in 0..self.tasks[task].plan.pages {
                 if let Some(source) = self.tasks[task].node_of[slot].filter(|&n| n != target) {
-                    let own = self.copy(source, target, now + took) + ps_of_us(self.machine.costs.move_page_us);
+                    let own = self.copy(source, target, now + took)
+                        + ps_of_us(self.machine.costs.move_page_us);
                     took += self.full.page_ms.map_or(own, ps_of_ms);
                     self.tasks[task].node_of[slot] = Some(target);
                     pages += 1;
@@ -440,12 +456,18 @@ impl<'a> Simple<'a> {
         let span = self.cpus[cpu].levels[level].clone();
         let idle = self.cpus[cpu].current.is_none();
         // Groups as (processors, load): the processors of the own node, or the nodes of the span.
-        let own_node: Vec<usize> = (0..self.cpus.len()).filter(|&c| self.cpus[c].node == node).collect();
+        let own_node: Vec<usize> = (0..self.cpus.len())
+            .filter(|&c| self.cpus[c].node == node)
+            .collect();
         let inside = span.is_empty();
         let groups: Vec<(usize, Vec<usize>)> = if inside {
             own_node.iter().map(|&c| (c, vec![c])).collect()
         } else {
-            let of = |n: usize| (0..self.cpus.len()).filter(|&c| self.cpus[c].node == n).collect();
+            let of = |n: usize| {
+                (0..self.cpus.len())
+                    .filter(|&c| self.cpus[c].node == n)
+                    .collect()
+            };
             span.iter().map(|&n| (n, of(n))).collect()
         };
         let me = if inside { cpu } else { node };
@@ -463,7 +485,9 @@ impl<'a> Simple<'a> {
         }
         let Some(busiest) = busiest else { return false };
         let max = per_cpu(&busiest.1);
-        let even = this >= max || this >= average || max as f64 * 100.0 <= self.rules.imbalance_percent * this as f64;
+        let even = this >= max
+            || this >= average
+            || max as f64 * 100.0 <= self.rules.imbalance_percent * this as f64;
         if !even {
             let pull = (max - average) * busiest.1.len() as u64;
             let room = (average - this) * mine.1.len() as u64;
@@ -497,7 +521,9 @@ impl<'a> Simple<'a> {
                 }
             }
             if let Some(n) = crowded {
-                let there: Vec<usize> = (0..self.cpus.len()).filter(|&c| self.cpus[c].node == n).collect();
+                let there: Vec<usize> = (0..self.cpus.len())
+                    .filter(|&c| self.cpus[c].node == n)
+                    .collect();
                 if there.iter().all(|&c| self.cpus[c].leaves_to.is_none()) {
                     if let Some(&c) = there.iter().find(|&&c| self.cpus[c].current.is_some()) {
                         self.cpus[c].leaves_to = Some(cpu);
@@ -515,32 +541,71 @@ fn machine(chain: bool, processors: Vec<usize>) -> Machine {
     machine.costs.access_ns = 20_000.0;
     machine.costs.copy_mb_per_s = 20.0;
     if !chain {
-        let rows = vec![vec![10, 20, 35, 55], vec![20, 10, 55, 35], vec![35, 55, 10, 20], vec![55, 35, 20, 10]];
+        let rows = vec![
+            vec![10, 20, 35, 55],
+            vec![20, 10, 55, 35],
+            vec![35, 55, 10, 20],
+            vec![55, 35, 20, 10],
+        ];
         machine.slit = Slit::new(rows, "test").unwrap();
     }
     machine.processors = processors;
     machine.check().unwrap()
 }
 
-fn compare(machine: &Machine, rules: &Scheduler, workload: &Workload, full: FullSettings, seed: u64) -> u64 {
+fn compare(
+    machine: &Machine,
+    rules: &Scheduler,
+    workload: &Workload,
+    full: FullSettings,
+    seed: u64,
+) -> u64 {
     workload.check(machine).unwrap();
     let plans = workload.plans(machine, seed, 0);
-    let settings = PolicySettings { full, ..PolicySettings::default() };
+    let settings = PolicySettings {
+        full,
+        ..PolicySettings::default()
+    };
     let mut moves = 0;
     for policy in [PolicyName::Linux, PolicyName::OnDemand, PolicyName::Full] {
-        let setup = Setup { machine, scheduler: rules, plans: &plans, detail: Detail::TOTALS };
+        let setup = Setup {
+            machine,
+            scheduler: rules,
+            plans: &plans,
+            detail: Detail::TOTALS,
+        };
         let ours = simulate(setup, &mut *policy.build(&settings, machine));
         let simple = Simple::new(machine, rules, policy, full, &plans).run();
         let finishes: Vec<u64> = ours.processes.iter().map(|p| p.finish).collect();
         let theirs: Vec<u64> = simple.tasks.iter().map(|t| t.finish.unwrap()).collect();
-        assert_eq!(finishes, theirs, "{policy}, seed {seed}: when each process ends, in ps");
+        assert_eq!(
+            finishes, theirs,
+            "{policy}, seed {seed}: when each process ends, in ps"
+        );
         assert_eq!(ours.total_time, simple.end, "{policy}, seed {seed}");
         let remote: Vec<u64> = ours.processes.iter().map(|p| p.remote_refs).collect();
-        assert_eq!(remote, simple.tasks.iter().map(|t| t.remote).collect::<Vec<_>>(), "{policy}, seed {seed}: remote");
-        assert_eq!(ours.counters.process_moves[..2], simple.moves, "{policy}, seed {seed}: moves");
-        assert_eq!(ours.counters.node_moves, simple.node_moves, "{policy}, seed {seed}: moves between nodes");
-        assert_eq!(ours.counters.numa_pages_migrated, simple.migrated, "{policy}, seed {seed}: pages");
-        assert_eq!(ours.counters.pages_touched, simple.touched, "{policy}, seed {seed}: first touches");
+        assert_eq!(
+            remote,
+            simple.tasks.iter().map(|t| t.remote).collect::<Vec<_>>(),
+            "{policy}, seed {seed}: remote"
+        );
+        assert_eq!(
+            ours.counters.process_moves[..2],
+            simple.moves,
+            "{policy}, seed {seed}: moves"
+        );
+        assert_eq!(
+            ours.counters.node_moves, simple.node_moves,
+            "{policy}, seed {seed}: moves between nodes"
+        );
+        assert_eq!(
+            ours.counters.numa_pages_migrated, simple.migrated,
+            "{policy}, seed {seed}: pages"
+        );
+        assert_eq!(
+            ours.counters.pages_touched, simple.touched,
+            "{policy}, seed {seed}: first touches"
+        );
         moves += simple.node_moves;
     }
     moves
@@ -558,14 +623,24 @@ fn agrees_on_the_study_in_small() {
     };
     let workload = Workload {
         processes: 30,
-        run_time_ms: Quantity::Drawn(Drawn { mean: 60.0, shape: Shape::Exponential, spread: 0.0 }),
+        run_time_ms: Quantity::Drawn(Drawn {
+            mean: 60.0,
+            shape: Shape::Exponential,
+            spread: 0.0,
+        }),
         dwell: 3,
         renewal_kb_per_s: 300.0,
         start: Start::Random,
         ..Workload::default()
     };
-    let full = FullSettings { stop_ms: 1.0, page_ms: Some(2.0), hold_back: 0.4 };
-    let moves: u64 = (1..6).map(|seed| compare(&machine, &rules, &workload, full, seed)).sum();
+    let full = FullSettings {
+        stop_ms: 1.0,
+        page_ms: Some(2.0),
+        hold_back: 0.4,
+    };
+    let moves: u64 = (1..6)
+        .map(|seed| compare(&machine, &rules, &workload, full, seed))
+        .sum();
     assert!(moves > 50, "cases in which processes move: {moves}");
 }
 

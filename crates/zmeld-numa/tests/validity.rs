@@ -13,9 +13,23 @@ use zmeld_numa::workload::{Arrivals, Drawn, Plan, Quantity, Shape, Start, Worklo
 const US: u64 = 1_000_000;
 const MS: u64 = 1000 * US;
 
-fn run(machine: &Machine, rules: &Scheduler, plans: &[Plan], policy: PolicyName, settings: &PolicySettings) -> Outcome {
-    let detail = Detail { bucket: 10 * MS, traffic: true };
-    let setup = Setup { machine, scheduler: rules, plans, detail };
+fn run(
+    machine: &Machine,
+    rules: &Scheduler,
+    plans: &[Plan],
+    policy: PolicyName,
+    settings: &PolicySettings,
+) -> Outcome {
+    let detail = Detail {
+        bucket: 10 * MS,
+        traffic: true,
+    };
+    let setup = Setup {
+        machine,
+        scheduler: rules,
+        plans,
+        detail,
+    };
     simulate(setup, &mut *policy.build(settings, machine))
 }
 
@@ -54,8 +68,18 @@ fn one_process_takes_its_faults_and_its_references() {
     let reference = 416_667;
     let references = (1000.0 * MS as f64 / reference as f64).round() as u64;
     for policy in [PolicyName::Linux, PolicyName::OnDemand, PolicyName::Full] {
-        let outcome = run(&machine, &Scheduler::default(), &plans, policy, &PolicySettings::default());
-        assert_eq!(outcome.total_time, 7 * US + 13 * 2 * US + references * reference, "{policy}");
+        let outcome = run(
+            &machine,
+            &Scheduler::default(),
+            &plans,
+            policy,
+            &PolicySettings::default(),
+        );
+        assert_eq!(
+            outcome.total_time,
+            7 * US + 13 * 2 * US + references * reference,
+            "{policy}"
+        );
         assert_eq!(outcome.local_share(), 1.0);
     }
 }
@@ -65,7 +89,11 @@ fn one_move_costs_what_the_rules_say() {
     let machine = two_nodes();
     // A starts at 0 on node 0; B comes at 80 ms and waits. At 100 ms A's slice ends, and B runs. The other
     // processor's looks are every 250 ms from 125 ms on, and the first one finds A waiting and takes it.
-    let rules = Scheduler { idle_balance_ms: 250.0, pull_when_idle: false, ..Scheduler::default() };
+    let rules = Scheduler {
+        idle_balance_ms: 250.0,
+        pull_when_idle: false,
+        ..Scheduler::default()
+    };
     let workload = Workload {
         processes: 2,
         run_time_ms: Quantity::Same(400.0),
@@ -82,20 +110,41 @@ fn one_move_costs_what_the_rules_say() {
     let remote = local - 100_000 + 250_000;
     let before = (100 * MS - pages * fault).div_ceil(local);
     let after = plans[0].refs - before;
-    let full = FullSettings { stop_ms: 1.5, page_ms: None, hold_back: 0.0 };
-    let settings = PolicySettings { full, ..PolicySettings::default() };
+    let full = FullSettings {
+        stop_ms: 1.5,
+        page_ms: None,
+        hold_back: 0.0,
+    };
+    let settings = PolicySettings {
+        full,
+        ..PolicySettings::default()
+    };
     for (policy, expected) in [
         (PolicyName::Linux, look + switch + after * remote),
-        (PolicyName::OnDemand, look + switch + pages * (pte + fault + own + copy) + after * local),
-        (PolicyName::Full, look + pages * (own + copy) + MS * 3 / 2 + switch + after * local),
+        (
+            PolicyName::OnDemand,
+            look + switch + pages * (pte + fault + own + copy) + after * local,
+        ),
+        (
+            PolicyName::Full,
+            look + pages * (own + copy) + MS * 3 / 2 + switch + after * local,
+        ),
     ] {
         let outcome = run(&machine, &rules, &plans, policy, &settings);
         assert_eq!(outcome.processes[0].finish, expected, "{policy}");
         assert_eq!(outcome.counters.node_moves, 1, "{policy}");
-        let moved = if policy == PolicyName::Linux { 0 } else { pages };
+        let moved = if policy == PolicyName::Linux {
+            0
+        } else {
+            pages
+        };
         assert_eq!(outcome.counters.numa_pages_migrated, moved, "{policy}");
         let (stayed, distance_cost) = (policy == PolicyName::Linux, after * 150_000);
-        assert_eq!(outcome.stalls.remote, if stayed { distance_cost } else { 0 }, "{policy}");
+        assert_eq!(
+            outcome.stalls.remote,
+            if stayed { distance_cost } else { 0 },
+            "{policy}"
+        );
     }
 }
 
@@ -116,22 +165,44 @@ fn without_migration_it_is_an_m_m_c_queue() {
         machine.slit = Slit::new(vec![vec![10]], "test").unwrap();
         machine.processors = vec![processors];
         machine.memory_pages = vec![None];
-        machine.costs = MemoryCosts { fault_us: 0.0, switch_us: 0.0, ..machine.costs };
+        machine.costs = MemoryCosts {
+            fault_us: 0.0,
+            switch_us: 0.0,
+            ..machine.costs
+        };
         // Slices longer than any process: first come, first served, and an idle processor takes who waits.
-        let rules = Scheduler { slice_ms: 1e6, balance_periodically: false, ..Scheduler::default() };
+        let rules = Scheduler {
+            slice_ms: 1e6,
+            balance_periodically: false,
+            ..Scheduler::default()
+        };
         let service = 10.0;
         let gap = service / (load * processors as f64);
         let workload = Workload {
             processes: 6000,
-            run_time_ms: Quantity::Drawn(Drawn { mean: service, shape: Shape::Exponential, spread: 0.0 }),
+            run_time_ms: Quantity::Drawn(Drawn {
+                mean: service,
+                shape: Shape::Exponential,
+                spread: 0.0,
+            }),
             arrivals: Arrivals::Poisson { gap_ms: gap },
             ..Workload::default()
         };
         let sample = |replication| {
             let plans = workload.plans(&machine, 3, replication);
-            let outcome = run(&machine, &rules, &plans, PolicyName::Linux, &PolicySettings::default());
+            let outcome = run(
+                &machine,
+                &rules,
+                &plans,
+                PolicyName::Linux,
+                &PolicySettings::default(),
+            );
             let steady = &outcome.processes[1000..];
-            steady.iter().map(|p| (p.finish - p.arrival) as f64 / MS as f64).sum::<f64>() / steady.len() as f64
+            steady
+                .iter()
+                .map(|p| (p.finish - p.arrival) as f64 / MS as f64)
+                .sum::<f64>()
+                / steady.len() as f64
         };
         let samples: Vec<f64> = (0..30).map(sample).collect();
         let ours = statistics::mean(&samples);
@@ -140,7 +211,10 @@ fn without_migration_it_is_an_m_m_c_queue() {
             ours.low() <= exact && exact <= ours.high(),
             "{processors} processors at {load}: {ours:?} against {exact}"
         );
-        assert!(ours.half_width < exact * 0.1, "the interval says something: {ours:?}");
+        assert!(
+            ours.half_width < exact * 0.1,
+            "the interval says something: {ours:?}"
+        );
     }
 }
 
@@ -150,13 +224,19 @@ fn results_do_not_depend_on_the_number_of_threads() {
     let case = Case {
         machine,
         scheduler: Scheduler::default(),
-        workload: Workload { start: Start::Random, ..Workload::default() },
+        workload: Workload {
+            start: Start::Random,
+            ..Workload::default()
+        },
         trace: None,
         policy: PolicySettings::default(),
     };
     let policies: Vec<PolicyName> = ALL.iter().map(|about| about.name).collect();
     let on = |threads: usize| {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .build()
+            .unwrap();
         pool.install(|| Replications::run(&case, &policies, 5, 12))
     };
     assert_eq!(on(1), on(3));
@@ -176,13 +256,33 @@ fn tiering_promotes_hot_pages_and_demotes_old_ones() {
     let plans = workload.plans(&machine, 1, 0);
     let mut settings = PolicySettings::default();
     settings.tiering.scan_period_ms = 100.0;
-    let free = run(&machine, &Scheduler::default(), &plans, PolicyName::Tiering, &settings);
-    assert!(free.counters.pgpromote_success > 0 && free.counters.pgdemote_kswapd > 0, "{:?}", free.counters);
+    let free = run(
+        &machine,
+        &Scheduler::default(),
+        &plans,
+        PolicyName::Tiering,
+        &settings,
+    );
+    assert!(
+        free.counters.pgpromote_success > 0 && free.counters.pgdemote_kswapd > 0,
+        "{:?}",
+        free.counters
+    );
     settings.tiering.promote_mb_per_s = 0.1;
-    let limited = run(&machine, &Scheduler::default(), &plans, PolicyName::Tiering, &settings);
+    let limited = run(
+        &machine,
+        &Scheduler::default(),
+        &plans,
+        PolicyName::Tiering,
+        &settings,
+    );
     let seconds = limited.total_time / (1000 * MS) + 1;
     let limit = seconds * 25; // 0.1 MB of 2^20 bytes in pages of 4096: 25.6
-    assert!(limited.counters.pgpromote_success <= limit, "{} against {limit}", limited.counters.pgpromote_success);
+    assert!(
+        limited.counters.pgpromote_success <= limit,
+        "{} against {limit}",
+        limited.counters.pgpromote_success
+    );
     assert!(limited.counters.pgpromote_success < free.counters.pgpromote_success);
 }
 
@@ -190,7 +290,11 @@ fn tiering_promotes_hot_pages_and_demotes_old_ones() {
 fn numa_balancing_moves_a_page_on_its_second_fault_from_there() {
     // As in the move above, but balancing has to find the pages out: two scans, two faults from the new node.
     let machine = two_nodes();
-    let rules = Scheduler { idle_balance_ms: 250.0, pull_when_idle: false, ..Scheduler::default() };
+    let rules = Scheduler {
+        idle_balance_ms: 250.0,
+        pull_when_idle: false,
+        ..Scheduler::default()
+    };
     let workload = Workload {
         processes: 2,
         run_time_ms: Quantity::Same(400.0),
@@ -217,18 +321,41 @@ fn numa_balancing_moves_a_page_on_its_second_fault_from_there() {
 }
 
 fn any_workload() -> impl Strategy<Value = Workload> {
-    (1usize..40, 1.0f64..300.0, 1.0f64..300.0, 0.0f64..=1.0, 0.0f64..=1.0, 0.0f64..500.0, any::<bool>()).prop_map(
-        |(processes, run_time, size, access_share, reuse_share, renewal_kb_per_s, random)| Workload {
-            processes,
-            run_time_ms: Quantity::Drawn(Drawn { mean: run_time, shape: Shape::LogNormal, spread: 1.5 }),
-            size_kb: Quantity::Drawn(Drawn { mean: size, shape: Shape::Uniform, spread: 0.5 }),
-            access_share,
-            reuse_share,
-            renewal_kb_per_s,
-            start: if random { Start::Random } else { Start::LeastLoaded },
-            ..Workload::default()
-        },
+    (
+        1usize..40,
+        1.0f64..300.0,
+        1.0f64..300.0,
+        0.0f64..=1.0,
+        0.0f64..=1.0,
+        0.0f64..500.0,
+        any::<bool>(),
     )
+        .prop_map(
+            |(processes, run_time, size, access_share, reuse_share, renewal_kb_per_s, random)| {
+                Workload {
+                    processes,
+                    run_time_ms: Quantity::Drawn(Drawn {
+                        mean: run_time,
+                        shape: Shape::LogNormal,
+                        spread: 1.5,
+                    }),
+                    size_kb: Quantity::Drawn(Drawn {
+                        mean: size,
+                        shape: Shape::Uniform,
+                        spread: 0.5,
+                    }),
+                    access_share,
+                    reuse_share,
+                    renewal_kb_per_s,
+                    start: if random {
+                        Start::Random
+                    } else {
+                        Start::LeastLoaded
+                    },
+                    ..Workload::default()
+                }
+            },
+        )
 }
 
 proptest! {

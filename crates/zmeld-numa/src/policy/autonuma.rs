@@ -28,7 +28,11 @@ pub struct AutonumaSettings {
 
 impl Default for AutonumaSettings {
     fn default() -> Self {
-        Self { scan_period_ms: 1000.0, scan_size_mb: 256.0, unfiltered_scans: 4 }
+        Self {
+            scan_period_ms: 1000.0,
+            scan_size_mb: 256.0,
+            unfiltered_scans: 4,
+        }
     }
 }
 
@@ -44,7 +48,14 @@ impl Autonuma {
     pub fn new(settings: &AutonumaSettings) -> Self {
         let pages = ((settings.scan_size_mb * 256.0).round() as usize).max(1);
         let every = from_ms(settings.scan_period_ms).max(1);
-        Self { scan: Scan { every, pages, spares_local: true }, unfiltered_scans: settings.unfiltered_scans }
+        Self {
+            scan: Scan {
+                every,
+                pages,
+                spares_local: true,
+            },
+            unfiltered_scans: settings.unfiltered_scans,
+        }
     }
 }
 

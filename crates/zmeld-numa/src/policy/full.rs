@@ -27,7 +27,11 @@ pub struct FullSettings {
 
 impl Default for FullSettings {
     fn default() -> Self {
-        Self { stop_ms: 0.05, page_ms: None, hold_back: 0.0 }
+        Self {
+            stop_ms: 0.05,
+            page_ms: None,
+            hold_back: 0.0,
+        }
     }
 }
 

@@ -18,7 +18,9 @@ pub struct Interleave {
 impl Interleave {
     /// Over all nodes of a machine.
     pub fn new(machine: &Machine) -> Self {
-        Self { nodes: machine.nodes() }
+        Self {
+            nodes: machine.nodes(),
+        }
     }
 }
 

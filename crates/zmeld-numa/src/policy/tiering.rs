@@ -62,9 +62,14 @@ pub struct Tiering {
 impl Tiering {
     /// For a machine; without a node that has no processors, nothing is promoted or demoted.
     pub fn new(settings: &TieringSettings, machine: &Machine) -> Self {
-        let far: Vec<usize> = (0..machine.nodes()).filter(|&n| machine.processors[n] == 0).collect();
+        let far: Vec<usize> = (0..machine.nodes())
+            .filter(|&n| machine.processors[n] == 0)
+            .collect();
         let nearest = |node: usize| {
-            let to = far.iter().copied().min_by_key(|&to| (machine.slit.distance(node, to), to));
+            let to = far
+                .iter()
+                .copied()
+                .min_by_key(|&to| (machine.slit.distance(node, to), to));
             to.filter(|_| machine.processors[node] > 0)
         };
         let pages_per_mb = 1_048_576.0 / machine.page_bytes as f64;
@@ -87,7 +92,11 @@ impl Tiering {
 
 impl Policy for Tiering {
     fn migrates(&mut self, fault: &Fault) -> bool {
-        if !self.far[fault.page_node] || fault.page_node == fault.here || fault.since_scan > self.hot || fault.free_here == Some(0) {
+        if !self.far[fault.page_node]
+            || fault.page_node == fault.here
+            || fault.since_scan > self.hot
+            || fault.free_here == Some(0)
+        {
             return false;
         }
         let second = fault.now / SECOND;
@@ -109,7 +118,10 @@ impl Policy for Tiering {
     fn demotes(&mut self, pressure: &Pressure) -> Option<Demotion> {
         let to = self.demotes_to[pressure.node]?;
         let keep = (self.free_share * pressure.total as f64).ceil() as u64;
-        (pressure.free < keep).then(|| Demotion { to, pages: keep - pressure.free })
+        (pressure.free < keep).then(|| Demotion {
+            to,
+            pages: keep - pressure.free,
+        })
     }
 
     fn promotes(&self) -> bool {
