@@ -115,7 +115,7 @@ enum Command {
         #[arg(long, value_name = "N")]
         replications: Option<u64>,
         /// Replications of each point of the sensitivity table; 0 leaves it out
-        #[arg(long, default_value_t = 16, value_name = "N")]
+        #[arg(long, default_value_t = 64, value_name = "N")]
         sensitivity: u64,
         /// Use this scenario file instead of the built-in one
         #[arg(long, value_name = "FILE")]

@@ -747,8 +747,8 @@ pub fn reproduction(study: &Reproduction, scenario: &Scenario) -> Page {
             table.row(cells);
         }
         table.note(format!(
-            "{} replications each, the same processes as without the change. Numbers move to half and one and a half \
-             times their value; choices to their neighbours.",
+            "{} replications each, the same processes as without the change; another schedule alone moves figures by a point or two. \
+             Numbers move to half and one and a half times their value, as far as their range allows; choices to each other choice.",
             study.sensitivity_replications
         ));
         section = section.table(table);

@@ -95,8 +95,7 @@ pub struct FreeParameter {
     pub path: String,
     /// Why it has the value it has.
     pub reason: String,
-    /// The values that calibration may choose from. For a number without a list, sensitivity takes half and one and a
-    /// half times its value; with a list, the neighbours in the list.
+    /// The values that calibration may choose from; without any, the value is not tuned.
     #[serde(default)]
     pub grid: Vec<toml::Value>,
 }

@@ -564,29 +564,40 @@ fn shown(value: &toml::Value) -> String {
     }
 }
 
-/// The variants of each free parameter: half and one and a half, or its neighbours in its grid.
+/// The variants of each free parameter: half and one and a half times a number (or, where that is out of its range,
+/// the value next to it in its grid), and every other choice of what is no number.
 fn variants(source: &Source, scenario: &Scenario) -> Vec<(String, toml::Value, toml::Value)> {
     let mut all = Vec::new();
     for free in &scenario.free {
         let Some(value) = source.value(&free.path) else {
             continue;
         };
-        let number = value.as_float().or(value.as_integer().map(|i| i as f64));
-        let tried: Vec<toml::Value> = match (number, free.grid.as_slice()) {
-            (Some(number), []) => vec![
-                toml::Value::Float(number * 0.5),
-                toml::Value::Float(number * 1.5),
-            ],
-            (Some(_), grid) => {
-                let at = grid.iter().position(|v| v == value);
-                let neighbours = at.map_or(vec![], |at| vec![at.checked_sub(1), Some(at + 1)]);
-                neighbours
-                    .into_iter()
-                    .flatten()
-                    .filter_map(|i| grid.get(i).cloned())
-                    .collect()
+        let number =
+            |value: &toml::Value| value.as_float().or(value.as_integer().map(|i| i as f64));
+        let tried: Vec<toml::Value> = match number(value) {
+            Some(now) => {
+                let possible = |value: &toml::Value| {
+                    source.with(&[(free.path.clone(), value.clone())]).is_ok()
+                };
+                let side = |factor: f64| {
+                    let moved = Some(toml::Value::Float(now * factor)).filter(&possible);
+                    let further = |v: &&toml::Value| {
+                        number(v).is_some_and(|v| (v - now) * (factor - 1.0) > 0.0)
+                    };
+                    let distance =
+                        |v: &toml::Value| number(v).map_or(f64::INFINITY, |v| (v - now).abs());
+                    let nearest = || {
+                        let others = free.grid.iter().filter(further);
+                        others
+                            .min_by(|a, b| distance(a).total_cmp(&distance(b)))
+                            .cloned()
+                    };
+                    moved.or_else(nearest)
+                };
+                [side(0.5), side(1.5)].into_iter().flatten().collect()
             }
-            (None, grid) => grid
+            None => free
+                .grid
                 .iter()
                 .filter(|other| *other != value)
                 .cloned()
