@@ -7,8 +7,10 @@
  *
  *   sample   the slots whose fingerprint falls into one part in 2^k. Twins
  *            fall in or out together, so the share of duplicates among them
- *            estimates the whole's. Below the threshold the pass ends here,
- *            after one walk over the slots.
+ *            estimates the whole's; only few large groups may all be out. So
+ *            some slots are picked by chance as well: a large group is among
+ *            them many times over. The larger share counts. Below the
+ *            threshold the pass ends here, after one walk over the slots.
  *   find     a table of 2-bit cells, sixteen for each page, notes which cells
  *            a fingerprint fell into once, and which more often. It may
  *            suspect too many, never too few.
@@ -33,7 +35,9 @@
  */
 #include "store.h"
 
+#define SAMPLE_MIN	512
 #define SAMPLE_MAX	4096
+#define PICKS		512
 #define MEMORY_MIN	(64u << 10)
 #define SLOTS_A_TURN	4096
 #define CELLS_A_WORD	32
@@ -97,14 +101,30 @@ static inline bool slot_counts(const struct zm_slot *slot, u32 *fingerprint)
 	return true;
 }
 
+/* The slots of a turn: what is done between two looks at the clock. */
+static u64 turn_end(const struct zm_store *store, u64 start)
+{
+	u64 left = store->slot_count - start;
+
+	return start + (left < SLOTS_A_TURN ? left : SLOTS_A_TURN);
+}
+
 /* -- Sample ---------------------------------------------------------------- */
 
+/*
+ * One page in 32, but at least SAMPLE_MIN and at most half of what there is
+ * room for, so that chance does not overflow it.
+ */
 static u32 sample_shift(u64 pages)
 {
+	u64 wanted = pages / 32;
 	u32 shift = 0;
 
-	/* Half of what there is room for, so that chance does not overflow it. */
-	while (shift < 31 && pages >> shift > SAMPLE_MAX / 2)
+	if (wanted < SAMPLE_MIN)
+		wanted = SAMPLE_MIN;
+	if (wanted > SAMPLE_MAX / 2)
+		wanted = SAMPLE_MAX / 2;
+	while (shift < 31 && pages >> shift > wanted)
 		shift++;
 	return shift;
 }
@@ -133,61 +153,124 @@ static u64 sample_duplicates(const u64 *sample, u64 count)
 	return duplicates;
 }
 
-static int pass_sample(struct zm_pass *pass)
+/* One word of a sample: the lowest bit tells a page that shares already. */
+static inline u64 sample_make(const struct zm_slot *slot, u32 state)
 {
-	struct zm_store *store = pass->store;
-	struct zm_meld_result *result = pass->result;
-	u32 shift = sample_shift(zm_load64(&store->counters.pages_stored));
-	u64 bytes = SAMPLE_MAX * sizeof(u64);
-	u64 *sample = zm_port_table_alloc(bytes);
-	u64 index, count = 0;
+	return (u64)zm_load32(&slot->fingerprint) << 1 |
+	       (zm_state_kind(state) == ZM_KIND_SHARE);
+}
+
+/* The slots from start to end into the sample; returns its new size. */
+static u64 sample_turn(struct zm_pass *pass, u64 start, u64 end, u32 shift,
+		       u64 *sample, u64 count)
+{
+	const struct zm_slot *slots = pass->store->slots;
+	u64 stored = 0, unfingerprinted = 0, index;
 	u32 fingerprint, state;
 
-	if (!sample)
-		return -ENOMEM;
-	result->memory_borrowed = bytes;
-	for (index = 0; index < store->slot_count; index++) {
-		if (index % SLOTS_A_TURN == 0)
-			zm_port_yield();
-		state = zm_load32(&store->slots[index].state);
-		if (!slot_counts(&store->slots[index], &fingerprint)) {
-			result->pages_unfingerprinted +=
-				zm_state_has_object(state);
+	for (index = start; index < end; index++) {
+		state = zm_load32(&slots[index].state);
+		if (!(state & ZM_STATE_FINGERPRINTED)) {
+			unfingerprinted += zm_state_has_object(state);
 			continue;
 		}
-		result->pages_stored++;
+		stored++;
+		fingerprint = zm_load32(&slots[index].fingerprint);
 		/* Twice, since a shift by all 32 bits is not defined. */
 		if (fingerprint >> 1 >> (31 - shift) || count == SAMPLE_MAX)
 			continue;
-		sample[count++] = (u64)fingerprint << 1 |
-				  (zm_state_kind(state) == ZM_KIND_SHARE);
+		sample[count++] = sample_make(&slots[index], state);
 	}
+	pass->result->pages_stored += stored;
+	pass->result->pages_unfingerprinted += unfingerprinted;
+	return count;
+}
+
+/* Slots anywhere: one from each of PICKS equal parts, where chance says. */
+static u64 sample_picks(struct zm_pass *pass, u64 *sample)
+{
+	struct zm_store *store = pass->store;
+	u64 part = store->slot_count / PICKS, count = 0, i, mixed;
+	struct zm_slot *slot;
+	u32 state;
+
+	if (!part)
+		return 0;
+	for (i = 0; i < PICKS; i++) {
+		mixed = (i + 1) * 0x9e3779b97f4a7c15ull >> 32;
+		slot = &store->slots[i * part + (mixed * part >> 32)];
+		state = zm_load32(&slot->state);
+		if (state & ZM_STATE_FINGERPRINTED)
+			sample[count++] = sample_make(slot, state);
+	}
+	return count;
+}
+
+/* Keeps what was sampled if it repeats more than what is known so far. */
+static void sample_count(struct zm_pass *pass, u64 *sample, u64 count)
+{
+	struct zm_meld_result *result = pass->result;
+	u64 duplicates;
+
 	zm_sort64(sample, count);
+	duplicates = sample_duplicates(sample, count);
+	if (result->pages_sampled && duplicates * result->pages_sampled <=
+				     result->duplicates_sampled * count)
+		return;
 	result->pages_sampled = count;
-	result->duplicates_sampled = sample_duplicates(sample, count);
+	result->duplicates_sampled = duplicates;
+}
+
+static int pass_sample(struct zm_pass *pass)
+{
+	struct zm_store *store = pass->store;
+	u32 shift = sample_shift(zm_load64(&store->counters.pages_stored));
+	u64 bytes = SAMPLE_MAX * sizeof(u64);
+	u64 *sample = zm_port_table_alloc(bytes);
+	u64 start, end, count = 0;
+
+	if (!sample)
+		return -ENOMEM;
+	pass->result->memory_borrowed = bytes;
+	for (start = 0; start < store->slot_count; start = end) {
+		zm_port_yield();
+		end = turn_end(store, start);
+		count = sample_turn(pass, start, end, shift, sample, count);
+	}
+	sample_count(pass, sample, count);
+	sample_count(pass, sample, sample_picks(pass, sample));
 	zm_port_table_free(sample, bytes);
 	return 0;
 }
 
 /* -- Find ------------------------------------------------------------------ */
 
-static inline u64 cell_of(const struct zm_pass *pass, u32 fingerprint)
+/*
+ * The cells by themselves: in a walk over all slots they stay in registers,
+ * where fields of the pass would be read again after each store to a cell.
+ */
+struct cells {
+	u64 *words;
+	u64 count;
+};
+
+static inline struct cells pass_cells(const struct zm_pass *pass)
 {
-	return fingerprint * pass->cell_count >> 32;
+	return (struct cells){ pass->cells, pass->cell_count };
 }
 
-static inline bool cell_repeats(const struct zm_pass *pass, u32 fingerprint)
+static inline bool cell_repeats(struct cells cells, u32 fingerprint)
 {
-	u64 cell = cell_of(pass, fingerprint);
+	u64 cell = fingerprint * cells.count >> 32;
 
-	return pass->cells[cell / CELLS_A_WORD] >> cell % CELLS_A_WORD * 2 & 2;
+	return cells.words[cell / CELLS_A_WORD] >> cell % CELLS_A_WORD * 2 & 2;
 }
 
 /* 0 becomes 1 (once), 1 and 3 become 3 (more often). */
-static inline void cell_note(struct zm_pass *pass, u32 fingerprint)
+static inline void cell_note(struct cells cells, u32 fingerprint)
 {
-	u64 cell = cell_of(pass, fingerprint);
-	u64 *word = &pass->cells[cell / CELLS_A_WORD];
+	u64 cell = fingerprint * cells.count >> 32;
+	u64 *word = &cells.words[cell / CELLS_A_WORD];
 	u32 shift = cell % CELLS_A_WORD * 2;
 
 	*word |= (*word >> shift & 1) << (shift + 1) | 1ull << shift;
@@ -195,15 +278,17 @@ static inline void cell_note(struct zm_pass *pass, u32 fingerprint)
 
 static void pass_find(struct zm_pass *pass)
 {
-	struct zm_store *store = pass->store;
+	const struct zm_slot *slots = pass->store->slots;
+	struct cells cells = pass_cells(pass);
+	u64 start, end, index;
 	u32 fingerprint;
-	u64 index;
 
-	for (index = 0; index < store->slot_count; index++) {
-		if (index % SLOTS_A_TURN == 0)
-			zm_port_yield();
-		if (slot_counts(&store->slots[index], &fingerprint))
-			cell_note(pass, fingerprint);
+	for (start = 0; start < pass->store->slot_count; start = end) {
+		zm_port_yield();
+		end = turn_end(pass->store, start);
+		for (index = start; index < end; index++)
+			if (slot_counts(&slots[index], &fingerprint))
+				cell_note(cells, fingerprint);
 	}
 }
 
@@ -451,7 +536,7 @@ static s64 meld_group(struct zm_pass *pass, u64 *group, u64 count)
  * The suspects' slots and objects lie anywhere in memory, so each is asked for
  * some suspects before its turn: the slot first, then what the slot names.
  */
-enum { AHEAD_SLOT = 24, AHEAD_HANDLE = 16, AHEAD_BYTES = 8 };
+enum { AHEAD_SLOT = 16, AHEAD_HANDLE = 10, AHEAD_BYTES = 4 };
 
 /* Whether a neighbour has the same fingerprint: the others are not looked at. */
 static bool has_company(const struct zm_pass *pass, u64 i)
@@ -569,28 +654,19 @@ static int suspects_make_room(struct zm_pass *pass, u64 *end)
 	return 0;
 }
 
-/*
- * One round: the suspects with fingerprints from `from`, as many as fit.
- * *end: in and out, where the range ends.
- */
-static int pass_collect(struct zm_pass *pass, u64 from, u64 *end)
+/* The suspects of one turn, with fingerprints from `from` to below *end. */
+static int collect_turn(struct zm_pass *pass, u64 start, u64 stop, u64 from,
+			u64 *end)
 {
-	struct zm_store *store = pass->store;
+	const struct zm_slot *slots = pass->store->slots;
+	struct cells cells = pass_cells(pass);
 	u32 fingerprint;
 	u64 index;
 	int err;
 
-	pass->suspect_count = 0;
-	for (index = 0; index < store->slot_count; index++) {
-		if (index % SLOTS_A_TURN == 0) {
-			zm_port_yield();
-			if (pass_should_stop(pass)) {
-				store->pass_resume_at = (u32)from;
-				return -EINTR;
-			}
-		}
-		if (!slot_counts(&store->slots[index], &fingerprint) ||
-		    !cell_repeats(pass, fingerprint) || fingerprint < from ||
+	for (index = start; index < stop; index++) {
+		if (!slot_counts(&slots[index], &fingerprint) ||
+		    !cell_repeats(cells, fingerprint) || fingerprint < from ||
 		    fingerprint >= *end)
 			continue;
 		if (pass->suspect_count == pass->suspect_max) {
@@ -602,6 +678,30 @@ static int pass_collect(struct zm_pass *pass, u64 from, u64 *end)
 		}
 		pass->suspects[pass->suspect_count++] =
 			suspect_make(fingerprint, index);
+	}
+	return 0;
+}
+
+/*
+ * One round: the suspects with fingerprints from `from`, as many as fit.
+ * *end: in and out, where the range ends.
+ */
+static int pass_collect(struct zm_pass *pass, u64 from, u64 *end)
+{
+	u64 start, stop;
+	int err;
+
+	pass->suspect_count = 0;
+	for (start = 0; start < pass->store->slot_count; start = stop) {
+		zm_port_yield();
+		if (pass_should_stop(pass)) {
+			pass->store->pass_resume_at = (u32)from;
+			return -EINTR;
+		}
+		stop = turn_end(pass->store, start);
+		err = collect_turn(pass, start, stop, from, end);
+		if (err)
+			return err;
 	}
 	zm_sort64(pass->suspects, pass->suspect_count);
 	return 0;

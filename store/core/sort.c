@@ -30,23 +30,35 @@ static u64 median(u64 a, u64 b, u64 c)
 	return a < c ? a : b < c ? c : b;
 }
 
-/* Splits in two non-empty parts; the words of the first are not larger. */
+/*
+ * Moves the words below the limit to the front; how many. Without a branch on
+ * the words: on random ones every second guess would be wrong.
+ */
+static u64 sweep(u64 *words, u64 count, u64 limit)
+{
+	u64 low = 0, i, word;
+
+	for (i = 0; i < count; i++) {
+		word = words[i];
+		words[i] = words[low];
+		words[low] = word;
+		low += word < limit;
+	}
+	return low;
+}
+
+/*
+ * Splits in two non-empty parts; the words of the first are smaller than those
+ * of the second. Returns count where all are equal.
+ */
 static u64 partition(u64 *words, u64 count)
 {
 	u64 pivot = median(words[0], words[count / 2], words[count - 1]);
-	u64 low = 0, high = count - 1, word;
+	u64 low = sweep(words, count, pivot);
 
-	for (;;) {
-		while (words[low] < pivot)
-			low++;
-		while (words[high] > pivot)
-			high--;
-		if (low >= high)
-			return low ? low : 1;
-		word = words[low];
-		words[low++] = words[high];
-		words[high--] = word;
-	}
+	if (!low && pivot + 1)
+		low = sweep(words, count, pivot + 1);
+	return low ? low : count;
 }
 
 void zm_sort64(u64 *words, u64 count)
@@ -61,6 +73,8 @@ void zm_sort64(u64 *words, u64 count)
 	for (;;) {
 		while (count > SHORT_RUN) {
 			split = partition(words, count);
+			if (split == count)
+				break;
 			if (split < count - split) {
 				waiting[depth].words = words + split;
 				waiting[depth++].count = count - split;
@@ -72,7 +86,8 @@ void zm_sort64(u64 *words, u64 count)
 				count -= split;
 			}
 		}
-		insertion_sort(words, count);
+		if (count <= SHORT_RUN)
+			insertion_sort(words, count);
 		if (!depth)
 			return;
 		words = waiting[--depth].words;

@@ -103,9 +103,8 @@ int main(int argc, char **argv)
 	u64 sequences = 1, i;
 	u32 mode, n;
 
-	/* Two that differ, the second raw; the last is same-filled. */
-	page_make(contents[0], 12);
-	page_make(contents[1], 1);
+	/* Two that only their bytes tell apart; the last is same-filled. */
+	collision_find(contents[0], contents[1]);
 	page_make(contents[2], 72);
 	for (n = 0; n < length; n++)
 		sequences *= OPERATIONS;

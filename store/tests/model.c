@@ -13,6 +13,10 @@
 #include "harness.h"
 
 #define SLOTS 96
+#define CONTENTS 48
+
+/* Two pages that only their bytes tell apart. */
+static u8 colliding[2][ZM_PAGE_SIZE];
 
 struct model {
 	struct zm_store *store;
@@ -20,6 +24,7 @@ struct model {
 	struct rng rng;
 	u64 seed;
 	u64 failed_writes;
+	u64 limit;
 	bool check_each;
 	const char *codec;
 };
@@ -39,17 +44,47 @@ static void expect_page(struct model *m, u64 index)
 		    (unsigned long long)index);
 }
 
+/* Where a page is changed by one bit: its ends as often as the rest. */
+static u32 choose_byte(struct model *m)
+{
+	if (rng_below(&m->rng, 2))
+		return rng_below(&m->rng, ZM_PAGE_SIZE);
+	if (rng_below(&m->rng, 2))
+		return rng_below(&m->rng, 24);
+	return ZM_PAGE_SIZE - 1 - rng_below(&m->rng, 24);
+}
+
+static void choose_page(struct model *m, u8 *page)
+{
+	u32 content = rng_below(&m->rng, CONTENTS + 8);
+
+	if (content >= CONTENTS)
+		memcpy(page, colliding[content % 2], ZM_PAGE_SIZE);
+	else
+		page_make(page, content);
+	if (rng_below(&m->rng, 16) == 0)
+		page[choose_byte(m)] ^= 1u << rng_below(&m->rng, 8);
+}
+
+static u64 memory_used(struct model *m)
+{
+	struct zm_stats stats;
+
+	zm_store_stats(m->store, &stats);
+	return stats.memory_used;
+}
+
 static void do_write(struct model *m, u64 index)
 {
 	u8 page[ZM_PAGE_SIZE];
+	u64 used = memory_used(m);
 	int err;
 
-	page_make(page, rng_below(&m->rng, 48));
-	/* Now and then a page that differs in one bit only. */
-	if (rng_below(&m->rng, 16) == 0)
-		page[rng_below(&m->rng, ZM_PAGE_SIZE)] ^=
-			1u << rng_below(&m->rng, 8);
+	choose_page(m, page);
 	err = zm_page_write(m->store, index, page);
+	if (m->limit && memory_used(m) > m->limit && memory_used(m) > used)
+		DIE("seed %llu: a write passed the memory limit",
+		    (unsigned long long)m->seed);
 	if (!err)
 		memcpy(m->pages[index], page, ZM_PAGE_SIZE);
 	else if (err == -ENOMEM)
@@ -97,8 +132,9 @@ static void do_something(struct model *m)
 	} else if (what < 98) {
 		zm_store_compact(m->store);
 	} else {
-		zm_store_limit_set(m->store, rng_below(&m->rng, 3) ? 0 :
-				   rng_below(&m->rng, 40) * ZM_PAGE_SIZE);
+		m->limit = rng_below(&m->rng, 3) ? 0 :
+			   rng_below(&m->rng, 40) * ZM_PAGE_SIZE;
+		zm_store_limit_set(m->store, m->limit);
 	}
 }
 
@@ -180,6 +216,7 @@ int main(int argc, char **argv)
 	u64 seed, nth;
 	u32 mode, i;
 
+	collision_find(colliding[0], colliding[1]);
 	if (argc > 1) {
 		seed = strtoull(argv[1], NULL, 0);
 		for (mode = 0; mode <= ZM_MELD_INLINE; mode++)

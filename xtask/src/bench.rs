@@ -14,7 +14,8 @@ pub const USAGE: &str = "WHAT [ARGUMENTS...]";
 pub const ABOUT: &str = "\
 Runs a benchmark and prints its tables. WHAT is
   store   the page store: codecs, passes, inline melding, threads, hashes
-          [--json FILE] [--rounds N] [--pages N] [--only NAME] [--input PATH...]";
+          [--json FILE] [--rounds N] [--pages N] [--only PART] [--codec NAME]
+          [--input PATH...]";
 
 struct Bench {
     name: &'static str,

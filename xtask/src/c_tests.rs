@@ -81,6 +81,17 @@ const TESTS: &[CTest] = &[
         in_quick: true,
     },
     CTest {
+        name: "pass",
+        flavour: Flavour::Address,
+        about: "every duplicate is found, in little memory and in pieces",
+        runs: |tier, _| match tier {
+            Tier::Quick => vec![words![20_000]],
+            Tier::Default => vec![words![60_000]],
+            Tier::Long => vec![words![60_000], words![400_000]],
+        },
+        in_quick: true,
+    },
+    CTest {
         name: "threads",
         flavour: Flavour::Address,
         about: "writers, readers, passes and compaction at once",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * The pool in user space: zsmalloc's geometry and policies, over malloc.
+ * The pool in user space: zsmalloc's geometry and policies.
  *
  * A class keeps its spans by how full they are, takes the next object from the
  * fullest span that has room, and gives an empty span back at once: so the
@@ -31,6 +31,7 @@
 
 #include "fault.h"
 #include "geometry.h"
+#include "span_memory.h"
 
 /* By tenths of use: 0 is empty to a tenth, 10 is full. */
 #define FULLNESS_COUNT	11
@@ -78,6 +79,7 @@ struct class {
 
 struct zm_pool {
 	struct zm_geometry geometry;
+	struct span_memory memory;
 	u64 pages_used;
 	struct class classes[];
 };
@@ -149,13 +151,13 @@ static u8 *object_at(const struct class *class, const struct span *span, u32 i)
 
 static struct span *span_create(struct class *class)
 {
-	u32 size = class->shape->pages * class->pool->geometry.page_size;
 	struct span *span = zm_fault_now() ? NULL : malloc(sizeof(*span));
 	u32 i, next;
 
 	if (!span)
 		return NULL;
-	span->bytes = malloc(size);
+	span->bytes = span_memory_take(&class->pool->memory,
+				       class->shape->pages);
 	if (!span->bytes) {
 		free(span);
 		return NULL;
@@ -177,7 +179,8 @@ static void span_destroy(struct class *class, struct span *span)
 	span_unlink(class, span);
 	class->span_count--;
 	zm_add64(&class->pool->pages_used, -(u64)class->shape->pages);
-	free(span->bytes);
+	span_memory_give(&class->pool->memory, span->bytes,
+			 class->shape->pages);
 	free(span);
 }
 
@@ -295,6 +298,7 @@ struct zm_pool *zm_port_pool_create(void)
 		return NULL;
 	memset(pool, 0, bytes);
 	pool->geometry = geometry;
+	span_memory_init(&pool->memory, geometry.page_size);
 	for (i = 0; i < geometry.class_count; i++) {
 		pool->classes[i].pool = pool;
 		pool->classes[i].shape = &pool->geometry.classes[i];
@@ -317,6 +321,7 @@ void zm_port_pool_destroy(struct zm_pool *pool)
 		}
 		pthread_mutex_destroy(&pool->classes[i].lock);
 	}
+	span_memory_destroy(&pool->memory);
 	free(pool);
 }
 
@@ -411,7 +416,7 @@ void zm_port_pool_read_end(struct zm_pool *pool, struct zm_handle handle,
 }
 
 /* The first lines; from there the processor sees the pattern itself. */
-#define PREFETCHED 384
+#define PREFETCHED 1024
 
 void zm_port_pool_prefetch(struct zm_pool *pool, struct zm_handle handle,
 			   bool deep)

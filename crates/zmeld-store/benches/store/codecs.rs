@@ -11,11 +11,11 @@ use crate::{progress, Settings};
 /// Each with the share of the pages that it can do in reasonable time.
 const CODECS: &[(&str, usize)] = &[
     ("lz4", 1),
-    ("lzo", 1),
-    ("lzo-rle", 1),
-    ("zstd", 4),
-    ("deflate", 8),
-    ("lz4hc", 8),
+    ("lzo", 4),
+    ("lzo-rle", 4),
+    ("zstd", 8),
+    ("deflate", 32),
+    ("lz4hc", 32),
 ];
 
 /// The design's budget for unique pages with fingerprints.
@@ -46,7 +46,9 @@ pub fn run(settings: &Settings, pages: &Pages, results: &mut Results) {
         table.row(row.into_iter().chain(vec![Cell::Empty; 5]));
     }
     results.keep([limit]);
-    for &(name, divisor) in CODECS {
+    let chosen =
+        |name: &str| settings.codecs.is_empty() || settings.codecs.iter().any(|c| c == name);
+    for &(name, divisor) in CODECS.iter().filter(|(name, _)| chosen(name)) {
         let codec = Codec::new(name, None, None).expect("the codec is built in");
         let count = (pages.count() / divisor).max(64).min(pages.count());
         let mut series = [WRITE, REWRITE, READ]

@@ -30,7 +30,8 @@ use machine::Machine;
 use results::{Budget, Results};
 use timing::Runs;
 
-const USAGE: &str = "[--json FILE] [--rounds N] [--pages N] [--only NAME]... [--input PATH...]";
+const USAGE: &str =
+    "[--json FILE] [--rounds N] [--pages N] [--only NAME]... [--codec NAME]... [--input PATH...]";
 
 /// 128 MiB in pages of 4 KiB.
 const PAGES: usize = 32_768;
@@ -50,6 +51,8 @@ const PARTS: &[(&str, Part)] = &[
 pub struct Settings {
     /// How often each measurement is repeated.
     pub rounds: usize,
+    /// The codecs to compare; none is all.
+    pub codecs: Vec<String>,
     pages: usize,
     only: Vec<String>,
     json: Option<PathBuf>,
@@ -95,6 +98,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Settings, String
     let mut settings = Settings {
         rounds: ROUNDS,
         pages: PAGES,
+        codecs: Vec::new(),
         only: Vec::new(),
         json: None,
         input: Vec::new(),
@@ -108,6 +112,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Settings, String
             "--json" => settings.json = Some(value()?.into()),
             "--rounds" => settings.rounds = number(&value()?)?,
             "--pages" => settings.pages = number(&value()?)?.max(64),
+            "--codec" => settings.codecs.push(value()?),
             "--only" => settings.only.push(value()?),
             "--input" => settings.input.extend(arguments.by_ref().map(PathBuf::from)),
             // Cargo adds this one by itself.

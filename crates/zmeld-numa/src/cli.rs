@@ -1,0 +1,798 @@
+//! The command `zmeld numa`: arguments, what each does, and where results go.
+//!
+//! Results go to the writer that the caller gives, progress to the standard error output. Nothing else is printed.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use clap::{Args, Subcommand};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
+use thiserror::Error;
+use zmeld_report::schema::Envelope;
+use zmeld_report::Style;
+
+use crate::engine::Detail;
+use crate::machine::{Machine, MachineError};
+use crate::pages::{self, Page};
+use crate::policy::{PolicyName, UnknownPolicy, ALL};
+use crate::replicate::{Replications, METRICS};
+use crate::scenario::{Scenario, ScenarioError, Source};
+use crate::study;
+use crate::sweep::{self, Shard, Sweep, SweepError};
+use crate::time::MS;
+
+/// The schema of every JSON result, without its version.
+pub const SCHEMA: &str = "zmeld.numa";
+/// Its version.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// Which page-migration policy suits a NUMA machine (simulation)
+#[derive(Debug, Args)]
+pub struct NumaArgs {
+    #[command(subcommand)]
+    command: Command,
+    #[command(flatten)]
+    output: Output,
+}
+
+#[derive(Debug, Args)]
+struct Output {
+    /// Print JSON (schema zmeld.numa/1)
+    #[arg(long, global = true)]
+    json: bool,
+    /// Also write the result as one HTML page
+    #[arg(long, global = true, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Also write the result's plots as SVG files into this directory
+    #[arg(long, global = true, value_name = "DIR")]
+    svg: Option<PathBuf>,
+    /// Threads to use; results do not depend on it [default: all processors]
+    #[arg(long, global = true, value_name = "N")]
+    threads: Option<usize>,
+    /// Show no progress
+    #[arg(long, global = true)]
+    quiet: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Simulate one run under one policy, in detail
+    Run {
+        #[command(flatten)]
+        scenario: ScenarioArgs,
+        /// The policy [default: the scenario's first]
+        #[arg(long, value_name = "POLICY")]
+        policy: Option<String>,
+        /// Which replication
+        #[arg(long, default_value_t = 0, value_name = "N")]
+        replication: u64,
+        /// Also write one row for each process as CSV
+        #[arg(long, value_name = "FILE")]
+        processes_csv: Option<PathBuf>,
+    },
+    /// Run several policies on the same processes and say which suits best
+    Compare {
+        #[command(flatten)]
+        scenario: ScenarioArgs,
+        /// Policies, the base first [default: the scenario's]
+        #[arg(long, value_delimiter = ',', value_name = "POLICY,...")]
+        policies: Vec<String>,
+        /// Fail with exit code 1 unless the last policy saves at least this many percent over the first
+        #[arg(long, value_name = "PERCENT", allow_negative_numbers = true)]
+        min_gain: Option<f64>,
+    },
+    /// Run every combination of some parameters' values
+    Sweep {
+        #[command(flatten)]
+        scenario: ScenarioArgs,
+        /// An axis, as workload.processes=10,50,200 (may be given several times)
+        #[arg(long, value_name = "PATH=VALUE,...")]
+        over: Vec<String>,
+        /// Where results are kept, point by point; an interrupted sweep goes on from there
+        #[arg(long, default_value = "numa-sweep.jsonl", value_name = "FILE")]
+        results: PathBuf,
+        /// Run only part I of N
+        #[arg(long, default_value = "1/1", value_name = "I/N")]
+        shard: String,
+        #[command(flatten)]
+        tables: Tables,
+    },
+    /// Put the results of a sweep's shards together
+    Merge {
+        /// The shards' files
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+        #[command(flatten)]
+        tables: Tables,
+    },
+    /// Run the published study and set its figures beside the published ones
+    Reproduce {
+        /// Replications of each point [default: 200]
+        #[arg(long, value_name = "N")]
+        replications: Option<u64>,
+        /// Replications of each point of the sensitivity table; 0 leaves it out
+        #[arg(long, default_value_t = 64, value_name = "N")]
+        sensitivity: u64,
+        /// Use this scenario file instead of the built-in one
+        #[arg(long, value_name = "FILE")]
+        scenario: Option<PathBuf>,
+        /// Fail with exit code 1 unless at least this many published numbers agree
+        #[arg(long, value_name = "N")]
+        min_agree: Option<usize>,
+        /// Instead, search the free parameters for the set that agrees best, in so many steps
+        #[arg(long, value_name = "STEPS")]
+        calibrate: Option<usize>,
+        /// Print the built-in scenario file and stop
+        #[arg(long)]
+        print_scenario: bool,
+    },
+    /// List the machine presets, or show one machine
+    Machines {
+        /// A preset, `host`, or a file with the output of `numactl -H`
+        machine: Option<String>,
+    },
+    /// List the policies with their rules and sources
+    Policies,
+}
+
+#[derive(Debug, Args)]
+struct ScenarioArgs {
+    /// A scenario file; without one, the defaults
+    #[arg(long, value_name = "FILE")]
+    scenario: Option<PathBuf>,
+    /// The machine: a preset, `host`, or a file with the output of `numactl -H`
+    #[arg(long, value_name = "MACHINE")]
+    machine: Option<String>,
+    /// Set a value, as workload.processes=200 (may be given several times)
+    #[arg(long, value_name = "PATH=VALUE")]
+    set: Vec<String>,
+    /// Where random numbers start
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Replications of each point
+    #[arg(long, value_name = "N")]
+    replications: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+struct Tables {
+    /// Also write the results as CSV
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Also write the results as Parquet
+    #[arg(long, value_name = "FILE")]
+    parquet: Option<PathBuf>,
+}
+
+/// How a command ended, as the program's exit code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExitKind {
+    /// 0: done.
+    Done,
+    /// 1: a threshold that was asked for was missed.
+    Missed,
+}
+
+impl ExitKind {
+    /// The exit code.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Missed => 1,
+        }
+    }
+}
+
+/// Why a command could not be carried out.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// The scenario.
+    #[error(transparent)]
+    Scenario(#[from] ScenarioError),
+    /// The machine.
+    #[error(transparent)]
+    Machine(#[from] MachineError),
+    /// A policy's name.
+    #[error(transparent)]
+    Policy(#[from] UnknownPolicy),
+    /// A sweep.
+    #[error(transparent)]
+    Sweep(#[from] SweepError),
+    /// An argument that is not what it should be.
+    #[error("{0}")]
+    Argument(String),
+    /// A file that cannot be written.
+    #[error("{file}: {source}")]
+    File {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The results could not be written.
+    #[error("cannot write the results: {0}")]
+    Output(#[from] io::Error),
+}
+
+impl Error {
+    /// The program's exit code: 4 for results that are damaged or differ, else 2.
+    pub fn code(&self) -> u8 {
+        match self {
+            Self::Sweep(SweepError::Damaged { .. } | SweepError::Differs { .. }) => 4,
+            _ => 2,
+        }
+    }
+}
+
+/// Carries out a command. Results go to `out`, which is a terminal of this style or a file.
+///
+/// # Errors
+/// What the user asked for that cannot be done; see [`Error::code`] for the exit code.
+pub fn run(args: NumaArgs, out: &mut dyn Write, style: &Style) -> Result<ExitKind, Error> {
+    let output = args.output;
+    match output.threads {
+        Some(0) => Err(Error::Argument("--threads: at least one is needed".into())),
+        Some(threads) => {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+            let pool =
+                pool.map_err(|error| Error::Argument(format!("--threads {threads}: {error}")))?;
+            // `out` stays on this thread; what is simulated runs in the pool.
+            let pool = Pool(Some(pool));
+            carry_out(args.command, &output, out, style, &pool)
+        }
+        None => carry_out(args.command, &output, out, style, &Pool(None)),
+    }
+}
+
+struct Pool(Option<rayon::ThreadPool>);
+
+impl Pool {
+    fn install<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
+        match &self.0 {
+            Some(pool) => pool.install(work),
+            None => work(),
+        }
+    }
+}
+
+fn carry_out(
+    command: Command,
+    output: &Output,
+    out: &mut dyn Write,
+    style: &Style,
+    pool: &Pool,
+) -> Result<ExitKind, Error> {
+    match command {
+        Command::Run {
+            scenario,
+            policy,
+            replication,
+            processes_csv,
+        } => {
+            let (_, scenario) = read(&scenario)?;
+            let policy = policy.map_or(Ok(scenario.policies[0]), |name| name.parse())?;
+            let plans = scenario.case.plans(scenario.seed, replication);
+            // About a hundred buckets, from a first run that records nothing.
+            let total = scenario
+                .case
+                .simulate(policy, &plans, Detail::TOTALS)
+                .total_time;
+            let detail = Detail {
+                bucket: (total / 100).max(MS),
+                traffic: scenario.case.machine.nodes() <= 256,
+            };
+            let outcome = scenario.case.simulate(policy, &plans, detail);
+            if let Some(file) = processes_csv {
+                let failed = |source| Error::File {
+                    file: file.clone(),
+                    source,
+                };
+                let mut target = fs::File::create(&file).map_err(failed)?;
+                pages::processes(&outcome)
+                    .write_csv(&mut target)
+                    .map_err(failed)?;
+            }
+            #[derive(Serialize)]
+            struct Body<'a> {
+                command: &'static str,
+                scenario: &'a str,
+                seed: u64,
+                replication: u64,
+                policy: PolicyName,
+                metrics: std::collections::BTreeMap<&'static str, f64>,
+                counters: &'a crate::outcome::Counters,
+                stalls_ps: crate::outcome::Stalls,
+                timeline: &'a crate::outcome::Timeline,
+                traffic_refs: &'a [u64],
+                pages_copied: &'a [u64],
+            }
+            let body = Body {
+                command: "run",
+                scenario: &scenario.name,
+                seed: scenario.seed,
+                replication,
+                policy,
+                metrics: pages::metrics_of(&outcome).into_iter().collect(),
+                counters: &outcome.counters,
+                stalls_ps: outcome.stalls,
+                timeline: &outcome.timeline,
+                traffic_refs: &outcome.traffic_refs,
+                pages_copied: &outcome.pages_copied,
+            };
+            show(
+                &pages::run(&scenario, policy, &outcome),
+                &body,
+                output,
+                out,
+                style,
+            )?;
+            Ok(ExitKind::Done)
+        }
+        Command::Compare {
+            scenario,
+            policies,
+            min_gain,
+        } => {
+            let (_, mut scenario) = read(&scenario)?;
+            if !policies.is_empty() {
+                scenario.policies = policies
+                    .iter()
+                    .map(|name| name.parse())
+                    .collect::<Result<_, _>>()?;
+            }
+            let runs = pool.install(|| {
+                Replications::run(
+                    &scenario.case,
+                    &scenario.policies,
+                    scenario.seed,
+                    scenario.replications,
+                )
+            });
+            let (base, last) = (
+                scenario.policies[0],
+                scenario.policies[scenario.policies.len() - 1],
+            );
+            #[derive(Serialize)]
+            struct Row {
+                policy: PolicyName,
+                gain: crate::statistics::Interval,
+                metrics: std::collections::BTreeMap<&'static str, crate::statistics::Interval>,
+            }
+            #[derive(Serialize)]
+            struct Body<'a> {
+                command: &'static str,
+                scenario: &'a str,
+                seed: u64,
+                replications: u64,
+                base: PolicyName,
+                policies: Vec<Row>,
+            }
+            let row = |&policy: &PolicyName| -> Option<Row> {
+                let metrics = METRICS
+                    .iter()
+                    .enumerate()
+                    .filter_map(|(i, m)| Some((m.name, runs.mean(policy, i)?)));
+                Some(Row {
+                    policy,
+                    gain: runs.gain(policy, base)?,
+                    metrics: metrics.collect(),
+                })
+            };
+            let body = Body {
+                command: "compare",
+                scenario: &scenario.name,
+                seed: scenario.seed,
+                replications: scenario.replications,
+                base,
+                policies: scenario.policies.iter().filter_map(row).collect(),
+            };
+            show(
+                &pages::compare(&scenario, &runs).into(),
+                &body,
+                output,
+                out,
+                style,
+            )?;
+            let gain = runs.gain(last, base).map_or(0.0, |gain| gain.value * 100.0);
+            Ok(if min_gain.is_some_and(|least| gain < least) {
+                ExitKind::Missed
+            } else {
+                ExitKind::Done
+            })
+        }
+        Command::Sweep {
+            scenario,
+            over,
+            results,
+            shard,
+            tables,
+        } => {
+            let (source, scenario) = read(&scenario)?;
+            let axes = over
+                .iter()
+                .map(|axis| parse_axis(axis))
+                .collect::<Result<_, _>>()?;
+            let sweep = Sweep::new(source, scenario, axes)?;
+            let shard: Shard = shard.parse()?;
+            let bar = Progress::new("points", output.quiet);
+            let found =
+                pool.install(|| sweep.run(shard, &results, &|done, all| bar.at(done, all)))?;
+            bar.done();
+            finish_sweep(&found, &tables, output, out, style)
+        }
+        Command::Merge { files, tables } => {
+            finish_sweep(&sweep::merge(&files)?, &tables, output, out, style)
+        }
+        Command::Reproduce {
+            replications,
+            sensitivity,
+            scenario,
+            min_agree,
+            calibrate,
+            print_scenario,
+        } => {
+            if print_scenario {
+                out.write_all(study::SCENARIO.as_bytes())?;
+                return Ok(ExitKind::Done);
+            }
+            let source = match scenario {
+                Some(file) => Source::read(&file)?,
+                None => study::source()?,
+            };
+            if let Some(steps) = calibrate {
+                return run_calibration(
+                    &source,
+                    steps,
+                    replications.unwrap_or(60),
+                    output,
+                    out,
+                    pool,
+                );
+            }
+            let bar = Progress::new("points", output.quiet);
+            let started = Instant::now();
+            let step = |done, all| bar.at(done, all);
+            let result =
+                pool.install(|| study::reproduce(&source, replications, sensitivity, &step))?;
+            bar.done();
+            let mut scenario = source.scenario()?;
+            scenario.replications = result.replications;
+            let mut page = pages::reproduction(&result, &scenario);
+            page.document = page
+                .document
+                .provenance("took", zmeld_report::units::duration(started.elapsed()));
+            #[derive(Serialize)]
+            struct Body<'a> {
+                command: &'static str,
+                #[serde(flatten)]
+                study: &'a study::Reproduction,
+            }
+            show(
+                &page,
+                &Body {
+                    command: "reproduce",
+                    study: &result,
+                },
+                output,
+                out,
+                style,
+            )?;
+            let agree = result.claims.iter().filter(|claim| claim.agrees).count();
+            Ok(if min_agree.is_some_and(|least| agree < least) {
+                ExitKind::Missed
+            } else {
+                ExitKind::Done
+            })
+        }
+        Command::Machines { machine } => {
+            #[derive(Serialize)]
+            struct Body {
+                command: &'static str,
+                machines: Vec<Machine>,
+            }
+            let (page, machines) = match machine {
+                Some(name) => {
+                    let machine = Machine::find(&name)?;
+                    (pages::machine(&machine), vec![machine])
+                }
+                None => {
+                    let presets = crate::machine::PRESETS
+                        .iter()
+                        .filter_map(|preset| Machine::preset(preset.name));
+                    (Page::from(pages::machines()), presets.collect())
+                }
+            };
+            show(
+                &page,
+                &Body {
+                    command: "machines",
+                    machines,
+                },
+                output,
+                out,
+                style,
+            )?;
+            Ok(ExitKind::Done)
+        }
+        Command::Policies => {
+            #[derive(Serialize)]
+            struct Body {
+                command: &'static str,
+                policies: &'static [crate::policy::About],
+            }
+            show(
+                &pages::policies().into(),
+                &Body {
+                    command: "policies",
+                    policies: ALL,
+                },
+                output,
+                out,
+                style,
+            )?;
+            Ok(ExitKind::Done)
+        }
+    }
+}
+
+fn run_calibration(
+    source: &Source,
+    steps: usize,
+    replications: u64,
+    output: &Output,
+    out: &mut dyn Write,
+    pool: &Pool,
+) -> Result<ExitKind, Error> {
+    let bar = Progress::new("steps", output.quiet);
+    let log = Mutex::new(Vec::new());
+    let seed = source.scenario()?.seed;
+    let best = pool.install(|| {
+        let mut report = |step: &study::CalibrationStep| {
+            let mut log = log
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
+            log.push(step.clone());
+            bar.at(log.len(), steps);
+        };
+        study::calibrate(source, steps, seed, replications, &mut report)
+    })?;
+    bar.done();
+    let log = log
+        .into_inner()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    if output.json {
+        #[derive(Serialize)]
+        struct Body {
+            command: &'static str,
+            steps: Vec<study::CalibrationStep>,
+        }
+        Envelope::new(
+            SCHEMA,
+            SCHEMA_VERSION,
+            env!("CARGO_PKG_VERSION"),
+            Body {
+                command: "calibrate",
+                steps: log,
+            },
+        )
+        .write(out)?;
+        return Ok(ExitKind::Done);
+    }
+    for step in &log {
+        let settings: Vec<String> = step
+            .settings
+            .iter()
+            .map(|(path, value)| format!("{path}={value}"))
+            .collect();
+        let mark = if step.best { "best so far" } else { "" };
+        writeln!(
+            out,
+            "{:8.2} {:3} agree  {mark:11}  {}",
+            step.misfit,
+            step.agree,
+            settings.join(" ")
+        )?;
+    }
+    writeln!(
+        out,
+        "best: the scenario's own values{}",
+        if best.is_empty() { "" } else { ", but" }
+    )?;
+    for (path, value) in best {
+        writeln!(out, "  {path} = {value}")?;
+    }
+    Ok(ExitKind::Done)
+}
+
+fn finish_sweep(
+    results: &sweep::Results,
+    tables: &Tables,
+    output: &Output,
+    out: &mut dyn Write,
+    style: &Style,
+) -> Result<ExitKind, Error> {
+    if let Some(file) = &tables.csv {
+        let failed = |source| Error::File {
+            file: file.clone(),
+            source,
+        };
+        results
+            .write_csv(&mut fs::File::create(file).map_err(failed)?)
+            .map_err(failed)?;
+    }
+    if let Some(file) = &tables.parquet {
+        results.write_parquet(file)?;
+    }
+    #[derive(Serialize)]
+    struct Body<'a> {
+        command: &'static str,
+        metrics: Vec<&'static str>,
+        #[serde(flatten)]
+        results: &'a sweep::Results,
+    }
+    let metrics = METRICS.iter().map(|metric| metric.name).collect();
+    show(
+        &pages::sweep(results),
+        &Body {
+            command: "sweep",
+            metrics,
+            results,
+        },
+        output,
+        out,
+        style,
+    )?;
+    Ok(ExitKind::Done)
+}
+
+/// Reads the scenario that the arguments describe.
+fn read(args: &ScenarioArgs) -> Result<(Source, Scenario), Error> {
+    let mut source = match &args.scenario {
+        Some(file) => Source::read(file)?,
+        None => Source::new(String::new(), "defaults".into())?,
+    };
+    let mut settings = args
+        .set
+        .iter()
+        .map(|text| parse_setting(text))
+        .collect::<Result<Vec<_>, _>>()?;
+    if let Some(machine) = &args.machine {
+        // A file is meant from where the command runs.
+        settings.push(("machine.from".into(), toml::Value::String(machine.clone())));
+    }
+    for (path, value) in [("seed", args.seed), ("replications", args.replications)] {
+        let Some(value) = value else { continue };
+        let value = i64::try_from(value)
+            .map_err(|_| Error::Argument(format!("--{path} {value}: too large")))?;
+        settings.push((path.into(), toml::Value::Integer(value)));
+    }
+    if settings.is_empty() {
+        let scenario = source.scenario()?;
+        return Ok((source, scenario));
+    }
+    source.set(&settings)?;
+    let scenario = source.with(&[])?;
+    Ok((source, scenario))
+}
+
+fn split(text: &str) -> Result<(&str, &str), Error> {
+    let parts = text
+        .split_once('=')
+        .filter(|(path, value)| !path.trim().is_empty() && !value.trim().is_empty());
+    parts.ok_or_else(|| {
+        Error::Argument(format!(
+            "{text:?}: write PATH=VALUE, as workload.processes=200"
+        ))
+    })
+}
+
+/// A value as TOML has it; what is no TOML is a text.
+fn parse_value(text: &str) -> toml::Value {
+    let parsed: Result<toml::Table, _> = toml::from_str(&format!("value = {text}"));
+    let value = parsed.ok().and_then(|mut table| table.remove("value"));
+    value.unwrap_or_else(|| toml::Value::String(text.to_owned()))
+}
+
+fn parse_setting(text: &str) -> Result<(String, toml::Value), Error> {
+    let (path, value) = split(text)?;
+    Ok((path.trim().to_owned(), parse_value(value.trim())))
+}
+
+fn parse_axis(text: &str) -> Result<(String, Vec<toml::Value>), Error> {
+    let (path, values) = split(text)?;
+    // A list in TOML's own brackets may hold anything; otherwise commas part the values.
+    let values = match parse_value(&format!("[{values}]")) {
+        toml::Value::Array(values) => values,
+        _ => values
+            .split(',')
+            .map(|value| parse_value(value.trim()))
+            .collect(),
+    };
+    Ok((path.trim().to_owned(), values))
+}
+
+fn show(
+    page: &Page,
+    body: &impl Serialize,
+    output: &Output,
+    out: &mut dyn Write,
+    style: &Style,
+) -> Result<(), Error> {
+    if let Some(file) = &output.html {
+        write_file(file, &page.document.to_html())?;
+    }
+    if let Some(dir) = &output.svg {
+        fs::create_dir_all(dir).map_err(|source| Error::File {
+            file: dir.clone(),
+            source,
+        })?;
+        for plot in &page.plots {
+            let name: String = plot
+                .title()
+                .chars()
+                .map(|c| {
+                    if c.is_ascii_alphanumeric() {
+                        c.to_ascii_lowercase()
+                    } else {
+                        '-'
+                    }
+                })
+                .collect();
+            write_file(
+                &dir.join(format!("{name}.svg")),
+                &plot.to_svg(zmeld_report::plot::Frame::Wide),
+            )?;
+        }
+    }
+    if output.json {
+        Envelope::new(SCHEMA, SCHEMA_VERSION, env!("CARGO_PKG_VERSION"), body).write(out)?;
+    } else {
+        out.write_all(page.document.to_text(style).as_bytes())?;
+    }
+    Ok(())
+}
+
+fn write_file(file: &Path, text: &str) -> Result<(), Error> {
+    fs::write(file, text).map_err(|source| Error::File {
+        file: file.to_owned(),
+        source,
+    })
+}
+
+/// Progress with the time left, on the standard error output, once something takes longer than two seconds.
+struct Progress {
+    bar: ProgressBar,
+    started: Instant,
+    quiet: bool,
+}
+
+impl Progress {
+    fn new(what: &str, quiet: bool) -> Self {
+        let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::hidden());
+        let template = format!("{{bar:30}} {{pos}} of {{len}} {what}, {{eta}} left");
+        if let Ok(style) = ProgressStyle::with_template(&template) {
+            bar.set_style(style);
+        }
+        Self {
+            bar,
+            started: Instant::now(),
+            quiet,
+        }
+    }
+
+    fn at(&self, done: usize, all: usize) {
+        self.bar.set_length(all as u64);
+        if !self.quiet && self.bar.is_hidden() && self.started.elapsed() > Duration::from_secs(2) {
+            self.bar.set_draw_target(ProgressDrawTarget::stderr());
+        }
+        self.bar.set_position(done as u64);
+    }
+
+    fn done(&self) {
+        self.bar.finish_and_clear();
+    }
+}

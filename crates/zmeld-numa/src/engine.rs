@@ -1,0 +1,1344 @@
+//! The simulation: discrete events on a heap.
+//!
+//! A process runs in *batches*: stretches of references between two events that could change what a reference
+//! costs. What a batch costs is computed in closed form, exactly, whatever its length. Events are first touches,
+//! faults on pages made inaccessible, renewals, scans, ends of slices and of processes, arrivals, the end of a
+//! whole copy, and the scheduler's looks at its domains.
+//!
+//! Invariants:
+//! - Time is whole picoseconds; two events at one time are handled in the order of [`Event`]'s fields, which
+//!   does not depend on when they were put on the heap.
+//! - A reference is never split: slices, changes of pace and scans take effect at the end of the reference in progress.
+//! - Every reference of every process is made exactly once; every page is on one node, or nowhere before its first touch.
+//! - A processor has a current process or is idle; idle with a non-empty queue does not occur between events.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use crate::machine::Machine;
+use crate::outcome::{Counters, MoveReason, Outcome, ProcessOutcome, Stalls, Timeline};
+use crate::policy::{Fault, OnMove, Policy, Pressure, Scan, Touch};
+use crate::scheduler::{Domains, Scheduler};
+use crate::time::{from_ns, NS, US};
+use crate::workload::{Plan, Round};
+
+/// No node: the page was never touched, or was freed.
+const NOWHERE: u16 = u16::MAX;
+
+/// The pace at which references cost what they cost; copies under way add to it.
+const PACE: u64 = 1000;
+
+/// How much a simulation records beyond its totals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Detail {
+    /// Width of the time buckets for the local share over time, in picoseconds; 0 for none.
+    pub bucket: u64,
+    /// Whether accesses and copies are counted by pair of nodes.
+    pub traffic: bool,
+}
+
+impl Detail {
+    /// Totals only.
+    pub const TOTALS: Self = Self {
+        bucket: 0,
+        traffic: false,
+    };
+}
+
+/// What is simulated. Machine and scheduler must have been checked.
+#[derive(Debug, Clone, Copy)]
+pub struct Setup<'a> {
+    /// The machine.
+    pub machine: &'a Machine,
+    /// The scheduler.
+    pub scheduler: &'a Scheduler,
+    /// The processes.
+    pub plans: &'a [Plan],
+    /// What is recorded.
+    pub detail: Detail,
+}
+
+/// Runs all processes to their end under a policy.
+pub fn simulate(setup: Setup<'_>, policy: &mut dyn Policy) -> Outcome {
+    Engine::new(setup, policy).run()
+}
+
+/// An event, in the order in which events of one time are handled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Event {
+    time: u64,
+    kind: Kind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    /// A process is submitted.
+    Arrival { process: u32 },
+    /// A script moves a process.
+    Scripted { process: u32, to: u32 },
+    /// A whole copy is done.
+    Copied { process: u32, hold_back: i64 },
+    /// A processor's batch is over.
+    Batch { processor: u32, generation: u32 },
+    /// A processor looks at one of its domains.
+    Look {
+        processor: u32,
+        level: u32,
+        generation: u32,
+    },
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Page {
+    node: u16,
+    /// The node before the last migration.
+    from: u16,
+    /// The node of the last hinting fault.
+    hinted: u16,
+    inaccessible: bool,
+    /// When it was last made inaccessible by a scan, in the process's list of scan times; only its time is needed.
+    scanned: u64,
+    bounces: u32,
+    /// Marks the page in its node's list of residents; older marks are stale.
+    residence: u32,
+}
+
+const FRESH: Page = Page {
+    node: NOWHERE,
+    from: NOWHERE,
+    hinted: NOWHERE,
+    inaccessible: false,
+    scanned: 0,
+    bounces: 0,
+    residence: 0,
+};
+
+/// Where a process's pages are, as far as the cost of a reference goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Layout {
+    /// Not known since the last change.
+    Unknown,
+    /// All pages that can be referenced are on this node.
+    One(u16),
+    /// On several.
+    Mixed,
+}
+
+struct Process<'a> {
+    plan: &'a Plan,
+    pages: Vec<Page>,
+    layout: Layout,
+    /// Pages whose next reference faults.
+    faulting: usize,
+    refs_done: u64,
+    /// The visit in progress and its references already made.
+    visit: usize,
+    in_visit: u32,
+    renewal_left: u64,
+    oldest: usize,
+    scan_left: u64,
+    scan_at: usize,
+    scans: u32,
+    /// Costs to be paid when it next runs.
+    owed: u64,
+    processor: usize,
+    outcome: ProcessOutcome,
+}
+
+struct Processor {
+    node: usize,
+    queue: VecDeque<u32>,
+    current: Option<u32>,
+    last: Option<u32>,
+    generation: u32,
+    /// The batch in progress: when it starts and how many references are planned.
+    start: u64,
+    planned: u64,
+    slice_left: u64,
+    /// Processes assigned: current, queued, and those whose copy is under way.
+    load: u32,
+    /// The running process leaves for this processor when its slice ends.
+    leaves_to: Option<usize>,
+    look_generation: u32,
+    looking: bool,
+    /// Looks at this time and before have been made, or were given up when it went idle or busy.
+    looked_until: u64,
+}
+
+/// References that fit into a stretch, and what they take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stretch {
+    refs: u64,
+    time: u64,
+}
+
+struct Engine<'a, 'p> {
+    setup: Setup<'a>,
+    policy: &'p mut dyn Policy,
+    domains: Domains,
+    processes: Vec<Process<'a>>,
+    processors: Vec<Processor>,
+    /// The processors of each node.
+    by_node: Vec<std::ops::Range<usize>>,
+    node_load: Vec<u32>,
+    node_used: Vec<u64>,
+    residents: Vec<VecDeque<(u32, u32, u32)>>,
+    /// Until when the link between two nodes is busy with copies.
+    link_free: Vec<u64>,
+    heap: BinaryHeap<Reverse<Event>>,
+    waiting: usize,
+    /// Processors with looks on the heap.
+    looking: usize,
+    /// Nodes with processors but no process, and nodes with two or more.
+    nodes_empty: usize,
+    nodes_crowded: usize,
+    /// How long everything takes now, in thousandths: more while whole copies are under way.
+    pace: u64,
+    unfinished: usize,
+    scan: Option<Scan>,
+    pinned: bool,
+    tracks_residents: bool,
+    costs: Costs,
+    counters: Counters,
+    timeline: Timeline,
+    traffic: Vec<u64>,
+    copied: Vec<u64>,
+    events: u64,
+    end: u64,
+}
+
+/// The machine's costs in picoseconds.
+struct Costs {
+    fault: u64,
+    move_page: u64,
+    pte: u64,
+    switch: u64,
+    /// Copying one page to a node at distance 10.
+    copy_local: u64,
+}
+
+impl Costs {
+    fn new(machine: &Machine) -> Self {
+        let us = |value: f64| (value * US as f64).round() as u64;
+        let costs = &machine.costs;
+        Self {
+            fault: us(costs.fault_us),
+            move_page: us(costs.move_page_us),
+            pte: us(costs.pte_us),
+            switch: us(costs.switch_us),
+            copy_local: from_ns(machine.page_bytes as f64 * 1000.0 / costs.copy_mb_per_s),
+        }
+    }
+
+    /// Copying one page over a distance: bandwidth falls with distance / 10.
+    fn copy(&self, distance: u32) -> u64 {
+        self.copy_local * u64::from(distance) / 10
+    }
+}
+
+/// The cost of one reference to a page at a distance, while others' copies slow everything down to `pace` thousandths.
+fn ref_cost(plan: &Plan, distance: u32, pace: u64) -> u64 {
+    (plan.rest + plan.access * u64::from(distance) / 10) * pace / PACE
+}
+
+impl Process<'_> {
+    fn done(&self) -> bool {
+        self.refs_done == self.plan.refs
+    }
+
+    fn round(&self) -> &Round {
+        &self.plan.round
+    }
+
+    fn faults_next(&self) -> bool {
+        self.faulting > 0 && {
+            let page = &self.pages[self.round().visits[self.visit].slot as usize];
+            page.node == NOWHERE || page.inaccessible
+        }
+    }
+
+    fn layout(&mut self) -> Layout {
+        if self.layout == Layout::Unknown {
+            let mut nodes = self.pages.iter().map(|p| p.node).filter(|&n| n != NOWHERE);
+            self.layout = match nodes.next() {
+                None => Layout::Mixed,
+                Some(first) if nodes.all(|n| n == first) => Layout::One(first),
+                Some(_) => Layout::Mixed,
+            };
+        }
+        self.layout
+    }
+
+    /// The fewest references that take `budget` or longer, but at most `limit`, stopping before a page that faults.
+    fn stretch(&mut self, distances: &[u32], pace: u64, budget: u64, limit: u64) -> Stretch {
+        if budget == 0 || limit == 0 {
+            return Stretch { refs: 0, time: 0 };
+        }
+        if self.faulting == 0 {
+            if let Layout::One(node) = self.layout() {
+                let cost = ref_cost(self.plan, distances[usize::from(node)], pace);
+                let refs = budget.div_ceil(cost).min(limit);
+                return Stretch {
+                    refs,
+                    time: refs * cost,
+                };
+            }
+        }
+        let visits = &self.plan.round.visits;
+        let (mut visit, mut skip) = (self.visit, self.in_visit);
+        let (mut refs, mut time) = (0, 0);
+        let mut may_leap = self.faulting == 0;
+        loop {
+            if may_leap && visit == 0 && skip == 0 {
+                may_leap = false;
+                let round_cost: u64 = visits
+                    .iter()
+                    .map(|v| {
+                        let node = usize::from(self.pages[v.slot as usize].node);
+                        u64::from(v.refs) * ref_cost(self.plan, distances[node], pace)
+                    })
+                    .sum();
+                // Whole rounds that end before the budget does, so that the last reference is found below.
+                let rounds =
+                    ((budget - time - 1) / round_cost).min((limit - refs) / self.plan.round.refs);
+                refs += rounds * self.plan.round.refs;
+                time += rounds * round_cost;
+                if refs == limit {
+                    return Stretch { refs, time };
+                }
+            }
+            let here = visits[visit];
+            let page = &self.pages[here.slot as usize];
+            if page.node == NOWHERE || page.inaccessible {
+                return Stretch { refs, time };
+            }
+            let cost = ref_cost(self.plan, distances[usize::from(page.node)], pace);
+            let take = u64::from(here.refs - skip)
+                .min(limit - refs)
+                .min((budget - time).div_ceil(cost));
+            refs += take;
+            time += take * cost;
+            if time >= budget || refs == limit {
+                return Stretch { refs, time };
+            }
+            skip = 0;
+            visit = (visit + 1) % visits.len();
+        }
+    }
+
+    /// Calls `each` with every page's slot and the references that the next `refs` make to it, in one or more parts.
+    fn each_reference(&self, refs: u64, mut each: impl FnMut(usize, u64)) {
+        let round = &self.plan.round;
+        let rounds = refs / round.refs;
+        if rounds > 0 {
+            for visit in round.visits.iter() {
+                each(visit.slot as usize, rounds * u64::from(visit.refs));
+            }
+        }
+        let mut left = refs % round.refs;
+        let (mut visit, mut skip) = (self.visit, self.in_visit);
+        while left > 0 {
+            let here = round.visits[visit];
+            let take = u64::from(here.refs - skip).min(left);
+            each(here.slot as usize, take);
+            left -= take;
+            skip = 0;
+            visit = (visit + 1) % round.visits.len();
+        }
+    }
+
+    /// Moves the position in the round on by `refs`.
+    fn advance(&mut self, refs: u64) {
+        self.refs_done += refs;
+        let round = &self.plan.round;
+        if let Some(equal) = round.equal {
+            let at = (self.visit as u64 * u64::from(equal) + u64::from(self.in_visit) + refs)
+                % round.refs;
+            self.visit = (at / u64::from(equal)) as usize;
+            self.in_visit = (at % u64::from(equal)) as u32;
+            return;
+        }
+        let mut left = refs % round.refs;
+        while left > 0 {
+            let rest = u64::from(round.visits[self.visit].refs - self.in_visit);
+            if left < rest {
+                self.in_visit += left as u32;
+                return;
+            }
+            left -= rest;
+            self.in_visit = 0;
+            self.visit = (self.visit + 1) % round.visits.len();
+        }
+    }
+}
+
+impl<'a, 'p> Engine<'a, 'p> {
+    fn new(setup: Setup<'a>, policy: &'p mut dyn Policy) -> Self {
+        let machine = setup.machine;
+        let nodes = machine.nodes();
+        let mut by_node = Vec::with_capacity(nodes);
+        let mut first = 0;
+        for &count in &machine.processors {
+            by_node.push(first..first + count);
+            first += count;
+        }
+        let processor = |node| Processor {
+            node,
+            queue: VecDeque::new(),
+            current: None,
+            last: None,
+            generation: 0,
+            start: 0,
+            planned: 0,
+            slice_left: 0,
+            load: 0,
+            leaves_to: None,
+            look_generation: 0,
+            looking: false,
+            looked_until: 0,
+        };
+        let scan = policy.scan();
+        let process = |plan: &'a Plan| Process {
+            plan,
+            pages: vec![FRESH; plan.pages],
+            layout: Layout::Unknown,
+            faulting: plan.pages,
+            refs_done: 0,
+            visit: 0,
+            in_visit: 0,
+            renewal_left: plan.renewal_refs,
+            oldest: 0,
+            scan_left: scan.map_or(0, |s| s.every),
+            scan_at: 0,
+            scans: 0,
+            owed: 0,
+            processor: usize::MAX,
+            outcome: ProcessOutcome {
+                arrival: plan.arrival,
+                ideal: plan.ideal(),
+                ..ProcessOutcome::default()
+            },
+        };
+        let pairs = if setup.detail.traffic {
+            nodes * nodes
+        } else {
+            0
+        };
+        Self {
+            domains: Domains::new(machine, setup.scheduler),
+            processes: setup.plans.iter().map(process).collect(),
+            processors: machine
+                .processor_nodes()
+                .into_iter()
+                .map(processor)
+                .collect(),
+            by_node,
+            node_load: vec![0; nodes],
+            node_used: vec![0; nodes],
+            residents: vec![VecDeque::new(); nodes],
+            link_free: vec![0; nodes * nodes],
+            heap: BinaryHeap::new(),
+            waiting: 0,
+            looking: 0,
+            nodes_empty: machine
+                .processors
+                .iter()
+                .filter(|&&count| count > 0)
+                .count(),
+            nodes_crowded: 0,
+            pace: PACE,
+            unfinished: setup.plans.len(),
+            scan,
+            pinned: policy.pins_processes(),
+            tracks_residents: policy.promotes(),
+            costs: Costs::new(machine),
+            counters: Counters::default(),
+            timeline: Timeline::new(setup.detail.bucket),
+            traffic: vec![0; pairs],
+            copied: vec![0; pairs],
+            events: 0,
+            end: 0,
+            setup,
+            policy,
+        }
+    }
+
+    fn run(mut self) -> Outcome {
+        for (process, plan) in self.setup.plans.iter().enumerate() {
+            self.push(
+                plan.arrival,
+                Kind::Arrival {
+                    process: process as u32,
+                },
+            );
+            for &(time, to) in &plan.moves {
+                self.push(
+                    time,
+                    Kind::Scripted {
+                        process: process as u32,
+                        to: to as u32,
+                    },
+                );
+            }
+        }
+        while self.unfinished > 0 {
+            let Some(Reverse(Event { time, kind })) = self.heap.pop() else {
+                unreachable!("processes are left but no event is");
+            };
+            self.handle(time, kind);
+        }
+        self.outcome()
+    }
+
+    fn handle(&mut self, now: u64, kind: Kind) {
+        match kind {
+            Kind::Arrival { process } => self.arrive(process as usize, now),
+            Kind::Scripted { process, to } => self.scripted(process as usize, to as usize, now),
+            Kind::Copied { process, hold_back } => {
+                self.copies_change(now, -hold_back);
+                self.enqueue(process as usize, now);
+            }
+            Kind::Batch {
+                processor,
+                generation,
+            } => {
+                if self.processors[processor as usize].generation != generation {
+                    return;
+                }
+                self.batch_ends(processor as usize, now);
+            }
+            Kind::Look {
+                processor,
+                level,
+                generation,
+            } => {
+                if self.processors[processor as usize].look_generation != generation {
+                    return;
+                }
+                self.look(processor as usize, level as usize, now);
+            }
+        }
+        self.events += 1;
+    }
+
+    fn push(&mut self, time: u64, kind: Kind) {
+        self.heap.push(Reverse(Event { time, kind }));
+    }
+
+    // Placing and moving processes.
+
+    fn arrive(&mut self, process: usize, now: u64) {
+        let to = self.setup.plans[process]
+            .start
+            .unwrap_or_else(|| self.least_loaded());
+        self.assign(process, to);
+        self.enqueue(process, now);
+    }
+
+    fn least_loaded(&self) -> usize {
+        let loads = self.processors.iter().enumerate().map(|(cpu, p)| {
+            let node = p.node;
+            // The emptiest processor; among equals the one on the emptiest node, then the first.
+            (
+                p.load,
+                self.node_load[node] * 1024 / self.setup.machine.processors[node] as u32,
+                cpu,
+            )
+        });
+        loads.min().map_or(0, |(_, _, cpu)| cpu)
+    }
+
+    /// Counts a process as a processor's load.
+    fn assign(&mut self, process: usize, to: usize) {
+        self.processes[process].processor = to;
+        self.processors[to].load += 1;
+        let load = &mut self.node_load[self.processors[to].node];
+        *load += 1;
+        match *load {
+            1 => self.nodes_empty -= 1,
+            2 => self.nodes_crowded += 1,
+            _ => {}
+        }
+    }
+
+    fn unassign(&mut self, process: usize) {
+        let from = self.processes[process].processor;
+        self.processors[from].load -= 1;
+        let load = &mut self.node_load[self.processors[from].node];
+        *load -= 1;
+        match *load {
+            0 => self.nodes_empty += 1,
+            1 => self.nodes_crowded -= 1,
+            _ => {}
+        }
+    }
+
+    /// Whether a look could find anything to move: something waits, or running processes could be spread.
+    fn worth_looking(&self) -> bool {
+        self.waiting > 0
+            || (self.setup.scheduler.spread_running
+                && self.nodes_empty > 0
+                && self.nodes_crowded > 0)
+    }
+
+    /// Puts a process that can run at the end of its processor's queue, and starts it if the processor is idle.
+    fn enqueue(&mut self, process: usize, now: u64) {
+        let to = self.processes[process].processor;
+        self.processors[to].queue.push_back(process as u32);
+        self.waiting += 1;
+        if self.processors[to].current.is_none() {
+            self.dispatch(to, now);
+        }
+        self.start_looking(now);
+    }
+
+    /// Moves a process that is not running and in no queue.
+    fn relocate(&mut self, process: usize, to: usize, now: u64, reason: MoveReason) {
+        let from = self.processes[process].processor;
+        self.unassign(process);
+        self.assign(process, to);
+        self.counters.process_moves[reason as usize] += 1;
+        self.processes[process].outcome.moves += 1;
+        let (from_node, to_node) = (self.processors[from].node, self.processors[to].node);
+        if from_node == to_node {
+            return self.enqueue(process, now);
+        }
+        self.processes[process].outcome.node_moves += 1;
+        self.counters.node_moves += 1;
+        match self.policy.moved(from_node, to_node) {
+            OnMove::Stay => self.enqueue(process, now),
+            OnMove::Unmap => {
+                self.unmap_all(process);
+                self.enqueue(process, now);
+            }
+            OnMove::Copy(whole) => {
+                let (mut took, mut pages) = (0, 0);
+                for slot in 0..self.processes[process].pages.len() {
+                    let source = self.processes[process].pages[slot].node;
+                    if source == NOWHERE || usize::from(source) == to_node {
+                        continue;
+                    }
+                    let Some(target) = self.room_near(to_node) else {
+                        continue;
+                    };
+                    let own = self.costs.move_page;
+                    let copy = self.copy_time(usize::from(source), target, now + took);
+                    took += whole.page.unwrap_or(own + copy);
+                    self.put_page(process, slot, target, now);
+                    pages += 1;
+                }
+                if pages == 0 {
+                    // It has touched nothing yet, or its memory is there already: nothing to stop for.
+                    return self.enqueue(process, now);
+                }
+                took += whole.stop;
+                self.counters.whole_copies += 1;
+                self.processes[process].outcome.stalls.copying += took;
+                self.copies_change(now, whole.hold_back);
+                self.start_looking(now);
+                self.push(
+                    now + took,
+                    Kind::Copied {
+                        process: process as u32,
+                        hold_back: whole.hold_back,
+                    },
+                );
+            }
+        }
+    }
+
+    /// A whole copy begins (or ends, with a negative share): everything that runs goes on at another pace, from the end
+    /// of its reference in progress.
+    fn copies_change(&mut self, now: u64, hold_back: i64) {
+        if hold_back == 0 {
+            return;
+        }
+        let boundaries: Vec<u64> = (0..self.processors.len())
+            .map(|cpu| self.commit(cpu, now))
+            .collect();
+        self.pace = self
+            .pace
+            .checked_add_signed(hold_back)
+            .expect("each copy takes back what it added");
+        for (cpu, boundary) in boundaries.into_iter().enumerate() {
+            if self.processors[cpu].current.is_some() {
+                self.plan_batch(cpu, boundary.max(now));
+            }
+        }
+    }
+
+    /// Moves a process to a processor because a script says so, from the end of its reference in progress.
+    fn scripted(&mut self, process: usize, to: usize, now: u64) {
+        let from = self.processes[process].processor;
+        let Some(cpu) = self.processors.get_mut(from).filter(|_| from != to) else {
+            return;
+        };
+        if cpu.current == Some(process as u32) {
+            let boundary = self.commit(from, now);
+            if self.processes[process].done() {
+                // Its last reference ends it; the batch's own event sees to that.
+                return self.plan_batch(from, boundary);
+            }
+            self.processes[process].owed += boundary.saturating_sub(now);
+            self.processors[from].current = None;
+            self.relocate(process, to, now, MoveReason::Scripted);
+            return self.dispatch(from, now);
+        }
+        if let Some(at) = cpu
+            .queue
+            .iter()
+            .position(|&queued| queued == process as u32)
+        {
+            cpu.queue.remove(at);
+            self.waiting -= 1;
+            self.relocate(process, to, now, MoveReason::Scripted);
+        }
+    }
+
+    fn unmap_all(&mut self, process: usize) {
+        let process = &mut self.processes[process];
+        let mut changed = 0;
+        for page in &mut process.pages {
+            if page.node != NOWHERE && !page.inaccessible {
+                page.inaccessible = true;
+                changed += 1;
+            }
+        }
+        process.faulting += changed;
+        process.owed += changed as u64 * self.costs.pte;
+        process.outcome.stalls.scanning += changed as u64 * self.costs.pte;
+        self.counters.pages_unmapped += changed as u64;
+    }
+
+    // Running processes.
+
+    /// Gives an idle processor its next process, pulling one if its queue is empty.
+    fn dispatch(&mut self, cpu: usize, now: u64) {
+        if self.processors[cpu].queue.is_empty() {
+            self.processors[cpu].current = None;
+            self.processors[cpu].generation += 1;
+            if self.setup.scheduler.pull_when_idle && self.waiting > 0 && !self.pinned {
+                let levels = self.domains.of_node(self.processors[cpu].node).len();
+                // A pull by `relocate` dispatches; without one the processor stays idle.
+                let _pulled =
+                    (0..levels).any(|level| self.balance(cpu, level, now, MoveReason::Idle));
+            }
+            if self.processors[cpu].current.is_none() {
+                self.stop_looking(cpu, now);
+                self.start_looking(now);
+            }
+            return;
+        }
+        let Some(next) = self.processors[cpu].queue.pop_front() else {
+            return;
+        };
+        self.waiting -= 1;
+        let was_idle = self.processors[cpu].current.is_none();
+        self.processors[cpu].current = Some(next);
+        self.processors[cpu].slice_left = crate::time::from_ms(self.setup.scheduler.slice_ms);
+        if was_idle {
+            self.stop_looking(cpu, now);
+            self.start_looking(now);
+        }
+        let mut from = now;
+        if self.processors[cpu].last != Some(next) {
+            from += self.costs.switch;
+        }
+        self.processors[cpu].last = Some(next);
+        let process = &mut self.processes[next as usize];
+        if process.outcome.start.is_none() {
+            process.outcome.start = Some(from);
+        }
+        from += std::mem::take(&mut process.owed);
+        self.plan_batch(cpu, from);
+    }
+
+    /// Plans the next batch of a processor's current process, to start at `from`.
+    fn plan_batch(&mut self, cpu: usize, from: u64) {
+        let Some(current) = self.processors[cpu].current else {
+            return;
+        };
+        let processor = &self.processors[cpu];
+        let distances = self.setup.machine.slit.row(processor.node);
+        let process = &mut self.processes[current as usize];
+        let mut budget = processor.slice_left;
+        if self.scan.is_some() {
+            budget = budget.min(process.scan_left);
+        }
+        let mut limit = process.plan.refs - process.refs_done;
+        if process.plan.renewal_refs > 0 {
+            limit = limit.min(process.renewal_left);
+        }
+        let stretch = process.stretch(distances, self.pace, budget, limit);
+        let processor = &mut self.processors[cpu];
+        processor.start = from;
+        processor.planned = stretch.refs;
+        processor.generation = processor.generation.wrapping_add(1);
+        let kind = Kind::Batch {
+            processor: cpu as u32,
+            generation: processor.generation,
+        };
+        self.push(from + stretch.time, kind);
+    }
+
+    /// Makes the references of the batch in progress, up to the end of the one under way at `now`.
+    /// Returns when that is.
+    fn commit(&mut self, cpu: usize, now: u64) -> u64 {
+        let processor = &self.processors[cpu];
+        let Some(current) = processor.current else {
+            return now;
+        };
+        if now <= processor.start {
+            return processor.start;
+        }
+        let (node, start, planned) = (processor.node, processor.start, processor.planned);
+        let distances = self.setup.machine.slit.row(node);
+        let process = &mut self.processes[current as usize];
+        let stretch = process.stretch(distances, self.pace, now - start, planned);
+        if stretch.refs == 0 {
+            return start;
+        }
+        let record = self.setup.detail.traffic;
+        let mut remote = 0;
+        // What the same references take locally, and what they take where the pages are, both undisturbed.
+        let local_time =
+            stretch.refs * ref_cost(process.plan, crate::machine::LOCAL_DISTANCE, PACE);
+        let mut calm_time = 0;
+        if let (0, Layout::One(at)) = (process.faulting, process.layout) {
+            let at = usize::from(at);
+            if at != node {
+                remote = stretch.refs;
+            }
+            calm_time += stretch.refs * ref_cost(process.plan, distances[at], PACE);
+            if record {
+                self.traffic[node * self.node_used.len() + at] += stretch.refs;
+            }
+        } else {
+            let traffic = &mut self.traffic;
+            let nodes = self.node_used.len();
+            let (pages, plan) = (&process.pages, process.plan);
+            process.each_reference(stretch.refs, |slot, refs| {
+                let at = usize::from(pages[slot].node);
+                if at != node {
+                    remote += refs;
+                }
+                calm_time += refs * ref_cost(plan, distances[at], PACE);
+                if record {
+                    traffic[node * nodes + at] += refs;
+                }
+            });
+        }
+        process.advance(stretch.refs);
+        process.outcome.refs += stretch.refs;
+        process.outcome.remote_refs += remote;
+        process.outcome.stalls.remote += calm_time - local_time;
+        process.outcome.stalls.held_back += stretch.time - calm_time;
+        process.outcome.ran += stretch.time;
+        if process.plan.renewal_refs > 0 {
+            process.renewal_left -= stretch.refs;
+        }
+        process.scan_left = process.scan_left.saturating_sub(stretch.time);
+        let accesses = stretch.refs as f64 * process.plan.accesses_per_ref;
+        self.timeline
+            .add(start + stretch.time, accesses, remote as f64);
+        let processor = &mut self.processors[cpu];
+        processor.slice_left = processor.slice_left.saturating_sub(stretch.time);
+        processor.planned -= stretch.refs;
+        processor.start = start + stretch.time;
+        processor.start
+    }
+
+    fn batch_ends(&mut self, cpu: usize, now: u64) {
+        self.commit(cpu, now);
+        let Some(current) = self.processors[cpu].current else {
+            return;
+        };
+        let index = current as usize;
+        if self.processes[index].done() {
+            return self.finish(cpu, index, now);
+        }
+        if self.processes[index].plan.renewal_refs > 0 && self.processes[index].renewal_left == 0 {
+            self.renew(index);
+        }
+        let mut spent = 0;
+        if self.scan.is_some() && self.processes[index].scan_left == 0 {
+            spent += self.scan_pages(index, now);
+        }
+        if self.processors[cpu].slice_left > 0 && self.processes[index].faults_next() {
+            spent += self.fault(cpu, index, now + spent);
+        }
+        let processor = &mut self.processors[cpu];
+        processor.slice_left = processor.slice_left.saturating_sub(spent);
+        if processor.slice_left > 0 {
+            return self.plan_batch(cpu, now + spent);
+        }
+        if spent > 0 {
+            // The kernel's work used the slice up: it ends when that work does.
+            processor.start = now + spent;
+            processor.planned = 0;
+            processor.generation = processor.generation.wrapping_add(1);
+            let generation = processor.generation;
+            return self.push(
+                now + spent,
+                Kind::Batch {
+                    processor: cpu as u32,
+                    generation,
+                },
+            );
+        }
+        self.slice_ends(cpu, index, now);
+    }
+
+    fn slice_ends(&mut self, cpu: usize, index: usize, now: u64) {
+        let leaves_to = self.processors[cpu].leaves_to.take();
+        if let Some(to) = leaves_to.filter(|&to| self.processors[to].load == 0) {
+            self.processors[cpu].current = None;
+            self.relocate(index, to, now, MoveReason::Periodic);
+            return self.dispatch(cpu, now);
+        }
+        if self.processors[cpu].queue.is_empty() {
+            self.processors[cpu].slice_left = crate::time::from_ms(self.setup.scheduler.slice_ms);
+            return self.plan_batch(cpu, now);
+        }
+        self.processors[cpu].queue.push_back(index as u32);
+        self.waiting += 1;
+        self.dispatch(cpu, now);
+    }
+
+    fn finish(&mut self, cpu: usize, index: usize, now: u64) {
+        let process = &mut self.processes[index];
+        process.outcome.finish = now;
+        for slot in 0..process.pages.len() {
+            self.release(index, slot);
+        }
+        self.unassign(index);
+        self.unfinished -= 1;
+        self.end = now;
+        self.processors[cpu].leaves_to = None;
+        self.processors[cpu].current = None;
+        self.dispatch(cpu, now);
+    }
+
+    // Pages.
+
+    /// Handles the fault of a process on its next page; returns what it costs the process.
+    fn fault(&mut self, cpu: usize, index: usize, now: u64) -> u64 {
+        let here = self.processors[cpu].node;
+        let process = &self.processes[index];
+        let slot = process.round().visits[process.visit].slot as usize;
+        let page = process.pages[slot];
+        let mut cost = self.costs.fault;
+        if page.node == NOWHERE {
+            let touch = Touch {
+                process: index,
+                slot,
+                here,
+                touched_before: self.counters.pages_touched,
+            };
+            let wanted = self.policy.place(&touch);
+            let node = self.room_near(wanted).unwrap_or(wanted);
+            self.counters.pages_touched += 1;
+            if node == wanted {
+                self.counters.numa_hit += 1;
+            } else {
+                self.counters.numa_miss += 1;
+            }
+            self.put_page(index, slot, node, now);
+            self.processes[index].faulting -= 1;
+            self.processes[index].outcome.stalls.faulting += cost;
+            return cost;
+        }
+        let free_here = self.free(here);
+        let process = &mut self.processes[index];
+        process.pages[slot].inaccessible = false;
+        process.faulting -= 1;
+        let hinting = self.scan.is_some();
+        if hinting {
+            self.counters.numa_hint_faults += 1;
+            if usize::from(page.node) == here {
+                self.counters.numa_hint_faults_local += 1;
+            }
+        } else {
+            self.counters.next_touch_faults += 1;
+        }
+        let fault = Fault {
+            process: index,
+            slot,
+            page_node: usize::from(page.node),
+            here,
+            last_here: (page.hinted != NOWHERE).then_some(usize::from(page.hinted)),
+            now,
+            free_here,
+            scans: process.scans,
+            since_scan: now.saturating_sub(page.scanned),
+        };
+        let migrates = self.policy.migrates(&fault);
+        process.pages[slot].hinted = here as u16;
+        process.outcome.stalls.faulting += cost;
+        if migrates && free_here != Some(0) {
+            let copy =
+                self.copy_time(usize::from(page.node), here, now + cost) + self.costs.move_page;
+            self.processes[index].outcome.stalls.copying += copy;
+            cost += copy;
+            if self.policy.promotes() && self.setup.machine.processors[usize::from(page.node)] == 0
+            {
+                self.counters.pgpromote_success += 1;
+            }
+            self.put_page(index, slot, here, now);
+        }
+        cost
+    }
+
+    /// Copies a page over the link between two nodes, waiting while it is busy; returns the time until it is done.
+    fn copy_time(&mut self, from: usize, to: usize, now: u64) -> u64 {
+        let nodes = self.node_used.len();
+        let link = &mut self.link_free[from * nodes + to];
+        let start = (*link).max(now);
+        *link = start + self.costs.copy(self.setup.machine.slit.distance(to, from));
+        *link - now
+    }
+
+    fn free(&self, node: usize) -> Option<u64> {
+        self.setup.machine.memory_pages[node]
+            .map(|total| total.saturating_sub(self.node_used[node]))
+    }
+
+    /// The nearest node to `wanted` with a free page.
+    fn room_near(&self, wanted: usize) -> Option<usize> {
+        if self.free(wanted) != Some(0) {
+            return Some(wanted);
+        }
+        let row = self.setup.machine.slit.row(wanted);
+        (0..row.len())
+            .filter(|&node| self.free(node) != Some(0))
+            .min_by_key(|&node| (row[node], node))
+    }
+
+    /// Puts a page on a node: its first, or another.
+    fn put_page(&mut self, index: usize, slot: usize, to: usize, now: u64) {
+        let page = &mut self.processes[index].pages[slot];
+        if page.node != NOWHERE {
+            self.node_used[usize::from(page.node)] -= 1;
+            self.counters.numa_pages_migrated += 1;
+            if page.from == to as u16 {
+                page.bounces += 1;
+                if page.bounces == 1 {
+                    self.counters.ping_pong_pages += 1;
+                }
+                self.counters.ping_pong_moves += 1;
+            }
+            page.from = page.node;
+            if self.setup.detail.traffic {
+                self.copied[usize::from(page.node) * self.node_used.len() + to] += 1;
+            }
+        }
+        page.node = to as u16;
+        page.residence = page.residence.wrapping_add(1);
+        let mark = (index as u32, slot as u32, page.residence);
+        self.processes[index].layout = Layout::Unknown;
+        self.node_used[to] += 1;
+        if self.tracks_residents {
+            self.residents[to].push_back(mark);
+            self.relieve(to, now);
+        }
+    }
+
+    /// Frees a page's frame.
+    fn release(&mut self, index: usize, slot: usize) {
+        let process = &mut self.processes[index];
+        let page = process.pages[slot];
+        if page.node == NOWHERE {
+            return;
+        }
+        self.node_used[usize::from(page.node)] -= 1;
+        if !page.inaccessible {
+            process.faulting += 1;
+        }
+        process.pages[slot] = Page {
+            residence: page.residence.wrapping_add(1),
+            ..FRESH
+        };
+        process.layout = Layout::Unknown;
+    }
+
+    fn renew(&mut self, index: usize) {
+        let process = &mut self.processes[index];
+        process.renewal_left = process.plan.renewal_refs;
+        let slot = process.oldest;
+        process.oldest = (slot + 1) % process.pages.len();
+        self.counters.pages_renewed += 1;
+        self.release(index, slot);
+    }
+
+    /// Makes the next pages of a process inaccessible; returns what that costs it.
+    fn scan_pages(&mut self, index: usize, now: u64) -> u64 {
+        let Some(scan) = self.scan else { return 0 };
+        let here = self.processors[self.processes[index].processor].node;
+        let process = &mut self.processes[index];
+        process.scans += 1;
+        process.scan_left = scan.every;
+        let mut updates = 0;
+        for _ in 0..scan.pages.min(process.pages.len()) {
+            let at = process.scan_at;
+            process.scan_at = (at + 1) % process.pages.len();
+            let page = &mut process.pages[at];
+            let spared = scan.spares_local && usize::from(page.node) == here;
+            if page.node != NOWHERE && !page.inaccessible && !spared {
+                page.inaccessible = true;
+                page.scanned = now;
+                process.faulting += 1;
+                updates += 1;
+            }
+        }
+        self.counters.numa_pte_updates += updates;
+        let cost = updates * self.costs.pte;
+        process.outcome.stalls.scanning += cost;
+        cost
+    }
+
+    /// Lets the policy demote pages of a node that runs short.
+    fn relieve(&mut self, node: usize, now: u64) {
+        let Some(total) = self.setup.machine.memory_pages[node] else {
+            return;
+        };
+        let pressure = Pressure {
+            node,
+            free: total.saturating_sub(self.node_used[node]),
+            total,
+        };
+        let Some(demotion) = self.policy.demotes(&pressure) else {
+            return;
+        };
+        for _ in 0..demotion.pages {
+            if self.free(demotion.to) == Some(0) {
+                return;
+            }
+            let mut victim = None;
+            while let Some((process, slot, residence)) = self.residents[node].pop_front() {
+                let page = &self.processes[process as usize].pages[slot as usize];
+                if page.residence == residence && usize::from(page.node) == node {
+                    victim = Some((process as usize, slot as usize));
+                    break;
+                }
+            }
+            let Some((process, slot)) = victim else {
+                return;
+            };
+            let runs_on = self.processes[process].processor;
+            let running = self
+                .processors
+                .get(runs_on)
+                .is_some_and(|p| p.current == Some(process as u32));
+            // References up to now were made to the page where it was.
+            let boundary = if running {
+                self.commit(runs_on, now)
+            } else {
+                now
+            };
+            self.copy_time(node, demotion.to, now);
+            self.put_page(process, slot, demotion.to, now);
+            self.counters.pgdemote_kswapd += 1;
+            if running {
+                self.plan_batch(runs_on, boundary.max(now));
+            }
+        }
+    }
+
+    // Balancing.
+
+    /// Sees to it that every processor has its next looks on the heap while there is something to look for.
+    fn start_looking(&mut self, now: u64) {
+        if !self.setup.scheduler.balance_periodically || self.pinned {
+            return;
+        }
+        if self.looking == self.processors.len() || !self.worth_looking() {
+            return;
+        }
+        for cpu in 0..self.processors.len() {
+            if self.processors[cpu].looking {
+                continue;
+            }
+            self.processors[cpu].looking = true;
+            self.looking += 1;
+            // A look that is due right now is still made.
+            let after = self.processors[cpu].looked_until.max(now.saturating_sub(1));
+            for level in 0..self.domains.of_node(self.processors[cpu].node).len() {
+                self.push_look(cpu, level, after);
+            }
+        }
+    }
+
+    /// Takes a processor's looks back: its state changed, or there is nothing to look for.
+    fn stop_looking(&mut self, cpu: usize, now: u64) {
+        let processor = &mut self.processors[cpu];
+        processor.look_generation = processor.look_generation.wrapping_add(1);
+        self.looking -= usize::from(processor.looking);
+        processor.looking = false;
+        processor.looked_until = now;
+    }
+
+    fn push_look(&mut self, cpu: usize, level: usize, after: u64) {
+        let idle = self.processors[cpu].current.is_none();
+        let time = self
+            .domains
+            .next_look(after, level, idle, cpu, self.processors.len());
+        let generation = self.processors[cpu].look_generation;
+        self.push(
+            time,
+            Kind::Look {
+                processor: cpu as u32,
+                level: level as u32,
+                generation,
+            },
+        );
+    }
+
+    fn look(&mut self, cpu: usize, level: usize, now: u64) {
+        if !self.worth_looking() {
+            // Looks start again when there is something to look for; the grid of times stays the same.
+            return self.stop_looking(cpu, now);
+        }
+        self.counters.looks += 1;
+        let generation = self.processors[cpu].look_generation;
+        self.balance(cpu, level, now, MoveReason::Periodic);
+        if self.processors[cpu].look_generation == generation {
+            self.push_look(cpu, level, now);
+        }
+    }
+
+    /// One look of a processor at one of its domains; pulls what the rule of Linux 2.6's `load_balance` pulls.
+    /// Returns whether anything was moved.
+    fn balance(&mut self, cpu: usize, level: usize, now: u64, reason: MoveReason) -> bool {
+        let node = self.processors[cpu].node;
+        let domain = &self.domains.of_node(node)[level];
+        let idle = self.processors[cpu].current.is_none();
+        let inside = domain.distance == crate::machine::LOCAL_DISTANCE && domain.nodes.len() == 1;
+        // Loads per processor in 1024ths.
+        let (mut busiest, mut max, mut total, mut count) = (None, 0, 0, 0);
+        let (this, own_processors);
+        if inside {
+            this = u64::from(self.processors[cpu].load) * 1024;
+            own_processors = 1;
+            for other in self.by_node[node].clone() {
+                let load = u64::from(self.processors[other].load) * 1024;
+                total += load;
+                count += 1;
+                if other != cpu && load > max {
+                    (busiest, max) = (Some(other), load);
+                }
+            }
+        } else {
+            own_processors = self.by_node[node].len() as u64;
+            this = u64::from(self.node_load[node]) * 1024 / own_processors;
+            for &other in &domain.nodes {
+                let processors = self.by_node[other].len() as u64;
+                let load = u64::from(self.node_load[other]) * 1024 / processors;
+                total += u64::from(self.node_load[other]) * 1024;
+                count += processors;
+                if other != node && load > max {
+                    (busiest, max) = (Some(other), load);
+                }
+            }
+        }
+        let Some(busiest) = busiest else { return false };
+        let average = total / count;
+        let threshold = self.setup.scheduler.imbalance_percent;
+        if this >= max || this >= average || max as f64 * 100.0 <= threshold * this as f64 {
+            return self.spread(cpu, level, inside);
+        }
+        let busiest_processors = if inside {
+            1
+        } else {
+            self.by_node[busiest].len() as u64
+        };
+        let pull = (max - average) * busiest_processors;
+        let mut wanted = pull.min((average - this) * own_processors) / 1024;
+        // Less than one process to even things out: still one, if it would run instead of waiting, or if the
+        // difference is two or more.
+        if wanted == 0 && (max >= this + 2048 || (idle && max > 1024)) {
+            wanted = 1;
+        }
+        let range = if inside {
+            busiest..busiest + 1
+        } else {
+            self.by_node[busiest].clone()
+        };
+        let Some(source) = range.max_by_key(|&c| (self.processors[c].queue.len(), Reverse(c)))
+        else {
+            return false;
+        };
+        let mut moved = false;
+        for _ in 0..wanted {
+            // The last in the queue ran most recently, or has just come: it would wait longest.
+            let Some(process) = self.processors[source].queue.pop_back() else {
+                break;
+            };
+            self.waiting -= 1;
+            moved = true;
+            self.relocate(process as usize, cpu, now, reason);
+        }
+        if moved {
+            return true;
+        }
+        self.spread(cpu, level, inside)
+    }
+
+    /// Marks a running process on a node that runs two or more to come to this idle node at the end of its slice.
+    fn spread(&mut self, cpu: usize, level: usize, inside: bool) -> bool {
+        let node = self.processors[cpu].node;
+        if inside || !self.setup.scheduler.spread_running || self.node_load[node] > 0 {
+            return false;
+        }
+        let domain = &self.domains.of_node(node)[level];
+        let crowded = domain
+            .nodes
+            .iter()
+            .copied()
+            .filter(|&n| self.node_load[n] >= 2);
+        let Some(from) = crowded.max_by_key(|&n| (self.node_load[n], Reverse(n))) else {
+            return false;
+        };
+        if self.by_node[from]
+            .clone()
+            .any(|c| self.processors[c].leaves_to.is_some())
+        {
+            return false;
+        }
+        let Some(source) = self.by_node[from]
+            .clone()
+            .find(|&c| self.processors[c].current.is_some())
+        else {
+            return false;
+        };
+        self.processors[source].leaves_to = Some(cpu);
+        false
+    }
+
+    fn outcome(self) -> Outcome {
+        let mut stalls = Stalls::default();
+        let (mut refs, mut remote, mut accesses) = (0, 0, 0.0);
+        for process in &self.processes {
+            stalls.add(&process.outcome.stalls);
+            refs += process.outcome.refs;
+            remote += process.outcome.remote_refs;
+            accesses += process.outcome.refs as f64 * process.plan.accesses_per_ref;
+        }
+        Outcome {
+            total_time: self.end,
+            refs,
+            remote_refs: remote,
+            accesses,
+            stalls,
+            counters: self.counters,
+            page_bytes: self.setup.machine.page_bytes,
+            events: self.events,
+            processes: self.processes.into_iter().map(|p| p.outcome).collect(),
+            timeline: self.timeline,
+            traffic_refs: self.traffic,
+            pages_copied: self.copied,
+            pages_left: self.node_used.iter().sum(),
+        }
+    }
+}
+
+const _: () = assert!(NS * 1000 == US);

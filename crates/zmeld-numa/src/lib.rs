@@ -1,0 +1,41 @@
+//! Which page-migration policy suits a NUMA machine: a simulator.
+//!
+//! A [`machine::Machine`] (nodes, processors, distances, costs), a [`scheduler::Scheduler`], a
+//! [`workload::Workload`] or a recorded [`trace::Trace`], and a [`policy::Policy`] go in; an [`outcome::Outcome`] comes
+//! out of [`engine::simulate`]: total time, what each process lost and why, where accesses went, the kernel's counters.
+//! [`replicate`] repeats that with other seeds, [`sweep`] over parameters, and [`study`] reproduces a published study.
+//! [`cli`] is the command `zmeld numa`, and the only module that reads the clock or writes to the terminal.
+//!
+//! The model and each parameter are described in `docs/numa.md`.
+//!
+//! ```
+//! use zmeld_numa::policy::PolicyName;
+//! use zmeld_numa::replicate::Replications;
+//! use zmeld_numa::scenario::Source;
+//!
+//! let source = Source::new("[workload]\nprocesses = 20\n".into(), "example".into())?;
+//! let scenario = source.scenario()?;
+//! let runs = Replications::run(&scenario.case, &scenario.policies, scenario.seed, 10);
+//! let gain = runs.gain(PolicyName::OnDemand, PolicyName::Linux).expect("both are run by default");
+//! assert!(gain.value > -0.5 && gain.value < 0.5);
+//! # Ok::<(), zmeld_numa::scenario::ScenarioError>(())
+//! ```
+
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+
+pub mod cli;
+pub mod engine;
+pub mod machine;
+pub mod outcome;
+pub mod pages;
+pub mod policy;
+pub mod replicate;
+pub mod scenario;
+pub mod scheduler;
+pub mod statistics;
+pub mod study;
+pub mod sweep;
+pub mod time;
+pub mod trace;
+pub mod workload;

@@ -1,0 +1,620 @@
+//! The machine: nodes, processors, the distances between nodes (ACPI SLIT) and what memory costs there.
+
+use std::fmt;
+use std::fs;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// The distance of a node to itself in every SLIT: one local access costs 10 tenths of a local access.
+pub const LOCAL_DISTANCE: u32 = 10;
+/// The most nodes a machine may have: a page's node is kept in 16 bits and the largest number means "nowhere".
+pub const NODES_MAX: usize = 4096;
+
+/// A machine that cannot be.
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+pub enum MachineError {
+    /// No node at all.
+    #[error("{source_name}: the distance matrix is empty")]
+    Empty {
+        /// Where the matrix came from.
+        source_name: String,
+    },
+    /// More nodes than [`NODES_MAX`].
+    #[error("{source_name}: {nodes} nodes; at most {NODES_MAX} are supported")]
+    TooManyNodes {
+        /// Where the matrix came from.
+        source_name: String,
+        /// How many nodes it has.
+        nodes: usize,
+    },
+    /// A row whose length is not the number of rows.
+    #[error("{source_name}: distance matrix row {row}: {found} columns where {expected} rows need {expected}")]
+    NotSquare {
+        /// Where the matrix came from.
+        source_name: String,
+        /// The row, counted from 0 as the kernel counts nodes.
+        row: usize,
+        /// Its columns.
+        found: usize,
+        /// The number of rows.
+        expected: usize,
+    },
+    /// A node whose distance to itself is not 10.
+    #[error("{source_name}: distance matrix row {row}, column {row}: {found}; a node's distance to itself is 10")]
+    Diagonal {
+        /// Where the matrix came from.
+        source_name: String,
+        /// Row and column, from 0.
+        row: usize,
+        /// What stands there.
+        found: u32,
+    },
+    /// A distance under 10 (or 10 to 254: the SLIT keeps a byte, and 255 means unreachable).
+    #[error("{source_name}: distance matrix row {row}, column {column}: {found}; distances are 10 to 254")]
+    OutOfRange {
+        /// Where the matrix came from.
+        source_name: String,
+        /// The row, from 0.
+        row: usize,
+        /// The column, from 0.
+        column: usize,
+        /// What stands there.
+        found: u32,
+    },
+    /// No processor anywhere.
+    #[error("{source_name}: no node has a processor")]
+    NoProcessors {
+        /// Where the machine came from.
+        source_name: String,
+    },
+    /// A list with one entry a node has another length.
+    #[error("{source_name}: {what}: {found} entries for {nodes} nodes")]
+    PerNode {
+        /// Where the machine came from.
+        source_name: String,
+        /// Which list.
+        what: &'static str,
+        /// Its length.
+        found: usize,
+        /// The number of nodes.
+        nodes: usize,
+    },
+    /// A cost or size that is not a positive, finite number.
+    #[error("{source_name}: {what} is {found}; it must be a positive number")]
+    NotPositive {
+        /// Where the machine came from.
+        source_name: String,
+        /// Which value.
+        what: &'static str,
+        /// What stands there, as text.
+        found: String,
+    },
+    /// A text that is not the output of `numactl -H`.
+    #[error("{source_name}: line {line}: {why}")]
+    Numactl {
+        /// The file.
+        source_name: String,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A file of /sys that cannot be read or understood.
+    #[error("{path}: {why}")]
+    Sysfs {
+        /// The file or folder.
+        path: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A name that is no preset, no file and not `host`.
+    #[error("no machine is called {name:?}; presets: {presets}; or `host`, or a file with the output of `numactl -H`")]
+    Unknown {
+        /// The name asked for.
+        name: String,
+        /// The presets there are.
+        presets: String,
+    },
+}
+
+/// Distances between nodes, checked: square, 10 on the diagonal, 10 to 254 elsewhere.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Slit {
+    rows: Vec<Vec<u32>>,
+}
+
+impl Slit {
+    /// Checks a matrix; `source_name` is the file or preset that errors name.
+    ///
+    /// # Errors
+    /// The first row or cell that breaks a rule, by row and column counted from 0.
+    pub fn new(rows: Vec<Vec<u32>>, source_name: &str) -> Result<Self, MachineError> {
+        let source = || source_name.to_owned();
+        if rows.is_empty() {
+            return Err(MachineError::Empty {
+                source_name: source(),
+            });
+        }
+        if rows.len() > NODES_MAX {
+            return Err(MachineError::TooManyNodes {
+                source_name: source(),
+                nodes: rows.len(),
+            });
+        }
+        for (row, distances) in rows.iter().enumerate() {
+            if distances.len() != rows.len() {
+                return Err(MachineError::NotSquare {
+                    source_name: source(),
+                    row,
+                    found: distances.len(),
+                    expected: rows.len(),
+                });
+            }
+        }
+        for (row, distances) in rows.iter().enumerate() {
+            for (column, &found) in distances.iter().enumerate() {
+                if row == column && found != LOCAL_DISTANCE {
+                    return Err(MachineError::Diagonal {
+                        source_name: source(),
+                        row,
+                        found,
+                    });
+                }
+                if !(LOCAL_DISTANCE..=254).contains(&found) {
+                    return Err(MachineError::OutOfRange {
+                        source_name: source(),
+                        row,
+                        column,
+                        found,
+                    });
+                }
+            }
+        }
+        Ok(Self { rows })
+    }
+
+    /// Nodes.
+    pub fn nodes(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// The distance from a processor of `from` to memory of `to`: 10 is local.
+    pub fn distance(&self, from: usize, to: usize) -> u32 {
+        self.rows[from][to]
+    }
+
+    /// One node's distances to all nodes.
+    pub fn row(&self, from: usize) -> &[u32] {
+        &self.rows[from]
+    }
+
+    /// Every distance that occurs between different nodes, ascending, each once.
+    pub fn levels(&self) -> Vec<u32> {
+        let mut levels: Vec<u32> = Vec::new();
+        for (from, row) in self.rows.iter().enumerate() {
+            levels.extend(
+                row.iter()
+                    .enumerate()
+                    .filter(|&(to, _)| to != from)
+                    .map(|(_, &d)| d),
+            );
+            levels.sort_unstable();
+            levels.dedup();
+        }
+        levels
+    }
+}
+
+/// What memory costs on a machine. All values are for an idle machine; queueing comes on top.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct MemoryCosts {
+    /// One access to local memory, in nanoseconds. A remote access costs this times distance / 10.
+    pub access_ns: f64,
+    /// Speed of copying pages to a node at distance 10, in MB/s (10^6 bytes). It falls with distance / 10.
+    pub copy_mb_per_s: f64,
+    /// Taking and ending one page fault, in microseconds (`Chint` for hinting faults).
+    pub fault_us: f64,
+    /// Bookkeeping for moving one page beyond the copy (allocation, page table, TLB shootdown), in microseconds.
+    pub move_page_us: f64,
+    /// Changing one page-table entry while scanning (`Cpte`), in microseconds.
+    pub pte_us: f64,
+    /// A switch from one process to another, in microseconds.
+    pub switch_us: f64,
+}
+
+impl Default for MemoryCosts {
+    fn default() -> Self {
+        Self {
+            access_ns: 100.0,
+            copy_mb_per_s: 4000.0,
+            fault_us: 1.0,
+            move_page_us: 2.0,
+            pte_us: 0.05,
+            switch_us: 3.0,
+        }
+    }
+}
+
+impl MemoryCosts {
+    /// The same with some values changed, by name.
+    ///
+    /// # Errors
+    /// A name that is no cost, or a value that is no number.
+    pub fn changed(&self, changes: &toml::Table) -> Result<Self, String> {
+        let mut table = toml::Table::try_from(self).map_err(|error| error.to_string())?;
+        table.extend(changes.clone());
+        table
+            .try_into()
+            .map_err(|error: toml::de::Error| error.message().to_owned())
+    }
+}
+
+/// A machine: which processors and how much memory each node has, and how far apart the nodes are.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Machine {
+    /// A preset's name, `host`, or a file.
+    pub name: String,
+    /// What it stands for, in a sentence.
+    pub about: String,
+    /// Distances between nodes.
+    pub slit: Slit,
+    /// Processors of each node; 0 for a node of memory only.
+    pub processors: Vec<usize>,
+    /// Page size in bytes.
+    pub page_bytes: u64,
+    /// Memory of each node in pages; `None` where it is as large as need be.
+    pub memory_pages: Vec<Option<u64>>,
+    /// What memory costs.
+    pub costs: MemoryCosts,
+}
+
+impl Machine {
+    /// Checks the parts of a machine against each other.
+    ///
+    /// # Errors
+    /// Lists whose length is not the number of nodes, no processor at all, costs that are not positive.
+    pub fn check(self) -> Result<Self, MachineError> {
+        let nodes = self.slit.nodes();
+        let source_name = self.name.clone();
+        for (what, found) in [
+            ("processors", self.processors.len()),
+            ("memory", self.memory_pages.len()),
+        ] {
+            if found != nodes {
+                return Err(MachineError::PerNode {
+                    source_name,
+                    what,
+                    found,
+                    nodes,
+                });
+            }
+        }
+        if self.processors.iter().all(|&n| n == 0) {
+            return Err(MachineError::NoProcessors { source_name });
+        }
+        let costs = &self.costs;
+        for (what, value, zero_allowed) in [
+            ("access_ns", costs.access_ns, false),
+            ("copy_mb_per_s", costs.copy_mb_per_s, false),
+            ("fault_us", costs.fault_us, true),
+            ("move_page_us", costs.move_page_us, true),
+            ("pte_us", costs.pte_us, true),
+            ("switch_us", costs.switch_us, true),
+            ("page_bytes", self.page_bytes as f64, false),
+        ] {
+            if !value.is_finite() || value < 0.0 || (value == 0.0 && !zero_allowed) {
+                return Err(MachineError::NotPositive {
+                    source_name,
+                    what,
+                    found: value.to_string(),
+                });
+            }
+        }
+        Ok(self)
+    }
+
+    /// Nodes.
+    pub fn nodes(&self) -> usize {
+        self.slit.nodes()
+    }
+
+    /// Processors in all.
+    pub fn processors_total(&self) -> usize {
+        self.processors.iter().sum()
+    }
+
+    /// The node of each processor: processors are numbered node by node.
+    pub fn processor_nodes(&self) -> Vec<usize> {
+        let of_node = |(node, &count): (usize, &usize)| std::iter::repeat_n(node, count);
+        self.processors
+            .iter()
+            .enumerate()
+            .flat_map(of_node)
+            .collect()
+    }
+
+    /// A preset by name.
+    pub fn preset(name: &str) -> Option<Self> {
+        PRESETS
+            .iter()
+            .find(|preset| preset.name == name)
+            .map(Preset::build)
+    }
+
+    /// A machine by what a user writes: a preset, `host`, or a file with the output of `numactl -H`.
+    ///
+    /// # Errors
+    /// An unknown name, or what is wrong with the file or with /sys.
+    pub fn find(name: &str) -> Result<Self, MachineError> {
+        if let Some(machine) = Self::preset(name) {
+            return Ok(machine);
+        }
+        if name == "host" {
+            return Self::from_sysfs(Path::new("/sys/devices/system/node"));
+        }
+        match fs::read_to_string(name) {
+            Ok(text) => Self::from_numactl(&text, name),
+            Err(_) => Err(MachineError::Unknown {
+                name: name.to_owned(),
+                presets: PRESETS
+                    .iter()
+                    .map(|p| p.name)
+                    .collect::<Vec<_>>()
+                    .join(", "),
+            }),
+        }
+    }
+
+    /// This machine as the kernel shows it below `/sys/devices/system/node`.
+    ///
+    /// # Errors
+    /// The file that is missing or not understood.
+    pub fn from_sysfs(nodes_dir: &Path) -> Result<Self, MachineError> {
+        let failed = |path: &Path, why: String| MachineError::Sysfs {
+            path: path.display().to_string(),
+            why,
+        };
+        let entries = fs::read_dir(nodes_dir).map_err(|e| failed(nodes_dir, e.to_string()))?;
+        let mut ids: Vec<usize> = entries
+            .filter_map(|entry| {
+                entry
+                    .ok()?
+                    .file_name()
+                    .to_str()?
+                    .strip_prefix("node")?
+                    .parse()
+                    .ok()
+            })
+            .collect();
+        ids.sort_unstable();
+        let (mut rows, mut processors, mut memory_pages) = (Vec::new(), Vec::new(), Vec::new());
+        for id in ids {
+            let dir = nodes_dir.join(format!("node{id}"));
+            let read = |file: &str| {
+                let path = dir.join(file);
+                fs::read_to_string(&path).map_err(|e| failed(&path, e.to_string()))
+            };
+            let row: Result<Vec<u32>, _> = read("distance")?
+                .split_whitespace()
+                .map(str::parse)
+                .collect();
+            rows.push(row.map_err(|e| failed(&dir.join("distance"), e.to_string()))?);
+            let cpus = read("cpulist")?;
+            let count = count_cpus(cpus.trim());
+            processors.push(
+                count
+                    .ok_or_else(|| failed(&dir.join("cpulist"), format!("{cpus:?} is no list")))?,
+            );
+            let kib = read("meminfo")?
+                .lines()
+                .find(|line| line.contains("MemTotal:"))
+                .and_then(|line| line.split_whitespace().rev().nth(1)?.parse::<u64>().ok());
+            memory_pages.push(kib.map(|kib| kib / 4));
+        }
+        Self {
+            name: "host".into(),
+            about: "this machine as the kernel describes it".into(),
+            slit: Slit::new(rows, &nodes_dir.display().to_string())?,
+            processors,
+            page_bytes: 4096,
+            memory_pages,
+            costs: MemoryCosts::default(),
+        }
+        .check()
+    }
+
+    /// A machine from the saved output of `numactl -H`.
+    ///
+    /// # Errors
+    /// The line that is not understood.
+    pub fn from_numactl(text: &str, source_name: &str) -> Result<Self, MachineError> {
+        let wrong = |line: usize, why: String| MachineError::Numactl {
+            source_name: source_name.to_owned(),
+            line,
+            why,
+        };
+        let mut rows: Vec<Vec<u32>> = Vec::new();
+        let mut processors: Vec<(usize, usize)> = Vec::new();
+        let mut memory: Vec<(usize, u64)> = Vec::new();
+        let mut in_matrix = false;
+        for (index, raw) in text.lines().enumerate() {
+            let line = raw.trim();
+            let number = index + 1;
+            if line.starts_with("node distances:") {
+                in_matrix = true;
+            } else if in_matrix && !line.is_empty() && !line.starts_with("node") {
+                let Some((_, cells)) = line.split_once(':') else {
+                    return Err(wrong(number, format!("{line:?} is no row of distances")));
+                };
+                let row: Result<Vec<u32>, _> = cells.split_whitespace().map(str::parse).collect();
+                rows.push(row.map_err(|_| {
+                    wrong(
+                        number,
+                        format!("{cells:?} holds something that is no distance"),
+                    )
+                })?);
+            } else if let Some(rest) = line.strip_prefix("node ").filter(|_| !in_matrix) {
+                let mut words = rest.split_whitespace();
+                let Some(node) = words.next().and_then(|w| w.parse::<usize>().ok()) else {
+                    return Err(wrong(number, format!("{line:?} names no node")));
+                };
+                match words.next() {
+                    Some("cpus:") => processors.push((node, words.count())),
+                    Some("size:") => {
+                        let mb = words.next().and_then(|w| w.parse::<u64>().ok());
+                        memory.push((
+                            node,
+                            mb.ok_or_else(|| wrong(number, "no size in MB".into()))?,
+                        ));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        if rows.is_empty() {
+            return Err(wrong(
+                text.lines().count().max(1),
+                "no \"node distances:\" table up to here".into(),
+            ));
+        }
+        processors.sort_unstable();
+        memory.sort_unstable();
+        let nodes = rows.len();
+        Self {
+            name: source_name.to_owned(),
+            about: "read from the output of numactl -H".into(),
+            slit: Slit::new(rows, source_name)?,
+            processors: processors.into_iter().map(|(_, count)| count).collect(),
+            page_bytes: 4096,
+            memory_pages: if memory.len() == nodes {
+                memory.into_iter().map(|(_, mb)| Some(mb * 256)).collect()
+            } else {
+                vec![None; nodes]
+            },
+            costs: MemoryCosts::default(),
+        }
+        .check()
+    }
+}
+
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}: {} nodes, {} processors",
+            self.name,
+            self.nodes(),
+            self.processors_total()
+        )
+    }
+}
+
+/// Processors in a kernel list such as `0-3,8`; an empty list has none.
+fn count_cpus(list: &str) -> Option<usize> {
+    if list.is_empty() {
+        return Some(0);
+    }
+    list.split(',').try_fold(0, |sum, range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
+        (last >= first).then(|| sum + last - first + 1)
+    })
+}
+
+/// A machine that needs no description.
+#[derive(Debug)]
+pub struct Preset {
+    /// What the user writes.
+    pub name: &'static str,
+    /// What it stands for.
+    pub about: &'static str,
+    rows: &'static [&'static [u32]],
+    processors: &'static [usize],
+    page_bytes: u64,
+    costs: MemoryCosts,
+}
+
+impl Preset {
+    fn build(&self) -> Machine {
+        let slit = Slit {
+            rows: self.rows.iter().map(|row| row.to_vec()).collect(),
+        };
+        Machine {
+            name: self.name.into(),
+            about: self.about.into(),
+            memory_pages: vec![None; slit.nodes()],
+            slit,
+            processors: self.processors.to_vec(),
+            page_bytes: self.page_bytes,
+            costs: self.costs.clone(),
+        }
+    }
+}
+
+/// The presets, the study's machine first.
+pub const PRESETS: &[Preset] = &[
+    Preset {
+        name: "altix-4x2",
+        about: "the study's machine: 4 nodes of 2 processors, four levels of memory access, after the SGI Altix",
+        rows: &[&[10, 20, 30, 40], &[20, 10, 20, 30], &[30, 20, 10, 20], &[40, 30, 20, 10]],
+        processors: &[2, 2, 2, 2],
+        page_bytes: 4096,
+        costs: MemoryCosts {
+            access_ns: 100.0,
+            copy_mb_per_s: 1000.0,
+            fault_us: 2.0,
+            move_page_us: 5.0,
+            pte_us: 0.1,
+            switch_us: 5.0,
+        },
+    },
+    Preset {
+        name: "two-socket",
+        about: "a two-socket server: 2 nodes of 32 processors, remote memory at 2.1 times the local cost",
+        rows: &[&[10, 21], &[21, 10]],
+        processors: &[32, 32],
+        page_bytes: 4096,
+        costs: MemoryCosts {
+            access_ns: 90.0,
+            copy_mb_per_s: 10_000.0,
+            fault_us: 0.7,
+            move_page_us: 1.5,
+            pte_us: 0.03,
+            switch_us: 2.0,
+        },
+    },
+    Preset {
+        name: "four-socket",
+        about: "a four-socket server, fully meshed: 4 nodes of 24 processors",
+        rows: &[&[10, 21, 21, 21], &[21, 10, 21, 21], &[21, 21, 10, 21], &[21, 21, 21, 10]],
+        processors: &[24, 24, 24, 24],
+        page_bytes: 4096,
+        costs: MemoryCosts {
+            access_ns: 95.0,
+            copy_mb_per_s: 8_000.0,
+            fault_us: 0.8,
+            move_page_us: 2.0,
+            pte_us: 0.03,
+            switch_us: 2.0,
+        },
+    },
+    Preset {
+        name: "cxl-far",
+        about: "a two-socket server with a far-memory node on CXL that has no processors",
+        rows: &[&[10, 21, 24], &[21, 10, 34], &[24, 34, 10]],
+        processors: &[16, 16, 0],
+        page_bytes: 4096,
+        costs: MemoryCosts {
+            access_ns: 100.0,
+            copy_mb_per_s: 9_000.0,
+            fault_us: 0.7,
+            move_page_us: 1.5,
+            pte_us: 0.03,
+            switch_us: 2.0,
+        },
+    },
+];

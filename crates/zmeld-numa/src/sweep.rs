@@ -1,0 +1,580 @@
+//! Sweeps over any parameter: every combination of the axes' values, under every policy.
+//!
+//! A sweep writes one file of JSON lines. Its first line says which sweep it is (a fingerprint of the scenario, its
+//! size, the shard); each further line is one point with all its results. A run that was interrupted goes on where
+//! the file ends. `--shard I/N` takes every Nth point, so that a batch system can spread a sweep over machines, and
+//! [`merge`] puts the shards together again, checked for being of one sweep and complete.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use parquet::basic::Compression;
+use parquet::data_type::{ByteArray, ByteArrayType, DoubleType};
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::policy::PolicyName;
+use crate::replicate::{Replications, METRICS};
+use crate::scenario::{Scenario, ScenarioError, Source};
+use crate::statistics::Interval;
+
+/// The most points a sweep may have: beyond that an axis was mistyped.
+pub const POINTS_MAX: usize = 1_000_000;
+
+/// What can go wrong with a sweep.
+#[derive(Debug, Error)]
+pub enum SweepError {
+    /// The scenario, or a combination of values, is wrong.
+    #[error(transparent)]
+    Scenario(#[from] ScenarioError),
+    /// A file that cannot be read or written.
+    #[error("{file}: {source}")]
+    File {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file of results that is not what it should be.
+    #[error("{file}: line {line}: {why}")]
+    Damaged {
+        /// The file.
+        file: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong.
+        why: String,
+    },
+    /// Results of another sweep.
+    #[error("{file}: results of another sweep ({found}, not {expected}): another scenario, seed or number of replications")]
+    OtherSweep {
+        /// The file.
+        file: PathBuf,
+        /// Its fingerprint.
+        found: String,
+        /// The one needed.
+        expected: String,
+    },
+    /// Points that no shard holds.
+    #[error("{missing} of {points} points are in none of the files, the first is number {first}")]
+    Incomplete {
+        /// How many.
+        missing: usize,
+        /// Points of the sweep.
+        points: usize,
+        /// The first of them, from 0.
+        first: usize,
+    },
+    /// Two shards differ about a point.
+    #[error("{file}: point {point} differs from another file's: not the same program, or a damaged file")]
+    Differs {
+        /// The second file.
+        file: PathBuf,
+        /// The point, from 0.
+        point: usize,
+    },
+    /// No axis, or too many points.
+    #[error("{0}")]
+    Axes(String),
+    /// A shard that is none.
+    #[error("{0:?} is no shard; write I/N, with I from 1 to N")]
+    Shard(String),
+    /// Parquet could not be written.
+    #[error("{file}: {source}")]
+    Parquet {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        source: parquet::errors::ParquetError,
+    },
+}
+
+/// One part of a sweep: every `of`th point from `index` on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shard {
+    /// From 1.
+    pub index: usize,
+    /// Shards in all.
+    pub of: usize,
+}
+
+impl Default for Shard {
+    fn default() -> Self {
+        Self { index: 1, of: 1 }
+    }
+}
+
+impl FromStr for Shard {
+    type Err = SweepError;
+
+    fn from_str(text: &str) -> Result<Self, SweepError> {
+        let parts = text
+            .split_once('/')
+            .and_then(|(i, n)| Some((i.parse().ok()?, n.parse().ok()?)));
+        match parts {
+            Some((index, of)) if index >= 1 && index <= of => Ok(Self { index, of }),
+            _ => Err(SweepError::Shard(text.to_owned())),
+        }
+    }
+}
+
+/// The axes of a sweep and what it runs.
+#[derive(Debug, Clone)]
+pub struct Sweep {
+    source: Source,
+    scenario: Scenario,
+    axes: Vec<(String, Vec<toml::Value>)>,
+    points: usize,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Header {
+    sweep: String,
+    points: usize,
+    axes: Vec<String>,
+    policies: Vec<PolicyName>,
+}
+
+/// The results of one point.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PointResult {
+    /// Its number, from 0; the last axis varies fastest.
+    pub point: usize,
+    /// The value on each axis.
+    pub values: Vec<toml::Value>,
+    /// For each policy: the metrics in the order of [`METRICS`].
+    pub results: Vec<Vec<Interval>>,
+    /// For each policy: total time saved over the first policy, as a share.
+    pub gains: Vec<Interval>,
+}
+
+/// All results of a sweep, or of a shard.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Results {
+    /// The swept parameters.
+    pub axes: Vec<String>,
+    /// The policies, the base first.
+    pub policies: Vec<PolicyName>,
+    /// The points, ascending.
+    pub points: Vec<PointResult>,
+}
+
+impl Sweep {
+    /// A sweep of a scenario over its own axes and further ones; an axis given twice counts as given last.
+    ///
+    /// # Errors
+    /// No axis; more than [`POINTS_MAX`] points; what is wrong with the scenario.
+    pub fn new(
+        source: Source,
+        scenario: Scenario,
+        more_axes: Vec<(String, Vec<toml::Value>)>,
+    ) -> Result<Self, SweepError> {
+        let mut axes = scenario.sweep.clone();
+        for (path, values) in more_axes {
+            axes.retain(|(known, _)| *known != path);
+            axes.push((path, values));
+        }
+        if axes.is_empty() {
+            let why = "nothing to sweep: give [sweep] in the scenario, or --over PATH=VALUE,VALUE";
+            return Err(SweepError::Axes(why.into()));
+        }
+        let points = axes.iter().try_fold(1usize, |product, (_, values)| {
+            product.checked_mul(values.len())
+        });
+        match points {
+            Some(points) if points <= POINTS_MAX => Ok(Self {
+                source,
+                scenario,
+                axes,
+                points,
+            }),
+            _ => Err(SweepError::Axes(format!("more than {POINTS_MAX} points"))),
+        }
+    }
+
+    /// Points in all.
+    pub fn points(&self) -> usize {
+        self.points
+    }
+
+    fn values(&self, point: usize) -> Vec<toml::Value> {
+        let mut rest = point;
+        let mut values: Vec<toml::Value> = Vec::with_capacity(self.axes.len());
+        for (_, choices) in self.axes.iter().rev() {
+            values.push(choices[rest % choices.len()].clone());
+            rest /= choices.len();
+        }
+        values.reverse();
+        values
+    }
+
+    fn header(&self) -> Header {
+        let axes: Vec<String> = self
+            .axes
+            .iter()
+            .map(|(path, values)| format!("{path}={values:?}"))
+            .collect();
+        let identity = format!(
+            "{}\n{axes:?}\n{}\n{}\n{:?}\n{}",
+            self.source.text,
+            self.scenario.seed,
+            self.scenario.replications,
+            self.scenario.policies,
+            env!("CARGO_PKG_VERSION"),
+        );
+        Header {
+            sweep: format!("{:016x}", fnv1a(identity.as_bytes())),
+            points: self.points,
+            axes: self.axes.iter().map(|(path, _)| path.clone()).collect(),
+            policies: self.scenario.policies.clone(),
+        }
+    }
+
+    /// Runs a shard, adding each point to `file` as it is done; points that the file holds already are not run again.
+    ///
+    /// # Errors
+    /// A file of another sweep, a file that cannot be written, a combination of values that cannot be simulated.
+    pub fn run(
+        &self,
+        shard: Shard,
+        file: &Path,
+        progress: &dyn Fn(usize, usize),
+    ) -> Result<Results, SweepError> {
+        let failed = |source| SweepError::File {
+            file: file.to_owned(),
+            source,
+        };
+        let header = self.header();
+        let mut known: BTreeMap<usize, PointResult> = BTreeMap::new();
+        let mut out = OpenOptions::new()
+            .read(true)
+            .append(true)
+            .create(true)
+            .open(file)
+            .map_err(failed)?;
+        let text = fs::read_to_string(file).map_err(failed)?;
+        if text.is_empty() {
+            write_line(&mut out, &header).map_err(failed)?;
+        } else {
+            // A line without its end was being written when the run was interrupted.
+            let whole = text.rfind('\n').map_or(0, |end| end + 1);
+            out.set_len(whole as u64).map_err(failed)?;
+            let (found, points) = parse(&text[..whole], file)?;
+            if found != header {
+                return Err(SweepError::OtherSweep {
+                    file: file.to_owned(),
+                    found: found.sweep,
+                    expected: header.sweep,
+                });
+            }
+            known.extend(points.into_iter().map(|point| (point.point, point)));
+        }
+        let mine: Vec<usize> = (shard.index - 1..self.points).step_by(shard.of).collect();
+        let mut done = mine
+            .iter()
+            .filter(|point| known.contains_key(point))
+            .count();
+        progress(done, mine.len());
+        for &point in &mine {
+            if known.contains_key(&point) {
+                continue;
+            }
+            let result = self.point(point)?;
+            write_line(&mut out, &result).map_err(failed)?;
+            known.insert(point, result);
+            done += 1;
+            progress(done, mine.len());
+        }
+        let points = mine
+            .iter()
+            .filter_map(|point| known.remove(point))
+            .collect();
+        Ok(Results {
+            axes: header.axes,
+            policies: header.policies,
+            points,
+        })
+    }
+
+    fn point(&self, point: usize) -> Result<PointResult, SweepError> {
+        let values = self.values(point);
+        let mut settings: Vec<(String, toml::Value)> = self
+            .axes
+            .iter()
+            .map(|(path, _)| path.clone())
+            .zip(values.iter().cloned())
+            .collect();
+        // What the caller changed for all points stands, unless it is swept.
+        for (path, value) in [
+            ("seed", toml::Value::Integer(self.scenario.seed as i64)),
+            (
+                "replications",
+                toml::Value::Integer(self.scenario.replications as i64),
+            ),
+        ] {
+            if !settings.iter().any(|(swept, _)| swept == path) {
+                settings.push((path.into(), value));
+            }
+        }
+        let scenario = self.source.with(&settings)?;
+        let policies = &self.scenario.policies;
+        let runs = Replications::run(
+            &scenario.case,
+            policies,
+            scenario.seed,
+            scenario.replications,
+        );
+        let metrics = |policy| {
+            (0..METRICS.len())
+                .filter_map(|metric| runs.mean(policy, metric))
+                .collect()
+        };
+        let gains = policies
+            .iter()
+            .filter_map(|&policy| runs.gain(policy, policies[0]))
+            .collect();
+        Ok(PointResult {
+            point,
+            values,
+            results: policies.iter().map(|&policy| metrics(policy)).collect(),
+            gains,
+        })
+    }
+}
+
+fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+fn write_line(out: &mut File, value: &impl Serialize) -> io::Result<()> {
+    let mut line = serde_json::to_vec(value)?;
+    line.push(b'\n');
+    out.write_all(&line)
+}
+
+fn parse(text: &str, file: &Path) -> Result<(Header, Vec<PointResult>), SweepError> {
+    let damaged = |line: usize, why: String| SweepError::Damaged {
+        file: file.to_owned(),
+        line,
+        why,
+    };
+    let mut lines = text.lines().enumerate();
+    let (_, first) = lines.next().ok_or_else(|| damaged(1, "empty".into()))?;
+    let header: Header =
+        serde_json::from_str(first).map_err(|error| damaged(1, error.to_string()))?;
+    let mut points = Vec::new();
+    for (index, line) in lines {
+        let point: PointResult =
+            serde_json::from_str(line).map_err(|error| damaged(index + 1, error.to_string()))?;
+        if point.point >= header.points {
+            return Err(damaged(
+                index + 1,
+                format!("point {} of {}", point.point, header.points),
+            ));
+        }
+        points.push(point);
+    }
+    Ok((header, points))
+}
+
+/// Puts the files of all shards of one sweep together.
+///
+/// # Errors
+/// Files of different sweeps, damaged files, points that differ or that are in no file.
+pub fn merge(files: &[PathBuf]) -> Result<Results, SweepError> {
+    let mut whole: Option<Header> = None;
+    let mut points: BTreeMap<usize, PointResult> = BTreeMap::new();
+    for file in files {
+        let text = fs::read_to_string(file).map_err(|source| SweepError::File {
+            file: file.clone(),
+            source,
+        })?;
+        let (header, found) = parse(&text, file)?;
+        let expected = whole.get_or_insert_with(|| header.clone());
+        if header != *expected {
+            return Err(SweepError::OtherSweep {
+                file: file.clone(),
+                found: header.sweep,
+                expected: expected.sweep.clone(),
+            });
+        }
+        for point in found {
+            if points
+                .get(&point.point)
+                .is_some_and(|known| *known != point)
+            {
+                return Err(SweepError::Differs {
+                    file: file.clone(),
+                    point: point.point,
+                });
+            }
+            points.insert(point.point, point);
+        }
+    }
+    let header = whole.ok_or_else(|| SweepError::Axes("no file to merge".into()))?;
+    let missing = header.points - points.len();
+    if missing > 0 {
+        let first = (0..header.points)
+            .find(|point| !points.contains_key(point))
+            .unwrap_or(0);
+        return Err(SweepError::Incomplete {
+            missing,
+            points: header.points,
+            first,
+        });
+    }
+    Ok(Results {
+        axes: header.axes,
+        policies: header.policies,
+        points: points.into_values().collect(),
+    })
+}
+
+/// An axis value as text.
+pub fn shown(value: &toml::Value) -> String {
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
+}
+
+impl Results {
+    /// Names of the columns of [`Results::rows`]: the axes, the policy, each metric and its interval's half width.
+    pub fn columns(&self) -> Vec<String> {
+        let mut columns = self.axes.clone();
+        columns.push("policy".into());
+        for name in METRICS.iter().map(|metric| metric.name).chain(["gain"]) {
+            columns.push(name.into());
+            columns.push(format!("{name}_half_width"));
+        }
+        columns
+    }
+
+    /// One row for each point and policy: the axes and the policy as text, then numbers.
+    pub fn rows(&self) -> impl Iterator<Item = (Vec<String>, Vec<f64>)> + '_ {
+        self.points.iter().flat_map(move |point| {
+            self.policies
+                .iter()
+                .enumerate()
+                .map(move |(index, policy)| {
+                    let mut names: Vec<String> = point.values.iter().map(shown).collect();
+                    names.push(policy.to_string());
+                    let intervals = point.results[index].iter().chain([&point.gains[index]]);
+                    (
+                        names,
+                        intervals
+                            .flat_map(|interval| [interval.value, interval.half_width])
+                            .collect(),
+                    )
+                })
+        })
+    }
+
+    /// Writes the rows as CSV.
+    ///
+    /// # Errors
+    /// What the writer returns.
+    pub fn write_csv(&self, out: &mut dyn Write) -> io::Result<()> {
+        let quoted = |text: &str| {
+            if text.contains([',', '"', '\n']) {
+                format!("\"{}\"", text.replace('"', "\"\""))
+            } else {
+                text.to_owned()
+            }
+        };
+        let line = |cells: Vec<String>| {
+            cells
+                .iter()
+                .map(|cell| quoted(cell))
+                .collect::<Vec<_>>()
+                .join(",")
+        };
+        writeln!(out, "{}", line(self.columns()))?;
+        for (names, numbers) in self.rows() {
+            writeln!(
+                out,
+                "{}",
+                line(
+                    names
+                        .into_iter()
+                        .chain(numbers.iter().map(f64::to_string))
+                        .collect()
+                )
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Writes the rows as a Parquet file: text columns for the axes and the policy, doubles for the rest.
+    ///
+    /// # Errors
+    /// A file that cannot be written.
+    pub fn write_parquet(&self, file: &Path) -> Result<(), SweepError> {
+        let failed = |source| SweepError::Parquet {
+            file: file.to_owned(),
+            source,
+        };
+        let columns = self.columns();
+        let texts = self.axes.len() + 1;
+        let fields: Vec<String> = columns
+            .iter()
+            .enumerate()
+            .map(|(index, name)| {
+                let name = name.replace('.', "_");
+                if index < texts {
+                    format!("REQUIRED BYTE_ARRAY {name} (UTF8);")
+                } else {
+                    format!("REQUIRED DOUBLE {name};")
+                }
+            })
+            .collect();
+        let schema = parse_message_type(&format!("message sweep {{ {} }}", fields.join(" ")))
+            .map_err(failed)?;
+        let out = File::create(file).map_err(|source| SweepError::File {
+            file: file.to_owned(),
+            source,
+        })?;
+        let properties = WriterProperties::builder()
+            .set_compression(Compression::SNAPPY)
+            .build();
+        let mut writer = SerializedFileWriter::new(out, Arc::new(schema), Arc::new(properties))
+            .map_err(failed)?;
+        let rows: Vec<(Vec<String>, Vec<f64>)> = self.rows().collect();
+        let mut group = writer.next_row_group().map_err(failed)?;
+        let mut index = 0;
+        while let Some(mut column) = group.next_column().map_err(failed)? {
+            if index < texts {
+                let values: Vec<ByteArray> = rows
+                    .iter()
+                    .map(|(names, _)| names[index].as_str().into())
+                    .collect();
+                column
+                    .typed::<ByteArrayType>()
+                    .write_batch(&values, None, None)
+                    .map_err(failed)?;
+            } else {
+                let values: Vec<f64> = rows
+                    .iter()
+                    .map(|(_, numbers)| numbers[index - texts])
+                    .collect();
+                column
+                    .typed::<DoubleType>()
+                    .write_batch(&values, None, None)
+                    .map_err(failed)?;
+            }
+            column.close().map_err(failed)?;
+            index += 1;
+        }
+        group.close().map_err(failed)?;
+        writer.close().map_err(failed)?;
+        Ok(())
+    }
+}

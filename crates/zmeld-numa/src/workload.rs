@@ -1,0 +1,470 @@
+//! The processes: how long they run, how large they are, how they use memory, and when they arrive.
+//!
+//! **How memory is used.** A process spends the share `a` of its run time in memory accesses. Of these, the share
+//! `r` goes to places accessed before: to its resident pages, in visits of `dwell` accesses to a page at a time, page after page.
+//! The rest goes to new places, which Linux allocates near the processor: those accesses are local under every
+//! policy. New places push out old ones: each `renewal_kb_per_s` of them (per second of time spent in new places)
+//! the oldest resident page is freed and one is first touched in its stead.
+//!
+//! The simulator's unit of work is therefore the *reference*: one access to a resident page, with the computing
+//! and the new places that go with it. All local it takes `access_ns / (a r)`; the part that a distance
+//! multiplies is `access_ns`.
+
+use std::sync::Arc;
+
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use rand_distr::{Distribution as _, Exp1, Gamma, LogNormal, Normal};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::machine::Machine;
+use crate::time::{from_ms, from_ns, SECOND};
+
+/// A workload that cannot be.
+#[derive(Debug, Error, Clone, PartialEq)]
+pub enum WorkloadError {
+    /// A value out of its range.
+    #[error("workload: {what} is {found}; {rule}")]
+    Range {
+        /// Which value.
+        what: &'static str,
+        /// What stands there.
+        found: f64,
+        /// What it must be.
+        rule: &'static str,
+    },
+    /// A start on a node that the machine does not have, or that has no processor.
+    #[error("workload: processes start on node {node}, which has no processor")]
+    StartNode {
+        /// The node.
+        node: usize,
+    },
+}
+
+/// A quantity that differs from process to process.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Quantity {
+    /// The same for all.
+    Same(f64),
+    /// Drawn for each process.
+    Drawn(Drawn),
+}
+
+/// A distribution by its mean and shape.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Drawn {
+    /// The mean, in the quantity's unit.
+    pub mean: f64,
+    /// The family.
+    pub shape: Shape,
+    /// Standard deviation over mean, for the families that have it to choose (not for `exponential`).
+    #[serde(default)]
+    pub spread: f64,
+}
+
+/// A family of distributions of positive values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Shape {
+    /// Memoryless; the spread is 1.
+    Exponential,
+    /// Between mean (1 - s√3) and mean (1 + s√3), where s is the spread, up to 0.577.
+    Uniform,
+    /// Normal, drawn again below a tenth of the mean.
+    Normal,
+    /// Gamma (Erlang where 1/s² is whole).
+    Gamma,
+    /// The logarithm is normal.
+    LogNormal,
+}
+
+impl Quantity {
+    /// The mean.
+    pub fn mean(&self) -> f64 {
+        match self {
+            Self::Same(value) => *value,
+            Self::Drawn(drawn) => drawn.mean,
+        }
+    }
+
+    /// The same shape around another mean.
+    pub fn with_mean(self, mean: f64) -> Self {
+        match self {
+            Self::Same(_) => Self::Same(mean),
+            Self::Drawn(drawn) => Self::Drawn(Drawn { mean, ..drawn }),
+        }
+    }
+
+    fn check(&self, what: &'static str) -> Result<(), WorkloadError> {
+        let mean = self.mean();
+        if !(mean.is_finite() && mean > 0.0) {
+            return Err(WorkloadError::Range {
+                what,
+                found: mean,
+                rule: "it must be a positive number",
+            });
+        }
+        if let Self::Drawn(Drawn { shape, spread, .. }) = *self {
+            let limit = match shape {
+                Shape::Uniform => 0.577,
+                _ => 10.0,
+            };
+            if shape != Shape::Exponential && !(spread > 0.0 && spread <= limit) {
+                let rule = "the spread (standard deviation over mean) must be above 0 and at most 10 (0.577 if uniform)";
+                return Err(WorkloadError::Range {
+                    what,
+                    found: spread,
+                    rule,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn draw(&self, rng: &mut ChaCha8Rng) -> f64 {
+        let Self::Drawn(Drawn {
+            mean,
+            shape,
+            spread,
+        }) = *self
+        else {
+            return self.mean();
+        };
+        match shape {
+            Shape::Exponential => mean * rng.sample::<f64, _>(Exp1),
+            Shape::Uniform => {
+                mean * (1.0 + spread * 3f64.sqrt() * (2.0 * rng.random::<f64>() - 1.0))
+            }
+            Shape::Normal => {
+                let normal =
+                    Normal::new(mean, spread * mean).expect("mean and spread were checked");
+                (0..64)
+                    .map(|_| normal.sample(rng))
+                    .find(|&x| x >= 0.1 * mean)
+                    .unwrap_or(mean)
+            }
+            Shape::Gamma => {
+                let k = 1.0 / (spread * spread);
+                Gamma::new(k, mean / k)
+                    .expect("mean and spread were checked")
+                    .sample(rng)
+            }
+            Shape::LogNormal => {
+                let variance = (1.0 + spread * spread).ln();
+                let log = LogNormal::new(mean.ln() - variance / 2.0, variance.sqrt());
+                log.expect("mean and spread were checked").sample(rng)
+            }
+        }
+    }
+}
+
+/// When processes are submitted.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "pattern", deny_unknown_fields)]
+pub enum Arrivals {
+    /// All at time 0.
+    Together,
+    /// One every `gap_ms`.
+    Steady {
+        /// Milliseconds between two.
+        gap_ms: f64,
+    },
+    /// With independent exponential gaps of this mean.
+    Poisson {
+        /// Mean milliseconds between two.
+        gap_ms: f64,
+    },
+}
+
+/// Where a new process is put.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "place", deny_unknown_fields)]
+pub enum Start {
+    /// On the processor with the shortest queue (`exec` balancing); the lowest number wins.
+    LeastLoaded,
+    /// On a processor drawn at random (no balancing at the start).
+    Random,
+    /// Round robin over the processors.
+    InTurn,
+    /// All on the first processor of one node, where the submitting shell runs.
+    OnNode {
+        /// The node.
+        node: usize,
+    },
+}
+
+/// A set of processes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Workload {
+    /// How many.
+    pub processes: usize,
+    /// Run time with all memory local, in milliseconds.
+    pub run_time_ms: Quantity,
+    /// Resident memory in KB (1024 bytes).
+    pub size_kb: Quantity,
+    /// Share of the run time spent in memory accesses, `a`, 0 to 1.
+    pub access_share: f64,
+    /// Share of accesses that go to a place accessed before, `r`, 0 to 1.
+    pub reuse_share: f64,
+    /// References to one page before the next page's turn.
+    pub dwell: u32,
+    /// How unequal pages are: page i of n gets visits in proportion to 1 / (i+1)^skew; 0 makes all equal.
+    pub skew: f64,
+    /// KB of new pages first touched, per second spent in accesses to new places; the oldest pages are freed.
+    pub renewal_kb_per_s: f64,
+    /// When they are submitted.
+    pub arrivals: Arrivals,
+    /// Where they start.
+    pub start: Start,
+}
+
+impl Default for Workload {
+    fn default() -> Self {
+        Self {
+            processes: 50,
+            run_time_ms: Quantity::Drawn(Drawn {
+                mean: 500.0,
+                shape: Shape::Exponential,
+                spread: 0.0,
+            }),
+            size_kb: Quantity::Same(50.0),
+            access_share: 0.6,
+            reuse_share: 0.4,
+            dwell: 64,
+            skew: 0.0,
+            renewal_kb_per_s: 0.0,
+            arrivals: Arrivals::Together,
+            start: Start::LeastLoaded,
+        }
+    }
+}
+
+/// References to one page in a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Visit {
+    /// The page's slot in the process.
+    pub slot: u32,
+    /// References, at least 1.
+    pub refs: u32,
+}
+
+/// The order in which a process visits its pages, repeated for as long as it runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Round {
+    /// The visits, in order.
+    pub visits: Arc<[Visit]>,
+    /// References of one round.
+    pub refs: u64,
+    /// References of each visit, where all are equal.
+    pub equal: Option<u32>,
+}
+
+impl Round {
+    /// A round from its visits; those without a reference are dropped.
+    pub fn new(visits: Vec<Visit>) -> Self {
+        let visits: Vec<Visit> = visits.into_iter().filter(|v| v.refs > 0).collect();
+        let refs = visits.iter().map(|v| u64::from(v.refs)).sum();
+        let first = visits.first().map_or(1, |v| v.refs);
+        let equal = visits.iter().all(|v| v.refs == first).then_some(first);
+        Self {
+            visits: visits.into(),
+            refs,
+            equal,
+        }
+    }
+
+    fn of_pages(pages: usize, dwell: u32, skew: f64) -> Self {
+        let refs = |slot: usize| {
+            if skew == 0.0 {
+                return dwell;
+            }
+            // The last page gets `dwell`; the others more, as the law says.
+            (f64::from(dwell) * (pages as f64 / (slot + 1) as f64).powf(skew))
+                .round()
+                .min(1e9) as u32
+        };
+        Self::new(
+            (0..pages)
+                .map(|slot| Visit {
+                    slot: slot as u32,
+                    refs: refs(slot),
+                })
+                .collect(),
+        )
+    }
+}
+
+/// One process, ready to be simulated. Times in picoseconds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// When it is submitted.
+    pub arrival: u64,
+    /// References it makes before it ends.
+    pub refs: u64,
+    /// Time of a reference beyond its access to a resident page: computing and new places.
+    pub rest: u64,
+    /// Time of an access to a resident page at distance 10.
+    pub access: u64,
+    /// Accesses to memory per reference: the one to a resident page and those to new places.
+    pub accesses_per_ref: f64,
+    /// Resident pages.
+    pub pages: usize,
+    /// How it visits them.
+    pub round: Round,
+    /// References between two renewals of the oldest page; 0 where pages are never renewed.
+    pub renewal_refs: u64,
+    /// The processor it starts on; `None` for the least loaded.
+    pub start: Option<usize>,
+    /// Moves that a script makes (`sched_setaffinity(2)`): when, and to which processor. A process that has not
+    /// arrived, has ended, or waits for a copy is left alone.
+    pub moves: Vec<(u64, usize)>,
+}
+
+impl Plan {
+    /// How long it would run alone with all memory local, without faults.
+    pub fn ideal(&self) -> u64 {
+        self.refs * (self.rest + self.access)
+    }
+}
+
+impl Workload {
+    /// Checks the workload for a machine.
+    ///
+    /// # Errors
+    /// The first value out of its range.
+    pub fn check(&self, machine: &Machine) -> Result<(), WorkloadError> {
+        let range = |what, found: f64, ok: bool, rule| {
+            if ok {
+                return Ok(());
+            }
+            Err(WorkloadError::Range { what, found, rule })
+        };
+        range(
+            "processes",
+            self.processes as f64,
+            self.processes > 0,
+            "at least one is needed",
+        )?;
+        self.run_time_ms.check("run_time_ms")?;
+        self.size_kb.check("size_kb")?;
+        let share = "it must be from 0 to 1";
+        range(
+            "access_share",
+            self.access_share,
+            (0.0..=1.0).contains(&self.access_share),
+            share,
+        )?;
+        range(
+            "reuse_share",
+            self.reuse_share,
+            (0.0..=1.0).contains(&self.reuse_share),
+            share,
+        )?;
+        range(
+            "dwell",
+            f64::from(self.dwell),
+            self.dwell > 0,
+            "it must be 1 or more",
+        )?;
+        range(
+            "skew",
+            self.skew,
+            (0.0..=4.0).contains(&self.skew),
+            "it must be from 0 to 4",
+        )?;
+        let renewal = self.renewal_kb_per_s;
+        range(
+            "renewal_kb_per_s",
+            renewal,
+            renewal.is_finite() && renewal >= 0.0,
+            "it must be 0 or more",
+        )?;
+        if let Arrivals::Steady { gap_ms } | Arrivals::Poisson { gap_ms } = self.arrivals {
+            range(
+                "gap_ms",
+                gap_ms,
+                gap_ms.is_finite() && gap_ms >= 0.0,
+                "it must be 0 or more",
+            )?;
+        }
+        if let Start::OnNode { node } = self.start {
+            if machine.processors.get(node).is_none_or(|&count| count == 0) {
+                return Err(WorkloadError::StartNode { node });
+            }
+        }
+        Ok(())
+    }
+
+    /// Draws the processes of one replication. The same seed and replication give the same processes, whatever the
+    /// policy, so that policies are compared on the same load.
+    pub fn plans(&self, machine: &Machine, seed: u64, replication: u64) -> Vec<Plan> {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        rng.set_stream(replication);
+        let access = from_ns(machine.costs.access_ns).max(1);
+        let share = self.access_share * self.reuse_share;
+        // Without reuse nothing depends on where pages are: a reference is then a whole access time of work.
+        let (access, whole) = if share > 0.0 {
+            (access, (access as f64 / share).round() as u64)
+        } else {
+            (0, access.max(1))
+        };
+        let accesses_per_ref = if share > 0.0 {
+            1.0 / self.reuse_share
+        } else {
+            self.access_share
+        };
+        let new_share = self.access_share * (1.0 - self.reuse_share);
+        let page_kb = machine.page_bytes as f64 / 1024.0;
+        let renewal_refs = if self.renewal_kb_per_s > 0.0 && new_share > 0.0 {
+            let seconds = page_kb / (self.renewal_kb_per_s * new_share);
+            ((seconds * SECOND as f64 / whole as f64).round() as u64).max(1)
+        } else {
+            0
+        };
+        let processors = machine.processors_total();
+        let mut rounds: Vec<(usize, Round)> = Vec::new();
+        let mut clock = 0.0;
+        let mut plans = Vec::with_capacity(self.processes);
+        for index in 0..self.processes {
+            let run_time = from_ms(self.run_time_ms.draw(&mut rng));
+            let size_kb = self.size_kb.draw(&mut rng);
+            let start = match self.start {
+                Start::LeastLoaded => None,
+                Start::Random => Some(rng.random_range(0..processors)),
+                Start::InTurn => Some(index % processors),
+                Start::OnNode { node } => Some(machine.processors[..node].iter().sum()),
+            };
+            match self.arrivals {
+                Arrivals::Together => {}
+                Arrivals::Steady { gap_ms } => clock = gap_ms * index as f64,
+                Arrivals::Poisson { gap_ms } => clock += gap_ms * rng.sample::<f64, _>(Exp1),
+            }
+            let pages = ((size_kb / page_kb).ceil() as usize).max(1);
+            let round = match rounds.iter().find(|(known, _)| *known == pages) {
+                Some((_, round)) => round.clone(),
+                None => {
+                    let round = Round::of_pages(pages, self.dwell, self.skew);
+                    rounds.push((pages, round.clone()));
+                    round
+                }
+            };
+            plans.push(Plan {
+                arrival: from_ms(clock),
+                refs: ((run_time as f64 / whole as f64).round() as u64).max(1),
+                rest: whole - access,
+                access,
+                accesses_per_ref,
+                pages,
+                round,
+                renewal_refs,
+                start,
+                moves: Vec::new(),
+            });
+        }
+        plans
+    }
+}

@@ -1,0 +1,359 @@
+//! What users write and get: scenario files and their errors, machines, traces, sweeps, JSON, exit codes.
+
+use std::fs;
+use std::path::PathBuf;
+
+use clap::Parser;
+use zmeld_numa::cli::{run, Error, ExitKind, NumaArgs};
+use zmeld_numa::machine::{Machine, Slit};
+use zmeld_numa::scenario::Source;
+use zmeld_numa::study;
+use zmeld_report::Style;
+
+#[derive(Parser)]
+struct Numa {
+    #[command(flatten)]
+    args: NumaArgs,
+}
+
+fn numa(words: &[&str]) -> (Result<ExitKind, Error>, String) {
+    let words = ["numa"].iter().chain(words).chain(["--quiet"].iter());
+    let args = Numa::try_parse_from(words)
+        .expect("arguments that parse")
+        .args;
+    let mut out = Vec::new();
+    let result = run(args, &mut out, &Style::plain(100));
+    (result, String::from_utf8(out).expect("UTF-8"))
+}
+
+fn folder(name: &str) -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    if folder.exists() {
+        fs::remove_dir_all(&folder).unwrap();
+    }
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+fn refused(toml: &str) -> String {
+    match Source::new(toml.to_owned(), "my.toml".into()).and_then(|source| source.scenario()) {
+        Ok(_) => panic!("accepted: {toml}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn scenarios_are_refused_by_file_line_and_column() {
+    for (toml, starts, says) in [
+        (
+            "[workload]\nprocesses = 5\nsize = 3\n",
+            "my.toml: line 3, column 1",
+            "unknown field `size`",
+        ),
+        (
+            "seed = 1\n[workload]\naccess_share = 1.5\n",
+            "my.toml: line 3, column 16",
+            "access_share is 1.5",
+        ),
+        (
+            "[scheduler]\nslice_ms = 0.0\n",
+            "my.toml: line 2, column 12",
+            "slice_ms",
+        ),
+        (
+            "[policy.full]\nstop_ms = -1.0\n",
+            "my.toml: line 2, column 11",
+            "stop_ms",
+        ),
+        ("policies = [\"fool\"]\n", "my.toml: line 1", "fool"),
+        ("[workload\n", "my.toml: line 1", ""),
+        (
+            "replications = 0\n",
+            "my.toml: line 1, column 16",
+            "at least one",
+        ),
+        (
+            "[machine]\nslit = [[10, 20], [20]]\n",
+            "my.toml: ",
+            "row 1: 1 columns where 2",
+        ),
+        (
+            "[machine]\nslit = [[10, 20], [20, 11]]\n",
+            "my.toml: ",
+            "row 1, column 1: 11",
+        ),
+        (
+            "[machine]\nslit = [[10, 9], [20, 10]]\n",
+            "my.toml: ",
+            "row 0, column 1: 9",
+        ),
+        (
+            "[machine]\nfrom = \"altx\"\n",
+            "my.toml: ",
+            "no machine is called \"altx\"",
+        ),
+        (
+            "[machine]\nprocessors = [1, 2]\n",
+            "my.toml: ",
+            "processors: 2 entries for 4 nodes",
+        ),
+        (
+            "[machine.costs]\naccess_ns = 0.0\n",
+            "my.toml: ",
+            "access_ns is 0",
+        ),
+        (
+            "[workload]\nstart = { place = \"on-node\", node = 7 }\n",
+            "my.toml: line 2",
+            "node 7",
+        ),
+    ] {
+        let message = refused(toml);
+        assert!(
+            message.starts_with(starts),
+            "{message:?} does not start with {starts:?}"
+        );
+        assert!(message.contains(says), "{message:?} does not say {says:?}");
+    }
+}
+
+#[test]
+fn machines_are_read_from_numactl_and_sys() {
+    let text = "available: 2 nodes (0-1)\nnode 0 cpus: 0 1 2 3\nnode 0 size: 1024 MB\nnode 0 free: 3 MB\n\
+                node 1 cpus:\nnode 1 size: 2048 MB\nnode 1 free: 3 MB\nnode distances:\nnode   0   1\n  0:  10  17\n  1:  28  10\n";
+    let machine = Machine::from_numactl(text, "saved").unwrap();
+    assert_eq!(machine.processors, [4, 0]);
+    assert_eq!(machine.memory_pages, [Some(262_144), Some(524_288)]);
+    assert_eq!(
+        (machine.slit.distance(0, 1), machine.slit.distance(1, 0)),
+        (17, 28)
+    );
+    let broken = text.replace("10  17", "10  x");
+    let error = Machine::from_numactl(&broken, "saved")
+        .unwrap_err()
+        .to_string();
+    assert!(error.starts_with("saved: line 10"), "{error}");
+
+    let dir = folder("sys");
+    for (node, distance, cpus) in [(0, "10 21", "0-2,5"), (1, "21 10", "3,4")] {
+        let node_dir = dir.join(format!("node{node}"));
+        fs::create_dir_all(&node_dir).unwrap();
+        fs::write(node_dir.join("distance"), format!("{distance}\n")).unwrap();
+        fs::write(node_dir.join("cpulist"), format!("{cpus}\n")).unwrap();
+        fs::write(
+            node_dir.join("meminfo"),
+            format!("Node {node} MemTotal:        4096 kB\n"),
+        )
+        .unwrap();
+    }
+    let machine = Machine::from_sysfs(&dir).unwrap();
+    assert_eq!(
+        (machine.processors, machine.memory_pages),
+        (vec![4, 2], vec![Some(1024), Some(1024)])
+    );
+    fs::write(dir.join("node1/distance"), "21 10 10\n").unwrap();
+    assert!(Machine::from_sysfs(&dir)
+        .unwrap_err()
+        .to_string()
+        .contains("row 1: 3 columns"));
+    assert!(Slit::new(vec![], "none").is_err());
+}
+
+#[test]
+fn traces_are_replayed_in_their_order() {
+    let dir = folder("trace");
+    fs::write(
+        dir.join("trace.csv"),
+        "time_ns,process,page\n0,7,100\n1000,7,101,3\n5000,7,100\n2000,9,5\n",
+    )
+    .unwrap();
+    fs::write(
+        dir.join("s.toml"),
+        "trace = \"trace.csv\"\nreplications = 1\n",
+    )
+    .unwrap();
+    let scenario = dir.join("s.toml");
+    let (result, out) = numa(&["run", "--scenario", scenario.to_str().unwrap(), "--json"]);
+    assert_eq!(result.unwrap(), ExitKind::Done);
+    let json: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(json["schema"], "zmeld.numa/1");
+    assert_eq!(json["metrics"]["accesses"], 6.0);
+    assert_eq!(json["counters"]["pages_touched"], 3);
+    fs::write(dir.join("trace.csv"), "0,7,100\n1,7,x\n").unwrap();
+    let (result, _) = numa(&["run", "--scenario", scenario.to_str().unwrap()]);
+    let message = result.unwrap_err().to_string();
+    assert!(
+        message.contains("trace.csv: line 2, column 3: \"x\""),
+        "{message}"
+    );
+    fs::write(
+        dir.join("trace.csv"),
+        "  12  3.000001:  7f0000001234\n  12  3.000002:  7f0000002234\n",
+    )
+    .unwrap();
+    let (result, out) = numa(&["run", "--scenario", scenario.to_str().unwrap(), "--json"]);
+    assert_eq!(result.unwrap(), ExitKind::Done);
+    assert!(out.contains("\"pages_touched\": 2"));
+}
+
+#[test]
+fn a_sweep_in_shards_with_an_interruption_is_the_sweep() {
+    let dir = folder("sweep");
+    let path = |name: &str| dir.join(name).to_str().unwrap().to_owned();
+    let args = [
+        "sweep",
+        "--over",
+        "workload.processes=3,9,20",
+        "--over",
+        "policy.full.stop_ms=0.1,5.0",
+        "--replications",
+        "3",
+    ];
+    let with = |more: &[&str]| numa(&[&args[..], more].concat());
+    let (result, whole) = with(&[
+        "--results",
+        &path("whole.jsonl"),
+        "--json",
+        "--csv",
+        &path("whole.csv"),
+    ]);
+    assert_eq!(result.unwrap(), ExitKind::Done);
+    for shard in ["1/2", "2/2"] {
+        let file = path(&format!("shard-{}.jsonl", &shard[..1]));
+        with(&["--results", &file, "--shard", shard]).0.unwrap();
+    }
+    // The first shard was interrupted in its last line; it goes on and ends up the same.
+    let first = dir.join("shard-1.jsonl");
+    let complete = fs::read_to_string(&first).unwrap();
+    fs::write(&first, &complete[..complete.len() - 40]).unwrap();
+    let (result, _) = numa(&["merge", &path("shard-1.jsonl"), &path("shard-2.jsonl")]);
+    assert!(result.is_err(), "an unfinished shard is noticed");
+    with(&["--results", &path("shard-1.jsonl"), "--shard", "1/2"])
+        .0
+        .unwrap();
+    assert_eq!(fs::read_to_string(&first).unwrap(), complete);
+    let parquet = path("merged.parquet");
+    let (result, merged) = numa(&[
+        "merge",
+        &path("shard-2.jsonl"),
+        &path("shard-1.jsonl"),
+        "--json",
+        "--csv",
+        &path("merged.csv"),
+        "--parquet",
+        &parquet,
+    ]);
+    assert_eq!(result.unwrap(), ExitKind::Done);
+    assert_eq!(merged, whole);
+    assert_eq!(
+        fs::read(path("merged.csv")).unwrap(),
+        fs::read(path("whole.csv")).unwrap()
+    );
+    // The Parquet file reads back with as many rows.
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+    let reader = SerializedFileReader::new(fs::File::open(&parquet).unwrap()).unwrap();
+    assert_eq!(reader.metadata().file_metadata().num_rows(), 6 * 3);
+    // Another seed is another sweep.
+    let (result, _) = with(&["--results", &path("whole.jsonl"), "--seed", "9"]);
+    assert!(result.unwrap_err().to_string().contains("another sweep"));
+    let damaged = complete.replace("\"point\":0", "\"point\":x");
+    fs::write(&first, damaged).unwrap();
+    assert_eq!(
+        numa(&["merge", &path("shard-1.jsonl")])
+            .0
+            .unwrap_err()
+            .code(),
+        4
+    );
+}
+
+#[test]
+fn thresholds_and_pages() {
+    let dir = folder("pages");
+    let html = dir.join("page.html");
+    let args = [
+        "compare",
+        "--replications",
+        "4",
+        "--policies",
+        "linux,on-demand",
+        "--html",
+        html.to_str().unwrap(),
+    ];
+    assert_eq!(
+        numa(&[&args[..], &["--min-gain", "99"]].concat())
+            .0
+            .unwrap(),
+        ExitKind::Missed
+    );
+    assert_eq!(
+        numa(&[&args[..], &["--min-gain", "-99"]].concat())
+            .0
+            .unwrap(),
+        ExitKind::Done
+    );
+    assert!(fs::read_to_string(&html).unwrap().contains("on-demand"));
+    assert_eq!(
+        numa(&["compare", "--policies", "nonsense"])
+            .0
+            .unwrap_err()
+            .code(),
+        2
+    );
+    assert_eq!(
+        numa(&["compare", "--set", "workload.processes"])
+            .0
+            .unwrap_err()
+            .code(),
+        2
+    );
+    for words in [&["machines"][..], &["machines", "cxl-far"], &["policies"]] {
+        assert!(numa(words).1.len() > 200, "{words:?}");
+    }
+    let svgs = dir.join("svg");
+    numa(&["run", "--svg", svgs.to_str().unwrap()]).0.unwrap();
+    assert!(fs::read_dir(&svgs).unwrap().count() >= 3);
+}
+
+#[test]
+fn the_study_has_every_point_and_its_claims_are_judged_by_its_runs() {
+    let source = study::source().unwrap();
+    let scenario = source.scenario().unwrap();
+    assert_eq!(scenario.replications, 200);
+    for free in &scenario.free {
+        let value = source
+            .value(&free.path)
+            .unwrap_or_else(|| panic!("{} is not in the scenario", free.path));
+        assert!(
+            free.grid.is_empty() || free.grid.contains(value),
+            "{}: {value} is not in its grid",
+            free.path
+        );
+    }
+    let points = study::points();
+    for claim in study::CLAIMS {
+        assert!(points.contains(&claim.point), "{claim:?}");
+    }
+    let one = study::reproduce(&source, Some(2), 0, &|_, _| ()).unwrap();
+    for judged in &one.claims {
+        let off = (judged.ours.value - judged.claim.published).abs();
+        assert_eq!(
+            judged.agrees,
+            off <= judged.claim.tolerance.of(judged.claim.published)
+        );
+    }
+    // Without the cost of a move, full is no worse than linux: the verdicts come from the runs.
+    let mut free_moves = source.clone();
+    free_moves
+        .set(&[("policy.full.page_ms".into(), toml::Value::Float(0.0))])
+        .unwrap();
+    let other = study::reproduce(&free_moves, Some(2), 0, &|_, _| ()).unwrap();
+    let full = |r: &study::Reproduction| {
+        r.claims
+            .iter()
+            .filter(|j| j.agrees && j.claim.published >= 24.0)
+            .count()
+    };
+    assert_eq!(full(&other), 0);
+    assert!(full(&one) > 0);
+}

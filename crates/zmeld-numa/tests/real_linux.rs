@@ -1,0 +1,172 @@
+//! The simulator against a real Linux: a stock Debian kernel with four nodes in QEMU runs guest/init.c, the
+//! simulator runs the same script, and the counters are compared.
+//!
+//! The guest's output of one boot is kept beside the script, so that the comparison always runs; the boot itself
+//! (two minutes) is run with `--ignored`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+use zmeld_numa::engine::{simulate, Detail, Setup};
+use zmeld_numa::machine::{Machine, Slit};
+use zmeld_numa::outcome::Outcome;
+use zmeld_numa::policy::{PolicyName, PolicySettings};
+use zmeld_numa::scheduler::Scheduler;
+use zmeld_numa::workload::{Plan, Quantity, Start, Workload};
+
+const SECOND: u64 = 1_000_000_000_000;
+/// Pages that the script walks over (init.c).
+const PAGES: u64 = 4096;
+/// The guest's process has a few pages besides those: its stack, its program.
+const OTHER_PAGES: u64 = 8;
+
+type Counters = BTreeMap<(String, String, String), u64>;
+
+fn parse(output: &str) -> Counters {
+    let mut counters = Counters::new();
+    for line in output.lines() {
+        assert!(!line.starts_with("ZMELD-FAILED"), "{line}");
+        if let ["ZMELD", way, step, counter, value] =
+            line.split_whitespace().collect::<Vec<_>>()[..]
+        {
+            counters.insert(
+                (way.into(), step.into(), counter.into()),
+                value.parse().expect("a count"),
+            );
+        }
+    }
+    assert!(!counters.is_empty(), "the guest printed no counters");
+    counters
+}
+
+/// The script: 2 s on node 0, 8 s on node 1, 8 s on node 2; up to `steps` of its moves. One scan a second.
+fn simulated(policy: PolicyName, steps: usize) -> Outcome {
+    let mut machine = Machine::preset("altix-4x2").unwrap();
+    let rows = vec![
+        vec![10, 20, 35, 55],
+        vec![20, 10, 55, 35],
+        vec![35, 55, 10, 20],
+        vec![55, 35, 20, 10],
+    ];
+    machine.slit = Slit::new(rows, "guest").unwrap();
+    let workload = Workload {
+        processes: 1,
+        run_time_ms: Quantity::Same(1.0),
+        size_kb: Quantity::Same(PAGES as f64 * 4.0),
+        access_share: 1.0,
+        reuse_share: 1.0,
+        start: Start::OnNode { node: 0 },
+        ..Workload::default()
+    };
+    let drawn = workload.plans(&machine, 1, 0).remove(0);
+    let moves = [(2 * SECOND, 2), (10 * SECOND, 4)];
+    // Long enough for the whole script however slow its accesses get.
+    let refs = 18 * SECOND / (drawn.rest + drawn.access);
+    let plan = Plan {
+        moves: moves[..steps].to_vec(),
+        refs: refs * (2 + 8 * steps as u64) / 18,
+        ..drawn
+    };
+    let setup = Setup {
+        machine: &machine,
+        scheduler: &Scheduler::default(),
+        plans: &[plan],
+        detail: Detail::TOTALS,
+    };
+    simulate(
+        setup,
+        &mut *policy.build(&PolicySettings::default(), &machine),
+    )
+}
+
+fn compare(guest: &Counters) {
+    let get = |way: &str, step: &str, counter: &str| {
+        let key = (way.to_owned(), step.to_owned(), counter.to_owned());
+        *guest
+            .get(&key)
+            .unwrap_or_else(|| panic!("the guest did not print {key:?}"))
+    };
+    for (way, policy) in [
+        ("linux", PolicyName::Linux),
+        ("full", PolicyName::Full),
+        ("autonuma", PolicyName::Autonuma),
+    ] {
+        let mut before = simulated(policy, 0).counters;
+        for (steps, (step, node)) in [("to-node-1", 1), ("to-node-2", 2)].into_iter().enumerate() {
+            let after = simulated(policy, steps + 1).counters;
+            let near = |counter: &str, ours: u64| {
+                let theirs = get(way, step, counter);
+                assert!(
+                    (ours..=ours + OTHER_PAGES).contains(&theirs),
+                    "{way} {step} {counter}: the guest {theirs}, simulated {ours}"
+                );
+            };
+            near(
+                "numa_pte_updates",
+                after.numa_pte_updates - before.numa_pte_updates,
+            );
+            near(
+                "numa_hint_faults",
+                after.numa_hint_faults - before.numa_hint_faults,
+            );
+            near(
+                "numa_hint_faults_local",
+                after.numa_hint_faults_local - before.numa_hint_faults_local,
+            );
+            let moved = after.numa_pages_migrated - before.numa_pages_migrated;
+            match policy {
+                // The kernel counts migrate_pages(2) elsewhere, with the pages of the program and of its files.
+                PolicyName::Full => {
+                    assert!(get(way, step, "pgmigrate_success") >= moved);
+                    assert_eq!(get(way, step, "numa_pages_migrated"), 0);
+                }
+                _ => near("numa_pages_migrated", moved),
+            }
+            let follows = policy != PolicyName::Linux;
+            assert_eq!(
+                moved,
+                if follows { PAGES } else { 0 },
+                "{way} {step}: simulated"
+            );
+            let (here, first) = (
+                get(way, step, &format!("pages_on_node_{node}")),
+                get(way, step, "pages_on_node_0"),
+            );
+            assert_eq!(
+                (here, first),
+                if follows { (PAGES, 0) } else { (0, PAGES) },
+                "{way} {step}: the guest"
+            );
+            before = after;
+        }
+    }
+}
+
+#[test]
+fn agrees_with_the_recorded_boot() {
+    compare(&parse(include_str!("../guest/recorded-6.1.txt")));
+}
+
+#[test]
+#[ignore = "boots a virtual machine for two minutes, and installs QEMU as root if it is missing"]
+fn agrees_with_a_boot_now() {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let cache = here.join("../../target/numa-guest");
+    let run = Command::new(here.join("guest/run.sh"))
+        .arg(&cache)
+        .output()
+        .expect("a shell");
+    let output = String::from_utf8_lossy(&run.stdout);
+    if run.status.code() == Some(77) {
+        println!("{}", output.trim());
+        return;
+    }
+    assert!(
+        run.status.success(),
+        "{output}{}",
+        String::from_utf8_lossy(&run.stderr)
+    );
+    println!("{output}");
+    compare(&parse(&output));
+}

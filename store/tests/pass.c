@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * The pass at size: that it finds every duplicate, whatever memory it is given,
+ * in how many rounds it takes, and however often it is stopped and resumed.
+ *
+ *	pass [pages]	default 60000
+ *
+ * Each case fills a store with known duplicates, melds, and counts objects:
+ * there must be one for each content. Then all pages are read back.
+ */
+#include "harness.h"
+
+static u64 pages = 60000;
+
+/* Page i has content `content[i]`; what a content is made of costs little. */
+struct plan {
+	const char *name;
+	u32 *content;
+	u64 contents;
+};
+
+static void make_content(u8 *page, u32 content)
+{
+	static const u8 pattern[32] = "zmeld pass test, content number ";
+	u32 i;
+
+	for (i = 0; i < ZM_PAGE_SIZE; i += sizeof(pattern))
+		memcpy(page + i, pattern, sizeof(pattern));
+	for (i = 0; i < ZM_PAGE_SIZE; i += 512)
+		memcpy(page + i + 32, &content, sizeof(content));
+}
+
+static struct zm_store *fill(const struct plan *plan)
+{
+	struct zm_store_options options =
+		test_options("lz4", pages, ZM_MELD_MANUAL);
+	struct zm_store *store;
+	u8 page[ZM_PAGE_SIZE];
+	u64 i;
+
+	if (zm_store_create(&options, &store))
+		DIE("create");
+	for (i = 0; i < pages; i++) {
+		make_content(page, plan->content[i]);
+		if (zm_page_write(store, i, page))
+			DIE("write");
+	}
+	return store;
+}
+
+static void expect_melded(struct zm_store *store, const struct plan *plan,
+			  const char *how)
+{
+	u8 page[ZM_PAGE_SIZE], expected[ZM_PAGE_SIZE];
+	struct zm_stats stats;
+	u64 i;
+
+	zm_store_stats(store, &stats);
+	if (stats.objects != plan->contents)
+		DIE("%s, %s: %llu objects for %llu contents", plan->name, how,
+		    (unsigned long long)stats.objects,
+		    (unsigned long long)plan->contents);
+	check_store(store, ZM_CHECK_CONTENTS, how, 0);
+	for (i = 0; i < pages; i += 7) {
+		make_content(expected, plan->content[i]);
+		if (zm_page_read(store, i, page) ||
+		    memcmp(page, expected, ZM_PAGE_SIZE))
+			DIE("%s, %s: page %llu reads other bytes", plan->name,
+			    how, (unsigned long long)i);
+	}
+}
+
+static void meld(struct zm_store *store, const struct zm_meld_options *options,
+		 struct zm_meld_result *result)
+{
+	int err = zm_meld_run(store, options, result);
+
+	if (err)
+		DIE("meld: %d", err);
+}
+
+static void try_memory(const struct plan *plan, u64 memory_max)
+{
+	struct zm_meld_options options = { .memory_max = memory_max };
+	struct zm_store *store = fill(plan);
+	struct zm_meld_result result;
+	u64 bound = memory_max ? memory_max : 8 * pages;
+
+	meld(store, &options, &result);
+	if (bound < 64 << 10)
+		bound = 64 << 10;
+	if (result.memory_borrowed > bound + ZM_PAGE_SIZE)
+		DIE("%s: borrowed %llu of %llu bytes", plan->name,
+		    (unsigned long long)result.memory_borrowed,
+		    (unsigned long long)bound);
+	if (result.pages_melded != pages - plan->contents)
+		DIE("%s: %llu pages melded of %llu", plan->name,
+		    (unsigned long long)result.pages_melded,
+		    (unsigned long long)(pages - plan->contents));
+	expect_melded(store, plan, "one pass");
+	printf("pass: %s, %llu bytes: all %llu duplicates in %llu rounds\n",
+	       plan->name, (unsigned long long)result.memory_borrowed,
+	       (unsigned long long)result.pages_melded,
+	       (unsigned long long)result.rounds);
+	meld(store, &options, &result);
+	if (result.pages_melded)
+		DIE("%s: a second pass melded something", plan->name);
+	zm_store_destroy(store);
+}
+
+/* Each pass has a moment; the next goes on where it stopped. */
+static void try_stopping(const struct plan *plan)
+{
+	struct zm_meld_options options = {
+		.memory_max = 1,
+		.time_ns_max = 300000,
+		.resume = true,
+	};
+	struct zm_store *store = fill(plan);
+	struct zm_meld_result result;
+	u64 passes = 0, stopped = 0;
+
+	do {
+		meld(store, &options, &result);
+		stopped += result.stopped;
+		options.time_ns_max += 20000;
+	} while (result.stopped && ++passes < 10000);
+	if (!stopped)
+		DIE("%s: no pass was stopped: the test tested nothing",
+		    plan->name);
+	expect_melded(store, plan, "in pieces");
+	printf("pass: %s: all found in %llu pieces\n", plan->name,
+	       (unsigned long long)stopped + 1);
+	zm_store_destroy(store);
+}
+
+/* The sample tells a store where melding pays from one where it does not. */
+static void try_threshold(const struct plan *plan, bool pays)
+{
+	struct zm_meld_options options = { .threshold_permille = 50 };
+	struct zm_store *store = fill(plan);
+	struct zm_meld_result result;
+
+	meld(store, &options, &result);
+	if (result.below_threshold == pays || !result.pages_sampled)
+		DIE("%s: %llu of %llu sampled pages repeat", plan->name,
+		    (unsigned long long)result.duplicates_sampled,
+		    (unsigned long long)result.pages_sampled);
+	zm_store_destroy(store);
+}
+
+static struct plan plan_make(const char *name, u32 *content,
+			     u32 (*choose)(struct rng *rng, u64 page))
+{
+	struct plan plan = { .name = name, .content = content };
+	u8 *seen = calloc(1, pages + 1);
+	struct rng rng = { 1 };
+	u64 i;
+
+	if (!seen)
+		DIE("no memory");
+	for (i = 0; i < pages; i++) {
+		content[i] = choose(&rng, i);
+		plan.contents += !seen[content[i]];
+		seen[content[i]] = 1;
+	}
+	free(seen);
+	return plan;
+}
+
+static u32 all_unique(struct rng *rng, u64 page)
+{
+	(void)rng;
+	return (u32)page;
+}
+
+static u32 one_percent(struct rng *rng, u64 page)
+{
+	return rng_below(rng, 100) ? (u32)page : rng_below(rng, (u32)page + 1);
+}
+
+static u32 in_pairs(struct rng *rng, u64 page)
+{
+	(void)rng;
+	return (u32)(page % (pages / 2));
+}
+
+static u32 one_giant(struct rng *rng, u64 page)
+{
+	return rng_below(rng, 10) < 7 ? 0 : (u32)page;
+}
+
+static u32 all_equal(struct rng *rng, u64 page)
+{
+	(void)rng;
+	(void)page;
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	static const u64 memory[] = { 0, 1, 256 << 10 };
+	struct plan plans[5];
+	u32 *content;
+	u32 i, j;
+
+	if (argc > 1)
+		pages = strtoull(argv[1], NULL, 0);
+	content = malloc(pages * sizeof(*content));
+	if (!content)
+		DIE("no memory");
+	for (i = 0; i < 5; i++) {
+		static const struct {
+			const char *name;
+			u32 (*choose)(struct rng *rng, u64 page);
+		} kinds[] = {
+			{ "all unique", all_unique },
+			{ "1 % duplicates", one_percent },
+			{ "all in pairs", in_pairs },
+			{ "one giant group", one_giant },
+			{ "all equal", all_equal },
+		};
+
+		plans[i] = plan_make(kinds[i].name, content, kinds[i].choose);
+		for (j = 0; j < 3; j++)
+			try_memory(&plans[i], memory[j]);
+		if (i > 1)
+			try_stopping(&plans[i]);
+		try_threshold(&plans[i], i > 1);
+	}
+	free(content);
+	return 0;
+}
