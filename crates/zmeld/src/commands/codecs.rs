@@ -139,7 +139,7 @@ fn pick(
             return;
         }
         state.seen += 1;
-        if state.seen % state.stride != 0 {
+        if !state.seen.is_multiple_of(state.stride) {
             return;
         }
         state.pages.extend_from_slice(page);
@@ -191,8 +191,11 @@ fn thin(pages: &mut Vec<u8>, kept: u64, limit: u64) {
     pages.truncate(limit as usize * size);
 }
 
+/// A trained dictionary.
+type Dictionary = Arc<[u8]>;
+
 /// With `--train`: a dictionary from every second page, and the other pages.
-fn split(args: &CodecsArgs, pages: Vec<u8>) -> anyhow::Result<(Vec<u8>, Option<Arc<[u8]>>)> {
+fn split(args: &CodecsArgs, pages: Vec<u8>) -> anyhow::Result<(Vec<u8>, Option<Dictionary>)> {
     let Some(size) = args.train else {
         return Ok((pages, None));
     };
@@ -214,7 +217,10 @@ fn split(args: &CodecsArgs, pages: Vec<u8>) -> anyhow::Result<(Vec<u8>, Option<A
 
 /// The codecs asked for; without a list, each at the levels that differ enough
 /// to be told apart. With a dictionary, each codec that takes one with it too.
-fn candidates(args: &CodecsArgs, dictionary: Option<&Arc<[u8]>>) -> anyhow::Result<Vec<Candidate>> {
+fn candidates(
+    args: &CodecsArgs,
+    dictionary: Option<&Dictionary>,
+) -> anyhow::Result<Vec<Candidate>> {
     let specs = match &args.codecs {
         Some(list) => list.0.clone(),
         None => every_level(),
