@@ -10,10 +10,9 @@ pub(crate) struct Tally {
     pub pages: f64,
     /// Bytes of their objects.
     pub bytes: f64,
-    /// Sum of the squares of these, for the spread.
-    squares: f64,
-    /// Sum of the squares of the weights, for the effective size of a sample.
-    weights: f64,
+    /// For the spread: sums of the squared weights, of these times the bytes,
+    /// and of these times the squared bytes.
+    moments: [f64; 3],
     /// Pages kept raw.
     pub raw: f64,
     /// Objects in each size class.
@@ -25,8 +24,7 @@ impl Tally {
         Tally {
             pages: 0.0,
             bytes: 0.0,
-            squares: 0.0,
-            weights: 0.0,
+            moments: [0.0; 3],
             raw: 0.0,
             classes: vec![0.0; geometry.classes()],
         }
@@ -40,8 +38,7 @@ impl Tally {
         let bytes = f64::from(size);
         self.pages += weight;
         self.bytes += bytes * weight;
-        self.squares += bytes * bytes * weight;
-        self.weights += weight * weight;
+        add_moments(&mut self.moments, weight * weight, bytes);
         if size == geometry.page_size() {
             self.raw += weight;
         }
@@ -51,8 +48,9 @@ impl Tally {
     pub fn merge(&mut self, other: &Tally) {
         self.pages += other.pages;
         self.bytes += other.bytes;
-        self.squares += other.squares;
-        self.weights += other.weights;
+        for (mine, theirs) in self.moments.iter_mut().zip(other.moments) {
+            *mine += theirs;
+        }
         self.raw += other.raw;
         for (mine, theirs) in self.classes.iter_mut().zip(&other.classes) {
             *mine += theirs;
@@ -64,8 +62,7 @@ impl Tally {
         Tally {
             pages: self.pages * factor,
             bytes: self.bytes * factor,
-            squares: self.squares * factor,
-            weights: self.weights * factor * factor,
+            moments: self.moments.map(|moment| moment * factor * factor),
             raw: self.raw * factor,
             classes: self.classes.iter().map(|count| count * factor).collect(),
         }
@@ -89,25 +86,80 @@ impl Tally {
             .sum()
     }
 
-    /// Half the width of the 95 % confidence interval of the bytes of
-    /// `population` pages of which these are a sample:
-    /// N 1.96 s / sqrt(n) sqrt(1 - n / N), with n the effective sample size
-    /// (sum of weights)^2 / sum of squared weights, and the last factor the
-    /// finite population correction.
-    pub fn half_width(&self, population: u64) -> f64 {
+    /// Mean bytes of a page.
+    pub fn mean(&self) -> f64 {
+        self.bytes / self.pages.max(f64::MIN_POSITIVE)
+    }
+
+    /// The variance of the bytes of `population` pages as estimated by their
+    /// number times the mean of this sample. Drawn are contents, not pages, each
+    /// with its weight w; the mean is a quotient of two sums, so to first order
+    /// its variance is sum(w^2 (x - mean)^2) / sum(w)^2 (the linearised variance
+    /// of a ratio estimator), times the finite population correction. A weight
+    /// that goes with a size, as where many pages are nearly empty, widens it.
+    fn variance(&self, population: u64) -> f64 {
         let all = population as f64;
         if self.pages >= all {
             return 0.0;
         }
-        let n = self.pages * self.pages / self.weights.max(f64::MIN_POSITIVE);
+        let n = self.pages * self.pages / self.moments[0].max(f64::MIN_POSITIVE);
         if n < 2.0 {
             // Next to nothing is known of them: anything from 0 to a page.
-            return all * zmeld_store::page_size() as f64 / 2.0;
+            return (all * zmeld_store::page_size() as f64 / 2.0 / CONFIDENCE).powi(2);
         }
-        let mean = self.bytes / self.pages;
-        let variance = (self.squares / self.pages - mean * mean).max(0.0) * n / (n - 1.0);
-        1.96 * all * (variance / n * (1.0 - self.pages / all)).sqrt()
+        let mean = self.mean();
+        let deviations = centred(&self.moments, mean, mean).max(0.0) * n / (n - 1.0);
+        (all / self.pages).powi(2) * deviations * (1.0 - self.pages / all)
     }
+
+    /// Half the width of the 95 % confidence interval of the bytes of
+    /// `population` pages of which these are a sample.
+    #[cfg(test)]
+    pub fn half_width(&self, population: u64) -> f64 {
+        CONFIDENCE * self.variance(population).sqrt()
+    }
+}
+
+/// Standard deviations to each side that hold 95 % of a normal distribution.
+const CONFIDENCE: f64 = 1.96;
+
+fn add_moments(moments: &mut [f64; 3], weight: f64, bytes: f64) {
+    moments[0] += weight;
+    moments[1] += weight * bytes;
+    moments[2] += weight * bytes * bytes;
+}
+
+/// sum(w (x - a) (x - b)) from the sums of w, w x and w x^2.
+fn centred(moments: &[f64; 3], a: f64, b: f64) -> f64 {
+    moments[2] - (a + b) * moments[1] + a * b * moments[0]
+}
+
+/// What two samples of the same pages have in common: the contents that are in
+/// both, by the product of their weights.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Overlap([f64; 3]);
+
+impl Overlap {
+    /// A content of so many bytes, with its weights in the two samples.
+    pub fn add(&mut self, size: u32, weight: f64, other_weight: f64) {
+        add_moments(&mut self.0, weight * other_weight, f64::from(size));
+    }
+}
+
+/// Half the width of the 95 % confidence interval of the bytes of two kinds of
+/// pages together: `first` and `second` are samples of them, which have
+/// `overlap` in common and so do not err independently.
+pub(crate) fn half_width(first: (&Tally, u64), second: (&Tally, u64), overlap: &Overlap) -> f64 {
+    let ((one, all_one), (two, all_two)) = (first, second);
+    let mut variance = one.variance(all_one) + two.variance(all_two);
+    let is_sampled = one.pages < all_one as f64 && two.pages < all_two as f64;
+    if is_sampled && one.pages > 0.0 && two.pages > 0.0 {
+        let expand = (all_one as f64 / one.pages) * (all_two as f64 / two.pages);
+        let left = 1.0 - one.pages / all_one as f64;
+        let common = centred(&overlap.0, one.mean(), two.mean());
+        variance += (2.0 * expand * common * left).max(0.0);
+    }
+    CONFIDENCE * variance.sqrt()
 }
 
 /// Bytes of table that a device keeps for each page of its size.

@@ -26,7 +26,7 @@ use std::sync::Mutex;
 
 use zmeld_store::Geometry;
 
-use crate::predict::Tally;
+use crate::predict::{Overlap, Tally};
 
 /// Bits of the bitmap of contents seen: 2 MiB.
 const SEEN_BITS: u64 = 1 << 24;
@@ -59,6 +59,7 @@ pub(crate) struct Choice {
 pub(crate) struct Sampled {
     pub contents: Tally,
     pub repeats: Tally,
+    pub overlap: Overlap,
 }
 
 impl Sampler {
@@ -157,6 +158,7 @@ impl Sampler {
         let mut sampled = Sampled {
             contents: Tally::new(geometry),
             repeats: Tally::new(geometry),
+            overlap: Overlap::default(),
         };
         for (&key, content) in self.contents.lock().expect("no worker panicked").iter() {
             let size = content.sizes[codec];
@@ -166,9 +168,11 @@ impl Sampler {
             let draws = content.draws.iter().filter(|&&draw| draw <= threshold);
             let drawn = draws.count() as f64;
             let all = pages(u128::from(content.position) << 64 | u128::from(key)).max(1) as f64;
-            sampled
-                .repeats
-                .add(geometry, size, drawn * (all - 1.0) / all);
+            let weight = drawn * (all - 1.0) / all;
+            sampled.repeats.add(geometry, size, weight);
+            if content.position <= threshold {
+                sampled.overlap.add(size, 1.0, weight);
+            }
         }
         sampled
     }

@@ -16,7 +16,7 @@ use crate::duplicates::Counter;
 use crate::histogram::Histogram;
 use crate::kernel::Pool;
 use crate::machine::Machine;
-use crate::predict::{self, Tally};
+use crate::predict::{self, Overlap, Tally};
 use crate::result::{CodecResult, ColdResult, Gain, Pages, Sample, ScanResult, SkippedResult};
 use crate::sample::Sampler;
 
@@ -370,6 +370,8 @@ impl Shared<'_> {
 struct Measured {
     contents: Tally,
     repeats: Tally,
+    /// What the two have in common.
+    overlap: Overlap,
     compress: Histogram,
     decompress: Histogram,
 }
@@ -625,6 +627,7 @@ fn gather(
             Measured {
                 contents: if second { none() } else { sampled.contents },
                 repeats: if second { none() } else { sampled.repeats },
+                overlap: sampled.overlap,
                 compress: Histogram::new(),
                 decompress: Histogram::new(),
             }
@@ -669,9 +672,12 @@ impl Measured {
     /// Half a 95 % confidence interval of all compressed bytes, as a share of them.
     fn interval(&self, pages: &Pages) -> f64 {
         let (_, all) = self.totals(pages);
-        let contents = self.contents.half_width(pages.unique);
-        let repeats = self.repeats.half_width(pages.duplicate);
-        contents.hypot(repeats) / all.bytes.max(1.0)
+        let half_width = predict::half_width(
+            (&self.contents, pages.unique),
+            (&self.repeats, pages.duplicate),
+            &self.overlap,
+        );
+        half_width / all.bytes.max(1.0)
     }
 }
 
