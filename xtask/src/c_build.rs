@@ -39,7 +39,8 @@ impl Built {
             .current_dir(workspace::root())
             .args(["-c", "exec \"$0\" \"$@\" > \"$MESSAGES\""])
             .arg(cargo.get_program())
-            .args(["build", "--package", "zmeld-store"])
+            // As the tests are built: other features would build all anew.
+            .args(["test", "--workspace", "--lib", "--bins", "--no-run"])
             .arg("--message-format=json-render-diagnostics")
             .env("MESSAGES", &messages);
         if !log.run(&mut command, LIMIT)?.succeeded() {

@@ -24,11 +24,9 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
-pub mod cli;
 pub mod engine;
 pub mod machine;
 pub mod outcome;
-pub mod pages;
 pub mod policy;
 pub mod replicate;
 pub mod scenario;

@@ -41,6 +41,8 @@ pub enum Command {
     Scan(ScanArgs),
     /// How does each codec do on these pages, one page at a time?
     Codecs(CodecsArgs),
+    /// Which page-migration policy would suit a NUMA machine? (simulation)
+    Numa(Box<crate::commands::numa::NumaArgs>),
     /// Write the man page to standard output
     Man(ManArgs),
     /// Write shell completions to standard output

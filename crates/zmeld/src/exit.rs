@@ -145,6 +145,9 @@ fn code(err: &anyhow::Error) -> u8 {
         if let Some(err) = cause.downcast_ref::<zmeld_memory::Error>() {
             return source_code(err);
         }
+        if let Some(err) = cause.downcast_ref::<crate::commands::numa::Error>() {
+            return err.code();
+        }
     }
     WRONG
 }

@@ -2,5 +2,6 @@
 
 pub mod codecs;
 pub mod generate;
+pub mod numa;
 pub mod scan;
 mod scan_report;

@@ -15,15 +15,22 @@ use thiserror::Error;
 use zmeld_report::schema::Envelope;
 use zmeld_report::Style;
 
-use crate::engine::Detail;
-use crate::machine::{Machine, MachineError};
-use crate::pages::{self, Page};
-use crate::policy::{PolicyName, UnknownPolicy, ALL};
-use crate::replicate::{Replications, METRICS};
-use crate::scenario::{Scenario, ScenarioError, Source};
-use crate::study;
-use crate::sweep::{self, Shard, Sweep, SweepError};
-use crate::time::MS;
+use zmeld_numa::engine::Detail;
+use zmeld_numa::machine::{Machine, MachineError};
+use zmeld_numa::policy::{PolicyName, UnknownPolicy, ALL};
+use zmeld_numa::replicate::{Replications, METRICS};
+use zmeld_numa::scenario::{Scenario, ScenarioError, Source};
+use zmeld_numa::study;
+use zmeld_numa::sweep::{self, Shard, Sweep, SweepError};
+use zmeld_numa::time::MS;
+
+use self::pages::Page;
+use crate::exit::Outcome;
+use crate::output;
+
+mod pages;
+#[cfg(test)]
+mod tests;
 
 /// The schema of every JSON result, without its version.
 pub const SCHEMA: &str = "zmeld.numa";
@@ -168,25 +175,6 @@ struct Tables {
     parquet: Option<PathBuf>,
 }
 
-/// How a command ended, as the program's exit code.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ExitKind {
-    /// 0: done.
-    Done,
-    /// 1: a threshold that was asked for was missed.
-    Missed,
-}
-
-impl ExitKind {
-    /// The exit code.
-    pub fn code(self) -> u8 {
-        match self {
-            Self::Done => 0,
-            Self::Missed => 1,
-        }
-    }
-}
-
 /// Why a command could not be carried out.
 #[derive(Debug, Error)]
 pub enum Error {
@@ -228,11 +216,22 @@ impl Error {
     }
 }
 
+/// Carries out a command on standard output.
+///
+/// # Errors
+/// As [`carry_out_on`]; see [`Error::code`] for the exit code.
+pub fn run(args: NumaArgs) -> anyhow::Result<Outcome> {
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    let outcome = carry_out_on(args, &mut out, &output::style())?;
+    out.flush()?;
+    Ok(outcome)
+}
+
 /// Carries out a command. Results go to `out`, which is a terminal of this style or a file.
 ///
 /// # Errors
 /// What the user asked for that cannot be done; see [`Error::code`] for the exit code.
-pub fn run(args: NumaArgs, out: &mut dyn Write, style: &Style) -> Result<ExitKind, Error> {
+pub fn carry_out_on(args: NumaArgs, out: &mut dyn Write, style: &Style) -> Result<Outcome, Error> {
     let output = args.output;
     match output.threads {
         Some(0) => Err(Error::Argument("--threads: at least one is needed".into())),
@@ -265,7 +264,7 @@ fn carry_out(
     out: &mut dyn Write,
     style: &Style,
     pool: &Pool,
-) -> Result<ExitKind, Error> {
+) -> Result<Outcome, Error> {
     match command {
         Command::Run {
             scenario,
@@ -304,9 +303,9 @@ fn carry_out(
                 replication: u64,
                 policy: PolicyName,
                 metrics: std::collections::BTreeMap<&'static str, f64>,
-                counters: &'a crate::outcome::Counters,
-                stalls_ps: crate::outcome::Stalls,
-                timeline: &'a crate::outcome::Timeline,
+                counters: &'a zmeld_numa::outcome::Counters,
+                stalls_ps: zmeld_numa::outcome::Stalls,
+                timeline: &'a zmeld_numa::outcome::Timeline,
                 traffic_refs: &'a [u64],
                 pages_copied: &'a [u64],
             }
@@ -330,7 +329,7 @@ fn carry_out(
                 out,
                 style,
             )?;
-            Ok(ExitKind::Done)
+            Ok(Outcome::Done)
         }
         Command::Compare {
             scenario,
@@ -359,8 +358,8 @@ fn carry_out(
             #[derive(Serialize)]
             struct Row {
                 policy: PolicyName,
-                gain: crate::statistics::Interval,
-                metrics: std::collections::BTreeMap<&'static str, crate::statistics::Interval>,
+                gain: zmeld_numa::statistics::Interval,
+                metrics: std::collections::BTreeMap<&'static str, zmeld_numa::statistics::Interval>,
             }
             #[derive(Serialize)]
             struct Body<'a> {
@@ -399,9 +398,9 @@ fn carry_out(
             )?;
             let gain = runs.gain(last, base).map_or(0.0, |gain| gain.value * 100.0);
             Ok(if min_gain.is_some_and(|least| gain < least) {
-                ExitKind::Missed
+                Outcome::Missed
             } else {
-                ExitKind::Done
+                Outcome::Done
             })
         }
         Command::Sweep {
@@ -437,7 +436,7 @@ fn carry_out(
         } => {
             if print_scenario {
                 out.write_all(study::SCENARIO.as_bytes())?;
-                return Ok(ExitKind::Done);
+                return Ok(Outcome::Done);
             }
             let source = match scenario {
                 Some(file) => Source::read(&file)?,
@@ -483,9 +482,9 @@ fn carry_out(
             )?;
             let agree = result.claims.iter().filter(|claim| claim.agrees).count();
             Ok(if min_agree.is_some_and(|least| agree < least) {
-                ExitKind::Missed
+                Outcome::Missed
             } else {
-                ExitKind::Done
+                Outcome::Done
             })
         }
         Command::Machines { machine } => {
@@ -500,7 +499,7 @@ fn carry_out(
                     (pages::machine(&machine), vec![machine])
                 }
                 None => {
-                    let presets = crate::machine::PRESETS
+                    let presets = zmeld_numa::machine::PRESETS
                         .iter()
                         .filter_map(|preset| Machine::preset(preset.name));
                     (Page::from(pages::machines()), presets.collect())
@@ -516,13 +515,13 @@ fn carry_out(
                 out,
                 style,
             )?;
-            Ok(ExitKind::Done)
+            Ok(Outcome::Done)
         }
         Command::Policies => {
             #[derive(Serialize)]
             struct Body {
                 command: &'static str,
-                policies: &'static [crate::policy::About],
+                policies: &'static [zmeld_numa::policy::About],
             }
             show(
                 &pages::policies().into(),
@@ -534,7 +533,7 @@ fn carry_out(
                 out,
                 style,
             )?;
-            Ok(ExitKind::Done)
+            Ok(Outcome::Done)
         }
     }
 }
@@ -546,7 +545,7 @@ fn run_calibration(
     output: &Output,
     out: &mut dyn Write,
     pool: &Pool,
-) -> Result<ExitKind, Error> {
+) -> Result<Outcome, Error> {
     let bar = Progress::new("steps", output.quiet);
     let log = Mutex::new(Vec::new());
     let seed = source.scenario()?.seed;
@@ -580,7 +579,7 @@ fn run_calibration(
             },
         )
         .write(out)?;
-        return Ok(ExitKind::Done);
+        return Ok(Outcome::Done);
     }
     for step in &log {
         let settings: Vec<String> = step
@@ -605,7 +604,7 @@ fn run_calibration(
     for (path, value) in best {
         writeln!(out, "  {path} = {value}")?;
     }
-    Ok(ExitKind::Done)
+    Ok(Outcome::Done)
 }
 
 fn finish_sweep(
@@ -614,7 +613,7 @@ fn finish_sweep(
     output: &Output,
     out: &mut dyn Write,
     style: &Style,
-) -> Result<ExitKind, Error> {
+) -> Result<Outcome, Error> {
     if let Some(file) = &tables.csv {
         let failed = |source| Error::File {
             file: file.clone(),
@@ -646,7 +645,7 @@ fn finish_sweep(
         out,
         style,
     )?;
-    Ok(ExitKind::Done)
+    Ok(Outcome::Done)
 }
 
 /// Reads the scenario that the arguments describe.

@@ -4,11 +4,13 @@ use std::fs;
 use std::path::PathBuf;
 
 use clap::Parser;
-use zmeld_numa::cli::{run, Error, ExitKind, NumaArgs};
 use zmeld_numa::machine::{Machine, Slit};
 use zmeld_numa::scenario::Source;
 use zmeld_numa::study;
 use zmeld_report::Style;
+
+use super::{carry_out_on, Error, NumaArgs};
+use crate::exit::Outcome;
 
 #[derive(Parser)]
 struct Numa {
@@ -16,18 +18,20 @@ struct Numa {
     args: NumaArgs,
 }
 
-fn numa(words: &[&str]) -> (Result<ExitKind, Error>, String) {
+fn numa(words: &[&str]) -> (Result<Outcome, Error>, String) {
     let words = ["numa"].iter().chain(words).chain(["--quiet"].iter());
     let args = Numa::try_parse_from(words)
         .expect("arguments that parse")
         .args;
     let mut out = Vec::new();
-    let result = run(args, &mut out, &Style::plain(100));
+    let result = carry_out_on(args, &mut out, &Style::plain(100));
     (result, String::from_utf8(out).expect("UTF-8"))
 }
 
 fn folder(name: &str) -> PathBuf {
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let folder = std::env::temp_dir()
+        .join(format!("zmeld-numa-{}", std::process::id()))
+        .join(name);
     if folder.exists() {
         fs::remove_dir_all(&folder).unwrap();
     }
@@ -174,7 +178,7 @@ fn traces_are_replayed_in_their_order() {
     .unwrap();
     let scenario = dir.join("s.toml");
     let (result, out) = numa(&["run", "--scenario", scenario.to_str().unwrap(), "--json"]);
-    assert_eq!(result.unwrap(), ExitKind::Done);
+    assert_eq!(result.unwrap(), Outcome::Done);
     let json: serde_json::Value = serde_json::from_str(&out).unwrap();
     assert_eq!(json["schema"], "zmeld.numa/1");
     assert_eq!(json["metrics"]["accesses"], 6.0);
@@ -192,7 +196,7 @@ fn traces_are_replayed_in_their_order() {
     )
     .unwrap();
     let (result, out) = numa(&["run", "--scenario", scenario.to_str().unwrap(), "--json"]);
-    assert_eq!(result.unwrap(), ExitKind::Done);
+    assert_eq!(result.unwrap(), Outcome::Done);
     assert!(out.contains("\"pages_touched\": 2"));
 }
 
@@ -217,7 +221,7 @@ fn a_sweep_in_shards_with_an_interruption_is_the_sweep() {
         "--csv",
         &path("whole.csv"),
     ]);
-    assert_eq!(result.unwrap(), ExitKind::Done);
+    assert_eq!(result.unwrap(), Outcome::Done);
     for shard in ["1/2", "2/2"] {
         let file = path(&format!("shard-{}.jsonl", &shard[..1]));
         with(&["--results", &file, "--shard", shard]).0.unwrap();
@@ -243,7 +247,7 @@ fn a_sweep_in_shards_with_an_interruption_is_the_sweep() {
         "--parquet",
         &parquet,
     ]);
-    assert_eq!(result.unwrap(), ExitKind::Done);
+    assert_eq!(result.unwrap(), Outcome::Done);
     assert_eq!(merged, whole);
     assert_eq!(
         fs::read(path("merged.csv")).unwrap(),
@@ -284,13 +288,13 @@ fn thresholds_and_pages() {
         numa(&[&args[..], &["--min-gain", "99"]].concat())
             .0
             .unwrap(),
-        ExitKind::Missed
+        Outcome::Missed
     );
     assert_eq!(
         numa(&[&args[..], &["--min-gain", "-99"]].concat())
             .0
             .unwrap(),
-        ExitKind::Done
+        Outcome::Done
     );
     assert!(fs::read_to_string(&html).unwrap().contains("on-demand"));
     assert_eq!(

@@ -3,16 +3,16 @@
 use zmeld_report::plot::{Axis, HeatMap, Lines};
 use zmeld_report::{Cell, Column, Document, Estimate, Plot, Section, Table, Tone, Unit};
 
-use crate::machine::{Machine, PRESETS};
-use crate::outcome::Outcome;
-use crate::policy::{PolicyName, ALL};
-use crate::replicate::{metric, Replications, METRICS};
-use crate::scenario::Scenario;
-use crate::statistics::Interval;
-use crate::study::{self, Measure, Point, Reproduction, PROBES};
-use crate::sweep::Results;
-use crate::time::{to_ms, to_s};
-use crate::workload::Workload;
+use zmeld_numa::machine::{Machine, PRESETS};
+use zmeld_numa::outcome::Outcome;
+use zmeld_numa::policy::{PolicyName, ALL};
+use zmeld_numa::replicate::{metric, Replications, METRICS};
+use zmeld_numa::scenario::Scenario;
+use zmeld_numa::statistics::Interval;
+use zmeld_numa::study::{self, Measure, Point, Reproduction, PROBES};
+use zmeld_numa::sweep::Results;
+use zmeld_numa::time::{to_ms, to_s};
+use zmeld_numa::workload::Workload;
 
 /// A document, and its plots for those who want them alone.
 #[derive(Debug, Clone)]
@@ -417,7 +417,7 @@ pub fn sweep(results: &Results) -> Page {
             let mut row: Vec<Cell> = point
                 .values
                 .iter()
-                .map(|v| Cell::from(crate::sweep::shown(v)))
+                .map(|v| Cell::from(zmeld_numa::sweep::shown(v)))
                 .collect();
             row.push(Cell::from(policy.as_str()));
             row.push(cell(point.results[index][0].scaled(0.001)));
