@@ -243,7 +243,7 @@ fn what_only_root_may_read_is_a_missing_privilege() {
     let open = tempfile::tempdir().unwrap();
     fs::set_permissions(open.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let secret = write(open.path(), "secret", &[1; PAGE]);
-    fs::set_permissions(&secret, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o000)).unwrap();
     let output = command
         .args(["scan", "--file", str(&secret)])
         .output()
