@@ -81,7 +81,6 @@ static void check_sum(struct zm_check *check, struct zm_content content)
 			check->shares[check->share_count++] = content.value;
 		return;
 	}
-	check->sum.objects++;
 	check->sum.bytes_compressed += object.size;
 	if (check->handle_count < check->room)
 		check->handles[check->handle_count++] = content.value;
@@ -147,8 +146,7 @@ static void check_shares(struct zm_check *check)
 			      share->object.size, zm_load32(&share->count),
 			      (unsigned long long)(next - i));
 		check->sum.shares++;
-		check->sum.objects++;
-		check->sum.bytes_compressed += share->object.size;
+			check->sum.bytes_compressed += share->object.size;
 		check->sum.bytes_melded -= share->object.size;
 		if (check->handle_count < check->room)
 			check->handles[check->handle_count++] =
@@ -185,7 +183,6 @@ static void check_counters(struct zm_check *check)
 	SAME(pages_same);
 	SAME(pages_raw);
 	SAME(pages_shared);
-	SAME(objects);
 	SAME(shares);
 	SAME(bytes_compressed);
 	SAME(bytes_melded);

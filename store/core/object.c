@@ -57,7 +57,6 @@ int zm_object_create(struct zm_store *store, struct zm_stream *stream,
 	zm_port_pool_write(store->pool, object->handle, bytes, object->size);
 	if (zm_object_is_raw(*object))
 		zm_count(&store->counters.raw_since);
-	zm_count(&store->counters.objects);
 	zm_add64(&store->counters.bytes_compressed, object->size);
 	return 0;
 }
@@ -103,7 +102,6 @@ bool zm_object_equals(struct zm_store *store, struct zm_stream *stream,
 
 static void object_free(struct zm_store *store, struct zm_object object)
 {
-	zm_uncount(&store->counters.objects);
 	zm_add64(&store->counters.bytes_compressed, -(u64)object.size);
 	zm_port_pool_free(store->pool, object.handle);
 }

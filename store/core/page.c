@@ -8,35 +8,52 @@
  */
 #include "store.h"
 
-/* Counts what a slot holds: `by` is 1 when it comes, -1 when it goes. */
-static void count_page(struct zm_store *store, struct zm_content content,
-		       u64 by)
+struct held {
+	u64 stored;
+	u64 same;
+	u64 raw;
+};
+
+static struct held held_by(struct zm_content content)
 {
 	enum zm_kind kind = zm_state_kind(content.state);
 
-	if (kind == ZM_KIND_EMPTY)
-		return;
-	zm_add64(&store->counters.pages_stored, by);
-	if (kind == ZM_KIND_SAME)
-		zm_add64(&store->counters.pages_same, by);
-	else if (zm_object_is_raw(zm_content_object(content)))
-		zm_add64(&store->counters.pages_raw, by);
+	return (struct held){
+		.stored = kind != ZM_KIND_EMPTY,
+		.same = kind == ZM_KIND_SAME,
+		.raw = zm_state_has_object(content.state) &&
+		       zm_object_is_raw(zm_content_object(content)),
+	};
 }
 
-/* Gives the slot this content and lets go of what it held. Atomic. */
+/* Most writes replace like by like and touch no counter here. */
+static void count_change(u64 *counter, u64 old, u64 new)
+{
+	if (old != new)
+		zm_add64(counter, new - old);
+}
+
+/*
+ * Gives the slot this content and lets go of what it held. The counters of what
+ * slots hold move under the lock, so that none goes down before it went up.
+ * Atomic.
+ */
 void zm_slot_replace(struct zm_store *store, u64 index,
 		     struct zm_content content)
 {
+	struct zm_counters *counters = &store->counters;
 	struct zm_slot *slot = &store->slots[index];
+	struct held before, after = held_by(content);
 	struct zm_content old;
 
-	/* Before the lock: once it is gone, others may release it. */
-	count_page(store, content, 1);
 	zm_slot_lock(slot);
 	old = zm_slot_content(slot);
+	before = held_by(old);
 	zm_slot_set(slot, content);
+	count_change(&counters->pages_stored, before.stored, after.stored);
+	count_change(&counters->pages_same, before.same, after.same);
+	count_change(&counters->pages_raw, before.raw, after.raw);
 	zm_slot_unlock(slot);
-	count_page(store, old, (u64)-1);
 	zm_content_release(store, old);
 }
 

@@ -147,7 +147,6 @@ void zm_store_stats(struct zm_store *store, struct zm_stats *stats)
 		.pages_same = zm_load64(&c->pages_same),
 		.pages_raw = zm_load64(&c->pages_raw),
 		.pages_shared = zm_load64(&c->pages_shared),
-		.objects = zm_load64(&c->objects),
 		.shares = zm_load64(&c->shares),
 		.bytes_compressed = zm_load64(&c->bytes_compressed),
 		.bytes_melded = zm_load64(&c->bytes_melded),
@@ -168,6 +167,8 @@ void zm_store_stats(struct zm_store *store, struct zm_stats *stats)
 		.mode = zm_load32(&store->mode),
 		.inline_active = zm_load32(&store->inline_active),
 	};
+	stats->objects = stats->pages_stored - stats->pages_same -
+			 stats->pages_shared + stats->shares;
 	stats->memory_metadata = slots_bytes(store) + sizeof(*store) +
 				 zm_fingerprint_key_bytes() +
 				 zm_index_bytes(zm_consume(&store->index)) +

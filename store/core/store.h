@@ -15,15 +15,16 @@
 #include "slot.h"
 
 /*
- * Counters that many threads add to. Only sums are kept here; each is the sum
- * over the slots that zm_store_check() computes again.
+ * Counters that many threads add to, each a read-modify-write of one word that
+ * all processors share: so what follows from others is not counted. Objects,
+ * for one, are the pages stored less the same-filled and the shared ones, and
+ * the shares. zm_store_check() computes the sums over the slots again.
  */
 struct zm_counters {
 	u64 pages_stored;
 	u64 pages_same;
 	u64 pages_raw;
 	u64 pages_shared;
-	u64 objects;
 	u64 shares;
 	u64 bytes_compressed;
 	u64 bytes_melded;
