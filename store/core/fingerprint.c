@@ -127,13 +127,19 @@ u32 zm_fingerprint(const struct zm_fingerprint_key *key, const void *page)
 	u64 low[2] = { 0, 0 }, high[2] = { 0, 0 };
 	u64 i, sum;
 
-	for (i = 0; i < KEY_WORDS; i += 4) {
+	for (i = 0; i < KEY_WORDS; i += 8) {
 		zm_mul128_add(&low[0], &high[0],
 			      load_word(bytes, i) + k[i],
 			      load_word(bytes, i + 1) + k[i + 1]);
 		zm_mul128_add(&low[1], &high[1],
 			      load_word(bytes, i + 2) + k[i + 2],
 			      load_word(bytes, i + 3) + k[i + 3]);
+		zm_mul128_add(&low[0], &high[0],
+			      load_word(bytes, i + 4) + k[i + 4],
+			      load_word(bytes, i + 5) + k[i + 5]);
+		zm_mul128_add(&low[1], &high[1],
+			      load_word(bytes, i + 6) + k[i + 6],
+			      load_word(bytes, i + 7) + k[i + 7]);
 	}
 	/* The sum mod 2^128, then the multilinear fold of its halves. */
 	sum = low[0] + low[1];

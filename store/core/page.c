@@ -74,6 +74,17 @@ static int write_unique(struct zm_store *store, struct zm_stream *stream,
 	return 0;
 }
 
+/*
+ * What the slot holds will be let go of when the page has been compressed: time
+ * enough for its lines to come from memory. Only addresses to ask for; whatever
+ * the slot holds, they are not followed.
+ */
+static void prefetch_old(struct zm_store *store, const struct zm_slot *slot)
+{
+	zm_port_pool_prefetch(store->pool, (struct zm_handle){
+		zm_load64(&slot->value) }, false);
+}
+
 int zm_page_write(struct zm_store *store, u64 index, const void *page)
 {
 	u32 mode = zm_load32(&store->mode);
@@ -86,6 +97,7 @@ int zm_page_write(struct zm_store *store, u64 index, const void *page)
 		zm_fail(store, ZM_REASON_BAD_INDEX);
 		return -EINVAL;
 	}
+	zm_prefetch(&store->slots[index]);
 	zm_count(&store->counters.writes);
 	if (zm_page_fill(page, &word)) {
 		zm_slot_replace(store, index, (struct zm_content){
@@ -95,6 +107,7 @@ int zm_page_write(struct zm_store *store, u64 index, const void *page)
 		return 0;
 	}
 	if (mode == ZM_MELD_OFF && !store->verify) {
+		prefetch_old(store, &store->slots[index]);
 		stream = zm_port_stream_get(store->streams);
 		err = write_unique(store, stream, index, page, 0, 0);
 		zm_port_stream_put(store->streams, stream);
@@ -102,6 +115,7 @@ int zm_page_write(struct zm_store *store, u64 index, const void *page)
 	}
 
 	fingerprint = zm_fingerprint(store->key, page);
+	prefetch_old(store, &store->slots[index]);
 	stream = zm_port_stream_get(store->streams);
 	if (mode < ZM_MELD_AUTO ||
 	    !zm_inline_meld(store, stream, index, page, fingerprint)) {

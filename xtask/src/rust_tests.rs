@@ -87,6 +87,26 @@ pub fn tests(log: &Log, quick: bool) -> Result<Tally> {
     Ok(tally)
 }
 
+/// The simulator's counters against those of a real kernel, booted in QEMU.
+pub fn numa_boot(log: &Log) -> Result<Tally> {
+    let arguments = [
+        "test",
+        "--package",
+        "zmeld-numa",
+        "--test",
+        "real_linux",
+        "--",
+        "--ignored",
+        "--show-output",
+    ];
+    let ran = log.run(&mut cargo(&arguments), LIMIT)?;
+    let mut tally = read_results(&ran.text);
+    if !ran.succeeded() && tally.failed.is_empty() {
+        tally.add(Tally::fail("numa-boot", "does not compile, or crashed"));
+    }
+    Ok(tally)
+}
+
 /// Reads the test harness's output. A test that says `SKIP: reason` counts as
 /// skipped and not as passed.
 fn read_results(text: &str) -> Tally {

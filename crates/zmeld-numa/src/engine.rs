@@ -6,7 +6,7 @@
 //! whole copy, and the scheduler's looks at its domains.
 //!
 //! Invariants:
-//! - Time is whole picoseconds; two events at one time are handled in the order of [`Event`]'s fields, which
+//! - Time is whole picoseconds; two events at one time are handled in the order of `Event`'s fields, which
 //!   does not depend on when they were put on the heap.
 //! - A reference is never split: slices, changes of pace and scans take effect at the end of the reference in progress.
 //! - Every reference of every process is made exactly once; every page is on one node, or nowhere before its first touch.

@@ -4,7 +4,7 @@
 //! [`workload::Workload`] or a recorded [`trace::Trace`], and a [`policy::Policy`] go in; an [`outcome::Outcome`] comes
 //! out of [`engine::simulate`]: total time, what each process lost and why, where accesses went, the kernel's counters.
 //! [`replicate`] repeats that with other seeds, [`sweep`] over parameters, and [`study`] reproduces a published study.
-//! [`cli`] is the command `zmeld numa`, and the only module that reads the clock or writes to the terminal.
+//! Nothing here reads the clock or writes to the terminal: the command `zmeld numa` does.
 //!
 //! The model and each parameter are described in `docs/numa.md`.
 //!

@@ -75,10 +75,30 @@ fn extreme_levels_work() {
     }
 }
 
+/// Pages of phrases that stand once in a page and in many pages: just what a
+/// dictionary is for. (On a program's code zstd does as well without one.)
+fn pages_of_phrases(pages: usize) -> Vec<u8> {
+    let phrases: Vec<Vec<u8>> = (0..200)
+        .map(|seed| {
+            let bytes = random_bytes(64, 1000 + seed);
+            bytes.iter().map(|byte| b'a' + byte % 26).collect()
+        })
+        .collect();
+    let choices = random_bytes(64 * pages, 7);
+    choices
+        .chunks_exact(64)
+        .enumerate()
+        .flat_map(|(page, choices)| {
+            let first = choices.iter().map(|&byte| usize::from(byte)).sum::<usize>() + page;
+            (0..64).map(move |at| (first + 3 * at) % 200)
+        })
+        .flat_map(|phrase| phrases[phrase].clone())
+        .collect()
+}
+
 #[test]
 fn a_trained_dictionary_makes_pages_smaller() {
-    let real = own_bytes();
-    let samples = &real[..real.len().min(8 << 20)];
+    let samples = &pages_of_phrases(500);
     let dict: Arc<[u8]> = train_dictionary(samples, 4096, 16384).unwrap().into();
     for info in codecs() {
         let with = Codec::new(info.name, None, Some(dict.clone()));
