@@ -20,6 +20,9 @@ const SECOND: u64 = 1_000_000_000_000;
 const PAGES: u64 = 4096;
 /// The guest's process has a few pages besides those: its stack, its program.
 const OTHER_PAGES: u64 = 8;
+/// NUMA balancing moves a page if it can be taken off its list at the moment of the fault, and leaves it otherwise: some boots
+/// leave one page of 4,096 behind. migrate_pages(2) moves all or says which it could not.
+const LEFT_BEHIND: u64 = 8;
 
 type Counters = BTreeMap<(String, String, String), u64>;
 
@@ -98,7 +101,7 @@ fn compare(guest: &Counters) {
             let near = |counter: &str, ours: u64| {
                 let theirs = get(way, step, counter);
                 assert!(
-                    (ours..=ours + OTHER_PAGES).contains(&theirs),
+                    (ours.saturating_sub(LEFT_BEHIND)..=ours + OTHER_PAGES).contains(&theirs),
                     "{way} {step} {counter}: the guest {theirs}, simulated {ours}"
                 );
             };
@@ -133,10 +136,19 @@ fn compare(guest: &Counters) {
                 get(way, step, &format!("pages_on_node_{node}")),
                 get(way, step, "pages_on_node_0"),
             );
-            assert_eq!(
-                (here, first),
-                if follows { (PAGES, 0) } else { (0, PAGES) },
-                "{way} {step}: the guest"
+            let left = if policy == PolicyName::Full || !follows {
+                0
+            } else {
+                LEFT_BEHIND
+            };
+            let (moved_there, stayed) = if follows {
+                (here, first)
+            } else {
+                (first, here)
+            };
+            assert!(
+                moved_there + stayed == PAGES && stayed <= left,
+                "{way} {step}: the guest has {here} pages there and {first} on node 0"
             );
             before = after;
         }
