@@ -167,6 +167,18 @@ pub struct Source {
     table: toml::Table,
 }
 
+/// What is wrong, after the settings that led to it, if there are any.
+fn with_settings(settings: &[(String, toml::Value)], problem: &str) -> String {
+    let named: Vec<_> = settings
+        .iter()
+        .map(|(path, value)| format!("{path} = {value}"))
+        .collect();
+    match named.is_empty() {
+        true => problem.to_owned(),
+        false => format!("with {}: {problem}", named.join(", ")),
+    }
+}
+
 impl Source {
     /// Reads a file.
     ///
@@ -215,15 +227,7 @@ impl Source {
                 file: self.file.clone(),
                 line: 1,
                 column: 1,
-                why: format!(
-                    "with {}: {}",
-                    settings
-                        .iter()
-                        .map(|(path, value)| format!("{path} = {value}"))
-                        .collect::<Vec<_>>()
-                        .join(", "),
-                    error.message()
-                ),
+                why: with_settings(settings, error.message()),
             })?;
         self.check(spec)
     }
