@@ -57,12 +57,6 @@ pub fn show<T: Send>(
     })
 }
 
-/// Waits, with the time left shown; false where `stop` was set meanwhile.
-pub fn waiting(name: &str, total: Duration, elapsed: Duration) -> String {
-    let left = total.saturating_sub(elapsed).as_secs();
-    format!("{name}: {left} s left")
-}
-
 /// A progress line of its own for waits.
 pub struct Wait {
     bar: ProgressBar,
@@ -84,8 +78,9 @@ impl Wait {
 
     /// So long it has been.
     pub fn tick(&self, elapsed: Duration) {
+        let left = self.total.saturating_sub(elapsed).as_secs();
         self.bar
-            .set_message(waiting(&self.name, self.total, elapsed));
+            .set_message(format!("{}: {left} s left", self.name));
         self.bar.tick();
     }
 }
@@ -146,8 +141,12 @@ impl<'a> Line<'a> {
             self.say(progress);
             return;
         }
-        let bar = self.bar.get_or_insert_with(ProgressBar::no_length);
-        bar.set_draw_target(target());
+        let name = self.name();
+        let bar = self.bar.get_or_insert_with(|| {
+            let bar = ProgressBar::no_length();
+            bar.set_draw_target(target());
+            bar
+        });
         let bytes = progress.done() * self.page_size;
         match progress.expected() {
             // An estimate may be passed; then only what is done is shown.
@@ -159,8 +158,7 @@ impl<'a> Line<'a> {
             }
             _ => bar.set_style(style("{prefix} {binary_bytes}, {binary_bytes_per_sec}")),
         }
-        let at = (self.phase.max(1) - 1) as usize;
-        bar.set_prefix(self.names[at.min(self.names.len() - 1)].to_owned());
+        bar.set_prefix(name.to_owned());
         bar.set_position(bytes);
         bar.tick();
     }
