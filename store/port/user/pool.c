@@ -445,6 +445,13 @@ u32 zm_port_pool_huge_size(struct zm_pool *pool)
 	return pool->geometry.huge_size;
 }
 
+u32 zm_port_pool_class(struct zm_pool *pool, u32 size)
+{
+	const struct zm_geometry *geometry = &pool->geometry;
+
+	return geometry->classes[zm_geometry_class(geometry, size)].object_size;
+}
+
 /* -- Compaction ------------------------------------------------------------ */
 
 static struct span *emptiest(struct class *class)
