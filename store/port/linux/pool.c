@@ -36,10 +36,10 @@ static unsigned long zs_handle_of(struct zm_handle handle)
 
 struct zm_pool *zm_port_pool_create(void)
 {
-	char name[sizeof("zmeld-pool") + 10];
+	char name[sizeof("zmeld-4294967295")];
 
-	snprintf(name, sizeof(name), "zmeld-pool%u",
-		 (unsigned int)atomic_inc_return(&pools_made));
+	snprintf(name, sizeof(name), "zmeld-%u",
+		 (u32)atomic_inc_return(&pools_made));
 	return (struct zm_pool *)zs_create_pool(name);
 }
 
@@ -152,9 +152,20 @@ u32 zm_port_pool_huge_size(struct zm_pool *pool)
 
 #if ZM_HAS_POOL_CLASSES
 
+/*
+ * zs_malloc() adds its handle to a size, zs_lookup_class_index() does so in some
+ * kernels only. Which it is shows at the smallest size that takes a whole page:
+ * a lookup that leaves the handle out finds a lower class for it.
+ */
 u32 zm_port_pool_class(struct zm_pool *pool, u32 size)
 {
-	return zs_lookup_class_index(zs_pool_of(pool), size);
+	struct zs_pool *zs_pool = zs_pool_of(pool);
+	u32 whole = zs_lookup_class_index(zs_pool, ZM_PAGE_SIZE);
+	u32 huge = zs_lookup_class_index(zs_pool, zs_huge_class_size(zs_pool));
+
+	if (huge != whole)
+		size += sizeof(unsigned long);
+	return zs_lookup_class_index(zs_pool, size);
 }
 
 #else

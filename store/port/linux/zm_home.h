@@ -5,9 +5,8 @@
  * port/user/zm_home.h lists.
  *
  * The words are plain u32 and u64, because they stand in structures that user
- * space shares; here they are worked on as atomic_t and atomic64_t, which have
- * the same size and, on every machine the module builds for, need no more
- * alignment than the core gives them.
+ * space shares; here those of 64 bits are worked on as atomic64_t, which has the
+ * same size, so that machines of 32 bits do it in one piece as well.
  */
 #ifndef ZM_HOME_H
 #define ZM_HOME_H
@@ -32,7 +31,6 @@
 
 #define zm_printf_like(words, first) __printf(words, first)
 
-static_assert(sizeof(atomic_t) == sizeof(u32), "counts are 32 bits");
 static_assert(sizeof(atomic64_t) == sizeof(u64), "counters are 64 bits");
 
 static inline u32 zm_load32(const u32 *word)
@@ -67,16 +65,6 @@ static inline void zm_max64(u64 *word, u64 value)
 	while ((u64)old < value &&
 	       !atomic64_try_cmpxchg_relaxed((atomic64_t *)word, &old, value))
 		;
-}
-
-static inline void zm_get32(u32 *count)
-{
-	atomic_inc((atomic_t *)count);
-}
-
-static inline bool zm_put_test32(u32 *count)
-{
-	return atomic_dec_and_test((atomic_t *)count);
 }
 
 #define zm_publish(where, pointer) smp_store_release(where, pointer)
