@@ -113,7 +113,7 @@ static int object_read(struct zm_store *store, struct zm_stream *stream,
 					object.size, stream->packed);
 	err = zm_bytes_unpack(store, stream, object.priority, bytes,
 			      object.size, page);
-	zm_port_pool_read_end(store->pool, object.handle, bytes);
+	zm_port_pool_read_end(store->pool, object.handle, bytes, object.size);
 	return err;
 }
 
@@ -127,7 +127,7 @@ void zm_object_copy(struct zm_store *store, struct zm_stream *stream,
 					object.size, stream->packed);
 	if (bytes != to)
 		memcpy(to, bytes, object.size);
-	zm_port_pool_read_end(store->pool, object.handle, bytes);
+	zm_port_pool_read_end(store->pool, object.handle, bytes, object.size);
 	*copy = (struct zm_copy){ to, object.size, object.priority };
 }
 
@@ -194,7 +194,7 @@ static enum zm_look object_compare(struct zm_store *store,
 	own = zm_port_pool_read_begin(store->pool, object.handle, object.size,
 				      stream->packed);
 	equal = memcmp(own, copy->bytes, object.size) == 0;
-	zm_port_pool_read_end(store->pool, object.handle, own);
+	zm_port_pool_read_end(store->pool, object.handle, own, object.size);
 	return equal ? ZM_LOOK_EQUAL : ZM_LOOK_DIFFERS;
 }
 

@@ -71,8 +71,9 @@ void zm_port_pool_write(struct zm_pool *pool, struct zm_handle handle,
 const void *zm_port_pool_read_begin(struct zm_pool *pool,
 				    struct zm_handle handle, u32 size,
 				    void *copy);
+/* pre: bytes and size are those of the begin. Atomic. */
 void zm_port_pool_read_end(struct zm_pool *pool, struct zm_handle handle,
-			   const void *bytes);
+			   const void *bytes, u32 size);
 /*
  * A hint that the object will be read soon, given twice: first with `deep`
  * false, when the handle may be any number, even of an object long gone; some
@@ -130,6 +131,11 @@ void zm_port_mutex_unlock(struct zm_mutex *mutex);
 
 /* Lets others run during long work; called with no lock held. May sleep. */
 void zm_port_yield(void);
+/*
+ * Whether whoever waits for long work wants it to end: in the kernel, a signal
+ * came. Atomic.
+ */
+bool zm_port_interrupted(void);
 /* Monotonic time in nanoseconds. Atomic. */
 u64 zm_port_time_ns(void);
 /* Unpredictable bytes. May sleep. */

@@ -408,10 +408,11 @@ const void *zm_port_pool_read_begin(struct zm_pool *pool,
 }
 
 void zm_port_pool_read_end(struct zm_pool *pool, struct zm_handle handle,
-			   const void *bytes)
+			   const void *bytes, u32 size)
 {
 	(void)pool;
 	(void)bytes;
+	(void)size;
 	cell_unpin(cell_of(handle));
 }
 
