@@ -14,6 +14,7 @@
 //! | [`location`] | how a device or file is named |
 //! | [`tier`] | zram, zmeld, zswap and disk tiers |
 //! | [`settings`] | tunables, the rules of `zmeld watch`, metrics |
+//! | [`trap`] | known traps, and how to say that one is meant |
 
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +23,7 @@ pub mod location;
 pub mod settings;
 pub mod size;
 pub mod tier;
+pub mod trap;
 
 pub use codec::{Codec, Recompression};
 pub use location::{Location, Tag};
@@ -33,6 +35,7 @@ pub use tier::{
     Cipher, Discard, DiskSwap, Encryption, Kind, MeldMode, RamDevice, RamDriver, Source, Swap,
     Tier, TierName, Writeback, Zpool, Zswap,
 };
+pub use trap::Trap;
 
 /// All that is wanted of a machine's swap.
 ///
@@ -47,6 +50,8 @@ pub struct Config {
     pub watch: Watch,
     /// Where figures are offered to a monitoring system.
     pub metrics: Metrics,
+    /// Traps that are meant: neither refused nor warned of.
+    pub accept: Vec<Trap>,
 }
 
 impl Config {
@@ -82,4 +87,22 @@ impl Config {
         }
         areas
     }
+}
+
+/// The nearest of what there is, or all of it: the way out where a name is wrong.
+pub(crate) fn choices(wrong: &str, names: &[&str]) -> String {
+    match nearest(wrong, names) {
+        Some(name) => format!("did you mean {name:?}?"),
+        None => format!("there are: {}", names.join(", ")),
+    }
+}
+
+/// The name that was most likely meant, if one is near enough.
+pub(crate) fn nearest<'a>(wrong: &str, names: &[&'a str]) -> Option<&'a str> {
+    names
+        .iter()
+        .map(|name| (strsim::jaro_winkler(wrong, name), *name))
+        .filter(|(likeness, _)| *likeness > 0.8)
+        .max_by(|one, other| one.0.total_cmp(&other.0))
+        .map(|(_, name)| name)
 }
