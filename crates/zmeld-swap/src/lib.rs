@@ -1,0 +1,16 @@
+//! Compressed swap on a Linux machine: planned, set up, taken down, watched.
+//!
+//! | module | what it knows |
+//! |---|---|
+//! | [`kernel`] | the one way to read and write `/sys` and `/proc` and to run commands |
+//! | [`error`] | what can go wrong, in one line each |
+//!
+//! Everything that touches the machine goes through a [`kernel::Host`], whose
+//! root directory can be another than `/`. This crate prints nothing.
+#![deny(missing_docs)]
+
+pub mod error;
+pub mod kernel;
+
+pub use error::{Error, ErrorKind};
+pub use kernel::Host;
