@@ -1,8 +1,18 @@
-//! Compressed and melded swap: what is wanted, what is there, and how to get
-//! from one to the other and back.
+//! Compressed swap on a Linux machine: planned, set up, taken down, watched.
 //!
-//! | module | what belongs there |
+//! | module | what it knows |
 //! |---|---|
 //! | [`config`] | what is wanted: `/etc/zmeld.toml` and its drop-ins, read, checked, written |
+//! | [`kernel`] | the one way to read and write `/sys` and `/proc` and to run commands |
+//! | [`error`] | what can go wrong, in one line each |
+//!
+//! Everything that touches the machine goes through a [`kernel::Host`], whose
+//! root directory can be another than `/`. This crate prints nothing.
+#![deny(missing_docs)]
 
 pub mod config;
+pub mod error;
+pub mod kernel;
+
+pub use error::{Error, ErrorKind};
+pub use kernel::Host;
