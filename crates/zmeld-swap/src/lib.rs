@@ -3,6 +3,8 @@
 //! | module | what it knows |
 //! |---|---|
 //! | [`config`] | what is wanted: `/etc/zmeld.toml` and its drop-ins, read, checked, written |
+//! | [`export`] | the configuration as systemd units, as a shell script, for NixOS |
+//! | [`generator`] | the systemd generator |
 //! | [`kernel`] | the one way to read and write `/sys` and `/proc` and to run commands |
 //! | [`error`] | what can go wrong, in one line each |
 //!
@@ -12,6 +14,8 @@
 
 pub mod config;
 pub mod error;
+pub mod export;
+pub mod generator;
 pub mod kernel;
 
 pub use error::{Error, ErrorKind};
