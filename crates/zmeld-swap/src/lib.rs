@@ -5,6 +5,7 @@
 //! | [`config`] | what is wanted: `/etc/zmeld.toml` and its drop-ins, read, checked, written |
 //! | [`export`] | the configuration as systemd units, as a shell script, for NixOS |
 //! | [`generator`] | the systemd generator |
+//! | [`import`] | what other tools set up, as a configuration |
 //! | [`kernel`] | the one way to read and write `/sys` and `/proc` and to run commands |
 //! | [`error`] | what can go wrong, in one line each |
 //!
@@ -16,6 +17,7 @@ pub mod config;
 pub mod error;
 pub mod export;
 pub mod generator;
+pub mod import;
 pub mod kernel;
 
 pub use error::{Error, ErrorKind};
