@@ -12,7 +12,11 @@
 
 pub mod config;
 pub mod error;
+pub mod event;
+pub mod journal;
 pub mod kernel;
+pub mod step;
+pub mod steps;
 
 pub use error::{Error, ErrorKind};
 pub use kernel::Host;
