@@ -127,6 +127,14 @@ pub enum Error {
         /// Which, and the way out.
         what: String,
     },
+    /// A part of the plan cannot be.
+    #[error("{group}: {source}")]
+    Planned {
+        /// The part.
+        group: String,
+        /// Why.
+        source: Box<Error>,
+    },
     /// A step failed; what had been done before was undone.
     #[error("{group}: {source}; {after}")]
     Step {
@@ -164,7 +172,7 @@ impl Error {
             Error::Privilege { .. } | Error::KernelFeature { .. } | Error::NoCodec { .. } => {
                 ErrorKind::Missing
             }
-            Error::Step { source, .. } => source.kind(),
+            Error::Step { source, .. } | Error::Planned { source, .. } => source.kind(),
             Error::Interrupted { .. } => ErrorKind::Interrupted,
             Error::Io { cause, .. } if cause.kind() == io::ErrorKind::PermissionDenied => {
                 ErrorKind::Missing

@@ -149,12 +149,21 @@ impl Journal {
         Ok(())
     }
 
-    /// [`Journal::change`] that counts even if it cannot be written: for taking
-    /// back, where going on is better than leaving everything as it is. What is
-    /// on disk then tells of more than there is, which undoing tolerates.
-    pub(crate) fn forget(&mut self, change: impl FnOnce(&mut State)) {
+    /// Every step that was begun and not taken back, in order.
+    pub fn records(&self) -> &[Record] {
+        &self.state.records
+    }
+
+    /// [`Journal::change`] for what has happened already: it counts even if it
+    /// cannot be written.
+    ///
+    /// # Errors
+    /// When it cannot be written; then what is on disk tells of more that is to
+    /// be taken back than there is, or of a step under way that is over, and
+    /// taking back tolerates both.
+    pub(crate) fn note(&mut self, change: impl FnOnce(&mut State)) -> Result<(), Error> {
         change(&mut self.state);
-        let _ = self.write(&self.state);
+        self.write(&self.state)
     }
 
     fn write(&self, state: &State) -> Result<(), Error> {

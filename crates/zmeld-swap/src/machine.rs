@@ -165,7 +165,10 @@ fn zswap(host: &Host) -> Result<Option<Zswap>, Error> {
 fn hibernation(host: &Host) -> Result<Option<String>, Error> {
     let line = host.read_optional("/proc/cmdline")?.unwrap_or_default();
     let mut words = line.split_whitespace();
-    if words.clone().any(|word| word == "noresume" || word == "nohibernate") {
+    if words
+        .clone()
+        .any(|word| word == "noresume" || word == "nohibernate")
+    {
         return Ok(None);
     }
     if let Some(word) = words.find(|word| word.starts_with("resume=") && word.len() > 7) {
@@ -194,7 +197,8 @@ mod tests {
         (dir, host)
     }
 
-    const MEMINFO: &str = "MemTotal: 1000 kB\nMemFree: 10 kB\nMemAvailable: 500 kB\nBuffers: 0 kB\n\
+    const MEMINFO: &str =
+        "MemTotal: 1000 kB\nMemFree: 10 kB\nMemAvailable: 500 kB\nBuffers: 0 kB\n\
         Cached: 0 kB\nSwapCached: 0 kB\nActive: 0 kB\nInactive: 0 kB\nSwapTotal: 0 kB\n\
         SwapFree: 0 kB\nDirty: 0 kB\nWriteback: 0 kB\nMapped: 0 kB\nSlab: 0 kB\n\
         Committed_AS: 0 kB\nVmallocTotal: 0 kB\nVmallocUsed: 0 kB\nVmallocChunk: 0 kB\n";
@@ -225,7 +229,13 @@ mod tests {
 
     #[test]
     fn hostile_memory_is_refused_in_one_line() {
-        for text in ["", "MemTotal: kB\n", "MemTotal: 0 kB\n", "\u{1b}[2J\0\0", "MemTotal: 99999999999999999999999 kB\n"] {
+        for text in [
+            "",
+            "MemTotal: kB\n",
+            "MemTotal: 0 kB\n",
+            "\u{1b}[2J\0\0",
+            "MemTotal: 99999999999999999999999 kB\n",
+        ] {
             let (_dir, host) = tree(&[("/proc/meminfo", text)]);
             let err = Machine::read(&host).unwrap_err().to_string();
             assert!(err.starts_with("/proc/meminfo "), "{err}");
@@ -238,7 +248,11 @@ mod tests {
 
     #[test]
     fn a_machine_that_does_not_resume_does_not_hibernate() {
-        for (line, power) in [("quiet", "0:0"), ("resume=/dev/sda2 noresume", "8:2"), ("resume=", "")] {
+        for (line, power) in [
+            ("quiet", "0:0"),
+            ("resume=/dev/sda2 noresume", "8:2"),
+            ("resume=", ""),
+        ] {
             let (_dir, host) = tree(&[
                 ("/proc/meminfo", MEMINFO),
                 ("/proc/cmdline", line),

@@ -16,8 +16,8 @@ use crate::error::Error;
 use crate::event::{Event, Listener};
 use crate::kernel::Host;
 use crate::steps::{
-    AddDevice, AttachLoop, CreateFile, FormatLuks, LoadModule, MakeSwap, OpenCrypt, SetAttribute,
-    SetValue, SwapOn,
+    AddDevice, CreateFile, FormatLuks, LoadModule, MakeSwap, OpenCrypt, SetAttribute, SetValue,
+    SwapOn,
 };
 
 /// A device that a step works on.
@@ -28,8 +28,6 @@ pub enum DeviceRef {
     Path(PathBuf),
     /// The RAM device that this group added.
     Added,
-    /// The loop device that this group attached.
-    Loop,
     /// The encrypted mapping of that name.
     Mapped(String),
 }
@@ -46,8 +44,6 @@ pub enum Step {
     SetAttribute(SetAttribute),
     /// Create a swap file.
     CreateFile(CreateFile),
-    /// Attach a file to a loop device.
-    AttachLoop(AttachLoop),
     /// Make a LUKS volume.
     FormatLuks(FormatLuks),
     /// Open an encrypted mapping.
@@ -115,9 +111,6 @@ impl Scene<'_> {
         match device {
             DeviceRef::Path(path) => Some(path.clone()),
             DeviceRef::Added => self.added().map(|name| Path::new("/dev").join(name)),
-            DeviceRef::Loop => self
-                .outcome(|step| matches!(step, Step::AttachLoop(_)))
-                .map(PathBuf::from),
             DeviceRef::Mapped(name) => Some(Path::new("/dev/mapper").join(name)),
         }
     }
@@ -159,7 +152,6 @@ impl Step {
             Step::AddDevice(step) => step,
             Step::SetAttribute(step) => step,
             Step::CreateFile(step) => step,
-            Step::AttachLoop(step) => step,
             Step::FormatLuks(step) => step,
             Step::OpenCrypt(step) => step,
             Step::MakeSwap(step) => step,
@@ -180,7 +172,6 @@ impl DeviceRef {
         match self {
             DeviceRef::Path(path) => path.display().to_string(),
             DeviceRef::Added => "the new device".to_owned(),
-            DeviceRef::Loop => "the loop device".to_owned(),
             DeviceRef::Mapped(name) => format!("/dev/mapper/{name}"),
         }
     }

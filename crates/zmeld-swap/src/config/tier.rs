@@ -219,6 +219,13 @@ pub struct DiskSwap {
     pub swap: Swap,
 }
 
+impl DiskSwap {
+    /// Whether nothing on it can be read after a reboot.
+    pub fn encryption_is_random(&self) -> bool {
+        matches!(self.encryption, Encryption::Random { .. })
+    }
+}
+
 /// What a disk tier swaps to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -270,6 +277,37 @@ impl Default for Cipher {
             name: "aes-xts-plain64".to_owned(),
             key_size: 512,
         }
+    }
+}
+
+impl Cipher {
+    /// Whether the cipher takes a key of that size, as far as that is known here.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let sizes: &[u16] = match self.name.as_str() {
+            name if name.starts_with("aes-xts-") => &[256, 384, 512],
+            name if name.starts_with("aes-") => &[128, 192, 256],
+            name if name.contains("adiantum") => &[256],
+            name if name.starts_with("serpent-xts-") || name.starts_with("twofish-xts-") => {
+                &[256, 384, 512]
+            }
+            _ if self.key_size.is_multiple_of(8) => return Ok(()),
+            _ => {
+                return Err(format!(
+                    "{} bits are no whole number of bytes",
+                    self.key_size
+                ))
+            }
+        };
+        if sizes.contains(&self.key_size) {
+            return Ok(());
+        }
+        let sizes: Vec<_> = sizes.iter().map(u16::to_string).collect();
+        Err(format!(
+            "{} takes no key of {} bits; write key_size = {}",
+            self.name,
+            self.key_size,
+            sizes.join(" or ")
+        ))
     }
 }
 

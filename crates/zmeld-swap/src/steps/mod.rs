@@ -1,7 +1,6 @@
 //! The steps, one file each.
 
 mod add_device;
-mod attach_loop;
 mod create_file;
 mod crypt;
 mod load_module;
@@ -13,9 +12,8 @@ mod swap_on;
 use std::time::{Duration, Instant};
 
 pub use add_device::{AddDevice, Driver};
-pub use attach_loop::AttachLoop;
-pub use create_file::CreateFile;
-pub use crypt::{FormatLuks, Mode, OpenCrypt};
+pub use create_file::{check_file, check_place, CreateFile};
+pub use crypt::{check_key_file, FormatLuks, Mode, OpenCrypt};
 pub use load_module::LoadModule;
 pub use make_swap::{signatures, MakeSwap};
 pub use set_attribute::SetAttribute;
