@@ -7,6 +7,12 @@
 //! | [`generator`] | the systemd generator |
 //! | [`import`] | what other tools set up, as a configuration |
 //! | [`kernel`] | the one way to read and write `/sys` and `/proc` and to run commands |
+//! | [`machine`] | RAM, swap and what the kernel offers |
+//! | [`plan`] | from a configuration and a machine to steps, with reasons and traps |
+//! | [`step`], [`steps`] | one change: checked, applied, verified, undone |
+//! | [`journal`] | what was done, on disk before and after each step, and the lock |
+//! | [`execute`] | up, down, and what happens when a step fails or a run is killed |
+//! | [`event`] | what happens, told as it happens |
 //! | [`error`] | what can go wrong, in one line each |
 //!
 //! Everything that touches the machine goes through a [`kernel::Host`], whose
@@ -15,10 +21,17 @@
 
 pub mod config;
 pub mod error;
+pub mod event;
+pub mod execute;
 pub mod export;
 pub mod generator;
 pub mod import;
+pub mod journal;
 pub mod kernel;
+pub mod machine;
+pub mod plan;
+pub mod step;
+pub mod steps;
 
 pub use error::{Error, ErrorKind};
 pub use kernel::Host;
