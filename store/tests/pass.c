@@ -89,7 +89,7 @@ static void try_memory(const struct plan *plan, u64 memory_max)
 	meld(store, &options, &result);
 	if (bound < 64 << 10)
 		bound = 64 << 10;
-	if (result.memory_borrowed > bound + ZM_PAGE_SIZE)
+	if (result.memory_borrowed > bound + 2 * ZM_PAGE_SIZE)
 		DIE("%s: borrowed %llu of %llu bytes", plan->name,
 		    (unsigned long long)result.memory_borrowed,
 		    (unsigned long long)bound);

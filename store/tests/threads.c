@@ -125,7 +125,7 @@ static void *melder(void *arg)
 		if (rng_below(&rng, 4) == 0)
 			zm_store_compact(store);
 		if (rng_below(&rng, 4) == 0)
-			zm_meld_stop(store);
+			zm_pass_stop(store);
 		if (rng_below(&rng, 8) == 0)
 			zm_meld_mode_set(store, ZM_MELD_MANUAL +
 					 rng_below(&rng, 3));
