@@ -197,6 +197,13 @@ static void try_share_marks(void)
 	put(store, 7, raw(1));
 	EXPECT(!zm_meld_run(store, &all, &melded) && melded.pages_melded == 1);
 	check_store(store, ZM_CHECK_CONTENTS, "after a second pass", 0);
+	/* A slot's own mark becomes its share's. */
+	put(store, 10, raw(3));
+	EXPECT(recompress(store, 0, 0, 0).pages_incompressible == 1);
+	put(store, 11, raw(3));
+	EXPECT(!zm_meld_run(store, &all, &melded) && melded.pages_melded == 1);
+	EXPECT(info(store, 10).incompressible && info(store, 11).sharers == 2);
+	EXPECT(!recompress(store, 0, 0, 0).pages_tried);
 	expect(store, 1, text(1));
 	expect(store, 7, raw(1));
 	close_store(store);
