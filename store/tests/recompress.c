@@ -209,6 +209,24 @@ static void try_share_marks(void)
 	close_store(store);
 }
 
+/* A share is one object, however many slots it has. */
+static void try_limit_on_shares(void)
+{
+	struct zm_meld_options all = { .threshold_permille = 0 };
+	struct zm_store *store = open_store(ZM_MELD_MANUAL);
+	struct zm_recompress_result result;
+	struct zm_meld_result melded;
+	u64 i;
+
+	for (i = 0; i < 20; i++)
+		put(store, i, i < 10 ? raw(1) : i < 15 ? text(i) : 2 + 8 * i);
+	EXPECT(!zm_meld_run(store, &all, &melded) && melded.pages_melded == 9);
+	result = recompress(store, 0, 0, 6);
+	EXPECT(result.pages_tried == 6 && result.pages_recompressed == 5);
+	EXPECT(info(store, 0).incompressible && !info(store, 15).priority);
+	close_store(store);
+}
+
 /* The limit takes the largest; sizes below the smallest are left alone. */
 static void try_limits(void)
 {
@@ -511,6 +529,7 @@ int main(void)
 	try_marks();
 	try_share_marks();
 	try_limits();
+	try_limit_on_shares();
 	try_idle();
 	try_damage();
 	try_races();
