@@ -25,11 +25,10 @@ static u32 now_s(void)
 	return (u32)(zm_port_time_ns() / NS_A_SECOND);
 }
 
-/* The page is read or written. */
+/* The page is read or written. pre: the store notes access times. */
 void zm_access_note(struct zm_store *store, u64 index)
 {
-	if (store->accessed)
-		zm_set32(&store->accessed[index], now_s());
+	zm_set32(&store->accessed[index], now_s());
 }
 
 /* Whether the slot was left alone for so long; with 0 any was. */

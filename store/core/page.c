@@ -100,7 +100,8 @@ int zm_page_write(struct zm_store *store, u64 index, const void *page)
 	}
 	zm_prefetch(&store->slots[index]);
 	zm_count(&store->counters.writes);
-	zm_access_note(store, index);
+	if (store->accessed)
+		zm_access_note(store, index);
 	if (zm_page_fill(page, &word)) {
 		zm_slot_replace(store, index, (struct zm_content){
 			.value = word,
@@ -201,7 +202,8 @@ static int page_read(struct zm_store *store, u64 index, void *page,
 		return -EINVAL;
 	}
 	zm_count(&store->counters.reads);
-	zm_access_note(store, index);
+	if (store->accessed)
+		zm_access_note(store, index);
 	ret = read_slot(store, &store->slots[index], page, &content, backed);
 	if (ret == -EBADMSG)
 		zm_fail(store, ZM_REASON_DAMAGED);

@@ -31,13 +31,15 @@
 /* Sizes that differ by less count as one where the largest are chosen. */
 #define SIZE_STEP	64
 #define SIZE_STEPS	(ZM_PAGE_SIZE / SIZE_STEP + 1)
+/* An object among its slots; below 2^32 slots no sum of them overflows. */
+#define WHOLE		(1u << 20)
 
 struct recompression {
 	struct zm_store *store;
 	struct zm_stream *stream;
 	const struct zm_recompress_options *options;
 	struct zm_recompress_result *result;
-	u64 *sizes;		/* candidates by size, in steps */
+	u64 *sizes;		/* candidates by size, in parts of WHOLE */
 	u32 size_min;		/* of what is tried */
 	u8 *page;
 };
@@ -109,13 +111,17 @@ static bool slot_fits(const struct recompression *run,
 	       object_fits(run, zm_content_object(content));
 }
 
-/* The size of what would be tried for this slot, or 0: nothing. */
-static u32 slot_size(struct recompression *run, struct zm_slot *slot)
+/*
+ * The size of what would be tried for this slot, or 0: nothing. *part: how much
+ * of an object the slot stands for.
+ */
+static u32 slot_size(struct recompression *run, struct zm_slot *slot, u32 *part)
 {
 	struct zm_content content;
 	struct zm_share *share;
 	u32 size = 0;
 
+	*part = WHOLE;
 	zm_slot_lock(slot);
 	content = zm_slot_content(slot);
 	if (!slot_fits(run, content))
@@ -126,8 +132,10 @@ static u32 slot_size(struct recompression *run, struct zm_slot *slot)
 	}
 	share = zm_content_share(content);
 	zm_share_lock(share);
-	if (share_fits(run, share))
+	if (share_fits(run, share)) {
 		size = share->size;
+		*part = WHOLE / share->count;
+	}
 	zm_share_unlock(share);
 unlock:
 	zm_slot_unlock(slot);
@@ -137,15 +145,15 @@ unlock:
 static void count_sizes(struct recompression *run)
 {
 	struct zm_store *store = run->store;
+	u32 size, part;
 	u64 index;
-	u32 size;
 
 	for (index = 0; index < store->slot_count; index++) {
 		if (index % SLOTS_A_TURN == 0)
 			zm_port_yield();
-		size = slot_size(run, &store->slots[index]);
+		size = slot_size(run, &store->slots[index], &part);
 		if (size)
-			run->sizes[size / SIZE_STEP]++;
+			run->sizes[size / SIZE_STEP] += part;
 	}
 }
 
@@ -153,15 +161,16 @@ static void count_sizes(struct recompression *run)
 static int choose_largest(struct recompression *run)
 {
 	u64 bytes = SIZE_STEPS * sizeof(u64), found = 0;
+	u64 wanted = run->options->pages_max;
 	u32 step = SIZE_STEPS;
 
-	if (!run->options->pages_max)
+	if (!wanted || wanted >= run->store->slot_count)
 		return 0;
 	run->sizes = zm_port_table_alloc(bytes);
 	if (!run->sizes)
 		return -ENOMEM;
 	count_sizes(run);
-	while (step && found < run->options->pages_max)
+	while (step && found < wanted * WHOLE)
 		found += run->sizes[--step];
 	if (run->size_min < step * SIZE_STEP)
 		run->size_min = step * SIZE_STEP;

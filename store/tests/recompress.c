@@ -197,8 +197,33 @@ static void try_share_marks(void)
 	put(store, 7, raw(1));
 	EXPECT(!zm_meld_run(store, &all, &melded) && melded.pages_melded == 1);
 	check_store(store, ZM_CHECK_CONTENTS, "after a second pass", 0);
+	/* A slot's own mark becomes its share's. */
+	put(store, 10, raw(3));
+	EXPECT(recompress(store, 0, 0, 0).pages_incompressible == 1);
+	put(store, 11, raw(3));
+	EXPECT(!zm_meld_run(store, &all, &melded) && melded.pages_melded == 1);
+	EXPECT(info(store, 10).incompressible && info(store, 11).sharers == 2);
+	EXPECT(!recompress(store, 0, 0, 0).pages_tried);
 	expect(store, 1, text(1));
 	expect(store, 7, raw(1));
+	close_store(store);
+}
+
+/* A share is one object, however many slots it has. */
+static void try_limit_on_shares(void)
+{
+	struct zm_meld_options all = { .threshold_permille = 0 };
+	struct zm_store *store = open_store(ZM_MELD_MANUAL);
+	struct zm_recompress_result result;
+	struct zm_meld_result melded;
+	u64 i;
+
+	for (i = 0; i < 20; i++)
+		put(store, i, i < 10 ? raw(1) : i < 15 ? text(i) : 2 + 8 * i);
+	EXPECT(!zm_meld_run(store, &all, &melded) && melded.pages_melded == 9);
+	result = recompress(store, 0, 0, 6);
+	EXPECT(result.pages_tried == 6 && result.pages_recompressed == 5);
+	EXPECT(info(store, 0).incompressible && !info(store, 15).priority);
 	close_store(store);
 }
 
@@ -504,6 +529,7 @@ int main(void)
 	try_marks();
 	try_share_marks();
 	try_limits();
+	try_limit_on_shares();
 	try_idle();
 	try_damage();
 	try_races();

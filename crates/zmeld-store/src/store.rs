@@ -245,7 +245,12 @@ impl Store {
             keyed: options.key.is_some(),
             track_time: false,
             key: options.key.unwrap_or_default(),
-            codecs: [raw::CodecChoice { ops, params }, unused(), unused(), unused()],
+            codecs: [
+                raw::CodecChoice { ops, params },
+                unused(),
+                unused(),
+                unused(),
+            ],
         };
         let mut store = ptr::null_mut();
         // SAFETY: the options are complete; ops is a constant table, and the
