@@ -47,6 +47,10 @@ static bool slot_join(struct zm_pass *pass, struct zm_slot *slot,
 			   &joined))
 		return false;
 	zm_slot_set(slot, joined);
+	/* The share counted this slot in; its own object counts no more. */
+	if (zm_state_kind(content.state) == ZM_KIND_OBJECT &&
+	    zm_object_is_raw(zm_content_object(content)))
+		zm_uncount(&pass->store->counters.pages_raw);
 	*old = content;
 	return true;
 }
