@@ -56,7 +56,7 @@ void zm_selftest_page(u8 *page, u64 content)
 	} else {
 		for (i = 0; i < ZM_PAGE_SIZE; i++) {
 			word = zm_selftest_next(&random);
-			page[i] = letters[word & word >> 8 & 15];
+			page[i] = letters[word & (word >> 8) & 15];
 		}
 		memcpy(page, &content, sizeof(content));
 	}
@@ -209,9 +209,9 @@ static int codec_noise(struct codec_trial *trial)
 			u64 word = zm_selftest_next(&trial->random);
 
 			if (i % 3 == 1)
-				word &= word >> 8 & mask >> at % 24;
+				word &= (word >> 8) & (mask >> at % 24);
 			else if (i % 3 == 2)
-				word |= word >> 8 | mask >> at % 24;
+				word |= (word >> 8) | (mask >> at % 24);
 			trial->packed[at] = (u8)word;
 		}
 		err = codec_feed(trial, trial->packed, size);
