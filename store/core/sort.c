@@ -12,6 +12,8 @@
 
 #define SHORT_RUN 24
 #define LONG_RUN (1u << 16)
+/* No memory holds 2^40 words. */
+#define DEPTH_MAX 40
 
 static void insertion_sort(u64 *words, u64 count)
 {
@@ -68,7 +70,7 @@ void zm_sort64(u64 *words, u64 count)
 	struct {
 		u64 *words;
 		u64 count;
-	} waiting[64];
+	} waiting[DEPTH_MAX];
 	u32 depth = 0;
 	u64 split;
 
