@@ -252,7 +252,7 @@ int zm_page_read_end(struct zm_store *store, struct zm_backed *backed,
 	} else if (block_unpack(store, backed, bytes, page)) {
 		zm_fail(store, ZM_REASON_DAMAGED);
 		err = -EBADMSG;
-	} else if (store->verify) {
+	} else if (zm_load32(&store->verify)) {
 		err = zm_page_verify(store, content, page);
 	}
 	zm_share_lock(backed->share);

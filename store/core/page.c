@@ -108,7 +108,7 @@ int zm_page_write(struct zm_store *store, u64 index, const void *page)
 		});
 		return 0;
 	}
-	if (mode == ZM_MELD_OFF && !store->verify) {
+	if (mode == ZM_MELD_OFF && !zm_load32(&store->verify)) {
 		prefetch_old(store, &store->slots[index]);
 		stream = zm_port_stream_get(store->streams);
 		err = write_unique(store, stream, index, page, 0, 0);
@@ -212,7 +212,7 @@ static int page_read(struct zm_store *store, u64 index, void *page,
 				content.value : 0);
 		return 0;
 	}
-	return store->verify ? zm_page_verify(store, content, page) : 0;
+	return zm_load32(&store->verify) ? zm_page_verify(store, content, page) : 0;
 }
 
 int zm_page_read(struct zm_store *store, u64 index, void *page)

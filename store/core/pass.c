@@ -47,7 +47,7 @@ bool zm_pass_should_stop(struct zm_pass *pass)
 {
 	u64 now;
 
-	if (zm_load32(&pass->store->pass_stop))
+	if (zm_load32(&pass->store->pass_stop) || zm_port_interrupted())
 		return true;
 	if (!pass->time_ns_max)
 		return false;

@@ -52,7 +52,7 @@ struct attempt {
 
 static bool should_stop(const struct recompression *run)
 {
-	return zm_load32(&run->store->pass_stop);
+	return zm_load32(&run->store->pass_stop) || zm_port_interrupted();
 }
 
 /* -- Which objects ---------------------------------------------------------- */

@@ -39,7 +39,7 @@ struct zm_share {
 	u32 held;
 };
 
-_Static_assert(sizeof(struct zm_share) == 24, "the metadata of a share");
+_Static_assert(sizeof(struct zm_share) == ZM_SHARE_BYTES, "the metadata of a share");
 
 #define ZM_SHARE_BACKED		(1u << 2)
 #define ZM_SHARE_WRITING	(1u << 3)

@@ -163,6 +163,12 @@ int zm_meld_mode_set(struct zm_store *store, u32 mode)
 	return err;
 }
 
+/* Pages written while nothing asked for a fingerprint stay without one. */
+void zm_store_verify_set(struct zm_store *store, bool verify)
+{
+	zm_set32(&store->verify, verify);
+}
+
 void zm_store_limit_set(struct zm_store *store, u64 bytes)
 {
 	zm_set64(&store->memory_limit, bytes);

@@ -74,11 +74,11 @@ struct zm_store {
 	struct zm_fingerprint_key *key;
 	struct zm_mutex *pass_mutex;
 	u32 huge_size;
-	bool verify;
 	u32 *accessed;			/* seconds, by slot; or NULL */
 
 	/* Read by all, written seldom. */
 	u32 mode;
+	u32 verify;
 	u64 memory_limit;
 	u64 memory_used_max;
 	struct zm_index *index;		/* made on first use, then kept */

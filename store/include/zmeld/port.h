@@ -131,6 +131,11 @@ void zm_port_mutex_unlock(struct zm_mutex *mutex);
 
 /* Lets others run during long work; called with no lock held. May sleep. */
 void zm_port_yield(void);
+/*
+ * Whether whoever waits for long work wants it to end: in the kernel, a signal
+ * came. Atomic.
+ */
+bool zm_port_interrupted(void);
 /* Monotonic time in nanoseconds. Atomic. */
 u64 zm_port_time_ns(void);
 /* Unpredictable bytes. May sleep. */

@@ -261,6 +261,8 @@ int zm_page_read_end(struct zm_store *store, struct zm_backed *backed,
 
 /* -- Looking after it ----------------------------------------------------- */
 
+/* Whether reads check fingerprints from now on. Atomic. */
+void zm_store_verify_set(struct zm_store *store, bool verify);
 void zm_store_limit_set(struct zm_store *store, u64 bytes);
 /* Restarts the high-water mark from what is used now. */
 void zm_store_peak_reset(struct zm_store *store);
@@ -277,6 +279,9 @@ enum zm_reason {
 	ZM_REASON_BACKING,	/* the backing device failed a read */
 	ZM_REASON_COUNT,
 };
+
+/* What a share takes beside its object. */
+#define ZM_SHARE_BYTES 24
 
 struct zm_stats {
 	/* What is held now. */

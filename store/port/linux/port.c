@@ -7,7 +7,7 @@
 #include <linux/bug.h>
 #include <linux/mutex.h>
 #include <linux/random.h>
-#include <linux/sched.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/timekeeping.h>
 #include <linux/vmalloc.h>
@@ -128,6 +128,11 @@ void zm_port_mutex_unlock(struct zm_mutex *mutex)
 void zm_port_yield(void)
 {
 	cond_resched();
+}
+
+bool zm_port_interrupted(void)
+{
+	return signal_pending(current);
 }
 
 /* Time asleep counts: pages of a laptop that was shut are idle. */

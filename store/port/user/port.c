@@ -237,6 +237,11 @@ void zm_port_yield(void)
 {
 }
 
+bool zm_port_interrupted(void)
+{
+	return false;
+}
+
 void zm_port_relax(u32 tries)
 {
 	if (tries % 64 == 0)
