@@ -17,6 +17,7 @@
 #define pr_fmt(fmt) "zmeld: " fmt
 
 #include <linux/highmem.h>
+#include <linux/pagemap.h>
 #include <linux/sched.h>
 
 #include "device.h"
