@@ -56,7 +56,7 @@ void zm_selftest_page(u8 *page, u64 content)
 	} else {
 		for (i = 0; i < ZM_PAGE_SIZE; i++) {
 			word = zm_selftest_next(&random);
-			page[i] = letters[word & word >> 8 & 15];
+			page[i] = letters[word & (word >> 8) & 15];
 		}
 		memcpy(page, &content, sizeof(content));
 	}
@@ -81,6 +81,7 @@ struct codec_trial {
 	struct zm_selftest_random random;
 	u8 *page;
 	u8 *packed;		/* two pages */
+	u8 *kept;
 	u8 *guarded;		/* three pages, the middle one to write */
 	u8 *in_end;
 	u8 *in_mapping;
@@ -93,15 +94,14 @@ static bool canaries_sing(const struct codec_trial *trial)
 			   ZM_PAGE_SIZE);
 }
 
-/* Decompresses bytes that may be anything. */
-static int codec_feed(struct codec_trial *trial, const u8 *bytes, u32 size)
+static int codec_feed_once(struct codec_trial *trial, const u8 *in, u32 size,
+			   u8 before)
 {
-	u8 *in = trial->in_end - size;
+	u8 *out = trial->guarded + ZM_PAGE_SIZE;
 	int err;
 
-	memcpy(in, bytes, size);
-	err = trial->ops->decompress(trial->ctx, &trial->params, in, size,
-				     trial->guarded + ZM_PAGE_SIZE,
+	memset(out, before, ZM_PAGE_SIZE);
+	err = trial->ops->decompress(trial->ctx, &trial->params, in, size, out,
 				     ZM_PAGE_SIZE);
 	if (err && err != -EBADMSG)
 		return zm_selftest_failed("%s: decompress gives %d",
@@ -110,6 +110,28 @@ static int codec_feed(struct codec_trial *trial, const u8 *bytes, u32 size)
 		return zm_selftest_failed("%s: decompress left its page",
 					  trial->ops->name);
 	return err;
+}
+
+/*
+ * Decompresses bytes that may be anything. 0: to a page; whatever it is, it is
+ * there to its last byte, so what stood there before does not show.
+ */
+static int codec_feed(struct codec_trial *trial, const u8 *bytes, u32 size)
+{
+	u8 *in = trial->in_end - size;
+	u8 *out = trial->guarded + ZM_PAGE_SIZE;
+	int err;
+
+	memcpy(in, bytes, size);
+	err = codec_feed_once(trial, in, size, 0x11);
+	if (err)
+		return err;
+	memcpy(trial->kept, out, ZM_PAGE_SIZE);
+	err = codec_feed_once(trial, in, size, 0xee);
+	if (err || memcmp(trial->kept, out, ZM_PAGE_SIZE))
+		return zm_selftest_failed("%s: decompress fills less than a page",
+					  trial->ops->name);
+	return 0;
 }
 
 static int codec_damage(struct codec_trial *trial, u32 size)
@@ -150,7 +172,6 @@ static int codec_page(struct codec_trial *trial, u64 content)
 					  ops->name, content, err);
 	if (size > ZM_PAGE_SIZE)
 		return 0;	/* the store keeps such a page raw */
-	memset(trial->guarded + ZM_PAGE_SIZE, 0x11, ZM_PAGE_SIZE);
 	if (codec_feed(trial, trial->packed, size) ||
 	    memcmp(trial->guarded + ZM_PAGE_SIZE, trial->page, ZM_PAGE_SIZE))
 		return zm_selftest_failed("%s: page %llu comes back changed",
@@ -209,9 +230,9 @@ static int codec_noise(struct codec_trial *trial)
 			u64 word = zm_selftest_next(&trial->random);
 
 			if (i % 3 == 1)
-				word &= word >> 8 & mask >> at % 24;
+				word &= (word >> 8) & (mask >> at % 24);
 			else if (i % 3 == 2)
-				word |= word >> 8 | mask >> at % 24;
+				word |= (word >> 8) | (mask >> at % 24);
 			trial->packed[at] = (u8)word;
 		}
 		err = codec_feed(trial, trial->packed, size);
@@ -289,10 +310,11 @@ int zm_selftest_codecs(void)
 
 	trial.page = vmalloc(ZM_PAGE_SIZE);
 	trial.packed = vmalloc(2 * ZM_PAGE_SIZE);
+	trial.kept = vmalloc(ZM_PAGE_SIZE);
 	trial.guarded = vmalloc(3 * ZM_PAGE_SIZE);
 	trial.in_mapping = vmalloc(ZM_PAGE_SIZE);
-	if (!dict || !trial.page || !trial.packed || !trial.guarded ||
-	    !trial.in_mapping)
+	if (!dict || !trial.page || !trial.packed || !trial.kept ||
+	    !trial.guarded || !trial.in_mapping)
 		goto out;
 	trial.in_end = trial.in_mapping + ZM_PAGE_SIZE;
 	memset(trial.guarded, CANARY, 3 * ZM_PAGE_SIZE);
@@ -304,6 +326,7 @@ int zm_selftest_codecs(void)
 out:
 	vfree(trial.in_mapping);
 	vfree(trial.guarded);
+	vfree(trial.kept);
 	vfree(trial.packed);
 	vfree(trial.page);
 	vfree(dict);

@@ -118,7 +118,7 @@ static int slot_write_back(struct store_trial *trial, u64 slot)
 	return err ? err : slot_read(trial, slot);
 }
 
-static int pass(struct store_trial *trial)
+static int pass_run(struct store_trial *trial)
 {
 	const struct zm_meld_options options = {
 		.memory_max = zm_selftest_below(&trial->random, 2) * 4096,
@@ -151,7 +151,7 @@ static int recompress(struct store_trial *trial)
 	return 0;
 }
 
-static int check(struct store_trial *trial)
+static int walk(struct store_trial *trial)
 {
 	int err;
 
@@ -181,7 +181,7 @@ static int step(struct store_trial *trial)
 	if (what < 197)
 		return slot_write_back(trial, slot);
 	if (what == 197)
-		return pass(trial);
+		return pass_run(trial);
 	if (what == 198)
 		return recompress(trial);
 	zm_store_compact(trial->store);
@@ -191,7 +191,7 @@ static int step(struct store_trial *trial)
 /* -- One store's life ------------------------------------------------------ */
 
 /* Everything is given back: nothing may be left that nobody uses. */
-static int empty(struct store_trial *trial)
+static int clear(struct store_trial *trial)
 {
 	struct zm_stats stats;
 	u64 slot;
@@ -203,9 +203,8 @@ static int empty(struct store_trial *trial)
 	if (stats.pages_stored || stats.objects || stats.shares ||
 	    stats.bytes_compressed || stats.bytes_melded ||
 	    stats.memory_used || stats.blocks_used)
-		return trial_failed(trial, "empty, it holds %llu pages, %llu objects, %llu shares, %llu bytes of %llu, %llu blocks",
-				    stats.pages_stored, stats.objects,
-				    stats.shares, stats.bytes_compressed,
+		return trial_failed(trial, "empty, it holds %llu pages, %llu shares, %llu bytes, %llu blocks",
+				    stats.pages_stored, stats.shares,
 				    stats.memory_used, stats.blocks_used);
 	err = zm_backing_detach(trial->store);
 	if (err)
@@ -224,15 +223,15 @@ static int life(struct store_trial *trial)
 	for (i = 0; i < STEPS && !err; i++) {
 		err = step(trial);
 		if (!err && i % STEPS_A_CHECK == 0)
-			err = check(trial);
+			err = walk(trial);
 		cond_resched();
 	}
 	for (slot = 0; slot < SLOTS && !err; slot++)
 		err = slot_read(trial, slot);
 	if (!err)
-		err = check(trial);
+		err = walk(trial);
 	if (!err)
-		err = empty(trial);
+		err = clear(trial);
 	return err;
 }
 

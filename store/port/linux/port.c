@@ -92,7 +92,7 @@ void zm_home_stop(void)
 /* -- The pass's lock, time, randomness, words ------------------------------ */
 
 struct zm_mutex {
-	struct mutex mutex;
+	struct mutex mutex;	/* what it guards the core says */
 };
 
 struct zm_mutex *zm_port_mutex_create(void)

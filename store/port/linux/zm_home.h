@@ -67,8 +67,9 @@ static inline void zm_max64(u64 *word, u64 value)
 		;
 }
 
+/* A pair: who sees the pointer sees what it points to. */
 #define zm_publish(where, pointer) smp_store_release(where, pointer)
-#define zm_consume(where) smp_load_acquire(where)
+#define zm_consume(where) smp_load_acquire(where) /* pairs with zm_publish */
 
 static inline bool zm_bit_trylock(u32 *word)
 {
@@ -92,6 +93,7 @@ static inline void zm_bit_lock(u32 *word)
 /* Unlocks and sets the word's other bits in one store. */
 static inline void zm_bit_unlock(u32 *word, u32 value)
 {
+	/* Pairs with the acquire in zm_bit_trylock(). */
 	smp_store_release(word, value & ~1u);
 	preempt_enable();
 }
