@@ -146,8 +146,8 @@ pub fn down(
     Ok(run.report)
 }
 
-/// The indexes of the records that go, ascending.
-fn leaving(records: &[Record], only: Option<&[String]>) -> Vec<usize> {
+/// The indexes of the records that [`down`] takes back, ascending.
+pub fn leaving(records: &[Record], only: Option<&[String]>) -> Vec<usize> {
     let named = |record: &Record| {
         only.is_none_or(|only| only.iter().any(|tier| record.group == Group::of_tier(tier)))
     };

@@ -9,6 +9,8 @@
 //! | [`kernel`] | the one way to read and write `/sys` and `/proc` and to run commands |
 //! | [`machine`] | RAM, swap and what the kernel offers |
 //! | [`plan`] | from a configuration and a machine to steps, with reasons and traps |
+//! | [`recommend`] | the configuration for a machine for which nobody wrote one |
+//! | [`random_read`] | how fast a drive gives pages back |
 //! | [`step`], [`steps`] | one change: checked, applied, verified, undone |
 //! | [`journal`] | what was done, on disk before and after each step, and the lock |
 //! | [`execute`] | up, down, and what happens when a step fails or a run is killed |
@@ -30,6 +32,8 @@ pub mod journal;
 pub mod kernel;
 pub mod machine;
 pub mod plan;
+pub mod random_read;
+pub mod recommend;
 pub mod step;
 pub mod steps;
 

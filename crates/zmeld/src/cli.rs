@@ -41,6 +41,12 @@ pub enum Command {
     Scan(ScanArgs),
     /// How does each codec do on these pages, one page at a time?
     Codecs(CodecsArgs),
+    /// What would suit this machine, and what would up do about it?
+    Plan(Box<crate::commands::setup::PlanArgs>),
+    /// Set compressed swap up
+    Up(Box<crate::commands::setup::UpArgs>),
+    /// Put everything back as it was
+    Down(crate::commands::setup::DownArgs),
     /// Which page-migration policy would suit a NUMA machine? (simulation)
     Numa(Box<crate::commands::numa::NumaArgs>),
     /// Write the man page to standard output

@@ -31,13 +31,14 @@ Exit codes:
 const WRONG: u8 = 2;
 const MISSING: u8 = 3;
 const INTEGRITY: u8 = 4;
+const INTERRUPTED: u8 = 130;
 
 /// Prints the error, if it is one, in one line, and picks the exit code.
 pub fn conclude(result: anyhow::Result<Outcome>) -> ExitCode {
     match result {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Missed) => ExitCode::from(1),
-        Ok(Outcome::Interrupted) => ExitCode::from(130),
+        Ok(Outcome::Interrupted) => ExitCode::from(INTERRUPTED),
         // Whoever read our output has seen enough.
         Err(err) if is_closed_pipe(&err) => ExitCode::SUCCESS,
         Err(err) => {
@@ -144,6 +145,13 @@ fn code(err: &anyhow::Error) -> u8 {
         }
         if let Some(err) = cause.downcast_ref::<zmeld_memory::Error>() {
             return source_code(err);
+        }
+        if let Some(err) = cause.downcast_ref::<zmeld_swap::Error>() {
+            return match err.kind() {
+                zmeld_swap::ErrorKind::Input => WRONG,
+                zmeld_swap::ErrorKind::Missing => MISSING,
+                zmeld_swap::ErrorKind::Interrupted => INTERRUPTED,
+            };
         }
         if let Some(err) = cause.downcast_ref::<crate::commands::numa::Error>() {
             return err.code();

@@ -29,6 +29,9 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Scan(args) => commands::scan::run(&args),
         Command::Codecs(args) => commands::codecs::run(&args),
+        Command::Plan(args) => commands::setup::plan(&args),
+        Command::Up(args) => commands::setup::up(&args),
+        Command::Down(args) => commands::setup::down(&args),
         Command::Numa(args) => commands::numa::run(*args),
         Command::Man(args) => commands::generate::man(&args),
         Command::Completions(args) => commands::generate::completions(&args),

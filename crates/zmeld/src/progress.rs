@@ -91,6 +91,49 @@ impl Drop for Wait {
     }
 }
 
+/// A progress line for bytes that somebody else counts.
+pub struct Meter {
+    line: Line<'static>,
+    progress: Progress,
+}
+
+/// What a meter counts in.
+const METER_UNIT: u64 = 4096;
+
+impl Meter {
+    /// Shows nothing yet.
+    pub fn new(names: &'static [&'static str]) -> Meter {
+        Meter {
+            line: Line::new(names, METER_UNIT),
+            progress: Progress::default(),
+        }
+    }
+
+    /// So much of it is done. A smaller amount than before, or another whole,
+    /// is something new.
+    pub fn draw(&mut self, done_bytes: u64, total_bytes: u64) {
+        let (done, total) = (done_bytes / METER_UNIT, total_bytes / METER_UNIT);
+        let same = self.progress.expected() == Some(total).filter(|&total| total > 0);
+        if self.progress.phase() == 0 || !same || done < self.progress.done() {
+            self.progress.start(Some(total));
+        }
+        let more = usize::try_from(done - self.progress.done()).unwrap_or(0);
+        self.progress.advance(more);
+        self.line.draw(&self.progress);
+    }
+
+    /// Takes the line away.
+    pub fn clear(&mut self) {
+        self.line.clear();
+    }
+}
+
+impl Drop for Meter {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
 fn target() -> ProgressDrawTarget {
     if stderr().is_terminal() {
         ProgressDrawTarget::stderr_with_hz(8)

@@ -1,0 +1,393 @@
+//! A machine in a directory: devices, swap areas and mappings come and go as a
+//! kernel and its commands would have it. It counts what is done to it, and can
+//! die or fail at any of these operations.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use zmeld_swap::config::Config;
+use zmeld_swap::execute::{self, Report};
+use zmeld_swap::journal::{Journal, State};
+use zmeld_swap::kernel::{Access, Direct, Finished, Invocation};
+use zmeld_swap::plan::{Options, Plan};
+use zmeld_swap::{Error, Host};
+
+/// What happens at an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// The program is killed before it.
+    DieBefore,
+    /// The program is killed after it, before it learns what came of it.
+    DieAfter,
+    /// The operation fails.
+    Fail,
+}
+
+/// Thrown where the program is killed.
+pub struct Killed;
+
+#[derive(Default)]
+struct Inner {
+    count: usize,
+    fate: Option<(usize, Fate)>,
+    // What devices and files carry, by path below the root.
+    signatures: BTreeMap<PathBuf, String>,
+    sequence: u64,
+}
+
+/// The machine.
+pub struct Machine {
+    pub dir: tempfile::TempDir,
+    inner: Arc<Fake>,
+}
+
+struct Fake {
+    root: PathBuf,
+    inner: Mutex<Inner>,
+}
+
+pub const MEMINFO: &str = "MemTotal: 4194304 kB\nMemFree: 1048576 kB\nMemAvailable: 2097152 kB\n\
+    Buffers: 0 kB\nCached: 0 kB\nSwapCached: 0 kB\nActive: 0 kB\nInactive: 0 kB\nSwapTotal: 0 kB\n\
+    SwapFree: 0 kB\nDirty: 0 kB\nWriteback: 0 kB\nMapped: 0 kB\nSlab: 0 kB\nCommitted_AS: 0 kB\n\
+    VmallocTotal: 0 kB\nVmallocUsed: 0 kB\nVmallocChunk: 0 kB\n";
+const SWAPS: &str = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n";
+
+impl Machine {
+    /// With a zram device that somebody else made, zswap on, and a drive.
+    pub fn new() -> Machine {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().to_path_buf();
+        let inner = Arc::new(Fake {
+            root,
+            inner: Mutex::new(Inner::default()),
+        });
+        let machine = Machine { dir, inner };
+        for (path, text) in [
+            ("/proc/meminfo", MEMINFO),
+            ("/proc/swaps", SWAPS),
+            ("/proc/cmdline", "quiet\n"),
+            ("/proc/sys/kernel/osrelease", "6.12.0\n"),
+            ("/proc/sys/kernel/random/boot_id", "boot-1\n"),
+            ("/proc/sys/vm/swappiness", "60\n"),
+            ("/proc/sys/vm/page-cluster", "3\n"),
+            ("/sys/class/zram-control/hot_add", ""),
+            ("/sys/class/zram-control/hot_remove", ""),
+            ("/sys/module/zswap/parameters/enabled", "Y\n"),
+            ("/sys/module/zswap/parameters/compressor", "lzo\n"),
+            ("/sys/module/zswap/parameters/zpool", "zbud\n"),
+            ("/sys/module/zswap/parameters/max_pool_percent", "20\n"),
+            ("/dev/sdb1", ""),
+            ("/dev/sdc1", ""),
+            ("/dev/mapper/control", ""),
+            ("/var/place", ""),
+        ] {
+            machine.put(path, text);
+        }
+        machine.inner.add_zram(&mut machine.inner.inner.lock().unwrap());
+        machine
+    }
+
+    pub fn host(&self) -> Host {
+        Host::with(self.dir.path(), self.inner.clone())
+    }
+
+    pub fn put(&self, path: &str, text: &str) {
+        let path = self.dir.path().join(path.trim_start_matches('/'));
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    pub fn text(&self, path: &str) -> String {
+        let path = self.dir.path().join(path.trim_start_matches('/'));
+        fs::read_to_string(path).unwrap()
+    }
+
+    /// What a device carries.
+    pub fn carry(&self, path: &str, what: &str) {
+        let mut inner = self.inner.inner.lock().unwrap();
+        inner.signatures.insert(self.dir.path().join(&path[1..]), what.to_owned());
+    }
+
+    /// What happens at which operation from now on; gives how many there were.
+    pub fn fate(&self, fate: Option<(usize, Fate)>) -> usize {
+        let mut inner = self.inner.inner.lock().unwrap();
+        inner.fate = fate;
+        std::mem::take(&mut inner.count)
+    }
+
+    /// Everything that a run may change, but for zmeld's own directory and the
+    /// numbers of disks, which never come again.
+    pub fn snapshot(&self) -> BTreeMap<PathBuf, String> {
+        let mut files = BTreeMap::new();
+        let mut folders = vec![self.dir.path().to_path_buf()];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                let own = self.dir.path().join("run/zmeld");
+                if path.is_dir() {
+                    folders.push(path);
+                } else if !path.starts_with(own) && !path.ends_with("diskseq") {
+                    let text = fs::read(&path).unwrap();
+                    let text = format!("{:?}", String::from_utf8_lossy(&text[..text.len().min(4096)]));
+                    files.insert(path, text);
+                }
+            }
+        }
+        let inner = self.inner.inner.lock().unwrap();
+        for (path, what) in &inner.signatures {
+            // What is gone carries nothing.
+            if path.exists() {
+                files.insert(path.join("signature"), what.clone());
+            }
+        }
+        files
+    }
+
+    pub fn plan(&self, config: &Config) -> Result<Plan, Error> {
+        let host = self.host();
+        let state = State::read(&host)?;
+        Plan::new(&host, config, state.as_ref(), &Options::default())
+    }
+
+    pub fn up(&self, config: &Config) -> Result<Report, Error> {
+        let host = self.host();
+        let mut journal = Journal::lock(&host, Duration::ZERO, &mut |_| {})?;
+        let state = journal.state().clone();
+        let plan = Plan::new(&host, config, Some(&state), &Options::default())?;
+        execute::up(&host, &mut journal, &plan, &false.into(), &mut |_| {})
+    }
+
+    pub fn down(&self) -> Result<Report, Error> {
+        let host = self.host();
+        let mut journal = Journal::lock(&host, Duration::ZERO, &mut |_| {})?;
+        execute::down(&host, &mut journal, None, &false.into(), &mut |_| {})
+    }
+}
+
+fn errno(number: i32) -> io::Error {
+    io::Error::from_raw_os_error(number)
+}
+
+const EBUSY: i32 = 16;
+const EINVAL: i32 = 22;
+const EIO: i32 = 5;
+
+impl Fake {
+    /// Counts an operation; true where it is to fail.
+    fn enter(&self) -> io::Result<Option<Fate>> {
+        let mut inner = self.inner.lock().unwrap();
+        let now = inner.count;
+        inner.count += 1;
+        match inner.fate {
+            Some((at, fate)) if at == now => {
+                inner.fate = None;
+                drop(inner);
+                match fate {
+                    Fate::DieBefore => std::panic::panic_any(Killed),
+                    Fate::DieAfter => Ok(Some(fate)),
+                    Fate::Fail => Err(errno(EIO)),
+                }
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn leave<T>(&self, fate: Option<Fate>, result: T) -> T {
+        if fate == Some(Fate::DieAfter) {
+            std::panic::panic_any(Killed);
+        }
+        result
+    }
+
+    fn add_zram(&self, inner: &mut Inner) -> u32 {
+        let number = (0..)
+            .find(|number| !self.root.join(format!("sys/block/zram{number}")).exists())
+            .unwrap();
+        inner.sequence += 1;
+        let folder = self.root.join(format!("sys/block/zram{number}"));
+        fs::create_dir_all(&folder).unwrap();
+        for (name, text) in [
+            ("comp_algorithm", "lzo [lzo-rle] lz4 zstd \n".to_owned()),
+            ("algorithm_params", String::new()),
+            ("disksize", "0\n".to_owned()),
+            ("mem_limit", String::new()),
+            ("mm_stat", "0 0 0 0 0 0 0 0 0\n".to_owned()),
+            ("diskseq", format!("{}\n", inner.sequence)),
+        ] {
+            fs::write(folder.join(name), text).unwrap();
+        }
+        fs::write(self.root.join(format!("dev/zram{number}")), "").unwrap();
+        inner.signatures.remove(&self.root.join(format!("dev/zram{number}")));
+        number
+    }
+
+    fn swaps(&self) -> String {
+        fs::read_to_string(self.root.join("proc/swaps")).unwrap()
+    }
+
+    fn shown(&self, path: &Path) -> String {
+        format!("/{}", path.strip_prefix(&self.root).unwrap().display())
+    }
+
+    fn is_swap(&self, path: &Path) -> bool {
+        let shown = self.shown(path);
+        self.swaps().lines().any(|line| line.split_whitespace().next() == Some(&shown))
+    }
+
+    fn store(&self, path: &Path, value: &str) -> io::Result<()> {
+        let folder = path.parent().unwrap();
+        let sized = || fs::read_to_string(folder.join("disksize")).unwrap().trim() != "0";
+        match path.file_name().unwrap().to_str().unwrap() {
+            "hot_remove" => {
+                let device = self.root.join(format!("dev/zram{value}"));
+                if self.is_swap(&device) {
+                    return Err(errno(EBUSY));
+                }
+                fs::remove_dir_all(self.root.join(format!("sys/block/zram{value}")))?;
+                fs::remove_file(device)
+            }
+            "comp_algorithm" => {
+                let text = fs::read_to_string(path)?;
+                let names: Vec<&str> =
+                    text.split_whitespace().map(|it| it.trim_matches(['[', ']'])).collect();
+                if !names.contains(&value) {
+                    return Err(errno(EINVAL));
+                }
+                if sized() {
+                    return Err(errno(EBUSY));
+                }
+                let mark = |name: &&str| match *name == value {
+                    true => format!("[{name}]"),
+                    false => (*name).to_owned(),
+                };
+                let words: Vec<String> = names.iter().map(mark).collect();
+                fs::write(path, words.join(" ") + "\n")
+            }
+            "algorithm_params" | "disksize" if sized() => Err(errno(EBUSY)),
+            "mem_limit" => fs::write(folder.join("mm_stat"), format!("0 0 0 {value} 0 0 0 0 0\n")),
+            "algorithm_params" => Ok(()),
+            _ => {
+                // Neither made nor found elsewhere.
+                fs::metadata(path)?;
+                fs::write(path, format!("{value}\n"))
+            }
+        }
+    }
+
+    fn command(&self, invocation: &Invocation) -> Result<String, String> {
+        let words: Vec<String> =
+            invocation.arguments.iter().map(|it| it.to_string_lossy().into_owned()).collect();
+        let has = |word: &str| words.iter().any(|it| it == word);
+        let last = PathBuf::from(words.last().unwrap());
+        let mut inner = self.inner.lock().unwrap();
+        match invocation.program.as_str() {
+            "wipefs" if has("--all") => {
+                inner.signatures.remove(&last);
+                Ok(String::new())
+            }
+            "wipefs" => Ok(inner.signatures.get(&last).cloned().unwrap_or_default()),
+            "mkswap" => {
+                if self.is_swap(&last) {
+                    return Err("is mounted".to_owned());
+                }
+                inner.signatures.insert(last, "swap".to_owned());
+                Ok(String::new())
+            }
+            "swapon" => {
+                if inner.signatures.get(&last).map(String::as_str) != Some("swap") {
+                    return Err("read swap header failed".to_owned());
+                }
+                if self.is_swap(&last) {
+                    return Err("Device or resource busy".to_owned());
+                }
+                let at = words.iter().position(|it| it == "--priority");
+                let priority = at.map_or("-2", |at| &words[at + 1]);
+                let line = format!("{} partition\t1024\t\t0\t\t{priority}\n", self.shown(&last));
+                fs::write(self.root.join("proc/swaps"), self.swaps() + &line).unwrap();
+                Ok(String::new())
+            }
+            "swapoff" => {
+                let shown = self.shown(&last);
+                let rest: String = self
+                    .swaps()
+                    .lines()
+                    .filter(|line| line.split_whitespace().next() != Some(&shown))
+                    .map(|line| format!("{line}\n"))
+                    .collect();
+                fs::write(self.root.join("proc/swaps"), rest).unwrap();
+                Ok(String::new())
+            }
+            "cryptsetup" if has("open") => {
+                let mapped = self.root.join("dev/mapper").join(words.last().unwrap());
+                if mapped.exists() {
+                    return Err("already exists".to_owned());
+                }
+                fs::write(&mapped, "").unwrap();
+                inner.signatures.remove(&mapped);
+                Ok(String::new())
+            }
+            "cryptsetup" if has("close") => {
+                let mapped = self.root.join("dev/mapper").join(words.last().unwrap());
+                if self.is_swap(&mapped) {
+                    return Err("is still in use".to_owned());
+                }
+                fs::remove_file(mapped).map_err(|err| err.to_string())?;
+                Ok(String::new())
+            }
+            "cryptsetup" if has("luksFormat") => {
+                let device = PathBuf::from(&words[words.len() - 2]);
+                inner.signatures.insert(device, "crypto_LUKS".to_owned());
+                Ok(String::new())
+            }
+            other => Err(format!("{other} is not known here: {words:?}")),
+        }
+    }
+}
+
+impl Access for Fake {
+    fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+        let fate = self.enter()?;
+        let result = if path.ends_with("hot_add") {
+            let number = self.add_zram(&mut self.inner.lock().unwrap());
+            Ok(format!("{number}\n").into_bytes())
+        } else {
+            Direct.read(path, limit)
+        };
+        self.leave(fate, result)
+    }
+
+    fn write(&self, path: &Path, value: &[u8]) -> io::Result<()> {
+        let fate = self.enter()?;
+        let result = self.store(path, std::str::from_utf8(value).unwrap());
+        self.leave(fate, result)
+    }
+
+    fn run(&self, invocation: &Invocation) -> io::Result<Finished> {
+        let fate = self.enter()?;
+        let finished = match self.command(invocation) {
+            Ok(output) => Finished {
+                code: Some(0),
+                output,
+                ..Finished::default()
+            },
+            Err(errors) => Finished {
+                code: Some(1),
+                errors,
+                ..Finished::default()
+            },
+        };
+        self.leave(fate, Ok(finished))
+    }
+}
+
+/// A configuration from its text.
+pub fn config(text: &str) -> Config {
+    match Config::from_text(Path::new("test.toml"), text) {
+        Ok(loaded) => loaded.config,
+        Err(err) => panic!("{err}"),
+    }
+}

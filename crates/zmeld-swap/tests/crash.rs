@@ -1,0 +1,246 @@
+//! A run that is killed, or whose operations fail, anywhere: what is left can be
+//! carried on and taken back.
+
+mod common;
+
+use std::panic::{catch_unwind, AssertUnwindSafe};
+
+use common::{config, Fate, Killed, Machine};
+use zmeld_swap::config::Config;
+use zmeld_swap::Error;
+
+const ALL: &str = r#"
+accept = ["zram-with-zswap", "lru-inversion", "unstable-name"]
+
+[tier.fast]
+kind = "zram"
+size = "50%"
+memory_limit = "25%"
+codec = "zstd:3"
+
+[tier.secret]
+kind = "disk"
+device = "/dev/sdb1"
+encryption = "random"
+
+[tier.plain]
+kind = "disk"
+device = "/dev/sdc1"
+format = true
+
+[tier.file]
+kind = "disk"
+file = "/var/swap"
+size = "1MiB"
+
+[tier.cache]
+kind = "zswap"
+compressor = "lz4"
+zpool = "zsmalloc"
+max_pool_percent = 30
+
+[tunables]
+swappiness = 150
+page_cluster = 0
+"#;
+
+const LESS: &str = r#"
+[tier.fast]
+kind = "zram"
+size = "25%"
+codec = "lz4"
+
+[tunables]
+swappiness = 120
+"#;
+
+/// Runs until the operation of that number; false where there was none.
+fn killed(run: impl FnOnce() -> Result<(), Error>) -> bool {
+    match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(result) => {
+            result.unwrap();
+            false
+        }
+        Err(panic) if panic.is::<Killed>() => true,
+        Err(panic) => std::panic::resume_unwind(panic),
+    }
+}
+
+/// The panics of killed runs are not worth printing.
+fn quietly() {
+    use std::sync::Once;
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let usual = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if !info.payload().is::<Killed>() {
+                usual(info);
+            }
+        }));
+    });
+}
+
+/// A file system that swap files can be on, unlike a tmpfs: the fake's
+/// directory may be on one, so the file tier is left out there.
+fn wanted(machine: &Machine) -> Config {
+    let mut config = config(ALL);
+    if machine.plan(&config).is_err() {
+        config.tiers.retain(|tier| tier.name.as_str() != "file");
+    }
+    config
+}
+
+#[test]
+fn up_twice_changes_nothing_and_down_restores_everything() {
+    let machine = Machine::new();
+    let before = machine.snapshot();
+    let wanted = wanted(&machine);
+    let report = machine.up(&wanted).unwrap();
+    assert!(report.applied.len() > 15, "{report:?}");
+    let up = machine.snapshot();
+    assert_ne!(before, up);
+    assert_eq!(machine.text("/proc/sys/vm/swappiness"), "150\n");
+    assert_eq!(machine.text("/proc/swaps").lines().count(), wanted.tiers.len());
+    let report = machine.up(&wanted).unwrap();
+    assert!(report.is_unchanged(), "{report:?}");
+    assert_eq!(machine.snapshot(), up);
+    machine.down().unwrap();
+    assert_eq!(machine.snapshot(), before);
+    assert!(machine.down().unwrap().is_unchanged());
+    assert!(!machine.dir.path().join("run/zmeld/state.json").exists());
+}
+
+#[test]
+fn killed_anywhere_on_the_way_up_it_goes_up_and_down() {
+    quietly();
+    for fate in [Fate::DieBefore, Fate::DieAfter] {
+        for at in 0.. {
+            let machine = Machine::new();
+            let before = machine.snapshot();
+            let wanted = wanted(&machine);
+            machine.fate(Some((at, fate)));
+            let was_killed = killed(|| machine.up(&wanted).map(drop));
+            machine.fate(None);
+            if at % 2 == 0 {
+                machine.up(&wanted).unwrap_or_else(|err| panic!("{fate:?} {at}: {err}"));
+                let report = machine.up(&wanted).unwrap();
+                assert!(report.is_unchanged(), "{fate:?} {at}: {report:?}");
+                assert_eq!(machine.text("/proc/sys/vm/swappiness"), "150\n");
+            }
+            machine.down().unwrap_or_else(|err| panic!("{fate:?} {at}: {err}"));
+            assert_eq!(machine.snapshot(), before, "{fate:?} {at}");
+            if !was_killed {
+                assert!(at > 60, "only {at} operations");
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn killed_anywhere_on_the_way_down_it_goes_down_and_up() {
+    quietly();
+    for fate in [Fate::DieBefore, Fate::DieAfter] {
+        for at in 0.. {
+            let machine = Machine::new();
+            let before = machine.snapshot();
+            let wanted = wanted(&machine);
+            machine.up(&wanted).unwrap();
+            machine.fate(Some((at, fate)));
+            let was_killed = killed(|| machine.down().map(drop));
+            machine.fate(None);
+            if at % 2 == 0 {
+                machine.up(&wanted).unwrap_or_else(|err| panic!("{fate:?} {at}: {err}"));
+                assert!(machine.up(&wanted).unwrap().is_unchanged());
+            }
+            machine.down().unwrap_or_else(|err| panic!("{fate:?} {at}: {err}"));
+            assert_eq!(machine.snapshot(), before, "{fate:?} {at}");
+            if !was_killed {
+                assert!(at > 25, "only {at} operations");
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn killed_anywhere_while_changing_it_goes_on_with_either() {
+    quietly();
+    for fate in [Fate::DieBefore, Fate::DieAfter] {
+        for at in 0.. {
+            let machine = Machine::new();
+            let before = machine.snapshot();
+            let (all, less) = (wanted(&machine), config(LESS));
+            machine.up(&all).unwrap();
+            machine.fate(Some((at, fate)));
+            let was_killed = killed(|| machine.up(&less).map(drop));
+            machine.fate(None);
+            match at % 3 {
+                0 => {
+                    machine.up(&less).unwrap_or_else(|err| panic!("{fate:?} {at}: {err}"));
+                    assert_eq!(machine.text("/proc/sys/vm/swappiness"), "120\n");
+                    assert_eq!(machine.text("/proc/sys/vm/page-cluster"), "3\n");
+                }
+                1 => {
+                    machine.up(&all).unwrap_or_else(|err| panic!("{fate:?} {at}: {err}"));
+                    assert!(machine.up(&all).unwrap().is_unchanged());
+                }
+                _ => {}
+            }
+            machine.down().unwrap_or_else(|err| panic!("{fate:?} {at}: {err}"));
+            assert_eq!(machine.snapshot(), before, "{fate:?} {at}");
+            if !was_killed {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_step_that_fails_leaves_nothing_behind() {
+    for at in 0.. {
+        let machine = Machine::new();
+        let before = machine.snapshot();
+        let wanted = wanted(&machine);
+        machine.fate(Some((at, Fate::Fail)));
+        let result = machine.up(&wanted);
+        machine.fate(None);
+        match result {
+            Ok(_) => {
+                // What failed was not needed, or nothing failed at all.
+                machine.down().unwrap();
+                assert_eq!(machine.snapshot(), before, "{at}");
+                if at > 200 {
+                    break;
+                }
+            }
+            Err(err) => {
+                let line = err.to_string();
+                assert!(!line.contains('\n'), "{line}");
+                assert_eq!(machine.snapshot(), before, "{at}: {line}");
+                assert!(!machine.dir.path().join("run/zmeld/state.json").exists(), "{at}: {line}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_change_that_fails_puts_the_old_set_up_back() {
+    for at in 0..200 {
+        let machine = Machine::new();
+        let before = machine.snapshot();
+        let (all, less) = (wanted(&machine), config(LESS));
+        machine.up(&all).unwrap();
+        machine.fate(Some((at, Fate::Fail)));
+        let result = machine.up(&less);
+        machine.fate(None);
+        if result.is_err() {
+            // Whatever could not be put back by itself is once it is asked for.
+            machine.up(&all).unwrap();
+            assert_eq!(machine.text("/proc/sys/vm/swappiness"), "150\n");
+            assert_eq!(machine.text("/proc/swaps").lines().count(), all.tiers.len());
+        }
+        machine.down().unwrap();
+        assert_eq!(machine.snapshot(), before, "{at}");
+    }
+}

@@ -1,0 +1,164 @@
+//! What a plan needs measured: which codec does best on this machine's memory,
+//! and how fast swap is against the file system.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use zmeld_memory::{LiveMemory, LiveOptions, Selection};
+use zmeld_scan::kernel::Pool;
+use zmeld_scan::{measure_pages, Candidate, Progress};
+use zmeld_store::{page_size, CodecSpec};
+use zmeld_swap::config::{Codec, Config, Kind, Source, Swappiness};
+use zmeld_swap::journal::State;
+use zmeld_swap::machine::Machine;
+use zmeld_swap::plan::Measured;
+use zmeld_swap::random_read::{pages_per_second, root_device};
+use zmeld_swap::recommend::Expected;
+use zmeld_swap::Host;
+
+use crate::progress;
+
+/// A plan does not wait longer for a scan; what was read until then counts.
+const SCAN_TIME: Duration = Duration::from_secs(10);
+
+/// What is measured where the kernel does not say what it has.
+const USUAL: [&str; 3] = ["lzo-rle", "lz4", "zstd"];
+
+/// How many pages of this program a codec is timed on.
+const TIMED_PAGES: usize = 512;
+
+/// Scans the memory of all processes with the codecs that the kernel has.
+/// Nothing where no memory may be read, or none of it compresses.
+pub fn expected(codec: Option<&Codec>, machine: &Machine) -> anyhow::Result<Option<Expected>> {
+    let names: Vec<String> = match codec {
+        Some(codec) => vec![codec.to_string()],
+        None if machine.zram.codecs.is_empty() => USUAL.map(str::to_owned).to_vec(),
+        // lz4hc and deflate take longer than a swapped page should.
+        None => USUAL
+            .iter()
+            .filter(|name| machine.zram.codecs.iter().any(|it| it == *name))
+            .map(|name| (*name).to_owned())
+            .collect(),
+    };
+    let specs: Vec<CodecSpec> = names.iter().filter_map(|name| name.parse().ok()).collect();
+    if specs.is_empty() {
+        return Ok(None);
+    }
+    let Ok(live) = LiveMemory::open(LiveOptions::new(Selection::All)) else {
+        return Ok(None);
+    };
+    let options = zmeld_scan::Options::new(Candidate::open_all(&specs)?);
+    let interrupted = progress::interrupt_flag();
+    let over = AtomicBool::new(false);
+    let stop = AtomicBool::new(false);
+    let done = Progress::default();
+    let result = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let begin = Instant::now();
+            while !over.load(Ordering::Relaxed) {
+                let late = begin.elapsed() > SCAN_TIME;
+                if late || interrupted.load(Ordering::Relaxed) {
+                    stop.store(true, Ordering::Relaxed);
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let names = ["scanning memory", "sampling more"];
+        let result = progress::show(&names, &done, page_size() as u64, || {
+            zmeld_scan::scan(&live, &options, &stop, &done)
+        });
+        over.store(true, Ordering::Relaxed);
+        result
+    });
+    if interrupted.load(Ordering::Relaxed) {
+        anyhow::bail!("stopped before there was a plan");
+    }
+    // An ordinary user who may read nothing gets a plan without a measurement.
+    let Ok(result) = result else { return Ok(None) };
+    let best = result
+        .codecs
+        .iter()
+        .find(|it| Some(&it.codec) == result.recommended.as_ref());
+    let best = best.or(match codec {
+        Some(_) => result.codecs.first(),
+        None => None,
+    });
+    Ok(best.filter(|it| it.effective_ratio > 0.0).and_then(|it| {
+        Some(Expected {
+            codec: it.codec.parse().ok()?,
+            ratio: it.effective_ratio,
+        })
+    }))
+}
+
+/// Random reads of swap against the file system, where the configuration wants
+/// swappiness measured and it was not before.
+pub fn swappiness(
+    host: &Host,
+    config: &Config,
+    state: Option<&State>,
+) -> anyhow::Result<Option<Measured>> {
+    let auto = |config: &Config| config.tunables.swappiness == Some(Swappiness::Auto);
+    if !auto(config) || state.is_some_and(|it| auto(&it.config) && it.config.tiers == config.tiers)
+    {
+        return Ok(None);
+    }
+    // Without a drive below, or without the right to read it, it stays as it is.
+    let Some(root) = root_device(host)? else {
+        return Ok(None);
+    };
+    let Ok(files_pages_per_s) = pages_per_second(host, &root) else {
+        return Ok(None);
+    };
+    let swap_pages_per_s = match config.tiers.first().map(|tier| &tier.kind) {
+        Some(Kind::Ram(device)) => decompressed(device.codec.as_ref())?,
+        Some(Kind::Zswap(zswap)) => {
+            let codec = zswap.compressor.as_deref().map(Codec::new);
+            decompressed(codec.as_ref())?
+        }
+        Some(Kind::Disk(disk)) => {
+            let path = match &disk.source {
+                Source::Device(location) => location.path(),
+                // In the file system it is as fast as the file system.
+                Source::File { .. } => root.clone(),
+            };
+            pages_per_second(host, &path).unwrap_or(files_pages_per_s)
+        }
+        None => return Ok(None),
+    };
+    Ok(Some(Measured {
+        swap_pages_per_s,
+        files_pages_per_s,
+    }))
+}
+
+/// Pages a second that one processor decompresses, measured on the pages of this
+/// program.
+fn decompressed(codec: Option<&Codec>) -> anyhow::Result<f64> {
+    let name = codec.map_or_else(|| USUAL[0].to_owned(), Codec::to_string);
+    let spec: CodecSpec = match name.parse() {
+        Ok(spec) => spec,
+        // One that only the kernel has: the default stands in.
+        Err(_) => USUAL[0].parse()?,
+    };
+    let mut pages = std::fs::read(std::env::current_exe()?)?;
+    pages.truncate((pages.len() / page_size()).min(TIMED_PAGES) * page_size());
+    let pool = Pool::running(
+        &std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default(),
+        page_size() as u32,
+    );
+    let stop = AtomicBool::new(false);
+    let (reports, _) = measure_pages(
+        &pages,
+        &[Candidate::open(&spec)?],
+        &pool.geometry,
+        1,
+        &stop,
+        &Progress::default(),
+    )?;
+    let rate = reports
+        .first()
+        .map_or(0.0, |report| report.decompress_mb_per_s);
+    Ok(rate * 1e6 / page_size() as f64)
+}

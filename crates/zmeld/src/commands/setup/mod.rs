@@ -1,0 +1,339 @@
+//! `zmeld plan`, `zmeld up`, `zmeld down`: what is wanted, from a file, from what
+//! is set up already, or recommended; planned; shown; done.
+
+mod measure;
+mod report;
+mod run;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::Args;
+use zmeld_swap::config::{Codec, Comments, Config, Kind, Location, Problem, Severity, Size};
+use zmeld_swap::journal::State;
+use zmeld_swap::machine::Machine;
+use zmeld_swap::plan::{Options, Plan};
+use zmeld_swap::recommend::{recommend, Choice, Expected, TierKind};
+use zmeld_swap::Host;
+
+use crate::exit::{Outcome, EXIT_CODES};
+use crate::output;
+
+pub use run::{down, up};
+
+const PLAN_EXAMPLES: &str = "\
+Examples:
+  zmeld plan                            what suits this machine, and why
+  zmeld plan --tier zram --size 100%    another choice
+  zmeld plan --toml > /etc/zmeld.toml   keep it as the configuration
+  zmeld plan --config FILE --json       what up would do with that file
+
+Nothing is changed.";
+
+const UP_EXAMPLES: &str = "\
+Examples:
+  zmeld up                    set up what /etc/zmeld.toml says
+  zmeld up --dry-run          only say what would be done
+  zmeld up --tier zram --size 50% --codec zstd
+  zmeld up --only fast        only the tier that is called fast
+
+A second run with the same configuration changes nothing; one with another
+configuration applies the difference. zmeld down takes it all back.";
+
+const DOWN_EXAMPLES: &str = "\
+Examples:
+  zmeld down              put everything back as it was
+  zmeld down --dry-run    only say what would be undone
+  zmeld down --only disk  only the tier that is called disk
+
+It refuses where RAM cannot take back what was swapped, and says how much is
+missing. Stopped in between, it carries on where it was.";
+
+/// What is wanted.
+#[derive(Args)]
+pub struct WantedArgs {
+    /// Read this file instead of /etc/zmeld.toml and its drop-ins
+    #[arg(long, value_name = "FILE", help_heading = "What is wanted")]
+    pub config: Option<PathBuf>,
+
+    /// A tier of this kind, whatever the configuration says
+    #[arg(
+        long,
+        value_enum,
+        value_name = "KIND",
+        conflicts_with = "config",
+        help_heading = "What is wanted"
+    )]
+    pub tier: Option<Tier>,
+
+    /// How much it holds before compression: 50%, 4GiB, min(50%, 4GiB), ufpr
+    #[arg(long, value_name = "SIZE", help_heading = "What is wanted")]
+    pub size: Option<Size>,
+
+    /// What pages are compressed with: NAME or NAME:LEVEL
+    #[arg(long, value_name = "CODEC", help_heading = "What is wanted")]
+    pub codec: Option<Codec>,
+
+    /// Where a disk tier is: a partition, or a file and its --size
+    #[arg(
+        long,
+        value_name = "PATH",
+        conflicts_with = "config",
+        help_heading = "What is wanted"
+    )]
+    pub device: Option<Location>,
+
+    /// Only these tiers of the configuration (commas between them)
+    #[arg(
+        long,
+        value_name = "TIERS",
+        value_delimiter = ',',
+        help_heading = "What is wanted"
+    )]
+    pub only: Option<Vec<String>>,
+
+    /// Do not look at the memory of the processes to choose a codec
+    #[arg(long, help_heading = "What is wanted")]
+    pub no_scan: bool,
+}
+
+/// Kinds of tiers on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Tier {
+    /// The kernel's compressed device in RAM
+    Zram,
+    /// zmeld's own, which melds identical pages
+    Zmeld,
+    /// A compressed cache in front of the disk swap there is
+    Zswap,
+    /// Swap on a partition or in a file
+    Disk,
+}
+
+/// Arguments of `zmeld plan`.
+#[derive(Args)]
+#[command(after_help = PLAN_EXAMPLES, after_long_help = format!("{PLAN_EXAMPLES}\n\n{EXIT_CODES}"))]
+pub struct PlanArgs {
+    /// What is wanted
+    #[command(flatten)]
+    pub wanted: WantedArgs,
+
+    /// How the result is printed
+    #[command(flatten)]
+    pub format: crate::cli::Format,
+
+    /// Print only the configuration
+    #[arg(long, group = "format", help_heading = "Output")]
+    pub toml: bool,
+}
+
+/// Arguments of `zmeld up`.
+#[derive(Args)]
+#[command(after_help = UP_EXAMPLES, after_long_help = format!("{UP_EXAMPLES}\n\n{EXIT_CODES}"))]
+pub struct UpArgs {
+    /// What is wanted
+    #[command(flatten)]
+    pub wanted: WantedArgs,
+
+    /// Only say what would be done
+    #[arg(long, help_heading = "How")]
+    pub dry_run: bool,
+
+    /// For a boot: wait for drives that are not there yet, and do nothing
+    /// where nothing is configured
+    #[arg(long, help_heading = "How")]
+    pub boot: bool,
+
+    /// JSON with a versioned schema
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
+}
+
+/// Arguments of `zmeld down`.
+#[derive(Args)]
+#[command(after_help = DOWN_EXAMPLES, after_long_help = format!("{DOWN_EXAMPLES}\n\n{EXIT_CODES}"))]
+pub struct DownArgs {
+    /// Only these tiers (commas between them)
+    #[arg(long, value_name = "TIERS", value_delimiter = ',')]
+    pub only: Option<Vec<String>>,
+
+    /// Only say what would be undone
+    #[arg(long)]
+    pub dry_run: bool,
+
+    /// JSON with a versioned schema
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What is wanted, and where that comes from.
+struct Wanted {
+    config: Config,
+    /// Why it is so, for what was recommended.
+    comments: Comments,
+    /// In words.
+    origin: String,
+    problems: Vec<Problem>,
+    expected: Option<Expected>,
+}
+
+/// The configuration: the options, the files, what is set up, a recommendation,
+/// in this order.
+fn wanted(args: &WantedArgs, host: &Host, state: Option<&State>) -> anyhow::Result<Wanted> {
+    let mut wanted = if args.tier.is_some() || args.device.is_some() {
+        recommended(args, host)?
+    } else {
+        let loaded = match &args.config {
+            Some(path) => Config::load_file(path)?,
+            None => Config::load(host.root())?,
+        };
+        let files: Vec<String> = loaded
+            .files
+            .iter()
+            .map(|it| it.display().to_string())
+            .collect();
+        if !loaded.config.tiers.is_empty() || args.config.is_some() {
+            Wanted {
+                config: loaded.config,
+                comments: Comments::new(),
+                origin: files.join(", "),
+                problems: loaded.warnings,
+                expected: None,
+            }
+        } else if let Some(state) = state.filter(|state| !state.config.tiers.is_empty()) {
+            Wanted {
+                config: state.config.clone(),
+                comments: Comments::new(),
+                origin: "what is set up".to_owned(),
+                problems: Vec::new(),
+                expected: None,
+            }
+        } else {
+            let mut wanted = recommended(args, host)?;
+            // Rules and tunables that a file gives without tiers stay.
+            if !files.is_empty() {
+                let tiers = std::mem::take(&mut wanted.config.tiers);
+                wanted.config = Config {
+                    tiers,
+                    ..loaded.config
+                };
+            }
+            return Ok(wanted);
+        }
+    };
+    override_tier(&mut wanted.config, args)?;
+    Ok(wanted)
+}
+
+/// `--size` and `--codec` over what the first tier says that has them.
+fn override_tier(config: &mut Config, args: &WantedArgs) -> anyhow::Result<()> {
+    if args.tier.is_some() || args.device.is_some() {
+        return Ok(());
+    }
+    let first = config
+        .tiers
+        .iter_mut()
+        .find_map(|tier| match &mut tier.kind {
+            Kind::Ram(device) => Some(device),
+            _ => None,
+        });
+    match first {
+        Some(device) => {
+            device.size = args.size.unwrap_or(device.size);
+            device.codec = args.codec.clone().or(device.codec.take());
+            Ok(())
+        }
+        None if args.size.is_some() || args.codec.is_some() => {
+            anyhow::bail!("--size and --codec are for a tier in RAM, and there is none: add --tier")
+        }
+        None => Ok(()),
+    }
+}
+
+fn recommended(args: &WantedArgs, host: &Host) -> anyhow::Result<Wanted> {
+    let machine = Machine::read(host)?;
+    let expected = match args.no_scan {
+        true => None,
+        false => measure::expected(args.codec.as_ref(), &machine)?,
+    };
+    let choice = Choice {
+        kind: args.tier.map(|tier| match tier {
+            Tier::Zram => TierKind::Zram,
+            Tier::Zmeld => TierKind::Zmeld,
+            Tier::Zswap => TierKind::Zswap,
+            Tier::Disk => TierKind::Disk,
+        }),
+        size: args.size,
+        codec: args.codec.clone(),
+        place: args.device.clone(),
+    };
+    let (config, comments) = recommend(&machine, &choice, expected.as_ref())?;
+    let problems = config.check();
+    if let Some(problem) = problems.iter().find(|it| it.severity == Severity::Error) {
+        anyhow::bail!("{problem}");
+    }
+    Ok(Wanted {
+        config,
+        comments,
+        origin: "recommended for this machine".to_owned(),
+        problems,
+        expected,
+    })
+}
+
+/// The plan for what is wanted.
+fn planned(
+    wanted: &Wanted,
+    args: &WantedArgs,
+    host: &Host,
+    state: Option<&State>,
+) -> anyhow::Result<Plan> {
+    let options = Options {
+        only: args.only.clone(),
+        expected_ratio: wanted.expected.as_ref().map(|expected| expected.ratio),
+        swappiness: measure::swappiness(host, &wanted.config, state)?,
+    };
+    let mut plan = Plan::new(host, &wanted.config, state, &options)?;
+    // What the configuration shows by itself comes first.
+    plan.problems.splice(0..0, wanted.problems.iter().cloned());
+    Ok(plan)
+}
+
+/// `zmeld plan`.
+pub fn plan(args: &PlanArgs) -> anyhow::Result<Outcome> {
+    let host = Host::here();
+    let state = readable_state(&host)?;
+    let wanted = wanted(&args.wanted, &host, state.as_ref())?;
+    let toml = wanted.config.to_toml(&wanted.comments);
+    if args.toml {
+        output::print(&toml)?;
+        return Ok(Outcome::Done);
+    }
+    let plan = planned(&wanted, &args.wanted, &host, state.as_ref())?;
+    let is_done = plan.is_done(state.as_ref());
+    let body = report::PlanBody {
+        origin: &wanted.origin,
+        done: is_done,
+        toml: &toml,
+        expected_ratio: wanted.expected.as_ref().map(|expected| expected.ratio),
+        plan: &plan,
+    };
+    output::show(
+        &args.format,
+        || report::plan_document(&body),
+        || report::steps_table(&plan),
+        ("zmeld.plan", 1),
+        &body,
+    )?;
+    Ok(Outcome::Done)
+}
+
+/// The state, which an ordinary user may not be able to read.
+fn readable_state(host: &Host) -> anyhow::Result<Option<State>> {
+    State::read(host).with_context(|| {
+        format!(
+            "cannot tell what is set up ({})",
+            Path::new(zmeld_swap::journal::STATE).display()
+        )
+    })
+}

@@ -1,0 +1,136 @@
+//! Plans and what came of them, as tables and JSON.
+
+use serde::Serialize;
+use zmeld_report::{cells, Column, Document, Section, Table, Tone};
+use zmeld_swap::config::Severity;
+use zmeld_swap::execute::Report;
+use zmeld_swap::plan::Plan;
+
+/// What a plan is printed from. Schema `zmeld.plan/1`.
+#[derive(Serialize)]
+pub struct PlanBody<'a> {
+    /// Where the configuration comes from.
+    pub origin: &'a str,
+    /// Whether all of it is done already.
+    pub done: bool,
+    /// How many times smaller pages are expected to get, where measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expected_ratio: Option<f64>,
+    /// The configuration.
+    pub toml: &'a str,
+    /// Steps, problems, the machine.
+    #[serde(flatten)]
+    pub plan: &'a Plan,
+}
+
+/// The steps with their reasons.
+pub fn steps_table(plan: &Plan) -> Table {
+    let mut table = Table::new("Steps")
+        .column(Column::count("step"))
+        .column(Column::text("part"))
+        .column(Column::text("what"))
+        .column(Column::text("now"))
+        .column(Column::text("why"));
+    let steps = plan
+        .groups
+        .iter()
+        .flat_map(|group| group.steps.iter().map(move |planned| (group, planned)));
+    for (number, (group, planned)) in steps.enumerate() {
+        let now = match (&planned.before, planned.done) {
+            (Some(before), true) => format!("done (was {before})"),
+            (None, true) => "done".to_owned(),
+            (Some(before), false) => before.clone(),
+            (None, false) => String::new(),
+        };
+        table.row(cells![
+            number as u64 + 1,
+            group.name.as_str(),
+            planned.step.describe(),
+            now,
+            planned.reason.as_str()
+        ]);
+    }
+    table
+}
+
+/// All of a plan.
+pub fn plan_document(body: &PlanBody<'_>) -> Document {
+    let plan = body.plan;
+    let count: usize = plan.groups.iter().map(|group| group.steps.len()).sum();
+    let refused = plan
+        .problems
+        .iter()
+        .any(|it| it.severity == Severity::Error);
+    let lead = if refused {
+        "zmeld up would refuse this.".to_owned()
+    } else if count == 0 {
+        "There is nothing to set up.".to_owned()
+    } else if body.done {
+        "All of this is set up: zmeld up would change nothing.".to_owned()
+    } else {
+        format!("zmeld up would take {count} steps; zmeld down takes them back.")
+    };
+    let machine = &plan.machine;
+    let mut document = Document::new("zmeld plan")
+        .lead(lead)
+        .provenance("configuration", body.origin)
+        .provenance("kernel", machine.kernel.as_str())
+        .provenance("RAM", zmeld_report::units::bytes(machine.ram_bytes));
+    if let Some(ratio) = body.expected_ratio {
+        document = document.provenance("expected ratio", zmeld_report::units::ratio(ratio));
+    }
+    if !plan.problems.is_empty() || !plan.skipped.is_empty() {
+        let mut section = Section::new("Mind");
+        for problem in &plan.problems {
+            section = section.advice(Tone::Warning, problem.to_string());
+        }
+        for skipped in &plan.skipped {
+            let text = format!("{} is left out: {}", skipped.group, skipped.reason);
+            section = section.advice(Tone::Neutral, text);
+        }
+        document = document.section(section);
+    }
+    if count > 0 {
+        document = document.section(Section::new("Steps").table(steps_table(plan)));
+    }
+    document.section(Section::new("Configuration").code(body.toml))
+}
+
+/// What `up` and `down` did. Schemas `zmeld.up/1` and `zmeld.down/1`.
+#[derive(Serialize)]
+pub struct RunBody<'a> {
+    /// Whether it was only said.
+    pub dry_run: bool,
+    /// What was done.
+    #[serde(flatten)]
+    pub report: &'a Report,
+}
+
+/// What was done, as a table; what is the same for all of it as the lead.
+pub fn run_document(title: &str, lead: &str, report: &Report) -> Document {
+    let mut table = Table::new("What was done")
+        .column(Column::text("part"))
+        .column(Column::text("what"));
+    for done in &report.undone {
+        table.row(cells![
+            done.group.as_str(),
+            format!("undone: {}", done.step)
+        ]);
+    }
+    for done in &report.applied {
+        table.row(cells![done.group.as_str(), done.step.as_str()]);
+    }
+    let mut document = Document::new(title).lead(lead);
+    let mut section = Section::new("");
+    for skipped in &report.skipped {
+        let text = format!("{} is left out: {}", skipped.group, skipped.reason);
+        section = section.advice(Tone::Warning, text);
+    }
+    if !report.is_unchanged() {
+        section = section.table(table);
+    }
+    if !report.is_unchanged() || !report.skipped.is_empty() {
+        document = document.section(section);
+    }
+    document
+}
