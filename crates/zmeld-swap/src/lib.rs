@@ -4,6 +4,8 @@
 //! |---|---|
 //! | [`config`] | what is wanted: `/etc/zmeld.toml` and its drop-ins, read, checked, written |
 //! | [`kernel`] | the one way to read and write `/sys` and `/proc` and to run commands |
+//! | [`observe`] | the machine's memory tiers at one instant, and why their numbers differ |
+//! | [`findings`] | what is wrong with it, how one can tell, and the way out |
 //! | [`error`] | what can go wrong, in one line each |
 //!
 //! Everything that touches the machine goes through a [`kernel::Host`], whose
@@ -12,7 +14,9 @@
 
 pub mod config;
 pub mod error;
+pub mod findings;
 pub mod kernel;
+pub mod observe;
 
 pub use error::{Error, ErrorKind};
 pub use kernel::Host;

@@ -43,6 +43,8 @@ pub enum Command {
     Codecs(CodecsArgs),
     /// Which page-migration policy would suit a NUMA machine? (simulation)
     Numa(Box<crate::commands::numa::NumaArgs>),
+    /// How are memory's tiers doing, and what is wrong with them?
+    Status(crate::commands::status::StatusArgs),
     /// Write the man page to standard output
     Man(ManArgs),
     /// Write shell completions to standard output

@@ -5,3 +5,4 @@ pub mod generate;
 pub mod numa;
 pub mod scan;
 mod scan_report;
+pub mod status;
