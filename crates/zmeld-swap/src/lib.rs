@@ -6,6 +6,9 @@
 //! | [`kernel`] | the one way to read and write `/sys` and `/proc` and to run commands |
 //! | [`observe`] | the machine's memory tiers at one instant, and why their numbers differ |
 //! | [`findings`] | what is wrong with it, how one can tell, and the way out |
+//! | [`meld`] | a melding pass on a device, and what came of it |
+//! | [`watch`] | recompression, writeback and melding when a rule says so |
+//! | [`metrics`] | an observation as a monitoring system reads it |
 //! | [`error`] | what can go wrong, in one line each |
 //!
 //! Everything that touches the machine goes through a [`kernel::Host`], whose
@@ -16,7 +19,10 @@ pub mod config;
 pub mod error;
 pub mod findings;
 pub mod kernel;
+pub mod meld;
+pub mod metrics;
 pub mod observe;
+pub mod watch;
 
 pub use error::{Error, ErrorKind};
 pub use kernel::Host;

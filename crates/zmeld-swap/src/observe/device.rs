@@ -173,7 +173,7 @@ pub struct Melding {
     /// Whether fingerprints are checked on every read.
     pub verify: bool,
     /// The lines of `meld_stat` with a number: name and number.
-    pub counters: BTreeMap<String, u64>,
+    pub counters: BTreeMap<String, i64>,
 }
 
 impl Melding {
@@ -182,7 +182,7 @@ impl Melding {
     ///
     /// # Errors
     /// The first line that has no value.
-    pub fn parse_counters(text: &str) -> Result<BTreeMap<String, u64>, String> {
+    pub fn parse_counters(text: &str) -> Result<BTreeMap<String, i64>, String> {
         let mut counters = BTreeMap::new();
         for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
             let mut words = line.split_whitespace();
@@ -196,25 +196,26 @@ impl Melding {
         Ok(counters)
     }
 
-    /// A counter, 0 where the device has none of that name.
+    /// A counter, 0 where the device has none of that name, or it is below 0.
     pub fn counter(&self, name: &str) -> u64 {
-        self.counters.get(name).copied().unwrap_or(0)
+        let value = self.counters.get(name).copied().unwrap_or(0);
+        u64::try_from(value).unwrap_or(0)
     }
 
-    /// Compressed bytes that shared objects save now, before the metadata of shares.
-    pub fn saved_bytes(&self) -> u64 {
+    /// Compressed bytes that shared objects save now, before what their shares cost.
+    pub fn melded_bytes(&self) -> u64 {
         self.counter("bytes_melded")
     }
 
     /// Pages whose bytes did not have their fingerprint when they were read.
     pub fn mismatches(&self) -> u64 {
-        self.counter("failures_mismatch")
+        self.counter("mismatches")
     }
 
     /// The share of duplicates in the last sample, 0 to 1; `None` before the first.
     pub fn duplicates_sampled(&self) -> Option<f64> {
-        let sampled = self.counter("pages_sampled");
-        (sampled > 0).then(|| super::share(self.counter("duplicates_sampled"), sampled))
+        let sampled = self.counter("pass_pages_sampled");
+        (sampled > 0).then(|| super::share(self.counter("pass_duplicates_sampled"), sampled))
     }
 }
 

@@ -30,7 +30,11 @@ impl Observation {
         for swap in &self.swaps {
             if let Some(device) = self.device_of(swap) {
                 found.extend(self.used_and_stored(swap, device));
-            } else if let Some(zswap) = self.zswap.as_ref().filter(|z| z.stored_bytes > 0) {
+            } else if let (Some(zswap), 1) = (self.zswap.as_ref(), self.swaps.len()) {
+                // With several areas nobody knows whose pages zswap holds.
+                if zswap.stored_bytes == 0 {
+                    continue;
+                }
                 found.push(in_front(swap, zswap.stored_bytes));
             }
         }
@@ -124,7 +128,7 @@ impl Observation {
             ));
         }
         let huge = held.incompressible_pages.saturating_mul(self.page_size);
-        let melded = device.melding.as_ref().map_or(0, |m| m.saved_bytes());
+        let melded = device.melding.as_ref().map_or(0, |m| m.melded_bytes());
         if melded > 0 {
             reasons.push(format!(
                 "{} of compressed pages are melded with their twins",

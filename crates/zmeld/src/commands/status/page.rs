@@ -106,7 +106,7 @@ pub fn tiers(status: &Status, which: Columns) -> Table {
         (Column::bytes("used"), |tier| tier.used_bytes.into()),
         (Column::bytes("stored"), |tier| tier.stored_bytes.into()),
         (
-            Column::bytes("com- pressed").key("compressed_bytes"),
+            Column::bytes("compressed").key("compressed_bytes"),
             |tier| tier.compressed_bytes.into(),
         ),
         (
@@ -115,11 +115,11 @@ pub fn tiers(status: &Status, which: Columns) -> Table {
         ),
         (Column::ratio("ratio"), |tier| tier.ratio.into()),
         (
-            Column::bytes("same- filled").key("same_filled_bytes"),
+            Column::bytes("same-filled").key("same_filled_bytes"),
             |tier| tier.same_filled_bytes.into(),
         ),
         (
-            Column::bytes("incom- pressible").key("incompressible_bytes"),
+            Column::bytes("incompressible").key("incompressible_bytes"),
             |tier| tier.incompressible_bytes.into(),
         ),
         (Column::bytes("melded"), |tier| tier.melded_bytes.into()),
