@@ -59,6 +59,98 @@ pub enum Error {
         /// What to do instead.
         way_out: String,
     },
+    /// A device, a file or a mapping that somebody else uses.
+    #[error("{} is in use by {by}: {way_out}", device.display())]
+    InUse {
+        /// Which.
+        device: PathBuf,
+        /// By whom.
+        by: String,
+        /// What to do about it.
+        way_out: String,
+    },
+    /// A device that is to be overwritten carries something.
+    #[error(
+        "{} carries {found}, which would be lost: name another device, or run wipefs --all {} \
+         if nothing on it is needed",
+        device.display(),
+        device.display()
+    )]
+    Carries {
+        /// The device.
+        device: PathBuf,
+        /// The types of what was found: `ext4`.
+        found: String,
+    },
+    /// A file, device or place that cannot be used as it was asked for.
+    #[error("{}: {problem}: {way_out}", path.display())]
+    NoPlace {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+        /// What to do instead.
+        way_out: String,
+    },
+    /// The kernel has other codecs.
+    #[error("the kernel has no codec {codec}: it has {there}")]
+    NoCodec {
+        /// What was asked for.
+        codec: String,
+        /// What there is.
+        there: String,
+    },
+    /// Another run of zmeld is at work.
+    #[error("another run of zmeld {holder} is changing swap: wait for it to end, and try again")]
+    Locked {
+        /// What is known of it.
+        holder: String,
+    },
+    /// The pages in swap do not fit into RAM.
+    #[error(
+        "{} MiB in {areas} do not fit back into RAM: {} MiB are missing; end some programs, or add \
+         other swap first",
+        swapped_bytes >> 20,
+        missing_bytes.div_ceil(1 << 20)
+    )]
+    NoRam {
+        /// The areas that were to be switched off.
+        areas: String,
+        /// What is in them.
+        swapped_bytes: u64,
+        /// How much RAM is missing for it.
+        missing_bytes: u64,
+    },
+    /// The plan would walk into a trap.
+    #[error("{what}")]
+    Refused {
+        /// Which, and the way out.
+        what: String,
+    },
+    /// A part of the plan cannot be.
+    #[error("{group}: {source}")]
+    Planned {
+        /// The part.
+        group: String,
+        /// Why.
+        source: Box<Error>,
+    },
+    /// A step failed; what had been done before was undone.
+    #[error("{group}: {source}; {after}")]
+    Step {
+        /// The part of the plan.
+        group: String,
+        /// What went wrong.
+        source: Box<Error>,
+        /// What was done about it.
+        after: String,
+    },
+    /// Ctrl-C.
+    #[error("stopped; {after}")]
+    Interrupted {
+        /// What was done about what had been begun.
+        after: String,
+    },
 }
 
 /// The kinds of error that a caller may want to tell apart, for instance to
@@ -69,13 +161,19 @@ pub enum ErrorKind {
     Input,
     /// A privilege or a kernel feature is missing.
     Missing,
+    /// The user stopped it.
+    Interrupted,
 }
 
 impl Error {
     /// Which kind of error this is.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Error::Privilege { .. } | Error::KernelFeature { .. } => ErrorKind::Missing,
+            Error::Privilege { .. } | Error::KernelFeature { .. } | Error::NoCodec { .. } => {
+                ErrorKind::Missing
+            }
+            Error::Step { source, .. } | Error::Planned { source, .. } => source.kind(),
+            Error::Interrupted { .. } => ErrorKind::Interrupted,
             Error::Io { cause, .. } if cause.kind() == io::ErrorKind::PermissionDenied => {
                 ErrorKind::Missing
             }

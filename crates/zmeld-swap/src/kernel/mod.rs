@@ -7,6 +7,7 @@
 //! can neither fill memory nor smuggle control characters into messages.
 
 mod command;
+mod swaps;
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -15,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use command::{Finished, Invocation};
+pub use swaps::ActiveSwap;
 
 use crate::error::Error;
 
