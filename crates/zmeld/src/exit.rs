@@ -153,6 +153,12 @@ fn code(err: &anyhow::Error) -> u8 {
                 zmeld_swap::ErrorKind::Interrupted => INTERRUPTED,
             };
         }
+        if let Some(err) = cause.downcast_ref::<zmeld_swap::meld::MeldError>() {
+            return match err.kind() {
+                zmeld_swap::ErrorKind::Missing => MISSING,
+                _ => WRONG,
+            };
+        }
         if let Some(err) = cause.downcast_ref::<crate::commands::numa::Error>() {
             return err.code();
         }

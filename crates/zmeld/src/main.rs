@@ -33,6 +33,11 @@ fn main() -> ExitCode {
         Command::Up(args) => commands::setup::up(&args),
         Command::Down(args) => commands::setup::down(&args),
         Command::Numa(args) => commands::numa::run(*args),
+        Command::Status(args) => commands::status::run(&args),
+        Command::Top(args) => commands::top::run(&args),
+        Command::Meld(args) => commands::meld::run(&args),
+        Command::Watch(args) => commands::watch::run(&args),
+        Command::Metrics(args) => commands::metrics::run(&args),
         Command::Man(args) => commands::generate::man(&args),
         Command::Completions(args) => commands::generate::completions(&args),
     };

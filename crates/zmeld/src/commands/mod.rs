@@ -2,7 +2,12 @@
 
 pub mod codecs;
 pub mod generate;
+pub mod meld;
+pub mod metrics;
 pub mod numa;
 pub mod scan;
 mod scan_report;
 pub mod setup;
+pub mod status;
+pub mod top;
+pub mod watch;
