@@ -145,6 +145,12 @@ fn code(err: &anyhow::Error) -> u8 {
         if let Some(err) = cause.downcast_ref::<zmeld_memory::Error>() {
             return source_code(err);
         }
+        if let Some(err) = cause.downcast_ref::<zmeld_swap::meld::MeldError>() {
+            return match err.kind() {
+                zmeld_swap::ErrorKind::Missing => MISSING,
+                _ => WRONG,
+            };
+        }
         if let Some(err) = cause.downcast_ref::<crate::commands::numa::Error>() {
             return err.code();
         }

@@ -30,6 +30,11 @@ fn main() -> ExitCode {
         Command::Scan(args) => commands::scan::run(&args),
         Command::Codecs(args) => commands::codecs::run(&args),
         Command::Numa(args) => commands::numa::run(*args),
+        Command::Status(args) => commands::status::run(&args),
+        Command::Top(args) => commands::top::run(&args),
+        Command::Meld(args) => commands::meld::run(&args),
+        Command::Watch(args) => commands::watch::run(&args),
+        Command::Metrics(args) => commands::metrics::run(&args),
         Command::Man(args) => commands::generate::man(&args),
         Command::Completions(args) => commands::generate::completions(&args),
     };

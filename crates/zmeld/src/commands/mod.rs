@@ -2,6 +2,11 @@
 
 pub mod codecs;
 pub mod generate;
+pub mod meld;
+pub mod metrics;
 pub mod numa;
 pub mod scan;
 mod scan_report;
+pub mod status;
+pub mod top;
+pub mod watch;
