@@ -55,6 +55,9 @@ const RAM_TIMEOUT: Span = Span::seconds(90);
 /// The same for tiers with a drive, where a file may have to be written.
 const DRIVE_TIMEOUT: Span = Span::seconds(300);
 
+/// The command of zmeld that offers figures.
+pub(super) const EXPORTER: &str = "metrics";
+
 /// All units for a configuration, in the order of their paths. None for one
 /// that sets nothing up.
 pub fn units(config: &Config, maker: &Maker<'_>) -> Vec<Unit> {
