@@ -143,7 +143,7 @@ static int store_make(struct zm_device *device, u64 pages,
 		.memory_limit = READ_ONCE(device->memory_limit),
 		.mode = READ_ONCE(device->meld_mode),
 		.verify = READ_ONCE(device->verify),
-		.track_time = true,
+		.track_time = zm_track_time,
 	};
 	int err;
 
