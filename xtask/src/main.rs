@@ -10,6 +10,7 @@ mod c_tests;
 mod freestanding;
 mod fuzz;
 mod guest;
+mod kernel_tests;
 mod kernels;
 mod machine;
 mod module_build;
