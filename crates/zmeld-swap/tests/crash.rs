@@ -100,7 +100,10 @@ fn up_twice_changes_nothing_and_down_restores_everything() {
     let up = machine.snapshot();
     assert_ne!(before, up);
     assert_eq!(machine.text("/proc/sys/vm/swappiness"), "150\n");
-    assert_eq!(machine.text("/proc/swaps").lines().count(), wanted.tiers.len());
+    assert_eq!(
+        machine.text("/proc/swaps").lines().count(),
+        wanted.tiers.len()
+    );
     let report = machine.up(&wanted).unwrap();
     assert!(report.is_unchanged(), "{report:?}");
     assert_eq!(machine.snapshot(), up);
@@ -122,12 +125,16 @@ fn killed_anywhere_on_the_way_up_it_goes_up_and_down() {
             let was_killed = killed(|| machine.up(&wanted).map(drop));
             machine.fate(None);
             if at % 2 == 0 {
-                machine.up(&wanted).unwrap_or_else(|err| panic!("{fate:?} {at}: {err}"));
+                machine
+                    .up(&wanted)
+                    .unwrap_or_else(|err| panic!("{fate:?} {at}: {err}"));
                 let report = machine.up(&wanted).unwrap();
                 assert!(report.is_unchanged(), "{fate:?} {at}: {report:?}");
                 assert_eq!(machine.text("/proc/sys/vm/swappiness"), "150\n");
             }
-            machine.down().unwrap_or_else(|err| panic!("{fate:?} {at}: {err}"));
+            machine
+                .down()
+                .unwrap_or_else(|err| panic!("{fate:?} {at}: {err}"));
             assert_eq!(machine.snapshot(), before, "{fate:?} {at}");
             if !was_killed {
                 assert!(at > 60, "only {at} operations");
@@ -150,10 +157,14 @@ fn killed_anywhere_on_the_way_down_it_goes_down_and_up() {
             let was_killed = killed(|| machine.down().map(drop));
             machine.fate(None);
             if at % 2 == 0 {
-                machine.up(&wanted).unwrap_or_else(|err| panic!("{fate:?} {at}: {err}"));
+                machine
+                    .up(&wanted)
+                    .unwrap_or_else(|err| panic!("{fate:?} {at}: {err}"));
                 assert!(machine.up(&wanted).unwrap().is_unchanged());
             }
-            machine.down().unwrap_or_else(|err| panic!("{fate:?} {at}: {err}"));
+            machine
+                .down()
+                .unwrap_or_else(|err| panic!("{fate:?} {at}: {err}"));
             assert_eq!(machine.snapshot(), before, "{fate:?} {at}");
             if !was_killed {
                 assert!(at > 25, "only {at} operations");
@@ -177,17 +188,23 @@ fn killed_anywhere_while_changing_it_goes_on_with_either() {
             machine.fate(None);
             match at % 3 {
                 0 => {
-                    machine.up(&less).unwrap_or_else(|err| panic!("{fate:?} {at}: {err}"));
+                    machine
+                        .up(&less)
+                        .unwrap_or_else(|err| panic!("{fate:?} {at}: {err}"));
                     assert_eq!(machine.text("/proc/sys/vm/swappiness"), "120\n");
                     assert_eq!(machine.text("/proc/sys/vm/page-cluster"), "3\n");
                 }
                 1 => {
-                    machine.up(&all).unwrap_or_else(|err| panic!("{fate:?} {at}: {err}"));
+                    machine
+                        .up(&all)
+                        .unwrap_or_else(|err| panic!("{fate:?} {at}: {err}"));
                     assert!(machine.up(&all).unwrap().is_unchanged());
                 }
                 _ => {}
             }
-            machine.down().unwrap_or_else(|err| panic!("{fate:?} {at}: {err}"));
+            machine
+                .down()
+                .unwrap_or_else(|err| panic!("{fate:?} {at}: {err}"));
             assert_eq!(machine.snapshot(), before, "{fate:?} {at}");
             if !was_killed {
                 break;
@@ -218,7 +235,10 @@ fn a_step_that_fails_leaves_nothing_behind() {
                 let line = err.to_string();
                 assert!(!line.contains('\n'), "{line}");
                 assert_eq!(machine.snapshot(), before, "{at}: {line}");
-                assert!(!machine.dir.path().join("run/zmeld/state.json").exists(), "{at}: {line}");
+                assert!(
+                    !machine.dir.path().join("run/zmeld/state.json").exists(),
+                    "{at}: {line}"
+                );
             }
         }
     }

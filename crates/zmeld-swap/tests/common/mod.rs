@@ -87,7 +87,9 @@ impl Machine {
         ] {
             machine.put(path, text);
         }
-        machine.inner.add_zram(&mut machine.inner.inner.lock().unwrap());
+        machine
+            .inner
+            .add_zram(&mut machine.inner.inner.lock().unwrap());
         machine
     }
 
@@ -109,7 +111,9 @@ impl Machine {
     /// What a device carries.
     pub fn carry(&self, path: &str, what: &str) {
         let mut inner = self.inner.inner.lock().unwrap();
-        inner.signatures.insert(self.dir.path().join(&path[1..]), what.to_owned());
+        inner
+            .signatures
+            .insert(self.dir.path().join(&path[1..]), what.to_owned());
     }
 
     /// What happens at which operation from now on; gives how many there were.
@@ -132,7 +136,10 @@ impl Machine {
                     folders.push(path);
                 } else if !path.starts_with(own) && !path.ends_with("diskseq") {
                     let text = fs::read(&path).unwrap();
-                    let text = format!("{:?}", String::from_utf8_lossy(&text[..text.len().min(4096)]));
+                    let text = format!(
+                        "{:?}",
+                        String::from_utf8_lossy(&text[..text.len().min(4096)])
+                    );
                     files.insert(path, text);
                 }
             }
@@ -221,7 +228,9 @@ impl Fake {
             fs::write(folder.join(name), text).unwrap();
         }
         fs::write(self.root.join(format!("dev/zram{number}")), "").unwrap();
-        inner.signatures.remove(&self.root.join(format!("dev/zram{number}")));
+        inner
+            .signatures
+            .remove(&self.root.join(format!("dev/zram{number}")));
         number
     }
 
@@ -235,7 +244,9 @@ impl Fake {
 
     fn is_swap(&self, path: &Path) -> bool {
         let shown = self.shown(path);
-        self.swaps().lines().any(|line| line.split_whitespace().next() == Some(&shown))
+        self.swaps()
+            .lines()
+            .any(|line| line.split_whitespace().next() == Some(&shown))
     }
 
     fn store(&self, path: &Path, value: &str) -> io::Result<()> {
@@ -252,8 +263,10 @@ impl Fake {
             }
             "comp_algorithm" => {
                 let text = fs::read_to_string(path)?;
-                let names: Vec<&str> =
-                    text.split_whitespace().map(|it| it.trim_matches(['[', ']'])).collect();
+                let names: Vec<&str> = text
+                    .split_whitespace()
+                    .map(|it| it.trim_matches(['[', ']']))
+                    .collect();
                 if !names.contains(&value) {
                     return Err(errno(EINVAL));
                 }
@@ -279,8 +292,11 @@ impl Fake {
     }
 
     fn command(&self, invocation: &Invocation) -> Result<String, String> {
-        let words: Vec<String> =
-            invocation.arguments.iter().map(|it| it.to_string_lossy().into_owned()).collect();
+        let words: Vec<String> = invocation
+            .arguments
+            .iter()
+            .map(|it| it.to_string_lossy().into_owned())
+            .collect();
         let has = |word: &str| words.iter().any(|it| it == word);
         let last = PathBuf::from(words.last().unwrap());
         let mut inner = self.inner.lock().unwrap();
