@@ -1,0 +1,233 @@
+//! Codecs and their parameters, as zram's `comp_algorithm` and
+//! `algorithm_params` take them.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// What is known of a codec before a kernel is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Known {
+    /// The name in `comp_algorithm`.
+    pub name: &'static str,
+    /// The levels that make sense; none where the codec has no levels.
+    pub levels: Option<(i32, i32)>,
+    /// Whether it takes a dictionary.
+    pub takes_dict: bool,
+}
+
+/// The codecs of zram, from `drivers/block/zram/backend_*.c` of Linux 7.2. A
+/// kernel may have been built without some.
+pub const CODECS: [Known; 7] = [
+    Known {
+        name: "lzo",
+        levels: None,
+        takes_dict: false,
+    },
+    Known {
+        name: "lzo-rle",
+        levels: None,
+        takes_dict: false,
+    },
+    // For lz4 the level is its acceleration.
+    Known {
+        name: "lz4",
+        levels: Some((1, 65_537)),
+        takes_dict: true,
+    },
+    Known {
+        name: "lz4hc",
+        levels: Some((1, 16)),
+        takes_dict: true,
+    },
+    Known {
+        name: "zstd",
+        levels: Some((-131_072, 22)),
+        takes_dict: true,
+    },
+    Known {
+        name: "deflate",
+        levels: Some((0, 9)),
+        takes_dict: false,
+    },
+    Known {
+        name: "842",
+        levels: None,
+        takes_dict: false,
+    },
+];
+
+/// A codec with its parameters. Its text is `zstd`, `zstd:3` or
+/// `zstd:3,dict=/etc/zmeld/pages.dict`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Codec {
+    /// Its name, one of [`CODECS`].
+    pub name: String,
+    /// Its level; the kernel's default without.
+    pub level: Option<i32>,
+    /// A dictionary, read by the kernel when the device is set up.
+    pub dict: Option<PathBuf>,
+}
+
+impl Codec {
+    /// A codec with the kernel's default parameters.
+    pub fn new(name: &str) -> Self {
+        Codec {
+            name: name.to_owned(),
+            level: None,
+            dict: None,
+        }
+    }
+
+    /// What is known of it; nothing if the name is none of [`CODECS`].
+    pub fn known(&self) -> Option<&'static Known> {
+        CODECS.iter().find(|known| known.name == self.name)
+    }
+}
+
+impl FromStr for Codec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, parameters) = match text.split_once(':') {
+            Some((name, parameters)) => (name, Some(parameters)),
+            None => (text, None),
+        };
+        let Some(known) = CODECS.iter().find(|known| known.name == name) else {
+            let names = CODECS.map(|known| known.name);
+            return Err(format!(
+                "{name:?} is no codec; {}",
+                super::choices(name, &names)
+            ));
+        };
+        let mut codec = Codec::new(name);
+        // A path may hold commas: the dictionary comes last.
+        let mut rest = parameters;
+        while let Some(parameters) = rest {
+            if let Some(path) = parameters.strip_prefix("dict=") {
+                codec.dict = Some(dictionary(known, path)?);
+                break;
+            }
+            let (level, more) = match parameters.split_once(',') {
+                Some((level, more)) => (level, Some(more)),
+                None => (parameters, None),
+            };
+            if codec.level.is_some() {
+                return Err(format!(
+                    "{text:?}: {level:?} is no parameter of a codec; write NAME:LEVEL,dict=FILE"
+                ));
+            }
+            codec.level = Some(self::level(
+                known,
+                level.strip_prefix("level=").unwrap_or(level),
+            )?);
+            rest = more;
+        }
+        Ok(codec)
+    }
+}
+
+fn level(known: &Known, text: &str) -> Result<i32, String> {
+    let name = known.name;
+    let Some((lowest, highest)) = known.levels else {
+        return Err(format!("{name} has no levels; write just {name:?}"));
+    };
+    text.parse()
+        .ok()
+        .filter(|level| (lowest..=highest).contains(level))
+        .ok_or_else(|| format!("{text:?} is no level of {name}; it takes {lowest} to {highest}"))
+}
+
+fn dictionary(known: &Known, path: &str) -> Result<PathBuf, String> {
+    if !known.takes_dict {
+        return Err(format!(
+            "{} takes no dictionary; lz4, lz4hc and zstd do",
+            known.name
+        ));
+    }
+    // The kernel reads it, and splits its parameters at white space.
+    if !path.starts_with('/') || path.contains(|c: char| c.is_whitespace() || c.is_control()) {
+        return Err(format!(
+            "{path:?} cannot name a dictionary; give an absolute path without spaces"
+        ));
+    }
+    Ok(PathBuf::from(path))
+}
+
+impl fmt::Display for Codec {
+    /// `zstd`, `zstd:3`, `zstd:3,dict=/etc/zmeld/dict`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)?;
+        let mut separator = ':';
+        if let Some(level) = self.level {
+            write!(f, "{separator}{level}")?;
+            separator = ',';
+        }
+        if let Some(dict) = &self.dict {
+            write!(f, "{separator}dict={}", dict.display())?;
+        }
+        Ok(())
+    }
+}
+
+super::size::text_form!(Codec);
+
+/// A codec that pages may be compressed with a second time.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Recompression {
+    /// Its place in zram's `recomp_algorithm`, 1 to 3: a higher one is tried
+    /// when a lower one did not do.
+    pub priority: u8,
+    /// The codec.
+    pub codec: Codec,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_come_back() {
+        for text in ["lz4", "zstd:3", "zstd:-7,dict=/etc/a,b", "lz4:dict=/d"] {
+            assert_eq!(text.parse::<Codec>().unwrap().to_string(), text);
+        }
+        assert_eq!(
+            "zstd:level=3".parse::<Codec>().unwrap().to_string(),
+            "zstd:3"
+        );
+    }
+
+    #[test]
+    fn what_no_kernel_takes_is_refused() {
+        for (text, why) in [
+            ("zst", "\"zst\" is no codec; did you mean \"zstd\"?"),
+            (
+                "",
+                "\"\" is no codec; there are: lzo, lzo-rle, lz4, lz4hc, zstd, deflate, 842",
+            ),
+            ("lzo:3", "lzo has no levels; write just \"lzo\""),
+            (
+                "zstd:40",
+                "\"40\" is no level of zstd; it takes -131072 to 22",
+            ),
+            ("zstd:", "\"\" is no level of zstd; it takes -131072 to 22"),
+            (
+                "zstd:3,4",
+                "\"zstd:3,4\": \"4\" is no parameter of a codec; write NAME:LEVEL,dict=FILE",
+            ),
+            (
+                "842:dict=/d",
+                "842 takes no dictionary; lz4, lz4hc and zstd do",
+            ),
+            (
+                "zstd:dict=d",
+                "\"d\" cannot name a dictionary; give an absolute path without spaces",
+            ),
+        ] {
+            assert_eq!(text.parse::<Codec>(), Err(why.to_owned()), "{text}");
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! How a device or file is named.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::size::text_form;
+
+/// A device by its path or by a tag that udev knows it by.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Location {
+    /// An absolute path. Text: the path.
+    Path(PathBuf),
+    /// What the device carries. Text: `UUID=...`, as in `/etc/fstab`.
+    Tag {
+        /// Which tag.
+        tag: Tag,
+        /// Its value, not empty, without `/`.
+        value: String,
+    },
+}
+
+/// A tag that names a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Tag {
+    /// The UUID of what is on the device. Goes away when that is overwritten.
+    Uuid,
+    /// The label of what is on the device. Goes away when that is overwritten.
+    Label,
+    /// The UUID of the partition. Stays whatever is written to it.
+    PartUuid,
+    /// The name of the partition. Stays whatever is written to it.
+    PartLabel,
+}
+
+impl Tag {
+    /// All, with their text and their directory below `/dev/disk`.
+    const ALL: [(Tag, &'static str, &'static str); 4] = [
+        (Tag::Uuid, "UUID", "by-uuid"),
+        (Tag::Label, "LABEL", "by-label"),
+        (Tag::PartUuid, "PARTUUID", "by-partuuid"),
+        (Tag::PartLabel, "PARTLABEL", "by-partlabel"),
+    ];
+
+    fn row(self) -> (Tag, &'static str, &'static str) {
+        Self::ALL[self as usize]
+    }
+}
+
+impl Location {
+    /// The path under which the device appears: the path itself, or udev's
+    /// link for the tag, with the characters escaped that udev escapes.
+    pub fn path(&self) -> PathBuf {
+        match self {
+            Location::Path(path) => path.clone(),
+            Location::Tag { tag, value } => {
+                PathBuf::from(format!("/dev/disk/{}/{}", tag.row().2, udev_escaped(value)))
+            }
+        }
+    }
+
+    /// Whether the name lasts when all of the device is overwritten.
+    pub fn outlives_its_contents(&self) -> bool {
+        !matches!(
+            self,
+            Location::Tag {
+                tag: Tag::Uuid | Tag::Label,
+                ..
+            }
+        )
+    }
+}
+
+/// udev keeps letters, digits, `#+-.:=@_`, and valid UTF-8 beyond ASCII; the
+/// rest becomes `\xNN` (`udev_util.c`, `encode_devnode_name`).
+fn udev_escaped(value: &str) -> String {
+    let mut escaped = String::new();
+    for c in value.chars() {
+        if c.is_ascii_alphanumeric() || "#+-.:=@_".contains(c) || !c.is_ascii() {
+            escaped.push(c);
+        } else {
+            escaped.push_str(&format!("\\x{:02x}", c as u32));
+        }
+    }
+    escaped
+}
+
+impl FromStr for Location {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            format!(
+                "{text:?} names no device; write an absolute path, or UUID=, LABEL=, PARTUUID= or \
+                 PARTLABEL= with its value"
+            )
+        };
+        if text.contains(|c: char| c.is_control()) {
+            return Err(wrong());
+        }
+        if text.starts_with('/') {
+            return Ok(Location::Path(PathBuf::from(text)));
+        }
+        let (name, value) = text.split_once('=').ok_or_else(wrong)?;
+        // fstab allows quotes around the value.
+        let value = value.trim_matches('"');
+        let (tag, ..) = Tag::ALL
+            .into_iter()
+            .find(|(_, known, _)| *known == name)
+            .ok_or_else(wrong)?;
+        if value.is_empty() || (tag != Tag::Label && tag != Tag::PartLabel && value.contains('/')) {
+            return Err(wrong());
+        }
+        Ok(Location::Tag {
+            tag,
+            value: value.to_owned(),
+        })
+    }
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Location::Path(path) => write!(f, "{}", path.display()),
+            Location::Tag { tag, value } => write!(f, "{}={value}", tag.row().1),
+        }
+    }
+}
+
+text_form!(Location);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_become_the_links_of_udev() {
+        for (text, path) in [
+            ("/dev/sda2", "/dev/sda2"),
+            ("UUID=12-34", "/dev/disk/by-uuid/12-34"),
+            ("LABEL=my swap/1", "/dev/disk/by-label/my\\x20swap\\x2f1"),
+            ("PARTUUID=ab-01", "/dev/disk/by-partuuid/ab-01"),
+            ("PARTLABEL=Größe", "/dev/disk/by-partlabel/Größe"),
+        ] {
+            let location: Location = text.parse().unwrap();
+            assert_eq!(location.path(), PathBuf::from(path));
+            assert_eq!(location.to_string(), text);
+        }
+        for (tag, ..) in Tag::ALL {
+            assert_eq!(tag.row().0, tag);
+        }
+    }
+
+    #[test]
+    fn what_names_no_device_is_refused() {
+        for text in [
+            "",
+            "sda2",
+            "UUID=",
+            "uuid=1",
+            "ID=1",
+            "UUID=../x",
+            "/dev/a\nb",
+        ] {
+            assert!(text.parse::<Location>().is_err(), "{text}");
+        }
+    }
+}

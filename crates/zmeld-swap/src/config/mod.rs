@@ -1,0 +1,216 @@
+//! What is wanted: the configuration in `/etc/zmeld.toml` and its drop-ins.
+//!
+//! A [`Config`] is a list of [`Tier`]s, fastest first, with the kernel's
+//! tunables, the rules of `zmeld watch` and where metrics go. It says nothing
+//! about the machine: sizes may be shares of a RAM that is not known yet, and
+//! a device may be named by a tag that nothing carries.
+//!
+//! `docs/configuration.md` is the reference for whoever writes the file.
+//!
+//! | module | what belongs there |
+//! |---|---|
+//! | [`size`] | amounts: bytes, shares of RAM, times, each with its text form |
+//! | [`codec`] | codecs and their parameters |
+//! | [`location`] | how a device or file is named |
+//! | [`tier`] | zram, zmeld, zswap and disk tiers |
+//! | [`settings`] | tunables, the rules of `zmeld watch`, metrics |
+//! | [`trap`] | known traps, and how to say that one is meant |
+//! | [`keys`] | every key once, with what it takes and its default |
+//! | `files`, `tree`, `read` | files to text, texts to one tree, the tree to a [`Config`] |
+//! | `check` | contradictions and traps |
+//! | `write` | back to a file, with comments |
+//! | [`problem`] | what is wrong, and where |
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+mod check;
+pub mod codec;
+mod files;
+pub mod keys;
+pub mod location;
+mod named;
+pub mod problem;
+mod read;
+pub mod settings;
+pub mod size;
+pub mod tier;
+pub mod trap;
+mod tree;
+mod write;
+
+pub use codec::{Codec, Recompression};
+pub use location::{Location, Tag};
+pub use problem::{ConfigError, Place, Problem, Severity};
+pub use settings::{
+    MeldRule, Metrics, RecompressRule, Swappiness, Tunables, Watch, Which, WritebackRule,
+};
+pub use size::{Bytes, Percent, Size, Span};
+pub use tier::{
+    Cipher, Discard, DiskSwap, Encryption, Kind, MeldMode, RamDevice, RamDriver, Source, Swap,
+    Tier, TierName, Writeback, Zpool, Zswap,
+};
+pub use trap::Trap;
+pub use write::Comments;
+
+/// All that is wanted of a machine's swap.
+///
+/// The default is empty: no tiers, nothing tuned, nothing watched.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Config {
+    /// The tiers, the fastest first. Names are unique.
+    pub tiers: Vec<Tier>,
+    /// The kernel's tunables that are to be set.
+    pub tunables: Tunables,
+    /// What `zmeld watch` does, and when.
+    pub watch: Watch,
+    /// Where figures are offered to a monitoring system.
+    pub metrics: Metrics,
+    /// Traps that are meant: neither refused nor warned of.
+    pub accept: Vec<Trap>,
+}
+
+/// A configuration that was read, and what is worth knowing about it.
+#[derive(Debug, Clone)]
+pub struct Loaded {
+    /// The configuration.
+    pub config: Config,
+    /// What will disappoint, in the order of the files.
+    pub warnings: Vec<Problem>,
+    /// The files that it was read from, in the order in which they were merged,
+    /// as the machine itself names them. None: nothing is configured.
+    pub files: Vec<PathBuf>,
+}
+
+impl Config {
+    /// Reads the configuration of the machine whose root directory is `root`:
+    /// the main file and its drop-ins, or nothing where there are none.
+    ///
+    /// # Errors
+    /// All that is wrong, each with its place.
+    pub fn load(root: &Path) -> Result<Loaded, ConfigError> {
+        let (sources, warnings) = files::find(root)?;
+        Self::assemble(&sources, warnings)
+    }
+
+    /// Reads one file, and no drop-ins.
+    ///
+    /// # Errors
+    /// All that is wrong, each with its place.
+    pub fn load_file(path: &Path) -> Result<Loaded, ConfigError> {
+        let source = files::read(path, path)?;
+        Self::assemble(source.as_slice(), Vec::new())
+    }
+
+    /// Reads a text that is called `name` in messages.
+    ///
+    /// # Errors
+    /// All that is wrong, each with its place.
+    pub fn from_text(name: &Path, text: &str) -> Result<Loaded, ConfigError> {
+        let source = files::Source {
+            path: name.to_owned(),
+            text: text.to_owned(),
+        };
+        Self::assemble(&[source], Vec::new())
+    }
+
+    /// All that is wrong with a configuration that was put together otherwise:
+    /// errors and warnings, without a place.
+    pub fn check(&self) -> Vec<Problem> {
+        check::check(self, &read::Places::new())
+    }
+
+    fn assemble(
+        sources: &[files::Source],
+        mut problems: Vec<Problem>,
+    ) -> Result<Loaded, ConfigError> {
+        let (tree, wrong) = tree::merge(sources);
+        let understood = wrong.is_empty();
+        problems.extend(wrong);
+        if understood {
+            let (config, places, wrong) = read::read(&tree);
+            let understood = wrong.is_empty();
+            problems.extend(wrong);
+            if understood {
+                problems.extend(check::check(&config, &places));
+                let (errors, warnings) = sorted(problems, sources);
+                if errors.is_empty() {
+                    return Ok(Loaded {
+                        config,
+                        warnings,
+                        files: sources.iter().map(|source| source.path.clone()).collect(),
+                    });
+                }
+                return Err(ConfigError { problems: errors });
+            }
+        }
+        let (problems, _) = sorted(problems, sources);
+        Err(ConfigError { problems })
+    }
+
+    /// The tier of that name.
+    pub fn tier(&self, name: &str) -> Option<&Tier> {
+        self.tiers.iter().find(|tier| tier.name.as_str() == name)
+    }
+
+    /// The zswap tier: there is at most one.
+    pub fn zswap(&self) -> Option<&Zswap> {
+        self.tiers.iter().find_map(|tier| match &tier.kind {
+            Kind::Zswap(zswap) => Some(zswap),
+            _ => None,
+        })
+    }
+
+    /// Every swap area with the priority it gets, in the order of the tiers.
+    ///
+    /// An area without a priority of its own gets the one that keeps the order
+    /// of the tiers: 100 for the first area, and ten less for each after it,
+    /// but always less than the area before it. zswap has none: it stands in
+    /// front of all of them. -1 lets the kernel choose.
+    pub fn areas(&self) -> Vec<(&Tier, &Swap, i16)> {
+        let mut next = 100;
+        let mut areas = Vec::new();
+        for tier in &self.tiers {
+            let Some(swap) = tier.swap() else { continue };
+            let priority = swap.priority.unwrap_or(next);
+            if priority >= 0 {
+                next = next.min((priority - 10).max(0));
+            }
+            areas.push((tier, swap, priority));
+        }
+        areas
+    }
+}
+
+/// Errors and warnings, each in the order of the files.
+fn sorted(mut problems: Vec<Problem>, sources: &[files::Source]) -> (Vec<Problem>, Vec<Problem>) {
+    let turn = |problem: &Problem| {
+        problem.place.as_ref().map(|place| {
+            let file = sources.iter().position(|source| source.path == place.file);
+            (file, place.line, place.column)
+        })
+    };
+    problems.sort_by_key(turn);
+    problems
+        .into_iter()
+        .partition(|problem| problem.severity == Severity::Error)
+}
+
+/// The nearest of what there is, or all of it: the way out where a name is wrong.
+pub(crate) fn choices(wrong: &str, names: &[&str]) -> String {
+    match nearest(wrong, names) {
+        Some(name) => format!("did you mean {name:?}?"),
+        None => format!("there are: {}", names.join(", ")),
+    }
+}
+
+/// The name that was most likely meant, if one is near enough.
+pub(crate) fn nearest<'a>(wrong: &str, names: &[&'a str]) -> Option<&'a str> {
+    names
+        .iter()
+        .map(|name| (strsim::jaro_winkler(wrong, name), *name))
+        .filter(|(likeness, _)| *likeness > 0.8)
+        .max_by(|one, other| one.0.total_cmp(&other.0))
+        .map(|(_, name)| name)
+}

@@ -1,0 +1,165 @@
+//! Tunables, the rules of `zmeld watch`, metrics.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Bytes, Percent, Span};
+
+/// The kernel's tunables; what is not given is left alone. The names are the
+/// kernel's, below `/proc/sys/vm` where nothing else is said.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tunables {
+    /// How anonymous pages and cached files are weighed, 0 to 200.
+    pub swappiness: Option<Swappiness>,
+    /// How many pages are read at once: 2 to the power of it, 0 to 10 (`page-cluster`).
+    pub page_cluster: Option<u8>,
+    /// How far the watermarks are apart, in ten-thousandths of memory, 1 to 3000.
+    pub watermark_scale_factor: Option<u16>,
+    /// How much is reclaimed beyond the watermark when memory is fragmented,
+    /// in ten-thousandths of it; 0 is off.
+    pub watermark_boost_factor: Option<u32>,
+    /// How hard free memory is kept in one piece, 0 to 100.
+    pub compaction_proactiveness: Option<u8>,
+    /// How readily names and inodes are dropped, 100 being even, 0 to 1000.
+    pub vfs_cache_pressure: Option<u16>,
+    /// How much memory is kept free (`min_free_kbytes`, there in KiB).
+    pub min_free: Option<Bytes>,
+}
+
+/// A value of `vm.swappiness`, or how to find one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Swappiness {
+    /// 200 k / (k + 1), where random I/O on swap was measured to be k times as
+    /// fast as on the file system. Text: `auto`.
+    Auto,
+    /// 0 to 200.
+    Value(u8),
+}
+
+/// What `zmeld watch` does, and when. Without rules it does nothing.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Watch {
+    /// How often it looks.
+    pub interval: Span,
+    /// It does nothing while tasks waited for a processor more than this share
+    /// of the last 10 s (`/proc/pressure/cpu`, `some avg10`).
+    pub cpu_pressure_max: Percent,
+    /// Compress pages again.
+    pub recompress: Option<RecompressRule>,
+    /// Write pages to the backing device.
+    pub writeback: Option<WritebackRule>,
+    /// Meld identical pages.
+    pub meld: Option<MeldRule>,
+    /// Only log what would be done.
+    pub dry_run: bool,
+}
+
+impl Default for Watch {
+    fn default() -> Self {
+        Watch {
+            interval: Span::seconds(60),
+            cpu_pressure_max: Percent::whole(20),
+            recompress: None,
+            writeback: None,
+            meld: None,
+            dry_run: false,
+        }
+    }
+}
+
+/// Which pages a rule is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Which {
+    /// Those not touched for a while.
+    Idle,
+    /// Those that did not compress.
+    Huge,
+    /// Those that did not compress and were not touched for a while.
+    HugeIdle,
+}
+
+/// When pages are compressed again.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RecompressRule {
+    /// Which pages.
+    pub pages: Which,
+    /// Not touched for so long; for idle pages.
+    pub idle_after: Span,
+    /// Not more often than that.
+    pub every: Span,
+    /// Only objects of at least so many bytes, 0 to 4096.
+    pub threshold: Bytes,
+    /// At most so many pages at a time; without, no limit (`max_pages`, Linux 6.16).
+    pub max_pages: Option<u64>,
+}
+
+impl Default for RecompressRule {
+    fn default() -> Self {
+        RecompressRule {
+            pages: Which::Idle,
+            idle_after: Span::seconds(3_600),
+            every: Span::seconds(600),
+            threshold: Bytes(0),
+            max_pages: None,
+        }
+    }
+}
+
+/// When pages are written to the backing device.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WritebackRule {
+    /// Which pages.
+    pub pages: Which,
+    /// Not touched for so long; for idle pages.
+    pub idle_after: Span,
+    /// Not more often than that.
+    pub every: Span,
+    /// Only while the device uses at least this share of its memory limit; for
+    /// a device without a limit, of its size.
+    pub above: Percent,
+    /// At most so much at a time.
+    pub at_most: Bytes,
+}
+
+impl Default for WritebackRule {
+    fn default() -> Self {
+        WritebackRule {
+            pages: Which::HugeIdle,
+            idle_after: Span::seconds(4 * 3_600),
+            every: Span::seconds(3_600),
+            above: Percent::whole(0),
+            at_most: Bytes(256 << 20),
+        }
+    }
+}
+
+/// When identical pages are melded.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MeldRule {
+    /// Not more often than that.
+    pub every: Span,
+    /// Only if a sample finds at least this share of the pages to be duplicates.
+    pub duplicates_min: Percent,
+}
+
+impl Default for MeldRule {
+    fn default() -> Self {
+        MeldRule {
+            every: Span::seconds(600),
+            duplicates_min: Percent::whole(5),
+        }
+    }
+}
+
+/// Where figures are offered to a monitoring system.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Metrics {
+    /// Where the exporter listens.
+    pub listen: Option<SocketAddr>,
+    /// The file that `zmeld watch` writes for node_exporter's textfile collector.
+    pub textfile: Option<PathBuf>,
+}

@@ -1,0 +1,86 @@
+//! Known traps that a configuration can be told to walk into.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::size::text_form;
+
+macro_rules! traps {
+    ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
+        /// A trap. Naming it in `accept` says that it is meant: what was an
+        /// error or a warning is then passed over in silence.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub enum Trap {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Trap {
+            /// All of them.
+            pub const ALL: &'static [Trap] = &[$(Trap::$name,)*];
+
+            /// Its name in the configuration.
+            pub const fn name(self) -> &'static str {
+                match self { $(Trap::$name => $text,)* }
+            }
+        }
+    };
+}
+
+traps! {
+    /// zswap in front of a RAM device: pages are compressed twice, and the
+    /// figures of both mislead.
+    ZramWithZswap = "zram-with-zswap",
+    /// A RAM device above a disk by priority alone: what was swapped first
+    /// stays in RAM, what is swapped later, and needed sooner, goes to disk.
+    LruInversion = "lru-inversion",
+    /// A RAM device as large as RAM or larger, and no limit to the memory it uses.
+    NoMemoryLimit = "no-memory-limit",
+    /// Priorities that contradict the order of the tiers.
+    Priorities = "priorities",
+    /// One drive encrypted and another not, so that pages end up readable anyway.
+    ReadableCopy = "readable-copy",
+    /// A device that is overwritten, named by a path that may mean another
+    /// drive after a reboot.
+    UnstableName = "unstable-name",
+    /// Hibernation with a RAM device.
+    Hibernation = "hibernation",
+    /// Figures offered to other machines.
+    PublicMetrics = "public-metrics",
+    /// Something set up for `zmeld watch` and no rule that uses it, or the reverse.
+    UnusedRule = "unused-rule",
+    /// Swap pages read ahead, where only RAM devices are swapped to.
+    ReadAhead = "read-ahead",
+    /// Recompression with a codec that compresses less.
+    WeakerRecompression = "weaker-recompression",
+    /// A swap file in a folder that is often kept in RAM.
+    FileInRam = "file-in-ram",
+}
+
+impl FromStr for Trap {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Trap::ALL
+            .iter()
+            .copied()
+            .find(|trap| trap.name() == text)
+            .ok_or_else(|| {
+                let names: Vec<_> = Trap::ALL.iter().map(|trap| trap.name()).collect();
+                format!(
+                    "{text:?} is no trap that is known; {}",
+                    super::choices(text, &names)
+                )
+            })
+    }
+}
+
+impl fmt::Display for Trap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+text_form!(Trap);

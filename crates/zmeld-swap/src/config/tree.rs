@@ -1,0 +1,223 @@
+//! Several files as one tree of values, each of which knows where it was written.
+//!
+//! A later file changes what an earlier one says key by key; a list is replaced
+//! as a whole. In the names of keys `-` is `_`, so that the kernel's
+//! `page-cluster` is found however it is written; names of tiers are left alone.
+
+use std::collections::BTreeMap;
+
+use toml::de::{DeTable, DeValue};
+
+use super::files::Source;
+use super::problem::{Place, Problem, Severity};
+
+/// Below this key the names are the user's own.
+pub(super) const TIERS: &str = "tier";
+
+/// A value and where it is.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub value: Value,
+    pub place: Place,
+}
+
+/// As TOML knows them; a number that is too large is kept as it was written.
+#[derive(Debug)]
+pub(super) enum Value {
+    String(String),
+    Integer(i64),
+    Boolean(bool),
+    /// What no key takes: floats, dates, integers beyond 64 bits.
+    Other(String),
+    Array(Vec<Node>),
+    Table(Table),
+}
+
+impl Value {
+    /// What it is, in words.
+    pub fn is(&self) -> String {
+        match self {
+            Value::String(text) => format!("the text {text:?}"),
+            Value::Integer(number) => format!("the number {number}"),
+            Value::Boolean(value) => format!("{value}"),
+            Value::Other(text) => text.clone(),
+            Value::Array(_) => "a list".to_owned(),
+            Value::Table(_) => "a table".to_owned(),
+        }
+    }
+}
+
+/// Keys with their values.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    pub entries: BTreeMap<String, Entry>,
+}
+
+/// A key's value, where the key was first written, and its turn among all keys.
+#[derive(Debug)]
+pub(super) struct Entry {
+    /// The key as it was written.
+    pub written: String,
+    pub key_place: Place,
+    /// Which file, which byte: entries sort by when they are first named.
+    pub turn: (usize, usize),
+    pub node: Node,
+}
+
+/// Merges the files in their order.
+pub(super) fn merge(sources: &[Source]) -> (Table, Vec<Problem>) {
+    let mut whole = Table::default();
+    let mut problems = Vec::new();
+    for (number, source) in sources.iter().enumerate() {
+        let (parsed, errors) = DeTable::parse_recoverable(&source.text);
+        // What follows a syntax error is often its consequence.
+        if let Some(error) = errors.first() {
+            problems.push(Problem {
+                place: Some(source.place(error.span().map_or(0, |span| span.start))),
+                key: String::new(),
+                what: format!("{}; see docs/configuration.md or toml.io", error.message()),
+                severity: Severity::Error,
+                trap: None,
+            });
+            continue;
+        }
+        let file = File { number, source };
+        let table = file.table(parsed.get_ref(), Names::Top, &mut problems);
+        join(&mut whole, table, "", &mut problems);
+    }
+    (whole, problems)
+}
+
+/// Whose names the keys of a table are.
+#[derive(Clone, Copy, PartialEq)]
+enum Names {
+    /// Ours, in the outermost table.
+    Top,
+    /// The user's: each names a tier.
+    Tiers,
+    /// Ours.
+    Ours,
+}
+
+struct File<'a> {
+    number: usize,
+    source: &'a Source,
+}
+
+impl File<'_> {
+    fn table(&self, table: &DeTable<'_>, names: Names, problems: &mut Vec<Problem>) -> Table {
+        let mut entries: BTreeMap<String, Entry> = BTreeMap::new();
+        for (key, value) in table.iter() {
+            let at = key.span().start;
+            let written = key.get_ref().to_string();
+            let name = if names == Names::Tiers {
+                written.clone()
+            } else {
+                written.replace('-', "_")
+            };
+            let inner = match (names, name.as_str()) {
+                (Names::Top, TIERS) => Names::Tiers,
+                _ => Names::Ours,
+            };
+            let node = self.node(value.get_ref(), value.span().start, inner, problems);
+            let entry = Entry {
+                written,
+                key_place: self.source.place(at),
+                turn: (self.number, at),
+                node,
+            };
+            if let Some(other) = entries.get(&name) {
+                let (first, second) = if other.turn < entry.turn {
+                    (other, &entry)
+                } else {
+                    (&entry, other)
+                };
+                problems.push(Problem {
+                    place: Some(second.key_place.clone()),
+                    key: second.written.clone(),
+                    what: format!(
+                        "is the same key as {} in line {}; keep one of them",
+                        first.written, first.key_place.line
+                    ),
+                    severity: Severity::Error,
+                    trap: None,
+                });
+                continue;
+            }
+            entries.insert(name, entry);
+        }
+        Table { entries }
+    }
+
+    fn node(
+        &self,
+        value: &DeValue<'_>,
+        at: usize,
+        names: Names,
+        problems: &mut Vec<Problem>,
+    ) -> Node {
+        let value = match value {
+            DeValue::String(text) => Value::String(text.to_string()),
+            DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix())
+                .map_or_else(
+                    |_| Value::Other(format!("the number {number}")),
+                    Value::Integer,
+                ),
+            DeValue::Boolean(value) => Value::Boolean(*value),
+            DeValue::Float(number) => Value::Other(format!("the number {number}")),
+            DeValue::Datetime(date) => Value::Other(format!("the date {date}")),
+            DeValue::Array(items) => Value::Array(
+                items
+                    .iter()
+                    .map(|item| self.node(item.get_ref(), item.span().start, Names::Ours, problems))
+                    .collect(),
+            ),
+            DeValue::Table(table) => Value::Table(self.table(table, names, problems)),
+        };
+        Node {
+            value,
+            place: self.source.place(at),
+        }
+    }
+}
+
+/// Lets `over` change `under`.
+fn join(under: &mut Table, over: Table, path: &str, problems: &mut Vec<Problem>) {
+    for (name, entry) in over.entries {
+        let key = dotted(path, &name);
+        let Some(old) = under.entries.get_mut(&name) else {
+            under.entries.insert(name, entry);
+            continue;
+        };
+        match (&mut old.node.value, entry.node.value) {
+            (Value::Table(old), Value::Table(new)) => join(old, new, &key, problems),
+            (Value::Table(_), value) => problems.push(Problem {
+                place: Some(entry.node.place),
+                key: key.clone(),
+                what: format!(
+                    "is {}, but a table in {}; write [{key}] and its keys",
+                    value.is(),
+                    old.node.place.file.display()
+                ),
+                severity: Severity::Error,
+                trap: None,
+            }),
+            (_, value) => {
+                old.node = Node {
+                    value,
+                    place: entry.node.place,
+                };
+                old.key_place = entry.key_place;
+            }
+        }
+    }
+}
+
+/// A key with the tables that it is in.
+pub(super) fn dotted(path: &str, name: &str) -> String {
+    if path.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{path}.{name}")
+    }
+}

@@ -1,0 +1,235 @@
+//! What can go wrong, always with the thing that it happened to and, where there
+//! is one, the way out.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why something could not be read, planned, set up or taken down.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The system refused an operation on a file.
+    #[error("cannot {action} {}: {}", path.display(), words(cause))]
+    Io {
+        /// What was tried, a verb: "read", "write 60 to".
+        action: String,
+        /// The file, as the machine itself names it (without a fake root).
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        cause: io::Error,
+    },
+    /// A file of the kernel does not say what it should.
+    #[error("{} {problem}", path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A command came back with an error.
+    #[error("{command} failed ({status}): {said}")]
+    Command {
+        /// The command with its arguments.
+        command: String,
+        /// Its exit code, or the signal that ended it.
+        status: String,
+        /// Its standard error, in one line.
+        said: String,
+    },
+    /// A command that is needed is not installed.
+    #[error("{program} is not installed: install {package}")]
+    NotInstalled {
+        /// The program.
+        program: String,
+        /// The package that most distributions have it in.
+        package: &'static str,
+    },
+    /// A privilege is missing.
+    #[error("{what} needs root: run it with sudo")]
+    Privilege {
+        /// What was asked for.
+        what: String,
+    },
+    /// The running kernel lacks something.
+    #[error("{what}, which this kernel does not offer: {way_out}")]
+    KernelFeature {
+        /// What was asked for.
+        what: String,
+        /// What to do instead.
+        way_out: String,
+    },
+    /// A device, a file or a mapping that somebody else uses.
+    #[error("{} is in use by {by}: {way_out}", device.display())]
+    InUse {
+        /// Which.
+        device: PathBuf,
+        /// By whom.
+        by: String,
+        /// What to do about it.
+        way_out: String,
+    },
+    /// A device that is to be overwritten carries something.
+    #[error(
+        "{} carries {found}, which would be lost: name another device, or run wipefs --all {} \
+         if nothing on it is needed",
+        device.display(),
+        device.display()
+    )]
+    Carries {
+        /// The device.
+        device: PathBuf,
+        /// The types of what was found: `ext4`.
+        found: String,
+    },
+    /// A file, device or place that cannot be used as it was asked for.
+    #[error("{}: {problem}: {way_out}", path.display())]
+    NoPlace {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+        /// What to do instead.
+        way_out: String,
+    },
+    /// The kernel has other codecs.
+    #[error("the kernel has no codec {codec}: it has {there}")]
+    NoCodec {
+        /// What was asked for.
+        codec: String,
+        /// What there is.
+        there: String,
+    },
+    /// Another run of zmeld is at work.
+    #[error("another run of zmeld {holder} is changing swap: wait for it to end, and try again")]
+    Locked {
+        /// What is known of it.
+        holder: String,
+    },
+    /// The pages in swap do not fit into RAM.
+    #[error(
+        "{} MiB in {areas} do not fit back into RAM: {} MiB are missing; end some programs, or add \
+         other swap first",
+        swapped_bytes >> 20,
+        missing_bytes.div_ceil(1 << 20)
+    )]
+    NoRam {
+        /// The areas that were to be switched off.
+        areas: String,
+        /// What is in them.
+        swapped_bytes: u64,
+        /// How much RAM is missing for it.
+        missing_bytes: u64,
+    },
+    /// The plan would walk into a trap.
+    #[error("{what}")]
+    Refused {
+        /// Which, and the way out.
+        what: String,
+    },
+    /// A part of the plan cannot be.
+    #[error("{group}: {source}")]
+    Planned {
+        /// The part.
+        group: String,
+        /// Why.
+        source: Box<Error>,
+    },
+    /// A step failed; what had been done before was undone.
+    #[error("{group}: {source}; {after}")]
+    Step {
+        /// The part of the plan.
+        group: String,
+        /// What went wrong.
+        source: Box<Error>,
+        /// What was done about it.
+        after: String,
+    },
+    /// Ctrl-C.
+    #[error("stopped; {after}")]
+    Interrupted {
+        /// What was done about what had been begun.
+        after: String,
+    },
+}
+
+/// The kinds of error that a caller may want to tell apart, for instance to
+/// choose an exit code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// The input or what was asked for is wrong, or cannot be had now.
+    Input,
+    /// A privilege or a kernel feature is missing.
+    Missing,
+    /// The user stopped it.
+    Interrupted,
+}
+
+impl Error {
+    /// Which kind of error this is.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Error::Privilege { .. } | Error::KernelFeature { .. } | Error::NoCodec { .. } => {
+                ErrorKind::Missing
+            }
+            Error::Step { source, .. } | Error::Planned { source, .. } => source.kind(),
+            Error::Interrupted { .. } => ErrorKind::Interrupted,
+            Error::Io { cause, .. } if cause.kind() == io::ErrorKind::PermissionDenied => {
+                ErrorKind::Missing
+            }
+            _ => ErrorKind::Input,
+        }
+    }
+
+    /// An operation on a file that the system refused.
+    pub fn io(
+        action: impl Into<String>,
+        path: impl AsRef<Path>,
+        cause: impl Into<io::Error>,
+    ) -> Error {
+        Error::Io {
+            action: action.into(),
+            path: path.as_ref().to_path_buf(),
+            cause: cause.into(),
+        }
+    }
+
+    /// A file that does not say what it should.
+    pub fn malformed(path: impl AsRef<Path>, problem: impl Into<String>) -> Error {
+        Error::Malformed {
+            path: path.as_ref().to_path_buf(),
+            problem: problem.into(),
+        }
+    }
+}
+
+/// What the system said, without the number that the standard library appends.
+fn words(cause: &io::Error) -> String {
+    let text = cause.to_string();
+    match text.split_once(" (os error ") {
+        Some((words, _)) => words.to_owned(),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_one_line_that_names_the_thing() {
+        let err = Error::io(
+            "write 60 to",
+            "/proc/sys/vm/swappiness",
+            io::Error::from_raw_os_error(13),
+        );
+        assert_eq!(
+            err.to_string(),
+            "cannot write 60 to /proc/sys/vm/swappiness: Permission denied"
+        );
+        assert_eq!(err.kind(), ErrorKind::Missing);
+        let err = Error::malformed("/proc/swaps", "has a line of 3 words");
+        assert_eq!(err.to_string(), "/proc/swaps has a line of 3 words");
+        assert_eq!(err.kind(), ErrorKind::Input);
+    }
+}

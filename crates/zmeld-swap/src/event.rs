@@ -1,0 +1,47 @@
+//! What happens while a machine is set up or taken down, told as it happens.
+
+use std::path::Path;
+
+use crate::step::Step;
+
+/// Something that happens. A library prints nothing: whoever listens may.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// Another run holds the lock; this one waits for it.
+    Waiting {
+        /// What is known of the other run.
+        holder: &'a str,
+    },
+    /// A step is about to be applied.
+    Applying {
+        /// The part of the plan that it belongs to.
+        group: &'a str,
+        /// The step.
+        step: &'a Step,
+    },
+    /// A step is about to be undone.
+    Undoing {
+        /// The part of the plan that it belonged to.
+        group: &'a str,
+        /// The step.
+        step: &'a Step,
+    },
+    /// Pages come back from a swap area that is switched off.
+    SwappingIn {
+        /// The area.
+        path: &'a Path,
+        /// Bytes that are still in it.
+        left_bytes: u64,
+        /// Bytes that were in it at first.
+        total_bytes: u64,
+    },
+    /// Something that does not stop the run.
+    Note {
+        /// What, in one line.
+        text: &'a str,
+    },
+}
+
+/// Somebody who is told.
+pub type Listener<'a> = dyn FnMut(Event<'_>) + 'a;

@@ -1,0 +1,8 @@
+//! A configuration in the words of other systems, so that a machine is set up
+//! the same way at each boot.
+//!
+//! | module | for whom |
+//! |---|---|
+//! | [`units`] | systemd: what the generator writes, and what `zmeld export systemd` shows |
+
+pub mod units;

@@ -1,0 +1,247 @@
+//! What zmeld has done to the machine, in `/run/zmeld/state.json`, so that it can
+//! be taken back whatever happens in between.
+//!
+//! The file is replaced as a whole (written beside, synced, renamed), before and
+//! after each step: a reader sees one state or the next. It lies in `/run`, which
+//! a boot clears together with all that it describes; where `/run` outlives a
+//! boot, the boot's number tells.
+//!
+//! The lock is the directory itself. It is taken with `flock` on a descriptor
+//! that the commands inherit, so that it is held until the last of them has
+//! ended, even where zmeld was killed: nobody meets a `mkswap` half way.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{flock, FlockOperation};
+use rustix::io::{fcntl_getfd, fcntl_setfd, FdFlags};
+use serde::{Deserialize, Serialize};
+
+use crate::config::Config;
+use crate::error::Error;
+use crate::event::{Event, Listener};
+use crate::kernel::Host;
+use crate::step::Record;
+
+/// The directory, which is also the lock.
+pub const FOLDER: &str = "/run/zmeld";
+/// The state.
+pub const STATE: &str = "/run/zmeld/state.json";
+/// Who holds the lock, for messages only.
+const HOLDER: &str = "/run/zmeld/pid";
+const BOOT: &str = "/proc/sys/kernel/random/boot_id";
+const SCHEMA: &str = "zmeld.state/1";
+
+/// What was done to the machine.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct State {
+    /// `zmeld.state/1`.
+    pub schema: String,
+    /// The boot that it belongs to.
+    pub boot: String,
+    /// Whether the last `up` came to its end.
+    pub complete: bool,
+    /// What that `up` was asked for.
+    pub config: Config,
+    /// Every step that was begun and not taken back, in order.
+    pub records: Vec<Record>,
+}
+
+impl State {
+    /// Reads the state without a lock: as it was at one instant.
+    ///
+    /// # Errors
+    /// When it is there and cannot be understood.
+    pub fn read(host: &Host) -> Result<Option<State>, Error> {
+        let bytes = match fs::read(host.path(STATE)) {
+            Ok(bytes) => bytes,
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(cause) => return Err(Error::io("read", STATE, cause)),
+        };
+        let state: State = serde_json::from_slice(&bytes).map_err(|err| {
+            Error::malformed(
+                STATE,
+                format!(
+                    "is not a state that this version wrote ({err}): use the zmeld that set swap \
+                     up, or undo it by hand and remove the file"
+                ),
+            )
+        })?;
+        if state.schema != SCHEMA {
+            return Err(Error::malformed(
+                STATE,
+                format!(
+                    "is {}, and this version reads {SCHEMA}: use the zmeld that set swap up",
+                    crate::kernel::short(&state.schema)
+                ),
+            ));
+        }
+        // Before a boot: nothing of it is there any more.
+        Ok((state.boot == boot(host)?).then_some(state))
+    }
+}
+
+fn boot(host: &Host) -> Result<String, Error> {
+    Ok(host.read_optional(BOOT)?.unwrap_or_default())
+}
+
+/// The state, locked: nobody else changes it or the machine.
+#[derive(Debug)]
+pub struct Journal {
+    host: Host,
+    state: State,
+    // Held open for its lock.
+    _lock: File,
+}
+
+impl Journal {
+    /// Waits for other runs, at most `patience`, and reads what they left.
+    ///
+    /// # Errors
+    /// When another run does not end, when the directory cannot be made, or when
+    /// the state cannot be understood.
+    pub fn lock(
+        host: &Host,
+        patience: Duration,
+        listener: &mut Listener<'_>,
+    ) -> Result<Journal, Error> {
+        let folder = host.path(FOLDER);
+        fs::create_dir_all(&folder).map_err(|cause| denied("create", FOLDER, cause))?;
+        let lock = File::open(&folder).map_err(|cause| denied("open", FOLDER, cause))?;
+        wait(host, &lock, patience, listener)?;
+        let inherited =
+            fcntl_getfd(&lock).and_then(|flags| fcntl_setfd(&lock, flags & !FdFlags::CLOEXEC));
+        inherited.map_err(|cause| Error::io("pass on", FOLDER, cause))?;
+        // Only for the message of whoever waits.
+        let _ = fs::write(host.path(HOLDER), std::process::id().to_string());
+        let state = match State::read(host)? {
+            Some(state) => state,
+            None => State {
+                schema: SCHEMA.to_owned(),
+                boot: boot(host)?,
+                complete: true,
+                ..State::default()
+            },
+        };
+        Ok(Journal {
+            host: host.clone(),
+            state,
+            _lock: lock,
+        })
+    }
+
+    /// What was done so far.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Changes the state, on disk and then in memory.
+    ///
+    /// # Errors
+    /// When it cannot be written; then nothing has changed.
+    pub(crate) fn change(&mut self, change: impl FnOnce(&mut State)) -> Result<(), Error> {
+        let mut next = self.state.clone();
+        change(&mut next);
+        self.write(&next)?;
+        self.state = next;
+        Ok(())
+    }
+
+    /// Every step that was begun and not taken back, in order.
+    pub fn records(&self) -> &[Record] {
+        &self.state.records
+    }
+
+    /// [`Journal::change`] for what has happened already: it counts even if it
+    /// cannot be written.
+    ///
+    /// # Errors
+    /// When it cannot be written; then what is on disk tells of more that is to
+    /// be taken back than there is, or of a step under way that is over, and
+    /// taking back tolerates both.
+    pub(crate) fn note(&mut self, change: impl FnOnce(&mut State)) -> Result<(), Error> {
+        change(&mut self.state);
+        self.write(&self.state)
+    }
+
+    fn write(&self, state: &State) -> Result<(), Error> {
+        if state.records.is_empty() {
+            return match fs::remove_file(self.host.path(STATE)) {
+                Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
+                    Err(Error::io("remove", STATE, cause))
+                }
+                _ => Ok(()),
+            };
+        }
+        let text = serde_json::to_vec_pretty(state)
+            .map_err(|err| Error::io("write", STATE, io::Error::other(err)))?;
+        replace(&self.host.path(STATE), &text).map_err(|cause| Error::io("write", STATE, cause))
+    }
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        // Left behind, it misleads nobody: the lock is what counts.
+        let _ = fs::remove_file(self.host.path(HOLDER));
+    }
+}
+
+fn denied(action: &str, path: &str, cause: io::Error) -> Error {
+    match cause.kind() {
+        io::ErrorKind::PermissionDenied => Error::Privilege {
+            what: "changing the machine's swap".to_owned(),
+        },
+        _ => Error::io(action, path, cause),
+    }
+}
+
+fn wait(
+    host: &Host,
+    lock: &File,
+    patience: Duration,
+    listener: &mut Listener<'_>,
+) -> Result<(), Error> {
+    let begin = Instant::now();
+    let mut told = false;
+    loop {
+        match flock(lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(()),
+            Err(rustix::io::Errno::WOULDBLOCK) => {}
+            Err(rustix::io::Errno::INTR) => continue,
+            Err(cause) => return Err(Error::io("lock", FOLDER, cause)),
+        }
+        let holder = match fs::read_to_string(host.path(HOLDER)) {
+            Ok(pid) if pid.trim().parse::<u32>().is_ok() => format!("(process {})", pid.trim()),
+            _ => "(or a command of one that was killed)".to_owned(),
+        };
+        if begin.elapsed() >= patience {
+            return Err(Error::Locked { holder });
+        }
+        if !told && begin.elapsed() > Duration::from_millis(500) {
+            told = true;
+            listener(Event::Waiting { holder: &holder });
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
+    let part: PathBuf = path.with_extension("part");
+    let written = File::create(&part).and_then(|mut file| {
+        file.write_all(text)?;
+        file.sync_all()?;
+        fs::rename(&part, path)
+    });
+    if written.is_err() {
+        // A full file system keeps no rest of it.
+        let _ = fs::remove_file(&part);
+        return written;
+    }
+    // The new name is on disk once the directory is.
+    match path.parent() {
+        Some(folder) => File::open(folder)?.sync_all(),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,232 @@
+//! Running the commands that set swap up.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+
+/// More than any of them has to say; the rest is read and dropped.
+const OUTPUT_MAX: u64 = 1 << 20;
+
+/// Where root's commands are, added to `PATH`, which may lack them (a login
+/// shell's, a service's).
+const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin";
+
+/// A command to run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Invocation {
+    /// The program, looked up in `PATH` and where root's commands are.
+    pub program: String,
+    /// Its arguments.
+    pub arguments: Vec<OsString>,
+    /// What it reads on standard input.
+    pub input: Vec<u8>,
+}
+
+impl Invocation {
+    /// A program without arguments.
+    pub fn new(program: impl Into<String>) -> Invocation {
+        Invocation {
+            program: program.into(),
+            arguments: Vec::new(),
+            input: Vec::new(),
+        }
+    }
+
+    /// One argument more.
+    pub fn arg(mut self, argument: impl Into<OsString>) -> Invocation {
+        self.arguments.push(argument.into());
+        self
+    }
+
+    /// Some arguments more.
+    pub fn args<A: Into<OsString>>(mut self, arguments: impl IntoIterator<Item = A>) -> Invocation {
+        self.arguments.extend(arguments.into_iter().map(Into::into));
+        self
+    }
+
+    /// What it is to read on standard input, nothing unless said.
+    pub fn input(mut self, input: impl Into<Vec<u8>>) -> Invocation {
+        self.input = input.into();
+        self
+    }
+}
+
+/// As one would type it.
+impl fmt::Display for Invocation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.program)?;
+        for argument in &self.arguments {
+            let argument = argument.to_string_lossy();
+            let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
+            if !argument.is_empty() && argument.chars().all(plain) {
+                write!(f, " {argument}")?;
+            } else {
+                write!(f, " '{}'", argument.replace('\'', "'\\''"))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How a command ended.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Finished {
+    /// Its exit code; none where a signal ended it.
+    pub code: Option<i32>,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+    /// Its standard output.
+    pub output: String,
+    /// Its standard error.
+    pub errors: String,
+}
+
+impl Finished {
+    /// Its standard error in one line, or what stands in for it.
+    pub(crate) fn said(&self) -> String {
+        let mut line = String::new();
+        for piece in self.errors.lines().map(str::trim) {
+            if piece.is_empty() {
+                continue;
+            }
+            if !line.is_empty() {
+                line.push_str("; ");
+            }
+            line.push_str(piece);
+        }
+        if line.is_empty() {
+            "it said nothing".to_owned()
+        } else {
+            line
+        }
+    }
+
+    /// How it ended, in words.
+    pub(crate) fn status(&self) -> String {
+        match (self.code, self.signal) {
+            (Some(code), _) => format!("exit code {code}"),
+            (None, Some(signal)) => format!("signal {signal}"),
+            (None, None) => "no exit code".to_owned(),
+        }
+    }
+}
+
+/// Runs a command to its end. It does not see this program's standard input, and
+/// speaks English, so that its messages can be quoted beside ours.
+pub(super) fn run(invocation: &Invocation) -> io::Result<Finished> {
+    let path = match std::env::var("PATH") {
+        Ok(path) if !path.is_empty() => format!("{path}:{SYSTEM_PATH}"),
+        _ => SYSTEM_PATH.to_owned(),
+    };
+    let mut child = Command::new(&invocation.program)
+        .args(&invocation.arguments)
+        .env("PATH", path)
+        .env("LC_ALL", "C")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let (output, errors) = converse(&mut child, &invocation.input);
+    let status = child.wait()?;
+    Ok(Finished {
+        code: status.code(),
+        signal: status.signal(),
+        output: super::clean(&output),
+        errors: super::clean(&errors),
+    })
+}
+
+/// Feeds and listens at once, so that neither side waits for the other.
+fn converse(child: &mut Child, input: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    let stdin = child.stdin.take();
+    let stdout = child.stdout.take();
+    let stderr = child.stderr.take();
+    thread::scope(|scope| {
+        let output = scope.spawn(|| drain(stdout));
+        let errors = scope.spawn(|| drain(stderr));
+        if let Some(mut stdin) = stdin {
+            // A command that does not want it all says so by its exit code.
+            let _ = stdin.write_all(input);
+        }
+        let joined =
+            |worker: thread::ScopedJoinHandle<'_, Vec<u8>>| worker.join().unwrap_or_default();
+        (joined(output), joined(errors))
+    })
+}
+
+fn drain(pipe: Option<impl Read>) -> Vec<u8> {
+    let mut kept = Vec::new();
+    if let Some(mut pipe) = pipe {
+        // What cannot be read is missing from a message, no more.
+        let _ = pipe.by_ref().take(OUTPUT_MAX).read_to_end(&mut kept);
+        let _ = io::copy(&mut pipe, &mut io::sink());
+    }
+    kept
+}
+
+/// The package that has a program, as most distributions call it.
+pub(super) fn package(program: &str) -> &'static str {
+    let name = Path::new(program)
+        .file_name()
+        .and_then(|name| name.to_str());
+    match name.unwrap_or(program) {
+        "cryptsetup" => "cryptsetup (cryptsetup-bin on Debian)",
+        "modprobe" => "kmod",
+        "dmsetup" => "dmsetup (device-mapper)",
+        _ => "util-linux",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_shown_as_one_would_type_them() {
+        let shown = Invocation::new("swapon")
+            .args(["--priority", "100"])
+            .arg("/a b'c")
+            .arg("");
+        assert_eq!(shown.to_string(), "swapon --priority 100 '/a b'\\''c' ''");
+    }
+
+    #[test]
+    fn output_errors_codes_and_signals_come_back() {
+        let script = "cat; echo one >&2; echo >&2; echo two >&2; exit 3";
+        let sh = Invocation::new("sh").args(["-c", script]).input("hello");
+        let finished = run(&sh).unwrap();
+        assert_eq!(finished.output, "hello");
+        assert_eq!(finished.said(), "one; two");
+        assert_eq!(finished.status(), "exit code 3");
+        let sh = Invocation::new("sh").args(["-c", "kill -9 $$"]);
+        let finished = run(&sh).unwrap();
+        assert_eq!(finished.status(), "signal 9");
+        assert_eq!(finished.said(), "it said nothing");
+    }
+
+    #[test]
+    fn much_input_and_much_output_do_not_wait_for_each_other() {
+        let sh = Invocation::new("sh")
+            .args(["-c", "cat; cat /dev/zero | head -c 3000000 >&2"])
+            .input(vec![b'x'; 3 << 20]);
+        let finished = run(&sh).unwrap();
+        assert_eq!(finished.code, Some(0));
+        assert_eq!(finished.output.len() as u64, OUTPUT_MAX);
+        assert_eq!(finished.errors.len() as u64, OUTPUT_MAX);
+    }
+
+    #[test]
+    fn a_missing_program_is_named_with_its_package() {
+        let err = crate::Host::here()
+            .run(&Invocation::new("/nonexistent/cryptsetup"))
+            .unwrap_err();
+        assert_eq!(
+            err.to_string(),
+            "/nonexistent/cryptsetup is not installed: install cryptsetup (cryptsetup-bin on Debian)"
+        );
+    }
+}

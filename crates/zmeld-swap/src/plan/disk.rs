@@ -1,0 +1,169 @@
+//! Swap on a drive or in a file.
+
+use std::path::{Path, PathBuf};
+
+use crate::config::{Discard, DiskSwap, Encryption, Location, Source, Tier, Trap};
+use crate::error::Error;
+use crate::step::{DeviceRef, Step};
+use crate::steps::{
+    check_file, check_key_file, check_place, signatures, CreateFile, FormatLuks, MakeSwap, SwapOn,
+};
+
+use super::{Draft, Steps};
+
+impl Draft<'_> {
+    pub(super) fn disk(
+        &mut self,
+        tier: &Tier,
+        disk: &DiskSwap,
+        priority: i16,
+        steps: &mut Steps<'_>,
+    ) -> Result<(), Error> {
+        let path = match &disk.source {
+            Source::Device(location) => self.device(location, steps.name)?,
+            Source::File { path, .. } => path.clone(),
+        };
+        let ours = self.recorded(steps.name).next().is_some();
+        if let Some(active) = self.host.swap_on(&path)?.filter(|_| !ours) {
+            if priority >= 0 && active.priority != i32::from(priority) {
+                self.warn(
+                    Trap::Priorities,
+                    &format!("{}.priority", steps.name),
+                    format!(
+                        "{} is swapped to already, with priority {} instead of {priority}, and is \
+                         left so; to change it: swapoff {}, then zmeld up",
+                        path.display(),
+                        active.priority,
+                        path.display()
+                    ),
+                );
+            }
+            return Ok(());
+        }
+        let device = DeviceRef::Path(path.clone());
+        if let Source::File { size, .. } = &disk.source {
+            self.file(&path, size.as_ref(), steps)?;
+        }
+        let created = steps
+            .steps
+            .iter()
+            .any(|it| matches!(it.step, Step::CreateFile(_)));
+        let make = |device: DeviceRef| {
+            Step::MakeSwap(MakeSwap {
+                device,
+                label: tier.name.to_string(),
+            })
+        };
+        let discard = disk.swap.discard;
+        let area = match &disk.encryption {
+            Encryption::None => {
+                if disk.format || created {
+                    steps.add(make(device.clone()), "unless it is one already");
+                } else if !ours {
+                    self.must_carry(&path, "swap")?;
+                }
+                device
+            }
+            encryption => {
+                if let Encryption::Luks { key_file, cipher } = encryption {
+                    check_key_file(self.host, key_file)?;
+                    if disk.format {
+                        let format = FormatLuks {
+                            device: device.clone(),
+                            key_file: key_file.clone(),
+                            cipher: cipher.clone(),
+                        };
+                        steps.add(Step::FormatLuks(format), "unless it is one already");
+                    } else if !ours {
+                        self.must_carry(&path, "crypto_LUKS")?;
+                    }
+                }
+                let name = format!("zmeld-{}", tier.name);
+                let discards = discard != Discard::None;
+                self.open(encryption, name.clone(), device, discards, steps);
+                let mapped = DeviceRef::Mapped(name);
+                steps.add(make(mapped.clone()), "unless it is one already");
+                mapped
+            }
+        };
+        let on = SwapOn {
+            device: area,
+            priority,
+            discard,
+        };
+        steps.add(Step::SwapOn(on), "what RAM cannot hold goes here");
+        Ok(())
+    }
+
+    /// The path of a device that is there, or was when it was set up.
+    pub(super) fn device(&self, location: &Location, group: &str) -> Result<PathBuf, Error> {
+        let path = location.path();
+        if self.host.exists(&path) || self.recorded(group).next().is_some() {
+            return Ok(path);
+        }
+        Err(Error::NoPlace {
+            path,
+            problem: match location {
+                Location::Path(_) => "there is no such device".to_owned(),
+                Location::Tag { .. } => format!("no device has {location}"),
+            },
+            way_out: "connect it, or correct the configuration (lsblk --fs lists what there is)"
+                .to_owned(),
+        })
+    }
+
+    fn file(
+        &self,
+        path: &Path,
+        size: Option<&crate::config::Size>,
+        steps: &mut Steps<'_>,
+    ) -> Result<(), Error> {
+        let is_create = |step: &Step| matches!(step, Step::CreateFile(_));
+        let ours = self.recorded(steps.name).any(|it| is_create(&it.step));
+        let there = self.host.exists(path);
+        match size {
+            Some(size) if !there || ours => {
+                let size_bytes = size.bytes(self.machine.ram_bytes);
+                if !ours {
+                    check_place(self.host, path, size_bytes)?;
+                }
+                let create = CreateFile {
+                    path: path.to_path_buf(),
+                    size_bytes,
+                };
+                steps.add(
+                    Step::CreateFile(create),
+                    format!("{size}, with all its blocks"),
+                );
+                Ok(())
+            }
+            _ if there => check_file(self.host, path),
+            _ => Err(Error::NoPlace {
+                path: path.to_path_buf(),
+                problem: "there is no such file".to_owned(),
+                way_out: "give its size, and it is created".to_owned(),
+            }),
+        }
+    }
+
+    /// What is only to be used has to be what it is used as.
+    fn must_carry(&self, path: &Path, wanted: &str) -> Result<(), Error> {
+        let found = signatures(self.host, path)?;
+        if found == [wanted] {
+            return Ok(());
+        }
+        Err(Error::NoPlace {
+            path: path.to_path_buf(),
+            problem: if found.is_empty() {
+                format!("carries nothing, and {wanted} is expected")
+            } else {
+                format!("carries {} instead of {wanted}", found.join(", "))
+            },
+            way_out: if found.is_empty() {
+                "format = true prepares it".to_owned()
+            } else {
+                "name another device".to_owned()
+            },
+        })
+    }
+}

@@ -1,0 +1,317 @@
+//! From what is wanted and what is there to steps, each with its reason.
+//!
+//! A plan is made without changing anything. What is recorded as done already is
+//! planned again in the same words, so that comparing the two says what is left
+//! to do.
+
+mod disk;
+mod ram;
+mod traps;
+mod tunables;
+mod zswap;
+
+use serde::Serialize;
+
+use crate::config::{Config, Kind, Problem, Severity, Tier};
+use crate::error::Error;
+use crate::execute::Skipped;
+use crate::journal::State;
+use crate::kernel::Host;
+use crate::machine::Machine;
+use crate::step::{Record, Step};
+
+pub use tunables::Measured;
+
+/// What would be done, and why.
+#[derive(Debug, Clone, Serialize)]
+pub struct Plan {
+    /// What was asked for.
+    pub config: Config,
+    /// The machine that it is for.
+    pub machine: Machine,
+    /// The parts, in order.
+    pub groups: Vec<Group>,
+    /// Optional tiers that are left out, with the reason.
+    pub skipped: Vec<Skipped>,
+    /// What will disappoint, and what is refused.
+    #[serde(serialize_with = "as_lines")]
+    pub problems: Vec<Problem>,
+    /// The tiers that were asked for; none: all.
+    pub only: Option<Vec<String>>,
+}
+
+/// A part of a plan that stands or falls together.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Group {
+    /// Its name, `tier.fast` or `tunables`.
+    pub name: String,
+    /// Whether the rest goes on without it.
+    pub optional: bool,
+    /// Its steps, in order.
+    pub steps: Vec<Planned>,
+}
+
+/// A step with its reason.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Planned {
+    /// The step.
+    #[serde(serialize_with = "as_words")]
+    pub step: Step,
+    /// Why, in a few words.
+    pub reason: String,
+    /// What the value that it sets was before, where it sets one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before: Option<String>,
+    /// Whether it was done in an earlier run.
+    pub done: bool,
+}
+
+/// What a plan is made from, besides the configuration.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Only these tiers.
+    pub only: Option<Vec<String>>,
+    /// How many times smaller pages are expected to get, where that was measured.
+    pub expected_ratio: Option<f64>,
+    /// What `swappiness = "auto"` comes to, where that was measured.
+    pub swappiness: Option<Measured>,
+}
+
+fn as_words<S: serde::Serializer>(step: &Step, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&step.describe())
+}
+
+fn as_lines<S: serde::Serializer>(problems: &[Problem], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(problems.iter().map(|problem| {
+        serde_json::json!({
+            "severity": match problem.severity {
+                Severity::Error => "error",
+                Severity::Warning => "warning",
+            },
+            "trap": problem.trap.map(|trap| trap.name()),
+            "text": problem.to_string(),
+        })
+    }))
+}
+
+impl Group {
+    /// The name of a tier's group.
+    pub fn of_tier(tier: &str) -> String {
+        format!("tier.{tier}")
+    }
+
+    /// Whether a group of that name is a tier's.
+    pub fn is_tier(name: &str) -> bool {
+        name.starts_with("tier.")
+    }
+}
+
+impl Plan {
+    /// Plans. Reads the machine and changes nothing.
+    ///
+    /// # Errors
+    /// What is wrong with a tier that is not optional: a device that is missing,
+    /// a place that cannot hold a swap file.
+    pub fn new(
+        host: &Host,
+        config: &Config,
+        state: Option<&State>,
+        options: &Options,
+    ) -> Result<Plan, Error> {
+        let machine = Machine::read(host)?;
+        for name in options.only.iter().flatten() {
+            if config.tier(name).is_none() {
+                let names: Vec<&str> = config.tiers.iter().map(|tier| tier.name.as_str()).collect();
+                return Err(Error::Refused {
+                    what: format!(
+                        "there is no tier \"{name}\": there are {}",
+                        names.join(", ")
+                    ),
+                });
+            }
+        }
+        let mut draft = Draft {
+            host,
+            config,
+            machine: &machine,
+            records: state.map_or(&[], |state| &state.records),
+            old: state.map(|state| &state.config),
+            options,
+            groups: Vec::new(),
+            skipped: Vec::new(),
+            problems: Vec::new(),
+        };
+        for (tier, priority) in areas(config) {
+            if draft.asked_for(tier) {
+                draft.tier(tier, priority)?;
+            }
+        }
+        draft.tunables()?;
+        draft.traps();
+        let Draft {
+            groups,
+            skipped,
+            problems,
+            ..
+        } = draft;
+        Ok(Plan {
+            config: config.clone(),
+            groups,
+            skipped,
+            problems,
+            only: options.only.clone(),
+            machine,
+        })
+    }
+
+    /// Refuses a plan that walks into a trap.
+    ///
+    /// # Errors
+    /// The first trap, and how many more there are.
+    pub fn refuse(&self) -> Result<(), Error> {
+        let mut errors = self
+            .problems
+            .iter()
+            .filter(|problem| problem.severity == Severity::Error);
+        let Some(first) = errors.next() else {
+            return Ok(());
+        };
+        let more = match errors.count() {
+            0 => String::new(),
+            count => format!(" (and {count} more: zmeld plan lists them)"),
+        };
+        Err(Error::Refused {
+            what: format!("{first}{more}"),
+        })
+    }
+
+    /// Whether the plan decides about a recorded group: with `only`, other tiers
+    /// are left as they are.
+    pub fn speaks_of(&self, group: &str) -> bool {
+        match &self.only {
+            Some(only) if Group::is_tier(group) => {
+                only.iter().any(|tier| group == Group::of_tier(tier))
+            }
+            _ => true,
+        }
+    }
+
+    /// Whether everything that is planned is done, and nothing else.
+    pub fn is_done(&self, state: Option<&State>) -> bool {
+        let steps = self.groups.iter().flat_map(|group| &group.steps);
+        let records = state.map_or(&[][..], |state| &state.records);
+        let ours = records
+            .iter()
+            .filter(|record| self.speaks_of(&record.group));
+        steps.clone().all(|planned| planned.done) && ours.count() == steps.count()
+    }
+}
+
+/// The tiers with the priorities of their areas; zswap, which is none, last:
+/// it takes pages as soon as it is switched on, and needs somewhere to write.
+fn areas(config: &Config) -> Vec<(&Tier, i16)> {
+    let zswap = |tier: &&Tier| matches!(tier.kind, Kind::Zswap(_));
+    let areas = config
+        .areas()
+        .into_iter()
+        .map(|(tier, _, priority)| (tier, priority));
+    areas
+        .chain(config.tiers.iter().filter(zswap).map(|tier| (tier, 0)))
+        .collect()
+}
+
+/// A plan in the making.
+struct Draft<'a> {
+    host: &'a Host,
+    config: &'a Config,
+    machine: &'a Machine,
+    records: &'a [Record],
+    old: Option<&'a Config>,
+    options: &'a Options,
+    groups: Vec<Group>,
+    skipped: Vec<Skipped>,
+    problems: Vec<Problem>,
+}
+
+impl Draft<'_> {
+    fn asked_for(&self, tier: &Tier) -> bool {
+        match &self.options.only {
+            None => true,
+            Some(only) => only.iter().any(|name| name == tier.name.as_str()),
+        }
+    }
+
+    fn tier(&mut self, tier: &Tier, priority: i16) -> Result<(), Error> {
+        let name = Group::of_tier(tier.name.as_str());
+        let mut steps = Steps {
+            name: &name,
+            records: self.records,
+            steps: Vec::new(),
+        };
+        let result = match &tier.kind {
+            Kind::Ram(device) => self.ram(tier, device, priority, &mut steps),
+            Kind::Disk(disk) => self.disk(tier, disk, priority, &mut steps),
+            Kind::Zswap(zswap) => self.zswap(zswap, &mut steps),
+        };
+        let steps = steps.steps;
+        match result {
+            Ok(()) if steps.is_empty() => {}
+            Ok(()) => self.groups.push(Group {
+                name,
+                optional: tier.optional,
+                steps,
+            }),
+            Err(err) if tier.optional => self.skipped.push(Skipped {
+                group: name,
+                reason: err.to_string(),
+            }),
+            Err(source) => {
+                return Err(Error::Planned {
+                    group: name,
+                    source: Box::new(source),
+                })
+            }
+        }
+        Ok(())
+    }
+
+    /// The steps of a group that were begun in earlier runs.
+    fn recorded<'b>(&'b self, group: &'b str) -> impl Iterator<Item = &'b Record> {
+        self.records
+            .iter()
+            .filter(move |record| record.group == group)
+    }
+}
+
+/// The steps of a group in the making.
+struct Steps<'a> {
+    name: &'a str,
+    records: &'a [Record],
+    steps: Vec<Planned>,
+}
+
+impl Steps<'_> {
+    fn add(&mut self, step: Step, reason: impl Into<String>) {
+        self.add_over(step, reason, None);
+    }
+
+    /// A step that replaces a value: the one that an earlier run found counts.
+    fn add_over(&mut self, step: Step, reason: impl Into<String>, before: Option<String>) {
+        let at = self.steps.len();
+        let mut ours = self
+            .records
+            .iter()
+            .filter(|record| record.group == self.name);
+        let record = ours.nth(at).filter(|record| record.step == step);
+        let sets = matches!(step, Step::SetValue(_));
+        self.steps.push(Planned {
+            before: match record {
+                Some(record) if sets => record.before.clone(),
+                _ => before,
+            },
+            done: record.is_some_and(|record| record.done),
+            reason: reason.into(),
+            step,
+        });
+    }
+}

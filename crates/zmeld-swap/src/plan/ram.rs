@@ -1,0 +1,265 @@
+//! A zram or zmeld device.
+
+use crate::config::{Codec, Encryption, MeldMode, RamDevice, Tier, Writeback};
+use crate::error::Error;
+use crate::step::{DeviceRef, Step};
+use crate::steps::{
+    AddDevice, LoadModule, MakeSwap, Mode, OpenCrypt, SetAttribute, SetValue, SwapOn,
+};
+
+use super::{Draft, Steps};
+
+impl Draft<'_> {
+    pub(super) fn ram(
+        &mut self,
+        tier: &Tier,
+        device: &RamDevice,
+        priority: i16,
+        steps: &mut Steps<'_>,
+    ) -> Result<(), Error> {
+        let driver = device.driver;
+        let feature = self.machine.feature(driver);
+        let is_load = |step: &Step| matches!(step, Step::LoadModule(_));
+        let loaded = self.recorded(steps.name).any(|it| is_load(&it.step));
+        if !feature.ready || loaded {
+            let load = LoadModule {
+                module: driver.name().to_owned(),
+                options: vec!["num_devices=0".to_owned()],
+                sign: driver.control().display().to_string(),
+                devices: Some(driver.name().to_owned()),
+            };
+            steps.add(Step::LoadModule(load), "the kernel has it as a module");
+        }
+        let backing = match &device.writeback {
+            Some(writeback) => self.backing(tier, writeback, steps)?,
+            None => None,
+        };
+        steps.add(
+            Step::AddDevice(AddDevice { driver }),
+            "a device of its own: nobody else's is touched",
+        );
+        let mut set = |attribute: &str, value: String, reason: &str| {
+            steps.add(
+                Step::SetAttribute(SetAttribute::new(attribute, value)),
+                reason,
+            );
+        };
+        if let Some(codec) = &device.codec {
+            if !feature.codecs.is_empty() && !feature.codecs.contains(&codec.name) {
+                return Err(Error::NoCodec {
+                    codec: codec.name.clone(),
+                    there: feature.codecs.join(", "),
+                });
+            }
+            set(
+                "comp_algorithm",
+                codec.name.clone(),
+                "what pages are compressed with",
+            );
+            if let Some(parameters) = parameters(codec, 0) {
+                set("algorithm_params", parameters, "how it is to compress");
+            }
+        }
+        for recompression in &device.recompress {
+            let (priority, codec) = (recompression.priority, &recompression.codec);
+            set(
+                "recomp_algorithm",
+                format!("algo={} priority={priority}", codec.name),
+                "what pages may be compressed with again",
+            );
+            if let Some(parameters) = parameters(codec, priority) {
+                set("algorithm_params", parameters, "how it is to compress");
+            }
+        }
+        if let (Some(backing), Some(writeback)) = (backing, &device.writeback) {
+            let backing_dev = SetAttribute {
+                attribute: "backing_dev".to_owned(),
+                value: String::new(),
+                with: Some(backing),
+            };
+            steps.add(
+                Step::SetAttribute(backing_dev),
+                "where pages that are not worth RAM go",
+            );
+            let mut set = |attribute: &str, value: String, reason: &str| {
+                steps.add(
+                    Step::SetAttribute(SetAttribute::new(attribute, value)),
+                    reason,
+                );
+            };
+            if writeback.compressed {
+                set(
+                    "compressed_writeback",
+                    "1".to_owned(),
+                    "written as they are compressed",
+                );
+            }
+        }
+        let mut set = |attribute: &str, value: String, reason: &str| {
+            steps.add(
+                Step::SetAttribute(SetAttribute::new(attribute, value)),
+                reason,
+            );
+        };
+        let size = device.size.bytes(self.machine.ram_bytes);
+        let reason = format!("{} before compression: {} MiB", device.size, size >> 20);
+        set("disksize", size.to_string(), &reason);
+        if let Some(limit) = &device.memory_limit {
+            let bytes = limit.bytes(self.machine.ram_bytes);
+            let reason = format!("{limit} of memory at most: {} MiB", bytes >> 20);
+            set("mem_limit", bytes.to_string(), &reason);
+        }
+        if let Some(limit) = device.writeback.as_ref().and_then(|it| it.daily_limit) {
+            // In blocks of 4 KiB, whatever the page size.
+            let blocks = (limit.0 / 4096).to_string();
+            set("writeback_limit", blocks, "to spare the drive");
+            set(
+                "writeback_limit_enable",
+                "1".to_owned(),
+                "to spare the drive",
+            );
+        }
+        if device.meld != MeldMode::Off {
+            let mode = match device.meld {
+                MeldMode::Off => "off",
+                MeldMode::Manual => "manual",
+                MeldMode::Auto => "auto",
+                MeldMode::Inline => "inline",
+            };
+            set(
+                "meld_mode",
+                mode.to_owned(),
+                "when identical pages are melded",
+            );
+        }
+        let label = tier.name.to_string();
+        let make = MakeSwap {
+            device: DeviceRef::Added,
+            label,
+        };
+        steps.add(Step::MakeSwap(make), "swapon wants a header");
+        let on = SwapOn {
+            device: DeviceRef::Added,
+            priority,
+            discard: device.swap.discard,
+        };
+        steps.add(Step::SwapOn(on), "the fastest tier is filled first");
+        self.zswap_off();
+        Ok(())
+    }
+
+    /// What writeback goes to; nothing where an optional drive is missing.
+    fn backing(
+        &mut self,
+        tier: &Tier,
+        writeback: &Writeback,
+        steps: &mut Steps<'_>,
+    ) -> Result<Option<DeviceRef>, Error> {
+        let path = match self.device(&writeback.device, steps.name) {
+            Ok(path) => path,
+            Err(err) if writeback.optional => {
+                self.skipped.push(crate::execute::Skipped {
+                    group: format!("{}.writeback", steps.name),
+                    reason: err.to_string(),
+                });
+                return Ok(None);
+            }
+            Err(err) => return Err(err),
+        };
+        let below = DeviceRef::Path(path);
+        let name = format!("zmeld-{}", tier.name);
+        match self.open(
+            &writeback.encryption,
+            name.clone(),
+            below.clone(),
+            false,
+            steps,
+        ) {
+            true => Ok(Some(DeviceRef::Mapped(name))),
+            false => Ok(Some(below)),
+        }
+    }
+
+    /// The mapping in front of a device; says whether there is one.
+    pub(super) fn open(
+        &self,
+        encryption: &Encryption,
+        name: String,
+        device: DeviceRef,
+        allow_discards: bool,
+        steps: &mut Steps<'_>,
+    ) -> bool {
+        let (mode, reason) = match encryption {
+            Encryption::None => return false,
+            Encryption::Luks { key_file, .. } => (
+                Mode::Luks {
+                    key_file: key_file.clone(),
+                },
+                "the drive sees ciphertext only",
+            ),
+            Encryption::Random { cipher } => (
+                Mode::Random {
+                    cipher: cipher.clone(),
+                },
+                "the key is gone with the power",
+            ),
+        };
+        let open = OpenCrypt {
+            name,
+            device,
+            mode,
+            allow_discards,
+        };
+        steps.add(Step::OpenCrypt(open), reason);
+        true
+    }
+
+    /// zswap in front of a RAM device compresses every page twice; where the
+    /// kernel has it switched on by itself, it is switched off meanwhile.
+    fn zswap_off(&mut self) {
+        const GROUP: &str = "zswap-off";
+        let accepted = self
+            .config
+            .accept
+            .contains(&crate::config::Trap::ZramWithZswap);
+        let enabled = self
+            .machine
+            .zswap
+            .as_ref()
+            .is_some_and(|zswap| zswap.enabled);
+        let recorded = self.recorded(GROUP).next().is_some();
+        let there = self.groups.iter().any(|group| group.name == GROUP);
+        if there || accepted || self.config.zswap().is_some() || !(enabled || recorded) {
+            return;
+        }
+        let mut steps = Steps {
+            name: GROUP,
+            records: self.records,
+            steps: Vec::new(),
+        };
+        let path = format!("{}/enabled", crate::machine::ZSWAP);
+        steps.add_over(
+            Step::SetValue(SetValue::new(path, "N")),
+            "it would compress the pages first, and the RAM device what is left of them",
+            Some("Y".to_owned()),
+        );
+        let steps = steps.steps;
+        self.groups.push(super::Group {
+            name: GROUP.to_owned(),
+            optional: false,
+            steps,
+        });
+    }
+}
+
+/// A codec's parameters as `algorithm_params` takes them.
+fn parameters(codec: &Codec, priority: u8) -> Option<String> {
+    let mut text = format!("priority={priority}");
+    if let Some(level) = codec.level {
+        text.push_str(&format!(" level={level}"));
+    }
+    if let Some(dict) = &codec.dict {
+        text.push_str(&format!(" dict={}", dict.display()));
+    }
+    (codec.level.is_some() || codec.dict.is_some()).then_some(text)
+}

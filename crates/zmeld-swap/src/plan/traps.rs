@@ -1,0 +1,135 @@
+//! The traps that only show with the machine in view. Those that a
+//! configuration shows by itself are found where it is read.
+
+use crate::config::{Kind, Problem, RamDevice, Severity, Trap};
+use crate::step::Step;
+
+use super::{Draft, Group};
+
+/// What pages come to where nothing was measured: the field's rule of thumb for
+/// LZO.
+const RATIO: f64 = 2.0;
+
+impl Draft<'_> {
+    pub(super) fn warn(&mut self, trap: Trap, key: &str, what: String) {
+        self.problem(Severity::Warning, trap, key, what);
+    }
+
+    fn problem(&mut self, severity: Severity, trap: Trap, key: &str, what: String) {
+        if !self.config.accept.contains(&trap) {
+            self.problems.push(Problem {
+                place: None,
+                key: key.to_owned(),
+                what,
+                severity,
+                trap: Some(trap),
+            });
+        }
+    }
+
+    pub(super) fn traps(&mut self) {
+        let config = self.config;
+        let mut ram = config.tiers.iter().filter_map(|tier| match &tier.kind {
+            Kind::Ram(device) if self.asked_for(tier) => Some((tier.name.to_string(), device)),
+            _ => None,
+        });
+        let Some(first) = ram.next() else { return };
+        let all: Vec<_> = std::iter::once(first).chain(ram).collect();
+        for (name, device) in &all {
+            self.too_large(name, device);
+        }
+        self.hibernation();
+        self.others_below(&all[0].0);
+    }
+
+    /// A device whose pages RAM cannot hold when it is full.
+    fn too_large(&mut self, name: &str, device: &RamDevice) {
+        let ram = self.machine.ram_bytes;
+        if device.memory_limit.is_some() {
+            return;
+        }
+        let size = device.size.bytes(ram);
+        let ratio = self.options.expected_ratio.unwrap_or(RATIO);
+        let full = size as f64 / ratio;
+        if full <= 0.8 * ram as f64 {
+            return;
+        }
+        let measured = match self.options.expected_ratio {
+            Some(_) => "measured here",
+            None => "the rule of thumb",
+        };
+        let severity = if full > ram as f64 {
+            Severity::Error
+        } else {
+            Severity::Warning
+        };
+        self.problem(
+            severity,
+            Trap::NoMemoryLimit,
+            &format!("{}.size", Group::of_tier(name)),
+            format!(
+                "{} MiB of pages at a ratio of {ratio:.1} ({measured}) take {} MiB when it is \
+                 full, and the machine has {} MiB; add memory_limit = \"50%\", or make it smaller",
+                size >> 20,
+                full as u64 >> 20,
+                ram >> 20
+            ),
+        );
+    }
+
+    fn hibernation(&mut self) {
+        let Some(sign) = self.machine.hibernation.clone() else {
+            return;
+        };
+        let said = |tier: &crate::config::Tier| match &tier.kind {
+            Kind::Disk(disk) => disk.hibernation,
+            _ => false,
+        };
+        if self.config.tiers.iter().any(said) {
+            return;
+        }
+        self.warn(
+            Trap::Hibernation,
+            "",
+            format!(
+                "this machine hibernates ({sign}), and an image cannot be kept in RAM: it needs \
+                 swap on a disk that is large enough beside these tiers"
+            ),
+        );
+    }
+
+    /// Swap that somebody else switched on, filled only when RAM is.
+    fn others_below(&mut self, first: &str) {
+        let ours = |path: &str| {
+            self.records.iter().any(|record| match &record.step {
+                Step::SwapOn(on) => match &on.device {
+                    crate::step::DeviceRef::Path(own) => {
+                        self.host.resolved(own) == std::path::Path::new(path)
+                    }
+                    crate::step::DeviceRef::Mapped(name) => {
+                        self.host
+                            .resolved(&std::path::Path::new("/dev/mapper").join(name))
+                            == std::path::Path::new(path)
+                    }
+                    crate::step::DeviceRef::Added => false,
+                },
+                _ => false,
+            })
+        };
+        let compressed =
+            |path: &str| path.starts_with("/dev/zram") || path.starts_with("/dev/zmeld");
+        let mut others = self
+            .machine
+            .swaps
+            .iter()
+            .filter(|swap| !compressed(&swap.path) && !ours(&swap.path));
+        let Some(other) = others.next() else { return };
+        let what = format!(
+            "{} is swapped to as well (priority {}): once this tier is full, cold pages stay in \
+             it and hot ones go to the disk; give the tier a writeback device, or use kind = \
+             \"zswap\"",
+            other.path, other.priority
+        );
+        self.warn(Trap::LruInversion, &Group::of_tier(first), what);
+    }
+}

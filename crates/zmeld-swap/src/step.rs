@@ -1,0 +1,178 @@
+//! A step: one change to the machine that can be checked, applied, verified and
+//! undone, and that is written down before it is made.
+//!
+//! What makes a run that was killed anywhere harmless:
+//! 1. Before a step is applied, what has to be known to undo it is on disk
+//!    ([`Record::before`]).
+//! 2. Undoing tolerates a step that was not applied at all, half, or twice.
+//! 3. Undoing touches only what the step made: a device that was replaced or a
+//!    value that somebody else changed since stays as it is.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+use crate::event::{Event, Listener};
+use crate::kernel::Host;
+use crate::steps::{
+    AddDevice, CreateFile, FormatLuks, LoadModule, MakeSwap, OpenCrypt, SetAttribute, SetValue,
+    SwapOn,
+};
+
+/// A device that a step works on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DeviceRef {
+    /// One that was there before, or a file.
+    Path(PathBuf),
+    /// The RAM device that this group added.
+    Added,
+    /// The encrypted mapping of that name.
+    Mapped(String),
+}
+
+/// One change to the machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "kebab-case")]
+pub enum Step {
+    /// Load a module.
+    LoadModule(LoadModule),
+    /// Make a zram or zmeld device.
+    AddDevice(AddDevice),
+    /// Write an attribute of the device that was added.
+    SetAttribute(SetAttribute),
+    /// Create a swap file.
+    CreateFile(CreateFile),
+    /// Make a LUKS volume.
+    FormatLuks(FormatLuks),
+    /// Open an encrypted mapping.
+    OpenCrypt(OpenCrypt),
+    /// Write a swap header.
+    MakeSwap(MakeSwap),
+    /// Switch a swap area on.
+    SwapOn(SwapOn),
+    /// Set a tunable.
+    SetValue(SetValue),
+}
+
+/// A step as it was begun.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// The part of the plan that it belongs to.
+    pub group: String,
+    /// The step.
+    pub step: Step,
+    /// Whether it was seen to be applied; if not, it may be, in part.
+    pub done: bool,
+    /// What was there before, as the step needs it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<String>,
+    /// What it made: the name of a device, say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<String>,
+}
+
+/// Where a step takes place.
+pub struct Scene<'a> {
+    /// The machine.
+    pub host: &'a Host,
+    /// What was begun so far.
+    pub records: &'a [Record],
+    /// The part of the plan that the step belongs to.
+    pub group: &'a str,
+    /// Who is told what happens.
+    pub listener: &'a mut Listener<'a>,
+}
+
+impl Scene<'_> {
+    /// Tells the listener.
+    pub(crate) fn tell(&mut self, event: Event<'_>) {
+        (self.listener)(event);
+    }
+
+    /// What a step of this group made.
+    fn outcome(&self, of: impl Fn(&Step) -> bool) -> Option<&str> {
+        self.records
+            .iter()
+            .rev()
+            .find(|record| record.group == self.group && of(&record.step))
+            .and_then(|record| record.outcome.as_deref())
+    }
+
+    /// The name of the device that this group added, `zram1`.
+    pub(crate) fn added(&self) -> Option<&str> {
+        self.outcome(|step| matches!(step, Step::AddDevice(_)))
+            .and_then(|outcome| outcome.split(' ').next())
+    }
+
+    /// The path of a device; none where the step that makes it was not done.
+    pub(crate) fn path_of(&self, device: &DeviceRef) -> Option<PathBuf> {
+        match device {
+            DeviceRef::Path(path) => Some(path.clone()),
+            DeviceRef::Added => self.added().map(|name| Path::new("/dev").join(name)),
+            DeviceRef::Mapped(name) => Some(Path::new("/dev/mapper").join(name)),
+        }
+    }
+
+    /// [`Scene::path_of`] where the device has to be there.
+    pub(crate) fn path(&self, device: &DeviceRef) -> Result<PathBuf, Error> {
+        self.path_of(device).ok_or_else(|| {
+            Error::malformed(
+                crate::journal::STATE,
+                format!("does not say which device {} has", self.group),
+            )
+        })
+    }
+}
+
+/// What every step can do.
+pub(crate) trait Act {
+    /// What it does, in a few words that name the device.
+    fn describe(&self) -> String;
+
+    /// Looks before anything is changed: refuses what must not be done, and gives
+    /// what has to be known to undo the step.
+    fn before(&self, scene: &mut Scene<'_>) -> Result<Option<String>, Error>;
+
+    /// Makes the change and sees that it was made; gives what later steps need.
+    fn apply(&self, scene: &mut Scene<'_>, before: Option<&str>) -> Result<Option<String>, Error>;
+
+    /// Is the change, made in an earlier run, still in place?
+    fn holds(&self, scene: &mut Scene<'_>, record: &Record) -> Result<bool, Error>;
+
+    /// Takes the change back; nothing is left to do where it was not made.
+    fn undo(&self, scene: &mut Scene<'_>, record: &Record) -> Result<(), Error>;
+}
+
+impl Step {
+    pub(crate) fn act(&self) -> &dyn Act {
+        match self {
+            Step::LoadModule(step) => step,
+            Step::AddDevice(step) => step,
+            Step::SetAttribute(step) => step,
+            Step::CreateFile(step) => step,
+            Step::FormatLuks(step) => step,
+            Step::OpenCrypt(step) => step,
+            Step::MakeSwap(step) => step,
+            Step::SwapOn(step) => step,
+            Step::SetValue(step) => step,
+        }
+    }
+
+    /// What it does, in a few words.
+    pub fn describe(&self) -> String {
+        self.act().describe()
+    }
+}
+
+impl DeviceRef {
+    /// How a description names it.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            DeviceRef::Path(path) => path.display().to_string(),
+            DeviceRef::Added => "the new device".to_owned(),
+            DeviceRef::Mapped(name) => format!("/dev/mapper/{name}"),
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! A swap file, with all of its blocks.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{
+    fallocate, fstatvfs, ioctl_getflags, ioctl_setflags, statfs, FallocateFlags, IFlags,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+use crate::kernel::Host;
+use crate::step::{Act, Record, Scene};
+
+/// `f_type` of file systems that matter here (`linux/magic.h`, and the file
+/// systems that are not in it).
+const BTRFS: i64 = 0x9123_683e;
+const CANNOT_HOLD_SWAP: [(i64, &str); 9] = [
+    (0x0102_1994, "tmpfs, which is itself memory"),
+    (0x8584_58f6, "ramfs, which is itself memory"),
+    (0x794c_7630, "overlayfs, which cannot hold a swap file"),
+    (0x6969, "NFS, which this does not set up"),
+    (0xff53_4d42, "CIFS, which cannot hold a swap file"),
+    (0x2fc1_2fc1, "ZFS, which cannot hold a swap file"),
+    (0x7371_7368, "squashfs, which cannot be written"),
+    (0x6573_5546, "FUSE, which cannot hold a swap file"),
+    (0xca45_1a4e, "bcachefs, which cannot hold a swap file"),
+];
+
+/// Create a swap file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CreateFile {
+    /// Where.
+    pub path: PathBuf,
+    /// How large, in bytes.
+    pub size_bytes: u64,
+}
+
+/// Refuses a place whose file system cannot hold a swap file, or has no room.
+///
+/// # Errors
+/// What is wrong with the place, and the way out.
+pub fn check_place(host: &Host, path: &Path, size_bytes: u64) -> Result<(), Error> {
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let inside = host.path(folder);
+    let found = statfs(&inside).map_err(|cause| Error::io("look at", folder, cause))?;
+    #[allow(clippy::unnecessary_cast)] // other widths on other architectures
+    let kind = (found.f_type as i64) & 0xffff_ffff;
+    if let Some((_, what)) = CANNOT_HOLD_SWAP.iter().find(|(magic, _)| *magic == kind) {
+        return Err(Error::NoPlace {
+            path: path.to_path_buf(),
+            problem: format!("{} is on {what}", folder.display()),
+            way_out: "put the file on ext4, XFS or btrfs, or use a partition".to_owned(),
+        });
+    }
+    #[allow(clippy::unnecessary_cast)]
+    let room = found.f_bavail as u64 * found.f_bsize as u64;
+    if room < size_bytes {
+        return Err(no_room(path, size_bytes, room));
+    }
+    Ok(())
+}
+
+/// Refuses an existing file that cannot be swapped to: one with holes, since
+/// the kernel writes to its blocks directly.
+///
+/// # Errors
+/// What is wrong with the file, and the way out.
+pub fn check_file(host: &Host, path: &Path) -> Result<(), Error> {
+    use std::os::unix::fs::MetadataExt;
+    let meta = std::fs::metadata(host.path(path)).map_err(|err| Error::io("look at", path, err))?;
+    let wrong = |problem: String, way_out: &str| {
+        Err(Error::NoPlace {
+            path: path.to_path_buf(),
+            problem,
+            way_out: way_out.to_owned(),
+        })
+    };
+    if !meta.is_file() {
+        return wrong("it is no file".to_owned(), "name a device as \"device\"");
+    }
+    if meta.blocks() * 512 < meta.len() {
+        return wrong(
+            format!(
+                "it has holes: {} of {} bytes have blocks",
+                meta.blocks() * 512,
+                meta.len()
+            ),
+            "remove it and let zmeld create it, or write it with dd",
+        );
+    }
+    check_place(host, path, 0)
+}
+
+fn no_room(path: &Path, size_bytes: u64, room: u64) -> Error {
+    Error::NoPlace {
+        path: path.to_path_buf(),
+        problem: format!(
+            "the file system has {} MiB free, and the file takes {} MiB",
+            room >> 20,
+            size_bytes >> 20
+        ),
+        way_out: "make room or choose a smaller size".to_owned(),
+    }
+}
+
+impl CreateFile {
+    fn create(&self, host: &Host) -> io::Result<()> {
+        let path = host.path(&self.path);
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path)?;
+        let fd = file.as_fd();
+        let kind = rustix::fs::fstatfs(fd)?;
+        #[allow(clippy::unnecessary_cast)]
+        if (kind.f_type as i64) & 0xffff_ffff == BTRFS {
+            // Copy on write would move the blocks; only an empty file takes the flag.
+            let flags = ioctl_getflags(fd)?;
+            ioctl_setflags(fd, flags | IFlags::NOCOW)?;
+        }
+        fallocate(fd, FallocateFlags::empty(), 0, self.size_bytes)?;
+        file.sync_all()
+    }
+
+    fn room(&self, host: &Host) -> Option<u64> {
+        let folder = std::fs::File::open(host.path(self.path.parent()?)).ok()?;
+        let found = fstatvfs(folder).ok()?;
+        Some(found.f_bavail * found.f_frsize)
+    }
+}
+
+impl Act for CreateFile {
+    fn describe(&self) -> String {
+        format!(
+            "create {} with {} MiB",
+            self.path.display(),
+            self.size_bytes >> 20
+        )
+    }
+
+    fn before(&self, scene: &mut Scene<'_>) -> Result<Option<String>, Error> {
+        if scene.host.exists(&self.path) {
+            return Err(Error::NoPlace {
+                path: self.path.clone(),
+                problem: "it is there already".to_owned(),
+                way_out: "remove it, or leave out its size to use it as it is".to_owned(),
+            });
+        }
+        check_place(scene.host, &self.path, self.size_bytes)?;
+        Ok(None)
+    }
+
+    fn apply(&self, scene: &mut Scene<'_>, _: Option<&str>) -> Result<Option<String>, Error> {
+        self.create(scene.host)
+            .map_err(|cause| match cause.kind() {
+                io::ErrorKind::StorageFull => no_room(
+                    &self.path,
+                    self.size_bytes,
+                    self.room(scene.host).unwrap_or(0),
+                ),
+                _ => Error::io("create", &self.path, cause),
+            })?;
+        Ok(None)
+    }
+
+    fn holds(&self, scene: &mut Scene<'_>, record: &Record) -> Result<bool, Error> {
+        Ok(record.done && scene.host.exists(&self.path))
+    }
+
+    fn undo(&self, scene: &mut Scene<'_>, _: &Record) -> Result<(), Error> {
+        match std::fs::remove_file(scene.host.path(&self.path)) {
+            Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
+                Err(Error::io("remove", &self.path, cause))
+            }
+            _ => Ok(()),
+        }
+    }
+}

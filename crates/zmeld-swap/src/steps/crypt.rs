@@ -1,0 +1,252 @@
+//! Encrypted mappings: LUKS2 with a key file, or plain dm-crypt with a key that
+//! nobody ever knows and that is gone with the power.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::signatures;
+use crate::config::Cipher;
+use crate::error::Error;
+use crate::kernel::{Host, Invocation};
+use crate::step::{Act, DeviceRef, Record, Scene};
+
+/// How `wipefs` calls a LUKS volume.
+const LUKS: &str = "crypto_LUKS";
+
+/// What was found where [`FormatLuks`] had nothing to do.
+const IS_LUKS: &str = "luks";
+
+/// Make a LUKS2 volume, unless there is one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FormatLuks {
+    /// Where.
+    pub device: DeviceRef,
+    /// The file with its key.
+    pub key_file: PathBuf,
+    /// How it is to encrypt.
+    pub cipher: Cipher,
+}
+
+/// How a mapping encrypts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// As the volume's header says.
+    Luks {
+        /// The file with its key.
+        key_file: PathBuf,
+    },
+    /// Plain, with a random key.
+    Random {
+        /// With this cipher.
+        cipher: Cipher,
+    },
+}
+
+/// Open a mapping.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenCrypt {
+    /// Its name below `/dev/mapper`.
+    pub name: String,
+    /// The device below it.
+    pub device: DeviceRef,
+    /// How.
+    pub mode: Mode,
+    /// Whether freed pages are told to the drive, which shows where they were.
+    pub allow_discards: bool,
+}
+
+fn mapping(name: &str) -> PathBuf {
+    Path::new("/dev/mapper").join(name)
+}
+
+/// A key file is a secret: refuses one that others may read.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_key_file(host: &Host, path: &Path) -> Result<(), Error> {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let meta = std::fs::metadata(host.path(path))
+        .map_err(|err| Error::io("read the key in", path, err))?;
+    let wrong = |problem: &str, way_out: String| {
+        Err(Error::NoPlace {
+            path: path.to_path_buf(),
+            problem: problem.to_owned(),
+            way_out,
+        })
+    };
+    if !meta.is_file() {
+        return wrong("it is no file", "name a file that holds the key".to_owned());
+    }
+    if meta.len() == 0 {
+        return wrong(
+            "it is empty, and no key",
+            format!(
+                "make one: dd if=/dev/urandom of={} bs=64 count=1",
+                path.display()
+            ),
+        );
+    }
+    if meta.permissions().mode() & 0o077 != 0 {
+        return wrong(
+            "others than its owner may read this key",
+            format!("chmod 600 {}", path.display()),
+        );
+    }
+    if meta.uid() != 0 && host.root() == Path::new("/") {
+        return wrong(
+            "it belongs to an ordinary user, who can read all that is swapped",
+            format!("chown root {}", path.display()),
+        );
+    }
+    Ok(())
+}
+
+impl Act for FormatLuks {
+    fn describe(&self) -> String {
+        format!(
+            "make {} a LUKS2 volume ({}, {} bits)",
+            self.device.name(),
+            self.cipher.name,
+            self.cipher.key_size
+        )
+    }
+
+    fn before(&self, scene: &mut Scene<'_>) -> Result<Option<String>, Error> {
+        let path = scene.path(&self.device)?;
+        check_key_file(scene.host, &self.key_file)?;
+        let found = signatures(scene.host, &path)?;
+        match &found[..] {
+            [] => Ok(None),
+            [one] if one == LUKS => Ok(Some(IS_LUKS.to_owned())),
+            _ => Err(Error::Carries {
+                device: path,
+                found: found.join(", "),
+            }),
+        }
+    }
+
+    fn apply(&self, scene: &mut Scene<'_>, before: Option<&str>) -> Result<Option<String>, Error> {
+        if before == Some(IS_LUKS) {
+            return Ok(None);
+        }
+        let path = scene.path(&self.device)?;
+        // The key file is random, not a passphrase: stretching it adds nothing,
+        // and argon2 would take memory on a machine that is short of it.
+        let format = Invocation::new("cryptsetup")
+            .args(["luksFormat", "--batch-mode", "--type", "luks2"])
+            .args(["--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000"])
+            .args(["--cipher", &self.cipher.name])
+            .args(["--key-size", &self.cipher.key_size.to_string()])
+            .arg(scene.host.path(&path))
+            .arg(scene.host.path(&self.key_file));
+        scene.host.run(&format)?;
+        Ok(None)
+    }
+
+    fn holds(&self, scene: &mut Scene<'_>, record: &Record) -> Result<bool, Error> {
+        let path = scene.path(&self.device)?;
+        Ok(record.done && scene.host.exists(path))
+    }
+
+    fn undo(&self, scene: &mut Scene<'_>, record: &Record) -> Result<(), Error> {
+        let path = match &self.device {
+            DeviceRef::Path(path) if record.before.is_none() => path,
+            _ => return Ok(()),
+        };
+        if !scene.host.exists(path) || !signatures(scene.host, path)?.iter().any(|it| it == LUKS) {
+            return Ok(());
+        }
+        let wipefs = Invocation::new("wipefs")
+            .args(["--all", "--types", LUKS])
+            .arg(scene.host.path(path));
+        scene.host.run(&wipefs).map(drop)
+    }
+}
+
+impl Act for OpenCrypt {
+    fn describe(&self) -> String {
+        let how = match &self.mode {
+            Mode::Luks { key_file } => format!("with the key in {}", key_file.display()),
+            Mode::Random { cipher } => {
+                format!(
+                    "with a random key ({}, {} bits)",
+                    cipher.name, cipher.key_size
+                )
+            }
+        };
+        format!(
+            "open {} as /dev/mapper/{} {how}",
+            self.device.name(),
+            self.name
+        )
+    }
+
+    fn before(&self, scene: &mut Scene<'_>) -> Result<Option<String>, Error> {
+        let path = scene.path(&self.device)?;
+        if scene.host.exists(mapping(&self.name)) {
+            return Err(Error::InUse {
+                device: mapping(&self.name),
+                by: "a mapping that zmeld did not open".to_owned(),
+                way_out: format!(
+                    "close it (cryptsetup close {}) or rename the tier",
+                    self.name
+                ),
+            });
+        }
+        match &self.mode {
+            Mode::Luks { key_file } => check_key_file(scene.host, key_file)?,
+            // Every byte will be overwritten: only what carries nothing.
+            Mode::Random { .. } => {
+                let found = signatures(scene.host, &path)?;
+                if !found.is_empty() {
+                    return Err(Error::Carries {
+                        device: path,
+                        found: found.join(", "),
+                    });
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn apply(&self, scene: &mut Scene<'_>, _: Option<&str>) -> Result<Option<String>, Error> {
+        let path = scene.host.path(scene.path(&self.device)?);
+        let mut open = Invocation::new("cryptsetup").args(["open", "--batch-mode"]);
+        if self.allow_discards {
+            open = open.arg("--allow-discards");
+        }
+        open = match &self.mode {
+            Mode::Luks { key_file } => open
+                .args(["--type", "luks", "--key-file"])
+                .arg(scene.host.path(key_file)),
+            Mode::Random { cipher } => open
+                .args(["--type", "plain", "--key-file", "/dev/urandom"])
+                .args(["--cipher", &cipher.name])
+                .args(["--key-size", &cipher.key_size.to_string()]),
+        };
+        scene.host.run(&open.arg(path).arg(self.name.as_str()))?;
+        if scene.host.exists(mapping(&self.name)) {
+            return Ok(None);
+        }
+        Err(Error::malformed(
+            mapping(&self.name),
+            "is missing although cryptsetup opened it",
+        ))
+    }
+
+    fn holds(&self, scene: &mut Scene<'_>, record: &Record) -> Result<bool, Error> {
+        Ok(record.done && scene.host.exists(mapping(&self.name)))
+    }
+
+    fn undo(&self, scene: &mut Scene<'_>, _: &Record) -> Result<(), Error> {
+        if !scene.host.exists(mapping(&self.name)) {
+            return Ok(());
+        }
+        scene
+            .host
+            .run(&Invocation::new("cryptsetup").args(["close", &self.name]))
+            .map(drop)
+    }
+}

@@ -1,0 +1,74 @@
+//! A kernel module, loaded where it is not there yet.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+use crate::kernel::Invocation;
+use crate::step::{Act, Record, Scene};
+
+/// Load a module.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoadModule {
+    /// Its name.
+    pub module: String,
+    /// Its parameters, `num_devices=0`.
+    pub options: Vec<String>,
+    /// A directory that is there once it is loaded.
+    pub sign: String,
+    /// Its devices in `/sys/block` begin with this: while there are any, it stays.
+    pub devices: Option<String>,
+}
+
+impl Act for LoadModule {
+    fn describe(&self) -> String {
+        format!("load the module {}", self.module)
+    }
+
+    fn before(&self, scene: &mut Scene<'_>) -> Result<Option<String>, Error> {
+        Ok(scene.host.exists(&self.sign).then(|| "loaded".to_owned()))
+    }
+
+    fn apply(&self, scene: &mut Scene<'_>, before: Option<&str>) -> Result<Option<String>, Error> {
+        if before.is_some() {
+            return Ok(None);
+        }
+        let modprobe = Invocation::new("modprobe")
+            .arg(self.module.as_str())
+            .args(self.options.iter().map(String::as_str));
+        scene.host.run(&modprobe).map_err(|err| match err {
+            Error::Command { said, .. } => Error::KernelFeature {
+                what: format!("{} needs the module {} ({said})", scene.group, self.module),
+                way_out: "install the kernel's extra modules, or choose another tier".to_owned(),
+            },
+            err => err,
+        })?;
+        if scene.host.exists(&self.sign) {
+            return Ok(None);
+        }
+        Err(Error::malformed(
+            &self.sign,
+            format!("is missing although the module {} was loaded", self.module),
+        ))
+    }
+
+    fn holds(&self, scene: &mut Scene<'_>, record: &Record) -> Result<bool, Error> {
+        Ok(record.done && scene.host.exists(&self.sign))
+    }
+
+    fn undo(&self, scene: &mut Scene<'_>, record: &Record) -> Result<(), Error> {
+        if record.before.is_some() || !scene.host.exists(&self.sign) {
+            return Ok(());
+        }
+        if let Some(devices) = &self.devices {
+            let others = scene.host.list("/sys/block")?;
+            if others.iter().any(|name| name.starts_with(devices.as_str())) {
+                return Ok(());
+            }
+        }
+        // Somebody else may use it by now; then it is no longer ours to unload.
+        scene
+            .host
+            .attempt(&Invocation::new("modprobe").args(["-r", self.module.as_str()]))
+            .map(drop)
+    }
+}

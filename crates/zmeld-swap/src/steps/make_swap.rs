@@ -1,0 +1,102 @@
+//! A swap header on a device or file that carries nothing else.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+use crate::kernel::{Host, Invocation};
+use crate::step::{Act, DeviceRef, Record, Scene};
+
+/// `mkswap` has room for so many bytes of a label.
+const LABEL_MAX: usize = 15;
+
+/// What was found where [`MakeSwap`] had nothing to do.
+const IS_SWAP: &str = "swap";
+
+/// Write a swap header, unless there is one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MakeSwap {
+    /// Where.
+    pub device: DeviceRef,
+    /// What to call it.
+    pub label: String,
+}
+
+/// What a device or file carries: the types of the signatures that `wipefs`
+/// finds, `ext4`, `swap`, `gpt`.
+///
+/// # Errors
+/// When it cannot be looked at.
+pub fn signatures(host: &Host, path: &Path) -> Result<Vec<String>, Error> {
+    let text = host.run(
+        &Invocation::new("wipefs")
+            .args(["--noheadings", "--output", "TYPE"])
+            .arg(host.path(path)),
+    )?;
+    let mut types: Vec<String> = text
+        .lines()
+        .map(|line| line.trim().to_owned())
+        .filter(|line| !line.is_empty())
+        .collect();
+    types.dedup();
+    Ok(types)
+}
+
+impl Act for MakeSwap {
+    fn describe(&self) -> String {
+        format!("make {} a swap area", self.device.name())
+    }
+
+    fn before(&self, scene: &mut Scene<'_>) -> Result<Option<String>, Error> {
+        let path = scene.path(&self.device)?;
+        // Made by this very plan, and empty: nothing can be lost.
+        if self.device == DeviceRef::Added {
+            return Ok(None);
+        }
+        let found = signatures(scene.host, &path)?;
+        if found == [IS_SWAP] {
+            return Ok(Some(IS_SWAP.to_owned()));
+        }
+        if found.is_empty() {
+            return Ok(None);
+        }
+        Err(Error::Carries {
+            device: path.clone(),
+            found: found.join(", "),
+        })
+    }
+
+    fn apply(&self, scene: &mut Scene<'_>, before: Option<&str>) -> Result<Option<String>, Error> {
+        if before == Some(IS_SWAP) {
+            return Ok(None);
+        }
+        let path = scene.path(&self.device)?;
+        let label: String = self.label.chars().take(LABEL_MAX).collect();
+        let mkswap = Invocation::new("mkswap")
+            .args(["--label", &label])
+            .arg(scene.host.path(&path));
+        scene.host.run(&mkswap)?;
+        Ok(None)
+    }
+
+    fn holds(&self, scene: &mut Scene<'_>, record: &Record) -> Result<bool, Error> {
+        let path = scene.path(&self.device)?;
+        Ok(record.done && scene.host.exists(path))
+    }
+
+    fn undo(&self, scene: &mut Scene<'_>, record: &Record) -> Result<(), Error> {
+        // The header goes with a device that goes, and one that was there stays.
+        let path = match &self.device {
+            DeviceRef::Path(path) if record.before.is_none() => path,
+            _ => return Ok(()),
+        };
+        if !scene.host.exists(path) || signatures(scene.host, path)? != [IS_SWAP] {
+            return Ok(());
+        }
+        let wipefs = Invocation::new("wipefs")
+            .args(["--all", "--types", IS_SWAP])
+            .arg(scene.host.path(path));
+        scene.host.run(&wipefs).map(drop)
+    }
+}

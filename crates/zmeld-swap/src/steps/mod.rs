@@ -1,0 +1,44 @@
+//! The steps, one file each.
+
+mod add_device;
+mod create_file;
+mod crypt;
+mod load_module;
+mod make_swap;
+mod set_attribute;
+mod set_value;
+mod swap_on;
+
+use std::time::{Duration, Instant};
+
+pub use add_device::{AddDevice, Driver};
+pub use create_file::{check_file, check_place, CreateFile};
+pub use crypt::{check_key_file, FormatLuks, Mode, OpenCrypt};
+pub use load_module::LoadModule;
+pub use make_swap::{signatures, MakeSwap};
+pub use set_attribute::SetAttribute;
+pub use set_value::SetValue;
+pub use swap_on::SwapOn;
+
+use crate::error::Error;
+
+/// udev opens a new device to look at it, for some milliseconds; nothing else
+/// that is busy is waited for longer.
+const BUSY_WAIT: Duration = Duration::from_secs(3);
+
+/// Tries again while the kernel says that a device is busy.
+fn while_busy<T>(mut attempt: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
+    let begin = Instant::now();
+    loop {
+        match attempt() {
+            Err(err) if is_busy(&err) && begin.elapsed() < BUSY_WAIT => {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            result => return result,
+        }
+    }
+}
+
+fn is_busy(err: &Error) -> bool {
+    matches!(err, Error::Io { cause, .. } if cause.kind() == std::io::ErrorKind::ResourceBusy)
+}

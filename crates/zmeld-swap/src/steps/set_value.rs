@@ -1,0 +1,101 @@
+//! A tunable below `/proc/sys`, or a parameter of a module.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+use crate::event::Event;
+use crate::kernel::short;
+use crate::step::{Act, Record, Scene};
+
+/// Set a value.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SetValue {
+    /// The file.
+    pub path: String,
+    /// What it is to say.
+    pub value: String,
+}
+
+impl SetValue {
+    /// A value for a file.
+    pub fn new(path: impl Into<String>, value: impl Into<String>) -> SetValue {
+        SetValue {
+            path: path.into(),
+            value: value.into(),
+        }
+    }
+}
+
+impl Act for SetValue {
+    fn describe(&self) -> String {
+        format!("set {} to {}", self.path, self.value)
+    }
+
+    fn before(&self, scene: &mut Scene<'_>) -> Result<Option<String>, Error> {
+        match scene.host.read_optional(&self.path)? {
+            Some(value) => Ok(Some(value)),
+            None => Err(Error::KernelFeature {
+                what: format!("{} sets {}", scene.group, self.path),
+                way_out: "leave it out of the configuration".to_owned(),
+            }),
+        }
+    }
+
+    fn apply(&self, scene: &mut Scene<'_>, before: Option<&str>) -> Result<Option<String>, Error> {
+        if before != Some(self.value.as_str()) {
+            scene.host.write(&self.path, &self.value)?;
+        }
+        let read = scene.host.read(&self.path)?;
+        if read == self.value {
+            return Ok(None);
+        }
+        Err(Error::malformed(
+            &self.path,
+            format!(
+                "says \"{}\" after \"{}\" was written",
+                short(&read),
+                self.value
+            ),
+        ))
+    }
+
+    fn holds(&self, scene: &mut Scene<'_>, record: &Record) -> Result<bool, Error> {
+        Ok(record.done && scene.host.read_optional(&self.path)? == Some(self.value.clone()))
+    }
+
+    fn undo(&self, scene: &mut Scene<'_>, record: &Record) -> Result<(), Error> {
+        let Some(before) = &record.before else {
+            return Ok(());
+        };
+        let Some(now) = scene.host.read_optional(&self.path)? else {
+            return Ok(());
+        };
+        if now == *before {
+            return Ok(());
+        }
+        // What a step that failed left there, rounded by the kernel perhaps, is ours.
+        if record.done && now != self.value {
+            let text = format!(
+                "{} says {} by now, neither what was set ({}) nor what was there before \
+                 ({before}): left as it is",
+                self.path,
+                short(&now),
+                self.value
+            );
+            scene.tell(Event::Note { text: &text });
+            return Ok(());
+        }
+        scene.host.write(&self.path, before)?;
+        let read = scene.host.read(&self.path)?;
+        if read == *before {
+            return Ok(());
+        }
+        Err(Error::malformed(
+            &self.path,
+            format!(
+                "says \"{}\" after \"{before}\" was written back",
+                short(&read)
+            ),
+        ))
+    }
+}

@@ -1,0 +1,226 @@
+//! The generator's golden trees: each folder of `tests/generator` has a machine's
+//! root directory in `root` and the units that come out of it in `units`, with a
+//! link as a file that says "-> TARGET", and what is said in `log`.
+//!
+//! `ZMELD_BLESS=1 cargo test -p zmeld-swap --test generator` writes them anew.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use zmeld_swap::generator::{generate, Ending, Quiet, Surroundings};
+
+fn cases() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/generator");
+    let mut cases: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    cases.sort();
+    cases
+}
+
+/// All files below a folder; a link is the text "-> TARGET".
+fn tree(folder: &Path) -> BTreeMap<PathBuf, String> {
+    let mut files = BTreeMap::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(next) = folders.pop() {
+        let Ok(entries) = fs::read_dir(&next) else {
+            continue;
+        };
+        for entry in entries {
+            let path = entry.unwrap().path();
+            let kind = fs::symlink_metadata(&path).unwrap().file_type();
+            let name = path.strip_prefix(folder).unwrap().to_owned();
+            if kind.is_dir() {
+                folders.push(path);
+            } else if kind.is_symlink() {
+                let target = fs::read_link(&path).unwrap();
+                files.insert(name, format!("-> {}\n", target.display()));
+            } else {
+                files.insert(name, fs::read_to_string(&path).unwrap());
+            }
+        }
+    }
+    files
+}
+
+fn copy(from: &Path, to: &Path) {
+    for (name, text) in tree(from) {
+        let at = to.join(name);
+        fs::create_dir_all(at.parent().unwrap()).unwrap();
+        fs::write(at, text).unwrap();
+    }
+}
+
+fn surroundings(root: &Path) -> Surroundings {
+    Surroundings {
+        root: root.to_owned(),
+        program: PathBuf::from("/usr/bin/zmeld"),
+        virtualization: None,
+        in_initrd: None,
+    }
+}
+
+/// What came out of a case: the units, and what was said.
+struct Run {
+    out: tempfile::TempDir,
+    ending: Ending,
+    log: String,
+}
+
+fn run(case: &Path) -> Run {
+    let root = tempfile::tempdir().unwrap();
+    copy(&case.join("root"), root.path());
+    // The kernel's log takes what is appended to it.
+    fs::create_dir_all(root.path().join("dev")).unwrap();
+    fs::write(root.path().join("dev/kmsg"), "").unwrap();
+    let out = tempfile::tempdir().unwrap();
+    let ending = generate(&surroundings(root.path()), &out.path().join("normal"));
+    let log = fs::read_to_string(root.path().join("dev/kmsg")).unwrap();
+    Run { out, ending, log }
+}
+
+#[test]
+fn each_configuration_gives_its_units() {
+    let bless = std::env::var_os("ZMELD_BLESS").is_some();
+    let cases = cases();
+    assert!(cases.len() >= 12, "the cases are gone");
+    for case in cases {
+        let run = run(&case);
+        let units = tree(&run.out.path().join("normal"));
+        let said = format!("{}\n{}", run.ending, run.log);
+        let expected = case.join("units");
+        if bless {
+            let _ = fs::remove_dir_all(&expected);
+            for (name, text) in &units {
+                let at = expected.join(name);
+                fs::create_dir_all(at.parent().unwrap()).unwrap();
+                fs::write(at, text).unwrap();
+            }
+            fs::write(case.join("log"), &said).unwrap();
+        }
+        assert_eq!(units, tree(&expected), "{}", case.display());
+        assert_eq!(
+            said,
+            fs::read_to_string(case.join("log")).unwrap(),
+            "{}",
+            case.display()
+        );
+        // Nothing at all where something is wrong, and one line about it.
+        if let Ending::Failed(_) = run.ending {
+            assert!(units.is_empty());
+            assert_eq!(run.log.lines().count(), 1);
+        } else {
+            assert_eq!(run.log, "");
+        }
+    }
+}
+
+#[test]
+fn what_systemd_says_of_the_machine_is_heard() {
+    let case = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/generator/zram-only/root");
+    let out = tempfile::tempdir().unwrap();
+    for (virtualization, in_initrd, quiet) in [
+        (Some("container:lxc"), None, Some(Quiet::Container)),
+        (Some("vm:kvm"), None, None),
+        (Some(""), Some("0"), None),
+        (None, Some("1"), Some(Quiet::Initrd)),
+    ] {
+        let mut here = surroundings(&case);
+        here.virtualization = virtualization.map(str::to_owned);
+        here.in_initrd = in_initrd.map(str::to_owned);
+        let normal = out.path().join(format!("{virtualization:?}{in_initrd:?}"));
+        let expected = quiet.map_or(Ending::Written(2), Ending::None);
+        assert_eq!(generate(&here, &normal), expected);
+    }
+}
+
+#[test]
+fn units_that_cannot_be_written_leave_nothing_behind() {
+    let case = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/generator/several-tiers/root");
+    let out = tempfile::tempdir().unwrap();
+    // In the way of the last link.
+    let blocked = out.path().join("swap.target.wants");
+    fs::write(&blocked, "").unwrap();
+    let ending = generate(&surroundings(&case), out.path());
+    let Ending::Failed(why) = ending else {
+        panic!("{ending:?}")
+    };
+    assert!(why.contains("swap.target.wants"), "{why}");
+    assert!(why.ends_with("; no swap is set up"), "{why}");
+    let left: Vec<_> = tree(out.path()).into_keys().collect();
+    assert_eq!(left, [PathBuf::from("swap.target.wants")]);
+}
+
+/// What systemd itself thinks of the units.
+#[test]
+fn systemd_accepts_the_units() {
+    let found = Command::new("systemd-analyze").arg("--version").output();
+    if !found.is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: systemd-analyze is not installed");
+        return;
+    }
+    let mut verified = 0;
+    for case in cases() {
+        let run = run(&case);
+        let normal = run.out.path().join("normal");
+        let services: Vec<_> = tree(&normal)
+            .into_iter()
+            .filter(|(name, text)| name.components().count() == 1 && !text.starts_with("-> "))
+            .map(|(name, _)| name)
+            .collect();
+        if services.is_empty() {
+            continue;
+        }
+        // The program has to be there for systemd to be content.
+        for service in &services {
+            let at = normal.join(service);
+            let text = fs::read_to_string(&at).unwrap();
+            fs::write(at, text.replace("/usr/bin/zmeld", "/bin/true")).unwrap();
+        }
+        let output = Command::new("systemd-analyze")
+            .args(["verify", "--man=no", "--recursive-errors=no"])
+            .args(services.iter().map(|service| normal.join(service)))
+            .env("SYSTEMD_UNIT_PATH", format!("{}:", normal.display()))
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.success() && said.trim().is_empty(),
+            "{}: {said}",
+            case.display()
+        );
+        verified += services.len();
+    }
+    assert!(verified >= 12, "only {verified} units were verified");
+}
+
+/// Names of device units are systemd's own.
+#[test]
+fn device_units_are_named_as_systemd_names_them() {
+    for (device, path) in [
+        ("LABEL=my swap/1", "/dev/disk/by-label/my\\x20swap\\x2f1"),
+        ("PARTLABEL=Größe", "/dev/disk/by-partlabel/Größe"),
+        ("/dev/mapper/a-b_c.d:e", "/dev/mapper/a-b_c.d:e"),
+        ("/dev//sda2/", "/dev/sda2"),
+    ] {
+        let output = Command::new("systemd-escape")
+            .args(["--path", "--suffix=device", path])
+            .output();
+        let Ok(output) = output else {
+            eprintln!("skipped: systemd-escape is not installed");
+            return;
+        };
+        let name = String::from_utf8(output.stdout).unwrap();
+        let text = format!("[tier.d]\nkind = \"disk\"\ndevice = '{device}'\n");
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir(root.path().join("etc")).unwrap();
+        fs::write(root.path().join("etc/zmeld.toml"), text).unwrap();
+        let normal = root.path().join("normal");
+        let ending = generate(&surroundings(root.path()), &normal);
+        assert_eq!(ending, Ending::Written(3), "{device}");
+        assert!(normal.join(format!("{}.d", name.trim())).is_dir(), "{name}");
+    }
+}
