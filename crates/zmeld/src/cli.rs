@@ -43,6 +43,8 @@ pub enum Command {
     Codecs(CodecsArgs),
     /// Which page-migration policy would suit a NUMA machine? (simulation)
     Numa(Box<crate::commands::numa::NumaArgs>),
+    /// Does it help my workload? Experiments under real memory pressure
+    Bench(crate::commands::bench::BenchArgs),
     /// Write the man page to standard output
     Man(ManArgs),
     /// Write shell completions to standard output
@@ -180,7 +182,7 @@ pub struct SourceArgs {
 }
 
 /// How a result is printed; a table without any.
-#[derive(Args)]
+#[derive(Args, Debug)]
 pub struct Format {
     /// JSON with a versioned schema
     #[arg(long, group = "format", help_heading = "Output")]

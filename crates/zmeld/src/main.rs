@@ -29,6 +29,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Scan(args) => commands::scan::run(&args),
         Command::Codecs(args) => commands::codecs::run(&args),
+        Command::Bench(args) => commands::bench::run(&args),
         Command::Numa(args) => commands::numa::run(*args),
         Command::Man(args) => commands::generate::man(&args),
         Command::Completions(args) => commands::generate::completions(&args),

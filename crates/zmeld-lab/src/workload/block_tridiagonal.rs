@@ -290,7 +290,11 @@ impl Solver {
                     for (x, y) in cell.iter().zip(known(n, at % n, at / n, k)) {
                         // `max` would lose a NaN.
                         let off = (x - y).abs();
-                        most.0 = if off.is_nan() { f64::INFINITY } else { most.0.max(off) };
+                        most.0 = if off.is_nan() {
+                            f64::INFINITY
+                        } else {
+                            most.0.max(off)
+                        };
                         most.1 = most.1.max(y.abs());
                     }
                 }
@@ -496,7 +500,11 @@ mod tests {
         let before = solver.error();
         let cell = &mut solver.u[3][40];
         *cell = f64::from_bits(cell.to_bits() ^ (1 << 61));
-        assert!(solver.error() > 10.0 * before, "{before} {}", solver.error());
+        assert!(
+            solver.error() > 10.0 * before,
+            "{before} {}",
+            solver.error()
+        );
     }
 
     #[test]
