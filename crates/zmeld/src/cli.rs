@@ -59,6 +59,8 @@ pub enum Command {
     Watch(crate::commands::watch::WatchArgs),
     /// Metrics for Prometheus, once
     Metrics(crate::commands::metrics::MetricsArgs),
+    /// Does it help my workload? Experiments under real memory pressure
+    Bench(crate::commands::bench::BenchArgs),
     /// Write the man page to standard output
     Man(ManArgs),
     /// Write shell completions to standard output
@@ -196,7 +198,7 @@ pub struct SourceArgs {
 }
 
 /// How a result is printed; a table without any.
-#[derive(Args)]
+#[derive(Args, Debug)]
 pub struct Format {
     /// JSON with a versioned schema
     #[arg(long, group = "format", help_heading = "Output")]
