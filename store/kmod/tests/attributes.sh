@@ -38,14 +38,13 @@ new|recompress|threshold=100000|EINVAL|
 new|recompress|max_pages=x|EINVAL|
 new|recompress|priority=x|EINVAL|
 new|recomp_algorithm|algo=nothing priority=1|EINVAL|
-new|recomp_algorithm|algo=lzo-rle|EINVAL|
-new|recomp_algorithm|algo=lzo-rle priority=0|EINVAL|
-new|recomp_algorithm|algo=lzo-rle priority=4|EINVAL|
+new|recomp_algorithm|algo=CODEC priority=0|EINVAL|
+new|recomp_algorithm|algo=CODEC priority=4|EINVAL|
 new|recomp_algorithm|priority=1|EINVAL|
 new|algorithm_params|priority=9 level=3|EINVAL|
 new|algorithm_params|level=x|EINVAL|
 new|algorithm_params|algo=nothing level=1|EINVAL|
-new|algorithm_params|dict=/there/is/none|ENOENT|
+new|algorithm_params|dict=/there/is/none|EINVAL|
 new|writeback|idle|EINVAL|
 new|writeback|nothing|EINVAL|
 new|writeback_limit|x|EINVAL|
@@ -64,8 +63,8 @@ new|backing_dev|/proc/version|ENOTBLK|none
 new|disksize|5000|0|8192
 set|initstate|-|-|1
 set|disksize|64M|EBUSY|8192
-set|comp_algorithm|lzo-rle|EBUSY|
-set|recomp_algorithm|algo=lzo-rle priority=1|EBUSY|
+set|comp_algorithm|CODEC|EBUSY|
+set|recomp_algorithm|algo=CODEC priority=1|EBUSY|
 set|compact|1|0|
 set|idle|all|0|
 set|idle|never|EINVAL|
@@ -98,7 +97,7 @@ row() {
 }
 
 module_load num_devices=1
-table >/tmp/table
+table | sed "s/CODEC/$(codecs | awk '{ print $1 }')/" >/tmp/table
 while IFS='|' read -r state attribute input error after; do
 	row
 done </tmp/table
