@@ -22,6 +22,7 @@ use crate::kernels::{self, Kernel};
 use crate::machine::{self, Boot};
 use crate::module_build::{self, Flavour};
 use crate::process::Log;
+use crate::signing;
 use crate::step::Tally;
 use crate::test::Tier;
 use crate::tools;
@@ -136,6 +137,14 @@ pub fn checkpatch(log: &Log, shelf: &Shelf) -> Result<Tally> {
         ran.succeeded(),
         "it has a point, see above",
     ))
+}
+
+/// DKMS builds and signs it for 6.1, and signatures are what they should be.
+pub fn dkms(log: &Log, shelf: &Shelf) -> Result<Tally> {
+    match shelf.take(log, "6.1")? {
+        Ok(kernel) => signing::test(log, &kernel),
+        Err(reason) => Ok(Tally::skip("dkms", reason)),
+    }
 }
 
 fn sources(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {

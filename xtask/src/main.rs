@@ -14,9 +14,11 @@ mod kernel_tests;
 mod kernels;
 mod machine;
 mod module_build;
+mod package;
 mod process;
 mod progress;
 mod rust_tests;
+mod signing;
 mod splats;
 mod step;
 mod test;
@@ -55,6 +57,12 @@ const TASKS: &[Task] = &[
         usage: vm::USAGE,
         about: vm::ABOUT,
         run: vm::run,
+    },
+    Task {
+        name: "package",
+        usage: package::USAGE,
+        about: package::ABOUT,
+        run: package::run,
     },
 ];
 

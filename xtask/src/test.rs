@@ -204,6 +204,11 @@ fn kernel_steps(tier: Tier, seed: u64, shelf: &Shelf) -> Result<Vec<Step<'_>>> {
         "the kernel's style, strictly",
         move |log: &Log| kernel_tests::checkpatch(log, shelf),
     ));
+    steps.push(step(
+        "dkms",
+        "DKMS builds and signs it, and signatures are enforced",
+        move |log: &Log| kernel_tests::dkms(log, shelf),
+    ));
     for test in kernel_tests::tests(tier)? {
         let (name, about) = (test.step_name(), test.about());
         steps.push(step(&name, about, move |log: &Log| {

@@ -133,6 +133,7 @@ disturb() {
 
 # A loop device of so many MiB in memory: $loop.
 loop_new() {
+	modprobe loop 2>/dev/null
 	truncate -s "$1M" /tmp/backing
 	loop=$(losetup -f)
 	losetup "$loop" /tmp/backing

@@ -169,10 +169,50 @@ static int fill(char **a, int write_it)
 	return 0;
 }
 
+/* Whether it could be read. */
+static int do_read(struct job *job, uint64_t page, uint64_t count)
+{
+	ssize_t size = count * PAGE;
+
+	job->reads++;
+	if (pread(job->fd, job->buffer, size, (job->first + page) * PAGE) != size) {
+		job->failed++;
+		if (!job->errors_allowed)
+			fail("cannot read", "pages");
+		return 0;
+	}
+	for (uint64_t i = 0; i < count; i++) {
+		const unsigned char *bytes = job->buffer + i * PAGE;
+
+		if (is_content(bytes, job->content[page + i])) {
+			job->other[page + i] = job->content[page + i];
+		} else if (is_content(bytes, job->other[page + i])) {
+			job->content[page + i] = job->other[page + i];
+		} else {
+			wrong(job->first + page + i, job->content[page + i], bytes);
+		}
+	}
+	return 1;
+}
+
+/*
+ * After a failed write a page has one of two contents. Which one has to be known
+ * before the next change, or there would be three. False: it cannot be known now.
+ */
+static int settle(struct job *job, uint64_t page, uint64_t count)
+{
+	for (uint64_t i = page; i < page + count; i++)
+		if (job->content[i] != job->other[i] && !do_read(job, i, 1))
+			return 0;
+	return 1;
+}
+
 static void do_write(struct job *job, uint64_t page, uint64_t count)
 {
 	ssize_t size = count * PAGE, done;
 
+	if (!settle(job, page, count))
+		return;
 	for (uint64_t i = 0; i < count; i++) {
 		uint64_t content = next(&job->random);
 
@@ -193,34 +233,12 @@ static void do_write(struct job *job, uint64_t page, uint64_t count)
 		fail("cannot write", "pages");
 }
 
-static void do_read(struct job *job, uint64_t page, uint64_t count)
-{
-	ssize_t size = count * PAGE;
-
-	job->reads++;
-	if (pread(job->fd, job->buffer, size, (job->first + page) * PAGE) != size) {
-		job->failed++;
-		if (!job->errors_allowed)
-			fail("cannot read", "pages");
-		return;
-	}
-	for (uint64_t i = 0; i < count; i++) {
-		const unsigned char *bytes = job->buffer + i * PAGE;
-
-		if (is_content(bytes, job->content[page + i])) {
-			job->other[page + i] = job->content[page + i];
-		} else if (is_content(bytes, job->other[page + i])) {
-			job->content[page + i] = job->other[page + i];
-		} else {
-			wrong(job->first + page + i, job->content[page + i], bytes);
-		}
-	}
-}
-
 static void do_discard(struct job *job, uint64_t page, uint64_t count)
 {
 	uint64_t range[2] = { (job->first + page) * PAGE, count * PAGE };
 
+	if (!settle(job, page, count))
+		return;
 	job->discards++;
 	if (ioctl(job->fd, BLKDISCARD, range)) {
 		job->failed++;
@@ -239,8 +257,8 @@ static int job_run(struct job *job, unsigned int seconds)
 	time_t end = time(NULL) + seconds;
 
 	job->buffer = aligned(RUN_MAX * PAGE);
-	/* What is there before counts as zeros only when it is discarded. */
-	do_discard(job, 0, job->count);
+	if (ioctl(job->fd, BLKDISCARD, (uint64_t[]){ job->first * PAGE, job->count * PAGE }))
+		fail("cannot discard", "all pages");
 	do {
 		uint64_t what = next(&job->random) % 100;
 		uint64_t count = 1 + next(&job->random) % RUN_MAX;
