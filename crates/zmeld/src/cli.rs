@@ -59,6 +59,13 @@ pub enum Command {
     Watch(crate::commands::watch::WatchArgs),
     /// Metrics for Prometheus, once
     Metrics(crate::commands::metrics::MetricsArgs),
+    /// The configuration: check it, show it, take another tool's over
+    Config(crate::commands::config::ConfigArgs),
+    /// The configuration for systemd, for NixOS, or as a shell script
+    Export(crate::commands::export::ExportArgs),
+    /// Write systemd units at boot; systemd calls this
+    #[command(hide = true)]
+    Generator(crate::commands::generator::GeneratorArgs),
     /// Write the man page to standard output
     Man(ManArgs),
     /// Write shell completions to standard output

@@ -1,7 +1,10 @@
 //! One file a command.
 
 pub mod codecs;
+pub mod config;
+pub mod export;
 pub mod generate;
+pub mod generator;
 pub mod meld;
 pub mod metrics;
 pub mod numa;
