@@ -61,6 +61,13 @@ pub enum Command {
     Metrics(crate::commands::metrics::MetricsArgs),
     /// Does it help my workload? Experiments under real memory pressure
     Bench(crate::commands::bench::BenchArgs),
+    /// The configuration: check it, show it, take another tool's over
+    Config(crate::commands::config::ConfigArgs),
+    /// The configuration for systemd, for NixOS, or as a shell script
+    Export(crate::commands::export::ExportArgs),
+    /// Write systemd units at boot; systemd calls this
+    #[command(hide = true)]
+    Generator(crate::commands::generator::GeneratorArgs),
     /// Write the man page to standard output
     Man(ManArgs),
     /// Write shell completions to standard output

@@ -22,7 +22,7 @@ use clap::Parser;
 use cli::{Cli, Command};
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::try_parse_from(commands::generator::arguments(std::env::args_os())) {
         Ok(cli) => cli,
         Err(err) => return exit::refuse(&err),
     };
@@ -39,6 +39,9 @@ fn main() -> ExitCode {
         Command::Meld(args) => commands::meld::run(&args),
         Command::Watch(args) => commands::watch::run(&args),
         Command::Metrics(args) => commands::metrics::run(&args),
+        Command::Config(args) => commands::config::run(&args),
+        Command::Export(args) => commands::export::run(&args),
+        Command::Generator(args) => commands::generator::run(&args),
         Command::Man(args) => commands::generate::man(&args),
         Command::Completions(args) => commands::generate::completions(&args),
     };

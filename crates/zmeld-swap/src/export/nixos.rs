@@ -361,9 +361,8 @@ impl Module<'_> {
             .cloned()
             .collect();
         let watched = wants_watch(config);
-        let exported = config.metrics.listen.is_some();
         let auto = config.tunables.swappiness == Some(Swappiness::Auto);
-        if others.is_empty() && !watched && !exported && !auto {
+        if others.is_empty() && !watched && !auto {
             return;
         }
         let names: Vec<_> = others.iter().map(|tier| tier.name.to_string()).collect();
@@ -414,19 +413,13 @@ impl Module<'_> {
             self.line("  serviceConfig.TimeoutStopSec = \"infinity\";");
             self.line("};\n");
         }
-        let daemons = [
-            (watched, "zmeld-watch", "watch"),
-            (exported, "zmeld-exporter", super::units::EXPORTER),
-        ];
-        for (wanted, name, command) in daemons {
-            if wanted {
-                self.line(&format!("systemd.services.{name} = {{"));
-                self.line(&format!("  description = \"zmeld {command}\";"));
-                self.line("  wantedBy = [ \"multi-user.target\" ];");
-                self.service("ExecStart", command);
-                self.line("  serviceConfig.Restart = \"on-failure\";");
-                self.line("};\n");
-            }
+        if watched {
+            self.line("systemd.services.zmeld-watch = {");
+            self.line("  description = \"Recompression, writeback and melding of swapped pages\";");
+            self.line("  wantedBy = [ \"multi-user.target\" ];");
+            self.service("ExecStart", "watch");
+            self.line("  serviceConfig.Restart = \"on-failure\";");
+            self.line("};\n");
         }
     }
 

@@ -2,7 +2,10 @@
 
 pub mod bench;
 pub mod codecs;
+pub mod config;
+pub mod export;
 pub mod generate;
+pub mod generator;
 pub mod meld;
 pub mod metrics;
 pub mod numa;
