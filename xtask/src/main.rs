@@ -5,6 +5,7 @@
 
 mod apt;
 mod bench;
+mod bench_guest;
 mod c_build;
 mod c_tests;
 mod freestanding;
