@@ -5,7 +5,11 @@
  *
  * What is held is told by the slots alone, so each sum over them has to be what
  * the counters say; each share has to have as many slots as it counts; no
- * object may belong to two.
+ * object may belong to two, no block either, and each block that is in use has
+ * to be marked taken. Reads and writebacks under way hold shares and blocks that
+ * no slot tells of: the counters keep those apart.
+ *
+ * It works with a codec stream of its own.
  */
 #include "store.h"
 #include "text.h"
@@ -17,9 +21,11 @@ struct zm_check {
 	struct zm_counters sum;
 	u64 *handles;		/* of objects in slots, and of shares once */
 	u64 handle_count;
+	u64 *blocks;		/* of backed shares */
+	u64 block_count;
 	u64 *shares;		/* one for each slot that shares */
 	u64 share_count;
-	u64 room;		/* in each of the two */
+	u64 room;		/* in each of the three */
 	u8 *page;
 };
 
@@ -31,12 +37,41 @@ struct zm_check {
 			zm_text_add(&c_->text, __VA_ARGS__);		\
 	} while (0)
 
+static void check_object(struct zm_check *check, unsigned long long slot,
+			 struct zm_object object)
+{
+	if (!object.size || object.size > ZM_PAGE_SIZE ||
+	    (object.size >= check->store->huge_size &&
+	     !zm_object_is_raw(object)))
+		FAULT(check, "slot %llu: object of %u bytes\n", slot,
+		      object.size);
+	if (!check->store->codecs[object.priority].ops)
+		FAULT(check, "slot %llu: no codec of priority %u\n", slot,
+		      object.priority);
+}
+
+static void check_share_state(struct zm_check *check, unsigned long long slot,
+			      struct zm_share *share)
+{
+	zm_share_lock(share);
+	if (!share->count)
+		FAULT(check, "slot %llu: its share has no slots\n", slot);
+	if (zm_share_is(share, ZM_SHARE_WRITING) && !share->held)
+		FAULT(check, "slot %llu: its share is written by nobody\n",
+		      slot);
+	if (zm_share_is(share, ZM_SHARE_BACKED) &&
+	    zm_share_is(share, ZM_SHARE_WRITING))
+		FAULT(check, "slot %llu: its share is backed and written\n",
+		      slot);
+	check_object(check, slot, zm_share_object(share));
+	zm_share_unlock(share);
+}
+
 static void check_state(struct zm_check *check, u64 index,
 			struct zm_content content)
 {
 	enum zm_kind kind = zm_state_kind(content.state);
 	unsigned long long slot = index;
-	u32 size;
 
 	if (kind > ZM_KIND_SHARE) {
 		FAULT(check, "slot %llu: unknown kind %u\n", slot, kind);
@@ -54,10 +89,12 @@ static void check_state(struct zm_check *check, u64 index,
 		FAULT(check, "slot %llu: no object behind it\n", slot);
 		return;
 	}
-	size = zm_content_object(content).size;
-	if (!size || size > ZM_PAGE_SIZE ||
-	    (size >= check->store->huge_size && size != ZM_PAGE_SIZE))
-		FAULT(check, "slot %llu: object of %u bytes\n", slot, size);
+	if (content.state & ZM_STATE_MARKED)
+		FAULT(check, "slot %llu: marked, but nothing runs\n", slot);
+	if (kind == ZM_KIND_OBJECT)
+		check_object(check, slot, zm_content_object(content));
+	else
+		check_share_state(check, slot, zm_content_share(content));
 }
 
 static void check_sum(struct zm_check *check, struct zm_content content)
@@ -72,15 +109,14 @@ static void check_sum(struct zm_check *check, struct zm_content content)
 		check->sum.pages_same++;
 		return;
 	}
-	object = zm_content_object(content);
-	check->sum.pages_raw += zm_object_is_raw(object);
 	if (kind == ZM_KIND_SHARE) {
 		check->sum.pages_shared++;
-		check->sum.bytes_melded += object.size;
 		if (check->share_count < check->room)
 			check->shares[check->share_count++] = content.value;
 		return;
 	}
+	object = zm_content_object(content);
+	check->sum.pages_raw += zm_object_is_raw(object);
 	check->sum.bytes_compressed += object.size;
 	if (check->handle_count < check->room)
 		check->handles[check->handle_count++] = content.value;
@@ -90,11 +126,14 @@ static void check_content(struct zm_check *check, struct zm_stream *stream,
 			  u64 index, struct zm_content content)
 {
 	struct zm_store *store = check->store;
+	int ret;
 
 	if (!zm_state_has_object(content.state))
 		return;
-	if (zm_object_read(store, stream, zm_content_object(content),
-			   check->page)) {
+	ret = zm_content_read(store, stream, content, check->page);
+	if (ret == ZM_BACKED)
+		return;		/* not without I/O */
+	if (ret) {
 		FAULT(check, "slot %llu: object does not decompress\n",
 		      (unsigned long long)index);
 		return;
@@ -129,7 +168,35 @@ static void check_walk(struct zm_check *check, struct zm_stream *stream,
 	}
 }
 
-/* Each share once: its count against its slots. */
+/* pre: it is the share of `slots` slots. */
+static void check_share_sum(struct zm_check *check, struct zm_share *share,
+			    u64 slots)
+{
+	struct zm_counters *sum = &check->sum;
+
+	if (share->count != slots)
+		FAULT(check, "share of %u bytes: counts %u, %llu slots use it\n",
+		      share->size, share->count, (unsigned long long)slots);
+	sum->shares++;
+	sum->held += share->held;
+	if (zm_share_is(share, ZM_SHARE_BACKED)) {
+		sum->shares_backed++;
+		sum->pages_backed += slots;
+		if (!zm_block_is_taken(check->store, share->place))
+			FAULT(check, "block %llu is used, but not taken\n",
+			      (unsigned long long)share->place);
+		check->blocks[check->block_count++] = share->place;
+		return;
+	}
+	sum->bytes_compressed += share->size;
+	sum->bytes_melded += (slots - 1) * share->size;
+	if (share->size == ZM_PAGE_SIZE)
+		sum->pages_raw += slots;
+	if (check->handle_count < check->room)
+		check->handles[check->handle_count++] = share->place;
+}
+
+/* Each share once, with the number of its slots. */
 static void check_shares(struct zm_check *check)
 {
 	struct zm_share *share;
@@ -141,28 +208,39 @@ static void check_shares(struct zm_check *check)
 		     check->shares[next] == check->shares[i]; next++)
 			;
 		share = (struct zm_share *)(uintptr_t)check->shares[i];
-		if (zm_load32(&share->count) != next - i)
-			FAULT(check, "share of %u bytes: counts %u, %llu slots use it\n",
-			      share->object.size, zm_load32(&share->count),
-			      (unsigned long long)(next - i));
-		check->sum.shares++;
-			check->sum.bytes_compressed += share->object.size;
-		check->sum.bytes_melded -= share->object.size;
-		if (check->handle_count < check->room)
-			check->handles[check->handle_count++] =
-				share->object.handle.value;
+		zm_share_lock(share);
+		check_share_sum(check, share, next - i);
+		zm_share_unlock(share);
 	}
 }
 
-static void check_handles(struct zm_check *check)
+static void check_unique(struct zm_check *check, const char *what, u64 *words,
+			 u64 count)
 {
 	u64 i;
 
-	zm_sort64(check->handles, check->handle_count);
-	for (i = 1; i < check->handle_count; i++)
-		if (check->handles[i] == check->handles[i - 1])
-			FAULT(check, "object %llx belongs to two\n",
-			      (unsigned long long)check->handles[i]);
+	zm_sort64(words, count);
+	for (i = 1; i < count; i++)
+		if (words[i] == words[i - 1])
+			FAULT(check, "%s %llx belongs to two\n", what,
+			      (unsigned long long)words[i]);
+}
+
+static void check_blocks(struct zm_check *check)
+{
+	const struct zm_store *store = check->store;
+	u64 used = zm_load64(&store->blocks.used);
+	u64 in_flight = zm_load64(&store->counters.blocks_in_flight);
+	u64 taken = zm_blocks_count_taken(store);
+
+	if (taken != used)
+		FAULT(check, "blocks_used: counter %llu, %llu are taken\n",
+		      (unsigned long long)used, (unsigned long long)taken);
+	if (check->block_count + in_flight != taken)
+		FAULT(check, "%llu blocks are taken, %llu hold pages, %llu are in flight\n",
+		      (unsigned long long)taken,
+		      (unsigned long long)check->block_count,
+		      (unsigned long long)in_flight);
 }
 
 static void check_counters(struct zm_check *check)
@@ -183,7 +261,10 @@ static void check_counters(struct zm_check *check)
 	SAME(pages_same);
 	SAME(pages_raw);
 	SAME(pages_shared);
+	SAME(pages_backed);
 	SAME(shares);
+	SAME(shares_backed);
+	SAME(held);
 	SAME(bytes_compressed);
 	SAME(bytes_melded);
 #undef SAME
@@ -191,16 +272,25 @@ static void check_counters(struct zm_check *check)
 
 static int check_run(struct zm_check *check, u32 level)
 {
-	struct zm_store *store = check->store;
+	struct zm_streams *streams;
 	struct zm_stream *stream;
+	int err;
 
-	stream = zm_port_stream_get(store->streams);
+	err = zm_port_streams_create(check->store->codecs, 1, &streams);
+	if (err)
+		return err;
+	stream = zm_port_stream_get(streams);
 	check_walk(check, stream, level);
-	zm_port_stream_put(store->streams, stream);
+	zm_port_stream_put(streams, stream);
+	zm_port_streams_destroy(streams, zm_share_free);
 	if (level >= ZM_CHECK_COUNTS && !check->faults) {
 		check_shares(check);
-		check_handles(check);
+		check_unique(check, "object", check->handles,
+			     check->handle_count);
+		check_unique(check, "block", check->blocks,
+			     check->block_count);
 		check_counters(check);
+		check_blocks(check);
 	}
 	if (check->faults > 20)
 		zm_text_add(&check->text, "... and %llu more\n",
@@ -226,11 +316,13 @@ int zm_store_check(struct zm_store *store, u32 level, char *text,
 	check.page = zm_port_table_alloc(ZM_PAGE_SIZE);
 	check.handles = zm_port_table_alloc(bytes);
 	check.shares = zm_port_table_alloc(bytes);
-	if (check.page && check.handles && check.shares)
+	check.blocks = zm_port_table_alloc(bytes);
+	if (check.page && check.handles && check.shares && check.blocks)
 		err = check_run(&check, level);
 	zm_port_table_free(check.page, ZM_PAGE_SIZE);
 	zm_port_table_free(check.handles, bytes);
 	zm_port_table_free(check.shares, bytes);
+	zm_port_table_free(check.blocks, bytes);
 	zm_port_mutex_unlock(store->pass_mutex);
 	return err;
 }

@@ -12,7 +12,9 @@
  * is, and the sample's hit rate is the whole's. Each window of WINDOW look-ups
  * ends with a decision: on at ON_PERMILLE hits, off below OFF_PERMILLE.
  *
- * Locking: one slot at a time. The twin's reference is taken under the twin's
+ * A twin on the backing device is passed over: it would take I/O to look at.
+ *
+ * Locking: one slot at a time, and its share. The twin's reference is taken under the twin's
  * lock, then the written slot is given it under its own.
  */
 #include "store.h"
@@ -51,24 +53,36 @@ static void window_count(struct zm_store *store, bool hit)
 	}
 }
 
-/* pre: the slot is locked and has an object. */
-static bool page_equals(struct zm_store *store, struct zm_stream *stream,
-			struct zm_object object, const void *page)
+/*
+ * A raw twin is compared in place; any other decompressed. pre: the slot is
+ * locked and has an object.
+ */
+static enum zm_look page_look(struct zm_store *store, struct zm_stream *stream,
+			      struct zm_content content, const void *page)
 {
-	if (zm_object_is_raw(object))
-		return zm_object_equals(store, stream, object, page,
-					ZM_PAGE_SIZE);
-	if (zm_object_read(store, stream, object, stream->page))
-		return false;	/* damaged: the one who reads it is told */
-	return memcmp(stream->page, page, ZM_PAGE_SIZE) == 0;
+	struct zm_copy copy = { page, ZM_PAGE_SIZE, ZM_PRIORITIES };
+	enum zm_look look;
+
+	look = zm_content_compare(store, stream, content, &copy);
+	if (look != ZM_LOOK_UNLIKE)
+		return look;
+	return zm_content_compare_page(store, stream, content, page);
 }
 
 enum twin {
-	TWIN_NO,	/* the index was out of date */
+	TWIN_NO,	/* the index was out of date, or it is not in the pool */
 	TWIN_COLLISION,	/* same fingerprint, other bytes */
 	TWIN_SELF,	/* the written slot holds this page already */
 	TWIN_TAKEN,	/* a reference was taken: content is for the slot */
 };
+
+/* Written with what it held: accessed, no more. pre: locked. */
+static void slot_unchanged(struct zm_slot *slot, struct zm_content held)
+{
+	zm_slot_accessed(slot);
+	if (zm_state_kind(held.state) == ZM_KIND_SHARE)
+		zm_share_accessed(zm_content_share(held));
+}
 
 static enum twin twin_try(struct zm_store *store, struct zm_stream *stream,
 			  u64 twin, u64 index, const void *page,
@@ -84,11 +98,18 @@ static enum twin twin_try(struct zm_store *store, struct zm_stream *stream,
 	    !(held.state & ZM_STATE_FINGERPRINTED) ||
 	    held.fingerprint != fingerprint)
 		goto unlock;
-	if (!page_equals(store, stream, zm_content_object(held), page)) {
+	switch (page_look(store, stream, held, page)) {
+	case ZM_LOOK_EQUAL:
+		break;
+	case ZM_LOOK_BACKED:
+		goto unlock;
+	default:
+		/* Damaged: the one who reads it is told. */
 		result = TWIN_COLLISION;
 		goto unlock;
 	}
 	if (twin == index) {
+		slot_unchanged(slot, held);
 		result = TWIN_SELF;
 		goto unlock;
 	}
@@ -97,8 +118,9 @@ static enum twin twin_try(struct zm_store *store, struct zm_stream *stream,
 		stream->spare = NULL;
 		held = zm_slot_content(slot);
 	}
-	*content = zm_share_take(store, zm_content_share(held), fingerprint);
-	result = TWIN_TAKEN;
+	if (zm_share_take(store, zm_content_share(held), fingerprint,
+			  ZM_STATE_FINGERPRINTED, content))
+		result = TWIN_TAKEN;
 unlock:
 	zm_slot_unlock(slot);
 	return result;

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Objects and shares: making them, reading them, letting go of them.
+ * Objects: making them of pages, making pages of them, comparing them, and
+ * letting go of what slots hold.
  *
  * Invariants:
  *   - an object belongs to one slot or to one share;
- *   - a share's object never changes; the share goes with its last reference;
- *   - the counters of what is held move with these functions and nowhere else.
+ *   - an object of a slot's own is looked at under the slot's lock; a share's
+ *     under the share's, but it is decompressed from a copy: its other slots
+ *     are not kept waiting.
  */
 #include "store.h"
 
@@ -14,15 +16,19 @@ void zm_fail(struct zm_store *store, enum zm_reason reason)
 	zm_count(&store->counters.failures[reason]);
 }
 
-/* Compresses into the stream's buffer; raw pages point at the page itself. */
-static u32 pack(struct zm_store *store, struct zm_stream *stream,
-		const void *page, const void **bytes)
+/*
+ * Compresses into the stream's buffer; a page that does not compress is its own
+ * bytes. Returns their number.
+ */
+u32 zm_page_pack(struct zm_store *store, struct zm_stream *stream,
+		 u32 priority, const void *page, const void **bytes)
 {
+	const struct zm_codec_choice *codec = &store->codecs[priority];
 	size_t size = 2 * ZM_PAGE_SIZE;
 	int err;
 
-	err = store->codec->compress(stream->ctx, &store->params, page,
-				     ZM_PAGE_SIZE, stream->packed, &size);
+	err = codec->ops->compress(stream->ctx[priority], &codec->params, page,
+				   ZM_PAGE_SIZE, stream->packed, &size);
 	if (err || size >= store->huge_size) {
 		*bytes = page;
 		return ZM_PAGE_SIZE;
@@ -32,17 +38,15 @@ static u32 pack(struct zm_store *store, struct zm_stream *stream,
 }
 
 /*
- * Stores a page's bytes in an object of its own, which nobody knows yet.
- * -ENOMEM, with its reason counted, leaves nothing behind.
+ * Puts bytes into an object, whose size and priority are given. -ENOMEM, with
+ * its reason counted: there is no room, or more than limit bytes (0: any) would
+ * be used; nothing is left behind.
  */
-int zm_object_create(struct zm_store *store, struct zm_stream *stream,
-		     const void *page, struct zm_object *object)
+int zm_object_store(struct zm_store *store, const void *bytes, u64 limit,
+		    struct zm_object *object)
 {
-	u64 limit = zm_load64(&store->memory_limit);
-	const void *bytes;
 	u64 used;
 
-	object->size = pack(store, stream, page, &bytes);
 	if (zm_port_pool_alloc(store->pool, object->size, &object->handle)) {
 		zm_fail(store, ZM_REASON_NO_MEMORY);
 		return -ENOMEM;
@@ -55,139 +59,205 @@ int zm_object_create(struct zm_store *store, struct zm_stream *stream,
 	}
 	zm_max64(&store->memory_used_max, used);
 	zm_port_pool_write(store->pool, object->handle, bytes, object->size);
-	if (zm_object_is_raw(*object))
-		zm_count(&store->counters.raw_since);
 	zm_add64(&store->counters.bytes_compressed, object->size);
 	return 0;
 }
 
-/* pre: the caller holds the slot lock, or a reference, that keeps the object. */
-int zm_object_read(struct zm_store *store, struct zm_stream *stream,
-		   struct zm_object object, void *page)
+/* Stores a page in an object of its own, which nobody knows yet. */
+int zm_object_create(struct zm_store *store, struct zm_stream *stream,
+		     const void *page, struct zm_object *object)
 {
 	const void *bytes;
-	int err = 0;
+	int err;
 
-	bytes = zm_port_pool_read_begin(store->pool, object.handle,
-					object.size, stream->packed);
-	if (zm_object_is_raw(object))
-		memcpy(page, bytes, ZM_PAGE_SIZE);
-	else
-		err = store->codec->decompress(stream->ctx, &store->params,
-					       bytes, object.size, page,
-					       ZM_PAGE_SIZE);
-	zm_port_pool_read_end(store->pool, object.handle, bytes);
+	object->priority = 0;
+	object->size = zm_page_pack(store, stream, 0, page, &bytes);
+	err = zm_object_store(store, bytes, zm_load64(&store->memory_limit),
+			      object);
+	if (!err && zm_object_is_raw(*object))
+		zm_count(&store->counters.raw_since);
 	return err;
 }
 
-/*
- * Whether the object's stored bytes are these. Codecs are deterministic, so
- * stored bytes of one store are equal just where their pages are.
- * pre: as zm_object_read(); bytes is not in the stream's first page of packed.
- */
-bool zm_object_equals(struct zm_store *store, struct zm_stream *stream,
-		      struct zm_object object, const void *bytes, u32 size)
-{
-	const void *own;
-	bool equal;
-
-	if (object.size != size)
-		return false;
-	own = zm_port_pool_read_begin(store->pool, object.handle, size,
-				      stream->packed);
-	equal = memcmp(own, bytes, size) == 0;
-	zm_port_pool_read_end(store->pool, object.handle, own);
-	return equal;
-}
-
-static void object_free(struct zm_store *store, struct zm_object object)
+void zm_object_free(struct zm_store *store, struct zm_object object)
 {
 	zm_add64(&store->counters.bytes_compressed, -(u64)object.size);
 	zm_port_pool_free(store->pool, object.handle);
 }
 
-struct zm_share *zm_share_create(void)
+/*
+ * Makes the page of stored bytes. They may be the page where they are raw.
+ * -EBADMSG: they are damaged.
+ */
+int zm_bytes_unpack(struct zm_store *store, struct zm_stream *stream,
+		    u32 priority, const void *bytes, u32 size, void *page)
 {
-	return zm_port_small_alloc(sizeof(struct zm_share));
+	const struct zm_codec_choice *codec = &store->codecs[priority];
+
+	if (size == ZM_PAGE_SIZE) {
+		if (bytes != page)
+			memcpy(page, bytes, ZM_PAGE_SIZE);
+		return 0;
+	}
+	return codec->ops->decompress(stream->ctx[priority], &codec->params,
+				      bytes, size, page, ZM_PAGE_SIZE);
 }
 
-void zm_share_free(void *share)
+static int object_read(struct zm_store *store, struct zm_stream *stream,
+		       struct zm_object object, void *page)
 {
-	zm_port_small_free(share, sizeof(struct zm_share));
+	const void *bytes;
+	int err;
+
+	bytes = zm_port_pool_read_begin(store->pool, object.handle,
+					object.size, stream->packed);
+	err = zm_bytes_unpack(store, stream, object.priority, bytes,
+			      object.size, page);
+	zm_port_pool_read_end(store->pool, object.handle, bytes, object.size);
+	return err;
 }
 
-/* Lets go of one reference. True where it was the last: the object is gone. */
-bool zm_share_put(struct zm_store *store, struct zm_share *share)
+/* Copies stored bytes. pre: what keeps the object is locked. */
+void zm_object_copy(struct zm_store *store, struct zm_stream *stream,
+		    struct zm_object object, void *to, struct zm_copy *copy)
 {
-	if (!zm_put_test32(&share->count))
-		return false;
-	zm_uncount(&store->counters.shares);
-	/* What the last slot took off when it could not know it was last. */
-	zm_add64(&store->counters.bytes_melded, share->object.size);
-	object_free(store, share->object);
-	zm_share_free(share);
-	return true;
+	const void *bytes;
+
+	bytes = zm_port_pool_read_begin(store->pool, object.handle,
+					object.size, stream->packed);
+	if (bytes != to)
+		memcpy(to, bytes, object.size);
+	zm_port_pool_read_end(store->pool, object.handle, bytes, object.size);
+	*copy = (struct zm_copy){ to, object.size, object.priority };
 }
 
 /*
- * Turns a slot's own object into a share of one, the slot's.
- * pre: slot locked, holds an object; share is fresh.
+ * Copies the stored bytes of a slot's object, at most a page. False
+ * where they are not in the pool. pre: the slot is locked.
  */
-void zm_slot_make_share(struct zm_store *store, struct zm_slot *slot,
-			struct zm_share *share)
-{
-	struct zm_content content = zm_slot_content(slot);
-	u32 kept = content.state & ZM_STATE_FINGERPRINTED;
-
-	share->object = zm_content_object(content);
-	share->count = 1;
-	content.value = (u64)(uintptr_t)share;
-	content.state = zm_state_make(ZM_KIND_SHARE, 0) | kept;
-	zm_slot_set(slot, content);
-	zm_count(&store->counters.shares);
-	zm_count(&store->counters.pages_shared);
-}
-
-/*
- * One more slot's worth of the share.
- * pre: the caller holds a reference, or the lock of a slot that does.
- */
-struct zm_content zm_share_take(struct zm_store *store, struct zm_share *share,
-				u32 fingerprint)
-{
-	zm_get32(&share->count);
-	zm_count(&store->counters.pages_shared);
-	zm_add64(&store->counters.bytes_melded, share->object.size);
-	return (struct zm_content){
-		.value = (u64)(uintptr_t)share,
-		.state = zm_state_make(ZM_KIND_SHARE, 0) |
-			 ZM_STATE_FINGERPRINTED,
-		.fingerprint = fingerprint,
-	};
-}
-
-/*
- * Frees what a slot held; the slot has been given something else. True where
- * an object went with it. Atomic.
- */
-bool zm_content_release(struct zm_store *store, struct zm_content content)
+bool zm_content_copy(struct zm_store *store, struct zm_stream *stream,
+		     struct zm_content content, void *to, struct zm_copy *copy)
 {
 	struct zm_share *share;
+	bool here;
+
+	if (zm_state_kind(content.state) == ZM_KIND_OBJECT) {
+		zm_object_copy(store, stream, zm_content_object(content), to,
+			       copy);
+		return true;
+	}
+	share = zm_content_share(content);
+	zm_share_lock(share);
+	here = zm_share_is_here(share);
+	if (here)
+		zm_object_copy(store, stream, zm_share_object(share), to,
+			       copy);
+	zm_share_unlock(share);
+	return here;
+}
+
+/*
+ * Makes the page of a slot's object. ZM_BACKED: it is not in the pool;
+ * -EBADMSG: it is damaged. pre: the slot is locked.
+ */
+int zm_content_read(struct zm_store *store, struct zm_stream *stream,
+		    struct zm_content content, void *page)
+{
+	struct zm_copy copy;
+
+	if (zm_state_kind(content.state) == ZM_KIND_OBJECT)
+		return object_read(store, stream, zm_content_object(content),
+				   page);
+	if (!zm_content_copy(store, stream, content, stream->packed, &copy))
+		return ZM_BACKED;
+	return zm_bytes_unpack(store, stream, copy.priority, copy.bytes,
+			       copy.size, page);
+}
+
+/*
+ * Codecs are deterministic, so bytes that one codec made are equal just where
+ * their pages are. Raw bytes are the page, whichever codec gave up on it.
+ */
+static enum zm_look object_compare(struct zm_store *store,
+				   struct zm_stream *stream,
+				   struct zm_object object,
+				   const struct zm_copy *copy)
+{
+	bool both_raw = zm_object_is_raw(object) && copy->size == ZM_PAGE_SIZE;
+	const void *own;
+	bool equal;
+
+	if (object.priority != copy->priority && !both_raw)
+		return ZM_LOOK_UNLIKE;
+	if (object.size != copy->size)
+		return ZM_LOOK_DIFFERS;
+	own = zm_port_pool_read_begin(store->pool, object.handle, object.size,
+				      stream->packed);
+	equal = memcmp(own, copy->bytes, object.size) == 0;
+	zm_port_pool_read_end(store->pool, object.handle, own, object.size);
+	return equal ? ZM_LOOK_EQUAL : ZM_LOOK_DIFFERS;
+}
+
+/*
+ * Whether a slot's object has the stored bytes of the copy.
+ * pre: the slot is locked; the copy is not in the stream's first page of packed.
+ */
+enum zm_look zm_content_compare(struct zm_store *store,
+				struct zm_stream *stream,
+				struct zm_content content,
+				const struct zm_copy *copy)
+{
+	enum zm_look look = ZM_LOOK_BACKED;
+	struct zm_share *share;
+
+	if (zm_state_kind(content.state) == ZM_KIND_OBJECT)
+		return object_compare(store, stream, zm_content_object(content),
+				      copy);
+	share = zm_content_share(content);
+	zm_share_lock(share);
+	if (zm_share_is_here(share))
+		look = object_compare(store, stream, zm_share_object(share),
+				      copy);
+	zm_share_unlock(share);
+	return look;
+}
+
+/*
+ * Whether a slot's object is this page; decompresses it to the stream's page
+ * where its bytes do not tell. pre: the slot is locked.
+ */
+enum zm_look zm_content_compare_page(struct zm_store *store,
+				     struct zm_stream *stream,
+				     struct zm_content content,
+				     const void *page)
+{
+	int ret = zm_content_read(store, stream, content, stream->page);
+
+	if (ret)
+		return ret == ZM_BACKED ? ZM_LOOK_BACKED : ZM_LOOK_DAMAGED;
+	return memcmp(stream->page, page, ZM_PAGE_SIZE) ? ZM_LOOK_DIFFERS :
+							  ZM_LOOK_EQUAL;
+}
+
+/*
+ * Frees what a slot held; the slot has been given something else. Returns the
+ * bytes that went from the pool. Atomic.
+ */
+u32 zm_content_release(struct zm_store *store, struct zm_content content)
+{
+	struct zm_object object;
 
 	switch (zm_state_kind(content.state)) {
 	case ZM_KIND_EMPTY:
 	case ZM_KIND_SAME:
-		return false;
+		return 0;
 	case ZM_KIND_OBJECT:
-		object_free(store, zm_content_object(content));
-		return true;
+		object = zm_content_object(content);
+		zm_object_free(store, object);
+		return object.size;
 	case ZM_KIND_SHARE:
-		share = zm_content_share(content);
-		zm_uncount(&store->counters.pages_shared);
-		zm_add64(&store->counters.bytes_melded,
-			 -(u64)share->object.size);
-		return zm_share_put(store, share);
+		return zm_share_release(store, zm_content_share(content));
 	}
 	zm_port_broken("a slot of unknown kind");
-	return false;
+	return 0;
 }

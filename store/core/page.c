@@ -21,7 +21,8 @@ static struct held held_by(struct zm_content content)
 	return (struct held){
 		.stored = kind != ZM_KIND_EMPTY,
 		.same = kind == ZM_KIND_SAME,
-		.raw = zm_state_has_object(content.state) &&
+		/* Of shares, share.c counts it. */
+		.raw = kind == ZM_KIND_OBJECT &&
 		       zm_object_is_raw(zm_content_object(content)),
 	};
 }
@@ -68,7 +69,7 @@ static int write_unique(struct zm_store *store, struct zm_stream *stream,
 		return err;
 	zm_slot_replace(store, index, (struct zm_content){
 		.value = object.handle.value,
-		.state = zm_state_make(ZM_KIND_OBJECT, object.size) | kept,
+		.state = zm_state_of_object(object) | kept,
 		.fingerprint = fingerprint,
 	});
 	return 0;
@@ -99,14 +100,16 @@ int zm_page_write(struct zm_store *store, u64 index, const void *page)
 	}
 	zm_prefetch(&store->slots[index]);
 	zm_count(&store->counters.writes);
+	if (store->accessed)
+		zm_access_note(store, index);
 	if (zm_page_fill(page, &word)) {
 		zm_slot_replace(store, index, (struct zm_content){
 			.value = word,
-			.state = zm_state_make(ZM_KIND_SAME, 0),
+			.state = zm_state_make(ZM_KIND_SAME),
 		});
 		return 0;
 	}
-	if (mode == ZM_MELD_OFF && !store->verify) {
+	if (mode == ZM_MELD_OFF && !zm_load32(&store->verify)) {
 		prefetch_old(store, &store->slots[index]);
 		stream = zm_port_stream_get(store->streams);
 		err = write_unique(store, stream, index, page, 0, 0);
@@ -144,56 +147,85 @@ static void fill_page(void *page, u64 word)
 /*
  * Takes a look at a slot, and decompresses its object if it has one. A stream
  * is borrowed before the lock, so a slot that looked empty and is not any more
- * is looked at again.
+ * is looked at again. A share that has left the pool never comes back to it:
+ * ZM_BACKED for who can read its block, -EREMOTE for who cannot.
  */
 static int read_slot(struct zm_store *store, struct zm_slot *slot, void *page,
-		     struct zm_content *content)
+		     struct zm_content *content, struct zm_backed *backed)
 {
 	bool has_object = zm_state_has_object(zm_load32(&slot->state));
 	struct zm_stream *stream = NULL;
-	int err = 0;
+	int ret = 0;
 
 	for (;;) {
 		if (has_object)
 			stream = zm_port_stream_get(store->streams);
 		zm_slot_lock(slot);
+		zm_slot_accessed(slot);
 		*content = zm_slot_content(slot);
 		has_object = zm_state_has_object(content->state);
 		if (has_object && stream)
-			err = zm_object_read(store, stream,
-					     zm_content_object(*content), page);
+			ret = zm_content_read(store, stream, *content, page);
+		if (ret == ZM_BACKED && backed)
+			zm_backed_hold(store, *content, backed);
+		else if (ret == ZM_BACKED)
+			ret = -EREMOTE;
+		if (zm_state_kind(content->state) == ZM_KIND_SHARE)
+			zm_share_accessed(zm_content_share(*content));
 		zm_slot_unlock(slot);
 		if (stream)
 			zm_port_stream_put(store->streams, stream);
 		if (stream || !has_object)
-			return err;
+			return ret;
 	}
 }
 
-int zm_page_read(struct zm_store *store, u64 index, void *page)
+/* -EBADMSG, with its reason counted: the page is not the one that was written. */
+int zm_page_verify(struct zm_store *store, struct zm_content content,
+		   const void *page)
+{
+	if (!(content.state & ZM_STATE_FINGERPRINTED) ||
+	    zm_fingerprint(store->key, page) == content.fingerprint)
+		return 0;
+	zm_fail(store, ZM_REASON_MISMATCH);
+	return -EBADMSG;
+}
+
+static int page_read(struct zm_store *store, u64 index, void *page,
+		     struct zm_backed *backed)
 {
 	struct zm_content content;
+	int ret;
 
 	if (index >= store->slot_count) {
 		zm_fail(store, ZM_REASON_BAD_INDEX);
 		return -EINVAL;
 	}
 	zm_count(&store->counters.reads);
-	if (read_slot(store, &store->slots[index], page, &content)) {
+	if (store->accessed)
+		zm_access_note(store, index);
+	ret = read_slot(store, &store->slots[index], page, &content, backed);
+	if (ret == -EBADMSG)
 		zm_fail(store, ZM_REASON_DAMAGED);
-		return -EBADMSG;
-	}
+	if (ret)
+		return ret;
 	if (!zm_state_has_object(content.state)) {
 		fill_page(page, zm_state_kind(content.state) == ZM_KIND_SAME ?
 				content.value : 0);
 		return 0;
 	}
-	if (store->verify && content.state & ZM_STATE_FINGERPRINTED &&
-	    zm_fingerprint(store->key, page) != content.fingerprint) {
-		zm_fail(store, ZM_REASON_MISMATCH);
-		return -EBADMSG;
-	}
-	return 0;
+	return zm_load32(&store->verify) ? zm_page_verify(store, content, page) : 0;
+}
+
+int zm_page_read(struct zm_store *store, u64 index, void *page)
+{
+	return page_read(store, index, page, NULL);
+}
+
+int zm_page_read_begin(struct zm_store *store, u64 index, void *page,
+		       struct zm_backed *backed)
+{
+	return page_read(store, index, page, backed);
 }
 
 void zm_page_discard(struct zm_store *store, u64 index)
@@ -202,6 +234,6 @@ void zm_page_discard(struct zm_store *store, u64 index)
 		return;
 	zm_count(&store->counters.discards);
 	zm_slot_replace(store, index, (struct zm_content){
-		.state = zm_state_make(ZM_KIND_EMPTY, 0),
+		.state = zm_state_make(ZM_KIND_EMPTY),
 	});
 }

@@ -9,6 +9,7 @@ static const char *const reason_names[ZM_REASON_COUNT] = {
 	[ZM_REASON_LIMIT] = "limit",
 	[ZM_REASON_DAMAGED] = "damaged",
 	[ZM_REASON_MISMATCH] = "mismatch",
+	[ZM_REASON_BACKING] = "backing",
 };
 
 static const char *const mode_names[] = {
@@ -48,6 +49,7 @@ int zm_stats_to_text(const struct zm_stats *stats, char *bytes, size_t size)
 	LINE(&text, stats, pages_same);
 	LINE(&text, stats, pages_raw);
 	LINE(&text, stats, pages_shared);
+	LINE(&text, stats, pages_backed);
 	LINE(&text, stats, objects);
 	LINE(&text, stats, shares);
 	LINE(&text, stats, bytes_compressed);
@@ -56,6 +58,8 @@ int zm_stats_to_text(const struct zm_stats *stats, char *bytes, size_t size)
 	LINE(&text, stats, memory_used_max);
 	LINE(&text, stats, memory_limit);
 	LINE(&text, stats, memory_metadata);
+	LINE(&text, stats, blocks);
+	LINE(&text, stats, blocks_used);
 	LINE(&text, stats, reads);
 	LINE(&text, stats, writes);
 	LINE(&text, stats, discards);
@@ -67,6 +71,8 @@ int zm_stats_to_text(const struct zm_stats *stats, char *bytes, size_t size)
 	LINE(&text, stats, inline_unchanged);
 	LINE(&text, stats, inline_collisions);
 	LINE(&text, stats, auto_switches);
+	LINE(&text, stats, recompressed);
+	LINE(&text, stats, writebacks);
 	zm_text_add(&text, "%-22s %s\n", "mode", zm_meld_mode_name(stats->mode));
 	LINE(&text, stats, inline_active);
 	for (reason = 0; reason < ZM_REASON_COUNT; reason++)
@@ -96,43 +102,110 @@ int zm_meld_result_to_text(const struct zm_meld_result *result, char *bytes,
 	LINE(&text, result, time_sample_ns);
 	LINE(&text, result, time_find_ns);
 	LINE(&text, result, time_meld_ns);
+	LINE(&text, result, pages_backed);
 	LINE(&text, result, below_threshold);
 	LINE(&text, result, stopped);
 	return (int)text.used;
 }
 
+int zm_recompress_result_to_text(const struct zm_recompress_result *result,
+				 char *bytes, size_t size)
+{
+	struct zm_text text = { bytes, size, 0 };
+
+	LINE(&text, result, pages_scanned);
+	LINE(&text, result, pages_tried);
+	LINE(&text, result, pages_recompressed);
+	LINE(&text, result, pages_incompressible);
+	LINE(&text, result, pages_damaged);
+	LINE(&text, result, bytes_before);
+	LINE(&text, result, bytes_after);
+	LINE(&text, result, raced);
+	LINE(&text, result, stopped);
+	return (int)text.used;
+}
+
+static void info_of_object(struct zm_slot_info *info, struct zm_content content)
+{
+	struct zm_object object = zm_content_object(content);
+
+	info->size = object.size;
+	info->priority = object.priority;
+	info->huge = zm_object_is_raw(object);
+	info->incompressible = content.state & ZM_STATE_INCOMPRESSIBLE;
+	info->idle = content.state & ZM_STATE_IDLE;
+}
+
+static void info_of_share(struct zm_slot_info *info, struct zm_content content)
+{
+	struct zm_share *share = zm_content_share(content);
+
+	zm_share_lock(share);
+	info->size = share->size;
+	info->priority = zm_state_priority(zm_load32(&share->state));
+	info->sharers = share->count;
+	info->backed = zm_share_is(share, ZM_SHARE_BACKED);
+	info->block = info->backed ? share->place : 0;
+	info->huge = !info->backed && share->size == ZM_PAGE_SIZE;
+	info->incompressible = zm_share_is(share, ZM_SHARE_INCOMPRESSIBLE);
+	info->idle = !info->backed && content.state & ZM_STATE_IDLE;
+	zm_share_unlock(share);
+}
+
+int zm_slot_info(struct zm_store *store, u64 index, struct zm_slot_info *info)
+{
+	struct zm_content content;
+	struct zm_slot *slot;
+
+	*info = (struct zm_slot_info){ 0 };
+	if (index >= store->slot_count)
+		return -EINVAL;
+	slot = &store->slots[index];
+	zm_slot_lock(slot);
+	content = zm_slot_content(slot);
+	info->kind = zm_state_kind(content.state);
+	if (info->kind == ZM_KIND_OBJECT)
+		info_of_object(info, content);
+	else if (info->kind == ZM_KIND_SHARE)
+		info_of_share(info, content);
+	zm_slot_unlock(slot);
+	if (info->kind == ZM_KIND_SAME)
+		info->word = content.value;
+	info->fingerprinted = content.state & ZM_STATE_FINGERPRINTED;
+	info->fingerprint = content.fingerprint;
+	if (store->accessed)
+		info->accessed_s = zm_load32(&store->accessed[index]);
+	return 0;
+}
+
 int zm_slot_to_text(struct zm_store *store, u64 index, char *bytes, size_t size)
 {
 	struct zm_text text = { bytes, size, 0 };
-	struct zm_content content;
-	u32 object_size = 0, count = 0;
-	enum zm_kind kind;
+	struct zm_slot_info info;
 
-	if (index >= store->slot_count) {
-		zm_text_add(&text, "slot %llu: no such slot\n",
-			    (unsigned long long)index);
+	zm_text_add(&text, "slot %llu: ", (unsigned long long)index);
+	if (zm_slot_info(store, index, &info)) {
+		zm_text_add(&text, "no such slot\n");
 		return (int)text.used;
 	}
-	zm_slot_lock(&store->slots[index]);
-	content = zm_slot_content(&store->slots[index]);
-	kind = zm_state_kind(content.state);
-	if (zm_state_has_object(content.state))
-		object_size = zm_content_object(content).size;
-	if (kind == ZM_KIND_SHARE)
-		count = zm_load32(&zm_content_share(content)->count);
-	zm_slot_unlock(&store->slots[index]);
-
-	zm_text_add(&text, "slot %llu: %s", (unsigned long long)index,
-		    kind <= ZM_KIND_SHARE ? kind_names[kind] : "unknown");
-	if (kind == ZM_KIND_SAME)
-		zm_text_add(&text, " %016llx", (unsigned long long)content.value);
-	if (object_size)
-		zm_text_add(&text, " %u bytes%s", object_size,
-			    object_size == ZM_PAGE_SIZE ? " raw" : "");
-	if (count)
-		zm_text_add(&text, " of %u", count);
-	if (content.state & ZM_STATE_FINGERPRINTED)
-		zm_text_add(&text, " fingerprint %08x", content.fingerprint);
+	zm_text_add(&text, "%s", info.kind <= ZM_KIND_SHARE ?
+		    kind_names[info.kind] : "unknown");
+	if (info.kind == ZM_KIND_SAME)
+		zm_text_add(&text, " %016llx", (unsigned long long)info.word);
+	if (info.size)
+		zm_text_add(&text, " %u bytes%s", info.size,
+			    info.size == ZM_PAGE_SIZE ? " raw" : "");
+	if (info.priority)
+		zm_text_add(&text, " priority %u", info.priority);
+	if (info.sharers)
+		zm_text_add(&text, " of %u", info.sharers);
+	if (info.backed)
+		zm_text_add(&text, " block %llu",
+			    (unsigned long long)info.block);
+	zm_text_add(&text, "%s%s", info.incompressible ? " incompressible" : "",
+		    info.idle ? " idle" : "");
+	if (info.fingerprinted)
+		zm_text_add(&text, " fingerprint %08x", info.fingerprint);
 	zm_text_add(&text, "\n");
 	return (int)text.used;
 }

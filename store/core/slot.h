@@ -4,13 +4,15 @@
  *
  * `state` packs, under the lock in its bit 0:
  *
- *   31         14 13..8     7..6      5      4        3..1  0
- *   object size   (free)    priority  idle   finger-  kind  lock
- *                                            printed
+ *   31         14 13..10    9       8         7..6      5     4        3..1  0
+ *   object size   (free)    marked  incom-    priority  idle  finger-  kind  lock
+ *                                   pressible                 printed
  *
  * `value` is, by kind: nothing (empty), the repeated word (same-filled), the
- * handle (object), the share (share). The size and the priority of a share's
- * object stand in the share. `fingerprint` is of the raw page.
+ * handle (object), the share (share). What is said of an object (its size, its
+ * priority, that it is incompressible) stands in the share where there is one.
+ * `marked` is recompression's: it is gone once the slot was given anything else.
+ * `fingerprint` is of the raw page.
  *
  * Locking: every field is written with the slot locked. All may be read without
  * as hints: the pass and the index do, and look again under the lock before
@@ -20,13 +22,7 @@
 #define ZMELD_CORE_SLOT_H
 
 #include <zmeld/port.h>
-
-enum zm_kind {
-	ZM_KIND_EMPTY,
-	ZM_KIND_SAME,
-	ZM_KIND_OBJECT,
-	ZM_KIND_SHARE,
-};
+#include <zmeld/store.h>
 
 struct zm_slot {
 	u64 value;
@@ -39,24 +35,22 @@ _Static_assert(sizeof(struct zm_slot) == 16, "the metadata budget of a slot");
 #define ZM_STATE_KIND_SHIFT	1
 #define ZM_STATE_KIND_MASK	7u
 #define ZM_STATE_FINGERPRINTED	(1u << 4)
+#define ZM_STATE_IDLE		(1u << 5)
+#define ZM_STATE_PRIORITY_SHIFT	6
+#define ZM_STATE_PRIORITY_MASK	(3u << ZM_STATE_PRIORITY_SHIFT)
+#define ZM_STATE_INCOMPRESSIBLE	(1u << 8)
+#define ZM_STATE_MARKED		(1u << 9)
 #define ZM_STATE_SIZE_SHIFT	14
 
 _Static_assert(ZM_PAGE_SIZE < (1u << (32 - ZM_STATE_SIZE_SHIFT)),
 	       "an object's size fits into a slot's state");
+_Static_assert(ZM_PRIORITIES == 4, "a priority fits into a slot's state");
 
-/* Stored bytes: where they are, and how many. Raw when size is a page. */
+/* Stored bytes in the pool. Raw when size is a page. */
 struct zm_object {
 	struct zm_handle handle;
 	u32 size;
-};
-
-/*
- * An object that several slots use. The object never changes while the share
- * lives, so a slot that holds its reference may read it under its own lock.
- */
-struct zm_share {
-	struct zm_object object;
-	u32 count;	/* slots, and at most one for a running pass */
+	u32 priority;
 };
 
 /* What a slot holds, taken out of it or about to be put in. */
@@ -66,9 +60,16 @@ struct zm_content {
 	u32 fingerprint;
 };
 
-static inline u32 zm_state_make(enum zm_kind kind, u32 size)
+static inline u32 zm_state_make(enum zm_kind kind)
 {
-	return (u32)kind << ZM_STATE_KIND_SHIFT | size << ZM_STATE_SIZE_SHIFT;
+	return (u32)kind << ZM_STATE_KIND_SHIFT;
+}
+
+static inline u32 zm_state_of_object(struct zm_object object)
+{
+	return zm_state_make(ZM_KIND_OBJECT) |
+	       object.priority << ZM_STATE_PRIORITY_SHIFT |
+	       object.size << ZM_STATE_SIZE_SHIFT;
 }
 
 static inline enum zm_kind zm_state_kind(u32 state)
@@ -76,11 +77,12 @@ static inline enum zm_kind zm_state_kind(u32 state)
 	return state >> ZM_STATE_KIND_SHIFT & ZM_STATE_KIND_MASK;
 }
 
-static inline u32 zm_state_size(u32 state)
+static inline u32 zm_state_priority(u32 state)
 {
-	return state >> ZM_STATE_SIZE_SHIFT;
+	return (state & ZM_STATE_PRIORITY_MASK) >> ZM_STATE_PRIORITY_SHIFT;
 }
 
+/* An object of its own or a share's, in the pool or on the backing device. */
 static inline bool zm_state_has_object(u32 state)
 {
 	enum zm_kind kind = zm_state_kind(state);
@@ -113,6 +115,15 @@ static inline struct zm_content zm_slot_content(const struct zm_slot *slot)
 	};
 }
 
+/* The slot was read or written. pre: locked. */
+static inline void zm_slot_accessed(struct zm_slot *slot)
+{
+	u32 state = zm_load32(&slot->state);
+
+	if (state & ZM_STATE_IDLE)
+		zm_set32(&slot->state, state & ~ZM_STATE_IDLE);
+}
+
 /* pre: locked; stays locked. */
 static inline void zm_slot_set(struct zm_slot *slot, struct zm_content content)
 {
@@ -121,19 +132,13 @@ static inline void zm_slot_set(struct zm_slot *slot, struct zm_content content)
 	zm_set32(&slot->state, content.state | 1u);
 }
 
-static inline struct zm_share *zm_content_share(struct zm_content content)
-{
-	return (struct zm_share *)(uintptr_t)content.value;
-}
-
-/* pre: the content has an object. */
+/* pre: the content is an object of its slot's own. */
 static inline struct zm_object zm_content_object(struct zm_content content)
 {
-	if (zm_state_kind(content.state) == ZM_KIND_SHARE)
-		return zm_content_share(content)->object;
 	return (struct zm_object){
 		.handle = { content.value },
-		.size = zm_state_size(content.state),
+		.size = content.state >> ZM_STATE_SIZE_SHIFT,
+		.priority = zm_state_priority(content.state),
 	};
 }
 

@@ -5,11 +5,15 @@
  *
  * The words are fingerprints under a secret key, or addresses; nobody can
  * arrange them badly. The smaller part is sorted first and the larger waits, so
- * the stack of waiting parts cannot outgrow the bits of a count.
+ * the stack of waiting parts cannot outgrow the bits of a count. May sleep
+ * between long runs.
  */
 #include "store.h"
 
 #define SHORT_RUN 24
+#define LONG_RUN (1u << 16)
+/* No memory holds 2^40 words. */
+#define DEPTH_MAX 40
 
 static void insertion_sort(u64 *words, u64 count)
 {
@@ -66,12 +70,14 @@ void zm_sort64(u64 *words, u64 count)
 	struct {
 		u64 *words;
 		u64 count;
-	} waiting[64];
+	} waiting[DEPTH_MAX];
 	u32 depth = 0;
 	u64 split;
 
 	for (;;) {
 		while (count > SHORT_RUN) {
+			if (count > LONG_RUN)
+				zm_port_yield();
 			split = partition(words, count);
 			if (split == count)
 				break;

@@ -10,7 +10,42 @@ static u64 slots_bytes(const struct zm_store *store)
 static bool options_are_valid(const struct zm_store_options *options)
 {
 	return options->slots && options->slots <= ZM_SLOTS_MAX &&
-	       options->mode <= ZM_MELD_INLINE && options->codec;
+	       options->mode <= ZM_MELD_INLINE && options->codecs[0].ops;
+}
+
+/* Prepares what each codec needs; those that are ready have their ops set. */
+static int codecs_setup(struct zm_store *store,
+			const struct zm_store_options *options)
+{
+	u32 priority;
+	int err;
+
+	for (priority = 0; priority < ZM_PRIORITIES; priority++) {
+		const struct zm_codec_choice *choice =
+			&options->codecs[priority];
+		struct zm_codec_choice *codec = &store->codecs[priority];
+
+		if (!choice->ops)
+			continue;
+		codec->params = choice->params;
+		err = choice->ops->params_setup(&codec->params);
+		if (err)
+			return err;
+		codec->ops = choice->ops;
+	}
+	return 0;
+}
+
+static void codecs_release(struct zm_store *store)
+{
+	u32 priority;
+
+	for (priority = 0; priority < ZM_PRIORITIES; priority++) {
+		struct zm_codec_choice *codec = &store->codecs[priority];
+
+		if (codec->ops)
+			codec->ops->params_release(&codec->params);
+	}
 }
 
 /* Everything that can fail for want of memory; what was made stays noted. */
@@ -19,7 +54,16 @@ static int store_fill(struct zm_store *store,
 {
 	int err;
 
+	err = codecs_setup(store, options);
+	if (err)
+		return err;
 	store->slots = zm_port_table_alloc(slots_bytes(store));
+	if (options->track_time) {
+		store->accessed = zm_port_table_alloc(store->slot_count *
+						      sizeof(u32));
+		if (!store->accessed)
+			return -ENOMEM;
+	}
 	store->pass_mutex = zm_port_mutex_create();
 	store->key = zm_fingerprint_key_create(options->keyed ? options->key :
 								NULL);
@@ -27,8 +71,8 @@ static int store_fill(struct zm_store *store,
 	if (!store->slots || !store->pass_mutex || !store->key || !store->pool)
 		return -ENOMEM;
 	store->huge_size = zm_port_pool_huge_size(store->pool);
-	err = zm_port_streams_create(store->codec, &store->params,
-				     options->streams, &store->streams);
+	err = zm_port_streams_create(store->codecs, options->streams,
+				     &store->streams);
 	if (err)
 		return err;
 	return zm_meld_mode_set(store, options->mode);
@@ -46,15 +90,8 @@ int zm_store_create(const struct zm_store_options *options,
 	if (!store)
 		return -ENOMEM;
 	store->slot_count = options->slots;
-	store->codec = options->codec;
-	store->params = options->params;
 	store->verify = options->verify;
 	store->memory_limit = options->memory_limit;
-	err = store->codec->params_setup(&store->params);
-	if (err) {
-		zm_port_table_free(store, sizeof(*store));
-		return err;
-	}
 	err = store_fill(store, options);
 	if (err) {
 		zm_store_destroy(store);
@@ -82,6 +119,10 @@ void zm_store_destroy(struct zm_store *store)
 		return;
 	if (store->slots)
 		store_empty(store);
+	if (zm_load64(&store->counters.held_orphaned) ||
+	    zm_load64(&store->blocks.used))
+		zm_port_broken("a store ends while a page is on its way");
+	zm_backing_detach(store);
 	if (store->streams)
 		zm_port_streams_destroy(store->streams, zm_share_free);
 	if (store->pool)
@@ -91,8 +132,9 @@ void zm_store_destroy(struct zm_store *store)
 	if (store->pass_mutex)
 		zm_port_mutex_destroy(store->pass_mutex);
 	zm_index_destroy(store->index);
+	zm_port_table_free(store->accessed, zm_access_bytes(store));
 	zm_port_table_free(store->slots, slots_bytes(store));
-	store->codec->params_release(&store->params);
+	codecs_release(store);
 	zm_port_table_free(store, sizeof(*store));
 }
 
@@ -121,6 +163,12 @@ int zm_meld_mode_set(struct zm_store *store, u32 mode)
 	return err;
 }
 
+/* Pages written while nothing asked for a fingerprint stay without one. */
+void zm_store_verify_set(struct zm_store *store, bool verify)
+{
+	zm_set32(&store->verify, verify);
+}
+
 void zm_store_limit_set(struct zm_store *store, u64 bytes)
 {
 	zm_set64(&store->memory_limit, bytes);
@@ -147,6 +195,7 @@ void zm_store_stats(struct zm_store *store, struct zm_stats *stats)
 		.pages_same = zm_load64(&c->pages_same),
 		.pages_raw = zm_load64(&c->pages_raw),
 		.pages_shared = zm_load64(&c->pages_shared),
+		.pages_backed = zm_load64(&c->pages_backed),
 		.shares = zm_load64(&c->shares),
 		.bytes_compressed = zm_load64(&c->bytes_compressed),
 		.bytes_melded = zm_load64(&c->bytes_melded),
@@ -164,12 +213,19 @@ void zm_store_stats(struct zm_store *store, struct zm_stats *stats)
 		.inline_unchanged = zm_load64(&c->inline_unchanged),
 		.inline_collisions = zm_load64(&c->inline_collisions),
 		.auto_switches = zm_load64(&c->auto_switches),
+		.recompressed = zm_load64(&c->recompressed),
+		.writebacks = zm_load64(&c->writebacks),
+		.blocks = zm_load64(&store->blocks.count),
+		.blocks_used = zm_load64(&store->blocks.used),
 		.mode = zm_load32(&store->mode),
 		.inline_active = zm_load32(&store->inline_active),
 	};
 	stats->objects = stats->pages_stored - stats->pages_same -
-			 stats->pages_shared + stats->shares;
+			 stats->pages_shared + stats->shares -
+			 zm_load64(&c->shares_backed);
 	stats->memory_metadata = slots_bytes(store) + sizeof(*store) +
+				 zm_access_bytes(store) +
+				 zm_blocks_bytes(store) +
 				 zm_fingerprint_key_bytes() +
 				 zm_index_bytes(zm_consume(&store->index)) +
 				 stats->shares * sizeof(struct zm_share);

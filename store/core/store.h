@@ -3,8 +3,8 @@
  * What the core's files know of each other.
  *
  * Lock order: the pass's mutex, then slots (two at once only in the pass, the
- * lower index first), then whatever the pool takes inside. A stream is borrowed
- * before a slot is locked, never after.
+ * lower index first), then one share, then the blocks or whatever the pool takes
+ * inside. A stream is borrowed before a slot is locked, never after.
  */
 #ifndef ZMELD_CORE_STORE_H
 #define ZMELD_CORE_STORE_H
@@ -12,6 +12,7 @@
 #include <zmeld/port.h>
 #include <zmeld/store.h>
 
+#include "share.h"
 #include "slot.h"
 
 /*
@@ -25,9 +26,16 @@ struct zm_counters {
 	u64 pages_same;
 	u64 pages_raw;
 	u64 pages_shared;
+	u64 pages_backed;
 	u64 shares;
+	u64 shares_backed;
 	u64 bytes_compressed;
 	u64 bytes_melded;
+	/* Of shares that slots use: held by others. Of orphans: the same. */
+	u64 held;
+	u64 held_orphaned;
+	/* Blocks that no share with a slot stands in: on their way, or read. */
+	u64 blocks_in_flight;
 
 	u64 reads;
 	u64 writes;
@@ -40,10 +48,21 @@ struct zm_counters {
 	u64 inline_unchanged;
 	u64 inline_collisions;
 	u64 auto_switches;
+	u64 recompressed;
+	u64 writebacks;
 	u64 failures[ZM_REASON_COUNT];
 };
 
 struct zm_index;
+
+/* Which blocks of the backing device are taken; see blocks.c. */
+struct zm_blocks {
+	u64 *taken;	/* a bit each */
+	u64 count;
+	u64 used;
+	u64 next;	/* where to look first */
+	u32 lock;	/* of all but count */
+};
 
 struct zm_store {
 	/* Constant after create. */
@@ -51,20 +70,20 @@ struct zm_store {
 	u64 slot_count;
 	struct zm_pool *pool;
 	struct zm_streams *streams;
-	const struct zm_codec_ops *codec;
-	struct zm_codec_params params;
+	struct zm_codec_choice codecs[ZM_PRIORITIES];
 	struct zm_fingerprint_key *key;
 	struct zm_mutex *pass_mutex;
 	u32 huge_size;
-	bool verify;
+	u32 *accessed;			/* seconds, by slot; or NULL */
 
 	/* Read by all, written seldom. */
 	u32 mode;
+	u32 verify;
 	u64 memory_limit;
 	u64 memory_used_max;
 	struct zm_index *index;		/* made on first use, then kept */
 
-	/* The pass; under pass_mutex, but for stop. */
+	/* The pass and recompression; under pass_mutex, but for stop. */
 	u32 pass_stop;
 	u32 pass_resume_at;
 
@@ -73,28 +92,89 @@ struct zm_store {
 	u64 window_probes;
 	u64 window_hits;
 
+	struct zm_blocks blocks;
 	struct zm_counters counters;
 };
 
-/* object.c: what is stored, and letting go of it */
+/* object.c: stored bytes, and what slots hold */
+u32 zm_page_pack(struct zm_store *store, struct zm_stream *stream,
+		 u32 priority, const void *page, const void **bytes);
+int zm_object_store(struct zm_store *store, const void *bytes, u64 limit,
+		    struct zm_object *object);
 int zm_object_create(struct zm_store *store, struct zm_stream *stream,
 		     const void *page, struct zm_object *object);
-int zm_object_read(struct zm_store *store, struct zm_stream *stream,
-		   struct zm_object object, void *page);
-bool zm_object_equals(struct zm_store *store, struct zm_stream *stream,
-		      struct zm_object object, const void *bytes, u32 size);
-bool zm_content_release(struct zm_store *store, struct zm_content content);
+void zm_object_free(struct zm_store *store, struct zm_object object);
+int zm_bytes_unpack(struct zm_store *store, struct zm_stream *stream,
+		    u32 priority, const void *bytes, u32 size, void *page);
+u32 zm_content_release(struct zm_store *store, struct zm_content content);
+
+/* What became of a look at a slot's object. */
+enum zm_look {
+	ZM_LOOK_EQUAL,
+	ZM_LOOK_DIFFERS,
+	ZM_LOOK_UNLIKE,		/* made by different codecs: bytes tell nothing */
+	ZM_LOOK_BACKED,		/* not in the pool */
+	ZM_LOOK_DAMAGED,
+};
+
+/* A copy of stored bytes; with priority ZM_PRIORITIES the page itself. */
+struct zm_copy {
+	const void *bytes;
+	u32 size;
+	u32 priority;
+};
+
+void zm_object_copy(struct zm_store *store, struct zm_stream *stream,
+		    struct zm_object object, void *to, struct zm_copy *copy);
+int zm_content_read(struct zm_store *store, struct zm_stream *stream,
+		    struct zm_content content, void *page);
+bool zm_content_copy(struct zm_store *store, struct zm_stream *stream,
+		     struct zm_content content, void *to,
+		     struct zm_copy *copy);
+enum zm_look zm_content_compare(struct zm_store *store,
+				struct zm_stream *stream,
+				struct zm_content content,
+				const struct zm_copy *copy);
+enum zm_look zm_content_compare_page(struct zm_store *store,
+				     struct zm_stream *stream,
+				     struct zm_content content,
+				     const void *page);
+
+/* share.c */
 struct zm_share *zm_share_create(void);
 void zm_share_free(void *share);
-bool zm_share_put(struct zm_store *store, struct zm_share *share);
 void zm_slot_make_share(struct zm_store *store, struct zm_slot *slot,
 			struct zm_share *share);
-struct zm_content zm_share_take(struct zm_store *store, struct zm_share *share,
-				u32 fingerprint);
+bool zm_share_take(struct zm_store *store, struct zm_share *share,
+		   u32 fingerprint, u32 flags, struct zm_content *content);
+u32 zm_share_release(struct zm_store *store, struct zm_share *share);
+void zm_share_hold(struct zm_store *store, struct zm_share *share);
+void zm_share_put(struct zm_store *store, struct zm_share *share);
+void zm_share_replace(struct zm_store *store, struct zm_share *share,
+		      struct zm_object object);
+void zm_share_move(struct zm_store *store, struct zm_share *share,
+		   struct zm_object block);
+
+/* backing.c */
+void zm_backed_hold(struct zm_store *store, struct zm_content content,
+		    struct zm_backed *backed);
+
+/* blocks.c */
+int zm_block_reserve(struct zm_store *store, u64 *block);
+void zm_block_free(struct zm_store *store, u64 block);
+bool zm_block_is_taken(const struct zm_store *store, u64 block);
+u64 zm_blocks_count_taken(const struct zm_store *store);
+u64 zm_blocks_bytes(const struct zm_store *store);
+
+/* idle.c */
+void zm_access_note(struct zm_store *store, u64 index);
+u64 zm_access_bytes(const struct zm_store *store);
 
 /* page.c */
 void zm_slot_replace(struct zm_store *store, u64 index,
 		     struct zm_content content);
+int zm_page_verify(struct zm_store *store, struct zm_content content,
+		   const void *page);
 void zm_fail(struct zm_store *store, enum zm_reason reason);
 
 /* index.c: from fingerprint to slot, for inline melding */

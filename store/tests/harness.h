@@ -144,6 +144,17 @@ static inline void check_store(struct zm_store *store, u32 level,
 		    (unsigned long long)seed, text);
 }
 
+static inline void test_codec(struct zm_store_options *options, u32 priority,
+			      const char *codec)
+{
+	struct zm_codec_choice *choice = &options->codecs[priority];
+
+	choice->ops = zm_codec_find(codec);
+	choice->params.level = ZM_CODEC_LEVEL_DEFAULT;
+	if (!choice->ops)
+		DIE("no codec %s", codec);
+}
+
 static inline struct zm_store_options test_options(const char *codec, u64 slots,
 						   u32 mode)
 {
@@ -153,12 +164,9 @@ static inline struct zm_store_options test_options(const char *codec, u64 slots,
 		.streams = 2,
 		.verify = true,
 		.keyed = true,
-		.codec = zm_codec_find(codec),
-		.params.level = ZM_CODEC_LEVEL_DEFAULT,
 	};
 
-	if (!options.codec)
-		DIE("no codec %s", codec);
+	test_codec(&options, 0, codec);
 	return options;
 }
 

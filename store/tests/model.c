@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * The model test: random operations on a store and on a plain array of pages,
- * which must never disagree; allocations fail on the way.
+ * which must never disagree. Pages are melded, recompressed and written back on
+ * the way; requests to the backing device end late, in any order, well or badly;
+ * allocations fail.
  *
  *	model [seed] [operations]	one run; without arguments, the suite
  *
@@ -10,6 +12,7 @@
  * failing, until none is left to fail. The store is checked after each
  * operation of the latter.
  */
+#include "disk.h"
 #include "harness.h"
 
 #define SLOTS 96
@@ -26,13 +29,19 @@ struct model {
 	u64 failed_writes;
 	u64 limit;
 	bool check_each;
+	bool attached;
 	const char *codec;
+	struct disk disk;
+	u32 writing[DISK_REQUESTS];	/* fingerprints of what is written */
+	u64 recompressed;
+	u64 incompressible;
+	u64 block_reads;
 };
 
 static void expect_page(struct model *m, u64 index)
 {
 	u8 page[ZM_PAGE_SIZE];
-	int err = zm_page_read(m->store, index, page);
+	int err = disk_page_read(&m->disk, m->store, index, page);
 
 	if (err)
 		DIE("seed %llu, %s: read of page %llu: %d",
@@ -109,32 +118,245 @@ static void do_meld(struct model *m)
 		DIE("seed %llu: meld: %d", (unsigned long long)m->seed, err);
 }
 
+static struct zm_slot_info slot_info(struct model *m, u64 index)
+{
+	struct zm_slot_info info;
+
+	if (zm_slot_info(m->store, index, &info))
+		DIE("no information on slot %llu", (unsigned long long)index);
+	return info;
+}
+
+/* Exactly what the result says has become smaller, and nothing else. */
+static void do_recompress(struct model *m)
+{
+	struct zm_recompress_options options = {
+		.which = rng_below(&m->rng, 4) & (ZM_PICK_IDLE | ZM_PICK_HUGE),
+		.size_min = rng_below(&m->rng, 2) * rng_below(&m->rng, 3000),
+		.pages_max = rng_below(&m->rng, 2) * rng_below(&m->rng, 20),
+		.priority_first = 1 + rng_below(&m->rng, 3),
+		.priority_end = ZM_PRIORITIES,
+	};
+	struct zm_recompress_result result;
+	struct zm_stats before, after;
+	int err;
+
+	if (options.priority_first == 1 && rng_below(&m->rng, 2))
+		options.priority_end = 2;
+	zm_store_stats(m->store, &before);
+	err = zm_recompress_run(m->store, &options, &result);
+	if (err && err != -ENOMEM)
+		DIE("seed %llu: recompress: %d", (unsigned long long)m->seed,
+		    err);
+	zm_store_stats(m->store, &after);
+	if (before.bytes_compressed - after.bytes_compressed !=
+	    result.bytes_before - result.bytes_after ||
+	    before.objects != after.objects || result.pages_damaged ||
+	    result.raced)
+		DIE("seed %llu: recompression does not add up",
+		    (unsigned long long)m->seed);
+	if (options.pages_max && result.pages_tried > options.pages_max)
+		DIE("seed %llu: more objects tried than allowed",
+		    (unsigned long long)m->seed);
+	m->recompressed += result.pages_recompressed;
+	m->incompressible += result.pages_incompressible;
+}
+
+static void do_idle(struct model *m)
+{
+	struct zm_slot_info info;
+	u64 index;
+
+	if (zm_idle_mark(m->store, 0))
+		DIE("idle");
+	for (index = 0; index < SLOTS; index++) {
+		info = slot_info(m, index);
+		if (info.idle != (info.size && !info.backed))
+			DIE("seed %llu: slot %llu is %sidle",
+			    (unsigned long long)m->seed,
+			    (unsigned long long)index, info.idle ? "" : "not ");
+	}
+	index = rng_below(&m->rng, SLOTS);
+	expect_page(m, index);
+	if (slot_info(m, index).idle)
+		DIE("seed %llu: a page that was read is idle",
+		    (unsigned long long)m->seed);
+}
+
+static bool is_picked(struct zm_slot_info info, u32 which)
+{
+	return info.size && !info.backed &&
+	       (!(which & ZM_PICK_IDLE) || info.idle) &&
+	       (!(which & ZM_PICK_HUGE) || info.huge) &&
+	       (!(which & ZM_PICK_INCOMPRESSIBLE) || info.incompressible);
+}
+
+/* Whether a write under way is of a page with this slot's fingerprint. */
+static bool is_being_written(struct model *m, struct zm_slot_info info)
+{
+	u32 i;
+
+	for (i = 0; i < DISK_REQUESTS; i++)
+		if (m->disk.writes[i].active &&
+		    m->writing[i] == info.fingerprint)
+			return true;
+	return false;
+}
+
+static void do_writeback(struct model *m, u64 index)
+{
+	struct disk_write *write = disk_write_free(&m->disk);
+	u32 which = rng_below(&m->rng, 2) ? 0 : rng_below(&m->rng, 8);
+	bool keep = rng_below(&m->rng, 2);
+	struct zm_slot_info info = slot_info(m, index);
+	bool may_rest = which & ZM_PICK_IDLE && info.kind == ZM_KIND_SHARE;
+	struct zm_stats stats;
+	int err;
+
+	if (!write)
+		return;
+	err = disk_write_begin(&m->disk, m->store, write, index, which, keep);
+	zm_store_stats(m->store, &stats);
+	if (err == -ENOMEM && zm_fault_asked())
+		return;
+	if (err == -ENOSPC && stats.blocks_used == stats.blocks)
+		return;
+	/* An idle slot's share is idle only if its others are. */
+	if (err == -ENOENT && (!is_picked(info, which) || may_rest ||
+			       is_being_written(m, info)))
+		return;
+	if (err || !is_picked(info, which))
+		DIE("seed %llu: writeback of slot %llu: %d",
+		    (unsigned long long)m->seed, (unsigned long long)index, err);
+	if (keep ? write->wb.size != info.size :
+		   memcmp(write->bytes, m->pages[index], ZM_PAGE_SIZE) != 0)
+		DIE("seed %llu: other bytes to write for slot %llu",
+		    (unsigned long long)m->seed, (unsigned long long)index);
+	m->writing[write - m->disk.writes] = info.fingerprint;
+}
+
+/* Ends the oldest, or any, of what is under way. */
+static void do_complete(struct model *m)
+{
+	u32 at = rng_below(&m->rng, DISK_REQUESTS);
+	struct disk_write *write = &m->disk.writes[at];
+	struct disk_read *read = &m->disk.reads[at];
+	int io_err = rng_below(&m->rng, 8) ? 0 : -EIO;
+	u8 page[ZM_PAGE_SIZE];
+	int err;
+
+	if (write->active)
+		disk_write_end(&m->disk, m->store, write,
+			       rng_below(&m->rng, 4));
+	if (!read->active)
+		return;
+	err = disk_read_end(&m->disk, m->store, read, io_err, page);
+	if (err != io_err)
+		DIE("seed %llu: read of a block: %d",
+		    (unsigned long long)m->seed, err);
+	if (!err && memcmp(page, read->expected, ZM_PAGE_SIZE))
+		DIE("seed %llu: a block of page %llu reads other bytes",
+		    (unsigned long long)m->seed,
+		    (unsigned long long)read->index);
+	m->block_reads++;
+}
+
+/* A read that ends later, if it takes the backing device. */
+static void do_slow_read(struct model *m, u64 index)
+{
+	struct disk_read *read = disk_read_free(&m->disk);
+	u8 page[ZM_PAGE_SIZE];
+	int ret;
+
+	if (!read)
+		return;
+	ret = disk_read_begin(m->store, read, index, page);
+	memcpy(read->expected, m->pages[index], ZM_PAGE_SIZE);
+	if (ret && ret != ZM_BACKED)
+		DIE("seed %llu: slow read: %d", (unsigned long long)m->seed,
+		    ret);
+	if (!ret && memcmp(page, m->pages[index], ZM_PAGE_SIZE))
+		DIE("seed %llu: page %llu reads other bytes",
+		    (unsigned long long)m->seed, (unsigned long long)index);
+	if (ret == ZM_BACKED &&
+	    zm_page_read(m->store, index, page) != -EREMOTE)
+		DIE("seed %llu: a backed page is read without its block",
+		    (unsigned long long)m->seed);
+}
+
+static void do_attach(struct model *m)
+{
+	struct zm_stats stats;
+	int err;
+
+	zm_store_stats(m->store, &stats);
+	if (!m->attached) {
+		err = zm_backing_attach(m->store, DISK_BLOCKS);
+		if (err && err != -ENOMEM)
+			DIE("attach: %d", err);
+		m->attached = !err;
+		return;
+	}
+	if (zm_backing_attach(m->store, DISK_BLOCKS) != -EBUSY)
+		DIE("attached twice");
+	err = zm_backing_detach(m->store);
+	if (err != (stats.blocks_used ? -EBUSY : 0))
+		DIE("seed %llu: detach with %llu blocks in use: %d",
+		    (unsigned long long)m->seed,
+		    (unsigned long long)stats.blocks_used, err);
+	m->attached = err;
+}
+
+static void do_setting(struct model *m)
+{
+	int err;
+
+	switch (rng_below(&m->rng, 4)) {
+	case 0:
+		err = zm_meld_mode_set(m->store, rng_below(&m->rng, 4));
+		if (err && err != -ENOMEM)
+			DIE("mode: %d", err);
+		break;
+	case 1:
+		zm_store_compact(m->store);
+		break;
+	case 2:
+		m->limit = rng_below(&m->rng, 3) ? 0 :
+			   rng_below(&m->rng, 40) * ZM_PAGE_SIZE;
+		zm_store_limit_set(m->store, m->limit);
+		break;
+	default:
+		do_attach(m);
+	}
+}
+
 static void do_something(struct model *m)
 {
 	u64 index = rng_below(&m->rng, SLOTS);
 	u32 what = rng_below(&m->rng, 100);
-	int err;
 
-	if (what < 55) {
+	if (what < 40) {
 		do_write(m, index);
-	} else if (what < 75) {
+	} else if (what < 50) {
 		expect_page(m, index);
-	} else if (what < 88) {
+	} else if (what < 60) {
 		zm_page_discard(m->store, index);
 		memset(m->pages[index], 0, ZM_PAGE_SIZE);
 		expect_page(m, index);
-	} else if (what < 94) {
+	} else if (what < 65) {
 		do_meld(m);
-	} else if (what < 96) {
-		err = zm_meld_mode_set(m->store, rng_below(&m->rng, 4));
-		if (err && err != -ENOMEM)
-			DIE("mode: %d", err);
-	} else if (what < 98) {
-		zm_store_compact(m->store);
+	} else if (what < 69) {
+		do_recompress(m);
+	} else if (what < 71) {
+		do_idle(m);
+	} else if (what < 81) {
+		do_writeback(m, index);
+	} else if (what < 86) {
+		do_slow_read(m, index);
+	} else if (what < 95) {
+		do_complete(m);
 	} else {
-		m->limit = rng_below(&m->rng, 3) ? 0 :
-			   rng_below(&m->rng, 40) * ZM_PAGE_SIZE;
-		zm_store_limit_set(m->store, m->limit);
+		do_setting(m);
 	}
 }
 
@@ -153,6 +375,10 @@ static bool model_open(struct model *m, const char *codec, u32 mode, u64 seed)
 	struct zm_store_options options = test_options(codec, SLOTS, mode);
 	int err;
 
+	/* Two more codecs, with a priority left out. */
+	test_codec(&options, 1, "deflate");
+	test_codec(&options, 3, "zstd");
+	options.track_time = seed % 2;
 	memset(m, 0, sizeof(*m));
 	m->seed = seed;
 	m->rng.state = seed;
@@ -177,15 +403,53 @@ static void run(struct model *m, u64 operations)
 	}
 }
 
+/* Ends what is under way, before or after the pages go, and the store. */
+static void model_close(struct model *m)
+{
+	bool late = rng_below(&m->rng, 2);
+	struct zm_stats stats;
+	u64 index;
+	u32 i;
+
+	for (i = 0; !late && i < 100; i++)
+		do_complete(m);
+	for (index = 0; index < SLOTS; index++) {
+		zm_page_discard(m->store, index);
+		memset(m->pages[index], 0, ZM_PAGE_SIZE);
+	}
+	check_store(m->store, ZM_CHECK_COUNTS, "without pages", m->seed);
+	for (i = 0; i < 1000; i++)
+		do_complete(m);
+	check_store(m->store, ZM_CHECK_COUNTS, "at the end", m->seed);
+	zm_store_stats(m->store, &stats);
+	if (stats.objects || stats.shares || stats.memory_used ||
+	    stats.blocks_used || stats.bytes_compressed || stats.bytes_melded)
+		DIE("seed %llu: something is left when all is discarded",
+		    (unsigned long long)m->seed);
+	if (zm_backing_detach(m->store))
+		DIE("seed %llu: blocks are left", (unsigned long long)m->seed);
+	zm_store_destroy(m->store);
+}
+
 static void run_once(const char *codec, u32 mode, u64 seed, u64 operations)
 {
 	static struct model m;
+	bool tested;
 
 	if (!model_open(&m, codec, mode, seed))
 		DIE("create without memory");
 	run(&m, operations);
 	expect_all(&m, "at the end");
-	zm_store_destroy(m.store);
+	model_close(&m);
+	/* Nothing here compresses better than zstd. */
+	tested = (m.recompressed || !strcmp(codec, "zstd")) &&
+		 m.incompressible && m.block_reads;
+	if (operations >= 2000 && !tested)
+		DIE("seed %llu: %llu recompressed, %llu incompressible, %llu block reads: the test tested too little",
+		    (unsigned long long)seed,
+		    (unsigned long long)m.recompressed,
+		    (unsigned long long)m.incompressible,
+		    (unsigned long long)m.block_reads);
 }
 
 /* The nth allocation fails; true where there were that many. */
@@ -198,13 +462,13 @@ static bool run_failing(const char *codec, u32 mode, u64 seed, u64 nth)
 	opened = model_open(&m, codec, mode, seed);
 	if (opened) {
 		m.check_each = nth % 8 == 0;
-		run(&m, 120);
+		run(&m, 200);
 	}
 	failed = zm_fault_asked() >= nth;
 	zm_fault_set(0);
 	if (opened) {
 		expect_all(&m, "after a failed allocation");
-		zm_store_destroy(m.store);
+		model_close(&m);
 	}
 	return failed;
 }

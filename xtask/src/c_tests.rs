@@ -92,9 +92,16 @@ const TESTS: &[CTest] = &[
         in_quick: true,
     },
     CTest {
+        name: "recompress",
+        flavour: Flavour::Address,
+        about: "recompression and idle marks, and what happens meanwhile",
+        runs: |_, _| vec![words![]],
+        in_quick: true,
+    },
+    CTest {
         name: "threads",
         flavour: Flavour::Address,
-        about: "writers, readers, passes and compaction at once",
+        about: "writers, readers, passes, recompression and writeback at once",
         runs: thread_runs,
         in_quick: false,
     },

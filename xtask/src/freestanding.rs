@@ -16,6 +16,9 @@ use crate::workspace;
 
 const LIMIT: Duration = Duration::from_secs(300);
 
+/// Bytes of a function's stack frame, as a warning of the compiler.
+const FRAME_MAX: &str = "-Wframe-larger-than=1024";
+
 /// The four functions that a compiler expects of any place that C runs in.
 const EXPECTED: &[&str] = &["memcmp", "memcpy", "memmove", "memset"];
 
@@ -66,10 +69,27 @@ pub fn symbols(log: &Log, compiler: &Compiler) -> Result<Tally> {
         bail!("the core does not use its port: was it linked at all?");
     }
     let strangers: Vec<&str> = missing.into_iter().filter(|s| !is_allowed(s)).collect();
-    Ok(Tally::of(
+    let mut tally = Tally::of(
         "freestanding",
         strangers.is_empty(),
         format!("the core needs {}", strangers.join(", ")),
+    );
+    tally.add(frames(log, compiler, &sources)?);
+    Ok(tally)
+}
+
+/// A kernel's stack is short: no function of the core takes much of it.
+fn frames(log: &Log, compiler: &Compiler, sources: &[PathBuf]) -> Result<Tally> {
+    let mut command = compiler.command(log, Flavour::AsBuilt)?;
+    command
+        .current_dir(workspace::work_folder("c/frames")?)
+        .args(["-Werror", FRAME_MAX, "-c"])
+        .args(sources);
+    let ran = log.run(&mut command, LIMIT)?;
+    Ok(Tally::of(
+        "freestanding",
+        ran.succeeded(),
+        "a function of the core has a stack frame above 1 KiB",
     ))
 }
 

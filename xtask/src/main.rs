@@ -3,16 +3,27 @@
 //! `cargo xtask` prints what there is. Tasks that only start a program of the
 //! workspace hand their arguments on.
 
+mod apt;
 mod bench;
 mod c_build;
 mod c_tests;
 mod freestanding;
 mod fuzz;
+mod guest;
+mod kernel_tests;
+mod kernels;
+mod machine;
+mod module_build;
+mod package;
 mod process;
+mod progress;
 mod rust_tests;
+mod signing;
+mod splats;
 mod step;
 mod test;
 mod tools;
+mod vm;
 mod workspace;
 
 use std::process::ExitCode;
@@ -40,6 +51,18 @@ const TASKS: &[Task] = &[
         usage: bench::USAGE,
         about: bench::ABOUT,
         run: bench::run,
+    },
+    Task {
+        name: "vm",
+        usage: vm::USAGE,
+        about: vm::ABOUT,
+        run: vm::run,
+    },
+    Task {
+        name: "package",
+        usage: package::USAGE,
+        about: package::ABOUT,
+        run: package::run,
     },
 ];
 

@@ -90,9 +90,26 @@ impl Log {
 
     /// Runs a program to its end, or kills it after `limit`.
     pub fn run(&self, command: &mut Command, limit: Duration) -> Result<Ran> {
+        self.run_watched(command, limit, &mut |_| {})
+    }
+
+    /// The same, and says again and again what the program wrote meanwhile.
+    pub fn run_watched(
+        &self,
+        command: &mut Command,
+        limit: Duration,
+        watch: &mut dyn FnMut(&str),
+    ) -> Result<Ran> {
         let from = self.size()?;
+        let mut told = from;
         let mut child = self.spawn(command)?;
-        let status = wait(&mut child, limit)?;
+        let status = wait_watching(&mut child, limit, &mut || {
+            let Ok(text) = self.text_from(told) else {
+                return;
+            };
+            told += text.len() as u64;
+            watch(&text);
+        })?;
         Ok(Ran {
             status,
             text: self.text_from(from)?,
@@ -148,6 +165,16 @@ pub fn run_in_front(command: &mut Command) -> Result<ExitStatus> {
 }
 
 fn wait(child: &mut Child, limit: Duration) -> Result<ExitStatus> {
+    wait_watching(child, limit, &mut || {})
+}
+
+/// Waits for the end, ends the program after `limit` or when interrupted, and
+/// calls `watch` between.
+pub fn wait_watching(
+    child: &mut Child,
+    limit: Duration,
+    watch: &mut dyn FnMut(),
+) -> Result<ExitStatus> {
     let started = Instant::now();
     let mut pause = Duration::from_millis(1);
     loop {
@@ -162,13 +189,14 @@ fn wait(child: &mut Child, limit: Duration) -> Result<ExitStatus> {
             end_group(child)?;
             bail!("took longer than {} s and was ended", limit.as_secs());
         }
+        watch();
         sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(50));
     }
 }
 
 /// Asks the child's whole group to end, and does not ask twice.
-fn end_group(child: &mut Child) -> Result<()> {
+pub fn end_group(child: &mut Child) -> Result<()> {
     let group = format!("-{}", child.id());
     for signal in ["-TERM", "-KILL"] {
         // The shell's own kill: not every machine has a program of that name.

@@ -30,6 +30,20 @@ pub fn is_there(program: &str) -> bool {
         .is_ok_and(|output| output.status.success())
 }
 
+/// A program as the shell would find it, also where users' paths end.
+pub fn on_path(program: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path)
+        .chain(["/usr/sbin", "/sbin"].map(PathBuf::from))
+        .map(|folder| folder.join(program))
+        .find(|file| file.is_file())
+}
+
+/// Whether there is a program of that name; it is not started.
+pub fn is_on_path(program: &str) -> bool {
+    on_path(program).is_some()
+}
+
 /// Whether the compiler makes programs with these flags that also run, behind
 /// `run_with` and with the argument `-runs=1`, which libFuzzer obeys and others
 /// ignore; if not, what it said.

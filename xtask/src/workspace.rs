@@ -12,11 +12,16 @@ pub fn root() -> PathBuf {
     xtask.parent().unwrap_or(xtask).to_path_buf()
 }
 
-/// A folder under the target folder that is ours, made if it is missing.
-pub fn work_folder(name: &str) -> Result<PathBuf> {
+/// Cargo's target folder.
+pub fn target() -> PathBuf {
     let target =
         env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
-    let folder = root().join(target).join("xtask").join(name);
+    root().join(target)
+}
+
+/// A folder under the target folder that is ours, made if it is missing.
+pub fn work_folder(name: &str) -> Result<PathBuf> {
+    let folder = target().join("xtask").join(name);
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     Ok(folder)
 }

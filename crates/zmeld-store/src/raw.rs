@@ -6,7 +6,8 @@ use std::ffi::{c_char, c_int, c_void};
 use crate::codec::raw as codec;
 
 pub const KEY_SIZE: usize = 16;
-pub const REASONS: usize = 5;
+pub const REASONS: usize = 6;
+pub const PRIORITIES: usize = 4;
 const CLASSES_MAX: usize = 256;
 
 #[repr(C)]
@@ -17,8 +18,14 @@ pub struct Options {
     pub streams: u32,
     pub verify: bool,
     pub keyed: bool,
+    pub track_time: bool,
     pub key: [u8; KEY_SIZE],
-    pub codec: *const codec::Ops,
+    pub codecs: [CodecChoice; PRIORITIES],
+}
+
+#[repr(C)]
+pub struct CodecChoice {
+    pub ops: *const codec::Ops,
     pub params: codec::Params,
 }
 
@@ -96,7 +103,7 @@ extern "C" {
         options: *const MeldOptions,
         result: *mut crate::MeldResult,
     ) -> c_int;
-    pub fn zm_meld_stop(store: *mut Opaque);
+    pub fn zm_pass_stop(store: *mut Opaque);
     pub fn zm_meld_mode_set(store: *mut Opaque, mode: u32) -> c_int;
     pub fn zm_store_limit_set(store: *mut Opaque, bytes: u64);
     pub fn zm_store_peak_reset(store: *mut Opaque);

@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int};
 use std::ptr::{self, NonNull};
 use std::time::Duration;
 
-use crate::{raw, Codec};
+use crate::{codec, raw, Codec};
 
 /// Bytes of a page in the store, fixed when it is compiled; 4096 by default.
 pub fn page_size() -> usize {
@@ -139,6 +139,7 @@ pub struct Stats {
     pub pages_same: u64,
     pub pages_raw: u64,
     pub pages_shared: u64,
+    pub pages_backed: u64,
     pub objects: u64,
     pub shares: u64,
     pub bytes_compressed: u64,
@@ -147,6 +148,8 @@ pub struct Stats {
     pub memory_used_max: u64,
     pub memory_limit: u64,
     pub memory_metadata: u64,
+    pub blocks: u64,
+    pub blocks_used: u64,
     pub reads: u64,
     pub writes: u64,
     pub discards: u64,
@@ -158,6 +161,8 @@ pub struct Stats {
     pub inline_unchanged: u64,
     pub inline_collisions: u64,
     pub auto_switches: u64,
+    pub recompressed: u64,
+    pub writebacks: u64,
     pub failures: [u64; raw::REASONS],
     pub mode: u32,
     pub inline_active: u32,
@@ -198,6 +203,7 @@ pub struct MeldResult {
     pub time_sample_ns: u64,
     pub time_find_ns: u64,
     pub time_meld_ns: u64,
+    pub pages_backed: u64,
     pub below_threshold: bool,
     pub stopped: bool,
 }
@@ -237,9 +243,14 @@ impl Store {
             streams: options.streams.unwrap_or(0),
             verify: options.verify,
             keyed: options.key.is_some(),
+            track_time: false,
             key: options.key.unwrap_or_default(),
-            codec: ops,
-            params,
+            codecs: [
+                raw::CodecChoice { ops, params },
+                unused(),
+                unused(),
+                unused(),
+            ],
         };
         let mut store = ptr::null_mut();
         // SAFETY: the options are complete; ops is a constant table, and the
@@ -323,7 +334,7 @@ impl Store {
     /// Asks a running pass to stop soon.
     pub fn stop_meld(&self) {
         // SAFETY: the store is alive.
-        unsafe { raw::zm_meld_stop(self.raw.as_ptr()) }
+        unsafe { raw::zm_pass_stop(self.raw.as_ptr()) }
     }
 
     /// Changes when identical pages are melded.
@@ -433,6 +444,19 @@ fn print_with(print: impl FnOnce(*mut c_char, usize) -> c_int) -> String {
 fn until_nul(text: &[u8]) -> String {
     let end = text.iter().position(|&byte| byte == 0);
     String::from_utf8_lossy(&text[..end.unwrap_or(text.len())]).into_owned()
+}
+
+/// No codec for a priority: nothing here recompresses.
+fn unused() -> raw::CodecChoice {
+    raw::CodecChoice {
+        ops: ptr::null(),
+        params: codec::raw::Params {
+            level: codec::raw::LEVEL_DEFAULT,
+            dict: ptr::null(),
+            dict_size: 0,
+            prepared: ptr::null_mut(),
+        },
+    }
 }
 
 /// The word that a page repeats from end to end, if it does: a same-filled page.

@@ -238,7 +238,10 @@ fn compare(device: &Device, algorithm: &str, pages: &[Vec<u8>]) -> io::Result<Ou
     // What the device gives back is what was written, so sizes were of these.
     for index in [0, pages.len() / 2, pages.len() - 1] {
         file.read_exact_at(buffer.bytes(), (index * page_size) as u64)?;
-        assert!(buffer.bytes() == pages[index], "zram changed page {index}");
+        assert!(
+            buffer.bytes() == pages[index],
+            "the device changed page {index}"
+        );
     }
     Ok(outcome)
 }
@@ -265,7 +268,10 @@ fn a_page_takes_as_many_bytes_here_as_in_zram() {
         let outcome = match compare(&device, codec.name, &pages) {
             Ok(outcome) => outcome,
             Err(error) => {
-                eprintln!("SKIP: {} on zram{}: {error}", codec.name, device.id);
+                eprintln!(
+                    "SKIP: {} on {}{}: {error}",
+                    codec.name, device.driver, device.id
+                );
                 continue;
             }
         };

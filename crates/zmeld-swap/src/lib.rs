@@ -5,7 +5,13 @@
 //! | [`config`] | what is wanted: `/etc/zmeld.toml` and its drop-ins, read, checked, written |
 //! | [`export`] | the configuration as systemd units, as a shell script, for NixOS |
 //! | [`generator`] | the systemd generator |
+//! | [`import`] | what other tools set up, as a configuration |
 //! | [`kernel`] | the one way to read and write `/sys` and `/proc` and to run commands |
+//! | [`observe`] | the machine's memory tiers at one instant, and why their numbers differ |
+//! | [`findings`] | what is wrong with it, how one can tell, and the way out |
+//! | [`meld`] | a melding pass on a device, and what came of it |
+//! | [`watch`] | recompression, writeback and melding when a rule says so |
+//! | [`metrics`] | an observation as a monitoring system reads it |
 //! | [`machine`] | RAM, swap and what the kernel offers |
 //! | [`plan`] | from a configuration and a machine to steps, with reasons and traps |
 //! | [`recommend`] | the configuration for a machine for which nobody wrote one |
@@ -25,15 +31,21 @@ pub mod error;
 pub mod event;
 pub mod execute;
 pub mod export;
+pub mod findings;
 pub mod generator;
+pub mod import;
 pub mod journal;
 pub mod kernel;
 pub mod machine;
+pub mod meld;
+pub mod metrics;
+pub mod observe;
 pub mod plan;
 pub mod random_read;
 pub mod recommend;
 pub mod step;
 pub mod steps;
+pub mod watch;
 
 pub use error::{Error, ErrorKind};
 pub use kernel::Host;

@@ -162,15 +162,15 @@ const MISTAKES: &[(&str, &str)] = &[
     // Metrics.
     (
         "[metrics]\nlisten = \"localhost\"\n",
-        "z.toml:2:10: metrics.listen: \"localhost\" is no address; write it with its port, 127.0.0.1:9709",
+        "z.toml:2:10: metrics.listen: \"localhost\" is no address; write it with its port, 127.0.0.1:9890",
     ),
     (
         "[metrics]\nlisten = \"127.0.0.1:0\"\n",
         "z.toml:2:10: metrics.listen: port 0 is another one each time; write the port that is asked for figures",
     ),
     (
-        "[metrics]\nlisten = \"0.0.0.0:9709\"\n",
-        "warning: z.toml:2:10: metrics.listen: 0.0.0.0:9709 can be reached from other machines, and the exporter asks nobody who they are; use 127.0.0.1:9709 (if it is meant: accept = [\"public-metrics\"])",
+        "[metrics]\nlisten = \"0.0.0.0:9890\"\n",
+        "warning: z.toml:2:10: metrics.listen: 0.0.0.0:9890 can be reached from other machines, and the exporter asks nobody who they are; use 127.0.0.1:9890 (if it is meant: accept = [\"public-metrics\"])",
     ),
     (
         "[metrics]\ntextfile = \"/var/lib/zmeld\"\n",
@@ -463,7 +463,7 @@ every = "1h"
 duplicates_min = "2.5%"
 
 [metrics]
-listen = "127.0.0.1:9709"
+listen = "127.0.0.1:9890"
 textfile = "/var/lib/node_exporter/zmeld.prom"
 "#;
 

@@ -49,6 +49,25 @@ pub enum Command {
     Down(crate::commands::setup::DownArgs),
     /// Which page-migration policy would suit a NUMA machine? (simulation)
     Numa(Box<crate::commands::numa::NumaArgs>),
+    /// How are memory's tiers doing, and what is wrong with them?
+    Status(crate::commands::status::StatusArgs),
+    /// The same, live
+    Top(crate::commands::top::TopArgs),
+    /// Run a melding pass on a device now
+    Meld(crate::commands::meld::MeldArgs),
+    /// Recompress, write back and meld by rules, as a daemon
+    Watch(crate::commands::watch::WatchArgs),
+    /// Metrics for Prometheus, once
+    Metrics(crate::commands::metrics::MetricsArgs),
+    /// Does it help my workload? Experiments under real memory pressure
+    Bench(crate::commands::bench::BenchArgs),
+    /// The configuration: check it, show it, take another tool's over
+    Config(crate::commands::config::ConfigArgs),
+    /// The configuration for systemd, for NixOS, or as a shell script
+    Export(crate::commands::export::ExportArgs),
+    /// Write systemd units at boot; systemd calls this
+    #[command(hide = true)]
+    Generator(crate::commands::generator::GeneratorArgs),
     /// Write the man page to standard output
     Man(ManArgs),
     /// Write shell completions to standard output
@@ -186,7 +205,7 @@ pub struct SourceArgs {
 }
 
 /// How a result is printed; a table without any.
-#[derive(Args)]
+#[derive(Args, Debug)]
 pub struct Format {
     /// JSON with a versioned schema
     #[arg(long, group = "format", help_heading = "Output")]
@@ -337,7 +356,7 @@ impl std::str::FromStr for CodecList {
 }
 
 /// A size in bytes, with K, M, G or T for powers of 1024.
-fn parse_size(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     let wrong = || format!("\"{text}\" is not a size: give bytes, or a number with K, M, G or T");
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let shift = match text[digits.len()..].to_ascii_lowercase().as_str() {
@@ -375,7 +394,7 @@ fn parse_rate(text: &str) -> Result<f64, String> {
     }
 }
 
-fn parse_percent(text: &str) -> Result<f64, String> {
+pub(crate) fn parse_percent(text: &str) -> Result<f64, String> {
     match text.trim_end_matches('%').parse::<f64>() {
         Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent),
         _ => Err(format!("\"{text}\" is not a percentage from 0 to 100")),

@@ -22,7 +22,7 @@ use clap::Parser;
 use cli::{Cli, Command};
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::try_parse_from(commands::generator::arguments(std::env::args_os())) {
         Ok(cli) => cli,
         Err(err) => return exit::refuse(&err),
     };
@@ -32,7 +32,16 @@ fn main() -> ExitCode {
         Command::Plan(args) => commands::setup::plan(&args),
         Command::Up(args) => commands::setup::up(&args),
         Command::Down(args) => commands::setup::down(&args),
+        Command::Bench(args) => commands::bench::run(&args),
         Command::Numa(args) => commands::numa::run(*args),
+        Command::Status(args) => commands::status::run(&args),
+        Command::Top(args) => commands::top::run(&args),
+        Command::Meld(args) => commands::meld::run(&args),
+        Command::Watch(args) => commands::watch::run(&args),
+        Command::Metrics(args) => commands::metrics::run(&args),
+        Command::Config(args) => commands::config::run(&args),
+        Command::Export(args) => commands::export::run(&args),
+        Command::Generator(args) => commands::generator::run(&args),
         Command::Man(args) => commands::generate::man(&args),
         Command::Completions(args) => commands::generate::completions(&args),
     };

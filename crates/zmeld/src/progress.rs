@@ -16,15 +16,26 @@ const LINE_EVERY: Duration = Duration::from_secs(10);
 
 /// The flag that Ctrl-C sets, once for the whole program.
 pub fn interrupt_flag() -> &'static AtomicBool {
+    flag_saying(Some("\nzmeld: stopping; Ctrl-C again ends at once"))
+}
+
+/// The same, without a word on the terminal, which shows something else.
+pub fn silent_interrupt_flag() -> &'static AtomicBool {
+    flag_saying(None)
+}
+
+fn flag_saying(word: Option<&'static str>) -> &'static AtomicBool {
     static STOP: AtomicBool = AtomicBool::new(false);
     static INSTALLED: OnceLock<()> = OnceLock::new();
     INSTALLED.get_or_init(|| {
         // If it cannot be installed, Ctrl-C ends the program at once, as ever.
-        let _ = ctrlc::set_handler(|| {
-            if STOP.swap(true, Ordering::SeqCst) {
-                std::process::exit(130);
+        let _ = ctrlc::set_handler(move || {
+            let again = STOP.swap(true, Ordering::SeqCst);
+            match word {
+                Some(_) if again => std::process::exit(130),
+                Some(word) => eprintln!("{word}"),
+                None => {}
             }
-            eprintln!("\nzmeld: stopping; Ctrl-C again ends at once");
         });
     });
     &STOP
@@ -131,6 +142,92 @@ impl Meter {
 impl Drop for Meter {
     fn drop(&mut self) {
         self.clear();
+    }
+}
+
+/// A progress line for work that says how far it is, but not how far it has to go.
+pub struct Busy {
+    bar: ProgressBar,
+    begin: Instant,
+    said: std::cell::Cell<Instant>,
+}
+
+impl Busy {
+    /// Nothing is shown yet.
+    pub fn new() -> Busy {
+        let bar = ProgressBar::with_draw_target(None, target());
+        bar.set_style(ProgressStyle::with_template("{msg}").expect("a valid template"));
+        let now = Instant::now();
+        Busy {
+            bar,
+            begin: now,
+            said: std::cell::Cell::new(now),
+        }
+    }
+
+    /// Whether it is time for a word.
+    pub fn is_due(&self) -> bool {
+        let every = match stderr().is_terminal() {
+            true => Duration::from_millis(250),
+            false => LINE_EVERY,
+        };
+        self.begin.elapsed() >= QUIET_FOR && self.said.get().elapsed() >= every
+    }
+
+    /// Shows how far it is.
+    pub fn say(&self, text: &str) {
+        self.said.set(Instant::now());
+        if stderr().is_terminal() {
+            self.bar.set_message(text.to_owned());
+            self.bar.tick();
+        } else {
+            eprintln!("zmeld: {text}");
+        }
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// A line of text that says what goes on.
+pub struct Message {
+    bar: ProgressBar,
+    said: std::cell::Cell<Option<Instant>>,
+}
+
+impl Message {
+    /// Nothing yet.
+    pub fn new() -> Message {
+        let bar = ProgressBar::with_draw_target(None, target());
+        bar.set_style(ProgressStyle::with_template("{wide_msg}").expect("a valid template"));
+        Message {
+            bar,
+            said: std::cell::Cell::new(None),
+        }
+    }
+
+    /// What goes on now. In a log it is said now and then.
+    pub fn set(&self, text: &str) {
+        self.bar.set_message(text.to_owned());
+        self.bar.tick();
+        let due = self.said.get().is_none_or(|at| at.elapsed() >= LINE_EVERY);
+        if !stderr().is_terminal() && due {
+            self.said.set(Some(Instant::now()));
+            eprintln!("zmeld: {text}");
+        }
+    }
+
+    /// Something that stays on the screen.
+    pub fn say(&self, text: &str) {
+        self.bar.suspend(|| eprintln!("zmeld: {text}"));
+    }
+
+    /// Nothing goes on any more.
+    pub fn clear(&self) {
+        self.bar.finish_and_clear();
     }
 }
 

@@ -74,6 +74,17 @@ struct zm_codec_ops {
 			  void *dst, size_t dst_size);
 };
 
+/*
+ * A store knows its codecs by priority: 0 compresses what is written, the
+ * others recompress it later, the higher the harder, as zram counts them.
+ */
+#define ZM_PRIORITIES	4
+
+struct zm_codec_choice {
+	const struct zm_codec_ops *ops;	/* NULL: no codec of this priority */
+	struct zm_codec_params params;
+};
+
 /* All codecs of this home, in the order a list shows them. */
 extern const struct zm_codec_ops *const zm_codecs[];
 extern const size_t zm_codec_count;

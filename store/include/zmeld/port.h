@@ -27,7 +27,7 @@ struct zm_streams;
  * zm_port_stream_get(), given back with zm_port_stream_put().
  */
 struct zm_stream {
-	void *ctx;	/* the codec's context */
+	void *ctx[ZM_PRIORITIES];	/* each codec's context, or NULL */
 	u8 *packed;	/* 2 * ZM_PAGE_SIZE: output of compress, copies */
 	u8 *page;	/* ZM_PAGE_SIZE: scratch for one raw page */
 	void *spare;	/* the core's: a share kept for the next meld */
@@ -71,8 +71,9 @@ void zm_port_pool_write(struct zm_pool *pool, struct zm_handle handle,
 const void *zm_port_pool_read_begin(struct zm_pool *pool,
 				    struct zm_handle handle, u32 size,
 				    void *copy);
+/* pre: bytes and size are those of the begin. Atomic. */
 void zm_port_pool_read_end(struct zm_pool *pool, struct zm_handle handle,
-			   const void *bytes);
+			   const void *bytes, u32 size);
 /*
  * A hint that the object will be read soon, given twice: first with `deep`
  * false, when the handle may be any number, even of an object long gone; some
@@ -86,15 +87,25 @@ u64 zm_port_pool_used(struct zm_pool *pool);
 u64 zm_port_pool_compact(struct zm_pool *pool);
 /* Objects of this size and above take a whole page: keep those raw. Atomic. */
 u32 zm_port_pool_huge_size(struct zm_pool *pool);
+/*
+ * A number for the size class that an object of that size falls into: objects
+ * of one class take the same memory, those of a class with a lower number less.
+ * 1 <= size <= ZM_PAGE_SIZE. Atomic.
+ */
+u32 zm_port_pool_class(struct zm_pool *pool, u32 size);
 
 /* -- Codec streams -------------------------------------------------------- */
 
 /*
- * Streams for `count` contexts at once (0: one for each processor). *streams
- * or -ENOMEM. ops and params outlive them. May sleep.
+ * Streams for `count` contexts at once (0: one for each processor). Each has a
+ * context of every codec in choices[ZM_PRIORITIES], so that it reads any
+ * object. *streams or -ENOMEM. choices outlive them. May sleep.
+ *
+ * A store has one such set, from which requests borrow for a page at a time;
+ * what runs for long (a pass, a check, recompression) makes a set of one for
+ * itself and keeps no processor waiting.
  */
-int zm_port_streams_create(const struct zm_codec_ops *ops,
-			   const struct zm_codec_params *params, u32 count,
+int zm_port_streams_create(const struct zm_codec_choice *choices, u32 count,
 			   struct zm_streams **streams);
 /*
  * pre: none is borrowed. Hands each stream's spare to `release` first. May
@@ -118,8 +129,13 @@ bool zm_port_mutex_trylock(struct zm_mutex *mutex);
 void zm_port_mutex_lock(struct zm_mutex *mutex);
 void zm_port_mutex_unlock(struct zm_mutex *mutex);
 
-/* Lets others run during long work. May sleep. */
+/* Lets others run during long work; called with no lock held. May sleep. */
 void zm_port_yield(void);
+/*
+ * Whether whoever waits for long work wants it to end: in the kernel, a signal
+ * came. Atomic.
+ */
+bool zm_port_interrupted(void);
 /* Monotonic time in nanoseconds. Atomic. */
 u64 zm_port_time_ns(void);
 /* Unpredictable bytes. May sleep. */

@@ -10,15 +10,22 @@
  *   share        an object that several slots use, with its count
  *   fingerprint  keyed hash of the raw page, 32 bits, kept in the slot
  *   pass         finds all identical pages and makes them share one object
+ *   priority     of a codec: 0 compresses what is written, 1 to 3 recompress
+ *   idle         not read or written since it was marked so
+ *   block        a page's room on a backing device
+ *   backed       of a page: it stands in a block and no longer in the pool
  *
  * Invariants
  *   1. A read returns exactly the bytes of the last completed write to that
  *      page, or an error. Never other bytes.
  *   2. Two pages are melded only after their bytes were compared.
- *   3. An object is freed once, when its last slot lets go of it.
+ *   3. An object is freed once, when its last slot lets go of it, or when
+ *      something else has taken its place: its recompressed form, a block. A
+ *      block is free again when no slot, no reader and no writer needs it.
  *   4. A write that fails leaves the previous contents readable.
  *   5. Discards work from atomic context and are never lost. Nothing sleeps
- *      under a slot's lock. Two slots are locked in order of their index.
+ *      under a slot's lock or a share's. Two slots are locked in order of
+ *      their index, a share after the slots.
  *   6. Every counter can be recomputed from the slots: zm_store_check().
  *
  * Functions return 0 or -errno. All may be called by many threads at once
@@ -47,18 +54,22 @@ struct zm_store_options {
 	u32 streams;		/* contexts; 0: one for each processor */
 	bool verify;		/* check fingerprints on every read */
 	bool keyed;		/* key is given; otherwise it is random */
+	bool track_time;	/* note when pages are accessed: 4 bytes each */
 	u8 key[ZM_KEY_SIZE];	/* of the fingerprints */
-	const struct zm_codec_ops *codec;
-	struct zm_codec_params params;	/* before params_setup() */
+	/* By priority, before params_setup(); there is always a first. */
+	struct zm_codec_choice codecs[ZM_PRIORITIES];
 };
 
 /*
- * -EINVAL: slots is 0 or above ZM_SLOTS_MAX, or the codec refuses its params;
- * -ENOMEM. May sleep.
+ * -EINVAL: slots is 0 or above ZM_SLOTS_MAX, there is no first codec, or one
+ * refuses its params; -ENOMEM. May sleep.
  */
 int zm_store_create(const struct zm_store_options *options,
 		    struct zm_store **store);
-/* Exclusive. Takes NULL. May sleep. */
+/*
+ * Exclusive: every writeback and every read that was begun has ended. Takes
+ * NULL. May sleep.
+ */
 void zm_store_destroy(struct zm_store *store);
 
 #define ZM_SLOTS_MAX (1ull << 32)
@@ -72,7 +83,8 @@ void zm_store_destroy(struct zm_store *store);
 int zm_page_write(struct zm_store *store, u64 index, const void *page);
 /*
  * A page never written, or discarded, reads as zeros. -EINVAL: no such slot;
- * -EBADMSG: the object is damaged (page then holds garbage). May sleep.
+ * -EBADMSG: the object is damaged (page then holds garbage); -EREMOTE: the
+ * page is backed, so it takes zm_page_read_begin(). May sleep.
  */
 int zm_page_read(struct zm_store *store, u64 index, void *page);
 /* Forgets the page. No such slot: nothing happens. Atomic. */
@@ -109,20 +121,148 @@ struct zm_meld_result {
 	u64 time_sample_ns;
 	u64 time_find_ns;
 	u64 time_meld_ns;
+	u64 pages_backed;		/* candidates passed over: no I/O here */
 	bool below_threshold;		/* not run: not worth it */
-	bool stopped;			/* by zm_meld_stop() or time */
+	bool stopped;			/* by zm_pass_stop() or time */
 };
 
-/* -EBUSY: a pass runs already; -ENOMEM. May sleep. */
+/* -EBUSY: a pass or recompression runs already; -ENOMEM. May sleep. */
 int zm_meld_run(struct zm_store *store, const struct zm_meld_options *options,
 		struct zm_meld_result *result);
-/* Asks a running pass to stop soon. Atomic. */
-void zm_meld_stop(struct zm_store *store);
+/* Asks a running pass, or recompression, to stop soon. Atomic. */
+void zm_pass_stop(struct zm_store *store);
 /* -EINVAL: no such mode; -ENOMEM. May sleep. */
 int zm_meld_mode_set(struct zm_store *store, u32 mode);
 
+/* -- Idle pages, recompression -------------------------------------------- */
+
+/* Which pages; several together mean those that are all of it. 0: any. */
+enum zm_pick {
+	ZM_PICK_IDLE = 1,		/* no sharer accessed it since marked */
+	ZM_PICK_HUGE = 2,		/* stored raw */
+	ZM_PICK_INCOMPRESSIBLE = 4,	/* no codec of this store helped */
+};
+
+/*
+ * Marks pages idle that were not accessed for the last age_s seconds, and all
+ * others as not idle; 0: marks all. Pages without an object in the pool
+ * (same-filled, backed) are never idle. -EINVAL: age_s without track_time. May
+ * sleep.
+ */
+int zm_idle_mark(struct zm_store *store, u32 age_s);
+
+struct zm_recompress_options {
+	u32 which;		/* ZM_PICK_IDLE, ZM_PICK_HUGE; 0: any */
+	u32 size_min;		/* bytes; an object below it is small enough */
+	u64 pages_max;		/* objects to try, the largest; 0: all */
+	/* Codecs to try on an object, in this order, up to one that helps. */
+	u32 priority_first;	/* 1 or above */
+	u32 priority_end;	/* not this one any more */
+};
+
+struct zm_recompress_result {
+	u64 pages_scanned;	/* slots looked at */
+	u64 pages_tried;	/* objects decompressed and compressed anew */
+	u64 pages_recompressed;	/* of them replaced, a share counted once */
+	u64 pages_incompressible; /* of them marked not to be tried again */
+	u64 pages_damaged;	/* of them unreadable: left as they are */
+	u64 bytes_before;	/* of the replaced objects */
+	u64 bytes_after;
+	u64 raced;		/* changed meanwhile */
+	bool stopped;		/* by zm_pass_stop() */
+};
+
+/*
+ * Compresses pages again with codecs of higher priority than theirs. An object
+ * is replaced where the new one falls into a smaller size class and below
+ * size_min; where the last codec of the store did not help, the object is
+ * marked incompressible and left alone until the page is written again. A share
+ * is recompressed once for all its slots.
+ *
+ * -EINVAL: no codec in that range, or size_min is above a page; -EBUSY: a pass
+ * or recompression runs; -ENOMEM: it went as far as the result says. May sleep.
+ */
+int zm_recompress_run(struct zm_store *store,
+		      const struct zm_recompress_options *options,
+		      struct zm_recompress_result *result);
+
+/* -- Writeback: pages on a backing device ---------------------------------- */
+
+#define ZM_BLOCKS_MAX (1ull << 40)
+
+/*
+ * The store owns the block numbers, its caller does the I/O. A block has
+ * ZM_PAGE_SIZE bytes. -EBUSY: blocks are attached already; -EINVAL: none, or
+ * above ZM_BLOCKS_MAX; -ENOMEM. Exclusive with zm_writeback_begin(). May sleep.
+ */
+int zm_backing_attach(struct zm_store *store, u64 blocks);
+/*
+ * -EBUSY: blocks are in use. No blocks: nothing happens. Exclusive with
+ * zm_writeback_begin(). May sleep.
+ */
+int zm_backing_detach(struct zm_store *store);
+
+struct zm_share;
+
+/* One page on its way to its block. */
+struct zm_writeback {
+	u64 block;		/* where to write ZM_PAGE_SIZE bytes */
+	u32 size;		/* of what is in it; ZM_PAGE_SIZE: the page */
+	u32 priority;		/* of the codec, where it is smaller */
+	struct zm_share *share;	/* the store's */
+};
+
+/*
+ * Takes a page that is `which` (of enum zm_pick) and in the pool: reserves a
+ * block and gives what is to be written to it: the page, or with
+ * keep_compressed its object, zeros behind it. The page stays readable and
+ * writable; every begin that returned 0 has its end. bytes: ZM_PAGE_SIZE.
+ *
+ * -EINVAL: no such slot; -ENOENT: the page is not, or no longer, what was asked
+ * for, or is being written already; -ENOSPC: no block is free; -ENOMEM;
+ * -EBADMSG: the object is damaged. May sleep.
+ */
+int zm_writeback_begin(struct zm_store *store, u64 index, u32 which,
+		       bool keep_compressed, struct zm_writeback *wb,
+		       void *bytes);
+/*
+ * Written: the page, with all that share it, stands in the block and its object
+ * is freed; or, if nobody needs the page any more, the block is. Not written:
+ * the block is free again, nothing else happened. Atomic.
+ */
+void zm_writeback_end(struct zm_store *store, struct zm_writeback *wb,
+		      bool written);
+
+#define ZM_BACKED 1
+
+/* One backed page on its way back; keeps the block from being used anew. */
+struct zm_backed {
+	u64 block;		/* where to read ZM_PAGE_SIZE bytes */
+	u32 size;		/* as in zm_writeback */
+	u32 priority;
+	u32 fingerprint;
+	bool fingerprinted;
+	struct zm_share *share;	/* the store's */
+};
+
+/*
+ * As zm_page_read(), but where the page is backed: ZM_BACKED, and *backed tells
+ * what to read. Every ZM_BACKED has its zm_page_read_end(). May sleep.
+ */
+int zm_page_read_begin(struct zm_store *store, u64 index, void *page,
+		       struct zm_backed *backed);
+/*
+ * The block was read to `bytes`, or reading it failed with io_err. Makes the
+ * page of it; bytes may be the page. 0; io_err; -EBADMSG: the block does not
+ * hold what was written to it. May sleep.
+ */
+int zm_page_read_end(struct zm_store *store, struct zm_backed *backed,
+		     const void *bytes, void *page, int io_err);
+
 /* -- Looking after it ----------------------------------------------------- */
 
+/* Whether reads check fingerprints from now on. Atomic. */
+void zm_store_verify_set(struct zm_store *store, bool verify);
 void zm_store_limit_set(struct zm_store *store, u64 bytes);
 /* Restarts the high-water mark from what is used now. */
 void zm_store_peak_reset(struct zm_store *store);
@@ -136,24 +276,31 @@ enum zm_reason {
 	ZM_REASON_LIMIT,	/* memory_limit reached */
 	ZM_REASON_DAMAGED,	/* an object does not decompress */
 	ZM_REASON_MISMATCH,	/* a page does not have its fingerprint */
+	ZM_REASON_BACKING,	/* the backing device failed a read */
 	ZM_REASON_COUNT,
 };
+
+/* What a share takes beside its object. */
+#define ZM_SHARE_BYTES 24
 
 struct zm_stats {
 	/* What is held now. */
 	u64 slots;
 	u64 pages_stored;	/* slots that hold something */
 	u64 pages_same;		/* of them same-filled */
-	u64 pages_raw;		/* of them incompressible */
+	u64 pages_raw;		/* of them raw in the pool */
 	u64 pages_shared;	/* of them in a share */
+	u64 pages_backed;	/* of these on the backing device */
 	u64 objects;		/* in the pool, shares included */
-	u64 shares;
+	u64 shares;		/* those that are backed included */
 	u64 bytes_compressed;	/* sum of the objects' sizes */
 	u64 bytes_melded;	/* what shared slots would add to it */
 	u64 memory_used;	/* pool, bytes in whole pages */
 	u64 memory_used_max;	/* high-water mark */
 	u64 memory_limit;
-	u64 memory_metadata;	/* slots, shares, index, key */
+	u64 memory_metadata;	/* slots, times, shares, index, blocks, key */
+	u64 blocks;		/* of the backing device; 0: none */
+	u64 blocks_used;	/* those reserved by writers included */
 	/* What was done since the store was made. */
 	u64 reads;
 	u64 writes;
@@ -166,6 +313,8 @@ struct zm_stats {
 	u64 inline_unchanged;	/* writes of what the slot held already */
 	u64 inline_collisions;	/* same fingerprint, other bytes */
 	u64 auto_switches;
+	u64 recompressed;	/* objects replaced by smaller ones */
+	u64 writebacks;		/* objects that went to a block */
 	u64 failures[ZM_REASON_COUNT];
 	u32 mode;		/* enum zm_meld_mode */
 	u32 inline_active;	/* auto: whether it is on now */
@@ -181,11 +330,39 @@ enum zm_check_level {
 
 /*
  * Walks everything. 0, or -EUCLEAN with what is wrong in text, a line each;
- * -ENOMEM; -EBUSY while a pass runs. Exclusive from ZM_CHECK_COUNTS on. May
+ * -ENOMEM; -EBUSY while a pass or recompression runs. From ZM_CHECK_COUNTS on
+ * exclusive, but that reads and writebacks may have begun and not ended. May
  * sleep.
  */
 int zm_store_check(struct zm_store *store, u32 level, char *text,
 		   size_t text_size);
+
+enum zm_kind {
+	ZM_KIND_EMPTY,
+	ZM_KIND_SAME,
+	ZM_KIND_OBJECT,
+	ZM_KIND_SHARE,
+};
+
+/* What a slot holds. */
+struct zm_slot_info {
+	enum zm_kind kind;
+	u32 size;		/* stored bytes, in the pool or in the block */
+	u32 priority;		/* of the codec that made them */
+	u32 sharers;		/* slots that share; 0: not a share */
+	u32 fingerprint;
+	u32 accessed_s;		/* zm_port_time_ns() in seconds; or 0 */
+	u64 word;		/* same-filled: the repeated word */
+	u64 block;		/* backed: the block */
+	bool fingerprinted;
+	bool huge;		/* raw, in the pool */
+	bool idle;
+	bool backed;
+	bool incompressible;
+};
+
+/* -EINVAL: no such slot. Atomic. */
+int zm_slot_info(struct zm_store *store, u64 index, struct zm_slot_info *info);
 
 /* -- Printers: the same words in sysfs, tools and test failures ------------ */
 
@@ -193,6 +370,8 @@ int zm_store_check(struct zm_store *store, u32 level, char *text,
 int zm_stats_to_text(const struct zm_stats *stats, char *text, size_t size);
 int zm_meld_result_to_text(const struct zm_meld_result *result, char *text,
 			   size_t size);
+int zm_recompress_result_to_text(const struct zm_recompress_result *result,
+				 char *text, size_t size);
 int zm_slot_to_text(struct zm_store *store, u64 index, char *text,
 		    size_t size);
 const char *zm_reason_name(u32 reason);

@@ -42,15 +42,67 @@ static bool lz4_sizes_fit(size_t src_size, size_t dst_size)
 	return src_size <= LZ4_MAX_INPUT_SIZE && dst_size <= INT_MAX;
 }
 
+/*
+ * Checks level and dictionary, and loads the dictionary with `load` into a
+ * state of state_size bytes that becomes the params' own.
+ */
+static int lz4_setup(struct zm_codec_params *params,
+		     const struct zm_codec_ops *ops, size_t state_size,
+		     bool (*load)(void *state,
+				  const struct zm_codec_params *params))
+{
+	void *state;
+	int ret;
+
+	ret = codec_level_setup(params, ops->level_min, ops->level_max,
+				ops->level_default, true);
+	if (ret || !params->dict)
+		return ret;
+	if (params->dict_size > INT_MAX)
+		return -EINVAL;
+	state = malloc(state_size);
+	if (!state)
+		return -ENOMEM;
+	if (!load(state, params)) {
+		free(state);
+		return -EINVAL;
+	}
+	params->prepared = state;
+	return 0;
+}
+
 static void lz4_params_release(struct zm_codec_params *params)
 {
 	free(params->prepared);
 	params->prepared = NULL;
 }
 
+static int lz4_context_alloc(void **ctx, size_t state_size)
+{
+	*ctx = malloc(state_size);
+	return *ctx ? 0 : -ENOMEM;
+}
+
 static void lz4_context_destroy(void *ctx)
 {
 	free(ctx);
+}
+
+/* What the library takes; false: src does not fit it. */
+static bool lz4_sizes_prepare(size_t src_size, size_t *dst_size)
+{
+	if (*dst_size > INT_MAX)
+		*dst_size = INT_MAX;
+	return lz4_sizes_fit(src_size, 0);
+}
+
+/* size: what the library returned. */
+static int lz4_compressed(int size, size_t *dst_size)
+{
+	if (size <= 0)
+		return -ENOSPC;
+	*dst_size = (size_t)size;
+	return 0;
 }
 
 /* Both codecs write the same format. */
@@ -76,35 +128,24 @@ static int lz4_decompress(void *ctx, const struct zm_codec_params *params,
 
 /* --------------------------------------------------------------------- lz4 */
 
+/* The whole dictionary, or none of it. */
+static bool lz4_load(void *state, const struct zm_codec_params *params)
+{
+	LZ4_initStream(state, sizeof(LZ4_stream_t));
+	return (size_t)LZ4_loadDict(state, params->dict,
+				    (int)params->dict_size) ==
+	       params->dict_size;
+}
+
 static int lz4_params_setup(struct zm_codec_params *params)
 {
-	LZ4_stream_t *loaded;
-	int ret;
-
-	ret = codec_level_setup(params, LZ4_LEVEL_MIN, LZ4_LEVEL_MAX,
-				LZ4_LEVEL_DEFAULT, true);
-	if (ret || !params->dict)
-		return ret;
-	if (params->dict_size > INT_MAX)
-		return -EINVAL;
-	loaded = malloc(sizeof(*loaded));
-	if (!loaded)
-		return -ENOMEM;
-	LZ4_initStream(loaded, sizeof(*loaded));
-	ret = LZ4_loadDict(loaded, params->dict, (int)params->dict_size);
-	if ((size_t)ret != params->dict_size) {
-		free(loaded);
-		return -EINVAL;
-	}
-	params->prepared = loaded;
-	return 0;
+	return lz4_setup(params, &zm_codec_lz4, sizeof(LZ4_stream_t), lz4_load);
 }
 
 static int lz4_context_create(const struct zm_codec_params *params, void **ctx)
 {
 	(void)params;
-	*ctx = malloc(sizeof(LZ4_stream_t));
-	return *ctx ? 0 : -ENOMEM;
+	return lz4_context_alloc(ctx, sizeof(LZ4_stream_t));
 }
 
 static int lz4_compress(void *ctx, const struct zm_codec_params *params,
@@ -114,10 +155,8 @@ static int lz4_compress(void *ctx, const struct zm_codec_params *params,
 	LZ4_stream_t *stream = ctx;
 	int size;
 
-	if (!lz4_sizes_fit(src_size, 0))
+	if (!lz4_sizes_prepare(src_size, dst_size))
 		return -ENOSPC;
-	if (*dst_size > INT_MAX)
-		*dst_size = INT_MAX;
 	if (params->dict) {
 		memcpy(stream, params->prepared, sizeof(*stream));
 		size = LZ4_compress_fast_continue(stream, src, dst,
@@ -130,10 +169,7 @@ static int lz4_compress(void *ctx, const struct zm_codec_params *params,
 						  (int)*dst_size,
 						  params->level);
 	}
-	if (size <= 0)
-		return -ENOSPC;
-	*dst_size = (size_t)size;
-	return 0;
+	return lz4_compressed(size, dst_size);
 }
 
 const struct zm_codec_ops zm_codec_lz4 = {
@@ -159,37 +195,27 @@ static int lz4hc_effort(int level)
 	return level > LZ4HC_EFFORT_MAX ? LZ4HC_EFFORT_MAX : level;
 }
 
+static bool lz4hc_load(void *state, const struct zm_codec_params *params)
+{
+	int size;
+
+	LZ4_initStreamHC(state, sizeof(LZ4_streamHC_t));
+	LZ4_resetStreamHC_fast(state, lz4hc_effort(params->level));
+	size = LZ4_loadDictHC(state, params->dict, (int)params->dict_size);
+	return size >= 4 && (size_t)size == params->dict_size;
+}
+
 static int lz4hc_params_setup(struct zm_codec_params *params)
 {
-	LZ4_streamHC_t *loaded;
-	int ret;
-
-	ret = codec_level_setup(params, LZ4HC_LEVEL_MIN, LZ4HC_LEVEL_MAX,
-				LZ4HC_LEVEL_DEFAULT, true);
-	if (ret || !params->dict)
-		return ret;
-	if (params->dict_size > INT_MAX)
-		return -EINVAL;
-	loaded = malloc(sizeof(*loaded));
-	if (!loaded)
-		return -ENOMEM;
-	LZ4_initStreamHC(loaded, sizeof(*loaded));
-	LZ4_resetStreamHC_fast(loaded, lz4hc_effort(params->level));
-	ret = LZ4_loadDictHC(loaded, params->dict, (int)params->dict_size);
-	if ((size_t)ret != params->dict_size || ret < 4) {
-		free(loaded);
-		return -EINVAL;
-	}
-	params->prepared = loaded;
-	return 0;
+	return lz4_setup(params, &zm_codec_lz4hc, sizeof(LZ4_streamHC_t),
+			 lz4hc_load);
 }
 
 static int lz4hc_context_create(const struct zm_codec_params *params,
 				void **ctx)
 {
 	(void)params;
-	*ctx = malloc(sizeof(LZ4_streamHC_t));
-	return *ctx ? 0 : -ENOMEM;
+	return lz4_context_alloc(ctx, sizeof(LZ4_streamHC_t));
 }
 
 static int lz4hc_compress(void *ctx, const struct zm_codec_params *params,
@@ -199,10 +225,8 @@ static int lz4hc_compress(void *ctx, const struct zm_codec_params *params,
 	LZ4_streamHC_t *stream = ctx;
 	int size;
 
-	if (!lz4_sizes_fit(src_size, 0))
+	if (!lz4_sizes_prepare(src_size, dst_size))
 		return -ENOSPC;
-	if (*dst_size > INT_MAX)
-		*dst_size = INT_MAX;
 	if (params->dict) {
 		memcpy(stream, params->prepared, sizeof(*stream));
 		size = LZ4_compress_HC_continue(stream, src, dst,
@@ -214,10 +238,7 @@ static int lz4hc_compress(void *ctx, const struct zm_codec_params *params,
 						  (int)*dst_size,
 						  lz4hc_effort(params->level));
 	}
-	if (size <= 0)
-		return -ENOSPC;
-	*dst_size = (size_t)size;
-	return 0;
+	return lz4_compressed(size, dst_size);
 }
 
 const struct zm_codec_ops zm_codec_lz4hc = {

@@ -408,10 +408,11 @@ const void *zm_port_pool_read_begin(struct zm_pool *pool,
 }
 
 void zm_port_pool_read_end(struct zm_pool *pool, struct zm_handle handle,
-			   const void *bytes)
+			   const void *bytes, u32 size)
 {
 	(void)pool;
 	(void)bytes;
+	(void)size;
 	cell_unpin(cell_of(handle));
 }
 
@@ -443,6 +444,13 @@ u64 zm_port_pool_used(struct zm_pool *pool)
 u32 zm_port_pool_huge_size(struct zm_pool *pool)
 {
 	return pool->geometry.huge_size;
+}
+
+u32 zm_port_pool_class(struct zm_pool *pool, u32 size)
+{
+	const struct zm_geometry *geometry = &pool->geometry;
+
+	return geometry->classes[zm_geometry_class(geometry, size)].object_size;
 }
 
 /* -- Compaction ------------------------------------------------------------ */

@@ -80,7 +80,7 @@ struct seat {
 } __attribute__((aligned(128)));
 
 struct zm_streams {
-	const struct zm_codec_ops *ops;
+	const struct zm_codec_choice *choices;
 	u32 count;
 	struct seat seats[];
 };
@@ -88,18 +88,29 @@ struct zm_streams {
 /* Where this thread sat last; the place is most likely free and warm. */
 static __thread u32 last_seat;
 
-static int seat_fill(struct zm_streams *streams, struct seat *seat,
-		     const struct zm_codec_params *params)
+static int seat_fill(struct seat *seat, const struct zm_codec_choice *choices)
 {
+	u32 priority;
+	int err;
+
 	seat->stream.packed = zm_port_small_alloc(2 * ZM_PAGE_SIZE);
 	seat->stream.page = zm_port_small_alloc(ZM_PAGE_SIZE);
-	if (!seat->stream.packed || !seat->stream.page || zm_fault_now())
+	if (!seat->stream.packed || !seat->stream.page)
 		return -ENOMEM;
-	return streams->ops->context_create(params, &seat->stream.ctx);
+	for (priority = 0; priority < ZM_PRIORITIES; priority++) {
+		if (!choices[priority].ops)
+			continue;
+		if (zm_fault_now())
+			return -ENOMEM;
+		err = choices[priority].ops->context_create(
+			&choices[priority].params, &seat->stream.ctx[priority]);
+		if (err)
+			return err;
+	}
+	return 0;
 }
 
-int zm_port_streams_create(const struct zm_codec_ops *ops,
-			   const struct zm_codec_params *params, u32 count,
+int zm_port_streams_create(const struct zm_codec_choice *choices, u32 count,
 			   struct zm_streams **out)
 {
 	struct zm_streams *streams;
@@ -118,10 +129,10 @@ int zm_port_streams_create(const struct zm_codec_ops *ops,
 	if (!streams)
 		return -ENOMEM;
 	memset(streams, 0, bytes);
-	streams->ops = ops;
+	streams->choices = choices;
 	streams->count = count;
 	for (i = 0; i < count; i++) {
-		err = seat_fill(streams, &streams->seats[i], params);
+		err = seat_fill(&streams->seats[i], choices);
 		if (err) {
 			zm_port_streams_destroy(streams, NULL);
 			return err;
@@ -129,6 +140,18 @@ int zm_port_streams_create(const struct zm_codec_ops *ops,
 	}
 	*out = streams;
 	return 0;
+}
+
+static void seat_empty(struct zm_streams *streams, struct seat *seat)
+{
+	u32 priority;
+
+	for (priority = 0; priority < ZM_PRIORITIES; priority++)
+		if (seat->stream.ctx[priority])
+			streams->choices[priority].ops->context_destroy(
+				seat->stream.ctx[priority]);
+	free(seat->stream.packed);
+	free(seat->stream.page);
 }
 
 void zm_port_streams_destroy(struct zm_streams *streams,
@@ -141,10 +164,7 @@ void zm_port_streams_destroy(struct zm_streams *streams,
 		stream = &streams->seats[i].stream;
 		if (stream->spare)
 			release(stream->spare);
-		if (stream->ctx)
-			streams->ops->context_destroy(stream->ctx);
-		free(stream->packed);
-		free(stream->page);
+		seat_empty(streams, &streams->seats[i]);
 	}
 	free(streams);
 }
@@ -215,6 +235,11 @@ void zm_port_mutex_unlock(struct zm_mutex *mutex)
 /* User space is preempted anyway; yielding would only cost system calls. */
 void zm_port_yield(void)
 {
+}
+
+bool zm_port_interrupted(void)
+{
+	return false;
 }
 
 void zm_port_relax(u32 tries)

@@ -9,8 +9,6 @@
  *   zm_load32 zm_load64        relaxed reads of words that others may write;
  *   zm_set32 zm_set64          relaxed writes of such words;
  *   zm_add64 zm_max64          counters: relaxed read-modify-write;
- *   zm_get32 zm_put_test32     reference counts: get needs one held already,
- *                              put is a full barrier and tells the last;
  *   zm_publish zm_consume      a pointer, with what it points to;
  *   zm_bit_lock and kin        a spinning lock in bit 0 of a word: acquire and
  *                              release, no sleeping while it is held;
@@ -75,16 +73,6 @@ static inline void zm_max64(u64 *word, u64 value)
 					    __ATOMIC_RELAXED,
 					    __ATOMIC_RELAXED))
 		;
-}
-
-static inline void zm_get32(u32 *count)
-{
-	__atomic_add_fetch(count, 1, __ATOMIC_RELAXED);
-}
-
-static inline bool zm_put_test32(u32 *count)
-{
-	return __atomic_sub_fetch(count, 1, __ATOMIC_ACQ_REL) == 0;
 }
 
 #define zm_publish(where, pointer) \

@@ -5,7 +5,8 @@ use zmeld_store::{page_size, Codec, MeldMode, Store, StoreOptions, Stream};
 
 use crate::input::Pages;
 use crate::results::Results;
-use crate::timing::{in_turns, Runs, Side};
+use crate::runs::Runs;
+use crate::timing::{in_turns, Side};
 use crate::{progress, Settings};
 
 /// Each with the share of the pages that it can do in reasonable time.

@@ -8,7 +8,8 @@ use zmeld_store::{fill_word, page_size, FingerprintKey};
 
 use crate::input::Pages;
 use crate::results::Results;
-use crate::timing::{in_turns, Runs, Side};
+use crate::runs::Runs;
+use crate::timing::{in_turns, Side};
 use crate::{progress, Settings};
 
 const TABLE: &str = "hashes";

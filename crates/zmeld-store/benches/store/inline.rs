@@ -5,7 +5,8 @@ use zmeld_store::{Codec, MeldMode, Store, StoreOptions};
 
 use crate::input::{order, Pages};
 use crate::results::Results;
-use crate::timing::{in_turns, Runs, Side};
+use crate::runs::Runs;
+use crate::timing::{in_turns, Side};
 use crate::{progress, Settings};
 
 const SHARES: &[f64] = &[0.0, 0.25, 0.50];

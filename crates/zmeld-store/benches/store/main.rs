@@ -7,13 +7,19 @@
 mod codecs;
 mod hashes;
 mod inline;
-mod input;
-mod machine;
 mod pass;
 mod published;
-mod results;
 mod threads;
 mod timing;
+
+#[path = "../common/input.rs"]
+mod input;
+#[path = "../common/machine.rs"]
+mod machine;
+#[path = "../common/results.rs"]
+mod results;
+#[path = "../common/runs.rs"]
+mod runs;
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
@@ -28,7 +34,7 @@ use zmeld_report::Style;
 use input::Pages;
 use machine::Machine;
 use results::{Budget, Results};
-use timing::Runs;
+use runs::Runs;
 
 const USAGE: &str =
     "[--json FILE] [--rounds N] [--pages N] [--only NAME]... [--codec NAME]... [--input PATH...]";

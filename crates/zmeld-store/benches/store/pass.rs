@@ -9,7 +9,8 @@ use zmeld_store::{
 use crate::input::{order, Order, Pages};
 use crate::published::Device;
 use crate::results::Results;
-use crate::timing::{median, timed, Runs};
+use crate::runs::{median, Runs};
+use crate::timing::timed;
 use crate::{progress, Settings};
 
 /// A share of duplicates, and the threshold in thousandths below which the

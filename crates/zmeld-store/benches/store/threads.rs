@@ -11,7 +11,7 @@ use zmeld_store::{page_size, Codec, MeldMode, MeldOptions, Store, StoreError, St
 
 use crate::input::{order, Pages};
 use crate::results::Results;
-use crate::timing::Runs;
+use crate::runs::Runs;
 use crate::{progress, Settings};
 
 const TABLE: &str = "threads";

@@ -1,5 +1,6 @@
 //! A zram device of a test's own: only what was added here is ever touched, and
-//! it is reset and removed when it is dropped.
+//! it is reset and removed when it is dropped. `ZMELD_TEST_DRIVER=zmeld` makes
+//! it a device of zmeld.ko instead, which has the same attributes.
 #![allow(dead_code)] // Each test uses its part.
 
 use std::fs::{self, File, OpenOptions};
@@ -9,6 +10,8 @@ use std::path::{Path, PathBuf};
 
 /// The test's device; dropping it removes it.
 pub struct Device {
+    /// The driver, and the start of the device's name.
+    pub driver: String,
     /// Its number.
     pub id: u32,
 }
@@ -16,23 +19,29 @@ pub struct Device {
 impl Device {
     /// Adds a device; or says why that cannot be.
     pub fn add() -> Result<Device, String> {
-        let control = "/sys/class/zram-control/hot_add";
-        if !Path::new(control).exists() {
-            return Err(
-                "no /sys/class/zram-control: the kernel has no zram, or it is not loaded".into(),
-            );
+        let driver = std::env::var("ZMELD_TEST_DRIVER").unwrap_or_else(|_| "zram".to_owned());
+        let control = format!("/sys/class/{driver}-control/hot_add");
+        if !Path::new(&control).exists() {
+            return Err(format!(
+                "no {control}: the kernel has no {driver}, or it is not loaded"
+            ));
         }
         let id = fs::read_to_string(control)
-            .map_err(|error| format!("cannot add a zram device: {error}"))?;
+            .map_err(|error| format!("cannot add a {driver} device: {error}"))?;
         let id = id
             .trim()
             .parse()
-            .map_err(|error| format!("zram device {id:?}: {error}"))?;
-        Ok(Device { id })
+            .map_err(|error| format!("{driver} device {id:?}: {error}"))?;
+        Ok(Device { driver, id })
+    }
+
+    /// Whether it melds identical pages.
+    pub fn melds(&self) -> bool {
+        self.attribute("meld").exists()
     }
 
     fn attribute(&self, name: &str) -> PathBuf {
-        PathBuf::from(format!("/sys/block/zram{}/{name}", self.id))
+        PathBuf::from(format!("/sys/block/{}{}/{name}", self.driver, self.id))
     }
 
     /// Writes one of its attributes.
@@ -70,16 +79,16 @@ impl Device {
             .read(true)
             .write(true)
             .custom_flags(libc::O_DIRECT)
-            .open(format!("/dev/zram{}", self.id))
+            .open(format!("/dev/{}{}", self.driver, self.id))
     }
 }
 
 impl Drop for Device {
     fn drop(&mut self) {
         let _ = self.set("reset", "1");
-        let removed = fs::write("/sys/class/zram-control/hot_remove", self.id.to_string());
-        if let Err(error) = removed {
-            eprintln!("zram{} is left behind: {error}", self.id);
+        let control = format!("/sys/class/{}-control/hot_remove", self.driver);
+        if let Err(error) = fs::write(control, self.id.to_string()) {
+            eprintln!("{}{} is left behind: {error}", self.driver, self.id);
         }
     }
 }

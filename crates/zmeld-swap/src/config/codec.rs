@@ -82,6 +82,19 @@ impl Codec {
         }
     }
 
+    /// Its parameters as `algorithm_params` takes them, for the codec of that
+    /// priority; nothing where there are none.
+    pub fn parameters(&self, priority: u8) -> Option<String> {
+        let mut text = format!("priority={priority}");
+        if let Some(level) = self.level {
+            text.push_str(&format!(" level={level}"));
+        }
+        if let Some(dict) = &self.dict {
+            text.push_str(&format!(" dict={}", dict.display()));
+        }
+        (self.level.is_some() || self.dict.is_some()).then_some(text)
+    }
+
     /// What is known of it; nothing if the name is none of [`CODECS`].
     pub fn known(&self) -> Option<&'static Known> {
         CODECS.iter().find(|known| known.name == self.name)

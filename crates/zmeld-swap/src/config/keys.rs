@@ -239,7 +239,7 @@ pub const KEYS: &[Key] = &[
     key(Section::WatchMeld, "enabled", "true or false", "true"),
     key(Section::WatchMeld, "every", "10min", "10min"),
     key(Section::WatchMeld, "duplicates_min", "0% to 100%", "5%"),
-    key(Section::Metrics, "listen", "127.0.0.1:9709", "no exporter"),
+    key(Section::Metrics, "listen", "127.0.0.1:9890", "no exporter"),
     key(
         Section::Metrics,
         "textfile",

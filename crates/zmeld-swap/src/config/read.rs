@@ -692,7 +692,7 @@ fn metrics(reader: &mut Reader, open: &Open<'_>) -> Metrics {
     Metrics {
         listen: open.text(reader, "listen", |text| {
             text.parse().map_err(|_| {
-                format!("{text:?} is no address; write it with its port, 127.0.0.1:9709")
+                format!("{text:?} is no address; write it with its port, 127.0.0.1:9890")
             })
         }),
         textfile: open.absolute(reader, "textfile"),

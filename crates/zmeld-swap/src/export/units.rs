@@ -80,10 +80,6 @@ pub fn units(config: &Config, maker: &Maker<'_>) -> Vec<Unit> {
         let text = include_str!("../../../../packaging/systemd/zmeld-watch.service");
         maker.packaged(&mut units, "zmeld-watch.service", text, config);
     }
-    if config.metrics.listen.is_some() {
-        let text = include_str!("../../../../packaging/systemd/zmeld-exporter.service");
-        maker.packaged(&mut units, "zmeld-exporter.service", text, config);
-    }
     units.sort_by(|one, other| one.path.cmp(&other.path));
     units
 }
@@ -94,7 +90,7 @@ pub fn wants_watch(config: &Config) -> bool {
     watch.recompress.is_some()
         || watch.writeback.is_some()
         || watch.meld.is_some()
-        || config.metrics.textfile.is_some()
+        || config.metrics != Default::default()
 }
 
 /// What a tier needs beyond RAM.

@@ -1,8 +1,17 @@
 //! One file a command.
 
+pub mod bench;
 pub mod codecs;
+pub mod config;
+pub mod export;
 pub mod generate;
+pub mod generator;
+pub mod meld;
+pub mod metrics;
 pub mod numa;
 pub mod scan;
 mod scan_report;
 pub mod setup;
+pub mod status;
+pub mod top;
+pub mod watch;

@@ -1,9 +1,10 @@
 //! What the parts of the benchmark hand back: tables, budgets, raw runs.
+#![allow(dead_code)] // Each benchmark uses its part.
 
 use serde::Serialize;
 use zmeld_report::{cells, Column, Table};
 
-use crate::timing::Runs;
+use crate::runs::Runs;
 
 /// A promise of the design, and what was measured.
 #[derive(Clone, Serialize)]

@@ -1,5 +1,6 @@
 //! The pages that are stored: distinct pages of real files, and orders of them
 //! in which a chosen share repeats.
+#![allow(dead_code)] // Each benchmark uses its part.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -111,13 +112,23 @@ fn take_pages(file: &Path, wanted: usize, seen: &mut HashSet<u128>, bytes: &mut 
 /// SplitMix64 (G. Steele, D. Lea, C. Flood, 2014).
 struct Random(u64);
 
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// The number `at` of the sequence that `seed` starts.
+pub fn random_at(seed: u64, at: u64) -> u64 {
+    mix(seed.wrapping_add((at + 1).wrapping_mul(STEP)))
+}
+
+fn mix(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
 impl Random {
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0 = self.0.wrapping_add(STEP);
+        mix(self.0)
     }
 
     fn below(&mut self, bound: usize) -> usize {

@@ -1,0 +1,374 @@
+//! The kernel's block devices, measured: zmeld.ko beside the same kernel's own
+//! zram, in one boot, on the same pages. `cargo xtask bench kernel` boots a
+//! kernel that has both and runs this in it; on a machine that has both modules
+//! it can be run as it is, as root.
+//!
+//! Tables go to standard output, progress to standard error; `--json FILE`
+//! keeps every run. Nothing here fails for being slow, but a wrong byte ends it.
+
+mod device;
+mod ring;
+mod work;
+
+#[path = "../common/input.rs"]
+mod input;
+#[path = "../common/machine.rs"]
+mod machine;
+#[path = "../common/results.rs"]
+mod results;
+#[path = "../common/runs.rs"]
+mod runs;
+
+use std::collections::BTreeMap;
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use serde::Serialize;
+use zmeld_report::document::{Document, Section, Tone};
+use zmeld_report::schema::Envelope;
+use zmeld_report::{cells, Column, Style, Table};
+
+use device::{Device, SIDES};
+use input::Pages;
+use machine::Machine;
+use results::{Budget, Results};
+use runs::Runs;
+use work::{Operation, OPERATIONS};
+
+const USAGE: &str = "[--json FILE] [--rounds N] [--pages N] [--codec NAME]... [--input PATH...]";
+
+/// 48 MiB in pages of 4 KiB: above any cache, and a guest has room for four.
+const PAGES: usize = 12_288;
+const ROUNDS: usize = 5;
+const CODECS: &[&str] = &["lz4", "lzo-rle", "zstd"];
+const SHARES: &[f64] = &[0.0, 0.25, 0.50];
+const JOBS: &[usize] = &[1, 2];
+
+struct Settings {
+    rounds: usize,
+    pages: usize,
+    codecs: Vec<String>,
+    json: Option<PathBuf>,
+    input: Vec<PathBuf>,
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    machine: &'a Machine,
+    kernel_build: String,
+    emulation: Option<String>,
+    data: &'a str,
+    rounds: usize,
+    pages: usize,
+    budgets: &'a [Budget],
+    tables: BTreeMap<&'static str, Vec<serde_json::Value>>,
+    runs: &'a [Runs],
+}
+
+fn main() -> ExitCode {
+    match parse(std::env::args().skip(1)).and_then(|settings| run(&settings)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("bench kernel: {why}\nusage: {USAGE}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Settings, String> {
+    let mut settings = Settings {
+        rounds: ROUNDS,
+        pages: PAGES,
+        codecs: Vec::new(),
+        json: None,
+        input: Vec::new(),
+    };
+    while let Some(argument) = arguments.next() {
+        let mut value = || {
+            let value = arguments.next();
+            value.ok_or_else(|| format!("{argument} takes a value"))
+        };
+        match argument.as_str() {
+            "--json" => settings.json = Some(value()?.into()),
+            "--rounds" => settings.rounds = number(&value()?)?,
+            "--pages" => settings.pages = number(&value()?)?.max(512),
+            "--codec" => settings.codecs.push(value()?),
+            "--input" => settings.input.extend(arguments.by_ref().map(PathBuf::from)),
+            // Cargo adds this one by itself.
+            "--bench" => {}
+            other => return Err(format!("there is no argument {other:?}")),
+        }
+    }
+    if settings.codecs.is_empty() {
+        settings.codecs = CODECS.iter().map(|&name| name.to_owned()).collect();
+    }
+    Ok(settings)
+}
+
+fn number(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(number) if number > 0 => Ok(number),
+        _ => Err(format!("{text:?} is not a number from 1 on")),
+    }
+}
+
+fn run(settings: &Settings) -> Result<(), String> {
+    let machine = Machine::look();
+    eprintln!("reading pages");
+    let pages = Pages::read(&settings.input, settings.pages)?;
+    let mut results = Results::default();
+    let mut memory = memory_table();
+    for codec in &settings.codecs {
+        let mut speeds = speed_table(codec);
+        for &share in SHARES {
+            for &jobs in JOBS {
+                eprintln!("{codec}, {:.0} % duplicates, {jobs} jobs", share * 100.0);
+                let case = Case {
+                    codec,
+                    share,
+                    jobs,
+                    rounds: settings.rounds,
+                    pages: &pages,
+                };
+                case.measure(&mut speeds, &mut memory, &mut results)?;
+            }
+        }
+        speeds.note(
+            "MB/s of the same kernel's zram; behind it, how many times as fast zmeld is with \
+             melding off, with fingerprints taken (manual), and melding inline.",
+        );
+        results.table(table_key(codec), speeds);
+    }
+    memory.note("MiB after the pages were written once, as mm_stat says; melded: after a pass.");
+    results.table("memory", memory);
+    show(settings, &machine, &pages, &results)
+}
+
+/// A key of the JSON for each codec's table.
+fn table_key(codec: &str) -> &'static str {
+    match codec {
+        "lz4" => "speed_lz4",
+        "lzo-rle" => "speed_lzo_rle",
+        "zstd" => "speed_zstd",
+        _ => "speed_other",
+    }
+}
+
+fn speed_table(codec: &str) -> Table {
+    Table::new(&format!("{codec}: speed against zram"))
+        .column(Column::text("duplicates"))
+        .column(Column::text("jobs"))
+        .column(Column::text("operation"))
+        .column(Column::number("zram").key("zram_mb_per_s"))
+        .column(Column::ratio("off"))
+        .column(Column::ratio("manual"))
+        .column(Column::ratio("inline"))
+}
+
+fn memory_table() -> Table {
+    Table::new("Memory used")
+        .column(Column::text("codec"))
+        .column(Column::text("duplicates"))
+        .column(Column::number("zram").key("zram_mib"))
+        .column(Column::number("off").key("off_mib"))
+        .column(Column::number("melded").key("melded_mib"))
+        .column(Column::number("inline").key("inline_mib"))
+}
+
+/// One codec, one share of duplicates, one number of jobs: all devices.
+struct Case<'a> {
+    codec: &'a str,
+    share: f64,
+    jobs: usize,
+    rounds: usize,
+    pages: &'a Pages,
+}
+
+impl Case<'_> {
+    fn name(&self, operation: Operation, side: usize) -> String {
+        format!(
+            "{} {:.0} % {} jobs: {} {}",
+            self.codec,
+            self.share * 100.0,
+            self.jobs,
+            operation.name(),
+            SIDES[side].name
+        )
+    }
+
+    fn measure(
+        &self,
+        speeds: &mut Table,
+        memory: &mut Table,
+        results: &mut Results,
+    ) -> Result<(), String> {
+        let count = self.pages.count();
+        let devices: Vec<Device> = SIDES
+            .iter()
+            .map(|side| Device::make(side, self.codec, count))
+            .collect::<Result<_, _>>()?;
+        let mut series: Vec<Vec<Runs>> = OPERATIONS
+            .iter()
+            .map(|&operation| {
+                (0..SIDES.len())
+                    .map(|side| Runs::new("speed", self.name(operation, side), count))
+                    .collect()
+            })
+            .collect();
+        // The first round warms everything up and is not counted.
+        for round in 0..=self.rounds {
+            for device in &devices {
+                device.discard_all()?;
+            }
+            let first = input::order(count, self.share, 2 * round as u64).pages;
+            let second = input::order(count, self.share, 2 * round as u64 + 1).pages;
+            for (at, &operation) in OPERATIONS.iter().enumerate() {
+                let order = if operation == Operation::Fill {
+                    &first
+                } else {
+                    &second
+                };
+                let spent = work::in_turns(
+                    operation,
+                    &devices,
+                    self.pages,
+                    order,
+                    self.jobs,
+                    round as u64,
+                )?;
+                if operation == Operation::Fill && round == 0 && self.jobs == 1 {
+                    self.note_memory(&devices, memory)?;
+                }
+                if round > 0 {
+                    for (runs, ns) in series[at].iter_mut().zip(spent) {
+                        runs.runs_ns.push(ns);
+                    }
+                }
+            }
+            for device in &devices {
+                work::check(device, self.pages, &second)?;
+            }
+        }
+        self.note_speeds(&series, speeds, results);
+        results.keep(series.into_iter().flatten());
+        Ok(())
+    }
+
+    fn note_speeds(&self, series: &[Vec<Runs>], speeds: &mut Table, results: &mut Results) {
+        for (sides, operation) in series.iter().zip(OPERATIONS) {
+            let [zram, off, manual, inline] = &sides[..] else {
+                unreachable!("SIDES names four");
+            };
+            let ratio = |runs: &Runs| runs.times_faster_than(zram);
+            speeds.row(cells![
+                format!("{:.0} %", self.share * 100.0),
+                self.jobs.to_string(),
+                operation.name(),
+                zram.mb_per_s(),
+                ratio(off),
+                ratio(manual),
+                ratio(inline)
+            ]);
+            let what = |kind: &str| {
+                let jobs = if self.jobs == 1 { "job" } else { "jobs" };
+                format!(
+                    "{}, {} {jobs}, {}, {kind}",
+                    self.codec,
+                    self.jobs,
+                    operation.name()
+                )
+            };
+            if self.share == 0.0 {
+                results.budget(what("off"), 1.0, ratio(off));
+                if operation != Operation::Read {
+                    results.budget(what("fingerprints"), 0.95, ratio(manual));
+                }
+            }
+            if self.share == 0.5 && matches!(operation, Operation::Fill | Operation::Rewrite) {
+                results.budget(what("inline, half duplicates"), 1.4, ratio(inline));
+            }
+        }
+    }
+
+    /// The devices hold the same pages: how much memory, and how much after a pass.
+    fn note_memory(&self, devices: &[Device], memory: &mut Table) -> Result<(), String> {
+        let used = |side: usize| -> Result<f64, String> {
+            Ok(devices[side].memory_used()? as f64 / (1 << 20) as f64)
+        };
+        let (zram, off, inline) = (used(0)?, used(1)?, used(3)?);
+        devices[2].meld()?;
+        memory.row(cells![
+            self.codec,
+            format!("{:.0} %", self.share * 100.0),
+            zram,
+            off,
+            used(2)?,
+            inline
+        ]);
+        Ok(())
+    }
+}
+
+fn show(
+    settings: &Settings,
+    machine: &Machine,
+    pages: &Pages,
+    results: &Results,
+) -> Result<(), String> {
+    let kernel_build = std::fs::read_to_string("/proc/version").unwrap_or_default();
+    let kernel_build = kernel_build.trim().to_owned();
+    let emulation = std::env::var("ZMELD_BENCH_BED").ok();
+    let mut document = Document::new("zmeld.ko beside zram")
+        .provenance("kernel", &kernel_build)
+        .provenance("processor", &machine.cpu)
+        .provenance("processors", machine.cpus.to_string())
+        .provenance("data", &pages.about)
+        .provenance(
+            "rounds",
+            format!(
+                "{}; medians of rounds, ratios within a round, devices take turns",
+                settings.rounds
+            ),
+        )
+        .provenance(
+            "requests",
+            "one page each, direct, handed over 64 at a time",
+        );
+    if let Some(bed) = &emulation {
+        document = document.provenance("bed", bed);
+    }
+    if let Some(warning) = machine.warning() {
+        document = document.section(Section::new("").advice(Tone::Warning, warning));
+    }
+    document = document.section(Section::new("").table(results.budget_table()));
+    for (_, table) in &results.tables {
+        document = document.section(Section::new("").table(table.clone()));
+    }
+    document = document.section(Section::new("").table(results.runs_table()));
+    let style = Style::from_env(std::io::stdout().is_terminal(), None, |name| {
+        std::env::var(name).ok()
+    });
+    print!("{}", document.to_text(&style));
+    let Some(path) = &settings.json else {
+        return Ok(());
+    };
+    let body = Body {
+        machine,
+        kernel_build,
+        emulation,
+        data: &pages.about,
+        rounds: settings.rounds,
+        pages: pages.count(),
+        budgets: &results.budgets,
+        tables: results
+            .tables
+            .iter()
+            .map(|(key, table)| (*key, table.to_json_rows()))
+            .collect(),
+        runs: &results.runs,
+    };
+    let envelope = Envelope::new("zmeld.bench.kernel", 1, env!("CARGO_PKG_VERSION"), body);
+    std::fs::write(path, envelope.to_text())
+        .map_err(|error| format!("cannot write {}: {error}", path.display()))
+}

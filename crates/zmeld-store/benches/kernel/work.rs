@@ -1,0 +1,185 @@
+//! What is done to the devices, and how long it takes.
+//!
+//! Devices take turns, a piece of the work at a time, in an order that rotates:
+//! what disturbs the machine for a moment disturbs all of them. The clock is the
+//! wall's, since part of the work is the kernel's own.
+
+use std::ops::Range;
+use std::thread;
+use std::time::Instant;
+
+use zmeld_store::page_size;
+
+use crate::device::Device;
+use crate::input::{random_at, Pages};
+use crate::ring::{Request, Ring, DEPTH};
+
+/// Pages of one turn.
+const TURN: usize = 2048;
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Sequential write to an empty device.
+    Fill,
+    /// Sequential write over other pages.
+    Rewrite,
+    /// Random read.
+    Read,
+    /// Random, seven reads to three writes.
+    Mixed,
+}
+
+/// In the order in which a round runs them.
+pub const OPERATIONS: [Operation; 4] = [
+    Operation::Fill,
+    Operation::Rewrite,
+    Operation::Read,
+    Operation::Mixed,
+];
+
+impl Operation {
+    /// Its name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Operation::Fill => "write, empty",
+            Operation::Rewrite => "write over",
+            Operation::Read => "random read",
+            Operation::Mixed => "mixed 70:30",
+        }
+    }
+
+    /// The request number `at` of `count`; `mixed` is where chance sends it.
+    fn request(self, at: usize, chance: u64, count: usize) -> Request {
+        let random = ((u128::from(chance) * count as u128) >> 64) as usize;
+        match self {
+            Operation::Fill | Operation::Rewrite => Request {
+                slot: at,
+                write: true,
+            },
+            Operation::Read => Request {
+                slot: random,
+                write: false,
+            },
+            Operation::Mixed => Request {
+                slot: random,
+                write: chance % 10 < 3,
+            },
+        }
+    }
+}
+
+/// Nanoseconds that each device takes for `order.len()` requests.
+///
+/// A written page is always the one that `order` gives its slot, so that what
+/// the device must hold is known at the end.
+pub fn in_turns(
+    operation: Operation,
+    devices: &[Device],
+    pages: &Pages,
+    order: &[usize],
+    jobs: usize,
+    round: u64,
+) -> Result<Vec<f64>, String> {
+    let mut rings: Vec<Ring> = (0..jobs).map(|_| Ring::new()).collect::<Result<_, _>>()?;
+    let mut spent = vec![0.0; devices.len()];
+    for (turn, start) in (0..order.len()).step_by(TURN).enumerate() {
+        let range = start..(start + TURN).min(order.len());
+        for place in 0..devices.len() {
+            let at = (place + turn + round as usize) % devices.len();
+            spent[at] += one_turn(
+                operation,
+                &devices[at],
+                pages,
+                order,
+                range.clone(),
+                &mut rings,
+                round,
+            )?;
+        }
+    }
+    Ok(spent)
+}
+
+fn one_turn(
+    operation: Operation,
+    device: &Device,
+    pages: &Pages,
+    order: &[usize],
+    range: Range<usize>,
+    rings: &mut [Ring],
+    round: u64,
+) -> Result<f64, String> {
+    let jobs = rings.len();
+    let share = range.len().div_ceil(jobs);
+    let job = |ring: &mut Ring, part: Range<usize>| -> Result<f64, String> {
+        let mut spent = 0.0;
+        let mut requests = Vec::with_capacity(DEPTH);
+        for batch in part.clone().step_by(DEPTH) {
+            requests.clear();
+            for at in batch..(batch + DEPTH).min(part.end) {
+                let request = operation.request(at, random_at(round << 32, at as u64), order.len());
+                if request.write {
+                    let place = requests.len();
+                    let page = pages.page(order[request.slot]);
+                    ring.buffer(place).copy_from_slice(page);
+                }
+                requests.push(request);
+            }
+            let file = device
+                .file
+                .as_ref()
+                .expect("a device that was made is open");
+            let started = Instant::now();
+            ring.run(file, &requests)?;
+            spent += started.elapsed().as_nanos() as f64;
+        }
+        Ok(spent)
+    };
+    if let [ring] = rings {
+        return job(ring, range);
+    }
+    // The slowest job's time is the turn's.
+    thread::scope(|scope| {
+        let job = &job;
+        let running: Vec<_> = rings
+            .iter_mut()
+            .enumerate()
+            .map(|(number, ring)| {
+                let start = (range.start + number * share).min(range.end);
+                let part = start..(start + share).min(range.end);
+                scope.spawn(move || job(ring, part))
+            })
+            .collect();
+        let mut slowest: f64 = 0.0;
+        for thread in running {
+            slowest = slowest.max(thread.join().expect("a job does not panic")?);
+        }
+        Ok(slowest)
+    })
+}
+
+/// Reads the whole device back: every byte has to be there.
+pub fn check(device: &Device, pages: &Pages, order: &[usize]) -> Result<(), String> {
+    let mut ring = Ring::new()?;
+    let file = device
+        .file
+        .as_ref()
+        .expect("a device that was made is open");
+    for start in (0..order.len()).step_by(DEPTH) {
+        let requests: Vec<Request> = (start..(start + DEPTH).min(order.len()))
+            .map(|slot| Request { slot, write: false })
+            .collect();
+        ring.run(file, &requests)?;
+        for (place, request) in requests.iter().enumerate() {
+            if ring.buffer(place) != pages.page(order[request.slot]) {
+                return Err(format!(
+                    "WRONG BYTES: page {} of {} bytes is not what was written",
+                    request.slot,
+                    page_size()
+                ));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,111 @@
+//! Tiers that get in each other's way.
+
+use zmeld_report::units::bytes;
+
+use super::{Found, View};
+
+/// zswap takes the pages first and hands a zram device compressed data's worth of
+/// trouble: pages are compressed twice, and the figures of both mislead.
+pub(super) fn zram_with_zswap(view: &View) -> Vec<Found> {
+    let Some(zswap) = view.now.zswap.as_ref().filter(|zswap| zswap.enabled) else {
+        return Vec::new();
+    };
+    view.compressed()
+        .map(|(_, device)| {
+            Found::new(
+                &device.name,
+                "zswap is on in front of a compressed device: pages are compressed twice, and \
+                 the device sees only what zswap throws out",
+                format!(
+                    "zswap holds {}, {} holds {}",
+                    bytes(zswap.stored_bytes),
+                    device.name,
+                    bytes(device.held.unwrap_or_default().stored_bytes)
+                ),
+                "echo N > /sys/module/zswap/parameters/enabled (and take zswap.enabled=1 off \
+                 the kernel's command line)",
+            )
+        })
+        .collect()
+}
+
+/// A compressed device above a disk by priority alone fills with what was swapped
+/// first, the coldest pages; what comes later, and is needed sooner, goes to disk.
+pub(super) fn lru_inversion(view: &View) -> Vec<Found> {
+    view.compressed()
+        .filter(|(_, device)| device.backing.is_none())
+        .filter_map(|(above, device)| {
+            let below = view
+                .disks()
+                .find(|disk| disk.area.priority < above.area.priority)?;
+            Some(Found::new(
+                &device.name,
+                format!(
+                    "{} stands above {} by priority alone: when it is full, cold pages stay in \
+                     RAM and warm ones go to disk",
+                    device.name, below.area.path
+                ),
+                format!(
+                    "priorities {} and {}; {} of {} slots are taken, {} are on disk",
+                    above.area.priority,
+                    below.area.priority,
+                    bytes(above.area.used_bytes),
+                    bytes(above.area.size_bytes),
+                    bytes(below.area.used_bytes)
+                ),
+                match device.can_write_back {
+                    true => "give the device a writeback partition and a [watch] writeback rule, \
+                             or use zswap in front of the disk instead"
+                        .to_owned(),
+                    false => "use zswap in front of the disk instead (this kernel's zram has no \
+                              writeback): zmeld plan --tier zswap"
+                        .to_owned(),
+                },
+            ))
+        })
+        .collect()
+}
+
+/// Pages are dealt out in turn to areas of equal priority, fast or slow.
+pub(super) fn equal_priority(view: &View) -> Vec<Found> {
+    view.compressed()
+        .filter_map(|(area, device)| {
+            let other = view
+                .disks()
+                .find(|disk| disk.area.priority == area.area.priority)?;
+            Some(Found::new(
+                &device.name,
+                format!(
+                    "{} and {} have the same priority, so pages go to RAM and to disk in turn",
+                    device.name, other.area.path
+                ),
+                format!("both have priority {}", area.area.priority),
+                format!(
+                    "swapoff {0}; swapon --priority {1} {0}",
+                    area.area.path,
+                    area.area.priority.max(0).saturating_add(100).min(32_767)
+                ),
+            ))
+        })
+        .collect()
+}
+
+/// What is in RAM is not there after power-off: an image needs swap on a drive.
+pub(super) fn hibernation(view: &View) -> Vec<Found> {
+    let Some(resume) = &view.now.hibernation.resume else {
+        return Vec::new();
+    };
+    let Some((_, device)) = view.compressed().next() else {
+        return Vec::new();
+    };
+    if view.disks().next().is_some() {
+        return Vec::new();
+    }
+    vec![Found::new(
+        "hibernation",
+        "hibernation is set up, and all active swap is in RAM: no image can be kept",
+        format!("resume={resume}; the only swap is {}", device.name),
+        "swapon a partition of the size of RAM with a low priority, or take resume= off the \
+         kernel's command line",
+    )]
+}

@@ -1,0 +1,196 @@
+//! What is wrong with a machine's swap, how one can tell, and what to do about it.
+//!
+//! [`RULES`] is the list: each rule looks at an [`Observation`] and at what was
+//! asked for, and says what it found with the numbers that it saw. `docs/status.md`
+//! explains each.
+//!
+//! | module | what its rules are about |
+//! |---|---|
+//! | `combination` | tiers that get in each other's way |
+//! | `sizing` | limits, sizes, how full |
+//! | `content` | what the pages are like |
+//! | `upkeep` | what nobody does: writeback, recompression, discards |
+//! | `applied` | what was asked for and is not so |
+//! | `pressure` | how hard the machine is at it |
+//! | `melding` | identical pages; damaged ones |
+
+mod applied;
+mod combination;
+mod content;
+mod melding;
+mod pressure;
+mod sizing;
+mod upkeep;
+
+use serde::Serialize;
+
+use crate::config::Config;
+use crate::observe::{Device, Observation, Swap};
+
+/// How much a finding matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// Could be better.
+    Notice,
+    /// Costs memory or time now, or will when memory gets short.
+    Warning,
+    /// Data is damaged, or requests fail.
+    Critical,
+}
+
+impl Severity {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Severity::Notice => "notice",
+            Severity::Warning => "warning",
+            Severity::Critical => "critical",
+        }
+    }
+}
+
+/// Something that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// The rule's name, which stays the same.
+    pub id: &'static str,
+    /// How much it matters.
+    pub severity: Severity,
+    /// The tier, device or setting that it is about.
+    pub subject: String,
+    /// What is wrong, a sentence.
+    pub what: String,
+    /// The numbers that say so.
+    pub evidence: String,
+    /// What to do: a command, or a line of the configuration.
+    pub remedy: String,
+}
+
+/// A rule.
+pub struct Rule {
+    /// Its name.
+    pub id: &'static str,
+    /// How much what it finds matters.
+    pub severity: Severity,
+    check: fn(&View) -> Vec<Found>,
+}
+
+/// What a rule says, without what is the rule's.
+struct Found {
+    subject: String,
+    what: String,
+    evidence: String,
+    remedy: String,
+}
+
+impl Found {
+    fn new(
+        subject: impl Into<String>,
+        what: impl Into<String>,
+        evidence: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Found {
+        Found {
+            subject: subject.into(),
+            what: what.into(),
+            evidence: evidence.into(),
+            remedy: remedy.into(),
+        }
+    }
+}
+
+/// What rules look at.
+struct View<'a> {
+    now: &'a Observation,
+    wanted: &'a Config,
+}
+
+impl<'a> View<'a> {
+    /// Compressed devices that are swap, with their areas.
+    fn compressed(&self) -> impl Iterator<Item = (&'a Swap, &'a Device)> + '_ {
+        self.now
+            .swaps
+            .iter()
+            .filter_map(|swap| Some((swap, self.now.device_of(swap)?)))
+    }
+
+    /// Swap areas that are on drives.
+    fn disks(&self) -> impl Iterator<Item = &'a Swap> + '_ {
+        self.now
+            .swaps
+            .iter()
+            .filter(|swap| self.now.device_of(swap).is_none())
+    }
+
+    /// Devices that hold enough to judge by.
+    fn filled(&self) -> impl Iterator<Item = &'a Device> + '_ {
+        self.now
+            .devices
+            .iter()
+            .filter(|device| device.in_memory_bytes() >= JUDGED_FROM)
+    }
+}
+
+/// Below this, shares and ratios are chance.
+const JUDGED_FROM: u64 = 16 << 20;
+
+macro_rules! rules {
+    ($($id:literal, $severity:ident, $check:path;)*) => {
+        /// Every rule, the gravest first.
+        pub const RULES: &[Rule] = &[$(Rule {
+            id: $id,
+            severity: Severity::$severity,
+            check: $check,
+        },)*];
+    };
+}
+
+rules! {
+    "verify-mismatch", Critical, melding::mismatch;
+    "failed-writes", Critical, sizing::failed_writes;
+    "oom-kills", Critical, pressure::oom_kills;
+    "zram-with-zswap", Warning, combination::zram_with_zswap;
+    "lru-inversion", Warning, combination::lru_inversion;
+    "equal-priority", Warning, combination::equal_priority;
+    "hibernation", Warning, combination::hibernation;
+    "not-applied", Warning, applied::not_applied;
+    "no-memory-limit", Warning, sizing::no_memory_limit;
+    "oversized", Warning, sizing::oversized;
+    "near-limit", Warning, sizing::near_limit;
+    "zswap-full", Warning, sizing::zswap_full;
+    "group-refused", Warning, sizing::group_refused;
+    "pressure", Warning, pressure::high;
+    "low-ratio", Warning, content::low_ratio;
+    "stale-slots", Warning, upkeep::stale_slots;
+    "discard-blocked", Warning, upkeep::discard_blocked;
+    "mounted-without-discard", Notice, upkeep::mounted_without_discard;
+    "unused-rule", Notice, upkeep::nothing_fires;
+    "incompressible", Notice, content::incompressible;
+    "same-filled", Notice, content::same_filled;
+    "swappiness", Notice, pressure::swappiness;
+    "read-ahead", Notice, pressure::read_ahead;
+    "duplicates-unused", Notice, melding::unused;
+    "pass-not-worth", Notice, melding::not_worth;
+}
+
+/// What is wrong now, the gravest first. What the configuration accepts by name
+/// (`accept`) is left out.
+pub fn findings(now: &Observation, wanted: &Config) -> Vec<Finding> {
+    let view = View { now, wanted };
+    let accepted = |id: &str| wanted.accept.iter().any(|trap| trap.name() == id);
+    RULES
+        .iter()
+        .filter(|rule| !accepted(rule.id))
+        .flat_map(|rule| {
+            (rule.check)(&view).into_iter().map(|found| Finding {
+                id: rule.id,
+                severity: rule.severity,
+                subject: found.subject,
+                what: found.what,
+                evidence: found.evidence,
+                remedy: found.remedy,
+            })
+        })
+        .collect()
+}

@@ -1,0 +1,243 @@
+//! Limits, sizes, and how full things are.
+
+use zmeld_report::units::{bytes, count, percent};
+
+use super::{Found, View};
+use crate::observe::share;
+
+/// A device this full, by its limit or its size, is soon no help any more.
+const NEARLY_FULL: f64 = 0.9;
+/// Swap that compresses at least this well is backed by memory; see `oversized`.
+const RATIO_MIN: f64 = 2.0;
+
+/// Writes that the device refused: no memory, or the limit.
+pub(super) fn failed_writes(view: &View) -> Vec<Found> {
+    view.now
+        .devices
+        .iter()
+        .filter(|device| device.io.failed_writes > 0 || device.io.failed_reads > 0)
+        .map(|device| {
+            let held = device.held.unwrap_or_default();
+            let limit = match held.limit_bytes {
+                0 => "no limit".to_owned(),
+                limit => format!("a limit of {}", bytes(limit)),
+            };
+            Found::new(
+                &device.name,
+                match device.io.failed_reads {
+                    0 => "writes failed: there was no memory, or the limit was reached",
+                    _ => "reads failed: pages could not be given back",
+                },
+                format!(
+                    "{} failed writes and {} failed reads; it takes {} with {limit}, at the most \
+                     it took {}",
+                    count(device.io.failed_writes),
+                    count(device.io.failed_reads),
+                    bytes(held.memory_used_bytes),
+                    bytes(held.memory_used_max_bytes)
+                ),
+                match held.limit_bytes {
+                    0 => format!(
+                        "make the device smaller than what compresses into RAM, and see dmesg | \
+                         grep {}",
+                        device.name
+                    ),
+                    limit => format!(
+                        "echo {} > /sys/block/{}/mem_limit",
+                        limit.saturating_add(limit / 2),
+                        device.name
+                    ),
+                },
+            )
+        })
+        .collect()
+}
+
+/// Without a limit, pages that do not compress can fill RAM with swap.
+pub(super) fn no_memory_limit(view: &View) -> Vec<Found> {
+    let ram = view.now.memory.total_bytes;
+    view.compressed()
+        .filter(|(_, device)| {
+            let limit = device.held.unwrap_or_default().limit_bytes;
+            limit == 0 && device.size_bytes >= ram / 2 && ram > 0
+        })
+        .map(|(_, device)| {
+            Found::new(
+                &device.name,
+                "there is no limit to the RAM it may take: pages that do not compress can fill \
+                 RAM with swap",
+                format!(
+                    "disksize {}, {} of RAM; mem_limit 0",
+                    bytes(device.size_bytes),
+                    percent(share(device.size_bytes, ram))
+                ),
+                format!(
+                    "echo {} > /sys/block/{}/mem_limit",
+                    ram / 2 / 4096 * 4096,
+                    device.name
+                ),
+            )
+        })
+        .collect()
+}
+
+/// A disk size that even a good ratio cannot back with the memory that there is.
+pub(super) fn oversized(view: &View) -> Vec<Found> {
+    let ram = view.now.memory.total_bytes;
+    view.compressed()
+        .filter_map(|(_, device)| {
+            let held = device.held.unwrap_or_default();
+            let room = match held.limit_bytes {
+                0 => ram,
+                limit => limit.min(ram),
+            };
+            let measured = share(device.in_memory_bytes(), held.memory_used_bytes);
+            let is_measured = device.in_memory_bytes() >= super::JUDGED_FROM;
+            let ratio = if is_measured { measured } else { RATIO_MIN };
+            let backed = room as f64 * ratio.max(1.0);
+            if room == 0 || device.size_bytes as f64 <= backed {
+                return None;
+            }
+            Some(Found::new(
+                &device.name,
+                "its size promises more than memory can hold: the machine runs out of memory \
+                 while swap still seems free",
+                format!(
+                    "disksize {}; {} of {} at a ratio of {:.2}{} hold {}",
+                    bytes(device.size_bytes),
+                    bytes(room),
+                    if held.limit_bytes == 0 {
+                        "RAM"
+                    } else {
+                        "limit"
+                    },
+                    ratio,
+                    if is_measured { "" } else { " (assumed)" },
+                    bytes(backed as u64)
+                ),
+                format!(
+                    "size = \"{}MiB\" in its tier, then zmeld up (or less codec speed for more \
+                     ratio: zmeld scan)",
+                    (backed as u64 >> 20).max(1)
+                ),
+            ))
+        })
+        .collect()
+}
+
+/// Nearly at the memory limit, or nearly all slots taken.
+pub(super) fn near_limit(view: &View) -> Vec<Found> {
+    let mut found = Vec::new();
+    for device in &view.now.devices {
+        let held = device.held.unwrap_or_default();
+        let fill = share(held.memory_used_bytes, held.limit_bytes);
+        if held.limit_bytes > 0 && fill >= NEARLY_FULL {
+            found.push(Found::new(
+                &device.name,
+                "it is close to its memory limit: at the limit, writes fail",
+                format!(
+                    "{} of {} ({})",
+                    bytes(held.memory_used_bytes),
+                    bytes(held.limit_bytes),
+                    percent(fill)
+                ),
+                match (&device.backing, device.can_recompress) {
+                    (Some(_), _) => format!(
+                        "echo all > /sys/block/{0}/idle; echo idle > /sys/block/{0}/writeback",
+                        device.name
+                    ),
+                    (None, _) => format!(
+                        "echo {} > /sys/block/{}/mem_limit",
+                        held.limit_bytes.saturating_add(held.limit_bytes / 4),
+                        device.name
+                    ),
+                },
+            ));
+        }
+    }
+    let all_full = !view.now.swaps.is_empty()
+        && view
+            .now
+            .swaps
+            .iter()
+            .all(|swap| swap.area.fill() >= NEARLY_FULL);
+    if all_full {
+        let memory = &view.now.memory;
+        found.push(Found::new(
+            "swap",
+            "swap is nearly full: when it is, the kernel kills processes",
+            format!(
+                "{} of {} are left",
+                bytes(memory.swap_free_bytes),
+                bytes(memory.swap_total_bytes)
+            ),
+            "zmeld plan --size 100% (or add a disk tier)",
+        ));
+    }
+    found
+}
+
+/// A zswap pool at its limit sends pages straight to disk.
+pub(super) fn zswap_full(view: &View) -> Vec<Found> {
+    let Some(zswap) = view.now.zswap.as_ref().filter(|zswap| zswap.enabled) else {
+        return Vec::new();
+    };
+    let limit = zswap.limit_bytes(&view.now.memory);
+    let fill = share(zswap.memory_used_bytes, limit);
+    if limit == 0 || fill < NEARLY_FULL {
+        return Vec::new();
+    }
+    let hits = zswap.counters.get("pool_limit_hit");
+    vec![Found::new(
+        "zswap",
+        "its pool is at its limit: further pages go straight to disk",
+        format!(
+            "{} of {}, {} % of RAM{}",
+            bytes(zswap.memory_used_bytes),
+            bytes(limit),
+            zswap.max_pool_percent,
+            hits.map_or(String::new(), |hits| format!(
+                "; the limit was hit {} times",
+                count(*hits)
+            ))
+        ),
+        match zswap.shrinker {
+            Some(false) => {
+                "echo Y > /sys/module/zswap/parameters/shrinker_enabled (cold pages go to disk \
+                 before it is full)"
+                    .to_owned()
+            }
+            _ => format!(
+                "echo {} > /sys/module/zswap/parameters/max_pool_percent",
+                (zswap.max_pool_percent + 10)
+                    .min(50)
+                    .max(zswap.max_pool_percent)
+            ),
+        },
+    )]
+}
+
+/// A control group that wanted more swap than it may have.
+pub(super) fn group_refused(view: &View) -> Vec<Found> {
+    view.now
+        .groups
+        .iter()
+        .filter(|group| group.refused > 0)
+        .map(|group| {
+            Found::new(
+                format!("cgroup {}", group.path),
+                "its limit refused it swap: its pages stay in RAM, and it may be killed",
+                format!(
+                    "refused {} times; {} of {}",
+                    count(group.refused),
+                    bytes(group.swap_bytes),
+                    group.swap_max_bytes.map_or("no limit".to_owned(), bytes)
+                ),
+                format!(
+                    "raise memory.swap.max of {} (systemd: MemorySwapMax=)",
+                    group.path
+                ),
+            )
+        })
+        .collect()
+}

@@ -1,0 +1,169 @@
+//! What nobody does: discards, writeback, recompression.
+
+use zmeld_report::units::{bytes, count, percent};
+
+use super::{Found, View};
+use crate::observe::share;
+
+/// Slots that swap has given back and the device has not.
+const STALE_SHARE: f64 = 0.1;
+
+/// The device holds clearly more than swap uses: frees were missed.
+pub(super) fn stale_slots(view: &View) -> Vec<Found> {
+    view.compressed()
+        .filter_map(|(swap, device)| {
+            let stored = device.held?.stored_bytes;
+            let stale = stored
+                .saturating_sub(view.now.page_size)
+                .saturating_sub(swap.area.used_bytes);
+            if stale < super::JUDGED_FROM || share(stale, stored) < STALE_SHARE {
+                return None;
+            }
+            Some(Found::new(
+                &device.name,
+                "it keeps pages that swap has given back",
+                format!(
+                    "it holds {}, swap uses {}: {} too much{}",
+                    bytes(stored),
+                    bytes(swap.area.used_bytes),
+                    bytes(stale),
+                    match device.io.missed_free_pages {
+                        0 => String::new(),
+                        missed => format!("; {} frees were missed", count(missed)),
+                    }
+                ),
+                format!("swapoff {0} && swapon --discard=once {0}", swap.area.path),
+            ))
+        })
+        .collect()
+}
+
+/// Swap on something that stands on RAM, through layers that stop discards.
+pub(super) fn discard_blocked(view: &View) -> Vec<Found> {
+    view.now
+        .swaps
+        .iter()
+        .filter_map(|swap| {
+            let ram = swap.stand.hidden_ram()?;
+            let top = swap.stand.layers.first()?;
+            let held = view
+                .now
+                .device(&ram.name)
+                .and_then(|device| device.held)
+                .map_or(0, |held| held.memory_used_bytes);
+            // A layer that passes discards on still needs to be asked for them, and
+            // the kernel does not say whether swapon was.
+            if top.discards {
+                return None;
+            }
+            Some(Found::new(
+                &swap.area.path,
+                format!(
+                    "it stands on {} through {}, which passes no discards: memory of freed \
+                     pages never comes back",
+                    ram.name,
+                    top.kind.name()
+                ),
+                format!(
+                    "{} takes no discards; {} takes {} of RAM",
+                    top.name,
+                    ram.name,
+                    bytes(held)
+                ),
+                match top.kind {
+                    crate::observe::LayerKind::Luks | crate::observe::LayerKind::PlainCrypt => {
+                        format!(
+                            "swap on {} directly (RAM needs no encryption against theft of a \
+                             drive), or open it with --allow-discards and swapon --discard=pages",
+                            ram.name
+                        )
+                    }
+                    _ => format!("swap on {} directly", ram.name),
+                },
+            ))
+        })
+        .collect()
+}
+
+/// A file system keeps the blocks of deleted files until it discards them.
+pub(super) fn mounted_without_discard(view: &View) -> Vec<Found> {
+    view.now
+        .devices
+        .iter()
+        .filter_map(|device| {
+            let mounted = device
+                .mounted
+                .as_ref()
+                .filter(|mounted| !mounted.discards)?;
+            let held = device.held?;
+            Some(Found::new(
+                &device.name,
+                format!(
+                    "the file system at {} does not discard: memory of deleted files does not \
+                     come back",
+                    mounted.at
+                ),
+                format!(
+                    "{} without the discard option; the device holds {} in {}",
+                    mounted.file_system,
+                    bytes(held.stored_bytes),
+                    bytes(held.memory_used_bytes)
+                ),
+                format!("fstrim {0} (or mount -o remount,discard {0})", mounted.at),
+            ))
+        })
+        .collect()
+}
+
+/// Writeback and recompression only happen when somebody asks, each time.
+pub(super) fn nothing_fires(view: &View) -> Vec<Found> {
+    let mut found = Vec::new();
+    for device in view.now.devices.iter().filter(|device| device.initialised) {
+        let name = &device.name;
+        let stored = device.held.unwrap_or_default().stored_bytes;
+        let never = device.backed.unwrap_or_default().written_bytes == 0;
+        if let Some(backing) = device.backing.as_ref().filter(|_| never) {
+            if view.wanted.watch.writeback.is_none() {
+                found.push(Found::new(
+                    name,
+                    "it has a backing device, and nothing writes pages back to it",
+                    format!(
+                        "backing_dev {backing}; nothing written, {} stored",
+                        bytes(stored)
+                    ),
+                    "[watch.writeback] in /etc/zmeld.toml, and zmeld watch as a service",
+                ));
+            }
+        }
+        if !device.recompression.is_empty() && view.wanted.watch.recompress.is_none() {
+            let codecs: Vec<_> = device
+                .recompression
+                .iter()
+                .map(|(priority, codec)| format!("{codec} ({priority})"))
+                .collect();
+            found.push(Found::new(
+                name,
+                "it has a codec for recompression, and no rule fires it",
+                format!(
+                    "recomp_algorithm {}; {} stored",
+                    codecs.join(", "),
+                    bytes(stored)
+                ),
+                "[watch.recompress] in /etc/zmeld.toml, and zmeld watch as a service",
+            ));
+        }
+        if let (Some(0), Some(backing)) = (device.writeback_limit_bytes, &device.backing) {
+            found.push(Found::new(
+                name,
+                "its writeback limit is used up: nothing is written back any more",
+                format!(
+                    "writeback_limit 0; {} are on {backing} ({})",
+                    bytes(device.backed.unwrap_or_default().held_bytes),
+                    percent(share(device.backed.unwrap_or_default().held_bytes, stored))
+                ),
+                format!("echo PAGES > /sys/block/{name}/writeback_limit (units of 4 KiB)"),
+            ));
+        }
+    }
+    found
+}

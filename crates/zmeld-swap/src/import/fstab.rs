@@ -1,0 +1,195 @@
+//! Swap lines of `/etc/fstab`, after fstab(5) and systemd.swap(5), and the
+//! volumes under them in `/etc/crypttab`.
+
+use std::path::{Path, PathBuf};
+
+use super::{lines, Imported, Line};
+use crate::config::tier::TIMEOUT;
+use crate::config::{Cipher, Discard, DiskSwap, Encryption, Kind, Location, Source, Span, Swap};
+use crate::error::Error;
+
+const FSTAB: &str = "/etc/fstab";
+const CRYPTTAB: &str = "/etc/crypttab";
+
+/// Reads both files and adds a tier for each swap line.
+pub(super) fn import(root: &Path, into: &mut Imported) -> Result<(), Error> {
+    let volumes = volumes(root)?;
+    for line in lines(root, Path::new(FSTAB))?.unwrap_or_default() {
+        let fields: Vec<String> = line.text.split_whitespace().map(unescaped).collect();
+        let [device, _, kind, more @ ..] = fields.as_slice() else {
+            continue;
+        };
+        if kind != "swap" {
+            continue;
+        }
+        into.found(Path::new(FSTAB));
+        let options = more.first().map_or("", String::as_str);
+        area(device, options, &line, &volumes, into);
+    }
+    Ok(())
+}
+
+/// fstab writes a space as `\040`.
+fn unescaped(field: &str) -> String {
+    [
+        ("\\040", " "),
+        ("\\011", "\t"),
+        ("\\012", "\n"),
+        ("\\134", "\\"),
+    ]
+    .iter()
+    .fold(field.to_owned(), |text, (code, plain)| {
+        text.replace(code, plain)
+    })
+}
+
+fn area(device: &str, options: &str, line: &Line, volumes: &[Volume], into: &mut Imported) {
+    if device.starts_with("/dev/zram") {
+        into.left(
+            line,
+            "another tool has to make the device first; name a zram tier instead",
+        );
+        return;
+    }
+    let is_file = device.starts_with('/') && !device.starts_with("/dev/");
+    let mut comment = line.to_string();
+    let mut encryption = Encryption::None;
+    let mut discards = false;
+    let source = if is_file {
+        Source::File {
+            path: PathBuf::from(device),
+            size: None,
+        }
+    } else {
+        let volume = device
+            .strip_prefix("/dev/mapper/")
+            .and_then(|name| volumes.iter().find(|volume| volume.name == name));
+        let named = match volume {
+            Some(volume) => match &volume.encryption {
+                Some(known) => {
+                    encryption = known.clone();
+                    discards = volume.discards;
+                    comment = format!("{comment}\n{}", volume.line);
+                    into.found(Path::new(CRYPTTAB));
+                    volume.device.clone()
+                }
+                None => {
+                    comment = format!("{comment}\n{} stays as it is", volume.line);
+                    device.to_owned()
+                }
+            },
+            None => device.to_owned(),
+        };
+        match named.parse::<Location>() {
+            Ok(location) => Source::Device(location),
+            Err(why) => {
+                into.left(line, &why);
+                return;
+            }
+        }
+    };
+    let mut disk = DiskSwap {
+        source,
+        encryption,
+        format: false,
+        hibernation: false,
+        timeout: TIMEOUT,
+        swap: Swap::default(),
+    };
+    let mut optional = false;
+    for option in options.split(',').filter(|option| !option.is_empty()) {
+        match option.split_once('=').unwrap_or((option, "")) {
+            ("defaults" | "sw" | "auto" | "x-initrd.mount", "") => {}
+            ("noauto", "") => {
+                into.left(line, "noauto: it is not set up at boot");
+                return;
+            }
+            ("nofail", "") => optional = true,
+            ("pri", value) => match value.parse::<i16>() {
+                Ok(priority @ -1..) => disk.swap.priority = Some(priority),
+                _ => into.left(line, "a priority is a number from -1 to 32767"),
+            },
+            ("discard", "") => disk.swap.discard = Discard::Both,
+            ("discard", "once") => disk.swap.discard = Discard::Once,
+            ("discard", "pages") => disk.swap.discard = Discard::Pages,
+            ("x-systemd.device-timeout", value) => match timeout(value) {
+                Some(span) => disk.timeout = span,
+                None => into.left(line, "its time-out has no counterpart"),
+            },
+            ("x-systemd.makefs", "") => disk.format = true,
+            _ => into.left(line, &format!("option {option:?}")),
+        }
+    }
+    if disk.swap.discard == Discard::None && discards {
+        comment.push_str("\ndiscards are let through by the volume and not asked for by swap");
+    }
+    let name = match &disk.source {
+        Source::File { path, .. } => path
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned()),
+        Source::Device(Location::Path(path)) => path
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned()),
+        Source::Device(Location::Tag { .. }) => None,
+    };
+    let name = name.unwrap_or_else(|| "disk".to_owned());
+    into.add(&name, optional, Kind::Disk(disk), comment);
+}
+
+/// systemd's bare number is seconds.
+fn timeout(value: &str) -> Option<Span> {
+    value.parse().or_else(|_| format!("{value}s").parse()).ok()
+}
+
+/// A line of crypttab.
+struct Volume {
+    name: String,
+    device: String,
+    /// Nothing where it asks for a passphrase or does what zmeld does not.
+    encryption: Option<Encryption>,
+    discards: bool,
+    line: Line,
+}
+
+fn volumes(root: &Path) -> Result<Vec<Volume>, Error> {
+    let mut volumes = Vec::new();
+    for line in lines(root, Path::new(CRYPTTAB))?.unwrap_or_default() {
+        let fields: Vec<String> = line.text.split_whitespace().map(unescaped).collect();
+        let [name, device, more @ ..] = fields.as_slice() else {
+            continue;
+        };
+        let key = more.first().map_or("none", String::as_str);
+        let options: Vec<&str> = more.get(1).map_or("", String::as_str).split(',').collect();
+        let value = |key: &str| {
+            options
+                .iter()
+                .find_map(|option| option.strip_prefix(key)?.strip_prefix('='))
+        };
+        let random = ["/dev/urandom", "/dev/random", "/dev/hwrng"].contains(&key);
+        let standard = Cipher::default();
+        let cipher = Cipher {
+            name: value("cipher").map_or(standard.name, str::to_owned),
+            key_size: value("size")
+                .and_then(|size| size.parse().ok())
+                .unwrap_or(standard.key_size),
+        };
+        let encryption = if random && options.contains(&"swap") {
+            Some(Encryption::Random { cipher })
+        } else if key.starts_with('/') && !random && !options.contains(&"plain") {
+            Some(Encryption::Luks {
+                key_file: PathBuf::from(key),
+                cipher: Cipher::default(),
+            })
+        } else {
+            None
+        };
+        volumes.push(Volume {
+            name: name.clone(),
+            device: device.clone(),
+            encryption,
+            discards: options.contains(&"discard"),
+            line,
+        });
+    }
+    Ok(volumes)
+}

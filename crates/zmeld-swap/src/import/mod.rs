@@ -1,0 +1,209 @@
+//! What other tools set up, as a configuration of zmeld.
+//!
+//! | module | whose words it knows |
+//! |---|---|
+//! | [`zram_generator`] | systemd's zram-generator, `zram-generator.conf` and its drop-ins |
+//! | [`zram_tools`] | Debian's zram-tools, `/etc/default/zramswap` |
+//! | [`fstab`] | swap lines of `/etc/fstab`, with their volumes in `/etc/crypttab` |
+//! | `expression` | sizes of zram-generator, which are arithmetic over the size of RAM |
+//!
+//! Nothing is dropped in silence: each tier's comment says where it came from,
+//! and what has no counterpart is listed.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use crate::config::{Comments, Config, Kind, Tier, TierName};
+use crate::error::Error;
+
+mod expression;
+pub mod fstab;
+pub mod zram_generator;
+pub mod zram_tools;
+
+/// What was found on a machine.
+#[derive(Debug, Clone, Default)]
+pub struct Imported {
+    /// The tiers, sorted by their priorities.
+    pub config: Config,
+    /// Where each came from.
+    pub comments: Comments,
+    /// What was not carried over, each with file and line and the reason.
+    pub left: Vec<String>,
+    /// The files that said something about swap.
+    pub files: Vec<PathBuf>,
+}
+
+/// Reads what is set up on the machine whose root directory is `root` and which
+/// has `ram_bytes` of RAM. RAM is needed for sizes that only arithmetic can tell.
+///
+/// # Errors
+/// When a file is there and cannot be read.
+pub fn import(root: &Path, ram_bytes: u64) -> Result<Imported, Error> {
+    let mut imported = Imported::default();
+    zram_generator::import(root, ram_bytes, &mut imported)?;
+    zram_tools::import(root, &mut imported)?;
+    fstab::import(root, &mut imported)?;
+    // Areas without a priority come last, in their order, as the kernel has it.
+    imported.config.tiers.sort_by_key(|tier| {
+        let priority = tier.swap().and_then(|swap| swap.priority);
+        std::cmp::Reverse(priority.unwrap_or(-1))
+    });
+    if !imported.files.is_empty() {
+        imported.comments.insert(String::new(), imported.head());
+    }
+    Ok(imported)
+}
+
+impl Imported {
+    /// The configuration as a file, with comments that say where each line came
+    /// from and what was left out.
+    pub fn to_toml(&self) -> String {
+        self.config.to_toml(&self.comments)
+    }
+
+    fn head(&self) -> String {
+        let mut head = String::from("Taken over by zmeld config import from");
+        for (at, file) in self.files.iter().enumerate() {
+            head.push_str(if at == 0 { " " } else { ", " });
+            head.push_str(&file.to_string_lossy());
+        }
+        head.push('.');
+        let mut off = Vec::new();
+        for file in &self.files {
+            let name = file.to_string_lossy();
+            let way = if name.ends_with("fstab") {
+                "remove its swap lines from /etc/fstab"
+            } else if name.ends_with("crypttab") {
+                "remove its volumes for swap from /etc/crypttab"
+            } else if name.ends_with("zramswap") {
+                "systemctl disable --now zramswap"
+            } else {
+                "ln -s /dev/null /etc/systemd/system-generators/zram-generator"
+            };
+            if !off.contains(&way) {
+                off.push(way);
+            }
+        }
+        head.push_str("\nSwitch off what this replaces, or both will set it up:");
+        for way in off {
+            head.push_str("\n    ");
+            head.push_str(way);
+        }
+        if !self.left.is_empty() {
+            head.push_str("\nNot carried over:");
+            for left in &self.left {
+                head.push_str("\n- ");
+                head.push_str(left);
+            }
+        }
+        head
+    }
+
+    /// Adds a tier under a name that is not taken yet.
+    fn add(&mut self, name: &str, optional: bool, kind: Kind, comment: String) -> TierName {
+        let clean: String = name
+            .chars()
+            .map(|c| {
+                if c.is_ascii_alphanumeric() || c == '_' {
+                    c
+                } else {
+                    '-'
+                }
+            })
+            .collect();
+        let clean = clean.trim_matches('-');
+        let clean = if clean.is_empty() { "swap" } else { clean };
+        let mut number = 1;
+        let name = loop {
+            let short: String = clean.chars().take(28).collect();
+            let tried = if number == 1 {
+                short
+            } else {
+                format!("{short}-{number}")
+            };
+            match tried.parse::<TierName>() {
+                Ok(name) if self.config.tier(&tried).is_none() => break name,
+                _ => number += 1,
+            }
+        };
+        self.comments.insert(format!("tier.{name}"), comment);
+        self.config.tiers.push(Tier {
+            name: name.clone(),
+            optional,
+            kind,
+        });
+        name
+    }
+
+    fn comment(&mut self, tier: &TierName, key: &str, comment: impl Into<String>) {
+        self.comments
+            .insert(format!("tier.{tier}.{key}"), comment.into());
+    }
+
+    fn left(&mut self, line: &Line, why: &str) {
+        self.left.push(format!("{line}: {why}"));
+    }
+
+    fn found(&mut self, file: &Path) {
+        if !self.files.iter().any(|known| known == file) {
+            self.files.push(file.to_owned());
+        }
+    }
+}
+
+/// A line of another tool's file.
+#[derive(Debug, Clone)]
+struct Line {
+    file: PathBuf,
+    number: usize,
+    text: String,
+}
+
+impl std::fmt::Display for Line {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        const MAX: usize = 160;
+        write!(f, "{}:{}: ", self.file.display(), self.number)?;
+        if self.text.chars().count() <= MAX {
+            return f.write_str(&self.text);
+        }
+        let cut: String = self.text.chars().take(MAX).collect();
+        write!(f, "{cut}...")
+    }
+}
+
+/// More than any of these files is long.
+const LENGTH_MAX: u64 = 1 << 20;
+
+/// The lines of a file of the machine, without comments and blank lines; nothing
+/// if there is no such file.
+fn lines(root: &Path, path: &Path) -> Result<Option<Vec<Line>>, Error> {
+    let at = root.join(path.strip_prefix("/").unwrap_or(path));
+    let metadata = match fs::metadata(&at) {
+        Ok(metadata) => metadata,
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(cause) => return Err(Error::io("read", path, cause)),
+    };
+    // A link to /dev/null hides a file; a pipe would be waited for.
+    if !metadata.is_file() {
+        return Ok(None);
+    }
+    let mut bytes = Vec::new();
+    File::open(&at)
+        .and_then(|file| file.take(LENGTH_MAX + 1).read_to_end(&mut bytes))
+        .map_err(|cause| Error::io("read", path, cause))?;
+    if bytes.len() as u64 > LENGTH_MAX {
+        return Err(Error::malformed(path, "is longer than 1 MiB"));
+    }
+    let text = String::from_utf8_lossy(&bytes);
+    let lines = text.lines().enumerate().filter_map(|(at, line)| {
+        let line = line.trim();
+        (!line.is_empty() && !line.starts_with(['#', ';'])).then(|| Line {
+            file: path.to_owned(),
+            number: at + 1,
+            text: line.to_owned(),
+        })
+    });
+    Ok(Some(lines.collect()))
+}

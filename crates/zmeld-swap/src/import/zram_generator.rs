@@ -1,0 +1,394 @@
+//! `zram-generator.conf`, after zram-generator.conf(5).
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::{expression, lines, Imported, Line};
+use crate::config::{
+    Bytes, Codec, Discard, Encryption, Kind, MeldMode, RamDevice, RamDriver, RecompressRule,
+    Recompression, Size, Swap, Which, Writeback,
+};
+use crate::error::Error;
+
+/// From the weakest to the strongest.
+const DIRECTORIES: [&str; 4] = ["/usr/lib", "/usr/local/lib", "/etc", "/run"];
+
+/// The keys of a section, each with the line that said it last.
+type Section = BTreeMap<String, (String, Line)>;
+
+/// Reads the files and adds a tier for each device that is swapped to.
+pub(super) fn import(root: &Path, ram_bytes: u64, into: &mut Imported) -> Result<(), Error> {
+    let mut sections: BTreeMap<String, Section> = BTreeMap::new();
+    for file in files(root)? {
+        let Some(lines) = lines(root, &file)? else {
+            continue;
+        };
+        read(lines, &mut sections, into);
+    }
+    for (name, section) in &sections {
+        if let Some((_, line)) = section.values().next() {
+            into.found(&line.file.clone());
+        }
+        device(name, section, ram_bytes, into);
+    }
+    Ok(())
+}
+
+/// The strongest main file, then the drop-ins by their names.
+fn files(root: &Path) -> Result<Vec<PathBuf>, Error> {
+    let mut main = None;
+    let mut drop_ins = BTreeMap::new();
+    for directory in DIRECTORIES {
+        let folder = Path::new(directory).join("systemd");
+        let file = folder.join("zram-generator.conf");
+        if below(root, &file).exists() {
+            main = Some(file);
+        }
+        let folder = folder.join("zram-generator.conf.d");
+        let entries = match fs::read_dir(below(root, &folder)) {
+            Ok(entries) => entries,
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => continue,
+            Err(cause) => return Err(Error::io("list", folder, cause)),
+        };
+        for entry in entries {
+            let entry = entry.map_err(|cause| Error::io("list", &folder, cause))?;
+            let name = entry.file_name();
+            if Path::new(&name)
+                .extension()
+                .is_some_and(|end| end == "conf")
+            {
+                drop_ins.insert(name.clone(), folder.join(&name));
+            }
+        }
+    }
+    Ok(main.into_iter().chain(drop_ins.into_values()).collect())
+}
+
+fn below(root: &Path, path: &Path) -> PathBuf {
+    root.join(path.strip_prefix("/").unwrap_or(path))
+}
+
+fn read(lines: Vec<Line>, sections: &mut BTreeMap<String, Section>, into: &mut Imported) {
+    let mut current: Option<String> = None;
+    for line in lines {
+        if let Some(name) = line.text.strip_prefix('[') {
+            let Some(name) = name.strip_suffix(']') else {
+                into.left(
+                    &line,
+                    "its bracket is not closed; what follows it is passed over",
+                );
+                current = None;
+                continue;
+            };
+            let name = name.trim().to_owned();
+            let number = name.strip_prefix("zram").unwrap_or_default();
+            let is_device = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+            if is_device {
+                // A section without keys is a device with all defaults.
+                sections.entry(name.clone()).or_insert_with(|| {
+                    BTreeMap::from([(String::new(), (String::new(), line.clone()))])
+                });
+                current = Some(name);
+            } else {
+                into.left(&line, "it is no device, and zram-generator ignores it too");
+                current = None;
+            }
+            continue;
+        }
+        let Some(name) = &current else { continue };
+        match line.text.split_once('=') {
+            Some((key, value)) => {
+                let (key, value) = (key.trim().to_owned(), value.trim().to_owned());
+                if let Some(section) = sections.get_mut(name) {
+                    section.insert(key, (value, line));
+                }
+            }
+            None => into.left(&line, "it is neither a section nor KEY = VALUE"),
+        }
+    }
+}
+
+/// What a key says: its value and its line.
+fn get<'s>(section: &'s Section, key: &str) -> Option<(&'s str, &'s Line)> {
+    section.get(key).map(|(value, line)| (value.as_str(), line))
+}
+
+fn device(name: &str, section: &Section, ram_bytes: u64, into: &mut Imported) {
+    let Some((_, head)) = section.values().next() else {
+        return;
+    };
+    let head = get(section, "").map_or(head, |(_, line)| line);
+    for key in ["mount-point", "fs-type"] {
+        match get(section, key) {
+            Some((value, line)) if !(key == "fs-type" && value == "swap") => {
+                into.left(line, &format!("{name} is a file system, not swap"));
+                return;
+            }
+            _ => {}
+        }
+    }
+    let limit = get(section, "host-memory-limit").or(get(section, "memory-limit"));
+    if let Some((value, line)) = limit.filter(|(value, _)| *value != "none") {
+        match value.parse::<f64>() {
+            Ok(limit) if ram_bytes as f64 > limit * 1_048_576.0 => {
+                let why = format!("this machine has more RAM, so there is no {name}");
+                into.left(line, &why);
+                return;
+            }
+            Ok(_) => into.left(line, "this machine has less RAM; the condition is dropped"),
+            Err(_) => into.left(line, "it is no number of megabytes"),
+        }
+    }
+    let Some((size, size_comment)) = size(name, section, ram_bytes, into) else {
+        return;
+    };
+    let mut device = RamDevice {
+        driver: RamDriver::Zram,
+        size,
+        memory_limit: None,
+        codec: None,
+        recompress: Vec::new(),
+        writeback: None,
+        meld: MeldMode::Off,
+        swap: Swap {
+            priority: Some(100),
+            discard: Discard::Both,
+        },
+    };
+    let mut comments = vec![("size", size_comment)];
+    if let Some((value, line)) = get(section, "zram-resident-limit") {
+        match expression::size(value, ram_bytes) {
+            Ok(Some(found)) => {
+                device.memory_limit = Some(found.size);
+                comments.push(("memory_limit", remark(line, found.remark.as_deref())));
+            }
+            // Zero is no limit.
+            Ok(None) => {}
+            Err(why) => into.left(line, &why),
+        }
+    }
+    if let Some((value, line)) = get(section, "compression-algorithm") {
+        codecs(value, line, &mut device, into);
+        comments.push(("codec", line.to_string()));
+    }
+    if let Some((value, line)) = get(section, "writeback-device") {
+        match value.parse() {
+            Ok(location) => {
+                device.writeback = Some(Writeback {
+                    device: location,
+                    encryption: Encryption::None,
+                    daily_limit: None,
+                    compressed: false,
+                    optional: false,
+                    timeout: crate::config::tier::TIMEOUT,
+                });
+                comments.push(("writeback", line.to_string()));
+            }
+            Err(why) => into.left(line, &why),
+        }
+    }
+    match get(section, "swap-priority") {
+        Some((value, line)) => match value.parse::<i16>() {
+            Ok(priority @ -1..) => {
+                device.swap.priority = Some(priority);
+                comments.push(("priority", line.to_string()));
+            }
+            _ => into.left(line, "a priority is a number from -1 to 32767"),
+        },
+        None => comments.push(("priority", "zram-generator's default".to_owned())),
+    }
+    match get(section, "options") {
+        Some((value, line)) => {
+            device.swap.discard = discard(value, line, into);
+            comments.push(("discard", line.to_string()));
+        }
+        None => comments.push(("discard", "zram-generator's default".to_owned())),
+    }
+    for (key, (_, line)) in section {
+        let known = [
+            "",
+            "host-memory-limit",
+            "memory-limit",
+            "zram-size",
+            "zram-fraction",
+            "max-zram-size",
+            "zram-resident-limit",
+            "compression-algorithm",
+            "writeback-device",
+            "swap-priority",
+            "mount-point",
+            "fs-type",
+            "options",
+        ];
+        if !known.contains(&key.as_str()) {
+            into.left(line, "this key is not known");
+        }
+    }
+    let comment = format!("{}:{}: [{name}]", head.file.display(), head.number);
+    let tier = into.add(name, false, Kind::Ram(device), comment);
+    for (key, comment) in comments {
+        into.comment(&tier, key, comment);
+    }
+}
+
+/// The size, from `zram-size` or from the two obsolete keys that override it.
+fn size(
+    name: &str,
+    section: &Section,
+    ram_bytes: u64,
+    into: &mut Imported,
+) -> Option<(Size, String)> {
+    let fraction = get(section, "zram-fraction");
+    let max = get(section, "max-zram-size");
+    let (text, line) = if fraction.is_some() || max.is_some() {
+        let share = fraction.map_or("0.5", |(value, _)| value);
+        let limit = max.map_or("4096", |(value, _)| value);
+        let text = match limit {
+            "none" => format!("ram * ({share})"),
+            _ => format!("min(ram * ({share}), {limit})"),
+        };
+        (text, fraction.or(max).map(|(_, line)| line))
+    } else {
+        match get(section, "zram-size") {
+            Some((value, line)) => (value.to_owned(), Some(line)),
+            None => ("min(ram / 2, 4096)".to_owned(), None),
+        }
+    };
+    match (expression::size(&text, ram_bytes), line) {
+        (Ok(Some(found)), Some(line)) => Some((found.size, remark(line, found.remark.as_deref()))),
+        (Ok(Some(found)), None) => Some((found.size, "zram-generator's default".to_owned())),
+        (Ok(None), Some(line)) => {
+            into.left(line, &format!("its size is 0, so there is no {name}"));
+            None
+        }
+        (Err(why), Some(line)) => {
+            into.left(line, &format!("{why}, so there is no {name} here"));
+            None
+        }
+        (_, None) => None,
+    }
+}
+
+fn remark(line: &Line, remark: Option<&str>) -> String {
+    match remark {
+        Some(remark) => format!("{line} ({remark})"),
+        None => line.to_string(),
+    }
+}
+
+/// `lzo-rle zstd(level=3) (type=idle)`: the codec, those to compress again with,
+/// and when.
+fn codecs(value: &str, line: &Line, device: &mut RamDevice, into: &mut Imported) {
+    let mut codecs = Vec::new();
+    let mut rest = value.trim();
+    while !rest.is_empty() {
+        let end = rest
+            .find(|c: char| c.is_whitespace() || c == '(')
+            .unwrap_or(rest.len());
+        let name = &rest[..end];
+        rest = &rest[end..];
+        let mut parameters = "";
+        if let Some(inner) = rest.strip_prefix('(') {
+            let (inside, after) = inner.split_once(')').unwrap_or((inner, ""));
+            parameters = inside;
+            rest = after;
+        }
+        rest = rest.trim_start();
+        if name.is_empty() {
+            recompression(parameters, line, into);
+        } else {
+            codecs.extend(codec(name, parameters, line, into));
+        }
+    }
+    let mut codecs = codecs.into_iter();
+    device.codec = codecs.next();
+    device.recompress = codecs
+        .zip(1..)
+        .map(|(codec, priority)| Recompression { priority, codec })
+        .collect();
+    if device.recompress.len() > 3 {
+        into.left(line, "zram takes 3 more codecs; the others are dropped");
+        device.recompress.truncate(3);
+    }
+    if !device.recompress.is_empty() && into.config.watch.recompress.is_none() {
+        into.config.watch.recompress = Some(RecompressRule::default());
+        into.comments.insert(
+            "watch.recompress".to_owned(),
+            "The kernel compresses nothing again by itself.".to_owned(),
+        );
+    }
+}
+
+fn codec(name: &str, parameters: &str, line: &Line, into: &mut Imported) -> Option<Codec> {
+    let mut codec: Codec = match name.parse() {
+        Ok(codec) => codec,
+        Err(why) => {
+            into.left(line, &why);
+            return None;
+        }
+    };
+    for parameter in parameters
+        .split(',')
+        .map(str::trim)
+        .filter(|p| !p.is_empty())
+    {
+        let text = match parameter.split_once('=') {
+            Some(("level", level)) => format!("{name}:{level}"),
+            Some(("dict", path)) => format!("{name}:dict={path}"),
+            _ => {
+                into.left(line, &format!("parameter {parameter:?} of {name}"));
+                continue;
+            }
+        };
+        match text.parse::<Codec>() {
+            Ok(with) => {
+                codec.level = with.level.or(codec.level);
+                codec.dict = with.dict.or(codec.dict);
+            }
+            Err(why) => into.left(line, &why),
+        }
+    }
+    Some(codec)
+}
+
+/// What zram's `recompress` is told, as far as a rule has words for it.
+fn recompression(parameters: &str, line: &Line, into: &mut Imported) {
+    let mut rule = RecompressRule::default();
+    for parameter in parameters
+        .split(',')
+        .map(str::trim)
+        .filter(|p| !p.is_empty())
+    {
+        match parameter.split_once('=') {
+            Some(("type", "idle")) => rule.pages = Which::Idle,
+            Some(("type", "huge")) => rule.pages = Which::Huge,
+            Some(("type", "huge_idle")) => rule.pages = Which::HugeIdle,
+            Some(("threshold", bytes)) if bytes.parse().is_ok_and(|bytes: u64| bytes <= 4096) => {
+                rule.threshold = Bytes(bytes.parse().unwrap_or_default());
+            }
+            Some(("max_pages", pages)) if pages.parse().is_ok_and(|pages: u64| pages > 0) => {
+                rule.max_pages = pages.parse().ok();
+            }
+            _ => into.left(line, &format!("parameter {parameter:?} of recompression")),
+        }
+    }
+    into.config.watch.recompress = Some(rule);
+    into.comments
+        .insert("watch.recompress".to_owned(), line.to_string());
+}
+
+fn discard(options: &str, line: &Line, into: &mut Imported) -> Discard {
+    let mut discard = Discard::None;
+    for option in options.split(',').map(str::trim) {
+        match option {
+            "" | "defaults" => {}
+            "discard" => discard = Discard::Both,
+            "discard=once" => discard = Discard::Once,
+            "discard=pages" => discard = Discard::Pages,
+            _ => into.left(line, &format!("option {option:?}")),
+        }
+    }
+    discard
+}

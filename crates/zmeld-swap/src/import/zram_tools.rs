@@ -1,0 +1,108 @@
+//! Debian's zram-tools: variables of a shell in `/etc/default/zramswap`.
+
+use std::path::Path;
+
+use super::{lines, Imported, Line};
+use crate::config::{
+    Bytes, Codec, Discard, Kind, MeldMode, Percent, RamDevice, RamDriver, Size, Swap,
+};
+use crate::error::Error;
+
+const FILE: &str = "/etc/default/zramswap";
+
+/// Reads the file and adds its device, if it is there.
+pub(super) fn import(root: &Path, into: &mut Imported) -> Result<(), Error> {
+    let Some(lines) = lines(root, Path::new(FILE))? else {
+        return Ok(());
+    };
+    into.found(Path::new(FILE));
+    // What zramswap takes where the file says nothing.
+    let mut size = Size::Bytes(Bytes(256 << 20));
+    let mut size_comment = "zram-tools' default".to_owned();
+    let mut percent = false;
+    let mut codec = Codec::new("lz4");
+    let mut codec_comment = size_comment.clone();
+    let mut priority = 100;
+    let mut priority_comment = size_comment.clone();
+    for line in &lines {
+        let Some((name, value)) = variable(line) else {
+            into.left(line, "it is more than VARIABLE=VALUE");
+            continue;
+        };
+        match name {
+            "ALGO" => match value.parse::<Codec>() {
+                Ok(named) => {
+                    codec = named;
+                    codec_comment = line.to_string();
+                }
+                Err(why) => into.left(line, &why),
+            },
+            // PERCENTAGE and ALLOCATION are names of older versions.
+            "PERCENT" | "PERCENTAGE" => match format!("{value}%").parse::<Percent>() {
+                Ok(share) if share > Percent::whole(0) => {
+                    size = Size::Ram {
+                        percent: share,
+                        at_most: None,
+                    };
+                    size_comment = line.to_string();
+                    percent = true;
+                }
+                _ => into.left(line, "it is no percentage"),
+            },
+            "SIZE" | "ALLOCATION" if percent => {
+                into.left(line, "a percentage is given, which zram-tools prefers");
+            }
+            "SIZE" | "ALLOCATION" => match value.parse::<u32>() {
+                Ok(mebibytes @ 1..) => {
+                    size = Size::Bytes(Bytes(u64::from(mebibytes) << 20));
+                    size_comment = line.to_string();
+                }
+                _ => into.left(line, "it is no number of MiB"),
+            },
+            "PRIORITY" => match value.parse::<i16>() {
+                Ok(number @ -1..) => {
+                    priority = number;
+                    priority_comment = line.to_string();
+                }
+                _ => into.left(line, "a priority is a number from -1 to 32767"),
+            },
+            "CORES" => into.left(line, "one device serves all processors"),
+            _ => into.left(line, "this variable is not known"),
+        }
+    }
+    let device = RamDevice {
+        driver: RamDriver::Zram,
+        size,
+        memory_limit: None,
+        codec: Some(codec),
+        recompress: Vec::new(),
+        writeback: None,
+        meld: MeldMode::Off,
+        swap: Swap {
+            priority: Some(priority),
+            discard: Discard::None,
+        },
+    };
+    let tier = into.add("zram", false, Kind::Ram(device), FILE.to_owned());
+    into.comment(&tier, "size", size_comment);
+    into.comment(&tier, "codec", codec_comment);
+    into.comment(&tier, "priority", priority_comment);
+    Ok(())
+}
+
+/// `NAME=VALUE`, quoted or not, with a comment after it or not.
+fn variable(line: &Line) -> Option<(&str, &str)> {
+    let text = line.text.strip_prefix("export ").unwrap_or(&line.text);
+    let (name, value) = text.split_once('=')?;
+    let value = match value.split_once(" #") {
+        Some((value, _)) => value.trim(),
+        None => value.trim(),
+    };
+    let value = ['"', '\'']
+        .iter()
+        .find_map(|quote| value.strip_prefix(*quote)?.strip_suffix(*quote))
+        .unwrap_or(value);
+    let plain =
+        |text: &str| !text.contains(|c: char| c.is_whitespace() || "$`\\;&|\"'".contains(c));
+    (plain(name) && plain(value)).then_some((name, value))
+}

@@ -1,0 +1,485 @@
+//! Compressed block devices: what a zram or zmeld device says of itself in sysfs.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::reader::Reader;
+
+/// Which driver a device is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Driver {
+    /// The kernel's zram.
+    Zram,
+    /// zmeld, under its own name or under zram's: it has `meld_stat`.
+    Zmeld,
+}
+
+impl Driver {
+    /// The name as users know it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Driver::Zram => "zram",
+            Driver::Zmeld => "zmeld",
+        }
+    }
+}
+
+/// A compressed block device.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Device {
+    /// Its name, `zram0`.
+    pub name: String,
+    /// Its driver.
+    pub driver: Driver,
+    /// Whether it has been given a size.
+    pub initialised: bool,
+    /// Bytes that can be written to it (`disksize`).
+    pub size_bytes: u64,
+    /// The codec in use; empty where it cannot be told.
+    pub codec: String,
+    /// The codecs that the device offers.
+    pub codecs: Vec<String>,
+    /// Codecs for recompression, by priority.
+    pub recompression: BTreeMap<u8, String>,
+    /// Whether the kernel can recompress at all.
+    pub can_recompress: bool,
+    /// The backing device of writeback; absent where there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backing: Option<String>,
+    /// Whether the kernel can write back at all.
+    pub can_write_back: bool,
+    /// Whether writeback is limited, and to how many bytes from now on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub writeback_limit_bytes: Option<u64>,
+    /// What it holds (`mm_stat`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held: Option<Held>,
+    /// What went wrong since it was set up (`io_stat`, `debug_stat`).
+    pub io: Io,
+    /// What is on the backing device (`bd_stat`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backed: Option<Backed>,
+    /// Melding; zmeld devices only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub melding: Option<Melding>,
+    /// Device-mapper, loop and other devices that stand on it.
+    pub holders: Vec<String>,
+    /// A file system is mounted from it: where, and whether it discards by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mounted: Option<Mounted>,
+}
+
+/// A file system on a compressed device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Mounted {
+    /// The mount point.
+    pub at: String,
+    /// The file system's type.
+    pub file_system: String,
+    /// Mounted with `discard`.
+    pub discards: bool,
+}
+
+/// The columns of `mm_stat`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Held {
+    /// Pages stored, uncompressed: same-filled and written-back ones included
+    /// (`orig_data_size`).
+    pub stored_bytes: u64,
+    /// Size of the compressed objects in memory (`compr_data_size`).
+    pub compressed_bytes: u64,
+    /// Whole pages that the allocator took for them (`mem_used_total`). The table
+    /// of slots is not in it.
+    pub memory_used_bytes: u64,
+    /// The most it may take (`mem_limit`); 0: all there is.
+    pub limit_bytes: u64,
+    /// The most it took (`mem_used_max`).
+    pub memory_used_max_bytes: u64,
+    /// Pages that repeat one machine word and take no memory (`same_pages`).
+    pub same_filled_pages: u64,
+    /// Pages that compaction gave back (`pages_compacted`).
+    pub compacted_pages: u64,
+    /// Pages stored as they are, because they do not compress (`huge_pages`).
+    pub incompressible_pages: u64,
+    /// The same, ever since set-up (`huge_pages_since`; Linux 5.13 and later).
+    pub incompressible_since_pages: u64,
+}
+
+impl Held {
+    /// Reads `mm_stat`: seven columns at least, as kernels from 4.8 on have.
+    pub fn parse(text: &str) -> Option<Held> {
+        let columns = numbers(text)?;
+        let column = |at: usize| columns.get(at).copied();
+        Some(Held {
+            stored_bytes: column(0)?,
+            compressed_bytes: column(1)?,
+            memory_used_bytes: column(2)?,
+            limit_bytes: column(3)?,
+            memory_used_max_bytes: column(4)?,
+            same_filled_pages: column(5)?,
+            compacted_pages: column(6)?,
+            incompressible_pages: column(7).unwrap_or(0),
+            incompressible_since_pages: column(8).unwrap_or(0),
+        })
+    }
+}
+
+/// Requests that failed, and slots freed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Io {
+    /// Reads that failed.
+    pub failed_reads: u64,
+    /// Writes that failed: no memory, or the limit was reached.
+    pub failed_writes: u64,
+    /// Slots that swap or a discard gave back (`notify_free`).
+    pub freed_pages: u64,
+    /// Slots whose freeing was missed because they were busy (`debug_stat`); their
+    /// memory comes back with the next write or discard.
+    pub missed_free_pages: u64,
+}
+
+/// The columns of `bd_stat`. The kernel counts 4 KiB units whatever its page size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Backed {
+    /// What is on the backing device now.
+    pub held_bytes: u64,
+    /// Read from it since set-up.
+    pub read_bytes: u64,
+    /// Written to it since set-up.
+    pub written_bytes: u64,
+}
+
+impl Backed {
+    /// Reads `bd_stat`.
+    pub fn parse(text: &str) -> Option<Backed> {
+        let columns = numbers(text)?;
+        let bytes = |at: usize| Some(columns.get(at)?.saturating_mul(4096));
+        Some(Backed {
+            held_bytes: bytes(0)?,
+            read_bytes: bytes(1)?,
+            written_bytes: bytes(2)?,
+        })
+    }
+}
+
+/// What a zmeld device says of its melding: `meld_mode`, `verify`, and the lines of
+/// `meld_stat`, by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Melding {
+    /// `off`, `manual`, `auto` or `inline`.
+    pub mode: String,
+    /// Whether fingerprints are checked on every read.
+    pub verify: bool,
+    /// The lines of `meld_stat` with a number: name and number.
+    pub counters: BTreeMap<String, i64>,
+}
+
+impl Melding {
+    /// Reads the lines of `meld_stat`, a name and a value each; lines whose value is
+    /// a word are passed over.
+    ///
+    /// # Errors
+    /// The first line that has no value.
+    pub fn parse_counters(text: &str) -> Result<BTreeMap<String, i64>, String> {
+        let mut counters = BTreeMap::new();
+        for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            let mut words = line.split_whitespace();
+            let (Some(name), Some(value), None) = (words.next(), words.next(), words.next()) else {
+                return Err(line.to_owned());
+            };
+            if let Ok(value) = value.parse() {
+                counters.insert(name.trim_end_matches(':').to_owned(), value);
+            }
+        }
+        Ok(counters)
+    }
+
+    /// A counter, 0 where the device has none of that name, or it is below 0.
+    pub fn counter(&self, name: &str) -> u64 {
+        let value = self.counters.get(name).copied().unwrap_or(0);
+        u64::try_from(value).unwrap_or(0)
+    }
+
+    /// Compressed bytes that shared objects save now, before what their shares cost.
+    pub fn melded_bytes(&self) -> u64 {
+        self.counter("bytes_melded")
+    }
+
+    /// Pages whose bytes did not have their fingerprint when they were read.
+    pub fn mismatches(&self) -> u64 {
+        self.counter("mismatches")
+    }
+
+    /// The share of duplicates in the last sample, 0 to 1; `None` before the first.
+    pub fn duplicates_sampled(&self) -> Option<f64> {
+        let sampled = self.counter("pass_pages_sampled");
+        (sampled > 0).then(|| super::share(self.counter("pass_duplicates_sampled"), sampled))
+    }
+}
+
+impl Device {
+    /// Stored pages that are in memory: without those that were written back.
+    pub fn in_memory_bytes(&self) -> u64 {
+        let held = self.held.unwrap_or_default();
+        held.stored_bytes
+            .saturating_sub(self.backed.unwrap_or_default().held_bytes)
+    }
+
+    /// What the table of slots takes beside `memory_used_bytes`: 16 bytes for each
+    /// page of the disk size (`struct zram_table_entry` on 64-bit kernels, and
+    /// zmeld's slot).
+    pub fn metadata_bytes(&self, page_size: u64) -> u64 {
+        match self.initialised {
+            true => self.size_bytes / page_size.max(1) * SLOT_SIZE,
+            false => 0,
+        }
+    }
+
+    pub(super) fn read(reader: &mut Reader, name: &str, mounts: &Mounts) -> Device {
+        let folder = format!("/sys/block/{name}");
+        let at = |attribute: &str| format!("{folder}/{attribute}");
+        let (codec, codecs) = reader
+            .line(&at("comp_algorithm"))
+            .map(|text| choices(&text))
+            .unwrap_or_default();
+        let backing = reader.line(&at("backing_dev"));
+        let recompression = reader.optional(&at("recomp_algorithm"));
+        let melding = melding(reader, &folder);
+        let initialised = reader.number(&at("initstate")) == Some(1);
+        let held = stat(reader, &at("mm_stat"), Held::parse);
+        Device {
+            name: name.to_owned(),
+            driver: match melding {
+                Some(_) => Driver::Zmeld,
+                None => Driver::Zram,
+            },
+            initialised,
+            size_bytes: reader.number(&at("disksize")).unwrap_or(0),
+            codec,
+            codecs,
+            can_recompress: recompression.is_some(),
+            recompression: recompression
+                .map(|text| parse_recompression(&text))
+                .unwrap_or_default(),
+            can_write_back: backing.is_some(),
+            backing: backing.filter(|path| !path.is_empty() && path != "none"),
+            writeback_limit_bytes: match reader.number(&at("writeback_limit_enable")) {
+                Some(1) => reader
+                    .number(&at("writeback_limit"))
+                    .map(|units| units.saturating_mul(4096)),
+                _ => None,
+            },
+            held,
+            io: io(reader, &folder),
+            backed: stat(reader, &at("bd_stat"), Backed::parse),
+            melding,
+            holders: reader.names(&at("holders")),
+            mounted: mounts.of_device(name),
+        }
+    }
+}
+
+/// Bytes of a slot in the device's table.
+const SLOT_SIZE: u64 = 16;
+
+/// The zram and zmeld devices that there are.
+pub(super) fn devices(reader: &mut Reader, mounts: &Mounts) -> Vec<Device> {
+    let names: Vec<String> = reader
+        .names("/sys/block")
+        .into_iter()
+        .filter(|name| {
+            ["zram", "zmeld"].iter().any(|driver| {
+                name.strip_prefix(driver).is_some_and(|number| {
+                    !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+                })
+            })
+        })
+        .collect();
+    names
+        .iter()
+        .map(|name| Device::read(reader, name, mounts))
+        .collect()
+}
+
+fn stat<T>(reader: &mut Reader, path: &str, parse: fn(&str) -> Option<T>) -> Option<T> {
+    let text = reader.optional(path)?;
+    let stat = parse(&text);
+    if stat.is_none() {
+        reader.malformed(path, "its columns are not the kernel's");
+    }
+    stat
+}
+
+fn io(reader: &mut Reader, folder: &str) -> Io {
+    let columns = stat(reader, &format!("{folder}/io_stat"), |text| {
+        numbers(text).filter(|columns| columns.len() >= 4)
+    });
+    let missed = reader
+        .optional(&format!("{folder}/debug_stat"))
+        .and_then(|text| {
+            // "version: 1", then "writestall miss_free".
+            let line = text.lines().nth(1)?;
+            line.split_whitespace().nth(1)?.parse().ok()
+        });
+    let column = |at: usize| columns.as_ref().map_or(0, |columns| columns[at]);
+    Io {
+        failed_reads: column(0),
+        failed_writes: column(1),
+        freed_pages: column(3),
+        missed_free_pages: missed.unwrap_or(0),
+    }
+}
+
+fn melding(reader: &mut Reader, folder: &str) -> Option<Melding> {
+    let path = format!("{folder}/meld_stat");
+    let text = reader.optional(&path)?;
+    let counters = Melding::parse_counters(&text).unwrap_or_else(|line| {
+        reader.malformed(&path, &format!("\"{line}\" is not a name with a value"));
+        BTreeMap::new()
+    });
+    let mode = reader
+        .line(&format!("{folder}/meld_mode"))
+        .map(|text| match choices(&text) {
+            (chosen, _) if !chosen.is_empty() => chosen,
+            _ => text,
+        })
+        .unwrap_or_default();
+    Some(Melding {
+        mode,
+        verify: reader.switch(&format!("{folder}/verify")) == Some(true),
+        counters,
+    })
+}
+
+/// All columns of a line of numbers; `None` if one is none.
+fn numbers(text: &str) -> Option<Vec<u64>> {
+    let line = text.lines().next()?;
+    let columns: Vec<u64> = line
+        .split_whitespace()
+        // A high-water mark is signed in the kernel.
+        .map(|word| word.parse::<i128>().ok().map(clamp))
+        .collect::<Option<_>>()?;
+    (!columns.is_empty()).then_some(columns)
+}
+
+fn clamp(value: i128) -> u64 {
+    value.clamp(0, i128::from(u64::MAX)) as u64
+}
+
+/// `lzo [lz4] zstd`: the chosen one, and all.
+pub(super) fn choices(text: &str) -> (String, Vec<String>) {
+    let chosen = text
+        .split_whitespace()
+        .find_map(|name| name.strip_prefix('[')?.strip_suffix(']'))
+        .unwrap_or_default();
+    let all = text
+        .split_whitespace()
+        .map(|name| name.trim_matches(['[', ']']).to_owned())
+        .collect();
+    (chosen.to_owned(), all)
+}
+
+/// Lines such as `#1: lzo lz4 [zstd]`.
+fn parse_recompression(text: &str) -> BTreeMap<u8, String> {
+    text.lines()
+        .filter_map(|line| {
+            let (priority, names) = line.strip_prefix('#')?.split_once(':')?;
+            let (chosen, _) = choices(names);
+            let priority = priority.trim().parse().ok()?;
+            (!chosen.is_empty()).then_some((priority, chosen))
+        })
+        .collect()
+}
+
+/// The mount table, as far as compressed devices and swap files need it.
+pub(super) struct Mounts(Vec<(String, Mounted)>);
+
+impl Mounts {
+    pub fn read(reader: &mut Reader) -> Mounts {
+        let text = reader.optional("/proc/self/mounts").unwrap_or_default();
+        Mounts(text.lines().filter_map(parse_mount).collect())
+    }
+
+    fn of_device(&self, name: &str) -> Option<Mounted> {
+        let path = format!("/dev/{name}");
+        self.0
+            .iter()
+            .find(|(device, _)| *device == path)
+            .map(|(_, mounted)| mounted.clone())
+    }
+
+    /// The device and mount of the file system that holds a file.
+    pub fn of_file(&self, path: &str) -> Option<(&str, &Mounted)> {
+        self.0
+            .iter()
+            .filter(|(_, mounted)| {
+                let at = mounted.at.trim_end_matches('/');
+                path.strip_prefix(at)
+                    .is_some_and(|rest| rest.starts_with('/'))
+            })
+            // Of two mounts on one place, the later covers the earlier.
+            .max_by_key(|(_, mounted)| mounted.at.len())
+            .map(|(device, mounted)| (device.as_str(), mounted))
+    }
+}
+
+fn parse_mount(line: &str) -> Option<(String, Mounted)> {
+    let mut fields = line.split_whitespace();
+    let device = super::system::unescape(fields.next()?);
+    let mounted = Mounted {
+        at: super::system::unescape(fields.next()?),
+        file_system: fields.next()?.to_owned(),
+        discards: fields
+            .next()?
+            .split(',')
+            .any(|option| option == "discard" || option.starts_with("discard=")),
+    };
+    Some((device, mounted))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statistics_of_every_age_are_read() {
+        let old = Held::parse("  8192  300  4096  0  4096  1  2\n").unwrap();
+        assert_eq!((old.same_filled_pages, old.incompressible_pages), (1, 0));
+        let new = Held::parse("1 2 3 4 5 6 7 8 9 10 11\n").unwrap();
+        assert_eq!(
+            (new.incompressible_pages, new.incompressible_since_pages),
+            (8, 9)
+        );
+        for wrong in ["", "1 2 3", "a b c d e f g", "1 2 3 4 5 6 7x"] {
+            assert_eq!(Held::parse(wrong), None, "{wrong}");
+        }
+        let odd = Held::parse("18446744073709551615 0 0 0 -5 0 0 0 0").unwrap();
+        assert_eq!((odd.stored_bytes, odd.memory_used_max_bytes), (u64::MAX, 0));
+        let many = "99999999999999999999999999999 0 0 0 0 0 0";
+        assert_eq!(Held::parse(many).unwrap().stored_bytes, u64::MAX);
+        assert_eq!(Backed::parse("2 3 4").unwrap().held_bytes, 8192);
+    }
+
+    #[test]
+    fn the_codec_in_brackets_is_the_one() {
+        assert_eq!(choices("lzo [lz4] zstd").0, "lz4");
+        assert_eq!(choices("lzo lz4").0, "");
+        let recompression = parse_recompression("#1: lzo lz4 [zstd]\n#2: [lz4hc]\n#3: lzo\nx\n");
+        assert_eq!(recompression[&1], "zstd");
+        assert_eq!(recompression[&2], "lz4hc");
+        assert_eq!(recompression.len(), 2);
+    }
+
+    #[test]
+    fn a_file_belongs_to_the_deepest_and_latest_mount() {
+        let table = "/dev/a / ext4 rw 0 0\n/dev/b /var ext4 rw,discard 0 0\n/dev/c /var\\040x btrfs rw,discard=async 0 0\n/dev/d /var ext4 rw 0 0\n";
+        let mounts = Mounts(table.lines().filter_map(parse_mount).collect());
+        assert_eq!(mounts.of_file("/swap").unwrap().0, "/dev/a");
+        assert_eq!(mounts.of_file("/variable").unwrap().0, "/dev/a");
+        assert_eq!(mounts.of_file("/var x/s").unwrap().0, "/dev/c");
+        assert!(mounts.of_file("/var x/s").unwrap().1.discards);
+        assert_eq!(mounts.of_file("/var/s").unwrap().0, "/dev/d");
+    }
+}

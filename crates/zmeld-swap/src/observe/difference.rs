@@ -1,0 +1,215 @@
+//! Why the kernel's numbers of one tier differ: what `/proc/swaps` calls used, what
+//! the device calls stored, what that is compressed, and what RAM it takes.
+
+use serde::Serialize;
+use zmeld_report::units;
+
+use super::{Device, Observation, Swap};
+
+/// Two numbers of one tier, and what lies between them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Difference {
+    /// The tier's name.
+    pub tier: String,
+    /// What the first number is.
+    pub from: &'static str,
+    /// The first number.
+    pub from_bytes: u64,
+    /// What the second number is.
+    pub to: &'static str,
+    /// The second number.
+    pub to_bytes: u64,
+    /// What explains it, with numbers; one sentence each.
+    pub reasons: Vec<String>,
+}
+
+impl Observation {
+    /// The differences of all compressed tiers, in the order of the tiers.
+    pub fn differences(&self) -> Vec<Difference> {
+        let mut found = Vec::new();
+        for swap in &self.swaps {
+            if let Some(device) = self.device_of(swap) {
+                found.extend(self.used_and_stored(swap, device));
+            } else if let (Some(zswap), 1) = (self.zswap.as_ref(), self.swaps.len()) {
+                // With several areas nobody knows whose pages zswap holds.
+                if zswap.stored_bytes == 0 {
+                    continue;
+                }
+                found.push(in_front(swap, zswap.stored_bytes));
+            }
+        }
+        for device in &self.devices {
+            found.extend(self.stored_and_compressed(device));
+            found.extend(self.compressed_and_used(device));
+        }
+        found
+    }
+
+    fn used_and_stored(&self, swap: &Swap, device: &Device) -> Option<Difference> {
+        let used = swap.area.used_bytes;
+        let held = device.held?;
+        // mkswap's header page is stored, and no slot.
+        let stored = held.stored_bytes.saturating_sub(self.page_size);
+        let mut reasons = Vec::new();
+        if used > stored {
+            let gap = used - stored;
+            let mut explained = 0;
+            if let Some(zswap) = self.zswap.as_ref().filter(|z| z.stored_bytes > 0) {
+                explained = zswap.stored_bytes.min(gap);
+                reasons.push(format!(
+                    "zswap holds {} of pages; each has a slot in swap that is not written",
+                    units::bytes(zswap.stored_bytes)
+                ));
+            }
+            if self.swap_keeps_zeros() && gap > explained {
+                let ever = self.activity.zero_out_pages.map(|pages| {
+                    let bytes = pages.saturating_mul(self.page_size);
+                    format!(" ({} since boot)", units::bytes(bytes))
+                });
+                reasons.push(format!(
+                    "pages of zeros have a slot and are only noted, from Linux 6.12 on{}",
+                    ever.unwrap_or_default()
+                ));
+            }
+            if self.memory.swap_cached_bytes > 0 {
+                reasons.push(format!(
+                    "{} are in RAM as well (SwapCached); some of their slots are not written \
+                     yet",
+                    units::bytes(self.memory.swap_cached_bytes)
+                ));
+            }
+            if reasons.is_empty() {
+                reasons.push(
+                    "slots are taken before they are written, and processors keep some ready"
+                        .to_owned(),
+                );
+            }
+        } else if stored > used {
+            reasons.push(
+                "slots were freed by swap, and their pages still stand in the device until \
+                 they are written again"
+                    .to_owned(),
+            );
+            if device.io.missed_free_pages > 0 {
+                reasons.push(format!(
+                    "{} frees were missed because the slot was busy",
+                    units::count(device.io.missed_free_pages)
+                ));
+            }
+        } else {
+            return None;
+        }
+        Some(Difference {
+            tier: device.name.clone(),
+            from: "used in /proc/swaps",
+            from_bytes: used,
+            to: "stored in the device",
+            to_bytes: stored,
+            reasons,
+        })
+    }
+
+    fn stored_and_compressed(&self, device: &Device) -> Option<Difference> {
+        let held = device.held.filter(|held| held.stored_bytes > 0)?;
+        let mut reasons = Vec::new();
+        let same = held.same_filled_pages.saturating_mul(self.page_size);
+        if same > 0 {
+            reasons.push(format!(
+                "{} are same-filled pages, kept as one word without memory",
+                units::bytes(same)
+            ));
+        }
+        let backed = device.backed.unwrap_or_default().held_bytes;
+        if backed > 0 {
+            reasons.push(format!(
+                "{} were written back and are on {}",
+                units::bytes(backed),
+                device.backing.as_deref().unwrap_or("the backing device")
+            ));
+        }
+        let huge = held.incompressible_pages.saturating_mul(self.page_size);
+        let melded = device.melding.as_ref().map_or(0, |m| m.melded_bytes());
+        if melded > 0 {
+            reasons.push(format!(
+                "{} of compressed pages are melded with their twins",
+                units::bytes(melded)
+            ));
+        }
+        let rest = held
+            .stored_bytes
+            .saturating_sub(same)
+            .saturating_sub(backed)
+            .saturating_sub(huge);
+        let objects = held.compressed_bytes.saturating_sub(huge);
+        if rest > 0 && objects > 0 {
+            reasons.push(format!(
+                "{} compress to {} with {}{}",
+                units::bytes(rest),
+                units::bytes(objects),
+                match device.codec.as_str() {
+                    "" => "the codec",
+                    codec => codec,
+                },
+                match melded {
+                    0 => "",
+                    _ => ", melding included",
+                }
+            ));
+        }
+        if huge > 0 {
+            reasons.push(format!(
+                "{} do not compress and are kept as they are",
+                units::bytes(huge)
+            ));
+        }
+        Some(Difference {
+            tier: device.name.clone(),
+            from: "stored in the device",
+            from_bytes: held.stored_bytes,
+            to: "compressed",
+            to_bytes: held.compressed_bytes,
+            reasons,
+        })
+    }
+
+    fn compressed_and_used(&self, device: &Device) -> Option<Difference> {
+        let held = device.held.filter(|held| held.memory_used_bytes > 0)?;
+        let metadata = device.metadata_bytes(self.page_size);
+        let real = held.memory_used_bytes.saturating_add(metadata);
+        let overhead = held.memory_used_bytes.saturating_sub(held.compressed_bytes);
+        Some(Difference {
+            tier: device.name.clone(),
+            from: "compressed",
+            from_bytes: held.compressed_bytes,
+            to: "RAM really taken",
+            to_bytes: real,
+            reasons: vec![
+                format!(
+                    "{} lie between and behind objects in the allocator's pages; `compact` \
+                     gives back what is free in one piece",
+                    units::bytes(overhead)
+                ),
+                format!(
+                    "{} are the table of slots, 16 bytes a page of the disk size, which mm_stat \
+                     does not count",
+                    units::bytes(metadata)
+                ),
+            ],
+        })
+    }
+}
+
+fn in_front(swap: &Swap, zswapped: u64) -> Difference {
+    let used = swap.area.used_bytes;
+    Difference {
+        tier: swap.area.device().unwrap_or(&swap.area.path).to_owned(),
+        from: "used in /proc/swaps",
+        from_bytes: used,
+        to: "written at the least",
+        to_bytes: used.saturating_sub(zswapped),
+        reasons: vec![format!(
+            "zswap holds {} of pages; each has a slot in swap that is not written",
+            units::bytes(zswapped)
+        )],
+    }
+}

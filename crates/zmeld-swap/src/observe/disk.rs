@@ -1,0 +1,202 @@
+//! What lies under a swap area: a compressed device, a partition, an encrypted
+//! mapping, a file on a file system.
+
+use serde::Serialize;
+
+use super::device::Mounts;
+use super::reader::Reader;
+use super::system::SwapArea;
+
+/// One block device on the way from a swap area down to a drive.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Layer {
+    /// The kernel's name, `dm-0`.
+    pub name: String,
+    /// What it is.
+    pub kind: LayerKind,
+    /// Whether the kernel takes it for a spinning disk.
+    pub rotational: bool,
+    /// Whether it takes discards.
+    pub discards: bool,
+}
+
+/// What a block device is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LayerKind {
+    /// dm-crypt with a LUKS header.
+    Luks,
+    /// dm-crypt without a header: plain, often with a fresh key at each boot.
+    PlainCrypt,
+    /// Any other device-mapper target: LVM, for instance.
+    Mapper,
+    /// A file as a block device.
+    Loop,
+    /// Software RAID.
+    Raid,
+    /// zram or zmeld.
+    Compressed,
+    /// A RAM disk.
+    Ram,
+    /// A drive or a partition of one.
+    Drive,
+}
+
+impl LayerKind {
+    /// Its name in a sentence.
+    pub fn name(self) -> &'static str {
+        match self {
+            LayerKind::Luks => "LUKS",
+            LayerKind::PlainCrypt => "plain dm-crypt",
+            LayerKind::Mapper => "device mapper",
+            LayerKind::Loop => "loop",
+            LayerKind::Raid => "RAID",
+            LayerKind::Compressed => "compressed RAM",
+            LayerKind::Ram => "RAM disk",
+            LayerKind::Drive => "drive",
+        }
+    }
+}
+
+/// What a swap area stands on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Stand {
+    /// From the swap area's own device down.
+    pub layers: Vec<Layer>,
+    /// The file system of a swap file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file_system: Option<String>,
+}
+
+impl Stand {
+    /// Whether what is swapped out is unreadable on the drive.
+    pub fn is_encrypted(&self) -> bool {
+        self.layers
+            .iter()
+            .any(|layer| matches!(layer.kind, LayerKind::Luks | LayerKind::PlainCrypt))
+    }
+
+    /// The RAM-backed device below another one: memory comes back from it only by
+    /// discards that reach it.
+    pub fn hidden_ram(&self) -> Option<&Layer> {
+        let below = self.layers.get(1..).unwrap_or_default();
+        let is_ram = |layer: &&Layer| matches!(layer.kind, LayerKind::Compressed | LayerKind::Ram);
+        below.iter().find(is_ram)
+    }
+
+    pub(super) fn read(reader: &mut Reader, area: &SwapArea, mounts: &Mounts) -> Stand {
+        let mut stand = Stand::default();
+        let first = match area.device() {
+            Some(name) => name.to_owned(),
+            None => match mounts.of_file(&area.path) {
+                Some((device, mounted)) => {
+                    stand.file_system = Some(mounted.file_system.clone());
+                    base_name(device)
+                }
+                None => return stand,
+            },
+        };
+        let mut pending = vec![resolve(reader, &first)];
+        while let Some(name) = pending.pop() {
+            let known = stand.layers.iter().any(|layer| layer.name == name);
+            if known || stand.layers.len() >= LAYERS_MAX || name.is_empty() {
+                continue;
+            }
+            let Some(place) = Place::find(reader, &name) else {
+                continue;
+            };
+            stand.layers.push(place.layer(reader, &name));
+            pending.extend(place.below(reader, mounts));
+        }
+        stand
+    }
+}
+
+/// No sane stack is deeper; one that goes in circles ends here.
+const LAYERS_MAX: usize = 16;
+
+/// Where a block device is described: its own folder, and its drive's for what only
+/// the drive has.
+struct Place {
+    folder: String,
+    drive: String,
+}
+
+impl Place {
+    fn find(reader: &Reader, name: &str) -> Option<Place> {
+        let own = format!("/sys/block/{name}");
+        if reader.exists(&own) {
+            return Some(Place {
+                folder: own.clone(),
+                drive: own,
+            });
+        }
+        // A partition is a folder in its drive's.
+        let drives = reader.names("/sys/block");
+        let drive = drives
+            .iter()
+            .filter(|drive| name.starts_with(drive.as_str()))
+            .map(|drive| format!("/sys/block/{drive}"))
+            .find(|drive| reader.exists(&format!("{drive}/{name}")))?;
+        Some(Place {
+            folder: format!("{drive}/{name}"),
+            drive,
+        })
+    }
+
+    fn layer(&self, reader: &mut Reader, name: &str) -> Layer {
+        let kind = match reader.line(&format!("{}/dm/uuid", self.folder)) {
+            Some(uuid) if uuid.starts_with("CRYPT-PLAIN") => LayerKind::PlainCrypt,
+            Some(uuid) if uuid.starts_with("CRYPT-") => LayerKind::Luks,
+            Some(_) => LayerKind::Mapper,
+            None if name.starts_with("loop") => LayerKind::Loop,
+            None if name.starts_with("zram") || name.starts_with("zmeld") => LayerKind::Compressed,
+            None if name.starts_with("ram") || name.starts_with("brd") => LayerKind::Ram,
+            None if reader.exists(&format!("{}/md", self.folder)) => LayerKind::Raid,
+            None => LayerKind::Drive,
+        };
+        let mut queue = |name: &str| reader.number(&format!("{}/queue/{name}", self.drive));
+        Layer {
+            name: name.to_owned(),
+            kind,
+            rotational: queue("rotational") == Some(1),
+            discards: queue("discard_max_bytes").is_some_and(|bytes| bytes > 0),
+        }
+    }
+
+    fn below(&self, reader: &mut Reader, mounts: &Mounts) -> Vec<String> {
+        let mut names = reader.names(&format!("{}/slaves", self.folder));
+        if let Some(file) = reader.line(&format!("{}/loop/backing_file", self.folder)) {
+            let device = match file.strip_prefix("/dev/") {
+                Some(_) => base_name(&file),
+                None => mounts
+                    .of_file(&file)
+                    .map(|(device, _)| base_name(device))
+                    .unwrap_or_default(),
+            };
+            names.push(device);
+        }
+        names
+    }
+}
+
+fn base_name(device: &str) -> String {
+    device.rsplit('/').next().unwrap_or_default().to_owned()
+}
+
+/// The kernel's name of a device: `dm-3` for a name under `/dev/mapper`.
+fn resolve(reader: &mut Reader, name: &str) -> String {
+    let drives = reader.names("/sys/block");
+    if drives.iter().any(|drive| drive == name) {
+        return name.to_owned();
+    }
+    drives
+        .into_iter()
+        .filter(|drive| drive.starts_with("dm-"))
+        .find(|drive| {
+            reader
+                .line(&format!("/sys/block/{drive}/dm/name"))
+                .is_some_and(|mapped| mapped == name)
+        })
+        .unwrap_or_else(|| name.to_owned())
+}

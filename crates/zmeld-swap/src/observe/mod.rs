@@ -1,0 +1,161 @@
+//! The machine's memory tiers at one instant: what is in RAM, in compressed
+//! devices, in zswap, on disk, and how hard the machine is at it.
+//!
+//! [`Observation::read`] never fails: a file that is missing, hostile or forbidden
+//! becomes a [`Warning`] that names it. It reads and changes nothing.
+//!
+//! | module | what it reads |
+//! |---|---|
+//! | `system` | meminfo, vmstat, pressure, swaps, tunables, hibernation, control groups |
+//! | `device` | zram and zmeld devices in `/sys/block`, and the mount table |
+//! | `zswap` | zswap's parameters and counters |
+//! | `disk` | what lies under a swap area, down to the drive |
+//! | [`tier`] | all of it as one table, in the order in which pages go there |
+//! | [`difference`] | why the kernel's numbers of one tier differ |
+
+mod device;
+pub mod difference;
+mod disk;
+mod reader;
+mod system;
+pub mod tier;
+mod zswap;
+
+use std::time::Instant;
+
+use serde::Serialize;
+
+pub use device::{Backed, Device, Driver, Held, Io, Melding, Mounted};
+pub use difference::Difference;
+pub use disk::{Layer, LayerKind, Stand};
+pub use reader::{Problem, Warning};
+pub use system::{Activity, Group, Hibernation, Memory, Pressure, Stall, SwapArea, Tunables};
+pub use tier::{Tier, TierKind};
+pub use zswap::Zswap;
+
+use crate::kernel::Host;
+use device::Mounts;
+use reader::Reader;
+use system::System;
+
+/// Everything at one instant. Sizes are bytes unless a name says pages.
+#[derive(Clone, Debug, Serialize)]
+pub struct Observation {
+    /// The kernel's release.
+    pub kernel: String,
+    /// Bytes of a page.
+    pub page_size: u64,
+    /// RAM and swap as a whole.
+    pub memory: Memory,
+    /// Counters since boot.
+    pub activity: Activity,
+    /// Pressure; absent where the kernel does not measure it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pressure: Option<Pressure>,
+    /// Swap areas with what they stand on.
+    pub swaps: Vec<Swap>,
+    /// zram and zmeld devices, used or not.
+    pub devices: Vec<Device>,
+    /// zswap; absent where the kernel has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zswap: Option<Zswap>,
+    /// Settings of the swap code.
+    pub tunables: Tunables,
+    /// Whether and where the machine hibernates to.
+    pub hibernation: Hibernation,
+    /// Control groups that limit swap.
+    pub groups: Vec<Group>,
+    /// What could not be read.
+    pub warnings: Vec<Warning>,
+    /// When it was read.
+    #[serde(skip)]
+    pub at: Instant,
+}
+
+/// A swap area and what it stands on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Swap {
+    /// Its line in `/proc/swaps`.
+    #[serde(flatten)]
+    pub area: SwapArea,
+    /// What is below it.
+    pub stand: Stand,
+}
+
+impl Observation {
+    /// Reads everything below the host's root, pages being `page_size` bytes.
+    pub fn read(host: &Host, page_size: u64) -> Observation {
+        let at = Instant::now();
+        let mut reader = Reader::new(host);
+        let system = System::read(&mut reader);
+        let mounts = Mounts::read(&mut reader);
+        let devices = device::devices(&mut reader, &mounts);
+        let zswap = Zswap::read(&mut reader, &system.memory, page_size);
+        let swaps = system
+            .swaps
+            .into_iter()
+            .map(|area| Swap {
+                stand: Stand::read(&mut reader, &area, &mounts),
+                area,
+            })
+            .collect();
+        let groups = system::groups(&mut reader);
+        Observation {
+            kernel: system.kernel,
+            page_size: page_size.max(1),
+            memory: system.memory,
+            activity: system.activity,
+            pressure: system.pressure,
+            swaps,
+            devices,
+            zswap,
+            tunables: system.tunables,
+            hibernation: system.hibernation,
+            groups,
+            warnings: reader.warnings,
+            at,
+        }
+    }
+
+    /// This machine, now.
+    pub fn here() -> Observation {
+        Observation::read(&Host::here(), rustix::param::page_size() as u64)
+    }
+
+    /// The compressed device with that name.
+    pub fn device(&self, name: &str) -> Option<&Device> {
+        self.devices.iter().find(|device| device.name == name)
+    }
+
+    /// The compressed device that a swap area is, if it is one.
+    pub fn device_of(&self, swap: &Swap) -> Option<&Device> {
+        self.device(swap.area.device()?)
+    }
+
+    /// The swap area on a compressed device, if it is one.
+    pub fn swap_on(&self, device: &Device) -> Option<&Swap> {
+        self.swaps
+            .iter()
+            .find(|swap| swap.area.device() == Some(&device.name))
+    }
+
+    /// Whether the swap layer keeps pages of zeros to itself, so that they do not
+    /// reach a device: from Linux 6.12 on.
+    pub fn swap_keeps_zeros(&self) -> bool {
+        version(&self.kernel).is_some_and(|version| version >= (6, 12))
+    }
+}
+
+/// The first two numbers of a release.
+pub(crate) fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+/// `part` of `whole` as a fraction; 0 of nothing is 0.
+pub(crate) fn share(part: u64, whole: u64) -> f64 {
+    match whole {
+        0 => 0.0,
+        whole => part as f64 / whole as f64,
+    }
+}

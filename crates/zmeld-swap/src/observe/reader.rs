@@ -1,0 +1,190 @@
+//! Reading the kernel's files so that none of them can stop an observation: what
+//! cannot be read or understood becomes a warning that names the file.
+
+use std::fmt;
+use std::io;
+
+use serde::Serialize;
+
+use crate::error::Error;
+use crate::kernel::Host;
+
+/// A file that could not be used, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Warning {
+    /// The file, from the root directory on.
+    pub path: String,
+    /// What is wrong with it.
+    pub problem: Problem,
+}
+
+/// Why a file could not be used.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "kind", content = "detail")]
+pub enum Problem {
+    /// Only root may read it.
+    NotPermitted,
+    /// It is not there, and every kernel has it.
+    Missing,
+    /// Reading failed.
+    Unreadable(String),
+    /// It was read, and is not what the kernel writes there.
+    Malformed(String),
+    /// There is more than is looked at.
+    Truncated(usize),
+}
+
+impl Warning {
+    pub(super) fn truncated(path: &str, limit: usize) -> Warning {
+        Warning {
+            path: path.to_owned(),
+            problem: Problem::Truncated(limit),
+        }
+    }
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.problem {
+            Problem::NotPermitted => write!(f, "{} may be read by root only", self.path),
+            Problem::Missing => write!(f, "{} is missing", self.path),
+            Problem::Unreadable(why) => write!(f, "{} cannot be read: {why}", self.path),
+            Problem::Malformed(why) => write!(f, "{} is not understood: {why}", self.path),
+            Problem::Truncated(limit) => {
+                write!(
+                    f,
+                    "{} holds more than {limit} entries; the rest was left out",
+                    self.path
+                )
+            }
+        }
+    }
+}
+
+/// Reads files below a root and collects warnings.
+pub(super) struct Reader<'a> {
+    host: &'a Host,
+    pub warnings: Vec<Warning>,
+}
+
+impl<'a> Reader<'a> {
+    pub fn new(host: &'a Host) -> Reader<'a> {
+        Reader {
+            host,
+            warnings: Vec::new(),
+        }
+    }
+
+    pub fn warn(&mut self, warning: Warning) {
+        if !self.warnings.contains(&warning) {
+            self.warnings.push(warning);
+        }
+    }
+
+    pub fn malformed(&mut self, path: &str, why: &str) {
+        self.warn(Warning {
+            path: path.to_owned(),
+            problem: Problem::Malformed(why.to_owned()),
+        });
+    }
+
+    /// The text of a file that every kernel has.
+    pub fn required(&mut self, path: &str) -> Option<String> {
+        self.text(path, true)
+    }
+
+    /// The text of a file that may be missing.
+    pub fn optional(&mut self, path: &str) -> Option<String> {
+        self.text(path, false)
+    }
+
+    fn text(&mut self, path: &str, required: bool) -> Option<String> {
+        let problem = match self.host.read(path) {
+            Ok(text) => return Some(text),
+            Err(Error::Io { cause, .. }) => match cause.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory if required => {
+                    Problem::Missing
+                }
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => return None,
+                io::ErrorKind::PermissionDenied => Problem::NotPermitted,
+                _ if is_absent(&cause) => return None,
+                _ => Problem::Unreadable(words(&cause)),
+            },
+            Err(err) => Problem::Malformed(err.to_string().replace(path, "it")),
+        };
+        self.warn(Warning {
+            path: path.to_owned(),
+            problem,
+        });
+        None
+    }
+
+    /// The first line, without blanks around it.
+    pub fn line(&mut self, path: &str) -> Option<String> {
+        let text = self.optional(path)?;
+        Some(text.lines().next().unwrap_or_default().trim().to_owned())
+    }
+
+    /// A file that is one number.
+    pub fn number(&mut self, path: &str) -> Option<u64> {
+        let text = self.optional(path)?;
+        let value = text.trim().parse().ok();
+        if value.is_none() {
+            self.malformed(path, "it is no number");
+        }
+        value
+    }
+
+    /// A file that is a switch: `Y`, `N`, `1` or `0`.
+    pub fn switch(&mut self, path: &str) -> Option<bool> {
+        let text = self.optional(path)?;
+        match text.trim() {
+            "Y" | "y" | "1" => Some(true),
+            "N" | "n" | "0" => Some(false),
+            _ => {
+                self.malformed(path, "it is neither Y nor N");
+                None
+            }
+        }
+    }
+
+    /// Whether there is such a file or directory.
+    pub fn exists(&self, path: &str) -> bool {
+        self.host.exists(path)
+    }
+
+    /// The names in a directory, sorted so that `zram10` follows `zram9`; none where
+    /// it is missing.
+    pub fn names(&self, path: &str) -> Vec<String> {
+        let mut names = self.host.list(path).unwrap_or_default();
+        names.sort_by_key(|name| {
+            let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
+            let number = name[stem.len()..].parse::<u64>().unwrap_or(0);
+            (stem.to_owned(), number, name.clone())
+        });
+        names
+    }
+
+    /// The directories in a directory.
+    pub fn folders(&self, path: &str) -> Vec<String> {
+        let mut names = self.names(path);
+        names.retain(|name| self.host.path(format!("{path}/{name}")).is_dir());
+        names
+    }
+}
+
+/// A device that goes away while it is read, or a facility that is compiled in and
+/// switched off, as pressure can be.
+fn is_absent(cause: &io::Error) -> bool {
+    use rustix::io::Errno;
+    [Errno::NODEV, Errno::OPNOTSUPP]
+        .iter()
+        .any(|errno| cause.raw_os_error() == Some(errno.raw_os_error()))
+}
+
+/// What the system said, without the number that the standard library appends.
+fn words(cause: &io::Error) -> String {
+    let text = cause.to_string();
+    let words = text.split(" (os error ").next();
+    words.unwrap_or(&text).to_owned()
+}

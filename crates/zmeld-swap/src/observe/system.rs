@@ -1,0 +1,499 @@
+//! What `/proc` says of memory, swap and pressure.
+
+use serde::Serialize;
+
+use super::reader::{Reader, Warning};
+
+/// Memory as `/proc/meminfo` has it, in bytes; a line that is missing is 0, except
+/// where its absence means something.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Memory {
+    /// RAM that the kernel manages (`MemTotal`).
+    pub total_bytes: u64,
+    /// RAM that nobody uses (`MemFree`).
+    pub free_bytes: u64,
+    /// What could be had without swapping (`MemAvailable`).
+    pub available_bytes: u64,
+    /// Anonymous pages that processes map (`AnonPages`).
+    pub anonymous_bytes: u64,
+    /// Size of all active swap together (`SwapTotal`).
+    pub swap_total_bytes: u64,
+    /// Of it, free (`SwapFree`).
+    pub swap_free_bytes: u64,
+    /// Pages that are in RAM and keep their place in swap (`SwapCached`).
+    pub swap_cached_bytes: u64,
+    /// Memory that zswap's pool takes (`Zswap`, from Linux 5.19).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zswap_bytes: Option<u64>,
+    /// Pages that are in zswap, uncompressed (`Zswapped`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zswapped_bytes: Option<u64>,
+}
+
+impl Memory {
+    /// Reads `/proc/meminfo`'s text.
+    pub fn parse(text: &str) -> Memory {
+        let field = |name: &str| {
+            text.lines()
+                .filter_map(|line| line.split_once(':'))
+                .find(|(key, _)| *key == name)
+                .and_then(|(_, rest)| rest.split_whitespace().next()?.parse::<u64>().ok())
+                .map(|kib| kib.saturating_mul(1024))
+        };
+        let or_none = |name: &str| field(name).unwrap_or(0);
+        Memory {
+            total_bytes: or_none("MemTotal"),
+            free_bytes: or_none("MemFree"),
+            available_bytes: or_none("MemAvailable"),
+            anonymous_bytes: or_none("AnonPages"),
+            swap_total_bytes: or_none("SwapTotal"),
+            swap_free_bytes: or_none("SwapFree"),
+            swap_cached_bytes: or_none("SwapCached"),
+            zswap_bytes: field("Zswap"),
+            zswapped_bytes: field("Zswapped"),
+        }
+    }
+}
+
+/// What `/proc/vmstat` has counted since boot, in pages unless said otherwise. A
+/// counter that this kernel has not got is absent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Activity {
+    /// Pages read from swap devices (`pswpin`).
+    pub swap_in_pages: Option<u64>,
+    /// Pages written to swap devices (`pswpout`).
+    pub swap_out_pages: Option<u64>,
+    /// Pages that came back out of zswap (`zswpin`).
+    pub zswap_in_pages: Option<u64>,
+    /// Pages that went into zswap (`zswpout`).
+    pub zswap_out_pages: Option<u64>,
+    /// Pages that zswap wrote on to a disk (`zswpwb`).
+    pub zswap_written_back_pages: Option<u64>,
+    /// Pages of zeros that swap only noted (`swpout_zero`, from Linux 6.12).
+    pub zero_out_pages: Option<u64>,
+    /// Faults that had to wait for a device (`pgmajfault`), a count.
+    pub major_faults: Option<u64>,
+    /// Processes that the kernel killed for want of memory (`oom_kill`), a count.
+    pub oom_kills: Option<u64>,
+    /// Times that an allocation had to reclaim by itself (`allocstall_*`), a count.
+    pub direct_reclaims: Option<u64>,
+    /// Anonymous pages that were needed again soon after reclaim
+    /// (`workingset_refault_anon`).
+    pub refaults_pages: Option<u64>,
+}
+
+impl Activity {
+    /// Reads `/proc/vmstat`'s text.
+    pub fn parse(text: &str) -> Activity {
+        let pairs = || {
+            text.lines().filter_map(|line| {
+                let (name, value) = line.split_once(' ')?;
+                Some((name, value.trim().parse::<u64>().ok()?))
+            })
+        };
+        let field = |wanted: &str| pairs().find(|(name, _)| *name == wanted).map(|(_, n)| n);
+        let stalls: Vec<u64> = pairs()
+            .filter(|(name, _)| name.starts_with("allocstall"))
+            .map(|(_, n)| n)
+            .collect();
+        Activity {
+            swap_in_pages: field("pswpin"),
+            swap_out_pages: field("pswpout"),
+            zswap_in_pages: field("zswpin"),
+            zswap_out_pages: field("zswpout"),
+            zswap_written_back_pages: field("zswpwb"),
+            zero_out_pages: field("swpout_zero"),
+            major_faults: field("pgmajfault"),
+            oom_kills: field("oom_kill"),
+            direct_reclaims: (!stalls.is_empty())
+                .then(|| stalls.iter().fold(0, |sum: u64, n| sum.saturating_add(*n))),
+            refaults_pages: field("workingset_refault_anon"),
+        }
+    }
+}
+
+/// Shares of time that tasks waited for memory, from `/proc/pressure/memory`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Pressure {
+    /// At least one task waited.
+    pub some: Stall,
+    /// All tasks waited at once.
+    pub full: Stall,
+}
+
+/// One line of a pressure file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Stall {
+    /// Percent of the last 10 seconds.
+    pub avg10_percent: f64,
+    /// Percent of the last minute.
+    pub avg60_percent: f64,
+    /// Percent of the last 5 minutes.
+    pub avg300_percent: f64,
+    /// Microseconds since boot.
+    pub total_us: u64,
+}
+
+impl Pressure {
+    /// Reads a pressure file's text; `None` where it is none.
+    pub fn parse(text: &str) -> Option<Pressure> {
+        let line = |wanted: &str| {
+            let rest = text.lines().find_map(|line| line.strip_prefix(wanted))?;
+            let field = |name: &str| {
+                rest.split_whitespace()
+                    .find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
+            };
+            let share = |name: &str| {
+                let value: f64 = field(name)?.parse().ok()?;
+                (0.0..=100.0).contains(&value).then_some(value)
+            };
+            Some(Stall {
+                avg10_percent: share("avg10")?,
+                avg60_percent: share("avg60")?,
+                avg300_percent: share("avg300")?,
+                total_us: field("total")?.parse().ok()?,
+            })
+        };
+        Some(Pressure {
+            some: line("some ")?,
+            // CPU pressure had no such line in its first years.
+            full: line("full ").unwrap_or_default(),
+        })
+    }
+}
+
+/// A line of `/proc/swaps`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SwapArea {
+    /// The path as the kernel prints it, unescaped.
+    pub path: String,
+    /// A file on a file system, not a block device.
+    pub is_file: bool,
+    /// Its size, without the header page.
+    pub size_bytes: u64,
+    /// Slots in use.
+    pub used_bytes: u64,
+    /// Its priority; the kernel's own choice is negative.
+    pub priority: i64,
+}
+
+impl SwapArea {
+    /// The name of the block device, such as `zram0`; `None` for a file.
+    pub fn device(&self) -> Option<&str> {
+        match self.is_file {
+            true => None,
+            false => self.path.rsplit('/').next().filter(|name| !name.is_empty()),
+        }
+    }
+
+    /// Used part of the size, 0 to 1.
+    pub fn fill(&self) -> f64 {
+        super::share(self.used_bytes, self.size_bytes)
+    }
+}
+
+/// Reads `/proc/swaps`'s text: the areas, and the number of the first line that is
+/// none.
+pub fn parse_swaps(text: &str) -> (Vec<SwapArea>, Option<usize>) {
+    let mut areas = Vec::new();
+    let mut wrong = None;
+    for (at, line) in text.lines().enumerate().skip(1) {
+        // From the right: a deleted file's path ends in " (deleted)", escaped or not.
+        let mut fields = line.split_whitespace().rev();
+        let mut parse = || {
+            let priority = fields.next()?.parse().ok()?;
+            let used = fields.next()?.parse::<u64>().ok()?;
+            let size = fields.next()?.parse::<u64>().ok()?;
+            let kind = fields.next()?;
+            let end = line.rfind(kind)?;
+            let path = line[..end].trim();
+            (!path.is_empty()).then(|| SwapArea {
+                path: unescape(path),
+                is_file: kind == "file",
+                size_bytes: size.saturating_mul(1024),
+                used_bytes: used.saturating_mul(1024),
+                priority,
+            })
+        };
+        match parse() {
+            Some(area) => areas.push(area),
+            None if line.trim().is_empty() => {}
+            None => wrong = wrong.or(Some(at + 1)),
+        }
+    }
+    (areas, wrong)
+}
+
+/// Undoes the kernel's `\040` for blanks in paths.
+pub(super) fn unescape(path: &str) -> String {
+    let mut bytes = Vec::with_capacity(path.len());
+    let mut rest = path.as_bytes();
+    while let Some((&first, tail)) = rest.split_first() {
+        let octal = |digits: &[u8]| {
+            let text = std::str::from_utf8(digits).ok()?;
+            u8::from_str_radix(text, 8).ok()
+        };
+        match (first, tail.get(..3).and_then(octal)) {
+            (b'\\', Some(byte)) => {
+                bytes.push(byte);
+                rest = &tail[3..];
+            }
+            _ => {
+                bytes.push(first);
+                rest = tail;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Settings that decide when and how the kernel swaps.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Tunables {
+    /// `vm.swappiness`, 0 to 200.
+    pub swappiness: Option<u64>,
+    /// `vm.page-cluster`: 2 to this power pages are read at once.
+    pub page_cluster: Option<u64>,
+    /// `vm.watermark_scale_factor`, in ten-thousandths of memory.
+    pub watermark_scale_factor: Option<u64>,
+}
+
+/// Whether and where the machine hibernates to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Hibernation {
+    /// `resume=` on the kernel's command line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resume: Option<String>,
+    /// The kernel would hibernate: `/sys/power/state` has `disk`.
+    pub possible: bool,
+}
+
+/// A control group with a limit on swap.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Group {
+    /// Its path below the mount.
+    pub path: String,
+    /// Swap in use (`memory.swap.current`).
+    pub swap_bytes: u64,
+    /// The limit (`memory.swap.max`); absent: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub swap_max_bytes: Option<u64>,
+    /// zswap pool memory in use (`memory.zswap.current`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zswap_bytes: Option<u64>,
+    /// Its limit (`memory.zswap.max`); absent: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zswap_max_bytes: Option<u64>,
+    /// zswap may write this group's pages on to disk (`memory.zswap.writeback`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zswap_writeback: Option<bool>,
+    /// Times that swap was refused because of the limit (`max` in
+    /// `memory.swap.events`).
+    pub refused: u64,
+}
+
+/// All that `/proc` and the tunables say.
+pub(super) struct System {
+    pub kernel: String,
+    pub memory: Memory,
+    pub activity: Activity,
+    pub pressure: Option<Pressure>,
+    pub swaps: Vec<SwapArea>,
+    pub tunables: Tunables,
+    pub hibernation: Hibernation,
+}
+
+impl System {
+    pub fn read(reader: &mut Reader) -> System {
+        let memory = match reader.required("/proc/meminfo") {
+            Some(text) => {
+                let memory = Memory::parse(&text);
+                if memory.total_bytes == 0 {
+                    reader.malformed("/proc/meminfo", "it has no MemTotal");
+                }
+                memory
+            }
+            None => Memory::default(),
+        };
+        let swaps = match reader.required("/proc/swaps") {
+            Some(text) => {
+                let (swaps, wrong) = parse_swaps(&text);
+                if let Some(line) = wrong {
+                    reader.malformed("/proc/swaps", &format!("line {line} is no swap area"));
+                }
+                swaps
+            }
+            None => Vec::new(),
+        };
+        let pressure = reader.optional("/proc/pressure/memory").and_then(|text| {
+            let pressure = Pressure::parse(&text);
+            if pressure.is_none() {
+                reader.malformed("/proc/pressure/memory", "it has no averages from 0 to 100");
+            }
+            pressure
+        });
+        System {
+            kernel: reader
+                .required("/proc/sys/kernel/osrelease")
+                .map(|text| text.trim().to_owned())
+                .unwrap_or_default(),
+            memory,
+            activity: reader
+                .required("/proc/vmstat")
+                .map(|text| Activity::parse(&text))
+                .unwrap_or_default(),
+            pressure,
+            swaps,
+            tunables: Tunables {
+                swappiness: reader.number("/proc/sys/vm/swappiness"),
+                page_cluster: reader.number("/proc/sys/vm/page-cluster"),
+                watermark_scale_factor: reader.number("/proc/sys/vm/watermark_scale_factor"),
+            },
+            hibernation: hibernation(reader),
+        }
+    }
+}
+
+fn hibernation(reader: &mut Reader) -> Hibernation {
+    let line = reader.optional("/proc/cmdline").unwrap_or_default();
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let states = reader.optional("/sys/power/state").unwrap_or_default();
+    Hibernation {
+        // The kernel takes the last; "noresume" undoes it.
+        resume: words
+            .iter()
+            .rev()
+            .find_map(|word| word.strip_prefix("resume="))
+            .filter(|device| !device.is_empty() && !words.contains(&"noresume"))
+            .map(str::to_owned),
+        possible: states.split_whitespace().any(|state| state == "disk"),
+    }
+}
+
+/// Where control groups of version 2 are mounted: alone, or beside version 1.
+const GROUP_MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
+/// Deeper groups are containers' own business.
+const GROUP_DEPTH_MAX: usize = 6;
+/// A machine with more groups is not walked to its end.
+const GROUPS_MAX: usize = 4096;
+
+/// The control groups that limit swap or zswap, or were refused swap.
+pub(super) fn groups(reader: &mut Reader) -> Vec<Group> {
+    let mount = GROUP_MOUNTS
+        .iter()
+        .find(|mount| reader.exists(&format!("{mount}/cgroup.controllers")));
+    let Some(mount) = mount else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    let mut queue = std::collections::VecDeque::from([(String::new(), 0)]);
+    let mut seen = 0;
+    while let Some((path, depth)) = queue.pop_front() {
+        seen += 1;
+        if seen > GROUPS_MAX {
+            reader.warn(Warning::truncated(mount, GROUPS_MAX));
+            break;
+        }
+        let folder = format!("{mount}{path}");
+        found.extend(group(reader, &folder, &path));
+        if depth < GROUP_DEPTH_MAX {
+            for name in reader.folders(&folder) {
+                queue.push_back((format!("{path}/{name}"), depth + 1));
+            }
+        }
+    }
+    found
+}
+
+fn group(reader: &mut Reader, folder: &str, path: &str) -> Option<Group> {
+    // The root has no limits, and so no file.
+    let swap = reader.number(&format!("{folder}/memory.swap.current"))?;
+    let mut limit = |name: &str| {
+        let text = reader.optional(&format!("{folder}/{name}"))?;
+        text.trim().parse::<u64>().ok()
+    };
+    let swap_max_bytes = limit("memory.swap.max");
+    let zswap_max_bytes = limit("memory.zswap.max");
+    let refused = reader
+        .optional(&format!("{folder}/memory.swap.events"))
+        .and_then(|text| {
+            text.lines()
+                .find_map(|line| line.strip_prefix("max ")?.trim().parse().ok())
+        })
+        .unwrap_or(0);
+    let zswap_writeback = reader
+        .number(&format!("{folder}/memory.zswap.writeback"))
+        .map(|value| value != 0);
+    let limited = swap_max_bytes.is_some() || zswap_max_bytes.is_some();
+    if !limited && refused == 0 && zswap_writeback != Some(false) {
+        return None;
+    }
+    Some(Group {
+        path: path.to_owned(),
+        swap_bytes: swap,
+        swap_max_bytes,
+        zswap_bytes: reader.number(&format!("{folder}/memory.zswap.current")),
+        zswap_max_bytes,
+        zswap_writeback,
+        refused,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn swaps_are_read_whatever_their_paths_hold() {
+        let text = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n\
+                    /dev/zram0                              partition\t1048572\t\t512\t\t100\n\
+                    /var/swap\\040file\\040(deleted)            file\t\t2048\t\t0\t\t-2\n\
+                    /a/file/partition  partition\t20000000\t19999999\t-3\n";
+        let (areas, wrong) = parse_swaps(text);
+        assert_eq!(wrong, None);
+        assert_eq!(areas.len(), 3);
+        assert_eq!(areas[0].device(), Some("zram0"));
+        assert_eq!(areas[0].used_bytes, 512 * 1024);
+        assert_eq!(areas[1].path, "/var/swap file (deleted)");
+        assert!(areas[1].is_file && areas[1].device().is_none());
+        assert_eq!(areas[2].path, "/a/file/partition");
+        assert_eq!(areas[2].priority, -3);
+    }
+
+    #[test]
+    fn broken_swaps_are_named_by_line() {
+        let text = "Filename\n/dev/a partition 1 2 3\npartition 1 2 3\n\n/dev/b partition x 2 3\n";
+        let (areas, wrong) = parse_swaps(text);
+        assert_eq!(areas.len(), 1);
+        assert_eq!(wrong, Some(3));
+        let (areas, _) =
+            parse_swaps("x\n/dev/z partition 18446744073709551615 18446744073709551615 9\n");
+        assert_eq!(areas[0].size_bytes, u64::MAX);
+    }
+
+    #[test]
+    fn pressure_out_of_range_is_none() {
+        let text = "some avg10=1.50 avg60=0.25 avg300=0.00 total=377718\n\
+                    full avg10=0.50 avg60=0.00 avg300=0.00 total=294927\n";
+        let pressure = Pressure::parse(text).unwrap();
+        assert_eq!(pressure.some.avg10_percent, 1.5);
+        assert_eq!(pressure.full.total_us, 294_927);
+        for wrong in [
+            "",
+            "some avg10=nan avg60=0 avg300=0 total=1",
+            "some avg10=101 avg60=0 avg300=0 total=0",
+            "some",
+        ] {
+            assert_eq!(Pressure::parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn counters_that_a_kernel_lacks_are_absent() {
+        let activity =
+            Activity::parse("pswpin 16\npswpout 9\nallocstall_dma 1\nallocstall_normal 2\nx\n");
+        assert_eq!(activity.swap_in_pages, Some(16));
+        assert_eq!(activity.direct_reclaims, Some(3));
+        assert_eq!(activity.zero_out_pages, None);
+    }
+}

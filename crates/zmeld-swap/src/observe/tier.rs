@@ -1,0 +1,207 @@
+//! All places where pages can be, as one table.
+
+use serde::Serialize;
+
+use super::{share, Device, Driver, Observation, Swap};
+
+/// What kind of place a tier is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TierKind {
+    /// A zram device used for swap.
+    Zram,
+    /// A zmeld device used for swap.
+    Zmeld,
+    /// A zram or zmeld device that is not swap.
+    Device,
+    /// The compressed cache in front of swap.
+    Zswap,
+    /// Swap on a drive.
+    Disk,
+    /// Swap on an encrypted drive.
+    EncryptedDisk,
+}
+
+impl TierKind {
+    /// Its name in a sentence.
+    pub fn name(self) -> &'static str {
+        match self {
+            TierKind::Zram => "zram",
+            TierKind::Zmeld => "zmeld",
+            TierKind::Device => "device",
+            TierKind::Zswap => "zswap",
+            TierKind::Disk => "disk",
+            TierKind::EncryptedDisk => "encrypted disk",
+        }
+    }
+}
+
+/// A row of the table. What a tier cannot know is absent.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Tier {
+    /// The device's name, the swap file's path, or `zswap`.
+    pub name: String,
+    /// What it is.
+    pub kind: TierKind,
+    /// The codec that new pages are compressed with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub codec: Option<String>,
+    /// How much can be written to it.
+    pub size_bytes: u64,
+    /// Used as `/proc/swaps` counts it; absent where it is not swap.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub used_bytes: Option<u64>,
+    /// Pages that it holds, uncompressed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stored_bytes: Option<u64>,
+    /// Their compressed size.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compressed_bytes: Option<u64>,
+    /// RAM that the objects really take, in whole pages of the allocator.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_used_bytes: Option<u64>,
+    /// RAM that the table of slots takes beside that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metadata_bytes: Option<u64>,
+    /// Pages in RAM over the RAM that they take.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ratio: Option<f64>,
+    /// Pages kept as one machine word.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub same_filled_bytes: Option<u64>,
+    /// Pages kept as they are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub incompressible_bytes: Option<u64>,
+    /// Compressed bytes that melding saves now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub melded_bytes: Option<u64>,
+    /// Pages on the backing device or, for zswap, written on to disk since boot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub writeback_bytes: Option<u64>,
+    /// The most RAM that it may take; absent: all there is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit_bytes: Option<u64>,
+    /// Its priority among swap areas.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority: Option<i64>,
+}
+
+impl Observation {
+    /// The tiers in the order in which a page being swapped out meets them: zswap,
+    /// then swap by falling priority; at last devices that are not swap.
+    pub fn tiers(&self) -> Vec<Tier> {
+        let mut tiers = Vec::new();
+        tiers.extend(self.zswap_tier());
+        let mut swaps: Vec<&Swap> = self.swaps.iter().collect();
+        swaps.sort_by_key(|swap| std::cmp::Reverse(swap.area.priority));
+        tiers.extend(swaps.into_iter().map(|swap| self.swap_tier(swap)));
+        let others = self
+            .devices
+            .iter()
+            .filter(|device| device.initialised && self.swap_on(device).is_none());
+        tiers.extend(others.map(|device| self.device_tier(device)));
+        tiers
+    }
+
+    fn zswap_tier(&self) -> Option<Tier> {
+        let zswap = self.zswap.as_ref()?;
+        // Switched off, it still holds what went in before.
+        if !zswap.enabled && zswap.stored_bytes == 0 {
+            return None;
+        }
+        let pages = |name: &str| {
+            let pages = zswap.counters.get(name)?;
+            Some(pages.saturating_mul(self.page_size))
+        };
+        let limit = zswap.limit_bytes(&self.memory);
+        Some(Tier {
+            name: "zswap".to_owned(),
+            kind: TierKind::Zswap,
+            codec: Some(zswap.compressor.clone()),
+            size_bytes: limit,
+            used_bytes: None,
+            stored_bytes: Some(zswap.stored_bytes),
+            compressed_bytes: None,
+            memory_used_bytes: Some(zswap.memory_used_bytes),
+            metadata_bytes: None,
+            ratio: ratio(zswap.stored_bytes, zswap.memory_used_bytes),
+            same_filled_bytes: pages("same_filled_pages"),
+            incompressible_bytes: pages("stored_incompressible_pages"),
+            melded_bytes: None,
+            writeback_bytes: self
+                .activity
+                .zswap_written_back_pages
+                .map(|pages| pages.saturating_mul(self.page_size))
+                .or_else(|| pages("written_back_pages")),
+            limit_bytes: Some(limit),
+            priority: None,
+        })
+    }
+
+    fn swap_tier(&self, swap: &Swap) -> Tier {
+        let area = &swap.area;
+        if let Some(device) = self.device_of(swap) {
+            return Tier {
+                kind: match device.driver {
+                    Driver::Zram => TierKind::Zram,
+                    Driver::Zmeld => TierKind::Zmeld,
+                },
+                used_bytes: Some(area.used_bytes),
+                priority: Some(area.priority),
+                ..self.device_tier(device)
+            };
+        }
+        Tier {
+            name: area.device().unwrap_or(&area.path).to_owned(),
+            kind: match swap.stand.is_encrypted() {
+                true => TierKind::EncryptedDisk,
+                false => TierKind::Disk,
+            },
+            codec: None,
+            size_bytes: area.size_bytes,
+            used_bytes: Some(area.used_bytes),
+            stored_bytes: None,
+            compressed_bytes: None,
+            memory_used_bytes: None,
+            metadata_bytes: None,
+            ratio: None,
+            same_filled_bytes: None,
+            incompressible_bytes: None,
+            melded_bytes: None,
+            writeback_bytes: None,
+            limit_bytes: None,
+            priority: Some(area.priority),
+        }
+    }
+
+    fn device_tier(&self, device: &Device) -> Tier {
+        let held = device.held;
+        let pages = |pages: u64| pages.saturating_mul(self.page_size);
+        Tier {
+            name: device.name.clone(),
+            kind: TierKind::Device,
+            codec: Some(device.codec.clone()).filter(|codec| !codec.is_empty()),
+            size_bytes: device.size_bytes,
+            used_bytes: None,
+            stored_bytes: held.map(|held| held.stored_bytes),
+            compressed_bytes: held.map(|held| held.compressed_bytes),
+            memory_used_bytes: held.map(|held| held.memory_used_bytes),
+            metadata_bytes: Some(device.metadata_bytes(self.page_size)),
+            ratio: held.and_then(|held| ratio(device.in_memory_bytes(), held.memory_used_bytes)),
+            same_filled_bytes: held.map(|held| pages(held.same_filled_pages)),
+            incompressible_bytes: held.map(|held| pages(held.incompressible_pages)),
+            melded_bytes: device.melding.as_ref().map(super::Melding::melded_bytes),
+            writeback_bytes: device
+                .backing
+                .as_ref()
+                .and(device.backed.map(|backed| backed.held_bytes)),
+            limit_bytes: held.map(|held| held.limit_bytes).filter(|&limit| limit > 0),
+            priority: None,
+        }
+    }
+}
+
+/// Pages over the memory that they take; nothing where there are none.
+fn ratio(stored: u64, used: u64) -> Option<f64> {
+    (stored > 0 && used > 0).then(|| share(stored, used))
+}

@@ -1,0 +1,79 @@
+//! zswap: the compressed cache in front of the swap devices.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::reader::Reader;
+use super::system::Memory;
+
+/// zswap's parameters and what it holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Zswap {
+    /// Whether it takes pages.
+    pub enabled: bool,
+    /// Its codec.
+    pub compressor: String,
+    /// Its allocator; absent where the kernel leaves no choice (6.18 and later).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
+    /// Percent of RAM that its pool may take.
+    pub max_pool_percent: u64,
+    /// Percent of that limit below which it takes pages again once it was full.
+    pub accept_threshold_percent: u64,
+    /// Whether cold pages are written on to disk under pressure (Linux 6.8 and later).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shrinker: Option<bool>,
+    /// Pages that it holds, uncompressed.
+    pub stored_bytes: u64,
+    /// Memory that its pool takes.
+    pub memory_used_bytes: u64,
+    /// The counters in debugfs, by name (`/sys/kernel/debug/zswap`); empty where
+    /// only root may read them.
+    pub counters: BTreeMap<String, u64>,
+}
+
+const PARAMETERS: &str = "/sys/module/zswap/parameters";
+const COUNTERS: &str = "/sys/kernel/debug/zswap";
+
+impl Zswap {
+    /// The most that its pool may take, in bytes.
+    pub fn limit_bytes(&self, memory: &Memory) -> u64 {
+        memory.total_bytes / 100 * self.max_pool_percent.min(100)
+    }
+
+    /// Reads it; `None` where the kernel has no zswap. `memory` has what it holds.
+    pub(super) fn read(reader: &mut Reader, memory: &Memory, page_size: u64) -> Option<Zswap> {
+        if !reader.exists(PARAMETERS) {
+            return None;
+        }
+        let at = |name: &str| format!("{PARAMETERS}/{name}");
+        let counters: BTreeMap<String, u64> = reader
+            .names(COUNTERS)
+            .into_iter()
+            .filter_map(|name| {
+                let value = reader.number(&format!("{COUNTERS}/{name}"))?;
+                Some((name, value))
+            })
+            .collect();
+        let counter = |name: &str| counters.get(name).copied();
+        // Before Linux 5.19 only debugfs knows.
+        let stored_bytes = memory
+            .zswapped_bytes
+            .or_else(|| Some(counter("stored_pages")?.saturating_mul(page_size)));
+        let memory_used_bytes = memory.zswap_bytes.or_else(|| counter("pool_total_size"));
+        Some(Zswap {
+            enabled: reader.switch(&at("enabled")).unwrap_or(false),
+            compressor: reader.line(&at("compressor")).unwrap_or_default(),
+            pool: reader.line(&at("zpool")),
+            max_pool_percent: reader.number(&at("max_pool_percent")).unwrap_or(0),
+            accept_threshold_percent: reader.number(&at("accept_threshold_percent")).unwrap_or(0),
+            shrinker: reader
+                .exists(&at("shrinker_enabled"))
+                .then(|| reader.switch(&at("shrinker_enabled")).unwrap_or(false)),
+            stored_bytes: stored_bytes.unwrap_or(0),
+            memory_used_bytes: memory_used_bytes.unwrap_or(0),
+            counters,
+        })
+    }
+}

@@ -1,0 +1,391 @@
+//! The rules of `zmeld watch` at work: what others leave to nobody.
+//!
+//! [`Watcher::round`] looks at an observation and at the time, and does what is due;
+//! everything it does, or would do, is told to a listener with its reason. A device
+//! may come or go between two rounds, and an action that fails is told and tried
+//! again when the rule is next due.
+//!
+//! Idle pages: where the kernel tracks when pages were used
+//! (`CONFIG_ZRAM_TRACK_ENTRY_ACTIME`), it is asked to mark those of the rule's age.
+//! Elsewhere all pages are marked, and those whose mark is still there when the
+//! rule's age has passed are the idle ones.
+
+mod action;
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use zmeld_report::units::{bytes, percent};
+
+pub use action::{Action, Deed};
+
+use crate::config::{Config, Kind, Watch, Which};
+use crate::error::Error;
+use crate::kernel::Host;
+use crate::meld::PassOptions;
+use crate::observe::{share, Device, Observation};
+
+/// A pass is stopped after so long and goes on in the next round.
+const PASS_TIME_MAX_MS: u64 = 30_000;
+/// A device with less than this has nothing worth an action.
+const STORED_MIN: u64 = 1 << 20;
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// Something that a round says.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Said<'a> {
+    /// Something is done, and why.
+    Acting(&'a Action),
+    /// It was done, with what came of it.
+    Done(&'a Action, String),
+    /// It would be done, were this not a dry run.
+    Would(&'a Action),
+    /// It could not be done.
+    Failed(&'a Action, Error),
+    /// A device is there that was not before.
+    Appeared(&'a str),
+    /// A device is gone.
+    Gone(&'a str),
+    /// Nothing is done for now, and why.
+    Holding(String),
+}
+
+/// Rules and what was done so far.
+pub struct Watcher {
+    host: Host,
+    config: Config,
+    dry_run: bool,
+    devices: BTreeMap<String, History>,
+    holding: bool,
+}
+
+/// What was done on a device.
+#[derive(Debug, Default)]
+struct History {
+    /// When all its pages were marked idle; the kernel cannot tell ages.
+    marked: Option<Instant>,
+    /// The kernel marks by age; unknown before the first try.
+    marks_by_age: Option<bool>,
+    /// When each rule last acted.
+    recompressed: Option<Instant>,
+    written_back: Option<Instant>,
+    melded: Option<Instant>,
+    /// A pass was stopped by its time limit.
+    resume: bool,
+    /// When the day's writeback budget was given.
+    budget: Option<Instant>,
+}
+
+impl Watcher {
+    /// Rules for a host. A dry run marks nothing, writes nothing, melds nothing.
+    pub fn new(host: Host, config: Config, dry_run: bool) -> Watcher {
+        let dry_run = dry_run || config.watch.dry_run;
+        Watcher {
+            host,
+            config,
+            dry_run,
+            devices: BTreeMap::new(),
+            holding: false,
+        }
+    }
+
+    /// Whether there is any rule.
+    pub fn has_rules(&self) -> bool {
+        let watch = &self.config.watch;
+        watch.recompress.is_some() || watch.writeback.is_some() || watch.meld.is_some()
+    }
+
+    /// Does what is due now.
+    pub fn round(&mut self, seen: &Observation, now: Instant, listener: &mut dyn FnMut(Said)) {
+        self.follow_devices(seen, now, listener);
+        if self.is_too_busy(listener) {
+            return;
+        }
+        for device in seen.devices.iter().filter(|device| device.initialised) {
+            for action in self.due(seen, device, now) {
+                self.perform(&action, now, listener);
+            }
+            let longest = self.longest_idle();
+            if let Some(history) = self.devices.get_mut(&device.name) {
+                history.forget_marks(longest, now);
+            }
+        }
+    }
+
+    /// How long the rule that waits longest waits for idle pages.
+    fn longest_idle(&self) -> Duration {
+        let watch = &self.config.watch;
+        let recompress = watch
+            .recompress
+            .as_ref()
+            .map(|rule| (rule.pages, rule.idle_after));
+        let writeback = watch
+            .writeback
+            .as_ref()
+            .map(|rule| (rule.pages, rule.idle_after));
+        [recompress, writeback]
+            .into_iter()
+            .flatten()
+            .filter(|(which, _)| needs_idle(*which))
+            .map(|(_, age)| age.duration())
+            .max()
+            .unwrap_or_default()
+    }
+
+    fn follow_devices(&mut self, seen: &Observation, now: Instant, listener: &mut dyn FnMut(Said)) {
+        let is_there = |name: &str| seen.device(name).is_some_and(|d| d.initialised);
+        self.devices.retain(|name, _| {
+            let stays = is_there(name);
+            if !stays {
+                listener(Said::Gone(name));
+            }
+            stays
+        });
+        for device in seen.devices.iter().filter(|device| device.initialised) {
+            self.devices.entry(device.name.clone()).or_insert_with(|| {
+                listener(Said::Appeared(&device.name));
+                History {
+                    // A limit that stands already was given today, perhaps by us.
+                    budget: device.writeback_limit_bytes.map(|_| now),
+                    ..History::default()
+                }
+            });
+        }
+    }
+
+    /// Compressing again is for idle processors.
+    fn is_too_busy(&mut self, listener: &mut dyn FnMut(Said)) -> bool {
+        let limit = self.config.watch.cpu_pressure_max.fraction();
+        let text = self.host.read_optional("/proc/pressure/cpu");
+        let waiting = text
+            .ok()
+            .flatten()
+            .and_then(|text| crate::observe::Pressure::parse(&text))
+            .map_or(0.0, |pressure| pressure.some.avg10_percent / 100.0);
+        let busy = waiting > limit;
+        if busy && !self.holding {
+            listener(Said::Holding(format!(
+                "tasks waited for a processor {} of the last 10 s, more than {}",
+                percent(waiting),
+                percent(limit)
+            )));
+        }
+        self.holding = busy;
+        busy
+    }
+
+    /// What is due on a device, with reasons; also what is due first so that it can
+    /// be done later.
+    fn due(&self, seen: &Observation, device: &Device, now: Instant) -> Vec<Action> {
+        let Some(history) = self.devices.get(&device.name) else {
+            return Vec::new();
+        };
+        let mut actions = Vec::new();
+        actions.extend(self.budget_due(seen, device, history, now));
+        if device.in_memory_bytes() < STORED_MIN {
+            return actions;
+        }
+        let watch = &self.config.watch;
+        let mut marking = None;
+        if let Some(rule) = &watch.recompress {
+            let waited = is_due(history.recompressed, rule.every.duration(), now);
+            if waited && !device.recompression.is_empty() {
+                let idle = needs_idle(rule.pages).then(|| rule.idle_after.duration());
+                match self.readiness(history, idle, now) {
+                    Ready::Now => {
+                        actions.push(Action::recompress(device, rule, history.marks_by_age));
+                    }
+                    Ready::Mark => marking = Some(rule.idle_after),
+                    Ready::Later => {}
+                }
+            }
+        }
+        if let Some(rule) = &watch.writeback {
+            let used = device.held.unwrap_or_default().memory_used_bytes;
+            let whole = match device.held.unwrap_or_default().limit_bytes {
+                0 => device.size_bytes,
+                limit => limit,
+            };
+            let full = share(used, whole) >= rule.above.fraction();
+            let waited = is_due(history.written_back, rule.every.duration(), now);
+            if waited && full && device.backing.is_some() {
+                let idle = needs_idle(rule.pages).then(|| rule.idle_after.duration());
+                match self.readiness(history, idle, now) {
+                    Ready::Now => {
+                        let fill = share(used, whole);
+                        actions.push(Action::write_back(device, rule, fill, history.marks_by_age));
+                    }
+                    Ready::Mark => marking = marking.max(Some(rule.idle_after)),
+                    Ready::Later => {}
+                }
+            }
+        }
+        if let Some(age) = marking {
+            actions.push(Action {
+                device: device.name.clone(),
+                reason: format!(
+                    "this kernel does not tell how old pages are: all are marked now, and those \
+                     not used for {age} are the idle ones"
+                ),
+                deed: Deed::MarkAll,
+            });
+        }
+        actions.extend(self.meld_due(watch, device, history, now));
+        actions
+    }
+
+    fn readiness(&self, history: &History, idle_after: Option<Duration>, now: Instant) -> Ready {
+        let Some(age) = idle_after else {
+            return Ready::Now;
+        };
+        match (history.marks_by_age, history.marked) {
+            // The action marks by age itself, or finds out that it cannot.
+            (None | Some(true), _) => Ready::Now,
+            (Some(false), None) => Ready::Mark,
+            (Some(false), Some(marked)) if now.duration_since(marked) >= age => Ready::Now,
+            (Some(false), Some(_)) => Ready::Later,
+        }
+    }
+
+    fn meld_due(
+        &self,
+        watch: &Watch,
+        device: &Device,
+        history: &History,
+        now: Instant,
+    ) -> Option<Action> {
+        let rule = watch.meld.as_ref()?;
+        let melding = device.melding.as_ref()?;
+        let waited = is_due(history.melded, rule.every.duration(), now) || history.resume;
+        if !waited || melding.mode == "off" {
+            return None;
+        }
+        let least = rule.duplicates_min.fraction();
+        let reason = match (history.resume, melding.duplicates_sampled()) {
+            (true, _) => "the last pass was stopped by its time limit".to_owned(),
+            (false, Some(part)) => format!(
+                "{} has passed; the last sample had {} of duplicates, from {} on it pays",
+                rule.every,
+                percent(part),
+                percent(least)
+            ),
+            (false, None) => format!(
+                "{} stored and no pass yet; from {} of duplicates on it pays",
+                bytes(device.in_memory_bytes()),
+                percent(least)
+            ),
+        };
+        Some(Action {
+            device: device.name.clone(),
+            reason,
+            deed: Deed::Meld(PassOptions {
+                threshold_permille: (least * 1000.0).round().clamp(0.0, 1000.0) as u32,
+                time_max_ms: Some(PASS_TIME_MAX_MS),
+                resume: history.resume,
+                ..PassOptions::default()
+            }),
+        })
+    }
+
+    /// The daily limit of a tier's writeback, given anew each day.
+    fn budget_due(
+        &self,
+        seen: &Observation,
+        device: &Device,
+        history: &History,
+        now: Instant,
+    ) -> Option<Action> {
+        device.backing.as_ref()?;
+        let swap = seen.swap_on(device)?;
+        let areas = self.config.areas();
+        let (tier, _, _) = areas
+            .iter()
+            .find(|(_, _, priority)| i64::from(*priority) == swap.area.priority)?;
+        let Kind::Ram(ram) = &tier.kind else {
+            return None;
+        };
+        let limit = ram.writeback.as_ref()?.daily_limit?;
+        is_due(history.budget, DAY, now).then(|| Action {
+            device: device.name.clone(),
+            reason: format!("the tier {} may write {limit} a day", tier.name),
+            deed: Deed::Budget { bytes: limit.0 },
+        })
+    }
+
+    fn perform(&mut self, action: &Action, now: Instant, listener: &mut dyn FnMut(Said)) {
+        let history = self.devices.entry(action.device.clone()).or_default();
+        if self.dry_run {
+            history.note(action, now);
+            // Pages cannot be marked for later without marking them.
+            history.marks_by_age = Some(true);
+            listener(Said::Would(action));
+            return;
+        }
+        listener(Said::Acting(action));
+        match action.perform(&self.host) {
+            Ok(action::Result::Done(text)) => {
+                history.note(action, now);
+                listener(Said::Done(action, text));
+            }
+            Ok(action::Result::Stopped(text)) => {
+                history.note(action, now);
+                history.resume = true;
+                listener(Said::Done(action, text));
+            }
+            Ok(action::Result::NoAges) => {
+                // The next round marks all pages and waits.
+                history.marks_by_age = Some(false);
+                listener(Said::Done(
+                    action,
+                    "put off: this kernel does not tell how old pages are".to_owned(),
+                ));
+            }
+            Err(err) => {
+                // Not at once again, but when the rule is next due.
+                history.note(action, now);
+                listener(Said::Failed(action, err));
+            }
+        }
+    }
+}
+
+impl History {
+    fn note(&mut self, action: &Action, now: Instant) {
+        match &action.deed {
+            Deed::MarkAll => self.marked = Some(now),
+            Deed::Recompress { .. } => self.recompressed = Some(now),
+            Deed::WriteBack { .. } => self.written_back = Some(now),
+            Deed::Meld(_) => {
+                self.melded = Some(now);
+                self.resume = false;
+            }
+            Deed::Budget { .. } => self.budget = Some(now),
+        }
+    }
+
+    /// Marks stay until a page is used, so they serve every rule; pages written since
+    /// get theirs when the rule that waits longest has had its turn.
+    fn forget_marks(&mut self, longest: Duration, now: Instant) {
+        if self
+            .marked
+            .is_some_and(|at| now.duration_since(at) >= longest)
+        {
+            self.marked = None;
+        }
+    }
+}
+
+enum Ready {
+    Now,
+    Mark,
+    Later,
+}
+
+fn is_due(last: Option<Instant>, every: Duration, now: Instant) -> bool {
+    last.is_none_or(|last| now.duration_since(last) >= every)
+}
+
+fn needs_idle(which: Which) -> bool {
+    matches!(which, Which::Idle | Which::HugeIdle)
+}

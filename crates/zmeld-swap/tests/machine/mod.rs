@@ -1,0 +1,45 @@
+//! Machines as directories: files under `tests/machines` name paths and contents.
+//! 6.18 was recorded from a running kernel; the others are written after the formats
+//! in those kernels' sources.
+
+use std::fs;
+use std::path::Path;
+
+use zmeld_swap::Host;
+
+/// The machines that there are.
+pub const MACHINES: [(&str, &str); 4] = [
+    ("6.1", include_str!("../machines/6.1.txt")),
+    ("6.12", include_str!("../machines/6.12.txt")),
+    ("6.18", include_str!("../machines/6.18.txt")),
+    ("7.2", include_str!("../machines/7.2.txt")),
+];
+
+/// Paths with contents.
+pub fn files(text: &str) -> Vec<(String, String)> {
+    text.split("== ")
+        .skip(1)
+        .map(|part| {
+            let (path, contents) = part.split_once('\n').expect("a path and a line feed");
+            (path.to_owned(), contents.to_owned())
+        })
+        .collect()
+}
+
+/// Writes a file below a root.
+pub fn put(root: &Path, path: &str, contents: impl AsRef<[u8]>) {
+    let at = root.join(path.trim_start_matches('/'));
+    fs::create_dir_all(at.parent().unwrap()).unwrap();
+    fs::write(at, contents).unwrap();
+}
+
+/// The machine of that kernel as a directory.
+pub fn plant(kernel: &str) -> (tempfile::TempDir, Host) {
+    let (_, text) = MACHINES.iter().find(|(name, _)| *name == kernel).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    for (path, contents) in files(text) {
+        put(dir.path(), &path, contents);
+    }
+    let host = Host::at(dir.path());
+    (dir, host)
+}

@@ -1,0 +1,297 @@
+//! The rules of `zmeld watch` on a machine made of files: what is written where,
+//! when, and what is left alone.
+
+mod machine;
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use machine::plant;
+use zmeld_swap::config::{Config, MeldRule, Percent, RecompressRule, Span, Which, WritebackRule};
+use zmeld_swap::kernel::{Access, Direct, Finished, Invocation};
+use zmeld_swap::observe::Observation;
+use zmeld_swap::watch::{Said, Watcher};
+use zmeld_swap::Host;
+
+/// Writes down what is written, in order; `idle` takes no ages where `no_ages`.
+#[derive(Default)]
+struct Notes {
+    written: Mutex<Vec<(String, String)>>,
+    no_ages: bool,
+}
+
+impl Access for Notes {
+    fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+        Direct.read(path, limit)
+    }
+
+    fn write(&self, path: &Path, value: &[u8]) -> io::Result<()> {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let value = String::from_utf8_lossy(value).into_owned();
+        if self.no_ages && name == "idle" && value != "all" {
+            return Err(io::Error::from_raw_os_error(22));
+        }
+        if name.starts_with("writeback_limit") {
+            fs::write(path, &value)?;
+        }
+        self.written.lock().unwrap().push((name, value));
+        Ok(())
+    }
+
+    fn run(&self, _: &Invocation) -> io::Result<Finished> {
+        unreachable!("watch runs no commands")
+    }
+}
+
+impl Notes {
+    fn take(&self) -> Vec<String> {
+        let mut written = self.written.lock().unwrap();
+        written
+            .drain(..)
+            .map(|(name, value)| format!("{name} <- {value}"))
+            .collect()
+    }
+}
+
+struct Bench {
+    dir: tempfile::TempDir,
+    notes: Arc<Notes>,
+    host: Host,
+    watcher: Watcher,
+    begin: Instant,
+}
+
+impl Bench {
+    fn new(config: Config, no_ages: bool, dry_run: bool) -> Bench {
+        let (dir, _) = plant("7.2");
+        let notes = Arc::new(Notes {
+            no_ages,
+            ..Notes::default()
+        });
+        let host = Host::with(dir.path(), notes.clone());
+        let bench = Bench {
+            watcher: Watcher::new(host.clone(), config, dry_run),
+            dir,
+            notes,
+            host,
+            begin: Instant::now(),
+        };
+        // The recorded machine has used up its writeback budget.
+        bench.set("writeback_limit_enable", "0");
+        bench
+    }
+
+    fn set(&self, attribute: &str, value: &str) {
+        let path = self.dir.path().join("sys/block/zmeld0").join(attribute);
+        fs::write(path, value).unwrap();
+    }
+
+    /// A round so many seconds after the first; what was written, what was said.
+    fn round(&mut self, seconds: u64) -> (Vec<String>, Vec<String>) {
+        let seen = Observation::read(&self.host, 4096);
+        let mut said = Vec::new();
+        let now = self.begin + Duration::from_secs(seconds);
+        self.watcher.round(&seen, now, &mut |what| {
+            said.push(match what {
+                Said::Acting(action) => format!("{action}"),
+                Said::Done(_, text) => format!("done: {text}"),
+                Said::Would(action) => format!("would {action}"),
+                Said::Failed(_, err) => format!("failed: {err}"),
+                Said::Appeared(name) => format!("+{name}"),
+                Said::Gone(name) => format!("-{name}"),
+                Said::Holding(why) => format!("holding: {why}"),
+                _ => String::new(),
+            });
+        });
+        (self.notes.take(), said)
+    }
+}
+
+fn recompress(idle_after: u32, every: u32) -> Option<RecompressRule> {
+    Some(RecompressRule {
+        idle_after: Span::seconds(idle_after),
+        every: Span::seconds(every),
+        ..RecompressRule::default()
+    })
+}
+
+#[test]
+fn idle_pages_are_marked_by_age_and_recompressed_at_the_rules_pace() {
+    let mut config = Config::default();
+    config.watch.recompress = recompress(3600, 600);
+    let mut bench = Bench::new(config, false, false);
+    let expected = [
+        "idle <- 3600",
+        "recompress <- type=idle algo=zstd priority=1",
+    ];
+    assert_eq!(bench.round(0).0, expected);
+    assert!(bench.round(599).0.is_empty());
+    assert_eq!(bench.round(600).0, expected);
+}
+
+#[test]
+fn without_ages_pages_are_marked_and_waited_for() {
+    let mut config = Config::default();
+    config.watch.recompress = recompress(100, 10);
+    config.watch.writeback = Some(WritebackRule {
+        pages: Which::HugeIdle,
+        idle_after: Span::seconds(300),
+        every: Span::seconds(10),
+        ..WritebackRule::default()
+    });
+    let mut bench = Bench::new(config, true, false);
+    // The first try finds out that ages are not known.
+    assert!(bench.round(0).0.is_empty());
+    assert_eq!(bench.round(20).0, ["idle <- all"]);
+    assert!(bench.round(119).0.is_empty());
+    assert_eq!(
+        bench.round(120).0,
+        ["recompress <- type=idle algo=zstd priority=1"]
+    );
+    // The other rule's pages are older, and the marks have not been renewed.
+    let (written, _) = bench.round(320);
+    assert!(
+        written.contains(&"writeback <- huge_idle".to_owned()),
+        "{written:?}"
+    );
+    assert!(!written.contains(&"idle <- all".to_owned()), "{written:?}");
+    assert_eq!(bench.round(330).0, ["idle <- all"]);
+}
+
+#[test]
+fn writeback_is_bounded_and_gives_the_limit_back() {
+    let mut config = Config::default();
+    config.watch.writeback = Some(WritebackRule {
+        pages: Which::Huge,
+        ..WritebackRule::default()
+    });
+    let mut bench = Bench::new(config.clone(), false, false);
+    let (written, said) = bench.round(0);
+    assert_eq!(
+        written,
+        [
+            "writeback_limit <- 65536",
+            "writeback_limit_enable <- 1",
+            "writeback <- huge",
+            "writeback_limit_enable <- 0",
+        ],
+        "{said:?}"
+    );
+    // A budget that stands is used, not lengthened.
+    let mut bench = Bench::new(config, false, false);
+    bench.set("writeback_limit_enable", "1");
+    bench.set("writeback_limit", "100");
+    assert_eq!(
+        bench.round(0).0,
+        [
+            "writeback_limit <- 100",
+            "writeback_limit_enable <- 1",
+            "writeback <- huge",
+            "writeback_limit <- 100",
+        ]
+    );
+    bench.set("writeback_limit", "0");
+    let (written, said) = bench.round(4000);
+    assert!(written.is_empty());
+    assert!(said.iter().any(|line| line.contains("used up")), "{said:?}");
+}
+
+#[test]
+fn writeback_waits_for_its_fill_level() {
+    let mut config = Config::default();
+    config.watch.writeback = Some(WritebackRule {
+        pages: Which::Huge,
+        above: Percent::whole(70),
+        ..WritebackRule::default()
+    });
+    let mut bench = Bench::new(config, false, false);
+    // 150 of 256 MiB.
+    assert!(bench.round(0).0.is_empty());
+    bench.set(
+        "mm_stat",
+        "500006912 150000000 200000000 268435456 1 0 0 900 1000",
+    );
+    assert!(!bench.round(60).0.is_empty());
+}
+
+#[test]
+fn a_pass_runs_by_its_threshold_and_goes_on_where_it_was_stopped() {
+    let mut config = Config::default();
+    config.watch.meld = Some(MeldRule::default());
+    let mut bench = Bench::new(config, false, false);
+    let (written, said) = bench.round(0);
+    assert_eq!(written, ["meld <- start threshold=50 time_ms=30000"]);
+    assert!(said[2].contains("20.0 % of the sample repeat"), "{said:?}");
+    let stopped = fs::read_to_string(bench.dir.path().join("sys/block/zmeld0/meld_stat"))
+        .unwrap()
+        .replace("pass_stopped             0", "pass_stopped             1");
+    bench.set("meld_stat", &stopped);
+    assert_eq!(
+        bench.round(700).0,
+        ["meld <- start threshold=50 time_ms=30000"]
+    );
+    assert_eq!(
+        bench.round(760).0,
+        ["meld <- start threshold=50 time_ms=30000 resume"]
+    );
+    bench.set("meld_mode", "[off] manual auto inline");
+    assert!(bench.round(9000).0.is_empty());
+}
+
+#[test]
+fn a_dry_run_writes_nothing_and_says_everything() {
+    let mut config = Config::default();
+    config.watch.recompress = recompress(3600, 600);
+    config.watch.meld = Some(MeldRule::default());
+    let mut bench = Bench::new(config, false, true);
+    let (written, said) = bench.round(0);
+    assert!(written.is_empty(), "{written:?}");
+    assert_eq!(
+        said,
+        [
+            "+zmeld0",
+            "would zmeld0: recompress idle pages with zstd",
+            "would zmeld0: meld identical pages",
+        ]
+    );
+    assert!(bench.round(60).1.is_empty());
+}
+
+#[test]
+fn devices_come_and_go_and_failures_do_not_end_the_watch() {
+    let mut config = Config::default();
+    config.watch.recompress = recompress(3600, 600);
+    let mut bench = Bench::new(config, false, false);
+    bench.round(0);
+    let folder = bench.dir.path().join("sys/block/zmeld0");
+    let away = bench.dir.path().join("away");
+    fs::rename(&folder, &away).unwrap();
+    assert_eq!(bench.round(600).1, ["-zmeld0"]);
+    fs::rename(&away, &folder).unwrap();
+    assert_eq!(bench.round(610).1[0], "+zmeld0");
+    bench.set("mm_stat", "damaged");
+    assert!(bench.round(9000).0.is_empty());
+}
+
+#[test]
+fn busy_processors_are_left_alone() {
+    let mut config = Config::default();
+    config.watch.recompress = recompress(3600, 600);
+    let mut bench = Bench::new(config, false, false);
+    let busy = "some avg10=55.00 avg60=0.00 avg300=0.00 total=1\n";
+    machine::put(bench.dir.path(), "/proc/pressure/cpu", busy);
+    let (written, said) = bench.round(0);
+    assert!(written.is_empty());
+    assert!(said[1].starts_with("holding"), "{said:?}");
+    // Said once, not each round.
+    assert!(bench.round(60).1.is_empty());
+    machine::put(
+        bench.dir.path(),
+        "/proc/pressure/cpu",
+        busy.replace("55", "1"),
+    );
+    assert!(!bench.round(120).0.is_empty());
+}

@@ -1,0 +1,215 @@
+//! `zmeld config`: checking, showing and taking over configurations.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{bail, Context};
+use clap::{Args, Subcommand};
+use serde::Serialize;
+use zmeld_report::schema::Envelope;
+use zmeld_report::text::inert;
+use zmeld_swap::config::{Comments, Config, ConfigError, Loaded, Problem};
+use zmeld_swap::import::import;
+use zmeld_swap::Host;
+
+use crate::exit::{Outcome, EXIT_CODES};
+use crate::output;
+
+const EXAMPLES: &str = "\
+Examples:
+  zmeld config check               every mistake and trap, one line each
+  zmeld config check swap.toml     of one file
+  zmeld config show                all files as one, as zmeld understands them
+  zmeld config import              what zram-generator, zram-tools and fstab set up
+
+docs/configuration.md has every key.";
+
+/// Arguments of `zmeld config`.
+#[derive(Args)]
+#[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
+pub struct ConfigArgs {
+    /// What to do with it
+    #[command(subcommand)]
+    pub action: Action,
+}
+
+/// What to do with a configuration.
+#[derive(Subcommand)]
+pub enum Action {
+    /// Name every mistake and every trap; exit with 1 for traps, 2 for mistakes
+    Check(FileArgs),
+    /// Print all files as one
+    Show(ShowArgs),
+    /// Print a configuration for what other tools set up on this machine
+    Import(ImportArgs),
+}
+
+/// Which configuration.
+#[derive(Args)]
+pub struct FileArgs {
+    /// This file alone [default: /etc/zmeld.toml and its drop-ins]
+    #[arg(value_name = "FILE")]
+    pub file: Option<PathBuf>,
+
+    /// Read the files of another machine below this directory
+    #[arg(long, value_name = "DIR", default_value = "/", hide_short_help = true)]
+    pub root: PathBuf,
+}
+
+impl FileArgs {
+    /// Reads it. A file that is named has to be there; without one, nothing may be.
+    pub fn load(&self) -> Result<Loaded, ConfigError> {
+        match &self.file {
+            Some(file) => Config::load_file(file),
+            None => Config::load(&self.root),
+        }
+    }
+}
+
+/// Arguments of `zmeld config show`.
+#[derive(Args)]
+pub struct ShowArgs {
+    /// Which
+    #[command(flatten)]
+    pub file: FileArgs,
+
+    /// JSON with a versioned schema
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `zmeld config import`.
+#[derive(Args)]
+pub struct ImportArgs {
+    /// Read the files of another machine below this directory
+    #[arg(long, value_name = "DIR", default_value = "/", hide_short_help = true)]
+    pub root: PathBuf,
+
+    /// Write to this file, which must not be there yet
+    #[arg(long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+/// Runs the command.
+pub fn run(args: &ConfigArgs) -> anyhow::Result<Outcome> {
+    match &args.action {
+        Action::Check(args) => check(args),
+        Action::Show(args) => show(args),
+        Action::Import(args) => take_over(args),
+    }
+}
+
+fn check(args: &FileArgs) -> anyhow::Result<Outcome> {
+    let loaded = match args.load() {
+        Ok(loaded) => loaded,
+        Err(err) => {
+            // The first is the error of the command; the others go before it.
+            let (first, others) = err.problems.split_first().context("no problem is named")?;
+            tell(others);
+            bail!("{first}");
+        }
+    };
+    tell(&loaded.warnings);
+    let tiers = loaded.config.tiers.len();
+    let files: Vec<_> = loaded
+        .files
+        .iter()
+        .map(|file| inert(&file.to_string_lossy()).into_owned())
+        .collect();
+    if files.is_empty() {
+        output::print("nothing is configured: there is no /etc/zmeld.toml\n")?;
+        return Ok(Outcome::Done);
+    }
+    let traps = match loaded.warnings.len() {
+        0 => "no mistake, no trap".to_owned(),
+        1 => "no mistake, 1 trap".to_owned(),
+        count => format!("no mistake, {count} traps"),
+    };
+    let s = if tiers == 1 { "" } else { "s" };
+    output::print(&format!("{}: {tiers} tier{s}, {traps}\n", files.join(", ")))?;
+    Ok(if loaded.warnings.is_empty() {
+        Outcome::Done
+    } else {
+        Outcome::Missed
+    })
+}
+
+/// Problems on standard error, one line each.
+fn tell(problems: &[Problem]) {
+    for problem in problems {
+        eprintln!("zmeld: {problem}");
+    }
+}
+
+#[derive(Serialize)]
+struct Shown<'a> {
+    files: &'a [PathBuf],
+    config: &'a Config,
+    warnings: Vec<String>,
+}
+
+fn show(args: &ShowArgs) -> anyhow::Result<Outcome> {
+    let loaded = args.file.load()?;
+    if args.json {
+        let shown = Shown {
+            files: &loaded.files,
+            config: &loaded.config,
+            warnings: loaded.warnings.iter().map(Problem::to_string).collect(),
+        };
+        let envelope = Envelope::new("zmeld.config", 1, env!("CARGO_PKG_VERSION"), &shown);
+        output::print(&envelope.to_text())?;
+        return Ok(Outcome::Done);
+    }
+    tell(&loaded.warnings);
+    let files: Vec<_> = loaded.files.iter().map(|it| it.to_string_lossy()).collect();
+    let head = match files.as_slice() {
+        [] => "Nothing is configured.".to_owned(),
+        files => format!("From {}.", files.join(", ")),
+    };
+    let comments = Comments::from([(String::new(), head)]);
+    output::print(&loaded.config.to_toml(&comments))?;
+    Ok(Outcome::Done)
+}
+
+fn take_over(args: &ImportArgs) -> anyhow::Result<Outcome> {
+    let imported = import(&args.root, ram_bytes(&args.root)?)?;
+    if imported.files.is_empty() {
+        bail!(
+            "nothing to take over: neither zram-generator nor zram-tools is configured, and \
+             /etc/fstab has no swap line; zmeld plan suggests a configuration"
+        );
+    }
+    for left in &imported.left {
+        eprintln!("zmeld: not carried over: {}", inert(left));
+    }
+    tell(&imported.config.check());
+    let text = imported.to_toml();
+    match &args.output {
+        None => output::print(&text)?,
+        Some(path) => {
+            // Nobody's configuration is overwritten.
+            let what = || format!("cannot write {}", path.display());
+            std::fs::File::create_new(path)
+                .and_then(|mut file| file.write_all(text.as_bytes()))
+                .with_context(what)?;
+        }
+    }
+    Ok(Outcome::Done)
+}
+
+/// `MemTotal` of the machine in that directory; of this one where it has none.
+pub fn ram_bytes(root: &Path) -> anyhow::Result<u64> {
+    for host in [Host::at(root), Host::here()] {
+        let Some(text) = host.read_optional("/proc/meminfo")? else {
+            continue;
+        };
+        let kibibytes = text.lines().find_map(|line| {
+            let rest = line.strip_prefix("MemTotal:")?.trim();
+            rest.strip_suffix("kB")?.trim().parse::<u64>().ok()
+        });
+        if let Some(kibibytes) = kibibytes {
+            return Ok(kibibytes.saturating_mul(1024));
+        }
+    }
+    bail!("/proc/meminfo has no MemTotal; mount proc on /proc")
+}

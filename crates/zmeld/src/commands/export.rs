@@ -1,0 +1,125 @@
+//! `zmeld export`: the configuration in the words of other systems.
+
+use std::io::Write;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use anyhow::{bail, Context};
+use clap::{Args, ValueEnum};
+use zmeld_swap::config::Config;
+use zmeld_swap::export::{nixos, script, units};
+
+use super::config::{ram_bytes, FileArgs};
+use crate::exit::{Outcome, EXIT_CODES};
+use crate::output;
+
+const EXAMPLES: &str = "\
+Examples:
+  zmeld export systemd                 the units, one after the other
+  zmeld export systemd --dir units     as files, for /etc/systemd/system
+  zmeld export nixos > swap.nix        a module for NixOS
+  zmeld export script > swap.sh        a shell script; needs no zmeld
+  zmeld plan --toml > p.toml && zmeld export script p.toml";
+
+/// Arguments of `zmeld export`.
+#[derive(Args)]
+#[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
+pub struct ExportArgs {
+    /// For whom
+    pub form: Form,
+
+    /// Which configuration
+    #[command(flatten)]
+    pub file: FileArgs,
+
+    /// Write units into this directory, which is created
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+}
+
+/// For whom a configuration is exported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Form {
+    /// systemd units, for machines without zmeld's generator
+    Systemd,
+    /// A NixOS module
+    Nixos,
+    /// A POSIX shell script that needs no zmeld
+    Script,
+}
+
+/// Runs the command.
+pub fn run(args: &ExportArgs) -> anyhow::Result<Outcome> {
+    if args.dir.is_some() && args.form != Form::Systemd {
+        bail!("--dir is for units; redirect the output into a file instead");
+    }
+    let loaded = args.file.load()?;
+    let config = &loaded.config;
+    if *config == Config::default() {
+        bail!("nothing is configured; zmeld plan --toml > /etc/zmeld.toml begins");
+    }
+    for warning in &loaded.warnings {
+        eprintln!("zmeld: {warning}");
+    }
+    match args.form {
+        Form::Nixos => output::print(&nixos::nixos(config, ram_bytes(&args.file.root)?))?,
+        Form::Script => output::print(&script::script(config))?,
+        Form::Systemd => {
+            let program = super::generator::program();
+            let units = units::units(
+                config,
+                &units::Maker {
+                    program: &program,
+                    made: "Written by zmeld export systemd.",
+                    source: None,
+                    install: true,
+                },
+            );
+            match &args.dir {
+                None => output::print(&text(&units))?,
+                Some(dir) => write(dir, &units)?,
+            }
+        }
+    }
+    Ok(Outcome::Done)
+}
+
+/// All units in one text, each under its name.
+fn text(units: &[units::Unit]) -> String {
+    let mut text = String::new();
+    for unit in units {
+        text.push_str(&format!("### {}\n", unit.path.display()));
+        match &unit.content {
+            units::Content::Text(content) => text.push_str(content),
+            units::Content::Link(target) => {
+                text.push_str(&format!("# a link to {}\n", target.display()));
+            }
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// Writes new files: all, or none where one is there already.
+fn write(dir: &Path, units: &[units::Unit]) -> anyhow::Result<()> {
+    for unit in units {
+        let path = dir.join(&unit.path);
+        if path.symlink_metadata().is_ok() {
+            bail!("{} is there already; remove it first", path.display());
+        }
+    }
+    for unit in units {
+        let path = dir.join(&unit.path);
+        let what = || format!("cannot write {}", path.display());
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder).with_context(what)?;
+        }
+        match &unit.content {
+            units::Content::Text(content) => std::fs::File::create_new(&path)
+                .and_then(|mut file| file.write_all(content.as_bytes())),
+            units::Content::Link(target) => symlink(target, &path),
+        }
+        .with_context(what)?;
+    }
+    Ok(())
+}

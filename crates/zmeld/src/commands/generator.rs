@@ -1,0 +1,56 @@
+//! `zmeld generator`, and zmeld under the name `zmeld-generator`: the systemd
+//! generator. It never fails a boot: whatever happens it exits with 0.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use zmeld_swap::generator::{generate, Ending, Surroundings};
+
+use crate::exit::Outcome;
+
+/// What systemd passes.
+#[derive(Args)]
+pub struct GeneratorArgs {
+    /// Where units go that the administrator's override
+    pub normal: PathBuf,
+    /// Where units would go that override the administrator's
+    pub early: Option<PathBuf>,
+    /// Where units would go that everything else overrides
+    pub late: Option<PathBuf>,
+
+    /// Read the files of another machine below this directory
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    pub root: PathBuf,
+}
+
+/// The command line with the command that the program's name stands for.
+pub fn arguments(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut words: Vec<_> = words.collect();
+    let called = words.first().map(PathBuf::from);
+    let name = called.as_deref().and_then(Path::file_name);
+    if name.is_some_and(|name| name == "zmeld-generator") {
+        words.insert(1, "generator".into());
+    }
+    words
+}
+
+/// The path of this program, for units.
+pub fn program() -> PathBuf {
+    std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/usr/bin/zmeld"))
+}
+
+/// Runs the command.
+pub fn run(args: &GeneratorArgs) -> anyhow::Result<Outcome> {
+    let variable = |name| std::env::var(name).ok();
+    let surroundings = Surroundings {
+        root: args.root.clone(),
+        program: program(),
+        virtualization: variable("SYSTEMD_VIRTUALIZATION"),
+        in_initrd: variable("SYSTEMD_IN_INITRD"),
+    };
+    if let Ending::Failed(why) = generate(&surroundings, &args.normal) {
+        eprintln!("zmeld: {}", zmeld_report::text::inert(&why));
+    }
+    Ok(Outcome::Done)
+}

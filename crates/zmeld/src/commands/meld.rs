@@ -1,0 +1,201 @@
+//! `zmeld meld`: a melding pass now.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use serde::Serialize;
+use zmeld_report::units::{bytes, count, percent, seconds};
+use zmeld_report::{cells, Column, Document, Section, Table, Tone};
+use zmeld_swap::meld::{self, PassOptions, PassResult};
+use zmeld_swap::Host;
+
+use crate::cli::{parse_percent, parse_size, Format};
+use crate::exit::{Outcome, EXIT_CODES};
+use crate::{output, progress};
+
+const EXAMPLES: &str = "\
+Examples:
+  zmeld meld                    a pass on the only device that melds
+  zmeld meld zmeld1             on this one
+  zmeld meld --estimate         only sample: what share of the pages repeats?
+  zmeld meld --threshold 5      only if at least 5 % of the sample repeat
+  zmeld meld --memory 16M       borrow at most 16 MiB for it
+
+Ctrl-C ends a pass early: what is melded stays so, and every page stays right.";
+
+/// Arguments of `zmeld meld`.
+#[derive(Args)]
+#[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
+pub struct MeldArgs {
+    /// The device, such as zmeld0 or /dev/zmeld0 [default: the only one that melds]
+    pub device: Option<String>,
+
+    /// Only sample, and change nothing
+    #[arg(long, conflicts_with_all = ["threshold", "memory", "resume"])]
+    pub estimate: bool,
+
+    /// Run only if at least this share of the sampled pages repeat
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
+    pub threshold: Option<f64>,
+
+    /// Memory that the pass may borrow [default: 8 bytes for each stored page]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub memory: Option<u64>,
+
+    /// Go on where a stopped pass left off
+    #[arg(long)]
+    pub resume: bool,
+
+    /// How the result is printed
+    #[command(flatten)]
+    pub format: Format,
+}
+
+/// The JSON of `zmeld.meld/1`.
+#[derive(Serialize)]
+struct Body<'a> {
+    device: &'a str,
+    estimate_only: bool,
+    result: &'a PassResult,
+}
+
+/// Runs the command.
+pub fn run(args: &MeldArgs) -> anyhow::Result<Outcome> {
+    let host = Host::here();
+    let name = meld::choose(&host, args.device.as_deref())?;
+    let options = PassOptions {
+        threshold_permille: args
+            .threshold
+            .map_or(0, |percent| (percent * 10.0).round() as u32),
+        memory_max_bytes: args.memory,
+        time_max_ms: None,
+        resume: args.resume,
+        estimate_only: args.estimate,
+    };
+    let stop = progress::interrupt_flag();
+    let result = pass(&host, &name, &options, stop)?;
+    let body = Body {
+        device: &name,
+        estimate_only: args.estimate,
+        result: &result,
+    };
+    output::show(
+        &args.format,
+        || document(&name, args.estimate, &result),
+        || table(&result),
+        ("zmeld.meld", 1),
+        &body,
+    )?;
+    Ok(match result.stopped && stop.load(Ordering::SeqCst) {
+        true => Outcome::Interrupted,
+        false => Outcome::Done,
+    })
+}
+
+/// The kernel runs the pass in the thread that asks; this one shows how far it is
+/// and stops it.
+fn pass(
+    host: &Host,
+    name: &str,
+    options: &PassOptions,
+    stop: &AtomicBool,
+) -> anyhow::Result<PassResult> {
+    std::thread::scope(|scope| {
+        let worker = scope.spawn(|| meld::run(host, name, options));
+        let line = progress::Busy::new();
+        let begin = Instant::now();
+        let first = meld::melding(host, name).map_or(0, |m| m.counter("pages_melded"));
+        while !worker.is_finished() {
+            std::thread::park_timeout(Duration::from_millis(50));
+            if stop.load(Ordering::SeqCst) {
+                // Again and again: the pass may just be beginning.
+                let _ = meld::stop(host, name);
+            }
+            if line.is_due() {
+                let now = meld::melding(host, name).map_or(first, |m| m.counter("pages_melded"));
+                line.say(&format!(
+                    "melding {name}: {} pages so far, {}",
+                    count(now.saturating_sub(first)),
+                    seconds(begin.elapsed().as_secs_f64().floor())
+                ));
+            }
+        }
+        match worker.join() {
+            Ok(result) => Ok(result?),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
+}
+
+fn document(name: &str, estimate: bool, result: &PassResult) -> Document {
+    let part = result
+        .duplicate_share()
+        .map_or("No page".to_owned(), percent);
+    let lead = if result.pages_stored == 0 && result.pages_unfingerprinted == 0 {
+        format!("{name} holds no page that could be melded.")
+    } else if estimate {
+        format!("{part} of the sampled pages on {name} repeat; nothing was changed.")
+    } else if result.below_threshold {
+        format!("{part} of the sampled pages on {name} repeat: below the threshold, so no pass was run.")
+    } else {
+        format!(
+            "{} pages of {name} were melded: {} saved, {} of it for metadata{}.",
+            count(result.pages_melded),
+            bytes(result.bytes_saved),
+            bytes(result.bytes_metadata),
+            if result.stopped {
+                "; stopped before the end"
+            } else {
+                ""
+            }
+        )
+    };
+    let mut section = Section::new("The pass").table(table(result));
+    if result.pages_unfingerprinted > 0 {
+        section = section.advice(
+            Tone::Neutral,
+            format!(
+                "{} pages were written while melding was off and have no fingerprint; they can \
+                 be melded once they are written again.",
+                count(result.pages_unfingerprinted)
+            ),
+        );
+    }
+    if result.stopped {
+        section = section.advice(
+            Tone::Neutral,
+            "`zmeld meld --resume` goes on where this pass stopped.",
+        );
+    }
+    Document::new("zmeld meld").lead(lead).section(section)
+}
+
+fn table(result: &PassResult) -> Table {
+    let mut table = Table::new("")
+        .column(Column::text("what"))
+        .column(Column::text("how much"));
+    for (what, value) in [
+        ("pages with a fingerprint", count(result.pages_stored)),
+        ("sampled", count(result.pages_sampled)),
+        (
+            "repeat in the sample",
+            result
+                .duplicate_share()
+                .map_or(count(result.duplicates_sampled), |part| {
+                    format!("{} ({})", count(result.duplicates_sampled), percent(part))
+                }),
+        ),
+        ("compared", count(result.candidates)),
+        ("melded", count(result.pages_melded)),
+        ("saved", bytes(result.bytes_saved)),
+        ("metadata for it", bytes(result.bytes_metadata)),
+        ("same fingerprint, other bytes", count(result.collisions)),
+        ("changed meanwhile", count(result.raced)),
+        ("memory borrowed", bytes(result.memory_borrowed_bytes)),
+        ("time", seconds(result.time_ns as f64 / 1e9)),
+    ] {
+        table.row(cells![what, value]);
+    }
+    table
+}

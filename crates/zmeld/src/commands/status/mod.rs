@@ -1,0 +1,155 @@
+//! `zmeld status`: how memory's tiers are doing, why their numbers differ, and what
+//! is wrong.
+
+mod page;
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+use zmeld_report::Tone;
+use zmeld_swap::config::Config;
+use zmeld_swap::findings::{findings, Finding, Severity};
+use zmeld_swap::observe::{Difference, Observation, Tier};
+use zmeld_swap::Host;
+
+use crate::cli::Format;
+use crate::exit::{Outcome, EXIT_CODES};
+use crate::output;
+
+const EXAMPLES: &str = "\
+Examples:
+  zmeld status                  the tiers, why their numbers differ, findings
+  zmeld status --json | jq .findings
+  zmeld status --check          exits with 1 when there is a finding
+  zmeld status --check=warning  the same, notices left aside
+
+Nothing is changed. Every column and finding is explained in docs/status.md.";
+
+/// Arguments of `zmeld status`.
+#[derive(Args)]
+#[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
+pub struct StatusArgs {
+    /// Exit with 1 when there is a finding, of this severity at least
+    #[arg(
+        long,
+        value_name = "SEVERITY",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "notice",
+        help_heading = "Thresholds"
+    )]
+    pub check: Option<Least>,
+
+    /// How the result is printed
+    #[command(flatten)]
+    pub format: Format,
+
+    /// The configuration to compare with [default: /etc/zmeld.toml and its drop-ins]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
+    /// Read the files of another machine below this directory
+    #[arg(long, value_name = "DIR", default_value = "/", hide_short_help = true)]
+    pub root: PathBuf,
+}
+
+/// Findings that count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Least {
+    /// All
+    Notice,
+    /// Warnings and critical ones
+    Warning,
+    /// Critical ones
+    Critical,
+}
+
+impl Least {
+    fn severity(self) -> Severity {
+        match self {
+            Least::Notice => Severity::Notice,
+            Least::Warning => Severity::Warning,
+            Least::Critical => Severity::Critical,
+        }
+    }
+}
+
+/// The JSON of `zmeld.status/1`.
+#[derive(Serialize)]
+pub struct Status {
+    /// The tiers, in the order in which a page meets them.
+    pub tiers: Vec<Tier>,
+    /// Why the numbers of a tier differ.
+    pub differences: Vec<Difference>,
+    /// What is wrong, the gravest first.
+    pub findings: Vec<Finding>,
+    /// All that was read.
+    pub observation: Observation,
+    /// What keeps the configuration from being compared with; absent: nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub configuration_problem: Option<String>,
+}
+
+impl Status {
+    /// Looks at a machine and compares it with its configuration.
+    pub fn read(host: &Host, config: Option<&PathBuf>) -> Status {
+        let loaded = match config {
+            Some(path) => Config::load_file(path),
+            None => Config::load(host.root()),
+        };
+        let (config, configuration_problem) = match loaded {
+            Ok(loaded) => (loaded.config, None),
+            Err(err) => (Config::default(), Some(err.to_string())),
+        };
+        let observation = Observation::read(host, page_size());
+        Status {
+            tiers: observation.tiers(),
+            differences: observation.differences(),
+            findings: findings(&observation, &config),
+            observation,
+            configuration_problem,
+        }
+    }
+}
+
+/// Bytes of a page on this machine.
+pub fn page_size() -> u64 {
+    rustix::param::page_size() as u64
+}
+
+/// Runs the command.
+pub fn run(args: &StatusArgs) -> anyhow::Result<Outcome> {
+    let status = Status::read(&Host::at(&args.root), args.config.as_ref());
+    if status.tiers.is_empty() && status.observation.memory.total_bytes == 0 {
+        anyhow::bail!(
+            "cannot read {}: it holds no machine's files (proc/meminfo, sys/block)",
+            args.root.display()
+        );
+    }
+    output::show(
+        &args.format,
+        || page::document(&status),
+        || page::tiers(&status, page::Columns::All),
+        ("zmeld.status", 1),
+        &status,
+    )?;
+    let missed = args.check.is_some_and(|least| {
+        status
+            .findings
+            .iter()
+            .any(|f| f.severity >= least.severity())
+    });
+    Ok(match missed {
+        true => Outcome::Missed,
+        false => Outcome::Done,
+    })
+}
+
+/// How a finding is shown.
+fn tone(severity: Severity) -> Tone {
+    match severity {
+        Severity::Notice => Tone::Neutral,
+        Severity::Warning | Severity::Critical => Tone::Warning,
+    }
+}

@@ -1,0 +1,231 @@
+//! A status as people read it.
+
+use zmeld_report::units::{bytes, count, percent};
+use zmeld_report::{Cell, Column, Document, Section, Table};
+use zmeld_swap::observe::{Observation, Tier};
+
+use super::{tone, Status};
+
+/// Which columns a table has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Columns {
+    /// All of them, for files.
+    All,
+    /// Those that say something, for readers.
+    Telling,
+}
+
+pub fn document(status: &Status) -> Document {
+    let mut document = Document::new("zmeld status").lead(lead(status));
+    if !status.tiers.is_empty() {
+        document = document.section(
+            Section::new("Tiers, in the order in which pages meet them")
+                .table(tiers(status, Columns::Telling)),
+        );
+    }
+    if !status.differences.is_empty() {
+        document = document.section(differences(status));
+    }
+    document = document.section(pressure(&status.observation));
+    let problems: Vec<String> = status
+        .observation
+        .warnings
+        .iter()
+        .map(ToString::to_string)
+        .chain(
+            status
+                .configuration_problem
+                .iter()
+                .map(|problem| format!("the configuration was not compared with: {problem}")),
+        )
+        .collect();
+    if !problems.is_empty() {
+        document = document.section(Section::new("What could not be read").list(problems));
+    }
+    document.section(findings(status))
+}
+
+fn lead(status: &Status) -> String {
+    let now = &status.observation;
+    let memory = &now.memory;
+    let ram = format!(
+        "{} of {} of RAM are available",
+        bytes(memory.available_bytes),
+        bytes(memory.total_bytes)
+    );
+    if now.swaps.is_empty() {
+        return format!("{ram}; there is no active swap.");
+    }
+    let in_ram: u64 = status.tiers.iter().filter_map(in_memory).sum();
+    let taken: u64 = status
+        .tiers
+        .iter()
+        .map(|tier| {
+            tier.memory_used_bytes
+                .unwrap_or(0)
+                .saturating_add(tier.metadata_bytes.unwrap_or(0))
+        })
+        .fold(0, u64::saturating_add);
+    let saved = match in_ram.checked_sub(taken) {
+        Some(saved) if in_ram > 0 => format!(
+            "; {} of pages are compressed into {}, which saves {}",
+            bytes(in_ram),
+            bytes(taken),
+            bytes(saved)
+        ),
+        None if in_ram > 0 => format!(
+            "; {} of pages are compressed and take {}, which saves nothing",
+            bytes(in_ram),
+            bytes(taken)
+        ),
+        _ => String::new(),
+    };
+    format!("{ram}{saved}.")
+}
+
+/// Pages that a tier keeps in RAM.
+fn in_memory(tier: &Tier) -> Option<u64> {
+    let stored = tier.stored_bytes?;
+    tier.memory_used_bytes?;
+    match tier.kind {
+        zmeld_swap::observe::TierKind::Zswap => Some(stored),
+        _ => Some(stored.saturating_sub(tier.writeback_bytes.unwrap_or(0))),
+    }
+}
+
+/// A column of the table: its heading and where its cell comes from.
+type Get = fn(&Tier) -> Cell;
+
+/// The table of tiers.
+pub fn tiers(status: &Status, which: Columns) -> Table {
+    let columns: Vec<(Column, Get)> = vec![
+        (Column::path("tier"), |tier| Cell::from(&tier.name)),
+        (Column::text("kind"), |tier| Cell::from(tier.kind.name())),
+        (Column::text("codec"), |tier| tier.codec.clone().into()),
+        (Column::bytes("size"), |tier| tier.size_bytes.into()),
+        (Column::bytes("used"), |tier| tier.used_bytes.into()),
+        (Column::bytes("stored"), |tier| tier.stored_bytes.into()),
+        (
+            Column::bytes("compressed").key("compressed_bytes"),
+            |tier| tier.compressed_bytes.into(),
+        ),
+        (
+            Column::bytes("RAM taken").key("memory_used_bytes"),
+            |tier| tier.memory_used_bytes.into(),
+        ),
+        (Column::ratio("ratio"), |tier| tier.ratio.into()),
+        (
+            Column::bytes("same-filled").key("same_filled_bytes"),
+            |tier| tier.same_filled_bytes.into(),
+        ),
+        (
+            Column::bytes("incompressible").key("incompressible_bytes"),
+            |tier| tier.incompressible_bytes.into(),
+        ),
+        (Column::bytes("melded"), |tier| tier.melded_bytes.into()),
+        (
+            Column::bytes("written back").key("writeback_bytes"),
+            |tier| tier.writeback_bytes.into(),
+        ),
+        (Column::bytes("limit"), |tier| tier.limit_bytes.into()),
+        (Column::text("prio").key("priority"), |tier| {
+            tier.priority.map(|priority| priority.to_string()).into()
+        }),
+    ];
+    let chosen: Vec<(Column, Get)> = columns
+        .into_iter()
+        .filter(|(_, get)| {
+            which == Columns::All || status.tiers.iter().any(|tier| get(tier) != Cell::Empty)
+        })
+        .collect();
+    let mut table = Table::new("");
+    for (column, _) in &chosen {
+        table = table.column(column.clone());
+    }
+    for tier in &status.tiers {
+        table.row(chosen.iter().map(|(_, get)| get(tier)));
+    }
+    table
+}
+
+fn differences(status: &Status) -> Section {
+    let mut section = Section::new("Where the numbers differ, and why");
+    for difference in &status.differences {
+        section = section
+            .paragraph(format!(
+                "{}: {} {}, {} {}",
+                difference.tier,
+                bytes(difference.from_bytes),
+                difference.from,
+                bytes(difference.to_bytes),
+                difference.to
+            ))
+            .list(difference.reasons.clone());
+    }
+    section
+}
+
+fn pressure(now: &Observation) -> Section {
+    let section = Section::new("Pressure");
+    let mut values = Vec::new();
+    match now.pressure {
+        Some(pressure) => {
+            for (name, stall) in [
+                ("some task waited", pressure.some),
+                ("all tasks waited", pressure.full),
+            ] {
+                values.push((
+                    name,
+                    format!(
+                        "{} of 10 s, {} of 60 s, {} of 300 s",
+                        percent(stall.avg10_percent / 100.0),
+                        percent(stall.avg60_percent / 100.0),
+                        percent(stall.avg300_percent / 100.0)
+                    ),
+                ));
+            }
+        }
+        None => values.push((
+            "waiting for memory",
+            "not measured by this kernel (psi=1 on its command line may help)".to_owned(),
+        )),
+    }
+    let activity = &now.activity;
+    let pages = |pages: Option<u64>| pages.map_or("unknown".to_owned(), count);
+    values.push((
+        "swapped since boot",
+        format!(
+            "{} pages in, {} out",
+            pages(activity.swap_in_pages),
+            pages(activity.swap_out_pages)
+        ),
+    ));
+    if let Some(kills) = activity.oom_kills {
+        values.push(("killed for memory", count(kills)));
+    }
+    section.values(values)
+}
+
+fn findings(status: &Status) -> Section {
+    let section = Section::new("Findings");
+    if status.findings.is_empty() {
+        return section.paragraph("None.");
+    }
+    status.findings.iter().fold(section, |section, finding| {
+        section.advice(
+            tone(finding.severity),
+            format!(
+                "[{}] {}: {} ({}). {}: {}",
+                finding.id,
+                finding.subject,
+                finding.what,
+                finding.evidence,
+                match finding.severity.name() {
+                    "critical" => "Critical; do",
+                    _ => "Do",
+                },
+                finding.remedy
+            ),
+        )
+    })
+}

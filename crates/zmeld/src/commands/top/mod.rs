@@ -1,0 +1,122 @@
+//! `zmeld top`: the tiers, live.
+
+mod history;
+mod screen;
+
+use std::io::{stdin, stdout, IsTerminal};
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use zmeld_swap::observe::Observation;
+use zmeld_swap::Host;
+
+use super::status::page_size;
+use crate::exit::{Outcome, EXIT_CODES};
+use crate::progress;
+use history::History;
+use screen::Look;
+
+const EXAMPLES: &str = "\
+Keys: q or Ctrl-C ends, + and - change how often it looks, space holds it.
+Where there is no terminal, zmeld status shows the same once.";
+
+/// Arguments of `zmeld top`.
+#[derive(Args)]
+#[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
+pub struct TopArgs {
+    /// Seconds between two looks
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = parse_interval)]
+    pub interval: f64,
+
+    /// Read the files of another machine below this directory
+    #[arg(long, value_name = "DIR", default_value = "/", hide_short_help = true)]
+    pub root: PathBuf,
+}
+
+fn parse_interval(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (INTERVAL_MIN..=INTERVAL_MAX).contains(&seconds) => Ok(seconds),
+        _ => Err(format!(
+            "give seconds from {INTERVAL_MIN} to {INTERVAL_MAX}"
+        )),
+    }
+}
+
+const INTERVAL_MIN: f64 = 0.1;
+const INTERVAL_MAX: f64 = 60.0;
+
+/// Runs the command.
+pub fn run(args: &TopArgs) -> anyhow::Result<Outcome> {
+    if !stdout().is_terminal() || !stdin().is_terminal() {
+        anyhow::bail!(
+            "top needs a terminal; zmeld status shows the same once, --json for programs"
+        );
+    }
+    let host = Host::at(&args.root);
+    // Restores the terminal on SIGTERM and SIGHUP as well: the loop below ends.
+    let stop = progress::silent_interrupt_flag();
+    let style = crate::output::style();
+    let look = Look {
+        colour: style.colour,
+        unicode: style.unicode,
+    };
+    // Sets the panic hook that restores the terminal, too.
+    let mut terminal = ratatui::try_init()?;
+    let ended = show(&mut terminal, &host, look, args.interval, || {
+        stop.load(Ordering::SeqCst)
+    });
+    ratatui::restore();
+    ended?;
+    Ok(Outcome::Done)
+}
+
+fn show(
+    terminal: &mut ratatui::DefaultTerminal,
+    host: &Host,
+    look: Look,
+    mut interval: f64,
+    is_over: impl Fn() -> bool,
+) -> anyhow::Result<()> {
+    let mut history = History::new(Observation::read(host, page_size()));
+    let mut held = false;
+    let mut next = Instant::now() + Duration::from_secs_f64(interval);
+    terminal.draw(|frame| screen::draw(frame, &history, look, interval, held))?;
+    loop {
+        if is_over() {
+            return Ok(());
+        }
+        // Signals are looked for at least this often.
+        let wait = next
+            .saturating_duration_since(Instant::now())
+            .min(Duration::from_millis(200));
+        let mut redraw = false;
+        if event::poll(wait)? {
+            redraw = true;
+            if let Event::Key(key) = event::read()? {
+                let control = key.modifiers.contains(KeyModifiers::CONTROL);
+                match key.code {
+                    _ if key.kind == KeyEventKind::Release => {}
+                    KeyCode::Char('q') | KeyCode::Esc => return Ok(()),
+                    KeyCode::Char('c') if control => return Ok(()),
+                    KeyCode::Char('+') => interval = (interval / 2.0).max(INTERVAL_MIN),
+                    KeyCode::Char('-') => interval = (interval * 2.0).min(INTERVAL_MAX),
+                    KeyCode::Char(' ') => held = !held,
+                    _ => {}
+                }
+            }
+        }
+        if Instant::now() >= next {
+            next = Instant::now() + Duration::from_secs_f64(interval);
+            if !held {
+                history.add(Observation::read(host, page_size()));
+                redraw = true;
+            }
+        }
+        if redraw {
+            terminal.draw(|frame| screen::draw(frame, &history, look, interval, held))?;
+        }
+    }
+}

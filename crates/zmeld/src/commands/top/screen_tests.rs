@@ -1,0 +1,162 @@
+//! The screen in several sizes, on a machine made of files.
+
+use std::fs;
+
+use ratatui::backend::TestBackend;
+use ratatui::Terminal;
+use zmeld_swap::observe::Observation;
+use zmeld_swap::Host;
+
+use super::*;
+
+const PLAIN: Look = Look {
+    colour: false,
+    unicode: true,
+};
+
+fn put(root: &std::path::Path, path: &str, text: &str) {
+    let at = root.join(path);
+    fs::create_dir_all(at.parent().unwrap()).unwrap();
+    fs::write(at, text).unwrap();
+}
+
+/// A machine with zram and a disk, and what a minute of swapping looks like.
+fn history(with_swap: bool) -> History {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    put(
+        root,
+        "proc/meminfo",
+        "MemTotal: 2097152 kB\nMemAvailable: 524288 kB\nSwapTotal: 1048572 kB\nSwapFree: 524288 kB\n",
+    );
+    put(root, "proc/pressure/memory", "some avg10=1.00 avg60=2.50 avg300=0.10 total=100\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=10\n");
+    if with_swap {
+        put(
+            root,
+            "proc/swaps",
+            "Filename\n/dev/zram0 partition 1048572 524288 100\n/dev/sda2 partition 2097148 0 -2\n",
+        );
+        put(root, "sys/block/zram0/disksize", "1073741824");
+        put(root, "sys/block/zram0/initstate", "1");
+        put(root, "sys/block/zram0/comp_algorithm", "lzo [zstd]");
+        put(
+            root,
+            "sys/block/zram0/mm_stat",
+            "536870912 134217728 142606336 268435456 1 0 0 1024 9\n",
+        );
+    }
+    let host = Host::at(root);
+    let mut history = History::new(Observation::read(&host, 4096));
+    for second in 0..30u32 {
+        history.rates.push_back(Rates {
+            in_pages: f64::from(second * 100),
+            out_pages: f64::from(3000 - second * 100),
+            faults: 1.0,
+            some_waited: 0.25,
+            all_waited: 0.0,
+        });
+    }
+    history
+}
+
+fn screen(width: u16, height: u16, history: &History, look: Look) -> Vec<String> {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    terminal
+        .draw(|frame| draw(frame, history, look, 1.0, false))
+        .unwrap();
+    let buffer = terminal.backend().buffer();
+    (0..height)
+        .map(|y| {
+            let row: String = (0..width).map(|x| buffer[(x, y)].symbol()).collect();
+            row.trim_end().to_owned()
+        })
+        .collect()
+}
+
+#[test]
+fn eighty_by_twenty_four_has_everything() {
+    let rows = screen(80, 24, &history(true), PLAIN);
+    assert_eq!(
+        rows[0],
+        "zmeld top  RAM 1.50 GiB of 2.00 GiB   swap 512 MiB of 1024 MiB"
+    );
+    assert!(
+        rows[1].starts_with("waiting for memory: some 25.0 %"),
+        "{rows:#?}"
+    );
+    assert_eq!(
+        rows[3],
+        "tier                stored       RAM  ratio      size   incompr.     limit  prio"
+            .replace("   incompr.", "   incompr.")
+    );
+    assert!(
+        rows[4].starts_with("zram0 zstd         512 MiB   136 MiB  3.76x"),
+        "{rows:#?}"
+    );
+    assert!(rows[5].starts_with("sda2"), "{rows:#?}");
+    let all = rows.join("\n");
+    for wanted in [
+        "swap in, pages/s: 2.9",
+        "swap out, pages/s: 100 now",
+        "waiting for memory: 25.0 % now",
+        "major faults/s: 1",
+    ] {
+        assert!(all.contains(wanted), "{wanted}\n{all}");
+    }
+    assert!(rows[23].starts_with("q quit"));
+    assert!(all.contains('█'));
+}
+
+#[test]
+fn without_unicode_all_is_ascii() {
+    let look = Look {
+        colour: false,
+        unicode: false,
+    };
+    let rows = screen(80, 24, &history(true), look);
+    assert!(rows.iter().all(|row| row.is_ascii()), "{rows:#?}");
+    assert!(rows.join("\n").contains('#'));
+}
+
+#[test]
+fn small_terminals_lose_what_matters_least() {
+    let history = history(true);
+    let rows = screen(40, 10, &history, PLAIN);
+    assert!(
+        rows[3].contains("stored") && rows[3].contains("RAM"),
+        "{rows:#?}"
+    );
+    assert!(!rows[3].contains("prio"), "{rows:#?}");
+    assert!(rows[4].contains("512 MiB"), "{rows:#?}");
+    for (width, height) in [(1, 1), (5, 2), (20, 4), (79, 23), (300, 100), (0, 0)] {
+        screen(width, height, &history, PLAIN);
+    }
+}
+
+#[test]
+fn a_machine_without_swap_is_told_what_to_do() {
+    let rows = screen(80, 24, &history(false), PLAIN);
+    assert!(rows.join("\n").contains("zmeld plan"), "{rows:#?}");
+}
+
+#[test]
+fn colour_is_not_needed_to_read_it() {
+    let colour = Look {
+        colour: true,
+        unicode: true,
+    };
+    assert_eq!(
+        screen(80, 24, &history(true), PLAIN),
+        screen(80, 24, &history(true), colour)
+    );
+    let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
+    terminal
+        .draw(|frame| draw(frame, &history(true), PLAIN, 1.0, false))
+        .unwrap();
+    let styled = terminal.backend().buffer().content().iter().filter(|cell| {
+        cell.modifier.contains(Modifier::BOLD)
+            || ![Color::Reset].contains(&cell.fg)
+            || ![Color::Reset].contains(&cell.bg)
+    });
+    assert_eq!(styled.count(), 0);
+}

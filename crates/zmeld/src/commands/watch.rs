@@ -1,0 +1,189 @@
+//! `zmeld watch`: the small daemon. Rules from the configuration, a line on standard
+//! error for each thing it does, metrics where they are asked for.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use zmeld_report::text::inert;
+use zmeld_swap::config::Config;
+use zmeld_swap::observe::Observation;
+use zmeld_swap::watch::{Said, Watcher};
+use zmeld_swap::Host;
+
+use super::metrics::{self, Endpoint};
+use super::status::page_size;
+use crate::exit::{Outcome, EXIT_CODES};
+use crate::{output, progress};
+
+const EXAMPLES: &str = "\
+Examples:
+  zmeld watch                          the rules of /etc/zmeld.toml, until stopped
+  zmeld watch --dry-run                only say what would be done, and why
+  zmeld watch --once                   one round, for a timer
+  zmeld watch --listen 127.0.0.1:9890  metrics for Prometheus as well
+
+The rules are [watch.recompress], [watch.writeback] and [watch.meld]; see
+docs/configuration.md. SIGTERM and Ctrl-C end it after what it is doing.";
+
+/// Arguments of `zmeld watch`.
+#[derive(Args)]
+#[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
+pub struct WatchArgs {
+    /// Only say what would be done
+    #[arg(long)]
+    pub dry_run: bool,
+
+    /// One round, then end
+    #[arg(long)]
+    pub once: bool,
+
+    /// Serve metrics at http://ADDRESS/metrics
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "once")]
+    pub listen: Option<SocketAddr>,
+
+    /// Write metrics to this file each round
+    #[arg(long, value_name = "FILE")]
+    pub textfile: Option<PathBuf>,
+
+    /// The configuration [default: /etc/zmeld.toml and its drop-ins]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
+    /// Work on the files of a tree below this directory
+    #[arg(long, value_name = "DIR", default_value = "/", hide_short_help = true)]
+    pub root: PathBuf,
+}
+
+/// Runs the command.
+pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
+    let loaded = match &args.config {
+        Some(path) => Config::load_file(path)?,
+        None => Config::load(&args.root)?,
+    };
+    let config = loaded.config;
+    let host = Host::at(&args.root);
+    let listen = args.listen.or(config.metrics.listen).filter(|_| !args.once);
+    let textfile = args.textfile.clone().or(config.metrics.textfile.clone());
+    let mut watcher = Watcher::new(host.clone(), config.clone(), args.dry_run);
+    if !watcher.has_rules() && listen.is_none() && textfile.is_none() {
+        anyhow::bail!(
+            "there is nothing to watch: write a rule into /etc/zmeld.toml ([watch.recompress], \
+             [watch.writeback] or [watch.meld]), or ask for metrics with --listen"
+        );
+    }
+    let stop = stop_flag();
+    let endpoint = match listen {
+        Some(address) => Some(Endpoint::open(address, host.clone(), config.clone())?),
+        None => None,
+    };
+    if let Some(endpoint) = &endpoint {
+        log(&format!("metrics at http://{}/metrics", endpoint.address));
+    }
+    let service = Service::from_env();
+    service.tell("READY=1");
+    loop {
+        let begin = Instant::now();
+        let seen = Observation::read(&host, page_size());
+        watcher.round(&seen, begin, &mut say);
+        if let Some(path) = &textfile {
+            // Tried again next round: a full disk must not end the watch.
+            let text = metrics::text(&host, &config);
+            if let Err(err) = output::write_whole(path, text.as_bytes()) {
+                log(&format!("{err:#}"));
+            }
+        }
+        if args.once {
+            break;
+        }
+        let next = begin + config.watch.interval.duration();
+        while !stop.load(Ordering::SeqCst) && Instant::now() < next {
+            service.alive();
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        if stop.load(Ordering::SeqCst) {
+            break;
+        }
+    }
+    service.tell("STOPPING=1");
+    drop(endpoint);
+    Ok(Outcome::Done)
+}
+
+/// SIGTERM and Ctrl-C; being stopped is how a watch ends, and no failure.
+fn stop_flag() -> &'static AtomicBool {
+    progress::silent_interrupt_flag()
+}
+
+fn say(said: Said) {
+    match said {
+        Said::Acting(action) => log(&format!("{action}, because {}", action.reason)),
+        Said::Done(action, text) => log(&format!("{}: {text}", action.device)),
+        Said::Would(action) => log(&format!("would {action}, because {}", action.reason)),
+        Said::Failed(action, err) => log(&format!("{action} failed: {err}")),
+        Said::Appeared(name) => log(&format!("{name}: watched from now on")),
+        Said::Gone(name) => log(&format!("{name}: gone")),
+        Said::Holding(why) => log(&format!("holding: {why}")),
+        _ => {}
+    }
+}
+
+/// A line on standard error, as the journal likes it.
+fn log(text: &str) {
+    eprintln!("zmeld watch: {}", inert(&text.replace('\n', " ")));
+}
+
+/// systemd, if it started us: told that we are ready and that we live.
+struct Service {
+    socket: Option<(std::os::unix::net::UnixDatagram, String)>,
+    watchdog: Option<Duration>,
+    last: std::cell::Cell<Instant>,
+}
+
+impl Service {
+    fn from_env() -> Service {
+        let path = std::env::var("NOTIFY_SOCKET")
+            .ok()
+            .filter(|path| !path.is_empty());
+        let socket = path.and_then(|path| {
+            let socket = std::os::unix::net::UnixDatagram::unbound().ok()?;
+            Some((socket, path))
+        });
+        let period = std::env::var("WATCHDOG_USEC").ok();
+        Service {
+            socket,
+            // Twice as often as asked for, as systemd advises.
+            watchdog: period
+                .and_then(|text| text.parse().ok())
+                .map(|us: u64| Duration::from_micros(us / 2)),
+            last: std::cell::Cell::new(Instant::now()),
+        }
+    }
+
+    fn tell(&self, what: &str) {
+        use std::os::linux::net::SocketAddrExt;
+        use std::os::unix::net::SocketAddr;
+        let Some((socket, path)) = &self.socket else {
+            return;
+        };
+        let address = match path.strip_prefix('@') {
+            Some(name) => SocketAddr::from_abstract_name(name),
+            None => SocketAddr::from_pathname(path),
+        };
+        // A service manager that does not listen is no reason to stop.
+        if let Ok(address) = address {
+            let _ = socket.send_to_addr(what.as_bytes(), &address);
+        }
+    }
+
+    fn alive(&self) {
+        if let Some(period) = self.watchdog {
+            if self.last.get().elapsed() >= period {
+                self.last.set(Instant::now());
+                self.tell("WATCHDOG=1");
+            }
+        }
+    }
+}

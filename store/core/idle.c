@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Idle pages: marked, and not accessed since.
+ *
+ * A slot's mark goes with its next read or write. A share has a mark of its
+ * own, which says that all its slots are idle: it goes with the first access
+ * through any of them. What is picked for being idle is idle in both senses,
+ * or one sharer's rest would send away what another works with.
+ *
+ * Access times are seconds in a table beside the slots, written without a lock:
+ * who marks by age takes them as they are.
+ */
+#include "store.h"
+
+#define NS_A_SECOND	1000000000u
+#define SLOTS_A_TURN	1024
+
+u64 zm_access_bytes(const struct zm_store *store)
+{
+	return store->accessed ? store->slot_count * sizeof(u32) : 0;
+}
+
+static u32 now_s(void)
+{
+	return (u32)(zm_port_time_ns() / NS_A_SECOND);
+}
+
+/* The page is read or written. pre: the store notes access times. */
+void zm_access_note(struct zm_store *store, u64 index)
+{
+	zm_set32(&store->accessed[index], now_s());
+}
+
+/* Whether the slot was left alone for so long; with 0 any was. */
+static bool is_old(const struct zm_store *store, u64 index, u32 now, u32 age_s)
+{
+	return !age_s || now - zm_load32(&store->accessed[index]) >= age_s;
+}
+
+static void slot_mark(struct zm_store *store, u64 index, bool idle)
+{
+	struct zm_slot *slot = &store->slots[index];
+	struct zm_content content;
+	struct zm_share *share;
+
+	zm_slot_lock(slot);
+	content = zm_slot_content(slot);
+	content.state &= ~ZM_STATE_IDLE;
+	if (idle)
+		content.state |= ZM_STATE_IDLE;
+	switch (zm_state_kind(content.state)) {
+	case ZM_KIND_EMPTY:
+	case ZM_KIND_SAME:
+		break;
+	case ZM_KIND_OBJECT:
+		zm_slot_set(slot, content);
+		break;
+	case ZM_KIND_SHARE:
+		share = zm_content_share(content);
+		zm_share_lock(share);
+		if (zm_share_is_here(share)) {
+			zm_slot_set(slot, content);
+			zm_share_mark(share, 0, ZM_SHARE_IDLE);
+		}
+		zm_share_unlock(share);
+		break;
+	}
+	zm_slot_unlock(slot);
+}
+
+/* A share that has a slot which is not idle is not idle either. */
+static void share_unmark(struct zm_slot *slot)
+{
+	struct zm_content content;
+
+	if (zm_state_kind(zm_load32(&slot->state)) != ZM_KIND_SHARE)
+		return;
+	zm_slot_lock(slot);
+	content = zm_slot_content(slot);
+	if (zm_state_kind(content.state) == ZM_KIND_SHARE &&
+	    !(content.state & ZM_STATE_IDLE))
+		zm_share_accessed(zm_content_share(content));
+	zm_slot_unlock(slot);
+}
+
+int zm_idle_mark(struct zm_store *store, u32 age_s)
+{
+	u32 now = now_s();
+	u64 index;
+
+	if (age_s && !store->accessed)
+		return -EINVAL;
+	for (index = 0; index < store->slot_count; index++) {
+		if (index % SLOTS_A_TURN == 0)
+			zm_port_yield();
+		if (zm_state_has_object(zm_load32(&store->slots[index].state)))
+			slot_mark(store, index, is_old(store, index, now, age_s));
+	}
+	for (index = 0; index < store->slot_count; index++) {
+		if (index % SLOTS_A_TURN == 0)
+			zm_port_yield();
+		share_unmark(&store->slots[index]);
+	}
+	return 0;
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * A pass under way, and its parts: sample.c estimates, pass.c finds and
+ * collects, meld.c melds. The idea and the invariants are in pass.c.
+ */
+#ifndef ZMELD_CORE_PASS_H
+#define ZMELD_CORE_PASS_H
+
+#include "store.h"
+
+#define ZM_SLOTS_A_TURN	4096
+
+/* One fingerprint of one slot, sorted by fingerprint. */
+static inline u64 zm_suspect_make(u32 fingerprint, u64 slot)
+{
+	return (u64)fingerprint << 32 | slot;
+}
+
+static inline u32 zm_suspect_fingerprint(u64 suspect)
+{
+	return suspect >> 32;
+}
+
+static inline u64 zm_suspect_slot(u64 suspect)
+{
+	return suspect & 0xffffffffu;
+}
+
+struct zm_pass {
+	struct zm_store *store;
+	struct zm_stream *stream;
+	struct zm_meld_result *result;
+	u64 started_ns;
+	u64 time_ns_max;
+
+	u64 *cells;		/* 2 bits each */
+	u64 cell_count;
+	u64 cell_bytes;
+	u64 *suspects;
+	u64 suspect_count;
+	u64 suspect_max;
+	u64 suspect_bytes;
+	u64 melds;		/* pairs compared so far */
+
+	/* The group's first page, once it is known to have a twin. */
+	struct zm_share *held;	/* its share; the pass holds it */
+	struct zm_copy copy;	/* its stored bytes, in held_bytes */
+	u8 *held_bytes;
+	u8 *held_page;		/* the page they make, once page_is_made */
+	bool page_is_made;
+};
+
+/* The slots of a turn: what is done between two looks at the clock. */
+static inline u64 zm_turn_end(const struct zm_store *store, u64 start)
+{
+	u64 left = store->slot_count - start;
+
+	return start + (left < ZM_SLOTS_A_TURN ? left : ZM_SLOTS_A_TURN);
+}
+
+/* pass.c */
+bool zm_pass_should_stop(struct zm_pass *pass);
+
+/* sample.c */
+int zm_pass_sample(struct zm_pass *pass);
+
+/* meld.c */
+s64 zm_group_meld(struct zm_pass *pass, u64 *group, u64 count);
+int zm_suspects_meld(struct zm_pass *pass);
+
+#endif /* ZMELD_CORE_PASS_H */

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * A share: an object that several slots use, or that is on its way between the
+ * pool and a backing device.
+ *
+ * The page that a share stands for never changes. Where and how its bytes are
+ * stored does: recompression puts another object in its place, a writeback a
+ * block. `state` packs, under the lock in its bit 0:
+ *
+ *   31      8 7..6      5     4        3        2        1       0
+ *   (free)    priority  idle  incom-   writing  backed  (free)   lock
+ *                             pressible
+ *
+ * `place` is the handle, or the block where the share is backed; `size` are the
+ * stored bytes there, a page for a raw one. `count` are the slots; `held` are
+ * those who use the share without a slot: readers of its block, the writer of
+ * its block, the pass, recompression.
+ *
+ * Invariants:
+ *   - a share whose last slot let go of it (an orphan) gives up its object at
+ *     once, and its block and itself as soon as nobody holds it;
+ *   - an orphan gets no slots any more;
+ *   - `idle` says that no slot of it was accessed since all were marked.
+ *
+ * Locking: every field under the share's lock, which is taken after the locks
+ * of slots and held for a copy or a comparison of stored bytes, never for a
+ * decompression. Whoever locks a share holds it, or has locked a slot of it.
+ */
+#ifndef ZMELD_CORE_SHARE_H
+#define ZMELD_CORE_SHARE_H
+
+#include "slot.h"
+
+struct zm_share {
+	u64 place;
+	u32 size;
+	u32 state;
+	u32 count;
+	u32 held;
+};
+
+_Static_assert(sizeof(struct zm_share) == ZM_SHARE_BYTES, "the metadata of a share");
+
+#define ZM_SHARE_BACKED		(1u << 2)
+#define ZM_SHARE_WRITING	(1u << 3)
+#define ZM_SHARE_INCOMPRESSIBLE	(1u << 4)
+#define ZM_SHARE_IDLE		(1u << 5)
+
+static inline void zm_share_lock(struct zm_share *share)
+{
+	zm_bit_lock(&share->state);
+}
+
+static inline bool zm_share_trylock(struct zm_share *share)
+{
+	return zm_bit_trylock(&share->state);
+}
+
+static inline void zm_share_unlock(struct zm_share *share)
+{
+	zm_bit_unlock(&share->state, zm_load32(&share->state));
+}
+
+/* The bits of `set` instead of those of `clear`. pre: locked; stays locked. */
+static inline void zm_share_mark(struct zm_share *share, u32 clear, u32 set)
+{
+	u32 state = zm_load32(&share->state);
+
+	zm_set32(&share->state, (state & ~clear) | set);
+}
+
+/* pre: locked, or only a hint is wanted. */
+static inline bool zm_share_is(const struct zm_share *share, u32 what)
+{
+	return zm_load32(&share->state) & what;
+}
+
+/* Whether its object is in the pool. pre: locked. */
+static inline bool zm_share_is_here(const struct zm_share *share)
+{
+	return share->count && !zm_share_is(share, ZM_SHARE_BACKED);
+}
+
+/* pre: locked, in the pool. */
+static inline struct zm_object zm_share_object(const struct zm_share *share)
+{
+	return (struct zm_object){
+		.handle = { share->place },
+		.size = share->size,
+		.priority = zm_state_priority(zm_load32(&share->state)),
+	};
+}
+
+/* A slot of it was read. pre: that slot, or another of it, is locked. */
+static inline void zm_share_accessed(struct zm_share *share)
+{
+	if (!zm_share_is(share, ZM_SHARE_IDLE))
+		return;
+	zm_share_lock(share);
+	zm_share_mark(share, ZM_SHARE_IDLE, 0);
+	zm_share_unlock(share);
+}
+
+/* The share of a slot's content. pre: it is of that kind. */
+static inline struct zm_share *zm_content_share(struct zm_content content)
+{
+	return (struct zm_share *)(uintptr_t)content.value;
+}
+
+#endif /* ZMELD_CORE_SHARE_H */

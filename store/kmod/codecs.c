@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Which codecs a device uses, by priority, and their parameters. All of it is
+ * chosen before the device has its size and stays until reset.
+ */
+#define pr_fmt(fmt) "zmeld: " fmt
+
+#include <linux/kernel_read_file.h>
+#include <linux/kstrtox.h>
+#include <linux/limits.h>
+#include <linux/string.h>
+#include <linux/vmalloc.h>
+
+#include "device.h"
+
+/* Longer names are refused before anyone looks for them, as zram does. */
+#define NAME_SIZE_MAX 128
+
+/* What zram would take on this kernel. */
+#ifdef CONFIG_ZRAM_DEF_COMP
+#define CODEC_DEFAULT CONFIG_ZRAM_DEF_COMP
+#else
+#define CODEC_DEFAULT "lzo-rle"
+#endif
+
+static const struct zm_codec_ops *codec_default(void)
+{
+	const struct zm_codec_ops *ops = zm_codec_find(CODEC_DEFAULT);
+
+	return ops ? ops : zm_codecs[0];
+}
+
+static void params_reset(struct zm_codec_setting *setting)
+{
+	vfree(setting->dict);
+	setting->dict = NULL;
+	setting->dict_size = 0;
+	setting->level = ZM_CODEC_LEVEL_DEFAULT;
+}
+
+/* pre: the device has no store that uses them. */
+void zm_codecs_reset(struct zm_device *device)
+{
+	u32 i;
+
+	for (i = 0; i < ZM_PRIORITIES; i++) {
+		params_reset(&device->codecs[i]);
+		device->codecs[i].ops = i ? NULL : codec_default();
+	}
+}
+
+void zm_codecs_choose(const struct zm_device *device,
+		      struct zm_store_options *options)
+{
+	const struct zm_codec_setting *setting;
+	u32 i;
+
+	for (i = 0; i < ZM_PRIORITIES; i++) {
+		setting = &device->codecs[i];
+		options->codecs[i] = (struct zm_codec_choice){
+			.ops = setting->ops,
+			.params = {
+				.level = setting->level,
+				.dict = setting->dict,
+				.dict_size = setting->dict_size,
+			},
+		};
+	}
+}
+
+/*
+ * The priority meant by a codec's name, by a number, or by both, from `first`
+ * on. *asked is the number, or asked is NULL. -EINVAL: nothing fits.
+ * pre: device->lock is held.
+ */
+int zm_codec_priority(const struct zm_device *device, const char *name,
+		      const int *asked, int first)
+{
+	const struct zm_codec_ops *ops;
+	int i;
+
+	if (asked && (*asked < first || *asked >= ZM_PRIORITIES))
+		return -EINVAL;
+	if (!name)
+		return asked ? *asked : first;
+	for (i = first; i < ZM_PRIORITIES; i++) {
+		ops = device->codecs[i].ops;
+		if (asked && i != *asked)
+			continue;
+		if (ops && !strcmp(ops->name, name))
+			return i;
+	}
+	return -EINVAL;
+}
+
+/* -- Which ----------------------------------------------------------------- */
+
+/* All names, the chosen one in brackets. */
+static int names_show(const struct zm_codec_ops *chosen, char *text, int at)
+{
+	int from = at;
+	size_t i;
+
+	for (i = 0; i < zm_codec_count; i++)
+		at += sysfs_emit_at(text, at,
+				    zm_codecs[i] == chosen ? "[%s] " : "%s ",
+				    zm_codecs[i]->name);
+	at += sysfs_emit_at(text, at, "\n");
+	return at - from;
+}
+
+static const struct zm_codec_ops *codec_named(const char *text)
+{
+	size_t i;
+
+	for (i = 0; i < zm_codec_count; i++)
+		if (sysfs_streq(text, zm_codecs[i]->name))
+			return zm_codecs[i];
+	return NULL;
+}
+
+static int codec_set(struct zm_device *device, int priority, const char *name)
+{
+	const struct zm_codec_ops *ops;
+	int err;
+
+	if (strlen(name) >= NAME_SIZE_MAX)
+		return -E2BIG;
+	ops = codec_named(name);
+	if (!ops)
+		return -EINVAL;
+	err = zm_device_lock_settings(device);
+	if (err)
+		return err;
+	device->codecs[priority].ops = ops;
+	zm_device_unlock_settings(device);
+	return 0;
+}
+
+static ssize_t comp_algorithm_show(struct device *dev,
+				   struct device_attribute *attr, char *buf)
+{
+	struct zm_device *device = zm_device_of(dev);
+	int size;
+
+	down_read(&device->lock);
+	size = names_show(device->codecs[0].ops, buf, 0);
+	up_read(&device->lock);
+	return size;
+}
+
+static ssize_t comp_algorithm_store(struct device *dev,
+				    struct device_attribute *attr,
+				    const char *buf, size_t len)
+{
+	int err = codec_set(zm_device_of(dev), 0, buf);
+
+	return err ? err : len;
+}
+static DEVICE_ATTR_RW(comp_algorithm);
+
+static ssize_t recomp_algorithm_show(struct device *dev,
+				     struct device_attribute *attr, char *buf)
+{
+	struct zm_device *device = zm_device_of(dev);
+	int i, size = 0;
+
+	down_read(&device->lock);
+	for (i = 1; i < ZM_PRIORITIES; i++) {
+		if (!device->codecs[i].ops)
+			continue;
+		size += sysfs_emit_at(buf, size, "#%d: ", i);
+		size += names_show(device->codecs[i].ops, buf, size);
+	}
+	up_read(&device->lock);
+	return size;
+}
+
+/* "algo=NAME priority=N" */
+static ssize_t recomp_algorithm_store(struct device *dev,
+				      struct device_attribute *attr,
+				      const char *buf, size_t len)
+{
+	struct zm_arguments arguments;
+	const char *name = NULL;
+	int priority = 1, err;
+
+	err = zm_arguments_begin(&arguments, buf);
+	if (err)
+		return err;
+	while (!err && zm_arguments_next(&arguments)) {
+		if (zm_argument_is(&arguments, "algo"))
+			name = arguments.value;
+		else if (zm_argument_is(&arguments, "priority"))
+			err = kstrtoint(arguments.value, 10, &priority);
+		else
+			err = -EINVAL;
+	}
+	if (!err && (!name || priority < 1 || priority >= ZM_PRIORITIES))
+		err = -EINVAL;
+	if (!err)
+		err = codec_set(zm_device_of(dev), priority, name);
+	zm_arguments_end(&arguments);
+	return err ? err : len;
+}
+static DEVICE_ATTR_RW(recomp_algorithm);
+
+/* -- Their parameters ------------------------------------------------------ */
+
+struct chosen_params {
+	const char *name;
+	const char *dict_path;
+	int priority;
+	bool priority_given;
+	int level;
+};
+
+static int params_parse(struct zm_arguments *arguments,
+			struct chosen_params *chosen)
+{
+	int err = 0;
+
+	while (!err && zm_arguments_next(arguments)) {
+		if (zm_argument_is(arguments, "algo")) {
+			chosen->name = arguments->value;
+		} else if (zm_argument_is(arguments, "dict")) {
+			chosen->dict_path = arguments->value;
+		} else if (zm_argument_is(arguments, "level")) {
+			err = kstrtoint(arguments->value, 10, &chosen->level);
+		} else if (zm_argument_is(arguments, "priority")) {
+			chosen->priority_given = true;
+			err = kstrtoint(arguments->value, 10,
+					&chosen->priority);
+		} else {
+			err = -EINVAL;
+		}
+	}
+	return err;
+}
+
+/* Nothing changes unless the dictionary could be read. */
+static int params_set(struct zm_device *device,
+		      const struct chosen_params *chosen)
+{
+	struct zm_codec_setting *setting;
+	void *dict = NULL;
+	ssize_t size = 0;
+	int priority;
+
+	priority = zm_codec_priority(device, chosen->name,
+				     chosen->priority_given ?
+				     &chosen->priority : NULL, 0);
+	if (priority < 0)
+		return priority;
+	if (chosen->dict_path) {
+		size = kernel_read_file_from_path(chosen->dict_path, 0, &dict,
+						  INT_MAX, NULL,
+						  READING_POLICY);
+		if (size < 0) {
+			dev_err(disk_to_dev(device->disk),
+				"dictionary %s cannot be read: error %zd\n",
+				chosen->dict_path, size);
+			return -EINVAL;
+		}
+	}
+	setting = &device->codecs[priority];
+	params_reset(setting);
+	setting->level = chosen->level;
+	setting->dict = dict;
+	setting->dict_size = size;
+	return 0;
+}
+
+/* "algo=NAME priority=N level=N dict=PATH" */
+static ssize_t algorithm_params_store(struct device *dev,
+				      struct device_attribute *attr,
+				      const char *buf, size_t len)
+{
+	struct zm_device *device = zm_device_of(dev);
+	struct chosen_params chosen = { .level = ZM_CODEC_LEVEL_DEFAULT };
+	struct zm_arguments arguments;
+	int err;
+
+	err = zm_arguments_begin(&arguments, buf);
+	if (err)
+		return err;
+	err = params_parse(&arguments, &chosen);
+	if (!err)
+		err = zm_device_lock_settings(device);
+	if (!err) {
+		err = params_set(device, &chosen);
+		zm_device_unlock_settings(device);
+	}
+	zm_arguments_end(&arguments);
+	return err ? err : len;
+}
+static DEVICE_ATTR_WO(algorithm_params);
+
+static struct attribute *codec_attributes[] = {
+	&dev_attr_comp_algorithm.attr,
+	&dev_attr_algorithm_params.attr,
+	&dev_attr_recomp_algorithm.attr,
+	NULL,
+};
+
+const struct attribute_group zm_codec_group = {
+	.attrs = codec_attributes,
+};

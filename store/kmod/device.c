@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * A device's life: its disk appears, gets a size and with it a store, loses
+ * both by reset, and goes.
+ *
+ * Invariants:
+ *   - a disk without a store has no capacity, so no bio reaches it;
+ *   - the store ends only after the disk was claimed with nobody having it
+ *     open, or when the disk is gone;
+ *   - after a failed set-up the device is as it was before.
+ */
+#define pr_fmt(fmt) "zmeld: " fmt
+
+#include <linux/part_stat.h>
+#include <linux/slab.h>
+
+#include "device.h"
+
+static const struct attribute_group *zm_groups[] = {
+	&zm_plain_group,
+	&zm_codec_group,
+	&zm_backing_group,
+	&zm_writeback_group,
+	&zm_recompress_group,
+	&zm_meld_group,
+	NULL,
+};
+
+/* What a device is like before anyone chose anything. */
+static void settings_reset(struct zm_device *device)
+{
+	WRITE_ONCE(device->memory_limit, 0);
+	WRITE_ONCE(device->meld_mode, zm_meld_mode_default);
+	WRITE_ONCE(device->verify, false);
+	zm_codecs_reset(device);
+	zm_backing_release(device);
+}
+
+static void statistics_reset(struct zm_device *device)
+{
+	atomic64_set(&device->failed_reads, 0);
+	atomic64_set(&device->failed_writes, 0);
+	atomic64_set(&device->notify_free, 0);
+	atomic64_set(&device->pages_compacted, 0);
+	atomic64_set(&device->backing_reads, 0);
+	atomic64_set(&device->backing_writes, 0);
+	mutex_lock(&device->result_lock);
+	device->result_known = false;
+	mutex_unlock(&device->result_lock);
+}
+
+/* pre: lock is held for writing, nobody has the disk open. */
+static void store_end(struct zm_device *device)
+{
+	set_capacity_and_notify(device->disk, 0);
+	part_stat_set_all(device->disk->part0, 0);
+	zm_store_destroy(device->store);
+	device->store = NULL;
+	device->disksize = 0;
+}
+
+/*
+ * Ends what runs, then everything the device holds. Whoever calls this has
+ * made sure that the disk is not open and will not be.
+ */
+static void device_end(struct zm_device *device)
+{
+	WRITE_ONCE(device->stop, true);
+	down_read(&device->lock);
+	if (device->store)
+		zm_pass_stop(device->store);
+	up_read(&device->lock);
+	down_write(&device->lock);
+	store_end(device);
+	settings_reset(device);
+	statistics_reset(device);
+	WRITE_ONCE(device->stop, false);
+	up_write(&device->lock);
+}
+
+/*
+ * To change what a store is made with: -EBUSY where there is one. Looks with
+ * the lock shared first, so that nobody waits here for a pass to end.
+ */
+int zm_device_lock_settings(struct zm_device *device)
+{
+	bool initialised;
+
+	down_read(&device->lock);
+	initialised = device->store;
+	up_read(&device->lock);
+	if (!initialised) {
+		down_write(&device->lock);
+		if (!device->store)
+			return 0;
+		up_write(&device->lock);
+	}
+	return -EBUSY;
+}
+
+void zm_device_unlock_settings(struct zm_device *device)
+{
+	up_write(&device->lock);
+}
+
+/*
+ * To work on the store for long: one at a time, the others wait as zram's do,
+ * or get -EBUSY if they do not want to. -EINVAL: not initialised; -EINTR: a
+ * signal came, or the device is going.
+ */
+int zm_device_lock_work(struct zm_device *device, bool wait)
+{
+	int err = -EINVAL;
+
+	down_read(&device->lock);
+	if (!device->store)
+		goto unlock;
+	err = -EBUSY;
+	if (!wait && !mutex_trylock(&device->work))
+		goto unlock;
+	err = -EINTR;
+	if (wait && mutex_lock_interruptible(&device->work))
+		goto unlock;
+	if (!READ_ONCE(device->stop))
+		return 0;
+	mutex_unlock(&device->work);
+unlock:
+	up_read(&device->lock);
+	return err;
+}
+
+void zm_device_unlock_work(struct zm_device *device)
+{
+	mutex_unlock(&device->work);
+	up_read(&device->lock);
+}
+
+static int store_make(struct zm_device *device, u64 pages,
+		      struct zm_store **store)
+{
+	struct zm_store_options options = {
+		.slots = pages,
+		.memory_limit = READ_ONCE(device->memory_limit),
+		.mode = READ_ONCE(device->meld_mode),
+		.verify = READ_ONCE(device->verify),
+		.track_time = zm_track_time,
+	};
+	int err;
+
+	zm_codecs_choose(device, &options);
+	err = zm_store_create(&options, store);
+	if (err)
+		return err;
+	if (!device->backing_file)
+		return 0;
+	err = zm_backing_attach(*store, device->backing_blocks);
+	if (err)
+		zm_store_destroy(*store);
+	return err;
+}
+
+/*
+ * Gives the device its size and a store. -EBUSY: it has one; -EINVAL: no
+ * size, too large, or a codec refuses its parameters; -ENOMEM.
+ */
+int zm_device_init(struct zm_device *device, u64 disksize)
+{
+	struct zm_store *store;
+	int err;
+
+	/* Rounding up must not come out at nothing. */
+	if (!disksize || disksize > ULLONG_MAX - PAGE_SIZE)
+		return -EINVAL;
+	disksize = round_up(disksize, PAGE_SIZE);
+	err = zm_device_lock_settings(device);
+	if (err) {
+		dev_info(disk_to_dev(device->disk),
+			 "disksize is set already: reset the device first\n");
+		return err;
+	}
+	err = store_make(device, disksize >> PAGE_SHIFT, &store);
+	if (!err) {
+		device->store = store;
+		device->disksize = disksize;
+		set_capacity_and_notify(device->disk,
+					disksize >> SECTOR_SHIFT);
+	}
+	zm_device_unlock_settings(device);
+	if (err)
+		dev_err(disk_to_dev(device->disk),
+			"no store of %llu bytes could be made: error %d\n",
+			disksize, err);
+	return err;
+}
+
+/*
+ * -EBUSY while somebody has the disk open, and while another reset runs.
+ * Nobody can open it meanwhile.
+ */
+int zm_device_reset(struct zm_device *device)
+{
+	struct gendisk *disk = device->disk;
+	int err = 0;
+
+	mutex_lock(&disk->open_mutex);
+	if (disk_openers(disk) || device->resetting || device->removing)
+		err = -EBUSY;
+	else
+		device->resetting = true;
+	mutex_unlock(&disk->open_mutex);
+	if (err)
+		return err;
+	sync_blockdev(disk->part0);
+	device_end(device);
+	mutex_lock(&disk->open_mutex);
+	device->resetting = false;
+	mutex_unlock(&disk->open_mutex);
+	return 0;
+}
+
+static void device_free(struct zm_device *device)
+{
+	mutex_destroy(&device->work);
+	kfree(device);
+}
+
+static struct zm_device *device_alloc(int id)
+{
+	struct zm_device *device = kzalloc(sizeof(*device), GFP_KERNEL);
+	u32 i;
+
+	if (!device)
+		return NULL;
+	device->id = id;
+	init_rwsem(&device->lock);
+	mutex_init(&device->work);
+	mutex_init(&device->result_lock);
+	for (i = 0; i < ZM_PART_LOCKS; i++)
+		mutex_init(&device->part_locks[i]);
+	device->writeback_batch = 32;	/* zram's */
+	return device;
+}
+
+/*
+ * A new device, not initialised, its disk there for all to see. The error is
+ * in the pointer.
+ */
+struct zm_device *zm_device_create(int major, int id)
+{
+	struct zm_device *device = device_alloc(id);
+	struct gendisk *disk;
+	int err;
+
+	if (!device)
+		return ERR_PTR(-ENOMEM);
+	disk = zm_disk_alloc(ZM_BLOCK_SIZE);
+	if (IS_ERR(disk)) {
+		err = PTR_ERR(disk);
+		goto free_device;
+	}
+	device->disk = disk;
+	disk->major = major;
+	disk->first_minor = id;
+	disk->minors = 1;
+	disk->flags |= GENHD_FL_NO_PART;
+	disk->fops = &zm_operations;
+	disk->private_data = device;
+	snprintf(disk->disk_name, sizeof(disk->disk_name), "%s%d", zm_stem(),
+		 id);
+	settings_reset(device);
+	set_capacity(disk, 0);
+	err = device_add_disk(NULL, disk, zm_groups);
+	if (err)
+		goto put_disk;
+	zm_debug_add(device);
+	pr_info("added device %s\n", disk->disk_name);
+	return device;
+
+put_disk:
+	put_disk(disk);
+free_device:
+	device_free(device);
+	return ERR_PTR(err);
+}
+
+/*
+ * -EBUSY where it is open. Afterwards the device is gone. A reset may be under
+ * way: del_gendisk() waits for it, as for all that runs in an attribute. The
+ * last clearing is for a size that someone gave while the disk was going.
+ */
+int zm_device_remove(struct zm_device *device)
+{
+	struct gendisk *disk = device->disk;
+	int err = 0;
+
+	mutex_lock(&disk->open_mutex);
+	if (disk_openers(disk))
+		err = -EBUSY;
+	else
+		device->removing = true;
+	mutex_unlock(&disk->open_mutex);
+	if (err)
+		return err;
+	zm_debug_remove(device);
+	sync_blockdev(disk->part0);
+	device_end(device);
+	pr_info("removed device %s\n", disk->disk_name);
+	del_gendisk(disk);
+	device_end(device);
+	put_disk(disk);
+	device_free(device);
+	return 0;
+}

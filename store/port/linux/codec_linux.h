@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * What the kernel's codecs share: their tables, and the check that opens every
+ * params_setup.
+ *
+ * They are the kernel's own libraries. A codec is there where the kernel's
+ * configuration has its library; Kbuild leaves the others out, codec.c too.
+ *
+ * zram hands its libraries two pages to compress one into, and so does the
+ * store. Some of them would need a detour to be safe with less; these give
+ * -ENOSPC, without a try, for a capacity below the worst case.
+ */
+#ifndef ZM_CODEC_LINUX_H
+#define ZM_CODEC_LINUX_H
+
+#include <linux/limits.h>
+#include <linux/slab.h>
+
+#include <zmeld/codec.h>
+
+extern const struct zm_codec_ops zm_codec_lzorle;
+extern const struct zm_codec_ops zm_codec_lzo;
+extern const struct zm_codec_ops zm_codec_lz4;
+extern const struct zm_codec_ops zm_codec_lz4hc;
+extern const struct zm_codec_ops zm_codec_zstd;
+extern const struct zm_codec_ops zm_codec_deflate;
+extern const struct zm_codec_ops zm_codec_842;
+
+/*
+ * Puts the codec's default in the place of ZM_CODEC_LEVEL_DEFAULT and makes an
+ * empty dictionary none. 0, or -EINVAL: a level out of the codec's range, or a
+ * dictionary where none is taken.
+ */
+static inline int codec_params_check(struct zm_codec_params *params,
+				     const struct zm_codec_ops *ops)
+{
+	params->prepared = NULL;
+	if (params->level == ZM_CODEC_LEVEL_DEFAULT)
+		params->level = ops->level_default;
+	if (params->level < ops->level_min || params->level > ops->level_max)
+		return -EINVAL;
+	if (!params->dict || !params->dict_size) {
+		params->dict = NULL;
+		params->dict_size = 0;
+	}
+	return params->dict && !ops->takes_dict ? -EINVAL : 0;
+}
+
+/* Sizes that libraries take as int. */
+static inline bool codec_sizes_fit(size_t src_size, size_t dst_size)
+{
+	return src_size <= INT_MAX / 2 && dst_size <= INT_MAX;
+}
+
+#endif /* ZM_CODEC_LINUX_H */

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * The port's small duties in the kernel: memory, the pass's lock, time,
+ * randomness, words. The pool is in pool.c, streams are in streams.c, the
+ * codecs in codec*.c.
+ */
+#include <linux/bug.h>
+#include <linux/mutex.h>
+#include <linux/random.h>
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+#include <linux/timekeeping.h>
+#include <linux/vmalloc.h>
+
+#include <zmeld/port.h>
+
+#include "home.h"
+
+/* -- Memory ---------------------------------------------------------------- */
+
+/*
+ * Tables are asked for by people and policies, not by swapping, so they may
+ * wait for reclaim; but no process is to be killed for the sake of a pass.
+ */
+#define TABLE_GFP (GFP_KERNEL | __GFP_ZERO | __GFP_NOWARN | __GFP_RETRY_MAYFAIL)
+
+/* From here on pages of their own, which need not lie in a row. */
+#define TABLE_LARGE (4 * PAGE_SIZE)
+
+void *zm_port_table_alloc(u64 size)
+{
+	if (size > SIZE_MAX)
+		return NULL;
+	/* Without kvmalloc(), which takes no more than 2 GiB. */
+	if (size > TABLE_LARGE)
+		return __vmalloc((size_t)size, TABLE_GFP);
+	return kmalloc(size ? (size_t)size : 1, TABLE_GFP);
+}
+
+void zm_port_table_free(void *table, u64 size)
+{
+	kvfree(table);
+}
+
+/*
+ * What the core asks for by the thousand has a cache of its own size, which
+ * kmalloc() would round up by a third. Others go to kmalloc().
+ */
+#define SMALL_SIZE	24
+
+static struct kmem_cache *small_cache;
+
+void *zm_port_small_alloc(size_t size)
+{
+	if (size == SMALL_SIZE)
+		return kmem_cache_alloc(small_cache, GFP_NOIO | __GFP_NOWARN);
+	return kmalloc(size, GFP_NOIO | __GFP_NOWARN);
+}
+
+void zm_port_small_free(void *small, size_t size)
+{
+	if (!small)
+		return;
+	if (size == SMALL_SIZE)
+		kmem_cache_free(small_cache, small);
+	else
+		kfree(small);
+}
+
+/* -- The home's life ------------------------------------------------------- */
+
+int zm_home_start(void)
+{
+	int err;
+
+	small_cache = kmem_cache_create("zmeld_small", SMALL_SIZE,
+					sizeof(u64), 0, NULL);
+	if (!small_cache)
+		return -ENOMEM;
+	err = zm_streams_start();
+	if (err)
+		kmem_cache_destroy(small_cache);
+	return err;
+}
+
+void zm_home_stop(void)
+{
+	zm_streams_stop();
+	kmem_cache_destroy(small_cache);
+}
+
+/* -- The pass's lock, time, randomness, words ------------------------------ */
+
+struct zm_mutex {
+	struct mutex mutex;	/* what it guards the core says */
+};
+
+struct zm_mutex *zm_port_mutex_create(void)
+{
+	struct zm_mutex *mutex = kmalloc(sizeof(*mutex), GFP_KERNEL);
+
+	if (mutex)
+		mutex_init(&mutex->mutex);
+	return mutex;
+}
+
+void zm_port_mutex_destroy(struct zm_mutex *mutex)
+{
+	mutex_destroy(&mutex->mutex);
+	kfree(mutex);
+}
+
+bool zm_port_mutex_trylock(struct zm_mutex *mutex)
+{
+	return mutex_trylock(&mutex->mutex);
+}
+
+void zm_port_mutex_lock(struct zm_mutex *mutex)
+{
+	mutex_lock(&mutex->mutex);
+}
+
+void zm_port_mutex_unlock(struct zm_mutex *mutex)
+{
+	mutex_unlock(&mutex->mutex);
+}
+
+void zm_port_yield(void)
+{
+	cond_resched();
+}
+
+bool zm_port_interrupted(void)
+{
+	return signal_pending(current);
+}
+
+/* Time asleep counts: pages of a laptop that was shut are idle. */
+u64 zm_port_time_ns(void)
+{
+	return ktime_get_boottime_ns();
+}
+
+void zm_port_random(void *bytes, size_t size)
+{
+	get_random_bytes(bytes, size);
+}
+
+int zm_port_print(char *text, size_t size, const char *format, ...)
+{
+	va_list args;
+	int written;
+
+	va_start(args, format);
+	written = vscnprintf(text, size, format, args);
+	va_end(args);
+	return written;
+}
+
+void zm_port_broken(const char *what)
+{
+	WARN_ONCE(1, "zmeld: broken invariant: %s\n", what);
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The kernel as the store's home: the types, atomics and slot lock that the
+ * core and its headers are written in, under the names that
+ * port/user/zm_home.h lists.
+ *
+ * The words are plain u32 and u64, because they stand in structures that user
+ * space shares; here those of 64 bits are worked on as atomic64_t, which has the
+ * same size, so that machines of 32 bits do it in one piece as well.
+ */
+#ifndef ZM_HOME_H
+#define ZM_HOME_H
+
+#include <linux/atomic.h>
+#include <linux/compiler.h>
+#include <linux/errno.h>
+#include <linux/kernel.h>
+#include <linux/mm.h>
+#include <linux/preempt.h>
+#include <linux/prefetch.h>
+#include <linux/processor.h>
+#include <linux/string.h>
+#include <linux/types.h>
+
+#ifdef CONFIG_PREEMPT_RT
+#error "zmeld: PREEMPT_RT kernels are not supported: zsmalloc sleeps in them under the slot locks"
+#endif
+
+#define ZM_PAGE_SHIFT PAGE_SHIFT
+#define ZM_PAGE_SIZE (1u << ZM_PAGE_SHIFT)
+
+#define zm_printf_like(words, first) __printf(words, first)
+
+static_assert(sizeof(atomic64_t) == sizeof(u64), "counters are 64 bits");
+
+static inline u32 zm_load32(const u32 *word)
+{
+	return READ_ONCE(*word);
+}
+
+static inline u64 zm_load64(const u64 *word)
+{
+	return atomic64_read((const atomic64_t *)word);
+}
+
+static inline void zm_set32(u32 *word, u32 value)
+{
+	WRITE_ONCE(*word, value);
+}
+
+static inline void zm_set64(u64 *word, u64 value)
+{
+	atomic64_set((atomic64_t *)word, value);
+}
+
+static inline u64 zm_add64(u64 *word, u64 value)
+{
+	return atomic64_add_return_relaxed(value, (atomic64_t *)word);
+}
+
+static inline void zm_max64(u64 *word, u64 value)
+{
+	s64 old = atomic64_read((atomic64_t *)word);
+
+	while ((u64)old < value &&
+	       !atomic64_try_cmpxchg_relaxed((atomic64_t *)word, &old, value))
+		;
+}
+
+/* A pair: who sees the pointer sees what it points to. */
+#define zm_publish(where, pointer) smp_store_release(where, pointer)
+#define zm_consume(where) smp_load_acquire(where) /* pairs with zm_publish */
+
+static inline bool zm_bit_trylock(u32 *word)
+{
+	u32 old;
+
+	preempt_disable();
+	old = READ_ONCE(*word) & ~1u;
+	if (likely(cmpxchg_acquire(word, old, old | 1) == old))
+		return true;
+	preempt_enable();
+	return false;
+}
+
+static inline void zm_bit_lock(u32 *word)
+{
+	while (!zm_bit_trylock(word))
+		while (READ_ONCE(*word) & 1)
+			cpu_relax();
+}
+
+/* Unlocks and sets the word's other bits in one store. */
+static inline void zm_bit_unlock(u32 *word, u32 value)
+{
+	/* Pairs with the acquire in zm_bit_trylock(). */
+	smp_store_release(word, value & ~1u);
+	preempt_enable();
+}
+
+#ifdef __SIZEOF_INT128__
+
+static inline void zm_mul128_add(u64 *low, u64 *high, u64 a, u64 b)
+{
+	unsigned __int128 sum = ((unsigned __int128)*high << 64) | *low;
+
+	sum += (unsigned __int128)a * b;
+	*low = (u64)sum;
+	*high = (u64)(sum >> 64);
+}
+
+#else
+
+/* From four products of halves, as machines of 32 bits have them. */
+static inline void zm_mul128_add(u64 *low, u64 *high, u64 a, u64 b)
+{
+	u64 low_low = (u64)(u32)a * (u32)b;
+	u64 low_high = (u64)(u32)a * (u32)(b >> 32);
+	u64 high_low = (u64)(u32)(a >> 32) * (u32)b;
+	u64 high_high = (u64)(u32)(a >> 32) * (u32)(b >> 32);
+	u64 middle = (low_low >> 32) + (u32)low_high + (u32)high_low;
+	u64 product = middle << 32 | (u32)low_low;
+
+	*low += product;
+	*high += high_high + (low_high >> 32) + (high_low >> 32) +
+		 (middle >> 32) + (*low < product);
+}
+
+#endif
+
+static inline void zm_prefetch(const void *where)
+{
+	prefetch(where);
+}
+
+#endif /* ZM_HOME_H */

@@ -1,0 +1,541 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Recompression and idle marks, case by case: which objects are tried, which
+ * are replaced, what is marked; and what happens when the page changes, goes to
+ * a block or shows damage while the harder codec is at work on it.
+ *
+ *	recompress
+ *
+ * The harder codec of these stores is deflate with a hook: before it compresses
+ * it calls the case back, which then does to the store what another thread
+ * could do at that moment. So each race happens, and always the same way.
+ */
+#include <unistd.h>
+
+#include "disk.h"
+#include "harness.h"
+
+#define SLOTS 32
+
+static struct zm_codec_ops hooked;
+static const struct zm_codec_ops *deflate;
+static void (*hook)(struct zm_store *store);
+static struct zm_store *hooked_store;
+static u32 hook_calls;
+/* The next page that the first codec makes has a byte wrong. */
+static struct zm_codec_ops lying;
+static bool lie;
+static struct disk disk;
+
+static int hooked_compress(void *ctx, const struct zm_codec_params *params,
+			   const void *src, size_t src_size,
+			   void *dst, size_t *dst_size)
+{
+	hook_calls++;
+	if (hook)
+		hook(hooked_store);
+	return deflate->compress(ctx, params, src, src_size, dst, dst_size);
+}
+
+static int lying_decompress(void *ctx, const struct zm_codec_params *params,
+			    const void *src, size_t src_size,
+			    void *dst, size_t dst_size)
+{
+	int err = zm_codec_find("lz4")->decompress(ctx, params, src, src_size,
+						   dst, dst_size);
+
+	if (lie)
+		((u8 *)dst)[100] ^= 4;
+	return err;
+}
+
+/* Text, which deflate makes much smaller than lz4. */
+static u64 text(u64 number)
+{
+	return 4 + 8 * number;
+}
+
+static u64 raw(u64 number)
+{
+	return 1 + 8 * number;
+}
+
+static struct zm_store *open_store(u32 mode)
+{
+	struct zm_store_options options = test_options("lz4", SLOTS, mode);
+
+	options.verify = mode != ZM_MELD_OFF;
+	options.codecs[0].ops = &lying;
+	options.codecs[2].ops = &hooked;
+	options.codecs[2].params.level = ZM_CODEC_LEVEL_DEFAULT;
+	options.track_time = true;
+	hook = NULL;
+	hook_calls = 0;
+	if (zm_store_create(&options, &hooked_store) ||
+	    zm_backing_attach(hooked_store, DISK_BLOCKS))
+		DIE("create");
+	return hooked_store;
+}
+
+static void close_store(struct zm_store *store)
+{
+	check_store(store, ZM_CHECK_CONTENTS, "at a case's end", 0);
+	zm_store_destroy(store);
+}
+
+static void put(struct zm_store *store, u64 index, u64 content)
+{
+	u8 page[ZM_PAGE_SIZE];
+
+	page_make(page, content);
+	if (zm_page_write(store, index, page))
+		DIE("write");
+}
+
+static void expect(struct zm_store *store, u64 index, u64 content)
+{
+	u8 page[ZM_PAGE_SIZE], wanted[ZM_PAGE_SIZE];
+
+	page_make(wanted, content);
+	if (disk_page_read(&disk, store, index, page) ||
+	    memcmp(page, wanted, ZM_PAGE_SIZE))
+		DIE("slot %llu does not hold content %llu",
+		    (unsigned long long)index, (unsigned long long)content);
+}
+
+static struct zm_slot_info info(struct zm_store *store, u64 index)
+{
+	struct zm_slot_info info;
+
+	if (zm_slot_info(store, index, &info))
+		DIE("no slot");
+	return info;
+}
+
+static struct zm_recompress_result
+recompress(struct zm_store *store, u32 which, u32 size_min, u64 pages_max)
+{
+	struct zm_recompress_options options = {
+		.which = which,
+		.size_min = size_min,
+		.pages_max = pages_max,
+		.priority_first = 1,
+		.priority_end = ZM_PRIORITIES,
+	};
+	struct zm_recompress_result result;
+
+	if (zm_recompress_run(store, &options, &result))
+		DIE("recompress");
+	check_store(store, ZM_CHECK_COUNTS, "after recompression", 0);
+	return result;
+}
+
+static void write_back(struct zm_store *store, u64 index, bool written)
+{
+	static struct disk_write write;
+
+	if (disk_write_begin(&disk, store, &write, index, 0, false))
+		DIE("writeback of slot %llu", (unsigned long long)index);
+	disk_write_end(&disk, store, &write, written);
+}
+
+#define EXPECT(condition)						\
+	do {								\
+		if (!(condition))					\
+			DIE("not so: %s", #condition);			\
+	} while (0)
+
+/* Each object once; what did not help is left alone until it is written. */
+static void try_marks(void)
+{
+	struct zm_store *store = open_store(ZM_MELD_MANUAL);
+	struct zm_recompress_result result;
+
+	put(store, 0, text(1));
+	put(store, 1, raw(1));
+	put(store, 2, 0);
+	result = recompress(store, 0, 0, 0);
+	EXPECT(result.pages_tried == 2 && hook_calls == 2);
+	EXPECT(result.pages_recompressed == 1);
+	EXPECT(result.pages_incompressible == 1);
+	EXPECT(info(store, 0).priority == 2 && !info(store, 0).incompressible);
+	EXPECT(info(store, 1).incompressible && info(store, 1).huge);
+	result = recompress(store, 0, 0, 0);
+	EXPECT(!result.pages_tried && hook_calls == 2);
+	put(store, 0, text(2));
+	put(store, 1, raw(2));
+	EXPECT(!info(store, 1).incompressible && !info(store, 0).priority);
+	result = recompress(store, ZM_PICK_HUGE, 0, 0);
+	EXPECT(result.pages_tried == 1 && info(store, 1).incompressible);
+	EXPECT(!info(store, 0).priority);
+	expect(store, 0, text(2));
+	expect(store, 1, raw(2));
+	close_store(store);
+}
+
+/* The mark is a share's as well, and stays when slots join or leave. */
+static void try_share_marks(void)
+{
+	struct zm_meld_options all = { .threshold_permille = 0 };
+	struct zm_store *store = open_store(ZM_MELD_MANUAL);
+	struct zm_recompress_result result;
+	struct zm_meld_result melded;
+	u64 i;
+
+	for (i = 0; i < 6; i++)
+		put(store, i, i < 3 ? text(1) : raw(1));
+	EXPECT(!zm_meld_run(store, &all, &melded) && melded.pages_melded == 4);
+	result = recompress(store, 0, 0, 0);
+	EXPECT(result.pages_tried == 2 && result.pages_recompressed == 1);
+	for (i = 0; i < 6; i++) {
+		EXPECT(info(store, i).priority == (i < 3 ? 2 : 0));
+		EXPECT(info(store, i).incompressible == (i >= 3));
+	}
+	zm_page_discard(store, 0);
+	zm_page_discard(store, 3);
+	EXPECT(!recompress(store, 0, 0, 0).pages_tried);
+	put(store, 7, raw(1));
+	EXPECT(!zm_meld_run(store, &all, &melded) && melded.pages_melded == 1);
+	check_store(store, ZM_CHECK_CONTENTS, "after a second pass", 0);
+	/* A slot's own mark becomes its share's. */
+	put(store, 10, raw(3));
+	EXPECT(recompress(store, 0, 0, 0).pages_incompressible == 1);
+	put(store, 11, raw(3));
+	EXPECT(!zm_meld_run(store, &all, &melded) && melded.pages_melded == 1);
+	EXPECT(info(store, 10).incompressible && info(store, 11).sharers == 2);
+	EXPECT(!recompress(store, 0, 0, 0).pages_tried);
+	expect(store, 1, text(1));
+	expect(store, 7, raw(1));
+	close_store(store);
+}
+
+/* A share is one object, however many slots it has. */
+static void try_limit_on_shares(void)
+{
+	struct zm_meld_options all = { .threshold_permille = 0 };
+	struct zm_store *store = open_store(ZM_MELD_MANUAL);
+	struct zm_recompress_result result;
+	struct zm_meld_result melded;
+	u64 i;
+
+	for (i = 0; i < 20; i++)
+		put(store, i, i < 10 ? raw(1) : i < 15 ? text(i) : 2 + 8 * i);
+	EXPECT(!zm_meld_run(store, &all, &melded) && melded.pages_melded == 9);
+	result = recompress(store, 0, 0, 6);
+	EXPECT(result.pages_tried == 6 && result.pages_recompressed == 5);
+	EXPECT(info(store, 0).incompressible && !info(store, 15).priority);
+	close_store(store);
+}
+
+/* The limit takes the largest; sizes below the smallest are left alone. */
+static void try_limits(void)
+{
+	struct zm_store *store = open_store(ZM_MELD_MANUAL);
+	struct zm_recompress_result result;
+	u64 i;
+
+	for (i = 0; i < 12; i++)
+		put(store, i, i % 2 ? text(i) : 2 + 8 * i);
+	result = recompress(store, 0, 0, 6);
+	EXPECT(result.pages_tried == 6 && result.pages_recompressed == 6);
+	for (i = 0; i < 12; i++)
+		EXPECT(info(store, i).priority == (i % 2 ? 2 : 0));
+	EXPECT(!recompress(store, 0, 1000, 0).pages_tried);
+	put(store, 20, text(20));
+	EXPECT(recompress(store, 0, 1000, 0).pages_incompressible == 1);
+	put(store, 20, text(20));
+	EXPECT(recompress(store, 0, 2900, 0).pages_recompressed == 1);
+	close_store(store);
+}
+
+/* Idle pages only; a share rests when all its slots do. */
+static void try_idle(void)
+{
+	struct zm_meld_options all = { .threshold_permille = 0 };
+	struct zm_store *store = open_store(ZM_MELD_MANUAL);
+	struct zm_meld_result melded;
+	struct disk_write write;
+	u64 i;
+
+	for (i = 0; i < 4; i++)
+		put(store, i, text(i / 2));
+	put(store, 4, text(9));
+	put(store, 5, text(10));
+	EXPECT(!zm_meld_run(store, &all, &melded) && melded.pages_melded == 2);
+	sleep(2);
+	expect(store, 1, text(0));
+	expect(store, 4, text(9));
+	EXPECT(!zm_idle_mark(store, 2));
+	for (i = 0; i < 6; i++)
+		EXPECT(info(store, i).idle == (i != 1 && i != 4));
+	EXPECT(disk_write_begin(&disk, store, &write, 0, ZM_PICK_IDLE, false) ==
+	       -ENOENT);
+	EXPECT(disk_write_begin(&disk, store, &write, 4, ZM_PICK_IDLE, false) ==
+	       -ENOENT);
+	EXPECT(recompress(store, ZM_PICK_IDLE, 0, 0).pages_recompressed == 2);
+	EXPECT(info(store, 2).priority == 2 && info(store, 5).priority == 2);
+	EXPECT(!info(store, 0).priority && !info(store, 4).priority);
+	EXPECT(!info(store, 2).idle && !info(store, 5).idle);
+	EXPECT(!zm_idle_mark(store, 0));
+	EXPECT(!disk_write_begin(&disk, store, &write, 0, ZM_PICK_IDLE, false));
+	disk_write_end(&disk, store, &write, true);
+	EXPECT(info(store, 0).backed && info(store, 1).backed);
+	EXPECT(!zm_idle_mark(store, 0));
+	EXPECT(!info(store, 0).idle && info(store, 2).idle);
+	for (i = 0; i < 4; i++)
+		expect(store, i, text(i / 2));
+	close_store(store);
+}
+
+/* What does not have its fingerprint stays as it is, to be told to its reader. */
+static void try_damage(void)
+{
+	struct zm_store *store = open_store(ZM_MELD_MANUAL);
+	struct zm_recompress_result result;
+	struct zm_writeback wb;
+	u8 page[ZM_PAGE_SIZE];
+	struct zm_stats stats;
+
+	put(store, 0, text(1));
+	lie = true;
+	result = recompress(store, 0, 0, 0);
+	EXPECT(result.pages_damaged == 1 && !result.pages_recompressed);
+	EXPECT(zm_page_read(store, 0, page) == -EBADMSG);
+	EXPECT(zm_writeback_begin(store, 0, 0, false, &wb, page) == -EBADMSG);
+	lie = false;
+	zm_store_stats(store, &stats);
+	EXPECT(stats.failures[ZM_REASON_MISMATCH] == 3 && !stats.blocks_used);
+	EXPECT(!info(store, 0).priority);
+	expect(store, 0, text(1));
+	write_back(store, 0, true);
+	memset(disk_block(&disk, info(store, 0).block), 7, ZM_PAGE_SIZE);
+	EXPECT(disk_page_read(&disk, store, 0, page) == -EBADMSG);
+	close_store(store);
+}
+
+/* -- While the codec is at work --------------------------------------------- */
+
+/* The same slot, the same room in the pool, another page of the same size. */
+static void overwrite_alike(struct zm_store *store)
+{
+	zm_page_discard(store, 0);
+	put(store, 0, text(5));
+}
+
+static void overwrite_equal(struct zm_store *store)
+{
+	put(store, 0, text(1));
+}
+
+static void discard_first(struct zm_store *store)
+{
+	zm_page_discard(store, 0);
+}
+
+static void discard_all(struct zm_store *store)
+{
+	u64 i;
+
+	for (i = 0; i < SLOTS; i++)
+		zm_page_discard(store, i);
+}
+
+static void read_first(struct zm_store *store)
+{
+	expect(store, 0, text(1));
+}
+
+static void write_first_back(struct zm_store *store)
+{
+	write_back(store, 0, true);
+}
+
+static void fail_to_write_back(struct zm_store *store)
+{
+	write_back(store, 0, false);
+}
+
+static void meld_inline(struct zm_store *store)
+{
+	put(store, 9, text(1));
+}
+
+static void start_others(struct zm_store *store)
+{
+	struct zm_recompress_options again = {
+		.priority_first = 1,
+		.priority_end = ZM_PRIORITIES,
+	};
+	struct zm_recompress_result recompressed;
+	struct zm_meld_options all = { .threshold_permille = 0 };
+	struct zm_meld_result melded;
+
+	EXPECT(zm_meld_run(store, &all, &melded) == -EBUSY);
+	EXPECT(zm_recompress_run(store, &again, &recompressed) == -EBUSY);
+	EXPECT(zm_store_check(store, ZM_CHECK_SLOTS, NULL, 0) == -EBUSY);
+	zm_pass_stop(store);
+}
+
+/* What the slot then holds: -1 for nothing, and whether the attempt was lost. */
+static const struct race {
+	const char *name;
+	void (*hook)(struct zm_store *store);
+	s64 first;
+	bool alone_raced;	/* on an object of the slot's own */
+	bool shared_raced;	/* on a share that a second slot has */
+} races[] = {
+	{ "overwritten alike", overwrite_alike, 5, true, false },
+	{ "overwritten with the same", overwrite_equal, 1, true, false },
+	{ "discarded", discard_first, -1, true, false },
+	{ "all discarded", discard_all, -1, true, true },
+	{ "read", read_first, 1, false, false },
+	{ "written back", write_first_back, 1, true, true },
+	{ "not written back", fail_to_write_back, 1, true, false },
+	{ "others want to run", start_others, 1, false, false },
+};
+
+static void run_race(const struct race *race, bool shared, u32 mode)
+{
+	struct zm_meld_options all = { .threshold_permille = 0 };
+	struct zm_store *store = open_store(mode);
+	bool raced = shared ? race->shared_raced : race->alone_raced;
+	struct zm_recompress_result result;
+	struct zm_meld_result melded;
+
+	put(store, 0, text(1));
+	if (shared) {
+		put(store, 1, text(1));
+		EXPECT(!zm_meld_run(store, &all, &melded));
+		EXPECT(info(store, 1).sharers == 2);
+	}
+	hook = race->hook;
+	result = recompress(store, 0, 0, 1);
+	hook = NULL;
+	if (hook_calls != 1 || result.raced != raced ||
+	    result.pages_recompressed != !raced)
+		DIE("%s: %llu raced, %llu recompressed", race->name,
+		    (unsigned long long)result.raced,
+		    (unsigned long long)result.pages_recompressed);
+	if (race->first < 0)
+		EXPECT(info(store, 0).kind == ZM_KIND_EMPTY);
+	else
+		expect(store, 0, text((u64)race->first));
+	if (shared && race->hook != discard_all)
+		expect(store, 1, text(1));
+	close_store(store);
+}
+
+static void try_races(void)
+{
+	u32 i;
+
+	for (i = 0; i < sizeof(races) / sizeof(races[0]); i++) {
+		run_race(&races[i], false, ZM_MELD_OFF);
+		run_race(&races[i], false, ZM_MELD_MANUAL);
+		run_race(&races[i], true, ZM_MELD_MANUAL);
+		printf("recompress: %s meanwhile: ok\n", races[i].name);
+	}
+}
+
+/* An object that another slot joins while it is recompressed. */
+static void try_joined(void)
+{
+	struct zm_store *store = open_store(ZM_MELD_INLINE);
+	struct zm_recompress_result result;
+
+	put(store, 0, text(1));
+	hook = meld_inline;
+	result = recompress(store, 0, 0, 1);
+	hook = NULL;
+	EXPECT(result.raced == 1 && info(store, 0).sharers == 2);
+	expect(store, 9, text(1));
+	EXPECT(recompress(store, 0, 0, 0).pages_recompressed == 1);
+	expect(store, 0, text(1));
+	expect(store, 9, text(1));
+	close_store(store);
+}
+
+/* A page is recompressed while it is on its way to its block. */
+static void try_late_write(bool keep_compressed, bool written)
+{
+	struct zm_store *store = open_store(ZM_MELD_MANUAL);
+	static struct disk_write late;
+	u32 size;
+
+	put(store, 0, text(1));
+	put(store, 1, text(2));
+	size = info(store, 0).size;
+	EXPECT(!disk_write_begin(&disk, store, &late, 0, 0, keep_compressed));
+	EXPECT(recompress(store, 0, 0, 0).pages_tried == 1);
+	expect(store, 0, text(1));
+	disk_write_end(&disk, store, &late, written);
+	EXPECT(info(store, 0).backed == written);
+	if (written)
+		EXPECT(info(store, 0).size ==
+		       (keep_compressed ? size : ZM_PAGE_SIZE));
+	expect(store, 0, text(1));
+	EXPECT(recompress(store, 0, 0, 0).pages_tried == !written);
+	expect(store, 0, text(1));
+	close_store(store);
+}
+
+static void expect_refused(struct zm_store *store,
+			   struct zm_recompress_options options)
+{
+	struct zm_recompress_result result;
+
+	EXPECT(zm_recompress_run(store, &options, &result) == -EINVAL);
+}
+
+static void try_options(void)
+{
+	struct zm_store *store = open_store(ZM_MELD_MANUAL);
+	struct zm_store_options options = test_options("lz4", 1, ZM_MELD_OFF);
+	struct zm_store *other;
+
+	expect_refused(store, (struct zm_recompress_options){
+		.priority_first = 0, .priority_end = 3 });
+	expect_refused(store, (struct zm_recompress_options){
+		.priority_first = 1, .priority_end = 2 });
+	expect_refused(store, (struct zm_recompress_options){
+		.priority_first = 3, .priority_end = 4 });
+	expect_refused(store, (struct zm_recompress_options){
+		.priority_first = 2, .priority_end = 5 });
+	expect_refused(store, (struct zm_recompress_options){
+		.priority_first = 2, .priority_end = 4,
+		.which = ZM_PICK_INCOMPRESSIBLE });
+	expect_refused(store, (struct zm_recompress_options){
+		.priority_first = 2, .priority_end = 4,
+		.size_min = ZM_PAGE_SIZE + 1 });
+	close_store(store);
+	if (zm_store_create(&options, &other))
+		DIE("create");
+	EXPECT(zm_idle_mark(other, 1) == -EINVAL && !zm_idle_mark(other, 0));
+	zm_store_destroy(other);
+	options.codecs[0].ops = NULL;
+	EXPECT(zm_store_create(&options, &other) == -EINVAL);
+}
+
+int main(void)
+{
+	u32 i;
+
+	deflate = zm_codec_find("deflate");
+	hooked = *deflate;
+	hooked.compress = hooked_compress;
+	lying = *zm_codec_find("lz4");
+	lying.decompress = lying_decompress;
+	try_options();
+	try_marks();
+	try_share_marks();
+	try_limits();
+	try_limit_on_shares();
+	try_idle();
+	try_damage();
+	try_races();
+	try_joined();
+	for (i = 0; i < 4; i++)
+		try_late_write(i & 1, i & 2);
+	printf("recompress: all cases ok\n");
+	return 0;
+}

@@ -1,0 +1,549 @@
+//! A guest from power-on to power-off: its output, its exit code, its kernel's
+//! messages.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{channel, Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{bail, Context, Result};
+
+use crate::apt::Reason;
+use crate::guest::{self, Addition};
+use crate::kernels::{self, Kernel, Kind};
+use crate::process::{end_group, was_interrupted};
+use crate::splats;
+use crate::tools;
+
+/// Starting a stock kernel in hardware takes no longer where it works at all.
+const PROBE_LIMIT: Duration = Duration::from_secs(20);
+
+/// The lines of the kernel's messages that are shown when a guest dies.
+const TAIL_LINES: usize = 40;
+
+/// What to boot, and with what.
+pub struct Boot {
+    /// The script, or none for a shell in front of the user.
+    pub script: Option<Addition>,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+    /// Variables that it sees.
+    pub variables: Vec<(String, String)>,
+    /// Our module, where there is one to load.
+    pub module: Option<PathBuf>,
+    /// Whether the guest's first program loads it.
+    pub load: bool,
+    /// Further files.
+    pub files: Vec<Addition>,
+    /// Programs of this machine besides the usual ones.
+    pub programs: Vec<String>,
+    /// MiB of memory.
+    pub memory: u64,
+    /// Processors.
+    pub processors: u32,
+    /// MiB of each empty disk.
+    pub disks: Vec<u64>,
+    /// More for the kernel's command line.
+    pub append: String,
+    /// More for QEMU's command line.
+    pub qemu: Vec<String>,
+    /// The longest that it may take.
+    pub limit: Duration,
+}
+
+impl Default for Boot {
+    fn default() -> Boot {
+        Boot {
+            script: None,
+            arguments: Vec::new(),
+            variables: Vec::new(),
+            module: None,
+            load: true,
+            files: Vec::new(),
+            programs: Vec::new(),
+            memory: 512,
+            processors: 2,
+            disks: Vec::new(),
+            append: String::new(),
+            qemu: Vec::new(),
+            limit: Duration::from_secs(900),
+        }
+    }
+}
+
+/// How a guest ended.
+pub struct Outcome {
+    /// The script's exit code; none where the guest died before.
+    pub code: Option<i32>,
+    /// The kernel's complaints that a boot alone does not show.
+    pub complaints: Vec<String>,
+    /// All that the kernel said.
+    pub messages: String,
+}
+
+impl Outcome {
+    /// The last of what the kernel said.
+    pub fn tail(&self) -> String {
+        let lines: Vec<&str> = self.messages.lines().collect();
+        lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
+    }
+}
+
+/// A folder of one run, gone with it.
+struct RunFolder(PathBuf);
+
+impl RunFolder {
+    fn new() -> Result<RunFolder> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
+        let name = format!("run-{}-{}", std::process::id(), now.as_nanos());
+        Ok(RunFolder(kernels::folder(&name)?))
+    }
+}
+
+impl Drop for RunFolder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Why guests of this kernel cannot run here.
+pub fn cannot_run(kernel: &Kernel) -> Option<Reason> {
+    let needed: &[&str] = match kernel.recipe.kind {
+        Kind::UserMode => &["busybox", "cpio"],
+        Kind::Stock => &["busybox", "cpio", "qemu-system-x86_64"],
+    };
+    let missing: Vec<&str> = needed
+        .iter()
+        .copied()
+        .filter(|program| !tools::is_on_path(program))
+        .collect();
+    (!missing.is_empty()).then(|| format!("missing: {}", missing.join(", ")))
+}
+
+/// Boots, runs the script to its end with its output into `sink`, and reads what
+/// the kernel had to say.
+pub fn run(kernel: &Kernel, boot: &Boot, sink: &mut dyn Write) -> Result<Outcome> {
+    let mut outcome = run_once(kernel, boot, sink)?;
+    if !outcome.complaints.is_empty() {
+        let alone = messages_of_boot_alone(kernel)?;
+        outcome.complaints = splats::new_ones(outcome.complaints, &alone);
+    }
+    Ok(outcome)
+}
+
+/// What this kernel says when it boots and nothing of ours is in it.
+fn messages_of_boot_alone(kernel: &Kernel) -> Result<String> {
+    let kept = kernel.folder()?.join("boot-alone.log");
+    if let Ok(text) = fs::read_to_string(&kept) {
+        return Ok(text);
+    }
+    let script = Addition::text("/guest/script", "#!/bin/sh\nexit 0\n", true);
+    let boot = Boot {
+        script: Some(script),
+        ..Boot::default()
+    };
+    let outcome = run_once(kernel, &boot, &mut std::io::sink())?;
+    if outcome.code != Some(0) {
+        bail!(
+            "{} does not boot even alone:\n{}",
+            kernel.recipe.name,
+            outcome.tail()
+        );
+    }
+    fs::write(&kept, &outcome.messages)?;
+    Ok(outcome.messages)
+}
+
+fn run_once(kernel: &Kernel, boot: &Boot, sink: &mut dyn Write) -> Result<Outcome> {
+    let folder = RunFolder::new()?;
+    let token = format!(
+        "zmeld-guest-{}",
+        folder.0.display().to_string().len() as u64 ^ seed()
+    );
+    let archive = folder.0.join("guest.cpio");
+    let additions = additions(kernel, boot, &token)?;
+    guest::write_archive(kernel, &boot.programs, &additions, &archive)?;
+    let messages = folder.0.join("messages");
+    let mut disks = Vec::new();
+    for (index, mib) in boot.disks.iter().enumerate() {
+        let disk = folder.0.join(format!("disk{index}"));
+        fs::File::create(&disk)?.set_len(mib << 20)?;
+        disks.push(disk);
+    }
+    let mut command = match kernel.recipe.kind {
+        Kind::UserMode => user_mode(kernel, boot, &folder.0, &archive, &disks),
+        Kind::Stock => qemu(kernel, boot, &folder.0, &archive, &disks)?,
+    };
+    let code = match boot.script {
+        None => {
+            in_front(&mut command, &messages, kernel.recipe.kind)?;
+            Some(0)
+        }
+        Some(_) => with_script(&mut command, kernel, boot, &token, &messages, sink)?,
+    };
+    let bytes = fs::read(&messages).unwrap_or_default();
+    let messages = String::from_utf8_lossy(&bytes).replace('\r', "");
+    Ok(Outcome {
+        code,
+        complaints: splats::found(&messages),
+        messages,
+    })
+}
+
+fn seed() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(1, |now| now.as_nanos() as u64)
+}
+
+/// Where scripts write: not where the kernel does.
+fn terminal(kind: Kind) -> &'static str {
+    match kind {
+        Kind::UserMode => "/dev/tty1",
+        Kind::Stock => "/dev/ttyS0",
+    }
+}
+
+fn additions(kernel: &Kernel, boot: &Boot, token: &str) -> Result<Vec<Addition>> {
+    let mut environment = format!("token={token}\nterminal={}\n", terminal(kernel.recipe.kind));
+    let mut set = |name: &str, value: &str| {
+        environment += &format!("{name}='{}'\n", value.replace('\'', r"'\''"));
+    };
+    set("arguments", &boot.arguments.join(" "));
+    set("interactive", if boot.script.is_none() { "1" } else { "" });
+    set("leaks", if boot.module.is_some() { "1" } else { "" });
+    let mut all = Vec::new();
+    if let Some(module) = &boot.module {
+        let name = module
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        if boot.load {
+            set("load", name.trim_end_matches(".ko"));
+        }
+        let place = format!("/usr/lib/modules/{}/updates/{name}", kernel.release);
+        all.push(Addition::file(&place, module)?);
+    }
+    for (name, value) in &boot.variables {
+        environment += &format!("export {name}='{}'\n", value.replace('\'', r"'\''"));
+    }
+    all.push(Addition::text("/guest/run.env", environment, false));
+    all.push(Addition::file(
+        "/init",
+        &kernels::guest_folder().join("init"),
+    )?);
+    for addition in boot.script.iter().chain(&boot.files) {
+        all.push(Addition {
+            name: addition.name.clone(),
+            bytes: addition.bytes.clone(),
+            executable: addition.executable,
+        });
+    }
+    Ok(all)
+}
+
+fn user_mode(
+    kernel: &Kernel,
+    boot: &Boot,
+    folder: &Path,
+    archive: &Path,
+    disks: &[PathBuf],
+) -> Command {
+    let mut command = Command::new(&kernel.image);
+    command.arg(format!("mem={}M", boot.memory));
+    command.arg(format!("initrd={}", archive.display()));
+    command.arg(format!("uml_dir={}/", folder.display()));
+    command.arg(format!("ncpus={}", boot.processors));
+    for (index, disk) in disks.iter().enumerate() {
+        command.arg(format!("ubd{index}={}", disk.display()));
+    }
+    // The kernel's messages to the second output, the script's to the first.
+    command.args(["seccomp=on", "con=null", "con0=null,fd:2", "con1=fd:0,fd:1"]);
+    command.args(["rdinit=/init", "panic=-1", "ignore_loglevel"]);
+    command.args(boot.append.split_whitespace());
+    command
+}
+
+fn qemu(
+    kernel: &Kernel,
+    boot: &Boot,
+    folder: &Path,
+    archive: &Path,
+    disks: &[PathBuf],
+) -> Result<Command> {
+    let mut command = Command::new("qemu-system-x86_64");
+    let kvm = kvm_works(kernel)?;
+    command.args(accelerator(kvm));
+    command.args(["-nodefaults", "-no-reboot", "-display", "none"]);
+    command.args(["-m", &format!("{}M", boot.memory)]);
+    command.args(["-smp", &boot.processors.to_string()]);
+    command.arg("-kernel").arg(&kernel.image);
+    command.arg("-initrd").arg(archive);
+    command.args([
+        "-chardev",
+        "stdio,id=out,signal=off",
+        "-serial",
+        "chardev:out",
+    ]);
+    command.args([
+        "-serial",
+        &format!("file:{}", folder.join("messages").display()),
+    ]);
+    for disk in disks {
+        let drive = format!("file={},format=raw,if=virtio,cache=unsafe", disk.display());
+        command.args(["-drive", &drive]);
+    }
+    command.args(&boot.qemu);
+    command.arg("-append").arg(format!(
+        "console=ttyS1,115200 ignore_loglevel panic=-1 rdinit=/init {}",
+        boot.append
+    ));
+    Ok(command)
+}
+
+fn accelerator(kvm: bool) -> &'static [&'static str] {
+    if kvm {
+        &["-accel", "kvm", "-cpu", "host"]
+    } else {
+        &["-accel", "tcg,thread=multi", "-cpu", "max"]
+    }
+}
+
+/// Whether hardware virtualisation runs this kernel: `/dev/kvm` alone does not
+/// say so. Asked once after each boot of this machine.
+fn kvm_works(kernel: &Kernel) -> Result<bool> {
+    if fs::File::options()
+        .read(true)
+        .write(true)
+        .open("/dev/kvm")
+        .is_err()
+    {
+        return Ok(false);
+    }
+    let this_boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let kept = kernel.folder()?.join("kvm");
+    let said = fs::read_to_string(&kept).unwrap_or_default();
+    if let Some(verdict) = said.strip_prefix(&this_boot) {
+        return Ok(verdict.trim() == "works");
+    }
+    let mut command = Command::new("qemu-system-x86_64");
+    command.args(accelerator(true));
+    command.args([
+        "-nodefaults",
+        "-no-reboot",
+        "-display",
+        "none",
+        "-m",
+        "256M",
+    ]);
+    command.arg("-kernel").arg(&kernel.image);
+    command.args(["-serial", "stdio"]);
+    // Without a root file system it gets to a panic, and so to a reboot.
+    command.args(["-append", "console=ttyS0 panic=-1"]);
+    command.stderr(Stdio::null());
+    let mut text = Vec::new();
+    let ended = converse(&mut command, PROBE_LIMIT, &mut |bytes| {
+        text.extend_from_slice(bytes);
+        Ok(())
+    });
+    let works = ended.is_ok() && String::from_utf8_lossy(&text).contains("Kernel panic");
+    let verdict = if works { "works" } else { "does not work" };
+    fs::write(&kept, format!("{this_boot}{verdict}\n"))?;
+    Ok(works)
+}
+
+/// A shell: the guest has the user's terminal until it ends.
+fn in_front(command: &mut Command, messages: &Path, kind: Kind) -> Result<()> {
+    let stty = |word: &str| {
+        Command::new("stty")
+            .arg(word)
+            .stdin(Stdio::inherit())
+            .output()
+    };
+    let before = stty("-g")
+        .map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+        .unwrap_or_default();
+    eprintln!("a shell in the guest; `exit` ends it");
+    if kind == Kind::UserMode {
+        command.stderr(fs::File::create(messages)?);
+    }
+    let status = command.status().context("cannot start the guest")?;
+    if !before.is_empty() {
+        let _ = stty(&before);
+    }
+    if !status.success() {
+        bail!("the guest ended with {status}");
+    }
+    Ok(())
+}
+
+/// Cuts the script's output out of all that comes from the guest.
+struct Cut<'a> {
+    token: &'a str,
+    line: Vec<u8>,
+    begun: bool,
+    code: Option<i32>,
+    /// An end of line that is held back: the last one is ours.
+    held: bool,
+}
+
+impl Cut<'_> {
+    fn take(&mut self, bytes: &[u8], sink: &mut dyn Write) -> Result<()> {
+        for &byte in bytes {
+            if byte != b'\n' {
+                self.line.push(byte);
+                continue;
+            }
+            let line = std::mem::take(&mut self.line);
+            self.take_line(&line, sink)?;
+        }
+        sink.flush()?;
+        Ok(())
+    }
+
+    fn take_line(&mut self, line: &[u8], sink: &mut dyn Write) -> Result<()> {
+        let text = String::from_utf8_lossy(line);
+        match text.trim_end().strip_prefix(self.token) {
+            Some(" begin") => self.begun = true,
+            Some(rest) => self.code = rest.strip_prefix(" exit ").and_then(|n| n.parse().ok()),
+            None if self.begun && self.code.is_none() => {
+                if std::mem::take(&mut self.held) {
+                    sink.write_all(b"\n")?;
+                }
+                sink.write_all(line)?;
+                self.held = true;
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, sink: &mut dyn Write) -> Result<()> {
+        // What a guest that died was about to say.
+        if self.begun && self.code.is_none() && !self.line.is_empty() {
+            let line = std::mem::take(&mut self.line);
+            self.take_line(&line, sink)?;
+            sink.write_all(b"\n")?;
+        }
+        sink.flush()?;
+        Ok(())
+    }
+}
+
+fn with_script(
+    command: &mut Command,
+    kernel: &Kernel,
+    boot: &Boot,
+    token: &str,
+    messages: &Path,
+    sink: &mut dyn Write,
+) -> Result<Option<i32>> {
+    let mut cut = Cut {
+        token,
+        line: Vec::new(),
+        begun: false,
+        code: None,
+        held: false,
+    };
+    if kernel.recipe.kind == Kind::UserMode {
+        command.stderr(fs::File::create(messages)?);
+    }
+    let ended = converse(command, boot.limit, &mut |bytes| cut.take(bytes, sink));
+    cut.end(sink)?;
+    if let Err(error) = ended {
+        if was_interrupted() {
+            return Err(error);
+        }
+        let text = fs::read(messages).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let lines: Vec<&str> = text.lines().collect();
+        let tail = lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n");
+        return Err(error.context(format!("{tail}\nthe guest's kernel said the above last")));
+    }
+    Ok(cut.code)
+}
+
+/// Runs a program and hands on what it writes, until it ends.
+fn converse(
+    command: &mut Command,
+    limit: Duration,
+    take: &mut dyn FnMut(&[u8]) -> Result<()>,
+) -> Result<ExitStatus> {
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .with_context(|| format!("cannot start {}", command.get_program().to_string_lossy()))?;
+    let pieces = pieces_of(&mut child)?;
+    let started = Instant::now();
+    loop {
+        match pieces.recv_timeout(Duration::from_millis(100)) {
+            Ok(bytes) => take(&bytes)?,
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        if was_interrupted() {
+            end_group(&mut child)?;
+            bail!("interrupted");
+        }
+        if started.elapsed() > limit {
+            end_group(&mut child)?;
+            bail!(
+                "the guest took longer than {} s and was ended",
+                limit.as_secs()
+            );
+        }
+    }
+    // Its output has ended, so it will, too; what it started ends with it.
+    crate::process::wait_watching(&mut child, Duration::from_secs(20), &mut || {})
+}
+
+fn pieces_of(child: &mut Child) -> Result<Receiver<Vec<u8>>> {
+    let mut output = child.stdout.take().context("the guest has no output")?;
+    let (sender, pieces) = channel();
+    std::thread::spawn(move || {
+        let mut buffer = [0u8; 8192];
+        while let Ok(count) = output.read(&mut buffer) {
+            if count == 0 || sender.send(buffer[..count].to_vec()).is_err() {
+                break;
+            }
+        }
+    });
+    Ok(pieces)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cut(text: &str) -> (String, Option<i32>) {
+        let mut sink = Vec::new();
+        let mut cut = Cut {
+            token: "T",
+            line: Vec::new(),
+            begun: false,
+            code: None,
+            held: false,
+        };
+        // In pieces, as they come.
+        for piece in text.as_bytes().chunks(3) {
+            cut.take(piece, &mut sink).unwrap();
+        }
+        cut.end(&mut sink).unwrap();
+        (String::from_utf8(sink).unwrap(), cut.code)
+    }
+
+    #[test]
+    fn the_scripts_output_is_cut_out() {
+        let (text, code) = cut("firmware\nT begin\none\ntwo\n\nT exit 3\nmore\n");
+        assert_eq!((text.as_str(), code), ("one\ntwo\n", Some(3)));
+        let (text, code) = cut("T begin\nno end of line\nT exit 0\n");
+        assert_eq!((text.as_str(), code), ("no end of line", Some(0)));
+        let (text, code) = cut("T begin\none\ndied he");
+        assert_eq!((text.as_str(), code), ("one\ndied he\n", None));
+    }
+}

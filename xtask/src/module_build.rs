@@ -1,0 +1,219 @@
+//! Building zmeld.ko for a kernel: on a copy of its sources, so that several
+//! kernels do not meet in one folder.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{bail, Result};
+
+use crate::kernels::Kernel;
+use crate::process::Log;
+use crate::tools;
+use crate::workspace;
+
+const LIMIT: Duration = Duration::from_secs(900);
+
+/// The folders of `store` that the module is built from.
+pub const SOURCES: &[&str] = &["include", "core", "port/linux", "kmod"];
+
+/// How the module is built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flavour {
+    /// As users build it.
+    Release,
+    /// With assertions, and self-tests when it is loaded.
+    Debug,
+}
+
+impl Flavour {
+    fn folder(self) -> &'static str {
+        match self {
+            Flavour::Release => "module",
+            Flavour::Debug => "module-debug",
+        }
+    }
+
+    fn variable(self) -> &'static str {
+        match self {
+            Flavour::Release => "ZMELD_DEBUG=0",
+            Flavour::Debug => "ZMELD_DEBUG=1",
+        }
+    }
+}
+
+/// Whether there is a module to build.
+pub fn is_there() -> bool {
+    workspace::root().join("store/kmod/Kbuild").exists()
+}
+
+/// Builds the module with all warnings that the kernel has; any is an error.
+pub fn build(log: &Log, kernel: &Kernel, flavour: Flavour) -> Result<PathBuf> {
+    let place = copy_of_sources(kernel, flavour)?;
+    let mut command = make(kernel, &place, flavour);
+    command.args(["W=1", "modules"]);
+    let ran = log.run(&mut command, LIMIT)?;
+    if !ran.succeeded() {
+        bail!("zmeld.ko does not build for {}", kernel.recipe.name);
+    }
+    let warnings = warnings(&ran.text);
+    if !warnings.is_empty() {
+        bail!(
+            "zmeld.ko builds for {} with warnings:\n{}",
+            kernel.recipe.name,
+            warnings.join("\n")
+        );
+    }
+    Ok(place.join("zmeld.ko"))
+}
+
+/// Has sparse read all of it; what it says about our files.
+pub fn sparse(log: &Log, kernel: &Kernel) -> Result<Vec<String>> {
+    let place = copy_of_sources(kernel, Flavour::Debug)?;
+    let mut command = make(kernel, &place, Flavour::Debug);
+    // C=2 reads files that need no compiling, too.
+    command.args(["C=2", "CHECK=sparse", "modules"]);
+    let ran = log.run(&mut command, LIMIT)?;
+    if !ran.succeeded() {
+        bail!("sparse fails on zmeld.ko for {}", kernel.recipe.name);
+    }
+    let ours = place.parent().unwrap_or(&place).display().to_string();
+    Ok(ran
+        .text
+        .lines()
+        .filter(|line| line.contains(&ours) || line.starts_with("../") || !line.contains('/'))
+        .filter(|line| line.contains(": warning:") || line.contains(": error:"))
+        .map(str::to_owned)
+        .collect())
+}
+
+fn make(kernel: &Kernel, place: &Path, flavour: Flavour) -> Command {
+    let mut command = kernel.make();
+    let jobs = std::thread::available_parallelism().map_or(1, usize::from);
+    command.arg(format!("-j{jobs}"));
+    command.arg(format!("M={}", place.display()));
+    command.arg(flavour.variable());
+    if !tools::is_on_path("pahole") {
+        command.arg("CONFIG_DEBUG_INFO_BTF_MODULES=");
+    }
+    command
+}
+
+/// What the compiler or modpost had to say; that it is not the compiler of the
+/// kernel, or that type information is left out, is nothing about our sources.
+fn warnings(text: &str) -> Vec<String> {
+    text.lines()
+        .filter(|line| line.to_lowercase().contains("warning"))
+        .filter(|line| !line.contains("the compiler differs from the one used to build"))
+        .map(str::to_owned)
+        .collect()
+}
+
+fn copy_of_sources(kernel: &Kernel, flavour: Flavour) -> Result<PathBuf> {
+    let place = kernel.folder()?.join(flavour.folder());
+    let store = workspace::root().join("store");
+    for part in SOURCES {
+        mirror(&store.join(part), &place.join(part))?;
+    }
+    Ok(place.join("kmod"))
+}
+
+/// Makes `to` hold the sources of `from`: what is the same keeps its time, so that
+/// make leaves it; what is gone goes.
+pub fn mirror(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to)?;
+    let mut names = BTreeSet::new();
+    for entry in fs::read_dir(from)? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_owned();
+        if path.is_dir() {
+            if name != "tests" {
+                mirror(&path, &to.join(&name))?;
+            }
+            continue;
+        }
+        if !is_source(&path) {
+            continue;
+        }
+        let (bytes, copy) = (fs::read(&path)?, to.join(&name));
+        if fs::read(&copy).ok().as_ref() != Some(&bytes) {
+            fs::write(&copy, bytes)?;
+        }
+        names.insert(name);
+    }
+    for entry in fs::read_dir(to)? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_owned();
+        if is_source(&path) && !names.contains(&name) {
+            fs::remove_file(path)?;
+        }
+    }
+    Ok(())
+}
+
+fn is_source(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    match path
+        .extension()
+        .map(|extension| extension.to_string_lossy())
+    {
+        Some(extension) => matches!(&*extension, "c" | "h") && !name.ends_with(".mod.c"),
+        None => matches!(&*name, "Kbuild" | "Makefile"),
+    }
+}
+
+/// A program for guests, from a C file, without libraries.
+pub fn guest_program(log: &Log, source: &Path) -> Result<PathBuf> {
+    let program = workspace::work_folder("guest")?.join(workspace::stem(source));
+    let mut command = Command::new(tools::c_compiler());
+    command.args([
+        "-std=gnu11",
+        "-O2",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-static",
+    ]);
+    command.arg(source).arg("-o").arg(&program).arg("-lpthread");
+    if !log.run(&mut command, LIMIT)?.succeeded() {
+        bail!("{} does not compile", workspace::shown(source));
+    }
+    Ok(program)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_warning_of_the_compiler_is_seen() {
+        let text = "warning: the compiler differs from the one used to build the kernel\n\
+                    /x/store/core/page.c:3:5: warning: unused variable\n  CC [M]  page.o\n";
+        assert_eq!(
+            warnings(text),
+            ["/x/store/core/page.c:3:5: warning: unused variable"]
+        );
+    }
+
+    #[test]
+    fn a_copy_follows_its_source() {
+        let folder = workspace::work_folder("unit/mirror").unwrap();
+        let (from, to) = (folder.join("from"), folder.join("to"));
+        for old in [&from, &to] {
+            let _ = fs::remove_dir_all(old);
+        }
+        fs::create_dir_all(from.join("sub")).unwrap();
+        fs::write(from.join("a.c"), "1").unwrap();
+        fs::write(from.join("sub/b.h"), "2").unwrap();
+        fs::write(from.join("a.o"), "product").unwrap();
+        mirror(&from, &to).unwrap();
+        assert!(to.join("a.c").exists() && to.join("sub/b.h").exists());
+        assert!(!to.join("a.o").exists());
+        fs::write(to.join("a.o"), "kept").unwrap();
+        fs::remove_file(from.join("a.c")).unwrap();
+        mirror(&from, &to).unwrap();
+        assert!(!to.join("a.c").exists() && to.join("a.o").exists());
+    }
+}
