@@ -376,96 +376,7 @@ const MISTAKES: &[(&str, &str)] = &[
 ];
 
 /// Every key there is, with a value that is not its default.
-const EVERYTHING: &str = r#"
-accept = ["lru-inversion", "zram-with-zswap", "readable-copy", "hibernation"]
-
-[tier.fast]
-kind = "zmeld"
-enabled = true
-size = "min(75%, 8GiB)"
-memory_limit = "25%"
-codec = "lz4:2,dict=/etc/zmeld/pages.dict"
-recompress = [{ codec = "zstd:3", priority = 2 }, { codec = "deflate:9", priority = 3 }]
-meld = "inline"
-optional = true
-priority = 32767
-discard = "both"
-
-[tier.fast.writeback]
-device = "PARTUUID=0e0-01"
-encryption = "random"
-cipher = "aes-cbc-essiv:sha256"
-key_size = 256
-daily_limit = "2GiB"
-compressed = true
-optional = true
-timeout = "5s"
-
-[tier.cache]
-kind = "zswap"
-compressor = "zstd"
-zpool = "z3fold"
-max_pool_percent = 30
-accept_threshold_percent = 80
-shrinker = true
-same_filled = false
-
-[tier.file]
-kind = "disk"
-file = "/var/swap/zmeld 1"
-size = "4GiB"
-format = true
-timeout = "1min"
-
-[tier.nvme]
-kind = "disk"
-device = "LABEL=my swap"
-format = true
-encryption = "luks"
-key_file = "/etc/zmeld/nvme.key"
-cipher = "serpent-xts-plain64"
-key_size = 256
-hibernation = true
-
-[tunables]
-swappiness = "auto"
-page_cluster = 1
-watermark_scale_factor = 125
-watermark_boost_factor = 0
-compaction_proactiveness = 30
-vfs_cache_pressure = 50
-min_free = "64MiB"
-
-[watch]
-interval = "30s"
-cpu_pressure_max = "12.5%"
-dry_run = true
-
-[watch.recompress]
-enabled = true
-pages = "huge"
-idle_after = "2h"
-every = "90s"
-threshold = "3KiB"
-max_pages = 10000
-
-[watch.writeback]
-enabled = true
-pages = "idle"
-idle_after = "1d"
-every = "30min"
-above = "80%"
-at_most = "64MiB"
-
-[watch.meld]
-enabled = true
-every = "1h"
-duplicates_min = "2.5%"
-
-[metrics]
-listen = "127.0.0.1:9890"
-textfile = "/var/lib/node_exporter/zmeld.prom"
-"#;
+const EVERYTHING: &str = include_str!("export/everything.toml");
 
 #[test]
 fn what_is_written_comes_back() {
@@ -727,4 +638,34 @@ fn files_that_are_no_text_are_refused_and_not_waited_for() {
     // A quoted key cannot break a line.
     fs::write(&at, "\"a\\nb\" = 1\n").unwrap();
     assert!(!said().contains('\n'), "{}", said());
+}
+
+#[test]
+fn every_key_is_documented() {
+    let text = include_str!("../../../docs/configuration.md");
+    for key in keys::KEYS {
+        let row = format!("| `{}` |", key.name);
+        assert!(
+            text.contains(&row),
+            "docs/configuration.md has no row for {key:?}"
+        );
+        assert!(text.contains(key.default), "nor the default of {key:?}");
+    }
+    for trap in Trap::ALL {
+        assert!(text.contains(&format!("| `{trap}` |")), "nor {trap}");
+    }
+}
+
+#[test]
+fn the_sample_is_a_configuration_without_a_trap() {
+    let path = Path::new("zmeld.toml");
+    let sample = include_str!("../../../packaging/zmeld.toml");
+    let loaded = Config::from_text(path, sample).unwrap_or_else(|err| panic!("{err}"));
+    assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
+    // And so is what it proposes instead.
+    let (_, other) = sample.split_once("each boot.\n#\n").unwrap();
+    let other = other.replace("# ", "").replace("#\n", "\n");
+    let loaded = Config::from_text(path, &other).unwrap_or_else(|err| panic!("{err}"));
+    assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
+    assert_eq!(loaded.config.tiers.len(), 2);
 }

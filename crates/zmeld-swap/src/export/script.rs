@@ -26,7 +26,10 @@ pub fn script(config: &Config) -> String {
          # run it.\n\
          #\n\
          #   script         set up what is not set up yet\n\
-         #   script undo    take it back\n",
+         #   script undo    take it back\n\
+         #\n\
+         # Functions are called by their names, and not all of them by every set-up.\n\
+         # shellcheck disable=SC2317,SC2329\n",
     );
     for line in left_to_zmeld(config, true) {
         let _ = writeln!(

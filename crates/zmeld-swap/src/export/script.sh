@@ -20,6 +20,7 @@ note() {
 take_back() { # down to that many steps
 	while [ "$(count)" -gt "$1" ]; do
 		set -- "$1" "$state"/undo/*
+		last=
 		eval "last=\${$#}"
 		# Each word of the line is a word of the command: none holds a space.
 		read -r words < "$last"
@@ -81,6 +82,8 @@ switch_on() { # DEVICE PRIORITY DISCARD
 
 ram=$(awk '/^MemTotal:/ { print $2 * 1024 }' /proc/meminfo)
 share() { # HUNDREDTHS OF A PERCENT [AT MOST]: bytes, whole pages
+	# A product first could be more than the shell counts to.
+	# shellcheck disable=SC2017
 	bytes=$((ram / 10000 * $1 + ram % 10000 * $1 / 10000))
 	if [ $# -gt 1 ] && [ "$bytes" -gt "$2" ]; then bytes=$2; fi
 	bytes=$((bytes / 4096 * 4096))
@@ -100,6 +103,8 @@ add_ram() { # DRIVER: sets $device and $sys
 	number=$(cat "/sys/class/$1-control/hot_add") || fail "no $1 device could be added"
 	note remove_ram "$1" "$number"
 	device=/dev/$1$number
+	# The tiers' functions use it.
+	# shellcheck disable=SC2034
 	sys=/sys/block/$1$number
 	tries=0
 	until [ -b "$device" ]; do

@@ -1,0 +1,204 @@
+//! What is exported, for every configuration of the generator's cases and one
+//! with every key: shell and Nix are read by their own programs. The texts
+//! themselves are in `tests/export`; `ZMELD_BLESS=1` writes them anew.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use zmeld_swap::config::Config;
+use zmeld_swap::export::{nixos::nixos, script::script};
+
+const RAM: u64 = 8 << 30;
+
+/// Names and configurations: those of the generator that can be used, and
+/// those that are here.
+fn configurations() -> Vec<(String, Config)> {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    let mut found = Vec::new();
+    for case in fs::read_dir(tests.join("generator")).unwrap() {
+        let case = case.unwrap().path();
+        if let Ok(loaded) = Config::load(&case.join("root")) {
+            let name = case.file_name().unwrap().to_str().unwrap().to_owned();
+            found.push((name, loaded.config));
+        }
+    }
+    for file in fs::read_dir(tests.join("export")).unwrap() {
+        let file = file.unwrap().path();
+        if file.extension().is_some_and(|end| end == "toml") {
+            let loaded = Config::load_file(&file).unwrap_or_else(|err| panic!("{err}"));
+            let name = file.file_stem().unwrap().to_str().unwrap().to_owned();
+            found.push((name, loaded.config));
+        }
+    }
+    found.sort_by(|one, other| one.0.cmp(&other.0));
+    assert!(found.len() >= 10, "the cases are gone");
+    found
+}
+
+/// A program's output; nothing, and a word about it, where it is not installed.
+fn run(program: &str, arguments: &[&str]) -> Option<Output> {
+    match Command::new(program).args(arguments).output() {
+        Ok(output) => Some(output),
+        Err(_) => {
+            eprintln!("skipped: {program} is not installed");
+            None
+        }
+    }
+}
+
+fn accepts(output: &Output, what: &str) {
+    let said = [&output.stdout[..], &output.stderr[..]].concat();
+    assert!(
+        output.status.success(),
+        "{what}: {}",
+        String::from_utf8_lossy(&said)
+    );
+}
+
+#[test]
+fn what_is_exported_is_as_it_was() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/export");
+    for (name, config) in configurations() {
+        for (end, text) in [("sh", script(&config)), ("nix", nixos(&config, RAM))] {
+            // The functions are in a file of their own already.
+            let text = match text.split_once("\nset -u\n") {
+                Some((head, rest)) => {
+                    let own = rest.rsplit_once("undo\" ;;\n\tesac\n}\n").unwrap().1;
+                    format!("{head}\n...\n{own}")
+                }
+                None => text,
+            };
+            let file = folder.join(format!("{name}.{end}"));
+            if std::env::var_os("ZMELD_BLESS").is_some() {
+                fs::write(&file, &text).unwrap();
+            }
+            let expected = fs::read_to_string(&file).unwrap_or_default();
+            assert_eq!(text, expected, "{}", file.display());
+        }
+    }
+}
+
+#[test]
+fn shells_and_shellcheck_accept_the_scripts() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, config) in configurations() {
+        let file = folder.path().join(format!("{name}.sh"));
+        fs::write(&file, script(&config)).unwrap();
+        let file = file.to_str().unwrap();
+        for (program, arguments) in [
+            ("shellcheck", &["--shell=sh", file][..]),
+            ("dash", &["-n", file]),
+            ("busybox", &["sh", "-n", file]),
+            ("bash", &["--posix", "-n", file]),
+        ] {
+            if let Some(output) = run(program, arguments) {
+                accepts(&output, &format!("{program} on {name}"));
+            }
+        }
+    }
+    let openrc = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/openrc");
+    for file in ["zmeld", "zmeld-watch"] {
+        let file = openrc.join(file);
+        // Variables are read by OpenRC, which the shebang names.
+        let arguments = ["--shell=sh", "--exclude=SC2034", file.to_str().unwrap()];
+        if let Some(output) = run("shellcheck", &arguments) {
+            accepts(&output, &file.to_string_lossy());
+        }
+    }
+}
+
+#[test]
+fn a_parser_of_nix_accepts_the_modules() {
+    for (name, config) in configurations() {
+        let text = nixos(&config, RAM);
+        let parsed = rnix::Root::parse(&text);
+        assert!(
+            parsed.errors().is_empty(),
+            "{name}: {:?}\n{text}",
+            parsed.errors()
+        );
+    }
+    assert!(!rnix::Root::parse("{ ... }: { a = ; }").errors().is_empty());
+}
+
+/// The values that come out, by Nix's own evaluator.
+#[test]
+fn nix_finds_in_the_modules_what_was_configured() {
+    let folder = tempfile::tempdir().unwrap();
+    let evaluate = |name: &str, config: &Config| -> Option<serde_json::Value> {
+        let file: PathBuf = folder.path().join(format!("{name}.nix"));
+        fs::write(&file, nixos(config, RAM)).unwrap();
+        let call = format!("import {} {{ }}", file.display());
+        let output = Command::new("nix-instantiate")
+            .args(["--eval", "--strict", "--json", "-E", &call])
+            // Nothing of the machine's own is needed, or written to.
+            .env("NIX_STORE_DIR", folder.path().join("store"))
+            .env("NIX_STATE_DIR", folder.path().join("state"))
+            .env("NIX_LOG_DIR", folder.path().join("log"))
+            .env("NIX_CONF_DIR", folder.path().join("conf"))
+            .env("HOME", folder.path())
+            .output();
+        let Ok(output) = output else {
+            eprintln!("skipped: nix-instantiate is not installed");
+            return None;
+        };
+        accepts(&output, name);
+        Some(serde_json::from_slice(&output.stdout).unwrap())
+    };
+    for (name, config) in configurations() {
+        let Some(value) = evaluate(&name, &config) else {
+            return;
+        };
+        let disks = config
+            .tiers
+            .iter()
+            .filter(|tier| matches!(tier.kind, zmeld_swap::config::Kind::Disk(_)))
+            .count();
+        let areas = value["swapDevices"].as_array().map_or(0, Vec::len);
+        assert_eq!(areas, disks, "{name}: {value}");
+        match name.as_str() {
+            "optional-drive" => {
+                let area = &value["swapDevices"][0];
+                assert_eq!(area["device"], "/dev/disk/by-id/nvme-CHEAP_1-part2");
+                assert_eq!(area["randomEncryption"]["enable"], true);
+                assert_eq!(area["randomEncryption"]["keySize"], 512);
+                assert_eq!(area["randomEncryption"]["allowDiscards"], true);
+                assert_eq!(area["discardPolicy"], "once");
+                assert_eq!(area["options"][0], "nofail");
+                assert_eq!(area["options"][1], "x-systemd.device-timeout=5s");
+            }
+            "zswap-with-encrypted-disk" => {
+                assert_eq!(value["boot"]["kernelParams"][0], "zswap.compressor=lz4");
+                assert_eq!(value["boot"]["kernelParams"][1], "zswap.enabled=1");
+                assert_eq!(value["swapDevices"][0]["device"], "/dev/mapper/zmeld-nvme");
+                assert_eq!(
+                    value["environment"]["etc"]["crypttab"]["text"],
+                    "zmeld-nvme /dev/disk/by-uuid/7a0b1c2d-0000-4000-8000-0123456789ab \
+                     /etc/zmeld/nvme\\0401.key luks,x-systemd.device-timeout=30s\n"
+                );
+            }
+            "zram-swap" => {
+                assert_eq!(value["zramSwap"]["memoryPercent"], 50);
+                assert_eq!(value["zramSwap"]["memoryMax"], 4_294_967_296_i64);
+                assert_eq!(value["zramSwap"]["algorithm"], "zstd");
+                assert_eq!(value["boot"]["kernel"]["sysctl"]["vm.swappiness"], 150);
+            }
+            "several-tiers" => {
+                // What zmeld is to do is a configuration that it accepts.
+                let text = value["environment"]["etc"]["zmeld.toml"]["text"]
+                    .as_str()
+                    .unwrap();
+                let loaded = Config::from_text(Path::new("zmeld.toml"), text).unwrap();
+                assert_eq!(loaded.config.tiers.len(), 1);
+                assert_eq!(loaded.config.watch, config.watch);
+                let command = &value["systemd"]["services"]["zmeld"]["serviceConfig"]["ExecStart"];
+                assert_eq!(
+                    command,
+                    "/run/current-system/sw/bin/zmeld up --boot --only fast"
+                );
+            }
+            _ => {}
+        }
+    }
+}

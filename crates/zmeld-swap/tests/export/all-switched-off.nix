@@ -1,0 +1,6 @@
+# Swap, written by zmeld export nixos. Import it in configuration.nix:
+#   imports = [ ./swap.nix ];
+{ ... }:
+
+{
+}

@@ -1,0 +1,91 @@
+# Swap, written by zmeld export nixos. Import it in configuration.nix:
+#   imports = [ ./swap.nix ];
+#
+# swappiness = "auto" is measured by zmeld up; write the number that it finds
+#
+# NixOS does not make the LUKS volume of tier nvme. Once, as root, on an empty device: cryptsetup luksFormat --type luks2 --cipher serpent-xts-plain64 --key-size 256 '/dev/disk/by-label/my\x20swap' /etc/zmeld/nvme.key
+#
+# What NixOS has no option for is done by zmeld: add its package to environment.systemPackages
+{ ... }:
+
+{
+  swapDevices = [
+    {
+      device = "/var/swap/zmeld 1";
+      size = 4096;
+      priority = 100;
+    }
+    {
+      device = "/dev/mapper/zmeld-nvme";
+      priority = 90;
+      options = [ "x-systemd.device-timeout=30s" "x-systemd.makefs" ];
+    }
+  ];
+
+  boot.initrd.luks.devices.zmeld-nvme = {
+    device = "/dev/disk/by-label/my\\x20swap";
+    keyFile = "/etc/zmeld/nvme.key";
+    allowDiscards = false;
+  };
+  # The key goes into the initial RAM disk: it is as safe as /boot is.
+  boot.initrd.secrets."/etc/zmeld/nvme.key" = "/etc/zmeld/nvme.key";
+
+  boot.resumeDevice = "/dev/mapper/zmeld-nvme";
+
+  boot.kernelParams = [
+    "zswap.compressor=zstd"
+    "zswap.zpool=z3fold"
+    "zswap.max_pool_percent=30"
+    "zswap.accept_threshold_percent=80"
+    "zswap.shrinker_enabled=Y"
+    "zswap.same_filled_pages_enabled=N"
+    "zswap.enabled=1"
+  ];
+  # A codec that is a module cannot be had as early as the parameters are read.
+  systemd.services.zmeld-zswap = {
+    description = "zswap's parameters";
+    wantedBy = [ "multi-user.target" ];
+    unitConfig.ConditionPathExists = "/sys/module/zswap/parameters";
+    serviceConfig.Type = "oneshot";
+    serviceConfig.RemainAfterExit = true;
+    script = ''
+      cd /sys/module/zswap/parameters
+      echo zstd > compressor
+      [ ! -e zpool ] || echo z3fold > zpool
+      echo 30 > max_pool_percent
+      [ ! -e accept_threshold_percent ] || echo 80 > accept_threshold_percent
+      [ ! -e shrinker_enabled ] || echo Y > shrinker_enabled
+      [ ! -e same_filled_pages_enabled ] || echo N > same_filled_pages_enabled
+      echo Y > enabled
+    '';
+  };
+
+  boot.kernel.sysctl = {
+    "vm.page-cluster" = 1;
+    "vm.watermark_scale_factor" = 125;
+    "vm.watermark_boost_factor" = 0;
+    "vm.compaction_proactiveness" = 30;
+    "vm.vfs_cache_pressure" = 50;
+    "vm.min_free_kbytes" = 65536;
+  };
+
+  environment.etc."zmeld.toml".text = "accept = [\"lru-inversion\", \"zram-with-zswap\", \"readable-copy\", \"hibernation\", \"unused-rule\"]\n\n[tier.fast]\nkind = \"zmeld\"\nsize = \"min(75%, 8GiB)\"\nmemory_limit = \"25%\"\ncodec = \"lz4:2,dict=/etc/zmeld/pages.dict\"\nrecompress = [{ codec = \"zstd:3\", priority = 2 }, { codec = \"deflate:9\", priority = 3 }]\nmeld = \"inline\"\noptional = true\npriority = 32767\ndiscard = \"both\"\n\n[tier.fast.writeback]\ndevice = \"PARTUUID=0e0-01\"\nencryption = \"random\"\ncipher = \"aes-cbc-essiv:sha256\"\nkey_size = 256\ndaily_limit = \"2GiB\"\ncompressed = true\noptional = true\ntimeout = \"5s\"\n\n[tunables]\nswappiness = \"auto\"\n\n[watch]\ninterval = \"30s\"\ncpu_pressure_max = \"12.5%\"\ndry_run = true\n\n[watch.recompress]\npages = \"huge\"\nidle_after = \"2h\"\nevery = \"90s\"\nthreshold = \"3KiB\"\nmax_pages = 10000\n\n[watch.writeback]\npages = \"idle\"\nidle_after = \"1d\"\nevery = \"30min\"\nabove = \"80%\"\nat_most = \"64MiB\"\n\n[watch.meld]\nevery = \"1h\"\nduplicates_min = \"2.5%\"\n\n[metrics]\nlisten = \"127.0.0.1:9890\"\ntextfile = \"/var/lib/node_exporter/zmeld.prom\"\n";
+
+  systemd.services.zmeld = {
+    description = "Swap of zmeld";
+    wantedBy = [ "swap.target" ];
+    serviceConfig.Type = "oneshot";
+    serviceConfig.RemainAfterExit = true;
+    serviceConfig.ExecStart = "/run/current-system/sw/bin/zmeld up --boot --only fast";
+    serviceConfig.ExecStop = "/run/current-system/sw/bin/zmeld down --only fast";
+    serviceConfig.TimeoutStopSec = "infinity";
+  };
+
+  systemd.services.zmeld-watch = {
+    description = "Recompression, writeback and melding of swapped pages";
+    wantedBy = [ "multi-user.target" ];
+    serviceConfig.ExecStart = "/run/current-system/sw/bin/zmeld watch";
+    serviceConfig.Restart = "on-failure";
+  };
+
+}

@@ -1,0 +1,17 @@
+#!/bin/sh
+# Sets up compressed swap. Written by zmeld export script; zmeld is not needed to
+# run it.
+#
+#   script         set up what is not set up yet
+#   script undo    take it back
+#
+# Functions are called by their names, and not all of them by every set-up.
+# shellcheck disable=SC2317,SC2329
+
+...
+
+set_up() {
+	:
+}
+
+main "$@"
