@@ -170,7 +170,16 @@ impl Lab<'_> {
                 let facts = experiment.facts(&case.name).cloned().ok_or_else(|| {
                     Error::Result(format!("case {} was not looked at", case.name))
                 })?;
-                let run = self.run_once(&recipe, case, arm, &facts, block)?;
+                let run = match self.run_once(&recipe, case, arm, &facts, block) {
+                    Ok(run) => run,
+                    // Planning looks at what can be seen without changing anything: that a module is not there shows
+                    // when it is loaded.
+                    Err(Error::Swap(err)) if err.kind() == zmeld_swap::ErrorKind::Missing => {
+                        self.leave_out(experiment, &case.name, &arm.name, err.to_string());
+                        continue;
+                    }
+                    Err(err) => return Err(err),
+                };
                 if run.outcome == Outcome::Stopped {
                     return Ok(());
                 }
@@ -191,6 +200,20 @@ impl Lab<'_> {
             of,
             left: seconds.map(Duration::from_secs_f64),
         });
+    }
+
+    fn leave_out(&mut self, experiment: &mut Experiment, case: &str, arm: &str, why: String) {
+        (self.listener)(Event::Note(&format!("arm {arm} is left out: {why}")));
+        for facts in experiment
+            .cases
+            .iter_mut()
+            .filter(|facts| facts.case == case)
+        {
+            facts.skipped.push(SkippedArm {
+                arm: arm.to_owned(),
+                why: why.clone(),
+            });
+        }
     }
 
     /// Measures what a case needs, and which arms this machine can have.
@@ -304,11 +327,10 @@ impl Lab<'_> {
                 integrity: false,
             });
         }
-        Ok(Some(
-            measured
-                .footprint_bytes
-                .max(measured.ended.usage.rss_max_bytes),
-        ))
+        // RSS counts the program's own pages too, which are files and never swapped; it stands in where the run was too
+        // short to be sampled at its largest.
+        let (anonymous, rss) = (measured.footprint_bytes, measured.ended.usage.rss_max_bytes);
+        Ok(Some(if anonymous > rss / 2 { anonymous } else { rss }))
     }
 
     /// Swap that somebody else uses would take part.

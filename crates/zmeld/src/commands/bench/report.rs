@@ -54,7 +54,7 @@ fn sentence(case: &CaseJudgement, experiment: &Experiment) -> (Tone, String) {
         return (
             Tone::Warning,
             format!(
-                "No memory pressure: this comparison is void. {under} nothing was swapped and nothing was killed, so \
+                "No memory pressure: this comparison is void. Nothing was swapped and nothing was killed {under}, so \
                  that whatever differs is noise."
             ),
         );
