@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -151,6 +152,8 @@ impl Lab<'_> {
             .ok_or_else(|| missing("no supervisor"))?;
         let mut child = Command::new(program)
             .args(arguments)
+            // Ctrl-C is for the experiment, which then ends the workload and hears how it ended.
+            .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
