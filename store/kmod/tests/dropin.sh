@@ -49,20 +49,21 @@ else
 fi
 
 # zram-generator: its binary, as the unit that it makes would call it.
-generator=/guest/systemd-zram-generator/usr/lib/systemd/system-generators/zram-generator
-if [ -e $generator ]; then
+generator=$(find /guest/systemd-zram-generator -name zram-generator -type f 2>/dev/null |
+	grep system-generators)
+if [ -n "$generator" ]; then
 	rmmod zmeld
 	modprobe zmeld drop_in=1 num_devices=1
 	mkdir -p /etc/systemd /tmp/units
 	printf '[zram0]\nzram-size = 40\ncompression-algorithm = %s\n' "$codec" \
 		>/etc/systemd/zram-generator.conf
-	$generator /tmp/units /tmp/units /tmp/units >/tmp/said 2>&1
+	"$generator" /tmp/units /tmp/units /tmp/units >/tmp/said 2>&1
 	ok "zram-generator makes its units" [ -e /tmp/units/dev-zram0.swap ]
-	$generator --setup-device zram0 >/tmp/said 2>&1
+	"$generator" --setup-device zram0 >/tmp/said 2>&1
 	sed 's/^/# /' /tmp/said
 	same "zram-generator --setup-device" $((40 << 20)) "$(cat $SYS/disksize)"
 	ok "the codec that it set" grep -q "\[$codec\]" $SYS/comp_algorithm
-	$generator --reset-device zram0 >/tmp/said 2>&1
+	"$generator" --reset-device zram0 >/tmp/said 2>&1
 	same "zram-generator --reset-device" 0 "$(cat $SYS/disksize)"
 else
 	skip zram-generator "the package could not be had"
