@@ -6,12 +6,14 @@
 //! a boot clears together with all that it describes; where `/run` outlives a
 //! boot, the boot's number tells.
 //!
-//! The lock is the directory itself. It is taken with `flock` on a descriptor
-//! that the commands inherit, so that it is held until the last of them has
-//! ended, even where zmeld was killed: nobody meets a `mkswap` half way.
+//! The lock is a file beside it, which only root may open, taken with `flock` on
+//! a descriptor that the commands inherit, so that it is held until the last of
+//! them has ended, even where zmeld was killed: nobody meets a `mkswap` half way.
+//! The file stays; it holds the number of the process that has the lock.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -25,12 +27,12 @@ use crate::event::{Event, Listener};
 use crate::kernel::Host;
 use crate::step::Record;
 
-/// The directory, which is also the lock.
+/// The directory.
 pub const FOLDER: &str = "/run/zmeld";
 /// The state.
 pub const STATE: &str = "/run/zmeld/state.json";
-/// Who holds the lock, for messages only.
-const HOLDER: &str = "/run/zmeld/pid";
+/// What is locked.
+const LOCK: &str = "/run/zmeld/lock";
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 const SCHEMA: &str = "zmeld.state/1";
 
@@ -92,8 +94,7 @@ fn boot(host: &Host) -> Result<String, Error> {
 pub struct Journal {
     host: Host,
     state: State,
-    // Held open for its lock.
-    _lock: File,
+    lock: File,
 }
 
 impl Journal {
@@ -109,13 +110,21 @@ impl Journal {
     ) -> Result<Journal, Error> {
         let folder = host.path(FOLDER);
         fs::create_dir_all(&folder).map_err(|cause| denied("create", FOLDER, cause))?;
-        let lock = File::open(&folder).map_err(|cause| denied("open", FOLDER, cause))?;
-        wait(host, &lock, patience, listener)?;
+        let lock = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(host.path(LOCK))
+            .map_err(|cause| denied("open", LOCK, cause))?;
+        wait(&lock, patience, listener)?;
         let inherited =
             fcntl_getfd(&lock).and_then(|flags| fcntl_setfd(&lock, flags & !FdFlags::CLOEXEC));
-        inherited.map_err(|cause| Error::io("pass on", FOLDER, cause))?;
+        inherited.map_err(|cause| Error::io("pass on", LOCK, cause))?;
         // Only for the message of whoever waits.
-        let _ = fs::write(host.path(HOLDER), std::process::id().to_string());
+        let _ = lock.set_len(0);
+        let _ = (&lock).write_all(std::process::id().to_string().as_bytes());
         let state = match State::read(host)? {
             Some(state) => state,
             None => State {
@@ -128,7 +137,7 @@ impl Journal {
         Ok(Journal {
             host: host.clone(),
             state,
-            _lock: lock,
+            lock,
         })
     }
 
@@ -184,7 +193,7 @@ impl Journal {
 impl Drop for Journal {
     fn drop(&mut self) {
         // Left behind, it misleads nobody: the lock is what counts.
-        let _ = fs::remove_file(self.host.path(HOLDER));
+        let _ = self.lock.set_len(0);
     }
 }
 
@@ -197,12 +206,7 @@ fn denied(action: &str, path: &str, cause: io::Error) -> Error {
     }
 }
 
-fn wait(
-    host: &Host,
-    lock: &File,
-    patience: Duration,
-    listener: &mut Listener<'_>,
-) -> Result<(), Error> {
+fn wait(lock: &File, patience: Duration, listener: &mut Listener<'_>) -> Result<(), Error> {
     let begin = Instant::now();
     let mut told = false;
     loop {
@@ -210,11 +214,14 @@ fn wait(
             Ok(()) => return Ok(()),
             Err(rustix::io::Errno::WOULDBLOCK) => {}
             Err(rustix::io::Errno::INTR) => continue,
-            Err(cause) => return Err(Error::io("lock", FOLDER, cause)),
+            Err(cause) => return Err(Error::io("lock", LOCK, cause)),
         }
-        let holder = match fs::read_to_string(host.path(HOLDER)) {
-            Ok(pid) if pid.trim().parse::<u32>().is_ok() => format!("(process {})", pid.trim()),
-            _ => "(or a command of one that was killed)".to_owned(),
+        let mut bytes = [0u8; 10];
+        let read = lock.read_at(&mut bytes, 0).unwrap_or(0);
+        let pid = std::str::from_utf8(&bytes[..read]).unwrap_or_default();
+        let holder = match pid.parse::<u32>() {
+            Ok(pid) => format!("(process {pid})"),
+            Err(_) => "(or a command of one that was killed)".to_owned(),
         };
         if begin.elapsed() >= patience {
             return Err(Error::Locked { holder });

@@ -12,6 +12,7 @@
 //! | [`meld`] | a melding pass on a device, and what came of it |
 //! | [`watch`] | recompression, writeback and melding when a rule says so |
 //! | [`metrics`] | an observation as a monitoring system reads it |
+//! | [`ciphers`] | how fast the ciphers for a drive are |
 //! | [`machine`] | RAM, swap and what the kernel offers |
 //! | [`plan`] | from a configuration and a machine to steps, with reasons and traps |
 //! | [`recommend`] | the configuration for a machine for which nobody wrote one |
@@ -26,6 +27,7 @@
 //! root directory can be another than `/`. This crate prints nothing.
 #![deny(missing_docs)]
 
+pub mod ciphers;
 pub mod config;
 pub mod error;
 pub mod event;

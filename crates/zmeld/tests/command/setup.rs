@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 
 use nix::fcntl::{Flock, FlockArg};
 
-use crate::run::{code, folder, is_root, run, str, text, text_page, write, zmeld, Random, PAGE};
+use crate::run::{
+    code, folder, is_root, json, run, str, text, text_page, write, zmeld, Random, PAGE,
+};
 
 /// Whoever changes the machine's swap in a test holds it.
 const LOCK: &str = "/tmp/zmeld-host-memory.lock";
@@ -61,6 +63,8 @@ fn machine() -> BTreeMap<String, String> {
     for folder in ["/sys/block", "/dev/mapper", "/run/zmeld"] {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
         let mut names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
+        // What is locked stays, empty.
+        names.retain(|name| name != "lock");
         names.sort();
         state.insert(folder.to_owned(), format!("{names:?}"));
     }
@@ -301,6 +305,10 @@ fn fifty_times_up_and_down_with_kills_leave_the_machine_as_it_was() {
                 swapped.lines().skip(1).any(used),
                 "{what}: nothing was swapped: {swapped}"
             );
+            let status = json(&["status", "--json"]);
+            assert!(status["schema"]
+                .as_str()
+                .is_some_and(|it| it.starts_with("zmeld.status/")));
             holder.group.set(4 * HELD_BYTES);
             killed += u32::from(!ended_within(&["down"], moment(down_time.mul_f64(1.1))));
             succeed(&["down"], &what);

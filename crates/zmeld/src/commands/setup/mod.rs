@@ -92,7 +92,7 @@ pub struct WantedArgs {
     )]
     pub only: Option<Vec<String>>,
 
-    /// Do not look at the memory of the processes to choose a codec
+    /// Measure neither codecs on the memory of the processes nor ciphers
     #[arg(long, help_heading = "What is wanted")]
     pub no_scan: bool,
 }
@@ -311,11 +311,22 @@ pub fn plan(args: &PlanArgs) -> anyhow::Result<Outcome> {
     }
     let plan = planned(&wanted, &args.wanted, &host, state.as_ref())?;
     let is_done = plan.is_done(state.as_ref());
+    let chosen = zmeld_swap::ciphers::chosen(&plan.config);
+    let ciphers = match chosen.is_empty() || is_done || args.wanted.no_scan {
+        true => Ok(Vec::new()),
+        false => zmeld_swap::ciphers::measure(&host, &chosen),
+    };
+    let (ciphers, ciphers_unknown) = match ciphers {
+        Ok(ciphers) => (ciphers, None),
+        Err(err) => (Vec::new(), Some(err.to_string())),
+    };
     let body = report::PlanBody {
         origin: &wanted.origin,
         done: is_done,
         toml: &toml,
         expected_ratio: wanted.expected.as_ref().map(|expected| expected.ratio),
+        ciphers,
+        ciphers_unknown,
         plan: &plan,
     };
     output::show(

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use zmeld_report::{cells, Column, Document, Section, Table, Tone};
+use zmeld_swap::ciphers::Speed;
 use zmeld_swap::config::Severity;
 use zmeld_swap::execute::Report;
 use zmeld_swap::plan::Plan;
@@ -18,6 +19,12 @@ pub struct PlanBody<'a> {
     pub expected_ratio: Option<f64>,
     /// The configuration.
     pub toml: &'a str,
+    /// How fast the ciphers are, where a volume is to be made.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ciphers: Vec<Speed>,
+    /// Why that is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ciphers_unknown: Option<String>,
     /// Steps, problems, the machine.
     #[serde(flatten)]
     pub plan: &'a Plan,
@@ -93,7 +100,35 @@ pub fn plan_document(body: &PlanBody<'_>) -> Document {
     if count > 0 {
         document = document.section(Section::new("Steps").table(steps_table(plan)));
     }
+    if !body.ciphers.is_empty() {
+        document = document.section(Section::new("Encryption").table(cipher_table(&body.ciphers)));
+    }
+    if let Some(reason) = &body.ciphers_unknown {
+        let text = format!("How fast the ciphers are is not known: {reason}");
+        document = document.section(Section::new("Encryption").advice(Tone::Neutral, text));
+    }
     document.section(Section::new("Configuration").code(body.toml))
+}
+
+/// The ciphers, those that are used marked.
+fn cipher_table(ciphers: &[Speed]) -> Table {
+    let mut table = Table::new("Ciphers, in memory, on one processor")
+        .column(Column::text("cipher"))
+        .column(Column::count("key bits"))
+        .column(Column::mb_per_s("encrypt"))
+        .column(Column::mb_per_s("decrypt"));
+    for speed in ciphers {
+        let row = table.row(cells![
+            speed.cipher.as_str(),
+            u64::from(speed.key_size),
+            speed.encrypt_bytes_per_s / 1e6,
+            speed.decrypt_bytes_per_s / 1e6
+        ]);
+        if speed.used {
+            row.strong();
+        }
+    }
+    table
 }
 
 /// What `up` and `down` did. Schemas `zmeld.up/1` and `zmeld.down/1`.
