@@ -72,8 +72,8 @@ switch_on() { # DEVICE PRIORITY DISCARD
 	if [ "$2" -ge 0 ]; then set -- "$@" -p "$2"; fi
 	case $3 in
 	none) ;;
-	both) set -- "$@" --discard ;;
-	*) set -- "$@" "--discard=$3" ;;
+	both) set -- "$@" -d ;;
+	*) set -- "$@" "-d$3" ;;
 	esac
 	device=$1
 	shift 3
@@ -131,7 +131,7 @@ make_swap() { # DEVICE LABEL: unless it is one
 	found=$(carries "$1")
 	case $found in
 	swap) ;;
-	'') mkswap --label "$2" "$1" > /dev/null || fail "mkswap $1 failed" ;;
+	'') mkswap -L "$2" "$1" > /dev/null || fail "mkswap $1 failed" ;;
 	*) fail "$1 carries $found; it is not touched" ;;
 	esac
 }
