@@ -84,8 +84,8 @@ static int backing_set(struct zm_device *device, const char *path)
 
 	err = zm_device_lock_settings(device);
 	if (err) {
-		dev_info(disk_to_dev(device->disk),
-			 "the backing device is set before disksize: reset first\n");
+		dev_info_ratelimited(disk_to_dev(device->disk),
+				     "the backing device is set before disksize: reset first\n");
 		return err;
 	}
 	file = backing_open(path, &blocks);

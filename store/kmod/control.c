@@ -33,6 +33,11 @@ module_param(meld_mode, charp, 0444);
 MODULE_PARM_DESC(meld_mode,
 		 "Mode of new devices: off, manual, auto, inline (manual)");
 
+bool zm_track_time = true;
+module_param_named(track_time, zm_track_time, bool, 0444);
+MODULE_PARM_DESC(track_time,
+		 "Note when each page was last used, 4 bytes a page (Y)");
+
 u32 zm_meld_mode_default;
 
 /* Guards the set of devices; each device's life is told in device.c. */

@@ -143,7 +143,7 @@ static int store_make(struct zm_device *device, u64 pages,
 		.memory_limit = READ_ONCE(device->memory_limit),
 		.mode = READ_ONCE(device->meld_mode),
 		.verify = READ_ONCE(device->verify),
-		.track_time = true,
+		.track_time = zm_track_time,
 	};
 	int err;
 
@@ -174,8 +174,8 @@ int zm_device_init(struct zm_device *device, u64 disksize)
 	disksize = round_up(disksize, PAGE_SIZE);
 	err = zm_device_lock_settings(device);
 	if (err) {
-		dev_info(disk_to_dev(device->disk),
-			 "disksize is set already: reset the device first\n");
+		dev_info_ratelimited(disk_to_dev(device->disk),
+				     "disksize is set already: reset the device first\n");
 		return err;
 	}
 	err = store_make(device, disksize >> PAGE_SHIFT, &store);

@@ -22,7 +22,7 @@
 #define SLOTS		192
 #define CONTENTS	80	/* different pages */
 #define BLOCKS		48
-#define STEPS		2400
+#define STEPS		1200
 #define STEPS_A_CHECK	300
 #define TEXT_SIZE	2048
 

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::{bail, Result};
 
+use crate::bench_guest;
 use crate::process::run_in_front;
 use crate::rust_tests::cargo;
 
@@ -15,17 +16,33 @@ pub const ABOUT: &str = "\
 Runs a benchmark and prints its tables. WHAT is
   store   the page store: codecs, passes, inline melding, threads, hashes
           [--json FILE] [--rounds N] [--pages N] [--only PART] [--codec NAME]
-          [--input PATH...]";
+          [--input PATH...]
+  kernel  zmeld.ko beside zram, in one boot of one kernel, on the same pages
+          [--kernel NAME] [--json FILE] [--rounds N] [--pages N]
+          [--codec NAME] [--input PATH...]
+  swap    a program that needs more memory than there is, with swap on zmeld,
+          on zram, on a disk, and without
+          [--kernel NAME]";
 
 struct Bench {
     name: &'static str,
-    package: &'static str,
+    run: fn(&[String]) -> Result<ExitCode>,
 }
 
-const BENCHES: &[Bench] = &[Bench {
-    name: "store",
-    package: "zmeld-store",
-}];
+const BENCHES: &[Bench] = &[
+    Bench {
+        name: "store",
+        run: store,
+    },
+    Bench {
+        name: "kernel",
+        run: bench_guest::kernel,
+    },
+    Bench {
+        name: "swap",
+        run: bench_guest::swap,
+    },
+];
 
 /// Runs the benchmark that the first argument names.
 pub fn run(arguments: &[String]) -> Result<ExitCode> {
@@ -36,8 +53,12 @@ pub fn run(arguments: &[String]) -> Result<ExitCode> {
     let Some(bench) = BENCHES.iter().find(|bench| bench.name == name) else {
         bail!("there is no benchmark {name:?}: {}", known.join(", "));
     };
-    let mut command = cargo(&["bench", "--quiet", "--package", bench.package]);
-    command.args(["--bench", bench.name, "--"]).args(rest);
+    (bench.run)(rest)
+}
+
+fn store(arguments: &[String]) -> Result<ExitCode> {
+    let mut command = cargo(&["bench", "--quiet", "--package", "zmeld-store"]);
+    command.args(["--bench", "store", "--"]).args(arguments);
     // Paths among the arguments are meant from where the user is.
     command.env("ZMELD_BENCH_FOLDER", std::env::current_dir()?);
     let status = run_in_front(&mut command)?;

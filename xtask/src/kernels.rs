@@ -34,8 +34,6 @@ pub enum Kind {
 pub struct Recipe {
     /// What the command line calls it.
     pub name: &'static str,
-    /// What it is, for lists.
-    pub about: &'static str,
     /// How it runs.
     pub kind: Kind,
     suite: &'static str,
@@ -48,7 +46,6 @@ pub struct Recipe {
 pub const RECIPES: &[Recipe] = &[
     Recipe {
         name: "um",
-        about: "user-mode Linux from the newest linux-source",
         kind: Kind::UserMode,
         suite: "sid",
         fragments: &["um.config"],
@@ -56,7 +53,6 @@ pub const RECIPES: &[Recipe] = &[
     },
     Recipe {
         name: "um-debug",
-        about: "the same with KASAN, lockdep, kmemleak and fault injection",
         kind: Kind::UserMode,
         suite: "sid",
         fragments: &["um.config", "um-debug.config"],
@@ -64,7 +60,6 @@ pub const RECIPES: &[Recipe] = &[
     },
     Recipe {
         name: "6.1",
-        about: "Debian's 6.1 in QEMU",
         kind: Kind::Stock,
         suite: "bookworm",
         fragments: &[],
@@ -72,7 +67,6 @@ pub const RECIPES: &[Recipe] = &[
     },
     Recipe {
         name: "6.12",
-        about: "Debian's 6.12 in QEMU",
         kind: Kind::Stock,
         suite: "bookworm-backports",
         fragments: &[],

@@ -21,6 +21,9 @@ use crate::tools;
 /// Starting a stock kernel in hardware takes no longer where it works at all.
 const PROBE_LIMIT: Duration = Duration::from_secs(20);
 
+/// How often a guest may die while it boots.
+const BOOTS_MAX: usize = 3;
+
 /// The lines of the kernel's messages that are shown when a guest dies.
 const TAIL_LINES: usize = 40;
 
@@ -126,12 +129,42 @@ pub fn cannot_run(kernel: &Kernel) -> Option<Reason> {
 /// Boots, runs the script to its end with its output into `sink`, and reads what
 /// the kernel had to say.
 pub fn run(kernel: &Kernel, boot: &Boot, sink: &mut dyn Write) -> Result<Outcome> {
-    let mut outcome = run_once(kernel, boot, sink)?;
+    let mut counted = Counted { sink, bytes: 0 };
+    let mut outcome = run_once(kernel, boot, &mut counted)?;
+    for _ in 1..BOOTS_MAX {
+        // Emulated machines now and then die while they boot, before anything of
+        // ours is in them. A guest that got as far as our script is not retried.
+        if outcome.code.is_some() || counted.bytes > 0 || boot.script.is_none() {
+            break;
+        }
+        eprintln!(
+            "{} died before its script began: once more",
+            kernel.recipe.name
+        );
+        outcome = run_once(kernel, boot, &mut counted)?;
+    }
     if !outcome.complaints.is_empty() {
         let alone = messages_of_boot_alone(kernel)?;
         outcome.complaints = splats::new_ones(outcome.complaints, &alone);
     }
     Ok(outcome)
+}
+
+/// Knows whether anything was written.
+struct Counted<'a> {
+    sink: &'a mut dyn Write,
+    bytes: usize,
+}
+
+impl Write for Counted<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.bytes += bytes.len();
+        self.sink.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.sink.flush()
+    }
 }
 
 /// What this kernel says when it boots and nothing of ours is in it.

@@ -5,17 +5,21 @@
 
 mod apt;
 mod bench;
+mod bench_guest;
 mod c_build;
 mod c_tests;
 mod freestanding;
 mod fuzz;
 mod guest;
+mod kernel_tests;
 mod kernels;
 mod machine;
 mod module_build;
+mod package;
 mod process;
 mod progress;
 mod rust_tests;
+mod signing;
 mod splats;
 mod step;
 mod test;
@@ -54,6 +58,12 @@ const TASKS: &[Task] = &[
         usage: vm::USAGE,
         about: vm::ABOUT,
         run: vm::run,
+    },
+    Task {
+        name: "package",
+        usage: package::USAGE,
+        about: package::ABOUT,
+        run: package::run,
     },
 ];
 

@@ -194,19 +194,36 @@ impl Run<'_> {
                 continue;
             }
             let wanted = plan.groups.iter().find(|group| group.name == name);
-            let mut steps = wanted.into_iter().flat_map(|group| &group.steps);
-            let mut holds = true;
-            let ours = |(_, record): &(usize, &Record)| record.group == name;
-            for (index, record) in records.iter().enumerate().filter(ours) {
-                holds = holds
-                    && steps
-                        .next()
-                        .is_some_and(|planned| planned.step == record.step)
+            let wanted = wanted.map_or(&[][..], |group| &group.steps);
+            let ours: Vec<(usize, &Record)> = records
+                .iter()
+                .enumerate()
+                .filter(|(_, record)| record.group == name)
+                .collect();
+            let mut kept = 0;
+            for ((_, record), planned) in ours.iter().zip(wanted) {
+                let holds = planned.step == record.step
                     && self.scene(name, |scene| record.step.act().holds(scene, record))?;
                 if !holds {
-                    outdated.push(index);
+                    break;
                 }
+                kept += 1;
             }
+            // What is written to a device's attributes goes with the device, and
+            // most can be written only once.
+            let attribute = |step: &Step| matches!(step, Step::SetAttribute(_));
+            let missing = wanted[kept..]
+                .iter()
+                .any(|planned| attribute(&planned.step));
+            let wrong = ours[kept..]
+                .iter()
+                .any(|(_, record)| attribute(&record.step));
+            if missing || wrong {
+                let add =
+                    |(_, record): &(usize, &Record)| matches!(record.step, Step::AddDevice(_));
+                kept = kept.min(ours.iter().position(add).unwrap_or(kept));
+            }
+            outdated.extend(ours[kept..].iter().map(|(index, _)| *index));
         }
         outdated.sort_unstable();
         Ok(outdated)

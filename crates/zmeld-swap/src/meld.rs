@@ -119,13 +119,13 @@ pub enum MeldError {
     #[error("there is no compressed device {0}; zmeld status lists those that there are")]
     NoDevice(String),
     /// There is no device that melds.
-    #[error("there is no device that melds: they are made by zmeld.ko (zmeld up --tier zmeld)")]
+    #[error("there is no device that melds: load the kernel module zmeld (zmeld up --tier zmeld)")]
     NoneMelds,
     /// Several devices meld, and none was named.
     #[error("several devices meld: name one of {}", .0.join(", "))]
     Several(Vec<String>),
     /// The device's driver cannot meld.
-    #[error("{0} is a plain zram device, which cannot meld pages: use a zmeld device instead (zmeld up --tier zmeld)")]
+    #[error("{0} is a plain zram device, and the kernel's zram cannot meld pages: use a zmeld device instead (zmeld up --tier zmeld)")]
     Plain(String),
     /// The device has no size yet.
     #[error("{0} is not set up: it has no disksize, so there is nothing to meld")]

@@ -245,7 +245,7 @@ pub fn render(now: &Observation, findings: &[Finding]) -> String {
     text
 }
 
-fn labels(labels: &Labels) -> String {
+fn labels(labels: &[(&'static str, String)]) -> String {
     if labels.is_empty() {
         return String::new();
     }
@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn labels_hold_any_text() {
-        let shown = labels(&vec![("tier", "a\"b\\c\nd".to_owned())]);
+        let shown = labels(&[("tier", "a\"b\\c\nd".to_owned())]);
         assert_eq!(shown, "{tier=\"a\\\"b\\\\c\\nd\"}");
     }
 }

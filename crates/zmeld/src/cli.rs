@@ -59,6 +59,8 @@ pub enum Command {
     Watch(crate::commands::watch::WatchArgs),
     /// Metrics for Prometheus, once
     Metrics(crate::commands::metrics::MetricsArgs),
+    /// Does it help my workload? Experiments under real memory pressure
+    Bench(crate::commands::bench::BenchArgs),
     /// The configuration: check it, show it, take another tool's over
     Config(crate::commands::config::ConfigArgs),
     /// The configuration for systemd, for NixOS, or as a shell script
@@ -203,7 +205,7 @@ pub struct SourceArgs {
 }
 
 /// How a result is printed; a table without any.
-#[derive(Args)]
+#[derive(Args, Debug)]
 pub struct Format {
     /// JSON with a versioned schema
     #[arg(long, group = "format", help_heading = "Output")]

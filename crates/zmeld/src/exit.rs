@@ -159,11 +159,29 @@ fn code(err: &anyhow::Error) -> u8 {
                 _ => WRONG,
             };
         }
+        if let Some(err) = cause.downcast_ref::<zmeld_lab::Error>() {
+            return lab_code(err);
+        }
         if let Some(err) = cause.downcast_ref::<crate::commands::numa::Error>() {
             return err.code();
         }
     }
     WRONG
+}
+
+fn lab_code(err: &zmeld_lab::Error) -> u8 {
+    use zmeld_lab::Error;
+    match err {
+        Error::Missing { .. } => MISSING,
+        Error::Workload {
+            integrity: true, ..
+        } => INTEGRITY,
+        Error::Swap(err) => match err.kind() {
+            zmeld_swap::ErrorKind::Missing => MISSING,
+            _ => WRONG,
+        },
+        _ => WRONG,
+    }
 }
 
 fn source_code(err: &zmeld_memory::Error) -> u8 {

@@ -32,6 +32,7 @@ fn main() -> ExitCode {
         Command::Plan(args) => commands::setup::plan(&args),
         Command::Up(args) => commands::setup::up(&args),
         Command::Down(args) => commands::setup::down(&args),
+        Command::Bench(args) => commands::bench::run(&args),
         Command::Numa(args) => commands::numa::run(*args),
         Command::Status(args) => commands::status::run(&args),
         Command::Top(args) => commands::top::run(&args),

@@ -192,6 +192,45 @@ impl Drop for Busy {
     }
 }
 
+/// A line of text that says what goes on.
+pub struct Message {
+    bar: ProgressBar,
+    said: std::cell::Cell<Option<Instant>>,
+}
+
+impl Message {
+    /// Nothing yet.
+    pub fn new() -> Message {
+        let bar = ProgressBar::with_draw_target(None, target());
+        bar.set_style(ProgressStyle::with_template("{wide_msg}").expect("a valid template"));
+        Message {
+            bar,
+            said: std::cell::Cell::new(None),
+        }
+    }
+
+    /// What goes on now. In a log it is said now and then.
+    pub fn set(&self, text: &str) {
+        self.bar.set_message(text.to_owned());
+        self.bar.tick();
+        let due = self.said.get().is_none_or(|at| at.elapsed() >= LINE_EVERY);
+        if !stderr().is_terminal() && due {
+            self.said.set(Some(Instant::now()));
+            eprintln!("zmeld: {text}");
+        }
+    }
+
+    /// Something that stays on the screen.
+    pub fn say(&self, text: &str) {
+        self.bar.suspend(|| eprintln!("zmeld: {text}"));
+    }
+
+    /// Nothing goes on any more.
+    pub fn clear(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
 fn target() -> ProgressDrawTarget {
     if stderr().is_terminal() {
         ProgressDrawTarget::stderr_with_hz(8)

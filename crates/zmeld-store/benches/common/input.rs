@@ -15,7 +15,7 @@ use zmeld_store::{fill_word, page_size};
 const DEFAULT: &[&str] = &["/usr/lib", "/usr/bin", "/usr/libexec", "/usr/sbin"];
 
 /// Pages of one file at most, so that no file decides the result.
-const FILE_PAGES_MAX: usize = 2048;
+pub const FILE_PAGES_MAX: usize = 2048;
 
 /// Distinct pages, none of them same-filled.
 pub struct Pages {

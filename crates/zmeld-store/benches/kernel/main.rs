@@ -21,7 +21,7 @@ mod runs;
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use serde::Serialize;
@@ -36,7 +36,8 @@ use results::{Budget, Results};
 use runs::Runs;
 use work::{Operation, OPERATIONS};
 
-const USAGE: &str = "[--json FILE] [--rounds N] [--pages N] [--codec NAME]... [--input PATH...]";
+const USAGE: &str =
+    "[--json FILE] [--rounds N] [--pages N] [--codec NAME]... [--collect FOLDER] [--input PATH...]";
 
 /// 48 MiB in pages of 4 KiB: above any cache, and a guest has room for four.
 const PAGES: usize = 12_288;
@@ -50,6 +51,7 @@ struct Settings {
     pages: usize,
     codecs: Vec<String>,
     json: Option<PathBuf>,
+    collect: Option<PathBuf>,
     input: Vec<PathBuf>,
 }
 
@@ -82,6 +84,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Settings, String
         pages: PAGES,
         codecs: Vec::new(),
         json: None,
+        collect: None,
         input: Vec::new(),
     };
     while let Some(argument) = arguments.next() {
@@ -94,6 +97,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Settings, String
             "--rounds" => settings.rounds = number(&value()?)?,
             "--pages" => settings.pages = number(&value()?)?.max(512),
             "--codec" => settings.codecs.push(value()?),
+            "--collect" => settings.collect = Some(value()?.into()),
             "--input" => settings.input.extend(arguments.by_ref().map(PathBuf::from)),
             // Cargo adds this one by itself.
             "--bench" => {}
@@ -117,6 +121,9 @@ fn run(settings: &Settings) -> Result<(), String> {
     let machine = Machine::look();
     eprintln!("reading pages");
     let pages = Pages::read(&settings.input, settings.pages)?;
+    if let Some(folder) = &settings.collect {
+        return collect(&pages, folder);
+    }
     let mut results = Results::default();
     let mut memory = memory_table();
     for codec in &settings.codecs {
@@ -143,6 +150,21 @@ fn run(settings: &Settings) -> Result<(), String> {
     memory.note("MiB after the pages were written once, as mm_stat says; melded: after a pass.");
     results.table("memory", memory);
     show(settings, &machine, &pages, &results)
+}
+
+/// Leaves the pages for a run in a kernel that cannot see where they are from.
+fn collect(pages: &Pages, folder: &Path) -> Result<(), String> {
+    for first in (0..pages.count()).step_by(input::FILE_PAGES_MAX) {
+        let last = (first + input::FILE_PAGES_MAX).min(pages.count());
+        let path = folder.join(format!("{first:08}.pages"));
+        let bytes: Vec<u8> = (first..last)
+            .flat_map(|at| pages.page(at).iter().copied())
+            .collect();
+        std::fs::write(&path, bytes)
+            .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+    }
+    eprintln!("{}", pages.about);
+    Ok(())
 }
 
 /// A key of the JSON for each codec's table.

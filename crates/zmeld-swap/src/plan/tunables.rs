@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::config::Swappiness;
+use crate::config::{Problem, Severity, Swappiness};
 use crate::error::Error;
 use crate::step::Step;
 use crate::steps::SetValue;
@@ -49,6 +49,18 @@ impl Draft<'_> {
         };
         let number = |value: Option<u64>| value.map(|value| value.to_string());
         let swappiness = self.swappiness();
+        if wanted.swappiness == Some(Swappiness::Auto) && swappiness.1.is_none() {
+            self.problems.push(Problem {
+                place: None,
+                key: "tunables.swappiness".to_owned(),
+                what: "cannot be measured: no drive may be read; it stays as it is (write a \
+                       number, 100 where swap is as fast as the file system, 133 where it is \
+                       twice as fast)"
+                    .to_owned(),
+                severity: Severity::Warning,
+                trap: None,
+            });
+        }
         let values = [
             swappiness,
             (

@@ -121,7 +121,7 @@ impl Action {
         Action {
             device: device.name.clone(),
             reason: format!(
-                "{} has passed; {} are compressed to {}",
+                "due every {}; {} are compressed to {}",
                 rule.every,
                 bytes(device.in_memory_bytes()),
                 bytes(held.compressed_bytes)
@@ -149,7 +149,7 @@ impl Action {
         Action {
             device: device.name.clone(),
             reason: format!(
-                "{} has passed; it uses {} of its limit, the rule begins at {}",
+                "due every {}; it uses {} of its limit, the rule begins at {}",
                 rule.every,
                 percent(fill),
                 percent(rule.above.fraction())

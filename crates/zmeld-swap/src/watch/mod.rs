@@ -265,7 +265,7 @@ impl Watcher {
         let reason = match (history.resume, melding.duplicates_sampled()) {
             (true, _) => "the last pass was stopped by its time limit".to_owned(),
             (false, Some(part)) => format!(
-                "{} has passed; the last sample had {} of duplicates, from {} on it pays",
+                "due every {}; the last sample had {} of duplicates, from {} on it pays",
                 rule.every,
                 percent(part),
                 percent(least)

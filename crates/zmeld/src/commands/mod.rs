@@ -1,5 +1,6 @@
 //! One file a command.
 
+pub mod bench;
 pub mod codecs;
 pub mod config;
 pub mod export;

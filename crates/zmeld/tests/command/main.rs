@@ -5,4 +5,5 @@ mod interrupt;
 mod live;
 mod predictions;
 mod run;
+mod setup;
 mod terminal;

@@ -104,12 +104,15 @@ pub fn swappiness(
     {
         return Ok(None);
     }
-    // Without a drive below, or without the right to read it, it stays as it is.
-    let Some(root) = root_device(host)? else {
-        return Ok(None);
-    };
-    let Ok(files_pages_per_s) = pages_per_second(host, &root) else {
-        return Ok(None);
+    // The drive under the root directory; where that cannot be read, this
+    // program's file on it, which is smaller but as good as random.
+    let drive = root_device(host)?.map(|drive| pages_per_second(host, &drive));
+    let files_pages_per_s = match drive {
+        Some(Ok(rate)) => rate,
+        _ => match pages_per_second(&Host::here(), &std::env::current_exe()?) {
+            Ok(rate) => rate,
+            Err(_) => return Ok(None),
+        },
     };
     let swap_pages_per_s = match config.tiers.first().map(|tier| &tier.kind) {
         Some(Kind::Ram(device)) => decompressed(device.codec.as_ref())?,
@@ -117,14 +120,13 @@ pub fn swappiness(
             let codec = zswap.compressor.as_deref().map(Codec::new);
             decompressed(codec.as_ref())?
         }
-        Some(Kind::Disk(disk)) => {
-            let path = match &disk.source {
-                Source::Device(location) => location.path(),
-                // In the file system it is as fast as the file system.
-                Source::File { .. } => root.clone(),
-            };
-            pages_per_second(host, &path).unwrap_or(files_pages_per_s)
-        }
+        Some(Kind::Disk(disk)) => match &disk.source {
+            Source::Device(location) => {
+                pages_per_second(host, &location.path()).unwrap_or(files_pages_per_s)
+            }
+            // In the file system it is as fast as the file system.
+            Source::File { .. } => files_pages_per_s,
+        },
         None => return Ok(None),
     };
     Ok(Some(Measured {

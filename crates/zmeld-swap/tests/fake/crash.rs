@@ -1,11 +1,9 @@
 //! A run that is killed, or whose operations fail, anywhere: what is left can be
 //! carried on and taken back.
 
-mod common;
-
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
-use common::{config, Fate, Killed, Machine};
+use crate::common::{config, Fate, Killed, Machine};
 use zmeld_swap::config::Config;
 use zmeld_swap::Error;
 
@@ -80,8 +78,7 @@ fn quietly() {
     });
 }
 
-/// A file system that swap files can be on, unlike a tmpfs: the fake's
-/// directory may be on one, so the file tier is left out there.
+/// All of it that can be set up: a machine in memory has no place for a swap file.
 fn wanted(machine: &Machine) -> Config {
     let mut config = config(ALL);
     if machine.plan(&config).is_err() {
@@ -92,9 +89,9 @@ fn wanted(machine: &Machine) -> Config {
 
 #[test]
 fn up_twice_changes_nothing_and_down_restores_everything() {
-    let machine = Machine::new();
+    let machine = Machine::on_disk();
     let before = machine.snapshot();
-    let wanted = wanted(&machine);
+    let wanted = config(ALL);
     let report = machine.up(&wanted).unwrap();
     assert!(report.applied.len() > 15, "{report:?}");
     let up = machine.snapshot();

@@ -57,9 +57,21 @@ pub const MEMINFO: &str = "MemTotal: 4194304 kB\nMemFree: 1048576 kB\nMemAvailab
 const SWAPS: &str = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n";
 
 impl Machine {
-    /// With a zram device that somebody else made, zswap on, and a drive.
+    /// With a zram device that somebody else made, zswap on, and drives. In
+    /// memory where that can be, since much is synced; no swap file can be there.
     pub fn new() -> Machine {
-        let dir = tempfile::tempdir().unwrap();
+        match tempfile::tempdir_in("/dev/shm") {
+            Ok(dir) => Machine::within(dir),
+            Err(_) => Machine::on_disk(),
+        }
+    }
+
+    /// The same where a swap file can be.
+    pub fn on_disk() -> Machine {
+        Machine::within(tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap())
+    }
+
+    fn within(dir: tempfile::TempDir) -> Machine {
         let root = dir.path().to_path_buf();
         let inner = Arc::new(Fake {
             root,

@@ -1,0 +1,356 @@
+//! Arms: the set-ups that are compared. What an arm swaps to is written as in
+//! `/etc/zmeld.toml` and set up, recorded and taken back by `zmeld-swap`; the
+//! only device made here is a disk that is slower than the one it stands on.
+//!
+//! Sizes may also be shares of the run's limit or of the workload's footprint:
+//! `size = "50% of limit"`. Tiers are renamed to `lab-NAME`, so that what an
+//! experiment that was killed left behind can be told from what somebody set up
+//! for good.
+
+pub mod slow_disk;
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use zmeld_swap::config::Config;
+use zmeld_swap::execute::{down, up};
+use zmeld_swap::journal::Journal;
+use zmeld_swap::plan::{Options, Plan};
+use zmeld_swap::step::{Record, Step};
+use zmeld_swap::Host;
+
+use crate::error::Error;
+use crate::limit::Group;
+use slow_disk::{Attached, SlowDisk};
+
+/// One set-up.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Arm {
+    /// Its name in tables.
+    pub name: String,
+    /// The tiers as in `/etc/zmeld.toml`; none: nothing may be swapped.
+    #[serde(default, skip_serializing_if = "toml::Table::is_empty")]
+    pub tier: toml::Table,
+    /// Traps that are meant, as in `/etc/zmeld.toml`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub accept: Vec<String>,
+    /// A disk made for the run; a tier uses it with `device = "slow-disk"`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slow_disk: Option<SlowDisk>,
+}
+
+/// What sizes in an arm may refer to, bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct Bases {
+    /// The memory limit of the run.
+    pub limit: u64,
+    /// What the workload needs.
+    pub footprint: u64,
+}
+
+/// How tiers of ours begin.
+const PREFIX: &str = "lab-";
+/// How long another zmeld may hold the journal.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+impl Arm {
+    /// Whether anything may be swapped out.
+    pub fn swaps(&self) -> bool {
+        !self.tier.is_empty()
+    }
+
+    /// The configuration, sizes put in.
+    fn config(&self, bases: Bases, disk: &Path) -> Result<Config, Error> {
+        let mut tiers = toml::Table::new();
+        for (name, tier) in &self.tier {
+            tiers.insert(
+                format!("{PREFIX}{name}"),
+                resolve(tier, bases, disk, &self.name)?,
+            );
+        }
+        let mut file = toml::Table::new();
+        file.insert("tier".into(), toml::Value::Table(tiers));
+        // An experiment's devices live for seconds, side by side on purpose.
+        let traps = [
+            "unstable-name",
+            "lru-inversion",
+            "read-ahead",
+            "no-memory-limit",
+            "zram-with-zswap",
+        ];
+        let accept = traps
+            .iter()
+            .map(|trap| (*trap).to_owned())
+            .chain(self.accept.iter().cloned());
+        file.insert(
+            "accept".into(),
+            toml::Value::Array(accept.map(toml::Value::String).collect()),
+        );
+        let name = format!("arm {}", self.name);
+        let loaded = Config::from_text(Path::new(&name), &file.to_string()).map_err(|err| {
+            Error::Recipe {
+                name,
+                problem: err.to_string().replace('\n', "; "),
+            }
+        })?;
+        Ok(loaded.config)
+    }
+
+    /// Whether this machine can have it: plans and changes nothing.
+    ///
+    /// # Errors
+    /// What it lacks.
+    pub fn check(&self, host: &Host, bases: Bases) -> Result<(), Error> {
+        if self.tier.is_empty() {
+            return Ok(());
+        }
+        // Any device will do as a stand-in for one that is not there yet.
+        let disk = Path::new("/dev/loop0");
+        let plan = Plan::new(host, &self.config(bases, disk)?, None, &Options::default())?;
+        Ok(plan.refuse()?)
+    }
+
+    /// Sets it up for runs in this group.
+    ///
+    /// # Errors
+    /// What could not be set up; nothing is left of it then.
+    pub fn apply(&self, host: &Host, bases: Bases, group: &Group) -> Result<Applied, Error> {
+        let mut applied = Applied {
+            host: host.clone(),
+            active: false,
+            devices: Vec::new(),
+            disk: None,
+        };
+        if self.tier.is_empty() {
+            return Ok(applied);
+        }
+        if let Some(disk) = &self.slow_disk {
+            let bytes = size(&disk.size, bases).ok_or_else(|| Error::Recipe {
+                name: format!("arm {}", self.name),
+                problem: format!("{:?} is no size of a disk", disk.size),
+            })?;
+            applied.disk = Some(disk.attach(bytes, group)?);
+        }
+        let disk = applied
+            .disk
+            .as_ref()
+            .map_or(Path::new(""), Attached::device);
+        let config = self.config(bases, disk)?;
+        let mut journal = Journal::lock(host, PATIENCE, &mut |_| ())?;
+        free(journal.records())?;
+        let plan = Plan::new(host, &config, Some(journal.state()), &Options::default())?;
+        applied.active = true;
+        up(
+            host,
+            &mut journal,
+            &plan,
+            &AtomicBool::new(false),
+            &mut |_| (),
+        )?;
+        applied.devices = devices(journal.records());
+        Ok(applied)
+    }
+}
+
+fn devices(records: &[Record]) -> Vec<String> {
+    records
+        .iter()
+        .filter(|record| matches!(record.step, Step::AddDevice(_)))
+        .filter_map(|record| Some(record.outcome.as_ref()?.split(' ').next()?.to_owned()))
+        .collect()
+}
+
+fn ours(records: &[Record]) -> bool {
+    let begin = format!("tier.{PREFIX}");
+    !records.is_empty()
+        && records
+            .iter()
+            .all(|record| record.group.starts_with(&begin))
+}
+
+fn free(records: &[Record]) -> Result<(), Error> {
+    if records.is_empty() {
+        return Ok(());
+    }
+    Err(Error::Unsafe {
+        what: "swap is set up by zmeld up on this machine, and an experiment would have to take it down: run zmeld \
+               down first, and zmeld up afterwards"
+            .to_owned(),
+    })
+}
+
+/// Takes back what an experiment that was killed left set up. Returns what was found.
+///
+/// # Errors
+/// What could not be taken back; swap that `zmeld up` set up.
+pub fn clear_leftovers(host: &Host) -> Result<Vec<String>, Error> {
+    let mut found = Vec::new();
+    let mut journal = Journal::lock(host, PATIENCE, &mut |_| ())?;
+    if ours(journal.records()) {
+        found.push(format!(
+            "swap of an experiment that was killed ({} steps)",
+            journal.records().len()
+        ));
+        down(
+            host,
+            &mut journal,
+            None,
+            &AtomicBool::new(false),
+            &mut |_| (),
+        )?;
+    }
+    free(journal.records())?;
+    drop(journal);
+    found.extend(slow_disk::clear_leftovers());
+    Ok(found)
+}
+
+/// A set-up that is in place; dropping it takes it back.
+#[derive(Debug)]
+pub struct Applied {
+    host: Host,
+    active: bool,
+    devices: Vec<String>,
+    disk: Option<Attached>,
+}
+
+impl Applied {
+    /// The compressed devices that were made, `zram1`.
+    pub fn devices(&self) -> &[String] {
+        &self.devices
+    }
+
+    /// The disk that was made, `loop0`.
+    pub fn disk(&self) -> Option<String> {
+        let name = self.disk.as_ref()?.device().file_name()?;
+        Some(name.to_string_lossy().into_owned())
+    }
+
+    /// Takes it back.
+    ///
+    /// # Errors
+    /// What could not be taken back; the next experiment tries again.
+    pub fn undo(mut self) -> Result<(), Error> {
+        self.take_back()
+    }
+
+    fn take_back(&mut self) -> Result<(), Error> {
+        if self.active {
+            self.active = false;
+            let mut journal = Journal::lock(&self.host, PATIENCE, &mut |_| ())?;
+            if ours(journal.records()) {
+                down(
+                    &self.host,
+                    &mut journal,
+                    None,
+                    &AtomicBool::new(false),
+                    &mut |_| (),
+                )?;
+            }
+        }
+        self.disk = None;
+        Ok(())
+    }
+}
+
+impl Drop for Applied {
+    fn drop(&mut self) {
+        // An error was or will be said where it can be: by undo, or by the next experiment.
+        let _ = self.take_back();
+    }
+}
+
+/// Puts sizes and the disk's name into a table.
+fn resolve(
+    value: &toml::Value,
+    bases: Bases,
+    disk: &Path,
+    arm: &str,
+) -> Result<toml::Value, Error> {
+    Ok(match value {
+        toml::Value::String(text) if text == "slow-disk" => {
+            toml::Value::String(disk.display().to_string())
+        }
+        toml::Value::String(text) if text.contains(" of ") => {
+            let bytes = size(text, bases).ok_or_else(|| Error::Recipe {
+                name: format!("arm {arm}"),
+                problem: format!(
+                    "{text:?} is no size; write \"50% of limit\" or \"50% of footprint\""
+                ),
+            })?;
+            toml::Value::String(bytes.to_string())
+        }
+        toml::Value::Table(table) => {
+            let mut resolved = toml::Table::new();
+            for (key, value) in table {
+                resolved.insert(key.clone(), resolve(value, bases, disk, arm)?);
+            }
+            toml::Value::Table(resolved)
+        }
+        other => other.clone(),
+    })
+}
+
+/// `60% of limit`, `60% of footprint`, `214MiB`; whole pages.
+pub fn size(text: &str, bases: Bases) -> Option<u64> {
+    let bytes = match text.split_once("% of ") {
+        Some((percent, base)) => {
+            let percent: f64 = percent
+                .trim()
+                .parse()
+                .ok()
+                .filter(|x| (0.1..=1000.0).contains(x))?;
+            let base = match base.trim() {
+                "limit" => bases.limit,
+                "footprint" => bases.footprint,
+                _ => return None,
+            };
+            (base as f64 * percent / 100.0) as u64
+        }
+        None => text.parse::<zmeld_swap::config::Bytes>().ok()?.0,
+    };
+    Some(bytes / 4096 * 4096)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BASES: Bases = Bases {
+        limit: 100 << 20,
+        footprint: 200 << 20,
+    };
+
+    #[test]
+    fn sizes_follow_the_run() {
+        assert_eq!(size("50% of limit", BASES), Some(50 << 20));
+        assert_eq!(size("25% of footprint", BASES), Some(50 << 20));
+        assert_eq!(size("64MiB", BASES), Some(64 << 20));
+        for wrong in ["", "50%", "-1% of limit", "50% of ram", "x% of limit"] {
+            assert_eq!(size(wrong, BASES), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn tiers_are_renamed_and_resolved() {
+        let arm: Arm = toml::from_str(
+            "name = \"two\"\n[tier.fast]\nkind = \"zram\"\ncodec = \"lz4\"\nsize = \"50% of limit\"\n\
+             [tier.disk]\nkind = \"disk\"\ndevice = \"slow-disk\"\nformat = true\n[slow_disk]\nsize = \"64MiB\"\n",
+        )
+        .unwrap();
+        let config = arm.config(BASES, Path::new("/dev/loop7")).unwrap();
+        let text = config.to_toml(&Default::default());
+        assert!(
+            text.contains("[tier.lab-fast]") && text.contains("size = \"50MiB\""),
+            "{text}"
+        );
+        assert!(text.contains("/dev/loop7"), "{text}");
+        let wrong: Arm =
+            toml::from_str("name = \"w\"\n[tier.a]\nkind = \"zram\"\ncodec = \"lz5\"\n").unwrap();
+        let err = wrong.config(BASES, Path::new("")).unwrap_err().to_string();
+        assert!(err.contains("lz5"), "{err}");
+    }
+}

@@ -1,0 +1,215 @@
+//! A disk that is as slow as wanted: a file on a loop device, past the page
+//! cache, its rates limited by the block controller.
+//!
+//! In version 1 the kernel charges swap-out to the root group, whatever the
+//! process, so that the limit is set there, for this one device; in version 2
+//! it is charged to the group, and the limit is the group's. A limit is on
+//! rates: a queue of an own, as a real drive has, is not imitated.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+use crate::limit::Group;
+
+/// How large and how slow. Without a rate it is as fast as what it stands on.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SlowDisk {
+    /// `512MiB`, `200% of footprint`.
+    pub size: String,
+    /// Reads, MB/s (10⁶ bytes).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_mb_per_s: Option<f64>,
+    /// Writes, MB/s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write_mb_per_s: Option<f64>,
+    /// Reads a second, of whatever size.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reads_per_s: Option<u64>,
+    /// Writes a second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub writes_per_s: Option<u64>,
+    /// Where the file goes.
+    #[serde(default = "folder")]
+    pub folder: PathBuf,
+}
+
+const PREFIX: &str = "zmeld-lab-";
+
+fn folder() -> PathBuf {
+    PathBuf::from("/var/tmp")
+}
+
+const ROOT: &str = "/sys/fs/cgroup/blkio";
+
+impl SlowDisk {
+    /// Makes it.
+    pub(super) fn attach(&self, bytes: u64, group: &Group) -> Result<Attached, Error> {
+        let file = self
+            .folder
+            .join(format!("{PREFIX}{}.disk", std::process::id()));
+        let free = rustix::fs::statvfs(&self.folder)
+            .map_err(|err| Error::io("look at", &self.folder, err.into()))?;
+        if free.f_bavail * free.f_frsize < bytes + (512 << 20) {
+            return Err(Error::Unsafe {
+                what: format!(
+                    "a disk of {} does not fit into {} with 512 MiB to spare: name another folder in the recipe",
+                    zmeld_report::units::bytes(bytes),
+                    self.folder.display()
+                ),
+            });
+        }
+        let mut attached = Attached {
+            file: file.clone(),
+            device: PathBuf::new(),
+            limits: Vec::new(),
+        };
+        let made = File::create(&file).map_err(|err| Error::io("create", &file, err))?;
+        rustix::fs::fallocate(&made, rustix::fs::FallocateFlags::empty(), 0, bytes)
+            .map_err(|err| Error::io("allocate", &file, err.into()))?;
+        let said = losetup(&[
+            "--find",
+            "--show",
+            "--direct-io=on",
+            &file.display().to_string(),
+        ])?;
+        attached.device = PathBuf::from(said.trim());
+        self.throttle(&mut attached, group)?;
+        Ok(attached)
+    }
+
+    fn throttle(&self, attached: &mut Attached, group: &Group) -> Result<(), Error> {
+        let name = attached
+            .device
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        let path = PathBuf::from(format!("/sys/block/{name}/dev"));
+        let number = fs::read_to_string(&path).map_err(|err| Error::io("read", path, err))?;
+        let number = number.trim();
+        let bytes = |rate: Option<f64>| rate.map(|rate| (rate * 1e6) as u64);
+        let rates = [
+            ("read_bps", "rbps", bytes(self.read_mb_per_s)),
+            ("write_bps", "wbps", bytes(self.write_mb_per_s)),
+            ("read_iops", "riops", self.reads_per_s),
+            ("write_iops", "wiops", self.writes_per_s),
+        ];
+        for (old, new, rate) in rates {
+            let Some(rate) = rate else { continue };
+            let root = Path::new(ROOT).join(format!("blkio.throttle.{old}_device"));
+            let (file, value) = match root.exists() {
+                true => {
+                    attached.limits.push((root.clone(), format!("{number} 0")));
+                    (root, format!("{number} {rate}"))
+                }
+                false => (group.file("io.max"), format!("{number} {new}={rate}")),
+            };
+            fs::write(&file, value).map_err(|err| match err.kind() {
+                std::io::ErrorKind::NotFound | std::io::ErrorKind::PermissionDenied => Error::Missing {
+                    what: format!(
+                        "a slow disk needs the block controller with throttling, and {} cannot be written: {err}; \
+                         leave its rates out of the recipe",
+                        file.display()
+                    ),
+                },
+                _ => Error::io("write", &file, err),
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// A disk that is there; dropping it removes it.
+#[derive(Debug)]
+pub(super) struct Attached {
+    file: PathBuf,
+    device: PathBuf,
+    limits: Vec<(PathBuf, String)>,
+}
+
+impl Attached {
+    pub(super) fn device(&self) -> &Path {
+        &self.device
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        // What fails here is tried again by the next experiment.
+        for (file, nothing) in &self.limits {
+            let _ = fs::write(file, nothing);
+        }
+        if self.device.parent().is_some() {
+            let _ = losetup(&["--detach", &self.device.display().to_string()]);
+        }
+        let _ = fs::remove_file(&self.file);
+    }
+}
+
+fn losetup(arguments: &[&str]) -> Result<String, Error> {
+    let output = Command::new("losetup")
+        .args(arguments)
+        .output()
+        .map_err(|err| match err.kind() {
+            std::io::ErrorKind::NotFound => Error::Missing {
+                what: "losetup is not installed: install util-linux (mount on Debian)".to_owned(),
+            },
+            _ => Error::io("run", "losetup", err),
+        })?;
+    if !output.status.success() {
+        return Err(Error::Missing {
+            what: format!(
+                "losetup {} failed: {}",
+                arguments.join(" "),
+                String::from_utf8_lossy(&output.stderr)
+                    .trim()
+                    .replace('\n', "; ")
+            ),
+        });
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Removes disks whose maker is gone. Returns what was found.
+pub(super) fn clear_leftovers() -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/sys/block").into_iter().flatten().flatten() {
+        let Ok(backing) = fs::read_to_string(entry.path().join("loop/backing_file")) else {
+            continue;
+        };
+        let Some(file) = left_behind(Path::new(backing.trim().trim_end_matches(" (deleted)")))
+        else {
+            continue;
+        };
+        let number = fs::read_to_string(entry.path().join("dev")).unwrap_or_default();
+        let limits = ["read_bps", "write_bps", "read_iops", "write_iops"].map(|name| {
+            let path = Path::new(ROOT).join(format!("blkio.throttle.{name}_device"));
+            (path, format!("{} 0", number.trim()))
+        });
+        found.push(format!(
+            "a disk of an experiment that was killed ({})",
+            file.display()
+        ));
+        drop(Attached {
+            file,
+            device: Path::new("/dev").join(entry.file_name()),
+            limits: limits.into(),
+        });
+    }
+    found
+}
+
+fn left_behind(file: &Path) -> Option<PathBuf> {
+    let name = file.file_name()?.to_str()?;
+    let pid: u32 = name
+        .strip_prefix(PREFIX)?
+        .strip_suffix(".disk")?
+        .parse()
+        .ok()?;
+    (!Path::new(&format!("/proc/{pid}")).exists()).then(|| file.to_owned())
+}

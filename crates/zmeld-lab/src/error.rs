@@ -1,0 +1,68 @@
+//! What can go wrong with an experiment, with the thing it happened to and the way out.
+
+use std::path::PathBuf;
+
+/// Why an experiment could not be run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The system refused an operation on a file.
+    #[error("cannot {action} {}: {cause}", path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        cause: std::io::Error,
+    },
+    /// A recipe that makes no sense.
+    #[error("{name}: {problem}")]
+    Recipe {
+        /// The recipe or its file.
+        name: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A privilege or a kernel feature is missing.
+    #[error("{what}")]
+    Missing {
+        /// What, and the way out.
+        what: String,
+    },
+    /// Running it could harm the machine, or others' set-up.
+    #[error("{what}")]
+    Unsafe {
+        /// Why, and the way out.
+        what: String,
+    },
+    /// A set-up could not be applied or taken back.
+    #[error(transparent)]
+    Swap(#[from] zmeld_swap::Error),
+    /// A workload that failed by itself: not for want of memory.
+    #[error("{what}")]
+    Workload {
+        /// Which, and what it said.
+        what: String,
+        /// Whether its data came back wrong.
+        integrity: bool,
+    },
+    /// A result that cannot be carried on or compared.
+    #[error("{0}")]
+    Result(String),
+}
+
+impl Error {
+    pub(crate) fn io(
+        action: &'static str,
+        path: impl Into<PathBuf>,
+        cause: std::io::Error,
+    ) -> Error {
+        Error::Io {
+            action,
+            path: path.into(),
+            cause,
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! From runs to verdicts, within an experiment and between two.
+
+use crate::error::Error;
+use crate::statistics::verdict::{self, Judgement, Runs};
+
+use super::result::{CaseJudgement, Experiment, Outcome, Run};
+
+/// Less than that in swap at any time is no pressure: some 16 pages go there for reasons of their own.
+const PRESSURE_BYTES: u64 = 64 << 10;
+
+fn runs_of<'a>(arm: &str, runs: impl Iterator<Item = &'a Run>) -> Runs {
+    let runs: Vec<&Run> = runs.collect();
+    Runs {
+        arm: arm.to_owned(),
+        values: runs.iter().map(|run| run.value).collect(),
+        unfinished: runs
+            .iter()
+            .filter(|run| run.outcome != Outcome::Finished)
+            .count(),
+        pressure: runs.iter().any(|run| {
+            run.swapped_max_bytes >= PRESSURE_BYTES || run.outcome == Outcome::OutOfMemory
+        }),
+    }
+}
+
+impl Experiment {
+    /// Computes the verdicts anew.
+    pub fn judge(&mut self) {
+        let direction = self.recipe.metric.better;
+        self.judgements = self
+            .cases
+            .iter()
+            .map(|facts| {
+                let arms: Vec<Runs> = self
+                    .arms_of(&facts.case)
+                    .into_iter()
+                    .map(|arm| runs_of(arm, self.counted(&facts.case, arm)))
+                    .filter(|runs| !runs.values.is_empty())
+                    .collect();
+                CaseJudgement {
+                    case: facts.case.clone(),
+                    judgement: verdict::judge(&arms, direction, self.seed),
+                }
+            })
+            .collect();
+    }
+}
+
+/// The same arm of the same case in two experiments.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct Pair {
+    /// The case.
+    pub case: String,
+    /// The arm.
+    pub arm: String,
+    /// The first against the second; they are called `A` and `B`.
+    pub judgement: Judgement,
+}
+
+/// Compares two experiments, arm by arm. The runs were not interleaved: what differs may be the arms, or the machine,
+/// or the hour; the caller says so.
+///
+/// # Errors
+/// When they do not measure the same or have nothing in common.
+pub fn compare(a: &Experiment, b: &Experiment) -> Result<Vec<Pair>, Error> {
+    if a.recipe.metric != b.recipe.metric {
+        return Err(Error::Result(format!(
+            "one measures {} and the other {}: run both with the same metric",
+            a.recipe.metric.name, b.recipe.metric.name
+        )));
+    }
+    let mut pairs = Vec::new();
+    for facts in &a.cases {
+        for arm in a.arms_of(&facts.case) {
+            let two = [
+                runs_of("A", a.counted(&facts.case, arm)),
+                runs_of("B", b.counted(&facts.case, arm)),
+            ];
+            if two.iter().all(|runs| !runs.values.is_empty()) {
+                pairs.push((facts.case.clone(), arm.to_owned(), two));
+            }
+        }
+    }
+    if pairs.is_empty() {
+        return Err(Error::Result(
+            "the two have no arm of the same case in common: compare two runs of one recipe"
+                .to_owned(),
+        ));
+    }
+    // As many comparisons as there are pairs: the significance is shared out (Bonferroni), since each is judged alone.
+    let significance = verdict::SIGNIFICANCE / pairs.len() as f64;
+    Ok(pairs
+        .into_iter()
+        .map(|(case, arm, two)| Pair {
+            judgement: verdict::judge_at(&two, a.recipe.metric.better, a.seed, significance),
+            case,
+            arm,
+        })
+        .collect())
+}

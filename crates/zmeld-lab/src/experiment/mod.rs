@@ -1,0 +1,396 @@
+//! Running a recipe: every arm of every case in turn, in an order drawn anew for
+//! each block, until the intervals are narrow or the budget is spent.
+//!
+//! | module | what belongs there |
+//! |---|---|
+//! | `result` | what is kept: everything needed to judge it and to run it again |
+//! | `order` | which run comes next |
+//! | `run` | one run: arm, group, workload, measurements |
+//! | `judge` | from runs to verdicts |
+
+pub mod judge;
+mod order;
+pub mod result;
+mod run;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use zmeld_swap::Host;
+
+use crate::arm::{self, size, Bases};
+use crate::error::Error;
+use crate::limit::{Group, Hierarchy};
+use crate::measure::machine::{meminfo, reclaim_daemons};
+use crate::measure::Machine;
+use crate::recipe::{Case, Recipe};
+use result::{CaseFacts, Experiment, Outcome, Run, SkippedArm};
+
+/// What a run of a recipe is given besides the recipe.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Where random orders start.
+    pub seed: u64,
+    /// Stop after so long, once every arm has one run that counts.
+    pub budget: Option<Duration>,
+    /// The program and arguments that make a launcher (see [`crate::measure::supervise`]).
+    pub launcher: Vec<String>,
+    /// The same for a supervisor.
+    pub supervisor: Vec<String>,
+    /// The same for a built-in workload; the workload as JSON follows.
+    pub workload: Vec<String>,
+}
+
+/// What happens meanwhile.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// Something worth knowing that stops nothing.
+    Note(&'a str),
+    /// A run begins.
+    Begins {
+        /// Of which case.
+        case: &'a str,
+        /// Of which arm.
+        arm: &'a str,
+        /// Runs done and, at most, in all.
+        done: usize,
+        /// At most so many in all.
+        of: usize,
+        /// About how long the rest takes at most, where that is known.
+        left: Option<Duration>,
+    },
+    /// A run has ended and was added: time to save.
+    Ended(&'a Experiment),
+}
+
+/// Memory that the machine keeps for everybody else.
+const RESERVE_BYTES: u64 = 512 << 20;
+
+struct Lab<'a> {
+    host: Host,
+    hierarchy: Hierarchy,
+    settings: &'a Settings,
+    stop: &'a AtomicBool,
+    folder: PathBuf,
+    kswapd: Vec<u32>,
+    listener: &'a mut dyn FnMut(Event<'_>),
+}
+
+/// Runs a recipe, or carries on with what was done of it.
+///
+/// # Errors
+/// What makes it impossible or unsafe. A run that is killed for want of memory is a result, not an error; what was
+/// done before an error was given to the listener.
+pub fn run(
+    experiment: &mut Experiment,
+    settings: &Settings,
+    stop: &AtomicBool,
+    listener: &mut dyn FnMut(Event<'_>),
+) -> Result<(), Error> {
+    let hierarchy = Hierarchy::here()?;
+    if !rustix::process::geteuid().is_root() {
+        return Err(Error::Missing {
+            what:
+                "an experiment limits memory and sets up swap, which needs root: run it with sudo"
+                    .to_owned(),
+        });
+    }
+    let host = Host::here();
+    let cleared = hierarchy.clear_leftovers();
+    if cleared > 0 {
+        listener(Event::Note(&format!(
+            "removed {cleared} control groups of an experiment that was killed"
+        )));
+    }
+    for found in arm::clear_leftovers(&host)? {
+        listener(Event::Note(&format!("took back {found}")));
+    }
+    let folder =
+        std::env::temp_dir().join(format!("{}{}", crate::limit::PREFIX, std::process::id()));
+    std::fs::create_dir_all(&folder).map_err(|err| Error::io("create", &folder, err))?;
+    let machine = Machine::here(hierarchy.version);
+    if !experiment.runs.is_empty() && experiment.machine.kernel != machine.kernel {
+        return Err(Error::Result(format!(
+            "the runs so far were made on kernel {}, and this is {}: their figures do not belong together",
+            experiment.machine.kernel, machine.kernel
+        )));
+    }
+    experiment.machine = machine;
+    let mut lab = Lab {
+        host,
+        hierarchy,
+        settings,
+        stop,
+        folder: folder.clone(),
+        kswapd: reclaim_daemons(),
+        listener,
+    };
+    let result = lab.carry_out(experiment);
+    // Outputs of workloads; what is left of them harms nobody.
+    let _ = std::fs::remove_dir_all(&folder);
+    experiment.interrupted = stop.load(Ordering::SeqCst);
+    experiment.judge();
+    result
+}
+
+impl Lab<'_> {
+    fn stopped(&self) -> bool {
+        self.stop.load(Ordering::SeqCst)
+    }
+
+    fn carry_out(&mut self, experiment: &mut Experiment) -> Result<(), Error> {
+        let recipe = experiment.recipe.clone();
+        self.others_swap(&recipe)?;
+        for case in &recipe.cases {
+            if self.stopped() {
+                return Ok(());
+            }
+            self.facts(experiment, &recipe, case)?;
+        }
+        let begin = Instant::now();
+        let blocks = recipe.warm_ups + recipe.stopping.runs_max;
+        for block in 0..blocks {
+            for (case, arm) in order::of_block(experiment, block) {
+                let over = self
+                    .settings
+                    .budget
+                    .is_some_and(|budget| begin.elapsed() >= budget);
+                let has_enough = block > recipe.warm_ups;
+                if self.stopped() || over && has_enough {
+                    experiment.budget_spent |= over;
+                    return Ok(());
+                }
+                if experiment.has(case, arm, block) || experiment.is_enough(case) {
+                    continue;
+                }
+                let (case, arm) = (&recipe.cases[case], &recipe.arms[arm]);
+                self.announce(experiment, case, &arm.name);
+                let facts = experiment.facts(&case.name).cloned().ok_or_else(|| {
+                    Error::Result(format!("case {} was not looked at", case.name))
+                })?;
+                let run = match self.run_once(&recipe, case, arm, &facts, block) {
+                    Ok(run) => run,
+                    // Planning looks at what can be seen without changing anything: that a module is not there shows
+                    // when it is loaded.
+                    Err(Error::Swap(err)) if err.kind() == zmeld_swap::ErrorKind::Missing => {
+                        self.leave_out(experiment, &case.name, &arm.name, err.to_string());
+                        continue;
+                    }
+                    Err(err) => return Err(err),
+                };
+                if run.outcome == Outcome::Stopped {
+                    return Ok(());
+                }
+                experiment.runs.push(run);
+                experiment.judge();
+                (self.listener)(Event::Ended(experiment));
+            }
+        }
+        Ok(())
+    }
+
+    fn announce(&mut self, experiment: &Experiment, case: &Case, arm: &str) {
+        let (done, of, seconds) = experiment.progress();
+        (self.listener)(Event::Begins {
+            case: &case.name,
+            arm,
+            done,
+            of,
+            left: seconds.map(Duration::from_secs_f64),
+        });
+    }
+
+    fn leave_out(&mut self, experiment: &mut Experiment, case: &str, arm: &str, why: String) {
+        (self.listener)(Event::Note(&format!("arm {arm} is left out: {why}")));
+        for facts in experiment
+            .cases
+            .iter_mut()
+            .filter(|facts| facts.case == case)
+        {
+            facts.skipped.push(SkippedArm {
+                arm: arm.to_owned(),
+                why: why.clone(),
+            });
+        }
+    }
+
+    /// Measures what a case needs, and which arms this machine can have.
+    fn facts(
+        &mut self,
+        experiment: &mut Experiment,
+        recipe: &Recipe,
+        case: &Case,
+    ) -> Result<(), Error> {
+        if experiment.facts(&case.name).is_some() {
+            return Ok(());
+        }
+        let ram = experiment.machine.ram_bytes;
+        let available = || {
+            meminfo()
+                .get("MemAvailable")
+                .map_or(0, |&bytes| bytes as u64)
+        };
+        let refuse = |needs: u64| {
+            Error::Unsafe {
+            what: format!(
+                "case \"{}\" needs {} and the machine has {} to give, of which {} stay for others: choose a smaller \
+                 workload",
+                case.name,
+                zmeld_report::units::bytes(needs),
+                zmeld_report::units::bytes(available()),
+                zmeld_report::units::bytes(RESERVE_BYTES)
+            ),
+        }
+        };
+        let relative = case
+            .limit
+            .as_ref()
+            .is_none_or(|limit| limit.contains("footprint"));
+        let footprint = match (relative, case.workload.expected_bytes()) {
+            (false, Some(bytes)) => bytes,
+            (_, expected) => {
+                let expected = expected.unwrap_or(0);
+                if available() < expected + RESERVE_BYTES {
+                    return Err(refuse(expected));
+                }
+                self.announce(experiment, case, "footprint");
+                let Some(bytes) = self.footprint(recipe, case)? else {
+                    return Ok(());
+                };
+                bytes
+            }
+        };
+        let whole = Bases {
+            limit: ram,
+            footprint,
+        };
+        let limit = match &case.limit {
+            None => None,
+            Some(text) => Some(size(text, whole).ok_or_else(|| Error::Recipe {
+                name: recipe.name.clone(),
+                problem: format!("{text:?} is no limit"),
+            })?),
+        };
+        // What is swapped out compresses to at most itself.
+        let needs = footprint.max(limit.unwrap_or(0));
+        if available() < needs + RESERVE_BYTES {
+            return Err(refuse(needs));
+        }
+        let bases = Bases {
+            limit: limit.unwrap_or(ram),
+            footprint,
+        };
+        let mut skipped = Vec::new();
+        for arm in &recipe.arms {
+            if !case.arms.is_empty() && !case.arms.contains(&arm.name) {
+                continue;
+            }
+            match arm.check(&self.host, bases) {
+                Ok(()) => {}
+                Err(err @ Error::Recipe { .. }) => return Err(err),
+                Err(err) => {
+                    let why = err.to_string();
+                    (self.listener)(Event::Note(&format!("arm {} is left out: {why}", arm.name)));
+                    skipped.push(SkippedArm {
+                        arm: arm.name.clone(),
+                        why,
+                    });
+                }
+            }
+        }
+        experiment.cases.push(CaseFacts {
+            case: case.name.clone(),
+            workload: case.workload.describe(),
+            footprint_bytes: footprint,
+            footprint_measured: relative || case.workload.expected_bytes().is_none(),
+            limit_bytes: limit,
+            skipped,
+        });
+        Ok(())
+    }
+
+    fn footprint(&mut self, recipe: &Recipe, case: &Case) -> Result<Option<u64>, Error> {
+        let group = Group::create(&self.hierarchy, "footprint")?;
+        let measured = self.supervised(recipe, case, &group, None, &[])?;
+        if measured.outcome == Outcome::Stopped {
+            return Ok(None);
+        }
+        if measured.outcome != Outcome::Finished {
+            return Err(Error::Workload {
+                what: format!(
+                    "{}: {:?} without any limit",
+                    case.workload.describe(),
+                    measured.outcome
+                ),
+                integrity: false,
+            });
+        }
+        // RSS counts the program's own pages too, which are files and never swapped; it stands in where the run was too
+        // short to be sampled at its largest.
+        let (anonymous, rss) = (measured.footprint_bytes, measured.ended.usage.rss_max_bytes);
+        Ok(Some(if anonymous > rss / 2 { anonymous } else { rss }))
+    }
+
+    /// Swap that somebody else uses would take part.
+    fn others_swap(&mut self, recipe: &Recipe) -> Result<(), Error> {
+        let text = std::fs::read_to_string("/proc/swaps").unwrap_or_default();
+        let areas: Vec<&str> = text.lines().skip(1).collect();
+        if areas.is_empty() || !recipe.arms.iter().any(arm::Arm::swaps) {
+            return Ok(());
+        }
+        let names: Vec<&str> = areas
+            .iter()
+            .filter_map(|line| line.split_whitespace().next())
+            .collect();
+        let highest = areas
+            .iter()
+            .filter_map(|line| line.split_whitespace().last()?.parse::<i32>().ok())
+            .max();
+        if highest.is_some_and(|priority| priority >= 100) {
+            return Err(Error::Unsafe {
+                what: format!(
+                    "{} is swapped to with a priority of 100 or more, so that pages would go there and not to the \
+                     arms: give it a lower priority (swapoff, swapon --priority 10) while the experiment runs",
+                    names.join(", ")
+                ),
+            });
+        }
+        (self.listener)(Event::Note(&format!(
+            "{} is swapped to already, with a lower priority than the arms: what does not fit into an arm goes there",
+            names.join(", ")
+        )));
+        Ok(())
+    }
+
+    fn run_once(
+        &mut self,
+        recipe: &Recipe,
+        case: &Case,
+        arm: &arm::Arm,
+        facts: &CaseFacts,
+        block: usize,
+    ) -> Result<Run, Error> {
+        let bases = Bases {
+            limit: facts.limit_bytes.unwrap_or(self.ram()),
+            footprint: facts.footprint_bytes,
+        };
+        let group = Group::create(&self.hierarchy, "run")?;
+        let applied = arm.apply(&self.host, bases, &group)?;
+        if let Some(limit) = facts.limit_bytes {
+            group.limit(limit, arm.swaps())?;
+        }
+        let budget = facts.limit_bytes.filter(|_| case.counts_store);
+        let mut devices: Vec<String> = applied.devices().to_vec();
+        devices.extend(applied.disk());
+        let measured = self.supervised(recipe, case, &group, budget, &devices)?;
+        drop(group);
+        applied.undo()?;
+        Ok(measured.into_run(recipe, case, arm, block))
+    }
+
+    fn ram(&self) -> u64 {
+        meminfo().get("MemTotal").map_or(0, |&bytes| bytes as u64)
+    }
+}

@@ -1,0 +1,227 @@
+//! What is kept of an experiment: schema `zmeld.bench/1`. Everything needed to
+//! judge it and to run it again is in it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::measure::{Counters, Ended, Machine, Series};
+use crate::recipe::{Case, Recipe};
+use crate::statistics::verdict::Judgement;
+
+/// The schema's name.
+pub const SCHEMA: &str = "zmeld.bench";
+/// Its version.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// An experiment, whole or in part.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Experiment {
+    /// The recipe as it was run.
+    pub recipe: Recipe,
+    /// Whether at the published size.
+    pub full: bool,
+    /// Where random orders and intervals start.
+    pub seed: u64,
+    /// The machine.
+    pub machine: Machine,
+    /// Seconds since 1970 when it began.
+    pub began_unix_s: u64,
+    /// Whether Ctrl-C ended it before its time.
+    pub interrupted: bool,
+    /// Whether the time ran out before the intervals were narrow.
+    pub budget_spent: bool,
+    /// What was found about each case before its runs.
+    pub cases: Vec<CaseFacts>,
+    /// What may be said: computed from the runs.
+    pub judgements: Vec<CaseJudgement>,
+    /// Every run in its order, warm-ups too.
+    pub runs: Vec<Run>,
+}
+
+/// What was found about a case.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CaseFacts {
+    /// Which.
+    pub case: String,
+    /// The workload and its data, in words.
+    pub workload: String,
+    /// What it needs: measured without a limit, or what its settings say.
+    pub footprint_bytes: u64,
+    /// Whether it was measured.
+    pub footprint_measured: bool,
+    /// The limit of its runs.
+    pub limit_bytes: Option<u64>,
+    /// Arms that this machine cannot have.
+    pub skipped: Vec<SkippedArm>,
+}
+
+/// An arm that this machine cannot have.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SkippedArm {
+    /// Which.
+    pub arm: String,
+    /// What is missing.
+    pub why: String,
+}
+
+/// What may be said about a case.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CaseJudgement {
+    /// Which.
+    pub case: String,
+    /// The verdicts.
+    #[serde(flatten)]
+    pub judgement: Judgement,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "is", content = "why")]
+pub enum Outcome {
+    /// It finished, and what it verifies was right.
+    Finished,
+    /// It was killed for want of memory.
+    OutOfMemory,
+    /// It took longer than the recipe allows.
+    TimedOut,
+    /// It failed by itself.
+    Failed(String),
+    /// Ctrl-C.
+    Stopped,
+}
+
+/// One run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// The case.
+    pub case: String,
+    /// The arm.
+    pub arm: String,
+    /// The block it belongs to, from 0; the first ones are warm-ups.
+    pub block: usize,
+    /// Whether it does not count.
+    pub warm_up: bool,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// What is compared; infinite or 0 for a run that did not finish.
+    #[serde(with = "crate::real")]
+    pub value: f64,
+    /// Pages of the workload that were in swap at once at most, bytes.
+    pub swapped_max_bytes: u64,
+    /// What the process used.
+    pub ended: Ended,
+    /// The workload's own figures.
+    pub figures: BTreeMap<String, f64>,
+    /// Whether the workload verified its result.
+    pub verified: bool,
+    /// The machine's counters over the run.
+    pub machine: Counters,
+    /// The control group's counters at its end.
+    pub group: BTreeMap<String, f64>,
+    /// The arm's devices at its end.
+    pub devices: BTreeMap<String, BTreeMap<String, f64>>,
+    /// Memory and swap over time.
+    pub series: Series,
+}
+
+impl Experiment {
+    /// An experiment of which nothing was run.
+    pub fn new(recipe: Recipe, full: bool, seed: u64) -> Experiment {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        Experiment {
+            recipe: if full { recipe.full() } else { recipe },
+            full,
+            seed,
+            machine: Machine::here(0),
+            began_unix_s: now.map_or(0, |time| time.as_secs()),
+            interrupted: false,
+            budget_spent: false,
+            cases: Vec::new(),
+            judgements: Vec::new(),
+            runs: Vec::new(),
+        }
+    }
+
+    /// What was found about a case.
+    pub fn facts(&self, case: &str) -> Option<&CaseFacts> {
+        self.cases.iter().find(|facts| facts.case == case)
+    }
+
+    /// Whether a case is run with an arm.
+    pub fn takes_part(&self, case: usize, arm: usize) -> bool {
+        let (case, arm): (&Case, &str) = (&self.recipe.cases[case], &self.recipe.arms[arm].name);
+        let skipped = self
+            .facts(&case.name)
+            .is_some_and(|facts| facts.skipped.iter().any(|skipped| skipped.arm == arm));
+        !skipped && (case.arms.is_empty() || case.arms.iter().any(|name| name == arm))
+    }
+
+    /// The arms of a case, in the recipe's order.
+    pub fn arms_of(&self, case: &str) -> Vec<&str> {
+        let Some(at) = self.recipe.cases.iter().position(|it| it.name == case) else {
+            return Vec::new();
+        };
+        (0..self.recipe.arms.len())
+            .filter(|&arm| self.takes_part(at, arm))
+            .map(|arm| self.recipe.arms[arm].name.as_str())
+            .collect()
+    }
+
+    /// Whether a run was made already.
+    pub(super) fn has(&self, case: usize, arm: usize, block: usize) -> bool {
+        let (case, arm) = (&self.recipe.cases[case].name, &self.recipe.arms[arm].name);
+        self.runs
+            .iter()
+            .any(|run| run.case == *case && run.arm == *arm && run.block == block)
+    }
+
+    /// The runs that count, in their order.
+    pub fn counted<'a>(&'a self, case: &'a str, arm: &'a str) -> impl Iterator<Item = &'a Run> {
+        self.runs
+            .iter()
+            .filter(move |run| !run.warm_up && run.case == case && run.arm == arm)
+    }
+
+    /// Whether a case has been run often enough. Decided between blocks only: within one, arms would differ in their
+    /// number of runs by what the last value was.
+    pub(super) fn is_enough(&self, case: usize) -> bool {
+        let case = &self.recipe.cases[case].name;
+        let values: Vec<Vec<f64>> = self
+            .arms_of(case)
+            .into_iter()
+            .map(|arm| self.counted(case, arm).map(|run| run.value).collect())
+            .collect();
+        let even = values.windows(2).all(|two| two[0].len() == two[1].len());
+        even && self
+            .recipe
+            .stopping
+            .is_enough(values.iter().map(Vec::as_slice), self.seed)
+    }
+
+    /// Runs done, at most in all, and about how many seconds the rest takes.
+    pub(super) fn progress(&self) -> (usize, usize, Option<f64>) {
+        let blocks = self.recipe.warm_ups + self.recipe.stopping.runs_max;
+        let mut of = 0;
+        let mut left_s = 0.0;
+        let mut known = true;
+        for (at, case) in self.recipe.cases.iter().enumerate() {
+            let enough = self.is_enough(at);
+            for arm in self.arms_of(&case.name) {
+                let times: Vec<f64> = self
+                    .runs
+                    .iter()
+                    .filter(|run| run.case == case.name && run.arm == arm)
+                    .map(|run| run.ended.usage.elapsed_s)
+                    .collect();
+                of += if enough { times.len() } else { blocks };
+                if !enough {
+                    known &= !times.is_empty();
+                    let mean = times.iter().sum::<f64>() / times.len().max(1) as f64;
+                    left_s += mean * blocks.saturating_sub(times.len()) as f64;
+                }
+            }
+        }
+        (self.runs.len(), of, known.then_some(left_s))
+    }
+}

@@ -1,0 +1,360 @@
+//! One run: the workload in its group, watched while it runs.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::result::{Outcome, Run};
+use super::Lab;
+use crate::arm::Arm;
+use crate::error::Error;
+use crate::limit::Group;
+use crate::measure::machine::{device, meminfo};
+use crate::measure::supervise::Request;
+use crate::measure::{Counters, Ended, Sample, Series};
+use crate::recipe::{Case, Recipe};
+use crate::workload::{Finished, Workload};
+
+/// A run as it was measured.
+pub(super) struct Measured {
+    pub(super) outcome: Outcome,
+    pub(super) ended: Ended,
+    /// The most anonymous memory it had, in RAM and in swap.
+    pub(super) footprint_bytes: u64,
+    finished: Finished,
+    machine: Counters,
+    group: BTreeMap<String, f64>,
+    devices: BTreeMap<String, BTreeMap<String, f64>>,
+    series: Series,
+    swapped_max_bytes: u64,
+}
+
+/// How often a run's end is looked for, and, where the store counts, its limit adjusted.
+const TICK: Duration = Duration::from_millis(10);
+/// So long a group may be above what the store leaves it before it counts as out of memory.
+const OVERDRAWN_MAX: Duration = Duration::from_secs(3);
+/// A group is never shrunk below that.
+const GROUP_MIN_BYTES: u64 = 4 << 20;
+
+impl Lab<'_> {
+    /// Runs a case's workload in a group. `budget`: what the group and the devices may take up together.
+    pub(super) fn supervised(
+        &mut self,
+        recipe: &Recipe,
+        case: &Case,
+        group: &Group,
+        budget: Option<u64>,
+        devices: &[String],
+    ) -> Result<Measured, Error> {
+        let (stdout, stderr) = (self.folder.join("stdout"), self.folder.join("stderr"));
+        let command = match &case.workload {
+            Workload::Command(command) => command.command.clone(),
+            built_in => {
+                let json = serde_json::to_string(built_in)
+                    .map_err(|err| Error::Result(err.to_string()))?;
+                self.settings
+                    .workload
+                    .iter()
+                    .cloned()
+                    .chain([json])
+                    .collect()
+            }
+        };
+        let request = Request {
+            launcher: self.settings.launcher.clone(),
+            joins: group.joins(),
+            command,
+            stdout: stdout.clone(),
+            stderr: stderr.clone(),
+        };
+        let before = Counters::read(&self.kswapd);
+        let mut child = self.supervisor(&request)?;
+        let begin = Instant::now();
+        let mut watch = Watch::new(group, budget, devices);
+        let mut cause = None;
+        loop {
+            if child
+                .try_wait()
+                .map_err(|err| Error::io("wait for", "the supervisor", err))?
+                .is_some()
+            {
+                break;
+            }
+            if cause.is_none() {
+                cause = if self.stopped() {
+                    Some(Outcome::Stopped)
+                } else if begin.elapsed().as_secs_f64() > recipe.run_max_s {
+                    Some(Outcome::TimedOut)
+                } else if watch.is_overdrawn() {
+                    Some(Outcome::OutOfMemory)
+                } else {
+                    None
+                };
+                if cause.is_some() {
+                    group.kill();
+                }
+            }
+            watch.tick(begin.elapsed().as_secs_f64());
+            std::thread::sleep(TICK);
+        }
+        let after = Counters::read(&self.kswapd).since(&before);
+        let said = child
+            .wait_with_output()
+            .map_err(|err| Error::io("read", "the supervisor's report", err))?;
+        let ended: Ended = serde_json::from_slice(&said.stdout).map_err(|_| Error::Workload {
+            what: format!(
+                "the supervisor ended without a report: {}",
+                String::from_utf8_lossy(&said.stderr).trim()
+            ),
+            integrity: false,
+        })?;
+        let counters = group.counters();
+        let killed = counters
+            .get("event_oom_kill")
+            .is_some_and(|&kills| kills > 0.0)
+            || ended.signal == Some(9) && after.get("vm_oom_kill") > 0.0;
+        let text = |path| {
+            fs::read(path)
+                .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+                .unwrap_or_default()
+        };
+        let (said, complained) = (text(&stdout), text(&stderr));
+        let (outcome, finished) = match cause {
+            Some(cause) => (cause, Finished::default()),
+            None if killed => (Outcome::OutOfMemory, Finished::default()),
+            None => finish(case, &ended, &said, &complained)?,
+        };
+        Ok(Measured {
+            outcome,
+            footprint_bytes: watch.footprint_bytes,
+            finished,
+            machine: after,
+            group: counters,
+            devices: devices
+                .iter()
+                .map(|name| (name.clone(), device(name)))
+                .collect(),
+            swapped_max_bytes: watch.swapped_max_bytes,
+            series: watch.series,
+            ended,
+        })
+    }
+
+    fn supervisor(&self, request: &Request) -> Result<Child, Error> {
+        let missing = |what: &str| Error::Result(what.to_owned());
+        let (program, arguments) = self
+            .settings
+            .supervisor
+            .split_first()
+            .ok_or_else(|| missing("no supervisor"))?;
+        let mut child = Command::new(program)
+            .args(arguments)
+            // Ctrl-C is for the experiment, which then ends the workload and hears how it ended.
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|err| Error::io("start", program, err))?;
+        let text = serde_json::to_vec(request).map_err(|err| Error::Result(err.to_string()))?;
+        let mut input = child
+            .stdin
+            .take()
+            .ok_or_else(|| missing("no standard input"))?;
+        input
+            .write_all(&text)
+            .map_err(|err| Error::io("write to", program, err))?;
+        Ok(child)
+    }
+}
+
+/// What a workload that ended by itself says.
+fn finish(
+    case: &Case,
+    ended: &Ended,
+    said: &str,
+    complained: &str,
+) -> Result<(Outcome, Finished), Error> {
+    let what = || {
+        let line = complained
+            .lines()
+            .chain(said.lines())
+            .rev()
+            .find(|line| !line.trim().is_empty());
+        format!(
+            "{}: {}",
+            case.workload.describe(),
+            line.unwrap_or("it said nothing").trim()
+        )
+    };
+    if ended.code == Some(4) && !matches!(case.workload, Workload::Command(_)) {
+        return Err(Error::Workload {
+            what: what(),
+            integrity: true,
+        });
+    }
+    if ended.code != Some(0) {
+        return match (ended.code, &case.workload) {
+            // It could not even be started.
+            (Some(126 | 127), Workload::Command(command)) => Err(Error::Missing {
+                what: match &command.package {
+                    Some(package) => {
+                        format!("{} is not installed: install {package}", command.command[0])
+                    }
+                    None => what(),
+                },
+            }),
+            _ => Ok((Outcome::Failed(what()), Finished::default())),
+        };
+    }
+    match &case.workload {
+        Workload::Command(command) => match command.reads.read(&format!("{said}\n{complained}")) {
+            Ok((figures, verified)) => Ok((
+                Outcome::Finished,
+                Finished {
+                    measured_s: ended.usage.elapsed_s,
+                    figures,
+                    verified,
+                },
+            )),
+            Err(wrong) => Err(Error::Workload {
+                what: format!("{}: {wrong}", command.describe()),
+                integrity: true,
+            }),
+        },
+        _ => match serde_json::from_str(said) {
+            Ok(finished) => Ok((Outcome::Finished, finished)),
+            Err(err) => Ok((
+                Outcome::Failed(format!("{}: {err}", what())),
+                Finished::default(),
+            )),
+        },
+    }
+}
+
+/// What is looked at while a workload runs.
+struct Watch<'a> {
+    group: &'a Group,
+    budget: Option<u64>,
+    devices: &'a [String],
+    series: Series,
+    swapped_max_bytes: u64,
+    footprint_bytes: u64,
+    limit: u64,
+    overdrawn_since: Option<Instant>,
+}
+
+impl<'a> Watch<'a> {
+    fn new(group: &'a Group, budget: Option<u64>, devices: &'a [String]) -> Watch<'a> {
+        Watch {
+            group,
+            budget,
+            devices,
+            series: Series::default(),
+            swapped_max_bytes: 0,
+            footprint_bytes: 0,
+            limit: budget.unwrap_or(0),
+            overdrawn_since: None,
+        }
+    }
+
+    fn store_bytes(&self) -> u64 {
+        let used = |name: &String| {
+            device(name)
+                .get("memory_used_bytes")
+                .copied()
+                .unwrap_or(0.0)
+        };
+        self.devices.iter().map(used).sum::<f64>() as u64
+    }
+
+    fn is_overdrawn(&self) -> bool {
+        self.overdrawn_since
+            .is_some_and(|since| since.elapsed() > OVERDRAWN_MAX)
+    }
+
+    fn tick(&mut self, at_s: f64) {
+        if let Some(budget) = self.budget {
+            self.adjust(budget);
+        }
+        if !self.series.is_due(at_s) {
+            return;
+        }
+        let (memory_bytes, swap_bytes) = self.group.usage();
+        self.swapped_max_bytes = self.swapped_max_bytes.max(swap_bytes);
+        self.footprint_bytes = self.footprint_bytes.max(self.group.footprint());
+        self.series.push(Sample {
+            at_s,
+            memory_bytes,
+            swap_bytes,
+            store_bytes: self.store_bytes(),
+            available_bytes: meminfo()
+                .get("MemAvailable")
+                .map_or(0, |&bytes| bytes as u64),
+        });
+    }
+
+    /// Gives the group what the store leaves of the budget.
+    fn adjust(&mut self, budget: u64) {
+        let wanted = budget
+            .saturating_sub(self.store_bytes())
+            .max(GROUP_MIN_BYTES);
+        // In steps, so that the kernel is not asked for every page.
+        if wanted.abs_diff(self.limit) < 256 << 10 && self.overdrawn_since.is_none() {
+            return;
+        }
+        match self.group.adjust(wanted) {
+            Ok(true) => {
+                self.limit = wanted;
+                self.overdrawn_since = None;
+            }
+            // It cannot be reclaimed so far. For a moment that is normal; for long it is out of memory.
+            Ok(false) | Err(_) => {
+                self.overdrawn_since.get_or_insert_with(Instant::now);
+            }
+        }
+    }
+}
+
+impl Measured {
+    pub(super) fn into_run(self, recipe: &Recipe, case: &Case, arm: &Arm, block: usize) -> Run {
+        let value = match (&self.outcome, recipe.metric.name.as_str()) {
+            (Outcome::Finished, "elapsed_s") => self.ended.usage.elapsed_s,
+            (Outcome::Finished, "measured_s") => self.finished.measured_s,
+            (Outcome::Finished, figure) => match self.finished.figures.get(figure) {
+                Some(value) => *value,
+                None => recipe.metric.better.worst(),
+            },
+            _ => recipe.metric.better.worst(),
+        };
+        let outcome = match self.outcome {
+            Outcome::Finished if !has_figure(&recipe.metric.name, &self.finished) => {
+                Outcome::Failed(format!("it gave no figure {}", recipe.metric.name))
+            }
+            outcome => outcome,
+        };
+        Run {
+            case: case.name.clone(),
+            arm: arm.name.clone(),
+            block,
+            warm_up: block < recipe.warm_ups,
+            outcome,
+            value,
+            swapped_max_bytes: self.swapped_max_bytes,
+            ended: self.ended,
+            figures: self.finished.figures,
+            verified: self.finished.verified,
+            machine: self.machine,
+            group: self.group,
+            devices: self.devices,
+            series: self.series,
+        }
+    }
+}
+
+fn has_figure(name: &str, finished: &Finished) -> bool {
+    name == "elapsed_s" || name == "measured_s" || finished.figures.contains_key(name)
+}

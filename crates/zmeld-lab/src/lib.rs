@@ -1,0 +1,28 @@
+//! Experiments that an engineer would trust: a workload under real memory
+//! pressure, with each set-up in turn, and an answer with its uncertainty.
+//!
+//! | module | what belongs there |
+//! |---|---|
+//! | [`recipe`] | what is run, under which limit, with which arms; what was published |
+//! | [`workload`] | workloads whose data are known and whose results are verified |
+//! | [`limit`] | a memory limit of its own for each run |
+//! | [`arm`] | the set-ups that are compared, by `zmeld-swap`; a disk as slow as wanted |
+//! | [`measure`] | what a run used, what the machine counted, memory over time |
+//! | [`statistics`] | what repeated runs allow to be said |
+//! | [`experiment`] | the order of runs, one run, the result |
+//! | [`error`] | what can go wrong, in one line each |
+//!
+//! The crate prints nothing.
+
+pub mod arm;
+pub mod error;
+pub mod experiment;
+pub mod limit;
+pub mod measure;
+pub mod real;
+pub mod recipe;
+pub mod statistics;
+pub mod workload;
+
+pub use error::Error;
+pub use recipe::Recipe;

@@ -1,0 +1,381 @@
+//! A memory limit of its own for each run: a control group, version 2 or 1,
+//! whichever has the memory controller here.
+//!
+//! What a swap device in RAM holds is not charged to the group by the kernel
+//! (zswap's is, in version 2). A limit that counts the store therefore shrinks
+//! the group's share while the device grows: together they stay within what a
+//! machine of that size would have.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{kill, Signal};
+use nix::unistd::Pid;
+
+use crate::error::Error;
+
+/// What every group of ours is called, followed by the number of the process that made it.
+pub const PREFIX: &str = "zmeld-lab-";
+
+/// Where groups are made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hierarchy {
+    /// The directory of the memory controller.
+    pub memory: PathBuf,
+    /// 1 or 2.
+    pub version: u8,
+    /// Version 2 beside a version 1 controller: for pressure and for killing.
+    pub unified: Option<PathBuf>,
+}
+
+impl Hierarchy {
+    /// Finds the memory controller.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn here() -> Result<Hierarchy, Error> {
+        Hierarchy::below(Path::new("/sys/fs/cgroup"))
+    }
+
+    /// [`Hierarchy::here`] below another directory.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn below(root: &Path) -> Result<Hierarchy, Error> {
+        let words = |file: &str| fs::read_to_string(root.join(file)).unwrap_or_default();
+        if root.join("memory/memory.limit_in_bytes").exists() {
+            let unified = root.join("unified");
+            return Ok(Hierarchy {
+                memory: root.join("memory"),
+                version: 1,
+                unified: unified.join("cgroup.procs").exists().then_some(unified),
+            });
+        }
+        if words("cgroup.subtree_control")
+            .split_whitespace()
+            .any(|word| word == "memory")
+        {
+            return Ok(Hierarchy {
+                memory: root.to_owned(),
+                version: 2,
+                unified: None,
+            });
+        }
+        let hint = match words("cgroup.controllers").contains("memory") {
+            true => format!(
+                "echo +memory > {}/cgroup.subtree_control offers it",
+                root.display()
+            ),
+            false => "boot with cgroup_enable=memory, or run in a place that has it".to_owned(),
+        };
+        Err(Error::Missing {
+            what: format!("no memory controller below {}: {hint}", root.display()),
+        })
+    }
+
+    /// Removes groups whose maker is gone, and kills what is still in them. Returns how many there were.
+    pub fn clear_leftovers(&self) -> usize {
+        let mut count = 0;
+        for root in std::iter::once(&self.memory).chain(&self.unified) {
+            for entry in fs::read_dir(root).into_iter().flatten().flatten() {
+                let name = entry.file_name();
+                let Some(maker) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)) else {
+                    continue;
+                };
+                let pid = maker
+                    .split('-')
+                    .next()
+                    .and_then(|pid| pid.parse::<u32>().ok());
+                if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+                    empty(&[entry.path()]);
+                    count += usize::from(fs::remove_dir(entry.path()).is_ok());
+                }
+            }
+        }
+        count
+    }
+}
+
+/// A group of our own; dropping it kills what is in it and removes it.
+#[derive(Debug)]
+pub struct Group {
+    hierarchy: Hierarchy,
+    memory: PathBuf,
+    unified: Option<PathBuf>,
+}
+
+impl Group {
+    /// Makes a group without a limit.
+    ///
+    /// # Errors
+    /// When it cannot be made; root can.
+    pub fn create(hierarchy: &Hierarchy, label: &str) -> Result<Group, Error> {
+        let name = format!("{PREFIX}{}-{label}", std::process::id());
+        let make = |root: &Path| {
+            let path = root.join(&name);
+            match fs::create_dir(&path) {
+                Ok(()) => Ok(path),
+                Err(err) if err.kind() == io::ErrorKind::PermissionDenied => Err(Error::Missing {
+                    what: "limiting memory needs root: run it with sudo".to_owned(),
+                }),
+                Err(err) => Err(Error::io("create", path, err)),
+            }
+        };
+        let memory = make(&hierarchy.memory)?;
+        let mut group = Group {
+            hierarchy: hierarchy.clone(),
+            memory,
+            unified: None,
+        };
+        if let Some(root) = &hierarchy.unified {
+            group.unified = Some(make(root)?);
+        }
+        Ok(group)
+    }
+
+    /// The files that a process writes itself to in order to join.
+    pub fn joins(&self) -> Vec<PathBuf> {
+        let memory = self.memory.join("cgroup.procs");
+        let unified = self.unified.iter().map(|path| path.join("cgroup.procs"));
+        std::iter::once(memory).chain(unified).collect()
+    }
+
+    /// Limits memory. Without `swap`, nothing of the group may be swapped out.
+    ///
+    /// # Errors
+    /// When the kernel refuses: in version 1 also when that much cannot be reclaimed ([`io::ErrorKind::ResourceBusy`]).
+    pub fn limit(&self, bytes: u64, swap: bool) -> Result<(), Error> {
+        let bytes_text = bytes.to_string();
+        match self.hierarchy.version {
+            2 => {
+                self.write("memory.swap.max", if swap { "max" } else { "0" })?;
+                self.write("memory.max", &bytes_text)
+            }
+            _ => {
+                self.write("memory.limit_in_bytes", &bytes_text)?;
+                // Memory and swap together: the same limit means no swap.
+                if !swap && self.memory.join("memory.memsw.limit_in_bytes").exists() {
+                    self.write("memory.memsw.limit_in_bytes", &bytes_text)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Changes the limit of a running group. `false`: it cannot be reclaimed that far, yet.
+    ///
+    /// # Errors
+    /// When the kernel refuses for another reason.
+    pub fn adjust(&self, bytes: u64) -> Result<bool, Error> {
+        let file = match self.hierarchy.version {
+            2 => "memory.max",
+            _ => "memory.limit_in_bytes",
+        };
+        match fs::write(self.memory.join(file), bytes.to_string()) {
+            Ok(()) => Ok(true),
+            Err(err) if err.kind() == io::ErrorKind::ResourceBusy => Ok(false),
+            Err(err) => Err(Error::io("write", self.memory.join(file), err)),
+        }
+    }
+
+    /// One of its files.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.memory.join(name)
+    }
+
+    fn write(&self, file: &str, value: &str) -> Result<(), Error> {
+        let path = self.memory.join(file);
+        fs::write(&path, value).map_err(|err| Error::io("write", path, err))
+    }
+
+    fn number(&self, file: &str) -> Option<f64> {
+        fs::read_to_string(self.memory.join(file))
+            .ok()?
+            .trim()
+            .parse()
+            .ok()
+    }
+
+    /// Memory and swap that it uses now, bytes.
+    pub fn usage(&self) -> (u64, u64) {
+        match self.hierarchy.version {
+            2 => (
+                self.number("memory.current").unwrap_or(0.0) as u64,
+                self.number("memory.swap.current").unwrap_or(0.0) as u64,
+            ),
+            _ => {
+                let memory = self.number("memory.usage_in_bytes").unwrap_or(0.0);
+                let both = self.number("memory.memsw.usage_in_bytes").unwrap_or(memory);
+                (memory as u64, (both - memory).max(0.0) as u64)
+            }
+        }
+    }
+
+    /// Bytes of anonymous memory now, swapped out or not: what the workload itself holds.
+    pub fn footprint(&self) -> u64 {
+        let (_, swap) = self.usage();
+        let stat = self.keyed("memory.stat");
+        let name = if self.hierarchy.version == 2 {
+            "anon"
+        } else {
+            "rss"
+        };
+        stat.get(name).map_or(0, |&bytes| bytes as u64) + swap
+    }
+
+    fn keyed(&self, file: &str) -> BTreeMap<String, f64> {
+        keyed(&fs::read_to_string(self.memory.join(file)).unwrap_or_default())
+    }
+
+    /// Everything it counted, by name.
+    pub fn counters(&self) -> BTreeMap<String, f64> {
+        let mut all = BTreeMap::new();
+        let wanted = [
+            "pgfault",
+            "pgmajfault",
+            "pgscan",
+            "pgsteal",
+            "pswpin",
+            "pswpout",
+        ];
+        for (name, value) in self.keyed("memory.stat") {
+            if name.starts_with("workingset")
+                || name.starts_with("zsw")
+                || wanted.contains(&name.as_str())
+            {
+                all.insert(name, value);
+            }
+        }
+        match self.hierarchy.version {
+            2 => {
+                for (name, value) in self.keyed("memory.events") {
+                    all.insert(format!("event_{name}"), value);
+                }
+                all.extend(
+                    self.number("memory.peak")
+                        .map(|peak| ("peak_bytes".to_owned(), peak)),
+                );
+            }
+            _ => {
+                let oom = self.keyed("memory.oom_control");
+                all.extend(
+                    oom.get("oom_kill")
+                        .map(|&kills| ("event_oom_kill".to_owned(), kills)),
+                );
+                let numbers = [
+                    ("memory.failcnt", "event_max"),
+                    ("memory.max_usage_in_bytes", "peak_bytes"),
+                ];
+                for (file, name) in numbers {
+                    all.extend(self.number(file).map(|value| (name.to_owned(), value)));
+                }
+            }
+        }
+        let pressure = self.unified.as_ref().unwrap_or(&self.memory);
+        for what in ["memory", "io", "cpu"] {
+            let text =
+                fs::read_to_string(pressure.join(format!("{what}.pressure"))).unwrap_or_default();
+            for (kind, seconds) in stalls(&text) {
+                all.insert(format!("stall_{what}_{kind}_s"), seconds);
+            }
+        }
+        all
+    }
+
+    /// Kills everything in it and waits until it is gone, 10 s at most.
+    pub fn kill(&self) {
+        let mut folders = vec![self.memory.clone()];
+        folders.extend(self.unified.clone());
+        empty(&folders);
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.kill();
+        // What cannot be removed is removed by the next experiment.
+        let _ = fs::remove_dir(&self.memory);
+        if let Some(unified) = &self.unified {
+            let _ = fs::remove_dir(unified);
+        }
+    }
+}
+
+/// Kills what is in these groups, again and again: what it forks meanwhile too.
+fn empty(folders: &[PathBuf]) {
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_secs(10) {
+        let mut left = false;
+        for folder in folders {
+            let killed_at_once = fs::write(folder.join("cgroup.kill"), "1").is_ok();
+            let text = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
+            for pid in text.lines().filter_map(|line| line.parse().ok()) {
+                left = true;
+                if !killed_at_once {
+                    // It may be gone by now.
+                    let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+                }
+            }
+        }
+        if !left {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Lines of a name and a number.
+pub(crate) fn keyed(text: &str) -> BTreeMap<String, f64> {
+    text.lines()
+        .filter_map(|line| {
+            let (name, value) = line.split_once(' ')?;
+            Some((name.to_owned(), value.trim().parse().ok()?))
+        })
+        .collect()
+}
+
+/// `some avg10=0.00 avg60=0.00 avg300=0.00 total=377718`: the totals in seconds.
+pub(crate) fn stalls(text: &str) -> Vec<(String, f64)> {
+    text.lines()
+        .filter_map(|line| {
+            let (kind, rest) = line.split_once(' ')?;
+            let micros: f64 = rest.split_once("total=")?.1.trim().parse().ok()?;
+            Some((kind.to_owned(), micros / 1e6))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_with_the_controller_is_found() {
+        let root = tempfile::tempdir().unwrap();
+        assert!(Hierarchy::below(root.path())
+            .unwrap_err()
+            .to_string()
+            .contains("no memory controller"));
+        fs::write(root.path().join("cgroup.controllers"), "cpu memory\n").unwrap();
+        fs::write(root.path().join("cgroup.subtree_control"), "cpu\n").unwrap();
+        let err = Hierarchy::below(root.path()).unwrap_err().to_string();
+        assert!(err.contains("+memory"), "{err}");
+        fs::write(root.path().join("cgroup.subtree_control"), "cpu memory\n").unwrap();
+        assert_eq!(Hierarchy::below(root.path()).unwrap().version, 2);
+        fs::create_dir(root.path().join("memory")).unwrap();
+        fs::write(root.path().join("memory/memory.limit_in_bytes"), "").unwrap();
+        assert_eq!(Hierarchy::below(root.path()).unwrap().version, 1);
+    }
+
+    #[test]
+    fn stalls_are_read_in_seconds() {
+        let text = "some avg10=1.04 avg60=6.34 avg300=30.25 total=5500000\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n";
+        assert_eq!(
+            stalls(text),
+            [("some".to_owned(), 5.5), ("full".to_owned(), 0.0)]
+        );
+    }
+}

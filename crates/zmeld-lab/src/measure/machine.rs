@@ -1,0 +1,230 @@
+//! The kernel's counters before and after a run, and what the machine is.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::limit::{keyed, stalls};
+
+/// The machine that an experiment ran on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Its processor.
+    pub processor: String,
+    /// How many of them.
+    pub processors: usize,
+    /// RAM, bytes.
+    pub ram_bytes: u64,
+    /// Kernel release.
+    pub kernel: String,
+    /// The kernel's command line, which sets zswap among others.
+    pub boot_parameters: String,
+    /// Version of control groups that has the memory controller.
+    pub cgroup_version: u8,
+    /// Tunables by name, as they were during the experiment.
+    pub tunables: BTreeMap<String, String>,
+}
+
+impl Machine {
+    /// This machine.
+    pub fn here(cgroup_version: u8) -> Machine {
+        let first = |path: &str| {
+            fs::read_to_string(path)
+                .unwrap_or_default()
+                .trim()
+                .to_owned()
+        };
+        let info = first("/proc/cpuinfo");
+        let processor = info
+            .lines()
+            .find_map(|line| line.strip_prefix("model name")?.split_once(':'))
+            .map_or("unknown", |(_, name)| name.trim());
+        let tunables = [
+            "/proc/sys/vm/swappiness",
+            "/proc/sys/vm/page-cluster",
+            "/proc/sys/vm/watermark_scale_factor",
+            "/proc/sys/vm/overcommit_memory",
+            "/sys/kernel/mm/transparent_hugepage/enabled",
+            "/sys/module/zswap/parameters/enabled",
+        ];
+        Machine {
+            processor: processor.to_owned(),
+            processors: std::thread::available_parallelism().map_or(1, usize::from),
+            ram_bytes: meminfo().get("MemTotal").map_or(0, |&bytes| bytes as u64),
+            kernel: first("/proc/sys/kernel/osrelease"),
+            boot_parameters: first("/proc/cmdline"),
+            cgroup_version,
+            tunables: tunables
+                .iter()
+                .filter(|path| Path::new(path).exists())
+                .map(|path| {
+                    (
+                        path.rsplit('/').next().unwrap_or(path).to_owned(),
+                        first(path),
+                    )
+                })
+                .collect(),
+        }
+    }
+}
+
+/// `/proc/meminfo` in bytes.
+pub fn meminfo() -> BTreeMap<String, f64> {
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    text.lines()
+        .filter_map(|line| {
+            let (name, rest) = line.split_once(':')?;
+            let mut words = rest.split_whitespace();
+            let value: f64 = words.next()?.parse().ok()?;
+            let unit = if words.next() == Some("kB") {
+                1024.0
+            } else {
+                1.0
+            };
+            Some((name.to_owned(), value * unit))
+        })
+        .collect()
+}
+
+/// Counters by name: `vm_*` are those of `/proc/vmstat`, `stall_*_s` pressure, `kswapd_cpu_s` the reclaim daemon.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Counters(pub BTreeMap<String, f64>);
+
+const VMSTAT: [&str; 28] = [
+    "pswpin",
+    "pswpout",
+    "swpin_zero",
+    "swpout_zero",
+    "pgfault",
+    "pgmajfault",
+    "pgscan_kswapd",
+    "pgscan_direct",
+    "pgscan_anon",
+    "pgscan_file",
+    "pgsteal_kswapd",
+    "pgsteal_direct",
+    "pgsteal_anon",
+    "pgsteal_file",
+    "workingset_refault_anon",
+    "workingset_refault_file",
+    "workingset_activate_anon",
+    "allocstall_normal",
+    "allocstall_movable",
+    "compact_stall",
+    "oom_kill",
+    "zswpin",
+    "zswpout",
+    "zswpwb",
+    "thp_swpout",
+    "thp_swpout_fallback",
+    "pgpgin",
+    "pgpgout",
+];
+
+impl Counters {
+    /// Reads them now. `kswapd` are the reclaim daemons, from [`reclaim_daemons`].
+    pub fn read(kswapd: &[u32]) -> Counters {
+        let mut all = BTreeMap::new();
+        let vmstat = keyed(&fs::read_to_string("/proc/vmstat").unwrap_or_default());
+        for name in VMSTAT {
+            all.extend(vmstat.get(name).map(|&value| (format!("vm_{name}"), value)));
+        }
+        for what in ["memory", "io", "cpu"] {
+            let text = fs::read_to_string(format!("/proc/pressure/{what}")).unwrap_or_default();
+            for (kind, seconds) in stalls(&text) {
+                all.insert(format!("stall_{what}_{kind}_s"), seconds);
+            }
+        }
+        let cpu = kswapd
+            .iter()
+            .filter_map(|pid| processor_seconds(*pid))
+            .sum();
+        all.insert("kswapd_cpu_s".to_owned(), cpu);
+        Counters(all)
+    }
+
+    /// What was added since.
+    pub fn since(&self, before: &Counters) -> Counters {
+        let gone = |name: &String| before.0.get(name).copied().unwrap_or(0.0);
+        Counters(
+            self.0
+                .iter()
+                .map(|(name, value)| (name.clone(), value - gone(name)))
+                .collect(),
+        )
+    }
+
+    /// One of them; 0 where the kernel has none.
+    pub fn get(&self, name: &str) -> f64 {
+        self.0.get(name).copied().unwrap_or(0.0)
+    }
+}
+
+/// The processes named `kswapd0` and so on.
+pub fn reclaim_daemons() -> Vec<u32> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|pid: &u32| {
+            fs::read_to_string(format!("/proc/{pid}/comm"))
+                .is_ok_and(|name| name.starts_with("kswapd"))
+        })
+        .collect()
+}
+
+/// User and system time from `/proc/PID/stat`, whose ticks are hundredths of a second on every architecture that Linux
+/// shows to user space.
+fn processor_seconds(pid: u32) -> Option<f64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, rest) = text.rsplit_once(") ")?;
+    let mut fields = rest.split_whitespace().skip(11);
+    let ticks: f64 = fields.next()?.parse::<f64>().ok()? + fields.next()?.parse::<f64>().ok()?;
+    Some(ticks / 100.0)
+}
+
+/// What a compressed device holds: from its `mm_stat` and `io_stat`, bytes and counts by name.
+pub fn device(name: &str) -> BTreeMap<String, f64> {
+    let mut all = BTreeMap::new();
+    let columns = |file: &str| -> Vec<f64> {
+        fs::read_to_string(format!("/sys/block/{name}/{file}"))
+            .unwrap_or_default()
+            .split_whitespace()
+            .filter_map(|word| word.parse().ok())
+            .collect()
+    };
+    let mm = [
+        "original_bytes",
+        "compressed_bytes",
+        "memory_used_bytes",
+        "memory_limit_bytes",
+        "memory_used_max_bytes",
+        "same_pages",
+        "pages_compacted",
+        "huge_pages",
+        "huge_pages_since",
+    ];
+    for (name, value) in mm.iter().zip(columns("mm_stat")) {
+        all.insert((*name).to_owned(), value);
+    }
+    let io = ["failed_reads", "failed_writes", "invalid_io", "notify_free"];
+    for (name, value) in io.iter().zip(columns("io_stat")) {
+        all.insert((*name).to_owned(), value);
+    }
+    // Documentation/block/stat.rst: requests, merges, sectors, milliseconds.
+    let stat = [
+        "reads",
+        "read_merges",
+        "read_sectors",
+        "read_ms",
+        "writes",
+        "write_merges",
+        "write_sectors",
+        "write_ms",
+    ];
+    for (name, value) in stat.iter().zip(columns("stat")) {
+        all.insert((*name).to_owned(), value);
+    }
+    all
+}

@@ -1,0 +1,15 @@
+//! What is measured around and during a run.
+//!
+//! | module | what it reads |
+//! |---|---|
+//! | `supervise` | the process that starts a workload, waits for it and asks what it used |
+//! | `machine` | the kernel's counters before and after; what the machine is |
+//! | `series` | memory and swap over time |
+
+pub mod machine;
+pub mod series;
+pub mod supervise;
+
+pub use machine::{Counters, Machine};
+pub use series::{Sample, Series};
+pub use supervise::{Ended, Usage};

@@ -1,0 +1,94 @@
+//! Memory and swap over time, a bounded number of samples for a run of any
+//! length: when there are too many, every second one goes and the distance
+//! doubles.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// What was used at one instant.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// Since the run began.
+    pub at_s: f64,
+    /// The group's memory.
+    pub memory_bytes: u64,
+    /// The group's pages in swap, before compression.
+    pub swap_bytes: u64,
+    /// What the compressed devices of the arm take up in RAM.
+    pub store_bytes: u64,
+    /// What the kernel says the machine could still give.
+    pub available_bytes: u64,
+}
+
+/// Samples at equal distances.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Series {
+    /// The distance between two.
+    pub every_s: f64,
+    /// In order.
+    pub samples: Vec<Sample>,
+}
+
+const SAMPLES_MAX: usize = 200;
+/// The distance to begin with.
+pub const EVERY: Duration = Duration::from_millis(100);
+
+impl Default for Series {
+    fn default() -> Self {
+        Series {
+            every_s: EVERY.as_secs_f64(),
+            samples: Vec::new(),
+        }
+    }
+}
+
+impl Series {
+    /// Whether the next sample is due.
+    pub fn is_due(&self, at_s: f64) -> bool {
+        self.samples
+            .last()
+            .is_none_or(|last| at_s - last.at_s >= self.every_s * 0.99)
+    }
+
+    /// Adds a sample that is due.
+    pub fn push(&mut self, sample: Sample) {
+        self.samples.push(sample);
+        if self.samples.len() > SAMPLES_MAX {
+            let mut at = 0;
+            self.samples.retain(|_| {
+                at += 1;
+                at % 2 == 1
+            });
+            self.every_s *= 2.0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_run_has_as_few_samples_as_a_short_one() {
+        let mut series = Series::default();
+        for tick in 0..100_000 {
+            let at_s = f64::from(tick) * 0.1;
+            if series.is_due(at_s) {
+                series.push(Sample {
+                    at_s,
+                    ..Sample::default()
+                });
+            }
+        }
+        assert!((SAMPLES_MAX / 2..=SAMPLES_MAX).contains(&series.samples.len()));
+        let distances = series
+            .samples
+            .windows(2)
+            .map(|two| two[1].at_s - two[0].at_s);
+        assert!(distances
+            .into_iter()
+            .all(|d| (d - series.every_s).abs() < 0.11));
+        assert!(series.samples.last().unwrap().at_s > 9000.0);
+    }
+}

@@ -1,0 +1,136 @@
+//! Two processes stand between the experiment and a workload. The *launcher*
+//! joins the control group, makes itself the first to be killed when memory runs
+//! out, and then becomes the workload. The *supervisor* starts the launcher,
+//! waits, and asks the kernel what its children used: alone with one child, that
+//! is the workload's usage, descendants included.
+//!
+//! Both die with whoever started them, so that an experiment that is killed
+//! leaves nothing running.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use nix::sys::resource::{getrusage, UsageWho};
+use rustix::process::{set_parent_process_death_signal, Signal};
+use serde::{Deserialize, Serialize};
+
+/// What a supervisor is asked to do.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Request {
+    /// The launcher with its first arguments; the joins, `--` and the command follow.
+    pub launcher: Vec<String>,
+    /// The control groups' files that the workload joins.
+    pub joins: Vec<PathBuf>,
+    /// The workload.
+    pub command: Vec<String>,
+    /// Where its output goes.
+    pub stdout: PathBuf,
+    /// Where its errors go.
+    pub stderr: PathBuf,
+}
+
+/// What a run used, as the kernel counts it for the workload and its descendants. The launcher's own few megabytes and
+/// hundreds of faults before it becomes the workload are in it, the same in every arm.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Usage {
+    /// From start to end.
+    pub elapsed_s: f64,
+    /// Processor time in user space.
+    pub user_s: f64,
+    /// Processor time in the kernel, reclaim and compression on its behalf included.
+    pub system_s: f64,
+    /// The most memory that one of its processes had in RAM.
+    pub rss_max_bytes: u64,
+    /// Faults served without I/O.
+    pub faults_minor: u64,
+    /// Faults that waited for a page to be read.
+    pub faults_major: u64,
+    /// Times it waited.
+    pub switches_voluntary: u64,
+    /// Times it was preempted.
+    pub switches_involuntary: u64,
+    /// Blocks of 512 bytes read from file systems, for it.
+    pub file_inputs: u64,
+    /// Blocks of 512 bytes written to file systems, for it.
+    pub file_outputs: u64,
+}
+
+/// How a workload ended.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Ended {
+    /// Its exit code; none if a signal ended it.
+    pub code: Option<i32>,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+    /// What it used.
+    pub usage: Usage,
+}
+
+/// Starts a workload and waits for it: the supervisor's whole life.
+///
+/// # Errors
+/// When the launcher cannot be started or its outputs cannot be made.
+pub fn supervise(request: &Request) -> io::Result<Ended> {
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    let (program, arguments) = request
+        .launcher
+        .split_first()
+        .ok_or_else(|| io::Error::other("no launcher"))?;
+    let mut command = Command::new(program);
+    command.args(arguments);
+    for join in &request.joins {
+        command.arg("--join").arg(join);
+    }
+    command
+        .arg("--")
+        .args(&request.command)
+        .stdin(Stdio::null())
+        .stdout(File::create(&request.stdout)?)
+        .stderr(File::create(&request.stderr)?);
+    let begin = Instant::now();
+    let status = command.spawn()?.wait()?;
+    let elapsed_s = begin.elapsed().as_secs_f64();
+    let used = getrusage(UsageWho::RUSAGE_CHILDREN)?;
+    let seconds =
+        |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
+    Ok(Ended {
+        code: status.code(),
+        signal: status.signal(),
+        usage: Usage {
+            elapsed_s,
+            user_s: seconds(used.user_time()),
+            system_s: seconds(used.system_time()),
+            rss_max_bytes: used.max_rss() as u64 * 1024,
+            faults_minor: used.minor_page_faults() as u64,
+            faults_major: used.major_page_faults() as u64,
+            switches_voluntary: used.voluntary_context_switches() as u64,
+            switches_involuntary: used.involuntary_context_switches() as u64,
+            file_inputs: used.block_reads() as u64,
+            file_outputs: used.block_writes() as u64,
+        },
+    })
+}
+
+/// Joins control groups and becomes the command: the launcher's whole life. Returns only if that failed.
+///
+/// # Errors
+/// Which step failed.
+pub fn launch(joins: &[PathBuf], command: &[String]) -> io::Error {
+    let become_it = || -> io::Result<io::Error> {
+        let (program, arguments) = command
+            .split_first()
+            .ok_or_else(|| io::Error::other("no command"))?;
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        for join in joins {
+            fs::write(join, std::process::id().to_string())?;
+        }
+        // If the whole machine runs short after all, this process goes first. Without root the kernel may refuse.
+        let _ = fs::write("/proc/self/oom_score_adj", "1000");
+        Ok(Command::new(program).args(arguments).exec())
+    };
+    become_it().unwrap_or_else(|err| err)
+}

@@ -1,0 +1,310 @@
+//! Recipes: what is run, under which limit, with which arms, and what was
+//! published about it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::arm::{size, Arm, Bases};
+use crate::error::Error;
+use crate::statistics::stopping::Stopping;
+use crate::statistics::Direction;
+use crate::workload::Workload;
+
+/// An experiment as a file says it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Recipe {
+    /// Its name, as `zmeld bench run` takes it.
+    pub name: String,
+    /// What it asks.
+    pub question: String,
+    /// Where it was published, or why it is as it is.
+    pub about: String,
+    /// What is compared.
+    #[serde(default)]
+    pub metric: Metric,
+    /// About how many minutes it takes on two processors.
+    #[serde(default)]
+    pub minutes: f64,
+    /// When to stop repeating.
+    #[serde(default = "stopping")]
+    pub stopping: Stopping,
+    /// Runs of each arm before those that count.
+    #[serde(default = "one")]
+    pub warm_ups: usize,
+    /// Longer than that, a run is ended, seconds.
+    #[serde(default = "run_max")]
+    pub run_max_s: f64,
+    /// The workloads and limits.
+    #[serde(rename = "case")]
+    pub cases: Vec<Case>,
+    /// The set-ups.
+    #[serde(rename = "arm")]
+    pub arms: Vec<Arm>,
+    /// The published figures.
+    #[serde(default, rename = "published", skip_serializing_if = "Vec::is_empty")]
+    pub published: Vec<Published>,
+}
+
+fn stopping() -> Stopping {
+    Stopping {
+        runs_min: 5,
+        runs_max: 15,
+        width: 0.05,
+    }
+}
+
+fn one() -> usize {
+    1
+}
+
+fn run_max() -> f64 {
+    600.0
+}
+
+/// What is compared.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Metric {
+    /// `elapsed_s`, `measured_s` (without filling memory first), or a figure that the workload gives.
+    pub name: String,
+    /// Which values are better.
+    pub better: Direction,
+}
+
+impl Default for Metric {
+    fn default() -> Self {
+        Metric {
+            name: "elapsed_s".to_owned(),
+            better: Direction::Lower,
+        }
+    }
+}
+
+/// A workload under a limit.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Case {
+    /// Its name in tables.
+    pub name: String,
+    /// What runs.
+    pub workload: Workload,
+    /// What runs with `--full`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub full: Option<Workload>,
+    /// `60% of footprint`, `181MiB`; none: no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<String>,
+    /// The limit with `--full`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub full_limit: Option<String>,
+    /// Whether what compressed devices take up counts against the limit, as on a machine of that size.
+    #[serde(default)]
+    pub counts_store: bool,
+    /// Only these arms; none: all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub arms: Vec<String>,
+}
+
+/// A published table.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Published {
+    /// What it shows, and on which machine.
+    pub title: String,
+    /// Headings.
+    pub columns: Vec<String>,
+    /// Rows of as many cells.
+    pub rows: Vec<Vec<String>>,
+    /// What to bear in mind when it is compared with what came out here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+macro_rules! built_in {
+    ($($name:literal),* $(,)?) => {
+        /// The recipes that come with zmeld: name and text.
+        pub const BUILT_IN: &[(&str, &str)] = &[$(
+            ($name, include_str!(concat!("../../../recipes/", $name, ".toml"))),
+        )*];
+    };
+}
+
+built_in!(
+    "matmul-25-50-100",
+    "matmul-inverted",
+    "bt",
+    "vps-7zip",
+    "entropy-walk",
+    "sysbench",
+    "codecs",
+);
+
+impl Recipe {
+    /// A built-in recipe by its name, or a file by its path.
+    ///
+    /// # Errors
+    /// What is wrong with it, with line and column.
+    pub fn load(name: &str) -> Result<Recipe, Error> {
+        if let Some((name, text)) = BUILT_IN.iter().find(|(known, _)| *known == name) {
+            return Recipe::from_text(name, text);
+        }
+        let wrong = |problem: String| Error::Recipe {
+            name: name.to_owned(),
+            problem,
+        };
+        let is_path = name.contains('/') || name.ends_with(".toml");
+        if !is_path && !Path::new(name).exists() {
+            let names: Vec<_> = BUILT_IN.iter().map(|(name, _)| *name).collect();
+            return Err(wrong(format!(
+                "there is no such recipe; there are {}, or give the path of a file",
+                names.join(", ")
+            )));
+        }
+        let text = fs::read_to_string(name).map_err(|err| Error::io("read", name, err))?;
+        Recipe::from_text(name, &text)
+    }
+
+    /// Reads a recipe and checks what can be checked without running it.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn from_text(name: &str, text: &str) -> Result<Recipe, Error> {
+        let wrong = |problem: String| Error::Recipe {
+            name: name.to_owned(),
+            problem,
+        };
+        let recipe: Recipe = toml::from_str(text).map_err(|err: toml::de::Error| {
+            let place = err.span().map(|span| {
+                let before = &text[..span.start.min(text.len())];
+                let line = before.matches('\n').count() + 1;
+                let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
+                format!("line {line}, column {column}: ")
+            });
+            wrong(format!(
+                "{}{}",
+                place.unwrap_or_default(),
+                err.message().replace('\n', " ")
+            ))
+        })?;
+        recipe.check().map_err(wrong)?;
+        Ok(recipe)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.cases.is_empty() || self.arms.is_empty() {
+            return Err("an experiment needs a case and an arm".to_owned());
+        }
+        let rule = &self.stopping;
+        if rule.runs_min == 0
+            || rule.runs_max < rule.runs_min
+            || rule.width.is_nan()
+            || rule.width <= 0.0
+        {
+            return Err("stopping needs runs_min of at least 1, runs_max of at least runs_min, a width above 0".into());
+        }
+        let mut names = BTreeMap::new();
+        for arm in &self.arms {
+            if names.insert(arm.name.as_str(), ()).is_some() {
+                return Err(format!("two arms are called \"{}\"", arm.name));
+            }
+        }
+        let mut cases = BTreeMap::new();
+        for case in &self.cases {
+            if cases.insert(case.name.as_str(), ()).is_some() {
+                return Err(format!("two cases are called \"{}\"", case.name));
+            }
+            if let Some(unknown) = case
+                .arms
+                .iter()
+                .find(|name| !names.contains_key(name.as_str()))
+            {
+                return Err(format!(
+                    "case \"{}\" names an arm \"{unknown}\" that there is not",
+                    case.name
+                ));
+            }
+            let bases = Bases {
+                limit: 1 << 30,
+                footprint: 1 << 30,
+            };
+            for limit in case.limit.iter().chain(&case.full_limit) {
+                if limit.contains("of limit") || size(limit, bases).is_none() {
+                    return Err(format!(
+                        "case \"{}\": {limit:?} is no limit; write \"60% of footprint\" or \"181MiB\"",
+                        case.name
+                    ));
+                }
+            }
+        }
+        for table in &self.published {
+            if table
+                .rows
+                .iter()
+                .any(|row| row.len() != table.columns.len())
+            {
+                return Err(format!(
+                    "published table \"{}\" has a row of another length",
+                    table.title
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The same at the published size.
+    pub fn full(mut self) -> Recipe {
+        for case in &mut self.cases {
+            if let Some(full) = case.full.take() {
+                case.workload = full;
+            }
+            if let Some(limit) = case.full_limit.take() {
+                case.limit = Some(limit);
+            }
+        }
+        self.run_max_s = self.run_max_s.max(24.0 * 3600.0);
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn built_in_recipes_are_sound() {
+        for (name, text) in BUILT_IN {
+            let recipe = Recipe::from_text(name, text).unwrap();
+            assert_eq!(recipe.name, *name);
+            let full = recipe.clone().full();
+            let written = serde_json::to_string(&full).unwrap();
+            assert_eq!(serde_json::from_str::<Recipe>(&written).unwrap(), full);
+            let host = zmeld_swap::Host::here();
+            for arm in &recipe.arms {
+                let bases = Bases {
+                    limit: 256 << 20,
+                    footprint: 512 << 20,
+                };
+                // A kernel may lack a codec; that the recipe is wrong is another kind of error.
+                if let Err(err @ Error::Recipe { .. }) = arm.check(&host, bases) {
+                    panic!("{name}: {err}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_place() {
+        let text = "name = \"x\"\nquestion = \"\"\nabout = \"\"\nmetrik = 1\n";
+        let err = Recipe::from_text("x.toml", text).unwrap_err().to_string();
+        assert!(
+            err.starts_with("x.toml: line 4, column 1: unknown field"),
+            "{err}"
+        );
+        let err = Recipe::load("matmull").unwrap_err().to_string();
+        assert!(err.contains("vps-7zip"), "{err}");
+    }
+}

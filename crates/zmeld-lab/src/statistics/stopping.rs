@@ -1,0 +1,39 @@
+//! When to stop repeating.
+//!
+//! Never because a difference has become significant: whoever looks often enough
+//! sees one where there is none. Runs go on until the interval of every arm's
+//! median is narrow enough, or the runs or the time are used up. Width depends
+//! on the noise and not on who is ahead, though not wholly so in small samples;
+//! `tests/statistics.rs` measures how often a winner is named where there is
+//! none, with this rule in force.
+
+use serde::{Deserialize, Serialize};
+
+use super::bootstrap::{median_interval, LEVEL};
+
+/// When enough is enough.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Stopping {
+    /// At least so many runs of each arm.
+    pub runs_min: usize,
+    /// At most so many.
+    pub runs_max: usize,
+    /// Enough when half the width of each median's interval (95 %) is at most this share of it.
+    pub width: f64,
+}
+
+impl Stopping {
+    /// Whether these arms have been run often enough. An arm of which every run, or none, was killed has an interval
+    /// without width.
+    pub fn is_enough<'a>(&self, arms: impl IntoIterator<Item = &'a [f64]>, seed: u64) -> bool {
+        arms.into_iter().all(|values| {
+            values.len() >= self.runs_max
+                || values.len() >= self.runs_min && self.is_tight(values, seed)
+        })
+    }
+
+    fn is_tight(&self, values: &[f64], seed: u64) -> bool {
+        let interval = median_interval(values, LEVEL, seed);
+        interval.low == interval.high || interval.relative_half_width() <= self.width
+    }
+}

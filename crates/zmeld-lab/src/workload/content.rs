@@ -1,0 +1,119 @@
+//! What stands in a page, computed from its number: any word can be checked
+//! without keeping a copy.
+
+use serde::{Deserialize, Serialize};
+
+use super::mix;
+
+/// 64-bit words in a page of 4 KiB.
+pub const WORDS: usize = 512;
+
+/// How pages are filled.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Content {
+    /// The share of a page that is random; the rest repeats it. About the share that is left after a codec that finds
+    /// repeats: 0.25 gives about 4:1 with lz4, lzo and zstd alike. 0 is a page of one repeated word, which the kernel
+    /// keeps as a value; 1 does not compress at all.
+    pub random_share: f64,
+    /// The share of pages that are copies of one of 16 others.
+    pub duplicate_share: f64,
+    /// The share of pages that are all zeros.
+    pub zero_share: f64,
+    /// Where random numbers start.
+    pub seed: u64,
+}
+
+impl Default for Content {
+    fn default() -> Self {
+        Content {
+            random_share: 0.4,
+            duplicate_share: 0.0,
+            zero_share: 0.0,
+            seed: 1,
+        }
+    }
+}
+
+/// How many pages the duplicates are copies of.
+const ORIGINALS: u64 = 16;
+
+impl Content {
+    /// How many words of a page are random.
+    pub fn random_words(&self) -> usize {
+        ((WORDS as f64 * self.random_share).round() as usize).clamp(1, WORDS)
+    }
+
+    /// Whose content a page has: 0 for zeros.
+    fn original(&self, page: u64, version: u32) -> u64 {
+        let drawn = mix(self.seed ^ mix(page));
+        let part = (drawn >> 11) as f64 / (1u64 << 53) as f64;
+        if part < self.zero_share {
+            0
+        } else if part < self.zero_share + self.duplicate_share {
+            1 + drawn % ORIGINALS
+        } else {
+            1 + ORIGINALS + page + (u64::from(version) << 40)
+        }
+    }
+
+    /// The words of a page that was written `version` times before.
+    pub fn words(&self, page: u64, version: u32) -> impl Fn(usize) -> u64 {
+        let original = self.original(page, version);
+        let key = mix(self.seed.wrapping_add(original.wrapping_mul(0x1_0000_0001)));
+        let period = self.random_words();
+        move |at| match original {
+            0 => 0,
+            _ => mix(key ^ (at % period) as u64),
+        }
+    }
+
+    /// What the data are, for people.
+    pub fn describe(&self) -> String {
+        let mut text = match self.random_share {
+            share if share >= 1.0 => "random bytes, which do not compress".to_owned(),
+            share => format!(
+                "pages of which {:.0} % is random and the rest repeats it",
+                100.0 * share
+            ),
+        };
+        if self.duplicate_share > 0.0 {
+            text += &format!(", {:.0} % of them duplicates", 100.0 * self.duplicate_share);
+        }
+        if self.zero_share > 0.0 {
+            text += &format!(", {:.0} % of them zeros", 100.0 * self.zero_share);
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_as_wanted() {
+        let content = Content {
+            random_share: 0.25,
+            duplicate_share: 0.3,
+            zero_share: 0.1,
+            seed: 5,
+        };
+        let pages: Vec<Vec<u64>> = (0..4000)
+            .map(|page| {
+                let words = content.words(page, 0);
+                (0..WORDS).map(words).collect()
+            })
+            .collect();
+        let zeros = pages
+            .iter()
+            .filter(|page| page.iter().all(|&w| w == 0))
+            .count();
+        let distinct: std::collections::HashSet<_> = pages.iter().collect();
+        assert!((360..440).contains(&zeros), "{zeros}");
+        assert!((2300..2500).contains(&distinct.len()), "{}", distinct.len());
+        let page = pages.iter().find(|page| page[0] != 0).unwrap();
+        assert_eq!(page[..128], page[128..256]);
+        assert_ne!(content.words(9999, 0)(0), content.words(9999, 1)(0));
+    }
+}

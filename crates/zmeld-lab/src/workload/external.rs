@@ -1,0 +1,177 @@
+//! Commands that are installed, and what can be read from what they print.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// A command.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Command {
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// How its output is read.
+    #[serde(default)]
+    pub reads: Reads,
+    /// What its data are, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<String>,
+    /// The package that has it, for the message where it is missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub package: Option<String>,
+}
+
+/// How a command's output is read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reads {
+    /// Not at all.
+    #[default]
+    Nothing,
+    /// `7zz b`: speeds and ratings.
+    SevenZip,
+    /// `sysbench memory run`.
+    Sysbench,
+    /// `stress-ng --vm ... --verify --metrics`.
+    StressNg,
+    /// A benchmark of the NAS Parallel Benchmarks.
+    Npb,
+}
+
+impl Command {
+    /// In a sentence.
+    pub fn describe(&self) -> String {
+        let data = self.data.as_deref().unwrap_or("not known");
+        format!("{}; data: {data}", self.command.join(" "))
+    }
+}
+
+/// What a command printed: its figures, and whether it says that it verified its result; `Err` if it says that the
+/// result is wrong.
+pub type Read = Result<(BTreeMap<String, f64>, bool), String>;
+
+impl Reads {
+    /// Reads a command's output.
+    ///
+    /// # Errors
+    /// The line in which the command says that its result is wrong.
+    pub fn read(self, text: &str) -> Read {
+        match self {
+            Reads::Nothing => Ok((BTreeMap::new(), false)),
+            Reads::SevenZip => Ok((seven_zip(text), true)),
+            Reads::Sysbench => Ok((sysbench(text), false)),
+            Reads::StressNg => stress_ng(text),
+            Reads::Npb => npb(text),
+        }
+    }
+}
+
+/// `24:  27  46  58  27  |  5112 ...`: for each dictionary the speed in KiB/s, usage, rating, twice.
+fn seven_zip(text: &str) -> BTreeMap<String, f64> {
+    let mut figures = BTreeMap::new();
+    for line in text.lines() {
+        let Some((dictionary, rest)) = line.split_once(':') else {
+            continue;
+        };
+        let Ok(bits) = dictionary.trim().parse::<u32>() else {
+            continue;
+        };
+        for (name, half) in ["compress", "decompress"].iter().zip(rest.split('|')) {
+            let numbers: Vec<f64> = half
+                .split_whitespace()
+                .map_while(|x| x.parse().ok())
+                .collect();
+            if let [speed, usage, ..] = numbers[..] {
+                figures.insert(format!("dict_{bits}_{name}_kib_per_s"), speed);
+                figures.insert(format!("dict_{bits}_{name}_cpu_percent"), usage);
+            }
+        }
+    }
+    figures
+}
+
+/// `65536.00 MiB transferred (160.23 MiB/sec)`.
+fn sysbench(text: &str) -> BTreeMap<String, f64> {
+    let rate = text.lines().find_map(|line| {
+        let (_, rate) = line.split_once("transferred (")?;
+        rate.split_whitespace().next()?.parse().ok()
+    });
+    rate.map(|rate| ("mib_per_s".to_owned(), rate))
+        .into_iter()
+        .collect()
+}
+
+/// `stress-ng: metrc: [1] vm  12345  10.01  8.9  1.1  1233.3  1234.5`, and failures of the verification.
+fn stress_ng(text: &str) -> Read {
+    let wrong = text.lines().find(|line| line.contains("stress-ng: fail"));
+    if let Some(line) = wrong {
+        return Err(line.trim().to_owned());
+    }
+    let mut figures = BTreeMap::new();
+    for line in text.lines().filter(|line| line.contains("metrc:")) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let Some(at) = words.iter().position(|word| word.ends_with(']')) else {
+            continue;
+        };
+        if let [name, operations, real, ..] = words[at + 1..] {
+            if let (Ok(operations), Ok(real)) = (operations.parse::<f64>(), real.parse::<f64>()) {
+                figures.insert(
+                    format!("{name}_operations_per_s"),
+                    operations / real.max(1e-9),
+                );
+            }
+        }
+    }
+    Ok((figures, true))
+}
+
+/// ` Mop/s total = 14772.15`, ` Verification = SUCCESSFUL`.
+fn npb(text: &str) -> Read {
+    let mut figures = BTreeMap::new();
+    let mut verified = false;
+    for line in text.lines() {
+        let Some((name, value)) = line.split_once('=') else {
+            continue;
+        };
+        match (name.trim(), value.trim()) {
+            ("Mop/s total", rate) => {
+                if let Ok(rate) = rate.parse() {
+                    figures.insert("mop_per_s".to_owned(), rate);
+                }
+            }
+            ("Verification", "SUCCESSFUL") => verified = true,
+            ("Verification", other) => return Err(format!("Verification = {other}")),
+            _ => {}
+        }
+    }
+    Ok((figures, verified))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outputs_are_read() {
+        let text = "Dict     Speed Usage    R/U Rating  |      Speed Usage    R/U Rating\n\
+                    \x20        KiB/s     %   MIPS   MIPS  |      KiB/s     %   MIPS   MIPS\n\n\
+                    22:       4117   100   4008   4006  |      51433    99   4436   4390\n\
+                    24:         27    46     66     31  |      49013   100   4303   4302\n\
+                    Avr:  1 2 3 4\n";
+        let figures = seven_zip(text);
+        assert_eq!(figures["dict_24_compress_kib_per_s"], 27.0);
+        assert_eq!(figures["dict_22_decompress_cpu_percent"], 99.0);
+        assert_eq!(figures.len(), 8);
+        let text = "1024.00 MiB transferred (160.50 MiB/sec)\n";
+        assert_eq!(sysbench(text)["mib_per_s"], 160.5);
+        let text = "stress-ng: metrc: [77] vm   3000  10.00  9.1  0.2  300.0  322.6\n";
+        assert_eq!(stress_ng(text).unwrap().0["vm_operations_per_s"], 300.0);
+        assert!(stress_ng("stress-ng: fail:  [9] vm: detected 3 bit errors").is_err());
+        let text = " Mop/s total     =                 14772.15\n Verification    =               SUCCESSFUL\n";
+        assert_eq!(
+            npb(text).unwrap(),
+            ([("mop_per_s".to_owned(), 14772.15)].into(), true)
+        );
+        assert!(npb(" Verification = UNSUCCESSFUL\n").is_err());
+    }
+}

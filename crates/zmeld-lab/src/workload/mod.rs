@@ -1,0 +1,120 @@
+//! Workloads whose data are known.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `content` | what stands in a page: how well it compresses, how often it repeats |
+//! | `matmul` | multiplies two matrices, row order or inverted indices |
+//! | `block_tridiagonal` | implicit sweeps in x, y, z over 5x5 blocks, in the manner of NPB BT |
+//! | `walk` | walks an array byte by byte, in order or at random |
+//! | `touch` | touches pages by Zipf's law and verifies each one |
+//! | `external` | reads what 7-Zip, sysbench, stress-ng and NPB print |
+//!
+//! A workload runs in a process of its own, so that limits, resource usage and
+//! kills apply to it alone, and verifies what it computed: a swap device that
+//! returns a wrong byte fails the run.
+
+pub mod block_tridiagonal;
+pub mod content;
+pub mod external;
+pub mod matmul;
+pub mod touch;
+pub mod walk;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+pub use block_tridiagonal::BlockTridiagonal;
+pub use matmul::Matmul;
+pub use touch::Touch;
+pub use walk::Walk;
+
+/// A workload with its size and data.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Workload {
+    /// Matrix multiplication.
+    Matmul(Matmul),
+    /// A block-tridiagonal solver.
+    BlockTridiagonal(BlockTridiagonal),
+    /// A byte-wise walk of an array.
+    Walk(Walk),
+    /// Pages touched by Zipf's law.
+    Touch(Touch),
+    /// Any command.
+    Command(external::Command),
+}
+
+/// What a workload says of itself when it is done.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Finished {
+    /// Seconds that its measured part took; filling memory first is not part of it.
+    pub measured_s: f64,
+    /// Its figures by name, such as `mb_per_s`.
+    pub figures: BTreeMap<String, f64>,
+    /// Whether it checked its result.
+    pub verified: bool,
+}
+
+/// A result that is not what it must be.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum WorkloadError {
+    /// Bytes did not come back as they were written, or a computation came out wrong.
+    #[error("{what}: memory or swap returned wrong bytes, or the processor erred")]
+    Wrong {
+        /// What was found where.
+        what: String,
+    },
+    /// Settings that make no sense.
+    #[error("{0}")]
+    Settings(String),
+}
+
+impl Workload {
+    /// Runs a built-in workload in this process.
+    ///
+    /// # Errors
+    /// [`WorkloadError`] when the result is wrong, or the settings are.
+    pub fn run(&self) -> Result<Finished, WorkloadError> {
+        match self {
+            Workload::Matmul(matmul) => matmul.run(),
+            Workload::BlockTridiagonal(solver) => solver.run(),
+            Workload::Walk(walk) => walk.run(),
+            Workload::Touch(touch) => touch.run(),
+            Workload::Command(command) => Err(WorkloadError::Settings(format!(
+                "{} is a command and not a built-in workload",
+                command.command.join(" ")
+            ))),
+        }
+    }
+
+    /// What it does and what its data are, in a sentence or two.
+    pub fn describe(&self) -> String {
+        match self {
+            Workload::Matmul(matmul) => matmul.describe(),
+            Workload::BlockTridiagonal(solver) => solver.describe(),
+            Workload::Walk(walk) => walk.describe(),
+            Workload::Touch(touch) => touch.describe(),
+            Workload::Command(command) => command.describe(),
+        }
+    }
+
+    /// About how many bytes it will use; none for commands.
+    pub fn expected_bytes(&self) -> Option<u64> {
+        match self {
+            Workload::Matmul(matmul) => Some(matmul.bytes()),
+            Workload::BlockTridiagonal(solver) => Some(solver.bytes()),
+            Workload::Walk(walk) => Some(walk.bytes),
+            Workload::Touch(touch) => Some(touch.bytes),
+            Workload::Command(_) => None,
+        }
+    }
+}
+
+/// Mixes 64 bits (the finaliser of SplitMix64 by Steele, Lea and Flood, 2014).
+pub(crate) fn mix(value: u64) -> u64 {
+    let mut z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}

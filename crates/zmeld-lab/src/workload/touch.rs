@@ -1,0 +1,226 @@
+//! Pages touched by Zipf's law: a working set that is neither all of memory nor
+//! a fixed part of it. Every page that is read is verified whole.
+
+use std::time::Instant;
+
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use rand_distr::{Distribution, Zipf};
+use serde::{Deserialize, Serialize};
+
+use super::content::{Content, WORDS};
+use super::{mix, Finished, WorkloadError};
+
+/// Settings.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Touch {
+    /// How much memory there is.
+    pub bytes: u64,
+    /// How many pages are touched after all were written once.
+    pub touches: u64,
+    /// Zipf's exponent: 0 touches all pages alike, 1 the second page half as often as the first.
+    #[serde(default = "one")]
+    pub zipf: f64,
+    /// The share of touches that write the page anew.
+    #[serde(default = "third")]
+    pub write_share: f64,
+    /// What pages hold.
+    #[serde(default)]
+    pub content: Content,
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+fn third() -> f64 {
+    0.3
+}
+
+impl Touch {
+    /// In a sentence.
+    pub fn describe(&self) -> String {
+        format!(
+            "{} touches of {} by Zipf's law with exponent {}, {:.0} % of them writes, each page read verified; \
+             data: {}",
+            self.touches,
+            zmeld_report::units::bytes(self.bytes),
+            self.zipf,
+            100.0 * self.write_share,
+            self.content.describe()
+        )
+    }
+
+    pub(super) fn run(&self) -> Result<Finished, WorkloadError> {
+        let pages = self.bytes / 4096;
+        let zipf = Zipf::new(pages as f64, self.zipf).map_err(|err| {
+            WorkloadError::Settings(format!("{pages} pages with exponent {}: {err}", self.zipf))
+        })?;
+        let mut memory = vec![0u64; pages as usize * WORDS];
+        let mut versions = vec![0u32; pages as usize];
+        for page in 0..pages {
+            self.write(&mut memory, page, 0);
+        }
+        let mut random = ChaCha8Rng::seed_from_u64(self.content.seed);
+        let mut waits = Waits::default();
+        let begin = Instant::now();
+        for touch in 0..self.touches {
+            let rank = zipf.sample(&mut random) as u64 - 1;
+            let page = scattered(rank, pages);
+            let version = &mut versions[page as usize];
+            let before = Instant::now();
+            self.verify(&memory, page, *version)?;
+            if (mix(touch ^ self.content.seed) >> 11) as f64 / ((1u64 << 53) as f64)
+                < self.write_share
+            {
+                *version += 1;
+                let version = *version;
+                self.write(&mut memory, page, version);
+            }
+            waits.add(before.elapsed().as_nanos() as u64);
+        }
+        let measured_s = begin.elapsed().as_secs_f64();
+        for page in 0..pages {
+            self.verify(&memory, page, versions[page as usize])?;
+        }
+        let mut figures = waits.figures();
+        figures.push(("touches_per_s", self.touches as f64 / measured_s));
+        Ok(Finished {
+            measured_s,
+            figures: figures
+                .into_iter()
+                .map(|(k, v)| (k.to_owned(), v))
+                .collect(),
+            verified: true,
+        })
+    }
+
+    fn write(&self, memory: &mut [u64], page: u64, version: u32) {
+        let words = self.content.words(page, version);
+        let begin = page as usize * WORDS;
+        for (at, word) in memory[begin..begin + WORDS].iter_mut().enumerate() {
+            *word = words(at);
+        }
+    }
+
+    fn verify(&self, memory: &[u64], page: u64, version: u32) -> Result<(), WorkloadError> {
+        let words = self.content.words(page, version);
+        let begin = page as usize * WORDS;
+        let wrong = memory[begin..begin + WORDS]
+            .iter()
+            .enumerate()
+            .find(|(at, word)| **word != words(*at));
+        match wrong {
+            None => Ok(()),
+            Some((at, word)) => Err(WorkloadError::Wrong {
+                what: format!(
+                    "word {at} of page {page} is {word:#x} and not {:#x}",
+                    words(at)
+                ),
+            }),
+        }
+    }
+}
+
+/// A page for each rank, far from those of its neighbours, so that read-ahead does not gain what no real working
+/// set gives it: multiplication by a number that has no divisor in common with the count of pages.
+fn scattered(rank: u64, pages: u64) -> u64 {
+    let mut factor = (pages as f64 * 0.618_033_988_75) as u64 | 1;
+    while gcd(factor, pages) != 1 {
+        factor += 2;
+    }
+    ((u128::from(rank) * u128::from(factor)) % u128::from(pages)) as u64
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 {
+        a
+    } else {
+        gcd(b, a % b)
+    }
+}
+
+/// How long touches took, by powers of the fourth root of 2: 19 % apart.
+struct Waits {
+    counts: Vec<u64>,
+    largest_ns: u64,
+}
+
+impl Default for Waits {
+    fn default() -> Self {
+        Waits {
+            counts: vec![0; 256],
+            largest_ns: 0,
+        }
+    }
+}
+
+impl Waits {
+    fn add(&mut self, ns: u64) {
+        self.counts[((ns.max(1) as f64).log2() * 4.0) as usize] += 1;
+        self.largest_ns = self.largest_ns.max(ns);
+    }
+
+    fn figures(&self) -> Vec<(&'static str, f64)> {
+        let total: u64 = self.counts.iter().sum();
+        let quantile = |part: f64| {
+            let mut left = (total as f64 * part) as u64;
+            let at = self.counts.iter().position(|&count| {
+                let found = left < count;
+                left = left.saturating_sub(count);
+                found
+            });
+            2f64.powf((at.unwrap_or(0) + 1) as f64 / 4.0)
+        };
+        vec![
+            ("touch_p50_ns", quantile(0.5)),
+            ("touch_p99_ns", quantile(0.99)),
+            ("touch_p999_ns", quantile(0.999)),
+            ("touch_max_ns", self.largest_ns as f64),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_page_has_one_rank() {
+        for pages in [1, 2, 7, 256, 1000, 4095] {
+            let mut seen = vec![false; pages as usize];
+            for rank in 0..pages {
+                seen[scattered(rank, pages) as usize] = true;
+            }
+            assert!(seen.into_iter().all(|x| x), "{pages}");
+        }
+    }
+
+    #[test]
+    fn touching_verifies() {
+        let touch = Touch {
+            bytes: 1 << 20,
+            touches: 5000,
+            zipf: 1.0,
+            write_share: 0.3,
+            content: Content::default(),
+        };
+        let finished = touch.run().unwrap();
+        let figures = &finished.figures;
+        assert!(
+            figures["touch_p50_ns"] <= figures["touch_p99_ns"],
+            "{figures:?}"
+        );
+        let mut memory = vec![0; 256 * WORDS];
+        touch.write(&mut memory, 3, 1);
+        assert!(touch.verify(&memory, 3, 1).is_ok());
+        assert!(touch.verify(&memory, 3, 0).is_err());
+        memory[3 * WORDS + 500] ^= 1 << 40;
+        assert!(touch
+            .verify(&memory, 3, 1)
+            .unwrap_err()
+            .to_string()
+            .contains("word 500"));
+    }
+}

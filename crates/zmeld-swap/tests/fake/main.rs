@@ -1,0 +1,5 @@
+//! Setting up and taking down a machine that is a directory.
+
+mod common;
+mod crash;
+mod traps;

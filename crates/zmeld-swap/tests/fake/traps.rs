@@ -1,0 +1,244 @@
+//! What is refused and warned of, in one line, before anything is changed.
+
+use std::time::Duration;
+
+use zmeld_swap::config::{Severity, Trap};
+use zmeld_swap::journal::Journal;
+use zmeld_swap::{Error, ErrorKind};
+
+use crate::common::{config, Machine, MEMINFO};
+
+const RAM: &str = "[tier.fast]\nkind = \"zram\"\nsize = \"50%\"\n";
+
+/// Going up fails in one line with these words, and changes nothing.
+fn refused(machine: &Machine, text: &str, words: &str) -> Error {
+    let before = machine.snapshot();
+    let err = machine.up(&config(text)).expect_err(text);
+    let line = err.to_string();
+    assert!(line.contains(words) && !line.contains('\n'), "{line}");
+    assert_eq!(machine.snapshot(), before, "{line}");
+    assert!(
+        !machine.dir.path().join("run/zmeld/state.json").exists(),
+        "{line}"
+    );
+    err
+}
+
+/// The plan warns with these words.
+fn warned(machine: &Machine, text: &str, trap: Trap, words: &str) {
+    let plan = machine.plan(&config(text)).unwrap();
+    let found = plan
+        .problems
+        .iter()
+        .find(|problem| problem.trap == Some(trap));
+    let found = found.unwrap_or_else(|| panic!("{:?}", plan.problems));
+    assert_eq!(found.severity, Severity::Warning);
+    assert!(found.what.contains(words), "{}", found.what);
+    let accepting = format!("accept = [\"{}\"]\n{text}", trap.name());
+    let plan = machine.plan(&config(&accepting)).unwrap();
+    assert!(plan
+        .problems
+        .iter()
+        .all(|problem| problem.trap != Some(trap)));
+}
+
+#[test]
+fn a_codec_that_the_kernel_has_not_got() {
+    let text = format!("{RAM}codec = \"842\"\n");
+    let err = refused(
+        &Machine::new(),
+        &text,
+        "the kernel has no codec 842: it has lzo, lzo-rle, lz4, zstd",
+    );
+    assert_eq!(err.kind(), ErrorKind::Missing);
+}
+
+#[test]
+fn a_feature_that_the_kernel_has_not_got_is_named_and_the_device_goes_again() {
+    let text = format!("{RAM}recompress = [{{ priority = 1, codec = \"zstd\" }}]\n");
+    let err = refused(
+        &Machine::new(),
+        &text,
+        "recomp_algorithm, which this kernel does not offer",
+    );
+    assert_eq!(err.kind(), ErrorKind::Missing);
+}
+
+#[test]
+fn a_drive_that_carries_something() {
+    let machine = Machine::new();
+    machine.carry("/dev/sdc1", "ext4");
+    let format = "[tier.d]\nkind = \"disk\"\ndevice = \"/dev/sdc1\"\nformat = true\n";
+    refused(
+        &machine,
+        format,
+        "/dev/sdc1 carries ext4, which would be lost",
+    );
+    machine.carry("/dev/sdb1", "swap");
+    let random = "accept = [\"unstable-name\"]\n[tier.d]\nkind = \"disk\"\n\
+                  device = \"/dev/sdb1\"\nencryption = \"random\"\n";
+    refused(
+        &machine,
+        random,
+        "/dev/sdb1 carries swap, which would be lost",
+    );
+    let given = "[tier.d]\nkind = \"disk\"\ndevice = \"/dev/sdc1\"\n";
+    refused(&machine, given, "carries ext4 instead of swap");
+}
+
+#[test]
+fn what_is_in_use_or_not_there() {
+    let machine = Machine::new();
+    machine.put("/dev/mapper/zmeld-d", "");
+    let random = "accept = [\"unstable-name\"]\n[tier.d]\nkind = \"disk\"\n\
+                  device = \"/dev/sdb1\"\nencryption = \"random\"\n";
+    refused(
+        &machine,
+        random,
+        "/dev/mapper/zmeld-d is in use by a mapping that zmeld did not open",
+    );
+    let missing = "[tier.d]\nkind = \"disk\"\ndevice = \"UUID=12\"\n";
+    refused(&machine, missing, "no device has UUID=12");
+    let optional = format!("{missing}optional = true\n{RAM}");
+    let optional = format!("accept = [\"lru-inversion\"]\n{optional}");
+    let plan = machine.plan(&config(&optional)).unwrap();
+    assert_eq!(plan.skipped.len(), 1);
+    assert!(!machine.up(&config(&optional)).unwrap().is_unchanged());
+    machine.down().unwrap();
+}
+
+#[test]
+fn an_optional_tier_that_fails_is_left_out_and_the_rest_is_set_up() {
+    let machine = Machine::new();
+    let before = machine.snapshot();
+    machine.carry("/dev/sdc1", "ext4");
+    let text = format!(
+        "accept = [\"lru-inversion\"]\n{RAM}[tier.d]\nkind = \"disk\"\ndevice = \"/dev/sdc1\"\n\
+         format = true\noptional = true\n"
+    );
+    let report = machine.up(&config(&text)).unwrap();
+    assert_eq!(report.skipped.len(), 1, "{report:?}");
+    assert!(report.skipped[0].reason.contains("carries ext4"));
+    assert_eq!(machine.text("/proc/swaps").lines().count(), 2);
+    machine.down().unwrap();
+    machine.carry("/dev/sdc1", "");
+    let mut after = machine.snapshot();
+    after.remove(&machine.dir.path().join("dev/sdc1/signature"));
+    assert_eq!(after, before);
+}
+
+#[test]
+fn zswap_in_front_of_a_ram_device_is_switched_off_meanwhile() {
+    let machine = Machine::new();
+    machine.up(&config(RAM)).unwrap();
+    assert_eq!(machine.text("/sys/module/zswap/parameters/enabled"), "N\n");
+    assert!(machine.up(&config(RAM)).unwrap().is_unchanged());
+    machine.down().unwrap();
+    assert_eq!(machine.text("/sys/module/zswap/parameters/enabled"), "Y\n");
+}
+
+#[test]
+fn a_value_that_somebody_else_changed_since_stays() {
+    let machine = Machine::new();
+    machine
+        .up(&config("[tunables]\nswappiness = 150\npage_cluster = 0\n"))
+        .unwrap();
+    machine.put("/proc/sys/vm/swappiness", "10\n");
+    machine.down().unwrap();
+    assert_eq!(machine.text("/proc/sys/vm/swappiness"), "10\n");
+    assert_eq!(machine.text("/proc/sys/vm/page-cluster"), "3\n");
+}
+
+#[test]
+fn more_than_memory_can_hold() {
+    let machine = Machine::new();
+    let large = "[tier.fast]\nkind = \"zram\"\nsize = \"16GiB\"\n";
+    refused(
+        &machine,
+        large,
+        "take 8192 MiB when it is full, and the machine has 4096 MiB",
+    );
+    let limited = format!("{large}memory_limit = \"50%\"\n");
+    assert!(!machine.up(&config(&limited)).unwrap().is_unchanged());
+}
+
+#[test]
+fn hibernation_and_disk_swap_below_are_warned_of() {
+    let machine = Machine::new();
+    machine.put("/proc/cmdline", "resume=/dev/sda2\n");
+    warned(&machine, RAM, Trap::Hibernation, "cannot be kept in RAM");
+    let swaps = machine.text("/proc/swaps") + "/dev/sda2 partition 1024 0 -2\n";
+    machine.put("/proc/swaps", &swaps);
+    warned(
+        &machine,
+        RAM,
+        Trap::LruInversion,
+        "/dev/sda2 is swapped to as well",
+    );
+}
+
+#[test]
+fn pages_that_do_not_fit_back_into_memory() {
+    let machine = Machine::new();
+    machine.up(&config(RAM)).unwrap();
+    let up = machine.snapshot();
+    let full = machine
+        .text("/proc/swaps")
+        .replace("1024\t\t0", "9000000\t\t5242880");
+    machine.put("/proc/swaps", &full);
+    let err = machine.down().unwrap_err().to_string();
+    // 5 GiB against 2 GiB that are available.
+    assert!(err.contains("5120 MiB in /dev/zram1"), "{err}");
+    assert!(err.contains("3072 MiB are missing"), "{err}");
+    let less = full.replace("5242880", "1024");
+    machine.put("/proc/swaps", &less);
+    machine.put("/proc/meminfo", &MEMINFO.replace("2097152", "10"));
+    assert!(machine.down().is_err());
+    machine.put("/proc/meminfo", MEMINFO);
+    machine.put("/proc/swaps", &less.replace("9000000\t\t1024", "1024\t\t0"));
+    assert_eq!(machine.snapshot(), up);
+    machine.down().unwrap();
+}
+
+#[test]
+fn two_runs_are_kept_apart() {
+    let machine = Machine::new();
+    let host = machine.host();
+    let first = Journal::lock(&host, Duration::ZERO, &mut |_| {}).unwrap();
+    let second = Journal::lock(&host, Duration::from_millis(50), &mut |_| {}).unwrap_err();
+    let pid = format!("(process {})", std::process::id());
+    assert!(second.to_string().contains(&pid), "{second}");
+    drop(first);
+    Journal::lock(&host, Duration::ZERO, &mut |_| {}).unwrap();
+}
+
+#[test]
+fn a_state_that_is_none_is_refused_and_one_of_another_boot_forgotten() {
+    let machine = Machine::new();
+    for text in ["", "{", "[]", "{\"schema\":\"zmeld.state/9\"}", "\u{0}"] {
+        machine.put("/run/zmeld/state.json", text);
+        let before = machine.snapshot();
+        let err = machine.up(&config(RAM)).unwrap_err().to_string();
+        assert!(err.starts_with("/run/zmeld/state.json"), "{err}");
+        assert!(machine.down().is_err());
+        assert_eq!(machine.snapshot(), before);
+    }
+    std::fs::remove_file(machine.dir.path().join("run/zmeld/state.json")).unwrap();
+    machine
+        .up(&config("[tunables]\npage_cluster = 0\n"))
+        .unwrap();
+    machine.put("/proc/sys/kernel/random/boot_id", "boot-2\n");
+    assert!(machine.down().unwrap().is_unchanged());
+    assert_eq!(machine.text("/proc/sys/vm/page-cluster"), "0\n");
+}
+
+#[test]
+fn a_full_run_directory_stops_it_before_anything_is_changed() {
+    let machine = Machine::new();
+    // Where the state would be written, something else is in the way.
+    std::fs::create_dir_all(machine.dir.path().join("run/zmeld/state.part/x")).unwrap();
+    let before = machine.snapshot();
+    let err = machine.up(&config(RAM)).unwrap_err().to_string();
+    assert!(err.contains("/run/zmeld/state.json"), "{err}");
+    assert_eq!(machine.snapshot(), before);
+}

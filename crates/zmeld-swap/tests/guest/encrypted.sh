@@ -1,0 +1,171 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
+# Encrypted disk swap with zswap in front, and a drive that is missing at boot,
+# in a kernel of its own. From the workspace:
+#
+#   cargo build --release -p zmeld
+#   cargo xtask vm 6.1 --no-module --memory 256 --disk 96 --disk 96 --disk 96 \
+#       --with cryptsetup --with wipefs --with blkid \
+#       --file target/release/zmeld=/usr/bin/zmeld \
+#       crates/zmeld-swap/tests/guest/encrypted.sh
+#
+# A marker is written into memory and swapped out: it has to be found on the raw
+# drive that is not encrypted, and on none that is.
+
+set -eu
+
+plain=/dev/vda
+luks=/dev/vdb
+random=/dev/vdc
+marker=zmeld-marker-4f1c9a77d2
+key=/tmp/key
+
+say() { printf '%s\n' "$*"; }
+fail() { say "FAILED: $*"; exit 1; }
+
+for module in dm-crypt xts aesni-intel aes_generic zbud z3fold zsmalloc lz4; do
+	modprobe -q "$module" || true
+done
+mkdir -p /sys/fs/cgroup
+mount -t cgroup2 cgroup /sys/fs/cgroup 2>/dev/null || true
+(umask 077; dd if=/dev/urandom of=$key bs=64 count=1 2>/dev/null)
+
+machine() {
+	cat /proc/swaps /proc/sys/vm/swappiness /proc/sys/vm/page-cluster
+	grep . /sys/module/zswap/parameters/*
+	ls /dev/mapper
+	for device in $plain $luks $random; do wipefs --noheadings "$device"; done
+}
+
+# Fills more than RAM with pages that hold the marker, each different, so that
+# they reach the drive; gives them back afterwards.
+press() {
+	awk -v marker="$marker" 'BEGIN {
+		srand(1)
+		for (page = 0; page < 90000; page++) {
+			text = marker
+			for (word = 0; word < 200; word++)
+				text = text sprintf("%08x", int(rand() * 4294967295))
+			held[page] = text
+			if (page % 1000 == 0 && !system("test -e /tmp/enough"))
+				break
+		}
+		for (page in held)
+			if (substr(held[page], 1, length(marker)) != marker)
+				exit 3
+	}' &
+	local child=$!
+	for _ in $(seq 300); do
+		used=$(awk 'NR > 1 { sum += $4 } END { print sum + 0 }' /proc/swaps)
+		[ "$used" -ge "$1" ] && break
+		kill -0 $child 2>/dev/null || break
+		sleep 1
+	done
+	: >/tmp/enough
+	[ "$used" -ge "$1" ] || fail "only $used KiB were swapped"
+	wait $child || fail "memory came back changed, or the kernel killed its owner"
+	rm /tmp/enough
+	sync
+}
+
+# How often the marker is on a raw drive.
+found() { grep -a -o "$marker" "$1" | wc -l; }
+
+round() {
+	local name=$1 drive=$2 expect=$3
+	local before after
+	before=$(machine)
+	say "== $name"
+	zmeld up --config "/tmp/$name.toml" --no-scan
+	zmeld up --config "/tmp/$name.toml" --no-scan --json | grep -q '"applied": \[\]' ||
+		fail "$name: a second run changed something"
+	[ "$(cat /sys/module/zswap/parameters/enabled)" = Y ] || fail "$name: zswap is off"
+	press 40000
+	count=$(found "$drive")
+	say "$name: the marker is $count times on $drive"
+	case $expect in
+	readable) [ "$count" -gt 100 ] || fail "$name: the control shows nothing" ;;
+	unreadable) [ "$count" -eq 0 ] || fail "$name: what was swapped can be read" ;;
+	esac
+	[ "$(od -An -v -tx1 -N 67108864 "$drive" | grep -v -c ' 00 00 00 00 00 00 00 00')" -gt 1000 ] ||
+		fail "$name: nothing was written to $drive"
+	zmeld down
+	after=$(machine)
+	[ "$before" = "$after" ] || {
+		diff <(say "$before") <(say "$after") || true
+		fail "$name: the machine is not as it was"
+	}
+}
+
+zswap='[tier.cache]
+kind = "zswap"
+compressor = "lz4"
+max_pool_percent = 5
+'
+tunables='[tunables]
+swappiness = 180
+page_cluster = 0
+'
+cat >/tmp/plain.toml <<EOF
+[tier.disk]
+kind = "disk"
+device = "$plain"
+format = true
+$zswap$tunables
+EOF
+cat >/tmp/luks.toml <<EOF
+accept = ["unstable-name"]
+[tier.disk]
+kind = "disk"
+device = "$luks"
+format = true
+encryption = "luks"
+key_file = "/etc/zmeld.key"
+$zswap$tunables
+EOF
+cat >/tmp/random.toml <<EOF
+accept = ["unstable-name"]
+[tier.disk]
+kind = "disk"
+device = "$random"
+encryption = "random"
+$zswap$tunables
+EOF
+mkdir -p /etc
+cp -p $key /etc/zmeld.key
+
+round plain $plain readable
+round luks $luks unreadable
+round random $random unreadable
+
+# A drive that is missing at boot, and one that is there.
+cat >/tmp/missing.toml <<EOF
+[tier.gone]
+kind = "disk"
+device = "/dev/disk/by-id/gone"
+optional = true
+timeout = "2s"
+
+[tier.disk]
+kind = "disk"
+device = "$plain"
+format = true
+EOF
+say "== missing"
+before=$(machine)
+begin=$(date +%s)
+zmeld up --boot --config /tmp/missing.toml || fail "a missing optional drive stopped the boot"
+[ $(($(date +%s) - begin)) -le 20 ] || fail "the boot waited too long"
+grep -q "^$plain " /proc/swaps || fail "the drive that is there is not swapped to"
+zmeld down
+[ "$before" = "$(machine)" ] || fail "missing: the machine is not as it was"
+
+# A drive that carries something is not touched.
+mkfs.ext4 -q $plain
+sum=$(sha256sum <$plain)
+zmeld up --config /tmp/plain.toml --no-scan 2>/tmp/said && fail "a file system was overwritten"
+grep -q "carries ext4" /tmp/said || fail "the file system was not named: $(cat /tmp/said)"
+[ "$sum" = "$(sha256sum <$plain)" ] || fail "the drive was changed"
+
+say "all is well"

@@ -1,0 +1,400 @@
+//! `zmeld bench`: experiments under real memory pressure.
+
+mod report;
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::Context;
+use clap::{Args, Subcommand};
+use zmeld_lab::experiment::result::{Experiment, SCHEMA, SCHEMA_VERSION};
+use zmeld_lab::experiment::{judge, run as carry_out, Event, Settings};
+use zmeld_lab::measure::supervise::{launch, supervise, Request};
+use zmeld_lab::recipe::BUILT_IN;
+use zmeld_lab::workload::external::{Command as External, Reads};
+use zmeld_lab::workload::{Workload, WorkloadError};
+use zmeld_lab::Recipe;
+use zmeld_report::schema::Envelope;
+
+use crate::cli::Format;
+use crate::exit::{Outcome, EXIT_CODES};
+use crate::{output, progress};
+
+const EXAMPLES: &str = "\
+Examples:
+  zmeld bench list                                   the recipes
+  zmeld bench run bt --html bt.html                  one of them, and a page
+  zmeld bench run codecs --limit '40% of footprint' -- ./my-program --batch
+  zmeld bench run codecs --resume codecs.json        carry on after Ctrl-C
+  zmeld bench compare before.json after.json         two kernels, two machines
+
+An experiment limits memory by a control group and sets up swap, which needs root.
+Everything is taken back when it ends; if it is killed, the next one does that.";
+
+/// Does it help my workload? Experiments under real memory pressure
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
+pub struct BenchArgs {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run a recipe: every set-up in turn, repeated, compared
+    Run(Box<RunArgs>),
+    /// Compare the arms of two results
+    Compare(CompareArgs),
+    /// List the recipes, or print one
+    List(ListArgs),
+    /// Run a built-in workload in this process, given as JSON
+    #[command(hide = true)]
+    Workload { json: String },
+    /// Start a workload, wait for it, report what it used; the request comes on standard input
+    #[command(hide = true)]
+    Supervise,
+    /// Join control groups and become a command
+    #[command(hide = true)]
+    Launch {
+        #[arg(long)]
+        join: Vec<PathBuf>,
+        #[arg(last = true, required = true)]
+        command: Vec<String>,
+    },
+}
+
+#[derive(Debug, Args)]
+struct RunArgs {
+    /// A recipe's name (see list) or the path of a file
+    recipe: String,
+    /// At the published size, which may need a machine to match, and days
+    #[arg(long, help_heading = "What is run")]
+    full: bool,
+    /// Only this arm; may be given several times
+    #[arg(long, value_name = "NAME", help_heading = "What is run")]
+    arm: Vec<String>,
+    /// Only this case; may be given several times
+    #[arg(long, value_name = "NAME", help_heading = "What is run")]
+    case: Vec<String>,
+    /// Another memory limit: 512M, or "60% of footprint"
+    #[arg(long, value_name = "SIZE", help_heading = "What is run")]
+    limit: Option<String>,
+    /// Run this command instead of the recipe's workload
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<String>,
+    /// At most so many runs of each arm
+    #[arg(long, value_name = "N", help_heading = "How long", value_parser = clap::value_parser!(u16).range(1..))]
+    runs: Option<u16>,
+    /// Stop after so many minutes, once every arm has run
+    #[arg(long, value_name = "MINUTES", help_heading = "How long")]
+    budget: Option<f64>,
+    /// Where random orders start [default: the time]
+    #[arg(long, value_name = "N", help_heading = "How long")]
+    seed: Option<u64>,
+    /// Carry on with what was done; new runs are added to the file
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    resume: Option<PathBuf>,
+    /// Keep the result in this file, as JSON, saved after every run
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    output: Option<PathBuf>,
+    /// Write a self-contained page with plots as well
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    html: Option<PathBuf>,
+    #[command(flatten)]
+    format: Format,
+}
+
+#[derive(Debug, Args)]
+struct CompareArgs {
+    /// The first result
+    a: PathBuf,
+    /// The second result
+    b: PathBuf,
+    /// Write a self-contained page as well
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    html: Option<PathBuf>,
+    #[command(flatten)]
+    format: Format,
+}
+
+#[derive(Debug, Args)]
+struct ListArgs {
+    /// Print this recipe's file
+    recipe: Option<String>,
+    #[command(flatten)]
+    format: Format,
+}
+
+/// Carries out a command.
+pub fn run(args: &BenchArgs) -> anyhow::Result<Outcome> {
+    match &args.command {
+        Command::Run(args) => experiment(args),
+        Command::Compare(args) => compare(args),
+        Command::List(args) => list(args),
+        Command::Workload { json } => workload(json),
+        Command::Supervise => {
+            let mut text = String::new();
+            std::io::stdin()
+                .read_to_string(&mut text)
+                .context("cannot read the request")?;
+            let request: Request = serde_json::from_str(&text).context("not a request")?;
+            let ended = supervise(&request).context("cannot run the workload")?;
+            output::print(&serde_json::to_string(&ended)?)?;
+            Ok(Outcome::Done)
+        }
+        Command::Launch { join, command } => {
+            let err = launch(join, command);
+            eprintln!("zmeld: cannot start {}: {err}", command.join(" "));
+            // As a shell says it: not found, or not to be run.
+            std::process::exit(if err.kind() == std::io::ErrorKind::NotFound {
+                127
+            } else {
+                126
+            });
+        }
+    }
+}
+
+fn workload(json: &str) -> anyhow::Result<Outcome> {
+    let workload: Workload = serde_json::from_str(json).context("not a workload")?;
+    match workload.run() {
+        Ok(finished) => {
+            output::print(&serde_json::to_string(&finished)?)?;
+            Ok(Outcome::Done)
+        }
+        Err(err @ WorkloadError::Wrong { .. }) => Err(zmeld_lab::Error::Workload {
+            what: err.to_string(),
+            integrity: true,
+        }
+        .into()),
+        Err(err) => Err(err.into()),
+    }
+}
+
+/// The recipe as the arguments want it.
+fn recipe(args: &RunArgs) -> anyhow::Result<Recipe> {
+    let mut recipe = Recipe::load(&args.recipe)?;
+    if !args.command.is_empty() {
+        // One case: the command under the first limit that takes memory away, or the one that was given.
+        let mut case = recipe
+            .cases
+            .last()
+            .cloned()
+            .context("a recipe without a case")?;
+        case.workload = Workload::Command(External {
+            command: args.command.clone(),
+            reads: Reads::Nothing,
+            data: None,
+            package: None,
+        });
+        case.name = args.command.join(" ");
+        case.full = None;
+        recipe.cases = vec![case];
+        recipe.metric = zmeld_lab::recipe::Metric::default();
+        recipe.published.clear();
+    }
+    pick(&mut recipe.arms, &args.arm, |arm| &arm.name, "arm")?;
+    pick(&mut recipe.cases, &args.case, |case| &case.name, "case")?;
+    for case in &mut recipe.cases {
+        case.arms
+            .retain(|name| recipe.arms.iter().any(|arm| arm.name == *name));
+        if let Some(limit) = &args.limit {
+            case.limit = Some(limit.clone());
+            case.full_limit = None;
+        }
+    }
+    if let Some(runs) = args.runs {
+        recipe.stopping.runs_max = runs.into();
+        recipe.stopping.runs_min = recipe.stopping.runs_min.min(runs.into());
+    }
+    let name = args.recipe.clone();
+    let text = toml::to_string(&recipe).context("cannot write the recipe down")?;
+    Ok(Recipe::from_text(&name, &text)?)
+}
+
+fn pick<T>(
+    all: &mut Vec<T>,
+    wanted: &[String],
+    name: impl Fn(&T) -> &String,
+    what: &str,
+) -> anyhow::Result<()> {
+    for wanted in wanted {
+        if !all.iter().any(|it| name(it) == wanted) {
+            let names: Vec<&str> = all.iter().map(|it| name(it).as_str()).collect();
+            anyhow::bail!(
+                "there is no {what} \"{wanted}\"; there are: {}",
+                names.join("; ")
+            );
+        }
+    }
+    if !wanted.is_empty() {
+        all.retain(|it| wanted.contains(name(it)));
+    }
+    Ok(())
+}
+
+fn read(path: &Path) -> anyhow::Result<Experiment> {
+    let text =
+        std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let envelope = Envelope::read(&text, SCHEMA, SCHEMA_VERSION)
+        .with_context(|| path.display().to_string())?;
+    Ok(envelope.body)
+}
+
+fn save(path: &Path, experiment: &Experiment) -> anyhow::Result<()> {
+    let envelope = Envelope::new(
+        SCHEMA,
+        SCHEMA_VERSION,
+        env!("CARGO_PKG_VERSION"),
+        experiment,
+    );
+    output::write_whole(path, envelope.to_text().as_bytes())
+}
+
+fn experiment(args: &RunArgs) -> anyhow::Result<Outcome> {
+    for path in args.html.iter().chain(&args.output) {
+        output::check_page(path)?;
+    }
+    let mut experiment = match &args.resume {
+        None => {
+            let now = SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .unwrap_or_default();
+            // Whole milliseconds: JSON readers that know only doubles keep it.
+            let seed = args.seed.unwrap_or(now.as_millis() as u64);
+            Experiment::new(recipe(args)?, args.full, seed)
+        }
+        Some(path) => {
+            let done = read(path)?;
+            if done.recipe.name != Recipe::load(&args.recipe)?.name {
+                anyhow::bail!(
+                    "{} holds runs of {}, not of {}",
+                    path.display(),
+                    done.recipe.name,
+                    args.recipe
+                );
+            }
+            done
+        }
+    };
+    let file = args.output.as_ref().or(args.resume.as_ref());
+    let own = std::env::current_exe().context("cannot find this program")?;
+    let own = |words: &[&str]| -> Vec<String> {
+        let program = own.display().to_string();
+        std::iter::once(program)
+            .chain(words.iter().map(|&word| word.to_owned()))
+            .collect()
+    };
+    let settings = Settings {
+        seed: experiment.seed,
+        budget: args
+            .budget
+            .map(|minutes| Duration::from_secs_f64(minutes.max(0.0) * 60.0)),
+        launcher: own(&["bench", "launch"]),
+        supervisor: own(&["bench", "supervise"]),
+        workload: own(&["bench", "workload"]),
+    };
+    let stop = progress::interrupt_flag();
+    let mut saved = Ok(());
+    let line = progress::Message::new();
+    let result = carry_out(&mut experiment, &settings, stop, &mut |event| match event {
+        Event::Note(text) => line.say(text),
+        Event::Begins {
+            case,
+            arm,
+            done,
+            of,
+            left,
+        } => {
+            let left = left.map_or(String::new(), |left| {
+                format!(", at most {} left", zmeld_report::units::duration(left))
+            });
+            line.set(&format!(
+                "{done} of at most {of} runs{left}: {arm} ({case})"
+            ));
+        }
+        Event::Ended(experiment) => {
+            if let (Some(file), true) = (file, saved.is_ok()) {
+                saved = save(file, experiment);
+            }
+        }
+        _ => {}
+    });
+    line.clear();
+    if let Some(file) = file {
+        saved = saved.and(save(file, &experiment));
+    }
+    if let Err(err) = result {
+        saved?;
+        return Err(match (file, experiment.runs.len()) {
+            (Some(file), runs) if runs > 0 => {
+                anyhow::Error::new(err).context(format!("{runs} runs are in {}", file.display()))
+            }
+            _ => err.into(),
+        });
+    }
+    let page = args.html.as_ref().map_or(Ok(()), |path| {
+        output::write_page(path, &report::page(&experiment))
+    });
+    let shown = output::show(
+        &args.format,
+        || report::document(&experiment),
+        || report::runs_table(&experiment),
+        (SCHEMA, SCHEMA_VERSION),
+        &experiment,
+    );
+    page?;
+    shown?;
+    saved?;
+    Ok(if stop.load(Ordering::SeqCst) {
+        Outcome::Interrupted
+    } else {
+        Outcome::Done
+    })
+}
+
+fn compare(args: &CompareArgs) -> anyhow::Result<Outcome> {
+    if let Some(path) = &args.html {
+        output::check_page(path)?;
+    }
+    let (a, b) = (read(&args.a)?, read(&args.b)?);
+    let pairs = judge::compare(&a, &b)?;
+    let document = || report::comparison(&a, &b, &pairs);
+    if let Some(path) = &args.html {
+        output::write_page(path, &document())?;
+    }
+    output::show(
+        &args.format,
+        document,
+        || report::comparison_table(&a, &pairs),
+        ("zmeld.bench.comparison", 1),
+        &serde_json::json!({ "pairs": &pairs }),
+    )?;
+    Ok(Outcome::Done)
+}
+
+fn list(args: &ListArgs) -> anyhow::Result<Outcome> {
+    if let Some(name) = &args.recipe {
+        let found = BUILT_IN.iter().find(|(known, _)| known == name);
+        let (_, text) = found.with_context(|| {
+            let names: Vec<_> = BUILT_IN.iter().map(|(name, _)| *name).collect();
+            format!("there is no recipe {name}; there are {}", names.join(", "))
+        })?;
+        output::print(text)?;
+        return Ok(Outcome::Done);
+    }
+    let recipes = BUILT_IN
+        .iter()
+        .map(|(name, text)| Recipe::from_text(name, text))
+        .collect::<Result<Vec<_>, _>>()?;
+    output::show(
+        &args.format,
+        || report::recipes(&recipes),
+        || report::recipes_table(&recipes),
+        ("zmeld.bench.recipes", 1),
+        &serde_json::json!({ "recipes": &recipes }),
+    )?;
+    Ok(Outcome::Done)
+}

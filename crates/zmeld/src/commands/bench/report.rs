@@ -1,0 +1,581 @@
+//! What an experiment's result looks like.
+
+use std::fmt::Write;
+
+use zmeld_lab::experiment::judge::Pair;
+use zmeld_lab::experiment::result::{CaseFacts, CaseJudgement, Experiment, Outcome, Run};
+use zmeld_lab::recipe::{Metric, Published};
+use zmeld_lab::statistics::sample::median;
+use zmeld_lab::statistics::verdict::Summary;
+use zmeld_lab::statistics::{Comparison, Direction, Interval, Verdict};
+use zmeld_lab::Recipe;
+use zmeld_report::plot::{Axis, Bars, Lines};
+use zmeld_report::units::{bytes, percent, ratio, seconds};
+use zmeld_report::{cells, Cell, Column, Document, Estimate, Section, Table, Tone, Unit};
+
+const READING: &str = "Intervals in tables and plots are comparison intervals (83.4 %): where those of two arms have \
+                       no point in common, their medians differ at the 5 % level. A winner is named only if \
+                       Mann-Whitney's test, corrected for all pairs (Holm), agrees.";
+
+fn unit(metric: &Metric) -> Unit {
+    match metric.name.as_str() {
+        name if name.ends_with("_s") && !name.ends_with("per_s") => Unit::Seconds,
+        "mb_per_s" => Unit::MbPerSecond,
+        _ => Unit::Number,
+    }
+}
+
+fn label(metric: &Metric) -> String {
+    match metric.name.as_str() {
+        "elapsed_s" => "elapsed".to_owned(),
+        "measured_s" => "measured time".to_owned(),
+        "mb_per_s" => "speed".to_owned(),
+        name => name.replace("_per_s", "/s").replace('_', " "),
+    }
+}
+
+fn estimate(interval: &Interval) -> Estimate {
+    Estimate::new(interval.value, interval.low, interval.high)
+}
+
+/// The answer for one case in a sentence.
+fn sentence(case: &CaseJudgement, experiment: &Experiment) -> (Tone, String) {
+    let judgement = &case.judgement;
+    if judgement.arms.iter().all(|arm| arm.runs == 0) {
+        return (Tone::Warning, "No run that counts was made.".to_owned());
+    }
+    if judgement.void {
+        let limit = experiment
+            .facts(&case.case)
+            .and_then(|facts| facts.limit_bytes);
+        let under = limit.map_or("without a limit".to_owned(), |limit| {
+            format!("with a limit of {}", bytes(limit))
+        });
+        return (
+            Tone::Warning,
+            format!(
+                "No memory pressure: this comparison is void. Nothing was swapped and nothing was killed {under}, so \
+                 that whatever differs is noise."
+            ),
+        );
+    }
+    let mut text = String::new();
+    if let Some(winner) = &judgement.winner {
+        let _ = write!(text, "`{winner}` is ahead of every other arm.");
+    }
+    for arm in judgement.arms.iter().filter(|arm| arm.unfinished > 0) {
+        let _ = write!(
+            text,
+            " `{}` did not finish {} of {} runs{}.",
+            arm.arm,
+            arm.unfinished,
+            arm.runs,
+            why_unfinished(experiment, &case.case, &arm.arm)
+        );
+    }
+    if let Some(base) = judgement.arms.first().map(|arm| &arm.arm) {
+        for comparison in judgement.comparisons.iter().filter(|c| c.base == *base) {
+            let _ = write!(
+                text,
+                " {}",
+                against(comparison, experiment.recipe.metric.better)
+            );
+        }
+    }
+    let tone = if judgement.winner.is_some() {
+        Tone::Good
+    } else {
+        Tone::Neutral
+    };
+    (tone, text.trim().to_owned())
+}
+
+fn why_unfinished(experiment: &Experiment, case: &str, arm: &str) -> String {
+    let mut reasons: Vec<String> = Vec::new();
+    for run in experiment.counted(case, arm) {
+        let reason = match &run.outcome {
+            Outcome::OutOfMemory => "killed for want of memory".to_owned(),
+            Outcome::TimedOut => format!("ended after {}", seconds(experiment.recipe.run_max_s)),
+            Outcome::Failed(why) => why.clone(),
+            Outcome::Finished | Outcome::Stopped => continue,
+        };
+        if !reasons.contains(&reason) {
+            reasons.push(reason);
+        }
+    }
+    match reasons.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", reasons.join("; ")),
+    }
+}
+
+fn against(comparison: &Comparison, better: Direction) -> String {
+    let Comparison {
+        base,
+        arm,
+        effect,
+        p_corrected,
+        verdict,
+    } = comparison;
+    match verdict {
+        Verdict::Void => format!("`{arm}` against `{base}`: void, nothing was swapped."),
+        Verdict::TooFewRuns => format!("`{arm}` against `{base}`: too few runs to say anything."),
+        Verdict::NoWinner => {
+            format!("`{arm}` against `{base}`: no difference could be shown (p {p_corrected:.2}).")
+        }
+        Verdict::Better(by) => {
+            let value = effect.ratio.value;
+            if !value.is_finite() || value == 0.0 {
+                return format!(
+                    "`{by}` finishes where `{}` does not.",
+                    if by == arm { base } else { arm }
+                );
+            }
+            let words = match better {
+                Direction::Lower if value < 1.0 => {
+                    format!("takes {} less time than", percent(1.0 - value))
+                }
+                Direction::Lower => format!("takes {} the time of", ratio(value)),
+                Direction::Higher => format!("is {} as fast as", ratio(value)),
+            };
+            format!("`{arm}` {words} `{base}` (p {p_corrected:.3}).")
+        }
+    }
+}
+
+fn median_of(runs: &[&Run], get: impl Fn(&Run) -> f64) -> f64 {
+    let values: Vec<f64> = runs.iter().map(|run| get(run)).collect();
+    median(&values)
+}
+
+/// One row an arm.
+fn arms_table(experiment: &Experiment, case: &CaseJudgement) -> Table {
+    let metric = &experiment.recipe.metric;
+    let mut table = Table::new(&case.case)
+        .column(Column::text("arm"))
+        .column(Column::unit(&label(metric), unit(metric)).with_interval())
+        .column(Column::text("finished"))
+        .column(Column::seconds("system"))
+        .column(Column::count("major faults"))
+        .column(Column::bytes("in swap"))
+        .column(Column::bytes("store"));
+    for arm in &case.judgement.arms {
+        let runs: Vec<&Run> = experiment.counted(&case.case, &arm.arm).collect();
+        let swapped = median_of(&runs, |run| run.swapped_max_bytes as f64);
+        let store = median_of(&runs, store_max);
+        let row = table.row(cells![
+            arm.arm.as_str(),
+            value_cell(arm, metric),
+            format!("{} of {}", arm.runs - arm.unfinished, arm.runs),
+            median_of(&runs, |run| run.ended.usage.system_s),
+            median_of(&runs, |run| run.ended.usage.faults_major as f64),
+            swapped,
+            store,
+        ]);
+        if case.judgement.winner.as_deref() == Some(arm.arm.as_str()) {
+            row.strong();
+        }
+    }
+    table
+}
+
+fn value_cell(arm: &Summary, metric: &Metric) -> Cell {
+    let unfinished = arm.unfinished > 0 && arm.unfinished == arm.runs;
+    match (unfinished, metric.better) {
+        (true, _) => Cell::Empty,
+        _ => Cell::Estimate(estimate(&arm.median)),
+    }
+}
+
+fn store_max(run: &Run) -> f64 {
+    run.series
+        .samples
+        .iter()
+        .map(|sample| sample.store_bytes as f64)
+        .fold(0.0, f64::max)
+}
+
+/// Every run in a row.
+pub fn runs_table(experiment: &Experiment) -> Table {
+    let mut table = Table::new("Runs")
+        .column(Column::text("case"))
+        .column(Column::text("arm"))
+        .column(Column::count("block"))
+        .column(Column::text("warm-up"))
+        .column(Column::text("outcome"))
+        .column(Column::number("value"))
+        .column(Column::seconds("elapsed"))
+        .column(Column::seconds("user"))
+        .column(Column::seconds("system"))
+        .column(Column::bytes("rss max"))
+        .column(Column::count("minor faults"))
+        .column(Column::count("major faults"))
+        .column(Column::count("voluntary switches"))
+        .column(Column::count("involuntary switches"))
+        .column(Column::count("file inputs"))
+        .column(Column::count("file outputs"))
+        .column(Column::bytes("in swap"))
+        .column(Column::count("swapped in"))
+        .column(Column::count("swapped out"));
+    for run in &experiment.runs {
+        let usage = &run.ended.usage;
+        table.row(cells![
+            run.case.as_str(),
+            run.arm.as_str(),
+            run.block,
+            if run.warm_up { "yes" } else { "no" },
+            outcome(&run.outcome),
+            run.value,
+            usage.elapsed_s,
+            usage.user_s,
+            usage.system_s,
+            usage.rss_max_bytes,
+            usage.faults_minor,
+            usage.faults_major,
+            usage.switches_voluntary,
+            usage.switches_involuntary,
+            usage.file_inputs,
+            usage.file_outputs,
+            run.swapped_max_bytes,
+            run.machine.get("vm_pswpin"),
+            run.machine.get("vm_pswpout"),
+        ]);
+    }
+    table
+}
+
+fn outcome(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Finished => "finished".into(),
+        Outcome::OutOfMemory => "out of memory".into(),
+        Outcome::TimedOut => "timed out".into(),
+        Outcome::Failed(why) => why.clone(),
+        Outcome::Stopped => "stopped".into(),
+    }
+}
+
+fn published(table: &Published) -> Table {
+    let mut out = Table::new(&table.title);
+    for column in &table.columns {
+        out = out.column(Column::text(column));
+    }
+    for row in &table.rows {
+        out.row(row.iter().map(|cell| Cell::from(cell.as_str())));
+    }
+    if let Some(note) = &table.note {
+        out.note(note.as_str());
+    }
+    out
+}
+
+fn facts_line(facts: &CaseFacts, counts_store: bool) -> String {
+    let limit = match facts.limit_bytes {
+        None => "no limit".to_owned(),
+        Some(limit) if counts_store => format!(
+            "limited to {} together with the compressed store",
+            bytes(limit)
+        ),
+        Some(limit) => format!(
+            "limited to {} ({} of what it needs); the compressed store comes on top of that",
+            bytes(limit),
+            percent(limit as f64 / facts.footprint_bytes.max(1) as f64)
+        ),
+    };
+    let how = if facts.footprint_measured {
+        "measured"
+    } else {
+        "by its settings"
+    };
+    format!(
+        "{}. It needs {} ({how}) and is {limit}.",
+        facts.workload,
+        bytes(facts.footprint_bytes)
+    )
+}
+
+fn noise_lines(case: &CaseJudgement) -> Vec<String> {
+    let mut lines = Vec::new();
+    for arm in &case.judgement.arms {
+        let noise = &arm.noise;
+        let mut said = vec![format!("spread {}", percent(noise.relative_spread))];
+        if !noise.outliers.is_empty() {
+            let runs: Vec<String> = noise
+                .outliers
+                .iter()
+                .map(|at| (at + 1).to_string())
+                .collect();
+            said.push(format!("outliers (kept): run {}", runs.join(", ")));
+        }
+        if noise.drift.abs() > 0.05 {
+            said.push(format!("drift {:+.1} %", 100.0 * noise.drift));
+        }
+        if said.len() > 1 || noise.relative_spread > 0.05 {
+            lines.push(format!("`{}`: {}", arm.arm, said.join("; ")));
+        }
+    }
+    lines
+}
+
+fn case_section(experiment: &Experiment, case: &CaseJudgement, plots: bool) -> Section {
+    let mut section = Section::new(&case.case);
+    let recipe = &experiment.recipe;
+    let settings = recipe.cases.iter().find(|it| it.name == case.case);
+    if let Some(facts) = experiment.facts(&case.case) {
+        section = section.paragraph(facts_line(
+            facts,
+            settings.is_some_and(|it| it.counts_store),
+        ));
+    }
+    let (tone, text) = sentence(case, experiment);
+    section = section.advice(tone, text);
+    if plots {
+        section = section.plot(bars(experiment, case));
+    }
+    section = section.table(arms_table(experiment, case));
+    if let Some(facts) = experiment.facts(&case.case) {
+        for skipped in &facts.skipped {
+            section = section.advice(
+                Tone::Warning,
+                format!("`{}` was left out: {}", skipped.arm, skipped.why),
+            );
+        }
+    }
+    let noise = noise_lines(case);
+    if !noise.is_empty() {
+        section = section.list(noise);
+    }
+    if plots {
+        for plot in series(experiment, case) {
+            section = section.plot(plot);
+        }
+    }
+    section
+}
+
+fn bars(experiment: &Experiment, case: &CaseJudgement) -> Bars {
+    let metric = &experiment.recipe.metric;
+    let better = match metric.better {
+        Direction::Lower => "less is better",
+        Direction::Higher => "more is better",
+    };
+    let mut bars = Bars::new(
+        &format!("{} ({better})", label(metric)),
+        &label(metric),
+        unit(metric),
+    );
+    for arm in &case.judgement.arms {
+        let name = match arm.unfinished {
+            0 => arm.arm.clone(),
+            killed => format!("{} ({killed} of {} killed)", arm.arm, arm.runs),
+        };
+        let value = match arm.median.value.is_finite() {
+            true => estimate(&arm.median),
+            false => Estimate::exact(f64::NAN),
+        };
+        bars = bars.estimate(&name, value);
+    }
+    bars
+}
+
+/// Memory and swap over time, of the middle run of each arm.
+fn series(experiment: &Experiment, case: &CaseJudgement) -> Vec<Lines> {
+    let axis = || {
+        (
+            Axis::new("time", Unit::Seconds).from_zero(),
+            Axis::new("", Unit::Bytes).from_zero(),
+        )
+    };
+    let ((x1, y1), (x2, y2), (x3, y3)) = (axis(), axis(), axis());
+    let mut memory = Lines::new("Memory of the workload over time", x1, y1);
+    let mut swap = Lines::new("Its pages in swap, before compression", x2, y2);
+    let mut store = Lines::new("RAM taken up by the compressed store", x3, y3);
+    let mut any_store = false;
+    for arm in &case.judgement.arms {
+        let mut runs: Vec<&Run> = experiment.counted(&case.case, &arm.arm).collect();
+        runs.sort_by(|a, b| a.ended.usage.elapsed_s.total_cmp(&b.ended.usage.elapsed_s));
+        let Some(run) = runs.get(runs.len() / 2) else {
+            continue;
+        };
+        let points = |get: fn(&zmeld_lab::measure::Sample) -> u64| -> Vec<(f64, f64)> {
+            run.series
+                .samples
+                .iter()
+                .map(|sample| (sample.at_s, get(sample) as f64))
+                .collect()
+        };
+        memory = memory.series(&arm.arm, points(|sample| sample.memory_bytes));
+        swap = swap.series(&arm.arm, points(|sample| sample.swap_bytes));
+        store = store.series(&arm.arm, points(|sample| sample.store_bytes));
+        any_store |= store_max(run) > 0.0;
+    }
+    let mut plots = vec![memory, swap];
+    if any_store {
+        plots.push(store);
+    }
+    plots
+}
+
+/// The result for a terminal or as Markdown.
+pub fn document(experiment: &Experiment) -> Document {
+    build(experiment, false)
+}
+
+/// The result as a page, with plots.
+pub fn page(experiment: &Experiment) -> Document {
+    build(experiment, true)
+}
+
+fn build(experiment: &Experiment, plots: bool) -> Document {
+    let recipe = &experiment.recipe;
+    let machine = &experiment.machine;
+    let counted = experiment.runs.iter().filter(|run| !run.warm_up).count();
+    let mut lead = recipe.question.clone();
+    if experiment.interrupted {
+        lead += " (Stopped by Ctrl-C: what follows is in part.)";
+    } else if experiment.budget_spent {
+        lead += " (The time ran out before all intervals were narrow.)";
+    }
+    let mut document = Document::new(&format!("zmeld bench: {}", recipe.name)).lead(lead);
+    for case in &experiment.judgements {
+        document = document.section(case_section(experiment, case, plots));
+    }
+    if !recipe.published.is_empty() {
+        let mut section = Section::new("As published");
+        if plots {
+            section = section.paragraph(recipe.about.trim());
+        }
+        for table in &recipe.published {
+            section = section.table(published(table));
+        }
+        document = document.section(section);
+    }
+    document = document.section(Section::new("How to read this").paragraph(READING));
+    document
+        .provenance(
+            "machine",
+            format!(
+                "{}, {} processors, {}",
+                machine.processor,
+                machine.processors,
+                bytes(machine.ram_bytes)
+            ),
+        )
+        .provenance(
+            "kernel",
+            format!(
+                "{}, control groups v{}",
+                machine.kernel, machine.cgroup_version
+            ),
+        )
+        .provenance(
+            "runs",
+            format!(
+                "{counted} that count, {} warm-ups",
+                experiment.runs.len() - counted
+            ),
+        )
+        .provenance(
+            "order",
+            format!("drawn anew for each block, seed {}", experiment.seed),
+        )
+}
+
+/// One row a pair.
+pub fn comparison_table(a: &Experiment, pairs: &[Pair]) -> Table {
+    let metric = &a.recipe.metric;
+    let mut table = Table::new("B against A")
+        .column(Column::text("case"))
+        .column(Column::text("arm"))
+        .column(Column::unit("A", unit(metric)).with_interval())
+        .column(Column::unit("B", unit(metric)).with_interval())
+        .column(Column::ratio("B over A").with_interval())
+        .column(Column::text("verdict"));
+    for pair in pairs {
+        let (Some(comparison), [first, second]) =
+            (pair.judgement.comparisons.first(), &pair.judgement.arms[..])
+        else {
+            continue;
+        };
+        let verdict = match &comparison.verdict {
+            Verdict::Void => "void".to_owned(),
+            Verdict::TooFewRuns => "too few runs".to_owned(),
+            Verdict::NoWinner => "no difference shown".to_owned(),
+            Verdict::Better(by) => format!("{by} is better"),
+        };
+        table.row(cells![
+            pair.case.as_str(),
+            pair.arm.as_str(),
+            value_cell(first, metric),
+            value_cell(second, metric),
+            estimate(&comparison.effect.ratio),
+            verdict,
+        ]);
+    }
+    table
+}
+
+/// Two results side by side.
+pub fn comparison(a: &Experiment, b: &Experiment, pairs: &[Pair]) -> Document {
+    let mut differ = Vec::new();
+    let mut note = |what: &str, a: &str, b: &str| {
+        if a != b {
+            differ.push(format!("{what}: {a} and {b}"));
+        }
+    };
+    note("kernel", &a.machine.kernel, &b.machine.kernel);
+    note("processor", &a.machine.processor, &b.machine.processor);
+    note(
+        "RAM",
+        &bytes(a.machine.ram_bytes),
+        &bytes(b.machine.ram_bytes),
+    );
+    for (name, value) in &a.machine.tunables {
+        note(
+            name,
+            value,
+            b.machine
+                .tunables
+                .get(name)
+                .map_or("missing", String::as_str),
+        );
+    }
+    let mut section = Section::new("").table(comparison_table(a, pairs));
+    section = section.advice(
+        Tone::Warning,
+        "The runs of A and B were not interleaved: a difference may also come from what else changed between them.",
+    );
+    if !differ.is_empty() {
+        section = section.paragraph("What is known to differ:").list(differ);
+    }
+    Document::new(&format!(
+        "zmeld bench: {} and {}",
+        a.recipe.name, b.recipe.name
+    ))
+    .lead(a.recipe.question.clone())
+    .section(section)
+    .section(Section::new("How to read this").paragraph(READING))
+}
+
+/// One row a recipe.
+pub fn recipes_table(recipes: &[Recipe]) -> Table {
+    let mut table = Table::new("")
+        .column(Column::text("recipe"))
+        .column(Column::text("question"))
+        .column(Column::seconds("about"));
+    for recipe in recipes {
+        table.row(cells![
+            recipe.name.as_str(),
+            recipe.question.as_str(),
+            recipe.minutes * 60.0
+        ]);
+    }
+    table
+}
+
+/// The recipes.
+pub fn recipes(recipes: &[Recipe]) -> Document {
+    Document::new("Recipes")
+        .section(Section::new("").table(recipes_table(recipes)).paragraph(
+            "`zmeld bench list RECIPE` prints a recipe's file: copy it, change it, and run it by its path.",
+        ))
+}

@@ -1,0 +1,421 @@
+//! `zmeld up` and `zmeld down` on the machine itself, killed at random moments:
+//! afterwards it is as it was before. Needs root and zram; says so where one is
+//! missing.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::fcntl::{Flock, FlockArg};
+
+use crate::run::{code, folder, is_root, run, str, text, text_page, write, zmeld, Random, PAGE};
+
+/// Whoever changes the machine's swap in a test holds it.
+const LOCK: &str = "/tmp/zmeld-host-memory.lock";
+
+const ROUNDS: u32 = 50;
+
+/// How much a process of the test uses, and how much of it fits into its group.
+const HELD_BYTES: usize = 24 << 20;
+const GROUP_BYTES: usize = 12 << 20;
+
+/// Why the machine cannot be changed by a test; nothing where it can.
+fn unfit() -> Option<String> {
+    if !is_root() {
+        return Some("needs root".to_owned());
+    }
+    if !Path::new("/sys/class/zram-control/hot_add").exists() {
+        return Some("needs zram".to_owned());
+    }
+    if Path::new("/run/zmeld/state.json").exists() {
+        return Some("zmeld has set this machine up: zmeld down first".to_owned());
+    }
+    if Group::parent().is_none() {
+        return Some("needs a memory control group".to_owned());
+    }
+    None
+}
+
+fn locked() -> Flock<File> {
+    let file = File::create(LOCK).expect("the lock can be made");
+    Flock::lock(file, FlockArg::LockExclusive).expect("the lock can be taken")
+}
+
+/// All that `up` touches.
+fn machine() -> BTreeMap<String, String> {
+    let mut state = BTreeMap::new();
+    let mut files = vec![PathBuf::from("/proc/swaps")];
+    for folder in ["/sys/module/zswap/parameters", "/proc/sys/vm"] {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        files.extend(entries.map(|entry| entry.path()));
+    }
+    for path in files {
+        // Some can only be written.
+        if let Ok(value) = fs::read_to_string(&path) {
+            state.insert(path.display().to_string(), value);
+        }
+    }
+    for folder in ["/sys/block", "/dev/mapper", "/run/zmeld"] {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        let mut names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
+        names.sort();
+        state.insert(folder.to_owned(), format!("{names:?}"));
+    }
+    state
+}
+
+/// A memory control group of either version that holds less than the process in
+/// it uses, so that the rest is swapped.
+struct Group {
+    path: PathBuf,
+    limit: &'static str,
+}
+
+impl Group {
+    fn parent() -> Option<(PathBuf, &'static str)> {
+        let one = Path::new("/sys/fs/cgroup/memory");
+        if one.join("memory.limit_in_bytes").exists() {
+            return Some((one.to_owned(), "memory.limit_in_bytes"));
+        }
+        let two = Path::new("/sys/fs/cgroup");
+        let offered = fs::read_to_string(two.join("cgroup.subtree_control")).ok()?;
+        let memory = offered.split_whitespace().any(|name| name == "memory");
+        memory.then(|| (two.to_owned(), "memory.max"))
+    }
+
+    fn new() -> Group {
+        let (parent, limit) = Group::parent().expect("checked before");
+        let path = parent.join(format!("zmeld-test-{}", std::process::id()));
+        fs::create_dir(&path).expect("a control group can be made");
+        let group = Group { path, limit };
+        group.set(GROUP_BYTES);
+        group
+    }
+
+    fn set(&self, bytes: usize) {
+        fs::write(self.path.join(self.limit), bytes.to_string()).expect("the limit can be set");
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // The process may take a moment to leave.
+        for _ in 0..100 {
+            if fs::remove_dir(&self.path).is_ok() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// A process in a group that holds memory and can say whether it is still what
+/// was written.
+struct Holder {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    group: Group,
+}
+
+impl Holder {
+    fn new(seed: u64) -> Holder {
+        let group = Group::new();
+        let mut child = Command::new(std::env::current_exe().expect("this program"))
+            .args([
+                "--exact",
+                "setup::memory_holder",
+                "--ignored",
+                "--nocapture",
+            ])
+            .env("ZMELD_TEST_HOLD", seed.to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("this program starts again");
+        fs::write(group.path.join("cgroup.procs"), child.id().to_string())
+            .expect("it can be moved");
+        let mut holder = Holder {
+            input: child.stdin.take().expect("a pipe"),
+            output: BufReader::new(child.stdout.take().expect("a pipe")),
+            child,
+            group,
+        };
+        assert_eq!(holder.ask("fill"), "filled");
+        holder
+    }
+
+    fn ask(&mut self, what: &str) -> String {
+        writeln!(self.input, "{what}").expect("the holder listens");
+        loop {
+            let mut line = String::new();
+            let read = self
+                .output
+                .read_line(&mut line)
+                .expect("the holder answers");
+            assert!(read > 0, "the holder ended");
+            if let Some(answer) = line.trim().strip_prefix("holder: ") {
+                return answer.to_owned();
+            }
+        }
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+#[ignore = "a part of the test of up and down, which starts it"]
+fn memory_holder() {
+    let seed = std::env::var("ZMELD_TEST_HOLD").expect("started by the test");
+    let seed: u64 = seed.parse().expect("a number");
+    let pages = || {
+        let mut random = Random(seed | 1);
+        (0..HELD_BYTES / PAGE).map(move |_| text_page(&mut random))
+    };
+    let mut held = Vec::new();
+    for line in std::io::stdin().lines() {
+        match line.expect("a pipe").as_str() {
+            "fill" => {
+                held = Vec::with_capacity(HELD_BYTES);
+                pages().for_each(|page| held.extend_from_slice(&page));
+                println!("\nholder: filled");
+            }
+            _ => {
+                let same = pages()
+                    .zip(held.chunks(PAGE))
+                    .all(|(page, held)| page == held);
+                println!("\nholder: {same}");
+            }
+        }
+    }
+}
+
+/// Runs the command and kills it after that time; true where it had ended before.
+fn ended_within(args: &[&str], time: Duration) -> bool {
+    let mut child = zmeld(args)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the command starts");
+    let begin = Instant::now();
+    while begin.elapsed() < time {
+        if child.try_wait().expect("it can be waited for").is_some() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let ended = child.try_wait().expect("it can be waited for").is_some();
+    let _ = child.kill();
+    let _ = child.wait();
+    ended
+}
+
+fn succeed(args: &[&str], what: &str) {
+    let output = run(args);
+    assert_eq!(
+        code(&output),
+        0,
+        "{what}: {args:?}: {}",
+        text(&output.stderr)
+    );
+}
+
+fn configurations(folder: &Path) -> [PathBuf; 2] {
+    let file = folder.join("swapfile");
+    let disk = format!(
+        "[tier.file]\nkind = \"disk\"\nfile = \"{}\"\nsize = \"16MiB\"\n",
+        file.display()
+    );
+    let ram = "[tier.fast]\nkind = \"zram\"\nsize = \"64MiB\"\nmemory_limit = \"32MiB\"\n\
+               codec = \"lzo-rle\"\n";
+    let zswap = "[tier.cache]\nkind = \"zswap\"\nmax_pool_percent = 10\n";
+    let tunables = "[tunables]\nswappiness = 133\npage_cluster = 0\nwatermark_scale_factor = 20\n";
+    let both = format!("accept = [\"lru-inversion\"]\n{ram}{disk}{tunables}");
+    let cached = if Path::new("/sys/module/zswap/parameters/enabled").exists() {
+        format!("{disk}{zswap}{tunables}")
+    } else {
+        format!("{ram}{tunables}")
+    };
+    [
+        write(folder, "both.toml", both.as_bytes()),
+        write(folder, "cached.toml", cached.as_bytes()),
+    ]
+}
+
+#[test]
+fn fifty_times_up_and_down_with_kills_leave_the_machine_as_it_was() {
+    if let Some(reason) = unfit() {
+        eprintln!("skipped: {reason}");
+        return;
+    }
+    let _lock = locked();
+    let seed = std::env::var("ZMELD_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok());
+    let seed: u64 = seed.unwrap_or_else(|| u64::from(std::process::id()) << 20 | 1);
+    eprintln!("seed {seed}: ZMELD_SEED={seed} replays it");
+    let mut random = Random(seed);
+    let folder = folder();
+    let configurations = configurations(folder.path());
+    let before = machine();
+
+    // How long each takes undisturbed, so that kills fall on all of it.
+    let begin = Instant::now();
+    succeed(&["up", "--config", str(&configurations[0])], "undisturbed");
+    let up_time = begin.elapsed();
+    let begin = Instant::now();
+    succeed(&["down"], "undisturbed");
+    let down_time = begin.elapsed();
+    assert_eq!(machine(), before, "undisturbed");
+
+    let mut killed = 0;
+    for round in 0..ROUNDS {
+        let what = format!("seed {seed}, round {round}");
+        let config = str(&configurations[(random.next() >> 40) as usize % 2]);
+        let up = ["up", "--config", config];
+        let mut moment =
+            |time: Duration| time.mul_f64((random.next() >> 40) as f64 / (1u64 << 24) as f64);
+        killed += u32::from(!ended_within(&up, moment(up_time.mul_f64(1.1))));
+        // Half of the rounds carry on, half take back what there is.
+        if round % 2 == 0 {
+            succeed(&up, &what);
+            let again = run(&["up", "--config", config, "--json"]);
+            let again: serde_json::Value = serde_json::from_slice(&again.stdout).expect("JSON");
+            assert_eq!(again["applied"], serde_json::json!([]), "{what}");
+            let mut holder = Holder::new(seed ^ u64::from(round));
+            let swapped = fs::read_to_string("/proc/swaps").expect("swap");
+            let used = |line: &str| {
+                line.split_whitespace()
+                    .nth(3)
+                    .is_some_and(|used| used != "0")
+            };
+            assert!(
+                swapped.lines().skip(1).any(used),
+                "{what}: nothing was swapped: {swapped}"
+            );
+            holder.group.set(4 * HELD_BYTES);
+            killed += u32::from(!ended_within(&["down"], moment(down_time.mul_f64(1.1))));
+            succeed(&["down"], &what);
+            assert_eq!(holder.ask("check"), "true", "{what}: memory has changed");
+        } else {
+            succeed(&["down"], &what);
+        }
+        assert_eq!(machine(), before, "{what}");
+        assert!(!folder.path().join("swapfile").exists(), "{what}");
+    }
+    // Otherwise the rounds have shown nothing.
+    assert!(killed >= ROUNDS / 4, "only {killed} runs were killed");
+    eprintln!("{killed} runs were killed");
+}
+
+#[test]
+fn pages_that_do_not_fit_and_things_that_are_in_the_way_are_named() {
+    if let Some(reason) = unfit() {
+        eprintln!("skipped: {reason}");
+        return;
+    }
+    let _lock = locked();
+    let before = machine();
+    let folder = folder();
+    let refused = |config: &str, words: &str, wanted: i32| {
+        let path = write(folder.path(), "wrong.toml", config.as_bytes());
+        let output = run(&["up", "--config", str(&path)]);
+        let said = text(&output.stderr);
+        let last = said.lines().last().unwrap_or_default().to_owned();
+        assert!(last.contains(words), "{config}: {said}");
+        assert_eq!(code(&output), wanted, "{config}: {said}");
+        assert_eq!(machine(), before, "{config}");
+    };
+    let ram = |codec: &str| {
+        format!("[tier.fast]\nkind = \"zram\"\nsize = \"64MiB\"\ncodec = \"{codec}\"\n")
+    };
+    let offered = fs::read_dir("/sys/block")
+        .expect("block devices")
+        .flatten()
+        .find_map(|entry| fs::read_to_string(entry.path().join("comp_algorithm")).ok());
+    if offered.is_some_and(|offered| !offered.contains("842")) {
+        refused(&ram("842"), "the kernel has no codec 842: it has ", 3);
+    }
+    // A file system that cannot hold a swap file.
+    refused(
+        "accept = [\"file-in-ram\"]\n[tier.file]\nkind = \"disk\"\nfile = \"/dev/shm/../shm/swap\"\nsize = \"8MiB\"\n"
+            .replace("/dev/shm/../shm", "/run/shm/zmeld-none")
+            .as_str(),
+        "cannot look at /run/shm/zmeld-none",
+        2,
+    );
+    // More than there is room for.
+    let file = folder.path().join("swapfile");
+    let large = format!(
+        "[tier.file]\nkind = \"disk\"\nfile = \"{}\"\nsize = \"900TiB\"\n",
+        file.display()
+    );
+    refused(&large, "make room or choose a smaller size", 2);
+    // A file with holes.
+    let sparse = File::create(&file).expect("a file");
+    sparse.set_len(8 << 20).expect("a sparse file");
+    let given = format!(
+        "[tier.file]\nkind = \"disk\"\nfile = \"{}\"\n",
+        file.display()
+    );
+    refused(&given, "it has holes", 2);
+    // A drive that is not there, and one that may be missing.
+    let missing = "[tier.disk]\nkind = \"disk\"\ndevice = \"/dev/disk/by-id/none\"\n";
+    refused(missing, "there is no such device", 2);
+    let path = write(
+        folder.path(),
+        "optional.toml",
+        format!("{missing}optional = true\ntimeout = \"1s\"\n").as_bytes(),
+    );
+    let output = run(&["up", "--boot", "--config", str(&path)]);
+    assert_eq!(code(&output), 0, "{}", text(&output.stderr));
+    assert!(
+        text(&output.stderr).contains("tier.disk is left out"),
+        "{}",
+        text(&output.stderr)
+    );
+    assert_eq!(machine(), before);
+}
+
+#[test]
+fn an_ordinary_user_is_told_in_one_line() {
+    if !is_root() {
+        eprintln!("skipped: needs root to become somebody else");
+        return;
+    }
+    let folder = folder();
+    let config = write(folder.path(), "c.toml", b"[tunables]\npage_cluster = 0\n");
+    let program = env!("CARGO_BIN_EXE_zmeld");
+    let output = Command::new("setpriv")
+        .args([
+            "--reuid=65534",
+            "--regid=65534",
+            "--clear-groups",
+            program,
+            "up",
+            "--config",
+        ])
+        .arg(&config)
+        .output();
+    let Ok(output) = output else {
+        eprintln!("skipped: needs setpriv");
+        return;
+    };
+    let said = text(&output.stderr);
+    // The folder of a test run by root may be closed to others altogether.
+    if said.contains("setpriv") || said.contains("c.toml") {
+        eprintln!("skipped: {said}");
+        return;
+    }
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.contains("needs root"), "{said}");
+    assert_eq!(code(&output), 3);
+}

@@ -1,0 +1,114 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
+# guest: upstream
+#
+# Writeback with all its modes; then a backing device that errors, and one that
+# drops what is written to it.
+
+# shellcheck source-path=SCRIPTDIR
+. /guest/guest.sh
+
+module_load num_devices=1
+if ! has backing_dev; then
+	skip writeback "$DEVICE has no backing_dev here"
+	end
+fi
+loop_new "$SIZE"
+
+start() {
+	put reset 1 >/dev/null
+	same "backing_dev $1" 0 "$(put backing_dev "$1")"
+	same "disksize" 0 "$(put disksize "${SIZE}M")"
+	/guest/pages fill "$DEV" 1000 "$SEED" 50
+}
+
+start "$loop"
+same "backing_dev says which" "$loop" "$(cat "$SYS/backing_dev")"
+same "a second one is refused" EBUSY "$(put backing_dev "$loop")"
+same "writeback huge" 0 "$(put writeback huge)"
+moved=$(field bd_stat 1)
+ok "pages went there ($moved)" [ "$moved" -gt 100 ]
+ok "and read back" /guest/pages verify "$DEV" 1000 "$SEED" 50
+ok "reads are counted" [ "$(field bd_stat 2)" -gt 0 ]
+same "idle all" 0 "$(put idle all)"
+same "writeback idle" 0 "$(put writeback idle)"
+ok "more pages went there" [ "$(field bd_stat 1)" -gt "$moved" ]
+ok "and read back" /guest/pages verify "$DEV" 1000 "$SEED" 50
+if [ -e "$SYS/meld" ]; then
+	same "a pass with pages there" 0 "$(put meld start)"
+	ok "all pages are right" /guest/pages verify "$DEV" 1000 "$SEED" 50
+fi
+ok "overwriting and discarding them" /guest/pages random "$DEV" "$PAGES" "$TIME" "$SEED" 2
+blkdiscard "$DEV"
+same "all blocks are free again" 0 "$(field bd_stat 1)"
+
+# The limit.
+start "$loop"
+same "writeback_limit_enable" 0 "$(put writeback_limit_enable 1)"
+same "writeback_limit" 0 "$(put writeback_limit 10)"
+echo "# writeback huge: $(put writeback huge), bd_stat $(cat "$SYS/bd_stat")"
+same "no more than the limit" 10 "$(field bd_stat 1)"
+same "the limit is used up" 0 "$(cat "$SYS/writeback_limit")"
+
+# One page by its number.
+start "$loop"
+if [ "$(put writeback page_index=3)" = 0 ]; then
+	ok "page 3 alone went there" [ "$(field bd_stat 1)" -le 1 ]
+fi
+same "no such page" ERANGE "$(put writeback page_index=99999999)"
+put reset 1 >/dev/null
+
+if ! dmsetup targets 2>/dev/null | grep -q flakey; then
+	modprobe dm-flakey 2>/dev/null
+fi
+if ! dmsetup targets 2>/dev/null | grep -q flakey; then
+	skip "failing devices" "there is no dmsetup or no dm-flakey"
+	loop_end
+	end
+fi
+sectors=$((SIZE * 2048))
+dm() {
+	dmsetup create bad --noudevsync --noudevrules --table "0 $sectors $1" || return 1
+	dmsetup mknodes bad
+}
+swap_table() {
+	dmsetup suspend --noudevsync bad
+	dmsetup load bad --table "0 $sectors $1"
+	dmsetup resume --noudevsync bad
+}
+
+ok "a device that errors on every write" dm "flakey $loop 0 0 3600 1 error_writes"
+start /dev/mapper/bad
+echo "# writeback huge: $(put writeback huge), bd_stat $(cat "$SYS/bd_stat")"
+ok "all pages are right" /guest/pages verify "$DEV" 1000 "$SEED" 50
+same "and none is there" 0 "$(field bd_stat 1)"
+
+# Written, then it dies: reads fail, and the rest goes on.
+swap_table "linear $loop 0"
+echo "# writeback huge: $(put writeback huge), bd_stat $(cat "$SYS/bd_stat")"
+moved=$(field bd_stat 1)
+ok "pages went there ($moved)" [ "$moved" -gt 100 ]
+swap_table "error"
+ok "reading them is an error" sh -c "! /guest/pages verify $DEV 1000 $SEED 50 >/tmp/said && cat /tmp/said && ! grep -q WRONG /tmp/said"
+ok "the device goes on" /guest/pages random "$DEV" "$PAGES" 2 "$SEED" 1 errors
+put reset 1 >/dev/null
+dmsetup remove --noudevsync bad
+
+# What is dropped without a word is found by those who verify.
+if [ -e "$SYS/verify" ]; then
+	dd if=/dev/zero of="$loop" bs=1M count="$SIZE" 2>/dev/null
+	ok "a device that drops writes" dm "flakey $loop 0 0 3600 1 drop_writes"
+	start /dev/mapper/bad
+	same "verify" 0 "$(put verify 1)"
+	echo "# writeback huge: $(put writeback huge), bd_stat $(cat "$SYS/bd_stat")"
+	ok "pages seem to be there" [ "$(field bd_stat 1)" -gt 100 ]
+	ok "reading them is an error and not wrong bytes" sh -c "
+		! /guest/pages verify $DEV 1000 $SEED 50 >/tmp/said && cat /tmp/said && ! grep -q WRONG /tmp/said"
+	ok "it is counted" [ "$(meld_stat mismatches)" -gt 0 ]
+	put reset 1 >/dev/null
+	dmsetup remove --noudevsync bad
+fi
+loop_end
+ok "the module can be unloaded" module_unload
+end

@@ -1,0 +1,71 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
+# guest: packages=zram-tools,systemd-zram-generator
+#
+# What was written for zram runs on zmeld under zram's names, unchanged: zramctl,
+# zram-tools, zram-generator.
+
+# shellcheck source-path=SCRIPTDIR
+. /guest/guest.sh
+
+module_unload
+rmmod zram 2>/dev/null
+ok "zmeld takes zram's names" modprobe zmeld drop_in=1 num_devices=1
+SYS=/sys/block/zram0
+DEV=/dev/zram0
+ok "/dev/zram0 is there" [ -b /dev/zram0 ]
+ok "zram-control is there" [ -e /sys/class/zram-control/hot_add ]
+ok "zram itself is kept out" sh -c "! modprobe zram 2>/dev/null || [ ! -e /sys/block/zram1 ]"
+
+# zramctl as util-linux has it.
+codec=$(codecs | awk '{ print $1 }')
+if command -v zramctl >/dev/null; then
+	name=$(zramctl --find --size 48M --algorithm "$codec")
+	same "zramctl --find" /dev/zram0 "$name"
+	same "the size that it set" $((48 << 20)) "$(cat $SYS/disksize)"
+	/guest/pages fill /dev/zram0 500 "$SEED" 0
+	same "zramctl lists it" "/dev/zram0 $codec 50331648" \
+		"$(zramctl --noheadings --bytes --raw --output NAME,ALGORITHM,DISKSIZE)"
+	same "zramctl's DATA" $((500 * 4096)) \
+		"$(zramctl --noheadings --bytes --raw --output DATA)"
+	ok "zramctl --reset" zramctl --reset /dev/zram0
+	same "and it is" 0 "$(cat $SYS/disksize)"
+else
+	skip zramctl "the machine has none"
+fi
+
+# zram-tools: its script as Debian ships it.
+if [ -e /guest/zram-tools/usr/sbin/zramswap ]; then
+	mkdir -p /etc/default
+	printf 'ALGO=%s\nPERCENT=25\nPRIORITY=100\n' "$codec" >/etc/default/zramswap
+	ok "zramswap start" bash /guest/zram-tools/usr/sbin/zramswap start
+	ok "swap is on" grep -q /dev/zram0 /proc/swaps
+	ok "zramswap status" bash /guest/zram-tools/usr/sbin/zramswap status
+	ok "zramswap stop" bash /guest/zram-tools/usr/sbin/zramswap stop
+	ok "swap is off" sh -c "! grep -q /dev/zram0 /proc/swaps"
+else
+	skip zram-tools "the package could not be had"
+fi
+
+# zram-generator: its binary, as the unit that it makes would call it.
+generator=/guest/systemd-zram-generator/usr/lib/systemd/system-generators/zram-generator
+if [ -e $generator ]; then
+	rmmod zmeld
+	modprobe zmeld drop_in=1 num_devices=1
+	mkdir -p /etc/systemd /tmp/units
+	printf '[zram0]\nzram-size = 40\ncompression-algorithm = %s\n' "$codec" \
+		>/etc/systemd/zram-generator.conf
+	$generator /tmp/units /tmp/units /tmp/units >/tmp/said 2>&1
+	ok "zram-generator makes its units" [ -e /tmp/units/dev-zram0.swap ]
+	$generator --setup-device zram0 >/tmp/said 2>&1
+	sed 's/^/# /' /tmp/said
+	same "zram-generator --setup-device" $((40 << 20)) "$(cat $SYS/disksize)"
+	ok "the codec that it set" grep -q "\[$codec\]" $SYS/comp_algorithm
+	$generator --reset-device zram0 >/tmp/said 2>&1
+	same "zram-generator --reset-device" 0 "$(cat $SYS/disksize)"
+else
+	skip zram-generator "the package could not be had"
+fi
+ok "the module can be unloaded" rmmod zmeld
+end

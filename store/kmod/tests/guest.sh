@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+# shellcheck shell=sh
+#
+# What the guest tests share; sourced. DEVICE is the stem of the names: zmeld, or
+# zram for the kernel's own, on which every test of zram's interface has to pass,
+# too. SEED makes random numbers, TIME is how many seconds a long part takes, and
+# SIZE how many MiB devices have.
+
+: "${DEVICE:=zmeld}" "${SEED:=1}" "${TIME:=5}" "${SIZE:=64}"
+SYS=/sys/block/${DEVICE}0
+DEV=/dev/${DEVICE}0
+CONTROL=/sys/class/${DEVICE}-control
+PAGES=$((SIZE * 256))
+checks=0
+failures=0
+
+echo "# $DEVICE on $(uname -r), SEED=$SEED TIME=$TIME SIZE=$SIZE"
+
+# ok NAME COMMAND...: one check.
+ok() {
+	name=$1
+	shift
+	checks=$((checks + 1))
+	if "$@"; then
+		echo "ok $checks - $name"
+	else
+		failures=$((failures + 1))
+		echo "not ok $checks - $name"
+	fi
+}
+
+# same NAME EXPECTED FOUND
+same() {
+	[ "$2" = "$3" ] || echo "# $1: expected '$2', found '$3'"
+	ok "$1" [ "$2" = "$3" ]
+}
+
+skip() {
+	checks=$((checks + 1))
+	echo "ok $checks - $1 # SKIP $2"
+}
+
+end() {
+	echo "1..$checks"
+	[ "$failures" -eq 0 ]
+	exit
+}
+
+# module_load [PARAMETER=VALUE]...: anew.
+module_load() {
+	module_unload
+	modprobe "$DEVICE" "$@"
+}
+
+module_unload() {
+	! grep -q "^$DEVICE " /proc/modules || rmmod "$DEVICE"
+}
+
+# put ATTRIBUTE TEXT: the error's name, or 0.
+put() {
+	/guest/pages put "$SYS/$1" "$2"
+}
+
+# The device as new, with settings ATTRIBUTE=TEXT made before its size.
+device_new() {
+	put reset 1 >/dev/null
+	for setting in "$@"; do
+		result=$(put "${setting%%=*}" "${setting#*=}")
+		[ "$result" = 0 ] || echo "# $setting: $result"
+	done
+	result=$(put disksize "${SIZE}M")
+	[ "$result" = 0 ] || echo "# disksize ${SIZE}M: $result"
+}
+
+has() {
+	[ -e "$SYS/$1" ]
+}
+
+# field FILE NUMBER
+field() {
+	awk -v n="$2" '{ print $n; exit }' "$SYS/$1"
+}
+
+# meld_stat NAME
+meld_stat() {
+	awk -v name="$1" '$1 == name { print $2 }' "$SYS/meld_stat"
+}
+
+# The codecs that the device offers, without the chosen one's brackets.
+codecs() {
+	tr -d '[]' <"$SYS/comp_algorithm"
+}
+
+# A second codec, stronger than the first where there is one.
+other_codec() {
+	for codec in zstd deflate lz4hc lz4 lzo; do
+		case " $(codecs) " in
+		*" $codec "*)
+			echo "$codec"
+			return
+			;;
+		esac
+	done
+}
+
+# beside COMMAND...: again and again until `beside_stop`.
+beside() {
+	touch /tmp/beside
+	(while [ -e /tmp/beside ]; do
+		"$@"
+	done) >/dev/null 2>&1 &
+	beside_pids="$beside_pids $!"
+}
+
+beside_stop() {
+	rm -f /tmp/beside
+	# shellcheck disable=SC2086
+	wait $beside_pids
+	beside_pids=
+}
+
+# All that can be done to stored pages while others use them.
+disturb() {
+	has meld && put meld start
+	has meld_mode && for mode in inline auto off manual; do put meld_mode $mode; done
+	put compact 1
+	put idle all
+	has recompress && put recompress type=idle && put recompress type=huge
+	[ -n "$BACKING" ] && put writeback idle && put writeback huge
+	cat "$SYS"/*_stat
+	sleep 0.05
+}
+
+# A loop device of so many MiB in memory: $loop.
+loop_new() {
+	modprobe loop 2>/dev/null
+	truncate -s "$1M" /tmp/backing
+	loop=$(losetup -f)
+	losetup "$loop" /tmp/backing
+}
+
+loop_end() {
+	losetup -d "$loop"
+	rm -f /tmp/backing
+}

@@ -1,0 +1,99 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
+# guest:
+#
+# Melding: every duplicate is found, every sharer stays right whatever becomes of
+# the others, and the attributes say what was done.
+
+# shellcheck source-path=SCRIPTDIR
+. /guest/guest.sh
+
+module_load num_devices=1
+loop_new "$SIZE"
+same "without a size there is no pass" EINVAL "$(put meld start)"
+device_new
+for row in "meld start:0" "meld nothing:EINVAL" "meld start threshold=1001:EINVAL" \
+	"meld start threshold=x:EINVAL" "meld estimate:0" "meld stop:0" \
+	"meld_mode off:0" "meld_mode auto:0" "meld_mode inline:0" "meld_mode manual:0" \
+	"meld_mode sometimes:EINVAL" "verify 1:0" "verify 0:0" "verify x:EINVAL"; do
+	words=${row%:*}
+	same "$words" "${row##*:}" "$(put "${words%% *}" "${words#* }")"
+done
+ok "meld_mode shows the chosen one" grep -q '\[manual\]' "$SYS/meld_mode"
+
+# 100 contents, each on 20 pages, 75 of them no same-filled ones.
+copies() {
+	n=0
+	while [ $n -lt 20 ]; do
+		dd if=/tmp/hundred of="$DEV" bs=4k seek=$((n * 100)) conv=notrunc 2>/dev/null
+		n=$((n + 1))
+	done
+}
+right() {
+	n=${1:-0}
+	while [ $n -lt 20 ]; do
+		dd if="$DEV" bs=4k count=100 skip=$((n * 100)) 2>/dev/null |
+			cmp -s - /tmp/hundred || {
+			echo "# copy $n differs"
+			return 1
+		}
+		n=$((n + 1))
+	done
+}
+dd if=/dev/urandom of=/tmp/hundred bs=4k count=100 2>/dev/null
+# Half of them compress.
+n=0
+while [ $n -lt 100 ]; do
+	dd if=/dev/zero of=/tmp/hundred bs=1k count=2 seek=$((n * 4 + 1)) conv=notrunc 2>/dev/null
+	n=$((n + 2))
+done
+
+for mode in manual inline; do
+	device_new
+	put meld_mode $mode >/dev/null
+	copies
+	before=$(field mm_stat 3)
+	same "$mode: a pass" 0 "$(put meld start)"
+	echo 3 >/proc/sys/vm/drop_caches
+	same "$mode: every duplicate is found" 1900 "$(meld_stat pages_melded)"
+	same "$mode: shared by all" 100 "$(meld_stat objects_shared)"
+	ok "$mode: memory is saved" [ "$(field mm_stat 3)" -le "$before" ]
+	ok "$mode: every sharer is right" right
+	# Some go, the others stay.
+	dd if=/dev/urandom of="$DEV" bs=4k count=100 oflag=direct 2>/dev/null
+	blkdiscard -o $((100 * 4096)) -l $((100 * 4096)) "$DEV"
+	echo 3 >/proc/sys/vm/drop_caches
+	ok "$mode: after overwriting and discarding some" right 2
+	same "$mode: one sharer fewer each" 1700 "$(meld_stat pages_melded)"
+done
+
+if has recomp_algorithm && has recompress; then
+	device_new "recomp_algorithm=algo=$(other_codec) priority=1"
+	copies
+	put meld start >/dev/null
+	put idle all >/dev/null
+	same "recompress of shared pages" 0 "$(put recompress type=idle)"
+	echo 3 >/proc/sys/vm/drop_caches
+	ok "every sharer is right after it" right
+	same "they are shared as before" 1900 "$(meld_stat pages_melded)"
+fi
+if has backing_dev; then
+	device_new "backing_dev=$loop" verify=1
+	copies
+	put meld start >/dev/null
+	put idle all >/dev/null
+	same "writeback of shared pages" 0 "$(put writeback idle)"
+	echo 3 >/proc/sys/vm/drop_caches
+	ok "one block for all sharers ($(field bd_stat 1))" [ "$(field bd_stat 1)" -le 100 ]
+	ok "every sharer is right after it" right
+	dd if=/dev/urandom of="$DEV" bs=4k count=500 oflag=direct 2>/dev/null
+	echo 3 >/proc/sys/vm/drop_caches
+	ok "and the rest after some are overwritten" right 5
+	blkdiscard "$DEV"
+	same "all blocks are free" 0 "$(field bd_stat 1)"
+fi
+put reset 1 >/dev/null
+loop_end
+ok "the module can be unloaded" module_unload
+end

@@ -1,0 +1,507 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Pages with known contents, for tests of a block device or of swap in a guest.
+ *
+ *	pages fill DEVICE PAGES SEED DUPLICATES%
+ *	pages verify DEVICE PAGES SEED DUPLICATES%
+ *	pages random DEVICE PAGES SECONDS SEED JOBS [errors]
+ *	pages swap MIB ROUNDS SEED DUPLICATES%
+ *	pages nth-file PATH TEXT
+ *	pages nth-page DEVICE PAGE SEED
+ *	pages put PATH TEXT
+ *
+ * What stands in a page follows from a number, its content; so a model needs to
+ * keep that number only. `random` keeps one for each page and writes, reads and
+ * discards; where errors are expected, a page may have its old or its new
+ * contents after a failed write, and nothing else. `nth-*` makes the first, the
+ * second, the third ... allocation of an operation fail until none is left.
+ * Exit code 1: a wrong byte, or what the test forbids; 2: cannot be done.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PAGE 4096
+#define WORDS (PAGE / 8)
+#define RUN_MAX 16
+/* An operation has fewer allocations; more is a test that does not end. */
+#define NTH_MAX 4000
+
+struct job {
+	int fd;
+	uint64_t first, count;
+	uint64_t *content, *other;
+	uint64_t random;
+	int errors_allowed;
+	uint64_t writes, reads, discards, failed;
+	unsigned char *buffer;
+};
+
+static void fail(const char *what, const char *about)
+{
+	printf("# %s %s: %s\n", what, about, strerror(errno));
+	exit(2);
+}
+
+static uint64_t mix(uint64_t x)
+{
+	x += 0x9e3779b97f4a7c15ull;
+	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+	x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+	return x ^ (x >> 31);
+}
+
+static uint64_t next(uint64_t *state)
+{
+	*state = mix(*state);
+	return *state;
+}
+
+/* Content 0 is zeros; of the others a quarter of each kind. */
+static void make_page(uint64_t *words, uint64_t content)
+{
+	uint64_t state = content, word = mix(content);
+
+	if (!content) {
+		memset(words, 0, PAGE);
+		return;
+	}
+	for (int i = 0; i < WORDS; i++) {
+		switch (content % 4) {
+		case 0:		/* does not compress */
+			words[i] = next(&state);
+			break;
+		case 1:		/* a quarter random, then zeros */
+			words[i] = i < WORDS / 4 ? next(&state) : 0;
+			break;
+		case 2:		/* the same everywhere */
+			words[i] = word;
+			break;
+		default:	/* words that come again */
+			words[i] = (next(&state) % 61) * 0x0101010101010101ull;
+		}
+	}
+	if (content % 4 != 2)
+		words[WORDS / 2] = content;
+}
+
+/* The page's content; so many percent of the pages share few contents. */
+static uint64_t content_of(uint64_t seed, uint64_t page, unsigned int duplicates)
+{
+	uint64_t hash = mix(seed ^ mix(page + 1));
+
+	if (hash % 100 < duplicates)
+		return mix(seed) % 100000 + 4 + (hash >> 8) % 64;
+	return (hash | 1ull << 62) + 4;
+}
+
+static int is_content(const void *bytes, uint64_t content)
+{
+	static uint64_t words[WORDS];
+
+	make_page(words, content);
+	return !memcmp(bytes, words, PAGE);
+}
+
+static void *aligned(size_t size)
+{
+	void *buffer;
+
+	if (posix_memalign(&buffer, PAGE, size))
+		fail("no memory for", "a buffer");
+	return buffer;
+}
+
+static int open_device(const char *path)
+{
+	int fd = open(path, O_RDWR | O_DIRECT);
+
+	if (fd < 0)
+		fail("cannot open", path);
+	return fd;
+}
+
+static void wrong(uint64_t page, uint64_t content, const unsigned char *bytes)
+{
+	uint64_t words[WORDS];
+	int at = 0;
+
+	make_page(words, content);
+	while (at < PAGE - 1 && bytes[at] == ((unsigned char *)words)[at])
+		at++;
+	printf("# WRONG BYTE: page %llu, byte %d: %02x and not %02x (content %llx)\n",
+	       (unsigned long long)page, at, bytes[at], ((unsigned char *)words)[at],
+	       (unsigned long long)content);
+	exit(1);
+}
+
+static int fill(char **a, int write_it)
+{
+	int fd = open_device(a[0]);
+	uint64_t pages = strtoull(a[1], NULL, 0), seed = strtoull(a[2], NULL, 0);
+	unsigned int duplicates = atoi(a[3]);
+	unsigned char *buffer = aligned(PAGE);
+
+	for (uint64_t page = 0; page < pages; page++) {
+		uint64_t content = content_of(seed, page, duplicates);
+
+		if (write_it) {
+			make_page((uint64_t *)buffer, content);
+			if (pwrite(fd, buffer, PAGE, page * PAGE) != PAGE)
+				fail("cannot write", a[0]);
+			continue;
+		}
+		if (pread(fd, buffer, PAGE, page * PAGE) != PAGE)
+			fail("cannot read", a[0]);
+		if (!is_content(buffer, content))
+			wrong(page, content, buffer);
+	}
+	return 0;
+}
+
+/* Whether it could be read. */
+static int do_read(struct job *job, uint64_t page, uint64_t count)
+{
+	ssize_t size = count * PAGE;
+
+	job->reads++;
+	if (pread(job->fd, job->buffer, size, (job->first + page) * PAGE) != size) {
+		job->failed++;
+		if (!job->errors_allowed)
+			fail("cannot read", "pages");
+		return 0;
+	}
+	for (uint64_t i = 0; i < count; i++) {
+		const unsigned char *bytes = job->buffer + i * PAGE;
+
+		if (is_content(bytes, job->content[page + i])) {
+			job->other[page + i] = job->content[page + i];
+		} else if (is_content(bytes, job->other[page + i])) {
+			job->content[page + i] = job->other[page + i];
+		} else {
+			wrong(job->first + page + i, job->content[page + i], bytes);
+		}
+	}
+	return 1;
+}
+
+/*
+ * After a failed write a page has one of two contents. Which one has to be known
+ * before the next change, or there would be three. False: it cannot be known now.
+ */
+static int settle(struct job *job, uint64_t page, uint64_t count)
+{
+	for (uint64_t i = page; i < page + count; i++)
+		if (job->content[i] != job->other[i] && !do_read(job, i, 1))
+			return 0;
+	return 1;
+}
+
+static void do_write(struct job *job, uint64_t page, uint64_t count)
+{
+	ssize_t size = count * PAGE, done;
+
+	if (!settle(job, page, count))
+		return;
+	for (uint64_t i = 0; i < count; i++) {
+		uint64_t content = next(&job->random);
+
+		/* Half of them from few, so that there is something to meld. */
+		content = content & 256 ? content % 40 : content;
+		job->other[page + i] = content;
+		make_page((uint64_t *)(job->buffer + i * PAGE), content);
+	}
+	done = pwrite(job->fd, job->buffer, size, (job->first + page) * PAGE);
+	job->writes++;
+	if (done == size) {
+		for (uint64_t i = 0; i < count; i++)
+			job->content[page + i] = job->other[page + i];
+		return;
+	}
+	job->failed++;
+	if (!job->errors_allowed)
+		fail("cannot write", "pages");
+}
+
+static void do_discard(struct job *job, uint64_t page, uint64_t count)
+{
+	uint64_t range[2] = { (job->first + page) * PAGE, count * PAGE };
+
+	if (!settle(job, page, count))
+		return;
+	job->discards++;
+	if (ioctl(job->fd, BLKDISCARD, range)) {
+		job->failed++;
+		if (!job->errors_allowed)
+			fail("cannot discard", "pages");
+		for (uint64_t i = 0; i < count; i++)
+			job->other[page + i] = 0;
+		return;
+	}
+	for (uint64_t i = 0; i < count; i++)
+		job->content[page + i] = job->other[page + i] = 0;
+}
+
+static int job_run(struct job *job, unsigned int seconds)
+{
+	time_t end = time(NULL) + seconds;
+
+	job->buffer = aligned(RUN_MAX * PAGE);
+	if (ioctl(job->fd, BLKDISCARD, (uint64_t[]){ job->first * PAGE, job->count * PAGE }))
+		fail("cannot discard", "all pages");
+	do {
+		uint64_t what = next(&job->random) % 100;
+		uint64_t count = 1 + next(&job->random) % RUN_MAX;
+		uint64_t page = next(&job->random) % (job->count - count);
+
+		if (what < 48)
+			do_write(job, page, count);
+		else if (what < 92)
+			do_read(job, page, count);
+		else
+			do_discard(job, page, count);
+	} while (time(NULL) < end);
+	for (uint64_t page = 0; page < job->count; page++)
+		do_read(job, page, 1);
+	printf("# %llu writes, %llu reads, %llu discards, %llu failed\n",
+	       (unsigned long long)job->writes, (unsigned long long)job->reads,
+	       (unsigned long long)job->discards, (unsigned long long)job->failed);
+	return 0;
+}
+
+static int random_jobs(int argc, char **a)
+{
+	uint64_t pages = strtoull(a[1], NULL, 0), seed = strtoull(a[3], NULL, 0);
+	unsigned int seconds = atoi(a[2]), jobs = atoi(a[4]);
+	int worst = 0, status;
+
+	if (!jobs || pages / jobs <= RUN_MAX) {
+		printf("# too few pages for %u jobs\n", jobs);
+		return 2;
+	}
+	for (unsigned int n = 0; n < jobs; n++) {
+		fflush(stdout);
+		if (fork() == 0) {
+			struct job job = {
+				.fd = open_device(a[0]),
+				.first = pages / jobs * n,
+				.count = pages / jobs,
+				.random = mix(seed + n),
+				.errors_allowed = argc > 5,
+			};
+
+			job.content = calloc(job.count, sizeof(uint64_t));
+			job.other = calloc(job.count, sizeof(uint64_t));
+			if (!job.content || !job.other)
+				fail("no memory for", "the model");
+			status = job_run(&job, seconds);
+			fflush(stdout);
+			_exit(status);
+		}
+	}
+	while (wait(&status) > 0) {
+		int code = WIFEXITED(status) ? WEXITSTATUS(status) : 3;
+
+		if (WIFSIGNALED(status))
+			printf("# a job was killed by signal %d\n", WTERMSIG(status));
+		if (code > worst)
+			worst = code;
+	}
+	return worst;
+}
+
+static int swap(char **a)
+{
+	uint64_t pages = strtoull(a[0], NULL, 0) << 8, seed = strtoull(a[2], NULL, 0);
+	unsigned int rounds = atoi(a[1]), duplicates = atoi(a[3]);
+	unsigned char *memory = mmap(NULL, pages * PAGE, PROT_READ | PROT_WRITE,
+				     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint64_t *age = calloc(pages, sizeof(*age));
+	uint64_t random = mix(seed);
+
+	if (memory == MAP_FAILED || !age)
+		fail("no memory for", "the pages");
+	for (uint64_t page = 0; page < pages; page++)
+		make_page((uint64_t *)(memory + page * PAGE),
+			  content_of(seed, page, duplicates));
+	for (unsigned int round = 1; round <= rounds; round++) {
+		/* A walk in order, then as many pages anywhere. */
+		for (uint64_t n = 0; n < 2 * pages; n++) {
+			uint64_t page = n < pages ? n : next(&random) % pages;
+			unsigned char *bytes = memory + page * PAGE;
+			uint64_t content = content_of(seed + age[page], page, duplicates);
+
+			if (!is_content(bytes, content))
+				wrong(page, content, bytes);
+			if (next(&random) % 4)
+				continue;
+			age[page] = round * 1000 + random % 3;
+			content = content_of(seed + age[page], page, duplicates);
+			make_page((uint64_t *)bytes, content);
+		}
+	}
+	for (uint64_t page = 0; page < pages; page++) {
+		uint64_t content = content_of(seed + age[page], page, duplicates);
+
+		if (!is_content(memory + page * PAGE, content))
+			wrong(page, content, memory + page * PAGE);
+	}
+	printf("# %llu pages, %u rounds\n", (unsigned long long)pages, rounds);
+	return 0;
+}
+
+static void nth_set(int fd, int nth)
+{
+	char text[16];
+	int size = snprintf(text, sizeof(text), "%d", nth);
+
+	if (pwrite(fd, text, size, 0) != size)
+		fail("cannot write", "/proc/thread-self/fail-nth");
+}
+
+/* What is left to count down; 0: the failure was injected. */
+static int nth_left(int fd)
+{
+	char text[16] = "";
+
+	if (pread(fd, text, sizeof(text) - 1, 0) < 0)
+		fail("cannot read", "/proc/thread-self/fail-nth");
+	return atoi(text);
+}
+
+static int nth_open(void)
+{
+	int fd = open("/proc/thread-self/fail-nth", O_RDWR);
+
+	if (fd < 0)
+		fail("cannot open", "/proc/thread-self/fail-nth");
+	return fd;
+}
+
+/* Writes a file again and again, each time with the next allocation failing. */
+static int nth_file(char **a)
+{
+	int nth_fd = nth_open(), failed = 0, n, fd;
+
+	for (n = 1; n < NTH_MAX; n++) {
+		ssize_t done;
+		int error, left;
+
+		fd = open(a[0], O_WRONLY);
+		if (fd < 0)
+			fail("cannot open", a[0]);
+		nth_set(nth_fd, n);
+		done = write(fd, a[1], strlen(a[1]));
+		error = errno;
+		left = nth_left(nth_fd);
+		nth_set(nth_fd, 0);
+		close(fd);
+		if (done >= 0 && left) {
+			printf("# %s %s: %d allocations, %d refused it\n", a[0], a[1], n - 1,
+			       failed);
+			return 0;
+		}
+		if (done >= 0) {
+			/* A failure that it can live with: it took effect. */
+			printf("# %s %s: done without allocation %d\n", a[0], a[1], n);
+			return 4;
+		}
+		failed++;
+		if (error != ENOMEM || left) {
+			printf("# %s %s: %s at allocation %d\n", a[0], a[1], strerror(error), n);
+			return 1;
+		}
+	}
+	printf("# %s %s: more than %d allocations\n", a[0], a[1], NTH_MAX);
+	return 1;
+}
+
+/* A failed write leaves what was there; the one that succeeds replaces it. */
+static int nth_page(char **a)
+{
+	uint64_t page = strtoull(a[1], NULL, 0), random = mix(strtoull(a[2], NULL, 0));
+	unsigned char *buffer = aligned(PAGE);
+	int fd = open_device(a[0]), nth_fd = nth_open(), n, failed = 0;
+	uint64_t old = next(&random) | 3;
+
+	make_page((uint64_t *)buffer, old);
+	if (pwrite(fd, buffer, PAGE, page * PAGE) != PAGE)
+		fail("cannot write", a[0]);
+	for (n = 1; n < NTH_MAX; n++) {
+		uint64_t new = next(&random);
+		ssize_t done;
+		int left;
+
+		make_page((uint64_t *)buffer, new);
+		nth_set(nth_fd, n);
+		done = pwrite(fd, buffer, PAGE, page * PAGE);
+		left = nth_left(nth_fd);
+		nth_set(nth_fd, 0);
+		if (done == PAGE)
+			old = new;
+		else
+			failed++;
+		if (pread(fd, buffer, PAGE, page * PAGE) != PAGE)
+			fail("cannot read", a[0]);
+		if (!is_content(buffer, old))
+			wrong(page, old, buffer);
+		if (left && done == PAGE) {
+			printf("# page %llu: %d allocations, %d writes refused\n",
+			       (unsigned long long)page, n - 1, failed);
+			return 0;
+		}
+	}
+	printf("# a page's write takes more than %d allocations\n", NTH_MAX);
+	return 1;
+}
+
+/* Writes to an attribute, in one call, and says the error's name. */
+static int put(char **a)
+{
+	int fd = open(a[0], O_WRONLY);
+	size_t size = strlen(a[1]);
+
+	if (fd < 0 || write(fd, a[1], size) != (ssize_t)size) {
+		const char *name = strerrorname_np(errno);
+
+		printf("%s\n", name ? name : "?");
+		return 0;
+	}
+	printf("0\n");
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	const char *what = argc > 1 ? argv[1] : "";
+	char **a = argv + 2;
+	int count = argc - 2;
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	if (!strcmp(what, "fill") && count == 4)
+		return fill(a, 1);
+	if (!strcmp(what, "verify") && count == 4)
+		return fill(a, 0);
+	if (!strcmp(what, "random") && count >= 5)
+		return random_jobs(count, a);
+	if (!strcmp(what, "swap") && count == 4)
+		return swap(a);
+	if (!strcmp(what, "nth-file") && count == 2)
+		return nth_file(a);
+	if (!strcmp(what, "nth-page") && count == 3)
+		return nth_page(a);
+	if (!strcmp(what, "put") && count == 2)
+		return put(a);
+	printf("# usage: see the head of pages.c\n");
+	return 2;
+}

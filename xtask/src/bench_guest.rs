@@ -1,0 +1,292 @@
+//! Benchmarks that need a kernel of their own: zmeld.ko beside zram, and swap on
+//! a machine that is short of memory.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{bail, Context, Result};
+
+use crate::guest::Addition;
+use crate::kernels::{self, Kernel, Kind};
+use crate::machine::{self, Boot};
+use crate::module_build::{self, Flavour};
+use crate::process::{run_in_front, Log};
+use crate::rust_tests::cargo;
+use crate::workspace;
+
+/// What a run that could not take place ends with.
+const SKIPPED: u8 = 77;
+/// The guest's program prints its JSON behind this line.
+const JSON_FOLLOWS: &str = "==== zmeld JSON ====";
+
+/// What is said of a bed, so that nobody takes its figures for more.
+fn bed(kernel: &Kernel) -> &'static str {
+    match kernel.recipe.kind {
+        Kind::UserMode => "user-mode Linux: native code, but no hardware; compare ratios",
+        Kind::Stock => "QEMU without a hypervisor: emulated; compare counts, not times",
+    }
+}
+
+/// A kernel and a module for it, or the code to end with where it cannot be had.
+fn prepare(log: &Log, name: &str) -> Result<std::result::Result<(Kernel, PathBuf), ExitCode>> {
+    let Some(recipe) = kernels::recipe(name) else {
+        let known: Vec<&str> = kernels::RECIPES.iter().map(|recipe| recipe.name).collect();
+        bail!("there is no kernel {name:?}: {}", known.join(", "));
+    };
+    let kernel = match kernels::provide(log, recipe)? {
+        Ok(kernel) => kernel,
+        Err(reason) => {
+            eprintln!("SKIP: {name}: {reason}");
+            return Ok(Err(ExitCode::from(SKIPPED)));
+        }
+    };
+    if let Some(reason) = machine::cannot_run(&kernel) {
+        eprintln!("SKIP: {name}: {reason}");
+        return Ok(Err(ExitCode::from(SKIPPED)));
+    }
+    let module = module_build::build(log, &kernel, Flavour::Release)?;
+    Ok(Ok((kernel, module)))
+}
+
+/// Boots, with the guest's output on ours up to its JSON, which is returned.
+fn run_guest(kernel: &Kernel, boot: &Boot) -> Result<std::result::Result<Vec<u8>, ExitCode>> {
+    let mut output = Split::default();
+    let outcome = machine::run(kernel, boot, &mut output)?;
+    output.end()?;
+    for complaint in &outcome.complaints {
+        eprintln!("the kernel complained: {complaint}");
+    }
+    match outcome.code {
+        Some(0) if outcome.complaints.is_empty() => Ok(Ok(output.json)),
+        Some(code) => Ok(Err(ExitCode::from(if code == 0 { 1 } else { code as u8 }))),
+        None => bail!("{}\nthe guest ended before its script", outcome.tail()),
+    }
+}
+
+/// What comes before the JSON goes to standard output as it comes.
+#[derive(Default)]
+struct Split {
+    line: Vec<u8>,
+    behind: bool,
+    json: Vec<u8>,
+}
+
+impl Split {
+    fn end(&mut self) -> Result<()> {
+        let rest = std::mem::take(&mut self.line);
+        self.take(&rest)?;
+        Ok(())
+    }
+
+    fn take(&mut self, line: &[u8]) -> std::io::Result<()> {
+        if self.behind {
+            self.json.extend_from_slice(line);
+            return Ok(());
+        }
+        if line.trim_ascii() == JSON_FOLLOWS.as_bytes() {
+            self.behind = true;
+            return Ok(());
+        }
+        std::io::stdout().write_all(line)?;
+        std::io::stdout().flush()
+    }
+}
+
+impl Write for Split {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        for &byte in bytes {
+            self.line.push(byte);
+            if byte == b'\n' {
+                let line = std::mem::take(&mut self.line);
+                self.take(&line)?;
+            }
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        std::io::stdout().flush()
+    }
+}
+
+/// Arguments that are ours; the rest goes to the program in the guest.
+struct Options {
+    kernel: String,
+    json: Option<PathBuf>,
+    input: Vec<String>,
+    rest: Vec<String>,
+}
+
+fn parse(arguments: &[String], kernel: &str) -> Result<Options> {
+    let mut options = Options {
+        kernel: kernel.to_owned(),
+        json: None,
+        input: Vec::new(),
+        rest: Vec::new(),
+    };
+    let mut arguments = arguments.iter();
+    while let Some(argument) = arguments.next() {
+        let mut value = || {
+            let value = arguments.next();
+            value.with_context(|| format!("{argument} takes a value"))
+        };
+        match argument.as_str() {
+            "--kernel" => options.kernel = value()?.clone(),
+            "--json" => options.json = Some(PathBuf::from(value()?)),
+            "--input" => options.input = arguments.by_ref().cloned().collect(),
+            other => options.rest.push(other.to_owned()),
+        }
+    }
+    Ok(options)
+}
+
+/// zmeld.ko beside the zram of the same kernel.
+pub fn kernel(arguments: &[String]) -> Result<ExitCode> {
+    let options = parse(arguments, "um")?;
+    let log = Log::create(&workspace::work_folder("logs")?.join("bench-kernel.log"))?;
+    let (kernel, module) = match prepare(&log, &options.kernel)? {
+        Ok(ready) => ready,
+        Err(code) => return Ok(code),
+    };
+    let program = bench_program("kernel")?;
+    let pages = collect(&program, &options)?;
+    let mut boot = Boot {
+        module: Some(module),
+        load: true,
+        memory: 1024,
+        limit: std::time::Duration::from_secs(2 * 3600),
+        ..Boot::default()
+    };
+    let name = program.file_name().unwrap_or_default().to_string_lossy();
+    boot.programs.push(program.display().to_string());
+    for path in workspace::files(&pages, "pages")? {
+        let at = format!("/guest/input/{}.pages", workspace::stem(&path));
+        boot.files.push(Addition::file(&at, &path)?);
+    }
+    boot.variables
+        .push(("ZMELD_BENCH_BED".into(), bed(&kernel).into()));
+    let passed_on = options.rest.join(" ");
+    let script = format!(
+        "#!/bin/sh\nmodprobe zram || exit 1\n\
+         {name} --json /tmp/result.json {passed_on} --input /guest/input || exit\n\
+         echo '{JSON_FOLLOWS}'\ncat /tmp/result.json\n"
+    );
+    boot.script = Some(Addition::text("/guest/script", script, true));
+    match run_guest(&kernel, &boot)? {
+        Ok(json) => keep(options.json.as_deref(), &json),
+        Err(code) => Ok(code),
+    }
+}
+
+fn keep(path: Option<&Path>, json: &[u8]) -> Result<ExitCode> {
+    if let Some(path) = path {
+        fs::write(path, json).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Builds a benchmark of zmeld-store; where it is.
+fn bench_program(name: &str) -> Result<PathBuf> {
+    let mut command = cargo(&["bench", "--no-run", "--package", "zmeld-store"]);
+    command.args(["--bench", name, "--message-format=json-render-diagnostics"]);
+    let output = command
+        .stderr(std::process::Stdio::inherit())
+        .output()
+        .context("cannot start cargo")?;
+    if !output.status.success() {
+        bail!("the benchmark does not build");
+    }
+    String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+        .filter(|message| message["target"]["name"] == name)
+        .find_map(|message| message["executable"].as_str().map(PathBuf::from))
+        .context("cargo named no program")
+}
+
+/// Pages of this machine's files, for a guest that has none of them.
+fn collect(program: &Path, options: &Options) -> Result<PathBuf> {
+    let folder = workspace::work_folder("bench-pages")?;
+    for old in workspace::files(&folder, "pages")? {
+        fs::remove_file(old)?;
+    }
+    let mut command = Command::new(program);
+    command.arg("--collect").arg(&folder);
+    command.args(options.rest.iter());
+    if !options.input.is_empty() {
+        command.arg("--input").args(&options.input);
+    }
+    if !run_in_front(&mut command)?.success() {
+        bail!("no pages to measure with");
+    }
+    Ok(folder)
+}
+
+/// MiB of the guest that is short of memory, and of its program's data.
+const SHORT_MEMORY: u64 = 256;
+
+/// A program that needs one and a half times the memory, on each kind of swap.
+pub fn swap(arguments: &[String]) -> Result<ExitCode> {
+    let options = parse(arguments, "6.12")?;
+    if let Some(other) = options.rest.first() {
+        bail!("there is no argument {other:?}");
+    }
+    let log = Log::create(&workspace::work_folder("logs")?.join("bench-swap.log"))?;
+    let (kernel, module) = match prepare(&log, &options.kernel)? {
+        Ok(ready) => ready,
+        Err(code) => return Ok(code),
+    };
+    let tests = workspace::root().join("store/kmod/tests");
+    let pages = module_build::guest_program(&log, &tests.join("pages.c"))?;
+    println!(
+        "{} MiB of memory, a program with 1.5 times as much, 30 % of its pages duplicates\n{}\n",
+        SHORT_MEMORY,
+        bed(&kernel)
+    );
+    for kind in ["zmeld", "zram", "disk", "none"] {
+        let boot = Boot {
+            script: Some(crate::vm::script(&tests.join("../short-of-memory.sh"))?),
+            module: Some(module.clone()),
+            load: false,
+            files: vec![Addition::file("/guest/pages", &pages)?],
+            variables: vec![("SWAP".into(), kind.into())],
+            memory: SHORT_MEMORY,
+            disks: vec![512],
+            limit: std::time::Duration::from_secs(1800),
+            ..Boot::default()
+        };
+        match run_guest(&kernel, &boot)? {
+            Ok(_) => {}
+            Err(code) => return Ok(code),
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_json_is_parted_from_what_people_read() {
+        let mut split = Split::default();
+        for piece in ["a table\n==== zme", "ld JSON ====\r\n{\"a\":", "1}\n"] {
+            split.write_all(piece.as_bytes()).unwrap();
+        }
+        split.end().unwrap();
+        assert_eq!(split.json, b"{\"a\":1}\n");
+    }
+
+    #[test]
+    fn what_is_not_ours_is_handed_on() {
+        let words =
+            |text: &str| -> Vec<String> { text.split_whitespace().map(str::to_owned).collect() };
+        let options = parse(&words("--rounds 3 --kernel 6.1 --json f --input a b"), "um").unwrap();
+        assert_eq!(options.kernel, "6.1");
+        assert_eq!(options.rest, ["--rounds", "3"]);
+        assert_eq!(options.input, ["a", "b"]);
+        assert!(parse(&words("--json"), "um").is_err());
+    }
+}

@@ -1,0 +1,446 @@
+//! The module in real kernels: it builds for each, and the guest tests of
+//! `store/kmod/tests` pass in each.
+//!
+//! A guest test says in its head, behind `# guest:`, what it needs:
+//! `upstream` (it also has to pass on the kernel's own zram), `kernel=NAME`,
+//! `memory=MIB`, `program=NAME`, `packages=NAME,NAME`. It prints a line a check,
+//! `ok N - name` or `not ok N - name`.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::rc::Rc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::apt::{Reason, Suite};
+use crate::guest::Addition;
+use crate::kernels::{self, Kernel, Kind};
+use crate::machine::{self, Boot};
+use crate::module_build::{self, Flavour};
+use crate::process::Log;
+use crate::signing;
+use crate::step::Tally;
+use crate::test::Tier;
+use crate::tools;
+use crate::vm;
+use crate::workspace;
+
+const CHECK_LIMIT: Duration = Duration::from_secs(300);
+
+/// The kernels of a tier: the newest, and each stock one; the one that checks
+/// most is some twenty times slower, and is for those who have the time.
+pub fn kernels(tier: Tier) -> &'static [&'static str] {
+    match tier {
+        Tier::Quick => &[],
+        Tier::Default => &["um", "6.1", "6.12"],
+        Tier::Long => &["um-debug", "um", "6.1", "6.12"],
+    }
+}
+
+/// The tests that stock kernels run where time is short: there they show that
+/// nothing depends on the newest kernel. QEMU is slow.
+const COMPACT: &[&str] = &["attributes", "meld", "backing", "swap", "dropin"];
+
+/// Kernels that are here, and why others are not: asked for once.
+#[derive(Default)]
+pub struct Shelf {
+    kernels: RefCell<BTreeMap<&'static str, std::result::Result<Rc<Kernel>, Reason>>>,
+}
+
+impl Shelf {
+    fn take(
+        &self,
+        log: &Log,
+        name: &'static str,
+    ) -> Result<std::result::Result<Rc<Kernel>, Reason>> {
+        if let Some(known) = self.kernels.borrow().get(name) {
+            return Ok(known.clone());
+        }
+        let recipe = kernels::recipe(name).context("a kernel without a recipe")?;
+        let found = kernels::provide(log, recipe)?.map(Rc::new);
+        self.kernels.borrow_mut().insert(name, found.clone());
+        Ok(found)
+    }
+}
+
+/// The kernel is here: a step of its own, since it may take minutes.
+pub fn provide(log: &Log, shelf: &Shelf, name: &'static str) -> Result<Tally> {
+    Ok(match shelf.take(log, name)? {
+        Ok(_) => Tally::pass(),
+        Err(reason) => Tally::skip(&format!("kernel-{name}"), reason),
+    })
+}
+
+/// The module builds without a warning, both flavours; sparse is content where
+/// there is one.
+pub fn build(log: &Log, shelf: &Shelf, name: &'static str) -> Result<Tally> {
+    let step = format!("module-{name}");
+    let kernel = match shelf.take(log, name)? {
+        Ok(kernel) => kernel,
+        Err(reason) => return Ok(Tally::skip(&step, reason)),
+    };
+    let mut tally = Tally::default();
+    for flavour in [Flavour::Release, Flavour::Debug] {
+        let built = module_build::build(log, &kernel, flavour);
+        let why = built.as_ref().err().map(|error| format!("{error:#}"));
+        tally.add(Tally::of(&step, built.is_ok(), why.unwrap_or_default()));
+    }
+    if !tools::is_on_path("sparse") {
+        tally.add(Tally::skip(&step, "sparse is not installed"));
+    } else if tally.failed.is_empty() {
+        let said = module_build::sparse(log, &kernel)?;
+        tally.add(Tally::of(&step, said.is_empty(), said.join("\n")));
+    }
+    Ok(tally)
+}
+
+/// The kernel's own style check has nothing to say about the module.
+pub fn checkpatch(log: &Log, shelf: &Shelf) -> Result<Tally> {
+    let kernel = match shelf.take(log, "um-debug")? {
+        Ok(kernel) => kernel,
+        Err(reason) => return Ok(Tally::skip("checkpatch", reason)),
+    };
+    let Some(source) = kernel
+        .source
+        .as_deref()
+        .filter(|_| tools::is_on_path("perl"))
+    else {
+        return Ok(Tally::skip("checkpatch", "no perl, or no kernel source"));
+    };
+    let mut command = Command::new(source.join("scripts/checkpatch.pl"));
+    command.current_dir(source);
+    command.args([
+        "--no-tree",
+        "--strict",
+        "--terse",
+        "--show-types",
+        "--no-summary",
+    ]);
+    command.args([
+        "--max-line-length=100",
+        "--ignore",
+        "CONST_STRUCT",
+        "--file",
+    ]);
+    let store = workspace::root().join("store");
+    for part in module_build::SOURCES {
+        for extension in ["c", "h"] {
+            command.args(sources(&store.join(part), extension)?);
+        }
+    }
+    let ran = log.run(&mut command, CHECK_LIMIT)?;
+    Ok(Tally::of(
+        "checkpatch",
+        ran.succeeded(),
+        "it has a point, see above",
+    ))
+}
+
+/// DKMS builds and signs it for 6.1, and signatures are what they should be.
+pub fn dkms(log: &Log, shelf: &Shelf) -> Result<Tally> {
+    match shelf.take(log, "6.1")? {
+        Ok(kernel) => signing::test(log, &kernel),
+        Err(reason) => Ok(Tally::skip("dkms", reason)),
+    }
+}
+
+fn sources(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
+    let mut found = workspace::files(folder, extension)?;
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() && !path.ends_with("tests") {
+            found.extend(sources(&path, extension)?);
+        }
+    }
+    Ok(found)
+}
+
+/// What a guest test's head asks for.
+#[derive(Debug, Default, PartialEq)]
+struct Needs {
+    upstream: bool,
+    kernel: Option<String>,
+    memory: Option<u64>,
+    programs: Vec<String>,
+    packages: Vec<String>,
+}
+
+/// None: not a guest test.
+fn needs(script: &str) -> Option<Needs> {
+    let line = script
+        .lines()
+        .find_map(|line| line.strip_prefix("# guest:"))?;
+    let mut needs = Needs::default();
+    for word in line.split_whitespace() {
+        match word.split_once('=') {
+            None if word == "upstream" => needs.upstream = true,
+            Some(("kernel", name)) => needs.kernel = Some(name.to_owned()),
+            Some(("memory", mib)) => needs.memory = mib.parse().ok(),
+            Some(("program", name)) => needs.programs.push(name.to_owned()),
+            Some(("packages", names)) => {
+                needs.packages = names.split(',').map(str::to_owned).collect();
+            }
+            _ => return None,
+        }
+    }
+    Some(needs)
+}
+
+/// One script in one kernel, on zmeld or on the kernel's own zram.
+pub struct GuestTest {
+    /// The script's name.
+    pub name: String,
+    path: PathBuf,
+    needs: Needs,
+    kernel: &'static str,
+    upstream: bool,
+}
+
+impl GuestTest {
+    /// Its step's name.
+    pub fn step_name(&self) -> String {
+        let device = if self.upstream { "-zram" } else { "" };
+        format!("guest-{}-{}{device}", self.kernel, self.name)
+    }
+
+    /// What it does, for lists.
+    pub fn about(&self) -> &'static str {
+        if self.upstream {
+            "the test itself, on the zram of that kernel"
+        } else {
+            "in that kernel, see store/kmod/tests"
+        }
+    }
+
+    /// Boots it; each of its checks counts as one test.
+    pub fn run(&self, log: &Log, shelf: &Shelf, tier: Tier, seed: u64) -> Result<Tally> {
+        let step = self.step_name();
+        let kernel = match shelf.take(log, self.kernel)? {
+            Ok(kernel) => kernel,
+            Err(reason) => return Ok(Tally::skip(&step, reason)),
+        };
+        if let Some(reason) = machine::cannot_run(&kernel) {
+            return Ok(Tally::skip(&step, reason));
+        }
+        let absent = |name: &&String| !tools::is_on_path(name);
+        if let Some(name) = self.needs.programs.iter().find(absent) {
+            return Ok(Tally::skip(&step, format!("{name} is not on this machine")));
+        }
+        let boot = self.boot(log, &kernel, tier, seed)?;
+        let mut output = Vec::new();
+        let ended = machine::run(&kernel, &boot, &mut output);
+        let output = String::from_utf8_lossy(&output).into_owned();
+        log.note(&output)?;
+        let outcome = ended?;
+        log.note(&format!(
+            "---- the kernel's messages ----\n{}",
+            outcome.messages
+        ))?;
+        let mut tally = checks(&step, &output);
+        for complaint in &outcome.complaints {
+            log.note(&format!("the kernel complained: {complaint}"))?;
+        }
+        let quiet = outcome.complaints.is_empty();
+        tally.add(Tally::of(&step, quiet, outcome.complaints.join("\n")));
+        match outcome.code {
+            None => tally.add(Tally::fail(&step, "the guest died, see its messages")),
+            Some(0) => {}
+            Some(code) if tally.failed.is_empty() => {
+                tally.add(Tally::fail(&step, format!("exit code {code}")));
+            }
+            Some(_) => {}
+        }
+        Ok(tally)
+    }
+
+    fn boot(&self, log: &Log, kernel: &Kernel, tier: Tier, seed: u64) -> Result<Boot> {
+        let tests = tests_folder();
+        let program = module_build::guest_program(log, &tests.join("pages.c"))?;
+        let mut boot = Boot {
+            script: Some(vm::script(&self.path)?),
+            load: false,
+            programs: self.needs.programs.clone(),
+            memory: self.needs.memory.unwrap_or(512),
+            ..Boot::default()
+        };
+        if kernel.recipe.kind == Kind::UserMode && tier != Tier::Long {
+            // With two, this young part of the kernel panics now and then by
+            // itself ("scheduling from the idle thread"); QEMU's guests have two.
+            boot.processors = 1;
+        }
+        if kernel.recipe.name == "um-debug" {
+            // Its checks need memory of their own, about a quarter.
+            boot.memory += boot.memory / 2;
+        }
+        boot.files.push(Addition::file("/guest/pages", &program)?);
+        boot.files
+            .push(Addition::file("/guest/guest.sh", &tests.join("guest.sh"))?);
+        for package in &self.needs.packages {
+            boot.files.extend(package_files(log, package)?);
+        }
+        if self.upstream {
+            boot.variables.push(("DEVICE".into(), "zram".into()));
+        } else {
+            let flavour = match kernel.recipe.name {
+                "um-debug" => Flavour::Debug,
+                _ => Flavour::Release,
+            };
+            boot.module = Some(module_build::build(log, kernel, flavour)?);
+        }
+        boot.variables.push(("SEED".into(), seed.to_string()));
+        if tier == Tier::Long {
+            boot.variables.push(("TIME".into(), "120".into()));
+            boot.limit = Duration::from_secs(2 * 3600);
+        }
+        Ok(boot)
+    }
+}
+
+fn tests_folder() -> PathBuf {
+    workspace::root().join("store/kmod/tests")
+}
+
+/// The files of a package that the guest's own suite has, under its name; nothing
+/// where it cannot be had, which the test then says.
+fn package_files(log: &Log, package: &str) -> Result<Vec<Addition>> {
+    let place = kernels::folder("packages")?;
+    let _held = kernels::lock(&place)?;
+    let folder = place.join(package);
+    if !folder.exists() {
+        match Suite::open(log, "bookworm", &place.join("apt"))? {
+            Ok(suite) => suite.unpack(log, &[package.to_owned()], &folder)?,
+            Err(reason) => {
+                log.note(&format!("note: no {package}: {reason}"))?;
+                return Ok(Vec::new());
+            }
+        }
+    }
+    let mut files = Vec::new();
+    collect(&folder, &format!("/guest/{package}"), &mut files)?;
+    Ok(files)
+}
+
+fn collect(folder: &Path, at: &str, files: &mut Vec<Addition>) -> Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let name = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        let place = format!("{at}/{name}");
+        if path.is_symlink() || place.contains("/usr/share/") {
+            continue;
+        }
+        if path.is_dir() {
+            collect(&path, &place, files)?;
+        } else {
+            files.push(Addition::file(&place, &path)?);
+        }
+    }
+    Ok(())
+}
+
+/// Reads `ok N - name`, `not ok N - name` and `ok N - name # SKIP reason`.
+fn checks(step: &str, output: &str) -> Tally {
+    let mut tally = Tally::default();
+    for line in output.lines() {
+        if let Some(rest) = line.strip_prefix("not ok ") {
+            let name = rest.split_once(" - ").map_or(rest, |(_, name)| name);
+            tally.add(Tally::fail(step, name));
+        } else if let Some(rest) = line.strip_prefix("ok ") {
+            match rest.split_once(" # SKIP ") {
+                Some((name, reason)) => {
+                    let name = name.split_once(" - ").map_or(name, |(_, name)| name);
+                    tally.add(Tally::skip(&format!("{step} {name}"), reason));
+                }
+                None => tally.passed += 1,
+            }
+        }
+    }
+    let planned = output
+        .lines()
+        .rev()
+        .find_map(|line| line.strip_prefix("1.."));
+    let seen = tally.passed + (tally.failed.len() + tally.skipped.len()) as u64;
+    if planned.and_then(|count| count.trim().parse().ok()) != Some(seen) {
+        tally.add(Tally::fail(
+            step,
+            format!("{seen} checks and no proper end"),
+        ));
+    }
+    tally
+}
+
+/// The guest tests of a tier.
+pub fn tests(tier: Tier) -> Result<Vec<GuestTest>> {
+    let mut all = Vec::new();
+    if !module_build::is_there() {
+        return Ok(all);
+    }
+    for &kernel in kernels(tier) {
+        for path in workspace::files(&tests_folder(), "sh")? {
+            let Some(needs) = needs(&fs::read_to_string(&path)?) else {
+                continue;
+            };
+            let name = workspace::stem(&path);
+            let is_debug = kernel == "um-debug";
+            let compact = tier == Tier::Default && !is_debug && !COMPACT.contains(&name.as_str());
+            if compact || needs.kernel.as_deref().is_some_and(|only| only != kernel) {
+                continue;
+            }
+            // The reference is the newest zram; on others it differs.
+            let upstream = needs.upstream
+                && is_debug
+                && (tier == Tier::Long || matches!(name.as_str(), "attributes" | "backing"));
+            for upstream in [false, true].into_iter().take(1 + usize::from(upstream)) {
+                let script = fs::read_to_string(&path)?;
+                all.push(GuestTest {
+                    name: name.clone(),
+                    path: path.clone(),
+                    needs: self::needs(&script).unwrap_or_default(),
+                    kernel,
+                    upstream,
+                });
+            }
+        }
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+
+    #[test]
+    fn every_script_says_what_it_needs() {
+        let head = "#!/bin/sh\n# guest: upstream memory=256 program=fio packages=a,b\n";
+        let needs = needs(head).unwrap();
+        assert!(needs.upstream);
+        assert_eq!(needs.memory, Some(256));
+        assert_eq!(needs.packages, ["a", "b"]);
+        assert_eq!(super::needs("#!/bin/sh\n"), None);
+        for path in workspace::files(&tests_folder(), "sh").unwrap() {
+            let script = fs::read_to_string(&path).unwrap();
+            let is_shared = path.ends_with("guest.sh");
+            assert_eq!(super::needs(&script).is_none(), is_shared, "{path:?}");
+        }
+    }
+
+    #[test]
+    fn checks_are_counted_and_a_missing_end_is_a_failure() {
+        let text = "# x\nok 1 - a\nnot ok 2 - b\nok 3 - c # SKIP no tool\n1..3\n";
+        let tally = checks("s", text);
+        assert_eq!(
+            (tally.passed, tally.failed.len(), tally.skipped.len()),
+            (1, 1, 1)
+        );
+        assert_eq!(tally.failed[0].1, "b");
+        let tally = checks("s", "ok 1 - a\n");
+        assert_eq!(tally.failed.len(), 1);
+    }
+}
