@@ -94,14 +94,34 @@ share() { # HUNDREDTHS OF A PERCENT [AT MOST]: bytes, whole pages
 remove_ram() { # DRIVER NUMBER
 	[ ! -e "/sys/block/$1$2" ] || patient_put "$2" "/sys/class/$1-control/hot_remove"
 }
+numbers() { # DRIVER: of all its devices, each between commas
+	printf ,
+	for sys in "/sys/block/$1"[0-9]*; do
+		[ ! -e "$sys" ] || printf '%s,' "${sys#"/sys/block/$1"}"
+	done
+}
+remove_new() { # DRIVER NUMBERS: what was not there before and nobody has set up since
+	for sys in "/sys/block/$1"[0-9]*; do
+		number=${sys#"/sys/block/$1"}
+		case $2 in
+		*",$number,"*) continue ;;
+		esac
+		if [ "$(cat "$sys/disksize" 2>/dev/null)" = 0 ]; then
+			remove_ram "$1" "$number" || return 1
+		fi
+	done
+}
 remove_module() { rmmod "$1" 2>/dev/null || :; }
 add_ram() { # DRIVER: sets $device and $sys
 	if [ ! -e "/sys/class/$1-control/hot_add" ]; then
 		note remove_module "$1"
 		modprobe "$1" num_devices=0 || fail "there is no module $1 for this kernel"
 	fi
+	# Which number it gets is known only when it is there.
+	note remove_new "$1" "$(numbers "$1")"
 	number=$(cat "/sys/class/$1-control/hot_add") || fail "no $1 device could be added"
-	note remove_ram "$1" "$number"
+	printf 'remove_ram %s %s\n' "$1" "$number" > "$state/undo/$next" ||
+		fail "cannot write below $state"
 	device=/dev/$1$number
 	# The tiers' functions use it.
 	# shellcheck disable=SC2034
