@@ -72,8 +72,8 @@ switch_on() { # DEVICE PRIORITY DISCARD
 	if [ "$2" -ge 0 ]; then set -- "$@" -p "$2"; fi
 	case $3 in
 	none) ;;
-	both) set -- "$@" --discard ;;
-	*) set -- "$@" "--discard=$3" ;;
+	both) set -- "$@" -d ;;
+	*) set -- "$@" "-d$3" ;;
 	esac
 	device=$1
 	shift 3
@@ -94,14 +94,34 @@ share() { # HUNDREDTHS OF A PERCENT [AT MOST]: bytes, whole pages
 remove_ram() { # DRIVER NUMBER
 	[ ! -e "/sys/block/$1$2" ] || patient_put "$2" "/sys/class/$1-control/hot_remove"
 }
+numbers() { # DRIVER: of all its devices, each between commas
+	printf ,
+	for sys in "/sys/block/$1"[0-9]*; do
+		[ ! -e "$sys" ] || printf '%s,' "${sys#"/sys/block/$1"}"
+	done
+}
+remove_new() { # DRIVER NUMBERS: what was not there before and nobody has set up since
+	for sys in "/sys/block/$1"[0-9]*; do
+		number=${sys#"/sys/block/$1"}
+		case $2 in
+		*",$number,"*) continue ;;
+		esac
+		if [ "$(cat "$sys/disksize" 2>/dev/null)" = 0 ]; then
+			remove_ram "$1" "$number" || return 1
+		fi
+	done
+}
 remove_module() { rmmod "$1" 2>/dev/null || :; }
 add_ram() { # DRIVER: sets $device and $sys
 	if [ ! -e "/sys/class/$1-control/hot_add" ]; then
 		note remove_module "$1"
 		modprobe "$1" num_devices=0 || fail "there is no module $1 for this kernel"
 	fi
+	# Which number it gets is known only when it is there.
+	note remove_new "$1" "$(numbers "$1")"
 	number=$(cat "/sys/class/$1-control/hot_add") || fail "no $1 device could be added"
-	note remove_ram "$1" "$number"
+	printf 'remove_ram %s %s\n' "$1" "$number" > "$state/undo/$next" ||
+		fail "cannot write below $state"
 	device=/dev/$1$number
 	# The tiers' functions use it.
 	# shellcheck disable=SC2034
@@ -131,7 +151,7 @@ make_swap() { # DEVICE LABEL: unless it is one
 	found=$(carries "$1")
 	case $found in
 	swap) ;;
-	'') mkswap --label "$2" "$1" > /dev/null || fail "mkswap $1 failed" ;;
+	'') mkswap -L "$2" "$1" > /dev/null || fail "mkswap $1 failed" ;;
 	*) fail "$1 carries $found; it is not touched" ;;
 	esac
 }
