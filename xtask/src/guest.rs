@@ -137,6 +137,7 @@ fn programs_archive(place: &Path, more: &[String]) -> Result<PathBuf> {
         files.push(file);
     }
     let mut hash = DefaultHasher::new();
+    stopping_library().hash(&mut hash);
     for file in &files {
         (file, fs::metadata(file)?.modified()?).hash(&mut hash);
     }
@@ -173,6 +174,8 @@ fn programs_archive(place: &Path, more: &[String]) -> Result<PathBuf> {
         fs::copy(file, tree.join(folder).join(name))?;
         libraries.extend(libraries_of(file));
     }
+    // Loaded by name when a thread is stopped, so ldd does not tell.
+    libraries.extend(stopping_library());
     // What the first lines of scripts name.
     for name in ["sh", "env"] {
         symlink("busybox", tree.join("bin").join(name))?;
@@ -237,12 +240,26 @@ fn modules_archive(kernel: &Kernel) -> Result<PathBuf> {
 }
 
 /// The libraries that a program is linked with, and its loader.
-fn libraries_of(program: &Path) -> Vec<PathBuf> {
+/// The shared libraries that a program needs, where this machine has them.
+pub fn libraries_of(program: &Path) -> Vec<PathBuf> {
     let Ok(output) = Command::new("ldd").arg(program).output() else {
         return Vec::new();
     };
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     text.lines().filter_map(ldd_line).collect()
+}
+
+fn stopping_library() -> Option<PathBuf> {
+    let mut command = Command::new(tools::c_compiler());
+    let output = command
+        .arg("-print-file-name=libgcc_s.so.1")
+        .output()
+        .ok()?;
+    let path = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
+    // Through the folder's links: programs look where the linker's path ends.
+    path.is_absolute()
+        .then(|| path.canonicalize().ok())
+        .flatten()
 }
 
 /// `name => /path (address)` or `/path (address)`.

@@ -17,7 +17,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use crate::apt::{Reason, Suite};
-use crate::guest::Addition;
+use crate::guest::{self, Addition};
 use crate::kernels::{self, Kernel, Kind};
 use crate::machine::{self, Boot};
 use crate::module_build::{self, Flavour};
@@ -339,7 +339,19 @@ fn collect(folder: &Path, at: &str, files: &mut Vec<Addition>) -> Result<()> {
         if path.is_dir() {
             collect(&path, &place, files)?;
         } else {
-            files.push(Addition::file(&place, &path)?);
+            let file = Addition::file(&place, &path)?;
+            if file.executable {
+                for library in guest::libraries_of(&path) {
+                    // In a guest /lib is a link to /usr/lib, and stays one.
+                    let at = library.to_string_lossy().into_owned();
+                    let at = match at.strip_prefix("/lib/") {
+                        Some(rest) => format!("/usr/lib/{rest}"),
+                        None => at,
+                    };
+                    files.push(Addition::file(&at, &library)?);
+                }
+            }
+            files.push(file);
         }
     }
     Ok(())
@@ -388,14 +400,14 @@ pub fn tests(tier: Tier) -> Result<Vec<GuestTest>> {
                 continue;
             };
             let name = workspace::stem(&path);
-            let is_debug = kernel == "um-debug";
-            let compact = tier == Tier::Default && !is_debug && !COMPACT.contains(&name.as_str());
+            let is_newest = kernel.starts_with("um");
+            let compact = tier == Tier::Default && !is_newest && !COMPACT.contains(&name.as_str());
             if compact || needs.kernel.as_deref().is_some_and(|only| only != kernel) {
                 continue;
             }
             // The reference is the newest zram; on others it differs.
             let upstream = needs.upstream
-                && is_debug
+                && is_newest
                 && (tier == Tier::Long || matches!(name.as_str(), "attributes" | "backing"));
             for upstream in [false, true].into_iter().take(1 + usize::from(upstream)) {
                 let script = fs::read_to_string(&path)?;

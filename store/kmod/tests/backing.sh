@@ -78,6 +78,8 @@ swap_table() {
 	dmsetup resume --noudevsync bad
 }
 
+# A limit outlives a reset.
+put writeback_limit_enable 0 >/dev/null
 ok "a device that errors on every write" dm "flakey $loop 0 0 3600 1 error_writes"
 start /dev/mapper/bad
 echo "# writeback huge: $(put writeback huge), bd_stat $(cat "$SYS/bd_stat")"

@@ -30,6 +30,8 @@ if command -v zramctl >/dev/null; then
 	same "zramctl's DATA" $((500 * 4096)) \
 		"$(zramctl --noheadings --bytes --raw --output DATA)"
 	ok "zramctl --reset" zramctl --reset /dev/zram0
+	# Of a device that it has reset, zramctl also asks hot_remove.
+	[ -e $SYS ] || cat /sys/class/zram-control/hot_add >/dev/null
 	same "and it is" 0 "$(cat $SYS/disksize)"
 else
 	skip zramctl "the machine has none"
@@ -37,7 +39,10 @@ fi
 
 # zram-tools: its script as Debian ships it.
 if [ -e /guest/zram-tools/usr/sbin/zramswap ]; then
-	mkdir -p /etc/default
+	# As docs/kernel-module.md has it: who asks for zram gets zmeld.
+	mkdir -p /etc/default /etc/modprobe.d
+	printf 'options zmeld drop_in=1\ninstall zram modprobe zmeld num_devices=1\n' \
+		>/etc/modprobe.d/zmeld.conf
 	printf 'ALGO=%s\nPERCENT=25\nPRIORITY=100\n' "$codec" >/etc/default/zramswap
 	ok "zramswap start" bash /guest/zram-tools/usr/sbin/zramswap start
 	ok "swap is on" grep -q /dev/zram0 /proc/swaps
@@ -55,6 +60,12 @@ if [ -n "$generator" ]; then
 	rmmod zmeld
 	modprobe zmeld drop_in=1 num_devices=1
 	mkdir -p /etc/systemd /tmp/units
+	# systemd's own program for this, of which only making swap is needed.
+	if [ ! -e /usr/lib/systemd/systemd-makefs ]; then
+		mkdir -p /usr/lib/systemd
+		printf '#!/bin/sh\nexec mkswap "$2"\n' >/usr/lib/systemd/systemd-makefs
+		chmod +x /usr/lib/systemd/systemd-makefs
+	fi
 	printf '[zram0]\nzram-size = 40\ncompression-algorithm = %s\n' "$codec" \
 		>/etc/systemd/zram-generator.conf
 	"$generator" /tmp/units /tmp/units /tmp/units >/tmp/said 2>&1
