@@ -279,7 +279,17 @@ impl Run<'_> {
             group: &group,
             step: &record.step,
         });
-        self.scene(&group, |scene| record.step.act().undo(scene, &record))?;
+        // From here on it may hold in part only: whoever comes after a kill must
+        // not take it for done. That it cannot be written must not keep anybody
+        // from going back.
+        let _ = self.journal.note(|state| state.records[index].done = false);
+        let undone = self.scene(&group, |scene| record.step.act().undo(scene, &record));
+        if let Err(err) = undone {
+            let _ = self
+                .journal
+                .note(|state| state.records[index].done = record.done);
+            return Err(err);
+        }
         // That it cannot be written down does no harm: what is taken back twice
         // is found to be gone.
         let _ = self.journal.note(|state| drop(state.records.remove(index)));

@@ -125,6 +125,9 @@ impl Journal {
         // Only for the message of whoever waits.
         let _ = lock.set_len(0);
         let _ = (&lock).write_all(std::process::id().to_string().as_bytes());
+        // What a run that was killed was about to rename. Where it cannot be
+        // removed, writing says why.
+        let _ = fs::remove_file(part(&host.path(STATE)));
         let state = match State::read(host)? {
             Some(state) => state,
             None => State {
@@ -234,8 +237,13 @@ fn wait(lock: &File, patience: Duration, listener: &mut Listener<'_>) -> Result<
     }
 }
 
+/// Where a new state is written before it takes the name of the old one.
+fn part(path: &Path) -> PathBuf {
+    path.with_extension("part")
+}
+
 fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
-    let part: PathBuf = path.with_extension("part");
+    let part = part(path);
     let written = File::create(&part).and_then(|mut file| {
         file.write_all(text)?;
         file.sync_all()?;

@@ -147,7 +147,7 @@ impl Act for FormatLuks {
 
     fn holds(&self, scene: &mut Scene<'_>, record: &Record) -> Result<bool, Error> {
         let path = scene.path(&self.device)?;
-        Ok(record.done && scene.host.exists(path))
+        Ok(record.done && scene.host.exists(&path) && signatures(scene.host, &path)? == [LUKS])
     }
 
     fn undo(&self, scene: &mut Scene<'_>, record: &Record) -> Result<(), Error> {

@@ -82,7 +82,11 @@ impl Act for MakeSwap {
 
     fn holds(&self, scene: &mut Scene<'_>, record: &Record) -> Result<bool, Error> {
         let path = scene.path(&self.device)?;
-        Ok(record.done && scene.host.exists(path))
+        if !record.done || !scene.host.exists(&path) {
+            return Ok(false);
+        }
+        // A device of the plan's own is nobody else's to change.
+        Ok(self.device == DeviceRef::Added || signatures(scene.host, &path)? == [IS_SWAP])
     }
 
     fn undo(&self, scene: &mut Scene<'_>, record: &Record) -> Result<(), Error> {
