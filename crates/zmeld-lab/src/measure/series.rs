@@ -44,11 +44,13 @@ impl Default for Series {
 }
 
 impl Series {
-    /// Whether the next sample is due.
+    /// Whether the next sample is due. Whoever asks comes by every [`EVERY`]: what
+    /// is nearer to now than to the next time is due now.
     pub fn is_due(&self, at_s: f64) -> bool {
+        let slack_s = EVERY.as_secs_f64() / 2.0;
         self.samples
             .last()
-            .is_none_or(|last| at_s - last.at_s >= self.every_s * 0.99)
+            .is_none_or(|last| at_s - last.at_s >= self.every_s - slack_s)
     }
 
     /// Adds a sample that is due.
