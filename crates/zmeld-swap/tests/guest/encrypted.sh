@@ -24,7 +24,7 @@ key=/tmp/key
 say() { printf '%s\n' "$*"; }
 fail() { say "FAILED: $*"; exit 1; }
 
-for module in dm-crypt xts aesni-intel aes_generic zbud z3fold zsmalloc lz4; do
+for module in virtio_pci virtio_blk ext4 dm-crypt algif_skcipher xts aesni-intel aes_generic zbud z3fold zsmalloc lz4; do
 	modprobe -q "$module" || true
 done
 mkdir -p /sys/fs/cgroup
@@ -41,18 +41,16 @@ machine() {
 # Fills more than RAM with pages that hold the marker, each different, so that
 # they reach the drive; gives them back afterwards.
 press() {
+	od -An -v -tx1 -N 65536 /dev/urandom | tr -d ' \n' >/tmp/noise
 	awk -v marker="$marker" 'BEGIN {
-		srand(1)
-		for (page = 0; page < 90000; page++) {
-			text = marker
-			for (word = 0; word < 200; word++)
-				text = text sprintf("%08x", int(rand() * 4294967295))
-			held[page] = text
+		getline noise < "/tmp/noise"
+		for (page = 0; page < 200000; page++) {
+			held[page] = marker page substr(noise, 1 + page * 37 % 129000, 1900)
 			if (page % 1000 == 0 && !system("test -e /tmp/enough"))
 				break
 		}
 		for (page in held)
-			if (substr(held[page], 1, length(marker)) != marker)
+			if (held[page] != marker page substr(noise, 1 + page * 37 % 129000, 1900))
 				exit 3
 	}' &
 	local child=$!
