@@ -371,6 +371,8 @@ impl Line {
     }
 
     /// Forward elimination and back substitution, block by block.
+    // Rows and columns of several blocks at once are clearer by their numbers.
+    #[allow(clippy::needless_range_loop)]
     fn solve(&mut self, check: bool) -> Result<(), WorkloadError> {
         let n = self.right.len();
         for at in 0..n {
