@@ -22,6 +22,8 @@ zmeld | zram)
 	mkswap /dev/"$device" >/dev/null && swapon -d /dev/"$device" || exit
 	;;
 disk)
+	modprobe virtio_pci 2>/dev/null
+	modprobe virtio_blk 2>/dev/null
 	disk=$(ls -d /dev/vd? /dev/ubd? 2>/dev/null | head -n 1)
 	mkswap "$disk" >/dev/null && swapon "$disk" || exit
 	;;
