@@ -96,7 +96,7 @@ pub fn write_archive(
     }
     let own = to.with_extension("tree");
     for addition in additions {
-        let path = own.join(addition.name.trim_start_matches('/'));
+        let path = own.join(archive_name(&addition.name));
         fs::create_dir_all(path.parent().unwrap_or(&own))?;
         fs::write(&path, &addition.bytes)?;
         let mode = if addition.executable { 0o755 } else { 0o644 };
@@ -105,6 +105,15 @@ pub fn write_archive(
     pack(&own, &mut out)?;
     fs::remove_dir_all(&own)?;
     Ok(())
+}
+
+/// Where an archive keeps a file: a folder of the name would take the place of the
+/// guest's link from /lib to /usr/lib, and its modules with it.
+fn archive_name(name: &str) -> String {
+    match name.strip_prefix("/lib/") {
+        Some(rest) => format!("usr/lib/{rest}"),
+        None => name.trim_start_matches('/').to_owned(),
+    }
 }
 
 /// Packs a folder's tree behind what is in `out`.
@@ -275,6 +284,14 @@ fn ldd_line(line: &str) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_belongs_into_a_linked_folder_goes_behind_the_link() {
+        assert_eq!(archive_name("/lib/x/libc.so.6"), "usr/lib/x/libc.so.6");
+        assert_eq!(archive_name("/lib64/ld.so"), "lib64/ld.so");
+        assert_eq!(archive_name("/guest/lib/a"), "guest/lib/a");
+        assert_eq!(archive_name("guest/a"), "guest/a");
+    }
 
     #[test]
     fn libraries_are_read_from_ldd() {

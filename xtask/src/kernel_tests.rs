@@ -351,13 +351,7 @@ fn collect(folder: &Path, at: &str, files: &mut Vec<Addition>) -> Result<()> {
             let file = Addition::file(&place, &path)?;
             if file.executable {
                 for library in guest::libraries_of(&path) {
-                    // In a guest /lib is a link to /usr/lib, and stays one.
-                    let at = library.to_string_lossy().into_owned();
-                    let at = match at.strip_prefix("/lib/") {
-                        Some(rest) => format!("/usr/lib/{rest}"),
-                        None => at,
-                    };
-                    files.push(Addition::file(&at, &library)?);
+                    files.push(Addition::file(&library.to_string_lossy(), &library)?);
                 }
             }
             files.push(file);
