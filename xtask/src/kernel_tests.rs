@@ -281,7 +281,7 @@ impl GuestTest {
             // itself ("scheduling from the idle thread"); QEMU's guests have two.
             boot.processors = 1;
         }
-        if kernel.recipe.name == "um-debug" {
+        if kernel.recipe.checks {
             // Its checks need memory of their own, about a quarter.
             boot.memory += boot.memory / 2;
         }
@@ -294,10 +294,7 @@ impl GuestTest {
         if self.upstream {
             boot.variables.push(("DEVICE".into(), "zram".into()));
         } else {
-            let flavour = match kernel.recipe.name {
-                "um-debug" => Flavour::Debug,
-                _ => Flavour::Release,
-            };
+            let flavour = Flavour::of(kernel.recipe);
             boot.module = Some(module_build::build(log, kernel, flavour)?);
         }
         boot.variables.push(("SEED".into(), seed.to_string()));

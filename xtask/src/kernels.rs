@@ -36,6 +36,9 @@ pub struct Recipe {
     pub name: &'static str,
     /// How it runs.
     pub kind: Kind,
+    /// Built with every check of its own: slow, in need of more memory, and the
+    /// place for a module with assertions and self-tests.
+    pub checks: bool,
     suite: &'static str,
     fragments: &'static [&'static str],
     /// Lines that its build prints, as last counted.
@@ -47,6 +50,7 @@ pub const RECIPES: &[Recipe] = &[
     Recipe {
         name: "um",
         kind: Kind::UserMode,
+        checks: false,
         suite: "sid",
         fragments: &["um.config"],
         build_lines: 1600,
@@ -54,6 +58,7 @@ pub const RECIPES: &[Recipe] = &[
     Recipe {
         name: "um-debug",
         kind: Kind::UserMode,
+        checks: true,
         suite: "sid",
         fragments: &["um.config", "um-debug.config"],
         build_lines: 1660,
@@ -61,6 +66,7 @@ pub const RECIPES: &[Recipe] = &[
     Recipe {
         name: "6.1",
         kind: Kind::Stock,
+        checks: false,
         suite: "bookworm",
         fragments: &[],
         build_lines: 0,
@@ -68,6 +74,7 @@ pub const RECIPES: &[Recipe] = &[
     Recipe {
         name: "6.12",
         kind: Kind::Stock,
+        checks: false,
         suite: "bookworm-backports",
         fragments: &[],
         build_lines: 0,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{bail, Result};
 
-use crate::kernels::Kernel;
+use crate::kernels::{Kernel, Recipe};
 use crate::process::Log;
 use crate::tools;
 use crate::workspace;
@@ -29,6 +29,15 @@ pub enum Flavour {
 }
 
 impl Flavour {
+    /// What a kernel gets where nobody asks for another.
+    pub fn of(recipe: &Recipe) -> Flavour {
+        if recipe.checks {
+            Flavour::Debug
+        } else {
+            Flavour::Release
+        }
+    }
+
     fn folder(self) -> &'static str {
         match self {
             Flavour::Release => "module",

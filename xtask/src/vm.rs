@@ -69,13 +69,9 @@ fn parse(arguments: &[String]) -> Result<Options> {
     let Some(recipe) = kernels::recipe(name) else {
         bail!("there is no kernel {name:?}: {}", known.join(", "));
     };
-    let flavour = match recipe.name {
-        "um-debug" => Flavour::Debug,
-        _ => Flavour::Release,
-    };
     let mut options = Options {
         recipe,
-        module: Module::Built(flavour),
+        module: Module::Built(Flavour::of(recipe)),
         boot: Boot::default(),
         messages: None,
     };
