@@ -36,6 +36,7 @@ static void params_reset(struct zm_codec_setting *setting)
 	setting->dict = NULL;
 	setting->dict_size = 0;
 	setting->level = ZM_CODEC_LEVEL_DEFAULT;
+	setting->window_bits = 0;
 }
 
 /* pre: the device has no store that uses them. */
@@ -61,6 +62,7 @@ void zm_codecs_choose(const struct zm_device *device,
 			.ops = setting->ops,
 			.params = {
 				.level = setting->level,
+				.window_bits = setting->window_bits,
 				.dict = setting->dict,
 				.dict_size = setting->dict_size,
 			},
@@ -213,6 +215,7 @@ struct chosen_params {
 	int priority;
 	bool priority_given;
 	int level;
+	int window_bits;
 };
 
 static int params_parse(struct zm_arguments *arguments,
@@ -227,6 +230,12 @@ static int params_parse(struct zm_arguments *arguments,
 			chosen->dict_path = arguments->value;
 		} else if (zm_argument_is(arguments, "level")) {
 			err = kstrtoint(arguments->value, 10, &chosen->level);
+		} else if (zm_argument_is(arguments, "deflate.winbits")) {
+			err = kstrtoint(arguments->value, 10,
+					&chosen->window_bits);
+			/* To us it would mean that there is none. */
+			if (!err && !chosen->window_bits)
+				err = -EINVAL;
 		} else if (zm_argument_is(arguments, "priority")) {
 			chosen->priority_given = true;
 			err = kstrtoint(arguments->value, 10,
@@ -266,12 +275,13 @@ static int params_set(struct zm_device *device,
 	setting = &device->codecs[priority];
 	params_reset(setting);
 	setting->level = chosen->level;
+	setting->window_bits = chosen->window_bits;
 	setting->dict = dict;
 	setting->dict_size = size;
 	return 0;
 }
 
-/* "algo=NAME priority=N level=N dict=PATH" */
+/* "algo=NAME priority=N level=N dict=PATH deflate.winbits=N" */
 static ssize_t algorithm_params_store(struct device *dev,
 				      struct device_attribute *attr,
 				      const char *buf, size_t len)

@@ -375,14 +375,17 @@ static bool check_each(struct bed *bed, const char *what, size_t step,
 
 /* ------------------------------------------------------------------- cases */
 
-static void run(const struct zm_codec_ops *ops, int level, bool with_dict)
+static void run(const struct zm_codec_ops *ops, int level, int window_bits,
+		bool with_dict)
 {
 	struct bed *bed = calloc(1, sizeof(*bed));
+	int at;
 
 	if (!bed)
 		abort();
 	bed->ops = ops;
 	bed->params.level = level;
+	bed->params.window_bits = window_bits;
 	if (with_dict) {
 		bed->params.dict = dict;
 		bed->params.dict_size = DICT_SIZE;
@@ -395,8 +398,11 @@ static void run(const struct zm_codec_ops *ops, int level, bool with_dict)
 		free(bed);
 		return;
 	}
-	snprintf(bed->name, sizeof(bed->name), "%s level %d%s", ops->name,
-		 bed->params.level, with_dict ? " with a dictionary" : "");
+	at = snprintf(bed->name, sizeof(bed->name), "%s level %d%s", ops->name,
+		      bed->params.level, with_dict ? " with a dictionary" : "");
+	if (window_bits)
+		snprintf(bed->name + at, sizeof(bed->name) - at,
+			 " window bits %d", window_bits);
 	if (level == ZM_CODEC_LEVEL_DEFAULT) {
 		check_each(bed, "round trip", 1, check_round_trip);
 		check_each(bed, "noise", 1, check_noise);
@@ -437,6 +443,29 @@ static void run_refusals(const struct zm_codec_ops *ops)
 	fine &= setup_is(ops, ops->level_default, dict, 0, 0);
 	printf("%s: levels and dictionaries refused: %s\n", ops->name,
 	       fine ? "ok" : "FAILED");
+	if (!fine)
+		cases_failed++;
+}
+
+/* deflate with the smallest and the largest window, raw and in zlib's format. */
+static void run_windows(void)
+{
+	const struct zm_codec_ops *ops = zm_codec_find("deflate");
+	static const int taken[] = { -15, -9, 9, 15 };
+	static const int refused[] = { -16, -8, -1, 1, 8, 16 };
+	struct zm_codec_params params;
+	bool fine = true;
+
+	for (size_t i = 0; i < sizeof(taken) / sizeof(*taken); i++)
+		run(ops, ZM_CODEC_LEVEL_DEFAULT, taken[i], false);
+	for (size_t i = 0; i < sizeof(refused) / sizeof(*refused); i++) {
+		params = (struct zm_codec_params){
+			.level = ZM_CODEC_LEVEL_DEFAULT,
+			.window_bits = refused[i],
+		};
+		fine &= ops->params_setup(&params) == -EINVAL;
+	}
+	printf("deflate: windows refused: %s\n", fine ? "ok" : "FAILED");
 	if (!fine)
 		cases_failed++;
 }
@@ -555,15 +584,16 @@ int main(int argc, char **argv)
 		const struct zm_codec_ops *ops = zm_codecs[i];
 
 		run_refusals(ops);
-		run(ops, ZM_CODEC_LEVEL_DEFAULT, false);
+		run(ops, ZM_CODEC_LEVEL_DEFAULT, 0, false);
 		if (ops->takes_dict)
-			run(ops, ZM_CODEC_LEVEL_DEFAULT, true);
+			run(ops, ZM_CODEC_LEVEL_DEFAULT, 0, true);
 		if (ops->level_min == ops->level_max)
 			continue;
-		run(ops, ops->level_min, false);
-		run(ops, ops->level_max, false);
-		run(ops, (ops->level_default + ops->level_max) / 2, false);
+		run(ops, ops->level_min, 0, false);
+		run(ops, ops->level_max, 0, false);
+		run(ops, (ops->level_default + ops->level_max) / 2, 0, false);
 	}
+	run_windows();
 	run_liblzo2();
 	printf("seed %llu, %zu pages: %s\n", seed, page_count,
 	       cases_failed ? "FAILED" : "ok");

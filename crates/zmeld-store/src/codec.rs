@@ -44,6 +44,7 @@ pub(crate) mod raw {
     #[repr(C)]
     pub struct Params {
         pub level: c_int,
+        pub window_bits: c_int,
         pub dict: *const c_void,
         pub dict_size: usize,
         pub prepared: *mut c_void,
@@ -250,6 +251,7 @@ impl Codec {
         }
         let mut params = raw::Params {
             level: level.unwrap_or(raw::LEVEL_DEFAULT),
+            window_bits: 0,
             dict: dict
                 .as_ref()
                 .map_or(ptr::null(), |bytes| bytes.as_ptr().cast()),

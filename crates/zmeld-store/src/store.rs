@@ -452,6 +452,7 @@ fn unused() -> raw::CodecChoice {
         ops: ptr::null(),
         params: codec::raw::Params {
             level: codec::raw::LEVEL_DEFAULT,
+            window_bits: 0,
             dict: ptr::null(),
             dict_size: 0,
             prepared: ptr::null_mut(),

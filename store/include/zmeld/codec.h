@@ -29,8 +29,16 @@
 /* Level left to the codec: the one that the kernel's zram takes. */
 #define ZM_CODEC_LEVEL_DEFAULT	(-2147483647 - 1)
 
+/*
+ * The window of deflate is 2^|window_bits| bytes, 9 to 15; negative: raw, without
+ * a header and a checksum. Codecs without such a window pass it over, as zram does.
+ */
+#define ZM_WINDOW_BITS_MIN	9
+#define ZM_WINDOW_BITS_MAX	15
+
 struct zm_codec_params {
 	int level;		/* in: a level or ZM_CODEC_LEVEL_DEFAULT */
+	int window_bits;	/* in: deflate's, 0: zram's default; see above */
 	const void *dict;	/* in: borrowed, outlives the params; or NULL */
 	size_t dict_size;	/* bytes */
 	void *prepared;		/* out: the codec's own, e.g. digested dict */
@@ -44,9 +52,9 @@ struct zm_codec_ops {
 	bool takes_dict;
 
 	/*
-	 * Checks level and dictionary, replaces ZM_CODEC_LEVEL_DEFAULT by the
+	 * Checks level, window and dictionary, replaces ZM_CODEC_LEVEL_DEFAULT by the
 	 * default and prepares what all contexts share.
-	 * 0, -EINVAL (level or dictionary refused), -ENOMEM. May sleep.
+	 * 0, -EINVAL (one of them refused), -ENOMEM. May sleep.
 	 */
 	int (*params_setup)(struct zm_codec_params *params);
 	void (*params_release)(struct zm_codec_params *params);
@@ -84,6 +92,14 @@ struct zm_codec_choice {
 	const struct zm_codec_ops *ops;	/* NULL: no codec of this priority */
 	struct zm_codec_params params;
 };
+
+/* Whether deflate has such a window. */
+static inline bool zm_window_bits_fit(int bits)
+{
+	int size = bits < 0 ? -bits : bits;
+
+	return size >= ZM_WINDOW_BITS_MIN && size <= ZM_WINDOW_BITS_MAX;
+}
 
 /* All codecs of this home, in the order a list shows them. */
 extern const struct zm_codec_ops *const zm_codecs[];

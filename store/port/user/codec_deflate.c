@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * deflate, by zlib: raw, without a header or a checksum, with the small window
- * and the memory level that zram sets. Resetting a stream allocates nothing
- * and forgets the page before.
+ * deflate, by zlib: raw, without a header or a checksum, and with a small
+ * window, unless another was chosen; with the memory level that zram sets.
+ * Resetting a stream allocates nothing and forgets the page before.
  *
  * zlib's inflate allocates its window only when a page ends too early. So that
  * damage cannot bring an allocation, a new context is given such a page.
@@ -14,7 +14,7 @@
 #include <zmeld/codec.h>
 #include "codec_user.h"
 
-#define DEFLATE_WINDOW_BITS	11
+#define DEFLATE_WINDOW_BITS	(-11)	/* negative: raw */
 #define DEFLATE_MEMORY_LEVEL	8
 
 #define DEFLATE_LEVEL_MIN	0
@@ -28,8 +28,15 @@ struct deflate_context {
 
 static int deflate_params_setup(struct zm_codec_params *params)
 {
-	return codec_level_setup(params, DEFLATE_LEVEL_MIN, DEFLATE_LEVEL_MAX,
-				 DEFLATE_LEVEL_DEFAULT, false);
+	int ret;
+
+	ret = codec_level_setup(params, DEFLATE_LEVEL_MIN, DEFLATE_LEVEL_MAX,
+				DEFLATE_LEVEL_DEFAULT, false);
+	if (ret)
+		return ret;
+	if (!params->window_bits)
+		params->window_bits = DEFLATE_WINDOW_BITS;
+	return zm_window_bits_fit(params->window_bits) ? 0 : -EINVAL;
 }
 
 static void deflate_params_release(struct zm_codec_params *params)
@@ -37,14 +44,21 @@ static void deflate_params_release(struct zm_codec_params *params)
 	(void)params;
 }
 
-static bool inflate_window_create(z_stream *stream)
+static bool inflate_window_create(z_stream *stream, int window_bits)
 {
-	/* One stored byte, of a stream that does not end there. */
-	static const Bytef cut_short[] = { 0x00, 0x01, 0x00, 0xfe, 0xff, 'z' };
+	/* A header; then one stored byte, of a stream that does not end there. */
+	Bytef cut_short[] = { 0, 0, 0x00, 0x01, 0x00, 0xfe, 0xff, 'z' };
+	uInt header = 2;
 	Bytef out[2];
 
-	stream->next_in = cut_short;
-	stream->avail_in = sizeof(cut_short);
+	if (window_bits > 0) {
+		/* Window and method; then what makes both a multiple of 31. */
+		cut_short[0] = (Bytef)((window_bits - 8) << 4 | Z_DEFLATED);
+		cut_short[1] = (Bytef)(31 - (cut_short[0] << 8) % 31);
+		header = 0;
+	}
+	stream->next_in = cut_short + header;
+	stream->avail_in = (uInt)sizeof(cut_short) - header;
 	stream->next_out = out;
 	stream->avail_out = sizeof(out);
 	return inflate(stream, Z_SYNC_FLUSH) == Z_OK;
@@ -58,12 +72,12 @@ static int deflate_context_create(const struct zm_codec_params *params,
 	if (!context)
 		return -ENOMEM;
 	if (deflateInit2(&context->deflating, params->level, Z_DEFLATED,
-			 -DEFLATE_WINDOW_BITS, DEFLATE_MEMORY_LEVEL,
+			 params->window_bits, DEFLATE_MEMORY_LEVEL,
 			 Z_DEFAULT_STRATEGY) != Z_OK)
 		goto deflating_failed;
-	if (inflateInit2(&context->inflating, -DEFLATE_WINDOW_BITS) != Z_OK)
+	if (inflateInit2(&context->inflating, params->window_bits) != Z_OK)
 		goto inflating_failed;
-	if (!inflate_window_create(&context->inflating))
+	if (!inflate_window_create(&context->inflating, params->window_bits))
 		goto window_failed;
 	*ctx = context;
 	return 0;
