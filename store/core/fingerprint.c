@@ -113,10 +113,7 @@ void zm_fingerprint_key_destroy(struct zm_fingerprint_key *key)
 
 static inline u64 load_word(const u8 *bytes, u64 word)
 {
-	u64 value;
-
-	memcpy(&value, bytes + word * sizeof(value), sizeof(value));
-	return value;
+	return zm_get64(bytes + word * sizeof(u64));
 }
 
 u32 zm_fingerprint(const struct zm_fingerprint_key *key, const void *page)

@@ -193,7 +193,7 @@ static enum zm_look object_compare(struct zm_store *store,
 		return ZM_LOOK_DIFFERS;
 	own = zm_port_pool_read_begin(store->pool, object.handle, object.size,
 				      stream->packed);
-	equal = memcmp(own, copy->bytes, object.size) == 0;
+	equal = zm_equal(own, copy->bytes, object.size);
 	zm_port_pool_read_end(store->pool, object.handle, own, object.size);
 	return equal ? ZM_LOOK_EQUAL : ZM_LOOK_DIFFERS;
 }
@@ -235,8 +235,8 @@ enum zm_look zm_content_compare_page(struct zm_store *store,
 
 	if (ret)
 		return ret == ZM_BACKED ? ZM_LOOK_BACKED : ZM_LOOK_DAMAGED;
-	return memcmp(stream->page, page, ZM_PAGE_SIZE) ? ZM_LOOK_DIFFERS :
-							  ZM_LOOK_EQUAL;
+	return zm_equal(stream->page, page, ZM_PAGE_SIZE) ? ZM_LOOK_EQUAL :
+							    ZM_LOOK_DIFFERS;
 }
 
 /*

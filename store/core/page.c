@@ -141,7 +141,7 @@ static void fill_page(void *page, u64 word)
 		return;
 	}
 	for (i = 0; i < ZM_PAGE_SIZE; i += sizeof(word))
-		memcpy(bytes + i, &word, sizeof(word));
+		zm_put64(bytes + i, word);
 }
 
 /*

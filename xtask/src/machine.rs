@@ -53,6 +53,8 @@ pub struct Boot {
     pub append: String,
     /// More for QEMU's command line.
     pub qemu: Vec<String>,
+    /// Before all other programs of this machine, for what is timed.
+    pub urgent: bool,
     /// The longest that it may take.
     pub limit: Duration,
 }
@@ -72,6 +74,7 @@ impl Default for Boot {
             disks: Vec::new(),
             append: String::new(),
             qemu: Vec::new(),
+            urgent: false,
             limit: Duration::from_secs(900),
         }
     }
@@ -210,6 +213,9 @@ fn run_once(kernel: &Kernel, boot: &Boot, sink: &mut dyn Write) -> Result<Outcom
         Kind::UserMode => user_mode(kernel, boot, &folder.0, &archive, &disks),
         Kind::Stock => qemu(kernel, boot, &folder.0, &archive, &disks)?,
     };
+    if boot.urgent && can_be_urgent() {
+        command = urgent(&command);
+    }
     let code = match boot.script {
         None => {
             in_front(&mut command, &messages, kernel.recipe.kind)?;
@@ -276,6 +282,25 @@ fn additions(kernel: &Kernel, boot: &Boot, token: &str) -> Result<Vec<Addition>>
         });
     }
     Ok(all)
+}
+
+/// Whether this user may put a program before all others.
+pub fn can_be_urgent() -> bool {
+    tools::is_on_path("chrt")
+        && Command::new("chrt")
+            .args(["--fifo", "1", "true"])
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success())
+}
+
+/// The same at a real-time priority: others wait, but for the twentieth of the
+/// time that the kernel keeps for them.
+fn urgent(command: &Command) -> Command {
+    let mut urgent = Command::new("chrt");
+    urgent.args(["--fifo", "1"]).arg(command.get_program());
+    urgent.args(command.get_args());
+    urgent
 }
 
 fn user_mode(

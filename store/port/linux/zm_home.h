@@ -98,6 +98,47 @@ static inline void zm_bit_unlock(u32 *word, u32 value)
 	preempt_enable();
 }
 
+/* What get_unaligned() does, whose header is not the same in all kernels. */
+struct zm_unaligned {
+	u64 word;
+} __packed;
+
+static inline u64 zm_get64(const void *bytes)
+{
+	return ((const struct zm_unaligned *)bytes)->word;
+}
+
+static inline void zm_put64(void *bytes, u64 word)
+{
+	((struct zm_unaligned *)bytes)->word = word;
+}
+
+#if defined(CONFIG_HAVE_EFFICIENT_UNALIGNED_ACCESS)
+
+static inline bool zm_equal(const void *one, const void *other, size_t size)
+{
+	return !memcmp(one, other, size);
+}
+
+#else
+
+/* The kernel's own goes by the byte here; pages and most objects are aligned. */
+static inline bool zm_equal(const void *one, const void *other, size_t size)
+{
+	const u8 *a = one, *b = other;
+
+	if (IS_ALIGNED((unsigned long)a | (unsigned long)b, sizeof(u64)))
+		for (; size >= sizeof(u64); size -= sizeof(u64)) {
+			if (*(const u64 *)a != *(const u64 *)b)
+				return false;
+			a += sizeof(u64);
+			b += sizeof(u64);
+		}
+	return !memcmp(a, b, size);
+}
+
+#endif
+
 #ifdef __SIZEOF_INT128__
 
 static inline void zm_mul128_add(u64 *low, u64 *high, u64 a, u64 b)

@@ -12,6 +12,9 @@
  *   zm_publish zm_consume      a pointer, with what it points to;
  *   zm_bit_lock and kin        a spinning lock in bit 0 of a word: acquire and
  *                              release, no sleeping while it is held;
+ *   zm_get64 zm_put64          a word of a page's bytes, at any address: not every
+ *                              kernel makes one instruction of a small memcpy;
+ *   zm_equal                   whether bytes are the same;
  *   zm_mul128_add              128-bit multiply and add;
  *   zm_prefetch                a hint, no effect but speed.
  */
@@ -102,6 +105,24 @@ static inline void zm_bit_lock(u32 *word)
 static inline void zm_bit_unlock(u32 *word, u32 value)
 {
 	__atomic_store_n(word, value & ~1u, __ATOMIC_RELEASE);
+}
+
+static inline u64 zm_get64(const void *bytes)
+{
+	u64 word;
+
+	memcpy(&word, bytes, sizeof(word));
+	return word;
+}
+
+static inline void zm_put64(void *bytes, u64 word)
+{
+	memcpy(bytes, &word, sizeof(word));
+}
+
+static inline bool zm_equal(const void *one, const void *other, size_t size)
+{
+	return !memcmp(one, other, size);
 }
 
 static inline void zm_mul128_add(u64 *low, u64 *high, u64 a, u64 b)

@@ -33,6 +33,7 @@ use device::{Device, SIDES};
 use input::Pages;
 use machine::Machine;
 use results::{Budget, Results};
+use ring::DEPTH;
 use runs::Runs;
 use work::{Operation, OPERATIONS};
 
@@ -214,7 +215,7 @@ impl Case<'_> {
             self.codec,
             self.share * 100.0,
             self.jobs,
-            operation.name(),
+            operation.name().trim(),
             SIDES[side].name
         )
     }
@@ -243,13 +244,14 @@ impl Case<'_> {
             for device in &devices {
                 device.discard_all()?;
             }
-            let first = input::order(count, self.share, 2 * round as u64).pages;
-            let second = input::order(count, self.share, 2 * round as u64 + 1).pages;
+            let order_of =
+                |number: u64| input::order(count, self.share, 3 * round as u64 + number).pages;
+            let (first, second, last) = (order_of(0), order_of(1), order_of(2));
             for (at, &operation) in OPERATIONS.iter().enumerate() {
-                let order = if operation == Operation::Fill {
-                    &first
-                } else {
-                    &second
+                let order = match operation {
+                    Operation::Fill => &first,
+                    Operation::Rewrite => &second,
+                    Operation::Pages | Operation::Read | Operation::Mixed => &last,
                 };
                 let spent = work::in_turns(
                     operation,
@@ -269,7 +271,7 @@ impl Case<'_> {
                 }
             }
             for device in &devices {
-                work::check(device, self.pages, &second)?;
+                work::check(device, self.pages, &last)?;
             }
         }
         self.note_speeds(&series, speeds, results);
@@ -298,7 +300,7 @@ impl Case<'_> {
                     "{}, {} {jobs}, {}, {kind}",
                     self.codec,
                     self.jobs,
-                    operation.name()
+                    operation.name().trim()
                 )
             };
             if self.share == 0.0 {
@@ -307,7 +309,7 @@ impl Case<'_> {
                     results.budget(what("fingerprints"), 0.95, ratio(manual));
                 }
             }
-            if self.share == 0.5 && matches!(operation, Operation::Fill | Operation::Rewrite) {
+            if self.share == 0.5 && operation.is_sequential() {
                 results.budget(what("inline, half duplicates"), 1.4, ratio(inline));
             }
         }
@@ -355,7 +357,10 @@ fn show(
         )
         .provenance(
             "requests",
-            "one page each, direct, handed over 64 at a time",
+            format!(
+                "direct; sequential ones of {DEPTH} pages, others and those by the page of one, \
+                 {DEPTH} handed over together"
+            ),
         );
     if let Some(bed) = &emulation {
         document = document.provenance("bed", bed);

@@ -1,5 +1,6 @@
-//! Many requests of one page each, handed over by one system call: what swap
-//! looks like to a block device, without a system call for every page.
+//! Many requests handed over by one system call: of a page each, what swap looks
+//! like to a block device, without a system call for every page; or of many pages,
+//! as file systems and the swap-out of large folios send them.
 //!
 //! These are the kernel's own asynchronous requests (io_submit). io_uring would
 //! first ask the device not to wait, which neither driver offers, and then send
@@ -11,14 +12,16 @@ use std::ptr;
 
 use zmeld_store::page_size;
 
-/// Requests handed over together.
+/// Pages handed over together.
 pub const DEPTH: usize = 64;
 
-/// One request: which page of the device, and whether it is written.
+/// One request: which pages of the device, and whether they are written.
 #[derive(Clone, Copy)]
 pub struct Request {
-    /// Page of the device.
+    /// First page of the device.
     pub slot: usize,
+    /// How many, side by side.
+    pub pages: usize,
     /// Written from the buffer rather than read into it.
     pub write: bool,
 }
@@ -54,7 +57,7 @@ struct Event {
 const READ: u16 = 0;
 const WRITE: u16 = 1;
 
-/// A job's queue, with a buffer of a page for each request.
+/// A job's queue, with a buffer for as many pages as it takes.
 pub struct Ring {
     context: libc::c_ulong,
     memory: Vec<u8>,
@@ -88,22 +91,25 @@ impl Ring {
         })
     }
 
-    /// The buffer of the request at this place in a batch.
+    /// The buffer of the page at this place in a batch.
     pub fn buffer(&mut self, place: usize) -> &mut [u8] {
         &mut self.memory[self.start + place * page_size()..][..page_size()]
     }
 
-    /// Runs up to `DEPTH` requests, each with the buffer of its place.
+    /// Runs requests of up to `DEPTH` pages in all, each with the buffers of its pages.
     pub fn run(&mut self, file: &File, requests: &[Request]) -> Result<(), String> {
         let count = requests.len();
-        assert!(count <= DEPTH, "a batch has a buffer for each");
-        for (place, request) in requests.iter().enumerate() {
-            self.blocks[place] = ControlBlock {
-                data: place as u64,
+        let mut place = 0;
+        for (number, request) in requests.iter().enumerate() {
+            let buffer = self.buffer(place).as_mut_ptr().expose_provenance() as u64;
+            place += request.pages;
+            assert!(place <= DEPTH, "a batch has a buffer for each page");
+            self.blocks[number] = ControlBlock {
+                data: number as u64,
                 opcode: if request.write { WRITE } else { READ },
                 file: file.as_raw_fd() as u32,
-                buffer: self.buffer(place).as_mut_ptr().expose_provenance() as u64,
-                bytes: page_size() as u64,
+                buffer,
+                bytes: (request.pages * page_size()) as u64,
                 offset: (request.slot * page_size()) as i64,
                 ..ControlBlock::default()
             };
@@ -135,9 +141,10 @@ impl Ring {
             )
         };
         assert_eq!(completed, count as i64, "all requests complete");
-        let wrong = self.events[..count]
-            .iter()
-            .find(|event| event.result != page_size() as i64);
+        let wrong = self.events[..count].iter().find(|event| {
+            let pages = requests[event.data as usize].pages;
+            event.result != (pages * page_size()) as i64
+        });
         match wrong {
             None => Ok(()),
             Some(event) => {

@@ -24,6 +24,8 @@ pub enum Operation {
     Fill,
     /// Sequential write over other pages.
     Rewrite,
+    /// The same, a request for each page.
+    Pages,
     /// Random read.
     Read,
     /// Random, seven reads to three writes.
@@ -31,9 +33,10 @@ pub enum Operation {
 }
 
 /// In the order in which a round runs them.
-pub const OPERATIONS: [Operation; 4] = [
+pub const OPERATIONS: [Operation; 5] = [
     Operation::Fill,
     Operation::Rewrite,
+    Operation::Pages,
     Operation::Read,
     Operation::Mixed,
 ];
@@ -44,32 +47,45 @@ impl Operation {
         match self {
             Operation::Fill => "write, empty",
             Operation::Rewrite => "write over",
+            Operation::Pages => "  by the page",
             Operation::Read => "random read",
             Operation::Mixed => "mixed 70:30",
         }
     }
 
-    /// The request number `at` of `count`; `mixed` is where chance sends it.
-    fn request(self, at: usize, chance: u64, count: usize) -> Request {
-        let random = ((u128::from(chance) * count as u128) >> 64) as usize;
+    /// Whether it writes one page after the other.
+    pub fn is_sequential(self) -> bool {
+        matches!(
+            self,
+            Operation::Fill | Operation::Rewrite | Operation::Pages
+        )
+    }
+
+    /// Pages of a request.
+    fn request_pages(self) -> usize {
         match self {
-            Operation::Fill | Operation::Rewrite => Request {
-                slot: at,
-                write: true,
-            },
-            Operation::Read => Request {
-                slot: random,
-                write: false,
-            },
-            Operation::Mixed => Request {
-                slot: random,
-                write: chance % 10 < 3,
+            Operation::Fill | Operation::Rewrite => DEPTH,
+            Operation::Pages | Operation::Read | Operation::Mixed => 1,
+        }
+    }
+
+    /// The request from page number `at` of `count` on; `chance` is where it goes
+    /// instead if it is random.
+    fn request(self, at: usize, pages: usize, chance: u64, count: usize) -> Request {
+        let random = ((u128::from(chance) * count as u128) >> 64) as usize;
+        Request {
+            slot: if self.is_sequential() { at } else { random },
+            pages,
+            write: match self {
+                Operation::Fill | Operation::Rewrite | Operation::Pages => true,
+                Operation::Read => false,
+                Operation::Mixed => chance % 10 < 3,
             },
         }
     }
 }
 
-/// Nanoseconds that each device takes for `order.len()` requests.
+/// Nanoseconds that each device takes for `order.len()` pages.
 ///
 /// A written page is always the one that `order` gives its slot, so that what
 /// the device must hold is known at the end.
@@ -112,17 +128,19 @@ fn one_turn(
 ) -> Result<f64, String> {
     let jobs = rings.len();
     let share = range.len().div_ceil(jobs);
+    let size = operation.request_pages();
     let job = |ring: &mut Ring, part: Range<usize>| -> Result<f64, String> {
         let mut spent = 0.0;
         let mut requests = Vec::with_capacity(DEPTH);
         for batch in part.clone().step_by(DEPTH) {
             requests.clear();
-            for at in batch..(batch + DEPTH).min(part.end) {
-                let request = operation.request(at, random_at(round << 32, at as u64), order.len());
-                if request.write {
-                    let place = requests.len();
-                    let page = pages.page(order[request.slot]);
-                    ring.buffer(place).copy_from_slice(page);
+            let end = (batch + DEPTH).min(part.end);
+            for at in (batch..end).step_by(size) {
+                let chance = random_at(round << 32, at as u64);
+                let request = operation.request(at, size.min(end - at), chance, order.len());
+                for number in 0..if request.write { request.pages } else { 0 } {
+                    let page = pages.page(order[request.slot + number]);
+                    ring.buffer(at - batch + number).copy_from_slice(page);
                 }
                 requests.push(request);
             }
@@ -168,7 +186,11 @@ pub fn check(device: &Device, pages: &Pages, order: &[usize]) -> Result<(), Stri
         .expect("a device that was made is open");
     for start in (0..order.len()).step_by(DEPTH) {
         let requests: Vec<Request> = (start..(start + DEPTH).min(order.len()))
-            .map(|slot| Request { slot, write: false })
+            .map(|slot| Request {
+                slot,
+                pages: 1,
+                write: false,
+            })
             .collect();
         ring.run(file, &requests)?;
         for (place, request) in requests.iter().enumerate() {
