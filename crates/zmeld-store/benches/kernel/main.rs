@@ -38,19 +38,22 @@ use runs::Runs;
 use work::{Operation, OPERATIONS};
 
 const USAGE: &str =
-    "[--json FILE] [--rounds N] [--pages N] [--codec NAME]... [--collect FOLDER] [--input PATH...]";
+    "[--json FILE] [--rounds N] [--pages N] [--codec NAME]... [--duplicates PERCENT]... \
+     [--jobs N]... [--collect FOLDER] [--input PATH...]";
 
 /// 48 MiB in pages of 4 KiB: above any cache, and a guest has room for four.
 const PAGES: usize = 12_288;
 const ROUNDS: usize = 5;
 const CODECS: &[&str] = &["lz4", "lzo-rle", "zstd"];
-const SHARES: &[f64] = &[0.0, 0.25, 0.50];
+const DUPLICATES: &[usize] = &[0, 25, 50];
 const JOBS: &[usize] = &[1, 2];
 
 struct Settings {
     rounds: usize,
     pages: usize,
     codecs: Vec<String>,
+    duplicates: Vec<usize>,
+    jobs: Vec<usize>,
     json: Option<PathBuf>,
     collect: Option<PathBuf>,
     input: Vec<PathBuf>,
@@ -84,6 +87,8 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Settings, String
         rounds: ROUNDS,
         pages: PAGES,
         codecs: Vec::new(),
+        duplicates: Vec::new(),
+        jobs: Vec::new(),
         json: None,
         collect: None,
         input: Vec::new(),
@@ -98,6 +103,8 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Settings, String
             "--rounds" => settings.rounds = number(&value()?)?,
             "--pages" => settings.pages = number(&value()?)?.max(512),
             "--codec" => settings.codecs.push(value()?),
+            "--duplicates" => settings.duplicates.push(percent(&value()?)?),
+            "--jobs" => settings.jobs.push(number(&value()?)?),
             "--collect" => settings.collect = Some(value()?.into()),
             "--input" => settings.input.extend(arguments.by_ref().map(PathBuf::from)),
             // Cargo adds this one by itself.
@@ -108,6 +115,12 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Settings, String
     if settings.codecs.is_empty() {
         settings.codecs = CODECS.iter().map(|&name| name.to_owned()).collect();
     }
+    if settings.duplicates.is_empty() {
+        settings.duplicates = DUPLICATES.to_vec();
+    }
+    if settings.jobs.is_empty() {
+        settings.jobs = JOBS.to_vec();
+    }
     Ok(settings)
 }
 
@@ -115,6 +128,13 @@ fn number(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(number) if number > 0 => Ok(number),
         _ => Err(format!("{text:?} is not a number from 1 on")),
+    }
+}
+
+fn percent(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(percent) if percent < 100 => Ok(percent),
+        _ => Err(format!("{text:?} is not a number from 0 to 99")),
     }
 }
 
@@ -129,12 +149,12 @@ fn run(settings: &Settings) -> Result<(), String> {
     let mut memory = memory_table();
     for codec in &settings.codecs {
         let mut speeds = speed_table(codec);
-        for &share in SHARES {
-            for &jobs in JOBS {
-                eprintln!("{codec}, {:.0} % duplicates, {jobs} jobs", share * 100.0);
+        for &duplicates in &settings.duplicates {
+            for &jobs in &settings.jobs {
+                eprintln!("{codec}, {duplicates} % duplicates, {jobs} jobs");
                 let case = Case {
                     codec,
-                    share,
+                    duplicates,
                     jobs,
                     rounds: settings.rounds,
                     pages: &pages,
@@ -202,7 +222,8 @@ fn memory_table() -> Table {
 /// One codec, one share of duplicates, one number of jobs: all devices.
 struct Case<'a> {
     codec: &'a str,
-    share: f64,
+    /// Percent of the pages.
+    duplicates: usize,
     jobs: usize,
     rounds: usize,
     pages: &'a Pages,
@@ -211,9 +232,9 @@ struct Case<'a> {
 impl Case<'_> {
     fn name(&self, operation: Operation, side: usize) -> String {
         format!(
-            "{} {:.0} % {} jobs: {} {}",
+            "{} {} % {} jobs: {} {}",
             self.codec,
-            self.share * 100.0,
+            self.duplicates,
             self.jobs,
             operation.name().trim(),
             SIDES[side].name
@@ -244,8 +265,9 @@ impl Case<'_> {
             for device in &devices {
                 device.discard_all()?;
             }
+            let share = self.duplicates as f64 / 100.0;
             let order_of =
-                |number: u64| input::order(count, self.share, 3 * round as u64 + number).pages;
+                |number: u64| input::order(count, share, 3 * round as u64 + number).pages;
             let (first, second, last) = (order_of(0), order_of(1), order_of(2));
             for (at, &operation) in OPERATIONS.iter().enumerate() {
                 let order = match operation {
@@ -286,7 +308,7 @@ impl Case<'_> {
             };
             let ratio = |runs: &Runs| runs.times_faster_than(zram);
             speeds.row(cells![
-                format!("{:.0} %", self.share * 100.0),
+                format!("{} %", self.duplicates),
                 self.jobs.to_string(),
                 operation.name(),
                 zram.mb_per_s(),
@@ -303,13 +325,13 @@ impl Case<'_> {
                     operation.name().trim()
                 )
             };
-            if self.share == 0.0 {
+            if self.duplicates == 0 {
                 results.budget(what("off"), 1.0, ratio(off));
                 if operation != Operation::Read {
                     results.budget(what("fingerprints"), 0.95, ratio(manual));
                 }
             }
-            if self.share == 0.5 && operation.is_sequential() {
+            if self.duplicates == 50 && operation.is_sequential() {
                 results.budget(what("inline, half duplicates"), 1.4, ratio(inline));
             }
         }
@@ -324,7 +346,7 @@ impl Case<'_> {
         devices[2].meld()?;
         memory.row(cells![
             self.codec,
-            format!("{:.0} %", self.share * 100.0),
+            format!("{} %", self.duplicates),
             zram,
             off,
             used(2)?,
