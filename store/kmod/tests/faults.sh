@@ -22,46 +22,82 @@ done
 echo N >$debug/fail_page_alloc/ignore-gfp-highmem
 echo 0 >$debug/fail_page_alloc/min-order
 
-# nth NAME ATTRIBUTE TEXT BEFORE...: until no allocation is left to fail. What
-# succeeds without one of its allocations is set up anew and goes on.
+# nth NAME PATH TEXT AGAIN: until no allocation is left to fail. Where it succeeds
+# without one of them, the command AGAIN makes things as they were before.
 nth() {
-	name=$1
-	path=$2
-	text=$3
-	ok "$name, every allocation failing in turn" sh -c "
-		/guest/pages nth-file '$path' '$text'; c=\$?; [ \$c = 0 ] || [ \$c = 4 ]"
+	first=1
+	lived=0
+	while :; do
+		said=$(/guest/pages nth-file "$2" "$3" $first)
+		code=$?
+		[ $code = 4 ] || break
+		lived=$((lived + 1))
+		first=$((${said##* } + 1))
+		$4
+	done
+	echo "$said, $lived not needed"
+	ok "$1, every allocation failing in turn" [ $code = 0 ]
+}
+
+added_again() {
+	/guest/pages put "$CONTROL/hot_remove" 1 >/dev/null
+}
+
+device_again() {
+	cat "$CONTROL/hot_add" >/dev/null
+}
+
+# All that is set before the device has its size.
+settings_again() {
+	[ "$(put reset 1)" = 0 ] || echo "# it cannot be reset"
+	put comp_algorithm "$(other_codec)" >/dev/null
+	! has recomp_algorithm || put recomp_algorithm "algo=$(other_codec) priority=1" >/dev/null
+	! has backing_dev || put backing_dev "$loop" >/dev/null
+}
+
+backing_again() {
+	put reset 1 >/dev/null
 }
 
 module_load num_devices=1
 loop_new "$SIZE"
-nth hot_remove "$CONTROL/hot_remove" 0
+nth hot_add "$CONTROL/hot_add" - added_again
+added_again
+nth hot_remove "$CONTROL/hot_remove" 0 device_again
 id=$(cat "$CONTROL/hot_add")
 same "the device is made again" 0 "$id"
-nth comp_algorithm "$SYS/comp_algorithm" "$(other_codec)"
+nth comp_algorithm "$SYS/comp_algorithm" "$(other_codec)" :
 has recomp_algorithm && nth recomp_algorithm "$SYS/recomp_algorithm" \
-	"algo=$(other_codec) priority=1"
-has backing_dev && nth backing_dev "$SYS/backing_dev" "$loop"
-nth disksize "$SYS/disksize" "${SIZE}M"
+	"algo=$(other_codec) priority=1" :
+has algorithm_params && nth algorithm_params "$SYS/algorithm_params" "level=3" :
+has backing_dev && nth backing_dev "$SYS/backing_dev" "$loop" backing_again
+settings_again
+nth disksize "$SYS/disksize" "${SIZE}M" settings_again
 same "it has its size" $((SIZE << 20)) "$(cat "$SYS/disksize")"
 [ ! -e "$SYS/verify" ] || put verify 1 >/dev/null
 
 for page in 1 2 3 4 5 6 7 8; do
 	ok "write of page $page: old or new" /guest/pages nth-page "$DEV" $page $((SEED + page))
 done
-/guest/pages fill "$DEV" 800 "$SEED" 40
+# Work for what comes: nothing is melded, recompressed, or away.
+fill_again() {
+	/guest/pages fill "$DEV" 800 "$SEED" 40
+	put idle all >/dev/null
+}
+fill_again
 if has meld; then
-	nth "pass" "$SYS/meld" start
+	nth "pass" "$SYS/meld" start fill_again
 	ok "all pages are right" /guest/pages verify "$DEV" 800 "$SEED" 40
 fi
 put idle all >/dev/null
 if has recompress && has recomp_algorithm; then
-	nth recompress "$SYS/recompress" "type=huge"
+	nth recompress "$SYS/recompress" "type=huge" fill_again
 	ok "all pages are right" /guest/pages verify "$DEV" 800 "$SEED" 40
 fi
 if has writeback; then
 	put idle all >/dev/null
-	nth writeback "$SYS/writeback" huge
-	nth "writeback of idle pages" "$SYS/writeback" idle
+	nth writeback "$SYS/writeback" huge fill_again
+	nth "writeback of idle pages" "$SYS/writeback" idle fill_again
 	ok "all pages are right" /guest/pages verify "$DEV" 800 "$SEED" 40
 fi
 
@@ -72,9 +108,8 @@ for kind in failslab fail_page_alloc; do
 	echo Y >$debug/$kind/task-filter
 done
 beside disturb
-ok "random pages while one allocation in fifty fails" sh -c "
-	echo 1 >/proc/self/make-it-fail
-	exec /guest/pages random $DEV $PAGES $TIME $SEED 2 errors"
+ok "random pages while one allocation in fifty fails" \
+	/guest/pages random "$DEV" "$PAGES" "$TIME" "$SEED" 2 faults
 beside_stop
 for kind in failslab fail_page_alloc; do
 	echo 0 >$debug/$kind/probability

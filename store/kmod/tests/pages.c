@@ -4,16 +4,17 @@
  *
  *	pages fill DEVICE PAGES SEED DUPLICATES%
  *	pages verify DEVICE PAGES SEED DUPLICATES%
- *	pages random DEVICE PAGES SECONDS SEED JOBS [errors]
+ *	pages random DEVICE PAGES SECONDS SEED JOBS [errors|faults]
  *	pages swap MIB ROUNDS SEED DUPLICATES%
- *	pages nth-file PATH TEXT
+ *	pages nth-file PATH TEXT FIRST
  *	pages nth-page DEVICE PAGE SEED
  *	pages put PATH TEXT
  *
  * What stands in a page follows from a number, its content; so a model needs to
  * keep that number only. `random` keeps one for each page and writes, reads and
  * discards; where errors are expected, a page may have its old or its new
- * contents after a failed write, and nothing else. `nth-*` makes the first, the
+ * contents after a failed write, and nothing else; with faults, the kernel's own
+ * injection is let loose on the jobs. `nth-*` makes the first, the
  * second, the third ... allocation of an operation fail until none is left.
  * Exit code 1: a wrong byte, or what the test forbids; 2: cannot be done.
  */
@@ -23,6 +24,7 @@
 #include <linux/fs.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -43,6 +45,7 @@ struct job {
 	uint64_t *content, *other;
 	uint64_t random;
 	int errors_allowed;
+	int faults;
 	uint64_t writes, reads, discards, failed;
 	unsigned char *buffer;
 };
@@ -252,13 +255,27 @@ static void do_discard(struct job *job, uint64_t page, uint64_t count)
 		job->content[page + i] = job->other[page + i] = 0;
 }
 
+/* Whether this process is one that allocations fail for. */
+static void faults_set(int on)
+{
+	int fd = open("/proc/self/make-it-fail", O_WRONLY);
+
+	if (fd < 0 || write(fd, on ? "1" : "0", 1) != 1)
+		fail("cannot set", "/proc/self/make-it-fail");
+	close(fd);
+}
+
 static int job_run(struct job *job, unsigned int seconds)
 {
 	time_t end = time(NULL) + seconds;
 
 	job->buffer = aligned(RUN_MAX * PAGE);
+	/* All memory is there before any of it could be refused. */
+	memset(job->buffer, 1, RUN_MAX * PAGE);
 	if (ioctl(job->fd, BLKDISCARD, (uint64_t[]){ job->first * PAGE, job->count * PAGE }))
 		fail("cannot discard", "all pages");
+	if (job->faults)
+		faults_set(1);
 	do {
 		uint64_t what = next(&job->random) % 100;
 		uint64_t count = 1 + next(&job->random) % RUN_MAX;
@@ -271,6 +288,8 @@ static int job_run(struct job *job, unsigned int seconds)
 		else
 			do_discard(job, page, count);
 	} while (time(NULL) < end);
+	if (job->faults)
+		faults_set(0);
 	for (uint64_t page = 0; page < job->count; page++)
 		do_read(job, page, 1);
 	printf("# %llu writes, %llu reads, %llu discards, %llu failed\n",
@@ -298,6 +317,7 @@ static int random_jobs(int argc, char **a)
 				.count = pages / jobs,
 				.random = mix(seed + n),
 				.errors_allowed = argc > 5,
+				.faults = argc > 5 && !strcmp(a[5], "faults"),
 			};
 
 			job.content = calloc(job.count, sizeof(uint64_t));
@@ -388,20 +408,26 @@ static int nth_open(void)
 	return fd;
 }
 
-/* Writes a file again and again, each time with the next allocation failing. */
+/*
+ * Writes a file (reads it, if TEXT is -) again and again, each time with the next allocation failing, from
+ * number FIRST on. Exit code 4: it took effect without one; the caller puts things
+ * back and goes on behind the number that is printed last.
+ */
 static int nth_file(char **a)
 {
+	bool reads = !strcmp(a[1], "-");
 	int nth_fd = nth_open(), failed = 0, n, fd;
+	char text[64];
 
-	for (n = 1; n < NTH_MAX; n++) {
+	for (n = (int)strtol(a[2], NULL, 10); n < NTH_MAX; n++) {
 		ssize_t done;
 		int error, left;
 
-		fd = open(a[0], O_WRONLY);
+		fd = open(a[0], reads ? O_RDONLY : O_WRONLY);
 		if (fd < 0)
 			fail("cannot open", a[0]);
 		nth_set(nth_fd, n);
-		done = write(fd, a[1], strlen(a[1]));
+		done = reads ? read(fd, text, sizeof(text)) : write(fd, a[1], strlen(a[1]));
 		error = errno;
 		left = nth_left(nth_fd);
 		nth_set(nth_fd, 0);
@@ -412,7 +438,6 @@ static int nth_file(char **a)
 			return 0;
 		}
 		if (done >= 0) {
-			/* A failure that it can live with: it took effect. */
 			printf("# %s %s: done without allocation %d\n", a[0], a[1], n);
 			return 4;
 		}
@@ -496,7 +521,7 @@ int main(int argc, char **argv)
 		return random_jobs(count, a);
 	if (!strcmp(what, "swap") && count == 4)
 		return swap(a);
-	if (!strcmp(what, "nth-file") && count == 2)
+	if (!strcmp(what, "nth-file") && count == 3)
 		return nth_file(a);
 	if (!strcmp(what, "nth-page") && count == 3)
 		return nth_page(a);
