@@ -6,6 +6,7 @@
 #define pr_fmt(fmt) "zmeld: " fmt
 
 #include <linux/mm.h>
+#include <linux/module.h>
 #include <linux/sched.h>
 #include <linux/vmalloc.h>
 
@@ -447,11 +448,17 @@ out:
 	return err;
 }
 
+static bool selftest = true;
+module_param(selftest, bool, 0444);
+MODULE_PARM_DESC(selftest, "Test itself before anything else; debug builds only (Y)");
+
 int zm_selftest_run(void)
 {
 	u64 started = zm_port_time_ns();
 	int err;
 
+	if (!selftest)
+		return 0;
 	err = zm_selftest_codecs();
 	if (!err)
 		err = zm_selftest_pool();

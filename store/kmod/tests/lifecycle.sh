@@ -71,7 +71,7 @@ ok "the module is gone" sh -c "! grep -q '^$DEVICE ' /proc/modules"
 n=0
 while [ $n -lt 5 ]; do
 	n=$((n + 1))
-	modprobe "$DEVICE" num_devices=2 || break
+	module_load num_devices=2 || break
 	echo 8M >"$SYS/disksize"
 	dd if=/dev/urandom of="$DEV" bs=64k count=16 2>/dev/null
 	rmmod "$DEVICE" || break
