@@ -3,7 +3,8 @@
 //!
 //! A guest test says in its head, behind `# guest:`, what it needs:
 //! `upstream` (it also has to pass on the kernel's own zram), `kernel=NAME`,
-//! `memory=MIB`, `program=NAME`, `packages=NAME,NAME`. It prints a line a check,
+//! `memory=MIB`, `program=NAME`, `packages=NAME,NAME`, `small-blocks` (a module whose
+//! blocks are smaller than a page). It prints a line a check,
 //! `ok N - name` or `not ok N - name`.
 
 use std::cell::RefCell;
@@ -172,6 +173,7 @@ fn sources(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
 #[derive(Debug, Default, PartialEq)]
 struct Needs {
     upstream: bool,
+    small_blocks: bool,
     kernel: Option<String>,
     memory: Option<u64>,
     programs: Vec<String>,
@@ -187,6 +189,7 @@ fn needs(script: &str) -> Option<Needs> {
     for word in line.split_whitespace() {
         match word.split_once('=') {
             None if word == "upstream" => needs.upstream = true,
+            None if word == "small-blocks" => needs.small_blocks = true,
             Some(("kernel", name)) => needs.kernel = Some(name.to_owned()),
             Some(("memory", mib)) => needs.memory = mib.parse().ok(),
             Some(("program", name)) => needs.programs.push(name.to_owned()),
@@ -290,7 +293,11 @@ impl GuestTest {
         if self.upstream {
             boot.variables.push(("DEVICE".into(), "zram".into()));
         } else {
-            let flavour = Flavour::of(kernel.recipe);
+            let flavour = if self.needs.small_blocks {
+                Flavour::SmallBlocks
+            } else {
+                Flavour::of(kernel.recipe)
+            };
             boot.module = Some(module_build::build(log, kernel, flavour)?);
         }
         boot.variables.push(("SEED".into(), seed.to_string()));

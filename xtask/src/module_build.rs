@@ -26,6 +26,9 @@ pub enum Flavour {
     Release,
     /// With assertions, and self-tests when it is loaded.
     Debug,
+    /// The same with blocks of 512 bytes: a page has parts, as it has where pages
+    /// are larger than 4 KiB.
+    SmallBlocks,
 }
 
 impl Flavour {
@@ -42,13 +45,15 @@ impl Flavour {
         match self {
             Flavour::Release => "module",
             Flavour::Debug => "module-debug",
+            Flavour::SmallBlocks => "module-small-blocks",
         }
     }
 
-    fn variable(self) -> &'static str {
+    fn variables(self) -> &'static [&'static str] {
         match self {
-            Flavour::Release => "ZMELD_DEBUG=0",
-            Flavour::Debug => "ZMELD_DEBUG=1",
+            Flavour::Release => &["ZMELD_DEBUG=0"],
+            Flavour::Debug => &["ZMELD_DEBUG=1"],
+            Flavour::SmallBlocks => &["ZMELD_DEBUG=1", "ZMELD_BLOCK_SIZE=512"],
         }
     }
 }
@@ -103,7 +108,7 @@ fn make(kernel: &Kernel, place: &Path, flavour: Flavour) -> Command {
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
     command.arg(format!("-j{jobs}"));
     command.arg(format!("M={}", place.display()));
-    command.arg(flavour.variable());
+    command.args(flavour.variables());
     if !tools::is_on_path("pahole") {
         command.arg("CONFIG_DEBUG_INFO_BTF_MODULES=");
     }

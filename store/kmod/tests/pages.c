@@ -5,6 +5,7 @@
  *	pages fill DEVICE PAGES SEED DUPLICATES%
  *	pages verify DEVICE PAGES SEED DUPLICATES%
  *	pages random DEVICE PAGES SECONDS SEED JOBS [errors|faults]
+ *	pages parts DEVICE PAGES SECONDS SEED JOBS
  *	pages swap MIB ROUNDS SEED DUPLICATES%
  *	pages nth-file PATH TEXT FIRST
  *	pages nth-page DEVICE PAGE SEED
@@ -298,11 +299,27 @@ static int job_run(struct job *job, unsigned int seconds)
 	return 0;
 }
 
+/* The worst of their exit codes. */
+static int wait_for_jobs(void)
+{
+	int worst = 0, status;
+
+	while (wait(&status) > 0) {
+		int code = WIFEXITED(status) ? WEXITSTATUS(status) : 3;
+
+		if (WIFSIGNALED(status))
+			printf("# a job was killed by signal %d\n", WTERMSIG(status));
+		if (code > worst)
+			worst = code;
+	}
+	return worst;
+}
+
 static int random_jobs(int argc, char **a)
 {
 	uint64_t pages = strtoull(a[1], NULL, 0), seed = strtoull(a[3], NULL, 0);
 	unsigned int seconds = atoi(a[2]), jobs = atoi(a[4]);
-	int worst = 0, status;
+	int status;
 
 	if (!jobs || pages / jobs <= RUN_MAX) {
 		printf("# too few pages for %u jobs\n", jobs);
@@ -329,15 +346,113 @@ static int random_jobs(int argc, char **a)
 			_exit(status);
 		}
 	}
-	while (wait(&status) > 0) {
-		int code = WIFEXITED(status) ? WEXITSTATUS(status) : 3;
+	return wait_for_jobs();
+}
 
-		if (WIFSIGNALED(status))
-			printf("# a job was killed by signal %d\n", WTERMSIG(status));
-		if (code > worst)
-			worst = code;
+/* -- Parts of pages, where blocks are smaller ------------------------------- */
+
+#define SECTOR 512
+#define SECTORS (PAGE / SECTOR)
+#define PARTS_MAX (5 * SECTORS)
+
+static void make_sector(uint64_t *words, uint64_t content)
+{
+	for (int i = 0; i < SECTOR / 8; i++)
+		words[i] = content ? mix(content) + i % 4 : 0;
+}
+
+/*
+ * With one job: runs of sectors anywhere, written, read and discarded. With more,
+ * each has every JOBS'th sector, so that they meet in every page and must not lose
+ * what another wrote to it.
+ */
+static int parts_job(int fd, uint64_t sectors, unsigned int seconds, uint64_t seed,
+		     unsigned int n, unsigned int jobs)
+{
+	uint64_t *content = calloc(sectors, sizeof(*content)), expected[SECTOR / 8];
+	uint64_t random = mix(seed + n), done[3] = { 0 };
+	unsigned char *buffer = aligned((PARTS_MAX + SECTORS) * SECTOR);
+	time_t end = time(NULL) + seconds;
+
+	if (!content)
+		fail("no memory for", "the model");
+	for (uint64_t step = 0, last = 0; !last || step < sectors; step++) {
+		uint64_t what = next(&random) % 100, first, count = 1;
+		unsigned char *bytes = buffer + next(&random) % SECTORS * SECTOR;
+
+		if (!last && time(NULL) >= end) {
+			last = 1;	/* from here on every sector is read */
+			step = 0;
+		}
+		first = last ? step : next(&random) % sectors;
+		if (jobs == 1 && !last)
+			count = 1 + next(&random) % PARTS_MAX;
+		else
+			first = first / jobs * jobs + n;
+		if (first + count > sectors)
+			continue;
+		if (what < 50 && !last) {
+			for (uint64_t i = 0; i < count; i++) {
+				content[first + i] = next(&random) % 1000;
+				make_sector((uint64_t *)(bytes + i * SECTOR), content[first + i]);
+			}
+			if (pwrite(fd, bytes, count * SECTOR, first * SECTOR) !=
+			    (ssize_t)(count * SECTOR))
+				fail("cannot write", "sectors");
+			done[0]++;
+		} else if (what < 90 || last || jobs > 1) {
+			if (pread(fd, bytes, count * SECTOR, first * SECTOR) !=
+			    (ssize_t)(count * SECTOR))
+				fail("cannot read", "sectors");
+			for (uint64_t i = 0; i < count; i++) {
+				make_sector(expected, content[first + i]);
+				if (memcmp(expected, bytes + i * SECTOR, SECTOR)) {
+					printf("# WRONG BYTES: sector %llu\n",
+					       (unsigned long long)(first + i));
+					return 1;
+				}
+			}
+			done[1]++;
+		} else {
+			uint64_t range[2] = { first * SECTOR, count * SECTOR };
+			uint64_t page = (first + SECTORS - 1) / SECTORS;
+
+			if (ioctl(fd, BLKDISCARD, range))
+				fail("cannot discard", "sectors");
+			/* Whole pages are gone, parts stay. */
+			for (; (page + 1) * SECTORS <= first + count; page++)
+				memset(content + page * SECTORS, 0, SECTORS * sizeof(*content));
+			done[2]++;
+		}
 	}
-	return worst;
+	printf("# %llu writes, %llu reads, %llu discards of parts\n",
+	       (unsigned long long)done[0], (unsigned long long)done[1],
+	       (unsigned long long)done[2]);
+	return 0;
+}
+
+static int parts(char **a)
+{
+	uint64_t sectors = strtoull(a[1], NULL, 0) * SECTORS, seed = strtoull(a[3], NULL, 0);
+	unsigned int seconds = atoi(a[2]), jobs = atoi(a[4]);
+	int fd = open_device(a[0]);
+
+	if (!jobs || sectors < 2 * PARTS_MAX) {
+		printf("# too few pages for %u jobs\n", jobs);
+		return 2;
+	}
+	if (ioctl(fd, BLKDISCARD, (uint64_t[]){ 0, sectors * SECTOR }))
+		fail("cannot discard", "all pages");
+	for (unsigned int n = 0; n < jobs; n++) {
+		fflush(stdout);
+		if (fork() == 0) {
+			int code = parts_job(open_device(a[0]), sectors, seconds, seed, n, jobs);
+
+			fflush(stdout);
+			_exit(code);
+		}
+	}
+	return wait_for_jobs();
 }
 
 static int swap(char **a)
@@ -521,6 +636,8 @@ int main(int argc, char **argv)
 		return random_jobs(count, a);
 	if (!strcmp(what, "swap") && count == 4)
 		return swap(a);
+	if (!strcmp(what, "parts") && count == 5)
+		return parts(a);
 	if (!strcmp(what, "nth-file") && count == 3)
 		return nth_file(a);
 	if (!strcmp(what, "nth-page") && count == 3)
