@@ -43,8 +43,8 @@ pub fn kernels(tier: Tier) -> &'static [&'static str] {
 }
 
 /// The tests that stock kernels run where time is short: there they show that
-/// nothing depends on the newest kernel. QEMU is slow.
-const COMPACT: &[&str] = &["attributes", "meld", "swap"];
+/// nothing depends on the newest kernel, with two processors. QEMU is slow.
+const COMPACT: &[&str] = &["attributes", "meld", "parts", "swap"];
 
 /// Kernels that are here, and why others are not: asked for once.
 #[derive(Default)]

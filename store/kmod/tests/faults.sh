@@ -35,7 +35,7 @@ nth() {
 		first=$((${said##* } + 1))
 		$4
 	done
-	echo "$said, $lived not needed"
+	echo "$said, $lived of them not needed"
 	ok "$1, every allocation failing in turn" [ $code = 0 ]
 }
 
