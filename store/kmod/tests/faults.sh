@@ -32,7 +32,7 @@ nth() {
 		code=$?
 		[ $code = 4 ] || break
 		lived=$((lived + 1))
-		first=$((${said##* } + 1))
+		first=${said##* }
 		$4
 	done
 	echo "$said, $lived of them not needed"

@@ -524,9 +524,18 @@ static int nth_open(void)
 }
 
 /*
- * Writes a file (reads it, if TEXT is -) again and again, each time with the next allocation failing, from
- * number FIRST on. Exit code 4: it took effect without one; the caller puts things
- * back and goes on behind the number that is printed last.
+ * The allocation to fail after this one. Behind the first hundred come the same few,
+ * for one size class of the pool after the other: not each of them has its turn.
+ */
+static int nth_next(int n)
+{
+	return n < 100 ? n + 1 : n + n / 20;
+}
+
+/*
+ * Writes a file (reads it, if TEXT is -) again and again, each time with the next
+ * allocation failing, from number FIRST on. Exit code 4: it took effect without one;
+ * the caller puts things back and goes on with the number that is printed last.
  */
 static int nth_file(char **a)
 {
@@ -534,7 +543,7 @@ static int nth_file(char **a)
 	int nth_fd = nth_open(), n, fd;
 	char text[64];
 
-	for (n = (int)strtol(a[2], NULL, 10); n < NTH_MAX; n++) {
+	for (n = (int)strtol(a[2], NULL, 10); n < NTH_MAX; n = nth_next(n)) {
 		ssize_t done;
 		int error, left;
 
@@ -552,7 +561,8 @@ static int nth_file(char **a)
 			return 0;
 		}
 		if (done >= 0) {
-			printf("# %s %s: done without allocation %d\n", a[0], a[1], n);
+			printf("# %s %s: done without allocation %d, next %d\n", a[0], a[1], n,
+			       nth_next(n));
 			return 4;
 		}
 		if (error != ENOMEM || left) {
