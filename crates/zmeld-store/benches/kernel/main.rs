@@ -146,7 +146,10 @@ fn run(settings: &Settings) -> Result<(), String> {
         return collect(&pages, folder);
     }
     let mut results = Results::default();
-    let mut memory = memory_table();
+    let mut tables = Tables {
+        memory: memory_table(),
+        inline: inline_table(),
+    };
     for codec in &settings.codecs {
         let mut speeds = speed_table(codec);
         for &duplicates in &settings.duplicates {
@@ -159,7 +162,7 @@ fn run(settings: &Settings) -> Result<(), String> {
                     rounds: settings.rounds,
                     pages: &pages,
                 };
-                case.measure(&mut speeds, &mut memory, &mut results)?;
+                case.measure(&mut speeds, &mut tables, &mut results)?;
             }
         }
         speeds.note(
@@ -168,6 +171,16 @@ fn run(settings: &Settings) -> Result<(), String> {
         );
         results.table(table_key(codec), speeds);
     }
+    let Tables {
+        mut memory,
+        mut inline,
+    } = tables;
+    inline.note(
+        "Inline melding when half the pages are duplicates, times zram's speed. A duplicate is \
+         compared with its twin, so writing it takes at least as long as zram takes to read it; \
+         writing the others at least as long as zram takes to write them: that is the limit.",
+    );
+    results.table("inline", inline);
     memory.note("MiB after the pages were written once, as mm_stat says; melded: after a pass.");
     results.table("memory", memory);
     show(settings, &machine, &pages, &results)
@@ -209,6 +222,22 @@ fn speed_table(codec: &str) -> Table {
         .column(Column::ratio("inline"))
 }
 
+/// Tables that all cases write to.
+struct Tables {
+    memory: Table,
+    inline: Table,
+}
+
+fn inline_table() -> Table {
+    Table::new("Inline melding, half duplicates")
+        .column(Column::text("codec"))
+        .column(Column::text("jobs"))
+        .column(Column::text("operation"))
+        .column(Column::ratio("limit"))
+        .column(Column::ratio("measured"))
+        .column(Column::number("of limit, %").key("of_limit_percent"))
+}
+
 fn memory_table() -> Table {
     Table::new("Memory used")
         .column(Column::text("codec"))
@@ -244,7 +273,7 @@ impl Case<'_> {
     fn measure(
         &self,
         speeds: &mut Table,
-        memory: &mut Table,
+        tables: &mut Tables,
         results: &mut Results,
     ) -> Result<(), String> {
         let count = self.pages.count();
@@ -273,7 +302,9 @@ impl Case<'_> {
                 let order = match operation {
                     Operation::Fill => &first,
                     Operation::Rewrite => &second,
-                    Operation::Pages | Operation::Read | Operation::Mixed => &last,
+                    Operation::Pages | Operation::Scan | Operation::Read | Operation::Mixed => {
+                        &last
+                    }
                 };
                 let spent = work::in_turns(
                     operation,
@@ -284,7 +315,7 @@ impl Case<'_> {
                     round as u64,
                 )?;
                 if operation == Operation::Fill && round == 0 && self.jobs == 1 {
-                    self.note_memory(&devices, memory)?;
+                    self.note_memory(&devices, &mut tables.memory)?;
                 }
                 if round > 0 {
                     for (runs, ns) in series[at].iter_mut().zip(spent) {
@@ -297,6 +328,9 @@ impl Case<'_> {
             }
         }
         self.note_speeds(&series, speeds, results);
+        if self.duplicates == 50 {
+            self.note_inline(&series, &mut tables.inline);
+        }
         results.keep(series.into_iter().flatten());
         Ok(())
     }
@@ -327,13 +361,36 @@ impl Case<'_> {
             };
             if self.duplicates == 0 {
                 results.budget(what("off"), 1.0, ratio(off));
-                if operation != Operation::Read {
+                if !operation.reads() {
                     results.budget(what("fingerprints"), 0.95, ratio(manual));
                 }
             }
-            if self.duplicates == 50 && operation.is_sequential() {
+            if self.duplicates == 50 && operation.writes() {
                 results.budget(what("inline, half duplicates"), 1.4, ratio(inline));
             }
+        }
+    }
+
+    /// How near inline melding comes to what comparing allows.
+    fn note_inline(&self, series: &[Vec<Runs>], table: &mut Table) {
+        let at = |wanted: Operation| OPERATIONS.iter().position(|&one| one == wanted);
+        let Some(read) = at(Operation::Scan).map(|at| series[at][0].median_ns()) else {
+            return;
+        };
+        for operation in [Operation::Fill, Operation::Rewrite] {
+            let Some([zram, .., inline]) = at(operation).map(|at| &series[at][..]) else {
+                continue;
+            };
+            let write = zram.median_ns();
+            let (limit, measured) = (2.0 * write / (write + read), inline.times_faster_than(zram));
+            table.row(cells![
+                self.codec,
+                self.jobs.to_string(),
+                operation.name(),
+                limit,
+                measured,
+                100.0 * measured / limit
+            ]);
         }
     }
 

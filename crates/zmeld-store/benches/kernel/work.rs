@@ -26,6 +26,8 @@ pub enum Operation {
     Rewrite,
     /// The same, a request for each page.
     Pages,
+    /// Sequential read.
+    Scan,
     /// Random read.
     Read,
     /// Random, seven reads to three writes.
@@ -33,10 +35,11 @@ pub enum Operation {
 }
 
 /// In the order in which a round runs them.
-pub const OPERATIONS: [Operation; 5] = [
+pub const OPERATIONS: [Operation; 6] = [
     Operation::Fill,
     Operation::Rewrite,
     Operation::Pages,
+    Operation::Scan,
     Operation::Read,
     Operation::Mixed,
 ];
@@ -48,23 +51,34 @@ impl Operation {
             Operation::Fill => "write, empty",
             Operation::Rewrite => "write over",
             Operation::Pages => "  by the page",
+            Operation::Scan => "read",
             Operation::Read => "random read",
             Operation::Mixed => "mixed 70:30",
         }
     }
 
-    /// Whether it writes one page after the other.
-    pub fn is_sequential(self) -> bool {
+    /// Whether it takes one page after the other.
+    fn is_sequential(self) -> bool {
+        !matches!(self, Operation::Read | Operation::Mixed)
+    }
+
+    /// Whether it does nothing but write.
+    pub fn writes(self) -> bool {
         matches!(
             self,
             Operation::Fill | Operation::Rewrite | Operation::Pages
         )
     }
 
+    /// Whether it does nothing but read.
+    pub fn reads(self) -> bool {
+        matches!(self, Operation::Scan | Operation::Read)
+    }
+
     /// Pages of a request.
     fn request_pages(self) -> usize {
         match self {
-            Operation::Fill | Operation::Rewrite => DEPTH,
+            Operation::Fill | Operation::Rewrite | Operation::Scan => DEPTH,
             Operation::Pages | Operation::Read | Operation::Mixed => 1,
         }
     }
@@ -78,7 +92,7 @@ impl Operation {
             pages,
             write: match self {
                 Operation::Fill | Operation::Rewrite | Operation::Pages => true,
-                Operation::Read => false,
+                Operation::Scan | Operation::Read => false,
                 Operation::Mixed => chance % 10 < 3,
             },
         }
