@@ -65,7 +65,7 @@ ok "so is swap.target" active swap.target
 ok "the drive is still waited for" sh -c 'systemctl list-jobs | grep -q late'
 ok "the tier in RAM is there" swaps_on /dev/zram0
 ok "zmeld.service has set it up" active zmeld.service
-ok "status tells of it" status_has '"name":"zram0","kind":"zram","codec":"lz4"'
+ok "status tells of it" status_has '"name":"zram0","set_up_as":"ram","kind":"zram","codec":"lz4"'
 same "the limit is the one configured" \
 	"$(awk '/^MemTotal:/ { print int($2 / 4 / 4) * 4096 }' /proc/meminfo)" \
 	"$(awk '{ print $4 }' /sys/block/zram0/mm_stat)"

@@ -25,7 +25,8 @@ ok "a second up changes nothing" sh -c \
 	'zmeld up --tier zmeld --size 60% --codec lz4 --no-scan --json | grep -q "\"applied\": \[\]"'
 
 # Half of the pages are duplicates; they lie in swap meanwhile.
-/guest/pages swap 240 2 "$SEED" 50 &
+need=$(awk '/^MemAvailable:/ { print int($2 / 1024) + 40 }' /proc/meminfo)
+/guest/pages swap "$need" 2 "$SEED" 50 &
 pages=$!
 n=0
 while [ $n -lt 100 ] && [ "$(field mm_stat 1)" -lt 20000000 ]; do

@@ -63,7 +63,8 @@ ok "a second up changes nothing" sh -c \
 	'zmeld up --config /tmp/zmeld.toml --no-scan --json | grep -q "\"applied\": \[\]"'
 
 # Pages lie in swap while a rule's time passes, and then come back.
-/guest/pages swap 240 2 "$SEED" 10 &
+need=$(awk '/^MemAvailable:/ { print int($2 / 1024) + 40 }' /proc/meminfo)
+/guest/pages swap "$need" 2 "$SEED" 10 &
 pages=$!
 n=0
 while [ $n -lt 60 ] && [ "$(field mm_stat 1)" -lt 20000000 ]; do

@@ -54,7 +54,7 @@ fn the_journal_does_not_fit_and_nothing_is_changed() {
         folder.path(),
         "zmeld.toml",
         b"[tier.ram]\nkind = \"zram\"\nsize = \"16MiB\"\nmemory_limit = \"8MiB\"\n\
-          codec = \"lz4\"\n[tunables]\npage_cluster = 1\nswappiness = 77\n",
+          codec = \"lz4\"\n[tunables]\npage_cluster = 0\nswappiness = 77\n",
     );
     let _lock = locked();
     fs::create_dir_all("/run/zmeld").unwrap();
