@@ -8,6 +8,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use nix::fcntl::{fcntl, FcntlArg, FdFlag};
 use nix::pty::{openpty, Winsize};
 use nix::sys::signal::{kill, Signal};
 use nix::sys::termios::{tcgetattr, Termios};
@@ -16,6 +17,13 @@ use nix::unistd::Pid;
 const ENTER: &str = "\x1b[?1049h";
 const LEAVE: &str = "\x1b[?1049l";
 const SHOW_CURSOR: &str = "\x1b[?25h";
+
+const SIZE: Winsize = Winsize {
+    ws_row: 24,
+    ws_col: 80,
+    ws_xpixel: 0,
+    ws_ypixel: 0,
+};
 
 /// The command on a terminal of 80 columns and 24 lines.
 struct Screen {
@@ -28,13 +36,7 @@ struct Screen {
 
 impl Screen {
     fn open(no_color: bool) -> Screen {
-        let size = Winsize {
-            ws_row: 24,
-            ws_col: 80,
-            ws_xpixel: 0,
-            ws_ypixel: 0,
-        };
-        let pty = openpty(&size, None).unwrap();
+        let pty = openpty(&SIZE, None).unwrap();
         let before = tcgetattr(&pty.slave).unwrap();
         let side = || Stdio::from(pty.slave.try_clone().unwrap());
         // So that closing the terminal is told by a signal, as it is to people.
@@ -121,6 +123,14 @@ impl Screen {
     }
 }
 
+impl Drop for Screen {
+    fn drop(&mut self) {
+        // Where a test failed, it still runs.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 #[test]
 fn the_terminal_is_restored_however_it_ends() {
     type Act = fn(&mut Screen);
@@ -144,6 +154,50 @@ fn the_terminal_is_restored_however_it_ends() {
         let status = screen.end();
         assert!(status.success(), "{name}: {status} {:?}", screen.said());
         screen.is_restored();
+    }
+}
+
+#[test]
+fn it_ends_when_the_terminal_goes_away() {
+    // Somebody who does not hear the signal, as under nohup, ends too.
+    for ignored in [false, true] {
+        let pty = openpty(&SIZE, None).unwrap();
+        // The child would hold the terminal itself.
+        fcntl(&pty.master, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).unwrap();
+        let side = || Stdio::from(pty.slave.try_clone().unwrap());
+        let mut command = Command::new("setsid");
+        command.args(["--ctty"]);
+        if ignored {
+            command.args(["sh", "-c", "trap '' HUP; exec \"$0\" top"]);
+        }
+        command.arg(env!("CARGO_BIN_EXE_zmeld"));
+        if !ignored {
+            command.arg("top");
+        }
+        let mut child = command
+            .env("TERM", "xterm")
+            .stdin(side())
+            .stdout(side())
+            .stderr(side())
+            .spawn()
+            .unwrap();
+        drop((command, pty.slave));
+        let mut master = File::from(pty.master);
+        let mut said = Vec::new();
+        while !said.windows(4).any(|window| window == b"quit") {
+            let mut buffer = [0; 4096];
+            let count = master.read(&mut buffer).unwrap();
+            said.extend_from_slice(&buffer[..count]);
+        }
+        drop(master);
+        let begin = Instant::now();
+        while child.try_wait().unwrap().is_none() {
+            if begin.elapsed() > Duration::from_secs(10) {
+                child.kill().unwrap();
+                panic!("it goes on without a terminal (signal ignored: {ignored})");
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 }
 

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
 use zmeld_swap::observe::Observation;
 use zmeld_swap::Host;
 
@@ -102,7 +104,10 @@ fn show(
             .saturating_duration_since(Instant::now())
             .min(Duration::from_millis(200));
         let mut redraw = false;
-        if event::poll(wait)? {
+        if !is_there(wait)? {
+            return Ok(());
+        }
+        while event::poll(Duration::ZERO)? {
             redraw = true;
             if let Event::Key(key) = event::read()? {
                 let control = key.modifiers.contains(KeyModifiers::CONTROL);
@@ -128,6 +133,22 @@ fn show(
             terminal.draw(|frame| screen::draw(frame, &history, look, interval, held))?;
         }
     }
+}
+
+/// Waits for keys; false when the terminal is gone. The library that reads them
+/// would wait for one that is gone for ever, and not idly.
+fn is_there(wait: Duration) -> anyhow::Result<bool> {
+    let input = stdin();
+    let mut polled = [PollFd::new(&input, PollFlags::IN)];
+    let wait = Timespec::try_from(wait)?;
+    match poll(&mut polled, Some(&wait)) {
+        Ok(_) => {}
+        // A signal, of a new size perhaps: it is looked after.
+        Err(Errno::INTR) => return Ok(true),
+        Err(err) => return Err(err.into()),
+    }
+    let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+    Ok(!polled[0].revents().intersects(gone))
 }
 
 #[cfg(test)]
