@@ -512,7 +512,7 @@ fn is_run(bed: Bed, name: &str, needs: &Needs, kernel: &str, tier: Tier) -> bool
     };
     let is_left_out = match bed {
         Bed::Module => !is_newest(kernel) && !COMPACT.contains(&name),
-        Bed::CommandLine => needs.long,
+        Bed::CommandLine => !is_newest(kernel) || needs.long,
     };
     kernel_fits && (tier == Tier::Long || !is_left_out)
 }

@@ -59,6 +59,10 @@ ok "so is the one with a random key" active zmeld-tier-fleeting.service
 ok "the one that is missing is not" sh -c '! systemctl -q is-active zmeld-tier-missing'
 ok "it is a LUKS2 volume" sh -c 'cryptsetup luksDump /dev/vda | grep -q "Version:.*2"'
 same "status shows both" 2 "$(encrypted)"
+ok "by the names that the configuration has for them" sh -c \
+	'zmeld status --json | grep -q "\"set_up_as\": \"lasting\""'
+ok "and finds nothing that was not applied" sh -c \
+	'! zmeld status --json | grep -q "\"id\": \"not-applied\""'
 same "zswap is in front" Y "$(cat /sys/module/zswap/parameters/enabled)"
 same "with what is configured" "lz4 5" \
 	"$(echo $(cat /sys/module/zswap/parameters/compressor /sys/module/zswap/parameters/max_pool_percent))"

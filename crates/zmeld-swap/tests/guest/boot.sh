@@ -92,6 +92,8 @@ same "memory is right under pressure" 0 $?
 out=$(awk '$1 == "pswpout" { print $2 }' /proc/vmstat)
 ok "pages were swapped ($out)" [ "$out" -gt 1000 ]
 
+ok "status finds nothing that was not applied" sh -c \
+	'! zmeld status --json | grep -q "\"id\": \"not-applied\""'
 ok "up has nothing to do" sh -c 'zmeld up --json | grep -q "\"applied\": \[\]"'
 ok "down" zmeld down
 same "no swap is left" 1 "$(wc -l </proc/swaps)"
