@@ -216,9 +216,11 @@ fn folder_bytes(folder: &Path) -> u64 {
 
 /// A mirror, and what signs its lists.
 #[derive(Clone, Debug, PartialEq)]
-struct Source {
-    address: String,
-    signed_by: Option<String>,
+pub struct Source {
+    /// Its address.
+    pub address: String,
+    /// A keyring, where it is not apt's own.
+    pub signed_by: Option<String>,
 }
 
 impl Source {
@@ -232,7 +234,7 @@ impl Source {
 }
 
 /// The machine's own Debian mirror, from both forms of apt's files.
-fn own_source() -> Option<Source> {
+pub fn own_source() -> Option<Source> {
     let mut files = vec![PathBuf::from("/etc/apt/sources.list")];
     let parts = fs::read_dir("/etc/apt/sources.list.d")
         .into_iter()

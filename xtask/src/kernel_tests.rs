@@ -1,11 +1,13 @@
-//! The module in real kernels: it builds for each, and the guest tests of
-//! `store/kmod/tests` pass in each.
+//! In real kernels: the module builds for each, and the guest tests pass, those of
+//! the module (`store/kmod/tests`) and those of the command line
+//! (`crates/zmeld-swap/tests/guest`).
 //!
 //! A guest test says in its head, behind `# guest:`, what it needs:
-//! `upstream` (it also has to pass on the kernel's own zram), `kernel=NAME`,
-//! `memory=MIB`, `program=NAME`, `packages=NAME,NAME`, `small-blocks` (a module whose
-//! blocks are smaller than a page). It prints a line a check,
-//! `ok N - name` or `not ok N - name`.
+//! `upstream` (it also has to pass on the kernel's own zram), `kernel=NAME,NAME`,
+//! `memory=MIB`, `disk=MIB` for each empty disk, `program=NAME`,
+//! `packages=NAME,NAME`, `module` (the command line's tests go without), `small-blocks`
+//! (its blocks are smaller than a page), `systemd` (it runs in a Debian that systemd
+//! started), `long` (only with `--long`). It prints a line a check, `ok N - name` or `not ok N - name`.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -15,14 +17,16 @@ use std::process::Command;
 use std::rc::Rc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{bail, Context, Result};
 
 use crate::apt::{Reason, Suite};
+use crate::debian;
 use crate::guest::{self, Addition};
 use crate::kernels::{self, Kernel, Kind};
 use crate::machine::{self, Boot};
 use crate::module_build::{self, Flavour};
 use crate::process::Log;
+use crate::rust_tests::cargo;
 use crate::signing;
 use crate::step::Tally;
 use crate::test::Tier;
@@ -31,6 +35,7 @@ use crate::vm;
 use crate::workspace;
 
 const CHECK_LIMIT: Duration = Duration::from_secs(300);
+const BUILD_LIMIT: Duration = Duration::from_secs(1800);
 
 /// The kernels of a tier: the newest, and each stock one; the one that checks
 /// most is some twenty times slower, and is for those who have the time.
@@ -170,12 +175,16 @@ fn sources(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
 }
 
 /// What a guest test's head asks for.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 struct Needs {
     upstream: bool,
     small_blocks: bool,
-    kernel: Option<String>,
+    module: bool,
+    systemd: bool,
+    long: bool,
+    kernels: Vec<String>,
     memory: Option<u64>,
+    disks: Vec<u64>,
     programs: Vec<String>,
     packages: Vec<String>,
 }
@@ -190,8 +199,14 @@ fn needs(script: &str) -> Option<Needs> {
         match word.split_once('=') {
             None if word == "upstream" => needs.upstream = true,
             None if word == "small-blocks" => needs.small_blocks = true,
-            Some(("kernel", name)) => needs.kernel = Some(name.to_owned()),
+            None if word == "module" => needs.module = true,
+            None if word == "systemd" => needs.systemd = true,
+            None if word == "long" => needs.long = true,
+            Some(("kernel", names)) => {
+                needs.kernels = names.split(',').map(str::to_owned).collect();
+            }
             Some(("memory", mib)) => needs.memory = mib.parse().ok(),
+            Some(("disk", mib)) => needs.disks.push(mib.parse().ok()?),
             Some(("program", name)) => needs.programs.push(name.to_owned()),
             Some(("packages", names)) => {
                 needs.packages = names.split(',').map(str::to_owned).collect();
@@ -202,11 +217,35 @@ fn needs(script: &str) -> Option<Needs> {
     Some(needs)
 }
 
+/// What systemd says last where nothing is mounted, swapped to or mapped any more.
+const DETACHED: &str = "All filesystems, swaps, loop devices, MD devices and DM devices detached.";
+
+/// What a folder's guest tests are about.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Bed {
+    /// The module.
+    Module,
+    /// The command line, which is in the guest.
+    CommandLine,
+}
+
+impl Bed {
+    const ALL: [Bed; 2] = [Bed::Module, Bed::CommandLine];
+
+    fn folder(self) -> PathBuf {
+        workspace::root().join(match self {
+            Bed::Module => "store/kmod/tests",
+            Bed::CommandLine => "crates/zmeld-swap/tests/guest",
+        })
+    }
+}
+
 /// One script in one kernel, on zmeld or on the kernel's own zram.
 pub struct GuestTest {
     /// The script's name.
     pub name: String,
     path: PathBuf,
+    bed: Bed,
     needs: Needs,
     kernel: &'static str,
     upstream: bool,
@@ -221,10 +260,10 @@ impl GuestTest {
 
     /// What it does, for lists.
     pub fn about(&self) -> &'static str {
-        if self.upstream {
-            "the test itself, on the zram of that kernel"
-        } else {
-            "in that kernel, see store/kmod/tests"
+        match self.bed {
+            Bed::Module if self.upstream => "the test itself, on the zram of that kernel",
+            Bed::Module => "in that kernel, see store/kmod/tests",
+            Bed::CommandLine => "in that kernel, see crates/zmeld-swap/tests/guest",
         }
     }
 
@@ -242,7 +281,13 @@ impl GuestTest {
         if let Some(name) = self.needs.programs.iter().find(absent) {
             return Ok(Tally::skip(&step, format!("{name} is not on this machine")));
         }
-        let boot = self.boot(log, &kernel, tier, seed)?;
+        let mut boot = self.boot(log, &kernel, tier, seed)?;
+        if self.needs.systemd {
+            boot.root = match debian::image(log)? {
+                Ok(image) => Some(image),
+                Err(reason) => return Ok(Tally::skip(&step, reason)),
+            };
+        }
         let mut output = Vec::new();
         let ended = machine::run(&kernel, &boot, &mut output);
         let output = String::from_utf8_lossy(&output).into_owned();
@@ -258,6 +303,14 @@ impl GuestTest {
         }
         let quiet = outcome.complaints.is_empty();
         tally.add(Tally::of(&step, quiet, outcome.complaints.join("\n")));
+        if self.needs.systemd {
+            let clean = outcome.messages.contains(DETACHED);
+            tally.add(Tally::of(
+                &step,
+                clean,
+                "the shutdown left something behind",
+            ));
+        }
         match outcome.code {
             None => tally.add(Tally::fail(&step, "the guest died, see its messages")),
             Some(0) => {}
@@ -270,13 +323,14 @@ impl GuestTest {
     }
 
     fn boot(&self, log: &Log, kernel: &Kernel, tier: Tier, seed: u64) -> Result<Boot> {
-        let tests = tests_folder();
+        let tests = Bed::Module.folder();
         let program = module_build::guest_program(log, &tests.join("pages.c"))?;
         let mut boot = Boot {
             script: Some(vm::script(&self.path)?),
             load: false,
             programs: self.needs.programs.clone(),
             memory: self.needs.memory.unwrap_or(512),
+            disks: self.needs.disks.clone(),
             ..Boot::default()
         };
         if kernel.recipe.kind == Kind::UserMode && tier != Tier::Long {
@@ -290,9 +344,17 @@ impl GuestTest {
         for package in &self.needs.packages {
             boot.files.extend(package_files(log, package)?);
         }
+        if self.bed == Bed::CommandLine {
+            let program = command_line(log)?;
+            boot.files.push(Addition::file("/usr/bin/zmeld", &program)?);
+            for library in guest::libraries_of(&program) {
+                boot.files
+                    .push(Addition::file(&library.to_string_lossy(), &library)?);
+            }
+        }
         if self.upstream {
             boot.variables.push(("DEVICE".into(), "zram".into()));
-        } else {
+        } else if self.needs.module || self.bed == Bed::Module {
             let flavour = if self.needs.small_blocks {
                 Flavour::SmallBlocks
             } else {
@@ -317,8 +379,21 @@ impl GuestTest {
     }
 }
 
-fn tests_folder() -> PathBuf {
-    workspace::root().join("store/kmod/tests")
+/// The command line without its debugging information, which a guest has no room
+/// for.
+fn command_line(log: &Log) -> Result<PathBuf> {
+    let mut build = cargo(&["build", "--package", "zmeld"]);
+    if !log.run(&mut build, BUILD_LIMIT)?.succeeded() {
+        bail!("zmeld does not build");
+    }
+    let stripped = workspace::work_folder("guest")?.join("zmeld");
+    let mut strip = Command::new("strip");
+    strip.arg("-o").arg(&stripped);
+    strip.arg(workspace::target().join("debug/zmeld"));
+    if !log.run(&mut strip, CHECK_LIMIT)?.succeeded() {
+        bail!("strip fails on zmeld");
+    }
+    Ok(stripped)
 }
 
 /// The files of a package that the guest's own suite has, under its name; nothing
@@ -406,33 +481,50 @@ pub fn tests(tier: Tier) -> Result<Vec<GuestTest>> {
         return Ok(all);
     }
     for &kernel in kernels(tier) {
-        for path in workspace::files(&tests_folder(), "sh")? {
-            let Some(needs) = needs(&fs::read_to_string(&path)?) else {
-                continue;
-            };
-            let name = workspace::stem(&path);
-            let is_newest = kernel.starts_with("um");
-            let compact = tier == Tier::Default && !is_newest && !COMPACT.contains(&name.as_str());
-            if compact || needs.kernel.as_deref().is_some_and(|only| only != kernel) {
-                continue;
-            }
-            // The reference is the newest zram; on others it differs.
-            let upstream = needs.upstream
-                && is_newest
-                && (tier == Tier::Long || matches!(name.as_str(), "attributes" | "backing"));
-            for upstream in [false, true].into_iter().take(1 + usize::from(upstream)) {
-                let script = fs::read_to_string(&path)?;
-                all.push(GuestTest {
-                    name: name.clone(),
-                    path: path.clone(),
-                    needs: self::needs(&script).unwrap_or_default(),
-                    kernel,
-                    upstream,
-                });
+        for bed in Bed::ALL {
+            for path in workspace::files(&bed.folder(), "sh")? {
+                let Some(needs) = needs(&fs::read_to_string(&path)?) else {
+                    continue;
+                };
+                let name = workspace::stem(&path);
+                if !is_run(bed, &name, &needs, kernel, tier) {
+                    continue;
+                }
+                // The reference is the newest zram; on others it differs.
+                let upstream = needs.upstream
+                    && is_newest(kernel)
+                    && (tier == Tier::Long || matches!(name.as_str(), "attributes" | "backing"));
+                for upstream in [false, true].into_iter().take(1 + usize::from(upstream)) {
+                    all.push(GuestTest {
+                        name: name.clone(),
+                        path: path.clone(),
+                        bed,
+                        needs: needs.clone(),
+                        kernel,
+                        upstream,
+                    });
+                }
             }
         }
     }
     Ok(all)
+}
+
+fn is_newest(kernel: &str) -> bool {
+    kernel.starts_with("um")
+}
+
+fn is_run(bed: Bed, name: &str, needs: &Needs, kernel: &str, tier: Tier) -> bool {
+    let kernel_fits = match needs.kernels.as_slice() {
+        // The command line does not depend on kernels as the module does.
+        [] => bed == Bed::Module,
+        names => names.iter().any(|only| only == kernel),
+    };
+    let is_left_out = match bed {
+        Bed::Module => !is_newest(kernel) && !COMPACT.contains(&name),
+        Bed::CommandLine => !is_newest(kernel) || needs.long,
+    };
+    kernel_fits && (tier == Tier::Long || !is_left_out)
 }
 
 #[cfg(test)]
@@ -441,16 +533,27 @@ mod unit {
 
     #[test]
     fn every_script_says_what_it_needs() {
-        let head = "#!/bin/sh\n# guest: upstream memory=256 program=fio packages=a,b\n";
+        let head = "#!/bin/sh\n# guest: upstream memory=256 program=fio packages=a,b \
+                    disk=8 disk=9 systemd long kernel=6.1,um\n";
         let needs = needs(head).unwrap();
-        assert!(needs.upstream);
+        assert!(needs.upstream && needs.systemd && needs.long && !needs.module);
+        assert_eq!(needs.disks, [8, 9]);
+        assert_eq!(needs.kernels, ["6.1", "um"]);
         assert_eq!(needs.memory, Some(256));
         assert_eq!(needs.packages, ["a", "b"]);
         assert_eq!(super::needs("#!/bin/sh\n"), None);
-        for path in workspace::files(&tests_folder(), "sh").unwrap() {
-            let script = fs::read_to_string(&path).unwrap();
-            let is_shared = path.ends_with("guest.sh");
-            assert_eq!(super::needs(&script).is_none(), is_shared, "{path:?}");
+        for bed in Bed::ALL {
+            for path in workspace::files(&bed.folder(), "sh").unwrap() {
+                let script = fs::read_to_string(&path).unwrap();
+                let is_shared = path.ends_with("guest.sh");
+                let needs = super::needs(&script);
+                assert_eq!(needs.is_none(), is_shared, "{path:?}");
+                let names = needs.unwrap_or_default().kernels;
+                assert!(is_shared || bed == Bed::Module || !names.is_empty());
+                for name in names {
+                    assert!(kernels::recipe(&name).is_some(), "{path:?}: {name}");
+                }
+            }
         }
     }
 

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{bail, Context, Result};
 
 use crate::apt::Reason;
+use crate::debian;
 use crate::guest::{self, Addition};
 use crate::kernels::{self, Kernel, Kind};
 use crate::process::{end_group, was_interrupted};
@@ -47,8 +48,11 @@ pub struct Boot {
     pub memory: u64,
     /// Processors.
     pub processors: u32,
-    /// MiB of each empty disk.
+    /// MiB of each empty disk; in QEMU with the serial number `diskN`, from 0.
     pub disks: Vec<u64>,
+    /// A file system with an init of its own, which the script prepares and then
+    /// runs in; what is written to it is forgotten. QEMU only.
+    pub root: Option<PathBuf>,
     /// More for the kernel's command line.
     pub append: String,
     /// More for QEMU's command line.
@@ -72,6 +76,7 @@ impl Default for Boot {
             memory: 512,
             processors: 2,
             disks: Vec::new(),
+            root: None,
             append: String::new(),
             qemu: Vec::new(),
             urgent: false,
@@ -253,6 +258,7 @@ fn additions(kernel: &Kernel, boot: &Boot, token: &str) -> Result<Vec<Addition>>
     set("arguments", &boot.arguments.join(" "));
     set("interactive", if boot.script.is_none() { "1" } else { "" });
     set("leaks", if boot.module.is_some() { "1" } else { "" });
+    set("root", boot.root.as_ref().map_or("", |_| debian::LABEL));
     let mut all = Vec::new();
     if let Some(module) = &boot.module {
         let name = module
@@ -270,10 +276,13 @@ fn additions(kernel: &Kernel, boot: &Boot, token: &str) -> Result<Vec<Addition>>
         environment += &format!("export {name}='{}'\n", value.replace('\'', r"'\''"));
     }
     all.push(Addition::text("/guest/run.env", environment, false));
-    all.push(Addition::file(
-        "/init",
-        &kernels::guest_folder().join("init"),
-    )?);
+    let own = kernels::guest_folder();
+    all.push(Addition::file("/init", &own.join("init"))?);
+    if boot.root.is_some() {
+        for name in ["service", "guest.service"] {
+            all.push(Addition::file(&format!("/guest/{name}"), &own.join(name))?);
+        }
+    }
     for addition in boot.script.iter().chain(&boot.files) {
         all.push(Addition {
             name: addition.name.clone(),
@@ -350,9 +359,21 @@ fn qemu(
         "-serial",
         &format!("file:{}", folder.join("messages").display()),
     ]);
-    for disk in disks {
-        let drive = format!("file={},format=raw,if=virtio,cache=unsafe", disk.display());
+    let drive = |command: &mut Command, file: &Path, more: &str| {
+        let drive = format!(
+            "file={},format=raw,if=none,cache=unsafe,id={more}",
+            file.display()
+        );
         command.args(["-drive", &drive]);
+    };
+    for (index, disk) in disks.iter().enumerate() {
+        drive(&mut command, disk, &format!("disk{index}"));
+        let device = format!("virtio-blk-pci,drive=disk{index},serial=disk{index}");
+        command.args(["-device", &device]);
+    }
+    if let Some(root) = &boot.root {
+        drive(&mut command, root, "root,snapshot=on");
+        command.args(["-device", "virtio-blk-pci,drive=root"]);
     }
     command.args(&boot.qemu);
     command.arg("-append").arg(format!(

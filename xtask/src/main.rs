@@ -8,6 +8,7 @@ mod bench;
 mod bench_guest;
 mod c_build;
 mod c_tests;
+mod debian;
 mod freestanding;
 mod fuzz;
 mod guest;

@@ -228,7 +228,13 @@ impl Column {
         matches!(self.kind, Kind::Number(_))
     }
 
-    fn show(&self, cell: &Cell) -> String {
+    /// Its heading.
+    pub fn title(&self) -> &str {
+        &self.title
+    }
+
+    /// A cell of this column as people read it.
+    pub fn show(&self, cell: &Cell) -> String {
         match self.kind {
             Kind::Number(unit) => cell.show(unit),
             Kind::Text | Kind::Path => match cell {

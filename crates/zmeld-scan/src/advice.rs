@@ -213,12 +213,10 @@ fn codec_advice(codec: &CodecResult, reason: Reason, rate: f64) -> Advice {
 }
 
 /// Bytes of the advised device and of its memory limit. Disk size: all of RAM
-/// where that leaves half of it for other pages, else what does. The limit is
-/// what such a device needs, and a fifth more.
+/// where that leaves half of it for other pages, else what does.
 fn advised_size(ram: u64, stored: f64) -> (u64, u64) {
     let disksize = ram.min(predict::disksize_max(ram, ram / 2, stored));
-    let limit = ((disksize as f64 * stored * 1.2) as u64).min(ram / 2);
-    (disksize, limit)
+    (disksize, predict::memory_limit(ram, disksize, stored))
 }
 
 fn size_advice(result: &ScanResult, codec: &CodecResult) -> Advice {

@@ -175,6 +175,12 @@ pub fn gained(disksize: u64, stored: f64, page_size: u64) -> i64 {
     (disksize as f64 * (1.0 - stored) - table as f64) as i64
 }
 
+/// What a device of `disksize` bytes should be allowed to take: what it needs when
+/// it is full of such pages and a fifth more, at most half of `ram`.
+pub fn memory_limit(ram: u64, disksize: u64, stored: f64) -> u64 {
+    ((disksize as f64 * stored * 1.2) as u64).min(ram / 2)
+}
+
 /// The largest disk size, in bytes, whose full device leaves `reserve` bytes of
 /// RAM for everything that is not swapped.
 pub fn disksize_max(ram: u64, reserve: u64, stored: f64) -> u64 {

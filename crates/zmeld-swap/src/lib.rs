@@ -2,6 +2,7 @@
 //!
 //! | module | what it knows |
 //! |---|---|
+//! | [`applied`] | what was set up, by the names that the kernel uses |
 //! | [`config`] | what is wanted: `/etc/zmeld.toml` and its drop-ins, read, checked, written |
 //! | [`export`] | the configuration as systemd units, as a shell script, for NixOS |
 //! | [`generator`] | the systemd generator |
@@ -27,6 +28,7 @@
 //! root directory can be another than `/`. This crate prints nothing.
 #![deny(missing_docs)]
 
+pub mod applied;
 pub mod ciphers;
 pub mod config;
 pub mod error;

@@ -43,8 +43,8 @@ pub struct Expected {
     pub ratio: f64,
 }
 
-/// Above this share of RAM, a device that is full leaves too little for the rest.
-const FULL_SHARE: f64 = 0.6;
+/// What pages are expected to shrink to where nobody measured it: half.
+const RATIO_ASSUMED: f64 = 2.0;
 
 /// A configuration, and comments that say why it is so.
 ///
@@ -148,7 +148,7 @@ fn ram(
 ) -> Kind {
     let size = choice.size.unwrap_or(SIZE);
     let measured = expected.filter(|expected| Some(&expected.codec) == codec.as_ref());
-    let ratio = measured.map_or(2.0, |expected| expected.ratio);
+    let ratio = measured.map_or(RATIO_ASSUMED, |expected| expected.ratio);
     if let Some(expected) = measured {
         let text = format!(
             "pages of this machine get {:.1} times smaller",
@@ -156,18 +156,15 @@ fn ram(
         );
         comments.insert("tier.fast.codec".to_owned(), text);
     }
-    let full = size.bytes(machine.ram_bytes) as f64 / ratio;
-    let memory_limit = (full > FULL_SHARE * machine.ram_bytes as f64).then(|| {
-        comments.insert(
-            "tier.fast.memory_limit".to_owned(),
-            "what compresses badly does not fill RAM".to_owned(),
-        );
-        Size::percent(50)
-    });
+    let (memory_limit, reason) = memory_limit(size, machine.ram_bytes, ratio);
+    comments.insert(
+        "tier.fast.memory_limit".to_owned(),
+        format!("{reason}; what compresses worse does not fill RAM"),
+    );
     Kind::Ram(RamDevice {
         driver,
         size,
-        memory_limit,
+        memory_limit: Some(memory_limit),
         codec,
         recompress: Vec::new(),
         writeback: None,
@@ -177,6 +174,23 @@ fn ram(
         },
         swap: Swap::default(),
     })
+}
+
+/// The limit for a device of that size, in whole percent of RAM, and why. Where
+/// pages get smaller than half it is enough for pages that get half as small, so
+/// that other pages than today's do not meet it at once.
+fn memory_limit(size: Size, ram_bytes: u64, ratio: f64) -> (Size, &'static str) {
+    let disksize = size.bytes(ram_bytes);
+    let needed = zmeld_scan::predict::memory_limit(ram_bytes, disksize, 1.0 / ratio);
+    let (limit, reason) = if needed.max(disksize / 2) >= ram_bytes / 2 {
+        (ram_bytes / 2, "half of RAM stays for other pages")
+    } else if needed >= disksize / 2 {
+        (needed, "a fifth more than it takes when it is full")
+    } else {
+        (disksize / 2, "enough for pages that get half as small")
+    };
+    let percent = (limit as f64 * 100.0 / ram_bytes.max(1) as f64).ceil();
+    (Size::percent((percent as u32).clamp(1, 50)), reason)
 }
 
 fn disk(choice: &Choice) -> Kind {
@@ -243,7 +257,7 @@ mod tests {
         };
         assert_eq!(device.codec, Some(Codec::new("zstd")));
         assert_eq!(device.size, Size::percent(50));
-        assert_eq!(device.memory_limit, None);
+        assert_eq!(device.memory_limit, Some(Size::percent(25)));
         let text = config.to_toml(&comments);
         let read = Config::from_text("x".as_ref(), &text).unwrap().config;
         assert_eq!(read, config);
@@ -261,6 +275,25 @@ mod tests {
             panic!()
         };
         assert_eq!(device.memory_limit, Some(Size::percent(50)));
+    }
+
+    #[test]
+    fn a_limit_leaves_room_above_what_is_expected_and_half_of_ram() {
+        let ram = 4 << 30;
+        for (size, ratio, percent) in [
+            (50, 2.0, 30),
+            (50, 1.5, 40),
+            (50, 4.0, 25),
+            (100, 2.0, 50),
+            (200, 3.0, 50),
+            (1, 9.0, 1),
+        ] {
+            let (limit, _) = memory_limit(Size::percent(size), ram, ratio);
+            assert_eq!(limit, Size::percent(percent), "{size} % at {ratio}");
+            // What `oversized` expects of a device nobody has filled yet.
+            let holds = limit.bytes(ram) * 2;
+            assert!(holds >= Size::percent(size).bytes(ram) || percent == 50);
+        }
     }
 
     #[test]

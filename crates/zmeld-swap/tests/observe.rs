@@ -17,7 +17,7 @@ const PAGE: u64 = 4096;
 
 fn ids(host: &Host) -> Vec<&'static str> {
     let now = Observation::read(host, PAGE);
-    let mut ids: Vec<_> = findings(&now, &Config::default())
+    let mut ids: Vec<_> = findings(&now, &Config::default(), None)
         .iter()
         .map(|finding| finding.id)
         .collect();
@@ -125,7 +125,7 @@ fn what_the_configuration_asks_for_is_compared() {
     let (_dir, host) = plant("7.2");
     let now = Observation::read(&host, PAGE);
     let config = wanted();
-    let found: Vec<_> = findings(&now, &config)
+    let found: Vec<_> = findings(&now, &config, None)
         .into_iter()
         .filter(|finding| finding.id == "not-applied")
         .collect();
@@ -238,7 +238,7 @@ fn no_content_of_any_file_stops_an_observation() {
 
 fn look(host: &Host) -> Observation {
     let now = Observation::read(host, PAGE);
-    let found = findings(&now, &Config::default());
+    let found = findings(&now, &Config::default(), None);
     let shown = serde_json::to_string(&(&now, now.tiers(), now.differences(), &found)).unwrap();
     assert!(!shown.contains('\x1b'));
     metrics::render(&now, &found);
@@ -314,7 +314,7 @@ fn a_real_parser_takes_the_metrics() {
     for (kernel, _) in MACHINES {
         let (_dir, host) = plant(kernel);
         let now = Observation::read(&host, PAGE);
-        let text = metrics::render(&now, &findings(&now, &Config::default()));
+        let text = metrics::render(&now, &findings(&now, &Config::default(), None));
         let mut child = python()
             .args(["-c", script])
             .stdin(Stdio::piped())

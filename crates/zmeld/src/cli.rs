@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use zmeld_store::CodecSpec;
+use zmeld_swap::config::{Config, ConfigError};
+use zmeld_swap::Host;
 
 use crate::exit::EXIT_CODES;
 
@@ -204,6 +206,37 @@ pub struct SourceArgs {
     pub cold: Option<u32>,
 }
 
+/// Which machine is looked at, and what it is compared with.
+#[derive(Args, Debug)]
+pub struct Place {
+    /// The configuration [default: /etc/zmeld.toml and its drop-ins]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
+    /// Read the files of another machine below this directory
+    #[arg(long, value_name = "DIR", default_value = "/", hide_short_help = true)]
+    pub root: PathBuf,
+}
+
+impl Place {
+    /// The machine.
+    pub fn host(&self) -> Host {
+        Host::at(&self.root)
+    }
+
+    /// Its configuration.
+    ///
+    /// # Errors
+    /// When it cannot be read or has a mistake.
+    pub fn config(&self) -> Result<Config, ConfigError> {
+        let loaded = match &self.config {
+            Some(path) => Config::load_file(path),
+            None => Config::load(&self.root),
+        };
+        Ok(loaded?.config)
+    }
+}
+
 /// How a result is printed; a table without any.
 #[derive(Args, Debug)]
 pub struct Format {
@@ -211,7 +244,7 @@ pub struct Format {
     #[arg(long, group = "format", help_heading = "Output")]
     pub json: bool,
 
-    /// The table of codecs as CSV
+    /// The table as CSV
     #[arg(long, group = "format", help_heading = "Output")]
     pub csv: bool,
 

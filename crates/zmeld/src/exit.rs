@@ -22,7 +22,8 @@ pub enum Outcome {
 pub const EXIT_CODES: &str = "\
 Exit codes:
   0    done
-  1    done, and a threshold that was asked for (--require-...) was missed
+  1    done, but a threshold that was asked for (--require-..., --check) was
+       missed, or config check found a trap
   2    wrong use, or input that is wrong or cannot be read
   3    a privilege or a kernel feature is missing
   4    integrity failure: bytes did not come back as they were
@@ -121,10 +122,17 @@ fn one_line(err: &anyhow::Error) -> String {
         }
         text.push_str(cause);
     }
-    if code(err) == MISSING && !text.contains("root") && !text.contains("kernel") {
+    if is_refused(err) && !text.contains("root") && !rustix::process::geteuid().is_root() {
         text.push_str("; root may");
     }
     text::inert(&text.replace('\n', " ")).into_owned()
+}
+
+/// The system refused it to this user.
+fn is_refused(err: &anyhow::Error) -> bool {
+    err.chain()
+        .filter_map(|cause| cause.downcast_ref::<io::Error>())
+        .any(|cause| cause.kind() == io::ErrorKind::PermissionDenied)
 }
 
 fn is_closed_pipe(err: &anyhow::Error) -> bool {
@@ -220,6 +228,22 @@ mod tests {
         let cause = io::Error::from_raw_os_error(2);
         let err = anyhow::Error::new(cause).context("cannot open it");
         assert_eq!(one_line(&err), "cannot open it: No such file or directory");
+        let cause = io::Error::from_raw_os_error(13);
+        let err = anyhow::Error::new(zmeld_swap::Error::io("read", "/x", cause));
+        let hint = if rustix::process::geteuid().is_root() {
+            ""
+        } else {
+            "; root may"
+        };
+        let said = format!("cannot read /x: Permission denied{hint}");
+        assert_eq!(one_line(&err), said);
+        // What root cannot mend either.
+        let err = anyhow::Error::new(zmeld_swap::Error::NoCodec {
+            codec: "842".to_owned(),
+            there: "lz4".to_owned(),
+        });
+        assert_eq!(code(&err), MISSING);
+        assert_eq!(one_line(&err), "the kernel has no codec 842: it has lz4");
         let cause = io::Error::other("said");
         let err = anyhow::Error::new(cause).context("already said");
         assert_eq!(one_line(&err), "already said");

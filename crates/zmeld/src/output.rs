@@ -77,6 +77,17 @@ pub fn write_page(path: &Path, document: &Document) -> anyhow::Result<()> {
     write_whole(path, document.to_html().as_bytes())
 }
 
+/// Writes a file that is not there yet, whole or not at all.
+pub fn write_new(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    let what = || format!("cannot write {}", path.display());
+    let mut file = File::create_new(path).with_context(what)?;
+    let written = file.write_all(bytes).and_then(|()| file.sync_all());
+    if written.is_err() {
+        let _ = std::fs::remove_file(path);
+    }
+    written.with_context(what)
+}
+
 /// Writes a file, whole or not at all.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let what = || format!("cannot write {}", path.display());

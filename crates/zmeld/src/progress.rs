@@ -11,6 +11,8 @@ use zmeld_scan::Progress;
 
 /// Nothing is shown before.
 const QUIET_FOR: Duration = Duration::from_secs(2);
+/// What is measured for less says nothing about the rest.
+const PACE_AFTER: Duration = Duration::from_secs(1);
 /// Where standard error is no terminal, a line this often.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
@@ -145,56 +147,11 @@ impl Drop for Meter {
     }
 }
 
-/// A progress line for work that says how far it is, but not how far it has to go.
-pub struct Busy {
-    bar: ProgressBar,
-    begin: Instant,
-    said: std::cell::Cell<Instant>,
-}
-
-impl Busy {
-    /// Nothing is shown yet.
-    pub fn new() -> Busy {
-        let bar = ProgressBar::with_draw_target(None, target());
-        bar.set_style(ProgressStyle::with_template("{msg}").expect("a valid template"));
-        let now = Instant::now();
-        Busy {
-            bar,
-            begin: now,
-            said: std::cell::Cell::new(now),
-        }
-    }
-
-    /// Whether it is time for a word.
-    pub fn is_due(&self) -> bool {
-        let every = match stderr().is_terminal() {
-            true => Duration::from_millis(250),
-            false => LINE_EVERY,
-        };
-        self.begin.elapsed() >= QUIET_FOR && self.said.get().elapsed() >= every
-    }
-
-    /// Shows how far it is.
-    pub fn say(&self, text: &str) {
-        self.said.set(Instant::now());
-        if stderr().is_terminal() {
-            self.bar.set_message(text.to_owned());
-            self.bar.tick();
-        } else {
-            eprintln!("zmeld: {text}");
-        }
-    }
-}
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        self.bar.finish_and_clear();
-    }
-}
-
 /// A line of text that says what goes on.
 pub struct Message {
     bar: ProgressBar,
+    begin: Instant,
+    quiet_for: Duration,
     said: std::cell::Cell<Option<Instant>>,
 }
 
@@ -205,17 +162,40 @@ impl Message {
         bar.set_style(ProgressStyle::with_template("{wide_msg}").expect("a valid template"));
         Message {
             bar,
+            begin: Instant::now(),
+            quiet_for: Duration::ZERO,
             said: std::cell::Cell::new(None),
         }
     }
 
+    /// For what is mostly over before anybody wonders.
+    pub fn of_long_work() -> Message {
+        let mut message = Message::new();
+        message.quiet_for = QUIET_FOR;
+        message.said.set(Some(message.begin));
+        message
+    }
+
+    /// Whether it is time for a word, for those to whom finding one is a cost.
+    pub fn is_due(&self) -> bool {
+        let every = match stderr().is_terminal() {
+            true => Duration::from_millis(250),
+            false => LINE_EVERY,
+        };
+        self.begin.elapsed() >= self.quiet_for
+            && self.said.get().is_none_or(|at| at.elapsed() >= every)
+    }
+
     /// What goes on now. In a log it is said now and then.
     pub fn set(&self, text: &str) {
-        self.bar.set_message(text.to_owned());
-        self.bar.tick();
-        let due = self.said.get().is_none_or(|at| at.elapsed() >= LINE_EVERY);
-        if !stderr().is_terminal() && due {
+        let due = self.is_due();
+        if due {
             self.said.set(Some(Instant::now()));
+        }
+        if stderr().is_terminal() {
+            self.bar.set_message(text.to_owned());
+            self.bar.tick();
+        } else if due {
             eprintln!("zmeld: {text}");
         }
     }
@@ -228,6 +208,12 @@ impl Message {
     /// Nothing goes on any more.
     pub fn clear(&self) {
         self.bar.finish_and_clear();
+    }
+}
+
+impl Drop for Message {
+    fn drop(&mut self) {
+        self.clear();
     }
 }
 
@@ -288,15 +274,16 @@ impl<'a> Line<'a> {
             bar
         });
         let bytes = progress.done() * self.page_size;
+        bar.set_message(pace(progress, self.phase_begin.elapsed(), self.page_size));
         match progress.expected() {
             // An estimate may be passed; then only what is done is shown.
             Some(expected) if expected >= progress.done() => {
                 bar.set_length(expected * self.page_size);
                 bar.set_style(style(
-                    "{prefix} {bar:20} {binary_bytes} of {binary_total_bytes}, {binary_bytes_per_sec}, {eta} left",
+                    "{prefix} {bar:20} {binary_bytes} of {binary_total_bytes}{msg}",
                 ));
             }
-            _ => bar.set_style(style("{prefix} {binary_bytes}, {binary_bytes_per_sec}")),
+            _ => bar.set_style(style("{prefix} {binary_bytes}{msg}")),
         }
         bar.set_prefix(name.to_owned());
         bar.set_position(bytes);
@@ -309,20 +296,11 @@ impl<'a> Line<'a> {
             return;
         }
         self.said = Instant::now();
-        let done = progress.done();
-        let elapsed = self.phase_begin.elapsed().as_secs_f64();
-        let rate = done as f64 / elapsed.max(0.001);
-        let left = progress
-            .expected()
-            .filter(|&expected| expected > done)
-            .map_or(String::new(), |expected| {
-                let seconds = (expected - done) as f64 / rate.max(1.0);
-                format!(", {seconds:.0} s left")
-            });
         eprintln!(
-            "zmeld: {}: {} done{left}",
+            "zmeld: {}: {} done{}",
             self.name(),
-            zmeld_report::units::bytes(done * self.page_size)
+            zmeld_report::units::bytes(progress.done() * self.page_size),
+            pace(progress, self.phase_begin.elapsed(), self.page_size)
         );
     }
 
@@ -333,8 +311,53 @@ impl<'a> Line<'a> {
     }
 }
 
+/// How fast it is and how long it takes still, as far as that can be told: after
+/// a while, and of what has begun.
+fn pace(progress: &Progress, elapsed: Duration, page_size: u64) -> String {
+    let done = progress.done();
+    let elapsed = elapsed.as_secs_f64();
+    if elapsed < PACE_AFTER.as_secs_f64() || done == 0 {
+        return String::new();
+    }
+    let rate = done as f64 / elapsed;
+    let speed = zmeld_report::units::bytes_real(rate * page_size as f64);
+    let left = progress
+        .expected()
+        // Of less than a fiftieth, the rest is a guess.
+        .filter(|&expected| expected > done && done >= expected / 50)
+        .map(|expected| {
+            let seconds = ((expected - done) as f64 / rate).ceil();
+            format!(", {} left", zmeld_report::units::seconds(seconds))
+        });
+    format!(", {speed}/s{}", left.unwrap_or_default())
+}
+
 fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template)
         .expect("a valid template")
         .progress_chars("=> ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_left_is_told_when_it_can_be() {
+        let progress = Progress::default();
+        progress.start(Some(1000));
+        assert_eq!(pace(&progress, Duration::from_secs(60), 4096), "");
+        progress.advance(10);
+        // One in a hundred: only the speed.
+        let said = pace(&progress, Duration::from_secs(10), 4096);
+        assert_eq!(said, ", 4.00 KiB/s");
+        progress.advance(240);
+        assert_eq!(pace(&progress, Duration::from_millis(900), 4096), "");
+        let said = pace(&progress, Duration::from_secs(10), 4096);
+        assert_eq!(said, ", 100 KiB/s, 30.0 s left");
+        // An estimate that was passed says nothing of the time.
+        progress.advance(1000);
+        let said = pace(&progress, Duration::from_secs(10), 4096);
+        assert_eq!(said, ", 500 KiB/s");
+    }
 }

@@ -4,21 +4,39 @@
 use zmeld_report::units::bytes;
 
 use super::{Found, View};
-use crate::config::{Kind, MeldMode, RamDevice, Swappiness};
+use crate::config::{Kind, MeldMode, RamDevice, Swappiness, Tier};
 use crate::observe::Device;
 
-/// Every setting of the configuration that the running system does not have. A RAM
-/// tier is recognised by its priority among the active swap areas.
+/// Every setting of the configuration that the running system does not have. Which
+/// device is whose the journal says; where swap was set up without zmeld, a tier is
+/// recognised by its priority.
 pub(super) fn not_applied(view: &View) -> Vec<Found> {
     let mut found = Vec::new();
+    found.extend(interrupted(view));
     for (tier, _, priority) in view.wanted.areas() {
-        let Kind::Ram(ram) = &tier.kind else { continue };
-        let mut here = view
-            .compressed()
-            .filter(|(swap, _)| swap.area.priority == i64::from(priority));
-        // Two areas of one priority cannot be told apart.
-        if let (Some((_, device)), None) = (here.next(), here.next()) {
-            found.extend(device_differs(view, ram, device));
+        match place(view, tier, priority) {
+            Place::Device(device) => {
+                if let Kind::Ram(ram) = &tier.kind {
+                    found.extend(device_differs(view, ram, device));
+                }
+            }
+            Place::There => {}
+            Place::Gone(area) => found.push(Found::new(
+                tier.name.as_str(),
+                "it was set up and is not swapped to any more",
+                format!("{area} is not in /proc/swaps"),
+                "zmeld up",
+            )),
+            Place::Nowhere if tier.optional => {}
+            Place::Nowhere => found.push(Found::new(
+                tier.name.as_str(),
+                format!("{} asked for it, and it is not set up", view.wanted_by),
+                match view.applied {
+                    Some(_) => "the last zmeld up did not set it up",
+                    None => "nothing was set up since the machine booted",
+                },
+                "zmeld up",
+            )),
         }
     }
     found.extend(zswap_differs(view));
@@ -26,10 +44,65 @@ pub(super) fn not_applied(view: &View) -> Vec<Found> {
     found
 }
 
-fn differs(subject: &str, setting: &str, wanted: &str, is: &str) -> Found {
+/// A run that was killed, and nobody carried on.
+fn interrupted(view: &View) -> Option<Found> {
+    let applied = view.applied.filter(|applied| !applied.complete)?;
+    Some(Found::new(
+        "zmeld up",
+        "it was interrupted, and only a part is set up",
+        format!(
+            "steps of {} of {} tiers were begun",
+            applied.tiers.len(),
+            applied.config.tiers.len()
+        ),
+        "zmeld up carries on, zmeld down takes it back",
+    ))
+}
+
+/// Where a tier is.
+enum Place<'a> {
+    /// On this compressed device.
+    Device(&'a Device),
+    /// It is swapped to, or nobody can tell.
+    There,
+    /// It was on this area, which is gone.
+    Gone(String),
+    /// It was not set up.
+    Nowhere,
+}
+
+fn place<'a>(view: &View<'a>, tier: &Tier, priority: i16) -> Place<'a> {
+    let applied = view
+        .applied
+        .and_then(|applied| applied.tier(tier.name.as_str()));
+    if let Some(area) = applied.and_then(|applied| applied.area.as_ref()) {
+        let swap = view.now.swaps.iter().find(|swap| swap.area.path == *area);
+        return match swap {
+            Some(swap) => view.now.device_of(swap).map_or(Place::There, Place::Device),
+            None => Place::Gone(area.clone()),
+        };
+    }
+    // A priority that the kernel chose is nobody's.
+    if priority < 0 {
+        return Place::There;
+    }
+    let mut here = view
+        .now
+        .swaps
+        .iter()
+        .filter(|swap| swap.area.priority == i64::from(priority));
+    match (here.next(), here.next()) {
+        (None, _) => Place::Nowhere,
+        // Two areas of one priority cannot be told apart.
+        (Some(_), Some(_)) => Place::There,
+        (Some(swap), None) => view.now.device_of(swap).map_or(Place::There, Place::Device),
+    }
+}
+
+fn differs(view: &View, subject: &str, setting: &str, wanted: &str, is: &str) -> Found {
     Found::new(
         subject,
-        format!("{setting} is not what /etc/zmeld.toml asks for"),
+        format!("{setting} is not what {} asked for", view.wanted_by),
         format!("asked for {wanted}, in effect {is}"),
         "zmeld up",
     )
@@ -40,19 +113,26 @@ fn device_differs(view: &View, ram: &RamDevice, device: &Device) -> Vec<Found> {
     let mut found = Vec::new();
     if let Some(codec) = ram.codec.as_ref() {
         if codec.name != device.codec {
-            found.push(differs(name, "its codec", &codec.name, &device.codec));
+            found.push(differs(view, name, "its codec", &codec.name, &device.codec));
         }
     }
     let memory = view.now.memory.total_bytes;
     let limit = ram.memory_limit.map_or(0, |size| size.bytes(memory));
     let is = device.held.map_or(0, |held| held.limit_bytes);
     if limit != is {
-        found.push(differs(name, "its memory limit", &bytes(limit), &bytes(is)));
+        found.push(differs(
+            view,
+            name,
+            "its memory limit",
+            &bytes(limit),
+            &bytes(is),
+        ));
     }
     for again in &ram.recompress {
         let is = device.recompression.get(&again.priority);
         if is != Some(&again.codec.name) {
             found.push(differs(
+                view,
                 name,
                 &format!("recompression at priority {}", again.priority),
                 &again.codec.name,
@@ -66,7 +146,7 @@ fn device_differs(view: &View, ram: &RamDevice, device: &Device) -> Vec<Found> {
         .is_some_and(|writeback| !writeback.optional)
         && device.backing.is_none()
     {
-        found.push(differs(name, "its backing device", "one", "none"));
+        found.push(differs(view, name, "its backing device", "one", "none"));
     }
     if let Some(melding) = &device.melding {
         let wanted = match ram.meld {
@@ -76,7 +156,7 @@ fn device_differs(view: &View, ram: &RamDevice, device: &Device) -> Vec<Found> {
             MeldMode::Inline => "inline",
         };
         if melding.mode != wanted {
-            found.push(differs(name, "its melding", wanted, &melding.mode));
+            found.push(differs(view, name, "its melding", wanted, &melding.mode));
         }
     }
     found
@@ -96,10 +176,11 @@ fn zswap_differs(view: &View) -> Vec<Found> {
     };
     let mut found = Vec::new();
     if !is.enabled {
-        found.push(differs("zswap", "zswap", "on", "off"));
+        found.push(differs(view, "zswap", "zswap", "on", "off"));
     }
     if let Some(compressor) = wanted.compressor.as_ref().filter(|c| **c != is.compressor) {
         found.push(differs(
+            view,
             "zswap",
             "its compressor",
             compressor,
@@ -109,6 +190,7 @@ fn zswap_differs(view: &View) -> Vec<Found> {
     let percent = wanted.max_pool_percent.map(u64::from);
     if let Some(percent) = percent.filter(|percent| *percent != is.max_pool_percent) {
         found.push(differs(
+            view,
             "zswap",
             "its pool's limit",
             &format!("{percent} %"),
@@ -118,7 +200,13 @@ fn zswap_differs(view: &View) -> Vec<Found> {
     if let (Some(wanted), Some(is)) = (wanted.shrinker, is.shrinker) {
         if wanted != is {
             let word = |on| if on { "on" } else { "off" };
-            found.push(differs("zswap", "its shrinker", word(wanted), word(is)));
+            found.push(differs(
+                view,
+                "zswap",
+                "its shrinker",
+                word(wanted),
+                word(is),
+            ));
         }
     }
     found
@@ -146,9 +234,13 @@ fn tunables_differ(view: &View) -> Vec<Found> {
     ]
     .into_iter()
     .filter_map(|(name, wanted, is)| match (wanted, is) {
-        (Some(wanted), Some(is)) if wanted != is => {
-            Some(differs(name, name, &wanted.to_string(), &is.to_string()))
-        }
+        (Some(wanted), Some(is)) if wanted != is => Some(differs(
+            view,
+            name,
+            name,
+            &wanted.to_string(),
+            &is.to_string(),
+        )),
         _ => None,
     })
     .collect()

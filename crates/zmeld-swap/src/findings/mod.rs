@@ -24,6 +24,7 @@ mod upkeep;
 
 use serde::Serialize;
 
+use crate::applied::Applied;
 use crate::config::Config;
 use crate::observe::{Device, Observation, Swap};
 
@@ -104,6 +105,9 @@ impl Found {
 struct View<'a> {
     now: &'a Observation,
     wanted: &'a Config,
+    /// Who asked for that.
+    wanted_by: &'static str,
+    applied: Option<&'a Applied>,
 }
 
 impl<'a> View<'a> {
@@ -175,9 +179,19 @@ rules! {
 }
 
 /// What is wrong now, the gravest first. What the configuration accepts by name
-/// (`accept`) is left out.
-pub fn findings(now: &Observation, wanted: &Config) -> Vec<Finding> {
-    let view = View { now, wanted };
+/// (`accept`) is left out. A machine without a configuration is compared with what
+/// `zmeld up` was asked for.
+pub fn findings(now: &Observation, wanted: &Config, applied: Option<&Applied>) -> Vec<Finding> {
+    let (wanted, wanted_by) = match applied {
+        Some(applied) if wanted.tiers.is_empty() => (&applied.config, "the last zmeld up"),
+        _ => (wanted, "/etc/zmeld.toml"),
+    };
+    let view = View {
+        now,
+        wanted,
+        wanted_by,
+        applied,
+    };
     let accepted = |id: &str| wanted.accept.iter().any(|trap| trap.name() == id);
     RULES
         .iter()

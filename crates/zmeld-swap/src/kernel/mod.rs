@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use command::{Finished, Invocation};
+pub(crate) use swaps::unescaped;
 pub use swaps::ActiveSwap;
 
 use crate::error::Error;

@@ -92,8 +92,9 @@ fn parse(line: &str) -> Option<ActiveSwap> {
     })
 }
 
-/// The kernel writes white space and backslashes as `\040`.
-fn unescaped(text: &str) -> String {
+/// A path as the kernel lists it, which writes white space and backslashes as
+/// `\040`.
+pub(crate) fn unescaped(text: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();
     while let Some((&byte, after)) = rest.split_first() {

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::kernel::unescaped;
+
 use super::reader::Reader;
 
 /// Which driver a device is of.
@@ -427,9 +429,9 @@ impl Mounts {
 
 fn parse_mount(line: &str) -> Option<(String, Mounted)> {
     let mut fields = line.split_whitespace();
-    let device = super::system::unescape(fields.next()?);
+    let device = unescaped(fields.next()?);
     let mounted = Mounted {
-        at: super::system::unescape(fields.next()?),
+        at: unescaped(fields.next()?),
         file_system: fields.next()?.to_owned(),
         discards: fields
             .next()?

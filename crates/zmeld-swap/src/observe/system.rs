@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::reader::{Reader, Warning};
+use crate::kernel::unescaped;
 
 /// Memory as `/proc/meminfo` has it, in bytes; a line that is missing is 0, except
 /// where its absence means something.
@@ -208,7 +209,7 @@ pub fn parse_swaps(text: &str) -> (Vec<SwapArea>, Option<usize>) {
             let end = line.rfind(kind)?;
             let path = line[..end].trim();
             (!path.is_empty()).then(|| SwapArea {
-                path: unescape(path),
+                path: unescaped(path),
                 is_file: kind == "file",
                 size_bytes: size.saturating_mul(1024),
                 used_bytes: used.saturating_mul(1024),
@@ -222,29 +223,6 @@ pub fn parse_swaps(text: &str) -> (Vec<SwapArea>, Option<usize>) {
         }
     }
     (areas, wrong)
-}
-
-/// Undoes the kernel's `\040` for blanks in paths.
-pub(super) fn unescape(path: &str) -> String {
-    let mut bytes = Vec::with_capacity(path.len());
-    let mut rest = path.as_bytes();
-    while let Some((&first, tail)) = rest.split_first() {
-        let octal = |digits: &[u8]| {
-            let text = std::str::from_utf8(digits).ok()?;
-            u8::from_str_radix(text, 8).ok()
-        };
-        match (first, tail.get(..3).and_then(octal)) {
-            (b'\\', Some(byte)) => {
-                bytes.push(byte);
-                rest = &tail[3..];
-            }
-            _ => {
-                bytes.push(first);
-                rest = tail;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// Settings that decide when and how the kernel swaps.

@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::applied::Applied;
+
 use super::{share, Device, Driver, Observation, Swap};
 
 /// What kind of place a tier is.
@@ -41,6 +43,9 @@ impl TierKind {
 pub struct Tier {
     /// The device's name, the swap file's path, or `zswap`.
     pub name: String,
+    /// The tier of the configuration that `zmeld up` made it for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub set_up_as: Option<String>,
     /// What it is.
     pub kind: TierKind,
     /// The codec that new pages are compressed with.
@@ -103,6 +108,26 @@ impl Observation {
         tiers
     }
 
+    /// The same, with the names that the configuration has for what `zmeld up` set
+    /// up.
+    pub fn named_tiers(&self, applied: Option<&Applied>) -> Vec<Tier> {
+        let mut tiers = self.tiers();
+        for tier in &mut tiers {
+            let part = applied.and_then(|applied| match tier.kind {
+                TierKind::Zswap => applied.zswap(),
+                _ => {
+                    let swap = self
+                        .swaps
+                        .iter()
+                        .find(|swap| swap.area.device().unwrap_or(&swap.area.path) == tier.name)?;
+                    applied.tier_on(&swap.area.path)
+                }
+            });
+            tier.set_up_as = part.map(|part| part.name.clone());
+        }
+        tiers
+    }
+
     fn zswap_tier(&self) -> Option<Tier> {
         let zswap = self.zswap.as_ref()?;
         // Switched off, it still holds what went in before.
@@ -116,6 +141,7 @@ impl Observation {
         let limit = zswap.limit_bytes(&self.memory);
         Some(Tier {
             name: "zswap".to_owned(),
+            set_up_as: None,
             kind: TierKind::Zswap,
             codec: Some(zswap.compressor.clone()),
             size_bytes: limit,
@@ -153,6 +179,7 @@ impl Observation {
         }
         Tier {
             name: area.device().unwrap_or(&area.path).to_owned(),
+            set_up_as: None,
             kind: match swap.stand.is_encrypted() {
                 true => TierKind::EncryptedDisk,
                 false => TierKind::Disk,
@@ -179,6 +206,7 @@ impl Observation {
         let pages = |pages: u64| pages.saturating_mul(self.page_size);
         Tier {
             name: device.name.clone(),
+            set_up_as: None,
             kind: TierKind::Device,
             codec: Some(device.codec.clone()).filter(|codec| !codec.is_empty()),
             size_bytes: device.size_bytes,

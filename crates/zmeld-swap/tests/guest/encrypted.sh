@@ -1,15 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
-# Encrypted disk swap with zswap in front, and a drive that is missing at boot,
-# in a kernel of its own. From the workspace:
+# guest: kernel=6.1 memory=256 disk=96 disk=96 disk=96 program=cryptsetup program=wipefs program=blkid long
 #
-#   cargo build --release -p zmeld
-#   cargo xtask vm 6.1 --no-module --memory 256 --disk 96 --disk 96 --disk 96 \
-#       --with cryptsetup --with wipefs --with blkid \
-#       --file target/release/zmeld=/usr/bin/zmeld \
-#       crates/zmeld-swap/tests/guest/encrypted.sh
-#
+# Encrypted disk swap with zswap in front, and a drive that is missing at boot.
 # A marker is written into memory and swapped out: it has to be found on the raw
 # drive that is not encrypted, and on none that is.
 
@@ -21,8 +15,18 @@ random=/dev/vdc
 marker=zmeld-marker-4f1c9a77d2
 key=/tmp/key
 
-say() { printf '%s\n' "$*"; }
-fail() { say "FAILED: $*"; exit 1; }
+checks=0
+say() { printf '# %s\n' "$*"; }
+pass() {
+	checks=$((checks + 1))
+	echo "ok $checks - $*"
+}
+fail() {
+	checks=$((checks + 1))
+	echo "not ok $checks - $*"
+	echo "1..$checks"
+	exit 1
+}
 
 for module in virtio_pci virtio_blk ext4 dm-crypt algif_skcipher xts aesni-intel aes_generic zbud z3fold zsmalloc lz4; do
 	modprobe -q "$module" || true
@@ -75,9 +79,11 @@ round() {
 	local before after
 	before=$(machine)
 	say "== $name"
-	zmeld up --config "/tmp/$name.toml" --no-scan
+	zmeld up --config "/tmp/$name.toml" --no-scan || fail "$name: up"
+	pass "$name: up"
 	zmeld up --config "/tmp/$name.toml" --no-scan --json | grep -q '"applied": \[\]' ||
 		fail "$name: a second run changed something"
+	pass "$name: a second run changes nothing"
 	[ "$(cat /sys/module/zswap/parameters/enabled)" = Y ] || fail "$name: zswap is off"
 	press 40000
 	count=$(found "$drive")
@@ -86,14 +92,17 @@ round() {
 	readable) [ "$count" -gt 100 ] || fail "$name: the control shows nothing" ;;
 	unreadable) [ "$count" -eq 0 ] || fail "$name: what was swapped can be read" ;;
 	esac
+	pass "$name: $expect"
 	[ "$(od -An -v -tx1 -N 67108864 "$drive" | grep -v -c ' 00 00 00 00 00 00 00 00')" -gt 1000 ] ||
 		fail "$name: nothing was written to $drive"
-	zmeld down
+	pass "$name: pages were written to $drive"
+	zmeld down || fail "$name: down"
 	after=$(machine)
 	[ "$before" = "$after" ] || {
 		diff <(say "$before") <(say "$after") || true
 		fail "$name: the machine is not as it was"
 	}
+	pass "$name: the machine is as it was"
 }
 
 zswap='[tier.cache]
@@ -156,8 +165,10 @@ begin=$(date +%s)
 zmeld up --boot --config /tmp/missing.toml || fail "a missing optional drive stopped the boot"
 [ $(($(date +%s) - begin)) -le 20 ] || fail "the boot waited too long"
 grep -q "^$plain " /proc/swaps || fail "the drive that is there is not swapped to"
-zmeld down
+pass "a missing optional drive stops nothing"
+zmeld down || fail "missing: down"
 [ "$before" = "$(machine)" ] || fail "missing: the machine is not as it was"
+pass "missing: the machine is as it was"
 
 # A drive that carries something is not touched.
 mkfs.ext4 -q $plain
@@ -165,5 +176,5 @@ sum=$(sha256sum <$plain)
 zmeld up --config /tmp/plain.toml --no-scan 2>/tmp/said && fail "a file system was overwritten"
 grep -q "carries ext4" /tmp/said || fail "the file system was not named: $(cat /tmp/said)"
 [ "$sum" = "$(sha256sum <$plain)" ] || fail "the drive was changed"
-
-say "all is well"
+pass "a drive that carries something is not touched"
+echo "1..$checks"

@@ -1,6 +1,5 @@
 //! `zmeld config`: checking, showing and taking over configurations.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{bail, Context};
@@ -188,10 +187,7 @@ fn take_over(args: &ImportArgs) -> anyhow::Result<Outcome> {
         None => output::print(&text)?,
         Some(path) => {
             // Nobody's configuration is overwritten.
-            let what = || format!("cannot write {}", path.display());
-            std::fs::File::create_new(path)
-                .and_then(|mut file| file.write_all(text.as_bytes()))
-                .with_context(what)?;
+            output::write_new(path, text.as_bytes())?;
         }
     }
     Ok(Outcome::Done)

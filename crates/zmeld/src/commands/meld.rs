@@ -103,7 +103,7 @@ fn pass(
 ) -> anyhow::Result<PassResult> {
     std::thread::scope(|scope| {
         let worker = scope.spawn(|| meld::run(host, name, options));
-        let line = progress::Busy::new();
+        let line = progress::Message::of_long_work();
         let begin = Instant::now();
         let first = meld::melding(host, name).map_or(0, |m| m.counter("pages_melded"));
         while !worker.is_finished() {
@@ -114,7 +114,7 @@ fn pass(
             }
             if line.is_due() {
                 let now = meld::melding(host, name).map_or(first, |m| m.counter("pages_melded"));
-                line.say(&format!(
+                line.set(&format!(
                     "melding {name}: {} pages so far, {}",
                     count(now.saturating_sub(first)),
                     seconds(begin.elapsed().as_secs_f64().floor())

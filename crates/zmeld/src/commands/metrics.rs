@@ -9,10 +9,12 @@ use std::time::Duration;
 
 use anyhow::{anyhow, Context};
 use clap::Args;
+use zmeld_swap::applied::Applied;
 use zmeld_swap::config::Config;
 use zmeld_swap::{findings::findings, metrics, observe::Observation, Host};
 
 use super::status::page_size;
+use crate::cli::Place;
 use crate::exit::{Outcome, EXIT_CODES};
 use crate::output;
 
@@ -31,22 +33,14 @@ pub struct MetricsArgs {
     #[arg(long, value_name = "FILE")]
     pub textfile: Option<PathBuf>,
 
-    /// The configuration that findings compare with [default: /etc/zmeld.toml]
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
-
-    /// Read the files of another machine below this directory
-    #[arg(long, value_name = "DIR", default_value = "/", hide_short_help = true)]
-    pub root: PathBuf,
+    /// Which machine, and its configuration
+    #[command(flatten)]
+    pub place: Place,
 }
 
 /// Runs the command.
 pub fn run(args: &MetricsArgs) -> anyhow::Result<Outcome> {
-    let loaded = match &args.config {
-        Some(path) => Config::load_file(path)?,
-        None => Config::load(&args.root)?,
-    };
-    let text = text(&Host::at(&args.root), &loaded.config);
+    let text = text(&args.place.host(), &args.place.config()?);
     match &args.textfile {
         Some(path) => output::write_whole(path, text.as_bytes())?,
         None => output::print(&text)?,
@@ -57,7 +51,9 @@ pub fn run(args: &MetricsArgs) -> anyhow::Result<Outcome> {
 /// What a scrape gets now.
 pub fn text(host: &Host, config: &Config) -> String {
     let now = Observation::read(host, page_size());
-    metrics::render(&now, &findings(&now, config))
+    // A journal that cannot be read is the business of `zmeld status`.
+    let applied = Applied::read(host).ok().flatten();
+    metrics::render(&now, &findings(&now, config, applied.as_ref()))
 }
 
 /// An endpoint that answers until it is dropped.

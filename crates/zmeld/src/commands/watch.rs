@@ -8,13 +8,12 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use zmeld_report::text::inert;
-use zmeld_swap::config::Config;
 use zmeld_swap::observe::Observation;
 use zmeld_swap::watch::{Said, Watcher};
-use zmeld_swap::Host;
 
 use super::metrics::{self, Endpoint};
 use super::status::page_size;
+use crate::cli::Place;
 use crate::exit::{Outcome, EXIT_CODES};
 use crate::{output, progress};
 
@@ -48,23 +47,15 @@ pub struct WatchArgs {
     #[arg(long, value_name = "FILE")]
     pub textfile: Option<PathBuf>,
 
-    /// The configuration [default: /etc/zmeld.toml and its drop-ins]
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
-
-    /// Work on the files of a tree below this directory
-    #[arg(long, value_name = "DIR", default_value = "/", hide_short_help = true)]
-    pub root: PathBuf,
+    /// Which machine, and its configuration
+    #[command(flatten)]
+    pub place: Place,
 }
 
 /// Runs the command.
 pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
-    let loaded = match &args.config {
-        Some(path) => Config::load_file(path)?,
-        None => Config::load(&args.root)?,
-    };
-    let config = loaded.config;
-    let host = Host::at(&args.root);
+    let config = args.place.config()?;
+    let host = args.place.host();
     let listen = args.listen.or(config.metrics.listen).filter(|_| !args.once);
     let textfile = args.textfile.clone().or(config.metrics.textfile.clone());
     let mut watcher = Watcher::new(host.clone(), config.clone(), args.dry_run);

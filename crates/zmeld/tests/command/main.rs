@@ -1,9 +1,12 @@
 //! The built command, run as its users run it.
 
 mod errors;
+mod full_disk;
 mod interrupt;
 mod live;
+mod observing;
 mod predictions;
 mod run;
 mod setup;
 mod terminal;
+mod top;

@@ -25,7 +25,7 @@ const HELD_BYTES: usize = 24 << 20;
 const GROUP_BYTES: usize = 12 << 20;
 
 /// Why the machine cannot be changed by a test; nothing where it can.
-fn unfit() -> Option<String> {
+pub fn unfit() -> Option<String> {
     if !is_root() {
         return Some("needs root".to_owned());
     }
@@ -41,13 +41,13 @@ fn unfit() -> Option<String> {
     None
 }
 
-fn locked() -> Flock<File> {
+pub fn locked() -> Flock<File> {
     let file = File::create(LOCK).expect("the lock can be made");
     Flock::lock(file, FlockArg::LockExclusive).expect("the lock can be taken")
 }
 
 /// All that `up` touches.
-fn machine() -> BTreeMap<String, String> {
+pub fn machine() -> BTreeMap<String, String> {
     let mut state = BTreeMap::new();
     let mut files = vec![PathBuf::from("/proc/swaps")];
     for folder in ["/sys/module/zswap/parameters", "/proc/sys/vm"] {

@@ -32,7 +32,7 @@ pub struct PlanBody<'a> {
 
 /// The steps with their reasons.
 pub fn steps_table(plan: &Plan) -> Table {
-    let mut table = Table::new("Steps")
+    let mut table = Table::new("")
         .column(Column::count("step"))
         .column(Column::text("part"))
         .column(Column::text("what"))

@@ -3,17 +3,15 @@
 
 mod page;
 
-use std::path::PathBuf;
-
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use zmeld_report::Tone;
+use zmeld_swap::applied::Applied;
 use zmeld_swap::config::Config;
 use zmeld_swap::findings::{findings, Finding, Severity};
 use zmeld_swap::observe::{Difference, Observation, Tier};
-use zmeld_swap::Host;
 
-use crate::cli::Format;
+use crate::cli::{Format, Place};
 use crate::exit::{Outcome, EXIT_CODES};
 use crate::output;
 
@@ -45,13 +43,9 @@ pub struct StatusArgs {
     #[command(flatten)]
     pub format: Format,
 
-    /// The configuration to compare with [default: /etc/zmeld.toml and its drop-ins]
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
-
-    /// Read the files of another machine below this directory
-    #[arg(long, value_name = "DIR", default_value = "/", hide_short_help = true)]
-    pub root: PathBuf,
+    /// Which machine, and its configuration
+    #[command(flatten)]
+    pub place: Place,
 }
 
 /// Findings that count.
@@ -89,26 +83,32 @@ pub struct Status {
     /// What keeps the configuration from being compared with; absent: nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub configuration_problem: Option<String>,
+    /// What keeps the journal of `zmeld up` from being read; absent: nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub journal_problem: Option<String>,
 }
 
 impl Status {
     /// Looks at a machine and compares it with its configuration.
-    pub fn read(host: &Host, config: Option<&PathBuf>) -> Status {
-        let loaded = match config {
-            Some(path) => Config::load_file(path),
-            None => Config::load(host.root()),
-        };
-        let (config, configuration_problem) = match loaded {
-            Ok(loaded) => (loaded.config, None),
+    pub fn read(place: &Place) -> Status {
+        let host = &place.host();
+        let (config, configuration_problem) = match place.config() {
+            Ok(config) => (config, None),
             Err(err) => (Config::default(), Some(err.to_string())),
         };
+        let (applied, journal_problem) = match Applied::read(host) {
+            Ok(applied) => (applied, None),
+            Err(err) => (None, Some(err.to_string())),
+        };
+        let applied = applied.as_ref();
         let observation = Observation::read(host, page_size());
         Status {
-            tiers: observation.tiers(),
+            tiers: observation.named_tiers(applied),
             differences: observation.differences(),
-            findings: findings(&observation, &config),
+            findings: findings(&observation, &config, applied),
             observation,
             configuration_problem,
+            journal_problem,
         }
     }
 }
@@ -120,17 +120,17 @@ pub fn page_size() -> u64 {
 
 /// Runs the command.
 pub fn run(args: &StatusArgs) -> anyhow::Result<Outcome> {
-    let status = Status::read(&Host::at(&args.root), args.config.as_ref());
+    let status = Status::read(&args.place);
     if status.tiers.is_empty() && status.observation.memory.total_bytes == 0 {
         anyhow::bail!(
             "cannot read {}: it holds no machine's files (proc/meminfo, sys/block)",
-            args.root.display()
+            args.place.root.display()
         );
     }
     output::show(
         &args.format,
         || page::document(&status),
-        || page::tiers(&status, page::Columns::All),
+        || page::tiers(&status),
         ("zmeld.status", 1),
         &status,
     )?;

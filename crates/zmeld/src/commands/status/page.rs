@@ -1,26 +1,18 @@
 //! A status as people read it.
 
+use zmeld_report::text;
 use zmeld_report::units::{bytes, count, percent};
 use zmeld_report::{Cell, Column, Document, Section, Table};
 use zmeld_swap::observe::{Observation, Tier};
 
 use super::{tone, Status};
 
-/// Which columns a table has.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Columns {
-    /// All of them, for files.
-    All,
-    /// Those that say something, for readers.
-    Telling,
-}
-
 pub fn document(status: &Status) -> Document {
     let mut document = Document::new("zmeld status").lead(lead(status));
     if !status.tiers.is_empty() {
         document = document.section(
             Section::new("Tiers, in the order in which pages meet them")
-                .table(tiers(status, Columns::Telling)),
+                .table(side_by_side(status)),
         );
     }
     if !status.differences.is_empty() {
@@ -37,6 +29,12 @@ pub fn document(status: &Status) -> Document {
                 .configuration_problem
                 .iter()
                 .map(|problem| format!("the configuration was not compared with: {problem}")),
+        )
+        .chain(
+            status
+                .journal_problem
+                .iter()
+                .map(|problem| format!("what zmeld up did is not known: {problem}")),
         )
         .collect();
     if !problems.is_empty() {
@@ -93,13 +91,15 @@ fn in_memory(tier: &Tier) -> Option<u64> {
     }
 }
 
-/// A column of the table: its heading and where its cell comes from.
+/// What is told of a tier: its heading and where it comes from.
 type Get = fn(&Tier) -> Cell;
 
-/// The table of tiers.
-pub fn tiers(status: &Status, which: Columns) -> Table {
-    let columns: Vec<(Column, Get)> = vec![
+fn told() -> Vec<(Column, Get)> {
+    vec![
         (Column::path("tier"), |tier| Cell::from(&tier.name)),
+        (Column::text("set up as"), |tier| {
+            tier.set_up_as.clone().into()
+        }),
         (Column::text("kind"), |tier| Cell::from(tier.kind.name())),
         (Column::text("codec"), |tier| tier.codec.clone().into()),
         (Column::bytes("size"), |tier| tier.size_bytes.into()),
@@ -128,22 +128,48 @@ pub fn tiers(status: &Status, which: Columns) -> Table {
             |tier| tier.writeback_bytes.into(),
         ),
         (Column::bytes("limit"), |tier| tier.limit_bytes.into()),
-        (Column::text("prio").key("priority"), |tier| {
+        (Column::text("priority"), |tier| {
             tier.priority.map(|priority| priority.to_string()).into()
         }),
-    ];
-    let chosen: Vec<(Column, Get)> = columns
-        .into_iter()
-        .filter(|(_, get)| {
-            which == Columns::All || status.tiers.iter().any(|tier| get(tier) != Cell::Empty)
-        })
-        .collect();
+    ]
+}
+
+/// The table of tiers for files: a row a tier.
+pub fn tiers(status: &Status) -> Table {
+    let told = told();
     let mut table = Table::new("");
-    for (column, _) in &chosen {
+    for (column, _) in &told {
         table = table.column(column.clone());
     }
     for tier in &status.tiers {
-        table.row(chosen.iter().map(|(_, get)| get(tier)));
+        table.row(told.iter().map(|(_, get)| get(tier)));
+    }
+    table
+}
+
+/// A tier's name where several stand beside each other.
+const NAME_WIDTH: usize = 16;
+
+/// The table of tiers for readers: a column a tier, so that five of them fit into
+/// 80 columns. What no tier has is left out.
+fn side_by_side(status: &Status) -> Table {
+    let mut table = Table::new("").column(Column::text("tier"));
+    for tier in &status.tiers {
+        let name = match status.tiers.len() {
+            1 => tier.name.as_str().into(),
+            _ => text::shorten(&tier.name, NAME_WIDTH),
+        };
+        table = table.column(Column::number(&name));
+    }
+    for (column, get) in told().iter().skip(1) {
+        let cells: Vec<Cell> = status.tiers.iter().map(get).collect();
+        if cells.iter().any(|cell| *cell != Cell::Empty) {
+            let shown = cells.iter().map(|cell| match cell {
+                Cell::Empty => Cell::Empty,
+                cell => Cell::Text(column.show(cell)),
+            });
+            table.row(std::iter::once(Cell::from(column.title())).chain(shown));
+        }
     }
     table
 }

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
 use zmeld_swap::observe::Observation;
 use zmeld_swap::Host;
 
@@ -63,14 +65,23 @@ pub fn run(args: &TopArgs) -> anyhow::Result<Outcome> {
         colour: style.colour,
         unicode: style.unicode,
     };
+    on_screen(|terminal| {
+        show(terminal, &host, look, args.interval, || {
+            stop.load(Ordering::SeqCst)
+        })
+    })?;
+    Ok(Outcome::Done)
+}
+
+/// Gives the terminal to `view` and takes it back, however that ends.
+fn on_screen(
+    view: impl FnOnce(&mut ratatui::DefaultTerminal) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
     // Sets the panic hook that restores the terminal, too.
     let mut terminal = ratatui::try_init()?;
-    let ended = show(&mut terminal, &host, look, args.interval, || {
-        stop.load(Ordering::SeqCst)
-    });
+    let ended = view(&mut terminal);
     ratatui::restore();
-    ended?;
-    Ok(Outcome::Done)
+    ended
 }
 
 fn show(
@@ -93,7 +104,10 @@ fn show(
             .saturating_duration_since(Instant::now())
             .min(Duration::from_millis(200));
         let mut redraw = false;
-        if event::poll(wait)? {
+        if !is_there(wait)? {
+            return Ok(());
+        }
+        while event::poll(Duration::ZERO)? {
             redraw = true;
             if let Event::Key(key) = event::read()? {
                 let control = key.modifiers.contains(KeyModifiers::CONTROL);
@@ -117,6 +131,77 @@ fn show(
         }
         if redraw {
             terminal.draw(|frame| screen::draw(frame, &history, look, interval, held))?;
+        }
+    }
+}
+
+/// Waits for keys; false when the terminal is gone. The library that reads them
+/// would wait for one that is gone for ever, and not idly.
+fn is_there(wait: Duration) -> anyhow::Result<bool> {
+    let input = stdin();
+    let mut polled = [PollFd::new(&input, PollFlags::IN)];
+    let wait = Timespec::try_from(wait)?;
+    match poll(&mut polled, Some(&wait)) {
+        Ok(_) => {}
+        // A signal, of a new size perhaps: it is looked after.
+        Err(Errno::INTR) => return Ok(true),
+        Err(err) => return Err(err.into()),
+    }
+    let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+    Ok(!polled[0].revents().intersects(gone))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::io::Read;
+    use std::process::{Command, Stdio};
+
+    use nix::pty::openpty;
+    use nix::sys::termios::tcgetattr;
+
+    const ASKED: &str = "ZMELD_TEST_FAILS_ON_SCREEN";
+
+    /// What the test below starts on a terminal of its own.
+    #[test]
+    fn fails_on_screen_where_asked() {
+        match std::env::var(ASKED).as_deref() {
+            Ok("panic") => drop(on_screen(|_| panic!("nobody expects this"))),
+            Ok(_) => drop(on_screen(|_| anyhow::bail!("an error"))),
+            Err(_) => {}
+        }
+    }
+
+    #[test]
+    fn the_terminal_is_restored_when_the_program_fails() {
+        for how in ["panic", "error"] {
+            let pty = openpty(None, None).unwrap();
+            let before = tcgetattr(&pty.slave).unwrap();
+            let side = || Stdio::from(pty.slave.try_clone().unwrap());
+            let mut child = Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", "--nocapture"])
+                .arg("commands::top::tests::fails_on_screen_where_asked")
+                .env(ASKED, how)
+                .stdin(side())
+                .stdout(side())
+                .stderr(side())
+                .spawn()
+                .unwrap();
+            child.wait().unwrap();
+            assert_eq!(tcgetattr(&pty.slave).unwrap(), before, "{how}");
+            drop(pty.slave);
+            let mut said = Vec::new();
+            // Ends with an error, since nobody holds the other side any more.
+            let _ = File::from(pty.master).read_to_end(&mut said);
+            let said = String::from_utf8_lossy(&said);
+            let at = |sequence: &str| said.find(sequence);
+            assert!(at("\x1b[?1049h").is_some(), "{how}: {said:?}");
+            assert!(at("\x1b[?1049l") > at("\x1b[?1049h"), "{how}: {said:?}");
+            if how == "panic" {
+                // The message is on the screen that stays.
+                assert!(at("nobody expects") > at("\x1b[?1049l"), "{said:?}");
+            }
         }
     }
 }

@@ -1,0 +1,108 @@
+//! What `zmeld up` set up, by the names that the kernel uses: the journal as those
+//! read it who look at the machine and change nothing.
+
+use std::path::Path;
+
+use crate::config::{Config, Kind};
+use crate::error::Error;
+use crate::journal::State;
+use crate::kernel::Host;
+use crate::plan::Group;
+use crate::step::{DeviceRef, Record, Step};
+
+/// What was set up since the machine booted.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Applied {
+    /// What was asked for.
+    pub config: Config,
+    /// Whether the last run came to its end.
+    pub complete: bool,
+    /// The tiers of which a step was begun, in the order in which that was done.
+    pub tiers: Vec<AppliedTier>,
+}
+
+/// A tier that was set up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AppliedTier {
+    /// Its name in the configuration.
+    pub name: String,
+    /// The RAM device that was made for it: `zram1`.
+    pub device: Option<String>,
+    /// Its swap area, as `/proc/swaps` names it; none for zswap, and where it was
+    /// not switched on.
+    pub area: Option<String>,
+}
+
+impl Applied {
+    /// Reads the journal; none where nothing is set up.
+    ///
+    /// # Errors
+    /// Those of [`State::read`].
+    pub fn read(host: &Host) -> Result<Option<Applied>, Error> {
+        let state = State::read(host)?.filter(|state| !state.records.is_empty());
+        Ok(state.map(|state| Applied::new(host, state)))
+    }
+
+    fn new(host: &Host, state: State) -> Applied {
+        let mut tiers: Vec<AppliedTier> = Vec::new();
+        for tier in &state.config.tiers {
+            let group = Group::of_tier(tier.name.as_str());
+            let records: Vec<&Record> = state
+                .records
+                .iter()
+                .filter(|record| record.group == group)
+                .collect();
+            if records.is_empty() {
+                continue;
+            }
+            let device = added(&records);
+            let area = records.iter().find_map(|record| match &record.step {
+                Step::SwapOn(step) if record.done => Some(match &step.device {
+                    DeviceRef::Added => Path::new("/dev").join(device.as_deref()?),
+                    DeviceRef::Path(path) => host.resolved(path),
+                    DeviceRef::Mapped(name) => host.resolved(&Path::new("/dev/mapper").join(name)),
+                }),
+                _ => None,
+            });
+            tiers.push(AppliedTier {
+                name: tier.name.to_string(),
+                area: area.map(|path| path.to_string_lossy().into_owned()),
+                device,
+            });
+        }
+        Applied {
+            config: state.config,
+            complete: state.complete,
+            tiers,
+        }
+    }
+
+    /// The tier of that name, if it is set up.
+    pub fn tier(&self, name: &str) -> Option<&AppliedTier> {
+        self.tiers.iter().find(|tier| tier.name == name)
+    }
+
+    /// The tier whose swap area has that path.
+    pub fn tier_on(&self, path: &str) -> Option<&AppliedTier> {
+        self.tiers
+            .iter()
+            .find(|tier| tier.area.as_deref() == Some(path))
+    }
+
+    /// The tier that is zswap.
+    pub fn zswap(&self) -> Option<&AppliedTier> {
+        self.tiers.iter().find(|tier| {
+            let tier = self.config.tier(&tier.name);
+            tier.is_some_and(|tier| matches!(tier.kind, Kind::Zswap(_)))
+        })
+    }
+}
+
+/// The device that a tier's steps made.
+fn added(records: &[&Record]) -> Option<String> {
+    let record = records
+        .iter()
+        .find(|record| matches!(record.step, Step::AddDevice(_)))?;
+    let outcome = record.outcome.as_deref()?;
+    outcome.split(' ').next().map(str::to_owned)
+}

@@ -1,0 +1,66 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
+# guest: kernel=um,6.12 memory=256 module
+#
+# zmeld's own device, set up, melded, watched and taken down by zmeld.
+
+# shellcheck source-path=SCRIPTDIR
+. /guest/guest.sh
+
+modprobe zmeld num_devices=0 || exit 1
+before=$(cat /proc/swaps /proc/sys/vm/swappiness /proc/sys/vm/page-cluster; ls /sys/block)
+
+# key NAME FILE: a number of a JSON.
+key() {
+	sed -n "s/.*\"$1\": \([0-9]*\).*/\1/p" "$2" | head -n 1
+}
+
+ok "plan" zmeld plan --tier zmeld --size 60% --codec lz4 --no-scan
+ok "up" zmeld up --tier zmeld --size 60% --codec lz4 --no-scan
+SYS=$(ls -d /sys/block/zmeld*)
+ok "it is swapped to" grep -q "^/dev/${SYS##*/} " /proc/swaps
+same "its codec" "[lz4]" "$(grep -o '\[[^]]*\]' "$SYS/comp_algorithm")"
+ok "a second up changes nothing" sh -c \
+	'zmeld up --tier zmeld --size 60% --codec lz4 --no-scan --json | grep -q "\"applied\": \[\]"'
+
+# Half of the pages are duplicates; they lie in swap meanwhile, behind those of the
+# guest's own files, which go first.
+need=$(awk '/^MemAvailable:/ { print int($2 / 1024) + 70 }' /proc/meminfo)
+/guest/pages swap "$need" 2 "$SEED" 50 &
+pages=$!
+n=0
+while [ $n -lt 300 ] && [ "$(field mm_stat 1)" -lt 60000000 ]; do
+	sleep 0.2
+	n=$((n + 1))
+done
+kill -STOP $pages
+ok "pages were swapped" [ "$(field mm_stat 1)" -ge 60000000 ]
+zmeld meld --estimate | sed 's/^/# /'
+ok "meld" sh -c 'zmeld meld --json >/tmp/meld.json'
+ok "pages were melded ($(meld_stat pages_melded))" [ "$(meld_stat pages_melded)" -gt 100 ]
+zmeld status >/tmp/status
+sed 's/^/# /' /tmp/status
+zmeld status --json >/tmp/status.json
+same "status names the device" 1 "$(grep -c '"kind": "zmeld"' /tmp/status.json)"
+same "and what was melded" "$(meld_stat bytes_melded)" "$(key melded_bytes /tmp/status.json)"
+ok "no line is wider than 80 columns" sh -c '! grep -q "^.\{81\}" /tmp/status'
+
+cat >/tmp/watch.toml <<END
+[watch.meld]
+every = "1s"
+duplicates_min = "1%"
+END
+ok "watch --once" sh -c 'zmeld watch --once --config /tmp/watch.toml >/tmp/said 2>&1'
+sed 's/^/# /' /tmp/said
+ok "it says what it did" grep -q meld /tmp/said
+ok "metrics" sh -c 'zmeld metrics >/tmp/metrics'
+ok "they tell of melding" grep -q '^zmeld_.*meld.* [1-9]' /tmp/metrics
+kill -CONT $pages
+wait $pages
+same "memory came back right" 0 $?
+ok "down" zmeld down
+same "the machine is as it was" "$before" \
+	"$(cat /proc/swaps /proc/sys/vm/swappiness /proc/sys/vm/page-cluster; ls /sys/block)"
+ok "the module can be unloaded" module_unload
+end

@@ -1,0 +1,113 @@
+//! A Debian with systemd for guests: the smallest there is, made once from the
+//! mirror of the machine's own apt, kept as an image of a file system.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{bail, Result};
+
+use crate::apt::{self, Reason};
+use crate::kernels;
+use crate::process::Log;
+use crate::tools;
+
+const INSTALL_LIMIT: Duration = Duration::from_secs(1800);
+
+/// The label by which the guest's first program finds it.
+pub const LABEL: &str = "guest-root";
+
+/// More than it takes, for what a test writes; unwritten blocks take no space.
+const IMAGE_MIB: u64 = 1024;
+
+/// Beside what every Debian has.
+const PACKAGES: &str = "systemd-sysv,udev,kmod,dbus,dmsetup,cryptsetup-bin,e2fsprogs";
+
+/// The image, made if it is not here; if that cannot be, why.
+pub fn image(log: &Log) -> Result<std::result::Result<PathBuf, Reason>> {
+    let place = kernels::folder("debian")?;
+    let _held = kernels::lock(&place)?;
+    let image = place.join("root.ext4");
+    if image.exists() {
+        return Ok(Ok(image));
+    }
+    for (program, package) in [("debootstrap", "debootstrap"), ("mke2fs", "e2fsprogs")] {
+        if !tools::is_on_path(program) {
+            return Ok(Err(format!("{package} is not installed")));
+        }
+    }
+    if fs::metadata("/proc/self")?.uid() != 0 {
+        return Ok(Err("debootstrap needs root".into()));
+    }
+    let Some(suite) = own_suite() else {
+        return Ok(Err("this machine is no Debian".into()));
+    };
+    let Some(source) = apt::own_source() else {
+        return Ok(Err("the machine's apt names no Debian mirror".into()));
+    };
+    let root = place.join("root");
+    if root.exists() {
+        fs::remove_dir_all(&root)?;
+    }
+    let mut install = Command::new("debootstrap");
+    install.args(["--variant=minbase", &format!("--include={PACKAGES}")]);
+    if let Some(keyring) = &source.signed_by {
+        install.arg(format!("--keyring={keyring}"));
+    }
+    install.arg(suite).arg(&root).arg(&source.address);
+    if !log.run(&mut install, INSTALL_LIMIT)?.succeeded() {
+        let why = format!(
+            "debootstrap fails: is there a network? (see {})",
+            crate::workspace::shown(log.path())
+        );
+        return Ok(Err(why));
+    }
+    pack(log, &root, &image)?;
+    fs::remove_dir_all(&root)?;
+    Ok(Ok(image))
+}
+
+fn pack(log: &Log, root: &Path, image: &Path) -> Result<()> {
+    fs::remove_dir_all(root.join("var/cache/apt"))?;
+    fs::remove_dir_all(root.join("var/lib/apt/lists"))?;
+    let unfinished = image.with_extension("unfinished");
+    fs::File::create(&unfinished)?.set_len(IMAGE_MIB << 20)?;
+    let mut make = Command::new("mke2fs");
+    make.args(["-q", "-t", "ext4", "-F", "-L", LABEL, "-d"]);
+    make.arg(root).arg(&unfinished);
+    if !log.run(&mut make, INSTALL_LIMIT)?.succeeded() {
+        bail!("mke2fs cannot pack {}", root.display());
+    }
+    fs::rename(&unfinished, image)?;
+    Ok(())
+}
+
+/// The machine's own suite: its programs run in the guest, with its libraries.
+fn own_suite() -> Option<String> {
+    suite_of(&fs::read_to_string("/etc/os-release").ok()?)
+}
+
+fn suite_of(os_release: &str) -> Option<String> {
+    let field = |name: &str| {
+        let value = os_release
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix('='))?;
+        Some(value.trim_matches('"').to_owned())
+    };
+    (field("ID")? == "debian").then(|| field("VERSION_CODENAME"))?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_suite_is_debians() {
+        let text = "NAME=\"Debian\"\nVERSION_CODENAME=bookworm\nID=debian\n";
+        assert_eq!(suite_of(text).as_deref(), Some("bookworm"));
+        assert_eq!(suite_of("ID=ubuntu\nVERSION_CODENAME=noble\n"), None);
+        assert_eq!(suite_of("ID=\"debian\"\n"), None);
+    }
+}
