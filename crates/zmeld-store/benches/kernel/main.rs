@@ -14,25 +14,25 @@ mod work;
 mod input;
 #[path = "../common/machine.rs"]
 mod machine;
+#[path = "../common/output.rs"]
+mod output;
 #[path = "../common/results.rs"]
 mod results;
 #[path = "../common/runs.rs"]
 mod runs;
 
-use std::collections::BTreeMap;
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use serde::Serialize;
 use zmeld_report::document::{Document, Section, Tone};
-use zmeld_report::schema::Envelope;
-use zmeld_report::{cells, Column, Style, Table};
+use zmeld_report::{cells, Column, Table};
 
 use device::{Device, SIDES};
 use input::Pages;
 use machine::Machine;
-use results::{Budget, Results};
+use output::{number, Measured};
+use results::Results;
 use ring::DEPTH;
 use runs::Runs;
 use work::{Operation, OPERATIONS};
@@ -59,17 +59,11 @@ struct Settings {
     input: Vec<PathBuf>,
 }
 
+/// What only this benchmark's JSON has.
 #[derive(Serialize)]
-struct Body<'a> {
-    machine: &'a Machine,
-    kernel_build: String,
-    emulation: Option<String>,
-    data: &'a str,
-    rounds: usize,
-    pages: usize,
-    budgets: &'a [Budget],
-    tables: BTreeMap<&'static str, Vec<serde_json::Value>>,
-    runs: &'a [Runs],
+struct Own<'a> {
+    kernel_build: &'a str,
+    emulation: Option<&'a str>,
 }
 
 fn main() -> ExitCode {
@@ -122,13 +116,6 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Settings, String
         settings.jobs = JOBS.to_vec();
     }
     Ok(settings)
-}
-
-fn number(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(number) if number > 0 => Ok(number),
-        _ => Err(format!("{text:?} is not a number from 1 on")),
-    }
 }
 
 fn percent(text: &str) -> Result<usize, String> {
@@ -452,29 +439,16 @@ fn show(
         document = document.section(Section::new("").table(table.clone()));
     }
     document = document.section(Section::new("").table(results.runs_table()));
-    let style = Style::from_env(std::io::stdout().is_terminal(), None, |name| {
-        std::env::var(name).ok()
-    });
-    print!("{}", document.to_text(&style));
-    let Some(path) = &settings.json else {
-        return Ok(());
-    };
-    let body = Body {
+    let measured = Measured {
+        schema: "zmeld.bench.kernel",
         machine,
-        kernel_build,
-        emulation,
-        data: &pages.about,
+        pages,
         rounds: settings.rounds,
-        pages: pages.count(),
-        budgets: &results.budgets,
-        tables: results
-            .tables
-            .iter()
-            .map(|(key, table)| (*key, table.to_json_rows()))
-            .collect(),
-        runs: &results.runs,
+        results,
     };
-    let envelope = Envelope::new("zmeld.bench.kernel", 1, env!("CARGO_PKG_VERSION"), body);
-    std::fs::write(path, envelope.to_text())
-        .map_err(|error| format!("cannot write {}: {error}", path.display()))
+    let own = Own {
+        kernel_build: &kernel_build,
+        emulation: emulation.as_deref(),
+    };
+    measured.show(&document, own, settings.json.as_deref())
 }

@@ -16,25 +16,24 @@ mod timing;
 mod input;
 #[path = "../common/machine.rs"]
 mod machine;
+#[path = "../common/output.rs"]
+mod output;
 #[path = "../common/results.rs"]
 mod results;
 #[path = "../common/runs.rs"]
 mod runs;
 
-use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use serde::Serialize;
 use zmeld_report::document::{Document, Section, Tone};
-use zmeld_report::schema::Envelope;
-use zmeld_report::Style;
 
 use input::Pages;
 use machine::Machine;
-use results::{Budget, Results};
-use runs::Runs;
+use output::{number, Measured};
+use results::Results;
 
 const USAGE: &str =
     "[--json FILE] [--rounds N] [--pages N] [--only NAME]... [--codec NAME]... [--input PATH...]";
@@ -65,16 +64,10 @@ pub struct Settings {
     input: Vec<PathBuf>,
 }
 
+/// What only this benchmark's JSON has.
 #[derive(Serialize)]
-struct Body<'a> {
-    machine: &'a Machine,
+struct Own {
     load_at_end: f64,
-    data: &'a str,
-    rounds: usize,
-    pages: usize,
-    budgets: &'a [Budget],
-    tables: BTreeMap<&'static str, Vec<serde_json::Value>>,
-    runs: &'a [Runs],
 }
 
 fn main() -> ExitCode {
@@ -140,13 +133,6 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Settings, String
     Ok(settings)
 }
 
-fn number(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(number) if number > 0 => Ok(number),
-        _ => Err(format!("{text:?} is not a number from 1 on")),
-    }
-}
-
 fn run(settings: &Settings) -> Result<(), String> {
     let machine = Machine::look();
     progress("reading pages");
@@ -160,30 +146,14 @@ fn run(settings: &Settings) -> Result<(), String> {
     progress("");
     let load_at_end = machine::load();
     let document = document(settings, &machine, load_at_end, &pages, &results);
-    let style = Style::from_env(std::io::stdout().is_terminal(), None, |name| {
-        std::env::var(name).ok()
-    });
-    print!("{}", document.to_text(&style));
-    let Some(path) = &settings.json else {
-        return Ok(());
-    };
-    let body = Body {
+    let measured = Measured {
+        schema: "zmeld.bench.store",
         machine: &machine,
-        load_at_end,
-        data: &pages.about,
+        pages: &pages,
         rounds: settings.rounds,
-        pages: pages.count(),
-        budgets: &results.budgets,
-        tables: results
-            .tables
-            .iter()
-            .map(|(key, table)| (*key, table.to_json_rows()))
-            .collect(),
-        runs: &results.runs,
+        results: &results,
     };
-    let envelope = Envelope::new("zmeld.bench.store", 1, env!("CARGO_PKG_VERSION"), body);
-    std::fs::write(path, envelope.to_text())
-        .map_err(|error| format!("cannot write {}: {error}", path.display()))
+    measured.show(&document, Own { load_at_end }, settings.json.as_deref())
 }
 
 fn document(

@@ -1,0 +1,86 @@
+//! How a benchmark shows what it found, and what its arguments have in common.
+
+use std::collections::BTreeMap;
+use std::io::IsTerminal;
+use std::path::Path;
+
+use serde::Serialize;
+use zmeld_report::document::Document;
+use zmeld_report::schema::Envelope;
+use zmeld_report::Style;
+
+use crate::input::Pages;
+use crate::machine::Machine;
+use crate::results::{Budget, Results};
+use crate::runs::Runs;
+
+/// A benchmark's JSON: what they all have, and what is one's own.
+#[derive(Serialize)]
+struct Body<'a, T> {
+    machine: &'a Machine,
+    #[serde(flatten)]
+    own: T,
+    data: &'a str,
+    rounds: usize,
+    pages: usize,
+    budgets: &'a [Budget],
+    tables: BTreeMap<&'static str, Vec<serde_json::Value>>,
+    runs: &'a [Runs],
+}
+
+/// What was measured, and on what.
+pub struct Measured<'a> {
+    /// Of the JSON.
+    pub schema: &'static str,
+    /// Where.
+    pub machine: &'a Machine,
+    /// Pages that were used.
+    pub pages: &'a Pages,
+    /// How often.
+    pub rounds: usize,
+    /// What came of it.
+    pub results: &'a Results,
+}
+
+impl Measured<'_> {
+    /// Prints the document; keeps every run, and what only this benchmark has to
+    /// say, in a file where one is given.
+    pub fn show<T: Serialize>(
+        &self,
+        document: &Document,
+        own: T,
+        json: Option<&Path>,
+    ) -> Result<(), String> {
+        let style = Style::from_env(std::io::stdout().is_terminal(), None, |name| {
+            std::env::var(name).ok()
+        });
+        print!("{}", document.to_text(&style));
+        let Some(path) = json else {
+            return Ok(());
+        };
+        let tables = self.results.tables.iter();
+        let body = Body {
+            machine: self.machine,
+            own,
+            data: &self.pages.about,
+            rounds: self.rounds,
+            pages: self.pages.count(),
+            budgets: &self.results.budgets,
+            tables: tables
+                .map(|(key, table)| (*key, table.to_json_rows()))
+                .collect(),
+            runs: &self.results.runs,
+        };
+        let envelope = Envelope::new(self.schema, 1, env!("CARGO_PKG_VERSION"), body);
+        std::fs::write(path, envelope.to_text())
+            .map_err(|error| format!("cannot write {}: {error}", path.display()))
+    }
+}
+
+/// The number that an argument is.
+pub fn number(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(number) if number > 0 => Ok(number),
+        _ => Err(format!("{text:?} is not a number from 1 on")),
+    }
+}
