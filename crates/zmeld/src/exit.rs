@@ -121,7 +121,9 @@ fn one_line(err: &anyhow::Error) -> String {
         }
         text.push_str(cause);
     }
-    if code(err) == MISSING && !text.contains("root") && !text.contains("kernel") {
+    // Experiments say themselves what would help; a tool that is not installed, root has not got either.
+    let experiment = err.chain().any(|cause| cause.is::<zmeld_lab::Error>());
+    if code(err) == MISSING && !experiment && !text.contains("root") && !text.contains("kernel") {
         text.push_str("; root may");
     }
     text::inert(&text.replace('\n', " ")).into_owned()

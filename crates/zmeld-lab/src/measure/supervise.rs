@@ -7,6 +7,7 @@
 //! Both die with whoever started them, so that an experiment that is killed
 //! leaves nothing running.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -21,7 +22,8 @@ use serde::{Deserialize, Serialize};
 /// What a supervisor is asked to do.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Request {
-    /// The launcher with its first arguments; the joins, `--` and the command follow.
+    /// The launcher with its first arguments; the joins, `--` and the command follow. None: the command is started as it
+    /// is, in whatever group the supervisor is in.
     pub launcher: Vec<String>,
     /// The control groups' files that the workload joins.
     pub joins: Vec<PathBuf>,
@@ -76,18 +78,20 @@ pub struct Ended {
 /// When the launcher cannot be started or its outputs cannot be made.
 pub fn supervise(request: &Request) -> io::Result<Ended> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
-    let (program, arguments) = request
-        .launcher
-        .split_first()
-        .ok_or_else(|| io::Error::other("no launcher"))?;
-    let mut command = Command::new(program);
-    command.args(arguments);
-    for join in &request.joins {
-        command.arg("--join").arg(join);
+    let mut words: Vec<OsString> = request.launcher.iter().map(OsString::from).collect();
+    if !words.is_empty() {
+        for join in &request.joins {
+            words.extend(["--join".into(), join.into()]);
+        }
+        words.push("--".into());
     }
+    words.extend(request.command.iter().map(OsString::from));
+    let (program, arguments) = words
+        .split_first()
+        .ok_or_else(|| io::Error::other("no command"))?;
+    let mut command = Command::new(program);
     command
-        .arg("--")
-        .args(&request.command)
+        .args(arguments)
         .stdin(Stdio::null())
         .stdout(File::create(&request.stdout)?)
         .stderr(File::create(&request.stderr)?);
