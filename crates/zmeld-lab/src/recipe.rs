@@ -279,6 +279,8 @@ mod tests {
         for (name, text) in BUILT_IN {
             let recipe = Recipe::from_text(name, text).unwrap();
             assert_eq!(recipe.name, *name);
+            let needed = crate::statistics::verdict::runs_needed(recipe.arms.len());
+            assert!(recipe.stopping.runs_min >= needed, "{name}: {needed} runs");
             let full = recipe.clone().full();
             let written = serde_json::to_string(&full).unwrap();
             assert_eq!(serde_json::from_str::<Recipe>(&written).unwrap(), full);
