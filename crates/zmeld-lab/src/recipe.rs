@@ -57,6 +57,10 @@ fn stopping() -> Stopping {
     }
 }
 
+fn yes() -> bool {
+    true
+}
+
 fn one() -> usize {
     1
 }
@@ -104,6 +108,10 @@ pub struct Case {
     /// Whether what compressed devices take up counts against the limit, as on a machine of that size.
     #[serde(default)]
     pub counts_store: bool,
+    /// Whether the workload may have huge pages. A group of some ten of them, all in use, is killed with swap free: reclaim
+    /// finds too few folios to try.
+    #[serde(default = "yes")]
+    pub huge_pages: bool,
     /// Only these arms; none: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arms: Vec<String>,

@@ -5,11 +5,13 @@
 //! |---|---|
 //! | `result` | what is kept: everything needed to judge it and to run it again |
 //! | `order` | which run comes next |
+//! | `only_one` | one experiment at a time on a machine |
 //! | `run` | one run: arm, group, workload, measurements |
 //! | `judge` | from runs to verdicts |
 //! | `overhead` | what the harness itself costs |
 
 pub mod judge;
+mod only_one;
 mod order;
 pub mod overhead;
 pub mod result;
@@ -28,6 +30,7 @@ use crate::measure::machine::{meminfo, reclaim_daemons};
 use crate::measure::Machine;
 use crate::recipe::{Case, Recipe};
 use crate::workload::Workload;
+use only_one::OnlyOne;
 use overhead::Overhead;
 use result::{CaseFacts, Experiment, Outcome, Run, SkippedArm};
 
@@ -79,6 +82,7 @@ struct Lab<'a> {
     stop: &'a AtomicBool,
     folder: PathBuf,
     kswapd: Vec<u32>,
+    _only: OnlyOne,
     listener: &'a mut dyn FnMut(Event<'_>),
 }
 
@@ -138,6 +142,7 @@ impl<'a> Lab<'a> {
             });
         }
         let hierarchy = Hierarchy::here()?;
+        let only = OnlyOne::here()?;
         let host = Host::here();
         let cleared = hierarchy.clear_leftovers();
         if cleared > 0 {
@@ -158,6 +163,7 @@ impl<'a> Lab<'a> {
             stop,
             folder,
             kswapd: reclaim_daemons(),
+            _only: only,
             listener,
         })
     }
@@ -381,7 +387,7 @@ impl Lab<'_> {
 
     fn footprint(&mut self, recipe: &Recipe, case: &Case) -> Result<Option<u64>, Error> {
         let group = Group::create(&self.hierarchy, "footprint")?;
-        let measured = self.supervised(&case.workload, recipe.run_max_s, &group, None, &[])?;
+        let measured = self.supervised(case, recipe.run_max_s, &group, None, &[])?;
         if measured.outcome == Outcome::Stopped {
             return Ok(None);
         }
@@ -452,8 +458,7 @@ impl Lab<'_> {
         let budget = facts.limit_bytes.filter(|_| case.counts_store);
         let mut devices: Vec<String> = applied.devices().to_vec();
         devices.extend(applied.disk());
-        let measured =
-            self.supervised(&case.workload, recipe.run_max_s, &group, budget, &devices)?;
+        let measured = self.supervised(case, recipe.run_max_s, &group, budget, &devices)?;
         drop(group);
         applied.undo()?;
         Ok(measured.into_run(recipe, case, arm, block))

@@ -13,6 +13,7 @@ use crate::error::Error;
 use crate::limit::Group;
 use crate::measure::supervise::Request;
 use crate::measure::{Ended, Machine, Usage};
+use crate::recipe::Case;
 use crate::statistics::bootstrap::{median_interval, LEVEL};
 use crate::statistics::sample::median;
 use crate::statistics::stopping::Stopping;
@@ -194,8 +195,18 @@ impl Lab<'_> {
     /// What one run used; nothing after Ctrl-C.
     fn once(&mut self, workload: &Workload, harness: bool) -> Result<Option<Usage>, Error> {
         let ended = if harness {
+            let case = Case {
+                name: "overhead".to_owned(),
+                workload: workload.clone(),
+                full: None,
+                limit: None,
+                full_limit: None,
+                counts_store: false,
+                huge_pages: true,
+                arms: Vec::new(),
+            };
             let group = Group::create(&self.hierarchy, "run")?;
-            let measured = self.supervised(workload, f64::INFINITY, &group, None, &[])?;
+            let measured = self.supervised(&case, f64::INFINITY, &group, None, &[])?;
             match measured.outcome {
                 Outcome::Stopped => return Ok(None),
                 Outcome::Finished => measured.ended,
@@ -218,6 +229,7 @@ impl Lab<'_> {
         let request = Request {
             launcher: Vec::new(),
             joins: Vec::new(),
+            huge_pages: true,
             command: self.command(workload)?,
             stdout: self.folder.join("stdout"),
             stderr: self.folder.join("stderr"),

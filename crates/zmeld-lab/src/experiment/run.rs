@@ -58,16 +58,18 @@ impl Lab<'_> {
     /// Runs a workload in a group, for so long at most. `budget`: what the group and the devices may take up together.
     pub(super) fn supervised(
         &mut self,
-        workload: &Workload,
+        case: &Case,
         run_max_s: f64,
         group: &Group,
         budget: Option<u64>,
         devices: &[String],
     ) -> Result<Measured, Error> {
+        let workload = &case.workload;
         let (stdout, stderr) = (self.folder.join("stdout"), self.folder.join("stderr"));
         let request = Request {
             launcher: self.settings.launcher.clone(),
             joins: group.joins(),
+            huge_pages: case.huge_pages,
             command: self.command(workload)?,
             stdout: stdout.clone(),
             stderr: stderr.clone(),

@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
+use nix::sys::prctl::set_thp_disable;
 use nix::sys::resource::{getrusage, UsageWho};
 use rustix::process::{set_parent_process_death_signal, Signal};
 use serde::{Deserialize, Serialize};
@@ -27,6 +28,8 @@ pub struct Request {
     pub launcher: Vec<String>,
     /// The control groups' files that the workload joins.
     pub joins: Vec<PathBuf>,
+    /// Whether it may have huge pages.
+    pub huge_pages: bool,
     /// The workload.
     pub command: Vec<String>,
     /// Where its output goes.
@@ -83,6 +86,9 @@ pub fn supervise(request: &Request) -> io::Result<Ended> {
         for join in &request.joins {
             words.extend(["--join".into(), join.into()]);
         }
+        if !request.huge_pages {
+            words.push("--no-huge-pages".into());
+        }
         words.push("--".into());
     }
     words.extend(request.command.iter().map(OsString::from));
@@ -123,12 +129,15 @@ pub fn supervise(request: &Request) -> io::Result<Ended> {
 ///
 /// # Errors
 /// Which step failed.
-pub fn launch(joins: &[PathBuf], command: &[String]) -> io::Error {
+pub fn launch(joins: &[PathBuf], huge_pages: bool, command: &[String]) -> io::Error {
     let become_it = || -> io::Result<io::Error> {
         let (program, arguments) = command
             .split_first()
             .ok_or_else(|| io::Error::other("no command"))?;
         set_parent_process_death_signal(Some(Signal::KILL))?;
+        if !huge_pages {
+            set_thp_disable(true)?;
+        }
         for join in joins {
             fs::write(join, std::process::id().to_string())?;
         }

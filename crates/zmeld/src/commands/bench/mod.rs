@@ -65,6 +65,8 @@ enum Command {
     Launch {
         #[arg(long)]
         join: Vec<PathBuf>,
+        #[arg(long)]
+        no_huge_pages: bool,
         #[arg(last = true, required = true)]
         command: Vec<String>,
     },
@@ -165,8 +167,12 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<Outcome> {
             output::print(&serde_json::to_string(&ended)?)?;
             Ok(Outcome::Done)
         }
-        Command::Launch { join, command } => {
-            let err = launch(join, command);
+        Command::Launch {
+            join,
+            no_huge_pages,
+            command,
+        } => {
+            let err = launch(join, !no_huge_pages, command);
             eprintln!("zmeld: cannot start {}: {err}", command.join(" "));
             // As a shell says it: not found, or not to be run.
             std::process::exit(if err.kind() == std::io::ErrorKind::NotFound {
