@@ -230,8 +230,8 @@ impl Lab<'_> {
                 let run = match self.run_once(&recipe, case, arm, &facts, block) {
                     Ok(run) => run,
                     // Planning looks at what can be seen without changing anything: that a module is not there shows
-                    // when it is loaded.
-                    Err(Error::Swap(err)) if err.kind() == zmeld_swap::ErrorKind::Missing => {
+                    // when it is loaded. That a disk cannot be slowed down, when it is made.
+                    Err(err) if err.is_missing() => {
                         self.leave_out(experiment, &case.name, &arm.name, err.to_string());
                         continue;
                     }

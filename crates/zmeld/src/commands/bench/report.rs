@@ -31,7 +31,10 @@ fn label(metric: &Metric) -> String {
         "elapsed_s" => "elapsed".to_owned(),
         "measured_s" => "measured time".to_owned(),
         "mb_per_s" => "speed".to_owned(),
-        name => name.replace("_per_s", "/s").replace('_', " "),
+        name => name
+            .replace("_per_s", "/s")
+            .replace('_', " ")
+            .replace("kib/s", "KiB/s"),
     }
 }
 
@@ -184,11 +187,16 @@ fn arms_table(experiment: &Experiment, case: &CaseJudgement) -> Table {
 }
 
 fn value_cell(arm: &Summary, metric: &Metric) -> Cell {
-    // Most runs did not finish: how many stands in another column.
-    match arm.unfinished > 0 && arm.median.value == metric.better.worst() {
+    // How many did not finish stands in another column.
+    match most_unfinished(arm, metric) {
         true => Cell::Empty,
         false => Cell::Estimate(estimate(&arm.median)),
     }
+}
+
+/// Whether the median is that of runs that did not finish: no figure.
+fn most_unfinished(arm: &Summary, metric: &Metric) -> bool {
+    arm.unfinished > 0 && arm.median.value == metric.better.worst()
 }
 
 fn store_max(run: &Run) -> f64 {
@@ -373,11 +381,11 @@ fn bars(experiment: &Experiment, case: &CaseJudgement) -> Bars {
     for arm in &case.judgement.arms {
         let name = match arm.unfinished {
             0 => arm.arm.clone(),
-            killed => format!("{} ({killed} of {} killed)", arm.arm, arm.runs),
+            lost => format!("{} ({lost} of {} unfinished)", arm.arm, arm.runs),
         };
-        let value = match arm.median.value.is_finite() {
-            true => estimate(&arm.median),
-            false => Estimate::exact(f64::NAN),
+        let value = match most_unfinished(arm, metric) {
+            false => estimate(&arm.median),
+            true => Estimate::exact(f64::NAN),
         };
         bars = bars.estimate(&name, value);
     }
