@@ -258,7 +258,7 @@ fn what_could_starve_the_machine_is_refused() {
 fn an_experiment_says_which_arm_is_ahead_and_leaves_nothing() {
     let Some(_turn) = turn() else { return };
     let folder = folder();
-    let path = write(folder.path(), "tiny.toml", recipe(2000, 4).as_bytes());
+    let path = write(folder.path(), "tiny.toml", recipe(2000, 5).as_bytes());
     let (result, page) = (folder.path().join("r.json"), folder.path().join("r.html"));
     let before = machine();
     let args = [
@@ -277,7 +277,7 @@ fn an_experiment_says_which_arm_is_ahead_and_leaves_nothing() {
     let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(found, experiment(&result));
     assert_eq!(found["schema"], "zmeld.bench/1");
-    assert_eq!(runs_of(&found), 8);
+    assert_eq!(runs_of(&found), 10);
     for run in found["runs"].as_array().unwrap() {
         let zram = run["arm"] == "zram";
         let expected = if zram { "finished" } else { "out-of-memory" };
@@ -295,13 +295,13 @@ fn an_experiment_says_which_arm_is_ahead_and_leaves_nothing() {
         text(&output.stdout)
     };
     let csv = show("--csv");
-    assert_eq!(csv.lines().count(), 9, "{csv}");
+    assert_eq!(csv.lines().count(), 11, "{csv}");
     assert!(
         csv.lines().next().unwrap().starts_with("case,arm,block"),
         "{csv}"
     );
     assert!(show("--markdown").contains("| **zram** |"));
-    assert_eq!(runs_of(&experiment(&result)), 8);
+    assert_eq!(runs_of(&experiment(&result)), 10);
 
     // Compared with itself there is no difference; with something else there is nothing to compare.
     let output = run(&["bench", "compare", str(&result), str(&result)]);
@@ -326,9 +326,13 @@ fn an_experiment_says_which_arm_is_ahead_and_leaves_nothing() {
     refuses(
         &["bench", "compare", str(&result), str(&other)],
         2,
-        &["nothing", "in common"],
+        &["no arm of the same case", "in common"],
     );
-    let other = changed("metric.json", "\"elapsed_s\",", "\"measured_s\",");
+    let other = changed(
+        "metric.json",
+        "\"name\": \"elapsed_s\"",
+        "\"name\": \"measured_s\"",
+    );
     refuses(
         &["bench", "compare", str(&result), str(&other)],
         2,
