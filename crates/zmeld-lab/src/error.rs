@@ -54,6 +54,15 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether this machine lacks something that another one may have.
+    pub fn is_missing(&self) -> bool {
+        match self {
+            Error::Missing { .. } => true,
+            Error::Swap(err) => err.kind() == zmeld_swap::ErrorKind::Missing,
+            _ => false,
+        }
+    }
+
     pub(crate) fn io(
         action: &'static str,
         path: impl Into<PathBuf>,

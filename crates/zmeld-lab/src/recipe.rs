@@ -57,6 +57,10 @@ fn stopping() -> Stopping {
     }
 }
 
+fn yes() -> bool {
+    true
+}
+
 fn one() -> usize {
     1
 }
@@ -104,6 +108,10 @@ pub struct Case {
     /// Whether what compressed devices take up counts against the limit, as on a machine of that size.
     #[serde(default)]
     pub counts_store: bool,
+    /// Whether the workload may have huge pages. A group of some ten of them, all in use, is killed with swap free: reclaim
+    /// finds too few folios to try.
+    #[serde(default = "yes")]
+    pub huge_pages: bool,
     /// Only these arms; none: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arms: Vec<String>,
@@ -279,6 +287,8 @@ mod tests {
         for (name, text) in BUILT_IN {
             let recipe = Recipe::from_text(name, text).unwrap();
             assert_eq!(recipe.name, *name);
+            let needed = crate::statistics::verdict::runs_needed(recipe.arms.len());
+            assert!(recipe.stopping.runs_min >= needed, "{name}: {needed} runs");
             let full = recipe.clone().full();
             let written = serde_json::to_string(&full).unwrap();
             assert_eq!(serde_json::from_str::<Recipe>(&written).unwrap(), full);

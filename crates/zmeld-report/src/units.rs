@@ -342,9 +342,14 @@ pub fn seconds(value: f64) -> String {
     format!("{}{suffix}", significant(value / scale))
 }
 
-/// A speed in decimal megabytes per second: `812 MB/s`, `12 345 MB/s`.
+/// A speed in decimal megabytes per second: `812 MB/s`, `12 345 MB/s`, `0.00342 MB/s`.
 pub fn mb_per_s(value: f64) -> String {
-    not_finite(value).unwrap_or_else(|| format!("{} MB/s", grouped(&two_decimals(value))))
+    let digits = match value.abs() {
+        // What waits for a disk at each byte is slow, but not 0.00.
+        slow if slow < 0.1 => significant(value),
+        _ => two_decimals(value),
+    };
+    not_finite(value).unwrap_or_else(|| format!("{} MB/s", grouped(&digits)))
 }
 
 /// So many things per second: `rate(12345.0, "pages")` is `12.3k pages/s`.
@@ -613,6 +618,7 @@ mod tests {
     #[test]
     fn speeds() {
         assert_eq!(mb_per_s(0.116), "0.12 MB/s");
+        assert_eq!(mb_per_s(0.003_421), "0.00342 MB/s");
         assert_eq!(mb_per_s(812.4), "812 MB/s");
         assert_eq!(mb_per_s(12_345.6), "12\u{202f}346 MB/s");
         assert_eq!(rate(12_345.0, "pages"), "12.3k pages/s");

@@ -180,14 +180,10 @@ fn code(err: &anyhow::Error) -> u8 {
 fn lab_code(err: &zmeld_lab::Error) -> u8 {
     use zmeld_lab::Error;
     match err {
-        Error::Missing { .. } => MISSING,
+        err if err.is_missing() => MISSING,
         Error::Workload {
             integrity: true, ..
         } => INTEGRITY,
-        Error::Swap(err) => match err.kind() {
-            zmeld_swap::ErrorKind::Missing => MISSING,
-            _ => WRONG,
-        },
         _ => WRONG,
     }
 }

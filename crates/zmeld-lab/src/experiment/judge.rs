@@ -5,9 +5,6 @@ use crate::statistics::verdict::{self, Judgement, Runs};
 
 use super::result::{CaseJudgement, Experiment, Outcome, Run};
 
-/// Less than that in swap at any time is no pressure: some 16 pages go there for reasons of their own.
-const PRESSURE_BYTES: u64 = 64 << 10;
-
 fn runs_of<'a>(arm: &str, runs: impl Iterator<Item = &'a Run>) -> Runs {
     let runs: Vec<&Run> = runs.collect();
     Runs {
@@ -17,9 +14,7 @@ fn runs_of<'a>(arm: &str, runs: impl Iterator<Item = &'a Run>) -> Runs {
             .iter()
             .filter(|run| run.outcome != Outcome::Finished)
             .count(),
-        pressure: runs.iter().any(|run| {
-            run.swapped_max_bytes >= PRESSURE_BYTES || run.outcome == Outcome::OutOfMemory
-        }),
+        pressure: runs.iter().any(|run| run.was_pressed()),
     }
 }
 

@@ -5,11 +5,15 @@
 //! |---|---|
 //! | `result` | what is kept: everything needed to judge it and to run it again |
 //! | `order` | which run comes next |
+//! | `only_one` | one experiment at a time on a machine |
 //! | `run` | one run: arm, group, workload, measurements |
 //! | `judge` | from runs to verdicts |
+//! | `overhead` | what the harness itself costs |
 
 pub mod judge;
+mod only_one;
 mod order;
+pub mod overhead;
 pub mod result;
 mod run;
 
@@ -25,6 +29,9 @@ use crate::limit::{Group, Hierarchy};
 use crate::measure::machine::{meminfo, reclaim_daemons};
 use crate::measure::Machine;
 use crate::recipe::{Case, Recipe};
+use crate::workload::Workload;
+use only_one::OnlyOne;
+use overhead::Overhead;
 use result::{CaseFacts, Experiment, Outcome, Run, SkippedArm};
 
 /// What a run of a recipe is given besides the recipe.
@@ -75,6 +82,7 @@ struct Lab<'a> {
     stop: &'a AtomicBool,
     folder: PathBuf,
     kswapd: Vec<u32>,
+    _only: OnlyOne,
     listener: &'a mut dyn FnMut(Event<'_>),
 }
 
@@ -89,28 +97,8 @@ pub fn run(
     stop: &AtomicBool,
     listener: &mut dyn FnMut(Event<'_>),
 ) -> Result<(), Error> {
-    let hierarchy = Hierarchy::here()?;
-    if !rustix::process::geteuid().is_root() {
-        return Err(Error::Missing {
-            what:
-                "an experiment limits memory and sets up swap, which needs root: run it with sudo"
-                    .to_owned(),
-        });
-    }
-    let host = Host::here();
-    let cleared = hierarchy.clear_leftovers();
-    if cleared > 0 {
-        listener(Event::Note(&format!(
-            "removed {cleared} control groups of an experiment that was killed"
-        )));
-    }
-    for found in arm::clear_leftovers(&host)? {
-        listener(Event::Note(&format!("took back {found}")));
-    }
-    let folder =
-        std::env::temp_dir().join(format!("{}{}", crate::limit::PREFIX, std::process::id()));
-    std::fs::create_dir_all(&folder).map_err(|err| Error::io("create", &folder, err))?;
-    let machine = Machine::here(hierarchy.version);
+    let mut lab = Lab::open(settings, stop, listener)?;
+    let machine = Machine::here(lab.hierarchy.version);
     if !experiment.runs.is_empty() && experiment.machine.kernel != machine.kernel {
         return Err(Error::Result(format!(
             "the runs so far were made on kernel {}, and this is {}: their figures do not belong together",
@@ -118,21 +106,74 @@ pub fn run(
         )));
     }
     experiment.machine = machine;
-    let mut lab = Lab {
-        host,
-        hierarchy,
-        settings,
-        stop,
-        folder: folder.clone(),
-        kswapd: reclaim_daemons(),
-        listener,
-    };
     let result = lab.carry_out(experiment);
-    // Outputs of workloads; what is left of them harms nobody.
-    let _ = std::fs::remove_dir_all(&folder);
     experiment.interrupted = stop.load(Ordering::SeqCst);
     experiment.judge();
     result
+}
+
+/// Measures what the harness costs a workload, in at most so many pairs of runs.
+///
+/// # Errors
+/// What makes it impossible; a workload that does not finish.
+pub fn overhead(
+    workload: &Workload,
+    pairs_max: usize,
+    settings: &Settings,
+    stop: &AtomicBool,
+    listener: &mut dyn FnMut(Event<'_>),
+) -> Result<Overhead, Error> {
+    let mut lab = Lab::open(settings, stop, listener)?;
+    let machine = Machine::here(lab.hierarchy.version);
+    lab.overhead(workload, machine, pairs_max)
+}
+
+impl<'a> Lab<'a> {
+    /// Looks whether experiments can be made here, and takes back what one that was killed left.
+    fn open(
+        settings: &'a Settings,
+        stop: &'a AtomicBool,
+        listener: &'a mut dyn FnMut(Event<'_>),
+    ) -> Result<Lab<'a>, Error> {
+        if !rustix::process::geteuid().is_root() {
+            return Err(Error::Missing {
+                what: "an experiment limits memory and sets up swap, which needs root: run it with sudo"
+                    .to_owned(),
+            });
+        }
+        let hierarchy = Hierarchy::here()?;
+        let only = OnlyOne::here()?;
+        let host = Host::here();
+        let cleared = hierarchy.clear_leftovers();
+        if cleared > 0 {
+            listener(Event::Note(&format!(
+                "removed {cleared} control groups of an experiment that was killed"
+            )));
+        }
+        for found in arm::clear_leftovers(&host)? {
+            listener(Event::Note(&format!("took back {found}")));
+        }
+        let folder =
+            std::env::temp_dir().join(format!("{}{}", crate::limit::PREFIX, std::process::id()));
+        std::fs::create_dir_all(&folder).map_err(|err| Error::io("create", &folder, err))?;
+        Ok(Lab {
+            host,
+            hierarchy,
+            settings,
+            stop,
+            folder,
+            kswapd: reclaim_daemons(),
+            _only: only,
+            listener,
+        })
+    }
+}
+
+impl Drop for Lab<'_> {
+    fn drop(&mut self) {
+        // Outputs of workloads; what is left of them harms nobody.
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
 }
 
 impl Lab<'_> {
@@ -147,7 +188,23 @@ impl Lab<'_> {
             if self.stopped() {
                 return Ok(());
             }
-            self.facts(experiment, &recipe, case)?;
+            match self.facts(experiment, &recipe, case) {
+                // Another case may have what it needs.
+                Err(Error::Missing { what }) if recipe.cases.len() > 1 => {
+                    self.leave_case_out(experiment, case, what);
+                }
+                other => other?,
+            }
+        }
+        let missing: Option<Vec<&str>> = experiment
+            .cases
+            .iter()
+            .map(|facts| facts.left_out.as_deref())
+            .collect();
+        if let Some(why) = missing {
+            return Err(Error::Missing {
+                what: why.join("; "),
+            });
         }
         let begin = Instant::now();
         let blocks = recipe.warm_ups + recipe.stopping.runs_max;
@@ -173,8 +230,8 @@ impl Lab<'_> {
                 let run = match self.run_once(&recipe, case, arm, &facts, block) {
                     Ok(run) => run,
                     // Planning looks at what can be seen without changing anything: that a module is not there shows
-                    // when it is loaded.
-                    Err(Error::Swap(err)) if err.kind() == zmeld_swap::ErrorKind::Missing => {
+                    // when it is loaded. That a disk cannot be slowed down, when it is made.
+                    Err(err) if err.is_missing() => {
                         self.leave_out(experiment, &case.name, &arm.name, err.to_string());
                         continue;
                     }
@@ -199,6 +256,22 @@ impl Lab<'_> {
             done,
             of,
             left: seconds.map(Duration::from_secs_f64),
+        });
+    }
+
+    fn leave_case_out(&mut self, experiment: &mut Experiment, case: &Case, why: String) {
+        (self.listener)(Event::Note(&format!(
+            "case \"{}\" is left out: {why}",
+            case.name
+        )));
+        experiment.cases.push(CaseFacts {
+            case: case.name.clone(),
+            workload: case.workload.describe(),
+            footprint_bytes: 0,
+            footprint_measured: false,
+            limit_bytes: None,
+            skipped: Vec::new(),
+            left_out: Some(why),
         });
     }
 
@@ -307,23 +380,24 @@ impl Lab<'_> {
             footprint_measured: relative || case.workload.expected_bytes().is_none(),
             limit_bytes: limit,
             skipped,
+            left_out: None,
         });
         Ok(())
     }
 
     fn footprint(&mut self, recipe: &Recipe, case: &Case) -> Result<Option<u64>, Error> {
         let group = Group::create(&self.hierarchy, "footprint")?;
-        let measured = self.supervised(recipe, case, &group, None, &[])?;
+        let measured = self.supervised(case, recipe.run_max_s, &group, None, &[])?;
         if measured.outcome == Outcome::Stopped {
             return Ok(None);
         }
         if measured.outcome != Outcome::Finished {
+            let why = match measured.outcome {
+                Outcome::Failed(why) => why,
+                other => format!("{}: {other:?} without any limit", case.workload.describe()),
+            };
             return Err(Error::Workload {
-                what: format!(
-                    "{}: {:?} without any limit",
-                    case.workload.describe(),
-                    measured.outcome
-                ),
+                what: why,
                 integrity: false,
             });
         }
@@ -384,7 +458,7 @@ impl Lab<'_> {
         let budget = facts.limit_bytes.filter(|_| case.counts_store);
         let mut devices: Vec<String> = applied.devices().to_vec();
         devices.extend(applied.disk());
-        let measured = self.supervised(recipe, case, &group, budget, &devices)?;
+        let measured = self.supervised(case, recipe.run_max_s, &group, budget, &devices)?;
         drop(group);
         applied.undo()?;
         Ok(measured.into_run(recipe, case, arm, block))

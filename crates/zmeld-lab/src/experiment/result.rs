@@ -54,6 +54,9 @@ pub struct CaseFacts {
     pub limit_bytes: Option<u64>,
     /// Arms that this machine cannot have.
     pub skipped: Vec<SkippedArm>,
+    /// Why it is not run at all, where its workload cannot be had here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<String>,
 }
 
 /// An arm that this machine cannot have.
@@ -125,6 +128,16 @@ pub struct Run {
     pub series: Series,
 }
 
+/// Less than that in swap at any time is no pressure: some 16 pages go there for reasons of their own.
+const PRESSURE_BYTES: u64 = 64 << 10;
+
+impl Run {
+    /// Whether memory was short: pages were swapped out, or it was killed for want of memory.
+    pub fn was_pressed(&self) -> bool {
+        self.swapped_max_bytes >= PRESSURE_BYTES || self.outcome == Outcome::OutOfMemory
+    }
+}
+
 impl Experiment {
     /// An experiment of which nothing was run.
     pub fn new(recipe: Recipe, full: bool, seed: u64) -> Experiment {
@@ -151,9 +164,9 @@ impl Experiment {
     /// Whether a case is run with an arm.
     pub fn takes_part(&self, case: usize, arm: usize) -> bool {
         let (case, arm): (&Case, &str) = (&self.recipe.cases[case], &self.recipe.arms[arm].name);
-        let skipped = self
-            .facts(&case.name)
-            .is_some_and(|facts| facts.skipped.iter().any(|skipped| skipped.arm == arm));
+        let skipped = self.facts(&case.name).is_some_and(|facts| {
+            facts.left_out.is_some() || facts.skipped.iter().any(|skipped| skipped.arm == arm)
+        });
         !skipped && (case.arms.is_empty() || case.arms.iter().any(|name| name == arm))
     }
 
@@ -193,10 +206,16 @@ impl Experiment {
             .map(|arm| self.counted(case, arm).map(|run| run.value).collect())
             .collect();
         let even = values.windows(2).all(|two| two[0].len() == two[1].len());
-        even && self
-            .recipe
-            .stopping
-            .is_enough(values.iter().map(Vec::as_slice), self.seed)
+        let least = values.iter().map(Vec::len).min().unwrap_or(0);
+        let rule = &self.recipe.stopping;
+        let runs = |arm| self.counted(case, arm);
+        // More runs without pressure would be as void as these.
+        let void = least >= rule.runs_min
+            && !self
+                .arms_of(case)
+                .into_iter()
+                .any(|arm| runs(arm).any(Run::was_pressed));
+        even && (void || rule.is_enough(values.iter().map(Vec::as_slice), self.seed))
     }
 
     /// Runs done, at most in all, and about how many seconds the rest takes.

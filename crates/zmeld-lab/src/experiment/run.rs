@@ -40,33 +40,37 @@ const OVERDRAWN_MAX: Duration = Duration::from_secs(3);
 const GROUP_MIN_BYTES: u64 = 4 << 20;
 
 impl Lab<'_> {
-    /// Runs a case's workload in a group. `budget`: what the group and the devices may take up together.
+    /// The program and arguments that run a workload.
+    pub(super) fn command(&self, workload: &Workload) -> Result<Vec<String>, Error> {
+        if let Workload::Command(command) = workload {
+            return Ok(command.command.clone());
+        }
+        let json = serde_json::to_string(workload).map_err(|err| Error::Result(err.to_string()))?;
+        Ok(self
+            .settings
+            .workload
+            .iter()
+            .cloned()
+            .chain([json])
+            .collect())
+    }
+
+    /// Runs a workload in a group, for so long at most. `budget`: what the group and the devices may take up together.
     pub(super) fn supervised(
         &mut self,
-        recipe: &Recipe,
         case: &Case,
+        run_max_s: f64,
         group: &Group,
         budget: Option<u64>,
         devices: &[String],
     ) -> Result<Measured, Error> {
+        let workload = &case.workload;
         let (stdout, stderr) = (self.folder.join("stdout"), self.folder.join("stderr"));
-        let command = match &case.workload {
-            Workload::Command(command) => command.command.clone(),
-            built_in => {
-                let json = serde_json::to_string(built_in)
-                    .map_err(|err| Error::Result(err.to_string()))?;
-                self.settings
-                    .workload
-                    .iter()
-                    .cloned()
-                    .chain([json])
-                    .collect()
-            }
-        };
         let request = Request {
             launcher: self.settings.launcher.clone(),
             joins: group.joins(),
-            command,
+            huge_pages: case.huge_pages,
+            command: self.command(workload)?,
             stdout: stdout.clone(),
             stderr: stderr.clone(),
         };
@@ -86,7 +90,7 @@ impl Lab<'_> {
             if cause.is_none() {
                 cause = if self.stopped() {
                     Some(Outcome::Stopped)
-                } else if begin.elapsed().as_secs_f64() > recipe.run_max_s {
+                } else if begin.elapsed().as_secs_f64() > run_max_s {
                     Some(Outcome::TimedOut)
                 } else if watch.is_overdrawn() {
                     Some(Outcome::OutOfMemory)
@@ -101,16 +105,7 @@ impl Lab<'_> {
             std::thread::sleep(TICK);
         }
         let after = Counters::read(&self.kswapd).since(&before);
-        let said = child
-            .wait_with_output()
-            .map_err(|err| Error::io("read", "the supervisor's report", err))?;
-        let ended: Ended = serde_json::from_slice(&said.stdout).map_err(|_| Error::Workload {
-            what: format!(
-                "the supervisor ended without a report: {}",
-                String::from_utf8_lossy(&said.stderr).trim()
-            ),
-            integrity: false,
-        })?;
+        let ended = report(child)?;
         let counters = group.counters();
         let killed = counters
             .get("event_oom_kill")
@@ -125,7 +120,7 @@ impl Lab<'_> {
         let (outcome, finished) = match cause {
             Some(cause) => (cause, Finished::default()),
             None if killed => (Outcome::OutOfMemory, Finished::default()),
-            None => finish(case, &ended, &said, &complained)?,
+            None => finish(workload, &ended, &said, &complained)?,
         };
         Ok(Measured {
             outcome,
@@ -143,7 +138,7 @@ impl Lab<'_> {
         })
     }
 
-    fn supervisor(&self, request: &Request) -> Result<Child, Error> {
+    pub(super) fn supervisor(&self, request: &Request) -> Result<Child, Error> {
         let missing = |what: &str| Error::Result(what.to_owned());
         let (program, arguments) = self
             .settings
@@ -171,9 +166,23 @@ impl Lab<'_> {
     }
 }
 
+/// What a supervisor reports when it has ended.
+pub(super) fn report(child: Child) -> Result<Ended, Error> {
+    let said = child
+        .wait_with_output()
+        .map_err(|err| Error::io("read", "the supervisor's report", err))?;
+    serde_json::from_slice(&said.stdout).map_err(|_| Error::Workload {
+        what: format!(
+            "the supervisor ended without a report: {}",
+            String::from_utf8_lossy(&said.stderr).trim()
+        ),
+        integrity: false,
+    })
+}
+
 /// What a workload that ended by itself says.
 fn finish(
-    case: &Case,
+    workload: &Workload,
     ended: &Ended,
     said: &str,
     complained: &str,
@@ -186,18 +195,18 @@ fn finish(
             .find(|line| !line.trim().is_empty());
         format!(
             "{}: {}",
-            case.workload.describe(),
+            workload.describe(),
             line.unwrap_or("it said nothing").trim()
         )
     };
-    if ended.code == Some(4) && !matches!(case.workload, Workload::Command(_)) {
+    if ended.code == Some(4) && !matches!(workload, Workload::Command(_)) {
         return Err(Error::Workload {
             what: what(),
             integrity: true,
         });
     }
     if ended.code != Some(0) {
-        return match (ended.code, &case.workload) {
+        return match (ended.code, workload) {
             // It could not even be started.
             (Some(126 | 127), Workload::Command(command)) => Err(Error::Missing {
                 what: match &command.package {
@@ -210,7 +219,7 @@ fn finish(
             _ => Ok((Outcome::Failed(what()), Finished::default())),
         };
     }
-    match &case.workload {
+    match workload {
         Workload::Command(command) => match command.reads.read(&format!("{said}\n{complained}")) {
             Ok((figures, verified)) => Ok((
                 Outcome::Finished,

@@ -7,6 +7,7 @@
 //! Both die with whoever started them, so that an experiment that is killed
 //! leaves nothing running.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -14,6 +15,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
+use nix::sys::prctl::set_thp_disable;
 use nix::sys::resource::{getrusage, UsageWho};
 use rustix::process::{set_parent_process_death_signal, Signal};
 use serde::{Deserialize, Serialize};
@@ -21,10 +23,13 @@ use serde::{Deserialize, Serialize};
 /// What a supervisor is asked to do.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Request {
-    /// The launcher with its first arguments; the joins, `--` and the command follow.
+    /// The launcher with its first arguments; the joins, `--` and the command follow. None: the command is started as it
+    /// is, in whatever group the supervisor is in.
     pub launcher: Vec<String>,
     /// The control groups' files that the workload joins.
     pub joins: Vec<PathBuf>,
+    /// Whether it may have huge pages.
+    pub huge_pages: bool,
     /// The workload.
     pub command: Vec<String>,
     /// Where its output goes.
@@ -76,18 +81,23 @@ pub struct Ended {
 /// When the launcher cannot be started or its outputs cannot be made.
 pub fn supervise(request: &Request) -> io::Result<Ended> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
-    let (program, arguments) = request
-        .launcher
-        .split_first()
-        .ok_or_else(|| io::Error::other("no launcher"))?;
-    let mut command = Command::new(program);
-    command.args(arguments);
-    for join in &request.joins {
-        command.arg("--join").arg(join);
+    let mut words: Vec<OsString> = request.launcher.iter().map(OsString::from).collect();
+    if !words.is_empty() {
+        for join in &request.joins {
+            words.extend(["--join".into(), join.into()]);
+        }
+        if !request.huge_pages {
+            words.push("--no-huge-pages".into());
+        }
+        words.push("--".into());
     }
+    words.extend(request.command.iter().map(OsString::from));
+    let (program, arguments) = words
+        .split_first()
+        .ok_or_else(|| io::Error::other("no command"))?;
+    let mut command = Command::new(program);
     command
-        .arg("--")
-        .args(&request.command)
+        .args(arguments)
         .stdin(Stdio::null())
         .stdout(File::create(&request.stdout)?)
         .stderr(File::create(&request.stderr)?);
@@ -119,12 +129,15 @@ pub fn supervise(request: &Request) -> io::Result<Ended> {
 ///
 /// # Errors
 /// Which step failed.
-pub fn launch(joins: &[PathBuf], command: &[String]) -> io::Error {
+pub fn launch(joins: &[PathBuf], huge_pages: bool, command: &[String]) -> io::Error {
     let become_it = || -> io::Result<io::Error> {
         let (program, arguments) = command
             .split_first()
             .ok_or_else(|| io::Error::other("no command"))?;
         set_parent_process_death_signal(Some(Signal::KILL))?;
+        if !huge_pages {
+            set_thp_disable(true)?;
+        }
         for join in joins {
             fs::write(join, std::process::id().to_string())?;
         }

@@ -93,6 +93,12 @@ fn p_exact(doubled: &[usize], n: usize, sum: usize) -> f64 {
     (2.0 * below.min(above) / total).min(1.0)
 }
 
+/// The smallest probability that samples of these sizes can give: all of one below all of the other.
+pub(crate) fn p_least(n: usize, m: usize) -> f64 {
+    let ways: f64 = (1..=n).map(|at| (m + at) as f64 / at as f64).product();
+    (2.0 / ways).min(1.0)
+}
+
 fn p_normal(doubled: &[usize], n: usize, m: usize, u: f64) -> f64 {
     let (n, m) = (n as f64, m as f64);
     let all = n + m;

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::bootstrap::{median_interval, Interval, COMPARISON_LEVEL, LEVEL};
 use super::effect::{effect, Effect};
-use super::rank::holm;
+use super::rank::{holm, p_least};
 use super::sample::{noise, Noise};
 
 /// The share of experiments without a difference in which a winner may be named.
@@ -75,7 +75,7 @@ pub struct Summary {
 pub enum Verdict {
     /// No memory pressure: nothing was swapped and nothing was killed in either arm.
     Void,
-    /// Even runs that differ in all of their ranks would prove nothing.
+    /// Even runs that differ in all of their ranks would prove nothing, with so many pairs to compare.
     TooFewRuns,
     /// No difference could be shown; that is not to say that there is none.
     NoWinner,
@@ -128,13 +128,19 @@ pub fn judge_at(arms: &[Runs], direction: Direction, seed: u64, significance: f6
         .collect();
     let p: Vec<f64> = effects.iter().map(|effect| effect.p).collect();
     let corrected = holm(&p);
+    let least_p = |a: usize, b: usize| {
+        pairs.len() as f64 * p_least(arms[a].values.len(), arms[b].values.len())
+    };
     let comparisons: Vec<Comparison> = pairs
         .iter()
         .zip(effects)
         .zip(corrected)
         .map(|((&(a, b), effect), p_corrected)| {
             let two = (&summaries[a], &summaries[b]);
-            let verdict = verdict(two, &effect, p_corrected, direction, significance);
+            let verdict = match least_p(a, b) > significance {
+                true if two.0.pressure || two.1.pressure => Verdict::TooFewRuns,
+                _ => verdict(two, &effect, p_corrected, direction, significance),
+            };
             Comparison {
                 base: two.0.arm.clone(),
                 arm: two.1.arm.clone(),
@@ -162,6 +168,14 @@ pub fn judge_at(arms: &[Runs], direction: Direction, seed: u64, significance: f6
     }
 }
 
+/// How many runs of each of so many arms a verdict takes at least.
+pub fn runs_needed(arms: usize) -> usize {
+    let pairs = arms * arms.saturating_sub(1) / 2;
+    (1..)
+        .find(|&runs| pairs as f64 * p_least(runs, runs) <= SIGNIFICANCE)
+        .unwrap_or(1)
+}
+
 fn summarise(runs: &Runs, seed: u64) -> Summary {
     Summary {
         arm: runs.arm.clone(),
@@ -183,10 +197,6 @@ fn verdict(
 ) -> Verdict {
     if !base.pressure && !arm.pressure {
         return Verdict::Void;
-    }
-    // The ends are infinite where no order of the ranks would be rare enough.
-    if effect.ratio.low == 0.0 && effect.ratio.high == f64::INFINITY && effect.p > significance {
-        return Verdict::TooFewRuns;
     }
     let apart = effect.ratio.low > 1.0 || effect.ratio.high < 1.0;
     if p > significance || !apart || base.median.overlaps(&arm.median) {
@@ -256,5 +266,27 @@ mod tests {
             1,
         );
         assert_eq!(judgement.comparisons[0].verdict, Verdict::TooFewRuns);
+    }
+
+    #[test]
+    fn the_more_arms_the_more_runs_a_verdict_takes() {
+        let needed: Vec<usize> = (1..=6).map(runs_needed).collect();
+        // 2 / C(8, 4) = 0.029, 6 * 2 / C(10, 5) = 0.048, 10 of them 0.079.
+        assert_eq!(needed, [1, 4, 5, 5, 6, 6]);
+        let arms: Vec<Runs> = (0..5)
+            .map(|at| {
+                runs(
+                    &at.to_string(),
+                    &BASE.map(|x| x + 10.0 * f64::from(at))[..5],
+                )
+            })
+            .collect();
+        let few = judge(&arms, Direction::Lower, 1);
+        assert!(few
+            .comparisons
+            .iter()
+            .all(|c| c.verdict == Verdict::TooFewRuns));
+        let enough = judge(&arms[..4], Direction::Lower, 1);
+        assert_eq!(enough.winner.as_deref(), Some("0"));
     }
 }

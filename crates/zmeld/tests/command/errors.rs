@@ -22,7 +22,7 @@ fn error(args: &[&str], expected: i32) -> String {
     line
 }
 
-fn refuses(args: &[&str], expected: i32, words: &[&str]) {
+pub fn refuses(args: &[&str], expected: i32, words: &[&str]) {
     let line = error(args, expected);
     for word in words {
         assert!(

@@ -9,12 +9,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
+use zmeld_lab::experiment::overhead::SCHEMA as OVERHEAD_SCHEMA;
 use zmeld_lab::experiment::result::{Experiment, SCHEMA, SCHEMA_VERSION};
-use zmeld_lab::experiment::{judge, run as carry_out, Event, Settings};
+use zmeld_lab::experiment::{judge, overhead, run as carry_out, Event, Settings};
 use zmeld_lab::measure::supervise::{launch, supervise, Request};
 use zmeld_lab::recipe::BUILT_IN;
+use zmeld_lab::workload::content::Content;
 use zmeld_lab::workload::external::{Command as External, Reads};
-use zmeld_lab::workload::{Workload, WorkloadError};
+use zmeld_lab::workload::{Touch, Workload, WorkloadError};
 use zmeld_lab::Recipe;
 use zmeld_report::schema::Envelope;
 
@@ -29,6 +31,7 @@ Examples:
   zmeld bench run codecs --limit '40% of footprint' -- ./my-program --batch
   zmeld bench run codecs --resume codecs.json        carry on after Ctrl-C
   zmeld bench compare before.json after.json         two kernels, two machines
+  zmeld bench overhead                               what measuring costs here
 
 An experiment limits memory by a control group and sets up swap, which needs root.
 Everything is taken back when it ends; if it is killed, the next one does that.";
@@ -49,6 +52,8 @@ enum Command {
     Compare(CompareArgs),
     /// List the recipes, or print one
     List(ListArgs),
+    /// What measuring itself costs: a command alone and under the harness, in turn
+    Overhead(OverheadArgs),
     /// Run a built-in workload in this process, given as JSON
     #[command(hide = true)]
     Workload { json: String },
@@ -60,6 +65,8 @@ enum Command {
     Launch {
         #[arg(long)]
         join: Vec<PathBuf>,
+        #[arg(long)]
+        no_huge_pages: bool,
         #[arg(last = true, required = true)]
         command: Vec<String>,
     },
@@ -127,12 +134,28 @@ struct ListArgs {
     format: Format,
 }
 
+#[derive(Debug, Args)]
+struct OverheadArgs {
+    /// At most so many pairs of runs
+    #[arg(long, value_name = "N", default_value_t = 61, value_parser = clap::value_parser!(u16).range(2..))]
+    pairs: u16,
+    /// Where random orders start [default: the time]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// The command [default: pages of 128 MiB touched, some 1.5 s]
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<String>,
+    #[command(flatten)]
+    format: Format,
+}
+
 /// Carries out a command.
 pub fn run(args: &BenchArgs) -> anyhow::Result<Outcome> {
     match &args.command {
         Command::Run(args) => experiment(args),
         Command::Compare(args) => compare(args),
         Command::List(args) => list(args),
+        Command::Overhead(args) => measure_overhead(args),
         Command::Workload { json } => workload(json),
         Command::Supervise => {
             let mut text = String::new();
@@ -144,8 +167,12 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<Outcome> {
             output::print(&serde_json::to_string(&ended)?)?;
             Ok(Outcome::Done)
         }
-        Command::Launch { join, command } => {
-            let err = launch(join, command);
+        Command::Launch {
+            join,
+            no_huge_pages,
+            command,
+        } => {
+            let err = launch(join, !no_huge_pages, command);
             eprintln!("zmeld: cannot start {}: {err}", command.join(" "));
             // As a shell says it: not found, or not to be run.
             std::process::exit(if err.kind() == std::io::ErrorKind::NotFound {
@@ -183,12 +210,7 @@ fn recipe(args: &RunArgs) -> anyhow::Result<Recipe> {
             .last()
             .cloned()
             .context("a recipe without a case")?;
-        case.workload = Workload::Command(External {
-            command: args.command.clone(),
-            reads: Reads::Nothing,
-            data: None,
-            package: None,
-        });
+        case.workload = own_command(&args.command);
         case.name = args.command.join(" ");
         case.full = None;
         recipe.cases = vec![case];
@@ -212,6 +234,47 @@ fn recipe(args: &RunArgs) -> anyhow::Result<Recipe> {
     let name = args.recipe.clone();
     let text = toml::to_string(&recipe).context("cannot write the recipe down")?;
     Ok(Recipe::from_text(&name, &text)?)
+}
+
+fn own_command(command: &[String]) -> Workload {
+    Workload::Command(External {
+        command: command.to_vec(),
+        reads: Reads::Nothing,
+        data: None,
+        package: None,
+    })
+}
+
+/// A seed as it was given, or the time. Whole milliseconds: JSON readers that know only doubles keep it.
+fn seed(given: Option<u64>) -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    given.unwrap_or(now.unwrap_or_default().as_millis() as u64)
+}
+
+/// This program as launcher, supervisor and built-in workload.
+fn settings(seed: u64, budget_minutes: Option<f64>) -> anyhow::Result<Settings> {
+    let own = std::env::current_exe().context("cannot find this program")?;
+    let own = |words: &[&str]| -> Vec<String> {
+        let program = own.display().to_string();
+        std::iter::once(program)
+            .chain(words.iter().map(|&word| word.to_owned()))
+            .collect()
+    };
+    Ok(Settings {
+        seed,
+        budget: budget_minutes.map(|minutes| Duration::from_secs_f64(minutes.max(0.0) * 60.0)),
+        launcher: own(&["bench", "launch"]),
+        supervisor: own(&["bench", "supervise"]),
+        workload: own(&["bench", "workload"]),
+    })
+}
+
+/// What is going on, in words.
+fn going_on(done: usize, of: usize, left: Option<Duration>, what: &str) -> String {
+    let left = left.map_or(String::new(), |left| {
+        format!(", at most {} left", zmeld_report::units::duration(left))
+    });
+    format!("{done} of at most {of} runs{left}: {what}")
 }
 
 fn pick<T>(
@@ -258,14 +321,7 @@ fn experiment(args: &RunArgs) -> anyhow::Result<Outcome> {
         output::check_page(path)?;
     }
     let mut experiment = match &args.resume {
-        None => {
-            let now = SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .unwrap_or_default();
-            // Whole milliseconds: JSON readers that know only doubles keep it.
-            let seed = args.seed.unwrap_or(now.as_millis() as u64);
-            Experiment::new(recipe(args)?, args.full, seed)
-        }
+        None => Experiment::new(recipe(args)?, args.full, seed(args.seed)),
         Some(path) => {
             let done = read(path)?;
             if done.recipe.name != Recipe::load(&args.recipe)?.name {
@@ -280,22 +336,7 @@ fn experiment(args: &RunArgs) -> anyhow::Result<Outcome> {
         }
     };
     let file = args.output.as_ref().or(args.resume.as_ref());
-    let own = std::env::current_exe().context("cannot find this program")?;
-    let own = |words: &[&str]| -> Vec<String> {
-        let program = own.display().to_string();
-        std::iter::once(program)
-            .chain(words.iter().map(|&word| word.to_owned()))
-            .collect()
-    };
-    let settings = Settings {
-        seed: experiment.seed,
-        budget: args
-            .budget
-            .map(|minutes| Duration::from_secs_f64(minutes.max(0.0) * 60.0)),
-        launcher: own(&["bench", "launch"]),
-        supervisor: own(&["bench", "supervise"]),
-        workload: own(&["bench", "workload"]),
-    };
+    let settings = settings(experiment.seed, args.budget)?;
     let stop = progress::interrupt_flag();
     let mut saved = Ok(());
     let line = progress::Message::new();
@@ -308,12 +349,8 @@ fn experiment(args: &RunArgs) -> anyhow::Result<Outcome> {
             of,
             left,
         } => {
-            let left = left.map_or(String::new(), |left| {
-                format!(", at most {} left", zmeld_report::units::duration(left))
-            });
-            line.set(&format!(
-                "{done} of at most {of} runs{left}: {arm} ({case})"
-            ));
+            let what = format!("{arm} ({case})");
+            line.set(&going_on(done, of, left, &what));
         }
         Event::Ended(experiment) => {
             if let (Some(file), true) = (file, saved.is_ok()) {
@@ -373,6 +410,53 @@ fn compare(args: &CompareArgs) -> anyhow::Result<Outcome> {
         &serde_json::json!({ "pairs": &pairs }),
     )?;
     Ok(Outcome::Done)
+}
+
+fn measure_overhead(args: &OverheadArgs) -> anyhow::Result<Outcome> {
+    let workload = match args.command.is_empty() {
+        false => own_command(&args.command),
+        true => Workload::Touch(Touch {
+            bytes: 128 << 20,
+            touches: 1_000_000,
+            zipf: 1.0,
+            write_share: 0.3,
+            content: Content::default(),
+        }),
+    };
+    let settings = settings(seed(args.seed), None)?;
+    let stop = progress::interrupt_flag();
+    let line = progress::Message::new();
+    let measured = overhead(
+        &workload,
+        args.pairs.into(),
+        &settings,
+        stop,
+        &mut |event| match event {
+            Event::Note(text) => line.say(text),
+            Event::Begins {
+                arm,
+                done,
+                of,
+                left,
+                ..
+            } => line.set(&going_on(done, of, left, arm)),
+            _ => {}
+        },
+    );
+    line.clear();
+    let measured = measured?;
+    output::show(
+        &args.format,
+        || report::overhead(&measured),
+        || report::overhead_table(&measured),
+        OVERHEAD_SCHEMA,
+        &measured,
+    )?;
+    Ok(if measured.interrupted {
+        Outcome::Interrupted
+    } else {
+        Outcome::Done
+    })
 }
 
 fn list(args: &ListArgs) -> anyhow::Result<Outcome> {

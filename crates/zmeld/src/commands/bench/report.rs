@@ -3,10 +3,11 @@
 use std::fmt::Write;
 
 use zmeld_lab::experiment::judge::Pair;
+use zmeld_lab::experiment::overhead::{cost, Cost, Overhead};
 use zmeld_lab::experiment::result::{CaseFacts, CaseJudgement, Experiment, Outcome, Run};
 use zmeld_lab::recipe::{Metric, Published};
 use zmeld_lab::statistics::sample::median;
-use zmeld_lab::statistics::verdict::Summary;
+use zmeld_lab::statistics::verdict::{Summary, SIGNIFICANCE};
 use zmeld_lab::statistics::{Comparison, Direction, Interval, Verdict};
 use zmeld_lab::Recipe;
 use zmeld_report::plot::{Axis, Bars, Lines};
@@ -30,7 +31,10 @@ fn label(metric: &Metric) -> String {
         "elapsed_s" => "elapsed".to_owned(),
         "measured_s" => "measured time".to_owned(),
         "mb_per_s" => "speed".to_owned(),
-        name => name.replace("_per_s", "/s").replace('_', " "),
+        name => name
+            .replace("_per_s", "/s")
+            .replace('_', " ")
+            .replace("kib/s", "KiB/s"),
     }
 }
 
@@ -120,6 +124,9 @@ fn against(comparison: &Comparison, better: Direction) -> String {
     match verdict {
         Verdict::Void => format!("`{arm}` against `{base}`: void, nothing was swapped."),
         Verdict::TooFewRuns => format!("`{arm}` against `{base}`: too few runs to say anything."),
+        Verdict::NoWinner if *p_corrected <= SIGNIFICANCE => format!(
+            "`{arm}` against `{base}`: no difference could be shown (p {p_corrected:.2}, but the intervals overlap)."
+        ),
         Verdict::NoWinner => {
             format!("`{arm}` against `{base}`: no difference could be shown (p {p_corrected:.2}).")
         }
@@ -180,11 +187,16 @@ fn arms_table(experiment: &Experiment, case: &CaseJudgement) -> Table {
 }
 
 fn value_cell(arm: &Summary, metric: &Metric) -> Cell {
-    let unfinished = arm.unfinished > 0 && arm.unfinished == arm.runs;
-    match (unfinished, metric.better) {
-        (true, _) => Cell::Empty,
-        _ => Cell::Estimate(estimate(&arm.median)),
+    // How many did not finish stands in another column.
+    match most_unfinished(arm, metric) {
+        true => Cell::Empty,
+        false => Cell::Estimate(estimate(&arm.median)),
     }
+}
+
+/// Whether the median is that of runs that did not finish: no figure.
+fn most_unfinished(arm: &Summary, metric: &Metric) -> bool {
+    arm.unfinished > 0 && arm.median.value == metric.better.worst()
 }
 
 fn store_max(run: &Run) -> f64 {
@@ -321,6 +333,9 @@ fn case_section(experiment: &Experiment, case: &CaseJudgement, plots: bool) -> S
     let recipe = &experiment.recipe;
     let settings = recipe.cases.iter().find(|it| it.name == case.case);
     if let Some(facts) = experiment.facts(&case.case) {
+        if let Some(why) = &facts.left_out {
+            return section.advice(Tone::Warning, format!("This case was left out: {why}"));
+        }
         section = section.paragraph(facts_line(
             facts,
             settings.is_some_and(|it| it.counts_store),
@@ -366,11 +381,11 @@ fn bars(experiment: &Experiment, case: &CaseJudgement) -> Bars {
     for arm in &case.judgement.arms {
         let name = match arm.unfinished {
             0 => arm.arm.clone(),
-            killed => format!("{} ({killed} of {} killed)", arm.arm, arm.runs),
+            lost => format!("{} ({lost} of {} unfinished)", arm.arm, arm.runs),
         };
-        let value = match arm.median.value.is_finite() {
-            true => estimate(&arm.median),
-            false => Estimate::exact(f64::NAN),
+        let value = match most_unfinished(arm, metric) {
+            false => estimate(&arm.median),
+            true => Estimate::exact(f64::NAN),
         };
         bars = bars.estimate(&name, value);
     }
@@ -554,6 +569,92 @@ pub fn comparison(a: &Experiment, b: &Experiment, pairs: &[Pair]) -> Document {
     .lead(a.recipe.question.clone())
     .section(section)
     .section(Section::new("How to read this").paragraph(READING))
+}
+
+/// Every pair in a row.
+pub fn overhead_table(overhead: &Overhead) -> Table {
+    let mut table = Table::new("Pairs")
+        .column(Column::seconds("alone elapsed"))
+        .column(Column::seconds("alone user"))
+        .column(Column::seconds("alone system"))
+        .column(Column::seconds("harness elapsed"))
+        .column(Column::seconds("harness user"))
+        .column(Column::seconds("harness system"))
+        .column(Column::text("first"));
+    for pair in &overhead.pairs {
+        let (alone, harness) = (&pair.alone, &pair.harness);
+        table.row(cells![
+            alone.elapsed_s,
+            alone.user_s,
+            alone.system_s,
+            harness.elapsed_s,
+            harness.user_s,
+            harness.system_s,
+            if pair.alone_first { "alone" } else { "harness" },
+        ]);
+    }
+    table
+}
+
+/// What the harness costs.
+pub fn overhead(overhead: &Overhead) -> Document {
+    let [alone, harness] = overhead.medians();
+    let mut table = Table::new("Medians")
+        .column(Column::text(""))
+        .column(Column::seconds("elapsed"))
+        .column(Column::seconds("processor"));
+    table.row(cells!["alone", alone.0, alone.1]);
+    table.row(cells!["under the harness", harness.0, harness.1]);
+    let mut ratios = Table::new("Under the harness over alone, pair by pair")
+        .column(Column::text(""))
+        .column(Column::text("ratio"))
+        .column(Column::text("95 % interval"))
+        .column(Column::text("at most 1 % more"));
+    for (name, ratio) in [
+        ("elapsed", &overhead.elapsed),
+        ("processor time", &overhead.processor),
+    ] {
+        let said = match cost(ratio) {
+            Cost::Within => "yes",
+            Cost::Above => "no",
+            Cost::Unclear => "cannot be told: too noisy, or too few pairs",
+        };
+        ratios.row(cells![
+            name,
+            format!("{:.4}", ratio.value),
+            format!("{:.4} to {:.4}", ratio.low, ratio.high),
+            said,
+        ]);
+    }
+    let added = &overhead.added_s;
+    let text = format!(
+        "A run under the harness takes {} longer ({} to {}): starting it in its control group, and looking at it ten \
+         times a second.",
+        seconds(added.value),
+        seconds(added.low),
+        seconds(added.high)
+    );
+    let mut section = Section::new("").table(table).table(ratios);
+    if !overhead.pairs.is_empty() {
+        section = section.paragraph(text);
+    }
+    let machine = &overhead.machine;
+    Document::new("zmeld bench: what measuring costs")
+        .lead(overhead.workload.clone())
+        .section(section)
+        .provenance(
+            "machine",
+            format!("{}, {} processors", machine.processor, machine.processors),
+        )
+        .provenance("kernel", machine.kernel.clone())
+        .provenance(
+            "runs",
+            format!(
+                "{} pairs after one that warmed up, order drawn anew for each, seed {}",
+                overhead.pairs.len(),
+                overhead.seed
+            ),
+        )
 }
 
 /// One row a recipe.
