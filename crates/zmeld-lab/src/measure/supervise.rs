@@ -2,22 +2,26 @@
 //! joins the control group, makes itself the first to be killed when memory runs
 //! out, and then becomes the workload. The *supervisor* starts the launcher,
 //! waits, and asks the kernel what its children used: alone with one child, that
-//! is the workload's usage, descendants included.
+//! is the workload's usage, descendants included. Joining a group takes the kernel
+//! tens of milliseconds, so the launcher says when it is done, by a pipe that it has
+//! in place of standard input: from then on the workload's time is counted.
 //!
 //! Both die with whoever started them, so that an experiment that is killed
 //! leaves nothing running.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::time::Duration;
 
 use nix::sys::prctl::set_thp_disable;
 use nix::sys::resource::{getrusage, UsageWho};
+use rustix::pipe::{pipe_with, PipeFlags};
 use rustix::process::{set_parent_process_death_signal, Signal};
+use rustix::time::{clock_gettime, ClockId};
 use serde::{Deserialize, Serialize};
 
 /// What a supervisor is asked to do.
@@ -42,7 +46,7 @@ pub struct Request {
 /// hundreds of faults before it becomes the workload are in it, the same in every arm.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
-    /// From start to end.
+    /// From the moment at which the launcher becomes the workload, to the end.
     pub elapsed_s: f64,
     /// Processor time in user space.
     pub user_s: f64,
@@ -96,14 +100,28 @@ pub fn supervise(request: &Request) -> io::Result<Ended> {
         .split_first()
         .ok_or_else(|| io::Error::other("no command"))?;
     let mut command = Command::new(program);
+    // None of it is left when the launcher, which has the other end, is the workload.
+    let (started, launched) = pipe_with(PipeFlags::CLOEXEC)?;
     command
         .args(arguments)
-        .stdin(Stdio::null())
+        .stdin(if request.launcher.is_empty() {
+            Stdio::null()
+        } else {
+            Stdio::from(launched)
+        })
         .stdout(File::create(&request.stdout)?)
         .stderr(File::create(&request.stderr)?);
-    let begin = Instant::now();
-    let status = command.spawn()?.wait()?;
-    let elapsed_s = begin.elapsed().as_secs_f64();
+    let mut begin = now();
+    let mut child = command.spawn()?;
+    // Our copy of the launcher's end goes with it, or the pipe would not end.
+    drop(command);
+    let status = child.wait()?;
+    let end = now();
+    let mut launched_at = [0; 8];
+    if !request.launcher.is_empty() && File::from(started).read_exact(&mut launched_at).is_ok() {
+        begin = Duration::from_nanos(u64::from_ne_bytes(launched_at));
+    }
+    let elapsed_s = end.saturating_sub(begin).as_secs_f64();
     let used = getrusage(UsageWho::RUSAGE_CHILDREN)?;
     let seconds =
         |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
@@ -125,6 +143,15 @@ pub fn supervise(request: &Request) -> io::Result<Ended> {
     })
 }
 
+/// The same clock in all processes.
+fn now() -> Duration {
+    let time = clock_gettime(ClockId::Monotonic);
+    Duration::new(
+        u64::try_from(time.tv_sec).unwrap_or(0),
+        u32::try_from(time.tv_nsec).unwrap_or(0),
+    )
+}
+
 /// Joins control groups and becomes the command: the launcher's whole life. Returns only if that failed.
 ///
 /// # Errors
@@ -143,7 +170,11 @@ pub fn launch(joins: &[PathBuf], huge_pages: bool, command: &[String]) -> io::Er
         }
         // If the whole machine runs short after all, this process goes first. Without root the kernel may refuse.
         let _ = fs::write("/proc/self/oom_score_adj", "1000");
-        Ok(Command::new(program).args(arguments).exec())
+        // Whether somebody listens is not the workload's concern.
+        let now_ns = u64::try_from(now().as_nanos()).unwrap_or(0);
+        let _ = rustix::io::write(rustix::stdio::stdin(), &now_ns.to_ne_bytes());
+        let mut command = Command::new(program);
+        Ok(command.args(arguments).stdin(Stdio::null()).exec())
     };
     become_it().unwrap_or_else(|err| err)
 }
