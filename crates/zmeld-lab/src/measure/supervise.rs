@@ -19,9 +19,9 @@ use std::time::Duration;
 
 use nix::sys::prctl::set_thp_disable;
 use nix::sys::resource::{getrusage, UsageWho};
+use nix::time::{clock_gettime, ClockId};
 use rustix::pipe::{pipe_with, PipeFlags};
 use rustix::process::{set_parent_process_death_signal, Signal};
-use rustix::time::{clock_gettime, ClockId};
 use serde::{Deserialize, Serialize};
 
 /// What a supervisor is asked to do.
@@ -111,12 +111,12 @@ pub fn supervise(request: &Request) -> io::Result<Ended> {
         })
         .stdout(File::create(&request.stdout)?)
         .stderr(File::create(&request.stderr)?);
-    let mut begin = now();
+    let mut begin = now()?;
     let mut child = command.spawn()?;
     // Our copy of the launcher's end goes with it, or the pipe would not end.
     drop(command);
     let status = child.wait()?;
-    let end = now();
+    let end = now()?;
     let mut launched_at = [0; 8];
     if !request.launcher.is_empty() && File::from(started).read_exact(&mut launched_at).is_ok() {
         begin = Duration::from_nanos(u64::from_ne_bytes(launched_at));
@@ -143,13 +143,10 @@ pub fn supervise(request: &Request) -> io::Result<Ended> {
     })
 }
 
-/// The same clock in all processes.
-fn now() -> Duration {
-    let time = clock_gettime(ClockId::Monotonic);
-    Duration::new(
-        u64::try_from(time.tv_sec).unwrap_or(0),
-        u32::try_from(time.tv_nsec).unwrap_or(0),
-    )
+/// The same clock in all processes. Not rustix's, which takes it for granted that the
+/// kernel maps one into each of them; user-mode Linux does not.
+fn now() -> io::Result<Duration> {
+    Ok(clock_gettime(ClockId::CLOCK_MONOTONIC)?.into())
 }
 
 /// Joins control groups and becomes the command: the launcher's whole life. Returns only if that failed.
@@ -171,7 +168,7 @@ pub fn launch(joins: &[PathBuf], huge_pages: bool, command: &[String]) -> io::Er
         // If the whole machine runs short after all, this process goes first. Without root the kernel may refuse.
         let _ = fs::write("/proc/self/oom_score_adj", "1000");
         // Whether somebody listens is not the workload's concern.
-        let now_ns = u64::try_from(now().as_nanos()).unwrap_or(0);
+        let now_ns = u64::try_from(now()?.as_nanos()).unwrap_or(0);
         let _ = rustix::io::write(rustix::stdio::stdin(), &now_ns.to_ne_bytes());
         let mut command = Command::new(program);
         Ok(command.args(arguments).stdin(Stdio::null()).exec())
