@@ -565,7 +565,8 @@ static int nth_file(char **a)
 			       nth_next(n));
 			return 4;
 		}
-		if (error != ENOMEM || left) {
+		/* EINVAL: what a device says whose name could not be allocated. */
+		if ((error != ENOMEM && error != EINVAL) || left) {
 			printf("# %s %s: %s at allocation %d\n", a[0], a[1], strerror(error), n);
 			return 1;
 		}
