@@ -90,11 +90,7 @@ impl Operation {
         Request {
             slot: if self.is_sequential() { at } else { random },
             pages,
-            write: match self {
-                Operation::Fill | Operation::Rewrite | Operation::Pages => true,
-                Operation::Scan | Operation::Read => false,
-                Operation::Mixed => chance % 10 < 3,
-            },
+            write: self.writes() || (self == Operation::Mixed && chance % 10 < 3),
         }
     }
 }
