@@ -41,7 +41,7 @@ fn run(program: &str, arguments: &[&str]) -> Option<Output> {
     match Command::new(program).args(arguments).output() {
         Ok(output) => Some(output),
         Err(_) => {
-            eprintln!("skipped: {program} is not installed");
+            eprintln!("SKIP: {program} is not installed");
             None
         }
     }
@@ -140,7 +140,7 @@ fn nix_finds_in_the_modules_what_was_configured() {
             .env("HOME", folder.path())
             .output();
         let Ok(output) = output else {
-            eprintln!("skipped: nix-instantiate is not installed");
+            eprintln!("SKIP: nix-instantiate is not installed");
             return None;
         };
         accepts(&output, name);

@@ -159,7 +159,7 @@ fn units_that_cannot_be_written_leave_nothing_behind() {
 fn systemd_accepts_the_units() {
     let found = Command::new("systemd-analyze").arg("--version").output();
     if !found.is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped: systemd-analyze is not installed");
+        eprintln!("SKIP: systemd-analyze is not installed");
         return;
     }
     let mut verified = 0;
@@ -210,7 +210,7 @@ fn device_units_are_named_as_systemd_names_them() {
             .args(["--path", "--suffix=device", path])
             .output();
         let Ok(output) = output else {
-            eprintln!("skipped: systemd-escape is not installed");
+            eprintln!("SKIP: systemd-escape is not installed");
             return;
         };
         let name = String::from_utf8(output.stdout).unwrap();

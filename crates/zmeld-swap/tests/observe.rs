@@ -308,7 +308,7 @@ fn a_real_parser_takes_the_metrics() {
         .stderr(Stdio::null())
         .status();
     if !has.is_ok_and(|status| status.success()) {
-        eprintln!("skipped: python3 has no prometheus_client here");
+        eprintln!("SKIP: python3 has no prometheus_client here");
         return;
     }
     for (kernel, _) in MACHINES {

@@ -116,7 +116,7 @@ impl Drop for Script {
 #[test]
 fn the_script_sets_up_what_zmeld_sets_up_and_takes_it_back() {
     if let Some(why) = unfit() {
-        eprintln!("skipped: {why}");
+        eprintln!("SKIP: {why}");
         return;
     }
     // Others on this machine change its swap under the same lock.
@@ -137,7 +137,7 @@ fn the_script_sets_up_what_zmeld_sets_up_and_takes_it_back() {
         match up {
             Ok(_) => seen,
             Err(err) => {
-                eprintln!("skipped: {err}");
+                eprintln!("SKIP: {err}");
                 return;
             }
         }
@@ -148,7 +148,7 @@ fn the_script_sets_up_what_zmeld_sets_up_and_takes_it_back() {
     // reads the script in tests/export.rs only.
     for shell in [&["dash"][..], &["bash", "--posix"]] {
         if Command::new(shell[0]).arg("-c").arg("").output().is_err() {
-            eprintln!("skipped: {} is not installed", shell[0]);
+            eprintln!("SKIP: {} is not installed", shell[0]);
             continue;
         }
         let folder = tempfile::tempdir().unwrap();

@@ -227,6 +227,7 @@ impl Lab<'_> {
     /// The workload as the supervisor's own child, with nothing around it.
     fn alone(&mut self, workload: &Workload) -> Result<Ended, Error> {
         let request = Request {
+            parent: std::process::id(),
             launcher: Vec::new(),
             joins: Vec::new(),
             huge_pages: true,

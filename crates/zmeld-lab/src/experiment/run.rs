@@ -67,6 +67,7 @@ impl Lab<'_> {
         let workload = &case.workload;
         let (stdout, stderr) = (self.folder.join("stdout"), self.folder.join("stderr"));
         let request = Request {
+            parent: std::process::id(),
             launcher: self.settings.launcher.clone(),
             joins: group.joins(),
             huge_pages: case.huge_pages,
@@ -97,9 +98,10 @@ impl Lab<'_> {
                 } else {
                     None
                 };
-                if cause.is_some() {
-                    group.kill();
-                }
+            }
+            // Again at each look: at the first one, it may not have joined its group yet.
+            if cause.is_some() {
+                group.kill();
             }
             watch.tick(begin.elapsed().as_secs_f64());
             std::thread::sleep(TICK);

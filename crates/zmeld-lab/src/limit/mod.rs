@@ -90,8 +90,7 @@ impl Hierarchy {
                     .next()
                     .and_then(|pid| pid.parse::<u32>().ok());
                 if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
-                    empty(&[entry.path()]);
-                    count += usize::from(fs::remove_dir(entry.path()).is_ok());
+                    count += usize::from(remove(&[entry.path()]));
                 }
             }
         }
@@ -287,27 +286,50 @@ impl Group {
 
     /// Kills everything in it and waits until it is gone, 10 s at most.
     pub fn kill(&self) {
-        let mut folders = vec![self.memory.clone()];
-        folders.extend(self.unified.clone());
-        empty(&folders);
+        empty(&self.folders());
+    }
+
+    fn folders(&self) -> Vec<PathBuf> {
+        std::iter::once(&self.memory)
+            .chain(&self.unified)
+            .cloned()
+            .collect()
     }
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
-        self.kill();
         // What cannot be removed is removed by the next experiment.
-        let _ = fs::remove_dir(&self.memory);
-        if let Some(unified) = &self.unified {
-            let _ = fs::remove_dir(unified);
-        }
+        let _ = remove(&self.folders());
     }
+}
+
+/// So long the kernel may take to let go of what was killed.
+const EMPTY_MAX: Duration = Duration::from_secs(10);
+
+/// Kills what is in these groups and removes them. `false`: one of them stays.
+fn remove(folders: &[PathBuf]) -> bool {
+    let begin = Instant::now();
+    folders.iter().all(|folder| loop {
+        empty(folders);
+        match fs::remove_dir(folder) {
+            Ok(()) => return true,
+            // A process that has ended is for a moment no longer listed but still counted; one that was on its way in
+            // has arrived.
+            Err(err)
+                if err.kind() == io::ErrorKind::ResourceBusy && begin.elapsed() < EMPTY_MAX =>
+            {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            Err(_) => return false,
+        }
+    })
 }
 
 /// Kills what is in these groups, again and again: what it forks meanwhile too.
 fn empty(folders: &[PathBuf]) {
     let begin = Instant::now();
-    while begin.elapsed() < Duration::from_secs(10) {
+    while begin.elapsed() < EMPTY_MAX {
         let mut left = false;
         for folder in folders {
             let killed_at_once = fs::write(folder.join("cgroup.kill"), "1").is_ok();

@@ -27,7 +27,9 @@ use serde::{Deserialize, Serialize};
 /// What a supervisor is asked to do.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Request {
-    /// The launcher with its first arguments; the joins, `--` and the command follow. None: the command is started as it
+    /// The process that asks; the supervisor ends with it.
+    pub parent: u32,
+    /// The launcher with its first arguments; its parent, the joins, `--` and the command follow. None: the command is started as it
     /// is, in whatever group the supervisor is in.
     pub launcher: Vec<String>,
     /// The control groups' files that the workload joins.
@@ -84,9 +86,10 @@ pub struct Ended {
 /// # Errors
 /// When the launcher cannot be started or its outputs cannot be made.
 pub fn supervise(request: &Request) -> io::Result<Ended> {
-    set_parent_process_death_signal(Some(Signal::KILL))?;
+    end_with(request.parent)?;
     let mut words: Vec<OsString> = request.launcher.iter().map(OsString::from).collect();
     if !words.is_empty() {
+        words.extend(["--parent".into(), std::process::id().to_string().into()]);
         for join in &request.joins {
             words.extend(["--join".into(), join.into()]);
         }
@@ -149,16 +152,29 @@ fn now() -> io::Result<Duration> {
     Ok(clock_gettime(ClockId::CLOCK_MONOTONIC)?.into())
 }
 
+/// Has the kernel kill this process when its parent ends.
+///
+/// # Errors
+/// When the parent has ended already: the kernel says it once.
+fn end_with(parent: u32) -> io::Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    if std::os::unix::process::parent_id() == parent {
+        Ok(())
+    } else {
+        Err(io::Error::other("whoever started it has ended"))
+    }
+}
+
 /// Joins control groups and becomes the command: the launcher's whole life. Returns only if that failed.
 ///
 /// # Errors
 /// Which step failed.
-pub fn launch(joins: &[PathBuf], huge_pages: bool, command: &[String]) -> io::Error {
+pub fn launch(parent: u32, joins: &[PathBuf], huge_pages: bool, command: &[String]) -> io::Error {
     let become_it = || -> io::Result<io::Error> {
         let (program, arguments) = command
             .split_first()
             .ok_or_else(|| io::Error::other("no command"))?;
-        set_parent_process_death_signal(Some(Signal::KILL))?;
+        end_with(parent)?;
         if !huge_pages {
             set_thp_disable(true)?;
         }

@@ -1,49 +1,28 @@
 //! Experiments, from the command line: what is refused, what is kept, and that
 //! nothing is left behind.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
 use std::process::{Child, Output, Stdio};
-use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use nix::fcntl::Flock;
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::errors::{as_nobody, refuses};
 use crate::run::*;
+use crate::setup::{locked, unfit};
 
-/// Experiments of these tests run one after the other; those of others are waited for.
-static TURN: Mutex<()> = Mutex::new(());
-
-/// Why experiments with zram cannot be made here.
-fn cannot() -> Option<&'static str> {
-    let v1 = Path::new("/sys/fs/cgroup/memory/memory.limit_in_bytes").exists();
-    let v2 = fs::read_to_string("/sys/fs/cgroup/cgroup.subtree_control")
-        .is_ok_and(|text| text.split_whitespace().any(|word| word == "memory"));
-    if !is_root() {
-        Some("only root can limit memory")
-    } else if !v1 && !v2 {
-        Some("there is no memory controller")
-    } else if !Path::new("/sys/class/zram-control/hot_add").exists() {
-        Some("there is no zram")
-    } else {
-        None
-    }
-}
-
-/// The turn to experiment, or the reason printed.
-fn turn() -> Option<MutexGuard<'static, ()>> {
-    if let Some(why) = cannot() {
+/// The turn to change the machine's swap, or the reason why it cannot be had printed.
+fn turn() -> Option<Flock<File>> {
+    if let Some(why) = unfit() {
         eprintln!("SKIP: {why}");
         return None;
     }
-    Some(
-        TURN.lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner),
-    )
+    Some(locked())
 }
 
 /// A recipe of fractions of a second: killed without swap, finished with zram.

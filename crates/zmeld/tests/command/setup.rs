@@ -257,7 +257,7 @@ fn configurations(folder: &Path) -> [PathBuf; 2] {
 #[test]
 fn fifty_times_up_and_down_with_kills_leave_the_machine_as_it_was() {
     if let Some(reason) = unfit() {
-        eprintln!("skipped: {reason}");
+        eprintln!("SKIP: {reason}");
         return;
     }
     let _lock = locked();
@@ -327,7 +327,7 @@ fn fifty_times_up_and_down_with_kills_leave_the_machine_as_it_was() {
 #[test]
 fn pages_that_do_not_fit_and_things_that_are_in_the_way_are_named() {
     if let Some(reason) = unfit() {
-        eprintln!("skipped: {reason}");
+        eprintln!("SKIP: {reason}");
         return;
     }
     let _lock = locked();
@@ -396,7 +396,7 @@ fn pages_that_do_not_fit_and_things_that_are_in_the_way_are_named() {
 #[test]
 fn an_ordinary_user_is_told_in_one_line() {
     if !is_root() {
-        eprintln!("skipped: needs root to become somebody else");
+        eprintln!("SKIP: needs root to become somebody else");
         return;
     }
     let folder = folder();
@@ -414,13 +414,13 @@ fn an_ordinary_user_is_told_in_one_line() {
         .arg(&config)
         .output();
     let Ok(output) = output else {
-        eprintln!("skipped: needs setpriv");
+        eprintln!("SKIP: needs setpriv");
         return;
     };
     let said = text(&output.stderr);
     // The folder of a test run by root may be closed to others altogether.
     if said.contains("setpriv") || said.contains("c.toml") {
-        eprintln!("skipped: {said}");
+        eprintln!("SKIP: {said}");
         return;
     }
     assert_eq!(said.lines().count(), 1, "{said}");

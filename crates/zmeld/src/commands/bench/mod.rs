@@ -64,6 +64,8 @@ enum Command {
     #[command(hide = true)]
     Launch {
         #[arg(long)]
+        parent: u32,
+        #[arg(long)]
         join: Vec<PathBuf>,
         #[arg(long)]
         no_huge_pages: bool,
@@ -168,11 +170,12 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<Outcome> {
             Ok(Outcome::Done)
         }
         Command::Launch {
+            parent,
             join,
             no_huge_pages,
             command,
         } => {
-            let err = launch(join, !no_huge_pages, command);
+            let err = launch(*parent, join, !no_huge_pages, command);
             eprintln!("zmeld: cannot start {}: {err}", command.join(" "));
             // As a shell says it: not found, or not to be run.
             std::process::exit(if err.kind() == std::io::ErrorKind::NotFound {
