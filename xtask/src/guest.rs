@@ -15,6 +15,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{bail, Context, Result};
 
+use zmeld_vm::libraries_of;
+
 use crate::kernels::{self, Kernel};
 use crate::tools;
 
@@ -248,16 +250,6 @@ fn modules_archive(kernel: &Kernel) -> Result<PathBuf> {
     Ok(archive)
 }
 
-/// The libraries that a program is linked with, and its loader.
-/// The shared libraries that a program needs, where this machine has them.
-pub fn libraries_of(program: &Path) -> Vec<PathBuf> {
-    let Ok(output) = Command::new("ldd").arg(program).output() else {
-        return Vec::new();
-    };
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    text.lines().filter_map(ldd_line).collect()
-}
-
 fn stopping_library() -> Option<PathBuf> {
     let mut command = Command::new(tools::c_compiler());
     let output = command
@@ -271,16 +263,6 @@ fn stopping_library() -> Option<PathBuf> {
         .flatten()
 }
 
-/// `name => /path (address)` or `/path (address)`.
-fn ldd_line(line: &str) -> Option<PathBuf> {
-    let path = match line.split_once("=>") {
-        Some((_, path)) => path,
-        None => line,
-    };
-    let path = path.split_whitespace().next()?;
-    path.starts_with('/').then(|| PathBuf::from(path))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -291,25 +273,5 @@ mod tests {
         assert_eq!(archive_name("/lib64/ld.so"), "lib64/ld.so");
         assert_eq!(archive_name("/guest/lib/a"), "guest/lib/a");
         assert_eq!(archive_name("guest/a"), "guest/a");
-    }
-
-    #[test]
-    fn libraries_are_read_from_ldd() {
-        let paths: Vec<_> = [
-            "\tlinux-vdso.so.1 (0x00007ffc)",
-            "\tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f)",
-            "\t/lib64/ld-linux-x86-64.so.2 (0x00007f)",
-            "\tlibgone.so => not found",
-        ]
-        .iter()
-        .filter_map(|line| ldd_line(line))
-        .collect();
-        assert_eq!(
-            paths,
-            [
-                PathBuf::from("/lib/x86_64-linux-gnu/libc.so.6"),
-                PathBuf::from("/lib64/ld-linux-x86-64.so.2")
-            ]
-        );
     }
 }

@@ -22,12 +22,12 @@ use anyhow::{bail, Context, Result};
 
 use crate::apt::{Reason, Suite};
 use crate::debian;
-use crate::guest::{self, Addition};
+use crate::guest::Addition;
 use crate::kernels::{self, Kernel, Kind};
 use crate::machine::{self, Boot};
 use crate::module_build::{self, Flavour};
 use crate::process::Log;
-use crate::rust_tests::cargo;
+use crate::rust_tests::{self, cargo};
 use crate::signing;
 use crate::step::Tally;
 use crate::test::Tier;
@@ -161,6 +161,20 @@ pub fn dkms(log: &Log, shelf: &Shelf) -> Result<Tally> {
     match shelf.take(log, "6.1")? {
         Ok(kernel) => signing::test(log, &kernel),
         Err(reason) => Ok(Tally::skip("dkms", reason)),
+    }
+}
+
+/// Experiments in machines that boot this kernel.
+pub fn machines(log: &Log, shelf: &Shelf, name: &'static str) -> Result<Tally> {
+    let step = format!("machine-{name}");
+    let kernel = match shelf.take(log, name)? {
+        Ok(kernel) => kernel,
+        Err(reason) => return Ok(Tally::skip(&step, reason)),
+    };
+    match machine::cannot_run(&kernel) {
+        Some(reason) => Ok(Tally::skip(&step, reason)),
+        None if !tools::is_root() => Ok(Tally::skip(&step, "experiments are for root")),
+        None => rust_tests::machines(log, &step, &kernel.image),
     }
 }
 
@@ -348,7 +362,7 @@ impl GuestTest {
         if self.bed == Bed::CommandLine {
             let program = command_line(log)?;
             boot.files.push(Addition::file("/usr/bin/zmeld", &program)?);
-            for library in guest::libraries_of(&program) {
+            for library in zmeld_vm::libraries_of(&program) {
                 boot.files
                     .push(Addition::file(&library.to_string_lossy(), &library)?);
             }
@@ -434,7 +448,7 @@ fn collect(folder: &Path, at: &str, files: &mut Vec<Addition>) -> Result<()> {
         } else {
             let file = Addition::file(&place, &path)?;
             if file.executable {
-                for library in guest::libraries_of(&path) {
+                for library in zmeld_vm::libraries_of(&path) {
                     files.push(Addition::file(&library.to_string_lossy(), &library)?);
                 }
             }

@@ -466,7 +466,7 @@ fn choose_modules(log: &Log, root: &Path, release: &str, to: &Path) -> Result<()
     depmod(root)?;
     let dependencies = fs::read_to_string(from.join("modules.dep"))?;
     let target = unfinished.join("lib/modules").join(release);
-    for path in chosen(&dependencies, STOCK_MODULES) {
+    for path in zmeld_vm::with_dependencies(&dependencies, STOCK_MODULES) {
         let copy = target.join(&path);
         fs::create_dir_all(copy.parent().unwrap_or(&target))?;
         fs::copy(from.join(&path), &copy)?;
@@ -493,44 +493,9 @@ fn choose_modules(log: &Log, root: &Path, release: &str, to: &Path) -> Result<()
     Ok(())
 }
 
-/// The files of modules and of all that they depend on, from a `modules.dep`.
-fn chosen(dependencies: &str, names: &[&str]) -> Vec<String> {
-    let mut files = Vec::new();
-    for line in dependencies.lines() {
-        let Some((file, needs)) = line.split_once(':') else {
-            continue;
-        };
-        let base = file.rsplit('/').next().unwrap_or(file);
-        let name = base.split(".ko").next().unwrap_or(base).replace('-', "_");
-        if names.iter().any(|wanted| wanted.replace('-', "_") == name) {
-            files.push(file.to_owned());
-            files.extend(needs.split_whitespace().map(str::to_owned));
-        }
-    }
-    files.sort();
-    files.dedup();
-    files
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn modules_come_with_what_they_need() {
-        let text = "kernel/a/zram.ko.xz: kernel/b/zsmalloc.ko.xz\n\
-                    kernel/b/zsmalloc.ko.xz:\nkernel/c/dm-flakey.ko: kernel/c/dm-mod.ko\n\
-                    kernel/d/other.ko: kernel/e/x.ko\n";
-        assert_eq!(
-            chosen(text, &["zram", "dm_flakey"]),
-            [
-                "kernel/a/zram.ko.xz",
-                "kernel/b/zsmalloc.ko.xz",
-                "kernel/c/dm-flakey.ko",
-                "kernel/c/dm-mod.ko"
-            ]
-        );
-    }
 
     #[test]
     fn an_option_that_is_not_taken_is_named() {

@@ -19,9 +19,6 @@ use crate::process::{end_group, was_interrupted};
 use crate::splats;
 use crate::tools;
 
-/// Starting a stock kernel in hardware takes no longer where it works at all.
-const PROBE_LIMIT: Duration = Duration::from_secs(20);
-
 /// How often a guest may die while it boots.
 const BOOTS_MAX: usize = 3;
 
@@ -124,7 +121,7 @@ impl Drop for RunFolder {
 pub fn cannot_run(kernel: &Kernel) -> Option<Reason> {
     let needed: &[&str] = match kernel.recipe.kind {
         Kind::UserMode => &["busybox", "cpio"],
-        Kind::Stock => &["busybox", "cpio", "qemu-system-x86_64"],
+        Kind::Stock => &["busybox", "cpio", zmeld_vm::PROGRAM],
     };
     let missing: Vec<&str> = needed
         .iter()
@@ -341,9 +338,9 @@ fn qemu(
     archive: &Path,
     disks: &[PathBuf],
 ) -> Result<Command> {
-    let mut command = Command::new("qemu-system-x86_64");
+    let mut command = Command::new(zmeld_vm::PROGRAM);
     let kvm = kvm_works(kernel)?;
-    command.args(accelerator(kvm));
+    command.args(zmeld_vm::accelerator(kvm));
     command.args(["-nodefaults", "-no-reboot", "-display", "none"]);
     command.args(["-m", &format!("{}M", boot.memory)]);
     command.args(["-smp", &boot.processors.to_string()]);
@@ -383,52 +380,16 @@ fn qemu(
     Ok(command)
 }
 
-fn accelerator(kvm: bool) -> &'static [&'static str] {
-    if kvm {
-        &["-accel", "kvm", "-cpu", "host"]
-    } else {
-        &["-accel", "tcg,thread=multi", "-cpu", "max"]
-    }
-}
-
-/// Whether hardware virtualisation runs this kernel: `/dev/kvm` alone does not
-/// say so. Asked once after each boot of this machine.
+/// Whether hardware virtualisation runs this kernel, asked once after each boot of
+/// this machine.
 fn kvm_works(kernel: &Kernel) -> Result<bool> {
-    if fs::File::options()
-        .read(true)
-        .write(true)
-        .open("/dev/kvm")
-        .is_err()
-    {
-        return Ok(false);
-    }
     let this_boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let kept = kernel.folder()?.join("kvm");
     let said = fs::read_to_string(&kept).unwrap_or_default();
     if let Some(verdict) = said.strip_prefix(&this_boot) {
         return Ok(verdict.trim() == "works");
     }
-    let mut command = Command::new("qemu-system-x86_64");
-    command.args(accelerator(true));
-    command.args([
-        "-nodefaults",
-        "-no-reboot",
-        "-display",
-        "none",
-        "-m",
-        "256M",
-    ]);
-    command.arg("-kernel").arg(&kernel.image);
-    command.args(["-serial", "stdio"]);
-    // Without a root file system it gets to a panic, and so to a reboot.
-    command.args(["-append", "console=ttyS0 panic=-1"]);
-    command.stderr(Stdio::null());
-    let mut text = Vec::new();
-    let ended = converse(&mut command, PROBE_LIMIT, &mut |bytes| {
-        text.extend_from_slice(bytes);
-        Ok(())
-    });
-    let works = ended.is_ok() && String::from_utf8_lossy(&text).contains("Kernel panic");
+    let works = zmeld_vm::hardware_runs(&kernel.image);
     let verdict = if works { "works" } else { "does not work" };
     fs::write(&kept, format!("{this_boot}{verdict}\n"))?;
     Ok(works)

@@ -1,5 +1,6 @@
 //! What cargo checks and tests.
 
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -89,20 +90,28 @@ pub fn tests(log: &Log, quick: bool) -> Result<Tally> {
 
 /// The simulator's counters against those of a real kernel, booted in QEMU.
 pub fn numa_boot(log: &Log) -> Result<Tally> {
-    let arguments = [
-        "test",
-        "--package",
-        "zmeld-numa",
-        "--test",
-        "real_linux",
-        "--",
-        "--ignored",
-        "--show-output",
-    ];
-    let ran = log.run(&mut cargo(&arguments), LIMIT)?;
+    let package = ["--package", "zmeld-numa", "--test", "real_linux"];
+    let mut command = cargo(&["test"]);
+    command
+        .args(package)
+        .args(["--", "--ignored", "--show-output"]);
+    one(log, "numa-boot", &mut command)
+}
+
+/// Experiments in virtual machines that boot this kernel.
+pub fn machines(log: &Log, name: &str, image: &Path) -> Result<Tally> {
+    let mut command = cargo(&["test", "--package", "zmeld", "--test", "machine"]);
+    command.args(["--", "--show-output"]);
+    command.env("ZMELD_TEST_KERNEL", image);
+    one(log, name, &mut command)
+}
+
+/// Tests that are run by name.
+fn one(log: &Log, name: &str, command: &mut Command) -> Result<Tally> {
+    let ran = log.run(command, LIMIT)?;
     let mut tally = read_results(&ran.text);
     if !ran.succeeded() && tally.failed.is_empty() {
-        tally.add(Tally::fail("numa-boot", "does not compile, or crashed"));
+        tally.add(Tally::fail(name, "does not compile, or crashed"));
     }
     Ok(tally)
 }

@@ -3,6 +3,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -30,14 +31,7 @@ pub fn is_there(program: &str) -> bool {
         .is_ok_and(|output| output.status.success())
 }
 
-/// A program as the shell would find it, also where users' paths end.
-pub fn on_path(program: &str) -> Option<PathBuf> {
-    let path = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&path)
-        .chain(["/usr/sbin", "/sbin"].map(PathBuf::from))
-        .map(|folder| folder.join(program))
-        .find(|file| file.is_file())
-}
+pub use zmeld_vm::on_path;
 
 /// Whether there is a program of that name; it is not started.
 pub fn is_on_path(program: &str) -> bool {
@@ -84,13 +78,14 @@ fn first_line(text: &str) -> String {
         .to_owned()
 }
 
+/// Whether this is root.
+pub fn is_root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
+}
+
 /// Whether we may install packages here; if not, why.
 fn may_install() -> std::result::Result<(), &'static str> {
-    let is_root = fs::metadata("/proc/self").is_ok_and(|own| {
-        use std::os::unix::fs::MetadataExt;
-        own.uid() == 0
-    });
-    if !is_root {
+    if !is_root() {
         Err("only root can install it")
     } else if !is_there("apt-get") {
         Err("there is no apt-get to install it with")

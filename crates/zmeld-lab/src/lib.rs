@@ -8,8 +8,10 @@
 //! | [`limit`] | a memory limit of its own for each run |
 //! | [`arm`] | the set-ups that are compared, by `zmeld-swap`; a disk as slow as wanted |
 //! | [`measure`] | what a run used, what the machine counted, memory over time |
+//! | [`vm`] | whole machines instead of limits: one booted for each run |
 //! | [`statistics`] | what repeated runs allow to be said |
 //! | [`experiment`] | the order of runs, one run, the result |
+//! | [`name`] | how what an experiment makes is called |
 //! | [`error`] | what can go wrong, in one line each |
 //!
 //! The crate prints nothing.
@@ -19,9 +21,11 @@ pub mod error;
 pub mod experiment;
 pub mod limit;
 pub mod measure;
+pub mod name;
 pub mod real;
 pub mod recipe;
 pub mod statistics;
+pub mod vm;
 pub mod workload;
 
 pub use error::Error;

@@ -11,6 +11,7 @@ use crate::arm::{size, Arm, Bases};
 use crate::error::Error;
 use crate::statistics::stopping::Stopping;
 use crate::statistics::Direction;
+use crate::vm::Size;
 use crate::workload::Workload;
 
 /// An experiment as a file says it.
@@ -112,6 +113,9 @@ pub struct Case {
     /// finds too few folios to try.
     #[serde(default = "yes")]
     pub huge_pages: bool,
+    /// A machine of that size, booted for each run, instead of a limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<Size>,
     /// Only these arms; none: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arms: Vec<String>,
@@ -234,6 +238,16 @@ impl Recipe {
                     "case \"{}\" names an arm \"{unknown}\" that there is not",
                     case.name
                 ));
+            }
+            if let Some(machine) = &case.machine {
+                let wrong = |problem| format!("case \"{}\": {problem}", case.name);
+                machine.check().map_err(wrong)?;
+                if case.limit.is_some() || case.full_limit.is_some() || case.counts_store {
+                    return Err(wrong(
+                        "its machine's RAM is the limit: leave out limit, full_limit and counts_store"
+                            .to_owned(),
+                    ));
+                }
             }
             let bases = Bases {
                 limit: 1 << 30,

@@ -113,11 +113,17 @@ impl Arm {
         Ok(plan.refuse()?)
     }
 
-    /// Sets it up for runs in this group.
+    /// Sets it up for runs in this group. `disk`: one that is there, used instead of a slow disk.
     ///
     /// # Errors
     /// What could not be set up; nothing is left of it then.
-    pub fn apply(&self, host: &Host, bases: Bases, group: &Group) -> Result<Applied, Error> {
+    pub fn apply(
+        &self,
+        host: &Host,
+        bases: Bases,
+        group: &Group,
+        disk: Option<&Path>,
+    ) -> Result<Applied, Error> {
         let mut applied = Applied {
             host: host.clone(),
             active: false,
@@ -127,17 +133,15 @@ impl Arm {
         if self.tier.is_empty() {
             return Ok(applied);
         }
-        if let Some(disk) = &self.slow_disk {
+        if let (Some(disk), None) = (&self.slow_disk, disk) {
             let bytes = size(&disk.size, bases).ok_or_else(|| Error::Recipe {
                 name: format!("arm {}", self.name),
                 problem: format!("{:?} is no size of a disk", disk.size),
             })?;
             applied.disk = Some(disk.attach(bytes, group)?);
         }
-        let disk = applied
-            .disk
-            .as_ref()
-            .map_or(Path::new(""), Attached::device);
+        let made = applied.disk.as_ref().map(Attached::device);
+        let disk = disk.or(made).unwrap_or(Path::new(""));
         let config = self.config(bases, disk)?;
         let mut journal = Journal::lock(host, PATIENCE, &mut |_| ())?;
         free(journal.records())?;

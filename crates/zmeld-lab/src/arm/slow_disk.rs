@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::limit::Group;
+use crate::name::{self, is_left_behind};
 
 /// How large and how slow. Without a rate it is as fast as what it stands on.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -38,8 +39,6 @@ pub struct SlowDisk {
     pub folder: PathBuf,
 }
 
-const PREFIX: &str = "zmeld-lab-";
-
 fn folder() -> PathBuf {
     PathBuf::from("/var/tmp")
 }
@@ -47,11 +46,9 @@ fn folder() -> PathBuf {
 const ROOT: &str = "/sys/fs/cgroup/blkio";
 
 impl SlowDisk {
-    /// Makes it.
-    pub(super) fn attach(&self, bytes: u64, group: &Group) -> Result<Attached, Error> {
-        let file = self
-            .folder
-            .join(format!("{PREFIX}{}.disk", std::process::id()));
+    /// Makes the file that it is.
+    pub(crate) fn create(&self, bytes: u64) -> Result<DiskFile, Error> {
+        let file = self.folder.join(name::own(".disk"));
         let free = rustix::fs::statvfs(&self.folder)
             .map_err(|err| Error::io("look at", &self.folder, err.into()))?;
         if free.f_bavail * free.f_frsize < bytes + (512 << 20) {
@@ -63,19 +60,26 @@ impl SlowDisk {
                 ),
             });
         }
+        // Anybody may write where it lies: it must not be there already.
+        let made = File::create_new(&file).map_err(|err| Error::io("create", &file, err))?;
+        let file = DiskFile(file);
+        rustix::fs::fallocate(&made, rustix::fs::FallocateFlags::empty(), 0, bytes)
+            .map_err(|err| Error::io("allocate", file.path(), err.into()))?;
+        Ok(file)
+    }
+
+    /// Makes it, as a loop device.
+    pub(super) fn attach(&self, bytes: u64, group: &Group) -> Result<Attached, Error> {
         let mut attached = Attached {
-            file: file.clone(),
             device: PathBuf::new(),
             limits: Vec::new(),
+            file: self.create(bytes)?,
         };
-        let made = File::create(&file).map_err(|err| Error::io("create", &file, err))?;
-        rustix::fs::fallocate(&made, rustix::fs::FallocateFlags::empty(), 0, bytes)
-            .map_err(|err| Error::io("allocate", &file, err.into()))?;
         let said = losetup(&[
             "--find",
             "--show",
             "--direct-io=on",
-            &file.display().to_string(),
+            &attached.file.path().display().to_string(),
         ])?;
         attached.device = PathBuf::from(said.trim());
         self.throttle(&mut attached, group)?;
@@ -92,7 +96,7 @@ impl SlowDisk {
         let path = PathBuf::from(format!("/sys/block/{name}/dev"));
         let number = fs::read_to_string(&path).map_err(|err| Error::io("read", path, err))?;
         let number = number.trim();
-        let bytes = |rate: Option<f64>| rate.map(|rate| (rate * 1e6) as u64);
+        let bytes = bytes_per_s;
         let rates = [
             ("read_bps", "rbps", bytes(self.read_mb_per_s)),
             ("write_bps", "wbps", bytes(self.write_mb_per_s)),
@@ -124,12 +128,35 @@ impl SlowDisk {
     }
 }
 
+/// A rate as the kernel and QEMU take it.
+pub(crate) fn bytes_per_s(mb_per_s: Option<f64>) -> Option<u64> {
+    mb_per_s.map(|rate| (rate * 1e6) as u64)
+}
+
+/// The file of a disk; dropping it removes it.
+#[derive(Debug)]
+pub(crate) struct DiskFile(PathBuf);
+
+impl DiskFile {
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for DiskFile {
+    fn drop(&mut self) {
+        // What fails here is tried again by the next experiment.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
 /// A disk that is there; dropping it removes it.
 #[derive(Debug)]
 pub(super) struct Attached {
-    file: PathBuf,
     device: PathBuf,
     limits: Vec<(PathBuf, String)>,
+    // Last: it goes when nothing uses it any more.
+    file: DiskFile,
 }
 
 impl Attached {
@@ -147,7 +174,6 @@ impl Drop for Attached {
         if self.device.parent().is_some() {
             let _ = losetup(&["--detach", &self.device.display().to_string()]);
         }
-        let _ = fs::remove_file(&self.file);
     }
 }
 
@@ -182,10 +208,10 @@ pub(super) fn clear_leftovers() -> Vec<String> {
         let Ok(backing) = fs::read_to_string(entry.path().join("loop/backing_file")) else {
             continue;
         };
-        let Some(file) = left_behind(Path::new(backing.trim().trim_end_matches(" (deleted)")))
-        else {
+        let file = PathBuf::from(backing.trim().trim_end_matches(" (deleted)"));
+        if !file.file_name().is_some_and(is_left_behind) {
             continue;
-        };
+        }
         let number = fs::read_to_string(entry.path().join("dev")).unwrap_or_default();
         let limits = ["read_bps", "write_bps", "read_iops", "write_iops"].map(|name| {
             let path = Path::new(ROOT).join(format!("blkio.throttle.{name}_device"));
@@ -196,20 +222,21 @@ pub(super) fn clear_leftovers() -> Vec<String> {
             file.display()
         ));
         drop(Attached {
-            file,
             device: Path::new("/dev").join(entry.file_name()),
             limits: limits.into(),
+            file: DiskFile(file),
         });
     }
+    // Those of virtual machines are on no loop device.
+    for entry in fs::read_dir(folder()).into_iter().flatten().flatten() {
+        let file = entry.path();
+        if is_left_behind(&entry.file_name()) {
+            found.push(format!(
+                "a disk of an experiment that was killed ({})",
+                file.display()
+            ));
+            drop(DiskFile(file));
+        }
+    }
     found
-}
-
-fn left_behind(file: &Path) -> Option<PathBuf> {
-    let name = file.file_name()?.to_str()?;
-    let pid: u32 = name
-        .strip_prefix(PREFIX)?
-        .strip_suffix(".disk")?
-        .parse()
-        .ok()?;
-    (!Path::new(&format!("/proc/{pid}")).exists()).then(|| file.to_owned())
 }

@@ -32,9 +32,13 @@ impl Experiment {
                     .map(|arm| runs_of(arm, self.counted(&facts.case, arm)))
                     .filter(|runs| !runs.values.is_empty())
                     .collect();
+                let mut judgement = verdict::judge(&arms, direction, self.seed);
+                if facts.is_emulated() {
+                    judgement.without_times();
+                }
                 CaseJudgement {
                     case: facts.case.clone(),
-                    judgement: verdict::judge(&arms, direction, self.seed),
+                    judgement,
                 }
             })
             .collect();
@@ -72,7 +76,10 @@ pub fn compare(a: &Experiment, b: &Experiment) -> Result<Vec<Pair>, Error> {
                 runs_of("B", b.counted(&facts.case, arm)),
             ];
             if two.iter().all(|runs| !runs.values.is_empty()) {
-                pairs.push((facts.case.clone(), arm.to_owned(), two));
+                let other = b.facts(&facts.case);
+                let emulated =
+                    facts.is_emulated() || other.is_some_and(|facts| facts.is_emulated());
+                pairs.push((facts.case.clone(), arm.to_owned(), two, emulated));
             }
         }
     }
@@ -86,10 +93,17 @@ pub fn compare(a: &Experiment, b: &Experiment) -> Result<Vec<Pair>, Error> {
     let significance = verdict::SIGNIFICANCE / pairs.len() as f64;
     Ok(pairs
         .into_iter()
-        .map(|(case, arm, two)| Pair {
-            judgement: verdict::judge_at(&two, a.recipe.metric.better, a.seed, significance),
-            case,
-            arm,
+        .map(|(case, arm, two, emulated)| {
+            let better = a.recipe.metric.better;
+            let mut judgement = verdict::judge_at(&two, better, a.seed, significance);
+            if emulated {
+                judgement.without_times();
+            }
+            Pair {
+                case,
+                arm,
+                judgement,
+            }
         })
         .collect())
 }

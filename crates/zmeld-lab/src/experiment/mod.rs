@@ -7,16 +7,20 @@
 //! | `order` | which run comes next |
 //! | `only_one` | one experiment at a time on a machine |
 //! | `run` | one run: arm, group, workload, measurements |
+//! | `machine` | one run in a virtual machine of its own |
 //! | `judge` | from runs to verdicts |
 //! | `overhead` | what the harness itself costs |
 
 pub mod judge;
+mod machine;
 mod only_one;
 mod order;
 pub mod overhead;
 pub mod result;
 mod run;
 
+use std::collections::BTreeMap;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -28,7 +32,9 @@ use crate::error::Error;
 use crate::limit::{Group, Hierarchy};
 use crate::measure::machine::{meminfo, reclaim_daemons};
 use crate::measure::Machine;
+use crate::name;
 use crate::recipe::{Case, Recipe};
+use crate::vm::host::Bed;
 use crate::workload::Workload;
 use only_one::OnlyOne;
 use overhead::Overhead;
@@ -47,6 +53,8 @@ pub struct Settings {
     pub supervisor: Vec<String>,
     /// The same for a built-in workload; the workload as JSON follows.
     pub workload: Vec<String>,
+    /// The kernel's image for virtual machines; none: one that is installed.
+    pub kernel: Option<PathBuf>,
 }
 
 /// What happens meanwhile.
@@ -75,13 +83,17 @@ pub enum Event<'a> {
 /// Memory that the machine keeps for everybody else.
 const RESERVE_BYTES: u64 = 512 << 20;
 
-struct Lab<'a> {
+pub(crate) struct Lab<'a> {
     host: Host,
     hierarchy: Hierarchy,
     settings: &'a Settings,
     stop: &'a AtomicBool,
     folder: PathBuf,
     kswapd: Vec<u32>,
+    /// A disk that arms use as their slow disk.
+    pub(crate) disk: Option<PathBuf>,
+    /// What machines boot from, by case.
+    beds: BTreeMap<String, Bed>,
     _only: OnlyOne,
     listener: &'a mut dyn FnMut(Event<'_>),
 }
@@ -130,7 +142,7 @@ pub fn overhead(
 
 impl<'a> Lab<'a> {
     /// Looks whether experiments can be made here, and takes back what one that was killed left.
-    fn open(
+    pub(crate) fn open(
         settings: &'a Settings,
         stop: &'a AtomicBool,
         listener: &'a mut dyn FnMut(Event<'_>),
@@ -153,9 +165,13 @@ impl<'a> Lab<'a> {
         for found in arm::clear_leftovers(&host)? {
             listener(Event::Note(&format!("took back {found}")));
         }
-        let folder =
-            std::env::temp_dir().join(format!("{}{}", crate::limit::PREFIX, std::process::id()));
-        std::fs::create_dir_all(&folder).map_err(|err| Error::io("create", &folder, err))?;
+        clear_folders();
+        let folder = std::env::temp_dir().join(name::own(""));
+        // Anybody may write where it lies: neither may it be there already nor may others look into it.
+        std::fs::DirBuilder::new()
+            .mode(0o700)
+            .create(&folder)
+            .map_err(|err| Error::io("create", &folder, err))?;
         Ok(Lab {
             host,
             hierarchy,
@@ -163,9 +179,22 @@ impl<'a> Lab<'a> {
             stop,
             folder,
             kswapd: reclaim_daemons(),
+            disk: None,
+            beds: BTreeMap::new(),
             _only: only,
             listener,
         })
+    }
+}
+
+/// Removes what experiments that were killed had in their folders: outputs, what machines booted from.
+fn clear_folders() {
+    let entries = std::fs::read_dir(std::env::temp_dir());
+    for entry in entries.into_iter().flatten().flatten() {
+        if name::is_left_behind(&entry.file_name()) {
+            // It harms nobody, and the next experiment tries again.
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
     }
 }
 
@@ -227,7 +256,12 @@ impl Lab<'_> {
                 let facts = experiment.facts(&case.name).cloned().ok_or_else(|| {
                     Error::Result(format!("case {} was not looked at", case.name))
                 })?;
-                let run = match self.run_once(&recipe, case, arm, &facts, block) {
+                let begin = Instant::now();
+                let made = match &case.machine {
+                    Some(_) => self.in_machine(experiment, case, arm, &facts, block),
+                    None => self.run_once(&recipe, case, arm, &facts, block),
+                };
+                let mut run = match made {
                     Ok(run) => run,
                     // Planning looks at what can be seen without changing anything: that a module is not there shows
                     // when it is loaded. That a disk cannot be slowed down, when it is made.
@@ -240,6 +274,7 @@ impl Lab<'_> {
                 if run.outcome == Outcome::Stopped {
                     return Ok(());
                 }
+                run.took_s = begin.elapsed().as_secs_f64();
                 experiment.runs.push(run);
                 experiment.judge();
                 (self.listener)(Event::Ended(experiment));
@@ -265,13 +300,8 @@ impl Lab<'_> {
             case.name
         )));
         experiment.cases.push(CaseFacts {
-            case: case.name.clone(),
-            workload: case.workload.describe(),
-            footprint_bytes: 0,
-            footprint_measured: false,
-            limit_bytes: None,
-            skipped: Vec::new(),
             left_out: Some(why),
+            ..CaseFacts::new(case, 0)
         });
     }
 
@@ -317,10 +347,15 @@ impl Lab<'_> {
             ),
         }
         };
-        let relative = case
-            .limit
-            .as_ref()
-            .is_none_or(|limit| limit.contains("footprint"));
+        let bed = match case.machine.is_some() {
+            true => Some(self.bed(case)?.bytes()),
+            false => None,
+        };
+        let relative = bed.is_none()
+            && case
+                .limit
+                .as_ref()
+                .is_none_or(|limit| limit.contains("footprint"));
         let footprint = match (relative, case.workload.expected_bytes()) {
             (false, Some(bytes)) => bytes,
             (_, expected) => {
@@ -347,7 +382,7 @@ impl Lab<'_> {
             })?),
         };
         // What is swapped out compresses to at most itself.
-        let needs = footprint.max(limit.unwrap_or(0));
+        let needs = bed.unwrap_or(footprint.max(limit.unwrap_or(0)));
         if available() < needs + RESERVE_BYTES {
             return Err(refuse(needs));
         }
@@ -363,6 +398,8 @@ impl Lab<'_> {
             match arm.check(&self.host, bases) {
                 Ok(()) => {}
                 Err(err @ Error::Recipe { .. }) => return Err(err),
+                // Another kernel: what it lacks shows there.
+                Err(_) if bed.is_some() => {}
                 Err(err) => {
                     let why = err.to_string();
                     (self.listener)(Event::Note(&format!("arm {} is left out: {why}", arm.name)));
@@ -374,13 +411,10 @@ impl Lab<'_> {
             }
         }
         experiment.cases.push(CaseFacts {
-            case: case.name.clone(),
-            workload: case.workload.describe(),
-            footprint_bytes: footprint,
             footprint_measured: relative || case.workload.expected_bytes().is_none(),
             limit_bytes: limit,
             skipped,
-            left_out: None,
+            ..CaseFacts::new(case, footprint)
         });
         Ok(())
     }
@@ -411,7 +445,8 @@ impl Lab<'_> {
     fn others_swap(&mut self, recipe: &Recipe) -> Result<(), Error> {
         let text = std::fs::read_to_string("/proc/swaps").unwrap_or_default();
         let areas: Vec<&str> = text.lines().skip(1).collect();
-        if areas.is_empty() || !recipe.arms.iter().any(arm::Arm::swaps) {
+        let here = recipe.cases.iter().any(|case| case.machine.is_none());
+        if areas.is_empty() || !here || !recipe.arms.iter().any(arm::Arm::swaps) {
             return Ok(());
         }
         let names: Vec<&str> = areas
@@ -438,7 +473,7 @@ impl Lab<'_> {
         Ok(())
     }
 
-    fn run_once(
+    pub(crate) fn run_once(
         &mut self,
         recipe: &Recipe,
         case: &Case,
@@ -451,12 +486,14 @@ impl Lab<'_> {
             footprint: facts.footprint_bytes,
         };
         let group = Group::create(&self.hierarchy, "run")?;
-        let applied = arm.apply(&self.host, bases, &group)?;
+        let applied = arm.apply(&self.host, bases, &group, self.disk.as_deref())?;
         if let Some(limit) = facts.limit_bytes {
             group.limit(limit, arm.swaps())?;
         }
         let budget = facts.limit_bytes.filter(|_| case.counts_store);
         let mut devices: Vec<String> = applied.devices().to_vec();
+        let disk = self.disk.as_ref().and_then(|disk| disk.file_name());
+        devices.extend(disk.map(|name| name.to_string_lossy().into_owned()));
         devices.extend(applied.disk());
         let measured = self.supervised(case, recipe.run_max_s, &group, budget, &devices)?;
         drop(group);

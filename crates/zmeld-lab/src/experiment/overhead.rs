@@ -202,6 +202,7 @@ impl Lab<'_> {
                 limit: None,
                 full_limit: None,
                 counts_store: false,
+                machine: None,
                 huge_pages: true,
                 arms: Vec::new(),
             };

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::measure::{Counters, Ended, Machine, Series};
 use crate::recipe::{Case, Recipe};
 use crate::statistics::verdict::Judgement;
+use crate::vm;
 
 /// The schema's name.
 pub const SCHEMA: &str = "zmeld.bench";
@@ -54,9 +55,33 @@ pub struct CaseFacts {
     pub limit_bytes: Option<u64>,
     /// Arms that this machine cannot have.
     pub skipped: Vec<SkippedArm>,
+    /// The machine that its runs are made on, where each has one of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on: Option<vm::Facts>,
     /// Why it is not run at all, where its workload cannot be had here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_out: Option<String>,
+}
+
+impl CaseFacts {
+    /// Of a case without a limit, which needs that much.
+    pub fn new(case: &Case, footprint_bytes: u64) -> CaseFacts {
+        CaseFacts {
+            case: case.name.clone(),
+            workload: case.workload.describe(),
+            footprint_bytes,
+            footprint_measured: false,
+            limit_bytes: None,
+            skipped: Vec::new(),
+            on: None,
+            left_out: None,
+        }
+    }
+
+    /// Whether its runs' times are those of an imitated processor.
+    pub fn is_emulated(&self) -> bool {
+        self.on.as_ref().is_some_and(|on| on.emulated)
+    }
 }
 
 /// An arm that this machine cannot have.
@@ -118,6 +143,9 @@ pub struct Run {
     pub figures: BTreeMap<String, f64>,
     /// Whether the workload verified its result.
     pub verified: bool,
+    /// Seconds that it took with setting up and taking back, and booting where a machine was booted.
+    #[serde(default)]
+    pub took_s: f64,
     /// The machine's counters over the run.
     pub machine: Counters,
     /// The control group's counters at its end.
@@ -231,7 +259,7 @@ impl Experiment {
                     .runs
                     .iter()
                     .filter(|run| run.case == case.name && run.arm == arm)
-                    .map(|run| run.ended.usage.elapsed_s)
+                    .map(|run| run.took_s.max(run.ended.usage.elapsed_s))
                     .collect();
                 of += if enough { times.len() } else { blocks };
                 if !enough {

@@ -207,6 +207,14 @@ fn finish(
             integrity: true,
         });
     }
+    // Where no swap stands behind it, the kernel may refuse what it would have to take back later.
+    let lacked_memory = match workload {
+        Workload::Command(command) => command.reads.lacked_memory(ended.code),
+        _ => ended.code != Some(0) && complained.contains("memory allocation of "),
+    };
+    if lacked_memory {
+        return Ok((Outcome::OutOfMemory, Finished::default()));
+    }
     if ended.code != Some(0) {
         return match (ended.code, workload) {
             // It could not even be started.
@@ -358,6 +366,7 @@ impl Measured {
             ended: self.ended,
             figures: self.finished.figures,
             verified: self.finished.verified,
+            took_s: 0.0,
             machine: self.machine,
             group: self.group,
             devices: self.devices,

@@ -16,9 +16,7 @@ use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
 
 use crate::error::Error;
-
-/// What every group of ours is called, followed by the number of the process that made it.
-pub const PREFIX: &str = "zmeld-lab-";
+use crate::name::{self, is_left_behind};
 
 /// Where groups are made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,15 +79,7 @@ impl Hierarchy {
         let mut count = 0;
         for root in std::iter::once(&self.memory).chain(&self.unified) {
             for entry in fs::read_dir(root).into_iter().flatten().flatten() {
-                let name = entry.file_name();
-                let Some(maker) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)) else {
-                    continue;
-                };
-                let pid = maker
-                    .split('-')
-                    .next()
-                    .and_then(|pid| pid.parse::<u32>().ok());
-                if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+                if is_left_behind(&entry.file_name()) {
                     count += usize::from(remove(&[entry.path()]));
                 }
             }
@@ -112,7 +102,7 @@ impl Group {
     /// # Errors
     /// When it cannot be made; root can.
     pub fn create(hierarchy: &Hierarchy, label: &str) -> Result<Group, Error> {
-        let name = format!("{PREFIX}{}-{label}", std::process::id());
+        let name = name::own(&format!("-{label}"));
         let make = |root: &Path| {
             let path = root.join(&name);
             match fs::create_dir(&path) {

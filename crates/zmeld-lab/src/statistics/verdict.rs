@@ -77,6 +77,8 @@ pub enum Verdict {
     Void,
     /// Even runs that differ in all of their ranks would prove nothing, with so many pairs to compare.
     TooFewRuns,
+    /// Both finish, on a machine whose times are not a machine's.
+    Emulated,
     /// No difference could be shown; that is not to say that there is none.
     NoWinner,
     /// This arm is the better one.
@@ -150,21 +152,45 @@ pub fn judge_at(arms: &[Runs], direction: Direction, seed: u64, significance: f6
             }
         })
         .collect();
-    let wins = |arm: &str| {
-        let won = comparisons
-            .iter()
-            .filter(|c| matches!(&c.verdict, Verdict::Better(by) if by == arm));
-        won.count() == arms.len() - 1
-    };
-    let winner = (arms.len() > 1)
-        .then(|| arms.iter().find(|runs| wins(&runs.arm)))
-        .flatten()
-        .map(|runs| runs.arm.clone());
-    Judgement {
+    let mut judgement = Judgement {
         void: !comparisons.is_empty() && comparisons.iter().all(|c| c.verdict == Verdict::Void),
         arms: summaries,
         comparisons,
-        winner,
+        winner: None,
+    };
+    judgement.name_winner();
+    judgement
+}
+
+impl Judgement {
+    fn name_winner(&mut self) {
+        let wins = |arm: &&Summary| {
+            let won = self
+                .comparisons
+                .iter()
+                .filter(|c| matches!(&c.verdict, Verdict::Better(by) if *by == arm.arm));
+            won.count() == self.arms.len() - 1
+        };
+        let winner = (self.arms.len() > 1).then(|| self.arms.iter().find(wins));
+        self.winner = winner.flatten().map(|arm| arm.arm.clone());
+    }
+
+    /// Takes back what was said by times and rates of an emulated machine: that one arm finishes and another does not
+    /// stays.
+    pub fn without_times(&mut self) {
+        for comparison in &mut self.comparisons {
+            let finishes = |name: &str| {
+                let arm = self.arms.iter().find(|arm| arm.arm == name);
+                arm.is_some_and(|arm| arm.unfinished < arm.runs)
+            };
+            if matches!(comparison.verdict, Verdict::Better(_) | Verdict::NoWinner)
+                && finishes(&comparison.base)
+                && finishes(&comparison.arm)
+            {
+                comparison.verdict = Verdict::Emulated;
+            }
+        }
+        self.name_winner();
     }
 }
 
@@ -223,6 +249,37 @@ mod tests {
     }
 
     const BASE: [f64; 7] = [10.0, 10.1, 9.9, 10.2, 9.8, 10.05, 9.95];
+
+    #[test]
+    fn times_of_an_emulated_machine_make_no_winner_but_finishing_does() {
+        let runs = |arm: &str, value: f64, unfinished: usize| Runs {
+            arm: arm.to_owned(),
+            values: (0..6).map(|at| value + f64::from(at) / 100.0).collect(),
+            unfinished,
+            pressure: true,
+        };
+        let arms = [
+            runs("fast", 1.0, 0),
+            runs("slow", 2.0, 0),
+            runs("killed", f64::INFINITY, 6),
+        ];
+        let mut judgement = judge(&arms, Direction::Lower, 1);
+        assert_eq!(judgement.winner.as_deref(), Some("fast"));
+        judgement.without_times();
+        assert_eq!(judgement.winner, None);
+        let verdicts: Vec<&Verdict> = judgement.comparisons.iter().map(|c| &c.verdict).collect();
+        assert_eq!(
+            verdicts,
+            [
+                &Verdict::Emulated,
+                &Verdict::Better("fast".into()),
+                &Verdict::Better("slow".into())
+            ]
+        );
+        let mut judgement = judge(&arms[1..], Direction::Lower, 1);
+        judgement.without_times();
+        assert_eq!(judgement.winner.as_deref(), Some("slow"));
+    }
 
     #[test]
     fn nothing_swapped_is_void_whatever_the_figures_say() {

@@ -66,6 +66,16 @@ impl Reads {
     }
 }
 
+/// What 7-Zip ends with when it gets no memory.
+const SEVEN_ZIP_NO_MEMORY: i32 = 8;
+
+impl Reads {
+    /// Whether a command that ended by itself says that it got no memory.
+    pub fn lacked_memory(self, code: Option<i32>) -> bool {
+        self == Reads::SevenZip && code == Some(SEVEN_ZIP_NO_MEMORY)
+    }
+}
+
 /// `24:  27  46  58  27  |  5112 ...`: for each dictionary the speed in KiB/s, usage, rating, twice.
 fn seven_zip(text: &str) -> BTreeMap<String, f64> {
     let mut figures = BTreeMap::new();

@@ -4,7 +4,7 @@
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
-use std::process::{Child, Output, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::fcntl::Flock;
@@ -36,19 +36,6 @@ fn recipe(touches: u64, runs: usize) -> String {
          [[arm]]\nname = \"zram\"\n\
          tier.zram = {{ kind = \"zram\", codec = \"lzo-rle\", size = \"100% of footprint\" }}\n"
     )
-}
-
-/// Runs it, again and again while somebody else's experiment runs.
-fn patiently(args: &[&str]) -> Output {
-    let begin = Instant::now();
-    loop {
-        let output = run(args);
-        let busy = text(&output.stderr).contains("another experiment");
-        if !busy || begin.elapsed() > Duration::from_secs(1800) {
-            return output;
-        }
-        std::thread::sleep(Duration::from_secs(2));
-    }
 }
 
 /// What an experiment could leave: swap areas, groups, loop devices and zram devices.

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -126,4 +127,17 @@ pub fn write(folder: &Path, name: &str, bytes: &[u8]) -> PathBuf {
 
 pub fn str(path: &Path) -> &str {
     path.to_str().expect("UTF-8")
+}
+
+/// Runs an experiment, again and again while somebody else's runs.
+pub fn patiently(args: &[&str]) -> Output {
+    let begin = Instant::now();
+    loop {
+        let output = run(args);
+        let busy = text(&output.stderr).contains("another experiment");
+        if !busy || begin.elapsed() > Duration::from_secs(1800) {
+            return output;
+        }
+        std::thread::sleep(Duration::from_secs(2));
+    }
 }

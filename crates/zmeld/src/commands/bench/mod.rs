@@ -14,6 +14,7 @@ use zmeld_lab::experiment::result::{Experiment, SCHEMA, SCHEMA_VERSION};
 use zmeld_lab::experiment::{judge, overhead, run as carry_out, Event, Settings};
 use zmeld_lab::measure::supervise::{launch, supervise, Request};
 use zmeld_lab::recipe::BUILT_IN;
+use zmeld_lab::vm::{guest, Size};
 use zmeld_lab::workload::content::Content;
 use zmeld_lab::workload::external::{Command as External, Reads};
 use zmeld_lab::workload::{Touch, Workload, WorkloadError};
@@ -60,6 +61,9 @@ enum Command {
     /// Start a workload, wait for it, report what it used; the request comes on standard input
     #[command(hide = true)]
     Supervise,
+    /// Make one run as the first program of a virtual machine
+    #[command(hide = true)]
+    Guest,
     /// Join control groups and become a command
     #[command(hide = true)]
     Launch {
@@ -90,6 +94,17 @@ struct RunArgs {
     /// Another memory limit: 512M, or "60% of footprint"
     #[arg(long, value_name = "SIZE", help_heading = "What is run")]
     limit: Option<String>,
+    /// In a virtual machine of that size instead, booted for each run: ram=214M,processors=1
+    #[arg(
+        long,
+        value_name = "SIZE",
+        conflicts_with = "limit",
+        help_heading = "What is run"
+    )]
+    machine: Option<Size>,
+    /// The kernel image of virtual machines [default: one that is installed]
+    #[arg(long, value_name = "FILE", help_heading = "What is run")]
+    kernel: Option<PathBuf>,
     /// Run this command instead of the recipe's workload
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
@@ -169,6 +184,14 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<Outcome> {
             output::print(&serde_json::to_string(&ended)?)?;
             Ok(Outcome::Done)
         }
+        Command::Guest => {
+            let settings = |seed| settings(seed, None).map_err(|err| format!("{err:#}"));
+            if let Err(said) = guest::first_program(settings) {
+                eprintln!("zmeld: {said}");
+            }
+            guest::end().context("cannot end this machine")?;
+            Ok(Outcome::Done)
+        }
         Command::Launch {
             parent,
             join,
@@ -228,6 +251,11 @@ fn recipe(args: &RunArgs) -> anyhow::Result<Recipe> {
         if let Some(limit) = &args.limit {
             case.limit = Some(limit.clone());
             case.full_limit = None;
+            case.machine = None;
+        }
+        if let Some(machine) = &args.machine {
+            case.machine = Some(machine.clone());
+            (case.limit, case.full_limit, case.counts_store) = (None, None, false);
         }
     }
     if let Some(runs) = args.runs {
@@ -269,6 +297,7 @@ fn settings(seed: u64, budget_minutes: Option<f64>) -> anyhow::Result<Settings> 
         launcher: own(&["bench", "launch"]),
         supervisor: own(&["bench", "supervise"]),
         workload: own(&["bench", "workload"]),
+        kernel: None,
     })
 }
 
@@ -339,7 +368,10 @@ fn experiment(args: &RunArgs) -> anyhow::Result<Outcome> {
         }
     };
     let file = args.output.as_ref().or(args.resume.as_ref());
-    let settings = settings(experiment.seed, args.budget)?;
+    let settings = Settings {
+        kernel: args.kernel.clone(),
+        ..settings(experiment.seed, args.budget)?
+    };
     let stop = progress::interrupt_flag();
     let mut saved = Ok(());
     let line = progress::Message::new();

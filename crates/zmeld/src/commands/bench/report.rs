@@ -49,12 +49,13 @@ fn sentence(case: &CaseJudgement, experiment: &Experiment) -> (Tone, String) {
         return (Tone::Warning, "No run that counts was made.".to_owned());
     }
     if judgement.void {
-        let limit = experiment
-            .facts(&case.case)
-            .and_then(|facts| facts.limit_bytes);
-        let under = limit.map_or("without a limit".to_owned(), |limit| {
-            format!("with a limit of {}", bytes(limit))
-        });
+        let facts = experiment.facts(&case.case);
+        let limit = facts.and_then(|facts| facts.limit_bytes);
+        let under = match (limit, facts.and_then(|facts| facts.on.as_ref())) {
+            (Some(limit), _) => format!("with a limit of {}", bytes(limit)),
+            (None, Some(on)) => format!("on a machine of {}", bytes(on.ram_bytes)),
+            (None, None) => "without a limit".to_owned(),
+        };
         return (
             Tone::Warning,
             format!(
@@ -123,6 +124,9 @@ fn against(comparison: &Comparison, better: Direction) -> String {
     } = comparison;
     match verdict {
         Verdict::Void => format!("`{arm}` against `{base}`: void, nothing was swapped."),
+        Verdict::Emulated => format!(
+            "`{arm}` against `{base}`: both finish; an emulated machine's times say no more than that."
+        ),
         Verdict::TooFewRuns => format!("`{arm}` against `{base}`: too few runs to say anything."),
         Verdict::NoWinner if *p_corrected <= SIGNIFICANCE => format!(
             "`{arm}` against `{base}`: no difference could be shown (p {p_corrected:.2}, but the intervals overlap)."
@@ -280,9 +284,28 @@ fn published(table: &Published) -> Table {
     out
 }
 
+/// The machine of its own that a case's runs were made on.
+fn machine_line(on: &zmeld_lab::vm::Facts) -> String {
+    let way = if on.emulated {
+        "Emulated: compare counts, not times."
+    } else {
+        "Run by the processor itself (KVM)."
+    };
+    format!(
+        "Each run in a virtual machine of its own, freshly booted: {} of RAM and {} for its own programs, of which its \
+         kernel ({}) left {} to all of them; {} processors. {way}",
+        bytes(on.ram_bytes),
+        bytes(on.programs_bytes),
+        on.kernel,
+        bytes(on.visible_bytes),
+        on.processors,
+    )
+}
+
 fn facts_line(facts: &CaseFacts, counts_store: bool) -> String {
     let limit = match facts.limit_bytes {
-        None => "no limit".to_owned(),
+        None if facts.on.is_some() => "limited by its machine".to_owned(),
+        None => "not limited".to_owned(),
         Some(limit) if counts_store => format!(
             "limited to {} together with the compressed store",
             bytes(limit)
@@ -340,6 +363,9 @@ fn case_section(experiment: &Experiment, case: &CaseJudgement, plots: bool) -> S
             facts,
             settings.is_some_and(|it| it.counts_store),
         ));
+        if let Some(on) = &facts.on {
+            section = section.paragraph(machine_line(on));
+        }
     }
     let (tone, text) = sentence(case, experiment);
     section = section.advice(tone, text);
@@ -514,6 +540,7 @@ pub fn comparison_table(a: &Experiment, pairs: &[Pair]) -> Table {
         let verdict = match &comparison.verdict {
             Verdict::Void => "void".to_owned(),
             Verdict::TooFewRuns => "too few runs".to_owned(),
+            Verdict::Emulated => "emulated: times not compared".to_owned(),
             Verdict::NoWinner => "no difference shown".to_owned(),
             Verdict::Better(by) => format!("{by} is better"),
         };

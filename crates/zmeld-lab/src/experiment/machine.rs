@@ -1,0 +1,92 @@
+//! One run in a virtual machine of its own.
+
+use std::collections::btree_map::Entry;
+use std::path::Path;
+
+use super::result::{CaseFacts, Experiment, Outcome, Run};
+use super::Lab;
+use crate::arm::Arm;
+use crate::error::Error;
+use crate::measure::{Counters, Ended, Series};
+use crate::recipe::{Case, Recipe};
+use crate::vm::host::{Bed, Ended as MachineEnded};
+use crate::vm::Request;
+
+impl Lab<'_> {
+    /// What the machines of a case boot from, packed when it is first asked for.
+    pub(super) fn bed(&mut self, case: &Case) -> Result<&Bed, Error> {
+        let size = case
+            .machine
+            .as_ref()
+            .ok_or_else(|| Error::Result(format!("case {} has no machine", case.name)))?;
+        let folder = self.folder.join(format!("machine-{}", self.beds.len()));
+        Ok(match self.beds.entry(case.name.clone()) {
+            Entry::Occupied(there) => there.into_mut(),
+            Entry::Vacant(place) => {
+                std::fs::create_dir_all(&folder)
+                    .map_err(|err| Error::io("create", &folder, err))?;
+                let own = self.settings.launcher.first().map_or("", String::as_str);
+                let kernel = self.settings.kernel.as_deref();
+                place.insert(Bed::new(case, size, kernel, Path::new(own), &folder)?)
+            }
+        })
+    }
+
+    /// Boots a machine that makes the run, and notes what machine it was.
+    pub(super) fn in_machine(
+        &mut self,
+        experiment: &mut Experiment,
+        case: &Case,
+        arm: &Arm,
+        facts: &CaseFacts,
+        block: usize,
+    ) -> Result<Run, Error> {
+        let recipe = Recipe {
+            cases: vec![Case {
+                machine: None,
+                arms: Vec::new(),
+                ..case.clone()
+            }],
+            arms: vec![arm.clone()],
+            ..experiment.recipe.clone()
+        };
+        let request = Request::new(recipe, facts.footprint_bytes, block, self.settings.seed);
+        self.bed(case)?;
+        let (folder, stop) = (&self.folder, self.stop);
+        let stopped = || stop.load(std::sync::atomic::Ordering::SeqCst);
+        let ended =
+            self.beds[&case.name].run(&request, &self.settings.launcher, folder, &stopped)?;
+        let without_figures = |outcome| Run {
+            case: case.name.clone(),
+            arm: arm.name.clone(),
+            block,
+            warm_up: block < experiment.recipe.warm_ups,
+            outcome,
+            value: experiment.recipe.metric.better.worst(),
+            swapped_max_bytes: 0,
+            ended: Ended::default(),
+            figures: Default::default(),
+            verified: false,
+            took_s: 0.0,
+            machine: Counters::default(),
+            group: Default::default(),
+            devices: Default::default(),
+            series: Series::default(),
+        };
+        match ended {
+            MachineEnded::Answer(answer, on) => {
+                let facts = experiment
+                    .cases
+                    .iter_mut()
+                    .find(|facts| facts.case == case.name);
+                if let Some(facts) = facts {
+                    facts.on = Some(on);
+                }
+                answer.run()
+            }
+            MachineEnded::TimedOut => Ok(without_figures(Outcome::TimedOut)),
+            MachineEnded::Stopped => Ok(without_figures(Outcome::Stopped)),
+            MachineEnded::OutOfMemory => Ok(without_figures(Outcome::OutOfMemory)),
+        }
+    }
+}

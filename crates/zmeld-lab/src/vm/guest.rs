@@ -1,0 +1,113 @@
+//! The guest's side: the first program of a machine that lives for one run.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+
+use rustix::mount::{mount, MountFlags};
+use rustix::system::{reboot, RebootCommand};
+
+use super::host::DISK;
+use super::{Answer, Refusal, Request, ANSWER, BEGIN, END, REQUEST};
+use crate::error::Error;
+use crate::experiment::result::{CaseFacts, Run};
+use crate::experiment::{Lab, Settings};
+use crate::measure::Machine;
+
+/// File systems that programs expect.
+const MOUNTS: &[(&str, &str)] = &[
+    ("proc", "/proc"),
+    ("sysfs", "/sys"),
+    ("devtmpfs", "/dev"),
+    ("tmpfs", "/run"),
+    ("tmpfs", "/tmp"),
+    ("cgroup2", "/sys/fs/cgroup"),
+];
+
+/// What nobody asks for by name; compressed devices are loaded as arms ask for them.
+const MODULES: &[&str] = &["virtio_pci", "virtio_blk"];
+
+/// Makes a machine of what was booted, makes the run and answers.
+///
+/// # Errors
+/// What goes wrong before there is a way to answer, or with the answer; the host looks for it on the console.
+pub fn first_program(settings: impl FnOnce(u64) -> Result<Settings, String>) -> Result<(), String> {
+    let request = prepare()?;
+    let settings = settings(request.seed)?;
+    answer(&request, &settings)
+}
+
+/// Ends the machine; returns only if that fails. QEMU ends where a guest starts anew.
+///
+/// # Errors
+/// What the kernel said.
+pub fn end() -> std::io::Result<()> {
+    Ok(reboot(RebootCommand::Restart)?)
+}
+
+fn prepare() -> Result<Request, String> {
+    if std::process::id() != 1 {
+        return Err("this is for the first program of a virtual machine".to_owned());
+    }
+    for (kind, place) in MOUNTS {
+        fs::create_dir_all(place)
+            .and_then(|()| Ok(mount(*kind, *place, *kind, MountFlags::empty(), None)?))
+            .map_err(|err| format!("cannot mount {place}: {err}"))?;
+    }
+    // Without it groups do not count memory.
+    fs::write("/sys/fs/cgroup/cgroup.subtree_control", "+memory")
+        .map_err(|err| format!("no control group counts memory: {err}"))?;
+    std::env::set_var("PATH", "/bin");
+    for module in MODULES {
+        // What is built in cannot be loaded, and what is missing shows when it is used.
+        let _ = Command::new("modprobe").arg(module).output();
+    }
+    // It is what is unpacked last.
+    let text = fs::read(REQUEST).map_err(|err| {
+        format!("what it boots into does not fit into its RAM, give it more ({REQUEST}: {err})")
+    })?;
+    serde_json::from_slice(&text).map_err(|err| format!("{REQUEST}: {err}"))
+}
+
+fn answer(request: &Request, settings: &Settings) -> Result<(), String> {
+    let run = run(request, settings).map_err(|err| Refusal {
+        missing: err.is_missing(),
+        integrity: matches!(
+            err,
+            Error::Workload {
+                integrity: true,
+                ..
+            }
+        ),
+        what: err.to_string(),
+    });
+    let answer = Answer {
+        machine: Machine::here(2),
+        run,
+    };
+    let text = serde_json::to_string(&answer).map_err(|err| format!("no answer: {err}"))?;
+    File::options()
+        .write(true)
+        .open(ANSWER)
+        .and_then(|mut line| {
+            writeln!(line, "\n{BEGIN}{text}{END}")?;
+            // All of it has left when this returns.
+            Ok(rustix::termios::tcdrain(&line)?)
+        })
+        .map_err(|err| format!("cannot write to {ANSWER}: {err}"))
+}
+
+fn run(request: &Request, settings: &Settings) -> Result<Run, Error> {
+    let stop = AtomicBool::new(false);
+    let mut listener = |_: crate::experiment::Event<'_>| {};
+    let mut lab = Lab::open(settings, &stop, &mut listener)?;
+    lab.disk = Some(Path::new("/dev").join(DISK)).filter(|disk| disk.exists());
+    let recipe = &request.recipe;
+    let (Some(case), Some(arm)) = (recipe.cases.first(), recipe.arms.first()) else {
+        return Err(Error::Result("a request without a case or an arm".into()));
+    };
+    let facts = CaseFacts::new(case, request.footprint_bytes);
+    lab.run_once(recipe, case, arm, &facts, request.block)
+}

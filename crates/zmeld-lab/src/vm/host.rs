@@ -1,0 +1,408 @@
+//! The host's side: what a machine boots into, starting it, reading its answer.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use zmeld_swap::journal::FOLDER;
+use zmeld_vm::{on_path, Archive, Disk, Kernel, Machine};
+
+use super::{Answer, Facts, Request, Size, BEGIN, END, REQUEST};
+use crate::arm::slow_disk::{bytes_per_s, DiskFile};
+use crate::arm::{self, Bases};
+use crate::error::Error;
+use crate::recipe::Case;
+use crate::workload::Workload;
+
+/// The guest's disk.
+pub(super) const DISK: &str = "vda";
+
+/// What guests need of a kernel that has it as modules. Codecs come when zram asks for them, by an alias.
+const MODULES: &[&str] = &[
+    "virtio_pci",
+    "virtio_blk",
+    "zram",
+    "zmeld",
+    "zsmalloc",
+    "zbud",
+    "z3fold",
+    "lzo",
+    "lzo-rle",
+    "lz4",
+    "lz4hc",
+    "zstd",
+    "deflate",
+    "842",
+];
+
+/// Programs that arms are set up with, and the package that has each.
+const PROGRAMS: &[(&str, &str)] = &[
+    ("kmod", "kmod"),
+    ("mkswap", "util-linux"),
+    ("swapoff", "util-linux (mount on Debian)"),
+    ("swapon", "util-linux (mount on Debian)"),
+    ("wipefs", "util-linux"),
+];
+
+/// So long a machine may take to boot and to set up an arm, besides its run.
+const BOOT_MAX: Duration = Duration::from_secs(120);
+/// The same where its processor is imitated.
+const BOOT_EMULATED_MAX: Duration = Duration::from_secs(600);
+/// What QEMU takes up itself, bytes.
+const QEMU_BYTES: u64 = 192 << 20;
+/// Bytes of the kernel's last messages in which a reason is looked for.
+const TAIL_BYTES: usize = 4096;
+
+/// Everything that the machines of a case boot from.
+#[derive(Debug)]
+pub(crate) struct Bed {
+    kernel: Kernel,
+    hardware: bool,
+    archive: PathBuf,
+    programs_bytes: u64,
+    size: Size,
+}
+
+/// How a machine ended.
+pub(crate) enum Ended {
+    /// It answered.
+    Answer(Box<Answer>, Facts),
+    /// It took longer than it may.
+    TimedOut,
+    /// Ctrl-C.
+    Stopped,
+    /// Its kernel found nothing to kill any more.
+    OutOfMemory,
+}
+
+impl Bed {
+    /// Looks whether machines of this case can be had here, and packs what they boot into.
+    ///
+    /// # Errors
+    /// What is missing.
+    pub(crate) fn new(
+        case: &Case,
+        size: &Size,
+        kernel: Option<&Path>,
+        own: &Path,
+        folder: &Path,
+    ) -> Result<Bed, Error> {
+        if on_path(zmeld_vm::PROGRAM).is_none() {
+            return Err(missing(format!(
+                "{} is not installed: install qemu-system-x86",
+                zmeld_vm::PROGRAM
+            )));
+        }
+        let kernel = match kernel {
+            Some(path) => Kernel::at(path),
+            None => Kernel::installed(),
+        }
+        .map_err(|err| missing(format!("{err} (--kernel)")))?;
+        let path = folder.join("machine.cpio");
+        let programs_bytes =
+            pack(case, &kernel, own, folder, &path).map_err(|err| missing(err.to_string()))?;
+        Ok(Bed {
+            hardware: hardware_runs(&kernel),
+            kernel,
+            archive: path,
+            programs_bytes,
+            size: size.clone(),
+        })
+    }
+
+    /// What the machine takes up here, bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.ram_mib() << 20 | QEMU_BYTES
+    }
+
+    fn ram_mib(&self) -> u64 {
+        // Recipes were checked when they were read.
+        let ram = self.size.ram_bytes().unwrap_or(0);
+        (ram + self.programs_bytes).div_ceil(1 << 20)
+    }
+
+    /// Boots a machine, lets it make a run, reads its answer. `launcher`: what becomes QEMU, so that it ends with us.
+    ///
+    /// # Errors
+    /// A machine that ends without an answer.
+    pub(crate) fn run(
+        &self,
+        request: &Request,
+        launcher: &[String],
+        folder: &Path,
+        stopped: &dyn Fn() -> bool,
+    ) -> Result<Ended, Error> {
+        let [archive, console, answer, complaints] =
+            ["run.cpio", "console", "answer", "complaints"].map(|name| folder.join(name));
+        self.add_request(request, &archive)?;
+        // The guest's disk is there as long as the guest.
+        let disk = disk(request, &self.size)?;
+        let machine = Machine {
+            kernel: self.kernel.image.clone(),
+            archive,
+            ram_mib: self.ram_mib(),
+            processors: self.size.processors,
+            disks: disk.iter().map(|(disk, _)| disk.clone()).collect(),
+            // A root file system of the other kind holds half of the memory at most.
+            append: "quiet rootfstype=ramfs rdinit=/bin/zmeld -- bench guest".to_owned(),
+            hardware: self.hardware,
+        };
+        for file in [&console, &answer] {
+            // Of the run before.
+            let _ = fs::remove_file(file);
+        }
+        let words = machine.command(&console, &answer);
+        let (program, arguments) = launcher
+            .split_first()
+            .ok_or_else(|| Error::Result("no launcher".into()))?;
+        let said =
+            File::create(&complaints).map_err(|err| Error::io("create", &complaints, err))?;
+        let mut child = Command::new(program)
+            .args(arguments)
+            .args(["--parent", &std::process::id().to_string(), "--"])
+            .args(words)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(said)
+            .spawn()
+            .map_err(|err| Error::io("start", program, err))?;
+        let limit = Duration::from_secs_f64(request.recipe.run_max_s.min(1e9))
+            + match self.hardware {
+                true => BOOT_MAX,
+                false => BOOT_EMULATED_MAX,
+            };
+        match wait(&mut child, limit, stopped)? {
+            Some(ended) => Ok(ended),
+            None => self.answered(&answer, &console, &complaints),
+        }
+    }
+
+    /// The archive with the request behind it: the kernel unpacks one after the other.
+    fn add_request(&self, request: &Request, to: &Path) -> Result<(), Error> {
+        fs::copy(&self.archive, to).map_err(|err| Error::io("copy", &self.archive, err))?;
+        let file = File::options()
+            .append(true)
+            .open(to)
+            .map_err(|err| Error::io("open", to, err))?;
+        let text = serde_json::to_vec(request).map_err(|err| Error::Result(err.to_string()))?;
+        let mut archive = Archive::new(file, to);
+        let packed = archive
+            .file(REQUEST, &text, false)
+            .and_then(|()| archive.finish());
+        packed.map(|_| ()).map_err(|err| missing(err.to_string()))
+    }
+
+    fn answered(&self, answer: &Path, console: &Path, complaints: &Path) -> Result<Ended, Error> {
+        let text = |path: &Path| {
+            let bytes = fs::read(path).unwrap_or_default();
+            String::from_utf8_lossy(&bytes).into_owned()
+        };
+        let (answer, console, complaints) = (text(answer), text(console), text(complaints));
+        if let Some(answer) = between(&answer) {
+            let answer: Answer = serde_json::from_str(answer)
+                .map_err(|err| Error::Result(format!("the guest's answer: {err}")))?;
+            let facts = Facts {
+                ram_bytes: self.size.ram_bytes().unwrap_or(0),
+                programs_bytes: self.programs_bytes,
+                visible_bytes: answer.machine.ram_bytes,
+                processors: answer.machine.processors,
+                kernel: answer.machine.kernel.clone(),
+                emulated: !self.hardware,
+            };
+            return Ok(Ended::Answer(Box::new(answer), facts));
+        }
+        if console.contains("deadlocked on memory") {
+            return Ok(Ended::OutOfMemory);
+        }
+        let why = reason(&console, &complaints);
+        Err(Error::Workload {
+            what: format!(
+                "the virtual machine ended without an answer: {why} (kernel {}, {} MiB)",
+                self.kernel.release,
+                self.ram_mib()
+            ),
+            integrity: false,
+        })
+    }
+}
+
+fn missing(what: String) -> Error {
+    Error::Missing { what }
+}
+
+/// Waits until QEMU ends by itself (`None`), or ends it.
+fn wait(
+    child: &mut Child,
+    limit: Duration,
+    stopped: &dyn Fn() -> bool,
+) -> Result<Option<Ended>, Error> {
+    let begin = Instant::now();
+    loop {
+        let ended = child
+            .try_wait()
+            .map_err(|err| Error::io("wait for", zmeld_vm::PROGRAM, err))?;
+        let why = match (ended, stopped()) {
+            (Some(_), _) => return Ok(None),
+            (None, true) => Ended::Stopped,
+            (None, false) if begin.elapsed() > limit => Ended::TimedOut,
+            (None, false) => {
+                std::thread::sleep(Duration::from_millis(20));
+                continue;
+            }
+        };
+        // It may have ended by itself meanwhile.
+        let _ = child.kill();
+        let _ = child.wait();
+        return Ok(Some(why));
+    }
+}
+
+/// The answer in what came over the serial line.
+fn between(text: &str) -> Option<&str> {
+    let (_, rest) = text.split_once(BEGIN)?;
+    Some(rest.split_once(END)?.0)
+}
+
+/// Why a machine ended, as far as it or QEMU says so.
+fn reason(console: &str, complaints: &str) -> String {
+    let tail = console
+        .char_indices()
+        .rev()
+        .nth(TAIL_BYTES)
+        .map_or(console, |(at, _)| &console[at..]);
+    let lines = || tail.lines().rev().map(str::trim);
+    let of_interest = lines()
+        .find(|line| line.starts_with("zmeld: "))
+        .or_else(|| lines().find(|line| line.contains("Kernel panic")))
+        .or_else(|| complaints.lines().map(str::trim).next_back())
+        .or_else(|| lines().find(|line| !line.is_empty()));
+    of_interest.unwrap_or("it said nothing").to_owned()
+}
+
+/// Packs zmeld, the programs of arms and workload, and the kernel's modules. Returns what they take up in memory.
+fn pack(
+    case: &Case,
+    kernel: &Kernel,
+    own: &Path,
+    folder: &Path,
+    to: &Path,
+) -> Result<u64, zmeld_vm::Error> {
+    let missing = zmeld_vm::Error::Missing;
+    let mut archive = Archive::compressed(to)?;
+    let slim = folder.join("zmeld");
+    archive.program(stripped(own, &slim), "bin/zmeld")?;
+    for (program, package) in PROGRAMS {
+        let path = on_path(program)
+            .ok_or_else(|| missing(format!("{program} is not installed: install {package}")))?;
+        archive.program(&path, &format!("bin/{program}"))?;
+    }
+    // Kmod is one program with many names; the kernel calls it by this one.
+    archive.link("bin/modprobe", "kmod")?;
+    archive.link("sbin", "bin")?;
+    if let Workload::Command(command) = &case.workload {
+        let name = command.command.first().map_or("", String::as_str);
+        let path = on_path(name).ok_or_else(|| {
+            let way_out = command.package.as_ref().map_or_else(
+                || "give its path".to_owned(),
+                |package| format!("install {package}"),
+            );
+            missing(format!("{name} is not on this machine: {way_out}"))
+        })?;
+        let at = match name.contains('/') {
+            true => name.to_owned(),
+            false => format!("bin/{name}"),
+        };
+        archive.program(&path, &at)?;
+    }
+    let tree = folder.join("modules");
+    kernel.copy_modules(MODULES, &tree)?;
+    if tree.exists() {
+        archive.tree(&tree, "")?;
+    }
+    archive.close()
+}
+
+/// The program without what only a debugger reads, where that can be taken out: it lies in the guest's RAM.
+fn stripped<'a>(program: &'a Path, to: &'a Path) -> &'a Path {
+    let done = Command::new("strip")
+        .arg("-o")
+        .args([to, program])
+        .stderr(Stdio::null())
+        .status();
+    match done {
+        Ok(status) if status.success() => to,
+        _ => program,
+    }
+}
+
+/// Asked once after each boot of this machine.
+fn hardware_runs(kernel: &Kernel) -> bool {
+    let kept = Path::new(FOLDER).join("hardware");
+    let question = format!("{} {}", kernel.image.display(), kernel.release);
+    let known = fs::read_to_string(&kept).unwrap_or_default();
+    if let Some((asked, answer)) = known.trim_end().rsplit_once(": ") {
+        if asked == question {
+            return answer == "yes";
+        }
+    }
+    let runs = zmeld_vm::hardware_runs(&kernel.image);
+    let answer = if runs { "yes" } else { "no" };
+    // Where it cannot be kept it is asked again.
+    let _ = File::create(kept).and_then(|mut file| writeln!(file, "{question}: {answer}"));
+    runs
+}
+
+/// The disk of the arm, if it has one.
+fn disk(request: &Request, size: &Size) -> Result<Option<(Disk, DiskFile)>, Error> {
+    let Some(slow) = request
+        .recipe
+        .arms
+        .first()
+        .and_then(|arm| arm.slow_disk.as_ref())
+    else {
+        return Ok(None);
+    };
+    let bases = Bases {
+        limit: size.ram_bytes().unwrap_or(0),
+        footprint: request.footprint_bytes,
+    };
+    let bytes = arm::size(&slow.size, bases).ok_or_else(|| Error::Recipe {
+        name: request.recipe.name.clone(),
+        problem: format!("{:?} is no size of a disk", slow.size),
+    })?;
+    let file = slow.create(bytes)?;
+    let disk = Disk {
+        file: file.path().to_owned(),
+        read_bytes_per_s: bytes_per_s(slow.read_mb_per_s),
+        write_bytes_per_s: bytes_per_s(slow.write_mb_per_s),
+        reads_per_s: slow.reads_per_s,
+        writes_per_s: slow.writes_per_s,
+    };
+    Ok(Some((disk, file)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_whole_or_none() {
+        assert_eq!(
+            between("boot\nzmeld answers: {} :zmeld has answered\n"),
+            Some("{}")
+        );
+        assert_eq!(between("zmeld answers: {\"a\""), None);
+    }
+
+    #[test]
+    fn a_machine_that_ends_is_asked_why() {
+        let console = "Linux\nKernel panic - not syncing: x\nmore\n";
+        assert_eq!(reason(console, ""), "Kernel panic - not syncing: x");
+        assert_eq!(reason("", "qemu: no memory\n"), "qemu: no memory");
+        assert_eq!(reason("", ""), "it said nothing");
+        let console = format!("zmeld: cannot mount\n{}", "é".repeat(TAIL_BYTES));
+        assert!(reason(&console, "").starts_with('é'));
+    }
+}

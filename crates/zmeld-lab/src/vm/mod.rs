@@ -1,0 +1,210 @@
+//! Whole machines: instead of a control group with a limit, a virtual machine of
+//! that much RAM, booted anew for every run, so that page tables, the kernel's own
+//! memory and the page cache compete as they do on a small server.
+//!
+//! | module | where it runs |
+//! |---|---|
+//! | `host` | here: what the machine boots into, starting it, reading its answer |
+//! | `guest` | there, as the first program: one run, its figures as the answer |
+//!
+//! What the guest's own programs take up is RAM on top of what was asked for. Its
+//! disk is the arm's slow disk, slowed down by QEMU.
+
+pub mod guest;
+pub(crate) mod host;
+
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+use crate::experiment::result::Run;
+use crate::measure::Machine;
+use crate::recipe::Recipe;
+
+/// How large a machine is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Size {
+    /// RAM, `214MiB`.
+    pub ram: String,
+    /// Processors.
+    #[serde(default = "one")]
+    pub processors: u32,
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// The least that a distribution's kernel boots in.
+const RAM_MIN: u64 = 64 << 20;
+
+impl Size {
+    /// RAM in bytes.
+    ///
+    /// # Errors
+    /// When it is no size, or too small for any kernel.
+    pub fn ram_bytes(&self) -> Result<u64, String> {
+        let bytes = self.ram.parse::<zmeld_swap::config::Bytes>();
+        match bytes.map(|bytes| bytes.0) {
+            Ok(bytes) if bytes < RAM_MIN => Err(format!(
+                "{} of RAM is less than a kernel boots in: give it 64 MiB or more",
+                self.ram
+            )),
+            Ok(bytes) => Ok(bytes),
+            Err(_) => Err(format!(
+                "{:?} is no size of a machine's RAM: write 214MiB or 1GiB",
+                self.ram
+            )),
+        }
+    }
+
+    /// Whether a machine can be that large at all.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn check(&self) -> Result<(), String> {
+        if self.processors == 0 || self.processors > 255 {
+            return Err(format!(
+                "a machine of {} processors: choose 1 to 255",
+                self.processors
+            ));
+        }
+        self.ram_bytes().map(|_| ())
+    }
+}
+
+impl FromStr for Size {
+    type Err = String;
+
+    /// `ram=214M` or `ram=1G,processors=2`.
+    fn from_str(text: &str) -> Result<Size, String> {
+        let (mut ram, mut processors) = (None, one());
+        for part in text.split(',') {
+            match part.split_once('=') {
+                Some(("ram", value)) => ram = Some(value.to_owned()),
+                Some(("processors", value)) => {
+                    processors = value
+                        .parse()
+                        .map_err(|_| format!("{value:?} is no number of processors"))?;
+                }
+                _ => {
+                    return Err(format!(
+                        "{part:?} is not known: write ram=214M or ram=1G,processors=2"
+                    ))
+                }
+            }
+        }
+        let ram = ram.ok_or("how much RAM? Write ram=214M or ram=1G,processors=2")?;
+        let size = Size { ram, processors };
+        size.check()?;
+        Ok(size)
+    }
+}
+
+/// The machine that runs were made on, as it described itself.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Facts {
+    /// What it was given, bytes, without what its own programs take up.
+    pub ram_bytes: u64,
+    /// What its own programs take up besides, bytes: the archive that it booted into.
+    pub programs_bytes: u64,
+    /// What its kernel leaves to all programs (`MemTotal`), bytes, those included.
+    pub visible_bytes: u64,
+    /// Its processors.
+    pub processors: usize,
+    /// Its kernel.
+    pub kernel: String,
+    /// Whether a program imitated its processor: then counts mean something, and times do not.
+    pub emulated: bool,
+}
+
+/// What the guest is asked to do.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Request {
+    /// One case, without a limit of its own, and one arm.
+    recipe: Recipe,
+    footprint_bytes: u64,
+    block: usize,
+    seed: u64,
+}
+
+impl Request {
+    /// `recipe`: one case, without a limit of its own, and one arm.
+    pub(crate) fn new(recipe: Recipe, footprint_bytes: u64, block: usize, seed: u64) -> Request {
+        Request {
+            recipe,
+            footprint_bytes,
+            block,
+            seed,
+        }
+    }
+}
+
+/// What it answers.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Answer {
+    machine: Machine,
+    run: Result<Run, Refusal>,
+}
+
+impl Answer {
+    /// The run, or the error as it would be here.
+    pub(crate) fn run(self) -> Result<Run, Error> {
+        self.run.map_err(|refusal| {
+            let what = format!("in the virtual machine: {}", refusal.what);
+            match refusal.missing {
+                true => Error::Missing { what },
+                false => Error::Workload {
+                    what,
+                    integrity: refusal.integrity,
+                },
+            }
+        })
+    }
+}
+
+/// Why there is no run.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Refusal {
+    /// This kernel or archive lacks something: another one may have it.
+    missing: bool,
+    /// Wrong bytes.
+    integrity: bool,
+    what: String,
+}
+
+/// Where the guest finds its request.
+const REQUEST: &str = "/request.json";
+/// Where it leaves its answer: the second serial line.
+const ANSWER: &str = "/dev/ttyS1";
+/// What comes before and after the answer there, so that half of one is not taken for a whole.
+const BEGIN: &str = "zmeld answers: ";
+const END: &str = " :zmeld has answered";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_understood_or_refused() {
+        let size: Size = "ram=214M,processors=2".parse().unwrap();
+        assert_eq!(size.processors, 2);
+        assert_eq!(size.ram_bytes(), Ok(214 << 20));
+        assert_eq!("ram=1GiB".parse::<Size>().unwrap().processors, 1);
+        for (text, word) in [
+            ("", "not known"),
+            ("214M", "not known"),
+            ("processors=2", "how much RAM"),
+            ("ram=much", "no size"),
+            ("ram=8M", "64 MiB or more"),
+            ("ram=1G,processors=0", "1 to 255"),
+            ("ram=1G,processors=x", "no number"),
+            ("ram=1G,disk=1G", "not known"),
+        ] {
+            let err = text.parse::<Size>().unwrap_err();
+            assert!(err.contains(word), "{text}: {err}");
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! A kernel to boot: its image, what `uname -r` will say, its modules.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::{on_path, Error};
+
+/// A kernel that is on this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kernel {
+    /// Its image, as QEMU boots it.
+    pub image: PathBuf,
+    /// What `uname -r` says in it.
+    pub release: String,
+    /// The folder of its modules; none where there is none.
+    pub modules: Option<PathBuf>,
+}
+
+/// Where the boot protocol for x86 has its magic number and the place of the version, from the image's begin.
+const MAGIC_AT: usize = 0x202;
+const VERSION_AT: usize = 0x20e;
+
+impl Kernel {
+    /// The one that runs on this machine, or the newest that is installed.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn installed() -> Result<Kernel, Error> {
+        let running = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        let running = running.trim();
+        let own = [
+            format!("/boot/vmlinuz-{running}"),
+            format!("/usr/lib/modules/{running}/vmlinuz"),
+        ];
+        if let Some(path) = own.iter().map(Path::new).find(|path| path.is_file()) {
+            return Kernel::at(path);
+        }
+        let mut others: Vec<PathBuf> = fs::read_dir("/boot")
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter(|entry| entry.file_name().to_string_lossy().starts_with("vmlinuz-"))
+            .map(|entry| entry.path())
+            .collect();
+        let age = |path: &PathBuf| fs::metadata(path).and_then(|it| it.modified()).ok();
+        others.sort_by_key(age);
+        match others.last() {
+            Some(path) => Kernel::at(path),
+            None => Err(Error::Missing(format!(
+                "there is no kernel image for a virtual machine ({}): name one, with its modules in ../lib/modules \
+                 or /lib/modules",
+                own[0]
+            ))),
+        }
+    }
+
+    /// This image. Its modules are looked for beside it (`../lib/modules`) and where the system has them.
+    ///
+    /// # Errors
+    /// When it cannot be read or is no image.
+    pub fn at(image: &Path) -> Result<Kernel, Error> {
+        let bytes = fs::read(image).map_err(|err| Error::io("read", image, err))?;
+        let release = release_of(&bytes).ok_or_else(|| {
+            Error::Missing(format!(
+                "{} is no kernel image of the x86 boot protocol (vmlinuz, bzImage)",
+                image.display()
+            ))
+        })?;
+        // An image is often a link to the newest one.
+        let folder = image.canonicalize().ok().and_then(|path| {
+            let folder = path.parent()?.parent()?;
+            Some(folder.to_owned())
+        });
+        let modules = folder
+            .into_iter()
+            .flat_map(|folder| [folder.join("lib/modules"), folder.join("modules")])
+            .chain(["/lib/modules".into(), "/usr/lib/modules".into()])
+            .map(|folder| folder.join(&release))
+            .find(|folder| folder.join("modules.dep").is_file());
+        Ok(Kernel {
+            image: image.to_owned(),
+            release,
+            modules,
+        })
+    }
+
+    /// Copies those of these modules that there are, and what they depend on, to `lib/modules` below a folder, with
+    /// an index of their own. What is built into the kernel is no module, so a name that is not found is no error.
+    ///
+    /// # Errors
+    /// When one cannot be copied; when depmod is missing.
+    pub fn copy_modules(&self, names: &[&str], to: &Path) -> Result<(), Error> {
+        let Some(from) = &self.modules else {
+            return Ok(());
+        };
+        let index = from.join("modules.dep");
+        let text = fs::read_to_string(&index).map_err(|err| Error::io("read", &index, err))?;
+        let target = to.join("lib/modules").join(&self.release);
+        let copy = |name: &str| -> Result<(), Error> {
+            let (from, to) = (from.join(name), target.join(name));
+            if let Some(folder) = to.parent() {
+                fs::create_dir_all(folder).map_err(|err| Error::io("create", folder, err))?;
+            }
+            fs::copy(&from, &to).map_err(|err| Error::io("copy", from, err))?;
+            Ok(())
+        };
+        for path in with_dependencies(&text, names) {
+            copy(&path)?;
+        }
+        // Depmod asks for the first two; the kernel's own modules are found through the last.
+        for name in [
+            "modules.order",
+            "modules.builtin",
+            "modules.builtin.modinfo",
+        ] {
+            if from.join(name).exists() {
+                copy(name)?;
+            }
+        }
+        let depmod = on_path("depmod")
+            .ok_or_else(|| Error::Missing("depmod is missing: install kmod".into()))?;
+        let ran = Command::new(&depmod)
+            .arg("-b")
+            .arg(to)
+            .arg(&self.release)
+            .output()
+            .map_err(|err| Error::io("start", &depmod, err))?;
+        if ran.status.success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&ran.stderr);
+        Err(Error::Missing(format!(
+            "depmod cannot make an index of {}: {}",
+            target.display(),
+            said.lines().next().unwrap_or("it does not say why")
+        )))
+    }
+}
+
+/// The release from an image's header: the first word of its version.
+fn release_of(image: &[u8]) -> Option<String> {
+    if image.get(MAGIC_AT..MAGIC_AT + 4)? != b"HdrS" {
+        return None;
+    }
+    let place = image.get(VERSION_AT..VERSION_AT + 2)?;
+    // Counted from behind the first sector.
+    let begin = usize::from(u16::from_le_bytes([place[0], place[1]])) + 0x200;
+    let text = image.get(begin..)?;
+    let text = &text[..text.iter().take(256).position(|&byte| byte == 0)?];
+    let text = std::str::from_utf8(text).ok()?;
+    text.split_whitespace().next().map(str::to_owned)
+}
+
+/// The files of modules and of all that they depend on, from a `modules.dep`.
+pub fn with_dependencies(index: &str, names: &[&str]) -> Vec<String> {
+    let mut files = Vec::new();
+    for line in index.lines() {
+        let Some((file, needs)) = line.split_once(':') else {
+            continue;
+        };
+        let base = file.rsplit('/').next().unwrap_or(file);
+        let name = base.split(".ko").next().unwrap_or(base).replace('-', "_");
+        if names.iter().any(|wanted| wanted.replace('-', "_") == name) {
+            files.push(file.to_owned());
+            files.extend(needs.split_whitespace().map(str::to_owned));
+        }
+    }
+    files.sort();
+    files.dedup();
+    files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modules_come_with_what_they_need() {
+        let text = "kernel/a/zram.ko.xz: kernel/b/zsmalloc.ko.xz\n\
+                    kernel/b/zsmalloc.ko.xz:\nkernel/c/dm-flakey.ko: kernel/c/dm-mod.ko\n\
+                    kernel/d/other.ko: kernel/e/x.ko\n";
+        assert_eq!(
+            with_dependencies(text, &["zram", "dm_flakey"]),
+            [
+                "kernel/a/zram.ko.xz",
+                "kernel/b/zsmalloc.ko.xz",
+                "kernel/c/dm-flakey.ko",
+                "kernel/c/dm-mod.ko"
+            ]
+        );
+    }
+
+    #[test]
+    fn an_image_says_its_release() {
+        let mut image = vec![0; 0x400];
+        image[MAGIC_AT..MAGIC_AT + 4].copy_from_slice(b"HdrS");
+        image[VERSION_AT..VERSION_AT + 2].copy_from_slice(&0x100u16.to_le_bytes());
+        let text = b"6.12.1-amd64 (builder) #1 SMP\0";
+        image[0x300..0x300 + text.len()].copy_from_slice(text);
+        assert_eq!(release_of(&image).as_deref(), Some("6.12.1-amd64"));
+        // Cut off, without the magic number, without an end.
+        assert_eq!(release_of(&image[..0x302]), None);
+        assert_eq!(release_of(&image[..0x204]), None);
+        image[0x300..].fill(b'x');
+        assert_eq!(release_of(&image), None);
+        image[MAGIC_AT] = b'h';
+        assert_eq!(release_of(&image), None);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("vmlinuz");
+        fs::write(&path, image).unwrap();
+        let err = Kernel::at(&path).unwrap_err().to_string();
+        assert!(err.contains("vmlinuz is no kernel image"), "{err}");
+    }
+}

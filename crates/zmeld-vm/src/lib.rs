@@ -1,0 +1,67 @@
+//! A machine of a given size, for a while: a kernel, an archive in memory with
+//! all that it runs, and QEMU.
+//!
+//! | module | what belongs there |
+//! |---|---|
+//! | `archive` | what a guest boots into: files, programs with their libraries |
+//! | `kernel` | a kernel's image, its release, the modules that a guest needs |
+//! | `qemu` | the machine: memory, processors, disks, and whether hardware runs it |
+//!
+//! The crate prints nothing.
+
+mod archive;
+mod kernel;
+mod qemu;
+
+use std::path::PathBuf;
+
+pub use archive::{libraries_of, Archive};
+pub use kernel::{with_dependencies, Kernel};
+pub use qemu::{accelerator, hardware_runs, Disk, Machine, PROGRAM};
+
+/// Why a machine could not be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The system refused an operation on a file.
+    #[error("cannot {action} {}: {cause}", path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        cause: std::io::Error,
+    },
+    /// This machine lacks something.
+    #[error("{0}")]
+    Missing(String),
+}
+
+impl Error {
+    pub(crate) fn io(
+        action: &'static str,
+        path: impl Into<PathBuf>,
+        cause: std::io::Error,
+    ) -> Error {
+        Error::Io {
+            action,
+            path: path.into(),
+            cause,
+        }
+    }
+}
+
+/// Where a program is on this machine.
+pub fn on_path(name: &str) -> Option<PathBuf> {
+    if name.contains('/') {
+        return Some(PathBuf::from(name)).filter(|path| path.is_file());
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    // Users' paths leave out where the programs of administrators are.
+    std::env::split_paths(&path)
+        .chain(["/usr/sbin".into(), "/sbin".into()])
+        .map(|folder| folder.join(name))
+        .find(|path| path.is_file())
+}

@@ -1,0 +1,175 @@
+//! QEMU: a machine of so much memory, so many processors, such disks.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The program.
+pub const PROGRAM: &str = "qemu-system-x86_64";
+
+/// Starting a kernel in hardware takes no longer where it works at all.
+const PROBE_MAX: Duration = Duration::from_secs(20);
+
+/// A disk.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Disk {
+    /// The file that it is.
+    pub file: PathBuf,
+    /// Bytes per second that are read at most; none: as fast as it can.
+    pub read_bytes_per_s: Option<u64>,
+    /// The same for writes.
+    pub write_bytes_per_s: Option<u64>,
+    /// Reads a second at most.
+    pub reads_per_s: Option<u64>,
+    /// Writes a second at most.
+    pub writes_per_s: Option<u64>,
+}
+
+/// A machine.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Machine {
+    /// The kernel's image.
+    pub kernel: PathBuf,
+    /// The archive that it boots into.
+    pub archive: PathBuf,
+    /// RAM, MiB.
+    pub ram_mib: u64,
+    /// Processors.
+    pub processors: u32,
+    /// Its disks: `/dev/vda` and so on.
+    pub disks: Vec<Disk>,
+    /// More for the kernel's command line; what stands behind `--` is for its first program.
+    pub append: String,
+    /// Whether the processor runs it ([`hardware_runs`]), and not a program that imitates one.
+    pub hardware: bool,
+}
+
+impl Machine {
+    /// The command that runs it, the kernel's messages (`/dev/ttyS0`) and what the guest writes to `/dev/ttyS1` going
+    /// to files. It ends when the guest ends or starts anew, and when its kernel panics.
+    pub fn command(&self, messages: &Path, answer: &Path) -> Vec<String> {
+        let mut words: Vec<String> = vec![PROGRAM.into()];
+        let mut say = |more: &[&str]| words.extend(more.iter().map(|&word| word.to_owned()));
+        say(accelerator(self.hardware));
+        say(&["-nodefaults", "-no-reboot", "-display", "none"]);
+        say(&["-m", &format!("{}M", self.ram_mib)]);
+        say(&["-smp", &self.processors.to_string()]);
+        say(&["-kernel", &self.kernel.display().to_string()]);
+        say(&["-initrd", &self.archive.display().to_string()]);
+        for file in [messages, answer] {
+            say(&["-serial", &format!("file:{}", file.display())]);
+        }
+        for (index, disk) in self.disks.iter().enumerate() {
+            // A comma would begin the next option.
+            let file = disk.file.display().to_string().replace(',', ",,");
+            let mut drive = format!("file={file},format=raw,if=none,cache=none,id=disk{index}");
+            for (name, rate) in [
+                ("bps-read", disk.read_bytes_per_s),
+                ("bps-write", disk.write_bytes_per_s),
+                ("iops-read", disk.reads_per_s),
+                ("iops-write", disk.writes_per_s),
+            ] {
+                if let Some(rate) = rate {
+                    drive += &format!(",throttling.{name}={rate}");
+                }
+            }
+            say(&["-drive", &drive]);
+            say(&["-device", &format!("virtio-blk-pci,drive=disk{index}")]);
+        }
+        say(&[
+            "-append",
+            &format!("console=ttyS0,115200 panic=-1 {}", self.append),
+        ]);
+        words
+    }
+}
+
+/// The options for a machine that hardware runs, or one that is imitated.
+pub fn accelerator(hardware: bool) -> &'static [&'static str] {
+    if hardware {
+        &["-accel", "kvm", "-cpu", "host"]
+    } else {
+        &["-accel", "tcg,thread=multi", "-cpu", "max"]
+    }
+}
+
+/// Whether hardware virtualisation runs this kernel here: tried out, since `/dev/kvm` alone does not say so. Takes
+/// 20 s at most, and no time where there is no such file.
+pub fn hardware_runs(kernel: &Path) -> bool {
+    let usable = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open("/dev/kvm");
+    if usable.is_err() {
+        return false;
+    }
+    let mut command = Command::new(PROGRAM);
+    command.args(accelerator(true));
+    command.args(["-nodefaults", "-no-reboot", "-display", "none"]);
+    command.args(["-m", "256M", "-serial", "stdio"]);
+    command.arg("-kernel").arg(kernel);
+    // Without a root file system it gets to a panic, and so to a reboot.
+    command.args(["-append", "console=ttyS0 panic=-1"]);
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    let Ok(mut child) = command.spawn() else {
+        return false;
+    };
+    let output = child.stdout.take();
+    let reader = std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // What cannot be read has not been said.
+        let _ = output.map(|mut output| output.read_to_end(&mut bytes));
+        bytes
+    });
+    let begin = Instant::now();
+    while matches!(child.try_wait(), Ok(None)) {
+        if begin.elapsed() > PROBE_MAX {
+            // It may have ended by itself.
+            let _ = child.kill();
+            let _ = child.wait();
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let said = reader.join().unwrap_or_default();
+    String::from_utf8_lossy(&said).contains("Kernel panic")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_is_what_was_asked_for() {
+        let machine = Machine {
+            kernel: "k".into(),
+            archive: "a".into(),
+            ram_mib: 214,
+            processors: 1,
+            disks: vec![Disk {
+                file: "x,y".into(),
+                read_bytes_per_s: Some(6_870_000),
+                write_bytes_per_s: None,
+                reads_per_s: None,
+                writes_per_s: Some(9),
+            }],
+            append: "rdinit=/bin/run -- one two".into(),
+            hardware: false,
+        };
+        let words = machine.command(Path::new("m"), Path::new("r")).join(" ");
+        for part in [
+            "-accel tcg,thread=multi",
+            "-m 214M -smp 1 -kernel k -initrd a",
+            "-serial file:m -serial file:r",
+            "file=x,,y,format=raw",
+            "throttling.bps-read=6870000,throttling.iops-write=9 -device",
+            "panic=-1 rdinit=/bin/run -- one two",
+        ] {
+            assert!(words.contains(part), "{part}: {words}");
+        }
+    }
+}

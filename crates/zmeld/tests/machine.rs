@@ -1,0 +1,252 @@
+//! Experiments in virtual machines, from the command line. They take a kernel's
+//! image, `ZMELD_TEST_KERNEL`, with its modules beside it, QEMU and root;
+//! `cargo xtask test` provides them (`machine-6.12`).
+
+#[path = "command/run.rs"]
+mod run;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{kill, Signal};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+use run::*;
+
+fn kernel() -> PathBuf {
+    let path = std::env::var_os("ZMELD_TEST_KERNEL");
+    PathBuf::from(path.expect("ZMELD_TEST_KERNEL names a kernel's image"))
+}
+
+/// More than a machine of that size has: killed without swap, finished with zram and with a disk.
+fn recipe(touches: u64) -> String {
+    format!(
+        "name = \"tiny\"\nquestion = \"?\"\nabout = \"\"\nwarm_ups = 0\n\
+         stopping = {{ runs_min = 1, runs_max = 1, width = 0.5 }}\n\
+         [[case]]\nname = \"a small machine\"\nmachine = {{ ram = \"160MiB\", processors = 2 }}\n\
+         workload = {{ kind = \"touch\", bytes = 134217728, touches = {touches} }}\n\
+         [[arm]]\nname = \"no swap\"\n\
+         [[arm]]\nname = \"zram\"\n\
+         tier.zram = {{ kind = \"zram\", codec = \"zstd\", size = \"100% of footprint\" }}\n\
+         [[arm]]\nname = \"disk\"\n\
+         slow_disk = {{ size = \"192MiB\", read_mb_per_s = 40, write_mb_per_s = 40 }}\n\
+         tier.disk = {{ kind = \"disk\", device = \"slow-disk\", format = true }}\n\
+         [[arm]]\nname = \"nowhere\"\n\
+         tier.melding = {{ kind = \"zmeld\", size = \"64MiB\" }}\n"
+    )
+}
+
+/// Files of experiments, and machines that run.
+fn left() -> Vec<String> {
+    let mut all = Vec::new();
+    for folder in ["/tmp", "/var/tmp"] {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if name.starts_with("zmeld-lab-") {
+                all.push(format!("{folder}/{name}"));
+            }
+        }
+    }
+    all.extend(machines().iter().map(|pid| format!("process {pid}")));
+    all.sort();
+    all
+}
+
+/// The processes that are machines of ours.
+fn machines() -> Vec<i32> {
+    let is_ours = |pid: &i32| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line).into_owned();
+        line.starts_with("qemu-system") && line.contains("bench guest")
+    };
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    entries
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(is_ours)
+        .collect()
+}
+
+/// Waits for something that takes seconds.
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < Duration::from_secs(300), "{what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// An experiment whose first machine runs.
+fn started(recipe: &Path, arm: &str) -> Child {
+    let mut child = zmeld(&[
+        "bench",
+        "run",
+        str(recipe),
+        "--arm",
+        arm,
+        "--kernel",
+        str(&kernel()),
+    ])
+    .stdout(Stdio::piped())
+    .stderr(Stdio::piped())
+    .spawn()
+    .unwrap();
+    wait_until("no machine was started", || {
+        assert!(child.try_wait().unwrap().is_none(), "it has ended");
+        !machines().is_empty()
+    });
+    child
+}
+
+/// One after the other: only one experiment runs at a time.
+#[test]
+fn machines_of_a_given_size_make_the_runs_and_are_gone_afterwards() {
+    let before = left();
+    arms_are_compared(&before);
+    ctrl_c_ends_the_machine(&before);
+    what_a_killed_one_left_is_taken_back(&before);
+    what_cannot_be_had_is_said();
+}
+
+fn arms_are_compared(before: &[String]) {
+    let folder = folder();
+    let path = write(folder.path(), "tiny.toml", recipe(4000).as_bytes());
+    let result = folder.path().join("r.json");
+    let output = patiently(&[
+        "bench",
+        "run",
+        str(&path),
+        "--kernel",
+        str(&kernel()),
+        "--output",
+        str(&result),
+    ]);
+    let (said, complained) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(code(&output), 0, "{complained}");
+    assert_eq!(left(), before, "something was left");
+    assert!(
+        complained.contains("arm nowhere is left out"),
+        "{complained}"
+    );
+    assert!(said.contains("160 MiB of RAM"), "{said}");
+    assert!(
+        said.lines().all(|line| line.chars().count() <= 80),
+        "{said}"
+    );
+    let found: Value = serde_json::from_slice(&fs::read(&result).unwrap()).expect("JSON");
+    let case = &found["cases"][0];
+    let on = &case["on"];
+    assert_eq!(on["ram_bytes"], 160 << 20);
+    assert_eq!(on["processors"], 2);
+    let (visible, programs) = (&on["visible_bytes"], &on["programs_bytes"]);
+    let (visible, programs) = (visible.as_u64().unwrap(), programs.as_u64().unwrap());
+    assert!(
+        visible < (160 << 20) + programs && visible > 64 << 20,
+        "{on}"
+    );
+    assert_ne!(on["kernel"], found["machine"]["kernel"]);
+    assert_eq!(case["skipped"][0]["arm"], "nowhere");
+    let runs = found["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 3);
+    for run in runs {
+        let swaps = run["arm"] != "no swap";
+        let expected = if swaps { "finished" } else { "out-of-memory" };
+        assert_eq!(run["outcome"]["is"], expected, "{run}");
+        assert_eq!(run["verified"], swaps);
+        let swapped = run["swapped_max_bytes"].as_u64().unwrap();
+        assert_eq!(swapped > 1 << 20, swaps, "{run}");
+        if run["arm"] == "zram" {
+            let device = &run["devices"]["zram0"];
+            assert!(device["memory_used_bytes"].as_f64().unwrap() > 0.0, "{run}");
+        }
+        if run["arm"] == "disk" {
+            assert!(run["devices"]["vda"].is_object(), "{run}");
+        }
+    }
+    if on["emulated"] == true {
+        assert!(said.contains("compare counts, not times"), "{said}");
+        assert!(found["judgements"][0]["winner"].is_null());
+    }
+}
+
+fn ctrl_c_ends_the_machine(before: &[String]) {
+    let folder = folder();
+    let path = write(folder.path(), "long.toml", recipe(100_000_000).as_bytes());
+    let child = started(&path, "disk");
+    kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
+    assert_eq!(left(), before, "something was left");
+}
+
+fn what_a_killed_one_left_is_taken_back(before: &[String]) {
+    let folder = folder();
+    let path = write(folder.path(), "long.toml", recipe(100_000_000).as_bytes());
+    let mut child = started(&path, "disk");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    wait_until("the machine lives on", || machines().is_empty());
+    assert_ne!(left(), before, "nothing was left, so nothing is shown");
+    let quick = write(folder.path(), "quick.toml", recipe(10).as_bytes());
+    let output = patiently(&[
+        "bench",
+        "run",
+        str(&quick),
+        "--arm",
+        "no swap",
+        "--kernel",
+        str(&kernel()),
+    ]);
+    let said = text(&output.stderr);
+    assert_eq!(code(&output), 0, "{said}");
+    assert!(
+        said.contains("a disk of an experiment that was killed"),
+        "{said}"
+    );
+    assert_eq!(left(), before, "something was left: {said}");
+}
+
+fn what_cannot_be_had_is_said() {
+    let folder = folder();
+    let path = write(folder.path(), "tiny.toml", recipe(10).as_bytes());
+    let no_kernel = write(folder.path(), "vmlinuz", b"no kernel");
+    let small = write(
+        folder.path(),
+        "small.toml",
+        recipe(10).replace("160MiB", "64MiB").as_bytes(),
+    );
+    let huge = write(
+        folder.path(),
+        "huge.toml",
+        recipe(10).replace("160MiB", "16TiB").as_bytes(),
+    );
+    let kernel = kernel();
+    for (recipe, kernel, exit, words) in [
+        (&path, &no_kernel, 3, "vmlinuz is no kernel image"),
+        (&path, &folder.path().join("none"), 3, "none: No such file"),
+        (&huge, &kernel, 2, "needs 16.0 TiB"),
+    ] {
+        let output = patiently(&["bench", "run", str(recipe), "--kernel", str(kernel)]);
+        let said = text(&output.stderr);
+        assert!(said.contains(words), "{said}");
+        assert_eq!(code(&output), exit, "{said}");
+    }
+    // It boots, or says in one line why it does not.
+    let output = patiently(&[
+        "bench",
+        "run",
+        str(&small),
+        "--arm",
+        "no swap",
+        "--kernel",
+        str(&kernel),
+    ]);
+    let said = text(&output.stderr);
+    let why = said.lines().last().unwrap_or_default();
+    assert!(
+        code(&output) == 0 || why.starts_with("zmeld: the virtual machine ended"),
+        "{said}"
+    );
+}
