@@ -15,6 +15,17 @@ pub struct Kernel {
     pub release: String,
     /// The folder of its modules; none where there is none.
     pub modules: Option<PathBuf>,
+    /// What starts it.
+    pub kind: Kind,
+}
+
+/// What starts a kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// QEMU: an image.
+    Image,
+    /// Nothing: user-mode Linux is a program.
+    UserMode,
 }
 
 /// Where the boot protocol for x86 has its magic number and the place of the version, from the image's begin.
@@ -61,12 +72,16 @@ impl Kernel {
     /// When it cannot be read or is no image.
     pub fn at(image: &Path) -> Result<Kernel, Error> {
         let bytes = fs::read(image).map_err(|err| Error::io("read", image, err))?;
-        let release = release_of(&bytes).ok_or_else(|| {
-            Error::Missing(format!(
-                "{} is no kernel image of the x86 boot protocol (vmlinuz, bzImage)",
+        let found = match bytes.starts_with(b"\x7fELF") {
+            true => (Kind::UserMode, said_release(image)),
+            false => (Kind::Image, release_of(&bytes)),
+        };
+        let (kind, Some(release)) = found else {
+            return Err(Error::Missing(format!(
+                "{} is no kernel image of the x86 boot protocol (vmlinuz, bzImage), nor user-mode Linux",
                 image.display()
-            ))
-        })?;
+            )));
+        };
         // An image is often a link to the newest one.
         let folder = image.canonicalize().ok().and_then(|path| {
             let folder = path.parent()?.parent()?;
@@ -74,7 +89,9 @@ impl Kernel {
         });
         let modules = folder
             .into_iter()
-            .flat_map(|folder| [folder.join("lib/modules"), folder.join("modules")])
+            .flat_map(|folder| {
+                ["lib/modules", "modules/lib/modules", "modules"].map(|below| folder.join(below))
+            })
             .chain(["/lib/modules".into(), "/usr/lib/modules".into()])
             .map(|folder| folder.join(&release))
             .find(|folder| folder.join("modules.dep").is_file());
@@ -82,6 +99,7 @@ impl Kernel {
             image: image.to_owned(),
             release,
             modules,
+            kind,
         })
     }
 
@@ -136,6 +154,22 @@ impl Kernel {
             said.lines().next().unwrap_or("it does not say why")
         )))
     }
+}
+
+/// What user-mode Linux says of itself; other programs say something else.
+fn said_release(program: &Path) -> Option<String> {
+    let strings = fs::read(program).ok()?;
+    // Nothing is started that does not carry the kernel's banner.
+    let banner = b"Linux version ";
+    if !strings.windows(banner.len()).any(|part| part == banner) {
+        return None;
+    }
+    let output = Command::new(program).arg("--version").output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    let release = text.trim();
+    let is_release =
+        release.starts_with(|c: char| c.is_ascii_digit()) && !release.contains(char::is_whitespace);
+    is_release.then(|| release.to_owned())
 }
 
 /// The release from an image's header: the first word of its version.

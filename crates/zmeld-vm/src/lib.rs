@@ -1,23 +1,23 @@
 //! A machine of a given size, for a while: a kernel, an archive in memory with
-//! all that it runs, and QEMU.
+//! all that it runs, and QEMU, or user-mode Linux, which needs none.
 //!
 //! | module | what belongs there |
 //! |---|---|
 //! | `archive` | what a guest boots into: files, programs with their libraries |
 //! | `kernel` | a kernel's image, its release, the modules that a guest needs |
-//! | `qemu` | the machine: memory, processors, disks, and whether hardware runs it |
+//! | `machine` | memory, processors, disks: QEMU, or user-mode Linux; whether hardware runs it |
 //!
 //! The crate prints nothing.
 
 mod archive;
 mod kernel;
-mod qemu;
+mod machine;
 
 use std::path::PathBuf;
 
 pub use archive::{libraries_of, Archive};
-pub use kernel::{with_dependencies, Kernel};
-pub use qemu::{accelerator, hardware_runs, Disk, Machine, PROGRAM};
+pub use kernel::{with_dependencies, Kernel, Kind};
+pub use machine::{accelerator, hardware_runs, Disk, Machine, PROGRAM};
 
 /// Why a machine could not be had.
 #[derive(Debug, thiserror::Error)]

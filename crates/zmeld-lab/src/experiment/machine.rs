@@ -55,7 +55,7 @@ impl Lab<'_> {
         let (folder, stop) = (&self.folder, self.stop);
         let stopped = || stop.load(std::sync::atomic::Ordering::SeqCst);
         let ended =
-            self.beds[&case.name].run(&request, &self.settings.launcher, folder, &stopped)?;
+            self.beds[&case.name].run(request, &self.settings.launcher, folder, &stopped)?;
         let without_figures = |outcome| Run {
             case: case.name.clone(),
             arm: arm.name.clone(),

@@ -2,15 +2,13 @@
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
 
 use rustix::mount::{mount, MountFlags};
 use rustix::system::{reboot, RebootCommand};
 
-use super::host::DISK;
-use super::{Answer, Refusal, Request, ANSWER, BEGIN, END, REQUEST};
+use super::{Answer, Refusal, Request, BEGIN, END, REQUEST};
 use crate::error::Error;
 use crate::experiment::result::{CaseFacts, Run};
 use crate::experiment::{Lab, Settings};
@@ -88,22 +86,23 @@ fn answer(request: &Request, settings: &Settings) -> Result<(), String> {
         run,
     };
     let text = serde_json::to_string(&answer).map_err(|err| format!("no answer: {err}"))?;
+    let place = &request.answer;
     File::options()
         .write(true)
-        .open(ANSWER)
+        .open(place)
         .and_then(|mut line| {
             writeln!(line, "\n{BEGIN}{text}{END}")?;
             // All of it has left when this returns.
             Ok(rustix::termios::tcdrain(&line)?)
         })
-        .map_err(|err| format!("cannot write to {ANSWER}: {err}"))
+        .map_err(|err| format!("cannot write to {place}: {err}"))
 }
 
 fn run(request: &Request, settings: &Settings) -> Result<Run, Error> {
     let stop = AtomicBool::new(false);
     let mut listener = |_: crate::experiment::Event<'_>| {};
     let mut lab = Lab::open(settings, &stop, &mut listener)?;
-    lab.disk = Some(Path::new("/dev").join(DISK)).filter(|disk| disk.exists());
+    lab.disk = request.disk.clone();
     let recipe = &request.recipe;
     let (Some(case), Some(arm)) = (recipe.cases.first(), recipe.arms.first()) else {
         return Err(Error::Result("a request without a case or an arm".into()));

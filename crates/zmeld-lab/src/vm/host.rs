@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use zmeld_swap::journal::FOLDER;
-use zmeld_vm::{on_path, Archive, Disk, Kernel, Machine};
+use zmeld_vm::{on_path, Archive, Disk, Kernel, Kind, Machine};
 
 use super::{Answer, Facts, Request, Size, BEGIN, END, REQUEST};
 use crate::arm::slow_disk::{bytes_per_s, DiskFile};
@@ -15,9 +15,6 @@ use crate::arm::{self, Bases};
 use crate::error::Error;
 use crate::recipe::Case;
 use crate::workload::Workload;
-
-/// The guest's disk.
-pub(super) const DISK: &str = "vda";
 
 /// What guests need of a kernel that has it as modules. Codecs come when zram asks for them, by an alias.
 const MODULES: &[&str] = &[
@@ -89,22 +86,22 @@ impl Bed {
         own: &Path,
         folder: &Path,
     ) -> Result<Bed, Error> {
-        if on_path(zmeld_vm::PROGRAM).is_none() {
-            return Err(missing(format!(
-                "{} is not installed: install qemu-system-x86",
-                zmeld_vm::PROGRAM
-            )));
-        }
         let kernel = match kernel {
             Some(path) => Kernel::at(path),
             None => Kernel::installed(),
         }
         .map_err(|err| missing(format!("{err} (--kernel)")))?;
+        if kernel.kind == Kind::Image && on_path(zmeld_vm::PROGRAM).is_none() {
+            return Err(missing(format!(
+                "{} is not installed: install qemu-system-x86",
+                zmeld_vm::PROGRAM
+            )));
+        }
         let path = folder.join("machine.cpio");
         let programs_bytes =
             pack(case, &kernel, own, folder, &path).map_err(|err| missing(err.to_string()))?;
         Ok(Bed {
-            hardware: hardware_runs(&kernel),
+            hardware: kernel.kind == Kind::Image && hardware_runs(&kernel),
             kernel,
             archive: path,
             programs_bytes,
@@ -129,18 +126,25 @@ impl Bed {
     /// A machine that ends without an answer.
     pub(crate) fn run(
         &self,
-        request: &Request,
+        mut request: Request,
         launcher: &[String],
         folder: &Path,
         stopped: &dyn Fn() -> bool,
     ) -> Result<Ended, Error> {
         let [archive, console, answer, complaints] =
             ["run.cpio", "console", "answer", "complaints"].map(|name| folder.join(name));
-        self.add_request(request, &archive)?;
+        let kind = self.kernel.kind;
         // The guest's disk is there as long as the guest.
-        let disk = disk(request, &self.size)?;
+        let disk = disk(&request, &self.size, kind)?;
+        request.answer = Machine::answer_device(kind).to_owned();
+        request.disk = disk.as_ref().map(|_| match kind {
+            Kind::Image => "/dev/vda".into(),
+            Kind::UserMode => "/dev/ubda".into(),
+        });
+        self.add_request(&request, &archive)?;
         let machine = Machine {
             kernel: self.kernel.image.clone(),
+            kind,
             archive,
             ram_mib: self.ram_mib(),
             processors: self.size.processors,
@@ -153,19 +157,25 @@ impl Bed {
             // Of the run before.
             let _ = fs::remove_file(file);
         }
-        let words = machine.command(&console, &answer);
+        let mut words = machine.command(&console, &answer);
+        let create = |path: &Path| File::create(path).map_err(|err| Error::io("create", path, err));
+        let (said, complained): (Stdio, Stdio) = match kind {
+            Kind::Image => (Stdio::null(), create(&complaints)?.into()),
+            Kind::UserMode => {
+                words.insert(1, format!("uml_dir={}/", folder.display()));
+                (create(&answer)?.into(), create(&console)?.into())
+            }
+        };
         let (program, arguments) = launcher
             .split_first()
             .ok_or_else(|| Error::Result("no launcher".into()))?;
-        let said =
-            File::create(&complaints).map_err(|err| Error::io("create", &complaints, err))?;
         let mut child = Command::new(program)
             .args(arguments)
             .args(["--parent", &std::process::id().to_string(), "--"])
             .args(words)
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(said)
+            .stdout(said)
+            .stderr(complained)
             .spawn()
             .map_err(|err| Error::io("start", program, err))?;
         let limit = Duration::from_secs_f64(request.recipe.run_max_s.min(1e9))
@@ -209,6 +219,7 @@ impl Bed {
                 visible_bytes: answer.machine.ram_bytes,
                 processors: answer.machine.processors,
                 kernel: answer.machine.kernel.clone(),
+                user_mode: self.kernel.kind == Kind::UserMode,
                 emulated: !self.hardware,
             };
             return Ok(Ended::Answer(Box::new(answer), facts));
@@ -355,7 +366,7 @@ fn hardware_runs(kernel: &Kernel) -> bool {
 }
 
 /// The disk of the arm, if it has one.
-fn disk(request: &Request, size: &Size) -> Result<Option<(Disk, DiskFile)>, Error> {
+fn disk(request: &Request, size: &Size, kind: Kind) -> Result<Option<(Disk, DiskFile)>, Error> {
     let Some(slow) = request
         .recipe
         .arms
@@ -372,6 +383,15 @@ fn disk(request: &Request, size: &Size) -> Result<Option<(Disk, DiskFile)>, Erro
         name: request.recipe.name.clone(),
         problem: format!("{:?} is no size of a disk", slow.size),
     })?;
+    let rates = [slow.read_mb_per_s, slow.write_mb_per_s];
+    let counts = [slow.reads_per_s, slow.writes_per_s];
+    let limited = rates.iter().any(Option::is_some) || counts.iter().any(Option::is_some);
+    if kind == Kind::UserMode && limited {
+        return Err(missing(
+            "user-mode Linux cannot slow its disk down: boot an image in QEMU, or leave the rates out"
+                .to_owned(),
+        ));
+    }
     let file = slow.create(bytes)?;
     let disk = Disk {
         file: file.path().to_owned(),

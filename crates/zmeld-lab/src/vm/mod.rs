@@ -13,6 +13,7 @@
 pub mod guest;
 pub(crate) mod host;
 
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -116,8 +117,11 @@ pub struct Facts {
     pub processors: usize,
     /// Its kernel.
     pub kernel: String,
-    /// Whether a program imitated its processor: then counts mean something, and times do not.
+    /// Whether its times are not a machine's: its processor was imitated, or it was user-mode Linux.
     pub emulated: bool,
+    /// Whether it was user-mode Linux: programs run by the processor, faults and system calls by another process.
+    #[serde(default)]
+    pub user_mode: bool,
 }
 
 /// What the guest is asked to do.
@@ -128,6 +132,10 @@ pub(crate) struct Request {
     footprint_bytes: u64,
     block: usize,
     seed: u64,
+    /// Where the answer goes.
+    answer: String,
+    /// The disk, if there is one.
+    disk: Option<PathBuf>,
 }
 
 impl Request {
@@ -138,6 +146,8 @@ impl Request {
             footprint_bytes,
             block,
             seed,
+            answer: String::new(),
+            disk: None,
         }
     }
 }
@@ -177,8 +187,6 @@ pub(crate) struct Refusal {
 
 /// Where the guest finds its request.
 const REQUEST: &str = "/request.json";
-/// Where it leaves its answer: the second serial line.
-const ANSWER: &str = "/dev/ttyS1";
 /// What comes before and after the answer there, so that half of one is not taken for a whole.
 const BEGIN: &str = "zmeld answers: ";
 const END: &str = " :zmeld has answered";

@@ -286,10 +286,10 @@ fn published(table: &Published) -> Table {
 
 /// The machine of its own that a case's runs were made on.
 fn machine_line(on: &zmeld_lab::vm::Facts) -> String {
-    let way = if on.emulated {
-        "Emulated: compare counts, not times."
-    } else {
-        "Run by the processor itself (KVM)."
+    let way = match (on.emulated, on.user_mode) {
+        (false, _) => "Run by the processor itself (KVM).",
+        (true, false) => "Emulated: compare counts, not times.",
+        (true, true) => "User-mode Linux, whose faults take longer: compare counts, not times.",
     };
     format!(
         "Each run in a virtual machine of its own, freshly booted: {} of RAM and {} for its own programs, of which its \

@@ -1,9 +1,12 @@
-//! QEMU: a machine of so much memory, so many processors, such disks.
+//! A machine of so much memory, so many processors, such disks: QEMU's, or a
+//! program that is a kernel.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+
+use crate::Kind;
 
 /// The program.
 pub const PROGRAM: &str = "qemu-system-x86_64";
@@ -29,15 +32,17 @@ pub struct Disk {
 /// A machine.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Machine {
-    /// The kernel's image.
+    /// The kernel's image, or user-mode Linux.
     pub kernel: PathBuf,
+    /// Which of the two.
+    pub kind: Kind,
     /// The archive that it boots into.
     pub archive: PathBuf,
     /// RAM, MiB.
     pub ram_mib: u64,
     /// Processors.
     pub processors: u32,
-    /// Its disks: `/dev/vda` and so on.
+    /// Its disks: `/dev/vda` and so on, in user-mode Linux `/dev/ubda`. There, rates are not limited.
     pub disks: Vec<Disk>,
     /// More for the kernel's command line; what stands behind `--` is for its first program.
     pub append: String,
@@ -46,9 +51,42 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// The command that runs it, the kernel's messages (`/dev/ttyS0`) and what the guest writes to `/dev/ttyS1` going
-    /// to files. It ends when the guest ends or starts anew, and when its kernel panics.
+    /// Where the guest writes what standard output, or QEMU's file, takes up.
+    pub fn answer_device(kind: Kind) -> &'static str {
+        match kind {
+            Kind::Image => "/dev/ttyS1",
+            Kind::UserMode => "/dev/tty1",
+        }
+    }
+
+    /// The command that runs it. The kernel's messages, and what the guest writes to [`Machine::answer_device`], go to
+    /// these files; from user-mode Linux they come on standard error and standard output, and the caller has them
+    /// written there. It ends when the guest ends or starts anew, and when its kernel panics.
     pub fn command(&self, messages: &Path, answer: &Path) -> Vec<String> {
+        match self.kind {
+            Kind::Image => self.qemu(messages, answer),
+            Kind::UserMode => self.user_mode(),
+        }
+    }
+
+    fn user_mode(&self) -> Vec<String> {
+        let mut words = vec![
+            self.kernel.display().to_string(),
+            format!("mem={}M", self.ram_mib),
+            format!("initrd={}", self.archive.display()),
+            format!("ncpus={}", self.processors),
+        ];
+        for (index, disk) in self.disks.iter().enumerate() {
+            words.push(format!("ubd{index}={}", disk.file.display()));
+        }
+        let more = ["seccomp=on", "con=null", "con0=null,fd:2", "con1=null,fd:1"];
+        words.extend(more.map(str::to_owned));
+        words.push("panic=-1".into());
+        words.extend(self.append.split_whitespace().map(str::to_owned));
+        words
+    }
+
+    fn qemu(&self, messages: &Path, answer: &Path) -> Vec<String> {
         let mut words: Vec<String> = vec![PROGRAM.into()];
         let mut say = |more: &[&str]| words.extend(more.iter().map(|&word| word.to_owned()));
         say(accelerator(self.hardware));
@@ -145,8 +183,9 @@ mod tests {
 
     #[test]
     fn a_machine_is_what_was_asked_for() {
-        let machine = Machine {
+        let mut machine = Machine {
             kernel: "k".into(),
+            kind: Kind::Image,
             archive: "a".into(),
             ram_mib: 214,
             processors: 1,
@@ -171,5 +210,12 @@ mod tests {
         ] {
             assert!(words.contains(part), "{part}: {words}");
         }
+        machine.kind = Kind::UserMode;
+        let words = machine.command(Path::new("m"), Path::new("r")).join(" ");
+        assert!(
+            words.starts_with("k mem=214M initrd=a ncpus=1 ubd0=x,y"),
+            "{words}"
+        );
+        assert!(words.ends_with("rdinit=/bin/run -- one two"), "{words}");
     }
 }
