@@ -81,7 +81,9 @@ impl Machine {
         }
         let more = ["seccomp=on", "con=null", "con0=null,fd:2", "con1=null,fd:1"];
         words.extend(more.map(str::to_owned));
-        words.push("panic=-1".into());
+        // Where the last two are not named they are added behind everything, to what the first program is given.
+        let more = ["panic=-1", "root=none", "console=tty0"];
+        words.extend(more.map(str::to_owned));
         words.extend(self.append.split_whitespace().map(str::to_owned));
         words
     }

@@ -37,12 +37,18 @@ pub fn first_program(settings: impl FnOnce(u64) -> Result<Settings, String>) -> 
     answer(&request, &settings)
 }
 
-/// Ends the machine; returns only if that fails. QEMU ends where a guest starts anew.
+/// Ends the machine; returns only if that fails.
 ///
 /// # Errors
 /// What the kernel said.
 pub fn end() -> std::io::Result<()> {
-    Ok(reboot(RebootCommand::Restart)?)
+    let processors = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    // QEMU ends where a guest starts anew, which every kernel can; user-mode Linux does start anew.
+    let how = match processors.contains("User Mode Linux") {
+        true => RebootCommand::PowerOff,
+        false => RebootCommand::Restart,
+    };
+    Ok(reboot(how)?)
 }
 
 fn prepare() -> Result<Request, String> {
