@@ -26,7 +26,7 @@ use zmeld_swap::Host;
 use crate::arm::{self, size, Bases};
 use crate::error::Error;
 use crate::limit::{Group, Hierarchy};
-use crate::measure::machine::{meminfo, reclaim_daemons};
+use crate::measure::machine::{memory, reclaim_daemons};
 use crate::measure::Machine;
 use crate::recipe::{Case, Recipe};
 use crate::workload::Workload;
@@ -300,11 +300,7 @@ impl Lab<'_> {
             return Ok(());
         }
         let ram = experiment.machine.ram_bytes;
-        let available = || {
-            meminfo()
-                .get("MemAvailable")
-                .map_or(0, |&bytes| bytes as u64)
-        };
+        let available = || memory().available_bytes;
         let refuse = |needs: u64| {
             Error::Unsafe {
             what: format!(
@@ -447,7 +443,7 @@ impl Lab<'_> {
         block: usize,
     ) -> Result<Run, Error> {
         let bases = Bases {
-            limit: facts.limit_bytes.unwrap_or(self.ram()),
+            limit: facts.limit_bytes.unwrap_or(memory().total_bytes),
             footprint: facts.footprint_bytes,
         };
         let group = Group::create(&self.hierarchy, "run")?;
@@ -462,9 +458,5 @@ impl Lab<'_> {
         drop(group);
         applied.undo()?;
         Ok(measured.into_run(recipe, case, arm, block))
-    }
-
-    fn ram(&self) -> u64 {
-        meminfo().get("MemTotal").map_or(0, |&bytes| bytes as u64)
     }
 }

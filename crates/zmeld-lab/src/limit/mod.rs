@@ -213,6 +213,12 @@ impl Group {
         }
     }
 
+    /// What zswap's pool holds of it now, bytes, which version 2 counts and charges to it; none in version 1.
+    pub fn zswap_bytes(&self) -> Option<u64> {
+        let bytes = self.number("memory.zswap.current")?;
+        Some(bytes as u64)
+    }
+
     /// Bytes of anonymous memory now, swapped out or not: what the workload itself holds.
     pub fn footprint(&self) -> u64 {
         let (_, swap) = self.usage();

@@ -280,7 +280,11 @@ fn published(table: &Published) -> Table {
     out
 }
 
-fn facts_line(facts: &CaseFacts, counts_store: bool) -> String {
+fn facts_line(facts: &CaseFacts, counts_store: bool, charges_zswap: bool) -> String {
+    let on_top = match charges_zswap {
+        true => "the compressed store comes on top of that, zswap's does not",
+        false => "the compressed store comes on top of that",
+    };
     let limit = match facts.limit_bytes {
         None => "no limit".to_owned(),
         Some(limit) if counts_store => format!(
@@ -288,7 +292,7 @@ fn facts_line(facts: &CaseFacts, counts_store: bool) -> String {
             bytes(limit)
         ),
         Some(limit) => format!(
-            "limited to {} ({} of what it needs); the compressed store comes on top of that",
+            "limited to {} ({} of what it needs); {on_top}",
             bytes(limit),
             percent(limit as f64 / facts.footprint_bytes.max(1) as f64)
         ),
@@ -336,9 +340,12 @@ fn case_section(experiment: &Experiment, case: &CaseJudgement, plots: bool) -> S
         if let Some(why) = &facts.left_out {
             return section.advice(Tone::Warning, format!("This case was left out: {why}"));
         }
+        let charges_zswap = experiment.machine.cgroup_version == 2
+            && recipe.arms.iter().any(zmeld_lab::arm::Arm::uses_zswap);
         section = section.paragraph(facts_line(
             facts,
             settings.is_some_and(|it| it.counts_store),
+            charges_zswap,
         ));
     }
     let (tone, text) = sentence(case, experiment);
