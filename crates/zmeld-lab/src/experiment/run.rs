@@ -81,7 +81,7 @@ impl Lab<'_> {
         let requests_before: Vec<Counters> = devices.iter().map(|name| requests(name)).collect();
         let mut child = self.supervisor(&request)?;
         let begin = Instant::now();
-        let mut watch = Watch::new(group, budget, devices);
+        let mut watch = Watch::new(group, case.limit.is_some(), budget, devices);
         let mut cause = None;
         loop {
             if child
@@ -264,6 +264,8 @@ struct Store {
 /// What is looked at while a workload runs.
 struct Watch<'a> {
     group: &'a Group,
+    /// Whether the run has a limit, or is one to set it by.
+    limited: bool,
     budget: Option<u64>,
     devices: &'a [String],
     /// What zswap held for others before.
@@ -276,9 +278,15 @@ struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    fn new(group: &'a Group, budget: Option<u64>, devices: &'a [String]) -> Watch<'a> {
+    fn new(
+        group: &'a Group,
+        limited: bool,
+        budget: Option<u64>,
+        devices: &'a [String],
+    ) -> Watch<'a> {
         Watch {
             group,
+            limited,
             budget,
             devices,
             zswap_before_bytes: zswap_bytes(&memory()),
@@ -316,16 +324,19 @@ impl<'a> Watch<'a> {
     }
 
     fn tick(&mut self, at_s: f64) {
+        let is_due = self.series.is_due(at_s);
+        if self.limited || is_due {
+            self.footprint_bytes = self.footprint_bytes.max(self.group.footprint());
+        }
         if let Some(budget) = self.budget {
             self.adjust(budget);
         }
-        if !self.series.is_due(at_s) {
+        if !is_due {
             return;
         }
         let machine = memory();
         let (memory_bytes, swap_bytes) = self.group.usage();
         self.swapped_max_bytes = self.swapped_max_bytes.max(swap_bytes);
-        self.footprint_bytes = self.footprint_bytes.max(self.group.footprint());
         self.series.push(Sample {
             at_s,
             memory_bytes,
