@@ -196,6 +196,10 @@ impl Lab<'_> {
                 other => other?,
             }
         }
+        // Stopped while the last of them was looked at, there may be none.
+        if self.stopped() {
+            return Ok(());
+        }
         let missing: Option<Vec<&str>> = experiment
             .cases
             .iter()
