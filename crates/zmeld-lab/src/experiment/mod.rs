@@ -30,6 +30,7 @@ use crate::measure::machine::{memory, reclaim_daemons};
 use crate::measure::Machine;
 use crate::recipe::{Case, Recipe};
 use crate::workload::Workload;
+pub use only_one::running;
 use only_one::OnlyOne;
 use overhead::Overhead;
 use result::{CaseFacts, Experiment, Outcome, Run, SkippedArm};
