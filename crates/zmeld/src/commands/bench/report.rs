@@ -86,6 +86,9 @@ fn sentence(case: &CaseJudgement, experiment: &Experiment) -> (Tone, String) {
             );
         }
     }
+    if text.is_empty() {
+        text.push_str("Every run finished; there is no other arm to compare with.");
+    }
     let tone = if judgement.winner.is_some() {
         Tone::Good
     } else {
