@@ -134,6 +134,8 @@ fn css() -> String {
     )
 }
 
+// A table that is wider than the page scrolls by itself. The shadow at its edge says so; what hides the shadow scrolls along
+// and comes to lie on it where the table ends.
 const PAGE: &str = "\
 *{box-sizing:border-box}\
 body{margin:0 auto;max-width:60rem;padding:1.5rem 1rem 4rem;background:var(--page);color:var(--text);\
@@ -154,12 +156,15 @@ nav ul{display:flex;flex-wrap:wrap;gap:.25rem 1.25rem;list-style:none;padding:0}
 .advice{padding:.6rem 1rem;background:var(--raised);border-left:4px solid var(--quiet);border-radius:0 4px 4px 0}\
 .advice.good{border-color:var(--good)}.advice.warning{border-color:var(--warning)}\
 .advice.good strong{color:var(--good)}.advice.warning strong{color:var(--warning)}\
-.zm-table{overflow-x:auto;margin:.25rem 0 .5rem}\
+.zm-table{overflow-x:auto;margin:.25rem 0 .5rem;background:\
+linear-gradient(to left,var(--page) 40%,transparent) right/2.5rem 100% no-repeat local,\
+linear-gradient(to left,var(--line),transparent) right/1rem 100% no-repeat scroll}\
 table{border-collapse:separate;border-spacing:0;font-variant-numeric:tabular-nums;font-size:.94rem}\
 .zm-caption{font-weight:600;margin:1.25rem 0 0}\
 th,td{padding:.3rem .6rem;text-align:left;vertical-align:top;border-bottom:1px solid var(--line)}\
 th:first-child,td:first-child{padding-left:.25rem}\
 thead th{color:var(--quiet);font-weight:600;vertical-align:bottom;border-bottom:2px solid var(--line)}\
+thead th.name{white-space:normal}\
 tbody th{font-weight:400}th.name:first-child{position:sticky;left:0;background:var(--page)}.name{white-space:nowrap}.words{overflow-wrap:anywhere;min-width:11rem;max-width:24rem}\
 .number{text-align:right}td.number{white-space:nowrap}\
 tr.strong th.name:first-child,tr.strong th,tr.strong td{font-weight:700;background:var(--raised)}\
@@ -171,5 +176,5 @@ th,td{padding:.3rem .5rem}.values{grid-template-columns:1fr;gap:0}.values dd{mar
 
 const PAPER: &str = "\
 @media print{body{max-width:none;padding:0;font-size:10pt}h2{break-after:avoid}nav{display:none}\
-figure,tr,.advice{break-inside:avoid}.zm-table{overflow:visible}\
+figure,tr,.advice{break-inside:avoid}.zm-table{overflow:visible;background:none}\
 *{-webkit-print-color-adjust:exact;print-color-adjust:exact}}";

@@ -62,6 +62,12 @@ impl Arm {
         !self.tier.is_empty()
     }
 
+    /// Whether zswap stands in front of its swap.
+    pub fn uses_zswap(&self) -> bool {
+        let kind = |tier: &toml::Value| tier.get("kind")?.as_str().map(|kind| kind == "zswap");
+        self.tier.values().any(|tier| kind(tier) == Some(true))
+    }
+
     /// The configuration, sizes put in.
     fn config(&self, bases: Bases, disk: &Path) -> Result<Config, Error> {
         let mut tiers = toml::Table::new();

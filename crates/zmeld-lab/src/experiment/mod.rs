@@ -30,12 +30,13 @@ use zmeld_swap::Host;
 use crate::arm::{self, size, Bases};
 use crate::error::Error;
 use crate::limit::{Group, Hierarchy};
-use crate::measure::machine::{meminfo, reclaim_daemons};
+use crate::measure::machine::{memory, reclaim_daemons};
 use crate::measure::Machine;
 use crate::name;
 use crate::recipe::{Case, Recipe};
 use crate::vm::host::Bed;
 use crate::workload::Workload;
+pub use only_one::running;
 use only_one::OnlyOne;
 use overhead::Overhead;
 use result::{CaseFacts, Experiment, Outcome, Run, SkippedArm};
@@ -98,7 +99,7 @@ pub(crate) struct Lab<'a> {
     listener: &'a mut dyn FnMut(Event<'_>),
 }
 
-/// Runs a recipe, or carries on with what was done of it.
+/// Runs a recipe, or carries on with what was done of it. Where nothing is left to do, it needs no root.
 ///
 /// # Errors
 /// What makes it impossible or unsafe. A run that is killed for want of memory is a result, not an error; what was
@@ -109,6 +110,11 @@ pub fn run(
     stop: &AtomicBool,
     listener: &mut dyn FnMut(Event<'_>),
 ) -> Result<(), Error> {
+    if experiment.is_complete() {
+        experiment.interrupted = false;
+        experiment.judge();
+        return Ok(());
+    }
     let mut lab = Lab::open(settings, stop, listener)?;
     let machine = Machine::here(lab.hierarchy.version);
     if !experiment.runs.is_empty() && experiment.machine.kernel != machine.kernel {
@@ -225,6 +231,10 @@ impl Lab<'_> {
                 other => other?,
             }
         }
+        // Stopped while the last of them was looked at, there may be none.
+        if self.stopped() {
+            return Ok(());
+        }
         let missing: Option<Vec<&str>> = experiment
             .cases
             .iter()
@@ -330,11 +340,7 @@ impl Lab<'_> {
             return Ok(());
         }
         let ram = experiment.machine.ram_bytes;
-        let available = || {
-            meminfo()
-                .get("MemAvailable")
-                .map_or(0, |&bytes| bytes as u64)
-        };
+        let available = || memory().available_bytes;
         let refuse = |needs: u64| {
             Error::Unsafe {
             what: format!(
@@ -482,7 +488,7 @@ impl Lab<'_> {
         block: usize,
     ) -> Result<Run, Error> {
         let bases = Bases {
-            limit: facts.limit_bytes.unwrap_or(self.ram()),
+            limit: facts.limit_bytes.unwrap_or(memory().total_bytes),
             footprint: facts.footprint_bytes,
         };
         let group = Group::create(&self.hierarchy, "run")?;
@@ -499,9 +505,5 @@ impl Lab<'_> {
         drop(group);
         applied.undo()?;
         Ok(measured.into_run(recipe, case, arm, block))
-    }
-
-    fn ram(&self) -> u64 {
-        meminfo().get("MemTotal").map_or(0, |&bytes| bytes as u64)
     }
 }

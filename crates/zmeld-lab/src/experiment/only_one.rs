@@ -3,7 +3,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{flock, FlockOperation};
 use zmeld_swap::journal::FOLDER;
@@ -19,7 +19,7 @@ pub(super) struct OnlyOne {
 impl OnlyOne {
     /// Takes it, or says who has it.
     pub(super) fn here() -> Result<OnlyOne, Error> {
-        OnlyOne::at(&Path::new(FOLDER).join("experiment"))
+        OnlyOne::at(&path())
     }
 
     fn at(path: &Path) -> Result<OnlyOne, Error> {
@@ -34,11 +34,10 @@ impl OnlyOne {
             .open(path)
             .map_err(|err| Error::io("open", path, err))?;
         if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-            let holder = fs::read_to_string(path).unwrap_or_default();
+            let holder = holder(path).unwrap_or_default();
             return Err(Error::Unsafe {
                 what: format!(
-                    "another experiment is running (process {}): wait for it, or stop it with Ctrl-C",
-                    holder.trim()
+                    "another experiment is running ({holder}): wait for it, or stop it with Ctrl-C"
                 ),
             });
         }
@@ -50,6 +49,23 @@ impl OnlyOne {
     }
 }
 
+fn path() -> PathBuf {
+    Path::new(FOLDER).join("experiment")
+}
+
+/// The process of the experiment that is running, in words, if one is: whoever changes the machine's swap meanwhile
+/// takes it away from under a workload.
+pub fn running() -> Option<String> {
+    holder(&path())
+}
+
+fn holder(path: &Path) -> Option<String> {
+    let file = File::open(path).ok()?;
+    flock(&file, FlockOperation::NonBlockingLockShared).err()?;
+    let holder = fs::read_to_string(path).unwrap_or_default();
+    Some(format!("process {}", holder.trim()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -58,13 +74,19 @@ mod tests {
     fn the_second_is_told_of_the_first() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run/experiment");
+        assert_eq!(holder(&path), None);
         let first = OnlyOne::at(&path).unwrap();
         let err = OnlyOne::at(&path).unwrap_err().to_string();
         assert!(
             err.contains(&format!("process {}", std::process::id())),
             "{err}"
         );
+        assert_eq!(
+            holder(&path),
+            Some(format!("process {}", std::process::id()))
+        );
         drop(first);
+        assert_eq!(holder(&path), None);
         assert!(OnlyOne::at(&path).is_ok());
     }
 }

@@ -246,6 +246,19 @@ impl Experiment {
         even && (void || rule.is_enough(values.iter().map(Vec::as_slice), self.seed))
     }
 
+    /// Whether every run that the recipe asks for was made.
+    pub fn is_complete(&self) -> bool {
+        let recipe = &self.recipe;
+        let blocks = recipe.warm_ups + recipe.stopping.runs_max;
+        let is_over = |case: usize| {
+            let mut arms = (0..recipe.arms.len()).filter(|&arm| self.takes_part(case, arm));
+            self.facts(&recipe.cases[case].name).is_some()
+                && (self.is_enough(case)
+                    || arms.all(|arm| (0..blocks).all(|block| self.has(case, arm, block))))
+        };
+        !self.runs.is_empty() && (0..recipe.cases.len()).all(is_over)
+    }
+
     /// Runs done, at most in all, and about how many seconds the rest takes.
     pub(super) fn progress(&self) -> (usize, usize, Option<f64>) {
         let blocks = self.recipe.warm_ups + self.recipe.stopping.runs_max;

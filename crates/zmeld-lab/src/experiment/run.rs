@@ -7,12 +7,14 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use zmeld_swap::observe::Memory;
+
 use super::result::{Outcome, Run};
 use super::Lab;
 use crate::arm::Arm;
 use crate::error::Error;
 use crate::limit::Group;
-use crate::measure::machine::{device, meminfo};
+use crate::measure::machine::{device, held, memory, requests, zswap_bytes};
 use crate::measure::supervise::Request;
 use crate::measure::{Counters, Ended, Sample, Series};
 use crate::recipe::{Case, Recipe};
@@ -76,9 +78,10 @@ impl Lab<'_> {
             stderr: stderr.clone(),
         };
         let before = Counters::read(&self.kswapd);
+        let requests_before: Vec<Counters> = devices.iter().map(|name| requests(name)).collect();
         let mut child = self.supervisor(&request)?;
         let begin = Instant::now();
-        let mut watch = Watch::new(group, budget, devices);
+        let mut watch = Watch::new(group, case.limit.is_some(), budget, devices);
         let mut cause = None;
         loop {
             if child
@@ -132,7 +135,12 @@ impl Lab<'_> {
             group: counters,
             devices: devices
                 .iter()
-                .map(|name| (name.clone(), device(name)))
+                .zip(&requests_before)
+                .map(|(name, before)| {
+                    let mut all = device(name);
+                    all.extend(requests(name).since(before).0);
+                    (name.clone(), all)
+                })
                 .collect(),
             swapped_max_bytes: watch.swapped_max_bytes,
             series: watch.series,
@@ -254,11 +262,22 @@ fn finish(
     }
 }
 
+/// What compressed pages take up in RAM.
+struct Store {
+    bytes: u64,
+    /// Of it, what the kernel does not charge to the group.
+    uncharged_bytes: u64,
+}
+
 /// What is looked at while a workload runs.
 struct Watch<'a> {
     group: &'a Group,
+    /// Whether the run has a limit, or is one to set it by.
+    limited: bool,
     budget: Option<u64>,
     devices: &'a [String],
+    /// What zswap held for others before.
+    zswap_before_bytes: u64,
     series: Series,
     swapped_max_bytes: u64,
     footprint_bytes: u64,
@@ -267,11 +286,18 @@ struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    fn new(group: &'a Group, budget: Option<u64>, devices: &'a [String]) -> Watch<'a> {
+    fn new(
+        group: &'a Group,
+        limited: bool,
+        budget: Option<u64>,
+        devices: &'a [String],
+    ) -> Watch<'a> {
         Watch {
             group,
+            limited,
             budget,
             devices,
+            zswap_before_bytes: zswap_bytes(&memory()),
             series: Series::default(),
             swapped_max_bytes: 0,
             footprint_bytes: 0,
@@ -280,14 +306,24 @@ impl<'a> Watch<'a> {
         }
     }
 
-    fn store_bytes(&self) -> u64 {
-        let used = |name: &String| {
-            device(name)
-                .get("memory_used_bytes")
-                .copied()
-                .unwrap_or(0.0)
-        };
-        self.devices.iter().map(used).sum::<f64>() as u64
+    /// What the arm takes up in RAM besides pages of the group.
+    fn store(&self, memory: &Memory) -> Store {
+        let devices = self.devices.iter().filter_map(|name| held(name));
+        let devices_bytes: u64 = devices.map(|held| held.memory_used_bytes).sum();
+        match self.group.zswap_bytes() {
+            Some(bytes) => Store {
+                bytes: devices_bytes + bytes,
+                uncharged_bytes: devices_bytes,
+            },
+            // Only the machine's pool is known, and an experiment has the machine to itself.
+            None => {
+                let pool = zswap_bytes(memory).saturating_sub(self.zswap_before_bytes);
+                Store {
+                    bytes: devices_bytes + pool,
+                    uncharged_bytes: devices_bytes + pool,
+                }
+            }
+        }
     }
 
     fn is_overdrawn(&self) -> bool {
@@ -296,30 +332,32 @@ impl<'a> Watch<'a> {
     }
 
     fn tick(&mut self, at_s: f64) {
+        let is_due = self.series.is_due(at_s);
+        if self.limited || is_due {
+            self.footprint_bytes = self.footprint_bytes.max(self.group.footprint());
+        }
         if let Some(budget) = self.budget {
             self.adjust(budget);
         }
-        if !self.series.is_due(at_s) {
+        if !is_due {
             return;
         }
+        let machine = memory();
         let (memory_bytes, swap_bytes) = self.group.usage();
         self.swapped_max_bytes = self.swapped_max_bytes.max(swap_bytes);
-        self.footprint_bytes = self.footprint_bytes.max(self.group.footprint());
         self.series.push(Sample {
             at_s,
             memory_bytes,
             swap_bytes,
-            store_bytes: self.store_bytes(),
-            available_bytes: meminfo()
-                .get("MemAvailable")
-                .map_or(0, |&bytes| bytes as u64),
+            store_bytes: self.store(&machine).bytes,
+            available_bytes: machine.available_bytes,
         });
     }
 
     /// Gives the group what the store leaves of the budget.
     fn adjust(&mut self, budget: u64) {
         let wanted = budget
-            .saturating_sub(self.store_bytes())
+            .saturating_sub(self.store(&memory()).uncharged_bytes)
             .max(GROUP_MIN_BYTES);
         // In steps, so that the kernel is not asked for every page.
         if wanted.abs_diff(self.limit) < 256 << 10 && self.overdrawn_since.is_none() {

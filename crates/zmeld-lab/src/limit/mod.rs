@@ -203,7 +203,17 @@ impl Group {
         }
     }
 
+    /// What zswap's pool holds of it now, bytes, which version 2 counts and charges to it; none in version 1.
+    pub fn zswap_bytes(&self) -> Option<u64> {
+        let bytes = self.number("memory.zswap.current")?;
+        Some(bytes as u64)
+    }
+
     /// Bytes of anonymous memory now, swapped out or not: what the workload itself holds.
+    ///
+    /// To ask has the kernel add up the group's statistics, which it does by itself every two seconds. Reclaim goes by them:
+    /// where they are old, it takes the inactive list for long when it is empty, leaves the active one alone, and kills a
+    /// small group with swap free. So a group with a limit is asked often.
     pub fn footprint(&self) -> u64 {
         let (_, swap) = self.usage();
         let stat = self.keyed("memory.stat");

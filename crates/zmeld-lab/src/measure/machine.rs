@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use zmeld_swap::observe::{Held, Io, Memory};
 
 use crate::limit::{keyed, stalls};
 
@@ -52,7 +53,7 @@ impl Machine {
         Machine {
             processor: processor.to_owned(),
             processors: std::thread::available_parallelism().map_or(1, usize::from),
-            ram_bytes: meminfo().get("MemTotal").map_or(0, |&bytes| bytes as u64),
+            ram_bytes: memory().total_bytes,
             kernel: first("/proc/sys/kernel/osrelease"),
             boot_parameters: first("/proc/cmdline"),
             cgroup_version,
@@ -70,22 +71,19 @@ impl Machine {
     }
 }
 
-/// `/proc/meminfo` in bytes.
-pub fn meminfo() -> BTreeMap<String, f64> {
-    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    text.lines()
-        .filter_map(|line| {
-            let (name, rest) = line.split_once(':')?;
-            let mut words = rest.split_whitespace();
-            let value: f64 = words.next()?.parse().ok()?;
-            let unit = if words.next() == Some("kB") {
-                1024.0
-            } else {
-                1.0
-            };
-            Some((name.to_owned(), value * unit))
-        })
-        .collect()
+/// `/proc/meminfo` now.
+pub fn memory() -> Memory {
+    Memory::parse(&fs::read_to_string("/proc/meminfo").unwrap_or_default())
+}
+
+/// What zswap's pool takes up in RAM now, the whole machine's, bytes.
+pub fn zswap_bytes(memory: &Memory) -> u64 {
+    let counter = || {
+        let text = fs::read_to_string("/sys/kernel/debug/zswap/pool_total_size").ok()?;
+        text.trim().parse().ok()
+    };
+    // Before Linux 5.19 only debugfs knows.
+    memory.zswap_bytes.or_else(counter).unwrap_or(0)
 }
 
 /// Counters by name: `vm_*` are those of `/proc/vmstat`, `stall_*_s` pressure, `kswapd_cpu_s` the reclaim daemon.
@@ -184,36 +182,38 @@ fn processor_seconds(pid: u32) -> Option<f64> {
     Some(ticks / 100.0)
 }
 
-/// What a compressed device holds: from its `mm_stat` and `io_stat`, bytes and counts by name.
+/// What a compressed device holds now and what failed on it: `mm_stat` and `io_stat`, by name; nothing for another device.
 pub fn device(name: &str) -> BTreeMap<String, f64> {
     let mut all = BTreeMap::new();
-    let columns = |file: &str| -> Vec<f64> {
-        fs::read_to_string(format!("/sys/block/{name}/{file}"))
-            .unwrap_or_default()
-            .split_whitespace()
-            .filter_map(|word| word.parse().ok())
-            .collect()
-    };
-    let mm = [
-        "original_bytes",
-        "compressed_bytes",
-        "memory_used_bytes",
-        "memory_limit_bytes",
-        "memory_used_max_bytes",
-        "same_pages",
-        "pages_compacted",
-        "huge_pages",
-        "huge_pages_since",
-    ];
-    for (name, value) in mm.iter().zip(columns("mm_stat")) {
-        all.insert((*name).to_owned(), value);
+    let mut note = |name: &str, value: u64| all.insert(name.to_owned(), value as f64);
+    if let Some(held) = held(name) {
+        note("original_bytes", held.stored_bytes);
+        note("compressed_bytes", held.compressed_bytes);
+        note("memory_used_bytes", held.memory_used_bytes);
+        note("memory_limit_bytes", held.limit_bytes);
+        note("memory_used_max_bytes", held.memory_used_max_bytes);
+        note("same_pages", held.same_filled_pages);
+        note("pages_compacted", held.compacted_pages);
+        note("huge_pages", held.incompressible_pages);
+        note("huge_pages_since", held.incompressible_since_pages);
     }
-    let io = ["failed_reads", "failed_writes", "invalid_io", "notify_free"];
-    for (name, value) in io.iter().zip(columns("io_stat")) {
-        all.insert((*name).to_owned(), value);
+    if let Some(io) = Io::parse(&attribute(name, "io_stat")) {
+        note("failed_reads", io.failed_reads);
+        note("failed_writes", io.failed_writes);
+        note("notify_free", io.freed_pages);
     }
+    all
+}
+
+/// What a compressed device holds; none for another device.
+pub fn held(name: &str) -> Option<Held> {
+    Held::parse(&attribute(name, "mm_stat"))
+}
+
+/// Requests to a block device since it was made, which for a loop device is before the run.
+pub fn requests(name: &str) -> Counters {
     // Documentation/block/stat.rst: requests, merges, sectors, milliseconds.
-    let stat = [
+    let names = [
         "reads",
         "read_merges",
         "read_sectors",
@@ -223,8 +223,17 @@ pub fn device(name: &str) -> BTreeMap<String, f64> {
         "write_sectors",
         "write_ms",
     ];
-    for (name, value) in stat.iter().zip(columns("stat")) {
-        all.insert((*name).to_owned(), value);
-    }
-    all
+    let text = attribute(name, "stat");
+    let values = text.split_whitespace().filter_map(|word| word.parse().ok());
+    Counters(
+        names
+            .iter()
+            .map(|&name| name.to_owned())
+            .zip(values)
+            .collect(),
+    )
+}
+
+fn attribute(device: &str, name: &str) -> String {
+    fs::read_to_string(format!("/sys/block/{device}/{name}")).unwrap_or_default()
 }

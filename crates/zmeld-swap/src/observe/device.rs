@@ -142,6 +142,20 @@ pub struct Io {
     pub missed_free_pages: u64,
 }
 
+impl Io {
+    /// Reads `io_stat`. What is in `debug_stat` stays 0.
+    pub fn parse(text: &str) -> Option<Io> {
+        let columns = numbers(text)?;
+        let column = |at: usize| columns.get(at).copied();
+        Some(Io {
+            failed_reads: column(0)?,
+            failed_writes: column(1)?,
+            freed_pages: column(3)?,
+            missed_free_pages: 0,
+        })
+    }
+}
+
 /// The columns of `bd_stat`. The kernel counts 4 KiB units whatever its page size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Backed {
@@ -315,9 +329,6 @@ fn stat<T>(reader: &mut Reader, path: &str, parse: fn(&str) -> Option<T>) -> Opt
 }
 
 fn io(reader: &mut Reader, folder: &str) -> Io {
-    let columns = stat(reader, &format!("{folder}/io_stat"), |text| {
-        numbers(text).filter(|columns| columns.len() >= 4)
-    });
     let missed = reader
         .optional(&format!("{folder}/debug_stat"))
         .and_then(|text| {
@@ -325,12 +336,9 @@ fn io(reader: &mut Reader, folder: &str) -> Io {
             let line = text.lines().nth(1)?;
             line.split_whitespace().nth(1)?.parse().ok()
         });
-    let column = |at: usize| columns.as_ref().map_or(0, |columns| columns[at]);
     Io {
-        failed_reads: column(0),
-        failed_writes: column(1),
-        freed_pages: column(3),
         missed_free_pages: missed.unwrap_or(0),
+        ..stat(reader, &format!("{folder}/io_stat"), Io::parse).unwrap_or_default()
     }
 }
 

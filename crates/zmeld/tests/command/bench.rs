@@ -4,7 +4,7 @@
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::fcntl::Flock;
@@ -13,6 +13,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::errors::{as_nobody, refuses};
+use crate::full_disk::with_place;
 use crate::run::*;
 use crate::setup::{locked, unfit};
 
@@ -267,7 +268,20 @@ fn an_experiment_says_which_arm_is_ahead_and_leaves_nothing() {
         "{csv}"
     );
     assert!(show("--markdown").contains("| **zram** |"));
-    assert_eq!(runs_of(&experiment(&result)), 10);
+    assert_eq!(experiment(&result), found);
+    // That takes no root.
+    if let (Some(mut nobody), place) = as_nobody() {
+        let text_of = |path: &Path| fs::read(path).unwrap();
+        let recipe = write(place.path(), "tiny.toml", &text_of(&path));
+        let result = write(place.path(), "r.json", &text_of(&result));
+        let output = nobody
+            .args(["bench", "run", str(&recipe), "--resume", str(&result)])
+            .output()
+            .unwrap();
+        assert_eq!(code(&output), 0, "{}", text(&output.stderr));
+        let said = text(&output.stdout);
+        assert!(said.contains("'zram' is ahead"), "{said}");
+    }
 
     // Compared with itself there is no difference; with something else there is nothing to compare.
     let output = run(&["bench", "compare", str(&result), str(&result)]);
@@ -311,6 +325,9 @@ fn an_experiment_says_which_arm_is_ahead_and_leaves_nothing() {
         &["runs of bt"],
     );
     let other = changed("kernel.json", "\"kernel\": \"", "\"kernel\": \"9.");
+    let mut short = experiment(&other);
+    short["runs"].as_array_mut().unwrap().pop();
+    fs::write(&other, short.to_string()).unwrap();
     let output = patiently(&["bench", "run", str(&path), "--resume", str(&other)]);
     assert!(
         text(&output.stderr).contains("on kernel 9."),
@@ -391,9 +408,11 @@ fn a_second_experiment_is_refused_and_a_killed_one_is_taken_back() {
         std::thread::sleep(Duration::from_millis(10));
     }
     // The second one must not take the first one's swap for something that was left.
-    let output = run(&["bench", "run", str(&path)]);
+    let precious = write(folder.path(), "precious.json", b"of another time");
+    let output = run(&["bench", "run", str(&path), "--output", str(&precious)]);
     let line = text(&output.stderr);
     assert_eq!(code(&output), 2, "{line}");
+    assert_eq!(fs::read(&precious).unwrap(), b"of another time");
     assert!(
         line.contains(&format!(
             "another experiment is running (process {}",
@@ -415,4 +434,317 @@ fn a_second_experiment_is_refused_and_a_killed_one_is_taken_back() {
     assert!(said.contains("of an experiment that was killed"), "{said}");
     assert_eq!(machine(), before, "something was left: {said}");
     assert!(runs_of(&experiment(&result)) >= 1, "what was done is lost");
+}
+
+/// A swap area that somebody else has set up; it goes with the test.
+struct Others {
+    device: String,
+}
+
+impl Others {
+    /// None where there is no loop device, which is said.
+    fn new(folder: &Path, priority: Option<i32>) -> Option<Others> {
+        let image = folder.join("others.img");
+        File::create(&image).unwrap().set_len(16 << 20).unwrap();
+        let made = Command::new("losetup")
+            .args(["--find", "--show", str(&image)])
+            .output();
+        let Some(made) = made.ok().filter(|made| made.status.success()) else {
+            eprintln!("SKIP: there is no loop device");
+            return None;
+        };
+        let others = Others {
+            device: text(&made.stdout).trim().to_owned(),
+        };
+        assert!(done("mkswap", &[&others.device]), "no swap area");
+        others.switch_on(priority);
+        Some(others)
+    }
+
+    fn switch_on(&self, priority: Option<i32>) {
+        let priority = priority.map(|priority| priority.to_string());
+        let mut arguments = vec![self.device.as_str()];
+        arguments.extend(priority.iter().flat_map(|it| ["--priority", it]));
+        assert!(done("swapon", &arguments), "swapon {}", self.device);
+    }
+
+    /// Its line in `/proc/swaps`, without what is used of it.
+    fn line(&self) -> Option<(String, String)> {
+        let swaps = fs::read_to_string("/proc/swaps").unwrap();
+        let mut lines = swaps.lines();
+        let line = lines.find(|line| line.starts_with(&format!("{} ", self.device)))?;
+        let words: Vec<&str> = line.split_whitespace().collect();
+        Some((words[2].to_owned(), words[4].to_owned()))
+    }
+}
+
+impl Drop for Others {
+    fn drop(&mut self) {
+        done("swapoff", &[&self.device]);
+        done("losetup", &["--detach", &self.device]);
+    }
+}
+
+fn done(program: &str, arguments: &[&str]) -> bool {
+    let output = Command::new(program).args(arguments).output();
+    output.is_ok_and(|output| output.status.success())
+}
+
+#[test]
+fn the_swap_of_others_stays_as_it_is() {
+    let Some(_turn) = turn() else { return };
+    let folder = folder();
+    let quick = write(folder.path(), "quick.toml", recipe(100, 1).as_bytes());
+    let long = write(folder.path(), "long.toml", recipe(2_000_000, 50).as_bytes());
+    let result = folder.path().join("r.json");
+    for priority in [None, Some(10)] {
+        let Some(others) = Others::new(folder.path(), priority) else {
+            return;
+        };
+        let before = (machine(), others.line());
+        assert!(before.1.is_some());
+        let output = patiently(&["bench", "run", str(&quick)]);
+        let said = text(&output.stderr);
+        assert_eq!(code(&output), 0, "{said}");
+        assert!(
+            said.contains(&format!("{} is swapped to already", others.device)),
+            "{said}"
+        );
+        assert_eq!((machine(), others.line()), before, "{said}");
+        // Nor does taking back what a killed one left touch it.
+        let _ = fs::remove_file(&result);
+        let mut child = started(&long, &result, 1);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let output = patiently(&["bench", "run", str(&quick)]);
+        assert_eq!(code(&output), 0, "{}", text(&output.stderr));
+        assert_eq!((machine(), others.line()), before);
+    }
+    let Some(others) = Others::new(folder.path(), Some(100)) else {
+        return;
+    };
+    let before = (machine(), others.line());
+    let output = patiently(&["bench", "run", str(&quick)]);
+    let line = text(&output.stderr);
+    assert_eq!(code(&output), 2, "{line}");
+    assert!(
+        line.contains(&others.device) && line.contains("priority of 100 or more"),
+        "{line}"
+    );
+    assert_eq!(line.lines().count(), 1, "{line}");
+    assert_eq!((machine(), others.line()), before);
+}
+
+#[test]
+fn an_experiment_and_what_zmeld_up_sets_up_leave_each_other_alone() {
+    let Some(_turn) = turn() else { return };
+    let folder = folder();
+    let long = write(folder.path(), "long.toml", recipe(2_000_000, 50).as_bytes());
+    let result = folder.path().join("r.json");
+    let config = write(
+        folder.path(),
+        "zmeld.toml",
+        b"[tier.ram]\nkind = \"zram\"\nsize = \"16MiB\"\nmemory_limit = \"8MiB\"\ncodec = \"lzo\"\n",
+    );
+    let up = ["up", "--no-scan", "--config", str(&config)];
+    let before = machine();
+    let mut child = started(&long, &result, 1);
+    for args in [
+        &up[..],
+        &["down"],
+        &["up", "--dry-run"],
+        &["down", "--dry-run"],
+    ] {
+        let output = run(args);
+        let line = text(&output.stderr);
+        assert_eq!(code(&output), 2, "{args:?}: {line}");
+        let who = format!("an experiment is running (process {})", child.id());
+        assert!(line.contains(&who), "{args:?}: {line}");
+        assert_eq!(line.lines().count(), 1, "{args:?}: {line}");
+    }
+    assert!(child.try_wait().unwrap().is_none(), "it was disturbed");
+    kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
+    assert_eq!(machine(), before, "something was left");
+
+    let output = run(&up);
+    assert_eq!(code(&output), 0, "{}", text(&output.stderr));
+    let set_up = machine();
+    assert_ne!(set_up, before);
+    let output = patiently(&["bench", "run", str(&long)]);
+    let line = text(&output.stderr);
+    let now = machine();
+    assert_eq!(code(&run(&["down"])), 0);
+    assert_eq!(code(&output), 2, "{line}");
+    assert!(line.contains("zmeld down first"), "{line}");
+    assert_eq!(line.lines().count(), 1, "{line}");
+    assert_eq!((now, machine()), (set_up, before));
+}
+
+#[test]
+fn ctrl_c_is_heard_before_the_workload_has_begun() {
+    let Some(_turn) = turn() else { return };
+    let folder = folder();
+    // Left alone, it would take days.
+    let path = write(folder.path(), "long.toml", recipe(1 << 40, 50).as_bytes());
+    let before = machine();
+    for _ in 0..5 {
+        let mut child = zmeld(&["bench", "run", str(&path)])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let name = format!("zmeld-lab-{}-", child.id());
+        let begin = Instant::now();
+        // The group is made just before the workload, which takes a while to join it.
+        while !machine().iter().any(|it| it.contains(&name)) {
+            assert!(child.try_wait().unwrap().is_none(), "it did not begin");
+            assert!(begin.elapsed() < Duration::from_secs(600), "no group");
+        }
+        kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
+        let interrupted = Instant::now();
+        while child.try_wait().unwrap().is_none() {
+            if interrupted.elapsed() > Duration::from_secs(600) {
+                child.kill().unwrap();
+                panic!("Ctrl-C was not heard");
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
+        assert_eq!(machine(), before, "something was left");
+    }
+}
+
+#[test]
+fn the_last_result_that_was_whole_survives_a_full_file_system() {
+    let Some(_turn) = turn() else { return };
+    let folder = folder();
+    let path = write(folder.path(), "tiny.toml", recipe(100, 1).as_bytes());
+    let kept = folder.path().join("kept.json");
+    let place = folder.path().join("small");
+    fs::create_dir(&place).unwrap();
+    let before = machine();
+    let script = format!(
+        "\"$zmeld\" bench run {recipe} --output \"$place/r.json\" >/dev/null 2>&1 || exit 97
+         cp \"$place/r.json\" {kept}
+         head -c 1M /dev/zero >\"$place/full\" 2>/dev/null
+         \"$zmeld\" bench run {recipe} --output \"$place/r.json\"
+         code=$?; ls -A \"$place\" >&2; cmp \"$place/r.json\" {kept} || exit 96; exit $code",
+        recipe = str(&path),
+        kept = str(&kept)
+    );
+    let begin = Instant::now();
+    let output = loop {
+        let output = with_place(&place, 128, &script);
+        // Somebody else's experiment may be running.
+        if code(&output) != 97 || begin.elapsed() > Duration::from_secs(1800) {
+            break output;
+        }
+        std::thread::sleep(Duration::from_secs(2));
+    };
+    let said = text(&output.stderr);
+    assert_eq!(code(&output), 2, "{said}");
+    let no_space = format!("cannot write {}/r.json: No space left", str(&place));
+    assert!(said.contains(&no_space), "{said}");
+    assert!(
+        said.ends_with("\nfull\nr.json\n"),
+        "half a file is left: {said}"
+    );
+    assert!(
+        text(&output.stdout).contains("zmeld bench: tiny"),
+        "the result is lost"
+    );
+    assert_eq!(runs_of(&experiment(&kept)), 2);
+    assert_eq!(machine(), before, "something was left");
+}
+
+#[test]
+fn at_full_size_the_published_workload_and_limit_take_the_place() {
+    let Some(_turn) = turn() else { return };
+    let folder = folder();
+    let text = recipe(100, 1).replace(
+        "[[case]]\n",
+        "[[case]]\nfull_limit = \"90% of footprint\"\n\
+         full = { kind = \"touch\", bytes = 50331648, touches = 300 }\n",
+    );
+    let path = write(folder.path(), "sizes.toml", text.as_bytes());
+    let found = |args: &[&str]| -> Value {
+        let output = patiently(&[&["bench", "run", str(&path), "--json"], args].concat());
+        assert_eq!(code(&output), 0, "{}", crate::run::text(&output.stderr));
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    };
+    for (full, bytes, touches, percent) in [(false, 32 << 20, 100, 70), (true, 48 << 20, 300, 90)] {
+        let found = found(if full { &["--full"] } else { &[] });
+        assert_eq!(found["full"], full);
+        let case = &found["recipe"]["case"][0];
+        assert_eq!(case["workload"]["bytes"], bytes);
+        assert_eq!(case["workload"]["touches"], touches);
+        assert_eq!(case["limit"], format!("{percent}% of footprint"));
+        let facts = &found["cases"][0];
+        let footprint = facts["footprint_bytes"].as_u64().unwrap();
+        // It is looked at now and then, and may have been half-way at the last time.
+        assert!(footprint >= bytes as u64 / 2, "{facts}");
+        let limit = footprint as f64 * f64::from(percent) / 100.0;
+        assert_eq!(
+            facts["limit_bytes"].as_u64().unwrap(),
+            limit as u64 / 4096 * 4096
+        );
+    }
+}
+
+#[test]
+fn the_store_of_zswap_is_measured_and_requests_are_those_of_the_run() {
+    let Some(_turn) = turn() else { return };
+    if !Path::new("/sys/module/zswap").exists() {
+        eprintln!("SKIP: needs zswap");
+        return;
+    }
+    let folder = folder();
+    let text = recipe(20_000, 3).replace(
+        "[[arm]]\nname = \"zram\"\n",
+        "[[arm]]\nname = \"zswap\"\nslow_disk = { size = \"200% of footprint\" }\n\
+         tier.disk = { kind = \"disk\", device = \"slow-disk\", format = true }\n\
+         tier.zswap = { kind = \"zswap\", compressor = \"lzo\" }\n\
+         [[arm]]\nname = \"zram\"\n",
+    );
+    let path = write(folder.path(), "zswap.toml", text.as_bytes());
+    let page = folder.path().join("r.html");
+    let before = machine();
+    let output = patiently(&["bench", "run", str(&path), "--json", "--html", str(&page)]);
+    let said = crate::run::text(&output.stderr);
+    assert_eq!(code(&output), 0, "{said}");
+    assert_eq!(machine(), before, "something was left");
+    let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    if let Some(left_out) = found["cases"][0]["skipped"][0]["why"].as_str() {
+        eprintln!("SKIP: {left_out}");
+        return;
+    }
+    for run in found["runs"].as_array().unwrap() {
+        let most = |what: &str| {
+            let samples = run["series"]["samples"].as_array().unwrap();
+            let values = samples.iter().map(|sample| sample[what].as_u64().unwrap());
+            values.max().unwrap_or(0)
+        };
+        let (swap, store) = (most("swap_bytes"), most("store_bytes"));
+        match run["arm"].as_str().unwrap() {
+            "no swap" => assert_eq!(store, 0, "{run}"),
+            // Half of what a page holds compresses.
+            _ => assert!(
+                store > swap / 10 && store < swap,
+                "{store} of {swap}: {run}"
+            ),
+        }
+        for (name, device) in run["devices"].as_object().unwrap() {
+            let written = device["write_sectors"].as_f64().unwrap() * 512.0;
+            let swapped = run["machine"]["vm_pswpout"].as_f64().unwrap() * 4096.0;
+            assert!(
+                written <= swapped + f64::from(1 << 20),
+                "{name}: {written} of {swapped}"
+            );
+        }
+    }
+    let page = fs::read_to_string(page).unwrap();
+    assert!(page.contains("RAM taken up by the compressed store"));
 }

@@ -367,7 +367,9 @@ fn experiment(args: &RunArgs) -> anyhow::Result<Outcome> {
             done
         }
     };
-    let file = args.output.as_ref().or(args.resume.as_ref());
+    // A result to which nothing is added is not written anew.
+    let resumed = args.resume.as_ref().filter(|_| !experiment.is_complete());
+    let file = args.output.as_ref().or(resumed);
     let settings = Settings {
         kernel: args.kernel.clone(),
         ..settings(experiment.seed, args.budget)?
@@ -375,6 +377,7 @@ fn experiment(args: &RunArgs) -> anyhow::Result<Outcome> {
     let stop = progress::interrupt_flag();
     let mut saved = Ok(());
     let line = progress::Message::new();
+    let runs_before = experiment.runs.len();
     let result = carry_out(&mut experiment, &settings, stop, &mut |event| match event {
         Event::Note(text) => line.say(text),
         Event::Begins {
@@ -395,7 +398,9 @@ fn experiment(args: &RunArgs) -> anyhow::Result<Outcome> {
         _ => {}
     });
     line.clear();
-    if let Some(file) = file {
+    // Where nothing came of it, what stands in the file from another time is worth more.
+    let came_of_it = result.is_ok() || experiment.runs.len() > runs_before;
+    if let Some(file) = file.filter(|_| came_of_it) {
         saved = saved.and(save(file, &experiment));
     }
     if let Err(err) = result {

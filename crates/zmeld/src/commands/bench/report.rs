@@ -87,6 +87,9 @@ fn sentence(case: &CaseJudgement, experiment: &Experiment) -> (Tone, String) {
             );
         }
     }
+    if text.is_empty() {
+        text.push_str("Every run finished; there is no other arm to compare with.");
+    }
     let tone = if judgement.winner.is_some() {
         Tone::Good
     } else {
@@ -291,18 +294,26 @@ fn machine_line(on: &zmeld_lab::vm::Facts) -> String {
         (true, false) => "Emulated: compare counts, not times.",
         (true, true) => "User-mode Linux, whose faults take longer: compare counts, not times.",
     };
+    let processors = match on.processors {
+        1 => "one processor".to_owned(),
+        several => format!("{several} processors"),
+    };
     format!(
         "Each run in a virtual machine of its own, freshly booted: {} of RAM and {} for its own programs, of which its \
-         kernel ({}) left {} to all of them; {} processors. {way}",
+         kernel ({}) left {} to all of them; {}. {way}",
         bytes(on.ram_bytes),
         bytes(on.programs_bytes),
         on.kernel,
         bytes(on.visible_bytes),
-        on.processors,
+        processors,
     )
 }
 
-fn facts_line(facts: &CaseFacts, counts_store: bool) -> String {
+fn facts_line(facts: &CaseFacts, counts_store: bool, charges_zswap: bool) -> String {
+    let on_top = match charges_zswap {
+        true => "the compressed store comes on top of that, zswap's does not",
+        false => "the compressed store comes on top of that",
+    };
     let limit = match facts.limit_bytes {
         None if facts.on.is_some() => "limited by its machine".to_owned(),
         None => "not limited".to_owned(),
@@ -311,7 +322,7 @@ fn facts_line(facts: &CaseFacts, counts_store: bool) -> String {
             bytes(limit)
         ),
         Some(limit) => format!(
-            "limited to {} ({} of what it needs); the compressed store comes on top of that",
+            "limited to {} ({} of what it needs); {on_top}",
             bytes(limit),
             percent(limit as f64 / facts.footprint_bytes.max(1) as f64)
         ),
@@ -359,9 +370,12 @@ fn case_section(experiment: &Experiment, case: &CaseJudgement, plots: bool) -> S
         if let Some(why) = &facts.left_out {
             return section.advice(Tone::Warning, format!("This case was left out: {why}"));
         }
+        let charges_zswap = experiment.machine.cgroup_version == 2
+            && recipe.arms.iter().any(zmeld_lab::arm::Arm::uses_zswap);
         section = section.paragraph(facts_line(
             facts,
             settings.is_some_and(|it| it.counts_store),
+            charges_zswap,
         ));
         if let Some(on) = &facts.on {
             section = section.paragraph(machine_line(on));

@@ -26,6 +26,7 @@ const PATIENCE_AT_BOOT: Duration = Duration::from_secs(120);
 pub fn up(args: &UpArgs) -> anyhow::Result<Outcome> {
     let host = Host::here();
     if args.dry_run {
+        undisturbed()?;
         return would_go_up(args, &host);
     }
     let stop = progress::interrupt_flag();
@@ -39,6 +40,7 @@ pub fn up(args: &UpArgs) -> anyhow::Result<Outcome> {
         PATIENCE
     };
     let mut journal = Journal::lock(&host, patience, &mut |event| told.tell(event))?;
+    undisturbed()?;
     let state = journal.state().clone();
     let state = (!state.records.is_empty()).then_some(state);
     let wanted = wanted(&args.wanted, &host, state.as_ref())?;
@@ -62,6 +64,17 @@ pub fn up(args: &UpArgs) -> anyhow::Result<Outcome> {
         "Set up. zmeld status shows how it is doing, zmeld down takes it back.".to_owned()
     };
     print("zmeld up", "zmeld.up", &lead, args.json, false, &report)
+}
+
+/// What is set up while an experiment runs is the experiment's. Looked at under the journal's lock: an experiment that
+/// begins afterwards waits for it, and then finds what was set up.
+fn undisturbed() -> anyhow::Result<()> {
+    match zmeld_lab::experiment::running() {
+        None => Ok(()),
+        Some(who) => anyhow::bail!(
+            "an experiment is running ({who}), whose swap this would take away: wait for it, or stop it with Ctrl-C"
+        ),
+    }
 }
 
 /// What `up` would do.
@@ -135,6 +148,7 @@ pub fn down(args: &DownArgs) -> anyhow::Result<Outcome> {
     let host = Host::here();
     let only = args.only.as_deref();
     if args.dry_run {
+        undisturbed()?;
         let state = readable_state(&host)?.unwrap_or_default();
         check_names(only, &state)?;
         let leaving = execute::leaving(&state.records, only);
@@ -158,6 +172,7 @@ pub fn down(args: &DownArgs) -> anyhow::Result<Outcome> {
     let stop = progress::interrupt_flag();
     let mut told = Telling::new();
     let mut journal = Journal::lock(&host, PATIENCE, &mut |event| told.tell(event))?;
+    undisturbed()?;
     check_names(only, journal.state())?;
     let result = execute::down(&host, &mut journal, only, stop, &mut |event| {
         told.tell(event)
