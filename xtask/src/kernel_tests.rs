@@ -526,7 +526,7 @@ pub fn tests(tier: Tier) -> Result<Vec<GuestTest>> {
 }
 
 fn is_newest(kernel: &str) -> bool {
-    kernel.starts_with("um")
+    kernels::recipe(kernel).is_some_and(|recipe| recipe.kind == Kind::UserMode)
 }
 
 fn is_run(bed: Bed, name: &str, needs: &Needs, kernel: &str, tier: Tier) -> bool {

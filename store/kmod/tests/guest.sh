@@ -35,6 +35,22 @@ same() {
 	ok "$1" [ "$2" = "$3" ]
 }
 
+# swap_out MIB DUPLICATES BYTES: a program that needs so many MiB more than are
+# free, so many per cent of its pages duplicates. It is stopped once so many bytes
+# of it are in swap; $pages is its number.
+swap_out() {
+	need=$(awk -v more="$1" '/^MemAvailable:/ { print int($2 / 1024) + more }' /proc/meminfo)
+	/guest/pages swap "$need" 2 "$SEED" "$2" &
+	pages=$!
+	n=0
+	while [ $n -lt 300 ] && [ "$(field mm_stat 1)" -lt "$3" ]; do
+		sleep 0.2
+		n=$((n + 1))
+	done
+	kill -STOP $pages
+	ok "pages were swapped" [ "$(field mm_stat 1)" -ge "$3" ]
+}
+
 skip() {
 	checks=$((checks + 1))
 	echo "ok $checks - $1 # SKIP $2"

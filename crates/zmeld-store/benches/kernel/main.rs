@@ -252,7 +252,7 @@ impl Case<'_> {
             self.codec,
             self.duplicates,
             self.jobs,
-            operation.name().trim(),
+            operation.name(),
             SIDES[side].name
         )
     }
@@ -343,7 +343,7 @@ impl Case<'_> {
                     "{}, {} {jobs}, {}, {kind}",
                     self.codec,
                     self.jobs,
-                    operation.name().trim()
+                    operation.name()
                 )
             };
             if self.duplicates == 0 {
@@ -424,8 +424,8 @@ fn show(
         .provenance(
             "requests",
             format!(
-                "direct; sequential ones of {DEPTH} pages, others and those by the page of one, \
-                 {DEPTH} handed over together"
+                "direct; of {DEPTH} pages, those written singly and at random of one, {DEPTH} of \
+                 these handed over together"
             ),
         );
     if let Some(bed) = &emulation {

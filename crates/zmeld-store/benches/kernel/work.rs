@@ -50,7 +50,7 @@ impl Operation {
         match self {
             Operation::Fill => "write, empty",
             Operation::Rewrite => "write over",
-            Operation::Pages => "  by the page",
+            Operation::Pages => "write singly",
             Operation::Scan => "read",
             Operation::Read => "random read",
             Operation::Mixed => "mixed 70:30",

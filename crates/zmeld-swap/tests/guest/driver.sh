@@ -26,16 +26,7 @@ ok "a second up changes nothing" sh -c \
 
 # Half of the pages are duplicates; they lie in swap meanwhile, behind those of the
 # guest's own files, which go first.
-need=$(awk '/^MemAvailable:/ { print int($2 / 1024) + 70 }' /proc/meminfo)
-/guest/pages swap "$need" 2 "$SEED" 50 &
-pages=$!
-n=0
-while [ $n -lt 300 ] && [ "$(field mm_stat 1)" -lt 60000000 ]; do
-	sleep 0.2
-	n=$((n + 1))
-done
-kill -STOP $pages
-ok "pages were swapped" [ "$(field mm_stat 1)" -ge 60000000 ]
+swap_out 70 50 60000000
 zmeld meld --estimate | sed 's/^/# /'
 ok "meld" sh -c 'zmeld meld --json >/tmp/meld.json'
 ok "pages were melded ($(meld_stat pages_melded))" [ "$(meld_stat pages_melded)" -gt 100 ]

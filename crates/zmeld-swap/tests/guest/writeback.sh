@@ -63,16 +63,7 @@ ok "a second up changes nothing" sh -c \
 	'zmeld up --config /tmp/zmeld.toml --no-scan --json | grep -q "\"applied\": \[\]"'
 
 # Pages lie in swap while a rule's time passes, and then come back.
-need=$(awk '/^MemAvailable:/ { print int($2 / 1024) + 40 }' /proc/meminfo)
-/guest/pages swap "$need" 2 "$SEED" 10 &
-pages=$!
-n=0
-while [ $n -lt 60 ] && [ "$(field mm_stat 1)" -lt 20000000 ]; do
-	sleep 0.2
-	n=$((n + 1))
-done
-kill -STOP $pages
-ok "pages were swapped" [ "$(field mm_stat 1)" -ge 20000000 ]
+swap_out 40 10 20000000
 packed=$(field mm_stat 2)
 # The first round marks pages, a later one finds them marked still.
 timeout 40 zmeld watch --config /tmp/zmeld.toml --once
