@@ -80,6 +80,16 @@ impl Lab<'_> {
                     .iter_mut()
                     .find(|facts| facts.case == case.name);
                 if let Some(facts) = facts {
+                    if let Some(before) = facts.on.as_ref().filter(|before| !before.is_like(&on)) {
+                        return Err(Error::Result(format!(
+                            "the runs so far were made on a machine with kernel {}{}, and this one has {}{}: their \
+                             figures do not belong together",
+                            before.kernel,
+                            before.way(),
+                            on.kernel,
+                            on.way()
+                        )));
+                    }
                     facts.on = Some(on);
                 }
                 answer.run()

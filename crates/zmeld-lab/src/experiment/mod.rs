@@ -449,21 +449,16 @@ impl Lab<'_> {
 
     /// Swap that somebody else uses would take part.
     fn others_swap(&mut self, recipe: &Recipe) -> Result<(), Error> {
-        let text = std::fs::read_to_string("/proc/swaps").unwrap_or_default();
-        let areas: Vec<&str> = text.lines().skip(1).collect();
+        let areas = self.host.swaps()?;
         let here = recipe.cases.iter().any(|case| case.machine.is_none());
         if areas.is_empty() || !here || !recipe.arms.iter().any(arm::Arm::swaps) {
             return Ok(());
         }
-        let names: Vec<&str> = areas
+        let names: Vec<String> = areas
             .iter()
-            .filter_map(|line| line.split_whitespace().next())
+            .map(|area| area.path.display().to_string())
             .collect();
-        let highest = areas
-            .iter()
-            .filter_map(|line| line.split_whitespace().last()?.parse::<i32>().ok())
-            .max();
-        if highest.is_some_and(|priority| priority >= 100) {
+        if areas.iter().any(|area| area.priority >= 100) {
             return Err(Error::Unsafe {
                 what: format!(
                     "{} is swapped to with a priority of 100 or more, so that pages would go there and not to the \

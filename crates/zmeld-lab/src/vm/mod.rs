@@ -124,6 +124,25 @@ pub struct Facts {
     pub user_mode: bool,
 }
 
+impl Facts {
+    /// Whether figures of both may stand side by side. What programs take up may differ a little between two builds.
+    pub(crate) fn is_like(&self, other: &Facts) -> bool {
+        self.kernel == other.kernel
+            && self.ram_bytes == other.ram_bytes
+            && self.processors == other.processors
+            && self.way() == other.way()
+    }
+
+    /// How it was run, behind the kernel's name.
+    pub(crate) fn way(&self) -> &'static str {
+        match (self.emulated, self.user_mode) {
+            (_, true) => " (user-mode Linux)",
+            (true, false) => " (emulated)",
+            (false, false) => " (KVM)",
+        }
+    }
+}
+
 /// What the guest is asked to do.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Request {
@@ -194,6 +213,28 @@ const END: &str = " :zmeld has answered";
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn machines_are_told_apart() {
+        let one = Facts {
+            ram_bytes: 1 << 30,
+            programs_bytes: 5,
+            visible_bytes: 6,
+            processors: 1,
+            kernel: "6.12".into(),
+            emulated: true,
+            user_mode: false,
+        };
+        let with = |change: &dyn Fn(&mut Facts)| {
+            let mut other = one.clone();
+            change(&mut other);
+            one.is_like(&other)
+        };
+        assert!(with(&|other| other.programs_bytes += 1));
+        assert!(!with(&|other| other.kernel += "1"));
+        assert!(!with(&|other| other.emulated = false));
+        assert!(!with(&|other| other.processors = 2));
+    }
 
     #[test]
     fn sizes_are_understood_or_refused() {
