@@ -209,11 +209,13 @@ fn kernel_steps(tier: Tier, seed: u64, shelf: &Shelf) -> Result<Vec<Step<'_>>> {
         "DKMS builds and signs it, and signatures are enforced",
         move |log: &Log| kernel_tests::dkms(log, shelf),
     ));
-    steps.push(step(
-        "machine-6.12",
-        "experiments in machines of a given size",
-        move |log: &Log| kernel_tests::machines(log, shelf, "6.12"),
-    ));
+    for name in ["um", "6.12"] {
+        steps.push(step(
+            &format!("machine-{name}"),
+            "experiments in machines of a given size",
+            move |log: &Log| kernel_tests::machines(log, shelf, name),
+        ));
+    }
     for test in kernel_tests::tests(tier)? {
         let (name, about) = (test.step_name(), test.about());
         steps.push(step(&name, about, move |log: &Log| {

@@ -153,6 +153,7 @@ built_in!(
     "entropy-walk",
     "sysbench",
     "codecs",
+    "melding",
 );
 
 impl Recipe {

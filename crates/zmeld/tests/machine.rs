@@ -1,6 +1,6 @@
 //! Experiments in virtual machines, from the command line. They take a kernel's
-//! image, `ZMELD_TEST_KERNEL`, with its modules beside it, QEMU and root;
-//! `cargo xtask test` provides them (`machine-6.12`).
+//! image, `ZMELD_TEST_KERNEL`, with its modules beside it, or user-mode Linux, and
+//! QEMU and root; `cargo xtask test` provides them (`machine-um`, `machine-6.12`).
 
 // Of what the other tests use, only a part is needed.
 #[allow(dead_code)]
@@ -18,30 +18,52 @@ use serde_json::Value;
 
 use run::*;
 
+/// What user-mode Linux runs on soundly.
+const PROCESSORS: u32 = 1;
+
 fn kernel() -> PathBuf {
     let path = std::env::var_os("ZMELD_TEST_KERNEL");
     PathBuf::from(path.expect("ZMELD_TEST_KERNEL names a kernel's image"))
 }
 
+/// MiB, of which user-mode Linux takes a tenth and a distribution's kernel a quarter.
+fn ram_mib() -> u64 {
+    if is_user_mode() {
+        120
+    } else {
+        160
+    }
+}
+
+fn is_user_mode() -> bool {
+    fs::read(kernel()).unwrap().starts_with(b"\x7fELF")
+}
+
 /// More than a machine of that size has: killed without swap, finished with zram and with a disk.
 fn recipe(touches: u64) -> String {
+    let ram = ram_mib();
+    // Only QEMU slows a disk down; both have one.
+    let rates = match is_user_mode() {
+        true => "",
+        false => ", read_mb_per_s = 40, write_mb_per_s = 40",
+    };
     format!(
         "name = \"tiny\"\nquestion = \"?\"\nabout = \"\"\nwarm_ups = 0\n\
          stopping = {{ runs_min = 1, runs_max = 1, width = 0.5 }}\n\
-         [[case]]\nname = \"a small machine\"\nmachine = {{ ram = \"160MiB\", processors = 2 }}\n\
+         [[case]]\nname = \"a small machine\"\nmachine = {{ ram = \"{ram}MiB\", processors = {PROCESSORS} }}\n\
          workload = {{ kind = \"touch\", bytes = 134217728, touches = {touches} }}\n\
          [[arm]]\nname = \"no swap\"\n\
          [[arm]]\nname = \"zram\"\n\
          tier.zram = {{ kind = \"zram\", codec = \"zstd\", size = \"100% of footprint\" }}\n\
          [[arm]]\nname = \"disk\"\n\
-         slow_disk = {{ size = \"192MiB\", read_mb_per_s = 40, write_mb_per_s = 40 }}\n\
+         slow_disk = {{ size = \"192MiB\"{rates} }}\n\
          tier.disk = {{ kind = \"disk\", device = \"slow-disk\", format = true }}\n\
          [[arm]]\nname = \"nowhere\"\n\
          tier.melding = {{ kind = \"zmeld\", size = \"64MiB\" }}\n"
     )
 }
 
-/// Files of experiments, and machines that run, which were not there before.
+/// Files of experiments that were not there before.
 fn left(before: &[String]) -> Vec<String> {
     let mut all = left_by_any();
     all.retain(|name| !before.contains(name));
@@ -58,22 +80,18 @@ fn left_by_any() -> Vec<String> {
             }
         }
     }
-    all.extend(machines().iter().map(|pid| format!("process {pid}")));
     all
 }
 
-/// The processes that are machines of ours.
-fn machines() -> Vec<i32> {
-    let is_ours = |pid: &i32| {
-        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        let line = String::from_utf8_lossy(&line).into_owned();
-        line.starts_with("qemu-system") && line.contains("bench guest")
-    };
+/// Whether an experiment's machine runs.
+fn has_machine(experiment: u32) -> bool {
+    let folder = format!("zmeld-lab-{experiment}/");
     let entries = fs::read_dir("/proc").unwrap().flatten();
-    entries
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .filter(is_ours)
-        .collect()
+    entries.into_iter().any(|entry| {
+        let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line).into_owned();
+        line.contains(&folder) && line.contains("rdinit=/bin/zmeld")
+    })
 }
 
 /// Waits for something that takes seconds.
@@ -102,7 +120,7 @@ fn started(recipe: &Path, arm: &str) -> Child {
     .unwrap();
     wait_until("no machine was started", || {
         assert!(child.try_wait().unwrap().is_none(), "it has ended");
-        !machines().is_empty()
+        has_machine(child.id())
     });
     child
 }
@@ -137,7 +155,10 @@ fn arms_are_compared(before: &[String]) {
         complained.contains("arm nowhere is left out"),
         "{complained}"
     );
-    assert!(said.contains("160 MiB of RAM"), "{said}");
+    assert!(
+        said.contains(&format!("{} MiB of RAM", ram_mib())),
+        "{said}"
+    );
     assert!(
         said.lines().all(|line| line.chars().count() <= 80),
         "{said}"
@@ -145,12 +166,13 @@ fn arms_are_compared(before: &[String]) {
     let found: Value = serde_json::from_slice(&fs::read(&result).unwrap()).expect("JSON");
     let case = &found["cases"][0];
     let on = &case["on"];
-    assert_eq!(on["ram_bytes"], 160 << 20);
-    assert_eq!(on["processors"], 2);
+    assert_eq!(on["ram_bytes"], ram_mib() << 20);
+    assert_eq!(on["processors"], PROCESSORS);
+    assert_eq!(on["user_mode"], is_user_mode());
     let (visible, programs) = (&on["visible_bytes"], &on["programs_bytes"]);
     let (visible, programs) = (visible.as_u64().unwrap(), programs.as_u64().unwrap());
     assert!(
-        visible < (160 << 20) + programs && visible > 64 << 20,
+        visible < (ram_mib() << 20) + programs && visible > 64 << 20,
         "{on}"
     );
     assert_ne!(on["kernel"], found["machine"]["kernel"]);
@@ -169,11 +191,16 @@ fn arms_are_compared(before: &[String]) {
             assert!(device["memory_used_bytes"].as_f64().unwrap() > 0.0, "{run}");
         }
         if run["arm"] == "disk" {
-            assert!(run["devices"]["vda"].is_object(), "{run}");
+            let disk = if is_user_mode() { "ubda" } else { "vda" };
+            assert!(run["devices"][disk].is_object(), "{run}");
         }
     }
     if on["emulated"] == true {
-        assert!(said.contains("compare counts, not times"), "{said}");
+        let words: Vec<&str> = said.split_whitespace().collect();
+        assert!(
+            words.join(" ").contains("compare counts, not times"),
+            "{said}"
+        );
         assert!(found["judgements"][0]["winner"].is_null());
     }
 }
@@ -182,9 +209,11 @@ fn ctrl_c_ends_the_machine(before: &[String]) {
     let folder = folder();
     let path = write(folder.path(), "long.toml", recipe(100_000_000).as_bytes());
     let child = started(&path, "disk");
+    let experiment = child.id();
     kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
+    assert!(!has_machine(experiment), "the machine lives on");
     assert!(left(before).is_empty(), "left: {:?}", left(before));
 }
 
@@ -194,7 +223,7 @@ fn what_a_killed_one_left_is_taken_back(before: &[String]) {
     let mut child = started(&path, "disk");
     child.kill().unwrap();
     child.wait().unwrap();
-    wait_until("the machine lives on", || machines().is_empty());
+    wait_until("the machine lives on", || !has_machine(child.id()));
     assert!(
         !left(before).is_empty(),
         "nothing was left, so nothing is shown"
@@ -225,12 +254,16 @@ fn what_cannot_be_had_is_said() {
     let small = write(
         folder.path(),
         "small.toml",
-        recipe(10).replace("160MiB", "64MiB").as_bytes(),
+        recipe(10)
+            .replace(&format!("{}MiB\", p", ram_mib()), "64MiB\", p")
+            .as_bytes(),
     );
     let huge = write(
         folder.path(),
         "huge.toml",
-        recipe(10).replace("160MiB", "16TiB").as_bytes(),
+        recipe(10)
+            .replace(&format!("{}MiB\", p", ram_mib()), "16TiB\", p")
+            .as_bytes(),
     );
     let kernel = kernel();
     for (recipe, kernel, exit, words) in [
@@ -242,6 +275,17 @@ fn what_cannot_be_had_is_said() {
         let said = text(&output.stderr);
         assert!(said.contains(words), "{said}");
         assert_eq!(code(&output), exit, "{said}");
+    }
+    if is_user_mode() {
+        let slowed = recipe(10).replace("\"192MiB\"", "\"192MiB\", reads_per_s = 9");
+        let slowed = write(folder.path(), "slowed.toml", slowed.as_bytes());
+        let output = patiently(&["bench", "run", str(&slowed), "--kernel", str(&kernel)]);
+        let said = text(&output.stderr);
+        assert!(
+            said.contains("user-mode Linux cannot slow its disk down"),
+            "{said}"
+        );
+        assert_eq!(code(&output), 0, "{said}");
     }
     // It boots, or says in one line why it does not.
     let output = patiently(&[
