@@ -42,7 +42,7 @@ pub struct Machine {
     pub ram_mib: u64,
     /// Processors.
     pub processors: u32,
-    /// Its disks: `/dev/vda` and so on, in user-mode Linux `/dev/ubda`. There, rates are not limited.
+    /// Its disks: `/dev/vda` and so on, in user-mode Linux `/dev/ubda`. There, its rates are the caller's to limit.
     pub disks: Vec<Disk>,
     /// More for the kernel's command line; what stands behind `--` is for its first program.
     pub append: String,

@@ -9,7 +9,7 @@
 
 pub mod slow_disk;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -40,6 +40,15 @@ pub struct Arm {
     /// A disk made for the run; a tier uses it with `device = "slow-disk"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slow_disk: Option<SlowDisk>,
+}
+
+/// A disk that is there for the arm, in a machine of its own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Disk {
+    /// `/dev/vda`.
+    pub device: PathBuf,
+    /// Whether it has yet to be slowed down to what the arm says.
+    pub is_fast: bool,
 }
 
 /// What sizes in an arm may refer to, bytes.
@@ -119,7 +128,7 @@ impl Arm {
         Ok(plan.refuse()?)
     }
 
-    /// Sets it up for runs in this group. `disk`: one that is there, used instead of a slow disk.
+    /// Sets it up for runs in this group. `disk`: one that is there, used as the slow disk.
     ///
     /// # Errors
     /// What could not be set up; nothing is left of it then.
@@ -128,7 +137,7 @@ impl Arm {
         host: &Host,
         bases: Bases,
         group: &Group,
-        disk: Option<&Path>,
+        disk: Option<&Disk>,
     ) -> Result<Applied, Error> {
         let mut applied = Applied {
             host: host.clone(),
@@ -139,7 +148,12 @@ impl Arm {
         if self.tier.is_empty() {
             return Ok(applied);
         }
-        if let (Some(disk), None) = (&self.slow_disk, disk) {
+        if let (Some(slow), Some(disk)) = (&self.slow_disk, disk) {
+            if disk.is_fast {
+                // It goes with the machine.
+                slow.throttle(&disk.device, group, &mut Vec::new())?;
+            }
+        } else if let Some(disk) = &self.slow_disk {
             let bytes = size(&disk.size, bases).ok_or_else(|| Error::Recipe {
                 name: format!("arm {}", self.name),
                 problem: format!("{:?} is no size of a disk", disk.size),
@@ -147,7 +161,8 @@ impl Arm {
             applied.disk = Some(disk.attach(bytes, group)?);
         }
         let made = applied.disk.as_ref().map(Attached::device);
-        let disk = disk.or(made).unwrap_or(Path::new(""));
+        let there = disk.map(|disk| disk.device.as_path());
+        let disk = there.or(made).unwrap_or(Path::new(""));
         let config = self.config(bases, disk)?;
         let mut journal = Journal::lock(host, PATIENCE, &mut |_| ())?;
         free(journal.records())?;

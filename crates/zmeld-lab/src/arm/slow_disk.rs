@@ -82,13 +82,20 @@ impl SlowDisk {
             &attached.file.path().display().to_string(),
         ])?;
         attached.device = PathBuf::from(said.trim());
-        self.throttle(&mut attached, group)?;
+        let device = attached.device.clone();
+        self.throttle(&device, group, &mut attached.limits)?;
         Ok(attached)
     }
 
-    fn throttle(&self, attached: &mut Attached, group: &Group) -> Result<(), Error> {
-        let name = attached
-            .device
+    /// Slows a disk down. What has to be written where to take that back goes to `limits`; in version 2 of control groups
+    /// it goes with the group.
+    pub(super) fn throttle(
+        &self,
+        device: &Path,
+        group: &Group,
+        limits: &mut Vec<(PathBuf, String)>,
+    ) -> Result<(), Error> {
+        let name = device
             .file_name()
             .unwrap_or_default()
             .to_string_lossy()
@@ -108,7 +115,7 @@ impl SlowDisk {
             let root = Path::new(ROOT).join(format!("blkio.throttle.{old}_device"));
             let (file, value) = match root.exists() {
                 true => {
-                    attached.limits.push((root.clone(), format!("{number} 0")));
+                    limits.push((root.clone(), format!("{number} 0")));
                     (root, format!("{number} {rate}"))
                 }
                 false => (group.file("io.max"), format!("{number} {new}={rate}")),

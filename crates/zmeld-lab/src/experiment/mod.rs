@@ -92,7 +92,7 @@ pub(crate) struct Lab<'a> {
     folder: PathBuf,
     kswapd: Vec<u32>,
     /// A disk that arms use as their slow disk.
-    pub(crate) disk: Option<PathBuf>,
+    pub(crate) disk: Option<arm::Disk>,
     /// What machines boot from, by case.
     beds: BTreeMap<String, Bed>,
     _only: OnlyOne,
@@ -487,13 +487,13 @@ impl Lab<'_> {
             footprint: facts.footprint_bytes,
         };
         let group = Group::create(&self.hierarchy, "run")?;
-        let applied = arm.apply(&self.host, bases, &group, self.disk.as_deref())?;
+        let applied = arm.apply(&self.host, bases, &group, self.disk.as_ref())?;
         if let Some(limit) = facts.limit_bytes {
             group.limit(limit, arm.swaps())?;
         }
         let budget = facts.limit_bytes.filter(|_| case.counts_store);
         let mut devices: Vec<String> = applied.devices().to_vec();
-        let disk = self.disk.as_ref().and_then(|disk| disk.file_name());
+        let disk = self.disk.as_ref().and_then(|disk| disk.device.file_name());
         devices.extend(disk.map(|name| name.to_string_lossy().into_owned()));
         devices.extend(applied.disk());
         let measured = self.supervised(case, recipe.run_max_s, &group, budget, &devices)?;

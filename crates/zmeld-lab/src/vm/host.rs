@@ -135,11 +135,15 @@ impl Bed {
             ["run.cpio", "console", "answer", "complaints"].map(|name| folder.join(name));
         let kind = self.kernel.kind;
         // The guest's disk is there as long as the guest.
-        let disk = disk(&request, &self.size, kind)?;
+        let disk = disk(&request, &self.size)?;
         request.answer = Machine::answer_device(kind).to_owned();
-        request.disk = disk.as_ref().map(|_| match kind {
-            Kind::Image => "/dev/vda".into(),
-            Kind::UserMode => "/dev/ubda".into(),
+        request.disk = disk.as_ref().map(|_| arm::Disk {
+            device: match kind {
+                Kind::Image => "/dev/vda".into(),
+                Kind::UserMode => "/dev/ubda".into(),
+            },
+            // QEMU slows its disks down itself.
+            is_fast: kind == Kind::UserMode,
         });
         self.add_request(&request, &archive)?;
         let machine = Machine {
@@ -366,7 +370,7 @@ fn hardware_runs(kernel: &Kernel) -> bool {
 }
 
 /// The disk of the arm, if it has one.
-fn disk(request: &Request, size: &Size, kind: Kind) -> Result<Option<(Disk, DiskFile)>, Error> {
+fn disk(request: &Request, size: &Size) -> Result<Option<(Disk, DiskFile)>, Error> {
     let Some(slow) = request
         .recipe
         .arms
@@ -383,15 +387,6 @@ fn disk(request: &Request, size: &Size, kind: Kind) -> Result<Option<(Disk, Disk
         name: request.recipe.name.clone(),
         problem: format!("{:?} is no size of a disk", slow.size),
     })?;
-    let rates = [slow.read_mb_per_s, slow.write_mb_per_s];
-    let counts = [slow.reads_per_s, slow.writes_per_s];
-    let limited = rates.iter().any(Option::is_some) || counts.iter().any(Option::is_some);
-    if kind == Kind::UserMode && limited {
-        return Err(missing(
-            "user-mode Linux cannot slow its disk down: boot an image in QEMU, or leave the rates out"
-                .to_owned(),
-        ));
-    }
     let file = slow.create(bytes)?;
     let disk = Disk {
         file: file.path().to_owned(),

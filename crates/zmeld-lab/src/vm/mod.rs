@@ -13,11 +13,11 @@
 pub mod guest;
 pub(crate) mod host;
 
-use std::path::PathBuf;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::arm::Disk;
 use crate::error::Error;
 use crate::experiment::result::Run;
 use crate::measure::Machine;
@@ -154,7 +154,7 @@ pub(crate) struct Request {
     /// Where the answer goes.
     answer: String,
     /// The disk, if there is one.
-    disk: Option<PathBuf>,
+    disk: Option<Disk>,
 }
 
 impl Request {
