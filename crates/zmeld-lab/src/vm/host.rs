@@ -111,7 +111,7 @@ impl Bed {
 
     /// What the machine takes up here, bytes.
     pub(crate) fn bytes(&self) -> u64 {
-        self.ram_mib() << 20 | QEMU_BYTES
+        (self.ram_mib() << 20) + QEMU_BYTES
     }
 
     fn ram_mib(&self) -> u64 {
@@ -401,6 +401,23 @@ fn disk(request: &Request, size: &Size) -> Result<Option<(Disk, DiskFile)>, Erro
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_machine_takes_up_what_it_was_given_and_its_programs_and_qemu() {
+        let bed = Bed {
+            kernel: Kernel {
+                image: PathBuf::new(),
+                release: String::new(),
+                modules: None,
+                kind: Kind::Image,
+            },
+            hardware: false,
+            archive: PathBuf::new(),
+            programs_bytes: (24 << 20) + 1,
+            size: "ram=160M".parse().unwrap(),
+        };
+        assert_eq!(bed.bytes(), (160 + 25 + 192) << 20);
+    }
 
     #[test]
     fn an_answer_is_whole_or_none() {
