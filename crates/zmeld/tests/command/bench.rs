@@ -1,13 +1,12 @@
 //! Experiments, from the command line: what is refused, what is kept, and that
 //! nothing is left behind.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::Read;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use nix::fcntl::Flock;
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -15,16 +14,7 @@ use serde_json::Value;
 use crate::errors::{as_nobody, refuses};
 use crate::full_disk::with_place;
 use crate::run::*;
-use crate::setup::{locked, unfit};
-
-/// The turn to change the machine's swap, or the reason why it cannot be had printed.
-fn turn() -> Option<Flock<File>> {
-    if let Some(why) = unfit() {
-        eprintln!("SKIP: {why}");
-        return None;
-    }
-    Some(locked())
-}
+use crate::setup::turn;
 
 /// A recipe of fractions of a second: killed without swap, finished with zram.
 fn recipe(touches: u64, runs: usize) -> String {
@@ -445,7 +435,7 @@ impl Others {
     /// None where there is no loop device, which is said.
     fn new(folder: &Path, priority: Option<i32>) -> Option<Others> {
         let image = folder.join("others.img");
-        File::create(&image).unwrap().set_len(16 << 20).unwrap();
+        fs::File::create(&image).unwrap().set_len(16 << 20).unwrap();
         let made = Command::new("losetup")
             .args(["--find", "--show", str(&image)])
             .output();

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use crate::run::{code, folder, is_root, str, text, write, zmeld};
-use crate::setup::{locked, machine, unfit};
+use crate::setup::{machine, turn};
 
 /// Runs a shell script with `$zmeld` and `$place`, a file system in memory of so
 /// many KiB at that place, which is gone afterwards.
@@ -45,10 +45,7 @@ fn refused(output: &Output, names: &str) {
 
 #[test]
 fn the_journal_does_not_fit_and_nothing_is_changed() {
-    if let Some(reason) = unfit() {
-        eprintln!("SKIP: {reason}");
-        return;
-    }
+    let Some(_lock) = turn() else { return };
     let folder = folder();
     let config = write(
         folder.path(),
@@ -56,7 +53,6 @@ fn the_journal_does_not_fit_and_nothing_is_changed() {
         b"[tier.ram]\nkind = \"zram\"\nsize = \"16MiB\"\nmemory_limit = \"8MiB\"\n\
           codec = \"lz4\"\n[tunables]\npage_cluster = 0\nswappiness = 77\n",
     );
-    let _lock = locked();
     fs::create_dir_all("/run/zmeld").unwrap();
     let before = machine();
     let script = format!(
@@ -142,10 +138,7 @@ fn an_imported_configuration_is_written_whole_or_not_at_all() {
 
 #[test]
 fn a_swap_file_for_which_there_is_no_room_is_not_begun() {
-    if let Some(reason) = unfit() {
-        eprintln!("SKIP: {reason}");
-        return;
-    }
+    let Some(_lock) = turn() else { return };
     let folder = folder();
     let image = folder.path().join("image");
     fs::File::create(&image).unwrap().set_len(16 << 20).unwrap();
@@ -158,7 +151,6 @@ fn a_swap_file_for_which_there_is_no_room_is_not_begun() {
     }
     let place = folder.path().join("disk");
     fs::create_dir(&place).unwrap();
-    let _lock = locked();
     let before = machine();
     let script = format!(
         "umount \"$place\"; mount -o loop {image} \"$place\" || exit 97

@@ -25,7 +25,7 @@ const HELD_BYTES: usize = 24 << 20;
 const GROUP_BYTES: usize = 12 << 20;
 
 /// Why the machine cannot be changed by a test; nothing where it can.
-pub fn unfit() -> Option<String> {
+fn unfit() -> Option<String> {
     if !is_root() {
         return Some("needs root".to_owned());
     }
@@ -41,9 +41,16 @@ pub fn unfit() -> Option<String> {
     None
 }
 
-pub fn locked() -> Flock<File> {
+/// The turn to change the machine's swap, or the reason why it cannot be had printed. Looked at when it is our turn:
+/// what another test has set up is gone by then.
+pub fn turn() -> Option<Flock<File>> {
     let file = File::create(LOCK).expect("the lock can be made");
-    Flock::lock(file, FlockArg::LockExclusive).expect("the lock can be taken")
+    let held = Flock::lock(file, FlockArg::LockExclusive).expect("the lock can be taken");
+    if let Some(reason) = unfit() {
+        eprintln!("SKIP: {reason}");
+        return None;
+    }
+    Some(held)
 }
 
 /// All that `up` touches.
@@ -256,11 +263,7 @@ fn configurations(folder: &Path) -> [PathBuf; 2] {
 
 #[test]
 fn fifty_times_up_and_down_with_kills_leave_the_machine_as_it_was() {
-    if let Some(reason) = unfit() {
-        eprintln!("SKIP: {reason}");
-        return;
-    }
-    let _lock = locked();
+    let Some(_lock) = turn() else { return };
     let seed = std::env::var("ZMELD_SEED")
         .ok()
         .and_then(|seed| seed.parse().ok());
@@ -326,11 +329,7 @@ fn fifty_times_up_and_down_with_kills_leave_the_machine_as_it_was() {
 
 #[test]
 fn pages_that_do_not_fit_and_things_that_are_in_the_way_are_named() {
-    if let Some(reason) = unfit() {
-        eprintln!("SKIP: {reason}");
-        return;
-    }
-    let _lock = locked();
+    let Some(_lock) = turn() else { return };
     let before = machine();
     let folder = folder();
     let refused = |config: &str, words: &str, wanted: i32| {
