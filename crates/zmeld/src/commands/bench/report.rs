@@ -668,13 +668,15 @@ pub fn overhead(overhead: &Overhead) -> Document {
         ]);
     }
     let added = &overhead.added_s;
-    let text = format!(
-        "A run under the harness takes {} longer ({} to {}): starting it in its control group, and looking at it ten \
-         times a second.",
-        seconds(added.value),
-        seconds(added.low),
-        seconds(added.high)
-    );
+    let interval = format!("{} to {}", seconds(added.low), seconds(added.high));
+    let text = match added.low <= 0.0 && added.high >= 0.0 {
+        true => format!("That a run takes longer under the harness could not be shown ({interval})."),
+        false => format!(
+            "A run under the harness takes {} longer ({interval}): starting it in its control group, and looking at it \
+             ten times a second.",
+            seconds(added.value),
+        ),
+    };
     let mut section = Section::new("").table(table).table(ratios);
     if !overhead.pairs.is_empty() {
         section = section.paragraph(text);
