@@ -197,8 +197,10 @@ impl Group {
             ),
             _ => {
                 let memory = self.number("memory.usage_in_bytes").unwrap_or(0.0);
-                let both = self.number("memory.memsw.usage_in_bytes").unwrap_or(memory);
-                (memory as u64, (both - memory).max(0.0) as u64)
+                // Not from memory and swap together, which is another file: what is allocated between two reads would
+                // be taken for swap.
+                let swap = self.keyed("memory.stat").get("swap").copied();
+                (memory as u64, swap.unwrap_or(0.0) as u64)
             }
         }
     }
@@ -390,6 +392,33 @@ mod tests {
         fs::create_dir(root.path().join("memory")).unwrap();
         fs::write(root.path().join("memory/memory.limit_in_bytes"), "").unwrap();
         assert_eq!(Hierarchy::below(root.path()).unwrap().version, 1);
+    }
+
+    #[test]
+    fn what_was_allocated_between_two_reads_is_no_swap() {
+        let root = tempfile::tempdir().unwrap();
+        let group = Group {
+            hierarchy: Hierarchy {
+                memory: root.path().to_owned(),
+                version: 1,
+                unified: None,
+            },
+            memory: root.path().join("group"),
+            unified: None,
+        };
+        fs::create_dir(&group.memory).unwrap();
+        for (file, text) in [
+            ("memory.usage_in_bytes", "4096\n"),
+            ("memory.memsw.usage_in_bytes", "409600\n"),
+            ("memory.stat", "rss 3000\nswap 0\n"),
+        ] {
+            fs::write(group.file(file), text).unwrap();
+        }
+        assert_eq!(group.usage(), (4096, 0));
+        assert_eq!(group.footprint(), 3000);
+        fs::write(group.file("memory.stat"), "rss 3000\nswap 8192\n").unwrap();
+        assert_eq!(group.usage(), (4096, 8192));
+        assert_eq!(group.footprint(), 11192);
     }
 
     #[test]
