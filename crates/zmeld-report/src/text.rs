@@ -163,7 +163,8 @@ fn ascii(c: char) -> Cow<'static, str> {
 pub fn markdown(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 8);
     for (part, is_code) in code_spans(text) {
-        if is_code {
+        // In code a backslash is literal, so that one before a bar cannot be told from one that escapes it: no code then.
+        if is_code && !part.contains("\\|") {
             out.push_str(&format!("`{}`", part.replace('|', "\\|")));
             continue;
         }
@@ -246,6 +247,12 @@ mod tests {
     fn markdown_is_literal() {
         assert_eq!(markdown("<b>|*x*"), "\\<b\\>\\|\\*x\\*");
         assert_eq!(markdown("run `zmeld up` now, `"), "run `zmeld up` now, \\`");
+    }
+
+    #[test]
+    fn a_bar_behind_a_backslash_ends_no_cell() {
+        assert_eq!(markdown("`a|b`"), "`a\\|b`");
+        assert_eq!(markdown("`a\\|b`"), "a\\\\\\|b");
     }
 
     proptest! {
