@@ -115,13 +115,14 @@ impl Drop for Script {
 
 #[test]
 fn the_script_sets_up_what_zmeld_sets_up_and_takes_it_back() {
+    // Others on this machine change its swap under the same lock. What they have set up is gone when
+    // it is our turn.
+    let lock = File::create("/tmp/zmeld-host-memory.lock").unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
     if let Some(why) = unfit() {
         eprintln!("SKIP: {why}");
         return;
     }
-    // Others on this machine change its swap under the same lock.
-    let lock = File::create("/tmp/zmeld-host-memory.lock").unwrap();
-    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
     let config = Config::from_text(Path::new("z.toml"), WANTED)
         .unwrap()
         .config;

@@ -42,7 +42,7 @@ pub struct Machine {
     pub ram_mib: u64,
     /// Processors.
     pub processors: u32,
-    /// Its disks: `/dev/vda` and so on, in user-mode Linux `/dev/ubda`. There, its rates are the caller's to limit.
+    /// Its disks, the first of them [`Machine::disk_device`]. In user-mode Linux their rates are the caller's to limit.
     pub disks: Vec<Disk>,
     /// More for the kernel's command line; what stands behind `--` is for its first program.
     pub append: String,
@@ -56,6 +56,14 @@ impl Machine {
         match kind {
             Kind::Image => "/dev/ttyS1",
             Kind::UserMode => "/dev/tty1",
+        }
+    }
+
+    /// What the guest calls its first disk.
+    pub fn disk_device(kind: Kind) -> &'static str {
+        match kind {
+            Kind::Image => "/dev/vda",
+            Kind::UserMode => "/dev/ubda",
         }
     }
 

@@ -154,10 +154,7 @@ impl Arm {
                 slow.throttle(&disk.device, group, &mut Vec::new())?;
             }
         } else if let Some(disk) = &self.slow_disk {
-            let bytes = size(&disk.size, bases).ok_or_else(|| Error::Recipe {
-                name: format!("arm {}", self.name),
-                problem: format!("{:?} is no size of a disk", disk.size),
-            })?;
+            let bytes = disk.bytes(&format!("arm {}", self.name), bases)?;
             applied.disk = Some(disk.attach(bytes, group)?);
         }
         let made = applied.disk.as_ref().map(Attached::device);

@@ -12,6 +12,7 @@ use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 
+use super::{size, Bases};
 use crate::error::Error;
 use crate::limit::Group;
 use crate::name::{self, is_left_behind};
@@ -43,12 +44,23 @@ fn folder() -> PathBuf {
     PathBuf::from("/var/tmp")
 }
 
+/// How the name of its file ends.
+const ENDING: &str = ".disk";
+
 const ROOT: &str = "/sys/fs/cgroup/blkio";
 
 impl SlowDisk {
+    /// Its size; errors name `place`.
+    pub(crate) fn bytes(&self, place: &str, bases: Bases) -> Result<u64, Error> {
+        size(&self.size, bases).ok_or_else(|| Error::Recipe {
+            name: place.to_owned(),
+            problem: format!("{:?} is no size of a disk", self.size),
+        })
+    }
+
     /// Makes the file that it is.
     pub(crate) fn create(&self, bytes: u64) -> Result<DiskFile, Error> {
-        let file = self.folder.join(name::own(".disk"));
+        let file = self.folder.join(name::own(ENDING));
         let free = rustix::fs::statvfs(&self.folder)
             .map_err(|err| Error::io("look at", &self.folder, err.into()))?;
         if free.f_bavail * free.f_frsize < bytes + (512 << 20) {
@@ -103,10 +115,9 @@ impl SlowDisk {
         let path = PathBuf::from(format!("/sys/block/{name}/dev"));
         let number = fs::read_to_string(&path).map_err(|err| Error::io("read", path, err))?;
         let number = number.trim();
-        let bytes = bytes_per_s;
         let rates = [
-            ("read_bps", "rbps", bytes(self.read_mb_per_s)),
-            ("write_bps", "wbps", bytes(self.write_mb_per_s)),
+            ("read_bps", "rbps", bytes_per_s(self.read_mb_per_s)),
+            ("write_bps", "wbps", bytes_per_s(self.write_mb_per_s)),
             ("read_iops", "riops", self.reads_per_s),
             ("write_iops", "wiops", self.writes_per_s),
         ];
@@ -216,7 +227,7 @@ pub(super) fn clear_leftovers() -> Vec<String> {
             continue;
         };
         let file = PathBuf::from(backing.trim().trim_end_matches(" (deleted)"));
-        if !file.file_name().is_some_and(is_left_behind) {
+        if !is_left(&file) {
             continue;
         }
         let number = fs::read_to_string(entry.path().join("dev")).unwrap_or_default();
@@ -224,10 +235,7 @@ pub(super) fn clear_leftovers() -> Vec<String> {
             let path = Path::new(ROOT).join(format!("blkio.throttle.{name}_device"));
             (path, format!("{} 0", number.trim()))
         });
-        found.push(format!(
-            "a disk of an experiment that was killed ({})",
-            file.display()
-        ));
+        found.push(of_a_killed_one(&file));
         drop(Attached {
             device: Path::new("/dev").join(entry.file_name()),
             limits: limits.into(),
@@ -237,13 +245,23 @@ pub(super) fn clear_leftovers() -> Vec<String> {
     // Those of virtual machines are on no loop device.
     for entry in fs::read_dir(folder()).into_iter().flatten().flatten() {
         let file = entry.path();
-        if is_left_behind(&entry.file_name()) {
-            found.push(format!(
-                "a disk of an experiment that was killed ({})",
-                file.display()
-            ));
+        if is_left(&file) {
+            found.push(of_a_killed_one(&file));
             drop(DiskFile(file));
         }
     }
     found
+}
+
+/// Whether it is the file of a disk whose maker is gone.
+fn is_left(file: &Path) -> bool {
+    let name = file.file_name().unwrap_or_default();
+    is_left_behind(name) && name.to_string_lossy().ends_with(ENDING)
+}
+
+fn of_a_killed_one(file: &Path) -> String {
+    format!(
+        "a disk of an experiment that was killed ({})",
+        file.display()
+    )
 }

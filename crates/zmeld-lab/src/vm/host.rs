@@ -138,10 +138,7 @@ impl Bed {
         let disk = disk(&request, &self.size)?;
         request.answer = Machine::answer_device(kind).to_owned();
         request.disk = disk.as_ref().map(|_| arm::Disk {
-            device: match kind {
-                Kind::Image => "/dev/vda".into(),
-                Kind::UserMode => "/dev/ubda".into(),
-            },
+            device: Machine::disk_device(kind).into(),
             // QEMU slows its disks down itself.
             is_fast: kind == Kind::UserMode,
         });
@@ -383,11 +380,7 @@ fn disk(request: &Request, size: &Size) -> Result<Option<(Disk, DiskFile)>, Erro
         limit: size.ram_bytes().unwrap_or(0),
         footprint: request.footprint_bytes,
     };
-    let bytes = arm::size(&slow.size, bases).ok_or_else(|| Error::Recipe {
-        name: request.recipe.name.clone(),
-        problem: format!("{:?} is no size of a disk", slow.size),
-    })?;
-    let file = slow.create(bytes)?;
+    let file = slow.create(slow.bytes(&request.recipe.name, bases)?)?;
     let disk = Disk {
         file: file.path().to_owned(),
         read_bytes_per_s: bytes_per_s(slow.read_mb_per_s),
