@@ -126,7 +126,10 @@ fn warnings(text: &str) -> Vec<String> {
 }
 
 fn copy_of_sources(kernel: &Kernel, flavour: Flavour) -> Result<PathBuf> {
-    let place = kernel.folder()?.join(flavour.folder());
+    // By checkout, not by kernel: checkouts may share `target/kernels`.
+    let place = workspace::work_folder(&format!("module/{}", kernel.recipe.name))?
+        .canonicalize()?
+        .join(flavour.folder());
     let store = workspace::root().join("store");
     for part in SOURCES {
         mirror(&store.join(part), &place.join(part))?;
