@@ -90,8 +90,8 @@ static int write_start(struct zm_store *store, struct zm_stream *stream,
 	zm_share_lock(wb->share);
 	if (!share_is(wb->share, which))
 		goto unlock_share;
-	zm_object_copy(store, stream, zm_share_object(wb->share),
-		       stream->packed, &copy);
+	zm_object_copy(store, zm_share_object(wb->share), stream->packed,
+		       &copy);
 	wb->size = copy.size;
 	wb->priority = copy.priority;
 	zm_share_mark(wb->share, 0, ZM_SHARE_WRITING);

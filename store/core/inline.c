@@ -2,9 +2,9 @@
 /*
  * Inline melding: a write looks for its twin before it compresses.
  *
- * The index names slots with the same fingerprint; each is locked, its object
- * decompressed and compared with the page. A twin found costs a decompression
- * and saves a compression and the memory; a miss costs the index look-up.
+ * The index names slots with the same fingerprint; each one's stored bytes are
+ * compared with the page. A twin found costs a decompression and saves a
+ * compression and the memory; a miss costs the index look-up.
  *
  * Auto mode pays for that only while it is worth it. While it is off, one
  * fingerprint in SAMPLE is still looked up and indexed. Which ones depends on
@@ -14,8 +14,15 @@
  *
  * A twin on the backing device is passed over: it would take I/O to look at.
  *
- * Locking: one slot at a time, and its share. The twin's reference is taken under the twin's
- * lock, then the written slot is given it under its own.
+ * Locking: one slot at a time, and its share, for a copy or a comparison of
+ * stored bytes, never for a decompression: many may write one page at once.
+ *   - A share is held while the copy of its bytes is compared. Its page never
+ *     changes, so it is joined whatever its slots hold by then.
+ *   - A slot's own object is copied, and after the comparison the slot is locked
+ *     again: stored bytes equal to the copy are the same page, whoever wrote
+ *     them. So nothing is made of a slot that turns out to hold another page.
+ * The reference is taken first, then the written slot is given it under its own
+ * lock.
  */
 #include "store.h"
 
@@ -53,28 +60,87 @@ static void window_count(struct zm_store *store, bool hit)
 	}
 }
 
-/*
- * A raw twin is compared in place; any other decompressed. pre: the slot is
- * locked and has an object.
- */
-static enum zm_look page_look(struct zm_store *store, struct zm_stream *stream,
-			      struct zm_content content, const void *page)
-{
-	struct zm_copy copy = { page, ZM_PAGE_SIZE, ZM_PRIORITIES };
-	enum zm_look look;
-
-	look = zm_content_compare(store, stream, content, &copy);
-	if (look != ZM_LOOK_UNLIKE)
-		return look;
-	return zm_content_compare_page(store, stream, content, page);
-}
-
 enum twin {
 	TWIN_NO,	/* the index was out of date, or it is not in the pool */
 	TWIN_COLLISION,	/* same fingerprint, other bytes */
 	TWIN_SELF,	/* the written slot holds this page already */
 	TWIN_TAKEN,	/* a reference was taken: content is for the slot */
 };
+
+/* A page that is written, and what to look for. */
+struct search {
+	struct zm_store *store;
+	struct zm_stream *stream;
+	const void *page;
+	u64 index;		/* of the slot that it is written to */
+	u32 fingerprint;
+};
+
+/* What was seen of a slot that may hold the page. */
+struct sighting {
+	struct zm_slot *slot;
+	bool is_self;		/* it is the written slot */
+	struct zm_share *share;	/* held; or NULL: look at the slot again */
+	struct zm_copy copy;	/* stored bytes; of a raw twin the page itself */
+};
+
+static bool may_hold(const struct search *search, struct zm_content content)
+{
+	return zm_state_has_object(content.state) &&
+	       content.state & ZM_STATE_FINGERPRINTED &&
+	       content.fingerprint == search->fingerprint;
+}
+
+/*
+ * Copies stored bytes for a comparison without a lock. Raw ones are not copied:
+ * they can be compared with the page where they are, by settle().
+ */
+static void see_object(const struct search *search, struct zm_object object,
+		       struct sighting *seen)
+{
+	if (zm_object_is_raw(object))
+		seen->copy = (struct zm_copy){ search->page, ZM_PAGE_SIZE,
+					       ZM_PRIORITIES };
+	else
+		zm_object_copy(search->store, object,
+			       search->stream->packed + ZM_PAGE_SIZE,
+			       &seen->copy);
+}
+
+/* False: it is not in the pool. pre: its slot is locked. */
+static bool see_share(const struct search *search, struct zm_share *share,
+		      struct sighting *seen)
+{
+	bool here;
+
+	zm_share_lock(share);
+	here = zm_share_is_here(share);
+	if (here) {
+		see_object(search, zm_share_object(share), seen);
+		if (!seen->is_self && seen->copy.bytes != search->page) {
+			zm_share_hold(search->store, share);
+			seen->share = share;
+		}
+	}
+	zm_share_unlock(share);
+	return here;
+}
+
+static bool see_slot(const struct search *search, struct sighting *seen)
+{
+	struct zm_content held;
+	bool saw;
+
+	zm_slot_lock(seen->slot);
+	held = zm_slot_content(seen->slot);
+	saw = may_hold(search, held);
+	if (saw && zm_state_kind(held.state) == ZM_KIND_SHARE)
+		saw = see_share(search, zm_content_share(held), seen);
+	else if (saw)
+		see_object(search, zm_content_object(held), seen);
+	zm_slot_unlock(seen->slot);
+	return saw;
+}
 
 /* Written with what it held: accessed, no more. pre: locked. */
 static void slot_unchanged(struct zm_slot *slot, struct zm_content held)
@@ -84,46 +150,76 @@ static void slot_unchanged(struct zm_slot *slot, struct zm_content held)
 		zm_share_accessed(zm_content_share(held));
 }
 
-static enum twin twin_try(struct zm_store *store, struct zm_stream *stream,
-			  u64 twin, u64 index, const void *page,
-			  u32 fingerprint, struct zm_content *content)
+/* A reference to what the slot holds. pre: locked; it holds the page. */
+static enum twin slot_take(const struct search *search, struct zm_slot *slot,
+			   struct zm_content *content)
 {
-	struct zm_slot *slot = &store->slots[twin];
-	enum twin result = TWIN_NO;
-	struct zm_content held;
+	struct zm_content held = zm_slot_content(slot);
 
-	zm_slot_lock(slot);
-	held = zm_slot_content(slot);
-	if (!zm_state_has_object(held.state) ||
-	    !(held.state & ZM_STATE_FINGERPRINTED) ||
-	    held.fingerprint != fingerprint)
-		goto unlock;
-	switch (page_look(store, stream, held, page)) {
-	case ZM_LOOK_EQUAL:
-		break;
-	case ZM_LOOK_BACKED:
-		goto unlock;
-	default:
-		/* Damaged: the one who reads it is told. */
-		result = TWIN_COLLISION;
-		goto unlock;
-	}
-	if (twin == index) {
-		slot_unchanged(slot, held);
-		result = TWIN_SELF;
-		goto unlock;
-	}
 	if (zm_state_kind(held.state) == ZM_KIND_OBJECT) {
-		zm_slot_make_share(store, slot, stream->spare);
-		stream->spare = NULL;
+		zm_slot_make_share(search->store, slot, search->stream->spare);
+		search->stream->spare = NULL;
 		held = zm_slot_content(slot);
 	}
-	if (zm_share_take(store, zm_content_share(held), fingerprint,
-			  ZM_STATE_FINGERPRINTED, content))
-		result = TWIN_TAKEN;
+	return zm_share_take(search->store, zm_content_share(held),
+			     search->fingerprint, ZM_STATE_FINGERPRINTED,
+			     content) ? TWIN_TAKEN : TWIN_NO;
+}
+
+/*
+ * The copy is the page: takes what the slot holds if that still has the same
+ * stored bytes. It may have become a share meanwhile, or something else.
+ */
+static enum twin settle(const struct search *search,
+			const struct sighting *seen,
+			struct zm_content *content)
+{
+	enum twin result = TWIN_NO;
+	struct zm_content held;
+	enum zm_look look;
+
+	zm_slot_lock(seen->slot);
+	held = zm_slot_content(seen->slot);
+	if (!may_hold(search, held))
+		goto unlock;
+	look = zm_content_compare(search->store, search->stream, held,
+				  &seen->copy);
+	if (look == ZM_LOOK_DIFFERS) {
+		result = TWIN_COLLISION;
+	} else if (look == ZM_LOOK_EQUAL && seen->is_self) {
+		slot_unchanged(seen->slot, held);
+		result = TWIN_SELF;
+	} else if (look == ZM_LOOK_EQUAL) {
+		result = slot_take(search, seen->slot, content);
+	}
 unlock:
-	zm_slot_unlock(slot);
+	zm_slot_unlock(seen->slot);
 	return result;
+}
+
+static enum twin twin_try(const struct search *search, u64 twin,
+			  struct zm_content *content)
+{
+	struct zm_store *store = search->store;
+	struct sighting seen = {
+		.slot = &store->slots[twin],
+		.is_self = twin == search->index,
+	};
+
+	if (!see_slot(search, &seen))
+		return TWIN_NO;
+	if (!zm_copy_is_page(store, search->stream, &seen.copy,
+			     search->page)) {
+		/* Or damaged: the one who reads it is told. */
+		if (seen.share)
+			zm_share_let_go(store, seen.share);
+		return TWIN_COLLISION;
+	}
+	if (!seen.share)
+		return settle(search, &seen, content);
+	return zm_share_take_held(store, seen.share, search->fingerprint,
+				  ZM_STATE_FINGERPRINTED, content) ?
+	       TWIN_TAKEN : TWIN_NO;
 }
 
 /*
@@ -134,6 +230,13 @@ bool zm_inline_meld(struct zm_store *store, struct zm_stream *stream,
 		    u64 index, const void *page, u32 fingerprint)
 {
 	struct zm_index *table = zm_consume(&store->index);
+	const struct search search = {
+		.store = store,
+		.stream = stream,
+		.page = page,
+		.index = index,
+		.fingerprint = fingerprint,
+	};
 	u64 found[ZM_INDEX_WAYS];
 	struct zm_content content;
 	u32 count, i;
@@ -146,8 +249,7 @@ bool zm_inline_meld(struct zm_store *store, struct zm_stream *stream,
 		stream->spare = zm_share_create();
 	count = stream->spare ? zm_index_lookup(table, fingerprint, found) : 0;
 	for (i = 0; i < count; i++) {
-		switch (twin_try(store, stream, found[i], index, page,
-				 fingerprint, &content)) {
+		switch (twin_try(&search, found[i], &content)) {
 		case TWIN_NO:
 			continue;
 		case TWIN_COLLISION:

@@ -86,8 +86,8 @@ enum outcome {
 static bool leader_copy(struct zm_pass *pass, struct zm_content leader)
 {
 	pass->page_is_made = false;
-	return zm_content_copy(pass->store, pass->stream, leader,
-			       pass->held_bytes, &pass->copy);
+	return zm_content_copy(pass->store, leader, pass->held_bytes,
+			       &pass->copy);
 }
 
 /* Compares a slot's page with the first page's copy. pre: the slot is locked. */

@@ -117,14 +117,17 @@ static int object_read(struct zm_store *store, struct zm_stream *stream,
 	return err;
 }
 
-/* Copies stored bytes. pre: what keeps the object is locked. */
-void zm_object_copy(struct zm_store *store, struct zm_stream *stream,
-		    struct zm_object object, void *to, struct zm_copy *copy)
+/*
+ * Copies stored bytes; where the pool has them in pieces, it puts them together
+ * there. pre: what keeps the object is locked.
+ */
+void zm_object_copy(struct zm_store *store, struct zm_object object, void *to,
+		    struct zm_copy *copy)
 {
 	const void *bytes;
 
 	bytes = zm_port_pool_read_begin(store->pool, object.handle,
-					object.size, stream->packed);
+					object.size, to);
 	if (bytes != to)
 		memcpy(to, bytes, object.size);
 	zm_port_pool_read_end(store->pool, object.handle, bytes, object.size);
@@ -135,25 +138,44 @@ void zm_object_copy(struct zm_store *store, struct zm_stream *stream,
  * Copies the stored bytes of a slot's object, at most a page. False
  * where they are not in the pool. pre: the slot is locked.
  */
-bool zm_content_copy(struct zm_store *store, struct zm_stream *stream,
-		     struct zm_content content, void *to, struct zm_copy *copy)
+bool zm_content_copy(struct zm_store *store, struct zm_content content,
+		     void *to, struct zm_copy *copy)
 {
 	struct zm_share *share;
 	bool here;
 
 	if (zm_state_kind(content.state) == ZM_KIND_OBJECT) {
-		zm_object_copy(store, stream, zm_content_object(content), to,
-			       copy);
+		zm_object_copy(store, zm_content_object(content), to, copy);
 		return true;
 	}
 	share = zm_content_share(content);
 	zm_share_lock(share);
 	here = zm_share_is_here(share);
 	if (here)
-		zm_object_copy(store, stream, zm_share_object(share), to,
-			       copy);
+		zm_object_copy(store, zm_share_object(share), to, copy);
 	zm_share_unlock(share);
 	return here;
+}
+
+/*
+ * Whether copied bytes are this page; damaged ones are none.
+ * pre: they are not in the stream's first page of packed.
+ */
+bool zm_copy_is_page(struct zm_store *store, struct zm_stream *stream,
+		     const struct zm_copy *copy, const void *page)
+{
+	const struct zm_codec_choice *codec = &store->codecs[copy->priority];
+
+	if (copy->size == ZM_PAGE_SIZE)
+		return copy->bytes == page ||
+		       zm_equal(copy->bytes, page, ZM_PAGE_SIZE);
+	if (codec->ops->equals)
+		return codec->ops->equals(stream->ctx[copy->priority],
+					  &codec->params, copy->bytes,
+					  copy->size, page, ZM_PAGE_SIZE);
+	return !zm_bytes_unpack(store, stream, copy->priority, copy->bytes,
+				copy->size, stream->packed) &&
+	       zm_equal(stream->packed, page, ZM_PAGE_SIZE);
 }
 
 /*
@@ -168,7 +190,7 @@ int zm_content_read(struct zm_store *store, struct zm_stream *stream,
 	if (zm_state_kind(content.state) == ZM_KIND_OBJECT)
 		return object_read(store, stream, zm_content_object(content),
 				   page);
-	if (!zm_content_copy(store, stream, content, stream->packed, &copy))
+	if (!zm_content_copy(store, content, stream->packed, &copy))
 		return ZM_BACKED;
 	return zm_bytes_unpack(store, stream, copy.priority, copy.bytes,
 			       copy.size, page);

@@ -189,7 +189,7 @@ static bool share_start(struct recompression *run, struct attempt *attempt)
 	zm_share_lock(share);
 	fits = share_fits(run, share);
 	if (fits) {
-		zm_object_copy(run->store, run->stream, zm_share_object(share),
+		zm_object_copy(run->store, zm_share_object(share),
 			       run->stream->packed, &attempt->copy);
 		zm_share_mark(share, ZM_SHARE_IDLE, 0);
 		zm_share_hold(run->store, share);
@@ -213,9 +213,8 @@ static bool attempt_start(struct recompression *run, struct attempt *attempt)
 	if (fits && zm_state_kind(content.state) == ZM_KIND_SHARE) {
 		fits = share_start(run, attempt);
 	} else if (fits) {
-		zm_object_copy(run->store, run->stream,
-			       zm_content_object(content), run->stream->packed,
-			       &attempt->copy);
+		zm_object_copy(run->store, zm_content_object(content),
+			       run->stream->packed, &attempt->copy);
 		zm_set32(&slot->state, zm_load32(&slot->state) |
 				       ZM_STATE_MARKED);
 	}

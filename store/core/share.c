@@ -56,6 +56,29 @@ void zm_slot_make_share(struct zm_store *store, struct zm_slot *slot,
 	zm_count(&store->counters.pages_shared);
 }
 
+/* pre: locked. */
+static bool share_join(struct zm_store *store, struct zm_share *share,
+		       u32 fingerprint, u32 flags, struct zm_content *content)
+{
+	struct zm_counters *counters = &store->counters;
+
+	if (!zm_share_is_here(share))
+		return false;
+	share->count++;
+	if (!(flags & ZM_STATE_IDLE))
+		zm_share_mark(share, ZM_SHARE_IDLE, 0);
+	zm_count(&counters->pages_shared);
+	zm_add64(&counters->bytes_melded, share->size);
+	if (share->size == ZM_PAGE_SIZE)
+		zm_count(&counters->pages_raw);
+	*content = (struct zm_content){
+		.value = (u64)(uintptr_t)share,
+		.state = zm_state_make(ZM_KIND_SHARE) | flags,
+		.fingerprint = fingerprint,
+	};
+	return true;
+}
+
 /*
  * One more slot's worth of the share, for content, whose fingerprint and flags
  * are given. False where it has left the pool: a page just written is not to be
@@ -65,27 +88,24 @@ void zm_slot_make_share(struct zm_store *store, struct zm_slot *slot,
 bool zm_share_take(struct zm_store *store, struct zm_share *share,
 		   u32 fingerprint, u32 flags, struct zm_content *content)
 {
-	struct zm_counters *counters = &store->counters;
-	bool here;
+	bool joined;
 
 	zm_share_lock(share);
-	here = zm_share_is_here(share);
-	if (here) {
-		share->count++;
-		if (!(flags & ZM_STATE_IDLE))
-			zm_share_mark(share, ZM_SHARE_IDLE, 0);
-		zm_count(&counters->pages_shared);
-		zm_add64(&counters->bytes_melded, share->size);
-		if (share->size == ZM_PAGE_SIZE)
-			zm_count(&counters->pages_raw);
-	}
+	joined = share_join(store, share, fingerprint, flags, content);
 	zm_share_unlock(share);
-	*content = (struct zm_content){
-		.value = (u64)(uintptr_t)share,
-		.state = zm_state_make(ZM_KIND_SHARE) | flags,
-		.fingerprint = fingerprint,
-	};
-	return here;
+	return joined;
+}
+
+/* The same, and the caller's hold is gone. pre: the caller holds the share. */
+bool zm_share_take_held(struct zm_store *store, struct zm_share *share,
+			u32 fingerprint, u32 flags, struct zm_content *content)
+{
+	bool joined;
+
+	zm_share_lock(share);
+	joined = share_join(store, share, fingerprint, flags, content);
+	zm_share_put(store, share);
+	return joined;
 }
 
 /* The last slot let go. pre: locked; unlocks. Returns the bytes of the pool. */
@@ -167,6 +187,13 @@ void zm_share_put(struct zm_store *store, struct zm_share *share)
 	zm_share_unlock(share);
 	if (gone)
 		zm_share_free(share);
+}
+
+/* The same for who has not locked it. pre: held by the caller. Atomic. */
+void zm_share_let_go(struct zm_store *store, struct zm_share *share)
+{
+	zm_share_lock(share);
+	zm_share_put(store, share);
 }
 
 /* Takes what the share's object adds to the counters off, and frees it. */

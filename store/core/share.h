@@ -14,7 +14,7 @@
  * `place` is the handle, or the block where the share is backed; `size` are the
  * stored bytes there, a page for a raw one. `count` are the slots; `held` are
  * those who use the share without a slot: readers of its block, the writer of
- * its block, the pass, recompression.
+ * its block, the pass, recompression, a write that compares its page with it.
  *
  * Invariants:
  *   - a share whose last slot let go of it (an orphan) gives up its object at

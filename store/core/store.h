@@ -124,13 +124,14 @@ struct zm_copy {
 	u32 priority;
 };
 
-void zm_object_copy(struct zm_store *store, struct zm_stream *stream,
-		    struct zm_object object, void *to, struct zm_copy *copy);
+void zm_object_copy(struct zm_store *store, struct zm_object object, void *to,
+		    struct zm_copy *copy);
+bool zm_copy_is_page(struct zm_store *store, struct zm_stream *stream,
+		     const struct zm_copy *copy, const void *page);
 int zm_content_read(struct zm_store *store, struct zm_stream *stream,
 		    struct zm_content content, void *page);
-bool zm_content_copy(struct zm_store *store, struct zm_stream *stream,
-		     struct zm_content content, void *to,
-		     struct zm_copy *copy);
+bool zm_content_copy(struct zm_store *store, struct zm_content content,
+		     void *to, struct zm_copy *copy);
 enum zm_look zm_content_compare(struct zm_store *store,
 				struct zm_stream *stream,
 				struct zm_content content,
@@ -147,9 +148,12 @@ void zm_slot_make_share(struct zm_store *store, struct zm_slot *slot,
 			struct zm_share *share);
 bool zm_share_take(struct zm_store *store, struct zm_share *share,
 		   u32 fingerprint, u32 flags, struct zm_content *content);
+bool zm_share_take_held(struct zm_store *store, struct zm_share *share,
+			u32 fingerprint, u32 flags, struct zm_content *content);
 u32 zm_share_release(struct zm_store *store, struct zm_share *share);
 void zm_share_hold(struct zm_store *store, struct zm_share *share);
 void zm_share_put(struct zm_store *store, struct zm_share *share);
+void zm_share_let_go(struct zm_store *store, struct zm_share *share);
 void zm_share_replace(struct zm_store *store, struct zm_share *share,
 		      struct zm_object object);
 void zm_share_move(struct zm_store *store, struct zm_share *share,

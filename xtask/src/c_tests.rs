@@ -92,6 +92,13 @@ const TESTS: &[CTest] = &[
         in_quick: true,
     },
     CTest {
+        name: "inline",
+        flavour: Flavour::Address,
+        about: "a write's twin changes while it is compared with the page",
+        runs: |_, seed| vec![words![seed]],
+        in_quick: true,
+    },
+    CTest {
         name: "recompress",
         flavour: Flavour::Address,
         about: "recompression and idle marks, and what happens meanwhile",

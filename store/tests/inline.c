@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Inline melding while its twin changes: a codec that stops in the midst of a
+ * comparison and lets something else happen to the store there.
+ *
+ *	inline [seed]
+ *
+ * Each case writes a page to slot 0, does something to it before, writes the
+ * same page to slot 1, and does something to slot 0 during that write. No slot
+ * may be locked then, both must read what was written, and the check must find
+ * every counter right. Every pair of a form of the twin and of what happens is
+ * tried, with a codec that can compare and with one that must decompress.
+ */
+#include "disk.h"
+#include "harness.h"
+
+#include "../core/store.h"
+
+#define SLOTS	8
+
+static struct zm_codec_ops codec;
+static const struct zm_codec_ops *lz4;
+static struct zm_store *store;
+static struct disk disk;
+static u8 page[ZM_PAGE_SIZE], other[ZM_PAGE_SIZE];
+static u64 seed = 1;
+static u32 comparisons;
+static void (*meanwhile)(void);
+
+/* Looks at the locks, and lets happen once what is to happen. */
+static void interrupt(void)
+{
+	void (*what)(void) = meanwhile;
+	u64 i;
+
+	if (!what)
+		return;
+	meanwhile = NULL;
+	comparisons++;
+	for (i = 0; i < SLOTS; i++) {
+		if (!zm_slot_trylock(&store->slots[i]))
+			DIE("slot %llu is locked over a decompression",
+			    (unsigned long long)i);
+		zm_slot_unlock(&store->slots[i]);
+	}
+	what();
+}
+
+static int test_decompress(void *ctx, const struct zm_codec_params *params,
+			   const void *src, size_t src_size, void *dst,
+			   size_t dst_size)
+{
+	interrupt();
+	return lz4->decompress(ctx, params, src, src_size, dst, dst_size);
+}
+
+static bool test_equals(void *ctx, const struct zm_codec_params *params,
+			const void *src, size_t src_size, const void *bytes,
+			size_t size)
+{
+	u8 made[ZM_PAGE_SIZE];
+
+	interrupt();
+	return !lz4->decompress(ctx, params, src, src_size, made, size) &&
+	       !memcmp(made, bytes, size);
+}
+
+static void write_page(u64 index, const u8 *bytes)
+{
+	if (zm_page_write(store, index, bytes))
+		DIE("write");
+}
+
+static void expect(u64 index, const u8 *bytes, const char *when)
+{
+	struct disk_read read;
+	u8 got[ZM_PAGE_SIZE];
+	int ret = disk_read_begin(store, &read, index, got);
+
+	if (ret == ZM_BACKED)
+		ret = disk_read_end(&disk, store, &read, 0, got);
+	if (ret || memcmp(got, bytes, ZM_PAGE_SIZE))
+		DIE("slot %llu reads other bytes (%d) %s",
+		    (unsigned long long)index, ret, when);
+}
+
+static u64 inline_melded(void)
+{
+	struct zm_stats stats;
+
+	zm_store_stats(store, &stats);
+	return stats.inline_melded;
+}
+
+/* -- What the twin is before ------------------------------------------------ */
+
+static void make_object(void)
+{
+	write_page(0, page);
+}
+
+static void make_share(void)
+{
+	write_page(0, page);
+	write_page(2, page);
+}
+
+/* A share with one slot, as a writeback that failed leaves it. */
+static void make_share_of_one(void)
+{
+	make_share();
+	zm_page_discard(store, 2);
+}
+
+/* -- What happens meanwhile -------------------------------------------------- */
+
+static void nothing(void)
+{
+}
+
+static void overwrite(void)
+{
+	write_page(0, other);
+}
+
+static void rewrite(void)
+{
+	write_page(0, page);
+}
+
+static void discard(void)
+{
+	zm_page_discard(store, 0);
+}
+
+static void discard_all(void)
+{
+	zm_page_discard(store, 0);
+	zm_page_discard(store, 2);
+}
+
+/* The handle and the share may be used anew, for the same page or another. */
+static void discard_and_write(void)
+{
+	discard_all();
+	write_page(3, other);
+	write_page(0, page);
+}
+
+static void overwrite_and_join(void)
+{
+	write_page(0, other);
+	write_page(3, other);
+}
+
+static void join(void)
+{
+	write_page(3, page);
+}
+
+static void write_target(void)
+{
+	write_page(1, other);
+}
+
+static void recompress(void)
+{
+	struct zm_recompress_options options = {
+		.priority_first = 1,
+		.priority_end = ZM_PRIORITIES,
+	};
+	struct zm_recompress_result result;
+
+	if (zm_recompress_run(store, &options, &result))
+		DIE("recompress");
+	if (!result.pages_recompressed)
+		DIE("nothing was recompressed");
+}
+
+static void write_back(void)
+{
+	struct disk_write write = { 0 };
+
+	if (disk_write_begin(&disk, store, &write, 0, 0, true))
+		DIE("writeback");
+	disk_write_end(&disk, store, &write, true);
+}
+
+static void fail_to_write_back(void)
+{
+	struct disk_write write = { 0 };
+
+	if (disk_write_begin(&disk, store, &write, 0, 0, false))
+		DIE("writeback");
+	disk_write_end(&disk, store, &write, false);
+}
+
+static void meld(void)
+{
+	struct zm_meld_options options = { .threshold_permille = 0 };
+	struct zm_meld_result result;
+
+	if (zm_meld_run(store, &options, &result))
+		DIE("meld");
+}
+
+static void compact(void)
+{
+	zm_store_compact(store);
+}
+
+static void mark_idle(void)
+{
+	if (zm_idle_mark(store, 0))
+		DIE("idle");
+}
+
+/* -- Every pair of them ------------------------------------------------------ */
+
+struct event {
+	const char *name;
+	void (*happens)(void);
+	bool changes_slot;	/* what slot 0 holds is another thing then */
+	bool ends_share;	/* and no share of the page is left in the pool */
+};
+
+static const struct event befores[] = {
+	{ .name = "an object", .happens = make_object },
+	{ .name = "a share", .happens = make_share },
+	{ .name = "a share of one", .happens = make_share_of_one },
+};
+
+static const struct event events[] = {
+	{ "nothing", nothing, false, false },
+	{ "an overwrite", overwrite, true, false },
+	{ "the same write again", rewrite, false, false },
+	{ "a discard", discard, true, false },
+	{ "a discard of all", discard_all, true, true },
+	{ "a discard and writes", discard_and_write, true, true },
+	{ "an overwrite with a twin", overwrite_and_join, true, false },
+	{ "another twin", join, false, false },
+	{ "a write of the written slot", write_target, false, false },
+	{ "recompression", recompress, true, false },
+	{ "writeback", write_back, true, true },
+	{ "a failed writeback", fail_to_write_back, false, false },
+	{ "a pass", meld, false, false },
+	{ "compaction", compact, false, false },
+	{ "idle marks", mark_idle, false, false },
+};
+
+static struct zm_store *store_make(bool compares)
+{
+	struct zm_store_options options =
+		test_options("lz4", SLOTS, ZM_MELD_INLINE);
+	struct zm_store *made;
+
+	codec = *lz4;
+	codec.decompress = test_decompress;
+	codec.equals = compares ? test_equals : NULL;
+	options.codecs[0].ops = &codec;
+	/* Makes a smaller class of the page, whatever it is. */
+	test_codec(&options, 1, "zstd");
+	if (zm_store_create(&options, &made) ||
+	    zm_backing_attach(made, DISK_BLOCKS))
+		DIE("create");
+	return made;
+}
+
+
+static void try_case(const struct event *before, const struct event *event,
+		     bool compares)
+{
+	bool shared = before->happens != make_object;
+	char when[160];
+	u64 melded;
+
+	snprintf(when, sizeof(when), "after %s during a comparison with %s (%s)",
+		 event->name, before->name,
+		 compares ? "comparing" : "decompressing");
+	store = store_make(compares);
+	before->happens();
+	melded = inline_melded();
+	meanwhile = event->happens;
+	write_page(1, page);
+	if (meanwhile)
+		DIE("no comparison took place %s", when);
+	expect(1, page, when);
+	check_store(store, ZM_CHECK_CONTENTS, when, seed);
+	melded = inline_melded() - melded;
+	/* A share is joined whatever its slot holds; an object must be there. */
+	if (!event->changes_slot && !melded)
+		DIE("the page was not melded %s", when);
+	if (shared && before->happens != make_share_of_one &&
+	    !event->ends_share && !melded)
+		DIE("the share was not joined %s", when);
+	zm_page_discard(store, 1);
+	check_store(store, ZM_CHECK_CONTENTS, when, seed);
+	zm_store_destroy(store);
+}
+
+/* The same page to the same slot: nothing changes, and nothing is made. */
+static void try_self(bool compares)
+{
+	struct zm_stats before, after;
+
+	store = store_make(compares);
+	write_page(0, page);
+	zm_store_stats(store, &before);
+	meanwhile = nothing;
+	write_page(0, page);
+	zm_store_stats(store, &after);
+	if (meanwhile || after.inline_unchanged != before.inline_unchanged + 1 ||
+	    after.memory_metadata != before.memory_metadata)
+		DIE("writing the same page again is not noticed");
+	expect(0, page, "after the same write");
+	check_store(store, ZM_CHECK_CONTENTS, "after the same write", seed);
+	zm_store_destroy(store);
+}
+
+/* Another page with the same fingerprint leaves no trace. */
+static void try_collision(bool compares)
+{
+	struct zm_stats before, after;
+	u8 first[ZM_PAGE_SIZE], second[ZM_PAGE_SIZE];
+
+	collision_find(first, second);
+	store = store_make(compares);
+	write_page(0, first);
+	zm_store_stats(store, &before);
+	meanwhile = nothing;
+	write_page(1, second);
+	zm_store_stats(store, &after);
+	if (meanwhile || after.inline_collisions != 1 || after.shares)
+		DIE("a collision is not what it should be");
+	expect(0, first, "after a collision");
+	expect(1, second, "after a collision");
+	check_store(store, ZM_CHECK_CONTENTS, "after a collision", seed);
+	zm_store_destroy(store);
+}
+
+int main(int argc, char **argv)
+{
+	size_t i, j;
+	u32 compares;
+
+	if (argc > 1)
+		seed = strtoull(argv[1], NULL, 0);
+	lz4 = zm_codec_find("lz4");
+	if (!lz4)
+		DIE("no lz4");
+	/* Of the kind that compresses. */
+	page_make(page, seed * 8 + 4);
+	page_make(other, seed * 8 + 5);
+	for (compares = 0; compares < 2; compares++) {
+		for (i = 0; i < sizeof(befores) / sizeof(*befores); i++)
+			for (j = 0; j < sizeof(events) / sizeof(*events); j++)
+				try_case(&befores[i], &events[j], compares);
+		try_self(compares);
+		try_collision(compares);
+	}
+	printf("inline: %u comparisons interrupted, seed %llu: ok\n",
+	       comparisons, (unsigned long long)seed);
+	return 0;
+}
