@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use textwrap::{Options, WordSeparator, WordSplitter, WrapAlgorithm};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+pub use zmeld_linux::text::{inert, inert_lines};
 
 use crate::Style;
 
@@ -14,34 +15,6 @@ const UNITS: [&str; 21] = [
     "B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "KB", "kB", "MB", "GB", "%", "ns", "µs", "ms",
     "s", "min", "h", "MB/s", "MiB/s", "pages",
 ];
-
-/// The text with every character that could steer a terminal or reorder a line made visible.
-///
-/// Control characters become their Unicode pictures (`␛`); others that act without being seen (C1 controls,
-/// direction overrides, byte order marks, what XML forbids) become U+FFFD.
-pub fn inert(text: &str) -> Cow<'_, str> {
-    let acts = |c: char| visible(c) != c;
-    if !text.contains(acts) {
-        return Cow::Borrowed(text);
-    }
-    Cow::Owned(text.chars().map(visible).collect())
-}
-
-fn visible(c: char) -> char {
-    match c {
-        '\0'..='\x1f' => char::from_u32(0x2400 + c as u32).unwrap_or('\u{fffd}'),
-        '\x7f' => '\u{2421}',
-        '\u{80}'..='\u{9f}'
-        | '\u{200e}'
-        | '\u{200f}'
-        | '\u{2028}'..='\u{202e}'
-        | '\u{2066}'..='\u{2069}'
-        | '\u{feff}'
-        | '\u{fffe}'
-        | '\u{ffff}' => '\u{fffd}',
-        _ => c,
-    }
-}
 
 /// Running text: white space of every kind becomes one space, the rest as [`inert`].
 pub fn running(text: &str) -> String {
@@ -204,13 +177,6 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_steers_a_terminal_is_made_visible() {
-        assert_eq!(inert("a\x1b[31mb\nc\x7f"), "a␛[31mb␊c␡");
-        assert_eq!(inert("x\u{202e}y\u{9b}"), "x\u{fffd}y\u{fffd}");
-        assert!(matches!(inert("größe"), Cow::Borrowed(_)));
-    }
-
-    #[test]
     fn lines_keep_numbers_with_their_units() {
         assert_eq!(
             wrap("this saves 4.21 GiB here", 15),
@@ -266,11 +232,6 @@ mod tests {
         #[test]
         fn shortened_fits(text in "\\PC{0,80}", width in 0usize..40) {
             prop_assert!(shorten(&text, width).width() <= width);
-        }
-
-        #[test]
-        fn inert_has_no_controls(text: String) {
-            prop_assert!(!inert(&text).chars().any(|c| c.is_control()));
         }
     }
 }

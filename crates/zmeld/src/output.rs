@@ -1,11 +1,11 @@
 //! Standard output: one way to print a result in each format.
 
-use std::fs::File;
 use std::io::{stdout, IsTerminal, Write};
 use std::path::Path;
 
 use anyhow::Context;
 use serde::Serialize;
+use zmeld_linux::file;
 use zmeld_report::schema::Envelope;
 use zmeld_report::{Document, Style, Table};
 
@@ -52,24 +52,7 @@ pub fn show<T: Serialize>(
 /// Finds out before a long run whether a page can be written to that path at
 /// all, as far as that can be told without writing.
 pub fn check_page(path: &Path) -> anyhow::Result<()> {
-    let folder = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    if path.is_dir() {
-        anyhow::bail!(
-            "cannot write {}: it is a directory; name a file in it",
-            path.display()
-        );
-    }
-    if !folder.is_dir() {
-        anyhow::bail!(
-            "cannot write {}: there is no directory {}; create it first",
-            path.display(),
-            folder.display()
-        );
-    }
-    Ok(())
+    Ok(file::check(path)?)
 }
 
 /// Writes a page to a file, whole or not at all.
@@ -79,35 +62,27 @@ pub fn write_page(path: &Path, document: &Document) -> anyhow::Result<()> {
 
 /// Writes a file that is not there yet, whole or not at all.
 pub fn write_new(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    let what = || format!("cannot write {}", path.display());
-    let mut file = File::create_new(path).with_context(what)?;
-    let written = file.write_all(bytes).and_then(|()| file.sync_all());
-    if written.is_err() {
-        let _ = std::fs::remove_file(path);
-    }
-    written.with_context(what)
+    Ok(file::create(path, bytes)?)
 }
 
 /// Writes a file, whole or not at all.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    let what = || format!("cannot write {}", path.display());
-    // A device or pipe cannot be renamed into place.
-    let special = path.metadata().is_ok_and(|metadata| !metadata.is_file());
-    if special {
-        let mut file = File::options().write(true).open(path).with_context(what)?;
-        return file.write_all(bytes).with_context(what);
+    Ok(file::replace(path, bytes)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_where_a_half_written_file_might_be_leads_nowhere() {
+        let dir = tempfile::tempdir().unwrap();
+        let (victim, page) = (dir.path().join("victim"), dir.path().join("page"));
+        std::fs::write(&victim, "old").unwrap();
+        let guessed = format!("page.{}.part", std::process::id());
+        std::os::unix::fs::symlink(&victim, dir.path().join(guessed)).unwrap();
+        write_whole(&page, b"new").unwrap();
+        assert_eq!(std::fs::read(&page).unwrap(), b"new");
+        assert_eq!(std::fs::read(&victim).unwrap(), b"old");
     }
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.part", std::process::id()));
-    let part = path.with_file_name(name);
-    let written = File::create(&part).and_then(|mut file| {
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        std::fs::rename(&part, path)
-    });
-    if written.is_err() {
-        // What is left of the attempt; that it cannot be removed adds nothing.
-        let _ = std::fs::remove_file(&part);
-    }
-    written.with_context(what)
 }

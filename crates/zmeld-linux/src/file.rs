@@ -1,0 +1,364 @@
+//! Files written whole or not at all, by a program that root runs in folders
+//! where others write too.
+//!
+//! A new content is written beside the file under a name that nobody can guess
+//! and that no link stands under, synced, and renamed into its place: a reader
+//! sees the old file or the new one, and after a crash too. The rename replaces a
+//! name; it never writes into a file that is there.
+//!
+//! What stands under the name already decides what happens:
+//!
+//! | there is | it is |
+//! |---|---|
+//! | nothing, a regular file | made, or replaced |
+//! | a symbolic link of root or of this user | followed; what it leads to decides |
+//! | a symbolic link of anybody else | refused: it could lead to any file |
+//! | a descriptor of this process (`/dev/stdout`) | appended to |
+//! | a terminal, `/dev/null`, a FIFO of root or of this user | written to |
+//! | a FIFO of anybody else, a directory, a disk, a socket | refused |
+
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+/// Links that lead to links, before they count as a circle; as the kernel has it.
+const LINKS_MAX: usize = 40;
+
+/// The file system of `/proc`, by its number in `statfs`.
+const PROC: u64 = 0x9fa0;
+
+/// What a file is called before it takes its name: these two and a random part.
+const PART: (&str, &str) = (".zmeld-", ".part");
+
+/// Why a file was not written. What was there before is still there, unless
+/// said otherwise.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The system refused it.
+    #[error("cannot write {}: {}", path.display(), words(cause))]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        cause: io::Error,
+    },
+    /// Somebody else put something there that leads elsewhere.
+    #[error(
+        "cannot write {}: {what} of another user (uid {owner}) is in its place, which could lead \
+         anywhere: remove it, or name another file",
+        path.display()
+    )]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// What is there.
+        what: &'static str,
+        /// Whose it is.
+        owner: u32,
+    },
+    /// Something is there that no file can replace.
+    #[error("cannot write {}: it is {what}; {way_out}", path.display())]
+    NoFile {
+        /// The file.
+        path: PathBuf,
+        /// What is there.
+        what: &'static str,
+        /// What to do instead.
+        way_out: &'static str,
+    },
+    /// The folder is not there.
+    #[error(
+        "cannot write {}: there is no directory {}; create it first",
+        path.display(),
+        folder.display()
+    )]
+    NoFolder {
+        /// The file.
+        path: PathBuf,
+        /// The folder.
+        folder: PathBuf,
+    },
+}
+
+impl From<Error> for io::Error {
+    fn from(err: Error) -> io::Error {
+        match err {
+            Error::Io { cause, .. } => cause,
+            other => io::Error::other(other),
+        }
+    }
+}
+
+/// What the system said, without its number.
+fn words(cause: &io::Error) -> String {
+    let text = cause.to_string();
+    match text.split_once(" (os error ") {
+        Some((words, _)) => words.to_owned(),
+        None => text,
+    }
+}
+
+/// What is to be written, and where it ends up.
+#[derive(Debug)]
+enum Target {
+    /// A name to be given to a new file, and the mode that it takes over from
+    /// this user's file of that name.
+    Name(PathBuf, Option<u32>),
+    /// Something that is written to as it is.
+    Stream(File),
+}
+
+/// Writes a file, whole or not at all. A new one can be read and written by
+/// whomever the umask lets; one that replaces a file of this user keeps its mode.
+///
+/// # Errors
+/// When it cannot be written, or should not: see above. If only the last sync
+/// failed, the new content is there and may be lost in a crash.
+pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    put(path, bytes, None)
+}
+
+/// The same with exactly that mode, whatever was there and whatever the umask.
+///
+/// # Errors
+/// Those of [`replace`].
+pub fn replace_with_mode(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Error> {
+    put(path, bytes, Some(mode))
+}
+
+/// Writes a file that is not there yet, whole or not at all.
+///
+/// # Errors
+/// When anything stands under that name, a link to nothing included, or it
+/// cannot be written.
+pub fn create(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    let failed = |cause| io_error(path, cause);
+    let part = written_beside(path, bytes, None).map_err(failed)?;
+    part.persist_noclobber(path)
+        .map_err(|err| failed(err.error))?;
+    sync_folder(path).map_err(failed)
+}
+
+/// Finds out before a long run whether [`replace`] could write there, as far as
+/// that can be told without writing.
+///
+/// # Errors
+/// Those of [`replace`] that are known by then.
+pub fn check(path: &Path) -> Result<(), Error> {
+    match look(path, false)? {
+        Some(Target::Name(name, _)) if !folder(&name).is_dir() => Err(Error::NoFolder {
+            path: path.to_owned(),
+            folder: folder(&name).to_owned(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Removes what a program that was killed while it wrote left in that folder. Only
+/// for a folder in which nobody writes meanwhile: one that is locked.
+///
+/// # Errors
+/// When the folder cannot be read, or one of them cannot be removed.
+pub fn remove_parts(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if name.starts_with(PART.0) && name.ends_with(PART.1) {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+fn put(path: &Path, bytes: &[u8], mode: Option<u32>) -> Result<(), Error> {
+    let failed = |cause| io_error(path, cause);
+    match look(path, true)? {
+        Some(Target::Stream(mut file)) => file.write_all(bytes).map_err(failed),
+        Some(Target::Name(name, kept)) => {
+            let part = written_beside(&name, bytes, mode.or(kept)).map_err(failed)?;
+            part.persist(&name).map_err(|err| failed(err.error))?;
+            sync_folder(&name).map_err(failed)
+        }
+        None => Ok(()),
+    }
+}
+
+/// A file with that content, on disk, in the folder of the name that it is for.
+/// Dropped, it is removed.
+fn written_beside(
+    name: &Path,
+    bytes: &[u8],
+    mode: Option<u32>,
+) -> io::Result<tempfile::NamedTempFile> {
+    if name.file_name().is_none() {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "this is no name of a file",
+        ));
+    }
+    let mut part = tempfile::Builder::new()
+        .prefix(PART.0)
+        .suffix(PART.1)
+        .permissions(Permissions::from_mode(0o666))
+        .tempfile_in(folder(name))
+        .map_err(without_path)?;
+    part.write_all(bytes).map_err(without_path)?;
+    if let Some(mode) = mode {
+        part.as_file()
+            .set_permissions(Permissions::from_mode(mode))?;
+    }
+    part.as_file().sync_all()?;
+    Ok(part)
+}
+
+/// What the system said, without the random name, which tells nobody anything.
+fn without_path(cause: io::Error) -> io::Error {
+    let system = cause
+        .get_ref()
+        .and_then(|inner| inner.source())
+        .and_then(|inner| inner.downcast_ref::<io::Error>())
+        .and_then(io::Error::raw_os_error);
+    match system {
+        Some(number) => io::Error::from_raw_os_error(number),
+        None => cause,
+    }
+}
+
+/// A rename is on disk once its folder is.
+fn sync_folder(name: &Path) -> io::Result<()> {
+    match File::open(folder(name))?.sync_all() {
+        // Some file systems sync no folders.
+        Err(cause) if cause.kind() == io::ErrorKind::InvalidInput => Ok(()),
+        synced => synced,
+    }
+}
+
+fn folder(name: &Path) -> &Path {
+    match name.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// Looks at what stands under a name, through links that may be trusted, and
+/// opens it if it is to be written to as it is. `None`: it would be, and opening
+/// was not asked for.
+fn look(path: &Path, open: bool) -> Result<Option<Target>, Error> {
+    let failed = |cause: Errno| io_error(path, cause.into());
+    let no_file = |what, way_out| Error::NoFile {
+        path: path.to_owned(),
+        what,
+        way_out,
+    };
+    let foreign = |what, stat: &Stat| Error::Foreign {
+        path: path.to_owned(),
+        what,
+        owner: stat.st_uid,
+    };
+    let mut at = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        // The thing itself, held, so that what is checked is what is used.
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let thing = match rustix::fs::open(&at, flags, Mode::empty()) {
+            Ok(thing) => thing,
+            Err(Errno::NOENT) => return Ok(Some(Target::Name(at, None))),
+            Err(cause) => return Err(failed(cause)),
+        };
+        let stat = rustix::fs::fstat(&thing).map_err(failed)?;
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Symlink if !is_trusted(stat.st_uid) => {
+                return Err(foreign("a symbolic link", &stat));
+            }
+            // No name, but a descriptor of this process.
+            FileType::Symlink if is_in_proc(&thing).map_err(failed)? => {
+                return stream(path, &at, None, open);
+            }
+            FileType::Symlink => {
+                let to = rustix::fs::readlinkat(&thing, c"", Vec::new()).map_err(failed)?;
+                use std::os::unix::ffi::OsStrExt;
+                at = folder(&at).join(std::ffi::OsStr::from_bytes(to.as_bytes()));
+            }
+            FileType::RegularFile => {
+                let mine = stat.st_uid == rustix::process::geteuid().as_raw();
+                return Ok(Some(Target::Name(at, mine.then_some(stat.st_mode & 0o777))));
+            }
+            FileType::Fifo if !is_trusted(stat.st_uid) => return Err(foreign("a FIFO", &stat)),
+            // Only root makes character devices.
+            FileType::Fifo | FileType::CharacterDevice => {
+                return stream(path, &at, Some(&stat), open);
+            }
+            FileType::Directory => {
+                return Err(no_file("a directory", "name a file in it"));
+            }
+            FileType::BlockDevice => {
+                return Err(no_file(
+                    "a block device, whose content would be lost",
+                    "name a file",
+                ));
+            }
+            _ => return Err(no_file("no file", "name another")),
+        }
+    }
+    Err(failed(Errno::LOOP))
+}
+
+/// Whether what that user puts somewhere may lead this process elsewhere: root
+/// may, this user may, and in a container the one to whom everything belongs.
+fn is_trusted(owner: u32) -> bool {
+    owner == 0
+        || owner == rustix::process::geteuid().as_raw()
+        || fs::metadata("/").is_ok_and(|root| root.uid() == owner)
+}
+
+fn is_in_proc(thing: &impl AsFd) -> Result<bool, Errno> {
+    // The type's width differs between processors.
+    rustix::fs::fstatfs(thing).map(|found| found.f_type as u64 == PROC)
+}
+
+/// Opens what is written to as it is: a stream has no old content to keep, and
+/// what this process holds open has an end to append to.
+fn stream(
+    path: &Path,
+    at: &Path,
+    expected: Option<&Stat>,
+    open: bool,
+) -> Result<Option<Target>, Error> {
+    if !open {
+        return Ok(None);
+    }
+    let mut flags = OFlags::NOCTTY;
+    if expected.is_some() {
+        flags |= OFlags::NOFOLLOW;
+    }
+    let file = OpenOptions::new()
+        .append(true)
+        .custom_flags(flags.bits() as i32)
+        .open(at)
+        .map_err(|cause| io_error(path, cause))?;
+    let found = file.metadata().map_err(|cause| io_error(path, cause))?;
+    let swapped =
+        expected.is_some_and(|stat| (stat.st_dev, stat.st_ino) != (found.dev(), found.ino()));
+    if swapped || FileType::from_raw_mode(found.mode()) == FileType::BlockDevice {
+        return Err(Error::NoFile {
+            path: path.to_owned(),
+            what: "not what it was a moment ago, or a disk",
+            way_out: "name a file",
+        });
+    }
+    Ok(Some(Target::Stream(file)))
+}
+
+fn io_error(path: &Path, cause: io::Error) -> Error {
+    Error::Io {
+        path: path.to_owned(),
+        cause,
+    }
+}

@@ -1,0 +1,19 @@
+//! The ground floor: what every other crate asks of Linux, each thing once. It
+//! knows nothing of zmeld, prints nothing and changes nothing but the files that
+//! it is told to write.
+//!
+//! | module | what belongs there |
+//! |---|---|
+//! | [`file`] | files written whole or not at all, through no other user's link |
+//! | [`text`] | other people's text, made unable to steer a terminal |
+//! | [`swaps`] | `/proc/swaps` |
+//! | [`meminfo`] | `/proc/meminfo` |
+//! | [`mounts`] | `/proc/self/mountinfo` |
+//! | [`octal`] | the kernel's escapes in all of them |
+
+pub mod file;
+pub mod meminfo;
+pub mod mounts;
+pub mod octal;
+pub mod swaps;
+pub mod text;

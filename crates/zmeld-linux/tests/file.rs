@@ -1,0 +1,234 @@
+//! Files written whole, with somebody else at work in the folder.
+
+use std::fs::{self, File, Permissions};
+use std::io::Read;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{lchown, symlink, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{mknodat, FileType, Mode, CWD};
+use tempfile::TempDir;
+use zmeld_linux::file::{check, create, remove_parts, replace, replace_with_mode, Error};
+
+/// A user that is neither root nor whoever runs the tests.
+const SOMEBODY: u32 = 54321;
+
+fn folder() -> (TempDir, PathBuf, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let (victim, name) = (dir.path().join("victim"), dir.path().join("name"));
+    fs::write(&victim, "old").unwrap();
+    (dir, victim, name)
+}
+
+fn text(path: &Path) -> String {
+    fs::read_to_string(path).unwrap()
+}
+
+fn mode(path: &Path) -> u32 {
+    path.metadata().unwrap().mode() & 0o7777
+}
+
+fn names(dir: &TempDir) -> Vec<String> {
+    let mut all: Vec<String> = fs::read_dir(dir.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    all.sort();
+    all
+}
+
+/// Gives a thing to somebody else. Only root can; others see the rest of the test.
+fn given_away(path: &Path) -> bool {
+    let given = lchown(path, Some(SOMEBODY), Some(SOMEBODY)).is_ok();
+    if !given {
+        eprintln!("skipped in part: only root can make another user's link");
+    }
+    given
+}
+
+fn refused(path: &Path) -> String {
+    let early = check(path).unwrap_err().to_string();
+    let late = replace(path, b"new").unwrap_err().to_string();
+    assert_eq!(early, late);
+    late
+}
+
+#[test]
+fn a_file_is_made_and_replaced_and_nothing_else_is_left() {
+    let (dir, victim, name) = folder();
+    replace(&name, b"one").unwrap();
+    assert_eq!(text(&name), "one");
+    // What a plain program would have made: by the umask, no more.
+    let plain = dir.path().join("plain");
+    File::create(&plain).unwrap();
+    assert_eq!(mode(&name), mode(&plain));
+    // Another name of the old content keeps the old content.
+    fs::hard_link(&victim, dir.path().join("other")).unwrap();
+    fs::set_permissions(&victim, Permissions::from_mode(0o640)).unwrap();
+    replace(&victim, b"new").unwrap();
+    assert_eq!((text(&victim).as_str(), mode(&victim)), ("new", 0o640));
+    assert_eq!(text(&dir.path().join("other")), "old");
+    replace_with_mode(&victim, b"newer", 0o600).unwrap();
+    assert_eq!((text(&victim).as_str(), mode(&victim)), ("newer", 0o600));
+    assert_eq!(names(&dir), ["name", "other", "plain", "victim"]);
+}
+
+#[test]
+fn bits_that_lend_rights_are_not_passed_on() {
+    let (_dir, victim, _) = folder();
+    fs::set_permissions(&victim, Permissions::from_mode(0o4755)).unwrap();
+    replace(&victim, b"new").unwrap();
+    assert_eq!(mode(&victim), 0o755);
+}
+
+#[test]
+fn a_mode_is_not_taken_over_from_somebody_elses_file() {
+    let (dir, victim, _) = folder();
+    fs::set_permissions(&victim, Permissions::from_mode(0o666)).unwrap();
+    if !given_away(&victim) {
+        return;
+    }
+    replace(&victim, b"new").unwrap();
+    let plain = dir.path().join("plain");
+    File::create(&plain).unwrap();
+    assert_eq!(mode(&victim), mode(&plain));
+    assert_ne!(victim.metadata().unwrap().uid(), SOMEBODY);
+}
+
+#[test]
+fn another_users_link_is_refused_and_ones_own_is_followed() {
+    let (dir, victim, name) = folder();
+    symlink(&victim, &name).unwrap();
+    replace(&name, b"through").unwrap();
+    assert_eq!(text(&victim), "through");
+    assert!(name.is_symlink(), "the link stays");
+    if given_away(&name) {
+        let said = refused(&name);
+        assert!(
+            said.contains("a symbolic link of another user (uid 54321)"),
+            "{said}"
+        );
+        assert_eq!(text(&victim), "through");
+        // One's own link to it, too.
+        let second = dir.path().join("second");
+        symlink("name", &second).unwrap();
+        assert!(matches!(
+            replace(&second, b"x"),
+            Err(Error::Foreign {
+                owner: SOMEBODY,
+                ..
+            })
+        ));
+        assert_eq!(text(&victim), "through");
+    }
+}
+
+#[test]
+fn links_to_nothing_make_it_and_links_in_a_circle_end() {
+    let (dir, _, name) = folder();
+    symlink("later", &name).unwrap();
+    replace(&name, b"made").unwrap();
+    assert_eq!(text(&dir.path().join("later")), "made");
+    let (_dir, _, name) = folder();
+    symlink(&name, &name).unwrap();
+    let said = refused(&name);
+    assert!(said.contains("Too many levels of symbolic links"), "{said}");
+}
+
+#[test]
+fn a_fifo_of_ones_own_is_written_to_and_another_users_is_not_opened() {
+    let (_dir, _, name) = folder();
+    mknodat(CWD, &name, FileType::Fifo, Mode::from_raw_mode(0o666), 0).unwrap();
+    check(&name).unwrap();
+    let reader = std::thread::spawn({
+        let name = name.clone();
+        move || {
+            let mut got = String::new();
+            File::open(name).unwrap().read_to_string(&mut got).unwrap();
+            got
+        }
+    });
+    replace(&name, b"whole").unwrap();
+    assert_eq!(reader.join().unwrap(), "whole");
+    // Opening it would wait for its reader for ever.
+    if given_away(&name) {
+        let said = refused(&name);
+        assert!(said.contains("a FIFO of another user"), "{said}");
+    }
+}
+
+#[test]
+fn terminals_and_the_like_are_written_to_and_disks_and_folders_never() {
+    replace(Path::new("/dev/null"), b"gone").unwrap();
+    let full = replace(Path::new("/dev/full"), b"x")
+        .unwrap_err()
+        .to_string();
+    assert_eq!(full, "cannot write /dev/full: No space left on device");
+    let (dir, _, name) = folder();
+    let said = refused(dir.path());
+    assert!(
+        said.ends_with("it is a directory; name a file in it"),
+        "{said}"
+    );
+    // A loop device that is not there: nothing can come to harm.
+    let number = rustix::fs::makedev(7, 255);
+    match mknodat(
+        CWD,
+        &name,
+        FileType::BlockDevice,
+        Mode::from_raw_mode(0o600),
+        number,
+    ) {
+        Ok(()) => {
+            let said = refused(&name);
+            assert!(said.contains("it is a block device"), "{said}");
+        }
+        Err(cause) => eprintln!("skipped in part: cannot make a block device: {cause}"),
+    }
+}
+
+#[test]
+fn a_descriptor_of_this_process_is_appended_to() {
+    let (_dir, victim, _) = folder();
+    let file = File::options().append(true).open(&victim).unwrap();
+    let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+    check(&path).unwrap();
+    replace(&path, b" and new").unwrap();
+    assert_eq!(text(&victim), "old and new");
+}
+
+#[test]
+fn a_new_file_replaces_nothing() {
+    let (dir, victim, name) = folder();
+    let said = create(&victim, b"new").unwrap_err().to_string();
+    assert!(said.ends_with("victim: File exists"), "{said}");
+    symlink("nothing", &name).unwrap();
+    assert!(create(&name, b"new").is_err());
+    assert_eq!(text(&victim), "old");
+    create(&dir.path().join("fresh"), b"new").unwrap();
+    assert_eq!(names(&dir), ["fresh", "name", "victim"]);
+}
+
+#[test]
+fn errors_name_the_file_and_not_the_one_beside_it() {
+    let (dir, _, _) = folder();
+    let path = dir.path().join("no/name");
+    let early = check(&path).unwrap_err().to_string();
+    assert!(early.ends_with("no; create it first"), "{early}");
+    let said = replace(&path, b"x").unwrap_err().to_string();
+    assert_eq!(
+        said,
+        format!("cannot write {}: No such file or directory", path.display())
+    );
+    assert!(replace(Path::new(""), b"x").is_err());
+}
+
+#[test]
+fn what_a_killed_writer_left_is_removed_and_nothing_else() {
+    let (dir, _, _) = folder();
+    for name in [".zmeld-x8Fq2.part", ".zmeld-mine", "other.part"] {
+        fs::write(dir.path().join(name), "").unwrap();
+    }
+    remove_parts(dir.path()).unwrap();
+    assert_eq!(names(&dir), [".zmeld-mine", "other.part", "victim"]);
+}
