@@ -202,7 +202,7 @@ static void check_shares(struct zm_check *check)
 	struct zm_share *share;
 	u64 i, next;
 
-	zm_sort64(check->shares, check->share_count);
+	zm_sort64(check->shares, check->share_count, NULL);
 	for (i = 0; i < check->share_count; i = next) {
 		for (next = i; next < check->share_count &&
 		     check->shares[next] == check->shares[i]; next++)
@@ -219,7 +219,7 @@ static void check_unique(struct zm_check *check, const char *what, u64 *words,
 {
 	u64 i;
 
-	zm_sort64(words, count);
+	zm_sort64(words, count, NULL);
 	for (i = 1; i < count; i++)
 		if (words[i] == words[i - 1])
 			FAULT(check, "%s %llx belongs to two\n", what,

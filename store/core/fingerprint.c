@@ -22,6 +22,11 @@
 #include "store.h"
 
 #define KEY_WORDS	(ZM_PAGE_SIZE / sizeof(u64))
+/* The high ones: they choose the pass's cell, the index's bucket, the sample. */
+#define KEPT_BITS	(~0u << (32 - ZM_FINGERPRINT_BITS))
+
+_Static_assert(ZM_FINGERPRINT_BITS >= 1 && ZM_FINGERPRINT_BITS <= 32,
+	       "a fingerprint has bits, and fits into a slot");
 
 struct zm_fingerprint_key {
 	u64 words[KEY_WORDS];
@@ -141,8 +146,8 @@ u32 zm_fingerprint(const struct zm_fingerprint_key *key, const void *page)
 	/* The sum mod 2^128, then the multilinear fold of its halves. */
 	sum = low[0] + low[1];
 	high[0] += high[1] + (sum < low[0]);
-	return (sum * key->fold[0] + high[0] * key->fold[1] + key->fold[2])
-	       >> 32;
+	return (u32)((sum * key->fold[0] + high[0] * key->fold[1] +
+		      key->fold[2]) >> 32) & KEPT_BITS;
 }
 
 bool zm_page_fill(const void *page, u64 *word)

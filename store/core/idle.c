@@ -83,22 +83,32 @@ static void share_unmark(struct zm_slot *slot)
 	zm_slot_unlock(slot);
 }
 
+/* Before each slot of a walk. False: asked to stop. */
+static bool walk_on(const struct zm_stop *stop, u64 index)
+{
+	if (index % SLOTS_A_TURN)
+		return true;
+	zm_port_yield();
+	return !zm_stop_wanted(stop);
+}
+
 int zm_idle_mark(struct zm_store *store, u32 age_s)
 {
+	struct zm_stop stop = zm_stop_watch(store, 0, 0);
 	u32 now = now_s();
 	u64 index;
 
 	if (age_s && !store->accessed)
 		return -EINVAL;
 	for (index = 0; index < store->slot_count; index++) {
-		if (index % SLOTS_A_TURN == 0)
-			zm_port_yield();
+		if (!walk_on(&stop, index))
+			return -EINTR;
 		if (zm_state_has_object(zm_load32(&store->slots[index].state)))
 			slot_mark(store, index, is_old(store, index, now, age_s));
 	}
 	for (index = 0; index < store->slot_count; index++) {
-		if (index % SLOTS_A_TURN == 0)
-			zm_port_yield();
+		if (!walk_on(&stop, index))
+			return -EINTR;
 		share_unmark(&store->slots[index]);
 	}
 	return 0;

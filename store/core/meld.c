@@ -12,8 +12,6 @@
  */
 #include "pass.h"
 
-#define MELDS_A_TURN	256
-
 /* Whether a locked slot still is what the pass took it for. */
 static bool slot_still(struct zm_content content, u32 fingerprint)
 {
@@ -34,8 +32,8 @@ static void count_dropped(struct zm_pass *pass, struct zm_content old)
 }
 
 /*
- * Gives the slot the share; *old is what it held. False where the share has left
- * the pool. pre: the slot is locked and holds the same page as the share.
+ * Gives the slot the share; *old is what it held. False where the share is full
+ * or has left the pool. pre: the slot is locked and holds the share's page.
  */
 static bool slot_join(struct zm_pass *pass, struct zm_slot *slot,
 		      struct zm_share *share, struct zm_content *old)
@@ -78,7 +76,7 @@ enum outcome {
 	DIFFERS,	/* a collision: it may have another twin */
 	GONE,		/* the slot changed meanwhile */
 	BACKED,		/* the slot's page is not in the pool */
-	LEADER_GONE,	/* the first page changed meanwhile */
+	LEADER_GONE,	/* the first page changed meanwhile, or its share is full */
 	LEADER_BACKED,	/* the first page is not in the pool */
 };
 
@@ -115,12 +113,11 @@ static enum outcome leader_compare(struct zm_pass *pass,
 
 /*
  * pre: both locked, their pages are equal and they do not share yet. Makes
- * them share; *old is what is left to release, of either. NULL: the share that
- * one of them has left the pool just now.
+ * them share and holds the share; *old is what is left to release, of either.
+ * GONE, LEADER_GONE: the share of that one is full, or left the pool just now.
  */
-static struct zm_share *slots_meld(struct zm_pass *pass, struct zm_slot *leader,
-				   struct zm_slot *follower,
-				   struct zm_content *old)
+static enum outcome slots_meld(struct zm_pass *pass, struct zm_slot *leader,
+			       struct zm_slot *follower, struct zm_content *old)
 {
 	struct zm_content first = zm_slot_content(leader);
 	struct zm_content second = zm_slot_content(follower);
@@ -129,7 +126,10 @@ static struct zm_share *slots_meld(struct zm_pass *pass, struct zm_slot *leader,
 	if (zm_state_kind(first.state) == ZM_KIND_OBJECT &&
 	    zm_state_kind(second.state) == ZM_KIND_SHARE) {
 		share = zm_content_share(second);
-		return slot_join(pass, leader, share, old) ? share : NULL;
+		if (!slot_join(pass, leader, share, old))
+			return GONE;
+		pass_hold(pass, share);
+		return MELDED;
 	}
 	if (zm_state_kind(first.state) == ZM_KIND_OBJECT) {
 		zm_slot_make_share(pass->store, leader, pass->stream->spare);
@@ -138,7 +138,10 @@ static struct zm_share *slots_meld(struct zm_pass *pass, struct zm_slot *leader,
 		first = zm_slot_content(leader);
 	}
 	share = zm_content_share(first);
-	return slot_join(pass, follower, share, old) ? share : NULL;
+	if (!slot_join(pass, follower, share, old))
+		return LEADER_GONE;
+	pass_hold(pass, share);
+	return MELDED;
 }
 
 /* Two locked slots that are what the pass took them for. */
@@ -147,7 +150,6 @@ static enum outcome meld_pair(struct zm_pass *pass, struct zm_slot *leader,
 {
 	struct zm_content a = zm_slot_content(leader);
 	struct zm_content b = zm_slot_content(follower);
-	struct zm_share *share;
 	enum outcome outcome;
 
 	if (!leader_copy(pass, a))
@@ -158,13 +160,8 @@ static enum outcome meld_pair(struct zm_pass *pass, struct zm_slot *leader,
 		return MELDED;
 	}
 	outcome = leader_compare(pass, b);
-	if (outcome != MELDED)
-		return outcome;
-	share = slots_meld(pass, leader, follower, old);
-	if (!share)
-		return GONE;
-	pass_hold(pass, share);
-	return MELDED;
+	return outcome == MELDED ? slots_meld(pass, leader, follower, old) :
+				   outcome;
 }
 
 /* The group's first page with another: both locked. */
@@ -232,6 +229,8 @@ static enum outcome meld_one(struct zm_pass *pass, u64 leader, u64 follower)
 struct group {
 	u64 *at;
 	u64 count;
+	u64 tries;		/* comparisons left, whatever others do */
+	u64 next;		/* the one that is compared now */
 };
 
 /*
@@ -258,20 +257,34 @@ static bool spare_is_ready(struct zm_pass *pass)
 	return pass->stream->spare;
 }
 
+/* Before each comparison. */
+static int pass_prepare(struct zm_pass *pass)
+{
+	if (!spare_is_ready(pass))
+		return -ENOMEM;
+	if (++pass->compared % ZM_COMPARED_A_TURN)
+		return 0;
+	return zm_pass_pause(pass);
+}
+
 /*
  * Melds what is equal to the group's leader; what differs moves up behind it.
  * The group gets shorter, at its end and where leaders vanished at its front.
- * -ENOMEM: not all of it was done.
+ * -ENOMEM, -EINTR: not all of it was done.
  */
 static int meld_leader(struct zm_pass *pass, struct group *group)
 {
 	u64 kept = 1, i;
+	int err;
 
 	for (i = 1; i < group->count; i++) {
-		if (++pass->melds % MELDS_A_TURN == 0)
-			zm_port_yield();
-		if (!spare_is_ready(pass))
-			return -ENOMEM;
+		if (!group->tries)
+			return 0;
+		group->tries--;
+		group->next = i;
+		err = pass_prepare(pass);
+		if (err)
+			return err;
 		switch (meld_one(pass, group->at[0], group->at[i])) {
 		case MELDED:
 			break;
@@ -305,26 +318,43 @@ static int meld_leader(struct zm_pass *pass, struct group *group)
 }
 
 /*
- * Melds a group of suspects with one fingerprint. One page of each content
- * stays at the group's front, in case more of its kind are to come; returns
- * how many, or -errno.
+ * The pass is stopped while it compares with the group's first leader; with a
+ * later one it leaves the rest of the group.
+ */
+static void group_stopped(struct zm_pass *pass, const struct group *group,
+			  bool first)
+{
+	struct zm_resume *resume = &pass->store->resume;
+	u64 next = group->at[group->next];
+
+	resume->fingerprint = zm_suspect_fingerprint(next);
+	resume->slots_done = first ? zm_suspect_slot(next) : ZM_SLOTS_MAX;
+}
+
+/*
+ * Melds a group of suspects with one fingerprint. One page of each content, up
+ * to ZM_LEADERS_MAX, stays at the group's front, in case more of its kind are
+ * to come; returns how many, or -errno.
  */
 s64 zm_group_meld(struct zm_pass *pass, u64 *suspects, u64 count)
 {
-	struct group group = { suspects, count };
+	struct group group = { suspects, count, ZM_LEADERS_MAX * count, 0 };
 	u64 leaders = 0;
 	int err;
 
 	pass->result->candidates += count;
-	while (group.count) {
+	while (group.count && group.tries && leaders < ZM_LEADERS_MAX) {
 		err = meld_leader(pass, &group);
 		pass_let_go(pass);
+		if (err == -EINTR)
+			group_stopped(pass, &group, !leaders);
 		if (err)
 			return err;
 		suspects[leaders++] = group.at[0];
 		group.at++;
 		group.count--;
 	}
+	pass->result->pages_crowded += group.count;
 	return leaders;
 }
 
@@ -332,7 +362,7 @@ s64 zm_group_meld(struct zm_pass *pass, u64 *suspects, u64 count)
  * The suspects' slots and objects lie anywhere in memory, so each is asked for
  * some suspects before its turn: the slot first, then what the slot names.
  */
-enum { AHEAD_SLOT = 16, AHEAD_HANDLE = 10, AHEAD_BYTES = 4 };
+enum { AHEAD_SLOT = 16, AHEAD_HANDLE = 10, AHEAD_BYTES = 4, AHEAD_MAX = 64 };
 
 /* Whether a neighbour has the same fingerprint: the others are not looked at. */
 static bool has_company(const struct zm_pass *pass, u64 i)
@@ -385,6 +415,9 @@ static void prefetch_ahead(struct zm_pass *pass, u64 from, u64 to)
 {
 	u64 *suspects = pass->suspects, count = pass->suspect_count, i;
 
+	/* A large group would push out of the caches what it asked for. */
+	if (to - from > AHEAD_MAX)
+		from = to - AHEAD_MAX;
 	for (i = from + AHEAD_SLOT; i < to + AHEAD_SLOT && i < count; i++)
 		if (has_company(pass, i))
 			zm_prefetch(&pass->store->slots
@@ -397,17 +430,25 @@ static void prefetch_ahead(struct zm_pass *pass, u64 from, u64 to)
 			prefetch_bytes(pass, suspects[i]);
 }
 
+#define SUSPECTS_A_TURN 1024
+
 /* Sorted suspects: melds each group. -EINTR: asked to stop. */
 int zm_suspects_meld(struct zm_pass *pass)
 {
 	u64 *suspects = pass->suspects;
 	u64 count = pass->suspect_count;
-	u64 i, next, turns = 0;
+	u64 i, next, look_at = 0;
 	s64 leaders;
 
 	for (i = 0; i < count; i = next) {
 		u32 fingerprint = zm_suspect_fingerprint(suspects[i]);
 
+		if (i >= look_at) {
+			look_at = i + SUSPECTS_A_TURN;
+			pass->store->resume.from = fingerprint;
+			if (zm_pass_pause(pass))
+				return -EINTR;
+		}
 		for (next = i + 1; next < count &&
 		     zm_suspect_fingerprint(suspects[next]) == fingerprint; next++)
 			;
@@ -417,13 +458,6 @@ int zm_suspects_meld(struct zm_pass *pass)
 		leaders = zm_group_meld(pass, suspects + i, next - i);
 		if (leaders < 0)
 			return (int)leaders;
-		if (++turns % 64 == 0) {
-			zm_port_yield();
-			if (zm_pass_should_stop(pass)) {
-				pass->store->pass_resume_at = fingerprint;
-				return -EINTR;
-			}
-		}
 	}
 	return 0;
 }

@@ -24,36 +24,32 @@
  * Memory is bounded: half of it for the cells, half for the suspects. When
  * these do not fit, the upper half of them by fingerprint is dropped and the
  * round covers the lower range only; the next round covers the rest. A group
- * too large even so is melded in pieces, each of which leaves one page to
- * compare the next piece with.
+ * too large even so is melded in pieces, each of which leaves one page of each
+ * content, its leaders, to compare the next piece with.
+ *
+ * Time is bounded: of a group that holds more than ZM_LEADERS_MAX contents, which
+ * takes somebody who makes them on purpose, the rest is passed over. So a page
+ * is compared with few others, however many have its fingerprint.
  *
  * Invariants:
  *   - stored bytes are compared under the locks of the slots that hold them, or
  *     with a copy of those of a share that the pass holds;
  *   - two slots are locked only here, the lower index first;
  *   - slots that change while the pass runs may be missed, and so is what stands
- *     on a backing device; all others with equal pages and fingerprints share
- *     when it ends;
- *   - it works with a codec stream of its own and yields between groups and
- *     within large ones.
+ *     on a backing device or in too crowded a group; all others with equal pages
+ *     and fingerprints share when it ends;
+ *   - it works with a codec stream of its own, and lets others run and looks
+ *     whether to stop every few thousand slots and every few comparisons;
+ *   - a pass that goes on where another was stopped and comes as far as to
+ *     compare pages gets further: in a group that a stop came into, what was
+ *     compared with the first page is left out from then on, and so are the
+ *     other contents of a group in which the stop came later.
  */
 #include "pass.h"
 
 #define MEMORY_MIN	(64u << 10)
 #define CELLS_A_WORD	32
 #define HELD_BYTES	(2 * ZM_PAGE_SIZE)
-
-bool zm_pass_should_stop(struct zm_pass *pass)
-{
-	u64 now;
-
-	if (zm_load32(&pass->store->pass_stop) || zm_port_interrupted())
-		return true;
-	if (!pass->time_ns_max)
-		return false;
-	now = zm_port_time_ns();
-	return now - pass->started_ns > pass->time_ns_max;
-}
 
 /* Whether a slot, looked at without its lock, may have a twin. */
 static inline bool slot_counts(const struct zm_slot *slot, u32 *fingerprint)
@@ -97,20 +93,22 @@ static inline void cell_note(struct cells cells, u32 fingerprint)
 	*word |= (*word >> shift & 1) << (shift + 1) | 1ull << shift;
 }
 
-static void pass_find(struct zm_pass *pass)
+static int pass_find(struct zm_pass *pass)
 {
 	const struct zm_slot *slots = pass->store->slots;
 	struct cells cells = pass_cells(pass);
 	u64 start, end, index;
 	u32 fingerprint;
+	int err = 0;
 
-	for (start = 0; start < pass->store->slot_count; start = end) {
-		zm_port_yield();
+	for (start = 0; start < pass->store->slot_count && !err; start = end) {
 		end = zm_turn_end(pass->store, start);
 		for (index = start; index < end; index++)
 			if (slot_counts(&slots[index], &fingerprint))
 				cell_note(cells, fingerprint);
+		err = zm_pass_pause(pass);
 	}
+	return err;
 }
 
 /* -- Collect --------------------------------------------------------------- */
@@ -118,7 +116,7 @@ static void pass_find(struct zm_pass *pass)
 /*
  * Room for more suspects: drops the upper half by fingerprint and lowers the
  * round's end; or, where one fingerprint fills the half, melds that group and
- * keeps one page of each content.
+ * keeps one page of each content, at most ZM_LEADERS_MAX.
  */
 static int suspects_make_room(struct zm_pass *pass, u64 *end)
 {
@@ -127,7 +125,8 @@ static int suspects_make_room(struct zm_pass *pass, u64 *end)
 	u32 fingerprint;
 	s64 leaders;
 
-	zm_sort64(suspects, pass->suspect_count);
+	if (!zm_sort64(suspects, pass->suspect_count, &pass->stop))
+		return -EINTR;
 	fingerprint = zm_suspect_fingerprint(suspects[middle]);
 	while (middle &&
 	       zm_suspect_fingerprint(suspects[middle - 1]) == fingerprint)
@@ -148,6 +147,29 @@ static int suspects_make_room(struct zm_pass *pass, u64 *end)
 	return 0;
 }
 
+/* Whether a pass that was stopped has compared this slot with the first. */
+static bool is_done(struct zm_pass *pass, u32 fingerprint, u64 slot)
+{
+	bool first = !pass->resumed_first;
+
+	if (fingerprint != pass->resumed.fingerprint ||
+	    slot >= pass->resumed.slots_done)
+		return false;
+	pass->resumed_first = true;
+	return !first;
+}
+
+/* -EUCLEAN: there is no room. */
+static int suspect_add(struct zm_pass *pass, u64 suspect)
+{
+	if (pass->suspect_count >= pass->suspect_max) {
+		zm_port_broken("a pass has no room for a suspect");
+		return -EUCLEAN;
+	}
+	pass->suspects[pass->suspect_count++] = suspect;
+	return 0;
+}
+
 /* The suspects of one turn, with fingerprints from `from` to below *end. */
 static int collect_turn(struct zm_pass *pass, u64 start, u64 stop, u64 from,
 			u64 *end)
@@ -161,7 +183,7 @@ static int collect_turn(struct zm_pass *pass, u64 start, u64 stop, u64 from,
 	for (index = start; index < stop; index++) {
 		if (!slot_counts(&slots[index], &fingerprint) ||
 		    !cell_repeats(cells, fingerprint) || fingerprint < from ||
-		    fingerprint >= *end)
+		    fingerprint >= *end || is_done(pass, fingerprint, index))
 			continue;
 		if (pass->suspect_count == pass->suspect_max) {
 			err = suspects_make_room(pass, end);
@@ -170,8 +192,9 @@ static int collect_turn(struct zm_pass *pass, u64 start, u64 stop, u64 from,
 			if (fingerprint >= *end)
 				continue;
 		}
-		pass->suspects[pass->suspect_count++] =
-			zm_suspect_make(fingerprint, index);
+		err = suspect_add(pass, zm_suspect_make(fingerprint, index));
+		if (err)
+			return err;
 	}
 	return 0;
 }
@@ -186,29 +209,29 @@ static int pass_collect(struct zm_pass *pass, u64 from, u64 *end)
 	int err;
 
 	pass->suspect_count = 0;
+	pass->resumed_first = false;
 	for (start = 0; start < pass->store->slot_count; start = stop) {
-		zm_port_yield();
-		if (zm_pass_should_stop(pass)) {
-			pass->store->pass_resume_at = (u32)from;
-			return -EINTR;
-		}
 		stop = zm_turn_end(pass->store, start);
 		err = collect_turn(pass, start, stop, from, end);
+		if (!err)
+			err = zm_pass_pause(pass);
 		if (err)
 			return err;
 	}
-	zm_sort64(pass->suspects, pass->suspect_count);
-	return 0;
+	return zm_sort64(pass->suspects, pass->suspect_count, &pass->stop) ?
+	       0 : -EINTR;
 }
 
-static int pass_rounds(struct zm_pass *pass, u64 from)
+static int pass_rounds(struct zm_pass *pass)
 {
-	u64 end, started;
+	struct zm_resume *resume = &pass->store->resume;
+	u64 from = resume->from, end, started;
 	int err;
 
-	while (from < 1ull << 32) {
+	while (from < ZM_FINGERPRINTS_END) {
 		started = zm_port_time_ns();
-		end = 1ull << 32;
+		end = ZM_FINGERPRINTS_END;
+		resume->from = from;
 		pass->result->rounds++;
 		err = pass_collect(pass, from, &end);
 		pass->result->time_find_ns += zm_port_time_ns() - started;
@@ -221,7 +244,7 @@ static int pass_rounds(struct zm_pass *pass, u64 from)
 			return err;
 		from = end;
 	}
-	pass->store->pass_resume_at = 0;
+	*resume = (struct zm_resume){ 0 };
 	return 0;
 }
 
@@ -269,7 +292,7 @@ static bool worth_it(const struct zm_meld_options *options,
 }
 
 /* Everything after the sample, with a stream of the pass's own. */
-static int pass_meld(struct zm_pass *pass, bool resume)
+static int pass_meld(struct zm_pass *pass)
 {
 	struct zm_store *store = pass->store;
 	struct zm_streams *streams;
@@ -280,11 +303,12 @@ static int pass_meld(struct zm_pass *pass, bool resume)
 	if (err)
 		return err;
 	started = zm_port_time_ns();
-	pass_find(pass);
-	pass->result->time_find_ns = zm_port_time_ns() - started;
 	zm_count(&store->counters.passes);
 	pass->stream = zm_port_stream_get(streams);
-	err = pass_rounds(pass, resume ? store->pass_resume_at : 0);
+	err = pass_find(pass);
+	pass->result->time_find_ns = zm_port_time_ns() - started;
+	if (!err)
+		err = pass_rounds(pass);
 	zm_port_stream_put(streams, pass->stream);
 	zm_port_streams_destroy(streams, zm_share_free);
 	return err;
@@ -299,10 +323,8 @@ static int pass_run(struct zm_pass *pass, const struct zm_meld_options *options)
 	started = zm_port_time_ns();
 	err = zm_pass_sample(pass);
 	result->time_sample_ns = zm_port_time_ns() - started;
-	if (err)
+	if (err || options->estimate_only)
 		return err;
-	if (options->estimate_only)
-		return 0;
 	if (!worth_it(options, result)) {
 		result->below_threshold = true;
 		return 0;
@@ -313,12 +335,8 @@ static int pass_run(struct zm_pass *pass, const struct zm_meld_options *options)
 		memory_max = MEMORY_MIN;
 	err = pass_borrow(pass, memory_max);
 	if (!err)
-		err = pass_meld(pass, options->resume);
+		err = pass_meld(pass);
 	pass_give_back(pass);
-	if (err == -EINTR) {
-		result->stopped = true;
-		return 0;
-	}
 	return err;
 }
 
@@ -328,21 +346,19 @@ int zm_meld_run(struct zm_store *store, const struct zm_meld_options *options,
 	struct zm_pass pass = {
 		.store = store,
 		.result = result,
-		.time_ns_max = options->time_ns_max,
+		.stop = zm_stop_watch(store, options->stops_seen,
+				      options->time_ns_max),
 	};
 	int err;
 
 	*result = (struct zm_meld_result){ 0 };
 	if (!zm_port_mutex_trylock(store->pass_mutex))
 		return -EBUSY;
-	pass.started_ns = zm_port_time_ns();
-	zm_set32(&store->pass_stop, 0);
+	if (!options->resume && !options->estimate_only)
+		store->resume = (struct zm_resume){ 0 };
+	pass.resumed = store->resume;
 	err = pass_run(&pass, options);
 	zm_port_mutex_unlock(store->pass_mutex);
-	return err;
-}
-
-void zm_pass_stop(struct zm_store *store)
-{
-	zm_set32(&store->pass_stop, 1);
+	result->stopped = err == -EINTR;
+	return result->stopped ? 0 : err;
 }

@@ -8,7 +8,9 @@
 
 #include "store.h"
 
-#define ZM_SLOTS_A_TURN	4096
+/* Between two looks at the stop: slots walked over, pages compared. */
+#define ZM_SLOTS_A_TURN		4096
+#define ZM_COMPARED_A_TURN	16
 
 /* One fingerprint of one slot, sorted by fingerprint. */
 static inline u64 zm_suspect_make(u32 fingerprint, u64 slot)
@@ -30,8 +32,9 @@ struct zm_pass {
 	struct zm_store *store;
 	struct zm_stream *stream;
 	struct zm_meld_result *result;
-	u64 started_ns;
-	u64 time_ns_max;
+	struct zm_stop stop;
+	struct zm_resume resumed;	/* what another pass did before */
+	bool resumed_first;	/* the first slot of its fingerprint was seen */
 
 	u64 *cells;		/* 2 bits each */
 	u64 cell_count;
@@ -40,7 +43,7 @@ struct zm_pass {
 	u64 suspect_count;
 	u64 suspect_max;
 	u64 suspect_bytes;
-	u64 melds;		/* pairs compared so far */
+	u64 compared;		/* pairs so far */
 
 	/* The group's first page, once it is known to have a twin. */
 	struct zm_share *held;	/* its share; the pass holds it */
@@ -50,7 +53,10 @@ struct zm_pass {
 	bool page_is_made;
 };
 
-/* The slots of a turn: what is done between two looks at the clock. */
+/* No fingerprint, but behind all of them. */
+#define ZM_FINGERPRINTS_END (1ull << 32)
+
+/* The slots of a turn: what is done between two looks at the stop. */
 static inline u64 zm_turn_end(const struct zm_store *store, u64 start)
 {
 	u64 left = store->slot_count - start;
@@ -58,8 +64,12 @@ static inline u64 zm_turn_end(const struct zm_store *store, u64 start)
 	return start + (left < ZM_SLOTS_A_TURN ? left : ZM_SLOTS_A_TURN);
 }
 
-/* pass.c */
-bool zm_pass_should_stop(struct zm_pass *pass);
+/* Lets others run. -EINTR: somebody wants the pass to stop. */
+static inline int zm_pass_pause(struct zm_pass *pass)
+{
+	zm_port_yield();
+	return zm_stop_wanted(&pass->stop) ? -EINTR : 0;
+}
 
 /* sample.c */
 int zm_pass_sample(struct zm_pass *pass);

@@ -103,6 +103,7 @@ int zm_meld_result_to_text(const struct zm_meld_result *result, char *bytes,
 	LINE(&text, result, time_find_ns);
 	LINE(&text, result, time_meld_ns);
 	LINE(&text, result, pages_backed);
+	LINE(&text, result, pages_crowded);
 	LINE(&text, result, below_threshold);
 	LINE(&text, result, stopped);
 	return (int)text.used;

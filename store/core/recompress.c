@@ -39,6 +39,7 @@ struct recompression {
 	struct zm_stream *stream;
 	const struct zm_recompress_options *options;
 	struct zm_recompress_result *result;
+	struct zm_stop stop;
 	u64 *sizes;		/* candidates by size, in parts of WHOLE */
 	u32 size_min;		/* of what is tried */
 	u8 *page;
@@ -51,11 +52,6 @@ struct attempt {
 	struct zm_content content;
 	struct zm_copy copy;	/* its bytes; in the stream */
 };
-
-static bool should_stop(const struct recompression *run)
-{
-	return zm_load32(&run->store->pass_stop) || zm_port_interrupted();
-}
 
 /* -- Which objects ---------------------------------------------------------- */
 
@@ -142,22 +138,30 @@ unlock:
 	return size;
 }
 
-static void count_sizes(struct recompression *run)
+/* False where it was asked to stop. */
+static bool count_sizes(struct recompression *run)
 {
 	struct zm_store *store = run->store;
 	u32 size, part;
 	u64 index;
 
 	for (index = 0; index < store->slot_count; index++) {
-		if (index % SLOTS_A_TURN == 0)
+		if (index % SLOTS_A_TURN == 0) {
 			zm_port_yield();
+			if (zm_stop_wanted(&run->stop))
+				return false;
+		}
 		size = slot_size(run, &store->slots[index], &part);
 		if (size)
 			run->sizes[size / SIZE_STEP] += part;
 	}
+	return true;
 }
 
-/* Leaves the smaller ones out where not all may be tried. */
+/*
+ * Leaves the smaller ones out where not all may be tried. Asked to stop, it
+ * chooses none: who tries them will be asked as well.
+ */
 static int choose_largest(struct recompression *run)
 {
 	u64 bytes = SIZE_STEPS * sizeof(u64), found = 0;
@@ -169,7 +173,8 @@ static int choose_largest(struct recompression *run)
 	run->sizes = zm_port_table_alloc(bytes);
 	if (!run->sizes)
 		return -ENOMEM;
-	count_sizes(run);
+	if (!count_sizes(run))
+		step = 0;
 	while (step && found < wanted * WHOLE)
 		found += run->sizes[--step];
 	if (run->size_min < step * SIZE_STEP)
@@ -394,7 +399,7 @@ static int recompress_slots(struct recompression *run)
 
 		if (index % SLOTS_A_TURN == 0)
 			zm_port_yield();
-		if (should_stop(run)) {
+		if (zm_stop_wanted(&run->stop)) {
 			run->result->stopped = true;
 			return 0;
 		}
@@ -456,6 +461,7 @@ int zm_recompress_run(struct zm_store *store,
 		.options = options,
 		.result = result,
 		.size_min = options->size_min,
+		.stop = zm_stop_watch(store, options->stops_seen, 0),
 	};
 	int err;
 
@@ -464,7 +470,6 @@ int zm_recompress_run(struct zm_store *store,
 		return -EINVAL;
 	if (!zm_port_mutex_trylock(store->pass_mutex))
 		return -EBUSY;
-	zm_set32(&store->pass_stop, 0);
 	err = recompress_run(&run);
 	zm_port_mutex_unlock(store->pass_mutex);
 	return err;

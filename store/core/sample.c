@@ -105,18 +105,20 @@ static u64 sample_picks(struct zm_pass *pass, u64 *sample)
 }
 
 /* Keeps what was sampled if it repeats more than what is known so far. */
-static void sample_count(struct zm_pass *pass, u64 *sample, u64 count)
+static int sample_count(struct zm_pass *pass, u64 *sample, u64 count)
 {
 	struct zm_meld_result *result = pass->result;
 	u64 duplicates;
 
-	zm_sort64(sample, count);
+	if (!zm_sort64(sample, count, &pass->stop))
+		return -EINTR;
 	duplicates = sample_duplicates(sample, count);
 	if (result->pages_sampled && duplicates * result->pages_sampled <=
 				     result->duplicates_sampled * count)
-		return;
+		return 0;
 	result->pages_sampled = count;
 	result->duplicates_sampled = duplicates;
+	return 0;
 }
 
 int zm_pass_sample(struct zm_pass *pass)
@@ -126,17 +128,20 @@ int zm_pass_sample(struct zm_pass *pass)
 	u64 bytes = SAMPLE_MAX * sizeof(u64);
 	u64 *sample = zm_port_table_alloc(bytes);
 	u64 start, end, count = 0;
+	int err = 0;
 
 	if (!sample)
 		return -ENOMEM;
 	pass->result->memory_borrowed = bytes;
-	for (start = 0; start < store->slot_count; start = end) {
-		zm_port_yield();
+	for (start = 0; start < store->slot_count && !err; start = end) {
 		end = zm_turn_end(store, start);
 		count = sample_turn(pass, start, end, shift, sample, count);
+		err = zm_pass_pause(pass);
 	}
-	sample_count(pass, sample, count);
-	sample_count(pass, sample, sample_picks(pass, sample));
+	if (!err)
+		err = sample_count(pass, sample, count);
+	if (!err)
+		err = sample_count(pass, sample, sample_picks(pass, sample));
 	zm_port_table_free(sample, bytes);
-	return 0;
+	return err;
 }

@@ -62,7 +62,7 @@ static bool share_join(struct zm_store *store, struct zm_share *share,
 {
 	struct zm_counters *counters = &store->counters;
 
-	if (!zm_share_is_here(share))
+	if (!zm_share_is_here(share) || share->count >= ZM_SHARE_SLOTS_MAX)
 		return false;
 	share->count++;
 	if (!(flags & ZM_STATE_IDLE))
@@ -81,8 +81,8 @@ static bool share_join(struct zm_store *store, struct zm_share *share,
 
 /*
  * One more slot's worth of the share, for content, whose fingerprint and flags
- * are given. False where it has left the pool: a page just written is not to be
- * read from a disk.
+ * are given. False where it is full, or has left the pool: a page just written is
+ * not to be read from a disk.
  * pre: the caller holds the share, or the lock of a slot that has it.
  */
 bool zm_share_take(struct zm_store *store, struct zm_share *share,

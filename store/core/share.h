@@ -19,7 +19,8 @@
  * Invariants:
  *   - a share whose last slot let go of it (an orphan) gives up its object at
  *     once, and its block and itself as soon as nobody holds it;
- *   - an orphan gets no slots any more;
+ *   - an orphan gets no slots any more, nor does one that has
+ *     ZM_SHARE_SLOTS_MAX of them: the next page starts another share;
  *   - `idle` says that no slot of it was accessed since all were marked.
  *
  * Locking: every field under the share's lock, which is taken after the locks

@@ -90,6 +90,7 @@ int zm_store_create(const struct zm_store_options *options,
 	if (!store)
 		return -ENOMEM;
 	store->slot_count = options->slots;
+	store->stops = 1;
 	store->verify = options->verify;
 	store->memory_limit = options->memory_limit;
 	err = store_fill(store, options);

@@ -64,6 +64,16 @@ struct zm_blocks {
 	u32 lock;	/* of all but count */
 };
 
+/*
+ * Where a pass was stopped: fingerprints below `from` are done; of `fingerprint`
+ * the slots below slots_done, which were compared with the first of them.
+ */
+struct zm_resume {
+	u64 from;
+	u64 slots_done;
+	u32 fingerprint;
+};
+
 struct zm_store {
 	/* Constant after create. */
 	struct zm_slot *slots;
@@ -83,9 +93,8 @@ struct zm_store {
 	u64 memory_used_max;
 	struct zm_index *index;		/* made on first use, then kept */
 
-	/* The pass and recompression; under pass_mutex, but for stop. */
-	u32 pass_stop;
-	u32 pass_resume_at;
+	u64 stops;			/* asked for, from 1 on; see stop.c */
+	struct zm_resume resume;	/* under pass_mutex */
 
 	/* Auto mode: one window of writes; see inline.c. */
 	u32 inline_active;
@@ -95,6 +104,18 @@ struct zm_store {
 	struct zm_blocks blocks;
 	struct zm_counters counters;
 };
+
+/* stop.c: what ends long work early */
+struct zm_stop {
+	struct zm_store *store;
+	u64 seen;
+	u64 started_ns;
+	u64 time_ns_max;	/* 0: no limit */
+};
+
+struct zm_stop zm_stop_watch(struct zm_store *store, u64 seen,
+			     u64 time_ns_max);
+bool zm_stop_wanted(const struct zm_stop *stop);
 
 /* object.c: stored bytes, and what slots hold */
 u32 zm_page_pack(struct zm_store *store, struct zm_stream *stream,
@@ -197,7 +218,7 @@ bool zm_inline_meld(struct zm_store *store, struct zm_stream *stream,
 void zm_inline_written(struct zm_store *store, u64 index, u32 fingerprint);
 
 /* sort.c */
-void zm_sort64(u64 *words, u64 count);
+bool zm_sort64(u64 *words, u64 count, const struct zm_stop *stop);
 
 /* fingerprint.c */
 u64 zm_fingerprint_key_bytes(void);

@@ -259,6 +259,7 @@ static ssize_t pass_show(const struct zm_meld_result *result, char *buf,
 	LINE("pass_collisions", result->collisions);
 	LINE("pass_raced", result->raced);
 	LINE("pass_pages_backed", result->pages_backed);
+	LINE("pass_pages_crowded", result->pages_crowded);
 	LINE("pass_pages_unfingerprinted", result->pages_unfingerprinted);
 	LINE("pass_memory_borrowed", result->memory_borrowed);
 	LINE("pass_rounds", result->rounds);

@@ -95,6 +95,10 @@ pub enum Flavour {
     Thread,
     /// By clang, with libFuzzer and the sanitizers of `Address`.
     Fuzzer,
+    /// As `Address`, with fingerprints of 4 bits, so that they collide.
+    FourBits,
+    /// As `Address`, with fingerprints of one bit and shares of three slots.
+    OneBit,
 }
 
 impl Flavour {
@@ -105,6 +109,8 @@ impl Flavour {
             Flavour::Address => "asan",
             Flavour::Thread => "tsan",
             Flavour::Fuzzer => "fuzzer",
+            Flavour::FourBits => "4-bits",
+            Flavour::OneBit => "1-bit",
         }
     }
 
@@ -112,12 +118,23 @@ impl Flavour {
     pub fn flags(self) -> &'static [&'static str] {
         match self {
             Flavour::AsBuilt => &[],
-            Flavour::Address => &["-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
+            Flavour::Address | Flavour::FourBits | Flavour::OneBit => {
+                &["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+            }
             Flavour::Thread => &["-fsanitize=thread"],
             Flavour::Fuzzer => &[
                 "-fsanitize=fuzzer-no-link,address,undefined",
                 "-fno-sanitize-recover=all",
             ],
+        }
+    }
+
+    /// For everything that includes the store's headers.
+    fn definitions(self) -> &'static [&'static str] {
+        match self {
+            Flavour::FourBits => &["-DZM_FINGERPRINT_BITS=4", "-DZM_SHARE_SLOTS_MAX=40"],
+            Flavour::OneBit => &["-DZM_FINGERPRINT_BITS=1", "-DZM_SHARE_SLOTS_MAX=3"],
+            _ => &[],
         }
     }
 
@@ -200,9 +217,10 @@ impl Compiler {
         let mut command = Command::new(flavour.compiler());
         command.args(["-std=gnu11", "-g", "-Wall", "-Wextra"]);
         command.args(match flavour {
-            Flavour::Address | Flavour::Fuzzer => ["-O1", "-fno-omit-frame-pointer"],
             Flavour::Thread | Flavour::AsBuilt => ["-O2", "-fno-omit-frame-pointer"],
+            _ => ["-O1", "-fno-omit-frame-pointer"],
         });
+        command.args(flavour.definitions());
         command.arg(format!(
             "-DZM_PAGE_SHIFT={}",
             built.variable("ZMELD_C_PAGE_SHIFT")?

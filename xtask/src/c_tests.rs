@@ -119,7 +119,79 @@ const TESTS: &[CTest] = &[
         runs: thread_runs,
         in_quick: true,
     },
+    CTest {
+        name: "adversary",
+        flavour: Flavour::OneBit,
+        about: "bounds kept where half of all pages have one fingerprint",
+        runs: adversary_runs,
+        in_quick: true,
+    },
+    CTest {
+        name: "adversary",
+        flavour: Flavour::FourBits,
+        about: "the same where one in sixteen has it",
+        runs: adversary_runs,
+        in_quick: false,
+    },
+    CTest {
+        name: "model",
+        flavour: Flavour::OneBit,
+        about: "random operations where fingerprints and shares are short",
+        runs: narrow_model_runs,
+        in_quick: true,
+    },
+    CTest {
+        name: "model",
+        flavour: Flavour::FourBits,
+        about: "random operations where fingerprints collide",
+        runs: narrow_model_runs,
+        in_quick: false,
+    },
+    CTest {
+        name: "exhaustive",
+        flavour: Flavour::OneBit,
+        about: "every short sequence where fingerprints and shares are short",
+        runs: |_, _| vec![words![3]],
+        in_quick: false,
+    },
+    CTest {
+        name: "recompress",
+        flavour: Flavour::FourBits,
+        about: "recompression and idle marks where fingerprints collide",
+        runs: |_, _| vec![words![]],
+        in_quick: false,
+    },
+    CTest {
+        name: "threads",
+        flavour: Flavour::OneBit,
+        about: "all at once where fingerprints and shares are short",
+        runs: thread_runs,
+        in_quick: false,
+    },
+    CTest {
+        name: "threads",
+        flavour: Flavour::FourBits,
+        about: "all at once where fingerprints collide",
+        runs: thread_runs,
+        in_quick: false,
+    },
 ];
+
+fn adversary_runs(tier: Tier, _: u64) -> Vec<Vec<String>> {
+    match tier {
+        Tier::Quick => vec![words![12_000]],
+        Tier::Default => vec![words![30_000]],
+        Tier::Long => vec![words![200_000]],
+    }
+}
+
+fn narrow_model_runs(tier: Tier, seed: u64) -> Vec<Vec<String>> {
+    match tier {
+        Tier::Quick => vec![words![seed, 800]],
+        Tier::Default => vec![words![seed, 4000]],
+        Tier::Long => (0..20).map(|n| words![seed + n, 20_000]).collect(),
+    }
+}
 
 fn codec_runs(_: Tier, seed: u64) -> Vec<Vec<String>> {
     // The pages of a real program besides the made ones.
@@ -210,7 +282,7 @@ pub struct Bed {
 impl Bed {
     fn way_to_run(&self, log: &Log, flavour: Flavour) -> Result<Way> {
         let cell = match flavour {
-            Flavour::Address => &self.address,
+            Flavour::Address | Flavour::FourBits | Flavour::OneBit => &self.address,
             Flavour::Thread => &self.thread,
             Flavour::AsBuilt | Flavour::Fuzzer => return Ok(Ok(Vec::new())),
         };

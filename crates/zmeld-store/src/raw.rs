@@ -37,6 +37,7 @@ pub struct MeldOptions {
     pub time_ns_max: u64,
     pub resume: bool,
     pub estimate_only: bool,
+    pub stops_seen: u64,
 }
 
 #[repr(C)]

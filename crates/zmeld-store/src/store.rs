@@ -204,6 +204,7 @@ pub struct MeldResult {
     pub time_find_ns: u64,
     pub time_meld_ns: u64,
     pub pages_backed: u64,
+    pub pages_crowded: u64,
     pub below_threshold: bool,
     pub stopped: bool,
 }
@@ -321,6 +322,7 @@ impl Store {
             time_ns_max: time_ns,
             resume: options.resume,
             estimate_only: options.estimate_only,
+            stops_seen: 0,
         };
         let mut result = MeldResult::default();
         // SAFETY: the store is alive; both structs are valid for the call.

@@ -103,6 +103,11 @@ struct zm_meld_options {
 	bool resume;
 	/* Only estimate. */
 	bool estimate_only;
+	/*
+	 * zm_pass_stops() from before anybody could know of this pass: a stop
+	 * since then ends it. 0: a stop since the call.
+	 */
+	u64 stops_seen;
 };
 
 struct zm_meld_result {
@@ -122,15 +127,32 @@ struct zm_meld_result {
 	u64 time_find_ns;
 	u64 time_meld_ns;
 	u64 pages_backed;		/* candidates passed over: no I/O here */
+	u64 pages_crowded;		/* too many others have its fingerprint */
 	bool below_threshold;		/* not run: not worth it */
 	bool stopped;			/* by zm_pass_stop() or time */
 };
 
-/* -EBUSY: a pass or recompression runs already; -ENOMEM. May sleep. */
+/*
+ * Of pages that differ and have the same fingerprint, the first ZM_LEADERS_MAX
+ * are compared with each page of it, the others (pages_crowded) are not.
+ *
+ * -EBUSY: a pass or recompression runs already; -ENOMEM; -EUCLEAN: a broken
+ * invariant. May sleep.
+ */
 int zm_meld_run(struct zm_store *store, const struct zm_meld_options *options,
 		struct zm_meld_result *result);
-/* Asks a running pass, or recompression, to stop soon. Atomic. */
+/*
+ * Chance does not come so far: of 200,000 stores with 2^32 different pages, one
+ * has a fingerprint that 17 of them share.
+ */
+#define ZM_LEADERS_MAX 16
+/*
+ * Asks what runs for long (a pass, recompression, marking idle pages) to stop.
+ * It does so within a few milliseconds, whatever the pages. Atomic.
+ */
 void zm_pass_stop(struct zm_store *store);
+/* How many stops were asked for; never 0. Atomic. */
+u64 zm_pass_stops(struct zm_store *store);
 /* -EINVAL: no such mode; -ENOMEM. May sleep. */
 int zm_meld_mode_set(struct zm_store *store, u32 mode);
 
@@ -146,8 +168,9 @@ enum zm_pick {
 /*
  * Marks pages idle that were not accessed for the last age_s seconds, and all
  * others as not idle; 0: marks all. Pages without an object in the pool
- * (same-filled, backed) are never idle. -EINVAL: age_s without track_time. May
- * sleep.
+ * (same-filled, backed) are never idle. -EINVAL: age_s without track_time;
+ * -EINTR: stopped, some are marked, of a share perhaps not for all its slots.
+ * May sleep.
  */
 int zm_idle_mark(struct zm_store *store, u32 age_s);
 
@@ -158,6 +181,7 @@ struct zm_recompress_options {
 	/* Codecs to try on an object, in this order, up to one that helps. */
 	u32 priority_first;	/* 1 or above */
 	u32 priority_end;	/* not this one any more */
+	u64 stops_seen;		/* as in zm_meld_options */
 };
 
 struct zm_recompress_result {

@@ -29,6 +29,15 @@
 #define ZM_PAGE_SHIFT PAGE_SHIFT
 #define ZM_PAGE_SIZE (1u << ZM_PAGE_SHIFT)
 
+/* Fewer in tests only, so that pages of one fingerprint abound. */
+#ifndef ZM_FINGERPRINT_BITS
+#define ZM_FINGERPRINT_BITS 32
+#endif
+/* Fewer in tests only, so that shares fill up. */
+#ifndef ZM_SHARE_SLOTS_MAX
+#define ZM_SHARE_SLOTS_MAX (1u << 31)
+#endif
+
 #define zm_printf_like(words, first) __printf(words, first)
 
 static_assert(sizeof(atomic64_t) == sizeof(u64), "counters are 64 bits");

@@ -6,6 +6,7 @@
  *
  * What the core may take from a home header:
  *   u8 u16 u32 u64 s64 size_t bool, errno names, memcpy memcmp memset memmove;
+ *   ZM_PAGE_SHIFT ZM_PAGE_SIZE ZM_FINGERPRINT_BITS (1 to 32) ZM_SHARE_SLOTS_MAX;
  *   zm_load32 zm_load64        relaxed reads of words that others may write;
  *   zm_set32 zm_set64          relaxed writes of such words;
  *   zm_add64 zm_max64          counters: relaxed read-modify-write;
@@ -38,6 +39,15 @@ typedef int64_t s64;
 #define ZM_PAGE_SHIFT 12
 #endif
 #define ZM_PAGE_SIZE (1u << ZM_PAGE_SHIFT)
+
+/* Fewer in tests only, so that pages of one fingerprint abound. */
+#ifndef ZM_FINGERPRINT_BITS
+#define ZM_FINGERPRINT_BITS 32
+#endif
+/* Fewer in tests only, so that shares fill up. */
+#ifndef ZM_SHARE_SLOTS_MAX
+#define ZM_SHARE_SLOTS_MAX (1u << 31)
+#endif
 
 #define zm_printf_like(words, first) \
 	__attribute__((format(printf, words, first)))

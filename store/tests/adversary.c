@@ -1,0 +1,429 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * An adversary: somebody who may write pages, sees whether a write found a page
+ * with its fingerprint (a counter tells, and so would time), and wants the store
+ * to work without end, to take memory without end, or to break.
+ *
+ *	adversary [pages]
+ *
+ * It has fingerprints of few bits, so that it finds pages of one fingerprint
+ * where in truth nobody could, and learns which they are as it would in truth.
+ * Then each operation meets a crowd of them, and has to keep its bounds: pages
+ * compared, pages decompressed, memory borrowed, work done after a stop. What
+ * every other test looks at, that reads are right, is looked at here as well.
+ */
+#include <time.h>
+
+#include "../core/store.h"
+#include "harness.h"
+
+/* Comparisons that may follow a stop before somebody looks, with slack. */
+#define AFTER_STOP_MAX	(2 * 16 + 4)
+
+static u64 pages = 12000;
+static u64 *crowd;		/* numbers of pages with one fingerprint */
+
+/* A codec that counts, and asks for a stop at a certain count. */
+static struct zm_codec_ops counting[2];
+static struct zm_store *counted_store;
+static u64 decompressed, stop_at;
+
+static void count_work(void)
+{
+	if (++decompressed == stop_at)
+		zm_pass_stop(counted_store);
+}
+
+static int lz4_decompress(void *ctx, const struct zm_codec_params *params,
+			  const void *src, size_t src_size,
+			  void *dst, size_t dst_size)
+{
+	count_work();
+	return zm_codec_find("lz4")->decompress(ctx, params, src, src_size,
+						dst, dst_size);
+}
+
+static int lz4hc_decompress(void *ctx, const struct zm_codec_params *params,
+			    const void *src, size_t src_size,
+			    void *dst, size_t dst_size)
+{
+	count_work();
+	return zm_codec_find("lz4hc")->decompress(ctx, params, src, src_size,
+						  dst, dst_size);
+}
+
+/* Two codecs, of which the second makes a little less of such a page. */
+static void make(u8 *page, u64 number)
+{
+	struct rng rng = { number };
+	u64 word = rng_next(&rng), i;
+
+	for (i = 0; i < ZM_PAGE_SIZE; i++)
+		page[i] = "abcdabcaabdcabca"[(i * 7 + i / 60) % 16];
+	memcpy(page + 64, &word, sizeof(word));
+	memcpy(page + ZM_PAGE_SIZE - 16, &word, sizeof(word));
+}
+
+static struct zm_store *open_store(u64 slots, u32 mode)
+{
+	struct zm_store_options options = test_options("lz4", slots, mode);
+
+	test_codec(&options, 1, "lz4hc");
+	counting[0] = *options.codecs[0].ops;
+	counting[0].decompress = lz4_decompress;
+	counting[1] = *options.codecs[1].ops;
+	counting[1].decompress = lz4hc_decompress;
+	options.codecs[0].ops = &counting[0];
+	options.codecs[1].ops = &counting[1];
+	options.verify = false;
+	stop_at = 0;
+	decompressed = 0;
+	if (zm_store_create(&options, &counted_store))
+		DIE("create");
+	return counted_store;
+}
+
+static void put(struct zm_store *store, u64 slot, u64 number)
+{
+	u8 page[ZM_PAGE_SIZE];
+
+	make(page, number);
+	if (zm_page_write(store, slot, page))
+		DIE("write");
+}
+
+static void expect(struct zm_store *store, u64 slot, u64 number)
+{
+	u8 page[ZM_PAGE_SIZE], wanted[ZM_PAGE_SIZE];
+
+	make(wanted, number);
+	if (zm_page_read(store, slot, page) ||
+	    memcmp(page, wanted, ZM_PAGE_SIZE))
+		DIE("slot %llu reads other bytes", (unsigned long long)slot);
+}
+
+static u64 collisions(struct zm_store *store)
+{
+	struct zm_stats stats;
+
+	zm_store_stats(store, &stats);
+	return stats.inline_collisions;
+}
+
+/* Pages of one fingerprint, found by what a write tells. */
+static void find_crowd(void)
+{
+	struct zm_store *store = open_store(2, ZM_MELD_INLINE);
+	u64 found = 0, number, before;
+
+	crowd = malloc(pages * sizeof(*crowd));
+	if (!crowd)
+		DIE("no memory");
+	for (number = 1; found < pages; number++) {
+		zm_page_discard(store, 1);
+		put(store, 0, 0);
+		before = collisions(store);
+		put(store, 1, number);
+		if (collisions(store) > before)
+			crowd[found++] = number;
+	}
+	printf("adversary: %llu pages of one fingerprint among %llu tried\n",
+	       (unsigned long long)found, (unsigned long long)number);
+	zm_store_destroy(store);
+}
+
+static struct zm_store *crowded_store(u32 mode)
+{
+	struct zm_store *store = open_store(pages, mode);
+	u64 i;
+
+	for (i = 0; i < pages; i++)
+		put(store, i, crowd[i]);
+	return store;
+}
+
+static void expect_crowd(struct zm_store *store, const char *when)
+{
+	u64 i;
+
+	check_store(store, ZM_CHECK_CONTENTS, when, 0);
+	for (i = 0; i < pages; i += 13)
+		expect(store, i, crowd[i]);
+}
+
+/* A pass is bounded in what it compares and what it borrows. */
+static void try_pass(u64 memory_max)
+{
+	struct zm_meld_options options = { .memory_max = memory_max };
+	struct zm_store *store = crowded_store(ZM_MELD_MANUAL);
+	u64 bound = memory_max ? memory_max : 8 * pages;
+	struct zm_meld_result result;
+	int err = zm_meld_run(store, &options, &result);
+
+	if (err)
+		DIE("pass: %d", err);
+	if (bound < 64 << 10)
+		bound = 64 << 10;
+	if (result.memory_borrowed > bound + 2 * ZM_PAGE_SIZE)
+		DIE("the pass borrowed %llu bytes",
+		    (unsigned long long)result.memory_borrowed);
+	/* Leaders stay, and are candidates again with the next piece. */
+	if (result.collisions > ZM_LEADERS_MAX * (pages + pages / 100) ||
+	    !result.pages_crowded)
+		DIE("the pass compared %llu times, %llu passed over",
+		    (unsigned long long)result.collisions,
+		    (unsigned long long)result.pages_crowded);
+	expect_crowd(store, "after a pass over a crowd");
+	printf("adversary: pass: %llu pages, %llu comparisons, %llu passed over\n",
+	       (unsigned long long)pages, (unsigned long long)result.collisions,
+	       (unsigned long long)result.pages_crowded);
+	zm_store_destroy(store);
+}
+
+/* Twins of the first pages in a crowd are still found. */
+static void try_twins(void)
+{
+	struct zm_store *store = crowded_store(ZM_MELD_MANUAL);
+	struct zm_meld_options all = { .threshold_permille = 0 };
+	struct zm_meld_result result;
+	u64 i;
+
+	for (i = 0; i < ZM_LEADERS_MAX; i++)
+		put(store, pages - 1 - i, crowd[i]);
+	if (zm_meld_run(store, &all, &result) ||
+	    result.pages_melded != ZM_LEADERS_MAX)
+		DIE("%llu of the first pages' twins were melded",
+		    (unsigned long long)result.pages_melded);
+	zm_store_destroy(store);
+}
+
+/* A stop in the middle of a group: pages decompressed after it. */
+static void try_stop_in_pass(void)
+{
+	struct zm_store *store = crowded_store(ZM_MELD_MANUAL);
+	struct zm_meld_options all = { .threshold_permille = 0 };
+	struct zm_recompress_options harder = {
+		.priority_first = 1,
+		.priority_end = 2,
+		.pages_max = pages / 2,
+	};
+	struct zm_recompress_result recompressed;
+	struct zm_meld_result result;
+	u64 at;
+
+	if (zm_recompress_run(store, &harder, &recompressed) ||
+	    recompressed.pages_recompressed < pages / 4)
+		DIE("%llu pages have another codec: too few to test with",
+		    (unsigned long long)recompressed.pages_recompressed);
+	for (at = 1; at < pages; at = at * 5 + 1) {
+		decompressed = 0;
+		stop_at = at;
+		if (zm_meld_run(store, &all, &result) || !result.stopped)
+			DIE("a pass did not stop");
+		if (decompressed > at + AFTER_STOP_MAX)
+			DIE("%llu pages decompressed after a stop",
+			    (unsigned long long)(decompressed - at));
+	}
+	expect_crowd(store, "after stopped passes");
+	printf("adversary: a stop in a group: at most %u pages more\n",
+	       AFTER_STOP_MAX);
+	zm_store_destroy(store);
+}
+
+static void try_stop_in_recompression(void)
+{
+	struct zm_store *store = crowded_store(ZM_MELD_MANUAL);
+	struct zm_recompress_options harder = {
+		.priority_first = 1,
+		.priority_end = 2,
+	};
+	struct zm_recompress_result result;
+
+	decompressed = 0;
+	stop_at = 10;
+	if (zm_recompress_run(store, &harder, &result) || !result.stopped ||
+	    decompressed > stop_at)
+		DIE("recompression: %llu pages after a stop",
+		    (unsigned long long)(decompressed - stop_at));
+	zm_store_destroy(store);
+}
+
+static u64 thread_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+	return (u64)now.tv_sec * 1000000000u + (u64)now.tv_nsec;
+}
+
+/* A pass with a time limit ends, and those that go on come to an end. */
+static void try_time_limit(void)
+{
+	struct zm_meld_options options = {
+		.time_ns_max = 1000000,
+		.resume = true,
+	};
+	struct zm_store *store = crowded_store(ZM_MELD_MANUAL);
+	struct zm_meld_result result;
+	u64 passes = 0, started, spent;
+
+	do {
+		started = thread_ns();
+		if (zm_meld_run(store, &options, &result))
+			DIE("pass");
+		spent = thread_ns() - started;
+		/* A hundred times what it may take; unbounded it took longer. */
+		if (result.stopped && spent > options.time_ns_max + 1000000000)
+			DIE("a pass with a limit of %llu ns took %llu",
+			    (unsigned long long)options.time_ns_max,
+			    (unsigned long long)spent);
+		/* Finding alone may take longer on a slow machine. */
+		if (!result.collisions)
+			options.time_ns_max += 1000000;
+	} while (result.stopped && ++passes < pages);
+	if (result.stopped)
+		DIE("passes that go on do not come to an end");
+	printf("adversary: %llu passes were stopped by time\n",
+	       (unsigned long long)passes);
+	zm_store_destroy(store);
+}
+
+/* A stop from before the pass began, but after it was asked for, counts. */
+static void try_early_stop(void)
+{
+	struct zm_store *store = open_store(pages, ZM_MELD_MANUAL);
+	struct zm_meld_options options = { .threshold_permille = 0 };
+	struct zm_recompress_options harder = {
+		.priority_first = 1,
+		.priority_end = 2,
+	};
+	struct zm_recompress_result recompressed;
+	struct zm_meld_result result;
+	u64 i;
+
+	for (i = 0; i < 100; i++)
+		put(store, i, i / 2);
+	options.stops_seen = zm_pass_stops(store);
+	harder.stops_seen = zm_pass_stops(store);
+	zm_pass_stop(store);
+	if (zm_meld_run(store, &options, &result) || !result.stopped ||
+	    result.pages_melded)
+		DIE("a pass lost a stop that came before it began");
+	if (zm_recompress_run(store, &harder, &recompressed) ||
+	    !recompressed.stopped || recompressed.pages_tried)
+		DIE("recompression lost a stop that came before it began");
+	/* It is not for those who are asked for afterwards. */
+	options.stops_seen = zm_pass_stops(store);
+	if (zm_meld_run(store, &options, &result) || result.stopped)
+		DIE("a pass was stopped by an old stop");
+	options.stops_seen = 0;
+	if (zm_meld_run(store, &options, &result) || result.stopped)
+		DIE("a pass was stopped by an old stop");
+	zm_store_destroy(store);
+}
+
+/* A write looks at no more pages than its bucket of the index has places. */
+static void try_inline(void)
+{
+	struct zm_store *store = open_store(pages, ZM_MELD_INLINE);
+	u64 i, most = 0, before;
+
+	for (i = 0; i < pages; i++) {
+		before = decompressed + collisions(store);
+		put(store, i, crowd[i]);
+		before = decompressed + collisions(store) - before;
+		if (most < before)
+			most = before;
+	}
+	if (most > 2 * ZM_INDEX_WAYS || most < 2)
+		DIE("a write compared with %llu pages",
+		    (unsigned long long)most / 2);
+	expect_crowd(store, "after inline writes of a crowd");
+	printf("adversary: a write compared with at most %llu pages\n",
+	       (unsigned long long)most / 2);
+	zm_store_destroy(store);
+}
+
+/* A share takes no more slots than it can count. */
+static void try_full_shares(u32 mode)
+{
+	u64 slots = 4ull * ZM_SHARE_SLOTS_MAX + 1, i, round;
+	struct zm_store *store = open_store(slots, mode);
+	struct zm_meld_options all = { .threshold_permille = 0 };
+	struct zm_meld_result result;
+	struct zm_slot_info info;
+	struct zm_stats stats;
+
+	for (i = 0; i < slots; i++)
+		put(store, i, 5);
+	for (round = 0; round < 3; round++) {
+		if (zm_meld_run(store, &all, &result))
+			DIE("pass");
+		check_store(store, ZM_CHECK_CONTENTS, "with full shares", 0);
+	}
+	for (i = 0; i < slots; i++) {
+		expect(store, i, 5);
+		if (zm_slot_info(store, i, &info) ||
+		    info.sharers > ZM_SHARE_SLOTS_MAX)
+			DIE("a share has %u slots", info.sharers);
+	}
+	zm_store_stats(store, &stats);
+	if (stats.objects != 5)
+		DIE("%llu objects, full shares of %u slots make 5 of %llu",
+		    (unsigned long long)stats.objects, ZM_SHARE_SLOTS_MAX,
+		    (unsigned long long)slots);
+	zm_store_destroy(store);
+}
+
+/* Sorting stops, and loses no word. */
+static void try_sort(void)
+{
+	u64 count = 1 << 20, sum = 0, i;
+	struct zm_store *store = open_store(1, ZM_MELD_OFF);
+	struct zm_stop stop = zm_stop_watch(store, 0, 0);
+	u64 *words = malloc(count * sizeof(*words));
+	struct rng rng = { 3 };
+
+	if (!words)
+		DIE("no memory");
+	for (i = 0; i < count; i++) {
+		words[i] = rng_next(&rng);
+		sum += words[i];
+	}
+	zm_pass_stop(store);
+	if (zm_sort64(words, count, &stop))
+		DIE("sorting did not stop");
+	for (i = 0; i < count; i++)
+		sum -= words[i];
+	stop = zm_stop_watch(store, 0, 0);
+	if (sum || !zm_sort64(words, count, &stop))
+		DIE("sorting lost words, or stopped for nothing");
+	for (i = 1; i < count; i++)
+		if (words[i - 1] > words[i])
+			DIE("not sorted");
+	free(words);
+	zm_store_destroy(store);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc > 1)
+		pages = strtoull(argv[1], NULL, 0);
+	if (ZM_FINGERPRINT_BITS > 4)
+		DIE("fingerprints of few bits are needed: ZM_FINGERPRINT_BITS");
+	find_crowd();
+	try_pass(1);
+	try_pass(0);
+	try_twins();
+	try_stop_in_pass();
+	try_stop_in_recompression();
+	try_time_limit();
+	try_early_stop();
+	try_inline();
+	try_full_shares(ZM_MELD_MANUAL);
+	try_full_shares(ZM_MELD_INLINE);
+	try_sort();
+	free(crowd);
+	printf("adversary: all bounds kept\n");
+	return 0;
+}
