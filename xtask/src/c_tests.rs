@@ -155,6 +155,13 @@ const TESTS: &[CTest] = &[
         in_quick: false,
     },
     CTest {
+        name: "inline",
+        flavour: Flavour::OneBit,
+        about: "comparisons interrupted where fingerprints and shares are short",
+        runs: |_, seed| vec![words![seed]],
+        in_quick: false,
+    },
+    CTest {
         name: "recompress",
         flavour: Flavour::FourBits,
         about: "recompression and idle marks where fingerprints collide",
