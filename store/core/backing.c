@@ -221,19 +221,31 @@ void zm_backed_hold(struct zm_store *store, struct zm_content content,
 	zm_share_unlock(share);
 }
 
+/*
+ * Makes the page of what stood in the block. It is copied first: the bytes may
+ * lie in a page that its owner can change.
+ */
 static int block_unpack(struct zm_store *store, const struct zm_backed *backed,
 			const void *bytes, void *page)
 {
+	struct zm_content content = {
+		.state = backed->fingerprinted ? ZM_STATE_FINGERPRINTED : 0,
+		.fingerprint = backed->fingerprint,
+	};
 	struct zm_stream *stream;
 	int err;
 
-	if (backed->size == ZM_PAGE_SIZE)
+	if (backed->size == ZM_PAGE_SIZE && !zm_load32(&store->verify))
 		return zm_bytes_unpack(store, NULL, 0, bytes, ZM_PAGE_SIZE,
 				       page);
 	stream = zm_port_stream_get(store->streams);
 	memcpy(stream->packed, bytes, backed->size);
 	err = zm_bytes_unpack(store, stream, backed->priority, stream->packed,
-			      backed->size, page);
+			      backed->size, stream->page);
+	if (err)
+		zm_fail(store, ZM_REASON_DAMAGED);
+	else
+		err = zm_page_hand_out(store, content, stream->page, page);
 	zm_port_stream_put(store->streams, stream);
 	return err;
 }
@@ -241,20 +253,12 @@ static int block_unpack(struct zm_store *store, const struct zm_backed *backed,
 int zm_page_read_end(struct zm_store *store, struct zm_backed *backed,
 		     const void *bytes, void *page, int io_err)
 {
-	struct zm_content content = {
-		.state = backed->fingerprinted ? ZM_STATE_FINGERPRINTED : 0,
-		.fingerprint = backed->fingerprint,
-	};
 	int err = io_err;
 
-	if (io_err) {
+	if (io_err)
 		zm_fail(store, ZM_REASON_BACKING);
-	} else if (block_unpack(store, backed, bytes, page)) {
-		zm_fail(store, ZM_REASON_DAMAGED);
-		err = -EBADMSG;
-	} else if (zm_load32(&store->verify)) {
-		err = zm_page_verify(store, content, page);
-	}
+	else
+		err = block_unpack(store, backed, bytes, page);
 	zm_share_lock(backed->share);
 	zm_share_put(store, backed->share);
 	backed->share = NULL;

@@ -2,19 +2,34 @@
 /*
  * Fingerprints: a keyed hash of a raw page, and the test for same-filled pages.
  *
- * The hash is NH (J. Black, S. Halevi, H. Krawczyk, T. Krovetz, P. Rogaway,
- * "UMAC: Fast and Secure Message Authentication", CRYPTO '99) on 64-bit words,
+ * The page goes through NH (J. Black, S. Halevi, H. Krawczyk, T. Krovetz,
+ * P. Rogaway, "UMAC: Fast and Secure Message Authentication", CRYPTO '99) on
+ * 64-bit words,
  *
  *	NH(m) = sum over i of (m[2i] + k[2i]) * (m[2i+1] + k[2i+1])  mod 2^128
  *
- * folded to 32 bits by a multilinear hash with a key of its own. For any two
- * different pages, chosen by somebody who does not know the key, NH collides
- * with probability at most 2^-64 and the fold with about 2^-31. It takes one
- * multiplication for 16 bytes and no vector unit, which a kernel cannot use
- * freely; and it is the same on every processor.
+ * and all 128 bits of that through SipHash-2-4 (J.-P. Aumasson, D. J. Bernstein)
+ * under a key of its own, of which 32 bits are kept. NH takes one multiplication
+ * for 16 bytes and no vector unit, which a kernel cannot use freely; and it is
+ * the same on every processor.
  *
- * The key is as long as a page; SipHash-2-4 (J.-P. Aumasson, D. J. Bernstein)
- * in counter mode expands it from 16 bytes, so a test can repeat a run.
+ * Why both. NH by itself is a universal hash: two pages chosen without any
+ * knowledge of its key collide with probability 2^-64, but its sums are linear,
+ * so one collision that somebody sees tells of the key, and is carried to other
+ * pages at will. SipHash is a pseudo-random function, which is what the kernel
+ * puts in front of its tables where others choose the keys: as long as no two
+ * pages have the same NH, what is seen of fingerprints, their collisions
+ * included, is no more than chance would show, and tells nothing of NH's key. So
+ * choosing pages by what was seen is no better than choosing them beforehand,
+ * and of q pages two have the same NH with probability below q^2 / 2^65: 2^-5
+ * for 4 TiB of different pages. Then it is still hidden among 2^27 collisions of
+ * 32 bits. To have n pages of a given fingerprint takes n * 2^32 writes, and more
+ * than 2^32 to have as many of any as a pass compares with each other.
+ * SipHash-1-3 would be enough for a table in memory; 2-4 costs some 20 cycles
+ * more of a few thousand that a write takes, and devices live for months.
+ *
+ * The keys are expanded from 16 bytes by SipHash-2-4 in counter mode, so a test
+ * can repeat a run.
  *
  * A fingerprint is only ever a hint (invariant 2) and a check against flipped
  * bits.
@@ -30,7 +45,7 @@ _Static_assert(ZM_FINGERPRINT_BITS >= 1 && ZM_FINGERPRINT_BITS <= 32,
 
 struct zm_fingerprint_key {
 	u64 words[KEY_WORDS];
-	u64 fold[3];		/* two odd multipliers and an offset */
+	u64 finish[2];		/* SipHash's */
 };
 
 struct siphash {
@@ -42,7 +57,7 @@ static inline u64 rotate(u64 x, u32 by)
 	return x << by | x >> (64 - by);
 }
 
-static void siphash_round(struct siphash *s)
+static inline void siphash_round(struct siphash *s)
 {
 	u64 *v = s->v;
 
@@ -58,8 +73,16 @@ static void siphash_round(struct siphash *s)
 	v[2] = rotate(v[2], 32);
 }
 
-/* SipHash-2-4 of one 8-byte message, the counter. */
-static u64 siphash_counter(const u64 key[2], u64 counter)
+static inline void siphash_word(struct siphash *s, u64 word)
+{
+	s->v[3] ^= word;
+	siphash_round(s);
+	siphash_round(s);
+	s->v[0] ^= word;
+}
+
+/* SipHash-2-4 of one or two words. */
+static inline u64 siphash(const u64 key[2], const u64 *words, u32 count)
 {
 	struct siphash s = { {
 		key[0] ^ 0x736f6d6570736575ull,
@@ -67,21 +90,21 @@ static u64 siphash_counter(const u64 key[2], u64 counter)
 		key[0] ^ 0x6c7967656e657261ull,
 		key[1] ^ 0x7465646279746573ull,
 	} };
-	u64 last = (u64)8 << 56;
 	u32 i;
 
-	s.v[3] ^= counter;
-	siphash_round(&s);
-	siphash_round(&s);
-	s.v[0] ^= counter;
-	s.v[3] ^= last;
-	siphash_round(&s);
-	siphash_round(&s);
-	s.v[0] ^= last;
+	for (i = 0; i < count; i++)
+		siphash_word(&s, words[i]);
+	/* The last word is the number of bytes, in its highest byte. */
+	siphash_word(&s, (u64)count * sizeof(u64) << 56);
 	s.v[2] ^= 0xff;
 	for (i = 0; i < 4; i++)
 		siphash_round(&s);
 	return s.v[0] ^ s.v[1] ^ s.v[2] ^ s.v[3];
+}
+
+static u64 siphash_counter(const u64 key[2], u64 counter)
+{
+	return siphash(key, &counter, 1);
 }
 
 u64 zm_fingerprint_key_bytes(void)
@@ -105,9 +128,8 @@ struct zm_fingerprint_key *zm_fingerprint_key_create(const u8 *key)
 		zm_port_random(seed, sizeof(seed));
 	for (i = 0; i < KEY_WORDS; i++)
 		expanded->words[i] = siphash_counter(seed, i);
-	expanded->fold[0] = siphash_counter(seed, KEY_WORDS) | 1;
-	expanded->fold[1] = siphash_counter(seed, KEY_WORDS + 1) | 1;
-	expanded->fold[2] = siphash_counter(seed, KEY_WORDS + 2);
+	for (i = 0; i < 2; i++)
+		expanded->finish[i] = siphash_counter(seed, KEY_WORDS + i);
 	return expanded;
 }
 
@@ -127,7 +149,8 @@ u32 zm_fingerprint(const struct zm_fingerprint_key *key, const void *page)
 	const u64 *k = key->words;
 	/* Two sums, so that one's carries do not hold the other back. */
 	u64 low[2] = { 0, 0 }, high[2] = { 0, 0 };
-	u64 i, sum;
+	u64 sum[2];
+	u64 i;
 
 	for (i = 0; i < KEY_WORDS; i += 8) {
 		zm_mul128_add(&low[0], &high[0],
@@ -143,11 +166,9 @@ u32 zm_fingerprint(const struct zm_fingerprint_key *key, const void *page)
 			      load_word(bytes, i + 6) + k[i + 6],
 			      load_word(bytes, i + 7) + k[i + 7]);
 	}
-	/* The sum mod 2^128, then the multilinear fold of its halves. */
-	sum = low[0] + low[1];
-	high[0] += high[1] + (sum < low[0]);
-	return (u32)((sum * key->fold[0] + high[0] * key->fold[1] +
-		      key->fold[2]) >> 32) & KEPT_BITS;
+	sum[0] = low[0] + low[1];
+	sum[1] = high[0] + high[1] + (sum[0] < low[0]);
+	return (u32)(siphash(key->finish, sum, 2) >> 32) & KEPT_BITS;
 }
 
 bool zm_page_fill(const void *page, u64 *word)

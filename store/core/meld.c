@@ -375,15 +375,6 @@ static bool has_company(const struct zm_pass *pass, u64 i)
 		zm_suspect_fingerprint(pass->suspects[i + 1]) == fingerprint);
 }
 
-static void prefetch_handle(struct zm_pass *pass, u64 suspect)
-{
-	struct zm_slot *slot = &pass->store->slots[zm_suspect_slot(suspect)];
-
-	/* Only an address to ask for; what it is does not matter. */
-	zm_port_pool_prefetch(pass->store->pool, (struct zm_handle){
-		zm_load64(&slot->value) }, false);
-}
-
 /* pre: a slot of it is locked. */
 static void prefetch_share(struct zm_pass *pass, struct zm_share *share)
 {
@@ -424,7 +415,8 @@ static void prefetch_ahead(struct zm_pass *pass, u64 from, u64 to)
 				    [zm_suspect_slot(suspects[i])]);
 	for (i = from + AHEAD_HANDLE; i < to + AHEAD_HANDLE && i < count; i++)
 		if (has_company(pass, i))
-			prefetch_handle(pass, suspects[i]);
+			zm_slot_prefetch(pass->store, &pass->store->slots
+					 [zm_suspect_slot(suspects[i])]);
 	for (i = from + AHEAD_BYTES; i < to + AHEAD_BYTES && i < count; i++)
 		if (has_company(pass, i))
 			prefetch_bytes(pass, suspects[i]);

@@ -262,6 +262,28 @@ enum zm_look zm_content_compare_page(struct zm_store *store,
 }
 
 /*
+ * Asks for the object that a slot names, which will be needed soon. A word that
+ * is its user's (of a same-filled page) is no address to ask for: what of the
+ * kernel's is in a cache, and where it is, could be told by it. So the kind has
+ * to be known, and that takes the lock.
+ */
+void zm_slot_prefetch(struct zm_store *store, struct zm_slot *slot)
+{
+	struct zm_content content;
+
+	if (!zm_state_has_object(zm_load32(&slot->state)) ||
+	    !zm_slot_trylock(slot))
+		return;
+	content = zm_slot_content(slot);
+	zm_slot_unlock(slot);
+	if (zm_state_kind(content.state) == ZM_KIND_OBJECT)
+		zm_port_pool_prefetch(store->pool,
+				      zm_content_object(content).handle, false);
+	else if (zm_state_kind(content.state) == ZM_KIND_SHARE)
+		zm_prefetch(zm_content_share(content));
+}
+
+/*
  * Frees what a slot held; the slot has been given something else. Returns the
  * bytes that went from the pool. Atomic.
  */

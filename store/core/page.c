@@ -5,6 +5,11 @@
  * A write makes the new content first and then swaps it with the old under the
  * slot's lock, so a failure changes nothing and a reader sees one or the other.
  * The old content is released after the lock is gone.
+ *
+ * A page may change while it is written, or while it is read into: its owner can
+ * have it mapped. So where a fingerprint is taken or checked, that is done on a
+ * page of our own. What is fingerprinted, compared, compressed or kept raw are
+ * then the same bytes, whichever they were.
  */
 #include "store.h"
 
@@ -75,24 +80,45 @@ static int write_unique(struct zm_store *store, struct zm_stream *stream,
 	return 0;
 }
 
-/*
- * What the slot holds will be let go of when the page has been compressed: time
- * enough for its lines to come from memory. Only addresses to ask for; whatever
- * the slot holds, they are not followed.
- */
-static void prefetch_old(struct zm_store *store, const struct zm_slot *slot)
+/* A page that is neither fingerprinted nor looked for. */
+static int write_plain(struct zm_store *store, u64 index, const void *page)
 {
-	zm_port_pool_prefetch(store->pool, (struct zm_handle){
-		zm_load64(&slot->value) }, false);
+	struct zm_stream *stream;
+	int err;
+
+	zm_slot_prefetch(store, &store->slots[index]);
+	stream = zm_port_stream_get(store->streams);
+	err = write_unique(store, stream, index, page, 0, 0);
+	zm_port_stream_put(store->streams, stream);
+	return err;
+}
+
+static int write_fingerprinted(struct zm_store *store, u64 index,
+			       const void *page, u32 mode)
+{
+	struct zm_stream *stream = zm_port_stream_get(store->streams);
+	u32 fingerprint;
+	int err = 0;
+
+	memcpy(stream->copy, page, ZM_PAGE_SIZE);
+	page = stream->copy;
+	fingerprint = zm_fingerprint(store->key, page);
+	zm_slot_prefetch(store, &store->slots[index]);
+	if (mode < ZM_MELD_AUTO ||
+	    !zm_inline_meld(store, stream, index, page, fingerprint)) {
+		err = write_unique(store, stream, index, page,
+				   ZM_STATE_FINGERPRINTED, fingerprint);
+		if (!err && mode >= ZM_MELD_AUTO)
+			zm_inline_written(store, index, fingerprint);
+	}
+	zm_port_stream_put(store->streams, stream);
+	return err;
 }
 
 int zm_page_write(struct zm_store *store, u64 index, const void *page)
 {
 	u32 mode = zm_load32(&store->mode);
-	struct zm_stream *stream;
-	u32 fingerprint;
 	u64 word;
-	int err = 0;
 
 	if (index >= store->slot_count) {
 		zm_fail(store, ZM_REASON_BAD_INDEX);
@@ -109,26 +135,9 @@ int zm_page_write(struct zm_store *store, u64 index, const void *page)
 		});
 		return 0;
 	}
-	if (mode == ZM_MELD_OFF && !zm_load32(&store->verify)) {
-		prefetch_old(store, &store->slots[index]);
-		stream = zm_port_stream_get(store->streams);
-		err = write_unique(store, stream, index, page, 0, 0);
-		zm_port_stream_put(store->streams, stream);
-		return err;
-	}
-
-	fingerprint = zm_fingerprint(store->key, page);
-	prefetch_old(store, &store->slots[index]);
-	stream = zm_port_stream_get(store->streams);
-	if (mode < ZM_MELD_AUTO ||
-	    !zm_inline_meld(store, stream, index, page, fingerprint)) {
-		err = write_unique(store, stream, index, page,
-				   ZM_STATE_FINGERPRINTED, fingerprint);
-		if (!err && mode >= ZM_MELD_AUTO)
-			zm_inline_written(store, index, fingerprint);
-	}
-	zm_port_stream_put(store->streams, stream);
-	return err;
+	if (mode == ZM_MELD_OFF && !zm_load32(&store->verify))
+		return write_plain(store, index, page);
+	return write_fingerprinted(store, index, page, mode);
 }
 
 static void fill_page(void *page, u64 word)
@@ -144,6 +153,30 @@ static void fill_page(void *page, u64 word)
 		zm_put64(bytes + i, word);
 }
 
+/* -EBADMSG, with its reason counted: the page is not the one that was written. */
+int zm_page_verify(struct zm_store *store, struct zm_content content,
+		   const void *page)
+{
+	if (!(content.state & ZM_STATE_FINGERPRINTED) ||
+	    zm_fingerprint(store->key, page) == content.fingerprint)
+		return 0;
+	zm_fail(store, ZM_REASON_MISMATCH);
+	return -EBADMSG;
+}
+
+/* Hands a page of our own out if it is the one that was written. */
+int zm_page_hand_out(struct zm_store *store, struct zm_content content,
+		     const void *own, void *page)
+{
+	int err = 0;
+
+	if (zm_load32(&store->verify))
+		err = zm_page_verify(store, content, own);
+	if (!err)
+		memcpy(page, own, ZM_PAGE_SIZE);
+	return err;
+}
+
 /*
  * Takes a look at a slot, and decompresses its object if it has one. A stream
  * is borrowed before the lock, so a slot that looked empty and is not any more
@@ -154,6 +187,7 @@ static int read_slot(struct zm_store *store, struct zm_slot *slot, void *page,
 		     struct zm_content *content, struct zm_backed *backed)
 {
 	bool has_object = zm_state_has_object(zm_load32(&slot->state));
+	bool verify = zm_load32(&store->verify);
 	struct zm_stream *stream = NULL;
 	int ret = 0;
 
@@ -165,7 +199,8 @@ static int read_slot(struct zm_store *store, struct zm_slot *slot, void *page,
 		*content = zm_slot_content(slot);
 		has_object = zm_state_has_object(content->state);
 		if (has_object && stream)
-			ret = zm_content_read(store, stream, *content, page);
+			ret = zm_content_read(store, stream, *content,
+					      verify ? stream->page : page);
 		if (ret == ZM_BACKED && backed)
 			zm_backed_hold(store, *content, backed);
 		else if (ret == ZM_BACKED)
@@ -173,22 +208,16 @@ static int read_slot(struct zm_store *store, struct zm_slot *slot, void *page,
 		if (zm_state_kind(content->state) == ZM_KIND_SHARE)
 			zm_share_accessed(zm_content_share(*content));
 		zm_slot_unlock(slot);
+		if (ret == -EBADMSG)
+			zm_fail(store, ZM_REASON_DAMAGED);
+		else if (stream && verify && has_object && !ret)
+			ret = zm_page_hand_out(store, *content, stream->page,
+					       page);
 		if (stream)
 			zm_port_stream_put(store->streams, stream);
 		if (stream || !has_object)
 			return ret;
 	}
-}
-
-/* -EBADMSG, with its reason counted: the page is not the one that was written. */
-int zm_page_verify(struct zm_store *store, struct zm_content content,
-		   const void *page)
-{
-	if (!(content.state & ZM_STATE_FINGERPRINTED) ||
-	    zm_fingerprint(store->key, page) == content.fingerprint)
-		return 0;
-	zm_fail(store, ZM_REASON_MISMATCH);
-	return -EBADMSG;
 }
 
 static int page_read(struct zm_store *store, u64 index, void *page,
@@ -205,16 +234,12 @@ static int page_read(struct zm_store *store, u64 index, void *page,
 	if (store->accessed)
 		zm_access_note(store, index);
 	ret = read_slot(store, &store->slots[index], page, &content, backed);
-	if (ret == -EBADMSG)
-		zm_fail(store, ZM_REASON_DAMAGED);
 	if (ret)
 		return ret;
-	if (!zm_state_has_object(content.state)) {
+	if (!zm_state_has_object(content.state))
 		fill_page(page, zm_state_kind(content.state) == ZM_KIND_SAME ?
 				content.value : 0);
-		return 0;
-	}
-	return zm_load32(&store->verify) ? zm_page_verify(store, content, page) : 0;
+	return 0;
 }
 
 int zm_page_read(struct zm_store *store, u64 index, void *page)

@@ -127,6 +127,7 @@ int zm_object_create(struct zm_store *store, struct zm_stream *stream,
 void zm_object_free(struct zm_store *store, struct zm_object object);
 int zm_bytes_unpack(struct zm_store *store, struct zm_stream *stream,
 		    u32 priority, const void *bytes, u32 size, void *page);
+void zm_slot_prefetch(struct zm_store *store, struct zm_slot *slot);
 u32 zm_content_release(struct zm_store *store, struct zm_content content);
 
 /* What became of a look at a slot's object. */
@@ -200,6 +201,8 @@ void zm_slot_replace(struct zm_store *store, u64 index,
 		     struct zm_content content);
 int zm_page_verify(struct zm_store *store, struct zm_content content,
 		   const void *page);
+int zm_page_hand_out(struct zm_store *store, struct zm_content content,
+		     const void *own, void *page);
 void zm_fail(struct zm_store *store, enum zm_reason reason);
 
 /* index.c: from fingerprint to slot, for inline melding */

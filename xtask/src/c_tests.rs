@@ -155,6 +155,27 @@ const TESTS: &[CTest] = &[
         in_quick: false,
     },
     CTest {
+        name: "fingerprint",
+        flavour: Flavour::AsBuilt,
+        about: "a second implementation agrees, a collision seen is good for no other",
+        runs: |_, _| vec![words![1000]],
+        in_quick: true,
+    },
+    CTest {
+        name: "changing",
+        flavour: Flavour::Address,
+        about: "pages that change while they are written or read into",
+        runs: changing_runs,
+        in_quick: true,
+    },
+    CTest {
+        name: "changing",
+        flavour: Flavour::OneBit,
+        about: "the same where fingerprints and shares are short",
+        runs: changing_runs,
+        in_quick: false,
+    },
+    CTest {
         name: "inline",
         flavour: Flavour::OneBit,
         about: "comparisons interrupted where fingerprints and shares are short",
@@ -197,6 +218,14 @@ fn narrow_model_runs(tier: Tier, seed: u64) -> Vec<Vec<String>> {
         Tier::Quick => vec![words![seed, 800]],
         Tier::Default => vec![words![seed, 4000]],
         Tier::Long => (0..20).map(|n| words![seed + n, 20_000]).collect(),
+    }
+}
+
+fn changing_runs(tier: Tier, _: u64) -> Vec<Vec<String>> {
+    match tier {
+        Tier::Quick => vec![words![500]],
+        Tier::Default => vec![words![3000]],
+        Tier::Long => vec![words![100_000]],
     }
 }
 

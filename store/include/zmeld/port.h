@@ -30,6 +30,7 @@ struct zm_stream {
 	void *ctx[ZM_PRIORITIES];	/* each codec's context, or NULL */
 	u8 *packed;	/* 2 * ZM_PAGE_SIZE: output of compress, copies */
 	u8 *page;	/* ZM_PAGE_SIZE: scratch for one raw page */
+	u8 *copy;	/* ZM_PAGE_SIZE: of the page that is being written */
 	void *spare;	/* the core's: a share kept for the next meld */
 };
 

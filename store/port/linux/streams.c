@@ -61,6 +61,7 @@ static void stream_empty(struct zm_stream *stream,
 			choices[i].ops->context_destroy(stream->ctx[i]);
 	kvfree(stream->packed);
 	kvfree(stream->page);
+	kvfree(stream->copy);
 }
 
 static int stream_fill(struct zm_stream *stream,
@@ -72,8 +73,9 @@ static int stream_fill(struct zm_stream *stream,
 	*stream = (struct zm_stream){
 		.packed = kvmalloc_node(2 * ZM_PAGE_SIZE, GFP_KERNEL, node),
 		.page = kvmalloc_node(ZM_PAGE_SIZE, GFP_KERNEL, node),
+		.copy = kvmalloc_node(ZM_PAGE_SIZE, GFP_KERNEL, node),
 	};
-	if (!stream->packed || !stream->page)
+	if (!stream->packed || !stream->page || !stream->copy)
 		err = -ENOMEM;
 	for (i = 0; i < ZM_PRIORITIES && !err; i++)
 		if (choices[i].ops)

@@ -95,7 +95,8 @@ static int seat_fill(struct seat *seat, const struct zm_codec_choice *choices)
 
 	seat->stream.packed = zm_port_small_alloc(2 * ZM_PAGE_SIZE);
 	seat->stream.page = zm_port_small_alloc(ZM_PAGE_SIZE);
-	if (!seat->stream.packed || !seat->stream.page)
+	seat->stream.copy = zm_port_small_alloc(ZM_PAGE_SIZE);
+	if (!seat->stream.packed || !seat->stream.page || !seat->stream.copy)
 		return -ENOMEM;
 	for (priority = 0; priority < ZM_PRIORITIES; priority++) {
 		if (!choices[priority].ops)
@@ -152,6 +153,7 @@ static void seat_empty(struct zm_streams *streams, struct seat *seat)
 				seat->stream.ctx[priority]);
 	free(seat->stream.packed);
 	free(seat->stream.page);
+	free(seat->stream.copy);
 }
 
 void zm_port_streams_destroy(struct zm_streams *streams,

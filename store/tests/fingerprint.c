@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Fingerprints: a second, plain implementation agrees with the store's; and a
+ * collision that somebody saw is good for nothing else.
+ *
+ *	fingerprint [pages]
+ *
+ * The plain one is SipHash-2-4 on bytes, tried on its authors' own vectors, and
+ * NH by the formula. The attack is the one that a universal hash alone falls to:
+ * of two pages that collide and differ in two words, all other words are made
+ * anew, the same in both, and the two still collide more often than not.
+ */
+#include "harness.h"
+
+#define WORDS (ZM_PAGE_SIZE / 8)
+
+static u64 rotl(u64 x, u32 by)
+{
+	return x << by | x >> (64 - by);
+}
+
+static void sip_rounds(u64 v[4], u32 count)
+{
+	while (count--) {
+		v[0] += v[1];
+		v[1] = rotl(v[1], 13) ^ v[0];
+		v[0] = rotl(v[0], 32);
+		v[2] += v[3];
+		v[3] = rotl(v[3], 16) ^ v[2];
+		v[0] += v[3];
+		v[3] = rotl(v[3], 21) ^ v[0];
+		v[2] += v[1];
+		v[1] = rotl(v[1], 17) ^ v[2];
+		v[2] = rotl(v[2], 32);
+	}
+}
+
+static u64 bytes_word(const u8 *bytes, u32 count)
+{
+	u64 word = 0;
+
+	while (count--)
+		word = word << 8 | bytes[count];
+	return word;
+}
+
+static u64 sip(const u8 key[16], const u8 *bytes, u32 size)
+{
+	u64 k[2] = { bytes_word(key, 8), bytes_word(key + 8, 8) }, word;
+	u64 v[4] = { k[0] ^ 0x736f6d6570736575, k[1] ^ 0x646f72616e646f6d,
+		     k[0] ^ 0x6c7967656e657261, k[1] ^ 0x7465646279746573 };
+	u32 at;
+
+	for (at = 0; at <= size; at += 8) {
+		word = at + 8 <= size ? bytes_word(bytes + at, 8) :
+		       bytes_word(bytes + at, size - at) | (u64)size << 56;
+		v[3] ^= word;
+		sip_rounds(v, 2);
+		v[0] ^= word;
+	}
+	v[2] ^= 0xff;
+	sip_rounds(v, 4);
+	return v[0] ^ v[1] ^ v[2] ^ v[3];
+}
+
+/* From the appendix and the code of its authors: key and bytes are 0, 1, 2... */
+static void try_vectors(void)
+{
+	static const struct {
+		u32 size;
+		u64 hash;
+	} vectors[] = {
+		{ 0, 0x726fdb47dd0e0e31 },
+		{ 8, 0x93f5f5799a932462 },
+		{ 15, 0xa129ca6149be45e5 },
+		{ 16, 0x3f2acc7f57c29bdb },
+	};
+	u8 bytes[16];
+	u32 i;
+
+	for (i = 0; i < 16; i++)
+		bytes[i] = (u8)i;
+	for (i = 0; i < 4; i++)
+		if (sip(bytes, bytes, vectors[i].size) != vectors[i].hash)
+			DIE("SipHash of %u bytes is wrong", vectors[i].size);
+}
+
+static u64 expanded(const u8 *key, u64 counter)
+{
+	u8 bytes[8];
+	u32 i;
+
+	for (i = 0; i < 8; i++)
+		bytes[i] = (u8)(counter >> 8 * i);
+	return sip(key, bytes, 8);
+}
+
+static u32 plain(const u8 *key, const u8 *page)
+{
+	unsigned __int128 sum = 0;
+	u8 finish[16], nh[16];
+	u64 i;
+
+	for (i = 0; i < WORDS; i += 2) {
+		u64 a = bytes_word(page + 8 * i, 8) + expanded(key, i);
+		u64 b = bytes_word(page + 8 * i + 8, 8) + expanded(key, i + 1);
+
+		sum += (unsigned __int128)a * b;
+	}
+	for (i = 0; i < 16; i++) {
+		finish[i] = (u8)(expanded(key, WORDS + i / 8) >> i % 8 * 8);
+		nh[i] = (u8)(sum >> 8 * i);
+	}
+	return (u32)(sip(finish, nh, 16) >> 32) &
+	       ~0u << (32 - ZM_FINGERPRINT_BITS);
+}
+
+static void try_second_implementation(u64 pages)
+{
+	struct zm_fingerprint_key *key = NULL;
+	struct rng rng = { 1 };
+	u8 page[ZM_PAGE_SIZE], seed[ZM_KEY_SIZE];
+	u64 i, j;
+
+	for (i = 0; i < pages; i++) {
+		if (i % 16 == 0) {
+			for (j = 0; j < ZM_KEY_SIZE; j++)
+				seed[j] = i ? (u8)rng_next(&rng) : 0;
+			zm_fingerprint_key_destroy(key);
+			key = zm_fingerprint_key_create(seed);
+			if (!key)
+				DIE("no key");
+		}
+		page_make(page, i);
+		if (i % 16 == 7)
+			memset(page, 0xff, ZM_PAGE_SIZE);
+		if (zm_fingerprint(key, page) != plain(seed, page))
+			DIE("page %llu: the fingerprint is %08x and not %08x",
+			    (unsigned long long)i, zm_fingerprint(key, page),
+			    plain(seed, page));
+	}
+	zm_fingerprint_key_destroy(key);
+	printf("fingerprint: two implementations agree on %llu pages\n",
+	       (unsigned long long)pages);
+}
+
+/* -- The attack -------------------------------------------------------------- */
+
+/* Of NH's pairs, one word each: the other word of the pair stays what it is. */
+#define FIRST_WORD	128
+#define SECOND_WORD	256
+#define CARRIED_TRIES	64
+
+static void vary(u8 *page, u64 number)
+{
+	struct rng rng = { number };
+
+	zm_put64(page + 8 * FIRST_WORD, rng_next(&rng));
+	zm_put64(page + 8 * SECOND_WORD, rng_next(&rng));
+}
+
+/* Everything else anew, but for the words that those two are multiplied with. */
+static void surround(u8 *page, u64 number)
+{
+	struct rng rng = { ~number };
+	u64 i, word;
+
+	for (i = 0; i < WORDS; i++) {
+		word = rng_next(&rng);
+		if ((i & ~1ull) != FIRST_WORD && (i & ~1ull) != SECOND_WORD)
+			zm_put64(page + 8 * i, word);
+	}
+}
+
+static u32 carried(const struct zm_fingerprint_key *key, u64 one, u64 other)
+{
+	u8 page[ZM_PAGE_SIZE] = { 0 };
+	u32 tries, same = 0, fingerprint;
+
+	for (tries = 0; tries < CARRIED_TRIES; tries++) {
+		surround(page, tries);
+		vary(page, one);
+		fingerprint = zm_fingerprint(key, page);
+		vary(page, other);
+		same += zm_fingerprint(key, page) == fingerprint;
+	}
+	return same;
+}
+
+static void try_carrying(void)
+{
+	static const u8 seed[ZM_KEY_SIZE] = "an attacker's";
+	struct zm_fingerprint_key *key = zm_fingerprint_key_create(seed);
+	u64 *tries = malloc(COLLISION_TRIES * sizeof(*tries));
+	u8 page[ZM_PAGE_SIZE] = { 0 };
+	u32 i, seen = 0, same = 0;
+
+	if (!key || !tries)
+		DIE("no memory");
+	for (i = 0; i < COLLISION_TRIES; i++) {
+		vary(page, i);
+		tries[i] = (u64)zm_fingerprint(key, page) << 32 | i;
+	}
+	qsort(tries, COLLISION_TRIES, sizeof(*tries), collision_order);
+	for (i = 1; i < COLLISION_TRIES && seen < 100; i++) {
+		if (tries[i] >> 32 != tries[i - 1] >> 32)
+			continue;
+		seen++;
+		same += carried(key, (u32)tries[i - 1], (u32)tries[i]);
+	}
+	if (!seen)
+		DIE("no collision to carry on: the test tested nothing");
+	printf("fingerprint: %u collisions seen, carried to %u of %u other pages\n",
+	       seen, same, seen * CARRIED_TRIES);
+	if (same)
+		DIE("a collision that was seen is good for other pages");
+	free(tries);
+	zm_fingerprint_key_destroy(key);
+}
+
+int main(int argc, char **argv)
+{
+	try_vectors();
+	try_second_implementation(argc > 1 ? strtoull(argv[1], NULL, 0) : 300);
+	if (ZM_FINGERPRINT_BITS == 32)
+		try_carrying();
+	return 0;
+}
