@@ -12,7 +12,6 @@
  */
 #include "store.h"
 
-#define NS_A_SECOND	1000000000u
 #define SLOTS_A_TURN	1024
 
 u64 zm_access_bytes(const struct zm_store *store)
@@ -20,15 +19,10 @@ u64 zm_access_bytes(const struct zm_store *store)
 	return store->accessed ? store->slot_count * sizeof(u32) : 0;
 }
 
-static u32 now_s(void)
-{
-	return (u32)(zm_port_time_ns() / NS_A_SECOND);
-}
-
 /* The page is read or written. pre: the store notes access times. */
 void zm_access_note(struct zm_store *store, u64 index)
 {
-	zm_set32(&store->accessed[index], now_s());
+	zm_set32(&store->accessed[index], zm_port_time_s());
 }
 
 /* Whether the slot was left alone for so long; with 0 any was. */
@@ -95,7 +89,7 @@ static bool walk_on(const struct zm_stop *stop, u64 index)
 int zm_idle_mark(struct zm_store *store, u32 age_s)
 {
 	struct zm_stop stop = zm_stop_watch(store, 0, 0);
-	u32 now = now_s();
+	u32 now = zm_port_time_s();
 	u64 index;
 
 	if (age_s && !store->accessed)

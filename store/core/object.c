@@ -40,14 +40,15 @@ u32 zm_page_pack(struct zm_store *store, struct zm_stream *stream,
 /*
  * Puts bytes into an object, whose size and priority are given. -ENOMEM, with
  * its reason counted: there is no room, or more than limit bytes (0: any) would
- * be used; nothing is left behind.
+ * be used; nothing is left behind. near: see zm_port_pool_alloc().
  */
 int zm_object_store(struct zm_store *store, const void *bytes, u64 limit,
-		    struct zm_object *object)
+		    const void *near, struct zm_object *object)
 {
 	u64 used;
 
-	if (zm_port_pool_alloc(store->pool, object->size, &object->handle)) {
+	if (zm_port_pool_alloc(store->pool, object->size, near,
+			       &object->handle)) {
 		zm_fail(store, ZM_REASON_NO_MEMORY);
 		return -ENOMEM;
 	}
@@ -73,7 +74,7 @@ int zm_object_create(struct zm_store *store, struct zm_stream *stream,
 	object->priority = 0;
 	object->size = zm_page_pack(store, stream, 0, page, &bytes);
 	err = zm_object_store(store, bytes, zm_load64(&store->memory_limit),
-			      object);
+			      stream->near, object);
 	if (!err && zm_object_is_raw(*object))
 		zm_count(&store->counters.raw_since);
 	return err;

@@ -88,6 +88,7 @@ static int write_plain(struct zm_store *store, u64 index, const void *page)
 
 	zm_slot_prefetch(store, &store->slots[index]);
 	stream = zm_port_stream_get(store->streams);
+	stream->near = page;
 	err = write_unique(store, stream, index, page, 0, 0);
 	zm_port_stream_put(store->streams, stream);
 	return err;
@@ -100,6 +101,7 @@ static int write_fingerprinted(struct zm_store *store, u64 index,
 	u32 fingerprint;
 	int err = 0;
 
+	stream->near = page;
 	memcpy(stream->copy, page, ZM_PAGE_SIZE);
 	page = stream->copy;
 	fingerprint = zm_fingerprint(store->key, page);

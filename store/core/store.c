@@ -65,10 +65,12 @@ static int store_fill(struct zm_store *store,
 			return -ENOMEM;
 	}
 	store->pass_mutex = zm_port_mutex_create();
+	store->mode_mutex = zm_port_mutex_create();
 	store->key = zm_fingerprint_key_create(options->keyed ? options->key :
 								NULL);
 	store->pool = zm_port_pool_create();
-	if (!store->slots || !store->pass_mutex || !store->key || !store->pool)
+	if (!store->slots || !store->pass_mutex || !store->mode_mutex ||
+	    !store->key || !store->pool)
 		return -ENOMEM;
 	store->huge_size = zm_port_pool_huge_size(store->pool);
 	err = zm_port_streams_create(store->codecs, options->streams,
@@ -132,6 +134,8 @@ void zm_store_destroy(struct zm_store *store)
 		zm_fingerprint_key_destroy(store->key);
 	if (store->pass_mutex)
 		zm_port_mutex_destroy(store->pass_mutex);
+	if (store->mode_mutex)
+		zm_port_mutex_destroy(store->mode_mutex);
 	zm_index_destroy(store->index);
 	zm_port_table_free(store->accessed, zm_access_bytes(store));
 	zm_port_table_free(store->slots, slots_bytes(store));
@@ -141,7 +145,8 @@ void zm_store_destroy(struct zm_store *store)
 
 /*
  * The index is made when a mode first needs it and kept from then on: writers
- * may be looking at it.
+ * may be looking at it. Not under the pass's mutex: who changes the mode does
+ * not wait for a pass to end.
  */
 int zm_meld_mode_set(struct zm_store *store, u32 mode)
 {
@@ -150,7 +155,7 @@ int zm_meld_mode_set(struct zm_store *store, u32 mode)
 
 	if (mode > ZM_MELD_INLINE)
 		return -EINVAL;
-	zm_port_mutex_lock(store->pass_mutex);
+	zm_port_mutex_lock(store->mode_mutex);
 	if (mode >= ZM_MELD_AUTO && !store->index) {
 		index = zm_index_create(store->slot_count);
 		if (index)
@@ -160,7 +165,7 @@ int zm_meld_mode_set(struct zm_store *store, u32 mode)
 	}
 	if (!err)
 		zm_set32(&store->mode, mode);
-	zm_port_mutex_unlock(store->pass_mutex);
+	zm_port_mutex_unlock(store->mode_mutex);
 	return err;
 }
 
@@ -183,6 +188,11 @@ void zm_store_peak_reset(struct zm_store *store)
 u64 zm_store_compact(struct zm_store *store)
 {
 	return zm_port_pool_compact(store->pool);
+}
+
+u64 zm_store_compacted(struct zm_store *store)
+{
+	return zm_port_pool_compacted(store->pool);
 }
 
 void zm_store_stats(struct zm_store *store, struct zm_stats *stats)

@@ -83,6 +83,7 @@ struct zm_store {
 	struct zm_codec_choice codecs[ZM_PRIORITIES];
 	struct zm_fingerprint_key *key;
 	struct zm_mutex *pass_mutex;
+	struct zm_mutex *mode_mutex;	/* who changes the mode or makes the index */
 	u32 huge_size;
 	u32 *accessed;			/* seconds, by slot; or NULL */
 
@@ -121,7 +122,7 @@ bool zm_stop_wanted(const struct zm_stop *stop);
 u32 zm_page_pack(struct zm_store *store, struct zm_stream *stream,
 		 u32 priority, const void *page, const void **bytes);
 int zm_object_store(struct zm_store *store, const void *bytes, u64 limit,
-		    struct zm_object *object);
+		    const void *near, struct zm_object *object);
 int zm_object_create(struct zm_store *store, struct zm_stream *stream,
 		     const void *page, struct zm_object *object);
 void zm_object_free(struct zm_store *store, struct zm_object object);

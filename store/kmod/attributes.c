@@ -102,12 +102,10 @@ static ssize_t compact_store(struct device *dev, struct device_attribute *attr,
 {
 	struct zm_device *device = zm_device_of(dev);
 	int err = -EINVAL;
-	u64 bytes;
 
 	down_read(&device->lock);
 	if (device->store) {
-		bytes = zm_store_compact(device->store);
-		atomic64_add(bytes >> PAGE_SHIFT, &device->pages_compacted);
+		zm_store_compact(device->store);
 		err = 0;
 	}
 	up_read(&device->lock);
@@ -174,18 +172,21 @@ static ssize_t mm_stat_show(struct device *dev, struct device_attribute *attr,
 {
 	struct zm_device *device = zm_device_of(dev);
 	struct zm_stats stats = {};
+	u64 compacted = 0;
 	ssize_t size;
 
 	down_read(&device->lock);
-	if (device->store)
+	if (device->store) {
 		zm_store_stats(device->store, &stats);
+		compacted = zm_store_compacted(device->store);
+	}
 	size = sysfs_emit(buf,
 			  "%8llu %8llu %8llu %8llu %8llu %8llu %8llu %8llu %8llu\n",
 			  stats.pages_stored << PAGE_SHIFT,
 			  stats.bytes_compressed, stats.memory_used,
 			  READ_ONCE(device->memory_limit),
 			  stats.memory_used_max, stats.pages_same,
-			  (u64)atomic64_read(&device->pages_compacted),
+			  compacted >> PAGE_SHIFT,
 			  stats.pages_raw, stats.raw_since);
 	up_read(&device->lock);
 	return size;

@@ -12,8 +12,12 @@
  *     taken for each bio, the rest in the worker, which may wait because what
  *     it waits for is on its way;
  *   - both queues have a rescuer of their own, since a worker of the first may
- *     wait for one of the second.
+ *     wait for one of the second;
+ *   - every device has its own pools and queues. Its backing device may be of
+ *     our own kind, at once or with others in between; with common ones the
+ *     reads above would hold what those below need to end.
  */
+#include <linux/completion.h>
 #include <linux/highmem.h>
 #include <linux/mempool.h>
 #include <linux/slab.h>
@@ -33,10 +37,13 @@ struct fetch {
 	struct bio_vec piece;
 };
 
-static struct workqueue_struct *read_queue;
-static struct workqueue_struct *arrival_queue;
-static mempool_t later_pool;
-static mempool_t fetch_pool;
+/* What a device reads its backing device with. */
+struct zm_reads {
+	struct workqueue_struct *read_queue;
+	struct workqueue_struct *arrival_queue;
+	mempool_t later_pool;
+	mempool_t fetch_pool;
+};
 
 static void read_prepare(struct zm_device *device, struct bio *bio,
 			 struct bio_vec *piece, struct page *page, u64 block)
@@ -64,12 +71,18 @@ static void later_fail(struct zm_later *later, blk_status_t status)
 	cmpxchg(&later->status, BLK_STS_OK, status);
 }
 
+/*
+ * Once the bio has ended the device may be reset, but its pools stay until the
+ * worker that runs this has returned.
+ */
 static void later_put(struct zm_later *later)
 {
+	struct zm_reads *reads = later->device->reads;
+
 	if (!atomic_dec_and_test(&later->pending))
 		return;
 	zm_bio_end(later->device, later->bio, later->started, later->status);
-	mempool_free(later, &later_pool);
+	mempool_free(later, &reads->later_pool);
 }
 
 static void fetch_arrived(struct work_struct *work)
@@ -81,7 +94,7 @@ static void fetch_arrived(struct work_struct *work)
 	if (page_finish(later->device, &fetch->backed, fetch->page, err))
 		later_fail(later, BLK_STS_IOERR);
 	bio_uninit(&fetch->bio);
-	mempool_free(fetch, &fetch_pool);
+	mempool_free(fetch, &later->device->reads->fetch_pool);
 	later_put(later);
 }
 
@@ -90,7 +103,7 @@ static void fetch_ended(struct bio *bio)
 {
 	struct fetch *fetch = container_of(bio, struct fetch, bio);
 
-	queue_work(arrival_queue, &fetch->work);
+	queue_work(fetch->later->device->reads->arrival_queue, &fetch->work);
 }
 
 /*
@@ -100,7 +113,8 @@ static void fetch_ended(struct bio *bio)
 void zm_later_fetch(struct zm_later *later, const struct zm_backed *backed,
 		    struct page *page)
 {
-	struct fetch *fetch = mempool_alloc(&fetch_pool, GFP_NOIO);
+	struct fetch *fetch = mempool_alloc(&later->device->reads->fetch_pool,
+					    GFP_NOIO);
 
 	fetch->later = later;
 	fetch->backed = *backed;
@@ -129,7 +143,8 @@ static void later_run(struct work_struct *work)
 void zm_later_read(struct zm_device *device, struct bio *bio,
 		   struct bvec_iter iter, unsigned long started)
 {
-	struct zm_later *later = mempool_alloc(&later_pool, GFP_NOIO);
+	struct zm_later *later = mempool_alloc(&device->reads->later_pool,
+					       GFP_NOIO);
 
 	later->device = device;
 	later->bio = bio;
@@ -138,7 +153,7 @@ void zm_later_read(struct zm_device *device, struct bio *bio,
 	later->status = BLK_STS_OK;
 	atomic_set(&later->pending, 1);
 	INIT_WORK(&later->work, later_run);
-	queue_work(read_queue, &later->work);
+	queue_work(device->reads->read_queue, &later->work);
 }
 
 /* -- Reads that are waited for --------------------------------------------- */
@@ -148,12 +163,12 @@ struct waited_read {
 	struct zm_device *device;
 	struct zm_backed *backed;
 	struct page *page;
+	struct completion done;
 	int err;
 };
 
-static void waited_read_run(struct work_struct *work)
+static void waited_read_run(struct waited_read *read)
 {
-	struct waited_read *read = container_of(work, struct waited_read, work);
 	struct bio_vec piece;
 	struct bio bio;
 
@@ -161,6 +176,14 @@ static void waited_read_run(struct work_struct *work)
 		     read->backed->block);
 	read->err = submit_bio_wait(&bio);
 	bio_uninit(&bio);
+}
+
+static void waited_read_work(struct work_struct *work)
+{
+	struct waited_read *read = container_of(work, struct waited_read, work);
+
+	waited_read_run(read);
+	complete(&read->done);
 }
 
 /* 0, or what zm_page_read_end() says. in_worker: not inside submit_bio(). */
@@ -174,51 +197,61 @@ int zm_backed_read_wait(struct zm_device *device, struct zm_backed *backed,
 	};
 
 	atomic64_inc(&device->backing_reads);
-	INIT_WORK_ONSTACK(&read.work, waited_read_run);
 	if (in_worker) {
-		waited_read_run(&read.work);
+		waited_read_run(&read);
 	} else {
-		queue_work(read_queue, &read.work);
-		flush_work(&read.work);
+		INIT_WORK_ONSTACK(&read.work, waited_read_work);
+		init_completion(&read.done);
+		queue_work(device->reads->read_queue, &read.work);
+		wait_for_completion_io(&read.done);
+		destroy_work_on_stack(&read.work);
 	}
-	destroy_work_on_stack(&read.work);
 	return page_finish(device, backed, page, read.err);
 }
 
-/* -- The module's part ----------------------------------------------------- */
+/* -- A device's part ------------------------------------------------------- */
 
-int zm_backed_start(void)
+/* What a device needs to read its backing device, or NULL. May sleep. */
+struct zm_reads *zm_reads_create(void)
 {
 	const unsigned int flags = WQ_UNBOUND | WQ_HIGHPRI | WQ_MEM_RECLAIM;
+	struct zm_reads *reads = kzalloc(sizeof(*reads), GFP_KERNEL);
 
-	if (mempool_init_kmalloc_pool(&later_pool, KEPT_MIN,
+	if (!reads)
+		return NULL;
+	if (mempool_init_kmalloc_pool(&reads->later_pool, KEPT_MIN,
 				      sizeof(struct zm_later)))
-		return -ENOMEM;
-	if (mempool_init_kmalloc_pool(&fetch_pool, KEPT_MIN,
+		goto free_reads;
+	if (mempool_init_kmalloc_pool(&reads->fetch_pool, KEPT_MIN,
 				      sizeof(struct fetch)))
 		goto exit_later_pool;
-	read_queue = alloc_workqueue("zmeld_read", flags, 0);
-	if (!read_queue)
+	reads->read_queue = alloc_workqueue("zmeld_read", flags, 0);
+	if (!reads->read_queue)
 		goto exit_fetch_pool;
-	arrival_queue = alloc_workqueue("zmeld_arrival", flags, 0);
-	if (!arrival_queue)
+	reads->arrival_queue = alloc_workqueue("zmeld_arrival", flags, 0);
+	if (!reads->arrival_queue)
 		goto destroy_read_queue;
-	return 0;
+	return reads;
 
 destroy_read_queue:
-	destroy_workqueue(read_queue);
+	destroy_workqueue(reads->read_queue);
 exit_fetch_pool:
-	mempool_exit(&fetch_pool);
+	mempool_exit(&reads->fetch_pool);
 exit_later_pool:
-	mempool_exit(&later_pool);
-	return -ENOMEM;
+	mempool_exit(&reads->later_pool);
+free_reads:
+	kfree(reads);
+	return NULL;
 }
 
-/* pre: no device is left. */
-void zm_backed_stop(void)
+/* Takes NULL. pre: every read has ended its bio. May sleep. */
+void zm_reads_destroy(struct zm_reads *reads)
 {
-	destroy_workqueue(arrival_queue);
-	destroy_workqueue(read_queue);
-	mempool_exit(&fetch_pool);
-	mempool_exit(&later_pool);
+	if (!reads)
+		return;
+	destroy_workqueue(reads->arrival_queue);
+	destroy_workqueue(reads->read_queue);
+	mempool_exit(&reads->fetch_pool);
+	mempool_exit(&reads->later_pool);
+	kfree(reads);
 }

@@ -18,6 +18,8 @@ void zm_backing_release(struct zm_device *device)
 {
 	if (!device->backing_file)
 		return;
+	zm_reads_destroy(device->reads);
+	device->reads = NULL;
 	filp_close(device->backing_file, NULL);
 	device->backing_file = NULL;
 	device->backing = NULL;
@@ -76,27 +78,40 @@ close:
 	return ERR_PTR(err);
 }
 
-static int backing_set(struct zm_device *device, const char *path)
+/* pre: settings are locked. */
+static int backing_replace(struct zm_device *device, const char *path)
 {
+	struct zm_reads *reads;
 	struct file *file;
 	u64 blocks;
+
+	file = backing_open(path, &blocks);
+	if (IS_ERR(file))
+		return PTR_ERR(file);
+	reads = zm_reads_create();
+	if (!reads) {
+		filp_close(file, NULL);
+		return -ENOMEM;
+	}
+	zm_backing_release(device);
+	device->reads = reads;
+	device->backing_file = file;
+	device->backing = I_BDEV(file->f_mapping->host);
+	device->backing_blocks = blocks;
+	return 0;
+}
+
+static int backing_set(struct zm_device *device, const char *path)
+{
 	int err;
 
 	err = zm_device_lock_settings(device);
-	if (err) {
+	if (err == -EBUSY)
 		dev_info_ratelimited(disk_to_dev(device->disk),
 				     "the backing device is set before disksize: reset first\n");
+	if (err)
 		return err;
-	}
-	file = backing_open(path, &blocks);
-	if (IS_ERR(file)) {
-		err = PTR_ERR(file);
-	} else {
-		zm_backing_release(device);
-		device->backing_file = file;
-		device->backing = I_BDEV(file->f_mapping->host);
-		device->backing_blocks = blocks;
-	}
+	err = backing_replace(device, path);
 	zm_device_unlock_settings(device);
 	if (!err)
 		dev_info(disk_to_dev(device->disk), "backing device %s\n",

@@ -7,6 +7,7 @@
 
 #include <linux/idr.h>
 #include <linux/init.h>
+#include <linux/kdev_t.h>
 #include <linux/kstrtox.h>
 #include <linux/module.h>
 #include <linux/namei.h>
@@ -19,9 +20,12 @@
 /* The one place; `cargo xtask` and DKMS read it from here. */
 #define ZMELD_VERSION "0.1.0"
 
+/* Each takes memory and time before anybody asked for it: hot_add makes more. */
+#define DEVICES_AT_ONCE_MAX 1024
+
 static unsigned int num_devices = 1;
 module_param(num_devices, uint, 0444);
-MODULE_PARM_DESC(num_devices, "Devices to make at once (1)");
+MODULE_PARM_DESC(num_devices, "Devices to make at once (1), at most 1024");
 
 static bool drop_in;
 module_param(drop_in, bool, 0444);
@@ -58,7 +62,8 @@ static int device_make(void)
 	struct zm_device *device;
 	int id;
 
-	id = idr_alloc(&devices, NULL, 0, 0, GFP_KERNEL);
+	/* As many as there are minor numbers. */
+	id = idr_alloc(&devices, NULL, 0, 1 << MINORBITS, GFP_KERNEL);
 	if (id < 0)
 		return id;
 	device = zm_device_create(major, id);
@@ -102,7 +107,8 @@ static ssize_t hot_add_show(ZM_CLASS_ARGUMENTS, char *buf)
 {
 	int id;
 
-	mutex_lock(&zm_devices_lock);
+	if (mutex_lock_interruptible(&zm_devices_lock))
+		return -EINTR;
 	id = device_make();
 	mutex_unlock(&zm_devices_lock);
 	return id < 0 ? id : sysfs_emit(buf, "%d\n", id);
@@ -122,7 +128,8 @@ static ssize_t hot_remove_store(ZM_CLASS_ARGUMENTS, const char *buf,
 		return err;
 	if (id < 0)
 		return -EINVAL;
-	mutex_lock(&zm_devices_lock);
+	if (mutex_lock_interruptible(&zm_devices_lock))
+		return -EINTR;
 	err = device_end(id);
 	mutex_unlock(&zm_devices_lock);
 	return err ? err : len;
@@ -167,6 +174,11 @@ static int parameters_check(void)
 		return -EINVAL;
 	}
 	zm_meld_mode_default = mode;
+	if (num_devices > DEVICES_AT_ONCE_MAX) {
+		pr_err("num_devices=%u: at most %d are made at once; more come from hot_add\n",
+		       num_devices, DEVICES_AT_ONCE_MAX);
+		return -EINVAL;
+	}
 	if (!zm_codec_count) {
 		pr_err("this kernel has no codec: it needs one of the libraries LZO, LZ4, ZSTD, ZLIB or 842\n");
 		return -EOPNOTSUPP;
@@ -206,13 +218,10 @@ static int __init zm_start(void)
 	err = zm_selftest_run();
 	if (err)
 		goto stop_home;
-	err = zm_backed_start();
-	if (err)
-		goto stop_home;
 	major = register_blkdev(0, zm_stem());
 	err = major < 0 ? major : 0;
 	if (err)
-		goto stop_backed;
+		goto stop_home;
 	zm_debug_create();
 	err = class_register(&control_class);
 	if (err)
@@ -228,8 +237,6 @@ unregister_class:
 destroy_debug:
 	zm_debug_destroy();
 	unregister_blkdev(major, zm_stem());
-stop_backed:
-	zm_backed_stop();
 stop_home:
 	zm_home_stop();
 	return err;
@@ -241,7 +248,6 @@ static void __exit zm_stop(void)
 	devices_remove();
 	zm_debug_destroy();
 	unregister_blkdev(major, zm_stem());
-	zm_backed_stop();
 	zm_home_stop();
 	idr_destroy(&devices);
 }

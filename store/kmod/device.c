@@ -6,7 +6,9 @@
  * Invariants:
  *   - a disk without a store has no capacity, so no bio reaches it;
  *   - the store ends only after the disk was claimed with nobody having it
- *     open, or when the disk is gone;
+ *     open;
+ *   - once it is being removed a device gets no store and no setting any more,
+ *     and no long operation begins;
  *   - after a failed set-up the device is as it was before.
  */
 #define pr_fmt(fmt) "zmeld: " fmt
@@ -41,7 +43,6 @@ static void statistics_reset(struct zm_device *device)
 	atomic64_set(&device->failed_reads, 0);
 	atomic64_set(&device->failed_writes, 0);
 	atomic64_set(&device->notify_free, 0);
-	atomic64_set(&device->pages_compacted, 0);
 	atomic64_set(&device->backing_reads, 0);
 	atomic64_set(&device->backing_writes, 0);
 	mutex_lock(&device->result_lock);
@@ -74,28 +75,37 @@ static void device_end(struct zm_device *device)
 	store_end(device);
 	settings_reset(device);
 	statistics_reset(device);
-	WRITE_ONCE(device->stop, false);
+	WRITE_ONCE(device->stop, READ_ONCE(device->removing));
 	up_write(&device->lock);
 }
 
+/* pre: lock is held. */
+static int settings_refused(const struct zm_device *device)
+{
+	if (READ_ONCE(device->removing))
+		return -ENODEV;
+	return device->store ? -EBUSY : 0;
+}
+
 /*
- * To change what a store is made with: -EBUSY where there is one. Looks with
- * the lock shared first, so that nobody waits here for a pass to end.
+ * To change what a store is made with: -EBUSY where there is one, -ENODEV where
+ * the device is going. Looks with the lock shared first, so that nobody waits
+ * here for a pass to end.
  */
 int zm_device_lock_settings(struct zm_device *device)
 {
-	bool initialised;
+	int err;
 
 	down_read(&device->lock);
-	initialised = device->store;
+	err = settings_refused(device);
 	up_read(&device->lock);
-	if (!initialised) {
-		down_write(&device->lock);
-		if (!device->store)
-			return 0;
+	if (err)
+		return err;
+	down_write(&device->lock);
+	err = settings_refused(device);
+	if (err)
 		up_write(&device->lock);
-	}
-	return -EBUSY;
+	return err;
 }
 
 void zm_device_unlock_settings(struct zm_device *device)
@@ -173,11 +183,11 @@ int zm_device_init(struct zm_device *device, u64 disksize)
 		return -EINVAL;
 	disksize = round_up(disksize, PAGE_SIZE);
 	err = zm_device_lock_settings(device);
-	if (err) {
+	if (err == -EBUSY)
 		dev_info_ratelimited(disk_to_dev(device->disk),
 				     "disksize is set already: reset the device first\n");
+	if (err)
 		return err;
-	}
 	err = store_make(device, disksize >> PAGE_SHIFT, &store);
 	if (!err) {
 		device->store = store;
@@ -221,6 +231,8 @@ int zm_device_reset(struct zm_device *device)
 static void device_free(struct zm_device *device)
 {
 	mutex_destroy(&device->work);
+	mutex_destroy(&device->mode_lock);
+	mutex_destroy(&device->result_lock);
 	kfree(device);
 }
 
@@ -234,6 +246,7 @@ static struct zm_device *device_alloc(int id)
 	device->id = id;
 	init_rwsem(&device->lock);
 	mutex_init(&device->work);
+	mutex_init(&device->mode_lock);
 	mutex_init(&device->result_lock);
 	for (i = 0; i < ZM_PART_LOCKS; i++)
 		mutex_init(&device->part_locks[i]);
@@ -285,8 +298,8 @@ free_device:
 
 /*
  * -EBUSY where it is open. Afterwards the device is gone. A reset may be under
- * way: del_gendisk() waits for it, as for all that runs in an attribute. The
- * last clearing is for a size that someone gave while the disk was going.
+ * way: del_gendisk() waits for it, as for all that runs in an attribute, none
+ * of which takes long any more.
  */
 int zm_device_remove(struct zm_device *device)
 {
@@ -297,7 +310,7 @@ int zm_device_remove(struct zm_device *device)
 	if (disk_openers(disk))
 		err = -EBUSY;
 	else
-		device->removing = true;
+		WRITE_ONCE(device->removing, true);
 	mutex_unlock(&disk->open_mutex);
 	if (err)
 		return err;
@@ -306,7 +319,6 @@ int zm_device_remove(struct zm_device *device)
 	device_end(device);
 	pr_info("removed device %s\n", disk->disk_name);
 	del_gendisk(disk);
-	device_end(device);
 	put_disk(disk);
 	device_free(device);
 	return 0;

@@ -22,9 +22,15 @@
  *   - sysfs and debugfs hold `lock` for reading and look whether there is one.
  *
  * Lock order: zm_devices_lock (control.c), then a sysfs file's own reference,
- * then device->lock, then device->work, then what the store takes.
- * disk->open_mutex is held for a look at openers only; device->lock is never
- * taken inside.
+ * then device->lock, then device->work or device->mode_lock, then what the store
+ * takes. device->result_lock is inside all of them. disk->open_mutex is held for
+ * a look at openers only; device->lock is never taken inside.
+ *
+ * How long anyone waits: a long operation holds device->lock for reading, and
+ * whoever wants it for writing first sets `stop`, which each operation looks at
+ * after every page. So nobody who reads an attribute waits for more than a page
+ * and the I/O that is on its way; who waits for a long operation itself
+ * (device->work) can be sent a signal.
  */
 #ifndef ZMELD_KMOD_DEVICE_H
 #define ZMELD_KMOD_DEVICE_H
@@ -86,6 +92,8 @@ struct zm_device {
 	bool removing;
 	/* Asks a long operation to end soon; set by reset and removal. */
 	bool stop;
+	/* Together with the store's: who changes how the device melds. */
+	struct mutex mode_lock;
 
 	struct zm_store *store;		/* NULL: not initialised */
 	u64 disksize;			/* bytes, whole pages; 0: likewise */
@@ -96,6 +104,7 @@ struct zm_device {
 	struct file *backing_file;	/* NULL: no backing device */
 	struct block_device *backing;
 	u64 backing_blocks;		/* pages that fit on it */
+	struct zm_reads *reads;		/* what it is read with; see backed.c */
 
 	/* Settings that may change at any time: READ_ONCE, WRITE_ONCE. */
 	u64 memory_limit;		/* bytes, whole pages; 0: none */
@@ -105,10 +114,7 @@ struct zm_device {
 	bool writeback_limited;
 	atomic64_t writeback_left;	/* units of 4 KiB, where limited */
 
-	/*
-	 * The last pass, and what is done to the mode and to verifying at once
-	 * here and in the store; under result_lock.
-	 */
+	/* The last pass, under result_lock, which is held for a copy of it. */
 	struct mutex result_lock;
 	struct zm_meld_result result;
 	bool result_known;
@@ -121,7 +127,6 @@ struct zm_device {
 	atomic64_t failed_reads;
 	atomic64_t failed_writes;
 	atomic64_t notify_free;		/* pages freed by discard or swap */
-	atomic64_t pages_compacted;
 	atomic64_t backing_reads;	/* pages */
 	atomic64_t backing_writes;	/* pages */
 };
@@ -184,8 +189,8 @@ void zm_bio_end(struct zm_device *device, struct bio *bio,
 		unsigned long started, blk_status_t status);
 
 /* backed.c */
-int zm_backed_start(void);
-void zm_backed_stop(void);
+struct zm_reads *zm_reads_create(void);
+void zm_reads_destroy(struct zm_reads *reads);
 void zm_later_read(struct zm_device *device, struct bio *bio,
 		   struct bvec_iter iter, unsigned long started);
 void zm_later_fetch(struct zm_later *later, const struct zm_backed *backed,

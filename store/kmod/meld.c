@@ -133,6 +133,25 @@ static DEVICE_ATTR_RW(meld);
 
 /* -- Modes ----------------------------------------------------------------- */
 
+/*
+ * For who changes how the device melds. A pass does not keep them waiting, only
+ * each other. -EINTR: a signal came first.
+ */
+static int mode_lock(struct zm_device *device)
+{
+	down_read(&device->lock);
+	if (!mutex_lock_interruptible(&device->mode_lock))
+		return 0;
+	up_read(&device->lock);
+	return -EINTR;
+}
+
+static void mode_unlock(struct zm_device *device)
+{
+	mutex_unlock(&device->mode_lock);
+	up_read(&device->lock);
+}
+
 static ssize_t meld_mode_show(struct device *dev,
 			      struct device_attribute *attr, char *buf)
 {
@@ -162,18 +181,18 @@ static ssize_t meld_mode_store(struct device *dev,
 			       const char *buf, size_t len)
 {
 	struct zm_device *device = zm_device_of(dev);
-	int mode = zm_meld_mode_find(buf), err = 0;
+	int mode = zm_meld_mode_find(buf), err;
 
 	if (mode < 0)
 		return mode;
-	down_read(&device->lock);
-	mutex_lock(&device->result_lock);
+	err = mode_lock(device);
+	if (err)
+		return err;
 	if (device->store)
 		err = zm_meld_mode_set(device->store, mode);
 	if (!err)
 		WRITE_ONCE(device->meld_mode, mode);
-	mutex_unlock(&device->result_lock);
-	up_read(&device->lock);
+	mode_unlock(device);
 	return err ? err : len;
 }
 static DEVICE_ATTR_RW(meld_mode);
@@ -191,16 +210,17 @@ static ssize_t verify_store(struct device *dev, struct device_attribute *attr,
 {
 	struct zm_device *device = zm_device_of(dev);
 	bool verify;
+	int err;
 
 	if (kstrtobool(buf, &verify))
 		return -EINVAL;
-	down_read(&device->lock);
-	mutex_lock(&device->result_lock);
+	err = mode_lock(device);
+	if (err)
+		return err;
 	WRITE_ONCE(device->verify, verify);
 	if (device->store)
 		zm_store_verify_set(device->store, verify);
-	mutex_unlock(&device->result_lock);
-	up_read(&device->lock);
+	mode_unlock(device);
 	return len;
 }
 static DEVICE_ATTR_RW(verify);

@@ -207,11 +207,10 @@ static int range_send(struct batch *batch, const struct pages *range,
 	int err = 0;
 
 	for (index = range->first; index < range->end && !err; index++) {
-		if (index % 1024 == 0) {
+		if (index % 1024 == 0)
 			cond_resched();
-			if (zm_device_must_stop(batch->device))
-				return -EINTR;
-		}
+		if (zm_device_must_stop(batch->device))
+			return -EINTR;
 		if (!banded || in_band(batch->device, index, band))
 			err = page_send(batch, index, range->which);
 	}

@@ -32,6 +32,8 @@ struct zm_stream {
 	u8 *page;	/* ZM_PAGE_SIZE: scratch for one raw page */
 	u8 *copy;	/* ZM_PAGE_SIZE: of the page that is being written */
 	void *spare;	/* the core's: a share kept for the next meld */
+	/* The core's: the page being written, whose node its object is for. */
+	const void *near;
 };
 
 /* -- Metadata memory ------------------------------------------------------ */
@@ -54,10 +56,11 @@ struct zm_pool *zm_port_pool_create(void);
 void zm_port_pool_destroy(struct zm_pool *pool);
 
 /*
- * Room for size bytes, 1 <= size <= ZM_PAGE_SIZE. 0 or -ENOMEM. May sleep,
+ * Room for size bytes, 1 <= size <= ZM_PAGE_SIZE, on the memory node of the
+ * page at `near` where that can be had; NULL: on any. 0 or -ENOMEM. May sleep,
  * starts no I/O.
  */
-int zm_port_pool_alloc(struct zm_pool *pool, u32 size,
+int zm_port_pool_alloc(struct zm_pool *pool, u32 size, const void *near,
 		       struct zm_handle *handle);
 /* pre: handle is allocated and nobody reads it. Atomic. */
 void zm_port_pool_free(struct zm_pool *pool, struct zm_handle handle);
@@ -86,6 +89,11 @@ void zm_port_pool_prefetch(struct zm_pool *pool, struct zm_handle handle,
 u64 zm_port_pool_used(struct zm_pool *pool);
 /* Packs objects more closely; the bytes given back. May sleep. */
 u64 zm_port_pool_compact(struct zm_pool *pool);
+/*
+ * Bytes that packing gave back since the pool was made, whoever asked for it:
+ * in the kernel reclaim does so, too. Atomic.
+ */
+u64 zm_port_pool_compacted(struct zm_pool *pool);
 /* Objects of this size and above take a whole page: keep those raw. Atomic. */
 u32 zm_port_pool_huge_size(struct zm_pool *pool);
 /*
@@ -139,6 +147,11 @@ void zm_port_yield(void);
 bool zm_port_interrupted(void);
 /* Monotonic time in nanoseconds. Atomic. */
 u64 zm_port_time_ns(void);
+/*
+ * The same time in whole seconds, as of the last tick of the clock: cheap enough
+ * to be asked for each page. Atomic.
+ */
+u32 zm_port_time_s(void);
 /* Unpredictable bytes. May sleep. */
 void zm_port_random(void *bytes, size_t size);
 /* As snprintf, but returns the characters written, without the NUL. Atomic. */

@@ -292,6 +292,8 @@ void zm_store_limit_set(struct zm_store *store, u64 bytes);
 void zm_store_peak_reset(struct zm_store *store);
 /* Bytes given back. May sleep. */
 u64 zm_store_compact(struct zm_store *store);
+/* Bytes that compaction gave back so far, whoever asked for it. Atomic. */
+u64 zm_store_compacted(struct zm_store *store);
 
 /* Why requests failed; each reason has a counter and a name. */
 enum zm_reason {
@@ -329,7 +331,7 @@ struct zm_stats {
 	u64 reads;
 	u64 writes;
 	u64 discards;
-	u64 raw_since;		/* pages that did not compress */
+	u64 raw_since;		/* writes of what does not compress, melded or not */
 	u64 passes;
 	u64 pass_melded;
 	u64 inline_probes;	/* writes that asked the index */
@@ -375,7 +377,7 @@ struct zm_slot_info {
 	u32 priority;		/* of the codec that made them */
 	u32 sharers;		/* slots that share; 0: not a share */
 	u32 fingerprint;
-	u32 accessed_s;		/* zm_port_time_ns() in seconds; or 0 */
+	u32 accessed_s;		/* zm_port_time_s(); or 0 */
 	u64 word;		/* same-filled: the repeated word */
 	u64 block;		/* backed: the block */
 	bool fingerprinted;

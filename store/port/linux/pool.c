@@ -13,6 +13,7 @@
 #include <linux/atomic.h>
 #include <linux/err.h>
 #include <linux/gfp.h>
+#include <linux/mm.h>
 #include <linux/zsmalloc.h>
 
 #include <zmeld/port.h>
@@ -48,16 +49,36 @@ void zm_port_pool_destroy(struct zm_pool *pool)
 	zs_destroy_pool(zs_pool_of(pool));
 }
 
-int zm_port_pool_alloc(struct zm_pool *pool, u32 size,
+#if ZM_HAS_POOL_NODES
+
+/* A page in high memory, which is mapped elsewhere, has none that we know. */
+static int node_of(const void *near)
+{
+	return near && virt_addr_valid(near) ? page_to_nid(virt_to_page(near)) :
+					       NUMA_NO_NODE;
+}
+
+static unsigned long object_alloc(struct zs_pool *pool, u32 size,
+				  const void *near)
+{
+	return zs_malloc(pool, size, POOL_GFP, node_of(near));
+}
+
+#else
+
+static unsigned long object_alloc(struct zs_pool *pool, u32 size,
+				  const void *near)
+{
+	return zs_malloc(pool, size, POOL_GFP);
+}
+
+#endif
+
+int zm_port_pool_alloc(struct zm_pool *pool, u32 size, const void *near,
 		       struct zm_handle *handle)
 {
-	unsigned long made;
+	unsigned long made = object_alloc(zs_pool_of(pool), size, near);
 
-#if ZM_HAS_POOL_NODES
-	made = zs_malloc(zs_pool_of(pool), size, POOL_GFP, NUMA_NO_NODE);
-#else
-	made = zs_malloc(zs_pool_of(pool), size, POOL_GFP);
-#endif
 	if (!made || IS_ERR_VALUE(made))
 		return -ENOMEM;
 	handle->value = made;
@@ -141,6 +162,14 @@ u64 zm_port_pool_used(struct zm_pool *pool)
 u64 zm_port_pool_compact(struct zm_pool *pool)
 {
 	return (u64)zs_compact(zs_pool_of(pool)) << PAGE_SHIFT;
+}
+
+u64 zm_port_pool_compacted(struct zm_pool *pool)
+{
+	struct zs_pool_stats stats;
+
+	zs_pool_stats(zs_pool_of(pool), &stats);
+	return (u64)atomic_long_read(&stats.pages_compacted) << PAGE_SHIFT;
 }
 
 u32 zm_port_pool_huge_size(struct zm_pool *pool)

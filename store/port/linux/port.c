@@ -141,6 +141,11 @@ u64 zm_port_time_ns(void)
 	return ktime_get_boottime_ns();
 }
 
+u32 zm_port_time_s(void)
+{
+	return (u32)ktime_get_boottime_seconds();
+}
+
 void zm_port_random(void *bytes, size_t size)
 {
 	get_random_bytes(bytes, size);

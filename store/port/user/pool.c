@@ -81,6 +81,7 @@ struct zm_pool {
 	struct zm_geometry geometry;
 	struct span_memory memory;
 	u64 pages_used;
+	u64 bytes_compacted;
 	struct class classes[];
 };
 
@@ -336,7 +337,9 @@ static struct span *span_find(struct class *class)
 	return span_create(class);
 }
 
-int zm_port_pool_alloc(struct zm_pool *pool, u32 size, struct zm_handle *handle)
+/* `near` says nothing here: user space has no say in nodes. */
+int zm_port_pool_alloc(struct zm_pool *pool, u32 size, const void *near,
+		       struct zm_handle *handle)
 {
 	struct class *class =
 		&pool->classes[zm_geometry_class(&pool->geometry, size)];
@@ -558,5 +561,13 @@ u64 zm_port_pool_compact(struct zm_pool *pool)
 		pthread_mutex_unlock(&class->lock);
 	}
 	after = zm_port_pool_used(pool);
-	return before > after ? before - after : 0;
+	if (before <= after)
+		return 0;
+	zm_add64(&pool->bytes_compacted, before - after);
+	return before - after;
+}
+
+u64 zm_port_pool_compacted(struct zm_pool *pool)
+{
+	return zm_load64(&pool->bytes_compacted);
 }

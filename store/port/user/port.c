@@ -260,6 +260,14 @@ u64 zm_port_time_ns(void)
 	return (u64)now.tv_sec * 1000000000u + (u64)now.tv_nsec;
 }
 
+u32 zm_port_time_s(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+	return (u32)now.tv_sec;
+}
+
 void zm_port_random(void *bytes, size_t size)
 {
 	u8 *at = bytes;

@@ -1,0 +1,100 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
+# guest:
+#
+# Nobody waits for a long operation: while one runs, settings change and statistics
+# are read; a reset, a removal, unloading and a signal end it at once. The long
+# operation is a recompression at the strongest level, which would take seconds.
+
+# shellcheck source-path=SCRIPTDIR
+. /guest/guest.sh
+
+module_load num_devices=1
+has recompress && case " $(codecs) " in
+*" zstd "*) codec="zstd 22" ;;
+*" deflate "*) codec="deflate 9" ;;
+*) codec= ;;
+esac
+[ -n "$codec" ] || {
+	skip "long operations" "no codec here takes long"
+	end
+}
+
+# A device full of pages, and a recompression of it that has begun: $job.
+job_start() {
+	device_new "recomp_algorithm=algo=${codec% *} priority=1" \
+		"algorithm_params=priority=1 level=${codec#* }"
+	/guest/pages fill "$DEV" "$PAGES" "$SEED" 0
+	before=$(field mm_stat 2)
+	/guest/pages put "$SYS/recompress" "priority=1" >/tmp/said &
+	job=$!
+	n=0
+	while [ "$(field mm_stat 2)" = "$before" ] && [ $n -lt 600 ]; do
+		sleep 0.1
+		n=$((n + 1))
+	done
+	[ "$(field mm_stat 2)" != "$before" ] || echo "# the recompression did not begin"
+}
+
+# It goes on.
+running() {
+	[ -z "$(cat /tmp/said)" ] && kill -0 $job
+}
+
+# job_ended WHAT ERROR
+job_ended() {
+	wait $job
+	same "$1 ends it" "$2" "$(cat /tmp/said)"
+}
+
+job_start
+for mode in auto off inline manual; do
+	same "meld_mode $mode meanwhile" 0 "$(put meld_mode $mode)"
+done
+same "verify meanwhile" 0 "$(put verify 1)"
+for file in meld_stat meld_mode meld mm_stat io_stat disksize recomp_algorithm; do
+	ok "$file is read meanwhile" sh -c "[ -n \"\$(cat $SYS/$file)\" ]"
+done
+same "a pass is refused meanwhile" EBUSY "$(put meld start)"
+same "so is a size" EBUSY "$(put disksize 1M)"
+ok "the recompression still runs" running
+same "reset" 0 "$(put reset 1)"
+job_ended "a reset" EINTR
+
+job_start
+kill -TERM $job
+wait $job
+same "a signal ends it" 143 $?
+same "and a pass may run" 0 "$(put meld start)"
+
+job_start
+same "hot_remove" 0 "$(/guest/pages put "$CONTROL/hot_remove" 0)"
+job_ended "removal" EINTR
+ok "the device is gone" [ ! -e "$SYS" ]
+cat "$CONTROL/hot_add" >/dev/null
+
+job_start
+ok "unloading" module_unload
+job_ended "unloading" EINTR
+
+# Whoever gives a device that goes a size, or has it melded, does not hold it up,
+# and nothing of it stays.
+module_load num_devices=1
+again() {
+	put disksize "${SIZE}M"
+	put meld start
+	put comp_algorithm "$(other_codec)"
+}
+beside again
+n=0
+removed=0
+while [ $n -lt 20 ]; do
+	n=$((n + 1))
+	[ "$(/guest/pages put "$CONTROL/hot_remove" 0)" != 0 ] || removed=$((removed + 1))
+	cat "$CONTROL/hot_add" >/dev/null
+done
+beside_stop
+ok "removed while others set it up ($removed times)" [ $removed -gt 0 ]
+ok "the module can be unloaded" module_unload
+end
