@@ -205,6 +205,7 @@ static enum twin twin_try(const struct search *search, u64 twin,
 		.slot = &store->slots[twin],
 		.is_self = twin == search->index,
 	};
+	enum twin result = TWIN_NO;
 
 	if (!see_slot(search, &seen))
 		return TWIN_NO;
@@ -216,10 +217,14 @@ static enum twin twin_try(const struct search *search, u64 twin,
 		return TWIN_COLLISION;
 	}
 	if (!seen.share)
-		return settle(search, &seen, content);
-	return zm_share_take_held(store, seen.share, search->fingerprint,
-				  ZM_STATE_FINGERPRINTED, content) ?
-	       TWIN_TAKEN : TWIN_NO;
+		result = settle(search, &seen, content);
+	else if (zm_share_take_held(store, seen.share, search->fingerprint,
+				    ZM_STATE_FINGERPRINTED, content))
+		result = TWIN_TAKEN;
+	/* As if it had no twin: who may read this number is not told. */
+	if (result >= TWIN_SELF && seen.copy.size == ZM_PAGE_SIZE)
+		zm_count(&store->counters.raw_since);
+	return result;
 }
 
 /*

@@ -3,7 +3,9 @@
  * The plain attributes: size, limits, idle marks, statistics. Names, formats
  * and errors are zram's; docs/abi/sysfs-block-zmeld says what they mean.
  */
+#include <linux/capability.h>
 #include <linux/cpumask.h>
+#include <linux/cred.h>
 #include <linux/kernel.h>
 #include <linux/kstrtox.h>
 
@@ -167,6 +169,20 @@ static ssize_t io_stat_show(struct device *dev, struct device_attribute *attr,
 }
 static DEVICE_ATTR_RO(io_stat);
 
+/*
+ * What any user may know. zram's tools read this file without being root, so it
+ * stays readable; but the sum of the objects' sizes would tell, to the byte and
+ * at each write, whether the page just written had a twin. To others than root
+ * it is therefore the sum as it would be if nothing shared: what zram would say.
+ * What the pool takes is told as it is, for /proc/vmstat (nr_zspages) tells it,
+ * too. docs/melding.md says what follows from that.
+ */
+static void stats_for_all(struct zm_stats *stats)
+{
+	if (!ns_capable_noaudit(&init_user_ns, CAP_SYS_ADMIN))
+		stats->bytes_compressed += stats->bytes_melded;
+}
+
 static ssize_t mm_stat_show(struct device *dev, struct device_attribute *attr,
 			    char *buf)
 {
@@ -180,6 +196,7 @@ static ssize_t mm_stat_show(struct device *dev, struct device_attribute *attr,
 		zm_store_stats(device->store, &stats);
 		compacted = zm_store_compacted(device->store);
 	}
+	stats_for_all(&stats);
 	size = sysfs_emit(buf,
 			  "%8llu %8llu %8llu %8llu %8llu %8llu %8llu %8llu %8llu\n",
 			  stats.pages_stored << PAGE_SHIFT,

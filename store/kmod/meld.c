@@ -5,6 +5,9 @@
  *
  * A pass runs in the context of whoever writes "start" and ends early by
  * "stop", by a signal, by its own time limit, or because the device is reset.
+ *
+ * When a pass runs, and what it and the writes found, tells whether somebody
+ * else's page is equal to one's own: `meld` and `meld_stat` are root's alone.
  */
 #include <linux/kernel.h>
 #include <linux/kstrtox.h>
@@ -129,7 +132,7 @@ static ssize_t meld_store(struct device *dev, struct device_attribute *attr,
 	}
 	return err ? err : len;
 }
-static DEVICE_ATTR_RW(meld);
+static DEVICE_ATTR_ADMIN_RW(meld);
 
 /* -- Modes ----------------------------------------------------------------- */
 
@@ -311,7 +314,7 @@ static ssize_t meld_stat_show(struct device *dev,
 			   result.time_find_ns + result.time_meld_ns, buf, 0);
 	return pass_show(&result, buf, size);
 }
-static DEVICE_ATTR_RO(meld_stat);
+static DEVICE_ATTR_ADMIN_RO(meld_stat);
 
 static struct attribute *meld_attributes[] = {
 	&dev_attr_meld.attr,

@@ -10,6 +10,7 @@
  *	pages nth-file PATH TEXT FIRST
  *	pages nth-page DEVICE PAGE SEED
  *	pages put PATH TEXT
+ *	pages user PROGRAM ARGUMENT...
  *
  * What stands in a page follows from a number, its content; so a model needs to
  * keep that number only. `random` keeps one for each page and writes, reads and
@@ -17,11 +18,13 @@
  * contents after a failed write, and nothing else; with faults, the kernel's own
  * injection is let loose on the jobs. `nth-*` makes the first, the
  * second, the third ... allocation of an operation fail until none is left.
+ * `user` runs a program as somebody who is not root.
  * Exit code 1: a wrong byte, or what the test forbids; 2: cannot be done.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <linux/fs.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -630,6 +633,17 @@ static int put(char **a)
 	return 0;
 }
 
+static int user(char **a)
+{
+	enum { NOBODY = 65534 };
+
+	if (setgroups(0, NULL) || setgid(NOBODY) || setuid(NOBODY))
+		fail("setuid", "nobody");
+	execvp(a[0], a);
+	fail("exec", a[0]);
+	return 2;
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "";
@@ -653,6 +667,8 @@ int main(int argc, char **argv)
 		return nth_page(a);
 	if (!strcmp(what, "put") && count == 2)
 		return put(a);
+	if (!strcmp(what, "user") && count >= 1)
+		return user(a);
 	printf("# usage: see the head of pages.c\n");
 	return 2;
 }

@@ -1,0 +1,60 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
+# guest:
+#
+# What a user who is not root may read, and that it does not say at a write whether
+# the page has a twin. docs/melding.md tells what is revealed even so.
+
+# shellcheck source-path=SCRIPTDIR
+. /guest/guest.sh
+
+module_load num_devices=1 meld_mode=inline
+device_new
+user="/guest/pages user"
+
+for row in meld_stat:400 meld:600 mm_stat:444 io_stat:444 bd_stat:444 meld_mode:644; do
+	! has "${row%:*}" || same "mode of ${row%:*}" "${row#*:}" "$(stat -c %a "$SYS/${row%:*}")"
+done
+for file in meld_stat meld; do
+	ok "root reads $file" sh -c "cat $SYS/$file >/dev/null"
+	ok "others do not read $file" sh -c "! $user cat $SYS/$file 2>/dev/null >/dev/null"
+done
+same "others read all of mm_stat" 9 "$($user cat "$SYS/mm_stat" | awk '{ print NF }')"
+
+# user_field NUMBER: of mm_stat, as the user sees it.
+user_field() {
+	$user cat "$SYS/mm_stat" | awk -v n="$1" '{ print $n }'
+}
+
+# page_write FILE PAGE
+page_write() {
+	dd if="$1" of="$DEV" bs=4k count=1 seek="$2" oflag=direct conv=notrunc 2>/dev/null
+}
+
+# One page that compresses by half, one that does not at all.
+dd if=/dev/urandom of=/tmp/raw bs=4k count=1 2>/dev/null
+cp /tmp/raw /tmp/half
+dd if=/dev/zero of=/tmp/half bs=1k count=2 conv=notrunc 2>/dev/null
+for kind in half raw; do
+	device_new
+	put meld_mode inline >/dev/null
+	melded=$(meld_stat pages_melded)
+	root0=$(field mm_stat 2)
+	size0=$(user_field 2) since0=$(user_field 9)
+	page_write /tmp/$kind 0
+	root1=$(field mm_stat 2)
+	size1=$(user_field 2) since1=$(user_field 9)
+	page_write /tmp/$kind 1
+	root2=$(field mm_stat 2)
+	size2=$(user_field 2) since2=$(user_field 9)
+	same "$kind: the second was melded" $((melded + 1)) "$(meld_stat pages_melded)"
+	ok "$kind: root sees that it took nothing" [ $((root1 - root0)) -gt 0 -a "$root2" = "$root1" ]
+	same "$kind: others see it grow as by any page" $((size1 - size0)) $((size2 - size1))
+	same "$kind: huge_pages_since, too" $((since1 - since0)) $((since2 - since1))
+	blkdiscard "$DEV"
+	same "$kind: nothing is left" "$size0" "$(user_field 2)"
+done
+put reset 1 >/dev/null
+ok "the module can be unloaded" module_unload
+end
