@@ -344,7 +344,11 @@ fn io(reader: &mut Reader, folder: &str) -> Io {
 
 fn melding(reader: &mut Reader, folder: &str) -> Option<Melding> {
     let path = format!("{folder}/meld_stat");
-    let text = reader.optional(&path)?;
+    // It is root's: whoever may not read it still sees that the device melds.
+    if !reader.exists(&path) {
+        return None;
+    }
+    let text = reader.optional(&path).unwrap_or_default();
     let counters = Melding::parse_counters(&text).unwrap_or_else(|line| {
         reader.malformed(&path, &format!("\"{line}\" is not a name with a value"));
         BTreeMap::new()
@@ -491,5 +495,17 @@ mod tests {
         assert_eq!(mounts.of_file("/var x/s").unwrap().0, "/dev/c");
         assert!(mounts.of_file("/var x/s").unwrap().1.discards);
         assert_eq!(mounts.of_file("/var/s").unwrap().0, "/dev/d");
+    }
+
+    #[test]
+    fn a_device_whose_meld_stat_is_not_for_us_is_zmeld_even_so() {
+        let dir = tempfile::tempdir().unwrap();
+        // A folder cannot be read, by root either.
+        std::fs::create_dir_all(dir.path().join("sys/block/zmeld0/meld_stat")).unwrap();
+        let host = crate::kernel::Host::at(dir.path());
+        let mut reader = Reader::new(&host);
+        let device = Device::read(&mut reader, "zmeld0", &Mounts(Vec::new()));
+        assert_eq!(device.driver, Driver::Zmeld);
+        assert_eq!(device.melding.unwrap().counter("pages_melded"), 0);
     }
 }
