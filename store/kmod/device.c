@@ -67,6 +67,8 @@ static void store_end(struct zm_device *device)
 static void device_end(struct zm_device *device)
 {
 	WRITE_ONCE(device->stop, true);
+	/* Pairs with that of lock_work(): who misses this sees the next. */
+	smp_wmb();
 	down_read(&device->lock);
 	if (device->store)
 		zm_pass_stop(device->store);
@@ -116,15 +118,19 @@ void zm_device_unlock_settings(struct zm_device *device)
 /*
  * To work on the store for long: one at a time, the others wait as zram's do,
  * or get -EBUSY if they do not want to. -EINVAL: not initialised; -EINTR: a
- * signal came, or the device is going.
+ * signal came, or the device is going. *stops_seen is for the work's options:
+ * who wants it to end from here on is not missed.
  */
-int zm_device_lock_work(struct zm_device *device, bool wait)
+int zm_device_lock_work(struct zm_device *device, bool wait, u64 *stops_seen)
 {
 	int err = -EINVAL;
 
 	down_read(&device->lock);
 	if (!device->store)
 		goto unlock;
+	*stops_seen = zm_pass_stops(device->store);
+	/* Pairs with that of device_end(), which sets `stop` and then counts. */
+	smp_rmb();
 	err = -EBUSY;
 	if (!wait && !mutex_trylock(&device->work))
 		goto unlock;

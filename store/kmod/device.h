@@ -163,7 +163,7 @@ int zm_device_init(struct zm_device *device, u64 disksize);
 int zm_device_reset(struct zm_device *device);
 int zm_device_lock_settings(struct zm_device *device);
 void zm_device_unlock_settings(struct zm_device *device);
-int zm_device_lock_work(struct zm_device *device, bool wait);
+int zm_device_lock_work(struct zm_device *device, bool wait, u64 *stops_seen);
 void zm_device_unlock_work(struct zm_device *device);
 
 /* request.c */

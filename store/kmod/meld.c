@@ -70,13 +70,12 @@ static int options_parse(const char *text, struct zm_meld_options *options)
 	return err;
 }
 
-static int pass_run(struct zm_device *device,
-		    const struct zm_meld_options *options)
+static int pass_run(struct zm_device *device, struct zm_meld_options *options)
 {
 	struct zm_meld_result result = {};
 	int err;
 
-	err = zm_device_lock_work(device, false);
+	err = zm_device_lock_work(device, false, &options->stops_seen);
 	if (err)
 		return err;
 	WRITE_ONCE(device->pass_runs, true);

@@ -99,7 +99,8 @@ static ssize_t recompress_store(struct device *dev,
 		return err;
 	err = wish_parse(&arguments, &wish);
 	if (!err)
-		err = zm_device_lock_work(device, true);
+		err = zm_device_lock_work(device, true,
+					  &wish.options.stops_seen);
 	if (!err) {
 		err = wish_run(device, &wish);
 		zm_device_unlock_work(device);

@@ -369,9 +369,10 @@ static ssize_t writeback_store(struct device *dev,
 			       const char *buf, size_t len)
 {
 	struct zm_device *device = zm_device_of(dev);
+	u64 stops_seen;
 	int err;
 
-	err = zm_device_lock_work(device, true);
+	err = zm_device_lock_work(device, true, &stops_seen);
 	if (err)
 		return err;
 	err = writeback_run(device, buf);
