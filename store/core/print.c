@@ -54,6 +54,7 @@ int zm_stats_to_text(const struct zm_stats *stats, char *bytes, size_t size)
 	LINE(&text, stats, shares);
 	LINE(&text, stats, bytes_compressed);
 	LINE(&text, stats, bytes_melded);
+	LINE(&text, stats, pages_melded);
 	LINE(&text, stats, memory_used);
 	LINE(&text, stats, memory_used_max);
 	LINE(&text, stats, memory_limit);

@@ -195,6 +195,15 @@ u64 zm_store_compacted(struct zm_store *store)
 	return zm_port_pool_compacted(store->pool);
 }
 
+/*
+ * How much more `many` is than `few`. Counters that are read one after the other,
+ * while they move, may tell for a moment that it is less.
+ */
+static u64 above(u64 many, u64 few)
+{
+	return many > few ? many - few : 0;
+}
+
 void zm_store_stats(struct zm_store *store, struct zm_stats *stats)
 {
 	struct zm_counters *c = &store->counters;
@@ -231,9 +240,10 @@ void zm_store_stats(struct zm_store *store, struct zm_stats *stats)
 		.mode = zm_load32(&store->mode),
 		.inline_active = zm_load32(&store->inline_active),
 	};
-	stats->objects = stats->pages_stored - stats->pages_same -
-			 stats->pages_shared + stats->shares -
-			 zm_load64(&c->shares_backed);
+	stats->pages_melded = above(stats->pages_shared, stats->shares);
+	stats->objects = above(stats->pages_stored + stats->shares,
+			       stats->pages_same + stats->pages_shared +
+			       zm_load64(&c->shares_backed));
 	stats->memory_metadata = slots_bytes(store) + sizeof(*store) +
 				 zm_access_bytes(store) +
 				 zm_blocks_bytes(store) +

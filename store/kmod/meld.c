@@ -246,7 +246,7 @@ static ssize_t totals_show(const struct zm_stats *stats, u64 pass_time_ns,
 	u64 saved = stats->bytes_melded - stats->shares * ZM_SHARE_BYTES;
 
 	/* Shares of one save nothing and have their price: may be below 0. */
-	LINE("pages_melded", stats->pages_shared - stats->shares);
+	LINE("pages_melded", stats->pages_melded);
 	size += sysfs_emit_at(buf, size, "%-24s %lld\n", "bytes_saved",
 			      (s64)saved);
 	LINE("objects_shared", stats->shares);

@@ -405,6 +405,24 @@ static void try_sort(void)
 	zm_store_destroy(store);
 }
 
+/* Statistics read between two additions that belong together. */
+static void try_statistics(void)
+{
+	struct zm_store *store = open_store(4, ZM_MELD_MANUAL);
+	struct zm_stats stats;
+
+	store->counters.shares++;
+	store->counters.shares_backed += 2;
+	zm_store_stats(store, &stats);
+	if (stats.pages_melded || stats.objects)
+		DIE("an empty store tells %llu pages melded, %llu objects",
+		    (unsigned long long)stats.pages_melded,
+		    (unsigned long long)stats.objects);
+	store->counters.shares--;
+	store->counters.shares_backed -= 2;
+	zm_store_destroy(store);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc > 1)
@@ -423,6 +441,7 @@ int main(int argc, char **argv)
 	try_full_shares(ZM_MELD_MANUAL);
 	try_full_shares(ZM_MELD_INLINE);
 	try_sort();
+	try_statistics();
 	free(crowd);
 	printf("adversary: all bounds kept\n");
 	return 0;

@@ -226,11 +226,37 @@ static void *recompressor(void *arg)
 	return NULL;
 }
 
+/*
+ * Statistics are read while they change: a sum of several counters may be off by
+ * what is on its way, but is never more than there can be.
+ */
+static void *watcher(void *arg)
+{
+	struct zm_stats stats;
+	u64 pages_most = SLOTS + 16, bytes_most = pages_most * ZM_PAGE_SIZE;
+
+	(void)arg;
+	while (!time_is_up()) {
+		zm_store_stats(store, &stats);
+		if (stats.pages_stored > pages_most ||
+		    stats.pages_melded > pages_most ||
+		    stats.pages_shared > pages_most ||
+		    stats.objects > pages_most || stats.shares > pages_most ||
+		    stats.bytes_compressed > bytes_most ||
+		    stats.bytes_melded > bytes_most)
+			DIE("statistics tell more than %u slots can hold: %llu melded, %llu objects",
+			    SLOTS, (unsigned long long)stats.pages_melded,
+			    (unsigned long long)stats.objects);
+		usleep(50);
+	}
+	return NULL;
+}
+
 int main(int argc, char **argv)
 {
 	u32 seconds = argc > 1 ? (u32)atoi(argv[1]) : 5;
 	struct zm_store_options options;
-	pthread_t threads[3 + OWNERS + 1 + 3];
+	pthread_t threads[3 + OWNERS + 1 + 3 + 1];
 	u32 count = 0, i;
 
 	if (argc > 2)
@@ -256,6 +282,7 @@ int main(int argc, char **argv)
 		pthread_create(&threads[count++], NULL, owner,
 			       (void *)(uintptr_t)i);
 	pthread_create(&threads[count++], NULL, melder, NULL);
+	pthread_create(&threads[count++], NULL, watcher, NULL);
 	sleep(seconds);
 	zm_set32(&over, 1);
 	for (i = 0; i < count; i++)

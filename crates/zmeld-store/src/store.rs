@@ -144,6 +144,7 @@ pub struct Stats {
     pub shares: u64,
     pub bytes_compressed: u64,
     pub bytes_melded: u64,
+    pub pages_melded: u64,
     pub memory_used: u64,
     pub memory_used_max: u64,
     pub memory_limit: u64,

@@ -321,6 +321,7 @@ struct zm_stats {
 	u64 shares;		/* those that are backed included */
 	u64 bytes_compressed;	/* sum of the objects' sizes */
 	u64 bytes_melded;	/* what shared slots would add to it */
+	u64 pages_melded;	/* shared, beyond the first of each share */
 	u64 memory_used;	/* pool, bytes in whole pages */
 	u64 memory_used_max;	/* high-water mark */
 	u64 memory_limit;

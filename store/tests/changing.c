@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Pages that change while they are written or read into, as their owner can
+ * have them mapped: by O_DIRECT, by a guest that reuses a buffer in flight.
+ *
+ *	changing [writes]
+ *
+ * What is stored may be of before or after, but it is one page from then on: it
+ * has its fingerprint, every read gives the same, no pass, recompression or
+ * writeback finds it damaged. The change is made from inside the codec, which is
+ * between hashing and compressing; and from a second thread, wherever it comes.
+ *
+ * The second thread's race is the point of the test, so it is not for the thread
+ * sanitizer.
+ */
+#define _GNU_SOURCE
+#include <pthread.h>
+
+#include "disk.h"
+#include "harness.h"
+
+#define SLOTS 16
+
+static const struct zm_codec_ops *real;
+static struct zm_codec_ops hooked;
+static u8 shared[ZM_PAGE_SIZE];	/* the page that changes */
+static bool change_in_codec;
+static u32 over;
+static struct disk disk;
+
+static void change(u64 number)
+{
+	u64 i;
+
+	for (i = 0; i < ZM_PAGE_SIZE / 8; i += 16)
+		zm_set64((u64 *)shared + i, number * 0x9e3779b97f4a7c15ull + i);
+}
+
+static int hooked_compress(void *ctx, const struct zm_codec_params *params,
+			   const void *src, size_t src_size,
+			   void *dst, size_t *dst_size)
+{
+	if (change_in_codec)
+		change(zm_get64(shared) | 1);
+	return real->compress(ctx, params, src, src_size, dst, dst_size);
+}
+
+static int hooked_decompress(void *ctx, const struct zm_codec_params *params,
+			     const void *src, size_t src_size,
+			     void *dst, size_t dst_size)
+{
+	int err = real->decompress(ctx, params, src, src_size, dst, dst_size);
+
+	if (change_in_codec)
+		change(zm_get64(shared) | 1);
+	return err;
+}
+
+static struct zm_store *open_store(const char *codec, u32 mode)
+{
+	struct zm_store_options options = test_options(codec, SLOTS, mode);
+	struct zm_store *store;
+
+	real = options.codecs[0].ops;
+	hooked = *real;
+	hooked.compress = hooked_compress;
+	hooked.decompress = hooked_decompress;
+	options.codecs[0].ops = &hooked;
+	test_codec(&options, 1, "zstd");
+	if (zm_store_create(&options, &store) ||
+	    zm_backing_attach(store, DISK_BLOCKS))
+		DIE("create");
+	return store;
+}
+
+/* Everything that looks at what is stored, with nothing that changes. */
+static void look(struct zm_store *store, const char *when)
+{
+	struct zm_recompress_options harder = {
+		.priority_first = 1,
+		.priority_end = 2,
+	};
+	struct zm_recompress_result recompressed;
+	struct zm_meld_options all = { .threshold_permille = 0 };
+	u8 first[SLOTS][ZM_PAGE_SIZE], again[ZM_PAGE_SIZE];
+	struct disk_write write = { 0 };
+	struct zm_meld_result melded;
+	struct zm_stats stats;
+	u64 i;
+	int err;
+
+	for (i = 0; i < SLOTS; i++) {
+		err = zm_page_read(store, i, first[i]);
+		if (err)
+			DIE("%s: slot %llu: %d", when, (unsigned long long)i,
+			    err);
+	}
+	check_store(store, ZM_CHECK_CONTENTS, when, 0);
+	if (zm_meld_run(store, &all, &melded))
+		DIE("%s: pass", when);
+	if (zm_recompress_run(store, &harder, &recompressed) ||
+	    recompressed.pages_damaged)
+		DIE("%s: recompression found damage", when);
+	for (i = 0; i < SLOTS; i += 5) {
+		err = disk_write_begin(&disk, store, &write, i, 0, i % 2);
+		if (err && err != -ENOENT)
+			DIE("%s: writeback: %d", when, err);
+		if (!err)
+			disk_write_end(&disk, store, &write, true);
+	}
+	for (i = 0; i < SLOTS; i++)
+		if (disk_page_read(&disk, store, i, again) ||
+		    memcmp(first[i], again, ZM_PAGE_SIZE))
+			DIE("%s: slot %llu reads other bytes", when,
+			    (unsigned long long)i);
+	zm_store_stats(store, &stats);
+	if (stats.failures[ZM_REASON_MISMATCH] ||
+	    stats.failures[ZM_REASON_DAMAGED])
+		DIE("%s: damage was seen", when);
+}
+
+/* Text, raw bytes, and one word over and over: what a change can be caught in. */
+static void fill(u64 number)
+{
+	page_make(shared, number * 8 + (number % 3 == 0 ? 1 : 4));
+	if (number % 3 == 2)
+		memset(shared, 0, sizeof(shared));
+}
+
+static void try_in_codec(const char *codec, u32 mode)
+{
+	struct zm_store *store = open_store(codec, mode);
+	u64 i;
+
+	for (i = 0; i < 4 * SLOTS; i++) {
+		fill(i);
+		change_in_codec = i % 4;
+		if (zm_page_write(store, i % SLOTS, shared))
+			DIE("write");
+	}
+	change_in_codec = false;
+	look(store, "changed inside the codec");
+	/* A page that is read into is its owner's as well. */
+	for (i = 0; i < SLOTS; i++) {
+		zm_page_discard(store, i);
+		fill(3 * i + 1);
+		if (zm_page_write(store, i, shared))
+			DIE("write");
+		change_in_codec = true;
+		if (zm_page_read(store, i, shared))
+			DIE("a page that its reader changed is an error");
+		change_in_codec = false;
+	}
+	look(store, "changed while it was read into");
+	zm_store_destroy(store);
+}
+
+static void *changer(void *arg)
+{
+	u64 number = 1;
+
+	(void)arg;
+	while (!zm_load32(&over))
+		change(number++);
+	return NULL;
+}
+
+static void try_threads(const char *codec, u32 mode, u64 writes)
+{
+	struct zm_store *store = open_store(codec, mode);
+	pthread_t thread;
+	u64 i;
+
+	over = 0;
+	fill(1);
+	if (pthread_create(&thread, NULL, changer, NULL))
+		DIE("no thread");
+	for (i = 0; i < writes; i++) {
+		if (zm_page_write(store, i % SLOTS, shared))
+			DIE("write");
+		if (zm_page_read(store, i % SLOTS, shared))
+			DIE("a page that changed while it was written is damaged");
+	}
+	zm_set32(&over, 1);
+	pthread_join(thread, NULL);
+	look(store, "changed by another thread");
+	zm_store_destroy(store);
+}
+
+int main(int argc, char **argv)
+{
+	static const char *const codecs[] = { "lz4", "lzo-rle", "zstd",
+					      "deflate" };
+	u64 writes = argc > 1 ? strtoull(argv[1], NULL, 0) : 3000;
+	u32 mode, i;
+
+	for (mode = ZM_MELD_OFF; mode <= ZM_MELD_INLINE; mode++)
+		for (i = 0; i < 4; i++) {
+			try_in_codec(codecs[i], mode);
+			try_threads(codecs[i], mode, writes);
+		}
+	printf("changing: 4 codecs, 4 modes, %llu writes each: ok\n",
+	       (unsigned long long)writes);
+	return 0;
+}
