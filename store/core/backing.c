@@ -189,7 +189,7 @@ void zm_writeback_end(struct zm_store *store, struct zm_writeback *wb,
 
 	zm_share_lock(share);
 	zm_share_mark(share, ZM_SHARE_WRITING, 0);
-	if (written && share->count) {
+	if (written && share->count && !zm_share_is_pinned(share)) {
 		zm_share_move(store, share, block);
 		zm_count(&store->counters.writebacks);
 	} else {

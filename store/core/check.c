@@ -179,6 +179,9 @@ static void check_share_sum(struct zm_check *check, struct zm_share *share,
 		      share->size, share->count, (unsigned long long)slots);
 	sum->shares++;
 	sum->held += share->held;
+	if (zm_share_is_pinned(share))
+		FAULT(check, "share of %u bytes: pinned, but nobody reads it\n",
+		      share->size);
 	if (zm_share_is(share, ZM_SHARE_BACKED)) {
 		sum->shares_backed++;
 		sum->pages_backed += slots;

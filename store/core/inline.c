@@ -14,15 +14,13 @@
  *
  * A twin on the backing device is passed over: it would take I/O to look at.
  *
- * Locking: one slot at a time, and its share, for a copy or a comparison of
- * stored bytes, never for a decompression: many may write one page at once.
- *   - A share is held while the copy of its bytes is compared. Its page never
- *     changes, so it is joined whatever its slots hold by then.
- *   - A slot's own object is copied, and after the comparison the slot is locked
- *     again: stored bytes equal to the copy are the same page, whoever wrote
- *     them. So nothing is made of a slot that turns out to hold another page.
- * The reference is taken first, then the written slot is given it under its own
- * lock.
+ * Locking: one slot at a time, and its share, never for a decompression: many may
+ * write one page at once, and whoever frees the twin's slot may hold locks. So the
+ * twin's share is pinned, and compared with the page with no lock. A twin that has
+ * an object of its own becomes a share before, and is put back if the page turns
+ * out to be another. A share's page never changes, so it is joined whatever the
+ * twin's slot holds by then. The reference is taken first, then the written slot is
+ * given it under its own lock.
  */
 #include "store.h"
 
@@ -76,14 +74,6 @@ struct search {
 	u32 fingerprint;
 };
 
-/* What was seen of a slot that may hold the page. */
-struct sighting {
-	struct zm_slot *slot;
-	bool is_self;		/* it is the written slot */
-	struct zm_share *share;	/* held; or NULL: look at the slot again */
-	struct zm_copy copy;	/* stored bytes; of a raw twin the page itself */
-};
-
 static bool may_hold(const struct search *search, struct zm_content content)
 {
 	return zm_state_has_object(content.state) &&
@@ -92,137 +82,96 @@ static bool may_hold(const struct search *search, struct zm_content content)
 }
 
 /*
- * Copies stored bytes for a comparison without a lock. Raw ones are not copied:
- * they can be compared with the page where they are, by settle().
+ * Pins what the slot may hold the page in; an object of its own becomes a share.
+ * NULL: the slot holds something else, or a page that is not in the pool.
  */
-static void see_object(const struct search *search, struct zm_object object,
-		       struct sighting *seen)
+static struct zm_share *twin_pin(const struct search *search,
+				 struct zm_slot *slot,
+				 struct zm_object *object)
 {
-	if (zm_object_is_raw(object))
-		seen->copy = (struct zm_copy){ search->page, ZM_PAGE_SIZE,
-					       ZM_PRIORITIES };
-	else
-		zm_object_copy(search->store, object,
-			       search->stream->packed + ZM_PAGE_SIZE,
-			       &seen->copy);
-}
-
-/* False: it is not in the pool. pre: its slot is locked. */
-static bool see_share(const struct search *search, struct zm_share *share,
-		      struct sighting *seen)
-{
-	bool here;
-
-	zm_share_lock(share);
-	here = zm_share_is_here(share);
-	if (here) {
-		see_object(search, zm_share_object(share), seen);
-		if (!seen->is_self && seen->copy.bytes != search->page) {
-			zm_share_hold(search->store, share);
-			seen->share = share;
-		}
-	}
-	zm_share_unlock(share);
-	return here;
-}
-
-static bool see_slot(const struct search *search, struct sighting *seen)
-{
+	struct zm_stream *stream = search->stream;
+	struct zm_share *share = NULL;
 	struct zm_content held;
-	bool saw;
 
-	zm_slot_lock(seen->slot);
-	held = zm_slot_content(seen->slot);
-	saw = may_hold(search, held);
-	if (saw && zm_state_kind(held.state) == ZM_KIND_SHARE)
-		saw = see_share(search, zm_content_share(held), seen);
-	else if (saw)
-		see_object(search, zm_content_object(held), seen);
-	zm_slot_unlock(seen->slot);
-	return saw;
-}
-
-/* Written with what it held: accessed, no more. pre: locked. */
-static void slot_unchanged(struct zm_slot *slot, struct zm_content held)
-{
-	zm_slot_accessed(slot);
-	if (zm_state_kind(held.state) == ZM_KIND_SHARE)
-		zm_share_accessed(zm_content_share(held));
-}
-
-/* A reference to what the slot holds. pre: locked; it holds the page. */
-static enum twin slot_take(const struct search *search, struct zm_slot *slot,
-			   struct zm_content *content)
-{
-	struct zm_content held = zm_slot_content(slot);
-
+	zm_slot_lock(slot);
+	held = zm_slot_content(slot);
+	if (!may_hold(search, held))
+		goto unlock;
 	if (zm_state_kind(held.state) == ZM_KIND_OBJECT) {
-		zm_slot_make_share(search->store, slot, search->stream->spare);
-		search->stream->spare = NULL;
+		zm_slot_make_share(search->store, slot, stream->spare);
+		stream->spare = NULL;
 		held = zm_slot_content(slot);
 	}
-	return zm_share_take(search->store, zm_content_share(held),
-			     search->fingerprint, ZM_STATE_FINGERPRINTED,
-			     content) ? TWIN_TAKEN : TWIN_NO;
+	share = zm_content_share(held);
+	if (!zm_share_pin(share, object))
+		share = NULL;
+unlock:
+	zm_slot_unlock(slot);
+	return share;
 }
 
 /*
- * The copy is the page: takes what the slot holds if that still has the same
- * stored bytes. It may have become a share meanwhile, or something else.
+ * Nothing is melded: leaves the slot as it was, but for what happened to it
+ * meanwhile. unchanged: it was written with what it holds, so it was accessed.
  */
-static enum twin settle(const struct search *search,
-			const struct sighting *seen,
-			struct zm_content *content)
+static void twin_unpin(const struct search *search, struct zm_slot *slot,
+		       struct zm_share *share, bool unchanged)
 {
-	enum twin result = TWIN_NO;
-	struct zm_content held;
-	enum zm_look look;
+	struct zm_stream *stream = search->stream;
+	struct zm_share *spare;
 
-	zm_slot_lock(seen->slot);
-	held = zm_slot_content(seen->slot);
-	if (!may_hold(search, held))
-		goto unlock;
-	look = zm_content_compare(search->store, search->stream, held,
-				  &seen->copy);
-	if (look == ZM_LOOK_DIFFERS) {
-		result = TWIN_COLLISION;
-	} else if (look == ZM_LOOK_EQUAL && seen->is_self) {
-		slot_unchanged(seen->slot, held);
-		result = TWIN_SELF;
-	} else if (look == ZM_LOOK_EQUAL) {
-		result = slot_take(search, seen->slot, content);
+	zm_slot_lock(slot);
+	if (unchanged) {
+		zm_slot_accessed(slot);
+		zm_share_accessed(share);
 	}
-unlock:
-	zm_slot_unlock(seen->slot);
-	return result;
+	spare = zm_slot_unmake_share(search->store, slot, share);
+	zm_slot_unlock(slot);
+	if (!spare)
+		return;
+	if (stream->spare)
+		zm_share_free(spare);
+	else
+		stream->spare = spare;
 }
 
+/*
+ * The slot may hold other content by the time of the comparison. For a twin that
+ * does not matter: its share still is the page. The written slot had the page
+ * while it was being written, and what came then came after.
+ */
 static enum twin twin_try(const struct search *search, u64 twin,
 			  struct zm_content *content)
 {
 	struct zm_store *store = search->store;
-	struct sighting seen = {
-		.slot = &store->slots[twin],
-		.is_self = twin == search->index,
-	};
+	struct zm_slot *slot = &store->slots[twin];
+	bool is_self = twin == search->index;
+	struct zm_object object;
+	struct zm_share *share;
 	enum twin result = TWIN_NO;
 
-	if (!see_slot(search, &seen))
+	/* Before any lock: a share may be needed under it. */
+	if (!search->stream->spare)
+		search->stream->spare = zm_share_create();
+	if (!search->stream->spare)
 		return TWIN_NO;
-	if (!zm_copy_is_page(store, search->stream, &seen.copy,
-			     search->page)) {
-		/* Or damaged: the one who reads it is told. */
-		if (seen.share)
-			zm_share_let_go(store, seen.share);
+	share = twin_pin(search, slot, &object);
+	if (!share)
+		return TWIN_NO;
+	/* Or damaged: the one who reads it is told. */
+	if (!zm_object_is_page(store, search->stream, object, search->page)) {
+		twin_unpin(search, slot, share, false);
 		return TWIN_COLLISION;
 	}
-	if (!seen.share)
-		result = settle(search, &seen, content);
-	else if (zm_share_take_held(store, seen.share, search->fingerprint,
-				    ZM_STATE_FINGERPRINTED, content))
+	if (is_self) {
+		twin_unpin(search, slot, share, true);
+		result = TWIN_SELF;
+	} else if (zm_share_take_pinned(store, share, search->fingerprint,
+					ZM_STATE_FINGERPRINTED, content)) {
 		result = TWIN_TAKEN;
+	}
 	/* As if it had no twin: who may read this number is not told. */
-	if (result >= TWIN_SELF && seen.copy.size == ZM_PAGE_SIZE)
+	if (result != TWIN_NO && zm_object_is_raw(object))
 		zm_count(&store->counters.raw_since);
 	return result;
 }
@@ -249,10 +198,7 @@ bool zm_inline_meld(struct zm_store *store, struct zm_stream *stream,
 	if (!table || !takes_part(store, fingerprint))
 		return false;
 	zm_count(&store->counters.inline_probes);
-	/* Before any lock: a share may be needed under it. */
-	if (!stream->spare)
-		stream->spare = zm_share_create();
-	count = stream->spare ? zm_index_lookup(table, fingerprint, found) : 0;
+	count = zm_index_lookup(table, fingerprint, found);
 	for (i = 0; i < count; i++) {
 		switch (twin_try(&search, found[i], &content)) {
 		case TWIN_NO:

@@ -6,7 +6,7 @@
  * Invariants:
  *   - an object belongs to one slot or to one share;
  *   - an object of a slot's own is looked at under the slot's lock; a share's
- *     under the share's, but it is decompressed from a copy: its other slots
+ *     under the share's, or pinned where it is decompressed: its other slots
  *     are not kept waiting.
  */
 #include "store.h"
@@ -159,24 +159,27 @@ bool zm_content_copy(struct zm_store *store, struct zm_content content,
 }
 
 /*
- * Whether copied bytes are this page; damaged ones are none.
- * pre: they are not in the stream's first page of packed.
+ * Whether an object is this page; a damaged one is none.
+ * pre: the object stays: it is pinned, or its slot is locked.
  */
-bool zm_copy_is_page(struct zm_store *store, struct zm_stream *stream,
-		     const struct zm_copy *copy, const void *page)
+bool zm_object_is_page(struct zm_store *store, struct zm_stream *stream,
+		       struct zm_object object, const void *page)
 {
-	const struct zm_codec_choice *codec = &store->codecs[copy->priority];
+	const void *bytes, *made;
+	bool sound = true;
 
-	if (copy->size == ZM_PAGE_SIZE)
-		return copy->bytes == page ||
-		       zm_equal(copy->bytes, page, ZM_PAGE_SIZE);
-	if (codec->ops->equals)
-		return codec->ops->equals(stream->ctx[copy->priority],
-					  &codec->params, copy->bytes,
-					  copy->size, page, ZM_PAGE_SIZE);
-	return !zm_bytes_unpack(store, stream, copy->priority, copy->bytes,
-				copy->size, stream->packed) &&
-	       zm_equal(stream->packed, page, ZM_PAGE_SIZE);
+	/* The second page of packed: the first is for what is made of them. */
+	bytes = zm_port_pool_read_begin(store->pool, object.handle, object.size,
+					stream->packed + ZM_PAGE_SIZE);
+	made = bytes;
+	if (!zm_object_is_raw(object)) {
+		made = stream->packed;
+		sound = !zm_bytes_unpack(store, stream, object.priority, bytes,
+					 object.size, stream->packed);
+	}
+	sound = sound && zm_equal(made, page, ZM_PAGE_SIZE);
+	zm_port_pool_read_end(store->pool, object.handle, bytes, object.size);
+	return sound;
 }
 
 /*
@@ -186,15 +189,19 @@ bool zm_copy_is_page(struct zm_store *store, struct zm_stream *stream,
 int zm_content_read(struct zm_store *store, struct zm_stream *stream,
 		    struct zm_content content, void *page)
 {
-	struct zm_copy copy;
+	struct zm_object object;
+	struct zm_share *share;
+	int err;
 
 	if (zm_state_kind(content.state) == ZM_KIND_OBJECT)
 		return object_read(store, stream, zm_content_object(content),
 				   page);
-	if (!zm_content_copy(store, content, stream->packed, &copy))
+	share = zm_content_share(content);
+	if (!zm_share_pin(share, &object))
 		return ZM_BACKED;
-	return zm_bytes_unpack(store, stream, copy.priority, copy.bytes,
-			       copy.size, page);
+	err = object_read(store, stream, object, page);
+	zm_share_unpin(store, share);
+	return err;
 }
 
 /*

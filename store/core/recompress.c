@@ -267,7 +267,7 @@ unlock:
 	return same;
 }
 
-/* The same for a share. False: it has left the pool by now. */
+/* The same for a share. False: it has left the pool by now, or is being read. */
 static bool share_finish(struct recompression *run, struct attempt *attempt,
 			 const struct zm_object *object, u32 flags)
 {
@@ -275,7 +275,8 @@ static bool share_finish(struct recompression *run, struct attempt *attempt,
 	bool here;
 
 	zm_share_lock(share);
-	here = zm_share_is_here(share);
+	here = zm_share_is_here(share) &&
+	       !(object && zm_share_is_pinned(share));
 	if (here && object)
 		zm_share_replace(run->store, share, *object);
 	else if (here && flags & ZM_STATE_INCOMPRESSIBLE)

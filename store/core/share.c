@@ -96,15 +96,90 @@ bool zm_share_take(struct zm_store *store, struct zm_share *share,
 	return joined;
 }
 
-/* The same, and the caller's hold is gone. pre: the caller holds the share. */
-bool zm_share_take_held(struct zm_store *store, struct zm_share *share,
-			u32 fingerprint, u32 flags, struct zm_content *content)
+/*
+ * Pins the share's object, to be read with no lock. False: it is not in the pool.
+ * pre: a slot of it is locked.
+ */
+bool zm_share_pin(struct zm_share *share, struct zm_object *object)
+{
+	bool here;
+
+	zm_share_lock(share);
+	here = zm_share_is_here(share);
+	if (here) {
+		*object = zm_share_object(share);
+		zm_set32(&share->state,
+			 zm_load32(&share->state) + ZM_SHARE_PIN);
+	}
+	zm_share_unlock(share);
+	return here;
+}
+
+/* pre: locked, and pinned by the caller; unlocks. */
+static void pin_drop(struct zm_store *store, struct zm_share *share)
+{
+	bool orphan = !share->count, gone;
+
+	zm_set32(&share->state, zm_load32(&share->state) - ZM_SHARE_PIN);
+	gone = orphan && !zm_share_is_pinned(share);
+	/* Its last slot left it to us; the counters know already. */
+	if (gone)
+		zm_port_pool_free(store->pool, zm_share_object(share).handle);
+	gone = gone && !share->held;
+	zm_share_unlock(share);
+	if (gone)
+		zm_share_free(share);
+}
+
+/* pre: pinned by the caller. Atomic. */
+void zm_share_unpin(struct zm_store *store, struct zm_share *share)
+{
+	zm_share_lock(share);
+	pin_drop(store, share);
+}
+
+/*
+ * Reverses zm_slot_make_share() where the slot and the caller's pin are all there
+ * is of the share; otherwise only the pin is dropped. Returns the share if it is unused again.
+ * pre: slot locked; share pinned by the caller.
+ */
+struct zm_share *zm_slot_unmake_share(struct zm_store *store,
+				      struct zm_slot *slot,
+				      struct zm_share *share)
+{
+	struct zm_content content = zm_slot_content(slot);
+	u32 kept = content.state & (ZM_STATE_FINGERPRINTED | ZM_STATE_IDLE);
+	u32 state;
+
+	zm_share_lock(share);
+	state = zm_load32(&share->state);
+	if (zm_state_kind(content.state) != ZM_KIND_SHARE ||
+	    zm_content_share(content) != share || share->count != 1 ||
+	    share->held || state >= 2 * ZM_SHARE_PIN) {
+		pin_drop(store, share);
+		return NULL;
+	}
+	if (state & ZM_SHARE_INCOMPRESSIBLE)
+		kept |= ZM_STATE_INCOMPRESSIBLE;
+	content.value = share->place;
+	content.state = zm_state_of_object(zm_share_object(share)) | kept;
+	zm_slot_set(slot, content);
+	zm_uncount(&store->counters.shares);
+	zm_uncount(&store->counters.pages_shared);
+	zm_share_unlock(share);
+	return share;
+}
+
+/* As zm_share_take(), and the caller's pin is gone. pre: pinned by the caller. */
+bool zm_share_take_pinned(struct zm_store *store, struct zm_share *share,
+			  u32 fingerprint, u32 flags,
+			  struct zm_content *content)
 {
 	bool joined;
 
 	zm_share_lock(share);
 	joined = share_join(store, share, fingerprint, flags, content);
-	zm_share_put(store, share);
+	pin_drop(store, share);
 	return joined;
 }
 
@@ -113,6 +188,7 @@ static u32 share_abandon(struct zm_store *store, struct zm_share *share)
 {
 	struct zm_counters *counters = &store->counters;
 	bool backed = zm_share_is(share, ZM_SHARE_BACKED);
+	bool pinned = zm_share_is_pinned(share);
 	u32 held = share->held, freed = 0;
 
 	zm_uncount(&counters->shares);
@@ -120,7 +196,11 @@ static u32 share_abandon(struct zm_store *store, struct zm_share *share)
 		zm_uncount(&counters->shares_backed);
 	} else {
 		freed = share->size;
-		zm_object_free(store, zm_share_object(share));
+		zm_add64(&counters->bytes_compressed, -(u64)freed);
+		/* Otherwise whoever reads it frees it. */
+		if (!pinned)
+			zm_port_pool_free(store->pool,
+					  zm_share_object(share).handle);
 	}
 	if (held) {
 		zm_add64(&counters->held, -(u64)held);
@@ -131,7 +211,7 @@ static u32 share_abandon(struct zm_store *store, struct zm_share *share)
 		zm_block_free(store, share->place);
 	}
 	zm_share_unlock(share);
-	if (!held)
+	if (!held && !pinned)
 		zm_share_free(share);
 	return freed;
 }
@@ -178,7 +258,7 @@ void zm_share_put(struct zm_store *store, struct zm_share *share)
 	bool gone;
 
 	share->held--;
-	gone = orphan && !share->held;
+	gone = orphan && !share->held && !zm_share_is_pinned(share);
 	zm_uncount(orphan ? &counters->held_orphaned : &counters->held);
 	if (gone && zm_share_is(share, ZM_SHARE_BACKED)) {
 		zm_block_free(store, share->place);
@@ -187,13 +267,6 @@ void zm_share_put(struct zm_store *store, struct zm_share *share)
 	zm_share_unlock(share);
 	if (gone)
 		zm_share_free(share);
-}
-
-/* The same for who has not locked it. pre: held by the caller. Atomic. */
-void zm_share_let_go(struct zm_store *store, struct zm_share *share)
-{
-	zm_share_lock(share);
-	zm_share_put(store, share);
 }
 
 /* Takes what the share's object adds to the counters off, and frees it. */
@@ -217,7 +290,10 @@ static void share_set(struct zm_share *share, struct zm_object object, u32 set)
 		      set | object.priority << ZM_STATE_PRIORITY_SHIFT);
 }
 
-/* The same page in another, compressed object. pre: locked, in the pool. */
+/*
+ * The same page in another, compressed object.
+ * pre: locked, in the pool, not pinned.
+ */
 void zm_share_replace(struct zm_store *store, struct zm_share *share,
 		      struct zm_object object)
 {
@@ -227,7 +303,7 @@ void zm_share_replace(struct zm_store *store, struct zm_share *share,
 		 (u64)(share->count - 1) * object.size);
 }
 
-/* The same page in a block, its handle. pre: locked, in the pool. */
+/* The same page in a block, its handle. pre: locked, in the pool, not pinned. */
 void zm_share_move(struct zm_store *store, struct zm_share *share,
 		   struct zm_object block)
 {

@@ -7,25 +7,32 @@
  * stored does: recompression puts another object in its place, a writeback a
  * block. `state` packs, under the lock in its bit 0:
  *
- *   31      8 7..6      5     4        3        2        1       0
- *   (free)    priority  idle  incom-   writing  backed  (free)   lock
- *                             pressible
+ *   31    8 7..6      5     4        3        2        1       0
+ *   pins    priority  idle  incom-   writing  backed  (free)   lock
+ *                           pressible
  *
  * `place` is the handle, or the block where the share is backed; `size` are the
  * stored bytes there, a page for a raw one. `count` are the slots; `held` are
  * those who use the share without a slot: readers of its block, the writer of
- * its block, the pass, recompression, a write that compares its page with it.
+ * its block, the pass, recompression.
+ *
+ * `pins` are those who read the object where it stands, with no lock, for the
+ * time of one decompression. While there are any, nothing takes the object's
+ * place: recompression and writeback of the page come to nothing.
  *
  * Invariants:
- *   - a share whose last slot let go of it (an orphan) gives up its object at
- *     once, and its block and itself as soon as nobody holds it;
+ *   - a share whose last slot let go of it (an orphan) counts no more; its object
+ *     is freed as soon as nobody has pinned it, its block and itself as soon as
+ *     nobody holds it either;
+ *   - what is pinned is in the pool;
  *   - an orphan gets no slots any more, nor does one that has
  *     ZM_SHARE_SLOTS_MAX of them: the next page starts another share;
  *   - `idle` says that no slot of it was accessed since all were marked.
  *
  * Locking: every field under the share's lock, which is taken after the locks
  * of slots and held for a copy or a comparison of stored bytes, never for a
- * decompression. Whoever locks a share holds it, or has locked a slot of it.
+ * decompression. Whoever locks a share holds it, has pinned it, or has locked a slot
+ * of it.
  */
 #ifndef ZMELD_CORE_SHARE_H
 #define ZMELD_CORE_SHARE_H
@@ -46,6 +53,7 @@ _Static_assert(sizeof(struct zm_share) == ZM_SHARE_BYTES, "the metadata of a sha
 #define ZM_SHARE_WRITING	(1u << 3)
 #define ZM_SHARE_INCOMPRESSIBLE	(1u << 4)
 #define ZM_SHARE_IDLE		(1u << 5)
+#define ZM_SHARE_PIN		(1u << 8)	/* the lowest bit of their number */
 
 static inline void zm_share_lock(struct zm_share *share)
 {
@@ -74,6 +82,12 @@ static inline void zm_share_mark(struct zm_share *share, u32 clear, u32 set)
 static inline bool zm_share_is(const struct zm_share *share, u32 what)
 {
 	return zm_load32(&share->state) & what;
+}
+
+/* pre: locked. */
+static inline bool zm_share_is_pinned(const struct zm_share *share)
+{
+	return zm_load32(&share->state) >= ZM_SHARE_PIN;
 }
 
 /* Whether its object is in the pool. pre: locked. */

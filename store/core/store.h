@@ -149,8 +149,8 @@ struct zm_copy {
 
 void zm_object_copy(struct zm_store *store, struct zm_object object, void *to,
 		    struct zm_copy *copy);
-bool zm_copy_is_page(struct zm_store *store, struct zm_stream *stream,
-		     const struct zm_copy *copy, const void *page);
+bool zm_object_is_page(struct zm_store *store, struct zm_stream *stream,
+		       struct zm_object object, const void *page);
 int zm_content_read(struct zm_store *store, struct zm_stream *stream,
 		    struct zm_content content, void *page);
 bool zm_content_copy(struct zm_store *store, struct zm_content content,
@@ -169,14 +169,19 @@ struct zm_share *zm_share_create(void);
 void zm_share_free(void *share);
 void zm_slot_make_share(struct zm_store *store, struct zm_slot *slot,
 			struct zm_share *share);
+struct zm_share *zm_slot_unmake_share(struct zm_store *store,
+				      struct zm_slot *slot,
+				      struct zm_share *share);
 bool zm_share_take(struct zm_store *store, struct zm_share *share,
 		   u32 fingerprint, u32 flags, struct zm_content *content);
-bool zm_share_take_held(struct zm_store *store, struct zm_share *share,
-			u32 fingerprint, u32 flags, struct zm_content *content);
+bool zm_share_take_pinned(struct zm_store *store, struct zm_share *share,
+			  u32 fingerprint, u32 flags,
+			  struct zm_content *content);
+bool zm_share_pin(struct zm_share *share, struct zm_object *object);
+void zm_share_unpin(struct zm_store *store, struct zm_share *share);
 u32 zm_share_release(struct zm_store *store, struct zm_share *share);
 void zm_share_hold(struct zm_store *store, struct zm_share *share);
 void zm_share_put(struct zm_store *store, struct zm_share *share);
-void zm_share_let_go(struct zm_store *store, struct zm_share *share);
 void zm_share_replace(struct zm_store *store, struct zm_share *share,
 		      struct zm_object object);
 void zm_share_move(struct zm_store *store, struct zm_share *share,

@@ -78,17 +78,6 @@ pub(crate) mod raw {
             *mut c_void,
             usize,
         ) -> c_int,
-        /// The store's own business.
-        _equals: Option<
-            unsafe extern "C" fn(
-                *mut c_void,
-                *const Params,
-                *const c_void,
-                usize,
-                *const c_void,
-                usize,
-            ) -> bool,
-        >,
     }
 
     // SAFETY: an ops table is constant: the C side never writes to it.

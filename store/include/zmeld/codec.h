@@ -18,7 +18,6 @@
  *   - compress writes at most the capacity it was given;
  *   - decompress writes exactly dst_size bytes or fails; it reads no byte
  *     outside src and writes none outside dst, whatever src holds;
- *   - equals reads no byte outside src and the page, and writes none;
  *   - both are deterministic: same params and bytes in, same bytes out, whatever
  *     the context was used for before.
  */
@@ -81,15 +80,6 @@ struct zm_codec_ops {
 	int (*decompress)(void *ctx, const struct zm_codec_params *params,
 			  const void *src, size_t src_size,
 			  void *dst, size_t dst_size);
-
-	/*
-	 * Whether src is sound and decompresses to exactly these bytes; NULL: to
-	 * be told by decompressing. Where it says so, decompress gives the same.
-	 * Does not sleep, allocates nothing.
-	 */
-	bool (*equals)(void *ctx, const struct zm_codec_params *params,
-		       const void *src, size_t src_size,
-		       const void *page, size_t page_size);
 };
 
 /*

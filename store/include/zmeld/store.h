@@ -251,8 +251,9 @@ int zm_writeback_begin(struct zm_store *store, u64 index, u32 which,
 		       void *bytes);
 /*
  * Written: the page, with all that share it, stands in the block and its object
- * is freed; or, if nobody needs the page any more, the block is. Not written:
- * the block is free again, nothing else happened. Atomic.
+ * is freed; or, if nobody needs the page any more, or it is being read in this
+ * moment, the block is. Not written: the block is free again, nothing else
+ * happened. Atomic.
  */
 void zm_writeback_end(struct zm_store *store, struct zm_writeback *wb,
 		      bool written);
