@@ -80,7 +80,7 @@ static bool word_take(struct zm_blocks *blocks, u64 word, u64 *block)
 	u64 bits;
 	bool found;
 
-	zm_bit_lock(&blocks->lock);
+	zm_bit_lock(&blocks->lock, ZM_LOCK_BLOCKS);
 	bits = zm_load64(&blocks->taken[word]);
 	found = ~bits;
 	if (found) {
@@ -90,7 +90,7 @@ static bool word_take(struct zm_blocks *blocks, u64 word, u64 *block)
 		zm_add64(&blocks->used, 1);
 		zm_set64(&blocks->next, word);
 	}
-	zm_bit_unlock(&blocks->lock, 0);
+	zm_bit_unlock(&blocks->lock, 0, ZM_LOCK_BLOCKS);
 	return found;
 }
 
@@ -148,7 +148,7 @@ void zm_block_free(struct zm_store *store, u64 block)
 	struct zm_blocks *blocks = &store->blocks;
 	u64 *word;
 
-	zm_bit_lock(&blocks->lock);
+	zm_bit_lock(&blocks->lock, ZM_LOCK_BLOCKS);
 	if (block_is_taken(blocks, block)) {
 		word = &blocks->taken[block / BITS_A_WORD];
 		zm_set64(word, zm_load64(word) & ~(1ull << block % BITS_A_WORD));
@@ -156,7 +156,7 @@ void zm_block_free(struct zm_store *store, u64 block)
 	} else {
 		zm_port_broken("a block is freed that is not taken");
 	}
-	zm_bit_unlock(&blocks->lock, 0);
+	zm_bit_unlock(&blocks->lock, 0, ZM_LOCK_BLOCKS);
 }
 
 /* For the check: the bits that are set. */

@@ -172,19 +172,19 @@ static enum outcome meld_first(struct zm_pass *pass, u64 leader_index,
 	struct zm_slot *leader = &slots[leader_index];
 	struct zm_slot *follower = &slots[follower_index];
 	bool in_order = leader_index < follower_index;
+	struct zm_slot *lower = in_order ? leader : follower;
+	struct zm_slot *higher = in_order ? follower : leader;
 	struct zm_content old = { 0 };
 	enum outcome outcome;
 
-	zm_slot_lock(in_order ? leader : follower);
-	zm_slot_lock(in_order ? follower : leader);
+	zm_slots_lock(lower, higher);
 	if (!slot_still(zm_slot_content(leader), fingerprint))
 		outcome = LEADER_GONE;
 	else if (!slot_still(zm_slot_content(follower), fingerprint))
 		outcome = GONE;
 	else
 		outcome = meld_pair(pass, leader, follower, &old);
-	zm_slot_unlock(leader);
-	zm_slot_unlock(follower);
+	zm_slots_unlock(lower, higher);
 	if (zm_state_has_object(old.state))
 		count_dropped(pass, old);
 	return outcome;

@@ -246,6 +246,7 @@ u32 zm_share_release(struct zm_store *store, struct zm_share *share)
 /* Keeps the share, and its block, though slots may let go. pre: locked. */
 void zm_share_hold(struct zm_store *store, struct zm_share *share)
 {
+	zm_share_assert_locked(share);
 	share->held++;
 	zm_count(&store->counters.held);
 }
@@ -257,6 +258,7 @@ void zm_share_put(struct zm_store *store, struct zm_share *share)
 	bool orphan = !share->count;
 	bool gone;
 
+	zm_share_assert_locked(share);
 	share->held--;
 	gone = orphan && !share->held && !zm_share_is_pinned(share);
 	zm_uncount(orphan ? &counters->held_orphaned : &counters->held);
@@ -275,6 +277,7 @@ static void object_leave(struct zm_store *store, struct zm_share *share)
 	struct zm_counters *counters = &store->counters;
 	struct zm_object object = zm_share_object(share);
 
+	zm_share_assert_locked(share);
 	zm_add64(&counters->bytes_melded,
 		 -((u64)(share->count - 1) * object.size));
 	if (zm_object_is_raw(object))

@@ -57,17 +57,22 @@ _Static_assert(sizeof(struct zm_share) == ZM_SHARE_BYTES, "the metadata of a sha
 
 static inline void zm_share_lock(struct zm_share *share)
 {
-	zm_bit_lock(&share->state);
+	zm_bit_lock(&share->state, ZM_LOCK_SHARE);
 }
 
 static inline bool zm_share_trylock(struct zm_share *share)
 {
-	return zm_bit_trylock(&share->state);
+	return zm_bit_trylock(&share->state, ZM_LOCK_SHARE);
 }
 
 static inline void zm_share_unlock(struct zm_share *share)
 {
-	zm_bit_unlock(&share->state, zm_load32(&share->state));
+	zm_bit_unlock(&share->state, zm_load32(&share->state), ZM_LOCK_SHARE);
+}
+
+static inline void zm_share_assert_locked(const struct zm_share *share)
+{
+	zm_bit_assert_locked(&share->state);
 }
 
 /* The bits of `set` instead of those of `clear`. pre: locked; stays locked. */
@@ -75,6 +80,7 @@ static inline void zm_share_mark(struct zm_share *share, u32 clear, u32 set)
 {
 	u32 state = zm_load32(&share->state);
 
+	zm_share_assert_locked(share);
 	zm_set32(&share->state, (state & ~clear) | set);
 }
 

@@ -92,17 +92,37 @@ static inline bool zm_state_has_object(u32 state)
 
 static inline void zm_slot_lock(struct zm_slot *slot)
 {
-	zm_bit_lock(&slot->state);
+	zm_bit_lock(&slot->state, ZM_LOCK_SLOT);
 }
 
 static inline bool zm_slot_trylock(struct zm_slot *slot)
 {
-	return zm_bit_trylock(&slot->state);
+	return zm_bit_trylock(&slot->state, ZM_LOCK_SLOT);
 }
 
 static inline void zm_slot_unlock(struct zm_slot *slot)
 {
-	zm_bit_unlock(&slot->state, zm_load32(&slot->state));
+	zm_bit_unlock(&slot->state, zm_load32(&slot->state), ZM_LOCK_SLOT);
+}
+
+/* Two at once, the lower index first. pre: lower < higher. */
+static inline void zm_slots_lock(struct zm_slot *lower, struct zm_slot *higher)
+{
+	zm_slot_lock(lower);
+	zm_bit_lock(&higher->state, ZM_LOCK_SLOT_SECOND);
+}
+
+static inline void zm_slots_unlock(struct zm_slot *lower,
+				   struct zm_slot *higher)
+{
+	zm_bit_unlock(&higher->state, zm_load32(&higher->state),
+		      ZM_LOCK_SLOT_SECOND);
+	zm_slot_unlock(lower);
+}
+
+static inline void zm_slot_assert_locked(const struct zm_slot *slot)
+{
+	zm_bit_assert_locked(&slot->state);
 }
 
 /* pre: locked. */
@@ -120,6 +140,7 @@ static inline void zm_slot_accessed(struct zm_slot *slot)
 {
 	u32 state = zm_load32(&slot->state);
 
+	zm_slot_assert_locked(slot);
 	if (state & ZM_STATE_IDLE)
 		zm_set32(&slot->state, state & ~ZM_STATE_IDLE);
 }
@@ -127,6 +148,7 @@ static inline void zm_slot_accessed(struct zm_slot *slot)
 /* pre: locked; stays locked. */
 static inline void zm_slot_set(struct zm_slot *slot, struct zm_content content)
 {
+	zm_slot_assert_locked(slot);
 	zm_set64(&slot->value, content.value);
 	zm_set32(&slot->fingerprint, content.fingerprint);
 	zm_set32(&slot->state, content.state | 1u);

@@ -16,6 +16,25 @@
 
 #include "home.h"
 
+/* -- Locks ------------------------------------------------------------------ */
+
+#ifdef CONFIG_DEBUG_LOCK_ALLOC
+
+static struct lock_class_key lock_keys[ZM_LOCKS];
+
+#define LOCK_MAP(lock, name) \
+	[lock] = STATIC_LOCKDEP_MAP_INIT(name, &lock_keys[lock])
+
+struct lockdep_map zm_lock_maps[ZM_LOCKS] = {
+	LOCK_MAP(ZM_LOCK_SLOT, "zmeld slot"),
+	LOCK_MAP(ZM_LOCK_SLOT_SECOND, "zmeld slot, second"),
+	LOCK_MAP(ZM_LOCK_SHARE, "zmeld share"),
+	LOCK_MAP(ZM_LOCK_BLOCKS, "zmeld blocks"),
+	LOCK_MAP(ZM_LOCK_STREAM, "zmeld stream"),
+};
+
+#endif
+
 /* -- Memory ---------------------------------------------------------------- */
 
 /*

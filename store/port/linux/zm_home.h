@@ -15,12 +15,15 @@
 #include <linux/compiler.h>
 #include <linux/errno.h>
 #include <linux/kernel.h>
+#include <linux/lockdep.h>
 #include <linux/mm.h>
 #include <linux/preempt.h>
 #include <linux/prefetch.h>
 #include <linux/processor.h>
 #include <linux/string.h>
 #include <linux/types.h>
+
+#include <zmeld/lock.h>
 
 #ifdef CONFIG_PREEMPT_RT
 #error "zmeld: PREEMPT_RT kernels are not supported: zsmalloc sleeps in them under the slot locks"
@@ -80,7 +83,26 @@ static inline void zm_max64(u64 *word, u64 value)
 #define zm_publish(where, pointer) smp_store_release(where, pointer)
 #define zm_consume(where) smp_load_acquire(where) /* pairs with zm_publish */
 
-static inline bool zm_bit_trylock(u32 *word)
+/*
+ * lockdep sees one lock of each kind, whatever the word: that is enough for their
+ * order, and a word has no room for a map. It is told where the kernel has it.
+ */
+#ifdef CONFIG_DEBUG_LOCK_ALLOC
+
+extern struct lockdep_map zm_lock_maps[ZM_LOCKS];
+
+#define zm_lockdep_acquire(lock, try) \
+	lock_acquire_exclusive(&zm_lock_maps[lock], 0, try, NULL, _THIS_IP_)
+#define zm_lockdep_release(lock) lock_release(&zm_lock_maps[lock], _THIS_IP_)
+
+#else
+
+#define zm_lockdep_acquire(lock, try) do { } while (0)
+#define zm_lockdep_release(lock) do { } while (0)
+
+#endif
+
+static inline bool zm_bit_try(u32 *word)
 {
 	u32 old;
 
@@ -92,19 +114,36 @@ static inline bool zm_bit_trylock(u32 *word)
 	return false;
 }
 
-static inline void zm_bit_lock(u32 *word)
+static inline bool zm_bit_trylock(u32 *word, enum zm_lock lock)
 {
-	while (!zm_bit_trylock(word))
+	if (!zm_bit_try(word))
+		return false;
+	zm_lockdep_acquire(lock, 1);
+	return true;
+}
+
+static inline void zm_bit_lock(u32 *word, enum zm_lock lock)
+{
+	zm_lockdep_acquire(lock, 0);
+	while (!zm_bit_try(word))
 		while (READ_ONCE(*word) & 1)
 			cpu_relax();
 }
 
 /* Unlocks and sets the word's other bits in one store. */
-static inline void zm_bit_unlock(u32 *word, u32 value)
+static inline void zm_bit_unlock(u32 *word, u32 value, enum zm_lock lock)
 {
-	/* Pairs with the acquire in zm_bit_trylock(). */
+	zm_lockdep_release(lock);
+	/* Pairs with the acquire in zm_bit_try(). */
 	smp_store_release(word, value & ~1u);
 	preempt_enable();
+}
+
+/* Somebody has locked the word: who, lockdep does not know of one word. */
+static inline void zm_bit_assert_locked(const u32 *word)
+{
+	if (IS_ENABLED(CONFIG_LOCKDEP) || IS_ENABLED(ZMELD_DEBUG))
+		WARN_ON_ONCE(!(READ_ONCE(*word) & 1));
 }
 
 /* What get_unaligned() does, whose header is not the same in all kernels. */

@@ -180,7 +180,8 @@ struct zm_stream *zm_port_stream_get(struct zm_streams *streams)
 			seat = first + i;
 			if (seat >= streams->count)
 				seat -= streams->count;
-			if (!zm_bit_trylock(&streams->seats[seat].lock))
+			if (!zm_bit_trylock(&streams->seats[seat].lock,
+					    ZM_LOCK_STREAM))
 				continue;
 			last_seat = seat;
 			return &streams->seats[seat].stream;
@@ -195,7 +196,7 @@ void zm_port_stream_put(struct zm_streams *streams, struct zm_stream *stream)
 					    offsetof(struct seat, stream));
 
 	(void)streams;
-	zm_bit_unlock(&seat->lock, 0);
+	zm_bit_unlock(&seat->lock, 0, ZM_LOCK_STREAM);
 }
 
 /* -- The pass's lock, time, randomness, words ------------------------------ */

@@ -12,7 +12,8 @@
  *   zm_add64 zm_max64          counters: relaxed read-modify-write;
  *   zm_publish zm_consume      a pointer, with what it points to;
  *   zm_bit_lock and kin        a spinning lock in bit 0 of a word: acquire and
- *                              release, no sleeping while it is held;
+ *                              release, no sleeping while it is held; each is
+ *                              told which kind it is, see zmeld/lock.h;
  *   zm_get64 zm_put64          a word of a page's bytes, at any address: not every
  *                              kernel makes one instruction of a small memcpy;
  *   zm_equal                   whether bytes are the same;
@@ -27,6 +28,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
+#include <zmeld/lock.h>
 
 typedef uint8_t u8;
 typedef uint16_t u16;
@@ -95,27 +98,45 @@ static inline void zm_max64(u64 *word, u64 value)
 /* Gives the processor away after many tries: the holder may have lost it. */
 void zm_port_relax(u32 tries);
 
-static inline bool zm_bit_trylock(u32 *word)
+static inline bool zm_bit_trylock(u32 *word, enum zm_lock lock)
 {
 	u32 old = zm_load32(word) & ~1u;
 
+	(void)lock;
 	return __atomic_compare_exchange_n(word, &old, old | 1, false,
 					   __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
 }
 
-static inline void zm_bit_lock(u32 *word)
+static inline void zm_bit_lock(u32 *word, enum zm_lock lock)
 {
 	u32 tries = 0;
 
-	while (!zm_bit_trylock(word))
+	while (!zm_bit_trylock(word, lock))
 		zm_port_relax(++tries);
 }
 
 /* Unlocks and sets the word's other bits in one store. */
-static inline void zm_bit_unlock(u32 *word, u32 value)
+static inline void zm_bit_unlock(u32 *word, u32 value, enum zm_lock lock)
 {
+	(void)lock;
 	__atomic_store_n(word, value & ~1u, __ATOMIC_RELEASE);
 }
+
+/* Under the sanitizers, where all tests run: somebody has locked the word. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+void zm_port_broken(const char *what);
+
+static inline void zm_bit_assert_locked(const u32 *word)
+{
+	if (!(zm_load32(word) & 1))
+		zm_port_broken("a lock that has to be held is not");
+}
+#else
+static inline void zm_bit_assert_locked(const u32 *word)
+{
+	(void)word;
+}
+#endif
 
 static inline u64 zm_get64(const void *bytes)
 {

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The core's spinning locks, each a bit of a word that it guards the rest of, in
+ * the order in which they are taken. A home gets the kind with each call: the
+ * kernel's lockdep learns the order from it, and that a lock is held is asserted
+ * where tests and checking kernels run. Nothing else looks at it.
+ */
+#ifndef ZMELD_LOCK_H
+#define ZMELD_LOCK_H
+
+enum zm_lock {
+	ZM_LOCK_SLOT,
+	ZM_LOCK_SLOT_SECOND,	/* of two slots, the one of higher index */
+	ZM_LOCK_SHARE,
+	ZM_LOCK_BLOCKS,
+	ZM_LOCK_STREAM,		/* a home's own; the core takes none inside */
+	ZM_LOCKS,
+};
+
+#endif /* ZMELD_LOCK_H */
