@@ -27,6 +27,7 @@ struct zm_check {
 	u64 share_count;
 	u64 room;		/* in each of the three */
 	u8 *page;
+	struct zm_stop stop;
 };
 
 #define FAULT(check, ...)						\
@@ -144,16 +145,19 @@ static void check_content(struct zm_check *check, struct zm_stream *stream,
 		      (unsigned long long)index);
 }
 
-static void check_walk(struct zm_check *check, struct zm_stream *stream,
-		       u32 level)
+/* -EINTR: asked to stop. */
+static int check_walk(struct zm_check *check, struct zm_stream *stream,
+		      u32 level)
 {
 	struct zm_store *store = check->store;
 	struct zm_content content;
 	u64 index, faults;
 
 	for (index = 0; index < store->slot_count; index++) {
-		if (index % 1024 == 0)
+		if (index % 1024 == 0 || level >= ZM_CHECK_CONTENTS)
 			zm_port_yield();
+		if (zm_stop_wanted(&check->stop))
+			return -EINTR;
 		faults = check->faults;
 		zm_slot_lock(&store->slots[index]);
 		content = zm_slot_content(&store->slots[index]);
@@ -166,6 +170,7 @@ static void check_walk(struct zm_check *check, struct zm_stream *stream,
 		}
 		zm_slot_unlock(&store->slots[index]);
 	}
+	return 0;
 }
 
 /* pre: it is the share of `slots` slots. */
@@ -283,9 +288,11 @@ static int check_run(struct zm_check *check, u32 level)
 	if (err)
 		return err;
 	stream = zm_port_stream_get(streams);
-	check_walk(check, stream, level);
+	err = check_walk(check, stream, level);
 	zm_port_stream_put(streams, stream);
 	zm_port_streams_destroy(streams, zm_share_free);
+	if (err)
+		return err;
 	if (level >= ZM_CHECK_COUNTS && !check->faults) {
 		check_shares(check);
 		check_unique(check, "object", check->handles,
@@ -304,8 +311,15 @@ static int check_run(struct zm_check *check, u32 level)
 int zm_store_check(struct zm_store *store, u32 level, char *text,
 		   size_t text_size)
 {
+	return zm_store_check_until(store, level, 0, text, text_size);
+}
+
+int zm_store_check_until(struct zm_store *store, u32 level, u64 stops_seen,
+			 char *text, size_t text_size)
+{
 	struct zm_check check = {
 		.store = store,
+		.stop = zm_stop_watch(store, stops_seen, 0),
 		.text = { text, text_size, 0 },
 		.room = zm_load64(&store->counters.pages_stored) + 1,
 	};

@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * debugfs: zmeldN/block_state, a line for every stored page as zram prints it:
- * number, second of the last access, and what the page is:
+ * debugfs, for root. zmeldN/block_state: a line for every stored page as zram
+ * prints it, its number, second of the last access, and what the page is:
  *
  *	s same-filled   w on the backing device   h stored raw   i idle
  *	r recompressed  n no codec helped
+ *
+ * zmeldN/store: all that the store counts. zmeldN/check: the walking check, which
+ * says in words what is wrong. While the disk is open each slot is looked at by
+ * itself. Otherwise nobody can open it until the check has counted everything
+ * again and decompressed every page.
  */
 #include <linux/debugfs.h>
 #include <linux/fs.h>
 #include <linux/kernel.h>
 #include <linux/module.h>
+#include <linux/seq_file.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
@@ -42,8 +48,11 @@ static size_t lines_print(struct zm_device *device, char *text, size_t size,
 	for (; *at < zm_device_pages(device); ++*at) {
 		if (used + LINE_SIZE > size)
 			break;
-		if (*at % 4096 == 0)
+		if (*at % 4096 == 0) {
 			cond_resched();
+			if (zm_device_must_stop(device))
+				break;
+		}
 		if (zm_slot_info(device->store, *at, &info) ||
 		    info.kind == ZM_KIND_EMPTY)
 			continue;
@@ -86,6 +95,89 @@ static const struct file_operations block_state = {
 	.llseek = default_llseek,
 };
 
+/* -- The store, and whether all is right ------------------------------------ */
+
+/* What one of these says at the most. */
+#define TEXT_SIZE 8192
+
+/* Has a text made of the device's store. -EINVAL: there is none. */
+static int text_show(struct seq_file *file,
+		     int (*make)(struct zm_device *device, char *text))
+{
+	struct zm_device *device = file->private;
+	char *text = kvmalloc(TEXT_SIZE, GFP_KERNEL);
+	int err = -EINVAL;
+
+	if (!text)
+		return -ENOMEM;
+	down_read(&device->lock);
+	if (device->store)
+		err = make(device, text);
+	up_read(&device->lock);
+	if (!err)
+		seq_puts(file, text);
+	kvfree(text);
+	return err;
+}
+
+static int store_text(struct zm_device *device, char *text)
+{
+	struct zm_stats stats;
+
+	zm_store_stats(device->store, &stats);
+	zm_stats_to_text(&stats, text, TEXT_SIZE);
+	return 0;
+}
+
+static int store_show(struct seq_file *file, void *unused)
+{
+	return text_show(file, store_text);
+}
+DEFINE_SHOW_ATTRIBUTE(store);
+
+static int check_run(struct zm_device *device, u32 level, char *text)
+{
+	u64 stops_seen = zm_pass_stops(device->store);
+	int err;
+
+	/* As in zm_device_lock_work(). */
+	smp_rmb();
+	if (READ_ONCE(device->stop))
+		return -EINTR;
+	err = zm_store_check_until(device->store, level, stops_seen, text,
+				   TEXT_SIZE);
+	if (!err)
+		strscpy(text, level == ZM_CHECK_CONTENTS ?
+			"every slot, counter and page is right\n" :
+			"every slot is right; the disk is open, so no more was looked at\n",
+			TEXT_SIZE);
+	return err == -EUCLEAN ? 0 : err;
+}
+
+/* pre: the device is claimed. */
+static int check_all(struct zm_device *device, char *text)
+{
+	return check_run(device, ZM_CHECK_CONTENTS, text);
+}
+
+static int check_slots(struct zm_device *device, char *text)
+{
+	return check_run(device, ZM_CHECK_SLOTS, text);
+}
+
+static int check_show(struct seq_file *file, void *unused)
+{
+	struct zm_device *device = file->private;
+	int err;
+
+	if (zm_device_claim(device))
+		return text_show(file, check_slots);
+	err = text_show(file, check_all);
+	zm_device_unclaim(device);
+	return err;
+}
+DEFINE_SHOW_ATTRIBUTE(check);
+
 void zm_debug_create(void)
 {
 	debug_root = debugfs_create_dir(zm_stem(), NULL);
@@ -102,6 +194,10 @@ void zm_debug_add(struct zm_device *device)
 					       debug_root);
 	debugfs_create_file("block_state", 0400, device->debug_dir, device,
 			    &block_state);
+	debugfs_create_file("store", 0400, device->debug_dir, device,
+			    &store_fops);
+	debugfs_create_file("check", 0400, device->debug_dir, device,
+			    &check_fops);
 }
 
 void zm_debug_remove(struct zm_device *device)

@@ -60,11 +60,8 @@ static void store_end(struct zm_device *device)
 	device->disksize = 0;
 }
 
-/*
- * Ends what runs, then everything the device holds. Whoever calls this has
- * made sure that the disk is not open and will not be.
- */
-static void device_end(struct zm_device *device)
+/* Asks what runs for long to end, until device_end() is through. */
+static void device_stop(struct zm_device *device)
 {
 	WRITE_ONCE(device->stop, true);
 	/* Pairs with that of lock_work(): who misses this sees the next. */
@@ -73,6 +70,15 @@ static void device_end(struct zm_device *device)
 	if (device->store)
 		zm_pass_stop(device->store);
 	up_read(&device->lock);
+}
+
+/*
+ * Ends what runs, then everything the device holds. Whoever calls this has
+ * made sure that the disk is not open and will not be.
+ */
+static void device_end(struct zm_device *device)
+{
+	device_stop(device);
 	down_write(&device->lock);
 	store_end(device);
 	settings_reset(device);
@@ -210,27 +216,42 @@ int zm_device_init(struct zm_device *device, u64 disksize)
 }
 
 /*
- * -EBUSY while somebody has the disk open, and while another reset runs.
- * Nobody can open it meanwhile.
+ * Keeps everybody from opening the disk. -EBUSY while somebody has it open, or
+ * has claimed it.
  */
-int zm_device_reset(struct zm_device *device)
+int zm_device_claim(struct zm_device *device)
 {
 	struct gendisk *disk = device->disk;
 	int err = 0;
 
 	mutex_lock(&disk->open_mutex);
-	if (disk_openers(disk) || device->resetting || device->removing)
+	if (disk_openers(disk) || device->claimed || device->removing)
 		err = -EBUSY;
 	else
-		device->resetting = true;
+		device->claimed = true;
 	mutex_unlock(&disk->open_mutex);
+	return err;
+}
+
+void zm_device_unclaim(struct zm_device *device)
+{
+	struct gendisk *disk = device->disk;
+
+	mutex_lock(&disk->open_mutex);
+	device->claimed = false;
+	mutex_unlock(&disk->open_mutex);
+}
+
+/* -EBUSY while somebody has the disk open, and while another reset runs. */
+int zm_device_reset(struct zm_device *device)
+{
+	int err = zm_device_claim(device);
+
 	if (err)
 		return err;
-	sync_blockdev(disk->part0);
+	sync_blockdev(device->disk->part0);
 	device_end(device);
-	mutex_lock(&disk->open_mutex);
-	device->resetting = false;
-	mutex_unlock(&disk->open_mutex);
+	zm_device_unclaim(device);
 	return 0;
 }
 
@@ -320,6 +341,8 @@ int zm_device_remove(struct zm_device *device)
 	mutex_unlock(&disk->open_mutex);
 	if (err)
 		return err;
+	/* Before all that waits for who is in there. */
+	device_stop(device);
 	zm_debug_remove(device);
 	sync_blockdev(disk->part0);
 	device_end(device);

@@ -88,7 +88,7 @@ struct zm_device {
 	/* One long operation at a time: pass, writeback, recompression. */
 	struct mutex work;
 	/* Either keeps everybody from opening it. Under disk->open_mutex. */
-	bool resetting;
+	bool claimed;			/* for a reset, or a check of all */
 	bool removing;
 	/* Asks a long operation to end soon; set by reset and removal. */
 	bool stop;
@@ -161,6 +161,8 @@ struct zm_device *zm_device_create(int major, int id);
 int zm_device_remove(struct zm_device *device);
 int zm_device_init(struct zm_device *device, u64 disksize);
 int zm_device_reset(struct zm_device *device);
+int zm_device_claim(struct zm_device *device);
+void zm_device_unclaim(struct zm_device *device);
 int zm_device_lock_settings(struct zm_device *device);
 void zm_device_unlock_settings(struct zm_device *device);
 int zm_device_lock_work(struct zm_device *device, bool wait, u64 *stops_seen);

@@ -364,7 +364,7 @@ static int open(ZM_OPEN_ARGUMENTS)
 {
 	struct zm_device *device = ZM_OPEN_DISK->private_data;
 
-	return device->resetting || device->removing ? -EBUSY : 0;
+	return device->claimed || device->removing ? -EBUSY : 0;
 }
 
 const struct block_device_operations zm_operations = {

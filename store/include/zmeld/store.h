@@ -364,6 +364,9 @@ enum zm_check_level {
  */
 int zm_store_check(struct zm_store *store, u32 level, char *text,
 		   size_t text_size);
+/* The same; -EINTR: a stop came since zm_pass_stops() was stops_seen. */
+int zm_store_check_until(struct zm_store *store, u32 level, u64 stops_seen,
+			 char *text, size_t text_size);
 
 enum zm_kind {
 	ZM_KIND_EMPTY,

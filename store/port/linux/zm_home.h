@@ -91,14 +91,25 @@ static inline void zm_max64(u64 *word, u64 value)
 
 extern struct lockdep_map zm_lock_maps[ZM_LOCKS];
 
-#define zm_lockdep_acquire(lock, try) \
-	lock_acquire_exclusive(&zm_lock_maps[lock], 0, try, NULL, _THIS_IP_)
-#define zm_lockdep_release(lock) lock_release(&zm_lock_maps[lock], _THIS_IP_)
+static inline void zm_lockdep_acquire(enum zm_lock lock, int try)
+{
+	lock_acquire_exclusive(&zm_lock_maps[lock], 0, try, NULL, _THIS_IP_);
+}
+
+static inline void zm_lockdep_release(enum zm_lock lock)
+{
+	lock_release(&zm_lock_maps[lock], _THIS_IP_);
+}
 
 #else
 
-#define zm_lockdep_acquire(lock, try) do { } while (0)
-#define zm_lockdep_release(lock) do { } while (0)
+static inline void zm_lockdep_acquire(enum zm_lock lock, int try)
+{
+}
+
+static inline void zm_lockdep_release(enum zm_lock lock)
+{
+}
 
 #endif
 

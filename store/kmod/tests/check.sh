@@ -1,0 +1,62 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
+# guest:
+#
+# The walking check by debugfs: all is right after everything that can be done to
+# pages; beside users each slot is looked at; a removal does not wait for it.
+
+# shellcheck source-path=SCRIPTDIR
+. /guest/guest.sh
+
+module_load num_devices=1
+mount -t debugfs none /sys/kernel/debug 2>/dev/null
+debug=/sys/kernel/debug/$DEVICE/${DEVICE}0
+[ -e "$debug/check" ] || {
+	skip "the walking check" "there is no debugfs here"
+	end
+}
+ok "without a store there is nothing to check" sh -c "! cat $debug/check 2>/dev/null"
+
+loop_new "$SIZE"
+device_new "backing_dev=$loop" "recomp_algorithm=algo=$(other_codec) priority=1"
+beside disturb
+/guest/pages random "$DEV" "$PAGES" "$TIME" "$SEED" 2 >/dev/null
+exec 3<"$DEV"
+n=0
+while [ $n -lt 20 ]; do
+	cat "$debug/check" >>/tmp/beside_users 2>/dev/null
+	n=$((n + 1))
+done
+exec 3<&-
+beside_stop
+ok "beside users every slot is right" sh -c "! grep -v 'every slot is right' /tmp/beside_users"
+/guest/pages fill "$DEV" $((PAGES / 2)) "$SEED" 40
+put meld start >/dev/null
+put idle all >/dev/null
+put writeback huge >/dev/null
+echo 3 >/proc/sys/vm/drop_caches
+same "without users everything is" "every slot, counter and page is right" "$(cat "$debug/check")"
+same "the store says how many pages it holds" "$(field mm_stat 1)" \
+	"$(($(awk '$1 == "pages_stored" { print $2 }' "$debug/store") * 4096))"
+
+# A reset comes in between two checks, a removal ends one.
+(while cat "$debug/check"; do :; done) >/dev/null 2>&1 &
+n=0
+ended=0
+while [ $n -lt 10 ]; do
+	n=$((n + 1))
+	tries=0
+	until [ "$(put reset 1)" = 0 ] || [ $tries -ge 500 ]; do
+		tries=$((tries + 1))
+	done
+	[ $tries -ge 500 ] || ended=$((ended + 1))
+	put disksize "${SIZE}M" >/dev/null
+done
+same "resets beside it" 10 $ended
+/guest/pages fill "$DEV" "$PAGES" "$SEED" 0
+same "removal beside it" 0 "$(/guest/pages put "$CONTROL/hot_remove" 0)"
+wait
+loop_end
+ok "the module can be unloaded" module_unload
+end
