@@ -12,8 +12,7 @@
 //! |---|---|
 //! | [`kernel`] | what the running kernel's zram and swap would do |
 //! | [`machine`] | RAM, processors, the codecs that the kernel offers |
-//! | [`predict`] | memory used, gain, capacity |
-//! | [`advice`] | what to do about it, in plain words |
+//! | [`advice`] | what to do about it, in plain words; what to set up decides `zmeld-advice` |
 //!
 //! This crate prints nothing.
 #![deny(missing_docs)]
@@ -25,7 +24,7 @@ mod duplicates;
 mod histogram;
 pub mod kernel;
 pub mod machine;
-pub mod predict;
+mod predict;
 mod result;
 mod sample;
 mod scan;

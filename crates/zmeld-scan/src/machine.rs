@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use serde::Serialize;
+use zmeld_advice::module::{Presence, Signs};
 
 /// RAM, processors, kernel, and the compressed swap that there is.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -30,6 +31,10 @@ pub struct Machine {
     /// has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ksm_runs: Option<bool>,
+    /// The kernel's zram.
+    pub zram: Presence,
+    /// The module zmeld.
+    pub zmeld: Presence,
 }
 
 /// An active swap device or file.
@@ -66,8 +71,12 @@ impl Machine {
     pub fn here() -> Machine {
         use procfs::Current;
         let memory = procfs::Meminfo::current().ok();
+        let kernel = read_line("/proc/sys/kernel/osrelease");
+        let dep = fs::read_to_string(format!("/lib/modules/{kernel}/modules.dep")).ok();
         Machine {
-            kernel: read_line("/proc/sys/kernel/osrelease"),
+            zram: presence("zram", dep.as_deref()),
+            zmeld: presence("zmeld", dep.as_deref()),
+            kernel,
             processor: processor(),
             processors: std::thread::available_parallelism().map_or(1, usize::from),
             ram_bytes: memory.as_ref().map_or(0, |memory| memory.mem_total),
@@ -89,6 +98,15 @@ impl Machine {
     pub fn offers(&self, codec: &str) -> Option<bool> {
         (!self.zram_codecs.is_empty()).then(|| self.zram_codecs.iter().any(|name| name == codec))
     }
+}
+
+fn presence(driver: &str, dep: Option<&str>) -> Presence {
+    let signs = Signs {
+        ready: Path::new(&format!("/sys/class/{driver}-control/hot_add")).exists(),
+        loads_modules: Path::new("/proc/modules").exists(),
+        dep,
+    };
+    Presence::judge(driver, signs)
 }
 
 fn read_line(path: &str) -> String {

@@ -1,4 +1,4 @@
-//! From sizes of objects to memory used, and from that to what a machine gains.
+//! From sizes of objects to memory used.
 
 use zmeld_store::Geometry;
 
@@ -162,34 +162,6 @@ pub(crate) fn half_width(first: (&Tally, u64), second: (&Tally, u64), overlap: &
     CONFIDENCE * variance.sqrt()
 }
 
-/// Bytes of table that a device keeps for each page of its size.
-pub const SLOT_BYTES: u64 = 16;
-
-/// RAM gained by a device of `disksize` bytes when it is full, in bytes; negative
-/// where it costs more than it gives. `stored` is memory used for each byte kept
-/// (the inverse of the ratio, pool overhead included).
-///
-/// gain = disksize (1 - stored) - slots; the table is allocated with the device.
-pub fn gained(disksize: u64, stored: f64, page_size: u64) -> i64 {
-    let table = disksize / page_size * SLOT_BYTES;
-    (disksize as f64 * (1.0 - stored) - table as f64) as i64
-}
-
-/// What a device of `disksize` bytes should be allowed to take: what it needs when
-/// it is full of such pages and a fifth more, at most half of `ram`.
-pub fn memory_limit(ram: u64, disksize: u64, stored: f64) -> u64 {
-    ((disksize as f64 * stored * 1.2) as u64).min(ram / 2)
-}
-
-/// The largest disk size, in bytes, whose full device leaves `reserve` bytes of
-/// RAM for everything that is not swapped.
-pub fn disksize_max(ram: u64, reserve: u64, stored: f64) -> u64 {
-    if stored <= 0.0 {
-        return u64::MAX;
-    }
-    (ram.saturating_sub(reserve) as f64 / stored) as u64
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -197,15 +169,6 @@ mod tests {
 
     fn geometry() -> Geometry {
         Geometry::new(4096, 8, ChainRule::LeastWaste).unwrap()
-    }
-
-    #[test]
-    fn gain_is_what_is_left_after_pool_and_table() {
-        let gib = 1 << 30;
-        assert_eq!(gained(gib, 0.5, 4096), (gib / 2 - gib / 256) as i64);
-        assert!(gained(gib, 1.0, 4096) < 0);
-        assert_eq!(disksize_max(4 * gib, 2 * gib, 0.5), 4 * gib);
-        assert_eq!(disksize_max(gib, 2 * gib, 0.5), 0);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use zmeld_advice::Recommendation;
 
 use crate::advice::Advice;
 use crate::machine::Machine;
@@ -163,6 +164,10 @@ pub struct ScanResult {
     /// The codec that the advice is about, by its name in `codecs`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recommended: Option<String>,
+    /// What to set up on a machine with such pages; absent where they say too little,
+    /// or that there is nothing to gain.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recommendation: Option<Recommendation>,
     /// What to do.
     pub advice: Vec<Advice>,
     /// How much was cold, if that was asked for.

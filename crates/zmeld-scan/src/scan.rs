@@ -9,6 +9,8 @@ use xxhash_rust::xxh3::xxh3_128_with_seed;
 use zmeld_memory::{Batch, Coldness, Counted, Note, SkipReason, Source, Visit};
 use zmeld_store::{fill_word, page_size, CodecError, FingerprintKey, StoreError};
 
+use zmeld_advice::size;
+
 use crate::advice;
 use crate::codecs::{Bench, Candidate};
 use crate::contents::{Contents, Origin, Outgoing, Record, Sorted};
@@ -54,6 +56,9 @@ pub struct Options {
     /// What the hashes, and so the sample, depend on; `None`: chance. With one
     /// thread the same seed draws the same sample.
     pub seed: Option<u64>,
+    /// Paths of the swap areas that zmeld set up: what is recommended replaces
+    /// nothing of zmeld's own.
+    pub own_swaps: Vec<String>,
 }
 
 impl Options {
@@ -70,6 +75,7 @@ impl Options {
             sample: SAMPLE_TARGET,
             interval_max: INTERVAL_MAX,
             seed: None,
+            own_swaps: Vec::new(),
         }
     }
 }
@@ -95,12 +101,15 @@ pub enum ScanError {
     },
     /// Every process that was asked for belongs to somebody else.
     #[error(
-        "no memory could be read: {processes} {} not permitted to this user; run zmeld as root",
-        if *processes == 1 { "process is" } else { "processes are" }
+        "no memory could be read: {processes} {} not permitted to this user; {}",
+        if *processes == 1 { "process is" } else { "processes are" },
+        advice::way_to_read(*is_root)
     )]
     NotPermitted {
         /// How many there are.
         processes: u64,
+        /// Whether root asked.
+        is_root: bool,
     },
     /// The source's pages are not those that this build predicts for.
     #[error(
@@ -131,11 +140,18 @@ fn check_page_size(source: &dyn Source) -> Result<(), ScanError> {
     })
 }
 
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
 /// An ordinary user without a process to read has asked for what only root can give.
 fn check_permitted(visit: &Visit) -> Result<(), ScanError> {
     let refused = visit.skipped.get(SkipReason::Permission).processes;
     if refused > 0 && visit.counted.processes == 0 && visit.counted.delivered == 0 {
-        return Err(ScanError::NotPermitted { processes: refused });
+        return Err(ScanError::NotPermitted {
+            processes: refused,
+            is_root: is_root(),
+        });
     }
     Ok(())
 }
@@ -512,16 +528,22 @@ pub fn scan(
         threads: options.threads,
         ..ScanResult::default()
     };
-    result.advice = advice::advise(&result, options.swap_mb_per_s);
+    let measured = advice::measured(&result, options.swap_mb_per_s);
+    result.recommendation = advice::recommendation(&result, &measured, &options.own_swaps);
+    result.recommended = match &measured {
+        zmeld_advice::Measured::Codec { name, .. } => Some(name.clone()),
+        _ => None,
+    };
+    result.advice = advice::advise(&result, &measured, options.swap_mb_per_s);
     let refused = visit.skipped.get(SkipReason::Permission);
     if refused.processes > 0 && visit.notes.contains(&Note::NoFrameNumbers) {
         let bytes = refused.pages * page_size() as u64;
-        result
-            .advice
-            .push(advice::others_processes(refused.processes, bytes));
+        result.advice.push(advice::others_processes(
+            refused.processes,
+            bytes,
+            is_root(),
+        ));
     }
-    result.recommended =
-        advice::recommend(&result, options.swap_mb_per_s).map(|codec| codec.codec.clone());
     result.seconds = begin.elapsed().as_secs_f64();
     Ok(result)
 }
@@ -745,8 +767,8 @@ fn gains(ram: u64, credited: u64, at_scale: f64, melded_at_scale: f64) -> Vec<Ga
     let page = page_size() as u64;
     let gain = |percent: u32| {
         let disksize = ram / 100 * u64::from(percent) / page * page;
-        let gained = predict::gained(disksize, stored, page);
-        let melded_gained = predict::gained(disksize, melded, page);
+        let gained = size::gained(disksize, stored, page);
+        let melded_gained = size::gained(disksize, melded, page);
         Gain {
             disksize_percent: percent,
             disksize_bytes: disksize,

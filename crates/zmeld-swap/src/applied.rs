@@ -19,6 +19,8 @@ pub struct Applied {
     pub complete: bool,
     /// The tiers of which a step was begun, in the order in which that was done.
     pub tiers: Vec<AppliedTier>,
+    /// What `vm.swappiness` was set to.
+    pub swappiness: Option<u64>,
 }
 
 /// A tier that was set up.
@@ -70,10 +72,15 @@ impl Applied {
                 device,
             });
         }
+        let swappiness = state.records.iter().find_map(|record| match &record.step {
+            Step::SetValue(set) if set.path.ends_with("vm/swappiness") => set.value.parse().ok(),
+            _ => None,
+        });
         Applied {
             config: state.config,
             complete: state.complete,
             tiers,
+            swappiness,
         }
     }
 

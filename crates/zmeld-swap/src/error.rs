@@ -46,7 +46,7 @@ pub enum Error {
         package: &'static str,
     },
     /// A privilege is missing.
-    #[error("{what} needs root: run it with sudo")]
+    #[error("{what} needs {}", way_to_root())]
     Privilege {
         /// What was asked for.
         what: String,
@@ -200,6 +200,14 @@ impl Error {
             path: path.as_ref().to_path_buf(),
             problem: problem.into(),
         }
+    }
+}
+
+/// Who may do it; root is not told to become root.
+fn way_to_root() -> &'static str {
+    match rustix::process::geteuid().is_root() {
+        false => "root: run it with sudo",
+        true => "more than root has here (a container?): run it on the machine itself",
     }
 }
 

@@ -2,8 +2,9 @@
 
 use procfs::FromRead;
 use serde::Serialize;
-use zmeld_scan::kernel::Version;
+use zmeld_advice::module::{Presence, Signs};
 
+use crate::config::{Config, Kind, Problem, Severity};
 use crate::error::Error;
 use crate::kernel::{ActiveSwap, Host};
 use crate::steps::Driver;
@@ -22,6 +23,8 @@ pub struct Machine {
     pub available_bytes: u64,
     /// The active swap areas.
     pub swaps: Vec<Area>,
+    /// Those of them that are compressed devices in RAM, with what they were set to.
+    pub compressed: Vec<zmeld_advice::Area>,
     /// The kernel's zram.
     pub zram: Feature,
     /// The module zmeld.
@@ -45,6 +48,13 @@ pub struct Area {
     pub priority: i32,
 }
 
+impl Area {
+    /// Whether it is a compressed device in RAM.
+    pub fn is_in_ram(&self) -> bool {
+        zmeld_advice::tier::is_in_ram(&self.path)
+    }
+}
+
 impl From<&ActiveSwap> for Area {
     fn from(swap: &ActiveSwap) -> Area {
         Area {
@@ -61,6 +71,8 @@ impl From<&ActiveSwap> for Area {
 pub struct Feature {
     /// Whether it can make devices now; if not, its module has to be loaded.
     pub ready: bool,
+    /// Where it is.
+    pub presence: Presence,
     /// The codecs that it offers, as far as a device shows them; empty where
     /// there is no device to ask.
     pub codecs: Vec<String>,
@@ -84,18 +96,59 @@ impl Machine {
     /// When the memory or the swap areas cannot be read.
     pub fn read(host: &Host) -> Result<Machine, Error> {
         let memory = memory(host)?;
+        let kernel = host
+            .read_optional("/proc/sys/kernel/osrelease")?
+            .unwrap_or_default();
+        // What cannot be read leaves open which modules there are.
+        let dep = host.read_optional(format!("/lib/modules/{kernel}/modules.dep"));
+        let dep = dep.ok().flatten();
+        let swaps: Vec<Area> = host.swaps()?.iter().map(Area::from).collect();
         Ok(Machine {
-            kernel: host
-                .read_optional("/proc/sys/kernel/osrelease")?
-                .unwrap_or_default(),
+            kernel,
             ram_bytes: memory.mem_total,
             available_bytes: memory.mem_available.unwrap_or(memory.mem_free),
-            swaps: host.swaps()?.iter().map(Area::from).collect(),
-            zram: Feature::read(host, Driver::Zram)?,
-            zmeld: Feature::read(host, Driver::Zmeld)?,
+            compressed: compressed(host, &swaps)?,
+            swaps,
+            zram: Feature::read(host, Driver::Zram, dep.as_deref())?,
+            zmeld: Feature::read(host, Driver::Zmeld, dep.as_deref())?,
             zswap: zswap(host)?,
             hibernation: hibernation(host)?,
         })
+    }
+
+    /// The codecs that a configuration asks for and the kernel has not got, as far as
+    /// a device shows what it has.
+    pub fn lacks(&self, config: &Config) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        for tier in &config.tiers {
+            let Kind::Ram(device) = &tier.kind else {
+                continue;
+            };
+            let there = &self.feature(device.driver).codecs;
+            let again = device.recompress.iter().map(|it| ("recompress", &it.codec));
+            let asked = device
+                .codec
+                .iter()
+                .map(|codec| ("codec", codec))
+                .chain(again);
+            for (key, codec) in asked.filter(|_| !there.is_empty()) {
+                if !there.contains(&codec.name) {
+                    problems.push(Problem {
+                        place: None,
+                        key: format!("tier.{}.{key}", tier.name),
+                        what: format!(
+                            "this kernel's {} has no {}, and zmeld up would refuse it; it has {}",
+                            device.driver.name(),
+                            codec.name,
+                            there.join(", ")
+                        ),
+                        severity: Severity::Warning,
+                        trap: None,
+                    });
+                }
+            }
+        }
+        problems
     }
 
     /// The driver's state.
@@ -108,7 +161,7 @@ impl Machine {
 
     /// Whether the kernel is at least that one; an unreadable release is a new one.
     pub fn kernel_from(&self, major: u32, minor: u32) -> bool {
-        Version::parse(&self.kernel).is_none_or(|it| it >= Version { major, minor })
+        crate::observe::version(&self.kernel).is_none_or(|it| it >= (major, minor))
     }
 }
 
@@ -129,7 +182,7 @@ pub fn memory(host: &Host) -> Result<procfs::Meminfo, Error> {
 }
 
 impl Feature {
-    fn read(host: &Host, driver: Driver) -> Result<Feature, Error> {
+    fn read(host: &Host, driver: Driver, dep: Option<&str>) -> Result<Feature, Error> {
         let mut codecs = Vec::new();
         for number in driver.numbers(host)? {
             let path = format!("/sys/block/{}{number}/comp_algorithm", driver.name());
@@ -141,11 +194,45 @@ impl Feature {
                 break;
             }
         }
+        let ready = host.exists(driver.control().join("hot_add"));
+        let signs = Signs {
+            ready,
+            loads_modules: host.exists("/proc/modules"),
+            dep,
+        };
         Ok(Feature {
-            ready: host.exists(driver.control().join("hot_add")),
+            ready,
+            presence: Presence::judge(driver.name(), signs),
             codecs,
         })
     }
+}
+
+/// The areas that are compressed devices in RAM.
+fn compressed(host: &Host, swaps: &[Area]) -> Result<Vec<zmeld_advice::Area>, Error> {
+    let in_ram = swaps.iter().filter(|swap| swap.is_in_ram());
+    in_ram
+        .map(|swap| {
+            let folder = swap.path.replacen("/dev/", "/sys/block/", 1);
+            let text = |attribute: &str| host.read_optional(format!("{folder}/{attribute}"));
+            let codec = text("comp_algorithm")?.and_then(|text| {
+                let chosen =
+                    |word: &str| Some(word.strip_prefix('[')?.strip_suffix(']')?.to_owned());
+                text.split_whitespace().find_map(chosen)
+            });
+            let limit = text("mm_stat")?.and_then(|text| {
+                let limit = text.split_whitespace().nth(3)?;
+                limit.parse().ok()
+            });
+            Ok(zmeld_advice::Area {
+                path: swap.path.clone(),
+                size_bytes: swap.size_bytes,
+                priority: i64::from(swap.priority),
+                codec,
+                memory_limit_bytes: limit.unwrap_or(0),
+            })
+        })
+        .collect()
 }
 
 fn zswap(host: &Host) -> Result<Option<Zswap>, Error> {
@@ -212,6 +299,16 @@ mod tests {
             ("/proc/cmdline", "quiet resume=UUID=12 ro\n"),
             ("/sys/class/zram-control/hot_add", ""),
             ("/sys/block/zram0/comp_algorithm", "lzo [lzo-rle] lz4\n"),
+            ("/sys/block/zram0/mm_stat", "0 0 0 1048576 0 0 0 0 0\n"),
+            (
+                "/proc/swaps",
+                "Filename Type Size Used Priority\n/dev/zram0 partition 2048 0 100\n",
+            ),
+            ("/proc/modules", ""),
+            (
+                "/lib/modules/6.1.0-18-amd64/modules.dep",
+                "kernel/drivers/block/zram/zram.ko:\n",
+            ),
             ("/sys/module/zswap/parameters/enabled", "Y\n"),
             ("/sys/module/zswap/parameters/compressor", "lzo\n"),
             ("/sys/module/zswap/parameters/zpool", "zbud\n"),
@@ -221,6 +318,18 @@ mod tests {
         assert_eq!(machine.available_bytes, 512_000);
         assert!(machine.zram.ready && !machine.zmeld.ready);
         assert_eq!(machine.zram.codecs, ["lzo", "lzo-rle", "lz4"]);
+        assert_eq!(machine.zram.presence, Presence::Ready);
+        assert_eq!(machine.zmeld.presence, Presence::Absent);
+        assert_eq!(
+            machine.compressed,
+            [zmeld_advice::Area {
+                path: "/dev/zram0".to_owned(),
+                size_bytes: 2 << 20,
+                priority: 100,
+                codec: Some("lzo-rle".to_owned()),
+                memory_limit_bytes: 1 << 20,
+            }]
+        );
         let zswap = machine.zswap.clone().unwrap();
         assert!(zswap.enabled);
         assert_eq!(zswap.zpool.as_deref(), Some("zbud"));

@@ -211,6 +211,18 @@ families! {
         |view| stall(view, |stall| stall.avg60_percent / 100.0);
     "zmeld_pressure_memory_seconds_total" Counter "Time in which tasks waited for memory since boot." =>
         |view| stall(view, |stall| stall.total_us as f64 / 1e6);
+    "zmeld_oom_kills_lately" Gauge "Processes killed in the last hour because the machine had no memory left." =>
+        |view| whole(Some(view.now.lately.oom_kills));
+    "zmeld_group_oom_kills_lately" Gauge "Processes killed in the last hour at the limit of a control group." =>
+        |view| view.now.lately.group_oom_kills.iter().map(|(path, kills)| Sample {
+            labels: vec![("cgroup", path.clone())],
+            value: *kills as f64,
+        }).collect();
+    "zmeld_finding" Gauge "How often zmeld status finds this now; 0: not at all." =>
+        |view| crate::findings::RULES.iter().map(|rule| Sample {
+            labels: vec![("id", rule.id.to_owned()), ("severity", rule.severity.name().to_owned())],
+            value: view.findings.iter().filter(|found| found.id == rule.id).count() as f64,
+        }).collect();
     "zmeld_findings" Gauge "Findings of zmeld status, by severity." =>
         |view| [Severity::Notice, Severity::Warning, Severity::Critical].iter().map(|severity| Sample {
             labels: vec![("severity", severity.name().to_owned())],

@@ -1,12 +1,16 @@
-//! The configuration that suits a machine for which nobody wrote one.
+//! The configuration that suits a machine for which nobody wrote one: what
+//! `zmeld-advice` says, as a configuration.
 
-use crate::config::tier::{SIZE, TIMEOUT};
+use zmeld_advice::size::limit_percent;
+use zmeld_advice::{self as advice, Facts, Measured, Recommendation, Sizing};
+
+use crate::config::tier::TIMEOUT;
 use crate::config::{
     Codec, Comments, Config, Discard, DiskSwap, Encryption, Kind, Location, MeldMode, RamDevice,
     RamDriver, Size, Source, Swap, Swappiness, Tier, TierName, Zswap,
 };
 use crate::error::Error;
-use crate::machine::Machine;
+use crate::machine::{Area, Machine};
 
 /// Kinds of tiers, as they are asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,49 +38,87 @@ pub struct Choice {
     pub place: Option<Location>,
 }
 
-/// What a scan of the memory found.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Expected {
-    /// The codec that does best here.
-    pub codec: Codec,
-    /// How many times smaller pages get with it, the pool's overhead included.
-    pub ratio: f64,
+/// A configuration that is recommended, and why it is so.
+#[derive(Debug, Clone)]
+pub struct Recommended {
+    /// The configuration.
+    pub config: Config,
+    /// Why it is so.
+    pub comments: Comments,
+    /// What it follows from, the same that `zmeld scan` says; none where a disk tier
+    /// was asked for.
+    pub recommendation: Option<Recommendation>,
 }
 
-/// What pages are expected to shrink to where nobody measured it: half.
-const RATIO_ASSUMED: f64 = 2.0;
+/// What is known of the machine. `own_swaps`: paths of the areas that zmeld set up.
+pub fn facts(machine: &Machine, measured: &Measured, own_swaps: &[String]) -> Facts {
+    let area = |swap: &Area| {
+        let compressed = machine.compressed.iter().find(|it| it.path == swap.path);
+        compressed.cloned().unwrap_or_else(|| zmeld_advice::Area {
+            path: swap.path.clone(),
+            size_bytes: swap.size_bytes,
+            priority: i64::from(swap.priority),
+            ..zmeld_advice::Area::default()
+        })
+    };
+    let others = machine
+        .swaps
+        .iter()
+        .filter(|swap| !own_swaps.contains(&swap.path));
+    Facts {
+        ram_bytes: machine.ram_bytes,
+        page_size: rustix::param::page_size() as u64,
+        swaps: others.map(area).collect(),
+        has_zswap: machine.zswap.is_some(),
+        zram: machine.zram.presence,
+        zmeld: machine.zmeld.presence,
+        measured: measured.clone(),
+    }
+}
 
 /// A configuration, and comments that say why it is so.
 ///
 /// # Errors
-/// When the choices contradict each other or the machine.
+/// When the choices contradict each other or the machine; when nobody chose a kind,
+/// and pages were measured not to compress.
 pub fn recommend(
     machine: &Machine,
     choice: &Choice,
-    expected: Option<&Expected>,
-) -> Result<(Config, Comments), Error> {
+    measured: &Measured,
+    own_swaps: &[String],
+) -> Result<Recommended, Error> {
     let mut config = Config::default();
     let mut comments = Comments::new();
-    let on_disk = machine.swaps.iter().find(|swap| {
-        let compressed = ["/dev/zram", "/dev/zmeld"];
-        !compressed.iter().any(|path| swap.path.starts_with(path))
-    });
-    let (kind, why) = match (choice.kind, on_disk) {
-        (Some(kind), _) => (kind, "as asked for".to_owned()),
-        (None, Some(disk)) if choice.place.is_none() && machine.zswap.is_some() => (
-            TierKind::Zswap,
-            format!(
-                "{} is swapped to: zswap keeps what is used in RAM and lets the rest go to disk, \
-                 where zram above it by priority would do the opposite",
-                disk.path
-            ),
-        ),
-        (None, _) if choice.place.is_some() => (TierKind::Disk, "a place is given".to_owned()),
-        (None, _) => (
-            TierKind::Zram,
-            "there is no swap on disk: pages are compressed in RAM".to_owned(),
-        ),
+    let facts = facts(machine, measured, own_swaps);
+    let ram_kind = match choice.kind {
+        Some(TierKind::Zram) => Some(advice::Kind::Zram),
+        Some(TierKind::Zmeld) => Some(advice::Kind::Zmeld),
+        Some(TierKind::Zswap) => Some(advice::Kind::Zswap),
+        Some(TierKind::Disk) | None => None,
     };
+    let advised = advice::recommend(&facts, ram_kind);
+    let (kind, why) = match choice.kind {
+        Some(kind) => (kind, "as asked for".to_owned()),
+        None if choice.place.is_some() => (TierKind::Disk, "a place is given".to_owned()),
+        None => {
+            let kind = match advised.kind {
+                advice::Kind::Zram => TierKind::Zram,
+                advice::Kind::Zmeld => TierKind::Zmeld,
+                advice::Kind::Zswap => TierKind::Zswap,
+            };
+            (kind, advised.why.clone())
+        }
+    };
+    if let (None, TierKind::Zram | TierKind::Zmeld, Measured::NothingToGain(_)) =
+        (choice.kind, kind, measured)
+    {
+        return Err(Error::Refused {
+            what: format!(
+                "{}; use a disk tier (--tier disk --device ...), or --tier zram all the same",
+                measured.why_none().unwrap_or_default()
+            ),
+        });
+    }
     if choice.place.is_some() != (kind == TierKind::Disk) {
         return Err(Error::Refused {
             what: match kind {
@@ -92,27 +134,15 @@ pub fn recommend(
         TierKind::Disk => "disk",
     };
     comments.insert(format!("tier.{name}"), why);
-    let codec = choice
-        .codec
-        .clone()
-        .or_else(|| expected.map(|expected| expected.codec.clone()));
+    let recommendation = (kind != TierKind::Disk).then_some(advised);
     let kind = match kind {
-        TierKind::Zram => ram(
-            RamDriver::Zram,
-            machine,
-            choice,
-            codec,
-            expected,
-            &mut comments,
-        ),
-        TierKind::Zmeld => ram(
-            RamDriver::Zmeld,
-            machine,
-            choice,
-            codec,
-            expected,
-            &mut comments,
-        ),
+        TierKind::Zram | TierKind::Zmeld => {
+            let driver = match kind {
+                TierKind::Zmeld => RamDriver::Zmeld,
+                _ => RamDriver::Zram,
+            };
+            ram(driver, machine, choice, measured, &mut comments)
+        }
         TierKind::Zswap => {
             // zswap takes the codecs of the crypto interface, which a scan does
             // not ask: the kernel's own choice stays unless one was asked for.
@@ -135,28 +165,43 @@ pub fn recommend(
     if in_ram {
         config.tunables.page_cluster = Some(0);
     }
-    Ok((config, comments))
+    Ok(Recommended {
+        config,
+        comments,
+        recommendation,
+    })
 }
 
 fn ram(
     driver: RamDriver,
     machine: &Machine,
     choice: &Choice,
-    codec: Option<Codec>,
-    expected: Option<&Expected>,
+    measured: &Measured,
     comments: &mut Comments,
 ) -> Kind {
-    let size = choice.size.unwrap_or(SIZE);
-    let measured = expected.filter(|expected| Some(&expected.codec) == codec.as_ref());
-    let ratio = measured.map_or(RATIO_ASSUMED, |expected| expected.ratio);
-    if let Some(expected) = measured {
-        let text = format!(
-            "pages of this machine get {:.1} times smaller",
-            expected.ratio
-        );
+    let found = match measured {
+        Measured::Codec { name, ratio, .. } => name.parse::<Codec>().ok().map(|it| (it, *ratio)),
+        _ => None,
+    };
+    let codec = choice.codec.clone();
+    let codec = codec.or_else(|| found.as_ref().map(|(codec, _)| codec.clone()));
+    let ratio = found.filter(|(it, _)| Some(it) == codec.as_ref());
+    let ratio = ratio.map(|(_, ratio)| ratio);
+    if let Some(ratio) = ratio {
+        let text = format!("pages of this machine get {ratio:.1} times smaller");
         comments.insert("tier.fast.codec".to_owned(), text);
     }
-    let (memory_limit, reason) = memory_limit(size, machine.ram_bytes, ratio);
+    let page_size = rustix::param::page_size() as u64;
+    let sizing = Sizing::advised(machine.ram_bytes, page_size, ratio);
+    let size = choice.size.unwrap_or(Size::percent(sizing.size_percent));
+    if choice.size.is_none() {
+        comments.insert("tier.fast.size".to_owned(), sizing.why());
+    }
+    let (limit, reason) = limit_percent(
+        size.bytes(machine.ram_bytes),
+        machine.ram_bytes,
+        sizing.ratio,
+    );
     comments.insert(
         "tier.fast.memory_limit".to_owned(),
         format!("{reason}; what compresses worse does not fill RAM"),
@@ -164,7 +209,7 @@ fn ram(
     Kind::Ram(RamDevice {
         driver,
         size,
-        memory_limit: Some(memory_limit),
+        memory_limit: Some(Size::percent(limit)),
         codec,
         recompress: Vec::new(),
         writeback: None,
@@ -174,23 +219,6 @@ fn ram(
         },
         swap: Swap::default(),
     })
-}
-
-/// The limit for a device of that size, in whole percent of RAM, and why. Where
-/// pages get smaller than half it is enough for pages that get half as small, so
-/// that other pages than today's do not meet it at once.
-fn memory_limit(size: Size, ram_bytes: u64, ratio: f64) -> (Size, &'static str) {
-    let disksize = size.bytes(ram_bytes);
-    let needed = zmeld_scan::predict::memory_limit(ram_bytes, disksize, 1.0 / ratio);
-    let (limit, reason) = if needed.max(disksize / 2) >= ram_bytes / 2 {
-        (ram_bytes / 2, "half of RAM stays for other pages")
-    } else if needed >= disksize / 2 {
-        (needed, "a fifth more than it takes when it is full")
-    } else {
-        (disksize / 2, "enough for pages that get half as small")
-    };
-    let percent = (limit as f64 * 100.0 / ram_bytes.max(1) as f64).ceil();
-    (Size::percent((percent as u32).clamp(1, 50)), reason)
 }
 
 fn disk(choice: &Choice) -> Kind {
@@ -219,7 +247,8 @@ fn disk(choice: &Choice) -> Kind {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::{Area, Feature};
+    use crate::machine::Feature;
+    use zmeld_advice::codec::Reason;
 
     fn machine() -> Machine {
         Machine {
@@ -227,6 +256,7 @@ mod tests {
             ram_bytes: 4 << 30,
             available_bytes: 2 << 30,
             swaps: Vec::new(),
+            compressed: Vec::new(),
             zram: Feature::default(),
             zmeld: Feature::default(),
             zswap: Some(crate::machine::Zswap {
@@ -244,24 +274,61 @@ mod tests {
         &config.tiers[0].kind
     }
 
+    fn measured(name: &str, ratio: f64) -> Measured {
+        Measured::Codec {
+            name: name.to_owned(),
+            ratio,
+            reason: Reason::BestCheap,
+        }
+    }
+
+    fn recommended(machine: &Machine, choice: &Choice, measured: &Measured) -> Config {
+        recommend(machine, choice, measured, &[]).unwrap().config
+    }
+
+    fn sizes(config: &Config) -> (Size, Option<Size>) {
+        let Kind::Ram(device) = only_tier(config) else {
+            panic!("{config:?}")
+        };
+        (device.size, device.memory_limit)
+    }
+
     #[test]
     fn without_disk_swap_it_is_zram_with_the_codec_that_was_measured() {
-        let expected = Expected {
-            codec: Codec::new("zstd"),
-            ratio: 3.2,
-        };
-        let (config, comments) =
-            recommend(&machine(), &Choice::default(), Some(&expected)).unwrap();
+        let found = measured("zstd", 3.2);
+        let found = recommend(&machine(), &Choice::default(), &found, &[]).unwrap();
+        let config = found.config;
         let Kind::Ram(device) = only_tier(&config) else {
             panic!()
         };
         assert_eq!(device.codec, Some(Codec::new("zstd")));
-        assert_eq!(device.size, Size::percent(50));
-        assert_eq!(device.memory_limit, Some(Size::percent(25)));
-        let text = config.to_toml(&comments);
+        assert_eq!(device.size, Size::percent(100));
+        assert_eq!(device.memory_limit, Some(Size::percent(50)));
+        let text = config.to_toml(&found.comments);
         let read = Config::from_text("x".as_ref(), &text).unwrap().config;
         assert_eq!(read, config);
         assert!(text.contains("3.2 times smaller"), "{text}");
+    }
+
+    #[test]
+    fn what_was_not_measured_gets_half_of_ram() {
+        for found in [Measured::Not, Measured::TooLittle(68 * 4096)] {
+            let config = recommended(&machine(), &Choice::default(), &found);
+            let half = (Size::percent(50), Some(Size::percent(30)));
+            assert_eq!(sizes(&config), half, "{found:?}");
+        }
+    }
+
+    #[test]
+    fn pages_that_do_not_compress_get_no_device_unless_it_is_asked_for() {
+        let nothing = Measured::NothingToGain(1.03);
+        let err = recommend(&machine(), &Choice::default(), &nothing, &[]).unwrap_err();
+        assert!(err.to_string().contains("1.03x at best"), "{err}");
+        let choice = Choice {
+            kind: Some(TierKind::Zram),
+            ..Choice::default()
+        };
+        recommended(&machine(), &choice, &nothing);
     }
 
     #[test]
@@ -270,30 +337,8 @@ mod tests {
             size: Some(Size::percent(200)),
             ..Choice::default()
         };
-        let (config, _) = recommend(&machine(), &choice, None).unwrap();
-        let Kind::Ram(device) = only_tier(&config) else {
-            panic!()
-        };
-        assert_eq!(device.memory_limit, Some(Size::percent(50)));
-    }
-
-    #[test]
-    fn a_limit_leaves_room_above_what_is_expected_and_half_of_ram() {
-        let ram = 4 << 30;
-        for (size, ratio, percent) in [
-            (50, 2.0, 30),
-            (50, 1.5, 40),
-            (50, 4.0, 25),
-            (100, 2.0, 50),
-            (200, 3.0, 50),
-            (1, 9.0, 1),
-        ] {
-            let (limit, _) = memory_limit(Size::percent(size), ram, ratio);
-            assert_eq!(limit, Size::percent(percent), "{size} % at {ratio}");
-            // What `oversized` expects of a device nobody has filled yet.
-            let holds = limit.bytes(ram) * 2;
-            assert!(holds >= Size::percent(size).bytes(ram) || percent == 50);
-        }
+        let config = recommended(&machine(), &choice, &Measured::Not);
+        assert_eq!(sizes(&config).1, Some(Size::percent(50)));
     }
 
     #[test]
@@ -305,7 +350,7 @@ mod tests {
             used_bytes: 0,
             priority: -2,
         });
-        let (config, _) = recommend(&machine, &Choice::default(), None).unwrap();
+        let config = recommended(&machine, &Choice::default(), &measured("zstd", 3.0));
         assert!(matches!(&config.tiers[0].kind, Kind::Zswap(_)));
     }
 
@@ -317,14 +362,21 @@ mod tests {
             ..Choice::default()
         };
         let machine = machine();
-        assert!(recommend(&machine, &choice(Some(TierKind::Disk), None), None).is_err());
+        assert!(recommend(
+            &machine,
+            &choice(Some(TierKind::Disk), None),
+            &Measured::Not,
+            &[]
+        )
+        .is_err());
         assert!(recommend(
             &machine,
             &choice(Some(TierKind::Zram), Some("/dev/sda")),
-            None
+            &Measured::Not,
+            &[]
         )
         .is_err());
-        let (config, _) = recommend(&machine, &choice(None, Some("/swapfile")), None).unwrap();
+        let config = recommended(&machine, &choice(None, Some("/swapfile")), &Measured::Not);
         let Kind::Disk(disk) = only_tier(&config) else {
             panic!()
         };

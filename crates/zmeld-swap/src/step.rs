@@ -17,7 +17,7 @@ use crate::event::{Event, Listener};
 use crate::kernel::Host;
 use crate::steps::{
     AddDevice, CreateFile, FormatLuks, LoadModule, MakeSwap, OpenCrypt, SetAttribute, SetValue,
-    SwapOn,
+    SwapOff, SwapOn,
 };
 
 /// A device that a step works on.
@@ -54,6 +54,8 @@ pub enum Step {
     SwapOn(SwapOn),
     /// Set a tunable.
     SetValue(SetValue),
+    /// Switch somebody else's swap area off.
+    SwapOff(SwapOff),
 }
 
 /// A step as it was begun.
@@ -157,6 +159,7 @@ impl Step {
             Step::MakeSwap(step) => step,
             Step::SwapOn(step) => step,
             Step::SetValue(step) => step,
+            Step::SwapOff(step) => step,
         }
     }
 

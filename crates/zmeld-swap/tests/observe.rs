@@ -10,7 +10,7 @@ use machine::{files, plant, put, MACHINES};
 use zmeld_swap::config::Config;
 use zmeld_swap::findings::{findings, Severity, RULES};
 use zmeld_swap::metrics;
-use zmeld_swap::observe::{Observation, TierKind};
+use zmeld_swap::observe::{lately, Observation, Since, TierKind};
 use zmeld_swap::Host;
 
 const PAGE: u64 = 4096;
@@ -369,4 +369,190 @@ fn the_dashboard_asks_for_metrics_that_exist() {
     ids.sort_unstable();
     ids.dedup();
     assert_eq!(ids.len(), count, "panel ids repeat");
+}
+
+/// Seconds since boot on the machine of a test.
+fn uptime(root: &std::path::Path, seconds: u64) {
+    put(root, "/proc/uptime", format!("{seconds}.00 1.00\n"));
+    put(root, "/proc/sys/kernel/random/boot_id", "boot-1\n");
+}
+
+fn found(host: &Host, id: &str) -> Vec<String> {
+    let now = Observation::read(host, PAGE);
+    findings(&now, &Config::default(), None)
+        .into_iter()
+        .filter(|finding| finding.id == id)
+        .map(|finding| format!("{}: {}", finding.subject, finding.evidence))
+        .collect()
+}
+
+/// A process that was killed once is not told of for weeks.
+#[test]
+fn what_happened_long_ago_is_no_finding_any_more() {
+    let (dir, host) = plant("6.1");
+    uptime(dir.path(), 1200);
+    assert_eq!(found(&host, "oom-kills"), ["memory: 2 since boot"]);
+    let note = |host: &Host| lately::note(host, &Observation::read(host, PAGE)).unwrap();
+    note(&host);
+    let noted = fs::read_to_string(dir.path().join("run/zmeld/counters.json")).unwrap();
+    assert!(noted.contains("\"oom_kill\":2"), "{noted}");
+    // A quarter of an hour later one more is killed.
+    uptime(dir.path(), 2100);
+    assert_eq!(found(&host, "oom-kills"), [""; 0]);
+    let vmstat = dir.path().join("proc/vmstat");
+    let text = fs::read_to_string(&vmstat).unwrap();
+    fs::write(&vmstat, text.replace("oom_kill 2", "oom_kill 3")).unwrap();
+    assert_eq!(found(&host, "oom-kills"), ["memory: 1 in the last 15m 00s"]);
+    note(&host);
+    // An hour after that it is over.
+    uptime(dir.path(), 2100 + 3600);
+    assert_eq!(found(&host, "oom-kills"), [""; 0]);
+    assert_eq!(found(&host, "failed-writes").len(), 0, "neither are writes");
+    // Nobody noted anything, and the machine is up for long.
+    fs::remove_file(dir.path().join("run/zmeld/counters.json")).unwrap();
+    assert_eq!(found(&host, "oom-kills"), [""; 0]);
+    let now = Observation::read(&host, PAGE);
+    assert_eq!(now.lately.since, Since::Unknown);
+    // Another boot's notes say nothing.
+    note(&host);
+    uptime(dir.path(), 60);
+    put(dir.path(), "/proc/sys/kernel/random/boot_id", "boot-2\n");
+    assert_eq!(found(&host, "oom-kills"), ["memory: 3 since boot"]);
+}
+
+#[test]
+fn a_group_at_its_own_limit_is_not_the_machine() {
+    let (dir, host) = plant("6.12");
+    let root = dir.path();
+    uptime(root, 600);
+    let vmstat = root.join("proc/vmstat");
+    let text = fs::read_to_string(&vmstat).unwrap();
+    fs::write(&vmstat, text.replace("oom_kill 0", "oom_kill 4")).unwrap();
+    let group = "/sys/fs/cgroup/web";
+    for (name, value) in [
+        ("memory.max", "104857600\n"),
+        ("memory.current", "104800000\n"),
+        (
+            "memory.events",
+            "low 0\nhigh 0\nmax 812\noom 3\noom_kill 3\n",
+        ),
+        (
+            "memory.pressure",
+            "some avg10=61.00 avg60=44.00 avg300=9.00 total=1\n\
+             full avg10=50.00 avg60=40.00 avg300=8.00 total=1\n",
+        ),
+    ] {
+        put(root, &format!("{group}/{name}"), value);
+    }
+    put(
+        root,
+        "/proc/pressure/memory",
+        "some avg10=60.00 avg60=43.00 avg300=9.00 total=1\n\
+         full avg10=1.00 avg60=1.00 avg300=1.00 total=1\n",
+    );
+    assert_eq!(
+        found(&host, "group-oom-kills"),
+        ["cgroup /web: 3 since boot; its own limit: 100 MiB"]
+    );
+    assert_eq!(found(&host, "oom-kills"), ["memory: 1 since boot"]);
+    let pressure = found(&host, "pressure");
+    assert_eq!(pressure.len(), 1, "{pressure:?}");
+    assert!(pressure[0].starts_with("cgroup /web: "), "{pressure:?}");
+    assert!(pressure[0].contains("100 MiB of 100 MiB") || pressure[0].contains("99.9 MiB"));
+    // The machine is short itself: then it is said too.
+    let meminfo = root.join("proc/meminfo");
+    let text = fs::read_to_string(&meminfo).unwrap();
+    fs::write(&meminfo, text.replace("3000000 kB", "300000 kB")).unwrap();
+    assert_eq!(found(&host, "pressure").len(), 2);
+}
+
+#[test]
+fn groups_of_version_1_are_known_too() {
+    let (dir, host) = plant("6.1");
+    let root = dir.path();
+    let vmstat = root.join("proc/vmstat");
+    let text = fs::read_to_string(&vmstat).unwrap();
+    fs::write(&vmstat, text.replace("oom_kill 2", "oom_kill 3")).unwrap();
+    let mount = "/sys/fs/cgroup/memory";
+    put(root, &format!("{mount}/memory.oom_control"), "oom_kill 0\n");
+    for (group, limit, failed, kills) in [
+        ("small", "104857600", 812, 2),
+        ("free", "9223372036854771712", 0, 1),
+    ] {
+        let folder = format!("{mount}/{group}");
+        put(root, &format!("{folder}/memory.limit_in_bytes"), limit);
+        put(root, &format!("{folder}/memory.usage_in_bytes"), "4096");
+        put(
+            root,
+            &format!("{folder}/memory.failcnt"),
+            failed.to_string(),
+        );
+        put(
+            root,
+            &format!("{folder}/memory.oom_control"),
+            format!("oom_kill_disable 0\nunder_oom 0\noom_kill {kills}\n"),
+        );
+    }
+    assert_eq!(
+        found(&host, "group-oom-kills"),
+        ["cgroup /small: 2 since boot; its own limit: 100 MiB"]
+    );
+    assert_eq!(found(&host, "oom-kills"), ["memory: 1 since boot"]);
+}
+
+#[test]
+fn a_disk_that_is_virtual_or_was_measured_is_not_held_against_swappiness() {
+    let (dir, host) = plant("6.12");
+    let root = dir.path();
+    put(root, "/sys/block/nvme0n1/queue/rotational", "1\n");
+    let at = |value: &str| {
+        put(root, "/proc/sys/vm/swappiness", value);
+        found(&host, "swappiness").len()
+    };
+    // Swap as fast as the file system is 100: what "auto" measures on one drive.
+    assert_eq!((at("100\n"), at("150\n")), (0, 1));
+    let now = Observation::read(&host, PAGE);
+    let applied = |value| zmeld_swap::applied::Applied {
+        swappiness: Some(value),
+        config: Config::from_text("x".as_ref(), "[tunables]\nswappiness = \"auto\"\n")
+            .unwrap()
+            .config,
+        complete: true,
+        ..Default::default()
+    };
+    let of = |applied| {
+        let found = findings(&now, &Config::default(), Some(&applied));
+        found
+            .iter()
+            .filter(|found| found.id == "swappiness")
+            .count()
+    };
+    assert_eq!((of(applied(150)), of(applied(140))), (0, 1));
+    // A virtual machine's disk.
+    let swaps = fs::read_to_string(root.join("proc/self/mounts")).unwrap();
+    put(
+        root,
+        "/proc/self/mounts",
+        swaps.replace("nvme0n1p2", "vda1"),
+    );
+    put(root, "/sys/block/vda/vda1/partition", "1\n");
+    put(root, "/sys/block/vda/queue/rotational", "1\n");
+    assert_eq!(at("150\n"), 0);
+}
+
+#[test]
+fn every_rule_is_a_metric_whether_it_finds_something_or_not() {
+    let (_dir, host) = plant("6.1");
+    let now = Observation::read(&host, PAGE);
+    let text = metrics::render(&now, &findings(&now, &Config::default(), None));
+    for rule in RULES {
+        let name = format!(
+            "zmeld_finding{{id=\"{}\",severity=\"{}\"}} ",
+            rule.id,
+            rule.severity.name()
+        );
+        assert!(text.contains(&name), "{name}");
+    }
+    assert!(text.contains("zmeld_finding{id=\"oom-kills\",severity=\"critical\"} 1\n"));
+    assert!(text.contains("zmeld_finding{id=\"equal-priority\",severity=\"warning\"} 0\n"));
 }

@@ -95,6 +95,7 @@ impl Arm {
             "read-ahead",
             "no-memory-limit",
             "zram-with-zswap",
+            "second-device",
         ];
         let accept = traps
             .iter()

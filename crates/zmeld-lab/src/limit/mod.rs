@@ -107,9 +107,15 @@ impl Group {
             let path = root.join(&name);
             match fs::create_dir(&path) {
                 Ok(()) => Ok(path),
-                Err(err) if err.kind() == io::ErrorKind::PermissionDenied => Err(Error::Missing {
-                    what: "limiting memory needs root: run it with sudo".to_owned(),
-                }),
+                // Root, in a container, is told what was refused.
+                Err(err)
+                    if err.kind() == io::ErrorKind::PermissionDenied
+                        && !rustix::process::geteuid().is_root() =>
+                {
+                    Err(Error::Missing {
+                        what: "limiting memory needs root: run it with sudo".to_owned(),
+                    })
+                }
                 Err(err) => Err(Error::io("create", path, err)),
             }
         };

@@ -329,15 +329,49 @@ fn tier(
         path: path.to_owned(),
         known: keys::names(&[Section::Tier]),
     };
-    if bare.node("kind").is_none() {
-        reader.wrong(
-            place,
-            path,
-            "has no kind; write kind = \"zram\", \"zmeld\", \"zswap\" or \"disk\"",
-        );
+    let kind: Option<KindName> = match bare.node("kind") {
+        Some(_) => bare.named(reader, "kind"),
+        None => {
+            reader.wrong(
+                place,
+                path,
+                "has no kind; write kind = \"zram\", \"zmeld\", \"zswap\" or \"disk\"",
+            );
+            None
+        }
+    };
+    let Some(kind) = kind else {
+        of_unknown_kind(reader, table, path, place, &name);
         return None;
-    }
-    let kind: KindName = bare.named(reader, "kind")?;
+    };
+    tier_of_kind(reader, table, path, place, name, kind)
+}
+
+/// What else is wrong with a tier whose kind is: as the kind that most of it fits.
+fn of_unknown_kind(reader: &mut Reader, table: &Table, path: &str, place: &Place, name: &TierName) {
+    let tries = KindName::ALL.iter().map(|(_, kind)| {
+        let mut tried = Reader::default();
+        tier_of_kind(&mut tried, table, path, place, name.clone(), *kind);
+        tried.problems
+    });
+    let found = tries.min_by_key(Vec::len).unwrap_or_default();
+    // That something is missing, or is another kind's, follows from the guess.
+    let stands = |problem: &Problem| {
+        let rest = problem.key.strip_prefix(path);
+        rest.is_some_and(|rest| rest.starts_with('.')) && !problem.what.starts_with("is for ")
+    };
+    reader.problems.extend(found.into_iter().filter(stands));
+}
+
+/// One tier of that kind; nothing if it is switched off.
+fn tier_of_kind(
+    reader: &mut Reader,
+    table: &Table,
+    path: &str,
+    place: &Place,
+    name: TierName,
+    kind: KindName,
+) -> Option<Tier> {
     let sections: &[Section] = match kind {
         KindName::Ram(RamDriver::Zram) => &[Section::Tier, Section::Swapped, Section::Ram],
         KindName::Ram(RamDriver::Zmeld) => &[

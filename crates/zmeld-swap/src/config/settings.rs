@@ -150,7 +150,8 @@ impl Default for MeldRule {
     fn default() -> Self {
         MeldRule {
             every: Span::seconds(600),
-            duplicates_min: Percent::whole(5),
+            // What a scan and a status call worth it.
+            duplicates_min: Percent::whole((100.0 * zmeld_advice::meld::WORTH).round() as u32),
         }
     }
 }

@@ -55,6 +55,8 @@ traps! {
     ReadAhead = "read-ahead",
     /// Recompression with a codec that compresses less.
     WeakerRecompression = "weaker-recompression",
+    /// A compressed device beside one that somebody else set up.
+    SecondDevice = "second-device",
     /// A swap file in a folder that is often kept in RAM.
     FileInRam = "file-in-ram",
 }

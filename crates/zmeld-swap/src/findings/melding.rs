@@ -5,8 +5,9 @@ use zmeld_report::units::{count, percent};
 use super::{Found, View};
 use crate::observe::share;
 
-/// From this share of sampled duplicates on, a pass is worth it.
-const DUPLICATES_WORTH: f64 = 0.05;
+/// From this share of sampled duplicates on, a pass is worth it: about that share of
+/// the compressed memory it saves.
+const DUPLICATES_WORTH: f64 = zmeld_advice::meld::WORTH;
 
 /// A page that does not have its fingerprint any more: memory or the module is
 /// damaged.

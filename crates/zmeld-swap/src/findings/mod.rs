@@ -137,7 +137,7 @@ impl<'a> View<'a> {
 }
 
 /// Below this, shares and ratios are chance.
-const JUDGED_FROM: u64 = 16 << 20;
+const JUDGED_FROM: u64 = zmeld_advice::codec::JUDGED_FROM;
 
 macro_rules! rules {
     ($($id:literal, $severity:ident, $check:path;)*) => {
@@ -154,6 +154,7 @@ rules! {
     "verify-mismatch", Critical, melding::mismatch;
     "failed-writes", Critical, sizing::failed_writes;
     "oom-kills", Critical, pressure::oom_kills;
+    "group-oom-kills", Warning, pressure::group_oom_kills;
     "zram-with-zswap", Warning, combination::zram_with_zswap;
     "lru-inversion", Warning, combination::lru_inversion;
     "equal-priority", Warning, combination::equal_priority;

@@ -1,48 +1,113 @@
 //! How hard the machine is at it, and the settings that decide about that.
 
-use zmeld_report::units::count;
+use zmeld_report::units::{bytes, count};
 
 use super::{Found, View};
+use crate::config::Swappiness;
+use crate::observe::{share, Group, Pressure};
 
 /// Percent of the last minute in which some task waited for memory.
 const SOME_HIGH_PERCENT: f64 = 20.0;
 /// Percent of the last minute in which all did.
 const FULL_HIGH_PERCENT: f64 = 5.0;
+/// From this share of RAM on that can be had, the machine is not short of it.
+const AVAILABLE_ENOUGH: f64 = 0.2;
+/// From this share of its limit on, a group waits for its own memory.
+const AT_LIMIT: f64 = 0.9;
 /// Below this swappiness, compressed RAM is used too late.
 const SWAPPINESS_LOW: u64 = 60;
-/// Above this swappiness, a spinning disk is used too soon.
-const SWAPPINESS_HIGH_FOR_DISK: u64 = 60;
+/// Above this swappiness, swap counts as faster than files, which a spinning disk is
+/// not: 200 k / (k + 1) with k = 1.
+const SWAPPINESS_HIGH_FOR_DISK: u64 = 100;
 
-/// Processes were killed for want of memory.
+/// Processes were killed lately because the machine had no memory left.
 pub(super) fn oom_kills(view: &View) -> Vec<Found> {
-    let kills = view.now.activity.oom_kills.unwrap_or(0);
-    if kills == 0 {
+    let lately = &view.now.lately;
+    if lately.oom_kills == 0 {
         return Vec::new();
     }
     vec![Found::new(
         "memory",
-        "the kernel killed processes because there was no memory left",
-        format!("oom_kill {} since boot", count(kills)),
+        "the kernel killed processes because the machine had no memory left",
+        format!("{} {}", count(lately.oom_kills), lately.words()),
         "dmesg | grep -i 'killed process' says which; zmeld scan says what compressed swap \
          would add",
     )]
 }
 
-/// Tasks wait for memory more than they should.
-pub(super) fn high(view: &View) -> Vec<Found> {
-    let Some(pressure) = view.now.pressure else {
-        return Vec::new();
-    };
+/// Processes were killed lately at a control group's own limit.
+pub(super) fn group_oom_kills(view: &View) -> Vec<Found> {
+    let lately = &view.now.lately;
+    let kills = lately.group_oom_kills.iter();
+    kills
+        .map(|(path, kills)| {
+            let group = view.now.groups.iter().find(|group| group.path == *path);
+            let limit = group.and_then(|group| group.memory_max_bytes);
+            Found::new(
+                format!("cgroup {path}"),
+                "the kernel killed processes at its limit, or at one below it; the machine was \
+                 not out of memory",
+                format!(
+                    "{} {}; its own limit: {}",
+                    count(*kills),
+                    lately.words(),
+                    limit.map_or("none".to_owned(), bytes)
+                ),
+                format!(
+                    "raise its memory.max (systemd: MemoryMax=) or its swap (MemorySwapMax=); \
+                     systemd-cgls {path} shows what is in it"
+                ),
+            )
+        })
+        .collect()
+}
+
+/// Waiting that is worth a word.
+fn is_high(pressure: &Pressure) -> bool {
+    pressure.some.avg60_percent >= SOME_HIGH_PERCENT
+        || pressure.full.avg60_percent >= FULL_HIGH_PERCENT
+}
+
+fn waited(pressure: &Pressure) -> String {
     let (some, full) = (pressure.some.avg60_percent, pressure.full.avg60_percent);
-    if some < SOME_HIGH_PERCENT && full < FULL_HIGH_PERCENT {
-        return Vec::new();
+    format!("in the last minute some waited {some:.1} % of the time, all {full:.1} %")
+}
+
+/// Tasks wait for memory more than they should: the machine's, or that of a control
+/// group that is at its limit while the machine has memory.
+pub(super) fn high(view: &View) -> Vec<Found> {
+    let mut found: Vec<Found> = view.now.groups.iter().filter_map(group_waits).collect();
+    let memory = &view.now.memory;
+    let has_memory = share(memory.available_bytes, memory.total_bytes) >= AVAILABLE_ENOUGH;
+    let explained = !found.is_empty() && has_memory;
+    if let Some(pressure) = view.now.pressure.filter(is_high).filter(|_| !explained) {
+        found.push(Found::new(
+            "memory",
+            "tasks wait for memory: the machine is short of it",
+            waited(&pressure),
+            "zmeld top shows which tier is busy; zmeld plan what would help",
+        ));
     }
-    vec![Found::new(
-        "memory",
-        "tasks wait for memory: the machine is short of it",
-        format!("in the last minute some waited {some:.1} % of the time, all {full:.1} %"),
-        "zmeld top shows which tier is busy; zmeld plan what would help",
-    )]
+    found
+}
+
+fn group_waits(group: &Group) -> Option<Found> {
+    let pressure = group.pressure.filter(is_high)?;
+    let limit = group.memory_max_bytes?;
+    let used = group.memory_bytes?;
+    (share(used, limit) >= AT_LIMIT).then(|| {
+        Found::new(
+            format!("cgroup {}", group.path),
+            "its tasks wait for memory: it is at its own limit",
+            format!(
+                "{}; it uses {} of {}",
+                waited(&pressure),
+                bytes(used),
+                bytes(limit)
+            ),
+            "raise its memory.max (systemd: MemoryMax=), or give it less to do",
+        )
+    })
 }
 
 /// Swappiness that does not fit the kind of swap.
@@ -50,10 +115,18 @@ pub(super) fn swappiness(view: &View) -> Vec<Found> {
     let Some(value) = view.now.tunables.swappiness else {
         return Vec::new();
     };
+    // What was measured here is not held against a rule of thumb.
+    let measured = view.applied.is_some_and(|applied| {
+        applied.config.tunables.swappiness == Some(Swappiness::Auto)
+            && applied.swappiness == Some(value)
+    });
+    if measured {
+        return Vec::new();
+    }
     let has_compressed = view.compressed().next().is_some();
     let spinning = view.disks().find(|disk| {
         let drive = disk.stand.layers.last();
-        drive.is_some_and(|drive| drive.rotational)
+        drive.is_some_and(|drive| drive.rotational && !is_virtual(&drive.name))
     });
     // Swap in RAM reads random pages several times as fast as a file system on a
     // drive: with k times, 200 k / (k + 1).
@@ -75,10 +148,15 @@ pub(super) fn swappiness(view: &View) -> Vec<Found> {
                 "vm.swappiness {value}; {} is on a spinning disk",
                 disk.area.path
             ),
-            "sysctl vm.swappiness=60",
+            "sysctl vm.swappiness=60 (100: swap is as fast as files)",
         )],
         _ => Vec::new(),
     }
+}
+
+/// A virtual machine's disk calls itself spinning, whatever its host has.
+fn is_virtual(drive: &str) -> bool {
+    ["vd", "xvd"].iter().any(|bus| drive.starts_with(bus))
 }
 
 /// Reading neighbours ahead pays on disks; from RAM each page costs decompressing.

@@ -2,21 +2,24 @@
 
 use zmeld_report::units::{bytes, count, percent};
 
+use zmeld_advice::size::{holds, is_oversized, limit_percent, RATIO_ASSUMED};
+use zmeld_advice::Sizing;
+
 use super::{Found, View};
-use crate::observe::share;
+use crate::observe::{share, Device};
 
 /// A device this full, by its limit or its size, is soon no help any more.
 const NEARLY_FULL: f64 = 0.9;
-/// Swap that compresses at least this well is backed by memory; see `oversized`.
-const RATIO_MIN: f64 = 2.0;
 
-/// Writes that the device refused: no memory, or the limit.
+/// Writes that the device refused lately (no memory, or the limit), and reads that it
+/// ever did: those lost pages.
 pub(super) fn failed_writes(view: &View) -> Vec<Found> {
     view.now
         .devices
         .iter()
-        .filter(|device| device.io.failed_writes > 0 || device.io.failed_reads > 0)
-        .map(|device| {
+        .map(|device| (device, view.now.lately.failed_writes(device)))
+        .filter(|(device, failed)| *failed > 0 || device.io.failed_reads > 0)
+        .map(|(device, failed_writes)| {
             let held = device.held.unwrap_or_default();
             let limit = match held.limit_bytes {
                 0 => "no limit".to_owned(),
@@ -29,9 +32,10 @@ pub(super) fn failed_writes(view: &View) -> Vec<Found> {
                     _ => "reads failed: pages could not be given back",
                 },
                 format!(
-                    "{} failed writes and {} failed reads; it takes {} with {limit}, at the most \
-                     it took {}",
-                    count(device.io.failed_writes),
+                    "{} failed writes {} and {} failed reads; it takes {} with {limit}, at the \
+                     most it took {}",
+                    count(failed_writes),
+                    view.now.lately.words(),
                     count(device.io.failed_reads),
                     bytes(held.memory_used_bytes),
                     bytes(held.memory_used_max_bytes)
@@ -71,11 +75,15 @@ pub(super) fn no_memory_limit(view: &View) -> Vec<Found> {
                     bytes(device.size_bytes),
                     percent(share(device.size_bytes, ram))
                 ),
-                format!(
-                    "echo {} > /sys/block/{}/mem_limit",
-                    ram / 2 / 4096 * 4096,
-                    device.name
-                ),
+                {
+                    let ratio = measured_ratio(device).unwrap_or(RATIO_ASSUMED);
+                    let (limit, _) = limit_percent(device.size_bytes, ram, ratio);
+                    format!(
+                        "echo {} > /sys/block/{}/mem_limit ({limit} % of RAM)",
+                        (ram as f64 * f64::from(limit) / 100.0) as u64 / 4096 * 4096,
+                        device.name
+                    )
+                },
             )
         })
         .collect()
@@ -91,11 +99,8 @@ pub(super) fn oversized(view: &View) -> Vec<Found> {
                 0 => ram,
                 limit => limit.min(ram),
             };
-            let measured = share(device.in_memory_bytes(), held.memory_used_bytes);
-            let is_measured = device.in_memory_bytes() >= super::JUDGED_FROM;
-            let ratio = if is_measured { measured } else { RATIO_MIN };
-            let backed = room as f64 * ratio.max(1.0);
-            if room == 0 || device.size_bytes as f64 <= backed {
+            let measured = measured_ratio(device);
+            if room == 0 || !is_oversized(device.size_bytes, room, measured) {
                 return None;
             }
             Some(Found::new(
@@ -111,18 +116,37 @@ pub(super) fn oversized(view: &View) -> Vec<Found> {
                     } else {
                         "limit"
                     },
-                    ratio,
-                    if is_measured { "" } else { " (assumed)" },
-                    bytes(backed as u64)
+                    measured.unwrap_or(RATIO_ASSUMED),
+                    if measured.is_some() { "" } else { " (assumed)" },
+                    bytes(holds(room, measured))
                 ),
-                format!(
-                    "size = \"{}MiB\" in its tier, then zmeld up (or less codec speed for more \
-                     ratio: zmeld scan)",
-                    (backed as u64 >> 20).max(1)
-                ),
+                smaller(view, device, measured),
             ))
         })
         .collect()
+}
+
+/// The ratio of the pages in a device, where there are enough to judge by.
+fn measured_ratio(device: &Device) -> Option<f64> {
+    let stored = device.in_memory_bytes();
+    let used = device.held.unwrap_or_default().memory_used_bytes;
+    (stored >= super::JUDGED_FROM && used > 0).then(|| share(stored, used))
+}
+
+/// What `zmeld plan` would give a machine with such pages; a higher limit where the
+/// size is not too large for that.
+fn smaller(view: &View, device: &Device, measured: Option<f64>) -> String {
+    let ram = view.now.memory.total_bytes;
+    let advised = Sizing::advised(ram, view.now.page_size, measured);
+    if device.size_bytes <= advised.size_bytes {
+        let ratio = advised.ratio;
+        let (limit, _) = limit_percent(device.size_bytes, ram, ratio);
+        return format!("memory_limit = \"{limit}%\" in its tier, then zmeld up");
+    }
+    format!(
+        "size = \"{}%\" and memory_limit = \"{}%\" in its tier, then zmeld up",
+        advised.size_percent, advised.memory_limit_percent
+    )
 }
 
 /// Nearly at the memory limit, or nearly all slots taken.
@@ -171,7 +195,7 @@ pub(super) fn near_limit(view: &View) -> Vec<Found> {
                 bytes(memory.swap_free_bytes),
                 bytes(memory.swap_total_bytes)
             ),
-            "zmeld plan --size 100% (or add a disk tier)",
+            "end programs, or add a disk tier: zmeld plan --tier disk --device ...",
         ));
     }
     found
@@ -222,14 +246,16 @@ pub(super) fn group_refused(view: &View) -> Vec<Found> {
     view.now
         .groups
         .iter()
-        .filter(|group| group.refused > 0)
-        .map(|group| {
+        .map(|group| (group, view.now.lately.refused(group)))
+        .filter(|(_, refused)| *refused > 0)
+        .map(|(group, refused)| {
             Found::new(
                 format!("cgroup {}", group.path),
                 "its limit refused it swap: its pages stay in RAM, and it may be killed",
                 format!(
-                    "refused {} times; {} of {}",
-                    count(group.refused),
+                    "refused {} times {}; {} of {}",
+                    count(refused),
+                    view.now.lately.words(),
                     bytes(group.swap_bytes),
                     group.swap_max_bytes.map_or("no limit".to_owned(), bytes)
                 ),

@@ -70,24 +70,8 @@ impl Imported {
             head.push_str(&file.to_string_lossy());
         }
         head.push('.');
-        let mut off = Vec::new();
-        for file in &self.files {
-            let name = file.to_string_lossy();
-            let way = if name.ends_with("fstab") {
-                "remove its swap lines from /etc/fstab"
-            } else if name.ends_with("crypttab") {
-                "remove its volumes for swap from /etc/crypttab"
-            } else if name.ends_with("zramswap") {
-                "systemctl disable --now zramswap"
-            } else {
-                "ln -s /dev/null /etc/systemd/system-generators/zram-generator"
-            };
-            if !off.contains(&way) {
-                off.push(way);
-            }
-        }
         head.push_str("\nSwitch off what this replaces, or both will set it up:");
-        for way in off {
+        for way in self.ways_off() {
             head.push_str("\n    ");
             head.push_str(way);
         }
@@ -99,6 +83,27 @@ impl Imported {
             }
         }
         head
+    }
+
+    /// The commands that switch off what sets this up at boot.
+    pub fn ways_off(&self) -> Vec<&'static str> {
+        let mut ways = Vec::new();
+        for file in &self.files {
+            let name = file.to_string_lossy();
+            let way = if name.ends_with("fstab") {
+                "remove its swap lines from /etc/fstab"
+            } else if name.ends_with("crypttab") {
+                "remove its volumes for swap from /etc/crypttab"
+            } else if name.ends_with("zramswap") {
+                "systemctl disable --now zramswap"
+            } else {
+                "ln -s /dev/null /etc/systemd/system-generators/zram-generator"
+            };
+            if !ways.contains(&way) {
+                ways.push(way);
+            }
+        }
+        ways
     }
 
     /// Adds a tier under a name that is not taken yet.

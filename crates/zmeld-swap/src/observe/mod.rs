@@ -10,12 +10,14 @@
 //! | `device` | zram and zmeld devices in `/sys/block`, and the mount table |
 //! | `zswap` | zswap's parameters and counters |
 //! | `disk` | what lies under a swap area, down to the drive |
+//! | [`lately`] | what happened in the last hour, and in which control group |
 //! | [`tier`] | all of it as one table, in the order in which pages go there |
 //! | [`difference`] | why the kernel's numbers of one tier differ |
 
 mod device;
 pub mod difference;
 mod disk;
+pub mod lately;
 mod reader;
 mod system;
 pub mod tier;
@@ -28,6 +30,7 @@ use serde::Serialize;
 pub use device::{Backed, Device, Driver, Held, Io, Melding, Mounted};
 pub use difference::Difference;
 pub use disk::{Layer, LayerKind, Stand};
+pub use lately::{Lately, Since};
 pub use reader::{Problem, Warning};
 pub use system::{Activity, Group, Hibernation, Memory, Pressure, Stall, SwapArea, Tunables};
 pub use tier::{Tier, TierKind};
@@ -63,8 +66,10 @@ pub struct Observation {
     pub tunables: Tunables,
     /// Whether and where the machine hibernates to.
     pub hibernation: Hibernation,
-    /// Control groups that limit swap.
+    /// Control groups that limit memory or swap, or where that was felt.
     pub groups: Vec<Group>,
+    /// What happened lately.
+    pub lately: Lately,
     /// What could not be read.
     pub warnings: Vec<Warning>,
     /// When it was read.
@@ -100,6 +105,8 @@ impl Observation {
             })
             .collect();
         let groups = system::groups(&mut reader);
+        let kills = system.activity.oom_kills;
+        let lately = lately::read(&mut reader, kills, &groups, &devices);
         Observation {
             kernel: system.kernel,
             page_size: page_size.max(1),
@@ -112,6 +119,7 @@ impl Observation {
             tunables: system.tunables,
             hibernation: system.hibernation,
             groups,
+            lately,
             warnings: reader.warnings,
             at,
         }

@@ -246,8 +246,8 @@ pub struct Hibernation {
     pub possible: bool,
 }
 
-/// A control group with a limit on swap.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// A control group with a limit on memory or swap.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Group {
     /// Its path below the mount.
     pub path: String,
@@ -268,6 +268,22 @@ pub struct Group {
     /// Times that swap was refused because of the limit (`max` in
     /// `memory.swap.events`).
     pub refused: u64,
+    /// Memory in use (`memory.current`; version 1: `memory.usage_in_bytes`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    /// Its limit (`memory.max`, `memory.limit_in_bytes`); absent: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_max_bytes: Option<u64>,
+    /// Times that its limit, or one below it, was reached and nothing could be
+    /// reclaimed (`oom` in `memory.events`; version 1: `memory.failcnt`).
+    pub limit_reached: u64,
+    /// Processes killed in it and, with version 2, below it (`oom_kill`).
+    pub oom_kills: u64,
+    /// Whether the two count what happened in the groups below too.
+    pub is_hierarchical: bool,
+    /// How long its tasks waited for memory (`memory.pressure`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pressure: Option<Pressure>,
 }
 
 /// All that `/proc` and the tunables say.
@@ -355,15 +371,31 @@ const GROUP_DEPTH_MAX: usize = 6;
 /// A machine with more groups is not walked to its end.
 const GROUPS_MAX: usize = 4096;
 
-/// The control groups that limit swap or zswap, or were refused swap.
+/// Where those of version 1 that have memory are mounted.
+const GROUP_MOUNT_V1: &str = "/sys/fs/cgroup/memory";
+
+/// The control groups that limit memory, swap or zswap, or where a limit was felt.
 pub(super) fn groups(reader: &mut Reader) -> Vec<Group> {
     let mount = GROUP_MOUNTS
         .iter()
         .find(|mount| reader.exists(&format!("{mount}/cgroup.controllers")));
-    let Some(mount) = mount else {
-        return Vec::new();
-    };
     let mut found = Vec::new();
+    if let Some(mount) = mount {
+        walk(reader, mount, &mut found, group);
+    }
+    if reader.exists(&format!("{GROUP_MOUNT_V1}/memory.oom_control")) {
+        walk(reader, GROUP_MOUNT_V1, &mut found, group_v1);
+    }
+    found
+}
+
+/// Looks at all groups below a mount, as far as is reasonable.
+fn walk(
+    reader: &mut Reader,
+    mount: &str,
+    found: &mut Vec<Group>,
+    look: fn(&mut Reader, &str, &str) -> Option<Group>,
+) {
     let mut queue = std::collections::VecDeque::from([(String::new(), 0)]);
     let mut seen = 0;
     while let Some((path, depth)) = queue.pop_front() {
@@ -373,14 +405,24 @@ pub(super) fn groups(reader: &mut Reader) -> Vec<Group> {
             break;
         }
         let folder = format!("{mount}{path}");
-        found.extend(group(reader, &folder, &path));
+        found.extend(look(reader, &folder, &path));
         if depth < GROUP_DEPTH_MAX {
             for name in reader.folders(&folder) {
                 queue.push_back((format!("{path}/{name}"), depth + 1));
             }
         }
     }
-    found
+}
+
+/// The number behind a name in a file of such lines.
+fn counted(text: Option<&str>, name: &str) -> u64 {
+    text.and_then(|text| {
+        text.lines().find_map(|line| {
+            let (key, value) = line.split_once(' ')?;
+            (key == name).then(|| value.trim().parse().ok())?
+        })
+    })
+    .unwrap_or(0)
 }
 
 fn group(reader: &mut Reader, folder: &str, path: &str) -> Option<Group> {
@@ -392,18 +434,18 @@ fn group(reader: &mut Reader, folder: &str, path: &str) -> Option<Group> {
     };
     let swap_max_bytes = limit("memory.swap.max");
     let zswap_max_bytes = limit("memory.zswap.max");
-    let refused = reader
-        .optional(&format!("{folder}/memory.swap.events"))
-        .and_then(|text| {
-            text.lines()
-                .find_map(|line| line.strip_prefix("max ")?.trim().parse().ok())
-        })
-        .unwrap_or(0);
+    let memory_max_bytes = limit("memory.max");
+    let refused = reader.optional(&format!("{folder}/memory.swap.events"));
+    let refused = counted(refused.as_deref(), "max");
+    let events = reader.optional(&format!("{folder}/memory.events"));
+    let limit_reached = counted(events.as_deref(), "oom");
+    let oom_kills = counted(events.as_deref(), "oom_kill");
     let zswap_writeback = reader
         .number(&format!("{folder}/memory.zswap.writeback"))
         .map(|value| value != 0);
-    let limited = swap_max_bytes.is_some() || zswap_max_bytes.is_some();
-    if !limited && refused == 0 && zswap_writeback != Some(false) {
+    let limited = [swap_max_bytes, zswap_max_bytes, memory_max_bytes];
+    let felt = refused > 0 || limit_reached > 0 || oom_kills > 0;
+    if limited.iter().all(Option::is_none) && !felt && zswap_writeback != Some(false) {
         return None;
     }
     Some(Group {
@@ -414,6 +456,41 @@ fn group(reader: &mut Reader, folder: &str, path: &str) -> Option<Group> {
         zswap_max_bytes,
         zswap_writeback,
         refused,
+        memory_bytes: reader.number(&format!("{folder}/memory.current")),
+        memory_max_bytes,
+        limit_reached,
+        oom_kills,
+        is_hierarchical: true,
+        pressure: memory_max_bytes.and_then(|_| {
+            let text = reader.optional(&format!("{folder}/memory.pressure"))?;
+            Pressure::parse(&text)
+        }),
+    })
+}
+
+/// What a group of version 1 without a limit shows: all but the last page of it.
+const UNLIMITED_V1: u64 = 1 << 62;
+
+fn group_v1(reader: &mut Reader, folder: &str, path: &str) -> Option<Group> {
+    let events = reader.optional(&format!("{folder}/memory.oom_control"))?;
+    let oom_kills = counted(Some(&events), "oom_kill");
+    let limit = reader.number(&format!("{folder}/memory.limit_in_bytes"));
+    let memory_max_bytes = limit.filter(|limit| *limit < UNLIMITED_V1);
+    if memory_max_bytes.is_none() && oom_kills == 0 {
+        return None;
+    }
+    // Without a limit there is nothing that it could have reached.
+    let limit_reached = memory_max_bytes.and_then(|_| {
+        let reached = reader.number(&format!("{folder}/memory.failcnt"));
+        reached.map(|times| times.min(oom_kills))
+    });
+    Some(Group {
+        path: path.to_owned(),
+        memory_bytes: reader.number(&format!("{folder}/memory.usage_in_bytes")),
+        memory_max_bytes,
+        limit_reached: limit_reached.unwrap_or(0),
+        oom_kills,
+        ..Group::default()
     })
 }
 

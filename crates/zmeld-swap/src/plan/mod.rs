@@ -6,6 +6,7 @@
 
 mod disk;
 mod ram;
+mod take_over;
 mod traps;
 mod tunables;
 mod zswap;
@@ -73,6 +74,8 @@ pub struct Options {
     pub only: Option<Vec<String>>,
     /// How many times smaller pages are expected to get, where that was measured.
     pub expected_ratio: Option<f64>,
+    /// Whether compressed swap that somebody else set up gives its place to this.
+    pub take_over: bool,
     /// What `swappiness = "auto"` comes to, where that was measured.
     pub swappiness: Option<Measured>,
 }
@@ -147,6 +150,7 @@ impl Plan {
             }
         }
         draft.tunables()?;
+        draft.take_over()?;
         draft.traps();
         let Draft {
             groups,

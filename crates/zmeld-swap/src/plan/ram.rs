@@ -1,10 +1,14 @@
 //! A zram or zmeld device.
 
-use crate::config::{Codec, Encryption, MeldMode, RamDevice, Tier, Writeback};
+use zmeld_advice::Presence;
+use zmeld_report::units::bytes as amount;
+
+use crate::config::{Codec, Encryption, MeldMode, RamDevice, RamDriver, Tier, Writeback};
 use crate::error::Error;
+use crate::machine::Feature;
 use crate::step::{DeviceRef, Step};
 use crate::steps::{
-    AddDevice, LoadModule, MakeSwap, Mode, OpenCrypt, SetAttribute, SetValue, SwapOn,
+    way_to_module, AddDevice, LoadModule, MakeSwap, Mode, OpenCrypt, SetAttribute, SetValue, SwapOn,
 };
 
 use super::{Draft, Steps};
@@ -28,7 +32,15 @@ impl Draft<'_> {
                 sign: driver.control().display().to_string(),
                 devices: Some(driver.name().to_owned()),
             };
-            steps.add(Step::LoadModule(load), "the kernel has it as a module");
+            let reason = match feature.presence {
+                _ if loaded => "the kernel has it as a module",
+                Presence::Module => "the kernel has it as a module",
+                Presence::Absent | Presence::Impossible => return Err(no_driver(driver, feature)),
+                Presence::Ready | Presence::Unknown => {
+                    "it is not loaded; whether the kernel has it cannot be told"
+                }
+            };
+            steps.add(Step::LoadModule(load), reason);
         }
         let backing = match &device.writeback {
             Some(writeback) => self.backing(tier, writeback, steps)?,
@@ -45,12 +57,7 @@ impl Draft<'_> {
             );
         };
         if let Some(codec) = &device.codec {
-            if !feature.codecs.is_empty() && !feature.codecs.contains(&codec.name) {
-                return Err(Error::NoCodec {
-                    codec: codec.name.clone(),
-                    there: feature.codecs.join(", "),
-                });
-            }
+            has_codec(feature, codec)?;
             set(
                 "comp_algorithm",
                 codec.name.clone(),
@@ -62,6 +69,7 @@ impl Draft<'_> {
         }
         for recompression in &device.recompress {
             let (priority, codec) = (recompression.priority, &recompression.codec);
+            has_codec(feature, codec)?;
             set(
                 "recomp_algorithm",
                 format!("algo={} priority={priority}", codec.name),
@@ -102,11 +110,11 @@ impl Draft<'_> {
             );
         };
         let size = device.size.bytes(self.machine.ram_bytes);
-        let reason = format!("{} before compression: {} MiB", device.size, size >> 20);
+        let reason = format!("{} before compression: {}", device.size, amount(size));
         set("disksize", size.to_string(), &reason);
         if let Some(limit) = &device.memory_limit {
             let bytes = limit.bytes(self.machine.ram_bytes);
-            let reason = format!("{limit} of memory at most: {} MiB", bytes >> 20);
+            let reason = format!("{limit} of memory at most: {}", amount(bytes));
             set("mem_limit", bytes.to_string(), &reason);
         }
         if let Some(limit) = device.writeback.as_ref().and_then(|it| it.daily_limit) {
@@ -249,6 +257,31 @@ impl Draft<'_> {
             optional: false,
             steps,
         });
+    }
+}
+
+/// Refuses a codec that the driver has not got, as far as a device shows.
+fn has_codec(feature: &Feature, codec: &Codec) -> Result<(), Error> {
+    match feature.codecs.is_empty() || feature.codecs.contains(&codec.name) {
+        true => Ok(()),
+        false => Err(Error::NoCodec {
+            codec: codec.name.clone(),
+            there: feature.codecs.join(", "),
+        }),
+    }
+}
+
+/// A driver that the kernel has not got, and the way to it.
+fn no_driver(driver: RamDriver, feature: &Feature) -> Error {
+    Error::KernelFeature {
+        what: format!("this tier needs the driver {}", driver.name()),
+        way_out: match feature.presence {
+            Presence::Impossible => format!(
+                "this kernel loads no modules, and {} is not built in; choose another tier",
+                driver.name()
+            ),
+            _ => way_to_module(driver.name()),
+        },
     }
 }
 

@@ -1,21 +1,20 @@
 //! The traps that only show with the machine in view. Those that a
 //! configuration shows by itself are found where it is read.
 
+use zmeld_advice::size::RATIO_ASSUMED;
+use zmeld_report::units::bytes;
+
 use crate::config::{Kind, Problem, RamDevice, Severity, Trap};
 use crate::step::Step;
 
 use super::{Draft, Group};
-
-/// What pages come to where nothing was measured: the field's rule of thumb for
-/// LZO.
-const RATIO: f64 = 2.0;
 
 impl Draft<'_> {
     pub(super) fn warn(&mut self, trap: Trap, key: &str, what: String) {
         self.problem(Severity::Warning, trap, key, what);
     }
 
-    fn problem(&mut self, severity: Severity, trap: Trap, key: &str, what: String) {
+    pub(super) fn problem(&mut self, severity: Severity, trap: Trap, key: &str, what: String) {
         if !self.config.accept.contains(&trap) {
             self.problems.push(Problem {
                 place: None,
@@ -49,7 +48,7 @@ impl Draft<'_> {
             return;
         }
         let size = device.size.bytes(ram);
-        let ratio = self.options.expected_ratio.unwrap_or(RATIO);
+        let ratio = self.options.expected_ratio.unwrap_or(RATIO_ASSUMED);
         let full = size as f64 / ratio;
         if full <= 0.8 * ram as f64 {
             return;
@@ -68,11 +67,11 @@ impl Draft<'_> {
             Trap::NoMemoryLimit,
             &format!("{}.size", Group::of_tier(name)),
             format!(
-                "{} MiB of pages at a ratio of {ratio:.1} ({measured}) take {} MiB when it is \
-                 full, and the machine has {} MiB; add memory_limit = \"50%\", or make it smaller",
-                size >> 20,
-                full as u64 >> 20,
-                ram >> 20
+                "{} of pages at a ratio of {ratio:.1} ({measured}) take {} when it is full, and \
+                 the machine has {}; add memory_limit = \"50%\", or make it smaller",
+                bytes(size),
+                bytes(full as u64),
+                bytes(ram)
             ),
         );
     }
@@ -116,13 +115,11 @@ impl Draft<'_> {
                 _ => false,
             })
         };
-        let compressed =
-            |path: &str| path.starts_with("/dev/zram") || path.starts_with("/dev/zmeld");
         let mut others = self
             .machine
             .swaps
             .iter()
-            .filter(|swap| !compressed(&swap.path) && !ours(&swap.path));
+            .filter(|swap| !swap.is_in_ram() && !ours(&swap.path));
         let Some(other) = others.next() else { return };
         let what = format!(
             "{} is swapped to as well (priority {}): once this tier is full, cold pages stay in \

@@ -19,6 +19,16 @@ pub struct LoadModule {
     pub devices: Option<String>,
 }
 
+/// How a kernel gets a module that it has not got.
+pub(crate) fn way_to_module(module: &str) -> String {
+    match module {
+        "zmeld" => "build it with DKMS (docs/kernel-module.md), or choose another tier".to_owned(),
+        _ => "install the package with the kernel's extra modules (linux-modules-extra-... on \
+              Ubuntu, kernel-modules on Fedora), or choose another tier"
+            .to_owned(),
+    }
+}
+
 impl Act for LoadModule {
     fn describe(&self) -> String {
         format!("load the module {}", self.module)
@@ -38,7 +48,7 @@ impl Act for LoadModule {
         scene.host.run(&modprobe).map_err(|err| match err {
             Error::Command { said, .. } => Error::KernelFeature {
                 what: format!("{} needs the module {} ({said})", scene.group, self.module),
-                way_out: "install the kernel's extra modules, or choose another tier".to_owned(),
+                way_out: way_to_module(&self.module),
             },
             err => err,
         })?;

@@ -7,6 +7,7 @@ mod load_module;
 mod make_swap;
 mod set_attribute;
 mod set_value;
+mod swap_off;
 mod swap_on;
 
 use std::time::{Duration, Instant};
@@ -14,10 +15,12 @@ use std::time::{Duration, Instant};
 pub use add_device::{AddDevice, Driver};
 pub use create_file::{check_file, check_place, CreateFile};
 pub use crypt::{check_key_file, FormatLuks, Mode, OpenCrypt};
+pub(crate) use load_module::way_to_module;
 pub use load_module::LoadModule;
 pub use make_swap::{signatures, MakeSwap};
 pub use set_attribute::SetAttribute;
 pub use set_value::SetValue;
+pub use swap_off::SwapOff;
 pub use swap_on::SwapOn;
 
 use crate::error::Error;

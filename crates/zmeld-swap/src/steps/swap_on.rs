@@ -104,7 +104,7 @@ impl Act for SwapOn {
 
 /// Switches an area off and tells how far it is. The command runs beside, since
 /// all of its work is one system call.
-fn switch_off(scene: &mut Scene<'_>, path: &Path) -> Result<(), Error> {
+pub(super) fn switch_off(scene: &mut Scene<'_>, path: &Path) -> Result<(), Error> {
     let host: &Host = scene.host;
     let used = |host: &Host| -> Option<u64> { Some(host.swap_on(path).ok()??.used_bytes) };
     let total_bytes = used(host).unwrap_or(0);

@@ -65,7 +65,7 @@ fn killed(run: impl FnOnce() -> Result<(), Error>) -> bool {
 }
 
 /// The panics of killed runs are not worth printing.
-fn quietly() {
+pub fn quietly() {
     use std::sync::Once;
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -2,4 +2,5 @@
 
 mod common;
 mod crash;
+mod take_over;
 mod traps;

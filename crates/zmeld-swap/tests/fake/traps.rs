@@ -156,7 +156,7 @@ fn more_than_memory_can_hold() {
     refused(
         &machine,
         large,
-        "take 8192 MiB when it is full, and the machine has 4096 MiB",
+        "take 8.00 GiB when it is full, and the machine has 4.00 GiB",
     );
     let limited = format!("{large}memory_limit = \"50%\"\n");
     assert!(!machine.up(&config(&limited)).unwrap().is_unchanged());

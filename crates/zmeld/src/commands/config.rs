@@ -9,6 +9,7 @@ use zmeld_report::schema::Envelope;
 use zmeld_report::text::inert;
 use zmeld_swap::config::{Comments, Config, ConfigError, Loaded, Problem};
 use zmeld_swap::import::import;
+use zmeld_swap::machine::Machine;
 use zmeld_swap::Host;
 
 use crate::exit::{Outcome, EXIT_CODES};
@@ -99,7 +100,7 @@ pub fn run(args: &ConfigArgs) -> anyhow::Result<Outcome> {
 }
 
 fn check(args: &FileArgs) -> anyhow::Result<Outcome> {
-    let loaded = match args.load() {
+    let mut loaded = match args.load() {
         Ok(loaded) => loaded,
         Err(err) => {
             // The first is the error of the command; the others go before it.
@@ -108,6 +109,10 @@ fn check(args: &FileArgs) -> anyhow::Result<Outcome> {
             bail!("{first}");
         }
     };
+    // Another machine's file may be checked here: what this kernel lacks is a trap.
+    if let Ok(machine) = Machine::read(&Host::at(&args.root)) {
+        loaded.warnings.extend(machine.lacks(&loaded.config));
+    }
     tell(&loaded.warnings);
     let tiers = loaded.config.tiers.len();
     let files: Vec<_> = loaded

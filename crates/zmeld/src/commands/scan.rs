@@ -10,7 +10,9 @@ use zmeld_scan::kernel::Pool;
 use zmeld_scan::{Candidate, Options, Progress, ScanResult};
 use zmeld_store::page_size;
 
-use super::scan_report;
+use zmeld_swap::Host;
+
+use super::{scan_report, setup};
 use crate::cli::{ScanArgs, SourceArgs};
 use crate::exit::Outcome;
 use crate::{output, progress};
@@ -31,6 +33,9 @@ pub fn run(args: &ScanArgs) -> anyhow::Result<Outcome> {
         .kernel
         .map(|version| Pool::of_kernel(version, None, page_size() as u32));
 
+    let host = Host::here();
+    options.own_swaps = setup::own_swaps(&host);
+
     let source = open(&args.source)?;
     let done = Progress::default();
     let names = if args.full {
@@ -38,9 +43,15 @@ pub fn run(args: &ScanArgs) -> anyhow::Result<Outcome> {
     } else {
         &["reading", "sampling more"][..]
     };
-    let result = progress::show(names, &done, page_size() as u64, || {
+    let mut result = progress::show(names, &done, page_size() as u64, || {
         zmeld_scan::scan(source.as_ref(), &options, stop, &done)
     })?;
+    let of_all = is_of_this_machine(args);
+    let setup = result
+        .recommendation
+        .as_ref()
+        .and_then(|to| setup::what_up_does(&host, to, of_all));
+    result.advice.extend(setup);
 
     // The page is written even where nobody reads standard output, and the
     // result is printed even where the page cannot be written.
@@ -56,6 +67,19 @@ pub fn run(args: &ScanArgs) -> anyhow::Result<Outcome> {
         return Ok(Outcome::Interrupted);
     }
     Ok(judge(&result, args))
+}
+
+/// Whether the pages are what `zmeld up` would measure: the memory of all processes,
+/// for this machine's RAM and kernel.
+fn is_of_this_machine(args: &ScanArgs) -> bool {
+    let source = &args.source;
+    let part = source.file.is_some()
+        || source.swap.is_some()
+        || source.tree.is_some()
+        || source.cgroup.is_some()
+        || !source.pid.is_empty()
+        || source.cold.is_some();
+    !part && args.ram.is_none() && args.kernel.is_none()
 }
 
 fn judge(result: &ScanResult, args: &ScanArgs) -> Outcome {

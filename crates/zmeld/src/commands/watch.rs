@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use zmeld_report::text::inert;
-use zmeld_swap::observe::Observation;
+use zmeld_swap::observe::{lately, Observation};
 use zmeld_swap::watch::{Said, Watcher};
 
 use super::metrics::{self, Endpoint};
@@ -78,12 +78,20 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
     loop {
         let begin = Instant::now();
         let seen = Observation::read(&host, page_size());
+        // What happened in the last hour is told from notes; where they cannot be
+        // made, it is told as what happened since boot.
+        if !args.dry_run {
+            let _ = lately::note(&host, &seen);
+        }
         watcher.round(&seen, begin, &mut say);
         if let Some(path) = &textfile {
-            // Tried again next round: a full disk must not end the watch.
+            // Tried again next round: a full disk must not end the watch. Without a
+            // next round it is an error.
             let text = metrics::text(&host, &config);
-            if let Err(err) = output::write_whole(path, text.as_bytes()) {
-                log(&format!("{err:#}"));
+            match output::write_whole(path, text.as_bytes()) {
+                Err(err) if args.once => return Err(err),
+                Err(err) => log(&format!("{err:#}")),
+                Ok(()) => {}
             }
         }
         if args.once {

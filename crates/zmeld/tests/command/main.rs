@@ -1,5 +1,6 @@
 //! The built command, run as its users run it.
 
+mod adviser;
 mod bench;
 mod errors;
 mod full_disk;

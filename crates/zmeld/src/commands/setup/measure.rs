@@ -4,6 +4,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use zmeld_advice::codec::Reason;
+use zmeld_advice::Measured;
 use zmeld_memory::{LiveMemory, LiveOptions, Selection};
 use zmeld_scan::kernel::Pool;
 use zmeld_scan::{measure_pages, Candidate, Progress};
@@ -11,9 +13,8 @@ use zmeld_store::{page_size, CodecSpec};
 use zmeld_swap::config::{Codec, Config, Kind, Source, Swappiness};
 use zmeld_swap::journal::State;
 use zmeld_swap::machine::Machine;
-use zmeld_swap::plan::Measured;
+use zmeld_swap::plan::Measured as MeasuredReads;
 use zmeld_swap::random_read::{pages_per_second, root_device};
-use zmeld_swap::recommend::Expected;
 use zmeld_swap::Host;
 
 use crate::progress;
@@ -28,8 +29,7 @@ const USUAL: [&str; 3] = ["lzo-rle", "lz4", "zstd"];
 const TIMED_PAGES: usize = 512;
 
 /// Scans the memory of all processes with the codecs that the kernel has.
-/// Nothing where no memory may be read, or none of it compresses.
-pub fn expected(codec: Option<&Codec>, machine: &Machine) -> anyhow::Result<Option<Expected>> {
+pub fn measured(codec: Option<&Codec>, machine: &Machine) -> anyhow::Result<Measured> {
     let names: Vec<String> = match codec {
         Some(codec) => vec![codec.to_string()],
         None if machine.zram.codecs.is_empty() => USUAL.map(str::to_owned).to_vec(),
@@ -42,10 +42,10 @@ pub fn expected(codec: Option<&Codec>, machine: &Machine) -> anyhow::Result<Opti
     };
     let specs: Vec<CodecSpec> = names.iter().filter_map(|name| name.parse().ok()).collect();
     if specs.is_empty() {
-        return Ok(None);
+        return Ok(Measured::Not);
     }
     let Ok(live) = LiveMemory::open(LiveOptions::new(Selection::All)) else {
-        return Ok(None);
+        return Ok(Measured::Not);
     };
     let options = zmeld_scan::Options::new(Candidate::open_all(&specs)?);
     let interrupted = progress::interrupt_flag();
@@ -75,21 +75,19 @@ pub fn expected(codec: Option<&Codec>, machine: &Machine) -> anyhow::Result<Opti
         anyhow::bail!("stopped before there was a plan");
     }
     // An ordinary user who may read nothing gets a plan without a measurement.
-    let Ok(result) = result else { return Ok(None) };
-    let best = result
-        .codecs
-        .iter()
-        .find(|it| Some(&it.codec) == result.recommended.as_ref());
-    let best = best.or(match codec {
-        Some(_) => result.codecs.first(),
-        None => None,
-    });
-    Ok(best.filter(|it| it.effective_ratio > 0.0).and_then(|it| {
-        Some(Expected {
-            codec: it.codec.parse().ok()?,
+    let Ok(result) = result else {
+        return Ok(Measured::Not);
+    };
+    let measured = zmeld_scan::advice::measured(&result, options.swap_mb_per_s);
+    Ok(match (measured, codec, result.codecs.first()) {
+        // What was asked for is taken as it is, if it saves next to nothing too.
+        (Measured::NothingToGain(_), Some(_), Some(it)) => Measured::Codec {
+            name: it.codec.clone(),
             ratio: it.effective_ratio,
-        })
-    }))
+            reason: Reason::Cheapest,
+        },
+        (measured, _, _) => measured,
+    })
 }
 
 /// Random reads of swap against the file system, where the configuration wants
@@ -98,7 +96,7 @@ pub fn swappiness(
     host: &Host,
     config: &Config,
     state: Option<&State>,
-) -> anyhow::Result<Option<Measured>> {
+) -> anyhow::Result<Option<MeasuredReads>> {
     let auto = |config: &Config| config.tunables.swappiness == Some(Swappiness::Auto);
     if !auto(config) || state.is_some_and(|it| auto(&it.config) && it.config.tiers == config.tiers)
     {
@@ -129,7 +127,7 @@ pub fn swappiness(
         },
         None => return Ok(None),
     };
-    Ok(Some(Measured {
+    Ok(Some(MeasuredReads {
         swap_pages_per_s,
         files_pages_per_s,
     }))

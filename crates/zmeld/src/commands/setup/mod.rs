@@ -9,11 +9,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
+use zmeld_advice::{Measured, Recommendation};
+use zmeld_scan::advice::{Advice, Kind as AdviceKind};
+use zmeld_swap::applied::Applied;
 use zmeld_swap::config::{Codec, Comments, Config, Kind, Location, Problem, Severity, Size};
 use zmeld_swap::journal::State;
 use zmeld_swap::machine::Machine;
 use zmeld_swap::plan::{Options, Plan};
-use zmeld_swap::recommend::{recommend, Choice, Expected, TierKind};
+use zmeld_swap::recommend::{recommend, Choice, TierKind};
 use zmeld_swap::Host;
 
 use crate::exit::{Outcome, EXIT_CODES};
@@ -91,6 +94,11 @@ pub struct WantedArgs {
         help_heading = "What is wanted"
     )]
     pub only: Option<Vec<String>>,
+
+    /// Put it in the place of compressed swap that another tool set up; zmeld down
+    /// gives the place back
+    #[arg(long, help_heading = "What is wanted")]
+    pub take_over: bool,
 
     /// Measure neither codecs on the memory of the processes nor ciphers
     #[arg(long, help_heading = "What is wanted")]
@@ -174,7 +182,10 @@ struct Wanted {
     /// In words.
     origin: String,
     problems: Vec<Problem>,
-    expected: Option<Expected>,
+    /// What was measured for it.
+    measured: Measured,
+    /// What it follows from, where nobody wrote it.
+    recommendation: Option<Recommendation>,
 }
 
 /// The configuration: the options, the files, what is set up, a recommendation,
@@ -198,7 +209,8 @@ fn wanted(args: &WantedArgs, host: &Host, state: Option<&State>) -> anyhow::Resu
                 comments: Comments::new(),
                 origin: files.join(", "),
                 problems: loaded.warnings,
-                expected: None,
+                measured: Measured::Not,
+                recommendation: None,
             }
         } else if let Some(state) = state.filter(|state| !state.config.tiers.is_empty()) {
             Wanted {
@@ -206,7 +218,8 @@ fn wanted(args: &WantedArgs, host: &Host, state: Option<&State>) -> anyhow::Resu
                 comments: Comments::new(),
                 origin: "what is set up".to_owned(),
                 problems: Vec::new(),
-                expected: None,
+                measured: Measured::Not,
+                recommendation: None,
             }
         } else {
             let mut wanted = recommended(args, host)?;
@@ -252,9 +265,9 @@ fn override_tier(config: &mut Config, args: &WantedArgs) -> anyhow::Result<()> {
 
 fn recommended(args: &WantedArgs, host: &Host) -> anyhow::Result<Wanted> {
     let machine = Machine::read(host)?;
-    let expected = match args.no_scan {
-        true => None,
-        false => measure::expected(args.codec.as_ref(), &machine)?,
+    let measured = match args.no_scan {
+        true => Measured::Not,
+        false => measure::measured(args.codec.as_ref(), &machine)?,
     };
     let choice = Choice {
         kind: args.tier.map(|tier| match tier {
@@ -267,7 +280,8 @@ fn recommended(args: &WantedArgs, host: &Host) -> anyhow::Result<Wanted> {
         codec: args.codec.clone(),
         place: args.device.clone(),
     };
-    let (config, comments) = recommend(&machine, &choice, expected.as_ref())?;
+    let found = recommend(&machine, &choice, &measured, &own_swaps(host))?;
+    let (config, comments) = (found.config, found.comments);
     let problems = config.check();
     if let Some(problem) = problems.iter().find(|it| it.severity == Severity::Error) {
         anyhow::bail!("{problem}");
@@ -277,8 +291,87 @@ fn recommended(args: &WantedArgs, host: &Host) -> anyhow::Result<Wanted> {
         comments,
         origin: "recommended for this machine".to_owned(),
         problems,
-        expected,
+        measured,
+        recommendation: found.recommendation,
     })
+}
+
+/// The swap areas that zmeld set up. Where that cannot be read, it is none: `plan`
+/// and `status` say why.
+pub fn own_swaps(host: &Host) -> Vec<String> {
+    let applied = Applied::read(host).ok().flatten();
+    let tiers = applied.map(|applied| applied.tiers).unwrap_or_default();
+    tiers.into_iter().filter_map(|tier| tier.area).collect()
+}
+
+/// What `zmeld up` does with that recommendation here, as the last word of a scan.
+/// `of_all`: it follows from what `zmeld up` would measure too.
+pub fn what_up_does(host: &Host, to: &Recommendation, of_all: bool) -> Option<Advice> {
+    let say = |kind, text: String| Some(Advice::new(kind, "setup", text));
+    if !of_all {
+        let mut advice = Advice::new(
+            AdviceKind::Note,
+            "setup",
+            format!(
+                "For memory like this: {}. Without options zmeld up goes by the memory of all \
+                 processes.",
+                to.words()
+            ),
+        );
+        advice.commands = vec![as_command(to)];
+        return Some(advice);
+    }
+    let configured = Config::load(host.root()).ok();
+    let configured = configured.filter(|loaded| !loaded.config.tiers.is_empty());
+    if configured.is_some() {
+        return say(
+            AdviceKind::Note,
+            format!(
+                "Without a configuration zmeld up would set up {}; here it does what \
+                 /etc/zmeld.toml says, which zmeld plan shows.",
+                to.words()
+            ),
+        );
+    }
+    if !own_swaps(host).is_empty() {
+        return say(
+            AdviceKind::Note,
+            format!(
+                "zmeld up has set this machine up already (zmeld status); anew it would set up {}: \
+                 {}.",
+                to.words(),
+                as_command(to)
+            ),
+        );
+    }
+    if let Some(compared) = to.compared() {
+        return say(
+            AdviceKind::Note,
+            format!(
+                "{compared}. `zmeld up --take-over` puts it in its place, and zmeld down back."
+            ),
+        );
+    }
+    say(
+        AdviceKind::Do,
+        format!(
+            "`zmeld up` does this: it sets up {}. zmeld plan shows each step, zmeld down takes them \
+             back.",
+            to.words()
+        ),
+    )
+}
+
+/// The command that sets up just that.
+fn as_command(to: &Recommendation) -> String {
+    let mut command = format!("zmeld up --tier {}", to.kind.name());
+    if let Some(sizing) = &to.sizing {
+        command.push_str(&format!(" --size {}%", sizing.size_percent));
+    }
+    if let Some(codec) = &to.codec {
+        command.push_str(&format!(" --codec {codec}"));
+    }
+    command
 }
 
 /// The plan for what is wanted.
@@ -290,7 +383,8 @@ fn planned(
 ) -> anyhow::Result<Plan> {
     let options = Options {
         only: args.only.clone(),
-        expected_ratio: wanted.expected.as_ref().map(|expected| expected.ratio),
+        take_over: args.take_over,
+        expected_ratio: wanted.measured.ratio(),
         swappiness: measure::swappiness(host, &wanted.config, state)?,
     };
     let mut plan = Plan::new(host, &wanted.config, state, &options)?;
@@ -323,8 +417,10 @@ pub fn plan(args: &PlanArgs) -> anyhow::Result<Outcome> {
     let body = report::PlanBody {
         origin: &wanted.origin,
         done: is_done,
+        recommendation: wanted.recommendation.as_ref(),
+        unmeasured: wanted.measured.why_none(),
         toml: &toml,
-        expected_ratio: wanted.expected.as_ref().map(|expected| expected.ratio),
+        expected_ratio: wanted.measured.ratio(),
         ciphers,
         ciphers_unknown,
         plan: &plan,

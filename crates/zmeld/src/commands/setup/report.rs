@@ -1,6 +1,7 @@
 //! Plans and what came of them, as tables and JSON.
 
 use serde::Serialize;
+use zmeld_advice::Recommendation;
 use zmeld_report::{cells, Column, Document, Section, Table, Tone};
 use zmeld_swap::ciphers::Speed;
 use zmeld_swap::config::Severity;
@@ -17,6 +18,13 @@ pub struct PlanBody<'a> {
     /// How many times smaller pages are expected to get, where measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected_ratio: Option<f64>,
+    /// What suits the machine, as `zmeld scan` says it too; absent where a
+    /// configuration decides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recommendation: Option<&'a Recommendation>,
+    /// Why no codec and size were measured; absent where they were, or nobody tried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unmeasured: Option<String>,
     /// The configuration.
     pub toml: &'a str,
     /// How fast the ciphers are, where a volume is to be made.
@@ -85,6 +93,15 @@ pub fn plan_document(body: &PlanBody<'_>) -> Document {
         .provenance("RAM", zmeld_report::units::bytes(machine.ram_bytes));
     if let Some(ratio) = body.expected_ratio {
         document = document.provenance("expected ratio", zmeld_report::units::ratio(ratio));
+    }
+    if let Some(sizing) = body.recommendation.and_then(|it| it.sizing.as_ref()) {
+        let mut section = Section::new("What it comes to");
+        if let Some(why) = &body.unmeasured {
+            section = section.advice(Tone::Neutral, format!("{why}: what is usual stands in."));
+        }
+        let mut text = sizing.words();
+        text.replace_range(..1, &text[..1].to_uppercase());
+        document = document.section(section.advice(Tone::Good, format!("{text}.")));
     }
     if !plan.problems.is_empty() || !plan.skipped.is_empty() {
         let mut section = Section::new("Mind");

@@ -3,7 +3,7 @@
 use zmeld_report::text;
 use zmeld_report::units::{bytes, count, percent};
 use zmeld_report::{Cell, Column, Document, Section, Table};
-use zmeld_swap::observe::{Observation, Tier};
+use zmeld_swap::observe::{Lately, Observation, Since, Tier};
 
 use super::{tone, Status};
 
@@ -227,9 +227,30 @@ fn pressure(now: &Observation) -> Section {
         ),
     ));
     if let Some(kills) = activity.oom_kills {
-        values.push(("killed for memory", count(kills)));
+        values.push(("killed for memory", killed(kills, &now.lately)));
     }
     section.values(values)
+}
+
+/// How many, when, and where.
+fn killed(since_boot: u64, lately: &Lately) -> String {
+    let all = format!("{} since boot", count(since_boot));
+    if since_boot == 0 {
+        return all;
+    }
+    let of_groups: u64 = lately.group_oom_kills.values().sum();
+    let split = format!(
+        "{} by the machine, {} at limits of control groups",
+        count(lately.oom_kills),
+        count(of_groups)
+    );
+    match lately.since {
+        Since::Boot => format!("{all}: {split}"),
+        Since::Note => format!("{all}; {}: {split}", lately.words()),
+        Since::Unknown => format!(
+            "{all}; when is not known (zmeld watch, or root's zmeld status --check, keeps count)"
+        ),
+    }
 }
 
 fn findings(status: &Status) -> Section {

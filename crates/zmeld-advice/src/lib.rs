@@ -1,0 +1,31 @@
+//! Which compressed swap suits a machine, and why: the one answer that `zmeld
+//! scan`, `zmeld plan` and `zmeld status` give.
+//!
+//! It is computed from facts alone, so that whoever has the same facts says the
+//! same. This crate reads no file and measures nothing.
+//!
+//! | module | what it decides |
+//! |---|---|
+//! | [`codec`] | which codec, of those that were measured |
+//! | [`size`] | how large a device is, what it may take, what it gains |
+//! | [`tier`] | a compressed device, or zswap in front of a disk; what is there already |
+//! | [`meld`] | whether melding pays, and what melds here |
+//! | [`module`] | whether the kernel has a driver, or could have it |
+//!
+//! Invariants:
+//! - A device of the advised size and limit is never found oversized by
+//!   [`size::holds`], before it is filled and at the ratio that it was advised for.
+//! - What a device takes and what it may take count the same: the pool's memory
+//!   and the table of slots.
+#![deny(missing_docs)]
+
+pub mod codec;
+pub mod meld;
+pub mod module;
+pub mod size;
+pub mod tier;
+
+pub use codec::{CodecFacts, Measured};
+pub use module::Presence;
+pub use size::Sizing;
+pub use tier::{recommend, Area, Facts, Kind, Recommendation};

@@ -1,0 +1,99 @@
+//! Whether the kernel has a driver: now, as a module, or not.
+
+use serde::Serialize;
+
+/// Where a driver is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Presence {
+    /// It can make devices now: built in, or loaded.
+    Ready,
+    /// Its module is installed for this kernel and is not loaded.
+    Module,
+    /// This kernel loads modules, and has none of that name.
+    Absent,
+    /// This kernel loads no modules.
+    Impossible,
+    /// It is not there now; which modules there are cannot be told.
+    #[default]
+    Unknown,
+}
+
+/// What says where a driver is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Signs<'a> {
+    /// It can make devices now.
+    pub ready: bool,
+    /// There is a `/proc/modules`: the kernel loads modules.
+    pub loads_modules: bool,
+    /// `/lib/modules/RELEASE/modules.dep`.
+    pub dep: Option<&'a str>,
+}
+
+impl Presence {
+    /// Where the driver of that name is.
+    pub fn judge(name: &str, signs: Signs<'_>) -> Presence {
+        if signs.ready {
+            return Presence::Ready;
+        }
+        if !signs.loads_modules {
+            return Presence::Impossible;
+        }
+        match signs.dep {
+            None => Presence::Unknown,
+            Some(dep) if dep.lines().any(|line| is_of(line, name)) => Presence::Module,
+            Some(_) => Presence::Absent,
+        }
+    }
+}
+
+/// Whether a line of `modules.dep` is a module's own:
+/// `kernel/drivers/block/zram/zram.ko.zst: kernel/mm/zsmalloc.ko.zst`.
+fn is_of(line: &str, name: &str) -> bool {
+    let path = line.split(':').next().unwrap_or_default();
+    let file = path.rsplit('/').next().unwrap_or_default();
+    let stem = file.split(".ko").next().unwrap_or_default();
+    // A module's name has underscores where its file may have dashes.
+    file.contains(".ko") && stem.replace('-', "_") == name.replace('-', "_")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DEP: &str = "kernel/drivers/block/zram/zram.ko.zst: kernel/mm/zsmalloc.ko.zst\n\
+                       kernel/mm/zsmalloc.ko.zst:\nupdates/dkms/zmeld.ko:\n";
+
+    #[test]
+    fn a_module_is_where_the_index_has_it() {
+        let judge = |name, dep| {
+            Presence::judge(
+                name,
+                Signs {
+                    ready: false,
+                    loads_modules: true,
+                    dep,
+                },
+            )
+        };
+        assert_eq!(judge("zram", Some(DEP)), Presence::Module);
+        assert_eq!(judge("zmeld", Some(DEP)), Presence::Module);
+        assert_eq!(judge("meld", Some(DEP)), Presence::Absent);
+        assert_eq!(
+            judge("zsmalloc", Some("a/b.ko: c/zsmalloc.ko\n")),
+            Presence::Absent
+        );
+        assert_eq!(judge("zram", None), Presence::Unknown);
+    }
+
+    #[test]
+    fn what_is_ready_needs_no_module_and_some_kernels_load_none() {
+        let signs = Signs {
+            ready: true,
+            ..Signs::default()
+        };
+        assert_eq!(Presence::judge("zram", signs), Presence::Ready);
+        let none = Presence::judge("zram", Signs::default());
+        assert_eq!(none, Presence::Impossible);
+    }
+}

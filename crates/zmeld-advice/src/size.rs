@@ -1,0 +1,256 @@
+//! How large a compressed device is, what it may take, and what it gains.
+//!
+//! A device is as large as RAM where half of RAM holds that many pages with a fifth
+//! to spare, else three quarters, a half or a quarter of it: steps, so that two
+//! measurements of one machine rarely differ. Its limit is what it takes when it is
+//! full and a fifth more, but enough for pages that get half as small, and at most
+//! half of RAM.
+
+use serde::Serialize;
+use zmeld_report::units::{bytes, ratio as times};
+
+/// What pages are expected to shrink to where nobody measured it: half.
+pub const RATIO_ASSUMED: f64 = 2.0;
+/// Size in percent of RAM where nothing was measured.
+pub const UNMEASURED_PERCENT: u32 = 50;
+/// Sizes that are advised, in percent of RAM.
+const STEPS: [u32; 4] = [100, 75, 50, 25];
+/// Memory that the pool may take at most, in percent of RAM: the rest is for pages
+/// that are not swapped out.
+const LIMIT_MAX_PERCENT: u32 = 50;
+/// Room above what is expected, so that other pages than today's do not meet the
+/// limit at once.
+const MARGIN: f64 = 1.2;
+/// Bytes of table that a device keeps for each page of its size.
+pub const SLOT_BYTES: u64 = 16;
+
+/// A device's size, with what follows from it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Sizing {
+    /// Disk size in percent of RAM.
+    pub size_percent: u32,
+    /// Disk size in bytes: pages before compression.
+    pub size_bytes: u64,
+    /// The pool's limit in percent of RAM.
+    pub memory_limit_percent: u32,
+    /// The same in bytes: what `mem_limit` is set to.
+    pub memory_limit_bytes: u64,
+    /// Memory that it takes when it is full, its table included.
+    pub takes_bytes: u64,
+    /// Memory that it takes at its limit, its table included.
+    pub takes_at_most_bytes: u64,
+    /// RAM gained when it is full; negative where it costs more than it gives.
+    pub gains_bytes: i64,
+    /// Bytes of pages for each byte of memory used that this counts on.
+    pub ratio: f64,
+    /// Whether that was measured on this machine's pages.
+    pub measured: bool,
+}
+
+impl Sizing {
+    /// The size and limit for a machine with that much RAM, whose pages were
+    /// measured to get `ratio` times smaller; `None`: nothing was measured.
+    pub fn advised(ram_bytes: u64, page_size: u64, ratio: Option<f64>) -> Sizing {
+        let percent = match ratio {
+            None => UNMEASURED_PERCENT,
+            Some(ratio) => {
+                let room = f64::from(LIMIT_MAX_PERCENT) / MARGIN * ratio.max(1.0);
+                let fits = STEPS.iter().find(|step| f64::from(**step) <= room);
+                *fits.unwrap_or(&STEPS[STEPS.len() - 1])
+            }
+        };
+        let size_bytes = part(ram_bytes, percent);
+        let ratio_used = ratio.unwrap_or(RATIO_ASSUMED).max(1.0);
+        let (limit, _) = limit_percent(size_bytes, ram_bytes, ratio_used);
+        let limit_bytes = part(ram_bytes, limit);
+        let pool = (size_bytes as f64 / ratio_used) as u64;
+        let table = table_bytes(size_bytes, page_size);
+        Sizing {
+            size_percent: percent,
+            size_bytes,
+            memory_limit_percent: limit,
+            memory_limit_bytes: limit_bytes,
+            takes_bytes: pool.saturating_add(table),
+            takes_at_most_bytes: limit_bytes.saturating_add(table),
+            gains_bytes: gained(size_bytes, 1.0 / ratio_used, page_size),
+            ratio: ratio_used,
+            measured: ratio.is_some(),
+        }
+    }
+
+    /// Why it has this size.
+    pub fn why(&self) -> String {
+        if !self.measured {
+            return "nothing was measured: half of RAM, of pages that are expected to get half as \
+                    large"
+                .to_owned();
+        }
+        format!(
+            "pages of this machine get {} smaller: half of RAM holds that many with a fifth to \
+             spare",
+            times(self.ratio).replace('x', " times")
+        )
+    }
+
+    /// Why it has this limit.
+    pub fn why_limit(&self) -> &'static str {
+        limit_percent(self.size_bytes, self.ram(), self.ratio).1
+    }
+
+    fn ram(&self) -> u64 {
+        (self.size_bytes as f64 * 100.0 / f64::from(self.size_percent.max(1))) as u64
+    }
+
+    /// What it comes to, in a sentence.
+    pub fn words(&self) -> String {
+        format!(
+            "full of such pages it takes {}, its table included, and gains {}; it never takes more \
+             than {}",
+            bytes(self.takes_bytes),
+            signed(self.gains_bytes),
+            bytes(self.takes_at_most_bytes)
+        )
+    }
+}
+
+fn signed(value: i64) -> String {
+    match value {
+        0.. => bytes(value.unsigned_abs()),
+        _ => format!("-{}", bytes(value.unsigned_abs())),
+    }
+}
+
+/// So many percent of RAM, rounded down.
+fn part(ram_bytes: u64, percent: u32) -> u64 {
+    u64::try_from(u128::from(ram_bytes) * u128::from(percent) / 100).unwrap_or(u64::MAX)
+}
+
+/// Bytes of a device's table.
+pub fn table_bytes(size_bytes: u64, page_size: u64) -> u64 {
+    (size_bytes / page_size.max(1)).saturating_mul(SLOT_BYTES)
+}
+
+/// RAM gained by a device of `disksize` bytes when it is full, in bytes; negative
+/// where it costs more than it gives. `stored` is memory used for each byte kept
+/// (the inverse of the ratio, pool overhead included).
+///
+/// gain = disksize (1 - stored) - slots; the table is allocated with the device.
+pub fn gained(disksize: u64, stored: f64, page_size: u64) -> i64 {
+    (disksize as f64 * (1.0 - stored) - table_bytes(disksize, page_size) as f64) as i64
+}
+
+/// The pool's limit for a device of that size, in whole percent of RAM (1 to 50),
+/// and why.
+pub fn limit_percent(size_bytes: u64, ram_bytes: u64, ratio: f64) -> (u32, &'static str) {
+    let needed = size_bytes as f64 / ratio.max(1.0) * MARGIN;
+    let half_as_small = size_bytes as f64 / RATIO_ASSUMED;
+    let most = ram_bytes as f64 * f64::from(LIMIT_MAX_PERCENT) / 100.0;
+    let (limit, reason) = if needed.max(half_as_small) >= most {
+        (most, "half of RAM stays for other pages")
+    } else if needed >= half_as_small {
+        (needed, "a fifth more than it takes when it is full")
+    } else {
+        (half_as_small, "enough for pages that get half as small")
+    };
+    let percent = (limit * 100.0 / ram_bytes.max(1) as f64).ceil();
+    ((percent as u32).clamp(1, LIMIT_MAX_PERCENT), reason)
+}
+
+/// Bytes of pages that `room` bytes of memory hold. A device that is larger than
+/// that promises more than memory can hold. `measured`: the ratio, where enough
+/// pages say one.
+pub fn holds(room_bytes: u64, measured: Option<f64>) -> u64 {
+    (room_bytes as f64 * measured.unwrap_or(RATIO_ASSUMED).max(1.0)) as u64
+}
+
+/// Whether a device of that size promises more than `room` bytes of memory hold.
+/// One that differs by a rounding of its size does not.
+pub fn is_oversized(size_bytes: u64, room_bytes: u64, measured: Option<f64>) -> bool {
+    size_bytes as f64 > 1.01 * holds(room_bytes, measured) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIB: u64 = 1 << 30;
+
+    #[test]
+    fn gain_is_what_is_left_after_pool_and_table() {
+        assert_eq!(gained(GIB, 0.5, 4096), (GIB / 2 - GIB / 256) as i64);
+        assert!(gained(GIB, 1.0, 4096) < 0);
+    }
+
+    /// By hand: 8 GiB of RAM at 2.5x. Half of RAM less a fifth holds 104 % of RAM, so
+    /// the size is all of RAM: 2 097 152 pages, a table of 32 MiB. They take 3.2 GiB
+    /// and the table; a fifth more would be 48 %, and half as small needs 50 %.
+    #[test]
+    fn the_arithmetic_of_the_size_is_right() {
+        let found = Sizing::advised(8 * GIB, 4096, Some(2.5));
+        let table = 32 << 20;
+        assert_eq!((found.size_percent, found.memory_limit_percent), (100, 50));
+        assert_eq!(found.memory_limit_bytes, 4 * GIB);
+        assert_eq!(found.takes_bytes, (3.2 * GIB as f64) as u64 + table);
+        assert_eq!(found.takes_at_most_bytes, 4 * GIB + table);
+        let gains = 8 * GIB - found.takes_bytes;
+        assert!(found.gains_bytes.abs_diff(gains as i64) <= 1);
+        assert_eq!(
+            found.words(),
+            "full of such pages it takes 3.23 GiB, its table included, and gains 4.77 GiB; it \
+             never takes more than 4.03 GiB"
+        );
+    }
+
+    #[test]
+    fn sizes_go_in_steps_and_what_is_not_measured_is_half() {
+        for (ratio, size, limit) in [
+            (None, 50, 30),
+            (Some(4.0), 100, 50),
+            (Some(2.4), 100, 50),
+            (Some(2.3), 75, 40),
+            (Some(1.8), 75, 50),
+            (Some(1.7), 50, 36),
+            (Some(1.2), 50, 50),
+            (Some(1.15), 25, 27),
+        ] {
+            let found = Sizing::advised(100 * GIB, 4096, ratio);
+            let is = (found.size_percent, found.memory_limit_percent);
+            assert_eq!(is, (size, limit), "{ratio:?}");
+        }
+    }
+
+    #[test]
+    fn limits_leave_room_above_what_is_expected_and_half_of_ram() {
+        for (size, ratio, percent) in [
+            (50, 2.0, 30),
+            (50, 1.5, 40),
+            (50, 4.0, 25),
+            (100, 2.0, 50),
+            (200, 3.0, 50),
+            (1, 9.0, 1),
+        ] {
+            let (limit, _) = limit_percent(part(4 * GIB, size), 4 * GIB, ratio);
+            assert_eq!(limit, percent, "{size} % at {ratio}");
+        }
+    }
+
+    /// The advice of one is never the fault that another finds.
+    #[test]
+    fn nothing_that_is_advised_is_oversized() {
+        for hundredths in 110..=2000 {
+            let ratio = f64::from(hundredths) / 100.0;
+            for ram in [256 << 20, GIB - 12_345, 8 * GIB, 23_999_999_999] {
+                let found = Sizing::advised(ram, 4096, Some(ratio));
+                let (size, limit) = (found.size_bytes, found.memory_limit_bytes);
+                assert!(!is_oversized(size, limit, None), "{ratio} {found:?}");
+                assert!(!is_oversized(size, limit, Some(ratio)), "{ratio} {found:?}");
+                assert!(found.takes_bytes <= found.takes_at_most_bytes, "{found:?}");
+                assert!(limit <= ram / 2, "{found:?}");
+            }
+        }
+        let unmeasured = Sizing::advised(8 * GIB, 4096, None);
+        let (size, limit) = (unmeasured.size_bytes, unmeasured.memory_limit_bytes);
+        assert!(!is_oversized(size, limit, None));
+        assert!(is_oversized(8 * GIB, limit, None));
+    }
+}

@@ -1,0 +1,290 @@
+//! What to set up: a compressed device, or zswap in front of a disk; and what is
+//! there already.
+
+use serde::Serialize;
+use zmeld_report::units::bytes;
+
+use crate::codec::Measured;
+use crate::module::Presence;
+use crate::size::Sizing;
+
+/// What is known of a machine.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// Bytes of RAM that the kernel manages (`MemTotal`).
+    pub ram_bytes: u64,
+    /// Bytes of a page.
+    pub page_size: u64,
+    /// Swap areas that zmeld did not set up.
+    pub swaps: Vec<Area>,
+    /// Whether the kernel has zswap.
+    pub has_zswap: bool,
+    /// The kernel's zram.
+    pub zram: Presence,
+    /// The module zmeld.
+    pub zmeld: Presence,
+    /// What measuring codecs on its memory came to.
+    pub measured: Measured,
+}
+
+/// An active swap area.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Area {
+    /// Its path.
+    pub path: String,
+    /// Its size in bytes.
+    pub size_bytes: u64,
+    /// Its priority.
+    pub priority: i64,
+    /// Its codec, where it is a compressed device in RAM.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub codec: Option<String>,
+    /// What its pool may take; 0: no limit.
+    pub memory_limit_bytes: u64,
+}
+
+/// Whether a swap area is a compressed device in RAM, by its path.
+pub fn is_in_ram(path: &str) -> bool {
+    let numbered = |driver: &str| {
+        path.strip_prefix("/dev/")
+            .and_then(|name| name.strip_prefix(driver))
+            .is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
+    };
+    numbered("zram") || numbered("zmeld")
+}
+
+impl Area {
+    /// Whether it is a compressed device in RAM.
+    pub fn is_in_ram(&self) -> bool {
+        is_in_ram(&self.path)
+    }
+
+    /// What it is, in a few words.
+    pub fn words(&self) -> String {
+        let limit = match self.memory_limit_bytes {
+            0 => "no memory limit".to_owned(),
+            limit => format!("a memory limit of {}", bytes(limit)),
+        };
+        let codec = match &self.codec {
+            Some(codec) => format!("{codec}, "),
+            None => String::new(),
+        };
+        format!(
+            "{codec}{} with {limit}, priority {}",
+            bytes(self.size_bytes),
+            self.priority
+        )
+    }
+}
+
+/// Kinds of tiers that are advised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// A zram device.
+    Zram,
+    /// A zmeld device.
+    Zmeld,
+    /// zswap in front of the disk swap that there is.
+    Zswap,
+}
+
+impl Kind {
+    /// Its name in the configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Zram => "zram",
+            Kind::Zmeld => "zmeld",
+            Kind::Zswap => "zswap",
+        }
+    }
+}
+
+/// What to set up, and why.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Recommendation {
+    /// The kind of tier.
+    pub kind: Kind,
+    /// Why that kind.
+    pub why: String,
+    /// The codec that was measured to do best; absent: the kernel's own choice.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub codec: Option<String>,
+    /// The device's size; absent for zswap, whose pool has the kernel's limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sizing: Option<Sizing>,
+    /// Compressed swap that zmeld did not set up: `zmeld up --take-over` puts this
+    /// in its place.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub replaces: Vec<Area>,
+}
+
+/// What suits a machine. `kind`: what its owner decided.
+pub fn recommend(facts: &Facts, kind: Option<Kind>) -> Recommendation {
+    let disk = facts.swaps.iter().find(|swap| !swap.is_in_ram());
+    let (kind, why) = match (kind, disk) {
+        (Some(kind), _) => (kind, "as asked for".to_owned()),
+        (None, Some(disk)) if facts.has_zswap => (
+            Kind::Zswap,
+            format!(
+                "{} is swapped to: zswap keeps what is used in RAM and lets the rest go to disk, \
+                 where zram above it by priority would do the opposite",
+                disk.path
+            ),
+        ),
+        (None, disk) => {
+            let why = match disk {
+                Some(disk) => format!(
+                    "{} is swapped to, and this kernel has no zswap: a device in RAM takes the \
+                     pages first",
+                    disk.path
+                ),
+                None => "there is no swap on disk: pages are compressed in RAM".to_owned(),
+            };
+            match (facts.zram, facts.zmeld) {
+                (Presence::Absent | Presence::Impossible, Presence::Ready | Presence::Module) => {
+                    (Kind::Zmeld, format!("{why}; this kernel has no zram"))
+                }
+                _ => (Kind::Zram, why),
+            }
+        }
+    };
+    let in_ram = kind != Kind::Zswap;
+    let codec = match &facts.measured {
+        // zswap takes the codecs of the crypto interface, which nobody asked.
+        Measured::Codec { name, .. } if in_ram => Some(name.clone()),
+        _ => None,
+    };
+    let sizing =
+        in_ram.then(|| Sizing::advised(facts.ram_bytes, facts.page_size, facts.measured.ratio()));
+    let compressed = facts.swaps.iter().filter(|swap| swap.is_in_ram());
+    Recommendation {
+        kind,
+        why,
+        codec,
+        sizing,
+        replaces: compressed.cloned().collect(),
+    }
+}
+
+impl Recommendation {
+    /// What it is, in a few words: "a zram device of 8.00 GiB with zstd and a memory
+    /// limit of 4.00 GiB".
+    pub fn words(&self) -> String {
+        let Some(sizing) = &self.sizing else {
+            return "zswap in front of the swap on disk".to_owned();
+        };
+        let with = match &self.codec {
+            Some(codec) => format!(" with {codec} and"),
+            None => " with".to_owned(),
+        };
+        format!(
+            "a {} device of {} ({} % of RAM){with} a memory limit of {} ({} %)",
+            self.kind.name(),
+            bytes(sizing.size_bytes),
+            sizing.size_percent,
+            bytes(sizing.memory_limit_bytes),
+            sizing.memory_limit_percent
+        )
+    }
+
+    /// How it compares with compressed swap that is there already.
+    pub fn compared(&self) -> Option<String> {
+        let first = self.replaces.first()?;
+        let others = match self.replaces.len() - 1 {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        Some(format!(
+            "{}{others} is swapped to already ({}); zmeld would set up {}",
+            first.path,
+            first.words(),
+            self.words()
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::Reason;
+
+    fn facts() -> Facts {
+        Facts {
+            ram_bytes: 8 << 30,
+            page_size: 4096,
+            has_zswap: true,
+            zram: Presence::Ready,
+            measured: Measured::Codec {
+                name: "zstd".to_owned(),
+                ratio: 3.2,
+                reason: Reason::BestCheap,
+            },
+            ..Facts::default()
+        }
+    }
+
+    fn area(path: &str, codec: Option<&str>) -> Area {
+        Area {
+            path: path.to_owned(),
+            size_bytes: 4 << 30,
+            priority: 100,
+            codec: codec.map(str::to_owned),
+            memory_limit_bytes: 0,
+        }
+    }
+
+    #[test]
+    fn without_disk_swap_it_is_zram_as_it_was_measured() {
+        let found = recommend(&facts(), None);
+        assert_eq!(
+            (found.kind, found.codec.as_deref()),
+            (Kind::Zram, Some("zstd"))
+        );
+        assert_eq!(
+            found.words(),
+            "a zram device of 8.00 GiB (100 % of RAM) with zstd and a memory limit of 4.00 GiB \
+             (50 %)"
+        );
+        assert_eq!(found.compared(), None);
+    }
+
+    #[test]
+    fn disk_swap_gets_zswap_where_the_kernel_has_it() {
+        let mut facts = facts();
+        facts.swaps.push(area("/dev/sda2", None));
+        let found = recommend(&facts, None);
+        assert_eq!(
+            (found.kind, found.codec, found.sizing),
+            (Kind::Zswap, None, None)
+        );
+        facts.has_zswap = false;
+        let found = recommend(&facts, None);
+        assert_eq!(found.kind, Kind::Zram);
+        assert!(found.why.contains("no zswap"), "{}", found.why);
+    }
+
+    #[test]
+    fn compressed_swap_that_is_there_is_compared() {
+        let mut facts = facts();
+        facts.swaps.push(area("/dev/zram0", Some("lzo-rle")));
+        let found = recommend(&facts, None);
+        assert_eq!(
+            found.compared().unwrap(),
+            "/dev/zram0 is swapped to already (lzo-rle, 4.00 GiB with no memory limit, priority \
+             100); zmeld would set up a zram device of 8.00 GiB (100 % of RAM) with zstd and a \
+             memory limit of 4.00 GiB (50 %)"
+        );
+        assert!(is_in_ram("/dev/zmeld12") && !is_in_ram("/dev/zram") && !is_in_ram("/dev/zrama"));
+    }
+
+    #[test]
+    fn without_zram_the_module_does() {
+        let mut facts = facts();
+        facts.zram = Presence::Absent;
+        assert_eq!(recommend(&facts, None).kind, Kind::Zram);
+        facts.zmeld = Presence::Module;
+        assert_eq!(recommend(&facts, None).kind, Kind::Zmeld);
+        assert_eq!(recommend(&facts, Some(Kind::Zram)).kind, Kind::Zram);
+    }
+}

@@ -1,0 +1,345 @@
+//! What happened lately, out of counters that the kernel keeps since boot.
+//!
+//! A monitor asks again and again, and must not be told for weeks of a process that
+//! was killed once. So `zmeld status --check` and `zmeld watch` note the counters in
+//! [`FILE`], at most once a minute, and what is told is the difference to an hour ago,
+//! or to the oldest note. Without notes it is what was counted since boot, as long as
+//! that is not longer ago; later nothing can be said of when.
+//!
+//! Kills are attributed by the counters of control groups. The kernel counts a kill in
+//! all groups above the process, and that a limit was reached in all above the limit;
+//! so of a group and of those below it that are gone since, what counts is the smaller
+//! of the two, less what groups below it account for. What no group accounts for the
+//! machine does.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Device, Group, Observation};
+use crate::error::Error;
+use crate::kernel::Host;
+
+/// Where the counters are noted.
+pub const FILE: &str = "/run/zmeld/counters.json";
+const SCHEMA: &str = "zmeld.counters/1";
+const BOOT: &str = "/proc/sys/kernel/random/boot_id";
+/// What "lately" is, in seconds.
+pub const WINDOW_S: f64 = 3600.0;
+/// Notes are not closer to each other, in seconds.
+const SPACING_S: f64 = 60.0;
+/// More notes than a window has, for a file that somebody else wrote.
+const NOTES_MAX: usize = 1024;
+
+/// Since when something is counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Since {
+    /// The machine booted.
+    #[default]
+    Boot,
+    /// The counters were noted.
+    Note,
+    /// Nobody noted them: what happened lately cannot be told.
+    Unknown,
+}
+
+/// What happened lately.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Lately {
+    /// What it is counted from.
+    pub since: Since,
+    /// How long ago that is, in seconds; absent where it cannot be told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<u64>,
+    /// Processes killed because the machine had no memory left.
+    pub oom_kills: u64,
+    /// Processes killed because a control group was at its limit, by its path.
+    pub group_oom_kills: BTreeMap<String, u64>,
+    #[serde(skip)]
+    counters: Counters,
+    #[serde(skip)]
+    before: Counters,
+}
+
+type Counters = BTreeMap<String, u64>;
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Notes {
+    schema: String,
+    boot: String,
+    notes: Vec<Note>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Note {
+    /// Seconds since boot.
+    uptime_s: f64,
+    counters: Counters,
+}
+
+impl Notes {
+    /// Those of this boot; none where the file is no such thing.
+    fn parse(text: &str, boot: &str) -> Notes {
+        let notes: Notes = serde_json::from_str(text).unwrap_or_default();
+        match notes.schema == SCHEMA && notes.boot == boot && notes.notes.len() <= NOTES_MAX {
+            true => notes,
+            false => Notes {
+                schema: SCHEMA.to_owned(),
+                boot: boot.to_owned(),
+                notes: Vec::new(),
+            },
+        }
+    }
+
+    /// The youngest that is as old as the window, else the oldest.
+    fn base(&self, uptime_s: f64) -> Option<&Note> {
+        let past = self.notes.iter().filter(|note| note.uptime_s <= uptime_s);
+        let old = past
+            .clone()
+            .filter(|note| uptime_s - note.uptime_s >= WINDOW_S);
+        let by_age = |a: &&Note, b: &&Note| a.uptime_s.total_cmp(&b.uptime_s);
+        old.max_by(by_age).or(past.min_by(by_age))
+    }
+
+    /// Adds the counters of now, and forgets what no one needs any more.
+    fn add(&mut self, uptime_s: f64, counters: &Counters) -> bool {
+        self.notes.retain(|note| note.uptime_s <= uptime_s);
+        let is_near = |note: &Note| uptime_s - note.uptime_s < SPACING_S;
+        if self.notes.iter().any(is_near) {
+            return false;
+        }
+        let base = self.base(uptime_s).map_or(0.0, |note| note.uptime_s);
+        self.notes.retain(|note| note.uptime_s >= base);
+        self.notes.push(Note {
+            uptime_s,
+            counters: counters.clone(),
+        });
+        true
+    }
+}
+
+/// What the counters and the notes come to.
+pub(super) fn read(
+    reader: &mut super::reader::Reader,
+    kills: Option<u64>,
+    groups: &[Group],
+    devices: &[Device],
+) -> Lately {
+    let uptime_s = uptime(reader.optional("/proc/uptime").as_deref());
+    let boot = reader.optional(BOOT).unwrap_or_default();
+    let notes = Notes::parse(&reader.optional(FILE).unwrap_or_default(), boot.trim());
+    let counters = counters(kills, groups, devices);
+    let base = uptime_s.and_then(|now| notes.base(now));
+    let (since, seconds, before) = match (base, uptime_s) {
+        (Some(note), Some(now)) => {
+            let seconds = (now - note.uptime_s) as u64;
+            (Since::Note, Some(seconds), note.counters.clone())
+        }
+        (None, Some(now)) if now > WINDOW_S => (Since::Unknown, None, counters.clone()),
+        (_, now) => (Since::Boot, now.map(|now| now as u64), Counters::new()),
+    };
+    let mut lately = Lately {
+        since,
+        seconds,
+        counters,
+        before,
+        ..Lately::default()
+    };
+    lately.attribute(groups);
+    lately
+}
+
+/// Notes the counters of an observation for those who ask later.
+///
+/// # Errors
+/// When the file cannot be written: the notes that there are stay.
+pub fn note(host: &Host, now: &Observation) -> Result<(), Error> {
+    let Some(uptime_s) = uptime(host.read_optional("/proc/uptime")?.as_deref()) else {
+        return Ok(());
+    };
+    let boot = host.read_optional(BOOT)?.unwrap_or_default();
+    let text = host.read_optional(FILE).ok().flatten().unwrap_or_default();
+    let mut notes = Notes::parse(&text, boot.trim());
+    if !notes.add(uptime_s, &now.lately.counters) {
+        return Ok(());
+    }
+    let failed = |cause: std::io::Error| Error::io("write", FILE, cause);
+    let bytes = serde_json::to_vec(&notes).map_err(|err| failed(std::io::Error::other(err)))?;
+    let folder = host.path(crate::journal::FOLDER);
+    std::fs::create_dir_all(folder).map_err(failed)?;
+    zmeld_linux::file::replace_with_mode(&host.path(FILE), &bytes, 0o644)
+        .map_err(|err| Error::malformed(FILE, format!("cannot be written: {err}")))
+}
+
+fn uptime(text: Option<&str>) -> Option<f64> {
+    let seconds: f64 = text?.split_whitespace().next()?.parse().ok()?;
+    (seconds.is_finite() && seconds >= 0.0).then_some(seconds)
+}
+
+fn counters(kills: Option<u64>, groups: &[Group], devices: &[Device]) -> Counters {
+    let mut all = Counters::new();
+    all.extend(kills.map(|kills| ("oom_kill".to_owned(), kills)));
+    for group in groups {
+        for (name, value) in [
+            ("limit", group.limit_reached),
+            ("oom_kill", group.oom_kills),
+            ("refused", group.refused),
+        ] {
+            if value > 0 {
+                all.insert(of_group(&group.path, name), value);
+            }
+        }
+    }
+    for device in devices.iter().filter(|it| it.io.failed_writes > 0) {
+        all.insert(failed_writes(&device.name), device.io.failed_writes);
+    }
+    all
+}
+
+fn of_group(path: &str, name: &str) -> String {
+    format!("group {name} {path}")
+}
+
+fn failed_writes(device: &str) -> String {
+    format!("device failed_writes {device}")
+}
+
+impl Lately {
+    /// By how much a counter rose. One that fell was begun anew.
+    fn rose(&self, counter: &str) -> u64 {
+        let now = self.counters.get(counter).copied().unwrap_or(0);
+        let before = self.before.get(counter).copied().unwrap_or(0);
+        now.checked_sub(before).unwrap_or(now)
+    }
+
+    /// Times that a group was refused swap.
+    pub fn refused(&self, group: &Group) -> u64 {
+        self.rose(&of_group(&group.path, "refused"))
+    }
+
+    /// Writes that a device refused.
+    pub fn failed_writes(&self, device: &Device) -> u64 {
+        self.rose(&failed_writes(&device.name))
+    }
+
+    /// Since when, in words that follow a number.
+    pub fn words(&self) -> String {
+        match (self.since, self.seconds) {
+            (Since::Note, Some(seconds)) => format!(
+                "in the last {}",
+                zmeld_report::units::seconds(seconds.max(1) as f64)
+            ),
+            _ => "since boot".to_owned(),
+        }
+    }
+
+    fn attribute(&mut self, groups: &[Group]) {
+        let counts: Vec<(&str, u64)> = groups
+            .iter()
+            .map(|group| {
+                let kills = self.rose(&of_group(&group.path, "oom_kill"));
+                let limit = self.rose(&of_group(&group.path, "limit"));
+                (group.path.as_str(), kills.min(limit))
+            })
+            .filter(|(_, count)| *count > 0)
+            .collect();
+        for (path, count) in &counts {
+            let below = groups
+                .iter()
+                .filter(|group| group.is_hierarchical && is_child(path, &group.path))
+                .filter_map(|child| counts.iter().find(|(path, _)| *path == child.path))
+                .fold(0u64, |sum, (_, count)| sum.saturating_add(*count));
+            let own = count.saturating_sub(below);
+            if own > 0 {
+                self.group_oom_kills.insert((*path).to_owned(), own);
+            }
+        }
+        let of_groups = self
+            .group_oom_kills
+            .values()
+            .fold(0u64, |sum, count| sum.saturating_add(*count));
+        self.oom_kills = self.rose("oom_kill").saturating_sub(of_groups);
+    }
+}
+
+/// Whether one path is right below the other.
+fn is_child(parent: &str, path: &str) -> bool {
+    path.strip_prefix(parent)
+        .and_then(|rest| rest.strip_prefix('/'))
+        .is_some_and(|name| !name.is_empty() && !name.contains('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn group(path: &str, limit_reached: u64, oom_kills: u64) -> Group {
+        Group {
+            path: path.to_owned(),
+            limit_reached,
+            oom_kills,
+            is_hierarchical: true,
+            ..Group::default()
+        }
+    }
+
+    fn lately(kills: u64, groups: &[Group]) -> Lately {
+        let mut lately = Lately {
+            counters: counters(Some(kills), groups, &[]),
+            ..Lately::default()
+        };
+        lately.attribute(groups);
+        lately
+    }
+
+    #[test]
+    fn kills_are_of_the_group_whose_limit_was_reached() {
+        // Two at the limit of /a/b, one by the machine in /c.
+        let groups = [
+            group("/a", 2, 2),
+            group("/a/b", 2, 2),
+            group("/c", 0, 1),
+            group("/ab", 0, 0),
+        ];
+        let found = lately(3, &groups);
+        assert_eq!(found.oom_kills, 1);
+        assert_eq!(
+            found.group_oom_kills,
+            BTreeMap::from([("/a/b".to_owned(), 2)])
+        );
+        // The group is gone; the one above remembers.
+        let found = lately(2, &groups[..1]);
+        assert_eq!(found.oom_kills, 0);
+        assert_eq!(
+            found.group_oom_kills,
+            BTreeMap::from([("/a".to_owned(), 2)])
+        );
+    }
+
+    #[test]
+    fn what_is_noted_is_taken_off_until_it_is_an_hour_old() {
+        let mut notes = Notes::parse("", "boot");
+        let at = |kills| Counters::from([("oom_kill".to_owned(), kills)]);
+        assert!(notes.add(7000.0, &at(3)));
+        assert!(!notes.add(7030.0, &at(4)), "too near");
+        assert!(notes.add(8000.0, &at(5)));
+        let base = |notes: &Notes, now| notes.base(now).map(|note| note.uptime_s);
+        assert_eq!(base(&notes, 8100.0), Some(7000.0));
+        assert_eq!(base(&notes, 10_700.0), Some(7000.0));
+        assert_eq!(base(&notes, 11_700.0), Some(8000.0));
+        assert!(notes.add(11_700.0, &at(5)));
+        assert_eq!(notes.notes.len(), 2, "what is not needed is forgotten");
+        let text = serde_json::to_string(&notes).unwrap();
+        assert_eq!(Notes::parse(&text, "boot"), notes);
+        assert!(Notes::parse(&text, "another boot").notes.is_empty());
+        assert!(Notes::parse("{", "boot").notes.is_empty());
+    }
+
+    #[test]
+    fn a_counter_that_fell_was_begun_anew() {
+        let mut found = lately(2, &[]);
+        found.before = Counters::from([("oom_kill".to_owned(), 9)]);
+        assert_eq!(found.rose("oom_kill"), 2);
+    }
+}

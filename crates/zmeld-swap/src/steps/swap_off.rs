@@ -1,0 +1,73 @@
+//! A swap area that somebody else set up, switched off as long as zmeld's own takes
+//! its place.
+//!
+//! What it stands on stays as it is, with all its settings: a zram device whose area
+//! is off holds no pages, only its table. So taking it back is one `swapon`.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::swap_on::switch_off;
+use crate::error::Error;
+use crate::kernel::Invocation;
+use crate::machine;
+use crate::step::{Act, Record, Scene};
+
+/// Switch off somebody else's swap area. What was there before is its priority.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SwapOff {
+    /// Which.
+    pub path: PathBuf,
+}
+
+impl Act for SwapOff {
+    fn describe(&self) -> String {
+        format!("take the place of {}", self.path.display())
+    }
+
+    fn before(&self, scene: &mut Scene<'_>) -> Result<Option<String>, Error> {
+        let Some(swap) = scene.host.swap_on(&self.path)? else {
+            return Ok(None);
+        };
+        let memory = machine::memory(scene.host)?;
+        let room = memory.mem_available.unwrap_or(memory.mem_free);
+        match swap.used_bytes.checked_sub(room) {
+            None | Some(0) => Ok(Some(swap.priority.to_string())),
+            Some(missing_bytes) => Err(Error::NoRam {
+                areas: self.path.display().to_string(),
+                swapped_bytes: swap.used_bytes,
+                missing_bytes,
+            }),
+        }
+    }
+
+    fn apply(&self, scene: &mut Scene<'_>, before: Option<&str>) -> Result<Option<String>, Error> {
+        if before.is_some() {
+            switch_off(scene, &self.path)?;
+        }
+        Ok(None)
+    }
+
+    fn holds(&self, scene: &mut Scene<'_>, record: &Record) -> Result<bool, Error> {
+        Ok(record.done && scene.host.swap_on(&self.path)?.is_none())
+    }
+
+    fn undo(&self, scene: &mut Scene<'_>, record: &Record) -> Result<(), Error> {
+        // It was off before, its device is gone, or somebody switched it on again.
+        let Some(priority) = &record.before else {
+            return Ok(());
+        };
+        if !scene.host.exists(&self.path) || scene.host.swap_on(&self.path)?.is_some() {
+            return Ok(());
+        }
+        let mut swapon = Invocation::new("swapon");
+        if !priority.starts_with('-') {
+            swapon = swapon.args(["--priority", priority]);
+        }
+        scene
+            .host
+            .run(&swapon.arg(scene.host.path(&self.path)))
+            .map(drop)
+    }
+}

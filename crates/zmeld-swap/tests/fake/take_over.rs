@@ -1,0 +1,260 @@
+//! Compressed swap that another tool set up: reported, never joined in silence,
+//! replaced where that is asked for, and put back.
+
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::time::Duration;
+
+use zmeld_swap::config::{Severity, Trap};
+use zmeld_swap::execute;
+use zmeld_swap::journal::{Journal, State};
+use zmeld_swap::plan::{Options, Plan};
+use zmeld_swap::Error;
+
+use crate::common::{config, Fate, Machine};
+use crate::crash::quietly;
+
+const RAM: &str = "[tier.fast]\nkind = \"zram\"\nsize = \"50%\"\nmemory_limit = \"30%\"\n";
+const LIST: &str = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n";
+
+/// A laptop on which zram-generator set up swap.
+fn laptop(priority: i32) -> Machine {
+    let machine = Machine::new();
+    let line = format!("/dev/zram0 partition\t2097148\t\t0\t\t{priority}\n");
+    machine.put("/proc/swaps", &format!("{LIST}{line}"));
+    machine.put("/sys/block/zram0/disksize", "2147483648\n");
+    machine.put("/etc/systemd/zram-generator.conf", "[zram0]\n");
+    machine.carry("/dev/zram0", "swap");
+    machine
+}
+
+fn options(take_over: bool) -> Options {
+    Options {
+        take_over,
+        ..Options::default()
+    }
+}
+
+fn plan(machine: &Machine, text: &str, take_over: bool) -> Plan {
+    let host = machine.host();
+    let state = State::read(&host).unwrap();
+    Plan::new(&host, &config(text), state.as_ref(), &options(take_over)).unwrap()
+}
+
+fn up(machine: &Machine, text: &str, take_over: bool) -> Result<execute::Report, Error> {
+    let host = machine.host();
+    let mut journal = Journal::lock(&host, Duration::ZERO, &mut |_| {})?;
+    let state = journal.state().clone();
+    let plan = Plan::new(&host, &config(text), Some(&state), &options(take_over))?;
+    execute::up(&host, &mut journal, &plan, &false.into(), &mut |_| {})
+}
+
+/// Paths of the swap areas with their priorities.
+fn swaps(machine: &Machine) -> Vec<(String, String)> {
+    let list = machine.text("/proc/swaps");
+    let areas = list.lines().skip(1).map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        (words[0].to_owned(), words[4].to_owned())
+    });
+    areas.collect()
+}
+
+fn pair(path: &str, priority: &str) -> (String, String) {
+    (path.to_owned(), priority.to_owned())
+}
+
+#[test]
+fn a_second_device_of_the_same_priority_is_refused_and_the_way_out_is_named() {
+    let machine = laptop(100);
+    let before = machine.snapshot();
+    let err = up(&machine, RAM, false).unwrap_err().to_string();
+    for words in [
+        "/dev/zram0 is swapped to already (lzo-rle, 2.00 GiB with no memory limit, priority 100)",
+        "pages go to both in turn",
+        "zmeld up --take-over",
+    ] {
+        assert!(err.contains(words), "{words}: {err}");
+    }
+    assert_eq!(machine.snapshot(), before);
+    // Where it is meant, it is done.
+    let accepting = format!("accept = [\"second-device\"]\n{RAM}");
+    up(&machine, &accepting, false).unwrap();
+    assert_eq!(swaps(&machine).len(), 2);
+}
+
+#[test]
+fn beside_a_device_of_another_priority_there_is_a_warning() {
+    let plan = plan(&laptop(5), RAM, false);
+    let found = plan
+        .problems
+        .iter()
+        .find(|problem| problem.trap == Some(Trap::SecondDevice));
+    let found = found.expect("warned");
+    assert_eq!(found.severity, Severity::Warning);
+    assert!(
+        found.what.contains("two devices share the memory"),
+        "{}",
+        found.what
+    );
+}
+
+#[test]
+fn taking_over_puts_the_tier_in_its_place_and_down_puts_it_back() {
+    for priority in ["100", "-2"] {
+        let machine = laptop(priority.parse().unwrap());
+        let before = machine.snapshot();
+        let made = plan(&machine, RAM, true);
+        let last = made.groups.last().unwrap();
+        assert_eq!(last.name, "take-over");
+        assert!(
+            last.steps[0].reason.contains("2.00 GiB"),
+            "{:?}",
+            last.steps
+        );
+        // What sets it up at boot is named, with the way to switch it off.
+        let said: Vec<String> = made.problems.iter().map(ToString::to_string).collect();
+        assert!(
+            said.iter()
+                .any(|line| line.contains("system-generators/zram-generator")),
+            "{said:?}"
+        );
+
+        up(&machine, RAM, true).unwrap();
+        assert_eq!(swaps(&machine), [pair("/dev/zram1", "100")]);
+        // The other's settings are as they were.
+        assert_eq!(machine.text("/sys/block/zram0/disksize"), "2147483648\n");
+
+        // It stays so without being asked for again, also where something changes.
+        let again = up(&machine, RAM, false).unwrap();
+        assert!(again.is_unchanged(), "{again:?}");
+        let larger = RAM.replace("50%", "60%");
+        up(&machine, &larger, false).unwrap();
+        assert_eq!(swaps(&machine), [pair("/dev/zram1", "100")]);
+
+        machine.down().unwrap();
+        assert_eq!(swaps(&machine), [pair("/dev/zram0", priority)]);
+        assert_eq!(
+            machine.text("/sys/module/zswap/parameters/enabled"),
+            "Y\n",
+            "zswap was on before"
+        );
+        let after = machine.snapshot();
+        let differ: Vec<_> = before
+            .iter()
+            .filter(|(path, text)| after.get(*path) != Some(*text) && !path.ends_with("swaps"))
+            .collect();
+        assert!(differ.is_empty(), "{differ:?}");
+        assert_eq!(before.len(), after.len());
+    }
+}
+
+#[test]
+fn pages_that_do_not_fit_into_ram_are_not_taken_over() {
+    let machine = laptop(100);
+    // 2 GiB can be had, and a little more is swapped out.
+    let full = format!("{LIST}/dev/zram0 partition\t4194304\t\t2097160\t\t100\n");
+    machine.put("/proc/swaps", &full);
+    let before = machine.snapshot();
+    let err = up(&machine, RAM, true).unwrap_err().to_string();
+    assert!(err.contains("do not fit back into RAM"), "{err}");
+    assert_eq!(machine.snapshot(), before);
+}
+
+#[test]
+fn what_is_gone_or_on_again_is_left_alone() {
+    // Somebody switched it on again.
+    let machine = laptop(100);
+    up(&machine, RAM, true).unwrap();
+    let list = machine.text("/proc/swaps");
+    machine.put(
+        "/proc/swaps",
+        &format!("{list}/dev/zram0 partition\t1\t0\t7\n"),
+    );
+    machine.down().unwrap();
+    assert_eq!(swaps(&machine), [pair("/dev/zram0", "7")]);
+    // Somebody removed the device.
+    let machine = laptop(100);
+    up(&machine, RAM, true).unwrap();
+    std::fs::remove_file(machine.dir.path().join("dev/zram0")).unwrap();
+    machine.down().unwrap();
+    assert_eq!(swaps(&machine), []);
+}
+
+#[test]
+fn a_driver_that_the_kernel_has_not_got_is_named_with_its_own_way_out() {
+    let machine = Machine::new();
+    machine.put("/proc/modules", "");
+    let index = "/lib/modules/6.12.0/modules.dep";
+    machine.put(index, "kernel/fs/ext4/ext4.ko:\n");
+    let of = |kind: &str| {
+        let text = format!("[tier.fast]\nkind = \"{kind}\"\n");
+        let plan = machine.plan(&config(&text))?;
+        let tier = plan.groups.into_iter().find(|it| it.name == "tier.fast");
+        Ok::<_, Error>(tier.unwrap().steps[0].reason.clone())
+    };
+    let err = of("zmeld").unwrap_err().to_string();
+    assert!(err.contains("build it with DKMS"), "{err}");
+    std::fs::remove_dir_all(machine.dir.path().join("sys/class/zram-control")).unwrap();
+    let err = of("zram").unwrap_err().to_string();
+    assert!(err.contains("the kernel's extra modules"), "{err}");
+    assert!(!err.contains("DKMS"), "{err}");
+    // Where it is installed it is loaded, and only then called a module.
+    machine.put(
+        index,
+        "kernel/drivers/block/zram/zram.ko.xz: kernel/mm/zsmalloc.ko.xz\n",
+    );
+    assert_eq!(of("zram").unwrap(), "the kernel has it as a module");
+    // Where that cannot be told, nothing is claimed.
+    std::fs::remove_file(machine.dir.path().join(&index[1..])).unwrap();
+    let reason = of("zram").unwrap();
+    assert!(reason.contains("cannot be told"), "{reason}");
+    std::fs::remove_file(machine.dir.path().join("proc/modules")).unwrap();
+    let err = of("zram").unwrap_err().to_string();
+    assert!(err.contains("loads no modules"), "{err}");
+}
+
+#[test]
+fn an_optional_tier_takes_nothing_over() {
+    let machine = laptop(100);
+    let text = format!("accept = [\"read-ahead\"]\n{RAM}optional = true\n");
+    let made = plan(&machine, &text, true);
+    assert!(made.groups.iter().all(|group| group.name != "take-over"));
+    assert!(made
+        .problems
+        .iter()
+        .any(|problem| problem.what.contains("no tier is certain")));
+}
+
+/// Killed or failing anywhere, on the way up and on the way down.
+#[test]
+fn a_killed_take_over_is_taken_back() {
+    quietly();
+    for fate in [Fate::DieBefore, Fate::DieAfter, Fate::Fail] {
+        for at in 0.. {
+            let machine = laptop(100);
+            machine.fate(Some((at, fate)));
+            let up = catch_unwind(AssertUnwindSafe(|| up(&machine, RAM, true).map(drop)));
+            let reached = machine.fate(None) > at;
+            let told = matches!(up, Ok(Ok(())));
+            assert!(!told || !reached || fate == Fate::Fail, "{fate:?} {at}");
+            // It can be killed on the way down as well.
+            machine.fate(Some((at / 2, fate)));
+            let _ = catch_unwind(AssertUnwindSafe(|| machine.down().map(drop)));
+            machine.fate(None);
+            machine
+                .down()
+                .unwrap_or_else(|err| panic!("{fate:?} {at}: {err}"));
+            assert_eq!(
+                swaps(&machine),
+                [pair("/dev/zram0", "100")],
+                "{fate:?} {at}"
+            );
+            assert!(
+                !machine.dir.path().join("sys/block/zram1").exists(),
+                "{fate:?} {at}"
+            );
+            if !reached {
+                break;
+            }
+        }
+    }
+}
