@@ -2,7 +2,6 @@
 //! mirror of the machine's own apt, kept as an image of a file system.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -33,12 +32,25 @@ pub fn image(log: &Log) -> Result<std::result::Result<PathBuf, Reason>> {
     if image.exists() {
         return Ok(Ok(image));
     }
-    for (program, package) in [("debootstrap", "debootstrap"), ("mke2fs", "e2fsprogs")] {
-        if !tools::is_on_path(program) {
-            return Ok(Err(format!("{package} is not installed")));
-        }
+    if !tools::is_on_path("mke2fs") {
+        return Ok(Err("e2fsprogs is not installed".into()));
     }
-    if fs::metadata("/proc/self")?.uid() != 0 {
+    let root = place.join("root");
+    if let Err(reason) = install(log, &root, PACKAGES)? {
+        return Ok(Err(reason));
+    }
+    pack(log, &root, &image)?;
+    fs::remove_dir_all(&root)?;
+    Ok(Ok(image))
+}
+
+/// A Debian of the machine's own suite in that folder, the smallest there is with
+/// some packages more; if that cannot be had, why.
+pub fn install(log: &Log, root: &Path, packages: &str) -> Result<std::result::Result<(), Reason>> {
+    if !tools::is_on_path("debootstrap") {
+        return Ok(Err("debootstrap is not installed".into()));
+    }
+    if !tools::is_root() {
         return Ok(Err("debootstrap needs root".into()));
     }
     let Some(suite) = own_suite() else {
@@ -47,16 +59,15 @@ pub fn image(log: &Log) -> Result<std::result::Result<PathBuf, Reason>> {
     let Some(source) = apt::own_source() else {
         return Ok(Err("the machine's apt names no Debian mirror".into()));
     };
-    let root = place.join("root");
     if root.exists() {
-        fs::remove_dir_all(&root)?;
+        fs::remove_dir_all(root)?;
     }
     let mut install = Command::new("debootstrap");
-    install.args(["--variant=minbase", &format!("--include={PACKAGES}")]);
+    install.args(["--variant=minbase", &format!("--include={packages}")]);
     if let Some(keyring) = &source.signed_by {
         install.arg(format!("--keyring={keyring}"));
     }
-    install.arg(suite).arg(&root).arg(&source.address);
+    install.arg(suite).arg(root).arg(&source.address);
     if !log.run(&mut install, INSTALL_LIMIT)?.succeeded() {
         let why = format!(
             "debootstrap fails: is there a network? (see {})",
@@ -64,9 +75,7 @@ pub fn image(log: &Log) -> Result<std::result::Result<PathBuf, Reason>> {
         );
         return Ok(Err(why));
     }
-    pack(log, &root, &image)?;
-    fs::remove_dir_all(&root)?;
-    Ok(Ok(image))
+    Ok(Ok(()))
 }
 
 fn pack(log: &Log, root: &Path, image: &Path) -> Result<()> {

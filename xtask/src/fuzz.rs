@@ -63,16 +63,8 @@ fn effort(tier: Tier) -> Effort {
 
 impl Fuzzer {
     /// Runs one target.
-    pub fn run(
-        &self,
-        log: &Log,
-        bed: &Bed,
-        target: &str,
-        tier: Tier,
-        seed: u64,
-        install: bool,
-    ) -> Result<Tally> {
-        match self.why_missing(log, install)? {
+    pub fn run(&self, log: &Log, bed: &Bed, target: &str, tier: Tier, seed: u64) -> Result<Tally> {
+        match self.why_missing(log)? {
             None => with_libfuzzer(log, bed, target, tier, seed),
             Some(reason) => {
                 let mut tally = with_driver(log, bed, target, tier, seed)?;
@@ -85,27 +77,19 @@ impl Fuzzer {
         }
     }
 
-    fn why_missing(&self, log: &Log, install: bool) -> Result<Option<String>> {
+    fn why_missing(&self, log: &Log) -> Result<Option<String>> {
         if let Some(known) = self.missing.get() {
             return Ok(known.clone());
         }
-        let probe = || {
-            let flags = ["-fsanitize=fuzzer,address,undefined"];
-            tools::works(log, &clang(), &flags, PROBE, &[])
-        };
-        let mut missing = probe_result(probe()?);
-        if missing.is_some() && install {
-            missing = match tools::install_clang(log)? {
-                Ok(()) => probe_result(probe()?),
-                Err(why) => missing.map(|first| format!("{first}; {why}")),
-            };
-        }
+        let missing = why_not(log)?;
         Ok(self.missing.get_or_init(|| missing).clone())
     }
 }
 
-fn probe_result(result: std::result::Result<(), String>) -> Option<String> {
-    result.err()
+/// Why libFuzzer does not work here, if it does not.
+pub fn why_not(log: &Log) -> Result<Option<String>> {
+    let flags = ["-fsanitize=fuzzer,address,undefined"];
+    Ok(tools::works(log, &clang(), &flags, PROBE, &[])?.err())
 }
 
 fn with_libfuzzer(log: &Log, bed: &Bed, target: &str, tier: Tier, seed: u64) -> Result<Tally> {

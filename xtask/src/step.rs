@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
+use crate::pace::Pace;
 use crate::process::{was_interrupted, Log};
 use crate::workspace;
 
@@ -69,6 +70,11 @@ impl Tally {
         }
     }
 
+    /// Whether nothing of it could run.
+    fn did_not_run(&self) -> bool {
+        self.passed == 0 && self.failed.is_empty()
+    }
+
     fn counts(&self) -> String {
         format!(
             "{} passed, {} failed, {} skipped",
@@ -99,36 +105,55 @@ pub struct Step<'a> {
     pub run: Action<'a>,
 }
 
-/// Runs the steps one by one, tells how each went, and sums up.
+/// Runs the steps one by one, tells how each went, and sums up. `partial` is why
+/// this cannot be a full run, as far as it is known before.
 ///
 /// # Errors
 /// When it was interrupted, or logs cannot be written.
-pub fn run_all(steps: &[Step]) -> Result<Tally> {
+pub fn run_all(steps: &[Step], mut partial: Vec<String>) -> Result<Tally> {
     let logs = workspace::work_folder("logs")?;
+    let names: Vec<&str> = steps.iter().map(|step| step.name.as_str()).collect();
+    let mut pace = Pace::new()?;
     let started = Instant::now();
     let mut total = Tally::default();
-    for step in steps {
+    let mut not_run = Vec::new();
+    for (done, step) in steps.iter().enumerate() {
         let log = Log::create(&logs.join(format!("{}.log", step.name)))?;
         let step_started = Instant::now();
+        pace.begins(&names[done..], done);
         let found = match (step.run)(&log) {
             Ok(found) => found,
             Err(error) if was_interrupted() => return Err(error),
             Err(error) => Tally::fail(&step.name, format!("{error:#}")),
         };
+        if found.did_not_run() {
+            not_run.push(step.name.as_str());
+        } else {
+            pace.ended(&step.name, step_started.elapsed())?;
+        }
         tell(step, &log, &found, step_started.elapsed())?;
         total.add(found);
+    }
+    if !not_run.is_empty() {
+        partial.push(format!(
+            "{} of {} steps could not run here: {}",
+            not_run.len(),
+            steps.len(),
+            not_run.join(", ")
+        ));
     }
     tell_skipped(&total);
     tell_failed(&total);
     println!("in {}", shown(started.elapsed()));
+    print!("{}", not_full(&partial));
     println!("{}", total.counts());
     Ok(total)
 }
 
 fn tell(step: &Step, log: &Log, found: &Tally, took: Duration) -> Result<()> {
-    let verdict = match (found.failed.len(), found.passed) {
-        (0, 0) => "skipped",
-        (0, _) => "ok",
+    let verdict = match found.failed.len() {
+        _ if found.did_not_run() => "skipped",
+        0 => "ok",
         _ => "FAILED",
     };
     let counts = match found.passed + (found.failed.len() + found.skipped.len()) as u64 {
@@ -172,6 +197,14 @@ fn tell_failed(total: &Tally) {
     }
 }
 
+/// What stands before the last line of a run that is not all there is.
+fn not_full(reasons: &[String]) -> String {
+    let lines = reasons
+        .iter()
+        .map(|reason| format!("NOT A FULL RUN: {reason}\n"));
+    lines.collect()
+}
+
 fn shown(time: Duration) -> String {
     match time.as_secs() {
         0..=59 => format!("{:.1} s", time.as_secs_f64()),
@@ -188,6 +221,16 @@ mod tests {
         let text = "one\nSKIP: no zram\n  SKIP:not root \nnot SKIP: this\n";
         let found: Vec<_> = skip_lines(text).collect();
         assert_eq!(found, ["no zram", "not root"]);
+    }
+
+    #[test]
+    fn a_run_that_is_not_full_says_so_before_its_last_line() {
+        assert_eq!(not_full(&[]), "");
+        let said = not_full(&["--quick".to_owned(), "no flex".to_owned()]);
+        assert_eq!(said, "NOT A FULL RUN: --quick\nNOT A FULL RUN: no flex\n");
+        assert!(Tally::skip("a", "why").did_not_run());
+        assert!(!Tally::fail("a", "why").did_not_run());
+        assert!(!Tally::pass().did_not_run());
     }
 
     #[test]

@@ -6,12 +6,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{bail, Context, Result};
 
 use crate::c_tests::{self, Bed};
+use crate::clean_root;
 use crate::freestanding;
 use crate::fuzz::{self, Fuzzer};
 use crate::kernel_tests::{self, Shelf};
 use crate::module_build;
 use crate::process::Log;
 use crate::rust_tests;
+use crate::setup;
 use crate::step::{run_all, Step, Tally};
 
 /// The arguments of `test`.
@@ -20,12 +22,15 @@ pub const USAGE: &str = "[--quick|--long] [--only NAME]... [--seed N] [--no-inst
 /// What `test` does.
 pub const ABOUT: &str = "\
 Runs all tests that this machine can run and names those that it cannot, with
-the reason. The last line is `N passed, N failed, N skipped`.
+the reason. What the tests need and the machine lacks is installed first where
+root runs them on Debian or Ubuntu; elsewhere the line that would is printed.
+The last line is `N passed, N failed, N skipped`; before it stands NOT A FULL RUN
+where something was left out.
   --quick       what fits between two edits
   --long        longer fuzzing, longer sequences, more seeds
   --only NAME   only the steps whose name begins with NAME
   --seed N      random numbers from N, to repeat a run
-  --no-install  as root, do not install a missing clang by apt-get
+  --no-install  as root, too, install nothing
   --list        name the steps and what they do
 Output is kept in target/xtask/logs.";
 
@@ -90,7 +95,12 @@ pub fn run(arguments: &[String]) -> Result<ExitCode> {
     let fuzzer = Fuzzer::default();
     let shelf = Shelf::default();
     let mut steps = steps(&options, seed, &bed, &fuzzer, &shelf)?;
+    let mut partial = Vec::new();
+    if options.tier == Tier::Quick {
+        partial.push("--quick leaves out the module, kernels and the longer tests".to_owned());
+    }
     if !options.only.is_empty() {
+        partial.push(format!("only what begins with {}", options.only.join(", ")));
         let known: Vec<String> = steps.iter().map(|step| step.name.clone()).collect();
         steps.retain(|step| options.only.iter().any(|name| step.name.starts_with(name)));
         if steps.is_empty() {
@@ -104,7 +114,10 @@ pub fn run(arguments: &[String]) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     println!("random numbers from seed {seed}; repeat this run with --seed {seed}");
-    let total = run_all(&steps)?;
+    let names: Vec<String> = steps.iter().map(|step| step.name.clone()).collect();
+    let lacks = setup::set_up(&names, options.tier, options.install)?;
+    partial.extend(lacks.told());
+    let total = run_all(&steps, partial)?;
     Ok(ExitCode::from(u8::from(!total.failed.is_empty())))
 }
 
@@ -121,7 +134,7 @@ fn steps<'a>(
     fuzzer: &'a Fuzzer,
     shelf: &'a Shelf,
 ) -> Result<Vec<Step<'a>>> {
-    let (tier, install) = (options.tier, options.install);
+    let tier = options.tier;
     let quick = tier == Tier::Quick;
     let mut steps = vec![
         step("format", "the code is formatted", rust_tests::format),
@@ -144,6 +157,11 @@ fn steps<'a>(
         move |log: &Log| rust_tests::tests(log, quick),
     ));
     if tier == Tier::Long {
+        steps.push(step(
+            clean_root::STEP,
+            "the README's command in a new Debian, and where nothing is allowed",
+            clean_root::test,
+        ));
         steps.push(step(
             "numa-boot",
             "the simulator's counters against a kernel booted in QEMU",
@@ -175,7 +193,7 @@ fn steps<'a>(
     for target in fuzz::targets()? {
         let name = target.clone();
         steps.push(step(&name, "libFuzzer attacks", move |log: &Log| {
-            fuzzer.run(log, bed, &target, tier, seed, install)
+            fuzzer.run(log, bed, &target, tier, seed)
         }));
     }
     if !quick && module_build::is_there() {

@@ -1,4 +1,4 @@
-//! The tools that a machine may lack: whether they work, and how they come.
+//! The tools that a machine may lack: whether they are here, and whether they work.
 
 use std::env;
 use std::ffi::OsString;
@@ -83,45 +83,8 @@ pub fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
 }
 
-/// Whether we may install packages here; if not, why.
-fn may_install() -> std::result::Result<(), &'static str> {
-    if !is_root() {
-        Err("only root can install it")
-    } else if !is_there("apt-get") {
-        Err("there is no apt-get to install it with")
-    } else {
-        Ok(())
-    }
-}
-
-/// Installs clang with what its sanitizers and libFuzzer need; if that is not
-/// to be, why. Packages differ: some hold the runtime apart.
-pub fn install_clang(log: &Log) -> Result<std::result::Result<(), String>> {
-    if let Err(why) = may_install() {
-        return Ok(Err(why.to_owned()));
-    }
-    let apt = |arguments: &[&str]| -> Result<bool> {
-        let mut command = Command::new("apt-get");
-        command.env("DEBIAN_FRONTEND", "noninteractive");
-        command.args(["-qq", "-y"]).args(arguments);
-        Ok(log.run(&mut command, LIMIT)?.succeeded())
-    };
-    if !apt(&["update"])? {
-        log.note("apt-get update failed; trying with the lists that are here")?;
-    }
-    if !apt(&["install", "--no-install-recommends", "clang"])? {
-        return Ok(Err("apt-get could not install clang".to_owned()));
-    }
-    if let Some(major) = clang_major() {
-        let runtime = format!("libclang-rt-{major}-dev");
-        if !apt(&["install", "--no-install-recommends", &runtime])? {
-            log.note(&format!("there is no {runtime}; clang may hold it"))?;
-        }
-    }
-    Ok(Ok(()))
-}
-
-fn clang_major() -> Option<String> {
+/// The first number of clang's version, where there is a clang.
+pub fn clang_major() -> Option<String> {
     let output = Command::new("clang").arg("-dumpversion").output().ok()?;
     let version = String::from_utf8_lossy(&output.stdout).into_owned();
     version.trim().split('.').next().map(str::to_owned)

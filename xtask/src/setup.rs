@@ -1,0 +1,458 @@
+//! What the tests need of the machine, and how it comes: as root on Debian or
+//! Ubuntu what is missing is installed, elsewhere the line that would is said.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::fuzz;
+use crate::process::Log;
+use crate::rust_tests::cargo;
+use crate::test::Tier;
+use crate::tools;
+use crate::workspace;
+
+/// The log's name.
+const NAME: &str = "setup";
+
+const LIMIT: Duration = Duration::from_secs(1800);
+
+/// How it is seen that something is there.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Seen {
+    /// A program on the path, or where administrators' programs are.
+    Program(&'static str),
+    /// A file.
+    File(&'static str),
+    /// A module of python3, or of the system's own.
+    PythonModule(&'static str),
+    /// A subcommand of cargo.
+    Cargo(&'static str),
+    /// What clang links into programs that are fuzzed.
+    FuzzerRuntime,
+}
+
+/// Where it comes from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Origin {
+    /// This package, of Debian and of Ubuntu.
+    Package(&'static str),
+    /// `libclang-rt-N-dev` of the clang that is here.
+    ClangRuntime,
+    /// A component of rustup's toolchain; where there is no rustup, a package.
+    Component(&'static str, &'static str),
+}
+
+/// One thing that tests need.
+#[derive(Debug)]
+struct Need {
+    seen: Seen,
+    origin: Origin,
+    why: &'static str,
+    /// The steps that need it begin with one of these.
+    steps: &'static [&'static str],
+}
+
+const fn need(
+    seen: Seen,
+    origin: Origin,
+    why: &'static str,
+    steps: &'static [&'static str],
+) -> Need {
+    Need {
+        seen,
+        origin,
+        why,
+        steps,
+    }
+}
+
+const COMMANDS: &[&str] = &["cargo-test"];
+const C: &[&str] = &["c-", "codec-", "model-", "pass-", "threads-", "fuzz_"];
+const FUZZ: &[&str] = &["fuzz_", "soak"];
+const KERNELS: &[&str] = &["kernel-", "module-", "soak"];
+const GUESTS: &[&str] = &["guest-", "machine-", "numa-boot", "soak"];
+/// Guests, and tests on the machine itself.
+const DEVICES: &[&str] = &["guest-", "machine-", "cargo-test", "soak"];
+const QEMU: &[&str] = &["guest-6", "machine-6", "dkms", "numa-boot", "soak"];
+
+use Origin::{ClangRuntime, Component, Package};
+use Seen::{Cargo, File, FuzzerRuntime, Program, PythonModule};
+
+#[rustfmt::skip]
+const NEEDS: &[Need] = &[
+    need(Cargo("fmt"), Component("rustfmt", "rustfmt"), "says how code is formatted", &["format"]),
+    need(Cargo("clippy"), Component("clippy", "rust-clippy"), "lints", &["clippy"]),
+    need(Program("cc"), Package("build-essential"), "compiles the store", C),
+    need(Program("ld"), Package("binutils"), "links the core alone", &["freestanding"]),
+    need(Program("setarch"), Package("util-linux"), "starts what the thread sanitizer watches", C),
+    need(Program("clang"), Package("clang"), "fuzzes", FUZZ),
+    need(FuzzerRuntime, ClangRuntime, "fuzzes", FUZZ),
+    // What tests of the commands start.
+    need(Program("python3"), Package("python3"), "holds memory of known pages", COMMANDS),
+    need(PythonModule("prometheus_client"), Package("python3-prometheus-client"), "reads metrics", COMMANDS),
+    need(Program("perl"), Package("perl"), "holds memory; checks the kernel's style", &["cargo-test", "checkpatch"]),
+    need(Program("kill"), Package("procps"), "ends commands half-way", COMMANDS),
+    need(Program("setpriv"), Package("util-linux"), "becomes an ordinary user", COMMANDS),
+    need(Program("losetup"), Package("mount"), "makes disks of files", DEVICES),
+    need(Program("cryptsetup"), Package("cryptsetup-bin"), "encrypts swap", DEVICES),
+    need(Program("dmsetup"), Package("dmsetup"), "makes disks that are slow or fail", DEVICES),
+    need(Program("mkfs.ext4"), Package("e2fsprogs"), "makes file systems", DEVICES),
+    need(Program("busybox"), Package("busybox-static"), "is the guests' shell", DEVICES),
+    need(Program("depmod"), Package("kmod"), "finds and loads modules", DEVICES),
+    need(Program("shellcheck"), Package("shellcheck"), "reads exported scripts", COMMANDS),
+    need(Program("dash"), Package("dash"), "runs exported scripts", COMMANDS),
+    need(Program("bash"), Package("bash"), "runs exported scripts", COMMANDS),
+    need(Program("nix-instantiate"), Package("nix-bin"), "reads exported NixOS modules", COMMANDS),
+    need(Program("systemd-analyze"), Package("systemd"), "reads units", COMMANDS),
+    need(Program("groff"), Package("groff"), "renders manual pages", COMMANDS),
+    need(Program("zsh"), Package("zsh"), "reads its completions", COMMANDS),
+    need(Program("fish"), Package("fish"), "reads its completions", COMMANDS),
+    // Kernels, and what works in them.
+    need(Program("make"), Package("make"), "builds kernels and the module", KERNELS),
+    need(Program("gcc"), Package("gcc"), "builds kernels and the module", KERNELS),
+    need(Program("flex"), Package("flex"), "builds kernels", KERNELS),
+    need(Program("bison"), Package("bison"), "builds kernels", KERNELS),
+    need(Program("bc"), Package("bc"), "builds kernels", KERNELS),
+    need(Program("xz"), Package("xz-utils"), "unpacks kernels", KERNELS),
+    need(File("/usr/include/libelf.h"), Package("libelf-dev"), "builds the module", KERNELS),
+    need(File("/usr/include/openssl/ssl.h"), Package("libssl-dev"), "builds the module", KERNELS),
+    need(Program("sparse"), Package("sparse"), "reads the module", &["module-"]),
+    need(Program("openssl"), Package("openssl"), "makes a key for the module", &["dkms"]),
+    need(Program("dkms"), Package("dkms"), "installs the module as users do", &["dkms"]),
+    need(Program("cpio"), Package("cpio"), "packs what guests boot into", GUESTS),
+    need(Program("fio"), Package("fio"), "writes to the device in guests", GUESTS),
+    need(Program("mkfs.btrfs"), Package("btrfs-progs"), "checks what it reads, in guests", GUESTS),
+    need(Program("zramctl"), Package("util-linux"), "sets devices up in guests", GUESTS),
+    need(Program("qemu-system-x86_64"), Package("qemu-system-x86"), "runs Debian's kernels", QEMU),
+    need(Program("debootstrap"), Package("debootstrap"), "makes a Debian to test in", &["guest-", "clean-root"]),
+];
+
+impl Need {
+    /// Whether one of these steps needs it. The short form of cargo's tests is
+    /// those inside the crates, which start nothing.
+    fn is_for(&self, steps: &[String], tier: Tier) -> bool {
+        let is_left_out = |prefix: &str| tier == Tier::Quick && COMMANDS.contains(&prefix);
+        let is_chosen = |prefix: &str| steps.iter().any(|step| step.starts_with(prefix));
+        self.steps
+            .iter()
+            .any(|prefix| !is_left_out(prefix) && is_chosen(prefix))
+    }
+
+    fn name(&self) -> String {
+        match self.seen {
+            Seen::Program(name) | Seen::File(name) | Seen::PythonModule(name) => name.to_owned(),
+            Seen::Cargo(name) => format!("cargo {name}"),
+            Seen::FuzzerRuntime => "libFuzzer".to_owned(),
+        }
+    }
+
+    fn is_met(&self, log: &Log) -> Result<bool> {
+        Ok(match self.seen {
+            Seen::Program(name) => tools::is_on_path(name),
+            Seen::File(path) => Path::new(path).exists(),
+            Seen::PythonModule(name) => ["python3", "/usr/bin/python3"]
+                .iter()
+                .any(|python| runs(Command::new(python).args(["-c", &format!("import {name}")]))),
+            Seen::Cargo(name) => runs(&mut cargo(&[name, "--version"])),
+            Seen::FuzzerRuntime => fuzz::why_not(log)?.is_none(),
+        })
+    }
+}
+
+fn runs(command: &mut Command) -> bool {
+    command
+        .stdin(Stdio::null())
+        .output()
+        .is_ok_and(|output| output.status.success())
+}
+
+/// Something that is not here.
+#[derive(Clone, Debug, PartialEq)]
+struct Lack {
+    name: String,
+    from: From,
+    why: &'static str,
+}
+
+/// What would bring it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum From {
+    Package(String),
+    Component(String),
+    /// Nothing does before something else is here.
+    Later,
+}
+
+/// What this run did without.
+#[derive(Debug, Default, PartialEq)]
+pub struct Lacks {
+    names: Vec<String>,
+    line: String,
+}
+
+impl Lacks {
+    /// Why the run was not a full one, and the line that changes it.
+    pub fn told(&self) -> Option<String> {
+        (!self.names.is_empty()).then(|| {
+            format!(
+                "missing here: {}. This brings it:\n  {}",
+                self.names.join(", "),
+                self.line
+            )
+        })
+    }
+}
+
+/// Who runs the tests, and what may bring what they lack.
+#[derive(Clone, Copy, Debug)]
+struct Means {
+    root: bool,
+    apt: bool,
+    rustup: bool,
+    /// Whether anything may be installed.
+    install: bool,
+}
+
+/// Looks for what these steps need, installs what is missing where that is
+/// possible, and says what it does; what is missing after that.
+///
+/// # Errors
+/// When it was interrupted, or the log cannot be written.
+pub fn set_up(steps: &[String], tier: Tier, install: bool) -> Result<Lacks> {
+    let log = Log::create(&workspace::work_folder("logs")?.join(format!("{NAME}.log")))?;
+    let means = Means {
+        root: tools::is_root(),
+        apt: tools::is_on_path("apt-get"),
+        rustup: tools::is_on_path("rustup"),
+        install,
+    };
+    let mut lacks = missing(&log, steps, tier, means)?;
+    if lacks.is_empty() {
+        return Ok(Lacks::default());
+    }
+    println!("Missing for these tests:");
+    tell(&lacks);
+    if means.install && means.root && means.apt {
+        update(&log)?;
+        // What clang lacks is known when there is a clang.
+        for _ in 0..2 {
+            let before = lacks.clone();
+            bring(&log, &lacks)?;
+            lacks = missing(&log, steps, tier, means)?;
+            if lacks.is_empty() || lacks == before {
+                break;
+            }
+        }
+        match lacks.is_empty() {
+            true => println!("Installed all of it."),
+            false => {
+                println!(
+                    "Could not be installed, see {}:",
+                    workspace::shown(log.path())
+                );
+                tell(&lacks);
+            }
+        }
+    }
+    println!();
+    Ok(lacks_told(&lacks, means))
+}
+
+fn missing(log: &Log, steps: &[String], tier: Tier, means: Means) -> Result<Vec<Lack>> {
+    let mut lacks = Vec::new();
+    for need in NEEDS.iter().filter(|need| need.is_for(steps, tier)) {
+        if need.is_met(log)? {
+            continue;
+        }
+        let from = match need.origin {
+            Package(name) => From::Package(name.to_owned()),
+            ClangRuntime => match tools::clang_major() {
+                Some(major) => From::Package(format!("libclang-rt-{major}-dev")),
+                None => From::Later,
+            },
+            Component(name, _) if means.rustup => From::Component(name.to_owned()),
+            Component(_, package) => From::Package(package.to_owned()),
+        };
+        lacks.push(Lack {
+            name: need.name(),
+            from,
+            why: need.why,
+        });
+    }
+    Ok(lacks)
+}
+
+fn tell(lacks: &[Lack]) {
+    for lack in lacks {
+        let from = match &lack.from {
+            From::Package(name) => format!("package {name}"),
+            From::Component(name) => format!("Rust component {name}"),
+            From::Later => "with clang".to_owned(),
+        };
+        println!("  {:<26} {from:<36} {}", lack.name, lack.why);
+    }
+}
+
+fn packages(lacks: &[Lack]) -> BTreeSet<&str> {
+    lacks
+        .iter()
+        .filter_map(|lack| match &lack.from {
+            From::Package(name) => Some(name.as_str()),
+            _ => None,
+        })
+        .collect()
+}
+
+fn components(lacks: &[Lack]) -> BTreeSet<&str> {
+    lacks
+        .iter()
+        .filter_map(|lack| match &lack.from {
+            From::Component(name) => Some(name.as_str()),
+            _ => None,
+        })
+        .collect()
+}
+
+const INSTALL: &[&str] = &["install", "--no-install-recommends"];
+
+/// The one line that brings all of it.
+fn line(lacks: &[Lack], means: Means) -> String {
+    let words = |set: BTreeSet<&str>| set.into_iter().collect::<Vec<_>>().join(" ");
+    let (packages, components) = (packages(lacks), components(lacks));
+    let mut commands = Vec::new();
+    if !packages.is_empty() && means.apt {
+        let sudo = if means.root { "" } else { "sudo " };
+        let install = INSTALL.join(" ");
+        commands.push(format!("{sudo}apt-get {install} {}", words(packages)));
+    } else if !packages.is_empty() {
+        commands.push(format!("install what Debian calls {}", words(packages)));
+    }
+    if !components.is_empty() {
+        commands.push(format!("rustup component add {}", words(components)));
+    }
+    commands.join(" && ")
+}
+
+fn lacks_told(lacks: &[Lack], means: Means) -> Lacks {
+    Lacks {
+        names: lacks.iter().map(|lack| lack.name.clone()).collect(),
+        line: line(lacks, means),
+    }
+}
+
+fn apt(log: &Log, arguments: &[&str]) -> Result<bool> {
+    let mut command = Command::new("apt-get");
+    command.env("DEBIAN_FRONTEND", "noninteractive");
+    command.args(["-q", "-y", "-o", "Acquire::Retries=2"]);
+    command.args(arguments);
+    Ok(log.run(&mut command, LIMIT)?.succeeded())
+}
+
+fn update(log: &Log) -> Result<()> {
+    if !apt(log, &["update"])? {
+        println!("The package lists cannot be read anew; trying with those that are here.");
+    }
+    Ok(())
+}
+
+/// Installs what can be had: together, or where that fails one by one.
+fn bring(log: &Log, lacks: &[Lack]) -> Result<()> {
+    let known: Vec<&str> = packages(lacks)
+        .into_iter()
+        .filter(|package| runs(Command::new("apt-cache").args(["show", package])))
+        .collect();
+    if !known.is_empty() {
+        println!("Installing {} ...", known.join(" "));
+        if !apt(log, &[INSTALL, &known].concat())? {
+            for package in known {
+                apt(log, &[INSTALL, &[package]].concat())?;
+            }
+        }
+    }
+    let components = components(lacks);
+    if !components.is_empty() {
+        let mut command = Command::new("rustup");
+        command.current_dir(workspace::root());
+        command.args(["component", "add"]).args(&components);
+        println!("Adding the Rust components {components:?} ...");
+        log.run(&mut command, LIMIT)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn steps(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    fn needed(names: &[&str], tier: Tier) -> Vec<String> {
+        let steps = steps(names);
+        let needs = NEEDS.iter().filter(|need| need.is_for(&steps, tier));
+        needs.map(Need::name).collect()
+    }
+
+    #[test]
+    fn only_what_the_chosen_steps_need_is_looked_for() {
+        assert_eq!(needed(&["format"], Tier::Default), ["cargo fmt"]);
+        assert!(needed(&["core-sources"], Tier::Default).is_empty());
+        let tests = needed(&["cargo-test"], Tier::Default);
+        assert!(tests.contains(&"python3".to_owned()) && !tests.contains(&"flex".to_owned()));
+        assert!(needed(&["cargo-test"], Tier::Quick).is_empty());
+        let kernels = needed(&["kernel-um", "guest-6.1-swap"], Tier::Default);
+        for name in ["flex", "bison", "bc", "cpio", "qemu-system-x86_64"] {
+            assert!(kernels.contains(&name.to_owned()), "{name}");
+        }
+        assert!(needed(&["fuzz_store"], Tier::Quick).contains(&"clang".to_owned()));
+    }
+
+    #[test]
+    fn every_need_has_its_reason_and_some_step() {
+        for need in NEEDS {
+            assert!(!need.why.is_empty() && !need.steps.is_empty(), "{need:?}");
+        }
+    }
+
+    fn lack(name: &str, from: From) -> Lack {
+        Lack {
+            name: name.to_owned(),
+            from,
+            why: "tests",
+        }
+    }
+
+    #[test]
+    fn one_line_brings_all_that_is_missing() {
+        let lacks = [
+            lack("flex", From::Package("flex".into())),
+            lack("cargo fmt", From::Component("rustfmt".into())),
+            lack("zramctl", From::Package("util-linux".into())),
+            lack("setpriv", From::Package("util-linux".into())),
+            lack("libFuzzer", From::Later),
+        ];
+        let user = Means {
+            root: false,
+            apt: true,
+            rustup: true,
+            install: true,
+        };
+        assert_eq!(
+            line(&lacks, user),
+            "sudo apt-get install --no-install-recommends flex util-linux \
+             && rustup component add rustfmt"
+        );
+        let root = Means { root: true, ..user };
+        assert!(line(&lacks, root).starts_with("apt-get install "));
+        let elsewhere = Means { apt: false, ..user };
+        assert!(line(&lacks, elsewhere).starts_with("install what Debian calls flex util-linux"));
+        let told = lacks_told(&lacks, user).told().unwrap();
+        assert!(told.contains("flex") && told.contains("sudo apt-get"));
+        assert_eq!(Lacks::default().told(), None);
+    }
+}
