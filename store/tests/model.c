@@ -6,17 +6,28 @@
  * allocations fail.
  *
  *	model [seed] [operations]	one run; without arguments, the suite
+ *	model soak SEED OPERATIONS	short runs, one after the other
  *
  * The suite runs several codecs and modes from several seeds, and then one
  * short sequence again and again with the first, second, third ... allocation
  * failing, until none is left to fail. The store is checked after each
  * operation of the latter.
+ *
+ * The soak is for many operations in little time: stores of few slots, whose mode,
+ * codec and settings the seed chooses for each run, with allocations that fail
+ * now and then, and recompression, which costs most, less often.
  */
 #include "disk.h"
 #include "harness.h"
 
 #define SLOTS 96
 #define CONTENTS 48
+/* Of a soak's stores: the fewest slots, and the operations of each. */
+#define SOAK_SLOTS 8
+#define SOAK_OPERATIONS 2000
+
+/* Page number 0, 1, 2 ...: made once, since making them costs more than all else. */
+static u8 contents[CONTENTS][ZM_PAGE_SIZE];
 
 /* Two pages that only their bytes tell apart. */
 static u8 colliding[2][ZM_PAGE_SIZE];
@@ -28,7 +39,9 @@ struct model {
 	u64 seed;
 	u64 failed_writes;
 	u64 limit;
+	u64 slots;
 	bool check_each;
+	bool soaks;
 	bool attached;
 	const char *codec;
 	struct disk disk;
@@ -70,7 +83,7 @@ static void choose_page(struct model *m, u8 *page)
 	if (content >= CONTENTS)
 		memcpy(page, colliding[content % 2], ZM_PAGE_SIZE);
 	else
-		page_make(page, content);
+		memcpy(page, contents[content], ZM_PAGE_SIZE);
 	if (rng_below(&m->rng, 16) == 0)
 		page[choose_byte(m)] ^= 1u << rng_below(&m->rng, 8);
 }
@@ -169,14 +182,14 @@ static void do_idle(struct model *m)
 
 	if (zm_idle_mark(m->store, 0))
 		DIE("idle");
-	for (index = 0; index < SLOTS; index++) {
+	for (index = 0; index < m->slots; index++) {
 		info = slot_info(m, index);
 		if (info.idle != (info.size && !info.backed))
 			DIE("seed %llu: slot %llu is %sidle",
 			    (unsigned long long)m->seed,
 			    (unsigned long long)index, info.idle ? "" : "not ");
 	}
-	index = rng_below(&m->rng, SLOTS);
+	index = rng_below(&m->rng, (u32)m->slots);
 	expect_page(m, index);
 	if (slot_info(m, index).idle)
 		DIE("seed %llu: a page that was read is idle",
@@ -332,7 +345,7 @@ static void do_setting(struct model *m)
 
 static void do_something(struct model *m)
 {
-	u64 index = rng_below(&m->rng, SLOTS);
+	u64 index = rng_below(&m->rng, (u32)m->slots);
 	u32 what = rng_below(&m->rng, 100);
 
 	if (what < 40) {
@@ -346,7 +359,10 @@ static void do_something(struct model *m)
 	} else if (what < 65) {
 		do_meld(m);
 	} else if (what < 69) {
-		do_recompress(m);
+		if (m->soaks && rng_below(&m->rng, 8))
+			do_write(m, index);
+		else
+			do_recompress(m);
 	} else if (what < 71) {
 		do_idle(m);
 	} else if (what < 81) {
@@ -365,14 +381,15 @@ static void expect_all(struct model *m, const char *when)
 	u64 index;
 
 	check_store(m->store, ZM_CHECK_CONTENTS, when, m->seed);
-	for (index = 0; index < SLOTS; index++)
+	for (index = 0; index < m->slots; index++)
 		expect_page(m, index);
 }
 
 /* Opens a store; false where a failing allocation prevented it. */
-static bool model_open(struct model *m, const char *codec, u32 mode, u64 seed)
+static bool model_open(struct model *m, const char *codec, u32 mode, u64 seed,
+		       u64 slots)
 {
-	struct zm_store_options options = test_options(codec, SLOTS, mode);
+	struct zm_store_options options = test_options(codec, slots, mode);
 	int err;
 
 	/* Two more codecs, with a priority left out. */
@@ -383,6 +400,7 @@ static bool model_open(struct model *m, const char *codec, u32 mode, u64 seed)
 	m->seed = seed;
 	m->rng.state = seed;
 	m->codec = codec;
+	m->slots = slots;
 	err = zm_store_create(&options, &m->store);
 	if (err && err != -ENOMEM)
 		DIE("create: %d", err);
@@ -394,6 +412,8 @@ static void run(struct model *m, u64 operations)
 	u64 i;
 
 	for (i = 0; i < operations; i++) {
+		if (m->soaks && rng_below(&m->rng, 32) == 0)
+			zm_fault_set(1 + rng_below(&m->rng, 16));
 		do_something(m);
 		if (m->check_each || i % 64 == 0)
 			check_store(m->store, ZM_CHECK_COUNTS,
@@ -413,7 +433,7 @@ static void model_close(struct model *m)
 
 	for (i = 0; !late && i < 100; i++)
 		do_complete(m);
-	for (index = 0; index < SLOTS; index++) {
+	for (index = 0; index < m->slots; index++) {
 		zm_page_discard(m->store, index);
 		memset(m->pages[index], 0, ZM_PAGE_SIZE);
 	}
@@ -436,7 +456,7 @@ static void run_once(const char *codec, u32 mode, u64 seed, u64 operations)
 	static struct model m;
 	bool tested;
 
-	if (!model_open(&m, codec, mode, seed))
+	if (!model_open(&m, codec, mode, seed, SLOTS))
 		DIE("create without memory");
 	run(&m, operations);
 	expect_all(&m, "at the end");
@@ -459,7 +479,7 @@ static bool run_failing(const char *codec, u32 mode, u64 seed, u64 nth)
 	bool opened, failed;
 
 	zm_fault_set(nth);
-	opened = model_open(&m, codec, mode, seed);
+	opened = model_open(&m, codec, mode, seed, SLOTS);
 	if (opened) {
 		m.check_each = nth % 8 == 0;
 		run(&m, 200);
@@ -473,6 +493,43 @@ static bool run_failing(const char *codec, u32 mode, u64 seed, u64 nth)
 	return failed;
 }
 
+/* What the seed says: the mode, the codec, how many slots. */
+static void soak_once(u64 seed, u64 operations)
+{
+	static const char *const codecs[] = { "lz4", "zstd", "lzo-rle", "lzo",
+					      "deflate", "lz4hc" };
+	struct rng rng = { seed };
+	static struct model m;
+	/* The slow codecs are among the others' priorities, too. */
+	u32 which = rng_below(&rng, rng_below(&rng, 4) ? 4 : 6);
+	u32 mode = rng_below(&rng, ZM_MELD_INLINE + 1);
+	u64 slots = SOAK_SLOTS + rng_below(&rng, 4 * SOAK_SLOTS);
+
+	if (!model_open(&m, codecs[which], mode, seed, slots))
+		DIE("create without memory");
+	m.soaks = true;
+	run(&m, operations);
+	zm_fault_set(0);
+	expect_all(&m, "at the end of a soak");
+	model_close(&m);
+}
+
+/* The first run has this seed, so that a run can be repeated alone. */
+static void soak(u64 seed, u64 operations)
+{
+	struct rng rng = { seed };
+	u64 done, now;
+
+	for (done = 0; done < operations; done += now) {
+		now = operations - done;
+		if (now > SOAK_OPERATIONS)
+			now = SOAK_OPERATIONS;
+		soak_once(rng.state, now);
+		rng.state = rng_next(&rng);
+	}
+	printf("model: soak of %llu operations ok\n", (unsigned long long)done);
+}
+
 int main(int argc, char **argv)
 {
 	static const char *const codecs[] = { "lz4", "zstd", "lzo-rle" };
@@ -481,6 +538,12 @@ int main(int argc, char **argv)
 	u32 mode, i;
 
 	collision_find(colliding[0], colliding[1]);
+	for (i = 0; i < CONTENTS; i++)
+		page_make(contents[i], i);
+	if (argc == 4 && !strcmp(argv[1], "soak")) {
+		soak(strtoull(argv[2], NULL, 0), strtoull(argv[3], NULL, 0));
+		return 0;
+	}
 	if (argc > 1) {
 		seed = strtoull(argv[1], NULL, 0);
 		for (mode = 0; mode <= ZM_MELD_INLINE; mode++)

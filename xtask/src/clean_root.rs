@@ -36,8 +36,11 @@ const NO_PRIVILEGES: &[&str] = &[
     "--no-new-privs",
 ];
 
+/// The file whose lock tests hold that change the machine's swap.
+const TURN: &str = "/tmp/zmeld-host-memory.lock";
+
 /// Runs the command there. What the machine's other tests must know of, since the
-/// kernel is the same, is shared: `/run/zmeld`.
+/// kernel is the same, is shared: `/run/zmeld`, and whose turn it is.
 const ENTER: &str = r#"
 set -e
 into() {
@@ -45,18 +48,20 @@ into() {
 	mount --bind "$1" "$root$2"
 }
 into "$toolchain" /opt/rust
-into "$cargo_home" "$cargo_home"
+into "$cargo_home/registry" /root/.cargo/registry
 mount -o remount,bind,ro "$root/opt/rust"
-mount -o remount,bind,ro "$root$cargo_home"
+mount -o remount,bind,ro "$root/root/.cargo/registry"
 mkdir -p /run/zmeld
 into /run/zmeld /run/zmeld
+touch "$turn" "$root$turn"
+mount --bind "$turn" "$root$turn"
 mount --rbind /sys "$root/sys"
 mount --rbind /dev "$root/dev"
 mount -t proc proc "$root/proc"
 exec chroot "$root" env -i HOME=/root LC_ALL=C.UTF-8 \
 	PATH=/opt/rust/bin:/usr/sbin:/usr/bin:/sbin:/bin \
 	http_proxy="$http_proxy" https_proxy="$https_proxy" \
-	CARGO_HOME="$cargo_home" CARGO_NET_OFFLINE=true \
+	CARGO_NET_OFFLINE=true \
 	sh -c 'cd /zmeld && exec "$@"' sh "$@"
 "#;
 
@@ -155,6 +160,7 @@ fn enter(log: &Log, root: &Path, words: &[&str]) -> Result<Ran> {
     command.args(["--mount", "--pid", "--fork", "--kill-child"]);
     command.args(["sh", "-c", ENTER, "sh"]).args(words);
     command.env("root", root);
+    command.env("turn", TURN);
     command.env("toolchain", sysroot()?);
     command.env("cargo_home", cargo_home()?);
     log.run(&mut command, LIMIT)

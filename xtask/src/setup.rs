@@ -183,8 +183,8 @@ struct Lack {
 enum From {
     Package(String),
     Component(String),
-    /// Nothing does before something else is here.
-    Later,
+    /// Nothing does by itself: what it belongs to.
+    With(&'static str),
 }
 
 /// What this run did without.
@@ -213,6 +213,8 @@ struct Means {
     root: bool,
     apt: bool,
     rustup: bool,
+    /// Rust is a package of the distribution.
+    packaged_rust: bool,
     /// Whether anything may be installed.
     install: bool,
 }
@@ -228,6 +230,7 @@ pub fn set_up(steps: &[String], tier: Tier, install: bool) -> Result<Lacks> {
         root: tools::is_root(),
         apt: tools::is_on_path("apt-get"),
         rustup: tools::is_on_path("rustup"),
+        packaged_rust: tools::on_path("cargo").is_some_and(|cargo| cargo.starts_with("/usr/bin")),
         install,
     };
     let mut lacks = missing(&log, steps, tier, means)?;
@@ -272,10 +275,12 @@ fn missing(log: &Log, steps: &[String], tier: Tier, means: Means) -> Result<Vec<
             Package(name) => From::Package(name.to_owned()),
             ClangRuntime => match tools::clang_major() {
                 Some(major) => From::Package(format!("libclang-rt-{major}-dev")),
-                None => From::Later,
+                None => From::With("clang"),
             },
             Component(name, _) if means.rustup => From::Component(name.to_owned()),
-            Component(_, package) => From::Package(package.to_owned()),
+            // Of the suite's own Rust, and of no other.
+            Component(_, package) if means.packaged_rust => From::Package(package.to_owned()),
+            Component(..) => From::With("the Rust toolchain"),
         };
         lacks.push(Lack {
             name: need.name(),
@@ -291,7 +296,7 @@ fn tell(lacks: &[Lack]) {
         let from = match &lack.from {
             From::Package(name) => format!("package {name}"),
             From::Component(name) => format!("Rust component {name}"),
-            From::Later => "with clang".to_owned(),
+            From::With(name) => format!("with {name}"),
         };
         println!("  {:<26} {from:<36} {}", lack.name, lack.why);
     }
@@ -434,12 +439,13 @@ mod tests {
             lack("cargo fmt", From::Component("rustfmt".into())),
             lack("zramctl", From::Package("util-linux".into())),
             lack("setpriv", From::Package("util-linux".into())),
-            lack("libFuzzer", From::Later),
+            lack("libFuzzer", From::With("clang")),
         ];
         let user = Means {
             root: false,
             apt: true,
             rustup: true,
+            packaged_rust: false,
             install: true,
         };
         assert_eq!(
