@@ -1,7 +1,8 @@
 //! The store's C tests, on the library as it is built and under sanitizers.
 
-use std::cell::OnceCell;
-use std::path::Path;
+use std::cell::{OnceCell, RefCell};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -12,6 +13,9 @@ use crate::process::{command_line, Log};
 use crate::step::Tally;
 use crate::test::Tier;
 use crate::tools;
+
+/// The program that `cargo xtask soak` runs for hours.
+pub const SOAK_PROGRAM: &str = "model";
 
 const PROBE: &str = "int main(void) { return 0; }\n";
 
@@ -258,35 +262,19 @@ impl CTest {
 
     /// Compiles it and does its runs; each counts as one test.
     pub fn run(&self, log: &Log, bed: &Bed, tier: Tier, seed: u64) -> Result<Tally> {
-        let before = match bed.way_to_run(log, self.flavour)? {
-            Ok(before) => before,
-            Err(reason) => return Ok(Tally::skip(&self.step_name(), reason)),
-        };
-        let program = bed.compiler.program(log, self.flavour, self.name, &[])?;
         let mut tally = Tally::default();
         for arguments in (self.runs)(tier, seed) {
-            tally.add(self.run_once(log, &before, &program, &arguments, tier)?);
+            let mut command = match bed.command(log, self.flavour, self.name)? {
+                Ok(command) => command,
+                Err(reason) => return Ok(Tally::skip(&self.step_name(), reason)),
+            };
+            command.args(arguments);
+            tally.add(self.run_once(log, command, tier)?);
         }
         Ok(tally)
     }
 
-    fn run_once(
-        &self,
-        log: &Log,
-        before: &[&str],
-        program: &Path,
-        arguments: &[String],
-        tier: Tier,
-    ) -> Result<Tally> {
-        let mut command = match before.split_first() {
-            Some((first, rest)) => {
-                let mut command = Command::new(first);
-                command.args(rest).arg(program);
-                command
-            }
-            None => Command::new(program),
-        };
-        command.args(arguments);
+    fn run_once(&self, log: &Log, mut command: Command, tier: Tier) -> Result<Tally> {
         let limit = match tier {
             Tier::Long => Duration::from_secs(6 * 3600),
             _ => Duration::from_secs(900),
@@ -313,9 +301,39 @@ pub struct Bed {
     pub compiler: Compiler,
     address: OnceCell<Way>,
     thread: OnceCell<Way>,
+    programs: RefCell<BTreeMap<(Flavour, &'static str), PathBuf>>,
 }
 
 impl Bed {
+    /// What runs that program, compiled in that way once; if it cannot run here, why.
+    pub fn command(
+        &self,
+        log: &Log,
+        flavour: Flavour,
+        name: &'static str,
+    ) -> Result<std::result::Result<Command, String>> {
+        let before = match self.way_to_run(log, flavour)? {
+            Ok(before) => before,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        let known = self.programs.borrow().get(&(flavour, name)).cloned();
+        let program = match known {
+            Some(program) => program,
+            None => self.compiler.program(log, flavour, name, &[])?,
+        };
+        self.programs
+            .borrow_mut()
+            .insert((flavour, name), program.clone());
+        Ok(Ok(match before.split_first() {
+            Some((first, rest)) => {
+                let mut command = Command::new(first);
+                command.args(rest).arg(program);
+                command
+            }
+            None => Command::new(program),
+        }))
+    }
+
     fn way_to_run(&self, log: &Log, flavour: Flavour) -> Result<Way> {
         let cell = match flavour {
             Flavour::Address | Flavour::FourBits | Flavour::OneBit => &self.address,

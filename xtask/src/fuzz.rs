@@ -50,6 +50,8 @@ const DRIVER: &str = "fuzz_driver";
 struct Effort {
     runs: u64,
     seconds: u64,
+    /// The longest input, in bytes.
+    size_max: u32,
 }
 
 fn effort(tier: Tier) -> Effort {
@@ -58,14 +60,18 @@ fn effort(tier: Tier) -> Effort {
         Tier::Default => (50_000, 40),
         Tier::Long => (50_000_000, 1200),
     };
-    Effort { runs, seconds }
+    Effort {
+        runs,
+        seconds,
+        size_max: INPUT_MAX,
+    }
 }
 
 impl Fuzzer {
     /// Runs one target.
     pub fn run(&self, log: &Log, bed: &Bed, target: &str, tier: Tier, seed: u64) -> Result<Tally> {
         match self.why_missing(log)? {
-            None => with_libfuzzer(log, bed, target, tier, seed),
+            None => Ok(with_libfuzzer(log, bed, target, &effort(tier), seed)?.0),
             Some(reason) => {
                 let mut tally = with_driver(log, bed, target, tier, seed)?;
                 tally.add(Tally::skip(
@@ -75,6 +81,30 @@ impl Fuzzer {
                 Ok(tally)
             }
         }
+    }
+
+    /// Fuzzes for so many seconds on what was found interesting so far; how many
+    /// inputs were tried.
+    pub fn soak(
+        &self,
+        log: &Log,
+        bed: &Bed,
+        target: &str,
+        seed: u64,
+        seconds: u64,
+    ) -> Result<(u64, Tally)> {
+        if let Some(reason) = self.why_missing(log)? {
+            return Ok((0, Tally::skip(target, reason)));
+        }
+        // Short inputs are tried more often in the same time, long ones reach further.
+        let size_max = [192, 1024, INPUT_MAX][(seed % 3) as usize];
+        let effort = Effort {
+            runs: u64::MAX >> 33,
+            seconds,
+            size_max,
+        };
+        let (tally, text) = with_libfuzzer(log, bed, target, &effort, seed)?;
+        Ok((executions(&text), tally))
     }
 
     fn why_missing(&self, log: &Log) -> Result<Option<String>> {
@@ -92,23 +122,42 @@ pub fn why_not(log: &Log) -> Result<Option<String>> {
     Ok(tools::works(log, &clang(), &flags, PROBE, &[])?.err())
 }
 
-fn with_libfuzzer(log: &Log, bed: &Bed, target: &str, tier: Tier, seed: u64) -> Result<Tally> {
+/// With what it said.
+fn with_libfuzzer(
+    log: &Log,
+    bed: &Bed,
+    target: &str,
+    effort: &Effort,
+    seed: u64,
+) -> Result<(Tally, String)> {
     let program = bed.compiler.program(log, Flavour::Fuzzer, target, &[])?;
     let corpus = workspace::work_folder(&format!("fuzz/{target}/corpus"))?;
     let crashes = workspace::work_folder(&format!("fuzz/{target}/crashes"))?;
-    let Effort { runs, seconds } = effort(tier);
+    let Effort {
+        runs,
+        seconds,
+        size_max,
+    } = effort;
     let mut command = Command::new(&program);
     command
         .arg(format!("-runs={runs}"))
         .arg(format!("-max_total_time={seconds}"))
         .arg(format!("-seed={}", seed as u32))
-        .arg(format!("-max_len={INPUT_MAX}"))
+        .arg(format!("-max_len={size_max}"))
         .args(["-timeout=20", "-rss_limit_mb=1024", "-print_final_stats=1"])
         .arg(format!("-artifact_prefix={}/", crashes.display()))
         .arg(&corpus);
     let ran = log.run(&mut command, Duration::from_secs(seconds + 300))?;
     let input = ran.text.lines().find_map(crash_file).map(str::to_owned);
-    Ok(verdict(target, &ran, &program, input))
+    Ok((verdict(target, &ran, &program, input), ran.text))
+}
+
+/// What libFuzzer says at its end: `stat::number_of_executed_units: N`.
+fn executions(text: &str) -> u64 {
+    text.lines()
+        .filter_map(|line| line.strip_prefix("stat::number_of_executed_units:"))
+        .filter_map(|number| number.trim().parse::<u64>().ok())
+        .sum()
 }
 
 /// libFuzzer's `artifact_prefix='...'; Test unit written to FILE`.
@@ -131,7 +180,7 @@ fn with_driver(log: &Log, bed: &Bed, target: &str, tier: Tier, seed: u64) -> Res
     let program = bed.compiler.program(log, flavour, target, &[DRIVER])?;
     let folder = workspace::work_folder(&format!("fuzz/{target}/crashes"))?;
     let input = folder.join("random");
-    let Effort { runs, seconds } = effort(tier);
+    let Effort { runs, seconds, .. } = effort(tier);
     let mut command = Command::new(&program);
     command
         .arg(format!("-runs={runs}"))
@@ -162,6 +211,8 @@ mod tests {
         let line = "artifact_prefix='/t/'; Test unit written to /t/crash-1f\n";
         assert_eq!(crash_file(line), Some("/t/crash-1f"));
         assert_eq!(crash_file("#2 INITED cov: 3"), None);
+        let text = "Done 12 runs\nstat::number_of_executed_units: 12\nstat::peak_rss_mb: 3\n";
+        assert_eq!(executions(text), 12);
     }
 
     #[test]

@@ -52,6 +52,13 @@ pub fn kernels(tier: Tier) -> &'static [&'static str] {
 /// nothing depends on the newest kernel, with two processors. QEMU is slow.
 const COMPACT: &[&str] = &["attributes", "meld", "parts", "swap"];
 
+/// The kernels of `cargo xtask soak`: the one that checks most, whose processors
+/// stay, and one whose processors come and go.
+pub const SOAK_KERNELS: &[&str] = &["um-debug", "6.12"];
+
+/// The script that they run.
+const SOAK: &str = "soak";
+
 /// Kernels that are here, and why others are not: asked for once.
 #[derive(Default)]
 pub struct Shelf {
@@ -264,6 +271,8 @@ pub struct GuestTest {
     needs: Needs,
     kernel: &'static str,
     upstream: bool,
+    /// How many seconds, where that is not the tier's.
+    seconds: Option<u64>,
 }
 
 impl GuestTest {
@@ -372,6 +381,8 @@ impl GuestTest {
         } else if self.needs.module || self.bed == Bed::Module {
             let flavour = if self.needs.small_blocks {
                 Flavour::SmallBlocks
+            } else if self.seconds.is_some() {
+                Flavour::Debug
             } else {
                 Flavour::of(kernel.recipe)
             };
@@ -389,6 +400,10 @@ impl GuestTest {
         }
         if tier == Tier::Long {
             boot.limit = Duration::from_secs(2 * 3600);
+        }
+        if let Some(seconds) = self.seconds {
+            // The last of a variable's values counts.
+            boot.variables.push(("TIME".into(), seconds.to_string()));
         }
         Ok(boot)
     }
@@ -517,12 +532,37 @@ pub fn tests(tier: Tier) -> Result<Vec<GuestTest>> {
                         needs: needs.clone(),
                         kernel,
                         upstream,
+                        seconds: None,
                     });
                 }
             }
         }
     }
     Ok(all)
+}
+
+/// The script of the soak, in one of its kernels, for so many seconds and the rest of
+/// a round.
+pub fn soak(
+    log: &Log,
+    shelf: &Shelf,
+    kernel: &'static str,
+    seed: u64,
+    seconds: u64,
+) -> Result<Tally> {
+    let path = Bed::Module.folder().join(format!("{SOAK}.sh"));
+    let needs = needs(&fs::read_to_string(&path)?)
+        .with_context(|| format!("{} does not say what it needs", path.display()))?;
+    let test = GuestTest {
+        name: SOAK.to_owned(),
+        path,
+        bed: Bed::Module,
+        needs,
+        kernel,
+        upstream: false,
+        seconds: Some(seconds),
+    };
+    test.run(log, shelf, Tier::Long, seed)
 }
 
 fn is_newest(kernel: &str) -> bool {

@@ -24,6 +24,7 @@ mod progress;
 mod rust_tests;
 mod setup;
 mod signing;
+mod soak;
 mod splats;
 mod step;
 mod test;
@@ -50,6 +51,12 @@ const TASKS: &[Task] = &[
         usage: test::USAGE,
         about: test::ABOUT,
         run: test::run,
+    },
+    Task {
+        name: "soak",
+        usage: soak::USAGE,
+        about: soak::ABOUT,
+        run: soak::run,
     },
     Task {
         name: "bench",
