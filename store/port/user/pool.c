@@ -347,6 +347,7 @@ int zm_port_pool_alloc(struct zm_pool *pool, u32 size, const void *near,
 	struct cell *cell;
 	u8 *object;
 
+	(void)near;
 	pthread_mutex_lock(&class->lock);
 	cell = cell_take(class);
 	if (!cell)
