@@ -405,6 +405,52 @@ static void try_sort(void)
 	zm_store_destroy(store);
 }
 
+/*
+ * What one request costs, whichever pages are around it: of slots in one large
+ * share, of a crowd, at any place.
+ */
+static void try_requests(void)
+{
+	struct zm_store *store = open_store(pages, ZM_MELD_MANUAL);
+	struct zm_meld_options estimate = { .estimate_only = true };
+	struct zm_meld_options all = { .threshold_permille = 0 };
+	struct zm_writeback wb;
+	struct zm_meld_result result;
+	u8 page[ZM_PAGE_SIZE];
+	u64 i;
+
+	for (i = 0; i < pages; i++)
+		put(store, i, crowd[i % 4 ? 0 : i]);
+	if (zm_meld_run(store, &all, &result) ||
+	    zm_backing_attach(store, pages))
+		DIE("pass");
+	decompressed = 0;
+	if (zm_meld_run(store, &estimate, &result) || decompressed ||
+	    result.memory_borrowed > 64 << 10)
+		DIE("an estimate decompressed %llu pages, borrowed %llu bytes",
+		    (unsigned long long)decompressed,
+		    (unsigned long long)result.memory_borrowed);
+	for (i = 0; i < pages; i += 7) {
+		decompressed = 0;
+		if (zm_page_read(store, i, page) || decompressed > 1)
+			DIE("a read decompressed %llu pages",
+			    (unsigned long long)decompressed);
+		decompressed = 0;
+		if (!zm_writeback_begin(store, i, 0, false, &wb, page))
+			zm_writeback_end(store, &wb, false);
+		if (decompressed > 1)
+			DIE("a writeback decompressed %llu pages",
+			    (unsigned long long)decompressed);
+		decompressed = 0;
+		zm_page_discard(store, i);
+		put(store, i, crowd[i]);
+		if (decompressed)
+			DIE("a discard or a write decompressed pages");
+	}
+	check_store(store, ZM_CHECK_CONTENTS, "after requests", 0);
+	zm_store_destroy(store);
+}
+
 /* Statistics read between two additions that belong together. */
 static void try_statistics(void)
 {
@@ -441,6 +487,7 @@ int main(int argc, char **argv)
 	try_full_shares(ZM_MELD_MANUAL);
 	try_full_shares(ZM_MELD_INLINE);
 	try_sort();
+	try_requests();
 	try_statistics();
 	free(crowd);
 	printf("adversary: all bounds kept\n");
