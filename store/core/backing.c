@@ -144,7 +144,7 @@ static int write_begin(struct zm_store *store, struct zm_stream *stream,
 		zm_block_free(store, wb->block);
 		return err;
 	}
-	zm_count(&store->counters.blocks_in_flight);
+	zm_count(&store->counters->blocks_in_flight);
 	err = write_fill(store, stream, content, keep_compressed, wb, bytes);
 	if (err)
 		zm_writeback_end(store, wb, false);
@@ -191,11 +191,11 @@ void zm_writeback_end(struct zm_store *store, struct zm_writeback *wb,
 	zm_share_mark(share, ZM_SHARE_WRITING, 0);
 	if (written && share->count && !zm_share_is_pinned(share)) {
 		zm_share_move(store, share, block);
-		zm_count(&store->counters.writebacks);
+		zm_count(&store->counters->writebacks);
 	} else {
 		zm_block_free(store, wb->block);
 	}
-	zm_uncount(&store->counters.blocks_in_flight);
+	zm_uncount(&store->counters->blocks_in_flight);
 	zm_share_put(store, share);
 	wb->share = NULL;
 }

@@ -238,7 +238,7 @@ static void check_blocks(struct zm_check *check)
 {
 	const struct zm_store *store = check->store;
 	u64 used = zm_load64(&store->blocks.used);
-	u64 in_flight = zm_load64(&store->counters.blocks_in_flight);
+	u64 in_flight = zm_counter_read(&store->counters->blocks_in_flight);
 	u64 taken = zm_blocks_count_taken(store);
 
 	if (taken != used)
@@ -253,12 +253,12 @@ static void check_blocks(struct zm_check *check)
 
 static void check_counters(struct zm_check *check)
 {
-	const struct zm_counters *held = &check->store->counters;
+	const struct zm_counters *held = check->store->counters;
 	const struct zm_counters *sum = &check->sum;
 
 #define SAME(name)							\
 	do {								\
-		u64 held_ = zm_load64(&held->name);			\
+		u64 held_ = zm_counter_read(&held->name);			\
 									\
 		if (held_ != sum->name)					\
 			FAULT(check, #name ": counter %llu, slots %llu\n", \
@@ -321,7 +321,7 @@ int zm_store_check_until(struct zm_store *store, u32 level, u64 stops_seen,
 		.store = store,
 		.stop = zm_stop_watch(store, stops_seen, 0),
 		.text = { text, text_size, 0 },
-		.room = zm_load64(&store->counters.pages_stored) + 1,
+		.room = zm_counter_read(&store->counters->pages_stored) + 1,
 	};
 	u64 bytes = check.room * sizeof(u64);
 	int err = -ENOMEM;

@@ -26,8 +26,11 @@
 
 #define SAMPLE		16
 #define WINDOW		4096
+#define WINDOW_PART	64
 #define ON_PERMILLE	20
 #define OFF_PERMILLE	10
+
+_Static_assert(WINDOW % WINDOW_PART == 0, "a window ends with a part");
 
 static bool takes_part(struct zm_store *store, u32 fingerprint)
 {
@@ -35,15 +38,25 @@ static bool takes_part(struct zm_store *store, u32 fingerprint)
 	       zm_load32(&store->inline_active) || fingerprint % SAMPLE == 0;
 }
 
-/* Whoever ends a window decides; a count lost to a race does not matter. */
-static void window_count(struct zm_store *store, bool hit)
+/*
+ * Each stream tells what it saw in parts of a window, so that not every look-up
+ * writes what all look at. Whoever ends a window decides; a count lost to a race
+ * does not matter.
+ */
+static void window_count(struct zm_store *store, struct zm_stream *stream,
+			 bool hit)
 {
-	u32 active = zm_load32(&store->inline_active);
+	u32 active = zm_load32(&store->inline_active), part_hits;
 	u64 hits, permille;
 
-	if (hit)
-		zm_count(&store->window_hits);
-	if (zm_add64(&store->window_probes, 1) != WINDOW)
+	stream->hits += hit;
+	if (++stream->probes < WINDOW_PART)
+		return;
+	part_hits = stream->hits;
+	stream->probes = 0;
+	stream->hits = 0;
+	zm_add64(&store->window_hits, part_hits);
+	if (zm_add64(&store->window_probes, WINDOW_PART) != WINDOW)
 		return;
 	hits = zm_load64(&store->window_hits);
 	zm_set64(&store->window_hits, 0);
@@ -51,10 +64,10 @@ static void window_count(struct zm_store *store, bool hit)
 	permille = hits * 1000 / WINDOW;
 	if (permille >= ON_PERMILLE && !active) {
 		zm_set32(&store->inline_active, 1);
-		zm_count(&store->counters.auto_switches);
+		zm_count(&store->counters->auto_switches);
 	} else if (permille < OFF_PERMILLE && active) {
 		zm_set32(&store->inline_active, 0);
-		zm_count(&store->counters.auto_switches);
+		zm_count(&store->counters->auto_switches);
 	}
 }
 
@@ -172,7 +185,7 @@ static enum twin twin_try(const struct search *search, u64 twin,
 	}
 	/* As if it had no twin: who may read this number is not told. */
 	if (result != TWIN_NO && zm_object_is_raw(object))
-		zm_count(&store->counters.raw_since);
+		zm_count(&store->counters->raw_since);
 	return result;
 }
 
@@ -197,27 +210,27 @@ bool zm_inline_meld(struct zm_store *store, struct zm_stream *stream,
 
 	if (!table || !takes_part(store, fingerprint))
 		return false;
-	zm_count(&store->counters.inline_probes);
+	zm_count(&store->counters->inline_probes);
 	count = zm_index_lookup(table, fingerprint, found);
 	for (i = 0; i < count; i++) {
 		switch (twin_try(&search, found[i], &content)) {
 		case TWIN_NO:
 			continue;
 		case TWIN_COLLISION:
-			zm_count(&store->counters.inline_collisions);
+			zm_count(&store->counters->inline_collisions);
 			continue;
 		case TWIN_SELF:
-			zm_count(&store->counters.inline_unchanged);
-			window_count(store, true);
+			zm_count(&store->counters->inline_unchanged);
+			window_count(store, stream, true);
 			return true;
 		case TWIN_TAKEN:
-			zm_count(&store->counters.inline_melded);
+			zm_count(&store->counters->inline_melded);
 			zm_slot_replace(store, index, content);
-			window_count(store, true);
+			window_count(store, stream, true);
 			return true;
 		}
 	}
-	window_count(store, false);
+	window_count(store, stream, false);
 	return false;
 }
 

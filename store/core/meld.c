@@ -28,7 +28,7 @@ static void count_dropped(struct zm_pass *pass, struct zm_content old)
 		return;
 	pass->result->pages_melded++;
 	pass->result->bytes_saved += freed;
-	zm_count(&pass->store->counters.pass_melded);
+	zm_count(&pass->store->counters->pass_melded);
 }
 
 /*
@@ -48,7 +48,7 @@ static bool slot_join(struct zm_pass *pass, struct zm_slot *slot,
 	/* The share counted this slot in; its own object counts no more. */
 	if (zm_state_kind(content.state) == ZM_KIND_OBJECT &&
 	    zm_object_is_raw(zm_content_object(content)))
-		zm_uncount(&pass->store->counters.pages_raw);
+		zm_uncount(&pass->store->counters->pages_raw);
 	*old = content;
 	return true;
 }

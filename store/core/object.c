@@ -13,7 +13,7 @@
 
 void zm_fail(struct zm_store *store, enum zm_reason reason)
 {
-	zm_count(&store->counters.failures[reason]);
+	zm_count(&store->counters->failures[reason]);
 }
 
 /*
@@ -60,7 +60,7 @@ int zm_object_store(struct zm_store *store, const void *bytes, u64 limit,
 	}
 	zm_max64(&store->memory_used_max, used);
 	zm_port_pool_write(store->pool, object->handle, bytes, object->size);
-	zm_add64(&store->counters.bytes_compressed, object->size);
+	zm_counter_add(&store->counters->bytes_compressed, object->size);
 	return 0;
 }
 
@@ -76,13 +76,13 @@ int zm_object_create(struct zm_store *store, struct zm_stream *stream,
 	err = zm_object_store(store, bytes, zm_load64(&store->memory_limit),
 			      stream->near, object);
 	if (!err && zm_object_is_raw(*object))
-		zm_count(&store->counters.raw_since);
+		zm_count(&store->counters->raw_since);
 	return err;
 }
 
 void zm_object_free(struct zm_store *store, struct zm_object object)
 {
-	zm_add64(&store->counters.bytes_compressed, -(u64)object.size);
+	zm_counter_add(&store->counters->bytes_compressed, -(u64)object.size);
 	zm_port_pool_free(store->pool, object.handle);
 }
 

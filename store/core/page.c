@@ -36,7 +36,7 @@ static struct held held_by(struct zm_content content)
 static void count_change(u64 *counter, u64 old, u64 new)
 {
 	if (old != new)
-		zm_add64(counter, new - old);
+		zm_counter_add(counter, new - old);
 }
 
 /*
@@ -47,7 +47,7 @@ static void count_change(u64 *counter, u64 old, u64 new)
 void zm_slot_replace(struct zm_store *store, u64 index,
 		     struct zm_content content)
 {
-	struct zm_counters *counters = &store->counters;
+	struct zm_counters *counters = store->counters;
 	struct zm_slot *slot = &store->slots[index];
 	struct held before, after = held_by(content);
 	struct zm_content old;
@@ -127,7 +127,7 @@ int zm_page_write(struct zm_store *store, u64 index, const void *page)
 		return -EINVAL;
 	}
 	zm_prefetch(&store->slots[index]);
-	zm_count(&store->counters.writes);
+	zm_count(&store->counters->writes);
 	if (store->accessed)
 		zm_access_note(store, index);
 	if (zm_page_fill(page, &word)) {
@@ -232,7 +232,7 @@ static int page_read(struct zm_store *store, u64 index, void *page,
 		zm_fail(store, ZM_REASON_BAD_INDEX);
 		return -EINVAL;
 	}
-	zm_count(&store->counters.reads);
+	zm_count(&store->counters->reads);
 	if (store->accessed)
 		zm_access_note(store, index);
 	ret = read_slot(store, &store->slots[index], page, &content, backed);
@@ -259,7 +259,7 @@ void zm_page_discard(struct zm_store *store, u64 index)
 {
 	if (index >= store->slot_count)
 		return;
-	zm_count(&store->counters.discards);
+	zm_count(&store->counters->discards);
 	zm_slot_replace(store, index, (struct zm_content){
 		.state = zm_state_make(ZM_KIND_EMPTY),
 	});

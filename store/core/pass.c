@@ -303,7 +303,7 @@ static int pass_meld(struct zm_pass *pass)
 	if (err)
 		return err;
 	started = zm_port_time_ns();
-	zm_count(&store->counters.passes);
+	zm_count(&store->counters->passes);
 	pass->stream = zm_port_stream_get(streams);
 	err = pass_find(pass);
 	pass->result->time_find_ns = zm_port_time_ns() - started;

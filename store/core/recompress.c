@@ -257,7 +257,7 @@ static bool slot_finish(struct recompression *run, struct attempt *attempt,
 				(content.state & (ZM_STATE_FINGERPRINTED |
 						  ZM_STATE_IDLE));
 		if (zm_object_is_raw(old))
-			zm_uncount(&store->counters.pages_raw);
+			zm_uncount(&store->counters->pages_raw);
 	}
 	zm_slot_set(slot, content);
 unlock:
@@ -378,7 +378,7 @@ static int attempt_recompress(struct recompression *run,
 		zm_object_free(run->store, object);
 		return 0;
 	}
-	zm_count(&run->store->counters.recompressed);
+	zm_count(&run->store->counters->recompressed);
 	result->pages_recompressed++;
 	result->bytes_before += attempt->copy.size;
 	result->bytes_after += object.size;

@@ -124,7 +124,7 @@ static int sample_count(struct zm_pass *pass, u64 *sample, u64 count)
 int zm_pass_sample(struct zm_pass *pass)
 {
 	struct zm_store *store = pass->store;
-	u32 shift = sample_shift(zm_load64(&store->counters.pages_stored));
+	u32 shift = sample_shift(zm_counter_read(&store->counters->pages_stored));
 	u64 bytes = SAMPLE_MAX * sizeof(u64);
 	u64 *sample = zm_port_table_alloc(bytes);
 	u64 start, end, count = 0;

@@ -52,23 +52,24 @@ void zm_slot_make_share(struct zm_store *store, struct zm_slot *slot,
 	content.value = (u64)(uintptr_t)share;
 	content.state = zm_state_make(ZM_KIND_SHARE) | kept;
 	zm_slot_set(slot, content);
-	zm_count(&store->counters.shares);
-	zm_count(&store->counters.pages_shared);
+	zm_count(&store->counters->shares);
+	zm_count(&store->counters->pages_shared);
 }
 
 /* pre: locked. */
 static bool share_join(struct zm_store *store, struct zm_share *share,
 		       u32 fingerprint, u32 flags, struct zm_content *content)
 {
-	struct zm_counters *counters = &store->counters;
+	struct zm_counters *counters = store->counters;
 
+	zm_share_assert_locked(share);
 	if (!zm_share_is_here(share) || share->count >= ZM_SHARE_SLOTS_MAX)
 		return false;
 	share->count++;
 	if (!(flags & ZM_STATE_IDLE))
 		zm_share_mark(share, ZM_SHARE_IDLE, 0);
 	zm_count(&counters->pages_shared);
-	zm_add64(&counters->bytes_melded, share->size);
+	zm_counter_add(&counters->bytes_melded, share->size);
 	if (share->size == ZM_PAGE_SIZE)
 		zm_count(&counters->pages_raw);
 	*content = (struct zm_content){
@@ -120,6 +121,7 @@ static void pin_drop(struct zm_store *store, struct zm_share *share)
 {
 	bool orphan = !share->count, gone;
 
+	zm_share_assert_locked(share);
 	zm_set32(&share->state, zm_load32(&share->state) - ZM_SHARE_PIN);
 	gone = orphan && !zm_share_is_pinned(share);
 	/* Its last slot left it to us; the counters know already. */
@@ -140,7 +142,8 @@ void zm_share_unpin(struct zm_store *store, struct zm_share *share)
 
 /*
  * Reverses zm_slot_make_share() where the slot and the caller's pin are all there
- * is of the share; otherwise only the pin is dropped. Returns the share if it is unused again.
+ * is of the share; otherwise only the pin is dropped. Returns the share if it is
+ * unused again.
  * pre: slot locked; share pinned by the caller.
  */
 struct zm_share *zm_slot_unmake_share(struct zm_store *store,
@@ -164,8 +167,8 @@ struct zm_share *zm_slot_unmake_share(struct zm_store *store,
 	content.value = share->place;
 	content.state = zm_state_of_object(zm_share_object(share)) | kept;
 	zm_slot_set(slot, content);
-	zm_uncount(&store->counters.shares);
-	zm_uncount(&store->counters.pages_shared);
+	zm_uncount(&store->counters->shares);
+	zm_uncount(&store->counters->pages_shared);
 	zm_share_unlock(share);
 	return share;
 }
@@ -186,7 +189,7 @@ bool zm_share_take_pinned(struct zm_store *store, struct zm_share *share,
 /* The last slot let go. pre: locked; unlocks. Returns the bytes of the pool. */
 static u32 share_abandon(struct zm_store *store, struct zm_share *share)
 {
-	struct zm_counters *counters = &store->counters;
+	struct zm_counters *counters = store->counters;
 	bool backed = zm_share_is(share, ZM_SHARE_BACKED);
 	bool pinned = zm_share_is_pinned(share);
 	u32 held = share->held, freed = 0;
@@ -196,15 +199,15 @@ static u32 share_abandon(struct zm_store *store, struct zm_share *share)
 		zm_uncount(&counters->shares_backed);
 	} else {
 		freed = share->size;
-		zm_add64(&counters->bytes_compressed, -(u64)freed);
+		zm_counter_add(&counters->bytes_compressed, -(u64)freed);
 		/* Otherwise whoever reads it frees it. */
 		if (!pinned)
 			zm_port_pool_free(store->pool,
 					  zm_share_object(share).handle);
 	}
 	if (held) {
-		zm_add64(&counters->held, -(u64)held);
-		zm_add64(&counters->held_orphaned, held);
+		zm_counter_add(&counters->held, -(u64)held);
+		zm_counter_add(&counters->held_orphaned, held);
 		if (backed)
 			zm_count(&counters->blocks_in_flight);
 	} else if (backed) {
@@ -222,7 +225,7 @@ static u32 share_abandon(struct zm_store *store, struct zm_share *share)
  */
 u32 zm_share_release(struct zm_store *store, struct zm_share *share)
 {
-	struct zm_counters *counters = &store->counters;
+	struct zm_counters *counters = store->counters;
 
 	zm_share_lock(share);
 	if (!share->count) {
@@ -238,7 +241,7 @@ u32 zm_share_release(struct zm_store *store, struct zm_share *share)
 	if (!--share->count)
 		return share_abandon(store, share);
 	if (!zm_share_is(share, ZM_SHARE_BACKED))
-		zm_add64(&counters->bytes_melded, -(u64)share->size);
+		zm_counter_add(&counters->bytes_melded, -(u64)share->size);
 	zm_share_unlock(share);
 	return 0;
 }
@@ -248,13 +251,13 @@ void zm_share_hold(struct zm_store *store, struct zm_share *share)
 {
 	zm_share_assert_locked(share);
 	share->held++;
-	zm_count(&store->counters.held);
+	zm_count(&store->counters->held);
 }
 
 /* pre: locked, and held by the caller; unlocks. Atomic. */
 void zm_share_put(struct zm_store *store, struct zm_share *share)
 {
-	struct zm_counters *counters = &store->counters;
+	struct zm_counters *counters = store->counters;
 	bool orphan = !share->count;
 	bool gone;
 
@@ -274,14 +277,14 @@ void zm_share_put(struct zm_store *store, struct zm_share *share)
 /* Takes what the share's object adds to the counters off, and frees it. */
 static void object_leave(struct zm_store *store, struct zm_share *share)
 {
-	struct zm_counters *counters = &store->counters;
+	struct zm_counters *counters = store->counters;
 	struct zm_object object = zm_share_object(share);
 
 	zm_share_assert_locked(share);
-	zm_add64(&counters->bytes_melded,
-		 -((u64)(share->count - 1) * object.size));
+	zm_counter_add(&counters->bytes_melded,
+		       -((u64)(share->count - 1) * object.size));
 	if (zm_object_is_raw(object))
-		zm_add64(&counters->pages_raw, -(u64)share->count);
+		zm_counter_add(&counters->pages_raw, -(u64)share->count);
 	zm_object_free(store, object);
 }
 
@@ -302,8 +305,8 @@ void zm_share_replace(struct zm_store *store, struct zm_share *share,
 {
 	object_leave(store, share);
 	share_set(share, object, 0);
-	zm_add64(&store->counters.bytes_melded,
-		 (u64)(share->count - 1) * object.size);
+	zm_counter_add(&store->counters->bytes_melded,
+		       (u64)(share->count - 1) * object.size);
 }
 
 /* The same page in a block, its handle. pre: locked, in the pool, not pinned. */
@@ -312,6 +315,6 @@ void zm_share_move(struct zm_store *store, struct zm_share *share,
 {
 	object_leave(store, share);
 	share_set(share, block, ZM_SHARE_BACKED);
-	zm_count(&store->counters.shares_backed);
-	zm_add64(&store->counters.pages_backed, share->count);
+	zm_count(&store->counters->shares_backed);
+	zm_counter_add(&store->counters->pages_backed, share->count);
 }

@@ -57,6 +57,9 @@ static int store_fill(struct zm_store *store,
 	err = codecs_setup(store, options);
 	if (err)
 		return err;
+	store->counters = zm_port_lanes_create(sizeof(*store->counters));
+	if (!store->counters)
+		return -ENOMEM;
 	store->slots = zm_port_table_alloc(slots_bytes(store));
 	if (options->track_time) {
 		store->accessed = zm_port_table_alloc(store->slot_count *
@@ -122,7 +125,8 @@ void zm_store_destroy(struct zm_store *store)
 		return;
 	if (store->slots)
 		store_empty(store);
-	if (zm_load64(&store->counters.held_orphaned) ||
+	if ((store->counters &&
+	     zm_counter_read(&store->counters->held_orphaned)) ||
 	    zm_load64(&store->blocks.used))
 		zm_port_broken("a store ends while a page is on its way");
 	zm_backing_detach(store);
@@ -136,6 +140,7 @@ void zm_store_destroy(struct zm_store *store)
 		zm_port_mutex_destroy(store->pass_mutex);
 	if (store->mode_mutex)
 		zm_port_mutex_destroy(store->mode_mutex);
+	zm_port_lanes_destroy(store->counters);
 	zm_index_destroy(store->index);
 	zm_port_table_free(store->accessed, zm_access_bytes(store));
 	zm_port_table_free(store->slots, slots_bytes(store));
@@ -204,37 +209,45 @@ static u64 above(u64 many, u64 few)
 	return many > few ? many - few : 0;
 }
 
+/* What is lost on one lane before it was seen on another is not less than 0. */
+static u64 counter_shown(const u64 *counter)
+{
+	u64 sum = zm_counter_read(counter);
+
+	return (s64)sum < 0 ? 0 : sum;
+}
+
 void zm_store_stats(struct zm_store *store, struct zm_stats *stats)
 {
-	struct zm_counters *c = &store->counters;
+	struct zm_counters *c = store->counters;
 	u32 reason;
 
 	*stats = (struct zm_stats){
 		.slots = store->slot_count,
-		.pages_stored = zm_load64(&c->pages_stored),
-		.pages_same = zm_load64(&c->pages_same),
-		.pages_raw = zm_load64(&c->pages_raw),
-		.pages_shared = zm_load64(&c->pages_shared),
-		.pages_backed = zm_load64(&c->pages_backed),
-		.shares = zm_load64(&c->shares),
-		.bytes_compressed = zm_load64(&c->bytes_compressed),
-		.bytes_melded = zm_load64(&c->bytes_melded),
+		.pages_stored = counter_shown(&c->pages_stored),
+		.pages_same = counter_shown(&c->pages_same),
+		.pages_raw = counter_shown(&c->pages_raw),
+		.pages_shared = counter_shown(&c->pages_shared),
+		.pages_backed = counter_shown(&c->pages_backed),
+		.shares = counter_shown(&c->shares),
+		.bytes_compressed = counter_shown(&c->bytes_compressed),
+		.bytes_melded = counter_shown(&c->bytes_melded),
 		.memory_used = zm_port_pool_used(store->pool),
 		.memory_used_max = zm_load64(&store->memory_used_max),
 		.memory_limit = zm_load64(&store->memory_limit),
-		.reads = zm_load64(&c->reads),
-		.writes = zm_load64(&c->writes),
-		.discards = zm_load64(&c->discards),
-		.raw_since = zm_load64(&c->raw_since),
-		.passes = zm_load64(&c->passes),
-		.pass_melded = zm_load64(&c->pass_melded),
-		.inline_probes = zm_load64(&c->inline_probes),
-		.inline_melded = zm_load64(&c->inline_melded),
-		.inline_unchanged = zm_load64(&c->inline_unchanged),
-		.inline_collisions = zm_load64(&c->inline_collisions),
-		.auto_switches = zm_load64(&c->auto_switches),
-		.recompressed = zm_load64(&c->recompressed),
-		.writebacks = zm_load64(&c->writebacks),
+		.reads = counter_shown(&c->reads),
+		.writes = counter_shown(&c->writes),
+		.discards = counter_shown(&c->discards),
+		.raw_since = counter_shown(&c->raw_since),
+		.passes = counter_shown(&c->passes),
+		.pass_melded = counter_shown(&c->pass_melded),
+		.inline_probes = counter_shown(&c->inline_probes),
+		.inline_melded = counter_shown(&c->inline_melded),
+		.inline_unchanged = counter_shown(&c->inline_unchanged),
+		.inline_collisions = counter_shown(&c->inline_collisions),
+		.auto_switches = counter_shown(&c->auto_switches),
+		.recompressed = counter_shown(&c->recompressed),
+		.writebacks = counter_shown(&c->writebacks),
 		.blocks = zm_load64(&store->blocks.count),
 		.blocks_used = zm_load64(&store->blocks.used),
 		.mode = zm_load32(&store->mode),
@@ -243,13 +256,14 @@ void zm_store_stats(struct zm_store *store, struct zm_stats *stats)
 	stats->pages_melded = above(stats->pages_shared, stats->shares);
 	stats->objects = above(stats->pages_stored + stats->shares,
 			       stats->pages_same + stats->pages_shared +
-			       zm_load64(&c->shares_backed));
+			       counter_shown(&c->shares_backed));
 	stats->memory_metadata = slots_bytes(store) + sizeof(*store) +
+				 zm_port_lanes_bytes(sizeof(*c)) +
 				 zm_access_bytes(store) +
 				 zm_blocks_bytes(store) +
 				 zm_fingerprint_key_bytes() +
 				 zm_index_bytes(zm_consume(&store->index)) +
 				 stats->shares * sizeof(struct zm_share);
 	for (reason = 0; reason < ZM_REASON_COUNT; reason++)
-		stats->failures[reason] = zm_load64(&c->failures[reason]);
+		stats->failures[reason] = counter_shown(&c->failures[reason]);
 }

@@ -16,10 +16,12 @@
 #include "slot.h"
 
 /*
- * Counters that many threads add to, each a read-modify-write of one word that
- * all processors share: so what follows from others is not counted. Objects,
- * for one, are the pages stored less the same-filled and the shared ones, and
- * the shares. zm_store_check() computes the sums over the slots again.
+ * Counters, each of 64 bits, in a lane for each processor (see port.h): no two
+ * write the same cache line for a page. What one lane lost another may have won,
+ * so only the sum over all of them says something. What follows from others is not
+ * counted: objects, for one, are the pages stored less the same-filled and the
+ * shared ones, and the shares. zm_store_check() computes the sums over the slots
+ * again.
  */
 struct zm_counters {
 	u64 pages_stored;
@@ -85,6 +87,7 @@ struct zm_store {
 	struct zm_mutex *pass_mutex;
 	struct zm_mutex *mode_mutex;	/* who changes the mode or makes the index */
 	u32 huge_size;
+	struct zm_counters *counters;	/* lanes: see zm_counter_add() */
 	u32 *accessed;			/* seconds, by slot; or NULL */
 
 	/* Read by all, written seldom. */
@@ -103,7 +106,6 @@ struct zm_store {
 	u64 window_hits;
 
 	struct zm_blocks blocks;
-	struct zm_counters counters;
 };
 
 /* stop.c: what ends long work early */
@@ -232,14 +234,29 @@ bool zm_sort64(u64 *words, u64 count, const struct zm_stop *stop);
 /* fingerprint.c */
 u64 zm_fingerprint_key_bytes(void);
 
+/* counter: of the first lane; it is this processor's that is added to. */
+static inline void zm_counter_add(u64 *counter, u64 value)
+{
+	zm_lane_add(counter, value);
+}
+
 static inline void zm_count(u64 *counter)
 {
-	zm_add64(counter, 1);
+	zm_counter_add(counter, 1);
 }
 
 static inline void zm_uncount(u64 *counter)
 {
-	zm_add64(counter, (u64)-1);
+	zm_counter_add(counter, (u64)-1);
+}
+
+/*
+ * The sum over all lanes. While others count, it is of no one moment and can be
+ * off by what they do, below 0 as well.
+ */
+static inline u64 zm_counter_read(const u64 *counter)
+{
+	return zm_port_lanes_sum(counter);
 }
 
 #endif /* ZMELD_CORE_STORE_H */

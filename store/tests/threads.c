@@ -252,6 +252,38 @@ static void *watcher(void *arg)
 	return NULL;
 }
 
+/* More threads than lanes count together: nothing is lost. */
+#define COUNTERS	20
+#define COUNTED		5000
+
+static void *counter(void *arg)
+{
+	u32 i;
+
+	for (i = 0; i < COUNTED; i++)
+		zm_page_discard(store, (u64)(uintptr_t)arg);
+	return NULL;
+}
+
+static void count_together(void)
+{
+	pthread_t threads[COUNTERS];
+	struct zm_stats before, after;
+	u32 i;
+
+	zm_store_stats(store, &before);
+	for (i = 0; i < COUNTERS; i++)
+		pthread_create(&threads[i], NULL, counter,
+			       (void *)(uintptr_t)i);
+	for (i = 0; i < COUNTERS; i++)
+		pthread_join(threads[i], NULL);
+	zm_store_stats(store, &after);
+	if (after.discards - before.discards != COUNTERS * COUNTED)
+		DIE("%llu of %u discards were counted",
+		    (unsigned long long)(after.discards - before.discards),
+		    COUNTERS * COUNTED);
+}
+
 int main(int argc, char **argv)
 {
 	u32 seconds = argc > 1 ? (u32)atoi(argv[1]) : 5;
@@ -295,6 +327,7 @@ int main(int argc, char **argv)
 	       (unsigned long long)block_reads, (unsigned long long)seed);
 	if (!melded || !recompressed || !written_back || !block_reads)
 		DIE("something was never done: the test tested too little");
+	count_together();
 	for (i = 0; i < SLOTS; i++)
 		zm_page_discard(store, i);
 	if (zm_backing_detach(store))

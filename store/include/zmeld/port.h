@@ -32,6 +32,8 @@ struct zm_stream {
 	u8 *page;	/* ZM_PAGE_SIZE: scratch for one raw page */
 	u8 *copy;	/* ZM_PAGE_SIZE: of the page that is being written */
 	void *spare;	/* the core's: a share kept for the next meld */
+	u32 probes;	/* the core's: look-ups, and hits, not yet told */
+	u32 hits;
 	/* The core's: the page being written, whose node its object is for. */
 	const void *near;
 };
@@ -47,6 +49,22 @@ void zm_port_table_free(void *table, u64 size);
 void *zm_port_small_alloc(size_t size);
 /* pre: as allocated, or NULL. Atomic. */
 void zm_port_small_free(void *small, size_t size);
+
+/* -- Counters -------------------------------------------------------------- */
+
+/*
+ * Zeroed counters of 64 bits, `size` bytes of them, in a lane for each processor;
+ * what is returned stands for the first. zm_lane_add() of the home header adds to
+ * the same counter in the lane of whoever runs, so that no two processors write
+ * one cache line. NULL: no memory. May sleep.
+ */
+void *zm_port_lanes_create(size_t size);
+/* pre: as created, or NULL. May sleep. */
+void zm_port_lanes_destroy(void *lanes);
+/* Bytes that lanes of that size take. Atomic. */
+u64 zm_port_lanes_bytes(size_t size);
+/* The sum of a counter over all lanes, modulo 2^64. Atomic. */
+u64 zm_port_lanes_sum(const u64 *counter);
 
 /* -- Pool: where objects are kept ----------------------------------------- */
 

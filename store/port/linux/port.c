@@ -5,7 +5,10 @@
  * codecs in codec*.c.
  */
 #include <linux/bug.h>
+#include <linux/cache.h>
+#include <linux/cpumask.h>
 #include <linux/mutex.h>
+#include <linux/percpu.h>
 #include <linux/random.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
@@ -84,6 +87,35 @@ void zm_port_small_free(void *small, size_t size)
 		kmem_cache_free(small_cache, small);
 	else
 		kfree(small);
+}
+
+/* -- Counters -------------------------------------------------------------- */
+
+void *zm_port_lanes_create(size_t size)
+{
+	return (__force void *)(unsigned long)__alloc_percpu(size,
+							     SMP_CACHE_BYTES);
+}
+
+void zm_port_lanes_destroy(void *lanes)
+{
+	free_percpu((__force void __percpu *)(unsigned long)lanes);
+}
+
+u64 zm_port_lanes_bytes(size_t size)
+{
+	return (u64)num_possible_cpus() * ALIGN(size, SMP_CACHE_BYTES);
+}
+
+u64 zm_port_lanes_sum(const u64 *counter)
+{
+	u64 __percpu *lanes = (__force u64 __percpu *)(unsigned long)counter;
+	unsigned int cpu;
+	u64 sum = 0;
+
+	for_each_possible_cpu(cpu)
+		sum += atomic64_read((atomic64_t *)per_cpu_ptr(lanes, cpu));
+	return sum;
 }
 
 /* -- The home's life ------------------------------------------------------- */

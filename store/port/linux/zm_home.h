@@ -17,6 +17,7 @@
 #include <linux/kernel.h>
 #include <linux/lockdep.h>
 #include <linux/mm.h>
+#include <linux/percpu.h>
 #include <linux/preempt.h>
 #include <linux/prefetch.h>
 #include <linux/processor.h>
@@ -68,6 +69,17 @@ static inline void zm_set64(u64 *word, u64 value)
 static inline u64 zm_add64(u64 *word, u64 value)
 {
 	return atomic64_add_return_relaxed(value, (atomic64_t *)word);
+}
+
+/*
+ * Whoever moves to another processor on the way adds to the lane of the one it
+ * left: the addition is atomic, only not quite as cheap.
+ */
+static inline void zm_lane_add(u64 *counter, u64 value)
+{
+	u64 __percpu *lanes = (__force u64 __percpu *)(unsigned long)counter;
+
+	atomic64_add(value, (atomic64_t *)raw_cpu_ptr(lanes));
 }
 
 static inline void zm_max64(u64 *word, u64 value)

@@ -10,6 +10,7 @@
  *   zm_load32 zm_load64        relaxed reads of words that others may write;
  *   zm_set32 zm_set64          relaxed writes of such words;
  *   zm_add64 zm_max64          counters: relaxed read-modify-write;
+ *   zm_lane_add                a counter in lanes, see port.h: relaxed;
  *   zm_publish zm_consume      a pointer, with what it points to;
  *   zm_bit_lock and kin        a spinning lock in bit 0 of a word: acquire and
  *                              release, no sleeping while it is held; each is
@@ -78,6 +79,24 @@ static inline void zm_set64(u64 *word, u64 value)
 static inline u64 zm_add64(u64 *word, u64 value)
 {
 	return __atomic_add_fetch(word, value, __ATOMIC_RELAXED);
+}
+
+/* A lane for each of so many threads; those that come later share them. */
+#define ZM_LANES	16
+#define ZM_LANE_BYTES	512
+
+/* This thread's lane, from 1 on; 0: it has none yet. */
+extern __thread u32 zm_port_lane __attribute__((tls_model("initial-exec")));
+u32 zm_port_lane_take(void);
+
+static inline void zm_lane_add(u64 *counter, u64 value)
+{
+	u32 lane = zm_port_lane;
+
+	if (!lane)
+		lane = zm_port_lane_take();
+	counter += (lane - 1) * (ZM_LANE_BYTES / sizeof(*counter));
+	__atomic_add_fetch(counter, value, __ATOMIC_RELAXED);
 }
 
 static inline void zm_max64(u64 *word, u64 value)
