@@ -327,6 +327,7 @@ static void group_stopped(struct zm_pass *pass, const struct group *group,
 	struct zm_resume *resume = &pass->store->resume;
 	u64 next = group->at[group->next];
 
+	zm_port_mutex_assert_held(pass->store->pass_mutex);
 	resume->fingerprint = zm_suspect_fingerprint(next);
 	resume->slots_done = first ? zm_suspect_slot(next) : ZM_SLOTS_MAX;
 }

@@ -228,6 +228,7 @@ static int pass_rounds(struct zm_pass *pass)
 	u64 from = resume->from, end, started;
 	int err;
 
+	zm_port_mutex_assert_held(pass->store->pass_mutex);
 	while (from < ZM_FINGERPRINTS_END) {
 		started = zm_port_time_ns();
 		end = ZM_FINGERPRINTS_END;

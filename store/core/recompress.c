@@ -423,6 +423,7 @@ static int recompress_run(struct recompression *run)
 	struct zm_streams *streams;
 	int err;
 
+	zm_port_mutex_assert_held(run->store->pass_mutex);
 	err = choose_largest(run);
 	if (err)
 		return err;

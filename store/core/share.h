@@ -99,12 +99,14 @@ static inline bool zm_share_is_pinned(const struct zm_share *share)
 /* Whether its object is in the pool. pre: locked. */
 static inline bool zm_share_is_here(const struct zm_share *share)
 {
+	zm_share_assert_locked(share);
 	return share->count && !zm_share_is(share, ZM_SHARE_BACKED);
 }
 
 /* pre: locked, in the pool. */
 static inline struct zm_object zm_share_object(const struct zm_share *share)
 {
+	zm_share_assert_locked(share);
 	return (struct zm_object){
 		.handle = { share->place },
 		.size = share->size,

@@ -44,7 +44,9 @@ static void interrupt(void)
 			    (unsigned long long)i);
 		zm_slot_unlock(&store->slots[i]);
 	}
+	zm_held_play_other(true);
 	what();
+	zm_held_play_other(false);
 }
 
 static int test_decompress(void *ctx, const struct zm_codec_params *params,

@@ -180,6 +180,13 @@ const TESTS: &[CTest] = &[
         in_quick: false,
     },
     CTest {
+        name: "locks",
+        flavour: Flavour::Address,
+        about: "what looks after the store's locks finds each kind of fault",
+        runs: |_, _| vec![words![]],
+        in_quick: true,
+    },
+    CTest {
         name: "inline",
         flavour: Flavour::OneBit,
         about: "comparisons interrupted where fingerprints and shares are short",

@@ -155,6 +155,8 @@ bool zm_port_mutex_trylock(struct zm_mutex *mutex);
 /* May sleep. */
 void zm_port_mutex_lock(struct zm_mutex *mutex);
 void zm_port_mutex_unlock(struct zm_mutex *mutex);
+/* Where locks are checked: somebody holds it, in the kernel the caller. */
+void zm_port_mutex_assert_held(struct zm_mutex *mutex);
 
 /* Lets others run during long work; called with no lock held. May sleep. */
 void zm_port_yield(void);

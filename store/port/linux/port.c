@@ -176,6 +176,11 @@ void zm_port_mutex_unlock(struct zm_mutex *mutex)
 	mutex_unlock(&mutex->mutex);
 }
 
+void zm_port_mutex_assert_held(struct zm_mutex *mutex)
+{
+	lockdep_assert_held(&mutex->mutex);
+}
+
 void zm_port_yield(void)
 {
 	cond_resched();

@@ -347,6 +347,7 @@ int zm_port_pool_alloc(struct zm_pool *pool, u32 size, const void *near,
 	struct cell *cell;
 	u8 *object;
 
+	zm_held_may_sleep();
 	(void)near;
 	pthread_mutex_lock(&class->lock);
 	cell = cell_take(class);
@@ -552,6 +553,7 @@ u64 zm_port_pool_compact(struct zm_pool *pool)
 	struct class *class;
 	u32 i;
 
+	zm_held_may_sleep();
 	for (i = 0; i < pool->geometry.class_count; i++) {
 		class = &pool->classes[i];
 		if (class->shape->objects > sizeof(is_free))

@@ -51,17 +51,20 @@ bool zm_fault_now(void)
  */
 void *zm_port_table_alloc(u64 size)
 {
+	zm_held_may_sleep();
 	return zm_fault_now() ? NULL : calloc(1, size ? size : 1);
 }
 
 void zm_port_table_free(void *table, u64 size)
 {
+	zm_held_may_sleep();
 	(void)size;
 	free(table);
 }
 
 void *zm_port_small_alloc(size_t size)
 {
+	zm_held_may_sleep();
 	return zm_fault_now() ? NULL : malloc(size);
 }
 
@@ -225,6 +228,7 @@ struct zm_stream *zm_port_stream_get(struct zm_streams *streams)
 {
 	u32 first = last_seat % streams->count, tries = 0, i, seat;
 
+	zm_held_may_sleep();
 	for (;;) {
 		for (i = 0; i < streams->count; i++) {
 			seat = first + i;
@@ -277,6 +281,7 @@ bool zm_port_mutex_trylock(struct zm_mutex *mutex)
 
 void zm_port_mutex_lock(struct zm_mutex *mutex)
 {
+	zm_held_may_sleep();
 	pthread_mutex_lock(&mutex->mutex);
 }
 
@@ -285,9 +290,16 @@ void zm_port_mutex_unlock(struct zm_mutex *mutex)
 	pthread_mutex_unlock(&mutex->mutex);
 }
 
+void zm_port_mutex_assert_held(struct zm_mutex *mutex)
+{
+	if (ZM_LOCKS_ARE_CHECKED && !pthread_mutex_trylock(&mutex->mutex))
+		zm_port_broken("a mutex that has to be held is not");
+}
+
 /* User space is preempted anyway; yielding would only cost system calls. */
 void zm_port_yield(void)
 {
+	zm_held_may_sleep();
 }
 
 bool zm_port_interrupted(void)

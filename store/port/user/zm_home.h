@@ -32,6 +32,8 @@
 
 #include <zmeld/lock.h>
 
+#include "held.h"
+
 typedef uint8_t u8;
 typedef uint16_t u16;
 typedef uint32_t u32;
@@ -121,15 +123,18 @@ static inline bool zm_bit_trylock(u32 *word, enum zm_lock lock)
 {
 	u32 old = zm_load32(word) & ~1u;
 
-	(void)lock;
-	return __atomic_compare_exchange_n(word, &old, old | 1, false,
-					   __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+	if (!__atomic_compare_exchange_n(word, &old, old | 1, false,
+					 __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+		return false;
+	zm_held_add(word, lock);
+	return true;
 }
 
 static inline void zm_bit_lock(u32 *word, enum zm_lock lock)
 {
 	u32 tries = 0;
 
+	zm_held_wait(word, lock);
 	while (!zm_bit_trylock(word, lock))
 		zm_port_relax(++tries);
 }
@@ -138,24 +143,15 @@ static inline void zm_bit_lock(u32 *word, enum zm_lock lock)
 static inline void zm_bit_unlock(u32 *word, u32 value, enum zm_lock lock)
 {
 	(void)lock;
+	zm_held_remove(word);
 	__atomic_store_n(word, value & ~1u, __ATOMIC_RELEASE);
 }
 
-/* Under the sanitizers, where all tests run: somebody has locked the word. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-void zm_port_broken(const char *what);
-
+/* By this thread; looked at under the sanitizers, where all tests run. */
 static inline void zm_bit_assert_locked(const u32 *word)
 {
-	if (!(zm_load32(word) & 1))
-		zm_port_broken("a lock that has to be held is not");
+	zm_held_expect(word);
 }
-#else
-static inline void zm_bit_assert_locked(const u32 *word)
-{
-	(void)word;
-}
-#endif
 
 static inline u64 zm_get64(const void *bytes)
 {

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Locks that are held, looked after under the sanitizers; see held.c. */
+#ifndef ZM_USER_HELD_H
+#define ZM_USER_HELD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <zmeld/lock.h>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define ZM_LOCKS_ARE_CHECKED 1
+
+/* Before one is waited for. */
+void zm_held_wait(const uint32_t *word, enum zm_lock lock);
+/* It is locked; it will be unlocked; it has to be locked by this thread. */
+void zm_held_add(const uint32_t *word, enum zm_lock lock);
+void zm_held_remove(const uint32_t *word);
+void zm_held_expect(const uint32_t *word);
+void zm_held_may_sleep(void);
+/* For a test that does what another thread could do, in the middle of its own. */
+void zm_held_play_other(bool other);
+
+#else
+#define ZM_LOCKS_ARE_CHECKED 0
+
+#define zm_held_wait(word, lock)	((void)(word), (void)(lock))
+#define zm_held_add(word, lock)		((void)(word), (void)(lock))
+#define zm_held_remove(word)		((void)(word))
+#define zm_held_expect(word)		((void)(word))
+#define zm_held_may_sleep()		((void)0)
+#define zm_held_play_other(other)	((void)(other))
+
+#endif
+
+#endif /* ZM_USER_HELD_H */
