@@ -457,15 +457,15 @@ static void try_statistics(void)
 	struct zm_store *store = open_store(4, ZM_MELD_MANUAL);
 	struct zm_stats stats;
 
-	store->counters.shares++;
-	store->counters.shares_backed += 2;
+	zm_count(&store->counters->shares);
+	zm_counter_add(&store->counters->shares_backed, 2);
 	zm_store_stats(store, &stats);
 	if (stats.pages_melded || stats.objects)
 		DIE("an empty store tells %llu pages melded, %llu objects",
 		    (unsigned long long)stats.pages_melded,
 		    (unsigned long long)stats.objects);
-	store->counters.shares--;
-	store->counters.shares_backed -= 2;
+	zm_uncount(&store->counters->shares);
+	zm_counter_add(&store->counters->shares_backed, (u64)-2);
 	zm_store_destroy(store);
 }
 
