@@ -45,6 +45,8 @@ pub struct Sizing {
     pub ratio: f64,
     /// Whether that was measured on this machine's pages.
     pub measured: bool,
+    /// Why it has this limit.
+    pub limit_why: &'static str,
 }
 
 impl Sizing {
@@ -60,21 +62,34 @@ impl Sizing {
             }
         };
         let size_bytes = part(ram_bytes, percent);
-        let ratio_used = ratio.unwrap_or(RATIO_ASSUMED).max(1.0);
-        let (limit, _) = limit_percent(size_bytes, ram_bytes, ratio_used);
-        let limit_bytes = part(ram_bytes, limit);
-        let pool = (size_bytes as f64 / ratio_used) as u64;
-        let table = table_bytes(size_bytes, page_size);
         Sizing {
             size_percent: percent,
+            ..Sizing::of_size(size_bytes, ram_bytes, page_size, ratio)
+        }
+    }
+
+    /// The same for a device whose size its owner chose.
+    pub fn of_size(size_bytes: u64, ram_bytes: u64, page_size: u64, ratio: Option<f64>) -> Sizing {
+        let ratio_used = ratio.unwrap_or(RATIO_ASSUMED).max(1.0);
+        let (limit, limit_why) = limit_percent(size_bytes, ram_bytes, ratio_used);
+        let limit_bytes = part(ram_bytes, limit);
+        let table = table_bytes(size_bytes, page_size);
+        // At its limit it takes no more pages.
+        let held = ((limit_bytes as f64 * ratio_used) as u64).min(size_bytes);
+        let pool = (held as f64 / ratio_used) as u64;
+        let takes_bytes = pool.saturating_add(table);
+        let percent = size_bytes as f64 * 100.0 / ram_bytes.max(1) as f64;
+        Sizing {
+            size_percent: percent.round() as u32,
             size_bytes,
             memory_limit_percent: limit,
             memory_limit_bytes: limit_bytes,
-            takes_bytes: pool.saturating_add(table),
+            takes_bytes,
             takes_at_most_bytes: limit_bytes.saturating_add(table),
-            gains_bytes: gained(size_bytes, 1.0 / ratio_used, page_size),
+            gains_bytes: held.saturating_sub(pool) as i64 - table as i64,
             ratio: ratio_used,
             measured: ratio.is_some(),
+            limit_why,
         }
     }
 
@@ -90,15 +105,6 @@ impl Sizing {
              spare",
             times(self.ratio).replace('x', " times")
         )
-    }
-
-    /// Why it has this limit.
-    pub fn why_limit(&self) -> &'static str {
-        limit_percent(self.size_bytes, self.ram(), self.ratio).1
-    }
-
-    fn ram(&self) -> u64 {
-        (self.size_bytes as f64 * 100.0 / f64::from(self.size_percent.max(1))) as u64
     }
 
     /// What it comes to, in a sentence.
@@ -199,6 +205,18 @@ mod tests {
             "full of such pages it takes 3.23 GiB, its table included, and gains 4.77 GiB; it \
              never takes more than 4.03 GiB"
         );
+    }
+
+    /// By hand: 16 GiB of device in 8 GiB of RAM at 2x. The limit of 4 GiB holds 8 GiB
+    /// of pages; the table of 16 GiB takes 64 MiB. Gained: 8 - 4 GiB, less the table.
+    #[test]
+    fn a_device_that_its_limit_bounds_gains_what_the_limit_holds() {
+        let found = Sizing::of_size(16 * GIB, 8 * GIB, 4096, Some(2.0));
+        let table = 64 << 20;
+        assert_eq!((found.size_percent, found.memory_limit_percent), (200, 50));
+        assert_eq!(found.takes_bytes, 4 * GIB + table);
+        assert_eq!(found.takes_bytes, found.takes_at_most_bytes);
+        assert_eq!(found.gains_bytes, (4 * GIB - table) as i64);
     }
 
     #[test]

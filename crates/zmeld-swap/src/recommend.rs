@@ -1,7 +1,6 @@
 //! The configuration that suits a machine for which nobody wrote one: what
 //! `zmeld-advice` says, as a configuration.
 
-use zmeld_advice::size::limit_percent;
 use zmeld_advice::{self as advice, Facts, Measured, Recommendation, Sizing};
 
 use crate::config::tier::TIMEOUT;
@@ -135,6 +134,7 @@ pub fn recommend(
     };
     comments.insert(format!("tier.{name}"), why);
     let recommendation = (kind != TierKind::Disk).then_some(advised);
+    let recommendation = recommendation.map(|advised| chosen(advised, machine, choice, measured));
     let kind = match kind {
         TierKind::Zram | TierKind::Zmeld => {
             let driver = match kind {
@@ -172,6 +172,29 @@ pub fn recommend(
     })
 }
 
+/// What is recommended, with what the user decided in it.
+fn chosen(
+    advised: Recommendation,
+    machine: &Machine,
+    choice: &Choice,
+    measured: &Measured,
+) -> Recommendation {
+    let codec = choice.codec.as_ref().map(Codec::to_string);
+    let page_size = rustix::param::page_size() as u64;
+    let sizing = advised.sizing.map(|sizing| match choice.size {
+        Some(size) => {
+            let (ram, ratio) = (machine.ram_bytes, measured.ratio());
+            Sizing::of_size(size.bytes(ram), ram, page_size, ratio)
+        }
+        None => sizing,
+    });
+    Recommendation {
+        codec: codec.or(advised.codec),
+        sizing,
+        ..advised
+    }
+}
+
 fn ram(
     driver: RamDriver,
     machine: &Machine,
@@ -192,24 +215,29 @@ fn ram(
         comments.insert("tier.fast.codec".to_owned(), text);
     }
     let page_size = rustix::param::page_size() as u64;
-    let sizing = Sizing::advised(machine.ram_bytes, page_size, ratio);
-    let size = choice.size.unwrap_or(Size::percent(sizing.size_percent));
-    if choice.size.is_none() {
-        comments.insert("tier.fast.size".to_owned(), sizing.why());
-    }
-    let (limit, reason) = limit_percent(
-        size.bytes(machine.ram_bytes),
-        machine.ram_bytes,
-        sizing.ratio,
-    );
+    let ram = machine.ram_bytes;
+    let (size, sizing) = match choice.size {
+        Some(size) => (
+            size,
+            Sizing::of_size(size.bytes(ram), ram, page_size, ratio),
+        ),
+        None => {
+            let sizing = Sizing::advised(ram, page_size, ratio);
+            comments.insert("tier.fast.size".to_owned(), sizing.why());
+            (Size::percent(sizing.size_percent), sizing)
+        }
+    };
     comments.insert(
         "tier.fast.memory_limit".to_owned(),
-        format!("{reason}; what compresses worse does not fill RAM"),
+        format!(
+            "{}; what compresses worse does not fill RAM",
+            sizing.limit_why
+        ),
     );
     Kind::Ram(RamDevice {
         driver,
         size,
-        memory_limit: Some(Size::percent(limit)),
+        memory_limit: Some(Size::percent(sizing.memory_limit_percent)),
         codec,
         recompress: Vec::new(),
         writeback: None,
@@ -337,8 +365,15 @@ mod tests {
             size: Some(Size::percent(200)),
             ..Choice::default()
         };
-        let config = recommended(&machine(), &choice, &Measured::Not);
-        assert_eq!(sizes(&config).1, Some(Size::percent(50)));
+        let found = recommend(&machine(), &choice, &Measured::Not, &[]).unwrap();
+        assert_eq!(sizes(&found.config).1, Some(Size::percent(50)));
+        // What it comes to is told of the size that was asked for.
+        let sizing = found.recommendation.unwrap().sizing.unwrap();
+        assert_eq!(sizing.size_bytes, 8 << 30);
+        assert!(
+            sizing.takes_bytes <= sizing.takes_at_most_bytes,
+            "{sizing:?}"
+        );
     }
 
     #[test]

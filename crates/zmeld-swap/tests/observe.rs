@@ -478,18 +478,15 @@ fn groups_of_version_1_are_known_too() {
     fs::write(&vmstat, text.replace("oom_kill 2", "oom_kill 3")).unwrap();
     let mount = "/sys/fs/cgroup/memory";
     put(root, &format!("{mount}/memory.oom_control"), "oom_kill 0\n");
-    for (group, limit, failed, kills) in [
-        ("small", "104857600", 812, 2),
-        ("free", "9223372036854771712", 0, 1),
+    for (group, limit, name, failed, kills) in [
+        ("small", "104857600", "memory.failcnt", 812, 1),
+        ("both", "104857600", "memory.memsw.failcnt", 9, 1),
+        ("free", "9223372036854771712", "memory.failcnt", 0, 1),
     ] {
         let folder = format!("{mount}/{group}");
         put(root, &format!("{folder}/memory.limit_in_bytes"), limit);
         put(root, &format!("{folder}/memory.usage_in_bytes"), "4096");
-        put(
-            root,
-            &format!("{folder}/memory.failcnt"),
-            failed.to_string(),
-        );
+        put(root, &format!("{folder}/{name}"), failed.to_string());
         put(
             root,
             &format!("{folder}/memory.oom_control"),
@@ -498,7 +495,10 @@ fn groups_of_version_1_are_known_too() {
     }
     assert_eq!(
         found(&host, "group-oom-kills"),
-        ["cgroup /small: 2 since boot; its own limit: 100 MiB"]
+        [
+            "cgroup /both: 1 since boot; its own limit: 100 MiB",
+            "cgroup /small: 1 since boot; its own limit: 100 MiB"
+        ]
     );
     assert_eq!(found(&host, "oom-kills"), ["memory: 1 since boot"]);
 }

@@ -479,16 +479,16 @@ fn group_v1(reader: &mut Reader, folder: &str, path: &str) -> Option<Group> {
     if memory_max_bytes.is_none() && oom_kills == 0 {
         return None;
     }
-    // Without a limit there is nothing that it could have reached.
-    let limit_reached = memory_max_bytes.and_then(|_| {
-        let reached = reader.number(&format!("{folder}/memory.failcnt"));
-        reached.map(|times| times.min(oom_kills))
-    });
+    // Without a limit there is nothing that it could have reached. Where memory and
+    // swap are limited together, that limit is met first.
+    let mut reached = |name: &str| reader.number(&format!("{folder}/{name}")).unwrap_or(0);
+    let times = reached("memory.failcnt").saturating_add(reached("memory.memsw.failcnt"));
+    let limit_reached = memory_max_bytes.map_or(0, |_| times.min(oom_kills));
     Some(Group {
         path: path.to_owned(),
         memory_bytes: reader.number(&format!("{folder}/memory.usage_in_bytes")),
         memory_max_bytes,
-        limit_reached: limit_reached.unwrap_or(0),
+        limit_reached,
         oom_kills,
         ..Group::default()
     })

@@ -348,7 +348,8 @@ pub fn what_up_does(host: &Host, to: &Recommendation, of_all: bool) -> Option<Ad
         return say(
             AdviceKind::Note,
             format!(
-                "{compared}. `zmeld up --take-over` puts it in its place, and zmeld down back."
+                "{compared}. `zmeld up --take-over` puts that in its place, zmeld down puts the old one \
+                 back."
             ),
         );
     }
