@@ -2,7 +2,7 @@
 //! it gives its place to zmeld's where that is asked for, and is never joined by a
 //! second device in silence.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::config::{Kind, Severity, Trap};
 use crate::error::Error;
@@ -48,9 +48,7 @@ impl Draft<'_> {
             steps: Vec::new(),
         };
         for path in paths {
-            let was = others
-                .iter()
-                .find(|other| PathBuf::from(&other.path) == path);
+            let was = others.iter().find(|other| path == Path::new(&other.path));
             let reason = match was {
                 Some(other) => format!(
                     "somebody else set it up ({}); it keeps its settings, and zmeld down swaps to it \
@@ -118,7 +116,7 @@ impl Draft<'_> {
         let own = own_devices(self.records);
         let others = self.machine.compressed.iter();
         others
-            .filter(|area| !own.iter().any(|path| *path == area.path))
+            .filter(|area| !own.contains(&area.path))
             .cloned()
             .collect()
     }
