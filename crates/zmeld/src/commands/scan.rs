@@ -46,7 +46,8 @@ pub fn run(args: &ScanArgs) -> anyhow::Result<Outcome> {
     let mut result = progress::show(names, &done, page_size() as u64, || {
         zmeld_scan::scan(source.as_ref(), &options, stop, &done)
     })?;
-    let of_all = is_of_this_machine(args);
+    let is_whole = !result.advice.iter().any(|it| it.topic == "privilege");
+    let of_all = is_whole && is_of_this_machine(args);
     let setup = result
         .recommendation
         .as_ref()
@@ -69,8 +70,8 @@ pub fn run(args: &ScanArgs) -> anyhow::Result<Outcome> {
     Ok(judge(&result, args))
 }
 
-/// Whether the pages are what `zmeld up` would measure: the memory of all processes,
-/// for this machine's RAM and kernel.
+/// Whether this is what `zmeld up` would measure: the memory of all processes, with
+/// the usual codecs, for this machine's RAM and kernel.
 fn is_of_this_machine(args: &ScanArgs) -> bool {
     let source = &args.source;
     let part = source.file.is_some()
@@ -79,7 +80,10 @@ fn is_of_this_machine(args: &ScanArgs) -> bool {
         || source.cgroup.is_some()
         || !source.pid.is_empty()
         || source.cold.is_some();
-    !part && args.ram.is_none() && args.kernel.is_none()
+    let codecs = args.codecs.0.iter().map(ToString::to_string);
+    let usual = codecs.eq(setup::USUAL.map(str::to_owned))
+        && args.swap_rate == Options::new(Vec::new()).swap_mb_per_s;
+    !part && usual && args.ram.is_none() && args.kernel.is_none()
 }
 
 fn judge(result: &ScanResult, args: &ScanArgs) -> Outcome {

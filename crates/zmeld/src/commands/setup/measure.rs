@@ -23,7 +23,7 @@ use crate::progress;
 const SCAN_TIME: Duration = Duration::from_secs(10);
 
 /// What is measured where the kernel does not say what it has.
-const USUAL: [&str; 3] = ["lzo-rle", "lz4", "zstd"];
+pub const USUAL: [&str; 3] = ["lzo-rle", "lz4", "zstd"];
 
 /// How many pages of this program a codec is timed on.
 const TIMED_PAGES: usize = 512;

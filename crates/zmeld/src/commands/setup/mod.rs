@@ -22,6 +22,7 @@ use zmeld_swap::Host;
 use crate::exit::{Outcome, EXIT_CODES};
 use crate::output;
 
+pub use measure::USUAL;
 pub use run::{down, up};
 
 const PLAN_EXAMPLES: &str = "\
