@@ -110,6 +110,5 @@ fn added(records: &[&Record]) -> Option<String> {
     let record = records
         .iter()
         .find(|record| matches!(record.step, Step::AddDevice(_)))?;
-    let outcome = record.outcome.as_deref()?;
-    outcome.split(' ').next().map(str::to_owned)
+    Some(record.outcome.as_ref()?.name.clone())
 }

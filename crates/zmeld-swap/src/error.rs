@@ -4,6 +4,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::room::Overfull;
+
 /// Why something could not be read, planned, set up or taken down.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -121,6 +123,17 @@ pub enum Error {
         /// How much RAM is missing for it.
         missing_bytes: u64,
     },
+    /// The pages of a control group do not fit back into it.
+    #[error(
+        "{}; the kernel would kill a program of the group: {way_out}",
+        listed(groups)
+    )]
+    NoRoomInGroup {
+        /// The groups.
+        groups: Vec<Overfull>,
+        /// What to do about it.
+        way_out: &'static str,
+    },
     /// The plan would walk into a trap.
     #[error("{what}")]
     Refused {
@@ -209,6 +222,19 @@ fn way_to_root() -> &'static str {
         false => "root: run it with sudo",
         true => "more than root has here (a container?): run it on the machine itself",
     }
+}
+
+/// So many groups are named in one line.
+const GROUPS_NAMED: usize = 3;
+
+/// The groups in one line.
+fn listed(groups: &[Overfull]) -> String {
+    let named = groups.iter().take(GROUPS_NAMED).map(Overfull::to_string);
+    let mut line = named.collect::<Vec<_>>().join("; ");
+    if let Some(more) = groups.len().checked_sub(GROUPS_NAMED).filter(|it| *it > 0) {
+        line.push_str(&format!("; and {more} more groups"));
+    }
+    line
 }
 
 /// What the system said, without the number that the standard library appends.

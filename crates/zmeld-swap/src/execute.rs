@@ -1,14 +1,16 @@
 //! Applying a plan, and taking it back.
 //!
-//! [`up`] compares what is recorded with the plan, group by group: steps that
-//! are the same and still hold, up to the first difference, are kept; the rest
-//! is taken back, last first, and the plan's remaining steps are applied in
-//! order. So the same plan changes nothing, a changed one applies the
-//! difference, and a run that was killed is carried on.
+//! [`up`] asks [`reconcile`] what is in place: that is kept, other records are
+//! taken back, last first, and the plan's remaining steps are applied in order.
+//! So the same plan changes nothing, a changed one applies the difference, and a
+//! run that was killed is carried on.
+//!
+//! Every record says which run began it. A run that fails takes back what it began
+//! itself, and puts back what it had taken back of earlier ones.
 //!
 //! [`down`] takes the records back, last first.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
@@ -18,8 +20,9 @@ use crate::error::Error;
 use crate::event::{Event, Listener};
 use crate::journal::Journal;
 use crate::kernel::Host;
-use crate::machine;
 use crate::plan::{Group, Plan};
+use crate::reconcile::{reconcile, Doubt};
+use crate::room::{self, Care};
 use crate::step::{Record, Scene, Step};
 
 /// What a run has done.
@@ -33,6 +36,17 @@ pub struct Report {
     pub kept: usize,
     /// Optional parts of the plan that failed.
     pub skipped: Vec<Skipped>,
+    /// What is not as it was before although it was taken back, in words.
+    pub left: Vec<String>,
+}
+
+/// What [`down`] is to take back, and at what cost.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Removal<'a> {
+    /// Only these tiers.
+    pub only: Option<&'a [String]>,
+    /// Even where pages do not fit back: a program may be killed for it.
+    pub force: bool,
 }
 
 /// A step that was applied or taken back.
@@ -42,6 +56,16 @@ pub struct Done {
     pub group: String,
     /// What it does.
     pub step: String,
+}
+
+impl Done {
+    /// What a record tells of.
+    pub fn of(record: &Record) -> Done {
+        Done {
+            group: record.group.clone(),
+            step: record.step.describe(),
+        }
+    }
 }
 
 /// An optional part of the plan that was left out.
@@ -65,7 +89,7 @@ impl Report {
 ///
 /// # Errors
 /// The step that failed, and what became of the others; a trap that the plan
-/// walks into; pages that do not fit back into RAM.
+/// walks into; pages that do not fit back into RAM or into their control group.
 pub fn up(
     host: &Host,
     journal: &mut Journal,
@@ -74,35 +98,16 @@ pub fn up(
     listener: &mut Listener<'_>,
 ) -> Result<Report, Error> {
     plan.refuse()?;
-    let mut run = Run {
-        host,
-        journal,
-        listener,
-        report: Report::default(),
-    };
-    let outdated = run.outdated(plan)?;
-    check_memory(host, run.journal.records(), &outdated)?;
-    let mut removed = Vec::new();
-    if !outdated.is_empty() {
-        run.journal.change(|state| state.complete = false)?;
-        for &index in outdated.iter().rev() {
-            let record = run.take_back(index)?;
-            // What was under way when its run ended has never worked.
-            if record.done {
-                removed.insert(0, record);
-            }
-        }
-    }
-    let kept = run.journal.records().len();
-    run.report.kept = kept;
-    for group in &plan.groups {
-        match run.apply_group(group, stop) {
-            Ok(()) => {}
-            Err(err) if group.optional && !matches!(err, Error::Interrupted { .. }) => {
-                run.give_up(group, &err)?;
-            }
-            Err(err) => return Err(run.back_out(err, &group.name, kept, &removed)),
-        }
+    let records = journal.records();
+    let found = reconcile(host, plan, records, Doubt::Fails)?;
+    // Whose place the plan takes is looked at when zmeld's own areas are on, which
+    // its pages may go to.
+    let areas = areas_of(host, records, &found.removed)?;
+    check_room(host, &areas, plan.force, listener)?;
+    let mut run = Run::begin(host, journal, stop, plan.force, listener);
+    run.report.kept = found.kept;
+    if let Err((group, err)) = run.carry_out(plan, &found.removed) {
+        return Err(run.back_out(err, &group));
     }
     run.finish(plan.config.clone())?;
     Ok(run.report)
@@ -112,33 +117,48 @@ pub fn up(
 /// tier goes the rest.
 ///
 /// # Errors
-/// Pages that do not fit back into RAM, before anything is changed; a step that
-/// cannot be taken back, after which `down` can be tried again.
+/// Pages that do not fit back into RAM or into their control group, before
+/// anything is changed; a step that cannot be taken back, after which `down` can
+/// be tried again.
 pub fn down(
     host: &Host,
     journal: &mut Journal,
-    only: Option<&[String]>,
+    removal: Removal<'_>,
     stop: &AtomicBool,
     listener: &mut Listener<'_>,
 ) -> Result<Report, Error> {
-    let leaving = leaving(journal.records(), only);
-    check_memory(host, journal.records(), &leaving)?;
-    let mut run = Run {
-        host,
-        journal,
-        listener,
-        report: Report::default(),
-    };
+    let leaving = leaving(journal.records(), removal.only);
+    let areas = areas_of(host, journal.records(), &leaving)?;
+    check_room(host, &areas, removal.force, listener)?;
+    let mut run = Run::begin(host, journal, stop, removal.force, listener);
     if !leaving.is_empty() {
         run.journal.change(|state| state.complete = false)?;
     }
+    let mut undone = Vec::new();
     for &index in leaving.iter().rev() {
-        if stop.load(Ordering::SeqCst) {
-            return Err(Error::Interrupted {
-                after: "the rest is still set up: zmeld down carries on".to_owned(),
-            });
+        let result = match run.is_stopped() {
+            true => Err(Error::Interrupted {
+                after: String::new(),
+            }),
+            false => run.take_back(index),
+        };
+        match result {
+            Ok(record) => undone.push(record),
+            Err(Error::Interrupted { .. }) => {
+                return Err(Error::Interrupted {
+                    after: "the rest is still set up: zmeld down carries on".to_owned(),
+                })
+            }
+            Err(err) => return Err(err),
         }
-        run.take_back(index)?;
+    }
+    for record in &undone {
+        let left = match record.step.act().left(host, record) {
+            Ok(left) => left,
+            Err(err) => Some(format!("{}: {err}", record.step.describe())),
+        };
+        let left = left.filter(|left| !run.report.left.contains(left));
+        run.report.left.extend(left);
     }
     run.report.kept = run.journal.records().len();
     let config = run.journal.state().config.clone();
@@ -166,75 +186,89 @@ struct Run<'a> {
     host: &'a Host,
     journal: &'a mut Journal,
     listener: &'a mut Listener<'a>,
+    /// None while it goes back, which is not to be stopped.
+    stop: Option<&'a AtomicBool>,
+    force: bool,
+    /// Its number in the records.
+    number: u64,
+    /// What was recorded as done before it.
+    found: Vec<Record>,
+    /// What it took back of that, in the order in which it was applied.
+    removed: Vec<Record>,
+    /// One of an earlier run that could not be taken back, or only in part.
+    torn: Option<Record>,
     report: Report,
 }
 
+impl<'a> Run<'a> {
+    fn begin(
+        host: &'a Host,
+        journal: &'a mut Journal,
+        stop: &'a AtomicBool,
+        force: bool,
+        listener: &'a mut Listener<'a>,
+    ) -> Run<'a> {
+        let records = journal.records();
+        Run {
+            host,
+            stop: Some(stop),
+            force,
+            number: records.iter().map(|it| it.run).max().unwrap_or(0) + 1,
+            found: records.iter().filter(|it| it.done).cloned().collect(),
+            removed: Vec::new(),
+            torn: None,
+            report: Report::default(),
+            journal,
+            listener,
+        }
+    }
+}
+
 impl Run<'_> {
+    fn is_stopped(&self) -> bool {
+        self.stop.is_some_and(|stop| stop.load(Ordering::SeqCst))
+    }
+
     fn scene<T>(&mut self, group: &str, act: impl FnOnce(&mut Scene<'_>) -> T) -> T {
         act(&mut Scene {
             host: self.host,
             records: self.journal.records(),
             group,
             listener: &mut *self.listener,
+            stop: self.stop,
+            force: self.force,
         })
     }
 
-    /// The indexes of the records that the plan does not want, ascending.
-    fn outdated(&mut self, plan: &Plan) -> Result<Vec<usize>, Error> {
-        let records = self.journal.records().to_vec();
-        let mut outdated = Vec::new();
-        let mut groups: Vec<&str> = Vec::new();
-        for record in &records {
-            if !groups.contains(&record.group.as_str()) {
-                groups.push(&record.group);
-            }
+    /// Takes back what the plan does not want, and applies the rest of it. An error
+    /// comes with the part of the plan.
+    fn carry_out(&mut self, plan: &Plan, outdated: &[usize]) -> Result<(), (String, Error)> {
+        if !outdated.is_empty() {
+            let noted = self.journal.change(|state| state.complete = false);
+            noted.map_err(|err| (String::from("state"), err))?;
         }
-        for name in groups {
-            if !plan.speaks_of(name) {
-                continue;
-            }
-            let wanted = plan.groups.iter().find(|group| group.name == name);
-            let wanted = wanted.map_or(&[][..], |group| &group.steps);
-            let ours: Vec<(usize, &Record)> = records
-                .iter()
-                .enumerate()
-                .filter(|(_, record)| record.group == name)
-                .collect();
-            let mut kept = 0;
-            for ((_, record), planned) in ours.iter().zip(wanted) {
-                let holds = planned.step == record.step
-                    && self.scene(name, |scene| record.step.act().holds(scene, record))?;
-                if !holds {
-                    break;
+        for &index in outdated.iter().rev() {
+            let group = self.journal.records()[index].group.clone();
+            self.take_back(index).map_err(|err| (group, err))?;
+        }
+        for group in &plan.groups {
+            let result = match self.apply_group(group) {
+                Err(err) if group.optional && !matches!(err, Error::Interrupted { .. }) => {
+                    self.give_up(group, &err)
                 }
-                kept += 1;
-            }
-            // What is written to a device's attributes goes with the device, and
-            // most can be written only once.
-            let attribute = |step: &Step| matches!(step, Step::SetAttribute(_));
-            let missing = wanted[kept..]
-                .iter()
-                .any(|planned| attribute(&planned.step));
-            let wrong = ours[kept..]
-                .iter()
-                .any(|(_, record)| attribute(&record.step));
-            if missing || wrong {
-                let add =
-                    |(_, record): &(usize, &Record)| matches!(record.step, Step::AddDevice(_));
-                kept = kept.min(ours.iter().position(add).unwrap_or(kept));
-            }
-            outdated.extend(ours[kept..].iter().map(|(index, _)| *index));
+                result => result,
+            };
+            result.map_err(|err| (group.name.clone(), err))?;
         }
-        outdated.sort_unstable();
-        Ok(outdated)
+        Ok(())
     }
 
     /// Applies what is not recorded of a group.
-    fn apply_group(&mut self, group: &Group, stop: &AtomicBool) -> Result<(), Error> {
+    fn apply_group(&mut self, group: &Group) -> Result<(), Error> {
         let have = |record: &&Record| record.group == group.name;
         let begun = self.journal.records().iter().filter(have).count();
         for planned in group.steps.iter().skip(begun) {
-            if stop.load(Ordering::SeqCst) {
+            if self.is_stopped() {
                 return Err(Error::Interrupted {
                     after: String::new(),
                 });
@@ -253,6 +287,7 @@ impl Run<'_> {
             done: false,
             before: before.clone(),
             outcome: None,
+            run: self.number,
         };
         self.journal.change(|state| {
             state.complete = false;
@@ -288,15 +323,18 @@ impl Run<'_> {
             let _ = self
                 .journal
                 .note(|state| state.records[index].done = record.done);
+            self.torn = (record.done && record.run != self.number).then_some(record);
             return Err(err);
         }
         // That it cannot be written down does no harm: what is taken back twice
         // is found to be gone.
         let _ = self.journal.note(|state| drop(state.records.remove(index)));
-        self.report.undone.push(Done {
-            group,
-            step: record.step.describe(),
-        });
+        self.report.undone.push(Done::of(&record));
+        // What was under way when its run ended has never worked: it is not put
+        // back.
+        if record.done && record.run != self.number {
+            self.removed.insert(0, record.clone());
+        }
         Ok(record)
     }
 
@@ -319,19 +357,10 @@ impl Run<'_> {
     }
 
     /// Takes back what this run applied, and puts back what it removed for it.
-    fn back_out(&mut self, err: Error, group: &str, kept: usize, removed: &[Record]) -> Error {
-        let result = (|| {
-            for index in (kept..self.journal.records().len()).rev() {
-                self.take_back(index)?;
-            }
-            for record in removed {
-                self.apply(&record.group, &record.step)?;
-            }
-            let config = self.journal.state().config.clone();
-            self.finish(config)
-        })();
-        let after = match result {
-            Ok(()) => "nothing was changed".to_owned(),
+    fn back_out(&mut self, err: Error, group: &str) -> Error {
+        self.stop = None;
+        let after = match self.go_back() {
+            Ok(()) => self.what_is_missing(),
             Err(second) => format!(
                 "and going back stopped at: {second}; what is left is written down, zmeld down \
                  takes it back"
@@ -347,6 +376,75 @@ impl Run<'_> {
         }
     }
 
+    fn go_back(&mut self) -> Result<(), Error> {
+        for index in (0..self.journal.records().len()).rev() {
+            if self.journal.records()[index].run == self.number {
+                self.take_back(index)?;
+            }
+        }
+        self.mend()?;
+        self.put_back()?;
+        let config = self.journal.state().config.clone();
+        self.finish(config)
+    }
+
+    /// Where taking back stopped half way, that step is to be applied again too.
+    fn mend(&mut self) -> Result<(), Error> {
+        let Some(torn) = self.torn.take() else {
+            return Ok(());
+        };
+        let holds = self.scene(&torn.group, |scene| torn.step.act().holds(scene, &torn))?;
+        let records = self.journal.records();
+        let at = records.iter().position(|record| *record == torn);
+        if let (false, Some(at)) = (holds, at) {
+            self.journal
+                .change(|state| drop(state.records.remove(at)))?;
+            self.removed.insert(0, torn);
+        }
+        Ok(())
+    }
+
+    /// What of it is still in place is only written down again: an attribute of a
+    /// device that could not be removed cannot be set twice. From the first step of
+    /// a group that has to be applied, the others are too.
+    fn put_back(&mut self) -> Result<(), Error> {
+        let mut anew: Vec<String> = Vec::new();
+        for record in std::mem::take(&mut self.removed) {
+            let group = record.group.as_str();
+            let is_anew = anew.iter().any(|it| it == group);
+            let holds = self.scene(group, |scene| record.step.act().holds(scene, &record));
+            if !is_anew && holds? {
+                self.journal.change(|state| state.records.push(record))?;
+                continue;
+            }
+            if !is_anew {
+                anew.push(group.to_owned());
+            }
+            self.apply(group, &record.step)?;
+        }
+        Ok(())
+    }
+
+    /// What was recorded as done before the run and is not now.
+    fn what_is_missing(&self) -> String {
+        let mut now: Vec<&Record> = self.journal.records().iter().collect();
+        let mut missing = Vec::new();
+        for before in &self.found {
+            let same = |it: &&Record| it.done && it.group == before.group && it.step == before.step;
+            match now.iter().position(same) {
+                Some(at) => drop(now.swap_remove(at)),
+                None => missing.push(format!("{}: {}", before.group, before.step.describe())),
+            }
+        }
+        match (missing.is_empty(), now.is_empty()) {
+            (true, true) => "nothing was changed".to_owned(),
+            (true, false) => "what an earlier run left half done is still there: zmeld down takes \
+                              it back"
+                .to_owned(),
+            (false, _) => format!("what is not as before: {}", missing.join("; ")),
+        }
+    }
+
     fn finish(&mut self, config: Config) -> Result<(), Error> {
         let state = self.journal.state();
         if state.complete && state.config == config {
@@ -359,12 +457,9 @@ impl Run<'_> {
     }
 }
 
-/// Refuses to switch areas off whose pages do not fit into RAM, before anything
-/// is changed.
-fn check_memory(host: &Host, records: &[Record], leaving: &[usize]) -> Result<(), Error> {
+/// The areas that are switched off with these records.
+fn areas_of(host: &Host, records: &[Record], leaving: &[usize]) -> Result<Vec<PathBuf>, Error> {
     let mut areas: Vec<PathBuf> = Vec::new();
-    let mut swapped_bytes = 0u64;
-    let mut freed_bytes = 0u64;
     for &index in leaving {
         let record = &records[index];
         let Step::SwapOn(step) = &record.step else {
@@ -375,61 +470,47 @@ fn check_memory(host: &Host, records: &[Record], leaving: &[usize]) -> Result<()
             records: &records[..index],
             group: &record.group,
             listener: &mut |_| {},
+            stop: None,
+            force: false,
         };
         let Some(path) = scene.path_of(&step.device) else {
             continue;
         };
-        if let Some(swap) = host.swap_on(&path)? {
-            swapped_bytes = swapped_bytes.saturating_add(swap.used_bytes);
-            // The pool gives its pages back as slots are freed, but a page only
-            // when the last object on it is gone: half of it is counted on.
-            freed_bytes = freed_bytes.saturating_add(pool_bytes(host, &path)? / 2);
-            areas.push(swap.path);
-        }
+        areas.extend(host.swap_on(&path)?.map(|swap| swap.path));
     }
-    if swapped_bytes == 0 {
-        return Ok(());
-    }
-    let memory = machine::memory(host)?;
-    let mut room = memory.mem_available.unwrap_or(memory.mem_free) + freed_bytes;
-    for other in host.swaps()? {
-        let compressed = compressed_name(&other.path).is_some();
-        if !compressed && !areas.contains(&other.path) {
-            room = room.saturating_add(other.size_bytes.saturating_sub(other.used_bytes));
-        }
-    }
-    if swapped_bytes <= room {
-        return Ok(());
-    }
-    let names: Vec<String> = areas
-        .iter()
-        .map(|path| path.display().to_string())
-        .collect();
-    Err(Error::NoRam {
-        areas: names.join(", "),
-        swapped_bytes,
-        missing_bytes: swapped_bytes - room,
-    })
+    Ok(areas)
 }
 
-/// `zram1` of `/dev/zram1`.
-fn compressed_name(path: &Path) -> Option<&str> {
-    let name = path.strip_prefix("/dev").ok()?.to_str()?;
-    let is = |driver| {
-        name.strip_prefix(driver)
-            .is_some_and(|rest: &str| rest.parse::<u32>().is_ok())
-    };
-    (is("zram") || is("zmeld")).then_some(name)
-}
-
-/// Memory that a compressed device's pool takes; 0 for others.
-fn pool_bytes(host: &Host, path: &Path) -> Result<u64, Error> {
-    let Some(name) = compressed_name(path) else {
-        return Ok(0);
-    };
-    let stat = host
-        .read_optional(format!("/sys/block/{name}/mm_stat"))?
-        .unwrap_or_default();
-    let used = stat.split_whitespace().nth(2);
-    Ok(used.and_then(|used| used.parse().ok()).unwrap_or(0))
+/// Refuses to switch areas off whose pages do not fit back, before anything is
+/// changed. With `force` it says what that will cost.
+fn check_room(
+    host: &Host,
+    areas: &[PathBuf],
+    force: bool,
+    listener: &mut Listener<'_>,
+) -> Result<(), Error> {
+    if areas.is_empty() {
+        return Ok(());
+    }
+    let found = room::groups(host, areas, Care::Before)?;
+    for text in &found.slowed {
+        listener(Event::Note { text });
+    }
+    let machine = room::check_machine(host, areas);
+    if !force {
+        machine?;
+        return match found.overfull.is_empty() {
+            true => Ok(()),
+            false => Err(room::no_room(found.overfull)),
+        };
+    }
+    if let Err(err) = machine {
+        let text = format!("by force: {err}: swapoff will fail, or programs will be killed");
+        listener(Event::Note { text: &text });
+    }
+    for group in &found.overfull {
+        let text = format!("by force: {group}: a program of it will be killed");
+        listener(Event::Note { text: &text });
+    }
+    Ok(())
 }

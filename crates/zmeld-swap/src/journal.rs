@@ -31,10 +31,32 @@ use crate::step::Record;
 pub const FOLDER: &str = "/run/zmeld";
 /// The state.
 pub const STATE: &str = "/run/zmeld/state.json";
+/// The state of an experiment.
+pub const EXPERIMENT_STATE: &str = "/run/zmeld/experiment.json";
 /// What is locked.
 const LOCK: &str = "/run/zmeld/lock";
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 const SCHEMA: &str = "zmeld.state/1";
+
+/// Whose changes are written down. Each has a state of its own, so that nobody
+/// takes what an experiment set up for what is wanted on this machine; the lock is
+/// one, since both change the same machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Owner {
+    /// `zmeld up`.
+    Setup,
+    /// `zmeld bench`.
+    Experiment,
+}
+
+impl Owner {
+    fn state(self) -> &'static str {
+        match self {
+            Owner::Setup => STATE,
+            Owner::Experiment => EXPERIMENT_STATE,
+        }
+    }
+}
 
 /// What was done to the machine.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -52,19 +74,28 @@ pub struct State {
 }
 
 impl State {
-    /// Reads the state without a lock: as it was at one instant.
+    /// Reads what `zmeld up` did, without a lock: as it was at one instant.
     ///
     /// # Errors
     /// When it is there and cannot be understood.
     pub fn read(host: &Host) -> Result<Option<State>, Error> {
-        let bytes = match fs::read(host.path(STATE)) {
+        State::read_of(host, Owner::Setup)
+    }
+
+    /// [`State::read`] for somebody else's changes.
+    ///
+    /// # Errors
+    /// When it is there and cannot be understood.
+    pub fn read_of(host: &Host, owner: Owner) -> Result<Option<State>, Error> {
+        let path = owner.state();
+        let bytes = match fs::read(host.path(path)) {
             Ok(bytes) => bytes,
             Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(cause) => return Err(Error::io("read", STATE, cause)),
+            Err(cause) => return Err(Error::io("read", path, cause)),
         };
         let state: State = serde_json::from_slice(&bytes).map_err(|err| {
             Error::malformed(
-                STATE,
+                path,
                 format!(
                     "is not a state that this version wrote ({err}): use the zmeld that set swap \
                      up, or undo it by hand and remove the file"
@@ -73,7 +104,7 @@ impl State {
         })?;
         if state.schema != SCHEMA {
             return Err(Error::malformed(
-                STATE,
+                path,
                 format!(
                     "is {}, and this version reads {SCHEMA}: use the zmeld that set swap up",
                     crate::kernel::short(&state.schema)
@@ -93,6 +124,7 @@ fn boot(host: &Host) -> Result<String, Error> {
 #[derive(Debug)]
 pub struct Journal {
     host: Host,
+    owner: Owner,
     state: State,
     lock: File,
 }
@@ -105,6 +137,19 @@ impl Journal {
     /// the state cannot be understood.
     pub fn lock(
         host: &Host,
+        patience: Duration,
+        listener: &mut Listener<'_>,
+    ) -> Result<Journal, Error> {
+        Journal::lock_for(host, Owner::Setup, patience, listener)
+    }
+
+    /// [`Journal::lock`] for somebody else's changes.
+    ///
+    /// # Errors
+    /// Those of [`Journal::lock`].
+    pub fn lock_for(
+        host: &Host,
+        owner: Owner,
         patience: Duration,
         listener: &mut Listener<'_>,
     ) -> Result<Journal, Error> {
@@ -127,8 +172,8 @@ impl Journal {
         let _ = (&lock).write_all(std::process::id().to_string().as_bytes());
         // What a run that was killed was about to rename. Where it cannot be
         // removed, writing says why.
-        let _ = fs::remove_file(part(&host.path(STATE)));
-        let state = match State::read(host)? {
+        let _ = fs::remove_file(part(&host.path(owner.state())));
+        let state = match State::read_of(host, owner)? {
             Some(state) => state,
             None => State {
                 schema: SCHEMA.to_owned(),
@@ -139,6 +184,7 @@ impl Journal {
         };
         Ok(Journal {
             host: host.clone(),
+            owner,
             state,
             lock,
         })
@@ -179,17 +225,18 @@ impl Journal {
     }
 
     fn write(&self, state: &State) -> Result<(), Error> {
+        let path = self.owner.state();
         if state.records.is_empty() {
-            return match fs::remove_file(self.host.path(STATE)) {
+            return match fs::remove_file(self.host.path(path)) {
                 Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
-                    Err(Error::io("remove", STATE, cause))
+                    Err(Error::io("remove", path, cause))
                 }
                 _ => Ok(()),
             };
         }
         let text = serde_json::to_vec_pretty(state)
-            .map_err(|err| Error::io("write", STATE, io::Error::other(err)))?;
-        replace(&self.host.path(STATE), &text).map_err(|cause| Error::io("write", STATE, cause))
+            .map_err(|err| Error::io("write", path, io::Error::other(err)))?;
+        replace(&self.host.path(path), &text).map_err(|cause| Error::io("write", path, cause))
     }
 }
 

@@ -20,6 +20,8 @@
 //! | [`random_read`] | how fast a drive gives pages back |
 //! | [`step`], [`steps`] | one change: checked, applied, verified, undone |
 //! | [`journal`] | what was done, on disk before and after each step, and the lock |
+//! | [`reconcile`] | what of a plan is in place, what goes and what is missing |
+//! | [`room`] | whether what is swapped out fits back into RAM and into its control groups |
 //! | [`execute`] | up, down, and what happens when a step fails or a run is killed |
 //! | [`event`] | what happens, told as it happens |
 //! | [`error`] | what can go wrong, in one line each |
@@ -47,6 +49,8 @@ pub mod observe;
 pub mod plan;
 pub mod random_read;
 pub mod recommend;
+pub mod reconcile;
+pub mod room;
 pub mod step;
 pub mod steps;
 pub mod watch;

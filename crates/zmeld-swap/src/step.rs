@@ -9,6 +9,7 @@
 //!    value that somebody else changed since stays as it is.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::{Deserialize, Serialize};
 
@@ -70,9 +71,42 @@ pub struct Record {
     /// What was there before, as the step needs it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
-    /// What it made: the name of a device, say.
+    /// The device that it made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub outcome: Option<String>,
+    pub outcome: Option<MadeDevice>,
+    /// The run that began it; 0 where a version before wrote it.
+    #[serde(default)]
+    pub run: u64,
+}
+
+/// A RAM device that a step made. In the journal: `zram1 42`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub struct MadeDevice {
+    /// Its name: `zram1`.
+    pub name: String,
+    /// The number that no other disk has had since boot (from Linux 5.15); none
+    /// before.
+    pub sequence: Option<String>,
+}
+
+impl From<String> for MadeDevice {
+    fn from(text: String) -> MadeDevice {
+        let (name, sequence) = match text.split_once(' ') {
+            Some((name, sequence)) => (name.to_owned(), Some(sequence.to_owned())),
+            None => (text, None),
+        };
+        MadeDevice { name, sequence }
+    }
+}
+
+impl From<MadeDevice> for String {
+    fn from(device: MadeDevice) -> String {
+        match device.sequence {
+            Some(sequence) => format!("{} {sequence}", device.name),
+            None => device.name,
+        }
+    }
 }
 
 /// Where a step takes place.
@@ -85,6 +119,10 @@ pub struct Scene<'a> {
     pub group: &'a str,
     /// Who is told what happens.
     pub listener: &'a mut Listener<'a>,
+    /// Set when the run is to stop; none while it goes back.
+    pub stop: Option<&'a AtomicBool>,
+    /// Whether areas are switched off even where that costs a program.
+    pub force: bool,
 }
 
 impl Scene<'_> {
@@ -93,19 +131,18 @@ impl Scene<'_> {
         (self.listener)(event);
     }
 
-    /// What a step of this group made.
-    fn outcome(&self, of: impl Fn(&Step) -> bool) -> Option<&str> {
-        self.records
-            .iter()
-            .rev()
-            .find(|record| record.group == self.group && of(&record.step))
-            .and_then(|record| record.outcome.as_deref())
+    /// Whether the run is to stop.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stop.is_some_and(|stop| stop.load(Ordering::SeqCst))
     }
 
     /// The name of the device that this group added, `zram1`.
     pub(crate) fn added(&self) -> Option<&str> {
-        self.outcome(|step| matches!(step, Step::AddDevice(_)))
-            .and_then(|outcome| outcome.split(' ').next())
+        let mut ours = self.records.iter().rev();
+        let record = ours.find(|record| {
+            record.group == self.group && matches!(record.step, Step::AddDevice(_))
+        })?;
+        Some(record.outcome.as_ref()?.name.as_str())
     }
 
     /// The path of a device; none where the step that makes it was not done.
@@ -138,13 +175,21 @@ pub(crate) trait Act {
     fn before(&self, scene: &mut Scene<'_>) -> Result<Option<String>, Error>;
 
     /// Makes the change and sees that it was made; gives what later steps need.
-    fn apply(&self, scene: &mut Scene<'_>, before: Option<&str>) -> Result<Option<String>, Error>;
+    fn apply(
+        &self,
+        scene: &mut Scene<'_>,
+        before: Option<&str>,
+    ) -> Result<Option<MadeDevice>, Error>;
 
     /// Is the change, made in an earlier run, still in place?
     fn holds(&self, scene: &mut Scene<'_>, record: &Record) -> Result<bool, Error>;
 
     /// Takes the change back; nothing is left to do where it was not made.
     fn undo(&self, scene: &mut Scene<'_>, record: &Record) -> Result<(), Error>;
+
+    /// What is not as it was before the step although it was taken back, in
+    /// words; looked at afterwards.
+    fn left(&self, host: &Host, record: &Record) -> Result<Option<String>, Error>;
 }
 
 impl Step {

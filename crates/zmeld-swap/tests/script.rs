@@ -134,7 +134,14 @@ fn the_script_sets_up_what_zmeld_sets_up_and_takes_it_back() {
         let plan = Plan::new(&host, &config, Some(&state), &Options::default()).unwrap();
         let up = execute::up(&host, &mut journal, &plan, &false.into(), &mut |_| {});
         let seen = look();
-        execute::down(&host, &mut journal, None, &false.into(), &mut |_| {}).unwrap();
+        execute::down(
+            &host,
+            &mut journal,
+            Default::default(),
+            &false.into(),
+            &mut |_| {},
+        )
+        .unwrap();
         match up {
             Ok(_) => seen,
             Err(err) => {

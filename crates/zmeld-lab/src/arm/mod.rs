@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use zmeld_swap::config::Config;
-use zmeld_swap::execute::{down, up};
-use zmeld_swap::journal::Journal;
+use zmeld_swap::execute::{down, up, Removal};
+use zmeld_swap::journal::{Journal, Owner, State};
 use zmeld_swap::plan::{Options, Plan};
 use zmeld_swap::step::{Record, Step};
 use zmeld_swap::Host;
@@ -162,8 +162,8 @@ impl Arm {
         let there = disk.map(|disk| disk.device.as_path());
         let disk = there.or(made).unwrap_or(Path::new(""));
         let config = self.config(bases, disk)?;
-        let mut journal = Journal::lock(host, PATIENCE, &mut |_| ())?;
-        free(journal.records())?;
+        let mut journal = journal(host)?;
+        free(host)?;
         let plan = Plan::new(host, &config, Some(journal.state()), &Options::default())?;
         applied.active = true;
         up(
@@ -182,20 +182,24 @@ fn devices(records: &[Record]) -> Vec<String> {
     records
         .iter()
         .filter(|record| matches!(record.step, Step::AddDevice(_)))
-        .filter_map(|record| Some(record.outcome.as_ref()?.split(' ').next()?.to_owned()))
+        .filter_map(|record| Some(record.outcome.as_ref()?.name.clone()))
         .collect()
 }
 
-fn ours(records: &[Record]) -> bool {
-    let begin = format!("tier.{PREFIX}");
-    !records.is_empty()
-        && records
-            .iter()
-            .all(|record| record.group.starts_with(&begin))
+/// The experiments' own journal: what `zmeld up` set up is written down elsewhere.
+fn journal(host: &Host) -> Result<Journal, Error> {
+    Ok(Journal::lock_for(
+        host,
+        Owner::Experiment,
+        PATIENCE,
+        &mut |_| (),
+    )?)
 }
 
-fn free(records: &[Record]) -> Result<(), Error> {
-    if records.is_empty() {
+/// Looked at under the journal's lock.
+fn free(host: &Host) -> Result<(), Error> {
+    let state = State::read(host)?;
+    if state.is_none_or(|state| state.records.is_empty()) {
         return Ok(());
     }
     Err(Error::Unsafe {
@@ -205,30 +209,56 @@ fn free(records: &[Record]) -> Result<(), Error> {
     })
 }
 
+/// What experiments that are over left set up, in words. Changes nothing.
+///
+/// # Errors
+/// A journal that cannot be understood.
+pub fn leftovers(host: &Host) -> Result<Vec<String>, Error> {
+    let state = State::read_of(host, Owner::Experiment)?;
+    let steps = state.map_or(0, |state| state.records.len());
+    let swap = (steps > 0).then(|| swap_left(steps));
+    Ok(swap.into_iter().chain(slow_disk::leftovers()).collect())
+}
+
+fn swap_left(steps: usize) -> String {
+    format!("swap of an experiment that was killed ({steps} steps)")
+}
+
 /// Takes back what an experiment that was killed left set up. Returns what was found.
 ///
 /// # Errors
-/// What could not be taken back; swap that `zmeld up` set up.
+/// What could not be taken back.
 pub fn clear_leftovers(host: &Host) -> Result<Vec<String>, Error> {
     let mut found = Vec::new();
-    let mut journal = Journal::lock(host, PATIENCE, &mut |_| ())?;
-    if ours(journal.records()) {
-        found.push(format!(
-            "swap of an experiment that was killed ({} steps)",
-            journal.records().len()
-        ));
-        down(
-            host,
-            &mut journal,
-            None,
-            &AtomicBool::new(false),
-            &mut |_| (),
-        )?;
+    let mut journal = journal(host)?;
+    let steps = journal.records().len();
+    if steps > 0 {
+        found.push(swap_left(steps));
+        take_down(host, &mut journal)?;
     }
-    free(journal.records())?;
     drop(journal);
     found.extend(slow_disk::clear_leftovers());
     Ok(found)
+}
+
+/// Refuses to begin where `zmeld up` has set swap up.
+///
+/// # Errors
+/// That it has.
+pub fn check_free(host: &Host) -> Result<(), Error> {
+    let _held = journal(host)?;
+    free(host)
+}
+
+fn take_down(host: &Host, journal: &mut Journal) -> Result<(), Error> {
+    down(
+        host,
+        journal,
+        Removal::default(),
+        &AtomicBool::new(false),
+        &mut |_| (),
+    )?;
+    Ok(())
 }
 
 /// A set-up that is in place; dropping it takes it back.
@@ -263,16 +293,8 @@ impl Applied {
     fn take_back(&mut self) -> Result<(), Error> {
         if self.active {
             self.active = false;
-            let mut journal = Journal::lock(&self.host, PATIENCE, &mut |_| ())?;
-            if ours(journal.records()) {
-                down(
-                    &self.host,
-                    &mut journal,
-                    None,
-                    &AtomicBool::new(false),
-                    &mut |_| (),
-                )?;
-            }
+            let mut journal = journal(&self.host)?;
+            take_down(&self.host, &mut journal)?;
         }
         self.disk = None;
         Ok(())

@@ -219,17 +219,37 @@ fn losetup(arguments: &[&str]) -> Result<String, Error> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Removes disks whose maker is gone. Returns what was found.
-pub(super) fn clear_leftovers() -> Vec<String> {
-    let mut found = Vec::new();
+/// Loop devices whose maker is gone, with their files.
+fn left_devices() -> Vec<(fs::DirEntry, PathBuf)> {
+    let mut left = Vec::new();
     for entry in fs::read_dir("/sys/block").into_iter().flatten().flatten() {
         let Ok(backing) = fs::read_to_string(entry.path().join("loop/backing_file")) else {
             continue;
         };
         let file = PathBuf::from(backing.trim().trim_end_matches(" (deleted)"));
-        if !is_left(&file) {
-            continue;
+        if is_left(&file) {
+            left.push((entry, file));
         }
+    }
+    left
+}
+
+/// Disks whose maker is gone, in words.
+pub(super) fn leftovers() -> Vec<String> {
+    let mut files: Vec<PathBuf> = left_devices().into_iter().map(|(_, file)| file).collect();
+    for entry in fs::read_dir(folder()).into_iter().flatten().flatten() {
+        let file = entry.path();
+        if is_left(&file) && !files.contains(&file) {
+            files.push(file);
+        }
+    }
+    files.iter().map(|file| of_a_killed_one(file)).collect()
+}
+
+/// Removes disks whose maker is gone. Returns what was found.
+pub(super) fn clear_leftovers() -> Vec<String> {
+    let mut found = Vec::new();
+    for (entry, file) in left_devices() {
         let number = fs::read_to_string(entry.path().join("dev")).unwrap_or_default();
         let limits = ["read_bps", "write_bps", "read_iops", "write_iops"].map(|name| {
             let path = Path::new(ROOT).join(format!("blkio.throttle.{name}_device"));

@@ -5,15 +5,15 @@
 //! |---|---|
 //! | `result` | what is kept: everything needed to judge it and to run it again |
 //! | `order` | which run comes next |
-//! | `only_one` | one experiment at a time on a machine |
+//! | `lock` | one experiment at a time on a machine |
 //! | `run` | one run: arm, group, workload, measurements |
 //! | `machine` | one run in a virtual machine of its own |
 //! | `judge` | from runs to verdicts |
 //! | `overhead` | what the harness itself costs |
 
 pub mod judge;
+mod lock;
 mod machine;
-mod only_one;
 mod order;
 pub mod overhead;
 pub mod result;
@@ -36,8 +36,8 @@ use crate::name;
 use crate::recipe::{Case, Recipe};
 use crate::vm::host::Bed;
 use crate::workload::Workload;
-pub use only_one::running;
-use only_one::OnlyOne;
+pub use lock::running;
+use lock::ExperimentLock;
 use overhead::Overhead;
 use result::{CaseFacts, Experiment, Outcome, Run, SkippedArm};
 
@@ -95,7 +95,7 @@ pub(crate) struct Lab<'a> {
     pub(crate) disk: Option<arm::Disk>,
     /// What machines boot from, by case.
     beds: BTreeMap<String, Bed>,
-    _only: OnlyOne,
+    _lock: ExperimentLock,
     listener: &'a mut dyn FnMut(Event<'_>),
 }
 
@@ -153,25 +153,14 @@ impl<'a> Lab<'a> {
         stop: &'a AtomicBool,
         listener: &'a mut dyn FnMut(Event<'_>),
     ) -> Result<Lab<'a>, Error> {
-        if !rustix::process::geteuid().is_root() {
-            return Err(Error::Missing {
-                what: "an experiment limits memory and sets up swap, which needs root: run it with sudo"
-                    .to_owned(),
-            });
-        }
+        needs_root("an experiment limits memory and sets up swap")?;
         let hierarchy = Hierarchy::here()?;
-        let only = OnlyOne::here()?;
+        let lock = ExperimentLock::here()?;
         let host = Host::here();
-        let cleared = hierarchy.clear_leftovers();
-        if cleared > 0 {
-            listener(Event::Note(&format!(
-                "removed {cleared} control groups of an experiment that was killed"
-            )));
-        }
-        for found in arm::clear_leftovers(&host)? {
+        for found in cleared(&host)? {
             listener(Event::Note(&format!("took back {found}")));
         }
-        clear_folders();
+        arm::check_free(&host)?;
         let folder = std::env::temp_dir().join(name::own(""));
         // Anybody may write where it lies: neither may it be there already nor may others look into it.
         std::fs::DirBuilder::new()
@@ -187,10 +176,63 @@ impl<'a> Lab<'a> {
             kswapd: reclaim_daemons(),
             disk: None,
             beds: BTreeMap::new(),
-            _only: only,
+            _lock: lock,
             listener,
         })
     }
+}
+
+/// What experiments that were killed left on this machine, in words; nothing while one runs. Changes nothing.
+///
+/// # Errors
+/// A journal that cannot be understood.
+pub fn left_behind(host: &Host) -> Result<Vec<String>, Error> {
+    if running().is_some() {
+        return Ok(Vec::new());
+    }
+    let mut found = arm::leftovers(host)?;
+    // Without control groups, none is left.
+    let groups = Hierarchy::here().map_or(0, |hierarchy| hierarchy.leftovers());
+    if groups > 0 {
+        found.push(groups_left(groups));
+    }
+    Ok(found)
+}
+
+fn groups_left(count: usize) -> String {
+    format!("control groups of an experiment that was killed ({count})")
+}
+
+/// Takes back what [`left_behind`] names.
+///
+/// # Errors
+/// What could not be taken back; an experiment that is running.
+pub fn take_back_left_behind(host: &Host) -> Result<Vec<String>, Error> {
+    needs_root("taking back what an experiment left changes the machine's swap")?;
+    let _lock = ExperimentLock::here()?;
+    cleared(host)
+}
+
+fn needs_root(why: &str) -> Result<(), Error> {
+    if rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    Err(Error::Missing {
+        what: format!("{why}, which needs root: run it with sudo"),
+    })
+}
+
+/// With the lock held: whatever there is of experiments is of one that is gone. Groups first, so that no workload of
+/// one is in the way of its swap.
+fn cleared(host: &Host) -> Result<Vec<String>, Error> {
+    let mut found = Vec::new();
+    let groups = Hierarchy::here().map_or(0, |hierarchy| hierarchy.clear_leftovers());
+    if groups > 0 {
+        found.push(groups_left(groups));
+    }
+    found.extend(arm::clear_leftovers(host)?);
+    clear_folders();
+    Ok(found)
 }
 
 /// Removes what experiments that were killed had in their folders: outputs, what machines booted from.

@@ -74,6 +74,15 @@ impl Hierarchy {
         })
     }
 
+    /// How many groups there are whose maker is gone.
+    pub fn leftovers(&self) -> usize {
+        let roots = std::iter::once(&self.memory).chain(&self.unified);
+        let entries = roots.flat_map(|root| fs::read_dir(root).into_iter().flatten().flatten());
+        entries
+            .filter(|entry| is_left_behind(&entry.file_name()))
+            .count()
+    }
+
     /// Removes groups whose maker is gone, and kills what is still in them. Returns how many there were.
     pub fn clear_leftovers(&self) -> usize {
         let mut count = 0;

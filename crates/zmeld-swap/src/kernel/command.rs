@@ -3,10 +3,14 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
+
+use rustix::process::{kill_process, Pid, Signal};
 
 /// More than any of them has to say; the rest is read and dropped.
 const OUTPUT_MAX: u64 = 1 << 20;
@@ -115,9 +119,11 @@ impl Finished {
     }
 }
 
-/// Runs a command to its end. It does not see this program's standard input, and
-/// speaks English, so that its messages can be quoted beside ours.
-pub(super) fn run(invocation: &Invocation) -> io::Result<Finished> {
+/// Runs a command to its end, or asks it to end once `stop` is set. It does not see
+/// this program's standard input, and speaks English, so that its messages can be
+/// quoted beside ours. It has a process group of its own: Ctrl-C on a terminal is
+/// for zmeld, which finishes or goes back, and not for a `mkswap` half way.
+pub(super) fn run(invocation: &Invocation, stop: Option<&AtomicBool>) -> io::Result<Finished> {
     let path = match std::env::var("PATH") {
         Ok(path) if !path.is_empty() => format!("{path}:{SYSTEM_PATH}"),
         _ => SYSTEM_PATH.to_owned(),
@@ -129,14 +135,43 @@ pub(super) fn run(invocation: &Invocation) -> io::Result<Finished> {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
+        .process_group(0)
         .spawn()?;
-    let (output, errors) = converse(&mut child, &invocation.input);
+    let (output, errors) = match stop {
+        None => converse(&mut child, &invocation.input),
+        Some(stop) => conversed_until(&mut child, &invocation.input, stop),
+    };
     let status = child.wait()?;
     Ok(Finished {
         code: status.code(),
         signal: status.signal(),
         output: super::clean(&output),
         errors: super::clean(&errors),
+    })
+}
+
+/// How often is looked whether a command is to end.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// [`converse`], beside a look at `stop`. The child is waited for afterwards, so
+/// that its number is its own all the while.
+fn conversed_until(child: &mut Child, input: &[u8], stop: &AtomicBool) -> (Vec<u8>, Vec<u8>) {
+    let pid = Pid::from_child(child);
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::SeqCst) {
+                if stop.load(Ordering::SeqCst) {
+                    // One that has ended by itself needs no signal.
+                    let _ = kill_process(pid, Signal::INT);
+                    return;
+                }
+                thread::sleep(LOOK_EVERY);
+            }
+        });
+        let said = converse(child, input);
+        over.store(true, Ordering::SeqCst);
+        said
     })
 }
 
@@ -198,14 +233,27 @@ mod tests {
     fn output_errors_codes_and_signals_come_back() {
         let script = "cat; echo one >&2; echo >&2; echo two >&2; exit 3";
         let sh = Invocation::new("sh").args(["-c", script]).input("hello");
-        let finished = run(&sh).unwrap();
+        let finished = run(&sh, None).unwrap();
         assert_eq!(finished.output, "hello");
         assert_eq!(finished.said(), "one; two");
         assert_eq!(finished.status(), "exit code 3");
         let sh = Invocation::new("sh").args(["-c", "kill -9 $$"]);
-        let finished = run(&sh).unwrap();
+        let finished = run(&sh, None).unwrap();
         assert_eq!(finished.status(), "signal 9");
         assert_eq!(finished.said(), "it said nothing");
+    }
+
+    #[test]
+    fn a_command_is_ended_when_it_is_to_stop_and_not_by_a_terminal() {
+        let stop = AtomicBool::new(true);
+        let sleep = Invocation::new("sleep").arg("1000");
+        let finished = run(&sleep, Some(&stop)).unwrap();
+        assert_eq!(finished.status(), "signal 2");
+        // Field 5 of stat is the group that a terminal's Ctrl-C goes to.
+        let stat = Invocation::new("sh").args(["-c", "cut -d' ' -f1,5 /proc/$$/stat"]);
+        let finished = run(&stat, None).unwrap();
+        let words: Vec<&str> = finished.output.split_whitespace().collect();
+        assert_eq!(words[0], words[1]);
     }
 
     #[test]
@@ -213,7 +261,7 @@ mod tests {
         let sh = Invocation::new("sh")
             .args(["-c", "cat; cat /dev/zero | head -c 3000000 >&2"])
             .input(vec![b'x'; 3 << 20]);
-        let finished = run(&sh).unwrap();
+        let finished = run(&sh, None).unwrap();
         assert_eq!(finished.code, Some(0));
         assert_eq!(finished.output.len() as u64, OUTPUT_MAX);
         assert_eq!(finished.errors.len() as u64, OUTPUT_MAX);

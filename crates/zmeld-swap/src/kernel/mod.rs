@@ -13,6 +13,7 @@ use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 
 pub use command::{Finished, Invocation};
@@ -45,6 +46,15 @@ pub trait Access: Send + Sync {
     /// # Errors
     /// When it cannot be started.
     fn run(&self, invocation: &Invocation) -> io::Result<Finished>;
+
+    /// The same; once `stop` is set, the command is asked to end (SIGINT).
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    fn run_until(&self, invocation: &Invocation, stop: &AtomicBool) -> io::Result<Finished> {
+        let _ = stop;
+        self.run(invocation)
+    }
 }
 
 /// The machine's own files and commands.
@@ -73,7 +83,11 @@ impl Access for Direct {
     }
 
     fn run(&self, invocation: &Invocation) -> io::Result<Finished> {
-        command::run(invocation)
+        command::run(invocation, None)
+    }
+
+    fn run_until(&self, invocation: &Invocation, stop: &AtomicBool) -> io::Result<Finished> {
+        command::run(invocation, Some(stop))
     }
 }
 
@@ -218,15 +232,19 @@ impl Host {
     /// When it is not installed or comes back with an error; its standard error
     /// is quoted.
     pub fn run(&self, invocation: &Invocation) -> Result<String, Error> {
-        let finished = self.attempt(invocation)?;
-        if finished.code == Some(0) {
-            return Ok(finished.output);
-        }
-        Err(Error::Command {
-            command: invocation.to_string(),
-            status: finished.status(),
-            said: finished.said(),
-        })
+        output(invocation, self.attempt(invocation)?)
+    }
+
+    /// [`Host::run`]; once `stop` is set, the command is asked to end.
+    ///
+    /// # Errors
+    /// Those of [`Host::run`]; a command that was ended is one that came back with
+    /// an error.
+    pub fn run_until(&self, invocation: &Invocation, stop: &AtomicBool) -> Result<String, Error> {
+        output(
+            invocation,
+            self.started(invocation, self.access.run_until(invocation, stop))?,
+        )
     }
 
     /// Runs a command whose exit code is an answer.
@@ -234,7 +252,15 @@ impl Host {
     /// # Errors
     /// When it cannot be started.
     pub fn attempt(&self, invocation: &Invocation) -> Result<Finished, Error> {
-        self.access.run(invocation).map_err(|cause| {
+        self.started(invocation, self.access.run(invocation))
+    }
+
+    fn started(
+        &self,
+        invocation: &Invocation,
+        result: io::Result<Finished>,
+    ) -> Result<Finished, Error> {
+        result.map_err(|cause| {
             if cause.kind() == io::ErrorKind::NotFound {
                 Error::NotInstalled {
                     program: invocation.program.clone(),
@@ -245,6 +271,18 @@ impl Host {
             }
         })
     }
+}
+
+/// What a command printed, where it succeeded.
+fn output(invocation: &Invocation, finished: Finished) -> Result<String, Error> {
+    if finished.code == Some(0) {
+        return Ok(finished.output);
+    }
+    Err(Error::Command {
+        command: invocation.to_string(),
+        status: finished.status(),
+        said: finished.said(),
+    })
 }
 
 /// Nothing of the kind is there. A device that vanishes between two reads says

@@ -15,10 +15,11 @@ use serde::Serialize;
 
 use crate::config::{Config, Kind, Problem, Severity, Tier};
 use crate::error::Error;
-use crate::execute::Skipped;
+use crate::execute::{Done, Skipped};
 use crate::journal::State;
 use crate::kernel::Host;
 use crate::machine::Machine;
+use crate::reconcile::{reconcile, Doubt};
 use crate::step::{Record, Step};
 
 pub use tunables::Measured;
@@ -39,6 +40,11 @@ pub struct Plan {
     pub problems: Vec<Problem>,
     /// The tiers that were asked for; none: all.
     pub only: Option<Vec<String>>,
+    /// What of earlier runs is taken back first, in order.
+    pub undone: Vec<Done>,
+    /// Whether areas are switched off for it even where that costs a program.
+    #[serde(skip)]
+    pub force: bool,
 }
 
 /// A part of a plan that stands or falls together.
@@ -63,7 +69,7 @@ pub struct Planned {
     /// What the value that it sets was before, where it sets one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
-    /// Whether it was done in an earlier run.
+    /// Whether it was done in an earlier run, and still holds.
     pub done: bool,
 }
 
@@ -78,6 +84,8 @@ pub struct Options {
     pub take_over: bool,
     /// What `swappiness = "auto"` comes to, where that was measured.
     pub swappiness: Option<Measured>,
+    /// Whether areas are switched off for it even where that costs a program.
+    pub force: bool,
 }
 
 fn as_words<S: serde::Serializer>(step: &Step, serializer: S) -> Result<S::Ok, S::Error> {
@@ -158,14 +166,31 @@ impl Plan {
             problems,
             ..
         } = draft;
-        Ok(Plan {
+        let mut plan = Plan {
             config: config.clone(),
             groups,
             skipped,
             problems,
             only: options.only.clone(),
+            undone: Vec::new(),
+            force: options.force,
             machine,
-        })
+        };
+        plan.compare(host, state.map_or(&[], |state| &state.records))?;
+        Ok(plan)
+    }
+
+    /// Says of each step whether it is in place, and what goes first.
+    fn compare(&mut self, host: &Host, records: &[Record]) -> Result<(), Error> {
+        let found = reconcile(host, self, records, Doubt::Recorded)?;
+        for (group, in_place) in self.groups.iter_mut().zip(&found.in_place) {
+            for (at, planned) in group.steps.iter_mut().enumerate() {
+                planned.done = at < *in_place;
+            }
+        }
+        let removed = found.removed.iter().rev();
+        self.undone = removed.map(|&index| Done::of(&records[index])).collect();
+        Ok(())
     }
 
     /// Refuses a plan that walks into a trap.
@@ -200,14 +225,10 @@ impl Plan {
         }
     }
 
-    /// Whether everything that is planned is done, and nothing else.
-    pub fn is_done(&self, state: Option<&State>) -> bool {
-        let steps = self.groups.iter().flat_map(|group| &group.steps);
-        let records = state.map_or(&[][..], |state| &state.records);
-        let ours = records
-            .iter()
-            .filter(|record| self.speaks_of(&record.group));
-        steps.clone().all(|planned| planned.done) && ours.count() == steps.count()
+    /// Whether everything that is planned is in place, and nothing else.
+    pub fn is_done(&self) -> bool {
+        let mut steps = self.groups.iter().flat_map(|group| &group.steps);
+        steps.all(|planned| planned.done) && self.undone.is_empty()
     }
 }
 
@@ -313,7 +334,8 @@ impl Steps<'_> {
                 Some(record) if sets => record.before.clone(),
                 _ => before,
             },
-            done: record.is_some_and(|record| record.done),
+            // Known once all of the plan is: see `Plan::compare`.
+            done: false,
             reason: reason.into(),
             step,
         });

@@ -110,7 +110,14 @@ impl Draft<'_> {
             );
         };
         let size = device.size.bytes(self.machine.ram_bytes);
-        let reason = format!("{} before compression: {}", device.size, amount(size));
+        let table = table_bytes(size);
+        refuse_absurd(size, table, self.machine.ram_bytes)?;
+        let reason = format!(
+            "{} before compression: {}; to keep account of its pages takes {} of RAM",
+            device.size,
+            amount(size),
+            amount(table)
+        );
         set("disksize", size.to_string(), &reason);
         if let Some(limit) = &device.memory_limit {
             let bytes = limit.bytes(self.machine.ram_bytes);
@@ -283,6 +290,35 @@ fn no_driver(driver: RamDriver, feature: &Feature) -> Error {
             _ => way_to_module(driver.name()),
         },
     }
+}
+
+/// What a device's table and the swap layer's maps take for each page, full or
+/// not: 16 bytes for the slot, 4 for use counts, control groups and clusters.
+const ACCOUNT_BYTES_PER_PAGE: u64 = 20;
+/// Pages are as small as that at least.
+const PAGE_BYTES: u64 = 4096;
+/// A device whose account takes more of RAM than one part in so many is refused.
+const ACCOUNT_PART_MAX: u64 = 4;
+
+pub(super) fn table_bytes(size: u64) -> u64 {
+    (size / PAGE_BYTES).saturating_mul(ACCOUNT_BYTES_PER_PAGE)
+}
+
+/// A size that no RAM can fill costs RAM all the same.
+fn refuse_absurd(size: u64, table: u64, ram: u64) -> Result<(), Error> {
+    if table <= ram / ACCOUNT_PART_MAX {
+        return Ok(());
+    }
+    Err(Error::Refused {
+        what: format!(
+            "to keep account of the pages of a device of {} GiB takes {} MiB of RAM before any \
+             is stored, and the machine has {} MiB: choose a smaller size, 4 times RAM (400%) is \
+             more than compression gives back",
+            size >> 30,
+            table >> 20,
+            ram >> 20
+        ),
+    })
 }
 
 /// A codec's parameters as `algorithm_params` takes them.

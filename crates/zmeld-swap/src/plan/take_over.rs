@@ -159,10 +159,8 @@ impl Draft<'_> {
 /// Paths of the devices that zmeld added.
 fn own_devices(records: &[Record]) -> Vec<String> {
     let added = records.iter().filter_map(|record| match &record.step {
-        Step::AddDevice(_) => record.outcome.as_deref(),
+        Step::AddDevice(_) => record.outcome.as_ref(),
         _ => None,
     });
-    added
-        .filter_map(|outcome| Some(format!("/dev/{}", outcome.split(' ').next()?)))
-        .collect()
+    added.map(|made| format!("/dev/{}", made.name)).collect()
 }

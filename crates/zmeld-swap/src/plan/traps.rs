@@ -9,6 +9,9 @@ use crate::step::Step;
 
 use super::{Draft, Group};
 
+/// A table is warned of that takes one part in so many of RAM.
+const TABLE_PART: u64 = 50;
+
 impl Draft<'_> {
     pub(super) fn warn(&mut self, trap: Trap, key: &str, what: String) {
         self.problem(Severity::Warning, trap, key, what);
@@ -44,6 +47,7 @@ impl Draft<'_> {
     /// A device whose pages RAM cannot hold when it is full.
     fn too_large(&mut self, name: &str, device: &RamDevice) {
         let ram = self.machine.ram_bytes;
+        self.costly_table(name, device.size.bytes(ram));
         if device.memory_limit.is_some() {
             return;
         }
@@ -74,6 +78,27 @@ impl Draft<'_> {
                 bytes(ram)
             ),
         );
+    }
+
+    /// A device that takes much RAM before a page is stored in it.
+    fn costly_table(&mut self, name: &str, size: u64) {
+        let (ram, table) = (self.machine.ram_bytes, super::ram::table_bytes(size));
+        if table < ram / TABLE_PART {
+            return;
+        }
+        self.problems.push(Problem {
+            place: None,
+            key: format!("{}.size", Group::of_tier(name)),
+            what: format!(
+                "to keep account of the pages of {} GiB takes {} MiB of RAM, {} % of it, before \
+                 any is stored; a smaller size saves it",
+                size >> 30,
+                table >> 20,
+                (table as f64 / ram as f64 * 100.0).round()
+            ),
+            severity: Severity::Warning,
+            trap: None,
+        });
     }
 
     fn hibernation(&mut self) {

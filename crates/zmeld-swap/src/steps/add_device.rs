@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::while_busy;
 use crate::error::Error;
 use crate::kernel::Host;
-use crate::step::{Act, Record, Scene};
+use crate::step::{Act, MadeDevice, Record, Scene};
 
 pub use crate::config::RamDriver as Driver;
 
@@ -70,20 +70,18 @@ impl AddDevice {
         let Some(outcome) = &record.outcome else {
             return self.unnamed(host, record.before.as_deref().unwrap_or_default());
         };
-        let (name, sequence) = outcome.split_once(' ').unwrap_or((outcome, ""));
+        let name = &outcome.name;
         if !host.exists(format!("/sys/block/{name}")) {
             return Ok(None);
         }
-        Ok((sequence.is_empty() || diskseq(host, name)? == sequence).then(|| name.to_owned()))
+        let is_same = outcome.sequence.is_none() || diskseq(host, name)? == outcome.sequence;
+        Ok(is_same.then(|| name.clone()))
     }
 }
 
-/// The number that no other disk has had since boot (from Linux 5.15); empty
-/// before.
-fn diskseq(host: &Host, name: &str) -> Result<String, Error> {
-    Ok(host
-        .read_optional(format!("/sys/block/{name}/diskseq"))?
-        .unwrap_or_default())
+fn diskseq(host: &Host, name: &str) -> Result<Option<String>, Error> {
+    let text = host.read_optional(format!("/sys/block/{name}/diskseq"))?;
+    Ok(text.filter(|text| !text.is_empty()))
 }
 
 impl Act for AddDevice {
@@ -97,12 +95,12 @@ impl Act for AddDevice {
         Ok(Some(words.join(" ")))
     }
 
-    fn apply(&self, scene: &mut Scene<'_>, _: Option<&str>) -> Result<Option<String>, Error> {
+    fn apply(&self, scene: &mut Scene<'_>, _: Option<&str>) -> Result<Option<MadeDevice>, Error> {
         let control = self.driver.control().join("hot_add");
         let number = scene.host.read_u64(&control)?;
         let name = format!("{}{number}", self.driver.name());
         let sequence = diskseq(scene.host, &name)?;
-        Ok(Some(format!("{name} {sequence}").trim_end().to_owned()))
+        Ok(Some(MadeDevice { name, sequence }))
     }
 
     fn holds(&self, scene: &mut Scene<'_>, record: &Record) -> Result<bool, Error> {
@@ -123,5 +121,10 @@ impl Act for AddDevice {
             }),
             result => result,
         }
+    }
+
+    fn left(&self, host: &Host, record: &Record) -> Result<Option<String>, Error> {
+        let device = self.device(host, record)?;
+        Ok(device.map(|name| format!("/dev/{name} is still there")))
     }
 }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::kernel::Host;
-use crate::step::{Act, Record, Scene};
+use crate::step::{Act, MadeDevice, Record, Scene};
 
 /// `f_type` of file systems that matter here (`linux/magic.h`, and the file
 /// systems that are not in it).
@@ -155,7 +155,7 @@ impl Act for CreateFile {
         Ok(None)
     }
 
-    fn apply(&self, scene: &mut Scene<'_>, _: Option<&str>) -> Result<Option<String>, Error> {
+    fn apply(&self, scene: &mut Scene<'_>, _: Option<&str>) -> Result<Option<MadeDevice>, Error> {
         self.create(scene.host)
             .map_err(|cause| match cause.kind() {
                 io::ErrorKind::StorageFull => no_room(
@@ -179,5 +179,10 @@ impl Act for CreateFile {
             }
             _ => Ok(()),
         }
+    }
+
+    fn left(&self, host: &Host, _: &Record) -> Result<Option<String>, Error> {
+        let is_there = host.exists(&self.path);
+        Ok(is_there.then(|| format!("{} is still there", self.path.display())))
     }
 }

@@ -9,7 +9,7 @@ use super::signatures;
 use crate::config::Cipher;
 use crate::error::Error;
 use crate::kernel::{Host, Invocation};
-use crate::step::{Act, DeviceRef, Record, Scene};
+use crate::step::{Act, DeviceRef, MadeDevice, Record, Scene};
 
 /// How `wipefs` calls a LUKS volume.
 const LUKS: &str = "crypto_LUKS";
@@ -127,7 +127,11 @@ impl Act for FormatLuks {
         }
     }
 
-    fn apply(&self, scene: &mut Scene<'_>, before: Option<&str>) -> Result<Option<String>, Error> {
+    fn apply(
+        &self,
+        scene: &mut Scene<'_>,
+        before: Option<&str>,
+    ) -> Result<Option<MadeDevice>, Error> {
         if before == Some(IS_LUKS) {
             return Ok(None);
         }
@@ -162,6 +166,10 @@ impl Act for FormatLuks {
             .args(["--all", "--types", LUKS])
             .arg(scene.host.path(path));
         scene.host.run(&wipefs).map(drop)
+    }
+
+    fn left(&self, _: &Host, record: &Record) -> Result<Option<String>, Error> {
+        Ok(super::written_over(&self.device, record))
     }
 }
 
@@ -211,7 +219,7 @@ impl Act for OpenCrypt {
         Ok(None)
     }
 
-    fn apply(&self, scene: &mut Scene<'_>, _: Option<&str>) -> Result<Option<String>, Error> {
+    fn apply(&self, scene: &mut Scene<'_>, _: Option<&str>) -> Result<Option<MadeDevice>, Error> {
         let path = scene.host.path(scene.path(&self.device)?);
         let mut open = Invocation::new("cryptsetup").args(["open", "--batch-mode"]);
         if self.allow_discards {
@@ -248,5 +256,16 @@ impl Act for OpenCrypt {
             .host
             .run(&Invocation::new("cryptsetup").args(["close", &self.name]))
             .map(drop)
+    }
+
+    fn left(&self, host: &Host, record: &Record) -> Result<Option<String>, Error> {
+        let path = mapping(&self.name);
+        if host.exists(&path) {
+            return Ok(Some(format!("{} is still open", path.display())));
+        }
+        Ok(match &self.mode {
+            Mode::Random { .. } => super::written_over(&self.device, record),
+            Mode::Luks { .. } => None,
+        })
     }
 }

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
-use crate::kernel::Invocation;
-use crate::step::{Act, Record, Scene};
+use crate::kernel::{Host, Invocation};
+use crate::step::{Act, MadeDevice, Record, Scene};
 
 /// Load a module.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,7 +38,11 @@ impl Act for LoadModule {
         Ok(scene.host.exists(&self.sign).then(|| "loaded".to_owned()))
     }
 
-    fn apply(&self, scene: &mut Scene<'_>, before: Option<&str>) -> Result<Option<String>, Error> {
+    fn apply(
+        &self,
+        scene: &mut Scene<'_>,
+        before: Option<&str>,
+    ) -> Result<Option<MadeDevice>, Error> {
         if before.is_some() {
             return Ok(None);
         }
@@ -80,5 +84,10 @@ impl Act for LoadModule {
             .host
             .attempt(&Invocation::new("modprobe").args(["-r", self.module.as_str()]))
             .map(drop)
+    }
+
+    fn left(&self, host: &Host, record: &Record) -> Result<Option<String>, Error> {
+        let stays = record.before.is_none() && host.exists(&self.sign);
+        Ok(stays.then(|| format!("the module {} stays loaded: it is used", self.module)))
     }
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::kernel::{Host, Invocation};
-use crate::step::{Act, DeviceRef, Record, Scene};
+use crate::step::{Act, DeviceRef, MadeDevice, Record, Scene};
 
 /// `mkswap` has room for so many bytes of a label.
 const LABEL_MAX: usize = 15;
@@ -67,7 +67,11 @@ impl Act for MakeSwap {
         })
     }
 
-    fn apply(&self, scene: &mut Scene<'_>, before: Option<&str>) -> Result<Option<String>, Error> {
+    fn apply(
+        &self,
+        scene: &mut Scene<'_>,
+        before: Option<&str>,
+    ) -> Result<Option<MadeDevice>, Error> {
         if before == Some(IS_SWAP) {
             return Ok(None);
         }
@@ -102,5 +106,13 @@ impl Act for MakeSwap {
             .args(["--all", "--types", IS_SWAP])
             .arg(scene.host.path(path));
         scene.host.run(&wipefs).map(drop)
+    }
+
+    fn left(&self, host: &Host, record: &Record) -> Result<Option<String>, Error> {
+        match &self.device {
+            // A file that is gone holds nothing that was lost.
+            DeviceRef::Path(path) if !host.exists(path) => Ok(None),
+            device => Ok(super::written_over(device, record)),
+        }
     }
 }

@@ -24,6 +24,7 @@ pub use swap_off::SwapOff;
 pub use swap_on::SwapOn;
 
 use crate::error::Error;
+use crate::step::{DeviceRef, Record};
 
 /// udev opens a new device to look at it, for some milliseconds; nothing else
 /// that is busy is waited for longer.
@@ -44,4 +45,15 @@ fn while_busy<T>(mut attempt: impl FnMut() -> Result<T, Error>) -> Result<T, Err
 
 fn is_busy(err: &Error) -> bool {
     matches!(err, Error::Io { cause, .. } if cause.kind() == std::io::ErrorKind::ResourceBusy)
+}
+
+/// That a drive which carried nothing that is known was written to: what stood
+/// there does not come back.
+fn written_over(device: &DeviceRef, record: &Record) -> Option<String> {
+    match device {
+        DeviceRef::Path(path) if record.done && record.before.is_none() => {
+            Some(format!("what stood on {} was written over", path.display()))
+        }
+        _ => None,
+    }
 }

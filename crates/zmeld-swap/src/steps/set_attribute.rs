@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::while_busy;
 use crate::error::Error;
-use crate::kernel::short;
-use crate::step::{Act, DeviceRef, Record, Scene};
+use crate::kernel::{short, Host};
+use crate::step::{Act, DeviceRef, MadeDevice, Record, Scene};
 
 /// Write an attribute.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -157,7 +157,7 @@ impl Act for SetAttribute {
         Ok(None)
     }
 
-    fn apply(&self, scene: &mut Scene<'_>, _: Option<&str>) -> Result<Option<String>, Error> {
+    fn apply(&self, scene: &mut Scene<'_>, _: Option<&str>) -> Result<Option<MadeDevice>, Error> {
         let path = self.path(scene)?;
         let value = self.value(scene)?;
         while_busy(|| scene.host.write(&path, &value))?;
@@ -186,6 +186,10 @@ impl Act for SetAttribute {
 
     fn undo(&self, _: &mut Scene<'_>, _: &Record) -> Result<(), Error> {
         Ok(())
+    }
+
+    fn left(&self, _: &Host, _: &Record) -> Result<Option<String>, Error> {
+        Ok(None)
     }
 }
 

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::event::Event;
-use crate::kernel::short;
-use crate::step::{Act, Record, Scene};
+use crate::kernel::{short, Host};
+use crate::step::{Act, MadeDevice, Record, Scene};
 
 /// Set a value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,7 +41,11 @@ impl Act for SetValue {
         }
     }
 
-    fn apply(&self, scene: &mut Scene<'_>, before: Option<&str>) -> Result<Option<String>, Error> {
+    fn apply(
+        &self,
+        scene: &mut Scene<'_>,
+        before: Option<&str>,
+    ) -> Result<Option<MadeDevice>, Error> {
         if before != Some(self.value.as_str()) {
             scene.host.write(&self.path, &self.value)?;
         }
@@ -97,5 +101,18 @@ impl Act for SetValue {
                 short(&read)
             ),
         ))
+    }
+
+    fn left(&self, host: &Host, record: &Record) -> Result<Option<String>, Error> {
+        let (Some(before), Some(now)) = (&record.before, host.read_optional(&self.path)?) else {
+            return Ok(None);
+        };
+        Ok((now != *before).then(|| {
+            format!(
+                "{} says {}, and said {before} before",
+                self.path,
+                short(&now)
+            )
+        }))
     }
 }

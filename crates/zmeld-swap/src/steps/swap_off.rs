@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use super::swap_on::switch_off;
 use crate::error::Error;
-use crate::kernel::Invocation;
+use crate::kernel::{Host, Invocation};
 use crate::machine;
-use crate::step::{Act, Record, Scene};
+use crate::step::{Act, MadeDevice, Record, Scene};
 
 /// Switch off somebody else's swap area. What was there before is its priority.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,6 +33,8 @@ impl Act for SwapOff {
         let memory = machine::memory(scene.host)?;
         let room = memory.mem_available.unwrap_or(memory.mem_free);
         match swap.used_bytes.checked_sub(room) {
+            // By force: swapoff fails then, or programs are killed.
+            Some(_) if scene.force => Ok(Some(swap.priority.to_string())),
             None | Some(0) => Ok(Some(swap.priority.to_string())),
             Some(missing_bytes) => Err(Error::NoRam {
                 areas: self.path.display().to_string(),
@@ -42,7 +44,11 @@ impl Act for SwapOff {
         }
     }
 
-    fn apply(&self, scene: &mut Scene<'_>, before: Option<&str>) -> Result<Option<String>, Error> {
+    fn apply(
+        &self,
+        scene: &mut Scene<'_>,
+        before: Option<&str>,
+    ) -> Result<Option<MadeDevice>, Error> {
         if before.is_some() {
             switch_off(scene, &self.path)?;
         }
@@ -69,5 +75,9 @@ impl Act for SwapOff {
             .host
             .run(&swapon.arg(scene.host.path(&self.path)))
             .map(drop)
+    }
+    fn left(&self, host: &Host, record: &Record) -> Result<Option<String>, Error> {
+        let is_off = record.before.is_some() && host.swap_on(&self.path)?.is_none();
+        Ok(is_off.then(|| format!("{} is no longer swapped to", self.path.display())))
     }
 }

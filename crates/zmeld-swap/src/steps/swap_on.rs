@@ -1,8 +1,9 @@
 //! A swap area, switched on and off.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{channel, RecvTimeoutError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
@@ -10,10 +11,13 @@ use crate::config::Discard;
 use crate::error::Error;
 use crate::event::Event;
 use crate::kernel::{Host, Invocation};
-use crate::step::{Act, DeviceRef, Record, Scene};
+use crate::room::{self, Care, Overfull};
+use crate::step::{Act, DeviceRef, MadeDevice, Record, Scene};
 
 /// How often progress is told while pages come back.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
+const TELL_EVERY: Duration = Duration::from_millis(200);
+/// How often the control groups are looked at meanwhile.
+const GUARD_EVERY: Duration = Duration::from_millis(20);
 
 /// Switch a swap area on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,7 +57,7 @@ impl Act for SwapOn {
         }
     }
 
-    fn apply(&self, scene: &mut Scene<'_>, _: Option<&str>) -> Result<Option<String>, Error> {
+    fn apply(&self, scene: &mut Scene<'_>, _: Option<&str>) -> Result<Option<MadeDevice>, Error> {
         let path = scene.path(&self.device)?;
         let mut swapon = Invocation::new("swapon");
         if self.priority >= 0 {
@@ -95,30 +99,70 @@ impl Act for SwapOn {
         let Some(path) = scene.path_of(&self.device) else {
             return Ok(());
         };
-        if scene.host.swap_on(&path)?.is_none() {
-            return Ok(());
+        match scene.host.swap_on(&path)? {
+            // The kernel's own name of it is what everything is compared with.
+            Some(swap) => switch_off(scene, &swap.path),
+            None => Ok(()),
         }
-        switch_off(scene, &path)
+    }
+
+    fn left(&self, host: &Host, record: &Record) -> Result<Option<String>, Error> {
+        let path = match &self.device {
+            DeviceRef::Path(path) => path.clone(),
+            DeviceRef::Mapped(name) => Path::new("/dev/mapper").join(name),
+            // That the device is gone says it too.
+            DeviceRef::Added => return Ok(None),
+        };
+        let is_on = record.done && host.swap_on(&path)?.is_some();
+        Ok(is_on.then(|| format!("{} is still swapped to", path.display())))
     }
 }
 
-/// Switches an area off and tells how far it is. The command runs beside, since
-/// all of its work is one system call.
+/// Switches an area off: the one place where that is done. What does not fit back
+/// is refused before, and looked for while pages come back, since programs grow
+/// meanwhile: swapoff is stopped then, and the kernel leaves the area on.
+///
+/// The command runs beside, since all of its work is one system call. If RAM runs
+/// out all the same, the kernel ends swapoff before any other program.
 pub(super) fn switch_off(scene: &mut Scene<'_>, path: &Path) -> Result<(), Error> {
-    let host: &Host = scene.host;
-    let used = |host: &Host| -> Option<u64> { Some(host.swap_on(path).ok()??.used_bytes) };
-    let total_bytes = used(host).unwrap_or(0);
+    let areas = [path.to_path_buf()];
+    let total_bytes = used_bytes(scene.host, path).unwrap_or(0);
+    let is_guarded = !scene.force && total_bytes > 0;
+    if is_guarded {
+        room::check_machine(scene.host, &areas)?;
+        refuse(room::groups(scene.host, &areas, Care::Before)?.overfull)?;
+    }
+    let (host, end_it) = (scene.host, AtomicBool::new(false));
     let swapoff = Invocation::new("swapoff").arg(host.path(path));
+    let mut overfull = Vec::new();
     let result = std::thread::scope(|scope| {
         let (over, is_over) = channel();
+        let (swapoff, end_it) = (&swapoff, &end_it);
         let worker = scope.spawn(move || {
-            let result = host.run(&swapoff);
+            let result = host.run_until(swapoff, end_it);
             // Nobody listens any more only where this thread's result is awaited.
             let _ = over.send(());
             result
         });
-        while is_over.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
-            if let Some(left_bytes) = used(host) {
+        let mut wait = GUARD_EVERY;
+        let mut told = Instant::now();
+        while is_over.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
+            let begin = Instant::now();
+            if is_guarded && overfull.is_empty() {
+                // What cannot be read now is looked at the next time.
+                let found = room::groups(host, &areas, Care::Meanwhile).unwrap_or_default();
+                overfull = found.overfull;
+            }
+            if !overfull.is_empty() || scene.is_stopped() {
+                end_it.store(true, Ordering::SeqCst);
+            }
+            // Many groups take long to look at: a tenth of the time at most.
+            wait = GUARD_EVERY.max(begin.elapsed() * 10);
+            if told.elapsed() < TELL_EVERY {
+                continue;
+            }
+            told = Instant::now();
+            if let Some(left_bytes) = used_bytes(host, path) {
                 scene.tell(Event::SwappingIn {
                     path,
                     left_bytes,
@@ -133,8 +177,24 @@ pub(super) fn switch_off(scene: &mut Scene<'_>, path: &Path) -> Result<(), Error
     if host.swap_on(path)?.is_none() {
         return Ok(());
     }
+    refuse(overfull)?;
+    if scene.is_stopped() {
+        let after = format!("{} is still swapped to", path.display());
+        return Err(Error::Interrupted { after });
+    }
     result.and(Err(Error::malformed(
         "/proc/swaps",
         format!("still lists {} after swapoff", path.display()),
     )))
+}
+
+fn used_bytes(host: &Host, path: &Path) -> Option<u64> {
+    Some(host.swap_on(path).ok()??.used_bytes)
+}
+
+fn refuse(groups: Vec<Overfull>) -> Result<(), Error> {
+    match groups.is_empty() {
+        true => Ok(()),
+        false => Err(room::no_room(groups)),
+    }
 }

@@ -19,6 +19,7 @@ use zmeld_report::units::{bytes, percent};
 
 pub use action::{Action, Deed};
 
+use crate::applied::Applied;
 use crate::config::{Config, Kind, Watch, Which};
 use crate::error::Error;
 use crate::kernel::Host;
@@ -103,7 +104,7 @@ impl Watcher {
             return;
         }
         for device in seen.devices.iter().filter(|device| device.initialised) {
-            for action in self.due(seen, device, now) {
+            for action in self.due(device, now) {
                 self.perform(&action, now, listener);
             }
             let longest = self.longest_idle();
@@ -177,12 +178,12 @@ impl Watcher {
 
     /// What is due on a device, with reasons; also what is due first so that it can
     /// be done later.
-    fn due(&self, seen: &Observation, device: &Device, now: Instant) -> Vec<Action> {
+    fn due(&self, device: &Device, now: Instant) -> Vec<Action> {
         let Some(history) = self.devices.get(&device.name) else {
             return Vec::new();
         };
         let mut actions = Vec::new();
-        actions.extend(self.budget_due(seen, device, history, now));
+        actions.extend(self.budget_due(device, history, now));
         if device.in_memory_bytes() < STORED_MIN {
             return actions;
         }
@@ -289,19 +290,15 @@ impl Watcher {
     }
 
     /// The daily limit of a tier's writeback, given anew each day.
-    fn budget_due(
-        &self,
-        seen: &Observation,
-        device: &Device,
-        history: &History,
-        now: Instant,
-    ) -> Option<Action> {
+    fn budget_due(&self, device: &Device, history: &History, now: Instant) -> Option<Action> {
         device.backing.as_ref()?;
-        let swap = seen.swap_on(device)?;
-        let areas = self.config.areas();
-        let (tier, _, _) = areas
+        // By the journal: a device of another tool may have the same priority.
+        let applied = Applied::read(&self.host).ok()??;
+        let ours = applied
+            .tiers
             .iter()
-            .find(|(_, _, priority)| i64::from(*priority) == swap.area.priority)?;
+            .find(|tier| tier.device.as_deref() == Some(device.name.as_str()))?;
+        let tier = self.config.tier(&ours.name)?;
         let Kind::Ram(ram) = &tier.kind else {
             return None;
         };

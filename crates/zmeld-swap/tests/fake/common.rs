@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use zmeld_swap::config::Config;
-use zmeld_swap::execute::{self, Report};
+use zmeld_swap::event::Event;
+use zmeld_swap::execute::{self, Removal, Report};
 use zmeld_swap::journal::{Journal, State};
 use zmeld_swap::kernel::{Access, Direct, Finished, Invocation};
 use zmeld_swap::plan::{Options, Plan};
@@ -34,6 +35,8 @@ pub struct Killed;
 struct Inner {
     count: usize,
     fate: Option<(usize, Fate)>,
+    // After the operation that failed, this one fails too.
+    then_fail: Option<usize>,
     // What devices and files carry, by path below the root.
     signatures: BTreeMap<PathBuf, String>,
     sequence: u64,
@@ -132,7 +135,13 @@ impl Machine {
     pub fn fate(&self, fate: Option<(usize, Fate)>) -> usize {
         let mut inner = self.inner.inner.lock().unwrap();
         inner.fate = fate;
+        inner.then_fail = None;
         std::mem::take(&mut inner.count)
+    }
+
+    /// After the operation that fails, one more does, so many later.
+    pub fn then_fail(&self, after: usize) {
+        self.inner.inner.lock().unwrap().then_fail = Some(after);
     }
 
     /// Everything that a run may change, but for zmeld's own directory and the
@@ -180,10 +189,52 @@ impl Machine {
         execute::up(&host, &mut journal, &plan, &false.into(), &mut |_| {})
     }
 
+    /// Goes up, also where it costs a program; what was noted.
+    pub fn up_by_force(&self, config: &Config) -> Result<(Report, Vec<String>), Error> {
+        let host = self.host();
+        let mut journal = Journal::lock(&host, Duration::ZERO, &mut |_| {})?;
+        let state = journal.state().clone();
+        let options = Options {
+            force: true,
+            ..Options::default()
+        };
+        let plan = Plan::new(&host, config, Some(&state), &options)?;
+        let mut notes = Vec::new();
+        let report = execute::up(&host, &mut journal, &plan, &false.into(), &mut |event| {
+            note(event, &mut notes);
+        })?;
+        Ok((report, notes))
+    }
+
+    /// Goes down, also where it costs a program; what was noted.
+    pub fn down_noting(&self, force: bool) -> Result<(Report, Vec<String>), Error> {
+        let host = self.host();
+        let mut journal = Journal::lock(&host, Duration::ZERO, &mut |_| {})?;
+        let mut notes = Vec::new();
+        let removal = Removal { only: None, force };
+        let stop = false.into();
+        let report = execute::down(&host, &mut journal, removal, &stop, &mut |event| {
+            note(event, &mut notes);
+        })?;
+        Ok((report, notes))
+    }
+
     pub fn down(&self) -> Result<Report, Error> {
         let host = self.host();
         let mut journal = Journal::lock(&host, Duration::ZERO, &mut |_| {})?;
-        execute::down(&host, &mut journal, None, &false.into(), &mut |_| {})
+        execute::down(
+            &host,
+            &mut journal,
+            Default::default(),
+            &false.into(),
+            &mut |_| {},
+        )
+    }
+}
+
+fn note(event: Event<'_>, notes: &mut Vec<String>) {
+    if let Event::Note { text } = event {
+        notes.push(text.to_owned());
     }
 }
 
@@ -203,7 +254,10 @@ impl Fake {
         inner.count += 1;
         match inner.fate {
             Some((at, fate)) if at == now => {
-                inner.fate = None;
+                inner.fate = inner
+                    .then_fail
+                    .take()
+                    .map(|after| (now + 1 + after, Fate::Fail));
                 drop(inner);
                 match fate {
                     Fate::DieBefore => std::panic::panic_any(Killed),

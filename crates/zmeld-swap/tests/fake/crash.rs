@@ -1,10 +1,13 @@
 //! A run that is killed, or whose operations fail, anywhere: what is left can be
 //! carried on and taken back.
 
+use std::collections::BTreeMap;
 use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::path::PathBuf;
 
 use crate::common::{config, Fate, Killed, Machine};
 use zmeld_swap::config::Config;
+use zmeld_swap::journal::State;
 use zmeld_swap::Error;
 
 const ALL: &str = r#"
@@ -243,15 +246,27 @@ fn a_step_that_fails_leaves_nothing_behind() {
 
 #[test]
 fn a_change_that_fails_puts_the_old_set_up_back() {
+    let mut told = 0;
     for at in 0..200 {
         let machine = Machine::new();
         let before = machine.snapshot();
         let (all, less) = (wanted(&machine), config(LESS));
         machine.up(&all).unwrap();
         machine.fate(Some((at, Fate::Fail)));
+        let up = sorted(machine.snapshot());
         let result = machine.up(&less);
         machine.fate(None);
-        if result.is_err() {
+        if let Err(err) = result {
+            let line = err.to_string();
+            // What it says of the machine is so, whichever operation failed.
+            let is_same = sorted(machine.snapshot()) == up;
+            let says_so = line.contains("nothing was changed");
+            assert_eq!(
+                is_same && is_complete(&machine),
+                says_so || is_before(&line),
+                "{at}: {line}"
+            );
+            told += usize::from(says_so);
             // Whatever could not be put back by itself is once it is asked for.
             machine.up(&all).unwrap();
             assert_eq!(machine.text("/proc/sys/vm/swappiness"), "150\n");
@@ -260,4 +275,67 @@ fn a_change_that_fails_puts_the_old_set_up_back() {
         machine.down().unwrap();
         assert_eq!(machine.snapshot(), before, "{at}");
     }
+    assert!(told > 40, "only {told} went back");
+}
+
+/// The areas are switched on again in an order of their own.
+fn sorted(mut files: BTreeMap<PathBuf, String>) -> BTreeMap<PathBuf, String> {
+    for (path, text) in &mut files {
+        if path.ends_with("proc/swaps") {
+            let mut lines: Vec<&str> = text.split("\\n").collect();
+            lines.sort_unstable();
+            *text = lines.join("\n");
+        }
+    }
+    files
+}
+
+/// What is recorded is all done.
+fn is_complete(machine: &Machine) -> bool {
+    let state = State::read(&machine.host()).unwrap().unwrap();
+    state.records.iter().all(|record| record.done)
+}
+
+/// It failed before anything was begun: the line is of the look at the machine.
+fn is_before(line: &str) -> bool {
+    !line.contains("; nothing was")
+        && !line.contains("going back")
+        && !line.contains("not as before")
+}
+
+#[test]
+fn what_an_optional_part_gave_up_is_put_back_where_a_later_one_fails() {
+    let text = |codec: &str, tunable: &str| {
+        config(&format!(
+            "accept = [\"lru-inversion\", \"zram-with-zswap\", \"unstable-name\"]\n\
+             [tier.fast]\nkind = \"zram\"\nsize = \"50%\"\ncodec = \"{codec}\"\noptional = true\n\
+             [tier.secret]\nkind = \"disk\"\ndevice = \"/dev/sdb1\"\nencryption = \"random\"\n\
+             [tunables]\nswappiness = {tunable}\n"
+        ))
+    };
+    let mut gave_up = 0;
+    for at in 0..120 {
+        for second in 0..6 {
+            let machine = Machine::new();
+            machine.up(&text("lz4", "150")).unwrap();
+            let up = sorted(machine.snapshot());
+            machine.fate(Some((at, Fate::Fail)));
+            machine.then_fail(second * 7 + 3);
+            let result = machine.up(&text("zstd", "160"));
+            machine.fate(None);
+            match result {
+                Ok(report) => gave_up += usize::from(!report.skipped.is_empty()),
+                Err(err) => {
+                    let line = err.to_string();
+                    let is_same = sorted(machine.snapshot()) == up;
+                    assert!(
+                        is_same || !line.contains("nothing was changed"),
+                        "{at}: {line}"
+                    );
+                }
+            }
+            machine.down().unwrap();
+        }
+    }
+    assert!(gave_up > 10, "only {gave_up} runs left a part out");
 }

@@ -2,5 +2,7 @@
 
 mod common;
 mod crash;
+mod reconcile;
+mod room;
 mod take_over;
 mod traps;

@@ -71,7 +71,7 @@ pub fn machine() -> BTreeMap<String, String> {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
         let mut names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
         // What is locked stays, empty.
-        names.retain(|name| name != "lock");
+        names.retain(|name| name != "lock" && name != "experiment");
         names.sort();
         state.insert(folder.to_owned(), format!("{names:?}"));
     }

@@ -50,8 +50,9 @@ Examples:
   zmeld down --dry-run    only say what would be undone
   zmeld down --only disk  only the tier that is called disk
 
-It refuses where RAM cannot take back what was swapped, and says how much is
-missing. Stopped in between, it carries on where it was.";
+It refuses where RAM, or a program's control group, cannot take back what was
+swapped, and says how much is missing. Stopped in between, it carries on where
+it was. What an experiment that was killed left goes too.";
 
 /// What is wanted.
 #[derive(Args)]
@@ -148,6 +149,11 @@ pub struct UpArgs {
     #[arg(long, help_heading = "How")]
     pub dry_run: bool,
 
+    /// Switch swap off for a change even where its pages do not fit back into RAM
+    /// or into a control group: the kernel may kill a program for it
+    #[arg(long, help_heading = "How")]
+    pub force: bool,
+
     /// For a boot: wait for drives that are not there yet, and do nothing
     /// where nothing is configured
     #[arg(long, help_heading = "How")]
@@ -169,6 +175,15 @@ pub struct DownArgs {
     /// Only say what would be undone
     #[arg(long)]
     pub dry_run: bool,
+
+    /// Only what an experiment that was killed left
+    #[arg(long, conflicts_with = "only")]
+    pub experiment: bool,
+
+    /// Even where pages do not fit back into RAM or into a control group: the
+    /// kernel may kill a program for it
+    #[arg(long)]
+    pub force: bool,
 
     /// JSON with a versioned schema
     #[arg(long)]
@@ -382,8 +397,10 @@ fn planned(
     args: &WantedArgs,
     host: &Host,
     state: Option<&State>,
+    force: bool,
 ) -> anyhow::Result<Plan> {
     let options = Options {
+        force,
         only: args.only.clone(),
         take_over: args.take_over,
         expected_ratio: wanted.measured.ratio(),
@@ -405,8 +422,8 @@ pub fn plan(args: &PlanArgs) -> anyhow::Result<Outcome> {
         output::print(&toml)?;
         return Ok(Outcome::Done);
     }
-    let plan = planned(&wanted, &args.wanted, &host, state.as_ref())?;
-    let is_done = plan.is_done(state.as_ref());
+    let plan = planned(&wanted, &args.wanted, &host, state.as_ref(), false)?;
+    let is_done = plan.is_done();
     let chosen = zmeld_swap::ciphers::chosen(&plan.config);
     let ciphers = match chosen.is_empty() || is_done || args.wanted.no_scan {
         true => Ok(Vec::new()),
@@ -425,6 +442,7 @@ pub fn plan(args: &PlanArgs) -> anyhow::Result<Outcome> {
         expected_ratio: wanted.measured.ratio(),
         ciphers,
         ciphers_unknown,
+        experiment: run::experiment(&host)?,
         plan: &plan,
     };
     output::show(

@@ -33,6 +33,9 @@ pub struct PlanBody<'a> {
     /// Why that is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ciphers_unknown: Option<String>,
+    /// What is to be said of an experiment that runs, or was killed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub experiment: Option<String>,
     /// Steps, problems, the machine.
     #[serde(flatten)]
     pub plan: &'a Plan,
@@ -78,12 +81,17 @@ pub fn plan_document(body: &PlanBody<'_>) -> Document {
         .any(|it| it.severity == Severity::Error);
     let lead = if refused {
         "zmeld up would refuse this.".to_owned()
-    } else if count == 0 {
+    } else if count == 0 && plan.undone.is_empty() {
         "There is nothing to set up.".to_owned()
     } else if body.done {
         "All of this is set up: zmeld up would change nothing.".to_owned()
     } else {
-        format!("zmeld up would take {count} steps; zmeld down takes them back.")
+        let steps = plan.groups.iter().flat_map(|group| &group.steps);
+        let left = steps.filter(|planned| !planned.done).count();
+        match plan.undone.len() {
+            0 => format!("zmeld up would take {left} steps; zmeld down takes them back."),
+            undone => format!("zmeld up would take back {undone} steps and take {left}."),
+        }
     };
     let machine = &plan.machine;
     let mut document = Document::new("zmeld plan")
@@ -103,8 +111,11 @@ pub fn plan_document(body: &PlanBody<'_>) -> Document {
         text.replace_range(..1, &text[..1].to_uppercase());
         document = document.section(section.advice(Tone::Good, format!("{text}.")));
     }
-    if !plan.problems.is_empty() || !plan.skipped.is_empty() {
+    if !plan.problems.is_empty() || !plan.skipped.is_empty() || body.experiment.is_some() {
         let mut section = Section::new("Mind");
+        if let Some(text) = &body.experiment {
+            section = section.advice(Tone::Warning, text.as_str());
+        }
         for problem in &plan.problems {
             section = section.advice(Tone::Warning, problem.to_string());
         }
@@ -113,6 +124,15 @@ pub fn plan_document(body: &PlanBody<'_>) -> Document {
             section = section.advice(Tone::Neutral, text);
         }
         document = document.section(section);
+    }
+    if !plan.undone.is_empty() {
+        let mut table = Table::new("")
+            .column(Column::text("part"))
+            .column(Column::text("what"));
+        for done in &plan.undone {
+            table.row(cells![done.group.as_str(), done.step.as_str()]);
+        }
+        document = document.section(Section::new("Taken back first").table(table));
     }
     if count > 0 {
         document = document.section(Section::new("Steps").table(steps_table(plan)));
@@ -174,6 +194,9 @@ pub fn run_document(title: &str, lead: &str, report: &Report) -> Document {
     }
     let mut document = Document::new(title).lead(lead);
     let mut section = Section::new("");
+    for left in &report.left {
+        section = section.advice(Tone::Warning, left.as_str());
+    }
     for skipped in &report.skipped {
         let text = format!("{} is left out: {}", skipped.group, skipped.reason);
         section = section.advice(Tone::Warning, text);

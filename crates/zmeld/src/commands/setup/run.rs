@@ -7,10 +7,9 @@ use zmeld_report::schema::Envelope;
 use zmeld_report::text::inert;
 use zmeld_swap::config::{Config, Kind, Location, Severity, Source};
 use zmeld_swap::event::Event;
-use zmeld_swap::execute::{self, Done, Report, Skipped};
+use zmeld_swap::execute::{self, Done, Removal, Report, Skipped};
 use zmeld_swap::journal::{Journal, State};
 use zmeld_swap::plan::Plan;
-use zmeld_swap::step::Record;
 use zmeld_swap::Host;
 
 use super::report::{run_document, RunBody};
@@ -27,6 +26,7 @@ pub fn up(args: &UpArgs) -> anyhow::Result<Outcome> {
     let host = Host::here();
     if args.dry_run {
         undisturbed()?;
+        cleared(&host)?;
         return would_go_up(args, &host);
     }
     let stop = progress::interrupt_flag();
@@ -41,6 +41,7 @@ pub fn up(args: &UpArgs) -> anyhow::Result<Outcome> {
     };
     let mut journal = Journal::lock(&host, patience, &mut |event| told.tell(event))?;
     undisturbed()?;
+    cleared(&host)?;
     let state = journal.state().clone();
     let state = (!state.records.is_empty()).then_some(state);
     let wanted = wanted(&args.wanted, &host, state.as_ref())?;
@@ -48,7 +49,7 @@ pub fn up(args: &UpArgs) -> anyhow::Result<Outcome> {
         eprintln!("zmeld: nothing is configured in /etc/zmeld.toml: nothing is set up");
         return Ok(Outcome::Done);
     }
-    let plan = planned(&wanted, &args.wanted, &host, state.as_ref())?;
+    let plan = planned(&wanted, &args.wanted, &host, state.as_ref(), args.force)?;
     warn(&plan);
     let result = execute::up(&host, &mut journal, &plan, stop, &mut |event| {
         told.tell(event)
@@ -77,11 +78,39 @@ fn undisturbed() -> anyhow::Result<()> {
     }
 }
 
+/// What is to be said of an experiment that runs, or of one that was killed.
+pub(super) fn experiment(host: &Host) -> anyhow::Result<Option<String>> {
+    if let Some(who) = zmeld_lab::experiment::running() {
+        return Ok(Some(format!(
+            "An experiment is running ({who}): what it swaps to goes with it, and is not part of this plan."
+        )));
+    }
+    let left = zmeld_lab::experiment::left_behind(host)?;
+    Ok((!left.is_empty()).then(|| {
+        format!(
+            "On this machine there is {}: zmeld down --experiment takes it back.",
+            left.join(", ")
+        )
+    }))
+}
+
+/// What a dead experiment left would be swapped to beside what is set up.
+fn cleared(host: &Host) -> anyhow::Result<()> {
+    let left = zmeld_lab::experiment::left_behind(host)?;
+    if left.is_empty() {
+        return Ok(());
+    }
+    anyhow::bail!(
+        "there is {}: take it back first with zmeld down --experiment, which leaves what zmeld up did",
+        left.join(", ")
+    )
+}
+
 /// What `up` would do.
 fn would_go_up(args: &UpArgs, host: &Host) -> anyhow::Result<Outcome> {
     let state = readable_state(host)?;
     let wanted = wanted(&args.wanted, host, state.as_ref())?;
-    let plan = planned(&wanted, &args.wanted, host, state.as_ref())?;
+    let plan = planned(&wanted, &args.wanted, host, state.as_ref(), args.force)?;
     warn(&plan);
     plan.refuse()?;
     let steps = |done: bool| {
@@ -96,29 +125,12 @@ fn would_go_up(args: &UpArgs, host: &Host) -> anyhow::Result<Outcome> {
             })
         })
     };
-    let records = state.as_ref().map_or(&[][..], |state| &state.records);
-    let is_planned = |record: &&Record| {
-        let mut groups = plan
-            .groups
-            .iter()
-            .filter(|group| group.name == record.group);
-        groups.any(|group| {
-            group
-                .steps
-                .iter()
-                .any(|it| it.step == record.step && it.done)
-        })
-    };
     let report = Report {
         applied: steps(false).collect(),
-        undone: undone(
-            records
-                .iter()
-                .rev()
-                .filter(|record| plan.speaks_of(&record.group) && !is_planned(record)),
-        ),
+        undone: plan.undone.clone(),
         kept: steps(true).count(),
         skipped: plan.skipped.clone(),
+        left: Vec::new(),
     };
     let lead = match report.is_unchanged() {
         true => "Nothing to do: all of it is set up.",
@@ -134,68 +146,113 @@ fn would_go_up(args: &UpArgs, host: &Host) -> anyhow::Result<Outcome> {
     )
 }
 
-fn undone<'a>(records: impl Iterator<Item = &'a Record>) -> Vec<Done> {
-    records
-        .map(|record| Done {
-            group: record.group.clone(),
-            step: record.step.describe(),
-        })
-        .collect()
-}
-
 /// Takes back what was set up.
 pub fn down(args: &DownArgs) -> anyhow::Result<Outcome> {
     let host = Host::here();
-    let only = args.only.as_deref();
     if args.dry_run {
-        undisturbed()?;
-        let state = readable_state(&host)?.unwrap_or_default();
-        check_names(only, &state)?;
-        let leaving = execute::leaving(&state.records, only);
-        let report = Report {
-            undone: undone(leaving.iter().rev().map(|&index| &state.records[index])),
-            ..Report::default()
-        };
-        let lead = match report.is_unchanged() {
-            true => "Nothing is set up.",
-            false => "This would be undone; nothing was changed.",
-        };
-        return print(
-            "zmeld down --dry-run",
-            "zmeld.down",
-            lead,
-            args.json,
-            true,
-            &report,
-        );
+        return would_go_down(args, &host);
     }
-    let stop = progress::interrupt_flag();
-    let mut told = Telling::new();
-    let mut journal = Journal::lock(&host, PATIENCE, &mut |event| told.tell(event))?;
     undisturbed()?;
-    check_names(only, journal.state())?;
-    let result = execute::down(&host, &mut journal, only, stop, &mut |event| {
-        told.tell(event)
-    });
-    drop(told);
-    let report = result?;
-    let lead = match (report.is_unchanged(), report.kept) {
-        (true, 0) => "Nothing is set up.",
-        (true, _) => "Nothing to do.",
-        (false, 0) => "Everything is as it was before.",
-        (false, _) => "Taken back; the rest stays.",
+    let mut report = match args.experiment {
+        true => Report::default(),
+        false => taken_down(args, &host)?,
+    };
+    if args.only.is_none() {
+        let found = zmeld_lab::experiment::left_behind(&host)?;
+        if !found.is_empty() {
+            let taken = zmeld_lab::experiment::take_back_left_behind(&host)?;
+            report.undone.extend(of_an_experiment(taken));
+            report
+                .left
+                .extend(zmeld_lab::experiment::left_behind(&host)?);
+        }
+    }
+    let as_before = report.kept == 0 && report.left.is_empty() && !args.experiment;
+    let lead = match (report.is_unchanged(), as_before) {
+        (true, _) if args.experiment => "No experiment left anything.",
+        (true, true) => "Nothing is set up.",
+        (true, false) => "Nothing to do.",
+        (false, true) => "Everything is as it was before.",
+        (false, false) if report.left.is_empty() => "Taken back; the rest stays.",
+        (false, false) => "Taken back, but this is not as it was before:",
     };
     print("zmeld down", "zmeld.down", lead, args.json, false, &report)
 }
 
+fn taken_down(args: &DownArgs, host: &Host) -> anyhow::Result<Report> {
+    let stop = progress::interrupt_flag();
+    let only = args.only.as_deref();
+    let mut told = Telling::new();
+    let mut journal = Journal::lock(host, PATIENCE, &mut |event| told.tell(event))?;
+    // One that began meanwhile waits for this lock.
+    undisturbed()?;
+    check_names(only, journal.state())?;
+    let removal = Removal {
+        only,
+        force: args.force,
+    };
+    let result = execute::down(host, &mut journal, removal, stop, &mut |event| {
+        told.tell(event)
+    });
+    drop(told);
+    Ok(result?)
+}
+
+fn would_go_down(args: &DownArgs, host: &Host) -> anyhow::Result<Outcome> {
+    undisturbed()?;
+    let only = args.only.as_deref();
+    let mut undone = Vec::new();
+    if !args.experiment {
+        let state = readable_state(host)?.unwrap_or_default();
+        check_names(only, &state)?;
+        let leaving = execute::leaving(&state.records, only);
+        undone.extend(
+            leaving
+                .iter()
+                .rev()
+                .map(|&index| Done::of(&state.records[index])),
+        );
+    }
+    if only.is_none() {
+        undone.extend(of_an_experiment(zmeld_lab::experiment::left_behind(host)?));
+    }
+    let report = Report {
+        undone,
+        ..Report::default()
+    };
+    let lead = match report.is_unchanged() {
+        true => "Nothing is set up.",
+        false => "This would be undone; nothing was changed.",
+    };
+    print(
+        "zmeld down --dry-run",
+        "zmeld.down",
+        lead,
+        args.json,
+        true,
+        &report,
+    )
+}
+
+fn of_an_experiment(found: Vec<String>) -> impl Iterator<Item = Done> {
+    found.into_iter().map(|step| Done {
+        group: "experiment".to_owned(),
+        step,
+    })
+}
+
+/// A tier is one that was set up, whatever the configuration calls it by now.
 fn check_names(only: Option<&[String]>, state: &State) -> anyhow::Result<()> {
+    let mut tiers: Vec<&str> = Vec::new();
+    for record in &state.records {
+        let tier = record.group.strip_prefix("tier.");
+        tiers.extend(tier.filter(|name| !tiers.contains(name)));
+    }
     for name in only.unwrap_or_default() {
-        if state.config.tier(name).is_none() && !state.records.is_empty() {
-            let tiers = state.config.tiers.iter().map(|tier| tier.name.as_str());
-            let names: Vec<&str> = tiers.collect();
+        if !tiers.contains(&name.as_str()) && !state.records.is_empty() {
             anyhow::bail!(
                 "no tier \"{name}\" is set up: there are {}",
-                names.join(", ")
+                tiers.join(", ")
             );
         }
     }

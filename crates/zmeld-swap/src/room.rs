@@ -1,0 +1,472 @@
+//! Whether what is swapped out fits back, before an area is switched off.
+//!
+//! Two limits count. The machine's: where it is missed, swapoff fails or the
+//! kernel ends it first. A control group's: every page comes back to the group
+//! that it was charged to, and where the group has no room for it and nothing
+//! left to reclaim, the kernel kills a program of the group, and only then does
+//! swapoff fail. Nothing may be switched off past the second without being told.
+//!
+//! What a group has room for: what is free below its limit, half of its page
+//! cache (some of it is dirty or used), and what other areas can take of it
+//! instead. A group's counters include its descendants', so that each group is
+//! held against its own limit, and with that against every ancestor's. Which area
+//! a group's pages are in, the kernel does not tell: all of them count, as far as
+//! the areas hold that many.
+//!
+//! | version | memory | swap | limits |
+//! |---|---|---|---|
+//! | 2 | `memory.current` | `memory.swap.current` | `memory.max`; `memory.high` slows down and kills nothing |
+//! | 1 | `memory.usage_in_bytes` | `total_swap` | `memory.limit_in_bytes`; memory and swap together (`memory.memsw`) stay the same, but a page is charged before its swap is let go of |
+//!
+//! Where the kernel does not count a group's swap, its programs' `VmSwap` does.
+//! With zswap the counters are the same: a page in its pool is a page in swap, and
+//! switching zswap off brings none of them back.
+
+use std::path::{Path, PathBuf};
+
+use crate::error::Error;
+use crate::kernel::Host;
+use crate::machine;
+
+/// Where control groups are shown.
+const ROOT: &str = "/sys/fs/cgroup";
+/// Deeper than anybody nests.
+const DEPTH_MAX: usize = 64;
+/// What is charged ahead on each processor, and page tables.
+const MARGIN_BYTES: u64 = 1 << 20;
+/// A limit above is none: the kernel writes the largest number of pages.
+const NO_LIMIT: u64 = 1 << 60;
+
+/// A control group whose pages in swap do not fit back into it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Overfull {
+    /// Its path below the root of its hierarchy: `/app`.
+    pub group: String,
+    /// What would come back to it, in bytes, at most.
+    pub swapped_bytes: u64,
+    /// What it has room for, in bytes.
+    pub room_bytes: u64,
+    /// Its limit in bytes.
+    pub limit_bytes: u64,
+    /// The program in it with the most pages in swap; none where none has any.
+    pub largest: Option<Program>,
+}
+
+/// A program with pages in swap.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Program {
+    /// Its name, as `/proc/PID/comm` has it.
+    pub name: String,
+    /// Its number.
+    pub pid: u32,
+    /// What it has in swap, in bytes.
+    pub swapped_bytes: u64,
+}
+
+impl std::fmt::Display for Overfull {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{} come back to the control group {}, which has room for {} below its limit of {}",
+            mib(self.swapped_bytes.div_ceil(1 << 20)),
+            self.group,
+            mib(self.room_bytes >> 20),
+            mib(self.limit_bytes >> 20),
+        )?;
+        match &self.largest {
+            Some(program) => write!(
+                f,
+                " (most of it: {}, process {}, {} in swap)",
+                program.name,
+                program.pid,
+                mib(program.swapped_bytes.div_ceil(1 << 20))
+            ),
+            None => Ok(()),
+        }
+    }
+}
+
+fn mib(count: u64) -> String {
+    format!("{count} MiB")
+}
+
+/// What switching areas off meets.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Findings {
+    /// Groups in which a program would be killed.
+    pub overfull: Vec<Overfull>,
+    /// Groups that are slowed down meanwhile, in words.
+    pub slowed: Vec<String>,
+}
+
+/// Refuses to switch areas off whose pages do not fit into RAM.
+///
+/// # Errors
+/// How much is missing.
+pub(crate) fn check_machine(host: &Host, areas: &[PathBuf]) -> Result<(), Error> {
+    let mut swapped_bytes = 0u64;
+    let mut freed_bytes = 0u64;
+    let mut room_elsewhere = 0u64;
+    for swap in host.swaps()? {
+        if areas.contains(&swap.path) {
+            swapped_bytes = swapped_bytes.saturating_add(swap.used_bytes);
+            // The pool gives its pages back as slots are freed, but a page only
+            // when the last object on it is gone: half of it is counted on.
+            freed_bytes = freed_bytes.saturating_add(pool_bytes(host, &swap.path)? / 2);
+        } else if compressed_name(&swap.path).is_none() {
+            let free = swap.size_bytes.saturating_sub(swap.used_bytes);
+            room_elsewhere = room_elsewhere.saturating_add(free);
+        }
+    }
+    if swapped_bytes == 0 {
+        return Ok(());
+    }
+    let memory = machine::memory(host)?;
+    let room = memory
+        .mem_available
+        .unwrap_or(memory.mem_free)
+        .saturating_add(freed_bytes)
+        .saturating_add(room_elsewhere);
+    if swapped_bytes <= room {
+        return Ok(());
+    }
+    Err(Error::NoRam {
+        areas: shown(areas),
+        swapped_bytes,
+        missing_bytes: swapped_bytes - room,
+    })
+}
+
+fn shown(areas: &[PathBuf]) -> String {
+    let names: Vec<String> = areas
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect();
+    names.join(", ")
+}
+
+/// `zram1` of `/dev/zram1`.
+fn compressed_name(path: &Path) -> Option<&str> {
+    let name = path.strip_prefix("/dev").ok()?.to_str()?;
+    let is = |driver| {
+        name.strip_prefix(driver)
+            .is_some_and(|rest: &str| rest.parse::<u32>().is_ok())
+    };
+    (is("zram") || is("zmeld")).then_some(name)
+}
+
+/// Memory that a compressed device's pool takes; 0 for others.
+fn pool_bytes(host: &Host, path: &Path) -> Result<u64, Error> {
+    let Some(name) = compressed_name(path) else {
+        return Ok(0);
+    };
+    let stat = host
+        .read_optional(format!("/sys/block/{name}/mm_stat"))?
+        .unwrap_or_default();
+    let used = stat.split_whitespace().nth(2);
+    Ok(used.and_then(|used| used.parse().ok()).unwrap_or(0))
+}
+
+/// The refusal.
+pub(crate) fn no_room(groups: Vec<Overfull>) -> Error {
+    Error::NoRoomInGroup {
+        groups,
+        way_out: "raise the limit, end the program, or say --force",
+    }
+}
+
+/// How careful a look at the groups is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Care {
+    /// Before: with all of the margin.
+    Before,
+    /// While pages come back: what is read at different moments differs a little.
+    Meanwhile,
+}
+
+/// Holds every control group's swap against its limits.
+///
+/// # Errors
+/// When the swap areas or a group's numbers cannot be read.
+pub(crate) fn groups(host: &Host, areas: &[PathBuf], care: Care) -> Result<Findings, Error> {
+    let mut leaving_bytes = 0u64;
+    let mut elsewhere_bytes = 0u64;
+    for swap in host.swaps()? {
+        if areas.contains(&swap.path) {
+            leaving_bytes = leaving_bytes.saturating_add(swap.used_bytes);
+        } else {
+            let free = swap.size_bytes.saturating_sub(swap.used_bytes);
+            elsewhere_bytes = elsewhere_bytes.saturating_add(free);
+        }
+    }
+    let mut findings = Findings::default();
+    let Some(hierarchy) = (leaving_bytes > 0).then(|| Hierarchy::find(host)).flatten() else {
+        return Ok(findings);
+    };
+    let mut look = Look {
+        host,
+        hierarchy,
+        leaving_bytes,
+        elsewhere_bytes,
+        ram_bytes: machine::memory(host)?.mem_total,
+        care,
+        findings: &mut findings,
+    };
+    let top = look.hierarchy.top();
+    look.descend(top, 0)?;
+    Ok(findings)
+}
+
+/// Which version the memory controller has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Hierarchy {
+    One,
+    Two,
+}
+
+impl Hierarchy {
+    fn find(host: &Host) -> Option<Hierarchy> {
+        if host.exists(format!("{ROOT}/memory/memory.limit_in_bytes")) {
+            return Some(Hierarchy::One);
+        }
+        host.exists(format!("{ROOT}/cgroup.controllers"))
+            .then_some(Hierarchy::Two)
+    }
+
+    fn top(self) -> &'static str {
+        match self {
+            Hierarchy::One => "/sys/fs/cgroup/memory",
+            Hierarchy::Two => ROOT,
+        }
+    }
+}
+
+/// What a group uses and may use, in bytes.
+#[derive(Debug, Clone, Copy, Default)]
+struct Usage {
+    used: u64,
+    /// None: not counted.
+    swapped: Option<u64>,
+    /// Page cache, half of which can be had.
+    cache: u64,
+    limit: Option<u64>,
+    /// Where it is slowed down.
+    high: Option<u64>,
+    /// What may be swapped out of it beside what is; none: its reclaim does not swap.
+    swap_room: Option<u64>,
+    /// What may be charged to it in memory and swap together (version 1).
+    together_room: Option<u64>,
+}
+
+struct Look<'a> {
+    host: &'a Host,
+    hierarchy: Hierarchy,
+    leaving_bytes: u64,
+    elsewhere_bytes: u64,
+    ram_bytes: u64,
+    care: Care,
+    findings: &'a mut Findings,
+}
+
+impl Look<'_> {
+    fn descend(&mut self, group: &str, depth: usize) -> Result<(), Error> {
+        let usage = self.usage(group)?;
+        if usage.swapped == Some(0) {
+            // Neither it nor what is below it has anything in swap.
+            return Ok(());
+        }
+        self.judge(group, &usage)?;
+        if depth == DEPTH_MAX {
+            return Ok(());
+        }
+        for name in self.host.list(group)? {
+            let below = format!("{group}/{name}");
+            let meta = std::fs::symlink_metadata(self.host.path(&below));
+            if meta.is_ok_and(|meta| meta.is_dir()) {
+                self.descend(&below, depth + 1)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn judge(&mut self, group: &str, usage: &Usage) -> Result<(), Error> {
+        // More than RAM is no limit: the machine's own comes first.
+        let ram = self.ram_bytes;
+        let limit = usage.limit.filter(|limit| *limit < ram.min(NO_LIMIT));
+        let high = usage.high.filter(|limit| *limit < ram.min(NO_LIMIT));
+        if limit.is_none() && high.is_none() && usage.together_room.is_none() {
+            return Ok(());
+        }
+        let swapped = match usage.swapped {
+            Some(bytes) => bytes,
+            None => self
+                .programs(group, 0)?
+                .iter()
+                .map(|it| it.swapped_bytes)
+                .sum(),
+        };
+        let coming = swapped.min(self.leaving_bytes);
+        if coming == 0 {
+            return Ok(());
+        }
+        // What comes back from the areas leaves room in the group's share of swap.
+        let elsewhere = match usage.swap_room {
+            Some(room) => self.elsewhere_bytes.min(room.saturating_add(coming)),
+            None => 0,
+        };
+        let reclaimable = (usage.cache / 2).saturating_add(elsewhere);
+        let room = |limit: u64| limit.saturating_sub(usage.used).saturating_add(reclaimable);
+        let fits = |limit: u64| room(limit) >= coming.saturating_add(self.margin(limit));
+        // A page is charged to both for a moment: as much as is charged ahead.
+        let is_tight = usage
+            .together_room
+            .is_some_and(|room| room.saturating_add(usage.cache / 2) < self.margin(0));
+        let too_low = limit.filter(|limit| is_tight || !fits(*limit));
+        if let Some(limit_bytes) = too_low {
+            let programs = self.programs(group, 0)?;
+            self.findings.overfull.push(Overfull {
+                group: self.shown(group),
+                swapped_bytes: coming,
+                room_bytes: if is_tight { 0 } else { room(limit_bytes) },
+                limit_bytes,
+                largest: programs.into_iter().max_by_key(|it| it.swapped_bytes),
+            });
+        } else if let Some(high) = high.filter(|high| !fits(*high)) {
+            self.findings.slowed.push(format!(
+                "{} come back to the control group {}, which has room for {} below its \
+                 memory.high of {}: its programs are slowed down meanwhile",
+                mib(coming.div_ceil(1 << 20)),
+                self.shown(group),
+                mib(room(high) >> 20),
+                mib(high >> 20)
+            ));
+        }
+        Ok(())
+    }
+
+    /// What the kernel charges ahead, and what moves between two reads.
+    fn margin(&self, limit: u64) -> u64 {
+        let margin = MARGIN_BYTES.saturating_add(limit / 64);
+        match self.care {
+            Care::Before => margin,
+            Care::Meanwhile => margin / 2,
+        }
+    }
+
+    fn shown(&self, group: &str) -> String {
+        let below = group.strip_prefix(self.hierarchy.top()).unwrap_or_default();
+        if below.is_empty() {
+            return "/".to_owned();
+        }
+        // A user who was given a part of the tree names groups as he likes.
+        below.replace(char::is_control, "?")
+    }
+
+    /// A number of a group; none where there is no such file, or it says `max`.
+    fn number(&self, group: &str, file: &str) -> Result<Option<u64>, Error> {
+        let text = self.host.read_optional(format!("{group}/{file}"))?;
+        Ok(text.and_then(|text| text.parse().ok()))
+    }
+
+    fn usage(&self, group: &str) -> Result<Usage, Error> {
+        let stat = self
+            .host
+            .read_optional(format!("{group}/memory.stat"))?
+            .unwrap_or_default();
+        match self.hierarchy {
+            Hierarchy::One => self.usage_one(group, &stat),
+            Hierarchy::Two => self.usage_two(group, &stat),
+        }
+    }
+
+    fn usage_two(&self, group: &str, stat: &str) -> Result<Usage, Error> {
+        let swapped = self.number(group, "memory.swap.current")?;
+        let swap_room = match self.number(group, "memory.swap.max")? {
+            Some(max) => max.saturating_sub(swapped.unwrap_or(0)),
+            None => u64::MAX,
+        };
+        let swappiness = self.number("/proc/sys/vm", "swappiness")?;
+        let cache = keyed(stat, "inactive_file") + keyed(stat, "active_file");
+        Ok(Usage {
+            used: self.number(group, "memory.current")?.unwrap_or(0),
+            swapped,
+            cache,
+            limit: self.number(group, "memory.max")?,
+            high: self.number(group, "memory.high")?,
+            swap_room: (swappiness != Some(0)).then_some(swap_room),
+            together_room: None,
+        })
+    }
+
+    fn usage_one(&self, group: &str, stat: &str) -> Result<Usage, Error> {
+        let is_counted = stat.lines().any(|line| line.starts_with("total_swap "));
+        let swappiness = self.number(group, "memory.swappiness")?;
+        let together = self
+            .number(group, "memory.memsw.limit_in_bytes")?
+            .filter(|limit| *limit < NO_LIMIT);
+        let together_room = match together {
+            Some(limit) => {
+                let used = self.number(group, "memory.memsw.usage_in_bytes")?;
+                Some(limit.saturating_sub(used.unwrap_or(0)))
+            }
+            None => None,
+        };
+        Ok(Usage {
+            used: self.number(group, "memory.usage_in_bytes")?.unwrap_or(0),
+            swapped: is_counted.then(|| keyed(stat, "total_swap")),
+            cache: keyed(stat, "total_inactive_file") + keyed(stat, "total_active_file"),
+            limit: self.number(group, "memory.limit_in_bytes")?,
+            high: None,
+            swap_room: (swappiness != Some(0)).then_some(u64::MAX),
+            together_room,
+        })
+    }
+
+    /// The programs of a group and of those below it that have pages in swap.
+    fn programs(&self, group: &str, depth: usize) -> Result<Vec<Program>, Error> {
+        let mut all = Vec::new();
+        // A threaded group of version 2 does not list its processes.
+        let list = self.host.read_optional(format!("{group}/cgroup.procs"));
+        let list = list.ok().flatten().unwrap_or_default();
+        for pid in list.lines().filter_map(|line| line.trim().parse().ok()) {
+            // It may have ended.
+            if let Some(program) = self.program(pid) {
+                all.push(program);
+            }
+        }
+        if depth == DEPTH_MAX {
+            return Ok(all);
+        }
+        for name in self.host.list(group)? {
+            let below = format!("{group}/{name}");
+            let meta = std::fs::symlink_metadata(self.host.path(&below));
+            if meta.is_ok_and(|meta| meta.is_dir()) {
+                all.extend(self.programs(&below, depth + 1)?);
+            }
+        }
+        Ok(all)
+    }
+
+    fn program(&self, pid: u32) -> Option<Program> {
+        let read = |file| self.host.read_optional(format!("/proc/{pid}/{file}"));
+        let status = read("status").ok()??;
+        let line = status.lines().find_map(|it| it.strip_prefix("VmSwap:"))?;
+        let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+        let swapped_bytes = kib.checked_mul(1024).filter(|bytes| *bytes > 0)?;
+        let name = read("comm").ok()?.unwrap_or_default();
+        Some(Program {
+            name,
+            pid,
+            swapped_bytes,
+        })
+    }
+}
+
+/// A number of `memory.stat`; 0 where it is not there.
+fn keyed(stat: &str, name: &str) -> u64 {
+    stat.lines()
+        .filter_map(|line| line.split_once(' '))
+        .find(|(key, _)| *key == name)
+        .and_then(|(_, value)| value.trim().parse().ok())
+        .unwrap_or(0)
+}

@@ -1,0 +1,125 @@
+//! What a plan says is what `up` does, and what is left after `down` is said.
+
+use crate::common::{config, Machine};
+use zmeld_swap::execute::Done;
+use zmeld_swap::journal::{Journal, Owner, State};
+
+const RAM: &str = "[tier.fast]\nkind = \"zram\"\nsize = \"50%\"\nmemory_limit = \"25%\"\n\
+                   codec = \"lz4\"\n[tunables]\nswappiness = 150\n";
+
+/// The plan made beforehand lists what `up` then does, in order.
+fn agrees(machine: &Machine, text: &str) {
+    let plan = machine.plan(&config(text)).unwrap();
+    let report = machine.up(&config(text)).unwrap();
+    let steps = plan.groups.iter().flat_map(|group| {
+        let missing = group.steps.iter().filter(|planned| !planned.done);
+        missing.map(|planned| Done {
+            group: group.name.clone(),
+            step: planned.step.describe(),
+        })
+    });
+    assert_eq!(steps.collect::<Vec<_>>(), report.applied, "{text}");
+    assert_eq!(plan.undone, report.undone, "{text}");
+    assert_eq!(plan.is_done(), report.is_unchanged(), "{text}");
+    let again = machine.plan(&config(text)).unwrap();
+    assert!(again.is_done(), "{text}");
+}
+
+#[test]
+fn a_plan_says_what_up_does() {
+    let machine = Machine::new();
+    agrees(&machine, RAM);
+    agrees(&machine, RAM);
+    // Another limit: the device is made anew, and the plan says so.
+    let limited = RAM.replace("25%", "30%");
+    let plan = machine.plan(&config(&limited)).unwrap();
+    assert!(plan
+        .undone
+        .iter()
+        .any(|it| it.step.starts_with("add a zram")));
+    agrees(&machine, &limited);
+    // Somebody changed a value, or switched swap off: that is seen too.
+    machine.put("/proc/sys/vm/swappiness", "10\n");
+    assert!(!machine.plan(&config(&limited)).unwrap().is_done());
+    agrees(&machine, &limited);
+    let without: String = machine
+        .text("/proc/swaps")
+        .lines()
+        .filter(|line| !line.starts_with("/dev/zram1"))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    machine.put("/proc/swaps", &without);
+    agrees(&machine, &limited);
+    // A part less, and a part more.
+    agrees(&machine, "[tunables]\nswappiness = 120\n");
+    agrees(&machine, RAM);
+    machine.down().unwrap();
+}
+
+#[test]
+fn what_is_not_as_before_is_said() {
+    let machine = Machine::new();
+    machine.up(&config(RAM)).unwrap();
+    machine.put("/proc/sys/vm/swappiness", "10\n");
+    let report = machine.down().unwrap();
+    assert_eq!(
+        report.left,
+        ["/proc/sys/vm/swappiness says 10, and said 60 before"]
+    );
+    let drive = "[tier.d]\nkind = \"disk\"\ndevice = \"/dev/sdc1\"\nformat = true\n";
+    machine.up(&config(drive)).unwrap();
+    let report = machine.down().unwrap();
+    assert_eq!(report.left, ["what stood on /dev/sdc1 was written over"]);
+    machine
+        .up(&config("[tunables]\npage_cluster = 0\n"))
+        .unwrap();
+    assert!(machine.down().unwrap().left.is_empty());
+}
+
+#[test]
+fn an_experiments_steps_are_not_those_of_up() {
+    let machine = Machine::new();
+    let host = machine.host();
+    {
+        let owner = Owner::Experiment;
+        let patience = std::time::Duration::ZERO;
+        let mut journal = Journal::lock_for(&host, owner, patience, &mut |_| {}).unwrap();
+        let plan = machine.plan(&config(RAM)).unwrap();
+        let stop = false.into();
+        zmeld_swap::execute::up(&host, &mut journal, &plan, &stop, &mut |_| {}).unwrap();
+    }
+    assert!(State::read(&host).unwrap().is_none());
+    let state = State::read_of(&host, Owner::Experiment).unwrap().unwrap();
+    assert!(!state.records.is_empty());
+    assert!(zmeld_swap::applied::Applied::read(&host).unwrap().is_none());
+    let plan = machine.plan(&config(RAM)).unwrap();
+    assert!(!plan.is_done() && plan.undone.is_empty());
+    // It is not for down to say that nothing is left.
+    assert!(machine.down().unwrap().is_unchanged());
+    assert_eq!(
+        State::read_of(&host, Owner::Experiment).unwrap(),
+        Some(state)
+    );
+}
+
+#[test]
+fn a_table_that_takes_much_memory_is_said_and_an_absurd_one_refused() {
+    // 4 GiB of RAM: 20 bytes for each page.
+    let machine = Machine::new();
+    let sized = |size: &str| {
+        config(&format!(
+            "[tier.fast]\nkind = \"zram\"\nsize = \"{size}\"\nmemory_limit = \"50%\"\n"
+        ))
+    };
+    let plan = machine.plan(&sized("50%")).unwrap();
+    let mut steps = plan.groups.iter().flat_map(|group| &group.steps);
+    assert!(steps.any(|it| it.reason.contains("takes 10.0 MiB of RAM")));
+    assert!(plan.problems.is_empty(), "{:?}", plan.problems);
+    let plan = machine.plan(&sized("100GiB")).unwrap();
+    let said = plan.problems.iter().find(|it| it.key == "tier.fast.size");
+    assert!(said.is_some_and(|it| it.what.contains("takes 500 MiB of RAM, 12 % of it")));
+    for size in ["400GiB", "999999TiB"] {
+        let err = machine.plan(&sized(size)).unwrap_err().to_string();
+        assert!(err.contains("before any is stored"), "{err}");
+    }
+}
