@@ -45,9 +45,8 @@
 #include <linux/sysfs.h>
 #include <linux/workqueue.h>
 
+#include <compat.h>
 #include <zmeld/store.h>
-
-#include "compat.h"
 
 /*
  * Requests come in these units, as zram's do. Where a page is larger a request

@@ -6,7 +6,8 @@
 //! `upstream` (it also has to pass on the kernel's own zram), `kernel=NAME,NAME`,
 //! `memory=MIB`, `disk=MIB` for each empty disk, `program=NAME`,
 //! `packages=NAME,NAME`, `module` (the command line's tests go without), `small-blocks`
-//! (its blocks are smaller than a page), `systemd` (it runs in a Debian that systemd
+//! (its blocks are smaller than a page), `narrow-fingerprints` (they have one bit),
+//! `systemd` (it runs in a Debian that systemd
 //! started), `long` (only with `--long`). It prints a line a check, `ok N - name` or
 //! `not ok N - name`.
 
@@ -201,6 +202,7 @@ fn sources(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
 struct Needs {
     upstream: bool,
     small_blocks: bool,
+    narrow_fingerprints: bool,
     module: bool,
     systemd: bool,
     long: bool,
@@ -221,6 +223,7 @@ fn needs(script: &str) -> Option<Needs> {
         match word.split_once('=') {
             None if word == "upstream" => needs.upstream = true,
             None if word == "small-blocks" => needs.small_blocks = true,
+            None if word == "narrow-fingerprints" => needs.narrow_fingerprints = true,
             None if word == "module" => needs.module = true,
             None if word == "systemd" => needs.systemd = true,
             None if word == "long" => needs.long = true,
@@ -385,6 +388,8 @@ impl GuestTest {
         } else if self.needs.module || self.bed == Bed::Module {
             let flavour = if self.needs.small_blocks {
                 Flavour::SmallBlocks
+            } else if self.needs.narrow_fingerprints {
+                Flavour::NarrowFingerprints
             } else if self.seconds.is_some() {
                 Flavour::Debug
             } else {

@@ -29,6 +29,9 @@ pub enum Flavour {
     /// The same with blocks of 512 bytes: a page has parts, as it has where pages
     /// are larger than 4 KiB.
     SmallBlocks,
+    /// The same with fingerprints of one bit: many pages share one, and are no
+    /// twins.
+    NarrowFingerprints,
 }
 
 impl Flavour {
@@ -46,6 +49,7 @@ impl Flavour {
             Flavour::Release => "module",
             Flavour::Debug => "module-debug",
             Flavour::SmallBlocks => "module-small-blocks",
+            Flavour::NarrowFingerprints => "module-narrow-fingerprints",
         }
     }
 
@@ -54,6 +58,7 @@ impl Flavour {
             Flavour::Release => &["ZMELD_DEBUG=0"],
             Flavour::Debug => &["ZMELD_DEBUG=1"],
             Flavour::SmallBlocks => &["ZMELD_DEBUG=1", "ZMELD_BLOCK_SIZE=512"],
+            Flavour::NarrowFingerprints => &["ZMELD_DEBUG=1", "ZMELD_FINGERPRINT_BITS=1"],
         }
     }
 }

@@ -17,7 +17,7 @@
 #include <linux/zstd.h>
 
 #include "codec_linux.h"
-#include "../../kmod/compat.h"
+#include "compat.h"
 
 #define ZSTD_LEVEL_MIN		(-131072)	/* zstd_min_clevel() */
 #define ZSTD_LEVEL_MAX		22		/* zstd_max_clevel() */

@@ -3,7 +3,7 @@
  * The pool in the kernel: zsmalloc.
  *
  * A handle is zsmalloc's own: the address of the word that says where the
- * object is now. Kernels before 6.16 map an object, one at a time on each
+ * object is now. Kernels before 6.15 map an object, one at a time on each
  * processor and with preemption off; later ones give its address, or copy it to
  * the caller's buffer where it lies across two pages.
  *
@@ -18,7 +18,7 @@
 
 #include <zmeld/port.h>
 
-#include "../../kmod/compat.h"
+#include "compat.h"
 
 #define POOL_GFP (GFP_NOIO | __GFP_NOWARN | __GFP_HIGHMEM | __GFP_MOVABLE)
 
@@ -100,6 +100,8 @@ void zm_port_pool_write(struct zm_pool *pool, struct zm_handle handle,
 		     size);
 }
 
+#if ZM_HAS_POOL_SIZED_READS
+
 const void *zm_port_pool_read_begin(struct zm_pool *pool,
 				    struct zm_handle handle, u32 size,
 				    void *copy)
@@ -114,6 +116,23 @@ void zm_port_pool_read_end(struct zm_pool *pool, struct zm_handle handle,
 	zs_obj_read_end(zs_pool_of(pool), zs_handle_of(handle), size,
 			(void *)bytes);
 }
+
+#else
+
+const void *zm_port_pool_read_begin(struct zm_pool *pool,
+				    struct zm_handle handle, u32 size,
+				    void *copy)
+{
+	return zs_obj_read_begin(zs_pool_of(pool), zs_handle_of(handle), copy);
+}
+
+void zm_port_pool_read_end(struct zm_pool *pool, struct zm_handle handle,
+			   const void *bytes, u32 size)
+{
+	zs_obj_read_end(zs_pool_of(pool), zs_handle_of(handle), (void *)bytes);
+}
+
+#endif
 
 #else
 

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The one place that knows how kernels differ. Stock 6.1, 6.12 and 7.2 are built
+ * and tested; what lies between was read from its sources.
+ *
+ * A macro ZM_HAS_... says that the kernel has the feature. Distributions carry
+ * newer pieces in older kernels, so it is asked of the kernel's headers where
+ * they can be asked: by a macro of theirs, or by Kbuild, which looks at
+ * prototypes. Where both sides can be hidden behind one function, that function
+ * is here and nobody else asks.
+ */
+#ifndef ZMELD_PORT_LINUX_COMPAT_H
+#define ZMELD_PORT_LINUX_COMPAT_H
+
+#include <linux/blkdev.h>
+#include <linux/err.h>
+#include <linux/version.h>
+
+/* -- What the kernel has --------------------------------------------------- */
+
+#define ZM_KERNEL_FROM(major, minor) \
+	(LINUX_VERSION_CODE >= KERNEL_VERSION(major, minor, 0))
+
+/*
+ * From Kbuild, of zsmalloc:
+ *   ZM_HAS_POOL_CLASSES      tells the class of a size (6.2);
+ *   ZM_HAS_POOL_COPIES       reads by begin and end, writes by copying; no
+ *                            mapping (6.15);
+ *   ZM_HAS_POOL_NODES        zs_malloc() takes the node to allocate on (6.16);
+ *   ZM_HAS_POOL_SIZED_READS  begin and end are told the object's size (7.0).
+ */
+#ifndef ZM_HAS_POOL_COPIES
+#error "zmeld: Kbuild says what zsmalloc has, and it did not"
+#endif
+
+/* LZ4_resetStreamHC() is not asked for: 6.1 declares it without exporting it. */
+
+/* zstd: dictionaries digested once, by reference, and the default level. */
+#define ZM_HAS_ZSTD_DICTIONARIES	ZM_KERNEL_FROM(6, 12)
+/* class_create() and class attributes without a module, with const classes. */
+#define ZM_HAS_CONST_CLASSES		ZM_KERNEL_FROM(6, 4)
+/* blk_alloc_disk() takes the queue's limits. */
+#define ZM_HAS_LIMITS_AT_ALLOC		ZM_KERNEL_FROM(6, 9)
+
+/* open() and release() get the disk; blk_mode_t in place of fmode_t. */
+#ifdef BLK_OPEN_READ
+#define ZM_HAS_BLK_MODE			1
+#else
+#define ZM_HAS_BLK_MODE			0
+#endif
+
+/* What a queue is like stands in its limits, as features (6.11). */
+#ifdef BLK_FEAT_SYNCHRONOUS
+#define ZM_HAS_QUEUE_FEATURES		1
+#else
+#define ZM_HAS_QUEUE_FEATURES		0
+#endif
+
+/*
+ * A flag or a feature tells swap that requests end when submit_bio() returns.
+ * Before that (6.3) swap asked for the rw_page() operation.
+ */
+#if ZM_HAS_QUEUE_FEATURES || defined(QUEUE_FLAG_SYNCHRONOUS)
+#define ZM_HAS_RW_PAGE			0
+#else
+#define ZM_HAS_RW_PAGE			1
+#endif
+
+/* -- The disk -------------------------------------------------------------- */
+
+/*
+ * A disk for whole pages in memory: not rotating, synchronous where swap can be
+ * told so, its pages stable while they are written, taking discards of any
+ * length and, where a block is a page, requests to write zeros. ERR_PTR().
+ */
+#if ZM_HAS_LIMITS_AT_ALLOC
+
+static inline struct gendisk *zm_disk_alloc_limited(unsigned int block_size)
+{
+	struct queue_limits limits = {
+		.logical_block_size = block_size,
+		.physical_block_size = PAGE_SIZE,
+		.io_min = PAGE_SIZE,
+		.io_opt = PAGE_SIZE,
+		.max_hw_discard_sectors = UINT_MAX,
+		.max_write_zeroes_sectors =
+			block_size == PAGE_SIZE ? UINT_MAX : 0,
+#if ZM_HAS_QUEUE_FEATURES
+		.features = BLK_FEAT_STABLE_WRITES | BLK_FEAT_SYNCHRONOUS,
+#endif
+	};
+
+	return blk_alloc_disk(&limits, NUMA_NO_NODE);
+}
+
+#else
+
+static inline struct gendisk *zm_disk_alloc_limited(unsigned int block_size)
+{
+	struct gendisk *disk = blk_alloc_disk(NUMA_NO_NODE);
+	struct request_queue *queue;
+
+	if (!disk)
+		return ERR_PTR(-ENOMEM);
+	queue = disk->queue;
+	blk_queue_logical_block_size(queue, block_size);
+	blk_queue_physical_block_size(queue, PAGE_SIZE);
+	blk_queue_io_min(queue, PAGE_SIZE);
+	blk_queue_io_opt(queue, PAGE_SIZE);
+	queue->limits.discard_granularity = PAGE_SIZE;
+	blk_queue_max_discard_sectors(queue, UINT_MAX);
+	if (block_size == PAGE_SIZE)
+		blk_queue_max_write_zeroes_sectors(queue, UINT_MAX);
+	return disk;
+}
+
+#endif
+
+static inline struct gendisk *zm_disk_alloc(unsigned int block_size)
+{
+	struct gendisk *disk = zm_disk_alloc_limited(block_size);
+
+	if (IS_ERR(disk))
+		return disk;
+#if !ZM_HAS_QUEUE_FEATURES
+	blk_queue_flag_set(QUEUE_FLAG_NONROT, disk->queue);
+	blk_queue_flag_clear(QUEUE_FLAG_ADD_RANDOM, disk->queue);
+	blk_queue_flag_set(QUEUE_FLAG_STABLE_WRITES, disk->queue);
+#ifdef QUEUE_FLAG_SYNCHRONOUS
+	blk_queue_flag_set(QUEUE_FLAG_SYNCHRONOUS, disk->queue);
+#endif
+#endif
+	return disk;
+}
+
+/*
+ * Heads of the disk's open() and release() operations, for their definitions:
+ *
+ *	static int zm_open(ZM_OPEN_ARGUMENTS)
+ *	{
+ *		struct gendisk *disk = ZM_OPEN_DISK;
+ */
+#if ZM_HAS_BLK_MODE
+#define ZM_OPEN_ARGUMENTS	struct gendisk *opened, blk_mode_t mode
+#define ZM_OPEN_DISK		opened
+#define ZM_RELEASE_ARGUMENTS	struct gendisk *released
+#else
+#define ZM_OPEN_ARGUMENTS	struct block_device *opened, fmode_t mode
+#define ZM_OPEN_DISK		((opened)->bd_disk)
+#define ZM_RELEASE_ARGUMENTS	struct gendisk *released, fmode_t mode
+#endif
+
+/* -- Classes --------------------------------------------------------------- */
+
+/* Heads of a class attribute's show() and store(), up to their buffer. */
+#if ZM_HAS_CONST_CLASSES
+#define ZM_CLASS_ARGUMENTS \
+	const struct class *class, const struct class_attribute *attr
+#else
+#define ZM_CLASS_ARGUMENTS \
+	struct class *class, struct class_attribute *attr
+#endif
+
+#endif /* ZMELD_PORT_LINUX_COMPAT_H */
