@@ -12,6 +12,9 @@
  */
 #include "pass.h"
 
+/* Between two looks at the stop where hardly any has a twin. */
+#define SUSPECTS_A_TURN 1024
+
 /* Whether a locked slot still is what the pass took it for. */
 static bool slot_still(struct zm_content content, u32 fingerprint)
 {
@@ -423,8 +426,6 @@ static void prefetch_ahead(struct zm_pass *pass, u64 from, u64 to)
 			prefetch_bytes(pass, suspects[i]);
 }
 
-#define SUSPECTS_A_TURN 1024
-
 /* Sorted suspects: melds each group. -EINTR: asked to stop. */
 int zm_suspects_meld(struct zm_pass *pass)
 {
@@ -449,6 +450,8 @@ int zm_suspects_meld(struct zm_pass *pass)
 		if (next == i + 1)
 			continue;
 		leaders = zm_group_meld(pass, suspects + i, next - i);
+		if (leaders == -EINTR)
+			pass->store->resume.from = fingerprint;
 		if (leaders < 0)
 			return (int)leaders;
 	}
