@@ -61,35 +61,20 @@ impl SwapArea {
 /// # Errors
 /// When `/proc/swaps` cannot be read.
 pub fn swap_areas() -> Result<Vec<SwapArea>, Error> {
-    let path = "/proc/swaps";
+    let path = zmeld_linux::swaps::PATH;
     let text = std::fs::read(path).map_err(|cause| Error::io("read", path, cause))?;
     let page_size = rustix::param::page_size() as u64;
-    Ok(String::from_utf8_lossy(&text)
-        .lines()
-        .skip(1)
-        .filter_map(|line| parse_area(line, page_size))
+    // A line that is none can be read from as little as an area that is not there.
+    Ok(zmeld_linux::swaps::parse(&String::from_utf8_lossy(&text))
+        .flatten()
+        .map(|area| SwapArea {
+            slots: area.size_bytes / page_size,
+            used: area.used_bytes / page_size,
+            path: area.path,
+            is_device: area.is_device,
+            priority: area.priority,
+        })
         .collect())
-}
-
-fn parse_area(line: &str, page_size: u64) -> Option<SwapArea> {
-    let mut words = line.split_ascii_whitespace();
-    let path = PathBuf::from(processes::unescape(words.next()?));
-    let is_device = words.next()? == "partition";
-    let mut pages = || {
-        words
-            .next()?
-            .parse::<u64>()
-            .ok()
-            .map(|kib| kib * 1024 / page_size)
-    };
-    let (slots, used) = (pages()?, pages()?);
-    Some(SwapArea {
-        path,
-        is_device,
-        slots,
-        used,
-        priority: words.next()?.parse().ok()?,
-    })
 }
 
 /// The used slots of one active swap area. Only root may read them.
@@ -553,18 +538,18 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_proc_swaps() {
-        let line = "/var/swap\\040file                      file\t\t1048572\t\t16\t\t-2";
-        let area = parse_area(line, 4096).unwrap();
-        assert_eq!(area.path, Path::new("/var/swap file"));
-        assert_eq!(
-            (area.is_device, area.slots, area.used, area.priority),
-            (false, 262_143, 4, -2)
-        );
-        assert!(!area.is_zram());
-        assert!(parse_area("/dev/zram12 partition 65532 0 100", 4096)
-            .unwrap()
-            .is_zram());
+    fn zram_is_told_by_its_name() {
+        for (path, is_zram) in [
+            ("/dev/zram12", true),
+            ("/dev/zram", false),
+            ("/zramx", false),
+        ] {
+            let area = SwapArea {
+                path: path.into(),
+                ..area(1000, 0)
+            };
+            assert_eq!(area.is_zram(), is_zram, "{path}");
+        }
     }
 
     #[test]

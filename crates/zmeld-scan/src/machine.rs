@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde::Serialize;
 use zmeld_advice::module::{Presence, Signs};
+use zmeld_linux::meminfo::{self, Meminfo};
 
 /// RAM, processors, kernel, and the compressed swap that there is.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -69,8 +70,8 @@ pub struct Zram {
 impl Machine {
     /// Looks at the machine. What cannot be read stays empty.
     pub fn here() -> Machine {
-        use procfs::Current;
-        let memory = procfs::Meminfo::current().ok();
+        let memory = fs::read_to_string(meminfo::PATH).unwrap_or_default();
+        let memory = Meminfo::new(&memory);
         let kernel = read_line("/proc/sys/kernel/osrelease");
         let dep = fs::read_to_string(format!("/lib/modules/{kernel}/modules.dep")).ok();
         Machine {
@@ -79,11 +80,8 @@ impl Machine {
             kernel,
             processor: processor(),
             processors: std::thread::available_parallelism().map_or(1, usize::from),
-            ram_bytes: memory.as_ref().map_or(0, |memory| memory.mem_total),
-            available_bytes: memory
-                .as_ref()
-                .and_then(|memory| memory.mem_available)
-                .unwrap_or(0),
+            ram_bytes: memory.total_bytes().unwrap_or(0),
+            available_bytes: memory.available_bytes().unwrap_or(0),
             zram_codecs: zram_codecs(Path::new("/sys/block")),
             swaps: swaps(
                 &fs::read_to_string("/proc/swaps").unwrap_or_default(),
@@ -170,20 +168,17 @@ fn zram(path: &str, blocks: &Path) -> Option<Zram> {
 }
 
 fn swaps(list: &str, blocks: &Path) -> Vec<Swap> {
-    list.lines()
-        .skip(1)
-        .filter_map(|line| {
-            let fields: Vec<&str> = line.split_whitespace().collect();
-            let [path, _, size, used, priority] = fields[..] else {
-                return None;
-            };
-            Some(Swap {
-                path: path.to_owned(),
-                size_bytes: size.parse::<u64>().ok()? * 1024,
-                used_bytes: used.parse::<u64>().ok()? * 1024,
-                priority: priority.parse().ok()?,
-                zram: zram(path, blocks),
-            })
+    zmeld_linux::swaps::parse(list)
+        .flatten()
+        .map(|area| {
+            let path = area.path.to_string_lossy().into_owned();
+            Swap {
+                size_bytes: area.size_bytes,
+                used_bytes: area.used_bytes,
+                priority: area.priority.into(),
+                zram: zram(&path, blocks),
+                path,
+            }
         })
         .collect()
 }

@@ -1,7 +1,7 @@
 //! What zmeld has done to the machine, in `/run/zmeld/state.json`, so that it can
 //! be taken back whatever happens in between.
 //!
-//! The file is replaced as a whole (written beside, synced, renamed), before and
+//! The file is replaced as a whole (`zmeld_linux::file`), before and
 //! after each step: a reader sees one state or the next. It lies in `/run`, which
 //! a boot clears together with all that it describes; where `/run` outlives a
 //! boot, the boot's number tells.
@@ -14,12 +14,12 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{flock, FlockOperation};
 use rustix::io::{fcntl_getfd, fcntl_setfd, FdFlags};
 use serde::{Deserialize, Serialize};
+use zmeld_linux::file;
 
 use crate::config::Config;
 use crate::error::Error;
@@ -172,7 +172,7 @@ impl Journal {
         let _ = (&lock).write_all(std::process::id().to_string().as_bytes());
         // What a run that was killed was about to rename. Where it cannot be
         // removed, writing says why.
-        let _ = fs::remove_file(part(&host.path(owner.state())));
+        let _ = file::remove_parts(&folder);
         let state = match State::read_of(host, owner)? {
             Some(state) => state,
             None => State {
@@ -236,7 +236,8 @@ impl Journal {
         }
         let text = serde_json::to_vec_pretty(state)
             .map_err(|err| Error::io("write", path, io::Error::other(err)))?;
-        replace(&self.host.path(path), &text).map_err(|cause| Error::io("write", path, cause))
+        file::replace_with_mode(&self.host.path(path), &text, 0o644)
+            .map_err(|err| Error::io("write", path, io::Error::from(err)))
     }
 }
 
@@ -281,29 +282,5 @@ fn wait(lock: &File, patience: Duration, listener: &mut Listener<'_>) -> Result<
             listener(Event::Waiting { holder: &holder });
         }
         std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
-/// Where a new state is written before it takes the name of the old one.
-fn part(path: &Path) -> PathBuf {
-    path.with_extension("part")
-}
-
-fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
-    let part = part(path);
-    let written = File::create(&part).and_then(|mut file| {
-        file.write_all(text)?;
-        file.sync_all()?;
-        fs::rename(&part, path)
-    });
-    if written.is_err() {
-        // A full file system keeps no rest of it.
-        let _ = fs::remove_file(&part);
-        return written;
-    }
-    // The new name is on disk once the directory is.
-    match path.parent() {
-        Some(folder) => File::open(folder)?.sync_all(),
-        None => Ok(()),
     }
 }

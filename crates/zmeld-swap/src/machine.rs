@@ -1,8 +1,8 @@
 //! The machine as a plan needs to know it. Reading it changes nothing.
 
-use procfs::FromRead;
 use serde::Serialize;
 use zmeld_advice::module::{Presence, Signs};
+use zmeld_linux::meminfo::{self, Meminfo};
 
 use crate::config::{Config, Kind, Problem, Severity};
 use crate::error::Error;
@@ -105,8 +105,8 @@ impl Machine {
         let swaps: Vec<Area> = host.swaps()?.iter().map(Area::from).collect();
         Ok(Machine {
             kernel,
-            ram_bytes: memory.mem_total,
-            available_bytes: memory.mem_available.unwrap_or(memory.mem_free),
+            ram_bytes: memory.total_bytes,
+            available_bytes: memory.available_bytes,
             compressed: compressed(host, &swaps)?,
             swaps,
             zram: Feature::read(host, Driver::Zram, dep.as_deref())?,
@@ -169,16 +169,29 @@ impl Machine {
 ///
 /// # Errors
 /// When it is not what the kernel writes.
-pub fn memory(host: &Host) -> Result<procfs::Meminfo, Error> {
-    let path = "/proc/meminfo";
+pub fn memory(host: &Host) -> Result<Ram, Error> {
+    let path = meminfo::PATH;
     let text = host.read(path)?;
-    let memory = procfs::Meminfo::from_read(text.as_bytes())
-        // The library's own words are lines of its sources.
-        .map_err(|_| Error::malformed(path, "cannot be understood: no kernel writes it so"))?;
-    if memory.mem_total == 0 {
-        return Err(Error::malformed(path, "says that there is no memory"));
-    }
-    Ok(memory)
+    let memory = Meminfo::new(&text);
+    let missing = || {
+        Error::malformed(
+            path,
+            "has no MemTotal or no MemFree: no kernel writes it so",
+        )
+    };
+    Ok(Ram {
+        total_bytes: memory.total_bytes().ok_or_else(missing)?,
+        available_bytes: memory.available_bytes().ok_or_else(missing)?,
+    })
+}
+
+/// How much memory there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ram {
+    /// What the kernel manages.
+    pub total_bytes: u64,
+    /// What could be had without swapping.
+    pub available_bytes: u64,
 }
 
 impl Feature {

@@ -7,6 +7,8 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use zmeld_linux::mounts;
+
 use crate::error::Error;
 use crate::kernel::Host;
 
@@ -59,12 +61,16 @@ fn size(mut file: &File) -> io::Result<u64> {
 /// # Errors
 /// When the mount table cannot be read.
 pub fn root_device(host: &Host) -> Result<Option<PathBuf>, Error> {
-    let table = host.read("/proc/self/mountinfo")?;
-    let source = table.lines().rev().find_map(|line| {
-        // The optional fields in the middle end with a dash.
-        let (head, tail) = line.split_once(" - ")?;
-        let head: Vec<&str> = head.split(' ').collect();
-        (*head.get(4)? == "/").then_some((*head.get(2)?, tail.split(' ').nth(1)?))
+    let table = host.read(mounts::PATH)?;
+    // A later mount covers an earlier one.
+    let root = mounts::parse(&table)
+        .filter(|mount| mount.point == Path::new("/"))
+        .last();
+    let source = root.map(|mount| {
+        (
+            format!("{}:{}", mount.device.0, mount.device.1),
+            mount.source,
+        )
     });
     let Some((numbers, source)) = source else {
         return Ok(None);
@@ -83,7 +89,7 @@ pub fn root_device(host: &Host) -> Result<Option<PathBuf>, Error> {
     });
     let path = match name {
         Some(name) => Path::new("/dev").join(name),
-        None if source.starts_with("/dev/") => PathBuf::from(source),
+        None if source.starts_with("/dev/") => source,
         None => return Ok(None),
     };
     Ok(host.exists(&path).then_some(path))

@@ -123,8 +123,7 @@ pub(crate) fn check_machine(host: &Host, areas: &[PathBuf]) -> Result<(), Error>
     }
     let memory = machine::memory(host)?;
     let room = memory
-        .mem_available
-        .unwrap_or(memory.mem_free)
+        .available_bytes
         .saturating_add(freed_bytes)
         .saturating_add(room_elsewhere);
     if swapped_bytes <= room {
@@ -208,7 +207,7 @@ pub(crate) fn groups(host: &Host, areas: &[PathBuf], care: Care) -> Result<Findi
         hierarchy,
         leaving_bytes,
         elsewhere_bytes,
-        ram_bytes: machine::memory(host)?.mem_total,
+        ram_bytes: machine::memory(host)?.total_bytes,
         care,
         findings: &mut findings,
     };

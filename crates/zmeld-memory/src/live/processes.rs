@@ -9,6 +9,8 @@ use std::sync::Arc;
 use procfs::process::Process;
 
 use super::Selection;
+use zmeld_linux::mounts::Mount;
+
 use crate::Error;
 
 /// A process as it was when it was chosen. Holds no open file: there may be
@@ -166,7 +168,14 @@ fn cgroup_mounts() -> Vec<PathBuf> {
         .filter_map(|mount| {
             let rank = match mount.kind.as_str() {
                 "cgroup2" => 0,
-                "cgroup" if mount.options.split(',').any(|option| option == "memory") => 1,
+                "cgroup"
+                    if mount
+                        .file_system_options
+                        .split(',')
+                        .any(|option| option == "memory") =>
+                {
+                    1
+                }
                 "cgroup" => 2,
                 _ => return None,
             };
@@ -177,49 +186,10 @@ fn cgroup_mounts() -> Vec<PathBuf> {
     mounts.into_iter().map(|(_, point)| point).collect()
 }
 
-/// A line of `/proc/self/mountinfo`, as far as it is used.
-pub(crate) struct Mount {
-    pub(crate) device: (u32, u32),
-    pub(crate) point: PathBuf,
-    pub(crate) kind: String,
-    /// The options of the file system (not of this mount of it).
-    pub(crate) options: String,
-}
-
+/// What is mounted for this process.
 pub(crate) fn mounts() -> Vec<Mount> {
-    let text = fs::read("/proc/self/mountinfo").unwrap_or_default();
-    String::from_utf8_lossy(&text)
-        .lines()
-        .filter_map(parse_mount)
-        .collect()
-}
-
-/// `36 35 98:0 /root /point rw,noatime master:1 - ext3 /dev/root rw,errors=continue`
-fn parse_mount(line: &str) -> Option<Mount> {
-    let (before, after) = line.split_once(" - ")?;
-    let mut before = before.split(' ').skip(2);
-    let (major, minor) = before.next()?.split_once(':')?;
-    let point = before.nth(1)?;
-    let mut after = after.split(' ');
-    Some(Mount {
-        device: (major.parse().ok()?, minor.parse().ok()?),
-        point: PathBuf::from(unescape(point)),
-        kind: after.next()?.to_owned(),
-        options: after.nth(1).unwrap_or_default().to_owned(),
-    })
-}
-
-/// The kernel writes blanks and backslashes in paths as octal escapes.
-pub(crate) fn unescape(text: &str) -> String {
-    let octal = [
-        ("\\040", " "),
-        ("\\011", "\t"),
-        ("\\012", "\n"),
-        ("\\134", "\\"),
-    ];
-    octal.iter().fold(text.to_owned(), |text, (escape, plain)| {
-        text.replace(escape, plain)
-    })
+    let text = fs::read(zmeld_linux::mounts::PATH).unwrap_or_default();
+    zmeld_linux::mounts::parse(&String::from_utf8_lossy(&text)).collect()
 }
 
 /// Adds the processes of a group and of all groups below it.
@@ -259,7 +229,7 @@ pub(crate) fn proc_hides_processes() -> bool {
         && mounts().iter().any(|mount| {
             mount.kind == "proc"
                 && mount.point == Path::new("/proc")
-                && mount.options.split(',').any(|option| {
+                && mount.file_system_options.split(',').any(|option| {
                     option
                         .strip_prefix("hidepid=")
                         .is_some_and(|value| !matches!(value, "0" | "off" | "1" | "noaccess"))
@@ -270,20 +240,6 @@ pub(crate) fn proc_hides_processes() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_mount_line_is_taken_apart() {
-        let mount = parse_mount(
-            "27 23 0:24 / /sys/fs/my\\040group rw,nosuid shared:9 - cgroup none rw,memory",
-        )
-        .unwrap();
-        assert_eq!(mount.device, (0, 24));
-        assert_eq!(mount.point, Path::new("/sys/fs/my group"));
-        assert_eq!(
-            (mount.kind.as_str(), mount.options.as_str()),
-            ("cgroup", "rw,memory")
-        );
-    }
 
     #[test]
     fn this_process_is_found_and_is_no_kernel_thread() {

@@ -2,6 +2,7 @@
 //! volumes under them in `/etc/crypttab`.
 
 use std::path::{Path, PathBuf};
+use zmeld_linux::octal::unescape;
 
 use super::{lines, Imported, Line};
 use crate::config::tier::TIMEOUT;
@@ -15,7 +16,7 @@ const CRYPTTAB: &str = "/etc/crypttab";
 pub(super) fn import(root: &Path, into: &mut Imported) -> Result<(), Error> {
     let volumes = volumes(root)?;
     for line in lines(root, Path::new(FSTAB))?.unwrap_or_default() {
-        let fields: Vec<String> = line.text.split_whitespace().map(unescaped).collect();
+        let fields: Vec<String> = line.text.split_whitespace().map(unescape).collect();
         let [device, _, kind, more @ ..] = fields.as_slice() else {
             continue;
         };
@@ -27,20 +28,6 @@ pub(super) fn import(root: &Path, into: &mut Imported) -> Result<(), Error> {
         area(device, options, &line, &volumes, into);
     }
     Ok(())
-}
-
-/// fstab writes a space as `\040`.
-fn unescaped(field: &str) -> String {
-    [
-        ("\\040", " "),
-        ("\\011", "\t"),
-        ("\\012", "\n"),
-        ("\\134", "\\"),
-    ]
-    .iter()
-    .fold(field.to_owned(), |text, (code, plain)| {
-        text.replace(code, plain)
-    })
 }
 
 fn area(device: &str, options: &str, line: &Line, volumes: &[Volume], into: &mut Imported) {
@@ -154,7 +141,7 @@ struct Volume {
 fn volumes(root: &Path) -> Result<Vec<Volume>, Error> {
     let mut volumes = Vec::new();
     for line in lines(root, Path::new(CRYPTTAB))?.unwrap_or_default() {
-        let fields: Vec<String> = line.text.split_whitespace().map(unescaped).collect();
+        let fields: Vec<String> = line.text.split_whitespace().map(unescape).collect();
         let [name, device, more @ ..] = fields.as_slice() else {
             continue;
         };

@@ -17,7 +17,6 @@ use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 
 pub use command::{Finished, Invocation};
-pub(crate) use swaps::unescaped;
 pub use swaps::ActiveSwap;
 
 use crate::error::Error;

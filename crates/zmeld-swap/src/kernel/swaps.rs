@@ -4,25 +4,14 @@
 
 use std::path::{Path, PathBuf};
 
+use zmeld_linux::swaps;
+
 use super::{short, Host};
 use crate::error::Error;
 
-const SWAPS: &str = "/proc/swaps";
+const SWAPS: &str = swaps::PATH;
 
-/// An active swap area.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ActiveSwap {
-    /// Its path, symbolic links resolved, as the kernel shows it.
-    pub path: PathBuf,
-    /// A block device, not a file.
-    pub is_device: bool,
-    /// Its size in bytes.
-    pub size_bytes: u64,
-    /// Bytes in use.
-    pub used_bytes: u64,
-    /// Higher is filled first; below 0 the kernel chose it.
-    pub priority: i32,
-}
+pub use zmeld_linux::swaps::SwapArea as ActiveSwap;
 
 impl Host {
     /// The active swap areas.
@@ -34,13 +23,12 @@ impl Host {
         let Some(text) = self.read_optional(SWAPS)? else {
             return Ok(Vec::new());
         };
-        text.lines()
-            .skip(1)
-            .map(|line| {
-                parse(line).ok_or_else(|| {
+        swaps::parse(&text)
+            .map(|area| {
+                area.map_err(|wrong| {
                     Error::malformed(
                         SWAPS,
-                        format!("has a line that is no swap area: {}", short(line)),
+                        format!("has a line that is no swap area: {}", short(&wrong.line)),
                     )
                 })
             })
@@ -71,49 +59,6 @@ impl Host {
             None => real,
         }
     }
-}
-
-fn parse(line: &str) -> Option<ActiveSwap> {
-    let fields: Vec<&str> = line.split_ascii_whitespace().collect();
-    let [path, kind, size, used, priority] = fields[..] else {
-        return None;
-    };
-    let kib = |text: &str| text.parse::<u64>().ok()?.checked_mul(1024);
-    Some(ActiveSwap {
-        path: PathBuf::from(unescaped(path)),
-        is_device: match kind {
-            "partition" => true,
-            "file" => false,
-            _ => return None,
-        },
-        size_bytes: kib(size)?,
-        used_bytes: kib(used)?,
-        priority: priority.parse().ok()?,
-    })
-}
-
-/// A path as the kernel lists it, which writes white space and backslashes as
-/// `\040`.
-pub(crate) fn unescaped(text: &str) -> String {
-    let mut bytes = Vec::new();
-    let mut rest = text.as_bytes();
-    while let Some((&byte, after)) = rest.split_first() {
-        let digits = after
-            .get(..3)
-            .filter(|_| byte == b'\\')
-            .and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok());
-        match digits {
-            Some(value) => {
-                bytes.push(value);
-                rest = &after[3..];
-            }
-            None => {
-                bytes.push(byte);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 #[cfg(test)]
@@ -157,18 +102,9 @@ mod tests {
 
     #[test]
     fn a_line_that_is_no_area_is_refused() {
-        for line in [
-            "/dev/zram1 partition 1024 512",
-            "/dev/zram1 partition 1024 512 high",
-            "/dev/zram1 partition -1 512 1",
-            "/dev/zram1 partition 99999999999999999999 0 1",
-            "/dev/zram1 partition 18446744073709551615 0 1",
-            "/dev/zram1 pipe 1024 0 1",
-        ] {
-            let (_dir, host) = host(&format!("{HEAD}{line}\n"));
-            let err = host.swaps().unwrap_err().to_string();
-            assert!(err.starts_with("/proc/swaps has a line"), "{err}");
-        }
+        let (_dir, wrong) = host(&format!("{HEAD}/dev/zram1 partition 1024 512\n"));
+        let err = wrong.swaps().unwrap_err().to_string();
+        assert!(err.starts_with("/proc/swaps has a line"), "{err}");
         let (_dir, host) = host("");
         assert!(host.swaps().unwrap().is_empty());
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::kernel::unescaped;
+use zmeld_linux::octal::unescape;
 
 use super::reader::Reader;
 
@@ -441,9 +441,9 @@ impl Mounts {
 
 fn parse_mount(line: &str) -> Option<(String, Mounted)> {
     let mut fields = line.split_whitespace();
-    let device = unescaped(fields.next()?);
+    let device = unescape(fields.next()?);
     let mounted = Mounted {
-        at: unescaped(fields.next()?),
+        at: unescape(fields.next()?),
         file_system: fields.next()?.to_owned(),
         discards: fields
             .next()?

@@ -3,7 +3,8 @@
 use serde::Serialize;
 
 use super::reader::{Reader, Warning};
-use crate::kernel::unescaped;
+use zmeld_linux::meminfo::Meminfo;
+use zmeld_linux::swaps;
 
 /// Memory as `/proc/meminfo` has it, in bytes; a line that is missing is 0, except
 /// where its absence means something.
@@ -34,13 +35,8 @@ pub struct Memory {
 impl Memory {
     /// Reads `/proc/meminfo`'s text.
     pub fn parse(text: &str) -> Memory {
-        let field = |name: &str| {
-            text.lines()
-                .filter_map(|line| line.split_once(':'))
-                .find(|(key, _)| *key == name)
-                .and_then(|(_, rest)| rest.split_whitespace().next()?.parse::<u64>().ok())
-                .map(|kib| kib.saturating_mul(1024))
-        };
+        let memory = Meminfo::new(text);
+        let field = |name: &str| memory.bytes(name);
         let or_none = |name: &str| field(name).unwrap_or(0);
         Memory {
             total_bytes: or_none("MemTotal"),
@@ -198,28 +194,16 @@ impl SwapArea {
 pub fn parse_swaps(text: &str) -> (Vec<SwapArea>, Option<usize>) {
     let mut areas = Vec::new();
     let mut wrong = None;
-    for (at, line) in text.lines().enumerate().skip(1) {
-        // From the right: a deleted file's path ends in " (deleted)", escaped or not.
-        let mut fields = line.split_whitespace().rev();
-        let mut parse = || {
-            let priority = fields.next()?.parse().ok()?;
-            let used = fields.next()?.parse::<u64>().ok()?;
-            let size = fields.next()?.parse::<u64>().ok()?;
-            let kind = fields.next()?;
-            let end = line.rfind(kind)?;
-            let path = line[..end].trim();
-            (!path.is_empty()).then(|| SwapArea {
-                path: unescaped(path),
-                is_file: kind == "file",
-                size_bytes: size.saturating_mul(1024),
-                used_bytes: used.saturating_mul(1024),
-                priority,
-            })
-        };
-        match parse() {
-            Some(area) => areas.push(area),
-            None if line.trim().is_empty() => {}
-            None => wrong = wrong.or(Some(at + 1)),
+    for area in swaps::parse(text) {
+        match area {
+            Ok(area) => areas.push(SwapArea {
+                path: area.path.to_string_lossy().into_owned(),
+                is_file: !area.is_device,
+                size_bytes: area.size_bytes,
+                used_bytes: area.used_bytes,
+                priority: area.priority.into(),
+            }),
+            Err(line) => wrong = wrong.or(Some(line.number)),
         }
     }
     (areas, wrong)
@@ -521,9 +505,10 @@ mod tests {
         let (areas, wrong) = parse_swaps(text);
         assert_eq!(areas.len(), 1);
         assert_eq!(wrong, Some(3));
-        let (areas, _) =
+        // More bytes than there are numbers for.
+        let (areas, wrong) =
             parse_swaps("x\n/dev/z partition 18446744073709551615 18446744073709551615 9\n");
-        assert_eq!(areas[0].size_bytes, u64::MAX);
+        assert_eq!((areas.len(), wrong), (0, Some(2)));
     }
 
     #[test]

@@ -31,7 +31,7 @@ impl Act for SwapOff {
             return Ok(None);
         };
         let memory = machine::memory(scene.host)?;
-        let room = memory.mem_available.unwrap_or(memory.mem_free);
+        let room = memory.available_bytes;
         match swap.used_bytes.checked_sub(room) {
             // By force: swapoff fails then, or programs are killed.
             Some(_) if scene.force => Ok(Some(swap.priority.to_string())),

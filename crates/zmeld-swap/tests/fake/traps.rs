@@ -235,8 +235,10 @@ fn a_state_that_is_none_is_refused_and_one_of_another_boot_forgotten() {
 #[test]
 fn a_full_run_directory_stops_it_before_anything_is_changed() {
     let machine = Machine::new();
-    // Where the state would be written, something else is in the way.
-    std::fs::create_dir_all(machine.dir.path().join("run/zmeld/state.part/x")).unwrap();
+    // Where the state would be written, there is no room: here, no folder.
+    let folder = machine.dir.path().join("run/zmeld");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::os::unix::fs::symlink("nowhere/state", folder.join("state.json")).unwrap();
     let before = machine.snapshot();
     let err = machine.up(&config(RAM)).unwrap_err().to_string();
     assert!(err.contains("/run/zmeld/state.json"), "{err}");
