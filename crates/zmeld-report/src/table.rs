@@ -135,6 +135,7 @@ pub struct Column {
     key: String,
     kind: Kind,
     has_interval: bool,
+    names_row: bool,
 }
 
 impl Column {
@@ -154,6 +155,7 @@ impl Column {
             key,
             kind,
             has_interval: false,
+            names_row: false,
         }
     }
 
@@ -221,6 +223,13 @@ impl Column {
     /// Always write the interval's ends to CSV and JSON (`_low`, `_high`), even if no cell has one.
     pub fn with_interval(mut self) -> Self {
         self.has_interval = true;
+        self
+    }
+
+    /// Without it nobody knows which row it is: where the table is so wide that it continues below, the column is
+    /// repeated there. The first column always is; those that also are come right behind it.
+    pub fn names_row(mut self) -> Self {
+        self.names_row = true;
         self
     }
 
@@ -308,7 +317,7 @@ impl Table {
         }
     }
 
-    /// Adds a column on the right. The first column names the row.
+    /// Adds a column on the right. The first column names the row, with those marked by [`Column::names_row`].
     ///
     /// # Panics
     /// If there are rows already.

@@ -1,7 +1,7 @@
 //! A table for the terminal: right-aligned numbers, one rule, no line wider than asked for.
 //!
 //! What is too wide gives way in this order: headings wrap, words wrap and paths are shortened, and then the
-//! table continues below with its first column repeated. Numbers are never broken.
+//! table continues below with the columns that name its rows repeated. Numbers are never broken.
 
 use super::{Kind, Table};
 use crate::text::{self, shown};
@@ -121,9 +121,15 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// Takes the rest from the widest columns of words; from the first column last, it names the row.
+    /// How many columns from the left name the row.
+    fn keys(&self) -> usize {
+        let more = self.table.columns.iter().skip(1);
+        1 + more.take_while(|column| column.names_row).count()
+    }
+
+    /// Takes the rest from the widest columns of words; from those that name the row last.
     fn squeeze_words(&self, columns: &[usize], widths: &mut [usize]) {
-        for from in [1, 0] {
+        for from in [self.keys().min(widths.len()), 0] {
             for _ in 0..self.overflow(widths) {
                 let widest = (from..widths.len())
                     .filter(|at| !self.is_number(columns[*at]) && widths[*at] > WORDS_WIDTH_MIN)
@@ -136,21 +142,24 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// The columns that stand side by side in each block; the first one is repeated in all.
+    /// The columns that stand side by side in each block; those that name the row are repeated in all.
     fn blocks(&self) -> Vec<Vec<usize>> {
         let all: Vec<_> = (0..self.widths.len()).collect();
         // How narrow each column can be made decides where the table continues below.
         let widths = self.arrange(&all);
-        let mut blocks = vec![vec![0]];
-        let mut used = widths[0];
-        for at in 1..widths.len() {
-            if used + GAP + widths[at] > self.style.width
-                && blocks.last().is_some_and(|block| block.len() > 1)
+        let keys = self.keys();
+        let names: Vec<usize> = (0..keys).collect();
+        let names_width = widths[..keys].iter().sum::<usize>() + GAP * (keys - 1);
+        let mut blocks = vec![names.clone()];
+        let mut used = names_width;
+        for (at, width) in widths.iter().enumerate().skip(keys) {
+            if used + GAP + width > self.style.width
+                && blocks.last().is_some_and(|block| block.len() > keys)
             {
-                blocks.push(vec![0]);
-                used = widths[0];
+                blocks.push(names.clone());
+                used = names_width;
             }
-            used += GAP + widths[at];
+            used += GAP + width;
             if let Some(block) = blocks.last_mut() {
                 block.push(at);
             }
