@@ -3,10 +3,12 @@
 //! Keys come out in the order in which the fields are declared, so that the same result is the same text. Bodies
 //! should hold `Vec` and `BTreeMap`, not `HashMap`. Numbers that are not finite become `null`.
 
+use std::borrow::Cow;
 use std::io;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use zmeld_linux::text;
 
 /// A result with its schema and the program's version in front.
 ///
@@ -75,7 +77,8 @@ impl<T: Serialize> Envelope<T> {
     /// # Errors
     /// What the writer returns, or a body that JSON cannot hold (a map whose keys are not text).
     pub fn write(&self, mut writer: impl io::Write) -> io::Result<()> {
-        serde_json::to_writer_pretty(&mut writer, self)?;
+        let text = serde_json::to_string_pretty(self)?;
+        writer.write_all(inert(&text).as_bytes())?;
         writer.write_all(b"\n")
     }
 
@@ -94,8 +97,28 @@ impl<T: Serialize> Envelope<T> {
     /// # Panics
     /// If the body is one that JSON cannot hold.
     pub fn to_line(&self) -> String {
-        serde_json::to_string(self).expect("the body is JSON")
+        inert(&serde_json::to_string(self).expect("the body is JSON")).into_owned()
     }
+}
+
+/// The same JSON with every character that acts on a terminal escaped. JSON escapes those below the blank by itself;
+/// the others stand in texts only, where `\u` says the same.
+fn inert(json: &str) -> Cow<'_, str> {
+    let acts = |c: char| c != '\n' && text::acts(c);
+    if !json.contains(acts) {
+        return Cow::Borrowed(json);
+    }
+    let mut escaped = String::with_capacity(json.len() + 16);
+    for c in json.chars() {
+        if acts(c) {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                escaped.push_str(&format!("\\u{unit:04x}"));
+            }
+        } else {
+            escaped.push(c);
+        }
+    }
+    Cow::Owned(escaped)
 }
 
 impl<T: DeserializeOwned> Envelope<T> {
@@ -164,6 +187,25 @@ mod tests {
                 list: vec![1.5],
             },
         )
+    }
+
+    #[test]
+    fn json_on_a_terminal_steers_nothing_and_says_the_same() {
+        let name = "a\u{1b}[31m\u{9b}2J\u{7f}\u{202e}\u{e0041}é";
+        let envelope = Envelope::new(
+            "zmeld.test",
+            1,
+            "0",
+            std::collections::BTreeMap::from([("name", name)]),
+        );
+        for json in [envelope.to_line(), envelope.to_text()] {
+            assert!(
+                !json.chars().any(|c| c != '\n' && text::acts(c)),
+                "{json:?}"
+            );
+            let back: serde_json::Value = serde_json::from_str(&json).unwrap();
+            assert_eq!(back["name"], name);
+        }
     }
 
     #[test]

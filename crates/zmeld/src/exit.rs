@@ -4,8 +4,9 @@ use std::io;
 use std::process::ExitCode;
 
 use zmeld_memory::ErrorKind;
-use zmeld_report::text;
 use zmeld_scan::ScanError;
+
+use crate::output;
 
 /// How a command that ran to its end came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,10 +41,8 @@ pub fn conclude(result: anyhow::Result<Outcome>) -> ExitCode {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Missed) => ExitCode::from(1),
         Ok(Outcome::Interrupted) => ExitCode::from(INTERRUPTED),
-        // Whoever read our output has seen enough.
-        Err(err) if is_closed_pipe(&err) => ExitCode::SUCCESS,
         Err(err) => {
-            eprintln!("zmeld: {}", one_line(&err));
+            output::say(one_line(&err));
             ExitCode::from(code(&err))
         }
     }
@@ -61,17 +60,17 @@ pub fn refuse(err: &clap::Error) -> ExitCode {
             match err.print() {
                 // Standard output that is full is an error; one that is closed is not.
                 Err(err) if err.kind() != io::ErrorKind::BrokenPipe && code == 0 => {
-                    eprintln!(
-                        "zmeld: cannot write to standard output: {}",
+                    output::say(format_args!(
+                        "cannot write to standard output: {}",
                         plain(&err.to_string())
-                    );
+                    ));
                     ExitCode::from(WRONG)
                 }
                 _ => ExitCode::from(code),
             }
         }
         _ => {
-            eprintln!("zmeld: {}", usage_line(&err.render().to_string()));
+            output::say(usage_line(&err.render().to_string()));
             ExitCode::from(WRONG)
         }
     }
@@ -98,7 +97,7 @@ fn usage_line(rendered: &str) -> String {
             said.push(line.strip_prefix("error: ").unwrap_or(line));
         }
     }
-    format!("{} (see {help})", text::inert(&said.join(" ")))
+    format!("{} (see {help})", said.join(" "))
 }
 
 /// A cause without the number that the standard library appends: the words say it.
@@ -125,7 +124,7 @@ fn one_line(err: &anyhow::Error) -> String {
     if is_refused(err) && !text.contains("root") && !rustix::process::geteuid().is_root() {
         text.push_str("; root may");
     }
-    text::inert(&text.replace('\n', " ")).into_owned()
+    text.replace('\n', " ")
 }
 
 /// The system refused it to this user.
@@ -133,12 +132,6 @@ fn is_refused(err: &anyhow::Error) -> bool {
     err.chain()
         .filter_map(|cause| cause.downcast_ref::<io::Error>())
         .any(|cause| cause.kind() == io::ErrorKind::PermissionDenied)
-}
-
-fn is_closed_pipe(err: &anyhow::Error) -> bool {
-    err.chain()
-        .filter_map(|cause| cause.downcast_ref::<io::Error>())
-        .any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
 }
 
 fn code(err: &anyhow::Error) -> u8 {
@@ -243,5 +236,13 @@ mod tests {
         let cause = io::Error::other("said");
         let err = anyhow::Error::new(cause).context("already said");
         assert_eq!(one_line(&err), "already said");
+    }
+
+    #[test]
+    fn a_pipe_that_breaks_somewhere_is_an_error_like_any_other() {
+        let cause = io::Error::from(io::ErrorKind::BrokenPipe);
+        let err = anyhow::Error::new(cause).context("cannot read the supervisor's report");
+        assert_eq!(code(&err), WRONG);
+        assert_ne!(conclude(Err(err)), ExitCode::SUCCESS);
     }
 }

@@ -1,12 +1,14 @@
 //! Standard output: one way to print a result in each format.
 
-use std::io::{stdout, IsTerminal, Write};
+use std::fmt::Display;
+use std::io::{stderr, stdout, ErrorKind, IsTerminal, Write};
 use std::path::Path;
 
 use anyhow::Context;
 use serde::Serialize;
 use zmeld_linux::file;
 use zmeld_report::schema::Envelope;
+use zmeld_report::text::{inert, inert_lines};
 use zmeld_report::{Document, Style, Table};
 
 use crate::cli::Format;
@@ -19,12 +21,43 @@ pub fn style() -> Style {
     })
 }
 
-/// Writes text to standard output.
+/// Says something on standard error, in one line. Whatever it quotes, from
+/// whomever it comes, cannot steer the terminal. The only way to standard error
+/// beside the progress line: the lints see to it.
+pub fn say(text: impl Display) {
+    say_as("zmeld", text);
+}
+
+/// The same under another name.
+pub fn say_as(name: &str, text: impl Display) {
+    let line = format!("{name}: {}\n", inert(&text.to_string()));
+    // Where nobody listens there is nobody to tell.
+    let _ = stderr().lock().write_all(line.as_bytes());
+}
+
+/// Begins a line on standard error, where a terminal shows `^C` already.
+pub fn start_line() {
+    let _ = stderr().lock().write_all(b"\n");
+}
+
+/// Writes text to standard output. It is not changed, except where a terminal
+/// would act on it.
 pub fn print(text: &str) -> anyhow::Result<()> {
+    match stdout().is_terminal() {
+        true => print_as_it_is(&inert_lines(text)),
+        false => print_as_it_is(text),
+    }
+}
+
+/// Writes text that is made for the terminal, or that must stay as it is.
+pub fn print_as_it_is(text: &str) -> anyhow::Result<()> {
     let mut out = stdout().lock();
-    out.write_all(text.as_bytes())
-        .and_then(|()| out.flush())
-        .context("cannot write to standard output")
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        // Whoever read it has seen enough. How the command came out, the exit code
+        // still tells.
+        Err(cause) if cause.kind() == ErrorKind::BrokenPipe => Ok(()),
+        written => written.context("cannot write to standard output"),
+    }
 }
 
 /// Prints a result as it was asked for: as a document, its main table, or JSON.
@@ -46,7 +79,7 @@ pub fn show<T: Serialize>(
     if format.markdown {
         return print(&document.to_markdown());
     }
-    print(&document.to_text(&style()))
+    print_as_it_is(&document.to_text(&style()))
 }
 
 /// Finds out before a long run whether a page can be written to that path at

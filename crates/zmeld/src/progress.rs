@@ -7,7 +7,10 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use zmeld_report::text::inert;
 use zmeld_scan::Progress;
+
+use crate::output;
 
 /// Nothing is shown before.
 const QUIET_FOR: Duration = Duration::from_secs(2);
@@ -18,7 +21,7 @@ const LINE_EVERY: Duration = Duration::from_secs(10);
 
 /// The flag that Ctrl-C sets, once for the whole program.
 pub fn interrupt_flag() -> &'static AtomicBool {
-    flag_saying(Some("\nzmeld: stopping; Ctrl-C again ends at once"))
+    flag_saying(Some("stopping; Ctrl-C again ends at once"))
 }
 
 /// The same, without a word on the terminal, which shows something else.
@@ -35,7 +38,10 @@ fn flag_saying(word: Option<&'static str>) -> &'static AtomicBool {
             let again = STOP.swap(true, Ordering::SeqCst);
             match word {
                 Some(_) if again => std::process::exit(130),
-                Some(word) => eprintln!("{word}"),
+                Some(word) => {
+                    output::start_line();
+                    output::say(word);
+                }
                 None => {}
             }
         });
@@ -193,16 +199,16 @@ impl Message {
             self.said.set(Some(Instant::now()));
         }
         if stderr().is_terminal() {
-            self.bar.set_message(text.to_owned());
+            self.bar.set_message(inert(text).into_owned());
             self.bar.tick();
         } else if due {
-            eprintln!("zmeld: {text}");
+            output::say(text);
         }
     }
 
     /// Something that stays on the screen.
     pub fn say(&self, text: &str) {
-        self.bar.suspend(|| eprintln!("zmeld: {text}"));
+        self.bar.suspend(|| output::say(text));
     }
 
     /// Nothing goes on any more.
@@ -296,12 +302,12 @@ impl<'a> Line<'a> {
             return;
         }
         self.said = Instant::now();
-        eprintln!(
-            "zmeld: {}: {} done{}",
+        output::say(format_args!(
+            "{}: {} done{}",
             self.name(),
             zmeld_report::units::bytes(progress.done() * self.page_size),
             pace(progress, self.phase_begin.elapsed(), self.page_size)
-        );
+        ));
     }
 
     fn clear(&mut self) {

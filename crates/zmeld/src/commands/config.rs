@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{bail, Context};
 use clap::{Args, Subcommand};
 use serde::Serialize;
+use zmeld_linux::meminfo::{self, Meminfo};
 use zmeld_report::schema::Envelope;
 use zmeld_report::text::inert;
 use zmeld_swap::config::{Comments, Config, ConfigError, Loaded, Problem};
@@ -141,7 +142,7 @@ fn check(args: &FileArgs) -> anyhow::Result<Outcome> {
 /// Problems on standard error, one line each.
 fn tell(problems: &[Problem]) {
     for problem in problems {
-        eprintln!("zmeld: {problem}");
+        output::say(problem);
     }
 }
 
@@ -184,7 +185,7 @@ fn take_over(args: &ImportArgs) -> anyhow::Result<Outcome> {
         );
     }
     for left in &imported.left {
-        eprintln!("zmeld: not carried over: {}", inert(left));
+        output::say(format_args!("not carried over: {left}"));
     }
     tell(&imported.config.check());
     let text = imported.to_toml();
@@ -201,15 +202,11 @@ fn take_over(args: &ImportArgs) -> anyhow::Result<Outcome> {
 /// `MemTotal` of the machine in that directory; of this one where it has none.
 pub fn ram_bytes(root: &Path) -> anyhow::Result<u64> {
     for host in [Host::at(root), Host::here()] {
-        let Some(text) = host.read_optional("/proc/meminfo")? else {
+        let Some(text) = host.read_optional(meminfo::PATH)? else {
             continue;
         };
-        let kibibytes = text.lines().find_map(|line| {
-            let rest = line.strip_prefix("MemTotal:")?.trim();
-            rest.strip_suffix("kB")?.trim().parse::<u64>().ok()
-        });
-        if let Some(kibibytes) = kibibytes {
-            return Ok(kibibytes.saturating_mul(1024));
+        if let Some(bytes) = Meminfo::new(&text).total_bytes() {
+            return Ok(bytes);
         }
     }
     bail!("/proc/meminfo has no MemTotal; mount proc on /proc")

@@ -8,6 +8,7 @@ use clap::Args;
 use zmeld_swap::generator::{generate, Ending, Surroundings};
 
 use crate::exit::Outcome;
+use crate::output;
 
 /// What systemd passes.
 #[derive(Args)]
@@ -50,7 +51,7 @@ pub fn run(args: &GeneratorArgs) -> anyhow::Result<Outcome> {
         in_initrd: variable("SYSTEMD_IN_INITRD"),
     };
     if let Ending::Failed(why) = generate(&surroundings, &args.normal) {
-        eprintln!("zmeld: {}", zmeld_report::text::inert(&why));
+        output::say(why);
     }
     Ok(Outcome::Done)
 }

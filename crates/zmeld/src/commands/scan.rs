@@ -95,16 +95,18 @@ fn judge(result: &ScanResult, args: &ScanArgs) -> Outcome {
     let duplicates = 100.0 * result.pages.duplicate as f64 / result.pages.total.max(1) as f64;
     let mut outcome = Outcome::Done;
     if let Some(wanted) = args.require_ratio.filter(|&wanted| best < wanted) {
-        eprintln!("zmeld: the best ratio is {best:.3}, below the {wanted} that was required");
+        output::say(format_args!(
+            "the best ratio is {best:.3}, below the {wanted} that was required"
+        ));
         outcome = Outcome::Missed;
     }
     if let Some(wanted) = args
         .require_duplicates
         .filter(|&wanted| duplicates < wanted)
     {
-        eprintln!(
-            "zmeld: {duplicates:.2} % of the pages are duplicates, below the {wanted} % that was required"
-        );
+        output::say(format_args!(
+            "{duplicates:.2} % of the pages are duplicates, below the {wanted} % that was required"
+        ));
         outcome = Outcome::Missed;
     }
     outcome
@@ -152,7 +154,9 @@ fn watch(live: LiveMemory, seconds: u32) -> anyhow::Result<LiveMemory> {
     let watched = tracker.wait(total, stop, &mut |elapsed| line.tick(elapsed))?;
     drop(line);
     if stop.load(Ordering::Relaxed) {
-        eprintln!("zmeld: watched for less than {seconds} s; there is no result");
+        output::say(format_args!(
+            "watched for less than {seconds} s; there is no result"
+        ));
         std::process::exit(130);
     }
     Ok(live.only_cold(watched))

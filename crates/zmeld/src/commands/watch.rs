@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use zmeld_report::text::inert;
 use zmeld_swap::observe::{lately, Observation};
 use zmeld_swap::watch::{Said, Watcher};
 
@@ -131,7 +130,7 @@ fn say(said: Said) {
 
 /// A line on standard error, as the journal likes it.
 fn log(text: &str) {
-    eprintln!("zmeld watch: {}", inert(&text.replace('\n', " ")));
+    output::say_as("zmeld watch", text.replace('\n', " "));
 }
 
 /// systemd, if it started us: told that we are ready and that we live.

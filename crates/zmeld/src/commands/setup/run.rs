@@ -4,7 +4,6 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use zmeld_report::schema::Envelope;
-use zmeld_report::text::inert;
 use zmeld_swap::config::{Config, Kind, Location, Severity, Source};
 use zmeld_swap::event::Event;
 use zmeld_swap::execute::{self, Done, Removal, Report, Skipped};
@@ -46,7 +45,7 @@ pub fn up(args: &UpArgs) -> anyhow::Result<Outcome> {
     let state = (!state.records.is_empty()).then_some(state);
     let wanted = wanted(&args.wanted, &host, state.as_ref())?;
     if args.boot && wanted.origin.starts_with("recommended") {
-        eprintln!("zmeld: nothing is configured in /etc/zmeld.toml: nothing is set up");
+        output::say("nothing is configured in /etc/zmeld.toml: nothing is set up");
         return Ok(Outcome::Done);
     }
     let plan = planned(&wanted, &args.wanted, &host, state.as_ref(), args.force)?;
@@ -272,7 +271,7 @@ fn print(
         let envelope = Envelope::new(schema, 1, env!("CARGO_PKG_VERSION"), body);
         output::print(&envelope.to_text())?;
     } else {
-        output::print(&run_document(title, lead, report).to_text(&output::style()))?;
+        output::print_as_it_is(&run_document(title, lead, report).to_text(&output::style()))?;
     }
     Ok(Outcome::Done)
 }
@@ -283,10 +282,10 @@ fn warn(plan: &Plan) {
         .iter()
         .filter(|it| it.severity == Severity::Warning);
     for problem in warnings {
-        eprintln!("zmeld: warning: {}", inert(&problem.to_string()));
+        output::say(format_args!("warning: {problem}"));
     }
     for Skipped { group, reason } in &plan.skipped {
-        eprintln!("zmeld: warning: {group} is left out: {}", inert(reason));
+        output::say(format_args!("warning: {group} is left out: {reason}"));
     }
 }
 
@@ -350,9 +349,9 @@ impl Telling {
                 .line
                 .draw(total_bytes.saturating_sub(left_bytes), total_bytes),
             Event::Waiting { holder } => {
-                eprintln!("zmeld: waiting for another run {}", inert(holder));
+                output::say(format_args!("waiting for another run {holder}"));
             }
-            Event::Note { text } => eprintln!("zmeld: {}", inert(text)),
+            Event::Note { text } => output::say(text),
             _ => self.line.clear(),
         }
     }
