@@ -88,6 +88,7 @@ pub fn generate(surroundings: &Surroundings, normal: &Path) -> Ending {
             made:
                 "Made by zmeld's generator from its configuration at each boot; changes are lost.",
             source,
+            config: None,
             install: false,
         },
     );

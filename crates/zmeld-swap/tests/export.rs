@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use zmeld_swap::config::Config;
-use zmeld_swap::export::{nixos::nixos, script::script};
+use zmeld_swap::export::{nixos::nixos, script::script, units};
 
 const RAM: u64 = 8 << 30;
 
@@ -201,4 +201,46 @@ fn nix_finds_in_the_modules_what_was_configured() {
             _ => {}
         }
     }
+}
+
+#[test]
+fn units_read_the_file_that_they_were_made_from() {
+    let config = Config::load_file(&first_file()).unwrap().config;
+    let text = |config_file: Option<&Path>| -> String {
+        let maker = units::Maker {
+            program: Path::new("/usr/bin/zmeld"),
+            made: "A test.",
+            source: config_file,
+            config: config_file,
+            install: true,
+        };
+        let all = units::units(&config, &maker);
+        let lines = all.iter().filter_map(|unit| match &unit.content {
+            units::Content::Text(text) => Some(text.as_str()),
+            units::Content::Link(_) => None,
+        });
+        lines.collect()
+    };
+    let said = text(Some(Path::new("/etc/my swap.toml")));
+    let starts: Vec<&str> = said
+        .lines()
+        .filter(|line| line.starts_with("ExecStart="))
+        .collect();
+    assert!(!starts.is_empty(), "{said}");
+    for line in starts {
+        assert!(line.contains(" --config \"/etc/my swap.toml\""), "{line}");
+    }
+    assert!(!text(None).contains("--config"));
+}
+
+/// The first configuration of the export's cases.
+fn first_file() -> PathBuf {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/export");
+    let mut all: Vec<PathBuf> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|end| end == "toml"))
+        .collect();
+    all.sort();
+    all.remove(0)
 }

@@ -42,6 +42,9 @@ pub struct Maker<'a> {
     pub made: &'a str,
     /// The main file of the configuration.
     pub source: Option<&'a Path>,
+    /// The one file that the units are made from and read when they run; none:
+    /// `/etc/zmeld.toml` and its drop-ins.
+    pub config: Option<&'a Path>,
     /// Units get an `[Install]` section instead of links.
     pub install: bool,
 }
@@ -260,7 +263,8 @@ impl Maker<'_> {
             format!(" --only {}", service.tiers.join(","))
         };
         let program = quoted(&self.program.to_string_lossy());
-        line(&format!("ExecStart={program} up --boot{only}"));
+        let config = self.config_words();
+        line(&format!("ExecStart={program} up --boot{config}{only}"));
         line(&format!("ExecStop={program} down{only}"));
         line(&format!("TimeoutStartSec={}", service.timeout));
         // Reading everything back into RAM takes as long as it takes.
@@ -313,7 +317,10 @@ impl Maker<'_> {
         let (body, install) = text.split_once("\n[Install]").unwrap_or((text, ""));
         let comment = |line: &&str| line.is_empty() || line.starts_with('#');
         for line in body.lines().skip_while(comment) {
-            let line = line.replace("/usr/bin/zmeld", &program);
+            let mut line = line.replace("/usr/bin/zmeld", &program);
+            if line.starts_with("ExecStart=") {
+                line.push_str(&self.config_words());
+            }
             filled.push_str(&line);
             filled.push('\n');
             if line == "ProtectSystem=strict" {
@@ -334,6 +341,13 @@ impl Maker<'_> {
             content: Content::Text(filled),
         });
         self.link(units, MULTI_USER, file);
+    }
+
+    /// What the command is told of its configuration.
+    fn config_words(&self) -> String {
+        self.config.map_or_else(String::new, |file| {
+            format!(" --config {}", quoted(&file.to_string_lossy()))
+        })
     }
 
     fn link(&self, units: &mut Vec<Unit>, target: &str, file: &str) {

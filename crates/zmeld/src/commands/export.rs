@@ -1,6 +1,5 @@
 //! `zmeld export`: the configuration in the words of other systems.
 
-use std::io::Write;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
@@ -59,19 +58,33 @@ pub fn run(args: &ExportArgs) -> anyhow::Result<Outcome> {
         bail!("nothing is configured; zmeld plan --toml > /etc/zmeld.toml begins");
     }
     for warning in &loaded.warnings {
-        eprintln!("zmeld: {warning}");
+        output::say(warning);
     }
     match args.form {
         Form::Nixos => output::print(&nixos::nixos(config, ram_bytes(&args.file.root)?))?,
         Form::Script => output::print(&script::script(config))?,
         Form::Systemd => {
             let program = super::generator::program();
+            let file = match &args.file.file {
+                None => None,
+                Some(file) => Some(
+                    file.canonicalize()
+                        .with_context(|| format!("cannot find {} again", file.display()))?,
+                ),
+            };
+            if let Some(file) = file.as_ref().filter(|file| !stays(file)) {
+                output::say(format_args!(
+                    "the units read {} at every boot: keep it where they can, under /etc, and export that",
+                    file.display()
+                ));
+            }
             let units = units::units(
                 config,
                 &units::Maker {
                     program: &program,
                     made: "Written by zmeld export systemd.",
-                    source: None,
+                    source: file.as_deref(),
+                    config: file.as_deref(),
                     install: true,
                 },
             );
@@ -82,6 +95,15 @@ pub fn run(args: &ExportArgs) -> anyhow::Result<Outcome> {
         }
     }
     Ok(Outcome::Done)
+}
+
+/// Whether a file is there at boot, and for services that see neither homes nor
+/// other people's temporary files.
+fn stays(file: &Path) -> bool {
+    let gone = [
+        "/home", "/root", "/tmp", "/var/tmp", "/run", "/dev", "/proc",
+    ];
+    !gone.iter().any(|folder| file.starts_with(folder))
 }
 
 /// All units in one text, each under its name.
@@ -115,11 +137,9 @@ fn write(dir: &Path, units: &[units::Unit]) -> anyhow::Result<()> {
             std::fs::create_dir_all(folder).with_context(what)?;
         }
         match &unit.content {
-            units::Content::Text(content) => std::fs::File::create_new(&path)
-                .and_then(|mut file| file.write_all(content.as_bytes())),
-            units::Content::Link(target) => symlink(target, &path),
+            units::Content::Text(content) => output::write_new(&path, content.as_bytes())?,
+            units::Content::Link(target) => symlink(target, &path).with_context(what)?,
         }
-        .with_context(what)?;
     }
     Ok(())
 }
