@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Read;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,13 @@ use crate::statistics::stopping::Stopping;
 use crate::statistics::Direction;
 use crate::vm::Size;
 use crate::workload::Workload;
+
+/// A recipe's file is a page or two.
+const BYTES_MAX: u64 = 1 << 20;
+/// No run takes longer than a month.
+const RUN_MAX_S: f64 = 31.0 * 86_400.0;
+/// More runs than anybody waits for.
+const RUNS_MAX: usize = 10_000;
 
 /// An experiment as a file says it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -177,7 +185,13 @@ impl Recipe {
                 names.join(", ")
             )));
         }
-        let text = fs::read_to_string(name).map_err(|err| Error::io("read", name, err))?;
+        let mut text = String::new();
+        fs::File::open(name)
+            .and_then(|file| file.take(BYTES_MAX + 1).read_to_string(&mut text))
+            .map_err(|err| Error::io("read", name, err))?;
+        if text.len() as u64 > BYTES_MAX {
+            return Err(wrong("it is longer than any recipe".to_owned()));
+        }
         Recipe::from_text(name, &text)
     }
 
@@ -203,13 +217,51 @@ impl Recipe {
                 err.message().replace('\n', " ")
             ))
         })?;
-        recipe.check().map_err(wrong)?;
+        recipe.sound().map_err(wrong)?;
         Ok(recipe)
     }
 
-    fn check(&self) -> Result<(), String> {
-        if self.cases.is_empty() || self.arms.is_empty() {
+    /// Checks what can be checked without running it.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn check(&self) -> Result<(), Error> {
+        self.sound().map_err(|problem| Error::Recipe {
+            name: self.name.clone(),
+            problem,
+        })
+    }
+
+    fn sound(&self) -> Result<(), String> {
+        if self.cases.is_empty() || self.arms.iter().all(|arm| arm.unlimited) {
             return Err("an experiment needs a case and an arm".to_owned());
+        }
+        if !(self.run_max_s > 0.0 && self.run_max_s <= RUN_MAX_S) {
+            return Err(format!(
+                "run_max_s = {} is no time that a run can take: write seconds, above 0 and at most \
+                 {RUN_MAX_S}",
+                self.run_max_s
+            ));
+        }
+        if !(0.0..=1e9).contains(&self.minutes) {
+            return Err(format!(
+                "minutes = {} is no number of minutes",
+                self.minutes
+            ));
+        }
+        if self.warm_ups > RUNS_MAX || self.stopping.runs_max > RUNS_MAX {
+            return Err(format!(
+                "{} warm-ups and {} runs of each arm are more than {RUNS_MAX}",
+                self.warm_ups, self.stopping.runs_max
+            ));
+        }
+        if let Some(arm) = self.arms.iter().find(|arm| {
+            arm.unlimited && (arm.swaps() || arm.slow_disk.is_some() || !arm.accept.is_empty())
+        }) {
+            return Err(format!(
+                "arm \"{}\" has no limit, so nothing is swapped: leave out its tiers",
+                arm.name
+            ));
         }
         let rule = &self.stopping;
         if rule.runs_min == 0
@@ -302,7 +354,8 @@ mod tests {
         for (name, text) in BUILT_IN {
             let recipe = Recipe::from_text(name, text).unwrap();
             assert_eq!(recipe.name, *name);
-            let needed = crate::statistics::verdict::runs_needed(recipe.arms.len());
+            let compared = recipe.arms.iter().filter(|arm| !arm.unlimited).count();
+            let needed = crate::statistics::verdict::runs_needed(compared);
             assert!(recipe.stopping.runs_min >= needed, "{name}: {needed} runs");
             let full = recipe.clone().full();
             let written = serde_json::to_string(&full).unwrap();
@@ -318,6 +371,28 @@ mod tests {
                     panic!("{name}: {err}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn times_and_numbers_that_no_run_can_have_are_refused() {
+        let sound = BUILT_IN[2].1;
+        for (from, to, word) in [
+            ("run_max_s = 120", "run_max_s = -1", "run_max_s = -1"),
+            ("run_max_s = 120", "run_max_s = nan", "run_max_s = NaN"),
+            ("run_max_s = 120", "run_max_s = 1e300", "run_max_s = 1"),
+            ("run_max_s = 120", "warm_ups = 99999999999", "warm-ups"),
+            ("minutes = 5", "minutes = inf", "minutes = inf"),
+            (
+                "name = \"no limit\"",
+                "name = \"no limit\"\ntier.zram = { kind = \"zram\" }",
+                "no limit",
+            ),
+        ] {
+            let text = sound.replacen(from, to, 1);
+            assert_ne!(text, sound, "{from}");
+            let err = Recipe::from_text("x", &text).unwrap_err().to_string();
+            assert!(err.contains(word), "{err}");
         }
     }
 

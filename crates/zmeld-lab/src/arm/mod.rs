@@ -37,6 +37,11 @@ pub struct Arm {
     /// Traps that are meant, as in `/etc/zmeld.toml`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub accept: Vec<String>,
+    /// Runs without the case's limit, as what the others are held against: the
+    /// difference is what the limit costs. It swaps nothing and takes part in no
+    /// comparison.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unlimited: bool,
     /// A disk made for the run; a tier uses it with `device = "slow-disk"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slow_disk: Option<SlowDisk>,

@@ -26,12 +26,16 @@ impl Experiment {
             .cases
             .iter()
             .map(|facts| {
-                let arms: Vec<Runs> = self
+                let runs: Vec<Runs> = self
                     .arms_of(&facts.case)
                     .into_iter()
                     .map(|arm| runs_of(arm, self.counted(&facts.case, arm)))
                     .filter(|runs| !runs.values.is_empty())
                     .collect();
+                let (unlimited, arms): (Vec<Runs>, Vec<Runs>) = runs
+                    .into_iter()
+                    .partition(|runs| self.is_unlimited(&runs.arm));
+                let alone = verdict::judge(&unlimited, direction, self.seed);
                 let mut judgement = verdict::judge(&arms, direction, self.seed);
                 if facts.is_emulated() {
                     judgement.without_times();
@@ -39,6 +43,7 @@ impl Experiment {
                 CaseJudgement {
                     case: facts.case.clone(),
                     judgement,
+                    baseline: alone.arms.into_iter().next(),
                 }
             })
             .collect();
@@ -70,7 +75,8 @@ pub fn compare(a: &Experiment, b: &Experiment) -> Result<Vec<Pair>, Error> {
     }
     let mut pairs = Vec::new();
     for facts in &a.cases {
-        for arm in a.arms_of(&facts.case) {
+        let compared = a.arms_of(&facts.case).into_iter();
+        for arm in compared.filter(|arm| !a.is_unlimited(arm)) {
             let two = [
                 runs_of("A", a.counted(&facts.case, arm)),
                 runs_of("B", b.counted(&facts.case, arm)),

@@ -530,10 +530,11 @@ impl Lab<'_> {
         };
         let group = Group::create(&self.hierarchy, "run")?;
         let applied = arm.apply(&self.host, bases, &group, self.disk.as_ref())?;
-        if let Some(limit) = facts.limit_bytes {
+        let limit = facts.limit_bytes.filter(|_| !arm.unlimited);
+        if let Some(limit) = limit {
             group.limit(limit, arm.swaps())?;
         }
-        let budget = facts.limit_bytes.filter(|_| case.counts_store);
+        let budget = limit.filter(|_| case.counts_store);
         let mut devices: Vec<String> = applied.devices().to_vec();
         let disk = self.disk.as_ref().and_then(|disk| disk.device.file_name());
         devices.extend(disk.map(|name| name.to_string_lossy().into_owned()));

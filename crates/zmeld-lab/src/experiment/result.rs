@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::Error;
 use crate::measure::{Counters, Ended, Machine, Series};
 use crate::recipe::{Case, Recipe};
-use crate::statistics::verdict::Judgement;
+use crate::statistics::verdict::{Judgement, Summary};
 use crate::vm;
 
 /// The schema's name.
@@ -101,6 +102,9 @@ pub struct CaseJudgement {
     /// The verdicts.
     #[serde(flatten)]
     pub judgement: Judgement,
+    /// The arm without a limit, which is compared with none; absent where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<Summary>,
 }
 
 /// How a run ended.
@@ -191,7 +195,11 @@ impl Experiment {
 
     /// Whether a case is run with an arm.
     pub fn takes_part(&self, case: usize, arm: usize) -> bool {
-        let (case, arm): (&Case, &str) = (&self.recipe.cases[case], &self.recipe.arms[arm].name);
+        let (case, arm) = (&self.recipe.cases[case], &self.recipe.arms[arm]);
+        if arm.unlimited && case.limit.is_none() {
+            return false;
+        }
+        let (case, arm): (&Case, &str) = (case, &arm.name);
         let skipped = self.facts(&case.name).is_some_and(|facts| {
             facts.left_out.is_some() || facts.skipped.iter().any(|skipped| skipped.arm == arm)
         });
@@ -207,6 +215,74 @@ impl Experiment {
             .filter(|&arm| self.takes_part(at, arm))
             .map(|arm| self.recipe.arms[arm].name.as_str())
             .collect()
+    }
+
+    /// Whether an arm runs without the limit, and so is not compared.
+    pub fn is_unlimited(&self, arm: &str) -> bool {
+        let mut arms = self.recipe.arms.iter();
+        arms.any(|it| it.name == arm && it.unlimited)
+    }
+
+    /// Goes on with a recipe, of which these are runs. What is run from then on is
+    /// what that recipe says, and nothing that the file said.
+    ///
+    /// # Errors
+    /// What is not as it was for the runs that there are.
+    pub fn go_on_with(&mut self, recipe: Recipe, full: bool) -> Result<(), Error> {
+        let recipe = if full { recipe.full() } else { recipe };
+        let differ = |what: &str, then: &str, now: &str| {
+            Err(Error::Result(format!(
+                "its runs are of another {what} ({then}, and now {now}): give the same recipe, command and \
+                 options as then, or begin anew without --resume"
+            )))
+        };
+        let old = &self.recipe;
+        if old.name != recipe.name {
+            return differ("recipe", &old.name, &recipe.name);
+        }
+        let names = |recipe: &Recipe| {
+            let names: Vec<&str> = recipe.cases.iter().map(|case| case.name.as_str()).collect();
+            names.join(", ")
+        };
+        let (then, now) = (names(old), names(&recipe));
+        if then != now {
+            return differ("choice of cases", &then, &now);
+        }
+        for (then, now) in old.cases.iter().zip(&recipe.cases) {
+            if then.workload != now.workload {
+                let (then, now) = (then.workload.describe(), now.workload.describe());
+                return differ("workload", &then, &now);
+            }
+            let limit = |case: &Case| case.limit.clone().unwrap_or_else(|| "none".to_owned());
+            if limit(then) != limit(now) {
+                return differ("limit", &limit(then), &limit(now));
+            }
+            if then != now {
+                return differ("case", "one of its settings was another", &now.name);
+            }
+        }
+        let names = |recipe: &Recipe| {
+            let names: Vec<&str> = recipe.arms.iter().map(|arm| arm.name.as_str()).collect();
+            names.join(", ")
+        };
+        if old.arms != recipe.arms {
+            return differ("choice of arms", &names(old), &names(&recipe));
+        }
+        if old.metric != recipe.metric {
+            return differ("metric", &old.metric.name, &recipe.metric.name);
+        }
+        if (old.warm_ups, old.run_max_s) != (recipe.warm_ups, recipe.run_max_s) {
+            let said = |recipe: &Recipe| {
+                format!(
+                    "{} warm-ups, at most {} s",
+                    recipe.warm_ups, recipe.run_max_s
+                )
+            };
+            return differ("setting", &said(old), &said(&recipe));
+        }
+        self.recipe = recipe;
+        self.full = full;
+        Ok(())
     }
 
     /// Whether a run was made already.
@@ -228,12 +304,18 @@ impl Experiment {
     /// number of runs by what the last value was.
     pub(super) fn is_enough(&self, case: usize) -> bool {
         let case = &self.recipe.cases[case].name;
+        let runs_each: Vec<usize> = self
+            .arms_of(case)
+            .into_iter()
+            .map(|arm| self.counted(case, arm).count())
+            .collect();
+        let even = runs_each.windows(2).all(|two| two[0] == two[1]);
         let values: Vec<Vec<f64>> = self
             .arms_of(case)
             .into_iter()
+            .filter(|arm| !self.is_unlimited(arm))
             .map(|arm| self.counted(case, arm).map(|run| run.value).collect())
             .collect();
-        let even = values.windows(2).all(|two| two[0].len() == two[1].len());
         let least = values.iter().map(Vec::len).min().unwrap_or(0);
         let rule = &self.recipe.stopping;
         let runs = |arm| self.counted(case, arm);

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -38,6 +39,8 @@ pub(super) struct Measured {
 const TICK: Duration = Duration::from_millis(10);
 /// So long a group may be above what the store leaves it before it counts as out of memory.
 const OVERDRAWN_MAX: Duration = Duration::from_secs(3);
+/// As much of a workload's output is read.
+const OUTPUT_MAX: u64 = 4 << 20;
 /// A group is never shrunk below that.
 const GROUP_MIN_BYTES: u64 = 4 << 20;
 
@@ -116,11 +119,7 @@ impl Lab<'_> {
             .get("event_oom_kill")
             .is_some_and(|&kills| kills > 0.0)
             || ended.signal == Some(9) && after.get("vm_oom_kill") > 0.0;
-        let text = |path| {
-            fs::read(path)
-                .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
-                .unwrap_or_default()
-        };
+        let text = |path: &Path| last_of(path).unwrap_or_default();
         let (said, complained) = (text(&stdout), text(&stderr));
         let (outcome, finished) = match cause {
             Some(cause) => (cause, Finished::default()),
@@ -174,6 +173,17 @@ impl Lab<'_> {
             .map_err(|err| Error::io("write to", program, err))?;
         Ok(child)
     }
+}
+
+/// The end of what a workload wrote, where its figures are and what it complained of
+/// last: somebody's program may write without end.
+fn last_of(path: &Path) -> std::io::Result<String> {
+    let mut file = fs::File::open(path)?;
+    let size = file.metadata()?.len();
+    file.seek(SeekFrom::Start(size.saturating_sub(OUTPUT_MAX)))?;
+    let mut bytes = Vec::new();
+    file.take(OUTPUT_MAX).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// What a supervisor reports when it has ended.
@@ -234,7 +244,10 @@ fn finish(
                     None => what(),
                 },
             }),
-            _ => Ok((Outcome::Failed(what()), Finished::default())),
+            _ => Ok((
+                Outcome::Failed(format!("{}, {}", how(ended), what())),
+                Finished::default(),
+            )),
         };
     }
     match workload {
@@ -259,6 +272,15 @@ fn finish(
                 Finished::default(),
             )),
         },
+    }
+}
+
+/// How a workload ended, in words.
+fn how(ended: &Ended) -> String {
+    match (ended.code, ended.signal) {
+        (Some(code), _) => format!("exit code {code}"),
+        (None, Some(signal)) => format!("ended by signal {signal}"),
+        (None, None) => "no exit code".to_owned(),
     }
 }
 
@@ -415,4 +437,48 @@ impl Measured {
 
 fn has_figure(name: &str, finished: &Finished) -> bool {
     name == "elapsed_s" || name == "measured_s" || finished.figures.contains_key(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::external::{Command, Reads};
+
+    #[test]
+    fn a_workload_that_fails_says_its_exit_code() {
+        let workload = Workload::Command(Command {
+            command: vec!["./mine".to_owned(), "-x".to_owned()],
+            reads: Reads::Nothing,
+            data: None,
+            package: None,
+        });
+        let ended = |code, signal| Ended {
+            code,
+            signal,
+            usage: Default::default(),
+        };
+        let said = |ended: &Ended| match finish(&workload, ended, "", "no such table\n").unwrap().0
+        {
+            Outcome::Failed(why) => why,
+            other => panic!("{other:?}"),
+        };
+        let why = said(&ended(Some(3), None));
+        assert!(
+            why.starts_with("exit code 3, ") && why.ends_with(": no such table"),
+            "{why}"
+        );
+        let why = said(&ended(None, Some(11)));
+        assert!(why.starts_with("ended by signal 11, "), "{why}");
+    }
+
+    #[test]
+    fn of_endless_output_the_end_is_read() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(1 << 40).unwrap();
+        (&mut file.as_file()).seek(SeekFrom::End(0)).unwrap();
+        file.as_file().write_all(b"\nthe end").unwrap();
+        let text = last_of(file.path()).unwrap();
+        assert_eq!(text.len() as u64, OUTPUT_MAX);
+        assert!(text.ends_with("\nthe end"));
+    }
 }

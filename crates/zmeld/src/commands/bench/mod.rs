@@ -2,7 +2,9 @@
 
 mod report;
 
+use std::fs::File;
 use std::io::Read;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -30,6 +32,7 @@ Examples:
   zmeld bench list                                   the recipes
   zmeld bench run bt --html bt.html                  one of them, and a page
   zmeld bench run codecs --limit '40% of footprint' -- ./my-program --batch
+  zmeld bench run codecs --budget 6m --output codecs.json
   zmeld bench run codecs --resume codecs.json        carry on after Ctrl-C
   zmeld bench compare before.json after.json         two kernels, two machines
   zmeld bench overhead                               what measuring costs here
@@ -111,13 +114,13 @@ struct RunArgs {
     /// At most so many runs of each arm
     #[arg(long, value_name = "N", help_heading = "How long", value_parser = clap::value_parser!(u16).range(1..))]
     runs: Option<u16>,
-    /// Stop after so many minutes, once every arm has run
-    #[arg(long, value_name = "MINUTES", help_heading = "How long")]
-    budget: Option<f64>,
+    /// Stop after that time, once every arm has run: 90s, 6m, 1.5h; a number alone is minutes
+    #[arg(long, value_name = "TIME", value_parser = parse_minutes, help_heading = "How long")]
+    budget: Option<Duration>,
     /// Where random orders start [default: the time]
     #[arg(long, value_name = "N", help_heading = "How long")]
     seed: Option<u64>,
-    /// Carry on with what was done; new runs are added to the file
+    /// Carry on with what was done, with the same recipe, command and options; new runs are added to the file
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     resume: Option<PathBuf>,
     /// Keep the result in this file, as JSON, saved after every run
@@ -187,7 +190,7 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<Outcome> {
         Command::Guest => {
             let settings = |seed| settings(seed, None).map_err(|err| format!("{err:#}"));
             if let Err(said) = guest::first_program(settings) {
-                eprintln!("zmeld: {said}");
+                output::say(said);
             }
             guest::end().context("cannot end this machine")?;
             Ok(Outcome::Done)
@@ -199,7 +202,7 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<Outcome> {
             command,
         } => {
             let err = launch(*parent, join, !no_huge_pages, command);
-            eprintln!("zmeld: cannot start {}: {err}", command.join(" "));
+            output::say(format_args!("cannot start {}: {err}", command.join(" ")));
             // As a shell says it: not found, or not to be run.
             std::process::exit(if err.kind() == std::io::ErrorKind::NotFound {
                 127
@@ -239,6 +242,12 @@ fn recipe(args: &RunArgs) -> anyhow::Result<Recipe> {
         case.workload = own_command(&args.command);
         case.name = args.command.join(" ");
         case.full = None;
+        recipe.question = format!(
+            "Which set-up of the recipe {} suits `{}`?",
+            recipe.name, case.name
+        );
+        recipe.name.clone_from(&case.name);
+        recipe.about.clear();
         recipe.cases = vec![case];
         recipe.metric = zmeld_lab::recipe::Metric::default();
         recipe.published.clear();
@@ -283,7 +292,7 @@ fn seed(given: Option<u64>) -> u64 {
 }
 
 /// This program as launcher, supervisor and built-in workload.
-fn settings(seed: u64, budget_minutes: Option<f64>) -> anyhow::Result<Settings> {
+fn settings(seed: u64, budget: Option<Duration>) -> anyhow::Result<Settings> {
     let own = std::env::current_exe().context("cannot find this program")?;
     let own = |words: &[&str]| -> Vec<String> {
         let program = own.display().to_string();
@@ -293,7 +302,7 @@ fn settings(seed: u64, budget_minutes: Option<f64>) -> anyhow::Result<Settings> 
     };
     Ok(Settings {
         seed,
-        budget: budget_minutes.map(|minutes| Duration::from_secs_f64(minutes.max(0.0) * 60.0)),
+        budget,
         launcher: own(&["bench", "launch"]),
         supervisor: own(&["bench", "supervise"]),
         workload: own(&["bench", "workload"]),
@@ -307,6 +316,29 @@ fn going_on(done: usize, of: usize, left: Option<Duration>, what: &str) -> Strin
         format!(", at most {} left", zmeld_report::units::duration(left))
     });
     format!("{done} of at most {of} runs{left}: {what}")
+}
+
+/// A time with its unit; a number alone is minutes, as it was before there were
+/// units.
+fn parse_minutes(text: &str) -> Result<Duration, String> {
+    let text = text.trim();
+    let end = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let unit_s = match unit.trim() {
+        "s" => 1.0,
+        "" | "m" | "min" => 60.0,
+        "h" => 3600.0,
+        "d" => 86_400.0,
+        _ => f64::NAN,
+    };
+    let seconds = number.parse::<f64>().unwrap_or(f64::NAN) * unit_s;
+    // A year is longer than anybody waits, and no time overflows.
+    if !(0.0..=365.0 * 86_400.0).contains(&seconds) {
+        return Err("write a time such as 90s, 6m or 1.5h, at most a year".to_owned());
+    }
+    Ok(Duration::from_secs_f64(seconds))
 }
 
 fn pick<T>(
@@ -330,9 +362,52 @@ fn pick<T>(
     Ok(())
 }
 
+/// Larger than any result: a thousand runs are some ten megabytes.
+const RESULT_MAX: u64 = 256 << 20;
+
+/// A result that others may have made: it is looked at, and nothing of it is run.
 fn read(path: &Path) -> anyhow::Result<Experiment> {
-    let text =
-        std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+    read_open(path, &file)
+}
+
+/// A result to go on with: what its runs say decides how much memory is taken, by
+/// root. One to which nothing is added may be anybody's.
+fn read_to_go_on(path: &Path, recipe: Recipe, args: &RunArgs) -> anyhow::Result<Experiment> {
+    let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let mut done = read_open(path, &file)?;
+    let mut recipe = recipe;
+    if args.runs.is_none() {
+        recipe.stopping = done.recipe.stopping;
+        recipe.check()?;
+    }
+    done.go_on_with(recipe, args.full)
+        .with_context(|| format!("cannot carry on with {}", path.display()))?;
+    let owner = file.metadata().map(|found| found.uid());
+    let owner = owner.with_context(|| format!("cannot read {}", path.display()))?;
+    let own = rustix::process::geteuid().as_raw();
+    // A user's own file, by way of sudo, too.
+    let asked = std::env::var("SUDO_UID")
+        .ok()
+        .and_then(|uid| uid.parse().ok());
+    if !done.is_complete() && ![Some(0), Some(own), asked].contains(&Some(owner)) {
+        anyhow::bail!(
+            "{} belongs to another user (uid {owner}), and its figures would decide what is done here: \
+             copy it first if you trust it",
+            path.display()
+        );
+    }
+    Ok(done)
+}
+
+fn read_open(path: &Path, file: &File) -> anyhow::Result<Experiment> {
+    let mut text = String::new();
+    file.take(RESULT_MAX + 1)
+        .read_to_string(&mut text)
+        .with_context(|| format!("cannot read {}", path.display()))?;
+    if text.len() as u64 > RESULT_MAX {
+        anyhow::bail!("{} is longer than any result", path.display());
+    }
     let envelope = Envelope::read(&text, SCHEMA, SCHEMA_VERSION)
         .with_context(|| path.display().to_string())?;
     Ok(envelope.body)
@@ -352,20 +427,10 @@ fn experiment(args: &RunArgs) -> anyhow::Result<Outcome> {
     for path in args.html.iter().chain(&args.output) {
         output::check_page(path)?;
     }
+    let recipe = recipe(args)?;
     let mut experiment = match &args.resume {
-        None => Experiment::new(recipe(args)?, args.full, seed(args.seed)),
-        Some(path) => {
-            let done = read(path)?;
-            if done.recipe.name != Recipe::load(&args.recipe)?.name {
-                anyhow::bail!(
-                    "{} holds runs of {}, not of {}",
-                    path.display(),
-                    done.recipe.name,
-                    args.recipe
-                );
-            }
-            done
-        }
+        None => Experiment::new(recipe, args.full, seed(args.seed)),
+        Some(path) => read_to_go_on(path, recipe, args)?,
     };
     // A result to which nothing is added is not written anew.
     let resumed = args.resume.as_ref().filter(|_| !experiment.is_complete());
@@ -521,4 +586,30 @@ fn list(args: &ListArgs) -> anyhow::Result<Outcome> {
         &serde_json::json!({ "recipes": &recipes }),
     )?;
     Ok(Outcome::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_units_and_an_end() {
+        for (text, seconds) in [
+            ("6m", 360.0),
+            ("6", 360.0),
+            ("0.5", 30.0),
+            ("90s", 90.0),
+            ("1.5h", 5400.0),
+            ("2 d", 172_800.0),
+            ("0", 0.0),
+        ] {
+            let time = parse_minutes(text).unwrap();
+            assert_eq!(time.as_secs_f64(), seconds, "{text}");
+        }
+        for text in [
+            "inf", "-1", "nan", "1e300", "", "m", "5 weeks", "999999d", "1.2.3",
+        ] {
+            assert!(parse_minutes(text).is_err(), "{text}");
+        }
+    }
 }

@@ -7,7 +7,7 @@ use zmeld_lab::experiment::overhead::{cost, Cost, Overhead};
 use zmeld_lab::experiment::result::{CaseFacts, CaseJudgement, Experiment, Outcome, Run};
 use zmeld_lab::recipe::{Metric, Published};
 use zmeld_lab::statistics::sample::median;
-use zmeld_lab::statistics::verdict::{Summary, SIGNIFICANCE};
+use zmeld_lab::statistics::verdict::{Judgement, Summary, SIGNIFICANCE};
 use zmeld_lab::statistics::{Comparison, Direction, Interval, Verdict};
 use zmeld_lab::Recipe;
 use zmeld_report::plot::{Axis, Bars, Lines};
@@ -83,7 +83,7 @@ fn sentence(case: &CaseJudgement, experiment: &Experiment) -> (Tone, String) {
             let _ = write!(
                 text,
                 " {}",
-                against(comparison, experiment.recipe.metric.better)
+                against(judgement, comparison, experiment.recipe.metric.better)
             );
         }
     }
@@ -96,6 +96,135 @@ fn sentence(case: &CaseJudgement, experiment: &Experiment) -> (Tone, String) {
         Tone::Neutral
     };
     (tone, text.trim().to_owned())
+}
+
+/// The answer to the recipe's question, in one sentence.
+fn answer(experiment: &Experiment) -> (Tone, String) {
+    let judged: Vec<&CaseJudgement> = experiment
+        .judgements
+        .iter()
+        .filter(|case| case.judgement.arms.iter().any(|arm| arm.runs > 0))
+        .collect();
+    if let [only] = judged[..] {
+        return answer_of_one(only, experiment.recipe.metric.better);
+    }
+    let mut clauses: Vec<(String, Vec<&str>)> = Vec::new();
+    let mut tone = Tone::Neutral;
+    for case in &judged {
+        let clause = match (&case.judgement.winner, case.judgement.void) {
+            (_, true) => "nothing was swapped, so nothing can be said,".to_owned(),
+            (Some(winner), _) => {
+                tone = Tone::Good;
+                format!("`{winner}` is ahead of every other arm")
+            }
+            (None, _) => "no arm is shown to be ahead of all others".to_owned(),
+        };
+        match clauses.iter_mut().find(|(known, _)| *known == clause) {
+            Some((_, cases)) => cases.push(&case.case),
+            None => clauses.push((clause, vec![&case.case])),
+        }
+    }
+    if clauses.is_empty() {
+        return (
+            Tone::Warning,
+            "There is no answer yet: no run that counts was made.".to_owned(),
+        );
+    }
+    let parts: Vec<String> = clauses
+        .iter()
+        .map(|(clause, cases)| match cases.len() == judged.len() {
+            true => format!("{clause} in every case"),
+            false => format!("{clause} in \"{}\"", cases.join("\", \"")),
+        })
+        .collect();
+    (tone, format!("Answer: {}.", parts.join("; ")))
+}
+
+fn answer_of_one(case: &CaseJudgement, better: Direction) -> (Tone, String) {
+    let judgement = &case.judgement;
+    if judgement.void {
+        let text = "There is no answer: nothing was swapped and nothing was killed, so that the limit did not matter.";
+        return (Tone::Warning, text.to_owned());
+    }
+    let base = judgement.arms.first().map(|arm| arm.arm.as_str());
+    let of_base = |arm: &str| {
+        let mut all = judgement.comparisons.iter();
+        all.find(|c| Some(c.base.as_str()) == base && c.arm == arm)
+    };
+    let Some(winner) = &judgement.winner else {
+        let shown: Vec<String> = judgement
+            .comparisons
+            .iter()
+            .filter(|c| {
+                Some(c.base.as_str()) == base && c.verdict == Verdict::Better(c.arm.clone())
+            })
+            .map(|c| format!("`{}`", c.arm))
+            .collect();
+        let text = match (shown.is_empty(), base) {
+            (false, Some(base)) => format!(
+                "Answer: no arm is shown to be ahead of all others; better than `{base}`: {}.",
+                shown.join(", ")
+            ),
+            _ => "Answer: no difference between the arms could be shown.".to_owned(),
+        };
+        return (Tone::Neutral, text);
+    };
+    let text = match of_base(winner) {
+        None => format!("Answer: `{winner}` is ahead of every other arm."),
+        Some(comparison) => {
+            let how = against(judgement, comparison, better);
+            match judgement.arms.len().saturating_sub(2) {
+                0 => format!("Answer: {how}"),
+                1 => format!(
+                    "Answer: {}, and is ahead of the other arm too.",
+                    how.trim_end_matches('.')
+                ),
+                others => format!(
+                    "Answer: {}, and is ahead of the other {others} arms too.",
+                    how.trim_end_matches('.')
+                ),
+            }
+        }
+    };
+    (Tone::Good, text)
+}
+
+/// What the limit costs each arm, held against the arm without one.
+fn price(experiment: &Experiment, case: &CaseJudgement) -> Option<String> {
+    let metric = &experiment.recipe.metric;
+    let baseline = case.baseline.as_ref()?;
+    let free = baseline.median.value;
+    if baseline.unfinished > 0 || !free.is_finite() || free <= 0.0 {
+        return Some(format!(
+            "Without a limit (`{}`) {} of {} runs finished: what the limit costs cannot be told.",
+            baseline.arm,
+            baseline.runs - baseline.unfinished,
+            baseline.runs
+        ));
+    }
+    let arms: Vec<String> = case
+        .judgement
+        .arms
+        .iter()
+        .map(|arm| match most_unfinished(arm, metric) {
+            true => format!("`{}` does not finish most runs", arm.arm),
+            false => {
+                let times = arm.median.value / free;
+                match metric.better {
+                    Direction::Lower => format!("`{}` takes {} of that", arm.arm, ratio(times)),
+                    Direction::Higher => {
+                        format!("`{}` reaches {} of that", arm.arm, percent(times))
+                    }
+                }
+            }
+        })
+        .collect();
+    Some(format!(
+        "What the limit costs: without it, the median is {} ({}); under it, {}.",
+        unit(metric).format(free),
+        label(metric),
+        arms.join(", ")
+    ))
 }
 
 fn why_unfinished(experiment: &Experiment, case: &str, arm: &str) -> String {
@@ -117,7 +246,21 @@ fn why_unfinished(experiment: &Experiment, case: &str, arm: &str) -> String {
     }
 }
 
-fn against(comparison: &Comparison, better: Direction) -> String {
+/// The one finishes and the other does not, as far as that is so: the median of an
+/// arm is that of a run that did not finish from half of them on.
+fn finishes(judgement: &Judgement, by: &str, other: &str) -> String {
+    let runs = |name: &str| {
+        let arm = judgement.arms.iter().find(|arm| arm.arm == name);
+        arm.map_or((0, 0), |arm| (arm.runs - arm.unfinished, arm.runs))
+    };
+    let ((won, of), (lost, of_lost)) = (runs(by), runs(other));
+    if won == of && lost == 0 {
+        return format!("`{by}` finishes where `{other}` does not.");
+    }
+    format!("`{by}` finishes {won} of {of} runs, `{other}` {lost} of {of_lost}.")
+}
+
+fn against(judgement: &Judgement, comparison: &Comparison, better: Direction) -> String {
     let Comparison {
         base,
         arm,
@@ -140,10 +283,7 @@ fn against(comparison: &Comparison, better: Direction) -> String {
         Verdict::Better(by) => {
             let value = effect.ratio.value;
             if !value.is_finite() || value == 0.0 {
-                return format!(
-                    "`{by}` finishes where `{}` does not.",
-                    if by == arm { base } else { arm }
-                );
+                return finishes(judgement, by, if by == arm { base } else { arm });
             }
             let words = match better {
                 Direction::Lower if value < 1.0 => {
@@ -173,7 +313,7 @@ fn arms_table(experiment: &Experiment, case: &CaseJudgement) -> Table {
         .column(Column::count("major faults"))
         .column(Column::bytes("in swap"))
         .column(Column::bytes("store"));
-    for arm in &case.judgement.arms {
+    for arm in case.baseline.iter().chain(&case.judgement.arms) {
         let runs: Vec<&Run> = experiment.counted(&case.case, &arm.arm).collect();
         let swapped = median_of(&runs, |run| run.swapped_max_bytes as f64);
         let store = median_of(&runs, store_max);
@@ -218,8 +358,8 @@ fn store_max(run: &Run) -> f64 {
 pub fn runs_table(experiment: &Experiment) -> Table {
     let mut table = Table::new("Runs")
         .column(Column::text("case"))
-        .column(Column::text("arm"))
-        .column(Column::count("block"))
+        .column(Column::text("arm").names_row())
+        .column(Column::count("block").names_row())
         .column(Column::text("warm-up"))
         .column(Column::text("outcome"))
         .column(Column::number("value"))
@@ -383,6 +523,9 @@ fn case_section(experiment: &Experiment, case: &CaseJudgement, plots: bool) -> S
     }
     let (tone, text) = sentence(case, experiment);
     section = section.advice(tone, text);
+    if let Some(price) = price(experiment, case) {
+        section = section.paragraph(price);
+    }
     if plots {
         section = section.plot(bars(experiment, case));
     }
@@ -418,7 +561,7 @@ fn bars(experiment: &Experiment, case: &CaseJudgement) -> Bars {
         &label(metric),
         unit(metric),
     );
-    for arm in &case.judgement.arms {
+    for arm in case.baseline.iter().chain(&case.judgement.arms) {
         let name = match arm.unfinished {
             0 => arm.arm.clone(),
             lost => format!("{} ({lost} of {} unfinished)", arm.arm, arm.runs),
@@ -490,7 +633,10 @@ fn build(experiment: &Experiment, plots: bool) -> Document {
     } else if experiment.budget_spent {
         lead += " (The time ran out before all intervals were narrow.)";
     }
-    let mut document = Document::new(&format!("zmeld bench: {}", recipe.name)).lead(lead);
+    let (tone, text) = answer(experiment);
+    let mut document = Document::new(&format!("zmeld bench: {}", recipe.name))
+        .lead(lead)
+        .section(Section::new("").advice(tone, text));
     for case in &experiment.judgements {
         document = document.section(case_section(experiment, case, plots));
     }
@@ -540,7 +686,7 @@ pub fn comparison_table(a: &Experiment, pairs: &[Pair]) -> Table {
     let metric = &a.recipe.metric;
     let mut table = Table::new("B against A")
         .column(Column::text("case"))
-        .column(Column::text("arm"))
+        .column(Column::text("arm").names_row())
         .column(Column::unit("A", unit(metric)).with_interval())
         .column(Column::unit("B", unit(metric)).with_interval())
         .column(Column::ratio("B over A").with_interval())
