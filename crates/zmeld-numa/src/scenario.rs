@@ -100,6 +100,10 @@ pub struct FreeParameter {
     pub grid: Vec<toml::Value>,
 }
 
+/// The most replications of a point: every figure of each is kept, so that more would
+/// take memory and change nothing that an interval shows.
+pub const REPLICATIONS_MAX: u64 = 100_000;
+
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Spec {
@@ -294,6 +298,17 @@ impl Source {
                 "",
                 "replications",
                 "replications: at least one is needed".into(),
+            ));
+        }
+        if spec.replications > REPLICATIONS_MAX {
+            return Err(wrong(
+                "",
+                "replications",
+                format!(
+                    "replications: {} are too many, at most {REPLICATIONS_MAX}: intervals shrink \
+                     with the square root only",
+                    spec.replications
+                ),
             ));
         }
         let trace = match &spec.trace {

@@ -53,7 +53,8 @@ pub enum SweepError {
         why: String,
     },
     /// Results of another sweep.
-    #[error("{file}: results of another sweep ({found}, not {expected}): another scenario, seed or number of replications")]
+    #[error("{file}: results of another sweep ({found}, not {expected}): another scenario, seed or number of \
+             replications; keep this one in a file of its own with --results FILE")]
     OtherSweep {
         /// The file.
         file: PathBuf,
@@ -86,6 +87,9 @@ pub enum SweepError {
     /// A shard that is none.
     #[error("{0:?} is no shard; write I/N, with I from 1 to N")]
     Shard(String),
+    /// A result could not be written.
+    #[error(transparent)]
+    Write(zmeld_linux::file::Error),
     /// Parquet could not be written.
     #[error("{file}: {source}")]
     Parquet {
@@ -184,6 +188,9 @@ impl Sweep {
         if axes.is_empty() {
             let why = "nothing to sweep: give [sweep] in the scenario, or --over PATH=VALUE,VALUE";
             return Err(SweepError::Axes(why.into()));
+        }
+        for (path, _) in &axes {
+            has_effect(path, &scenario)?;
         }
         let points = axes.iter().try_fold(1usize, |product, (_, values)| {
             product.checked_mul(values.len())
@@ -346,6 +353,40 @@ impl Sweep {
             results: policies.iter().map(|&policy| metrics(policy)).collect(),
             gains,
         })
+    }
+}
+
+/// Whether a swept parameter changes anything that is simulated.
+fn has_effect(path: &str, scenario: &Scenario) -> Result<(), SweepError> {
+    let mut keys = path.split('.');
+    let names = |policies: &[PolicyName]| {
+        let names: Vec<&str> = policies.iter().map(|policy| policy.as_str()).collect();
+        names
+    };
+    match (keys.next(), keys.next()) {
+        (Some("policy"), Some(name)) => {
+            let Ok(policy) = name.parse::<PolicyName>() else {
+                // What is wrong with it is said where it is set.
+                return Ok(());
+            };
+            if scenario.policies.contains(&policy) {
+                return Ok(());
+            }
+            let mut wanted = scenario.policies.clone();
+            wanted.push(policy);
+            Err(SweepError::Axes(format!(
+                "{path}: the policy {policy} is not among those that are run ({}), so nothing would change: \
+                 add --set 'policies={:?}'",
+                names(&scenario.policies).join(", "),
+                names(&wanted)
+            )))
+        }
+        (Some(key @ ("policies" | "name" | "about" | "sweep" | "free")), _) => {
+            Err(SweepError::Axes(format!(
+                "{path}: sweeping {key} changes nothing that is simulated; every point is run under all policies"
+            )))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -538,15 +579,12 @@ impl Results {
             .collect();
         let schema = parse_message_type(&format!("message sweep {{ {} }}", fields.join(" ")))
             .map_err(failed)?;
-        let out = File::create(file).map_err(|source| SweepError::File {
-            file: file.to_owned(),
-            source,
-        })?;
         let properties = WriterProperties::builder()
             .set_compression(Compression::SNAPPY)
             .build();
-        let mut writer = SerializedFileWriter::new(out, Arc::new(schema), Arc::new(properties))
-            .map_err(failed)?;
+        let mut writer =
+            SerializedFileWriter::new(Vec::new(), Arc::new(schema), Arc::new(properties))
+                .map_err(failed)?;
         let rows: Vec<(Vec<String>, Vec<f64>)> = self.rows().collect();
         let mut group = writer.next_row_group().map_err(failed)?;
         let mut index = 0;
@@ -574,7 +612,7 @@ impl Results {
             index += 1;
         }
         group.close().map_err(failed)?;
-        writer.close().map_err(failed)?;
-        Ok(())
+        let bytes = writer.into_inner().map_err(failed)?;
+        zmeld_linux::file::replace(file, &bytes).map_err(SweepError::Write)
     }
 }

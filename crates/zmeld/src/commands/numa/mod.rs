@@ -4,14 +4,14 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use clap::{Args, Subcommand};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use thiserror::Error;
+use zmeld_linux::file;
 use zmeld_report::schema::Envelope;
 use zmeld_report::Style;
 
@@ -19,14 +19,14 @@ use zmeld_numa::engine::Detail;
 use zmeld_numa::machine::{Machine, MachineError};
 use zmeld_numa::policy::{PolicyName, UnknownPolicy, ALL};
 use zmeld_numa::replicate::{Replications, METRICS};
-use zmeld_numa::scenario::{Scenario, ScenarioError, Source};
+use zmeld_numa::scenario::{Scenario, ScenarioError, Source, REPLICATIONS_MAX};
 use zmeld_numa::study;
 use zmeld_numa::sweep::{self, Shard, Sweep, SweepError};
 use zmeld_numa::time::MS;
 
 use self::pages::Page;
 use crate::exit::Outcome;
-use crate::output;
+use crate::{output, progress};
 
 mod pages;
 #[cfg(test)]
@@ -119,10 +119,10 @@ enum Command {
     /// Run the published study and set its figures beside the published ones
     Reproduce {
         /// Replications of each point [default: 200]
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=REPLICATIONS_MAX))]
         replications: Option<u64>,
         /// Replications of each point of the sensitivity table; 0 leaves it out
-        #[arg(long, default_value_t = 64, value_name = "N")]
+        #[arg(long, default_value_t = 64, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=REPLICATIONS_MAX))]
         sensitivity: u64,
         /// Use this scenario file instead of the built-in one
         #[arg(long, value_name = "FILE")]
@@ -193,14 +193,17 @@ pub enum Error {
     /// An argument that is not what it should be.
     #[error("{0}")]
     Argument(String),
-    /// A file that cannot be written.
-    #[error("{file}: {source}")]
+    /// A folder that cannot be made.
+    #[error("cannot make {}: {source}", file.display())]
     File {
-        /// The file.
+        /// The folder.
         file: PathBuf,
         /// Why.
         source: io::Error,
     },
+    /// A file that cannot be written.
+    #[error(transparent)]
+    Write(#[from] file::Error),
     /// The results could not be written.
     #[error("cannot write the results: {0}")]
     Output(#[from] io::Error),
@@ -221,9 +224,9 @@ impl Error {
 /// # Errors
 /// As [`carry_out_on`]; see [`Error::code`] for the exit code.
 pub fn run(args: NumaArgs) -> anyhow::Result<Outcome> {
-    let mut out = io::BufWriter::new(io::stdout().lock());
+    let mut out = Vec::new();
     let outcome = carry_out_on(args, &mut out, &output::style())?;
-    out.flush()?;
+    output::print_as_it_is(&String::from_utf8_lossy(&out))?;
     Ok(outcome)
 }
 
@@ -286,14 +289,9 @@ fn carry_out(
             };
             let outcome = scenario.case.simulate(policy, &plans, detail);
             if let Some(file) = processes_csv {
-                let failed = |source| Error::File {
-                    file: file.clone(),
-                    source,
-                };
-                let mut target = fs::File::create(&file).map_err(failed)?;
-                pages::processes(&outcome)
-                    .write_csv(&mut target)
-                    .map_err(failed)?;
+                let mut text = Vec::new();
+                pages::processes(&outcome).write_csv(&mut text)?;
+                file::replace(&file, &text)?;
             }
             #[derive(Serialize)]
             struct Body<'a> {
@@ -337,6 +335,7 @@ fn carry_out(
             min_gain,
         } => {
             let (_, mut scenario) = read(&scenario)?;
+            several_nodes(&scenario)?;
             if !policies.is_empty() {
                 scenario.policies = policies
                     .iter()
@@ -414,7 +413,14 @@ fn carry_out(
             let axes = over
                 .iter()
                 .map(|axis| parse_axis(axis))
-                .collect::<Result<_, _>>()?;
+                .collect::<Result<Vec<_>, _>>()?;
+            if !axes
+                .iter()
+                .chain(&scenario.sweep)
+                .any(|(path, _): &(String, _)| path.split('.').next() == Some("machine"))
+            {
+                several_nodes(&scenario)?;
+            }
             let sweep = Sweep::new(source, scenario, axes)?;
             let shard: Shard = shard.parse()?;
             let bar = Progress::new("points", output.quiet);
@@ -551,18 +557,14 @@ fn run_calibration(
     let seed = source.scenario()?.seed;
     let best = pool.install(|| {
         let mut report = |step: &study::CalibrationStep| {
-            let mut log = log
-                .lock()
-                .unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
             log.push(step.clone());
             bar.at(log.len(), steps);
         };
         study::calibrate(source, steps, seed, replications, &mut report)
     })?;
     bar.done();
-    let log = log
-        .into_inner()
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    let log = log.into_inner().unwrap_or_else(PoisonError::into_inner);
     if output.json {
         #[derive(Serialize)]
         struct Body {
@@ -615,13 +617,9 @@ fn finish_sweep(
     style: &Style,
 ) -> Result<Outcome, Error> {
     if let Some(file) = &tables.csv {
-        let failed = |source| Error::File {
-            file: file.clone(),
-            source,
-        };
-        results
-            .write_csv(&mut fs::File::create(file).map_err(failed)?)
-            .map_err(failed)?;
+        let mut text = Vec::new();
+        results.write_csv(&mut text)?;
+        file::replace(file, &text)?;
     }
     if let Some(file) = &tables.parquet {
         results.write_parquet(file)?;
@@ -646,6 +644,18 @@ fn finish_sweep(
         style,
     )?;
     Ok(Outcome::Done)
+}
+
+/// On one node there is nothing to compare.
+fn several_nodes(scenario: &Scenario) -> Result<(), Error> {
+    match scenario.case.machine.nodes() {
+        0 | 1 => Err(Error::Argument(
+            "this machine has one node: there is nothing to migrate, and every policy comes out the same; \
+             name another with --machine (zmeld numa machines lists some)"
+                .into(),
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Reads the scenario that the arguments describe.
@@ -722,7 +732,7 @@ fn show(
     style: &Style,
 ) -> Result<(), Error> {
     if let Some(file) = &output.html {
-        write_file(file, &page.document.to_html())?;
+        file::replace(file, page.document.to_html().as_bytes())?;
     }
     if let Some(dir) = &output.svg {
         fs::create_dir_all(dir).map_err(|source| Error::File {
@@ -741,10 +751,8 @@ fn show(
                     }
                 })
                 .collect();
-            write_file(
-                &dir.join(format!("{name}.svg")),
-                &plot.to_svg(zmeld_report::plot::Frame::Wide),
-            )?;
+            let svg = plot.to_svg(zmeld_report::plot::Frame::Wide);
+            file::replace(&dir.join(format!("{name}.svg")), svg.as_bytes())?;
         }
     }
     if output.json {
@@ -755,43 +763,47 @@ fn show(
     Ok(())
 }
 
-fn write_file(file: &Path, text: &str) -> Result<(), Error> {
-    fs::write(file, text).map_err(|source| Error::File {
-        file: file.to_owned(),
-        source,
-    })
-}
-
-/// Progress with the time left, on the standard error output, once something takes longer than two seconds.
+/// Progress with the time left, on standard error, once something takes longer than two seconds.
 struct Progress {
-    bar: ProgressBar,
+    what: &'static str,
     started: Instant,
-    quiet: bool,
+    /// What is simulated runs on several threads; none where nothing is to be shown.
+    line: Option<Mutex<progress::Message>>,
 }
 
 impl Progress {
-    fn new(what: &str, quiet: bool) -> Self {
-        let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::hidden());
-        let template = format!("{{bar:30}} {{pos}} of {{len}} {what}, {{eta}} left");
-        if let Ok(style) = ProgressStyle::with_template(&template) {
-            bar.set_style(style);
-        }
+    fn new(what: &'static str, quiet: bool) -> Self {
         Self {
-            bar,
+            what,
             started: Instant::now(),
-            quiet,
+            line: (!quiet).then(|| Mutex::new(progress::Message::of_long_work())),
         }
     }
 
     fn at(&self, done: usize, all: usize) {
-        self.bar.set_length(all as u64);
-        if !self.quiet && self.bar.is_hidden() && self.started.elapsed() > Duration::from_secs(2) {
-            self.bar.set_draw_target(ProgressDrawTarget::stderr());
+        let Some(line) = self.line() else { return };
+        if !line.is_due() {
+            return;
         }
-        self.bar.set_position(done as u64);
+        let left = match done {
+            0 => String::new(),
+            done => {
+                let each_s = self.started.elapsed().as_secs_f64() / done as f64;
+                let left_s = each_s * all.saturating_sub(done) as f64;
+                format!(", about {} left", zmeld_report::units::seconds(left_s))
+            }
+        };
+        line.set(&format!("{done} of {all} {}{left}", self.what));
     }
 
     fn done(&self) {
-        self.bar.finish_and_clear();
+        if let Some(line) = self.line() {
+            line.clear();
+        }
+    }
+
+    fn line(&self) -> Option<MutexGuard<'_, progress::Message>> {
+        let line = self.line.as_ref()?;
+        Some(line.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -1,6 +1,6 @@
 //! Results as documents: what `zmeld numa` prints, and its HTML pages.
 
-use zmeld_report::plot::{Axis, HeatMap, Lines};
+use zmeld_report::plot::{Axis, Bars, HeatMap, Lines};
 use zmeld_report::{Cell, Column, Document, Estimate, Plot, Section, Table, Tone, Unit};
 
 use zmeld_numa::machine::{Machine, PRESETS};
@@ -10,7 +10,7 @@ use zmeld_numa::replicate::{metric, Replications, METRICS};
 use zmeld_numa::scenario::Scenario;
 use zmeld_numa::statistics::Interval;
 use zmeld_numa::study::{self, Measure, Point, Reproduction, PROBES};
-use zmeld_numa::sweep::Results;
+use zmeld_numa::sweep::{PointResult, Results};
 use zmeld_numa::time::{to_ms, to_s};
 use zmeld_numa::workload::Workload;
 
@@ -318,6 +318,47 @@ pub fn run(scenario: &Scenario, policy: PolicyName, outcome: &Outcome) -> Page {
     Page { document, plots }
 }
 
+/// Which policy suits best, as far as the replications tell: the one whose interval lies above all others', and
+/// which is faster than each of them pair by pair.
+fn which_suits(
+    base: PolicyName,
+    gains: &[(PolicyName, Interval)],
+    replications: u64,
+    is_faster: impl Fn(PolicyName, PolicyName) -> bool,
+) -> String {
+    let percent = |gain: &Interval| zmeld_report::units::percent(gain.value);
+    let mut ranked: Vec<&(PolicyName, Interval)> = gains
+        .iter()
+        .filter(|(policy, gain)| *policy != base && gain.value > 0.0)
+        .collect();
+    ranked.sort_by(|a, b| b.1.value.total_cmp(&a.1.value));
+    if replications < 2 {
+        let least = ranked.first().map_or(base, |(policy, _)| *policy);
+        return format!(
+            "With a single replication chance cannot be told from the policy; {least} took least time in it. Give \
+             --replications."
+        );
+    }
+    ranked.retain(|(_, gain)| gain.low() > 0.0);
+    let Some((best, gain)) = ranked.first().copied() else {
+        return format!("No policy is faster than {base} here, beyond what chance explains.");
+    };
+    let near: Vec<&str> = ranked[1..]
+        .iter()
+        .filter(|(policy, other)| other.high() >= gain.low() || !is_faster(*best, *policy))
+        .map(|(policy, _)| policy.as_str())
+        .collect();
+    if near.is_empty() {
+        return format!("{best} suits best: it saves {} over {base}.", percent(gain));
+    }
+    format!(
+        "{best} and {} are faster than {base}, and which of them is best cannot be told: their intervals overlap ({best} \
+         saves {}). More --replications narrow them.",
+        near.join(" and "),
+        percent(gain)
+    )
+}
+
 /// Several policies side by side, the first as base.
 pub fn compare(scenario: &Scenario, runs: &Replications) -> Document {
     let base = scenario.policies[0];
@@ -330,7 +371,7 @@ pub fn compare(scenario: &Scenario, runs: &Replications) -> Document {
         .column(Column::count("pages moved").with_interval())
         .column(Column::count("pages back and forth").with_interval())
         .column(Column::seconds("lost remotely").with_interval());
-    let mut best = (base, 0.0);
+    let mut gains: Vec<(PolicyName, Interval)> = Vec::new();
     for &policy in &scenario.policies {
         let mean = |name: &str| {
             let interval = metric(name).and_then(|index| runs.mean(policy, index));
@@ -343,9 +384,7 @@ pub fn compare(scenario: &Scenario, runs: &Replications) -> Document {
             value: f64::NAN,
             half_width: 0.0,
         });
-        if gain.low() > 0.0 && gain.value > best.1 {
-            best = (policy, gain.value);
-        }
+        gains.push((policy, gain));
         table.row([
             Cell::from(policy.as_str()),
             cell(mean("total_ms").scaled(0.001)),
@@ -364,15 +403,9 @@ pub fn compare(scenario: &Scenario, runs: &Replications) -> Document {
     table.note(
         "Intervals are 95 %. All policies ran the same processes; \"saved\" compares pair by pair.",
     );
-    let lead = if best.0 == base {
-        format!("No policy is faster than {base} here, beyond what chance explains.")
-    } else {
-        format!(
-            "{} suits best: it saves {} over {base}.",
-            best.0,
-            zmeld_report::units::percent(best.1)
-        )
-    };
+    let lead = which_suits(base, &gains, scenario.replications, |one, other| {
+        runs.gain(one, other).is_some_and(|gain| gain.low() > 0.0)
+    });
     let mut costs =
         Table::new("Where time goes, summed over processes").column(Column::text("policy"));
     let parts = [
@@ -404,10 +437,10 @@ pub fn sweep(results: &Results) -> Page {
     let mut plots = Vec::new();
     let mut table = Table::new("Points");
     for axis in &results.axes {
-        table = table.column(Column::text(axis));
+        table = table.column(Column::text(axis).names_row());
     }
     table = table
-        .column(Column::text("policy"))
+        .column(Column::text("policy").names_row())
         .column(Column::seconds("total time").with_interval())
         .column(Column::percent("saved").with_interval())
         .column(Column::percent("local accesses").with_interval());
@@ -427,28 +460,8 @@ pub fn sweep(results: &Results) -> Page {
         }
     }
     let mut section = Section::new("").table(table);
-    let number = |value: &toml::Value| value.as_float().or(value.as_integer().map(|i| i as f64));
-    if results.axes.len() == 1
-        && results
-            .points
-            .iter()
-            .all(|p| number(&p.values[0]).is_some())
-    {
-        let mut lines = Lines::new(
-            &format!("Time saved over {}", results.policies[0]),
-            Axis::new(&results.axes[0], Unit::Number),
-            Axis::new("saved", Unit::Fraction).from_zero(),
-        );
-        for (index, policy) in results.policies.iter().enumerate().skip(1) {
-            let points = results.points.iter().map(|p| {
-                (
-                    number(&p.values[0]).unwrap_or(f64::NAN),
-                    estimate(p.gains[index]),
-                )
-            });
-            lines = lines.band(policy.as_str(), points);
-        }
-        section = section.plot(kept(&mut plots, lines));
+    for plot in sweep_plots(results) {
+        section = section.plot(kept(&mut plots, plot));
     }
     let document = Document::new("zmeld numa sweep")
         .lead(format!(
@@ -459,6 +472,147 @@ pub fn sweep(results: &Results) -> Page {
         .section(section)
         .provenance("zmeld", env!("CARGO_PKG_VERSION"));
     Page { document, plots }
+}
+
+/// More maps than that, and nobody finds the one of interest.
+const MAPS_MAX: usize = 12;
+
+/// What the swept values change: a curve over one axis of numbers, bars over one of words, and for several axes a map
+/// over the last two, one for each policy and each combination of the others.
+fn sweep_plots(results: &Results) -> Vec<Plot> {
+    let number = |value: &toml::Value| value.as_float().or(value.as_integer().map(|i| i as f64));
+    // The base saves nothing over itself: alone, its time is what there is to see.
+    let alone = results.policies.len() == 1;
+    let shown: Vec<usize> = (usize::from(!alone)..results.policies.len()).collect();
+    let value = |point: &PointResult, policy: usize| match alone {
+        true => point.results[policy][0].scaled(0.001),
+        false => point.gains[policy],
+    };
+    let (title, axis, unit) = match alone {
+        true => (
+            format!("Total time under {}", results.policies[0]),
+            "total time",
+            Unit::Seconds,
+        ),
+        false => (
+            format!("Time saved over {}", results.policies[0]),
+            "saved",
+            Unit::Fraction,
+        ),
+    };
+    match &results.axes[..] {
+        [] => Vec::new(),
+        [only]
+            if results
+                .points
+                .iter()
+                .all(|p| number(&p.values[0]).is_some()) =>
+        {
+            let mut lines = Lines::new(
+                &title,
+                Axis::new(only, Unit::Number),
+                Axis::new(axis, unit).from_zero(),
+            );
+            for &policy in &shown {
+                let points = results.points.iter().map(|point| {
+                    let x = number(&point.values[0]).unwrap_or(f64::NAN);
+                    (x, estimate(value(point, policy)))
+                });
+                lines = lines.band(results.policies[policy].as_str(), points);
+            }
+            vec![lines.into()]
+        }
+        [_] => {
+            let mut bars = Bars::new(&title, axis, unit);
+            if shown.len() > 1 {
+                for &policy in &shown {
+                    bars = bars.series(results.policies[policy].as_str());
+                }
+            }
+            for point in &results.points {
+                let name = zmeld_numa::sweep::shown(&point.values[0]);
+                let values: Vec<Estimate> = shown
+                    .iter()
+                    .map(|&policy| estimate(value(point, policy)))
+                    .collect();
+                bars = match values[..] {
+                    [only] => bars.estimate(&name, only),
+                    _ => bars.group(&name, values),
+                };
+            }
+            vec![bars.into()]
+        }
+        [others @ .., rows, columns] => {
+            let mut maps: Vec<Plot> = Vec::new();
+            for &policy in &shown {
+                let mut combinations: Vec<&[toml::Value]> = Vec::new();
+                for point in &results.points {
+                    let of = &point.values[..others.len()];
+                    if !combinations.contains(&of) {
+                        combinations.push(of);
+                    }
+                }
+                for of in combinations {
+                    let within: Vec<&PointResult> = results
+                        .points
+                        .iter()
+                        .filter(|point| point.values[..others.len()] == *of)
+                        .collect();
+                    let named: Vec<String> = others
+                        .iter()
+                        .zip(of)
+                        .map(|(path, value)| {
+                            format!(", {path} = {}", zmeld_numa::sweep::shown(value))
+                        })
+                        .collect();
+                    let of_policy = match alone {
+                        true => String::new(),
+                        false => format!(" by {}", results.policies[policy]),
+                    };
+                    let title = format!("{title}{of_policy}{}", named.concat());
+                    maps.push(map(&title, unit, (rows, columns), &within, |point| {
+                        value(point, policy).value
+                    }));
+                }
+            }
+            maps.truncate(MAPS_MAX);
+            maps
+        }
+    }
+}
+
+/// One map: the last two values of each point say where it stands.
+fn map(
+    title: &str,
+    unit: Unit,
+    (rows, columns): (&str, &str),
+    points: &[&PointResult],
+    value: impl Fn(&PointResult) -> f64,
+) -> Plot {
+    let at = |point: &PointResult, from_end: usize| {
+        zmeld_numa::sweep::shown(&point.values[point.values.len() - from_end])
+    };
+    let mut names: [Vec<String>; 2] = [Vec::new(), Vec::new()];
+    for point in points {
+        for (names, from_end) in names.iter_mut().zip([2, 1]) {
+            let name = at(point, from_end);
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+    }
+    let [row_names, column_names] = names;
+    let mut heat = HeatMap::new(title, unit, rows, columns).columns(column_names.clone());
+    for row in &row_names {
+        let cells = column_names.iter().map(|column| {
+            let found = points
+                .iter()
+                .find(|point| at(point, 2) == *row && at(point, 1) == *column);
+            found.map_or(f64::NAN, |point| value(point))
+        });
+        heat = heat.row(row, cells);
+    }
+    heat.into()
 }
 
 fn verdict(agrees: bool) -> Cell {
@@ -841,4 +995,40 @@ pub fn processes(outcome: &Outcome) -> Table {
         table.row(row);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_best_is_named_only_where_it_stands_alone() {
+        use PolicyName::{Full, Linux, OnDemand};
+        let gains = |full: (f64, f64), on_demand: (f64, f64)| {
+            let of = |(value, half_width)| Interval { value, half_width };
+            [
+                (Linux, of((0.0, 0.0))),
+                (Full, of(full)),
+                (OnDemand, of(on_demand)),
+            ]
+        };
+        let said = |gains: &[(PolicyName, Interval)], faster: bool, replications: u64| {
+            which_suits(Linux, gains, replications, |_, _| faster)
+        };
+        let apart = gains((0.05, 0.01), (0.20, 0.02));
+        assert_eq!(
+            said(&apart, true, 30),
+            "on-demand suits best: it saves 20.0 % over linux."
+        );
+        for (gains, faster) in [(gains((0.17, 0.02), (0.20, 0.02)), true), (apart, false)] {
+            let text = said(&gains, faster, 30);
+            assert!(
+                text.contains("cannot be told") && !text.contains("suits best"),
+                "{text}"
+            );
+        }
+        let none = gains((0.01, 0.02), (-0.2, 0.02));
+        assert!(said(&none, true, 30).starts_with("No policy is faster than linux"));
+        assert!(said(&apart, true, 1).starts_with("With a single replication"));
+    }
 }
