@@ -159,6 +159,18 @@ fn what_cannot_be_run_is_said_in_one_line() {
         2,
         &["/nonexistent/r.json", "no directory", "create it"],
     );
+    for budget in ["inf", "-1", "1e300", "5 weeks"] {
+        refuses(
+            &["bench", "run", str(&path), &format!("--budget={budget}")],
+            2,
+            &[budget, "6m"],
+        );
+    }
+    for (number, line) in ["run_max_s = -1", "run_max_s = 1e300"].iter().enumerate() {
+        let text = sound.replace("warm_ups = 0", line);
+        let path = file(&format!("never{number}.toml"), &text);
+        refuses(&["bench", "run", str(&path)], 2, &["run_max_s", "seconds"]);
+    }
     refuses(
         &["bench", "run", str(&path), "--resume", "/nonexistent"],
         2,
@@ -215,7 +227,9 @@ fn what_could_starve_the_machine_is_refused() {
 fn an_experiment_says_which_arm_is_ahead_and_leaves_nothing() {
     let Some(_turn) = turn() else { return };
     let folder = folder();
-    let path = write(folder.path(), "tiny.toml", recipe(2000, 5).as_bytes());
+    // And an arm without the limit, which shows what the limit costs.
+    let with_baseline = recipe(2000, 5) + "[[arm]]\nname = \"no limit\"\nunlimited = true\n";
+    let path = write(folder.path(), "tiny.toml", with_baseline.as_bytes());
     let (result, page) = (folder.path().join("r.json"), folder.path().join("r.html"));
     let before = machine();
     let args = [
@@ -234,9 +248,21 @@ fn an_experiment_says_which_arm_is_ahead_and_leaves_nothing() {
     let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(found, experiment(&result));
     assert_eq!(found["schema"], "zmeld.bench/1");
-    assert_eq!(runs_of(&found), 10);
+    crate::json::check(&found);
+    assert_eq!(runs_of(&found), 15);
+    let baseline = &found["judgements"][0]["baseline"];
+    assert_eq!(
+        (&baseline["arm"], &baseline["runs"]),
+        (&"no limit".into(), &5.into())
+    );
+    assert_eq!(found["judgements"][0]["arms"].as_array().unwrap().len(), 2);
     for run in found["runs"].as_array().unwrap() {
         let zram = run["arm"] == "zram";
+        if run["arm"] == "no limit" {
+            assert_eq!(run["outcome"]["is"], "finished", "{run}");
+            assert_eq!(run["swapped_max_bytes"], 0);
+            continue;
+        }
         let expected = if zram { "finished" } else { "out-of-memory" };
         assert_eq!(run["outcome"]["is"], expected, "{run}");
         assert_eq!(run["swapped_max_bytes"].as_u64().unwrap() > 1 << 20, zram);
@@ -245,6 +271,16 @@ fn an_experiment_says_which_arm_is_ahead_and_leaves_nothing() {
     assert_eq!(found["judgements"][0]["winner"], "zram");
     let page = fs::read_to_string(page).unwrap();
     assert!(page.contains("<svg") && page.contains("short of RAM") && !page.contains("<script"));
+    // Another command, another limit: these are not its runs.
+    for more in [
+        &["--", "true"][..],
+        &["--limit", "60% of footprint"],
+        &["--arm", "zram"],
+    ] {
+        let mut args = vec!["bench", "run", str(&path), "--resume", str(&result)];
+        args.extend(more);
+        refuses(&args, 2, &["r.json", "its runs are of another", "--resume"]);
+    }
     // Nothing is left to do: what is there is shown in each form.
     let show = |form: &str| {
         let output = patiently(&["bench", "run", str(&path), "--resume", str(&result), form]);
@@ -252,7 +288,7 @@ fn an_experiment_says_which_arm_is_ahead_and_leaves_nothing() {
         text(&output.stdout)
     };
     let csv = show("--csv");
-    assert_eq!(csv.lines().count(), 11, "{csv}");
+    assert_eq!(csv.lines().count(), 16, "{csv}");
     assert!(
         csv.lines().next().unwrap().starts_with("case,arm,block"),
         "{csv}"
@@ -312,7 +348,7 @@ fn an_experiment_says_which_arm_is_ahead_and_leaves_nothing() {
     refuses(
         &["bench", "run", str(&path), "--resume", str(&other)],
         2,
-        &["runs of bt"],
+        &["another recipe (bt, and now tiny)", "without --resume"],
     );
     let other = changed("kernel.json", "\"kernel\": \"", "\"kernel\": \"9.");
     let mut short = experiment(&other);

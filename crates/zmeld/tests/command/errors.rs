@@ -197,10 +197,14 @@ fn a_page_on_a_full_disk_leaves_nothing() {
 fn a_reader_that_leaves_is_no_error_and_a_full_disk_is() {
     let folder = folder();
     let path = write(folder.path(), "pages", &known_pages().bytes);
-    for args in [
-        &["scan", "--file", str(&path), "--json"][..],
-        &["--help"],
-        &["man"],
+    let missed = ["scan", "--file", str(&path), "--require-ratio", "1e9"];
+    for (args, expected) in [
+        (&["scan", "--file", str(&path), "--json"][..], 0),
+        (&["--help"], 0),
+        (&["man"], 0),
+        (&["numa", "policies"], 0),
+        // What was asked for is told, whoever reads the rest.
+        (&missed, 1),
     ] {
         let mut child = zmeld(args)
             .stdout(Stdio::piped())
@@ -215,12 +219,12 @@ fn a_reader_that_leaves_is_no_error_and_a_full_disk_is() {
             .unwrap()
             .read_to_string(&mut said)
             .unwrap();
-        assert_eq!(
-            (child.wait().unwrap().code(), said.as_str()),
-            (Some(0), ""),
-            "{args:?}"
-        );
+        assert_eq!(child.wait().unwrap().code(), Some(expected), "{args:?}");
+        assert_eq!(said.is_empty(), expected == 0, "{args:?}: {said}");
 
+        if expected != 0 {
+            continue;
+        }
         let output = zmeld(args)
             .stdout(File::options().write(true).open("/dev/full").unwrap())
             .output()
@@ -284,4 +288,78 @@ pub fn as_nobody() -> (Option<Command>, tempfile::TempDir) {
         .env("COLUMNS", "80")
         .stdin(Stdio::null());
     (Some(command), place)
+}
+
+#[test]
+fn what_a_simulation_cannot_tell_is_refused_with_the_way_out() {
+    let folder = folder();
+    refuses(
+        &["numa", "compare", "--replications", "999999999999"],
+        2,
+        &["replications: 999999999999 are too many", "at most"],
+    );
+    refuses(
+        &["numa", "reproduce", "--replications", "999999999999"],
+        2,
+        &["999999999999"],
+    );
+    refuses(
+        &[
+            "numa",
+            "sweep",
+            "--over",
+            "policy.autonuma.scan_period_ms=100,1000",
+        ],
+        2,
+        &[
+            "autonuma is not among",
+            "linux, full, on-demand",
+            "--set 'policies=",
+        ],
+    );
+    refuses(
+        &["numa", "sweep", "--over", "policies=1,2"],
+        2,
+        &["changes nothing"],
+    );
+    let one = write(
+        folder.path(),
+        "one-node",
+        b"available: 1 nodes (0)\nnode 0 cpus: 0 1\nnode 0 size: 1024 MB\nnode 0 free: 512 MB\n\
+          node distances:\nnode   0 \n  0:  10 \n",
+    );
+    refuses(
+        &["numa", "compare", "--machine", str(&one)],
+        2,
+        &["one node", "nothing to migrate", "--machine"],
+    );
+    // A second sweep does not go into the first one's file.
+    let results = folder.path().join("r.jsonl");
+    let page = folder.path().join("sweep.html");
+    let sweep = |over: &[&str], more: &[&str]| {
+        let mut args = vec!["numa", "sweep", "--set", "workload.processes=8"];
+        args.extend(["--replications", "2", "--results", str(&results)]);
+        over.iter().for_each(|axis| args.extend(["--over", axis]));
+        args.extend(more);
+        args.iter()
+            .map(|word| (*word).to_owned())
+            .collect::<Vec<_>>()
+    };
+    let words = sweep(
+        &["workload.size_kb=50,100", "workload.run_time_ms=500,900"],
+        &["--html", str(&page)],
+    );
+    let args: Vec<&str> = words.iter().map(String::as_str).collect();
+    let output = run(&args);
+    assert_eq!(code(&output), 0, "{}", text(&output.stderr));
+    let html = std::fs::read_to_string(&page).unwrap();
+    // A map for each policy but the base.
+    assert!(html.contains("<svg"));
+    for policy in ["full", "on-demand"] {
+        let title = format!("Time saved over linux by {policy}");
+        assert!(html.contains(&title), "{title}");
+    }
+    let words = sweep(&["workload.size_kb=50,100"], &[]);
+    let args: Vec<&str> = words.iter().map(String::as_str).collect();
+    refuses(&args, 2, &["r.jsonl", "another sweep", "--results FILE"]);
 }

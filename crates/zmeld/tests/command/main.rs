@@ -5,6 +5,7 @@ mod bench;
 mod errors;
 mod full_disk;
 mod interrupt;
+mod json;
 mod live;
 mod observing;
 mod predictions;
