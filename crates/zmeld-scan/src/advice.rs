@@ -118,7 +118,7 @@ pub fn recommendation(
 }
 
 /// The codec that sentences are about, however few pages say so.
-fn best<'a>(result: &'a ScanResult, rate: f64) -> Option<&'a CodecResult> {
+fn best(result: &ScanResult, rate: f64) -> Option<&CodecResult> {
     let facts = facts(result);
     let name = codec::choose(&facts, result.ram_bytes, rate).map(|(codec, _)| &codec.name);
     let chosen = result
