@@ -2,6 +2,31 @@
 /*
  * What the core's files know of each other.
  *
+ * The life of a page, from its write to its end; each file's head says more of
+ * its own part:
+ *
+ *   written    page.c. A page that repeats one word is that word, in its slot, and
+ *              its life ends here. Any other is copied where it gets a
+ *              fingerprint, since its owner may still change it; then copy,
+ *              fingerprint and stored bytes are of the same page.
+ *   melded     inline.c asks index.c for slots of that fingerprint, compares, and
+ *              takes the twin's share: nothing is compressed.
+ *   stored     object.c compresses it, or leaves it raw, and puts it into the
+ *              pool; page.c swaps it into the slot, under the slot's lock, for
+ *              what was there, which is let go of when the lock is gone.
+ *   shared     share.c. Found by a later write or by the pass (pass.c, meld.c) to
+ *              be some other slot's page too, its object becomes a share with a
+ *              count. From here the page never changes; where it stands may.
+ *   made anew  recompress.c puts an object of a stronger codec in its place.
+ *   sent away  backing.c makes a share of it, if only of one slot, and gives it a
+ *              block of blocks.c; the object goes when the block is written. It
+ *              stays there, for this is the last place that a page comes to.
+ *   read       page.c makes the page of its object, under the slot's lock or with
+ *              the share held; of a block, the caller reads it in between.
+ *   let go     by a write, a discard or the store's end, one slot after the
+ *              other: an object goes at once, a share with its last slot, and its
+ *              block when nobody reads or writes that any more.
+ *
  * Lock order: the pass's mutex, then slots (two at once only in the pass, the
  * lower index first), then one share, then the blocks or whatever the pool takes
  * inside. A stream is borrowed before a slot is locked, never after.

@@ -7,9 +7,8 @@
 //! `memory=MIB`, `disk=MIB` for each empty disk, `program=NAME`,
 //! `packages=NAME,NAME`, `module` (the command line's tests go without), `small-blocks`
 //! (its blocks are smaller than a page), `narrow-fingerprints` (they have one bit),
-//! `systemd` (it runs in a Debian that systemd
-//! started), `long` (only with `--long`). It prints a line a check, `ok N - name` or
-//! `not ok N - name`.
+//! `systemd` (it runs in a Debian that systemd started), `long` (only with `--long`).
+//! It prints a line a check, `ok N - name` or `not ok N - name`.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
