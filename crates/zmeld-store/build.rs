@@ -1,4 +1,4 @@
-//! Builds the store's C sources for user space: `store/core`, and
+//! Builds the store's C sources for user space: `store/core`, `store/zword`, and
 //! `store/port/user` on top of the codec libraries that Cargo built.
 //!
 //! `ZMELD_PAGE_SHIFT` (12 to 16) chooses the page size of the machine that is
@@ -13,6 +13,7 @@ fn main() {
     let includes = [
         store.join("include"),
         store.join("port/user"),
+        store.join("zword"),
         PathBuf::from(required("DEP_LZ4_INCLUDE")),
         PathBuf::from(required("DEP_ZSTD_INCLUDE")),
         PathBuf::from(required("DEP_Z_INCLUDE")),
@@ -20,6 +21,7 @@ fn main() {
     let page_shift = page_shift();
 
     let core = sources(&store.join("core"));
+    let zword = sources(&store.join("zword"));
     let port = sources(&store.join("port/user"));
     let compiler = || {
         let mut build = cc::Build::new();
@@ -40,10 +42,12 @@ fn main() {
     compiler()
         .objects(&objects)
         .includes(&includes)
+        .files(&zword)
         .files(&port)
         .compile("zmeld_store");
 
     watch(&store.join("core"));
+    watch(&store.join("zword"));
     watch(&store.join("port/user"));
     watch(&store.join("include"));
     println!("cargo:rerun-if-env-changed=ZMELD_PAGE_SHIFT");

@@ -264,12 +264,13 @@ impl Compiler {
 pub fn sources() -> Result<Vec<PathBuf>> {
     let store = workspace::root().join("store");
     let mut sources = workspace::files(&store.join("core"), "c")?;
+    sources.extend(workspace::files(&store.join("zword"), "c")?);
     sources.extend(workspace::files(&store.join("port/user"), "c")?);
     let mut stems: Vec<String> = sources.iter().map(|path| workspace::stem(path)).collect();
     stems.sort();
     // Objects of all of them share one folder.
     if let Some(pair) = stems.windows(2).find(|pair| pair[0] == pair[1]) {
-        bail!("core and port/user both have a {}.c", pair[0]);
+        bail!("two folders of the store have a {}.c", pair[0]);
     }
     Ok(sources)
 }

@@ -17,7 +17,7 @@ use crate::workspace;
 const LIMIT: Duration = Duration::from_secs(900);
 
 /// The folders of `store` that the module is built from.
-pub const SOURCES: &[&str] = &["include", "core", "port/linux", "kmod"];
+pub const SOURCES: &[&str] = &["include", "core", "zword", "port/linux", "kmod"];
 
 /// How the module is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,6 +4,7 @@
 //! - [`Store`]: pages in, compressed and melded, the same pages out.
 //! - [`Codec`] and [`Stream`]: the codecs by themselves, as zram uses them.
 //! - [`Geometry`]: how much memory the kernel's pool takes for objects.
+//! - [`zword`]: the codec of our own, with tables of the caller's.
 //! - [`fill_word`] and [`FingerprintKey`]: what the store looks at in a page.
 //!
 //! This is the only crate of zmeld with `unsafe` code: each block says why it
@@ -15,6 +16,7 @@ pub mod codec;
 mod geometry;
 mod raw;
 mod store;
+pub mod zword;
 
 pub use codec::{Codec, CodecError, CodecInfo, CodecSpec, Damaged, NoFit, Stream};
 pub use geometry::{BadGeometry, ChainRule, Geometry};

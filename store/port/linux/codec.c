@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* The kernel's codecs, under zram's names and in zram's order. */
+/* The kernel's codecs, under zram's names and in zram's order, and zword. */
 #include "codec_linux.h"
 
 const struct zm_codec_ops *const zm_codecs[] = {
@@ -22,6 +22,7 @@ const struct zm_codec_ops *const zm_codecs[] = {
 #if IS_ENABLED(CONFIG_842_COMPRESS) && IS_ENABLED(CONFIG_842_DECOMPRESS)
 	&zm_codec_842,
 #endif
+	&zm_codec_zword,
 };
 
 const size_t zm_codec_count = ARRAY_SIZE(zm_codecs);

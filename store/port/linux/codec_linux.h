@@ -25,6 +25,7 @@ extern const struct zm_codec_ops zm_codec_lz4hc;
 extern const struct zm_codec_ops zm_codec_zstd;
 extern const struct zm_codec_ops zm_codec_deflate;
 extern const struct zm_codec_ops zm_codec_842;
+extern const struct zm_codec_ops zm_codec_zword;
 
 /*
  * Puts the codec's default in the place of ZM_CODEC_LEVEL_DEFAULT and makes an

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * The codecs of user space, under zram's names.
+ * The codecs of user space, under zram's names, and zword behind them.
  *
  * zram also offers 842, which is not here: there is no user-space
  * implementation of it to rely on. What it would do with some pages can be
@@ -16,6 +16,7 @@ const struct zm_codec_ops *const zm_codecs[] = {
 	&zm_codec_lz4hc,
 	&zm_codec_zstd,
 	&zm_codec_deflate,
+	&zm_codec_zword,
 };
 
 const size_t zm_codec_count = sizeof(zm_codecs) / sizeof(zm_codecs[0]);

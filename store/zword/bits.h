@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Streams of bits, and words whose bytes are worked on one by one.
+ *
+ * A stream's first bit is the lowest of its first byte. A reader knows the end
+ * of the whole object only: behind its stream it reads what follows, behind the
+ * object zeros, and zword_reader_used() tells in the end whether it did.
+ */
+#ifndef ZWORD_BITS_H
+#define ZWORD_BITS_H
+
+#include <zm_home.h>
+
+#define ZWORD_HIGH_BITS	0x8080808080808080ull
+
+/* Bits that are there after a refill, at least. */
+#define ZWORD_REFILLED	56
+
+static inline u64 zword_get_le64(const u8 *at)
+{
+	u64 word = zm_get64(at);
+
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+	word = __builtin_bswap64(word);
+#endif
+	return word;
+}
+
+static inline void zword_put_le64(u8 *at, u64 word)
+{
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+	word = __builtin_bswap64(word);
+#endif
+	zm_put64(at, word);
+}
+
+/* A word of 8 or 4 bytes. */
+static inline u64 zword_get_word(const u8 *at, u32 width)
+{
+	u32 half;
+
+	if (width == 8)
+		return zword_get_le64(at);
+	memcpy(&half, at, sizeof(half));
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+	half = __builtin_bswap32(half);
+#endif
+	return half;
+}
+
+static inline void zword_put_word(u8 *at, u64 word, u32 width)
+{
+	u32 half = (u32)word;
+
+	if (width == 8) {
+		zword_put_le64(at, word);
+		return;
+	}
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+	half = __builtin_bswap32(half);
+#endif
+	memcpy(at, &half, sizeof(half));
+}
+
+/* Byte by byte, no carry from one to the next. */
+static inline u64 zword_bytes_sub(u64 a, u64 b)
+{
+	return ((a | ZWORD_HIGH_BITS) - (b & ~ZWORD_HIGH_BITS)) ^
+	       ((a ^ ~b) & ZWORD_HIGH_BITS);
+}
+
+static inline u64 zword_bytes_add(u64 a, u64 b)
+{
+	return ((a & ~ZWORD_HIGH_BITS) + (b & ~ZWORD_HIGH_BITS)) ^
+	       ((a ^ b) & ZWORD_HIGH_BITS);
+}
+
+/* Bit k: byte k is not 0. */
+static inline u32 zword_bytes_set(u64 word)
+{
+	u64 high = ((word & ~ZWORD_HIGH_BITS) + ~ZWORD_HIGH_BITS) | word;
+
+	return (u32)(((high & ZWORD_HIGH_BITS) >> 7) * 0x0102040810204080ull >>
+		     56);
+}
+
+struct zword_reader {
+	u64 bits;	/* what comes next, lowest first */
+	u32 count;	/* how many of them are sure */
+	u32 at;		/* next byte to load */
+};
+
+static inline void zword_reader_start(struct zword_reader *reader, u32 at)
+{
+	*reader = (struct zword_reader){ .at = at };
+}
+
+/* size: of the whole object. */
+static inline void zword_refill(struct zword_reader *reader, const u8 *src,
+				u32 size)
+{
+	if (reader->at + 8 <= size) {
+		reader->bits |= zword_get_le64(src + reader->at) <<
+				reader->count;
+		reader->at += (63 - reader->count) >> 3;
+		reader->count |= ZWORD_REFILLED;
+		return;
+	}
+	for (; reader->count < ZWORD_REFILLED; reader->count += 8) {
+		if (reader->at < size)
+			reader->bits |= (u64)src[reader->at] << reader->count;
+		reader->at++;
+	}
+}
+
+static inline void zword_skip(struct zword_reader *reader, u32 bits)
+{
+	reader->bits >>= bits;
+	reader->count -= bits;
+}
+
+/* The byte behind the last one that bits were taken of. */
+static inline u32 zword_reader_used(const struct zword_reader *reader)
+{
+	return reader->at - reader->count / 8;
+}
+
+struct zword_writer {
+	u64 bits;
+	u32 count;
+	u32 at;
+};
+
+static inline void zword_add(struct zword_writer *writer, u64 bits, u32 count)
+{
+	writer->bits |= bits << writer->count;
+	writer->count += count;
+}
+
+/* Whole bytes out of up to 63 bits; false: they pass the end of dst. */
+static inline bool zword_flush(struct zword_writer *writer, u8 *dst,
+			       u32 capacity)
+{
+	if (writer->at + 8 <= capacity) {
+		zword_put_le64(dst + writer->at, writer->bits);
+		writer->at += writer->count >> 3;
+		writer->bits >>= writer->count & ~7u;
+		writer->count &= 7;
+		return true;
+	}
+	for (; writer->count >= 8; writer->count -= 8, writer->bits >>= 8) {
+		if (writer->at >= capacity)
+			return false;
+		dst[writer->at++] = (u8)writer->bits;
+	}
+	return true;
+}
+
+/* The last bits, and on with a new stream at the next byte. */
+static inline bool zword_finish(struct zword_writer *writer, u8 *dst,
+				u32 capacity)
+{
+	if (!zword_flush(writer, dst, capacity))
+		return false;
+	if (writer->count) {
+		if (writer->at >= capacity)
+			return false;
+		dst[writer->at++] = (u8)writer->bits;
+	}
+	writer->bits = 0;
+	writer->count = 0;
+	return true;
+}
+
+#endif /* ZWORD_BITS_H */

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * A block: its header, and the working memory of both directions.
+ *
+ *   16 bits  mode (2), wide (1), count (13), low byte first: tokens of words,
+ *            literals of bytes
+ *   4 sizes  of the tokens' stream and of the first three lanes, in one byte
+ *            each, or in two if wide
+ *   streams  the tokens', then the four lanes; the last one takes the rest
+ */
+#ifndef ZWORD_BLOCK_H
+#define ZWORD_BLOCK_H
+
+#include "bits.h"
+#include "tables.h"
+
+#define ZWORD_STREAMS		(1 + ZWORD_LANES)
+#define ZWORD_HEADER_WIDE	4u
+#define ZWORD_COUNT_SHIFT	3
+#define ZWORD_HEADER_SIZE(wide)	(2u + (ZWORD_STREAMS - 1) * ((wide) ? 2 : 1))
+
+struct zword_header {
+	u32 mode;
+	u32 count;
+	u32 start[ZWORD_STREAMS + 1];	/* of each stream; last: the end */
+};
+
+/* What a decoder writes beside the page. */
+struct zword_word_memory {
+	u16 token[1024];
+	u8 literal[ZWORD_WORD_LITERALS_MAX + 16];	/* first their tables */
+};
+
+struct zword_byte_memory {
+	u8 literal[ZWORD_BLOCK_SIZE + 16];
+};
+
+struct zword_decoding {
+	const u8 *src;
+	u32 src_size;		/* of this block */
+	u8 *page;
+	u32 from;		/* of the block in the page */
+	struct zword_header header;
+};
+
+int zword_words_decode(const struct zword_word_decoder *tables,
+		       struct zword_word_memory *memory,
+		       const struct zword_decoding *job);
+int zword_bytes_decode(const struct zword_byte_decoder *tables,
+		       struct zword_byte_memory *memory,
+		       const struct zword_decoding *job);
+
+/* Positions in the page, hashed by what stands there; checked before use. */
+#define ZWORD_WORD_POSITIONS	1024u
+#define ZWORD_BYTE_BUCKETS	1024u
+#define ZWORD_BYTE_WAYS		4u
+
+struct zword_positions {
+	u16 whole[ZWORD_WORD_POSITIONS];	/* by the word, in 4 bytes */
+	u16 high[ZWORD_WORD_POSITIONS];		/* without its low bits */
+};
+
+struct zword_word_parse {
+	u32 tokens;
+	u32 literals;
+	u16 token[1024];
+	u8 literal[ZWORD_WORD_LITERALS_MAX + 16];
+	u8 table[ZWORD_WORD_LITERALS_MAX + 16];
+};
+
+struct zword_byte_token {
+	u16 literals;
+	u16 length;
+	u32 offset;	/* 1 and more */
+	u8 match;
+};
+
+#define ZWORD_BYTE_TOKENS_MAX	(ZWORD_BLOCK_SIZE / ZWORD_MATCH_MIN + 2)
+
+struct zword_byte_parse {
+	u32 tokens;
+	u32 literals;
+	struct zword_byte_token token[ZWORD_BYTE_TOKENS_MAX];
+	u8 literal[ZWORD_BLOCK_SIZE];
+};
+
+struct zword_encoding {
+	struct zword_positions words;
+	u16 bytes[ZWORD_BYTE_BUCKETS][ZWORD_BYTE_WAYS];	/* by 4 bytes, newest first */
+	union {
+		struct zword_word_parse word;
+		struct zword_byte_parse byte;
+	} parse;
+};
+
+_Static_assert(sizeof(struct zword_word_memory) <= 16384, "of a read");
+_Static_assert(sizeof(struct zword_encoding) <= ZWORD_WORK_SIZE, "of a stream");
+
+/* What a parse takes: bits of each stream; then bytes, and all with the header. */
+struct zword_size {
+	u32 bits[ZWORD_STREAMS];
+	u32 bytes[ZWORD_STREAMS];
+	u32 wide;
+	u32 all;
+};
+
+/* From bits to the rest. */
+void zword_size_sum(struct zword_size *size);
+/* The bytes written. */
+u32 zword_header_write(u8 *dst, u32 mode, u32 count,
+		       const struct zword_size *size);
+
+void zword_words_parse(const struct zword_word_encoder *tables,
+		       const struct zword_word_decoder *masks,
+		       struct zword_encoding *work, u32 width,
+		       const u8 *page, u32 from);
+void zword_words_measure(const struct zword_word_encoder *tables,
+			 const struct zword_word_parse *parse,
+			 struct zword_size *size);
+/* False: more than capacity, which the measured size is not. */
+bool zword_words_write(const struct zword_word_encoder *tables,
+		       const struct zword_word_parse *parse, u32 mode,
+		       const struct zword_size *size, u8 *dst, u32 capacity);
+
+void zword_bytes_parse(struct zword_encoding *work, const u8 *page, u32 from);
+void zword_bytes_measure(const struct zword_byte_encoder *tables,
+			 const struct zword_byte_parse *parse,
+			 struct zword_size *size);
+bool zword_bytes_write(const struct zword_byte_encoder *tables,
+		       const struct zword_byte_parse *parse,
+		       const struct zword_size *size, u8 *dst, u32 capacity);
+
+#endif /* ZWORD_BLOCK_H */

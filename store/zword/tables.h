@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The static tables and what they speak of. Both directions read them; nothing
+ * writes them once they are built.
+ *
+ * What a decoder touches for one block is struct zword_word_decoder or
+ * struct zword_byte_decoder, at most 16 KiB either; what an encoder touches is
+ * the struct of the encoder, at most 16 KiB with its table of positions.
+ */
+#ifndef ZWORD_TABLES_H
+#define ZWORD_TABLES_H
+
+#include "zword.h"
+
+enum zword_mode {
+	ZWORD_WORDS_64,
+	ZWORD_WORDS_32,
+	ZWORD_BYTES,
+	ZWORD_RAW,
+};
+
+/* Where the reference of a word is. */
+enum zword_kind {
+	ZWORD_STRIDE,	/* the word at the stride */
+	ZWORD_ZERO,	/* zero */
+	ZWORD_NEAR,	/* the stride becomes 1 + the offset byte */
+	ZWORD_FAR,	/* the same with two offset bytes, the high one first */
+	ZWORD_LINEAR,	/* 2 a - b: a at the stride, b at twice the stride */
+	ZWORD_KINDS,
+};
+
+#define ZWORD_KIND_BITS		3
+#define ZWORD_MASK_BITS		6
+#define ZWORD_MASKS_64		48
+#define ZWORD_MASKS_32		16
+
+/* A run of this class has a byte of its own: what it is longer than this. */
+#define ZWORD_RUN_LONG		3
+#define ZWORD_RUN_MAX		(ZWORD_RUN_LONG + 255)
+
+/*
+ * A token in one number: its kind, the index of its mask, the class of its run.
+ * The 255 most frequent ones have codes; the others stand behind an escape.
+ */
+#define ZWORD_TOKEN_BITS	11
+#define ZWORD_TOKENS		2048u
+#define ZWORD_SYMBOLS		256
+#define ZWORD_ESCAPE		255
+
+#define ZWORD_CONTEXTS		2	/* was the token before of kind ZERO? */
+#define ZWORD_TOKEN_CODE_MAX	10	/* bits */
+#define ZWORD_LITERAL_CODE_MAX	9
+#define ZWORD_TOKEN_CODES	1024u	/* rows of so many bits */
+#define ZWORD_LITERAL_CODES	512u
+
+/* Tables of literals: trained ones for the bytes of words, and two more. */
+#define ZWORD_WORD_LITERALS	5
+#define ZWORD_OFFSETS		5
+#define ZWORD_RUNS		6	/* and the two bytes of a far offset */
+#define ZWORD_WORD_TABLES	7
+
+#define ZWORD_LANES		4
+
+/* Literals of words: what a block can have at most, with room to write 8 at once. */
+#define ZWORD_TOKEN_LITERALS	3	/* a run and an offset */
+#define ZWORD_WORD_LITERALS_MAX	(1024u * (4 + ZWORD_TOKEN_LITERALS))
+
+/* An entry of a decoding table. */
+#define ZWORD_ENTRY_LENGTH	0x000f
+#define ZWORD_ENTRY_CONTEXT	0x0010	/* the context that follows the token */
+#define ZWORD_ENTRY_CLASS	0x00f0	/* the class of a literal of bytes */
+#define ZWORD_ENTRY_SHIFT	8	/* the symbol */
+
+/* Bytes of a word, at most two ranges of them, packed and spread by shifts. */
+struct zword_mask {
+	u64 low;	/* the first range, in its place */
+	u64 high;	/* the second one */
+	u8 low_shift;	/* bits from packed to its place */
+	u8 high_shift;
+	u8 count;	/* bytes in both */
+	u8 bytes;	/* bit k: byte k */
+};
+
+struct zword_word_decoder {
+	u16 token[ZWORD_CONTEXTS][ZWORD_TOKEN_CODES];
+	u16 literal[ZWORD_WORD_TABLES][ZWORD_LITERAL_CODES];
+	u16 symbol[ZWORD_SYMBOLS];		/* to token */
+	u64 table_of[4][ZWORD_MASKS_64];	/* by group: of each packed byte */
+	struct zword_mask mask[ZWORD_MASKS_64];
+};
+
+struct zword_word_encoder {
+	u16 token[ZWORD_CONTEXTS][ZWORD_SYMBOLS];	/* code << 4 | length */
+	u16 literal[ZWORD_WORD_TABLES][256];
+	u8 symbol[ZWORD_TOKENS];		/* token to symbol or escape */
+	u16 cost[ZWORD_KINDS][256];		/* by bytes that differ, bits / 16 */
+	u8 offset_cost[256];			/* bits */
+	u8 mask[256];				/* bytes that differ to mask */
+};
+
+#define ZWORD_CLASSES		8	/* of the literal before */
+#define ZWORD_BYTE_NEAR		8
+#define ZWORD_BYTE_FAR		9	/* the high byte; the low one is plain */
+#define ZWORD_BYTE_LENGTH	10
+#define ZWORD_BYTE_TABLES	11
+
+/* A token of bytes: literals 0 to 7, length code 0 to 8, where the match is. */
+enum zword_match {
+	ZWORD_MATCH_NONE,
+	ZWORD_MATCH_AGAIN,	/* at the offset before */
+	ZWORD_MATCH_NEAR,	/* 1 to 256 bytes back */
+	ZWORD_MATCH_FAR,
+};
+
+#define ZWORD_LITERALS_LONG	7
+#define ZWORD_LENGTH_CODES	9
+#define ZWORD_LENGTH_LONG	(ZWORD_LENGTH_CODES - 1)
+#define ZWORD_MATCH_MIN		4
+#define ZWORD_MATCH_MAX		(ZWORD_MATCH_MIN + ZWORD_LENGTH_LONG + 255)
+#define ZWORD_BYTE_TOKENS	(8 * ZWORD_LENGTH_CODES * 3 + 8)
+#define ZWORD_AGAIN_FIRST	8	/* the offset before the first match */
+
+struct zword_byte_decoder {
+	u16 token[ZWORD_TOKEN_CODES];
+	u16 table[ZWORD_BYTE_TABLES][ZWORD_LITERAL_CODES];
+	u16 first;	/* an entry as if a 0 had been before */
+};
+
+struct zword_byte_encoder {
+	u16 token[ZWORD_SYMBOLS];
+	u16 table[ZWORD_BYTE_TABLES][256];
+	u8 class_of[256];
+};
+
+struct zword_tables {
+	struct zword_word_decoder word_decoder[2];	/* by mode */
+	struct zword_word_encoder word_encoder[2];
+	struct zword_byte_decoder byte_decoder;
+	struct zword_byte_encoder byte_encoder;
+};
+
+_Static_assert(sizeof(struct zword_word_decoder) <= 16384, "touched by a read");
+_Static_assert(sizeof(struct zword_byte_decoder) <= 16384, "touched by a read");
+_Static_assert(sizeof(struct zword_word_encoder) <= 12288, "with positions 16 KiB");
+
+/* Of a token of words. */
+static inline u32 zword_token(u32 kind, u32 mask, u32 run)
+{
+	return kind | mask << ZWORD_KIND_BITS |
+	       run << (ZWORD_KIND_BITS + ZWORD_MASK_BITS);
+}
+
+static inline u32 zword_token_kind(u32 token)
+{
+	return token & ((1u << ZWORD_KIND_BITS) - 1);
+}
+
+static inline u32 zword_token_mask(u32 token)
+{
+	return token >> ZWORD_KIND_BITS & ((1u << ZWORD_MASK_BITS) - 1);
+}
+
+static inline u32 zword_token_run(u32 token)
+{
+	return token >> (ZWORD_KIND_BITS + ZWORD_MASK_BITS);
+}
+
+/* Kinds whose literals look alike. */
+static inline u32 zword_group(u32 kind)
+{
+	return kind == ZWORD_STRIDE ? 0 : kind == ZWORD_ZERO ? 1 :
+	       kind == ZWORD_LINEAR ? 3 : 2;
+}
+
+/* Of a token of bytes; literals and length are codes, not counts. */
+static inline u32 zword_byte_token(u32 literals, u32 length, u32 match)
+{
+	if (match == ZWORD_MATCH_NONE)
+		return 8 * ZWORD_LENGTH_CODES * 3 + literals;
+	return (literals * ZWORD_LENGTH_CODES + length) * 3 + match - 1;
+}
+
+/*
+ * The layout of the lengths, in bytes. For each of the two widths of words:
+ */
+#define ZWORD_L_SYMBOLS		0	/* 255 tokens, 16 bits, low byte first */
+#define ZWORD_L_TOKENS		512	/* lengths, by context and symbol */
+#define ZWORD_L_LITERALS	(ZWORD_L_TOKENS + ZWORD_CONTEXTS * 256)
+#define ZWORD_L_TABLE_OF	(ZWORD_L_LITERALS + ZWORD_WORD_TABLES * 256)
+					/* group, place, count: which table */
+#define ZWORD_L_COSTS		(ZWORD_L_TABLE_OF + 4 * 8 * 4)
+					/* kind, mask: half bits; encoder only */
+#define ZWORD_L_WORDS		(ZWORD_L_COSTS + ZWORD_KINDS * ZWORD_MASKS_64)
+/* Then for bytes: */
+#define ZWORD_L_BYTE_TOKENS	0
+#define ZWORD_L_BYTE_TABLES	256
+#define ZWORD_L_CLASS_OF	(ZWORD_L_BYTE_TABLES + ZWORD_BYTE_TABLES * 256)
+#define ZWORD_L_BYTES		(ZWORD_L_CLASS_OF + 256)
+#define ZWORD_L_SIZE		(2 * ZWORD_L_WORDS + ZWORD_L_BYTES)
+
+#endif /* ZWORD_TABLES_H */
