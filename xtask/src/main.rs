@@ -19,6 +19,7 @@ mod machine;
 mod module_build;
 mod pace;
 mod package;
+mod pages;
 mod process;
 mod progress;
 mod rust_tests;
@@ -29,6 +30,7 @@ mod splats;
 mod step;
 mod test;
 mod tools;
+mod train;
 mod vm;
 mod workspace;
 
@@ -63,6 +65,18 @@ const TASKS: &[Task] = &[
         usage: bench::USAGE,
         about: bench::ABOUT,
         run: bench::run,
+    },
+    Task {
+        name: "pages",
+        usage: pages::USAGE,
+        about: pages::ABOUT,
+        run: pages::run,
+    },
+    Task {
+        name: "train",
+        usage: train::USAGE,
+        about: train::ABOUT,
+        run: train::run,
     },
     Task {
         name: "vm",

@@ -1,0 +1,403 @@
+//! Pages that kernels really swap out: the stated programs run one at a time in a
+//! memory control group that is too small for them, with swap on a zram device,
+//! and what is on the device is kept.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{bail, ensure, Context, Result};
+use nix::fcntl::{Flock, FlockArg};
+use serde::Deserialize;
+
+use crate::process::{run_in_front, was_interrupted};
+use crate::workspace;
+
+/// The arguments of `pages`.
+pub const USAGE: &str = "[--install] [NAME...]";
+
+/// What `pages` does.
+pub const ABOUT: &str = "\
+Runs the programs of xtask/pages/programs.toml under memory pressure, one at a
+time, and keeps pages of each that were swapped out in target/pages: as root, on
+a machine with zram and a memory control group, for about 20 minutes. --install
+first installs their packages with apt-get; without it, programs that are not
+there are left out. With names, only these; those that are kept are not run again.";
+
+const PAGE: usize = 4096;
+/// Pages kept of each program, drawn at random.
+const KEPT_PAGES: usize = 4096;
+/// Swapped out, this is enough to draw from.
+const ENOUGH_BYTES: u64 = 200 << 20;
+const DEVICE_BYTES: u64 = 2 << 30;
+const LIMIT_DEFAULT_S: u64 = 60;
+/// After so many seconds without more swapped out, a program is done with.
+const STILL_S: u32 = 8;
+/// Tests and benchmarks that change the machine's swap take turns by this file.
+const TURN: &str = "/tmp/zmeld-host-memory.lock";
+
+/// What a program is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Set {
+    /// Tables are made of its pages.
+    Train,
+    /// Tables never see it.
+    Test,
+}
+
+/// One entry of the list.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Program {
+    /// What its pages are called.
+    pub name: String,
+    /// What it is for.
+    pub set: Set,
+    /// Browser, compiler and so on.
+    pub kind: String,
+    /// The packages that bring it.
+    pub packages: Vec<String>,
+    limit_mib: u64,
+    #[serde(default = "limit_default")]
+    seconds: u64,
+    run: String,
+}
+
+fn limit_default() -> u64 {
+    LIMIT_DEFAULT_S
+}
+
+#[derive(Deserialize)]
+struct List {
+    program: Vec<Program>,
+}
+
+fn list_folder() -> PathBuf {
+    workspace::root().join("xtask/pages")
+}
+
+/// Where pages are kept.
+pub fn folder() -> PathBuf {
+    workspace::root().join("target/pages")
+}
+
+/// The pages of a program.
+pub fn file_of(program: &Program) -> PathBuf {
+    folder().join(format!("{}.pages", program.name))
+}
+
+/// The stated programs, in the order of the list.
+pub fn programs() -> Result<Vec<Program>> {
+    let path = list_folder().join("programs.toml");
+    let text =
+        fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let list: List = toml::from_str(&text).with_context(|| path.display().to_string())?;
+    Ok(list.program)
+}
+
+/// Runs `pages`.
+pub fn run(arguments: &[String]) -> Result<ExitCode> {
+    let install = arguments.iter().any(|argument| argument == "--install");
+    let names: Vec<&String> = arguments
+        .iter()
+        .filter(|name| *name != "--install")
+        .collect();
+    let all = programs()?;
+    if let Some(unknown) = names
+        .iter()
+        .find(|name| !all.iter().any(|program| &program.name == **name))
+    {
+        bail!("there is no program {unknown:?} in xtask/pages/programs.toml");
+    }
+    ensure!(
+        nix::unistd::geteuid().is_root(),
+        "swap devices and control groups need root"
+    );
+    ensure!(
+        Path::new("/sys/class/zram-control/hot_add").exists(),
+        "there is no zram here: modprobe zram"
+    );
+    let wanted = |program: &&Program| names.is_empty() || names.contains(&&program.name);
+    let chosen: Vec<&Program> = all.iter().filter(wanted).collect();
+    if install {
+        install_packages(&chosen)?;
+    }
+    fs::create_dir_all(folder())?;
+    for program in chosen {
+        if file_of(program).exists() {
+            println!("{}: kept before", program.name);
+            continue;
+        }
+        match collect(program) {
+            Ok(pages) => println!("{} ({}): {pages} pages", program.name, program.kind),
+            Err(error) if was_interrupted() => return Err(error),
+            Err(error) => println!("{}: left out: {error:#}", program.name),
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn install_packages(programs: &[&Program]) -> Result<()> {
+    let mut packages: Vec<&str> = programs
+        .iter()
+        .flat_map(|program| program.packages.iter().map(String::as_str))
+        .collect();
+    packages.sort_unstable();
+    packages.dedup();
+    println!("installs, as root: {}", packages.join(" "));
+    let mut command = Command::new("apt-get");
+    command
+        .env("DEBIAN_FRONTEND", "noninteractive")
+        .args(["install", "--yes", "--no-install-recommends"])
+        .args(packages);
+    ensure!(
+        run_in_front(&mut command)?.success(),
+        "apt-get could not install them"
+    );
+    Ok(())
+}
+
+fn write(path: &Path, value: impl ToString) -> Result<()> {
+    fs::write(path, value.to_string()).with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn tool(name: &str, arguments: &[&str]) -> Result<()> {
+    let output = Command::new(name)
+        .args(arguments)
+        .output()
+        .with_context(|| format!("cannot start {name}"))?;
+    ensure!(
+        output.status.success(),
+        "{name} {}: {}",
+        arguments.join(" "),
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
+    Ok(())
+}
+
+/// A zram device of ours that is swapped to; gone when it is dropped.
+struct Swap {
+    number: u32,
+}
+
+impl Swap {
+    fn new() -> Result<Swap> {
+        let number = fs::read_to_string("/sys/class/zram-control/hot_add")?;
+        let swap = Swap {
+            number: number.trim().parse()?,
+        };
+        write(&swap.attribute("disksize"), DEVICE_BYTES)?;
+        tool("mkswap", &[&swap.device()])?;
+        tool("swapon", &["--priority", "100", &swap.device()])?;
+        Ok(swap)
+    }
+
+    fn device(&self) -> String {
+        format!("/dev/zram{}", self.number)
+    }
+
+    fn attribute(&self, name: &str) -> PathBuf {
+        PathBuf::from(format!("/sys/block/zram{}/{name}", self.number))
+    }
+
+    fn used_bytes(&self) -> Result<u64> {
+        let swaps = fs::read_to_string("/proc/swaps")?;
+        let device = self.device();
+        let line = swaps
+            .lines()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let used = line
+            .filter(|fields| fields.first() == Some(&device.as_str()))
+            .find_map(|fields| fields.get(3)?.parse::<u64>().ok());
+        Ok(used.context("the swap device is gone")? * 1024)
+    }
+
+    /// All pages on it but same-filled ones, which free slots read as too.
+    fn pages(&self) -> Result<Vec<Vec<u8>>> {
+        let mut device = File::open(self.device())?;
+        // Slots are given from the front.
+        let most = (4 * self.used_bytes()? + (64 << 20)).min(DEVICE_BYTES) as usize / PAGE;
+        let mut pages = Vec::new();
+        let mut page = vec![0; PAGE];
+        for number in 0..most {
+            device.read_exact(&mut page)?;
+            // The first one is the header.
+            if number > 0 && page[8..] != page[..PAGE - 8] {
+                pages.push(page.clone());
+            }
+        }
+        Ok(pages)
+    }
+}
+
+impl Drop for Swap {
+    fn drop(&mut self) {
+        // Whatever is not possible was not done.
+        let _ = tool("swapoff", &[&self.device()]);
+        let _ = write(&self.attribute("reset"), 1);
+        let _ = write(Path::new("/sys/class/zram-control/hot_remove"), self.number);
+    }
+}
+
+/// A control group of ours; its processes end with it.
+struct Group {
+    path: PathBuf,
+}
+
+impl Group {
+    fn new(limit_mib: u64) -> Result<Group> {
+        let one = Path::new("/sys/fs/cgroup/memory");
+        let is_one = one.join("memory.limit_in_bytes").exists();
+        let parent = if is_one {
+            one
+        } else {
+            Path::new("/sys/fs/cgroup")
+        };
+        let path = parent.join(format!("zmeld-pages-{}", std::process::id()));
+        fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        let group = Group { path };
+        let limit = if is_one {
+            "memory.limit_in_bytes"
+        } else {
+            "memory.max"
+        };
+        write(&group.path.join(limit), limit_mib << 20)?;
+        Ok(group)
+    }
+
+    fn processes(&self) -> Vec<i32> {
+        let text = fs::read_to_string(self.path.join("cgroup.procs")).unwrap_or_default();
+        text.lines().filter_map(|line| line.parse().ok()).collect()
+    }
+
+    fn signal(&self, signal: nix::sys::signal::Signal) {
+        for process in self.processes() {
+            // It may have ended meanwhile.
+            let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(process), signal);
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        for _ in 0..100 {
+            self.signal(nix::sys::signal::Signal::SIGKILL);
+            if fs::remove_dir(&self.path).is_ok() {
+                return;
+            }
+            sleep(Duration::from_millis(100));
+        }
+    }
+}
+
+/// Runs one program until enough of it is swapped out; how many pages were kept.
+fn collect(program: &Program) -> Result<usize> {
+    let turn = File::create(TURN)?;
+    let _turn = Flock::lock(turn, FlockArg::LockExclusive)
+        .map_err(|(_, error)| error)
+        .context("cannot wait for this machine's swap")?;
+    let place = workspace::work_folder(&format!("pages/{}", program.name))?;
+    fs::remove_dir_all(&place)?;
+    fs::create_dir_all(&place)?;
+    let swap = Swap::new()?;
+    let group = Group::new(program.limit_mib)?;
+    let log = File::create(folder().join(format!("{}.log", program.name)))?;
+    // The shell joins the group before it becomes the program.
+    let script = format!(
+        "echo $$ > {}/cgroup.procs\n{}",
+        group.path.display(),
+        program.run
+    );
+    let mut child = Command::new("sh")
+        .args(["-c", &script])
+        .current_dir(&place)
+        .env("LIST", list_folder())
+        .env("LC_ALL", "C.UTF-8")
+        .stdin(Stdio::null())
+        .stdout(log.try_clone()?)
+        .stderr(log)
+        .process_group(0)
+        .spawn()?;
+    wait_for_swap(program, &swap, &group)?;
+    group.signal(nix::sys::signal::Signal::SIGSTOP);
+    sleep(Duration::from_millis(200));
+    let pages = drawn(swap.pages()?, &program.name);
+    drop(group);
+    child.wait()?;
+    drop(swap);
+    fs::remove_dir_all(&place)?;
+    ensure!(
+        !pages.is_empty(),
+        "nothing of it was swapped out, see target/pages/{}.log",
+        program.name
+    );
+    let unfinished = folder().join("unfinished");
+    fs::write(&unfinished, pages.concat())?;
+    fs::rename(&unfinished, file_of(program))?;
+    Ok(pages.len())
+}
+
+fn wait_for_swap(program: &Program, swap: &Swap, group: &Group) -> Result<()> {
+    let end = Instant::now() + Duration::from_secs(program.seconds);
+    let (mut before, mut still) = (0, 0);
+    while Instant::now() < end && still < STILL_S {
+        sleep(Duration::from_secs(1));
+        ensure!(!was_interrupted(), "interrupted");
+        let used = swap.used_bytes()?;
+        if used >= ENOUGH_BYTES || group.processes().is_empty() {
+            break;
+        }
+        let moved = used.abs_diff(before) >= 256 << 10 || used < 24 << 20;
+        still = if moved { 0 } else { still + 1 };
+        before = used;
+    }
+    Ok(())
+}
+
+/// So many of them in an order that only looks random.
+fn drawn(mut pages: Vec<Vec<u8>>, name: &str) -> Vec<Vec<u8>> {
+    let mut state = name.bytes().fold(0xcbf2_9ce4_8422_2325u64, |state, byte| {
+        (state ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    for k in (1..pages.len()).rev() {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        pages.swap(k, (state % (k as u64 + 1)) as usize);
+    }
+    pages.truncate(KEPT_PAGES);
+    pages
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_is_long_and_no_program_is_in_both_sets() {
+        let all = programs().unwrap();
+        assert!(all.len() >= 20);
+        for (k, program) in all.iter().enumerate() {
+            let twice = all[..k].iter().any(|other| other.name == program.name);
+            assert!(!twice, "{} is there twice", program.name);
+            assert!(!program.packages.is_empty() && !program.kind.is_empty());
+        }
+        for set in [Set::Train, Set::Test] {
+            assert!(all.iter().filter(|program| program.set == set).count() >= 10);
+        }
+    }
+
+    #[test]
+    fn the_same_name_draws_the_same_pages() {
+        let pages: Vec<Vec<u8>> = (0..5000u32).map(|k| k.to_le_bytes().to_vec()).collect();
+        let first = drawn(pages.clone(), "a");
+        assert_eq!(first.len(), KEPT_PAGES);
+        assert_eq!(first, drawn(pages.clone(), "a"));
+        assert_ne!(first, drawn(pages, "b"));
+    }
+}
