@@ -210,7 +210,7 @@ mod tests {
     fn what_the_kernel_has_not_got_and_what_saves_nothing_is_not_chosen() {
         let absent = codec("zstd", 2.9, 300.0, Some(false));
         let bad = codec("lz4", 1.05, 700.0, Some(true));
-        assert_eq!(choose(&[absent.clone()], 1 << 34, 100.0), None);
+        assert_eq!(choose(std::slice::from_ref(&absent), 1 << 34, 100.0), None);
         let found = Measured::choose(&[absent, bad], 1 << 30, 1 << 34, 100.0);
         assert_eq!(found, Measured::NothingToGain(1.05));
         assert!(found.why_none().unwrap().contains("1.05x at best"));
