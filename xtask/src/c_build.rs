@@ -20,7 +20,8 @@ use crate::rust_tests::cargo;
 use crate::tools;
 use crate::workspace;
 
-const LIMIT: Duration = Duration::from_secs(900);
+/// Cargo may have all of the workspace to compile.
+const LIMIT: Duration = Duration::from_secs(3600);
 
 /// What cargo built of the store.
 pub struct Built {

@@ -166,7 +166,8 @@ pub fn folder(name: &str) -> Result<PathBuf> {
 
 /// One at a time: another run may be making the same thing.
 pub fn lock(folder: &Path) -> Result<Flock<File>> {
-    let file = File::create(folder.join("lock"))?;
+    let file = File::create(folder.join("lock"))
+        .with_context(|| format!("cannot write in {}", folder.display()))?;
     match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
         Ok(held) => Ok(held),
         Err((file, _)) => {

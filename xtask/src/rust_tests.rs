@@ -10,7 +10,8 @@ use crate::process::Log;
 use crate::step::{skip_lines, Tally};
 use crate::workspace;
 
-const LIMIT: Duration = Duration::from_secs(1800);
+/// Everything is compiled in it, where nothing was.
+const LIMIT: Duration = Duration::from_secs(3600);
 
 /// Cargo in the workspace's top folder. The same profile for all of it, so
 /// that the libraries are compiled once.

@@ -73,7 +73,9 @@ const fn need(
 const COMMANDS: &[&str] = &["cargo-test"];
 const C: &[&str] = &["c-", "codec-", "model-", "pass-", "threads-", "fuzz_"];
 const FUZZ: &[&str] = &["fuzz_", "soak"];
-const KERNELS: &[&str] = &["kernel-", "module-", "soak"];
+/// A guest's kernel is made by the first step that asks for it.
+#[rustfmt::skip]
+const KERNELS: &[&str] = &["kernel-", "module-", "guest-", "machine-", "dkms", "checkpatch", "soak"];
 const GUESTS: &[&str] = &["guest-", "machine-", "numa-boot", "soak"];
 /// Guests, and tests on the machine itself.
 const DEVICES: &[&str] = &["guest-", "machine-", "cargo-test", "soak"];
@@ -128,6 +130,8 @@ const NEEDS: &[Need] = &[
     need(Program("mkfs.btrfs"), Package("btrfs-progs"), "checks what it reads, in guests", GUESTS),
     need(Program("zramctl"), Package("util-linux"), "sets devices up in guests", GUESTS),
     need(Program("qemu-system-x86_64"), Package("qemu-system-x86"), "runs Debian's kernels", QEMU),
+    need(Program("git"), Package("git"), "copies the checkout", &["clean-root"]),
+    need(Program("unshare"), Package("util-linux"), "mounts where nobody else sees it", &["cargo-test", "clean-root"]),
     need(Program("debootstrap"), Package("debootstrap"), "makes a Debian to test in", &["guest-", "clean-root"]),
 ];
 

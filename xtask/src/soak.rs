@@ -340,6 +340,11 @@ fn turns(options: &Options, state: &mut State, file: &Path, mut works: Vec<Work>
         let left = limit.saturating_sub(begin.elapsed());
         let turn = state.total(&part).turns;
         let log = Log::create(&workspace::work_folder("logs")?.join(format!("soak-{part}.log")))?;
+        if let Some(reason) = cannot_run(&beds, &log, &work)? {
+            println!("{part} cannot run here: {reason}");
+            works.retain(|other| *other != work);
+            continue;
+        }
         let turn_began = Instant::now();
         let seed = seed_of(state.seed, &part, turn);
         let done = match one_turn(&beds, &log, &work, seed, left) {
@@ -371,6 +376,31 @@ fn turns(options: &Options, state: &mut State, file: &Path, mut works: Vec<Work>
         );
     }
     Ok(state.findings.len() > before)
+}
+
+/// Builds what the part needs, outside of its turn; if it cannot be had, why. What
+/// does not build is an error and no finding.
+fn cannot_run(beds: &Beds, log: &Log, work: &Work) -> Result<Option<String>> {
+    let tally = match work {
+        Work::Model => {
+            let command = beds.bed.command(log, Flavour::AsBuilt, SOAK_PROGRAM)?;
+            return Ok(command.err());
+        }
+        Work::Fuzz(target) => {
+            if let Some(reason) = fuzz::why_not(log)? {
+                return Ok(Some(reason));
+            }
+            beds.bed
+                .compiler
+                .program(log, Flavour::Fuzzer, target, &[])?;
+            Tally::default()
+        }
+        Work::Kernel(name) => kernel_tests::provide(log, &beds.shelf, name)?,
+    };
+    if let Some((_, why)) = tally.failed.first() {
+        bail!("{}: {why}", work.name());
+    }
+    Ok(tally.skipped.first().map(|(_, reason)| reason.clone()))
 }
 
 fn count(state: &mut State, part: &str, done: &Done, took: Duration) {

@@ -142,6 +142,12 @@ pub fn run_all(steps: &[Step], mut partial: Vec<String>) -> Result<Tally> {
             not_run.join(", ")
         ));
     }
+    if !total.skipped.is_empty() {
+        partial.push(format!(
+            "{} tests were skipped, named above with the reason",
+            total.skipped.len()
+        ));
+    }
     tell_skipped(&total);
     tell_failed(&total);
     println!("in {}", shown(started.elapsed()));
