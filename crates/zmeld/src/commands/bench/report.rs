@@ -633,10 +633,10 @@ fn build(experiment: &Experiment, plots: bool) -> Document {
     } else if experiment.budget_spent {
         lead += " (The time ran out before all intervals were narrow.)";
     }
-    let (tone, text) = answer(experiment);
+    let (_, text) = answer(experiment);
     let mut document = Document::new(&format!("zmeld bench: {}", recipe.name))
         .lead(lead)
-        .section(Section::new("").advice(tone, text));
+        .section(Section::new("").paragraph(text));
     for case in &experiment.judgements {
         document = document.section(case_section(experiment, case, plots));
     }
