@@ -107,12 +107,15 @@ int zm_store_create(const struct zm_store_options *options,
 	return 0;
 }
 
+#define EMPTIED_A_TURN 256
+
 static void store_empty(struct zm_store *store)
 {
 	u64 index;
 
+	/* Freeing is slow where the kernel checks what is freed. */
 	for (index = 0; index < store->slot_count; index++) {
-		if (index % 4096 == 0)
+		if (index % EMPTIED_A_TURN == 0)
 			zm_port_yield();
 		zm_content_release(store,
 				   zm_slot_content(&store->slots[index]));

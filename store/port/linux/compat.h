@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * The one place that knows how kernels differ. Stock 6.1, 6.12 and 7.2 are built
- * and tested; what lies between was read from its sources.
+ * and tested. What lies between is known from the kernel's history, and was not
+ * built.
  *
  * A macro ZM_HAS_... says that the kernel has the feature. Distributions carry
  * newer pieces in older kernels, so it is asked of the kernel's headers where
