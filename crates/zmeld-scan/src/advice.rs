@@ -252,12 +252,16 @@ fn better_elsewhere(result: &ScanResult, rate: f64) -> Option<Advice> {
                 || CodecFacts::from(*codec).cpu_share(rate) <= CPU_SHARE_MAX
         })
         .max_by(|a, b| a.effective_ratio.total_cmp(&b.effective_ratio))?;
+    let why = match there.codec.starts_with("zword") {
+        true => "it comes with the module zmeld, and zram has none of it",
+        false => "this kernel's zram is built without it",
+    };
     (there.effective_ratio > 1.1 * here).then(|| {
         say(
             Kind::Note,
             "codec",
             format!(
-                "{} would reach {:.2}x, but this kernel's zram is built without it.",
+                "{} would reach {:.2}x, but {why}.",
                 there.codec, there.effective_ratio
             ),
         )

@@ -93,7 +93,11 @@ impl Machine {
     }
 
     /// Whether the kernel's zram has that codec; `None` where there is no zram to ask.
+    /// No zram has zword: it comes with the module zmeld.
     pub fn offers(&self, codec: &str) -> Option<bool> {
+        if codec == "zword" {
+            return Some(false);
+        }
         (!self.zram_codecs.is_empty()).then(|| self.zram_codecs.iter().any(|name| name == codec))
     }
 }
@@ -198,6 +202,17 @@ mod tests {
         )
         .unwrap();
         assert_eq!(zram_codecs(dir.path()), ["lzo", "lzo-rle", "lz4", "zstd"]);
+    }
+
+    #[test]
+    fn no_zram_offers_zword() {
+        let mut machine = Machine::here();
+        machine.zram_codecs = Vec::new();
+        assert_eq!(machine.offers("lz4"), None);
+        assert_eq!(machine.offers("zword"), Some(false));
+        machine.zram_codecs = vec!["lz4".to_owned()];
+        assert_eq!(machine.offers("lz4"), Some(true));
+        assert_eq!(machine.offers("zword"), Some(false));
     }
 
     #[test]
