@@ -40,7 +40,7 @@ pub fn decode(
     size: usize,
     observer: &mut dyn Observer,
 ) -> Result<Vec<u8>, Error> {
-    if size == 0 || size % BLOCK != 0 || size > 16 * BLOCK {
+    if size == 0 || !size.is_multiple_of(BLOCK) || size > 16 * BLOCK {
         return Err(Error::Damaged);
     }
     if object.len() > size + size / 512 {
