@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::errors::{as_nobody, refuses};
 use crate::full_disk::{cannot_mount, with_place};
 use crate::run::*;
-use crate::setup::turn;
+use crate::setup::{rounds, turn};
 
 /// A recipe of fractions of a second: killed without swap, finished with zram.
 fn recipe(touches: u64, runs: usize) -> String {
@@ -460,6 +460,98 @@ fn a_second_experiment_is_refused_and_a_killed_one_is_taken_back() {
     assert!(said.contains("of an experiment that was killed"), "{said}");
     assert_eq!(machine(), before, "something was left: {said}");
     assert!(runs_of(&experiment(&result)) >= 1, "what was done is lost");
+}
+
+/// The swap of an experiment that was killed is nobody's set-up: `plan` and `up` name it, and `down` takes it back.
+#[test]
+fn what_a_killed_experiment_left_is_named_and_taken_back() {
+    let Some(_turn) = turn() else { return };
+    let folder = folder();
+    let path = write(folder.path(), "tiny.toml", recipe(2_000_000, 50).as_bytes());
+    let wanted = write(
+        folder.path(),
+        "c.toml",
+        b"[tier.fast]\nkind = \"zram\"\nsize = \"64MiB\"\n",
+    );
+    let result = folder.path().join("r.json");
+    let before = machine();
+    let plan = ["plan", "--config", str(&wanted), "--json"];
+    let mut child = started(&path, &result, 1);
+    wait_for_zram();
+    let during = json(&plan);
+    assert_eq!(during["done"], false);
+    let said = during["experiment"].as_str().expect("it is said");
+    assert!(said.contains(&format!("process {}", child.id())), "{said}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let after = json(&plan);
+    let said = after["experiment"].as_str().expect("it is said");
+    assert!(
+        said.contains("swap of an experiment that was killed"),
+        "{said}"
+    );
+    let output = run(&["up", "--config", str(&wanted)]);
+    let line = text(&output.stderr);
+    assert_eq!(code(&output), 2, "{line}");
+    assert!(line.contains("zmeld down --experiment"), "{line}");
+    let down = json(&["down", "--json"]);
+    assert!(
+        down["undone"].as_array().is_some_and(|it| !it.is_empty()),
+        "{down}"
+    );
+    assert_eq!(down["left"], serde_json::json!([]), "{down}");
+    assert_eq!(machine(), before);
+    assert!(json(&plan)["experiment"].is_null());
+}
+
+fn wait_for_zram() {
+    let begin = Instant::now();
+    let swapped = || {
+        fs::read_to_string("/proc/swaps")
+            .unwrap()
+            .contains("/dev/zram")
+    };
+    while !swapped() {
+        assert!(
+            begin.elapsed() < Duration::from_secs(60),
+            "zram is not swapped to"
+        );
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Killed at random moments, an experiment leaves what `down --experiment` takes back. `ZMELD_KILLS` says how often.
+#[test]
+fn an_experiment_killed_at_any_moment_is_taken_back() {
+    let Some(_turn) = turn() else { return };
+    let folder = folder();
+    let path = write(folder.path(), "tiny.toml", recipe(20_000, 2).as_bytes());
+    let before = machine();
+    let begin = Instant::now();
+    let output = patiently(&["bench", "run", str(&path)]);
+    assert_eq!(code(&output), 0, "{}", text(&output.stderr));
+    let whole = begin.elapsed();
+    let seed = std::env::var("ZMELD_SEED")
+        .ok()
+        .and_then(|it| it.parse().ok());
+    let seed: u64 = seed.unwrap_or_else(|| u64::from(std::process::id()) << 20 | 1);
+    eprintln!("seed {seed}: ZMELD_SEED={seed} replays it");
+    let mut random = Random(seed);
+    for round in 0..rounds(4) {
+        let part = (random.next() >> 40) as f64 / (1u64 << 24) as f64;
+        let mut child = zmeld(&["bench", "run", str(&path)])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(whole.mul_f64(part));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let output = run(&["down", "--experiment"]);
+        let said = text(&output.stderr);
+        assert_eq!(code(&output), 0, "seed {seed}, round {round}: {said}");
+        assert_eq!(machine(), before, "seed {seed}, round {round}: {said}");
+    }
 }
 
 /// A swap area that somebody else has set up; it goes with the test.

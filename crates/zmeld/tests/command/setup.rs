@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -18,7 +19,13 @@ use crate::run::{
 /// Whoever changes the machine's swap in a test holds it.
 const LOCK: &str = "/tmp/zmeld-host-memory.lock";
 
-const ROUNDS: u32 = 50;
+/// How often is killed; `ZMELD_KILLS` sets another number.
+pub fn rounds(usual: u32) -> u32 {
+    let given = std::env::var("ZMELD_KILLS").ok();
+    given.map_or(usual, |given| {
+        given.parse().expect("ZMELD_KILLS is a number")
+    })
+}
 
 /// How much a process of the test uses, and how much of it fits into its group.
 const HELD_BYTES: usize = 24 << 20;
@@ -70,8 +77,10 @@ pub fn machine() -> BTreeMap<String, String> {
     for folder in ["/sys/block", "/dev/mapper", "/run/zmeld"] {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
         let mut names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
-        // What is locked stays, empty.
-        names.retain(|name| name != "lock" && name != "experiment");
+        // What is locked stays, and what status remembers of the kernel's counters:
+        // neither is set up.
+        let stays = ["lock", "experiment", "counters.json"];
+        names.retain(|name| stays.iter().all(|it| name != it));
         names.sort();
         state.insert(folder.to_owned(), format!("{names:?}"));
     }
@@ -284,7 +293,8 @@ fn fifty_times_up_and_down_with_kills_leave_the_machine_as_it_was() {
     assert_eq!(machine(), before, "undisturbed");
 
     let mut killed = 0;
-    for round in 0..ROUNDS {
+    let rounds = rounds(50);
+    for round in 0..rounds {
         let what = format!("seed {seed}, round {round}");
         let config = str(&configurations[(random.next() >> 40) as usize % 2]);
         let up = ["up", "--config", config];
@@ -323,8 +333,109 @@ fn fifty_times_up_and_down_with_kills_leave_the_machine_as_it_was() {
         assert!(!folder.path().join("swapfile").exists(), "{what}");
     }
     // Otherwise the rounds have shown nothing.
-    assert!(killed >= ROUNDS / 4, "only {killed} runs were killed");
+    assert!(killed >= rounds / 4, "only {killed} runs were killed");
     eprintln!("{killed} runs were killed");
+}
+
+/// The kernel would kill the program: its group has no room for what it has in swap.
+#[test]
+fn a_program_whose_group_cannot_take_its_pages_back_lives_on() {
+    let Some(_lock) = turn() else { return };
+    let folder = folder();
+    let before = machine();
+    // In RAM alone: swap on a disk that stays could take what does not fit.
+    let sized = |size: &str| {
+        let text =
+            format!("[tier.fast]\nkind = \"zram\"\nsize = \"{size}\"\ncodec = \"lzo-rle\"\n");
+        write(folder.path(), &format!("{size}.toml"), text.as_bytes())
+    };
+    let (ram, other) = (sized("64MiB"), sized("80MiB"));
+    succeed(&["up", "--config", str(&ram)], "up");
+    let mut holder = Holder::new(7);
+    let swaps = || {
+        fs::read_to_string("/proc/swaps")
+            .expect("swap")
+            .lines()
+            .count()
+    };
+    let up = swaps();
+    for args in [
+        &["down"][..],
+        &["up", "--config", str(&other)],
+        &["down", "--only", "fast"],
+    ] {
+        let output = run(args);
+        let said = text(&output.stderr);
+        assert_eq!(code(&output), 2, "{args:?}: {said}");
+        let group = holder.group.path.file_name().expect("a name");
+        let group = format!("the control group /{}", group.to_string_lossy());
+        let pid = format!("process {}", holder.child.id());
+        assert!(said.contains(&group) && said.contains(&pid), "{said}");
+        assert_eq!(swaps(), up, "{args:?}");
+        assert_eq!(holder.ask("check"), "true", "{args:?}");
+    }
+    holder.group.set(4 * HELD_BYTES);
+    succeed(&["down"], "with room");
+    assert_eq!(holder.ask("check"), "true");
+    assert_eq!(machine(), before);
+}
+
+/// A command of zmeld's that was ended by it would leave a step half done.
+#[test]
+fn ctrl_c_reaches_zmeld_and_not_its_commands() {
+    let Some(_lock) = turn() else { return };
+    let folder = folder();
+    let before = machine();
+    let [ram, _] = configurations(folder.path());
+    let command = zmeld(&["up", "--config", str(&ram)])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .expect("the command starts");
+    let group = nix::unistd::Pid::from_raw(command.id() as i32);
+    let begin = Instant::now();
+    // As a terminal does: to the whole group of processes, once something was begun.
+    while !Path::new("/run/zmeld/state.json").exists() && begin.elapsed() < Duration::from_secs(60)
+    {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // It may be over by now.
+    let _ = nix::sys::signal::killpg(group, nix::sys::signal::Signal::SIGINT);
+    let output = command.wait_with_output().expect("it ends");
+    let said = text(&output.stderr);
+    match code(&output) {
+        0 => succeed(&["down"], "it was over"),
+        130 => assert!(said.contains("nothing was changed"), "{said}"),
+        other => panic!("{other}: {said}"),
+    }
+    assert_eq!(machine(), before, "{said}");
+}
+
+/// `zmeld watch`, killed at random moments, leaves nothing that `down` does not take back.
+#[test]
+fn a_watch_killed_at_any_moment_leaves_nothing() {
+    let Some(_lock) = turn() else { return };
+    let seed = std::env::var("ZMELD_SEED")
+        .ok()
+        .and_then(|it| it.parse().ok());
+    let seed: u64 = seed.unwrap_or_else(|| u64::from(std::process::id()) << 20 | 1);
+    eprintln!("seed {seed}: ZMELD_SEED={seed} replays it");
+    let mut random = Random(seed);
+    let folder = folder();
+    let before = machine();
+    let mut config = fs::read_to_string(&configurations(folder.path())[0]).expect("one");
+    config.push_str("[watch]\ninterval = \"1s\"\n[watch.writeback]\npages = \"huge\"\n");
+    let config = write(folder.path(), "watched.toml", config.as_bytes());
+    for round in 0..rounds(6) {
+        let what = format!("seed {seed}, round {round}");
+        succeed(&["up", "--config", str(&config)], &what);
+        let moment = Duration::from_millis((random.next() >> 40) % 1500);
+        let over = ended_within(&["watch", "--config", str(&config)], moment);
+        assert!(!over, "{what}: it ended by itself");
+        succeed(&["down"], &what);
+        assert_eq!(machine(), before, "{what}");
+    }
 }
 
 #[test]
