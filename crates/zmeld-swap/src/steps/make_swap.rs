@@ -12,7 +12,7 @@ use crate::step::{Act, DeviceRef, MadeDevice, Record, Scene};
 const LABEL_MAX: usize = 15;
 
 /// What was found where [`MakeSwap`] had nothing to do.
-const IS_SWAP: &str = "swap";
+pub(super) const IS_SWAP: &str = "swap";
 
 /// Write a swap header, unless there is one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,13 +3,18 @@
 //!
 //! What it stands on stays as it is, with all its settings: a zram device whose area
 //! is off holds no pages, only its table. So taking it back is one `swapon`.
+//!
+//! Whoever set it up may take it down meanwhile: without a swap header nothing can
+//! be switched on, which must not keep zmeld's own areas on.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::make_swap::{signatures, IS_SWAP};
 use super::swap_on::switch_off;
 use crate::error::Error;
+use crate::event::Event;
 use crate::kernel::{Host, Invocation};
 use crate::machine;
 use crate::step::{Act, MadeDevice, Record, Scene};
@@ -71,13 +76,54 @@ impl Act for SwapOff {
         if !priority.starts_with('-') {
             swapon = swapon.args(["--priority", priority]);
         }
-        scene
-            .host
-            .run(&swapon.arg(scene.host.path(&self.path)))
-            .map(drop)
+        let swapon = swapon.arg(scene.host.path(&self.path));
+        let Err(err) = scene.host.run(&swapon) else {
+            return Ok(());
+        };
+        match lost_header(scene.host, &self.path) {
+            Ok(true) => {
+                let text = self.not_again();
+                scene.tell(Event::Note { text: &text });
+                Ok(())
+            }
+            // Why it could not be switched on matters more.
+            Ok(false) | Err(_) => Err(err),
+        }
     }
+
     fn left(&self, host: &Host, record: &Record) -> Result<Option<String>, Error> {
-        let is_off = record.before.is_some() && host.swap_on(&self.path)?.is_none();
-        Ok(is_off.then(|| format!("{} is no longer swapped to", self.path.display())))
+        if record.before.is_none() || host.swap_on(&self.path)?.is_some() {
+            return Ok(None);
+        }
+        if host.exists(&self.path) && lost_header(host, &self.path)? {
+            return Ok(Some(self.not_again()));
+        }
+        Ok(Some(format!(
+            "{} is no longer swapped to",
+            self.path.display()
+        )))
     }
+}
+
+impl SwapOff {
+    fn not_again(&self) -> String {
+        format!(
+            "{} is no longer swapped to: it was reset since, or holds something else; whoever set \
+             it up has to do it again",
+            self.path.display()
+        )
+    }
+}
+
+/// Whether there is no swap header any more: the device was reset (what has no size
+/// cannot be looked at), or somebody else uses it.
+fn lost_header(host: &Host, path: &Path) -> Result<bool, Error> {
+    let real = host.resolved(path);
+    if let Some(name) = real.file_name().and_then(|name| name.to_str()) {
+        let size = host.read_optional(format!("/sys/block/{name}/disksize"))?;
+        if size.is_some_and(|size| size == "0") {
+            return Ok(true);
+        }
+    }
+    Ok(!signatures(host, path)?.iter().any(|it| it == IS_SWAP))
 }

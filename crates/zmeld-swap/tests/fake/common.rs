@@ -40,6 +40,8 @@ struct Inner {
     // What devices and files carry, by path below the root.
     signatures: BTreeMap<PathBuf, String>,
     sequence: u64,
+    // What swapon does not take.
+    refused: Option<PathBuf>,
 }
 
 /// The machine.
@@ -129,6 +131,12 @@ impl Machine {
         inner
             .signatures
             .insert(self.dir.path().join(&path[1..]), what.to_owned());
+    }
+
+    /// Swapon fails on it from now on.
+    pub fn refuse_swapon(&self, path: &str) {
+        let path = self.dir.path().join(&path[1..]);
+        self.inner.inner.lock().unwrap().refused = Some(path);
     }
 
     /// What happens at which operation from now on; gives how many there were.
@@ -380,7 +388,8 @@ impl Fake {
                 Ok(String::new())
             }
             "swapon" => {
-                if inner.signatures.get(&last).map(String::as_str) != Some("swap") {
+                let is_refused = inner.refused.as_ref() == Some(&last);
+                if is_refused || inner.signatures.get(&last).map(String::as_str) != Some("swap") {
                     return Err("read swap header failed".to_owned());
                 }
                 if self.is_swap(&last) {

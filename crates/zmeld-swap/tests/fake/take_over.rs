@@ -177,6 +177,27 @@ fn what_is_gone_or_on_again_is_left_alone() {
     std::fs::remove_file(machine.dir.path().join("dev/zram0")).unwrap();
     machine.down().unwrap();
     assert_eq!(swaps(&machine), []);
+    // Somebody reset it, or gave it to something else.
+    for (size, carries) in [("0\n", ""), ("2147483648\n", "ext4"), ("0\n", "swap")] {
+        let machine = laptop(100);
+        up(&machine, RAM, true).unwrap();
+        machine.put("/sys/block/zram0/disksize", size);
+        machine.carry("/dev/zram0", carries);
+        machine.refuse_swapon("/dev/zram0");
+        let (report, notes) = machine.down_noting(false).unwrap();
+        assert_eq!(swaps(&machine), [], "{size} {carries}");
+        assert!(!machine.dir.path().join("sys/block/zram1").exists());
+        for said in [&report.left, &notes] {
+            assert_eq!(said.len(), 1, "{said:?}");
+            assert!(said[0].contains("/dev/zram0 is no longer swapped to: it was reset"));
+        }
+    }
+    // What carries swap and cannot be switched on is a failure.
+    let machine = laptop(100);
+    up(&machine, RAM, true).unwrap();
+    machine.refuse_swapon("/dev/zram0");
+    let err = machine.down().unwrap_err().to_string();
+    assert!(err.contains("read swap header failed"), "{err}");
 }
 
 #[test]
