@@ -8,7 +8,10 @@
  * stands on a backing device is passed over: comparing it would take I/O.
  *
  * Locking: two slots for the first two of a group, the lower index first; then
- * one at a time, with the share held. One share at a time.
+ * one at a time, with the share held. One share at a time. Nothing is
+ * decompressed under them: where pages have to be compared, both slots' stored
+ * bytes are copied, their pages are made and compared with no lock, and equal
+ * ones are melded where the slots, locked again, still have these bytes.
  */
 #include "pass.h"
 
@@ -77,6 +80,7 @@ static void pass_let_go(struct zm_pass *pass)
 enum outcome {
 	MELDED,		/* or shared already: the slot is done with */
 	DIFFERS,	/* a collision: it may have another twin */
+	UNLIKE,		/* made by two codecs: bytes tell nothing */
 	GONE,		/* the slot changed meanwhile */
 	BACKED,		/* the slot's page is not in the pool */
 	LEADER_GONE,	/* the first page changed meanwhile, or its share is full */
@@ -91,27 +95,50 @@ static bool leader_copy(struct zm_pass *pass, struct zm_content leader)
 			       &pass->copy);
 }
 
-/* Compares a slot's page with the first page's copy. pre: the slot is locked. */
+/*
+ * Compares a slot's stored bytes with the first page's copy; or, once these were
+ * found to be one page, again with what was copied of its own: GONE where it has
+ * others by now. UNLIKE: they are copied. pre: the slot is locked.
+ */
 static enum outcome leader_compare(struct zm_pass *pass,
-				   struct zm_content content)
+				   struct zm_content content, bool again)
 {
-	enum zm_look look;
-
-	look = zm_content_compare(pass->store, pass->stream, content,
-				  &pass->copy);
-	if (look == ZM_LOOK_UNLIKE) {
-		if (!pass->page_is_made &&
-		    zm_bytes_unpack(pass->store, pass->stream,
-				    pass->copy.priority, pass->copy.bytes,
-				    pass->copy.size, pass->held_page))
-			return DIFFERS;	/* who reads it is told */
-		pass->page_is_made = true;
-		look = zm_content_compare_page(pass->store, pass->stream,
-					       content, pass->held_page);
-	}
-	if (look == ZM_LOOK_BACKED)
+	switch (zm_content_compare(pass->store, pass->stream, content,
+				   again ? &pass->other : &pass->copy)) {
+	case ZM_LOOK_EQUAL:
+		return MELDED;
+	case ZM_LOOK_DIFFERS:
+		return again ? GONE : DIFFERS;
+	case ZM_LOOK_BACKED:
 		return BACKED;
-	return look == ZM_LOOK_EQUAL ? MELDED : DIFFERS;
+	case ZM_LOOK_UNLIKE:
+		break;
+	}
+	if (again)
+		return GONE;
+	/* The first page of packed is for comparisons. */
+	return zm_content_copy(pass->store, content,
+			       pass->stream->packed + ZM_PAGE_SIZE,
+			       &pass->other) ? UNLIKE : BACKED;
+}
+
+/*
+ * Whether the copies of two codecs' bytes are of one page. Of a damaged one they
+ * are not: who reads it is told. pre: nothing is locked.
+ */
+static bool copies_are_equal(struct zm_pass *pass)
+{
+	const struct zm_copy *copy = &pass->copy, *other = &pass->other;
+	u8 *page = pass->stream->page;
+
+	if (!pass->page_is_made &&
+	    zm_bytes_unpack(pass->store, pass->stream, copy->priority,
+			    copy->bytes, copy->size, pass->held_page))
+		return false;
+	pass->page_is_made = true;
+	return !zm_bytes_unpack(pass->store, pass->stream, other->priority,
+				other->bytes, other->size, page) &&
+	       zm_equal(page, pass->held_page, ZM_PAGE_SIZE);
 }
 
 /*
@@ -147,29 +174,51 @@ static enum outcome slots_meld(struct zm_pass *pass, struct zm_slot *leader,
 	return MELDED;
 }
 
-/* Two locked slots that are what the pass took them for. */
+/* MELDED: the first page still has the bytes that were copied. pre: locked. */
+static enum outcome leader_look(struct zm_pass *pass, struct zm_content leader)
+{
+	switch (zm_content_compare(pass->store, pass->stream, leader,
+				   &pass->copy)) {
+	case ZM_LOOK_EQUAL:
+		return MELDED;
+	case ZM_LOOK_BACKED:
+		return LEADER_BACKED;
+	default:
+		return LEADER_GONE;
+	}
+}
+
+/*
+ * Two locked slots that are what the pass took them for. again: their copies
+ * were found to be of one page.
+ */
 static enum outcome meld_pair(struct zm_pass *pass, struct zm_slot *leader,
-			      struct zm_slot *follower, struct zm_content *old)
+			      struct zm_slot *follower, bool again,
+			      struct zm_content *old)
 {
 	struct zm_content a = zm_slot_content(leader);
 	struct zm_content b = zm_slot_content(follower);
-	enum outcome outcome;
+	enum outcome outcome = MELDED;
 
-	if (!leader_copy(pass, a))
-		return LEADER_BACKED;
+	if (again)
+		outcome = leader_look(pass, a);
+	else if (!leader_copy(pass, a))
+		outcome = LEADER_BACKED;
+	if (outcome != MELDED)
+		return outcome;
 	if (zm_state_kind(a.state) == ZM_KIND_SHARE && a.value == b.value &&
 	    zm_state_kind(b.state) == ZM_KIND_SHARE) {
 		pass_hold(pass, zm_content_share(a));
 		return MELDED;
 	}
-	outcome = leader_compare(pass, b);
+	outcome = leader_compare(pass, b, again);
 	return outcome == MELDED ? slots_meld(pass, leader, follower, old) :
 				   outcome;
 }
 
 /* The group's first page with another: both locked. */
 static enum outcome meld_first(struct zm_pass *pass, u64 leader_index,
-			       u64 follower_index, u32 fingerprint)
+			       u64 follower_index, u32 fingerprint, bool again)
 {
 	struct zm_slot *slots = pass->store->slots;
 	struct zm_slot *leader = &slots[leader_index];
@@ -186,7 +235,7 @@ static enum outcome meld_first(struct zm_pass *pass, u64 leader_index,
 	else if (!slot_still(zm_slot_content(follower), fingerprint))
 		outcome = GONE;
 	else
-		outcome = meld_pair(pass, leader, follower, &old);
+		outcome = meld_pair(pass, leader, follower, again, &old);
 	zm_slots_unlock(lower, higher);
 	if (zm_state_has_object(old.state))
 		count_dropped(pass, old);
@@ -194,7 +243,8 @@ static enum outcome meld_first(struct zm_pass *pass, u64 leader_index,
 }
 
 /* One more page with the share that the pass holds: its slot locked. */
-static enum outcome meld_next(struct zm_pass *pass, u64 index, u32 fingerprint)
+static enum outcome meld_next(struct zm_pass *pass, u64 index, u32 fingerprint,
+			      bool again)
 {
 	struct zm_slot *slot = &pass->store->slots[index];
 	struct zm_content content, old = { 0 };
@@ -206,7 +256,7 @@ static enum outcome meld_next(struct zm_pass *pass, u64 index, u32 fingerprint)
 		outcome = GONE;
 	else if (zm_state_kind(content.state) != ZM_KIND_SHARE ||
 		 zm_content_share(content) != pass->held)
-		outcome = leader_compare(pass, content);
+		outcome = leader_compare(pass, content, again);
 	else
 		goto unlock;	/* shares already */
 	if (outcome == MELDED && !slot_join(pass, slot, pass->held, &old))
@@ -218,14 +268,26 @@ unlock:
 	return outcome;
 }
 
-static enum outcome meld_one(struct zm_pass *pass, u64 leader, u64 follower)
+static enum outcome meld_try(struct zm_pass *pass, u64 leader, u64 follower,
+			     bool again)
 {
 	u32 fingerprint = zm_suspect_fingerprint(leader);
 
 	if (pass->held)
-		return meld_next(pass, zm_suspect_slot(follower), fingerprint);
+		return meld_next(pass, zm_suspect_slot(follower), fingerprint,
+				 again);
 	return meld_first(pass, zm_suspect_slot(leader),
-			  zm_suspect_slot(follower), fingerprint);
+			  zm_suspect_slot(follower), fingerprint, again);
+}
+
+static enum outcome meld_one(struct zm_pass *pass, u64 leader, u64 follower)
+{
+	enum outcome outcome = meld_try(pass, leader, follower, false);
+
+	if (outcome != UNLIKE)
+		return outcome;
+	return copies_are_equal(pass) ?
+	       meld_try(pass, leader, follower, true) : DIFFERS;
 }
 
 /* Suspects of one fingerprint; the first leads. */
@@ -296,6 +358,7 @@ static int meld_leader(struct zm_pass *pass, struct group *group)
 			group->at[kept++] = group->at[i];
 			break;
 		case GONE:
+		case UNLIKE:	/* is not what becomes of a try */
 			pass->result->raced++;
 			break;
 		case BACKED:

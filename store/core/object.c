@@ -6,8 +6,8 @@
  * Invariants:
  *   - an object belongs to one slot or to one share;
  *   - an object of a slot's own is looked at under the slot's lock; a share's
- *     under the share's, or pinned where it is decompressed: its other slots
- *     are not kept waiting.
+ *     under the share's, or pinned where it is decompressed: neither its slots
+ *     nor who frees one of them are kept waiting.
  */
 #include "store.h"
 
@@ -104,8 +104,12 @@ int zm_bytes_unpack(struct zm_store *store, struct zm_stream *stream,
 				      bytes, size, page, ZM_PAGE_SIZE);
 }
 
-static int object_read(struct zm_store *store, struct zm_stream *stream,
-		       struct zm_object object, void *page)
+/*
+ * Makes an object's page. -EBADMSG: it is damaged.
+ * pre: the object stays: it is pinned, or its slot is locked.
+ */
+int zm_object_read(struct zm_store *store, struct zm_stream *stream,
+		   struct zm_object object, void *page)
 {
 	const void *bytes;
 	int err;
@@ -183,8 +187,9 @@ bool zm_object_is_page(struct zm_store *store, struct zm_stream *stream,
 }
 
 /*
- * Makes the page of a slot's object. ZM_BACKED: it is not in the pool;
- * -EBADMSG: it is damaged. pre: the slot is locked.
+ * Makes the page of a slot's object, for the check, which nobody waits for.
+ * ZM_BACKED: it is not in the pool; -EBADMSG: it is damaged.
+ * pre: the slot is locked.
  */
 int zm_content_read(struct zm_store *store, struct zm_stream *stream,
 		    struct zm_content content, void *page)
@@ -194,12 +199,12 @@ int zm_content_read(struct zm_store *store, struct zm_stream *stream,
 	int err;
 
 	if (zm_state_kind(content.state) == ZM_KIND_OBJECT)
-		return object_read(store, stream, zm_content_object(content),
-				   page);
+		return zm_object_read(store, stream,
+				      zm_content_object(content), page);
 	share = zm_content_share(content);
 	if (!zm_share_pin(share, &object))
 		return ZM_BACKED;
-	err = object_read(store, stream, object, page);
+	err = zm_object_read(store, stream, object, page);
 	zm_share_unpin(store, share);
 	return err;
 }
@@ -250,23 +255,6 @@ enum zm_look zm_content_compare(struct zm_store *store,
 				      copy);
 	zm_share_unlock(share);
 	return look;
-}
-
-/*
- * Whether a slot's object is this page; decompresses it to the stream's page
- * where its bytes do not tell. pre: the slot is locked.
- */
-enum zm_look zm_content_compare_page(struct zm_store *store,
-				     struct zm_stream *stream,
-				     struct zm_content content,
-				     const void *page)
-{
-	int ret = zm_content_read(store, stream, content, stream->page);
-
-	if (ret)
-		return ret == ZM_BACKED ? ZM_LOOK_BACKED : ZM_LOOK_DAMAGED;
-	return zm_equal(stream->page, page, ZM_PAGE_SIZE) ? ZM_LOOK_EQUAL :
-							    ZM_LOOK_DIFFERS;
 }
 
 /*

@@ -179,11 +179,56 @@ int zm_page_hand_out(struct zm_store *store, struct zm_content content,
 	return err;
 }
 
+/* What a read has seen of a slot. */
+struct seen {
+	struct zm_content content;
+	struct zm_share *pinned;	/* its share, where that is in the pool */
+	struct zm_object object;	/* of the share */
+};
+
 /*
- * Takes a look at a slot, and decompresses its object if it has one. A stream
- * is borrowed before the lock, so a slot that looked empty and is not any more
- * is looked at again. A share that has left the pool never comes back to it:
- * ZM_BACKED for who can read its block, -EREMOTE for who cannot.
+ * Takes a look at a slot. An object of its own is decompressed to `page`, a share's
+ * is pinned for the caller: many may read one, and none of its slots is locked
+ * meanwhile. Without a stream it is only seen that there is one. A share that
+ * has left the pool never comes back to it: ZM_BACKED for who can read its
+ * block, -EREMOTE for who cannot.
+ */
+static int slot_look(struct zm_store *store, struct zm_slot *slot,
+		     struct zm_stream *stream, void *page, struct seen *seen,
+		     struct zm_backed *backed)
+{
+	struct zm_share *share;
+	int ret = 0;
+
+	zm_slot_lock(slot);
+	zm_slot_accessed(slot);
+	seen->content = zm_slot_content(slot);
+	seen->pinned = NULL;
+	if (!stream || !zm_state_has_object(seen->content.state))
+		goto unlock;
+	if (zm_state_kind(seen->content.state) == ZM_KIND_OBJECT) {
+		ret = zm_object_read(store, stream,
+				     zm_content_object(seen->content), page);
+		goto unlock;
+	}
+	share = zm_content_share(seen->content);
+	zm_share_accessed(share);
+	if (zm_share_pin(share, &seen->object)) {
+		seen->pinned = share;
+	} else if (backed) {
+		zm_backed_hold(store, seen->content, backed);
+		ret = ZM_BACKED;
+	} else {
+		ret = -EREMOTE;
+	}
+unlock:
+	zm_slot_unlock(slot);
+	return ret;
+}
+
+/*
+ * Reads what has an object. A stream is borrowed before the lock, so a slot that
+ * looked empty and is not any more is looked at again.
  */
 static int read_slot(struct zm_store *store, struct zm_slot *slot, void *page,
 		     struct zm_content *content, struct zm_backed *backed)
@@ -191,35 +236,33 @@ static int read_slot(struct zm_store *store, struct zm_slot *slot, void *page,
 	bool has_object = zm_state_has_object(zm_load32(&slot->state));
 	bool verify = zm_load32(&store->verify);
 	struct zm_stream *stream = NULL;
-	int ret = 0;
+	struct seen seen;
+	void *to = page;
+	int ret;
 
 	for (;;) {
-		if (has_object)
+		if (has_object) {
 			stream = zm_port_stream_get(store->streams);
-		zm_slot_lock(slot);
-		zm_slot_accessed(slot);
-		*content = zm_slot_content(slot);
-		has_object = zm_state_has_object(content->state);
-		if (has_object && stream)
-			ret = zm_content_read(store, stream, *content,
-					      verify ? stream->page : page);
-		if (ret == ZM_BACKED && backed)
-			zm_backed_hold(store, *content, backed);
-		else if (ret == ZM_BACKED)
-			ret = -EREMOTE;
-		if (zm_state_kind(content->state) == ZM_KIND_SHARE)
-			zm_share_accessed(zm_content_share(*content));
-		zm_slot_unlock(slot);
-		if (ret == -EBADMSG)
-			zm_fail(store, ZM_REASON_DAMAGED);
-		else if (stream && verify && has_object && !ret)
-			ret = zm_page_hand_out(store, *content, stream->page,
-					       page);
-		if (stream)
-			zm_port_stream_put(store->streams, stream);
+			if (verify)
+				to = stream->page;
+		}
+		ret = slot_look(store, slot, stream, to, &seen, backed);
+		has_object = zm_state_has_object(seen.content.state);
 		if (stream || !has_object)
-			return ret;
+			break;
 	}
+	*content = seen.content;
+	if (seen.pinned) {
+		ret = zm_object_read(store, stream, seen.object, to);
+		zm_share_unpin(store, seen.pinned);
+	}
+	if (ret == -EBADMSG)
+		zm_fail(store, ZM_REASON_DAMAGED);
+	else if (to != page && has_object && !ret)
+		ret = zm_page_hand_out(store, seen.content, to, page);
+	if (stream)
+		zm_port_stream_put(store->streams, stream);
+	return ret;
 }
 
 static int page_read(struct zm_store *store, u64 index, void *page,

@@ -33,7 +33,8 @@
  *
  * Invariants:
  *   - stored bytes are compared under the locks of the slots that hold them, or
- *     with a copy of those of a share that the pass holds;
+ *     with a copy of those of a share that the pass holds; nothing is
+ *     decompressed under a lock;
  *   - two slots are locked only here, the lower index first;
  *   - slots that change while the pass runs may be missed, and so is what stands
  *     on a backing device or in too crowded a group; all others with equal pages

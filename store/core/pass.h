@@ -48,6 +48,7 @@ struct zm_pass {
 	/* The group's first page, once it is known to have a twin. */
 	struct zm_share *held;	/* its share; the pass holds it */
 	struct zm_copy copy;	/* its stored bytes, in held_bytes */
+	struct zm_copy other;	/* another page's, where two codecs made them */
 	u8 *held_bytes;
 	u8 *held_page;		/* the page they make, once page_is_made */
 	bool page_is_made;

@@ -21,8 +21,9 @@
  *   sent away  backing.c makes a share of it, if only of one slot, and gives it a
  *              block of blocks.c; the object goes when the block is written. It
  *              stays there, for this is the last place that a page comes to.
- *   read       page.c makes the page of its object, under the slot's lock or with
- *              the share held; of a block, the caller reads it in between.
+ *   read       page.c makes the page of its object, under the slot's lock, or of
+ *              a share's with no lock, the share pinned; of a block, the caller
+ *              reads it in between.
  *   let go     by a write, a discard or the store's end, one slot after the
  *              other: an object goes at once, a share with its last slot, and its
  *              block when nobody reads or writes that any more.
@@ -164,7 +165,6 @@ enum zm_look {
 	ZM_LOOK_DIFFERS,
 	ZM_LOOK_UNLIKE,		/* made by different codecs: bytes tell nothing */
 	ZM_LOOK_BACKED,		/* not in the pool */
-	ZM_LOOK_DAMAGED,
 };
 
 /* A copy of stored bytes; with priority ZM_PRIORITIES the page itself. */
@@ -178,6 +178,8 @@ void zm_object_copy(struct zm_store *store, struct zm_object object, void *to,
 		    struct zm_copy *copy);
 bool zm_object_is_page(struct zm_store *store, struct zm_stream *stream,
 		       struct zm_object object, const void *page);
+int zm_object_read(struct zm_store *store, struct zm_stream *stream,
+		   struct zm_object object, void *page);
 int zm_content_read(struct zm_store *store, struct zm_stream *stream,
 		    struct zm_content content, void *page);
 bool zm_content_copy(struct zm_store *store, struct zm_content content,
@@ -186,10 +188,6 @@ enum zm_look zm_content_compare(struct zm_store *store,
 				struct zm_stream *stream,
 				struct zm_content content,
 				const struct zm_copy *copy);
-enum zm_look zm_content_compare_page(struct zm_store *store,
-				     struct zm_stream *stream,
-				     struct zm_content content,
-				     const void *page);
 
 /* share.c */
 struct zm_share *zm_share_create(void);

@@ -290,7 +290,8 @@ static void bio_discard(struct zm_device *device, struct bio *bio)
 
 /*
  * Swap no longer needs the page. Called with spinning locks held. Unlike
- * zram's, this is never missed: the store's slot locks are held for short.
+ * zram's, this is never missed: a slot's lock is held for a look at a share, or
+ * until a page that is the slot's alone is decompressed.
  */
 static void slot_free_notify(struct block_device *bdev, unsigned long index)
 {

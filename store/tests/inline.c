@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Inline melding while its twin changes: a codec that stops in the midst of a
- * comparison and lets something else happen to the store there.
+ * Pages that change while they are decompressed, by a write that looks for its
+ * twin, by a read, by a pass: a codec that stops in the midst of it and lets
+ * something else happen to the store there.
  *
  *	inline [seed]
  *
@@ -9,7 +10,8 @@
  * same page to slot 1, and does something to slot 0 during that write. No slot
  * may be locked then, both must read what was written, and the check must find
  * every counter right. Every pair of a form of the twin and of what happens is
- * tried.
+ * tried. Then pages of a share are read, and a pass compares pages that two
+ * codecs made, in the same way.
  */
 #include "disk.h"
 #include "harness.h"
@@ -26,7 +28,6 @@ static u8 page[ZM_PAGE_SIZE], other[ZM_PAGE_SIZE];
 static u64 seed = 1;
 static u32 comparisons;
 static void (*meanwhile)(void);
-static bool reading;
 
 /* Looks at the locks, and lets happen once what is to happen. */
 static void interrupt(void)
@@ -38,7 +39,7 @@ static void interrupt(void)
 		return;
 	meanwhile = NULL;
 	comparisons++;
-	for (i = 0; i < SLOTS && !reading; i++) {
+	for (i = 0; i < SLOTS; i++) {
 		if (!zm_slot_trylock(&store->slots[i]))
 			DIE("slot %llu is locked over a decompression",
 			    (unsigned long long)i);
@@ -240,10 +241,9 @@ static const struct event events[] = {
 	{ "idle marks", mark_idle, false, false },
 };
 
-static struct zm_store *store_make(void)
+static struct zm_store *store_make(u32 mode)
 {
-	struct zm_store_options options =
-		test_options("lz4", SLOTS, ZM_MELD_INLINE);
+	struct zm_store_options options = test_options("lz4", SLOTS, mode);
 	struct zm_store *made;
 
 	codec = *lz4;
@@ -265,7 +265,7 @@ static void try_case(const struct event *before, const struct event *event)
 
 	snprintf(when, sizeof(when), "after %s during a comparison with %s",
 		 event->name, before->name);
-	store = store_make();
+	store = store_make(ZM_MELD_INLINE);
 	before->happens();
 	melded = inline_melded();
 	meanwhile = event->happens;
@@ -291,7 +291,7 @@ static void try_self(void)
 {
 	struct zm_stats before, after;
 
-	store = store_make();
+	store = store_make(ZM_MELD_INLINE);
 	write_page(0, page);
 	zm_store_stats(store, &before);
 	meanwhile = nothing;
@@ -312,7 +312,7 @@ static void try_collision(void)
 	u8 first[ZM_PAGE_SIZE], second[ZM_PAGE_SIZE];
 
 	collision_find(first, second);
-	store = store_make();
+	store = store_make(ZM_MELD_INLINE);
 	write_page(0, first);
 	zm_store_stats(store, &before);
 	meanwhile = nothing;
@@ -341,18 +341,80 @@ static void try_read(const struct event *event)
 	char when[80];
 
 	snprintf(when, sizeof(when), "after %s during a read", event->name);
-	store = store_make();
+	store = store_make(ZM_MELD_INLINE);
 	make_share();
-	reading = true;
 	meanwhile = event->happens;
 	expect(2, page, when);
 	if (meanwhile)
 		DIE("the share was not decompressed %s", when);
-	reading = false;
 	expect(2, page, when);
 	check_store(store, ZM_CHECK_CONTENTS, when, seed);
 	zm_store_destroy(store);
 }
+
+/*
+ * A pass compares pages that two codecs made. What it melds them to depends on
+ * which come first: an object with an object, or with a share that it holds.
+ */
+static const u64 written_late[][2] = { { 0, 0 }, { 1, 1 }, { 0, 1 }, { 1, 2 } };
+
+static const u8 *slot_after(const struct event *event)
+{
+	static const u8 zeros[ZM_PAGE_SIZE];
+
+	if (event->happens == discard)
+		return zeros;
+	return event->happens == overwrite ? other : page;
+}
+
+/* The slots from 0 to 2 hold the page; those written late by another codec. */
+static void try_pass(const struct event *event, const u64 late[2])
+{
+	struct zm_meld_options options = { .threshold_permille = 0 };
+	struct zm_recompress_options harder = {
+		.priority_first = 1,
+		.priority_end = 2,
+	};
+	struct zm_recompress_result recompressed;
+	struct zm_meld_result result;
+	char when[120];
+	u64 i;
+
+	snprintf(when, sizeof(when), "after %s during a pass, %llu to %llu late",
+		 event->name, (unsigned long long)late[0],
+		 (unsigned long long)late[1]);
+	store = store_make(ZM_MELD_MANUAL);
+	for (i = 0; i < 3; i++)
+		write_page(i, page);
+	if (zm_recompress_run(store, &harder, &recompressed) ||
+	    recompressed.pages_recompressed != 3)
+		DIE("recompress");
+	for (i = late[0]; i <= late[1]; i++)
+		write_page(i, page);
+	meanwhile = event->happens;
+	if (zm_meld_run(store, &options, &result))
+		DIE("meld");
+	if (meanwhile)
+		DIE("no page was decompressed %s", when);
+	if (event->happens == nothing && result.pages_melded != 2)
+		DIE("not all was melded %s", when);
+	expect(0, slot_after(event), when);
+	expect(1, event->happens == write_target ? other : page, when);
+	expect(2, page, when);
+	check_store(store, ZM_CHECK_CONTENTS, when, seed);
+	zm_store_destroy(store);
+}
+
+static const struct event beside_pass[] = {
+	{ .name = "nothing", .happens = nothing },
+	{ .name = "an overwrite", .happens = overwrite },
+	{ .name = "the same write again", .happens = rewrite },
+	{ .name = "a discard", .happens = discard },
+	{ .name = "a write to the second", .happens = write_target },
+	{ .name = "writeback", .happens = write_back },
+	{ .name = "compaction", .happens = compact },
+	{ .name = "idle marks", .happens = mark_idle },
+};
 
 int main(int argc, char **argv)
 {
@@ -373,6 +435,9 @@ int main(int argc, char **argv)
 	try_collision();
 	for (i = 0; i < sizeof(beside) / sizeof(*beside); i++)
 		try_read(&beside[i]);
+	for (i = 0; i < sizeof(beside_pass) / sizeof(*beside_pass); i++)
+		for (j = 0; j < sizeof(written_late) / sizeof(*written_late); j++)
+			try_pass(&beside_pass[i], written_late[j]);
 	printf("inline: %u comparisons interrupted, seed %llu: ok\n",
 	       comparisons, (unsigned long long)seed);
 	return 0;
