@@ -125,7 +125,8 @@ void zm_device_unlock_settings(struct zm_device *device)
  * To work on the store for long: one at a time, the others wait as zram's do,
  * or get -EBUSY if they do not want to. -EINVAL: not initialised; -EINTR: a
  * signal came, or the device is going. *stops_seen is for the work's options:
- * who wants it to end from here on is not missed.
+ * who wants it to end once it is its turn is not missed; a stop that was meant for
+ * what it waited for does not end it.
  */
 int zm_device_lock_work(struct zm_device *device, bool wait, u64 *stops_seen)
 {
@@ -134,15 +135,15 @@ int zm_device_lock_work(struct zm_device *device, bool wait, u64 *stops_seen)
 	down_read(&device->lock);
 	if (!device->store)
 		goto unlock;
-	*stops_seen = zm_pass_stops(device->store);
-	/* Pairs with that of device_end(), which sets `stop` and then counts. */
-	smp_rmb();
 	err = -EBUSY;
 	if (!wait && !mutex_trylock(&device->work))
 		goto unlock;
 	err = -EINTR;
 	if (wait && mutex_lock_interruptible(&device->work))
 		goto unlock;
+	*stops_seen = zm_pass_stops(device->store);
+	/* Pairs with that of device_stop(), which sets `stop` and then counts. */
+	smp_rmb();
 	if (!READ_ONCE(device->stop))
 		return 0;
 	mutex_unlock(&device->work);

@@ -78,7 +78,7 @@ static int wish_run(struct zm_device *device, struct wish *wish)
 	wish->options.priority_first = priority;
 	wish->options.priority_end = priority + 1;
 	err = zm_recompress_run(device->store, &wish->options, &result);
-	if (!err && result.stopped && zm_device_must_stop(device))
+	if (!err && result.stopped)
 		err = -EINTR;
 	if (!err && result.pages_damaged)
 		err = -EIO;

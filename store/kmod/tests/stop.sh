@@ -68,6 +68,29 @@ wait $job
 same "a signal ends it" 143 $?
 same "and a pass may run" 0 "$(put meld start)"
 
+# A stop ends it, and it says so. Who waits for it meanwhile is not ended by that
+# stop, and begins after it.
+job_start
+put meld stop >/dev/null
+job_ended "a stop" EINTR
+put reset 1 >/dev/null
+
+job_start
+/guest/pages put "$SYS/recompress" "priority=1" >/tmp/said_too &
+waits=$!
+sleep 0.5
+put meld stop >/dev/null
+wait $job
+sleep 0.5
+n=0
+while [ ! -s /tmp/said_too ] && [ $n -lt 600 ]; do
+	put meld stop >/dev/null
+	sleep 0.1
+	n=$((n + 1))
+done
+wait $waits
+same "who waited for it began after that" EINTR "$(cat /tmp/said_too)"
+
 job_start
 same "hot_remove" 0 "$(/guest/pages put "$CONTROL/hot_remove" 0)"
 job_ended "removal" EINTR
