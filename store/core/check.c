@@ -9,13 +9,17 @@
  * to be marked taken. Reads and writebacks under way hold shares and blocks that
  * no slot tells of: the counters keep those apart.
  *
- * It works with a codec stream of its own.
+ * It works with a codec stream of its own where it decompresses, lets others run
+ * and looks whether to stop every thousand slots or words.
  */
 #include "store.h"
 #include "text.h"
 
+#define WORDS_A_TURN 1024
+
 struct zm_check {
 	struct zm_store *store;
+	u32 level;
 	struct zm_text text;
 	u64 faults;
 	struct zm_counters sum;
@@ -90,7 +94,7 @@ static void check_state(struct zm_check *check, u64 index,
 		FAULT(check, "slot %llu: no object behind it\n", slot);
 		return;
 	}
-	if (content.state & ZM_STATE_MARKED)
+	if (content.state & ZM_STATE_MARKED && check->level >= ZM_CHECK_COUNTS)
 		FAULT(check, "slot %llu: marked, but nothing runs\n", slot);
 	if (kind == ZM_KIND_OBJECT)
 		check_object(check, slot, zm_content_object(content));
@@ -146,15 +150,15 @@ static void check_content(struct zm_check *check, struct zm_stream *stream,
 }
 
 /* -EINTR: asked to stop. */
-static int check_walk(struct zm_check *check, struct zm_stream *stream,
-		      u32 level)
+static int check_walk(struct zm_check *check, struct zm_stream *stream)
 {
 	struct zm_store *store = check->store;
+	u32 level = check->level;
 	struct zm_content content;
 	u64 index, faults;
 
 	for (index = 0; index < store->slot_count; index++) {
-		if (index % 1024 == 0 || level >= ZM_CHECK_CONTENTS)
+		if (index % WORDS_A_TURN == 0 || level >= ZM_CHECK_CONTENTS)
 			zm_port_yield();
 		if (zm_stop_wanted(&check->stop))
 			return -EINTR;
@@ -204,34 +208,54 @@ static void check_share_sum(struct zm_check *check, struct zm_share *share,
 		check->handles[check->handle_count++] = share->place;
 }
 
-/* Each share once, with the number of its slots. */
-static void check_shares(struct zm_check *check)
+/* Before each word of a long table. False: asked to stop. */
+static bool words_go_on(const struct zm_check *check, u64 i)
 {
-	struct zm_share *share;
-	u64 i, next;
-
-	zm_sort64(check->shares, check->share_count, NULL);
-	for (i = 0; i < check->share_count; i = next) {
-		for (next = i; next < check->share_count &&
-		     check->shares[next] == check->shares[i]; next++)
-			;
-		share = (struct zm_share *)(uintptr_t)check->shares[i];
-		zm_share_lock(share);
-		check_share_sum(check, share, next - i);
-		zm_share_unlock(share);
-	}
+	if (i % WORDS_A_TURN)
+		return true;
+	zm_port_yield();
+	return !zm_stop_wanted(&check->stop);
 }
 
-static void check_unique(struct zm_check *check, const char *what, u64 *words,
-			 u64 count)
+/* Each share once, with the number of its slots. -EINTR: asked to stop. */
+static int check_shares(struct zm_check *check)
+{
+	u64 *shares = check->shares, count = check->share_count;
+	struct zm_share *share;
+	u64 i, first = 0;
+
+	if (!zm_sort64(shares, count, &check->stop))
+		return -EINTR;
+	for (i = 0; i < count; i++) {
+		if (!words_go_on(check, i))
+			return -EINTR;
+		if (i + 1 < count && shares[i + 1] == shares[i])
+			continue;
+		share = (struct zm_share *)(uintptr_t)shares[i];
+		zm_share_lock(share);
+		check_share_sum(check, share, i + 1 - first);
+		zm_share_unlock(share);
+		first = i + 1;
+	}
+	return 0;
+}
+
+/* -EINTR: asked to stop. */
+static int check_unique(struct zm_check *check, const char *what, u64 *words,
+			u64 count)
 {
 	u64 i;
 
-	zm_sort64(words, count, NULL);
-	for (i = 1; i < count; i++)
+	if (!zm_sort64(words, count, &check->stop))
+		return -EINTR;
+	for (i = 1; i < count; i++) {
+		if (!words_go_on(check, i))
+			return -EINTR;
 		if (words[i] == words[i - 1])
 			FAULT(check, "%s %llx belongs to two\n", what,
 			      (unsigned long long)words[i]);
+	}
+	return 0;
 }
 
 static void check_blocks(struct zm_check *check)
@@ -278,7 +302,26 @@ static void check_counters(struct zm_check *check)
 #undef SAME
 }
 
-static int check_run(struct zm_check *check, u32 level)
+/* What the slots told, against each other and the counters. */
+static int check_sums(struct zm_check *check)
+{
+	int err;
+
+	err = check_shares(check);
+	if (!err)
+		err = check_unique(check, "object", check->handles,
+				   check->handle_count);
+	if (!err)
+		err = check_unique(check, "block", check->blocks,
+				   check->block_count);
+	if (err)
+		return err;
+	check_counters(check);
+	check_blocks(check);
+	return 0;
+}
+
+static int check_contents(struct zm_check *check)
 {
 	struct zm_streams *streams;
 	struct zm_stream *stream;
@@ -288,24 +331,55 @@ static int check_run(struct zm_check *check, u32 level)
 	if (err)
 		return err;
 	stream = zm_port_stream_get(streams);
-	err = check_walk(check, stream, level);
+	err = check_walk(check, stream);
 	zm_port_stream_put(streams, stream);
 	zm_port_streams_destroy(streams, zm_share_free);
+	return err;
+}
+
+static int check_run(struct zm_check *check)
+{
+	int err;
+
+	if (check->level >= ZM_CHECK_CONTENTS)
+		err = check_contents(check);
+	else
+		err = check_walk(check, NULL);
+	if (!err && check->level >= ZM_CHECK_COUNTS && !check->faults)
+		err = check_sums(check);
 	if (err)
 		return err;
-	if (level >= ZM_CHECK_COUNTS && !check->faults) {
-		check_shares(check);
-		check_unique(check, "object", check->handles,
-			     check->handle_count);
-		check_unique(check, "block", check->blocks,
-			     check->block_count);
-		check_counters(check);
-		check_blocks(check);
-	}
 	if (check->faults > 20)
 		zm_text_add(&check->text, "... and %llu more\n",
 			    (unsigned long long)(check->faults - 20));
 	return check->faults ? -EUCLEAN : 0;
+}
+
+/* Alone with the store's long work, and with room for what the slots tell. */
+static int check_all(struct zm_check *check)
+{
+	struct zm_store *store = check->store;
+	u64 stored = zm_counter_read(&store->counters->pages_stored), bytes;
+	int err = -ENOMEM;
+
+	if (!zm_port_mutex_trylock(store->pass_mutex))
+		return -EBUSY;
+	/* A counter that is wrong may say anything. */
+	check->room = (stored < store->slot_count ? stored :
+						    store->slot_count) + 1;
+	bytes = check->room * sizeof(u64);
+	check->page = zm_port_table_alloc(ZM_PAGE_SIZE);
+	check->handles = zm_port_table_alloc(bytes);
+	check->shares = zm_port_table_alloc(bytes);
+	check->blocks = zm_port_table_alloc(bytes);
+	if (check->page && check->handles && check->shares && check->blocks)
+		err = check_run(check);
+	zm_port_table_free(check->page, ZM_PAGE_SIZE);
+	zm_port_table_free(check->handles, bytes);
+	zm_port_table_free(check->shares, bytes);
+	zm_port_table_free(check->blocks, bytes);
+	zm_port_mutex_unlock(store->pass_mutex);
+	return err;
 }
 
 int zm_store_check(struct zm_store *store, u32 level, char *text,
@@ -319,27 +393,12 @@ int zm_store_check_until(struct zm_store *store, u32 level, u64 stops_seen,
 {
 	struct zm_check check = {
 		.store = store,
+		.level = level,
 		.stop = zm_stop_watch(store, stops_seen, 0),
 		.text = { text, text_size, 0 },
-		.room = zm_counter_read(&store->counters->pages_stored) + 1,
 	};
-	u64 bytes = check.room * sizeof(u64);
-	int err = -ENOMEM;
 
 	if (text_size)
 		text[0] = '\0';
-	if (!zm_port_mutex_trylock(store->pass_mutex))
-		return -EBUSY;
-	check.page = zm_port_table_alloc(ZM_PAGE_SIZE);
-	check.handles = zm_port_table_alloc(bytes);
-	check.shares = zm_port_table_alloc(bytes);
-	check.blocks = zm_port_table_alloc(bytes);
-	if (check.page && check.handles && check.shares && check.blocks)
-		err = check_run(&check, level);
-	zm_port_table_free(check.page, ZM_PAGE_SIZE);
-	zm_port_table_free(check.handles, bytes);
-	zm_port_table_free(check.shares, bytes);
-	zm_port_table_free(check.blocks, bytes);
-	zm_port_mutex_unlock(store->pass_mutex);
-	return err;
+	return level >= ZM_CHECK_COUNTS ? check_all(&check) : check_run(&check);
 }

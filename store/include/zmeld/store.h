@@ -357,10 +357,10 @@ enum zm_check_level {
 };
 
 /*
- * Walks everything. 0, or -EUCLEAN with what is wrong in text, a line each;
- * -ENOMEM; -EBUSY while a pass or recompression runs. From ZM_CHECK_COUNTS on
- * exclusive, but that reads and writebacks may have begun and not ended. May
- * sleep.
+ * Walks everything. 0, or -EUCLEAN with what is wrong in text, a line each.
+ * ZM_CHECK_SLOTS runs beside everything and takes no memory. From
+ * ZM_CHECK_COUNTS on exclusive, but that reads and writebacks may have begun and
+ * not ended; -ENOMEM; -EBUSY while a pass or recompression runs. May sleep.
  */
 int zm_store_check(struct zm_store *store, u32 level, char *text,
 		   size_t text_size);
