@@ -8,8 +8,8 @@
  *
  * zmeldN/store: all that the store counts. zmeldN/check: the walking check, which
  * says in words what is wrong. While the disk is open each slot is looked at by
- * itself. Otherwise nobody can open it until the check has counted everything
- * again and decompressed every page.
+ * itself. Otherwise the check waits for what runs for long, and then nobody can
+ * open it until everything is counted again and every page decompressed.
  */
 #include <linux/debugfs.h>
 #include <linux/fs.h>
@@ -100,50 +100,36 @@ static const struct file_operations block_state = {
 /* What one of these says at the most. */
 #define TEXT_SIZE 8192
 
-/* Has a text made of the device's store. -EINVAL: there is none. */
-static int text_show(struct seq_file *file,
-		     int (*make)(struct zm_device *device, char *text))
+static int store_show(struct seq_file *file, void *unused)
 {
 	struct zm_device *device = file->private;
 	char *text = kvmalloc(TEXT_SIZE, GFP_KERNEL);
+	struct zm_stats stats;
 	int err = -EINVAL;
 
 	if (!text)
 		return -ENOMEM;
 	down_read(&device->lock);
-	if (device->store)
-		err = make(device, text);
-	up_read(&device->lock);
-	if (!err)
+	if (device->store) {
+		zm_store_stats(device->store, &stats);
+		zm_stats_to_text(&stats, text, TEXT_SIZE);
 		seq_puts(file, text);
+		err = 0;
+	}
+	up_read(&device->lock);
 	kvfree(text);
 	return err;
 }
-
-static int store_text(struct zm_device *device, char *text)
-{
-	struct zm_stats stats;
-
-	zm_store_stats(device->store, &stats);
-	zm_stats_to_text(&stats, text, TEXT_SIZE);
-	return 0;
-}
-
-static int store_show(struct seq_file *file, void *unused)
-{
-	return text_show(file, store_text);
-}
 DEFINE_SHOW_ATTRIBUTE(store);
 
-static int check_run(struct zm_device *device, u32 level, char *text)
+static int check_run(struct zm_device *device, u32 level, u64 stops_seen,
+		     struct seq_file *file)
 {
-	u64 stops_seen = zm_pass_stops(device->store);
+	char *text = kvmalloc(TEXT_SIZE, GFP_KERNEL);
 	int err;
 
-	/* As in zm_device_lock_work(). */
-	smp_rmb();
-	if (READ_ONCE(device->stop))
-		return -EINTR;
+	if (!text)
+		return -ENOMEM;
 	err = zm_store_check_until(device->store, level, stops_seen, text,
 				   TEXT_SIZE);
 	if (!err)
@@ -151,30 +137,60 @@ static int check_run(struct zm_device *device, u32 level, char *text)
 			"every slot, counter and page is right\n" :
 			"every slot is right; the disk is open, so no more was looked at\n",
 			TEXT_SIZE);
-	return err == -EUCLEAN ? 0 : err;
+	if (err == -EUCLEAN)
+		err = 0;
+	if (!err)
+		seq_puts(file, text);
+	kvfree(text);
+	return err;
 }
 
-/* pre: the device is claimed. */
-static int check_all(struct zm_device *device, char *text)
+static int check_slots(struct zm_device *device, struct seq_file *file)
 {
-	return check_run(device, ZM_CHECK_CONTENTS, text);
+	u64 stops_seen;
+	int err;
+
+	err = zm_device_lock_beside(device, &stops_seen);
+	if (err)
+		return err;
+	err = check_run(device, ZM_CHECK_SLOTS, stops_seen, file);
+	zm_device_unlock(device);
+	return err;
 }
 
-static int check_slots(struct zm_device *device, char *text)
+/*
+ * What works on the store for long, too, moves what is counted: the check waits
+ * for its turn, and only then keeps everybody from opening the disk. -EBUSY:
+ * somebody opened it meanwhile.
+ */
+static int check_all(struct zm_device *device, struct seq_file *file)
 {
-	return check_run(device, ZM_CHECK_SLOTS, text);
+	u64 stops_seen;
+	int err;
+
+	err = zm_device_lock_work(device, true, &stops_seen);
+	if (err)
+		return err;
+	err = zm_device_claim(device);
+	if (!err) {
+		err = check_run(device, ZM_CHECK_CONTENTS, stops_seen, file);
+		zm_device_unclaim(device);
+	}
+	zm_device_unlock_work(device);
+	return err;
 }
 
 static int check_show(struct seq_file *file, void *unused)
 {
 	struct zm_device *device = file->private;
-	int err;
+	int err = -EBUSY;
 
-	if (zm_device_claim(device))
-		return text_show(file, check_slots);
-	err = text_show(file, check_all);
-	zm_device_unclaim(device);
-	return err;
+	/* Only a look: whether the disk is open now. */
+	if (!zm_device_claim(device)) {
+		zm_device_unclaim(device);
+		err = check_all(device, file);
+	}
+	return err == -EBUSY ? check_slots(device, file) : err;
 }
 DEFINE_SHOW_ATTRIBUTE(check);
 

@@ -152,10 +152,37 @@ unlock:
 	return err;
 }
 
+/*
+ * To look at all of the store beside whatever works on it: errors and *stops_seen
+ * as above, but nobody is waited for. Ends with zm_device_unlock().
+ */
+int zm_device_lock_beside(struct zm_device *device, u64 *stops_seen)
+{
+	int err = -EINVAL;
+
+	down_read(&device->lock);
+	if (!device->store)
+		goto unlock;
+	*stops_seen = zm_pass_stops(device->store);
+	/* As in zm_device_lock_work(). */
+	smp_rmb();
+	err = -EINTR;
+	if (!READ_ONCE(device->stop))
+		return 0;
+unlock:
+	up_read(&device->lock);
+	return err;
+}
+
+void zm_device_unlock(struct zm_device *device)
+{
+	up_read(&device->lock);
+}
+
 void zm_device_unlock_work(struct zm_device *device)
 {
 	mutex_unlock(&device->work);
-	up_read(&device->lock);
+	zm_device_unlock(device);
 }
 
 static int store_make(struct zm_device *device, u64 pages,

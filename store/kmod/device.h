@@ -24,13 +24,15 @@
  * Lock order: zm_devices_lock (control.c), then a sysfs file's own reference,
  * then device->lock, then device->work or device->mode_lock, then what the store
  * takes. device->result_lock is inside all of them. disk->open_mutex is held for
- * a look at openers only; device->lock is never taken inside.
+ * a look at openers only, also inside device->work; nothing of these is taken
+ * inside.
  *
- * How long anyone waits: a long operation holds device->lock for reading, and
- * whoever wants it for writing first sets `stop`, which each operation looks at
- * after every page. So nobody who reads an attribute waits for more than a page
- * and the I/O that is on its way; who waits for a long operation itself
- * (device->work) can be sent a signal.
+ * How long anyone waits: a long operation holds device->lock for reading. Who
+ * wants it for writing while there is a store first sets `stop`, which each
+ * operation looks at every few pages, so who reads an attribute meanwhile waits
+ * for some pages and the I/O that is on its way; then for the store to be freed,
+ * or to be made, whose tables are as large as the disk. Who waits for a long
+ * operation itself (device->work) can be sent a signal.
  */
 #ifndef ZMELD_KMOD_DEVICE_H
 #define ZMELD_KMOD_DEVICE_H
@@ -84,7 +86,7 @@ struct zm_device {
 	 * Written: to make or end the store, or to change such a setting.
 	 */
 	struct rw_semaphore lock;
-	/* One long operation at a time: pass, writeback, recompression. */
+	/* One long operation at a time: pass, writeback, recompression, check. */
 	struct mutex work;
 	/* Either keeps everybody from opening it. Under disk->open_mutex. */
 	bool claimed;			/* for a reset, or a check of all */
@@ -166,6 +168,8 @@ int zm_device_lock_settings(struct zm_device *device);
 void zm_device_unlock_settings(struct zm_device *device);
 int zm_device_lock_work(struct zm_device *device, bool wait, u64 *stops_seen);
 void zm_device_unlock_work(struct zm_device *device);
+int zm_device_lock_beside(struct zm_device *device, u64 *stops_seen);
+void zm_device_unlock(struct zm_device *device);
 
 /* request.c */
 extern const struct block_device_operations zm_operations;

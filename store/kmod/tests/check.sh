@@ -30,12 +30,34 @@ while [ $n -lt 20 ]; do
 done
 exec 3<&-
 beside_stop
-ok "beside users every slot is right" sh -c "! grep -v 'every slot is right' /tmp/beside_users"
+# Beside everything: not one of them is refused.
+same "beside users every slot is right" "20 0" \
+	"$(grep -c 'every slot is right' /tmp/beside_users) $(grep -cv 'every slot is right' /tmp/beside_users)"
 /guest/pages fill "$DEV" $((PAGES / 2)) "$SEED" 40
 put meld start >/dev/null
 put idle all >/dev/null
 put writeback huge >/dev/null
 echo 3 >/proc/sys/vm/drop_caches
+# What moves pages meanwhile is waited for while nobody has the disk open.
+move_pages() {
+	disturb
+	/guest/pages fill "$DEV" $((PAGES / 4)) "$SEED" 40
+	put idle all
+	put writeback idle
+	put recompress priority=1
+}
+BACKING=$loop
+beside move_pages
+n=0
+while [ $n -lt 20 ]; do
+	n=$((n + 1))
+	cat "$debug/check"
+done >/tmp/beside_work 2>&1
+beside_stop
+BACKING=
+same "beside long operations all that is said is right" "20 0" \
+	"$(grep -c 'is right' /tmp/beside_work) $(grep -cv 'is right' /tmp/beside_work)"
+ok "and not only of slots" grep -q 'counter and page' /tmp/beside_work
 same "without users everything is" "every slot, counter and page is right" "$(cat "$debug/check")"
 same "the store says how many pages it holds" "$(field mm_stat 1)" \
 	"$(($(awk '$1 == "pages_stored" { print $2 }' "$debug/store") * 4096))"
