@@ -7,6 +7,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::OnceLock;
 use std::thread;
 use std::time::Duration;
 
@@ -123,12 +124,19 @@ impl Finished {
 /// this program's standard input, and speaks English, so that its messages can be
 /// quoted beside ours. It has a process group of its own: Ctrl-C on a terminal is
 /// for zmeld, which finishes or goes back, and not for a `mkswap` half way.
+///
+/// One that can be asked to end also ends with the thread that waits for it, however
+/// that ends (SIGKILL): nobody would look after it any more.
 pub(super) fn run(invocation: &Invocation, stop: Option<&AtomicBool>) -> io::Result<Finished> {
     let path = match std::env::var("PATH") {
         Ok(path) if !path.is_empty() => format!("{path}:{SYSTEM_PATH}"),
         _ => SYSTEM_PATH.to_owned(),
     };
-    let mut child = Command::new(&invocation.program)
+    let mut command = match stop.is_some() && is_there(&invocation.program, &path) {
+        true if can_tie(&path) => tied(&invocation.program),
+        _ => Command::new(&invocation.program),
+    };
+    let mut child = command
         .args(&invocation.arguments)
         .env("PATH", path)
         .env("LC_ALL", "C")
@@ -148,6 +156,34 @@ pub(super) fn run(invocation: &Invocation, stop: Option<&AtomicBool>) -> io::Res
         output: super::clean(&output),
         errors: super::clean(&errors),
     })
+}
+
+/// A command that the kernel kills when the thread that starts it ends: `setpriv`
+/// asks for that, and the shell looks whether it was in time.
+fn tied(program: &str) -> Command {
+    const IN_TIME: &str = r#"[ "$PPID" = "$0" ] && exec "$@""#;
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--pdeathsig", "KILL", "sh", "-c", IN_TIME])
+        .arg(std::process::id().to_string())
+        .arg(program);
+    command
+}
+
+/// Whether this system's `setpriv` can do that (util-linux from 2.33).
+fn can_tie(path: &str) -> bool {
+    static CAN: OnceLock<bool> = OnceLock::new();
+    *CAN.get_or_init(|| {
+        let mut attempt = tied("true");
+        let attempt = attempt.env("PATH", path).stdin(Stdio::null());
+        let status = attempt.stdout(Stdio::null()).stderr(Stdio::null()).status();
+        status.is_ok_and(|status| status.success())
+    })
+}
+
+fn is_there(program: &str, path: &str) -> bool {
+    let found = |folder: &Path| folder.join(program).is_file();
+    std::env::split_paths(path).any(|folder| found(&folder))
 }
 
 /// How often is looked whether a command is to end.
@@ -254,6 +290,49 @@ mod tests {
         let finished = run(&stat, None).unwrap();
         let words: Vec<&str> = finished.output.split_whitespace().collect();
         assert_eq!(words[0], words[1]);
+    }
+
+    /// This test again, as a program of its own, is the one that is killed.
+    #[test]
+    fn a_command_that_can_be_stopped_ends_with_a_killed_program() {
+        const FILE: &str = "ZMELD_TEST_PID_FILE";
+        if let Some(file) = std::env::var_os(FILE) {
+            let script = "echo $$ > \"$0\"; exec sleep 1000";
+            let sh = Invocation::new("sh").args(["-c", script]).arg(file);
+            run(&sh, Some(&AtomicBool::new(false))).unwrap();
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("pid");
+        let name =
+            "kernel::command::tests::a_command_that_can_be_stopped_ends_with_a_killed_program";
+        let mut program = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", name])
+            .env(FILE, &file)
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let pid: i32 = wait_for(|| std::fs::read_to_string(&file).ok()?.trim().parse().ok())
+            .expect("the command has started");
+        program.kill().unwrap();
+        program.wait().unwrap();
+        let is_over = wait_for(|| {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+            // Nobody may have waited for it yet.
+            stat.map_or(true, |stat| stat.contains(") Z")).then_some(())
+        });
+        if is_over.is_none() {
+            let _ = kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL);
+        }
+        assert!(is_over.is_some(), "it goes on");
+    }
+
+    /// Asks again for so long that a busy machine has answered.
+    fn wait_for<T>(mut ask: impl FnMut() -> Option<T>) -> Option<T> {
+        (0..3000).find_map(|_| {
+            thread::sleep(LOOK_EVERY);
+            ask()
+        })
     }
 
     #[test]
