@@ -22,7 +22,7 @@ use crate::journal::Journal;
 use crate::kernel::Host;
 use crate::plan::{Group, Plan};
 use crate::reconcile::{reconcile, Doubt};
-use crate::room::{self, Care};
+use crate::room;
 use crate::step::{Record, Scene, Step};
 
 /// What a run has done.
@@ -492,7 +492,7 @@ fn check_room(
     if areas.is_empty() {
         return Ok(());
     }
-    let found = room::groups(host, areas, Care::Before)?;
+    let found = room::groups(host, areas)?;
     for text in &found.slowed {
         listener(Event::Note { text });
     }

@@ -11,18 +11,30 @@
 //! instead. A group's counters include its descendants', so that each group is
 //! held against its own limit, and with that against every ancestor's. Which area
 //! a group's pages are in, the kernel does not tell: all of them count, as far as
-//! the areas hold that many.
+//! the areas hold that many. Room in other areas is there once for all groups, and
+//! compressed areas are none: what goes there stays in RAM.
 //!
 //! | version | memory | swap | limits |
 //! |---|---|---|---|
 //! | 2 | `memory.current` | `memory.swap.current` | `memory.max`; `memory.high` slows down and kills nothing |
 //! | 1 | `memory.usage_in_bytes` | `total_swap` | `memory.limit_in_bytes`; memory and swap together (`memory.memsw`) stay the same, but a page is charged before its swap is let go of |
 //!
-//! Where the kernel does not count a group's swap, its programs' `VmSwap` does.
+//! Where the kernel does not count a group's swap, its programs' `VmSwap` does, and
+//! where it counts less than that, pages of a group that was removed come back to
+//! this one. What neither accounts for (shared memory of removed groups) comes back
+//! to the group of whoever switches off, zmeld's own.
+//!
+//! A machine may have thousands of groups: of one without swap only that is read.
+//! While pages come back, [`Watch`] looks at those only that had some before.
 //! With zswap the counters are the same: a page in its pool is a page in swap, and
 //! switching zswap off brings none of them back.
 
+mod programs;
+
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+
+use programs::Programs;
 
 use crate::error::Error;
 use crate::kernel::Host;
@@ -176,44 +188,110 @@ pub(crate) fn no_room(groups: Vec<Overfull>) -> Error {
 
 /// How careful a look at the groups is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Care {
+enum Care {
     /// Before: with all of the margin.
     Before,
     /// While pages come back: what is read at different moments differs a little.
     Meanwhile,
 }
 
-/// Holds every control group's swap against its limits.
+/// Holds every control group's swap against its limits, before areas are switched
+/// off.
 ///
 /// # Errors
 /// When the swap areas or a group's numbers cannot be read.
-pub(crate) fn groups(host: &Host, areas: &[PathBuf], care: Care) -> Result<Findings, Error> {
-    let mut leaving_bytes = 0u64;
-    let mut elsewhere_bytes = 0u64;
-    for swap in host.swaps()? {
-        if areas.contains(&swap.path) {
-            leaving_bytes = leaving_bytes.saturating_add(swap.used_bytes);
-        } else {
-            let free = swap.size_bytes.saturating_sub(swap.used_bytes);
-            elsewhere_bytes = elsewhere_bytes.saturating_add(free);
-        }
+pub(crate) fn groups(host: &Host, areas: &[PathBuf]) -> Result<Findings, Error> {
+    Ok(Watch::begin(host, areas)?.0)
+}
+
+/// The groups to look at while pages come back.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    programs: Programs,
+    /// Those that had something in swap, and zmeld's own, each with what it needed
+    /// of other areas.
+    seen: BTreeMap<PathBuf, u64>,
+    /// What no group accounts for, in bytes.
+    nobodys_bytes: u64,
+}
+
+impl Watch {
+    /// A look at all groups.
+    ///
+    /// # Errors
+    /// When the swap areas or a group's numbers cannot be read.
+    pub(crate) fn begin(host: &Host, areas: &[PathBuf]) -> Result<(Findings, Watch), Error> {
+        let room = Areas::read(host, areas)?;
+        let Some(hierarchy) = Hierarchy::find(host).filter(|_| room.leaving_bytes > 0) else {
+            return Ok(Default::default());
+        };
+        let programs = Programs::read(host, hierarchy)?;
+        let mut look = Look::new(host, hierarchy, &room, &programs, Care::Before)?;
+        let top = Path::new(hierarchy.top());
+        let accounted = look.descend(top, 0)?;
+        // What was read already and is still in swap is in no counter.
+        let meminfo = host.read("/proc/meminfo")?;
+        let cached = keyed(&meminfo.replace(':', ""), "SwapCached") << 10;
+        // In a container the top is a group itself, and what is outside is not seen.
+        let is_all = hierarchy == Hierarchy::One || look.counted(top)?.is_none();
+        let accounted = accounted.saturating_add(cached);
+        let nobodys_bytes = match is_all {
+            true => room.used_bytes.saturating_sub(accounted),
+            false => 0,
+        };
+        look.own_chain(nobodys_bytes)?;
+        let Look { findings, seen, .. } = look;
+        let watch = Watch {
+            programs,
+            seen,
+            nobodys_bytes,
+        };
+        Ok((findings, watch))
     }
-    let mut findings = Findings::default();
-    let Some(hierarchy) = (leaving_bytes > 0).then(|| Hierarchy::find(host)).flatten() else {
-        return Ok(findings);
-    };
-    let mut look = Look {
-        host,
-        hierarchy,
-        leaving_bytes,
-        elsewhere_bytes,
-        ram_bytes: machine::memory(host)?.total_bytes,
-        care,
-        findings: &mut findings,
-    };
-    let top = look.hierarchy.top();
-    look.descend(top, 0)?;
-    Ok(findings)
+
+    /// A look at the groups that had something in swap.
+    ///
+    /// # Errors
+    /// Those of [`Watch::begin`].
+    pub(crate) fn again(&self, host: &Host, areas: &[PathBuf]) -> Result<Findings, Error> {
+        let room = Areas::read(host, areas)?;
+        let Some(hierarchy) = Hierarchy::find(host).filter(|_| room.leaving_bytes > 0) else {
+            return Ok(Findings::default());
+        };
+        let programs = self.programs.again(host, hierarchy);
+        let mut look = Look::new(host, hierarchy, &room, &programs, Care::Meanwhile)?;
+        look.only = Some(&self.seen);
+        look.descend(Path::new(hierarchy.top()), 0)?;
+        look.own_chain(self.nobodys_bytes)?;
+        Ok(look.findings)
+    }
+}
+
+/// The swap areas, in bytes.
+#[derive(Debug, Default)]
+struct Areas {
+    /// In all of them.
+    used_bytes: u64,
+    /// In those that are switched off.
+    leaving_bytes: u64,
+    /// Free in those of the others that are not in RAM.
+    elsewhere_bytes: u64,
+}
+
+impl Areas {
+    fn read(host: &Host, leaving: &[PathBuf]) -> Result<Areas, Error> {
+        let mut areas = Areas::default();
+        for swap in host.swaps()? {
+            areas.used_bytes = areas.used_bytes.saturating_add(swap.used_bytes);
+            if leaving.contains(&swap.path) {
+                areas.leaving_bytes = areas.leaving_bytes.saturating_add(swap.used_bytes);
+            } else if compressed_name(&swap.path).is_none() {
+                let free = swap.size_bytes.saturating_sub(swap.used_bytes);
+                areas.elsewhere_bytes = areas.elsewhere_bytes.saturating_add(free);
+            }
+        }
+        Ok(areas)
+    }
 }
 
 /// Which version the memory controller has.
@@ -244,8 +322,6 @@ impl Hierarchy {
 #[derive(Debug, Clone, Copy, Default)]
 struct Usage {
     used: u64,
-    /// None: not counted.
-    swapped: Option<u64>,
     /// Page cache, half of which can be had.
     cache: u64,
     limit: Option<u64>,
@@ -260,53 +336,108 @@ struct Usage {
 struct Look<'a> {
     host: &'a Host,
     hierarchy: Hierarchy,
+    programs: &'a Programs,
     leaving_bytes: u64,
+    /// Less what the groups so far need of it.
     elsewhere_bytes: u64,
     ram_bytes: u64,
     care: Care,
-    findings: &'a mut Findings,
+    /// The groups to look at; none: all.
+    only: Option<&'a BTreeMap<PathBuf, u64>>,
+    /// Those that have something in swap, each with what it needs elsewhere.
+    seen: BTreeMap<PathBuf, u64>,
+    findings: Findings,
+}
+
+impl<'a> Look<'a> {
+    fn new(
+        host: &'a Host,
+        hierarchy: Hierarchy,
+        areas: &Areas,
+        programs: &'a Programs,
+        care: Care,
+    ) -> Result<Look<'a>, Error> {
+        Ok(Look {
+            host,
+            hierarchy,
+            programs,
+            leaving_bytes: areas.leaving_bytes,
+            elsewhere_bytes: areas.elsewhere_bytes,
+            ram_bytes: machine::memory(host)?.total_bytes,
+            care,
+            only: None,
+            seen: BTreeMap::new(),
+            findings: Findings::default(),
+        })
+    }
 }
 
 impl Look<'_> {
-    fn descend(&mut self, group: &str, depth: usize) -> Result<(), Error> {
-        let usage = self.usage(group)?;
-        if usage.swapped == Some(0) {
-            // Neither it nor what is below it has anything in swap.
-            return Ok(());
+    /// Looks at a group and at those below it; gives what they have in swap.
+    fn descend(&mut self, group: &Path, depth: usize) -> Result<u64, Error> {
+        if self.only.is_some_and(|only| !only.contains_key(group)) {
+            return Ok(0);
         }
-        self.judge(group, &usage)?;
-        if depth == DEPTH_MAX {
-            return Ok(());
+        let counted = self.counted(group)?;
+        let of_programs = self.programs.of_tree(group);
+        let is_top = depth == 0 && counted.is_none();
+        if !is_top && counted.unwrap_or(0) == 0 && of_programs == 0 {
+            return Ok(0);
         }
-        for name in self.host.list(group)? {
-            let below = format!("{group}/{name}");
-            let meta = std::fs::symlink_metadata(self.host.path(&below));
-            if meta.is_ok_and(|meta| meta.is_dir()) {
-                self.descend(&below, depth + 1)?;
+        let swapped = counted.unwrap_or(0).max(of_programs);
+        let elsewhere = self.elsewhere_bytes;
+        let needed = self.judge(group, swapped)?;
+        self.seen.insert(group.to_path_buf(), needed);
+        let mut below = self.programs.of_group(group);
+        if depth < DEPTH_MAX {
+            for folder in self.host.folders(group)? {
+                below = below.saturating_add(self.descend(&folder, depth + 1)?);
             }
+        }
+        // What groups below have moved elsewhere makes room here too.
+        let needed_below = elsewhere.saturating_sub(self.elsewhere_bytes);
+        self.elsewhere_bytes = elsewhere.saturating_sub(needed.max(needed_below));
+        Ok(swapped.max(below))
+    }
+
+    /// Holds what no group accounts for against zmeld's own group and those above.
+    fn own_chain(&mut self, nobodys_bytes: u64) -> Result<(), Error> {
+        let own = programs::group_of(self.host, "self", self.hierarchy);
+        let Some(own) = own.filter(|_| nobodys_bytes > 0) else {
+            return Ok(());
+        };
+        let top = self.hierarchy.top();
+        let elsewhere = self.elsewhere_bytes;
+        for group in own.ancestors().take_while(|group| group.starts_with(top)) {
+            let shown = self.shown(group);
+            if self.findings.overfull.iter().any(|it| it.group == shown) {
+                continue;
+            }
+            // Its own need was taken off already.
+            let needed = self.seen.get(group).copied().unwrap_or(0);
+            self.elsewhere_bytes = elsewhere.saturating_add(needed);
+            let swapped = self.counted(group)?.unwrap_or(0);
+            let swapped = swapped.max(self.programs.of_tree(group));
+            let needed = self.judge(group, swapped.saturating_add(nobodys_bytes))?;
+            self.seen.insert(group.to_path_buf(), needed);
         }
         Ok(())
     }
 
-    fn judge(&mut self, group: &str, usage: &Usage) -> Result<(), Error> {
+    /// Holds a group's pages in swap against its limits; gives how many bytes of
+    /// other areas it needs for that.
+    fn judge(&mut self, group: &Path, swapped: u64) -> Result<u64, Error> {
+        let coming = swapped.min(self.leaving_bytes);
+        if coming == 0 {
+            return Ok(0);
+        }
+        let usage = &self.usage(group)?;
         // More than RAM is no limit: the machine's own comes first.
         let ram = self.ram_bytes;
         let limit = usage.limit.filter(|limit| *limit < ram.min(NO_LIMIT));
         let high = usage.high.filter(|limit| *limit < ram.min(NO_LIMIT));
         if limit.is_none() && high.is_none() && usage.together_room.is_none() {
-            return Ok(());
-        }
-        let swapped = match usage.swapped {
-            Some(bytes) => bytes,
-            None => self
-                .programs(group, 0)?
-                .iter()
-                .map(|it| it.swapped_bytes)
-                .sum(),
-        };
-        let coming = swapped.min(self.leaving_bytes);
-        if coming == 0 {
-            return Ok(());
+            return Ok(0);
         }
         // What comes back from the areas leaves room in the group's share of swap.
         let elsewhere = match usage.swap_room {
@@ -322,25 +453,38 @@ impl Look<'_> {
             .is_some_and(|room| room.saturating_add(usage.cache / 2) < self.margin(0));
         let too_low = limit.filter(|limit| is_tight || !fits(*limit));
         if let Some(limit_bytes) = too_low {
-            let programs = self.programs(group, 0)?;
+            let shown = self.shown(group);
             self.findings.overfull.push(Overfull {
-                group: self.shown(group),
+                group: shown,
                 swapped_bytes: coming,
                 room_bytes: if is_tight { 0 } else { room(limit_bytes) },
                 limit_bytes,
-                largest: programs.into_iter().max_by_key(|it| it.swapped_bytes),
+                largest: self.programs.largest(group),
             });
-        } else if let Some(high) = high.filter(|high| !fits(*high)) {
-            self.findings.slowed.push(format!(
+            return Ok(0);
+        }
+        if let Some(high) = high.filter(|high| !fits(*high)) {
+            let text = format!(
                 "{} come back to the control group {}, which has room for {} below its \
                  memory.high of {}: its programs are slowed down meanwhile",
                 mib(coming.div_ceil(1 << 20)),
                 self.shown(group),
                 mib(room(high) >> 20),
                 mib(high >> 20)
-            ));
+            );
+            if !self.findings.slowed.contains(&text) {
+                self.findings.slowed.push(text);
+            }
         }
-        Ok(())
+        // It is reclaimed from at either.
+        let lowest = limit.into_iter().chain(high).min();
+        let needed = lowest.map_or(0, |limit| {
+            let without = room(limit).saturating_sub(elsewhere);
+            coming
+                .saturating_add(self.margin(limit))
+                .saturating_sub(without)
+        });
+        Ok(needed.min(elsewhere))
     }
 
     /// What the kernel charges ahead, and what moves between two reads.
@@ -352,43 +496,52 @@ impl Look<'_> {
         }
     }
 
-    fn shown(&self, group: &str) -> String {
-        let below = group.strip_prefix(self.hierarchy.top()).unwrap_or_default();
-        if below.is_empty() {
-            return "/".to_owned();
-        }
+    fn shown(&self, group: &Path) -> String {
+        let below = group.strip_prefix(self.hierarchy.top()).unwrap_or(group);
         // A user who was given a part of the tree names groups as he likes.
-        below.replace(char::is_control, "?")
+        let below = below.to_string_lossy().replace(char::is_control, "?");
+        format!("/{}", below.trim_start_matches('/'))
     }
 
     /// A number of a group; none where there is no such file, or it says `max`.
-    fn number(&self, group: &str, file: &str) -> Result<Option<u64>, Error> {
-        let text = self.host.read_optional(format!("{group}/{file}"))?;
+    fn number(&self, group: &Path, file: &str) -> Result<Option<u64>, Error> {
+        let text = self.host.read_optional(group.join(file))?;
         Ok(text.and_then(|text| text.parse().ok()))
     }
 
-    fn usage(&self, group: &str) -> Result<Usage, Error> {
-        let stat = self
-            .host
-            .read_optional(format!("{group}/memory.stat"))?
-            .unwrap_or_default();
+    /// What the kernel counts of a group's pages in swap; none where it does not.
+    fn counted(&self, group: &Path) -> Result<Option<u64>, Error> {
+        if self.hierarchy == Hierarchy::Two {
+            return self.number(group, "memory.swap.current");
+        }
+        let stat = self.stat(group)?;
+        let is_counted = stat.lines().any(|line| line.starts_with("total_swap "));
+        Ok(is_counted.then(|| keyed(&stat, "total_swap")))
+    }
+
+    fn stat(&self, group: &Path) -> Result<String, Error> {
+        let stat = self.host.read_optional(group.join("memory.stat"))?;
+        Ok(stat.unwrap_or_default())
+    }
+
+    fn usage(&self, group: &Path) -> Result<Usage, Error> {
+        let stat = self.stat(group)?;
         match self.hierarchy {
             Hierarchy::One => self.usage_one(group, &stat),
             Hierarchy::Two => self.usage_two(group, &stat),
         }
     }
 
-    fn usage_two(&self, group: &str, stat: &str) -> Result<Usage, Error> {
+    fn usage_two(&self, group: &Path, stat: &str) -> Result<Usage, Error> {
         let swapped = self.number(group, "memory.swap.current")?;
         let swap_room = match self.number(group, "memory.swap.max")? {
             Some(max) => max.saturating_sub(swapped.unwrap_or(0)),
             None => u64::MAX,
         };
-        let swappiness = self.number("/proc/sys/vm", "swappiness")?;
+        let swappiness = self.number(Path::new("/proc/sys/vm"), "swappiness")?;
         let cache = keyed(stat, "inactive_file") + keyed(stat, "active_file");
         Ok(Usage {
             used: self.number(group, "memory.current")?.unwrap_or(0),
-            swapped,
             cache,
             limit: self.number(group, "memory.max")?,
             high: self.number(group, "memory.high")?,
@@ -397,8 +550,7 @@ impl Look<'_> {
         })
     }
 
-    fn usage_one(&self, group: &str, stat: &str) -> Result<Usage, Error> {
-        let is_counted = stat.lines().any(|line| line.starts_with("total_swap "));
+    fn usage_one(&self, group: &Path, stat: &str) -> Result<Usage, Error> {
         let swappiness = self.number(group, "memory.swappiness")?;
         let together = self
             .number(group, "memory.memsw.limit_in_bytes")?
@@ -412,51 +564,11 @@ impl Look<'_> {
         };
         Ok(Usage {
             used: self.number(group, "memory.usage_in_bytes")?.unwrap_or(0),
-            swapped: is_counted.then(|| keyed(stat, "total_swap")),
             cache: keyed(stat, "total_inactive_file") + keyed(stat, "total_active_file"),
             limit: self.number(group, "memory.limit_in_bytes")?,
             high: None,
             swap_room: (swappiness != Some(0)).then_some(u64::MAX),
             together_room,
-        })
-    }
-
-    /// The programs of a group and of those below it that have pages in swap.
-    fn programs(&self, group: &str, depth: usize) -> Result<Vec<Program>, Error> {
-        let mut all = Vec::new();
-        // A threaded group of version 2 does not list its processes.
-        let list = self.host.read_optional(format!("{group}/cgroup.procs"));
-        let list = list.ok().flatten().unwrap_or_default();
-        for pid in list.lines().filter_map(|line| line.trim().parse().ok()) {
-            // It may have ended.
-            if let Some(program) = self.program(pid) {
-                all.push(program);
-            }
-        }
-        if depth == DEPTH_MAX {
-            return Ok(all);
-        }
-        for name in self.host.list(group)? {
-            let below = format!("{group}/{name}");
-            let meta = std::fs::symlink_metadata(self.host.path(&below));
-            if meta.is_ok_and(|meta| meta.is_dir()) {
-                all.extend(self.programs(&below, depth + 1)?);
-            }
-        }
-        Ok(all)
-    }
-
-    fn program(&self, pid: u32) -> Option<Program> {
-        let read = |file| self.host.read_optional(format!("/proc/{pid}/{file}"));
-        let status = read("status").ok()??;
-        let line = status.lines().find_map(|it| it.strip_prefix("VmSwap:"))?;
-        let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-        let swapped_bytes = kib.checked_mul(1024).filter(|bytes| *bytes > 0)?;
-        let name = read("comm").ok()?.unwrap_or_default();
-        Some(Program {
-            name,
-            pid,
-            swapped_bytes,
         })
     }
 }
@@ -466,6 +578,6 @@ fn keyed(stat: &str, name: &str) -> u64 {
     stat.lines()
         .filter_map(|line| line.split_once(' '))
         .find(|(key, _)| *key == name)
-        .and_then(|(_, value)| value.trim().parse().ok())
+        .and_then(|(_, value)| value.trim().trim_end_matches(" kB").parse().ok())
         .unwrap_or(0)
 }

@@ -151,6 +151,14 @@ impl Host {
     /// # Errors
     /// When it cannot be read or is longer than anything the kernel says.
     pub fn read(&self, path: impl AsRef<Path>) -> Result<String, Error> {
+        Ok(clean(&self.read_bytes(path)?).trim().to_owned())
+    }
+
+    /// The bytes of a file, for names in it that need not be text.
+    ///
+    /// # Errors
+    /// Those of [`Host::read`].
+    pub(crate) fn read_bytes(&self, path: impl AsRef<Path>) -> Result<Vec<u8>, Error> {
         let path = path.as_ref();
         let bytes = self
             .access
@@ -162,7 +170,7 @@ impl Host {
                 format!("is longer than {READ_MAX} bytes: it is not the kernel's"),
             ));
         }
-        Ok(clean(&bytes).trim().to_owned())
+        Ok(bytes)
     }
 
     /// The text of a file that may not be there: another kernel, no such module.
@@ -192,7 +200,9 @@ impl Host {
         })
     }
 
-    /// The names in a directory, sorted; none where there is no such directory.
+    /// The names in a directory, sorted; none where there is no such directory. Those
+    /// that are not text are left out: the kernel gives no such name, but to a control
+    /// group ([`Host::folders`]).
     ///
     /// # Errors
     /// When it is there and cannot be read.
@@ -212,6 +222,28 @@ impl Host {
         }
         names.sort();
         Ok(names)
+    }
+
+    /// The directories in a directory, sorted, whatever they are called; symbolic
+    /// links are none.
+    ///
+    /// # Errors
+    /// When it is there and cannot be read.
+    pub(crate) fn folders(&self, path: &Path) -> Result<Vec<PathBuf>, Error> {
+        let entries = match fs::read_dir(self.path(path)) {
+            Ok(entries) => entries,
+            Err(cause) if is_absent(&cause) => return Ok(Vec::new()),
+            Err(cause) => return Err(Error::io("list", path, cause)),
+        };
+        let mut folders = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(|cause| Error::io("list", path, cause))?;
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                folders.push(path.join(entry.file_name()));
+            }
+        }
+        folders.sort();
+        Ok(folders)
     }
 
     /// Writes a value into one of the kernel's files, which must be there.

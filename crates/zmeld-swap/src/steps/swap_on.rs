@@ -11,12 +11,12 @@ use crate::config::Discard;
 use crate::error::Error;
 use crate::event::Event;
 use crate::kernel::{Host, Invocation};
-use crate::room::{self, Care, Overfull};
+use crate::room::{self, Overfull, Watch};
 use crate::step::{Act, DeviceRef, MadeDevice, Record, Scene};
 
 /// How often progress is told while pages come back.
 const TELL_EVERY: Duration = Duration::from_millis(200);
-/// How often the control groups are looked at meanwhile.
+/// How often the control groups, and whether to stop, are looked at meanwhile.
 const GUARD_EVERY: Duration = Duration::from_millis(20);
 
 /// Switch a swap area on.
@@ -128,21 +128,36 @@ pub(super) fn switch_off(scene: &mut Scene<'_>, path: &Path) -> Result<(), Error
     let areas = [path.to_path_buf()];
     let total_bytes = used_bytes(scene.host, path).unwrap_or(0);
     let is_guarded = !scene.force && total_bytes > 0;
+    let mut watch = Watch::default();
     if is_guarded {
         room::check_machine(scene.host, &areas)?;
-        refuse(room::groups(scene.host, &areas, Care::Before)?.overfull)?;
+        let found;
+        (found, watch) = Watch::begin(scene.host, &areas)?;
+        refuse(found.overfull)?;
     }
-    let (host, end_it) = (scene.host, AtomicBool::new(false));
+    let (host, stop) = (scene.host, scene.stop);
+    let (end_it, ended) = (AtomicBool::new(false), AtomicBool::new(false));
     let swapoff = Invocation::new("swapoff").arg(host.path(path));
     let mut overfull = Vec::new();
     let result = std::thread::scope(|scope| {
         let (over, is_over) = channel();
-        let (swapoff, end_it) = (&swapoff, &end_it);
+        let (swapoff, end_it, ended) = (&swapoff, &end_it, &ended);
         let worker = scope.spawn(move || {
             let result = host.run_until(swapoff, end_it);
+            ended.store(true, Ordering::SeqCst);
             // Nobody listens any more only where this thread's result is awaited.
             let _ = over.send(());
             result
+        });
+        // However long a look at the groups takes, who asks to stop is heard.
+        scope.spawn(move || {
+            while !ended.load(Ordering::SeqCst) {
+                if stop.is_some_and(|stop| stop.load(Ordering::SeqCst)) {
+                    end_it.store(true, Ordering::SeqCst);
+                    return;
+                }
+                std::thread::sleep(GUARD_EVERY);
+            }
         });
         let mut wait = GUARD_EVERY;
         let mut told = Instant::now();
@@ -150,14 +165,14 @@ pub(super) fn switch_off(scene: &mut Scene<'_>, path: &Path) -> Result<(), Error
             let begin = Instant::now();
             if is_guarded && overfull.is_empty() {
                 // What cannot be read now is looked at the next time.
-                let found = room::groups(host, &areas, Care::Meanwhile).unwrap_or_default();
+                let found = watch.again(host, &areas).unwrap_or_default();
                 overfull = found.overfull;
             }
-            if !overfull.is_empty() || scene.is_stopped() {
+            if !overfull.is_empty() {
                 end_it.store(true, Ordering::SeqCst);
             }
-            // Many groups take long to look at: a tenth of the time at most.
-            wait = GUARD_EVERY.max(begin.elapsed() * 10);
+            // Many groups take long to look at: a quarter of the time at most.
+            wait = GUARD_EVERY.max(begin.elapsed() * 3);
             if told.elapsed() < TELL_EVERY {
                 continue;
             }
@@ -170,6 +185,8 @@ pub(super) fn switch_off(scene: &mut Scene<'_>, path: &Path) -> Result<(), Error
                 });
             }
         }
+        // Also where the worker did not get as far.
+        ended.store(true, Ordering::SeqCst);
         worker
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic))

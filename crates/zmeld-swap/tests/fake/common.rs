@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -42,6 +43,8 @@ struct Inner {
     sequence: u64,
     // What swapon does not take.
     refused: Option<PathBuf>,
+    // What happens while swapoff runs, which then goes on until it is told to end.
+    meanwhile: Option<Box<dyn FnOnce() + Send>>,
 }
 
 /// The machine.
@@ -131,6 +134,17 @@ impl Machine {
         inner
             .signatures
             .insert(self.dir.path().join(&path[1..]), what.to_owned());
+    }
+
+    /// The next swapoff takes its time: this happens meanwhile, and it goes on until
+    /// it is told to end. Where nobody does, it is done at last.
+    pub fn during_swapoff(&self, act: impl FnOnce() + Send + 'static) {
+        self.inner.inner.lock().unwrap().meanwhile = Some(Box::new(act));
+    }
+
+    /// Where a file of the machine lies.
+    pub fn path(&self, path: &str) -> PathBuf {
+        self.dir.path().join(path.trim_start_matches('/'))
     }
 
     /// Swapon fails on it from now on.
@@ -228,15 +242,13 @@ impl Machine {
     }
 
     pub fn down(&self) -> Result<Report, Error> {
+        self.down_until(&false.into())
+    }
+
+    pub fn down_until(&self, stop: &AtomicBool) -> Result<Report, Error> {
         let host = self.host();
         let mut journal = Journal::lock(&host, Duration::ZERO, &mut |_| {})?;
-        execute::down(
-            &host,
-            &mut journal,
-            Default::default(),
-            &false.into(),
-            &mut |_| {},
-        )
+        execute::down(&host, &mut journal, Default::default(), stop, &mut |_| {})
     }
 }
 
@@ -472,6 +484,23 @@ impl Access for Fake {
             },
         };
         self.leave(fate, Ok(finished))
+    }
+
+    fn run_until(&self, invocation: &Invocation, stop: &AtomicBool) -> io::Result<Finished> {
+        let act = self.inner.lock().unwrap().meanwhile.take();
+        if let Some(act) = act {
+            act();
+            for _ in 0..2000 {
+                if stop.load(Ordering::SeqCst) {
+                    return Ok(Finished {
+                        signal: Some(2),
+                        ..Finished::default()
+                    });
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+        self.run(invocation)
     }
 }
 

@@ -1,7 +1,12 @@
 //! Control groups: what of theirs is in swap has to fit back into them before any
 //! area is switched off.
 
-use crate::common::{config, Machine};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+
+use crate::common::{config, Machine, MEMINFO};
 
 const RAM: &str = "[tier.fast]\nkind = \"zram\"\nsize = \"50%\"\n";
 const LARGER: &str = "[tier.fast]\nkind = \"zram\"\nsize = \"75%\"\n";
@@ -39,16 +44,13 @@ fn two(machine: &Machine, group: &str, used: u64, swap: u64, max: Option<u64>) {
         "memory.stat",
         "anon 1\ninactive_file 0\nactive_file 0\n".to_owned(),
     );
-    put("cgroup.procs", String::new());
 }
 
 fn program(machine: &Machine, group: &str, pid: u32, name: &str, swap_mib: u64) {
     machine.put(&format!("/proc/{pid}/comm"), &format!("{name}\n"));
     let status = format!("Name:\t{name}\nVmSwap:\t{} kB\n", swap_mib << 10);
     machine.put(&format!("/proc/{pid}/status"), &status);
-    let path = format!("/sys/fs/cgroup{group}/cgroup.procs");
-    let procs = machine.text(&path);
-    machine.put(&path, &format!("{procs}{pid}\n"));
+    machine.put(&format!("/proc/{pid}/cgroup"), &format!("0::{group}\n"));
 }
 
 /// Going down, and up with another configuration, are refused with these words and change nothing.
@@ -198,7 +200,6 @@ fn version_one_counts_memory_and_swap_together() {
         put("memory.memsw.limit_in_bytes", format!("{together}\n"));
         put("memory.swappiness", "60\n".to_owned());
         put("memory.stat", format!("swap 0\ntotal_swap {}\n", 98 * MIB));
-        put("cgroup.procs", String::new());
     };
     const NONE: u64 = 9_223_372_036_854_771_712;
     let machine = up();
@@ -238,4 +239,142 @@ fn a_group_without_swap_and_a_name_with_an_escape_sequence() {
     two(&machine, "/a\u{1b}[2J", 90, 98, Some(100));
     let err = machine.down().unwrap_err().to_string();
     assert!(!err.contains('\u{1b}') && err.contains("/a?[2J"), "{err}");
+}
+
+fn other_area(machine: &Machine, name: &str, mib: u64) {
+    let swaps = machine.text("/proc/swaps");
+    let line = format!("/dev/{name} partition {} 0 -2\n", mib << 10);
+    machine.put("/proc/swaps", &format!("{swaps}{line}"));
+}
+
+#[test]
+fn room_elsewhere_is_there_once_and_not_in_compressed_areas() {
+    let both = |name: &str, mib| {
+        let machine = up();
+        two(&machine, "/a", 90, 90, Some(100));
+        two(&machine, "/b", 90, 90, Some(100));
+        other_area(&machine, name, mib);
+        machine.down().map_err(|err| err.to_string())
+    };
+    let err = both("sdx", 100).unwrap_err();
+    assert!(err.contains("group /b,") && !err.contains("/a"), "{err}");
+    assert!(both("sdx", 200).is_ok());
+    let err = both("zram7", 900).unwrap_err();
+    assert!(err.contains("group /a,") && err.contains("/b,"), "{err}");
+    // What a group below moves there makes room above as well.
+    let machine = up();
+    two(&machine, "/a", 90, 90, Some(100));
+    two(&machine, "/a/b", 90, 90, Some(100));
+    other_area(&machine, "sdx", 100);
+    machine.down().unwrap();
+}
+
+#[test]
+fn a_group_whose_name_is_no_text_counts_and_so_does_what_is_below_it() {
+    for full in ["/x", "/x/below"] {
+        let machine = up();
+        two(&machine, "/x", 90, 98, None);
+        two(&machine, full, 90, 98, Some(100));
+        program(&machine, full, 42, "python3", 97);
+        let name = OsStr::from_bytes(b"sys/fs/cgroup/a\xff");
+        std::fs::rename(
+            machine.path("/sys/fs/cgroup/x"),
+            machine.dir.path().join(name),
+        )
+        .unwrap();
+        let cgroup = std::fs::read(machine.path("/proc/42/cgroup")).unwrap();
+        let cgroup = [b"0::/a\xff", &cgroup["0::/x".len()..]].concat();
+        std::fs::write(machine.path("/proc/42/cgroup"), cgroup).unwrap();
+        refused(&machine, &[&full.replace("/x", "/a\u{fffd}"), "python3"]);
+    }
+}
+
+#[test]
+fn pages_of_a_removed_group_come_back_to_where_the_program_is() {
+    let machine = up();
+    two(&machine, "/app", 90, 0, Some(100));
+    program(&machine, "/app", 42, "python3", 97);
+    refused(
+        &machine,
+        &["97 MiB come back to the control group /app", "python3"],
+    );
+}
+
+#[test]
+fn what_no_group_accounts_for_comes_back_to_zmelds_own() {
+    let machine = up();
+    machine.put("/proc/self/cgroup", "0::/slice/own\n");
+    two(&machine, "/slice", 90, 0, Some(100));
+    two(&machine, "/slice/own", 90, 0, None);
+    two(&machine, "/other", 50, 40, None);
+    refused(&machine, &["60 MiB come back to the control group /slice,"]);
+    // What was read already and keeps its slot is not missing.
+    let cached = format!("SwapCached: {} kB", 60 << 10);
+    machine.put(
+        "/proc/meminfo",
+        &MEMINFO.replace("SwapCached: 0 kB", &cached),
+    );
+    machine.down().unwrap();
+}
+
+#[test]
+fn a_programs_name_stays_in_its_line() {
+    let machine = up();
+    two(&machine, "/app", 90, 98, Some(100));
+    program(&machine, "/app", 42, "two\nlines\tx", 97);
+    refused(&machine, &["two?lines?x"]);
+}
+
+#[test]
+fn a_group_without_swap_costs_one_read() {
+    let reads = |idle: usize| {
+        let machine = up();
+        two(&machine, "/app", 50, 40, None);
+        for index in 0..idle {
+            two(&machine, &format!("/idle{index}"), 90, 0, Some(100));
+            two(&machine, &format!("/idle{index}/below"), 90, 0, Some(100));
+        }
+        machine.fate(None);
+        machine.down().unwrap();
+        machine.fate(None)
+    };
+    let (few, many) = (reads(0), reads(100));
+    // Before anything is changed, and before the area is switched off.
+    assert!(many <= few + 2 * 100, "{few} {many}");
+}
+
+#[test]
+fn a_program_that_grows_meanwhile_stops_it() {
+    let machine = Arc::new(up());
+    two(&machine, "/idle", 50, 0, None);
+    two(&machine, "/app", 50, 40, Some(100));
+    program(&machine, "/app", 42, "python3", 40);
+    let grown = Arc::clone(&machine);
+    machine.during_swapoff(move || {
+        let used = format!("{}\n", 99 * MIB);
+        grown.put("/sys/fs/cgroup/app/memory.current", &used);
+    });
+    let err = machine.down().unwrap_err().to_string();
+    assert!(
+        err.contains("40 MiB come back to the control group /app"),
+        "{err}"
+    );
+    assert!(err.contains("python3"), "{err}");
+    assert!(machine.text("/proc/swaps").contains("/dev/zram1"));
+    // With room for it, it goes on where it was.
+    two(&machine, "/app", 99, 40, Some(300));
+    machine.down().unwrap();
+    assert!(!machine.text("/proc/swaps").contains("/dev/zram1"));
+}
+
+#[test]
+fn who_asks_to_stop_is_heard_meanwhile() {
+    let machine = up();
+    let stop = Arc::new(AtomicBool::new(false));
+    let asked = Arc::clone(&stop);
+    machine.during_swapoff(move || asked.store(true, Ordering::SeqCst));
+    let err = machine.down_until(&stop).unwrap_err().to_string();
+    assert!(err.contains("the rest is still set up"), "{err}");
+    assert!(machine.text("/proc/swaps").contains("/dev/zram1"));
+    machine.down().unwrap();
 }

@@ -1,0 +1,123 @@
+//! Programs with pages in swap, and the control groups that these come back to.
+//!
+//! A page in swap stays charged to the group that it was swapped out in. Where that
+//! group was removed since, it comes back to the group that its program is in now,
+//! whose own counter says nothing of it: what the programs have is added up beside.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use super::{Hierarchy, Program};
+use crate::error::Error;
+use crate::kernel::Host;
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(super) struct Programs {
+    /// Each with its group's directory.
+    all: Vec<(PathBuf, Program)>,
+    /// What those of a group and of the groups below it have in swap, in bytes.
+    sums: BTreeMap<PathBuf, u64>,
+}
+
+impl Programs {
+    /// Those of the machine.
+    pub(super) fn read(host: &Host, hierarchy: Hierarchy) -> Result<Programs, Error> {
+        let mut all = Vec::new();
+        for name in host.list("/proc")? {
+            let Ok(pid) = name.parse() else { continue };
+            // It may have ended meanwhile.
+            let Some(swapped_bytes) = swapped(host, pid) else {
+                continue;
+            };
+            let Some(group) = group_of(host, &name, hierarchy) else {
+                continue;
+            };
+            let comm = host.read(format!("/proc/{pid}/comm")).unwrap_or_default();
+            let program = Program {
+                // Anybody chooses the name of his own.
+                name: comm.replace(char::is_control, "?"),
+                pid,
+                swapped_bytes,
+            };
+            all.push((group, program));
+        }
+        Ok(Programs::of(all, hierarchy))
+    }
+
+    /// The same programs now; those that ended or have nothing in swap are left out.
+    pub(super) fn again(&self, host: &Host, hierarchy: Hierarchy) -> Programs {
+        let now = self.all.iter().filter_map(|(group, program)| {
+            let swapped_bytes = swapped(host, program.pid)?;
+            let program = Program {
+                swapped_bytes,
+                ..program.clone()
+            };
+            Some((group.clone(), program))
+        });
+        Programs::of(now.collect(), hierarchy)
+    }
+
+    fn of(all: Vec<(PathBuf, Program)>, hierarchy: Hierarchy) -> Programs {
+        let mut sums: BTreeMap<PathBuf, u64> = BTreeMap::new();
+        for (group, program) in &all {
+            let above = group.ancestors();
+            for group in above.take_while(|it| it.starts_with(hierarchy.top())) {
+                let sum = sums.entry(group.to_path_buf()).or_default();
+                *sum = sum.saturating_add(program.swapped_bytes);
+            }
+        }
+        Programs { all, sums }
+    }
+
+    /// What those of a group and of the groups below it have in swap, in bytes.
+    pub(super) fn of_tree(&self, group: &Path) -> u64 {
+        self.sums.get(group).copied().unwrap_or(0)
+    }
+
+    /// What those of a group itself have in swap, in bytes.
+    pub(super) fn of_group(&self, group: &Path) -> u64 {
+        let own = self.all.iter().filter(|(of, _)| of == group);
+        own.fold(0, |sum, (_, it)| sum.saturating_add(it.swapped_bytes))
+    }
+
+    /// Of a group and of those below it, the one with the most in swap.
+    pub(super) fn largest(&self, group: &Path) -> Option<Program> {
+        let below = self.all.iter().filter(|(of, _)| of.starts_with(group));
+        let largest = below.max_by_key(|(_, program)| program.swapped_bytes);
+        largest.map(|(_, program)| program.clone())
+    }
+}
+
+/// What a program has in swap, in bytes; none where that is nothing.
+fn swapped(host: &Host, pid: u32) -> Option<u64> {
+    let status = host.read(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|it| it.strip_prefix("VmSwap:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024).filter(|bytes| *bytes > 0)
+}
+
+/// The directory of a process's group; `self` is this one. Byte by byte, since a
+/// group's name need not be text.
+pub(super) fn group_of(host: &Host, process: &str, hierarchy: Hierarchy) -> Option<PathBuf> {
+    let text = host.read_bytes(format!("/proc/{process}/cgroup")).ok()?;
+    let path = text.split(|byte| *byte == b'\n').find_map(|line| {
+        let mut words = line.splitn(3, |byte| *byte == b':');
+        let (number, controllers, path) = (words.next()?, words.next()?, words.next()?);
+        let is_it = match hierarchy {
+            Hierarchy::One => controllers
+                .split(|it| *it == b',')
+                .any(|it| it == b"memory"),
+            Hierarchy::Two => number == b"0" && controllers.is_empty(),
+        };
+        is_it.then_some(path)
+    })?;
+    let below = Path::new(OsStr::from_bytes(path.strip_prefix(b"/")?));
+    // `join` would leave a slash at the end.
+    Some(match below.as_os_str().is_empty() {
+        true => PathBuf::from(hierarchy.top()),
+        false => Path::new(hierarchy.top()).join(below),
+    })
+}
