@@ -362,8 +362,9 @@ impl Run<'_> {
         let after = match self.go_back() {
             Ok(()) => self.what_is_missing(),
             Err(second) => format!(
-                "and going back stopped at: {second}; what is left is written down, zmeld down \
-                 takes it back"
+                "and going back stopped at: {second}; {}; what is left is written down, zmeld down \
+                 takes it back",
+                self.what_is_missing()
             ),
         };
         match err {
@@ -407,22 +408,38 @@ impl Run<'_> {
     /// What of it is still in place is only written down again: an attribute of a
     /// device that could not be removed cannot be set twice. From the first step of
     /// a group that has to be applied, the others are too.
+    ///
+    /// Where a group cannot be put back, the others are all the same; but somebody
+    /// else's area keeps its place then, or nothing might be swapped to.
     fn put_back(&mut self) -> Result<(), Error> {
         let mut anew: Vec<String> = Vec::new();
+        let mut failed: Vec<String> = Vec::new();
+        let mut first = Ok(());
         for record in std::mem::take(&mut self.removed) {
-            let group = record.group.as_str();
-            let is_anew = anew.iter().any(|it| it == group);
-            let holds = self.scene(group, |scene| record.step.act().holds(scene, &record));
-            if !is_anew && holds? {
-                self.journal.change(|state| state.records.push(record))?;
+            let group = record.group.clone();
+            let takes_over = matches!(record.step, Step::SwapOff(_));
+            if failed.contains(&group) || takes_over && !failed.is_empty() {
                 continue;
             }
-            if !is_anew {
-                anew.push(group.to_owned());
+            if let Err(err) = self.put_back_one(record, &mut anew) {
+                first = first.and(Err(err));
+                failed.push(group);
             }
-            self.apply(group, &record.step)?;
         }
-        Ok(())
+        first
+    }
+
+    fn put_back_one(&mut self, record: Record, anew: &mut Vec<String>) -> Result<(), Error> {
+        let group = record.group.as_str();
+        let is_anew = anew.iter().any(|it| it == group);
+        let holds = self.scene(group, |scene| record.step.act().holds(scene, &record));
+        if !is_anew && holds? {
+            return self.journal.change(|state| state.records.push(record));
+        }
+        if !is_anew {
+            anew.push(group.to_owned());
+        }
+        self.apply(group, &record.step)
     }
 
     /// What was recorded as done before the run and is not now.

@@ -339,3 +339,36 @@ fn what_an_optional_part_gave_up_is_put_back_where_a_later_one_fails() {
     }
     assert!(gave_up > 10, "only {gave_up} runs left a part out");
 }
+
+#[test]
+fn what_cannot_be_put_back_is_named_and_the_rest_is_put_back() {
+    let of = |priority: u32| {
+        let tier = |name: &str, device: &str, priority: u32| {
+            format!(
+                "[tier.{name}]\nkind = \"disk\"\ndevice = \"{device}\"\nformat = true\n\
+                 priority = {priority}\n"
+            )
+        };
+        let accept = "accept = [\"unstable-name\"]\n";
+        let (one, two) = (
+            tier("one", "/dev/sdb1", priority + 10),
+            tier("two", "/dev/sdc1", priority),
+        );
+        config(&format!("{accept}{one}{two}"))
+    };
+    let machine = Machine::new();
+    machine.up(&of(10)).unwrap();
+    let before = machine.text("/proc/swaps");
+    machine.refuse_swapon("/dev/sdb1");
+    let err = machine.up(&of(50)).unwrap_err().to_string();
+    assert!(
+        before.contains("sdb1") && before.contains("sdc1"),
+        "{before}"
+    );
+    let areas = machine.text("/proc/swaps");
+    assert!(areas.contains("sdc1") && !areas.contains("sdb1"), "{areas}");
+    assert!(err.contains("what is not as before: tier.one"), "{err}");
+    assert!(!err.contains("tier.two:"), "{err}");
+    machine.down().unwrap();
+    assert!(!machine.text("/proc/swaps").contains("sdc1"));
+}
