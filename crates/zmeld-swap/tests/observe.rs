@@ -389,6 +389,22 @@ fn found(host: &Host, id: &str) -> Vec<String> {
         .collect()
 }
 
+#[test]
+fn notes_that_cannot_be_read_are_a_finding() {
+    let (dir, host) = plant("6.1");
+    assert_eq!(found(&host, "unreadable-notes"), [""; 0]);
+    let long = "1".repeat((4 << 20) + 1);
+    for text in ["{", &long] {
+        put(dir.path(), "/run/zmeld/counters.json", text);
+        let found = found(&host, "unreadable-notes");
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(
+            found[0].starts_with("/run/zmeld/counters.json: "),
+            "{found:?}"
+        );
+    }
+}
+
 /// A process that was killed once is not told of for weeks.
 #[test]
 fn what_happened_long_ago_is_no_finding_any_more() {

@@ -169,6 +169,7 @@ rules! {
     "low-ratio", Warning, content::low_ratio;
     "stale-slots", Warning, upkeep::stale_slots;
     "discard-blocked", Warning, upkeep::discard_blocked;
+    "unreadable-notes", Warning, upkeep::unreadable_notes;
     "mounted-without-discard", Notice, upkeep::mounted_without_discard;
     "unused-rule", Notice, upkeep::nothing_fires;
     "incompressible", Notice, content::incompressible;

@@ -4,6 +4,7 @@ use zmeld_report::units::{bytes, count};
 
 use super::{Found, View};
 use crate::config::Swappiness;
+use crate::kernel::Invocation;
 use crate::observe::{share, Group, Pressure};
 
 /// Percent of the last minute in which some task waited for memory.
@@ -54,8 +55,9 @@ pub(super) fn group_oom_kills(view: &View) -> Vec<Found> {
                     limit.map_or("none".to_owned(), bytes)
                 ),
                 format!(
-                    "raise its memory.max (systemd: MemoryMax=) or its swap (MemorySwapMax=); \
-                     systemd-cgls {path} shows what is in it"
+                    "raise its memory.max (systemd: MemoryMax=) or its swap (MemorySwapMax=); {} \
+                     shows what is in it",
+                    Invocation::new("systemd-cgls").arg(path)
                 ),
             )
         })

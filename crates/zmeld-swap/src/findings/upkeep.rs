@@ -3,7 +3,7 @@
 use zmeld_report::units::{bytes, count, percent};
 
 use super::{Found, View};
-use crate::observe::share;
+use crate::observe::{lately, share};
 
 /// Slots that swap has given back and the device has not.
 const STALE_SHARE: f64 = 0.1;
@@ -166,4 +166,21 @@ pub(super) fn nothing_fires(view: &View) -> Vec<Found> {
         }
     }
     found
+}
+
+/// The notes that tell what happened lately cannot be used: kills and refused writes
+/// go untold.
+pub(super) fn unreadable_notes(view: &View) -> Vec<Found> {
+    let warnings = view.now.warnings.iter();
+    warnings
+        .filter(|warning| warning.path == lately::FILE)
+        .map(|warning| {
+            Found::new(
+                lately::FILE,
+                "what happened in the last hour cannot be told",
+                warning.to_string(),
+                format!("rm {}: it is made anew", lately::FILE),
+            )
+        })
+        .collect()
 }

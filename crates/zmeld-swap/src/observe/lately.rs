@@ -30,6 +30,10 @@ pub const WINDOW_S: f64 = 3600.0;
 const SPACING_S: f64 = 60.0;
 /// More notes than a window has, for a file that somebody else wrote.
 const NOTES_MAX: usize = 1024;
+/// What the counters of a note may take in the file, in bytes: anybody may make many
+/// groups with long names, and the file must stay one that can be read again. With
+/// a note a minute it is less than 2 MiB.
+const NOTE_BYTES_MAX: usize = 24 << 10;
 
 /// Since when something is counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -60,6 +64,9 @@ pub struct Lately {
     counters: Counters,
     #[serde(skip)]
     before: Counters,
+    /// What is not in `before` is not known, rather than 0.
+    #[serde(skip)]
+    partial: bool,
 }
 
 type Counters = BTreeMap<String, u64>;
@@ -76,6 +83,45 @@ struct Note {
     /// Seconds since boot.
     uptime_s: f64,
     counters: Counters,
+    /// Not all groups had room: of one that is not there nothing is known.
+    #[serde(default, skip_serializing_if = "is_false")]
+    partial: bool,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+impl Note {
+    /// The machine's own counters come first, then devices', then the groups with
+    /// the highest.
+    fn new(uptime_s: f64, counters: &Counters) -> Note {
+        let rank = |name: &str| match name.split(' ').next() {
+            Some("group") => 2,
+            Some("device") => 1,
+            _ => 0,
+        };
+        let mut all: Vec<(&String, &u64)> = counters.iter().collect();
+        all.sort_by_key(|(name, value)| (rank(name), std::cmp::Reverse(**value)));
+        let mut note = Note {
+            uptime_s,
+            counters: Counters::new(),
+            partial: false,
+        };
+        let mut left_bytes = NOTE_BYTES_MAX;
+        for (name, value) in all {
+            // At worst a byte of a name becomes six, and a number has twenty digits.
+            let needed = name.len() * 6 + 24;
+            match left_bytes.checked_sub(needed) {
+                Some(left) => {
+                    left_bytes = left;
+                    note.counters.insert(name.clone(), *value);
+                }
+                None => note.partial = true,
+            }
+        }
+        note
+    }
 }
 
 impl Notes {
@@ -111,10 +157,7 @@ impl Notes {
         }
         let base = self.base(uptime_s).map_or(0.0, |note| note.uptime_s);
         self.notes.retain(|note| note.uptime_s >= base);
-        self.notes.push(Note {
-            uptime_s,
-            counters: counters.clone(),
-        });
+        self.notes.push(Note::new(uptime_s, counters));
         true
     }
 }
@@ -128,9 +171,14 @@ pub(super) fn read(
 ) -> Lately {
     let uptime_s = uptime(reader.optional("/proc/uptime").as_deref());
     let boot = reader.optional(BOOT).unwrap_or_default();
-    let notes = Notes::parse(&reader.optional(FILE).unwrap_or_default(), boot.trim());
+    let text = reader.optional(FILE).unwrap_or_default();
+    if !text.is_empty() && serde_json::from_str::<Notes>(&text).is_err() {
+        reader.malformed(FILE, "it holds no notes of counters");
+    }
+    let notes = Notes::parse(&text, boot.trim());
     let counters = counters(kills, groups, devices);
     let base = uptime_s.and_then(|now| notes.base(now));
+    let partial = base.is_some_and(|note| note.partial);
     let (since, seconds, before) = match (base, uptime_s) {
         (Some(note), Some(now)) => {
             let seconds = (now - note.uptime_s) as u64;
@@ -144,13 +192,15 @@ pub(super) fn read(
         seconds,
         counters,
         before,
+        partial,
         ..Lately::default()
     };
     lately.attribute(groups);
     lately
 }
 
-/// Notes the counters of an observation for those who ask later.
+/// Notes the counters of an observation for those who ask later. Not for a tree that
+/// somebody else made: its links could lead anywhere.
 ///
 /// # Errors
 /// When the file cannot be written: the notes that there are stay.
@@ -209,7 +259,11 @@ impl Lately {
     /// By how much a counter rose. One that fell was begun anew.
     fn rose(&self, counter: &str) -> u64 {
         let now = self.counters.get(counter).copied().unwrap_or(0);
-        let before = self.before.get(counter).copied().unwrap_or(0);
+        let before = match self.before.get(counter) {
+            Some(before) => *before,
+            None if self.partial => now,
+            None => 0,
+        };
         now.checked_sub(before).unwrap_or(now)
     }
 
@@ -334,6 +388,44 @@ mod tests {
         assert_eq!(Notes::parse(&text, "boot"), notes);
         assert!(Notes::parse(&text, "another boot").notes.is_empty());
         assert!(Notes::parse("{", "boot").notes.is_empty());
+    }
+
+    #[test]
+    fn however_many_groups_there_are_the_notes_can_be_read_again() {
+        let mut counters = Counters::from([
+            ("oom_kill".to_owned(), 1),
+            ("device failed_writes zram0".to_owned(), 2),
+            (of_group("/loud", "oom_kill"), 99),
+        ]);
+        for index in 0..20_000 {
+            // A control character takes six bytes in the file.
+            let path = format!("/{}{index}", "\u{1}".repeat(200));
+            counters.insert(of_group(&path, "oom_kill"), 3);
+        }
+        let mut notes = Notes::parse("", "boot");
+        for minute in 0..200 {
+            assert!(notes.add(f64::from(minute) * SPACING_S, &counters));
+        }
+        let text = serde_json::to_string(&notes).unwrap();
+        assert!(text.len() < 2 << 20, "{}", text.len());
+        let notes = Notes::parse(&text, "boot");
+        let base = notes.base(200.0 * SPACING_S).unwrap();
+        for name in [
+            "oom_kill",
+            "device failed_writes zram0",
+            "group oom_kill /loud",
+        ] {
+            assert_eq!(base.counters.get(name), counters.get(name), "{name}");
+        }
+        // Of a group that is not in it, nothing is claimed.
+        assert!(base.partial);
+        let found = Lately {
+            before: base.counters.clone(),
+            partial: base.partial,
+            counters: Counters::from([("group oom_kill /x".to_owned(), 3)]),
+            ..Lately::default()
+        };
+        assert_eq!(found.rose("group oom_kill /x"), 0);
     }
 
     #[test]
