@@ -5,6 +5,7 @@ mod machine;
 
 use std::fs;
 use std::io;
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -21,6 +22,8 @@ use zmeld_swap::Host;
 struct Notes {
     written: Mutex<Vec<(String, String)>>,
     no_ages: bool,
+    /// Killed in the next writeback, of which the kernel leaves so much of the limit.
+    killed_at: Mutex<Option<&'static str>>,
 }
 
 impl Access for Notes {
@@ -36,6 +39,13 @@ impl Access for Notes {
         }
         if name.starts_with("writeback_limit") {
             fs::write(path, &value)?;
+        }
+        if name == "writeback" {
+            let killed_at = self.killed_at.lock().unwrap().take();
+            if let Some(rest) = killed_at {
+                fs::write(path.with_file_name("writeback_limit"), rest)?;
+                std::panic::panic_any("killed");
+            }
         }
         self.written.lock().unwrap().push((name, value));
         Ok(())
@@ -197,6 +207,36 @@ fn writeback_is_bounded_and_gives_the_limit_back() {
     let (written, said) = bench.round(4000);
     assert!(written.is_empty());
     assert!(said.iter().any(|line| line.contains("used up")), "{said:?}");
+}
+
+#[test]
+fn a_limit_that_a_killed_watch_left_is_given_back() {
+    let mut config = Config::default();
+    config.watch.writeback = Some(WritebackRule {
+        pages: Which::Huge,
+        ..WritebackRule::default()
+    });
+    // What was there, what the killed one leaves, and what is there afterwards.
+    let cases = [
+        (("0", "0"), "7", vec!["writeback_limit_enable <- 0"]),
+        (("1", "100"), "7", vec!["writeback_limit <- 7"]),
+        // Somebody set another limit since.
+        (("0", "0"), "65537", vec![]),
+    ];
+    for ((enable, limit), rest, expected) in cases {
+        let mut bench = Bench::new(config.clone(), false, false);
+        bench.set("writeback_limit_enable", enable);
+        bench.set("writeback_limit", limit);
+        *bench.notes.killed_at.lock().unwrap() = Some(rest);
+        let killed = catch_unwind(AssertUnwindSafe(|| bench.round(0)));
+        assert!(killed.is_err());
+        bench.notes.take();
+        bench.watcher = Watcher::new(bench.host.clone(), Config::default(), false);
+        assert_eq!(bench.round(60).0, expected, "{enable} {limit} {rest}");
+        // Once.
+        bench.watcher = Watcher::new(bench.host.clone(), Config::default(), false);
+        assert!(bench.round(120).0.is_empty());
+    }
 }
 
 #[test]

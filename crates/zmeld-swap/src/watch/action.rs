@@ -4,6 +4,7 @@ use std::fmt;
 
 use zmeld_report::units::{bytes, count, percent};
 
+use super::limit::Lent;
 use crate::config::{RecompressRule, Which, WritebackRule};
 use crate::error::Error;
 use crate::kernel::Host;
@@ -256,27 +257,19 @@ impl Action {
     ) -> std::result::Result<Result, Error> {
         let limited = host.read(self.path("writeback_limit_enable"))? == "1";
         let left = match limited {
-            true => host.read_u64(self.path("writeback_limit"))?,
-            false => u64::MAX,
+            true => Some(host.read_u64(self.path("writeback_limit"))?),
+            false => None,
         };
-        let units = left.min(bytes_max / UNIT);
+        let units = left.unwrap_or(u64::MAX).min(bytes_max / UNIT);
         if units == 0 {
             return Ok(Result::Done(
                 "nothing: today's writeback budget is used up".to_owned(),
             ));
         }
         let before = self.backed(host)?;
-        host.write(self.path("writeback_limit"), &units.to_string())?;
-        host.write(self.path("writeback_limit_enable"), "1")?;
+        let lent = Lent::take(host, &self.device, left, units)?;
         let asked = host.write(self.path("writeback"), word(which));
-        let rest = host.read_u64(self.path("writeback_limit")).unwrap_or(0);
-        let spent = units.saturating_sub(rest);
-        if limited {
-            let left = left.saturating_sub(spent);
-            host.write(self.path("writeback_limit"), &left.to_string())?;
-        } else {
-            host.write(self.path("writeback_limit_enable"), "0")?;
-        }
+        let rest = lent.give_back(host)?;
         // The limit itself ends a request with an I/O error on some kernels.
         if rest > 0 {
             asked?;

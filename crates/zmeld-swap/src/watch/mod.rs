@@ -11,6 +11,7 @@
 //! rule's age has passed are the idle ones.
 
 mod action;
+mod limit;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -144,14 +145,23 @@ impl Watcher {
             stays
         });
         for device in seen.devices.iter().filter(|device| device.initialised) {
-            self.devices.entry(device.name.clone()).or_insert_with(|| {
-                listener(Said::Appeared(&device.name));
-                History {
-                    // A limit that stands already was given today, perhaps by us.
-                    budget: device.writeback_limit_bytes.map(|_| now),
-                    ..History::default()
-                }
-            });
+            if self.devices.contains_key(&device.name) {
+                continue;
+            }
+            listener(Said::Appeared(&device.name));
+            // What a watch that was killed lent is no limit of anybody's.
+            let given_back = !self.dry_run
+                && limit::give_back_left(&self.host, &device.name).unwrap_or(false)
+                && !limit::is_on(&self.host, &device.name);
+            let history = History {
+                // A limit that stands already was given today, perhaps by us.
+                budget: device
+                    .writeback_limit_bytes
+                    .filter(|_| !given_back)
+                    .map(|_| now),
+                ..History::default()
+            };
+            self.devices.insert(device.name.clone(), history);
         }
     }
 
