@@ -12,6 +12,7 @@
 //! | [`statistics`] | what repeated runs allow to be said |
 //! | [`experiment`] | the order of runs, one run, the result |
 //! | [`name`] | how what an experiment makes is called |
+//! | `folder` | folders of an experiment's own where anybody may write |
 //! | [`error`] | what can go wrong, in one line each |
 //!
 //! The crate prints nothing.
@@ -19,6 +20,7 @@
 pub mod arm;
 pub mod error;
 pub mod experiment;
+mod folder;
 pub mod limit;
 pub mod measure;
 pub mod name;

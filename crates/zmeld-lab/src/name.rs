@@ -1,15 +1,20 @@
 //! What an experiment makes is called after its process, so that what one that
-//! was killed left behind can be told from what is in use.
+//! was killed left behind can be told from what is in use. A number is given
+//! again; the number and the time at which the process began are not.
 
 use std::ffi::OsStr;
-use std::path::Path;
+use std::fs;
 
 /// How all of it begins; the process's number follows.
 pub const PREFIX: &str = "zmeld-lab-";
 
-/// The name of something of this experiment's.
+/// The name of something of this experiment's: `zmeld-lab-NUMBER-BEGAN` and what it is.
 pub(crate) fn own(what: &str) -> String {
-    format!("{PREFIX}{}{what}", std::process::id())
+    let pid = std::process::id();
+    match began(pid) {
+        Some(began) => format!("{PREFIX}{pid}-{began}{what}"),
+        None => format!("{PREFIX}{pid}{what}"),
+    }
 }
 
 /// Whether something of this name was made by an experiment that is gone.
@@ -17,11 +22,39 @@ pub(crate) fn is_left_behind(name: &OsStr) -> bool {
     let Some(rest) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)) else {
         return false;
     };
-    let end = rest
+    let (maker, rest) = digits(rest);
+    let Ok(maker) = maker.parse() else {
+        return false;
+    };
+    match (began(maker), digits(rest.trim_start_matches('-')).0) {
+        (None, _) => true,
+        // A version before wrote the number only.
+        (Some(_), "") => false,
+        (Some(began), told) => began.to_string() != told,
+    }
+}
+
+fn digits(text: &str) -> (&str, &str) {
+    let end = text
         .find(|c: char| !c.is_ascii_digit())
-        .unwrap_or(rest.len());
-    let maker = rest[..end].parse::<u32>();
-    maker.is_ok_and(|pid| !Path::new(&format!("/proc/{pid}")).exists())
+        .unwrap_or(text.len());
+    text.split_at(end)
+}
+
+/// When a process that lives began, in ticks after the boot.
+fn began(pid: u32) -> Option<u64> {
+    began_in(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// Field 22 of `stat`; none for a process that has ended and is only not waited for yet.
+fn began_in(stat: &str) -> Option<u64> {
+    // Field 2, the program's name, may have anything in it.
+    let (_, rest) = stat.rsplit_once(") ")?;
+    let fields: Vec<&str> = rest.split_whitespace().collect();
+    match fields.first()? {
+        &"Z" | &"X" => None,
+        _ => fields.get(19)?.parse().ok(),
+    }
 }
 
 #[cfg(test)]
@@ -31,9 +64,25 @@ mod tests {
     #[test]
     fn what_is_in_use_is_told_from_what_was_left() {
         let is_left = |name: &str| is_left_behind(OsStr::new(name));
-        assert!(!is_left(&own("-run")) && !is_left(&own("")) && !is_left(&own(".disk")));
+        assert!(!is_left(&own("-run")) && !is_left(&own("")) && !is_left(&own("-x.disk")));
         // Above the largest number that the kernel gives.
         assert!(is_left("zmeld-lab-4194999-run") && is_left("zmeld-lab-4194999"));
         assert!(!is_left("zmeld-lab-") && !is_left("zmeld-lab-x") && !is_left("other-4194999"));
+    }
+
+    #[test]
+    fn a_number_that_was_given_again_brings_nothing_back_to_life() {
+        let pid = std::process::id();
+        let earlier = began(pid).unwrap() - 1;
+        let name = format!("{PREFIX}{pid}-{earlier}-run");
+        assert!(is_left_behind(OsStr::new(&name)), "{name}");
+    }
+
+    #[test]
+    fn a_process_that_has_ended_has_no_beginning() {
+        let fields = "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18";
+        assert_eq!(began_in(&format!("7 (a) S) S {fields} 777 0")), Some(777));
+        assert_eq!(began_in(&format!("7 (a) Z {fields} 777 0")), None);
+        assert_eq!(began_in("7 (a) S 1"), None);
     }
 }

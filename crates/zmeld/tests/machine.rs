@@ -80,7 +80,7 @@ fn left_by_any() -> Vec<String> {
 
 /// Whether an experiment's machine runs.
 fn has_machine(experiment: u32) -> bool {
-    let folder = format!("zmeld-lab-{experiment}/");
+    let folder = format!("/zmeld-lab-{experiment}-");
     let entries = fs::read_dir("/proc").unwrap().flatten();
     entries.into_iter().any(|entry| {
         let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();

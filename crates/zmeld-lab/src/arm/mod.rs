@@ -214,15 +214,28 @@ fn free(host: &Host) -> Result<(), Error> {
     })
 }
 
-/// What experiments that are over left set up, in words. Changes nothing.
+/// What experiments that are over left, in words.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Leftovers {
+    /// What the machine still has: swap, devices.
+    pub set_up: Vec<String>,
+    /// What only takes up room.
+    pub files: Vec<String>,
+}
+
+/// What experiments that are over left. Changes nothing.
 ///
 /// # Errors
 /// A journal that cannot be understood.
-pub fn leftovers(host: &Host) -> Result<Vec<String>, Error> {
+pub fn leftovers(host: &Host) -> Result<Leftovers, Error> {
     let state = State::read_of(host, Owner::Experiment)?;
     let steps = state.map_or(0, |state| state.records.len());
     let swap = (steps > 0).then(|| swap_left(steps));
-    Ok(swap.into_iter().chain(slow_disk::leftovers()).collect())
+    let (devices, files) = slow_disk::leftovers();
+    Ok(Leftovers {
+        set_up: swap.into_iter().chain(devices).collect(),
+        files,
+    })
 }
 
 fn swap_left(steps: usize) -> String {

@@ -6,16 +6,19 @@
 //! it is charged to the group, and the limit is the group's. A limit is on
 //! rates: a queue of an own, as a real drive has, is not imitated.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
+use rustix::fs::{major, minor};
 use serde::{Deserialize, Serialize};
+use zmeld_swap::kernel::Invocation;
+use zmeld_swap::Host;
 
 use super::{size, Bases};
 use crate::error::Error;
+use crate::folder::{self, Folder};
 use crate::limit::Group;
-use crate::name::{self, is_left_behind};
 
 /// How large and how slow. Without a rate it is as fast as what it stands on.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -44,8 +47,9 @@ fn folder() -> PathBuf {
     PathBuf::from("/var/tmp")
 }
 
-/// How the name of its file ends.
+/// How the name of the folder ends that its file lies in, and what the file is called.
 const ENDING: &str = ".disk";
+const FILE: &str = "disk";
 
 const ROOT: &str = "/sys/fs/cgroup/blkio";
 
@@ -60,7 +64,6 @@ impl SlowDisk {
 
     /// Makes the file that it is.
     pub(crate) fn create(&self, bytes: u64) -> Result<DiskFile, Error> {
-        let file = self.folder.join(name::own(ENDING));
         let free = rustix::fs::statvfs(&self.folder)
             .map_err(|err| Error::io("look at", &self.folder, err.into()))?;
         if free.f_bavail * free.f_frsize < bytes + (512 << 20) {
@@ -72,12 +75,18 @@ impl SlowDisk {
                 ),
             });
         }
-        // Anybody may write where it lies: it must not be there already.
-        let made = File::create_new(&file).map_err(|err| Error::io("create", &file, err))?;
-        let file = DiskFile(file);
+        // Pages of all programs go there, where anybody may look for it.
+        let folder = Folder::create_in(&self.folder, ENDING)?;
+        let path = folder.path().join(FILE);
+        let made = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path)
+            .map_err(|err| Error::io("create", &path, err))?;
         rustix::fs::fallocate(&made, rustix::fs::FallocateFlags::empty(), 0, bytes)
-            .map_err(|err| Error::io("allocate", file.path(), err.into()))?;
-        Ok(file)
+            .map_err(|err| Error::io("allocate", &path, err.into()))?;
+        Ok(DiskFile { path, made, folder })
     }
 
     /// Makes it, as a loop device.
@@ -95,6 +104,18 @@ impl SlowDisk {
         ])?;
         attached.device = PathBuf::from(said.trim());
         let device = attached.device.clone();
+        let meta = attached.file.made.metadata();
+        let meta = meta.map_err(|err| Error::io("look at", attached.file.path(), err))?;
+        if !stands_on(&device, &meta) {
+            return Err(Error::Unsafe {
+                what: format!(
+                    "{} was replaced while a disk was made of it: others can rename what lies in {}, so name another \
+                     folder in the recipe",
+                    attached.file.path().display(),
+                    self.folder.display()
+                ),
+            });
+        }
         self.throttle(&device, group, &mut attached.limits)?;
         Ok(attached)
     }
@@ -151,20 +172,18 @@ pub(crate) fn bytes_per_s(mb_per_s: Option<f64>) -> Option<u64> {
     mb_per_s.map(|rate| (rate * 1e6) as u64)
 }
 
-/// The file of a disk; dropping it removes it.
+/// The file of a disk, in a folder of its own; dropping it removes both. What fails is tried again by the next
+/// experiment.
 #[derive(Debug)]
-pub(crate) struct DiskFile(PathBuf);
+pub(crate) struct DiskFile {
+    path: PathBuf,
+    made: File,
+    folder: Folder,
+}
 
 impl DiskFile {
     pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for DiskFile {
-    fn drop(&mut self) {
-        // What fails here is tried again by the next experiment.
-        let _ = fs::remove_file(&self.0);
+        &self.path
     }
 }
 
@@ -186,102 +205,152 @@ impl Attached {
 impl Drop for Attached {
     fn drop(&mut self) {
         // What fails here is tried again by the next experiment.
-        for (file, nothing) in &self.limits {
-            let _ = fs::write(file, nothing);
-        }
-        if self.device.parent().is_some() {
-            let _ = losetup(&["--detach", &self.device.display().to_string()]);
+        if detach(&self.device, &self.limits).is_err() {
+            // Its name says whose the device is.
+            self.file.folder.keep();
         }
     }
+}
+
+/// Takes a device and its limits away.
+fn detach(device: &Path, limits: &[(PathBuf, String)]) -> Result<(), Error> {
+    for (file, nothing) in limits {
+        // There are none in version 2, and not each of them was set.
+        let _ = fs::write(file, nothing);
+    }
+    if device.parent().is_some() {
+        losetup(&["--detach", &device.display().to_string()])?;
+    }
+    Ok(())
 }
 
 fn losetup(arguments: &[&str]) -> Result<String, Error> {
-    let output = Command::new("losetup")
-        .args(arguments)
-        .output()
-        .map_err(|err| match err.kind() {
-            std::io::ErrorKind::NotFound => Error::Missing {
-                what: "losetup is not installed: install util-linux (mount on Debian)".to_owned(),
-            },
-            _ => Error::io("run", "losetup", err),
-        })?;
-    if !output.status.success() {
+    let invocation = Invocation::new("losetup").args(arguments);
+    let finished = Host::here().attempt(&invocation).map_err(|err| match err {
+        zmeld_swap::Error::NotInstalled { .. } => Error::Missing {
+            what: "losetup is not installed: install util-linux (mount on Debian)".to_owned(),
+        },
+        err => err.into(),
+    })?;
+    if finished.code != Some(0) {
         return Err(Error::Missing {
             what: format!(
-                "losetup {} failed: {}",
-                arguments.join(" "),
-                String::from_utf8_lossy(&output.stderr)
-                    .trim()
-                    .replace('\n', "; ")
+                "{invocation} failed: {}",
+                finished.errors.trim().replace('\n', "; ")
             ),
         });
     }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    Ok(finished.output)
 }
 
-/// Loop devices whose maker is gone, with their files.
+/// Whether a loop device stands on this very file: a path can be made to name another one.
+fn stands_on(device: &Path, file: &fs::Metadata) -> bool {
+    let device = device.display().to_string();
+    let said = losetup(&["--noheadings", "--output", "BACK-MAJ:MIN,BACK-INO", &device]);
+    let said = said.unwrap_or_default();
+    let (number, inode) = (file.dev(), file.ino().to_string());
+    let number = format!("{}:{}", major(number), minor(number));
+    said.split_whitespace().eq([number, inode])
+}
+
+/// Loop devices whose maker is gone, with the folders of their files.
 fn left_devices() -> Vec<(fs::DirEntry, PathBuf)> {
     let mut left = Vec::new();
     for entry in fs::read_dir("/sys/block").into_iter().flatten().flatten() {
         let Ok(backing) = fs::read_to_string(entry.path().join("loop/backing_file")) else {
             continue;
         };
-        let file = PathBuf::from(backing.trim().trim_end_matches(" (deleted)"));
-        if is_left(&file) {
-            left.push((entry, file));
+        let file = Path::new(backing.trim_end_matches('\n'));
+        let Some(folder) = file.parent().filter(|_| file.ends_with(FILE)) else {
+            continue;
+        };
+        // Anybody who may attach files of their own chooses their paths.
+        if is_left(folder) && is_its_file(file, &entry) {
+            left.push((entry, folder.to_owned()));
         }
     }
     left
 }
 
-/// Disks whose maker is gone, in words.
-pub(super) fn leftovers() -> Vec<String> {
-    let mut files: Vec<PathBuf> = left_devices().into_iter().map(|(_, file)| file).collect();
-    for entry in fs::read_dir(folder()).into_iter().flatten().flatten() {
-        let file = entry.path();
-        if is_left(&file) && !files.contains(&file) {
-            files.push(file);
-        }
+/// Whether the device stands on the file, which is root's alone. Others than root cannot look into its folder, and
+/// are told by its name.
+fn is_its_file(file: &Path, device: &fs::DirEntry) -> bool {
+    let is_own = |meta: &fs::Metadata| {
+        meta.is_file() && meta.uid() == 0 && meta.nlink() == 1 && meta.mode() & 0o077 == 0
+    };
+    match fs::symlink_metadata(file) {
+        Ok(meta) => is_own(&meta) && stands_on(&Path::new("/dev").join(device.file_name()), &meta),
+        Err(err) => err.kind() == std::io::ErrorKind::PermissionDenied,
     }
-    files.iter().map(|file| of_a_killed_one(file)).collect()
 }
 
-/// Removes disks whose maker is gone. Returns what was found.
+/// Disks whose maker is gone, in words: those that are devices, and those that are only files.
+pub(super) fn leftovers() -> (Vec<String>, Vec<String>) {
+    let devices: Vec<PathBuf> = left_devices().into_iter().map(|it| it.1).collect();
+    let mut files = folder::left_in(&folder(), ENDING);
+    files.retain(|folder| !devices.contains(folder));
+    let in_words = |folders: Vec<PathBuf>| folders.iter().map(|it| of_a_killed_one(it)).collect();
+    (in_words(devices), in_words(files))
+}
+
+/// Removes disks whose maker is gone. What fails is still there for [`leftovers`]. Returns what was found.
 pub(super) fn clear_leftovers() -> Vec<String> {
     let mut found = Vec::new();
-    for (entry, file) in left_devices() {
+    for (entry, folder) in left_devices() {
         let number = fs::read_to_string(entry.path().join("dev")).unwrap_or_default();
         let limits = ["read_bps", "write_bps", "read_iops", "write_iops"].map(|name| {
             let path = Path::new(ROOT).join(format!("blkio.throttle.{name}_device"));
             (path, format!("{} 0", number.trim()))
         });
-        found.push(of_a_killed_one(&file));
-        drop(Attached {
-            device: Path::new("/dev").join(entry.file_name()),
-            limits: limits.into(),
-            file: DiskFile(file),
-        });
+        found.push(of_a_killed_one(&folder));
+        // The file says whose the device is: it stays as long as that.
+        if detach(&Path::new("/dev").join(entry.file_name()), &limits).is_ok() {
+            let _ = fs::remove_dir_all(folder);
+        }
     }
     // Those of virtual machines are on no loop device.
-    for entry in fs::read_dir(folder()).into_iter().flatten().flatten() {
-        let file = entry.path();
-        if is_left(&file) {
-            found.push(of_a_killed_one(&file));
-            drop(DiskFile(file));
+    let devices: Vec<PathBuf> = left_devices().into_iter().map(|it| it.1).collect();
+    for folder in folder::left_in(&folder(), ENDING) {
+        if !devices.contains(&folder) {
+            found.push(of_a_killed_one(&folder));
+            let _ = fs::remove_dir_all(folder);
         }
     }
     found
 }
 
-/// Whether it is the file of a disk whose maker is gone.
-fn is_left(file: &Path) -> bool {
-    let name = file.file_name().unwrap_or_default();
-    is_left_behind(name) && name.to_string_lossy().ends_with(ENDING)
+/// Whether it is the folder of a disk whose maker is gone.
+fn is_left(path: &Path) -> bool {
+    path.to_string_lossy().ends_with(ENDING) && folder::is_left(path)
 }
 
-fn of_a_killed_one(file: &Path) -> String {
+fn of_a_killed_one(folder: &Path) -> String {
     format!(
         "a disk of an experiment that was killed ({})",
-        file.display()
+        folder.display()
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_swapped_out_can_be_read_by_root_alone() {
+        let place = tempfile::tempdir().unwrap();
+        let disk = SlowDisk {
+            folder: place.path().to_owned(),
+            ..SlowDisk::default()
+        };
+        let Ok(file) = disk.create(1 << 20) else {
+            eprintln!("skipped: no 512 MiB are free in {}", place.path().display());
+            return;
+        };
+        let mode = |path: &Path| fs::symlink_metadata(path).unwrap().mode() & 0o7777;
+        assert_eq!(mode(file.path()), 0o600);
+        assert_eq!(mode(file.path().parent().unwrap()), 0o700);
+        assert_eq!(fs::metadata(file.path()).unwrap().len(), 1 << 20);
+        drop(file);
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
+    }
 }

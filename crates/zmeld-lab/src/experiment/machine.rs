@@ -19,7 +19,10 @@ impl Lab<'_> {
             .machine
             .as_ref()
             .ok_or_else(|| Error::Result(format!("case {} has no machine", case.name)))?;
-        let folder = self.folder.join(format!("machine-{}", self.beds.len()));
+        let folder = self
+            .folder
+            .path()
+            .join(format!("machine-{}", self.beds.len()));
         Ok(match self.beds.entry(case.name.clone()) {
             Entry::Occupied(there) => there.into_mut(),
             Entry::Vacant(place) => {
@@ -52,7 +55,7 @@ impl Lab<'_> {
         };
         let request = Request::new(recipe, facts.footprint_bytes, block, self.settings.seed);
         self.bed(case)?;
-        let (folder, stop) = (&self.folder, self.stop);
+        let (folder, stop) = (self.folder.path(), self.stop);
         let stopped = || stop.load(std::sync::atomic::Ordering::SeqCst);
         let ended =
             self.beds[&case.name].run(request, &self.settings.launcher, folder, &stopped)?;

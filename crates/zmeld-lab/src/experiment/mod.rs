@@ -20,7 +20,6 @@ pub mod result;
 mod run;
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -29,10 +28,10 @@ use zmeld_swap::Host;
 
 use crate::arm::{self, size, Bases};
 use crate::error::Error;
+use crate::folder::{self, Folder};
 use crate::limit::{Group, Hierarchy};
 use crate::measure::machine::{memory, reclaim_daemons};
 use crate::measure::Machine;
-use crate::name;
 use crate::recipe::{Case, Recipe};
 use crate::vm::host::Bed;
 use crate::workload::Workload;
@@ -89,7 +88,8 @@ pub(crate) struct Lab<'a> {
     hierarchy: Hierarchy,
     settings: &'a Settings,
     stop: &'a AtomicBool,
-    folder: PathBuf,
+    // What lies in it harms nobody, should it stay.
+    folder: Folder,
     kswapd: Vec<u32>,
     /// A disk that arms use as their slow disk.
     pub(crate) disk: Option<arm::Disk>,
@@ -161,12 +161,7 @@ impl<'a> Lab<'a> {
             listener(Event::Note(&format!("took back {found}")));
         }
         arm::check_free(&host)?;
-        let folder = std::env::temp_dir().join(name::own(""));
-        // Anybody may write where it lies: neither may it be there already nor may others look into it.
-        std::fs::DirBuilder::new()
-            .mode(0o700)
-            .create(&folder)
-            .map_err(|err| Error::io("create", &folder, err))?;
+        let folder = Folder::create_in(&std::env::temp_dir(), "")?;
         Ok(Lab {
             host,
             hierarchy,
@@ -187,16 +182,30 @@ impl<'a> Lab<'a> {
 /// # Errors
 /// A journal that cannot be understood.
 pub fn left_behind(host: &Host) -> Result<Vec<String>, Error> {
+    let left = arm::leftovers(host);
+    // Without control groups, none is left.
+    let groups = Hierarchy::here().map_or(0, |hierarchy| hierarchy.leftovers());
+    // Looked at last: one may have begun meanwhile, and have begun to set up.
     if running().is_some() {
         return Ok(Vec::new());
     }
-    let mut found = arm::leftovers(host)?;
-    // Without control groups, none is left.
-    let groups = Hierarchy::here().map_or(0, |hierarchy| hierarchy.leftovers());
+    let mut left = left?;
     if groups > 0 {
-        found.push(groups_left(groups));
+        left.set_up.push(groups_left(groups));
     }
-    Ok(found)
+    Ok(left.set_up.into_iter().chain(left.files).collect())
+}
+
+/// Of what [`left_behind`] names, what would take part in swap that is set up now: files and groups do not.
+///
+/// # Errors
+/// A journal that cannot be understood.
+pub fn left_set_up(host: &Host) -> Result<Vec<String>, Error> {
+    let left = arm::leftovers(host);
+    match running() {
+        Some(_) => Ok(Vec::new()),
+        None => Ok(left?.set_up),
+    }
 }
 
 fn groups_left(count: usize) -> String {
@@ -237,19 +246,9 @@ fn cleared(host: &Host) -> Result<Vec<String>, Error> {
 
 /// Removes what experiments that were killed had in their folders: outputs, what machines booted from.
 fn clear_folders() {
-    let entries = std::fs::read_dir(std::env::temp_dir());
-    for entry in entries.into_iter().flatten().flatten() {
-        if name::is_left_behind(&entry.file_name()) {
-            // It harms nobody, and the next experiment tries again.
-            let _ = std::fs::remove_dir_all(entry.path());
-        }
-    }
-}
-
-impl Drop for Lab<'_> {
-    fn drop(&mut self) {
-        // Outputs of workloads; what is left of them harms nobody.
-        let _ = std::fs::remove_dir_all(&self.folder);
+    for folder in folder::left_in(&std::env::temp_dir(), "") {
+        // It harms nobody, and the next experiment tries again.
+        let _ = std::fs::remove_dir_all(folder);
     }
 }
 

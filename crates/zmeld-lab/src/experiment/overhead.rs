@@ -233,8 +233,8 @@ impl Lab<'_> {
             joins: Vec::new(),
             huge_pages: true,
             command: self.command(workload)?,
-            stdout: self.folder.join("stdout"),
-            stderr: self.folder.join("stderr"),
+            stdout: self.folder.path().join("stdout"),
+            stderr: self.folder.path().join("stderr"),
         };
         run::report(self.supervisor(&request)?)
     }

@@ -70,7 +70,10 @@ impl Lab<'_> {
         devices: &[String],
     ) -> Result<Measured, Error> {
         let workload = &case.workload;
-        let (stdout, stderr) = (self.folder.join("stdout"), self.folder.join("stderr"));
+        let (stdout, stderr) = (
+            self.folder.path().join("stdout"),
+            self.folder.path().join("stderr"),
+        );
         let request = Request {
             parent: std::process::id(),
             launcher: self.settings.launcher.clone(),

@@ -95,7 +95,7 @@ pub(super) fn experiment(host: &Host) -> anyhow::Result<Option<String>> {
 
 /// What a dead experiment left would be swapped to beside what is set up.
 fn cleared(host: &Host) -> anyhow::Result<()> {
-    let left = zmeld_lab::experiment::left_behind(host)?;
+    let left = zmeld_lab::experiment::left_set_up(host)?;
     if left.is_empty() {
         return Ok(());
     }
