@@ -242,17 +242,18 @@ fn swap_left(steps: usize) -> String {
     format!("swap of an experiment that was killed ({steps} steps)")
 }
 
-/// Takes back what an experiment that was killed left set up. Returns what was found.
+/// Takes back what an experiment that was killed left set up; by `force` even where pages do not fit back. Returns what
+/// was found.
 ///
 /// # Errors
 /// What could not be taken back.
-pub fn clear_leftovers(host: &Host) -> Result<Vec<String>, Error> {
+pub fn clear_leftovers(host: &Host, force: bool) -> Result<Vec<String>, Error> {
     let mut found = Vec::new();
     let mut journal = journal(host)?;
     let steps = journal.records().len();
     if steps > 0 {
         found.push(swap_left(steps));
-        take_down(host, &mut journal)?;
+        take_down(host, &mut journal, force)?;
     }
     drop(journal);
     found.extend(slow_disk::clear_leftovers());
@@ -268,11 +269,11 @@ pub fn check_free(host: &Host) -> Result<(), Error> {
     free(host)
 }
 
-fn take_down(host: &Host, journal: &mut Journal) -> Result<(), Error> {
+fn take_down(host: &Host, journal: &mut Journal, force: bool) -> Result<(), Error> {
     down(
         host,
         journal,
-        Removal::default(),
+        Removal { only: None, force },
         &AtomicBool::new(false),
         &mut |_| (),
     )?;
@@ -312,7 +313,7 @@ impl Applied {
         if self.active {
             self.active = false;
             let mut journal = journal(&self.host)?;
-            take_down(&self.host, &mut journal)?;
+            take_down(&self.host, &mut journal, false)?;
         }
         self.disk = None;
         Ok(())

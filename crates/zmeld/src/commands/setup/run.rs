@@ -157,25 +157,35 @@ pub fn down(args: &DownArgs) -> anyhow::Result<Outcome> {
         false => taken_down(args, &host)?,
     };
     if args.only.is_none() {
-        let found = zmeld_lab::experiment::left_behind(&host)?;
-        if !found.is_empty() {
-            let taken = zmeld_lab::experiment::take_back_left_behind(&host)?;
-            report.undone.extend(of_an_experiment(taken));
-            report
-                .left
-                .extend(zmeld_lab::experiment::left_behind(&host)?);
+        let mut taken = Vec::new();
+        if !zmeld_lab::experiment::left_behind(&host)?.is_empty() {
+            taken = zmeld_lab::experiment::take_back_left_behind(&host, args.force)?;
         }
+        // Found is not gone: what could not be removed is there still.
+        let left = zmeld_lab::experiment::left_behind(&host)?;
+        taken.retain(|it| !left.contains(it));
+        report.undone.extend(of_an_experiment(taken));
+        report.left.extend(left);
+    } else {
+        report
+            .left
+            .extend(zmeld_lab::experiment::left_behind(&host)?);
     }
-    let as_before = report.kept == 0 && report.left.is_empty() && !args.experiment;
-    let lead = match (report.is_unchanged(), as_before) {
-        (true, _) if args.experiment => "No experiment left anything.",
-        (true, true) => "Nothing is set up.",
-        (true, false) => "Nothing to do.",
-        (false, true) => "Everything is as it was before.",
-        (false, false) if report.left.is_empty() => "Taken back; the rest stays.",
-        (false, false) => "Taken back, but this is not as it was before:",
-    };
+    let lead = down_lead(&report, args.experiment);
     print("zmeld down", "zmeld.down", lead, args.json, false, &report)
+}
+
+/// What is said first of what `down` did.
+fn down_lead(report: &Report, experiment: bool) -> &'static str {
+    match (report.is_unchanged(), report.left.is_empty()) {
+        (true, false) => "Nothing was taken back, and this is not as it was before:",
+        (false, false) => "Taken back, but this is not as it was before:",
+        (true, true) if experiment => "No experiment left anything.",
+        (true, true) if report.kept == 0 => "Nothing is set up.",
+        (true, true) => "Nothing to do.",
+        (false, true) if report.kept == 0 && !experiment => "Everything is as it was before.",
+        (false, true) => "Taken back; the rest stays.",
+    }
 }
 
 fn taken_down(args: &DownArgs, host: &Host) -> anyhow::Result<Report> {
@@ -354,5 +364,38 @@ impl Telling {
             Event::Note { text } => output::say(text),
             _ => self.line.clear(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_as_before_while_something_is_left() {
+        let left = Report {
+            left: vec!["a disk".to_owned()],
+            ..Report::default()
+        };
+        let undone = Report {
+            undone: of_an_experiment(vec!["swap".to_owned()]).collect(),
+            ..Report::default()
+        };
+        let both = Report {
+            left: left.left.clone(),
+            ..undone.clone()
+        };
+        for experiment in [false, true] {
+            for report in [&left, &both] {
+                let lead = down_lead(report, experiment);
+                assert!(lead.ends_with("this is not as it was before:"), "{lead}");
+            }
+        }
+        assert_eq!(down_lead(&undone, false), "Everything is as it was before.");
+        // Only the experiment's was looked at.
+        assert_eq!(down_lead(&undone, true), "Taken back; the rest stays.");
+        let nothing = Report::default();
+        assert_eq!(down_lead(&nothing, true), "No experiment left anything.");
+        assert_eq!(down_lead(&nothing, false), "Nothing is set up.");
     }
 }
