@@ -252,6 +252,13 @@ fn clear_folders() {
     }
 }
 
+/// What a run is set up with. The group is dropped first, on whichever path: pages of what still runs in it would have
+/// to fit below its limit when its swap goes.
+struct SetUp<G, A> {
+    group: G,
+    applied: A,
+}
+
 impl Lab<'_> {
     fn stopped(&self) -> bool {
         self.stop.load(Ordering::SeqCst)
@@ -529,6 +536,8 @@ impl Lab<'_> {
         };
         let group = Group::create(&self.hierarchy, "run")?;
         let applied = arm.apply(&self.host, bases, &group, self.disk.as_ref())?;
+        let set_up = SetUp { group, applied };
+        let SetUp { group, applied } = &set_up;
         let limit = facts.limit_bytes.filter(|_| !arm.unlimited);
         if let Some(limit) = limit {
             group.limit(limit, arm.swaps())?;
@@ -538,9 +547,32 @@ impl Lab<'_> {
         let disk = self.disk.as_ref().and_then(|disk| disk.device.file_name());
         devices.extend(disk.map(|name| name.to_string_lossy().into_owned()));
         devices.extend(applied.disk());
-        let measured = self.supervised(case, recipe.run_max_s, &group, budget, &devices)?;
-        drop(group);
-        applied.undo()?;
+        let measured = self.supervised(case, recipe.run_max_s, group, budget, &devices)?;
+        drop(set_up.group);
+        set_up.applied.undo()?;
         Ok(measured.into_run(recipe, case, arm, block))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+
+    struct Noted<'a>(&'a str, &'a RefCell<Vec<String>>);
+
+    impl Drop for Noted<'_> {
+        fn drop(&mut self) {
+            self.1.borrow_mut().push(self.0.to_owned());
+        }
+    }
+
+    #[test]
+    fn the_workload_goes_before_its_swap_when_a_run_fails() {
+        let gone = RefCell::default();
+        // Made in the order in which a run makes them.
+        let (group, applied) = (Noted("group", &gone), Noted("swap", &gone));
+        drop(SetUp { applied, group });
+        assert_eq!(*gone.borrow(), ["group", "swap"]);
     }
 }
