@@ -248,16 +248,19 @@ fn swap_left(steps: usize) -> String {
 /// # Errors
 /// What could not be taken back.
 pub fn clear_leftovers(host: &Host, force: bool) -> Result<Vec<String>, Error> {
-    let mut found = Vec::new();
-    let mut journal = journal(host)?;
-    let steps = journal.records().len();
-    if steps > 0 {
-        found.push(swap_left(steps));
-        take_down(host, &mut journal, force)?;
-    }
-    drop(journal);
+    let mut found: Vec<String> = take_back_swap(host, force)?.into_iter().collect();
     found.extend(slow_disk::clear_leftovers());
     Ok(found)
+}
+
+fn take_back_swap(host: &Host, force: bool) -> Result<Option<String>, Error> {
+    let mut journal = journal(host)?;
+    let steps = journal.records().len();
+    if steps == 0 {
+        return Ok(None);
+    }
+    take_down(host, &mut journal, force)?;
+    Ok(Some(swap_left(steps)))
 }
 
 /// Refuses to begin where `zmeld up` has set swap up.
@@ -382,11 +385,86 @@ pub fn size(text: &str, bases: Bases) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::{Arc, Mutex};
+    use zmeld_swap::kernel::{Access, Direct, Finished, Invocation};
+    use zmeld_swap::step::DeviceRef;
 
     const BASES: Bases = Bases {
         limit: 100 << 20,
         footprint: 200 << 20,
     };
+
+    /// A machine whose swap would not fit back into RAM, and that notes what it is to run.
+    #[derive(Default)]
+    struct Full(Mutex<Vec<String>>);
+
+    impl Access for Full {
+        fn read(&self, path: &Path, limit: u64) -> std::io::Result<Vec<u8>> {
+            Direct.read(path, limit)
+        }
+
+        fn write(&self, path: &Path, value: &[u8]) -> std::io::Result<()> {
+            Direct.write(path, value)
+        }
+
+        fn run(&self, invocation: &Invocation) -> std::io::Result<Finished> {
+            self.0.lock().unwrap().push(invocation.to_string());
+            Ok(Finished {
+                code: Some(0),
+                ..Finished::default()
+            })
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_back_is_taken_back_by_force_alone() {
+        let root = tempfile::tempdir().unwrap();
+        let on_it = Step::SwapOn(zmeld_swap::steps::SwapOn {
+            device: DeviceRef::Path("/dev/loop9".into()),
+            priority: 5,
+            discard: zmeld_swap::config::Discard::None,
+        });
+        let state = State {
+            schema: "zmeld.state/1".to_owned(),
+            complete: true,
+            records: vec![Record {
+                group: "tier.lab-disk".to_owned(),
+                step: on_it,
+                done: true,
+                before: None,
+                outcome: None,
+                run: 1,
+            }],
+            ..State::default()
+        };
+        for (file, text) in [
+            (
+                "proc/swaps",
+                "Filename Type Size Used Priority\n/dev/loop9 partition 1048576 524288 5\n",
+            ),
+            (
+                "proc/meminfo",
+                "MemTotal: 1048576 kB\nMemFree: 1024 kB\nMemAvailable: 1024 kB\n",
+            ),
+            (
+                "run/zmeld/experiment.json",
+                &serde_json::to_string(&state).unwrap(),
+            ),
+        ] {
+            let path = root.path().join(file);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        let machine = Arc::new(Full::default());
+        let host = Host::with(root.path(), machine.clone());
+        let ran = || machine.0.lock().unwrap().join("\n");
+        let err = take_back_swap(&host, false).unwrap_err().to_string();
+        assert!(err.contains("RAM"), "{err}");
+        assert_eq!(ran(), "");
+        // That the area stays on all the same is another matter.
+        let _ = take_back_swap(&host, true);
+        assert!(ran().contains("swapoff"), "{}", ran());
+    }
 
     #[test]
     fn sizes_follow_the_run() {
