@@ -5,7 +5,6 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use flate2::{write::GzEncoder, Compression};
 
@@ -214,7 +213,7 @@ impl Archive<GzEncoder<File>> {
 
 /// The shared libraries that a program is linked with, and its loader. None where it is a script, or has all in it.
 pub fn libraries_of(program: &Path) -> Vec<PathBuf> {
-    let Ok(output) = Command::new("ldd").arg(program).output() else {
+    let Ok(output) = crate::command("ldd").arg(program).output() else {
         return Vec::new();
     };
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use crate::{on_path, Error};
 
@@ -138,7 +137,7 @@ impl Kernel {
         }
         let depmod = on_path("depmod")
             .ok_or_else(|| Error::Missing("depmod is missing: install kmod".into()))?;
-        let ran = Command::new(&depmod)
+        let ran = crate::command(&depmod)
             .arg("-b")
             .arg(to)
             .arg(&self.release)
@@ -164,7 +163,7 @@ fn said_release(program: &Path) -> Option<String> {
     if !strings.windows(banner.len()).any(|part| part == banner) {
         return None;
     }
-    let output = Command::new(program).arg("--version").output().ok()?;
+    let output = crate::command(program).arg("--version").output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
     let release = text.trim();
     let is_release =

@@ -2,11 +2,14 @@
 
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use zmeld_swap::journal::FOLDER;
+use zmeld_swap::kernel::Invocation;
+use zmeld_swap::Host;
 use zmeld_vm::{on_path, Archive, Disk, Kernel, Kind, Machine};
 
 use super::{Answer, Facts, Request, Size, BEGIN, END, REQUEST};
@@ -174,6 +177,8 @@ impl Bed {
             .args(arguments)
             .args(["--parent", &std::process::id().to_string(), "--"])
             .args(words)
+            // Ctrl-C is for the experiment, which then ends the machine.
+            .process_group(0)
             .stdin(Stdio::null())
             .stdout(said)
             .stderr(complained)
@@ -338,13 +343,9 @@ fn pack(
 
 /// The program without what only a debugger reads, where that can be taken out: it lies in the guest's RAM.
 fn stripped<'a>(program: &'a Path, to: &'a Path) -> &'a Path {
-    let done = Command::new("strip")
-        .arg("-o")
-        .args([to, program])
-        .stderr(Stdio::null())
-        .status();
-    match done {
-        Ok(status) if status.success() => to,
+    let strip = Invocation::new("strip").arg("-o").args([to, program]);
+    match Host::here().run(&strip) {
+        Ok(_) => to,
         _ => program,
     }
 }
