@@ -353,4 +353,24 @@ mod tests {
         drop(file);
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
     }
+
+    #[test]
+    fn a_device_is_told_by_its_file_and_not_by_a_path() {
+        let place = tempfile::tempdir().unwrap();
+        let [ours, other] = ["ours", "other"].map(|name| place.path().join(name));
+        for path in [&ours, &other] {
+            fs::write(path, [0; 1 << 16]).unwrap();
+        }
+        let meta = fs::metadata(&ours).unwrap();
+        let Ok(device) = losetup(&["--find", "--show", &ours.display().to_string()]) else {
+            eprintln!("skipped: no loop device is to be had");
+            return;
+        };
+        let device = PathBuf::from(device.trim());
+        let is_so = stands_on(&device, &meta);
+        fs::rename(&other, &ours).unwrap();
+        let is_other = stands_on(&device, &fs::metadata(&ours).unwrap());
+        detach(&device, &[]).unwrap();
+        assert!(is_so && !is_other);
+    }
 }
