@@ -101,7 +101,9 @@ fn per_device(view: &View, value: fn(&Device) -> Option<u64>) -> Vec<Sample> {
 }
 
 fn melding(device: &Device, counter: &str) -> Option<u64> {
-    Some(device.melding.as_ref()?.counter(counter))
+    let melding = device.melding.as_ref()?;
+    let told = melding.counters.contains_key(counter);
+    told.then(|| melding.counter(counter))
 }
 
 fn stall(view: &View, value: fn(&crate::observe::Stall) -> f64) -> Vec<Sample> {

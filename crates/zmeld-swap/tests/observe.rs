@@ -575,3 +575,32 @@ fn every_rule_is_a_metric_whether_it_finds_something_or_not() {
     assert!(text.contains("zmeld_finding{id=\"oom-kills\",severity=\"critical\"} 1\n"));
     assert!(text.contains("zmeld_finding{id=\"equal-priority\",severity=\"warning\"} 0\n"));
 }
+
+#[test]
+fn figures_for_others_do_not_change_when_a_page_finds_its_twin() {
+    // Without a twin the object is stored; with one its size is saved by melding.
+    let (_dir, host) = plant("7.2");
+    let now = Observation::read(&host, PAGE);
+    let told = |twin: bool, hidden: bool| {
+        let mut now = now.clone();
+        for device in &mut now.devices {
+            let (held, melding) = (device.held.as_mut(), device.melding.as_mut());
+            if let (Some(held), Some(melding)) = (held, melding) {
+                if twin {
+                    for (name, more) in [("bytes_melded", 1000), ("inline_melded", 1)] {
+                        *melding.counters.get_mut(name).expect(name) += more;
+                    }
+                } else {
+                    held.compressed_bytes += 1000;
+                }
+            }
+            if hidden {
+                device.hide_melding();
+            }
+        }
+        metrics::render(&now, &findings(&now, &Config::default(), None))
+    };
+    assert_ne!(told(true, false), told(false, false));
+    assert_eq!(told(true, true), told(false, true));
+    assert!(told(true, true).contains("zmeld_device_mismatches_total"));
+}

@@ -246,6 +246,7 @@ pub const KEYS: &[Key] = &[
         "absolute path ending in .prom",
         "no file",
     ),
+    key(Section::Metrics, "melding", "true or false", "false"),
 ];
 
 /// The names of the keys that stand in one of those sections.

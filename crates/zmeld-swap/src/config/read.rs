@@ -730,5 +730,6 @@ fn metrics(reader: &mut Reader, open: &Open<'_>) -> Metrics {
             })
         }),
         textfile: open.absolute(reader, "textfile"),
+        melding: open.boolean(reader, "melding").unwrap_or(false),
     }
 }

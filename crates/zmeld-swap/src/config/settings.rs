@@ -163,4 +163,7 @@ pub struct Metrics {
     pub listen: Option<SocketAddr>,
     /// The file that `zmeld watch` writes for node_exporter's textfile collector.
     pub textfile: Option<PathBuf>,
+    /// Whether those figures are among them that tell whether a page had a twin.
+    #[serde(default)]
+    pub melding: bool,
 }

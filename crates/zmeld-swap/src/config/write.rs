@@ -327,5 +327,7 @@ impl Writer<'_> {
         self.given("textfile", metrics.textfile.as_ref(), |path| {
             text(path.display())
         });
+        let melding = metrics.melding;
+        self.unless("melding", &melding, &false, Value::Boolean(melding));
     }
 }

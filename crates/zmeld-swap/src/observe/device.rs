@@ -192,6 +192,9 @@ pub struct Melding {
     pub counters: BTreeMap<String, i64>,
 }
 
+/// The counter of pages that did not have their fingerprint.
+const MISMATCHES: &str = "mismatches";
+
 impl Melding {
     /// Reads the lines of `meld_stat`, a name and a value each; lines whose value is
     /// a word are passed over.
@@ -218,6 +221,12 @@ impl Melding {
         u64::try_from(value).unwrap_or(0)
     }
 
+    /// Whether it is known what melding saves: only root is told, and not everybody
+    /// that zmeld tells.
+    pub fn is_told(&self) -> bool {
+        self.counters.contains_key("bytes_melded")
+    }
+
     /// Compressed bytes that shared objects save now, before what their shares cost.
     pub fn melded_bytes(&self) -> u64 {
         self.counter("bytes_melded")
@@ -225,7 +234,7 @@ impl Melding {
 
     /// Pages whose bytes did not have their fingerprint when they were read.
     pub fn mismatches(&self) -> u64 {
-        self.counter("mismatches")
+        self.counter(MISMATCHES)
     }
 
     /// The share of duplicates in the last sample, 0 to 1; `None` before the first.
@@ -236,6 +245,19 @@ impl Melding {
 }
 
 impl Device {
+    /// Leaves out what tells whether a page had a twin, as the device itself does
+    /// for readers without privileges: the counters of melding, and what it takes
+    /// off the compressed size.
+    pub fn hide_melding(&mut self) {
+        let Some(melding) = &mut self.melding else {
+            return;
+        };
+        if let Some(held) = &mut self.held {
+            held.compressed_bytes = held.compressed_bytes.saturating_add(melding.melded_bytes());
+        }
+        melding.counters.retain(|name, _| name == MISMATCHES);
+    }
+
     /// Stored pages that are in memory: without those that were written back.
     pub fn in_memory_bytes(&self) -> u64 {
         let held = self.held.unwrap_or_default();

@@ -218,7 +218,11 @@ impl Observation {
             ratio: held.and_then(|held| ratio(device.in_memory_bytes(), held.memory_used_bytes)),
             same_filled_bytes: held.map(|held| pages(held.same_filled_pages)),
             incompressible_bytes: held.map(|held| pages(held.incompressible_pages)),
-            melded_bytes: device.melding.as_ref().map(super::Melding::melded_bytes),
+            melded_bytes: device
+                .melding
+                .as_ref()
+                .filter(|melding| melding.is_told())
+                .map(super::Melding::melded_bytes),
             writeback_bytes: device
                 .backing
                 .as_ref()

@@ -11,7 +11,12 @@ use anyhow::{anyhow, Context};
 use clap::Args;
 use zmeld_swap::applied::Applied;
 use zmeld_swap::config::Config;
-use zmeld_swap::{findings::findings, metrics, observe::Observation, Host};
+use zmeld_swap::{
+    findings::findings,
+    metrics,
+    observe::{Device, Observation},
+    Host,
+};
 
 use super::status::page_size;
 use crate::cli::Place;
@@ -40,7 +45,11 @@ pub struct MetricsArgs {
 
 /// Runs the command.
 pub fn run(args: &MetricsArgs) -> anyhow::Result<Outcome> {
-    let text = text(&args.place.host(), &args.place.config()?);
+    let (host, config) = (args.place.host(), args.place.config()?);
+    let text = match &args.textfile {
+        Some(_) => text_for_others(&host, &config),
+        None => text(&host, &config),
+    };
     match &args.textfile {
         Some(path) => output::write_whole(path, text.as_bytes())?,
         None => output::print(&text)?,
@@ -48,12 +57,26 @@ pub fn run(args: &MetricsArgs) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// What a scrape gets now.
-pub fn text(host: &Host, config: &Config) -> String {
-    let now = Observation::read(host, page_size());
+/// What somebody else may read: an endpoint asks nobody who he is, and a textfile is
+/// read by another user. Whether a page had a twin is told only where the
+/// configuration says so.
+pub fn text_for_others(host: &Host, config: &Config) -> String {
+    let mut now = Observation::read(host, page_size());
+    if !config.metrics.melding {
+        now.devices.iter_mut().for_each(Device::hide_melding);
+    }
+    rendered(host, config, &now)
+}
+
+/// What this user may read.
+fn text(host: &Host, config: &Config) -> String {
+    rendered(host, config, &Observation::read(host, page_size()))
+}
+
+fn rendered(host: &Host, config: &Config, now: &Observation) -> String {
     // A journal that cannot be read is the business of `zmeld status`.
     let applied = Applied::read(host).ok().flatten();
-    metrics::render(&now, &findings(&now, config, applied.as_ref()))
+    metrics::render(now, &findings(now, config, applied.as_ref()))
 }
 
 /// An endpoint that answers until it is dropped.
@@ -116,7 +139,8 @@ fn answer(request: tiny_http::Request, host: &Host, config: &Config) -> std::io:
             request.respond(Response::from_string("only GET is answered\n").with_status_code(405))
         }
         "/metrics" => request.respond(
-            Response::from_string(text(host, config)).with_header(kind(metrics::CONTENT_TYPE)),
+            Response::from_string(text_for_others(host, config))
+                .with_header(kind(metrics::CONTENT_TYPE)),
         ),
         "/" => request.respond(
             Response::from_string("zmeld: see /metrics\n").with_header(kind("text/plain")),

@@ -86,7 +86,7 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
         if let Some(path) = &textfile {
             // Tried again next round: a full disk must not end the watch. Without a
             // next round it is an error.
-            let text = metrics::text(&host, &config);
+            let text = metrics::text_for_others(&host, &config);
             match output::write_whole(path, text.as_bytes()) {
                 Err(err) if args.once => return Err(err),
                 Err(err) => log(&format!("{err:#}")),
