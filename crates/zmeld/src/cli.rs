@@ -465,7 +465,7 @@ mod tests {
         assert_eq!(names, ["lz4", "zstd", "lzo"]);
         assert_eq!(list.0[1].level, Some(3));
         assert!(list.0[1].dict.is_some());
-        assert_eq!("all".parse::<CodecList>().unwrap().0.len(), 6);
+        assert_eq!("all".parse::<CodecList>().unwrap().0.len(), 7);
         assert!("lz4,,zstd".parse::<CodecList>().is_err());
         assert!("lz4,lz4".parse::<CodecList>().is_err());
         assert!("snappy"

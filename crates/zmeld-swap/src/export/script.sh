@@ -240,7 +240,13 @@ main() {
 	umask 022
 	mkdir -p "$state/undo" || fail "cannot make $state"
 	exec 9> "$state/lock"
-	flock -n 9 || fail "another run is at it"
+	# Who was killed leaves a command behind that ends soon, and holds it too.
+	tries=0
+	until flock -n 9; do
+		tries=$((tries + 1))
+		[ "$tries" -le 20 ] || fail "another run is at it"
+		sleep 1
+	done
 	case ${1:-up} in
 	up)
 		# A run that was killed left a tier half done.

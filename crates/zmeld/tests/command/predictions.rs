@@ -226,8 +226,13 @@ fn check(predicted: &Value, field: &str, taken: u64, tolerance: f64) {
 #[test]
 fn a_page_of_html_is_whole_and_asks_for_nothing() {
     let folder = folder();
-    let known = known_pages();
-    let path = write(folder.path(), "pages", &known.bytes);
+    // Known pages, and as many more as it takes to go by them: a line of numbers each.
+    let mut bytes = known_pages().bytes;
+    for number in 0..5000u64 {
+        let line = format!("{number:08} {:08} ", number * number % 99_999_989);
+        bytes.extend(line.bytes().cycle().take(4096));
+    }
+    let path = write(folder.path(), "pages", &bytes);
     let page = folder.path().join("scan.html");
     run(&["scan", "--file", str(&path), "--html", str(&page)]);
     let html = fs::read_to_string(&page).unwrap();
