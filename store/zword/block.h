@@ -110,10 +110,47 @@ void zword_size_sum(struct zword_size *size);
 u32 zword_header_write(u8 *dst, u32 mode, u32 count,
 		       const struct zword_size *size);
 
-void zword_words_parse(const struct zword_word_encoder *tables,
+/*
+ * What a parse has spent, in about as many bits as its symbols will take. Each
+ * quarter of the block it looks whether it is going to pass the limit, and gives
+ * up if so: most second tries lose, and a page that does not compress at all
+ * shows it early.
+ */
+struct zword_budget {
+	u32 spent;
+	u32 check;	/* where to look next, in bytes of the page */
+	u32 fair;	/* what may be spent by then */
+	u32 quarter;	/* the limit's bits for a quarter of the block */
+};
+
+/* limit: bytes. */
+static inline void zword_budget_start(struct zword_budget *budget, u32 from,
+				      u32 limit)
+{
+	budget->spent = 0;
+	budget->check = from + ZWORD_BLOCK_SIZE / 4;
+	budget->quarter = limit * 8 / 4;
+	budget->fair = budget->quarter;
+}
+
+/*
+ * At a check, with this much spent and not counted yet. False: it is not worth
+ * going on. The begin of a block costs more than its rest: a quarter is allowed.
+ */
+static inline bool zword_budget_left(struct zword_budget *budget, u32 more)
+{
+	bool is_left = budget->spent + more <= budget->fair + budget->quarter;
+
+	budget->check += ZWORD_BLOCK_SIZE / 4;
+	budget->fair += budget->quarter;
+	return is_left;
+}
+
+/* False: given up, since it would pass the limit, in bytes. */
+bool zword_words_parse(const struct zword_word_encoder *tables,
 		       const struct zword_word_decoder *masks,
 		       struct zword_encoding *work, u32 width,
-		       const u8 *page, u32 from);
+		       const u8 *page, u32 from, u32 limit);
 void zword_words_measure(const struct zword_word_encoder *tables,
 			 const struct zword_word_parse *parse,
 			 struct zword_size *size);
@@ -122,7 +159,9 @@ bool zword_words_write(const struct zword_word_encoder *tables,
 		       const struct zword_word_parse *parse, u32 mode,
 		       const struct zword_size *size, u8 *dst, u32 capacity);
 
-void zword_bytes_parse(struct zword_encoding *work, const u8 *page, u32 from);
+/* The same. */
+bool zword_bytes_parse(struct zword_encoding *work, const u8 *page, u32 from,
+		       u32 limit);
 void zword_bytes_measure(const struct zword_byte_encoder *tables,
 			 const struct zword_byte_parse *parse,
 			 struct zword_size *size);

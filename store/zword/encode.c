@@ -96,7 +96,15 @@ struct job {
 	u32 capacity;
 	u32 best;	/* bytes of the shortest yet, whether it fits or not */
 	bool is_written;
+	bool has_bytes;	/* the positions of bytes are cleared */
+	bool is_patient;	/* no parse gives up */
 };
+
+/* What a parse may take, in bytes. */
+static u32 limit_of(const struct job *job)
+{
+	return job->is_patient ? 4 * ZWORD_BLOCK_SIZE : job->best;
+}
 
 static void words_try(struct job *job, u32 mode)
 {
@@ -104,8 +112,10 @@ static void words_try(struct job *job, u32 mode)
 		&job->tables->word_encoder[mode];
 	struct zword_size size;
 
-	zword_words_parse(tables, &job->tables->word_decoder[mode], job->work,
-			  mode == ZWORD_WORDS_64 ? 8 : 4, job->page, job->from);
+	if (!zword_words_parse(tables, &job->tables->word_decoder[mode],
+			       job->work, mode == ZWORD_WORDS_64 ? 8 : 4,
+			       job->page, job->from, limit_of(job)))
+		return;
 	zword_words_measure(tables, &job->work->parse.word, &size);
 	if (size.all >= job->best)
 		return;
@@ -120,7 +130,11 @@ static void bytes_try(struct job *job)
 	const struct zword_byte_encoder *tables = &job->tables->byte_encoder;
 	struct zword_size size;
 
-	zword_bytes_parse(job->work, job->page, job->from);
+	if (!job->has_bytes)
+		memset(job->work->bytes, 0xff, sizeof(job->work->bytes));
+	job->has_bytes = true;
+	if (!zword_bytes_parse(job->work, job->page, job->from, limit_of(job)))
+		return;
 	zword_bytes_measure(tables, &job->work->parse.byte, &size);
 	if (size.all >= job->best)
 		return;
@@ -174,7 +188,8 @@ static u32 block_encode(struct job *job, int level)
 {
 	job->best = ZWORD_BLOCK_SIZE;
 	job->is_written = false;
-	if (level >= ZWORD_LEVEL_ALL)
+	job->is_patient = level >= ZWORD_LEVEL_ALL;
+	if (job->is_patient)
 		all_try(job);
 	else
 		likely_try(job);
@@ -198,7 +213,6 @@ int zword_compress(const struct zword_tables *tables, struct zword_work *work,
 	capacity = *dst_size < 2 * ZWORD_PAGE_SIZE_MAX ?
 		   (u32)*dst_size : 2 * ZWORD_PAGE_SIZE_MAX;
 	memset(&memory->words, 0xff, sizeof(memory->words));
-	memset(memory->bytes, 0xff, sizeof(memory->bytes));
 	for (; job.from < src_size; job.from += ZWORD_BLOCK_SIZE) {
 		prefix = job.from + ZWORD_BLOCK_SIZE < src_size ? 2 : 0;
 		if (capacity - at < prefix)

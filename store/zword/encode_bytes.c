@@ -10,12 +10,15 @@
  */
 #include "block.h"
 
-/* Bits that a match saves a byte, and what it costs, about. */
+/* Bits that a match saves a byte, and what it costs, about; and a literal. */
 #define GAIN_BYTE	5
 #define COST_AGAIN	5
 #define COST_NEAR	13
 #define COST_FAR	19
 #define GAIN_WAIT	5
+#define BITS_LITERAL	6
+/* Literals in a row, as a shift, after which a match is looked for less often. */
+#define SKIP_SHIFT	7
 
 struct match {
 	u32 length;	/* 0: none */
@@ -58,11 +61,15 @@ static inline u32 length_at(const u8 *page, u32 one, u32 other, u32 end)
 static inline void consider(struct match *best, const u8 *page, u32 from,
 			    u32 at, u32 end, u32 kind)
 {
-	u32 length = length_at(page, from, at, end), offset = at - from;
-	u32 cost = kind == ZWORD_MATCH_AGAIN ? COST_AGAIN :
-		   offset <= 256 ? COST_NEAR : COST_FAR;
-	int gain = (int)(length * GAIN_BYTE) - (int)cost;
+	u32 length, offset = at - from, cost;
+	int gain;
 
+	if (zword_get_word(page + from, 4) != zword_get_word(page + at, 4))
+		return;
+	length = length_at(page, from, at, end);
+	cost = kind == ZWORD_MATCH_AGAIN ? COST_AGAIN :
+	       offset <= 256 ? COST_NEAR : COST_FAR;
+	gain = (int)(length * GAIN_BYTE) - (int)cost;
 	if (length < ZWORD_MATCH_MIN || gain <= best->gain)
 		return;
 	best->length = length;
@@ -119,20 +126,27 @@ static void put_token(struct zword_byte_parse *parse, const u8 *page,
 	};
 }
 
-void zword_bytes_parse(struct zword_encoding *work, const u8 *page, u32 from)
+bool zword_bytes_parse(struct zword_encoding *work, const u8 *page, u32 from,
+		       u32 limit)
 {
 	struct zword_byte_parse *parse = &work->parse.byte;
 	const struct match none = { 0, 0, ZWORD_MATCH_NONE, 0 };
 	u32 end = from + ZWORD_BLOCK_SIZE, at = from, anchor = from;
 	u32 again = ZWORD_AGAIN_FIRST;
+	struct zword_budget budget;
 	struct match match, later;
 
+	zword_budget_start(&budget, from, limit);
 	parse->tokens = 0;
 	parse->literals = 0;
 	while (at < end) {
 		match = match_at(work, page, at, end, again);
 		if (!match.length) {
-			at++;
+			if (at >= budget.check &&
+			    !zword_budget_left(&budget, (at - anchor) *
+							BITS_LITERAL))
+				return false;
+			at += 1 + ((at - anchor) >> SKIP_SHIFT);
 			continue;
 		}
 		while (match.length < 24) {
@@ -142,6 +156,8 @@ void zword_bytes_parse(struct zword_encoding *work, const u8 *page, u32 from)
 			match = later;
 			at++;
 		}
+		budget.spent += (at - anchor) * BITS_LITERAL +
+				match.length * GAIN_BYTE - (u32)match.gain;
 		if (match.length > ZWORD_MATCH_MAX)
 			match.length = ZWORD_MATCH_MAX;
 		put_token(parse, page, anchor, at, &match);
@@ -149,9 +165,12 @@ void zword_bytes_parse(struct zword_encoding *work, const u8 *page, u32 from)
 		remember(work, page, at + 2, at + match.length, end);
 		at += match.length;
 		anchor = at;
+		if (at >= budget.check && !zword_budget_left(&budget, 0))
+			return false;
 	}
 	if (anchor < end)
 		put_token(parse, page, anchor, end, &none);
+	return true;
 }
 
 /* The symbol of a token, whose longer counts follow it. */

@@ -18,6 +18,9 @@
 
 #define HASH_BITS	10
 
+/* What 7 bits left of the last byte leave room for. */
+#define LITERALS_A_FLUSH	((63 - 7) / ZWORD_LITERAL_CODE_MAX)
+
 /* One word and where it could come from. */
 struct choice {
 	u64 word;
@@ -189,10 +192,10 @@ static inline void put_token(struct zword_word_parse *parse,
 	parse->literals = at + mask->count;
 }
 
-static inline void parse(const struct zword_word_encoder *tables,
+static inline bool parse(const struct zword_word_encoder *tables,
 			 const struct zword_word_decoder *masks,
 			 struct zword_encoding *work, u32 width,
-			 const u8 *page, u32 from)
+			 const u8 *page, u32 from, u32 limit)
 {
 	struct scan scan = {
 		.tables = tables,
@@ -202,8 +205,10 @@ static inline void parse(const struct zword_word_encoder *tables,
 		.end = from + ZWORD_BLOCK_SIZE,
 		.back = 1,
 	};
+	struct zword_budget budget;
 	struct choice choice;
 
+	zword_budget_start(&budget, from, limit);
 	work->parse.word.tokens = 0;
 	work->parse.word.literals = 0;
 	while (scan.at < scan.end) {
@@ -213,18 +218,36 @@ static inline void parse(const struct zword_word_encoder *tables,
 		scan.at += width;
 		put_token(&work->parse.word, masks, tables, &choice,
 			  run_take(&scan, choice.kind, width));
+		budget.spent += choice.cost / COST_BIT;
+		if (scan.at >= budget.check && !zword_budget_left(&budget, 0))
+			return false;
 	}
+	return true;
 }
 
-void zword_words_parse(const struct zword_word_encoder *tables,
+bool zword_words_parse(const struct zword_word_encoder *tables,
 		       const struct zword_word_decoder *masks,
 		       struct zword_encoding *work, u32 width,
-		       const u8 *page, u32 from)
+		       const u8 *page, u32 from, u32 limit)
 {
-	if (width == 8)
-		parse(tables, masks, work, 8, page, from);
-	else
-		parse(tables, masks, work, 4, page, from);
+	return width == 8 ? parse(tables, masks, work, 8, page, from, limit) :
+			    parse(tables, masks, work, 4, page, from, limit);
+}
+
+static inline u32 literal_code(const struct zword_word_encoder *tables,
+			       const struct zword_word_parse *parse, u32 k)
+{
+	return tables->literal[parse->table[k]][parse->literal[k]];
+}
+
+static inline u32 lane_bits(const struct zword_word_encoder *tables,
+			    const struct zword_word_parse *parse, u32 k)
+{
+	u32 bits = 0;
+
+	for (; k < parse->literals; k += ZWORD_LANES)
+		bits += literal_code(tables, parse, k) & ZWORD_ENTRY_LENGTH;
+	return bits;
 }
 
 void zword_words_measure(const struct zword_word_encoder *tables,
@@ -242,10 +265,8 @@ void zword_words_measure(const struct zword_word_encoder *tables,
 			size->bits[0] += ZWORD_TOKEN_BITS;
 		context = zword_token_kind(parse->token[k]) == ZWORD_ZERO;
 	}
-	for (k = 0; k < parse->literals; k++)
-		size->bits[1 + k % ZWORD_LANES] +=
-			tables->literal[parse->table[k]][parse->literal[k]] &
-			ZWORD_ENTRY_LENGTH;
+	for (k = 0; k < ZWORD_LANES; k++)
+		size->bits[1 + k] = lane_bits(tables, parse, k);
 	zword_size_sum(size);
 }
 
@@ -276,13 +297,15 @@ static bool lane_write(const struct zword_word_encoder *tables,
 		       const struct zword_word_parse *parse, u32 lane,
 		       struct zword_writer *writer, u8 *dst, u32 capacity)
 {
-	u32 k, code;
+	u32 k = lane, few, code;
 
-	for (k = lane; k < parse->literals; k += ZWORD_LANES) {
-		code = tables->literal[parse->table[k]][parse->literal[k]];
-		zword_add(writer, code >> 4, code & ZWORD_ENTRY_LENGTH);
-		if (writer->count > 63 - ZWORD_LITERAL_CODE_MAX &&
-		    !zword_flush(writer, dst, capacity))
+	while (k < parse->literals) {
+		for (few = 0; few < LITERALS_A_FLUSH && k < parse->literals;
+		     few++, k += ZWORD_LANES) {
+			code = literal_code(tables, parse, k);
+			zword_add(writer, code >> 4, code & ZWORD_ENTRY_LENGTH);
+		}
+		if (!zword_flush(writer, dst, capacity))
 			return false;
 	}
 	return zword_finish(writer, dst, capacity);
