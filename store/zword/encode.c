@@ -12,7 +12,7 @@
 
 /* Of 64: from here on a block is text and nothing else is tried. */
 #define TEXT_SURE	48u
-#define TEXT_LIKELY	6u
+#define TEXT_LIKELY	5u
 #define HALVES_SURE	24u
 #define HALVES_LIKELY	4u
 /* The top of an address, or of what else is one word of 64 bits. */
