@@ -94,24 +94,6 @@ fn both_decoders_give_back_every_page() {
     );
 }
 
-/// The parse gives up what will not win; what begins badly may well win.
-#[test]
-fn a_page_is_not_stored_raw_for_a_bad_begin() {
-    let (mut zword, _) = trained();
-    for seed in 1..100u64 {
-        let mut random = Random(seed);
-        let bad = 256 + 64 * random.below(28);
-        let mut page: Vec<u8> = (0..bad).map(|_| random.next() as u8).collect();
-        page.resize(BLOCK, random.next() as u8);
-        let mut object = vec![0; 2 * BLOCK];
-        let used = zword.compress(&page, &mut object).expect("there is room");
-        assert!(
-            used < bad + bad / 4 + 64,
-            "seed {seed}: {used} bytes for {bad} random ones"
-        );
-    }
-}
-
 /// Objects with a few bits, bytes or lengths changed: both say the same of them.
 #[test]
 fn both_decoders_judge_damage_alike() {
