@@ -506,9 +506,8 @@ int zm_suspects_meld(struct zm_pass *pass)
 			if (zm_pass_pause(pass))
 				return -EINTR;
 		}
-		for (next = i + 1; next < count &&
-		     zm_suspect_fingerprint(suspects[next]) == fingerprint; next++)
-			;
+		next = zm_suspects_below(suspects, i, count,
+					 (u64)fingerprint + 1);
 		prefetch_ahead(pass, i, next);
 		if (next == i + 1)
 			continue;

@@ -122,24 +122,20 @@ static int pass_find(struct zm_pass *pass)
 static int suspects_make_room(struct zm_pass *pass, u64 *end)
 {
 	u64 *suspects = pass->suspects;
-	u64 middle = pass->suspect_count / 2, last;
+	u64 count = pass->suspect_count, middle, last;
 	u32 fingerprint;
 	s64 leaders;
 
-	if (!zm_sort64(suspects, pass->suspect_count, &pass->stop))
+	if (!zm_sort64(suspects, count, &pass->stop))
 		return -EINTR;
-	fingerprint = zm_suspect_fingerprint(suspects[middle]);
-	while (middle &&
-	       zm_suspect_fingerprint(suspects[middle - 1]) == fingerprint)
-		middle--;
+	fingerprint = zm_suspect_fingerprint(suspects[count / 2]);
+	middle = zm_suspects_below(suspects, 0, count, fingerprint);
 	if (middle) {
 		*end = fingerprint;
 		pass->suspect_count = middle;
 		return 0;
 	}
-	for (last = 0; last < pass->suspect_count &&
-	     zm_suspect_fingerprint(suspects[last]) == fingerprint; last++)
-		;
+	last = zm_suspects_below(suspects, 0, count, (u64)fingerprint + 1);
 	leaders = zm_group_meld(pass, suspects, last);
 	if (leaders < 0)
 		return (int)leaders;
@@ -252,9 +248,24 @@ static int pass_rounds(struct zm_pass *pass)
 
 /* -- The whole ------------------------------------------------------------- */
 
+/*
+ * Half of it are cells, the other half suspects, no more of these than there are
+ * pages: what is beyond that, however much is offered, would not be used.
+ */
+static u64 memory_usable(const struct zm_pass *pass, u64 memory_max)
+{
+	u64 useful = 2 * sizeof(u64) * pass->result->pages_stored;
+
+	if (!memory_max)
+		memory_max = useful / 2;
+	if (memory_max > useful)
+		memory_max = useful;
+	return memory_max < MEMORY_MIN ? MEMORY_MIN : memory_max;
+}
+
 static int pass_borrow(struct zm_pass *pass, u64 memory_max)
 {
-	u64 half = memory_max / 2;
+	u64 half = memory_usable(pass, memory_max) / 2;
 
 	pass->cell_bytes = half / sizeof(u64) * sizeof(u64);
 	pass->cell_count = pass->cell_bytes * 4;
@@ -319,7 +330,7 @@ static int pass_meld(struct zm_pass *pass)
 static int pass_run(struct zm_pass *pass, const struct zm_meld_options *options)
 {
 	struct zm_meld_result *result = pass->result;
-	u64 memory_max = options->memory_max, started;
+	u64 started;
 	int err;
 
 	started = zm_port_time_ns();
@@ -331,11 +342,7 @@ static int pass_run(struct zm_pass *pass, const struct zm_meld_options *options)
 		result->below_threshold = true;
 		return 0;
 	}
-	if (!memory_max)
-		memory_max = 8 * result->pages_stored;
-	if (memory_max < MEMORY_MIN)
-		memory_max = MEMORY_MIN;
-	err = pass_borrow(pass, memory_max);
+	err = pass_borrow(pass, options->memory_max);
 	if (!err)
 		err = pass_meld(pass);
 	pass_give_back(pass);

@@ -28,6 +28,33 @@ static inline u64 zm_suspect_slot(u64 suspect)
 	return suspect & 0xffffffffu;
 }
 
+/*
+ * Of sorted suspects, the first from `from` on with a fingerprint of `limit` or
+ * more, or their count. In steps that double and then halve: one fingerprint can
+ * have as many as there are.
+ */
+static inline u64 zm_suspects_below(const u64 *suspects, u64 from, u64 count,
+				    u64 limit)
+{
+	u64 end = from, step = 1, middle;
+
+	while (end < count && zm_suspect_fingerprint(suspects[end]) < limit) {
+		from = end + 1;
+		end += step;
+		step *= 2;
+	}
+	if (end > count)
+		end = count;
+	while (from < end) {
+		middle = from + (end - from) / 2;
+		if (zm_suspect_fingerprint(suspects[middle]) < limit)
+			from = middle + 1;
+		else
+			end = middle;
+	}
+	return from;
+}
+
 struct zm_pass {
 	struct zm_store *store;
 	struct zm_stream *stream;

@@ -86,6 +86,9 @@ static void try_memory(const struct plan *plan, u64 memory_max)
 	struct zm_meld_result result;
 	u64 bound = memory_max ? memory_max : 8 * pages;
 
+	/* Of what is offered it takes what it can use. */
+	if (bound > 16 * pages)
+		bound = 16 * pages;
 	meld(store, &options, &result);
 	if (bound < 64 << 10)
 		bound = 64 << 10;
@@ -260,6 +263,7 @@ int main(int argc, char **argv)
 		plans[i] = plan_make(kinds[i].name, content, kinds[i].choose);
 		for (j = 0; j < 3; j++)
 			try_memory(&plans[i], memory[j]);
+		try_memory(&plans[i], 50ull << 30);
 		if (i > 1)
 			try_stopping(&plans[i]);
 		if (i > 1)
