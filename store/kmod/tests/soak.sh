@@ -14,6 +14,7 @@
 [ "$SIZE" -le 32 ] || SIZE=32
 PAGES=$((SIZE * 256))
 debug=/sys/kernel/debug
+check=$debug/$DEVICE/${DEVICE}0/check
 online=/sys/devices/system/cpu/cpu1/online
 state=$SEED
 
@@ -149,6 +150,8 @@ work_devices() {
 }
 
 module_load num_devices=1
+mount -t debugfs none $debug 2>/dev/null
+[ -e "$check" ] || echo "# there is no debugfs here"
 loop_new "$SIZE"
 [ -e $online ] || echo "# the processors of this kernel stay"
 begin=$(date +%s)
@@ -167,7 +170,9 @@ while :; do
 	4) work_devices ;;
 	esac
 	beside_stop
-	[ ! -e "$SYS/meld_stat" ] || same "no page was damaged" 0 "$(meld_stat mismatches)"
+	[ ! -e "$SYS/meld_stat" ] || same "no page was damaged" "0 0" "$(meld_stat mismatches) $(meld_stat damaged)"
+	[ ! -e "$check" ] || same "every counter is right" \
+		"every slot, counter and page is right" "$(cat "$check")"
 	blkdiscard "$DEV"
 	same "nothing is left" 0 "$(field mm_stat 1)"
 	[ $(($(date +%s) - begin)) -lt "$TIME" ] || [ $round -lt 5 ] || break
