@@ -177,7 +177,7 @@ int zm_writeback_begin(struct zm_store *store, u64 index, u32 which,
 	return err;
 }
 
-void zm_writeback_end(struct zm_store *store, struct zm_writeback *wb,
+bool zm_writeback_end(struct zm_store *store, struct zm_writeback *wb,
 		      bool written)
 {
 	struct zm_object block = {
@@ -186,10 +186,12 @@ void zm_writeback_end(struct zm_store *store, struct zm_writeback *wb,
 		.priority = wb->priority,
 	};
 	struct zm_share *share = wb->share;
+	bool moved;
 
 	zm_share_lock(share);
 	zm_share_mark(share, ZM_SHARE_WRITING, 0);
-	if (written && share->count && !zm_share_is_pinned(share)) {
+	moved = written && share->count && !zm_share_is_pinned(share);
+	if (moved) {
 		zm_share_move(store, share, block);
 		zm_count(&store->counters->writebacks);
 	} else {
@@ -198,6 +200,7 @@ void zm_writeback_end(struct zm_store *store, struct zm_writeback *wb,
 	zm_uncount(&store->counters->blocks_in_flight);
 	zm_share_put(store, share);
 	wb->share = NULL;
+	return moved;
 }
 
 /* -- And back --------------------------------------------------------------- */

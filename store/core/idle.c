@@ -86,9 +86,9 @@ static bool walk_on(const struct zm_stop *stop, u64 index)
 	return !zm_stop_wanted(stop);
 }
 
-int zm_idle_mark(struct zm_store *store, u32 age_s)
+int zm_idle_mark(struct zm_store *store, u32 age_s, u64 stops_seen)
 {
-	struct zm_stop stop = zm_stop_watch(store, 0, 0);
+	struct zm_stop stop = zm_stop_watch(store, stops_seen, 0);
 	u32 now = zm_port_time_s();
 	u64 index;
 

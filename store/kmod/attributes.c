@@ -120,15 +120,17 @@ static ssize_t idle_store(struct device *dev, struct device_attribute *attr,
 			  const char *buf, size_t len)
 {
 	struct zm_device *device = zm_device_of(dev);
+	u64 stops_seen;
 	u32 age_s = 0;
-	int err = -EINVAL;
+	int err;
 
 	if (!sysfs_streq(buf, "all") && kstrtouint(buf, 0, &age_s))
 		return -EINVAL;
-	down_read(&device->lock);
-	if (device->store)
-		err = zm_idle_mark(device->store, age_s);
-	up_read(&device->lock);
+	err = zm_device_lock_beside(device, &stops_seen);
+	if (err)
+		return err;
+	err = zm_idle_mark(device->store, age_s, stops_seen);
+	zm_device_unlock(device);
 	return err ? err : len;
 }
 static DEVICE_ATTR_WO(idle);

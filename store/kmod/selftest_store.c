@@ -143,7 +143,7 @@ static int recompress(struct store_trial *trial)
 	struct zm_recompress_result result;
 	int err;
 
-	err = zm_idle_mark(trial->store, 0);
+	err = zm_idle_mark(trial->store, 0, 0);
 	if (err)
 		return trial_failed(trial, "marking as idle gives %d", err);
 	err = zm_recompress_run(trial->store, &options, &result);

@@ -6,7 +6,9 @@
  * the requests. As many as writeback_batch_size are on their way at a time,
  * each with a page of its own; an end of a request only puts it on a list, and
  * whoever started the writeback takes it from there. An error of the device
- * leaves its page where it is, and the others go on.
+ * leaves its page where it is, and the others go on. The limit counts the pages
+ * that went: not one that was written in vain, for it changed or was read
+ * meanwhile, though bd_stat counts its write.
  *
  * Where not all may go (a limit, or too few blocks), the largest go first.
  */
@@ -119,13 +121,12 @@ static void request_finish(struct batch *batch, struct request *request)
 	int err = blk_status_to_errno(request->bio.bi_status);
 
 	bio_uninit(&request->bio);
-	zm_writeback_end(batch->device->store, &request->wb, !err);
-	if (err) {
+	if (!zm_writeback_end(batch->device->store, &request->wb, !err))
 		budget_return(batch->device);
+	if (err)
 		batch->err = err;
-	} else {
+	else
 		atomic64_inc(&batch->device->backing_writes);
-	}
 	request->next = batch->free;
 	batch->free = request;
 	batch->in_flight--;

@@ -312,6 +312,9 @@ static void try_early_stop(void)
 	if (zm_recompress_run(store, &harder, &recompressed) ||
 	    !recompressed.stopped || recompressed.pages_tried)
 		DIE("recompression lost a stop that came before it began");
+	if (zm_idle_mark(store, 0, harder.stops_seen) != -EINTR ||
+	    zm_idle_mark(store, 0, zm_pass_stops(store)))
+		DIE("marking lost a stop that came before, or took an old one");
 	/* It is not for those who are asked for afterwards. */
 	options.stops_seen = zm_pass_stops(store);
 	if (zm_meld_run(store, &options, &result) || result.stopped)

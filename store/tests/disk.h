@@ -89,15 +89,15 @@ static inline int disk_write_begin(struct disk *disk, struct zm_store *store,
 	return 0;
 }
 
-/* Ends it. pre: active. */
-static inline void disk_write_end(struct disk *disk, struct zm_store *store,
+/* Ends it; as zm_writeback_end(). pre: active. */
+static inline bool disk_write_end(struct disk *disk, struct zm_store *store,
 				  struct disk_write *write, bool written)
 {
 	if (written)
 		memcpy(disk_block(disk, write->wb.block), write->bytes,
 		       ZM_PAGE_SIZE);
 	write->active = false;
-	zm_writeback_end(store, &write->wb, written);
+	return zm_writeback_end(store, &write->wb, written);
 }
 
 /* Begins to read; the page if it is not backed. pre: read is free. */

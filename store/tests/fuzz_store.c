@@ -148,7 +148,7 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 		} else if (what < 27) {
 			fuzz_read(store, pages, index, data[at + 2]);
 		} else if (what == 27) {
-			zm_idle_mark(store, 0);
+			zm_idle_mark(store, 0, 0);
 		} else if (what == 28) {
 			zm_meld_mode_set(store, data[at + 2] % 4);
 		} else if (what == 29) {

@@ -170,13 +170,26 @@ static void recompress(void)
 		DIE("an object was replaced while it was compared");
 }
 
-static void write_back(void)
+static bool leaves(void)
 {
 	struct disk_write write = { 0 };
 
 	if (disk_write_begin(&disk, store, &write, 0, 0, true))
 		DIE("writeback");
-	disk_write_end(&disk, store, &write, true);
+	return disk_write_end(&disk, store, &write, true);
+}
+
+/* Of a page that is decompressed where it stands. */
+static void write_back(void)
+{
+	if (leaves())
+		DIE("a page is said to leave while it is read");
+}
+
+static void write_back_copied(void)
+{
+	if (!leaves())
+		DIE("a page is said to stay that nobody reads");
 }
 
 static void fail_to_write_back(void)
@@ -204,7 +217,7 @@ static void compact(void)
 
 static void mark_idle(void)
 {
-	if (zm_idle_mark(store, 0))
+	if (zm_idle_mark(store, 0, 0))
 		DIE("idle");
 }
 
@@ -411,7 +424,7 @@ static const struct event beside_pass[] = {
 	{ .name = "the same write again", .happens = rewrite },
 	{ .name = "a discard", .happens = discard },
 	{ .name = "a write to the second", .happens = write_target },
-	{ .name = "writeback", .happens = write_back },
+	{ .name = "writeback", .happens = write_back_copied },
 	{ .name = "compaction", .happens = compact },
 	{ .name = "idle marks", .happens = mark_idle },
 };

@@ -180,7 +180,7 @@ static void do_idle(struct model *m)
 	struct zm_slot_info info;
 	u64 index;
 
-	if (zm_idle_mark(m->store, 0))
+	if (zm_idle_mark(m->store, 0, 0))
 		DIE("idle");
 	for (index = 0; index < m->slots; index++) {
 		info = slot_info(m, index);

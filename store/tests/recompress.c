@@ -265,7 +265,7 @@ static void try_idle(void)
 	sleep(2);
 	expect(store, 1, text(0));
 	expect(store, 4, text(9));
-	EXPECT(!zm_idle_mark(store, 2));
+	EXPECT(!zm_idle_mark(store, 2, 0));
 	for (i = 0; i < 6; i++)
 		EXPECT(info(store, i).idle == (i != 1 && i != 4));
 	EXPECT(disk_write_begin(&disk, store, &write, 0, ZM_PICK_IDLE, false) ==
@@ -276,11 +276,11 @@ static void try_idle(void)
 	EXPECT(info(store, 2).priority == 2 && info(store, 5).priority == 2);
 	EXPECT(!info(store, 0).priority && !info(store, 4).priority);
 	EXPECT(!info(store, 2).idle && !info(store, 5).idle);
-	EXPECT(!zm_idle_mark(store, 0));
+	EXPECT(!zm_idle_mark(store, 0, 0));
 	EXPECT(!disk_write_begin(&disk, store, &write, 0, ZM_PICK_IDLE, false));
 	disk_write_end(&disk, store, &write, true);
 	EXPECT(info(store, 0).backed && info(store, 1).backed);
-	EXPECT(!zm_idle_mark(store, 0));
+	EXPECT(!zm_idle_mark(store, 0, 0));
 	EXPECT(!info(store, 0).idle && info(store, 2).idle);
 	for (i = 0; i < 4; i++)
 		expect(store, i, text(i / 2));
@@ -511,7 +511,7 @@ static void try_options(void)
 	close_store(store);
 	if (zm_store_create(&options, &other))
 		DIE("create");
-	EXPECT(zm_idle_mark(other, 1) == -EINVAL && !zm_idle_mark(other, 0));
+	EXPECT(zm_idle_mark(other, 1, 0) == -EINVAL && !zm_idle_mark(other, 0, 0));
 	zm_store_destroy(other);
 	options.codecs[0].ops = NULL;
 	EXPECT(zm_store_create(&options, &other) == -EINVAL);

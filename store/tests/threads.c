@@ -217,7 +217,7 @@ static void *recompressor(void *arg)
 			DIE("recompression found damaged pages");
 		zm_add64(&recompressed, result.pages_recompressed);
 		if (rng_below(&rng, 4) == 0)
-			zm_idle_mark(store, rng_below(&rng, 2));
+			zm_idle_mark(store, rng_below(&rng, 2), 0);
 		if (zm_slot_info(store, rng_below(&rng, SLOTS), &info) ||
 		    info.size > ZM_PAGE_SIZE)
 			DIE("no information on a slot");

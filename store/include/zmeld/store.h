@@ -95,7 +95,7 @@ void zm_page_discard(struct zm_store *store, u64 index);
 struct zm_meld_options {
 	/* Run only if the sampled share of duplicates is at least this. */
 	u32 threshold_permille;
-	/* Bytes the pass may borrow; 0: 8 for each stored page. */
+	/* Bytes the pass may borrow, of which it uses 16 a stored page; 0: 8. */
 	u64 memory_max;
 	/* Stop after this long; 0: no limit. */
 	u64 time_ns_max;
@@ -168,11 +168,12 @@ enum zm_pick {
 /*
  * Marks pages idle that were not accessed for the last age_s seconds, and all
  * others as not idle; 0: marks all. Pages without an object in the pool
- * (same-filled, backed) are never idle. -EINVAL: age_s without track_time;
+ * (same-filled, backed) are never idle. stops_seen: as in zm_meld_options.
+ * -EINVAL: age_s without track_time;
  * -EINTR: stopped, some are marked, of a share perhaps not for all its slots.
  * May sleep.
  */
-int zm_idle_mark(struct zm_store *store, u32 age_s);
+int zm_idle_mark(struct zm_store *store, u32 age_s, u64 stops_seen);
 
 struct zm_recompress_options {
 	u32 which;		/* ZM_PICK_IDLE, ZM_PICK_HUGE; 0: any */
@@ -253,9 +254,9 @@ int zm_writeback_begin(struct zm_store *store, u64 index, u32 which,
  * Written: the page, with all that share it, stands in the block and its object
  * is freed; or, if nobody needs the page any more, or it is being read in this
  * moment, the block is. Not written: the block is free again, nothing else
- * happened. Atomic.
+ * happened. True where the page went to the block. Atomic.
  */
-void zm_writeback_end(struct zm_store *store, struct zm_writeback *wb,
+bool zm_writeback_end(struct zm_store *store, struct zm_writeback *wb,
 		      bool written);
 
 #define ZM_BACKED 1
