@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -698,6 +698,53 @@ fn an_experiment_and_what_zmeld_up_sets_up_leave_each_other_alone() {
     assert!(line.contains("zmeld down first"), "{line}");
     assert_eq!(line.lines().count(), 1, "{line}");
     assert_eq!((now, machine()), (set_up, before));
+}
+
+/// Things of others that are called like an experiment's; they go with the test.
+struct Lookalikes([PathBuf; 2]);
+
+impl Lookalikes {
+    fn new() -> Lookalikes {
+        let name = |what: &str| PathBuf::from(format!("/var/tmp/zmeld-lab-4194999{what}.disk"));
+        let (file, folder) = (name(""), name("-1-x"));
+        fs::write(&file, "somebody's").unwrap();
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("disk"), "somebody's").unwrap();
+        for path in [&file, &folder, &folder.join("disk")] {
+            std::os::unix::fs::chown(path, Some(65534), Some(65534)).unwrap();
+        }
+        Lookalikes([file, folder])
+    }
+}
+
+impl Drop for Lookalikes {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0[0]);
+        let _ = fs::remove_dir_all(&self.0[1]);
+    }
+}
+
+#[test]
+fn what_others_call_like_an_experiments_is_in_nobodys_way() {
+    let Some(_turn) = turn() else { return };
+    let folder = folder();
+    let text = b"[tier.ram]\nkind = \"zram\"\nsize = \"16MiB\"\ncodec = \"lzo\"\n";
+    let config = write(folder.path(), "zmeld.toml", text);
+    let others = Lookalikes::new();
+    let output = run(&["up", "--dry-run", "--no-scan", "--config", str(&config)]);
+    assert_eq!(code(&output), 0, "{}", text_of(&output));
+    let output = run(&["down", "--experiment"]);
+    assert_eq!(code(&output), 0, "{}", text_of(&output));
+    assert!(
+        !text_of(&output).contains("4194999"),
+        "{}",
+        text_of(&output)
+    );
+    assert!(others.0[0].exists() && others.0[1].join("disk").exists());
+}
+
+fn text_of(output: &std::process::Output) -> String {
+    text(&output.stdout) + &text(&output.stderr)
 }
 
 #[test]
