@@ -2,7 +2,7 @@
 //! error for each thing it does, metrics where they are asked for.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -78,8 +78,8 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
         let begin = Instant::now();
         let seen = Observation::read(&host, page_size());
         // What happened in the last hour is told from notes; where they cannot be
-        // made, it is told as what happened since boot.
-        if !args.dry_run {
+        // made, it is told as what happened since boot. Another tree is not written to.
+        if !args.dry_run && args.place.root == Path::new("/") {
             let _ = lately::note(&host, &seen);
         }
         watcher.round(&seen, begin, &mut say);

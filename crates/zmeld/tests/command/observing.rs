@@ -96,6 +96,8 @@ fn check_ends_with_1_where_there_is_a_finding_that_counts() {
     let critical = run(&["status", "--root", root, "--check=critical"]);
     assert_eq!(code(&critical), 0, "{}", text(&critical.stdout));
     assert_eq!(code(&run(&["status", "--root", root, "--check"])), 1);
+    // Only this machine's counters are noted.
+    assert!(!dir.path().join("run/zmeld/counters.json").exists());
 }
 
 #[test]

@@ -3,6 +3,8 @@
 
 mod page;
 
+use std::path::Path;
+
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use zmeld_report::Tone;
@@ -135,9 +137,10 @@ pub fn run(args: &StatusArgs) -> anyhow::Result<Outcome> {
         ("zmeld.status", 1),
         &status,
     )?;
-    if args.check.is_some() {
+    if args.check.is_some() && args.place.root == Path::new("/") {
         // A monitor asks again: what was counted until now is noted, where this user
-        // may. Who may not is told by what root or zmeld watch noted.
+        // may. Who may not is told by what root or zmeld watch noted. In another
+        // tree nothing is written: its links could lead anywhere.
         let _ = zmeld_swap::observe::lately::note(&args.place.host(), &status.observation);
     }
     let missed = args.check.is_some_and(|least| {
