@@ -383,8 +383,9 @@ fn turns(options: &Options, state: &mut State, file: &Path, mut works: Vec<Work>
 fn cannot_run(beds: &Beds, log: &Log, work: &Work) -> Result<Option<String>> {
     let tally = match work {
         Work::Model => {
-            let command = beds.bed.command(log, Flavour::AsBuilt, SOAK_PROGRAM)?;
-            return Ok(command.err());
+            // Where the sanitizers cannot run, the other runs are done all the same.
+            let _ = beds.bed.command(log, Flavour::Address, SOAK_PROGRAM)?;
+            return Ok(beds.bed.command(log, Flavour::AsBuilt, SOAK_PROGRAM)?.err());
         }
         Work::Fuzz(target) => {
             if let Some(reason) = fuzz::why_not(log)? {
