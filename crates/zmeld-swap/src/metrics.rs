@@ -215,22 +215,36 @@ families! {
         |view| stall(view, |stall| stall.total_us as f64 / 1e6);
     "zmeld_oom_kills_lately" Gauge "Processes killed in the last hour because the machine had no memory left." =>
         |view| whole(Some(view.now.lately.oom_kills));
+    "zmeld_unattributed_oom_kills_lately" Gauge "Processes killed in the last hour by the machine, or at the limit of a control group that is gone." =>
+        |view| whole(Some(view.now.lately.unattributed_oom_kills));
     "zmeld_group_oom_kills_lately" Gauge "Processes killed in the last hour at the limit of a control group." =>
         |view| view.now.lately.group_oom_kills.iter().map(|(path, kills)| Sample {
             labels: vec![("cgroup", path.clone())],
             value: *kills as f64,
         }).collect();
     "zmeld_finding" Gauge "How often zmeld status finds this now; 0: not at all." =>
-        |view| crate::findings::RULES.iter().map(|rule| Sample {
-            labels: vec![("id", rule.id.to_owned()), ("severity", rule.severity.name().to_owned())],
-            value: view.findings.iter().filter(|found| found.id == rule.id).count() as f64,
+        |view| crate::findings::RULES.iter().flat_map(|rule| {
+            let count = |severity: Severity| {
+                let found = |found: &&Finding| found.id == rule.id && found.severity == severity;
+                view.findings.iter().filter(found).count()
+            };
+            // The rule's own always, lesser ones where there are any.
+            let mut told = vec![(rule.severity, count(rule.severity))];
+            let lesser = SEVERITIES.iter().filter(|severity| **severity < rule.severity);
+            told.extend(lesser.map(|it| (*it, count(*it))).filter(|(_, count)| *count > 0));
+            told.into_iter().map(|(severity, count)| Sample {
+                labels: vec![("id", rule.id.to_owned()), ("severity", severity.name().to_owned())],
+                value: count as f64,
+            })
         }).collect();
     "zmeld_findings" Gauge "Findings of zmeld status, by severity." =>
-        |view| [Severity::Notice, Severity::Warning, Severity::Critical].iter().map(|severity| Sample {
+        |view| SEVERITIES.iter().map(|severity| Sample {
             labels: vec![("severity", severity.name().to_owned())],
             value: view.findings.iter().filter(|f| f.severity == *severity).count() as f64,
         }).collect();
 }
+
+const SEVERITIES: [Severity; 3] = [Severity::Notice, Severity::Warning, Severity::Critical];
 
 /// The text that a monitoring system reads.
 pub fn render(now: &Observation, findings: &[Finding]) -> String {

@@ -517,6 +517,33 @@ fn groups_of_version_1_are_known_too() {
         ]
     );
     assert_eq!(found(&host, "oom-kills"), ["memory: 1 since boot"]);
+    let told = |host: &Host| -> Vec<(&str, Severity)> {
+        let now = Observation::read(host, PAGE);
+        let found = findings(&now, &Config::default(), None);
+        let killed = found.iter().filter(|it| it.id.ends_with("oom-kills"));
+        killed.map(|it| (it.id, it.severity)).collect()
+    };
+    let of_groups = ("group-oom-kills", Severity::Warning);
+    let by_machine = ("oom-kills", Severity::Critical);
+    assert_eq!(told(&host), [by_machine, of_groups, of_groups]);
+    // Once a group is gone, nobody can tell whose limit it was: no false alarm.
+    let folder = root.join("sys/fs/cgroup/memory");
+    fs::remove_dir_all(folder.join("free")).unwrap();
+    let may_be = ("oom-kills", Severity::Warning);
+    assert_eq!(told(&host), [may_be, of_groups, of_groups]);
+    let now = Observation::read(&host, PAGE);
+    let text = metrics::render(&now, &findings(&now, &Config::default(), None));
+    for line in [
+        "zmeld_finding{id=\"oom-kills\",severity=\"critical\"} 0\n",
+        "zmeld_finding{id=\"oom-kills\",severity=\"warning\"} 1\n",
+        "zmeld_oom_kills_lately 0\n",
+        "zmeld_unattributed_oom_kills_lately 1\n",
+    ] {
+        assert!(text.contains(line), "{line}{text}");
+    }
+    // An experiment reaches its limit on purpose.
+    fs::rename(folder.join("both"), folder.join("zmeld-lab-7-run")).unwrap();
+    assert_eq!(told(&host), [may_be, of_groups]);
 }
 
 #[test]

@@ -72,7 +72,7 @@ pub struct Finding {
 pub struct Rule {
     /// Its name.
     pub id: &'static str,
-    /// How much what it finds matters.
+    /// How much what it finds matters, at most.
     pub severity: Severity,
     check: fn(&View) -> Vec<Found>,
 }
@@ -83,6 +83,7 @@ struct Found {
     what: String,
     evidence: String,
     remedy: String,
+    at_most: Severity,
 }
 
 impl Found {
@@ -97,7 +98,14 @@ impl Found {
             what: what.into(),
             evidence: evidence.into(),
             remedy: remedy.into(),
+            at_most: Severity::Critical,
         }
+    }
+
+    /// It matters less than what the rule finds else.
+    fn at_most(mut self, severity: Severity) -> Found {
+        self.at_most = severity;
+        self
     }
 }
 
@@ -195,18 +203,20 @@ pub fn findings(now: &Observation, wanted: &Config, applied: Option<&Applied>) -
         applied,
     };
     let accepted = |id: &str| wanted.accept.iter().any(|trap| trap.name() == id);
-    RULES
+    let mut all: Vec<Finding> = RULES
         .iter()
         .filter(|rule| !accepted(rule.id))
         .flat_map(|rule| {
             (rule.check)(&view).into_iter().map(|found| Finding {
                 id: rule.id,
-                severity: rule.severity,
+                severity: rule.severity.min(found.at_most),
                 subject: found.subject,
                 what: found.what,
                 evidence: found.evidence,
                 remedy: found.remedy,
             })
         })
-        .collect()
+        .collect();
+    all.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    all
 }

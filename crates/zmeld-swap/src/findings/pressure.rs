@@ -2,7 +2,7 @@
 
 use zmeld_report::units::{bytes, count};
 
-use super::{Found, View};
+use super::{Found, Severity, View};
 use crate::config::Swappiness;
 use crate::kernel::Invocation;
 use crate::observe::{share, Group, Pressure};
@@ -24,16 +24,37 @@ const SWAPPINESS_HIGH_FOR_DISK: u64 = 100;
 /// Processes were killed lately because the machine had no memory left.
 pub(super) fn oom_kills(view: &View) -> Vec<Found> {
     let lately = &view.now.lately;
-    if lately.oom_kills == 0 {
-        return Vec::new();
+    let mut found = Vec::new();
+    if lately.oom_kills > 0 {
+        found.push(Found::new(
+            "memory",
+            "the kernel killed processes because the machine had no memory left",
+            format!("{} {}", count(lately.oom_kills), lately.words()),
+            "dmesg | grep -i 'killed process' says which; zmeld scan says what compressed \
+             swap would add",
+        ));
     }
-    vec![Found::new(
-        "memory",
-        "the kernel killed processes because the machine had no memory left",
-        format!("{} {}", count(lately.oom_kills), lately.words()),
-        "dmesg | grep -i 'killed process' says which; zmeld scan says what compressed swap \
-         would add",
-    )]
+    if lately.unattributed_oom_kills > 0 {
+        let kills = Found::new(
+            "memory",
+            "the kernel killed processes: by the machine, or at limits of control groups that \
+             are gone",
+            format!(
+                "{} {}",
+                count(lately.unattributed_oom_kills),
+                lately.words()
+            ),
+            "dmesg | grep -i oom-kill says which, and why (constraint=CONSTRAINT_MEMCG: a group)",
+        );
+        found.push(kills.at_most(Severity::Warning));
+    }
+    found
+}
+
+/// Whether a group is, or is in, one of zmeld's own experiments, which reach their
+/// limits on purpose.
+fn is_experiment(path: &str) -> bool {
+    path.split('/').any(|name| name.starts_with("zmeld-lab-"))
 }
 
 /// Processes were killed lately at a control group's own limit.
@@ -41,6 +62,7 @@ pub(super) fn group_oom_kills(view: &View) -> Vec<Found> {
     let lately = &view.now.lately;
     let kills = lately.group_oom_kills.iter();
     kills
+        .filter(|(path, _)| !is_experiment(path))
         .map(|(path, kills)| {
             let group = view.now.groups.iter().find(|group| group.path == *path);
             let limit = group.and_then(|group| group.memory_max_bytes);
@@ -95,6 +117,9 @@ pub(super) fn high(view: &View) -> Vec<Found> {
 
 fn group_waits(group: &Group) -> Option<Found> {
     let pressure = group.pressure.filter(is_high)?;
+    if is_experiment(&group.path) {
+        return None;
+    }
     let limit = group.memory_max_bytes?;
     let used = group.memory_bytes?;
     (share(used, limit) >= AT_LIMIT).then(|| {

@@ -9,8 +9,9 @@
 //! Kills are attributed by the counters of control groups. The kernel counts a kill in
 //! all groups above the process, and that a limit was reached in all above the limit;
 //! so of a group and of those below it that are gone since, what counts is the smaller
-//! of the two, less what groups below it account for. What no group accounts for the
-//! machine does.
+//! of the two, less what groups below it account for. What happened in a group whose
+//! limits were not reached the machine did. The rest it did too, or a limit of a group
+//! that is gone, and its counters with it: that cannot be told, and is not.
 
 use std::collections::BTreeMap;
 
@@ -58,6 +59,8 @@ pub struct Lately {
     pub seconds: Option<u64>,
     /// Processes killed because the machine had no memory left.
     pub oom_kills: u64,
+    /// Processes killed by the machine, or at the limit of a group that is gone.
+    pub unattributed_oom_kills: u64,
     /// Processes killed because a control group was at its limit, by its path.
     pub group_oom_kills: BTreeMap<String, u64>,
     #[serde(skip)]
@@ -162,13 +165,16 @@ impl Notes {
     }
 }
 
-/// What the counters and the notes come to.
+/// What the counters and the notes come to; no groups where the kernel has none that
+/// limit memory.
 pub(super) fn read(
     reader: &mut super::reader::Reader,
     kills: Option<u64>,
-    groups: &[Group],
+    groups: Option<&[Group]>,
     devices: &[Device],
 ) -> Lately {
+    let can_limit = groups.is_some();
+    let groups = groups.unwrap_or_default();
     let uptime_s = uptime(reader.optional("/proc/uptime").as_deref());
     let boot = reader.optional(BOOT).unwrap_or_default();
     let text = reader.optional(FILE).unwrap_or_default();
@@ -195,7 +201,7 @@ pub(super) fn read(
         partial,
         ..Lately::default()
     };
-    lately.attribute(groups);
+    lately.attribute(groups, can_limit);
     lately
 }
 
@@ -288,7 +294,7 @@ impl Lately {
         }
     }
 
-    fn attribute(&mut self, groups: &[Group]) {
+    fn attribute(&mut self, groups: &[Group], can_limit: bool) {
         let counts: Vec<(&str, u64)> = groups
             .iter()
             .map(|group| {
@@ -313,7 +319,36 @@ impl Lately {
             .group_oom_kills
             .values()
             .fold(0u64, |sum, count| sum.saturating_add(*count));
-        self.oom_kills = self.rose("oom_kill").saturating_sub(of_groups);
+        let others = self.rose("oom_kill").saturating_sub(of_groups);
+        self.oom_kills = match can_limit {
+            true => others.min(self.seen_of_machine(groups)),
+            false => others,
+        };
+        self.unattributed_oom_kills = others - self.oom_kills;
+    }
+
+    /// Kills in groups that are there, and that no limit of theirs explains.
+    fn seen_of_machine(&self, groups: &[Group]) -> u64 {
+        let is_below = |group: &Group, other: &Group| {
+            let rest = group.path.strip_prefix(&other.path);
+            rest.is_some_and(|rest| rest.starts_with('/')) && group != other
+        };
+        // With version 2 the topmost count all; with version 1 each counts its own, and
+        // a limit above says nothing of whom it made the kernel kill.
+        let is_counted = |group: &&Group| {
+            !groups.iter().any(|other| {
+                is_below(group, other)
+                    && (other.is_hierarchical || other.memory_max_bytes.is_some())
+            })
+        };
+        let unexplained = |group: &Group| {
+            let kills = self.rose(&of_group(&group.path, "oom_kill"));
+            kills.saturating_sub(self.rose(&of_group(&group.path, "limit")))
+        };
+        groups
+            .iter()
+            .filter(is_counted)
+            .fold(0u64, |sum, group| sum.saturating_add(unexplained(group)))
     }
 }
 
@@ -343,8 +378,35 @@ mod tests {
             counters: counters(Some(kills), groups, &[]),
             ..Lately::default()
         };
-        lately.attribute(groups);
+        lately.attribute(groups, true);
         lately
+    }
+
+    /// With version 1 a group takes its counters with it.
+    #[test]
+    fn what_may_be_of_a_group_that_is_gone_is_not_said_to_be_the_machines() {
+        let v1 = |path: &str, limit, kills, memory_max_bytes| Group {
+            is_hierarchical: false,
+            memory_max_bytes,
+            ..group(path, limit, kills)
+        };
+        let split = |kills, groups: &[Group]| {
+            let found = lately(kills, groups);
+            (found.oom_kills, found.unattributed_oom_kills)
+        };
+        assert_eq!(split(3, &[]), (0, 3));
+        // One in a group without any limit above it: that one is the machine's.
+        let free = v1("/a", 0, 1, None);
+        assert_eq!(split(3, std::slice::from_ref(&free)), (1, 2));
+        // The limit above may have been reached.
+        let groups = [v1("/a", 0, 0, Some(4096)), v1("/a/b", 0, 1, None)];
+        assert_eq!(split(1, &groups), (0, 1));
+        // With version 2 the limit above counts what it did.
+        assert_eq!(split(2, &[group("/a", 1, 2), group("/a/b", 0, 2)]), (1, 0));
+        // Where nothing can limit, it is the machine.
+        let mut found = lately(3, &[]);
+        found.attribute(&[], false);
+        assert_eq!((found.oom_kills, found.unattributed_oom_kills), (3, 0));
     }
 
     #[test]

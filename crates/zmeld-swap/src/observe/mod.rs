@@ -106,7 +106,7 @@ impl Observation {
             .collect();
         let groups = system::groups(&mut reader);
         let kills = system.activity.oom_kills;
-        let lately = lately::read(&mut reader, kills, &groups, &devices);
+        let lately = lately::read(&mut reader, kills, groups.as_deref(), &devices);
         Observation {
             kernel: system.kernel,
             page_size: page_size.max(1),
@@ -118,7 +118,7 @@ impl Observation {
             zswap,
             tunables: system.tunables,
             hibernation: system.hibernation,
-            groups,
+            groups: groups.unwrap_or_default(),
             lately,
             warnings: reader.warnings,
             at,

@@ -359,18 +359,23 @@ const GROUPS_MAX: usize = 4096;
 const GROUP_MOUNT_V1: &str = "/sys/fs/cgroup/memory";
 
 /// The control groups that limit memory, swap or zswap, or where a limit was felt.
-pub(super) fn groups(reader: &mut Reader) -> Vec<Group> {
+pub(super) fn groups(reader: &mut Reader) -> Option<Vec<Group>> {
     let mount = GROUP_MOUNTS
         .iter()
         .find(|mount| reader.exists(&format!("{mount}/cgroup.controllers")));
     let mut found = Vec::new();
+    let mut can_limit = false;
     if let Some(mount) = mount {
+        let controllers = reader.optional(&format!("{mount}/cgroup.controllers"));
+        let controllers = controllers.unwrap_or_default();
+        can_limit = controllers.split_whitespace().any(|it| it == "memory");
         walk(reader, mount, &mut found, group);
     }
     if reader.exists(&format!("{GROUP_MOUNT_V1}/memory.oom_control")) {
+        can_limit = true;
         walk(reader, GROUP_MOUNT_V1, &mut found, group_v1);
     }
-    found
+    (can_limit || !found.is_empty()).then_some(found)
 }
 
 /// Looks at all groups below a mount, as far as is reasonable.
