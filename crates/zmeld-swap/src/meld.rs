@@ -6,8 +6,12 @@
 
 use serde::Serialize;
 
+use zmeld_advice::meld::Melders;
+use zmeld_advice::module::Presence;
+
 use crate::error::{Error, ErrorKind};
 use crate::kernel::Host;
+use crate::machine::Machine;
 use crate::observe::{share, Melding};
 
 /// How a pass is to be run.
@@ -119,14 +123,19 @@ pub enum MeldError {
     #[error("there is no compressed device {0}; zmeld status lists those that there are")]
     NoDevice(String),
     /// There is no device that melds.
-    #[error("there is no device that melds: load the kernel module zmeld (zmeld up --tier zmeld)")]
-    NoneMelds,
+    #[error("there is no device that melds. {0}")]
+    NoneMelds(String),
     /// Several devices meld, and none was named.
     #[error("several devices meld: name one of {}", .0.join(", "))]
     Several(Vec<String>),
     /// The device's driver cannot meld.
-    #[error("{0} is a plain zram device, and the kernel's zram cannot meld pages: use a zmeld device instead (zmeld up --tier zmeld)")]
-    Plain(String),
+    #[error("{name} is a plain zram device, and the kernel's zram cannot meld pages. {melders}")]
+    Plain {
+        /// The device.
+        name: String,
+        /// What melds pages here, in a sentence.
+        melders: String,
+    },
     /// The device has no size yet.
     #[error("{0} is not set up: it has no disksize, so there is nothing to meld")]
     NotSetUp(String),
@@ -148,7 +157,7 @@ impl MeldError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             MeldError::Refused(err) => err.kind(),
-            MeldError::Plain(_) | MeldError::NoneMelds => ErrorKind::Missing,
+            MeldError::Plain { .. } | MeldError::NoneMelds(_) => ErrorKind::Missing,
             _ => ErrorKind::Input,
         }
     }
@@ -169,7 +178,7 @@ pub fn choose(host: &Host, wanted: Option<&str>) -> Result<String, MeldError> {
                 .is_ok_and(|text| text == "1")
         });
         return match names.len() {
-            0 => Err(MeldError::NoneMelds),
+            0 => Err(MeldError::NoneMelds(melders(host))),
             1 => Ok(names.remove(0)),
             _ => Err(MeldError::Several(names)),
         };
@@ -179,12 +188,26 @@ pub fn choose(host: &Host, wanted: Option<&str>) -> Result<String, MeldError> {
         return Err(MeldError::NoDevice(wanted.to_owned()));
     }
     if !host.exists(at(name, "meld_stat")) {
-        return Err(MeldError::Plain(name.to_owned()));
+        return Err(MeldError::Plain {
+            name: name.to_owned(),
+            melders: melders(host),
+        });
     }
     if host.read(at(name, "initstate"))? != "1" {
         return Err(MeldError::NotSetUp(name.to_owned()));
     }
     Ok(name.to_owned())
+}
+
+/// What melds pages on this machine, in a sentence without its full stop.
+fn melders(host: &Host) -> String {
+    let zmeld = Machine::read(host).map_or(Presence::Unknown, |machine| machine.zmeld.presence);
+    let ksm = host.read_optional("/sys/kernel/mm/ksm/run").ok().flatten();
+    let melders = Melders {
+        zmeld,
+        ksm_runs: ksm.map(|text| text.trim() == "1"),
+    };
+    melders.words().trim_end_matches('.').to_owned()
 }
 
 /// What a device says of its melding now.
@@ -275,11 +298,26 @@ mod tests {
                 fs::write(folder.join(file), text).unwrap();
             }
         };
-        assert!(matches!(choose(&host, None), Err(MeldError::NoneMelds)));
+        assert!(matches!(choose(&host, None), Err(MeldError::NoneMelds(_))));
         make("zram0", &[("mm_stat", "0"), ("initstate", "1")]);
         let err = choose(&host, Some("/dev/zram0")).unwrap_err();
         assert!(err.to_string().starts_with("zram0 is a plain zram device"));
         assert_eq!(err.kind(), ErrorKind::Missing);
+        // A kernel without modules is not told to load one.
+        fs::create_dir_all(dir.path().join("proc")).unwrap();
+        fs::write(
+            dir.path().join("proc/meminfo"),
+            "MemTotal: 4096 kB\nMemFree: 1024 kB\n",
+        )
+        .unwrap();
+        fs::write(
+            dir.path().join("proc/swaps"),
+            "Filename Type Size Used Priority\n",
+        )
+        .unwrap();
+        let err = choose(&host, Some("zram0")).unwrap_err().to_string();
+        assert!(err.contains("This kernel loads no modules"), "{err}");
+        assert!(!err.contains("zmeld up"), "{err}");
         for none in ["sda", "", "../zram0", "/dev/"] {
             assert!(matches!(
                 choose(&host, Some(none)),
