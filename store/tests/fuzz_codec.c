@@ -89,6 +89,12 @@ static void meet_hostile_object(struct target *t, const u8 *data, size_t size)
 	free(page);
 }
 
+/* Made for pages, it refuses what is none. */
+static bool refuses(const struct target *t, size_t size)
+{
+	return !strcmp(t->ops->name, "zword") && (!size || size % 4096);
+}
+
 static void round_trip(struct target *t, const u8 *data, size_t size)
 {
 	size_t room = 2 * size + 256, object_size = room, tight;
@@ -97,6 +103,12 @@ static void round_trip(struct target *t, const u8 *data, size_t size)
 
 	if (!object || !page)
 		abort();
+	if (refuses(t, size)) {
+		if (!t->ops->compress(t->ctx, &t->params, data, size, object,
+				      &object_size))
+			fail(t, "takes what is no page");
+		goto free;
+	}
 	if (t->ops->compress(t->ctx, &t->params, data, size, object,
 			     &object_size))
 		fail(t, "does not compress into twice the room");
@@ -118,6 +130,7 @@ static void round_trip(struct target *t, const u8 *data, size_t size)
 			fail(t, "fits into one byte too few");
 	}
 	free(exact);
+free:
 	free(object);
 	free(page);
 }
