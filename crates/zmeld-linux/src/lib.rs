@@ -4,7 +4,7 @@
 //!
 //! | module | what belongs there |
 //! |---|---|
-//! | [`file`] | files written whole or not at all, through no other user's link |
+//! | [`file`](mod@file) | files written whole or not at all, through no other user's link |
 //! | [`text`] | other people's text, made unable to steer a terminal |
 //! | [`swaps`] | `/proc/swaps` |
 //! | [`meminfo`] | `/proc/meminfo` |
