@@ -51,7 +51,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "[metrics]\nq = 1\n",
-        "z.toml:2:1: metrics.q: there is no such key; there are: listen, textfile",
+        "z.toml:2:1: metrics.q: there is no such key; there are: listen, textfile, melding",
     ),
     (
         "[tier.a]\nkind = \"zram\"\ndevice = \"/dev/sda1\"\n",
