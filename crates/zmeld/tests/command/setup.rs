@@ -48,11 +48,16 @@ fn unfit() -> Option<String> {
     None
 }
 
+/// Waits until no other test changes the machine's devices and swap.
+pub fn alone() -> Flock<File> {
+    let file = File::create(LOCK).expect("the lock can be made");
+    Flock::lock(file, FlockArg::LockExclusive).expect("the lock can be taken")
+}
+
 /// The turn to change the machine's swap, or the reason why it cannot be had printed. Looked at when it is our turn:
 /// what another test has set up is gone by then.
 pub fn turn() -> Option<Flock<File>> {
-    let file = File::create(LOCK).expect("the lock can be made");
-    let held = Flock::lock(file, FlockArg::LockExclusive).expect("the lock can be taken");
+    let held = alone();
     if let Some(reason) = unfit() {
         eprintln!("SKIP: {reason}");
         return None;
