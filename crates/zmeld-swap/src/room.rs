@@ -25,7 +25,7 @@
 //! to the group of whoever switches off, zmeld's own.
 //!
 //! A machine may have thousands of groups: of one without swap only that is read.
-//! While pages come back, [`Watch`] looks at those only that had some before.
+//! While pages come back, `Watch` looks at those only that had some before.
 //! With zswap the counters are the same: a page in its pool is a page in swap, and
 //! switching zswap off brings none of them back.
 

@@ -202,7 +202,7 @@ impl Host {
 
     /// The names in a directory, sorted; none where there is no such directory. Those
     /// that are not text are left out: the kernel gives no such name, but to a control
-    /// group ([`Host::folders`]).
+    /// group (`Host::folders`).
     ///
     /// # Errors
     /// When it is there and cannot be read.
