@@ -10,7 +10,7 @@ use anyhow::{bail, Context, Result};
 
 use crate::guest::Addition;
 use crate::kernels::{self, Kernel, Kind};
-use crate::machine::{self, Boot};
+use crate::machine::{self, BootOptions};
 use crate::module_build::{self, Flavour};
 use crate::process::{run_in_front, Log};
 use crate::rust_tests::cargo;
@@ -21,8 +21,8 @@ const SKIPPED: u8 = 77;
 /// The guest's program prints its JSON behind this line.
 const JSON_FOLLOWS: &str = "==== zmeld JSON ====";
 
-/// What is said of a bed, so that nobody takes its figures for more.
-fn bed(kernel: &Kernel) -> &'static str {
+/// What is said of the setting, so that nobody takes its figures for more.
+fn setting(kernel: &Kernel) -> &'static str {
     match kernel.recipe.kind {
         Kind::UserMode => "user-mode Linux: native code, but no hardware; compare ratios",
         Kind::Stock => "QEMU without a hypervisor: emulated; compare counts, not times",
@@ -30,7 +30,7 @@ fn bed(kernel: &Kernel) -> &'static str {
 }
 
 /// The same where times are compared: what others did to them meanwhile.
-fn timed_bed(kernel: &Kernel) -> String {
+fn timed_setting(kernel: &Kernel) -> String {
     let priority = if machine::can_be_urgent() {
         "at a real-time priority, before all other programs"
     } else {
@@ -40,7 +40,7 @@ fn timed_bed(kernel: &Kernel) -> String {
     let load = load.split_whitespace().next().unwrap_or("?");
     format!(
         "{}; {priority}; the host's load average at the start was {load}",
-        bed(kernel)
+        setting(kernel)
     )
 }
 
@@ -66,8 +66,11 @@ fn prepare(log: &Log, name: &str) -> Result<std::result::Result<(Kernel, PathBuf
 }
 
 /// Boots, with the guest's output on ours up to its JSON, which is returned.
-fn run_guest(kernel: &Kernel, boot: &Boot) -> Result<std::result::Result<Vec<u8>, ExitCode>> {
-    let mut output = Split::default();
+fn run_guest(
+    kernel: &Kernel,
+    boot: &BootOptions,
+) -> Result<std::result::Result<Vec<u8>, ExitCode>> {
+    let mut output = JsonSplitter::default();
     let outcome = machine::run(kernel, boot, &mut output)?;
     output.end()?;
     for complaint in &outcome.complaints {
@@ -82,13 +85,13 @@ fn run_guest(kernel: &Kernel, boot: &Boot) -> Result<std::result::Result<Vec<u8>
 
 /// What comes before the JSON goes to standard output as it comes.
 #[derive(Default)]
-struct Split {
+struct JsonSplitter {
     line: Vec<u8>,
     behind: bool,
     json: Vec<u8>,
 }
 
-impl Split {
+impl JsonSplitter {
     fn end(&mut self) -> Result<()> {
         let rest = std::mem::take(&mut self.line);
         self.take(&rest)?;
@@ -109,7 +112,7 @@ impl Split {
     }
 }
 
-impl Write for Split {
+impl Write for JsonSplitter {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         for &byte in bytes {
             self.line.push(byte);
@@ -167,13 +170,13 @@ pub fn kernel(arguments: &[String]) -> Result<ExitCode> {
     };
     let program = bench_program("kernel")?;
     let pages = collect(&program, &options)?;
-    let mut boot = Boot {
+    let mut boot = BootOptions {
         module: Some(module),
         load: true,
         memory: 1024,
         urgent: true,
         limit: std::time::Duration::from_secs(2 * 3600),
-        ..Boot::default()
+        ..BootOptions::default()
     };
     let name = program.file_name().unwrap_or_default().to_string_lossy();
     boot.programs.push(program.display().to_string());
@@ -182,7 +185,7 @@ pub fn kernel(arguments: &[String]) -> Result<ExitCode> {
         boot.files.push(Addition::file(&at, &path)?);
     }
     boot.variables
-        .push(("ZMELD_BENCH_BED".into(), timed_bed(&kernel)));
+        .push(("ZMELD_BENCH_BED".into(), timed_setting(&kernel)));
     let passed_on = options.rest.join(" ");
     let script = format!(
         "#!/bin/sh\nmodprobe zram || exit 1\n\
@@ -259,10 +262,10 @@ pub fn swap(arguments: &[String]) -> Result<ExitCode> {
     println!(
         "{} MiB of memory, a program with 1.5 times as much, 30 % of its pages duplicates\n{}\n",
         SHORT_MEMORY,
-        bed(&kernel)
+        setting(&kernel)
     );
     for kind in ["zmeld", "zram", "disk", "none"] {
-        let boot = Boot {
+        let boot = BootOptions {
             script: Some(crate::vm::script(&tests.join("../short-of-memory.sh"))?),
             module: Some(module.clone()),
             load: false,
@@ -271,7 +274,7 @@ pub fn swap(arguments: &[String]) -> Result<ExitCode> {
             memory: SHORT_MEMORY,
             disks: vec![512],
             limit: std::time::Duration::from_secs(1800),
-            ..Boot::default()
+            ..BootOptions::default()
         };
         match run_guest(&kernel, &boot)? {
             Ok(_) => {}
@@ -287,7 +290,7 @@ mod tests {
 
     #[test]
     fn the_json_is_parted_from_what_people_read() {
-        let mut split = Split::default();
+        let mut split = JsonSplitter::default();
         for piece in ["a table\n==== zme", "ld JSON ====\r\n{\"a\":", "1}\n"] {
             split.write_all(piece.as_bytes()).unwrap();
         }

@@ -11,7 +11,7 @@ use anyhow::Result;
 use crate::c_build::{Compiler, Flavour};
 use crate::process::{command_line, Log};
 use crate::step::Tally;
-use crate::test::Tier;
+use crate::test::TestScope;
 use crate::tools;
 
 /// The program that `cargo xtask soak` runs for hours.
@@ -28,7 +28,7 @@ pub struct CTest {
     /// What it does, for lists.
     pub about: &'static str,
     /// The arguments of each run.
-    runs: fn(Tier, u64) -> Vec<Vec<String>>,
+    runs: fn(TestScope, u64) -> Vec<Vec<String>>,
     in_quick: bool,
 }
 
@@ -55,10 +55,10 @@ const TESTS: &[CTest] = &[
         name: "model",
         flavour: Flavour::Address,
         about: "random operations and failing allocations against plain pages",
-        runs: |tier, seed| match tier {
-            Tier::Quick => vec![words![seed, 800]],
-            Tier::Default => vec![words![], words![seed, 4000]],
-            Tier::Long => {
+        runs: |scope, seed| match scope {
+            TestScope::Quick => vec![words![seed, 800]],
+            TestScope::Default => vec![words![], words![seed, 4000]],
+            TestScope::Long => {
                 let mut runs = vec![words![]];
                 runs.extend((0..20).map(|n| words![seed + n, 20_000]));
                 runs
@@ -77,10 +77,10 @@ const TESTS: &[CTest] = &[
         name: "exhaustive",
         flavour: Flavour::Address,
         about: "every short sequence of operations on three slots",
-        runs: |tier, _| match tier {
-            Tier::Quick => vec![words![3]],
-            Tier::Default => vec![words![4]],
-            Tier::Long => vec![words![5]],
+        runs: |scope, _| match scope {
+            TestScope::Quick => vec![words![3]],
+            TestScope::Default => vec![words![4]],
+            TestScope::Long => vec![words![5]],
         },
         in_quick: true,
     },
@@ -88,10 +88,10 @@ const TESTS: &[CTest] = &[
         name: "pass",
         flavour: Flavour::Address,
         about: "every duplicate is found, in little memory and in pieces",
-        runs: |tier, _| match tier {
-            Tier::Quick => vec![words![20_000]],
-            Tier::Default => vec![words![60_000]],
-            Tier::Long => vec![words![60_000], words![400_000]],
+        runs: |scope, _| match scope {
+            TestScope::Quick => vec![words![20_000]],
+            TestScope::Default => vec![words![60_000]],
+            TestScope::Long => vec![words![60_000], words![400_000]],
         },
         in_quick: true,
     },
@@ -216,49 +216,49 @@ const TESTS: &[CTest] = &[
     },
 ];
 
-fn adversary_runs(tier: Tier, _: u64) -> Vec<Vec<String>> {
-    match tier {
-        Tier::Quick => vec![words![12_000]],
-        Tier::Default => vec![words![30_000]],
-        Tier::Long => vec![words![200_000]],
+fn adversary_runs(scope: TestScope, _: u64) -> Vec<Vec<String>> {
+    match scope {
+        TestScope::Quick => vec![words![12_000]],
+        TestScope::Default => vec![words![30_000]],
+        TestScope::Long => vec![words![200_000]],
     }
 }
 
-fn narrow_model_runs(tier: Tier, seed: u64) -> Vec<Vec<String>> {
-    match tier {
-        Tier::Quick => vec![words![seed, 800]],
-        Tier::Default => vec![words![seed, 4000]],
-        Tier::Long => (0..20).map(|n| words![seed + n, 20_000]).collect(),
+fn narrow_model_runs(scope: TestScope, seed: u64) -> Vec<Vec<String>> {
+    match scope {
+        TestScope::Quick => vec![words![seed, 800]],
+        TestScope::Default => vec![words![seed, 4000]],
+        TestScope::Long => (0..20).map(|n| words![seed + n, 20_000]).collect(),
     }
 }
 
-fn changing_runs(tier: Tier, _: u64) -> Vec<Vec<String>> {
-    match tier {
-        Tier::Quick => vec![words![500]],
-        Tier::Default => vec![words![3000]],
-        Tier::Long => vec![words![100_000]],
+fn changing_runs(scope: TestScope, _: u64) -> Vec<Vec<String>> {
+    match scope {
+        TestScope::Quick => vec![words![500]],
+        TestScope::Default => vec![words![3000]],
+        TestScope::Long => vec![words![100_000]],
     }
 }
 
-fn codec_runs(_: Tier, seed: u64) -> Vec<Vec<String>> {
+fn codec_runs(_: TestScope, seed: u64) -> Vec<Vec<String>> {
     // The pages of a real program besides the made ones.
     let own = std::env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into());
     vec![words![seed, own.display()]]
 }
 
-fn thread_runs(tier: Tier, seed: u64) -> Vec<Vec<String>> {
-    match tier {
-        Tier::Quick => vec![words![3, seed]],
-        Tier::Default => vec![words![10, seed]],
-        Tier::Long => (0..6).map(|n| words![60, seed + n]).collect(),
+fn thread_runs(scope: TestScope, seed: u64) -> Vec<Vec<String>> {
+    match scope {
+        TestScope::Quick => vec![words![3, seed]],
+        TestScope::Default => vec![words![10, seed]],
+        TestScope::Long => (0..6).map(|n| words![60, seed + n]).collect(),
     }
 }
 
-/// The tests of a tier.
-pub fn tests(tier: Tier) -> impl Iterator<Item = &'static CTest> {
+/// The tests of a scope.
+pub fn tests(scope: TestScope) -> impl Iterator<Item = &'static CTest> {
     TESTS
         .iter()
-        .filter(move |test| tier != Tier::Quick || test.in_quick)
+        .filter(move |test| scope != TestScope::Quick || test.in_quick)
 }
 
 impl CTest {
@@ -268,22 +268,28 @@ impl CTest {
     }
 
     /// Compiles it and does its runs; each counts as one test.
-    pub fn run(&self, log: &Log, bed: &Bed, tier: Tier, seed: u64) -> Result<Tally> {
+    pub fn run(
+        &self,
+        log: &Log,
+        environment: &CTestEnvironment,
+        scope: TestScope,
+        seed: u64,
+    ) -> Result<Tally> {
         let mut tally = Tally::default();
-        for arguments in (self.runs)(tier, seed) {
-            let mut command = match bed.command(log, self.flavour, self.name)? {
+        for arguments in (self.runs)(scope, seed) {
+            let mut command = match environment.command(log, self.flavour, self.name)? {
                 Ok(command) => command,
                 Err(reason) => return Ok(Tally::skip(&self.step_name(), reason)),
             };
             command.args(arguments);
-            tally.add(self.run_once(log, command, tier)?);
+            tally.add(self.run_once(log, command, scope)?);
         }
         Ok(tally)
     }
 
-    fn run_once(&self, log: &Log, mut command: Command, tier: Tier) -> Result<Tally> {
-        let limit = match tier {
-            Tier::Long => Duration::from_secs(6 * 3600),
+    fn run_once(&self, log: &Log, mut command: Command, scope: TestScope) -> Result<Tally> {
+        let limit = match scope {
+            TestScope::Long => Duration::from_secs(6 * 3600),
             _ => Duration::from_secs(900),
         };
         let replay = command_line(&command);
@@ -299,19 +305,19 @@ impl CTest {
 }
 
 /// How to start a program, or why it cannot run here.
-type Way = std::result::Result<Vec<&'static str>, String>;
+type Launch = std::result::Result<Vec<&'static str>, String>;
 
 /// What all C tests share: the compiler, and what was found out about it.
 #[derive(Default)]
-pub struct Bed {
+pub struct CTestEnvironment {
     /// Compiles the programs.
     pub compiler: Compiler,
-    address: OnceCell<Way>,
-    thread: OnceCell<Way>,
+    address: OnceCell<Launch>,
+    thread: OnceCell<Launch>,
     programs: RefCell<BTreeMap<(Flavour, &'static str), PathBuf>>,
 }
 
-impl Bed {
+impl CTestEnvironment {
     /// What runs that program, compiled in that way once; if it cannot run here, why.
     pub fn command(
         &self,
@@ -341,7 +347,7 @@ impl Bed {
         }))
     }
 
-    fn way_to_run(&self, log: &Log, flavour: Flavour) -> Result<Way> {
+    fn way_to_run(&self, log: &Log, flavour: Flavour) -> Result<Launch> {
         let cell = match flavour {
             Flavour::Address | Flavour::FourBits | Flavour::OneBit => &self.address,
             Flavour::Thread => &self.thread,
@@ -357,7 +363,7 @@ impl Bed {
 
 /// Older thread sanitizers do not start where the kernel randomises mappings
 /// much; without randomisation they do. It depends on chance: try often.
-fn find_way(log: &Log, flavour: Flavour) -> Result<Way> {
+fn find_way(log: &Log, flavour: Flavour) -> Result<Launch> {
     const TRIES: usize = 8;
     let compiler = flavour.compiler();
     let mut said = String::new();

@@ -14,7 +14,7 @@ use anyhow::{bail, Context, Result};
 
 use crate::debian;
 use crate::kernels;
-use crate::process::{Log, Ran};
+use crate::process::{FinishedProgram, Log};
 use crate::rust_tests::cargo;
 use crate::step::Tally;
 use crate::workspace;
@@ -99,7 +99,7 @@ pub fn test(log: &Log) -> Result<Tally> {
     Ok(tally)
 }
 
-fn judged(what: &str, ran: &Ran) -> Tally {
+fn judged(what: &str, ran: &FinishedProgram) -> Tally {
     let last = ran.text.lines().last().unwrap_or_default();
     let ok = ran.succeeded() && last.contains(" passed, 0 failed, ");
     Tally::of(STEP, ok, format!("{what}: {last}"))
@@ -152,7 +152,7 @@ fn copy(log: &Log, base: &Path) -> Result<Root> {
 }
 
 /// Runs a command in the copy's checkout.
-fn enter(log: &Log, root: &Path, words: &[&str]) -> Result<Ran> {
+fn enter(log: &Log, root: &Path, words: &[&str]) -> Result<FinishedProgram> {
     if !log.run(&mut cargo(&["fetch"]), COPY_LIMIT)?.succeeded() {
         bail!("`cargo fetch` fails");
     }

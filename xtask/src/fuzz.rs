@@ -12,10 +12,10 @@ use std::time::Duration;
 use anyhow::Result;
 
 use crate::c_build::{clang, tests_folder, Flavour};
-use crate::c_tests::Bed;
-use crate::process::{command_line, Log, Ran};
+use crate::c_tests::CTestEnvironment;
+use crate::process::{command_line, FinishedProgram, Log};
 use crate::step::Tally;
-use crate::test::Tier;
+use crate::test::TestScope;
 use crate::tools;
 use crate::workspace;
 
@@ -54,11 +54,11 @@ struct Effort {
     size_max: u32,
 }
 
-fn effort(tier: Tier) -> Effort {
-    let (runs, seconds) = match tier {
-        Tier::Quick => (2_000, 5),
-        Tier::Default => (50_000, 40),
-        Tier::Long => (50_000_000, 1200),
+fn effort(scope: TestScope) -> Effort {
+    let (runs, seconds) = match scope {
+        TestScope::Quick => (2_000, 5),
+        TestScope::Default => (50_000, 40),
+        TestScope::Long => (50_000_000, 1200),
     };
     Effort {
         runs,
@@ -69,11 +69,18 @@ fn effort(tier: Tier) -> Effort {
 
 impl Fuzzer {
     /// Runs one target.
-    pub fn run(&self, log: &Log, bed: &Bed, target: &str, tier: Tier, seed: u64) -> Result<Tally> {
+    pub fn run(
+        &self,
+        log: &Log,
+        environment: &CTestEnvironment,
+        target: &str,
+        scope: TestScope,
+        seed: u64,
+    ) -> Result<Tally> {
         match self.why_missing(log)? {
-            None => Ok(with_libfuzzer(log, bed, target, &effort(tier), seed)?.0),
+            None => Ok(with_libfuzzer(log, environment, target, &effort(scope), seed)?.0),
             Some(reason) => {
-                let mut tally = with_driver(log, bed, target, tier, seed)?;
+                let mut tally = with_driver(log, environment, target, scope, seed)?;
                 tally.add(Tally::skip(
                     target,
                     format!("libFuzzer cannot run, random bytes did instead: {reason}"),
@@ -88,7 +95,7 @@ impl Fuzzer {
     pub fn soak(
         &self,
         log: &Log,
-        bed: &Bed,
+        environment: &CTestEnvironment,
         target: &str,
         seed: u64,
         seconds: u64,
@@ -103,7 +110,7 @@ impl Fuzzer {
             seconds,
             size_max,
         };
-        let (tally, text) = with_libfuzzer(log, bed, target, &effort, seed)?;
+        let (tally, text) = with_libfuzzer(log, environment, target, &effort, seed)?;
         Ok((executions(&text), tally))
     }
 
@@ -125,12 +132,14 @@ pub fn why_not(log: &Log) -> Result<Option<String>> {
 /// With what it said.
 fn with_libfuzzer(
     log: &Log,
-    bed: &Bed,
+    environment: &CTestEnvironment,
     target: &str,
     effort: &Effort,
     seed: u64,
 ) -> Result<(Tally, String)> {
-    let program = bed.compiler.program(log, Flavour::Fuzzer, target, &[])?;
+    let program = environment
+        .compiler
+        .program(log, Flavour::Fuzzer, target, &[])?;
     let corpus = workspace::work_folder(&format!("fuzz/{target}/corpus"))?;
     let crashes = workspace::work_folder(&format!("fuzz/{target}/crashes"))?;
     let Effort {
@@ -166,7 +175,13 @@ fn crash_file(line: &str) -> Option<&str> {
         .map(|(_, file)| file.trim())
 }
 
-fn with_driver(log: &Log, bed: &Bed, target: &str, tier: Tier, seed: u64) -> Result<Tally> {
+fn with_driver(
+    log: &Log,
+    environment: &CTestEnvironment,
+    target: &str,
+    scope: TestScope,
+    seed: u64,
+) -> Result<Tally> {
     let probe = "int main(void) { return 0; }\n";
     let flags = Flavour::Address.flags();
     let compiler = Flavour::Address.compiler();
@@ -177,10 +192,12 @@ fn with_driver(log: &Log, bed: &Bed, target: &str, tier: Tier, seed: u64) -> Res
             Flavour::AsBuilt
         }
     };
-    let program = bed.compiler.program(log, flavour, target, &[DRIVER])?;
+    let program = environment
+        .compiler
+        .program(log, flavour, target, &[DRIVER])?;
     let folder = workspace::work_folder(&format!("fuzz/{target}/crashes"))?;
     let input = folder.join("random");
-    let Effort { runs, seconds, .. } = effort(tier);
+    let Effort { runs, seconds, .. } = effort(scope);
     let mut command = Command::new(&program);
     command
         .arg(format!("-runs={runs}"))
@@ -192,7 +209,7 @@ fn with_driver(log: &Log, bed: &Bed, target: &str, tier: Tier, seed: u64) -> Res
     Ok(verdict(target, &ran, &program, left))
 }
 
-fn verdict(target: &str, ran: &Ran, program: &Path, input: Option<String>) -> Tally {
+fn verdict(target: &str, ran: &FinishedProgram, program: &Path, input: Option<String>) -> Tally {
     let mut replay = Command::new(program);
     replay.args(input);
     Tally::of(

@@ -24,13 +24,13 @@ use crate::apt::{Reason, Suite};
 use crate::debian;
 use crate::guest::Addition;
 use crate::kernels::{self, Kernel, Kind};
-use crate::machine::{self, Boot, Outcome};
+use crate::machine::{self, BootOptions, GuestOutcome};
 use crate::module_build::{self, Flavour};
 use crate::process::Log;
 use crate::rust_tests::{self, cargo};
 use crate::signing;
 use crate::step::Tally;
-use crate::test::Tier;
+use crate::test::TestScope;
 use crate::tools;
 use crate::vm;
 use crate::workspace;
@@ -38,13 +38,13 @@ use crate::workspace;
 const CHECK_LIMIT: Duration = Duration::from_secs(300);
 const BUILD_LIMIT: Duration = Duration::from_secs(1800);
 
-/// The kernels of a tier: the newest, and each stock one; the one that checks
+/// The kernels of a scope: the newest, and each stock one; the one that checks
 /// most is some twenty times slower, and is for those who have the time.
-pub fn kernels(tier: Tier) -> &'static [&'static str] {
-    match tier {
-        Tier::Quick => &[],
-        Tier::Default => &["um", "6.1", "6.12"],
-        Tier::Long => &["um-debug", "um", "6.1", "6.12"],
+pub fn kernels(scope: TestScope) -> &'static [&'static str] {
+    match scope {
+        TestScope::Quick => &[],
+        TestScope::Default => &["um", "6.1", "6.12"],
+        TestScope::Long => &["um-debug", "um", "6.1", "6.12"],
     }
 }
 
@@ -61,11 +61,11 @@ const SOAK: &str = "soak";
 
 /// Kernels that are here, and why others are not: asked for once.
 #[derive(Default)]
-pub struct Shelf {
+pub struct KernelCache {
     kernels: RefCell<BTreeMap<&'static str, std::result::Result<Rc<Kernel>, Reason>>>,
 }
 
-impl Shelf {
+impl KernelCache {
     fn take(
         &self,
         log: &Log,
@@ -82,8 +82,8 @@ impl Shelf {
 }
 
 /// The kernel is here: a step of its own, since it may take minutes.
-pub fn provide(log: &Log, shelf: &Shelf, name: &'static str) -> Result<Tally> {
-    Ok(match shelf.take(log, name)? {
+pub fn provide(log: &Log, kernels: &KernelCache, name: &'static str) -> Result<Tally> {
+    Ok(match kernels.take(log, name)? {
         Ok(_) => Tally::pass(),
         Err(reason) => Tally::skip(&format!("kernel-{name}"), reason),
     })
@@ -91,9 +91,9 @@ pub fn provide(log: &Log, shelf: &Shelf, name: &'static str) -> Result<Tally> {
 
 /// The module builds without a warning, both flavours; sparse is content where
 /// there is one.
-pub fn build(log: &Log, shelf: &Shelf, name: &'static str) -> Result<Tally> {
+pub fn build(log: &Log, kernels: &KernelCache, name: &'static str) -> Result<Tally> {
     let step = format!("module-{name}");
-    let kernel = match shelf.take(log, name)? {
+    let kernel = match kernels.take(log, name)? {
         Ok(kernel) => kernel,
         Err(reason) => return Ok(Tally::skip(&step, reason)),
     };
@@ -122,8 +122,8 @@ const CHECKPATCH_IGNORED: &str = "CONST_STRUCT,BIT_MACRO,CAMELCASE,MACRO_ARG_REU
     UNCOMMENTED_DEFINITION,DEPRECATED_API,LONG_LINE_STRING,SPACING";
 
 /// The kernel's own style check has nothing to say about the module.
-pub fn checkpatch(log: &Log, shelf: &Shelf) -> Result<Tally> {
-    let kernel = match shelf.take(log, "um")? {
+pub fn checkpatch(log: &Log, kernels: &KernelCache) -> Result<Tally> {
+    let kernel = match kernels.take(log, "um")? {
         Ok(kernel) => kernel,
         Err(reason) => return Ok(Tally::skip("checkpatch", reason)),
     };
@@ -164,17 +164,17 @@ pub fn checkpatch(log: &Log, shelf: &Shelf) -> Result<Tally> {
 }
 
 /// DKMS builds and signs it for 6.1, and signatures are what they should be.
-pub fn dkms(log: &Log, shelf: &Shelf) -> Result<Tally> {
-    match shelf.take(log, "6.1")? {
+pub fn dkms(log: &Log, kernels: &KernelCache) -> Result<Tally> {
+    match kernels.take(log, "6.1")? {
         Ok(kernel) => signing::test(log, &kernel),
         Err(reason) => Ok(Tally::skip("dkms", reason)),
     }
 }
 
 /// Experiments in machines that boot this kernel.
-pub fn machines(log: &Log, shelf: &Shelf, name: &'static str) -> Result<Tally> {
+pub fn machines(log: &Log, kernels: &KernelCache, name: &'static str) -> Result<Tally> {
     let step = format!("machine-{name}");
-    let kernel = match shelf.take(log, name)? {
+    let kernel = match kernels.take(log, name)? {
         Ok(kernel) => kernel,
         Err(reason) => return Ok(Tally::skip(&step, reason)),
     };
@@ -198,7 +198,7 @@ fn sources(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
 
 /// What a guest test's head asks for.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Needs {
+struct GuestNeeds {
     upstream: bool,
     small_blocks: bool,
     narrow_fingerprints: bool,
@@ -213,11 +213,11 @@ struct Needs {
 }
 
 /// None: not a guest test.
-fn needs(script: &str) -> Option<Needs> {
+fn needs(script: &str) -> Option<GuestNeeds> {
     let line = script
         .lines()
         .find_map(|line| line.strip_prefix("# guest:"))?;
-    let mut needs = Needs::default();
+    let mut needs = GuestNeeds::default();
     for word in line.split_whitespace() {
         match word.split_once('=') {
             None if word == "upstream" => needs.upstream = true,
@@ -246,20 +246,20 @@ const DETACHED: &str = "All filesystems, swaps, loop devices, MD devices and DM 
 
 /// What a folder's guest tests are about.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Bed {
+enum TestSubject {
     /// The module.
     Module,
     /// The command line, which is in the guest.
     CommandLine,
 }
 
-impl Bed {
-    const ALL: [Bed; 2] = [Bed::Module, Bed::CommandLine];
+impl TestSubject {
+    const ALL: [TestSubject; 2] = [TestSubject::Module, TestSubject::CommandLine];
 
     fn folder(self) -> PathBuf {
         workspace::root().join(match self {
-            Bed::Module => "store/kmod/tests",
-            Bed::CommandLine => "crates/zmeld-swap/tests/guest",
+            TestSubject::Module => "store/kmod/tests",
+            TestSubject::CommandLine => "crates/zmeld-swap/tests/guest",
         })
     }
 }
@@ -269,11 +269,11 @@ pub struct GuestTest {
     /// The script's name.
     pub name: String,
     path: PathBuf,
-    bed: Bed,
-    needs: Needs,
+    subject: TestSubject,
+    needs: GuestNeeds,
     kernel: &'static str,
     upstream: bool,
-    /// How many seconds, where that is not the tier's.
+    /// How many seconds, where that is not the scope's.
     seconds: Option<u64>,
 }
 
@@ -286,17 +286,23 @@ impl GuestTest {
 
     /// What it does, for lists.
     pub fn about(&self) -> &'static str {
-        match self.bed {
-            Bed::Module if self.upstream => "the test itself, on the zram of that kernel",
-            Bed::Module => "in that kernel, see store/kmod/tests",
-            Bed::CommandLine => "in that kernel, see crates/zmeld-swap/tests/guest",
+        match self.subject {
+            TestSubject::Module if self.upstream => "the test itself, on the zram of that kernel",
+            TestSubject::Module => "in that kernel, see store/kmod/tests",
+            TestSubject::CommandLine => "in that kernel, see crates/zmeld-swap/tests/guest",
         }
     }
 
     /// Boots it; each of its checks counts as one test.
-    pub fn run(&self, log: &Log, shelf: &Shelf, tier: Tier, seed: u64) -> Result<Tally> {
+    pub fn run(
+        &self,
+        log: &Log,
+        kernels: &KernelCache,
+        scope: TestScope,
+        seed: u64,
+    ) -> Result<Tally> {
         let step = self.step_name();
-        let kernel = match shelf.take(log, self.kernel)? {
+        let kernel = match kernels.take(log, self.kernel)? {
             Ok(kernel) => kernel,
             Err(reason) => return Ok(Tally::skip(&step, reason)),
         };
@@ -307,7 +313,7 @@ impl GuestTest {
         if let Some(name) = self.needs.programs.iter().find(absent) {
             return Ok(Tally::skip(&step, format!("{name} is not on this machine")));
         }
-        let mut boot = self.boot(log, &kernel, tier, seed)?;
+        let mut boot = self.boot(log, &kernel, scope, seed)?;
         if self.needs.systemd {
             boot.root = match debian::image(log)? {
                 Ok(image) => Some(image),
@@ -352,18 +358,18 @@ impl GuestTest {
         Ok(tally)
     }
 
-    fn boot(&self, log: &Log, kernel: &Kernel, tier: Tier, seed: u64) -> Result<Boot> {
-        let tests = Bed::Module.folder();
+    fn boot(&self, log: &Log, kernel: &Kernel, scope: TestScope, seed: u64) -> Result<BootOptions> {
+        let tests = TestSubject::Module.folder();
         let program = module_build::guest_program(log, &tests.join("pages.c"))?;
-        let mut boot = Boot {
+        let mut boot = BootOptions {
             script: Some(vm::script(&self.path)?),
             load: false,
             programs: self.needs.programs.clone(),
             memory: self.needs.memory.unwrap_or(512),
             disks: self.needs.disks.clone(),
-            ..Boot::default()
+            ..BootOptions::default()
         };
-        if kernel.recipe.kind == Kind::UserMode && tier != Tier::Long {
+        if kernel.recipe.kind == Kind::UserMode && scope != TestScope::Long {
             // With two, this young part of the kernel panics now and then by
             // itself ("scheduling from the idle thread"); QEMU's guests have two.
             boot.processors = 1;
@@ -374,7 +380,7 @@ impl GuestTest {
         for package in &self.needs.packages {
             boot.files.extend(package_files(log, package)?);
         }
-        if self.bed == Bed::CommandLine {
+        if self.subject == TestSubject::CommandLine {
             let program = command_line(log)?;
             boot.files.push(Addition::file("/usr/bin/zmeld", &program)?);
             for library in zmeld_vm::libraries_of(&program) {
@@ -384,7 +390,7 @@ impl GuestTest {
         }
         if self.upstream {
             boot.variables.push(("DEVICE".into(), "zram".into()));
-        } else if self.needs.module || self.bed == Bed::Module {
+        } else if self.needs.module || self.subject == TestSubject::Module {
             let flavour = if self.needs.small_blocks {
                 Flavour::SmallBlocks
             } else if self.needs.narrow_fingerprints {
@@ -403,10 +409,10 @@ impl GuestTest {
             boot.memory += boot.memory / 2;
             boot.variables.push(("SIZE".into(), "16".into()));
             boot.variables.push(("TIME".into(), "30".into()));
-        } else if tier == Tier::Long {
+        } else if scope == TestScope::Long {
             boot.variables.push(("TIME".into(), "120".into()));
         }
-        if tier == Tier::Long {
+        if scope == TestScope::Long {
             boot.limit = Duration::from_secs(2 * 3600);
         }
         if let Some(seconds) = self.seconds {
@@ -418,7 +424,7 @@ impl GuestTest {
 }
 
 /// What user-mode Linux does with two processors now and then, whatever runs in it.
-fn died_by_itself(kernel: &Kernel, outcome: &Outcome) -> bool {
+fn died_by_itself(kernel: &Kernel, outcome: &GuestOutcome) -> bool {
     kernel.recipe.kind == Kind::UserMode
         && outcome.code.is_none()
         && outcome.messages.contains("scheduling from the idle thread")
@@ -519,31 +525,32 @@ fn checks(step: &str, output: &str) -> Tally {
     tally
 }
 
-/// The guest tests of a tier.
-pub fn tests(tier: Tier) -> Result<Vec<GuestTest>> {
+/// The guest tests of a scope.
+pub fn tests(scope: TestScope) -> Result<Vec<GuestTest>> {
     let mut all = Vec::new();
     if !module_build::is_there() {
         return Ok(all);
     }
-    for &kernel in kernels(tier) {
-        for bed in Bed::ALL {
-            for path in workspace::files(&bed.folder(), "sh")? {
+    for &kernel in kernels(scope) {
+        for subject in TestSubject::ALL {
+            for path in workspace::files(&subject.folder(), "sh")? {
                 let Some(needs) = needs(&fs::read_to_string(&path)?) else {
                     continue;
                 };
                 let name = workspace::stem(&path);
-                if !is_run(bed, &name, &needs, kernel, tier) {
+                if !is_run(subject, &name, &needs, kernel, scope) {
                     continue;
                 }
                 // The reference is the newest zram; on others it differs.
                 let upstream = needs.upstream
                     && is_newest(kernel)
-                    && (tier == Tier::Long || matches!(name.as_str(), "attributes" | "backing"));
+                    && (scope == TestScope::Long
+                        || matches!(name.as_str(), "attributes" | "backing"));
                 for upstream in [false, true].into_iter().take(1 + usize::from(upstream)) {
                     all.push(GuestTest {
                         name: name.clone(),
                         path: path.clone(),
-                        bed,
+                        subject,
                         needs: needs.clone(),
                         kernel,
                         upstream,
@@ -560,41 +567,47 @@ pub fn tests(tier: Tier) -> Result<Vec<GuestTest>> {
 /// a round.
 pub fn soak(
     log: &Log,
-    shelf: &Shelf,
+    kernels: &KernelCache,
     kernel: &'static str,
     seed: u64,
     seconds: u64,
 ) -> Result<Tally> {
-    let path = Bed::Module.folder().join(format!("{SOAK}.sh"));
+    let path = TestSubject::Module.folder().join(format!("{SOAK}.sh"));
     let needs = needs(&fs::read_to_string(&path)?)
         .with_context(|| format!("{} does not say what it needs", path.display()))?;
     let test = GuestTest {
         name: SOAK.to_owned(),
         path,
-        bed: Bed::Module,
+        subject: TestSubject::Module,
         needs,
         kernel,
         upstream: false,
         seconds: Some(seconds),
     };
-    test.run(log, shelf, Tier::Long, seed)
+    test.run(log, kernels, TestScope::Long, seed)
 }
 
 fn is_newest(kernel: &str) -> bool {
     kernels::recipe(kernel).is_some_and(|recipe| recipe.kind == Kind::UserMode)
 }
 
-fn is_run(bed: Bed, name: &str, needs: &Needs, kernel: &str, tier: Tier) -> bool {
+fn is_run(
+    subject: TestSubject,
+    name: &str,
+    needs: &GuestNeeds,
+    kernel: &str,
+    scope: TestScope,
+) -> bool {
     let kernel_fits = match needs.kernels.as_slice() {
         // The command line does not depend on kernels as the module does.
-        [] => bed == Bed::Module,
+        [] => subject == TestSubject::Module,
         names => names.iter().any(|only| only == kernel),
     };
-    let is_left_out = match bed {
-        Bed::Module => !is_newest(kernel) && !COMPACT.contains(&name),
-        Bed::CommandLine => !is_newest(kernel) || needs.long,
+    let is_left_out = match subject {
+        TestSubject::Module => !is_newest(kernel) && !COMPACT.contains(&name),
+        TestSubject::CommandLine => !is_newest(kernel) || needs.long,
     };
-    kernel_fits && (tier == Tier::Long || !is_left_out)
+    kernel_fits && (scope == TestScope::Long || !is_left_out)
 }
 
 #[cfg(test)]
@@ -612,14 +625,14 @@ mod unit {
         assert_eq!(needs.memory, Some(256));
         assert_eq!(needs.packages, ["a", "b"]);
         assert_eq!(super::needs("#!/bin/sh\n"), None);
-        for bed in Bed::ALL {
-            for path in workspace::files(&bed.folder(), "sh").unwrap() {
+        for subject in TestSubject::ALL {
+            for path in workspace::files(&subject.folder(), "sh").unwrap() {
                 let script = fs::read_to_string(&path).unwrap();
                 let is_shared = path.ends_with("guest.sh");
                 let needs = super::needs(&script);
                 assert_eq!(needs.is_none(), is_shared, "{path:?}");
                 let names = needs.unwrap_or_default().kernels;
-                assert!(is_shared || bed == Bed::Module || !names.is_empty());
+                assert!(is_shared || subject == TestSubject::Module || !names.is_empty());
                 for name in names {
                     assert!(kernels::recipe(&name).is_some(), "{path:?}: {name}");
                 }

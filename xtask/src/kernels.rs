@@ -31,7 +31,7 @@ pub enum Kind {
 }
 
 /// A kernel that we know how to get.
-pub struct Recipe {
+pub struct KernelRecipe {
     /// What the command line calls it.
     pub name: &'static str,
     /// How it runs.
@@ -46,8 +46,8 @@ pub struct Recipe {
 }
 
 /// All kernels.
-pub const RECIPES: &[Recipe] = &[
-    Recipe {
+pub const RECIPES: &[KernelRecipe] = &[
+    KernelRecipe {
         name: "um",
         kind: Kind::UserMode,
         checks: false,
@@ -55,7 +55,7 @@ pub const RECIPES: &[Recipe] = &[
         fragments: &["um.config"],
         build_lines: 1600,
     },
-    Recipe {
+    KernelRecipe {
         name: "um-debug",
         kind: Kind::UserMode,
         checks: true,
@@ -63,7 +63,7 @@ pub const RECIPES: &[Recipe] = &[
         fragments: &["um.config", "um-debug.config"],
         build_lines: 1660,
     },
-    Recipe {
+    KernelRecipe {
         name: "6.1",
         kind: Kind::Stock,
         checks: false,
@@ -71,7 +71,7 @@ pub const RECIPES: &[Recipe] = &[
         fragments: &[],
         build_lines: 0,
     },
-    Recipe {
+    KernelRecipe {
         name: "6.12",
         kind: Kind::Stock,
         checks: false,
@@ -121,7 +121,7 @@ const STOCK_MODULES: &[&str] = &[
 /// A kernel that is here.
 pub struct Kernel {
     /// How it came.
-    pub recipe: &'static Recipe,
+    pub recipe: &'static KernelRecipe,
     /// What `uname -r` says in it.
     pub release: String,
     /// What is started: a program, or an image for QEMU.
@@ -152,7 +152,7 @@ impl Kernel {
 }
 
 /// The recipe of that name.
-pub fn recipe(name: &str) -> Option<&'static Recipe> {
+pub fn recipe(name: &str) -> Option<&'static KernelRecipe> {
     RECIPES.iter().find(|recipe| recipe.name == name)
 }
 
@@ -180,7 +180,10 @@ pub fn lock(folder: &Path) -> Result<Flock<File>> {
 }
 
 /// The kernel, fetched and built if it is not here; if that cannot be, why.
-pub fn provide(log: &Log, recipe: &'static Recipe) -> Result<std::result::Result<Kernel, Reason>> {
+pub fn provide(
+    log: &Log,
+    recipe: &'static KernelRecipe,
+) -> Result<std::result::Result<Kernel, Reason>> {
     let place = folder(recipe.name)?;
     let _held = lock(&place)?;
     let ready = place.join("ready");
@@ -199,7 +202,7 @@ pub fn provide(log: &Log, recipe: &'static Recipe) -> Result<std::result::Result
     Ok(Ok(kernel(recipe, &place, &release)?))
 }
 
-fn kernel(recipe: &'static Recipe, place: &Path, release: &str) -> Result<Kernel> {
+fn kernel(recipe: &'static KernelRecipe, place: &Path, release: &str) -> Result<Kernel> {
     let (image, build, source) = match recipe.kind {
         Kind::UserMode => (
             place.join("build/linux"),
@@ -302,7 +305,7 @@ fn jobs() -> String {
 
 fn build_user_mode(
     log: &Log,
-    recipe: &Recipe,
+    recipe: &KernelRecipe,
     place: &Path,
 ) -> Result<std::result::Result<String, Reason>> {
     let needed = [
@@ -352,7 +355,7 @@ fn build_user_mode(
 /// Defaults, then our fragments, then the questions that these raise.
 fn configure(
     log: &Log,
-    recipe: &Recipe,
+    recipe: &KernelRecipe,
     source: &Path,
     build: &Path,
     make: &dyn Fn() -> Command,
@@ -379,7 +382,7 @@ fn configure(
     let text = fs::read_to_string(&config)?;
     for fragment in recipe.fragments {
         let wanted = fs::read_to_string(guest_folder().join(fragment))?;
-        for line in not_taken(&wanted, &text) {
+        for line in options_not_taken(&wanted, &text) {
             log.note(&format!("note: {line} of {fragment} was not taken"))?;
         }
     }
@@ -388,7 +391,7 @@ fn configure(
 
 /// Options that a configuration does not have as a fragment wants them; a module
 /// is as good as built in.
-fn not_taken(fragment: &str, config: &str) -> Vec<String> {
+fn options_not_taken(fragment: &str, config: &str) -> Vec<String> {
     let has = |line: &str| config.lines().any(|there| there == line);
     fragment
         .lines()
@@ -405,7 +408,7 @@ pub fn guest_folder() -> PathBuf {
 
 fn fetch_stock(
     log: &Log,
-    recipe: &Recipe,
+    recipe: &KernelRecipe,
     place: &Path,
 ) -> Result<std::result::Result<String, Reason>> {
     if let Some(reason) = missing_tool(&["depmod", "xz"]) {
@@ -502,6 +505,6 @@ mod tests {
     fn an_option_that_is_not_taken_is_named() {
         let config = "CONFIG_A=y\nCONFIG_B=m\n# CONFIG_C is not set\n";
         let fragment = "# words\nCONFIG_A=y\nCONFIG_B=y\nCONFIG_C=y\nCONFIG_D=n\n";
-        assert_eq!(not_taken(fragment, config), ["CONFIG_C=y"]);
+        assert_eq!(options_not_taken(fragment, config), ["CONFIG_C=y"]);
     }
 }

@@ -26,7 +26,7 @@ const BOOTS_MAX: usize = 3;
 const TAIL_LINES: usize = 40;
 
 /// What to boot, and with what.
-pub struct Boot {
+pub struct BootOptions {
     /// The script, or none for a shell in front of the user.
     pub script: Option<Addition>,
     /// Its arguments.
@@ -60,9 +60,9 @@ pub struct Boot {
     pub limit: Duration,
 }
 
-impl Default for Boot {
-    fn default() -> Boot {
-        Boot {
+impl Default for BootOptions {
+    fn default() -> BootOptions {
+        BootOptions {
             script: None,
             arguments: Vec::new(),
             variables: Vec::new(),
@@ -83,7 +83,7 @@ impl Default for Boot {
 }
 
 /// How a guest ended.
-pub struct Outcome {
+pub struct GuestOutcome {
     /// The script's exit code; none where the guest died before.
     pub code: Option<i32>,
     /// The kernel's complaints that a boot alone does not show.
@@ -92,7 +92,7 @@ pub struct Outcome {
     pub messages: String,
 }
 
-impl Outcome {
+impl GuestOutcome {
     /// The last of what the kernel said.
     pub fn tail(&self) -> String {
         let lines: Vec<&str> = self.messages.lines().collect();
@@ -133,8 +133,8 @@ pub fn cannot_run(kernel: &Kernel) -> Option<Reason> {
 
 /// Boots, runs the script to its end with its output into `sink`, and reads what
 /// the kernel had to say.
-pub fn run(kernel: &Kernel, boot: &Boot, sink: &mut dyn Write) -> Result<Outcome> {
-    let mut counted = Counted { sink, bytes: 0 };
+pub fn run(kernel: &Kernel, boot: &BootOptions, sink: &mut dyn Write) -> Result<GuestOutcome> {
+    let mut counted = ActivityWriter { sink, bytes: 0 };
     let mut outcome = run_once(kernel, boot, &mut counted)?;
     for _ in 1..BOOTS_MAX {
         // Emulated machines now and then die while they boot, before anything of
@@ -156,12 +156,12 @@ pub fn run(kernel: &Kernel, boot: &Boot, sink: &mut dyn Write) -> Result<Outcome
 }
 
 /// Knows whether anything was written.
-struct Counted<'a> {
+struct ActivityWriter<'a> {
     sink: &'a mut dyn Write,
     bytes: usize,
 }
 
-impl Write for Counted<'_> {
+impl Write for ActivityWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.bytes += bytes.len();
         self.sink.write(bytes)
@@ -179,9 +179,9 @@ fn messages_of_boot_alone(kernel: &Kernel) -> Result<String> {
         return Ok(text);
     }
     let script = Addition::text("/guest/script", "#!/bin/sh\nexit 0\n", true);
-    let boot = Boot {
+    let boot = BootOptions {
         script: Some(script),
-        ..Boot::default()
+        ..BootOptions::default()
     };
     let outcome = run_once(kernel, &boot, &mut std::io::sink())?;
     if outcome.code != Some(0) {
@@ -195,7 +195,7 @@ fn messages_of_boot_alone(kernel: &Kernel) -> Result<String> {
     Ok(outcome.messages)
 }
 
-fn run_once(kernel: &Kernel, boot: &Boot, sink: &mut dyn Write) -> Result<Outcome> {
+fn run_once(kernel: &Kernel, boot: &BootOptions, sink: &mut dyn Write) -> Result<GuestOutcome> {
     let folder = RunFolder::new()?;
     let token = format!(
         "zmeld-guest-{}",
@@ -227,7 +227,7 @@ fn run_once(kernel: &Kernel, boot: &Boot, sink: &mut dyn Write) -> Result<Outcom
     };
     let bytes = fs::read(&messages).unwrap_or_default();
     let messages = String::from_utf8_lossy(&bytes).replace('\r', "");
-    Ok(Outcome {
+    Ok(GuestOutcome {
         code,
         complaints: splats::found(&messages),
         messages,
@@ -247,7 +247,7 @@ fn terminal(kind: Kind) -> &'static str {
     }
 }
 
-fn additions(kernel: &Kernel, boot: &Boot, token: &str) -> Result<Vec<Addition>> {
+fn additions(kernel: &Kernel, boot: &BootOptions, token: &str) -> Result<Vec<Addition>> {
     let mut environment = format!("token={token}\nterminal={}\n", terminal(kernel.recipe.kind));
     let mut set = |name: &str, value: &str| {
         environment += &format!("{name}='{}'\n", value.replace('\'', r"'\''"));
@@ -311,7 +311,7 @@ fn urgent(command: &Command) -> Command {
 
 fn user_mode(
     kernel: &Kernel,
-    boot: &Boot,
+    boot: &BootOptions,
     folder: &Path,
     archive: &Path,
     disks: &[PathBuf],
@@ -333,7 +333,7 @@ fn user_mode(
 
 fn qemu(
     kernel: &Kernel,
-    boot: &Boot,
+    boot: &BootOptions,
     folder: &Path,
     archive: &Path,
     disks: &[PathBuf],
@@ -421,7 +421,7 @@ fn in_front(command: &mut Command, messages: &Path, kind: Kind) -> Result<()> {
 }
 
 /// Cuts the script's output out of all that comes from the guest.
-struct Cut<'a> {
+struct ScriptOutput<'a> {
     token: &'a str,
     line: Vec<u8>,
     begun: bool,
@@ -430,7 +430,7 @@ struct Cut<'a> {
     held: bool,
 }
 
-impl Cut<'_> {
+impl ScriptOutput<'_> {
     fn take(&mut self, bytes: &[u8], sink: &mut dyn Write) -> Result<()> {
         for &byte in bytes {
             if byte != b'\n' {
@@ -476,12 +476,12 @@ impl Cut<'_> {
 fn with_script(
     command: &mut Command,
     kernel: &Kernel,
-    boot: &Boot,
+    boot: &BootOptions,
     token: &str,
     messages: &Path,
     sink: &mut dyn Write,
 ) -> Result<Option<i32>> {
-    let mut cut = Cut {
+    let mut cut = ScriptOutput {
         token,
         line: Vec::new(),
         begun: false,
@@ -491,7 +491,7 @@ fn with_script(
     if kernel.recipe.kind == Kind::UserMode {
         command.stderr(fs::File::create(messages)?);
     }
-    let ended = converse(command, boot.limit, &mut |bytes| cut.take(bytes, sink));
+    let ended = run_and_forward(command, boot.limit, &mut |bytes| cut.take(bytes, sink));
     cut.end(sink)?;
     if let Err(error) = ended {
         if was_interrupted() {
@@ -507,7 +507,7 @@ fn with_script(
 }
 
 /// Runs a program and hands on what it writes, until it ends.
-fn converse(
+fn run_and_forward(
     command: &mut Command,
     limit: Duration,
     take: &mut dyn FnMut(&[u8]) -> Result<()>,
@@ -562,7 +562,7 @@ mod tests {
 
     fn cut(text: &str) -> (String, Option<i32>) {
         let mut sink = Vec::new();
-        let mut cut = Cut {
+        let mut cut = ScriptOutput {
             token: "T",
             line: Vec::new(),
             begun: false,

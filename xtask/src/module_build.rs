@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{bail, Result};
 
-use crate::kernels::{Kernel, Recipe};
+use crate::kernels::{Kernel, KernelRecipe};
 use crate::process::Log;
 use crate::tools;
 use crate::workspace;
@@ -36,7 +36,7 @@ pub enum Flavour {
 
 impl Flavour {
     /// What a kernel gets where nobody asks for another.
-    pub fn of(recipe: &Recipe) -> Flavour {
+    pub fn of(recipe: &KernelRecipe) -> Flavour {
         if recipe.checks {
             Flavour::Debug
         } else {

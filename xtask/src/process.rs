@@ -35,14 +35,14 @@ pub struct Log {
 }
 
 /// A program that ended.
-pub struct Ran {
+pub struct FinishedProgram {
     /// How it ended.
     pub status: ExitStatus,
     /// What it wrote, both outputs as they came.
     pub text: String,
 }
 
-impl Ran {
+impl FinishedProgram {
     /// Whether it ended with success.
     pub fn succeeded(&self) -> bool {
         self.status.success()
@@ -89,7 +89,7 @@ impl Log {
     }
 
     /// Runs a program to its end, or kills it after `limit`.
-    pub fn run(&self, command: &mut Command, limit: Duration) -> Result<Ran> {
+    pub fn run(&self, command: &mut Command, limit: Duration) -> Result<FinishedProgram> {
         self.run_watched(command, limit, &mut |_| {})
     }
 
@@ -99,7 +99,7 @@ impl Log {
         command: &mut Command,
         limit: Duration,
         watch: &mut dyn FnMut(&str),
-    ) -> Result<Ran> {
+    ) -> Result<FinishedProgram> {
         let from = self.size()?;
         let mut told = from;
         let mut child = self.spawn(command)?;
@@ -110,14 +110,14 @@ impl Log {
             told += text.len() as u64;
             watch(&text);
         })?;
-        Ok(Ran {
+        Ok(FinishedProgram {
             status,
             text: self.text_from(from)?,
         })
     }
 
     /// Runs several programs side by side; the first that failed, or the last.
-    pub fn run_together(&self, commands: Vec<Command>, limit: Duration) -> Result<Ran> {
+    pub fn run_together(&self, commands: Vec<Command>, limit: Duration) -> Result<FinishedProgram> {
         let from = self.size()?;
         let mut children = Vec::new();
         for mut command in commands {
@@ -133,7 +133,7 @@ impl Log {
             }
         }
         match (worst, broken) {
-            (Some(status), None) => Ok(Ran {
+            (Some(status), None) => Ok(FinishedProgram {
                 status,
                 text: self.text_from(from)?,
             }),

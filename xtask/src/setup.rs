@@ -11,7 +11,7 @@ use anyhow::Result;
 use crate::fuzz;
 use crate::process::Log;
 use crate::rust_tests::cargo;
-use crate::test::Tier;
+use crate::test::TestScope;
 use crate::tools;
 use crate::workspace;
 
@@ -22,7 +22,7 @@ const LIMIT: Duration = Duration::from_secs(1800);
 
 /// How it is seen that something is there.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Seen {
+enum Detection {
     /// A program on the path, or where administrators' programs are.
     Program(&'static str),
     /// A file.
@@ -48,8 +48,8 @@ enum Origin {
 
 /// One thing that tests need.
 #[derive(Debug)]
-struct Need {
-    seen: Seen,
+struct Requirement {
+    seen: Detection,
     origin: Origin,
     why: &'static str,
     /// The steps that need it begin with one of these.
@@ -57,12 +57,12 @@ struct Need {
 }
 
 const fn need(
-    seen: Seen,
+    seen: Detection,
     origin: Origin,
     why: &'static str,
     steps: &'static [&'static str],
-) -> Need {
-    Need {
+) -> Requirement {
+    Requirement {
         seen,
         origin,
         why,
@@ -81,11 +81,11 @@ const GUESTS: &[&str] = &["guest-", "machine-", "numa-boot", "soak"];
 const DEVICES: &[&str] = &["guest-", "machine-", "cargo-test", "soak"];
 const QEMU: &[&str] = &["guest-6", "machine-6", "dkms", "numa-boot", "soak"];
 
+use Detection::{Cargo, File, FuzzerRuntime, Program, PythonModule};
 use Origin::{ClangRuntime, Component, Package};
-use Seen::{Cargo, File, FuzzerRuntime, Program, PythonModule};
 
 #[rustfmt::skip]
-const NEEDS: &[Need] = &[
+const NEEDS: &[Requirement] = &[
     need(Cargo("fmt"), Component("rustfmt", "rustfmt"), "says how code is formatted", &["format"]),
     need(Cargo("clippy"), Component("clippy", "rust-clippy"), "lints", &["clippy"]),
     need(Program("cc"), Package("build-essential"), "compiles the store", C),
@@ -135,11 +135,11 @@ const NEEDS: &[Need] = &[
     need(Program("debootstrap"), Package("debootstrap"), "makes a Debian to test in", &["guest-", "clean-root"]),
 ];
 
-impl Need {
+impl Requirement {
     /// Whether one of these steps needs it. The short form of cargo's tests is
     /// those inside the crates, which start nothing.
-    fn is_for(&self, steps: &[String], tier: Tier) -> bool {
-        let is_left_out = |prefix: &str| tier == Tier::Quick && COMMANDS.contains(&prefix);
+    fn is_for(&self, steps: &[String], scope: TestScope) -> bool {
+        let is_left_out = |prefix: &str| scope == TestScope::Quick && COMMANDS.contains(&prefix);
         let is_chosen = |prefix: &str| steps.iter().any(|step| step.starts_with(prefix));
         self.steps
             .iter()
@@ -148,21 +148,23 @@ impl Need {
 
     fn name(&self) -> String {
         match self.seen {
-            Seen::Program(name) | Seen::File(name) | Seen::PythonModule(name) => name.to_owned(),
-            Seen::Cargo(name) => format!("cargo {name}"),
-            Seen::FuzzerRuntime => "libFuzzer".to_owned(),
+            Detection::Program(name) | Detection::File(name) | Detection::PythonModule(name) => {
+                name.to_owned()
+            }
+            Detection::Cargo(name) => format!("cargo {name}"),
+            Detection::FuzzerRuntime => "libFuzzer".to_owned(),
         }
     }
 
     fn is_met(&self, log: &Log) -> Result<bool> {
         Ok(match self.seen {
-            Seen::Program(name) => tools::is_on_path(name),
-            Seen::File(path) => Path::new(path).exists(),
-            Seen::PythonModule(name) => ["python3", "/usr/bin/python3"]
+            Detection::Program(name) => tools::is_on_path(name),
+            Detection::File(path) => Path::new(path).exists(),
+            Detection::PythonModule(name) => ["python3", "/usr/bin/python3"]
                 .iter()
                 .any(|python| runs(Command::new(python).args(["-c", &format!("import {name}")]))),
-            Seen::Cargo(name) => runs(&mut cargo(&[name, "--version"])),
-            Seen::FuzzerRuntime => fuzz::why_not(log)?.is_none(),
+            Detection::Cargo(name) => runs(&mut cargo(&[name, "--version"])),
+            Detection::FuzzerRuntime => fuzz::why_not(log)?.is_none(),
         })
     }
 }
@@ -176,15 +178,15 @@ fn runs(command: &mut Command) -> bool {
 
 /// Something that is not here.
 #[derive(Clone, Debug, PartialEq)]
-struct Lack {
+struct MissingTool {
     name: String,
-    from: From,
+    from: Remedy,
     why: &'static str,
 }
 
 /// What would bring it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum From {
+enum Remedy {
     Package(String),
     Component(String),
     /// Nothing does by itself: what it belongs to.
@@ -193,14 +195,14 @@ enum From {
 
 /// What this run did without.
 #[derive(Debug, Default, PartialEq)]
-pub struct Lacks {
+pub struct MissingTools {
     names: Vec<String>,
     line: String,
 }
 
-impl Lacks {
+impl MissingTools {
     /// Why the run was not a full one, and the line that changes it.
-    pub fn told(&self) -> Option<String> {
+    pub fn describe(&self) -> Option<String> {
         (!self.names.is_empty()).then(|| {
             format!(
                 "missing here: {}. This brings it:\n  {}",
@@ -213,7 +215,7 @@ impl Lacks {
 
 /// Who runs the tests, and what may bring what they lack.
 #[derive(Clone, Copy, Debug)]
-struct Means {
+struct InstallContext {
     root: bool,
     apt: bool,
     rustup: bool,
@@ -228,99 +230,104 @@ struct Means {
 ///
 /// # Errors
 /// When it was interrupted, or the log cannot be written.
-pub fn set_up(steps: &[String], tier: Tier, install: bool) -> Result<Lacks> {
+pub fn set_up(steps: &[String], scope: TestScope, install: bool) -> Result<MissingTools> {
     let log = Log::create(&workspace::work_folder("logs")?.join(format!("{NAME}.log")))?;
-    let means = Means {
+    let means = InstallContext {
         root: tools::is_root(),
         apt: tools::is_on_path("apt-get"),
         rustup: tools::is_on_path("rustup"),
         packaged_rust: tools::on_path("cargo").is_some_and(|cargo| cargo.starts_with("/usr/bin")),
         install,
     };
-    let mut lacks = missing(&log, steps, tier, means)?;
-    if lacks.is_empty() {
-        return Ok(Lacks::default());
+    let mut missing = find_missing(&log, steps, scope, means)?;
+    if missing.is_empty() {
+        return Ok(MissingTools::default());
     }
     println!("Missing for these tests:");
-    tell(&lacks);
+    print_missing(&missing);
     if means.install && means.root && means.apt {
         update(&log)?;
         // What clang lacks is known when there is a clang.
         for _ in 0..2 {
-            let before = lacks.clone();
-            bring(&log, &lacks)?;
-            lacks = missing(&log, steps, tier, means)?;
-            if lacks.is_empty() || lacks == before {
+            let before = missing.clone();
+            install_missing(&log, &missing)?;
+            missing = find_missing(&log, steps, scope, means)?;
+            if missing.is_empty() || missing == before {
                 break;
             }
         }
-        match lacks.is_empty() {
+        match missing.is_empty() {
             true => println!("Installed all of it."),
             false => {
                 println!(
                     "Could not be installed, see {}:",
                     workspace::shown(log.path())
                 );
-                tell(&lacks);
+                print_missing(&missing);
             }
         }
     }
     println!();
-    Ok(lacks_told(&lacks, means))
+    Ok(describe_missing(&missing, means))
 }
 
-fn missing(log: &Log, steps: &[String], tier: Tier, means: Means) -> Result<Vec<Lack>> {
-    let mut lacks = Vec::new();
-    for need in NEEDS.iter().filter(|need| need.is_for(steps, tier)) {
+fn find_missing(
+    log: &Log,
+    steps: &[String],
+    scope: TestScope,
+    means: InstallContext,
+) -> Result<Vec<MissingTool>> {
+    let mut missing = Vec::new();
+    for need in NEEDS.iter().filter(|need| need.is_for(steps, scope)) {
         if need.is_met(log)? {
             continue;
         }
         let from = match need.origin {
-            Package(name) => From::Package(name.to_owned()),
+            Package(name) => Remedy::Package(name.to_owned()),
             ClangRuntime => match tools::clang_major() {
-                Some(major) => From::Package(format!("libclang-rt-{major}-dev")),
-                None => From::With("clang"),
+                Some(major) => Remedy::Package(format!("libclang-rt-{major}-dev")),
+                None => Remedy::With("clang"),
             },
-            Component(name, _) if means.rustup => From::Component(name.to_owned()),
+            Component(name, _) if means.rustup => Remedy::Component(name.to_owned()),
             // Of the suite's own Rust, and of no other.
-            Component(_, package) if means.packaged_rust => From::Package(package.to_owned()),
-            Component(..) => From::With("the Rust toolchain"),
+            Component(_, package) if means.packaged_rust => Remedy::Package(package.to_owned()),
+            Component(..) => Remedy::With("the Rust toolchain"),
         };
-        lacks.push(Lack {
+        missing.push(MissingTool {
             name: need.name(),
             from,
             why: need.why,
         });
     }
-    Ok(lacks)
+    Ok(missing)
 }
 
-fn tell(lacks: &[Lack]) {
-    for lack in lacks {
-        let from = match &lack.from {
-            From::Package(name) => format!("package {name}"),
-            From::Component(name) => format!("Rust component {name}"),
-            From::With(name) => format!("with {name}"),
+fn print_missing(missing: &[MissingTool]) {
+    for tool in missing {
+        let from = match &tool.from {
+            Remedy::Package(name) => format!("package {name}"),
+            Remedy::Component(name) => format!("Rust component {name}"),
+            Remedy::With(name) => format!("with {name}"),
         };
-        println!("  {:<26} {from:<36} {}", lack.name, lack.why);
+        println!("  {:<26} {from:<36} {}", tool.name, tool.why);
     }
 }
 
-fn packages(lacks: &[Lack]) -> BTreeSet<&str> {
-    lacks
+fn packages(missing: &[MissingTool]) -> BTreeSet<&str> {
+    missing
         .iter()
-        .filter_map(|lack| match &lack.from {
-            From::Package(name) => Some(name.as_str()),
+        .filter_map(|tool| match &tool.from {
+            Remedy::Package(name) => Some(name.as_str()),
             _ => None,
         })
         .collect()
 }
 
-fn components(lacks: &[Lack]) -> BTreeSet<&str> {
-    lacks
+fn components(missing: &[MissingTool]) -> BTreeSet<&str> {
+    missing
         .iter()
-        .filter_map(|lack| match &lack.from {
-            From::Component(name) => Some(name.as_str()),
+        .filter_map(|tool| match &tool.from {
+            Remedy::Component(name) => Some(name.as_str()),
             _ => None,
         })
         .collect()
@@ -329,9 +336,9 @@ fn components(lacks: &[Lack]) -> BTreeSet<&str> {
 const INSTALL: &[&str] = &["install", "--no-install-recommends"];
 
 /// The one line that brings all of it.
-fn line(lacks: &[Lack], means: Means) -> String {
+fn line(missing: &[MissingTool], means: InstallContext) -> String {
     let words = |set: BTreeSet<&str>| set.into_iter().collect::<Vec<_>>().join(" ");
-    let (packages, components) = (packages(lacks), components(lacks));
+    let (packages, components) = (packages(missing), components(missing));
     let mut commands = Vec::new();
     if !packages.is_empty() && means.apt {
         let sudo = if means.root { "" } else { "sudo " };
@@ -346,10 +353,10 @@ fn line(lacks: &[Lack], means: Means) -> String {
     commands.join(" && ")
 }
 
-fn lacks_told(lacks: &[Lack], means: Means) -> Lacks {
-    Lacks {
-        names: lacks.iter().map(|lack| lack.name.clone()).collect(),
-        line: line(lacks, means),
+fn describe_missing(missing: &[MissingTool], means: InstallContext) -> MissingTools {
+    MissingTools {
+        names: missing.iter().map(|tool| tool.name.clone()).collect(),
+        line: line(missing, means),
     }
 }
 
@@ -369,8 +376,8 @@ fn update(log: &Log) -> Result<()> {
 }
 
 /// Installs what can be had: together, or where that fails one by one.
-fn bring(log: &Log, lacks: &[Lack]) -> Result<()> {
-    let known: Vec<&str> = packages(lacks)
+fn install_missing(log: &Log, missing: &[MissingTool]) -> Result<()> {
+    let known: Vec<&str> = packages(missing)
         .into_iter()
         .filter(|package| runs(Command::new("apt-cache").args(["show", package])))
         .collect();
@@ -382,7 +389,7 @@ fn bring(log: &Log, lacks: &[Lack]) -> Result<()> {
             }
         }
     }
-    let components = components(lacks);
+    let components = components(missing);
     if !components.is_empty() {
         let mut command = Command::new("rustup");
         command.current_dir(workspace::root());
@@ -401,24 +408,24 @@ mod tests {
         names.iter().map(|name| (*name).to_owned()).collect()
     }
 
-    fn needed(names: &[&str], tier: Tier) -> Vec<String> {
+    fn needed(names: &[&str], scope: TestScope) -> Vec<String> {
         let steps = steps(names);
-        let needs = NEEDS.iter().filter(|need| need.is_for(&steps, tier));
-        needs.map(Need::name).collect()
+        let needs = NEEDS.iter().filter(|need| need.is_for(&steps, scope));
+        needs.map(Requirement::name).collect()
     }
 
     #[test]
     fn only_what_the_chosen_steps_need_is_looked_for() {
-        assert_eq!(needed(&["format"], Tier::Default), ["cargo fmt"]);
-        assert!(needed(&["core-sources"], Tier::Default).is_empty());
-        let tests = needed(&["cargo-test"], Tier::Default);
+        assert_eq!(needed(&["format"], TestScope::Default), ["cargo fmt"]);
+        assert!(needed(&["core-sources"], TestScope::Default).is_empty());
+        let tests = needed(&["cargo-test"], TestScope::Default);
         assert!(tests.contains(&"python3".to_owned()) && !tests.contains(&"flex".to_owned()));
-        assert!(needed(&["cargo-test"], Tier::Quick).is_empty());
-        let kernels = needed(&["kernel-um", "guest-6.1-swap"], Tier::Default);
+        assert!(needed(&["cargo-test"], TestScope::Quick).is_empty());
+        let kernels = needed(&["kernel-um", "guest-6.1-swap"], TestScope::Default);
         for name in ["flex", "bison", "bc", "cpio", "qemu-system-x86_64"] {
             assert!(kernels.contains(&name.to_owned()), "{name}");
         }
-        assert!(needed(&["fuzz_store"], Tier::Quick).contains(&"clang".to_owned()));
+        assert!(needed(&["fuzz_store"], TestScope::Quick).contains(&"clang".to_owned()));
     }
 
     #[test]
@@ -428,8 +435,8 @@ mod tests {
         }
     }
 
-    fn lack(name: &str, from: From) -> Lack {
-        Lack {
+    fn tool(name: &str, from: Remedy) -> MissingTool {
+        MissingTool {
             name: name.to_owned(),
             from,
             why: "tests",
@@ -438,14 +445,14 @@ mod tests {
 
     #[test]
     fn one_line_brings_all_that_is_missing() {
-        let lacks = [
-            lack("flex", From::Package("flex".into())),
-            lack("cargo fmt", From::Component("rustfmt".into())),
-            lack("zramctl", From::Package("util-linux".into())),
-            lack("setpriv", From::Package("util-linux".into())),
-            lack("libFuzzer", From::With("clang")),
+        let missing = [
+            tool("flex", Remedy::Package("flex".into())),
+            tool("cargo fmt", Remedy::Component("rustfmt".into())),
+            tool("zramctl", Remedy::Package("util-linux".into())),
+            tool("setpriv", Remedy::Package("util-linux".into())),
+            tool("libFuzzer", Remedy::With("clang")),
         ];
-        let user = Means {
+        let user = InstallContext {
             root: false,
             apt: true,
             rustup: true,
@@ -453,16 +460,16 @@ mod tests {
             install: true,
         };
         assert_eq!(
-            line(&lacks, user),
+            line(&missing, user),
             "sudo apt-get install --no-install-recommends flex util-linux \
              && rustup component add rustfmt"
         );
-        let root = Means { root: true, ..user };
-        assert!(line(&lacks, root).starts_with("apt-get install "));
-        let elsewhere = Means { apt: false, ..user };
-        assert!(line(&lacks, elsewhere).starts_with("install what Debian calls flex util-linux"));
-        let told = lacks_told(&lacks, user).told().unwrap();
+        let root = InstallContext { root: true, ..user };
+        assert!(line(&missing, root).starts_with("apt-get install "));
+        let elsewhere = InstallContext { apt: false, ..user };
+        assert!(line(&missing, elsewhere).starts_with("install what Debian calls flex util-linux"));
+        let told = describe_missing(&missing, user).describe().unwrap();
         assert!(told.contains("flex") && told.contains("sudo apt-get"));
-        assert_eq!(Lacks::default().told(), None);
+        assert_eq!(MissingTools::default().describe(), None);
     }
 }

@@ -11,7 +11,7 @@ use anyhow::{bail, Result};
 
 use crate::guest::Addition;
 use crate::kernels::Kernel;
-use crate::machine::{self, Boot};
+use crate::machine::{self, BootOptions};
 use crate::package;
 use crate::process::Log;
 use crate::step::Tally;
@@ -145,14 +145,14 @@ fn modinfo(module: &Path, field: &str) -> Result<String> {
 /// In a kernel that enforces signatures.
 fn refusals(log: &Log, kernel: &Kernel, signed: &Path, unsigned: &Path) -> Result<Tally> {
     let script = workspace::root().join("xtask/guest/signatures.sh");
-    let boot = Boot {
+    let boot = BootOptions {
         script: Some(vm::script(&script)?),
         append: "module.sig_enforce=1".to_owned(),
         files: vec![
             Addition::file("/guest/foreign.ko", signed)?,
             Addition::file("/guest/unsigned.ko", unsigned)?,
         ],
-        ..Boot::default()
+        ..BootOptions::default()
     };
     let mut output = Vec::new();
     let outcome = machine::run(kernel, &boot, &mut output)?;

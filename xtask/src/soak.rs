@@ -14,14 +14,14 @@ use anyhow::{bail, Context, Result};
 use serde_json::{json, Value};
 
 use crate::c_build::Flavour;
-use crate::c_tests::{Bed, SOAK_PROGRAM};
+use crate::c_tests::{CTestEnvironment, SOAK_PROGRAM};
 use crate::fuzz::{self, Fuzzer};
-use crate::kernel_tests::{self, Shelf};
+use crate::kernel_tests::{self, KernelCache};
 use crate::kernels;
 use crate::process::{command_line, was_interrupted, Log};
 use crate::setup;
 use crate::step::Tally;
-use crate::test::Tier;
+use crate::test::TestScope;
 use crate::workspace;
 
 /// The arguments of `soak`.
@@ -103,7 +103,7 @@ fn parse(arguments: &[String]) -> Result<Options> {
 
 /// What is done over and over.
 #[derive(Clone, Debug, PartialEq)]
-enum Work {
+enum SoakPart {
     Model,
     Fuzz(String),
     Kernel(&'static str),
@@ -115,32 +115,32 @@ struct Measure {
     unit: &'static str,
 }
 
-impl Work {
+impl SoakPart {
     /// All parts, in the order of their turns.
-    fn all() -> Result<Vec<Work>> {
-        let mut all = vec![Work::Model];
-        all.extend(fuzz::targets()?.into_iter().map(Work::Fuzz));
+    fn all() -> Result<Vec<SoakPart>> {
+        let mut all = vec![SoakPart::Model];
+        all.extend(fuzz::targets()?.into_iter().map(SoakPart::Fuzz));
         all.extend(
             kernel_tests::SOAK_KERNELS
                 .iter()
-                .map(|name| Work::Kernel(name)),
+                .map(|name| SoakPart::Kernel(name)),
         );
         Ok(all)
     }
 
     fn name(&self) -> String {
         match self {
-            Work::Model => "model".to_owned(),
-            Work::Fuzz(target) => target.clone(),
-            Work::Kernel(name) => format!("kernel-{name}"),
+            SoakPart::Model => "model".to_owned(),
+            SoakPart::Fuzz(target) => target.clone(),
+            SoakPart::Kernel(name) => format!("kernel-{name}"),
         }
     }
 
     fn measure(&self) -> Measure {
         let (aim, unit) = match self {
-            Work::Model => (1e9, "operations"),
-            Work::Fuzz(_) => (1e8, "executions"),
-            Work::Kernel(_) => (36_000.0, "seconds"),
+            SoakPart::Model => (1e9, "operations"),
+            SoakPart::Fuzz(_) => (1e8, "executions"),
+            SoakPart::Kernel(_) => (36_000.0, "seconds"),
         };
         Measure { aim, unit }
     }
@@ -148,7 +148,7 @@ impl Work {
 
 /// What a part has done in all runs.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Total {
+struct PartTotal {
     done: u64,
     seconds: u64,
     turns: u64,
@@ -170,7 +170,7 @@ struct Finding {
 struct State {
     seed: u64,
     last_part: String,
-    totals: Vec<(String, Total)>,
+    totals: Vec<(String, PartTotal)>,
     findings: Vec<Finding>,
 }
 
@@ -182,7 +182,7 @@ impl State {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let number = |value: &Value| value.as_u64().unwrap_or_default();
         let total = |(name, value): (&String, &Value)| {
-            let total = Total {
+            let total = PartTotal {
                 done: number(&value["done"]),
                 seconds: number(&value["seconds"]),
                 turns: number(&value["turns"]),
@@ -206,7 +206,7 @@ impl State {
     }
 
     fn json(&self) -> Value {
-        let total = |(name, total): &(String, Total)| {
+        let total = |(name, total): &(String, PartTotal)| {
             let value = json!({
                 "done": total.done, "seconds": total.seconds, "turns": total.turns,
                 "first": total.first, "last": total.last,
@@ -250,17 +250,17 @@ impl State {
             .with_context(|| format!("cannot write {}", file.display()))
     }
 
-    fn total(&mut self, part: &str) -> &mut Total {
+    fn total(&mut self, part: &str) -> &mut PartTotal {
         let at = self.totals.iter().position(|(name, _)| name == part);
         let at = at.unwrap_or_else(|| {
-            self.totals.push((part.to_owned(), Total::default()));
+            self.totals.push((part.to_owned(), PartTotal::default()));
             self.totals.len() - 1
         });
         &mut self.totals[at].1
     }
 
     /// Whose turn it is: the one after the last.
-    fn next<'a>(&self, works: &'a [Work]) -> &'a Work {
+    fn next<'a>(&self, works: &'a [SoakPart]) -> &'a SoakPart {
         let last = works.iter().position(|work| work.name() == self.last_part);
         &works[last.map_or(0, |last| last + 1) % works.len()]
     }
@@ -281,17 +281,17 @@ fn seed_of(seed: u64, part: &str, turn: u64) -> u64 {
 }
 
 /// What a turn did.
-struct Done {
+struct TurnResult {
     amount: u64,
     tally: Tally,
 }
 
 /// What all turns share.
 #[derive(Default)]
-struct Beds {
-    bed: Bed,
+struct SoakEnvironment {
+    c_tests: CTestEnvironment,
     fuzzer: Fuzzer,
-    shelf: Shelf,
+    kernels: KernelCache,
 }
 
 /// Runs what the arguments say.
@@ -299,14 +299,14 @@ pub fn run(arguments: &[String]) -> Result<ExitCode> {
     let options = parse(arguments)?;
     let folder = workspace::work_folder("soak")?;
     let file = folder.join("state.json");
-    let mut works = Work::all()?;
+    let mut works = SoakPart::all()?;
     if options.totals {
         print!("{}", totals(&State::read(&file)?, &works));
         return Ok(ExitCode::SUCCESS);
     }
     if !options.only.is_empty() {
-        let known: Vec<String> = works.iter().map(Work::name).collect();
-        let is_chosen = |work: &Work| {
+        let known: Vec<String> = works.iter().map(SoakPart::name).collect();
+        let is_chosen = |work: &SoakPart| {
             options
                 .only
                 .iter()
@@ -321,15 +321,20 @@ pub fn run(arguments: &[String]) -> Result<ExitCode> {
     let _held = kernels::lock(&folder)?;
     let mut state = State::read(&file)?;
     state.seed = options.seed.unwrap_or(state.seed);
-    setup::set_up(&["soak".to_owned()], Tier::Long, options.install)?;
+    setup::set_up(&["soak".to_owned()], TestScope::Long, options.install)?;
     let found = turns(&options, &mut state, &file, works)?;
-    print!("\n{}", totals(&state, &Work::all()?));
+    print!("\n{}", totals(&state, &SoakPart::all()?));
     Ok(ExitCode::from(u8::from(found)))
 }
 
 /// Turn after turn until the time is over; whether something was found.
-fn turns(options: &Options, state: &mut State, file: &Path, mut works: Vec<Work>) -> Result<bool> {
-    let beds = Beds::default();
+fn turns(
+    options: &Options,
+    state: &mut State,
+    file: &Path,
+    mut works: Vec<SoakPart>,
+) -> Result<bool> {
+    let environment = SoakEnvironment::default();
     let begin = Instant::now();
     let limit = Duration::from_secs_f64(options.hours * 3600.0);
     let before = state.findings.len();
@@ -340,17 +345,17 @@ fn turns(options: &Options, state: &mut State, file: &Path, mut works: Vec<Work>
         let left = limit.saturating_sub(begin.elapsed());
         let turn = state.total(&part).turns;
         let log = Log::create(&workspace::work_folder("logs")?.join(format!("soak-{part}.log")))?;
-        if let Some(reason) = cannot_run(&beds, &log, &work)? {
+        if let Some(reason) = cannot_run(&environment, &log, &work)? {
             println!("{part} cannot run here: {reason}");
             works.retain(|other| *other != work);
             continue;
         }
         let turn_began = Instant::now();
         let seed = seed_of(state.seed, &part, turn);
-        let done = match one_turn(&beds, &log, &work, seed, left) {
+        let done = match one_turn(&environment, &log, &work, seed, left) {
             Ok(done) => done,
             Err(error) if was_interrupted() => return Err(error),
-            Err(error) => Done {
+            Err(error) => TurnResult {
                 amount: 0,
                 tally: Tally::fail(&part, format!("{error:#}")),
             },
@@ -380,23 +385,29 @@ fn turns(options: &Options, state: &mut State, file: &Path, mut works: Vec<Work>
 
 /// Builds what the part needs, outside of its turn; if it cannot be had, why. What
 /// does not build is an error and no finding.
-fn cannot_run(beds: &Beds, log: &Log, work: &Work) -> Result<Option<String>> {
+fn cannot_run(environment: &SoakEnvironment, log: &Log, work: &SoakPart) -> Result<Option<String>> {
     let tally = match work {
-        Work::Model => {
+        SoakPart::Model => {
             // Where the sanitizers cannot run, the other runs are done all the same.
-            let _ = beds.bed.command(log, Flavour::Address, SOAK_PROGRAM)?;
-            return Ok(beds.bed.command(log, Flavour::AsBuilt, SOAK_PROGRAM)?.err());
+            let _ = environment
+                .c_tests
+                .command(log, Flavour::Address, SOAK_PROGRAM)?;
+            return Ok(environment
+                .c_tests
+                .command(log, Flavour::AsBuilt, SOAK_PROGRAM)?
+                .err());
         }
-        Work::Fuzz(target) => {
+        SoakPart::Fuzz(target) => {
             if let Some(reason) = fuzz::why_not(log)? {
                 return Ok(Some(reason));
             }
-            beds.bed
+            environment
+                .c_tests
                 .compiler
                 .program(log, Flavour::Fuzzer, target, &[])?;
             Tally::default()
         }
-        Work::Kernel(name) => kernel_tests::provide(log, &beds.shelf, name)?,
+        SoakPart::Kernel(name) => kernel_tests::provide(log, &environment.kernels, name)?,
     };
     if let Some((_, why)) = tally.failed.first() {
         bail!("{}: {why}", work.name());
@@ -404,7 +415,7 @@ fn cannot_run(beds: &Beds, log: &Log, work: &Work) -> Result<Option<String>> {
     Ok(tally.skipped.first().map(|(_, reason)| reason.clone()))
 }
 
-fn count(state: &mut State, part: &str, done: &Done, took: Duration) {
+fn count(state: &mut State, part: &str, done: &TurnResult, took: Duration) {
     let today = today();
     state.last_part = part.to_owned();
     let total = state.total(part);
@@ -418,7 +429,7 @@ fn count(state: &mut State, part: &str, done: &Done, took: Duration) {
 }
 
 /// A finding keeps its turn's log, which the next turn would overwrite.
-fn keep_findings(state: &mut State, part: &str, done: &Done, log: &Log) -> Result<()> {
+fn keep_findings(state: &mut State, part: &str, done: &TurnResult, log: &Log) -> Result<()> {
     if done.tally.failed.is_empty() {
         return Ok(());
     }
@@ -436,24 +447,30 @@ fn keep_findings(state: &mut State, part: &str, done: &Done, log: &Log) -> Resul
     Ok(())
 }
 
-fn one_turn(beds: &Beds, log: &Log, work: &Work, seed: u64, left: Duration) -> Result<Done> {
+fn one_turn(
+    environment: &SoakEnvironment,
+    log: &Log,
+    work: &SoakPart,
+    seed: u64,
+    left: Duration,
+) -> Result<TurnResult> {
     match work {
-        Work::Model => model(beds, log, seed, left.min(TURN)),
-        Work::Fuzz(target) => {
-            let (amount, tally) = beds.fuzzer.soak(
+        SoakPart::Model => model(environment, log, seed, left.min(TURN)),
+        SoakPart::Fuzz(target) => {
+            let (amount, tally) = environment.fuzzer.soak(
                 log,
-                &beds.bed,
+                &environment.c_tests,
                 target,
                 seed,
                 left.min(TURN).as_secs().max(1),
             )?;
-            Ok(Done { amount, tally })
+            Ok(TurnResult { amount, tally })
         }
-        Work::Kernel(name) => {
+        SoakPart::Kernel(name) => {
             let seconds = left.min(KERNEL_TURN).as_secs().max(1);
             let begin = Instant::now();
-            let tally = kernel_tests::soak(log, &beds.shelf, name, seed, seconds)?;
-            Ok(Done {
+            let tally = kernel_tests::soak(log, &environment.kernels, name, seed, seconds)?;
+            Ok(TurnResult {
                 amount: begin.elapsed().as_secs(),
                 tally,
             })
@@ -462,9 +479,14 @@ fn one_turn(beds: &Beds, log: &Log, work: &Work, seed: u64, left: Duration) -> R
 }
 
 /// Runs of the model until the turn is over, some of them under the sanitizers.
-fn model(beds: &Beds, log: &Log, seed: u64, turn: Duration) -> Result<Done> {
+fn model(
+    environment: &SoakEnvironment,
+    log: &Log,
+    seed: u64,
+    turn: Duration,
+) -> Result<TurnResult> {
     let begin = Instant::now();
-    let mut done = Done {
+    let mut done = TurnResult {
         amount: 0,
         tally: Tally::default(),
     };
@@ -473,7 +495,7 @@ fn model(beds: &Beds, log: &Log, seed: u64, turn: Duration) -> Result<Done> {
             true => (Flavour::Address, OPERATIONS_CHECKED),
             false => (Flavour::AsBuilt, OPERATIONS),
         };
-        let mut command = match beds.bed.command(log, flavour, SOAK_PROGRAM)? {
+        let mut command = match environment.c_tests.command(log, flavour, SOAK_PROGRAM)? {
             Ok(command) => command,
             Err(reason) => {
                 log.note(&format!("without {}: {reason}", flavour.name()))?;
@@ -504,7 +526,7 @@ fn today() -> String {
 }
 
 /// The table that docs/testing.md has.
-fn totals(state: &State, works: &[Work]) -> String {
+fn totals(state: &State, works: &[SoakPart]) -> String {
     let mut text = String::from(
         "| part | done | of the aim | from | to | found |\n|---|---|---|---|---|---|\n",
     );
@@ -572,12 +594,12 @@ mod tests {
 
     #[test]
     fn every_part_has_its_turn_and_the_next_run_carries_on() {
-        let works = Work::all().unwrap();
+        let works = SoakPart::all().unwrap();
         let mut state = State::default();
         let mut seen = Vec::new();
         for _ in 0..works.len() + 1 {
             let part = state.next(&works).name();
-            let done = Done {
+            let done = TurnResult {
                 amount: 7,
                 tally: Tally::default(),
             };
@@ -586,7 +608,7 @@ mod tests {
             // As a run that ends here and another that begins.
             state = State::from_json(&state.json()).unwrap();
         }
-        let names: Vec<String> = works.iter().map(Work::name).collect();
+        let names: Vec<String> = works.iter().map(SoakPart::name).collect();
         assert_eq!(seen[..works.len()], names);
         assert_eq!(seen[works.len()], names[0]);
         let total = state.total("model");
@@ -619,7 +641,7 @@ mod tests {
             what: "wrong".into(),
             log: "a.log".into(),
         });
-        let text = totals(&state, &Work::all().unwrap());
+        let text = totals(&state, &SoakPart::all().unwrap());
         assert!(
             text.contains("| model | 12 345 678 operations | 1.23 % |"),
             "{text}"

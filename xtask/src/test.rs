@@ -1,15 +1,15 @@
-//! `cargo xtask test`: which steps there are, in which tier.
+//! `cargo xtask test`: which steps there are, in which scope.
 
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{bail, Context, Result};
 
-use crate::c_tests::{self, Bed};
+use crate::c_tests::{self, CTestEnvironment};
 use crate::clean_root;
 use crate::freestanding;
 use crate::fuzz::{self, Fuzzer};
-use crate::kernel_tests::{self, Shelf};
+use crate::kernel_tests::{self, KernelCache};
 use crate::module_build;
 use crate::process::Log;
 use crate::rust_tests;
@@ -22,7 +22,7 @@ pub const USAGE: &str = "[--quick|--long] [--only NAME]... [--seed N] [--no-inst
 /// What `test` does.
 pub const ABOUT: &str = "\
 Runs all tests that this machine can run and names those that it cannot, with
-the reason. What the tests need and the machine lacks is installed first where
+the reason. What the tests need and the machine missing is installed first where
 root runs them on Debian or Ubuntu; elsewhere the line that would is printed.
 The last line is `N passed, N failed, N skipped`; before it stands NOT A FULL RUN
 where something was left out.
@@ -36,7 +36,7 @@ Output is kept in target/xtask/logs.";
 
 /// How much is tested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tier {
+pub enum TestScope {
     /// Under two minutes, once things are built.
     Quick,
     /// Under 40 minutes on two cores, from a clean checkout.
@@ -47,7 +47,7 @@ pub enum Tier {
 
 #[derive(Debug, PartialEq)]
 struct Options {
-    tier: Tier,
+    scope: TestScope,
     only: Vec<String>,
     seed: Option<u64>,
     install: bool,
@@ -56,7 +56,7 @@ struct Options {
 
 fn parse(arguments: &[String]) -> Result<Options> {
     let mut options = Options {
-        tier: Tier::Default,
+        scope: TestScope::Default,
         only: Vec::new(),
         seed: None,
         install: true,
@@ -69,8 +69,8 @@ fn parse(arguments: &[String]) -> Result<Options> {
                 .with_context(|| format!("{argument} takes a value"))
         };
         match argument.as_str() {
-            "--quick" => options.tier = Tier::Quick,
-            "--long" => options.tier = Tier::Long,
+            "--quick" => options.scope = TestScope::Quick,
+            "--long" => options.scope = TestScope::Long,
             "--only" => options.only.push(value()?.clone()),
             "--seed" => {
                 let seed = value()?;
@@ -91,12 +91,12 @@ fn parse(arguments: &[String]) -> Result<Options> {
 pub fn run(arguments: &[String]) -> Result<ExitCode> {
     let options = parse(arguments)?;
     let seed = options.seed.unwrap_or_else(seed_of_today);
-    let bed = Bed::default();
+    let environment = CTestEnvironment::default();
     let fuzzer = Fuzzer::default();
-    let shelf = Shelf::default();
-    let mut steps = steps(&options, seed, &bed, &fuzzer, &shelf)?;
+    let kernels = KernelCache::default();
+    let mut steps = steps(&options, seed, &environment, &fuzzer, &kernels)?;
     let mut partial = Vec::new();
-    if options.tier == Tier::Quick {
+    if options.scope == TestScope::Quick {
         partial.push("--quick leaves out the module, kernels and the longer tests".to_owned());
     }
     if !options.only.is_empty() {
@@ -115,8 +115,8 @@ pub fn run(arguments: &[String]) -> Result<ExitCode> {
     }
     println!("random numbers from seed {seed}; repeat this run with --seed {seed}");
     let names: Vec<String> = steps.iter().map(|step| step.name.clone()).collect();
-    let lacks = setup::set_up(&names, options.tier, options.install)?;
-    partial.extend(lacks.told());
+    let missing = setup::set_up(&names, options.scope, options.install)?;
+    partial.extend(missing.describe());
     let total = run_all(&steps, partial)?;
     Ok(ExitCode::from(u8::from(!total.failed.is_empty())))
 }
@@ -130,12 +130,12 @@ fn seed_of_today() -> u64 {
 fn steps<'a>(
     options: &Options,
     seed: u64,
-    bed: &'a Bed,
+    environment: &'a CTestEnvironment,
     fuzzer: &'a Fuzzer,
-    shelf: &'a Shelf,
+    kernels: &'a KernelCache,
 ) -> Result<Vec<Step<'a>>> {
-    let tier = options.tier;
-    let quick = tier == Tier::Quick;
+    let scope = options.scope;
+    let quick = scope == TestScope::Quick;
     let mut steps = vec![
         step("format", "the code is formatted", rust_tests::format),
         step(
@@ -156,7 +156,7 @@ fn steps<'a>(
         "all tests that cargo runs; those inside the crates where --quick",
         move |log: &Log| rust_tests::tests(log, quick),
     ));
-    if tier == Tier::Long {
+    if scope == TestScope::Long {
         steps.push(step(
             clean_root::STEP,
             "the README's command in a new Debian, and where nothing is allowed",
@@ -178,66 +178,66 @@ fn steps<'a>(
     steps.push(step(
         "freestanding",
         "the core needs its port and nothing else, by its symbols",
-        |log: &Log| freestanding::symbols(log, &bed.compiler),
+        |log: &Log| freestanding::symbols(log, &environment.compiler),
     ));
     steps.push(step(
         "c-warnings",
         "the C compiler has nothing to say",
-        |log: &Log| freestanding::warnings(log, &bed.compiler),
+        |log: &Log| freestanding::warnings(log, &environment.compiler),
     ));
-    for test in c_tests::tests(tier) {
+    for test in c_tests::tests(scope) {
         steps.push(step(&test.step_name(), test.about, move |log: &Log| {
-            test.run(log, bed, tier, seed)
+            test.run(log, environment, scope, seed)
         }));
     }
     for target in fuzz::targets()? {
         let name = target.clone();
         steps.push(step(&name, "libFuzzer attacks", move |log: &Log| {
-            fuzzer.run(log, bed, &target, tier, seed)
+            fuzzer.run(log, environment, &target, scope, seed)
         }));
     }
     if !quick && module_build::is_there() {
-        steps.extend(kernel_steps(tier, seed, shelf)?);
+        steps.extend(kernel_steps(scope, seed, kernels)?);
     }
     Ok(steps)
 }
 
 /// The module in kernels, one kernel after the other.
-fn kernel_steps(tier: Tier, seed: u64, shelf: &Shelf) -> Result<Vec<Step<'_>>> {
+fn kernel_steps(scope: TestScope, seed: u64, kernels: &KernelCache) -> Result<Vec<Step<'_>>> {
     let mut steps = Vec::new();
-    for &name in kernel_tests::kernels(tier) {
+    for &name in kernel_tests::kernels(scope) {
         steps.push(step(
             &format!("kernel-{name}"),
             "that kernel is here, fetched or built",
-            move |log: &Log| kernel_tests::provide(log, shelf, name),
+            move |log: &Log| kernel_tests::provide(log, kernels, name),
         ));
         steps.push(step(
             &format!("module-{name}"),
             "zmeld.ko builds for it without warnings",
-            move |log: &Log| kernel_tests::build(log, shelf, name),
+            move |log: &Log| kernel_tests::build(log, kernels, name),
         ));
     }
     steps.push(step(
         "checkpatch",
         "the kernel's style, strictly",
-        move |log: &Log| kernel_tests::checkpatch(log, shelf),
+        move |log: &Log| kernel_tests::checkpatch(log, kernels),
     ));
     steps.push(step(
         "dkms",
         "DKMS builds and signs it, and signatures are enforced",
-        move |log: &Log| kernel_tests::dkms(log, shelf),
+        move |log: &Log| kernel_tests::dkms(log, kernels),
     ));
     for name in ["um", "6.12"] {
         steps.push(step(
             &format!("machine-{name}"),
             "experiments in machines of a given size",
-            move |log: &Log| kernel_tests::machines(log, shelf, name),
+            move |log: &Log| kernel_tests::machines(log, kernels, name),
         ));
     }
-    for test in kernel_tests::tests(tier)? {
+    for test in kernel_tests::tests(scope)? {
         let (name, about) = (test.step_name(), test.about());
         steps.push(step(&name, about, move |log: &Log| {
-            test.run(log, shelf, tier, seed)
+            test.run(log, kernels, scope, seed)
         }));
     }
     Ok(steps)
@@ -262,7 +262,7 @@ mod tests {
     #[test]
     fn arguments_are_understood_or_refused() {
         let options = parse(&words("--long --only model --only fuzz --seed 7 --list")).unwrap();
-        assert_eq!(options.tier, Tier::Long);
+        assert_eq!(options.scope, TestScope::Long);
         assert_eq!(options.only, ["model", "fuzz"]);
         assert_eq!(options.seed, Some(7));
         assert!(options.list && options.install);
@@ -273,11 +273,11 @@ mod tests {
 
     #[test]
     fn quick_is_a_part_of_the_rest() {
-        let (bed, fuzzer) = (Bed::default(), Fuzzer::default());
-        let shelf = Shelf::default();
+        let (environment, fuzzer) = (CTestEnvironment::default(), Fuzzer::default());
+        let kernels = KernelCache::default();
         let names = |arguments: &str| -> Vec<String> {
             let options = parse(&words(arguments)).unwrap();
-            let steps = steps(&options, 1, &bed, &fuzzer, &shelf).unwrap();
+            let steps = steps(&options, 1, &environment, &fuzzer, &kernels).unwrap();
             steps.into_iter().map(|step| step.name).collect()
         };
         let all = names("");

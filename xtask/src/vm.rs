@@ -8,8 +8,8 @@ use std::time::Duration;
 use anyhow::{bail, Context, Result};
 
 use crate::guest::Addition;
-use crate::kernels::{self, Kernel, Recipe};
-use crate::machine::{self, Boot, Outcome};
+use crate::kernels::{self, Kernel, KernelRecipe};
+use crate::machine::{self, BootOptions, GuestOutcome};
 use crate::module_build::{self, Flavour};
 use crate::process::Log;
 use crate::workspace;
@@ -49,9 +49,9 @@ there to take a newer kernel. Options:
   --time-limit S    the longest it may take (900)";
 
 struct Options {
-    recipe: &'static Recipe,
+    recipe: &'static KernelRecipe,
     module: Module,
-    boot: Boot,
+    boot: BootOptions,
     messages: Option<PathBuf>,
 }
 
@@ -72,7 +72,7 @@ fn parse(arguments: &[String]) -> Result<Options> {
     let mut options = Options {
         recipe,
         module: Module::Built(Flavour::of(recipe)),
-        boot: Boot::default(),
+        boot: BootOptions::default(),
         messages: None,
     };
     let mut rest = rest.iter();
@@ -179,7 +179,7 @@ pub fn run(arguments: &[String]) -> Result<ExitCode> {
 }
 
 /// The exit code, with what there is to say about it said.
-fn verdict(kernel: &Kernel, outcome: &Outcome) -> u8 {
+fn verdict(kernel: &Kernel, outcome: &GuestOutcome) -> u8 {
     let mut err = std::io::stderr().lock();
     for complaint in &outcome.complaints {
         let _ = writeln!(err, "the kernel complained: {complaint}");

@@ -78,7 +78,7 @@ impl Reason {
 
 /// What measuring codecs on pages came to.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub enum Measured {
+pub enum CodecVerdict {
     /// Nothing was measured.
     #[default]
     Not,
@@ -97,30 +97,35 @@ pub enum Measured {
     },
 }
 
-impl Measured {
+impl CodecVerdict {
     /// Chooses among codecs that were measured on so many bytes of pages, for a
     /// machine with that much RAM that swaps at that rate.
-    pub fn choose(codecs: &[CodecFacts], bytes: u64, ram_bytes: u64, mb_per_s: f64) -> Measured {
+    pub fn choose(
+        codecs: &[CodecFacts],
+        bytes: u64,
+        ram_bytes: u64,
+        mb_per_s: f64,
+    ) -> CodecVerdict {
         if codecs.is_empty() {
-            return Measured::Not;
+            return CodecVerdict::Not;
         }
         if bytes < JUDGED_FROM {
-            return Measured::TooLittle(bytes);
+            return CodecVerdict::TooLittle(bytes);
         }
         match choose(codecs, ram_bytes, mb_per_s) {
-            Some((codec, reason)) => Measured::Codec {
+            Some((codec, reason)) => CodecVerdict::Codec {
                 name: codec.name.clone(),
                 ratio: codec.ratio,
                 reason,
             },
-            None => Measured::NothingToGain(best_offered(codecs)),
+            None => CodecVerdict::NothingToGain(best_offered(codecs)),
         }
     }
 
     /// The ratio to count on; `None` where nothing was measured that says one.
     pub fn ratio(&self) -> Option<f64> {
         match self {
-            Measured::Codec { ratio, .. } => Some(*ratio),
+            CodecVerdict::Codec { ratio, .. } => Some(*ratio),
             _ => None,
         }
     }
@@ -128,14 +133,14 @@ impl Measured {
     /// What there is to say where no codec follows from it.
     pub fn why_none(&self) -> Option<String> {
         match self {
-            Measured::Not | Measured::Codec { .. } => None,
-            Measured::TooLittle(found) => Some(format!(
+            CodecVerdict::Not | CodecVerdict::Codec { .. } => None,
+            CodecVerdict::TooLittle(found) => Some(format!(
                 "Too little to go by: {} of pages that could compress. From {} on, a codec and a \
                  size follow from them",
                 bytes(*found),
                 bytes(JUDGED_FROM)
             )),
-            Measured::NothingToGain(ratio) => Some(format!(
+            CodecVerdict::NothingToGain(ratio) => Some(format!(
                 "Nothing to gain: these pages hardly compress ({ratio:.2}x at best, pool overhead \
                  included), so compressed swap would cost CPU and save next to nothing"
             )),
@@ -211,18 +216,21 @@ mod tests {
         let absent = codec("zstd", 2.9, 300.0, Some(false));
         let bad = codec("lz4", 1.05, 700.0, Some(true));
         assert_eq!(choose(std::slice::from_ref(&absent), 1 << 34, 100.0), None);
-        let found = Measured::choose(&[absent, bad], 1 << 30, 1 << 34, 100.0);
-        assert_eq!(found, Measured::NothingToGain(1.05));
+        let found = CodecVerdict::choose(&[absent, bad], 1 << 30, 1 << 34, 100.0);
+        assert_eq!(found, CodecVerdict::NothingToGain(1.05));
         assert!(found.why_none().unwrap().contains("1.05x at best"));
     }
 
     #[test]
     fn a_handful_of_pages_chooses_nothing() {
         let codecs = [codec("lz4", 3.0, 700.0, Some(true))];
-        let of = |bytes| Measured::choose(&codecs, bytes, 1 << 34, 100.0);
-        assert_eq!(of(68 * 4096), Measured::TooLittle(68 * 4096));
+        let of = |bytes| CodecVerdict::choose(&codecs, bytes, 1 << 34, 100.0);
+        assert_eq!(of(68 * 4096), CodecVerdict::TooLittle(68 * 4096));
         assert_eq!(of(JUDGED_FROM - 1).ratio(), None);
         assert_eq!(of(JUDGED_FROM).ratio(), Some(3.0));
-        assert_eq!(Measured::choose(&[], 1 << 30, 1 << 34, 1.0), Measured::Not);
+        assert_eq!(
+            CodecVerdict::choose(&[], 1 << 30, 1 << 34, 1.0),
+            CodecVerdict::Not
+        );
     }
 }

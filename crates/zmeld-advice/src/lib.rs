@@ -25,7 +25,7 @@ pub mod module;
 pub mod size;
 pub mod tier;
 
-pub use codec::{CodecFacts, Measured};
-pub use module::Presence;
+pub use codec::{CodecFacts, CodecVerdict};
+pub use module::ModulePresence;
 pub use size::Sizing;
-pub use tier::{recommend, Area, Facts, Kind, Recommendation};
+pub use tier::{recommend, ActiveSwap, AdvisedTier, Facts, Recommendation};

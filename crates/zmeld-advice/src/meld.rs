@@ -7,7 +7,7 @@
 
 use zmeld_report::units::percent;
 
-use crate::module::Presence;
+use crate::module::ModulePresence;
 
 /// Share of the compressed memory that melding has to save before it is advised.
 pub const WORTH: f64 = 0.05;
@@ -37,7 +37,7 @@ impl Melding {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Melders {
     /// The kernel module zmeld.
-    pub zmeld: Presence,
+    pub zmeld: ModulePresence,
     /// Whether KSM runs; `None` where the kernel has none.
     pub ksm_runs: Option<bool>,
 }
@@ -47,13 +47,13 @@ impl Melders {
     pub fn words(&self) -> String {
         let device = "a zmeld device melds them as they are swapped out";
         match self.zmeld {
-            Presence::Ready | Presence::Module => {
+            ModulePresence::Ready | ModulePresence::Module => {
                 format!("With `zmeld up --tier zmeld` {device}.")
             }
-            Presence::Absent | Presence::Unknown => {
+            ModulePresence::Absent | ModulePresence::Unknown => {
                 format!("With the kernel module zmeld, once it is built (docs/kernel-module.md), {device}.")
             }
-            Presence::Impossible => format!("{}.", self.ksm()),
+            ModulePresence::Impossible => format!("{}.", self.ksm()),
         }
     }
 
@@ -103,10 +103,12 @@ mod tests {
     #[test]
     fn what_melds_is_named() {
         let said = |zmeld, ksm_runs| Melders { zmeld, ksm_runs }.words();
-        assert!(said(Presence::Module, None).contains("zmeld up --tier zmeld"));
-        let built = said(Presence::Absent, Some(true));
+        assert!(said(ModulePresence::Module, None).contains("zmeld up --tier zmeld"));
+        let built = said(ModulePresence::Absent, Some(true));
         assert!(built.contains("docs/kernel-module.md") && !built.contains("KSM"));
-        assert!(said(Presence::Impossible, Some(false)).contains("KSM, which is switched off"));
-        assert!(said(Presence::Impossible, None).contains("nothing melds pages here"));
+        assert!(
+            said(ModulePresence::Impossible, Some(false)).contains("KSM, which is switched off")
+        );
+        assert!(said(ModulePresence::Impossible, None).contains("nothing melds pages here"));
     }
 }

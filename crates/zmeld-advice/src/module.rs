@@ -5,7 +5,7 @@ use serde::Serialize;
 /// Where a driver is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Presence {
+pub enum ModulePresence {
     /// It can make devices now: built in, or loaded.
     Ready,
     /// Its module is installed for this kernel and is not loaded.
@@ -21,7 +21,7 @@ pub enum Presence {
 
 /// What says where a driver is.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Signs<'a> {
+pub struct ModuleSigns<'a> {
     /// It can make devices now.
     pub ready: bool,
     /// There is a `/proc/modules`: the kernel loads modules.
@@ -30,19 +30,19 @@ pub struct Signs<'a> {
     pub dep: Option<&'a str>,
 }
 
-impl Presence {
+impl ModulePresence {
     /// Where the driver of that name is.
-    pub fn judge(name: &str, signs: Signs<'_>) -> Presence {
+    pub fn judge(name: &str, signs: ModuleSigns<'_>) -> ModulePresence {
         if signs.ready {
-            return Presence::Ready;
+            return ModulePresence::Ready;
         }
         if !signs.loads_modules {
-            return Presence::Impossible;
+            return ModulePresence::Impossible;
         }
         match signs.dep {
-            None => Presence::Unknown,
-            Some(dep) if dep.lines().any(|line| is_of(line, name)) => Presence::Module,
-            Some(_) => Presence::Absent,
+            None => ModulePresence::Unknown,
+            Some(dep) if dep.lines().any(|line| is_of(line, name)) => ModulePresence::Module,
+            Some(_) => ModulePresence::Absent,
         }
     }
 }
@@ -67,33 +67,33 @@ mod tests {
     #[test]
     fn a_module_is_where_the_index_has_it() {
         let judge = |name, dep| {
-            Presence::judge(
+            ModulePresence::judge(
                 name,
-                Signs {
+                ModuleSigns {
                     ready: false,
                     loads_modules: true,
                     dep,
                 },
             )
         };
-        assert_eq!(judge("zram", Some(DEP)), Presence::Module);
-        assert_eq!(judge("zmeld", Some(DEP)), Presence::Module);
-        assert_eq!(judge("meld", Some(DEP)), Presence::Absent);
+        assert_eq!(judge("zram", Some(DEP)), ModulePresence::Module);
+        assert_eq!(judge("zmeld", Some(DEP)), ModulePresence::Module);
+        assert_eq!(judge("meld", Some(DEP)), ModulePresence::Absent);
         assert_eq!(
             judge("zsmalloc", Some("a/b.ko: c/zsmalloc.ko\n")),
-            Presence::Absent
+            ModulePresence::Absent
         );
-        assert_eq!(judge("zram", None), Presence::Unknown);
+        assert_eq!(judge("zram", None), ModulePresence::Unknown);
     }
 
     #[test]
     fn what_is_ready_needs_no_module_and_some_kernels_load_none() {
-        let signs = Signs {
+        let signs = ModuleSigns {
             ready: true,
-            ..Signs::default()
+            ..ModuleSigns::default()
         };
-        assert_eq!(Presence::judge("zram", signs), Presence::Ready);
-        let none = Presence::judge("zram", Signs::default());
-        assert_eq!(none, Presence::Impossible);
+        assert_eq!(ModulePresence::judge("zram", signs), ModulePresence::Ready);
+        let none = ModulePresence::judge("zram", ModuleSigns::default());
+        assert_eq!(none, ModulePresence::Impossible);
     }
 }

@@ -4,8 +4,8 @@
 use serde::Serialize;
 use zmeld_report::units::bytes;
 
-use crate::codec::Measured;
-use crate::module::Presence;
+use crate::codec::CodecVerdict;
+use crate::module::ModulePresence;
 use crate::size::Sizing;
 
 /// What is known of a machine.
@@ -16,20 +16,20 @@ pub struct Facts {
     /// Bytes of a page.
     pub page_size: u64,
     /// Swap areas that zmeld did not set up.
-    pub swaps: Vec<Area>,
+    pub swaps: Vec<ActiveSwap>,
     /// Whether the kernel has zswap.
     pub has_zswap: bool,
     /// The kernel's zram.
-    pub zram: Presence,
+    pub zram: ModulePresence,
     /// The module zmeld.
-    pub zmeld: Presence,
+    pub zmeld: ModulePresence,
     /// What measuring codecs on its memory came to.
-    pub measured: Measured,
+    pub measured: CodecVerdict,
 }
 
 /// An active swap area.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Area {
+pub struct ActiveSwap {
     /// Its path.
     pub path: String,
     /// Its size in bytes.
@@ -53,7 +53,7 @@ pub fn is_in_ram(path: &str) -> bool {
     numbered("zram") || numbered("zmeld")
 }
 
-impl Area {
+impl ActiveSwap {
     /// Whether it is a compressed device in RAM.
     pub fn is_in_ram(&self) -> bool {
         is_in_ram(&self.path)
@@ -80,7 +80,7 @@ impl Area {
 /// Kinds of tiers that are advised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum AdvisedTier {
     /// A zram device.
     Zram,
     /// A zmeld device.
@@ -89,13 +89,13 @@ pub enum Kind {
     Zswap,
 }
 
-impl Kind {
+impl AdvisedTier {
     /// Its name in the configuration.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Zram => "zram",
-            Kind::Zmeld => "zmeld",
-            Kind::Zswap => "zswap",
+            AdvisedTier::Zram => "zram",
+            AdvisedTier::Zmeld => "zmeld",
+            AdvisedTier::Zswap => "zswap",
         }
     }
 }
@@ -104,7 +104,7 @@ impl Kind {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Recommendation {
     /// The kind of tier.
-    pub kind: Kind,
+    pub kind: AdvisedTier,
     /// Why that kind.
     pub why: String,
     /// The codec that was measured to do best; absent: the kernel's own choice.
@@ -116,16 +116,16 @@ pub struct Recommendation {
     /// Compressed swap that zmeld did not set up: `zmeld up --take-over` puts this
     /// in its place.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub replaces: Vec<Area>,
+    pub replaces: Vec<ActiveSwap>,
 }
 
 /// What suits a machine. `kind`: what its owner decided.
-pub fn recommend(facts: &Facts, kind: Option<Kind>) -> Recommendation {
+pub fn recommend(facts: &Facts, kind: Option<AdvisedTier>) -> Recommendation {
     let disk = facts.swaps.iter().find(|swap| !swap.is_in_ram());
     let (kind, why) = match (kind, disk) {
         (Some(kind), _) => (kind, "as asked for".to_owned()),
         (None, Some(disk)) if facts.has_zswap => (
-            Kind::Zswap,
+            AdvisedTier::Zswap,
             format!(
                 "{} is swapped to: zswap keeps what is used in RAM and lets the rest go to disk, \
                  where zram above it by priority would do the opposite",
@@ -142,17 +142,21 @@ pub fn recommend(facts: &Facts, kind: Option<Kind>) -> Recommendation {
                 None => "there is no swap on disk: pages are compressed in RAM".to_owned(),
             };
             match (facts.zram, facts.zmeld) {
-                (Presence::Absent | Presence::Impossible, Presence::Ready | Presence::Module) => {
-                    (Kind::Zmeld, format!("{why}; this kernel has no zram"))
-                }
-                _ => (Kind::Zram, why),
+                (
+                    ModulePresence::Absent | ModulePresence::Impossible,
+                    ModulePresence::Ready | ModulePresence::Module,
+                ) => (
+                    AdvisedTier::Zmeld,
+                    format!("{why}; this kernel has no zram"),
+                ),
+                _ => (AdvisedTier::Zram, why),
             }
         }
     };
-    let in_ram = kind != Kind::Zswap;
+    let in_ram = kind != AdvisedTier::Zswap;
     let codec = match &facts.measured {
         // zswap takes the codecs of the crypto interface, which nobody asked.
-        Measured::Codec { name, .. } if in_ram => Some(name.clone()),
+        CodecVerdict::Codec { name, .. } if in_ram => Some(name.clone()),
         _ => None,
     };
     let sizing =
@@ -214,8 +218,8 @@ mod tests {
             ram_bytes: 8 << 30,
             page_size: 4096,
             has_zswap: true,
-            zram: Presence::Ready,
-            measured: Measured::Codec {
+            zram: ModulePresence::Ready,
+            measured: CodecVerdict::Codec {
                 name: "zstd".to_owned(),
                 ratio: 3.2,
                 reason: Reason::BestCheap,
@@ -224,8 +228,8 @@ mod tests {
         }
     }
 
-    fn area(path: &str, codec: Option<&str>) -> Area {
-        Area {
+    fn area(path: &str, codec: Option<&str>) -> ActiveSwap {
+        ActiveSwap {
             path: path.to_owned(),
             size_bytes: 4 << 30,
             priority: 100,
@@ -239,7 +243,7 @@ mod tests {
         let found = recommend(&facts(), None);
         assert_eq!(
             (found.kind, found.codec.as_deref()),
-            (Kind::Zram, Some("zstd"))
+            (AdvisedTier::Zram, Some("zstd"))
         );
         assert_eq!(
             found.words(),
@@ -256,11 +260,11 @@ mod tests {
         let found = recommend(&facts, None);
         assert_eq!(
             (found.kind, found.codec, found.sizing),
-            (Kind::Zswap, None, None)
+            (AdvisedTier::Zswap, None, None)
         );
         facts.has_zswap = false;
         let found = recommend(&facts, None);
-        assert_eq!(found.kind, Kind::Zram);
+        assert_eq!(found.kind, AdvisedTier::Zram);
         assert!(found.why.contains("no zswap"), "{}", found.why);
     }
 
@@ -281,10 +285,13 @@ mod tests {
     #[test]
     fn without_zram_the_module_does() {
         let mut facts = facts();
-        facts.zram = Presence::Absent;
-        assert_eq!(recommend(&facts, None).kind, Kind::Zram);
-        facts.zmeld = Presence::Module;
-        assert_eq!(recommend(&facts, None).kind, Kind::Zmeld);
-        assert_eq!(recommend(&facts, Some(Kind::Zram)).kind, Kind::Zram);
+        facts.zram = ModulePresence::Absent;
+        assert_eq!(recommend(&facts, None).kind, AdvisedTier::Zram);
+        facts.zmeld = ModulePresence::Module;
+        assert_eq!(recommend(&facts, None).kind, AdvisedTier::Zmeld);
+        assert_eq!(
+            recommend(&facts, Some(AdvisedTier::Zram)).kind,
+            AdvisedTier::Zram
+        );
     }
 }

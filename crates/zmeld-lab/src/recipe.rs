@@ -8,11 +8,11 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::arm::{size, Arm, Bases};
+use crate::arm::{size, Arm, SizeBases};
 use crate::error::Error;
-use crate::statistics::stopping::Stopping;
+use crate::statistics::stopping::StoppingRule;
 use crate::statistics::Direction;
-use crate::vm::Size;
+use crate::vm::GuestSize;
 use crate::workload::Workload;
 
 /// A recipe's file is a page or two.
@@ -40,7 +40,7 @@ pub struct Recipe {
     pub minutes: f64,
     /// When to stop repeating.
     #[serde(default = "stopping")]
-    pub stopping: Stopping,
+    pub stopping: StoppingRule,
     /// Runs of each arm before those that count.
     #[serde(default = "one")]
     pub warm_ups: usize,
@@ -55,11 +55,11 @@ pub struct Recipe {
     pub arms: Vec<Arm>,
     /// The published figures.
     #[serde(default, rename = "published", skip_serializing_if = "Vec::is_empty")]
-    pub published: Vec<Published>,
+    pub published: Vec<PublishedTable>,
 }
 
-fn stopping() -> Stopping {
-    Stopping {
+fn stopping() -> StoppingRule {
+    StoppingRule {
         runs_min: 5,
         runs_max: 15,
         width: 0.05,
@@ -123,7 +123,7 @@ pub struct Case {
     pub huge_pages: bool,
     /// A machine of that size, booted for each run, instead of a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub machine: Option<Size>,
+    pub machine: Option<GuestSize>,
     /// Only these arms; none: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arms: Vec<String>,
@@ -132,7 +132,7 @@ pub struct Case {
 /// A published table.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Published {
+pub struct PublishedTable {
     /// What it shows, and on which machine.
     pub title: String,
     /// Headings.
@@ -302,7 +302,7 @@ impl Recipe {
                     ));
                 }
             }
-            let bases = Bases {
+            let bases = SizeBases {
                 limit: 1 << 30,
                 footprint: 1 << 30,
             };
@@ -362,7 +362,7 @@ mod tests {
             assert_eq!(serde_json::from_str::<Recipe>(&written).unwrap(), full);
             let host = zmeld_swap::Host::here();
             for arm in &recipe.arms {
-                let bases = Bases {
+                let bases = SizeBases {
                     limit: 256 << 20,
                     footprint: 512 << 20,
                 };

@@ -3,12 +3,12 @@
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, LogNormal, Normal};
-use zmeld_lab::statistics::stopping::Stopping;
-use zmeld_lab::statistics::verdict::{judge, Runs};
+use zmeld_lab::statistics::stopping::StoppingRule;
+use zmeld_lab::statistics::verdict::{judge, ArmRuns};
 use zmeld_lab::statistics::Direction;
 
-fn runs(arm: &str, values: Vec<f64>) -> Runs {
-    Runs {
+fn runs(arm: &str, values: Vec<f64>) -> ArmRuns {
+    ArmRuns {
         arm: arm.into(),
         values,
         unfinished: 0,
@@ -17,7 +17,7 @@ fn runs(arm: &str, values: Vec<f64>) -> Runs {
 }
 
 /// Whether any pair of these arms was said to differ.
-fn says_anything(arms: &[Runs], seed: u64) -> bool {
+fn says_anything(arms: &[ArmRuns], seed: u64) -> bool {
     use zmeld_lab::statistics::Verdict::Better;
     let judgement = judge(arms, Direction::Lower, seed);
     judgement
@@ -92,7 +92,7 @@ fn stopping_at_a_width_does_not_invent_winners() {
     ] {
         let law = Normal::new(10.0, deviation).unwrap();
         let mut random = ChaCha8Rng::seed_from_u64(11);
-        let rule = Stopping {
+        let rule = StoppingRule {
             runs_min: 5,
             runs_max: 30,
             width,

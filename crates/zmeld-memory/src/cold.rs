@@ -28,8 +28,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::live::frames::{FrameSet, HeadFinder, PageFlags};
-use crate::live::kinds::Kinds;
-use crate::live::processes::Chosen;
+use crate::live::kinds::KindFilter;
+use crate::live::processes::ChosenProcess;
 use crate::live::smaps::{self, Mapping};
 use crate::live::visit::frame_numbers_visible;
 use crate::live::{pagemap, LiveMemory};
@@ -66,7 +66,7 @@ pub struct ColdPages {
 
 /// The result of looking for cold memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cold {
+pub struct ColdReport {
     /// How exact it is.
     pub coldness: Coldness,
     /// How long memory was watched.
@@ -76,7 +76,7 @@ pub struct Cold {
     pub pages: BTreeMap<RegionKind, ColdPages>,
 }
 
-impl Cold {
+impl ColdReport {
     pub(crate) fn add(&mut self, pages: &BTreeMap<RegionKind, ColdPages>) {
         for (kind, more) in pages {
             let entry = self.pages.entry(*kind).or_default();
@@ -113,51 +113,51 @@ impl Cold {
 /// ```
 #[derive(Debug)]
 pub struct ColdTracker {
-    method: Method,
-    chosen: Vec<Chosen>,
+    method: ColdMethod,
+    chosen: Vec<ChosenProcess>,
     page_size: u64,
-    wanted: Kinds,
+    wanted: KindFilter,
     begin: Instant,
     skipped: Skips,
 }
 
 #[derive(Debug)]
-enum Method {
+enum ColdMethod {
     Idle { bitmap: PathBuf, marked: FrameSet },
     Referenced,
 }
 
 /// What a [`ColdTracker`] found: give it to [`LiveMemory::only_cold`].
 #[derive(Debug)]
-pub struct Watched {
+pub struct ColdPagesFound {
     pub(crate) waited: Duration,
-    pub(crate) found: Found,
+    pub(crate) found: ColdSet,
     pub(crate) pages: BTreeMap<RegionKind, ColdPages>,
     /// Processes whose bits could not be reset.
     pub(crate) skipped: Skips,
 }
 
 #[derive(Debug)]
-pub(crate) enum Found {
+pub(crate) enum ColdSet {
     /// Frames (heads of compound pages) still idle.
     Idle(FrameSet),
     /// By process: start and end of the mappings in which nothing was touched.
     Mappings(HashMap<i32, Vec<(u64, u64)>>),
 }
 
-impl Watched {
+impl ColdPagesFound {
     /// How exact it is.
     pub fn coldness(&self) -> Coldness {
         match self.found {
-            Found::Idle(_) => Coldness::PerPage,
-            Found::Mappings(_) => Coldness::PerMapping,
+            ColdSet::Idle(_) => Coldness::PerPage,
+            ColdSet::Mappings(_) => Coldness::PerMapping,
         }
     }
 
     pub(crate) fn is_cold_mapping(&self, pid: i32, mapping: &Mapping) -> bool {
         match &self.found {
-            Found::Idle(_) => true,
-            Found::Mappings(cold) => cold
+            ColdSet::Idle(_) => true,
+            ColdSet::Mappings(cold) => cold
                 .get(&pid)
                 .is_some_and(|cold| cold.contains(&(mapping.start, mapping.end))),
         }
@@ -179,12 +179,12 @@ impl ColdTracker {
         Self::start_referenced(live)
     }
 
-    fn new(live: &LiveMemory, method: Method) -> Self {
+    fn new(live: &LiveMemory, method: ColdMethod) -> Self {
         ColdTracker {
             method,
             chosen: live.readable().cloned().collect(),
             page_size: live.page_size as u64,
-            wanted: Kinds::new(&live.options),
+            wanted: KindFilter::new(&live.options),
             begin: Instant::now(),
             skipped: Skips::default(),
         }
@@ -205,7 +205,7 @@ impl ColdTracker {
         }
         Ok(Self::new(
             live,
-            Method::Idle {
+            ColdMethod::Idle {
                 bitmap: bitmap.to_path_buf(),
                 marked,
             },
@@ -213,7 +213,7 @@ impl ColdTracker {
     }
 
     fn start_referenced(live: &LiveMemory) -> Result<Self, Error> {
-        let mut tracker = Self::new(live, Method::Referenced);
+        let mut tracker = Self::new(live, ColdMethod::Referenced);
         let mut skipped = Skips::default();
         let mut refused = None;
         tracker.chosen.retain(|process| {
@@ -247,8 +247,8 @@ impl ColdTracker {
     /// How exact the result will be.
     pub fn coldness(&self) -> Coldness {
         match self.method {
-            Method::Idle { .. } => Coldness::PerPage,
-            Method::Referenced => Coldness::PerMapping,
+            ColdMethod::Idle { .. } => Coldness::PerPage,
+            ColdMethod::Referenced => Coldness::PerMapping,
         }
     }
 
@@ -263,7 +263,7 @@ impl ColdTracker {
         duration: Duration,
         stop: &AtomicBool,
         progress: &mut dyn FnMut(Duration),
-    ) -> Result<Watched, Error> {
+    ) -> Result<ColdPagesFound, Error> {
         loop {
             let elapsed = self.begin.elapsed();
             if elapsed >= duration || stop.load(Ordering::Relaxed) {
@@ -274,20 +274,20 @@ impl ColdTracker {
         }
         let waited = self.begin.elapsed();
         match &self.method {
-            Method::Idle { bitmap, marked } => {
+            ColdMethod::Idle { bitmap, marked } => {
                 let idle = still_idle(bitmap, marked)?;
-                Ok(Watched {
+                Ok(ColdPagesFound {
                     waited,
-                    found: Found::Idle(idle),
+                    found: ColdSet::Idle(idle),
                     pages: BTreeMap::new(),
                     skipped: self.skipped,
                 })
             }
-            Method::Referenced => Ok(self.look_at_mappings(waited)),
+            ColdMethod::Referenced => Ok(self.look_at_mappings(waited)),
         }
     }
 
-    fn look_at_mappings(self, waited: Duration) -> Watched {
+    fn look_at_mappings(self, waited: Duration) -> ColdPagesFound {
         let mut pages: BTreeMap<RegionKind, ColdPages> = BTreeMap::new();
         let mut untouched = HashMap::new();
         for process in &self.chosen {
@@ -309,16 +309,16 @@ impl ColdTracker {
             }
             untouched.insert(process.pid, cold);
         }
-        Watched {
+        ColdPagesFound {
             waited,
-            found: Found::Mappings(untouched),
+            found: ColdSet::Mappings(untouched),
             pages,
             skipped: self.skipped,
         }
     }
 }
 
-fn mappings_of(process: &Chosen, page_size: u64) -> Option<Vec<Mapping>> {
+fn mappings_of(process: &ChosenProcess, page_size: u64) -> Option<Vec<Mapping>> {
     let process = process.open()?;
     let mut text = Vec::new();
     std::io::Read::read_to_end(&mut process.open_relative("smaps").ok()?, &mut text).ok()?;
@@ -326,7 +326,7 @@ fn mappings_of(process: &Chosen, page_size: u64) -> Option<Vec<Mapping>> {
 }
 
 /// Adds the frames (heads of compound pages) that a process maps.
-fn mark(process: &Chosen, page_size: u64, flags: &PageFlags, marked: &FrameSet) {
+fn mark(process: &ChosenProcess, page_size: u64, flags: &PageFlags, marked: &FrameSet) {
     let Some(mappings) = mappings_of(process, page_size) else {
         return;
     };

@@ -51,7 +51,7 @@ impl ElfCore {
                 path: path.to_path_buf(),
             });
         }
-        let segments = Headers {
+        let segments = ElfHeaders {
             path,
             file: &file,
             bytes,
@@ -85,7 +85,7 @@ impl ElfCore {
                 if (end - segment.offset) % page != 0 && end < segment.offset + segment.file_bytes {
                     return Err(segment.error(
                         path,
-                        Field::Offset,
+                        HeaderField::Offset,
                         format!(
                             "the segment overlaps another by {} bytes, which is not a whole number of pages",
                             end - segment.offset
@@ -208,7 +208,7 @@ struct Segment {
 
 /// The fields of a program header, in the order of the 64-bit form.
 #[derive(Debug, Clone, Copy)]
-enum Field {
+enum HeaderField {
     Type,
     Offset,
     VirtualAddress,
@@ -218,17 +218,17 @@ enum Field {
     Align,
 }
 
-impl Field {
+impl HeaderField {
     /// Name, place and size in a 32-bit and in a 64-bit program header.
     fn layout(self, wide: bool) -> (&'static str, u64, usize) {
         let (name, narrow_at, wide_at) = match self {
-            Field::Type => return ("p_type", 0, 4),
-            Field::Offset => ("p_offset", 4, 8),
-            Field::VirtualAddress => ("p_vaddr", 8, 16),
-            Field::PhysicalAddress => ("p_paddr", 12, 24),
-            Field::FileBytes => ("p_filesz", 16, 32),
-            Field::MemoryBytes => ("p_memsz", 20, 40),
-            Field::Align => ("p_align", 28, 48),
+            HeaderField::Type => return ("p_type", 0, 4),
+            HeaderField::Offset => ("p_offset", 4, 8),
+            HeaderField::VirtualAddress => ("p_vaddr", 8, 16),
+            HeaderField::PhysicalAddress => ("p_paddr", 12, 24),
+            HeaderField::FileBytes => ("p_filesz", 16, 32),
+            HeaderField::MemoryBytes => ("p_memsz", 20, 40),
+            HeaderField::Align => ("p_align", 28, 48),
         };
         if wide {
             (name, wide_at, 8)
@@ -239,7 +239,7 @@ impl Field {
 }
 
 impl Segment {
-    fn error(&self, path: &Path, field: Field, problem: String) -> Error {
+    fn error(&self, path: &Path, field: HeaderField, problem: String) -> Error {
         let (name, at, _) = field.layout(self.wide);
         Error::Elf {
             path: path.to_path_buf(),
@@ -251,7 +251,7 @@ impl Segment {
 }
 
 /// The file's headers, read field by field so that an error can name its field.
-struct Headers<'a> {
+struct ElfHeaders<'a> {
     path: &'a Path,
     file: &'a File,
     bytes: u64,
@@ -259,12 +259,12 @@ struct Headers<'a> {
 
 /// How numbers are written in this file.
 #[derive(Clone, Copy)]
-struct Form {
+struct ElfEncoding {
     wide: bool,
     big_endian: bool,
 }
 
-impl Form {
+impl ElfEncoding {
     fn number(self, bytes: &[u8]) -> u64 {
         let join = |sum: u64, byte: &u8| sum << 8 | u64::from(*byte);
         if self.big_endian {
@@ -275,7 +275,7 @@ impl Form {
     }
 }
 
-impl Headers<'_> {
+impl ElfHeaders<'_> {
     fn error(&self, field: &str, offset: u64, problem: impl Into<String>) -> Error {
         Error::Elf {
             path: self.path.to_path_buf(),
@@ -304,12 +304,18 @@ impl Headers<'_> {
         Ok(bytes)
     }
 
-    fn number(&self, form: Form, field: &str, offset: u64, len: usize) -> Result<u64, Error> {
+    fn number(
+        &self,
+        form: ElfEncoding,
+        field: &str,
+        offset: u64,
+        len: usize,
+    ) -> Result<u64, Error> {
         let bytes: [u8; 8] = self.bytes_at(field, offset, len)?;
         Ok(form.number(&bytes[..len]))
     }
 
-    fn form(&self) -> Result<Form, Error> {
+    fn form(&self) -> Result<ElfEncoding, Error> {
         let ident: [u8; 16] = self.bytes_at("e_ident", 0, 16)?;
         if &ident[..4] != b"\x7fELF" {
             return Err(self.error("e_ident", 0, "not an ELF file"));
@@ -339,7 +345,7 @@ impl Headers<'_> {
                 format!("version {} is unknown", ident[6]),
             ));
         }
-        Ok(Form { wide, big_endian })
+        Ok(ElfEncoding { wide, big_endian })
     }
 
     fn segments(&self) -> Result<Vec<Segment>, Error> {
@@ -423,7 +429,7 @@ impl Headers<'_> {
     }
 
     /// With 65535 segments or more their number is in `sh_info` of section 0.
-    fn extended_count(&self, form: Form) -> Result<(u64, (&'static str, u64)), Error> {
+    fn extended_count(&self, form: ElfEncoding) -> Result<(u64, (&'static str, u64)), Error> {
         let (shoff_at, word, info_at, section) = if form.wide {
             (40, 8, 44, 64)
         } else {
@@ -450,27 +456,32 @@ impl Headers<'_> {
         Ok((count, ("sh_info of section 0", at)))
     }
 
-    fn segment(&self, form: Form, index: u32, header: u64) -> Result<Option<Segment>, Error> {
+    fn segment(
+        &self,
+        form: ElfEncoding,
+        index: u32,
+        header: u64,
+    ) -> Result<Option<Segment>, Error> {
         let len = if form.wide { 56 } else { 32 };
         let bytes: [u8; 56] = self.bytes_at("program header", header, len)?;
-        let get = |field: Field| {
+        let get = |field: HeaderField| {
             let (_, at, len) = field.layout(form.wide);
             form.number(&bytes[at as usize..at as usize + len])
         };
-        if get(Field::Type) != PT_LOAD {
+        if get(HeaderField::Type) != PT_LOAD {
             return Ok(None);
         }
         let segment = Segment {
             index,
             header,
             wide: form.wide,
-            offset: get(Field::Offset),
-            virtual_address: get(Field::VirtualAddress),
-            physical_address: get(Field::PhysicalAddress),
-            file_bytes: get(Field::FileBytes),
-            memory_bytes: get(Field::MemoryBytes),
+            offset: get(HeaderField::Offset),
+            virtual_address: get(HeaderField::VirtualAddress),
+            physical_address: get(HeaderField::PhysicalAddress),
+            file_bytes: get(HeaderField::FileBytes),
+            memory_bytes: get(HeaderField::MemoryBytes),
         };
-        self.check(&segment, get(Field::Align))?;
+        self.check(&segment, get(HeaderField::Align))?;
         Ok(Some(segment))
     }
 
@@ -485,11 +496,14 @@ impl Headers<'_> {
             ..
         } = segment;
         if align != 0 && !align.is_power_of_two() {
-            return refuse(Field::Align, format!("{align:#x} is not a power of two"));
+            return refuse(
+                HeaderField::Align,
+                format!("{align:#x} is not a power of two"),
+            );
         }
         if file_bytes > 0 && offset >= self.bytes {
             return refuse(
-                Field::Offset,
+                HeaderField::Offset,
                 format!(
                     "{offset:#x} is past the end of the file at {:#x}",
                     self.bytes
@@ -501,13 +515,13 @@ impl Headers<'_> {
             .is_none_or(|end| file_bytes > 0 && end > self.bytes)
         {
             return refuse(
-                Field::FileBytes,
+                HeaderField::FileBytes,
                 format!("{file_bytes:#x} bytes from {offset:#x} do not fit in the file, which ends at {:#x}: it was cut short, or the header lies", self.bytes),
             );
         }
         if file_bytes > memory_bytes {
             return refuse(
-                Field::FileBytes,
+                HeaderField::FileBytes,
                 format!("{file_bytes:#x} bytes in the file for {memory_bytes:#x} in memory"),
             );
         }
@@ -517,8 +531,8 @@ impl Headers<'_> {
             u64::from(u32::MAX)
         };
         for (field, address) in [
-            (Field::VirtualAddress, virtual_address),
-            (Field::PhysicalAddress, physical_address),
+            (HeaderField::VirtualAddress, virtual_address),
+            (HeaderField::PhysicalAddress, physical_address),
         ] {
             // The last byte may be the last of the address space.
             if memory_bytes > 0

@@ -116,7 +116,7 @@ pub(crate) fn visit_extents(
     let workers = queue.run(
         threads,
         stop,
-        || Worker {
+        || FileWorker {
             buffer: Buffer::new(piece as usize),
             counted: Counted::default(),
             skipped: Skips::default(),
@@ -143,13 +143,13 @@ pub(crate) fn visit_extents(
     (counted, skipped)
 }
 
-struct Worker {
+struct FileWorker {
     buffer: Buffer,
     counted: Counted,
     skipped: Skips,
 }
 
-impl Worker {
+impl FileWorker {
     fn read(
         &mut self,
         file: &File,

@@ -31,7 +31,7 @@ mod stream;
 mod swap;
 mod work;
 
-pub use cold::{Cold, ColdPages, ColdTracker, Coldness, Watched};
+pub use cold::{ColdPages, ColdPagesFound, ColdReport, ColdTracker, Coldness};
 pub use elf::ElfCore;
 pub use error::{Error, ErrorKind};
 pub use file::FileSource;

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 
-use crate::cold::Cold;
+use crate::cold::ColdReport;
 use crate::Error;
 
 /// Names a region within one visit. Numbers are given out densely from 0, so a
@@ -404,7 +404,7 @@ pub struct Visit {
     /// `stop` was set before everything was read.
     pub interrupted: bool,
     /// How much of the memory was cold, when that was asked for.
-    pub cold: Option<Cold>,
+    pub cold: Option<ColdReport>,
 }
 
 impl Visit {

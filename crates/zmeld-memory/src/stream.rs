@@ -49,7 +49,7 @@ impl StreamSource {
     /// # Errors
     /// When the page size is not a power of two of at least 512 bytes.
     pub fn of_file(name: &str, file: File, page_size: usize) -> Result<Self, Error> {
-        Self::new(name, Box::new(Pollable(file)), page_size)
+        Self::new(name, Box::new(PolledFile(file)), page_size)
     }
 
     /// Any stream; `name` is for messages.
@@ -68,9 +68,9 @@ impl StreamSource {
 
 /// A file that is read when it has something; otherwise, after a while, it says
 /// that it was interrupted.
-struct Pollable(File);
+struct PolledFile(File);
 
-impl Read for Pollable {
+impl Read for PolledFile {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let mut waiting = [PollFd::new(&self.0, PollFlags::IN)];
         if poll(&mut waiting, Some(&PATIENCE))? == 0 {
@@ -178,8 +178,8 @@ mod tests {
     use super::*;
 
     /// Gives its bytes in pieces of a prime size, as pipes do.
-    struct Dribble(Vec<u8>, usize);
-    impl Read for Dribble {
+    struct SlowReader(Vec<u8>, usize);
+    impl Read for SlowReader {
         fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
             let n = buffer.len().min(4093).min(self.0.len() - self.1);
             buffer[..n].copy_from_slice(&self.0[self.1..self.1 + n]);
@@ -208,7 +208,8 @@ mod tests {
     #[test]
     fn pages_arrive_whole_and_in_order_however_the_stream_dribbles() {
         let data: Vec<u8> = (0..3_000_001_u32).map(|i| (i / 11) as u8).collect();
-        let source = StreamSource::new("pipe", Box::new(Dribble(data.clone(), 0)), 4096).unwrap();
+        let source =
+            StreamSource::new("pipe", Box::new(SlowReader(data.clone(), 0)), 4096).unwrap();
         let got = Mutex::new(Vec::new());
         let visit = source
             .visit(4, &AtomicBool::new(false), &|batch| {

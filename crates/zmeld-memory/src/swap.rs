@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::buffer::Buffer;
 use crate::file::{read_at_most, BATCH_BYTES};
 use crate::live::frames::FrameSet;
-use crate::live::processes::{self, Chosen};
+use crate::live::processes::{self, ChosenProcess};
 use crate::live::visit::frame_numbers_visible;
 use crate::live::{pagemap, smaps, Selection};
 use crate::work::Queue;
@@ -227,7 +227,7 @@ impl Source for SwapDevice {
         let workers = queue.run(
             threads,
             stop,
-            || Worker {
+            || SwapWorker {
                 device: self,
                 named,
                 sink,
@@ -258,7 +258,7 @@ impl Source for SwapDevice {
     }
 }
 
-struct Worker<'a> {
+struct SwapWorker<'a> {
     device: &'a SwapDevice,
     named: &'a TypeSlots,
     sink: &'a (dyn Fn(Batch<'_>) + Sync),
@@ -267,7 +267,7 @@ struct Worker<'a> {
     skipped: Skips,
 }
 
-impl Worker<'_> {
+impl SwapWorker<'_> {
     /// Delivers the used slots of a stretch that fits the buffer.
     fn slots(&mut self, from: u64, until: u64) {
         let named = self.named;
@@ -374,24 +374,29 @@ fn slots_in_page_tables(threads: usize, stop: &AtomicBool) -> Result<Vec<TypeSlo
             .filter(|process| !process.kernel_thread)
             .collect(),
     );
-    queue.run(threads, stop, Vec::new, |buffer, process: &Chosen| {
-        each_slot(process, buffer, stop, &mut |number, slots| {
-            let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
-            let Some(cell) = found.get_mut(number) else {
-                return;
-            };
-            let entry = cell.get_or_insert_with(|| TypeSlots {
-                number,
-                slots: FrameSet::new(slots_most),
-                count: 0,
-                last: 0,
+    queue.run(
+        threads,
+        stop,
+        Vec::new,
+        |buffer, process: &ChosenProcess| {
+            each_slot(process, buffer, stop, &mut |number, slots| {
+                let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+                let Some(cell) = found.get_mut(number) else {
+                    return;
+                };
+                let entry = cell.get_or_insert_with(|| TypeSlots {
+                    number,
+                    slots: FrameSet::new(slots_most),
+                    count: 0,
+                    last: 0,
+                });
+                for &slot in slots {
+                    entry.count += u64::from(entry.slots.insert(slot));
+                    entry.last = entry.last.max(slot);
+                }
             });
-            for &slot in slots {
-                entry.count += u64::from(entry.slots.insert(slot));
-                entry.last = entry.last.max(slot);
-            }
-        });
-    });
+        },
+    );
     Ok(found
         .into_inner()
         .unwrap_or_else(PoisonError::into_inner)
@@ -402,7 +407,7 @@ fn slots_in_page_tables(threads: usize, stop: &AtomicBool) -> Result<Vec<TypeSlo
 
 /// Tells `found` the slots that a process's page tables name, by type, piece by piece.
 fn each_slot(
-    process: &Chosen,
+    process: &ChosenProcess,
     buffer: &mut Vec<u8>,
     stop: &AtomicBool,
     found: &mut dyn FnMut(usize, &[u64]),

@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 pub(crate) struct Queue<T> {
-    state: Mutex<State<T>>,
+    state: Mutex<QueueState<T>>,
     changed: Condvar,
 }
 
-struct State<T> {
+struct QueueState<T> {
     items: Vec<T>,
     busy: usize,
     abandoned: bool,
@@ -22,7 +22,7 @@ struct State<T> {
 impl<T: Send> Queue<T> {
     pub(crate) fn new(items: Vec<T>) -> Self {
         Queue {
-            state: Mutex::new(State {
+            state: Mutex::new(QueueState {
                 items,
                 busy: 0,
                 abandoned: false,
@@ -55,8 +55,8 @@ impl<T: Send> Queue<T> {
                 .map(|_| {
                     scope.spawn(|| {
                         let mut state = start();
-                        while let Some(held) = self.take(stop) {
-                            let Held { item, release } = held;
+                        while let Some(taken) = self.take(stop) {
+                            let TakenItem { item, release } = taken;
                             work(&mut state, item);
                             drop(release);
                         }
@@ -75,7 +75,7 @@ impl<T: Send> Queue<T> {
         })
     }
 
-    fn take(&self, stop: &AtomicBool) -> Option<Held<'_, T>> {
+    fn take(&self, stop: &AtomicBool) -> Option<TakenItem<'_, T>> {
         let mut state = self.lock();
         loop {
             if state.abandoned || stop.load(Ordering::Relaxed) {
@@ -83,9 +83,9 @@ impl<T: Send> Queue<T> {
             }
             if let Some(item) = state.items.pop() {
                 state.busy += 1;
-                return Some(Held {
+                return Some(TakenItem {
                     item,
-                    release: Release { queue: self },
+                    release: ItemGuard { queue: self },
                 });
             }
             if state.busy == 0 {
@@ -98,21 +98,21 @@ impl<T: Send> Queue<T> {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<T>> {
+    fn lock(&self) -> MutexGuard<'_, QueueState<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-struct Held<'a, T: Send> {
+struct TakenItem<'a, T: Send> {
     item: T,
-    release: Release<'a, T>,
+    release: ItemGuard<'a, T>,
 }
 
-struct Release<'a, T: Send> {
+struct ItemGuard<'a, T: Send> {
     queue: &'a Queue<T>,
 }
 
-impl<T: Send> Drop for Release<'_, T> {
+impl<T: Send> Drop for ItemGuard<'_, T> {
     fn drop(&mut self) {
         let mut state = self.queue.lock();
         state.busy -= 1;

@@ -3,20 +3,20 @@
 
 use std::time::Instant;
 
-use zmeld_numa::engine::Detail;
-use zmeld_numa::machine::{Machine, MemoryCosts, Slit};
+use zmeld_numa::engine::Recording;
+use zmeld_numa::machine::{MemoryCosts, NumaMachine, Slit};
 use zmeld_numa::policy::{PolicyName, PolicySettings};
-use zmeld_numa::replicate::Case;
+use zmeld_numa::replicate::SimulationCase;
 use zmeld_numa::study;
-use zmeld_numa::workload::{Start, Workload};
+use zmeld_numa::workload::{StartNode, Workload};
 
-fn measure(what: &str, case: &Case, policy: PolicyName) {
+fn measure(what: &str, case: &SimulationCase, policy: PolicyName) {
     let plans = case.plans(1, 0);
     let mut best = f64::INFINITY;
     let mut outcome = None;
     for _ in 0..3 {
         let started = Instant::now();
-        outcome = Some(case.simulate(policy, &plans, Detail::TOTALS));
+        outcome = Some(case.simulate(policy, &plans, Recording::TOTALS));
         best = best.min(started.elapsed().as_secs_f64());
     }
     let Some(outcome) = outcome else { return };
@@ -38,7 +38,7 @@ fn main() {
             processes,
             ..study.case.workload.clone()
         };
-        let case = Case {
+        let case = SimulationCase {
             workload,
             ..study.case.clone()
         };
@@ -62,7 +62,7 @@ fn main() {
                 })
                 .collect()
         });
-        let machine = Machine {
+        let machine = NumaMachine {
             name: "scaling".into(),
             about: String::new(),
             slit: Slit::new(rows.collect(), "scaling").expect("distances are in range"),
@@ -73,10 +73,10 @@ fn main() {
         };
         let workload = Workload {
             processes: nodes * 12,
-            start: Start::Random,
+            start: StartNode::Random,
             ..Workload::default()
         };
-        let case = Case {
+        let case = SimulationCase {
             machine,
             workload,
             policy: PolicySettings::default(),

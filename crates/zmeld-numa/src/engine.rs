@@ -15,12 +15,12 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use crate::machine::Machine;
+use crate::machine::NumaMachine;
 use crate::outcome::{Counters, MoveReason, Outcome, ProcessOutcome, Stalls, Timeline};
-use crate::policy::{Fault, OnMove, Policy, Pressure, Scan, Touch};
+use crate::policy::{FirstTouchEvent, HintingFault, NodePressure, OnMove, Policy, ScanRequest};
 use crate::scheduler::{Domains, Scheduler};
 use crate::time::{from_ns, NS, US};
-use crate::workload::{Plan, Round};
+use crate::workload::{ProcessPlan, ReferenceCycle};
 
 /// No node: the page was never touched, or was freed.
 const NOWHERE: u16 = u16::MAX;
@@ -30,14 +30,14 @@ const PACE: u64 = 1000;
 
 /// How much a simulation records beyond its totals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Detail {
+pub struct Recording {
     /// Width of the time buckets for the local share over time, in picoseconds; 0 for none.
     pub bucket: u64,
     /// Whether accesses and copies are counted by pair of nodes.
     pub traffic: bool,
 }
 
-impl Detail {
+impl Recording {
     /// Totals only.
     pub const TOTALS: Self = Self {
         bucket: 0,
@@ -47,19 +47,19 @@ impl Detail {
 
 /// What is simulated. Machine and scheduler must have been checked.
 #[derive(Debug, Clone, Copy)]
-pub struct Setup<'a> {
+pub struct Simulation<'a> {
     /// The machine.
-    pub machine: &'a Machine,
+    pub machine: &'a NumaMachine,
     /// The scheduler.
     pub scheduler: &'a Scheduler,
     /// The processes.
-    pub plans: &'a [Plan],
+    pub plans: &'a [ProcessPlan],
     /// What is recorded.
-    pub detail: Detail,
+    pub detail: Recording,
 }
 
 /// Runs all processes to their end under a policy.
-pub fn simulate(setup: Setup<'_>, policy: &mut dyn Policy) -> Outcome {
+pub fn simulate(setup: Simulation<'_>, policy: &mut dyn Policy) -> Outcome {
     Engine::new(setup, policy).run()
 }
 
@@ -67,11 +67,11 @@ pub fn simulate(setup: Setup<'_>, policy: &mut dyn Policy) -> Outcome {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Event {
     time: u64,
-    kind: Kind,
+    kind: EventKind,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
+enum EventKind {
     /// A process is submitted.
     Arrival { process: u32 },
     /// A script moves a process.
@@ -115,7 +115,7 @@ const FRESH: Page = Page {
 
 /// Where a process's pages are, as far as the cost of a reference goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Layout {
+enum PageLayout {
     /// Not known since the last change.
     Unknown,
     /// All pages that can be referenced are on this node.
@@ -125,9 +125,9 @@ enum Layout {
 }
 
 struct Process<'a> {
-    plan: &'a Plan,
+    plan: &'a ProcessPlan,
     pages: Vec<Page>,
-    layout: Layout,
+    layout: PageLayout,
     /// Pages whose next reference faults.
     faulting: usize,
     refs_done: u64,
@@ -167,13 +167,13 @@ struct Processor {
 
 /// References that fit into a stretch, and what they take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stretch {
+struct ReferenceRun {
     refs: u64,
     time: u64,
 }
 
 struct Engine<'a, 'p> {
-    setup: Setup<'a>,
+    setup: Simulation<'a>,
     policy: &'p mut dyn Policy,
     domains: Domains,
     processes: Vec<Process<'a>>,
@@ -195,10 +195,10 @@ struct Engine<'a, 'p> {
     /// How long everything takes now, in thousandths: more while whole copies are under way.
     pace: u64,
     unfinished: usize,
-    scan: Option<Scan>,
+    scan: Option<ScanRequest>,
     pinned: bool,
     tracks_residents: bool,
-    costs: Costs,
+    costs: CostTable,
     counters: Counters,
     timeline: Timeline,
     traffic: Vec<u64>,
@@ -208,7 +208,7 @@ struct Engine<'a, 'p> {
 }
 
 /// The machine's costs in picoseconds.
-struct Costs {
+struct CostTable {
     fault: u64,
     move_page: u64,
     pte: u64,
@@ -217,8 +217,8 @@ struct Costs {
     copy_local: u64,
 }
 
-impl Costs {
-    fn new(machine: &Machine) -> Self {
+impl CostTable {
+    fn new(machine: &NumaMachine) -> Self {
         let us = |value: f64| (value * US as f64).round() as u64;
         let costs = &machine.costs;
         Self {
@@ -237,7 +237,7 @@ impl Costs {
 }
 
 /// The cost of one reference to a page at a distance, while others' copies slow everything down to `pace` thousandths.
-fn ref_cost(plan: &Plan, distance: u32, pace: u64) -> u64 {
+fn ref_cost(plan: &ProcessPlan, distance: u32, pace: u64) -> u64 {
     (plan.rest + plan.access * u64::from(distance) / 10) * pace / PACE
 }
 
@@ -246,7 +246,7 @@ impl Process<'_> {
         self.refs_done == self.plan.refs
     }
 
-    fn round(&self) -> &Round {
+    fn round(&self) -> &ReferenceCycle {
         &self.plan.round
     }
 
@@ -257,28 +257,28 @@ impl Process<'_> {
         }
     }
 
-    fn layout(&mut self) -> Layout {
-        if self.layout == Layout::Unknown {
+    fn layout(&mut self) -> PageLayout {
+        if self.layout == PageLayout::Unknown {
             let mut nodes = self.pages.iter().map(|p| p.node).filter(|&n| n != NOWHERE);
             self.layout = match nodes.next() {
-                None => Layout::Mixed,
-                Some(first) if nodes.all(|n| n == first) => Layout::One(first),
-                Some(_) => Layout::Mixed,
+                None => PageLayout::Mixed,
+                Some(first) if nodes.all(|n| n == first) => PageLayout::One(first),
+                Some(_) => PageLayout::Mixed,
             };
         }
         self.layout
     }
 
     /// The fewest references that take `budget` or longer, but at most `limit`, stopping before a page that faults.
-    fn stretch(&mut self, distances: &[u32], pace: u64, budget: u64, limit: u64) -> Stretch {
+    fn stretch(&mut self, distances: &[u32], pace: u64, budget: u64, limit: u64) -> ReferenceRun {
         if budget == 0 || limit == 0 {
-            return Stretch { refs: 0, time: 0 };
+            return ReferenceRun { refs: 0, time: 0 };
         }
         if self.faulting == 0 {
-            if let Layout::One(node) = self.layout() {
+            if let PageLayout::One(node) = self.layout() {
                 let cost = ref_cost(self.plan, distances[usize::from(node)], pace);
                 let refs = budget.div_ceil(cost).min(limit);
-                return Stretch {
+                return ReferenceRun {
                     refs,
                     time: refs * cost,
                 };
@@ -304,13 +304,13 @@ impl Process<'_> {
                 refs += rounds * self.plan.round.refs;
                 time += rounds * round_cost;
                 if refs == limit {
-                    return Stretch { refs, time };
+                    return ReferenceRun { refs, time };
                 }
             }
             let here = visits[visit];
             let page = &self.pages[here.slot as usize];
             if page.node == NOWHERE || page.inaccessible {
-                return Stretch { refs, time };
+                return ReferenceRun { refs, time };
             }
             let cost = ref_cost(self.plan, distances[usize::from(page.node)], pace);
             let take = u64::from(here.refs - skip)
@@ -319,7 +319,7 @@ impl Process<'_> {
             refs += take;
             time += take * cost;
             if time >= budget || refs == limit {
-                return Stretch { refs, time };
+                return ReferenceRun { refs, time };
             }
             skip = 0;
             visit = (visit + 1) % visits.len();
@@ -373,7 +373,7 @@ impl Process<'_> {
 }
 
 impl<'a, 'p> Engine<'a, 'p> {
-    fn new(setup: Setup<'a>, policy: &'p mut dyn Policy) -> Self {
+    fn new(setup: Simulation<'a>, policy: &'p mut dyn Policy) -> Self {
         let machine = setup.machine;
         let nodes = machine.nodes();
         let mut by_node = Vec::with_capacity(nodes);
@@ -398,10 +398,10 @@ impl<'a, 'p> Engine<'a, 'p> {
             looked_until: 0,
         };
         let scan = policy.scan();
-        let process = |plan: &'a Plan| Process {
+        let process = |plan: &'a ProcessPlan| Process {
             plan,
             pages: vec![FRESH; plan.pages],
-            layout: Layout::Unknown,
+            layout: PageLayout::Unknown,
             faulting: plan.pages,
             refs_done: 0,
             visit: 0,
@@ -451,7 +451,7 @@ impl<'a, 'p> Engine<'a, 'p> {
             scan,
             pinned: policy.pins_processes(),
             tracks_residents: policy.promotes(),
-            costs: Costs::new(machine),
+            costs: CostTable::new(machine),
             counters: Counters::default(),
             timeline: Timeline::new(setup.detail.bucket),
             traffic: vec![0; pairs],
@@ -467,14 +467,14 @@ impl<'a, 'p> Engine<'a, 'p> {
         for (process, plan) in self.setup.plans.iter().enumerate() {
             self.push(
                 plan.arrival,
-                Kind::Arrival {
+                EventKind::Arrival {
                     process: process as u32,
                 },
             );
             for &(time, to) in &plan.moves {
                 self.push(
                     time,
-                    Kind::Scripted {
+                    EventKind::Scripted {
                         process: process as u32,
                         to: to as u32,
                     },
@@ -490,15 +490,17 @@ impl<'a, 'p> Engine<'a, 'p> {
         self.outcome()
     }
 
-    fn handle(&mut self, now: u64, kind: Kind) {
+    fn handle(&mut self, now: u64, kind: EventKind) {
         match kind {
-            Kind::Arrival { process } => self.arrive(process as usize, now),
-            Kind::Scripted { process, to } => self.scripted(process as usize, to as usize, now),
-            Kind::Copied { process, hold_back } => {
+            EventKind::Arrival { process } => self.arrive(process as usize, now),
+            EventKind::Scripted { process, to } => {
+                self.scripted(process as usize, to as usize, now)
+            }
+            EventKind::Copied { process, hold_back } => {
                 self.copies_change(now, -hold_back);
                 self.enqueue(process as usize, now);
             }
-            Kind::Batch {
+            EventKind::Batch {
                 processor,
                 generation,
             } => {
@@ -507,7 +509,7 @@ impl<'a, 'p> Engine<'a, 'p> {
                 }
                 self.batch_ends(processor as usize, now);
             }
-            Kind::Look {
+            EventKind::Look {
                 processor,
                 level,
                 generation,
@@ -521,7 +523,7 @@ impl<'a, 'p> Engine<'a, 'p> {
         self.events += 1;
     }
 
-    fn push(&mut self, time: u64, kind: Kind) {
+    fn push(&mut self, time: u64, kind: EventKind) {
         self.heap.push(Reverse(Event { time, kind }));
     }
 
@@ -638,7 +640,7 @@ impl<'a, 'p> Engine<'a, 'p> {
                 self.start_looking(now);
                 self.push(
                     now + took,
-                    Kind::Copied {
+                    EventKind::Copied {
                         process: process as u32,
                         hold_back: whole.hold_back,
                     },
@@ -774,7 +776,7 @@ impl<'a, 'p> Engine<'a, 'p> {
         processor.start = from;
         processor.planned = stretch.refs;
         processor.generation = processor.generation.wrapping_add(1);
-        let kind = Kind::Batch {
+        let kind = EventKind::Batch {
             processor: cpu as u32,
             generation: processor.generation,
         };
@@ -804,7 +806,7 @@ impl<'a, 'p> Engine<'a, 'p> {
         let local_time =
             stretch.refs * ref_cost(process.plan, crate::machine::LOCAL_DISTANCE, PACE);
         let mut calm_time = 0;
-        if let (0, Layout::One(at)) = (process.faulting, process.layout) {
+        if let (0, PageLayout::One(at)) = (process.faulting, process.layout) {
             let at = usize::from(at);
             if at != node {
                 remote = stretch.refs;
@@ -880,7 +882,7 @@ impl<'a, 'p> Engine<'a, 'p> {
             let generation = processor.generation;
             return self.push(
                 now + spent,
-                Kind::Batch {
+                EventKind::Batch {
                     processor: cpu as u32,
                     generation,
                 },
@@ -929,7 +931,7 @@ impl<'a, 'p> Engine<'a, 'p> {
         let page = process.pages[slot];
         let mut cost = self.costs.fault;
         if page.node == NOWHERE {
-            let touch = Touch {
+            let touch = FirstTouchEvent {
                 process: index,
                 slot,
                 here,
@@ -961,7 +963,7 @@ impl<'a, 'p> Engine<'a, 'p> {
         } else {
             self.counters.next_touch_faults += 1;
         }
-        let fault = Fault {
+        let fault = HintingFault {
             process: index,
             slot,
             page_node: usize::from(page.node),
@@ -1035,7 +1037,7 @@ impl<'a, 'p> Engine<'a, 'p> {
         page.node = to as u16;
         page.residence = page.residence.wrapping_add(1);
         let mark = (index as u32, slot as u32, page.residence);
-        self.processes[index].layout = Layout::Unknown;
+        self.processes[index].layout = PageLayout::Unknown;
         self.node_used[to] += 1;
         if self.tracks_residents {
             self.residents[to].push_back(mark);
@@ -1058,7 +1060,7 @@ impl<'a, 'p> Engine<'a, 'p> {
             residence: page.residence.wrapping_add(1),
             ..FRESH
         };
-        process.layout = Layout::Unknown;
+        process.layout = PageLayout::Unknown;
     }
 
     fn renew(&mut self, index: usize) {
@@ -1101,7 +1103,7 @@ impl<'a, 'p> Engine<'a, 'p> {
         let Some(total) = self.setup.machine.memory_pages[node] else {
             return;
         };
-        let pressure = Pressure {
+        let pressure = NodePressure {
             node,
             free: total.saturating_sub(self.node_used[node]),
             total,
@@ -1185,7 +1187,7 @@ impl<'a, 'p> Engine<'a, 'p> {
         let generation = self.processors[cpu].look_generation;
         self.push(
             time,
-            Kind::Look {
+            EventKind::Look {
                 processor: cpu as u32,
                 level: level as u32,
                 generation,

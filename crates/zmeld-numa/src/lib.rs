@@ -1,6 +1,6 @@
 //! Which page-migration policy suits a NUMA machine: a simulator.
 //!
-//! A [`machine::Machine`] (nodes, processors, distances, costs), a [`scheduler::Scheduler`], a
+//! A [`machine::NumaMachine`] (nodes, processors, distances, costs), a [`scheduler::Scheduler`], a
 //! [`workload::Workload`] or a recorded [`trace::Trace`], and a [`policy::Policy`] go in; an [`outcome::Outcome`] comes
 //! out of [`engine::simulate`]: total time, what each process lost and why, where accesses went, the kernel's counters.
 //! [`replicate`] repeats that with other seeds, [`sweep`] over parameters, and [`study`] reproduces a published study.

@@ -255,7 +255,7 @@ impl MemoryCosts {
 
 /// A machine: which processors and how much memory each node has, and how far apart the nodes are.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Machine {
+pub struct NumaMachine {
     /// A preset's name, `host`, or a file.
     pub name: String,
     /// What it stands for, in a sentence.
@@ -272,7 +272,7 @@ pub struct Machine {
     pub costs: MemoryCosts,
 }
 
-impl Machine {
+impl NumaMachine {
     /// Checks the parts of a machine against each other.
     ///
     /// # Errors
@@ -501,7 +501,7 @@ impl Machine {
     }
 }
 
-impl fmt::Display for Machine {
+impl fmt::Display for NumaMachine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -539,11 +539,11 @@ pub struct Preset {
 }
 
 impl Preset {
-    fn build(&self) -> Machine {
+    fn build(&self) -> NumaMachine {
         let slit = Slit {
             rows: self.rows.iter().map(|row| row.to_vec()).collect(),
         };
-        Machine {
+        NumaMachine {
             name: self.name.into(),
             about: self.about.into(),
             memory_pages: vec![None; slit.nodes()],

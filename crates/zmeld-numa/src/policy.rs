@@ -23,11 +23,11 @@ pub use linux::Linux;
 pub use on_demand::OnDemand;
 pub use tiering::{Tiering, TieringSettings};
 
-use crate::machine::Machine;
+use crate::machine::NumaMachine;
 
 /// A page touched for the first time.
 #[derive(Debug, Clone, Copy)]
-pub struct Touch {
+pub struct FirstTouchEvent {
     /// The process.
     pub process: usize,
     /// The page's slot in the process.
@@ -40,7 +40,7 @@ pub struct Touch {
 
 /// A fault on a page that was made inaccessible, by a scan or at a move.
 #[derive(Debug, Clone, Copy)]
-pub struct Fault {
+pub struct HintingFault {
     /// The process.
     pub process: usize,
     /// The page's slot in the process.
@@ -85,7 +85,7 @@ pub struct WholeCopy {
 
 /// A scan that makes pages inaccessible, so that their next touch is seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Scan {
+pub struct ScanRequest {
     /// Run time of the process between two scans, in picoseconds.
     pub every: u64,
     /// Pages made inaccessible each time.
@@ -96,7 +96,7 @@ pub struct Scan {
 
 /// One node's memory when it runs short.
 #[derive(Debug, Clone, Copy)]
-pub struct Pressure {
+pub struct NodePressure {
     /// The node.
     pub node: usize,
     /// Its free pages.
@@ -117,7 +117,7 @@ pub struct Demotion {
 /// A page-placement policy.
 pub trait Policy: Send {
     /// The node for a page touched for the first time. If it is full, the engine takes the nearest with room.
-    fn place(&mut self, touch: &Touch) -> usize {
+    fn place(&mut self, touch: &FirstTouchEvent) -> usize {
         touch.here
     }
 
@@ -127,12 +127,12 @@ pub trait Policy: Send {
     }
 
     /// Whether the page that faulted moves to the node that faulted.
-    fn migrates(&mut self, _fault: &Fault) -> bool {
+    fn migrates(&mut self, _fault: &HintingFault) -> bool {
         false
     }
 
     /// The scan of each process, if the policy scans.
-    fn scan(&self) -> Option<Scan> {
+    fn scan(&self) -> Option<ScanRequest> {
         None
     }
 
@@ -142,7 +142,7 @@ pub trait Policy: Send {
     }
 
     /// What to demote when a node's memory grows short; asked after each placement on a bounded node.
-    fn demotes(&mut self, _pressure: &Pressure) -> Option<Demotion> {
+    fn demotes(&mut self, _pressure: &NodePressure) -> Option<Demotion> {
         None
     }
 
@@ -174,7 +174,7 @@ pub enum PolicyName {
 
 /// What a policy is, for `zmeld numa policies` and the documentation.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub struct About {
+pub struct PolicyDescription {
     /// Its name.
     pub name: PolicyName,
     /// Its rule in a sentence or two.
@@ -184,7 +184,7 @@ pub struct About {
 }
 
 /// Every policy, the study's three first.
-pub const ALL: &[About] = &[
+pub const ALL: &[PolicyDescription] = &[
     linux::ABOUT,
     full::ABOUT,
     on_demand::ABOUT,
@@ -219,7 +219,7 @@ impl PolicyName {
     }
 
     /// A policy of this name for one simulation.
-    pub fn build(self, settings: &PolicySettings, machine: &Machine) -> Box<dyn Policy> {
+    pub fn build(self, settings: &PolicySettings, machine: &NumaMachine) -> Box<dyn Policy> {
         match self {
             Self::Linux => Box::new(Linux),
             Self::Full => Box::new(Full::new(&settings.full)),

@@ -3,21 +3,21 @@
 use rayon::prelude::*;
 use serde::Serialize;
 
-use crate::engine::{simulate, Detail, Setup};
-use crate::machine::Machine;
+use crate::engine::{simulate, Recording, Simulation};
+use crate::machine::NumaMachine;
 use crate::outcome::Outcome;
 use crate::policy::{PolicyName, PolicySettings};
 use crate::scheduler::Scheduler;
 use crate::statistics::{self, Interval};
 use crate::time::to_ms;
 use crate::trace::Trace;
-use crate::workload::{Plan, Workload};
+use crate::workload::{ProcessPlan, Workload};
 
 /// One machine with its load and rules: everything but the policy.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Case {
+pub struct SimulationCase {
     /// The machine.
-    pub machine: Machine,
+    pub machine: NumaMachine,
     /// The scheduler.
     pub scheduler: Scheduler,
     /// The processes.
@@ -28,9 +28,9 @@ pub struct Case {
     pub policy: PolicySettings,
 }
 
-impl Case {
+impl SimulationCase {
     /// The processes of one replication.
-    pub fn plans(&self, seed: u64, replication: u64) -> Vec<Plan> {
+    pub fn plans(&self, seed: u64, replication: u64) -> Vec<ProcessPlan> {
         match &self.trace {
             Some(trace) => trace.plans(&self.machine, &self.workload),
             None => self.workload.plans(&self.machine, seed, replication),
@@ -38,10 +38,15 @@ impl Case {
     }
 
     /// Simulates one replication under one policy.
-    pub fn simulate(&self, policy: PolicyName, plans: &[Plan], detail: Detail) -> Outcome {
+    pub fn simulate(
+        &self,
+        policy: PolicyName,
+        plans: &[ProcessPlan],
+        detail: Recording,
+    ) -> Outcome {
         let mut policy = policy.build(&self.policy, &self.machine);
         simulate(
-            Setup {
+            Simulation {
                 machine: &self.machine,
                 scheduler: &self.scheduler,
                 plans,
@@ -208,11 +213,16 @@ pub struct Replications {
 
 impl Replications {
     /// Runs them: replication `i` has the same processes under every policy.
-    pub fn run(case: &Case, policies: &[PolicyName], seed: u64, replications: u64) -> Self {
+    pub fn run(
+        case: &SimulationCase,
+        policies: &[PolicyName],
+        seed: u64,
+        replications: u64,
+    ) -> Self {
         let one = |replication: u64| -> Vec<Vec<f64>> {
             let plans = case.plans(seed, replication);
             let of_policy = |&policy: &PolicyName| {
-                let outcome = case.simulate(policy, &plans, Detail::TOTALS);
+                let outcome = case.simulate(policy, &plans, Recording::TOTALS);
                 METRICS.iter().map(|metric| (metric.of)(&outcome)).collect()
             };
             policies.iter().map(of_policy).collect()

@@ -9,9 +9,9 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::machine::{Machine, MachineError, MemoryCosts, Slit};
+use crate::machine::{MachineError, MemoryCosts, NumaMachine, Slit};
 use crate::policy::{PolicyName, PolicySettings};
-use crate::replicate::Case;
+use crate::replicate::SimulationCase;
 use crate::scheduler::Scheduler;
 use crate::trace::{Trace, TraceError};
 use crate::workload::Workload;
@@ -53,7 +53,7 @@ pub enum ScenarioError {
     },
     /// A machine that cannot be.
     #[error("{file}: {source}")]
-    Machine {
+    NumaMachine {
         /// The scenario.
         file: String,
         /// What is wrong with its machine.
@@ -106,7 +106,7 @@ pub const REPLICATIONS_MAX: u64 = 100_000;
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Spec {
+struct ScenarioSpec {
     name: String,
     about: String,
     seed: u64,
@@ -121,7 +121,7 @@ struct Spec {
     sweep: toml::Table,
 }
 
-impl Default for Spec {
+impl Default for ScenarioSpec {
     fn default() -> Self {
         Self {
             name: "scenario".into(),
@@ -154,7 +154,7 @@ pub struct Scenario {
     /// Policies to be compared, the base first.
     pub policies: Vec<PolicyName>,
     /// Machine, scheduler, workload, settings.
-    pub case: Case,
+    pub case: SimulationCase,
     /// Parameters that were chosen, with the reasons.
     pub free: Vec<FreeParameter>,
     /// Axes of a sweep: dotted path and values.
@@ -163,7 +163,7 @@ pub struct Scenario {
 
 /// A scenario's text with its origin, from which variants are made.
 #[derive(Debug, Clone)]
-pub struct Source {
+pub struct ScenarioText {
     /// The file, for messages.
     pub file: String,
     /// Its text.
@@ -183,7 +183,7 @@ fn with_settings(settings: &[(String, toml::Value)], problem: &str) -> String {
     }
 }
 
-impl Source {
+impl ScenarioText {
     /// Reads a file.
     ///
     /// # Errors
@@ -212,7 +212,7 @@ impl Source {
     /// The first thing that is wrong, by file, line and column.
     pub fn scenario(&self) -> Result<Scenario, ScenarioError> {
         // Read from the text, so that errors have places.
-        let spec: Spec =
+        let spec: ScenarioSpec =
             toml::from_str(&self.text).map_err(|error| syntax(&self.text, &self.file, &error))?;
         self.check(spec)
     }
@@ -220,18 +220,20 @@ impl Source {
     /// The scenario with some values set, by dotted path.
     ///
     /// # Errors
-    /// A path that is none, and everything [`Source::scenario`] refuses.
+    /// A path that is none, and everything [`ScenarioText::scenario`] refuses.
     pub fn with(&self, settings: &[(String, toml::Value)]) -> Result<Scenario, ScenarioError> {
         let mut table = self.table.clone();
         for (path, value) in settings {
             set(&mut table, path, value.clone())?;
         }
-        let spec: Spec =
-            Spec::deserialize(toml::Value::Table(table)).map_err(|error| ScenarioError::Value {
-                file: self.file.clone(),
-                line: 1,
-                column: 1,
-                why: with_settings(settings, error.message()),
+        let spec: ScenarioSpec =
+            ScenarioSpec::deserialize(toml::Value::Table(table)).map_err(|error| {
+                ScenarioError::Value {
+                    file: self.file.clone(),
+                    line: 1,
+                    column: 1,
+                    why: with_settings(settings, error.message()),
+                }
             })?;
         self.check(spec)
     }
@@ -258,7 +260,7 @@ impl Source {
         Some(value)
     }
 
-    fn check(&self, spec: Spec) -> Result<Scenario, ScenarioError> {
+    fn check(&self, spec: ScenarioSpec) -> Result<Scenario, ScenarioError> {
         let wrong = |table: &str, key: &str, why: String| {
             let (line, column) = place_of(&self.text, table, key);
             ScenarioError::Value {
@@ -275,7 +277,7 @@ impl Source {
         spec.workload.check(&machine).map_err(|error| {
             let key = match &error {
                 crate::workload::WorkloadError::Range { what, .. } => what,
-                crate::workload::WorkloadError::StartNode { .. } => "start",
+                crate::workload::WorkloadError::Start { .. } => "start",
             };
             wrong("workload", key, error.to_string())
         })?;
@@ -345,7 +347,7 @@ impl Source {
             seed: spec.seed,
             replications: spec.replications,
             policies: spec.policies,
-            case: Case {
+            case: SimulationCase {
                 machine,
                 scheduler: spec.scheduler,
                 workload: spec.workload,
@@ -357,8 +359,8 @@ impl Source {
         })
     }
 
-    fn machine(&self, spec: &MachineSpec) -> Result<Machine, ScenarioError> {
-        let failed = |source| ScenarioError::Machine {
+    fn machine(&self, spec: &MachineSpec) -> Result<NumaMachine, ScenarioError> {
+        let failed = |source| ScenarioError::NumaMachine {
             file: self.file.clone(),
             source,
         };
@@ -369,8 +371,8 @@ impl Source {
             Some("altix-4x2")
         });
         let mut machine = match base {
-            Some(name) => Machine::find(name).map_err(failed)?,
-            None => Machine {
+            Some(name) => NumaMachine::find(name).map_err(failed)?,
+            None => NumaMachine {
                 name: format!("machine (line {line})"),
                 about: "given by the scenario".into(),
                 slit: Slit::new(vec![vec![10]], "machine").map_err(failed)?,

@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::machine::{Machine, MachineError};
+use crate::machine::{MachineError, NumaMachine};
 use crate::time::from_ms;
 
 /// A scheduler that cannot be.
@@ -123,7 +123,7 @@ pub struct Domains {
 impl Domains {
     /// Builds the domains of a machine: the own node if it has two processors or more, then one domain for each
     /// larger distance that adds a node with processors.
-    pub fn new(machine: &Machine, scheduler: &Scheduler) -> Self {
+    pub fn new(machine: &NumaMachine, scheduler: &Scheduler) -> Self {
         let mut by_node = Vec::with_capacity(machine.nodes());
         for node in 0..machine.nodes() {
             let mut domains = Vec::new();
@@ -204,7 +204,7 @@ impl Domains {
 pub enum SetupError {
     /// The machine is wrong.
     #[error(transparent)]
-    Machine(#[from] MachineError),
+    NumaMachine(#[from] MachineError),
     /// The scheduler is wrong.
     #[error(transparent)]
     Scheduler(#[from] SchedulerError),

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::policy::PolicyName;
 use crate::replicate::Replications;
-use crate::scenario::{Scenario, ScenarioError, Source};
+use crate::scenario::{Scenario, ScenarioError, ScenarioText};
 use crate::statistics::Interval;
 
 /// The study's scenario.
@@ -22,13 +22,13 @@ pub const SCENARIO: &str = include_str!("../scenarios/study.toml");
 ///
 /// # Errors
 /// None that a test would not have found: the file is part of the program.
-pub fn source() -> Result<Source, ScenarioError> {
-    Source::new(SCENARIO.to_owned(), "study.toml".to_owned())
+pub fn source() -> Result<ScenarioText, ScenarioError> {
+    ScenarioText::new(SCENARIO.to_owned(), "study.toml".to_owned())
 }
 
 /// One point of the study: a load. Shares are in percent, so that points can be compared exactly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
-pub struct Point {
+pub struct StudyPoint {
     /// Processes.
     pub processes: u32,
     /// Mean run time in milliseconds.
@@ -41,7 +41,7 @@ pub struct Point {
     pub reuse_percent: u32,
 }
 
-const BASE: Point = Point {
+const BASE: StudyPoint = StudyPoint {
     processes: 50,
     run_time_ms: 500,
     size_kb: 50,
@@ -49,27 +49,27 @@ const BASE: Point = Point {
     reuse_percent: 40,
 };
 
-const fn at_run_time(run_time_ms: u32) -> Point {
-    Point {
+const fn at_run_time(run_time_ms: u32) -> StudyPoint {
+    StudyPoint {
         run_time_ms,
         ..BASE
     }
 }
 
-const fn at_size(size_kb: u32) -> Point {
-    Point {
+const fn at_size(size_kb: u32) -> StudyPoint {
+    StudyPoint {
         run_time_ms: 10_000,
         size_kb,
         ..BASE
     }
 }
 
-const fn at_load(processes: u32) -> Point {
-    Point { processes, ..BASE }
+const fn at_load(processes: u32) -> StudyPoint {
+    StudyPoint { processes, ..BASE }
 }
 
-const fn at_shares(processes: u32, access_percent: u32, reuse_percent: u32) -> Point {
-    Point {
+const fn at_shares(processes: u32, access_percent: u32, reuse_percent: u32) -> StudyPoint {
+    StudyPoint {
         processes,
         access_percent,
         reuse_percent,
@@ -91,7 +91,7 @@ pub const ACCESS_PERCENT: [u32; 4] = [20, 40, 60, 80];
 /// Reuse shares, in percent.
 pub const REUSE_PERCENT: [u32; 3] = [20, 40, 60];
 
-impl Point {
+impl StudyPoint {
     /// What is set in the scenario for this point. A run time and a size that are drawn keep their shape.
     fn settings(&self) -> Vec<(String, toml::Value)> {
         let float = |value: u32| toml::Value::Float(f64::from(value));
@@ -145,7 +145,7 @@ pub struct Claim {
     /// The figure or table it belongs to.
     pub figure: &'static str,
     /// The load.
-    pub point: Point,
+    pub point: StudyPoint,
     /// What is compared.
     pub measure: Measure,
     /// The published value, percent.
@@ -163,7 +163,7 @@ const LOAD: &str = "load";
 
 const fn claim(
     figure: &'static str,
-    point: Point,
+    point: StudyPoint,
     measure: Measure,
     published: f64,
     wording: &'static str,
@@ -251,7 +251,7 @@ pub const CLAIMS: &[Claim] = &[
 
 /// A published number beside ours.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Judged {
+pub struct JudgedClaim {
     /// What was published.
     #[serde(flatten)]
     pub claim: Claim,
@@ -263,7 +263,7 @@ pub struct Judged {
 
 /// A shape that the text describes, and whether it came out.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Shape {
+pub struct ShapeFinding {
     /// What must hold.
     pub claim: String,
     /// The numbers on which the verdict stands.
@@ -274,9 +274,9 @@ pub struct Shape {
 
 /// Ours at one point.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Measured {
+pub struct MeasuredPoint {
     /// The load.
-    pub point: Point,
+    pub point: StudyPoint,
     /// Total time under linux, seconds.
     pub linux_s: Interval,
     /// Time that on-demand saves over linux, percent.
@@ -291,8 +291,8 @@ pub struct Measured {
     pub local_share: f64,
 }
 
-impl Measured {
-    fn of(point: Point, runs: &Replications) -> Self {
+impl MeasuredPoint {
+    fn of(point: StudyPoint, runs: &Replications) -> Self {
         let gain = |policy| {
             runs.gain(policy, PolicyName::Linux)
                 .expect("the study runs this policy")
@@ -345,17 +345,17 @@ pub struct Sensitivity {
 
 /// A point at which sensitivity is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Probe {
+pub struct SensitivityProbe {
     /// A short name for a table's heading.
     pub name: &'static str,
     /// The load.
-    pub point: Point,
+    pub point: StudyPoint,
     /// What is looked at.
     pub measure: Measure,
 }
 
-const fn probe(name: &'static str, point: Point, measure: Measure) -> Probe {
-    Probe {
+const fn probe(name: &'static str, point: StudyPoint, measure: Measure) -> SensitivityProbe {
+    SensitivityProbe {
         name,
         point,
         measure,
@@ -363,7 +363,7 @@ const fn probe(name: &'static str, point: Point, measure: Measure) -> Probe {
 }
 
 /// Where sensitivity is measured: points of each figure.
-pub const PROBES: &[Probe] = &[
+pub const PROBES: &[SensitivityProbe] = &[
     probe("gain 500 ms", at_run_time(500), Measure::OnDemandGain),
     probe("gain 3 s", at_run_time(3000), Measure::OnDemandGain),
     probe("gain 10 s", at_run_time(10_000), Measure::OnDemandGain),
@@ -383,11 +383,11 @@ pub struct Reproduction {
     /// The seed.
     pub seed: u64,
     /// Every point.
-    pub points: Vec<Measured>,
+    pub points: Vec<MeasuredPoint>,
     /// Every published number beside ours.
-    pub claims: Vec<Judged>,
+    pub claims: Vec<JudgedClaim>,
     /// Every shape.
-    pub shapes: Vec<Shape>,
+    pub shapes: Vec<ShapeFinding>,
     /// How far figures move with the free parameters; empty if not asked for.
     pub sensitivity: Vec<Sensitivity>,
     /// Replications of each of those points.
@@ -396,14 +396,14 @@ pub struct Reproduction {
 
 impl Reproduction {
     /// A point's results.
-    pub fn at(&self, point: Point) -> Option<&Measured> {
+    pub fn at(&self, point: StudyPoint) -> Option<&MeasuredPoint> {
         self.points.iter().find(|measured| measured.point == point)
     }
 }
 
 /// Every point of every figure, each once.
-pub fn points() -> Vec<Point> {
-    let mut points: Vec<Point> = Vec::new();
+pub fn points() -> Vec<StudyPoint> {
+    let mut points: Vec<StudyPoint> = Vec::new();
     points.extend(RUN_TIMES_MS.map(at_run_time));
     points.extend(SIZES_KB.map(at_size));
     for processes in [200, 400] {
@@ -423,16 +423,16 @@ pub type Progress<'a> = &'a (dyn Fn(usize, usize) + Sync);
 const POLICIES: [PolicyName; 3] = [PolicyName::Linux, PolicyName::Full, PolicyName::OnDemand];
 
 fn measure(
-    source: &Source,
+    source: &ScenarioText,
     changes: &[(String, toml::Value)],
-    point: Point,
+    point: StudyPoint,
     seed: u64,
     replications: u64,
-) -> Result<Measured, ScenarioError> {
+) -> Result<MeasuredPoint, ScenarioError> {
     let mut settings = point.settings();
     settings.extend(changes.iter().cloned());
     let scenario = source.with(&settings)?;
-    Ok(Measured::of(
+    Ok(MeasuredPoint::of(
         point,
         &Replications::run(&scenario.case, &POLICIES, seed, replications),
     ))
@@ -443,7 +443,7 @@ fn measure(
 /// # Errors
 /// A scenario that cannot be used; with the built-in one, only changes made by the caller can cause that.
 pub fn reproduce(
-    source: &Source,
+    source: &ScenarioText,
     replications: Option<u64>,
     sensitivity_replications: u64,
     progress: Progress<'_>,
@@ -456,7 +456,7 @@ pub fn reproduce(
     } else {
         Vec::new()
     };
-    let mut probes: Vec<Point> = Vec::new();
+    let mut probes: Vec<StudyPoint> = Vec::new();
     for probe in PROBES {
         if !probes.contains(&probe.point) {
             probes.push(probe.point);
@@ -510,7 +510,7 @@ pub fn reproduce(
             });
         }
     }
-    let find = |point: Point| {
+    let find = |point: StudyPoint| {
         measured
             .iter()
             .find(|m| m.point == point)
@@ -522,7 +522,7 @@ pub fn reproduce(
             let ours = find(claim.point).get_measure(claim.measure);
             let agrees =
                 (ours.value - claim.published).abs() <= claim.tolerance.of(claim.published);
-            Judged {
+            JudgedClaim {
                 claim,
                 ours,
                 agrees,
@@ -566,7 +566,7 @@ fn shown(value: &toml::Value) -> String {
 
 /// The variants of each free parameter: half and one and a half times a number (or, where that is out of its range,
 /// the value next to it in its grid), and every other choice of what is no number.
-fn variants(source: &Source, scenario: &Scenario) -> Vec<(String, toml::Value, toml::Value)> {
+fn variants(source: &ScenarioText, scenario: &Scenario) -> Vec<(String, toml::Value, toml::Value)> {
     let mut all = Vec::new();
     for free in &scenario.free {
         let Some(value) = source.value(&free.path) else {
@@ -612,7 +612,7 @@ fn variants(source: &Source, scenario: &Scenario) -> Vec<(String, toml::Value, t
     all
 }
 
-fn shapes<'m>(find: &dyn Fn(Point) -> &'m Measured) -> Vec<Shape> {
+fn shapes<'m>(find: &dyn Fn(StudyPoint) -> &'m MeasuredPoint) -> Vec<ShapeFinding> {
     let gain = |point| find(point).on_demand_gain.value;
     let loss = |point| find(point).full_loss.value;
     let list = |values: &[f64]| {
@@ -624,14 +624,14 @@ fn shapes<'m>(find: &dyn Fn(Point) -> &'m Measured) -> Vec<Shape> {
     };
     let mut shapes = Vec::new();
     let mut shape = |claim: &str, holds: bool, evidence: String| {
-        shapes.push(Shape {
+        shapes.push(ShapeFinding {
             claim: claim.into(),
             evidence,
             holds,
         });
     };
 
-    let every: Vec<&Measured> = points().into_iter().map(find).collect();
+    let every: Vec<&MeasuredPoint> = points().into_iter().map(find).collect();
     let least = every
         .iter()
         .map(|m| m.on_demand_gain.low())
@@ -777,7 +777,7 @@ pub struct CalibrationStep {
 /// # Errors
 /// A scenario that cannot be used.
 pub fn calibrate(
-    source: &Source,
+    source: &ScenarioText,
     steps: usize,
     seed: u64,
     replications: u64,
@@ -802,7 +802,7 @@ pub fn calibrate(
                 settings.push((free.path.clone(), value));
             }
         }
-        let mut results: HashMap<Point, Measured> = HashMap::new();
+        let mut results: HashMap<StudyPoint, MeasuredPoint> = HashMap::new();
         let (mut misfit, mut agree) = (0.0, 0);
         for claim in CLAIMS {
             let measured = match results.get(&claim.point) {

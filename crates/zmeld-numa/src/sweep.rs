@@ -22,7 +22,7 @@ use thiserror::Error;
 
 use crate::policy::PolicyName;
 use crate::replicate::{Replications, METRICS};
-use crate::scenario::{Scenario, ScenarioError, Source};
+use crate::scenario::{Scenario, ScenarioError, ScenarioText};
 use crate::statistics::Interval;
 
 /// The most points a sweep may have: beyond that an axis was mistyped.
@@ -132,14 +132,14 @@ impl FromStr for Shard {
 /// The axes of a sweep and what it runs.
 #[derive(Debug, Clone)]
 pub struct Sweep {
-    source: Source,
+    source: ScenarioText,
     scenario: Scenario,
     axes: Vec<(String, Vec<toml::Value>)>,
     points: usize,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Header {
+struct SweepHeader {
     sweep: String,
     points: usize,
     axes: Vec<String>,
@@ -161,7 +161,7 @@ pub struct PointResult {
 
 /// All results of a sweep, or of a shard.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Results {
+pub struct SweepResults {
     /// The swept parameters.
     pub axes: Vec<String>,
     /// The policies, the base first.
@@ -176,7 +176,7 @@ impl Sweep {
     /// # Errors
     /// No axis; more than [`POINTS_MAX`] points; what is wrong with the scenario.
     pub fn new(
-        source: Source,
+        source: ScenarioText,
         scenario: Scenario,
         more_axes: Vec<(String, Vec<toml::Value>)>,
     ) -> Result<Self, SweepError> {
@@ -222,7 +222,7 @@ impl Sweep {
         values
     }
 
-    fn header(&self) -> Header {
+    fn header(&self) -> SweepHeader {
         let axes: Vec<String> = self
             .axes
             .iter()
@@ -236,7 +236,7 @@ impl Sweep {
             self.scenario.policies,
             env!("CARGO_PKG_VERSION"),
         );
-        Header {
+        SweepHeader {
             sweep: format!("{:016x}", fnv1a(identity.as_bytes())),
             points: self.points,
             axes: self.axes.iter().map(|(path, _)| path.clone()).collect(),
@@ -253,7 +253,7 @@ impl Sweep {
         shard: Shard,
         file: &Path,
         progress: &dyn Fn(usize, usize),
-    ) -> Result<Results, SweepError> {
+    ) -> Result<SweepResults, SweepError> {
         let failed = |source| SweepError::File {
             file: file.to_owned(),
             source,
@@ -303,7 +303,7 @@ impl Sweep {
             .iter()
             .filter_map(|point| known.remove(point))
             .collect();
-        Ok(Results {
+        Ok(SweepResults {
             axes: header.axes,
             policies: header.policies,
             points,
@@ -402,7 +402,7 @@ fn write_line(out: &mut File, value: &impl Serialize) -> io::Result<()> {
     out.write_all(&line)
 }
 
-fn parse(text: &str, file: &Path) -> Result<(Header, Vec<PointResult>), SweepError> {
+fn parse(text: &str, file: &Path) -> Result<(SweepHeader, Vec<PointResult>), SweepError> {
     let damaged = |line: usize, why: String| SweepError::Damaged {
         file: file.to_owned(),
         line,
@@ -410,7 +410,7 @@ fn parse(text: &str, file: &Path) -> Result<(Header, Vec<PointResult>), SweepErr
     };
     let mut lines = text.lines().enumerate();
     let (_, first) = lines.next().ok_or_else(|| damaged(1, "empty".into()))?;
-    let header: Header =
+    let header: SweepHeader =
         serde_json::from_str(first).map_err(|error| damaged(1, error.to_string()))?;
     let mut points = Vec::new();
     for (index, line) in lines {
@@ -431,8 +431,8 @@ fn parse(text: &str, file: &Path) -> Result<(Header, Vec<PointResult>), SweepErr
 ///
 /// # Errors
 /// Files of different sweeps, damaged files, points that differ or that are in no file.
-pub fn merge(files: &[PathBuf]) -> Result<Results, SweepError> {
-    let mut whole: Option<Header> = None;
+pub fn merge(files: &[PathBuf]) -> Result<SweepResults, SweepError> {
+    let mut whole: Option<SweepHeader> = None;
     let mut points: BTreeMap<usize, PointResult> = BTreeMap::new();
     for file in files {
         let text = fs::read_to_string(file).map_err(|source| SweepError::File {
@@ -473,7 +473,7 @@ pub fn merge(files: &[PathBuf]) -> Result<Results, SweepError> {
             first,
         });
     }
-    Ok(Results {
+    Ok(SweepResults {
         axes: header.axes,
         policies: header.policies,
         points: points.into_values().collect(),
@@ -487,8 +487,8 @@ pub fn shown(value: &toml::Value) -> String {
         .map_or_else(|| value.to_string(), str::to_owned)
 }
 
-impl Results {
-    /// Names of the columns of [`Results::rows`]: the axes, the policy, each metric and its interval's half width.
+impl SweepResults {
+    /// Names of the columns of [`SweepResults::rows`]: the axes, the policy, each metric and its interval's half width.
     pub fn columns(&self) -> Vec<String> {
         let mut columns = self.axes.clone();
         columns.push("policy".into());

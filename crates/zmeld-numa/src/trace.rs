@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use thiserror::Error;
 
-use crate::machine::Machine;
+use crate::machine::NumaMachine;
 use crate::time::{from_ns, NS};
-use crate::workload::{Plan, Round, Visit, Workload};
+use crate::workload::{PageReferences, ProcessPlan, ReferenceCycle, Workload};
 
 /// A trace that cannot be replayed.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub enum TraceError {
 
 /// One access or a run of accesses to a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Access {
+struct TraceAccess {
     time_ns: u64,
     page: u64,
     count: u32,
@@ -42,7 +42,7 @@ struct Access {
 /// The accesses of each process, in order of time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trace {
-    processes: BTreeMap<u64, Vec<Access>>,
+    processes: BTreeMap<u64, Vec<TraceAccess>>,
     first_ns: u64,
 }
 
@@ -53,7 +53,7 @@ impl Trace {
     /// # Errors
     /// The line and field that is not understood.
     pub fn parse(text: &str, file: &str, page_bytes: u64) -> Result<Self, TraceError> {
-        let mut processes: BTreeMap<u64, Vec<Access>> = BTreeMap::new();
+        let mut processes: BTreeMap<u64, Vec<TraceAccess>> = BTreeMap::new();
         let mut first_ns = u64::MAX;
         for (index, raw) in text.lines().enumerate() {
             let line = raw.trim();
@@ -96,11 +96,11 @@ impl Trace {
 
     /// The processes to be simulated: each makes its accesses in the recorded order, at a steady pace that makes
     /// its run as long as recorded with local memory (and at least as long as the accesses take).
-    pub fn plans(&self, machine: &Machine, workload: &Workload) -> Vec<Plan> {
+    pub fn plans(&self, machine: &NumaMachine, workload: &Workload) -> Vec<ProcessPlan> {
         let access = from_ns(machine.costs.access_ns).max(1);
-        let plan = |accesses: &Vec<Access>| {
+        let plan = |accesses: &Vec<TraceAccess>| {
             let mut slots: BTreeMap<u64, u32> = BTreeMap::new();
-            let mut visits: Vec<Visit> = Vec::new();
+            let mut visits: Vec<PageReferences> = Vec::new();
             for one in accesses {
                 let next = slots.len() as u32;
                 let slot = *slots.entry(one.page).or_insert(next);
@@ -108,7 +108,7 @@ impl Trace {
                     Some(last) if last.slot == slot => {
                         last.refs = last.refs.saturating_add(one.count)
                     }
-                    _ => visits.push(Visit {
+                    _ => visits.push(PageReferences {
                         slot,
                         refs: one.count,
                     }),
@@ -116,9 +116,9 @@ impl Trace {
             }
             let first = accesses.first().map_or(0, |a| a.time_ns);
             let last = accesses.last().map_or(0, |a| a.time_ns);
-            let round = Round::new(visits);
+            let round = ReferenceCycle::new(visits);
             let whole = ((last - first) * NS / round.refs.max(1)).max(access);
-            Plan {
+            ProcessPlan {
                 arrival: (first - self.first_ns) * NS,
                 refs: round.refs,
                 rest: whole - access,
@@ -131,7 +131,7 @@ impl Trace {
                 moves: Vec::new(),
             }
         };
-        let plans: Vec<Plan> = self.processes.values().map(plan).collect();
+        let plans: Vec<ProcessPlan> = self.processes.values().map(plan).collect();
         let starts = Workload {
             processes: plans.len(),
             ..workload.clone()
@@ -140,7 +140,7 @@ impl Trace {
         plans
             .into_iter()
             .zip(starts)
-            .map(|(plan, drawn)| Plan {
+            .map(|(plan, drawn)| ProcessPlan {
                 start: drawn.start,
                 ..plan
             })
@@ -155,7 +155,7 @@ fn number(text: &str) -> Option<u64> {
     }
 }
 
-fn parse_csv(line: &str) -> Result<(u64, Access), (usize, String)> {
+fn parse_csv(line: &str) -> Result<(u64, TraceAccess), (usize, String)> {
     let fields: Vec<&str> = line.split(',').map(str::trim).collect();
     if !(3..=4).contains(&fields.len()) {
         return Err((
@@ -176,7 +176,7 @@ fn parse_csv(line: &str) -> Result<(u64, Access), (usize, String)> {
         .ok_or((4, format!("{count} is no count of accesses")))?;
     Ok((
         field(1)?,
-        Access {
+        TraceAccess {
             time_ns: field(0)?,
             page: field(2)?,
             count,
@@ -185,7 +185,7 @@ fn parse_csv(line: &str) -> Result<(u64, Access), (usize, String)> {
 }
 
 /// `  pid  seconds.micros:  address`, as `perf script -F pid,time,addr` prints it.
-fn parse_perf(line: &str, page_bytes: u64) -> Result<(u64, Access), (usize, String)> {
+fn parse_perf(line: &str, page_bytes: u64) -> Result<(u64, TraceAccess), (usize, String)> {
     let fields: Vec<&str> = line.split_whitespace().collect();
     let [pid, time, address, ..] = fields.as_slice() else {
         return Err((
@@ -209,7 +209,7 @@ fn parse_perf(line: &str, page_bytes: u64) -> Result<(u64, Access), (usize, Stri
         .map_err(|_| (3, format!("{address:?} is no address")))?;
     Ok((
         process,
-        Access {
+        TraceAccess {
             time_ns: seconds * 1_000_000_000 + nanos,
             page: address / page_bytes,
             count: 1,

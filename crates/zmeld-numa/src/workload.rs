@@ -18,7 +18,7 @@ use rand_distr::{Distribution as _, Exp1, Gamma, LogNormal, Normal};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::machine::Machine;
+use crate::machine::NumaMachine;
 use crate::time::{from_ms, from_ns, SECOND};
 
 /// A workload that cannot be.
@@ -36,7 +36,7 @@ pub enum WorkloadError {
     },
     /// A start on a node that the machine does not have, or that has no processor.
     #[error("workload: processes start on node {node}, which has no processor")]
-    StartNode {
+    Start {
         /// The node.
         node: usize,
     },
@@ -49,17 +49,17 @@ pub enum Quantity {
     /// The same for all.
     Same(f64),
     /// Drawn for each process.
-    Drawn(Drawn),
+    Distribution(Distribution),
 }
 
 /// A distribution by its mean and shape.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Drawn {
+pub struct Distribution {
     /// The mean, in the quantity's unit.
     pub mean: f64,
     /// The family.
-    pub shape: Shape,
+    pub shape: DistributionShape,
     /// Standard deviation over mean, for the families that have it to choose (not for `exponential`).
     #[serde(default)]
     pub spread: f64,
@@ -68,7 +68,7 @@ pub struct Drawn {
 /// A family of distributions of positive values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Shape {
+pub enum DistributionShape {
     /// Memoryless; the spread is 1.
     Exponential,
     /// Between mean (1 - s√3) and mean (1 + s√3), where s is the spread, up to 0.577.
@@ -86,7 +86,7 @@ impl Quantity {
     pub fn mean(&self) -> f64 {
         match self {
             Self::Same(value) => *value,
-            Self::Drawn(drawn) => drawn.mean,
+            Self::Distribution(drawn) => drawn.mean,
         }
     }
 
@@ -94,7 +94,7 @@ impl Quantity {
     pub fn with_mean(self, mean: f64) -> Self {
         match self {
             Self::Same(_) => Self::Same(mean),
-            Self::Drawn(drawn) => Self::Drawn(Drawn { mean, ..drawn }),
+            Self::Distribution(drawn) => Self::Distribution(Distribution { mean, ..drawn }),
         }
     }
 
@@ -107,12 +107,12 @@ impl Quantity {
                 rule: "it must be a positive number",
             });
         }
-        if let Self::Drawn(Drawn { shape, spread, .. }) = *self {
+        if let Self::Distribution(Distribution { shape, spread, .. }) = *self {
             let limit = match shape {
-                Shape::Uniform => 0.577,
+                DistributionShape::Uniform => 0.577,
                 _ => 10.0,
             };
-            if shape != Shape::Exponential && !(spread > 0.0 && spread <= limit) {
+            if shape != DistributionShape::Exponential && !(spread > 0.0 && spread <= limit) {
                 let rule = "the spread (standard deviation over mean) must be above 0 and at most 10 (0.577 if uniform)";
                 return Err(WorkloadError::Range {
                     what,
@@ -125,7 +125,7 @@ impl Quantity {
     }
 
     fn draw(&self, rng: &mut ChaCha8Rng) -> f64 {
-        let Self::Drawn(Drawn {
+        let Self::Distribution(Distribution {
             mean,
             shape,
             spread,
@@ -134,11 +134,11 @@ impl Quantity {
             return self.mean();
         };
         match shape {
-            Shape::Exponential => mean * rng.sample::<f64, _>(Exp1),
-            Shape::Uniform => {
+            DistributionShape::Exponential => mean * rng.sample::<f64, _>(Exp1),
+            DistributionShape::Uniform => {
                 mean * (1.0 + spread * 3f64.sqrt() * (2.0 * rng.random::<f64>() - 1.0))
             }
-            Shape::Normal => {
+            DistributionShape::Normal => {
                 let normal =
                     Normal::new(mean, spread * mean).expect("mean and spread were checked");
                 (0..64)
@@ -146,13 +146,13 @@ impl Quantity {
                     .find(|&x| x >= 0.1 * mean)
                     .unwrap_or(mean)
             }
-            Shape::Gamma => {
+            DistributionShape::Gamma => {
                 let k = 1.0 / (spread * spread);
                 Gamma::new(k, mean / k)
                     .expect("mean and spread were checked")
                     .sample(rng)
             }
-            Shape::LogNormal => {
+            DistributionShape::LogNormal => {
                 let variance = (1.0 + spread * spread).ln();
                 let log = LogNormal::new(mean.ln() - variance / 2.0, variance.sqrt());
                 log.expect("mean and spread were checked").sample(rng)
@@ -182,7 +182,7 @@ pub enum Arrivals {
 /// Where a new process is put.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "place", deny_unknown_fields)]
-pub enum Start {
+pub enum StartNode {
     /// On the processor with the shortest queue (`exec` balancing); the lowest number wins.
     LeastLoaded,
     /// On a processor drawn at random (no balancing at the start).
@@ -219,16 +219,16 @@ pub struct Workload {
     /// When they are submitted.
     pub arrivals: Arrivals,
     /// Where they start.
-    pub start: Start,
+    pub start: StartNode,
 }
 
 impl Default for Workload {
     fn default() -> Self {
         Self {
             processes: 50,
-            run_time_ms: Quantity::Drawn(Drawn {
+            run_time_ms: Quantity::Distribution(Distribution {
                 mean: 500.0,
-                shape: Shape::Exponential,
+                shape: DistributionShape::Exponential,
                 spread: 0.0,
             }),
             size_kb: Quantity::Same(50.0),
@@ -238,14 +238,14 @@ impl Default for Workload {
             skew: 0.0,
             renewal_kb_per_s: 0.0,
             arrivals: Arrivals::Together,
-            start: Start::LeastLoaded,
+            start: StartNode::LeastLoaded,
         }
     }
 }
 
 /// References to one page in a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Visit {
+pub struct PageReferences {
     /// The page's slot in the process.
     pub slot: u32,
     /// References, at least 1.
@@ -254,19 +254,19 @@ pub struct Visit {
 
 /// The order in which a process visits its pages, repeated for as long as it runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Round {
+pub struct ReferenceCycle {
     /// The visits, in order.
-    pub visits: Arc<[Visit]>,
+    pub visits: Arc<[PageReferences]>,
     /// References of one round.
     pub refs: u64,
     /// References of each visit, where all are equal.
     pub equal: Option<u32>,
 }
 
-impl Round {
+impl ReferenceCycle {
     /// A round from its visits; those without a reference are dropped.
-    pub fn new(visits: Vec<Visit>) -> Self {
-        let visits: Vec<Visit> = visits.into_iter().filter(|v| v.refs > 0).collect();
+    pub fn new(visits: Vec<PageReferences>) -> Self {
+        let visits: Vec<PageReferences> = visits.into_iter().filter(|v| v.refs > 0).collect();
         let refs = visits.iter().map(|v| u64::from(v.refs)).sum();
         let first = visits.first().map_or(1, |v| v.refs);
         let equal = visits.iter().all(|v| v.refs == first).then_some(first);
@@ -289,7 +289,7 @@ impl Round {
         };
         Self::new(
             (0..pages)
-                .map(|slot| Visit {
+                .map(|slot| PageReferences {
                     slot: slot as u32,
                     refs: refs(slot),
                 })
@@ -300,7 +300,7 @@ impl Round {
 
 /// One process, ready to be simulated. Times in picoseconds.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Plan {
+pub struct ProcessPlan {
     /// When it is submitted.
     pub arrival: u64,
     /// References it makes before it ends.
@@ -314,7 +314,7 @@ pub struct Plan {
     /// Resident pages.
     pub pages: usize,
     /// How it visits them.
-    pub round: Round,
+    pub round: ReferenceCycle,
     /// References between two renewals of the oldest page; 0 where pages are never renewed.
     pub renewal_refs: u64,
     /// The processor it starts on; `None` for the least loaded.
@@ -324,7 +324,7 @@ pub struct Plan {
     pub moves: Vec<(u64, usize)>,
 }
 
-impl Plan {
+impl ProcessPlan {
     /// How long it would run alone with all memory local, without faults.
     pub fn ideal(&self) -> u64 {
         self.refs * (self.rest + self.access)
@@ -336,7 +336,7 @@ impl Workload {
     ///
     /// # Errors
     /// The first value out of its range.
-    pub fn check(&self, machine: &Machine) -> Result<(), WorkloadError> {
+    pub fn check(&self, machine: &NumaMachine) -> Result<(), WorkloadError> {
         let range = |what, found: f64, ok: bool, rule| {
             if ok {
                 return Ok(());
@@ -391,9 +391,9 @@ impl Workload {
                 "it must be 0 or more",
             )?;
         }
-        if let Start::OnNode { node } = self.start {
+        if let StartNode::OnNode { node } = self.start {
             if machine.processors.get(node).is_none_or(|&count| count == 0) {
-                return Err(WorkloadError::StartNode { node });
+                return Err(WorkloadError::Start { node });
             }
         }
         Ok(())
@@ -401,7 +401,7 @@ impl Workload {
 
     /// Draws the processes of one replication. The same seed and replication give the same processes, whatever the
     /// policy, so that policies are compared on the same load.
-    pub fn plans(&self, machine: &Machine, seed: u64, replication: u64) -> Vec<Plan> {
+    pub fn plans(&self, machine: &NumaMachine, seed: u64, replication: u64) -> Vec<ProcessPlan> {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(replication);
         let access = from_ns(machine.costs.access_ns).max(1);
@@ -426,17 +426,17 @@ impl Workload {
             0
         };
         let processors = machine.processors_total();
-        let mut rounds: Vec<(usize, Round)> = Vec::new();
+        let mut rounds: Vec<(usize, ReferenceCycle)> = Vec::new();
         let mut clock = 0.0;
         let mut plans = Vec::with_capacity(self.processes);
         for index in 0..self.processes {
             let run_time = from_ms(self.run_time_ms.draw(&mut rng));
             let size_kb = self.size_kb.draw(&mut rng);
             let start = match self.start {
-                Start::LeastLoaded => None,
-                Start::Random => Some(rng.random_range(0..processors)),
-                Start::InTurn => Some(index % processors),
-                Start::OnNode { node } => Some(machine.processors[..node].iter().sum()),
+                StartNode::LeastLoaded => None,
+                StartNode::Random => Some(rng.random_range(0..processors)),
+                StartNode::InTurn => Some(index % processors),
+                StartNode::OnNode { node } => Some(machine.processors[..node].iter().sum()),
             };
             match self.arrivals {
                 Arrivals::Together => {}
@@ -447,12 +447,12 @@ impl Workload {
             let round = match rounds.iter().find(|(known, _)| *known == pages) {
                 Some((_, round)) => round.clone(),
                 None => {
-                    let round = Round::of_pages(pages, self.dwell, self.skew);
+                    let round = ReferenceCycle::of_pages(pages, self.dwell, self.skew);
                     rounds.push((pages, round.clone()));
                     round
                 }
             };
-            plans.push(Plan {
+            plans.push(ProcessPlan {
                 arrival: from_ms(clock),
                 refs: ((run_time as f64 / whole as f64).round() as u64).max(1),
                 rest: whole - access,

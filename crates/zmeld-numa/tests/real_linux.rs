@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use zmeld_numa::engine::{simulate, Detail, Setup};
-use zmeld_numa::machine::{Machine, Slit};
+use zmeld_numa::engine::{simulate, Recording, Simulation};
+use zmeld_numa::machine::{NumaMachine, Slit};
 use zmeld_numa::outcome::Outcome;
 use zmeld_numa::policy::{PolicyName, PolicySettings};
 use zmeld_numa::scheduler::Scheduler;
-use zmeld_numa::workload::{Plan, Quantity, Start, Workload};
+use zmeld_numa::workload::{ProcessPlan, Quantity, StartNode, Workload};
 
 const SECOND: u64 = 1_000_000_000_000;
 /// Pages that the script walks over (init.c).
@@ -45,7 +45,7 @@ fn parse(output: &str) -> Counters {
 
 /// The script: 2 s on node 0, 8 s on node 1, 8 s on node 2; up to `steps` of its moves. One scan a second.
 fn simulated(policy: PolicyName, steps: usize) -> Outcome {
-    let mut machine = Machine::preset("altix-4x2").unwrap();
+    let mut machine = NumaMachine::preset("altix-4x2").unwrap();
     let rows = vec![
         vec![10, 20, 35, 55],
         vec![20, 10, 55, 35],
@@ -59,23 +59,23 @@ fn simulated(policy: PolicyName, steps: usize) -> Outcome {
         size_kb: Quantity::Same(PAGES as f64 * 4.0),
         access_share: 1.0,
         reuse_share: 1.0,
-        start: Start::OnNode { node: 0 },
+        start: StartNode::OnNode { node: 0 },
         ..Workload::default()
     };
     let drawn = workload.plans(&machine, 1, 0).remove(0);
     let moves = [(2 * SECOND, 2), (10 * SECOND, 4)];
     // Long enough for the whole script however slow its accesses get.
     let refs = 18 * SECOND / (drawn.rest + drawn.access);
-    let plan = Plan {
+    let plan = ProcessPlan {
         moves: moves[..steps].to_vec(),
         refs: refs * (2 + 8 * steps as u64) / 18,
         ..drawn
     };
-    let setup = Setup {
+    let setup = Simulation {
         machine: &machine,
         scheduler: &Scheduler::default(),
         plans: &[plan],
-        detail: Detail::TOTALS,
+        detail: Recording::TOTALS,
     };
     simulate(
         setup,

@@ -7,14 +7,16 @@
 use std::collections::VecDeque;
 
 use proptest::prelude::*;
-use zmeld_numa::engine::{simulate, Detail, Setup};
-use zmeld_numa::machine::{Machine, Slit};
+use zmeld_numa::engine::{simulate, Recording, Simulation};
+use zmeld_numa::machine::{NumaMachine, Slit};
 use zmeld_numa::policy::{FullSettings, PolicyName, PolicySettings};
 use zmeld_numa::scheduler::Scheduler;
-use zmeld_numa::workload::{Arrivals, Drawn, Plan, Quantity, Shape, Start, Workload};
+use zmeld_numa::workload::{
+    Arrivals, Distribution, DistributionShape, ProcessPlan, Quantity, StartNode, Workload,
+};
 
 struct Task {
-    plan: Plan,
+    plan: ProcessPlan,
     node_of: Vec<Option<usize>>,
     unmapped: Vec<bool>,
     done: u64,
@@ -46,7 +48,7 @@ struct Cpu {
 }
 
 struct Simple<'a> {
-    machine: &'a Machine,
+    machine: &'a NumaMachine,
     rules: &'a Scheduler,
     policy: PolicyName,
     full: FullSettings,
@@ -71,13 +73,13 @@ fn ps_of_us(us: f64) -> u64 {
 
 impl<'a> Simple<'a> {
     fn new(
-        machine: &'a Machine,
+        machine: &'a NumaMachine,
         rules: &'a Scheduler,
         policy: PolicyName,
         full: FullSettings,
-        plans: &[Plan],
+        plans: &[ProcessPlan],
     ) -> Self {
-        let task = |plan: &Plan| Task {
+        let task = |plan: &ProcessPlan| Task {
             node_of: vec![None; plan.pages],
             unmapped: vec![false; plan.pages],
             done: 0,
@@ -536,8 +538,8 @@ impl<'a> Simple<'a> {
 }
 
 /// A machine with slow accesses, so that a run has few enough references to be made one by one.
-fn machine(chain: bool, processors: Vec<usize>) -> Machine {
-    let mut machine = Machine::preset("altix-4x2").unwrap();
+fn machine(chain: bool, processors: Vec<usize>) -> NumaMachine {
+    let mut machine = NumaMachine::preset("altix-4x2").unwrap();
     machine.costs.access_ns = 20_000.0;
     machine.costs.copy_mb_per_s = 20.0;
     if !chain {
@@ -554,7 +556,7 @@ fn machine(chain: bool, processors: Vec<usize>) -> Machine {
 }
 
 fn compare(
-    machine: &Machine,
+    machine: &NumaMachine,
     rules: &Scheduler,
     workload: &Workload,
     full: FullSettings,
@@ -568,11 +570,11 @@ fn compare(
     };
     let mut moves = 0;
     for policy in [PolicyName::Linux, PolicyName::OnDemand, PolicyName::Full] {
-        let setup = Setup {
+        let setup = Simulation {
             machine,
             scheduler: rules,
             plans: &plans,
-            detail: Detail::TOTALS,
+            detail: Recording::TOTALS,
         };
         let ours = simulate(setup, &mut *policy.build(&settings, machine));
         let simple = Simple::new(machine, rules, policy, full, &plans).run();
@@ -623,14 +625,14 @@ fn agrees_on_the_study_in_small() {
     };
     let workload = Workload {
         processes: 30,
-        run_time_ms: Quantity::Drawn(Drawn {
+        run_time_ms: Quantity::Distribution(Distribution {
             mean: 60.0,
-            shape: Shape::Exponential,
+            shape: DistributionShape::Exponential,
             spread: 0.0,
         }),
         dwell: 3,
         renewal_kb_per_s: 300.0,
-        start: Start::Random,
+        start: StartNode::Random,
         ..Workload::default()
     };
     let full = FullSettings {
@@ -662,7 +664,7 @@ proptest! {
         slice in prop::sample::select(vec![1.0, 7.0, 100.0]),
         balance in (1.0f64..50.0, 1.0f64..4.0, 100.0f64..130.0),
         switches in (any::<bool>(), any::<bool>(), any::<bool>()),
-        start in prop::sample::select(vec![Start::LeastLoaded, Start::Random, Start::InTurn]),
+        start in prop::sample::select(vec![StartNode::LeastLoaded, StartNode::Random, StartNode::InTurn]),
         gap in prop::sample::select(vec![0.0, 3.0]),
         full in (0.0f64..3.0, prop::option::of(0.0f64..3.0), 0.0f64..2.0),
     ) {
@@ -680,7 +682,7 @@ proptest! {
         };
         let workload = Workload {
             processes,
-            run_time_ms: Quantity::Drawn(Drawn { mean: run_time, shape: Shape::Gamma, spread: 0.8 }),
+            run_time_ms: Quantity::Distribution(Distribution { mean: run_time, shape: DistributionShape::Gamma, spread: 0.8 }),
             size_kb: Quantity::Same(size_kb),
             access_share: shares.0,
             reuse_share: shares.1,

@@ -1,30 +1,32 @@
 //! The engine against closed forms, and what must be conserved whatever the case.
 
 use proptest::prelude::*;
-use zmeld_numa::engine::{simulate, Detail, Setup};
-use zmeld_numa::machine::{Machine, MemoryCosts, Slit};
+use zmeld_numa::engine::{simulate, Recording, Simulation};
+use zmeld_numa::machine::{MemoryCosts, NumaMachine, Slit};
 use zmeld_numa::outcome::Outcome;
 use zmeld_numa::policy::{FullSettings, PolicyName, PolicySettings, ALL};
-use zmeld_numa::replicate::{Case, Replications};
+use zmeld_numa::replicate::{Replications, SimulationCase};
 use zmeld_numa::scheduler::Scheduler;
 use zmeld_numa::statistics;
-use zmeld_numa::workload::{Arrivals, Drawn, Plan, Quantity, Shape, Start, Workload};
+use zmeld_numa::workload::{
+    Arrivals, Distribution, DistributionShape, ProcessPlan, Quantity, StartNode, Workload,
+};
 
 const US: u64 = 1_000_000;
 const MS: u64 = 1000 * US;
 
 fn run(
-    machine: &Machine,
+    machine: &NumaMachine,
     rules: &Scheduler,
-    plans: &[Plan],
+    plans: &[ProcessPlan],
     policy: PolicyName,
     settings: &PolicySettings,
 ) -> Outcome {
-    let detail = Detail {
+    let detail = Recording {
         bucket: 10 * MS,
         traffic: true,
     };
-    let setup = Setup {
+    let setup = Simulation {
         machine,
         scheduler: rules,
         plans,
@@ -34,8 +36,8 @@ fn run(
 }
 
 /// Two nodes of one processor, distance 25, costs that are easy to add.
-fn two_nodes() -> Machine {
-    Machine {
+fn two_nodes() -> NumaMachine {
+    NumaMachine {
         name: "test".into(),
         about: String::new(),
         slit: Slit::new(vec![vec![10, 25], vec![25, 10]], "test").unwrap(),
@@ -60,7 +62,7 @@ fn one_process_takes_its_faults_and_its_references() {
         processes: 1,
         run_time_ms: Quantity::Same(1000.0),
         size_kb: Quantity::Same(50.0),
-        start: Start::OnNode { node: 1 },
+        start: StartNode::OnNode { node: 1 },
         ..Workload::default()
     };
     let plans = workload.plans(&machine, 1, 0);
@@ -99,7 +101,7 @@ fn one_move_costs_what_the_rules_say() {
         run_time_ms: Quantity::Same(400.0),
         size_kb: Quantity::Same(50.0),
         arrivals: Arrivals::Steady { gap_ms: 80.0 },
-        start: Start::OnNode { node: 0 },
+        start: StartNode::OnNode { node: 0 },
         ..Workload::default()
     };
     let plans = workload.plans(&machine, 1, 0);
@@ -180,9 +182,9 @@ fn without_migration_it_is_an_m_m_c_queue() {
         let gap = service / (load * processors as f64);
         let workload = Workload {
             processes: 6000,
-            run_time_ms: Quantity::Drawn(Drawn {
+            run_time_ms: Quantity::Distribution(Distribution {
                 mean: service,
-                shape: Shape::Exponential,
+                shape: DistributionShape::Exponential,
                 spread: 0.0,
             }),
             arrivals: Arrivals::Poisson { gap_ms: gap },
@@ -220,12 +222,12 @@ fn without_migration_it_is_an_m_m_c_queue() {
 
 #[test]
 fn results_do_not_depend_on_the_number_of_threads() {
-    let machine = Machine::preset("altix-4x2").unwrap();
-    let case = Case {
+    let machine = NumaMachine::preset("altix-4x2").unwrap();
+    let case = SimulationCase {
         machine,
         scheduler: Scheduler::default(),
         workload: Workload {
-            start: Start::Random,
+            start: StartNode::Random,
             ..Workload::default()
         },
         trace: None,
@@ -244,7 +246,7 @@ fn results_do_not_depend_on_the_number_of_threads() {
 
 #[test]
 fn tiering_promotes_hot_pages_and_demotes_old_ones() {
-    let mut machine = Machine::preset("cxl-far").unwrap();
+    let mut machine = NumaMachine::preset("cxl-far").unwrap();
     machine.processors = vec![2, 2, 0];
     machine.memory_pages = vec![Some(100), Some(100), Some(10_000)];
     let workload = Workload {
@@ -299,7 +301,7 @@ fn numa_balancing_moves_a_page_on_its_second_fault_from_there() {
         processes: 2,
         run_time_ms: Quantity::Same(400.0),
         arrivals: Arrivals::Steady { gap_ms: 80.0 },
-        start: Start::OnNode { node: 0 },
+        start: StartNode::OnNode { node: 0 },
         ..Workload::default()
     };
     let plans = workload.plans(&machine, 1, 0);
@@ -334,23 +336,23 @@ fn any_workload() -> impl Strategy<Value = Workload> {
             |(processes, run_time, size, access_share, reuse_share, renewal_kb_per_s, random)| {
                 Workload {
                     processes,
-                    run_time_ms: Quantity::Drawn(Drawn {
+                    run_time_ms: Quantity::Distribution(Distribution {
                         mean: run_time,
-                        shape: Shape::LogNormal,
+                        shape: DistributionShape::LogNormal,
                         spread: 1.5,
                     }),
-                    size_kb: Quantity::Drawn(Drawn {
+                    size_kb: Quantity::Distribution(Distribution {
                         mean: size,
-                        shape: Shape::Uniform,
+                        shape: DistributionShape::Uniform,
                         spread: 0.5,
                     }),
                     access_share,
                     reuse_share,
                     renewal_kb_per_s,
                     start: if random {
-                        Start::Random
+                        StartNode::Random
                     } else {
-                        Start::LeastLoaded
+                        StartNode::LeastLoaded
                     },
                     ..Workload::default()
                 }
@@ -371,7 +373,7 @@ proptest! {
         scan in 5.0f64..500.0,
         full in (0.0f64..50.0, prop::option::of(0.0f64..5.0), 0.0f64..2.0),
     ) {
-        let mut machine = Machine::preset(preset).unwrap();
+        let mut machine = NumaMachine::preset(preset).unwrap();
         if tight {
             let far = machine.nodes() - 1;
             machine.memory_pages = (0..=far).map(|node| if node == far { None } else { Some(60) }).collect();

@@ -4,9 +4,9 @@
 //! from what was measured here; `zmeld plan` asks the same.
 
 use serde::Serialize;
-use zmeld_advice::codec::{self, CodecFacts, Measured, Reason, CPU_SHARE_MAX, SMALL_RAM};
+use zmeld_advice::codec::{self, CodecFacts, CodecVerdict, Reason, CPU_SHARE_MAX, SMALL_RAM};
 use zmeld_advice::meld::{self, Melders, Melding};
-use zmeld_advice::{tier, Area, Facts, Kind as Tier, Recommendation};
+use zmeld_advice::{tier, ActiveSwap, AdvisedTier, Facts, Recommendation};
 use zmeld_report::units::{bytes, percent};
 use zmeld_store::page_size;
 
@@ -18,7 +18,7 @@ const NEARLY_FULL: f64 = 0.9;
 /// How a sentence of advice is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum AdviceKind {
     /// Do this.
     Do,
     /// There is nothing to gain here.
@@ -33,7 +33,7 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Advice {
     /// How it is meant.
-    pub kind: Kind,
+    pub kind: AdviceKind,
     /// What it is about: "codec", "size", "meld", "zeros", "swap", "zswap",
     /// "need", "privilege", "setup".
     pub topic: String,
@@ -46,7 +46,7 @@ pub struct Advice {
 
 impl Advice {
     /// A sentence without a command.
-    pub fn new(kind: Kind, topic: &str, text: impl Into<String>) -> Advice {
+    pub fn new(kind: AdviceKind, topic: &str, text: impl Into<String>) -> Advice {
         Advice {
             kind,
             topic: topic.to_owned(),
@@ -56,7 +56,7 @@ impl Advice {
     }
 }
 
-fn say(kind: Kind, topic: &str, text: String) -> Advice {
+fn advice_of(kind: AdviceKind, topic: &str, text: String) -> Advice {
     Advice::new(kind, topic, text)
 }
 
@@ -80,21 +80,21 @@ fn facts(result: &ScanResult) -> Vec<CodecFacts> {
 }
 
 /// What measuring came to, at so many megabytes swapped out a second and as many in.
-pub fn measured(result: &ScanResult, swap_mb_per_s: f64) -> Measured {
+pub fn measured(result: &ScanResult, swap_mb_per_s: f64) -> CodecVerdict {
     let bytes = result.pages.compressible() * result.page_size;
-    Measured::choose(&facts(result), bytes, result.ram_bytes, swap_mb_per_s)
+    CodecVerdict::choose(&facts(result), bytes, result.ram_bytes, swap_mb_per_s)
 }
 
 /// What to set up on a machine with such pages. `own_swaps`: paths of the areas that
 /// zmeld set up.
 pub fn recommendation(
     result: &ScanResult,
-    measured: &Measured,
+    measured: &CodecVerdict,
     own_swaps: &[String],
 ) -> Option<Recommendation> {
     measured.ratio()?;
     let machine = &result.machine;
-    let area = |swap: &crate::machine::Swap| Area {
+    let area = |swap: &crate::machine::SwapInUse| ActiveSwap {
         path: swap.path.clone(),
         size_bytes: swap.size_bytes,
         priority: swap.priority,
@@ -130,18 +130,18 @@ fn best(result: &ScanResult, rate: f64) -> Option<&CodecResult> {
 
 /// Everything there is to say of what was read. `swap_mb_per_s`: pages out, and as
 /// many in, that the costs are given for.
-pub fn advise(result: &ScanResult, measured: &Measured, swap_mb_per_s: f64) -> Vec<Advice> {
+pub fn advise(result: &ScanResult, measured: &CodecVerdict, swap_mb_per_s: f64) -> Vec<Advice> {
     let pages = &result.pages;
     if pages.total == 0 {
         let text = "No page was read, so there is nothing to say.".to_owned();
-        return vec![say(Kind::Nothing, "codec", text)];
+        return vec![advice_of(AdviceKind::Nothing, "codec", text)];
     }
     if pages.compressible() == 0 {
         return vec![same_filled_advice(result)];
     }
     let mut advice = Vec::new();
     match measured {
-        Measured::Codec { name, reason, .. } => {
+        CodecVerdict::Codec { name, reason, .. } => {
             let codec = result.codecs.iter().find(|codec| codec.codec == *name);
             let to = result.recommendation.as_ref();
             advice.extend(codec.map(|codec| codec_advice(codec, *reason, to, swap_mb_per_s)));
@@ -156,8 +156,8 @@ pub fn advise(result: &ScanResult, measured: &Measured, swap_mb_per_s: f64) -> V
     advice.extend(meld_advice(result, measured, swap_mb_per_s));
     let zeros = pages.zero as f64 / pages.total as f64;
     if zeros >= 0.01 && !result.zero_pages_credited {
-        advice.push(say(
-            Kind::Note,
+        advice.push(advice_of(
+            AdviceKind::Note,
             "zeros",
             format!(
                 "{:.1} % of the pages are zeros. This kernel never passes those to a swap \
@@ -179,11 +179,11 @@ fn same_filled_advice(result: &ScanResult) -> Advice {
         "All pages are same-filled: any compressed swap holds them in next to no memory, and the \
          codec does not matter."
     };
-    say(Kind::Nothing, "codec", text.to_owned())
+    advice_of(AdviceKind::Nothing, "codec", text.to_owned())
 }
 
 /// Why no codec is advised.
-fn no_codec(result: &ScanResult, measured: &Measured) -> Advice {
+fn no_codec(result: &ScanResult, measured: &CodecVerdict) -> Advice {
     let offered = |codec: &CodecResult| codec.offered != Some(false);
     let text = if !result.codecs.iter().any(offered) {
         "This kernel's zram has none of the codecs that were measured: try --codecs all.".to_owned()
@@ -191,7 +191,7 @@ fn no_codec(result: &ScanResult, measured: &Measured) -> Advice {
         let why = measured.why_none().unwrap_or_default();
         format!("{why}.")
     };
-    say(Kind::Nothing, "codec", text)
+    advice_of(AdviceKind::Nothing, "codec", text)
 }
 
 fn codec_advice(
@@ -213,8 +213,8 @@ fn codec_advice(
         100.0 * CodecFacts::from(codec).cpu_share(rate)
     );
     match to {
-        Some(to) if to.kind == Tier::Zswap => say(
-            Kind::Note,
+        Some(to) if to.kind == AdvisedTier::Zswap => advice_of(
+            AdviceKind::Note,
             "codec",
             format!(
                 "Of the codecs {} does best: {figures} zswap keeps the kernel's own choice unless \
@@ -222,7 +222,11 @@ fn codec_advice(
                 codec.codec
             ),
         ),
-        _ => say(Kind::Do, "codec", format!("Use {}: {figures}", codec.codec)),
+        _ => advice_of(
+            AdviceKind::Do,
+            "codec",
+            format!("Use {}: {figures}", codec.codec),
+        ),
     }
 }
 
@@ -237,7 +241,7 @@ fn size_advice(to: &Recommendation) -> Option<Advice> {
         sizing.memory_limit_percent,
         sizing.words()
     );
-    Some(say(Kind::Do, "size", text))
+    Some(advice_of(AdviceKind::Do, "size", text))
 }
 
 /// A codec that this kernel has not got and that would gain clearly more.
@@ -257,8 +261,8 @@ fn better_elsewhere(result: &ScanResult, rate: f64) -> Option<Advice> {
         false => "this kernel's zram is built without it",
     };
     (there.effective_ratio > 1.1 * here).then(|| {
-        say(
-            Kind::Note,
+        advice_of(
+            AdviceKind::Note,
             "codec",
             format!(
                 "{} would reach {:.2}x, but {why}.",
@@ -269,11 +273,11 @@ fn better_elsewhere(result: &ScanResult, rate: f64) -> Option<Advice> {
 }
 
 /// What melding would save, and what melds here.
-fn meld_advice(result: &ScanResult, measured: &Measured, rate: f64) -> Option<Advice> {
+fn meld_advice(result: &ScanResult, measured: &CodecVerdict, rate: f64) -> Option<Advice> {
     let pages = &result.pages;
     if pages.duplicate == 0 {
         let text = "Nothing to meld: no page stands twice.".to_owned();
-        return Some(say(Kind::Nothing, "meld", text));
+        return Some(advice_of(AdviceKind::Nothing, "meld", text));
     }
     let codec = best(result, rate)?;
     let melding = Melding {
@@ -290,16 +294,16 @@ fn meld_advice(result: &ScanResult, measured: &Measured, rate: f64) -> Option<Ad
         bytes(melding.saved_bytes),
         percent(melding.share()),
     );
-    if matches!(measured, Measured::TooLittle(_)) {
+    if matches!(measured, CodecVerdict::TooLittle(_)) {
         let text = format!("Whether melding pays these few pages do not say: {figures}.");
-        return Some(say(Kind::Nothing, "meld", text));
+        return Some(advice_of(AdviceKind::Nothing, "meld", text));
     }
     if !melding.pays() {
         let text = format!(
             "Melding would not pay here: {figures}; it pays from {} on.",
             meld::worth()
         );
-        return Some(say(Kind::Nothing, "meld", text));
+        return Some(advice_of(AdviceKind::Nothing, "meld", text));
     }
     // Each page swapped out is fingerprinted once.
     let cost = rate * 1e6 / page_size() as f64 * result.fingerprint_ns as f64 * 1e-9;
@@ -312,7 +316,7 @@ fn meld_advice(result: &ScanResult, measured: &Measured, rate: f64) -> Option<Ad
         melders.words(),
         percent(cost)
     );
-    Some(say(Kind::Do, "meld", text))
+    Some(advice_of(AdviceKind::Do, "meld", text))
 }
 
 /// Compressed swap that is there already.
@@ -335,9 +339,9 @@ fn swap_advice(result: &ScanResult) -> Vec<Advice> {
                 )
             };
             let kind = if full >= NEARLY_FULL {
-                Kind::Warning
+                AdviceKind::Warning
             } else {
-                Kind::Note
+                AdviceKind::Note
             };
             let text = format!(
                 "Swap on zram is active already: {} ({}, {}) is {} full; {holds}. \
@@ -348,7 +352,7 @@ fn swap_advice(result: &ScanResult) -> Vec<Advice> {
                 percent(full),
                 swap.path,
             );
-            say(kind, "swap", text)
+            advice_of(kind, "swap", text)
         })
         .collect()
 }
@@ -360,20 +364,20 @@ fn zswap_advice(result: &ScanResult) -> Option<Advice> {
     let zram = result.machine.swaps.iter().any(|swap| swap.zram.is_some());
     let (kind, text) = if zram {
         (
-            Kind::Warning,
+            AdviceKind::Warning,
             "zswap is on in front of zram: it compresses pages, and decompresses them again to \
              hand them on to zram, which compresses them once more. Use one of the two: \
              `echo N > /sys/module/zswap/parameters/enabled` switches zswap off.",
         )
     } else {
         (
-            Kind::Note,
+            AdviceKind::Note,
             "zswap is on: it compresses pages in front of the swap devices. Switch it off before \
              you swap to zram (`echo N > /sys/module/zswap/parameters/enabled`), or the two do \
              the work twice.",
         )
     };
-    Some(say(kind, "zswap", text.to_owned()))
+    Some(advice_of(kind, "zswap", text.to_owned()))
 }
 
 /// Where this machine's own memory is meant, and is not short.
@@ -385,8 +389,8 @@ fn need_advice(result: &ScanResult) -> Option<Advice> {
         return None;
     }
     (machine.available_bytes as f64 >= 0.5 * machine.ram_bytes as f64).then(|| {
-        say(
-            Kind::Note,
+        advice_of(
+            AdviceKind::Note,
             "need",
             format!(
                 "Memory is not short here now: {} of {} can be had without swapping. Compressed \
@@ -411,7 +415,7 @@ pub(crate) fn others_processes(processes: u64, skipped_bytes: u64, is_root: bool
     };
     let way_out = way_to_read(is_root);
     let text = format!("{are} not read{size}: {way_out} to see the whole machine.");
-    say(Kind::Warning, "privilege", text)
+    advice_of(AdviceKind::Warning, "privilege", text)
 }
 
 /// How more memory could be read.
@@ -428,8 +432,8 @@ pub(crate) fn way_to_read(is_root: bool) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::Pages;
-    use zmeld_advice::Presence;
+    use crate::result::PageCounts;
+    use zmeld_advice::ModulePresence;
 
     fn codec(name: &str, ratio: f64, speed: f64, offered: Option<bool>) -> CodecResult {
         CodecResult {
@@ -452,11 +456,11 @@ mod tests {
             ram_bytes: ram,
             page_size: 4096,
             codecs,
-            pages: Pages {
+            pages: PageCounts {
                 total: 10_000,
                 unique: 9_000,
                 duplicate: 1_000,
-                ..Pages::default()
+                ..PageCounts::default()
             },
             ..ScanResult::default()
         }
@@ -495,25 +499,28 @@ mod tests {
     fn nothing_to_gain_is_a_valid_answer() {
         let mut found = result(16 << 30, vec![codec("lz4", 1.01, 700.0, None)]);
         let all = told(&mut found, 100.0);
-        assert_eq!(all[0].kind, Kind::Nothing);
+        assert_eq!(all[0].kind, AdviceKind::Nothing);
         assert!(all[0].text.starts_with("Nothing to gain"));
         assert_eq!(found.recommendation, None);
         let mut empty = ScanResult::default();
-        assert_eq!(told(&mut empty, 100.0)[0].kind, Kind::Nothing);
+        assert_eq!(told(&mut empty, 100.0)[0].kind, AdviceKind::Nothing);
     }
 
     /// 68 pages once gave "23.5 GiB".
     #[test]
     fn a_handful_of_pages_gives_no_size_and_no_codec() {
         let mut found = result(16 << 30, vec![codec("lz4", 2.5, 700.0, None)]);
-        found.pages = Pages {
+        found.pages = PageCounts {
             total: 68,
             unique: 48,
             duplicate: 20,
-            ..Pages::default()
+            ..PageCounts::default()
         };
         let all = told(&mut found, 100.0);
-        assert!(all.iter().all(|advice| advice.kind != Kind::Do), "{all:?}");
+        assert!(
+            all.iter().all(|advice| advice.kind != AdviceKind::Do),
+            "{all:?}"
+        );
         let codec = of(&all, "codec");
         assert!(
             codec.text.starts_with("Too little to go by: 272 KiB"),
@@ -526,15 +533,15 @@ mod tests {
     #[test]
     fn melding_is_advised_by_the_memory_that_it_saves() {
         let mut found = result(8 << 30, vec![codec("lz4", 2.0, 700.0, None)]);
-        found.machine.zmeld = Presence::Module;
+        found.machine.zmeld = ModulePresence::Module;
         let all = told(&mut found, 100.0);
-        assert_eq!(of(&all, "meld").kind, Kind::Do);
+        assert_eq!(of(&all, "meld").kind, AdviceKind::Do);
         assert!(of(&all, "meld").text.contains("zmeld up --tier zmeld"));
         // A tenth of the pages repeats, and what repeats compresses to nothing.
         found.codecs[0].melded_memory_at_scale_bytes = 996_000;
         let all = told(&mut found, 100.0);
         let meld = of(&all, "meld");
-        assert_eq!(meld.kind, Kind::Nothing);
+        assert_eq!(meld.kind, AdviceKind::Nothing);
         assert!(
             meld.text.contains("0.4 % of the compressed memory"),
             "{meld:?}"
@@ -566,7 +573,7 @@ mod tests {
     fn in_front_of_a_disk_it_is_zswap_and_no_size() {
         let mut found = result(8 << 30, vec![codec("lz4", 2.5, 700.0, Some(true))]);
         found.machine.zswap_enabled = Some(false);
-        found.machine.swaps.push(crate::machine::Swap {
+        found.machine.swaps.push(crate::machine::SwapInUse {
             path: "/dev/sda2".to_owned(),
             size_bytes: 1 << 30,
             used_bytes: 0,
@@ -575,8 +582,8 @@ mod tests {
         });
         let all = told(&mut found, 100.0);
         assert!(all.iter().all(|advice| advice.topic != "size"), "{all:?}");
-        assert_eq!(of(&all, "codec").kind, Kind::Note);
-        assert_eq!(found.recommendation.unwrap().kind, Tier::Zswap);
+        assert_eq!(of(&all, "codec").kind, AdviceKind::Note);
+        assert_eq!(found.recommendation.unwrap().kind, AdvisedTier::Zswap);
     }
 
     #[test]
@@ -593,12 +600,12 @@ mod tests {
 
     fn with_zram(used: u64) -> ScanResult {
         let mut found = result(8 << 30, vec![codec("lz4", 2.0, 700.0, Some(true))]);
-        found.machine.swaps.push(crate::machine::Swap {
+        found.machine.swaps.push(crate::machine::SwapInUse {
             path: "/dev/zram0".to_owned(),
             size_bytes: 1 << 30,
             used_bytes: used,
             priority: 5,
-            zram: Some(crate::machine::Zram {
+            zram: Some(crate::machine::ZramInUse {
                 codec: "lzo-rle".to_owned(),
                 data_bytes: used,
                 memory_used_bytes: used / 3,
@@ -617,14 +624,14 @@ mod tests {
             swap.expect("said").clone()
         };
         let half = said(&with_zram(1 << 29));
-        assert_eq!(half.kind, Kind::Note);
+        assert_eq!(half.kind, AdviceKind::Note);
         assert!(half.text.contains("50.0 % full"), "{}", half.text);
         assert!(
             half.text.contains("512 MiB of pages take 171 MiB"),
             "{}",
             half.text
         );
-        assert_eq!(said(&with_zram(1 << 30)).kind, Kind::Warning);
+        assert_eq!(said(&with_zram(1 << 30)).kind, AdviceKind::Warning);
         assert!(said(&with_zram(0)).text.contains("holds nothing yet"));
     }
 
@@ -634,9 +641,9 @@ mod tests {
         let mut both = with_zram(0);
         assert_eq!(kind(&both), None);
         both.machine.zswap_enabled = Some(true);
-        assert_eq!(kind(&both), Some(Kind::Warning));
+        assert_eq!(kind(&both), Some(AdviceKind::Warning));
         both.machine.swaps.clear();
-        assert_eq!(kind(&both), Some(Kind::Note));
+        assert_eq!(kind(&both), Some(AdviceKind::Note));
         both.machine.zswap_enabled = Some(false);
         assert_eq!(kind(&both), None);
     }
@@ -644,13 +651,13 @@ mod tests {
     #[test]
     fn same_filled_pages_alone_get_one_answer() {
         let mut found = result(8 << 30, vec![codec("lz4", 2.0, 700.0, None)]);
-        found.pages = Pages {
+        found.pages = PageCounts {
             total: 10,
             zero: 10,
-            ..Pages::default()
+            ..PageCounts::default()
         };
         let all = told(&mut found, 100.0);
-        assert_eq!((all.len(), all[0].kind), (1, Kind::Nothing));
+        assert_eq!((all.len(), all[0].kind), (1, AdviceKind::Nothing));
         assert!(all[0].text.contains("never passes"), "{all:?}");
         found.zero_pages_credited = true;
         assert!(told(&mut found, 100.0)[0]

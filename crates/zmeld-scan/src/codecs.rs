@@ -7,8 +7,8 @@ use serde::Serialize;
 use zmeld_store::{fill_word, page_size, Codec, CodecSpec, Geometry, Stream};
 
 use crate::histogram::Histogram;
-use crate::predict::Tally;
-use crate::scan::{Progress, ScanError};
+use crate::predict::CompressionSums;
+use crate::scan::{ScanError, ScanProgress};
 
 /// A codec to measure, ready, under the name that results call it by.
 #[derive(Clone, Debug)]
@@ -41,7 +41,7 @@ impl Candidate {
 }
 
 /// One worker's context of one codec, with what it has measured so far.
-pub(crate) struct Bench {
+pub(crate) struct CodecMeasurement {
     name: String,
     stream: Stream,
     object: Vec<u8>,
@@ -51,9 +51,9 @@ pub(crate) struct Bench {
     pub decompress: Histogram,
 }
 
-impl Bench {
-    pub fn new(candidate: &Candidate, huge_size: u32) -> Result<Bench, ScanError> {
-        Ok(Bench {
+impl CodecMeasurement {
+    pub fn new(candidate: &Candidate, huge_size: u32) -> Result<CodecMeasurement, ScanError> {
+        Ok(CodecMeasurement {
             name: candidate.name.clone(),
             stream: Stream::new(&candidate.codec)?,
             object: vec![0; 2 * page_size()],
@@ -122,9 +122,9 @@ pub struct CodecReport {
 }
 
 /// One thread's measurements.
-struct Worker {
-    benches: Vec<Bench>,
-    tallies: Vec<Tally>,
+struct CodecWorker {
+    benches: Vec<CodecMeasurement>,
+    tallies: Vec<CompressionSums>,
     same_filled: u64,
 }
 
@@ -143,17 +143,20 @@ pub fn measure_pages(
     geometry: &Geometry,
     threads: usize,
     stop: &AtomicBool,
-    progress: &Progress,
+    progress: &ScanProgress,
 ) -> Result<(Vec<CodecReport>, u64), ScanError> {
     let chunks: Vec<&[u8]> = pages.chunks(PAGES_AT_ONCE * page_size()).collect();
     progress.start(Some((pages.len() / page_size()) as u64));
     let next = AtomicUsize::new(0);
     let failed = AtomicBool::new(false);
-    let work = || -> Result<Worker, ScanError> {
-        let bench = |candidate| Bench::new(candidate, geometry.huge_size());
-        let mut worker = Worker {
+    let work = || -> Result<CodecWorker, ScanError> {
+        let bench = |candidate| CodecMeasurement::new(candidate, geometry.huge_size());
+        let mut worker = CodecWorker {
             benches: candidates.iter().map(bench).collect::<Result<_, _>>()?,
-            tallies: candidates.iter().map(|_| Tally::new(geometry)).collect(),
+            tallies: candidates
+                .iter()
+                .map(|_| CompressionSums::new(geometry))
+                .collect(),
             same_filled: 0,
         };
         while !stop.load(Ordering::Relaxed) && !failed.load(Ordering::Relaxed) {
@@ -166,7 +169,7 @@ pub fn measure_pages(
         Ok(worker)
     };
     let work = || work().inspect_err(|_| failed.store(true, Ordering::Relaxed));
-    let workers: Vec<Result<Worker, ScanError>> = std::thread::scope(|scope| {
+    let workers: Vec<Result<CodecWorker, ScanError>> = std::thread::scope(|scope| {
         let running: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(work)).collect();
         running
             .into_iter()
@@ -190,7 +193,7 @@ pub fn measure_pages(
     ))
 }
 
-impl Worker {
+impl CodecWorker {
     /// Codec by codec over a chunk of pages, so that each finds its tables in
     /// the processor's caches, as it would where it is the only one.
     fn measure(&mut self, chunk: &[u8], geometry: &Geometry) -> Result<(), ScanError> {
@@ -208,7 +211,7 @@ impl Worker {
         Ok(())
     }
 
-    fn merge(&mut self, other: &Worker) {
+    fn merge(&mut self, other: &CodecWorker) {
         self.same_filled += other.same_filled;
         for (mine, theirs) in self.benches.iter_mut().zip(&other.benches) {
             mine.compress.merge(&theirs.compress);
@@ -220,7 +223,7 @@ impl Worker {
     }
 }
 
-fn report(bench: &Bench, tally: &Tally, geometry: &Geometry) -> CodecReport {
+fn report(bench: &CodecMeasurement, tally: &CompressionSums, geometry: &Geometry) -> CodecReport {
     let bytes = tally.pages * page_size() as f64;
     CodecReport {
         codec: bench.name.clone(),

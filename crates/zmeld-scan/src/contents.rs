@@ -12,14 +12,14 @@ const BUFFERED: usize = 128;
 
 /// Where a page was found: 24 bits of region, 39 of page, 1 for "perhaps shared".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Origin(u64);
+pub(crate) struct PageOrigin(u64);
 
-impl Origin {
+impl PageOrigin {
     const PAGE_BITS: u32 = 39;
 
-    pub fn new(region: RegionId, page: u64, maybe_shared: bool) -> Origin {
+    pub fn new(region: RegionId, page: u64, maybe_shared: bool) -> PageOrigin {
         debug_assert!(page < 1 << Self::PAGE_BITS);
-        Origin(
+        PageOrigin(
             u64::from(region.0) << (Self::PAGE_BITS + 1)
                 | (page & ((1 << Self::PAGE_BITS) - 1)) << 1
                 | u64::from(maybe_shared),
@@ -42,41 +42,41 @@ impl Origin {
 
 /// One page: its hash in two halves, so that it needs no padding, and its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Record {
+pub(crate) struct PageRecord {
     pub high: u64,
     pub low: u64,
-    pub origin: Origin,
+    pub origin: PageOrigin,
 }
 
-const _: () = assert!(std::mem::size_of::<Record>() == 24);
+const _: () = assert!(std::mem::size_of::<PageRecord>() == 24);
 
-impl Record {
-    pub fn new(hash: u128, origin: Origin) -> Record {
-        Record {
+impl PageRecord {
+    pub fn new(hash: u128, origin: PageOrigin) -> PageRecord {
+        PageRecord {
             high: (hash >> 64) as u64,
             low: hash as u64,
             origin,
         }
     }
 
-    pub fn same_content(&self, other: &Record) -> bool {
+    pub fn same_content(&self, other: &PageRecord) -> bool {
         self.high == other.high && self.low == other.low
     }
 }
 
 /// All pages, while they are being read.
 pub(crate) struct Contents {
-    shards: Vec<Mutex<Vec<Record>>>,
+    shards: Vec<Mutex<Vec<PageRecord>>>,
 }
 
 /// A worker's records on their way, a few for each shard.
-pub(crate) struct Outgoing {
-    shards: Vec<Vec<Record>>,
+pub(crate) struct RecordBuffers {
+    shards: Vec<Vec<PageRecord>>,
 }
 
-impl Outgoing {
-    pub fn new() -> Outgoing {
-        Outgoing {
+impl RecordBuffers {
+    pub fn new() -> RecordBuffers {
+        RecordBuffers {
             shards: (0..SHARDS).map(|_| Vec::with_capacity(BUFFERED)).collect(),
         }
     }
@@ -93,7 +93,7 @@ impl Contents {
         }
     }
 
-    pub fn add(&self, outgoing: &mut Outgoing, record: Record) {
+    pub fn add(&self, outgoing: &mut RecordBuffers, record: PageRecord) {
         let shard = shard_of(record.high);
         outgoing.shards[shard].push(record);
         if outgoing.shards[shard].len() == BUFFERED {
@@ -101,13 +101,13 @@ impl Contents {
         }
     }
 
-    pub fn flush(&self, outgoing: &mut Outgoing) {
+    pub fn flush(&self, outgoing: &mut RecordBuffers) {
         for (shard, records) in outgoing.shards.iter_mut().enumerate() {
             self.deliver(records, shard);
         }
     }
 
-    fn deliver(&self, records: &mut Vec<Record>, shard: usize) {
+    fn deliver(&self, records: &mut Vec<PageRecord>, shard: usize) {
         let mut shard = self.shards[shard].lock().expect("no worker panicked");
         // A quarter more at a time, not double: memory is what is short here.
         if shard.capacity() - shard.len() < records.len() {
@@ -118,8 +118,8 @@ impl Contents {
     }
 
     /// Sorts with so many threads.
-    pub fn sort(self, threads: usize) -> Sorted {
-        let shards: Vec<Mutex<Vec<Record>>> = self.shards;
+    pub fn sort(self, threads: usize) -> SortedContents {
+        let shards: Vec<Mutex<Vec<PageRecord>>> = self.shards;
         let next = std::sync::atomic::AtomicUsize::new(0);
         std::thread::scope(|scope| {
             for _ in 0..threads.max(1) {
@@ -130,7 +130,7 @@ impl Contents {
                 });
             }
         });
-        Sorted {
+        SortedContents {
             shards: shards
                 .into_iter()
                 .map(|shard| shard.into_inner().expect("no sorter panicked"))
@@ -140,16 +140,16 @@ impl Contents {
 }
 
 /// All pages, equal ones together.
-pub(crate) struct Sorted {
-    shards: Vec<Vec<Record>>,
+pub(crate) struct SortedContents {
+    shards: Vec<Vec<PageRecord>>,
 }
 
-impl Sorted {
+impl SortedContents {
     /// Every content's pages.
-    pub fn groups(&self) -> impl Iterator<Item = &[Record]> {
+    pub fn groups(&self) -> impl Iterator<Item = &[PageRecord]> {
         self.shards
             .iter()
-            .flat_map(|shard| shard.chunk_by(Record::same_content))
+            .flat_map(|shard| shard.chunk_by(PageRecord::same_content))
     }
 
     /// How many pages there are.
@@ -158,8 +158,8 @@ impl Sorted {
     }
 
     /// The pages with this hash; empty where there are none.
-    pub fn find(&self, hash: u128) -> &[Record] {
-        let wanted = Record::new(hash, Origin(0));
+    pub fn find(&self, hash: u128) -> &[PageRecord] {
+        let wanted = PageRecord::new(hash, PageOrigin(0));
         let shard = &self.shards[shard_of(wanted.high)];
         &shard[equal_range(shard, |record| {
             (record.high, record.low).cmp(&(wanted.high, wanted.low))
@@ -182,19 +182,22 @@ mod tests {
 
     #[test]
     fn origins_keep_their_parts() {
-        let origin = Origin::new(RegionId::MAX, (1 << 39) - 1, true);
+        let origin = PageOrigin::new(RegionId::MAX, (1 << 39) - 1, true);
         assert_eq!(origin.region(), RegionId::MAX);
         assert!(origin.maybe_shared());
-        let other = Origin::new(RegionId(5), 77, false);
+        let other = PageOrigin::new(RegionId(5), 77, false);
         assert_eq!(other.region(), RegionId(5));
         assert!(!other.maybe_shared());
-        assert_eq!(other.place(), Origin::new(RegionId(5), 77, true).place());
+        assert_eq!(
+            other.place(),
+            PageOrigin::new(RegionId(5), 77, true).place()
+        );
     }
 
     #[test]
     fn equal_hashes_end_up_together_and_are_found() {
         let contents = Contents::new();
-        let mut outgoing = Outgoing::new();
+        let mut outgoing = RecordBuffers::new();
         let hash = |i: u64| {
             let x = (i % 1000).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             u128::from(x) << 64 | u128::from(i % 1000)
@@ -202,7 +205,7 @@ mod tests {
         for i in 0..5000 {
             contents.add(
                 &mut outgoing,
-                Record::new(hash(i), Origin::new(RegionId(0), i, false)),
+                PageRecord::new(hash(i), PageOrigin::new(RegionId(0), i, false)),
             );
         }
         contents.flush(&mut outgoing);

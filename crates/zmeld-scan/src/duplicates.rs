@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use serde::Serialize;
 use zmeld_memory::{Owner, Region};
 
-use crate::contents::{Record, Sorted};
+use crate::contents::{PageRecord, SortedContents};
 
 /// What melding would find.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -70,12 +70,12 @@ impl<'a> Counter<'a> {
         Counter { owners, regions }
     }
 
-    fn owner(&self, record: &Record) -> u32 {
+    fn owner(&self, record: &PageRecord) -> u32 {
         let region = record.origin.region().0 as usize;
         self.owners.get(region).copied().unwrap_or(u32::MAX)
     }
 
-    fn by_owner(&self, group: &[Record]) -> ByOwner {
+    fn by_owner(&self, group: &[PageRecord]) -> ByOwner {
         let mut owners: ByOwner = Vec::new();
         let mut places: HashMap<u32, usize> = HashMap::new();
         for record in group {
@@ -97,7 +97,7 @@ impl<'a> Counter<'a> {
 
     /// Pages of the group that melding could still bring together, and those
     /// that are taken for mappings of a page that was counted.
-    pub fn pages(&self, group: &[Record]) -> (u64, u64) {
+    pub fn pages(&self, group: &[PageRecord]) -> (u64, u64) {
         let all = group.len() as u64;
         if all == 1 || !group.iter().any(|record| record.origin.maybe_shared()) {
             return (all, 0);
@@ -107,12 +107,12 @@ impl<'a> Counter<'a> {
     }
 
     /// The whole analysis; groups of one are passed over.
-    pub fn analyse(&self, sorted: &Sorted, largest: usize) -> Duplicates {
+    pub fn analyse(&self, sorted: &SortedContents, largest: usize) -> Duplicates {
         let mut found = Duplicates::default();
         let mut kinds: BTreeMap<&'static str, u64> = BTreeMap::new();
         // The smallest of the largest on top; ties by hash, so a run repeats.
         let mut top: BinaryHeap<Reverse<(u64, u64)>> = BinaryHeap::new();
-        let mut groups: HashMap<(u64, u64), &[Record]> = HashMap::new();
+        let mut groups: HashMap<(u64, u64), &[PageRecord]> = HashMap::new();
         for group in sorted.groups().filter(|group| group.len() > 1) {
             let owners = self.by_owner(group);
             let pages = group.len() as u64 - shared_again(&owners);
@@ -149,13 +149,13 @@ impl<'a> Counter<'a> {
         found
     }
 
-    fn kind(&self, record: &Record) -> &'static str {
+    fn kind(&self, record: &PageRecord) -> &'static str {
         self.regions
             .get(record.origin.region().0 as usize)
             .map_or("unknown", |region| region.kind.as_str())
     }
 
-    fn describe(&self, pages: u64, group: &[Record]) -> Group {
+    fn describe(&self, pages: u64, group: &[PageRecord]) -> Group {
         let mut owners = self.by_owner(group);
         owners.sort_by_key(|&(owner, pages, _)| (Reverse(pages), owner));
         let more_holders = owners.len().saturating_sub(10) as u64;
@@ -187,7 +187,7 @@ fn shared_again(owners: &ByOwner) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contents::{Contents, Origin, Outgoing};
+    use crate::contents::{Contents, PageOrigin, RecordBuffers};
     use zmeld_memory::{RegionId, RegionKind};
 
     fn regions() -> Vec<Region> {
@@ -212,14 +212,14 @@ mod tests {
         .collect()
     }
 
-    fn sorted(pages: &[(u64, u32, bool)]) -> Sorted {
+    fn sorted(pages: &[(u64, u32, bool)]) -> SortedContents {
         let contents = Contents::new();
-        let mut outgoing = Outgoing::new();
+        let mut outgoing = RecordBuffers::new();
         for (at, &(content, region, shared)) in pages.iter().enumerate() {
-            let origin = Origin::new(RegionId(region), at as u64, shared);
+            let origin = PageOrigin::new(RegionId(region), at as u64, shared);
             contents.add(
                 &mut outgoing,
-                Record::new(u128::from(content) << 70, origin),
+                PageRecord::new(u128::from(content) << 70, origin),
             );
         }
         contents.flush(&mut outgoing);

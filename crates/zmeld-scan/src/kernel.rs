@@ -4,18 +4,18 @@ use zmeld_store::{ChainRule, Geometry};
 
 /// A kernel release, as far as the store's behaviour depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Version {
+pub struct KernelVersion {
     /// The first number.
     pub major: u32,
     /// The second number.
     pub minor: u32,
 }
 
-impl Version {
+impl KernelVersion {
     /// Reads a release such as `6.1.0-18-amd64`.
-    pub fn parse(release: &str) -> Option<Version> {
+    pub fn parse(release: &str) -> Option<KernelVersion> {
         let mut numbers = release.split(|c: char| !c.is_ascii_digit());
-        Some(Version {
+        Some(KernelVersion {
             major: numbers.next()?.parse().ok()?,
             minor: numbers.next()?.parse().ok()?,
         })
@@ -24,7 +24,7 @@ impl Version {
 
 /// What decides how much memory pages take in the kernel's pool.
 #[derive(Clone)]
-pub struct Pool {
+pub struct PoolModel {
     /// zsmalloc's geometry.
     pub geometry: Geometry,
     /// Longest chain of pages in a span.
@@ -34,7 +34,7 @@ pub struct Pool {
     pub swap_keeps_zeros: bool,
 }
 
-impl std::fmt::Debug for Pool {
+impl std::fmt::Debug for PoolModel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Pool")
             .field("page_size", &self.geometry.page_size())
@@ -45,24 +45,24 @@ impl std::fmt::Debug for Pool {
     }
 }
 
-impl Pool {
+impl PoolModel {
     /// The pool of a kernel of that version. `chain` is its
     /// `CONFIG_ZSMALLOC_CHAIN_SIZE`, where that is known.
     ///
     /// # Panics
     /// When `page_size` is none that a kernel has.
-    pub fn of_kernel(version: Version, chain: Option<u32>, page_size: u32) -> Pool {
-        let before_6_3 = version < Version { major: 6, minor: 3 };
+    pub fn of_kernel(version: KernelVersion, chain: Option<u32>, page_size: u32) -> PoolModel {
+        let before_6_3 = version < KernelVersion { major: 6, minor: 3 };
         let (chain, rule) = if before_6_3 {
             (4, ChainRule::BestPercent)
         } else {
             (chain.unwrap_or(8), ChainRule::LeastWaste)
         };
-        Pool {
+        PoolModel {
             geometry: Geometry::new(page_size, chain, rule).expect("a kernel's pool"),
             chain,
             swap_keeps_zeros: version
-                >= Version {
+                >= KernelVersion {
                     major: 6,
                     minor: 12,
                 },
@@ -70,12 +70,12 @@ impl Pool {
     }
 
     /// The running kernel's pool; of a kernel of today where it cannot be told.
-    pub fn running(release: &str, page_size: u32) -> Pool {
-        let version = Version::parse(release).unwrap_or(Version {
+    pub fn running(release: &str, page_size: u32) -> PoolModel {
+        let version = KernelVersion::parse(release).unwrap_or(KernelVersion {
             major: 6,
             minor: 12,
         });
-        Pool::of_kernel(version, configured_chain(), page_size)
+        PoolModel::of_kernel(version, configured_chain(), page_size)
     }
 }
 
@@ -94,20 +94,20 @@ mod tests {
 
     #[test]
     fn releases_are_read() {
-        let v = |major, minor| Some(Version { major, minor });
-        assert_eq!(Version::parse("6.1.0-18-amd64"), v(6, 1));
-        assert_eq!(Version::parse("6.18.44"), v(6, 18));
-        assert_eq!(Version::parse("7.2-rc1"), v(7, 2));
-        assert_eq!(Version::parse("5.10"), v(5, 10));
-        assert_eq!(Version::parse("linux"), None);
-        assert_eq!(Version::parse(""), None);
+        let v = |major, minor| Some(KernelVersion { major, minor });
+        assert_eq!(KernelVersion::parse("6.1.0-18-amd64"), v(6, 1));
+        assert_eq!(KernelVersion::parse("6.18.44"), v(6, 18));
+        assert_eq!(KernelVersion::parse("7.2-rc1"), v(7, 2));
+        assert_eq!(KernelVersion::parse("5.10"), v(5, 10));
+        assert_eq!(KernelVersion::parse("linux"), None);
+        assert_eq!(KernelVersion::parse(""), None);
     }
 
     #[test]
     fn kernels_differ_where_their_sources_do() {
-        let old = Pool::of_kernel(Version { major: 6, minor: 1 }, None, 4096);
-        let new = Pool::of_kernel(
-            Version {
+        let old = PoolModel::of_kernel(KernelVersion { major: 6, minor: 1 }, None, 4096);
+        let new = PoolModel::of_kernel(
+            KernelVersion {
                 major: 6,
                 minor: 12,
             },

@@ -5,7 +5,7 @@
 //! A [`scan`] reads a [`Source`](zmeld_memory::Source) once. Each page is looked
 //! at for a repeated word, hashed with 128 bits under a random seed, and noted
 //! in at most 24 bytes; pages of the sample are compressed with every codec that
-//! was asked for, decompressed, and compared. With [`Options::full`] the source
+//! was asked for, decompressed, and compared. With [`ScanOptions::full`] the source
 //! is read a second time and every distinct content is compressed.
 //!
 //! | module | what it knows |
@@ -31,5 +31,7 @@ mod scan;
 
 pub use codecs::{measure_pages, Candidate, CodecReport};
 pub use duplicates::{Duplicates, Group, Holder};
-pub use result::{CodecResult, ColdResult, Gain, Pages, Sample, ScanResult, SkippedResult};
-pub use scan::{scan, Options, Progress, ScanError};
+pub use result::{
+    CodecResult, ColdResult, Gain, PageCounts, SampleResult, ScanResult, SkippedResult,
+};
+pub use scan::{scan, ScanError, ScanOptions, ScanProgress};

@@ -4,12 +4,12 @@ use std::fs;
 use std::path::Path;
 
 use serde::Serialize;
-use zmeld_advice::module::{Presence, Signs};
+use zmeld_advice::module::{ModulePresence, ModuleSigns};
 use zmeld_linux::meminfo::{self, Meminfo};
 
 /// RAM, processors, kernel, and the compressed swap that there is.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Machine {
+pub struct MachineFacts {
     /// The kernel's release, as `uname -r` prints it.
     pub kernel: String,
     /// The first processor's model name.
@@ -23,7 +23,7 @@ pub struct Machine {
     /// Codecs that the kernel's zram offers; empty where there is no zram.
     pub zram_codecs: Vec<String>,
     /// Active swap, as `/proc/swaps` lists it.
-    pub swaps: Vec<Swap>,
+    pub swaps: Vec<SwapInUse>,
     /// Whether zswap compresses pages in front of the swap devices; absent where
     /// the kernel has no zswap.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -33,14 +33,14 @@ pub struct Machine {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ksm_runs: Option<bool>,
     /// The kernel's zram.
-    pub zram: Presence,
+    pub zram: ModulePresence,
     /// The module zmeld.
-    pub zmeld: Presence,
+    pub zmeld: ModulePresence,
 }
 
 /// An active swap device or file.
 #[derive(Clone, Debug, Serialize)]
-pub struct Swap {
+pub struct SwapInUse {
     /// Its path.
     pub path: String,
     /// Its size in bytes.
@@ -51,12 +51,12 @@ pub struct Swap {
     pub priority: i64,
     /// What a zram device says of itself; absent for other swap.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub zram: Option<Zram>,
+    pub zram: Option<ZramInUse>,
 }
 
 /// A zram device in use.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Zram {
+pub struct ZramInUse {
     /// Its codec.
     pub codec: String,
     /// Bytes of pages that it holds (`orig_data_size`).
@@ -67,14 +67,14 @@ pub struct Zram {
     pub memory_limit_bytes: u64,
 }
 
-impl Machine {
+impl MachineFacts {
     /// Looks at the machine. What cannot be read stays empty.
-    pub fn here() -> Machine {
+    pub fn here() -> MachineFacts {
         let memory = fs::read_to_string(meminfo::PATH).unwrap_or_default();
         let memory = Meminfo::new(&memory);
         let kernel = read_line("/proc/sys/kernel/osrelease");
         let dep = fs::read_to_string(format!("/lib/modules/{kernel}/modules.dep")).ok();
-        Machine {
+        MachineFacts {
             zram: presence("zram", dep.as_deref()),
             zmeld: presence("zmeld", dep.as_deref()),
             kernel,
@@ -102,13 +102,13 @@ impl Machine {
     }
 }
 
-fn presence(driver: &str, dep: Option<&str>) -> Presence {
-    let signs = Signs {
+fn presence(driver: &str, dep: Option<&str>) -> ModulePresence {
+    let signs = ModuleSigns {
         ready: Path::new(&format!("/sys/class/{driver}-control/hot_add")).exists(),
         loads_modules: Path::new("/proc/modules").exists(),
         dep,
     };
-    Presence::judge(driver, signs)
+    ModulePresence::judge(driver, signs)
 }
 
 fn read_line(path: &str) -> String {
@@ -150,7 +150,7 @@ fn switch(path: &str) -> Option<bool> {
 }
 
 /// What the device behind a swap path says, if it is a zram device.
-fn zram(path: &str, blocks: &Path) -> Option<Zram> {
+fn zram(path: &str, blocks: &Path) -> Option<ZramInUse> {
     let name = path.strip_prefix("/dev/")?;
     if !name.starts_with("zram") {
         return None;
@@ -163,7 +163,7 @@ fn zram(path: &str, blocks: &Path) -> Option<Zram> {
     let codec = read("comp_algorithm")?
         .split_whitespace()
         .find_map(|name| name.strip_prefix('[')?.strip_suffix(']').map(str::to_owned))?;
-    Some(Zram {
+    Some(ZramInUse {
         codec,
         data_bytes: *stat.first()?,
         memory_used_bytes: *stat.get(2)?,
@@ -171,12 +171,12 @@ fn zram(path: &str, blocks: &Path) -> Option<Zram> {
     })
 }
 
-fn swaps(list: &str, blocks: &Path) -> Vec<Swap> {
+fn swaps(list: &str, blocks: &Path) -> Vec<SwapInUse> {
     zmeld_linux::swaps::parse(list)
         .flatten()
         .map(|area| {
             let path = area.path.to_string_lossy().into_owned();
-            Swap {
+            SwapInUse {
                 size_bytes: area.size_bytes,
                 used_bytes: area.used_bytes,
                 priority: area.priority.into(),
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn no_zram_offers_zword() {
-        let mut machine = Machine::here();
+        let mut machine = MachineFacts::here();
         machine.zram_codecs = Vec::new();
         assert_eq!(machine.offers("lz4"), None);
         assert_eq!(machine.offers("zword"), Some(false));
@@ -226,7 +226,7 @@ mod tests {
         fs::write(device.join("comp_algorithm"), "lzo [lz4] zstd\n").unwrap();
         fs::write(device.join("mm_stat"), " 8192 300 4096 1048576 9 0 0 0 0\n").unwrap();
         let found = swaps(list, dir.path());
-        let zram = Zram {
+        let zram = ZramInUse {
             codec: "lz4".to_owned(),
             data_bytes: 8192,
             memory_used_bytes: 4096,
@@ -242,9 +242,9 @@ mod tests {
 
     #[test]
     fn this_machine_has_ram_and_a_kernel() {
-        let machine = Machine::here();
+        let machine = MachineFacts::here();
         assert!(machine.ram_bytes > 1 << 20);
         assert!(machine.processors > 0);
-        assert!(crate::kernel::Version::parse(&machine.kernel).is_some());
+        assert!(crate::kernel::KernelVersion::parse(&machine.kernel).is_some());
     }
 }

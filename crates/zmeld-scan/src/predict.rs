@@ -5,7 +5,7 @@ use zmeld_store::Geometry;
 /// Sums over pages that were compressed with one codec, by weight. Whole weights
 /// stay exact up to 2^53.
 #[derive(Clone, Debug)]
-pub(crate) struct Tally {
+pub(crate) struct CompressionSums {
     /// Pages.
     pub pages: f64,
     /// Bytes of their objects.
@@ -19,9 +19,9 @@ pub(crate) struct Tally {
     classes: Vec<f64>,
 }
 
-impl Tally {
-    pub fn new(geometry: &Geometry) -> Tally {
-        Tally {
+impl CompressionSums {
+    pub fn new(geometry: &Geometry) -> CompressionSums {
+        CompressionSums {
             pages: 0.0,
             bytes: 0.0,
             moments: [0.0; 3],
@@ -45,7 +45,7 @@ impl Tally {
         self.classes[geometry.class(size)] += weight;
     }
 
-    pub fn merge(&mut self, other: &Tally) {
+    pub fn merge(&mut self, other: &CompressionSums) {
         self.pages += other.pages;
         self.bytes += other.bytes;
         for (mine, theirs) in self.moments.iter_mut().zip(other.moments) {
@@ -58,8 +58,8 @@ impl Tally {
     }
 
     /// The same pages `factor` times.
-    pub fn scaled(&self, factor: f64) -> Tally {
-        Tally {
+    pub fn scaled(&self, factor: f64) -> CompressionSums {
+        CompressionSums {
             pages: self.pages * factor,
             bytes: self.bytes * factor,
             moments: self.moments.map(|moment| moment * factor * factor),
@@ -149,7 +149,11 @@ impl Overlap {
 /// Half the width of the 95 % confidence interval of the bytes of two kinds of
 /// pages together: `first` and `second` are samples of them, which have
 /// `overlap` in common and so do not err independently.
-pub(crate) fn half_width(first: (&Tally, u64), second: (&Tally, u64), overlap: &Overlap) -> f64 {
+pub(crate) fn half_width(
+    first: (&CompressionSums, u64),
+    second: (&CompressionSums, u64),
+    overlap: &Overlap,
+) -> f64 {
     let ((one, all_one), (two, all_two)) = (first, second);
     let mut variance = one.variance(all_one) + two.variance(all_two);
     let is_sampled = one.pages < all_one as f64 && two.pages < all_two as f64;
@@ -174,7 +178,7 @@ mod tests {
     #[test]
     fn scaling_a_tally_scales_its_memory() {
         let geometry = geometry();
-        let mut tally = Tally::new(&geometry);
+        let mut tally = CompressionSums::new(&geometry);
         for size in 100..2000 {
             tally.add(&geometry, size, 50.0);
         }
@@ -191,7 +195,7 @@ mod tests {
     #[test]
     fn few_pages_fill_no_spans_and_many_do() {
         let geometry = geometry();
-        let mut tally = Tally::new(&geometry);
+        let mut tally = CompressionSums::new(&geometry);
         tally.add(&geometry, 100, 1.0);
         assert!(tally.memory_used(&geometry) >= 4096);
         let bulk = tally.memory_at_scale(&geometry);
@@ -201,7 +205,7 @@ mod tests {
     #[test]
     fn intervals_shrink_with_the_sample_and_vanish_with_all() {
         let geometry = geometry();
-        let mut tally = Tally::new(&geometry);
+        let mut tally = CompressionSums::new(&geometry);
         for i in 0..10_000 {
             tally.add(&geometry, 500 + i % 2000, 1.0);
         }
@@ -210,7 +214,7 @@ mod tests {
         let found = tally.half_width(1_000_000);
         assert!((found / expected - 1.0).abs() < 0.001, "{found} {expected}");
         assert_eq!(tally.half_width(10_000), 0.0);
-        let unknown = Tally::new(&geometry);
+        let unknown = CompressionSums::new(&geometry);
         assert_eq!(unknown.half_width(5), 5.0 * 2048.0);
         assert_eq!(unknown.half_width(0), 0.0);
     }

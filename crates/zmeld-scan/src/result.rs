@@ -7,12 +7,12 @@ use serde::Serialize;
 use zmeld_advice::Recommendation;
 
 use crate::advice::Advice;
-use crate::machine::Machine;
+use crate::machine::MachineFacts;
 use crate::Duplicates;
 
 /// Pages by what they are. `total` is the sum of the other four.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Pages {
+pub struct PageCounts {
     /// Pages read; pages shared by fork count once.
     pub total: u64,
     /// Pages of zeros.
@@ -25,7 +25,7 @@ pub struct Pages {
     pub duplicate: u64,
 }
 
-impl Pages {
+impl PageCounts {
     /// Pages that have to be compressed where nothing is melded.
     pub fn compressible(&self) -> u64 {
         self.unique + self.duplicate
@@ -34,7 +34,7 @@ impl Pages {
 
 /// How compression was measured.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Sample {
+pub struct SampleResult {
     /// Every distinct content was compressed; there is no sampling error.
     pub full: bool,
     /// Contents that were compressed.
@@ -152,13 +152,13 @@ pub struct ScanResult {
     /// Stopped before everything was read: all figures are of what was.
     pub interrupted: bool,
     /// Pages by what they are.
-    pub pages: Pages,
+    pub pages: PageCounts,
     /// Pages by where they were: `delivered`, `anon_present`, `anon_swapped`, ...
     pub memory: BTreeMap<String, u64>,
     /// Where equal pages are.
     pub duplicates: Duplicates,
     /// How compression was measured.
-    pub sample: Sample,
+    pub sample: SampleResult,
     /// Each codec.
     pub codecs: Vec<CodecResult>,
     /// The codec that the advice is about, by its name in `codecs`.
@@ -187,7 +187,7 @@ pub struct ScanResult {
     /// Time for one fingerprint on this machine, in nanoseconds.
     pub fingerprint_ns: u64,
     /// The machine.
-    pub machine: Machine,
+    pub machine: MachineFacts,
     /// How long it took, in seconds.
     pub seconds: f64,
     /// Threads that read.

@@ -26,7 +26,7 @@ use std::sync::Mutex;
 
 use zmeld_store::Geometry;
 
-use crate::predict::{Overlap, Tally};
+use crate::predict::{CompressionSums, Overlap};
 
 /// Bits of the bitmap of contents seen: 2 MiB.
 const SEEN_BITS: u64 = 1 << 24;
@@ -36,10 +36,10 @@ pub(crate) struct Sampler {
     target: usize,
     seen: Vec<AtomicU64>,
     drawn: AtomicU64,
-    contents: Mutex<HashMap<u64, Content>>,
+    contents: Mutex<HashMap<u64, SampledContent>>,
 }
 
-struct Content {
+struct SampledContent {
     /// In the content sample while below the threshold.
     position: u64,
     /// With each codec.
@@ -49,16 +49,16 @@ struct Content {
 }
 
 /// A page was chosen; `position` and `draw` say for which sample.
-pub(crate) struct Choice {
+pub(crate) struct SampleChoice {
     key: u64,
     position: u64,
     draw: u64,
 }
 
 /// What the samples say of one codec.
-pub(crate) struct Sampled {
-    pub contents: Tally,
-    pub repeats: Tally,
+pub(crate) struct SampleEstimate {
+    pub contents: CompressionSums,
+    pub repeats: CompressionSums,
     pub overlap: Overlap,
 }
 
@@ -81,7 +81,7 @@ impl Sampler {
     }
 
     /// Whether a page with this hash is to be looked at.
-    pub fn choose(&self, hash: u128) -> Option<Choice> {
+    pub fn choose(&self, hash: u128) -> Option<SampleChoice> {
         let (position, key) = ((hash >> 64) as u64, hash as u64);
         let bit = key % SEEN_BITS;
         let before = self.seen[(bit / 64) as usize].fetch_or(1 << (bit % 64), Ordering::Relaxed);
@@ -91,7 +91,7 @@ impl Sampler {
             mix(self.drawn.fetch_add(1, Ordering::Relaxed) ^ key)
         };
         let threshold = self.threshold.load(Ordering::Relaxed);
-        (position <= threshold || draw <= threshold).then_some(Choice {
+        (position <= threshold || draw <= threshold).then_some(SampleChoice {
             key,
             position,
             draw,
@@ -102,11 +102,12 @@ impl Sampler {
     /// they are known from an equal page.
     pub fn take<E>(
         &self,
-        choice: &Choice,
+        choice: &SampleChoice,
         measure: impl FnOnce() -> Result<Box<[u32]>, E>,
     ) -> Result<(), E> {
         let drawn = choice.draw <= self.threshold.load(Ordering::Relaxed);
-        let draw = |content: &mut Content| content.draws.extend(drawn.then_some(choice.draw));
+        let draw =
+            |content: &mut SampledContent| content.draws.extend(drawn.then_some(choice.draw));
         let known = {
             let mut contents = self.contents.lock().expect("no worker panicked");
             contents.get_mut(&choice.key).map(draw).is_some()
@@ -116,18 +117,22 @@ impl Sampler {
         }
         let sizes = measure()?;
         let mut contents = self.contents.lock().expect("no worker panicked");
-        draw(contents.entry(choice.key).or_insert_with(|| Content {
-            position: choice.position,
-            sizes,
-            draws: Vec::new(),
-        }));
+        draw(
+            contents
+                .entry(choice.key)
+                .or_insert_with(|| SampledContent {
+                    position: choice.position,
+                    sizes,
+                    draws: Vec::new(),
+                }),
+        );
         if contents.len() > 3 * self.target {
             self.halve(&mut contents);
         }
         Ok(())
     }
 
-    fn halve(&self, contents: &mut HashMap<u64, Content>) {
+    fn halve(&self, contents: &mut HashMap<u64, SampledContent>) {
         let threshold = self.threshold.load(Ordering::Relaxed) / 2;
         self.threshold.store(threshold, Ordering::Relaxed);
         contents.retain(|_, content| {
@@ -153,11 +158,11 @@ impl Sampler {
         geometry: &Geometry,
         codec: usize,
         pages: impl Fn(u128) -> u64,
-    ) -> Sampled {
+    ) -> SampleEstimate {
         let threshold = self.threshold.load(Ordering::Relaxed);
-        let mut sampled = Sampled {
-            contents: Tally::new(geometry),
-            repeats: Tally::new(geometry),
+        let mut sampled = SampleEstimate {
+            contents: CompressionSums::new(geometry),
+            repeats: CompressionSums::new(geometry),
             overlap: Overlap::default(),
         };
         for (&key, content) in self.contents.lock().expect("no worker panicked").iter() {
@@ -225,7 +230,7 @@ mod tests {
         }
     }
 
-    fn sums(sampler: &Sampler, contents: u64) -> Sampled {
+    fn sums(sampler: &Sampler, contents: u64) -> SampleEstimate {
         let geometry = Geometry::new(4096, 8, ChainRule::LeastWaste).unwrap();
         let pages: HashMap<u128, u64> = (0..contents).map(|c| (hash(c), copies(c))).collect();
         sampler.sampled(&geometry, 0, |hash| pages[&hash])

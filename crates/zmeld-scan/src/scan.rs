@@ -12,14 +12,16 @@ use zmeld_store::{fill_word, page_size, CodecError, FingerprintKey, StoreError};
 use zmeld_advice::size;
 
 use crate::advice;
-use crate::codecs::{Bench, Candidate};
-use crate::contents::{Contents, Origin, Outgoing, Record, Sorted};
+use crate::codecs::{Candidate, CodecMeasurement};
+use crate::contents::{Contents, PageOrigin, PageRecord, RecordBuffers, SortedContents};
 use crate::duplicates::Counter;
 use crate::histogram::Histogram;
-use crate::kernel::Pool;
-use crate::machine::Machine;
-use crate::predict::{self, Overlap, Tally};
-use crate::result::{CodecResult, ColdResult, Gain, Pages, Sample, ScanResult, SkippedResult};
+use crate::kernel::PoolModel;
+use crate::machine::MachineFacts;
+use crate::predict::{self, CompressionSums, Overlap};
+use crate::result::{
+    CodecResult, ColdResult, Gain, PageCounts, SampleResult, ScanResult, SkippedResult,
+};
 use crate::sample::Sampler;
 
 /// Distinct contents in a sample: enough for half an interval of 1 % of the
@@ -33,7 +35,7 @@ const INTERVAL_MAX: f64 = 0.01;
 
 /// What a scan is asked for.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct ScanOptions {
     /// Codecs to measure.
     pub codecs: Vec<Candidate>,
     /// Compress every distinct content, not a sample.
@@ -47,7 +49,7 @@ pub struct Options {
     /// Pages swapped out, and as many in, that costs are given for: decimal MB a second.
     pub swap_mb_per_s: f64,
     /// The kernel's pool; `None`: the running kernel's.
-    pub pool: Option<Pool>,
+    pub pool: Option<PoolModel>,
     /// Distinct contents in a first sample.
     pub sample: usize,
     /// Half a 95 % confidence interval of the ratio, as a share of it, that a
@@ -61,10 +63,10 @@ pub struct Options {
     pub own_swaps: Vec<String>,
 }
 
-impl Options {
+impl ScanOptions {
     /// These codecs on a sample, one thread a processor.
-    pub fn new(codecs: Vec<Candidate>) -> Options {
-        Options {
+    pub fn new(codecs: Vec<Candidate>) -> ScanOptions {
+        ScanOptions {
             codecs,
             full: false,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
@@ -158,13 +160,13 @@ fn check_permitted(visit: &Visit) -> Result<(), ScanError> {
 
 /// How far a scan is; another thread may look at it at any time.
 #[derive(Debug, Default)]
-pub struct Progress {
+pub struct ScanProgress {
     done: AtomicU64,
     expected: AtomicU64,
     phase: AtomicU64,
 }
 
-impl Progress {
+impl ScanProgress {
     /// Pages looked at in this phase.
     pub fn done(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
@@ -232,37 +234,37 @@ impl<W> Workers<W> {
 }
 
 /// What one thread has at hand and has counted.
-struct Worker {
-    outgoing: Outgoing,
-    benches: Vec<Bench>,
+struct ScanWorker {
+    outgoing: RecordBuffers,
+    benches: Vec<CodecMeasurement>,
     fingerprints: Histogram,
     zero: u64,
     same_filled: u64,
     /// Second reading: by codec, over contents and over repeats.
-    tallies: Vec<(Tally, Tally)>,
+    tallies: Vec<(CompressionSums, CompressionSums)>,
     contents_measured: u64,
 }
 
 /// What all threads share.
-struct Shared<'a> {
+struct ScanShared<'a> {
     candidates: &'a [Candidate],
-    pool: &'a Pool,
+    pool: &'a PoolModel,
     key: FingerprintKey,
     seed: u64,
     contents: Contents,
     sampler: Sampler,
-    workers: Workers<Worker>,
+    workers: Workers<ScanWorker>,
     failure: Mutex<Option<ScanError>>,
     stop: &'a AtomicBool,
-    progress: &'a Progress,
+    progress: &'a ScanProgress,
 }
 
-impl Shared<'_> {
-    fn make_worker(&self) -> Result<Worker, ScanError> {
+impl ScanShared<'_> {
+    fn make_worker(&self) -> Result<ScanWorker, ScanError> {
         let geometry = &self.pool.geometry;
-        let bench = |candidate| Bench::new(candidate, geometry.huge_size());
-        Ok(Worker {
-            outgoing: Outgoing::new(),
+        let bench = |candidate| CodecMeasurement::new(candidate, geometry.huge_size());
+        Ok(ScanWorker {
+            outgoing: RecordBuffers::new(),
             benches: self
                 .candidates
                 .iter()
@@ -274,7 +276,12 @@ impl Shared<'_> {
             tallies: self
                 .candidates
                 .iter()
-                .map(|_| (Tally::new(geometry), Tally::new(geometry)))
+                .map(|_| {
+                    (
+                        CompressionSums::new(geometry),
+                        CompressionSums::new(geometry),
+                    )
+                })
                 .collect(),
             contents_measured: 0,
         })
@@ -288,7 +295,7 @@ impl Shared<'_> {
     fn batch(
         &self,
         batch: Batch<'_>,
-        work: impl Fn(&mut Worker, &[u8], Origin) -> Result<(), ScanError>,
+        work: impl Fn(&mut ScanWorker, &[u8], PageOrigin) -> Result<(), ScanError>,
     ) {
         let result = self.workers.with(
             || self.make_worker(),
@@ -296,7 +303,7 @@ impl Shared<'_> {
                 for (at, page) in batch.bytes.chunks_exact(page_size()).enumerate() {
                     let shared = batch.maybe_shared.is_some_and(|shared| shared[at]);
                     let number = batch.first_page + at as u64;
-                    work(worker, page, Origin::new(batch.region, number, shared))?;
+                    work(worker, page, PageOrigin::new(batch.region, number, shared))?;
                 }
                 Ok(())
             },
@@ -317,7 +324,12 @@ impl Shared<'_> {
     }
 
     /// First reading: every page is hashed; the sample's are compressed.
-    fn look(&self, worker: &mut Worker, page: &[u8], origin: Origin) -> Result<(), ScanError> {
+    fn read_page(
+        &self,
+        worker: &mut ScanWorker,
+        page: &[u8],
+        origin: PageOrigin,
+    ) -> Result<(), ScanError> {
         match fill_word(page) {
             Some(0) => {
                 worker.zero += 1;
@@ -331,12 +343,12 @@ impl Shared<'_> {
         }
         let hash = self.hash(page);
         self.contents
-            .add(&mut worker.outgoing, Record::new(hash, origin));
+            .add(&mut worker.outgoing, PageRecord::new(hash, origin));
         self.sample(worker, page, hash)
     }
 
     /// Compresses a page if it is in the sample.
-    fn sample(&self, worker: &mut Worker, page: &[u8], hash: u128) -> Result<(), ScanError> {
+    fn sample(&self, worker: &mut ScanWorker, page: &[u8], hash: u128) -> Result<(), ScanError> {
         let Some(choice) = self.sampler.choose(hash) else {
             return Ok(());
         };
@@ -355,11 +367,11 @@ impl Shared<'_> {
     /// Second reading: the first page of each content is compressed for all.
     fn compress(
         &self,
-        worker: &mut Worker,
-        sorted: &Sorted,
+        worker: &mut ScanWorker,
+        sorted: &SortedContents,
         counter: &Counter<'_>,
         page: &[u8],
-        origin: Origin,
+        origin: PageOrigin,
     ) -> Result<(), ScanError> {
         if fill_word(page).is_some() {
             return Ok(());
@@ -383,9 +395,9 @@ impl Shared<'_> {
 }
 
 /// What is known of one codec when all reading is done.
-struct Measured {
-    contents: Tally,
-    repeats: Tally,
+struct CodecSums {
+    contents: CompressionSums,
+    repeats: CompressionSums,
     /// What the two have in common.
     overlap: Overlap,
     compress: Histogram,
@@ -402,23 +414,23 @@ struct Measured {
 /// not survive its round trip.
 pub fn scan(
     source: &dyn Source,
-    options: &Options,
+    options: &ScanOptions,
     stop: &AtomicBool,
-    progress: &Progress,
+    progress: &ScanProgress,
 ) -> Result<ScanResult, ScanError> {
     check_page_size(source)?;
     let begin = Instant::now();
-    let machine = Machine::here();
+    let machine = MachineFacts::here();
     let pool = options
         .pool
         .clone()
-        .unwrap_or_else(|| Pool::running(&machine.kernel, page_size() as u32));
+        .unwrap_or_else(|| PoolModel::running(&machine.kernel, page_size() as u32));
     let candidates = &options.codecs;
     let seed = options.seed.unwrap_or_else(random_seed);
     let mut key = [0; 16];
     key[..8].copy_from_slice(&seed.to_ne_bytes());
     let expected = source.expected_pages();
-    let mut shared = Shared {
+    let mut shared = ScanShared {
         candidates,
         pool: &pool,
         key: FingerprintKey::new(&key)?,
@@ -435,7 +447,7 @@ pub fn scan(
     progress.start(expected);
     let visit = source.visit(options.threads, stop, &|batch| {
         shared.batch(batch, |worker, page, origin| {
-            shared.look(worker, page, origin)
+            shared.read_page(worker, page, origin)
         });
     })?;
     shared.failed()?;
@@ -506,7 +518,7 @@ pub fn scan(
         pages,
         memory: memory(&visit.counted),
         duplicates,
-        sample: Sample {
+        sample: SampleResult {
             full,
             contents_measured,
             pages_changed: if full {
@@ -531,7 +543,7 @@ pub fn scan(
     let measured = advice::measured(&result, options.swap_mb_per_s);
     result.recommendation = advice::recommendation(&result, &measured, &options.own_swaps);
     result.recommended = match &measured {
-        zmeld_advice::Measured::Codec { name, .. } => Some(name.clone()),
+        zmeld_advice::CodecVerdict::Codec { name, .. } => Some(name.clone()),
         _ => None,
     };
     result.advice = advice::advise(&result, &measured, options.swap_mb_per_s);
@@ -553,16 +565,16 @@ pub fn scan(
 /// spread widely. If it cannot be read to its end again, the first sample stays.
 fn enlarge_sample(
     source: &dyn Source,
-    options: &Options,
-    shared: &mut Shared<'_>,
-    sorted: &Sorted,
+    options: &ScanOptions,
+    shared: &mut ScanShared<'_>,
+    sorted: &SortedContents,
 ) -> Result<(), ScanError> {
     let population = sorted.pages();
-    let pages = Pages {
+    let pages = PageCounts {
         unique: sorted.groups().count() as u64,
-        ..Pages::default()
+        ..PageCounts::default()
     };
-    let pages = Pages {
+    let pages = PageCounts {
         duplicate: population - pages.unique,
         ..pages
     };
@@ -580,7 +592,7 @@ fn enlarge_sample(
     let larger = Sampler::new((drawn as f64 * factor) as usize, Some(population));
     let first = std::mem::replace(&mut shared.sampler, larger);
     shared.progress.start(Some(population));
-    let sharing: &Shared<'_> = shared;
+    let sharing: &ScanShared<'_> = shared;
     let visited = source.visit(options.threads, shared.stop, &|batch| {
         sharing.batch(batch, |worker, page, _| match fill_word(page) {
             Some(_) => Ok(()),
@@ -603,11 +615,15 @@ fn random_seed() -> u64 {
         .finish()
 }
 
-fn count_pages(workers: &[Worker], sorted: &Sorted, counter: &Counter<'_>) -> Pages {
-    let mut pages = Pages {
+fn count_pages(
+    workers: &[ScanWorker],
+    sorted: &SortedContents,
+    counter: &Counter<'_>,
+) -> PageCounts {
+    let mut pages = PageCounts {
         zero: workers.iter().map(|worker| worker.zero).sum(),
         same_filled: workers.iter().map(|worker| worker.same_filled).sum(),
-        ..Pages::default()
+        ..PageCounts::default()
     };
     for group in sorted.groups() {
         pages.unique += 1;
@@ -618,7 +634,7 @@ fn count_pages(workers: &[Worker], sorted: &Sorted, counter: &Counter<'_>) -> Pa
 }
 
 /// Median time of a fingerprint; measured here where no sample was taken.
-fn fingerprint_time(workers: &[Worker], key: &FingerprintKey) -> u64 {
+fn fingerprint_time(workers: &[ScanWorker], key: &FingerprintKey) -> u64 {
     let mut times = Histogram::new();
     for worker in workers {
         times.merge(&worker.fingerprints);
@@ -636,17 +652,17 @@ fn fingerprint_time(workers: &[Worker], key: &FingerprintKey) -> u64 {
 
 /// `second`: what the second reading measured counts, not the sample.
 fn gather(
-    workers: Vec<Worker>,
-    shared: &Shared<'_>,
+    workers: Vec<ScanWorker>,
+    shared: &ScanShared<'_>,
     second: bool,
     group_pages: &dyn Fn(u128) -> u64,
-) -> Vec<Measured> {
+) -> Vec<CodecSums> {
     let geometry = &shared.pool.geometry;
-    let mut all: Vec<Measured> = (0..shared.candidates.len())
+    let mut all: Vec<CodecSums> = (0..shared.candidates.len())
         .map(|codec| {
             let sampled = shared.sampler.sampled(geometry, codec, group_pages);
-            let none = || Tally::new(geometry);
-            Measured {
+            let none = || CompressionSums::new(geometry);
+            CodecSums {
                 contents: if second { none() } else { sampled.contents },
                 repeats: if second { none() } else { sampled.repeats },
                 overlap: sampled.overlap,
@@ -669,10 +685,10 @@ fn gather(
     all
 }
 
-impl Measured {
+impl CodecSums {
     /// The two sums for all pages: distinct contents, and all of them.
-    fn totals(&self, pages: &Pages) -> (Tally, Tally) {
-        let scale = |all: u64, tally: &Tally| {
+    fn totals(&self, pages: &PageCounts) -> (CompressionSums, CompressionSums) {
+        let scale = |all: u64, tally: &CompressionSums| {
             if tally.pages > 0.0 {
                 all as f64 / tally.pages
             } else {
@@ -692,7 +708,7 @@ impl Measured {
     }
 
     /// Half a 95 % confidence interval of all compressed bytes, as a share of them.
-    fn interval(&self, pages: &Pages) -> f64 {
+    fn interval(&self, pages: &PageCounts) -> f64 {
         let (_, all) = self.totals(pages);
         let half_width = predict::half_width(
             (&self.contents, pages.unique),
@@ -705,11 +721,11 @@ impl Measured {
 
 fn codec_result(
     candidate: &Candidate,
-    measured: &Measured,
-    pages: &Pages,
-    pool: &Pool,
+    measured: &CodecSums,
+    pages: &PageCounts,
+    pool: &PoolModel,
     ram_bytes: u64,
-    machine: &Machine,
+    machine: &MachineFacts,
 ) -> CodecResult {
     let geometry = &pool.geometry;
     let (contents, all) = measured.totals(pages);
@@ -750,7 +766,7 @@ fn codec_result(
 }
 
 /// Pages that a device would be given: not zeros where the kernel keeps those.
-fn credited_pages(pages: &Pages, pool: &Pool) -> u64 {
+fn credited_pages(pages: &PageCounts, pool: &PoolModel) -> u64 {
     if pool.swap_keeps_zeros {
         pages.total - pages.zero
     } else {

@@ -5,7 +5,7 @@ use std::fs;
 use std::sync::atomic::AtomicBool;
 
 use zmeld_memory::FileSource;
-use zmeld_scan::{scan, Candidate, Options, Progress, ScanResult};
+use zmeld_scan::{scan, Candidate, ScanOptions, ScanProgress, ScanResult};
 use zmeld_store::page_size;
 
 const PAGES: usize = 8000;
@@ -49,7 +49,7 @@ fn mixed_file(folder: &std::path::Path) -> std::path::PathBuf {
 fn scanned(path: &std::path::Path, full: bool, seed: u64) -> ScanResult {
     let source = FileSource::open(path, page_size()).unwrap();
     let codec = "lz4".parse().unwrap();
-    let mut options = Options::new(vec![Candidate::open(&codec).unwrap()]);
+    let mut options = ScanOptions::new(vec![Candidate::open(&codec).unwrap()]);
     options.full = full;
     options.threads = 1;
     options.sample = 300;
@@ -59,7 +59,7 @@ fn scanned(path: &std::path::Path, full: bool, seed: u64) -> ScanResult {
         &source,
         &options,
         &AtomicBool::new(false),
-        &Progress::default(),
+        &ScanProgress::default(),
     )
     .unwrap()
 }

@@ -1,7 +1,7 @@
 //! The machine as a plan needs to know it. Reading it changes nothing.
 
 use serde::Serialize;
-use zmeld_advice::module::{Presence, Signs};
+use zmeld_advice::module::{ModulePresence, ModuleSigns};
 use zmeld_linux::meminfo::{self, Meminfo};
 
 use crate::config::{Config, Kind, Problem, Severity};
@@ -24,7 +24,7 @@ pub struct Machine {
     /// The active swap areas.
     pub swaps: Vec<Area>,
     /// Those of them that are compressed devices in RAM, with what they were set to.
-    pub compressed: Vec<zmeld_advice::Area>,
+    pub compressed: Vec<zmeld_advice::ActiveSwap>,
     /// The kernel's zram.
     pub zram: Feature,
     /// The module zmeld.
@@ -72,7 +72,7 @@ pub struct Feature {
     /// Whether it can make devices now; if not, its module has to be loaded.
     pub ready: bool,
     /// Where it is.
-    pub presence: Presence,
+    pub presence: ModulePresence,
     /// The codecs that it offers, as far as a device shows them; empty where
     /// there is no device to ask.
     pub codecs: Vec<String>,
@@ -208,21 +208,21 @@ impl Feature {
             }
         }
         let ready = host.exists(driver.control().join("hot_add"));
-        let signs = Signs {
+        let signs = ModuleSigns {
             ready,
             loads_modules: host.exists("/proc/modules"),
             dep,
         };
         Ok(Feature {
             ready,
-            presence: Presence::judge(driver.name(), signs),
+            presence: ModulePresence::judge(driver.name(), signs),
             codecs,
         })
     }
 }
 
 /// The areas that are compressed devices in RAM.
-fn compressed(host: &Host, swaps: &[Area]) -> Result<Vec<zmeld_advice::Area>, Error> {
+fn compressed(host: &Host, swaps: &[Area]) -> Result<Vec<zmeld_advice::ActiveSwap>, Error> {
     let in_ram = swaps.iter().filter(|swap| swap.is_in_ram());
     in_ram
         .map(|swap| {
@@ -237,7 +237,7 @@ fn compressed(host: &Host, swaps: &[Area]) -> Result<Vec<zmeld_advice::Area>, Er
                 let limit = text.split_whitespace().nth(3)?;
                 limit.parse().ok()
             });
-            Ok(zmeld_advice::Area {
+            Ok(zmeld_advice::ActiveSwap {
                 path: swap.path.clone(),
                 size_bytes: swap.size_bytes,
                 priority: i64::from(swap.priority),
@@ -331,11 +331,11 @@ mod tests {
         assert_eq!(machine.available_bytes, 512_000);
         assert!(machine.zram.ready && !machine.zmeld.ready);
         assert_eq!(machine.zram.codecs, ["lzo", "lzo-rle", "lz4"]);
-        assert_eq!(machine.zram.presence, Presence::Ready);
-        assert_eq!(machine.zmeld.presence, Presence::Absent);
+        assert_eq!(machine.zram.presence, ModulePresence::Ready);
+        assert_eq!(machine.zmeld.presence, ModulePresence::Absent);
         assert_eq!(
             machine.compressed,
-            [zmeld_advice::Area {
+            [zmeld_advice::ActiveSwap {
                 path: "/dev/zram0".to_owned(),
                 size_bytes: 2 << 20,
                 priority: 100,

@@ -7,7 +7,7 @@
 use serde::Serialize;
 
 use zmeld_advice::meld::Melders;
-use zmeld_advice::module::Presence;
+use zmeld_advice::module::ModulePresence;
 
 use crate::error::{Error, ErrorKind};
 use crate::kernel::Host;
@@ -201,7 +201,8 @@ pub fn choose(host: &Host, wanted: Option<&str>) -> Result<String, MeldError> {
 
 /// What melds pages on this machine, in a sentence without its full stop.
 fn melders(host: &Host) -> String {
-    let zmeld = Machine::read(host).map_or(Presence::Unknown, |machine| machine.zmeld.presence);
+    let zmeld =
+        Machine::read(host).map_or(ModulePresence::Unknown, |machine| machine.zmeld.presence);
     let ksm = host.read_optional("/sys/kernel/mm/ksm/run").ok().flatten();
     let melders = Melders {
         zmeld,

@@ -1,7 +1,7 @@
 //! The configuration that suits a machine for which nobody wrote one: what
 //! `zmeld-advice` says, as a configuration.
 
-use zmeld_advice::{self as advice, Facts, Measured, Recommendation, Sizing};
+use zmeld_advice::{self as advice, CodecVerdict, Facts, Recommendation, Sizing};
 
 use crate::config::tier::TIMEOUT;
 use crate::config::{
@@ -50,15 +50,17 @@ pub struct Recommended {
 }
 
 /// What is known of the machine. `own_swaps`: paths of the areas that zmeld set up.
-pub fn facts(machine: &Machine, measured: &Measured, own_swaps: &[String]) -> Facts {
+pub fn facts(machine: &Machine, measured: &CodecVerdict, own_swaps: &[String]) -> Facts {
     let area = |swap: &Area| {
         let compressed = machine.compressed.iter().find(|it| it.path == swap.path);
-        compressed.cloned().unwrap_or_else(|| zmeld_advice::Area {
-            path: swap.path.clone(),
-            size_bytes: swap.size_bytes,
-            priority: i64::from(swap.priority),
-            ..zmeld_advice::Area::default()
-        })
+        compressed
+            .cloned()
+            .unwrap_or_else(|| zmeld_advice::ActiveSwap {
+                path: swap.path.clone(),
+                size_bytes: swap.size_bytes,
+                priority: i64::from(swap.priority),
+                ..zmeld_advice::ActiveSwap::default()
+            })
     };
     let others = machine
         .swaps
@@ -83,16 +85,16 @@ pub fn facts(machine: &Machine, measured: &Measured, own_swaps: &[String]) -> Fa
 pub fn recommend(
     machine: &Machine,
     choice: &Choice,
-    measured: &Measured,
+    measured: &CodecVerdict,
     own_swaps: &[String],
 ) -> Result<Recommended, Error> {
     let mut config = Config::default();
     let mut comments = Comments::new();
     let facts = facts(machine, measured, own_swaps);
     let ram_kind = match choice.kind {
-        Some(TierKind::Zram) => Some(advice::Kind::Zram),
-        Some(TierKind::Zmeld) => Some(advice::Kind::Zmeld),
-        Some(TierKind::Zswap) => Some(advice::Kind::Zswap),
+        Some(TierKind::Zram) => Some(advice::AdvisedTier::Zram),
+        Some(TierKind::Zmeld) => Some(advice::AdvisedTier::Zmeld),
+        Some(TierKind::Zswap) => Some(advice::AdvisedTier::Zswap),
         Some(TierKind::Disk) | None => None,
     };
     let advised = advice::recommend(&facts, ram_kind);
@@ -101,14 +103,14 @@ pub fn recommend(
         None if choice.place.is_some() => (TierKind::Disk, "a place is given".to_owned()),
         None => {
             let kind = match advised.kind {
-                advice::Kind::Zram => TierKind::Zram,
-                advice::Kind::Zmeld => TierKind::Zmeld,
-                advice::Kind::Zswap => TierKind::Zswap,
+                advice::AdvisedTier::Zram => TierKind::Zram,
+                advice::AdvisedTier::Zmeld => TierKind::Zmeld,
+                advice::AdvisedTier::Zswap => TierKind::Zswap,
             };
             (kind, advised.why.clone())
         }
     };
-    if let (None, TierKind::Zram | TierKind::Zmeld, Measured::NothingToGain(_)) =
+    if let (None, TierKind::Zram | TierKind::Zmeld, CodecVerdict::NothingToGain(_)) =
         (choice.kind, kind, measured)
     {
         return Err(Error::Refused {
@@ -177,7 +179,7 @@ fn chosen(
     advised: Recommendation,
     machine: &Machine,
     choice: &Choice,
-    measured: &Measured,
+    measured: &CodecVerdict,
 ) -> Recommendation {
     let codec = choice.codec.as_ref().map(Codec::to_string);
     let page_size = rustix::param::page_size() as u64;
@@ -199,11 +201,13 @@ fn ram(
     driver: RamDriver,
     machine: &Machine,
     choice: &Choice,
-    measured: &Measured,
+    measured: &CodecVerdict,
     comments: &mut Comments,
 ) -> Kind {
     let found = match measured {
-        Measured::Codec { name, ratio, .. } => name.parse::<Codec>().ok().map(|it| (it, *ratio)),
+        CodecVerdict::Codec { name, ratio, .. } => {
+            name.parse::<Codec>().ok().map(|it| (it, *ratio))
+        }
         _ => None,
     };
     let codec = choice.codec.clone();
@@ -302,15 +306,15 @@ mod tests {
         &config.tiers[0].kind
     }
 
-    fn measured(name: &str, ratio: f64) -> Measured {
-        Measured::Codec {
+    fn measured(name: &str, ratio: f64) -> CodecVerdict {
+        CodecVerdict::Codec {
             name: name.to_owned(),
             ratio,
             reason: Reason::BestCheap,
         }
     }
 
-    fn recommended(machine: &Machine, choice: &Choice, measured: &Measured) -> Config {
+    fn recommended(machine: &Machine, choice: &Choice, measured: &CodecVerdict) -> Config {
         recommend(machine, choice, measured, &[]).unwrap().config
     }
 
@@ -340,7 +344,7 @@ mod tests {
 
     #[test]
     fn what_was_not_measured_gets_half_of_ram() {
-        for found in [Measured::Not, Measured::TooLittle(68 * 4096)] {
+        for found in [CodecVerdict::Not, CodecVerdict::TooLittle(68 * 4096)] {
             let config = recommended(&machine(), &Choice::default(), &found);
             let half = (Size::percent(50), Some(Size::percent(30)));
             assert_eq!(sizes(&config), half, "{found:?}");
@@ -349,7 +353,7 @@ mod tests {
 
     #[test]
     fn pages_that_do_not_compress_get_no_device_unless_it_is_asked_for() {
-        let nothing = Measured::NothingToGain(1.03);
+        let nothing = CodecVerdict::NothingToGain(1.03);
         let err = recommend(&machine(), &Choice::default(), &nothing, &[]).unwrap_err();
         assert!(err.to_string().contains("1.03x at best"), "{err}");
         let choice = Choice {
@@ -365,7 +369,7 @@ mod tests {
             size: Some(Size::percent(200)),
             ..Choice::default()
         };
-        let found = recommend(&machine(), &choice, &Measured::Not, &[]).unwrap();
+        let found = recommend(&machine(), &choice, &CodecVerdict::Not, &[]).unwrap();
         assert_eq!(sizes(&found.config).1, Some(Size::percent(50)));
         // What it comes to is told of the size that was asked for.
         let sizing = found.recommendation.unwrap().sizing.unwrap();
@@ -400,18 +404,22 @@ mod tests {
         assert!(recommend(
             &machine,
             &choice(Some(TierKind::Disk), None),
-            &Measured::Not,
+            &CodecVerdict::Not,
             &[]
         )
         .is_err());
         assert!(recommend(
             &machine,
             &choice(Some(TierKind::Zram), Some("/dev/sda")),
-            &Measured::Not,
+            &CodecVerdict::Not,
             &[]
         )
         .is_err());
-        let config = recommended(&machine, &choice(None, Some("/swapfile")), &Measured::Not);
+        let config = recommended(
+            &machine,
+            &choice(None, Some("/swapfile")),
+            &CodecVerdict::Not,
+        );
         let Kind::Disk(disk) = only_tier(&config) else {
             panic!()
         };

@@ -19,7 +19,7 @@ const BLOCK: u64 = 512;
 /// An archive that is being written.
 #[derive(Debug)]
 pub struct Archive<W: Write> {
-    out: Counted<W>,
+    out: CountingWriter<W>,
     place: PathBuf,
     entries: u32,
     there: BTreeSet<String>,
@@ -30,7 +30,7 @@ impl<W: Write> Archive<W> {
     /// An empty one, written to `out`; errors name `place`.
     pub fn new(out: W, place: &Path) -> Archive<W> {
         Archive {
-            out: Counted { out, written: 0 },
+            out: CountingWriter { out, written: 0 },
             place: place.to_owned(),
             entries: 0,
             there: BTreeSet::new(),
@@ -148,7 +148,7 @@ impl<W: Write> Archive<W> {
     /// When the archive cannot be written.
     pub fn finish(self) -> Result<(W, u64), Error> {
         let (place, bytes) = (self.place, self.bytes);
-        let end = |out: Counted<W>| {
+        let end = |out: CountingWriter<W>| {
             let mut out = trailer(out)?;
             let rest = out.written.next_multiple_of(BLOCK) - out.written;
             out.write_all(&vec![0; rest as usize])?;
@@ -164,12 +164,12 @@ impl<W: Write> Archive<W> {
 
 /// Knows how much was written.
 #[derive(Debug)]
-struct Counted<W> {
+struct CountingWriter<W> {
     out: W,
     written: u64,
 }
 
-impl<W: Write> Write for Counted<W> {
+impl<W: Write> Write for CountingWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         let count = self.out.write(bytes)?;
         self.written += count as u64;

@@ -15,12 +15,12 @@ pub struct Kernel {
     /// The folder of its modules; none where there is none.
     pub modules: Option<PathBuf>,
     /// What starts it.
-    pub kind: Kind,
+    pub kind: KernelKind,
 }
 
 /// What starts a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum KernelKind {
     /// QEMU: an image.
     Image,
     /// Nothing: user-mode Linux is a program.
@@ -72,8 +72,8 @@ impl Kernel {
     pub fn at(image: &Path) -> Result<Kernel, Error> {
         let bytes = fs::read(image).map_err(|err| Error::io("read", image, err))?;
         let found = match bytes.starts_with(b"\x7fELF") {
-            true => (Kind::UserMode, said_release(image)),
-            false => (Kind::Image, release_of(&bytes)),
+            true => (KernelKind::UserMode, said_release(image)),
+            false => (KernelKind::Image, release_of(&bytes)),
         };
         let (kind, Some(release)) = found else {
             return Err(Error::Missing(format!(

@@ -19,8 +19,8 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 pub use archive::{libraries_of, Archive};
-pub use kernel::{with_dependencies, Kernel, Kind};
-pub use machine::{accelerator, hardware_runs, Disk, Machine, PROGRAM};
+pub use kernel::{with_dependencies, Kernel, KernelKind};
+pub use machine::{accelerator, hardware_runs, Disk, VirtualMachine, PROGRAM};
 
 /// Why a machine could not be had.
 #[derive(Debug, thiserror::Error)]

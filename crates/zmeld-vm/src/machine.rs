@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::Kind;
+use crate::KernelKind;
 
 /// The program.
 pub const PROGRAM: &str = "qemu-system-x86_64";
@@ -31,18 +31,18 @@ pub struct Disk {
 
 /// A machine.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Machine {
+pub struct VirtualMachine {
     /// The kernel's image, or user-mode Linux.
     pub kernel: PathBuf,
     /// Which of the two.
-    pub kind: Kind,
+    pub kind: KernelKind,
     /// The archive that it boots into.
     pub archive: PathBuf,
     /// RAM, MiB.
     pub ram_mib: u64,
     /// Processors.
     pub processors: u32,
-    /// Its disks, the first of them [`Machine::disk_device`]. In user-mode Linux their rates are the caller's to limit.
+    /// Its disks, the first of them [`VirtualMachine::disk_device`]. In user-mode Linux their rates are the caller's to limit.
     pub disks: Vec<Disk>,
     /// More for the kernel's command line; what stands behind `--` is for its first program.
     pub append: String,
@@ -50,30 +50,30 @@ pub struct Machine {
     pub hardware: bool,
 }
 
-impl Machine {
+impl VirtualMachine {
     /// Where the guest writes what standard output, or QEMU's file, takes up.
-    pub fn answer_device(kind: Kind) -> &'static str {
+    pub fn answer_device(kind: KernelKind) -> &'static str {
         match kind {
-            Kind::Image => "/dev/ttyS1",
-            Kind::UserMode => "/dev/tty1",
+            KernelKind::Image => "/dev/ttyS1",
+            KernelKind::UserMode => "/dev/tty1",
         }
     }
 
     /// What the guest calls its first disk.
-    pub fn disk_device(kind: Kind) -> &'static str {
+    pub fn disk_device(kind: KernelKind) -> &'static str {
         match kind {
-            Kind::Image => "/dev/vda",
-            Kind::UserMode => "/dev/ubda",
+            KernelKind::Image => "/dev/vda",
+            KernelKind::UserMode => "/dev/ubda",
         }
     }
 
-    /// The command that runs it. The kernel's messages, and what the guest writes to [`Machine::answer_device`], go to
+    /// The command that runs it. The kernel's messages, and what the guest writes to [`VirtualMachine::answer_device`], go to
     /// these files; from user-mode Linux they come on standard error and standard output, and the caller has them
     /// written there. It ends when the guest ends or starts anew, and when its kernel panics.
     pub fn command(&self, messages: &Path, answer: &Path) -> Vec<String> {
         match self.kind {
-            Kind::Image => self.qemu(messages, answer),
-            Kind::UserMode => self.user_mode(),
+            KernelKind::Image => self.qemu(messages, answer),
+            KernelKind::UserMode => self.user_mode(),
         }
     }
 
@@ -193,9 +193,9 @@ mod tests {
 
     #[test]
     fn a_machine_is_what_was_asked_for() {
-        let mut machine = Machine {
+        let mut machine = VirtualMachine {
             kernel: "k".into(),
-            kind: Kind::Image,
+            kind: KernelKind::Image,
             archive: "a".into(),
             ram_mib: 214,
             processors: 1,
@@ -220,7 +220,7 @@ mod tests {
         ] {
             assert!(words.contains(part), "{part}: {words}");
         }
-        machine.kind = Kind::UserMode;
+        machine.kind = KernelKind::UserMode;
         let words = machine.command(Path::new("m"), Path::new("r")).join(" ");
         assert!(
             words.starts_with("k mem=214M initrd=a ncpus=1 ubd0=x,y"),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use zmeld_report::text::inert;
-use zmeld_scan::Progress;
+use zmeld_scan::ScanProgress;
 
 use crate::output;
 
@@ -52,7 +52,7 @@ fn flag_saying(word: Option<&'static str>) -> &'static AtomicBool {
 /// Runs `work` while the progress it reports is shown.
 pub fn show<T: Send>(
     names: &[&str],
-    progress: &Progress,
+    progress: &ScanProgress,
     page_size: u64,
     work: impl FnOnce() -> T + Send,
 ) -> T {
@@ -113,7 +113,7 @@ impl Drop for Wait {
 /// A progress line for bytes that somebody else counts.
 pub struct Meter {
     line: Line<'static>,
-    progress: Progress,
+    progress: ScanProgress,
 }
 
 /// What a meter counts in.
@@ -124,7 +124,7 @@ impl Meter {
     pub fn new(names: &'static [&'static str]) -> Meter {
         Meter {
             line: Line::new(names, METER_UNIT),
-            progress: Progress::default(),
+            progress: ScanProgress::default(),
         }
     }
 
@@ -260,7 +260,7 @@ impl<'a> Line<'a> {
         self.names[at.min(self.names.len() - 1)]
     }
 
-    fn draw(&mut self, progress: &Progress) {
+    fn draw(&mut self, progress: &ScanProgress) {
         if self.phase != progress.phase() {
             self.clear();
             self.phase = progress.phase();
@@ -297,7 +297,7 @@ impl<'a> Line<'a> {
     }
 
     /// For logs: a plain line now and then.
-    fn say(&mut self, progress: &Progress) {
+    fn say(&mut self, progress: &ScanProgress) {
         if self.said.elapsed() < LINE_EVERY {
             return;
         }
@@ -319,7 +319,7 @@ impl<'a> Line<'a> {
 
 /// How fast it is and how long it takes still, as far as that can be told: after
 /// a while, and of what has begun.
-fn pace(progress: &Progress, elapsed: Duration, page_size: u64) -> String {
+fn pace(progress: &ScanProgress, elapsed: Duration, page_size: u64) -> String {
     let done = progress.done();
     let elapsed = elapsed.as_secs_f64();
     if elapsed < PACE_AFTER.as_secs_f64() || done == 0 {
@@ -350,7 +350,7 @@ mod tests {
 
     #[test]
     fn the_time_left_is_told_when_it_can_be() {
-        let progress = Progress::default();
+        let progress = ScanProgress::default();
         progress.start(Some(1000));
         assert_eq!(pace(&progress, Duration::from_secs(60), 4096), "");
         progress.advance(10);

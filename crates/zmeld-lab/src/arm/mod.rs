@@ -23,7 +23,7 @@ use zmeld_swap::Host;
 
 use crate::error::Error;
 use crate::limit::Group;
-use slow_disk::{Attached, SlowDisk};
+use slow_disk::{AttachedDisk, SlowDisk};
 
 /// One set-up.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -49,7 +49,7 @@ pub struct Arm {
 
 /// A disk that is there for the arm, in a machine of its own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Disk {
+pub struct GuestDisk {
     /// `/dev/vda`.
     pub device: PathBuf,
     /// Whether it has yet to be slowed down to what the arm says.
@@ -58,7 +58,7 @@ pub struct Disk {
 
 /// What sizes in an arm may refer to, bytes.
 #[derive(Debug, Clone, Copy)]
-pub struct Bases {
+pub struct SizeBases {
     /// The memory limit of the run.
     pub limit: u64,
     /// What the workload needs.
@@ -83,7 +83,7 @@ impl Arm {
     }
 
     /// The configuration, sizes put in.
-    fn config(&self, bases: Bases, disk: &Path) -> Result<Config, Error> {
+    fn config(&self, bases: SizeBases, disk: &Path) -> Result<Config, Error> {
         let mut tiers = toml::Table::new();
         for (name, tier) in &self.tier {
             tiers.insert(
@@ -124,7 +124,7 @@ impl Arm {
     ///
     /// # Errors
     /// What it lacks.
-    pub fn check(&self, host: &Host, bases: Bases) -> Result<(), Error> {
+    pub fn check(&self, host: &Host, bases: SizeBases) -> Result<(), Error> {
         if self.tier.is_empty() {
             return Ok(());
         }
@@ -141,11 +141,11 @@ impl Arm {
     pub fn apply(
         &self,
         host: &Host,
-        bases: Bases,
+        bases: SizeBases,
         group: &Group,
-        disk: Option<&Disk>,
-    ) -> Result<Applied, Error> {
-        let mut applied = Applied {
+        disk: Option<&GuestDisk>,
+    ) -> Result<AppliedArm, Error> {
+        let mut applied = AppliedArm {
             host: host.clone(),
             active: false,
             devices: Vec::new(),
@@ -163,7 +163,7 @@ impl Arm {
             let bytes = disk.bytes(&format!("arm {}", self.name), bases)?;
             applied.disk = Some(disk.attach(bytes, group)?);
         }
-        let made = applied.disk.as_ref().map(Attached::device);
+        let made = applied.disk.as_ref().map(AttachedDisk::device);
         let there = disk.map(|disk| disk.device.as_path());
         let disk = there.or(made).unwrap_or(Path::new(""));
         let config = self.config(bases, disk)?;
@@ -285,14 +285,14 @@ fn take_down(host: &Host, journal: &mut Journal, force: bool) -> Result<(), Erro
 
 /// A set-up that is in place; dropping it takes it back.
 #[derive(Debug)]
-pub struct Applied {
+pub struct AppliedArm {
     host: Host,
     active: bool,
     devices: Vec<String>,
-    disk: Option<Attached>,
+    disk: Option<AttachedDisk>,
 }
 
-impl Applied {
+impl AppliedArm {
     /// The compressed devices that were made, `zram1`.
     pub fn devices(&self) -> &[String] {
         &self.devices
@@ -323,7 +323,7 @@ impl Applied {
     }
 }
 
-impl Drop for Applied {
+impl Drop for AppliedArm {
     fn drop(&mut self) {
         // An error was or will be said where it can be: by undo, or by the next experiment.
         let _ = self.take_back();
@@ -333,7 +333,7 @@ impl Drop for Applied {
 /// Puts sizes and the disk's name into a table.
 fn resolve(
     value: &toml::Value,
-    bases: Bases,
+    bases: SizeBases,
     disk: &Path,
     arm: &str,
 ) -> Result<toml::Value, Error> {
@@ -362,7 +362,7 @@ fn resolve(
 }
 
 /// `60% of limit`, `60% of footprint`, `214MiB`; whole pages.
-pub fn size(text: &str, bases: Bases) -> Option<u64> {
+pub fn size(text: &str, bases: SizeBases) -> Option<u64> {
     let bytes = match text.split_once("% of ") {
         Some((percent, base)) => {
             let percent: f64 = percent
@@ -389,16 +389,16 @@ mod tests {
     use zmeld_swap::kernel::{Access, Direct, Finished, Invocation};
     use zmeld_swap::step::DeviceRef;
 
-    const BASES: Bases = Bases {
+    const BASES: SizeBases = SizeBases {
         limit: 100 << 20,
         footprint: 200 << 20,
     };
 
     /// A machine whose swap would not fit back into RAM, and that notes what it is to run.
     #[derive(Default)]
-    struct Full(Mutex<Vec<String>>);
+    struct FullMachine(Mutex<Vec<String>>);
 
-    impl Access for Full {
+    impl Access for FullMachine {
         fn read(&self, path: &Path, limit: u64) -> std::io::Result<Vec<u8>> {
             Direct.read(path, limit)
         }
@@ -455,7 +455,7 @@ mod tests {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, text).unwrap();
         }
-        let machine = Arc::new(Full::default());
+        let machine = Arc::new(FullMachine::default());
         let host = Host::with(root.path(), machine.clone());
         let ran = || machine.0.lock().unwrap().join("\n");
         let err = take_back_swap(&host, false).unwrap_err().to_string();

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use zmeld_swap::kernel::Invocation;
 use zmeld_swap::Host;
 
-use super::{size, Bases};
+use super::{size, SizeBases};
 use crate::error::Error;
 use crate::folder::{self, Folder};
 use crate::limit::Group;
@@ -55,7 +55,7 @@ const ROOT: &str = "/sys/fs/cgroup/blkio";
 
 impl SlowDisk {
     /// Its size; errors name `place`.
-    pub(crate) fn bytes(&self, place: &str, bases: Bases) -> Result<u64, Error> {
+    pub(crate) fn bytes(&self, place: &str, bases: SizeBases) -> Result<u64, Error> {
         size(&self.size, bases).ok_or_else(|| Error::Recipe {
             name: place.to_owned(),
             problem: format!("{:?} is no size of a disk", self.size),
@@ -90,8 +90,8 @@ impl SlowDisk {
     }
 
     /// Makes it, as a loop device.
-    pub(super) fn attach(&self, bytes: u64, group: &Group) -> Result<Attached, Error> {
-        let mut attached = Attached {
+    pub(super) fn attach(&self, bytes: u64, group: &Group) -> Result<AttachedDisk, Error> {
+        let mut attached = AttachedDisk {
             device: PathBuf::new(),
             limits: Vec::new(),
             file: self.create(bytes)?,
@@ -189,20 +189,20 @@ impl DiskFile {
 
 /// A disk that is there; dropping it removes it.
 #[derive(Debug)]
-pub(super) struct Attached {
+pub(super) struct AttachedDisk {
     device: PathBuf,
     limits: Vec<(PathBuf, String)>,
     // Last: it goes when nothing uses it any more.
     file: DiskFile,
 }
 
-impl Attached {
+impl AttachedDisk {
     pub(super) fn device(&self) -> &Path {
         &self.device
     }
 }
 
-impl Drop for Attached {
+impl Drop for AttachedDisk {
     fn drop(&mut self) {
         // What fails here is tried again by the next experiment.
         if detach(&self.device, &self.limits).is_err() {

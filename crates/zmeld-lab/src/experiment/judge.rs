@@ -1,13 +1,13 @@
 //! From runs to verdicts, within an experiment and between two.
 
 use crate::error::Error;
-use crate::statistics::verdict::{self, Judgement, Runs};
+use crate::statistics::verdict::{self, ArmRuns, Judgement};
 
 use super::result::{CaseJudgement, Experiment, Outcome, Run};
 
-fn runs_of<'a>(arm: &str, runs: impl Iterator<Item = &'a Run>) -> Runs {
+fn runs_of<'a>(arm: &str, runs: impl Iterator<Item = &'a Run>) -> ArmRuns {
     let runs: Vec<&Run> = runs.collect();
-    Runs {
+    ArmRuns {
         arm: arm.to_owned(),
         values: runs.iter().map(|run| run.value).collect(),
         unfinished: runs
@@ -26,13 +26,13 @@ impl Experiment {
             .cases
             .iter()
             .map(|facts| {
-                let runs: Vec<Runs> = self
+                let runs: Vec<ArmRuns> = self
                     .arms_of(&facts.case)
                     .into_iter()
                     .map(|arm| runs_of(arm, self.counted(&facts.case, arm)))
                     .filter(|runs| !runs.values.is_empty())
                     .collect();
-                let (unlimited, arms): (Vec<Runs>, Vec<Runs>) = runs
+                let (unlimited, arms): (Vec<ArmRuns>, Vec<ArmRuns>) = runs
                     .into_iter()
                     .partition(|runs| self.is_unlimited(&runs.arm));
                 let alone = verdict::judge(&unlimited, direction, self.seed);
@@ -52,7 +52,7 @@ impl Experiment {
 
 /// The same arm of the same case in two experiments.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
-pub struct Pair {
+pub struct ArmPair {
     /// The case.
     pub case: String,
     /// The arm.
@@ -66,7 +66,7 @@ pub struct Pair {
 ///
 /// # Errors
 /// When they do not measure the same or have nothing in common.
-pub fn compare(a: &Experiment, b: &Experiment) -> Result<Vec<Pair>, Error> {
+pub fn compare(a: &Experiment, b: &Experiment) -> Result<Vec<ArmPair>, Error> {
     if a.recipe.metric != b.recipe.metric {
         return Err(Error::Result(format!(
             "one measures {} and the other {}: run both with the same metric",
@@ -105,7 +105,7 @@ pub fn compare(a: &Experiment, b: &Experiment) -> Result<Vec<Pair>, Error> {
             if emulated {
                 judgement.without_times();
             }
-            Pair {
+            ArmPair {
                 case,
                 arm,
                 judgement,

@@ -7,14 +7,14 @@ use super::result::{CaseFacts, Experiment, Outcome, Run};
 use super::Lab;
 use crate::arm::Arm;
 use crate::error::Error;
-use crate::measure::{Counters, Ended, Series};
+use crate::measure::{Counters, Series, WorkloadEnd};
 use crate::recipe::{Case, Recipe};
-use crate::vm::host::{Bed, Ended as MachineEnded};
-use crate::vm::Request;
+use crate::vm::host::{BootEnvironment, MachineEnd};
+use crate::vm::GuestRequest;
 
 impl Lab<'_> {
     /// What the machines of a case boot from, packed when it is first asked for.
-    pub(super) fn bed(&mut self, case: &Case) -> Result<&Bed, Error> {
+    pub(super) fn boot_environment(&mut self, case: &Case) -> Result<&BootEnvironment, Error> {
         let size = case
             .machine
             .as_ref()
@@ -22,15 +22,21 @@ impl Lab<'_> {
         let folder = self
             .folder
             .path()
-            .join(format!("machine-{}", self.beds.len()));
-        Ok(match self.beds.entry(case.name.clone()) {
+            .join(format!("machine-{}", self.boot_environments.len()));
+        Ok(match self.boot_environments.entry(case.name.clone()) {
             Entry::Occupied(there) => there.into_mut(),
             Entry::Vacant(place) => {
                 std::fs::create_dir_all(&folder)
                     .map_err(|err| Error::io("create", &folder, err))?;
                 let own = self.settings.launcher.first().map_or("", String::as_str);
                 let kernel = self.settings.kernel.as_deref();
-                place.insert(Bed::new(case, size, kernel, Path::new(own), &folder)?)
+                place.insert(BootEnvironment::new(
+                    case,
+                    size,
+                    kernel,
+                    Path::new(own),
+                    &folder,
+                )?)
             }
         })
     }
@@ -53,12 +59,16 @@ impl Lab<'_> {
             arms: vec![arm.clone()],
             ..experiment.recipe.clone()
         };
-        let request = Request::new(recipe, facts.footprint_bytes, block, self.settings.seed);
-        self.bed(case)?;
+        let request = GuestRequest::new(recipe, facts.footprint_bytes, block, self.settings.seed);
+        self.boot_environment(case)?;
         let (folder, stop) = (self.folder.path(), self.stop);
         let stopped = || stop.load(std::sync::atomic::Ordering::SeqCst);
-        let ended =
-            self.beds[&case.name].run(request, &self.settings.launcher, folder, &stopped)?;
+        let ended = self.boot_environments[&case.name].run(
+            request,
+            &self.settings.launcher,
+            folder,
+            &stopped,
+        )?;
         let without_figures = |outcome| Run {
             case: case.name.clone(),
             arm: arm.name.clone(),
@@ -67,7 +77,7 @@ impl Lab<'_> {
             outcome,
             value: experiment.recipe.metric.better.worst(),
             swapped_max_bytes: 0,
-            ended: Ended::default(),
+            ended: WorkloadEnd::default(),
             figures: Default::default(),
             verified: false,
             took_s: 0.0,
@@ -77,7 +87,7 @@ impl Lab<'_> {
             series: Series::default(),
         };
         match ended {
-            MachineEnded::Answer(answer, on) => {
+            MachineEnd::Answer(answer, on) => {
                 let facts = experiment
                     .cases
                     .iter_mut()
@@ -97,9 +107,9 @@ impl Lab<'_> {
                 }
                 answer.run()
             }
-            MachineEnded::TimedOut => Ok(without_figures(Outcome::TimedOut)),
-            MachineEnded::Stopped => Ok(without_figures(Outcome::Stopped)),
-            MachineEnded::OutOfMemory => Ok(without_figures(Outcome::OutOfMemory)),
+            MachineEnd::TimedOut => Ok(without_figures(Outcome::TimedOut)),
+            MachineEnd::Stopped => Ok(without_figures(Outcome::Stopped)),
+            MachineEnd::OutOfMemory => Ok(without_figures(Outcome::OutOfMemory)),
         }
     }
 }

@@ -26,14 +26,14 @@ use std::time::{Duration, Instant};
 
 use zmeld_swap::Host;
 
-use crate::arm::{self, size, Bases};
+use crate::arm::{self, size, SizeBases};
 use crate::error::Error;
 use crate::folder::{self, Folder};
 use crate::limit::{Group, Hierarchy};
 use crate::measure::machine::{memory, reclaim_daemons};
-use crate::measure::Machine;
+use crate::measure::HostFacts;
 use crate::recipe::{Case, Recipe};
-use crate::vm::host::Bed;
+use crate::vm::host::BootEnvironment;
 use crate::workload::Workload;
 pub use lock::running;
 use lock::ExperimentLock;
@@ -92,9 +92,9 @@ pub(crate) struct Lab<'a> {
     folder: Folder,
     kswapd: Vec<u32>,
     /// A disk that arms use as their slow disk.
-    pub(crate) disk: Option<arm::Disk>,
+    pub(crate) disk: Option<arm::GuestDisk>,
     /// What machines boot from, by case.
-    beds: BTreeMap<String, Bed>,
+    boot_environments: BTreeMap<String, BootEnvironment>,
     _lock: ExperimentLock,
     listener: &'a mut dyn FnMut(Event<'_>),
 }
@@ -116,7 +116,7 @@ pub fn run(
         return Ok(());
     }
     let mut lab = Lab::open(settings, stop, listener)?;
-    let machine = Machine::here(lab.hierarchy.version);
+    let machine = HostFacts::here(lab.hierarchy.version);
     if !experiment.runs.is_empty() && experiment.machine.kernel != machine.kernel {
         return Err(Error::Result(format!(
             "the runs so far were made on kernel {}, and this is {}: their figures do not belong together",
@@ -142,7 +142,7 @@ pub fn overhead(
     listener: &mut dyn FnMut(Event<'_>),
 ) -> Result<Overhead, Error> {
     let mut lab = Lab::open(settings, stop, listener)?;
-    let machine = Machine::here(lab.hierarchy.version);
+    let machine = HostFacts::here(lab.hierarchy.version);
     lab.overhead(workload, machine, pairs_max)
 }
 
@@ -170,7 +170,7 @@ impl<'a> Lab<'a> {
             folder,
             kswapd: reclaim_daemons(),
             disk: None,
-            beds: BTreeMap::new(),
+            boot_environments: BTreeMap::new(),
             _lock: lock,
             listener,
         })
@@ -254,7 +254,7 @@ fn clear_folders() {
 
 /// What a run is set up with. The group is dropped first, on whichever path: pages of what still runs in it would have
 /// to fit below its limit when its swap goes.
-struct SetUp<G, A> {
+struct RunSetup<G, A> {
     group: G,
     applied: A,
 }
@@ -401,11 +401,11 @@ impl Lab<'_> {
             ),
         }
         };
-        let bed = match case.machine.is_some() {
-            true => Some(self.bed(case)?.bytes()),
+        let boot_environment = match case.machine.is_some() {
+            true => Some(self.boot_environment(case)?.bytes()),
             false => None,
         };
-        let relative = bed.is_none()
+        let relative = boot_environment.is_none()
             && case
                 .limit
                 .as_ref()
@@ -424,7 +424,7 @@ impl Lab<'_> {
                 bytes
             }
         };
-        let whole = Bases {
+        let whole = SizeBases {
             limit: ram,
             footprint,
         };
@@ -436,11 +436,11 @@ impl Lab<'_> {
             })?),
         };
         // What is swapped out compresses to at most itself.
-        let needs = bed.unwrap_or(footprint.max(limit.unwrap_or(0)));
+        let needs = boot_environment.unwrap_or(footprint.max(limit.unwrap_or(0)));
         if available() < needs + RESERVE_BYTES {
             return Err(refuse(needs));
         }
-        let bases = Bases {
+        let bases = SizeBases {
             limit: limit.unwrap_or(ram),
             footprint,
         };
@@ -453,7 +453,7 @@ impl Lab<'_> {
                 Ok(()) => {}
                 Err(err @ Error::Recipe { .. }) => return Err(err),
                 // Another kernel: what it lacks shows there.
-                Err(_) if bed.is_some() => {}
+                Err(_) if boot_environment.is_some() => {}
                 Err(err) => {
                     let why = err.to_string();
                     (self.listener)(Event::Note(&format!("arm {} is left out: {why}", arm.name)));
@@ -530,14 +530,14 @@ impl Lab<'_> {
         facts: &CaseFacts,
         block: usize,
     ) -> Result<Run, Error> {
-        let bases = Bases {
+        let bases = SizeBases {
             limit: facts.limit_bytes.unwrap_or(memory().total_bytes),
             footprint: facts.footprint_bytes,
         };
         let group = Group::create(&self.hierarchy, "run")?;
         let applied = arm.apply(&self.host, bases, &group, self.disk.as_ref())?;
-        let set_up = SetUp { group, applied };
-        let SetUp { group, applied } = &set_up;
+        let set_up = RunSetup { group, applied };
+        let RunSetup { group, applied } = &set_up;
         let limit = facts.limit_bytes.filter(|_| !arm.unlimited);
         if let Some(limit) = limit {
             group.limit(limit, arm.swaps())?;
@@ -559,9 +559,9 @@ mod tests {
     use super::*;
     use std::cell::RefCell;
 
-    struct Noted<'a>(&'a str, &'a RefCell<Vec<String>>);
+    struct NotedDrop<'a>(&'a str, &'a RefCell<Vec<String>>);
 
-    impl Drop for Noted<'_> {
+    impl Drop for NotedDrop<'_> {
         fn drop(&mut self) {
             self.1.borrow_mut().push(self.0.to_owned());
         }
@@ -571,8 +571,8 @@ mod tests {
     fn the_workload_goes_before_its_swap_when_a_run_fails() {
         let gone = RefCell::default();
         // Made in the order in which a run makes them.
-        let (group, applied) = (Noted("group", &gone), Noted("swap", &gone));
-        drop(SetUp { applied, group });
+        let (group, applied) = (NotedDrop("group", &gone), NotedDrop("swap", &gone));
+        drop(RunSetup { applied, group });
         assert_eq!(*gone.borrow(), ["group", "swap"]);
     }
 }

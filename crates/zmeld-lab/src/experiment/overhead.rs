@@ -11,12 +11,12 @@ use serde::Serialize;
 
 use crate::error::Error;
 use crate::limit::Group;
-use crate::measure::supervise::Request;
-use crate::measure::{Ended, Machine, Usage};
+use crate::measure::supervise::SupervisorRequest;
+use crate::measure::{HostFacts, Usage, WorkloadEnd};
 use crate::recipe::Case;
 use crate::statistics::bootstrap::{median_interval, LEVEL};
 use crate::statistics::sample::median;
-use crate::statistics::stopping::Stopping;
+use crate::statistics::stopping::StoppingRule;
 use crate::statistics::Interval;
 use crate::workload::Workload;
 
@@ -36,7 +36,7 @@ const PAIRS_MIN: usize = 11;
 
 /// A workload run alone and under the harness, one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Pair {
+pub struct OverheadPair {
     /// Alone.
     pub alone: Usage,
     /// Under the harness.
@@ -53,9 +53,9 @@ pub struct Overhead {
     /// Where the orders and the intervals start.
     pub seed: u64,
     /// The machine.
-    pub machine: Machine,
+    pub machine: HostFacts,
     /// Every pair, without the first, which warms up.
-    pub pairs: Vec<Pair>,
+    pub pairs: Vec<OverheadPair>,
     /// Time from start to end under the harness over that alone: the median of the pairs' ratios with its interval
     /// at 95 %.
     pub elapsed: Interval,
@@ -70,7 +70,7 @@ pub struct Overhead {
 /// What may be said of a ratio.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Cost {
+pub enum CostVerdict {
     /// The whole interval lies below the budget.
     Within,
     /// The whole interval lies above.
@@ -80,11 +80,11 @@ pub enum Cost {
 }
 
 /// Whether a ratio of times is within the budget.
-pub fn cost(ratio: &Interval) -> Cost {
+pub fn cost(ratio: &Interval) -> CostVerdict {
     match (ratio.low, ratio.high) {
-        (_, high) if high <= 1.0 + BUDGET => Cost::Within,
-        (low, _) if low > 1.0 + BUDGET => Cost::Above,
-        _ => Cost::Unclear,
+        (_, high) if high <= 1.0 + BUDGET => CostVerdict::Within,
+        (low, _) if low > 1.0 + BUDGET => CostVerdict::Above,
+        _ => CostVerdict::Unclear,
     }
 }
 
@@ -94,7 +94,7 @@ fn processor_s(usage: &Usage) -> f64 {
 
 impl Overhead {
     fn judge(&mut self) {
-        let of = |pairs: &[Pair], get: &dyn Fn(&Pair) -> f64| {
+        let of = |pairs: &[OverheadPair], get: &dyn Fn(&OverheadPair) -> f64| {
             let values: Vec<f64> = pairs.iter().map(get).collect();
             median_interval(&values, LEVEL, self.seed)
         };
@@ -114,7 +114,7 @@ impl Overhead {
 
     /// Medians of both: elapsed and processor time alone, then under the harness, seconds.
     pub fn medians(&self) -> [(f64, f64); 2] {
-        let of = |get: &dyn Fn(&Pair) -> Usage| {
+        let of = |get: &dyn Fn(&OverheadPair) -> Usage| {
             let usages: Vec<Usage> = self.pairs.iter().map(get).collect();
             let elapsed: Vec<f64> = usages.iter().map(|usage| usage.elapsed_s).collect();
             let processor: Vec<f64> = usages.iter().map(processor_s).collect();
@@ -129,7 +129,7 @@ impl Lab<'_> {
     pub(super) fn overhead(
         &mut self,
         workload: &Workload,
-        machine: Machine,
+        machine: HostFacts,
         pairs_max: usize,
     ) -> Result<Overhead, Error> {
         let nothing = Interval {
@@ -147,7 +147,7 @@ impl Lab<'_> {
             added_s: nothing,
             interrupted: false,
         };
-        let rule = Stopping {
+        let rule = StoppingRule {
             runs_min: PAIRS_MIN.min(pairs_max),
             runs_max: pairs_max,
             width: WIDTH,
@@ -161,7 +161,7 @@ impl Lab<'_> {
             for turn in [!alone_first, alone_first] {
                 let name = if turn { "under the harness" } else { "alone" };
                 self.announce_pair(name, overhead.pairs.len(), pairs_max);
-                let Some(usage) = self.once(workload, turn)? else {
+                let Some(usage) = self.one_run(workload, turn)? else {
                     overhead.interrupted = true;
                     return Ok(overhead);
                 };
@@ -170,7 +170,7 @@ impl Lab<'_> {
             // The first pair finds the program and its files on the disk.
             if let (true, [Some(alone), Some(harness)]) = (std::mem::replace(&mut warm, true), two)
             {
-                overhead.pairs.push(Pair {
+                overhead.pairs.push(OverheadPair {
                     alone,
                     harness,
                     alone_first,
@@ -193,7 +193,7 @@ impl Lab<'_> {
     }
 
     /// What one run used; nothing after Ctrl-C.
-    fn once(&mut self, workload: &Workload, harness: bool) -> Result<Option<Usage>, Error> {
+    fn one_run(&mut self, workload: &Workload, harness: bool) -> Result<Option<Usage>, Error> {
         let ended = if harness {
             let case = Case {
                 name: "overhead".to_owned(),
@@ -214,7 +214,7 @@ impl Lab<'_> {
                 other => return Err(failed(workload, &format!("{other:?}"))),
             }
         } else {
-            self.alone(workload)?
+            self.run_alone(workload)?
         };
         if self.stopped() {
             return Ok(None);
@@ -226,8 +226,8 @@ impl Lab<'_> {
     }
 
     /// The workload as the supervisor's own child, with nothing around it.
-    fn alone(&mut self, workload: &Workload) -> Result<Ended, Error> {
-        let request = Request {
+    fn run_alone(&mut self, workload: &Workload) -> Result<WorkloadEnd, Error> {
+        let request = SupervisorRequest {
             parent: std::process::id(),
             launcher: Vec::new(),
             joins: Vec::new(),
@@ -258,7 +258,7 @@ mod tests {
             ..Usage::default()
         };
         let pairs = (0..21)
-            .map(|at| Pair {
+            .map(|at| OverheadPair {
                 alone: usage(1.0),
                 harness: usage(factor + noise * f64::from(at - 10) / 10.0),
                 alone_first: at % 2 == 0,
@@ -272,7 +272,7 @@ mod tests {
         let mut overhead = Overhead {
             workload: String::new(),
             seed: 1,
-            machine: Machine::here(2),
+            machine: HostFacts::here(2),
             pairs,
             elapsed: nothing,
             processor: nothing,
@@ -285,10 +285,10 @@ mod tests {
 
     #[test]
     fn a_cost_is_told_from_none_and_from_noise() {
-        assert_eq!(cost(&overhead(1.003, 0.004).elapsed), Cost::Within);
+        assert_eq!(cost(&overhead(1.003, 0.004).elapsed), CostVerdict::Within);
         let dear = overhead(1.05, 0.004);
-        assert_eq!(cost(&dear.elapsed), Cost::Above);
+        assert_eq!(cost(&dear.elapsed), CostVerdict::Above);
         assert!((dear.added_s.value - 0.05).abs() < 1e-9);
-        assert_eq!(cost(&overhead(1.01, 0.1).processor), Cost::Unclear);
+        assert_eq!(cost(&overhead(1.01, 0.1).processor), CostVerdict::Unclear);
     }
 }

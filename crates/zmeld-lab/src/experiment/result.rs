@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
-use crate::measure::{Counters, Ended, Machine, Series};
+use crate::measure::{Counters, HostFacts, Series, WorkloadEnd};
 use crate::recipe::{Case, Recipe};
-use crate::statistics::verdict::{Judgement, Summary};
+use crate::statistics::verdict::{ArmSummary, Judgement};
 use crate::vm;
 
 /// The schema's name.
@@ -26,7 +26,7 @@ pub struct Experiment {
     /// Where random orders and intervals start.
     pub seed: u64,
     /// The machine.
-    pub machine: Machine,
+    pub machine: HostFacts,
     /// Seconds since 1970 when it began.
     pub began_unix_s: u64,
     /// Whether Ctrl-C ended it before its time.
@@ -58,7 +58,7 @@ pub struct CaseFacts {
     pub skipped: Vec<SkippedArm>,
     /// The machine that its runs are made on, where each has one of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub on: Option<vm::Facts>,
+    pub on: Option<vm::GuestFacts>,
     /// Why it is not run at all, where its workload cannot be had here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_out: Option<String>,
@@ -104,7 +104,7 @@ pub struct CaseJudgement {
     pub judgement: Judgement,
     /// The arm without a limit, which is compared with none; absent where there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub baseline: Option<Summary>,
+    pub baseline: Option<ArmSummary>,
 }
 
 /// How a run ended.
@@ -142,7 +142,7 @@ pub struct Run {
     /// Pages of the workload that were in swap at once at most, bytes.
     pub swapped_max_bytes: u64,
     /// What the process used.
-    pub ended: Ended,
+    pub ended: WorkloadEnd,
     /// The workload's own figures.
     pub figures: BTreeMap<String, f64>,
     /// Whether the workload verified its result.
@@ -178,7 +178,7 @@ impl Experiment {
             recipe: if full { recipe.full() } else { recipe },
             full,
             seed,
-            machine: Machine::here(0),
+            machine: HostFacts::here(0),
             began_unix_s: now.map_or(0, |time| time.as_secs()),
             interrupted: false,
             budget_spent: false,

@@ -16,18 +16,18 @@ use crate::arm::Arm;
 use crate::error::Error;
 use crate::limit::Group;
 use crate::measure::machine::{device, held, memory, requests, zswap_bytes};
-use crate::measure::supervise::Request;
-use crate::measure::{Counters, Ended, Sample, Series};
+use crate::measure::supervise::SupervisorRequest;
+use crate::measure::{Counters, Sample, Series, WorkloadEnd};
 use crate::recipe::{Case, Recipe};
-use crate::workload::{Finished, Workload};
+use crate::workload::{Workload, WorkloadReport};
 
 /// A run as it was measured.
-pub(super) struct Measured {
+pub(super) struct MeasuredRun {
     pub(super) outcome: Outcome,
-    pub(super) ended: Ended,
+    pub(super) ended: WorkloadEnd,
     /// The most anonymous memory it had, in RAM and in swap.
     pub(super) footprint_bytes: u64,
-    finished: Finished,
+    report: WorkloadReport,
     machine: Counters,
     group: BTreeMap<String, f64>,
     devices: BTreeMap<String, BTreeMap<String, f64>>,
@@ -68,13 +68,13 @@ impl Lab<'_> {
         group: &Group,
         budget: Option<u64>,
         devices: &[String],
-    ) -> Result<Measured, Error> {
+    ) -> Result<MeasuredRun, Error> {
         let workload = &case.workload;
         let (stdout, stderr) = (
             self.folder.path().join("stdout"),
             self.folder.path().join("stderr"),
         );
-        let request = Request {
+        let request = SupervisorRequest {
             parent: std::process::id(),
             launcher: self.settings.launcher.clone(),
             joins: group.joins(),
@@ -87,7 +87,7 @@ impl Lab<'_> {
         let requests_before: Vec<Counters> = devices.iter().map(|name| requests(name)).collect();
         let mut child = self.supervisor(&request)?;
         let begin = Instant::now();
-        let mut watch = Watch::new(group, case.limit.is_some(), budget, devices);
+        let mut observer = RunObserver::new(group, case.limit.is_some(), budget, devices);
         let mut cause = None;
         loop {
             if child
@@ -102,7 +102,7 @@ impl Lab<'_> {
                     Some(Outcome::Stopped)
                 } else if begin.elapsed().as_secs_f64() > run_max_s {
                     Some(Outcome::TimedOut)
-                } else if watch.is_overdrawn() {
+                } else if observer.exceeds_budget() {
                     Some(Outcome::OutOfMemory)
                 } else {
                     None
@@ -112,7 +112,7 @@ impl Lab<'_> {
             if cause.is_some() {
                 group.kill();
             }
-            watch.tick(begin.elapsed().as_secs_f64());
+            observer.tick(begin.elapsed().as_secs_f64());
             std::thread::sleep(TICK);
         }
         let after = Counters::read(&self.kswapd).since(&before);
@@ -122,17 +122,17 @@ impl Lab<'_> {
             .get("event_oom_kill")
             .is_some_and(|&kills| kills > 0.0)
             || ended.signal == Some(9) && after.get("vm_oom_kill") > 0.0;
-        let text = |path: &Path| last_of(path).unwrap_or_default();
+        let text = |path: &Path| tail_of(path).unwrap_or_default();
         let (said, complained) = (text(&stdout), text(&stderr));
-        let (outcome, finished) = match cause {
-            Some(cause) => (cause, Finished::default()),
-            None if killed => (Outcome::OutOfMemory, Finished::default()),
+        let (outcome, report) = match cause {
+            Some(cause) => (cause, WorkloadReport::default()),
+            None if killed => (Outcome::OutOfMemory, WorkloadReport::default()),
             None => finish(workload, &ended, &said, &complained)?,
         };
-        Ok(Measured {
+        Ok(MeasuredRun {
             outcome,
-            footprint_bytes: watch.footprint_bytes,
-            finished,
+            footprint_bytes: observer.footprint_bytes,
+            report,
             machine: after,
             group: counters,
             devices: devices
@@ -144,13 +144,13 @@ impl Lab<'_> {
                     (name.clone(), all)
                 })
                 .collect(),
-            swapped_max_bytes: watch.swapped_max_bytes,
-            series: watch.series,
+            swapped_max_bytes: observer.swapped_max_bytes,
+            series: observer.series,
             ended,
         })
     }
 
-    pub(super) fn supervisor(&self, request: &Request) -> Result<Child, Error> {
+    pub(super) fn supervisor(&self, request: &SupervisorRequest) -> Result<Child, Error> {
         let missing = |what: &str| Error::Result(what.to_owned());
         let (program, arguments) = self
             .settings
@@ -180,7 +180,7 @@ impl Lab<'_> {
 
 /// The end of what a workload wrote, where its figures are and what it complained of
 /// last: somebody's program may write without end.
-fn last_of(path: &Path) -> std::io::Result<String> {
+fn tail_of(path: &Path) -> std::io::Result<String> {
     let mut file = fs::File::open(path)?;
     let size = file.metadata()?.len();
     file.seek(SeekFrom::Start(size.saturating_sub(OUTPUT_MAX)))?;
@@ -190,7 +190,7 @@ fn last_of(path: &Path) -> std::io::Result<String> {
 }
 
 /// What a supervisor reports when it has ended.
-pub(super) fn report(child: Child) -> Result<Ended, Error> {
+pub(super) fn report(child: Child) -> Result<WorkloadEnd, Error> {
     let said = child
         .wait_with_output()
         .map_err(|err| Error::io("read", "the supervisor's report", err))?;
@@ -206,10 +206,10 @@ pub(super) fn report(child: Child) -> Result<Ended, Error> {
 /// What a workload that ended by itself says.
 fn finish(
     workload: &Workload,
-    ended: &Ended,
+    ended: &WorkloadEnd,
     said: &str,
     complained: &str,
-) -> Result<(Outcome, Finished), Error> {
+) -> Result<(Outcome, WorkloadReport), Error> {
     let what = || {
         let line = complained
             .lines()
@@ -234,7 +234,7 @@ fn finish(
         _ => ended.code != Some(0) && complained.contains("memory allocation of "),
     };
     if lacked_memory {
-        return Ok((Outcome::OutOfMemory, Finished::default()));
+        return Ok((Outcome::OutOfMemory, WorkloadReport::default()));
     }
     if ended.code != Some(0) {
         return match (ended.code, workload) {
@@ -248,8 +248,8 @@ fn finish(
                 },
             }),
             _ => Ok((
-                Outcome::Failed(format!("{}, {}", how(ended), what())),
-                Finished::default(),
+                Outcome::Failed(format!("{}, {}", describe_end(ended), what())),
+                WorkloadReport::default(),
             )),
         };
     }
@@ -257,7 +257,7 @@ fn finish(
         Workload::Command(command) => match command.reads.read(&format!("{said}\n{complained}")) {
             Ok((figures, verified)) => Ok((
                 Outcome::Finished,
-                Finished {
+                WorkloadReport {
                     measured_s: ended.usage.elapsed_s,
                     figures,
                     verified,
@@ -269,17 +269,17 @@ fn finish(
             }),
         },
         _ => match serde_json::from_str(said) {
-            Ok(finished) => Ok((Outcome::Finished, finished)),
+            Ok(report) => Ok((Outcome::Finished, report)),
             Err(err) => Ok((
                 Outcome::Failed(format!("{}: {err}", what())),
-                Finished::default(),
+                WorkloadReport::default(),
             )),
         },
     }
 }
 
 /// How a workload ended, in words.
-fn how(ended: &Ended) -> String {
+fn describe_end(ended: &WorkloadEnd) -> String {
     match (ended.code, ended.signal) {
         (Some(code), _) => format!("exit code {code}"),
         (None, Some(signal)) => format!("ended by signal {signal}"),
@@ -288,14 +288,14 @@ fn how(ended: &Ended) -> String {
 }
 
 /// What compressed pages take up in RAM.
-struct Store {
+struct CompressedUse {
     bytes: u64,
     /// Of it, what the kernel does not charge to the group.
     uncharged_bytes: u64,
 }
 
 /// What is looked at while a workload runs.
-struct Watch<'a> {
+struct RunObserver<'a> {
     group: &'a Group,
     /// Whether the run has a limit, or is one to set it by.
     limited: bool,
@@ -310,14 +310,14 @@ struct Watch<'a> {
     overdrawn_since: Option<Instant>,
 }
 
-impl<'a> Watch<'a> {
+impl<'a> RunObserver<'a> {
     fn new(
         group: &'a Group,
         limited: bool,
         budget: Option<u64>,
         devices: &'a [String],
-    ) -> Watch<'a> {
-        Watch {
+    ) -> RunObserver<'a> {
+        RunObserver {
             group,
             limited,
             budget,
@@ -332,18 +332,18 @@ impl<'a> Watch<'a> {
     }
 
     /// What the arm takes up in RAM besides pages of the group.
-    fn store(&self, memory: &Memory) -> Store {
+    fn store(&self, memory: &Memory) -> CompressedUse {
         let devices = self.devices.iter().filter_map(|name| held(name));
         let devices_bytes: u64 = devices.map(|held| held.memory_used_bytes).sum();
         match self.group.zswap_bytes() {
-            Some(bytes) => Store {
+            Some(bytes) => CompressedUse {
                 bytes: devices_bytes + bytes,
                 uncharged_bytes: devices_bytes,
             },
             // Only the machine's pool is known, and an experiment has the machine to itself.
             None => {
                 let pool = zswap_bytes(memory).saturating_sub(self.zswap_before_bytes);
-                Store {
+                CompressedUse {
                     bytes: devices_bytes + pool,
                     uncharged_bytes: devices_bytes + pool,
                 }
@@ -351,7 +351,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    fn is_overdrawn(&self) -> bool {
+    fn exceeds_budget(&self) -> bool {
         self.overdrawn_since
             .is_some_and(|since| since.elapsed() > OVERDRAWN_MAX)
     }
@@ -401,19 +401,19 @@ impl<'a> Watch<'a> {
     }
 }
 
-impl Measured {
+impl MeasuredRun {
     pub(super) fn into_run(self, recipe: &Recipe, case: &Case, arm: &Arm, block: usize) -> Run {
         let value = match (&self.outcome, recipe.metric.name.as_str()) {
             (Outcome::Finished, "elapsed_s") => self.ended.usage.elapsed_s,
-            (Outcome::Finished, "measured_s") => self.finished.measured_s,
-            (Outcome::Finished, figure) => match self.finished.figures.get(figure) {
+            (Outcome::Finished, "measured_s") => self.report.measured_s,
+            (Outcome::Finished, figure) => match self.report.figures.get(figure) {
                 Some(value) => *value,
                 None => recipe.metric.better.worst(),
             },
             _ => recipe.metric.better.worst(),
         };
         let outcome = match self.outcome {
-            Outcome::Finished if !has_figure(&recipe.metric.name, &self.finished) => {
+            Outcome::Finished if !has_figure(&recipe.metric.name, &self.report) => {
                 Outcome::Failed(format!("it gave no figure {}", recipe.metric.name))
             }
             outcome => outcome,
@@ -427,8 +427,8 @@ impl Measured {
             value,
             swapped_max_bytes: self.swapped_max_bytes,
             ended: self.ended,
-            figures: self.finished.figures,
-            verified: self.finished.verified,
+            figures: self.report.figures,
+            verified: self.report.verified,
             took_s: 0.0,
             machine: self.machine,
             group: self.group,
@@ -438,29 +438,31 @@ impl Measured {
     }
 }
 
-fn has_figure(name: &str, finished: &Finished) -> bool {
-    name == "elapsed_s" || name == "measured_s" || finished.figures.contains_key(name)
+fn has_figure(name: &str, report: &WorkloadReport) -> bool {
+    name == "elapsed_s" || name == "measured_s" || report.figures.contains_key(name)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::external::{Command, Reads};
+    use crate::workload::external::{ExternalCommand, OutputFormat};
 
     #[test]
     fn a_workload_that_fails_says_its_exit_code() {
-        let workload = Workload::Command(Command {
+        let workload = Workload::Command(ExternalCommand {
             command: vec!["./mine".to_owned(), "-x".to_owned()],
-            reads: Reads::Nothing,
+            reads: OutputFormat::Nothing,
             data: None,
             package: None,
         });
-        let ended = |code, signal| Ended {
+        let ended = |code, signal| WorkloadEnd {
             code,
             signal,
             usage: Default::default(),
         };
-        let said = |ended: &Ended| match finish(&workload, ended, "", "no such table\n").unwrap().0
+        let said = |ended: &WorkloadEnd| match finish(&workload, ended, "", "no such table\n")
+            .unwrap()
+            .0
         {
             Outcome::Failed(why) => why,
             other => panic!("{other:?}"),
@@ -480,7 +482,7 @@ mod tests {
         file.as_file().set_len(1 << 40).unwrap();
         (&mut file.as_file()).seek(SeekFrom::End(0)).unwrap();
         file.as_file().write_all(b"\nthe end").unwrap();
-        let text = last_of(file.path()).unwrap();
+        let text = tail_of(file.path()).unwrap();
         assert_eq!(text.len() as u64, OUTPUT_MAX);
         assert!(text.ends_with("\nthe end"));
     }

@@ -11,7 +11,7 @@ use crate::limit::{keyed, stalls};
 
 /// The machine that an experiment ran on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Machine {
+pub struct HostFacts {
     /// Its processor.
     pub processor: String,
     /// How many of them.
@@ -28,9 +28,9 @@ pub struct Machine {
     pub tunables: BTreeMap<String, String>,
 }
 
-impl Machine {
+impl HostFacts {
     /// This machine.
-    pub fn here(cgroup_version: u8) -> Machine {
+    pub fn here(cgroup_version: u8) -> HostFacts {
         let first = |path: &str| {
             fs::read_to_string(path)
                 .unwrap_or_default()
@@ -50,7 +50,7 @@ impl Machine {
             "/sys/kernel/mm/transparent_hugepage/enabled",
             "/sys/module/zswap/parameters/enabled",
         ];
-        Machine {
+        HostFacts {
             processor: processor.to_owned(),
             processors: std::thread::available_parallelism().map_or(1, usize::from),
             ram_bytes: memory().total_bytes,

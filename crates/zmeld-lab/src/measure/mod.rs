@@ -10,6 +10,6 @@ pub mod machine;
 pub mod series;
 pub mod supervise;
 
-pub use machine::{Counters, Machine};
+pub use machine::{Counters, HostFacts};
 pub use series::{Sample, Series};
-pub use supervise::{Ended, Usage};
+pub use supervise::{Usage, WorkloadEnd};

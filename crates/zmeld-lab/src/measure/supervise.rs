@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 
 /// What a supervisor is asked to do.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Request {
+pub struct SupervisorRequest {
     /// The process that asks; the supervisor ends with it.
     pub parent: u32,
     /// The launcher with its first arguments; its parent, the joins, `--` and the command follow. None: the command is started as it
@@ -72,7 +72,7 @@ pub struct Usage {
 
 /// How a workload ended.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Ended {
+pub struct WorkloadEnd {
     /// Its exit code; none if a signal ended it.
     pub code: Option<i32>,
     /// The signal that ended it.
@@ -85,7 +85,7 @@ pub struct Ended {
 ///
 /// # Errors
 /// When the launcher cannot be started or its outputs cannot be made.
-pub fn supervise(request: &Request) -> io::Result<Ended> {
+pub fn supervise(request: &SupervisorRequest) -> io::Result<WorkloadEnd> {
     end_with(request.parent)?;
     let mut words: Vec<OsString> = request.launcher.iter().map(OsString::from).collect();
     if !words.is_empty() {
@@ -128,7 +128,7 @@ pub fn supervise(request: &Request) -> io::Result<Ended> {
     let used = getrusage(UsageWho::RUSAGE_CHILDREN)?;
     let seconds =
         |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
-    Ok(Ended {
+    Ok(WorkloadEnd {
         code: status.code(),
         signal: status.signal(),
         usage: Usage {

@@ -13,7 +13,7 @@ use super::bootstrap::{median_interval, LEVEL};
 
 /// When enough is enough.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Stopping {
+pub struct StoppingRule {
     /// At least so many runs of each arm.
     pub runs_min: usize,
     /// At most so many.
@@ -22,7 +22,7 @@ pub struct Stopping {
     pub width: f64,
 }
 
-impl Stopping {
+impl StoppingRule {
     /// Whether these arms have been run often enough. An arm of which every run, or none, was killed has an interval
     /// without width.
     pub fn is_enough<'a>(&self, arms: impl IntoIterator<Item = &'a [f64]>, seed: u64) -> bool {

@@ -39,7 +39,7 @@ impl Direction {
 
 /// The runs of one arm.
 #[derive(Debug, Clone)]
-pub struct Runs {
+pub struct ArmRuns {
     /// The arm.
     pub arm: String,
     /// What was measured, in the order of the runs.
@@ -52,7 +52,7 @@ pub struct Runs {
 
 /// One arm on its own.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Summary {
+pub struct ArmSummary {
     /// The arm.
     pub arm: String,
     /// How many runs, warm-ups not counted.
@@ -104,7 +104,7 @@ pub struct Comparison {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Judgement {
     /// The arms in their order.
-    pub arms: Vec<Summary>,
+    pub arms: Vec<ArmSummary>,
     /// All pairs, those with the first arm first.
     pub comparisons: Vec<Comparison>,
     /// The arm that is better than every other one.
@@ -114,13 +114,13 @@ pub struct Judgement {
 }
 
 /// Compares every arm with every other one.
-pub fn judge(arms: &[Runs], direction: Direction, seed: u64) -> Judgement {
+pub fn judge(arms: &[ArmRuns], direction: Direction, seed: u64) -> Judgement {
     judge_at(arms, direction, seed, SIGNIFICANCE)
 }
 
 /// [`judge`] at another significance.
-pub fn judge_at(arms: &[Runs], direction: Direction, seed: u64, significance: f64) -> Judgement {
-    let summaries: Vec<Summary> = arms.iter().map(|runs| summarise(runs, seed)).collect();
+pub fn judge_at(arms: &[ArmRuns], direction: Direction, seed: u64, significance: f64) -> Judgement {
+    let summaries: Vec<ArmSummary> = arms.iter().map(|runs| summarise(runs, seed)).collect();
     let pairs: Vec<(usize, usize)> = (0..arms.len())
         .flat_map(|a| (a + 1..arms.len()).map(move |b| (a, b)))
         .collect();
@@ -164,7 +164,7 @@ pub fn judge_at(arms: &[Runs], direction: Direction, seed: u64, significance: f6
 
 impl Judgement {
     fn name_winner(&mut self) {
-        let wins = |arm: &&Summary| {
+        let wins = |arm: &&ArmSummary| {
             let won = self
                 .comparisons
                 .iter()
@@ -202,8 +202,8 @@ pub fn runs_needed(arms: usize) -> usize {
         .unwrap_or(1)
 }
 
-fn summarise(runs: &Runs, seed: u64) -> Summary {
-    Summary {
+fn summarise(runs: &ArmRuns, seed: u64) -> ArmSummary {
+    ArmSummary {
         arm: runs.arm.clone(),
         runs: runs.values.len(),
         unfinished: runs.unfinished,
@@ -215,7 +215,7 @@ fn summarise(runs: &Runs, seed: u64) -> Summary {
 }
 
 fn verdict(
-    (base, arm): (&Summary, &Summary),
+    (base, arm): (&ArmSummary, &ArmSummary),
     effect: &Effect,
     p: f64,
     direction: Direction,
@@ -239,8 +239,8 @@ fn verdict(
 mod tests {
     use super::*;
 
-    fn runs(arm: &str, values: &[f64]) -> Runs {
-        Runs {
+    fn runs(arm: &str, values: &[f64]) -> ArmRuns {
+        ArmRuns {
             arm: arm.into(),
             values: values.to_vec(),
             unfinished: values.iter().filter(|x| x.is_infinite()).count(),
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn times_of_an_emulated_machine_make_no_winner_but_finishing_does() {
-        let runs = |arm: &str, value: f64, unfinished: usize| Runs {
+        let runs = |arm: &str, value: f64, unfinished: usize| ArmRuns {
             arm: arm.to_owned(),
             values: (0..6).map(|at| value + f64::from(at) / 100.0).collect(),
             unfinished,
@@ -330,7 +330,7 @@ mod tests {
         let needed: Vec<usize> = (1..=6).map(runs_needed).collect();
         // 2 / C(8, 4) = 0.029, 6 * 2 / C(10, 5) = 0.048, 10 of them 0.079.
         assert_eq!(needed, [1, 4, 5, 5, 6, 6]);
-        let arms: Vec<Runs> = (0..5)
+        let arms: Vec<ArmRuns> = (0..5)
             .map(|at| {
                 runs(
                     &at.to_string(),

@@ -8,11 +8,11 @@ use std::sync::atomic::AtomicBool;
 use rustix::mount::{mount, MountFlags};
 use rustix::system::{reboot, RebootCommand};
 
-use super::{Answer, Refusal, Request, BEGIN, END, REQUEST};
+use super::{GuestAnswer, GuestRefusal, GuestRequest, BEGIN, END, REQUEST};
 use crate::error::Error;
 use crate::experiment::result::{CaseFacts, Run};
 use crate::experiment::{Lab, Settings};
-use crate::measure::Machine;
+use crate::measure::HostFacts;
 
 /// File systems that programs expect.
 const MOUNTS: &[(&str, &str)] = &[
@@ -51,7 +51,7 @@ pub fn end() -> std::io::Result<()> {
     Ok(reboot(how)?)
 }
 
-fn prepare() -> Result<Request, String> {
+fn prepare() -> Result<GuestRequest, String> {
     if std::process::id() != 1 {
         return Err("this is for the first program of a virtual machine".to_owned());
     }
@@ -78,8 +78,8 @@ fn prepare() -> Result<Request, String> {
     serde_json::from_slice(&text).map_err(|err| format!("{REQUEST}: {err}"))
 }
 
-fn answer(request: &Request, settings: &Settings) -> Result<(), String> {
-    let run = run(request, settings).map_err(|err| Refusal {
+fn answer(request: &GuestRequest, settings: &Settings) -> Result<(), String> {
+    let run = run(request, settings).map_err(|err| GuestRefusal {
         missing: err.is_missing(),
         integrity: matches!(
             err,
@@ -90,8 +90,8 @@ fn answer(request: &Request, settings: &Settings) -> Result<(), String> {
         ),
         what: err.to_string(),
     });
-    let answer = Answer {
-        machine: Machine::here(2),
+    let answer = GuestAnswer {
+        machine: HostFacts::here(2),
         run,
     };
     let text = serde_json::to_string(&answer).map_err(|err| format!("no answer: {err}"))?;
@@ -107,7 +107,7 @@ fn answer(request: &Request, settings: &Settings) -> Result<(), String> {
         .map_err(|err| format!("cannot write to {place}: {err}"))
 }
 
-fn run(request: &Request, settings: &Settings) -> Result<Run, Error> {
+fn run(request: &GuestRequest, settings: &Settings) -> Result<Run, Error> {
     let stop = AtomicBool::new(false);
     let mut listener = |_: crate::experiment::Event<'_>| {};
     let mut lab = Lab::open(settings, &stop, &mut listener)?;

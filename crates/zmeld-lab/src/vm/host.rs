@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use zmeld_swap::journal::FOLDER;
 use zmeld_swap::kernel::Invocation;
 use zmeld_swap::Host;
-use zmeld_vm::{on_path, Archive, Disk, Kernel, Kind, Machine};
+use zmeld_vm::{on_path, Archive, Disk, Kernel, KernelKind, VirtualMachine};
 
-use super::{Answer, Facts, Request, Size, BEGIN, END, REQUEST};
+use super::{GuestAnswer, GuestFacts, GuestRequest, GuestSize, BEGIN, END, REQUEST};
 use crate::arm::slow_disk::{bytes_per_s, DiskFile};
-use crate::arm::{self, Bases};
+use crate::arm::{self, SizeBases};
 use crate::error::Error;
 use crate::recipe::Case;
 use crate::workload::Workload;
@@ -57,18 +57,18 @@ const TAIL_BYTES: usize = 4096;
 
 /// Everything that the machines of a case boot from.
 #[derive(Debug)]
-pub(crate) struct Bed {
+pub(crate) struct BootEnvironment {
     kernel: Kernel,
     hardware: bool,
     archive: PathBuf,
     programs_bytes: u64,
-    size: Size,
+    size: GuestSize,
 }
 
 /// How a machine ended.
-pub(crate) enum Ended {
+pub(crate) enum MachineEnd {
     /// It answered.
-    Answer(Box<Answer>, Facts),
+    Answer(Box<GuestAnswer>, GuestFacts),
     /// It took longer than it may.
     TimedOut,
     /// Ctrl-C.
@@ -77,24 +77,24 @@ pub(crate) enum Ended {
     OutOfMemory,
 }
 
-impl Bed {
+impl BootEnvironment {
     /// Looks whether machines of this case can be had here, and packs what they boot into.
     ///
     /// # Errors
     /// What is missing.
     pub(crate) fn new(
         case: &Case,
-        size: &Size,
+        size: &GuestSize,
         kernel: Option<&Path>,
         own: &Path,
         folder: &Path,
-    ) -> Result<Bed, Error> {
+    ) -> Result<BootEnvironment, Error> {
         let kernel = match kernel {
             Some(path) => Kernel::at(path),
             None => Kernel::installed(),
         }
         .map_err(|err| missing(format!("{err} (--kernel)")))?;
-        if kernel.kind == Kind::Image && on_path(zmeld_vm::PROGRAM).is_none() {
+        if kernel.kind == KernelKind::Image && on_path(zmeld_vm::PROGRAM).is_none() {
             return Err(missing(format!(
                 "{} is not installed: install qemu-system-x86",
                 zmeld_vm::PROGRAM
@@ -103,8 +103,8 @@ impl Bed {
         let path = folder.join("machine.cpio");
         let programs_bytes =
             pack(case, &kernel, own, folder, &path).map_err(|err| missing(err.to_string()))?;
-        Ok(Bed {
-            hardware: kernel.kind == Kind::Image && hardware_runs(&kernel),
+        Ok(BootEnvironment {
+            hardware: kernel.kind == KernelKind::Image && hardware_runs(&kernel),
             kernel,
             archive: path,
             programs_bytes,
@@ -129,24 +129,24 @@ impl Bed {
     /// A machine that ends without an answer.
     pub(crate) fn run(
         &self,
-        mut request: Request,
+        mut request: GuestRequest,
         launcher: &[String],
         folder: &Path,
         stopped: &dyn Fn() -> bool,
-    ) -> Result<Ended, Error> {
+    ) -> Result<MachineEnd, Error> {
         let [archive, console, answer, complaints] =
             ["run.cpio", "console", "answer", "complaints"].map(|name| folder.join(name));
         let kind = self.kernel.kind;
         // The guest's disk is there as long as the guest.
         let disk = disk(&request, &self.size)?;
-        request.answer = Machine::answer_device(kind).to_owned();
-        request.disk = disk.as_ref().map(|_| arm::Disk {
-            device: Machine::disk_device(kind).into(),
+        request.answer = VirtualMachine::answer_device(kind).to_owned();
+        request.disk = disk.as_ref().map(|_| arm::GuestDisk {
+            device: VirtualMachine::disk_device(kind).into(),
             // QEMU slows its disks down itself.
-            is_fast: kind == Kind::UserMode,
+            is_fast: kind == KernelKind::UserMode,
         });
         self.add_request(&request, &archive)?;
-        let machine = Machine {
+        let machine = VirtualMachine {
             kernel: self.kernel.image.clone(),
             kind,
             archive,
@@ -164,8 +164,8 @@ impl Bed {
         let mut words = machine.command(&console, &answer);
         let create = |path: &Path| File::create(path).map_err(|err| Error::io("create", path, err));
         let (said, complained): (Stdio, Stdio) = match kind {
-            Kind::Image => (Stdio::null(), create(&complaints)?.into()),
-            Kind::UserMode => {
+            KernelKind::Image => (Stdio::null(), create(&complaints)?.into()),
+            KernelKind::UserMode => {
                 words.insert(1, format!("uml_dir={}/", folder.display()));
                 (create(&answer)?.into(), create(&console)?.into())
             }
@@ -196,7 +196,7 @@ impl Bed {
     }
 
     /// The archive with the request behind it: the kernel unpacks one after the other.
-    fn add_request(&self, request: &Request, to: &Path) -> Result<(), Error> {
+    fn add_request(&self, request: &GuestRequest, to: &Path) -> Result<(), Error> {
         fs::copy(&self.archive, to).map_err(|err| Error::io("copy", &self.archive, err))?;
         let file = File::options()
             .append(true)
@@ -210,28 +210,33 @@ impl Bed {
         packed.map(|_| ()).map_err(|err| missing(err.to_string()))
     }
 
-    fn answered(&self, answer: &Path, console: &Path, complaints: &Path) -> Result<Ended, Error> {
+    fn answered(
+        &self,
+        answer: &Path,
+        console: &Path,
+        complaints: &Path,
+    ) -> Result<MachineEnd, Error> {
         let text = |path: &Path| {
             let bytes = fs::read(path).unwrap_or_default();
             String::from_utf8_lossy(&bytes).into_owned()
         };
         let (answer, console, complaints) = (text(answer), text(console), text(complaints));
         if let Some(answer) = between(&answer) {
-            let answer: Answer = serde_json::from_str(answer)
+            let answer: GuestAnswer = serde_json::from_str(answer)
                 .map_err(|err| Error::Result(format!("the guest's answer: {err}")))?;
-            let facts = Facts {
+            let facts = GuestFacts {
                 ram_bytes: self.size.ram_bytes().unwrap_or(0),
                 programs_bytes: self.programs_bytes,
                 visible_bytes: answer.machine.ram_bytes,
                 processors: answer.machine.processors,
                 kernel: answer.machine.kernel.clone(),
-                user_mode: self.kernel.kind == Kind::UserMode,
+                user_mode: self.kernel.kind == KernelKind::UserMode,
                 emulated: !self.hardware,
             };
-            return Ok(Ended::Answer(Box::new(answer), facts));
+            return Ok(MachineEnd::Answer(Box::new(answer), facts));
         }
         if console.contains("deadlocked on memory") {
-            return Ok(Ended::OutOfMemory);
+            return Ok(MachineEnd::OutOfMemory);
         }
         let why = reason(&console, &complaints);
         Err(Error::Workload {
@@ -254,7 +259,7 @@ fn wait(
     child: &mut Child,
     limit: Duration,
     stopped: &dyn Fn() -> bool,
-) -> Result<Option<Ended>, Error> {
+) -> Result<Option<MachineEnd>, Error> {
     let begin = Instant::now();
     loop {
         let ended = child
@@ -262,8 +267,8 @@ fn wait(
             .map_err(|err| Error::io("wait for", zmeld_vm::PROGRAM, err))?;
         let why = match (ended, stopped()) {
             (Some(_), _) => return Ok(None),
-            (None, true) => Ended::Stopped,
-            (None, false) if begin.elapsed() > limit => Ended::TimedOut,
+            (None, true) => MachineEnd::Stopped,
+            (None, false) if begin.elapsed() > limit => MachineEnd::TimedOut,
             (None, false) => {
                 std::thread::sleep(Duration::from_millis(20));
                 continue;
@@ -368,7 +373,7 @@ fn hardware_runs(kernel: &Kernel) -> bool {
 }
 
 /// The disk of the arm, if it has one.
-fn disk(request: &Request, size: &Size) -> Result<Option<(Disk, DiskFile)>, Error> {
+fn disk(request: &GuestRequest, size: &GuestSize) -> Result<Option<(Disk, DiskFile)>, Error> {
     let Some(slow) = request
         .recipe
         .arms
@@ -377,7 +382,7 @@ fn disk(request: &Request, size: &Size) -> Result<Option<(Disk, DiskFile)>, Erro
     else {
         return Ok(None);
     };
-    let bases = Bases {
+    let bases = SizeBases {
         limit: size.ram_bytes().unwrap_or(0),
         footprint: request.footprint_bytes,
     };
@@ -398,19 +403,19 @@ mod tests {
 
     #[test]
     fn a_machine_takes_up_what_it_was_given_and_its_programs_and_qemu() {
-        let bed = Bed {
+        let boot_environment = BootEnvironment {
             kernel: Kernel {
                 image: PathBuf::new(),
                 release: String::new(),
                 modules: None,
-                kind: Kind::Image,
+                kind: KernelKind::Image,
             },
             hardware: false,
             archive: PathBuf::new(),
             programs_bytes: (24 << 20) + 1,
             size: "ram=160M".parse().unwrap(),
         };
-        assert_eq!(bed.bytes(), (160 + 25 + 192) << 20);
+        assert_eq!(boot_environment.bytes(), (160 + 25 + 192) << 20);
     }
 
     #[test]

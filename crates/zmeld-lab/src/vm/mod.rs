@@ -17,16 +17,16 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::arm::Disk;
+use crate::arm::GuestDisk;
 use crate::error::Error;
 use crate::experiment::result::Run;
-use crate::measure::Machine;
+use crate::measure::HostFacts;
 use crate::recipe::Recipe;
 
 /// How large a machine is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Size {
+pub struct GuestSize {
     /// RAM, `214MiB`.
     pub ram: String,
     /// Processors.
@@ -41,7 +41,7 @@ fn one() -> u32 {
 /// The least that a distribution's kernel boots in.
 const RAM_MIN: u64 = 64 << 20;
 
-impl Size {
+impl GuestSize {
     /// RAM in bytes.
     ///
     /// # Errors
@@ -76,11 +76,11 @@ impl Size {
     }
 }
 
-impl FromStr for Size {
+impl FromStr for GuestSize {
     type Err = String;
 
     /// `ram=214M` or `ram=1G,processors=2`.
-    fn from_str(text: &str) -> Result<Size, String> {
+    fn from_str(text: &str) -> Result<GuestSize, String> {
         let (mut ram, mut processors) = (None, one());
         for part in text.split(',') {
             match part.split_once('=') {
@@ -98,7 +98,7 @@ impl FromStr for Size {
             }
         }
         let ram = ram.ok_or("how much RAM? Write ram=214M or ram=1G,processors=2")?;
-        let size = Size { ram, processors };
+        let size = GuestSize { ram, processors };
         size.check()?;
         Ok(size)
     }
@@ -106,7 +106,7 @@ impl FromStr for Size {
 
 /// The machine that runs were made on, as it described itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Facts {
+pub struct GuestFacts {
     /// What it was given, bytes, without what its own programs take up.
     pub ram_bytes: u64,
     /// What its own programs take up besides, bytes: the archive that it booted into.
@@ -124,9 +124,9 @@ pub struct Facts {
     pub user_mode: bool,
 }
 
-impl Facts {
+impl GuestFacts {
     /// Whether figures of both may stand side by side. What programs take up may differ a little between two builds.
-    pub(crate) fn is_like(&self, other: &Facts) -> bool {
+    pub(crate) fn is_like(&self, other: &GuestFacts) -> bool {
         self.kernel == other.kernel
             && self.ram_bytes == other.ram_bytes
             && self.processors == other.processors
@@ -145,7 +145,7 @@ impl Facts {
 
 /// What the guest is asked to do.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Request {
+pub(crate) struct GuestRequest {
     /// One case, without a limit of its own, and one arm.
     recipe: Recipe,
     footprint_bytes: u64,
@@ -154,13 +154,18 @@ pub(crate) struct Request {
     /// Where the answer goes.
     answer: String,
     /// The disk, if there is one.
-    disk: Option<Disk>,
+    disk: Option<GuestDisk>,
 }
 
-impl Request {
+impl GuestRequest {
     /// `recipe`: one case, without a limit of its own, and one arm.
-    pub(crate) fn new(recipe: Recipe, footprint_bytes: u64, block: usize, seed: u64) -> Request {
-        Request {
+    pub(crate) fn new(
+        recipe: Recipe,
+        footprint_bytes: u64,
+        block: usize,
+        seed: u64,
+    ) -> GuestRequest {
+        GuestRequest {
             recipe,
             footprint_bytes,
             block,
@@ -173,12 +178,12 @@ impl Request {
 
 /// What it answers.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Answer {
-    machine: Machine,
-    run: Result<Run, Refusal>,
+pub(crate) struct GuestAnswer {
+    machine: HostFacts,
+    run: Result<Run, GuestRefusal>,
 }
 
-impl Answer {
+impl GuestAnswer {
     /// The run, or the error as it would be here.
     pub(crate) fn run(self) -> Result<Run, Error> {
         self.run.map_err(|refusal| {
@@ -196,7 +201,7 @@ impl Answer {
 
 /// Why there is no run.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Refusal {
+pub(crate) struct GuestRefusal {
     /// This kernel or archive lacks something: another one may have it.
     missing: bool,
     /// Wrong bytes.
@@ -216,7 +221,7 @@ mod tests {
 
     #[test]
     fn machines_are_told_apart() {
-        let one = Facts {
+        let one = GuestFacts {
             ram_bytes: 1 << 30,
             programs_bytes: 5,
             visible_bytes: 6,
@@ -225,7 +230,7 @@ mod tests {
             emulated: true,
             user_mode: false,
         };
-        let with = |change: &dyn Fn(&mut Facts)| {
+        let with = |change: &dyn Fn(&mut GuestFacts)| {
             let mut other = one.clone();
             change(&mut other);
             one.is_like(&other)
@@ -238,10 +243,10 @@ mod tests {
 
     #[test]
     fn sizes_are_understood_or_refused() {
-        let size: Size = "ram=214M,processors=2".parse().unwrap();
+        let size: GuestSize = "ram=214M,processors=2".parse().unwrap();
         assert_eq!(size.processors, 2);
         assert_eq!(size.ram_bytes(), Ok(214 << 20));
-        assert_eq!("ram=1GiB".parse::<Size>().unwrap().processors, 1);
+        assert_eq!("ram=1GiB".parse::<GuestSize>().unwrap().processors, 1);
         for (text, word) in [
             ("", "not known"),
             ("214M", "not known"),
@@ -252,7 +257,7 @@ mod tests {
             ("ram=1G,processors=x", "no number"),
             ("ram=1G,disk=1G", "not known"),
         ] {
-            let err = text.parse::<Size>().unwrap_err();
+            let err = text.parse::<GuestSize>().unwrap_err();
             assert!(err.contains(word), "{text}: {err}");
         }
     }

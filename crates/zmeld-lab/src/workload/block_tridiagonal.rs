@@ -18,7 +18,7 @@ use std::time::Instant;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::{Finished, WorkloadError};
+use super::{WorkloadError, WorkloadReport};
 
 /// Unknowns in a cell.
 const N: usize = 5;
@@ -54,7 +54,7 @@ struct Solver {
 
 /// Along which axis.
 #[derive(Clone, Copy)]
-enum Along {
+enum Axis {
     X = 0,
     Y = 1,
     Z = 2,
@@ -80,7 +80,7 @@ impl BlockTridiagonal {
         )
     }
 
-    pub(super) fn run(&self) -> Result<Finished, WorkloadError> {
+    pub(super) fn run(&self) -> Result<WorkloadReport, WorkloadError> {
         if self.n < 3 || self.iterations == 0 {
             return Err(WorkloadError::Settings(
                 "a grid needs at least 3 cells along an edge, and one step".into(),
@@ -93,7 +93,7 @@ impl BlockTridiagonal {
         pool.install(|| self.solve())
     }
 
-    fn solve(&self) -> Result<Finished, WorkloadError> {
+    fn solve(&self) -> Result<WorkloadReport, WorkloadError> {
         let mut solver = Solver::new(self.n);
         let begin = Instant::now();
         for _ in 0..self.iterations {
@@ -111,7 +111,7 @@ impl BlockTridiagonal {
             });
         }
         let cells = (self.n as f64).powi(3) * self.iterations as f64;
-        Ok(Finished {
+        Ok(WorkloadReport {
             measured_s,
             figures: [
                 ("cells_per_s".to_owned(), cells / measured_s),
@@ -163,7 +163,7 @@ impl Solver {
         // The forcing from the known solution; u then starts at zero.
         solver.u.par_iter_mut().enumerate().for_each(|(k, plane)| {
             for (at, cell) in plane.chunks_exact_mut(N).enumerate() {
-                cell.copy_from_slice(&known(n, at % n, at / n, k));
+                cell.copy_from_slice(&known_solution(n, at % n, at / n, k));
             }
         });
         let applied: Field = (0..n).into_par_iter().map(|k| solver.applied(k)).collect();
@@ -225,26 +225,26 @@ impl Solver {
         });
         let (coefficients, tau) = (&self.coefficients, self.tau);
         rhs.par_iter_mut().enumerate().try_for_each(|(k, plane)| {
-            let mut line = Line::new(n, tau);
+            let mut system = TridiagonalSystem::new(n, tau);
             for j in 0..n {
-                line.load(Along::X, |i| {
+                system.load(Axis::X, |i| {
                     (
                         &plane[(j * n + i) * N..],
                         &coefficients[k][(j * n + i) * COEFFICIENTS..],
                     )
                 });
-                line.solve(j == k)?;
-                line.store(|i, cell| plane[(j * n + i) * N..][..N].copy_from_slice(cell));
+                system.solve(j == k)?;
+                system.store(|i, cell| plane[(j * n + i) * N..][..N].copy_from_slice(cell));
             }
             for i in 0..n {
-                line.load(Along::Y, |j| {
+                system.load(Axis::Y, |j| {
                     (
                         &plane[(j * n + i) * N..],
                         &coefficients[k][(j * n + i) * COEFFICIENTS..],
                     )
                 });
-                line.solve(i == k)?;
-                line.store(|j, cell| plane[(j * n + i) * N..][..N].copy_from_slice(cell));
+                system.solve(i == k)?;
+                system.store(|j, cell| plane[(j * n + i) * N..][..N].copy_from_slice(cell));
             }
             Ok(())
         })?;
@@ -256,16 +256,16 @@ impl Solver {
             }
         }
         rows.par_iter_mut().enumerate().try_for_each(|(j, rows)| {
-            let mut line = Line::new(n, tau);
+            let mut system = TridiagonalSystem::new(n, tau);
             for i in 0..n {
-                line.load(Along::Z, |k| {
+                system.load(Axis::Z, |k| {
                     (
                         &rows[k][i * N..],
                         &coefficients[k][(j * n + i) * COEFFICIENTS..],
                     )
                 });
-                line.solve(i == j)?;
-                line.store(|k, cell| rows[k][i * N..][..N].copy_from_slice(cell));
+                system.solve(i == j)?;
+                system.store(|k, cell| rows[k][i * N..][..N].copy_from_slice(cell));
             }
             Ok(())
         })?;
@@ -287,7 +287,7 @@ impl Solver {
             .map(|k| {
                 let mut most = (0.0f64, 0.0f64);
                 for (at, cell) in self.u[k].chunks_exact(N).enumerate() {
-                    for (x, y) in cell.iter().zip(known(n, at % n, at / n, k)) {
+                    for (x, y) in cell.iter().zip(known_solution(n, at % n, at / n, k)) {
                         // `max` would lose a NaN.
                         let off = (x - y).abs();
                         most.0 = if off.is_nan() {
@@ -306,17 +306,17 @@ impl Solver {
 }
 
 /// The known solution: waves that are zero just outside the grid.
-fn known(n: usize, i: usize, j: usize, k: usize) -> Cell {
+fn known_solution(n: usize, i: usize, j: usize, k: usize) -> Cell {
     let wave = |x: usize| (std::f64::consts::PI * (x + 1) as f64 / (n + 1) as f64).sin();
     let product = wave(i) * wave(j) * wave(k);
     std::array::from_fn(|c| (1.0 + 0.3 * c as f64) * product)
 }
 
 /// One tridiagonal system of blocks, and the room to solve it.
-struct Line {
+struct TridiagonalSystem {
     tau: f64,
     m: Block,
-    along: usize,
+    axis: usize,
     /// Velocity and diffusivity of each cell.
     coefficients: Vec<(f64, f64)>,
     right: Vec<Cell>,
@@ -324,12 +324,12 @@ struct Line {
     solution: Vec<Cell>,
 }
 
-impl Line {
-    fn new(n: usize, tau: f64) -> Line {
-        Line {
+impl TridiagonalSystem {
+    fn new(n: usize, tau: f64) -> TridiagonalSystem {
+        TridiagonalSystem {
             tau,
             m: coupling(),
-            along: 0,
+            axis: 0,
             coefficients: vec![(0.0, 0.0); n],
             right: vec![[0.0; N]; n],
             upper: vec![[[0.0; N]; N]; n],
@@ -337,12 +337,12 @@ impl Line {
         }
     }
 
-    fn load<'a>(&mut self, along: Along, cell: impl Fn(usize) -> (&'a [f64], &'a [f64])) {
-        self.along = along as usize;
+    fn load<'a>(&mut self, axis: Axis, cell: impl Fn(usize) -> (&'a [f64], &'a [f64])) {
+        self.axis = axis as usize;
         for at in 0..self.right.len() {
             let (values, coefficients) = cell(at);
             self.right[at].copy_from_slice(&values[..N]);
-            self.coefficients[at] = (coefficients[self.along], coefficients[3 + self.along]);
+            self.coefficients[at] = (coefficients[self.axis], coefficients[3 + self.axis]);
         }
     }
 
@@ -439,7 +439,7 @@ impl Line {
                         .sum::<f64>();
                 }
                 if sum.is_nan() || sum.abs() > RESIDUAL_MAX * scale {
-                    let axis = ["x", "y", "z"][self.along];
+                    let axis = ["x", "y", "z"][self.axis];
                     return Err(WorkloadError::Wrong {
                         what: format!(
                             "a line along {axis} has a residual of {sum:.3e} in cell {at}"
@@ -485,11 +485,8 @@ mod tests {
                 iterations: 30,
                 threads: 2,
             };
-            let finished = solver.run().unwrap();
-            assert!(
-                finished.figures["relative_error"] < 2e-3,
-                "{n}: {finished:?}"
-            );
+            let report = solver.run().unwrap();
+            assert!(report.figures["relative_error"] < 2e-3, "{n}: {report:?}");
         }
     }
 

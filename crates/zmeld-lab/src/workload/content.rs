@@ -11,7 +11,7 @@ pub const WORDS: usize = 512;
 /// How pages are filled.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Content {
+pub struct PageContent {
     /// The share of a page that is random; the rest repeats it. About the share that is left after a codec that finds
     /// repeats: 0.25 gives about 4:1 with lz4, lzo and zstd alike. 0 is a page of one repeated word, which the kernel
     /// keeps as a value; 1 does not compress at all.
@@ -24,9 +24,9 @@ pub struct Content {
     pub seed: u64,
 }
 
-impl Default for Content {
+impl Default for PageContent {
     fn default() -> Self {
-        Content {
+        PageContent {
             random_share: 0.4,
             duplicate_share: 0.0,
             zero_share: 0.0,
@@ -38,7 +38,7 @@ impl Default for Content {
 /// How many pages the duplicates are copies of.
 const ORIGINALS: u64 = 16;
 
-impl Content {
+impl PageContent {
     /// How many words of a page are random.
     pub fn random_words(&self) -> usize {
         ((WORDS as f64 * self.random_share).round() as usize).clamp(1, WORDS)
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn shares_are_as_wanted() {
-        let content = Content {
+        let content = PageContent {
             random_share: 0.25,
             duplicate_share: 0.3,
             zero_share: 0.1,

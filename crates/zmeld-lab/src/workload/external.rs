@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 /// A command.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Command {
+pub struct ExternalCommand {
     /// The program and its arguments.
     pub command: Vec<String>,
     /// How its output is read.
     #[serde(default)]
-    pub reads: Reads,
+    pub reads: OutputFormat,
     /// What its data are, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<String>,
@@ -24,7 +24,7 @@ pub struct Command {
 /// How a command's output is read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Reads {
+pub enum OutputFormat {
     /// Not at all.
     #[default]
     Nothing,
@@ -38,7 +38,7 @@ pub enum Reads {
     Npb,
 }
 
-impl Command {
+impl ExternalCommand {
     /// In a sentence.
     pub fn describe(&self) -> String {
         let data = self.data.as_deref().unwrap_or("not known");
@@ -48,20 +48,20 @@ impl Command {
 
 /// What a command printed: its figures, and whether it says that it verified its result; `Err` if it says that the
 /// result is wrong.
-pub type Read = Result<(BTreeMap<String, f64>, bool), String>;
+pub type ParsedOutput = Result<(BTreeMap<String, f64>, bool), String>;
 
-impl Reads {
+impl OutputFormat {
     /// Reads a command's output.
     ///
     /// # Errors
     /// The line in which the command says that its result is wrong.
-    pub fn read(self, text: &str) -> Read {
+    pub fn read(self, text: &str) -> ParsedOutput {
         match self {
-            Reads::Nothing => Ok((BTreeMap::new(), false)),
-            Reads::SevenZip => Ok((seven_zip(text), true)),
-            Reads::Sysbench => Ok((sysbench(text), false)),
-            Reads::StressNg => stress_ng(text),
-            Reads::Npb => npb(text),
+            OutputFormat::Nothing => Ok((BTreeMap::new(), false)),
+            OutputFormat::SevenZip => Ok((seven_zip(text), true)),
+            OutputFormat::Sysbench => Ok((sysbench(text), false)),
+            OutputFormat::StressNg => stress_ng(text),
+            OutputFormat::Npb => npb(text),
         }
     }
 }
@@ -69,10 +69,10 @@ impl Reads {
 /// What 7-Zip ends with when it gets no memory.
 const SEVEN_ZIP_NO_MEMORY: i32 = 8;
 
-impl Reads {
+impl OutputFormat {
     /// Whether a command that ended by itself says that it got no memory.
     pub fn lacked_memory(self, code: Option<i32>) -> bool {
-        self == Reads::SevenZip && code == Some(SEVEN_ZIP_NO_MEMORY)
+        self == OutputFormat::SevenZip && code == Some(SEVEN_ZIP_NO_MEMORY)
     }
 }
 
@@ -114,7 +114,7 @@ fn sysbench(text: &str) -> BTreeMap<String, f64> {
 }
 
 /// `stress-ng: metrc: [1] vm  12345  10.01  8.9  1.1  1233.3  1234.5`, and failures of the verification.
-fn stress_ng(text: &str) -> Read {
+fn stress_ng(text: &str) -> ParsedOutput {
     let wrong = text.lines().find(|line| line.contains("stress-ng: fail"));
     if let Some(line) = wrong {
         return Err(line.trim().to_owned());
@@ -138,7 +138,7 @@ fn stress_ng(text: &str) -> Read {
 }
 
 /// ` Mop/s total = 14772.15`, ` Verification = SUCCESSFUL`.
-fn npb(text: &str) -> Read {
+fn npb(text: &str) -> ParsedOutput {
     let mut figures = BTreeMap::new();
     let mut verified = false;
     for line in text.lines() {

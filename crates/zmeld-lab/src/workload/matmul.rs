@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-use super::{mix, Finished, WorkloadError};
+use super::{mix, WorkloadError, WorkloadReport};
 
 /// Settings.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -19,16 +19,16 @@ pub struct Matmul {
     pub n: usize,
     /// The order in which elements are visited.
     #[serde(default)]
-    pub order: Order,
+    pub order: VisitOrder,
     /// What the matrices hold.
     #[serde(default)]
-    pub values: Values,
+    pub values: MatrixValues,
 }
 
 /// The order in which elements are visited.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Order {
+pub enum VisitOrder {
     /// Row by row.
     #[default]
     Rows,
@@ -39,7 +39,7 @@ pub enum Order {
 /// What the matrices hold.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Values {
+pub enum MatrixValues {
     /// Whole numbers from 0 to 99, as most such programs fill in; they compress well.
     #[default]
     Whole,
@@ -56,12 +56,12 @@ impl Matmul {
     /// In a sentence.
     pub fn describe(&self) -> String {
         let order = match self.order {
-            Order::Rows => "row order",
-            Order::Inverted => "inverted indices",
+            VisitOrder::Rows => "row order",
+            VisitOrder::Inverted => "inverted indices",
         };
         let values = match self.values {
-            Values::Whole => "whole numbers from 0 to 99 (compress well)",
-            Values::Random => "random fractions (hardly compress)",
+            MatrixValues::Whole => "whole numbers from 0 to 99 (compress well)",
+            MatrixValues::Random => "random fractions (hardly compress)",
         };
         format!(
             "two {0} x {0} matrices of doubles multiplied, {order}; data: {values}",
@@ -72,8 +72,8 @@ impl Matmul {
     fn element(&self, matrix: u64, at: usize) -> f64 {
         let drawn = mix((matrix << 56) ^ at as u64);
         match self.values {
-            Values::Whole => (drawn % 100) as f64,
-            Values::Random => (drawn >> 12) as f64 / (1u64 << 52) as f64,
+            MatrixValues::Whole => (drawn % 100) as f64,
+            MatrixValues::Random => (drawn >> 12) as f64 / (1u64 << 52) as f64,
         }
     }
 
@@ -83,8 +83,8 @@ impl Matmul {
         for a in 0..n {
             for b in 0..n {
                 let at = match self.order {
-                    Order::Rows => a * n + b,
-                    Order::Inverted => b * n + a,
+                    VisitOrder::Rows => a * n + b,
+                    VisitOrder::Inverted => b * n + a,
                 };
                 elements[at] = self.element(matrix, at);
             }
@@ -92,7 +92,7 @@ impl Matmul {
         elements
     }
 
-    pub(super) fn run(&self) -> Result<Finished, WorkloadError> {
+    pub(super) fn run(&self) -> Result<WorkloadReport, WorkloadError> {
         let n = self.n;
         if n == 0 {
             return Err(WorkloadError::Settings(
@@ -108,8 +108,8 @@ impl Matmul {
         for outer in 0..n {
             for inner in 0..n {
                 let (row, column) = match self.order {
-                    Order::Rows => (outer, inner),
-                    Order::Inverted => (inner, outer),
+                    VisitOrder::Rows => (outer, inner),
+                    VisitOrder::Inverted => (inner, outer),
                 };
                 c[row * n + column] = product(row, column);
             }
@@ -117,7 +117,7 @@ impl Matmul {
         let measured_s = begin.elapsed().as_secs_f64();
         self.verify(&a, &b, &c)?;
         let flops = 2.0 * (n as f64).powi(3);
-        Ok(Finished {
+        Ok(WorkloadReport {
             measured_s,
             figures: [("mflop_per_s".to_owned(), flops / measured_s / 1e6)].into(),
             verified: true,
@@ -145,8 +145,8 @@ impl Matmul {
         // Whole numbers are exact; rounding of the others grows with the number of terms.
         let largest = (0..n).map(|at| c[at].abs()).fold(1.0, f64::max);
         let tolerance = match self.values {
-            Values::Whole => 0.0,
-            Values::Random => largest * n as f64 * 1e-13,
+            MatrixValues::Whole => 0.0,
+            MatrixValues::Random => largest * n as f64 * 1e-13,
         };
         let wrong = left
             .iter()
@@ -167,8 +167,8 @@ mod tests {
 
     #[test]
     fn both_orders_multiply_and_a_flipped_bit_is_seen() {
-        for order in [Order::Rows, Order::Inverted] {
-            for values in [Values::Whole, Values::Random] {
+        for order in [VisitOrder::Rows, VisitOrder::Inverted] {
+            for values in [MatrixValues::Whole, MatrixValues::Random] {
                 let matmul = Matmul {
                     n: 37,
                     order,

@@ -42,12 +42,12 @@ pub enum Workload {
     /// Pages touched by Zipf's law.
     Touch(Touch),
     /// Any command.
-    Command(external::Command),
+    Command(external::ExternalCommand),
 }
 
 /// What a workload says of itself when it is done.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Finished {
+pub struct WorkloadReport {
     /// Seconds that its measured part took; filling memory first is not part of it.
     pub measured_s: f64,
     /// Its figures by name, such as `mb_per_s`.
@@ -75,7 +75,7 @@ impl Workload {
     ///
     /// # Errors
     /// [`WorkloadError`] when the result is wrong, or the settings are.
-    pub fn run(&self) -> Result<Finished, WorkloadError> {
+    pub fn run(&self) -> Result<WorkloadReport, WorkloadError> {
         match self {
             Workload::Matmul(matmul) => matmul.run(),
             Workload::BlockTridiagonal(solver) => solver.run(),

@@ -8,8 +8,8 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, Zipf};
 use serde::{Deserialize, Serialize};
 
-use super::content::{Content, WORDS};
-use super::{mix, Finished, WorkloadError};
+use super::content::{PageContent, WORDS};
+use super::{mix, WorkloadError, WorkloadReport};
 
 /// Settings.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -27,7 +27,7 @@ pub struct Touch {
     pub write_share: f64,
     /// What pages hold.
     #[serde(default)]
-    pub content: Content,
+    pub content: PageContent,
 }
 
 fn one() -> f64 {
@@ -52,7 +52,7 @@ impl Touch {
         )
     }
 
-    pub(super) fn run(&self) -> Result<Finished, WorkloadError> {
+    pub(super) fn run(&self) -> Result<WorkloadReport, WorkloadError> {
         let pages = self.bytes / 4096;
         let zipf = Zipf::new(pages as f64, self.zipf).map_err(|err| {
             WorkloadError::Settings(format!("{pages} pages with exponent {}: {err}", self.zipf))
@@ -63,7 +63,7 @@ impl Touch {
             self.write(&mut memory, page, 0);
         }
         let mut random = ChaCha8Rng::seed_from_u64(self.content.seed);
-        let mut waits = Waits::default();
+        let mut latencies = LatencyHistogram::default();
         let begin = Instant::now();
         for touch in 0..self.touches {
             let rank = zipf.sample(&mut random) as u64 - 1;
@@ -78,15 +78,15 @@ impl Touch {
                 let version = *version;
                 self.write(&mut memory, page, version);
             }
-            waits.add(before.elapsed().as_nanos() as u64);
+            latencies.add(before.elapsed().as_nanos() as u64);
         }
         let measured_s = begin.elapsed().as_secs_f64();
         for page in 0..pages {
             self.verify(&memory, page, versions[page as usize])?;
         }
-        let mut figures = waits.figures();
+        let mut figures = latencies.figures();
         figures.push(("touches_per_s", self.touches as f64 / measured_s));
-        Ok(Finished {
+        Ok(WorkloadReport {
             measured_s,
             figures: figures
                 .into_iter()
@@ -142,21 +142,21 @@ fn gcd(a: u64, b: u64) -> u64 {
 }
 
 /// How long touches took, by powers of the fourth root of 2: 19 % apart.
-struct Waits {
+struct LatencyHistogram {
     counts: Vec<u64>,
     largest_ns: u64,
 }
 
-impl Default for Waits {
+impl Default for LatencyHistogram {
     fn default() -> Self {
-        Waits {
+        LatencyHistogram {
             counts: vec![0; 256],
             largest_ns: 0,
         }
     }
 }
 
-impl Waits {
+impl LatencyHistogram {
     fn add(&mut self, ns: u64) {
         self.counts[((ns.max(1) as f64).log2() * 4.0) as usize] += 1;
         self.largest_ns = self.largest_ns.max(ns);
@@ -204,10 +204,10 @@ mod tests {
             touches: 5000,
             zipf: 1.0,
             write_share: 0.3,
-            content: Content::default(),
+            content: PageContent::default(),
         };
-        let finished = touch.run().unwrap();
-        let figures = &finished.figures;
+        let report = touch.run().unwrap();
+        let figures = &report.figures;
         assert!(
             figures["touch_p50_ns"] <= figures["touch_p99_ns"],
             "{figures:?}"

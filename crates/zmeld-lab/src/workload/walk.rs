@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-use super::content::{Content, WORDS};
-use super::{mix, Finished, WorkloadError};
+use super::content::{PageContent, WORDS};
+use super::{mix, WorkloadError, WorkloadReport};
 
 /// Settings.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -16,10 +16,10 @@ pub struct Walk {
     pub bytes: u64,
     /// The order of the bytes.
     #[serde(default)]
-    pub order: Order,
+    pub order: WalkOrder,
     /// What the array holds.
     #[serde(default)]
-    pub content: Content,
+    pub content: PageContent,
     /// How often it is walked in order.
     #[serde(default = "once")]
     pub rounds: u32,
@@ -35,7 +35,7 @@ fn once() -> u32 {
 /// The order of the bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Order {
+pub enum WalkOrder {
     /// From the first to the last.
     #[default]
     Sequential,
@@ -47,8 +47,8 @@ impl Walk {
     /// In a sentence.
     pub fn describe(&self) -> String {
         let order = match self.order {
-            Order::Sequential => "in order",
-            Order::Random => "at random",
+            WalkOrder::Sequential => "in order",
+            WalkOrder::Random => "at random",
         };
         format!(
             "an array of {} read byte by byte, {order}; data: {}",
@@ -57,7 +57,7 @@ impl Walk {
         )
     }
 
-    pub(super) fn run(&self) -> Result<Finished, WorkloadError> {
+    pub(super) fn run(&self) -> Result<WorkloadReport, WorkloadError> {
         let pages = self.bytes.div_ceil(4096);
         if pages == 0 {
             return Err(WorkloadError::Settings(
@@ -73,11 +73,11 @@ impl Walk {
         }
         let begin = Instant::now();
         let bytes = match self.order {
-            Order::Sequential => self.in_order(&array)?,
-            Order::Random => self.at_random(&array)?,
+            WalkOrder::Sequential => self.in_order(&array)?,
+            WalkOrder::Random => self.at_random(&array)?,
         };
         let measured_s = begin.elapsed().as_secs_f64();
-        Ok(Finished {
+        Ok(WorkloadReport {
             measured_s,
             figures: [("mb_per_s".to_owned(), bytes as f64 / measured_s / 1e6)].into(),
             verified: true,
@@ -135,14 +135,14 @@ mod tests {
     fn walks_see_what_was_written_and_what_was_not() {
         let walk = Walk {
             bytes: 64 << 10,
-            order: Order::Random,
-            content: Content::default(),
+            order: WalkOrder::Random,
+            content: PageContent::default(),
             rounds: 1,
             accesses: 100_000,
         };
         assert!(walk.run().unwrap().figures["mb_per_s"] > 0.0);
         assert!(Walk {
-            order: Order::Sequential,
+            order: WalkOrder::Sequential,
             ..walk
         }
         .run()

@@ -9,16 +9,16 @@ use super::LiveOptions;
 use crate::{RegionKind, SkipReason};
 
 #[derive(Debug)]
-pub(crate) struct Kinds {
+pub(crate) struct KindFilter {
     shared: bool,
     files: bool,
     /// File systems whose files are memory.
     memory_devices: Vec<(u32, u32)>,
 }
 
-impl Kinds {
+impl KindFilter {
     pub(crate) fn new(options: &LiveOptions) -> Self {
-        Kinds {
+        KindFilter {
             shared: options.shared,
             files: options.files,
             memory_devices: processes::mounts()

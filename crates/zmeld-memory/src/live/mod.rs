@@ -20,9 +20,9 @@ pub(crate) mod visit;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
-use crate::cold::Watched;
+use crate::cold::ColdPagesFound;
 use crate::{Batch, Error, Source, Visit};
-use processes::Chosen;
+use processes::ChosenProcess;
 
 /// Which processes' memory is looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,8 +72,8 @@ impl LiveOptions {
 pub struct LiveMemory {
     pub(crate) options: LiveOptions,
     pub(crate) page_size: usize,
-    chosen: Vec<Chosen>,
-    cold: Option<Watched>,
+    chosen: Vec<ChosenProcess>,
+    cold: Option<ColdPagesFound>,
 }
 
 impl LiveMemory {
@@ -99,19 +99,19 @@ impl LiveMemory {
 
     /// From now on visits deliver cold pages only, and say how much was cold.
     #[must_use]
-    pub fn only_cold(mut self, watched: Watched) -> Self {
+    pub fn only_cold(mut self, watched: ColdPagesFound) -> Self {
         self.cold = Some(watched);
         self
     }
 
-    pub(crate) fn readable(&self) -> impl Iterator<Item = &Chosen> {
+    pub(crate) fn readable(&self) -> impl Iterator<Item = &ChosenProcess> {
         self.chosen
             .iter()
             .filter(|process| self.skip_whole(process).is_none())
     }
 
     /// Why a process is left out whole, if it is.
-    fn skip_whole(&self, process: &Chosen) -> Option<crate::SkipReason> {
+    fn skip_whole(&self, process: &ChosenProcess) -> Option<crate::SkipReason> {
         if process.kernel_thread {
             Some(crate::SkipReason::KernelThread)
         } else if process.pid.unsigned_abs() == std::process::id() && !self.options.include_self {

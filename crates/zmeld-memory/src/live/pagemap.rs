@@ -7,9 +7,9 @@ use std::os::unix::fs::FileExt;
 
 /// What the page table says of one page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Entry(pub(crate) u64);
+pub(crate) struct PagemapEntry(pub(crate) u64);
 
-impl Entry {
+impl PagemapEntry {
     pub(crate) fn present(self) -> bool {
         self.bit(63)
     }
@@ -67,8 +67,8 @@ pub(crate) fn read(
 }
 
 /// The entries that [`read`] left in the buffer.
-pub(crate) fn entries(buffer: &[u8]) -> impl Iterator<Item = Entry> + '_ {
+pub(crate) fn entries(buffer: &[u8]) -> impl Iterator<Item = PagemapEntry> + '_ {
     buffer
         .chunks_exact(8)
-        .map(|word| Entry(u64::from_ne_bytes(word.try_into().expect("eight bytes"))))
+        .map(|word| PagemapEntry(u64::from_ne_bytes(word.try_into().expect("eight bytes"))))
 }

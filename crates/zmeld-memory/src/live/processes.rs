@@ -16,18 +16,18 @@ use crate::Error;
 /// A process as it was when it was chosen. Holds no open file: there may be
 /// more processes than a process may have files.
 #[derive(Debug, Clone)]
-pub(crate) struct Chosen {
+pub(crate) struct ChosenProcess {
     pub(crate) pid: i32,
     pub(crate) comm: Arc<str>,
     /// Tells a process from a later one with the same number.
     pub(crate) start_time: u64,
     pub(crate) kernel_thread: bool,
-    pub(crate) resident: Resident,
+    pub(crate) resident: ResidentSize,
 }
 
 /// Kibibytes in RAM, from `/proc/PID/status`, which everybody may read.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Resident {
+pub(crate) struct ResidentSize {
     pub(crate) anonymous: u64,
     pub(crate) file: u64,
     pub(crate) shared: u64,
@@ -35,7 +35,7 @@ pub(crate) struct Resident {
 
 const PF_KTHREAD: u32 = 0x0020_0000;
 
-impl Chosen {
+impl ChosenProcess {
     /// Looks a process up; `None` if it is gone.
     pub(crate) fn look_up(pid: i32) -> Option<Self> {
         let (chosen, _parent) = look_up_with_parent(pid)?;
@@ -49,10 +49,10 @@ impl Chosen {
     }
 }
 
-fn look_up_with_parent(pid: i32) -> Option<(Chosen, i32)> {
+fn look_up_with_parent(pid: i32) -> Option<(ChosenProcess, i32)> {
     let process = Process::new(pid).ok()?;
     let stat = process.stat().ok()?;
-    let chosen = Chosen {
+    let chosen = ChosenProcess {
         pid,
         start_time: stat.starttime,
         kernel_thread: stat.flags & PF_KTHREAD != 0,
@@ -62,7 +62,7 @@ fn look_up_with_parent(pid: i32) -> Option<(Chosen, i32)> {
     Some((chosen, stat.ppid))
 }
 
-fn resident(pid: i32) -> Resident {
+fn resident(pid: i32) -> ResidentSize {
     let text = fs::read(format!("/proc/{pid}/status")).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let field = |name: &str| {
@@ -71,7 +71,7 @@ fn resident(pid: i32) -> Resident {
             .and_then(|rest| rest.split_ascii_whitespace().next()?.parse().ok())
             .unwrap_or(0)
     };
-    Resident {
+    ResidentSize {
         anonymous: field("RssAnon:"),
         file: field("RssFile:"),
         shared: field("RssShmem:"),
@@ -79,9 +79,12 @@ fn resident(pid: i32) -> Resident {
 }
 
 /// The processes that a selection names, by number.
-pub(crate) fn choose(selection: &Selection) -> Result<Vec<Chosen>, Error> {
+pub(crate) fn choose(selection: &Selection) -> Result<Vec<ChosenProcess>, Error> {
     let mut chosen = match selection {
-        Selection::All => listed()?.into_iter().filter_map(Chosen::look_up).collect(),
+        Selection::All => listed()?
+            .into_iter()
+            .filter_map(ChosenProcess::look_up)
+            .collect(),
         Selection::Pids(pids) => {
             let pids: BTreeSet<i32> = pids.iter().copied().collect();
             pids.into_iter().map(named).collect::<Result<Vec<_>, _>>()?
@@ -90,7 +93,9 @@ pub(crate) fn choose(selection: &Selection) -> Result<Vec<Chosen>, Error> {
         Selection::Cgroup(path) => {
             let mut pids = BTreeSet::new();
             members(&resolve_cgroup(path)?, &mut pids)?;
-            pids.into_iter().filter_map(Chosen::look_up).collect()
+            pids.into_iter()
+                .filter_map(ChosenProcess::look_up)
+                .collect()
         }
     };
     chosen.sort_by_key(|process| process.pid);
@@ -98,8 +103,8 @@ pub(crate) fn choose(selection: &Selection) -> Result<Vec<Chosen>, Error> {
 }
 
 /// A process that was asked for by number: it must be there and have memory.
-fn named(pid: i32) -> Result<Chosen, Error> {
-    let chosen = Chosen::look_up(pid).ok_or(Error::NoProcess { pid })?;
+fn named(pid: i32) -> Result<ChosenProcess, Error> {
+    let chosen = ChosenProcess::look_up(pid).ok_or(Error::NoProcess { pid })?;
     if chosen.kernel_thread {
         return Err(Error::KernelThread {
             pid,
@@ -116,9 +121,9 @@ fn listed() -> Result<Vec<i32>, Error> {
         .collect())
 }
 
-fn tree(root: i32) -> Result<Vec<Chosen>, Error> {
+fn tree(root: i32) -> Result<Vec<ChosenProcess>, Error> {
     let first = named(root)?;
-    let mut children: HashMap<i32, Vec<Chosen>> = HashMap::new();
+    let mut children: HashMap<i32, Vec<ChosenProcess>> = HashMap::new();
     for pid in listed()? {
         if let Some((process, parent)) = look_up_with_parent(pid) {
             children.entry(parent).or_default().push(process);

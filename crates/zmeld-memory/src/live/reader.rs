@@ -16,25 +16,25 @@ use std::os::unix::fs::FileExt;
 
 /// Consecutive pages to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Stretch {
+pub(crate) struct PageRange {
     pub(crate) address: u64,
     pub(crate) bytes: usize,
 }
 
 /// The process is gone, as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Gone;
+pub(crate) struct ProcessGone;
 
 /// Reads all stretches, one behind the other, into `out`, which they fill
 /// exactly. `failed` is told the index in `out` of each page that could not be
 /// read; its bytes are left as they were.
 pub(crate) fn read(
     mem: &File,
-    stretches: impl Iterator<Item = Stretch>,
+    stretches: impl Iterator<Item = PageRange>,
     page_size: usize,
     out: &mut [u8],
     mut failed: impl FnMut(usize),
-) -> Result<(), Gone> {
+) -> Result<(), ProcessGone> {
     let mut at = 0;
     for stretch in stretches {
         let end = at + stretch.bytes;
@@ -42,7 +42,7 @@ pub(crate) fn read(
         while at < end {
             let read = match mem.read_at(&mut out[at..end], address) {
                 // The address space has ended.
-                Ok(0) => return Err(Gone),
+                Ok(0) => return Err(ProcessGone),
                 // Whole pages only: the page in which it stopped is tried again.
                 Ok(n) => n / page_size * page_size,
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
@@ -78,7 +78,7 @@ mod tests {
             (page as u64, 1),
             (address + 3 * page as u64, 4),
         ]
-        .map(|(address, pages)| Stretch {
+        .map(|(address, pages)| PageRange {
             address,
             bytes: pages * page,
         });
@@ -102,11 +102,11 @@ mod tests {
         let mem = File::open(format!("/proc/{}/mem", child.id())).unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
-        let stretch = Stretch {
+        let stretch = PageRange {
             address: 4096,
             bytes: 4096,
         };
         let result = read(&mem, [stretch].into_iter(), 4096, &mut [0; 4096], |_| {});
-        assert_eq!(result, Err(Gone));
+        assert_eq!(result, Err(ProcessGone));
     }
 }

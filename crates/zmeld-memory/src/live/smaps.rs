@@ -15,7 +15,7 @@ pub(crate) struct Mapping {
     pub(crate) private: bool,
     pub(crate) inode: u64,
     pub(crate) device: (u32, u32),
-    pub(crate) name: Name,
+    pub(crate) name: MappingName,
     pub(crate) rss: u64,
     pub(crate) referenced: u64,
     pub(crate) anonymous: u64,
@@ -23,22 +23,22 @@ pub(crate) struct Mapping {
     pub(crate) ksm: u64,
     pub(crate) huge: u64,
     pub(crate) hugetlb: u64,
-    pub(crate) flags: Flags,
+    pub(crate) flags: VmFlags,
 }
 
 /// The name at the end of a mapping's line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Name(pub(crate) Arc<str>);
+pub(crate) struct MappingName(pub(crate) Arc<str>);
 
-impl Default for Name {
+impl Default for MappingName {
     fn default() -> Self {
-        Name(Arc::from(""))
+        MappingName(Arc::from(""))
     }
 }
 
 /// The `VmFlags` that matter here.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Flags {
+pub(crate) struct VmFlags {
     /// `io` or `pf`: device memory or bare frame numbers.
     pub(crate) device: bool,
     /// `ht`: hugetlbfs.
@@ -96,7 +96,7 @@ fn parse_head(line: &[u8]) -> Option<Mapping> {
             u32::try_from(hex(major)?).ok()?,
             u32::try_from(hex(minor)?).ok()?,
         ),
-        name: Name(Arc::from(String::from_utf8_lossy(name))),
+        name: MappingName(Arc::from(String::from_utf8_lossy(name))),
         ..Mapping::default()
     };
     (mapping.start <= mapping.end).then_some(mapping)

@@ -13,18 +13,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::frames::{FrameSet, HeadFinder, PageFlags};
-use super::kinds::Kinds;
-use super::pagemap::{self, Entry};
-use super::processes::{self, Chosen};
-use super::reader::{self, Stretch};
+use super::kinds::KindFilter;
+use super::pagemap::{self, PagemapEntry};
+use super::processes::{self, ChosenProcess};
+use super::reader::{self, PageRange};
 use super::smaps::{self, Mapping};
 use super::LiveMemory;
 use crate::buffer::Buffer;
-use crate::cold::{ColdPages, Found};
+use crate::cold::{ColdPages, ColdSet};
 use crate::work::Queue;
 use crate::{
-    Batch, Cold, Counted, Error, Note, Owner, Region, RegionId, RegionKind, SkipReason, Skips,
-    Visit,
+    Batch, ColdReport, Counted, Error, Note, Owner, Region, RegionId, RegionKind, SkipReason,
+    Skips, Visit,
 };
 
 /// Bytes read in one call, and the most in one batch: small enough to stay in
@@ -42,18 +42,18 @@ pub(super) fn visit(
     stop: &AtomicBool,
     sink: &(dyn Fn(Batch<'_>) + Sync),
 ) -> Result<Visit, Error> {
-    let shared = Shared::new(live);
-    let queue = Queue::new(live.chosen.iter().rev().map(Work::Process).collect());
+    let shared = VisitShared::new(live);
+    let queue = Queue::new(live.chosen.iter().rev().map(VisitTask::Process).collect());
     let workers = queue.run(
         threads,
         stop,
-        || Worker::new(&shared, stop, sink),
+        || LiveWorker::new(&shared, stop, sink),
         |worker, work| match work {
-            Work::Process(chosen) => queue.extend(worker.open(chosen)),
-            Work::Piece(piece) => {
+            VisitTask::Process(chosen) => queue.extend(worker.open(chosen)),
+            VisitTask::MappingPart(piece) => {
                 let (now, later) = piece.split();
                 if let Some(later) = later {
-                    queue.push(Work::Piece(later));
+                    queue.push(VisitTask::MappingPart(later));
                 }
                 worker.piece(&now);
             }
@@ -61,7 +61,7 @@ pub(super) fn visit(
     );
     let mut visit = Visit::default();
     let mut given_up = 0;
-    visit.cold = live.cold.as_ref().map(|watched| Cold {
+    visit.cold = live.cold.as_ref().map(|watched| ColdReport {
         coldness: watched.coldness(),
         waited: watched.waited,
         pages: watched.pages.clone(),
@@ -88,23 +88,23 @@ pub(super) fn visit(
 }
 
 /// What all workers share.
-struct Shared<'a> {
+struct VisitShared<'a> {
     live: &'a LiveMemory,
     page_size: u64,
     /// Frames delivered so far; `None` when frame numbers are hidden.
     frames: Option<FrameSet>,
     flags: Option<PageFlags>,
     regions: Mutex<Vec<Region>>,
-    kinds: Kinds,
+    kinds: KindFilter,
 }
 
-enum Work<'a> {
-    Process(&'a Chosen),
-    Piece(Piece),
+enum VisitTask<'a> {
+    Process(&'a ChosenProcess),
+    MappingPart(MappingPart),
 }
 
 /// An opened process, kept as long as a piece of it is left to do.
-struct Opened {
+struct OpenProcess {
     pid: i32,
     comm: Arc<str>,
     mem: File,
@@ -115,8 +115,8 @@ struct Opened {
 
 /// A mapping that is being visited. The two kinds of page in it (the process's
 /// own, and those of the file or shared object) are two regions.
-struct Visited {
-    process: Arc<Opened>,
+struct MappingVisit {
+    process: Arc<OpenProcess>,
     mapping: Mapping,
     own_kind: RegionKind,
     object_kind: RegionKind,
@@ -126,23 +126,23 @@ struct Visited {
     found: AtomicU64,
 }
 
-struct Piece {
-    visited: Arc<Visited>,
+struct MappingPart {
+    visited: Arc<MappingVisit>,
     /// Page indices within the mapping.
     from: u64,
     until: u64,
 }
 
-impl Piece {
-    fn split(self) -> (Piece, Option<Piece>) {
+impl MappingPart {
+    fn split(self) -> (MappingPart, Option<MappingPart>) {
         let middle = self.until.min(self.from + PIECE_PAGES);
-        let later = (middle < self.until).then(|| Piece {
+        let later = (middle < self.until).then(|| MappingPart {
             visited: Arc::clone(&self.visited),
             from: middle,
             until: self.until,
         });
         (
-            Piece {
+            MappingPart {
                 until: middle,
                 ..self
             },
@@ -151,21 +151,21 @@ impl Piece {
     }
 }
 
-impl<'a> Shared<'a> {
+impl<'a> VisitShared<'a> {
     fn new(live: &'a LiveMemory) -> Self {
         let frames = frame_numbers_visible().then(FrameSet::of_machine);
-        Shared {
+        VisitShared {
             live,
             page_size: live.page_size as u64,
             flags: frames.is_some().then(PageFlags::open).flatten(),
             frames,
             regions: Mutex::default(),
-            kinds: Kinds::new(&live.options),
+            kinds: KindFilter::new(&live.options),
         }
     }
 
     /// `None` when the numbers are used up.
-    fn new_region(&self, visited: &Visited, kind: RegionKind) -> Option<RegionId> {
+    fn new_region(&self, visited: &MappingVisit, kind: RegionKind) -> Option<RegionId> {
         let mut regions = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
         let id = RegionId(u32::try_from(regions.len()).ok()?);
         if id > RegionId::MAX {
@@ -219,14 +219,14 @@ pub(crate) fn frame_numbers_visible() -> bool {
 
 /// A run of pages in the worker's buffer that belong to one region.
 #[derive(Clone, Copy)]
-struct Run {
+struct RegionRun {
     kind: RegionKind,
     first_page: u64,
     pages: usize,
 }
 
-struct Worker<'a> {
-    shared: &'a Shared<'a>,
+struct LiveWorker<'a> {
+    shared: &'a VisitShared<'a>,
     stop: &'a AtomicBool,
     sink: &'a (dyn Fn(Batch<'_>) + Sync),
     counted: Counted,
@@ -238,19 +238,19 @@ struct Worker<'a> {
     entries: Vec<u8>,
     buffer: Buffer,
     /// What the buffer will hold, in order.
-    runs: Vec<Run>,
+    runs: Vec<RegionRun>,
     /// Per page of the buffer: mapped more than once, or failed to be read.
     maybe_shared: Vec<bool>,
     failed: Vec<bool>,
 }
 
-impl<'a> Worker<'a> {
+impl<'a> LiveWorker<'a> {
     fn new(
-        shared: &'a Shared<'a>,
+        shared: &'a VisitShared<'a>,
         stop: &'a AtomicBool,
         sink: &'a (dyn Fn(Batch<'_>) + Sync),
     ) -> Self {
-        Worker {
+        LiveWorker {
             shared,
             stop,
             sink,
@@ -268,7 +268,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Opens a process and returns its mappings as work.
-    fn open<'w>(&mut self, chosen: &'w Chosen) -> Vec<Work<'w>> {
+    fn open<'w>(&mut self, chosen: &'w ChosenProcess) -> Vec<VisitTask<'w>> {
         if let Some(reason) = self.shared.live.skip_whole(chosen) {
             self.skipped.process(reason, 0);
             return Vec::new();
@@ -291,7 +291,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    fn try_open<'w>(&mut self, chosen: &Chosen) -> Result<Vec<Work<'w>>, SkipReason> {
+    fn try_open<'w>(&mut self, chosen: &ChosenProcess) -> Result<Vec<VisitTask<'w>>, SkipReason> {
         let process = chosen.open().ok_or(SkipReason::Vanished)?;
         let open = |name| {
             process
@@ -311,7 +311,7 @@ impl<'a> Worker<'a> {
         if mappings.is_empty() {
             return Err(SkipReason::Vanished); // a process that is exiting has no memory any more
         }
-        let opened = Arc::new(Opened {
+        let opened = Arc::new(OpenProcess {
             pid: chosen.pid,
             comm: Arc::clone(&chosen.comm),
             mem,
@@ -326,7 +326,11 @@ impl<'a> Worker<'a> {
     }
 
     /// Counts a mapping as a whole; returns it as work if its pages matter.
-    fn mapping<'w>(&mut self, process: &Arc<Opened>, mapping: Mapping) -> Option<Work<'w>> {
+    fn mapping<'w>(
+        &mut self,
+        process: &Arc<OpenProcess>,
+        mapping: Mapping,
+    ) -> Option<VisitTask<'w>> {
         let kinds = &self.shared.kinds;
         if let Some((reason, pages)) = kinds.skip(&mapping) {
             self.skipped.region(reason, pages);
@@ -364,7 +368,7 @@ impl<'a> Worker<'a> {
         if mapping.rss == 0 && (only_object || pages > SPARSE_PAGES) {
             return None;
         }
-        let visited = Arc::new(Visited {
+        let visited = Arc::new(MappingVisit {
             process: Arc::clone(process),
             mapping,
             own_kind,
@@ -373,7 +377,7 @@ impl<'a> Worker<'a> {
             object: OnceLock::new(),
             found: AtomicU64::new(0),
         });
-        Some(Work::Piece(Piece {
+        Some(VisitTask::MappingPart(MappingPart {
             visited,
             from: 0,
             until: pages,
@@ -389,7 +393,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Looks at the page-table entries of a piece, reads and delivers.
-    fn piece(&mut self, piece: &Piece) {
+    fn piece(&mut self, piece: &MappingPart) {
         let visited = &*piece.visited;
         let process = &*visited.process;
         let mapping = &visited.mapping;
@@ -433,7 +437,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Steps 1 to 3 for one page; true if it is to be read.
-    fn gather(&mut self, visited: &Visited, page: u64, entry: Entry) -> bool {
+    fn gather(&mut self, visited: &MappingVisit, page: u64, entry: PagemapEntry) -> bool {
         if self.is_known_zero(visited, entry) {
             self.counted.zero_mapped += 1;
             return false;
@@ -459,7 +463,7 @@ impl<'a> Worker<'a> {
             Some(run) if run.kind == kind && run.first_page + run.pages as u64 == page => {
                 run.pages += 1
             }
-            _ => self.runs.push(Run {
+            _ => self.runs.push(RegionRun {
                 kind,
                 first_page: page,
                 pages: 1,
@@ -471,8 +475,9 @@ impl<'a> Worker<'a> {
 
     /// With idle page tracking: was the page left alone? (As it was when the
     /// wait ended: the reading that goes on now does not count.)
-    fn is_cold(&mut self, kind: RegionKind, entry: Entry) -> bool {
-        let Some(Found::Idle(idle)) = self.shared.live.cold.as_ref().map(|cold| &cold.found) else {
+    fn is_cold(&mut self, kind: RegionKind, entry: PagemapEntry) -> bool {
+        let Some(ColdSet::Idle(idle)) = self.shared.live.cold.as_ref().map(|cold| &cold.found)
+        else {
             return true;
         };
         let head = match &self.shared.flags {
@@ -492,7 +497,7 @@ impl<'a> Worker<'a> {
     /// Is the page one of zeros that the kernel lends to everybody? A page
     /// table shows that page as not exclusive and not of a file; the huge one
     /// as of a file, where there is none.
-    fn is_known_zero(&self, visited: &Visited, entry: Entry) -> bool {
+    fn is_known_zero(&self, visited: &MappingVisit, entry: PagemapEntry) -> bool {
         if entry.exclusive() {
             return false;
         }
@@ -506,12 +511,12 @@ impl<'a> Worker<'a> {
     }
 
     /// Step 4: reads what was gathered and delivers it.
-    fn flush(&mut self, visited: &Visited) {
+    fn flush(&mut self, visited: &MappingVisit) {
         if self.runs.is_empty() {
             return;
         }
         let page_size = self.page_size();
-        let stretches = self.runs.iter().map(|run| Stretch {
+        let stretches = self.runs.iter().map(|run| PageRange {
             address: visited.mapping.start + run.first_page * page_size as u64,
             bytes: run.pages * page_size,
         });
@@ -524,14 +529,14 @@ impl<'a> Worker<'a> {
             failed[at] = true
         }) {
             Ok(()) => self.deliver_runs(visited),
-            Err(reader::Gone) => self.give_up(visited, pages),
+            Err(reader::ProcessGone) => self.give_up(visited, pages),
         }
         self.runs.clear();
         self.maybe_shared.clear();
     }
 
     /// The process ended: counted once, with the pages that were about to be read.
-    fn give_up(&mut self, visited: &Visited, pages: usize) {
+    fn give_up(&mut self, visited: &MappingVisit, pages: usize) {
         if visited.process.given_up.swap(true, Ordering::Relaxed) {
             self.skipped.pages(SkipReason::Vanished, pages as u64);
         } else {
@@ -540,7 +545,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    fn deliver_runs(&mut self, visited: &Visited) {
+    fn deliver_runs(&mut self, visited: &MappingVisit) {
         let mut at = 0;
         for index in 0..self.runs.len() {
             let run = self.runs[index];
@@ -579,7 +584,14 @@ impl<'a> Worker<'a> {
     }
 
     /// Hands pages `from..until` of a run, which starts at page `at` of the buffer, to the sink.
-    fn deliver(&mut self, visited: &Visited, run: Run, at: usize, from: usize, until: usize) {
+    fn deliver(
+        &mut self,
+        visited: &MappingVisit,
+        run: RegionRun,
+        at: usize,
+        from: usize,
+        until: usize,
+    ) {
         if from == until {
             return;
         }

@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{About, Fault, Policy, PolicyName, Scan};
+use super::{HintingFault, Policy, PolicyDescription, PolicyName, ScanRequest};
 use crate::time::from_ms;
 
-pub(super) const ABOUT: About = About {
+pub(super) const ABOUT: PolicyDescription = PolicyDescription {
     name: PolicyName::Autonuma,
     rule: "Each process's pages are made inaccessible in turn; a page moves on a hinting fault if the previous \
            hinting fault on it came from the same node (two-reference filter), and at once during a process's first \
@@ -39,7 +39,7 @@ impl Default for AutonumaSettings {
 /// Hinting faults with the two-reference filter.
 #[derive(Debug, Clone, Copy)]
 pub struct Autonuma {
-    scan: Scan,
+    scan: ScanRequest,
     unfiltered_scans: u32,
 }
 
@@ -49,7 +49,7 @@ impl Autonuma {
         let pages = ((settings.scan_size_mb * 256.0).round() as usize).max(1);
         let every = from_ms(settings.scan_period_ms).max(1);
         Self {
-            scan: Scan {
+            scan: ScanRequest {
                 every,
                 pages,
                 spares_local: true,
@@ -60,12 +60,12 @@ impl Autonuma {
 }
 
 impl Policy for Autonuma {
-    fn migrates(&mut self, fault: &Fault) -> bool {
+    fn migrates(&mut self, fault: &HintingFault) -> bool {
         let early = fault.scans <= self.unfiltered_scans;
         fault.page_node != fault.here && (early || fault.last_here == Some(fault.here))
     }
 
-    fn scan(&self) -> Option<Scan> {
+    fn scan(&self) -> Option<ScanRequest> {
         Some(self.scan)
     }
 }

@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{About, OnMove, Policy, PolicyName, WholeCopy};
+use super::{OnMove, Policy, PolicyDescription, PolicyName, WholeCopy};
 use crate::time::from_ms;
 
-pub(super) const ABOUT: About = About {
+pub(super) const ABOUT: PolicyDescription = PolicyDescription {
     name: PolicyName::Full,
     rule: "When a process is moved, its whole address space is copied to the new node before it runs on; the copies \
            hold back the processes that run meanwhile.",

@@ -1,9 +1,9 @@
 //! `interleave`: pages are spread over all nodes.
 
-use super::{About, Policy, PolicyName, Touch};
-use crate::machine::Machine;
+use super::{FirstTouchEvent, Policy, PolicyDescription, PolicyName};
+use crate::machine::NumaMachine;
 
-pub(super) const ABOUT: About = About {
+pub(super) const ABOUT: PolicyDescription = PolicyDescription {
     name: PolicyName::Interleave,
     rule: "Page i of a process goes to node i modulo the number of nodes, and stays.",
     source: "MPOL_INTERLEAVE, numactl --interleave=all (mm/mempolicy.c)",
@@ -17,7 +17,7 @@ pub struct Interleave {
 
 impl Interleave {
     /// Over all nodes of a machine.
-    pub fn new(machine: &Machine) -> Self {
+    pub fn new(machine: &NumaMachine) -> Self {
         Self {
             nodes: machine.nodes(),
         }
@@ -25,7 +25,7 @@ impl Interleave {
 }
 
 impl Policy for Interleave {
-    fn place(&mut self, touch: &Touch) -> usize {
+    fn place(&mut self, touch: &FirstTouchEvent) -> usize {
         touch.slot % self.nodes
     }
 }

@@ -1,8 +1,8 @@
 //! `on-demand`: next-touch migration.
 
-use super::{About, Fault, OnMove, Policy, PolicyName};
+use super::{HintingFault, OnMove, Policy, PolicyDescription, PolicyName};
 
-pub(super) const ABOUT: About = About {
+pub(super) const ABOUT: PolicyDescription = PolicyDescription {
     name: PolicyName::OnDemand,
     rule: "When a process is moved, its pages are marked not present; the first touch of each faults and moves that page.",
     source: "the study's proposal; known as next-touch (Solaris MADV_ACCESS_LWP, Goglin and Furmento 2009)",
@@ -17,7 +17,7 @@ impl Policy for OnDemand {
         OnMove::Unmap
     }
 
-    fn migrates(&mut self, fault: &Fault) -> bool {
+    fn migrates(&mut self, fault: &HintingFault) -> bool {
         fault.page_node != fault.here
     }
 }

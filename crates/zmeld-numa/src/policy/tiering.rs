@@ -2,11 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{About, Demotion, Fault, Policy, PolicyName, Pressure, Scan};
-use crate::machine::Machine;
+use super::{
+    Demotion, HintingFault, NodePressure, Policy, PolicyDescription, PolicyName, ScanRequest,
+};
+use crate::machine::NumaMachine;
 use crate::time::{from_ms, SECOND};
 
-pub(super) const ABOUT: About = About {
+pub(super) const ABOUT: PolicyDescription = PolicyDescription {
     name: PolicyName::Tiering,
     rule: "Nodes without processors are the far tier. Scans make far pages inaccessible; one that faults within the \
            hot threshold of its scan is promoted if the rate limit and free memory allow. A near node that falls \
@@ -46,7 +48,7 @@ impl Default for TieringSettings {
 /// Promotion by hinting faults, demotion by age.
 #[derive(Debug, Clone)]
 pub struct Tiering {
-    scan: Scan,
+    scan: ScanRequest,
     hot: u64,
     pages_per_s: f64,
     free_share: f64,
@@ -61,7 +63,7 @@ pub struct Tiering {
 
 impl Tiering {
     /// For a machine; without a node that has no processors, nothing is promoted or demoted.
-    pub fn new(settings: &TieringSettings, machine: &Machine) -> Self {
+    pub fn new(settings: &TieringSettings, machine: &NumaMachine) -> Self {
         let far: Vec<usize> = (0..machine.nodes())
             .filter(|&n| machine.processors[n] == 0)
             .collect();
@@ -74,7 +76,7 @@ impl Tiering {
         };
         let pages_per_mb = 1_048_576.0 / machine.page_bytes as f64;
         Self {
-            scan: Scan {
+            scan: ScanRequest {
                 every: from_ms(settings.scan_period_ms).max(1),
                 pages: ((settings.scan_size_mb * pages_per_mb).round() as usize).max(1),
                 spares_local: true,
@@ -91,7 +93,7 @@ impl Tiering {
 }
 
 impl Policy for Tiering {
-    fn migrates(&mut self, fault: &Fault) -> bool {
+    fn migrates(&mut self, fault: &HintingFault) -> bool {
         if !self.far[fault.page_node]
             || fault.page_node == fault.here
             || fault.since_scan > self.hot
@@ -111,11 +113,11 @@ impl Policy for Tiering {
         true
     }
 
-    fn scan(&self) -> Option<Scan> {
+    fn scan(&self) -> Option<ScanRequest> {
         Some(self.scan)
     }
 
-    fn demotes(&mut self, pressure: &Pressure) -> Option<Demotion> {
+    fn demotes(&mut self, pressure: &NodePressure) -> Option<Demotion> {
         let to = self.demotes_to[pressure.node]?;
         let keep = (self.free_share * pressure.total as f64).ceil() as u64;
         (pressure.free < keep).then(|| Demotion {

@@ -1,6 +1,6 @@
 //! A zram or zmeld device.
 
-use zmeld_advice::Presence;
+use zmeld_advice::ModulePresence;
 use zmeld_report::units::bytes as amount;
 
 use crate::config::{Codec, Encryption, MeldMode, RamDevice, RamDriver, Tier, Writeback};
@@ -34,9 +34,11 @@ impl Draft<'_> {
             };
             let reason = match feature.presence {
                 _ if loaded => "the kernel has it as a module",
-                Presence::Module => "the kernel has it as a module",
-                Presence::Absent | Presence::Impossible => return Err(no_driver(driver, feature)),
-                Presence::Ready | Presence::Unknown => {
+                ModulePresence::Module => "the kernel has it as a module",
+                ModulePresence::Absent | ModulePresence::Impossible => {
+                    return Err(no_driver(driver, feature))
+                }
+                ModulePresence::Ready | ModulePresence::Unknown => {
                     "it is not loaded; whether the kernel has it cannot be told"
                 }
             };
@@ -283,7 +285,7 @@ fn no_driver(driver: RamDriver, feature: &Feature) -> Error {
     Error::KernelFeature {
         what: format!("this tier needs the driver {}", driver.name()),
         way_out: match feature.presence {
-            Presence::Impossible => format!(
+            ModulePresence::Impossible => format!(
                 "this kernel loads no modules, and {} is not built in; choose another tier",
                 driver.name()
             ),

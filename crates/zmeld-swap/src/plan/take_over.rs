@@ -112,7 +112,7 @@ impl Draft<'_> {
     }
 
     /// Compressed areas that are not zmeld's.
-    fn others_in_ram(&self) -> Vec<zmeld_advice::Area> {
+    fn others_in_ram(&self) -> Vec<zmeld_advice::ActiveSwap> {
         let own = own_devices(self.records);
         let others = self.machine.compressed.iter();
         others
@@ -122,7 +122,7 @@ impl Draft<'_> {
     }
 
     /// What would stand beside what is there.
-    fn second_device(&mut self, others: &[zmeld_advice::Area]) {
+    fn second_device(&mut self, others: &[zmeld_advice::ActiveSwap]) {
         let config = self.config;
         for (tier, priority) in areas(config) {
             if !self.asked_for(tier) || matches!(tier.kind, Kind::Disk(_)) {

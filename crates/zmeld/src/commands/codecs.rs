@@ -7,9 +7,9 @@ use serde::Serialize;
 use zmeld_memory::{open_path, OpenOptions, Source};
 use zmeld_report::units::{bytes, count};
 use zmeld_report::{cells, Column, Document, Section, Table};
-use zmeld_scan::kernel::Pool;
-use zmeld_scan::machine::Machine;
-use zmeld_scan::{measure_pages, Candidate, CodecReport, Progress};
+use zmeld_scan::kernel::PoolModel;
+use zmeld_scan::machine::MachineFacts;
+use zmeld_scan::{measure_pages, Candidate, CodecReport, ScanProgress};
 use zmeld_store::codec::{codecs, train_dictionary};
 use zmeld_store::{fill_word, page_size, Codec, CodecSpec};
 
@@ -29,13 +29,13 @@ struct Report {
     dictionary_bytes: Option<u64>,
     codecs: Vec<CodecReport>,
     threads: u16,
-    machine: Machine,
+    machine: MachineFacts,
 }
 
 /// Measures, prints.
 pub fn run(args: &CodecsArgs) -> anyhow::Result<Outcome> {
     let stop = progress::interrupt_flag();
-    let done = Progress::default();
+    let done = ScanProgress::default();
     let limit = if args.full { u64::MAX } else { args.pages };
     let sources = open_all(args)?;
     let (picked, measured) = progress::show(
@@ -46,8 +46,8 @@ pub fn run(args: &CodecsArgs) -> anyhow::Result<Outcome> {
             let mut picked = pick(&sources, limit, stop, &done)?;
             let (pages, dictionary) = split(args, std::mem::take(&mut picked.pages))?;
             let candidates = candidates(args, dictionary.as_ref())?;
-            let machine = Machine::here();
-            let pool = Pool::running(&machine.kernel, page_size() as u32);
+            let machine = MachineFacts::here();
+            let pool = PoolModel::running(&machine.kernel, page_size() as u32);
             let threads = args.threads.into();
             let (reports, _) =
                 measure_pages(&pages, &candidates, &pool.geometry, threads, stop, &done)?;
@@ -113,7 +113,7 @@ fn pick(
     sources: &[Box<dyn Source>],
     limit: u64,
     stop: &AtomicBool,
-    progress: &Progress,
+    progress: &ScanProgress,
 ) -> anyhow::Result<Picked> {
     struct State {
         pages: Vec<u8>,

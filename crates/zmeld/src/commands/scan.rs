@@ -6,8 +6,8 @@ use std::time::Duration;
 use zmeld_memory::{
     open_path, ColdTracker, LiveMemory, LiveOptions, OpenOptions, Selection, Source, SwapDevice,
 };
-use zmeld_scan::kernel::Pool;
-use zmeld_scan::{Candidate, Options, Progress, ScanResult};
+use zmeld_scan::kernel::PoolModel;
+use zmeld_scan::{Candidate, ScanOptions, ScanProgress, ScanResult};
 use zmeld_store::page_size;
 
 use zmeld_swap::Host;
@@ -23,7 +23,7 @@ pub fn run(args: &ScanArgs) -> anyhow::Result<Outcome> {
     if let Some(path) = &args.html {
         output::check_page(path)?;
     }
-    let mut options = Options::new(Candidate::open_all(&args.codecs.0)?);
+    let mut options = ScanOptions::new(Candidate::open_all(&args.codecs.0)?);
     options.full = args.full;
     options.groups = args.groups.into();
     options.ram_bytes = args.ram;
@@ -31,13 +31,13 @@ pub fn run(args: &ScanArgs) -> anyhow::Result<Outcome> {
     options.threads = args.threads.map_or(options.threads, usize::from);
     options.pool = args
         .kernel
-        .map(|version| Pool::of_kernel(version, None, page_size() as u32));
+        .map(|version| PoolModel::of_kernel(version, None, page_size() as u32));
 
     let host = Host::here();
     options.own_swaps = setup::own_swaps(&host);
 
     let source = open(&args.source)?;
-    let done = Progress::default();
+    let done = ScanProgress::default();
     let names = if args.full {
         &["reading", "compressing"][..]
     } else {
@@ -82,7 +82,7 @@ fn is_of_this_machine(args: &ScanArgs) -> bool {
         || source.cold.is_some();
     let codecs = args.codecs.0.iter().map(ToString::to_string);
     let usual = codecs.eq(setup::USUAL.map(str::to_owned))
-        && args.swap_rate == Options::new(Vec::new()).swap_mb_per_s;
+        && args.swap_rate == ScanOptions::new(Vec::new()).swap_mb_per_s;
     !part && usual && args.ram.is_none() && args.kernel.is_none()
 }
 

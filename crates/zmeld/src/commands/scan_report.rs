@@ -4,7 +4,7 @@ use zmeld_report::units::{bytes, count, percent};
 use zmeld_report::{
     cells, Axis, Bars, Column, Document, Estimate, Scatter, Section, Stack, Table, Tone, Unit,
 };
-use zmeld_scan::advice::Kind;
+use zmeld_scan::advice::AdviceKind;
 use zmeld_scan::{CodecResult, ScanResult};
 
 use crate::cli::ScanArgs;
@@ -617,9 +617,9 @@ fn advice_section(result: &ScanResult) -> Section {
     let mut section = Section::new("Advice");
     for advice in &result.advice {
         let tone = match advice.kind {
-            Kind::Do => Tone::Good,
-            Kind::Warning => Tone::Warning,
-            Kind::Nothing | Kind::Note => Tone::Neutral,
+            AdviceKind::Do => Tone::Good,
+            AdviceKind::Warning => Tone::Warning,
+            AdviceKind::Nothing | AdviceKind::Note => Tone::Neutral,
         };
         section = section.advice(tone, advice.text.as_str());
         if !advice.commands.is_empty() {

@@ -1,8 +1,8 @@
 //! One adviser: for the same facts of a machine a scan, a plan and a status say the
 //! same size, limit and codec.
 
-use zmeld_advice::Measured;
-use zmeld_scan::{CodecResult, Pages, ScanResult};
+use zmeld_advice::CodecVerdict;
+use zmeld_scan::{CodecResult, PageCounts, ScanResult};
 use zmeld_swap::config::{Config, Kind};
 use zmeld_swap::findings::findings;
 use zmeld_swap::machine::Machine;
@@ -72,10 +72,10 @@ fn scanned(case: &Case) -> ScanResult {
     ScanResult {
         ram_bytes: case.ram_kib * 1024,
         page_size: PAGE,
-        pages: Pages {
+        pages: PageCounts {
             total: case.pages,
             unique: case.pages,
-            ..Pages::default()
+            ..PageCounts::default()
         },
         codecs: vec![CodecResult {
             codec: case.codec.to_owned(),
@@ -219,7 +219,7 @@ fn scan_plan_and_status_say_the_same() {
             }
             None => {
                 // What is usual, and nothing that was measured.
-                assert_eq!(measured, Measured::TooLittle(68 * PAGE));
+                assert_eq!(measured, CodecVerdict::TooLittle(68 * PAGE));
                 assert_eq!(
                     (codec, sizes),
                     (None, ("50%".into(), "30%".into())),

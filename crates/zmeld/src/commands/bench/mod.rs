@@ -14,11 +14,11 @@ use clap::{Args, Subcommand};
 use zmeld_lab::experiment::overhead::SCHEMA as OVERHEAD_SCHEMA;
 use zmeld_lab::experiment::result::{Experiment, SCHEMA, SCHEMA_VERSION};
 use zmeld_lab::experiment::{judge, overhead, run as carry_out, Event, Settings};
-use zmeld_lab::measure::supervise::{launch, supervise, Request};
+use zmeld_lab::measure::supervise::{launch, supervise, SupervisorRequest};
 use zmeld_lab::recipe::BUILT_IN;
-use zmeld_lab::vm::{guest, Size};
-use zmeld_lab::workload::content::Content;
-use zmeld_lab::workload::external::{Command as External, Reads};
+use zmeld_lab::vm::{guest, GuestSize};
+use zmeld_lab::workload::content::PageContent;
+use zmeld_lab::workload::external::{ExternalCommand, OutputFormat};
 use zmeld_lab::workload::{Touch, Workload, WorkloadError};
 use zmeld_lab::Recipe;
 use zmeld_report::schema::Envelope;
@@ -104,7 +104,7 @@ struct RunArgs {
         conflicts_with = "limit",
         help_heading = "What is run"
     )]
-    machine: Option<Size>,
+    machine: Option<GuestSize>,
     /// The kernel image of virtual machines [default: one that is installed]
     #[arg(long, value_name = "FILE", help_heading = "What is run")]
     kernel: Option<PathBuf>,
@@ -182,7 +182,8 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<Outcome> {
             std::io::stdin()
                 .read_to_string(&mut text)
                 .context("cannot read the request")?;
-            let request: Request = serde_json::from_str(&text).context("not a request")?;
+            let request: SupervisorRequest =
+                serde_json::from_str(&text).context("not a request")?;
             let ended = supervise(&request).context("cannot run the workload")?;
             output::print(&serde_json::to_string(&ended)?)?;
             Ok(Outcome::Done)
@@ -277,9 +278,9 @@ fn recipe(args: &RunArgs) -> anyhow::Result<Recipe> {
 }
 
 fn own_command(command: &[String]) -> Workload {
-    Workload::Command(External {
+    Workload::Command(ExternalCommand {
         command: command.to_vec(),
-        reads: Reads::Nothing,
+        reads: OutputFormat::Nothing,
         data: None,
         package: None,
     })
@@ -525,7 +526,7 @@ fn measure_overhead(args: &OverheadArgs) -> anyhow::Result<Outcome> {
             touches: 1_000_000,
             zipf: 1.0,
             write_share: 0.3,
-            content: Content::default(),
+            content: PageContent::default(),
         }),
     };
     let settings = settings(seed(args.seed), None)?;

@@ -2,12 +2,12 @@
 
 use std::fmt::Write;
 
-use zmeld_lab::experiment::judge::Pair;
-use zmeld_lab::experiment::overhead::{cost, Cost, Overhead};
+use zmeld_lab::experiment::judge::ArmPair;
+use zmeld_lab::experiment::overhead::{cost, CostVerdict, Overhead};
 use zmeld_lab::experiment::result::{CaseFacts, CaseJudgement, Experiment, Outcome, Run};
-use zmeld_lab::recipe::{Metric, Published};
+use zmeld_lab::recipe::{Metric, PublishedTable};
 use zmeld_lab::statistics::sample::median;
-use zmeld_lab::statistics::verdict::{Judgement, Summary, SIGNIFICANCE};
+use zmeld_lab::statistics::verdict::{ArmSummary, Judgement, SIGNIFICANCE};
 use zmeld_lab::statistics::{Comparison, Direction, Interval, Verdict};
 use zmeld_lab::Recipe;
 use zmeld_report::plot::{Axis, Bars, Lines};
@@ -333,7 +333,7 @@ fn arms_table(experiment: &Experiment, case: &CaseJudgement) -> Table {
     table
 }
 
-fn value_cell(arm: &Summary, metric: &Metric) -> Cell {
+fn value_cell(arm: &ArmSummary, metric: &Metric) -> Cell {
     // How many did not finish stands in another column.
     match most_unfinished(arm, metric) {
         true => Cell::Empty,
@@ -342,7 +342,7 @@ fn value_cell(arm: &Summary, metric: &Metric) -> Cell {
 }
 
 /// Whether the median is that of runs that did not finish: no figure.
-fn most_unfinished(arm: &Summary, metric: &Metric) -> bool {
+fn most_unfinished(arm: &ArmSummary, metric: &Metric) -> bool {
     arm.unfinished > 0 && arm.median.value == metric.better.worst()
 }
 
@@ -413,7 +413,7 @@ fn outcome(outcome: &Outcome) -> String {
     }
 }
 
-fn published(table: &Published) -> Table {
+fn published(table: &PublishedTable) -> Table {
     let mut out = Table::new(&table.title);
     for column in &table.columns {
         out = out.column(Column::text(column));
@@ -428,7 +428,7 @@ fn published(table: &Published) -> Table {
 }
 
 /// The machine of its own that a case's runs were made on.
-fn machine_line(on: &zmeld_lab::vm::Facts) -> String {
+fn machine_line(on: &zmeld_lab::vm::GuestFacts) -> String {
     let way = match (on.emulated, on.user_mode) {
         (false, _) => "Run by the processor itself (KVM).",
         (true, false) => "Emulated: compare counts, not times.",
@@ -682,7 +682,7 @@ fn build(experiment: &Experiment, plots: bool) -> Document {
 }
 
 /// One row a pair.
-pub fn comparison_table(a: &Experiment, pairs: &[Pair]) -> Table {
+pub fn comparison_table(a: &Experiment, pairs: &[ArmPair]) -> Table {
     let metric = &a.recipe.metric;
     let mut table = Table::new("B against A")
         .column(Column::text("case"))
@@ -717,7 +717,7 @@ pub fn comparison_table(a: &Experiment, pairs: &[Pair]) -> Table {
 }
 
 /// Two results side by side.
-pub fn comparison(a: &Experiment, b: &Experiment, pairs: &[Pair]) -> Document {
+pub fn comparison(a: &Experiment, b: &Experiment, pairs: &[ArmPair]) -> Document {
     let mut differ = Vec::new();
     let mut note = |what: &str, a: &str, b: &str| {
         if a != b {
@@ -802,9 +802,9 @@ pub fn overhead(overhead: &Overhead) -> Document {
         ("processor time", &overhead.processor),
     ] {
         let said = match cost(ratio) {
-            Cost::Within => "yes",
-            Cost::Above => "no",
-            Cost::Unclear => "cannot be told: too noisy, or too few pairs",
+            CostVerdict::Within => "yes",
+            CostVerdict::Above => "no",
+            CostVerdict::Unclear => "cannot be told: too noisy, or too few pairs",
         };
         ratios.row(cells![
             name,

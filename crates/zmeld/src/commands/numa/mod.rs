@@ -15,11 +15,11 @@ use zmeld_linux::file;
 use zmeld_report::schema::Envelope;
 use zmeld_report::Style;
 
-use zmeld_numa::engine::Detail;
-use zmeld_numa::machine::{Machine, MachineError};
+use zmeld_numa::engine::Recording;
+use zmeld_numa::machine::{MachineError, NumaMachine};
 use zmeld_numa::policy::{PolicyName, UnknownPolicy, ALL};
 use zmeld_numa::replicate::{Replications, METRICS};
-use zmeld_numa::scenario::{Scenario, ScenarioError, Source, REPLICATIONS_MAX};
+use zmeld_numa::scenario::{Scenario, ScenarioError, ScenarioText, REPLICATIONS_MAX};
 use zmeld_numa::study;
 use zmeld_numa::sweep::{self, Shard, Sweep, SweepError};
 use zmeld_numa::time::MS;
@@ -183,7 +183,7 @@ pub enum Error {
     Scenario(#[from] ScenarioError),
     /// The machine.
     #[error(transparent)]
-    Machine(#[from] MachineError),
+    NumaMachine(#[from] MachineError),
     /// A policy's name.
     #[error(transparent)]
     Policy(#[from] UnknownPolicy),
@@ -281,9 +281,9 @@ fn carry_out(
             // About a hundred buckets, from a first run that records nothing.
             let total = scenario
                 .case
-                .simulate(policy, &plans, Detail::TOTALS)
+                .simulate(policy, &plans, Recording::TOTALS)
                 .total_time;
-            let detail = Detail {
+            let detail = Recording {
                 bucket: (total / 100).max(MS),
                 traffic: scenario.case.machine.nodes() <= 256,
             };
@@ -445,7 +445,7 @@ fn carry_out(
                 return Ok(Outcome::Done);
             }
             let source = match scenario {
-                Some(file) => Source::read(&file)?,
+                Some(file) => ScenarioText::read(&file)?,
                 None => study::source()?,
             };
             if let Some(steps) = calibrate {
@@ -497,17 +497,17 @@ fn carry_out(
             #[derive(Serialize)]
             struct Body {
                 command: &'static str,
-                machines: Vec<Machine>,
+                machines: Vec<NumaMachine>,
             }
             let (page, machines) = match machine {
                 Some(name) => {
-                    let machine = Machine::find(&name)?;
+                    let machine = NumaMachine::find(&name)?;
                     (pages::machine(&machine), vec![machine])
                 }
                 None => {
                     let presets = zmeld_numa::machine::PRESETS
                         .iter()
-                        .filter_map(|preset| Machine::preset(preset.name));
+                        .filter_map(|preset| NumaMachine::preset(preset.name));
                     (Page::from(pages::machines()), presets.collect())
                 }
             };
@@ -527,7 +527,7 @@ fn carry_out(
             #[derive(Serialize)]
             struct Body {
                 command: &'static str,
-                policies: &'static [zmeld_numa::policy::About],
+                policies: &'static [zmeld_numa::policy::PolicyDescription],
             }
             show(
                 &pages::policies().into(),
@@ -545,7 +545,7 @@ fn carry_out(
 }
 
 fn run_calibration(
-    source: &Source,
+    source: &ScenarioText,
     steps: usize,
     replications: u64,
     output: &Output,
@@ -610,7 +610,7 @@ fn run_calibration(
 }
 
 fn finish_sweep(
-    results: &sweep::Results,
+    results: &sweep::SweepResults,
     tables: &Tables,
     output: &Output,
     out: &mut dyn Write,
@@ -629,7 +629,7 @@ fn finish_sweep(
         command: &'static str,
         metrics: Vec<&'static str>,
         #[serde(flatten)]
-        results: &'a sweep::Results,
+        results: &'a sweep::SweepResults,
     }
     let metrics = METRICS.iter().map(|metric| metric.name).collect();
     show(
@@ -659,10 +659,10 @@ fn several_nodes(scenario: &Scenario) -> Result<(), Error> {
 }
 
 /// Reads the scenario that the arguments describe.
-fn read(args: &ScenarioArgs) -> Result<(Source, Scenario), Error> {
+fn read(args: &ScenarioArgs) -> Result<(ScenarioText, Scenario), Error> {
     let mut source = match &args.scenario {
-        Some(file) => Source::read(file)?,
-        None => Source::new(String::new(), "defaults".into())?,
+        Some(file) => ScenarioText::read(file)?,
+        None => ScenarioText::new(String::new(), "defaults".into())?,
     };
     let mut settings = args
         .set

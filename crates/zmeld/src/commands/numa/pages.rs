@@ -3,14 +3,14 @@
 use zmeld_report::plot::{Axis, Bars, HeatMap, Lines};
 use zmeld_report::{Cell, Column, Document, Estimate, Plot, Section, Table, Tone, Unit};
 
-use zmeld_numa::machine::{Machine, PRESETS};
+use zmeld_numa::machine::{NumaMachine, PRESETS};
 use zmeld_numa::outcome::Outcome;
 use zmeld_numa::policy::{PolicyName, ALL};
 use zmeld_numa::replicate::{metric, Replications, METRICS};
 use zmeld_numa::scenario::Scenario;
 use zmeld_numa::statistics::Interval;
-use zmeld_numa::study::{self, Measure, Point, Reproduction, PROBES};
-use zmeld_numa::sweep::{PointResult, Results};
+use zmeld_numa::study::{self, Measure, Reproduction, StudyPoint, PROBES};
+use zmeld_numa::sweep::{PointResult, SweepResults};
 use zmeld_numa::time::{to_ms, to_s};
 use zmeld_numa::workload::Workload;
 
@@ -54,7 +54,7 @@ fn cell(interval: Interval) -> Cell {
 /// that comes from: all its pages' faults, bookkeeping and copies, over what local accesses save of each millisecond
 /// of run time, `a r (distance / 10 - 1)`. `None` where nothing is saved.
 pub fn break_even_ms(
-    machine: &Machine,
+    machine: &NumaMachine,
     workload: &Workload,
     from: usize,
     to: usize,
@@ -79,7 +79,7 @@ pub fn machines() -> Document {
         .column(Column::mb_per_s("copy"))
         .column(Column::text("about"));
     for preset in PRESETS {
-        let Some(machine) = Machine::preset(preset.name) else {
+        let Some(machine) = NumaMachine::preset(preset.name) else {
             continue;
         };
         let levels: Vec<String> = machine
@@ -104,7 +104,7 @@ pub fn machines() -> Document {
 }
 
 /// One machine.
-pub fn machine(machine: &Machine) -> Page {
+pub fn machine(machine: &NumaMachine) -> Page {
     let mut plots = Vec::new();
     let names: Vec<String> = (0..machine.nodes()).map(|node| node.to_string()).collect();
     let mut heat = HeatMap::new(
@@ -433,7 +433,7 @@ pub fn compare(scenario: &Scenario, runs: &Replications) -> Document {
 }
 
 /// A sweep: one table, and a plot where one axis is of numbers.
-pub fn sweep(results: &Results) -> Page {
+pub fn sweep(results: &SweepResults) -> Page {
     let mut plots = Vec::new();
     let mut table = Table::new("Points");
     for axis in &results.axes {
@@ -479,7 +479,7 @@ const MAPS_MAX: usize = 12;
 
 /// What the swept values change: a curve over one axis of numbers, bars over one of words, and for several axes a map
 /// over the last two, one for each policy and each combination of the others.
-fn sweep_plots(results: &Results) -> Vec<Plot> {
+fn sweep_plots(results: &SweepResults) -> Vec<Plot> {
     let number = |value: &toml::Value| value.as_float().or(value.as_integer().map(|i| i as f64));
     // The base saves nothing over itself: alone, its time is what there is to see.
     let alone = results.policies.len() == 1;
@@ -619,7 +619,7 @@ fn verdict(agrees: bool) -> Cell {
     Cell::from(if agrees { "agrees" } else { "disagrees" })
 }
 
-fn load_text(point: &Point) -> String {
+fn load_text(point: &StudyPoint) -> String {
     format!(
         "{} x {} KB, {} ms, a {} %, r {} %",
         point.processes,
@@ -721,17 +721,17 @@ pub fn reproduction(study: &Reproduction, scenario: &Scenario) -> Page {
     }
     document = document.section(section.table(shapes));
 
-    let seconds = |point: &Point| f64::from(point.run_time_ms) / 1000.0;
-    let kilobytes = |point: &Point| f64::from(point.size_kb);
-    let load = |point: &Point| f64::from(point.processes);
+    let seconds = |point: &StudyPoint| f64::from(point.run_time_ms) / 1000.0;
+    let kilobytes = |point: &StudyPoint| f64::from(point.size_kb);
+    let load = |point: &StudyPoint| f64::from(point.processes);
     let all = study::points();
-    let base = |p: &Point| p.access_percent == 60 && p.reuse_percent == 40;
+    let base = |p: &StudyPoint| p.access_percent == 60 && p.reuse_percent == 40;
     type Figure<'f> = (
         &'f str,
         &'f str,
         Axis,
-        Vec<Point>,
-        &'f dyn Fn(&Point) -> f64,
+        Vec<StudyPoint>,
+        &'f dyn Fn(&StudyPoint) -> f64,
     );
     let figures: [Figure<'_>; 3] = [
         (
@@ -916,17 +916,17 @@ pub fn reproduction(study: &Reproduction, scenario: &Scenario) -> Page {
 /// Why a published number does not come out, with the measured evidence.
 fn explanation(
     study: &Reproduction,
-    point: &Point,
+    point: &StudyPoint,
     measure: Measure,
     published: f64,
 ) -> Option<String> {
     let ours = study.at(*point)?;
     if measure == Measure::FullLoss && point.processes == 10 {
-        let fifty = study.at(Point {
+        let fifty = study.at(StudyPoint {
             processes: 50,
             ..*point
         })?;
-        let extra = |m: &study::Measured, percent: f64| m.linux_s.value * percent / 100.0;
+        let extra = |m: &study::MeasuredPoint, percent: f64| m.linux_s.value * percent / 100.0;
         return Some(format!(
             "Almost 800 % at 10 processes cannot go together with almost 200 % at 50. Under linux, 10 processes take {:.2} s and \
              50 take {:.2} s, so full would have to lose {:.1} s with 10 processes and only {:.1} s with 50; yet 10 processes \

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use clap::Parser;
-use zmeld_numa::machine::{Machine, Slit};
-use zmeld_numa::scenario::Source;
+use zmeld_numa::machine::{NumaMachine, Slit};
+use zmeld_numa::scenario::ScenarioText;
 use zmeld_numa::study;
 use zmeld_report::Style;
 
@@ -40,7 +40,8 @@ fn folder(name: &str) -> PathBuf {
 }
 
 fn refused(toml: &str) -> String {
-    match Source::new(toml.to_owned(), "my.toml".into()).and_then(|source| source.scenario()) {
+    match ScenarioText::new(toml.to_owned(), "my.toml".into()).and_then(|source| source.scenario())
+    {
         Ok(_) => panic!("accepted: {toml}"),
         Err(error) => error.to_string(),
     }
@@ -125,7 +126,7 @@ fn scenarios_are_refused_by_file_line_and_column() {
 fn machines_are_read_from_numactl_and_sys() {
     let text = "available: 2 nodes (0-1)\nnode 0 cpus: 0 1 2 3\nnode 0 size: 1024 MB\nnode 0 free: 3 MB\n\
                 node 1 cpus:\nnode 1 size: 2048 MB\nnode 1 free: 3 MB\nnode distances:\nnode   0   1\n  0:  10  17\n  1:  28  10\n";
-    let machine = Machine::from_numactl(text, "saved").unwrap();
+    let machine = NumaMachine::from_numactl(text, "saved").unwrap();
     assert_eq!(machine.processors, [4, 0]);
     assert_eq!(machine.memory_pages, [Some(262_144), Some(524_288)]);
     assert_eq!(
@@ -133,7 +134,7 @@ fn machines_are_read_from_numactl_and_sys() {
         (17, 28)
     );
     let broken = text.replace("10  17", "10  x");
-    let error = Machine::from_numactl(&broken, "saved")
+    let error = NumaMachine::from_numactl(&broken, "saved")
         .unwrap_err()
         .to_string();
     assert!(error.starts_with("saved: line 10"), "{error}");
@@ -150,13 +151,13 @@ fn machines_are_read_from_numactl_and_sys() {
         )
         .unwrap();
     }
-    let machine = Machine::from_sysfs(&dir).unwrap();
+    let machine = NumaMachine::from_sysfs(&dir).unwrap();
     assert_eq!(
         (machine.processors, machine.memory_pages),
         (vec![4, 2], vec![Some(1024), Some(1024)])
     );
     fs::write(dir.join("node1/distance"), "21 10 10\n").unwrap();
-    assert!(Machine::from_sysfs(&dir)
+    assert!(NumaMachine::from_sysfs(&dir)
         .unwrap_err()
         .to_string()
         .contains("row 1: 3 columns"));

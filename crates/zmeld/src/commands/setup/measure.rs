@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use zmeld_advice::codec::Reason;
-use zmeld_advice::Measured;
+use zmeld_advice::CodecVerdict;
 use zmeld_memory::{LiveMemory, LiveOptions, Selection};
-use zmeld_scan::kernel::Pool;
-use zmeld_scan::{measure_pages, Candidate, Progress};
+use zmeld_scan::kernel::PoolModel;
+use zmeld_scan::{measure_pages, Candidate, ScanProgress};
 use zmeld_store::{page_size, CodecSpec};
 use zmeld_swap::config::{Codec, Config, Kind, Source, Swappiness};
 use zmeld_swap::journal::State;
@@ -29,7 +29,7 @@ pub const USUAL: [&str; 3] = ["lzo-rle", "lz4", "zstd"];
 const TIMED_PAGES: usize = 512;
 
 /// Scans the memory of all processes with the codecs that the kernel has.
-pub fn measured(codec: Option<&Codec>, machine: &Machine) -> anyhow::Result<Measured> {
+pub fn measured(codec: Option<&Codec>, machine: &Machine) -> anyhow::Result<CodecVerdict> {
     let names: Vec<String> = match codec {
         Some(codec) => vec![codec.to_string()],
         None if machine.zram.codecs.is_empty() => USUAL.map(str::to_owned).to_vec(),
@@ -42,16 +42,16 @@ pub fn measured(codec: Option<&Codec>, machine: &Machine) -> anyhow::Result<Meas
     };
     let specs: Vec<CodecSpec> = names.iter().filter_map(|name| name.parse().ok()).collect();
     if specs.is_empty() {
-        return Ok(Measured::Not);
+        return Ok(CodecVerdict::Not);
     }
     let Ok(live) = LiveMemory::open(LiveOptions::new(Selection::All)) else {
-        return Ok(Measured::Not);
+        return Ok(CodecVerdict::Not);
     };
-    let options = zmeld_scan::Options::new(Candidate::open_all(&specs)?);
+    let options = zmeld_scan::ScanOptions::new(Candidate::open_all(&specs)?);
     let interrupted = progress::interrupt_flag();
     let over = AtomicBool::new(false);
     let stop = AtomicBool::new(false);
-    let done = Progress::default();
+    let done = ScanProgress::default();
     let result = std::thread::scope(|scope| {
         scope.spawn(|| {
             let begin = Instant::now();
@@ -76,12 +76,12 @@ pub fn measured(codec: Option<&Codec>, machine: &Machine) -> anyhow::Result<Meas
     }
     // An ordinary user who may read nothing gets a plan without a measurement.
     let Ok(result) = result else {
-        return Ok(Measured::Not);
+        return Ok(CodecVerdict::Not);
     };
     let measured = zmeld_scan::advice::measured(&result, options.swap_mb_per_s);
     Ok(match (measured, codec, result.codecs.first()) {
         // What was asked for is taken as it is, if it saves next to nothing too.
-        (Measured::NothingToGain(_), Some(_), Some(it)) => Measured::Codec {
+        (CodecVerdict::NothingToGain(_), Some(_), Some(it)) => CodecVerdict::Codec {
             name: it.codec.clone(),
             ratio: it.effective_ratio,
             reason: Reason::Cheapest,
@@ -144,7 +144,7 @@ fn decompressed(codec: Option<&Codec>) -> anyhow::Result<f64> {
     };
     let mut pages = std::fs::read(std::env::current_exe()?)?;
     pages.truncate((pages.len() / page_size()).min(TIMED_PAGES) * page_size());
-    let pool = Pool::running(
+    let pool = PoolModel::running(
         &std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default(),
         page_size() as u32,
     );
@@ -155,7 +155,7 @@ fn decompressed(codec: Option<&Codec>) -> anyhow::Result<f64> {
         &pool.geometry,
         1,
         &stop,
-        &Progress::default(),
+        &ScanProgress::default(),
     )?;
     let rate = reports
         .first()

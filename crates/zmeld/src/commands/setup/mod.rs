@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
-use zmeld_advice::{Measured, Recommendation};
-use zmeld_scan::advice::{Advice, Kind as AdviceKind};
+use zmeld_advice::{CodecVerdict, Recommendation};
+use zmeld_scan::advice::{Advice, AdviceKind};
 use zmeld_swap::applied::Applied;
 use zmeld_swap::config::{Codec, Comments, Config, Kind, Location, Problem, Severity, Size};
 use zmeld_swap::journal::State;
@@ -199,7 +199,7 @@ struct Wanted {
     origin: String,
     problems: Vec<Problem>,
     /// What was measured for it.
-    measured: Measured,
+    measured: CodecVerdict,
     /// What it follows from, where nobody wrote it.
     recommendation: Option<Recommendation>,
 }
@@ -225,7 +225,7 @@ fn wanted(args: &WantedArgs, host: &Host, state: Option<&State>) -> anyhow::Resu
                 comments: Comments::new(),
                 origin: files.join(", "),
                 problems: loaded.warnings,
-                measured: Measured::Not,
+                measured: CodecVerdict::Not,
                 recommendation: None,
             }
         } else if let Some(state) = state.filter(|state| !state.config.tiers.is_empty()) {
@@ -234,7 +234,7 @@ fn wanted(args: &WantedArgs, host: &Host, state: Option<&State>) -> anyhow::Resu
                 comments: Comments::new(),
                 origin: "what is set up".to_owned(),
                 problems: Vec::new(),
-                measured: Measured::Not,
+                measured: CodecVerdict::Not,
                 recommendation: None,
             }
         } else {
@@ -282,7 +282,7 @@ fn override_tier(config: &mut Config, args: &WantedArgs) -> anyhow::Result<()> {
 fn recommended(args: &WantedArgs, host: &Host) -> anyhow::Result<Wanted> {
     let machine = Machine::read(host)?;
     let measured = match args.no_scan {
-        true => Measured::Not,
+        true => CodecVerdict::Not,
         false => measure::measured(args.codec.as_ref(), &machine)?,
     };
     let choice = Choice {
