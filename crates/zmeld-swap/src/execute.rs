@@ -23,7 +23,7 @@ use crate::kernel::Host;
 use crate::plan::{Group, Plan};
 use crate::reconcile::{reconcile, Doubt};
 use crate::room;
-use crate::step::{Record, Scene, Step};
+use crate::step::{Record, Step, StepContext};
 
 /// What a run has done.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -153,7 +153,7 @@ pub fn down(
         }
     }
     for record in &undone {
-        let left = match record.step.act().left(host, record) {
+        let left = match record.step.reversible().left(host, record) {
             Ok(left) => left,
             Err(err) => Some(format!("{}: {err}", record.step.describe())),
         };
@@ -229,8 +229,8 @@ impl Run<'_> {
         self.stop.is_some_and(|stop| stop.load(Ordering::SeqCst))
     }
 
-    fn scene<T>(&mut self, group: &str, act: impl FnOnce(&mut Scene<'_>) -> T) -> T {
-        act(&mut Scene {
+    fn context<T>(&mut self, group: &str, reversible: impl FnOnce(&mut StepContext<'_>) -> T) -> T {
+        reversible(&mut StepContext {
             host: self.host,
             records: self.journal.records(),
             group,
@@ -280,7 +280,7 @@ impl Run<'_> {
 
     fn apply(&mut self, group: &str, step: &Step) -> Result<(), Error> {
         (self.listener)(Event::Applying { group, step });
-        let before = self.scene(group, |scene| step.act().before(scene))?;
+        let before = self.context(group, |context| step.reversible().before(context))?;
         let record = Record {
             group: group.to_owned(),
             step: step.clone(),
@@ -293,7 +293,9 @@ impl Run<'_> {
             state.complete = false;
             state.records.push(record);
         })?;
-        let outcome = self.scene(group, |scene| step.act().apply(scene, before.as_deref()))?;
+        let outcome = self.context(group, |context| {
+            step.reversible().apply(context, before.as_deref())
+        })?;
         self.journal.note(|state| {
             if let Some(record) = state.records.last_mut() {
                 record.outcome = outcome;
@@ -318,7 +320,9 @@ impl Run<'_> {
         // not take it for done. That it cannot be written must not keep anybody
         // from going back.
         let _ = self.journal.note(|state| state.records[index].done = false);
-        let undone = self.scene(&group, |scene| record.step.act().undo(scene, &record));
+        let undone = self.context(&group, |context| {
+            record.step.reversible().undo(context, &record)
+        });
         if let Err(err) = undone {
             let _ = self
                 .journal
@@ -394,7 +398,9 @@ impl Run<'_> {
         let Some(torn) = self.torn.take() else {
             return Ok(());
         };
-        let holds = self.scene(&torn.group, |scene| torn.step.act().holds(scene, &torn))?;
+        let holds = self.context(&torn.group, |context| {
+            torn.step.reversible().holds(context, &torn)
+        })?;
         let records = self.journal.records();
         let at = records.iter().position(|record| *record == torn);
         if let (false, Some(at)) = (holds, at) {
@@ -432,7 +438,9 @@ impl Run<'_> {
     fn put_back_one(&mut self, record: Record, anew: &mut Vec<String>) -> Result<(), Error> {
         let group = record.group.as_str();
         let is_anew = anew.iter().any(|it| it == group);
-        let holds = self.scene(group, |scene| record.step.act().holds(scene, &record));
+        let holds = self.context(group, |context| {
+            record.step.reversible().holds(context, &record)
+        });
         if !is_anew && holds? {
             return self.journal.change(|state| state.records.push(record));
         }
@@ -482,7 +490,7 @@ fn areas_of(host: &Host, records: &[Record], leaving: &[usize]) -> Result<Vec<Pa
         let Step::SwapOn(step) = &record.step else {
             continue;
         };
-        let scene = Scene {
+        let context = StepContext {
             host,
             records: &records[..index],
             group: &record.group,
@@ -490,7 +498,7 @@ fn areas_of(host: &Host, records: &[Record], leaving: &[usize]) -> Result<Vec<Pa
             stop: None,
             force: false,
         };
-        let Some(path) = scene.path_of(&step.device) else {
+        let Some(path) = context.path_of(&step.device) else {
             continue;
         };
         areas.extend(host.swap_on(&path)?.map(|swap| swap.path));

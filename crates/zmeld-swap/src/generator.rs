@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 use crate::config::Config;
 use crate::export::units::{units, Content, Maker, Unit};
 
-/// What the generator finds itself in.
+/// How systemd started the generator.
 #[derive(Debug, Clone)]
-pub struct Surroundings {
+pub struct BootEnvironment {
     /// The root directory of the machine, `/` but in tests.
     pub root: PathBuf,
     /// The absolute path of `zmeld`, as units call it.
@@ -28,7 +28,7 @@ pub struct Surroundings {
 
 /// Why nothing was written, where that is no mistake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Quiet {
+pub enum SkipReason {
     /// `zmeld=0` or `systemd.swap=0` on the kernel's command line.
     SwitchedOff,
     /// Swap belongs to the host of a container.
@@ -41,28 +41,30 @@ pub enum Quiet {
 
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ending {
+pub enum GeneratorOutcome {
     /// So many files and links were written.
     Written(usize),
     /// None, on purpose.
-    None(Quiet),
+    None(SkipReason),
     /// None, because of that.
     Failed(String),
 }
 
-impl fmt::Display for Ending {
+impl fmt::Display for GeneratorOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Ending::Written(count) => write!(f, "{count} files written"),
-            Ending::None(Quiet::SwitchedOff) => {
+            GeneratorOutcome::Written(count) => write!(f, "{count} files written"),
+            GeneratorOutcome::None(SkipReason::SwitchedOff) => {
                 f.write_str("switched off on the kernel's command line")
             }
-            Ending::None(Quiet::Container) => {
+            GeneratorOutcome::None(SkipReason::Container) => {
                 f.write_str("nothing to do in a container: swap is its host's")
             }
-            Ending::None(Quiet::Initrd) => f.write_str("nothing to do in an initial RAM disk"),
-            Ending::None(Quiet::Nothing) => f.write_str("nothing is configured"),
-            Ending::Failed(why) => f.write_str(why),
+            GeneratorOutcome::None(SkipReason::Initrd) => {
+                f.write_str("nothing to do in an initial RAM disk")
+            }
+            GeneratorOutcome::None(SkipReason::Nothing) => f.write_str("nothing is configured"),
+            GeneratorOutcome::Failed(why) => f.write_str(why),
         }
     }
 }
@@ -71,20 +73,20 @@ impl fmt::Display for Ending {
 /// directories that systemd names.
 ///
 /// What is wrong is written to the kernel's log as well as told.
-pub fn generate(surroundings: &Surroundings, normal: &Path) -> Ending {
-    if let Some(quiet) = surroundings.quiet() {
-        return Ending::None(quiet);
+pub fn generate(environment: &BootEnvironment, normal: &Path) -> GeneratorOutcome {
+    if let Some(skip_reason) = environment.skip_reason() {
+        return GeneratorOutcome::None(skip_reason);
     }
-    let loaded = match Config::load(&surroundings.root) {
+    let loaded = match Config::load(&environment.root) {
         Ok(loaded) => loaded,
-        Err(err) => return surroundings.failed(format!("{err}; no swap is set up")),
+        Err(err) => return environment.failed(format!("{err}; no swap is set up")),
     };
     // Traps are the business of `zmeld config check`, not of every boot.
     let source = loaded.files.first().map(PathBuf::as_path);
     let units = units(
         &loaded.config,
         &Maker {
-            program: &surroundings.program,
+            program: &environment.program,
             made:
                 "Made by zmeld's generator from its configuration at each boot; changes are lost.",
             source,
@@ -93,7 +95,7 @@ pub fn generate(surroundings: &Surroundings, normal: &Path) -> Ending {
         },
     );
     if units.is_empty() {
-        return Ending::None(Quiet::Nothing);
+        return GeneratorOutcome::None(SkipReason::Nothing);
     }
     let mut written = Vec::new();
     for unit in &units {
@@ -105,14 +107,14 @@ pub fn generate(surroundings: &Surroundings, normal: &Path) -> Ending {
             }
             let cause = cause.to_string();
             let cause = cause.split(" (os error ").next().unwrap_or_default();
-            return surroundings.failed(format!(
+            return environment.failed(format!(
                 "cannot write {}: {cause}; no swap is set up",
                 path.display()
             ));
         }
         written.push(path);
     }
-    Ending::Written(units.len())
+    GeneratorOutcome::Written(units.len())
 }
 
 fn write(path: &Path, unit: &Unit) -> io::Result<()> {
@@ -133,16 +135,16 @@ fn write(path: &Path, unit: &Unit) -> io::Result<()> {
     }
 }
 
-impl Surroundings {
+impl BootEnvironment {
     /// Why there is nothing to do, if that can be told without the configuration.
-    fn quiet(&self) -> Option<Quiet> {
+    fn skip_reason(&self) -> Option<SkipReason> {
         let set = |value: &Option<String>| {
             value
                 .as_deref()
                 .is_some_and(|value| !value.is_empty() && value != "0")
         };
         if set(&self.in_initrd) || self.root.join("etc/initrd-release").exists() {
-            return Some(Quiet::Initrd);
+            return Some(SkipReason::Initrd);
         }
         let container = self
             .virtualization
@@ -151,16 +153,16 @@ impl Surroundings {
         // What systemd itself, then podman and docker leave behind.
         let marks = ["run/systemd/container", "run/.containerenv", ".dockerenv"];
         if container || marks.iter().any(|mark| self.root.join(mark).exists()) {
-            return Some(Quiet::Container);
+            return Some(SkipReason::Container);
         }
         // An unreadable command line is one without our words.
         let line = fs::read(self.root.join("proc/cmdline")).unwrap_or_default();
-        is_switched_off(&String::from_utf8_lossy(&line)).then_some(Quiet::SwitchedOff)
+        is_switched_off(&String::from_utf8_lossy(&line)).then_some(SkipReason::SwitchedOff)
     }
 
-    fn failed(&self, why: String) -> Ending {
+    fn failed(&self, why: String) -> GeneratorOutcome {
         self.log(&why);
-        Ending::Failed(why)
+        GeneratorOutcome::Failed(why)
     }
 
     /// One line in the kernel's log, of the severity of errors.

@@ -10,7 +10,7 @@
 use crate::error::Error;
 use crate::kernel::Host;
 use crate::plan::{Group, Plan};
-use crate::step::{Record, Scene, Step};
+use crate::step::{Record, Step, StepContext};
 
 /// What becomes of the records, and what is to be applied.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -100,7 +100,7 @@ fn compare(
 
 /// Whether what a record tells of is still in place.
 fn holds(host: &Host, records: &[Record], record: &Record, doubt: Doubt) -> Result<bool, Error> {
-    let mut scene = Scene {
+    let mut context = StepContext {
         host,
         records,
         group: &record.group,
@@ -108,7 +108,7 @@ fn holds(host: &Host, records: &[Record], record: &Record, doubt: Doubt) -> Resu
         stop: None,
         force: false,
     };
-    match record.step.act().holds(&mut scene, record) {
+    match record.step.reversible().holds(&mut context, record) {
         Err(_) if doubt == Doubt::Recorded => Ok(record.done),
         result => result,
     }

@@ -109,8 +109,8 @@ impl From<MadeDevice> for String {
     }
 }
 
-/// Where a step takes place.
-pub struct Scene<'a> {
+/// What a step is given to work with.
+pub struct StepContext<'a> {
     /// The machine.
     pub host: &'a Host,
     /// What was begun so far.
@@ -125,7 +125,7 @@ pub struct Scene<'a> {
     pub force: bool,
 }
 
-impl Scene<'_> {
+impl StepContext<'_> {
     /// Tells the listener.
     pub(crate) fn tell(&mut self, event: Event<'_>) {
         (self.listener)(event);
@@ -154,7 +154,7 @@ impl Scene<'_> {
         }
     }
 
-    /// [`Scene::path_of`] where the device has to be there.
+    /// [`StepContext::path_of`] where the device has to be there.
     pub(crate) fn path(&self, device: &DeviceRef) -> Result<PathBuf, Error> {
         self.path_of(device).ok_or_else(|| {
             Error::malformed(
@@ -165,27 +165,27 @@ impl Scene<'_> {
     }
 }
 
-/// What every step can do.
-pub(crate) trait Act {
+/// A change that can be applied, looked at and taken back.
+pub(crate) trait Reversible {
     /// What it does, in a few words that name the device.
     fn describe(&self) -> String;
 
     /// Looks before anything is changed: refuses what must not be done, and gives
     /// what has to be known to undo the step.
-    fn before(&self, scene: &mut Scene<'_>) -> Result<Option<String>, Error>;
+    fn before(&self, context: &mut StepContext<'_>) -> Result<Option<String>, Error>;
 
     /// Makes the change and sees that it was made; gives what later steps need.
     fn apply(
         &self,
-        scene: &mut Scene<'_>,
+        context: &mut StepContext<'_>,
         before: Option<&str>,
     ) -> Result<Option<MadeDevice>, Error>;
 
     /// Is the change, made in an earlier run, still in place?
-    fn holds(&self, scene: &mut Scene<'_>, record: &Record) -> Result<bool, Error>;
+    fn holds(&self, context: &mut StepContext<'_>, record: &Record) -> Result<bool, Error>;
 
     /// Takes the change back; nothing is left to do where it was not made.
-    fn undo(&self, scene: &mut Scene<'_>, record: &Record) -> Result<(), Error>;
+    fn undo(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error>;
 
     /// What is not as it was before the step although it was taken back, in
     /// words; looked at afterwards.
@@ -193,7 +193,7 @@ pub(crate) trait Act {
 }
 
 impl Step {
-    pub(crate) fn act(&self) -> &dyn Act {
+    pub(crate) fn reversible(&self) -> &dyn Reversible {
         match self {
             Step::LoadModule(step) => step,
             Step::AddDevice(step) => step,
@@ -210,7 +210,7 @@ impl Step {
 
     /// What it does, in a few words.
     pub fn describe(&self) -> String {
-        self.act().describe()
+        self.reversible().describe()
     }
 }
 

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use zmeld_swap::generator::{generate, Ending, Quiet, Surroundings};
+use zmeld_swap::generator::{generate, BootEnvironment, GeneratorOutcome, SkipReason};
 
 fn cases() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/generator");
@@ -54,8 +54,8 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-fn surroundings(root: &Path) -> Surroundings {
-    Surroundings {
+fn environment(root: &Path) -> BootEnvironment {
+    BootEnvironment {
         root: root.to_owned(),
         program: PathBuf::from("/usr/bin/zmeld"),
         virtualization: None,
@@ -66,7 +66,7 @@ fn surroundings(root: &Path) -> Surroundings {
 /// What came out of a case: the units, and what was said.
 struct Run {
     out: tempfile::TempDir,
-    ending: Ending,
+    ending: GeneratorOutcome,
     log: String,
 }
 
@@ -77,7 +77,7 @@ fn run(case: &Path) -> Run {
     fs::create_dir_all(root.path().join("dev")).unwrap();
     fs::write(root.path().join("dev/kmsg"), "").unwrap();
     let out = tempfile::tempdir().unwrap();
-    let ending = generate(&surroundings(root.path()), &out.path().join("normal"));
+    let ending = generate(&environment(root.path()), &out.path().join("normal"));
     let log = fs::read_to_string(root.path().join("dev/kmsg")).unwrap();
     Run { out, ending, log }
 }
@@ -109,7 +109,7 @@ fn each_configuration_gives_its_units() {
             case.display()
         );
         // Nothing at all where something is wrong, and one line about it.
-        if let Ending::Failed(_) = run.ending {
+        if let GeneratorOutcome::Failed(_) = run.ending {
             assert!(units.is_empty());
             assert_eq!(run.log.lines().count(), 1);
         } else {
@@ -122,17 +122,17 @@ fn each_configuration_gives_its_units() {
 fn what_systemd_says_of_the_machine_is_heard() {
     let case = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/generator/zram-only/root");
     let out = tempfile::tempdir().unwrap();
-    for (virtualization, in_initrd, quiet) in [
-        (Some("container:lxc"), None, Some(Quiet::Container)),
+    for (virtualization, in_initrd, skip_reason) in [
+        (Some("container:lxc"), None, Some(SkipReason::Container)),
         (Some("vm:kvm"), None, None),
         (Some(""), Some("0"), None),
-        (None, Some("1"), Some(Quiet::Initrd)),
+        (None, Some("1"), Some(SkipReason::Initrd)),
     ] {
-        let mut here = surroundings(&case);
+        let mut here = environment(&case);
         here.virtualization = virtualization.map(str::to_owned);
         here.in_initrd = in_initrd.map(str::to_owned);
         let normal = out.path().join(format!("{virtualization:?}{in_initrd:?}"));
-        let expected = quiet.map_or(Ending::Written(2), Ending::None);
+        let expected = skip_reason.map_or(GeneratorOutcome::Written(2), GeneratorOutcome::None);
         assert_eq!(generate(&here, &normal), expected);
     }
 }
@@ -144,8 +144,8 @@ fn units_that_cannot_be_written_leave_nothing_behind() {
     // In the way of the last link.
     let blocked = out.path().join("swap.target.wants");
     fs::write(&blocked, "").unwrap();
-    let ending = generate(&surroundings(&case), out.path());
-    let Ending::Failed(why) = ending else {
+    let ending = generate(&environment(&case), out.path());
+    let GeneratorOutcome::Failed(why) = ending else {
         panic!("{ending:?}")
     };
     assert!(why.contains("swap.target.wants"), "{why}");
@@ -219,8 +219,8 @@ fn device_units_are_named_as_systemd_names_them() {
         fs::create_dir(root.path().join("etc")).unwrap();
         fs::write(root.path().join("etc/zmeld.toml"), text).unwrap();
         let normal = root.path().join("normal");
-        let ending = generate(&surroundings(root.path()), &normal);
-        assert_eq!(ending, Ending::Written(3), "{device}");
+        let ending = generate(&environment(root.path()), &normal);
+        assert_eq!(ending, GeneratorOutcome::Written(3), "{device}");
         assert!(normal.join(format!("{}.d", name.trim())).is_dir(), "{name}");
     }
 }

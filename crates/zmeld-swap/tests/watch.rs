@@ -14,7 +14,7 @@ use machine::plant;
 use zmeld_swap::config::{Config, MeldRule, Percent, RecompressRule, Span, Which, WritebackRule};
 use zmeld_swap::kernel::{Access, Direct, Finished, Invocation};
 use zmeld_swap::observe::Observation;
-use zmeld_swap::watch::{Said, Watcher};
+use zmeld_swap::watch::{WatchEvent, Watcher};
 use zmeld_swap::Host;
 
 /// Writes down what is written, in order; `idle` takes no ages where `no_ages`.
@@ -106,13 +106,13 @@ impl Bench {
         let now = self.begin + Duration::from_secs(seconds);
         self.watcher.round(&seen, now, &mut |what| {
             said.push(match what {
-                Said::Acting(action) => format!("{action}"),
-                Said::Done(_, text) => format!("done: {text}"),
-                Said::Would(action) => format!("would {action}"),
-                Said::Failed(_, err) => format!("failed: {err}"),
-                Said::Appeared(name) => format!("+{name}"),
-                Said::Gone(name) => format!("-{name}"),
-                Said::Holding(why) => format!("holding: {why}"),
+                WatchEvent::Acting(action) => format!("{action}"),
+                WatchEvent::Done(_, text) => format!("done: {text}"),
+                WatchEvent::Would(action) => format!("would {action}"),
+                WatchEvent::Failed(_, err) => format!("failed: {err}"),
+                WatchEvent::Appeared(name) => format!("+{name}"),
+                WatchEvent::Gone(name) => format!("-{name}"),
+                WatchEvent::Holding(why) => format!("holding: {why}"),
                 _ => String::new(),
             });
         });

@@ -9,12 +9,12 @@ use crate::arm::Arm;
 use crate::error::Error;
 use crate::measure::{Counters, Series, WorkloadEnd};
 use crate::recipe::{Case, Recipe};
-use crate::vm::host::{BootEnvironment, MachineEnd};
+use crate::vm::host::{BootImage, MachineEnd};
 use crate::vm::GuestRequest;
 
 impl Lab<'_> {
     /// What the machines of a case boot from, packed when it is first asked for.
-    pub(super) fn boot_environment(&mut self, case: &Case) -> Result<&BootEnvironment, Error> {
+    pub(super) fn boot_image(&mut self, case: &Case) -> Result<&BootImage, Error> {
         let size = case
             .machine
             .as_ref()
@@ -22,21 +22,15 @@ impl Lab<'_> {
         let folder = self
             .folder
             .path()
-            .join(format!("machine-{}", self.boot_environments.len()));
-        Ok(match self.boot_environments.entry(case.name.clone()) {
+            .join(format!("machine-{}", self.boot_images.len()));
+        Ok(match self.boot_images.entry(case.name.clone()) {
             Entry::Occupied(there) => there.into_mut(),
             Entry::Vacant(place) => {
                 std::fs::create_dir_all(&folder)
                     .map_err(|err| Error::io("create", &folder, err))?;
                 let own = self.settings.launcher.first().map_or("", String::as_str);
                 let kernel = self.settings.kernel.as_deref();
-                place.insert(BootEnvironment::new(
-                    case,
-                    size,
-                    kernel,
-                    Path::new(own),
-                    &folder,
-                )?)
+                place.insert(BootImage::new(case, size, kernel, Path::new(own), &folder)?)
             }
         })
     }
@@ -60,15 +54,11 @@ impl Lab<'_> {
             ..experiment.recipe.clone()
         };
         let request = GuestRequest::new(recipe, facts.footprint_bytes, block, self.settings.seed);
-        self.boot_environment(case)?;
+        self.boot_image(case)?;
         let (folder, stop) = (self.folder.path(), self.stop);
         let stopped = || stop.load(std::sync::atomic::Ordering::SeqCst);
-        let ended = self.boot_environments[&case.name].run(
-            request,
-            &self.settings.launcher,
-            folder,
-            &stopped,
-        )?;
+        let ended =
+            self.boot_images[&case.name].run(request, &self.settings.launcher, folder, &stopped)?;
         let without_figures = |outcome| Run {
             case: case.name.clone(),
             arm: arm.name.clone(),

@@ -33,7 +33,7 @@ use crate::limit::{Group, Hierarchy};
 use crate::measure::machine::{memory, reclaim_daemons};
 use crate::measure::HostFacts;
 use crate::recipe::{Case, Recipe};
-use crate::vm::host::BootEnvironment;
+use crate::vm::host::BootImage;
 use crate::workload::Workload;
 pub use lock::running;
 use lock::ExperimentLock;
@@ -94,7 +94,7 @@ pub(crate) struct Lab<'a> {
     /// A disk that arms use as their slow disk.
     pub(crate) disk: Option<arm::GuestDisk>,
     /// What machines boot from, by case.
-    boot_environments: BTreeMap<String, BootEnvironment>,
+    boot_images: BTreeMap<String, BootImage>,
     _lock: ExperimentLock,
     listener: &'a mut dyn FnMut(Event<'_>),
 }
@@ -170,7 +170,7 @@ impl<'a> Lab<'a> {
             folder,
             kswapd: reclaim_daemons(),
             disk: None,
-            boot_environments: BTreeMap::new(),
+            boot_images: BTreeMap::new(),
             _lock: lock,
             listener,
         })
@@ -401,11 +401,11 @@ impl Lab<'_> {
             ),
         }
         };
-        let boot_environment = match case.machine.is_some() {
-            true => Some(self.boot_environment(case)?.bytes()),
+        let boot_image = match case.machine.is_some() {
+            true => Some(self.boot_image(case)?.bytes()),
             false => None,
         };
-        let relative = boot_environment.is_none()
+        let relative = boot_image.is_none()
             && case
                 .limit
                 .as_ref()
@@ -436,7 +436,7 @@ impl Lab<'_> {
             })?),
         };
         // What is swapped out compresses to at most itself.
-        let needs = boot_environment.unwrap_or(footprint.max(limit.unwrap_or(0)));
+        let needs = boot_image.unwrap_or(footprint.max(limit.unwrap_or(0)));
         if available() < needs + RESERVE_BYTES {
             return Err(refuse(needs));
         }
@@ -453,7 +453,7 @@ impl Lab<'_> {
                 Ok(()) => {}
                 Err(err @ Error::Recipe { .. }) => return Err(err),
                 // Another kernel: what it lacks shows there.
-                Err(_) if boot_environment.is_some() => {}
+                Err(_) if boot_image.is_some() => {}
                 Err(err) => {
                     let why = err.to_string();
                     (self.listener)(Event::Note(&format!("arm {} is left out: {why}", arm.name)));

@@ -57,7 +57,7 @@ const TAIL_BYTES: usize = 4096;
 
 /// Everything that the machines of a case boot from.
 #[derive(Debug)]
-pub(crate) struct BootEnvironment {
+pub(crate) struct BootImage {
     kernel: Kernel,
     hardware: bool,
     archive: PathBuf,
@@ -77,7 +77,7 @@ pub(crate) enum MachineEnd {
     OutOfMemory,
 }
 
-impl BootEnvironment {
+impl BootImage {
     /// Looks whether machines of this case can be had here, and packs what they boot into.
     ///
     /// # Errors
@@ -88,7 +88,7 @@ impl BootEnvironment {
         kernel: Option<&Path>,
         own: &Path,
         folder: &Path,
-    ) -> Result<BootEnvironment, Error> {
+    ) -> Result<BootImage, Error> {
         let kernel = match kernel {
             Some(path) => Kernel::at(path),
             None => Kernel::installed(),
@@ -103,7 +103,7 @@ impl BootEnvironment {
         let path = folder.join("machine.cpio");
         let programs_bytes =
             pack(case, &kernel, own, folder, &path).map_err(|err| missing(err.to_string()))?;
-        Ok(BootEnvironment {
+        Ok(BootImage {
             hardware: kernel.kind == KernelKind::Image && hardware_runs(&kernel),
             kernel,
             archive: path,
@@ -403,7 +403,7 @@ mod tests {
 
     #[test]
     fn a_machine_takes_up_what_it_was_given_and_its_programs_and_qemu() {
-        let boot_environment = BootEnvironment {
+        let boot_image = BootImage {
             kernel: Kernel {
                 image: PathBuf::new(),
                 release: String::new(),
@@ -415,7 +415,7 @@ mod tests {
             programs_bytes: (24 << 20) + 1,
             size: "ram=160M".parse().unwrap(),
         };
-        assert_eq!(boot_environment.bytes(), (160 + 25 + 192) << 20);
+        assert_eq!(boot_image.bytes(), (160 + 25 + 192) << 20);
     }
 
     #[test]

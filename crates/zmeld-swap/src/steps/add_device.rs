@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::while_busy;
 use crate::error::Error;
 use crate::kernel::Host;
-use crate::step::{Act, MadeDevice, Record, Scene};
+use crate::step::{MadeDevice, Record, Reversible, StepContext};
 
 pub use crate::config::RamDriver as Driver;
 
@@ -84,36 +84,40 @@ fn diskseq(host: &Host, name: &str) -> Result<Option<String>, Error> {
     Ok(text.filter(|text| !text.is_empty()))
 }
 
-impl Act for AddDevice {
+impl Reversible for AddDevice {
     fn describe(&self) -> String {
         format!("add a {} device", self.driver.name())
     }
 
-    fn before(&self, scene: &mut Scene<'_>) -> Result<Option<String>, Error> {
-        let numbers = self.driver.numbers(scene.host)?;
+    fn before(&self, context: &mut StepContext<'_>) -> Result<Option<String>, Error> {
+        let numbers = self.driver.numbers(context.host)?;
         let words: Vec<String> = numbers.iter().map(u32::to_string).collect();
         Ok(Some(words.join(" ")))
     }
 
-    fn apply(&self, scene: &mut Scene<'_>, _: Option<&str>) -> Result<Option<MadeDevice>, Error> {
+    fn apply(
+        &self,
+        context: &mut StepContext<'_>,
+        _: Option<&str>,
+    ) -> Result<Option<MadeDevice>, Error> {
         let control = self.driver.control().join("hot_add");
-        let number = scene.host.read_u64(&control)?;
+        let number = context.host.read_u64(&control)?;
         let name = format!("{}{number}", self.driver.name());
-        let sequence = diskseq(scene.host, &name)?;
+        let sequence = diskseq(context.host, &name)?;
         Ok(Some(MadeDevice { name, sequence }))
     }
 
-    fn holds(&self, scene: &mut Scene<'_>, record: &Record) -> Result<bool, Error> {
-        Ok(record.done && self.device(scene.host, record)?.is_some())
+    fn holds(&self, context: &mut StepContext<'_>, record: &Record) -> Result<bool, Error> {
+        Ok(record.done && self.device(context.host, record)?.is_some())
     }
 
-    fn undo(&self, scene: &mut Scene<'_>, record: &Record) -> Result<(), Error> {
-        let Some(name) = self.device(scene.host, record)? else {
+    fn undo(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error> {
+        let Some(name) = self.device(context.host, record)? else {
             return Ok(());
         };
         let number = &name[self.driver.name().len()..];
         let control = self.driver.control().join("hot_remove");
-        match while_busy(|| scene.host.write(&control, number)) {
+        match while_busy(|| context.host.write(&control, number)) {
             Err(err) if super::is_busy(&err) => Err(Error::InUse {
                 device: format!("/dev/{name}").into(),
                 by: "a program that has it open".to_owned(),

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::kernel::Host;
-use crate::step::{Act, MadeDevice, Record, Scene};
+use crate::step::{MadeDevice, Record, Reversible, StepContext};
 
 /// `f_type` of file systems that matter here (`linux/magic.h`, and the file
 /// systems that are not in it).
@@ -134,7 +134,7 @@ impl CreateFile {
     }
 }
 
-impl Act for CreateFile {
+impl Reversible for CreateFile {
     fn describe(&self) -> String {
         format!(
             "create {} with {} MiB",
@@ -143,37 +143,41 @@ impl Act for CreateFile {
         )
     }
 
-    fn before(&self, scene: &mut Scene<'_>) -> Result<Option<String>, Error> {
-        if scene.host.exists(&self.path) {
+    fn before(&self, context: &mut StepContext<'_>) -> Result<Option<String>, Error> {
+        if context.host.exists(&self.path) {
             return Err(Error::NoPlace {
                 path: self.path.clone(),
                 problem: "it is there already".to_owned(),
                 way_out: "remove it, or leave out its size to use it as it is".to_owned(),
             });
         }
-        check_place(scene.host, &self.path, self.size_bytes)?;
+        check_place(context.host, &self.path, self.size_bytes)?;
         Ok(None)
     }
 
-    fn apply(&self, scene: &mut Scene<'_>, _: Option<&str>) -> Result<Option<MadeDevice>, Error> {
-        self.create(scene.host)
+    fn apply(
+        &self,
+        context: &mut StepContext<'_>,
+        _: Option<&str>,
+    ) -> Result<Option<MadeDevice>, Error> {
+        self.create(context.host)
             .map_err(|cause| match cause.kind() {
                 io::ErrorKind::StorageFull => no_room(
                     &self.path,
                     self.size_bytes,
-                    self.room(scene.host).unwrap_or(0),
+                    self.room(context.host).unwrap_or(0),
                 ),
                 _ => Error::io("create", &self.path, cause),
             })?;
         Ok(None)
     }
 
-    fn holds(&self, scene: &mut Scene<'_>, record: &Record) -> Result<bool, Error> {
-        Ok(record.done && scene.host.exists(&self.path))
+    fn holds(&self, context: &mut StepContext<'_>, record: &Record) -> Result<bool, Error> {
+        Ok(record.done && context.host.exists(&self.path))
     }
 
-    fn undo(&self, scene: &mut Scene<'_>, _: &Record) -> Result<(), Error> {
-        match std::fs::remove_file(scene.host.path(&self.path)) {
+    fn undo(&self, context: &mut StepContext<'_>, _: &Record) -> Result<(), Error> {
+        match std::fs::remove_file(context.host.path(&self.path)) {
             Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
                 Err(Error::io("remove", &self.path, cause))
             }

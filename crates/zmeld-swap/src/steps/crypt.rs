@@ -9,7 +9,7 @@ use super::signatures;
 use crate::config::Cipher;
 use crate::error::Error;
 use crate::kernel::{Host, Invocation};
-use crate::step::{Act, DeviceRef, MadeDevice, Record, Scene};
+use crate::step::{DeviceRef, MadeDevice, Record, Reversible, StepContext};
 
 /// How `wipefs` calls a LUKS volume.
 const LUKS: &str = "crypto_LUKS";
@@ -103,7 +103,7 @@ pub fn check_key_file(host: &Host, path: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-impl Act for FormatLuks {
+impl Reversible for FormatLuks {
     fn describe(&self) -> String {
         format!(
             "make {} a LUKS2 volume ({}, {} bits)",
@@ -113,10 +113,10 @@ impl Act for FormatLuks {
         )
     }
 
-    fn before(&self, scene: &mut Scene<'_>) -> Result<Option<String>, Error> {
-        let path = scene.path(&self.device)?;
-        check_key_file(scene.host, &self.key_file)?;
-        let found = signatures(scene.host, &path)?;
+    fn before(&self, context: &mut StepContext<'_>) -> Result<Option<String>, Error> {
+        let path = context.path(&self.device)?;
+        check_key_file(context.host, &self.key_file)?;
+        let found = signatures(context.host, &path)?;
         match &found[..] {
             [] => Ok(None),
             [one] if one == LUKS => Ok(Some(IS_LUKS.to_owned())),
@@ -129,13 +129,13 @@ impl Act for FormatLuks {
 
     fn apply(
         &self,
-        scene: &mut Scene<'_>,
+        context: &mut StepContext<'_>,
         before: Option<&str>,
     ) -> Result<Option<MadeDevice>, Error> {
         if before == Some(IS_LUKS) {
             return Ok(None);
         }
-        let path = scene.path(&self.device)?;
+        let path = context.path(&self.device)?;
         // The key file is random, not a passphrase: stretching it adds nothing,
         // and argon2 would take memory on a machine that is short of it.
         let format = Invocation::new("cryptsetup")
@@ -143,29 +143,31 @@ impl Act for FormatLuks {
             .args(["--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000"])
             .args(["--cipher", &self.cipher.name])
             .args(["--key-size", &self.cipher.key_size.to_string()])
-            .arg(scene.host.path(&path))
-            .arg(scene.host.path(&self.key_file));
-        scene.host.run(&format)?;
+            .arg(context.host.path(&path))
+            .arg(context.host.path(&self.key_file));
+        context.host.run(&format)?;
         Ok(None)
     }
 
-    fn holds(&self, scene: &mut Scene<'_>, record: &Record) -> Result<bool, Error> {
-        let path = scene.path(&self.device)?;
-        Ok(record.done && scene.host.exists(&path) && signatures(scene.host, &path)? == [LUKS])
+    fn holds(&self, context: &mut StepContext<'_>, record: &Record) -> Result<bool, Error> {
+        let path = context.path(&self.device)?;
+        Ok(record.done && context.host.exists(&path) && signatures(context.host, &path)? == [LUKS])
     }
 
-    fn undo(&self, scene: &mut Scene<'_>, record: &Record) -> Result<(), Error> {
+    fn undo(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error> {
         let path = match &self.device {
             DeviceRef::Path(path) if record.before.is_none() => path,
             _ => return Ok(()),
         };
-        if !scene.host.exists(path) || !signatures(scene.host, path)?.iter().any(|it| it == LUKS) {
+        if !context.host.exists(path)
+            || !signatures(context.host, path)?.iter().any(|it| it == LUKS)
+        {
             return Ok(());
         }
         let wipefs = Invocation::new("wipefs")
             .args(["--all", "--types", LUKS])
-            .arg(scene.host.path(path));
-        scene.host.run(&wipefs).map(drop)
+            .arg(context.host.path(path));
+        context.host.run(&wipefs).map(drop)
     }
 
     fn left(&self, _: &Host, record: &Record) -> Result<Option<String>, Error> {
@@ -173,7 +175,7 @@ impl Act for FormatLuks {
     }
 }
 
-impl Act for OpenCrypt {
+impl Reversible for OpenCrypt {
     fn describe(&self) -> String {
         let how = match &self.mode {
             Mode::Luks { key_file } => format!("with the key in {}", key_file.display()),
@@ -191,9 +193,9 @@ impl Act for OpenCrypt {
         )
     }
 
-    fn before(&self, scene: &mut Scene<'_>) -> Result<Option<String>, Error> {
-        let path = scene.path(&self.device)?;
-        if scene.host.exists(mapping(&self.name)) {
+    fn before(&self, context: &mut StepContext<'_>) -> Result<Option<String>, Error> {
+        let path = context.path(&self.device)?;
+        if context.host.exists(mapping(&self.name)) {
             return Err(Error::InUse {
                 device: mapping(&self.name),
                 by: "a mapping that zmeld did not open".to_owned(),
@@ -204,10 +206,10 @@ impl Act for OpenCrypt {
             });
         }
         match &self.mode {
-            Mode::Luks { key_file } => check_key_file(scene.host, key_file)?,
+            Mode::Luks { key_file } => check_key_file(context.host, key_file)?,
             // Every byte will be overwritten: only what carries nothing.
             Mode::Random { .. } => {
-                let found = signatures(scene.host, &path)?;
+                let found = signatures(context.host, &path)?;
                 if !found.is_empty() {
                     return Err(Error::Carries {
                         device: path,
@@ -219,8 +221,12 @@ impl Act for OpenCrypt {
         Ok(None)
     }
 
-    fn apply(&self, scene: &mut Scene<'_>, _: Option<&str>) -> Result<Option<MadeDevice>, Error> {
-        let path = scene.host.path(scene.path(&self.device)?);
+    fn apply(
+        &self,
+        context: &mut StepContext<'_>,
+        _: Option<&str>,
+    ) -> Result<Option<MadeDevice>, Error> {
+        let path = context.host.path(context.path(&self.device)?);
         let mut open = Invocation::new("cryptsetup").args(["open", "--batch-mode"]);
         if self.allow_discards {
             open = open.arg("--allow-discards");
@@ -228,14 +234,14 @@ impl Act for OpenCrypt {
         open = match &self.mode {
             Mode::Luks { key_file } => open
                 .args(["--type", "luks", "--key-file"])
-                .arg(scene.host.path(key_file)),
+                .arg(context.host.path(key_file)),
             Mode::Random { cipher } => open
                 .args(["--type", "plain", "--key-file", "/dev/urandom"])
                 .args(["--cipher", &cipher.name])
                 .args(["--key-size", &cipher.key_size.to_string()]),
         };
-        scene.host.run(&open.arg(path).arg(self.name.as_str()))?;
-        if scene.host.exists(mapping(&self.name)) {
+        context.host.run(&open.arg(path).arg(self.name.as_str()))?;
+        if context.host.exists(mapping(&self.name)) {
             return Ok(None);
         }
         Err(Error::malformed(
@@ -244,15 +250,15 @@ impl Act for OpenCrypt {
         ))
     }
 
-    fn holds(&self, scene: &mut Scene<'_>, record: &Record) -> Result<bool, Error> {
-        Ok(record.done && scene.host.exists(mapping(&self.name)))
+    fn holds(&self, context: &mut StepContext<'_>, record: &Record) -> Result<bool, Error> {
+        Ok(record.done && context.host.exists(mapping(&self.name)))
     }
 
-    fn undo(&self, scene: &mut Scene<'_>, _: &Record) -> Result<(), Error> {
-        if !scene.host.exists(mapping(&self.name)) {
+    fn undo(&self, context: &mut StepContext<'_>, _: &Record) -> Result<(), Error> {
+        if !context.host.exists(mapping(&self.name)) {
             return Ok(());
         }
-        scene
+        context
             .host
             .run(&Invocation::new("cryptsetup").args(["close", &self.name]))
             .map(drop)

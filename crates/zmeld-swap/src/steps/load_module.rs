@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::kernel::{Host, Invocation};
-use crate::step::{Act, MadeDevice, Record, Scene};
+use crate::step::{MadeDevice, Record, Reversible, StepContext};
 
 /// Load a module.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,18 +29,18 @@ pub(crate) fn way_to_module(module: &str) -> String {
     }
 }
 
-impl Act for LoadModule {
+impl Reversible for LoadModule {
     fn describe(&self) -> String {
         format!("load the module {}", self.module)
     }
 
-    fn before(&self, scene: &mut Scene<'_>) -> Result<Option<String>, Error> {
-        Ok(scene.host.exists(&self.sign).then(|| "loaded".to_owned()))
+    fn before(&self, context: &mut StepContext<'_>) -> Result<Option<String>, Error> {
+        Ok(context.host.exists(&self.sign).then(|| "loaded".to_owned()))
     }
 
     fn apply(
         &self,
-        scene: &mut Scene<'_>,
+        context: &mut StepContext<'_>,
         before: Option<&str>,
     ) -> Result<Option<MadeDevice>, Error> {
         if before.is_some() {
@@ -49,14 +49,17 @@ impl Act for LoadModule {
         let modprobe = Invocation::new("modprobe")
             .arg(self.module.as_str())
             .args(self.options.iter().map(String::as_str));
-        scene.host.run(&modprobe).map_err(|err| match err {
+        context.host.run(&modprobe).map_err(|err| match err {
             Error::Command { said, .. } => Error::KernelFeature {
-                what: format!("{} needs the module {} ({said})", scene.group, self.module),
+                what: format!(
+                    "{} needs the module {} ({said})",
+                    context.group, self.module
+                ),
                 way_out: way_to_module(&self.module),
             },
             err => err,
         })?;
-        if scene.host.exists(&self.sign) {
+        if context.host.exists(&self.sign) {
             return Ok(None);
         }
         Err(Error::malformed(
@@ -65,22 +68,22 @@ impl Act for LoadModule {
         ))
     }
 
-    fn holds(&self, scene: &mut Scene<'_>, record: &Record) -> Result<bool, Error> {
-        Ok(record.done && scene.host.exists(&self.sign))
+    fn holds(&self, context: &mut StepContext<'_>, record: &Record) -> Result<bool, Error> {
+        Ok(record.done && context.host.exists(&self.sign))
     }
 
-    fn undo(&self, scene: &mut Scene<'_>, record: &Record) -> Result<(), Error> {
-        if record.before.is_some() || !scene.host.exists(&self.sign) {
+    fn undo(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error> {
+        if record.before.is_some() || !context.host.exists(&self.sign) {
             return Ok(());
         }
         if let Some(devices) = &self.devices {
-            let others = scene.host.list("/sys/block")?;
+            let others = context.host.list("/sys/block")?;
             if others.iter().any(|name| name.starts_with(devices.as_str())) {
                 return Ok(());
             }
         }
         // Somebody else may use it by now; then it is no longer ours to unload.
-        scene
+        context
             .host
             .attempt(&Invocation::new("modprobe").args(["-r", self.module.as_str()]))
             .map(drop)

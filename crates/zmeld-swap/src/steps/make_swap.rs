@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::kernel::{Host, Invocation};
-use crate::step::{Act, DeviceRef, MadeDevice, Record, Scene};
+use crate::step::{DeviceRef, MadeDevice, Record, Reversible, StepContext};
 
 /// `mkswap` has room for so many bytes of a label.
 const LABEL_MAX: usize = 15;
@@ -43,18 +43,18 @@ pub fn signatures(host: &Host, path: &Path) -> Result<Vec<String>, Error> {
     Ok(types)
 }
 
-impl Act for MakeSwap {
+impl Reversible for MakeSwap {
     fn describe(&self) -> String {
         format!("make {} a swap area", self.device.name())
     }
 
-    fn before(&self, scene: &mut Scene<'_>) -> Result<Option<String>, Error> {
-        let path = scene.path(&self.device)?;
+    fn before(&self, context: &mut StepContext<'_>) -> Result<Option<String>, Error> {
+        let path = context.path(&self.device)?;
         // Made by this very plan, and empty: nothing can be lost.
         if self.device == DeviceRef::Added {
             return Ok(None);
         }
-        let found = signatures(scene.host, &path)?;
+        let found = signatures(context.host, &path)?;
         if found == [IS_SWAP] {
             return Ok(Some(IS_SWAP.to_owned()));
         }
@@ -69,43 +69,43 @@ impl Act for MakeSwap {
 
     fn apply(
         &self,
-        scene: &mut Scene<'_>,
+        context: &mut StepContext<'_>,
         before: Option<&str>,
     ) -> Result<Option<MadeDevice>, Error> {
         if before == Some(IS_SWAP) {
             return Ok(None);
         }
-        let path = scene.path(&self.device)?;
+        let path = context.path(&self.device)?;
         let label: String = self.label.chars().take(LABEL_MAX).collect();
         let mkswap = Invocation::new("mkswap")
             .args(["--label", &label])
-            .arg(scene.host.path(&path));
-        scene.host.run(&mkswap)?;
+            .arg(context.host.path(&path));
+        context.host.run(&mkswap)?;
         Ok(None)
     }
 
-    fn holds(&self, scene: &mut Scene<'_>, record: &Record) -> Result<bool, Error> {
-        let path = scene.path(&self.device)?;
-        if !record.done || !scene.host.exists(&path) {
+    fn holds(&self, context: &mut StepContext<'_>, record: &Record) -> Result<bool, Error> {
+        let path = context.path(&self.device)?;
+        if !record.done || !context.host.exists(&path) {
             return Ok(false);
         }
         // A device of the plan's own is nobody else's to change.
-        Ok(self.device == DeviceRef::Added || signatures(scene.host, &path)? == [IS_SWAP])
+        Ok(self.device == DeviceRef::Added || signatures(context.host, &path)? == [IS_SWAP])
     }
 
-    fn undo(&self, scene: &mut Scene<'_>, record: &Record) -> Result<(), Error> {
+    fn undo(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error> {
         // The header goes with a device that goes, and one that was there stays.
         let path = match &self.device {
             DeviceRef::Path(path) if record.before.is_none() => path,
             _ => return Ok(()),
         };
-        if !scene.host.exists(path) || signatures(scene.host, path)? != [IS_SWAP] {
+        if !context.host.exists(path) || signatures(context.host, path)? != [IS_SWAP] {
             return Ok(());
         }
         let wipefs = Invocation::new("wipefs")
             .args(["--all", "--types", IS_SWAP])
-            .arg(scene.host.path(path));
-        scene.host.run(&wipefs).map(drop)
+            .arg(context.host.path(path));
+        context.host.run(&wipefs).map(drop)
     }
 
     fn left(&self, host: &Host, record: &Record) -> Result<Option<String>, Error> {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::while_busy;
 use crate::error::Error;
 use crate::kernel::{short, Host};
-use crate::step::{Act, DeviceRef, MadeDevice, Record, Scene};
+use crate::step::{DeviceRef, MadeDevice, Record, Reversible, StepContext};
 
 /// Write an attribute.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,31 +30,31 @@ impl SetAttribute {
         }
     }
 
-    fn path(&self, scene: &Scene<'_>) -> Result<String, Error> {
-        match scene.added() {
+    fn path(&self, context: &StepContext<'_>) -> Result<String, Error> {
+        match context.added() {
             Some(name) => Ok(format!("/sys/block/{name}/{}", self.attribute)),
             None => Err(Error::malformed(
                 crate::journal::STATE,
-                format!("does not say which device {} has", scene.group),
+                format!("does not say which device {} has", context.group),
             )),
         }
     }
 
-    fn value(&self, scene: &Scene<'_>) -> Result<String, Error> {
+    fn value(&self, context: &StepContext<'_>) -> Result<String, Error> {
         match &self.with {
             None => Ok(self.value.clone()),
-            Some(device) => Ok(scene.path(device)?.display().to_string()),
+            Some(device) => Ok(context.path(device)?.display().to_string()),
         }
     }
 
     /// What reading the attribute back says: as wanted, otherwise, or nothing.
-    fn seen(&self, scene: &Scene<'_>, path: &str) -> Result<Seen, Error> {
-        let wanted = self.value(scene)?;
+    fn seen(&self, context: &StepContext<'_>, path: &str) -> Result<Seen, Error> {
+        let wanted = self.value(context)?;
         let limit = self.attribute == "mem_limit";
         let read = if limit {
             // Only to be written; the fourth column of mm_stat shows it.
             let stat = path.replace("mem_limit", "mm_stat");
-            scene
+            context
                 .host
                 .read(stat)?
                 .split_whitespace()
@@ -63,7 +63,7 @@ impl SetAttribute {
         } else {
             match self.attribute.as_str() {
                 "algorithm_params" => None,
-                _ => Some(scene.host.read(path)?),
+                _ => Some(context.host.read(path)?),
             }
         };
         let Some(read) = read else {
@@ -84,7 +84,7 @@ impl SetAttribute {
                     .any(|line| chosen(line) == Some(algorithm.as_str()))
             }
             "backing_dev" => {
-                scene.host.resolved(read.as_ref()) == scene.host.resolved(wanted.as_ref())
+                context.host.resolved(read.as_ref()) == context.host.resolved(wanted.as_ref())
             }
             _ => read == wanted,
         };
@@ -118,7 +118,7 @@ fn offered(text: &str) -> Vec<&str> {
         .collect()
 }
 
-impl Act for SetAttribute {
+impl Reversible for SetAttribute {
     fn describe(&self) -> String {
         let value = match &self.with {
             Some(device) => device.name(),
@@ -127,11 +127,11 @@ impl Act for SetAttribute {
         format!("set its {} to {value}", self.attribute)
     }
 
-    fn before(&self, scene: &mut Scene<'_>) -> Result<Option<String>, Error> {
-        let path = self.path(scene)?;
-        if !scene.host.exists(&path) {
+    fn before(&self, context: &mut StepContext<'_>) -> Result<Option<String>, Error> {
+        let path = self.path(context)?;
+        if !context.host.exists(&path) {
             return Err(Error::KernelFeature {
-                what: format!("{} sets {}", scene.group, self.attribute),
+                what: format!("{} sets {}", context.group, self.attribute),
                 way_out: "leave it out of the configuration, or boot a kernel that was built \
                           with it"
                     .to_owned(),
@@ -143,7 +143,7 @@ impl Act for SetAttribute {
             _ => None,
         };
         if let Some(codec) = codec {
-            let text = scene.host.read(&path)?;
+            let text = context.host.read(&path)?;
             let mut there = offered(&text);
             there.dedup();
             // The crypto interface of older kernels finds more than it lists.
@@ -157,13 +157,17 @@ impl Act for SetAttribute {
         Ok(None)
     }
 
-    fn apply(&self, scene: &mut Scene<'_>, _: Option<&str>) -> Result<Option<MadeDevice>, Error> {
-        let path = self.path(scene)?;
-        let value = self.value(scene)?;
-        while_busy(|| scene.host.write(&path, &value))?;
+    fn apply(
+        &self,
+        context: &mut StepContext<'_>,
+        _: Option<&str>,
+    ) -> Result<Option<MadeDevice>, Error> {
+        let path = self.path(context)?;
+        let value = self.value(context)?;
+        while_busy(|| context.host.write(&path, &value))?;
         // The kernel rounds, refuses in silence, or drops parameters it does not
         // know: only what is read back counts.
-        if let Seen::Other(read) = self.seen(scene, &path)? {
+        if let Seen::Other(read) = self.seen(context, &path)? {
             return Err(Error::malformed(
                 &path,
                 format!("says \"{}\" after \"{value}\" was written", short(&read)),
@@ -172,8 +176,8 @@ impl Act for SetAttribute {
         Ok(None)
     }
 
-    fn holds(&self, scene: &mut Scene<'_>, record: &Record) -> Result<bool, Error> {
-        let path = self.path(scene)?;
+    fn holds(&self, context: &mut StepContext<'_>, record: &Record) -> Result<bool, Error> {
+        let path = self.path(context)?;
         // What is used up as it works, or cannot be read, is taken to hold.
         if matches!(
             self.attribute.as_str(),
@@ -181,10 +185,10 @@ impl Act for SetAttribute {
         ) {
             return Ok(record.done);
         }
-        Ok(record.done && !matches!(self.seen(scene, &path)?, Seen::Other(_)))
+        Ok(record.done && !matches!(self.seen(context, &path)?, Seen::Other(_)))
     }
 
-    fn undo(&self, _: &mut Scene<'_>, _: &Record) -> Result<(), Error> {
+    fn undo(&self, _: &mut StepContext<'_>, _: &Record) -> Result<(), Error> {
         Ok(())
     }
 

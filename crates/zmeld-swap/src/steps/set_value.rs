@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::Error;
 use crate::event::Event;
 use crate::kernel::{short, Host};
-use crate::step::{Act, MadeDevice, Record, Scene};
+use crate::step::{MadeDevice, Record, Reversible, StepContext};
 
 /// Set a value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,16 +26,16 @@ impl SetValue {
     }
 }
 
-impl Act for SetValue {
+impl Reversible for SetValue {
     fn describe(&self) -> String {
         format!("set {} to {}", self.path, self.value)
     }
 
-    fn before(&self, scene: &mut Scene<'_>) -> Result<Option<String>, Error> {
-        match scene.host.read_optional(&self.path)? {
+    fn before(&self, context: &mut StepContext<'_>) -> Result<Option<String>, Error> {
+        match context.host.read_optional(&self.path)? {
             Some(value) => Ok(Some(value)),
             None => Err(Error::KernelFeature {
-                what: format!("{} sets {}", scene.group, self.path),
+                what: format!("{} sets {}", context.group, self.path),
                 way_out: "leave it out of the configuration".to_owned(),
             }),
         }
@@ -43,13 +43,13 @@ impl Act for SetValue {
 
     fn apply(
         &self,
-        scene: &mut Scene<'_>,
+        context: &mut StepContext<'_>,
         before: Option<&str>,
     ) -> Result<Option<MadeDevice>, Error> {
         if before != Some(self.value.as_str()) {
-            scene.host.write(&self.path, &self.value)?;
+            context.host.write(&self.path, &self.value)?;
         }
-        let read = scene.host.read(&self.path)?;
+        let read = context.host.read(&self.path)?;
         if read == self.value {
             return Ok(None);
         }
@@ -63,15 +63,15 @@ impl Act for SetValue {
         ))
     }
 
-    fn holds(&self, scene: &mut Scene<'_>, record: &Record) -> Result<bool, Error> {
-        Ok(record.done && scene.host.read_optional(&self.path)? == Some(self.value.clone()))
+    fn holds(&self, context: &mut StepContext<'_>, record: &Record) -> Result<bool, Error> {
+        Ok(record.done && context.host.read_optional(&self.path)? == Some(self.value.clone()))
     }
 
-    fn undo(&self, scene: &mut Scene<'_>, record: &Record) -> Result<(), Error> {
+    fn undo(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error> {
         let Some(before) = &record.before else {
             return Ok(());
         };
-        let Some(now) = scene.host.read_optional(&self.path)? else {
+        let Some(now) = context.host.read_optional(&self.path)? else {
             return Ok(());
         };
         if now == *before {
@@ -86,11 +86,11 @@ impl Act for SetValue {
                 short(&now),
                 self.value
             );
-            scene.tell(Event::Note { text: &text });
+            context.tell(Event::Note { text: &text });
             return Ok(());
         }
-        scene.host.write(&self.path, before)?;
-        let read = scene.host.read(&self.path)?;
+        context.host.write(&self.path, before)?;
+        let read = context.host.read(&self.path)?;
         if read == *before {
             return Ok(());
         }

@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::kernel::{Host, Invocation};
 use crate::machine;
-use crate::step::{Act, MadeDevice, Record, Scene};
+use crate::step::{MadeDevice, Record, Reversible, StepContext};
 
 /// Switch off somebody else's swap area. What was there before is its priority.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,20 +26,20 @@ pub struct SwapOff {
     pub path: PathBuf,
 }
 
-impl Act for SwapOff {
+impl Reversible for SwapOff {
     fn describe(&self) -> String {
         format!("take the place of {}", self.path.display())
     }
 
-    fn before(&self, scene: &mut Scene<'_>) -> Result<Option<String>, Error> {
-        let Some(swap) = scene.host.swap_on(&self.path)? else {
+    fn before(&self, context: &mut StepContext<'_>) -> Result<Option<String>, Error> {
+        let Some(swap) = context.host.swap_on(&self.path)? else {
             return Ok(None);
         };
-        let memory = machine::memory(scene.host)?;
+        let memory = machine::memory(context.host)?;
         let room = memory.available_bytes;
         match swap.used_bytes.checked_sub(room) {
             // By force: swapoff fails then, or programs are killed.
-            Some(_) if scene.force => Ok(Some(swap.priority.to_string())),
+            Some(_) if context.force => Ok(Some(swap.priority.to_string())),
             None | Some(0) => Ok(Some(swap.priority.to_string())),
             Some(missing_bytes) => Err(Error::NoRam {
                 areas: self.path.display().to_string(),
@@ -51,39 +51,39 @@ impl Act for SwapOff {
 
     fn apply(
         &self,
-        scene: &mut Scene<'_>,
+        context: &mut StepContext<'_>,
         before: Option<&str>,
     ) -> Result<Option<MadeDevice>, Error> {
         if before.is_some() {
-            switch_off(scene, &self.path)?;
+            switch_off(context, &self.path)?;
         }
         Ok(None)
     }
 
-    fn holds(&self, scene: &mut Scene<'_>, record: &Record) -> Result<bool, Error> {
-        Ok(record.done && scene.host.swap_on(&self.path)?.is_none())
+    fn holds(&self, context: &mut StepContext<'_>, record: &Record) -> Result<bool, Error> {
+        Ok(record.done && context.host.swap_on(&self.path)?.is_none())
     }
 
-    fn undo(&self, scene: &mut Scene<'_>, record: &Record) -> Result<(), Error> {
+    fn undo(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error> {
         // It was off before, its device is gone, or somebody switched it on again.
         let Some(priority) = &record.before else {
             return Ok(());
         };
-        if !scene.host.exists(&self.path) || scene.host.swap_on(&self.path)?.is_some() {
+        if !context.host.exists(&self.path) || context.host.swap_on(&self.path)?.is_some() {
             return Ok(());
         }
         let mut swapon = Invocation::new("swapon");
         if !priority.starts_with('-') {
             swapon = swapon.args(["--priority", priority]);
         }
-        let swapon = swapon.arg(scene.host.path(&self.path));
-        let Err(err) = scene.host.run(&swapon) else {
+        let swapon = swapon.arg(context.host.path(&self.path));
+        let Err(err) = context.host.run(&swapon) else {
             return Ok(());
         };
-        match lost_header(scene.host, &self.path) {
+        match lost_header(context.host, &self.path) {
             Ok(true) => {
                 let text = self.not_again();
-                scene.tell(Event::Note { text: &text });
+                context.tell(Event::Note { text: &text });
                 Ok(())
             }
             // Why it could not be switched on matters more.

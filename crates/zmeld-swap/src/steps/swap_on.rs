@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::kernel::{Host, Invocation};
 use crate::room::{self, Overfull, Watch};
-use crate::step::{Act, DeviceRef, MadeDevice, Record, Scene};
+use crate::step::{DeviceRef, MadeDevice, Record, Reversible, StepContext};
 
 /// How often progress is told while pages come back.
 const TELL_EVERY: Duration = Duration::from_millis(200);
@@ -30,7 +30,7 @@ pub struct SwapOn {
     pub discard: Discard,
 }
 
-impl Act for SwapOn {
+impl Reversible for SwapOn {
     fn describe(&self) -> String {
         let mut text = format!("swap to {}", self.device.name());
         if self.priority >= 0 {
@@ -45,9 +45,9 @@ impl Act for SwapOn {
         text
     }
 
-    fn before(&self, scene: &mut Scene<'_>) -> Result<Option<String>, Error> {
-        let path = scene.path(&self.device)?;
-        match scene.host.swap_on(&path)? {
+    fn before(&self, context: &mut StepContext<'_>) -> Result<Option<String>, Error> {
+        let path = context.path(&self.device)?;
+        match context.host.swap_on(&path)? {
             None => Ok(None),
             Some(_) => Err(Error::InUse {
                 device: path,
@@ -57,8 +57,12 @@ impl Act for SwapOn {
         }
     }
 
-    fn apply(&self, scene: &mut Scene<'_>, _: Option<&str>) -> Result<Option<MadeDevice>, Error> {
-        let path = scene.path(&self.device)?;
+    fn apply(
+        &self,
+        context: &mut StepContext<'_>,
+        _: Option<&str>,
+    ) -> Result<Option<MadeDevice>, Error> {
+        let path = context.path(&self.device)?;
         let mut swapon = Invocation::new("swapon");
         if self.priority >= 0 {
             swapon = swapon.args(["--priority", &self.priority.to_string()]);
@@ -69,8 +73,8 @@ impl Act for SwapOn {
             Discard::Pages => swapon.arg("--discard=pages"),
             Discard::Both => swapon.arg("--discard"),
         };
-        scene.host.run(&swapon.arg(scene.host.path(&path)))?;
-        match scene.host.swap_on(&path)? {
+        context.host.run(&swapon.arg(context.host.path(&path)))?;
+        match context.host.swap_on(&path)? {
             Some(swap) if self.priority < 0 || swap.priority == i32::from(self.priority) => {
                 Ok(None)
             }
@@ -90,18 +94,18 @@ impl Act for SwapOn {
         }
     }
 
-    fn holds(&self, scene: &mut Scene<'_>, record: &Record) -> Result<bool, Error> {
-        let path = scene.path(&self.device)?;
-        Ok(record.done && scene.host.swap_on(&path)?.is_some())
+    fn holds(&self, context: &mut StepContext<'_>, record: &Record) -> Result<bool, Error> {
+        let path = context.path(&self.device)?;
+        Ok(record.done && context.host.swap_on(&path)?.is_some())
     }
 
-    fn undo(&self, scene: &mut Scene<'_>, _: &Record) -> Result<(), Error> {
-        let Some(path) = scene.path_of(&self.device) else {
+    fn undo(&self, context: &mut StepContext<'_>, _: &Record) -> Result<(), Error> {
+        let Some(path) = context.path_of(&self.device) else {
             return Ok(());
         };
-        match scene.host.swap_on(&path)? {
+        match context.host.swap_on(&path)? {
             // The kernel's own name of it is what everything is compared with.
-            Some(swap) => switch_off(scene, &swap.path),
+            Some(swap) => switch_off(context, &swap.path),
             None => Ok(()),
         }
     }
@@ -124,18 +128,18 @@ impl Act for SwapOn {
 ///
 /// The command runs beside, since all of its work is one system call. If RAM runs
 /// out all the same, the kernel ends swapoff before any other program.
-pub(super) fn switch_off(scene: &mut Scene<'_>, path: &Path) -> Result<(), Error> {
+pub(super) fn switch_off(context: &mut StepContext<'_>, path: &Path) -> Result<(), Error> {
     let areas = [path.to_path_buf()];
-    let total_bytes = used_bytes(scene.host, path).unwrap_or(0);
-    let is_guarded = !scene.force && total_bytes > 0;
+    let total_bytes = used_bytes(context.host, path).unwrap_or(0);
+    let is_guarded = !context.force && total_bytes > 0;
     let mut watch = Watch::default();
     if is_guarded {
-        room::check_machine(scene.host, &areas)?;
+        room::check_machine(context.host, &areas)?;
         let found;
-        (found, watch) = Watch::begin(scene.host, &areas)?;
+        (found, watch) = Watch::begin(context.host, &areas)?;
         refuse(found.overfull)?;
     }
-    let (host, stop) = (scene.host, scene.stop);
+    let (host, stop) = (context.host, context.stop);
     let (end_it, ended) = (AtomicBool::new(false), AtomicBool::new(false));
     let swapoff = Invocation::new("swapoff").arg(host.path(path));
     let mut overfull = Vec::new();
@@ -178,7 +182,7 @@ pub(super) fn switch_off(scene: &mut Scene<'_>, path: &Path) -> Result<(), Error
             }
             told = Instant::now();
             if let Some(left_bytes) = used_bytes(host, path) {
-                scene.tell(Event::SwappingIn {
+                context.tell(Event::SwappingIn {
                     path,
                     left_bytes,
                     total_bytes,
@@ -195,7 +199,7 @@ pub(super) fn switch_off(scene: &mut Scene<'_>, path: &Path) -> Result<(), Error
         return Ok(());
     }
     refuse(overfull)?;
-    if scene.is_stopped() {
+    if context.is_stopped() {
         let after = format!("{} is still swapped to", path.display());
         return Err(Error::Interrupted { after });
     }

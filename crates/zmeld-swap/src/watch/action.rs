@@ -4,7 +4,7 @@ use std::fmt;
 
 use zmeld_report::units::{bytes, count, percent};
 
-use super::limit::Lent;
+use super::limit::LentLimit;
 use crate::config::{RecompressRule, Which, WritebackRule};
 use crate::error::Error;
 use crate::kernel::Host;
@@ -19,12 +19,12 @@ pub struct Action {
     /// Why, in words and numbers.
     pub reason: String,
     /// What.
-    pub deed: Deed,
+    pub kind: ActionKind,
 }
 
 /// What is done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Deed {
+pub enum ActionKind {
     /// All pages are marked idle, to see later which were not used.
     MarkAll,
     /// Pages are compressed again.
@@ -59,7 +59,7 @@ pub enum Deed {
 }
 
 /// How an action went.
-pub(super) enum Result {
+pub(super) enum ActionResult {
     /// Done, with figures.
     Done(String),
     /// Done in part, to go on later.
@@ -71,9 +71,9 @@ pub(super) enum Result {
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.device)?;
-        match &self.deed {
-            Deed::MarkAll => f.write_str("mark all pages"),
-            Deed::Recompress { which, codecs, .. } => {
+        match &self.kind {
+            ActionKind::MarkAll => f.write_str("mark all pages"),
+            ActionKind::Recompress { which, codecs, .. } => {
                 let names: Vec<_> = codecs.iter().map(|(_, name)| name.as_str()).collect();
                 write!(
                     f,
@@ -82,7 +82,7 @@ impl fmt::Display for Action {
                     names.join(", ")
                 )
             }
-            Deed::WriteBack {
+            ActionKind::WriteBack {
                 which, bytes_max, ..
             } => write!(
                 f,
@@ -90,8 +90,8 @@ impl fmt::Display for Action {
                 word(*which),
                 bytes(*bytes_max)
             ),
-            Deed::Meld(_) => f.write_str("meld identical pages"),
-            Deed::Budget { bytes: budget } => {
+            ActionKind::Meld(_) => f.write_str("meld identical pages"),
+            ActionKind::Budget { bytes: budget } => {
                 write!(f, "allow writeback of {}", bytes(*budget))
             }
         }
@@ -127,7 +127,7 @@ impl Action {
                 bytes(device.in_memory_bytes()),
                 bytes(held.compressed_bytes)
             ),
-            deed: Deed::Recompress {
+            kind: ActionKind::Recompress {
                 which: rule.pages,
                 idle_after_s: age(rule.pages, rule.idle_after.seconds, marks_by_age),
                 codecs: device
@@ -155,7 +155,7 @@ impl Action {
                 percent(fill),
                 percent(rule.above.fraction())
             ),
-            deed: Deed::WriteBack {
+            kind: ActionKind::WriteBack {
                 which: rule.pages,
                 idle_after_s: age(rule.pages, rule.idle_after.seconds, marks_by_age),
                 bytes_max: rule.at_most.0,
@@ -167,18 +167,18 @@ impl Action {
         format!("/sys/block/{}/{attribute}", self.device)
     }
 
-    pub(super) fn perform(&self, host: &Host) -> std::result::Result<Result, Error> {
-        match &self.deed {
-            Deed::MarkAll => {
+    pub(super) fn perform(&self, host: &Host) -> Result<ActionResult, Error> {
+        match &self.kind {
+            ActionKind::MarkAll => {
                 host.write(self.path("idle"), "all")?;
-                Ok(Result::Done("marked".to_owned()))
+                Ok(ActionResult::Done("marked".to_owned()))
             }
-            Deed::Budget { bytes: budget } => {
+            ActionKind::Budget { bytes: budget } => {
                 host.write(self.path("writeback_limit"), &(budget / UNIT).to_string())?;
                 host.write(self.path("writeback_limit_enable"), "1")?;
-                Ok(Result::Done("given".to_owned()))
+                Ok(ActionResult::Done("given".to_owned()))
             }
-            Deed::Recompress {
+            ActionKind::Recompress {
                 which,
                 idle_after_s,
                 codecs,
@@ -186,7 +186,7 @@ impl Action {
                 pages_max,
             } => {
                 if !self.mark(host, *idle_after_s)? {
-                    return Ok(Result::NoAges);
+                    return Ok(ActionResult::NoAges);
                 }
                 let before = self.held(host)?;
                 for (priority, codec) in codecs {
@@ -202,7 +202,7 @@ impl Action {
                     host.write(self.path("recompress"), &request)?;
                 }
                 let after = self.held(host)?;
-                Ok(Result::Done(format!(
+                Ok(ActionResult::Done(format!(
                     "compressed {} -> {}, RAM {} -> {}",
                     bytes(before.compressed_bytes),
                     bytes(after.compressed_bytes),
@@ -210,23 +210,23 @@ impl Action {
                     bytes(after.memory_used_bytes)
                 )))
             }
-            Deed::WriteBack {
+            ActionKind::WriteBack {
                 which,
                 idle_after_s,
                 bytes_max,
             } => {
                 if !self.mark(host, *idle_after_s)? {
-                    return Ok(Result::NoAges);
+                    return Ok(ActionResult::NoAges);
                 }
                 self.write_pages_back(host, *which, *bytes_max)
             }
-            Deed::Meld(options) => self.meld(host, options),
+            ActionKind::Meld(options) => self.meld(host, options),
         }
     }
 
     /// Marks pages of an age as idle. `false`: the kernel knows no ages, and marks
     /// made earlier stand.
-    fn mark(&self, host: &Host, idle_after_s: Option<u32>) -> std::result::Result<bool, Error> {
+    fn mark(&self, host: &Host, idle_after_s: Option<u32>) -> Result<bool, Error> {
         let Some(seconds) = idle_after_s else {
             return Ok(true);
         };
@@ -241,7 +241,7 @@ impl Action {
         }
     }
 
-    fn held(&self, host: &Host) -> std::result::Result<Held, Error> {
+    fn held(&self, host: &Host) -> Result<Held, Error> {
         let path = self.path("mm_stat");
         Held::parse(&host.read(&path)?)
             .ok_or_else(|| Error::malformed(&path, "does not have the kernel's columns"))
@@ -254,7 +254,7 @@ impl Action {
         host: &Host,
         which: Which,
         bytes_max: u64,
-    ) -> std::result::Result<Result, Error> {
+    ) -> Result<ActionResult, Error> {
         let limited = host.read(self.path("writeback_limit_enable"))? == "1";
         let left = match limited {
             true => Some(host.read_u64(self.path("writeback_limit"))?),
@@ -262,12 +262,12 @@ impl Action {
         };
         let units = left.unwrap_or(u64::MAX).min(bytes_max / UNIT);
         if units == 0 {
-            return Ok(Result::Done(
+            return Ok(ActionResult::Done(
                 "nothing: today's writeback budget is used up".to_owned(),
             ));
         }
         let before = self.backed(host)?;
-        let lent = Lent::take(host, &self.device, left, units)?;
+        let lent = LentLimit::take(host, &self.device, left, units)?;
         let asked = host.write(self.path("writeback"), word(which));
         let rest = lent.give_back(host)?;
         // The limit itself ends a request with an I/O error on some kernels.
@@ -275,24 +275,24 @@ impl Action {
             asked?;
         }
         let after = self.backed(host)?;
-        Ok(Result::Done(format!(
+        Ok(ActionResult::Done(format!(
             "wrote {}; {} are on the backing device",
             bytes(after.written_bytes.saturating_sub(before.written_bytes)),
             bytes(after.held_bytes)
         )))
     }
 
-    fn backed(&self, host: &Host) -> std::result::Result<Backed, Error> {
+    fn backed(&self, host: &Host) -> Result<Backed, Error> {
         let path = self.path("bd_stat");
         Backed::parse(&host.read(&path)?)
             .ok_or_else(|| Error::malformed(&path, "does not have the kernel's columns"))
     }
 
-    fn meld(&self, host: &Host, options: &PassOptions) -> std::result::Result<Result, Error> {
+    fn meld(&self, host: &Host, options: &PassOptions) -> Result<ActionResult, Error> {
         let result = match meld::run(host, &self.device, options) {
             Ok(result) => result,
             Err(MeldError::Refused(err)) => return Err(err),
-            Err(err) => return Ok(Result::Done(format!("not now: {err}"))),
+            Err(err) => return Ok(ActionResult::Done(format!("not now: {err}"))),
         };
         let part = result
             .duplicate_share()
@@ -300,7 +300,7 @@ impl Action {
                 format!("{} of the sample repeat", percent(part))
             });
         if result.below_threshold {
-            return Ok(Result::Done(format!("{part}: not worth a pass")));
+            return Ok(ActionResult::Done(format!("{part}: not worth a pass")));
         }
         let text = format!(
             "{part}; melded {} pages, saved {} for {} of metadata",
@@ -309,8 +309,8 @@ impl Action {
             bytes(result.bytes_metadata)
         );
         Ok(match result.stopped {
-            true => Result::Stopped(format!("{text}; stopped by the time limit")),
-            false => Result::Done(text),
+            true => ActionResult::Stopped(format!("{text}; stopped by the time limit")),
+            false => ActionResult::Done(text),
         })
     }
 }

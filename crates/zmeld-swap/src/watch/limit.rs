@@ -14,7 +14,7 @@ use crate::kernel::Host;
 
 /// What a request changes of a device's limit, in units of 4 KiB.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Lent {
+pub(super) struct LentLimit {
     /// The device's name.
     device: String,
     /// The number that no other disk has had since boot; none before Linux 5.15.
@@ -26,15 +26,15 @@ pub(super) struct Lent {
     units: u64,
 }
 
-impl Lent {
+impl LentLimit {
     /// Limits what a request may write, after it is written down what was there.
     pub(super) fn take(
         host: &Host,
         device: &str,
         left: Option<u64>,
         units: u64,
-    ) -> Result<Lent, Error> {
-        let lent = Lent {
+    ) -> Result<LentLimit, Error> {
+        let lent = LentLimit {
             device: device.to_owned(),
             sequence: sequence(host, device)?,
             left,
@@ -76,7 +76,7 @@ pub(super) fn give_back_left(host: &Host, device: &str) -> Result<bool, Error> {
     let Some(text) = host.read_optional(&path)? else {
         return Ok(false);
     };
-    let lent: Option<Lent> = serde_json::from_str(&text).ok();
+    let lent: Option<LentLimit> = serde_json::from_str(&text).ok();
     let is_on = is_on(host, device);
     let rest = host.read_u64(attribute(device, "writeback_limit"))?;
     let sequence = sequence(host, device)?;

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use zmeld_report::units::{bytes, percent};
 
-pub use action::{Action, Deed};
+pub use action::{Action, ActionKind};
 
 use crate::applied::Applied;
 use crate::config::{Config, Kind, Watch, Which};
@@ -36,7 +36,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 /// Something that a round says.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Said<'a> {
+pub enum WatchEvent<'a> {
     /// Something is done, and why.
     Acting(&'a Action),
     /// It was done, with what came of it.
@@ -99,7 +99,12 @@ impl Watcher {
     }
 
     /// Does what is due now.
-    pub fn round(&mut self, seen: &Observation, now: Instant, listener: &mut dyn FnMut(Said)) {
+    pub fn round(
+        &mut self,
+        seen: &Observation,
+        now: Instant,
+        listener: &mut dyn FnMut(WatchEvent),
+    ) {
         self.follow_devices(seen, now, listener);
         if self.is_too_busy(listener) {
             return;
@@ -135,12 +140,17 @@ impl Watcher {
             .unwrap_or_default()
     }
 
-    fn follow_devices(&mut self, seen: &Observation, now: Instant, listener: &mut dyn FnMut(Said)) {
+    fn follow_devices(
+        &mut self,
+        seen: &Observation,
+        now: Instant,
+        listener: &mut dyn FnMut(WatchEvent),
+    ) {
         let is_there = |name: &str| seen.device(name).is_some_and(|d| d.initialised);
         self.devices.retain(|name, _| {
             let stays = is_there(name);
             if !stays {
-                listener(Said::Gone(name));
+                listener(WatchEvent::Gone(name));
             }
             stays
         });
@@ -148,7 +158,7 @@ impl Watcher {
             if self.devices.contains_key(&device.name) {
                 continue;
             }
-            listener(Said::Appeared(&device.name));
+            listener(WatchEvent::Appeared(&device.name));
             // What a watch that was killed lent is no limit of anybody's.
             let given_back = !self.dry_run
                 && limit::give_back_left(&self.host, &device.name).unwrap_or(false)
@@ -166,7 +176,7 @@ impl Watcher {
     }
 
     /// Compressing again is for idle processors.
-    fn is_too_busy(&mut self, listener: &mut dyn FnMut(Said)) -> bool {
+    fn is_too_busy(&mut self, listener: &mut dyn FnMut(WatchEvent)) -> bool {
         let limit = self.config.watch.cpu_pressure_max.fraction();
         let text = self.host.read_optional("/proc/pressure/cpu");
         let waiting = text
@@ -176,7 +186,7 @@ impl Watcher {
             .map_or(0.0, |pressure| pressure.some.avg10_percent / 100.0);
         let busy = waiting > limit;
         if busy && !self.holding {
-            listener(Said::Holding(format!(
+            listener(WatchEvent::Holding(format!(
                 "tasks waited for a processor {} of the last 10 s, more than {}",
                 percent(waiting),
                 percent(limit)
@@ -239,7 +249,7 @@ impl Watcher {
                     "this kernel does not tell how old pages are: all are marked now, and those \
                      not used for {age} are the idle ones"
                 ),
-                deed: Deed::MarkAll,
+                kind: ActionKind::MarkAll,
             });
         }
         actions.extend(self.meld_due(watch, device, history, now));
@@ -290,7 +300,7 @@ impl Watcher {
         Some(Action {
             device: device.name.clone(),
             reason,
-            deed: Deed::Meld(PassOptions {
+            kind: ActionKind::Meld(PassOptions {
                 threshold_permille: (least * 1000.0).round().clamp(0.0, 1000.0) as u32,
                 time_max_ms: Some(PASS_TIME_MAX_MS),
                 resume: history.resume,
@@ -316,34 +326,34 @@ impl Watcher {
         is_due(history.budget, DAY, now).then(|| Action {
             device: device.name.clone(),
             reason: format!("the tier {} may write {limit} a day", tier.name),
-            deed: Deed::Budget { bytes: limit.0 },
+            kind: ActionKind::Budget { bytes: limit.0 },
         })
     }
 
-    fn perform(&mut self, action: &Action, now: Instant, listener: &mut dyn FnMut(Said)) {
+    fn perform(&mut self, action: &Action, now: Instant, listener: &mut dyn FnMut(WatchEvent)) {
         let history = self.devices.entry(action.device.clone()).or_default();
         if self.dry_run {
             history.note(action, now);
             // Pages cannot be marked for later without marking them.
             history.marks_by_age = Some(true);
-            listener(Said::Would(action));
+            listener(WatchEvent::Would(action));
             return;
         }
-        listener(Said::Acting(action));
+        listener(WatchEvent::Acting(action));
         match action.perform(&self.host) {
-            Ok(action::Result::Done(text)) => {
+            Ok(action::ActionResult::Done(text)) => {
                 history.note(action, now);
-                listener(Said::Done(action, text));
+                listener(WatchEvent::Done(action, text));
             }
-            Ok(action::Result::Stopped(text)) => {
+            Ok(action::ActionResult::Stopped(text)) => {
                 history.note(action, now);
                 history.resume = true;
-                listener(Said::Done(action, text));
+                listener(WatchEvent::Done(action, text));
             }
-            Ok(action::Result::NoAges) => {
+            Ok(action::ActionResult::NoAges) => {
                 // The next round marks all pages and waits.
                 history.marks_by_age = Some(false);
-                listener(Said::Done(
+                listener(WatchEvent::Done(
                     action,
                     "put off: this kernel does not tell how old pages are".to_owned(),
                 ));
@@ -351,7 +361,7 @@ impl Watcher {
             Err(err) => {
                 // Not at once again, but when the rule is next due.
                 history.note(action, now);
-                listener(Said::Failed(action, err));
+                listener(WatchEvent::Failed(action, err));
             }
         }
     }
@@ -359,15 +369,15 @@ impl Watcher {
 
 impl History {
     fn note(&mut self, action: &Action, now: Instant) {
-        match &action.deed {
-            Deed::MarkAll => self.marked = Some(now),
-            Deed::Recompress { .. } => self.recompressed = Some(now),
-            Deed::WriteBack { .. } => self.written_back = Some(now),
-            Deed::Meld(_) => {
+        match &action.kind {
+            ActionKind::MarkAll => self.marked = Some(now),
+            ActionKind::Recompress { .. } => self.recompressed = Some(now),
+            ActionKind::WriteBack { .. } => self.written_back = Some(now),
+            ActionKind::Meld(_) => {
                 self.melded = Some(now);
                 self.resume = false;
             }
-            Deed::Budget { .. } => self.budget = Some(now),
+            ActionKind::Budget { .. } => self.budget = Some(now),
         }
     }
 

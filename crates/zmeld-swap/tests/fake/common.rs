@@ -138,8 +138,8 @@ impl Machine {
 
     /// The next swapoff takes its time: this happens meanwhile, and it goes on until
     /// it is told to end. Where nobody does, it is done at last.
-    pub fn during_swapoff(&self, act: impl FnOnce() + Send + 'static) {
-        self.inner.inner.lock().unwrap().meanwhile = Some(Box::new(act));
+    pub fn during_swapoff(&self, reversible: impl FnOnce() + Send + 'static) {
+        self.inner.inner.lock().unwrap().meanwhile = Some(Box::new(reversible));
     }
 
     /// Where a file of the machine lies.
@@ -487,9 +487,9 @@ impl Access for Fake {
     }
 
     fn run_until(&self, invocation: &Invocation, stop: &AtomicBool) -> io::Result<Finished> {
-        let act = self.inner.lock().unwrap().meanwhile.take();
-        if let Some(act) = act {
-            act();
+        let reversible = self.inner.lock().unwrap().meanwhile.take();
+        if let Some(reversible) = reversible {
+            reversible();
             for _ in 0..2000 {
                 if stop.load(Ordering::SeqCst) {
                     return Ok(Finished {

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use zmeld_swap::generator::{generate, Ending, Surroundings};
+use zmeld_swap::generator::{generate, BootEnvironment, GeneratorOutcome};
 
 use crate::exit::Outcome;
 use crate::output;
@@ -44,13 +44,13 @@ pub fn program() -> PathBuf {
 /// Runs the command.
 pub fn run(args: &GeneratorArgs) -> anyhow::Result<Outcome> {
     let variable = |name| std::env::var(name).ok();
-    let surroundings = Surroundings {
+    let environment = BootEnvironment {
         root: args.root.clone(),
         program: program(),
         virtualization: variable("SYSTEMD_VIRTUALIZATION"),
         in_initrd: variable("SYSTEMD_IN_INITRD"),
     };
-    if let Ending::Failed(why) = generate(&surroundings, &args.normal) {
+    if let GeneratorOutcome::Failed(why) = generate(&environment, &args.normal) {
         output::say(why);
     }
     Ok(Outcome::Done)

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use zmeld_swap::observe::{lately, Observation};
-use zmeld_swap::watch::{Said, Watcher};
+use zmeld_swap::watch::{WatchEvent, Watcher};
 
 use super::metrics::{self, Endpoint};
 use super::status::page_size;
@@ -115,15 +115,15 @@ fn stop_flag() -> &'static AtomicBool {
     progress::silent_interrupt_flag()
 }
 
-fn say(said: Said) {
+fn say(said: WatchEvent) {
     match said {
-        Said::Acting(action) => log(&format!("{action}, because {}", action.reason)),
-        Said::Done(action, text) => log(&format!("{}: {text}", action.device)),
-        Said::Would(action) => log(&format!("would {action}, because {}", action.reason)),
-        Said::Failed(action, err) => log(&format!("{action} failed: {err}")),
-        Said::Appeared(name) => log(&format!("{name}: watched from now on")),
-        Said::Gone(name) => log(&format!("{name}: gone")),
-        Said::Holding(why) => log(&format!("holding: {why}")),
+        WatchEvent::Acting(action) => log(&format!("{action}, because {}", action.reason)),
+        WatchEvent::Done(action, text) => log(&format!("{}: {text}", action.device)),
+        WatchEvent::Would(action) => log(&format!("would {action}, because {}", action.reason)),
+        WatchEvent::Failed(action, err) => log(&format!("{action} failed: {err}")),
+        WatchEvent::Appeared(name) => log(&format!("{name}: watched from now on")),
+        WatchEvent::Gone(name) => log(&format!("{name}: gone")),
+        WatchEvent::Holding(why) => log(&format!("holding: {why}")),
         _ => {}
     }
 }

@@ -32,7 +32,7 @@ pub fn up(args: &UpArgs) -> anyhow::Result<Outcome> {
     if args.boot {
         await_drives(&host, args)?;
     }
-    let mut told = Telling::new();
+    let mut told = Reporter::new();
     let patience = if args.boot {
         PATIENCE_AT_BOOT
     } else {
@@ -191,7 +191,7 @@ fn down_lead(report: &Report, experiment: bool) -> &'static str {
 fn taken_down(args: &DownArgs, host: &Host) -> anyhow::Result<Report> {
     let stop = progress::interrupt_flag();
     let only = args.only.as_deref();
-    let mut told = Telling::new();
+    let mut told = Reporter::new();
     let mut journal = Journal::lock(host, PATIENCE, &mut |event| told.tell(event))?;
     // One that began meanwhile waits for this lock.
     undisturbed()?;
@@ -338,13 +338,13 @@ fn drives<'a>(config: &'a Config, only: Option<&[String]>) -> Vec<(&'a Location,
 
 /// What happens, on standard error: notes at once, and a line while pages come
 /// back, since that may take minutes.
-struct Telling {
+struct Reporter {
     line: progress::Meter,
 }
 
-impl Telling {
-    fn new() -> Telling {
-        Telling {
+impl Reporter {
+    fn new() -> Reporter {
+        Reporter {
             line: progress::Meter::new(&["swapping in"]),
         }
     }
