@@ -118,6 +118,7 @@ bool zm_share_pin(struct zm_share *share, struct zm_object *object)
 
 /* pre: locked, and pinned by the caller; unlocks. */
 static void pin_drop(struct zm_store *store, struct zm_share *share)
+	zm_releases(share)
 {
 	bool orphan = !share->count, gone;
 
@@ -188,6 +189,7 @@ bool zm_share_take_pinned(struct zm_store *store, struct zm_share *share,
 
 /* The last slot let go. pre: locked; unlocks. Returns the bytes of the pool. */
 static u32 share_abandon(struct zm_store *store, struct zm_share *share)
+	zm_releases(share)
 {
 	struct zm_counters *counters = store->counters;
 	bool backed = zm_share_is(share, ZM_SHARE_BACKED);
@@ -248,6 +250,7 @@ u32 zm_share_release(struct zm_store *store, struct zm_share *share)
 
 /* Keeps the share, and its block, though slots may let go. pre: locked. */
 void zm_share_hold(struct zm_store *store, struct zm_share *share)
+	zm_must_hold(share)
 {
 	zm_share_assert_locked(share);
 	share->held++;
@@ -256,6 +259,7 @@ void zm_share_hold(struct zm_store *store, struct zm_share *share)
 
 /* pre: locked, and held by the caller; unlocks. Atomic. */
 void zm_share_put(struct zm_store *store, struct zm_share *share)
+	zm_releases(share)
 {
 	struct zm_counters *counters = store->counters;
 	bool orphan = !share->count;
@@ -276,6 +280,7 @@ void zm_share_put(struct zm_store *store, struct zm_share *share)
 
 /* Takes what the share's object adds to the counters off, and frees it. */
 static void object_leave(struct zm_store *store, struct zm_share *share)
+	zm_must_hold(share)
 {
 	struct zm_counters *counters = store->counters;
 	struct zm_object object = zm_share_object(share);
@@ -302,6 +307,7 @@ static void share_set(struct zm_share *share, struct zm_object object, u32 set)
  */
 void zm_share_replace(struct zm_store *store, struct zm_share *share,
 		      struct zm_object object)
+	zm_must_hold(share)
 {
 	object_leave(store, share);
 	share_set(share, object, 0);
@@ -312,6 +318,7 @@ void zm_share_replace(struct zm_store *store, struct zm_share *share,
 /* The same page in a block, its handle. pre: locked, in the pool, not pinned. */
 void zm_share_move(struct zm_store *store, struct zm_share *share,
 		   struct zm_object block)
+	zm_must_hold(share)
 {
 	object_leave(store, share);
 	share_set(share, block, ZM_SHARE_BACKED);

@@ -56,16 +56,16 @@ _Static_assert(sizeof(struct zm_share) == ZM_SHARE_BYTES, "the metadata of a sha
 #define ZM_SHARE_PIN		(1u << 8)	/* the lowest bit of their number */
 
 static inline void zm_share_lock(struct zm_share *share)
+	zm_acquires(share)
 {
 	zm_bit_lock(&share->state, ZM_LOCK_SHARE);
 }
 
-static inline bool zm_share_trylock(struct zm_share *share)
-{
-	return zm_bit_trylock(&share->state, ZM_LOCK_SHARE);
-}
+#define zm_share_trylock(share) \
+	zm_acquired_if(share, zm_bit_trylock(&(share)->state, ZM_LOCK_SHARE))
 
 static inline void zm_share_unlock(struct zm_share *share)
+	zm_releases(share)
 {
 	zm_bit_unlock(&share->state, zm_load32(&share->state), ZM_LOCK_SHARE);
 }

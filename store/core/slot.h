@@ -91,16 +91,16 @@ static inline bool zm_state_has_object(u32 state)
 }
 
 static inline void zm_slot_lock(struct zm_slot *slot)
+	zm_acquires(slot)
 {
 	zm_bit_lock(&slot->state, ZM_LOCK_SLOT);
 }
 
-static inline bool zm_slot_trylock(struct zm_slot *slot)
-{
-	return zm_bit_trylock(&slot->state, ZM_LOCK_SLOT);
-}
+#define zm_slot_trylock(slot) \
+	zm_acquired_if(slot, zm_bit_trylock(&(slot)->state, ZM_LOCK_SLOT))
 
 static inline void zm_slot_unlock(struct zm_slot *slot)
+	zm_releases(slot)
 {
 	zm_bit_unlock(&slot->state, zm_load32(&slot->state), ZM_LOCK_SLOT);
 }

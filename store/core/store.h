@@ -205,12 +205,16 @@ bool zm_share_take_pinned(struct zm_store *store, struct zm_share *share,
 bool zm_share_pin(struct zm_share *share, struct zm_object *object);
 void zm_share_unpin(struct zm_store *store, struct zm_share *share);
 u32 zm_share_release(struct zm_store *store, struct zm_share *share);
-void zm_share_hold(struct zm_store *store, struct zm_share *share);
-void zm_share_put(struct zm_store *store, struct zm_share *share);
+void zm_share_hold(struct zm_store *store, struct zm_share *share)
+	zm_must_hold(share);
+void zm_share_put(struct zm_store *store, struct zm_share *share)
+	zm_releases(share);
 void zm_share_replace(struct zm_store *store, struct zm_share *share,
-		      struct zm_object object);
+		      struct zm_object object)
+	zm_must_hold(share);
 void zm_share_move(struct zm_store *store, struct zm_share *share,
-		   struct zm_object block);
+		   struct zm_object block)
+	zm_must_hold(share);
 
 /* backing.c */
 void zm_backed_hold(struct zm_store *store, struct zm_content content,

@@ -106,8 +106,10 @@ pub fn build(log: &Log, kernels: &KernelCache, name: &'static str) -> Result<Tal
     if !tools::is_on_path("sparse") {
         tally.add(Tally::skip(&step, "sparse is not installed"));
     } else if tally.failed.is_empty() {
-        let said = module_build::sparse(log, &kernel)?;
-        tally.add(Tally::of(&step, said.is_empty(), said.join("\n")));
+        tally.add(match module_build::sparse(log, &kernel)? {
+            Some(said) => Tally::of(&step, said.is_empty(), said.join("\n")),
+            None => Tally::skip(&step, "its build takes a newer sparse than there is here"),
+        });
     }
     Ok(tally)
 }
@@ -115,11 +117,12 @@ pub fn build(log: &Log, kernels: &KernelCache, name: &'static str) -> Result<Tal
 /// What checkpatch says of code that is written for one kernel, and for a kernel:
 /// the core has no BIT() and other homes have no XArray; libraries choose their
 /// own names; macros that print a field's name use it twice; three kernels take a
-/// look at the version; kmalloc_obj() is newer than two of them. SPACING takes one
+/// look at the version; kmalloc_obj() is newer than two of them; what only sparse reads
+/// is empty for compilers. SPACING takes one
 /// pointer for a product.
 const CHECKPATCH_IGNORED: &str = "CONST_STRUCT,BIT_MACRO,CAMELCASE,MACRO_ARG_REUSE,\
     MACRO_ARG_PRECEDENCE,ALLOC_WITH_SIZEOF,LINUX_VERSION_CODE,CONSTANT_COMPARISON,\
-    UNCOMMENTED_DEFINITION,DEPRECATED_API,LONG_LINE_STRING,SPACING";
+    UNCOMMENTED_DEFINITION,MACRO_ARG_UNUSED,DEPRECATED_API,LONG_LINE_STRING,SPACING";
 
 /// The kernel's own style check has nothing to say about the module.
 pub fn checkpatch(log: &Log, kernels: &KernelCache) -> Result<Tally> {

@@ -17,4 +17,24 @@ enum zm_lock {
 	ZM_LOCKS,
 };
 
+/*
+ * What a function does with one of them, for sparse: it counts locks along each path
+ * and finds the one that forgets to unlock. It tells no lock from another.
+ */
+#ifdef __CHECKER__
+#define zm_acquires(lock)	__attribute__((context(lock, 0, 1)))
+#define zm_releases(lock)	__attribute__((context(lock, 1, 0)))
+#define zm_must_hold(lock)	__attribute__((context(lock, 1, 1)))
+#define zm_acquired(lock)	__context__(lock, 1)
+#define zm_released(lock)	__context__(lock, -1)
+#define zm_acquired_if(lock, got) ((got) ? ({ zm_acquired(lock); true; }) : false)
+#else
+#define zm_acquires(lock)
+#define zm_releases(lock)
+#define zm_must_hold(lock)
+#define zm_acquired(lock)	((void)0)
+#define zm_released(lock)	((void)0)
+#define zm_acquired_if(lock, got) (got)
+#endif
+
 #endif /* ZMELD_LOCK_H */

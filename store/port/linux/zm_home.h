@@ -146,20 +146,24 @@ static inline bool zm_bit_trylock(u32 *word, enum zm_lock lock)
 }
 
 static inline void zm_bit_lock(u32 *word, enum zm_lock lock)
+	zm_acquires(word)
 {
 	zm_lockdep_acquire(lock, 0);
 	while (!zm_bit_try(word))
 		while (READ_ONCE(*word) & 1)
 			cpu_relax();
+	zm_acquired(word);
 }
 
 /* Unlocks and sets the word's other bits in one store. */
 static inline void zm_bit_unlock(u32 *word, u32 value, enum zm_lock lock)
+	zm_releases(word)
 {
 	zm_lockdep_release(lock);
 	/* Pairs with the acquire in zm_bit_try(). */
 	smp_store_release(word, value & ~1u);
 	preempt_enable();
+	zm_released(word);
 }
 
 /* Somebody has locked the word: who, lockdep does not know of one word. */
