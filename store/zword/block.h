@@ -2,11 +2,10 @@
 /*
  * A block: its header, and the working memory of both directions.
  *
- *   16 bits  mode (2), wide (1), count (13), low byte first: tokens of words,
- *            literals of bytes
- *   4 sizes  of the tokens' stream and of the first three lanes, in one byte
- *            each, or in two if wide
- *   streams  the tokens', then the four lanes; the last one takes the rest
+ *   16 bits  mode (2), wide (1), set (2), count of tokens (11), low byte first
+ *   sizes    of all streams but the last, in one byte each, or in two if wide
+ *   streams  of words: tokens, four lanes; of bytes: tokens, numbers, four lanes;
+ *            the last one takes the rest
  */
 #ifndef ZWORD_BLOCK_H
 #define ZWORD_BLOCK_H
@@ -14,15 +13,20 @@
 #include "bits.h"
 #include "tables.h"
 
-#define ZWORD_STREAMS		(1 + ZWORD_LANES)
+#define ZWORD_WORD_STREAMS	(1 + ZWORD_LANES)
+#define ZWORD_BYTE_STREAMS	(2 + ZWORD_LANES)
+#define ZWORD_STREAMS_MAX	ZWORD_BYTE_STREAMS
 #define ZWORD_HEADER_WIDE	4u
-#define ZWORD_COUNT_SHIFT	3
-#define ZWORD_HEADER_SIZE(wide)	(2u + (ZWORD_STREAMS - 1) * ((wide) ? 2 : 1))
+#define ZWORD_SET_SHIFT		3
+#define ZWORD_COUNT_SHIFT	5
+#define ZWORD_HEADER_SIZE(streams, wide) \
+	(2u + ((streams) - 1) * ((wide) ? 2 : 1))
 
 struct zword_header {
 	u32 mode;
+	u32 set;
 	u32 count;
-	u32 start[ZWORD_STREAMS + 1];	/* of each stream; last: the end */
+	u32 start[ZWORD_STREAMS_MAX + 1];	/* of each stream; last: the end */
 };
 
 /* What a decoder writes beside the page. */
@@ -31,7 +35,16 @@ struct zword_word_memory {
 	u8 literal[ZWORD_WORD_LITERALS_MAX + 16];	/* first their tables */
 };
 
+struct zword_byte_sequence {
+	u16 literals;
+	u16 length;
+	u32 offset;
+};
+
+#define ZWORD_BYTE_TOKENS_MAX	(ZWORD_BLOCK_SIZE / ZWORD_MATCH_MIN + 1)
+
 struct zword_byte_memory {
+	struct zword_byte_sequence sequence[ZWORD_BYTE_TOKENS_MAX];
 	u8 literal[ZWORD_BLOCK_SIZE + 16];
 };
 
@@ -52,12 +65,16 @@ int zword_bytes_decode(const struct zword_byte_decoder *tables,
 
 /* Positions in the page, hashed by what stands there; checked before use. */
 #define ZWORD_WORD_POSITIONS	1024u
-#define ZWORD_BYTE_BUCKETS	1024u
-#define ZWORD_BYTE_WAYS		4u
+#define ZWORD_BYTE_POSITIONS	1024u
 
 struct zword_positions {
 	u16 whole[ZWORD_WORD_POSITIONS];	/* by the word, in 4 bytes */
 	u16 high[ZWORD_WORD_POSITIONS];		/* without its low bits */
+};
+
+struct zword_byte_positions {
+	u16 longer[ZWORD_BYTE_POSITIONS];	/* by 8 bytes */
+	u16 shorter[ZWORD_BYTE_POSITIONS];	/* by 4 */
 };
 
 struct zword_word_parse {
@@ -75,18 +92,16 @@ struct zword_byte_token {
 	u8 match;
 };
 
-#define ZWORD_BYTE_TOKENS_MAX	(ZWORD_BLOCK_SIZE / ZWORD_MATCH_MIN + 2)
-
 struct zword_byte_parse {
 	u32 tokens;
 	u32 literals;
 	struct zword_byte_token token[ZWORD_BYTE_TOKENS_MAX];
-	u8 literal[ZWORD_BLOCK_SIZE];
+	u8 literal[ZWORD_BLOCK_SIZE + 16];
 };
 
 struct zword_encoding {
 	struct zword_positions words;
-	u16 bytes[ZWORD_BYTE_BUCKETS][ZWORD_BYTE_WAYS];	/* by 4 bytes, newest first */
+	struct zword_byte_positions bytes;
 	union {
 		struct zword_word_parse word;
 		struct zword_byte_parse byte;
@@ -98,17 +113,31 @@ _Static_assert(sizeof(struct zword_encoding) <= ZWORD_WORK_SIZE, "of a stream");
 
 /* What a parse takes: bits of each stream; then bytes, and all with the header. */
 struct zword_size {
-	u32 bits[ZWORD_STREAMS];
-	u32 bytes[ZWORD_STREAMS];
-	u32 wide;
+	u32 bits[ZWORD_STREAMS_MAX];
 	u32 all;
 };
 
 /* From bits to the rest. */
-void zword_size_sum(struct zword_size *size);
-/* The bytes written. */
-u32 zword_header_write(u8 *dst, u32 mode, u32 count,
-		       const struct zword_size *size);
+void zword_size_sum(struct zword_size *size, u32 streams);
+/*
+ * first: of the header, but for wide. The streams stand behind a narrow header: the first of them, then those
+ * of the others, each at its start, up to the last one's end. The bytes of all; 0:
+ * they pass the capacity.
+ */
+u32 zword_header_write(u8 *dst, u32 capacity, u32 first, u32 streams,
+		       const u32 *start);
+
+/* The set with the fewest bits, by the sum of votes; count: how many there were. */
+u32 zword_set_elect(u64 votes, u32 count);
+
+static inline u64 zword_vote(u32 vote)
+{
+	return (vote | (u64)vote << (16 - ZWORD_VOTE_BITS) |
+		(u64)vote << 2 * (16 - ZWORD_VOTE_BITS)) & 0x001f001f001full;
+}
+
+/* What 7 bits left of the last byte leave room for. */
+#define ZWORD_LITERALS_A_FLUSH	((63 - 7) / ZWORD_LITERAL_CODE_MAX)
 
 /*
  * What a parse has spent, in about as many bits as its symbols will take. Each
@@ -146,27 +175,31 @@ static inline bool zword_budget_left(struct zword_budget *budget, u32 more)
 	return is_left;
 }
 
-/* False: given up, since it would pass the limit, in bytes. */
+/* Which set suits what was parsed: zword_*_elect(). False: given up, since it would pass the limit, in bytes. */
 bool zword_words_parse(const struct zword_word_encoder *tables,
 		       const struct zword_word_decoder *masks,
 		       struct zword_encoding *work, u32 width,
 		       const u8 *page, u32 from, u32 limit);
 void zword_words_measure(const struct zword_word_encoder *tables,
-			 const struct zword_word_parse *parse,
+			 const struct zword_word_parse *parse, u32 set,
 			 struct zword_size *size);
-/* False: more than capacity, which the measured size is not. */
-bool zword_words_write(const struct zword_word_encoder *tables,
-		       const struct zword_word_parse *parse, u32 mode,
-		       const struct zword_size *size, u8 *dst, u32 capacity);
+/* The bytes written; 0: they would pass the capacity. */
+u32 zword_words_write(const struct zword_word_encoder *tables,
+		      const struct zword_word_parse *parse, u32 mode, u32 set,
+		      u8 *dst, u32 capacity);
+u32 zword_words_elect(const struct zword_word_encoder *tables,
+		      const struct zword_word_parse *parse);
 
 /* The same. */
 bool zword_bytes_parse(struct zword_encoding *work, const u8 *page, u32 from,
 		       u32 limit);
 void zword_bytes_measure(const struct zword_byte_encoder *tables,
-			 const struct zword_byte_parse *parse,
+			 const struct zword_byte_parse *parse, u32 set,
 			 struct zword_size *size);
-bool zword_bytes_write(const struct zword_byte_encoder *tables,
-		       const struct zword_byte_parse *parse,
-		       const struct zword_size *size, u8 *dst, u32 capacity);
+u32 zword_bytes_write(const struct zword_byte_encoder *tables,
+		      const struct zword_byte_parse *parse, u32 set, u8 *dst,
+		      u32 capacity);
+u32 zword_bytes_elect(const struct zword_byte_encoder *tables,
+		      const struct zword_byte_parse *parse);
 
 #endif /* ZWORD_BLOCK_H */

@@ -18,52 +18,73 @@ static u32 tokens_max(u32 width)
 	return ZWORD_BLOCK_SIZE / width;
 }
 
-/* Token, tables of its literals; how many literals, or a negative error. */
+/* Between two refills, escapes aside. */
+#define TOKENS_A_REFILL		(ZWORD_REFILLED / ZWORD_TOKEN_CODE_MAX)
+
+/* A token that has no code of its own. */
+static bool escape_read(const struct zword_word_decoder *tables,
+			struct zword_reader *reader,
+			const struct zword_decoding *job, u32 masks,
+			struct zword_literal_tables *literals)
+{
+	u32 token;
+
+	zword_refill(reader, job->src, job->src_size);
+	token = (u32)reader->bits & (ZWORD_TOKENS - 1);
+	zword_skip(reader, ZWORD_TOKEN_BITS);
+	zword_refill(reader, job->src, job->src_size);
+	if (zword_token_kind(token) >= ZWORD_KINDS ||
+	    zword_token_mask(token) >= masks)
+		return false;
+	zword_literal_tables_of(tables, token, literals);
+	return true;
+}
+
+/* Tokens, tables of their literals; how many literals, or a negative error. */
 static int tokens_read(const struct zword_word_decoder *tables,
 		       struct zword_word_memory *memory,
 		       const struct zword_decoding *job, u32 masks)
 {
+	const u16 *codes = tables->set[job->header.set].token[0];
+	const struct zword_literal_tables *literals;
+	struct zword_literal_tables escaped;
+	u16 *token = memory->token, *end = token + job->header.count, *stop;
+	u8 *literal = memory->literal;
 	struct zword_reader reader;
-	u32 context = 0, literals = 0, k, token, entry, kind, mask;
+	u32 context = 0, entry;
 
 	zword_reader_start(&reader, job->header.start[0]);
-	for (k = 0; k < job->header.count; k++) {
-		if (reader.count < ZWORD_TOKEN_CODE_MAX + ZWORD_TOKEN_BITS)
-			zword_refill(&reader, job->src, job->src_size);
-		entry = tables->token[context][reader.bits &
-					       (ZWORD_TOKEN_CODES - 1)];
-		zword_skip(&reader, entry & ZWORD_ENTRY_LENGTH);
-		context = (entry & ZWORD_ENTRY_CONTEXT) != 0;
-		entry >>= ZWORD_ENTRY_SHIFT;
-		token = tables->symbol[entry];
-		if (entry == ZWORD_ESCAPE) {
-			token = (u32)reader.bits & (ZWORD_TOKENS - 1);
-			zword_skip(&reader, ZWORD_TOKEN_BITS);
-			if (zword_token_kind(token) >= ZWORD_KINDS ||
-			    zword_token_mask(token) >= masks)
-				return -EBADMSG;
-			context = zword_token_kind(token) == ZWORD_ZERO;
-		}
-		memory->token[k] = (u16)token;
-		kind = zword_token_kind(token);
-		mask = zword_token_mask(token);
-		/* The run's byte, then the offset's, then the word's. */
-		zword_put_le64(memory->literal + literals, ZWORD_RUNS);
-		literals += zword_token_run(token) == ZWORD_RUN_LONG;
-		zword_put_le64(memory->literal + literals,
-			       kind == ZWORD_FAR ? ZWORD_RUNS * 0x101 :
-						   ZWORD_OFFSETS);
-		literals += kind == ZWORD_FAR ? 2 : kind == ZWORD_NEAR;
-		zword_put_le64(memory->literal + literals,
-			       tables->table_of[zword_group(kind)][mask]);
-		literals += tables->mask[mask].count;
+	while (token < end) {
+		zword_refill(&reader, job->src, job->src_size);
+		stop = end - token < TOKENS_A_REFILL ? end :
+						       token + TOKENS_A_REFILL;
+		do {
+			entry = codes[context * ZWORD_TOKEN_CODES |
+				      (reader.bits & (ZWORD_TOKEN_CODES - 1))];
+			zword_skip(&reader, entry & ZWORD_ENTRY_LENGTH);
+			context = (entry & ZWORD_ENTRY_CONTEXT) >>
+				  ZWORD_ENTRY_MORE;
+			literals = &tables->symbol[entry >> ZWORD_ENTRY_SHIFT];
+			if (entry >> ZWORD_ENTRY_SHIFT == ZWORD_ESCAPE) {
+				literals = &escaped;
+				if (!escape_read(tables, &reader, job, masks,
+						 &escaped))
+					return -EBADMSG;
+				context = zword_context(
+					zword_token_kind(escaped.token));
+			}
+			zword_put_le64(literal, literals->first);
+			zword_put_le64(literal + 8, literals->more);
+			literal += literals->count;
+			*token++ = literals->token;
+		} while (token < stop);
 	}
 	if (zword_reader_used(&reader) != job->header.start[1])
 		return -EBADMSG;
-	return (int)literals;
+	return (int)(literal - memory->literal);
 }
 
-static inline void literal_read(const struct zword_word_decoder *tables,
+static inline void literal_read(const struct zword_word_set *tables,
 				struct zword_reader *lane, u8 *literal)
 {
 	u32 entry = tables->literal[*literal][lane->bits &
@@ -76,7 +97,7 @@ static inline void literal_read(const struct zword_word_decoder *tables,
 /* Literal k is in lane k modulo 4. */
 #define LITERALS_A_REFILL	(ZWORD_REFILLED / ZWORD_LITERAL_CODE_MAX)
 
-static int literals_read(const struct zword_word_decoder *tables, u8 *literal,
+static int literals_read(const struct zword_word_set *tables, u8 *literal,
 			 u32 count, const struct zword_decoding *job)
 {
 	const u32 *start = job->header.start;
@@ -124,6 +145,16 @@ static inline u64 word_before(const u8 *page, u32 at, u32 back, u32 width)
 	return at >= back ? zword_get_word(page + at - back, width) : 0;
 }
 
+/* What words are made of. */
+struct making {
+	const struct zword_word_decoder *tables;
+	const u8 *literal;
+	u8 *page;
+	u32 at;		/* bytes, as are the others */
+	u32 end;
+	u32 back;
+};
+
 /* at, back and end in bytes. */
 static inline void run_copy(u8 *page, u32 at, u32 end, u32 back, u32 width)
 {
@@ -134,56 +165,111 @@ static inline void run_copy(u8 *page, u32 at, u32 end, u32 back, u32 width)
 			       zword_get_word(page + at - back, width), width);
 }
 
+static inline u64 spread(const struct zword_mask *mask, const u8 *literal)
+{
+	u64 word = zword_get_le64(literal);
+
+	return (word << mask->low_shift & mask->low) |
+	       (word << mask->high_shift & mask->high);
+}
+
+/* Any token, with all checks. */
+static inline bool word_make(struct making *making, u32 token, u32 width)
+{
+	const struct zword_mask *mask =
+		&making->tables->mask[zword_token_mask(token)];
+	u32 kind = zword_token_kind(token), run = zword_token_run(token);
+	u64 word = spread(mask, making->literal), reference = 0;
+	u8 *page = making->page;
+
+	making->literal += mask->count;
+	if (kind == ZWORD_NEAR)
+		making->back = (1u + *making->literal++) * width;
+	if (kind == ZWORD_FAR) {
+		making->back = (1u + making->literal[0] * 256 +
+				making->literal[1]) * width;
+		making->literal += 2;
+	}
+	if (run == ZWORD_RUN_LONG)
+		run += *making->literal++;
+	if ((1 + run) * width > making->end - making->at)
+		return false;
+	if (kind != ZWORD_ZERO)
+		reference = word_before(page, making->at, making->back, width);
+	if (kind == ZWORD_LINEAR)
+		reference = 2 * reference - word_before(page, making->at,
+							2 * making->back,
+							width);
+	zword_put_word(page + making->at, zword_bytes_add(word, reference),
+		       width);
+	making->at += width;
+	run = making->at + run * width;
+	if (kind == ZWORD_ZERO)
+		memset(page + making->at, 0, run - making->at);
+	else
+		run_copy(page, making->at, run, making->back, width);
+	making->at = run;
+	return true;
+}
+
+/*
+ * The same without a branch: a token of no long run, with all that it may refer
+ * to in the page, and room for a run of two even if it has none.
+ */
+static inline void word_make_fast(struct making *making, u32 token, u32 kind,
+				  u32 back, u32 width)
+{
+	const struct zword_mask *mask =
+		&making->tables->mask[zword_token_mask(token)];
+	u64 keep = (u64)(kind == ZWORD_ZERO) - 1;
+	u64 linear = -(u64)(kind == ZWORD_LINEAR);
+	u64 word = spread(mask, making->literal), reference, before;
+	u8 *to = making->page + making->at;
+	const u8 *from = to - back;
+
+	reference = zword_get_word(from, width);
+	before = zword_get_word(from - back, width);
+	reference = (reference + ((reference - before) & linear)) & keep;
+	zword_put_word(to, zword_bytes_add(word, reference), width);
+	zword_put_word(to + width, zword_get_word(from + width, width) & keep,
+		       width);
+	zword_put_word(to + 2 * width,
+		       zword_get_word(from + 2 * width, width) & keep, width);
+	making->literal += mask->count + (kind == ZWORD_NEAR);
+	making->back = back;
+	making->at += (1 + zword_token_run(token)) * width;
+}
+
 static inline int words_make(const struct zword_word_decoder *tables,
 			     const struct zword_word_memory *memory,
 			     const struct zword_decoding *job, u32 width)
 {
-	const u8 *literal = memory->literal;
-	u8 *page = job->page;
-	u32 at = job->from, end = job->from + ZWORD_BLOCK_SIZE;
-	u32 back = width, k, token, kind, run;
-	u64 word, reference, low_half = width == 8 ? ~0ull : 0xffffffffull;
+	struct making making = {
+		.tables = tables,
+		.literal = memory->literal,
+		.page = job->page,
+		.at = job->from,
+		.end = job->from + ZWORD_BLOCK_SIZE,
+		.back = width,
+	};
+	const u16 *at = memory->token, *end = at + job->header.count;
 
-	for (k = 0; k < job->header.count; k++) {
-		const struct zword_mask *mask;
+	for (; at < end; at++) {
+		u32 token = *at, kind = zword_token_kind(token);
+		u32 near = (1u + making.literal[tables->mask[
+				zword_token_mask(token)].count]) * width;
+		u32 back = kind == ZWORD_NEAR ? near : making.back;
 
-		token = memory->token[k];
-		kind = zword_token_kind(token);
-		run = zword_token_run(token);
-		if (run == ZWORD_RUN_LONG)
-			run += *literal++;
-		if (kind == ZWORD_NEAR)
-			back = (1u + *literal++) * width;
-		if (kind == ZWORD_FAR) {
-			back = (1u + literal[0] * 256 + literal[1]) * width;
-			literal += 2;
+		if (token >= zword_token(0, 0, ZWORD_RUN_LONG) ||
+		    kind == ZWORD_FAR || 2 * back > making.at ||
+		    3 * width > making.end - making.at) {
+			if (!word_make(&making, token, width))
+				return -EBADMSG;
+		} else {
+			word_make_fast(&making, token, kind, back, width);
 		}
-		if ((1 + run) * width > end - at)
-			return -EBADMSG;
-		mask = &tables->mask[zword_token_mask(token)];
-		word = zword_get_le64(literal);
-		word = (word << mask->low_shift & mask->low) |
-		       (word << mask->high_shift & mask->high);
-		literal += mask->count;
-		reference = kind == ZWORD_ZERO ? 0 :
-			    word_before(page, at, back, width);
-		if (kind == ZWORD_LINEAR)
-			reference = (2 * reference -
-				     word_before(page, at, 2 * back, width)) &
-				    low_half;
-		zword_put_word(page + at, zword_bytes_add(word, reference),
-			       width);
-		at += width;
-		run *= width;
-		run += at;
-		if (kind == ZWORD_ZERO)
-			for (; at < run; at += width)
-				zword_put_word(page + at, 0, width);
-		else
-			run_copy(page, at, run, back, width);
-		at = run;
 	}
-	return at == end ? 0 : -EBADMSG;
+	return making.at == making.end ? 0 : -EBADMSG;
 }
 
 int zword_words_decode(const struct zword_word_decoder *tables,
@@ -199,7 +285,8 @@ int zword_words_decode(const struct zword_word_decoder *tables,
 			       width == 8 ? ZWORD_MASKS_64 : ZWORD_MASKS_32);
 	if (literals < 0)
 		return literals;
-	ret = literals_read(tables, memory->literal, (u32)literals, job);
+	ret = literals_read(&tables->set[job->header.set], memory->literal,
+			    (u32)literals, job);
 	if (ret)
 		return ret;
 	return width == 8 ? words_make(tables, memory, job, 8) :
@@ -209,20 +296,23 @@ int zword_words_decode(const struct zword_word_decoder *tables,
 /* False: the streams are larger than the block. */
 static bool header_read(struct zword_header *header, const u8 *src, u32 size)
 {
-	u32 first, wide, k, at;
+	u32 first, wide, streams, k, at;
 
 	if (size < 2)
 		return false;
 	first = src[0] | (u32)src[1] << 8;
 	wide = (first & ZWORD_HEADER_WIDE) != 0;
 	header->mode = first & 3;
+	header->set = first >> ZWORD_SET_SHIFT & (ZWORD_SETS - 1);
 	header->count = first >> ZWORD_COUNT_SHIFT;
 	if (header->mode == ZWORD_RAW)
 		return first == ZWORD_RAW;
-	at = ZWORD_HEADER_SIZE(wide);
+	streams = header->mode == ZWORD_BYTES ? ZWORD_BYTE_STREAMS :
+						ZWORD_WORD_STREAMS;
+	at = ZWORD_HEADER_SIZE(streams, wide);
 	if (size < at)
 		return false;
-	for (k = 0; k < ZWORD_STREAMS - 1; k++) {
+	for (k = 0; k < streams - 1; k++) {
 		header->start[k] = at;
 		at += wide ? src[2 + 2 * k] | (u32)src[3 + 2 * k] << 8 :
 			     src[2 + k];

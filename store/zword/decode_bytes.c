@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Decoding blocks of bytes: first all literals, from four lanes of a quarter
- * each, in which the class of a literal says the table of the next one; then the
- * tokens, each of which copies literals and a match.
+ * Decoding blocks of bytes: first the tokens with their numbers; then all literals,
+ * from four lanes of a quarter each, in which the class of a literal says the
+ * table of the next one; then the copies.
  */
 #include "block.h"
 
 #define LITERALS_A_REFILL	(ZWORD_REFILLED / ZWORD_LITERAL_CODE_MAX)
 
 /* An entry holds the class of its literal where its length ends. */
-static inline u32 literal_read(const struct zword_byte_decoder *tables,
+static inline u32 literal_read(const struct zword_byte_set *tables,
 			       struct zword_reader *lane, u32 before,
 			       u8 *literal)
 {
@@ -22,7 +22,7 @@ static inline u32 literal_read(const struct zword_byte_decoder *tables,
 }
 
 /* What is left of a lane, or all of it. */
-static bool lane_end(const struct zword_byte_decoder *tables,
+static bool lane_end(const struct zword_byte_set *tables,
 		     struct zword_reader lane, u32 entry, u8 *literal,
 		     u8 *end, const struct zword_decoding *job, u32 stream)
 {
@@ -38,14 +38,14 @@ static inline u8 *lane_limit(u8 *limit, u8 *end)
 	return limit < end ? limit : end;
 }
 
-static int literals_read(const struct zword_byte_decoder *tables, u8 *literal,
-			 const struct zword_decoding *job)
+static int literals_read(const struct zword_byte_set *tables, u8 *literal,
+			 u32 count, u32 first, const struct zword_decoding *job)
 {
-	const u32 *start = job->header.start;
-	u32 count = job->header.count, quarter = (count + 3) / 4;
+	const u32 *start = job->header.start + 1;
+	u32 quarter = (count + 3) / 4;
 	struct zword_reader a = { .at = start[1] }, b = { .at = start[2] };
 	struct zword_reader c = { .at = start[3] }, d = { .at = start[4] };
-	u32 ea = tables->first, eb = ea, ec = ea, ed = ea, k;
+	u32 ea = first, eb = ea, ec = ea, ed = ea, k;
 	u8 *la = literal, *lb = la + quarter, *lc = lb + quarter;
 	u8 *ld = lc + quarter, *end = literal + count;
 	/* The last lane may be shorter: what all have, then the others' rest. */
@@ -63,16 +63,16 @@ static int literals_read(const struct zword_byte_decoder *tables, u8 *literal,
 			ed = literal_read(tables, &d, ed, ld++);
 		}
 	}
-	if (!lane_end(tables, a, ea, la, lane_limit(literal + quarter, end), job, 1) ||
-	    !lane_end(tables, b, eb, lb, lane_limit(literal + 2 * quarter, end), job, 2) ||
-	    !lane_end(tables, c, ec, lc, lane_limit(literal + 3 * quarter, end), job, 3) ||
-	    !lane_end(tables, d, ed, ld, end, job, 4))
+	if (!lane_end(tables, a, ea, la, lane_limit(literal + quarter, end), job, 2) ||
+	    !lane_end(tables, b, eb, lb, lane_limit(literal + 2 * quarter, end), job, 3) ||
+	    !lane_end(tables, c, ec, lc, lane_limit(literal + 3 * quarter, end), job, 4) ||
+	    !lane_end(tables, d, ed, ld, end, job, 5))
 		return -EBADMSG;
 	return 0;
 }
 
 /* A byte of one of the tables behind the literals'. */
-static inline u32 byte_read(const struct zword_byte_decoder *tables,
+static inline u32 byte_read(const struct zword_byte_set *tables,
 			    struct zword_reader *reader, u32 table)
 {
 	u32 entry = tables->table[table][reader->bits &
@@ -82,114 +82,155 @@ static inline u32 byte_read(const struct zword_byte_decoder *tables,
 	return entry >> ZWORD_ENTRY_SHIFT;
 }
 
-struct token {
-	u32 literals;
-	u32 length;	/* of the match, 0: none */
-	u32 offset;	/* in: of the match before */
-};
-
-/* More literals than a block has are the caller's to refuse. */
-static inline void token_read(const struct zword_byte_decoder *tables,
-			      struct zword_reader *reader,
-			      const struct zword_decoding *job,
-			      struct token *token)
+/* The counts that a token has no room for. False: no block has so many. */
+static bool counts_read(const struct zword_byte_set *tables,
+			struct zword_reader *numbers,
+			const struct zword_decoding *job, u32 *literals,
+			u32 *length)
 {
-	u32 entry, symbol, match, more;
+	u32 more;
 
-	zword_refill(reader, job->src, job->src_size);
-	entry = tables->token[reader->bits & (ZWORD_TOKEN_CODES - 1)];
-	zword_skip(reader, entry & ZWORD_ENTRY_LENGTH);
-	symbol = entry >> ZWORD_ENTRY_SHIFT;
-	match = ZWORD_MATCH_NONE;
-	token->literals = symbol - 8 * ZWORD_LENGTH_CODES * 3;
-	token->length = 0;
-	if (symbol < 8 * ZWORD_LENGTH_CODES * 3) {
-		match = symbol % 3 + 1;
-		symbol /= 3;
-		token->length = ZWORD_MATCH_MIN + symbol % ZWORD_LENGTH_CODES;
-		token->literals = symbol / ZWORD_LENGTH_CODES;
-	}
-	if (token->literals == ZWORD_LITERALS_LONG) {
+	if (*literals == ZWORD_LITERALS_LONG) {
 		do {
-			more = byte_read(tables, reader, ZWORD_BYTE_LENGTH);
-			token->literals += more;
-			zword_refill(reader, job->src, job->src_size);
-		} while (more == 255 && token->literals <= ZWORD_BLOCK_SIZE);
+			more = byte_read(tables, numbers, ZWORD_BYTE_LENGTH);
+			*literals += more;
+			zword_refill(numbers, job->src, job->src_size);
+		} while (more == 255 && *literals <= ZWORD_BLOCK_SIZE);
 	}
-	if (token->length == ZWORD_MATCH_MIN + ZWORD_LENGTH_LONG)
-		token->length += byte_read(tables, reader, ZWORD_BYTE_LENGTH);
-	if (match == ZWORD_MATCH_NEAR) {
-		token->offset = 1 + byte_read(tables, reader, ZWORD_BYTE_NEAR);
-	} else if (match == ZWORD_MATCH_FAR) {
-		token->offset = 1 + 256 * byte_read(tables, reader,
-						    ZWORD_BYTE_FAR);
-		token->offset += reader->bits & 0xff;
-		zword_skip(reader, 8);
-	}
+	if (*length == ZWORD_MATCH_MIN + ZWORD_LENGTH_LONG)
+		*length += byte_read(tables, numbers, ZWORD_BYTE_LENGTH);
+	return *literals <= ZWORD_BLOCK_SIZE;
 }
 
-/* May write up to 7 bytes behind length, before end. */
-static inline void match_copy(u8 *to, u32 length, u32 offset, const u8 *end)
+/*
+ * The offset of a match without a branch on where it is: a code that is not there
+ * is read with a length of 0.
+ */
+static inline u32 offset_read(const struct zword_byte_set *tables,
+			      struct zword_reader *numbers, u32 match,
+			      u32 again)
 {
-	const u8 *from = to - offset;
-	u32 k;
+	u32 is_far = match == ZWORD_MATCH_FAR;
+	u32 entry = tables->table[ZWORD_BYTE_NEAR + is_far]
+				 [numbers->bits & (ZWORD_LITERAL_CODES - 1)];
+	u32 offset = entry >> ZWORD_ENTRY_SHIFT;
+	u32 low;
 
-	if (offset >= 8 && (u32)(end - to) >= length + 7) {
-		for (k = 0; k < length; k += 8)
-			zm_put64(to + k, zm_get64(from + k));
-		return;
-	}
-	for (k = 0; k < length; k++)
-		to[k] = from[k];
+	zword_skip(numbers, match >= ZWORD_MATCH_NEAR ?
+			    entry & ZWORD_ENTRY_LENGTH : 0);
+	low = (u32)numbers->bits & 0xff;
+	zword_skip(numbers, 8 * is_far);
+	offset = is_far ? offset << 8 | low : offset;
+	return match >= ZWORD_MATCH_NEAR ? 1 + offset : again;
 }
 
-/* The same; behind the literals there is room to read. */
-static inline void literals_copy(u8 *to, const u8 *from, u32 count,
-				 const u8 *end)
+/* How many literals all tokens have, or a negative error. */
+static int tokens_read(const struct zword_byte_decoder *tables,
+		       struct zword_byte_memory *memory,
+		       const struct zword_decoding *job)
 {
-	u32 k;
+	const struct zword_byte_set *set = &tables->set[job->header.set];
+	struct zword_reader tokens, numbers;
+	struct zword_byte_sequence *sequence = memory->sequence;
+	u32 again = ZWORD_AGAIN_FIRST, entry, literals, length, all = 0, k;
 
-	if ((u32)(end - to) < count + 7) {
-		memcpy(to, from, count);
-		return;
+	zword_reader_start(&tokens, job->header.start[0]);
+	zword_reader_start(&numbers, job->header.start[1]);
+	for (k = 0; k < job->header.count; k++, sequence++) {
+		const struct zword_byte_symbol *symbol;
+
+		zword_refill(&tokens, job->src, job->src_size);
+		zword_refill(&numbers, job->src, job->src_size);
+		entry = set->token[tokens.bits & (ZWORD_BYTE_CODES - 1)];
+		zword_skip(&tokens, entry & ZWORD_ENTRY_LENGTH);
+		symbol = &tables->symbol[entry >> ZWORD_ENTRY_SHIFT];
+		literals = symbol->literals;
+		length = symbol->length;
+		if (symbol->is_long &&
+		    !counts_read(set, &numbers, job, &literals, &length))
+			return -EBADMSG;
+		again = offset_read(set, &numbers, symbol->match, again);
+		all += literals;
+		sequence->literals = (u16)literals;
+		sequence->length = (u16)length;
+		sequence->offset = again;
 	}
-	for (k = 0; k < count; k += 8)
-		zm_put64(to + k, zm_get64(from + k));
+	if (all > ZWORD_BLOCK_SIZE ||
+	    zword_reader_used(&tokens) != job->header.start[1] ||
+	    zword_reader_used(&numbers) != job->header.start[2])
+		return -EBADMSG;
+	return (int)all;
+}
+
+/* The last bytes of a block, or a match that repeats itself. */
+static void bytes_copy(u8 *to, const u8 *from, u32 count)
+{
+	while (count--)
+		*to++ = *from++;
+}
+
+static inline void words_copy(u8 *to, const u8 *from, u32 count)
+{
+	u8 *end = to + count;
+
+	do {
+		zm_put64(to, zm_get64(from));
+		to += 8;
+		from += 8;
+	} while (to < end);
+}
+
+/* What a copy may write behind its end. */
+#define COPY_ROOM	8u
+
+static int copies_make(const struct zword_byte_memory *memory,
+		       const struct zword_decoding *job)
+{
+	const struct zword_byte_sequence *sequence = memory->sequence;
+	const struct zword_byte_sequence *last = sequence + job->header.count;
+	const u8 *literal = memory->literal;
+	u32 at = job->from, end = job->from + ZWORD_BLOCK_SIZE;
+	u8 *page = job->page;
+
+	for (; sequence < last; sequence++) {
+		u32 literals = sequence->literals, length = sequence->length;
+		u32 offset = sequence->offset;
+
+		/* A token that makes nothing is none. */
+		if (literals + length > end - at || literals + length == 0)
+			return -EBADMSG;
+		if (end - at - literals - length < COPY_ROOM) {
+			bytes_copy(page + at, literal, literals);
+		} else {
+			words_copy(page + at, literal, literals);
+		}
+		literal += literals;
+		at += literals;
+		if (!length)
+			continue;
+		if (offset > at)
+			return -EBADMSG;
+		if (offset < 8 || end - at - length < COPY_ROOM)
+			bytes_copy(page + at, page + at - offset, length);
+		else
+			words_copy(page + at, page + at - offset, length);
+		at += length;
+	}
+	return at == end ? 0 : -EBADMSG;
 }
 
 int zword_bytes_decode(const struct zword_byte_decoder *tables,
 		       struct zword_byte_memory *memory,
 		       const struct zword_decoding *job)
 {
-	const u8 *literal = memory->literal;
-	u8 *page = job->page;
-	u32 at = job->from, end = at + ZWORD_BLOCK_SIZE;
-	u32 left = job->header.count;
-	struct token token = { .offset = ZWORD_AGAIN_FIRST };
-	struct zword_reader reader;
+	int literals, ret;
 
-	if (left > ZWORD_BLOCK_SIZE || literals_read(tables, memory->literal, job))
+	if (job->header.count > ZWORD_BYTE_TOKENS_MAX)
 		return -EBADMSG;
-	zword_reader_start(&reader, job->header.start[0]);
-	while (at < end) {
-		token_read(tables, &reader, job, &token);
-		if (token.literals > left || token.literals > end - at)
-			return -EBADMSG;
-		/* A token that makes nothing could be read for ever. */
-		if (token.literals + token.length == 0)
-			return -EBADMSG;
-		literals_copy(page + at, literal, token.literals, page + end);
-		literal += token.literals;
-		left -= token.literals;
-		at += token.literals;
-		if (!token.length)
-			continue;
-		if (token.length > end - at || token.offset > at)
-			return -EBADMSG;
-		match_copy(page + at, token.length, token.offset, page + end);
-		at += token.length;
-	}
-	if (left || zword_reader_used(&reader) != job->header.start[1])
-		return -EBADMSG;
-	return 0;
+	literals = tokens_read(tables, memory, job);
+	if (literals < 0)
+		return literals;
+	ret = literals_read(&tables->set[job->header.set], memory->literal,
+			    (u32)literals, tables->first, job);
+	return ret ? ret : copies_make(memory, job);
 }

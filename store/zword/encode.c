@@ -26,35 +26,61 @@ struct glance {
 	u32 halves;	/* words whose halves are both used, and no address */
 };
 
-void zword_size_sum(struct zword_size *size)
+void zword_size_sum(struct zword_size *size, u32 streams)
 {
-	u32 k;
+	bool wide = false;
+	u32 k, bytes;
 
-	size->wide = 0;
 	size->all = 0;
-	for (k = 0; k < ZWORD_STREAMS; k++) {
-		size->bytes[k] = (size->bits[k] + 7) / 8;
-		size->all += size->bytes[k];
-		size->wide |= k < ZWORD_STREAMS - 1 && size->bytes[k] > 255;
+	for (k = 0; k < streams; k++) {
+		bytes = (size->bits[k] + 7) / 8;
+		size->all += bytes;
+		wide |= k < streams - 1 && bytes > 255;
 	}
-	size->all += ZWORD_HEADER_SIZE(size->wide);
+	size->all += ZWORD_HEADER_SIZE(streams, wide);
 }
 
-u32 zword_header_write(u8 *dst, u32 mode, u32 count,
-		       const struct zword_size *size)
+u32 zword_header_write(u8 *dst, u32 capacity, u32 first, u32 streams,
+		       const u32 *start)
 {
-	u32 first = mode | (size->wide ? ZWORD_HEADER_WIDE : 0) |
-		    count << ZWORD_COUNT_SHIFT;
-	u32 at = 0, k;
+	u32 narrow = ZWORD_HEADER_SIZE(streams, false), end = start[streams - 1];
+	u32 shift = ZWORD_HEADER_SIZE(streams, true) - narrow;
+	u32 sizes[ZWORD_STREAMS_MAX], largest = 0, before = narrow, at = 2, k;
 
-	dst[at++] = (u8)first;
-	dst[at++] = (u8)(first >> 8);
-	for (k = 0; k < ZWORD_STREAMS - 1; k++) {
-		dst[at++] = (u8)size->bytes[k];
-		if (size->wide)
-			dst[at++] = (u8)(size->bytes[k] >> 8);
+	for (k = 0; k < streams - 1; k++) {
+		sizes[k] = start[k] - before;
+		before = start[k];
+		largest |= sizes[k];
 	}
-	return at;
+	if (largest > 255) {
+		if (end + shift > capacity)
+			return 0;
+		memmove(dst + narrow + shift, dst + narrow, end - narrow);
+		end += shift;
+		first |= ZWORD_HEADER_WIDE;
+	}
+	dst[0] = (u8)first;
+	dst[1] = (u8)(first >> 8);
+	for (k = 0; k < streams - 1; k++) {
+		dst[at++] = (u8)sizes[k];
+		if (largest > 255)
+			dst[at++] = (u8)(sizes[k] >> 8);
+	}
+	return end;
+}
+
+u32 zword_set_elect(u64 votes, u32 count)
+{
+	u32 best = 0, least = count * ZWORD_VOTE_NONE, set, bits;
+
+	for (set = 1; set < ZWORD_SETS; set++, votes >>= 16) {
+		bits = (u32)votes & 0xffff;
+		if (bits >= least)
+			continue;
+		least = bits;
+		best = set;
+	}
+	return best;
 }
 
 /* No byte below a space but 8 to 15, and none above 127: what text is made of. */
@@ -106,41 +132,61 @@ static u32 limit_of(const struct job *job)
 	return job->is_patient ? 4 * ZWORD_BLOCK_SIZE : job->best;
 }
 
+/* Takes what was written, or what would have been. */
+static void take(struct job *job, u32 written, u32 size)
+{
+	job->best = written ? written : size;
+	job->is_written = written > 0;
+}
+
 static void words_try(struct job *job, u32 mode)
 {
 	const struct zword_word_encoder *tables =
 		&job->tables->word_encoder[mode];
-	struct zword_size size;
+	const struct zword_word_parse *parse = &job->work->parse.word;
+	struct zword_size size = { .all = 0 };
+	u32 written, set;
 
+	memset(&job->work->words, 0, sizeof(job->work->words));
 	if (!zword_words_parse(tables, &job->tables->word_decoder[mode],
 			       job->work, mode == ZWORD_WORDS_64 ? 8 : 4,
 			       job->page, job->from, limit_of(job)))
 		return;
-	zword_words_measure(tables, &job->work->parse.word, &size);
-	if (size.all >= job->best)
-		return;
-	job->best = size.all;
-	job->is_written = zword_words_write(tables, &job->work->parse.word,
-					    mode, &size, job->dst,
-					    job->capacity);
+	set = zword_words_elect(tables, parse);
+	if (job->best < ZWORD_BLOCK_SIZE) {
+		zword_words_measure(tables, parse, set, &size);
+		if (size.all >= job->best)
+			return;
+	}
+	written = zword_words_write(tables, parse, mode, set, job->dst,
+				    job->capacity);
+	if (!written && !size.all)
+		zword_words_measure(tables, parse, set, &size);
+	take(job, written, size.all);
 }
 
 static void bytes_try(struct job *job)
 {
 	const struct zword_byte_encoder *tables = &job->tables->byte_encoder;
-	struct zword_size size;
+	const struct zword_byte_parse *parse = &job->work->parse.byte;
+	struct zword_size size = { .all = 0 };
+	u32 written, set;
 
 	if (!job->has_bytes)
-		memset(job->work->bytes, 0xff, sizeof(job->work->bytes));
+		memset(&job->work->bytes, 0, sizeof(job->work->bytes));
 	job->has_bytes = true;
 	if (!zword_bytes_parse(job->work, job->page, job->from, limit_of(job)))
 		return;
-	zword_bytes_measure(tables, &job->work->parse.byte, &size);
-	if (size.all >= job->best)
-		return;
-	job->best = size.all;
-	job->is_written = zword_bytes_write(tables, &job->work->parse.byte,
-					    &size, job->dst, job->capacity);
+	set = zword_bytes_elect(tables, parse);
+	if (job->best < ZWORD_BLOCK_SIZE) {
+		zword_bytes_measure(tables, parse, set, &size);
+		if (size.all >= job->best)
+			return;
+	}
+	written = zword_bytes_write(tables, parse, set, job->dst, job->capacity);
+	if (!written && !size.all)
+		zword_bytes_measure(tables, parse, set, &size);
+	take(job, written, size.all);
 }
 
 static void all_try(struct job *job)
@@ -164,7 +210,7 @@ static void likely_try(struct job *job)
 	words_try(job, mode);
 	if (job->best <= SIZE_GOOD)
 		return;
-	if (glance.text >= TEXT_LIKELY || job->best == ZWORD_BLOCK_SIZE)
+	if (glance.text >= TEXT_LIKELY || job->best >= ZWORD_BLOCK_SIZE)
 		bytes_try(job);
 	else if (glance.halves >= HALVES_LIKELY)
 		words_try(job, ZWORD_WORDS_64 + ZWORD_WORDS_32 - mode);
@@ -193,7 +239,7 @@ static u32 block_encode(struct job *job, int level)
 		all_try(job);
 	else
 		likely_try(job);
-	if (job->best == ZWORD_BLOCK_SIZE)
+	if (job->best >= ZWORD_BLOCK_SIZE)
 		return raw_write(job->page + job->from, job->dst,
 				 job->capacity);
 	return job->is_written ? job->best : 0;
@@ -212,7 +258,7 @@ int zword_compress(const struct zword_tables *tables, struct zword_work *work,
 		return -EINVAL;
 	capacity = *dst_size < 2 * ZWORD_PAGE_SIZE_MAX ?
 		   (u32)*dst_size : 2 * ZWORD_PAGE_SIZE_MAX;
-	memset(&memory->words, 0xff, sizeof(memory->words));
+	memset(&memory->words, 0, sizeof(memory->words));
 	for (; job.from < src_size; job.from += ZWORD_BLOCK_SIZE) {
 		prefix = job.from + ZWORD_BLOCK_SIZE < src_size ? 2 : 0;
 		if (capacity - at < prefix)

@@ -10,166 +10,145 @@
  */
 #include "block.h"
 
-/* Bits that a match saves a byte, and what it costs, about; and a literal. */
-#define GAIN_BYTE	5
-#define COST_AGAIN	5
-#define COST_NEAR	13
-#define COST_FAR	19
-#define GAIN_WAIT	5
+/* What is spent, about, in bits. */
 #define BITS_LITERAL	6
+#define BITS_MATCH	18
+
 /* Literals in a row, as a shift, after which a match is looked for less often. */
-#define SKIP_SHIFT	7
-
-struct match {
-	u32 length;	/* 0: none */
-	u32 offset;
-	u32 kind;
-	int gain;
-};
-
-static inline u32 bucket_of(const u8 *at)
+#define SKIP_SHIFT	6
+/* The last place where eight bytes can be read. */
+#define TAIL		8u
+static inline u32 hash_of_8(u64 word)
 {
-	return (u32)(((zword_get_word(at, 4) * 2654435761u) & 0xffffffffu) >> 22);
+	return (u32)(word * 0xcf1bbcdcb7a56463ull >> (64 - 10));
 }
 
-/* The newest place first; the oldest is forgotten. */
-static inline void bucket_put(u16 *bucket, u32 at)
+static inline u32 hash_of_4(u64 word)
 {
-	bucket[3] = bucket[2];
-	bucket[2] = bucket[1];
-	bucket[1] = bucket[0];
-	bucket[0] = (u16)at;
+	return (u32)((u32)word * 2654435761u) >> (32 - 10);
 }
 
+/* How many bytes are equal from here on. */
 static inline u32 length_at(const u8 *page, u32 one, u32 other, u32 end)
 {
-	u32 length = 0;
+	u32 begin = other;
 	u64 differ;
 
-	while (other + length + 8 <= end) {
-		differ = zword_get_le64(page + one + length) ^
-			 zword_get_le64(page + other + length);
+	while (other + 8 <= end) {
+		differ = zword_get_le64(page + one) ^
+			 zword_get_le64(page + other);
 		if (differ)
-			return length + (u32)__builtin_ctzll(differ) / 8;
-		length += 8;
+			return other - begin + (u32)__builtin_ctzll(differ) / 8;
+		one += 8;
+		other += 8;
 	}
-	while (other + length < end && page[one + length] == page[other + length])
-		length++;
-	return length;
+	while (other < end && page[one] == page[other]) {
+		one++;
+		other++;
+	}
+	return other - begin;
 }
 
-static inline void consider(struct match *best, const u8 *page, u32 from,
-			    u32 at, u32 end, u32 kind)
+static inline void literals_take(struct zword_byte_parse *parse, const u8 *page,
+				 u32 from, u32 count, u32 end)
 {
-	u32 length, offset = at - from, cost;
-	int gain;
-
-	if (zword_get_word(page + from, 4) != zword_get_word(page + at, 4))
-		return;
-	length = length_at(page, from, at, end);
-	cost = kind == ZWORD_MATCH_AGAIN ? COST_AGAIN :
-	       offset <= 256 ? COST_NEAR : COST_FAR;
-	gain = (int)(length * GAIN_BYTE) - (int)cost;
-	if (length < ZWORD_MATCH_MIN || gain <= best->gain)
-		return;
-	best->length = length;
-	best->offset = offset;
-	best->gain = gain;
-	best->kind = kind == ZWORD_MATCH_AGAIN ? kind :
-		     offset <= 256 ? ZWORD_MATCH_NEAR : ZWORD_MATCH_FAR;
-}
-
-static inline struct match match_at(struct zword_encoding *work, const u8 *page,
-				    u32 at, u32 end, u32 again)
-{
-	struct match best = { 0, 0, 0, 0 };
-	u16 *bucket;
+	u8 *to = parse->literal + parse->literals;
 	u32 k;
 
-	if (at + ZWORD_MATCH_MIN > end)
-		return best;
-	bucket = work->bytes[bucket_of(page + at)];
-	if (at >= again)
-		consider(&best, page, at - again, at, end, ZWORD_MATCH_AGAIN);
-	for (k = 0; k < ZWORD_BYTE_WAYS; k++)
-		if (bucket[k] < at)
-			consider(&best, page, bucket[k], at, end,
-				 ZWORD_MATCH_NEAR);
-	bucket_put(bucket, at);
-	return best;
-}
-
-static void remember(struct zword_encoding *work, const u8 *page, u32 at,
-		     u32 to, u32 end)
-{
-	u16 *bucket;
-
-	for (; at < to && at + ZWORD_MATCH_MIN <= end; at++) {
-		bucket = work->bytes[bucket_of(page + at)];
-		bucket_put(bucket, at);
+	parse->literals += count;
+	if (from + ((count + 7) & ~7u) > end) {
+		memcpy(to, page + from, count);
+		return;
 	}
+	for (k = 0; k < count; k += 8)
+		zm_put64(to + k, zm_get64(page + from + k));
 }
 
-static void put_token(struct zword_byte_parse *parse, const u8 *page,
-		      u32 anchor, u32 at, const struct match *match)
+static inline void token_take(struct zword_byte_parse *parse, u32 literals,
+			      u32 length, u32 offset, u32 match)
 {
-	u32 literals = at - anchor, k;
+	struct zword_byte_token *token = &parse->token[parse->tokens++];
 
-	for (k = 0; k < literals; k++)
-		parse->literal[parse->literals + k] = page[anchor + k];
-	parse->literals += literals;
-	parse->token[parse->tokens++] = (struct zword_byte_token){
-		.literals = (u16)literals,
-		.length = (u16)match->length,
-		.offset = match->offset,
-		.match = (u8)match->kind,
-	};
+	token->literals = (u16)literals;
+	token->length = (u16)length;
+	token->offset = offset;
+	token->match = (u8)match;
 }
 
 bool zword_bytes_parse(struct zword_encoding *work, const u8 *page, u32 from,
 		       u32 limit)
 {
 	struct zword_byte_parse *parse = &work->parse.byte;
-	const struct match none = { 0, 0, ZWORD_MATCH_NONE, 0 };
-	u32 end = from + ZWORD_BLOCK_SIZE, at = from, anchor = from;
-	u32 again = ZWORD_AGAIN_FIRST;
+	u16 *longer = work->bytes.longer, *shorter = work->bytes.shorter;
+	u32 end = from + ZWORD_BLOCK_SIZE, at = from ? from : 1, anchor = from;
+	u32 again = ZWORD_AGAIN_FIRST, length, offset, where, start, match;
+	u32 place_8, place_4, h8, h4;
 	struct zword_budget budget;
-	struct match match, later;
+	u64 word, next;
 
 	zword_budget_start(&budget, from, limit);
 	parse->tokens = 0;
 	parse->literals = 0;
-	while (at < end) {
-		match = match_at(work, page, at, end, again);
-		if (!match.length) {
-			if (at >= budget.check &&
-			    !zword_budget_left(&budget, (at - anchor) *
-							BITS_LITERAL))
-				return false;
+	while (at < end - TAIL) {
+		word = zword_get_le64(page + at);
+		h8 = hash_of_8(word);
+		h4 = hash_of_4(word);
+		place_8 = longer[h8];
+		place_4 = shorter[h4];
+		longer[h8] = (u16)at;
+		shorter[h4] = (u16)at;
+		start = at;
+		if (at + 1 >= again &&
+		    (u32)(word >> 8) ==
+		    (u32)zword_get_word(page + at + 1 - again, 4)) {
+			start = at + 1;
+			where = start - again;
+		} else if (zword_get_le64(page + place_8) == word) {
+			where = place_8;
+		} else if ((u32)zword_get_word(page + place_4, 4) == (u32)word) {
+			where = place_4;
+			next = zword_get_le64(page + at + 1);
+			place_8 = longer[hash_of_8(next)];
+			if (zword_get_le64(page + place_8) == next) {
+				start = at + 1;
+				where = place_8;
+			}
+		} else {
 			at += 1 + ((at - anchor) >> SKIP_SHIFT);
 			continue;
 		}
-		while (match.length < 24) {
-			later = match_at(work, page, at + 1, end, again);
-			if (later.gain <= match.gain + GAIN_WAIT)
-				break;
-			match = later;
-			at++;
+		offset = start - where;
+		length = 4 + length_at(page, where + 4, start + 4, end);
+		while (start > anchor && where && page[start - 1] == page[where - 1]) {
+			start--;
+			where--;
+			length++;
 		}
-		budget.spent += (at - anchor) * BITS_LITERAL +
-				match.length * GAIN_BYTE - (u32)match.gain;
-		if (match.length > ZWORD_MATCH_MAX)
-			match.length = ZWORD_MATCH_MAX;
-		put_token(parse, page, anchor, at, &match);
-		again = match.offset;
-		remember(work, page, at + 2, at + match.length, end);
-		at += match.length;
-		anchor = at;
+		match = offset == again ? ZWORD_MATCH_AGAIN :
+			offset <= 256 ? ZWORD_MATCH_NEAR : ZWORD_MATCH_FAR;
+		if (length > ZWORD_MATCH_MAX)
+			length = ZWORD_MATCH_MAX;
+		literals_take(parse, page, anchor, start - anchor, end);
+		token_take(parse, start - anchor, length, offset, match);
+		budget.spent += (start - anchor) * BITS_LITERAL + BITS_MATCH;
+		again = offset;
+		anchor = start + length;
+		if (anchor < end - TAIL) {
+			word = zword_get_le64(page + start + 2);
+			longer[hash_of_8(word)] = (u16)(start + 2);
+			shorter[hash_of_4(word)] = (u16)(start + 2);
+			word = zword_get_le64(page + anchor - 2);
+			longer[hash_of_8(word)] = (u16)(anchor - 2);
+			shorter[hash_of_4(word >> 8)] = (u16)(anchor - 1);
+		}
+		at = anchor;
 		if (at >= budget.check && !zword_budget_left(&budget, 0))
 			return false;
 	}
-	if (anchor < end)
-		put_token(parse, page, anchor, end, &none);
+	if (anchor < end) {
+		literals_take(parse, page, anchor, end - anchor, end);
+		token_take(parse, end - anchor, 0, 0, ZWORD_MATCH_NONE);
+	}
 	return true;
 }
 
@@ -185,135 +164,213 @@ static inline u32 symbol_of(const struct zword_byte_token *token)
 	return zword_byte_token(literals, length, token->match);
 }
 
-static inline u32 bits_of(const struct zword_byte_encoder *tables, u32 table,
-			  u32 byte)
-{
-	return tables->table[table][byte] & ZWORD_ENTRY_LENGTH;
-}
+/*
+ * The symbols of the numbers of a token, as they stand in the stream; how many.
+ * A token has at most 2 + 4096 / 255 of them.
+ */
+#define NUMBERS_MAX	20u
 
-static u32 token_bits(const struct zword_byte_encoder *tables,
-		      const struct zword_byte_token *token)
+struct number {
+	u8 table;
+	u8 byte;
+};
+
+static u32 numbers_of(const struct zword_byte_token *token,
+		      struct number numbers[NUMBERS_MAX])
 {
-	u32 bits = tables->token[symbol_of(token)] & ZWORD_ENTRY_LENGTH;
-	u32 more, offset = token->offset - 1;
+	u32 count = 0, more, offset = token->offset - 1;
 
 	if (token->literals >= ZWORD_LITERALS_LONG) {
 		more = token->literals - ZWORD_LITERALS_LONG;
 		for (; more >= 255; more -= 255)
-			bits += bits_of(tables, ZWORD_BYTE_LENGTH, 255);
-		bits += bits_of(tables, ZWORD_BYTE_LENGTH, more);
+			numbers[count++] = (struct number){
+				ZWORD_BYTE_LENGTH, 255 };
+		numbers[count++] = (struct number){ ZWORD_BYTE_LENGTH, (u8)more };
 	}
 	if (token->length >= ZWORD_MATCH_MIN + ZWORD_LENGTH_LONG)
-		bits += bits_of(tables, ZWORD_BYTE_LENGTH, token->length -
-				ZWORD_MATCH_MIN - ZWORD_LENGTH_LONG);
+		numbers[count++] = (struct number){ ZWORD_BYTE_LENGTH,
+			(u8)(token->length - ZWORD_MATCH_MIN -
+			     ZWORD_LENGTH_LONG) };
 	if (token->match == ZWORD_MATCH_NEAR)
-		bits += bits_of(tables, ZWORD_BYTE_NEAR, offset);
+		numbers[count++] = (struct number){ ZWORD_BYTE_NEAR, (u8)offset };
 	if (token->match == ZWORD_MATCH_FAR)
-		bits += bits_of(tables, ZWORD_BYTE_FAR, offset >> 8) + 8;
-	return bits;
+		numbers[count++] = (struct number){ ZWORD_BYTE_FAR,
+						    (u8)(offset >> 8) };
+	return count;
+}
+
+u32 zword_bytes_elect(const struct zword_byte_encoder *tables,
+		      const struct zword_byte_parse *parse)
+{
+	u32 class = tables->class_of[0], k;
+	u64 votes = 0;
+
+	for (k = 0; k < parse->tokens; k++)
+		votes += zword_vote(tables->vote.token[symbol_of(
+							&parse->token[k])]);
+	for (k = 0; k < parse->literals; k++) {
+		votes += zword_vote(tables->vote.table[class][parse->literal[k]]);
+		class = tables->class_of[parse->literal[k]];
+	}
+	return zword_set_elect(votes, parse->tokens + parse->literals);
+}
+
+static inline u32 bits_of(const struct zword_byte_codes *codes, u32 table,
+			  u32 byte)
+{
+	return codes->table[table][byte] & ZWORD_ENTRY_LENGTH;
 }
 
 void zword_bytes_measure(const struct zword_byte_encoder *tables,
-			 const struct zword_byte_parse *parse,
+			 const struct zword_byte_parse *parse, u32 set,
 			 struct zword_size *size)
 {
-	u32 quarter = (parse->literals + 3) / 4, class = 0, lane = 0, next = 0, k;
+	const struct zword_byte_codes *codes = &tables->codes[set];
+	u32 quarter = (parse->literals + 3) / 4, class = 0, lane = 1, next = 0;
+	struct number numbers[NUMBERS_MAX];
+	u32 k, count;
 
-	*size = (struct zword_size){ .wide = 0 };
-	for (k = 0; k < parse->tokens; k++)
-		size->bits[0] += token_bits(tables, &parse->token[k]);
+	*size = (struct zword_size){ .all = 0 };
+	for (k = 0; k < parse->tokens; k++) {
+		size->bits[0] += codes->token[symbol_of(&parse->token[k])] &
+				 ZWORD_ENTRY_LENGTH;
+		count = numbers_of(&parse->token[k], numbers);
+		while (count--)
+			size->bits[1] += bits_of(codes, numbers[count].table,
+						 numbers[count].byte);
+		size->bits[1] += parse->token[k].match == ZWORD_MATCH_FAR ? 8 : 0;
+	}
 	for (k = 0; k < parse->literals; k++) {
 		if (k == next) {
 			class = tables->class_of[0];
 			next += quarter;
 			lane++;
 		}
-		size->bits[lane] += bits_of(tables, class, parse->literal[k]);
+		size->bits[lane] += bits_of(codes, class, parse->literal[k]);
 		class = tables->class_of[parse->literal[k]];
 	}
-	zword_size_sum(size);
+	zword_size_sum(size, ZWORD_BYTE_STREAMS);
 }
 
-static inline void add_byte(const struct zword_byte_encoder *tables,
+static inline void add_byte(const struct zword_byte_codes *codes,
 			    struct zword_writer *writer, u32 table, u32 byte)
 {
-	u32 code = tables->table[table][byte];
+	u32 code = codes->table[table][byte];
 
 	zword_add(writer, code >> 4, code & ZWORD_ENTRY_LENGTH);
 }
 
-/* Behind each flush there is room for 56 bits: a token and all but its literals. */
-static bool token_write(const struct zword_byte_encoder *tables,
-			const struct zword_byte_token *token,
-			struct zword_writer *writer, u8 *dst, u32 capacity)
+static bool tokens_write(const struct zword_byte_codes *codes,
+			 const struct zword_byte_parse *parse,
+			 struct zword_writer *writer, u8 *dst, u32 capacity)
 {
-	u32 code = tables->token[symbol_of(token)];
-	u32 more, offset = token->offset - 1;
+	u32 k, code;
 
-	if (!zword_flush(writer, dst, capacity))
-		return false;
-	zword_add(writer, code >> 4, code & ZWORD_ENTRY_LENGTH);
-	if (token->literals >= ZWORD_LITERALS_LONG) {
-		more = token->literals - ZWORD_LITERALS_LONG;
-		for (; more >= 255; more -= 255) {
-			add_byte(tables, writer, ZWORD_BYTE_LENGTH, 255);
-			if (!zword_flush(writer, dst, capacity))
-				return false;
-		}
-		add_byte(tables, writer, ZWORD_BYTE_LENGTH, more);
-	}
-	if (token->length >= ZWORD_MATCH_MIN + ZWORD_LENGTH_LONG)
-		add_byte(tables, writer, ZWORD_BYTE_LENGTH, token->length -
-			 ZWORD_MATCH_MIN - ZWORD_LENGTH_LONG);
-	if (token->match == ZWORD_MATCH_NEAR)
-		add_byte(tables, writer, ZWORD_BYTE_NEAR, offset);
-	if (token->match == ZWORD_MATCH_FAR) {
-		add_byte(tables, writer, ZWORD_BYTE_FAR, offset >> 8);
-		zword_add(writer, offset & 0xff, 8);
-	}
-	return true;
-}
-
-static bool lane_write(const struct zword_byte_encoder *tables,
-		       const u8 *literal, u32 count,
-		       struct zword_writer *writer, u8 *dst, u32 capacity)
-{
-	u32 class = tables->class_of[0], k;
-
-	for (k = 0; k < count; k++) {
-		add_byte(tables, writer, class, literal[k]);
-		class = tables->class_of[literal[k]];
-		if (writer->count > 63 - ZWORD_LITERAL_CODE_MAX &&
-		    !zword_flush(writer, dst, capacity))
+	for (k = 0; k < parse->tokens; k++) {
+		code = codes->token[symbol_of(&parse->token[k])];
+		zword_add(writer, code >> 4, code & ZWORD_ENTRY_LENGTH);
+		if (k % 4 == 3 && !zword_flush(writer, dst, capacity))
 			return false;
 	}
 	return zword_finish(writer, dst, capacity);
 }
 
-bool zword_bytes_write(const struct zword_byte_encoder *tables,
-		       const struct zword_byte_parse *parse,
-		       const struct zword_size *size, u8 *dst, u32 capacity)
+/* The counts that do not fit the symbol, rare as they are. */
+static bool counts_write(const struct zword_byte_codes *codes,
+			 const struct zword_byte_token *token,
+			 struct zword_writer *writer, u8 *dst, u32 capacity)
 {
-	struct zword_writer writer = { .bits = 0 };
-	u32 quarter = (parse->literals + 3) / 4, k, first, last;
+	u32 more;
 
-	if (size->all > capacity)
-		return false;
-	writer.at = zword_header_write(dst, ZWORD_BYTES, parse->literals, size);
-	for (k = 0; k < parse->tokens; k++)
-		if (!token_write(tables, &parse->token[k], &writer, dst,
-				 capacity))
+	if (token->literals >= ZWORD_LITERALS_LONG) {
+		more = token->literals - ZWORD_LITERALS_LONG;
+		for (; more >= 255; more -= 255) {
+			add_byte(codes, writer, ZWORD_BYTE_LENGTH, 255);
+			if (!zword_flush(writer, dst, capacity))
+				return false;
+		}
+		add_byte(codes, writer, ZWORD_BYTE_LENGTH, more);
+	}
+	if (token->length >= ZWORD_MATCH_MIN + ZWORD_LENGTH_LONG)
+		add_byte(codes, writer, ZWORD_BYTE_LENGTH, token->length -
+			 ZWORD_MATCH_MIN - ZWORD_LENGTH_LONG);
+	return true;
+}
+
+static bool numbers_write(const struct zword_byte_codes *codes,
+			  const struct zword_byte_parse *parse,
+			  struct zword_writer *writer, u8 *dst, u32 capacity)
+{
+	u32 k;
+
+	for (k = 0; k < parse->tokens; k++) {
+		const struct zword_byte_token *token = &parse->token[k];
+		u32 offset = token->offset - 1, code;
+		bool is_far = token->match == ZWORD_MATCH_FAR;
+
+		if ((token->literals >= ZWORD_LITERALS_LONG ||
+		     token->length >= ZWORD_MATCH_MIN + ZWORD_LENGTH_LONG) &&
+		    !counts_write(codes, token, writer, dst, capacity))
 			return false;
-	if (!zword_finish(&writer, dst, capacity))
-		return false;
+		code = codes->table[ZWORD_BYTE_NEAR + is_far]
+				   [(is_far ? offset >> 8 : offset) & 0xff];
+		code = token->match >= ZWORD_MATCH_NEAR ? code : 0;
+		zword_add(writer, code >> 4, code & ZWORD_ENTRY_LENGTH);
+		zword_add(writer, is_far ? offset & 0xff : 0, is_far ? 8 : 0);
+		if (!zword_flush(writer, dst, capacity))
+			return false;
+	}
+	return zword_finish(writer, dst, capacity);
+}
+
+static bool lane_write(const struct zword_byte_codes *codes,
+		       const u8 *class_of, const u8 *literal, u32 count,
+		       struct zword_writer *writer, u8 *dst, u32 capacity)
+{
+	const u8 *end = literal + count;
+	u32 class = class_of[0], few;
+
+	while (literal < end) {
+		for (few = 0; few < ZWORD_LITERALS_A_FLUSH && literal < end;
+		     few++, literal++) {
+			add_byte(codes, writer, class, *literal);
+			class = class_of[*literal];
+		}
+		if (!zword_flush(writer, dst, capacity))
+			return false;
+	}
+	return zword_finish(writer, dst, capacity);
+}
+
+u32 zword_bytes_write(const struct zword_byte_encoder *tables,
+		      const struct zword_byte_parse *parse, u32 set, u8 *dst,
+		      u32 capacity)
+{
+	const struct zword_byte_codes *codes = &tables->codes[set];
+	struct zword_writer writer = {
+		.at = ZWORD_HEADER_SIZE(ZWORD_BYTE_STREAMS, false),
+	};
+	u32 quarter = (parse->literals + 3) / 4, k, first, last;
+	u32 start[ZWORD_BYTE_STREAMS];
+
+	if (!tokens_write(codes, parse, &writer, dst, capacity))
+		return 0;
+	start[0] = writer.at;
+	if (!numbers_write(codes, parse, &writer, dst, capacity))
+		return 0;
 	for (k = 0; k < ZWORD_LANES; k++) {
+		start[1 + k] = writer.at;
 		first = k * quarter < parse->literals ? k * quarter :
 							parse->literals;
 		last = first + quarter < parse->literals ? first + quarter :
 							   parse->literals;
-		if (!lane_write(tables, parse->literal + first, last - first,
-				&writer, dst, capacity))
-			return false;
+		if (!lane_write(codes, tables->class_of, parse->literal + first,
+				last - first, &writer, dst, capacity))
+			return 0;
 	}
-	return true;
+	start[1 + k] = writer.at;
+	return zword_header_write(dst, capacity, ZWORD_BYTES |
+				  set << ZWORD_SET_SHIFT |
+				  parse->tokens << ZWORD_COUNT_SHIFT,
+				  ZWORD_BYTE_STREAMS, start);
 }

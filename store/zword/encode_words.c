@@ -13,183 +13,64 @@
 /* What a reference is worth that also fits the next word. */
 #define COST_NEXT	(5 * COST_BIT / 2)
 /* A word at the stride that costs no more is taken without a look elsewhere. */
-#define COST_CHEAP	(6 * COST_BIT)
-#define COST_FAR	(2 * 9 * COST_BIT)
+#define COST_CHEAP	(11 * COST_BIT)
 
 #define HASH_BITS	10
 
-/* What 7 bits left of the last byte leave room for. */
-#define LITERALS_A_FLUSH	((63 - 7) / ZWORD_LITERAL_CODE_MAX)
+/* A word before the page. */
+static const u64 nothing[2];
 
-/* One word and where it could come from. */
-struct choice {
-	u64 word;
-	u64 literals;	/* bytes that differ from the reference's */
-	u32 kind;
-	u32 back;	/* words */
-	u32 cost;
-};
+enum { HERE, ZERO, LINEAR, WHOLE, HIGH, CHOICES };
 
-struct scan {
-	const struct zword_word_encoder *tables;
-	struct zword_positions *positions;
-	const u8 *page;
-	u32 at;		/* bytes, as is end */
-	u32 end;
-	u32 back;	/* the stride, in words */
-};
+/* The choice's number stands below its cost. */
+#define CHOICE_BITS	3
 
 static inline u32 hash_of(u64 word)
 {
 	return (u32)(word * 0x9e3779b97f4a7c15ull >> (64 - HASH_BITS));
 }
 
-static inline u64 word_before(const struct scan *scan, u32 back, u32 width)
+static inline u64 word_before(const u8 *page, u32 at, u32 back, u32 width)
 {
-	back *= width;
-	return scan->at >= back ?
-	       zword_get_word(scan->page + scan->at - back, width) : 0;
+	const u8 *from = page + (at - back);
+
+	if (at < back)
+		from = (const u8 *)nothing;
+	return zword_get_word(from, width);
 }
 
-/* Whether the word behind this one equals its reference. */
-static inline bool next_fits(const struct scan *scan, u32 back, u32 width,
-			     u64 next)
+static inline u32 cost_of(const u16 *costs, u64 differ)
 {
-	u32 at = scan->at + width;
-
-	back *= width;
-	return at >= back &&
-	       zword_get_word(scan->page + at - back, width) == next;
+	return costs[zword_bytes_set(differ)];
 }
 
-static inline void consider(const struct scan *scan, struct choice *best,
-			    u32 kind, u32 back, u64 reference, u32 extra)
+static inline u32 lesser(u32 one, u32 other)
 {
-	u64 literals = zword_bytes_sub(best->word, reference);
-	u32 cost = scan->tables->cost[kind][zword_bytes_set(literals)] + extra;
-
-	if (cost >= best->cost)
-		return;
-	best->literals = literals;
-	best->kind = kind;
-	best->back = back;
-	best->cost = cost;
+	return one < other ? one : other;
 }
 
-/* The word at a position where one of the same hash stood. */
-static inline void consider_position(const struct scan *scan,
-				     struct choice *best, u32 position,
-				     u32 width, u64 next)
+/* How many words from here on equal their reference, in bytes; at and end too. */
+static inline u32 run_of(const u8 *page, u32 at, u32 end, u32 back, u32 width)
 {
-	u32 where = position * 4, back, extra;
-	bool is_far;
+	u32 begin = at;
 
-	if (where >= scan->at || (scan->at - where) % width)
-		return;
-	back = (scan->at - where) / width;
-	if (back == scan->back)
-		return;
-	is_far = back > 256;
-	extra = is_far ? COST_FAR :
-			 scan->tables->offset_cost[back - 1] * COST_BIT;
-	if (!next_fits(scan, back, width, next))
-		extra += COST_NEXT;
-	consider(scan, best, is_far ? ZWORD_FAR : ZWORD_NEAR, back,
-		 zword_get_word(scan->page + where, width), extra);
+	if (end - at > ZWORD_RUN_MAX * width)
+		end = at + ZWORD_RUN_MAX * width;
+	while (at < end && zword_get_word(page + at, width) ==
+			   word_before(page, at, back, width))
+		at += width;
+	return at - begin;
 }
 
-static inline void look_elsewhere(const struct scan *scan, struct choice *best,
-				  u64 reference, u32 whole, u32 high, u32 width)
+static inline u32 zeros_of(const u8 *page, u32 at, u32 end, u32 width)
 {
-	u64 low_half = width == 8 ? ~0ull : 0xffffffffull, next = 0;
-	u32 extra = COST_NEXT, position;
+	u32 begin = at;
 
-	if (scan->at + width < scan->end) {
-		next = zword_get_word(scan->page + scan->at + width, width);
-		if (next_fits(scan, scan->back, width, next))
-			extra = 0;
-	}
-	best->cost += extra;
-	consider(scan, best, ZWORD_ZERO, scan->back, 0, extra);
-	consider(scan, best, ZWORD_LINEAR, scan->back,
-		 (2 * reference - word_before(scan, 2 * scan->back, width)) &
-		 low_half, extra);
-	position = scan->positions->whole[whole];
-	consider_position(scan, best, position, width, next);
-	if (scan->positions->high[high] != position)
-		consider_position(scan, best, scan->positions->high[high],
-				  width, next);
-}
-
-static inline void choose(const struct scan *scan, struct choice *best,
-			  u32 width)
-{
-	u64 reference = word_before(scan, scan->back, width);
-	u32 whole = hash_of(best->word);
-	u32 high = hash_of(best->word >> (width == 8 ? 16 : 8));
-
-	best->literals = zword_bytes_sub(best->word, reference);
-	best->kind = ZWORD_STRIDE;
-	best->back = scan->back;
-	best->cost = scan->tables->cost[ZWORD_STRIDE]
-				       [zword_bytes_set(best->literals)];
-	if (best->cost > COST_CHEAP)
-		look_elsewhere(scan, best, reference, whole, high, width);
-	scan->positions->whole[whole] = (u16)(scan->at / 4);
-	scan->positions->high[high] = (u16)(scan->at / 4);
-}
-
-/* How many words from here on equal their reference. */
-static inline u32 run_take(struct scan *scan, u32 kind, u32 width)
-{
-	u32 run = 0;
-	u64 word;
-
-	for (; scan->at < scan->end && run < ZWORD_RUN_MAX; run++) {
-		word = zword_get_word(scan->page + scan->at, width);
-		if (word != (kind == ZWORD_ZERO ? 0 :
-			     word_before(scan, scan->back, width)))
-			break;
-		if (kind != ZWORD_ZERO) {
-			scan->positions->whole[hash_of(word)] =
-				(u16)(scan->at / 4);
-			scan->positions->high[hash_of(word >>
-				(width == 8 ? 16 : 8))] = (u16)(scan->at / 4);
-		}
-		scan->at += width;
-	}
-	return run;
-}
-
-static inline void put_token(struct zword_word_parse *parse,
-			     const struct zword_word_decoder *masks,
-			     const struct zword_word_encoder *tables,
-			     const struct choice *choice, u32 run)
-{
-	u32 m = tables->mask[zword_bytes_set(choice->literals)];
-	const struct zword_mask *mask = &masks->mask[m];
-	u32 run_class = run < ZWORD_RUN_LONG ? run : ZWORD_RUN_LONG;
-	u32 at = parse->literals, offset = choice->back - 1;
-
-	parse->token[parse->tokens++] =
-		(u16)zword_token(choice->kind, m, run_class);
-	parse->literal[at] = (u8)(run - ZWORD_RUN_LONG);
-	parse->table[at] = ZWORD_RUNS;
-	at += run_class == ZWORD_RUN_LONG;
-	if (choice->kind == ZWORD_FAR) {
-		parse->literal[at] = (u8)(offset >> 8);
-		parse->table[at++] = ZWORD_RUNS;
-	}
-	parse->literal[at] = (u8)offset;
-	parse->table[at] = choice->kind == ZWORD_FAR ? ZWORD_RUNS :
-						       ZWORD_OFFSETS;
-	at += choice->kind == ZWORD_NEAR || choice->kind == ZWORD_FAR;
-	zword_put_le64(parse->literal + at,
-		       (choice->literals & mask->low) >> mask->low_shift |
-		       (choice->literals & mask->high) >> mask->high_shift);
-	zword_put_le64(parse->table + at,
-		       masks->table_of[zword_group(choice->kind)][m]);
-	parse->literals = at + mask->count;
+	if (end - at > ZWORD_RUN_MAX * width)
+		end = at + ZWORD_RUN_MAX * width;
+	while (at < end && !zword_get_word(page + at, width))
+		at += width;
+	return at - begin;
 }
 
 static inline bool parse(const struct zword_word_encoder *tables,
@@ -197,31 +78,112 @@ static inline bool parse(const struct zword_word_encoder *tables,
 			 struct zword_encoding *work, u32 width,
 			 const u8 *page, u32 from, u32 limit)
 {
-	struct scan scan = {
-		.tables = tables,
-		.positions = &work->words,
-		.page = page,
-		.at = from,
-		.end = from + ZWORD_BLOCK_SIZE,
-		.back = 1,
-	};
+	const u64 low_half = width == 8 ? ~0ull : 0xffffffffull;
+	struct zword_word_parse *parse = &work->parse.word;
+	u16 *whole = work->words.whole, *high = work->words.high;
+	u32 at = from, end = from + ZWORD_BLOCK_SIZE, back = width;
+	u16 *token = parse->token;
+	u8 *literal = parse->literal, *table = parse->table;
 	struct zword_budget budget;
-	struct choice choice;
 
 	zword_budget_start(&budget, from, limit);
-	work->parse.word.tokens = 0;
-	work->parse.word.literals = 0;
-	while (scan.at < scan.end) {
-		choice.word = zword_get_word(page + scan.at, width);
-		choose(&scan, &choice, width);
-		scan.back = choice.back;
-		scan.at += width;
-		put_token(&work->parse.word, masks, tables, &choice,
-			  run_take(&scan, choice.kind, width));
-		budget.spent += choice.cost / COST_BIT;
-		if (scan.at >= budget.check && !zword_budget_left(&budget, 0))
-			return false;
+	while (at < end) {
+		u64 word = zword_get_word(page + at, width);
+		u64 reference = word_before(page, at, back, width);
+		u32 w = hash_of(word), h = hash_of(word >> (width == 8 ? 16 : 8));
+		u32 wholes = whole[w], highs = high[h];
+		u32 cost = cost_of(tables->cost[ZWORD_STRIDE], word ^ reference);
+		u32 kind = ZWORD_STRIDE, m, run, run_class, offset;
+		const struct zword_mask *mask;
+		u64 differ, linear;
+
+		whole[w] = (u16)(at / width);
+		high[h] = (u16)(at / width);
+		linear = (2 * reference -
+			  word_before(page, at, 2 * back, width)) & low_half;
+		if (word == linear && word != reference) {
+			kind = ZWORD_LINEAR;
+			reference = word;
+			cost = tables->cost[ZWORD_LINEAR][0];
+		} else if (cost > COST_CHEAP && at) {
+			u64 a = zword_get_word(page + wholes * width, width);
+
+			if (!word) {
+				kind = ZWORD_ZERO;
+				reference = 0;
+				cost = tables->cost[ZWORD_ZERO][0];
+			} else if (a == word) {
+				kind = ZWORD_NEAR;
+				reference = word;
+				back = at - wholes * width;
+				cost = tables->cost[ZWORD_NEAR][0] + tables->offset_cost[lesser(back / width, 257) - 1];
+				kind += back > 256 * width;
+			} else {
+			u64 b = zword_get_word(page + highs * width, width);
+			u32 bb = at - highs * width;
+			u32 best, other, from_choice;
+			u32 ahead = at + width < end ? width : 0;
+			u64 next = zword_get_word(page + at + ahead, width);
+			u32 bonus;
+
+			bonus = word_before(page, at + ahead, back, width) == next ? 0 : COST_NEXT;
+			cost += bonus;
+			best = cost << 2;
+			other = (cost_of(tables->cost[ZWORD_ZERO], word) + bonus) << 2 | 1;
+			best = lesser(best, other);
+			other = (cost_of(tables->cost[ZWORD_LINEAR], word ^ linear) + bonus) << 2 | 2;
+			best = lesser(best, other);
+			bonus = zword_get_word(page + highs * width + ahead, width) == next ? 0 : COST_NEXT;
+			other = (cost_of(tables->cost[ZWORD_NEAR], word ^ b) + bonus + tables->offset_cost[lesser(bb / width, 257) - 1]) << 2 | 3;
+			best = lesser(best, other);
+			from_choice = best & 3;
+			cost = best >> 2;
+			kind = 0x2410 >> 4 * from_choice & 15;
+			reference = from_choice == 1 ? 0 : reference;
+			reference = from_choice == 2 ? linear : reference;
+			reference = from_choice == 3 ? b : reference;
+			back = from_choice == 3 ? bb : back;
+			kind += kind == ZWORD_NEAR && back > 256 * width;
+			}
+		}
+		budget.spent += cost;
+		at += width;
+		run = kind == ZWORD_ZERO ? zeros_of(page, at, end, width) :
+					   run_of(page, at, end, back, width);
+		at += run;
+		run /= width;
+		differ = zword_bytes_sub(word, reference);
+		m = tables->mask[zword_bytes_set(differ)];
+		mask = &masks->mask[m];
+		run_class = run < ZWORD_RUN_LONG ? run : ZWORD_RUN_LONG;
+		offset = back / width - 1;
+		*token++ = (u16)zword_token(kind, m, run_class);
+		zword_put_le64(literal, (differ & mask->low) >> mask->low_shift |
+			       (differ & mask->high) >> mask->high_shift);
+		zword_put_le64(table, tables->table_of[zword_group(kind)][m]);
+		literal += mask->count;
+		table += mask->count;
+		if (kind == ZWORD_FAR) {
+			*literal++ = (u8)(offset >> 8);
+			*table++ = ZWORD_RUNS;
+		}
+		*literal = (u8)offset;
+		*table = kind == ZWORD_FAR ? ZWORD_RUNS : ZWORD_OFFSETS;
+		literal += kind == ZWORD_NEAR || kind == ZWORD_FAR;
+		table += kind == ZWORD_NEAR || kind == ZWORD_FAR;
+		*literal = (u8)(run - ZWORD_RUN_LONG);
+		*table = ZWORD_RUNS;
+		literal += run_class == ZWORD_RUN_LONG;
+		table += run_class == ZWORD_RUN_LONG;
+		if (at >= budget.check) {
+			budget.spent /= COST_BIT;
+			if (!zword_budget_left(&budget, 0))
+				return false;
+			budget.spent *= COST_BIT;
+		}
 	}
+	parse->tokens = (u32)(token - parse->token);
+	parse->literals = (u32)(literal - parse->literal);
 	return true;
 }
 
@@ -234,43 +196,63 @@ bool zword_words_parse(const struct zword_word_encoder *tables,
 			    parse(tables, masks, work, 4, page, from, limit);
 }
 
-static inline u32 literal_code(const struct zword_word_encoder *tables,
+static inline u32 literal_code(const struct zword_word_codes *codes,
 			       const struct zword_word_parse *parse, u32 k)
 {
-	return tables->literal[parse->table[k]][parse->literal[k]];
+	return codes->literal[parse->table[k]][parse->literal[k]];
 }
 
-static inline u32 lane_bits(const struct zword_word_encoder *tables,
+u32 zword_words_elect(const struct zword_word_encoder *tables,
+		      const struct zword_word_parse *parse)
+{
+	u32 context = 0, k;
+	u64 votes = 0;
+
+	for (k = 0; k < parse->tokens; k++) {
+		u32 token = parse->token[k];
+
+		votes += zword_vote(tables->vote.token[context]
+					[tables->symbol[token]]);
+		context = zword_context(zword_token_kind(token));
+	}
+	for (k = 0; k < parse->literals; k++)
+		votes += zword_vote(literal_code(&tables->vote, parse, k));
+	return zword_set_elect(votes, parse->tokens + parse->literals);
+}
+
+static inline u32 lane_bits(const struct zword_word_codes *codes,
 			    const struct zword_word_parse *parse, u32 k)
 {
 	u32 bits = 0;
 
 	for (; k < parse->literals; k += ZWORD_LANES)
-		bits += literal_code(tables, parse, k) & ZWORD_ENTRY_LENGTH;
+		bits += literal_code(codes, parse, k) & ZWORD_ENTRY_LENGTH;
 	return bits;
 }
 
 void zword_words_measure(const struct zword_word_encoder *tables,
-			 const struct zword_word_parse *parse,
+			 const struct zword_word_parse *parse, u32 set,
 			 struct zword_size *size)
 {
+	const struct zword_word_codes *codes = &tables->codes[set];
 	u32 context = 0, symbol, k;
 
-	*size = (struct zword_size){ .wide = 0 };
+	*size = (struct zword_size){ .all = 0 };
 	for (k = 0; k < parse->tokens; k++) {
 		symbol = tables->symbol[parse->token[k]];
-		size->bits[0] += tables->token[context][symbol] &
+		size->bits[0] += codes->token[context][symbol] &
 				 ZWORD_ENTRY_LENGTH;
 		if (symbol == ZWORD_ESCAPE)
 			size->bits[0] += ZWORD_TOKEN_BITS;
-		context = zword_token_kind(parse->token[k]) == ZWORD_ZERO;
+		context = zword_context(zword_token_kind(parse->token[k]));
 	}
 	for (k = 0; k < ZWORD_LANES; k++)
-		size->bits[1 + k] = lane_bits(tables, parse, k);
-	zword_size_sum(size);
+		size->bits[1 + k] = lane_bits(codes, parse, k);
+	zword_size_sum(size, ZWORD_WORD_STREAMS);
 }
 
 static bool tokens_write(const struct zword_word_encoder *tables,
+			 const struct zword_word_codes *codes,
 			 const struct zword_word_parse *parse,
 			 struct zword_writer *writer, u8 *dst, u32 capacity)
 {
@@ -280,11 +262,11 @@ static bool tokens_write(const struct zword_word_encoder *tables,
 		u32 token = parse->token[k], code;
 
 		symbol = tables->symbol[token];
-		code = tables->token[context][symbol];
+		code = codes->token[context][symbol];
 		zword_add(writer, code >> 4, code & ZWORD_ENTRY_LENGTH);
 		if (symbol == ZWORD_ESCAPE)
 			zword_add(writer, token, ZWORD_TOKEN_BITS);
-		context = zword_token_kind(token) == ZWORD_ZERO;
+		context = zword_context(zword_token_kind(token));
 		if (writer->count > 63 - ZWORD_TOKEN_CODE_MAX -
 				    ZWORD_TOKEN_BITS &&
 		    !zword_flush(writer, dst, capacity))
@@ -293,16 +275,16 @@ static bool tokens_write(const struct zword_word_encoder *tables,
 	return zword_finish(writer, dst, capacity);
 }
 
-static bool lane_write(const struct zword_word_encoder *tables,
+static bool lane_write(const struct zword_word_codes *codes,
 		       const struct zword_word_parse *parse, u32 lane,
 		       struct zword_writer *writer, u8 *dst, u32 capacity)
 {
 	u32 k = lane, few, code;
 
 	while (k < parse->literals) {
-		for (few = 0; few < LITERALS_A_FLUSH && k < parse->literals;
-		     few++, k += ZWORD_LANES) {
-			code = literal_code(tables, parse, k);
+		for (few = 0; few < ZWORD_LITERALS_A_FLUSH &&
+			      k < parse->literals; few++, k += ZWORD_LANES) {
+			code = literal_code(codes, parse, k);
 			zword_add(writer, code >> 4, code & ZWORD_ENTRY_LENGTH);
 		}
 		if (!zword_flush(writer, dst, capacity))
@@ -311,20 +293,25 @@ static bool lane_write(const struct zword_word_encoder *tables,
 	return zword_finish(writer, dst, capacity);
 }
 
-bool zword_words_write(const struct zword_word_encoder *tables,
-		       const struct zword_word_parse *parse, u32 mode,
-		       const struct zword_size *size, u8 *dst, u32 capacity)
+u32 zword_words_write(const struct zword_word_encoder *tables,
+		      const struct zword_word_parse *parse, u32 mode, u32 set,
+		      u8 *dst, u32 capacity)
 {
-	struct zword_writer writer = { .bits = 0 };
-	u32 k;
+	const struct zword_word_codes *codes = &tables->codes[set];
+	struct zword_writer writer = {
+		.at = ZWORD_HEADER_SIZE(ZWORD_WORD_STREAMS, false),
+	};
+	u32 start[ZWORD_WORD_STREAMS], k;
 
-	if (size->all > capacity)
-		return false;
-	writer.at = zword_header_write(dst, mode, parse->tokens, size);
-	if (!tokens_write(tables, parse, &writer, dst, capacity))
-		return false;
-	for (k = 0; k < ZWORD_LANES; k++)
-		if (!lane_write(tables, parse, k, &writer, dst, capacity))
-			return false;
-	return true;
+	if (!tokens_write(tables, codes, parse, &writer, dst, capacity))
+		return 0;
+	for (k = 0; k < ZWORD_LANES; k++) {
+		start[k] = writer.at;
+		if (!lane_write(codes, parse, k, &writer, dst, capacity))
+			return 0;
+	}
+	start[k] = writer.at;
+	return zword_header_write(dst, capacity, mode | set << ZWORD_SET_SHIFT |
+				  parse->tokens << ZWORD_COUNT_SHIFT,
+				  ZWORD_WORD_STREAMS, start);
 }

@@ -108,12 +108,11 @@ static int codes_build(const u8 *lengths, u32 count, u32 length_max,
 	return code == 2 * size ? 0 : -EINVAL;
 }
 
-static int word_tokens_build(struct zword_word_decoder *decoder,
-			     struct zword_word_encoder *encoder,
-			     const u8 *lengths, u32 masks)
+static int word_symbols_build(struct zword_word_decoder *decoder,
+			      struct zword_word_encoder *encoder,
+			      const u8 *lengths, u32 masks)
 {
-	u32 k, token, context, at;
-	int ret;
+	u32 k, token;
 
 	memset(encoder->symbol, ZWORD_ESCAPE, sizeof(encoder->symbol));
 	for (k = 0; k < ZWORD_ESCAPE; k++) {
@@ -122,54 +121,83 @@ static int word_tokens_build(struct zword_word_decoder *decoder,
 		if (token >= ZWORD_TOKENS || zword_token_mask(token) >= masks ||
 		    zword_token_kind(token) >= ZWORD_KINDS)
 			return -EINVAL;
-		decoder->symbol[k] = (u16)token;
+		zword_literal_tables_of(decoder, token, &decoder->symbol[k]);
 		encoder->symbol[token] = (u8)k;
-	}
-	for (context = 0; context < ZWORD_CONTEXTS; context++) {
-		ret = codes_build(lengths + ZWORD_L_TOKENS + 256 * context,
-				  ZWORD_SYMBOLS, ZWORD_TOKEN_CODE_MAX,
-				  encoder->token[context],
-				  decoder->token[context]);
-		if (ret)
-			return ret;
-		for (at = 0; at < ZWORD_TOKEN_CODES; at++) {
-			u16 *entry = &decoder->token[context][at];
-			u32 symbol = *entry >> ZWORD_ENTRY_SHIFT;
-
-			if (symbol != ZWORD_ESCAPE &&
-			    zword_token_kind(decoder->symbol[symbol]) ==
-			    ZWORD_ZERO)
-				*entry |= ZWORD_ENTRY_CONTEXT;
-		}
 	}
 	return 0;
 }
 
 /* Which table each packed byte of a mask has, by group. */
 static int word_table_of_build(struct zword_word_decoder *decoder,
+			       struct zword_word_encoder *encoder,
 			       const u8 *table_of, u32 masks)
 {
-	u32 group, m, place, packed, class, table;
+	struct zword_literal_tables tables;
+	u32 kind, m, k;
 
-	for (group = 0; group < 4; group++) {
+	for (k = 0; k < sizeof(decoder->table_of); k++) {
+		if (table_of[k] >= ZWORD_WORD_LITERALS)
+			return -EINVAL;
+		decoder->table_of[k] = table_of[k];
+	}
+	for (kind = 0; kind < ZWORD_KINDS; kind++) {
 		for (m = 0; m < masks; m++) {
-			const struct zword_mask *mask = &decoder->mask[m];
-
-			class = mask->count <= 1 ? 0 : mask->count <= 2 ? 1 :
-				mask->count <= 4 ? 2 : 3;
-			packed = 0;
-			for (place = 0; place < 8; place++) {
-				if (!(mask->bytes >> place & 1))
-					continue;
-				table = table_of[(group * 8 + place) * 4 + class];
-				if (table >= ZWORD_WORD_LITERALS)
-					return -EINVAL;
-				decoder->table_of[group][m] |=
-					(u64)table << 8 * packed++;
-			}
+			zword_literal_tables_of(decoder,
+						zword_token(kind, m, 0),
+						&tables);
+			encoder->table_of[zword_group(kind)][m] = tables.first;
 		}
 	}
 	return 0;
+}
+
+/* What a symbol costs with each set, beside the first. */
+static void vote_build(u16 *vote, const u16 *codes, size_t stride, u32 count)
+{
+	const u16 *other;
+	u32 k, set, cost;
+
+	for (k = 0; k < count; k++) {
+		vote[k] = 0;
+		for (set = 1; set < ZWORD_SETS; set++) {
+			other = (const u16 *)((const u8 *)codes + set * stride);
+			cost = ZWORD_VOTE_NONE +
+			       (other[k] & ZWORD_ENTRY_LENGTH) -
+			       (codes[k] & ZWORD_ENTRY_LENGTH);
+			vote[k] |= (u16)(cost <<
+					 (set - 1) * ZWORD_VOTE_BITS);
+		}
+	}
+}
+
+static int word_set_build(struct zword_word_decoder *decoder,
+			  struct zword_word_encoder *encoder, u32 s,
+			  const u8 *lengths)
+{
+	struct zword_word_set *set = &decoder->set[s];
+	struct zword_word_codes *codes = &encoder->codes[s];
+	u32 k, at;
+	int ret = 0;
+
+	for (k = 0; !ret && k < ZWORD_CONTEXTS; k++) {
+		ret = codes_build(lengths + 256 * k, ZWORD_SYMBOLS,
+				  ZWORD_TOKEN_CODE_MAX, codes->token[k],
+				  set->token[k]);
+		for (at = 0; at < ZWORD_TOKEN_CODES; at++) {
+			u16 *entry = &set->token[k][at];
+			u32 token = decoder->symbol[*entry >> ZWORD_ENTRY_SHIFT]
+					    .token;
+
+			*entry |= (u16)(zword_context(zword_token_kind(token))
+					<< ZWORD_ENTRY_MORE);
+		}
+	}
+	lengths += ZWORD_CONTEXTS * 256;
+	for (k = 0; !ret && k < ZWORD_WORD_TABLES; k++)
+		ret = codes_build(lengths + 256 * k, 256,
+				  ZWORD_LITERAL_CODE_MAX, codes->literal[k],
+				  set->literal[k]);
+	return ret;
 }
 
 static void word_costs_build(struct zword_word_encoder *encoder,
@@ -186,8 +214,10 @@ static void word_costs_build(struct zword_word_encoder *encoder,
 					encoder->mask[bytes]]);
 	}
 	for (k = 0; k < 256; k++)
-		encoder->offset_cost[k] =
-			encoder->literal[ZWORD_OFFSETS][k] & ZWORD_ENTRY_LENGTH;
+		encoder->offset_cost[k] = (u16)(16 *
+			(encoder->codes[0].literal[ZWORD_OFFSETS][k] &
+			 ZWORD_ENTRY_LENGTH));
+	encoder->offset_cost[256] = 16 * 18;
 }
 
 static int words_build(struct zword_word_decoder *decoder,
@@ -197,16 +227,66 @@ static int words_build(struct zword_word_decoder *decoder,
 	u32 masks = masks_fill(decoder->mask, width), k;
 	int ret;
 
-	ret = word_tokens_build(decoder, encoder, lengths, masks);
-	for (k = 0; !ret && k < ZWORD_WORD_TABLES; k++)
-		ret = codes_build(lengths + ZWORD_L_LITERALS + 256 * k, 256,
-				  ZWORD_LITERAL_CODE_MAX, encoder->literal[k],
-				  decoder->literal[k]);
+	ret = word_table_of_build(decoder, encoder, lengths + ZWORD_L_TABLE_OF,
+				  masks);
 	if (!ret)
-		ret = word_table_of_build(decoder, lengths + ZWORD_L_TABLE_OF,
-					  masks);
-	if (!ret)
-		word_costs_build(encoder, decoder->mask, masks, lengths);
+		ret = word_symbols_build(decoder, encoder, lengths, masks);
+	for (k = 0; !ret && k < ZWORD_SETS; k++)
+		ret = word_set_build(decoder, encoder, k,
+				     lengths + ZWORD_L_WORD_SETS +
+				     k * ZWORD_L_WORD_SET);
+	if (ret)
+		return ret;
+	vote_build(&encoder->vote.token[0][0], &encoder->codes[0].token[0][0],
+		   sizeof(encoder->codes[0]),
+		   sizeof(encoder->vote) / sizeof(u16));
+	word_costs_build(encoder, decoder->mask, masks, lengths);
+	return 0;
+}
+
+static void byte_symbols_build(struct zword_byte_symbol *symbols)
+{
+	u32 k, rest;
+
+	for (k = 0; k < ZWORD_BYTE_TOKENS; k++) {
+		struct zword_byte_symbol *symbol = &symbols[k];
+
+		rest = k / 3;
+		symbol->match = (u8)(k % 3 + ZWORD_MATCH_AGAIN);
+		symbol->length = (u8)(ZWORD_MATCH_MIN +
+				      rest % ZWORD_LENGTH_CODES);
+		symbol->literals = (u8)(rest / ZWORD_LENGTH_CODES);
+		if (symbol->literals > ZWORD_LITERALS_LONG) {
+			symbol->match = ZWORD_MATCH_NONE;
+			symbol->length = 0;
+			symbol->literals =
+				(u8)(k - 8 * ZWORD_LENGTH_CODES * 3);
+		}
+		symbol->is_long = symbol->literals == ZWORD_LITERALS_LONG ||
+				  symbol->length ==
+				  ZWORD_MATCH_MIN + ZWORD_LENGTH_LONG;
+	}
+}
+
+static int byte_set_build(struct zword_byte_set *set,
+			  struct zword_byte_codes *codes, const u8 *class_of,
+			  const u8 *lengths)
+{
+	u32 k;
+	int ret;
+
+	ret = codes_build(lengths, ZWORD_BYTE_TOKENS, ZWORD_BYTE_CODE_MAX,
+			  codes->token, set->token);
+	for (k = 0; !ret && k < ZWORD_BYTE_TABLES; k++)
+		ret = codes_build(lengths + 256 + 256 * k, 256,
+				  ZWORD_LITERAL_CODE_MAX, codes->table[k],
+				  set->table[k]);
+	for (k = 0; k < ZWORD_CLASSES * ZWORD_LITERAL_CODES; k++) {
+		u16 *entry = &set->table[0][0] + k;
+
+		*entry |= (u16)(class_of[*entry >> ZWORD_ENTRY_SHIFT]
+				<< ZWORD_ENTRY_MORE);
+	}
 	return ret;
 }
 
@@ -214,27 +294,59 @@ static int bytes_build(struct zword_byte_decoder *decoder,
 		       struct zword_byte_encoder *encoder, const u8 *lengths)
 {
 	u32 k;
-	int ret;
+	int ret = 0;
 
-	ret = codes_build(lengths + ZWORD_L_BYTE_TOKENS, ZWORD_BYTE_TOKENS,
-			  ZWORD_TOKEN_CODE_MAX, encoder->token, decoder->token);
-	for (k = 0; !ret && k < ZWORD_BYTE_TABLES; k++)
-		ret = codes_build(lengths + ZWORD_L_BYTE_TABLES + 256 * k, 256,
-				  ZWORD_LITERAL_CODE_MAX, encoder->table[k],
-				  decoder->table[k]);
-	for (k = 0; !ret && k < 256; k++) {
+	for (k = 0; k < 256; k++) {
 		encoder->class_of[k] = lengths[ZWORD_L_CLASS_OF + k];
 		if (encoder->class_of[k] >= ZWORD_CLASSES)
-			ret = -EINVAL;
+			return -EINVAL;
 	}
-	decoder->first = (u16)(encoder->class_of[0] << 4);
-	for (k = 0; k < ZWORD_CLASSES * ZWORD_LITERAL_CODES; k++) {
-		u16 *entry = &decoder->table[0][0] + k;
+	for (k = 0; !ret && k < ZWORD_SETS; k++)
+		ret = byte_set_build(&decoder->set[k], &encoder->codes[k],
+				     encoder->class_of,
+				     lengths + ZWORD_L_BYTE_SETS +
+				     k * ZWORD_L_BYTE_SET);
+	if (ret)
+		return ret;
+	vote_build(encoder->vote.token, encoder->codes[0].token,
+		   sizeof(encoder->codes[0]),
+		   sizeof(encoder->vote) / sizeof(u16));
+	decoder->first = (u16)(encoder->class_of[0] << ZWORD_ENTRY_MORE);
+	byte_symbols_build(decoder->symbol);
+	return 0;
+}
 
-		*entry |= (u16)(encoder->class_of[*entry >> ZWORD_ENTRY_SHIFT]
-				<< 4);
+/* Each in its place: the word's bytes first, then the offset's, then the run's. */
+void zword_literal_tables_of(const struct zword_word_decoder *decoder,
+			     u32 token, struct zword_literal_tables *tables)
+{
+	const struct zword_mask *mask = &decoder->mask[zword_token_mask(token)];
+	u32 kind = zword_token_kind(token), group = zword_group(kind);
+	u32 class = mask->count <= 1 ? 0 : mask->count <= 2 ? 1 :
+		    mask->count <= 4 ? 2 : 3;
+	u8 table[12] = { 0 };
+	u32 count = 0, place;
+
+	for (place = 0; place < 8; place++)
+		if (mask->bytes >> place & 1)
+			table[count++] = decoder->table_of[(group * 8 + place) *
+							   4 + class];
+	if (kind == ZWORD_NEAR)
+		table[count++] = ZWORD_OFFSETS;
+	if (kind == ZWORD_FAR) {
+		table[count++] = ZWORD_RUNS;
+		table[count++] = ZWORD_RUNS;
 	}
-	return ret;
+	if (zword_token_run(token) == ZWORD_RUN_LONG)
+		table[count++] = ZWORD_RUNS;
+	*tables = (struct zword_literal_tables){
+		.token = (u16)token,
+		.count = (u16)count,
+	};
+	for (place = 0; place < 8; place++)
+		tables->first |= (u64)table[place] << 8 * place;
+	for (place = 0; place < 4; place++)
+		tables->more |= (u32)table[8 + place] << 8 * place;
 }
 
 size_t zword_tables_size(void)

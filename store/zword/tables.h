@@ -3,9 +3,8 @@
  * The static tables and what they speak of. Both directions read them; nothing
  * writes them once they are built.
  *
- * What a decoder touches for one block is struct zword_word_decoder or
- * struct zword_byte_decoder, at most 16 KiB either; what an encoder touches is
- * the struct of the encoder, at most 16 KiB with its table of positions.
+ * What a decoder touches for one block are the codes of one set and what all sets
+ * share, at most 16 KiB; what an encoder touches of its tables, too.
  */
 #ifndef ZWORD_TABLES_H
 #define ZWORD_TABLES_H
@@ -47,28 +46,37 @@ enum zword_kind {
 #define ZWORD_SYMBOLS		256
 #define ZWORD_ESCAPE		255
 
-#define ZWORD_CONTEXTS		2	/* was the token before of kind ZERO? */
-#define ZWORD_TOKEN_CODE_MAX	10	/* bits */
+/*
+ * Sets of codes: pages differ in what is frequent, and each block takes the set
+ * that suits it best.
+ */
+#define ZWORD_SETS		4
+
+#ifndef ZWORD_CONTEXTS
+#define ZWORD_CONTEXTS		4	/* by the kind of the token before */
+#define ZWORD_TOKEN_CODE_MAX	9	/* bits */
+#endif
 #define ZWORD_LITERAL_CODE_MAX	9
-#define ZWORD_TOKEN_CODES	1024u	/* rows of so many bits */
+#define ZWORD_TOKEN_CODES	(1u << ZWORD_TOKEN_CODE_MAX)
 #define ZWORD_LITERAL_CODES	512u
 
 /* Tables of literals: trained ones for the bytes of words, and two more. */
-#define ZWORD_WORD_LITERALS	5
-#define ZWORD_OFFSETS		5
-#define ZWORD_RUNS		6	/* and the two bytes of a far offset */
-#define ZWORD_WORD_TABLES	7
+#define ZWORD_WORD_LITERALS	4
+#define ZWORD_OFFSETS		4
+#define ZWORD_RUNS		5	/* and the two bytes of a far offset */
+#define ZWORD_WORD_TABLES	6
 
 #define ZWORD_LANES		4
 
-/* Literals of words: what a block can have at most, with room to write 8 at once. */
+/* Literals of words: what a block can have at most, with room to write 16 at once. */
 #define ZWORD_TOKEN_LITERALS	3	/* a run and an offset */
 #define ZWORD_WORD_LITERALS_MAX	(1024u * (4 + ZWORD_TOKEN_LITERALS))
 
 /* An entry of a decoding table. */
 #define ZWORD_ENTRY_LENGTH	0x000f
-#define ZWORD_ENTRY_CONTEXT	0x0010	/* the context that follows the token */
+#define ZWORD_ENTRY_CONTEXT	0x00f0	/* the context that follows the token */
 #define ZWORD_ENTRY_CLASS	0x00f0	/* the class of a literal of bytes */
+#define ZWORD_ENTRY_MORE	4	/* bits below either */
 #define ZWORD_ENTRY_SHIFT	8	/* the symbol */
 
 /* Bytes of a word, at most two ranges of them, packed and spread by shifts. */
@@ -81,20 +89,46 @@ struct zword_mask {
 	u8 bytes;	/* bit k: byte k */
 };
 
-struct zword_word_decoder {
-	u16 token[ZWORD_CONTEXTS][ZWORD_TOKEN_CODES];
-	u16 literal[ZWORD_WORD_TABLES][ZWORD_LITERAL_CODES];
-	u16 symbol[ZWORD_SYMBOLS];		/* to token */
-	u64 table_of[4][ZWORD_MASKS_64];	/* by group: of each packed byte */
-	struct zword_mask mask[ZWORD_MASKS_64];
+/* The tables of a token's literals: of its word, its offset, its run. */
+struct zword_literal_tables {
+	u64 first;
+	u32 more;
+	u16 count;
+	u16 token;
 };
 
-struct zword_word_encoder {
-	u16 token[ZWORD_CONTEXTS][ZWORD_SYMBOLS];	/* code << 4 | length */
+struct zword_word_set {
+	u16 token[ZWORD_CONTEXTS][ZWORD_TOKEN_CODES];
+	u16 literal[ZWORD_WORD_TABLES][ZWORD_LITERAL_CODES];
+};
+
+struct zword_word_decoder {
+	struct zword_word_set set[ZWORD_SETS];
+	struct zword_literal_tables symbol[ZWORD_SYMBOLS];
+	struct zword_mask mask[ZWORD_MASKS_64];
+	u8 table_of[4 * 8 * 4];		/* by group, place, count */
+};
+
+/* Code and length: code << 4 | length. */
+struct zword_word_codes {
+	u16 token[ZWORD_CONTEXTS][ZWORD_SYMBOLS];
 	u16 literal[ZWORD_WORD_TABLES][256];
+};
+
+/*
+ * Votes: what a symbol costs with each set but the first, less what it costs with
+ * that one, in 5 bits each.
+ */
+#define ZWORD_VOTE_BITS		5
+#define ZWORD_VOTE_NONE		15u
+
+struct zword_word_encoder {
+	struct zword_word_codes codes[ZWORD_SETS];
+	struct zword_word_codes vote;
+	u64 table_of[4][ZWORD_MASKS_64];	/* by group: of each packed byte */
 	u8 symbol[ZWORD_TOKENS];		/* token to symbol or escape */
 	u16 cost[ZWORD_KINDS][256];		/* by bytes that differ, bits / 16 */
-	u8 offset_cost[256];			/* bits */
+	u16 offset_cost[257];		/* bits / 16; last: of far ones */
 	u8 mask[256];				/* bytes that differ to mask */
 };
 
@@ -103,6 +137,8 @@ struct zword_word_encoder {
 #define ZWORD_BYTE_FAR		9	/* the high byte; the low one is plain */
 #define ZWORD_BYTE_LENGTH	10
 #define ZWORD_BYTE_TABLES	11
+#define ZWORD_BYTE_CODE_MAX	10	/* bits of a token's code */
+#define ZWORD_BYTE_CODES	1024u
 
 /* A token of bytes: literals 0 to 7, length code 0 to 8, where the match is. */
 enum zword_match {
@@ -120,15 +156,33 @@ enum zword_match {
 #define ZWORD_BYTE_TOKENS	(8 * ZWORD_LENGTH_CODES * 3 + 8)
 #define ZWORD_AGAIN_FIRST	8	/* the offset before the first match */
 
-struct zword_byte_decoder {
-	u16 token[ZWORD_TOKEN_CODES];
+struct zword_byte_set {
+	u16 token[ZWORD_BYTE_CODES];
 	u16 table[ZWORD_BYTE_TABLES][ZWORD_LITERAL_CODES];
+};
+
+/* What a symbol of bytes says. */
+struct zword_byte_symbol {
+	u8 literals;	/* 7: and more */
+	u8 length;	/* 0: no match; 12: and more */
+	u8 match;
+	u8 is_long;	/* either has more */
+};
+
+struct zword_byte_decoder {
+	struct zword_byte_set set[ZWORD_SETS];
+	struct zword_byte_symbol symbol[ZWORD_SYMBOLS];
 	u16 first;	/* an entry as if a 0 had been before */
 };
 
-struct zword_byte_encoder {
+struct zword_byte_codes {
 	u16 token[ZWORD_SYMBOLS];
 	u16 table[ZWORD_BYTE_TABLES][256];
+};
+
+struct zword_byte_encoder {
+	struct zword_byte_codes codes[ZWORD_SETS];
+	struct zword_byte_codes vote;
 	u8 class_of[256];
 };
 
@@ -139,9 +193,15 @@ struct zword_tables {
 	struct zword_byte_encoder byte_encoder;
 };
 
-_Static_assert(sizeof(struct zword_word_decoder) <= 16384, "touched by a read");
-_Static_assert(sizeof(struct zword_byte_decoder) <= 16384, "touched by a read");
-_Static_assert(sizeof(struct zword_word_encoder) <= 12288, "with positions 16 KiB");
+#define ZWORD_TOUCHED(type, member) \
+	(sizeof(struct type) - (ZWORD_SETS - 1) * \
+	 sizeof(((struct type *)0)->member[0]))
+
+_Static_assert(ZWORD_TOUCHED(zword_word_decoder, set) <= 16384, "by a read");
+_Static_assert(ZWORD_TOUCHED(zword_byte_decoder, set) <= 16384, "by a read");
+_Static_assert(ZWORD_TOUCHED(zword_word_encoder, codes) +
+	       ZWORD_MASKS_64 * sizeof(struct zword_mask) <= 18432, "by a write");
+_Static_assert(ZWORD_TOUCHED(zword_byte_encoder, codes) <= 16384, "by a write");
 
 /* Of a token of words. */
 static inline u32 zword_token(u32 kind, u32 mask, u32 run)
@@ -172,6 +232,20 @@ static inline u32 zword_group(u32 kind)
 	       kind == ZWORD_LINEAR ? 3 : 2;
 }
 
+/* The tables of the literals of any token. */
+void zword_literal_tables_of(const struct zword_word_decoder *decoder,
+			     u32 token, struct zword_literal_tables *tables);
+
+/* The context of the token behind one of this kind. */
+static inline u32 zword_context(u32 kind)
+{
+#if ZWORD_CONTEXTS == 4
+	return kind <= ZWORD_NEAR ? kind : kind - 1;
+#else
+	return kind == ZWORD_ZERO;
+#endif
+}
+
 /* Of a token of bytes; literals and length are codes, not counts. */
 static inline u32 zword_byte_token(u32 literals, u32 length, u32 match)
 {
@@ -184,18 +258,18 @@ static inline u32 zword_byte_token(u32 literals, u32 length, u32 match)
  * The layout of the lengths, in bytes. For each of the two widths of words:
  */
 #define ZWORD_L_SYMBOLS		0	/* 255 tokens, 16 bits, low byte first */
-#define ZWORD_L_TOKENS		512	/* lengths, by context and symbol */
-#define ZWORD_L_LITERALS	(ZWORD_L_TOKENS + ZWORD_CONTEXTS * 256)
-#define ZWORD_L_TABLE_OF	(ZWORD_L_LITERALS + ZWORD_WORD_TABLES * 256)
-					/* group, place, count: which table */
+#define ZWORD_L_TABLE_OF	512	/* group, place, count: which table */
 #define ZWORD_L_COSTS		(ZWORD_L_TABLE_OF + 4 * 8 * 4)
 					/* kind, mask: half bits; encoder only */
-#define ZWORD_L_WORDS		(ZWORD_L_COSTS + ZWORD_KINDS * ZWORD_MASKS_64)
-/* Then for bytes: */
-#define ZWORD_L_BYTE_TOKENS	0
-#define ZWORD_L_BYTE_TABLES	256
-#define ZWORD_L_CLASS_OF	(ZWORD_L_BYTE_TABLES + ZWORD_BYTE_TABLES * 256)
-#define ZWORD_L_BYTES		(ZWORD_L_CLASS_OF + 256)
+#define ZWORD_L_WORD_SETS	(ZWORD_L_COSTS + ZWORD_KINDS * ZWORD_MASKS_64)
+/* for each set: lengths of tokens by context and symbol, of literals by table */
+#define ZWORD_L_WORD_SET	((ZWORD_CONTEXTS + ZWORD_WORD_TABLES) * 256)
+#define ZWORD_L_WORDS		(ZWORD_L_WORD_SETS + ZWORD_SETS * ZWORD_L_WORD_SET)
+/* Then for bytes; for each set: lengths of tokens, of the rest by table. */
+#define ZWORD_L_CLASS_OF	0
+#define ZWORD_L_BYTE_SETS	256
+#define ZWORD_L_BYTE_SET	((1 + ZWORD_BYTE_TABLES) * 256)
+#define ZWORD_L_BYTES		(ZWORD_L_BYTE_SETS + ZWORD_SETS * ZWORD_L_BYTE_SET)
 #define ZWORD_L_SIZE		(2 * ZWORD_L_WORDS + ZWORD_L_BYTES)
 
 #endif /* ZWORD_TABLES_H */

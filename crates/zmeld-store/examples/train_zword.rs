@@ -12,7 +12,9 @@ use zmeld_zword::{lengths::layout, train};
 
 const PAGE: usize = 4096;
 /// The first rounds settle how pages are parsed, on one page of so many.
-const ROUNDS: [usize; 7] = [8, 8, 4, 4, 2, 1, 1];
+const ROUNDS: [usize; 12] = [8, 8, 4, 4, 4, 4, 4, 2, 2, 2, 1, 1];
+/// The last round in which sizes choose the set.
+const ROUND_SPLIT: usize = 2;
 
 fn main() -> ExitCode {
     let arguments: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
@@ -52,8 +54,13 @@ fn run(out: &PathBuf, files: &[PathBuf]) -> Result<(), Box<dyn std::error::Error
             sizes += size.unwrap_or(PAGE);
             size.map(|size| object[..size].to_vec())
         };
+        let choice = if number <= ROUND_SPLIT {
+            train::Choice::Size
+        } else {
+            train::Choice::Encoder
+        };
         let sample = pages.iter().step_by(step).map(Vec::as_slice);
-        let (next, counts) = train::round(&row, sample, encode)?;
+        let (next, counts) = train::round(&row, choice, sample, encode)?;
         let mean = sizes / pages.len().div_ceil(step).max(1);
         eprintln!(
             "round {number}: {mean} bytes a page, blocks of 64 and 32 bits, bytes, raw: {:?}",

@@ -14,8 +14,8 @@ const KIND_LINEAR: u8 = 4;
 
 /// Who wants to know what was read. `width` is 0 for 64 bits, 1 for 32.
 pub trait Observer {
-    /// A block begins: its mode.
-    fn block(&mut self, _mode: u8) {}
+    /// A block begins: its mode, and the set of codes that the rest is of.
+    fn block(&mut self, _mode: u8, _set: usize) {}
     /// A token of words, behind one of that context.
     fn token(&mut self, _width: usize, _context: usize, _token: u16) {}
     /// A literal of a word.
@@ -61,8 +61,11 @@ pub fn decode(
 
 struct Header<'a> {
     mode: u8,
+    set: usize,
     count: usize,
     tokens: &'a [u8],
+    /// Of bytes only.
+    numbers: &'a [u8],
     lanes: [&'a [u8]; 4],
 }
 
@@ -73,8 +76,10 @@ fn header(block: &[u8]) -> Result<Header<'_>, Error> {
     ]));
     let mut header = Header {
         mode: (first & 3) as u8,
-        count: first >> 3,
+        set: first >> 3 & 3,
+        count: first >> 5,
         tokens: &[],
+        numbers: &[],
         lanes: [&[]; 4],
     };
     if header.mode == 3 {
@@ -85,16 +90,23 @@ fn header(block: &[u8]) -> Result<Header<'_>, Error> {
             Err(Error::Damaged)
         };
     }
+    let streams = if header.mode == 2 { 6 } else { 5 };
     let each = if first & 4 != 0 { 2 } else { 1 };
-    let sizes = block.get(2..2 + 4 * each).ok_or(Error::Damaged)?;
-    let mut rest = &block[2 + 4 * each..];
-    let mut streams: [&[u8]; 5] = [&[]; 5];
-    for (size, stream) in sizes.chunks(each).zip(&mut streams) {
+    let sizes = (streams - 1) * each;
+    let mut rest = block.get(2 + sizes..).ok_or(Error::Damaged)?;
+    let mut parts: Vec<&[u8]> = Vec::new();
+    for size in block[2..2 + sizes].chunks(each) {
         let size = usize::from(size[0]) | usize::from(*size.get(1).unwrap_or(&0)) << 8;
-        (*stream, rest) = rest.split_at_checked(size).ok_or(Error::Damaged)?;
+        let (part, behind) = rest.split_at_checked(size).ok_or(Error::Damaged)?;
+        parts.push(part);
+        rest = behind;
     }
-    header.tokens = streams[0];
-    header.lanes = [streams[1], streams[2], streams[3], rest];
+    parts.push(rest);
+    header.tokens = parts[0];
+    if streams == 6 {
+        header.numbers = parts[1];
+    }
+    header.lanes.copy_from_slice(&parts[streams - 4..]);
     Ok(header)
 }
 
@@ -105,7 +117,7 @@ fn decode_block(
     observer: &mut dyn Observer,
 ) -> Result<(), Error> {
     let header = header(block)?;
-    observer.block(header.mode);
+    observer.block(header.mode, header.set);
     match header.mode {
         3 if header.tokens.len() == BLOCK => page.extend_from_slice(header.tokens),
         3 => return Err(Error::Damaged),
@@ -122,17 +134,21 @@ fn read_tokens(
     observer: &mut dyn Observer,
 ) -> Result<Vec<u16>, Error> {
     let codes = &lengths.words[width];
+    let set = &codes.sets[header.set];
     let mut bits = Bits::new(header.tokens);
     let mut context = 0;
     let mut tokens = Vec::new();
     for _ in 0..header.count {
-        let symbol = codes.token[context].read(&mut bits)?;
+        let symbol = set.token[context].read(&mut bits)?;
         let token = match symbol {
             ESCAPE => bits.read(11)? as u16,
             known => codes.tokens[usize::from(known)],
         };
+        if usize::from(token & 7) >= lengths::KINDS {
+            return Err(Error::Damaged);
+        }
         observer.token(width, context, token);
-        context = usize::from((token & 7) as u8 == KIND_ZERO);
+        context = lengths::context_of((token & 7) as u8);
         tokens.push(token);
     }
     if !bits.is_used_up() {
@@ -174,6 +190,7 @@ fn decode_words(
     let bytes = if width == 0 { 8 } else { 4 };
     let masks = lengths::masks(bytes);
     let codes = &lengths.words[width];
+    let set = &codes.sets[header.set];
     if header.count > BLOCK / bytes {
         return Err(Error::Damaged);
     }
@@ -187,18 +204,25 @@ fn decode_words(
     for token in tokens {
         let (kind, mask, run) = ((token & 7) as u8, usize::from(token >> 3 & 63), token >> 9);
         let mask = *masks.get(mask).ok_or(Error::Damaged)?;
-        if usize::from(kind) >= lengths::KINDS {
-            return Err(Error::Damaged);
+        let mut differ = [0u8; 8];
+        for (byte, value) in differ.iter_mut().enumerate().take(bytes) {
+            if mask >> byte & 1 == 0 {
+                continue;
+            }
+            let place = Place {
+                kind,
+                byte,
+                count: mask.count_ones(),
+            };
+            *value = lanes.take(&set.literal[codes.table_of(&place)])?;
+            observer.literal(width, &place, *value);
         }
         let mut run = usize::from(run);
         let mut extra = |table: usize| {
-            let byte = lanes.take(&codes.literal[table])?;
+            let byte = lanes.take(&set.literal[table])?;
             observer.extra(width, table, byte);
             Ok(usize::from(byte))
         };
-        if run == 3 {
-            run += extra(lengths::RUNS)?;
-        }
         match kind {
             KIND_NEAR => back = bytes * (1 + extra(lengths::OFFSETS)?),
             KIND_FAR => {
@@ -206,6 +230,9 @@ fn decode_words(
                 back = bytes * (1 + 256 * high + extra(lengths::RUNS)?);
             }
             _ => {}
+        }
+        if run == 3 {
+            run += extra(lengths::RUNS)?;
         }
         let at = page.len();
         let mut reference = match kind {
@@ -217,18 +244,8 @@ fn decode_words(
                 (2u64.wrapping_mul(reference)).wrapping_sub(word_at(page, at, 2 * back, bytes));
         }
         let mut word = reference.to_le_bytes();
-        for (byte, value) in word.iter_mut().enumerate().take(bytes) {
-            if mask >> byte & 1 == 0 {
-                continue;
-            }
-            let place = Place {
-                kind,
-                byte,
-                count: mask.count_ones(),
-            };
-            let literal = lanes.take(&codes.literal[codes.table_of(&place)])?;
-            observer.literal(width, &place, literal);
-            *value = value.wrapping_add(literal);
+        for (value, differ) in word.iter_mut().zip(differ) {
+            *value = value.wrapping_add(differ);
         }
         if at + bytes * (1 + run) > end {
             return Err(Error::Damaged);
@@ -251,17 +268,18 @@ fn decode_words(
 fn read_literals(
     lengths: &Lengths,
     header: &Header<'_>,
+    count: usize,
     observer: &mut dyn Observer,
 ) -> Result<Vec<u8>, Error> {
-    let quarter = header.count.div_ceil(4);
+    let quarter = count.div_ceil(4);
     let mut literals = Vec::new();
     for (k, lane) in header.lanes.iter().enumerate() {
         let mut bits = Bits::new(lane);
         let mut before = 0;
-        let count = header.count.saturating_sub(k * quarter).min(quarter);
+        let count = count.saturating_sub(k * quarter).min(quarter);
         for _ in 0..count {
             let class = lengths.class_of[usize::from(before)];
-            let byte = lengths.byte_table[usize::from(class)].read(&mut bits)?;
+            let byte = lengths.bytes[header.set].table[usize::from(class)].read(&mut bits)?;
             observer.byte_literal(before, byte);
             before = byte;
             literals.push(byte);
@@ -273,67 +291,99 @@ fn read_literals(
     Ok(literals)
 }
 
+struct ByteToken {
+    literals: usize,
+    length: usize,
+    offset: usize,
+}
+
+fn read_byte_tokens(
+    lengths: &Lengths,
+    header: &Header<'_>,
+    observer: &mut dyn Observer,
+) -> Result<Vec<ByteToken>, Error> {
+    let set = &lengths.bytes[header.set];
+    let mut bits = Bits::new(header.tokens);
+    let mut numbers = Bits::new(header.numbers);
+    let mut offset = 8;
+    let mut tokens = Vec::new();
+    for _ in 0..header.count {
+        let symbol = set.token.read(&mut bits)?;
+        observer.byte_token(symbol);
+        let symbol = usize::from(symbol);
+        let (mut literals, mut length, place) = match symbol.checked_sub(216) {
+            Some(literals) => (literals, 0, 0),
+            None => (symbol / 27, 4 + symbol / 3 % 9, symbol % 3 + 1),
+        };
+        let mut number = |table: usize| {
+            let byte = set.table[table].read(&mut numbers)?;
+            observer.byte(table, byte);
+            Ok(usize::from(byte))
+        };
+        if literals == 7 {
+            loop {
+                let more = number(lengths::BYTE_LENGTH)?;
+                literals += more;
+                if more < 255 || literals > BLOCK {
+                    break;
+                }
+            }
+        }
+        if length == 12 {
+            length += number(lengths::BYTE_LENGTH)?;
+        }
+        match place {
+            2 => offset = 1 + number(lengths::BYTE_NEAR)?,
+            3 => {
+                let high = number(lengths::BYTE_FAR)?;
+                offset = 1 + 256 * high + numbers.read(8)? as usize;
+            }
+            _ => {}
+        }
+        tokens.push(ByteToken {
+            literals,
+            length,
+            offset,
+        });
+    }
+    if !bits.is_used_up() || !numbers.is_used_up() {
+        return Err(Error::Damaged);
+    }
+    Ok(tokens)
+}
+
 fn decode_bytes(
     lengths: &Lengths,
     header: &Header<'_>,
     page: &mut Vec<u8>,
     observer: &mut dyn Observer,
 ) -> Result<(), Error> {
-    if header.count > BLOCK {
+    if header.count > BLOCK / 4 + 1 {
         return Err(Error::Damaged);
     }
-    let literals = read_literals(lengths, header, observer)?;
+    let tokens = read_byte_tokens(lengths, header, observer)?;
+    let count = tokens.iter().map(|token| token.literals).sum();
+    if count > BLOCK {
+        return Err(Error::Damaged);
+    }
+    let literals = read_literals(lengths, header, count, observer)?;
     let mut literals = literals.as_slice();
-    let mut bits = Bits::new(header.tokens);
     let end = page.len() + BLOCK;
-    let mut offset = 8;
-    while page.len() < end {
-        let symbol = lengths.byte_token.read(&mut bits)?;
-        observer.byte_token(symbol);
-        let symbol = usize::from(symbol);
-        let (mut count, mut length, place) = match symbol.checked_sub(216) {
-            Some(literals) => (literals, 0, 0),
-            None => (symbol / 27, 4 + symbol / 3 % 9, symbol % 3 + 1),
-        };
-        let mut extra = |bits: &mut Bits<'_>, table: usize| {
-            let byte = lengths.byte_table[table].read(bits)?;
-            observer.byte(table, byte);
-            Ok(usize::from(byte))
-        };
-        if count == 7 {
-            loop {
-                let more = extra(&mut bits, lengths::BYTE_LENGTH)?;
-                count += more;
-                if more < 255 || count > BLOCK {
-                    break;
-                }
-            }
-        }
-        if length == 12 {
-            length += extra(&mut bits, lengths::BYTE_LENGTH)?;
-        }
-        match place {
-            2 => offset = 1 + extra(&mut bits, lengths::BYTE_NEAR)?,
-            3 => {
-                let high = extra(&mut bits, lengths::BYTE_FAR)?;
-                offset = 1 + 256 * high + bits.read(8)? as usize;
-            }
-            _ => {}
-        }
-        let (copied, rest) = literals.split_at_checked(count).ok_or(Error::Damaged)?;
+    for token in tokens {
+        let (copied, rest) = literals.split_at(token.literals);
         literals = rest;
         page.extend_from_slice(copied);
-        if page.len() > end || count + length == 0 {
+        if page.len() + token.length > end || token.literals + token.length == 0 {
             return Err(Error::Damaged);
         }
-        if length > 0 && (offset > page.len() || page.len() + length > end) {
+        if token.length > 0 && token.offset > page.len() {
             return Err(Error::Damaged);
         }
-        for _ in 0..length {
-            page.push(page[page.len() - offset]);
+        for _ in 0..token.length {
+            page.push(page[page.len() - token.offset]);
         }
     }
-    if !literals.is_empty() || !bits.is_used_up() {
+    if page.len() != end {
         return Err(Error::Damaged);
     }
     Ok(())

@@ -11,14 +11,18 @@ pub const TOKENS_KNOWN: usize = 255;
 pub const ESCAPE: u8 = 255;
 /// Masks of words of 64 bits; those of 32 bits have 16.
 pub const MASKS: usize = 48;
+/// Sets of codes that a block chooses from.
+pub const SETS: usize = 4;
+/// Contexts of a token of words.
+pub const CONTEXTS: usize = 4;
 /// Tables for the bytes of words.
-pub const WORD_LITERALS: usize = 5;
+pub const WORD_LITERALS: usize = 4;
 /// The table of near offsets.
-pub const OFFSETS: usize = 5;
+pub const OFFSETS: usize = 4;
 /// The table of long runs, and of both bytes of a far offset.
-pub const RUNS: usize = 6;
+pub const RUNS: usize = 5;
 /// All tables of words.
-pub const WORD_TABLES: usize = 7;
+pub const WORD_TABLES: usize = 6;
 /// Classes of the literal before, in bytes.
 pub const CLASSES: usize = 8;
 /// The table of near offsets, in bytes.
@@ -31,33 +35,40 @@ pub const BYTE_LENGTH: usize = 10;
 pub const BYTE_TABLES: usize = 11;
 /// Tokens of bytes.
 pub const BYTE_TOKENS: usize = 8 * 9 * 3 + 8;
-/// Bits of the longest code of a token, and of anything else.
-pub const TOKEN_BITS: u8 = 10;
-/// The same of a literal.
+/// Bits of the longest code of a token of words.
+pub const TOKEN_BITS: u8 = 9;
+/// The same of a token of bytes.
+pub const BYTE_TOKEN_BITS: u8 = 10;
+/// The same of a literal, and of anything else.
 pub const LITERAL_BITS: u8 = 9;
 
-/// Where things stand in the part of one width of words.
+/// Where things stand.
 pub mod layout {
-    use super::{BYTE_TABLES, KINDS, MASKS, WORD_TABLES};
+    use super::{BYTE_TABLES, CONTEXTS, KINDS, MASKS, SETS, WORD_TABLES};
 
     /// Known tokens, two bytes each.
     pub const SYMBOLS: usize = 0;
-    /// Token lengths by context.
-    pub const TOKENS: usize = 512;
-    /// Literal lengths by table.
-    pub const LITERALS: usize = TOKENS + 2 * 256;
     /// Table by group, place and count.
-    pub const TABLE_OF: usize = LITERALS + WORD_TABLES * 256;
+    pub const TABLE_OF: usize = 512;
     /// What a kind with a mask costs; for encoders.
     pub const COSTS: usize = TABLE_OF + 4 * 8 * 4;
+    /// The sets of one width.
+    pub const WORD_SETS: usize = COSTS + KINDS * MASKS;
+    /// Bytes of a set: token lengths by context, literal lengths by table.
+    pub const WORD_SET: usize = (CONTEXTS + WORD_TABLES) * 256;
     /// Bytes for one width.
-    pub const WORDS: usize = COSTS + KINDS * MASKS;
-    /// Literal, offset and length tables of bytes.
-    pub const BYTE_TABLES_AT: usize = 256;
-    /// Class of each byte.
-    pub const CLASS_OF: usize = BYTE_TABLES_AT + BYTE_TABLES * 256;
+    pub const WORDS: usize = WORD_SETS + SETS * WORD_SET;
+    /// The sets of bytes, behind the class of each byte.
+    pub const BYTE_SETS: usize = 256;
+    /// Bytes of a set: token lengths, then lengths by table.
+    pub const BYTE_SET: usize = (1 + BYTE_TABLES) * 256;
     /// All.
-    pub const SIZE: usize = 2 * WORDS + CLASS_OF + 256;
+    pub const SIZE: usize = 2 * WORDS + BYTE_SETS + SETS * BYTE_SET;
+}
+
+/// The context of a token behind one of this kind.
+pub fn context_of(kind: u8) -> usize {
+    usize::from(if kind <= 2 { kind } else { kind - 1 })
 }
 
 /// Which bytes of a word are told, by index of the mask.
@@ -75,30 +86,46 @@ pub fn masks(width: usize) -> Vec<u8> {
     masks
 }
 
+/// A set of codes of words.
+#[derive(Debug, Clone)]
+pub struct WordSet {
+    /// By context.
+    pub token: Vec<Code>,
+    /// By table.
+    pub literal: Vec<Code>,
+}
+
 /// Codes of one width of words.
 #[derive(Debug, Clone)]
 pub struct WordCodes {
     /// The known tokens.
     pub tokens: Vec<u16>,
-    /// By context.
-    pub token: [Code; 2],
-    /// By table.
-    pub literal: Vec<Code>,
+    /// The sets of codes.
+    pub sets: Vec<WordSet>,
     table_of: Vec<u8>,
+}
+
+fn codes(bytes: &[u8], bits: u8) -> Result<Vec<Code>, Error> {
+    bytes.chunks(256).map(|row| Code::new(row, bits)).collect()
 }
 
 impl WordCodes {
     fn new(bytes: &[u8]) -> Result<WordCodes, Error> {
-        let row = |at: usize| &bytes[at..at + 256];
-        let code = |at: usize| Code::new(row(at), TOKEN_BITS);
+        let set = |bytes: &[u8]| {
+            let (tokens, literals) = bytes.split_at(CONTEXTS * 256);
+            Ok(WordSet {
+                token: codes(tokens, TOKEN_BITS)?,
+                literal: codes(literals, LITERAL_BITS)?,
+            })
+        };
         Ok(WordCodes {
             tokens: bytes[..2 * TOKENS_KNOWN]
                 .chunks(2)
                 .map(|pair| u16::from_le_bytes([pair[0], pair[1]]))
                 .collect(),
-            token: [code(layout::TOKENS)?, code(layout::TOKENS + 256)?],
-            literal: (0..WORD_TABLES)
-                .map(|k| Code::new(row(layout::LITERALS + 256 * k), LITERAL_BITS))
+            sets: bytes[layout::WORD_SETS..layout::WORDS]
+                .chunks(layout::WORD_SET)
+                .map(set)
                 .collect::<Result<_, _>>()?,
             table_of: bytes[layout::TABLE_OF..layout::COSTS].to_vec(),
         })
@@ -140,15 +167,22 @@ impl Place {
     }
 }
 
+/// A set of codes of bytes.
+#[derive(Debug, Clone)]
+pub struct ByteSet {
+    /// Tokens.
+    pub token: Code,
+    /// By table.
+    pub table: Vec<Code>,
+}
+
 /// All codes.
 #[derive(Debug, Clone)]
 pub struct Lengths {
     /// 64 bits, 32 bits.
     pub words: [WordCodes; 2],
-    /// Tokens of bytes.
-    pub byte_token: Code,
-    /// Tables of bytes.
-    pub byte_table: Vec<Code>,
+    /// The sets of bytes.
+    pub bytes: Vec<ByteSet>,
     /// The class of a literal.
     pub class_of: Vec<u8>,
 }
@@ -161,20 +195,23 @@ impl Lengths {
         }
         let (wide, rest) = bytes.split_at(layout::WORDS);
         let (narrow, rest) = rest.split_at(layout::WORDS);
-        let class_of = rest[layout::CLASS_OF..].to_vec();
+        let (class_of, sets) = rest.split_at(layout::BYTE_SETS);
         if class_of.iter().any(|&class| usize::from(class) >= CLASSES) {
             return Err(Error::Lengths);
         }
+        let set = |bytes: &[u8]| {
+            Ok(ByteSet {
+                token: Code::new(&bytes[..BYTE_TOKENS], BYTE_TOKEN_BITS)?,
+                table: codes(&bytes[256..], LITERAL_BITS)?,
+            })
+        };
         Ok(Lengths {
             words: [WordCodes::new(wide)?, WordCodes::new(narrow)?],
-            byte_token: Code::new(&rest[..BYTE_TOKENS], TOKEN_BITS)?,
-            byte_table: (0..BYTE_TABLES)
-                .map(|k| {
-                    let at = layout::BYTE_TABLES_AT + 256 * k;
-                    Code::new(&rest[at..at + 256], LITERAL_BITS)
-                })
+            bytes: sets
+                .chunks(layout::BYTE_SET)
+                .map(set)
                 .collect::<Result<_, _>>()?,
-            class_of,
+            class_of: class_of.to_vec(),
         })
     }
 }

@@ -8,7 +8,8 @@
 use crate::code::limited_lengths;
 use crate::decoder::{decode, Observer, BLOCK};
 use crate::lengths::{
-    self, layout, Lengths, Place, CLASSES, KINDS, MASKS, TOKENS_KNOWN, WORD_LITERALS,
+    self, layout, Lengths, Place, CLASSES, CONTEXTS, KINDS, MASKS, SETS, TOKENS_KNOWN,
+    WORD_LITERALS,
 };
 use crate::Error;
 
@@ -16,36 +17,56 @@ const TOKENS: usize = 1 << 11;
 const PLACES: usize = 4 * 8 * 4;
 const CLUSTER_ROUNDS: usize = 40;
 
-/// Counts of one width of words.
+/// Sizes of objects up to which the first sets go, before pages choose.
+const SPLIT: [usize; SETS - 1] = [200, 500, 900];
+/// How many symbols of all sets stand beside those of one.
+const PRIOR: u128 = 64;
+
+/// Counts of one set of one width of words.
+#[derive(Clone)]
 struct WordCounts {
-    token: [Vec<u64>; 2],
+    token: Vec<Vec<u64>>,
     literal: Vec<[u64; 256]>,
     extra: [[u64; 256]; 2],
 }
 
+/// Counts of one set of bytes.
+#[derive(Clone)]
+struct ByteCounts {
+    token: [u64; lengths::BYTE_TOKENS],
+    table: Vec<[u64; 256]>,
+    /// Literals by the literal before.
+    literal: Vec<[u64; 256]>,
+}
+
 /// All that is counted in a round.
 pub struct Counts {
-    words: [WordCounts; 2],
-    byte_token: [u64; lengths::BYTE_TOKENS],
-    byte: Vec<[u64; 256]>,
-    /// Literals by the literal before.
-    byte_literal: Vec<[u64; 256]>,
+    words: [Vec<WordCounts>; 2],
+    bytes: Vec<ByteCounts>,
     blocks: [u64; 4],
+    set: usize,
+    /// Of the block to come, whatever set it has.
+    forced: Option<usize>,
 }
 
 impl Counts {
     fn new() -> Counts {
-        let words = || WordCounts {
-            token: [vec![0; TOKENS], vec![0; TOKENS]],
+        let words = WordCounts {
+            token: vec![vec![0; TOKENS]; CONTEXTS],
             literal: vec![[0; 256]; PLACES],
             extra: [[0; 256]; 2],
         };
+        let bytes = ByteCounts {
+            token: [0; lengths::BYTE_TOKENS],
+            table: vec![[0; 256]; lengths::BYTE_TABLES],
+            literal: vec![[0; 256]; 256],
+        };
         Counts {
-            words: [words(), words()],
-            byte_token: [0; lengths::BYTE_TOKENS],
-            byte: vec![[0; 256]; lengths::BYTE_TABLES],
-            byte_literal: vec![[0; 256]; 256],
+            words: [vec![words.clone(); SETS], vec![words; SETS]],
+            bytes: vec![bytes; SETS],
             blocks: [0; 4],
+            set: 0,
+            forced: None,
         }
     }
 
@@ -56,26 +77,27 @@ impl Counts {
 }
 
 impl Observer for Counts {
-    fn block(&mut self, mode: u8) {
+    fn block(&mut self, mode: u8, set: usize) {
         self.blocks[usize::from(mode)] += 1;
+        self.set = self.forced.unwrap_or(set);
     }
     fn token(&mut self, width: usize, context: usize, token: u16) {
-        self.words[width].token[context][usize::from(token)] += 1;
+        self.words[width][self.set].token[context][usize::from(token)] += 1;
     }
     fn literal(&mut self, width: usize, place: &Place, byte: u8) {
-        self.words[width].literal[place.index()][usize::from(byte)] += 1;
+        self.words[width][self.set].literal[place.index()][usize::from(byte)] += 1;
     }
     fn extra(&mut self, width: usize, table: usize, byte: u8) {
-        self.words[width].extra[table - lengths::OFFSETS][usize::from(byte)] += 1;
+        self.words[width][self.set].extra[table - lengths::OFFSETS][usize::from(byte)] += 1;
     }
     fn byte_token(&mut self, symbol: u8) {
-        self.byte_token[usize::from(symbol)] += 1;
+        self.bytes[self.set].token[usize::from(symbol)] += 1;
     }
     fn byte_literal(&mut self, before: u8, byte: u8) {
-        self.byte_literal[usize::from(before)][usize::from(byte)] += 1;
+        self.bytes[self.set].literal[usize::from(before)][usize::from(byte)] += 1;
     }
     fn byte(&mut self, table: usize, byte: u8) {
-        self.byte[table][usize::from(byte)] += 1;
+        self.bytes[self.set].table[table][usize::from(byte)] += 1;
     }
 }
 
@@ -107,7 +129,6 @@ pub fn flat_lengths() -> Vec<u8> {
             .collect();
         tokens.truncate(TOKENS_KNOWN);
         push_tokens(&mut row, &tokens);
-        row.extend(vec![8; 2 * 256 + lengths::WORD_TABLES * 256]);
         row.extend(vec![0; PLACES]);
         let masks = lengths::masks(width);
         for kind in 0..KINDS {
@@ -117,12 +138,15 @@ pub fn flat_lengths() -> Vec<u8> {
                 row.push((start + 12 * bytes) as u8);
             }
         }
+        row.extend(vec![8; SETS * layout::WORD_SET]);
     }
-    let mut flat = limited_lengths(&[1; lengths::BYTE_TOKENS], lengths::TOKEN_BITS);
-    flat.resize(256, 0);
-    row.extend(flat);
-    row.extend(vec![8; lengths::BYTE_TABLES * 256]);
     row.extend((0..=255).map(class_of));
+    for _ in 0..SETS {
+        let mut flat = limited_lengths(&[1; lengths::BYTE_TOKENS], lengths::BYTE_TOKEN_BITS);
+        flat.resize(256, 0);
+        row.extend(flat);
+        row.extend(vec![8; lengths::BYTE_TABLES * 256]);
+    }
     row
 }
 
@@ -133,9 +157,23 @@ fn push_tokens(row: &mut Vec<u8>, tokens: &[usize]) {
     }
 }
 
-/// Counts one and a bit for what never occurred: it may occur elsewhere.
-fn smoothed(counts: &[u64]) -> Vec<u64> {
-    counts.iter().map(|count| 16 * count + 5).collect()
+/// Counts one and a bit for what never occurred, and what occurs in other sets: it
+/// may occur elsewhere.
+fn smoothed(counts: &[u64], all: &[u64]) -> Vec<u64> {
+    let total = u128::from(all.iter().sum::<u64>().max(1));
+    let prior = |count: u64| (16 * PRIOR * u128::from(count) / total) as u64;
+    let each = counts.iter().zip(all);
+    each.map(|(&count, &all)| 16 * count + prior(all) + 5)
+        .collect()
+}
+
+fn sum_rows<const N: usize>(rows: impl Iterator<Item = [u64; N]>) -> [u64; N] {
+    rows.fold([0; N], |mut sum, row| {
+        for (sum, count) in sum.iter_mut().zip(row) {
+            *sum += count;
+        }
+        sum
+    })
 }
 
 /// Which of the tables each place has: places of like counts together.
@@ -189,12 +227,14 @@ fn log2_1024(value: u64) -> u64 {
     result
 }
 
-fn known_tokens(counts: &WordCounts) -> Vec<usize> {
-    let sum = |k: usize| counts.token[0][k] + counts.token[1][k];
+fn known_tokens(sets: &[WordCounts]) -> Vec<usize> {
+    let tables = || sets.iter().flat_map(|set| &set.token);
+    let sum = |k: usize| tables().map(|table| table[k]).sum::<u64>();
+    let sums: Vec<u64> = (0..TOKENS).map(sum).collect();
     let mut order: Vec<usize> = (0..TOKENS).collect();
-    order.sort_by_key(|&k| (u64::MAX - sum(k), k));
+    order.sort_by_key(|&k| (u64::MAX - sums[k], k));
     order.truncate(TOKENS_KNOWN);
-    order.retain(|&k| sum(k) > 0);
+    order.retain(|&k| sums[k] > 0);
     order
 }
 
@@ -208,64 +248,155 @@ fn mean_half_bits(counts: impl Iterator<Item = (u64, u64)>) -> u64 {
     (sum + total / 2) / total.max(1)
 }
 
-fn push_words(row: &mut Vec<u8>, counts: &WordCounts, width: usize) {
-    let known = known_tokens(counts);
-    let mut known_or_not = known.clone();
-    // What is known must be a token, if one that never occurs.
-    let masks = lengths::masks(width);
-    let with_run =
-        |run| (0..masks.len()).flat_map(move |m| (0..KINDS).map(move |k| token(k, m, run)));
-    let spare = (0..4).flat_map(with_run);
-    known_or_not.extend(spare.filter(|token| !known.contains(token)));
-    known_or_not.truncate(TOKENS_KNOWN);
-    push_tokens(row, &known_or_not);
-    let mut token_bits = [[0u64; TOKENS]; 2];
-    for (bits, counts) in token_bits.iter_mut().zip(&counts.token) {
-        let all: u64 = counts.iter().sum();
-        let mut by_symbol: Vec<u64> = known_or_not.iter().map(|&k| counts[k]).collect();
-        by_symbol.push(all - by_symbol.iter().sum::<u64>());
-        let lengths = limited_lengths(&smoothed(&by_symbol), lengths::TOKEN_BITS);
+/// Counts of the known tokens, and of all others together.
+fn by_symbol(known: &[usize], counts: &[u64]) -> Vec<u64> {
+    let mut by_symbol: Vec<u64> = known.iter().map(|&k| counts[k]).collect();
+    by_symbol.push(counts.iter().sum::<u64>() - by_symbol.iter().sum::<u64>());
+    by_symbol
+}
+
+/// What the symbols of a width cost, by set.
+struct WordBits {
+    /// By context and token.
+    token: Vec<Vec<u64>>,
+    /// By table.
+    literal: Vec<Vec<u8>>,
+}
+
+/// The code lengths of a set, and what follows from them.
+fn push_word_set(
+    row: &mut Vec<u8>,
+    known: &[usize],
+    table_of: &[u8],
+    set: &WordCounts,
+    sets: &[WordCounts],
+) -> WordBits {
+    let mut bits = WordBits {
+        token: vec![vec![0; TOKENS]; CONTEXTS],
+        literal: Vec::new(),
+    };
+    for context in 0..CONTEXTS {
+        let mut all = vec![0; TOKENS_KNOWN + 1];
+        for set in sets {
+            let one = by_symbol(known, &set.token[context]);
+            all.iter_mut().zip(one).for_each(|(sum, one)| *sum += one);
+        }
+        let counts = by_symbol(known, &set.token[context]);
+        let lengths = limited_lengths(&smoothed(&counts, &all), lengths::TOKEN_BITS);
+        let bits = &mut bits.token[context];
         bits.fill(u64::from(lengths[TOKENS_KNOWN]) + 11);
-        for (&token, &length) in known_or_not.iter().zip(&lengths) {
+        for (&token, &length) in known.iter().zip(&lengths) {
             bits[token] = u64::from(length);
         }
         row.extend(lengths);
     }
-    let start = (0..PLACES).map(|k| (k % WORD_LITERALS) as u8).collect();
-    let table_of = cluster(&counts.literal, WORD_LITERALS, start);
-    let mut literal_bits = Vec::new();
-    for counts in merged(&counts.literal, WORD_LITERALS, &table_of)
-        .iter()
-        .chain(&counts.extra)
-    {
-        let lengths = limited_lengths(&smoothed(counts), lengths::LITERAL_BITS);
+    let tables = |set: &WordCounts| {
+        let mut tables = merged(&set.literal, WORD_LITERALS, table_of);
+        tables.extend(set.extra);
+        tables
+    };
+    let of_sets: Vec<_> = sets.iter().map(tables).collect();
+    for (k, counts) in tables(set).iter().enumerate() {
+        let all = sum_rows(of_sets.iter().map(|tables| tables[k]));
+        let lengths = limited_lengths(&smoothed(counts, &all), lengths::LITERAL_BITS);
         row.extend(&lengths);
-        literal_bits.push(lengths);
+        bits.literal.push(lengths);
     }
+    bits
+}
+
+/// What a kind with a mask costs, over all sets.
+fn cost_of(
+    kind: usize,
+    m: usize,
+    mask: u8,
+    table_of: &[u8],
+    sets: &[WordCounts],
+    bits: &[WordBits],
+) -> u8 {
+    let each = || sets.iter().zip(bits);
+    let tokens = each().flat_map(|(counts, bits)| {
+        (0..CONTEXTS).flat_map(move |context| {
+            (0..4).map(move |run| {
+                let token = token(kind, m, run);
+                (counts.token[context][token], bits.token[context][token])
+            })
+        })
+    });
+    let mut cost = mean_half_bits(tokens);
+    for byte in (0..8).filter(|byte| mask >> byte & 1 != 0) {
+        let place = Place {
+            kind: kind as u8,
+            byte,
+            count: mask.count_ones(),
+        };
+        let table = usize::from(table_of[place.index()]);
+        cost += mean_half_bits(each().flat_map(|(counts, bits)| {
+            let counts = &counts.literal[place.index()];
+            (0..256).map(move |k| (counts[k], u64::from(bits.literal[table][k])))
+        }));
+    }
+    cost.min(255) as u8
+}
+
+fn push_words(row: &mut Vec<u8>, sets: &[WordCounts], width: usize) {
+    let mut known = known_tokens(sets);
+    // What is known must be a token, if one that never occurs.
+    let masks = lengths::masks(width);
+    let with_run =
+        |run| (0..masks.len()).flat_map(move |m| (0..KINDS).map(move |k| token(k, m, run)));
+    let spare: Vec<usize> = (0..4)
+        .flat_map(with_run)
+        .filter(|token| !known.contains(token))
+        .collect();
+    known.extend(spare);
+    known.truncate(TOKENS_KNOWN);
+    push_tokens(row, &known);
+    let places: Vec<[u64; 256]> = (0..PLACES)
+        .map(|place| sum_rows(sets.iter().map(|set| set.literal[place])))
+        .collect();
+    let start = (0..PLACES).map(|k| (k % WORD_LITERALS) as u8).collect();
+    let table_of = cluster(&places, WORD_LITERALS, start);
     row.extend(&table_of);
+    let mut rows = Vec::new();
+    let bits: Vec<WordBits> = sets
+        .iter()
+        .map(|set| push_word_set(&mut rows, &known, &table_of, set, sets))
+        .collect();
     for kind in 0..KINDS {
         for m in 0..MASKS {
             let mask = masks.get(m).copied().unwrap_or(0);
-            let tokens = (0..2).flat_map(|context| {
-                let bits = &token_bits[context];
-                let counts = &counts.token[context];
-                (0..4).map(move |run| {
-                    let token = token(kind, m, run);
-                    (counts[token], bits[token])
-                })
-            });
-            let mut cost = mean_half_bits(tokens);
-            for byte in (0..8).filter(|byte| mask >> byte & 1 != 0) {
-                let place = Place {
-                    kind: kind as u8,
-                    byte,
-                    count: mask.count_ones(),
-                };
-                let bits = &literal_bits[usize::from(table_of[place.index()])];
-                let counts = &counts.literal[place.index()];
-                cost += mean_half_bits((0..256).map(|k| (counts[k], u64::from(bits[k]))));
-            }
-            row.push(cost.min(255) as u8);
+            row.push(cost_of(kind, m, mask, &table_of, sets, &bits));
+        }
+    }
+    row.extend(rows);
+}
+
+fn push_bytes(row: &mut Vec<u8>, sets: &[ByteCounts]) {
+    let start = (0..=255).map(class_of).collect();
+    let literals: Vec<[u64; 256]> = (0..256)
+        .map(|before| sum_rows(sets.iter().map(|set| set.literal[before])))
+        .collect();
+    let classes = cluster(&literals, CLASSES, start);
+    row.extend(&classes);
+    let tables = |set: &ByteCounts| {
+        let mut tables = merged(&set.literal, CLASSES, &classes);
+        tables.extend_from_slice(&set.table[CLASSES..]);
+        tables
+    };
+    let all_tokens = sum_rows(sets.iter().map(|set| set.token));
+    let of_sets: Vec<_> = sets.iter().map(tables).collect();
+    for (set, tables) in sets.iter().zip(&of_sets) {
+        let smooth = smoothed(&set.token, &all_tokens);
+        let mut token = limited_lengths(&smooth, lengths::BYTE_TOKEN_BITS);
+        token.resize(256, 0);
+        row.extend(token);
+        for (k, counts) in tables.iter().enumerate() {
+            let all = sum_rows(of_sets.iter().map(|tables| tables[k]));
+            row.extend(limited_lengths(
+                &smoothed(counts, &all),
+                lengths::LITERAL_BITS,
+            ));
         }
     }
 }
@@ -275,17 +406,17 @@ fn lengths_of(counts: &Counts) -> Vec<u8> {
     let mut row = Vec::with_capacity(layout::SIZE);
     push_words(&mut row, &counts.words[0], 8);
     push_words(&mut row, &counts.words[1], 4);
-    let mut token = limited_lengths(&smoothed(&counts.byte_token), lengths::TOKEN_BITS);
-    token.resize(256, 0);
-    row.extend(token);
-    let start = (0..=255).map(class_of).collect();
-    let classes = cluster(&counts.byte_literal, CLASSES, start);
-    let literals = merged(&counts.byte_literal, CLASSES, &classes);
-    for counts in literals.iter().chain(&counts.byte[CLASSES..]) {
-        row.extend(limited_lengths(&smoothed(counts), lengths::LITERAL_BITS));
-    }
-    row.extend(classes);
+    push_bytes(&mut row, &counts.bytes);
     row
+}
+
+/// Who says which set a page counts for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Choice {
+    /// The size of its object: what makes sets differ to begin with.
+    Size,
+    /// The encoder.
+    Encoder,
 }
 
 /// One round: what the objects of these pages say, encoded with `row`.
@@ -293,6 +424,7 @@ fn lengths_of(counts: &Counts) -> Vec<u8> {
 /// `encode` gives nothing for a page that does not get smaller.
 pub fn round<'a>(
     row: &[u8],
+    choice: Choice,
     pages: impl Iterator<Item = &'a [u8]>,
     mut encode: impl FnMut(&[u8]) -> Option<Vec<u8>>,
 ) -> Result<(Vec<u8>, Counts), Error> {
@@ -300,6 +432,10 @@ pub fn round<'a>(
     let mut counts = Counts::new();
     for page in pages {
         let Some(object) = encode(page) else { continue };
+        counts.forced = match choice {
+            Choice::Size => Some(SPLIT.iter().filter(|&&size| object.len() > size).count()),
+            Choice::Encoder => None,
+        };
         let back = decode(&codes, &object, page.len().max(BLOCK), &mut counts)?;
         if back != page {
             return Err(Error::Damaged);
