@@ -78,6 +78,7 @@ struct zword_byte_positions {
 };
 
 struct zword_word_parse {
+	u32 spent;	/* about, in bits */
 	u32 tokens;
 	u32 literals;
 	u16 token[1024];
@@ -93,6 +94,7 @@ struct zword_byte_token {
 };
 
 struct zword_byte_parse {
+	u32 spent;	/* about, in bits */
 	u32 tokens;
 	u32 literals;
 	struct zword_byte_token token[ZWORD_BYTE_TOKENS_MAX];
@@ -100,8 +102,10 @@ struct zword_byte_parse {
 };
 
 struct zword_encoding {
-	struct zword_positions words;
-	struct zword_byte_positions bytes;
+	union {
+		struct zword_positions word;
+		struct zword_byte_positions byte;
+	} positions;
 	union {
 		struct zword_word_parse word;
 		struct zword_byte_parse byte;
@@ -179,7 +183,7 @@ static inline bool zword_budget_left(struct zword_budget *budget, u32 more)
 bool zword_words_parse(const struct zword_word_encoder *tables,
 		       const struct zword_word_decoder *masks,
 		       struct zword_encoding *work, u32 width,
-		       const u8 *page, u32 from, u32 limit);
+		       const u8 *page, u32 from, u32 size, u32 limit);
 void zword_words_measure(const struct zword_word_encoder *tables,
 			 const struct zword_word_parse *parse, u32 set,
 			 struct zword_size *size);
@@ -192,7 +196,7 @@ u32 zword_words_elect(const struct zword_word_encoder *tables,
 
 /* The same. */
 bool zword_bytes_parse(struct zword_encoding *work, const u8 *page, u32 from,
-		       u32 limit);
+		       u32 size, u32 limit);
 void zword_bytes_measure(const struct zword_byte_encoder *tables,
 			 const struct zword_byte_parse *parse, u32 set,
 			 struct zword_size *size);

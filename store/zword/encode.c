@@ -12,18 +12,31 @@
 
 /* Of 64: from here on a block is text and nothing else is tried. */
 #define TEXT_SURE	48u
-#define TEXT_LIKELY	5u
-#define HALVES_SURE	24u
-#define HALVES_LIKELY	4u
+#define TEXT_LIKELY	3u
+#define HALVES_LIKELY	10u
+#define HARD_LIKELY	40u
 /* The top of an address, or of what else is one word of 64 bits. */
 #define HIGH_HALF_MIN	0x100u
 #define HIGH_HALF_MAX	0xffffu
-/* What takes less needs no second try. */
-#define SIZE_GOOD	760u
+/* Bytes that differ from the word before in a word that nothing predicts. */
+#define HARD_BYTES	6u
+
+/* Two places where a part of a block is parsed to see which mode suits it. */
+#define PROBE_SIZE	512u
+#define PROBE_FIRST	1280u
+#define PROBE_SECOND	3328u
+/* What each mode's guess at its bits is multiplied with, by 20: guesses differ. */
+#define PROBE_SCALE	20u
+/* With so many bits and more, a block will not fit an object. */
+#define PROBE_HOPELESS	(2 * PROBE_SIZE * 8 * PROBE_SCALE * 15 / 16)
+
+/* An object of more takes a whole page of the pool. */
+#define SIZE_USEFUL	3640u
 
 struct glance {
 	u32 text;	/* words of nothing but characters */
 	u32 halves;	/* words whose halves are both used, and no address */
+	u32 hard;	/* words that are nothing like the one before */
 };
 
 void zword_size_sum(struct zword_size *size, u32 streams)
@@ -91,16 +104,27 @@ static inline bool is_text(u64 word)
 	return !((word | (word - 8 * ones)) & ZWORD_HIGH_BITS);
 }
 
+static inline u32 bytes_differ(u64 one, u64 other)
+{
+	u32 set = zword_bytes_set(one ^ other);
+
+	set = (set & 0x55) + (set >> 1 & 0x55);
+	set = (set & 0x33) + (set >> 2 & 0x33);
+	return (set & 0xf) + (set >> 4);
+}
+
 static struct glance glance_at(const u8 *block)
 {
-	struct glance glance = { 0, 0 };
-	u64 word;
-	u32 at, high;
+	struct glance glance = { 0, 0, 0 };
+	u32 step, at, high;
+	u64 word, other;
 
-	for (at = 0; at < ZWORD_BLOCK_SIZE; at += GLANCE_STEP) {
+	for (step = 0; step < ZWORD_BLOCK_SIZE; step += GLANCE_STEP) {
 		/* Not always the same field of a structure. */
-		word = zword_get_le64(block + at +
-				      at / GLANCE_STEP * 24 % GLANCE_STEP);
+		at = step + step / GLANCE_STEP * 24 % GLANCE_STEP;
+		word = zword_get_le64(block + at);
+		other = zword_get_le64(block + (at ^ 8));
+		glance.hard += bytes_differ(word, other) >= HARD_BYTES;
 		if (is_text(word)) {
 			glance.text++;
 			continue;
@@ -122,14 +146,31 @@ struct job {
 	u32 capacity;
 	u32 best;	/* bytes of the shortest yet, whether it fits or not */
 	bool is_written;
-	bool has_bytes;	/* the positions of bytes are cleared */
-	bool is_patient;	/* no parse gives up */
+	bool has_best;
 };
 
-/* What a parse may take, in bytes. */
-static u32 limit_of(const struct job *job)
+/* False: given up. */
+static bool parse(struct job *job, u32 mode, u32 from, u32 size, u32 limit)
 {
-	return job->is_patient ? 4 * ZWORD_BLOCK_SIZE : job->best;
+	memset(&job->work->positions, 0, sizeof(job->work->positions));
+	if (mode == ZWORD_BYTES)
+		return zword_bytes_parse(job->work, job->page, from, size,
+					 limit);
+	return zword_words_parse(&job->tables->word_encoder[mode],
+				 &job->tables->word_decoder[mode], job->work,
+				 mode == ZWORD_WORDS_64 ? 8 : 4, job->page,
+				 from, size, limit);
+}
+
+/* How many bits a part of the block takes, about, multiplied with the scale. */
+static u32 probe(struct job *job, u32 mode, u32 place)
+{
+	static const u8 scale[] = { PROBE_SCALE, 23, 26 };
+
+	parse(job, mode, job->from + place, PROBE_SIZE, ZWORD_BLOCK_SIZE);
+	return scale[mode] * (mode == ZWORD_BYTES ?
+			      job->work->parse.byte.spent :
+			      job->work->parse.word.spent);
 }
 
 /* Takes what was written, or what would have been. */
@@ -137,83 +178,104 @@ static void take(struct job *job, u32 written, u32 size)
 {
 	job->best = written ? written : size;
 	job->is_written = written > 0;
+	job->has_best = true;
 }
 
-static void words_try(struct job *job, u32 mode)
+static void words_try(struct job *job, u32 mode, u32 limit)
 {
 	const struct zword_word_encoder *tables =
 		&job->tables->word_encoder[mode];
-	const struct zword_word_parse *parse = &job->work->parse.word;
+	const struct zword_word_parse *parsed = &job->work->parse.word;
 	struct zword_size size = { .all = 0 };
 	u32 written, set;
 
-	memset(&job->work->words, 0, sizeof(job->work->words));
-	if (!zword_words_parse(tables, &job->tables->word_decoder[mode],
-			       job->work, mode == ZWORD_WORDS_64 ? 8 : 4,
-			       job->page, job->from, limit_of(job)))
+	if (!parse(job, mode, job->from, ZWORD_BLOCK_SIZE, limit))
 		return;
-	set = zword_words_elect(tables, parse);
-	if (job->best < ZWORD_BLOCK_SIZE) {
-		zword_words_measure(tables, parse, set, &size);
+	set = zword_words_elect(tables, parsed);
+	if (job->has_best) {
+		zword_words_measure(tables, parsed, set, &size);
 		if (size.all >= job->best)
 			return;
 	}
-	written = zword_words_write(tables, parse, mode, set, job->dst,
+	written = zword_words_write(tables, parsed, mode, set, job->dst,
 				    job->capacity);
 	if (!written && !size.all)
-		zword_words_measure(tables, parse, set, &size);
+		zword_words_measure(tables, parsed, set, &size);
 	take(job, written, size.all);
 }
 
-static void bytes_try(struct job *job)
+static void bytes_try(struct job *job, u32 limit)
 {
 	const struct zword_byte_encoder *tables = &job->tables->byte_encoder;
-	const struct zword_byte_parse *parse = &job->work->parse.byte;
+	const struct zword_byte_parse *parsed = &job->work->parse.byte;
 	struct zword_size size = { .all = 0 };
 	u32 written, set;
 
-	if (!job->has_bytes)
-		memset(&job->work->bytes, 0, sizeof(job->work->bytes));
-	job->has_bytes = true;
-	if (!zword_bytes_parse(job->work, job->page, job->from, limit_of(job)))
+	if (!parse(job, ZWORD_BYTES, job->from, ZWORD_BLOCK_SIZE, limit))
 		return;
-	set = zword_bytes_elect(tables, parse);
-	if (job->best < ZWORD_BLOCK_SIZE) {
-		zword_bytes_measure(tables, parse, set, &size);
+	set = zword_bytes_elect(tables, parsed);
+	if (job->has_best) {
+		zword_bytes_measure(tables, parsed, set, &size);
 		if (size.all >= job->best)
 			return;
 	}
-	written = zword_bytes_write(tables, parse, set, job->dst, job->capacity);
+	written = zword_bytes_write(tables, parsed, set, job->dst,
+				    job->capacity);
 	if (!written && !size.all)
-		zword_bytes_measure(tables, parse, set, &size);
+		zword_bytes_measure(tables, parsed, set, &size);
 	take(job, written, size.all);
 }
+
+/* No parse gives up: a bound that none passes. */
+#define LIMIT_NONE	(4 * ZWORD_BLOCK_SIZE)
 
 static void all_try(struct job *job)
 {
-	words_try(job, ZWORD_WORDS_64);
-	words_try(job, ZWORD_WORDS_32);
-	bytes_try(job);
+	words_try(job, ZWORD_WORDS_64, LIMIT_NONE);
+	words_try(job, ZWORD_WORDS_32, LIMIT_NONE);
+	bytes_try(job, LIMIT_NONE);
 }
 
-/* A second try where the first one did not do well and another could. */
-static void likely_try(struct job *job)
+/* The mode that suits the block, or raw; parts of it decide where a glance cannot. */
+static enum zword_mode mode_choose(struct job *job)
 {
 	struct glance glance = glance_at(job->page + job->from);
-	u32 mode = glance.halves >= HALVES_SURE ? ZWORD_WORDS_32 :
-						  ZWORD_WORDS_64;
+	bool is_likely[] = {
+		true,
+		glance.halves >= HALVES_LIKELY,
+		glance.text >= TEXT_LIKELY,
+	};
+	u32 mode, best_mode = ZWORD_WORDS_64, bits, best;
 
-	if (glance.text >= TEXT_SURE) {
-		bytes_try(job);
-		return;
+	if (glance.text >= TEXT_SURE)
+		return ZWORD_BYTES;
+	if (glance.hard < HARD_LIKELY && !is_likely[ZWORD_WORDS_32] &&
+	    !is_likely[ZWORD_BYTES])
+		return ZWORD_WORDS_64;
+	best = probe(job, ZWORD_WORDS_64, PROBE_FIRST);
+	for (mode = ZWORD_WORDS_32; mode <= ZWORD_BYTES; mode++) {
+		if (!is_likely[mode])
+			continue;
+		bits = probe(job, mode, PROBE_FIRST);
+		if (bits >= best)
+			continue;
+		best = bits;
+		best_mode = mode;
 	}
-	words_try(job, mode);
-	if (job->best <= SIZE_GOOD)
-		return;
-	if (glance.text >= TEXT_LIKELY || job->best >= ZWORD_BLOCK_SIZE)
-		bytes_try(job);
-	else if (glance.halves >= HALVES_LIKELY)
-		words_try(job, ZWORD_WORDS_64 + ZWORD_WORDS_32 - mode);
+	if (glance.hard >= HARD_LIKELY && best >= PROBE_HOPELESS / 2 &&
+	    best + probe(job, best_mode, PROBE_SECOND) >= PROBE_HOPELESS)
+		return ZWORD_RAW;
+	return best_mode;
+}
+
+static void likely_try(struct job *job)
+{
+	enum zword_mode mode = mode_choose(job);
+
+	if (mode == ZWORD_BYTES)
+		bytes_try(job, ZWORD_BLOCK_SIZE);
+	else if (mode != ZWORD_RAW)
+		words_try(job, mode, ZWORD_BLOCK_SIZE);
 }
 
 static u32 raw_write(const u8 *block, u8 *dst, u32 capacity)
@@ -230,16 +292,16 @@ static u32 raw_write(const u8 *block, u8 *dst, u32 capacity)
  * Bytes written; 0: there is no room. What is written does not depend on the
  * room, so that a page has one object or none.
  */
-static u32 block_encode(struct job *job, int level)
+static u32 block_encode(struct job *job, int level, u32 useful)
 {
 	job->best = ZWORD_BLOCK_SIZE;
 	job->is_written = false;
-	job->is_patient = level >= ZWORD_LEVEL_ALL;
-	if (job->is_patient)
+	job->has_best = false;
+	if (level >= ZWORD_LEVEL_ALL)
 		all_try(job);
 	else
 		likely_try(job);
-	if (job->best >= ZWORD_BLOCK_SIZE)
+	if (job->best >= useful)
 		return raw_write(job->page + job->from, job->dst,
 				 job->capacity);
 	return job->is_written ? job->best : 0;
@@ -251,21 +313,21 @@ int zword_compress(const struct zword_tables *tables, struct zword_work *work,
 {
 	struct zword_encoding *memory = (void *)work->memory;
 	struct job job = { .tables = tables, .work = memory, .page = src };
-	u32 capacity, at = 0, size, prefix;
+	u32 capacity, at = 0, size, prefix, useful;
 
 	if (!src_size || src_size % ZWORD_BLOCK_SIZE ||
 	    src_size > ZWORD_PAGE_SIZE_MAX)
 		return -EINVAL;
 	capacity = *dst_size < 2 * ZWORD_PAGE_SIZE_MAX ?
 		   (u32)*dst_size : 2 * ZWORD_PAGE_SIZE_MAX;
-	memset(&memory->words, 0, sizeof(memory->words));
+	useful = src_size == ZWORD_BLOCK_SIZE ? SIZE_USEFUL : ZWORD_BLOCK_SIZE;
 	for (; job.from < src_size; job.from += ZWORD_BLOCK_SIZE) {
 		prefix = job.from + ZWORD_BLOCK_SIZE < src_size ? 2 : 0;
 		if (capacity - at < prefix)
 			return -ENOSPC;
 		job.dst = dst + at + prefix;
 		job.capacity = capacity - at - prefix;
-		size = block_encode(&job, level);
+		size = block_encode(&job, level, useful);
 		if (!size)
 			return -ENOSPC;
 		if (prefix) {

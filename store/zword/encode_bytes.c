@@ -76,11 +76,11 @@ static inline void token_take(struct zword_byte_parse *parse, u32 literals,
 }
 
 bool zword_bytes_parse(struct zword_encoding *work, const u8 *page, u32 from,
-		       u32 limit)
+		       u32 size, u32 limit)
 {
 	struct zword_byte_parse *parse = &work->parse.byte;
-	u16 *longer = work->bytes.longer, *shorter = work->bytes.shorter;
-	u32 end = from + ZWORD_BLOCK_SIZE, at = from ? from : 1, anchor = from;
+	u16 *longer = work->positions.byte.longer, *shorter = work->positions.byte.shorter;
+	u32 end = from + size, at = from ? from : 1, anchor = from;
 	u32 again = ZWORD_AGAIN_FIRST, length, offset, where, start, match;
 	u32 place_8, place_4, h8, h4;
 	struct zword_budget budget;
@@ -148,7 +148,9 @@ bool zword_bytes_parse(struct zword_encoding *work, const u8 *page, u32 from,
 	if (anchor < end) {
 		literals_take(parse, page, anchor, end - anchor, end);
 		token_take(parse, end - anchor, 0, 0, ZWORD_MATCH_NONE);
+		budget.spent += (end - anchor) * BITS_LITERAL;
 	}
+	parse->spent = budget.spent;
 	return true;
 }
 
@@ -199,20 +201,24 @@ static u32 numbers_of(const struct zword_byte_token *token,
 	return count;
 }
 
+/* Every other literal has a vote, for two. */
+#define VOTE_STEP	2u
+
 u32 zword_bytes_elect(const struct zword_byte_encoder *tables,
 		      const struct zword_byte_parse *parse)
 {
-	u32 class = tables->class_of[0], k;
+	u32 class, k;
 	u64 votes = 0;
 
 	for (k = 0; k < parse->tokens; k++)
 		votes += zword_vote(tables->vote.token[symbol_of(
 							&parse->token[k])]);
-	for (k = 0; k < parse->literals; k++) {
-		votes += zword_vote(tables->vote.table[class][parse->literal[k]]);
-		class = tables->class_of[parse->literal[k]];
+	for (k = 1; k < parse->literals; k += VOTE_STEP) {
+		class = tables->class_of[parse->literal[k - 1]];
+		votes += VOTE_STEP *
+			 zword_vote(tables->vote.table[class][parse->literal[k]]);
 	}
-	return zword_set_elect(votes, parse->tokens + parse->literals);
+	return zword_set_elect(votes, parse->tokens + (k - 1));
 }
 
 static inline u32 bits_of(const struct zword_byte_codes *codes, u32 table,

@@ -76,12 +76,12 @@ static inline u32 zeros_of(const u8 *page, u32 at, u32 end, u32 width)
 static inline bool parse(const struct zword_word_encoder *tables,
 			 const struct zword_word_decoder *masks,
 			 struct zword_encoding *work, u32 width,
-			 const u8 *page, u32 from, u32 limit)
+			 const u8 *page, u32 from, u32 size, u32 limit)
 {
 	const u64 low_half = width == 8 ? ~0ull : 0xffffffffull;
 	struct zword_word_parse *parse = &work->parse.word;
-	u16 *whole = work->words.whole, *high = work->words.high;
-	u32 at = from, end = from + ZWORD_BLOCK_SIZE, back = width;
+	u16 *whole = work->positions.word.whole, *high = work->positions.word.high;
+	u32 at = from, end = from + size, back = width;
 	u16 *token = parse->token;
 	u8 *literal = parse->literal, *table = parse->table;
 	struct zword_budget budget;
@@ -182,6 +182,7 @@ static inline bool parse(const struct zword_word_encoder *tables,
 			budget.spent *= COST_BIT;
 		}
 	}
+	parse->spent = budget.spent / COST_BIT;
 	parse->tokens = (u32)(token - parse->token);
 	parse->literals = (u32)(literal - parse->literal);
 	return true;
@@ -190,10 +191,10 @@ static inline bool parse(const struct zword_word_encoder *tables,
 bool zword_words_parse(const struct zword_word_encoder *tables,
 		       const struct zword_word_decoder *masks,
 		       struct zword_encoding *work, u32 width,
-		       const u8 *page, u32 from, u32 limit)
+		       const u8 *page, u32 from, u32 size, u32 limit)
 {
-	return width == 8 ? parse(tables, masks, work, 8, page, from, limit) :
-			    parse(tables, masks, work, 4, page, from, limit);
+	return width == 8 ? parse(tables, masks, work, 8, page, from, size, limit) :
+			    parse(tables, masks, work, 4, page, from, size, limit);
 }
 
 static inline u32 literal_code(const struct zword_word_codes *codes,
@@ -201,6 +202,9 @@ static inline u32 literal_code(const struct zword_word_codes *codes,
 {
 	return codes->literal[parse->table[k]][parse->literal[k]];
 }
+
+/* Every other literal has a vote, for two. */
+#define VOTE_STEP	2u
 
 u32 zword_words_elect(const struct zword_word_encoder *tables,
 		      const struct zword_word_parse *parse)
@@ -215,9 +219,11 @@ u32 zword_words_elect(const struct zword_word_encoder *tables,
 					[tables->symbol[token]]);
 		context = zword_context(zword_token_kind(token));
 	}
-	for (k = 0; k < parse->literals; k++)
-		votes += zword_vote(literal_code(&tables->vote, parse, k));
-	return zword_set_elect(votes, parse->tokens + parse->literals);
+	for (k = 0; k < parse->literals; k += VOTE_STEP)
+		votes += VOTE_STEP *
+			 zword_vote(literal_code(&tables->vote, parse, k));
+	return zword_set_elect(votes, parse->tokens +
+				      (k / VOTE_STEP) * VOTE_STEP);
 }
 
 static inline u32 lane_bits(const struct zword_word_codes *codes,
