@@ -45,7 +45,7 @@ struct zword_byte_sequence {
 
 struct zword_byte_memory {
 	struct zword_byte_sequence sequence[ZWORD_BYTE_TOKENS_MAX];
-	u8 literal[ZWORD_BLOCK_SIZE + 16];
+	u8 literal[ZWORD_BLOCK_SIZE + 32];
 };
 
 struct zword_decoding {

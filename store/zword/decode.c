@@ -155,9 +155,18 @@ struct making {
 	u32 back;
 };
 
-/* at, back and end in bytes. */
+/* Repeats what stands before it; at, back and end in bytes. */
 static inline void run_copy(u8 *page, u32 at, u32 end, u32 back, u32 width)
 {
+	u64 word;
+
+	if (back == width && at >= back) {
+		/* Not through memory, where each would wait for the one before. */
+		word = zword_get_word(page + at - width, width);
+		for (; at < end; at += width)
+			zword_put_word(page + at, word, width);
+		return;
+	}
 	for (; at < end && at < back; at += width)
 		zword_put_word(page + at, 0, width);
 	for (; at < end; at += width)
@@ -205,7 +214,8 @@ static inline bool word_make(struct making *making, u32 token, u32 width)
 	making->at += width;
 	run = making->at + run * width;
 	if (kind == ZWORD_ZERO)
-		memset(page + making->at, 0, run - making->at);
+		for (; making->at < run; making->at += width)
+			zword_put_word(page + making->at, 0, width);
 	else
 		run_copy(page, making->at, run, making->back, width);
 	making->at = run;
@@ -228,7 +238,7 @@ static inline void word_make_fast(struct making *making, u32 token, u32 kind,
 	const u8 *from = to - back;
 
 	reference = zword_get_word(from, width);
-	before = zword_get_word(from - back, width);
+	before = zword_get_word(from - (back & (u32)linear), width);
 	reference = (reference + ((reference - before) & linear)) & keep;
 	zword_put_word(to, zword_bytes_add(word, reference), width);
 	zword_put_word(to + width, zword_get_word(from + width, width) & keep,
@@ -261,7 +271,8 @@ static inline int words_make(const struct zword_word_decoder *tables,
 		u32 back = kind == ZWORD_NEAR ? near : making.back;
 
 		if (token >= zword_token(0, 0, ZWORD_RUN_LONG) ||
-		    kind == ZWORD_FAR || 2 * back > making.at ||
+		    kind == ZWORD_FAR ||
+		    back << (kind == ZWORD_LINEAR) > making.at ||
 		    3 * width > making.end - making.at) {
 			if (!word_make(&making, token, width))
 				return -EBADMSG;

@@ -6,6 +6,7 @@
  */
 #include "block.h"
 
+#define TOKENS_A_REFILL		4u
 #define LITERALS_A_REFILL	(ZWORD_REFILLED / ZWORD_LITERAL_CODE_MAX)
 
 /* An entry holds the class of its literal where its length ends. */
@@ -111,17 +112,17 @@ static inline u32 offset_read(const struct zword_byte_set *tables,
 			      u32 again)
 {
 	u32 is_far = match == ZWORD_MATCH_FAR;
+	u32 told = -(u32)(match >= ZWORD_MATCH_NEAR);
 	u32 entry = tables->table[ZWORD_BYTE_NEAR + is_far]
 				 [numbers->bits & (ZWORD_LITERAL_CODES - 1)];
 	u32 offset = entry >> ZWORD_ENTRY_SHIFT;
 	u32 low;
 
-	zword_skip(numbers, match >= ZWORD_MATCH_NEAR ?
-			    entry & ZWORD_ENTRY_LENGTH : 0);
-	low = (u32)numbers->bits & 0xff;
+	zword_skip(numbers, entry & ZWORD_ENTRY_LENGTH & told);
+	low = (u32)numbers->bits & -is_far & 0xff;
 	zword_skip(numbers, 8 * is_far);
-	offset = is_far ? offset << 8 | low : offset;
-	return match >= ZWORD_MATCH_NEAR ? 1 + offset : again;
+	offset = 1 + (offset << 8 * is_far) + low;
+	return again ^ ((again ^ offset) & told);
 }
 
 /* How many literals all tokens have, or a negative error. */
@@ -139,13 +140,14 @@ static int tokens_read(const struct zword_byte_decoder *tables,
 	for (k = 0; k < job->header.count; k++, sequence++) {
 		const struct zword_byte_symbol *symbol;
 
-		zword_refill(&tokens, job->src, job->src_size);
-		zword_refill(&numbers, job->src, job->src_size);
+		if (k % TOKENS_A_REFILL == 0)
+			zword_refill(&tokens, job->src, job->src_size);
 		entry = set->token[tokens.bits & (ZWORD_BYTE_CODES - 1)];
 		zword_skip(&tokens, entry & ZWORD_ENTRY_LENGTH);
 		symbol = &tables->symbol[entry >> ZWORD_ENTRY_SHIFT];
 		literals = symbol->literals;
 		length = symbol->length;
+		zword_refill(&numbers, job->src, job->src_size);
 		if (symbol->is_long &&
 		    !counts_read(set, &numbers, job, &literals, &length))
 			return -EBADMSG;
@@ -162,26 +164,34 @@ static int tokens_read(const struct zword_byte_decoder *tables,
 	return (int)all;
 }
 
-/* The last bytes of a block, or a match that repeats itself. */
-static void bytes_copy(u8 *to, const u8 *from, u32 count)
+/* What a quick copy may write behind its end, and how much it copies. */
+#define COPY_ROOM	16u
+
+/* Any copy. */
+static inline void bytes_copy(u8 *to, const u8 *from, u32 count)
 {
 	while (count--)
 		*to++ = *from++;
 }
 
+/* At most COPY_ROOM bytes, from eight bytes before or more. */
+static inline void quick_copy(u8 *to, const u8 *from)
+{
+	zm_put64(to, zm_get64(from));
+	zm_put64(to + 8, zm_get64(from + 8));
+}
+
+/* The same of more bytes. */
 static inline void words_copy(u8 *to, const u8 *from, u32 count)
 {
 	u8 *end = to + count;
 
 	do {
-		zm_put64(to, zm_get64(from));
-		to += 8;
-		from += 8;
+		quick_copy(to, from);
+		to += COPY_ROOM;
+		from += COPY_ROOM;
 	} while (to < end);
 }
-
-/* What a copy may write behind its end. */
-#define COPY_ROOM	8u
 
 static int copies_make(const struct zword_byte_memory *memory,
 		       const struct zword_decoding *job)
@@ -189,34 +199,35 @@ static int copies_make(const struct zword_byte_memory *memory,
 	const struct zword_byte_sequence *sequence = memory->sequence;
 	const struct zword_byte_sequence *last = sequence + job->header.count;
 	const u8 *literal = memory->literal;
-	u32 at = job->from, end = job->from + ZWORD_BLOCK_SIZE;
-	u8 *page = job->page;
+	u8 *to = job->page + job->from, *end = to + ZWORD_BLOCK_SIZE;
 
 	for (; sequence < last; sequence++) {
 		u32 literals = sequence->literals, length = sequence->length;
-		u32 offset = sequence->offset;
+		u32 offset = sequence->offset, left = (u32)(end - to);
 
 		/* A token that makes nothing is none. */
-		if (literals + length > end - at || literals + length == 0)
+		if (literals + length > left || literals + length == 0 ||
+		    (length && offset > (u32)(to - job->page) + literals))
 			return -EBADMSG;
-		if (end - at - literals - length < COPY_ROOM) {
-			bytes_copy(page + at, literal, literals);
+		left -= literals + length;
+		if (left < COPY_ROOM || offset < 8) {
+			bytes_copy(to, literal, literals);
+			to += literals;
+			bytes_copy(to, to - offset * (length > 0), length);
 		} else {
-			words_copy(page + at, literal, literals);
+			quick_copy(to, literal);
+			if (literals > COPY_ROOM)
+				words_copy(to, literal, literals);
+			to += literals;
+			if (length > COPY_ROOM)
+				words_copy(to, to - offset, length);
+			else if (length)
+				quick_copy(to, to - offset);
 		}
 		literal += literals;
-		at += literals;
-		if (!length)
-			continue;
-		if (offset > at)
-			return -EBADMSG;
-		if (offset < 8 || end - at - length < COPY_ROOM)
-			bytes_copy(page + at, page + at - offset, length);
-		else
-			words_copy(page + at, page + at - offset, length);
-		at += length;
+		to += length;
 	}
-	return at == end ? 0 : -EBADMSG;
+	return to == end ? 0 : -EBADMSG;
 }
 
 int zword_bytes_decode(const struct zword_byte_decoder *tables,

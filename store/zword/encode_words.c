@@ -39,25 +39,39 @@ static inline u64 word_before(const u8 *page, u32 at, u32 back, u32 width)
 	return zword_get_word(from, width);
 }
 
-static inline u32 cost_of(const u16 *costs, u64 differ)
-{
-	return costs[zword_bytes_set(differ)];
-}
-
 static inline u32 lesser(u32 one, u32 other)
 {
 	return one < other ? one : other;
 }
 
-/* How many words from here on equal their reference, in bytes; at and end too. */
+/* Whole words of so many bytes that are equal. */
+static inline u32 equal_of(u64 differ, u32 width)
+{
+	return (u32)__builtin_ctzll(differ) / 8 & -width;
+}
+
+/*
+ * How many words from here on equal their reference, or are 0; all in bytes. Where
+ * words of 32 bits are read in pairs, both are in the block.
+ */
 static inline u32 run_of(const u8 *page, u32 at, u32 end, u32 back, u32 width)
 {
 	u32 begin = at;
+	u64 differ;
 
 	if (end - at > ZWORD_RUN_MAX * width)
 		end = at + ZWORD_RUN_MAX * width;
-	while (at < end && zword_get_word(page + at, width) ==
-			   word_before(page, at, back, width))
+	for (; at < end && at < back; at += width)
+		if (zword_get_word(page + at, width))
+			return at - begin;
+	for (; at + 8 <= end; at += 8) {
+		differ = zword_get_le64(page + at) ^
+			 zword_get_le64(page + at - back);
+		if (differ)
+			return at - begin + equal_of(differ, width);
+	}
+	if (width == 4 && at < end &&
+	    zword_get_word(page + at, 4) == zword_get_word(page + at - back, 4))
 		at += width;
 	return at - begin;
 }
@@ -65,10 +79,16 @@ static inline u32 run_of(const u8 *page, u32 at, u32 end, u32 back, u32 width)
 static inline u32 zeros_of(const u8 *page, u32 at, u32 end, u32 width)
 {
 	u32 begin = at;
+	u64 word;
 
 	if (end - at > ZWORD_RUN_MAX * width)
 		end = at + ZWORD_RUN_MAX * width;
-	while (at < end && !zword_get_word(page + at, width))
+	for (; at + 8 <= end; at += 8) {
+		word = zword_get_le64(page + at);
+		if (word)
+			return at - begin + equal_of(word, width);
+	}
+	if (width == 4 && at < end && !zword_get_word(page + at, 4))
 		at += width;
 	return at - begin;
 }
@@ -92,7 +112,8 @@ static inline bool parse(const struct zword_word_encoder *tables,
 		u64 reference = word_before(page, at, back, width);
 		u32 w = hash_of(word), h = hash_of(word >> (width == 8 ? 16 : 8));
 		u32 wholes = whole[w], highs = high[h];
-		u32 cost = cost_of(tables->cost[ZWORD_STRIDE], word ^ reference);
+		u32 set = zword_bytes_set(word ^ reference);
+		u32 cost = tables->cost[ZWORD_STRIDE][set];
 		u32 kind = ZWORD_STRIDE, m, run, run_class, offset;
 		const struct zword_mask *mask;
 		u64 differ, linear;
@@ -104,6 +125,7 @@ static inline bool parse(const struct zword_word_encoder *tables,
 		if (word == linear && word != reference) {
 			kind = ZWORD_LINEAR;
 			reference = word;
+			set = 0;
 			cost = tables->cost[ZWORD_LINEAR][0];
 		} else if (cost > COST_CHEAP && at) {
 			u64 a = zword_get_word(page + wholes * width, width);
@@ -111,17 +133,19 @@ static inline bool parse(const struct zword_word_encoder *tables,
 			if (!word) {
 				kind = ZWORD_ZERO;
 				reference = 0;
+				set = 0;
 				cost = tables->cost[ZWORD_ZERO][0];
 			} else if (a == word) {
 				kind = ZWORD_NEAR;
 				reference = word;
+				set = 0;
 				back = at - wholes * width;
 				cost = tables->cost[ZWORD_NEAR][0] + tables->offset_cost[lesser(back / width, 257) - 1];
 				kind += back > 256 * width;
 			} else {
 			u64 b = zword_get_word(page + highs * width, width);
 			u32 bb = at - highs * width;
-			u32 best, other, from_choice;
+			u32 best, other, from_choice, zero_set, linear_set, high_set;
 			u32 ahead = at + width < end ? width : 0;
 			u64 next = zword_get_word(page + at + ahead, width);
 			u32 bonus;
@@ -129,16 +153,22 @@ static inline bool parse(const struct zword_word_encoder *tables,
 			bonus = word_before(page, at + ahead, back, width) == next ? 0 : COST_NEXT;
 			cost += bonus;
 			best = cost << 2;
-			other = (cost_of(tables->cost[ZWORD_ZERO], word) + bonus) << 2 | 1;
+			zero_set = zword_bytes_set(word);
+			linear_set = zword_bytes_set(word ^ linear);
+			high_set = zword_bytes_set(word ^ b);
+			other = (tables->cost[ZWORD_ZERO][zero_set] + bonus) << 2 | 1;
 			best = lesser(best, other);
-			other = (cost_of(tables->cost[ZWORD_LINEAR], word ^ linear) + bonus) << 2 | 2;
+			other = (tables->cost[ZWORD_LINEAR][linear_set] + bonus) << 2 | 2;
 			best = lesser(best, other);
 			bonus = zword_get_word(page + highs * width + ahead, width) == next ? 0 : COST_NEXT;
-			other = (cost_of(tables->cost[ZWORD_NEAR], word ^ b) + bonus + tables->offset_cost[lesser(bb / width, 257) - 1]) << 2 | 3;
+			other = (tables->cost[ZWORD_NEAR][high_set] + bonus + tables->offset_cost[lesser(bb / width, 257) - 1]) << 2 | 3;
 			best = lesser(best, other);
 			from_choice = best & 3;
 			cost = best >> 2;
 			kind = 0x2410 >> 4 * from_choice & 15;
+			set = from_choice == 1 ? zero_set : set;
+			set = from_choice == 2 ? linear_set : set;
+			set = from_choice == 3 ? high_set : set;
 			reference = from_choice == 1 ? 0 : reference;
 			reference = from_choice == 2 ? linear : reference;
 			reference = from_choice == 3 ? b : reference;
@@ -153,7 +183,7 @@ static inline bool parse(const struct zword_word_encoder *tables,
 		at += run;
 		run /= width;
 		differ = zword_bytes_sub(word, reference);
-		m = tables->mask[zword_bytes_set(differ)];
+		m = tables->mask[set];
 		mask = &masks->mask[m];
 		run_class = run < ZWORD_RUN_LONG ? run : ZWORD_RUN_LONG;
 		offset = back / width - 1;
