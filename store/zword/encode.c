@@ -11,9 +11,9 @@
 #define GLANCE_STEP	64u
 
 /* Of 64: from here on a block is text and nothing else is tried. */
-#define TEXT_SURE	48u
+#define TEXT_SURE	32u
 #define TEXT_LIKELY	3u
-#define HALVES_LIKELY	10u
+#define HALVES_LIKELY	12u
 #define HARD_LIKELY	40u
 /* The top of an address, or of what else is one word of 64 bits. */
 #define HIGH_HALF_MIN	0x100u
@@ -165,7 +165,7 @@ static bool parse(struct job *job, u32 mode, u32 from, u32 size, u32 limit)
 /* How many bits a part of the block takes, about, multiplied with the scale. */
 static u32 probe(struct job *job, u32 mode, u32 place)
 {
-	static const u8 scale[] = { PROBE_SCALE, 23, 26 };
+	static const u8 scale[] = { PROBE_SCALE, 23, 24 };
 
 	parse(job, mode, job->from + place, PROBE_SIZE, ZWORD_BLOCK_SIZE);
 	return scale[mode] * (mode == ZWORD_BYTES ?

@@ -204,7 +204,7 @@ static void word_costs_build(struct zword_word_encoder *encoder,
 			     const struct zword_mask *masks, u32 count,
 			     const u8 *lengths)
 {
-	u32 kind, bytes, k;
+	u32 kind, bytes, set, k;
 
 	for (bytes = 0; bytes < 256; bytes++) {
 		encoder->mask[bytes] = (u8)mask_for(masks, count, bytes);
@@ -214,9 +214,10 @@ static void word_costs_build(struct zword_word_encoder *encoder,
 					encoder->mask[bytes]]);
 	}
 	for (k = 0; k < 256; k++)
-		encoder->offset_cost[k] = (u16)(16 *
-			(encoder->codes[0].literal[ZWORD_OFFSETS][k] &
-			 ZWORD_ENTRY_LENGTH));
+		for (set = 0; set < ZWORD_SETS; set++)
+			encoder->offset_cost[k] += (u16)(16 / ZWORD_SETS *
+				(encoder->codes[set].literal[ZWORD_OFFSETS][k] &
+				 ZWORD_ENTRY_LENGTH));
 	encoder->offset_cost[256] = 16 * 18;
 }
 
