@@ -143,11 +143,18 @@ static inline u64 zword_vote(u32 vote)
 /* What 7 bits left of the last byte leave room for. */
 #define ZWORD_LITERALS_A_FLUSH	((63 - 7) / ZWORD_LITERAL_CODE_MAX)
 
+/* What to parse, all in bytes. */
+struct zword_part {
+	const u8 *page;
+	u32 from;
+	u32 size;
+	u32 limit;	/* a block that would pass it is of no use */
+};
+
 /*
  * What a parse has spent, in about as many bits as its symbols will take. Each
  * quarter of the block it looks whether it is going to pass the limit, and gives
- * up if so: most second tries lose, and a page that does not compress at all
- * shows it early.
+ * up if so: a page that does not compress at all shows it early.
  */
 struct zword_budget {
 	u32 spent;
@@ -156,34 +163,39 @@ struct zword_budget {
 	u32 quarter;	/* the limit's bits for a quarter of the block */
 };
 
-/* limit: bytes. */
-static inline void zword_budget_start(struct zword_budget *budget, u32 from,
-				      u32 limit)
+static inline void zword_budget_start(struct zword_budget *budget,
+				      const struct zword_part *part)
 {
 	budget->spent = 0;
-	budget->check = from + ZWORD_BLOCK_SIZE / 4;
-	budget->quarter = limit * 8 / 4;
+	budget->check = part->from + ZWORD_BLOCK_SIZE / 4;
+	budget->quarter = part->limit * 8 / 4;
 	budget->fair = budget->quarter;
 }
 
 /*
- * At a check, with this much spent and not counted yet. False: it is not worth
- * going on. The begin of a block costs more than its rest: a quarter is allowed.
+ * At a check, with so many bits spent. False: it is not worth going on. The begin
+ * of a block costs more than its rest: a quarter is allowed.
  */
-static inline bool zword_budget_left(struct zword_budget *budget, u32 more)
+static inline bool zword_budget_left(struct zword_budget *budget, u32 bits)
 {
-	bool is_left = budget->spent + more <= budget->fair + budget->quarter;
+	bool is_left = bits <= budget->fair + budget->quarter;
 
 	budget->check += ZWORD_BLOCK_SIZE / 4;
 	budget->fair += budget->quarter;
 	return is_left;
 }
 
-/* Which set suits what was parsed: zword_*_elect(). False: given up, since it would pass the limit, in bytes. */
+/*
+ * The positions must have been cleared. False: given up, since it would pass the
+ * limit.
+ */
 bool zword_words_parse(const struct zword_word_encoder *tables,
 		       const struct zword_word_decoder *masks,
 		       struct zword_encoding *work, u32 width,
-		       const u8 *page, u32 from, u32 size, u32 limit);
+		       const struct zword_part *part);
+/* The set of codes that suits what was parsed. */
+u32 zword_words_elect(const struct zword_word_encoder *tables,
+		      const struct zword_word_parse *parse);
 void zword_words_measure(const struct zword_word_encoder *tables,
 			 const struct zword_word_parse *parse, u32 set,
 			 struct zword_size *size);
@@ -191,19 +203,17 @@ void zword_words_measure(const struct zword_word_encoder *tables,
 u32 zword_words_write(const struct zword_word_encoder *tables,
 		      const struct zword_word_parse *parse, u32 mode, u32 set,
 		      u8 *dst, u32 capacity);
-u32 zword_words_elect(const struct zword_word_encoder *tables,
-		      const struct zword_word_parse *parse);
 
 /* The same. */
-bool zword_bytes_parse(struct zword_encoding *work, const u8 *page, u32 from,
-		       u32 size, u32 limit);
+bool zword_bytes_parse(struct zword_encoding *work,
+		       const struct zword_part *part);
+u32 zword_bytes_elect(const struct zword_byte_encoder *tables,
+		      const struct zword_byte_parse *parse);
 void zword_bytes_measure(const struct zword_byte_encoder *tables,
 			 const struct zword_byte_parse *parse, u32 set,
 			 struct zword_size *size);
 u32 zword_bytes_write(const struct zword_byte_encoder *tables,
 		      const struct zword_byte_parse *parse, u32 set, u8 *dst,
 		      u32 capacity);
-u32 zword_bytes_elect(const struct zword_byte_encoder *tables,
-		      const struct zword_byte_parse *parse);
 
 #endif /* ZWORD_BLOCK_H */

@@ -31,7 +31,7 @@
 #define PROBE_HOPELESS	(2 * PROBE_SIZE * 8 * PROBE_SCALE * 15 / 16)
 
 /* An object of more takes a whole page of the pool. */
-#define SIZE_USEFUL	3640u
+#define SIZE_USEFUL	3625u
 
 struct glance {
 	u32 text;	/* words of nothing but characters */
@@ -152,14 +152,19 @@ struct job {
 /* False: given up. */
 static bool parse(struct job *job, u32 mode, u32 from, u32 size, u32 limit)
 {
+	const struct zword_part part = {
+		.page = job->page,
+		.from = from,
+		.size = size,
+		.limit = limit,
+	};
+
 	memset(&job->work->positions, 0, sizeof(job->work->positions));
 	if (mode == ZWORD_BYTES)
-		return zword_bytes_parse(job->work, job->page, from, size,
-					 limit);
+		return zword_bytes_parse(job->work, &part);
 	return zword_words_parse(&job->tables->word_encoder[mode],
 				 &job->tables->word_decoder[mode], job->work,
-				 mode == ZWORD_WORDS_64 ? 8 : 4, job->page,
-				 from, size, limit);
+				 mode == ZWORD_WORDS_64 ? 8 : 4, &part);
 }
 
 /* How many bits a part of the block takes, about, multiplied with the scale. */

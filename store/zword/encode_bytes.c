@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Encoding blocks of bytes: literals and matches. A bucket remembers the four
- * newest places of four bytes; a match waits for one byte if a longer one begins
- * there.
+ * Encoding blocks of bytes: literals and matches. Two tables remember where eight
+ * and where four bytes were seen last; a match is taken where it is found.
  *
  * What was read once may read otherwise a moment later; every length is counted
  * here and every place checked, so the source can change and nothing but the
@@ -16,6 +15,7 @@
 
 /* Literals in a row, as a shift, after which a match is looked for less often. */
 #define SKIP_SHIFT	6
+
 /* The last place where eight bytes can be read. */
 #define TAIL		8u
 static inline u32 hash_of_8(u64 word)
@@ -75,82 +75,146 @@ static inline void token_take(struct zword_byte_parse *parse, u32 literals,
 	token->match = (u8)match;
 }
 
-bool zword_bytes_parse(struct zword_encoding *work, const u8 *page, u32 from,
-		       u32 size, u32 limit)
-{
-	struct zword_byte_parse *parse = &work->parse.byte;
-	u16 *longer = work->positions.byte.longer, *shorter = work->positions.byte.shorter;
-	u32 end = from + size, at = from ? from : 1, anchor = from;
-	u32 again = ZWORD_AGAIN_FIRST, length, offset, where, start, match;
-	u32 place_8, place_4, h8, h4;
-	struct zword_budget budget;
-	u64 word, next;
+struct scan {
+	struct zword_byte_positions *positions;
+	const u8 *page;
+	u32 at;
+	u32 anchor;	/* from here on nothing is taken yet */
+	u32 end;
+	u32 again;	/* the last offset */
+};
 
-	zword_budget_start(&budget, from, limit);
-	parse->tokens = 0;
-	parse->literals = 0;
-	while (at < end - TAIL) {
-		word = zword_get_le64(page + at);
-		h8 = hash_of_8(word);
-		h4 = hash_of_4(word);
-		place_8 = longer[h8];
-		place_4 = shorter[h4];
-		longer[h8] = (u16)at;
-		shorter[h4] = (u16)at;
-		start = at;
-		if (at + 1 >= again &&
-		    (u32)(word >> 8) ==
-		    (u32)zword_get_word(page + at + 1 - again, 4)) {
-			start = at + 1;
-			where = start - again;
-		} else if (zword_get_le64(page + place_8) == word) {
-			where = place_8;
-		} else if ((u32)zword_get_word(page + place_4, 4) == (u32)word) {
-			where = place_4;
-			next = zword_get_le64(page + at + 1);
-			place_8 = longer[hash_of_8(next)];
-			if (zword_get_le64(page + place_8) == next) {
-				start = at + 1;
-				where = place_8;
-			}
-		} else {
-			at += 1 + ((at - anchor) >> SKIP_SHIFT);
+struct match {
+	u32 start;
+	u32 from;	/* where the same bytes stand */
+	u32 length;
+};
+
+static inline void remember(const struct scan *scan, u64 word, u32 at)
+{
+	scan->positions->longer[hash_of_8(word)] = (u16)at;
+	scan->positions->shorter[hash_of_4(word)] = (u16)at;
+}
+
+/*
+ * A match that begins here or at the next byte: at the last offset, else of eight
+ * bytes, else of four. A place that was read from a table is before this one:
+ * what is not set is the begin of the page.
+ */
+static inline bool match_find(const struct scan *scan, struct match *match)
+{
+	const u8 *page = scan->page;
+	u32 at = scan->at;
+	u64 word = zword_get_le64(page + at), next;
+	u32 longer = scan->positions->longer[hash_of_8(word)];
+	u32 shorter = scan->positions->shorter[hash_of_4(word)];
+
+	remember(scan, word, at);
+	match->start = at;
+	if (at + 1 >= scan->again &&
+	    (u32)(word >> 8) ==
+	    (u32)zword_get_word(page + at + 1 - scan->again, 4)) {
+		match->start = at + 1;
+		match->from = at + 1 - scan->again;
+		return true;
+	}
+	match->from = longer;
+	if (zword_get_le64(page + longer) == word)
+		return true;
+	match->from = shorter;
+	if ((u32)zword_get_word(page + shorter, 4) != (u32)word)
+		return false;
+	/* One more byte on, there may be a longer one. */
+	next = zword_get_le64(page + at + 1);
+	longer = scan->positions->longer[hash_of_8(next)];
+	if (zword_get_le64(page + longer) == next) {
+		match->start = at + 1;
+		match->from = longer;
+	}
+	return true;
+}
+
+/* To both sides, from the four bytes that are known to be equal. */
+static inline void match_extend(const struct scan *scan, struct match *match)
+{
+	const u8 *page = scan->page;
+
+	match->length = 4 + length_at(page, match->from + 4, match->start + 4,
+				      scan->end);
+	while (match->start > scan->anchor && match->from &&
+	       page[match->start - 1] == page[match->from - 1]) {
+		match->start--;
+		match->from--;
+		match->length++;
+	}
+	if (match->length > ZWORD_MATCH_MAX)
+		match->length = ZWORD_MATCH_MAX;
+}
+
+static inline void match_take(struct scan *scan,
+			      struct zword_byte_parse *parsed,
+			      const struct match *match)
+{
+	u32 literals = match->start - scan->anchor;
+	u32 offset = match->start - match->from;
+	u32 kind = offset == scan->again ? ZWORD_MATCH_AGAIN :
+		   offset <= 256 ? ZWORD_MATCH_NEAR : ZWORD_MATCH_FAR;
+	u64 word;
+
+	literals_take(parsed, scan->page, scan->anchor, literals, scan->end);
+	token_take(parsed, literals, match->length, offset, kind);
+	scan->again = offset;
+	scan->anchor = match->start + match->length;
+	scan->at = scan->anchor;
+	if (scan->at >= scan->end - TAIL)
+		return;
+	remember(scan, zword_get_le64(scan->page + match->start + 2),
+		 match->start + 2);
+	word = zword_get_le64(scan->page + scan->at - 2);
+	scan->positions->longer[hash_of_8(word)] = (u16)(scan->at - 2);
+	scan->positions->shorter[hash_of_4(word >> 8)] = (u16)(scan->at - 1);
+}
+
+bool zword_bytes_parse(struct zword_encoding *work,
+		       const struct zword_part *part)
+{
+	struct zword_byte_parse *parsed = &work->parse.byte;
+	struct scan scan = {
+		.positions = &work->positions.byte,
+		.page = part->page,
+		/* Before the first byte there are no others. */
+		.at = part->from ? part->from : 1,
+		.anchor = part->from,
+		.end = part->from + part->size,
+		.again = ZWORD_AGAIN_FIRST,
+	};
+	struct zword_budget budget;
+	struct match match;
+
+	zword_budget_start(&budget, part);
+	parsed->tokens = 0;
+	parsed->literals = 0;
+	while (scan.at < scan.end - TAIL) {
+		if (!match_find(&scan, &match)) {
+			scan.at += 1 + ((scan.at - scan.anchor) >> SKIP_SHIFT);
 			continue;
 		}
-		offset = start - where;
-		length = 4 + length_at(page, where + 4, start + 4, end);
-		while (start > anchor && where && page[start - 1] == page[where - 1]) {
-			start--;
-			where--;
-			length++;
-		}
-		match = offset == again ? ZWORD_MATCH_AGAIN :
-			offset <= 256 ? ZWORD_MATCH_NEAR : ZWORD_MATCH_FAR;
-		if (length > ZWORD_MATCH_MAX)
-			length = ZWORD_MATCH_MAX;
-		literals_take(parse, page, anchor, start - anchor, end);
-		token_take(parse, start - anchor, length, offset, match);
-		budget.spent += (start - anchor) * BITS_LITERAL + BITS_MATCH;
-		again = offset;
-		anchor = start + length;
-		if (anchor < end - TAIL) {
-			word = zword_get_le64(page + start + 2);
-			longer[hash_of_8(word)] = (u16)(start + 2);
-			shorter[hash_of_4(word)] = (u16)(start + 2);
-			word = zword_get_le64(page + anchor - 2);
-			longer[hash_of_8(word)] = (u16)(anchor - 2);
-			shorter[hash_of_4(word >> 8)] = (u16)(anchor - 1);
-		}
-		at = anchor;
-		if (at >= budget.check && !zword_budget_left(&budget, 0))
+		match_extend(&scan, &match);
+		budget.spent += (match.start - scan.anchor) * BITS_LITERAL +
+				BITS_MATCH;
+		match_take(&scan, parsed, &match);
+		if (scan.at >= budget.check &&
+		    !zword_budget_left(&budget, budget.spent))
 			return false;
 	}
-	if (anchor < end) {
-		literals_take(parse, page, anchor, end - anchor, end);
-		token_take(parse, end - anchor, 0, 0, ZWORD_MATCH_NONE);
-		budget.spent += (end - anchor) * BITS_LITERAL;
+	if (scan.anchor < scan.end) {
+		literals_take(parsed, scan.page, scan.anchor,
+			      scan.end - scan.anchor, scan.end);
+		token_take(parsed, scan.end - scan.anchor, 0, 0,
+			   ZWORD_MATCH_NONE);
+		budget.spent += (scan.end - scan.anchor) * BITS_LITERAL;
 	}
-	parse->spent = budget.spent;
+	parsed->spent = budget.spent;
 	return true;
 }
 

@@ -18,12 +18,26 @@
 #define HASH_BITS	10
 
 /* A word before the page. */
-static const u64 nothing[2];
+static const u64 nothing[1];
 
-enum { HERE, ZERO, LINEAR, WHOLE, HIGH, CHOICES };
+/* One word and where it comes from. */
+struct choice {
+	u64 word;
+	u64 reference;
+	u32 set;	/* which bytes differ between them */
+	u32 kind;
+	u32 back;	/* bytes */
+	u32 cost;
+};
 
-/* The choice's number stands below its cost. */
-#define CHOICE_BITS	3
+struct scan {
+	const struct zword_word_encoder *tables;
+	struct zword_positions *positions;
+	const u8 *page;
+	u32 at;		/* bytes, as are the others */
+	u32 end;
+	u32 back;
+};
 
 static inline u32 hash_of(u64 word)
 {
@@ -54,13 +68,13 @@ static inline u32 equal_of(u64 differ, u32 width)
  * How many words from here on equal their reference, or are 0; all in bytes. Where
  * words of 32 bits are read in pairs, both are in the block.
  */
-static inline u32 run_of(const u8 *page, u32 at, u32 end, u32 back, u32 width)
+static inline u32 run_of(const struct scan *scan, u32 width)
 {
-	u32 begin = at;
+	u32 at = scan->at, begin = at, back = scan->back;
+	u32 end = lesser(scan->end, at + ZWORD_RUN_MAX * width);
+	const u8 *page = scan->page;
 	u64 differ;
 
-	if (end - at > ZWORD_RUN_MAX * width)
-		end = at + ZWORD_RUN_MAX * width;
 	for (; at < end && at < back; at += width)
 		if (zword_get_word(page + at, width))
 			return at - begin;
@@ -76,13 +90,13 @@ static inline u32 run_of(const u8 *page, u32 at, u32 end, u32 back, u32 width)
 	return at - begin;
 }
 
-static inline u32 zeros_of(const u8 *page, u32 at, u32 end, u32 width)
+static inline u32 zeros_of(const struct scan *scan, u32 width)
 {
-	u32 begin = at;
+	u32 at = scan->at, begin = at;
+	u32 end = lesser(scan->end, at + ZWORD_RUN_MAX * width);
+	const u8 *page = scan->page;
 	u64 word;
 
-	if (end - at > ZWORD_RUN_MAX * width)
-		end = at + ZWORD_RUN_MAX * width;
 	for (; at + 8 <= end; at += 8) {
 		word = zword_get_le64(page + at);
 		if (word)
@@ -93,138 +107,194 @@ static inline u32 zeros_of(const u8 *page, u32 at, u32 end, u32 width)
 	return at - begin;
 }
 
+static inline u32 near_cost(const struct scan *scan, u32 back, u32 width)
+{
+	return scan->tables->offset_cost[lesser(back / width, 257) - 1];
+}
+
+/*
+ * Zero, the linear prediction, or the last word with the same upper bits: which is
+ * cheapest, without a branch, since none could be foreseen. Their numbers, below
+ * their costs, are 0 for the stride, then 1, 2, 3.
+ */
+static inline void look_elsewhere(const struct scan *scan,
+				  struct choice *choice, u64 linear, u32 place,
+				  u32 width)
+{
+	const u8 *page = scan->page, *there = page + place;
+	const u16 (*costs)[256] = scan->tables->cost;
+	u32 ahead = scan->at + width < scan->end ? width : 0;
+	u64 next = zword_get_word(page + scan->at + ahead, width);
+	u64 other = zword_get_word(there, width);
+	u32 zero_set = zword_bytes_set(choice->word);
+	u32 linear_set = zword_bytes_set(choice->word ^ linear);
+	u32 other_set = zword_bytes_set(choice->word ^ other);
+	u32 back = scan->at - place, best, number, extra;
+
+	extra = word_before(page, scan->at + ahead, scan->back, width) == next ?
+		0 : COST_NEXT;
+	best = (choice->cost + extra) << 2;
+	best = lesser(best, (costs[ZWORD_ZERO][zero_set] + extra) << 2 | 1);
+	best = lesser(best, (costs[ZWORD_LINEAR][linear_set] + extra) << 2 | 2);
+	extra = zword_get_word(there + ahead, width) == next ? 0 : COST_NEXT;
+	extra += near_cost(scan, back, width);
+	best = lesser(best, (costs[ZWORD_NEAR][other_set] + extra) << 2 | 3);
+	number = best & 3;
+	choice->cost = best >> 2;
+	/* ZWORD_STRIDE, ZWORD_ZERO, ZWORD_LINEAR, ZWORD_NEAR, by number. */
+	choice->kind = 0x2410 >> 4 * number & 15;
+	choice->set = number == 1 ? zero_set : choice->set;
+	choice->set = number == 2 ? linear_set : choice->set;
+	choice->set = number == 3 ? other_set : choice->set;
+	choice->reference = number == 1 ? 0 : choice->reference;
+	choice->reference = number == 2 ? linear : choice->reference;
+	choice->reference = number == 3 ? other : choice->reference;
+	choice->back = number == 3 ? back : choice->back;
+	choice->kind += choice->kind == ZWORD_NEAR && back > 256 * width;
+}
+
+/* The word is one that has no bytes to tell. */
+static inline void take_whole(const struct scan *scan, struct choice *choice,
+			      u32 kind)
+{
+	choice->kind = kind;
+	choice->reference = choice->word;
+	choice->set = 0;
+	choice->cost = scan->tables->cost[kind][0];
+}
+
+static inline void choose(const struct scan *scan, struct choice *choice,
+			  u32 width)
+{
+	const u64 low_half = width == 8 ? ~0ull : 0xffffffffull;
+	u16 *whole = &scan->positions->whole[hash_of(choice->word)];
+	u16 *high = &scan->positions->high[hash_of(choice->word >>
+						   (width == 8 ? 16 : 8))];
+	u32 whole_place = *whole * width, high_place = *high * width;
+	u64 linear;
+
+	*whole = (u16)(scan->at / width);
+	*high = (u16)(scan->at / width);
+	choice->back = scan->back;
+	choice->kind = ZWORD_STRIDE;
+	choice->reference = word_before(scan->page, scan->at, scan->back, width);
+	choice->set = zword_bytes_set(choice->word ^ choice->reference);
+	choice->cost = scan->tables->cost[ZWORD_STRIDE][choice->set];
+	linear = (2 * choice->reference -
+		  word_before(scan->page, scan->at, 2 * scan->back, width)) &
+		 low_half;
+	if (choice->word == linear && choice->set) {
+		take_whole(scan, choice, ZWORD_LINEAR);
+		return;
+	}
+	/* Before the first word there are no others. */
+	if (choice->cost <= COST_CHEAP || !scan->at)
+		return;
+	if (!choice->word) {
+		take_whole(scan, choice, ZWORD_ZERO);
+	} else if (zword_get_word(scan->page + whole_place, width) ==
+		   choice->word) {
+		choice->back = scan->at - whole_place;
+		take_whole(scan, choice, choice->back > 256 * width ?
+					 ZWORD_FAR : ZWORD_NEAR);
+		choice->cost += near_cost(scan, choice->back, width);
+	} else {
+		look_elsewhere(scan, choice, linear, high_place, width);
+	}
+}
+
+/* Where what was parsed goes: the tables of literals beside the literals. */
+struct output {
+	u16 *token;
+	u8 *literal;
+	u8 *table;
+};
+
+static inline void put_byte(struct output *output, u32 byte, u32 table,
+			    bool is_there)
+{
+	*output->literal = (u8)byte;
+	*output->table = (u8)table;
+	output->literal += is_there;
+	output->table += is_there;
+}
+
+static inline void put_token(const struct zword_word_encoder *tables,
+			     const struct zword_word_decoder *masks,
+			     struct output *output, const struct choice *choice,
+			     u32 run, u32 width)
+{
+	u32 m = tables->mask[choice->set], kind = choice->kind;
+	const struct zword_mask *mask = &masks->mask[m];
+	u64 literals = zword_bytes_sub(choice->word, choice->reference);
+	u32 offset = choice->back / width - 1;
+	bool is_far = kind == ZWORD_FAR;
+
+	*output->token++ = (u16)zword_token(kind, m, lesser(run,
+							    ZWORD_RUN_LONG));
+	zword_put_le64(output->literal,
+		       (literals & mask->low) >> mask->low_shift |
+		       (literals & mask->high) >> mask->high_shift);
+	zword_put_le64(output->table, tables->table_of[zword_group(kind)][m]);
+	output->literal += mask->count;
+	output->table += mask->count;
+	if (is_far)
+		put_byte(output, offset >> 8, ZWORD_RUNS, true);
+	put_byte(output, offset, is_far ? ZWORD_RUNS : ZWORD_OFFSETS,
+		 is_far || kind == ZWORD_NEAR);
+	put_byte(output, run - ZWORD_RUN_LONG, ZWORD_RUNS,
+		 run >= ZWORD_RUN_LONG);
+}
+
 static inline bool parse(const struct zword_word_encoder *tables,
 			 const struct zword_word_decoder *masks,
 			 struct zword_encoding *work, u32 width,
-			 const u8 *page, u32 from, u32 size, u32 limit)
+			 const struct zword_part *part)
 {
-	const u64 low_half = width == 8 ? ~0ull : 0xffffffffull;
-	struct zword_word_parse *parse = &work->parse.word;
-	u16 *whole = work->positions.word.whole, *high = work->positions.word.high;
-	u32 at = from, end = from + size, back = width;
-	u16 *token = parse->token;
-	u8 *literal = parse->literal, *table = parse->table;
+	struct zword_word_parse *parsed = &work->parse.word;
+	struct scan scan = {
+		.tables = tables,
+		.positions = &work->positions.word,
+		.page = part->page,
+		.at = part->from,
+		.end = part->from + part->size,
+		.back = width,
+	};
+	struct output output = {
+		parsed->token, parsed->literal, parsed->table,
+	};
 	struct zword_budget budget;
+	struct choice choice;
+	u32 run;
 
-	zword_budget_start(&budget, from, limit);
-	while (at < end) {
-		u64 word = zword_get_word(page + at, width);
-		u64 reference = word_before(page, at, back, width);
-		u32 w = hash_of(word), h = hash_of(word >> (width == 8 ? 16 : 8));
-		u32 wholes = whole[w], highs = high[h];
-		u32 set = zword_bytes_set(word ^ reference);
-		u32 cost = tables->cost[ZWORD_STRIDE][set];
-		u32 kind = ZWORD_STRIDE, m, run, run_class, offset;
-		const struct zword_mask *mask;
-		u64 differ, linear;
-
-		whole[w] = (u16)(at / width);
-		high[h] = (u16)(at / width);
-		linear = (2 * reference -
-			  word_before(page, at, 2 * back, width)) & low_half;
-		if (word == linear && word != reference) {
-			kind = ZWORD_LINEAR;
-			reference = word;
-			set = 0;
-			cost = tables->cost[ZWORD_LINEAR][0];
-		} else if (cost > COST_CHEAP && at) {
-			u64 a = zword_get_word(page + wholes * width, width);
-
-			if (!word) {
-				kind = ZWORD_ZERO;
-				reference = 0;
-				set = 0;
-				cost = tables->cost[ZWORD_ZERO][0];
-			} else if (a == word) {
-				kind = ZWORD_NEAR;
-				reference = word;
-				set = 0;
-				back = at - wholes * width;
-				cost = tables->cost[ZWORD_NEAR][0] + tables->offset_cost[lesser(back / width, 257) - 1];
-				kind += back > 256 * width;
-			} else {
-			u64 b = zword_get_word(page + highs * width, width);
-			u32 bb = at - highs * width;
-			u32 best, other, from_choice, zero_set, linear_set, high_set;
-			u32 ahead = at + width < end ? width : 0;
-			u64 next = zword_get_word(page + at + ahead, width);
-			u32 bonus;
-
-			bonus = word_before(page, at + ahead, back, width) == next ? 0 : COST_NEXT;
-			cost += bonus;
-			best = cost << 2;
-			zero_set = zword_bytes_set(word);
-			linear_set = zword_bytes_set(word ^ linear);
-			high_set = zword_bytes_set(word ^ b);
-			other = (tables->cost[ZWORD_ZERO][zero_set] + bonus) << 2 | 1;
-			best = lesser(best, other);
-			other = (tables->cost[ZWORD_LINEAR][linear_set] + bonus) << 2 | 2;
-			best = lesser(best, other);
-			bonus = zword_get_word(page + highs * width + ahead, width) == next ? 0 : COST_NEXT;
-			other = (tables->cost[ZWORD_NEAR][high_set] + bonus + tables->offset_cost[lesser(bb / width, 257) - 1]) << 2 | 3;
-			best = lesser(best, other);
-			from_choice = best & 3;
-			cost = best >> 2;
-			kind = 0x2410 >> 4 * from_choice & 15;
-			set = from_choice == 1 ? zero_set : set;
-			set = from_choice == 2 ? linear_set : set;
-			set = from_choice == 3 ? high_set : set;
-			reference = from_choice == 1 ? 0 : reference;
-			reference = from_choice == 2 ? linear : reference;
-			reference = from_choice == 3 ? b : reference;
-			back = from_choice == 3 ? bb : back;
-			kind += kind == ZWORD_NEAR && back > 256 * width;
-			}
-		}
-		budget.spent += cost;
-		at += width;
-		run = kind == ZWORD_ZERO ? zeros_of(page, at, end, width) :
-					   run_of(page, at, end, back, width);
-		at += run;
-		run /= width;
-		differ = zword_bytes_sub(word, reference);
-		m = tables->mask[set];
-		mask = &masks->mask[m];
-		run_class = run < ZWORD_RUN_LONG ? run : ZWORD_RUN_LONG;
-		offset = back / width - 1;
-		*token++ = (u16)zword_token(kind, m, run_class);
-		zword_put_le64(literal, (differ & mask->low) >> mask->low_shift |
-			       (differ & mask->high) >> mask->high_shift);
-		zword_put_le64(table, tables->table_of[zword_group(kind)][m]);
-		literal += mask->count;
-		table += mask->count;
-		if (kind == ZWORD_FAR) {
-			*literal++ = (u8)(offset >> 8);
-			*table++ = ZWORD_RUNS;
-		}
-		*literal = (u8)offset;
-		*table = kind == ZWORD_FAR ? ZWORD_RUNS : ZWORD_OFFSETS;
-		literal += kind == ZWORD_NEAR || kind == ZWORD_FAR;
-		table += kind == ZWORD_NEAR || kind == ZWORD_FAR;
-		*literal = (u8)(run - ZWORD_RUN_LONG);
-		*table = ZWORD_RUNS;
-		literal += run_class == ZWORD_RUN_LONG;
-		table += run_class == ZWORD_RUN_LONG;
-		if (at >= budget.check) {
-			budget.spent /= COST_BIT;
-			if (!zword_budget_left(&budget, 0))
-				return false;
-			budget.spent *= COST_BIT;
-		}
+	zword_budget_start(&budget, part);
+	while (scan.at < scan.end) {
+		choice.word = zword_get_word(part->page + scan.at, width);
+		choose(&scan, &choice, width);
+		scan.back = choice.back;
+		scan.at += width;
+		run = choice.kind == ZWORD_ZERO ? zeros_of(&scan, width) :
+						  run_of(&scan, width);
+		scan.at += run;
+		put_token(tables, masks, &output, &choice, run / width, width);
+		budget.spent += choice.cost;
+		if (scan.at >= budget.check &&
+		    !zword_budget_left(&budget, budget.spent / COST_BIT))
+			return false;
 	}
-	parse->spent = budget.spent / COST_BIT;
-	parse->tokens = (u32)(token - parse->token);
-	parse->literals = (u32)(literal - parse->literal);
+	parsed->spent = budget.spent / COST_BIT;
+	parsed->tokens = (u32)(output.token - parsed->token);
+	parsed->literals = (u32)(output.literal - parsed->literal);
 	return true;
 }
 
 bool zword_words_parse(const struct zword_word_encoder *tables,
 		       const struct zword_word_decoder *masks,
 		       struct zword_encoding *work, u32 width,
-		       const u8 *page, u32 from, u32 size, u32 limit)
+		       const struct zword_part *part)
 {
-	return width == 8 ? parse(tables, masks, work, 8, page, from, size, limit) :
-			    parse(tables, masks, work, 4, page, from, size, limit);
+	return width == 8 ? parse(tables, masks, work, 8, part) :
+			    parse(tables, masks, work, 4, part);
 }
 
 static inline u32 literal_code(const struct zword_word_codes *codes,
