@@ -2,11 +2,13 @@
 
 use std::process::ExitCode;
 
-use anyhow::{bail, Result};
+use anyhow::{bail, ensure, Result};
 
 use crate::bench_guest;
+use crate::pages::{self, Set};
 use crate::process::run_in_front;
 use crate::rust_tests::cargo;
+use crate::workspace;
 
 /// The arguments of `bench`.
 pub const USAGE: &str = "WHAT [ARGUMENTS...]";
@@ -17,6 +19,9 @@ Runs a benchmark and prints its tables. WHAT is
   store   the page store: codecs, passes, inline melding, threads, hashes
           [--json FILE] [--rounds N] [--pages N] [--only PART] [--codec NAME]
           [--input PATH...]
+  codec   zword beside zram's codecs, on the pages that `cargo xtask pages` kept; the
+          bar is of the programs that zword's tables never saw
+          [--json FILE] [--rounds N] [--pages N]
   kernel  zmeld.ko beside zram, in one boot of one kernel, on the same pages
           [--kernel NAME] [--json FILE] [--rounds N] [--pages N]
           [--codec NAME] [--input PATH...]
@@ -33,6 +38,10 @@ const BENCHES: &[Bench] = &[
     Bench {
         name: "store",
         run: store,
+    },
+    Bench {
+        name: "codec",
+        run: codec,
     },
     Bench {
         name: "kernel",
@@ -57,8 +66,29 @@ pub fn run(arguments: &[String]) -> Result<ExitCode> {
 }
 
 fn store(arguments: &[String]) -> Result<ExitCode> {
+    of_store("store", arguments)
+}
+
+fn codec(arguments: &[String]) -> Result<ExitCode> {
+    let mut arguments = arguments.to_vec();
+    for program in pages::programs()? {
+        let file = pages::file_of(&program);
+        ensure!(
+            file.exists(),
+            "{} is missing: cargo xtask pages makes it",
+            workspace::shown(&file)
+        );
+        if program.set == Set::Train {
+            arguments.push("--trained".to_owned());
+        }
+        arguments.push(file.display().to_string());
+    }
+    of_store("codec", &arguments)
+}
+
+fn of_store(name: &str, arguments: &[String]) -> Result<ExitCode> {
     let mut command = cargo(&["bench", "--quiet", "--package", "zmeld-store"]);
-    command.args(["--bench", "store", "--"]).args(arguments);
+    command.args(["--bench", name, "--"]).args(arguments);
     // Paths among the arguments are meant from where the user is.
     command.env("ZMELD_BENCH_FOLDER", std::env::current_dir()?);
     let status = run_in_front(&mut command)?;
