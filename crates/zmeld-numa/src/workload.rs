@@ -196,6 +196,10 @@ pub enum StartNode {
     },
 }
 
+/// The most processes of a replication: each is kept with its plan and its figures, and
+/// a machine that is simulated has a few thousand at most.
+pub const PROCESSES_MAX: usize = 1_000_000;
+
 /// A set of processes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -346,8 +350,8 @@ impl Workload {
         range(
             "processes",
             self.processes as f64,
-            self.processes > 0,
-            "at least one is needed",
+            (1..=PROCESSES_MAX).contains(&self.processes),
+            "it must be from 1 to 1000000",
         )?;
         self.run_time_ms.check("run_time_ms")?;
         self.size_kb.check("size_kb")?;

@@ -1,8 +1,10 @@
 //! Exit codes, and which error is which.
 
+use std::ffi::OsString;
 use std::io;
 use std::process::ExitCode;
 
+use clap::CommandFactory;
 use zmeld_memory::ErrorKind;
 use zmeld_scan::ScanError;
 
@@ -30,6 +32,11 @@ Exit codes:
   4    integrity failure: bytes did not come back as they were
   130  stopped by Ctrl-C; the result so far was printed";
 
+/// Ctrl-C came before there was a result.
+#[derive(Debug, thiserror::Error)]
+#[error("stopped {0}")]
+pub struct Stopped(pub String);
+
 const WRONG: u8 = 2;
 const MISSING: u8 = 3;
 const INTEGRITY: u8 = 4;
@@ -50,7 +57,7 @@ pub fn conclude(result: anyhow::Result<Outcome>) -> ExitCode {
 
 /// Help goes to standard output; what clap refuses goes to standard error, in
 /// one line as every other error.
-pub fn refuse(err: &clap::Error) -> ExitCode {
+pub fn refuse(err: &clap::Error, arguments: &[OsString]) -> ExitCode {
     use clap::error::ErrorKind::{
         DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion,
     };
@@ -70,7 +77,8 @@ pub fn refuse(err: &clap::Error) -> ExitCode {
             }
         }
         _ => {
-            output::say(usage_line(&err.render().to_string()));
+            let help = help_of(crate::cli::Cli::command(), arguments);
+            output::say(usage_line(&err.render().to_string(), &help));
             ExitCode::from(WRONG)
         }
     }
@@ -78,9 +86,9 @@ pub fn refuse(err: &clap::Error) -> ExitCode {
 
 /// What clap says in paragraphs, in one line: the complaint, the tip if there is
 /// one, and where to read more.
-fn usage_line(rendered: &str) -> String {
-    let mut said = Vec::new();
-    let mut help = "zmeld --help".to_owned();
+fn usage_line(rendered: &str, help: &str) -> String {
+    let mut said = String::new();
+    let mut help = help.to_owned();
     for line in rendered.lines().map(str::trim) {
         if let Some(usage) = line.strip_prefix("Usage: ") {
             let command: Vec<_> = usage
@@ -93,11 +101,28 @@ fn usage_line(rendered: &str) -> String {
         if line.starts_with("For more information") {
             break;
         }
-        if !line.is_empty() {
-            said.push(line.strip_prefix("error: ").unwrap_or(line));
+        if line.is_empty() {
+            continue;
+        }
+        if !said.is_empty() {
+            let is_new = line.starts_with("tip: ") && !said.ends_with([':', ';', '.']);
+            said.push_str(if is_new { "; " } else { " " });
+        }
+        said.push_str(line.strip_prefix("error: ").unwrap_or(line));
+    }
+    format!("{said} (see {help})")
+}
+
+/// The help of the command that the arguments name, as far as they name one.
+fn help_of(mut command: clap::Command, arguments: &[OsString]) -> String {
+    let mut named = "zmeld".to_owned();
+    for argument in arguments.iter().skip(1).filter_map(|it| it.to_str()) {
+        if let Some(found) = command.find_subcommand(argument) {
+            named = format!("{named} {}", found.get_name());
+            command = found.clone();
         }
     }
-    format!("{} (see {help})", said.join(" "))
+    format!("{named} --help")
 }
 
 /// A cause without the number that the standard library appends: the words say it.
@@ -122,7 +147,7 @@ fn one_line(err: &anyhow::Error) -> String {
         text.push_str(cause);
     }
     if is_refused(err) && !text.contains("root") && !rustix::process::geteuid().is_root() {
-        text.push_str("; root may");
+        text.push_str("; run it as root");
     }
     text.replace('\n', " ")
 }
@@ -136,6 +161,9 @@ fn is_refused(err: &anyhow::Error) -> bool {
 
 fn code(err: &anyhow::Error) -> u8 {
     for cause in err.chain() {
+        if cause.is::<Stopped>() {
+            return INTERRUPTED;
+        }
         if let Some(err) = cause.downcast_ref::<ScanError>() {
             match err {
                 ScanError::Integrity { .. } => return INTEGRITY,
@@ -199,17 +227,35 @@ mod tests {
                 "error: unexpected argument '--bogus' found\n\n  tip: a similar argument exists: \
                  '--groups'\n\nUsage: zmeld scan --groups <N>\n\nFor more information, try \
                  '--help'.\n",
-                "unexpected argument '--bogus' found tip: a similar argument exists: '--groups' \
+                "unexpected argument '--bogus' found; tip: a similar argument exists: '--groups' \
                  (see zmeld scan --help)",
             ),
             (
                 "error: invalid value 'x' for '--ram <SIZE>': no size\n\nFor more information, \
                  try '--help'.\n",
-                "invalid value 'x' for '--ram <SIZE>': no size (see zmeld --help)",
+                "invalid value 'x' for '--ram <SIZE>': no size (see zmeld scan --help)",
             ),
         ] {
-            assert_eq!(usage_line(rendered), line);
+            assert_eq!(usage_line(rendered, "zmeld scan --help"), line);
         }
+    }
+
+    #[test]
+    fn the_help_that_is_named_is_the_commands() {
+        let of = |text: &str| {
+            let arguments: Vec<_> = text.split(' ').map(OsString::from).collect();
+            help_of(crate::cli::Cli::command(), &arguments)
+        };
+        assert_eq!(of("zmeld scan --ram x"), "zmeld scan --help");
+        assert_eq!(of("zmeld config show --root"), "zmeld config show --help");
+        assert_eq!(of("zmeld --nothing"), "zmeld --help");
+    }
+
+    #[test]
+    fn a_stop_is_no_mistake() {
+        let err = anyhow::Error::new(Stopped("before there was a plan".to_owned()));
+        assert_eq!(code(&err), INTERRUPTED);
+        assert_eq!(one_line(&err), "stopped before there was a plan");
     }
 
     #[test]
@@ -222,7 +268,7 @@ mod tests {
         let hint = if rustix::process::geteuid().is_root() {
             ""
         } else {
-            "; root may"
+            "; run it as root"
         };
         let said = format!("cannot read /x: Permission denied{hint}");
         assert_eq!(one_line(&err), said);

@@ -26,9 +26,10 @@ use clap::Parser;
 use cli::{Cli, Command};
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse_from(commands::generator::arguments(std::env::args_os())) {
+    let arguments = commands::generator::arguments(std::env::args_os());
+    let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
-        Err(err) => return exit::refuse(&err),
+        Err(err) => return exit::refuse(&err, &arguments),
     };
     let result = match cli.command {
         Command::Scan(args) => commands::scan::run(&args),

@@ -29,6 +29,15 @@ pub fn silent_interrupt_flag() -> &'static AtomicBool {
     flag_saying(None)
 }
 
+/// For what has nothing to show before its end: Ctrl-C says so and ends at once.
+pub fn end_on_interrupt(word: &'static str) {
+    let _ = ctrlc::set_handler(move || {
+        output::start_line();
+        output::say(word);
+        std::process::exit(130);
+    });
+}
+
 fn flag_saying(word: Option<&'static str>) -> &'static AtomicBool {
     static STOP: AtomicBool = AtomicBool::new(false);
     static INSTALLED: OnceLock<()> = OnceLock::new();

@@ -255,7 +255,7 @@ fn what_only_root_may_read_is_a_missing_privilege() {
     let line = text(&output.stderr);
     assert_eq!(code(&output), 3, "{line}");
     assert!(
-        line.contains("secret: Permission denied; root may"),
+        line.contains("secret: Permission denied; run it as root"),
         "{line}"
     );
 }
@@ -297,6 +297,29 @@ fn what_a_simulation_cannot_tell_is_refused_with_the_way_out() {
         &["numa", "compare", "--replications", "999999999999"],
         2,
         &["replications: 999999999999 are too many", "at most"],
+    );
+    refuses(
+        &["numa", "run", "--set", "workload.processes=99999999999"],
+        2,
+        &[
+            "--set workload.processes=99999999999: ",
+            "from 1 to 1000000",
+        ],
+    );
+    refuses(
+        &["numa", "run", "--set", "workload.proceses=5"],
+        2,
+        &["--set workload.proceses=5: ", "proceses"],
+    );
+    refuses(
+        &["numa", "run", "--replication", "x"],
+        2,
+        &["(see zmeld numa run --help)"],
+    );
+    refuses(
+        &["scan", "--codec", "lz4"],
+        2,
+        &["; tip: ", "(see zmeld scan --help)"],
     );
     refuses(
         &["numa", "reproduce", "--replications", "999999999999"],

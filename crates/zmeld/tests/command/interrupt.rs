@@ -31,6 +31,21 @@ fn send(child: &Child, signal: Signal) {
     kill(Pid::from_raw(child.id() as i32), signal).unwrap();
 }
 
+/// Waits until SIGINT is no longer fatal to it.
+fn await_handler(child: &Child) {
+    let status = format!("/proc/{}/status", child.id());
+    for _ in 0..3000 {
+        let text = fs::read_to_string(&status).unwrap();
+        let caught = text.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        let caught = u64::from_str_radix(caught.unwrap().trim(), 16).unwrap();
+        if caught & 1 << (Signal::SIGINT as u32 - 1) != 0 {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("it never listened");
+}
+
 fn finish(mut child: Child) -> (Option<i32>, String, String) {
     let (mut out, mut err) = (String::new(), String::new());
     child
@@ -58,6 +73,22 @@ fn the_first_interrupt_prints_what_there_is() {
     let found: serde_json::Value = serde_json::from_str(&out).expect("JSON");
     assert_eq!(found["interrupted"], true);
     assert!(found["pages"]["total"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn a_simulation_that_is_stopped_says_so() {
+    let child = zmeld(&["numa", "reproduce", "--replications", "100000"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    await_handler(&child);
+    send(&child, Signal::SIGINT);
+    let (code, out, err) = finish(child);
+    assert_eq!(code, Some(130), "{err}");
+    assert!(err.contains("stopped before there was a result"), "{err}");
+    assert_eq!(out, "");
 }
 
 #[test]

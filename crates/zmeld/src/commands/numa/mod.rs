@@ -224,6 +224,10 @@ impl Error {
 /// # Errors
 /// As [`carry_out_on`]; see [`Error::code`] for the exit code.
 pub fn run(args: NumaArgs) -> anyhow::Result<Outcome> {
+    progress::end_on_interrupt(match &args.command {
+        Command::Sweep { .. } => "stopped; the same command goes on from the points there are",
+        _ => "stopped before there was a result",
+    });
     let mut out = Vec::new();
     let outcome = carry_out_on(args, &mut out, &output::style())?;
     output::print_as_it_is(&String::from_utf8_lossy(&out))?;
@@ -683,9 +687,26 @@ fn read(args: &ScenarioArgs) -> Result<(ScenarioText, Scenario), Error> {
         let scenario = source.scenario()?;
         return Ok((source, scenario));
     }
-    source.set(&settings)?;
-    let scenario = source.with(&[])?;
-    Ok((source, scenario))
+    let plain = source.clone();
+    let made = source
+        .set(&settings)
+        .and_then(|()| source.with(&[]))
+        .map_err(|error| blamed(&plain, &args.set, error))?;
+    Ok((source, made))
+}
+
+/// The error with the `--set` that leads to it, where one does by itself.
+fn blamed(plain: &ScenarioText, set: &[String], error: ScenarioError) -> Error {
+    let alone = set.iter().find_map(|text| {
+        let setting = parse_setting(text).ok()?;
+        let mut source = plain.clone();
+        let made = source.set(&[setting]).and_then(|()| source.with(&[]));
+        Some((text, made.err()?))
+    });
+    match alone {
+        Some((text, error)) => Error::Argument(format!("--set {text}: {error}")),
+        None => error.into(),
+    }
 }
 
 fn split(text: &str) -> Result<(&str, &str), Error> {

@@ -17,6 +17,7 @@ use zmeld_swap::plan::Measured as MeasuredReads;
 use zmeld_swap::random_read::{pages_per_second, root_device};
 use zmeld_swap::Host;
 
+use crate::exit::Stopped;
 use crate::progress;
 
 /// A plan does not wait longer for a scan; what was read until then counts.
@@ -72,7 +73,7 @@ pub fn measured(codec: Option<&Codec>, machine: &Machine) -> anyhow::Result<Code
         result
     });
     if interrupted.load(Ordering::Relaxed) {
-        anyhow::bail!("stopped before there was a plan");
+        return Err(Stopped("before there was a plan".to_owned()).into());
     }
     // An ordinary user who may read nothing gets a plan without a measurement.
     let Ok(result) = result else {

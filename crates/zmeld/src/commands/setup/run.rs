@@ -13,7 +13,7 @@ use zmeld_swap::Host;
 
 use super::report::{run_document, RunBody};
 use super::{planned, readable_state, wanted, DownArgs, UpArgs};
-use crate::exit::Outcome;
+use crate::exit::{Outcome, Stopped};
 use crate::{output, progress};
 
 /// How long another run is waited for; at boot several units start at once.
@@ -309,7 +309,8 @@ fn await_drives(host: &Host, args: &UpArgs) -> anyhow::Result<()> {
     for (location, limit) in drives(&loaded.config, args.wanted.only.as_deref()) {
         while !host.exists(location.path()) && begin.elapsed() < limit {
             if progress::interrupt_flag().load(Ordering::SeqCst) {
-                anyhow::bail!("stopped while waiting for {location}; nothing was changed");
+                let said = format!("while waiting for {location}; nothing was changed");
+                return Err(Stopped(said).into());
             }
             std::thread::sleep(Duration::from_millis(100));
         }
