@@ -137,7 +137,7 @@ impl Machine {
                         place: None,
                         key: format!("tier.{}.{key}", tier.name),
                         what: format!(
-                            "this kernel's {} has no {}, and zmeld up would refuse it; it has {}",
+                            "this kernel's {} has no {}, and zmeld up refuses it here; it has {}",
                             device.driver.name(),
                             codec.name,
                             there.join(", ")

@@ -21,6 +21,7 @@
 //! | `write` | back to a file, with comments |
 //! | [`problem`] | what is wrong, and where |
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -81,6 +82,21 @@ pub struct Loaded {
     /// The files that it was read from, in the order in which they were merged,
     /// as the machine itself names them. None: nothing is configured.
     pub files: Vec<PathBuf>,
+    /// Where each key stands.
+    places: BTreeMap<String, Place>,
+}
+
+impl Loaded {
+    /// Where a key stands, or what it is part of.
+    pub fn place(&self, key: &str) -> Option<&Place> {
+        let mut at = key;
+        loop {
+            if let Some(place) = self.places.get(at) {
+                return Some(place);
+            }
+            at = at.rsplit_once('.')?.0;
+        }
+    }
 }
 
 impl Config {
@@ -140,6 +156,7 @@ impl Config {
                         config,
                         warnings,
                         files: sources.iter().map(|source| source.path.clone()).collect(),
+                        places,
                     });
                 }
                 return Err(ConfigError { problems: errors });

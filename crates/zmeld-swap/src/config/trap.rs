@@ -86,3 +86,17 @@ impl fmt::Display for Trap {
 }
 
 text_form!(Trap);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_manual_has_every_trap() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
+        let manual = std::fs::read_to_string(path).unwrap();
+        for trap in Trap::ALL {
+            assert!(manual.contains(&format!("\n| `{trap}` | ")), "{trap}");
+        }
+    }
+}

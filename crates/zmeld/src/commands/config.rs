@@ -52,6 +52,15 @@ pub struct FileArgs {
     #[arg(value_name = "FILE")]
     pub file: Option<PathBuf>,
 
+    /// The same, as zmeld plan and zmeld up take it
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with = "file",
+        hide_short_help = true
+    )]
+    pub config: Option<PathBuf>,
+
     /// Read the files of another machine below this directory
     #[arg(long, value_name = "DIR", default_value = "/", hide_short_help = true)]
     pub root: PathBuf,
@@ -60,10 +69,15 @@ pub struct FileArgs {
 impl FileArgs {
     /// Reads it. A file that is named has to be there; without one, nothing may be.
     pub fn load(&self) -> Result<Loaded, ConfigError> {
-        match &self.file {
+        match self.named() {
             Some(file) => Config::load_file(file),
             None => Config::load(&self.root),
         }
+    }
+
+    /// The file that is named, if one is.
+    pub fn named(&self) -> Option<&PathBuf> {
+        self.file.as_ref().or(self.config.as_ref())
     }
 }
 
@@ -101,7 +115,7 @@ pub fn run(args: &ConfigArgs) -> anyhow::Result<Outcome> {
 }
 
 fn check(args: &FileArgs) -> anyhow::Result<Outcome> {
-    let mut loaded = match args.load() {
+    let loaded = match args.load() {
         Ok(loaded) => loaded,
         Err(err) => {
             // The first is the error of the command; the others go before it.
@@ -110,11 +124,16 @@ fn check(args: &FileArgs) -> anyhow::Result<Outcome> {
             bail!("{first}");
         }
     };
-    // Another machine's file may be checked here: what this kernel lacks is a trap.
-    if let Ok(machine) = Machine::read(&Host::at(&args.root)) {
-        loaded.warnings.extend(machine.lacks(&loaded.config));
+    // Another machine's file may be checked here: what this kernel lacks is no mistake.
+    let mut refused = match Machine::read(&Host::at(&args.root)) {
+        Ok(machine) => machine.lacks(&loaded.config),
+        Err(_) => Vec::new(),
+    };
+    for problem in &mut refused {
+        problem.place = loaded.place(&problem.key).cloned();
     }
     tell(&loaded.warnings);
+    tell(&refused);
     let tiers = loaded.config.tiers.len();
     let files: Vec<_> = loaded
         .files
@@ -126,13 +145,17 @@ fn check(args: &FileArgs) -> anyhow::Result<Outcome> {
         return Ok(Outcome::Done);
     }
     let traps = match loaded.warnings.len() {
-        0 => "no mistake, no trap".to_owned(),
-        1 => "no mistake, 1 trap".to_owned(),
-        count => format!("no mistake, {count} traps"),
+        0 => "no trap".to_owned(),
+        1 => "1 trap".to_owned(),
+        count => format!("{count} traps"),
+    };
+    let found = match refused.len() {
+        0 => format!("no mistake, {traps}"),
+        count => format!("{traps}, {count} that zmeld up refuses here"),
     };
     let s = if tiers == 1 { "" } else { "s" };
-    output::print(&format!("{}: {tiers} tier{s}, {traps}\n", files.join(", ")))?;
-    Ok(if loaded.warnings.is_empty() {
+    output::print(&format!("{}: {tiers} tier{s}, {found}\n", files.join(", ")))?;
+    Ok(if loaded.warnings.is_empty() && refused.is_empty() {
         Outcome::Done
     } else {
         Outcome::Missed

@@ -65,7 +65,7 @@ pub fn run(args: &ExportArgs) -> anyhow::Result<Outcome> {
         Form::Script => output::print(&script::script(config))?,
         Form::Systemd => {
             let program = super::generator::program();
-            let file = match &args.file.file {
+            let file = match args.file.named() {
                 None => None,
                 Some(file) => Some(
                     file.canonicalize()

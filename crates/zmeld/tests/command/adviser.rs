@@ -356,7 +356,12 @@ fn a_check_names_every_wrong_kind_and_what_the_kernel_lacks() {
     assert_eq!(code(&output), 1, "{}", text(&output.stderr));
     let said = text(&output.stderr);
     assert!(
-        said.contains("tier.a.codec: this kernel's zram has no zstd"),
+        said.contains("/etc/zmeld.toml:3:9: tier.a.codec: this kernel's zram has no zstd"),
         "{said}"
+    );
+    let counted = text(&output.stdout);
+    assert!(
+        counted.contains("1 tier, no trap, 1 that zmeld up refuses here"),
+        "{counted}"
     );
 }

@@ -319,6 +319,8 @@ fn config_check_tells_mistakes_from_traps() {
     let file = write(folder.path(), "a.toml", b"[tier.a]\nkind = \"zswap\"\n");
     let shown = json(&["config", "show", str(&file), "--json"]);
     assert_eq!(shown["schema"], "zmeld.config/1");
+    let by_option = json(&["config", "show", "--config", str(&file), "--json"]);
+    assert_eq!(shown["config"], by_option["config"]);
     // What is shown says the same when it is read again.
     let again = run(&["config", "show", str(&file)]);
     let again = write(folder.path(), "b.toml", &again.stdout);
