@@ -283,10 +283,10 @@ impl<'a> Line<'a> {
             return;
         }
         let name = self.name();
+        // It is drawn only once it has its style.
+        let is_new = self.bar.is_none();
         let bar = self.bar.get_or_insert_with(|| {
-            let bar = ProgressBar::no_length();
-            bar.set_draw_target(target());
-            bar
+            ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden())
         });
         let bytes = progress.done() * self.page_size;
         bar.set_message(pace(progress, self.phase_begin.elapsed(), self.page_size));
@@ -294,14 +294,15 @@ impl<'a> Line<'a> {
             // An estimate may be passed; then only what is done is shown.
             Some(expected) if expected >= progress.done() => {
                 bar.set_length(expected * self.page_size);
-                bar.set_style(style(
-                    "{prefix} {bar:20} {binary_bytes} of {binary_total_bytes}{msg}",
-                ));
+                bar.set_style(style(template(columns())));
             }
             _ => bar.set_style(style("{prefix} {binary_bytes}{msg}")),
         }
         bar.set_prefix(name.to_owned());
         bar.set_position(bytes);
+        if is_new {
+            bar.set_draw_target(target());
+        }
         bar.tick();
     }
 
@@ -347,6 +348,21 @@ fn pace(progress: &ScanProgress, elapsed: Duration, page_size: u64) -> String {
     format!(", {speed}/s{}", left.unwrap_or_default())
 }
 
+/// How wide the terminal is.
+fn columns() -> usize {
+    let size = terminal_size::terminal_size_of(stderr());
+    size.map_or(80, |(width, _)| usize::from(width.0))
+}
+
+/// The line where the whole is known: with the bar only where that leaves room for
+/// the numbers.
+fn template(columns: usize) -> &'static str {
+    match columns {
+        90.. => "{prefix} {bar:20} {binary_bytes} of {binary_total_bytes}{msg}",
+        _ => "{prefix} {binary_bytes}/{binary_total_bytes}{msg}",
+    }
+}
+
 fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template)
         .expect("a valid template")
@@ -356,6 +372,25 @@ fn style(template: &str) -> ProgressStyle {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_narrow_terminal_gets_the_numbers_without_a_bar() {
+        let filled = |columns| {
+            [
+                ("{prefix}", "scanning memory"),
+                ("{bar:20}", "====================="),
+                ("{binary_bytes}", "10.00 GiB"),
+                ("{binary_total_bytes}", "20.00 GiB"),
+                ("{msg}", ", 1.25 GiB/s, 1m 30s left"),
+            ]
+            .iter()
+            .fold(template(columns).to_owned(), |text, (key, value)| {
+                text.replace(key, value)
+            })
+        };
+        assert!(filled(60).len() <= 60, "{}", filled(60));
+        assert!(filled(90).len() <= 90 && filled(90).contains("==="));
+    }
 
     #[test]
     fn the_time_left_is_told_when_it_can_be() {
