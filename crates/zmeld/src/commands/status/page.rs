@@ -239,11 +239,17 @@ fn killed(since_boot: u64, lately: &Lately) -> String {
         return all;
     }
     let of_groups: u64 = lately.group_oom_kills.values().sum();
-    let split = format!(
+    let mut split = format!(
         "{} by the machine, {} at limits of control groups",
         count(lately.oom_kills),
         count(of_groups)
     );
+    if lately.unattributed_oom_kills > 0 {
+        let more = count(lately.unattributed_oom_kills);
+        split.push_str(&format!(
+            ", {more} by the machine or by groups that are gone"
+        ));
+    }
     match lately.since {
         Since::Boot => format!("{all}: {split}"),
         Since::Note => format!("{all}; {}: {split}", lately.words()),
