@@ -219,12 +219,14 @@ fn wanted(args: &WantedArgs, host: &Host, state: Option<&State>) -> anyhow::Resu
             .iter()
             .map(|it| it.display().to_string())
             .collect();
+        let is_empty = !files.is_empty() && loaded.config == Config::default();
+        let empty = is_empty.then(|| mind(format!("{}: it is empty", files.join(", "))));
         if !loaded.config.tiers.is_empty() || args.config.is_some() {
             Wanted {
                 config: loaded.config,
                 comments: Comments::new(),
                 origin: files.join(", "),
-                problems: loaded.warnings,
+                problems: loaded.warnings.into_iter().chain(empty).collect(),
                 measured: CodecVerdict::Not,
                 recommendation: None,
             }
@@ -239,6 +241,7 @@ fn wanted(args: &WantedArgs, host: &Host, state: Option<&State>) -> anyhow::Resu
             }
         } else {
             let mut wanted = recommended(args, host)?;
+            wanted.problems.extend(empty);
             // Rules and tunables that a file gives without tiers stay.
             if !files.is_empty() {
                 let tiers = std::mem::take(&mut wanted.config.tiers);
@@ -279,9 +282,35 @@ fn override_tier(config: &mut Config, args: &WantedArgs) -> anyhow::Result<()> {
     }
 }
 
+/// Something to be told that no line of a file is to blame for.
+fn mind(what: String) -> Problem {
+    Problem {
+        place: None,
+        key: String::new(),
+        what,
+        severity: Severity::Warning,
+        trap: None,
+    }
+}
+
+/// What an ordinary user is told of a plan, which another's would differ from.
+fn of_ordinary_user(measured: &CodecVerdict) -> &'static str {
+    match measured {
+        CodecVerdict::Not => {
+            "nothing was measured: reading other users' memory needs root; sudo zmeld plan measures"
+        }
+        _ => {
+            "only your own processes were measured: reading other users' memory needs root; sudo \
+             zmeld plan measures all, and may come to another plan"
+        }
+    }
+}
+
 fn recommended(args: &WantedArgs, host: &Host) -> anyhow::Result<Wanted> {
     let machine = Machine::read(host)?;
-    let measured = match args.no_scan {
+    // What is on a disk is not compressed.
+    let is_disk = args.tier == Some(Tier::Disk) || (args.tier.is_none() && args.device.is_some());
+    let measured = match args.no_scan || is_disk {
         true => CodecVerdict::Not,
         false => measure::measured(args.codec.as_ref(), &machine)?,
     };
@@ -298,9 +327,12 @@ fn recommended(args: &WantedArgs, host: &Host) -> anyhow::Result<Wanted> {
     };
     let found = recommend(&machine, &choice, &measured, &own_swaps(host))?;
     let (config, comments) = (found.config, found.comments);
-    let problems = config.check();
+    let mut problems = config.check();
     if let Some(problem) = problems.iter().find(|it| it.severity == Severity::Error) {
         anyhow::bail!("{problem}");
+    }
+    if !args.no_scan && !is_disk && !rustix::process::geteuid().is_root() {
+        problems.push(mind(of_ordinary_user(&measured).to_owned()));
     }
     Ok(Wanted {
         config,
@@ -419,6 +451,9 @@ pub fn plan(args: &PlanArgs) -> anyhow::Result<Outcome> {
     let wanted = wanted(&args.wanted, &host, state.as_ref())?;
     let toml = wanted.config.to_toml(&wanted.comments);
     if args.toml {
+        for problem in &wanted.problems {
+            output::say(problem);
+        }
         output::print(&toml)?;
         return Ok(Outcome::Done);
     }

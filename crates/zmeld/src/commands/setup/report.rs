@@ -107,9 +107,19 @@ pub fn plan_document(body: &PlanBody<'_>) -> Document {
         if let Some(why) = &body.unmeasured {
             section = section.advice(Tone::Neutral, format!("{why}: what is usual stands in."));
         }
-        let mut text = sizing.words();
-        text.replace_range(..1, &text[..1].to_uppercase());
-        document = document.section(section.advice(Tone::Good, format!("{text}.")));
+        // Without a measurement there are no such pages to fill it with.
+        let (tone, text) = match body.expected_ratio {
+            Some(_) => {
+                let mut text = sizing.words();
+                text.replace_range(..1, &text[..1].to_uppercase());
+                (Tone::Good, format!("{text}."))
+            }
+            None => {
+                let most = zmeld_report::units::bytes(sizing.takes_at_most_bytes);
+                (Tone::Neutral, format!("It never takes more than {most}."))
+            }
+        };
+        document = document.section(section.advice(tone, text));
     }
     if !plan.problems.is_empty() || !plan.skipped.is_empty() || body.experiment.is_some() {
         let mut section = Section::new("Mind");
@@ -179,14 +189,22 @@ pub struct RunBody<'a> {
 }
 
 /// What was done, as a table; what is the same for all of it as the lead.
-pub fn run_document(title: &str, lead: &str, report: &Report) -> Document {
-    let mut table = Table::new("What was done")
+pub fn run_document(title: &str, lead: &str, report: &Report, dry_run: bool) -> Document {
+    let head = match dry_run {
+        true => "What would be done",
+        false => "What was done",
+    };
+    let mut table = Table::new(head)
         .column(Column::text("part"))
         .column(Column::text("what"));
     for done in &report.undone {
         table.row(cells![
             done.group.as_str(),
-            format!("undone: {}", done.step)
+            format!(
+                "{}: {}",
+                if dry_run { "to undo" } else { "undone" },
+                done.step
+            )
         ]);
     }
     for done in &report.applied {

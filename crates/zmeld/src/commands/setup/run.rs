@@ -132,6 +132,7 @@ fn would_go_up(args: &UpArgs, host: &Host) -> anyhow::Result<Outcome> {
         left: Vec::new(),
     };
     let lead = match report.is_unchanged() {
+        true if plan.groups.is_empty() => "There is nothing to set up.",
         true => "Nothing to do: all of it is set up.",
         false => "This would be done; nothing was changed.",
     };
@@ -281,7 +282,9 @@ fn print(
         let envelope = Envelope::new(schema, 1, env!("CARGO_PKG_VERSION"), body);
         output::print(&envelope.to_text())?;
     } else {
-        output::print_as_it_is(&run_document(title, lead, report).to_text(&output::style()))?;
+        output::print_as_it_is(
+            &run_document(title, lead, report, dry_run).to_text(&output::style()),
+        )?;
     }
     Ok(Outcome::Done)
 }
