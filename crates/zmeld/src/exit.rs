@@ -176,11 +176,7 @@ fn code(err: &anyhow::Error) -> u8 {
             return source_code(err);
         }
         if let Some(err) = cause.downcast_ref::<zmeld_swap::Error>() {
-            return match err.kind() {
-                zmeld_swap::ErrorKind::Input => WRONG,
-                zmeld_swap::ErrorKind::Missing => MISSING,
-                zmeld_swap::ErrorKind::Interrupted => INTERRUPTED,
-            };
+            return swap_code(err);
         }
         if let Some(err) = cause.downcast_ref::<zmeld_swap::meld::MeldError>() {
             return match err.kind() {
@@ -198,6 +194,14 @@ fn code(err: &anyhow::Error) -> u8 {
     WRONG
 }
 
+fn swap_code(err: &zmeld_swap::Error) -> u8 {
+    match err.kind() {
+        zmeld_swap::ErrorKind::Input => WRONG,
+        zmeld_swap::ErrorKind::Missing => MISSING,
+        zmeld_swap::ErrorKind::Interrupted => INTERRUPTED,
+    }
+}
+
 fn lab_code(err: &zmeld_lab::Error) -> u8 {
     use zmeld_lab::Error;
     match err {
@@ -205,6 +209,7 @@ fn lab_code(err: &zmeld_lab::Error) -> u8 {
         Error::Workload {
             integrity: true, ..
         } => INTEGRITY,
+        Error::Swap(err) => swap_code(err),
         _ => WRONG,
     }
 }

@@ -15,11 +15,12 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use zmeld_swap::config::Config;
+use zmeld_swap::event::Listener;
 use zmeld_swap::execute::{down, up, Removal};
 use zmeld_swap::journal::{Journal, Owner, State};
 use zmeld_swap::plan::{Options, Plan};
 use zmeld_swap::step::{Record, Step};
-use zmeld_swap::Host;
+use zmeld_swap::{Error as SwapError, Host};
 
 use crate::error::Error;
 use crate::limit::Group;
@@ -242,24 +243,45 @@ fn swap_left(steps: usize) -> String {
     format!("swap of an experiment that was killed ({steps} steps)")
 }
 
-/// Takes back what an experiment that was killed left set up; by `force` even where pages do not fit back. Returns what
-/// was found.
+/// How something is taken back that an experiment left.
+pub struct TakingBack<'a> {
+    /// Even where pages do not fit back.
+    pub force: bool,
+    /// Set when it is to stop; what is not taken back by then stays written down.
+    pub stop: &'a AtomicBool,
+    /// Who is told what happens.
+    pub listener: &'a mut Listener<'a>,
+}
+
+/// Takes back what an experiment that was killed left set up. Returns what was found.
 ///
 /// # Errors
-/// What could not be taken back.
-pub fn clear_leftovers(host: &Host, force: bool) -> Result<Vec<String>, Error> {
-    let mut found: Vec<String> = take_back_swap(host, force)?.into_iter().collect();
+/// What could not be taken back; that it was stopped.
+pub fn clear_leftovers(host: &Host, how: TakingBack<'_>) -> Result<Vec<String>, Error> {
+    let mut found: Vec<String> = take_back_swap(host, how)?.into_iter().collect();
     found.extend(slow_disk::clear_leftovers());
     Ok(found)
 }
 
-fn take_back_swap(host: &Host, force: bool) -> Result<Option<String>, Error> {
+fn take_back_swap(host: &Host, how: TakingBack<'_>) -> Result<Option<String>, Error> {
     let mut journal = journal(host)?;
     let steps = journal.records().len();
     if steps == 0 {
         return Ok(None);
     }
-    take_down(host, &mut journal, force)?;
+    let removal = Removal {
+        only: None,
+        force: how.force,
+    };
+    down(host, &mut journal, removal, how.stop, how.listener).map_err(|err| match err {
+        // The way out is said for what zmeld up did.
+        SwapError::Interrupted { .. } => SwapError::Interrupted {
+            after: "the rest of the experiment's swap is still there: zmeld down --experiment \
+                    carries on"
+                .to_owned(),
+        },
+        err => err,
+    })?;
     Ok(Some(swap_left(steps)))
 }
 
@@ -270,17 +292,6 @@ fn take_back_swap(host: &Host, force: bool) -> Result<Option<String>, Error> {
 pub fn check_free(host: &Host) -> Result<(), Error> {
     let _held = journal(host)?;
     free(host)
-}
-
-fn take_down(host: &Host, journal: &mut Journal, force: bool) -> Result<(), Error> {
-    down(
-        host,
-        journal,
-        Removal { only: None, force },
-        &AtomicBool::new(false),
-        &mut |_| (),
-    )?;
-    Ok(())
 }
 
 /// A set-up that is in place; dropping it takes it back.
@@ -316,7 +327,10 @@ impl AppliedArm {
         if self.active {
             self.active = false;
             let mut journal = journal(&self.host)?;
-            take_down(&self.host, &mut journal, false)?;
+            // An experiment that is stopped is to leave nothing: this runs to its end.
+            let never = AtomicBool::new(false);
+            let all = Removal::default();
+            down(&self.host, &mut journal, all, &never, &mut |_| ())?;
         }
         self.disk = None;
         Ok(())
@@ -394,11 +408,20 @@ mod tests {
         footprint: 200 << 20,
     };
 
-    /// A machine whose swap would not fit back into RAM, and that notes what it is to run.
+    /// A machine that notes what it is to run, and does as it is told to meanwhile.
     #[derive(Default)]
-    struct FullMachine(Mutex<Vec<String>>);
+    struct Noting {
+        ran: Mutex<Vec<String>>,
+        meanwhile: Option<Box<dyn Fn(&str) + Send + Sync>>,
+    }
 
-    impl Access for FullMachine {
+    impl Noting {
+        fn ran(&self) -> String {
+            self.ran.lock().unwrap().join("\n")
+        }
+    }
+
+    impl Access for Noting {
         fn read(&self, path: &Path, limit: u64) -> std::io::Result<Vec<u8>> {
             Direct.read(path, limit)
         }
@@ -408,7 +431,11 @@ mod tests {
         }
 
         fn run(&self, invocation: &Invocation) -> std::io::Result<Finished> {
-            self.0.lock().unwrap().push(invocation.to_string());
+            let text = invocation.to_string();
+            if let Some(meanwhile) = &self.meanwhile {
+                meanwhile(&text);
+            }
+            self.ran.lock().unwrap().push(text);
             Ok(Finished {
                 code: Some(0),
                 ..Finished::default()
@@ -416,54 +443,112 @@ mod tests {
         }
     }
 
-    #[test]
-    fn what_does_not_fit_back_is_taken_back_by_force_alone() {
-        let root = tempfile::tempdir().unwrap();
-        let on_it = Step::SwapOn(zmeld_swap::steps::SwapOn {
-            device: DeviceRef::Path("/dev/loop9".into()),
-            priority: 5,
-            discard: zmeld_swap::config::Discard::None,
-        });
+    /// What an experiment left that was killed while it swapped to these disks.
+    fn left(root: &Path, disks: &[&str], available_kb: u64) {
+        let record = |disk: &&str| Record {
+            group: "tier.lab-disk".to_owned(),
+            step: Step::SwapOn(zmeld_swap::steps::SwapOn {
+                device: DeviceRef::Path(disk.into()),
+                priority: 5,
+                discard: zmeld_swap::config::Discard::None,
+            }),
+            done: true,
+            before: None,
+            outcome: None,
+            run: 1,
+        };
         let state = State {
             schema: "zmeld.state/1".to_owned(),
             complete: true,
-            records: vec![Record {
-                group: "tier.lab-disk".to_owned(),
-                step: on_it,
-                done: true,
-                before: None,
-                outcome: None,
-                run: 1,
-            }],
+            records: disks.iter().map(record).collect(),
             ..State::default()
         };
+        let swaps = disks
+            .iter()
+            .map(|disk| format!("{disk} partition 1048576 524288 5\n"));
+        let swaps: String = swaps.collect();
         for (file, text) in [
             (
                 "proc/swaps",
-                "Filename Type Size Used Priority\n/dev/loop9 partition 1048576 524288 5\n",
+                &format!("Filename Type Size Used Priority\n{swaps}"),
             ),
             (
                 "proc/meminfo",
-                "MemTotal: 1048576 kB\nMemFree: 1024 kB\nMemAvailable: 1024 kB\n",
+                &format!(
+                    "MemTotal: 8388608 kB\nMemFree: 1024 kB\nMemAvailable: {available_kb} kB\n"
+                ),
             ),
             (
                 "run/zmeld/experiment.json",
                 &serde_json::to_string(&state).unwrap(),
             ),
         ] {
-            let path = root.path().join(file);
+            let path = root.join(file);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, text).unwrap();
         }
-        let machine = Arc::new(FullMachine::default());
+    }
+
+    fn take_back(host: &Host, force: bool, stop: &AtomicBool) -> Result<Option<String>, Error> {
+        let how = TakingBack {
+            force,
+            stop,
+            listener: &mut |_| (),
+        };
+        take_back_swap(host, how)
+    }
+
+    #[test]
+    fn what_does_not_fit_back_is_taken_back_by_force_alone() {
+        let root = tempfile::tempdir().unwrap();
+        left(root.path(), &["/dev/loop9"], 1024);
+        let machine = Arc::new(Noting::default());
         let host = Host::with(root.path(), machine.clone());
-        let ran = || machine.0.lock().unwrap().join("\n");
-        let err = take_back_swap(&host, false).unwrap_err().to_string();
+        let never = AtomicBool::new(false);
+        let err = take_back(&host, false, &never).unwrap_err().to_string();
         assert!(err.contains("RAM"), "{err}");
-        assert_eq!(ran(), "");
+        assert_eq!(machine.ran(), "");
         // That the area stays on all the same is another matter.
-        let _ = take_back_swap(&host, true);
-        assert!(ran().contains("swapoff"), "{}", ran());
+        let _ = take_back(&host, true, &never);
+        assert!(machine.ran().contains("swapoff"), "{}", machine.ran());
+    }
+
+    /// Ctrl-C comes while the first of two areas is switched off.
+    #[test]
+    fn what_is_not_taken_back_before_a_stop_stays_written_down() {
+        let root = tempfile::tempdir().unwrap();
+        left(root.path(), &["/dev/loop8", "/dev/loop9"], 4 << 20);
+        let stop = Arc::new(AtomicBool::new(false));
+        let (swaps, asked) = (root.path().join("proc/swaps"), stop.clone());
+        let machine = Arc::new(Noting {
+            meanwhile: Some(Box::new(move |command| {
+                let is_off = |line: &&str| {
+                    let disk = line.split(' ').next().unwrap_or_default();
+                    !disk.starts_with('/') || !command.contains(disk)
+                };
+                let text = std::fs::read_to_string(&swaps).unwrap();
+                let rest: Vec<&str> = text.lines().filter(is_off).collect();
+                std::fs::write(&swaps, rest.join("\n") + "\n").unwrap();
+                asked.store(true, std::sync::atomic::Ordering::SeqCst);
+            })),
+            ..Noting::default()
+        });
+        let host = Host::with(root.path(), machine.clone());
+        let err = take_back(&host, false, &stop).unwrap_err();
+        let Error::Swap(SwapError::Interrupted { after }) = &err else {
+            panic!("{err}")
+        };
+        assert!(after.contains("zmeld down --experiment"), "{after}");
+        assert!(!machine.ran().contains("/dev/loop8"), "{}", machine.ran());
+        let state = State::read_of(&host, Owner::Experiment).unwrap().unwrap();
+        assert_eq!(state.records.len(), 1);
+        // Stopped before it begins, it begins nothing.
+        assert!(take_back(&host, false, &stop).is_err());
+        assert!(!machine.ran().contains("/dev/loop8"), "{}", machine.ran());
+        let again = take_back(&host, false, &AtomicBool::new(false)).unwrap();
+        assert_eq!(again, Some(swap_left(1)));
+        assert!(machine.ran().contains("/dev/loop8"), "{}", machine.ran());
+        assert!(State::read_of(&host, Owner::Experiment).unwrap().is_none());
     }
 
     #[test]

@@ -26,6 +26,7 @@ use std::time::{Duration, Instant};
 
 use zmeld_swap::Host;
 
+pub use crate::arm::TakingBack;
 use crate::arm::{self, size, SizeBases};
 use crate::error::Error;
 use crate::folder::{self, Folder};
@@ -157,7 +158,12 @@ impl<'a> Lab<'a> {
         let hierarchy = Hierarchy::here()?;
         let lock = ExperimentLock::here()?;
         let host = Host::here();
-        for found in cleared(&host, false)? {
+        let how = TakingBack {
+            force: false,
+            stop,
+            listener: &mut |_| (),
+        };
+        for found in cleared(&host, how)? {
             listener(Event::Note(&format!("took back {found}")));
         }
         arm::check_free(&host)?;
@@ -212,14 +218,14 @@ fn groups_left(count: usize) -> String {
     format!("control groups of an experiment that was killed ({count})")
 }
 
-/// Takes back what [`left_behind`] names; by force even where pages do not fit back.
+/// Takes back what [`left_behind`] names.
 ///
 /// # Errors
-/// What could not be taken back; an experiment that is running.
-pub fn take_back_left_behind(host: &Host, force: bool) -> Result<Vec<String>, Error> {
+/// What could not be taken back; that it was stopped; an experiment that is running.
+pub fn take_back_left_behind(host: &Host, how: TakingBack<'_>) -> Result<Vec<String>, Error> {
     needs_root("taking back what an experiment left changes the machine's swap")?;
     let _lock = ExperimentLock::here()?;
-    cleared(host, force)
+    cleared(host, how)
 }
 
 fn needs_root(why: &str) -> Result<(), Error> {
@@ -233,13 +239,13 @@ fn needs_root(why: &str) -> Result<(), Error> {
 
 /// With the lock held: whatever there is of experiments is of one that is gone. Groups first, so that no workload of
 /// one is in the way of its swap.
-fn cleared(host: &Host, force: bool) -> Result<Vec<String>, Error> {
+fn cleared(host: &Host, how: TakingBack<'_>) -> Result<Vec<String>, Error> {
     let mut found = Vec::new();
     let groups = Hierarchy::here().map_or(0, |hierarchy| hierarchy.clear_leftovers());
     if groups > 0 {
         found.push(groups_left(groups));
     }
-    found.extend(arm::clear_leftovers(host, force)?);
+    found.extend(arm::clear_leftovers(host, how)?);
     clear_folders();
     Ok(found)
 }

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use zmeld_lab::experiment::{take_back_left_behind, TakingBack};
 use zmeld_report::schema::Envelope;
 use zmeld_swap::config::{Config, Kind, Location, Severity, Source};
 use zmeld_swap::event::Event;
@@ -160,7 +161,7 @@ pub fn down(args: &DownArgs) -> anyhow::Result<Outcome> {
     if args.only.is_none() {
         let mut taken = Vec::new();
         if !zmeld_lab::experiment::left_behind(&host)?.is_empty() {
-            taken = zmeld_lab::experiment::take_back_left_behind(&host, args.force)?;
+            taken = taken_back(args, &host)?;
         }
         // Found is not gone: what could not be removed is there still.
         let left = zmeld_lab::experiment::left_behind(&host)?;
@@ -174,6 +175,17 @@ pub fn down(args: &DownArgs) -> anyhow::Result<Outcome> {
     }
     let lead = down_lead(&report, args.experiment);
     print("zmeld down", "zmeld.down", lead, args.json, false, &report)
+}
+
+/// Takes back what experiments left, until Ctrl-C.
+fn taken_back(args: &DownArgs, host: &Host) -> anyhow::Result<Vec<String>> {
+    let mut told = Reporter::new();
+    let how = TakingBack {
+        force: args.force,
+        stop: progress::interrupt_flag(),
+        listener: &mut |event| told.tell(event),
+    };
+    Ok(take_back_left_behind(host, how)?)
 }
 
 /// What is said first of what `down` did.
