@@ -104,7 +104,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "[tier.a]\nkind = \"zram\"\ncodec = \"snappy\"\n",
-        "z.toml:3:9: tier.a.codec: \"snappy\" is no codec; there are: lzo, lzo-rle, lz4, lz4hc, zstd, deflate, 842",
+        "z.toml:3:9: tier.a.codec: \"snappy\" is no codec; there are: lzo, lzo-rle, lz4, lz4hc, zstd, deflate, 842, zword",
     ),
     (
         "[tier.a]\nkind = \"zram\"\npriority = 40000\n",
@@ -277,6 +277,15 @@ const MISTAKES: &[(&str, &str)] = &[
     (
         "[tier.a]\nkind = \"zram\"\nwriteback.device = \"LABEL=a\"\n[watch.writeback]\n",
         "z.toml:3:20: tier.a.writeback.device: LABEL=a is written over with the backing device, so the device would not be found again; use PARTLABEL= or a path below /dev/disk/by-id",
+    ),
+    // Codecs.
+    (
+        "[tier.a]\nkind = \"zram\"\ncodec = \"zword\"\n",
+        "z.toml:3:9: tier.a.codec: zram has no zword; write kind = \"zmeld\", or another codec",
+    ),
+    (
+        "[tier.a]\nkind = \"zmeld\"\ncodec = \"zword:3\"\n",
+        "z.toml:3:9: tier.a.codec: \"3\" is no level of zword; it takes 1 to 2",
     ),
     // Recompression.
     (

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use super::codec::OF_ZMELD_ALONE;
 use super::problem::{Problem, Severity};
 use super::read::Places;
 use super::*;
@@ -75,6 +76,22 @@ impl Check<'_> {
 
     fn ram(&mut self, device: &RamDevice, key: &str) {
         self.recompression(device, key);
+        let again = device.recompress.iter().map(|it| ("recompress", &it.codec));
+        let codecs = device
+            .codec
+            .iter()
+            .map(|codec| ("codec", codec))
+            .chain(again);
+        for (of, codec) in codecs {
+            if device.driver == RamDriver::Zram && codec.name == OF_ZMELD_ALONE {
+                self.error(
+                    &format!("{key}.{of}"),
+                    format!(
+                        "zram has no {OF_ZMELD_ALONE}; write kind = \"zmeld\", or another codec"
+                    ),
+                );
+            }
+        }
         if let Some(limit) = &device.memory_limit {
             if matches!(limit, Size::Ram { percent, at_most: None } if *percent > Percent::whole(100))
                 || *limit == Size::Ufpr

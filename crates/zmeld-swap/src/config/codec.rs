@@ -18,9 +18,12 @@ pub struct Known {
     pub takes_dict: bool,
 }
 
-/// The codecs of zram, from `drivers/block/zram/backend_*.c` of Linux 7.2. A
-/// kernel may have been built without some.
-pub const CODECS: [Known; 7] = [
+/// The codec that comes with zmeld's module, and that zram has not got.
+pub const OF_ZMELD_ALONE: &str = "zword";
+
+/// The codecs of zram, from `drivers/block/zram/backend_*.c` of Linux 7.2, and
+/// [`OF_ZMELD_ALONE`]. A kernel may have been built without some.
+pub const CODECS: [Known; 8] = [
     Known {
         name: "lzo",
         levels: None,
@@ -55,6 +58,12 @@ pub const CODECS: [Known; 7] = [
     Known {
         name: "842",
         levels: None,
+        takes_dict: false,
+    },
+    // From a glance at the page to a look at all that may be in it.
+    Known {
+        name: OF_ZMELD_ALONE,
+        levels: Some((1, 2)),
         takes_dict: false,
     },
 ];
@@ -219,7 +228,8 @@ mod tests {
             ("zst", "\"zst\" is no codec; did you mean \"zstd\"?"),
             (
                 "",
-                "\"\" is no codec; there are: lzo, lzo-rle, lz4, lz4hc, zstd, deflate, 842",
+                "\"\" is no codec; there are: lzo, lzo-rle, lz4, lz4hc, zstd, deflate, 842, \
+                 zword",
             ),
             ("lzo:3", "lzo has no levels; write just \"lzo\""),
             (
