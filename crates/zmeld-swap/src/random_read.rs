@@ -12,8 +12,13 @@ use zmeld_linux::mounts;
 use crate::error::Error;
 use crate::kernel::Host;
 
-/// As long as it takes to see past a drive's first answers, and no longer.
+/// As long as it takes to see past a drive's first answers.
 const BUDGET: Duration = Duration::from_millis(300);
+/// A slow drive is given longer, until there are so many reads: their mean is then
+/// within a fifth.
+const READS_MIN: u64 = 32;
+/// But no longer than this.
+const BUDGET_MAX: Duration = Duration::from_secs(2);
 
 /// What is read at once: a page, aligned as O_DIRECT wants it.
 const PAGE: usize = 4096;
@@ -41,7 +46,7 @@ pub fn pages_per_second(host: &Host, device: &Path) -> Result<f64, Error> {
     let chance = RandomState::new();
     let begin = Instant::now();
     let mut count = 0u64;
-    while begin.elapsed() < BUDGET {
+    while begin.elapsed() < BUDGET || count < READS_MIN && begin.elapsed() < BUDGET_MAX {
         let number = chance.hash_one(count) % pages;
         file.read_exact_at(page, number * PAGE as u64)
             .map_err(failed)?;

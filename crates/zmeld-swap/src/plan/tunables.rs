@@ -1,6 +1,7 @@
 //! The kernel's tunables.
 
 use serde::Serialize;
+use zmeld_report::units::count;
 
 use crate::config::{Problem, Severity, Swappiness};
 use crate::error::Error;
@@ -24,7 +25,8 @@ pub struct Measured {
 impl Measured {
     /// `vm.swappiness` by 200 k / (k + 1), where swap is k times as fast as the
     /// file system (`Documentation/admin-guide/sysctl/vm.rst`: twice as fast
-    /// gives 133). Within 1 and 200: 0 would mean something else to the kernel.
+    /// gives 133), to the nearest ten and within [`SWAPPINESS_MIN`] and
+    /// [`SWAPPINESS_MAX`]: a fraction of a second of reads says no more than that.
     pub fn swappiness(&self) -> u8 {
         let (swap, files) = (
             self.swap_pages_per_s.max(0.0),
@@ -35,8 +37,24 @@ impl Measured {
         } else {
             0.5
         };
-        (200.0 * share).round().clamp(1.0, 200.0) as u8
+        let tens = (20.0 * share).round() as u8;
+        (10 * tens).clamp(SWAPPINESS_MIN, SWAPPINESS_MAX)
     }
+}
+
+/// The most that is set by measuring: what Pop!_OS and the Arch wiki take for zram.
+/// Above it hardly a file page would be dropped before programs are swapped out,
+/// whatever the file system does when it is asked for more at once.
+pub const SWAPPINESS_MAX: u8 = 180;
+/// The least: what is usually written where swap is slow. Less would let the kernel
+/// drop all files first, those that are in use too.
+pub const SWAPPINESS_MIN: u8 = 10;
+
+/// A rate to two digits.
+fn rough(rate: f64) -> String {
+    let rate = rate.max(0.0).round() as u64;
+    let unit = 10u64.pow(rate.checked_ilog10().unwrap_or(0).saturating_sub(1));
+    count((rate + unit / 2) / unit * unit)
 }
 
 impl Draft<'_> {
@@ -151,8 +169,10 @@ impl Draft<'_> {
                 };
                 let value = measured.swappiness().min(most);
                 let reason = format!(
-                    "200 k / (k + 1): swap gives {:.0} pages/s back, the file system {:.0}",
-                    measured.swap_pages_per_s, measured.files_pages_per_s
+                    "200 k / (k + 1), to the nearest ten, {SWAPPINESS_MIN} to {SWAPPINESS_MAX}: \
+                     swap gives {} pages/s back, the file system {}",
+                    rough(measured.swap_pages_per_s),
+                    rough(measured.files_pages_per_s)
                 );
                 (NAME, Some(value.to_string()), reason)
             }
@@ -165,6 +185,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn rates_are_told_as_roughly_as_they_are_known() {
+        let rough = |rate| super::rough(rate);
+        assert_eq!(rough(639_723.0), "640 000");
+        assert_eq!(rough(13_876.0), "14 000");
+        assert_eq!(rough(77.4), "77");
+        assert_eq!(rough(0.0), "0");
+        assert_eq!(rough(f64::NAN), "0");
+    }
+
+    #[test]
     fn swappiness_follows_the_published_formula() {
         let value = |swap, files| {
             Measured {
@@ -173,11 +203,16 @@ mod tests {
             }
             .swappiness()
         };
-        assert_eq!(value(2.0, 1.0), 133);
+        // 133, 120, 109 by the formula.
+        assert_eq!(value(2.0, 1.0), 130);
+        assert_eq!(value(1.5, 1.0), 120);
+        assert_eq!(value(1.2, 1.0), 110);
         assert_eq!(value(1.0, 1.0), 100);
-        assert_eq!(value(1e9, 1.0), 200);
-        assert_eq!(value(1.0, 1e9), 1);
+        // 196 by the formula: RAM against a drive.
+        assert_eq!(value(639_723.0, 13_876.0), 180);
+        assert_eq!(value(1e9, 1.0), 180);
+        assert_eq!(value(1.0, 1e9), 10);
         assert_eq!(value(0.0, 0.0), 100);
-        assert_eq!(value(f64::NAN, 1.0), 1);
+        assert_eq!(value(f64::NAN, 1.0), 10);
     }
 }
