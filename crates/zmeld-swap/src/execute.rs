@@ -54,17 +54,26 @@ pub struct Removal<'a> {
 pub struct Done {
     /// The part of the plan.
     pub group: String,
-    /// What it does.
+    /// What it does, exact.
     pub step: String,
+    /// The same for people.
+    #[serde(skip)]
+    pub words: String,
 }
 
 impl Done {
+    /// A step of that part of the plan.
+    pub fn new(group: &str, step: &Step) -> Done {
+        Done {
+            group: group.to_owned(),
+            step: step.describe(),
+            words: step.words(),
+        }
+    }
+
     /// What a record tells of.
     pub fn of(record: &Record) -> Done {
-        Done {
-            group: record.group.clone(),
-            step: record.step.describe(),
-        }
+        Done::new(&record.group, &record.step)
     }
 }
 
@@ -155,7 +164,7 @@ pub fn down(
     for record in &undone {
         let left = match record.step.reversible().left(host, record) {
             Ok(left) => left,
-            Err(err) => Some(format!("{}: {err}", record.step.describe())),
+            Err(err) => Some(format!("{}: {err}", record.step.words())),
         };
         let left = left.filter(|left| !run.report.left.contains(left));
         run.report.left.extend(left);
@@ -302,10 +311,7 @@ impl Run<'_> {
                 record.done = true;
             }
         })?;
-        self.report.applied.push(Done {
-            group: group.to_owned(),
-            step: step.describe(),
-        });
+        self.report.applied.push(Done::new(group, step));
         Ok(())
     }
 
@@ -458,7 +464,7 @@ impl Run<'_> {
             let same = |it: &&Record| it.done && it.group == before.group && it.step == before.step;
             match now.iter().position(same) {
                 Some(at) => drop(now.swap_remove(at)),
-                None => missing.push(format!("{}: {}", before.group, before.step.describe())),
+                None => missing.push(format!("{}: {}", before.group, before.step.words())),
             }
         }
         match (missing.is_empty(), now.is_empty()) {

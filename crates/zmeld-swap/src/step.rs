@@ -208,9 +208,17 @@ impl Step {
         }
     }
 
-    /// What it does, in a few words.
+    /// What it does, in a few words: exact, as it is written down and as JSON has it.
     pub fn describe(&self) -> String {
         self.reversible().describe()
+    }
+
+    /// The same for people: "23.5 GiB" in place of bytes.
+    pub fn words(&self) -> String {
+        match self {
+            Step::SetAttribute(step) => step.words(),
+            step => step.describe(),
+        }
     }
 }
 

@@ -441,8 +441,8 @@ fn comments_stand_above_what_they_are_about() {
 [tier.a]
 kind = \"zram\"
 # a line
-# that?[2J breaks, and is long enough to be broken again where the words allow
-# it
+# that?[2J breaks, and is long enough to be broken again where the words
+# allow it
 size = \"25%\"
 # It cannot be missing.
 optional = false

@@ -14,7 +14,7 @@ use super::*;
 pub type Comments = BTreeMap<String, String>;
 
 /// How wide a comment gets.
-const WIDTH: usize = 78;
+const WIDTH: usize = 76;
 
 impl Config {
     /// The configuration as the text of a file. Read again it is this

@@ -3,6 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use zmeld_report::units::bytes;
+
 use super::while_busy;
 use crate::error::Error;
 use crate::kernel::{short, Host};
@@ -27,6 +29,16 @@ impl SetAttribute {
             attribute: attribute.to_owned(),
             value: value.into(),
             with: None,
+        }
+    }
+
+    /// What it does, for people: sizes are not read as bytes.
+    pub(crate) fn words(&self) -> String {
+        match (self.attribute.as_str(), self.value.parse()) {
+            ("disksize" | "mem_limit", Ok(size)) => {
+                format!("set its {} to {}", self.attribute, bytes(size))
+            }
+            _ => self.describe(),
         }
     }
 

@@ -13,10 +13,7 @@ fn agrees(machine: &Machine, text: &str) {
     let report = machine.up(&config(text)).unwrap();
     let steps = plan.groups.iter().flat_map(|group| {
         let missing = group.steps.iter().filter(|planned| !planned.done);
-        missing.map(|planned| Done {
-            group: group.name.clone(),
-            step: planned.step.describe(),
-        })
+        missing.map(|planned| Done::new(&group.name, &planned.step))
     });
     assert_eq!(steps.collect::<Vec<_>>(), report.applied, "{text}");
     assert_eq!(plan.undone, report.undone, "{text}");

@@ -1,6 +1,7 @@
 //! Plans and what came of them, as tables and JSON.
 
 use serde::Serialize;
+use zmeld_advice::size::tenths;
 use zmeld_advice::Recommendation;
 use zmeld_report::{cells, Column, Document, Section, Table, Tone};
 use zmeld_swap::ciphers::Speed;
@@ -63,7 +64,7 @@ pub fn steps_table(plan: &Plan) -> Table {
         table.row(cells![
             number as u64 + 1,
             group.name.as_str(),
-            planned.step.describe(),
+            planned.step.words(),
             now,
             planned.reason.as_str()
         ]);
@@ -100,7 +101,7 @@ pub fn plan_document(body: &PlanBody<'_>) -> Document {
         .provenance("kernel", machine.kernel.as_str())
         .provenance("RAM", zmeld_report::units::bytes(machine.ram_bytes));
     if let Some(ratio) = body.expected_ratio {
-        document = document.provenance("expected ratio", zmeld_report::units::ratio(ratio));
+        document = document.provenance("expected ratio", format!("{}x", tenths(ratio)));
     }
     if let Some(sizing) = body.recommendation.and_then(|it| it.sizing.as_ref()) {
         let mut section = Section::new("What it comes to");
@@ -122,7 +123,7 @@ pub fn plan_document(body: &PlanBody<'_>) -> Document {
         document = document.section(section.advice(tone, text));
     }
     if !plan.problems.is_empty() || !plan.skipped.is_empty() || body.experiment.is_some() {
-        let mut section = Section::new("Mind");
+        let mut section = Section::new("Please note");
         if let Some(text) = &body.experiment {
             section = section.advice(Tone::Warning, text.as_str());
         }
@@ -140,7 +141,7 @@ pub fn plan_document(body: &PlanBody<'_>) -> Document {
             .column(Column::text("part"))
             .column(Column::text("what"));
         for done in &plan.undone {
-            table.row(cells![done.group.as_str(), done.step.as_str()]);
+            table.row(cells![done.group.as_str(), done.words.as_str()]);
         }
         document = document.section(Section::new("Taken back first").table(table));
     }
@@ -203,12 +204,12 @@ pub fn run_document(title: &str, lead: &str, report: &Report, dry_run: bool) -> 
             format!(
                 "{}: {}",
                 if dry_run { "to undo" } else { "undone" },
-                done.step
+                done.words
             )
         ]);
     }
     for done in &report.applied {
-        table.row(cells![done.group.as_str(), done.step.as_str()]);
+        table.row(cells![done.group.as_str(), done.words.as_str()]);
     }
     let mut document = Document::new(title).lead(lead);
     let mut section = Section::new("");

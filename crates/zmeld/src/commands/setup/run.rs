@@ -119,10 +119,7 @@ fn would_go_up(args: &UpArgs, host: &Host) -> anyhow::Result<Outcome> {
                 .steps
                 .iter()
                 .filter(move |planned| planned.done == done);
-            steps.map(|planned| Done {
-                group: group.name.clone(),
-                step: planned.step.describe(),
-            })
+            steps.map(|planned| Done::new(&group.name, &planned.step))
         })
     };
     let report = Report {
@@ -259,6 +256,7 @@ fn would_go_down(args: &DownArgs, host: &Host) -> anyhow::Result<Outcome> {
 fn of_an_experiment(found: Vec<String>) -> impl Iterator<Item = Done> {
     found.into_iter().map(|step| Done {
         group: "experiment".to_owned(),
+        words: step.clone(),
         step,
     })
 }
