@@ -8,6 +8,8 @@
 
 use zmeld_report::units::bytes;
 
+use crate::size::{self, Basis};
+
 /// Share of one core that a codec may take at the swap rate that was given.
 pub const CPU_SHARE_MAX: f64 = 0.5;
 /// Bytes of RAM below which only the ratio counts.
@@ -90,8 +92,11 @@ pub enum CodecVerdict {
     Codec {
         /// Its name.
         name: String,
-        /// Bytes of pages for each byte of memory used.
+        /// Bytes of pages for each byte of memory used, to the tenth: what follows from
+        /// two measurements of one machine is to be the same.
         ratio: f64,
+        /// Bytes of the pages that it was measured on.
+        bytes: u64,
         /// Why it is the one.
         reason: Reason,
     },
@@ -115,7 +120,8 @@ impl CodecVerdict {
         match choose(codecs, ram_bytes, mb_per_s) {
             Some((codec, reason)) => CodecVerdict::Codec {
                 name: codec.name.clone(),
-                ratio: codec.ratio,
+                ratio: size::rounded(codec.ratio),
+                bytes,
                 reason,
             },
             None => CodecVerdict::NothingToGain(best_offered(codecs)),
@@ -126,6 +132,17 @@ impl CodecVerdict {
     pub fn ratio(&self) -> Option<f64> {
         match self {
             CodecVerdict::Codec { ratio, .. } => Some(*ratio),
+            _ => None,
+        }
+    }
+
+    /// What a size follows from; `None` where nothing was measured that says one.
+    pub fn basis(&self) -> Option<Basis> {
+        match self {
+            CodecVerdict::Codec { ratio, bytes, .. } => Some(Basis {
+                ratio: *ratio,
+                bytes: *bytes,
+            }),
             _ => None,
         }
     }

@@ -27,5 +27,5 @@ pub mod tier;
 
 pub use codec::{CodecFacts, CodecVerdict};
 pub use module::ModulePresence;
-pub use size::Sizing;
+pub use size::{Basis, Sizing};
 pub use tier::{recommend, ActiveSwap, AdvisedTier, Facts, Recommendation};

@@ -2,17 +2,22 @@
 //!
 //! A device is as large as RAM where half of RAM holds that many pages with a fifth
 //! to spare, else three quarters, a half or a quarter of it: steps, so that two
-//! measurements of one machine rarely differ. Its limit is what it takes when it is
-//! full and a fifth more, but enough for pages that get half as small, and at most
-//! half of RAM.
+//! measurements of one machine rarely differ. More than half of RAM is advised only
+//! where pages of at least a quarter of RAM were measured ([`BASIS_MIN_PERCENT`]): a
+//! machine that has just booted does not show yet what it will hold. Half is also what
+//! zram-generator and zram-tools take. Its limit is what it takes when it is full and a
+//! fifth more, but enough for pages that get half as small, and at most half of RAM.
 
 use serde::Serialize;
-use zmeld_report::units::{bytes, ratio as times};
+use zmeld_report::units::bytes;
 
 /// What pages are expected to shrink to where nobody measured it: half.
 pub const RATIO_ASSUMED: f64 = 2.0;
 /// Size in percent of RAM where nothing was measured.
 pub const UNMEASURED_PERCENT: u32 = 50;
+/// Pages that have to be measured, in percent of RAM, before a device is advised that
+/// is larger than where nothing was.
+pub const BASIS_MIN_PERCENT: u32 = 25;
 /// Sizes that are advised, in percent of RAM.
 const STEPS: [u32; 4] = [100, 75, 50, 25];
 /// Memory that the pool may take at most, in percent of RAM: the rest is for pages
@@ -23,6 +28,22 @@ const LIMIT_MAX_PERCENT: u32 = 50;
 const MARGIN: f64 = 1.2;
 /// Bytes of table that a device keeps for each page of its size.
 pub const SLOT_BYTES: u64 = 16;
+
+/// What a size follows from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Basis {
+    /// Bytes of pages for each byte of memory used.
+    pub ratio: f64,
+    /// Bytes of the pages that it was measured on.
+    pub bytes: u64,
+}
+
+impl Basis {
+    /// Whether so few pages were measured that no large device follows from them.
+    fn is_thin(&self, ram_bytes: u64) -> bool {
+        self.bytes < part(ram_bytes, BASIS_MIN_PERCENT)
+    }
+}
 
 /// A device's size, with what follows from it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -45,38 +66,50 @@ pub struct Sizing {
     pub ratio: f64,
     /// Whether that was measured on this machine's pages.
     pub measured: bool,
+    /// Bytes of the pages that it was measured on; 0 where nothing was.
+    pub measured_bytes: u64,
+    /// Whether those were too few for a larger device.
+    pub held_back: bool,
     /// Why it has this limit.
     pub limit_why: &'static str,
 }
 
 impl Sizing {
-    /// The size and limit for a machine with that much RAM, whose pages were
-    /// measured to get `ratio` times smaller; `None`: nothing was measured.
-    pub fn advised(ram_bytes: u64, page_size: u64, ratio: Option<f64>) -> Sizing {
-        let percent = match ratio {
-            None => UNMEASURED_PERCENT,
-            Some(ratio) => {
-                let room = f64::from(LIMIT_MAX_PERCENT) / MARGIN * ratio.max(1.0);
-                let fits = STEPS.iter().find(|step| f64::from(**step) <= room);
-                *fits.unwrap_or(&STEPS[STEPS.len() - 1])
-            }
+    /// The size and limit for a machine with that much RAM, whose pages were measured;
+    /// `None`: nothing was.
+    pub fn advised(ram_bytes: u64, page_size: u64, basis: Option<Basis>) -> Sizing {
+        let held = basis.map(|basis| {
+            let room = f64::from(LIMIT_MAX_PERCENT) / MARGIN * basis.ratio.max(1.0);
+            let fits = STEPS.iter().find(|step| f64::from(**step) <= room);
+            *fits.unwrap_or(&STEPS[STEPS.len() - 1])
+        });
+        let is_thin = basis.is_some_and(|basis| basis.is_thin(ram_bytes));
+        let held_back = is_thin && held > Some(UNMEASURED_PERCENT);
+        let percent = match held {
+            Some(percent) if !held_back => percent,
+            _ => UNMEASURED_PERCENT,
         };
-        let size_bytes = part(ram_bytes, percent);
         Sizing {
             size_percent: percent,
-            ..Sizing::of_size(size_bytes, ram_bytes, page_size, ratio)
+            held_back,
+            ..Sizing::of_size(part(ram_bytes, percent), ram_bytes, page_size, basis)
         }
     }
 
     /// The same for a device whose size its owner chose.
-    pub fn of_size(size_bytes: u64, ram_bytes: u64, page_size: u64, ratio: Option<f64>) -> Sizing {
-        let ratio_used = ratio.unwrap_or(RATIO_ASSUMED).max(1.0);
-        let (limit, limit_why) = limit_percent(size_bytes, ram_bytes, ratio_used);
+    pub fn of_size(
+        size_bytes: u64,
+        ram_bytes: u64,
+        page_size: u64,
+        basis: Option<Basis>,
+    ) -> Sizing {
+        let ratio = basis.map_or(RATIO_ASSUMED, |basis| basis.ratio).max(1.0);
+        let (limit, limit_why) = limit_percent(size_bytes, ram_bytes, ratio);
         let limit_bytes = part(ram_bytes, limit);
         let table = table_bytes(size_bytes, page_size);
         // At its limit it takes no more pages.
-        let held = ((limit_bytes as f64 * ratio_used) as u64).min(size_bytes);
-        let pool = (held as f64 / ratio_used) as u64;
+        let held = ((limit_bytes as f64 * ratio) as u64).min(size_bytes);
+        let pool = (held as f64 / ratio) as u64;
         let takes_bytes = pool.saturating_add(table);
         let percent = size_bytes as f64 * 100.0 / ram_bytes.max(1) as f64;
         Sizing {
@@ -87,8 +120,10 @@ impl Sizing {
             takes_bytes,
             takes_at_most_bytes: limit_bytes.saturating_add(table),
             gains_bytes: held.saturating_sub(pool) as i64 - table as i64,
-            ratio: ratio_used,
-            measured: ratio.is_some(),
+            ratio,
+            measured: basis.is_some(),
+            measured_bytes: basis.map_or(0, |basis| basis.bytes),
+            held_back: false,
             limit_why,
         }
     }
@@ -96,14 +131,20 @@ impl Sizing {
     /// Why it has this size.
     pub fn why(&self) -> String {
         if !self.measured {
-            return "nothing was measured: half of RAM, of pages that are expected to get half as \
-                    large"
+            return "half of RAM: nothing was measured, and pages are expected to get 2 times \
+                    smaller"
                 .to_owned();
         }
+        let (times, of) = (tenths(self.ratio), bytes(self.measured_bytes));
+        if self.held_back {
+            return format!(
+                "half of RAM: pages of this machine get {times} times smaller, but only {of} of \
+                 them were measured, less than a quarter of RAM"
+            );
+        }
         format!(
-            "pages of this machine get {} smaller: half of RAM holds that many with a fifth to \
-             spare",
-            times(self.ratio).replace('x', " times")
+            "pages of this machine get {times} times smaller ({of} of them were measured): half \
+             of RAM holds that many with a fifth to spare"
         )
     }
 
@@ -117,6 +158,17 @@ impl Sizing {
             bytes(self.takes_at_most_bytes)
         )
     }
+}
+
+/// A ratio as a basis has it: to the tenth.
+pub fn tenths(ratio: f64) -> String {
+    format!("{ratio:.1}")
+}
+
+/// The ratio that is counted on: two measurements of one machine differ in the second
+/// digit after the point, and what follows from them should not.
+pub fn rounded(ratio: f64) -> f64 {
+    (ratio * 10.0).round() / 10.0
 }
 
 fn signed(value: i64) -> String {
@@ -181,6 +233,12 @@ mod tests {
 
     const GIB: u64 = 1 << 30;
 
+    /// A ratio that was measured on more than enough pages.
+    fn basis(ratio: f64) -> Option<Basis> {
+        let bytes = u64::MAX;
+        Some(Basis { ratio, bytes })
+    }
+
     #[test]
     fn gain_is_what_is_left_after_pool_and_table() {
         assert_eq!(gained(GIB, 0.5, 4096), (GIB / 2 - GIB / 256) as i64);
@@ -192,7 +250,7 @@ mod tests {
     /// and the table; a fifth more would be 48 %, and half as small needs 50 %.
     #[test]
     fn the_arithmetic_of_the_size_is_right() {
-        let found = Sizing::advised(8 * GIB, 4096, Some(2.5));
+        let found = Sizing::advised(8 * GIB, 4096, basis(2.5));
         let table = 32 << 20;
         assert_eq!((found.size_percent, found.memory_limit_percent), (100, 50));
         assert_eq!(found.memory_limit_bytes, 4 * GIB);
@@ -211,7 +269,7 @@ mod tests {
     /// of pages; the table of 16 GiB takes 64 MiB. Gained: 8 - 4 GiB, less the table.
     #[test]
     fn a_device_that_its_limit_bounds_gains_what_the_limit_holds() {
-        let found = Sizing::of_size(16 * GIB, 8 * GIB, 4096, Some(2.0));
+        let found = Sizing::of_size(16 * GIB, 8 * GIB, 4096, basis(2.0));
         let table = 64 << 20;
         assert_eq!((found.size_percent, found.memory_limit_percent), (200, 50));
         assert_eq!(found.takes_bytes, 4 * GIB + table);
@@ -231,10 +289,26 @@ mod tests {
             (Some(1.2), 50, 50),
             (Some(1.15), 25, 27),
         ] {
-            let found = Sizing::advised(100 * GIB, 4096, ratio);
+            let found = Sizing::advised(100 * GIB, 4096, ratio.and_then(basis));
             let is = (found.size_percent, found.memory_limit_percent);
             assert_eq!(is, (size, limit), "{ratio:?}");
         }
+    }
+
+    /// A quarter of 8 GiB is 2 GiB: a page less, and no device of more than half of RAM
+    /// follows. A smaller one does.
+    #[test]
+    fn few_pages_advise_no_large_device() {
+        let of = |ratio, bytes| Sizing::advised(8 * GIB, 4096, Some(Basis { ratio, bytes }));
+        let enough = of(2.7, 2 * GIB);
+        assert_eq!((enough.size_percent, enough.held_back), (100, false));
+        assert!(enough.why().contains("(2.00 GiB of them were measured)"));
+        let few = of(2.7, 2 * GIB - 4096);
+        assert_eq!((few.size_percent, few.held_back), (50, true));
+        assert_eq!(few.memory_limit_percent, 25);
+        assert!(few.why().contains("less than a quarter of RAM"), "{few:?}");
+        let dense = of(1.15, 64 << 20);
+        assert_eq!((dense.size_percent, dense.held_back), (25, false));
     }
 
     #[test]
@@ -258,7 +332,7 @@ mod tests {
         for hundredths in 110..=2000 {
             let ratio = f64::from(hundredths) / 100.0;
             for ram in [256 << 20, GIB - 12_345, 8 * GIB, 23_999_999_999] {
-                let found = Sizing::advised(ram, 4096, Some(ratio));
+                let found = Sizing::advised(ram, 4096, basis(rounded(ratio)));
                 let (size, limit) = (found.size_bytes, found.memory_limit_bytes);
                 assert!(!is_oversized(size, limit, None), "{ratio} {found:?}");
                 assert!(!is_oversized(size, limit, Some(ratio)), "{ratio} {found:?}");

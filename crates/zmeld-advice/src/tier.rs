@@ -160,7 +160,7 @@ pub fn recommend(facts: &Facts, kind: Option<AdvisedTier>) -> Recommendation {
         _ => None,
     };
     let sizing =
-        in_ram.then(|| Sizing::advised(facts.ram_bytes, facts.page_size, facts.measured.ratio()));
+        in_ram.then(|| Sizing::advised(facts.ram_bytes, facts.page_size, facts.measured.basis()));
     let compressed = facts.swaps.iter().filter(|swap| swap.is_in_ram());
     Recommendation {
         kind,
@@ -222,6 +222,7 @@ mod tests {
             measured: CodecVerdict::Codec {
                 name: "zstd".to_owned(),
                 ratio: 3.2,
+                bytes: 4 << 30,
                 reason: Reason::BestCheap,
             },
             ..Facts::default()

@@ -6,7 +6,7 @@
 use serde::Serialize;
 use zmeld_advice::codec::{self, CodecFacts, CodecVerdict, Reason, CPU_SHARE_MAX, SMALL_RAM};
 use zmeld_advice::meld::{self, Melders, Melding};
-use zmeld_advice::{tier, ActiveSwap, AdvisedTier, Facts, Recommendation};
+use zmeld_advice::{size, tier, ActiveSwap, AdvisedTier, Facts, Recommendation};
 use zmeld_report::units::{bytes, percent};
 use zmeld_store::page_size;
 
@@ -141,10 +141,17 @@ pub fn advise(result: &ScanResult, measured: &CodecVerdict, swap_mb_per_s: f64) 
     }
     let mut advice = Vec::new();
     match measured {
-        CodecVerdict::Codec { name, reason, .. } => {
+        CodecVerdict::Codec {
+            name,
+            ratio,
+            reason,
+            ..
+        } => {
             let codec = result.codecs.iter().find(|codec| codec.codec == *name);
             let to = result.recommendation.as_ref();
-            advice.extend(codec.map(|codec| codec_advice(codec, *reason, to, swap_mb_per_s)));
+            advice.extend(
+                codec.map(|codec| codec_advice(codec, (*ratio, *reason), to, swap_mb_per_s)),
+            );
             advice.extend(to.and_then(size_advice));
         }
         _ => advice.push(no_codec(result, measured)),
@@ -196,7 +203,7 @@ fn no_codec(result: &ScanResult, measured: &CodecVerdict) -> Advice {
 
 fn codec_advice(
     codec: &CodecResult,
-    reason: Reason,
+    (ratio, reason): (f64, Reason),
     to: Option<&Recommendation>,
     rate: f64,
 ) -> Advice {
@@ -206,9 +213,9 @@ fn codec_advice(
         ""
     };
     let figures = format!(
-        "{:.2}x on these pages, pool overhead included ({}). At {rate:.0} MB/s swapped out and as \
+        "{}x on these pages, pool overhead included ({}). At {rate:.0} MB/s swapped out and as \
          much in it takes {:.0} % of a core.{unseen}",
-        codec.effective_ratio,
+        size::tenths(ratio),
         reason.words(),
         100.0 * CodecFacts::from(codec).cpu_share(rate)
     );
@@ -233,8 +240,12 @@ fn codec_advice(
 /// What a device comes to; nothing for zswap, which has no size of its own.
 fn size_advice(to: &Recommendation) -> Option<Advice> {
     let sizing = to.sizing.as_ref()?;
+    let why = match sizing.held_back {
+        true => " More is not advised from so few pages: they are less than a quarter of RAM.",
+        false => "",
+    };
     let text = format!(
-        "Disk size {} ({} % of RAM) with a memory limit of {} ({} %): {}.",
+        "Disk size {} ({} % of RAM) with a memory limit of {} ({} %): {}.{why}",
         bytes(sizing.size_bytes),
         sizing.size_percent,
         bytes(sizing.memory_limit_bytes),
@@ -265,8 +276,9 @@ fn better_elsewhere(result: &ScanResult, rate: f64) -> Option<Advice> {
             AdviceKind::Note,
             "codec",
             format!(
-                "{} would reach {:.2}x, but {why}.",
-                there.codec, there.effective_ratio
+                "{} would reach {}x, but {why}.",
+                there.codec,
+                size::tenths(there.effective_ratio)
             ),
         )
     })
@@ -560,6 +572,15 @@ mod tests {
     #[test]
     fn what_a_device_takes_and_its_limit_are_told_on_one_basis() {
         let mut found = result(8 << 30, vec![codec("lz4", 2.5, 700.0, Some(true))]);
+        let all = told(&mut found, 100.0);
+        assert_eq!(
+            of(&all, "size").text,
+            "Disk size 4.00 GiB (50 % of RAM) with a memory limit of 2.00 GiB (25 %): full of such \
+             pages it takes 1.62 GiB, its table included, and gains 2.38 GiB; it never takes more \
+             than 2.02 GiB. More is not advised from so few pages: they are less than a quarter \
+             of RAM."
+        );
+        found.pages.unique += 600_000;
         let all = told(&mut found, 100.0);
         assert_eq!(
             of(&all, "size").text,

@@ -778,8 +778,9 @@ fn gains(ram: u64, credited: u64, at_scale: f64, melded_at_scale: f64) -> Vec<Ga
     if credited == 0 {
         return Vec::new();
     }
-    let stored = at_scale / credited as f64;
-    let melded = melded_at_scale / credited as f64;
+    // The ratio that advice counts on, so that table and advice say the same.
+    let stored = 1.0 / size::rounded(credited as f64 / at_scale.max(1.0)).max(1.0);
+    let melded = stored * melded_at_scale / at_scale.max(1.0);
     let page = page_size() as u64;
     let gain = |percent: u32| {
         let disksize = ram / 100 * u64::from(percent) / page * page;

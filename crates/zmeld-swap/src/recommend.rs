@@ -185,8 +185,8 @@ fn chosen(
     let page_size = rustix::param::page_size() as u64;
     let sizing = advised.sizing.map(|sizing| match choice.size {
         Some(size) => {
-            let (ram, ratio) = (machine.ram_bytes, measured.ratio());
-            Sizing::of_size(size.bytes(ram), ram, page_size, ratio)
+            let ram = machine.ram_bytes;
+            Sizing::of_size(size.bytes(ram), ram, page_size, measured.basis())
         }
         None => sizing,
     });
@@ -205,17 +205,15 @@ fn ram(
     comments: &mut Comments,
 ) -> Kind {
     let found = match measured {
-        CodecVerdict::Codec { name, ratio, .. } => {
-            name.parse::<Codec>().ok().map(|it| (it, *ratio))
-        }
+        CodecVerdict::Codec { name, .. } => name.parse::<Codec>().ok(),
         _ => None,
     };
     let codec = choice.codec.clone();
-    let codec = codec.or_else(|| found.as_ref().map(|(codec, _)| codec.clone()));
-    let ratio = found.filter(|(it, _)| Some(it) == codec.as_ref());
-    let ratio = ratio.map(|(_, ratio)| ratio);
-    if let Some(ratio) = ratio {
-        let text = format!("pages of this machine get {ratio:.1} times smaller");
+    let codec = codec.or_else(|| found.clone());
+    let basis = measured.basis().filter(|_| found == codec);
+    if let Some(basis) = basis {
+        let times = advice::size::tenths(basis.ratio);
+        let text = format!("pages of this machine get {times} times smaller");
         comments.insert("tier.fast.codec".to_owned(), text);
     }
     let page_size = rustix::param::page_size() as u64;
@@ -223,10 +221,10 @@ fn ram(
     let (size, sizing) = match choice.size {
         Some(size) => (
             size,
-            Sizing::of_size(size.bytes(ram), ram, page_size, ratio),
+            Sizing::of_size(size.bytes(ram), ram, page_size, basis),
         ),
         None => {
-            let sizing = Sizing::advised(ram, page_size, ratio);
+            let sizing = Sizing::advised(ram, page_size, basis);
             comments.insert("tier.fast.size".to_owned(), sizing.why());
             (Size::percent(sizing.size_percent), sizing)
         }
@@ -310,6 +308,7 @@ mod tests {
         CodecVerdict::Codec {
             name: name.to_owned(),
             ratio,
+            bytes: 2 << 30,
             reason: Reason::BestCheap,
         }
     }

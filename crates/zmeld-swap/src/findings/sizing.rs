@@ -3,7 +3,7 @@
 use zmeld_report::units::{bytes, count, percent};
 
 use zmeld_advice::size::{holds, is_oversized, limit_percent, RATIO_ASSUMED};
-use zmeld_advice::Sizing;
+use zmeld_advice::{Basis, Sizing};
 
 use super::{Found, View};
 use crate::observe::{share, Device};
@@ -137,7 +137,9 @@ fn measured_ratio(device: &Device) -> Option<f64> {
 /// size is not too large for that.
 fn smaller(view: &View, device: &Device, measured: Option<f64>) -> String {
     let ram = view.now.memory.total_bytes;
-    let advised = Sizing::advised(ram, view.now.page_size, measured);
+    let bytes = device.in_memory_bytes();
+    let basis = measured.map(|ratio| Basis { ratio, bytes });
+    let advised = Sizing::advised(ram, view.now.page_size, basis);
     if device.size_bytes <= advised.size_bytes {
         let ratio = advised.ratio;
         let (limit, _) = limit_percent(device.size_bytes, ram, ratio);

@@ -187,8 +187,8 @@ mod tests {
     #[test]
     fn rates_are_told_as_roughly_as_they_are_known() {
         let rough = |rate| super::rough(rate);
-        assert_eq!(rough(639_723.0), "640 000");
-        assert_eq!(rough(13_876.0), "14 000");
+        assert_eq!(rough(639_723.0), "640\u{202f}000");
+        assert_eq!(rough(13_876.0), "14\u{202f}000");
         assert_eq!(rough(77.4), "77");
         assert_eq!(rough(0.0), "0");
         assert_eq!(rough(f64::NAN), "0");

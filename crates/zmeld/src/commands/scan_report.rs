@@ -82,7 +82,8 @@ fn sections(result: &ScanResult, args: &ScanArgs, plots: bool) -> Document {
         )
 }
 
-/// The codec that figures in sentences are of.
+/// The codec that figures in sentences are of: the one that is advised, else the best
+/// that the kernel has; of all, where it has none of them.
 fn chosen(result: &ScanResult) -> Option<&CodecResult> {
     let recommended = result.recommended.as_ref();
     result
@@ -93,7 +94,9 @@ fn chosen(result: &ScanResult) -> Option<&CodecResult> {
             let better = |a: &&CodecResult, b: &&CodecResult| {
                 a.effective_ratio.total_cmp(&b.effective_ratio)
             };
-            result.codecs.iter().max_by(better)
+            let there = |codec: &&CodecResult| codec.offered != Some(false);
+            let best = result.codecs.iter().filter(there).max_by(better);
+            best.or_else(|| result.codecs.iter().max_by(better))
         })
 }
 

@@ -84,7 +84,8 @@ pub fn measured(codec: Option<&Codec>, machine: &Machine) -> anyhow::Result<Code
         // What was asked for is taken as it is, if it saves next to nothing too.
         (CodecVerdict::NothingToGain(_), Some(_), Some(it)) => CodecVerdict::Codec {
             name: it.codec.clone(),
-            ratio: it.effective_ratio,
+            ratio: zmeld_advice::size::rounded(it.effective_ratio),
+            bytes: result.pages.compressible() * result.page_size,
             reason: Reason::Cheapest,
         },
         (measured, _, _) => measured,
