@@ -10,10 +10,15 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use machine::plant;
-use zmeld_swap::config::{Config, MeldRule, Percent, RecompressRule, Span, Which, WritebackRule};
+use machine::{plant, put};
+use zmeld_swap::config::{
+    Config, MeldRule, Percent, RamDriver, RecompressRule, Span, Which, WritebackRule,
+};
+use zmeld_swap::journal::State;
 use zmeld_swap::kernel::{Access, Direct, Finished, Invocation};
 use zmeld_swap::observe::Observation;
+use zmeld_swap::step::{MadeDevice, Record, Step};
+use zmeld_swap::steps::AddDevice;
 use zmeld_swap::watch::{WatchEvent, Watcher};
 use zmeld_swap::Host;
 
@@ -236,6 +241,49 @@ fn a_limit_that_a_killed_watch_left_is_given_back() {
         // Once.
         bench.watcher = Watcher::new(bench.host.clone(), Config::default(), false);
         assert!(bench.round(120).0.is_empty());
+    }
+}
+
+/// The tier of the configuration is the device that `zmeld up` made for it: another of
+/// the same priority may be somebody else's, and may write what it likes.
+#[test]
+fn the_daily_budget_is_given_to_the_device_that_the_journal_names() {
+    const HOUR: u64 = 3600;
+    let text = "[tier.ram]\nkind = \"zmeld\"\npriority = 100\n[tier.ram.writeback]\n\
+                device = \"PARTLABEL=a\"\ndaily_limit = \"1MiB\"\n[watch.writeback]\n\
+                above = \"99%\"\n";
+    let config = Config::from_text("x".as_ref(), text).unwrap().config;
+    let journal = |device: Option<&str>| State {
+        schema: "zmeld.state/1".to_owned(),
+        complete: true,
+        config: config.clone(),
+        records: device.map_or_else(Vec::new, |device| {
+            vec![Record {
+                group: "tier.ram".to_owned(),
+                step: Step::AddDevice(AddDevice {
+                    driver: RamDriver::Zmeld,
+                }),
+                done: true,
+                before: None,
+                outcome: Some(MadeDevice::from(device.to_owned())),
+                run: 1,
+            }]
+        }),
+        ..State::default()
+    };
+    // Writes of 4096 bytes each.
+    let given = ["writeback_limit <- 256", "writeback_limit_enable <- 1"];
+    for (device, expected) in [
+        (None, &[][..]),
+        (Some("zmeld7"), &[]),
+        (Some("zmeld0"), &given),
+    ] {
+        let mut bench = Bench::new(config.clone(), false, false);
+        let state = serde_json::to_string(&journal(device)).unwrap();
+        put(bench.dir.path(), "/run/zmeld/state.json", state);
+        assert_eq!(bench.round(0).0, expected, "{device:?}");
+        assert!(bench.round(23 * HOUR).0.is_empty(), "{device:?}");
+        assert_eq!(bench.round(24 * HOUR).0, expected, "{device:?}");
     }
 }
 

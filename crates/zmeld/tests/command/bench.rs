@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io::Read;
+use std::os::unix::fs::{chown, DirBuilderExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -13,6 +14,7 @@ use serde_json::Value;
 
 use crate::errors::{as_nobody, refuses};
 use crate::full_disk::{cannot_mount, with_place};
+use crate::interrupt::await_handler;
 use crate::run::*;
 use crate::setup::{rounds, turn};
 
@@ -400,7 +402,23 @@ fn ctrl_c_keeps_what_is_done_and_resume_carries_on() {
     assert_eq!(kept["interrupted"], true);
     let done = runs_of(&kept);
     assert!((3..16).contains(&done), "{done} runs");
-    let output = patiently(&["bench", "run", str(&path), "--resume", str(&result)]);
+    // Another user's figures decide nothing here, unless root was asked by that user.
+    chown(&result, Some(65534), None).unwrap();
+    let resume = ["bench", "run", str(&path), "--resume", str(&result)];
+    let refused = |asked: &str| {
+        let output = zmeld(&resume).env("SUDO_UID", asked).output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(code(&output), 2, "{said}");
+        assert!(
+            said.contains("belongs to another user (uid 65534)"),
+            "{said}"
+        );
+        assert_eq!(experiment(&result), kept);
+    };
+    refused("");
+    refused("1000");
+    chown(&result, Some(0), None).unwrap();
+    let output = patiently(&resume);
     assert_eq!(code(&output), 0, "{}", text(&output.stderr));
     let whole = experiment(&result);
     assert_eq!(
@@ -502,6 +520,66 @@ fn what_a_killed_experiment_left_is_named_and_taken_back() {
     assert_eq!(down["left"], serde_json::json!([]), "{down}");
     assert_eq!(machine(), before);
     assert!(json(&plan)["experiment"].is_null());
+}
+
+/// Ctrl-C stops the taking back; the next `down` carries on.
+#[test]
+fn taking_an_experiment_back_may_be_stopped_and_carried_on() {
+    let Some(_turn) = turn() else { return };
+    let folder = folder();
+    let path = write(folder.path(), "tiny.toml", recipe(2_000_000, 50).as_bytes());
+    let before = machine();
+    for round in 0..rounds(3) {
+        let result = folder.path().join(format!("r{round}.json"));
+        let mut child = started(&path, &result, 1);
+        wait_for_zram();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let down = zmeld(&["down", "--experiment"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        await_handler(&down);
+        // It may have ended meanwhile.
+        let _ = kill(Pid::from_raw(down.id() as i32), Signal::SIGINT);
+        let output = down.wait_with_output().unwrap();
+        let said = text_of(&output);
+        match output.status.code() {
+            Some(0) => assert_eq!(machine(), before, "{said}"),
+            Some(130) => assert!(
+                said.contains("zmeld down --experiment carries on"),
+                "{said}"
+            ),
+            other => panic!("{other:?}: {said}"),
+        }
+        let output = run(&["down", "--experiment"]);
+        assert_eq!(code(&output), 0, "{}", text_of(&output));
+        assert_eq!(machine(), before, "{}", text_of(&output));
+    }
+}
+
+/// A name that would steer the terminal of whoever runs the next experiment.
+#[test]
+fn a_name_among_what_is_left_steers_no_terminal() {
+    let Some(_turn) = turn() else { return };
+    let folder = folder();
+    let path = write(folder.path(), "quick.toml", recipe(100, 1).as_bytes());
+    let name = "/var/tmp/zmeld-lab-4194993-1-\u{1b}]0;owned\u{7}\u{1b}[31m\u{202e}x.disk";
+    for by in ["bench", "plan"] {
+        fs::DirBuilder::new().mode(0o700).create(name).unwrap();
+        let output = match by {
+            "bench" => patiently(&["bench", "run", str(&path)]),
+            _ => run(&["plan", "--no-scan"]),
+        };
+        let there = fs::remove_dir(name).is_ok();
+        assert_eq!(code(&output), 0, "{}", text_of(&output));
+        let said = text_of(&output);
+        assert!(said.contains("zmeld-lab-4194993-1-"), "{by}: {said}");
+        assert_eq!(there, by == "plan", "{by} takes it back, or not");
+        let steers = |c: char| c.is_control() && c != '\n' || c == '\u{202e}';
+        assert!(!said.contains(steers), "{by}: {said:?}");
+    }
 }
 
 fn wait_for_zram() {

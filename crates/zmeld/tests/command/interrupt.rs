@@ -31,11 +31,14 @@ fn send(child: &Child, signal: Signal) {
     kill(Pid::from_raw(child.id() as i32), signal).unwrap();
 }
 
-/// Waits until SIGINT is no longer fatal to it.
-fn await_handler(child: &Child) {
+/// Waits until SIGINT is no longer fatal to it, or it has ended.
+pub fn await_handler(child: &Child) {
     let status = format!("/proc/{}/status", child.id());
     for _ in 0..3000 {
         let text = fs::read_to_string(&status).unwrap();
+        if text.contains("\nState:\tZ") {
+            return;
+        }
         let caught = text.lines().find_map(|line| line.strip_prefix("SigCgt:"));
         let caught = u64::from_str_radix(caught.unwrap().trim(), 16).unwrap();
         if caught & 1 << (Signal::SIGINT as u32 - 1) != 0 {

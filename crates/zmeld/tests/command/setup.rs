@@ -508,6 +508,40 @@ fn pages_that_do_not_fit_and_things_that_are_in_the_way_are_named() {
     assert_eq!(machine(), before);
 }
 
+/// The configuration may have changed since: what is set up is what the journal says.
+#[test]
+fn down_takes_back_the_tiers_that_are_set_up_whatever_the_configuration_says() {
+    let Some(_lock) = turn() else { return };
+    let before = machine();
+    let folder = folder();
+    let tier = |name: &str| format!("[tier.{name}]\nkind = \"zram\"\nsize = \"16MiB\"\n");
+    let text_of_both = format!(
+        "accept = [\"second-device\"]\n{}{}",
+        tier("one"),
+        tier("two")
+    );
+    let config = write(folder.path(), "c.toml", text_of_both.as_bytes());
+    succeed(&["up", "--config", str(&config)], "two tiers");
+    let both = machine();
+    fs::write(&config, tier("three")).unwrap();
+    for dry in [&["--dry-run"][..], &[]] {
+        let output = run(&[&["down", "--only", "three"], dry].concat());
+        let said = text(&output.stderr);
+        assert_eq!(code(&output), 2, "{said}");
+        assert!(
+            said.contains("no tier \"three\" is set up: there are one, two"),
+            "{said}"
+        );
+    }
+    assert_eq!(machine(), both);
+    fs::remove_file(&config).unwrap();
+    succeed(&["down", "--only", "one"], "one of two");
+    let one = machine();
+    assert!(one != both && one != before, "{one:?}");
+    succeed(&["down", "--only", "two"], "the other");
+    assert_eq!(machine(), before);
+}
+
 #[test]
 fn an_ordinary_user_is_told_in_one_line() {
     if !is_root() {

@@ -869,3 +869,41 @@ pub fn recipes(recipes: &[Recipe]) -> Document {
             "`zmeld bench list RECIPE` prints a recipe's file: copy it, change it, and run it by its path.",
         ))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zmeld_lab::statistics::verdict::{judge, ArmRuns};
+
+    /// What is said of two arms of nine runs, of which so many did not finish.
+    fn said(unfinished: [usize; 2]) -> String {
+        let arm = |name: &str, unfinished: usize, base: f64| ArmRuns {
+            arm: name.to_owned(),
+            values: (0..9)
+                .map(|run| match run < unfinished {
+                    true => f64::INFINITY,
+                    false => base + run as f64 / 100.0,
+                })
+                .collect(),
+            unfinished,
+            pressure: true,
+        };
+        let arms = [
+            arm("disk", unfinished[0], 9.0),
+            arm("zram", unfinished[1], 3.0),
+        ];
+        let judgement = judge(&arms, Direction::Lower, 1);
+        against(&judgement, &judgement.comparisons[0], Direction::Lower)
+    }
+
+    #[test]
+    fn an_arm_finishes_where_the_other_does_not_only_where_that_is_so() {
+        assert_eq!(said([9, 0]), "`zram` finishes where `disk` does not.");
+        // One run of the one finished, or one of the other did not.
+        assert_eq!(said([8, 0]), "`zram` finishes 9 of 9 runs, `disk` 1 of 9.");
+        assert_eq!(said([9, 1]), "`zram` finishes 8 of 9 runs, `disk` 0 of 9.");
+        // The median of both is that of a run that finished.
+        let both = said([1, 0]);
+        assert!(!both.contains("finishes"), "{both}");
+    }
+}
