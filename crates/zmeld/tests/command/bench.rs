@@ -324,6 +324,7 @@ fn an_experiment_says_which_arm_is_ahead_and_leaves_nothing() {
         "{said}"
     );
     let compared = json(&["bench", "compare", str(&result), str(&result), "--json"]);
+    crate::json::check(&compared);
     assert_eq!(compared["schema"], "zmeld.bench.comparison/1");
     assert_eq!(compared["pairs"].as_array().unwrap().len(), 2);
     let changed = |name: &str, from: &str, to: &str| {
@@ -513,6 +514,7 @@ fn what_a_killed_experiment_left_is_named_and_taken_back() {
     assert_eq!(code(&output), 2, "{line}");
     assert!(line.contains("zmeld down --experiment"), "{line}");
     let down = json(&["down", "--json"]);
+    crate::json::check(&down);
     assert!(
         down["undone"].as_array().is_some_and(|it| !it.is_empty()),
         "{down}"
@@ -520,6 +522,15 @@ fn what_a_killed_experiment_left_is_named_and_taken_back() {
     assert_eq!(down["left"], serde_json::json!([]), "{down}");
     assert_eq!(machine(), before);
     assert!(json(&plan)["experiment"].is_null());
+}
+
+#[test]
+fn what_measuring_costs_is_printed_as_it_is_documented() {
+    let Some(_turn) = turn() else { return };
+    let output = patiently(&["bench", "overhead", "--pairs", "2", "--json", "--", "true"]);
+    assert_eq!(code(&output), 0, "{}", text(&output.stderr));
+    let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert!(crate::json::check(&found).contains("Overhead"));
 }
 
 /// Ctrl-C stops the taking back; the next `down` carries on.

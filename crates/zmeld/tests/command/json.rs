@@ -175,6 +175,19 @@ fn what_is_printed_is_what_is_documented() {
         "zmeld.toml",
         b"accept = [\"no-memory-limit\"]\n[tier.fast]\nkind = \"zram\"\nsize = \"50%\"\n",
     );
+    let trap = write(
+        folder.path(),
+        "trap.toml",
+        b"[tier.fast]\nkind = \"zram\"\nsize = \"100%\"\n",
+    );
+    // The published study with few processes takes a second.
+    let study = text(&run(&["numa", "reproduce", "--print-scenario"]).stdout);
+    assert!(study.contains("\nprocesses = 50\n"), "{study}");
+    let study = study.replace("\nprocesses = 50\n", "\nprocesses = 4\n");
+    let study = write(folder.path(), "study.toml", study.as_bytes());
+    let study = ["--scenario", str(&study), "--replications", "2"];
+    let reproduce = [&["numa", "reproduce", "--sensitivity", "1"][..], &study].concat();
+    let calibrate = [&["numa", "reproduce", "--calibrate", "1"][..], &study].concat();
     let results = folder.path().join("sweep.jsonl");
     let few = ["--set", "workload.processes=8", "--replications", "2"];
     let numa = |command: &'static str, more: &[&'static str]| -> Vec<&'static str> {
@@ -193,6 +206,7 @@ fn what_is_printed_is_what_is_documented() {
         vec!["codecs", str(&pages)],
         vec!["plan", "--no-scan"],
         vec!["plan", "--no-scan", "--config", str(&config)],
+        vec!["plan", "--no-scan", "--config", str(&trap)],
         vec!["status"],
         vec!["config", "show", str(&config)],
         vec!["bench", "list"],
@@ -200,6 +214,8 @@ fn what_is_printed_is_what_is_documented() {
         numa("run", &["--set", "workload.processes=8"]),
         numa("machines", &[]),
         numa("policies", &[]),
+        reproduce,
+        calibrate,
         sweep,
     ] {
         let mut args = args;
@@ -213,6 +229,9 @@ fn what_is_printed_is_what_is_documented() {
         "ScanResult",
         "Report",
         "PlanBody",
+        "PlanProblem",
+        "NumaReproduce",
+        "NumaCalibrate",
         "Status",
         "Shown",
         "Recipes",

@@ -521,7 +521,14 @@ fn down_takes_back_the_tiers_that_are_set_up_whatever_the_configuration_says() {
         tier("two")
     );
     let config = write(folder.path(), "c.toml", text_of_both.as_bytes());
-    succeed(&["up", "--config", str(&config)], "two tiers");
+    for dry in [&["--dry-run"][..], &[]] {
+        let args = [&["up", "--config", str(&config), "--json"], dry].concat();
+        let seen = crate::json::check(&json(&args));
+        assert!(
+            seen.contains("RunBody") && seen.contains("Done"),
+            "{seen:?}"
+        );
+    }
     let both = machine();
     fs::write(&config, tier("three")).unwrap();
     for dry in [&["--dry-run"][..], &[]] {
