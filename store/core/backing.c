@@ -17,50 +17,21 @@
  *
  * Locking: slot, share, blocks; the copy is made under the share's lock, and
  * decompressed after all locks are gone.
+ *
+ * Its place in the life of a page: "sent away" and "read" in store.h.
  */
 #include "store.h"
 
 /* -- Out -------------------------------------------------------------------- */
 
-/* Whether an object is what was asked for, by what its slot says alone. */
-static bool slot_is(struct zm_content content, u32 which)
-{
-	enum zm_kind kind = zm_state_kind(content.state);
-
-	if (!zm_state_has_object(content.state))
-		return false;
-	if (which & ZM_PICK_IDLE && !(content.state & ZM_STATE_IDLE))
-		return false;
-	if (kind == ZM_KIND_SHARE)
-		return true;
-	if (which & ZM_PICK_HUGE &&
-	    !zm_object_is_raw(zm_content_object(content)))
-		return false;
-	return !(which & ZM_PICK_INCOMPRESSIBLE) ||
-	       content.state & ZM_STATE_INCOMPRESSIBLE;
-}
-
-/* pre: locked. */
-static bool share_is(const struct zm_share *share, u32 which)
-{
-	if (!zm_share_is_here(share) || zm_share_is(share, ZM_SHARE_WRITING))
-		return false;
-	if (which & ZM_PICK_IDLE && !zm_share_is(share, ZM_SHARE_IDLE))
-		return false;
-	if (which & ZM_PICK_HUGE && share->size != ZM_PAGE_SIZE)
-		return false;
-	return !(which & ZM_PICK_INCOMPRESSIBLE) ||
-	       zm_share_is(share, ZM_SHARE_INCOMPRESSIBLE);
-}
-
 /* The share of a slot that is picked, made if there is none, or NULL. */
-static struct zm_share *slot_pick(struct zm_store *store,
-				  struct zm_stream *stream,
-				  struct zm_slot *slot, u32 which)
+static struct zm_share *slot_picked_share(struct zm_store *store,
+					  struct zm_stream *stream,
+					  struct zm_slot *slot, u32 which)
 {
 	struct zm_content content = zm_slot_content(slot);
 
-	if (!slot_is(content, which))
+	if (!zm_slot_is_picked(content, which))
 		return NULL;
 	if (zm_state_kind(content.state) == ZM_KIND_OBJECT) {
 		zm_slot_make_share(store, slot, stream->spare);
@@ -83,12 +54,12 @@ static int write_start(struct zm_store *store, struct zm_stream *stream,
 	int err = -ENOENT;
 
 	zm_slot_lock(slot);
-	wb->share = slot_pick(store, stream, slot, which);
+	wb->share = slot_picked_share(store, stream, slot, which);
 	if (!wb->share)
 		goto unlock_slot;
 	*content = zm_slot_content(slot);
 	zm_share_lock(wb->share);
-	if (!share_is(wb->share, which))
+	if (!zm_share_is_picked(wb->share, which))
 		goto unlock_share;
 	zm_object_copy(store, zm_share_object(wb->share), stream->packed,
 		       &copy);
@@ -165,7 +136,7 @@ int zm_writeback_begin(struct zm_store *store, u64 index, u32 which,
 	}
 	/* Most slots are not what is looked for; they cost no block. */
 	hint.state = zm_load32(&store->slots[index].state);
-	if (!slot_is(hint, which))
+	if (!zm_slot_is_picked(hint, which))
 		return -ENOENT;
 	err = zm_block_reserve(store, &wb->block);
 	if (err)

@@ -14,6 +14,8 @@
  *
  * Locking: the blocks' lock comes after all others and is held for a few
  * instructions.
+ *
+ * Its place in the life of a page: "sent away" in store.h.
  */
 #include "store.h"
 

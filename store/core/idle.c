@@ -12,8 +12,6 @@
  */
 #include "store.h"
 
-#define SLOTS_A_TURN	1024
-
 u64 zm_access_bytes(const struct zm_store *store)
 {
 	return store->accessed ? store->slot_count * sizeof(u32) : 0;
@@ -77,15 +75,6 @@ static void share_unmark(struct zm_slot *slot)
 	zm_slot_unlock(slot);
 }
 
-/* Before each slot of a walk. False: asked to stop. */
-static bool walk_on(const struct zm_stop *stop, u64 index)
-{
-	if (index % SLOTS_A_TURN)
-		return true;
-	zm_port_yield();
-	return !zm_stop_wanted(stop);
-}
-
 int zm_idle_mark(struct zm_store *store, u32 age_s, u64 stops_seen)
 {
 	struct zm_stop stop = zm_stop_watch(store, stops_seen, 0);
@@ -95,13 +84,13 @@ int zm_idle_mark(struct zm_store *store, u32 age_s, u64 stops_seen)
 	if (age_s && !store->accessed)
 		return -EINVAL;
 	for (index = 0; index < store->slot_count; index++) {
-		if (!walk_on(&stop, index))
+		if (zm_stop_between_slots(&stop, index))
 			return -EINTR;
 		if (zm_state_has_object(zm_load32(&store->slots[index].state)))
 			slot_mark(store, index, is_old(store, index, now, age_s));
 	}
 	for (index = 0; index < store->slot_count; index++) {
-		if (!walk_on(&stop, index))
+		if (zm_stop_between_slots(&stop, index))
 			return -EINTR;
 		share_unmark(&store->slots[index]);
 	}

@@ -15,6 +15,8 @@
  *
  * What does not fit is forgotten: inline melding then misses that twin, and the
  * next pass, which needs no index, finds it.
+ *
+ * Its place in the life of a page: "melded" in store.h.
  */
 #include "store.h"
 

@@ -21,6 +21,8 @@
  * out to be another. A share's page never changes, so it is joined whatever the
  * twin's slot holds by then. The reference is taken first, then the written slot is
  * given it under its own lock.
+ *
+ * Its place in the life of a page: "melded" in store.h.
  */
 #include "store.h"
 

@@ -12,6 +12,8 @@
  * decompressed under them: where pages have to be compared, both slots' stored
  * bytes are copied, their pages are made and compared with no lock, and equal
  * ones are melded where the slots, locked again, still have these bytes.
+ *
+ * Its place in the life of a page: "shared" in store.h.
  */
 #include "pass.h"
 
@@ -432,7 +434,7 @@ s64 zm_group_meld(struct zm_pass *pass, u64 *suspects, u64 count)
 enum { AHEAD_SLOT = 16, AHEAD_HANDLE = 10, AHEAD_BYTES = 4, AHEAD_MAX = 64 };
 
 /* Whether a neighbour has the same fingerprint: the others are not looked at. */
-static bool has_company(const struct zm_pass *pass, u64 i)
+static bool has_candidate_twin(const struct zm_pass *pass, u64 i)
 {
 	u32 fingerprint = zm_suspect_fingerprint(pass->suspects[i]);
 
@@ -477,15 +479,15 @@ static void prefetch_ahead(struct zm_pass *pass, u64 from, u64 to)
 	if (to - from > AHEAD_MAX)
 		from = to - AHEAD_MAX;
 	for (i = from + AHEAD_SLOT; i < to + AHEAD_SLOT && i < count; i++)
-		if (has_company(pass, i))
+		if (has_candidate_twin(pass, i))
 			zm_prefetch(&pass->store->slots
 				    [zm_suspect_slot(suspects[i])]);
 	for (i = from + AHEAD_HANDLE; i < to + AHEAD_HANDLE && i < count; i++)
-		if (has_company(pass, i))
+		if (has_candidate_twin(pass, i))
 			zm_slot_prefetch(pass->store, &pass->store->slots
 					 [zm_suspect_slot(suspects[i])]);
 	for (i = from + AHEAD_BYTES; i < to + AHEAD_BYTES && i < count; i++)
-		if (has_company(pass, i))
+		if (has_candidate_twin(pass, i))
 			prefetch_bytes(pass, suspects[i]);
 }
 

@@ -8,6 +8,8 @@
  *   - an object of a slot's own is looked at under the slot's lock; a share's
  *     under the share's, or pinned where it is decompressed: neither its slots
  *     nor who frees one of them are kept waiting.
+ *
+ * Its place in the life of a page: "stored" and "let go" in store.h.
  */
 #include "store.h"
 

@@ -10,6 +10,8 @@
  * have it mapped. So where a fingerprint is taken or checked, that is done on a
  * page of our own. What is fingerprinted, compared, compressed or kept raw are
  * then the same bytes, whichever they were.
+ *
+ * Its place in the life of a page: "written", "read" and "let go" in store.h.
  */
 #include "store.h"
 

@@ -45,6 +45,8 @@
  *     compare pages gets further: in a group that a stop came into, what was
  *     compared with the first page is left out from then on, and so are the
  *     other contents of a group in which the stop came later.
+ *
+ * Its place in the life of a page: "shared" in store.h.
  */
 #include "pass.h"
 

@@ -24,10 +24,11 @@
  *
  * Locking: the pass's mutex keeps passes and other recompressions out. Slot,
  * share, pool, as everywhere; nothing is allocated or compressed under them.
+ *
+ * Its place in the life of a page: "made anew" in store.h.
  */
 #include "store.h"
 
-#define SLOTS_A_TURN	1024
 /* Sizes that differ by less count as one where the largest are chosen. */
 #define SIZE_STEP	64
 #define SIZE_STEPS	(ZM_PAGE_SIZE / SIZE_STEP + 1)
@@ -71,35 +72,24 @@ static bool has_higher(const struct recompression *run, u32 priority)
 static bool object_fits(const struct recompression *run,
 			struct zm_object object)
 {
-	if (object.size < run->size_min)
-		return false;
-	if (run->options->which & ZM_PICK_HUGE && !zm_object_is_raw(object))
-		return false;
-	return has_higher(run, object.priority);
+	return object.size >= run->size_min &&
+	       has_higher(run, object.priority);
 }
 
 /* pre: locked. */
 static bool share_fits(const struct recompression *run,
 		       const struct zm_share *share)
 {
-	u32 not = ZM_SHARE_WRITING | ZM_SHARE_INCOMPRESSIBLE;
-
-	if (!zm_share_is_here(share) || zm_share_is(share, not))
-		return false;
-	if (run->options->which & ZM_PICK_IDLE &&
-	    !zm_share_is(share, ZM_SHARE_IDLE))
-		return false;
-	return object_fits(run, zm_share_object(share));
+	return zm_share_is_picked(share, run->options->which) &&
+	       !zm_share_is(share, ZM_SHARE_INCOMPRESSIBLE) &&
+	       object_fits(run, zm_share_object(share));
 }
 
 /* What a slot says alone; of a share it does not say much. */
 static bool slot_fits(const struct recompression *run,
 		      struct zm_content content)
 {
-	if (!zm_state_has_object(content.state))
-		return false;
-	if (run->options->which & ZM_PICK_IDLE &&
-	    !(content.state & ZM_STATE_IDLE))
+	if (!zm_slot_is_picked(content, run->options->which))
 		return false;
 	if (zm_state_kind(content.state) == ZM_KIND_SHARE)
 		return true;
@@ -146,11 +136,8 @@ static bool count_sizes(struct recompression *run)
 	u64 index;
 
 	for (index = 0; index < store->slot_count; index++) {
-		if (index % SLOTS_A_TURN == 0) {
-			zm_port_yield();
-			if (zm_stop_wanted(&run->stop))
-				return false;
-		}
+		if (zm_stop_between_slots(&run->stop, index))
+			return false;
 		size = slot_size(run, &store->slots[index], &part);
 		if (size)
 			run->sizes[size / SIZE_STEP] += part;
@@ -398,9 +385,8 @@ static int recompress_slots(struct recompression *run)
 	for (index = 0; index < store->slot_count; index++) {
 		struct attempt attempt = { .index = index };
 
-		if (index % SLOTS_A_TURN == 0)
-			zm_port_yield();
-		if (zm_stop_wanted(&run->stop)) {
+		if (zm_stop_between_slots(&run->stop, index) ||
+		    zm_stop_wanted(&run->stop)) {
 			run->result->stopped = true;
 			return 0;
 		}

@@ -7,6 +7,8 @@
  * Invariant: the counters of what shares hold move here and nowhere else, under
  * the share's lock, so that size and count of a share do not move between two
  * additions that belong together.
+ *
+ * Its place in the life of a page: "shared" in store.h.
  */
 #include "store.h"
 

@@ -12,6 +12,8 @@
  */
 #include "store.h"
 
+#define SLOTS_A_TURN	1024
+
 u64 zm_pass_stops(struct zm_store *store)
 {
 	return zm_load64(&store->stops);
@@ -39,4 +41,13 @@ bool zm_stop_wanted(const struct zm_stop *stop)
 		return true;
 	return stop->time_ns_max &&
 	       zm_port_time_ns() - stop->started_ns > stop->time_ns_max;
+}
+
+/* Before each slot of a walk over all: lets others run now and then, and looks. */
+bool zm_stop_between_slots(const struct zm_stop *stop, u64 index)
+{
+	if (index % SLOTS_A_TURN)
+		return false;
+	zm_port_yield();
+	return zm_stop_wanted(stop);
 }

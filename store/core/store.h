@@ -145,6 +145,11 @@ struct zm_stop {
 struct zm_stop zm_stop_watch(struct zm_store *store, u64 seen,
 			     u64 time_ns_max);
 bool zm_stop_wanted(const struct zm_stop *stop);
+bool zm_stop_between_slots(const struct zm_stop *stop, u64 index);
+
+/* pick.c: which slots and shares a request is about, of enum zm_pick */
+bool zm_slot_is_picked(struct zm_content content, u32 which);
+bool zm_share_is_picked(const struct zm_share *share, u32 which);
 
 /* object.c: stored bytes, and what slots hold */
 u32 zm_page_pack(struct zm_store *store, struct zm_stream *stream,

@@ -37,6 +37,29 @@ bool zm_argument_is(const struct zm_arguments *arguments, const char *key)
 	return arguments->value && !strcmp(arguments->key, key);
 }
 
+/* zram's names for pages to recompress or to write back; -EINVAL: none of them. */
+int zm_argument_pick(const char *name, u32 *which)
+{
+	static const struct {
+		const char *name;
+		u32 which;
+	} picks[] = {
+		{ "idle", ZM_PICK_IDLE },
+		{ "huge", ZM_PICK_HUGE },
+		{ "huge_idle", ZM_PICK_HUGE | ZM_PICK_IDLE },
+		{ "incompressible", ZM_PICK_INCOMPRESSIBLE },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(picks); i++) {
+		if (!strcmp(name, picks[i].name)) {
+			*which = picks[i].which;
+			return 0;
+		}
+	}
+	return -EINVAL;
+}
+
 void zm_arguments_end(struct zm_arguments *arguments)
 {
 	kfree(arguments->copy);

@@ -221,6 +221,7 @@ struct zm_arguments {
 int zm_arguments_begin(struct zm_arguments *arguments, const char *text);
 bool zm_arguments_next(struct zm_arguments *arguments);
 bool zm_argument_is(const struct zm_arguments *arguments, const char *key);
+int zm_argument_pick(const char *name, u32 *which);
 void zm_arguments_end(struct zm_arguments *arguments);
 
 /* backing.c */

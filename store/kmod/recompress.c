@@ -9,7 +9,7 @@
 
 #include "device.h"
 
-struct wish {
+struct recompress_request {
 	struct zm_recompress_options options;
 	const char *codec;
 	int priority;
@@ -17,40 +17,33 @@ struct wish {
 	bool none;		/* max_pages=0: nothing is to be tried */
 };
 
-static int type_parse(const char *value, u32 *which)
-{
-	if (!strcmp(value, "idle"))
-		*which = ZM_PICK_IDLE;
-	else if (!strcmp(value, "huge"))
-		*which = ZM_PICK_HUGE;
-	else if (!strcmp(value, "huge_idle"))
-		*which = ZM_PICK_HUGE | ZM_PICK_IDLE;
-	else
-		return -EINVAL;
-	return 0;
-}
-
 /* "type=T max_pages=N threshold=BYTES algo=NAME priority=N" */
-static int wish_parse(struct zm_arguments *arguments, struct wish *wish)
+static int request_parse(struct zm_arguments *arguments,
+			 struct recompress_request *request)
 {
-	struct zm_recompress_options *options = &wish->options;
+	struct zm_recompress_options *options = &request->options;
 	int err = 0;
 
 	while (!err && zm_arguments_next(arguments)) {
 		if (zm_argument_is(arguments, "type")) {
-			err = type_parse(arguments->value, &options->which);
+			err = zm_argument_pick(arguments->value,
+					       &options->which);
+			/* What no codec helped is not tried again. */
+			if (!err && options->which & ZM_PICK_INCOMPRESSIBLE)
+				err = -EINVAL;
 		} else if (zm_argument_is(arguments, "max_pages")) {
 			err = kstrtou64(arguments->value, 10,
 					&options->pages_max);
-			wish->none = !options->pages_max;
+			request->none = !options->pages_max;
 		} else if (zm_argument_is(arguments, "threshold")) {
 			err = kstrtou32(arguments->value, 10,
 					&options->size_min);
 		} else if (zm_argument_is(arguments, "algo")) {
-			wish->codec = arguments->value;
+			request->codec = arguments->value;
 		} else if (zm_argument_is(arguments, "priority")) {
-			wish->priority_given = true;
-			err = kstrtoint(arguments->value, 10, &wish->priority);
+			request->priority_given = true;
+			err = kstrtoint(arguments->value, 10,
+					&request->priority);
 		} else {
 			err = -EINVAL;
 		}
@@ -61,23 +54,24 @@ static int wish_parse(struct zm_arguments *arguments, struct wish *wish)
 }
 
 /* pre: the device is locked for work. */
-static int wish_run(struct zm_device *device, struct wish *wish)
+static int request_run(struct zm_device *device,
+		       struct recompress_request *request)
 {
 	struct zm_recompress_result result = {};
 	int priority, err;
 
-	priority = zm_codec_priority(device, wish->codec,
-				     wish->priority_given ?
-				     &wish->priority : NULL, 1);
+	priority = zm_codec_priority(device, request->codec,
+				     request->priority_given ?
+				     &request->priority : NULL, 1);
 	if (priority < 0)
 		return priority;
 	if (!device->codecs[priority].ops)
 		return -EINVAL;
-	if (wish->none)
+	if (request->none)
 		return 0;
-	wish->options.priority_first = priority;
-	wish->options.priority_end = priority + 1;
-	err = zm_recompress_run(device->store, &wish->options, &result);
+	request->options.priority_first = priority;
+	request->options.priority_end = priority + 1;
+	err = zm_recompress_run(device->store, &request->options, &result);
 	if (!err && result.stopped)
 		err = -EINTR;
 	if (!err && result.pages_damaged)
@@ -91,18 +85,18 @@ static ssize_t recompress_store(struct device *dev,
 {
 	struct zm_device *device = zm_device_of(dev);
 	struct zm_arguments arguments;
-	struct wish wish = {};
+	struct recompress_request request = {};
 	int err;
 
 	err = zm_arguments_begin(&arguments, buf);
 	if (err)
 		return err;
-	err = wish_parse(&arguments, &wish);
+	err = request_parse(&arguments, &request);
 	if (!err)
 		err = zm_device_lock_work(device, true,
-					  &wish.options.stops_seen);
+					  &request.options.stops_seen);
 	if (!err) {
-		err = wish_run(device, &wish);
+		err = request_run(device, &request);
 		zm_device_unlock_work(device);
 	}
 	zm_arguments_end(&arguments);

@@ -8,9 +8,7 @@
 
 #ifdef ZMELD_DEBUG
 
-#include <zm_home.h>
-
-struct zm_store;
+#include <home_selftest.h>
 
 /*
  * 0, or -EINVAL after a line in the log that says what went wrong; -ENOMEM.
@@ -18,27 +16,7 @@ struct zm_store;
  */
 int zm_selftest_run(void);
 
-int zm_selftest_codecs(void);
-int zm_selftest_pool(void);
 int zm_selftest_store(void);
-
-/* Numbers from a seed: the same ones in every run. */
-struct zm_selftest_random {
-	u64 state;
-};
-
-u64 zm_selftest_next(struct zm_selftest_random *random);
-u32 zm_selftest_below(struct zm_selftest_random *random, u32 bound);
-
-/*
- * Page number `content`, of a kind that the number chooses: same-filled, noise,
- * pointers among zeros, text. The same number makes the same page.
- */
-#define ZM_SELFTEST_KINDS 8
-void zm_selftest_page(u8 *page, u64 content);
-
-#define zm_selftest_failed(format, ...) \
-	({ pr_err("self-test: " format "\n", ##__VA_ARGS__); -EINVAL; })
 
 #else
 

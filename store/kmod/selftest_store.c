@@ -214,7 +214,7 @@ static int clear(struct store_trial *trial)
 	return 0;
 }
 
-static int life(struct store_trial *trial)
+static int trial_run(struct store_trial *trial)
 {
 	u64 slot;
 	u32 i;
@@ -257,7 +257,7 @@ static int store_try(struct store_trial *trial, size_t codec, u32 mode)
 	err = zm_store_create(&options, &trial->store);
 	if (err)
 		return trial_failed(trial, "making it gives %d", err);
-	err = life(trial);
+	err = trial_run(trial);
 	zm_store_destroy(trial->store);
 	return err;
 }

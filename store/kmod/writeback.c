@@ -268,21 +268,6 @@ static int ranges_write(struct zm_device *device, const struct pages *ranges,
 
 /* -- What is asked for ----------------------------------------------------- */
 
-static int type_parse(const char *text, u32 *which)
-{
-	if (!strcmp(text, "idle"))
-		*which = ZM_PICK_IDLE;
-	else if (!strcmp(text, "huge"))
-		*which = ZM_PICK_HUGE;
-	else if (!strcmp(text, "huge_idle"))
-		*which = ZM_PICK_HUGE | ZM_PICK_IDLE;
-	else if (!strcmp(text, "incompressible"))
-		*which = ZM_PICK_INCOMPRESSIBLE;
-	else
-		return -EINVAL;
-	return 0;
-}
-
 /* "N", or with `pair` "N-M", both of them included. */
 static int pages_parse(char *text, u64 pages, bool pair, struct pages *range)
 {
@@ -319,9 +304,9 @@ static int ranges_parse(struct zm_arguments *arguments, u64 pages,
 	for (*count = 0; !last && zm_arguments_next(arguments); ++*count) {
 		if (!arguments->value || zm_argument_is(arguments, "type")) {
 			last = true;
-			err = type_parse(arguments->value ? arguments->value :
-							    arguments->key,
-					 &range.which);
+			err = zm_argument_pick(arguments->value ?
+					       arguments->value :
+					       arguments->key, &range.which);
 		} else if (zm_argument_is(arguments, "page_index")) {
 			err = pages_parse(arguments->value, pages, false,
 					  &range);
