@@ -11,9 +11,9 @@
 //! ```
 //! use zmeld_numa::policy::PolicyName;
 //! use zmeld_numa::replicate::Replications;
-//! use zmeld_numa::scenario::Source;
+//! use zmeld_numa::scenario::ScenarioText;
 //!
-//! let source = Source::new("[workload]\nprocesses = 20\n".into(), "example".into())?;
+//! let source = ScenarioText::new("[workload]\nprocesses = 20\n".into(), "example".into())?;
 //! let scenario = source.scenario()?;
 //! let runs = Replications::run(&scenario.case, &scenario.policies, scenario.seed, 10);
 //! let gain = runs.gain(PolicyName::OnDemand, PolicyName::Linux).expect("both are run by default");
