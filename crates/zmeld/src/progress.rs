@@ -3,7 +3,7 @@
 
 use std::io::{stderr, IsTerminal};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -229,6 +229,54 @@ impl Message {
 impl Drop for Message {
     fn drop(&mut self) {
         self.clear();
+    }
+}
+
+/// A progress line for steps that several threads count, with the time left.
+pub struct Steps {
+    what: &'static str,
+    started: Instant,
+    /// None where nothing is to be shown.
+    line: Option<Mutex<Message>>,
+}
+
+impl Steps {
+    /// Counts `what`, in the plural.
+    pub fn new(what: &'static str, quiet: bool) -> Steps {
+        Steps {
+            what,
+            started: Instant::now(),
+            line: (!quiet).then(|| Mutex::new(Message::of_long_work())),
+        }
+    }
+
+    /// So many of them are done.
+    pub fn at(&self, done: usize, all: usize) {
+        let Some(line) = self.line() else { return };
+        if !line.is_due() {
+            return;
+        }
+        let left = match done {
+            0 => String::new(),
+            done => {
+                let each_s = self.started.elapsed().as_secs_f64() / done as f64;
+                let left_s = each_s * all.saturating_sub(done) as f64;
+                format!(", about {} left", zmeld_report::units::seconds(left_s))
+            }
+        };
+        line.set(&format!("{done} of {all} {}{left}", self.what));
+    }
+
+    /// Takes the line away.
+    pub fn clear(&self) {
+        if let Some(line) = self.line() {
+            line.clear();
+        }
+    }
+
+    fn line(&self) -> Option<MutexGuard<'_, Message>> {
+        let line = self.line.as_ref()?;
+        Some(line.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

@@ -1,0 +1,50 @@
+//! `zmeld numa machines` and `policies`: what can be named.
+
+use serde::Serialize;
+use zmeld_numa::machine::{NumaMachine, PRESETS};
+use zmeld_numa::policy::{PolicyDescription, ALL};
+
+use super::pages::{self, Page};
+use super::{Context, Error};
+use crate::exit::Outcome;
+
+#[derive(Serialize)]
+struct MachinesBody {
+    command: &'static str,
+    machines: Vec<NumaMachine>,
+}
+
+#[derive(Serialize)]
+struct PoliciesBody {
+    command: &'static str,
+    policies: &'static [PolicyDescription],
+}
+
+pub(super) fn machines(name: Option<&str>, context: &mut Context<'_>) -> Result<Outcome, Error> {
+    let (page, machines) = match name {
+        Some(name) => {
+            let machine = NumaMachine::find(name)?;
+            (pages::lists::machine(&machine), vec![machine])
+        }
+        None => {
+            let presets = PRESETS.iter();
+            let presets = presets.filter_map(|preset| NumaMachine::preset(preset.name));
+            (Page::from(pages::lists::machines()), presets.collect())
+        }
+    };
+    let body = MachinesBody {
+        command: "machines",
+        machines,
+    };
+    context.show(&page, &body)?;
+    Ok(Outcome::Done)
+}
+
+pub(super) fn policies(context: &mut Context<'_>) -> Result<Outcome, Error> {
+    let body = PoliciesBody {
+        command: "policies",
+        policies: ALL,
+    };
+    context.show(&pages::lists::policies().into(), &body)?;
+    Ok(Outcome::Done)
+}

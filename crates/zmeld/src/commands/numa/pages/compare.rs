@@ -1,0 +1,172 @@
+//! Several policies side by side.
+
+use zmeld_numa::policy::PolicyName;
+use zmeld_numa::replicate::{metric, Replications};
+use zmeld_numa::scenario::Scenario;
+use zmeld_numa::statistics::Interval;
+use zmeld_report::{Cell, Column, Document, Section, Table};
+
+use super::{cell, provenance};
+
+/// No value: the metric was not measured under this policy.
+const UNKNOWN: Interval = Interval {
+    value: f64::NAN,
+    half_width: 0.0,
+};
+
+/// Several policies side by side, the first as base.
+pub fn compare(scenario: &Scenario, runs: &Replications) -> Document {
+    let base = scenario.policies[0];
+    let gain = |policy| (policy, runs.gain(policy, base).unwrap_or(UNKNOWN));
+    let gains: Vec<(PolicyName, Interval)> = scenario.policies.iter().copied().map(gain).collect();
+    let lead = which_suits(base, &gains, scenario.replications, |one, other| {
+        runs.gain(one, other).is_some_and(|gain| gain.low() > 0.0)
+    });
+    let tables = Section::new("")
+        .table(policies_table(base, &gains, runs))
+        .table(costs_table(scenario, runs));
+    provenance(Document::new("zmeld numa compare").lead(lead), scenario).section(tables)
+}
+
+fn policies_table(
+    base: PolicyName,
+    gains: &[(PolicyName, Interval)],
+    runs: &Replications,
+) -> Table {
+    let mut table = Table::new("Policies")
+        .column(Column::text("policy"))
+        .column(Column::seconds("total time").with_interval())
+        .column(Column::percent("saved").with_interval())
+        .column(Column::ratio("slowdown").with_interval())
+        .column(Column::percent("local accesses").with_interval())
+        .column(Column::count("pages moved").with_interval())
+        .column(Column::count("pages back and forth").with_interval())
+        .column(Column::seconds("lost remotely").with_interval());
+    for &(policy, gain) in gains {
+        let mean = |name: &str| {
+            let interval = metric(name).and_then(|index| runs.mean(policy, index));
+            interval.unwrap_or(UNKNOWN)
+        };
+        table.row([
+            Cell::from(policy.as_str()),
+            cell(mean("total_ms").scaled(0.001)),
+            match policy == base {
+                true => Cell::from("base"),
+                false => cell(gain),
+            },
+            cell(mean("slowdown")),
+            cell(mean("local_share")),
+            cell(mean("numa_pages_migrated")),
+            cell(mean("ping_pong_pages")),
+            cell(mean("stall_remote_ms").scaled(0.001)),
+        ]);
+    }
+    table.note(
+        "Intervals are 95 %. All policies ran the same processes; \"saved\" compares pair by pair.",
+    );
+    table
+}
+
+/// Headings and metrics of the time that processes lose.
+const COSTS: [(&str, &str); 5] = [
+    ("remote", "stall_remote_ms"),
+    ("faults", "stall_fault_ms"),
+    ("own copies", "stall_copy_ms"),
+    ("page tables", "stall_scan_ms"),
+    ("held back", "stall_held_back_ms"),
+];
+
+fn costs_table(scenario: &Scenario, runs: &Replications) -> Table {
+    let mut costs =
+        Table::new("Where time goes, summed over processes").column(Column::text("policy"));
+    for (title, _) in COSTS {
+        costs = costs.column(Column::seconds(title));
+    }
+    for &policy in &scenario.policies {
+        let value = |name: &str| {
+            let interval = metric(name).and_then(|index| runs.mean(policy, index));
+            interval.map_or(f64::NAN, |interval| interval.value)
+        };
+        let mut row = vec![Cell::from(policy.as_str())];
+        row.extend(COSTS.map(|(_, name)| Cell::from(value(name) / 1000.0)));
+        costs.row(row);
+    }
+    costs
+}
+
+/// Which policy suits best, as far as the replications tell: the one whose interval lies above all others', and
+/// which is faster than each of them pair by pair.
+fn which_suits(
+    base: PolicyName,
+    gains: &[(PolicyName, Interval)],
+    replications: u64,
+    is_faster: impl Fn(PolicyName, PolicyName) -> bool,
+) -> String {
+    let percent = |gain: &Interval| zmeld_report::units::percent(gain.value);
+    let mut ranked: Vec<&(PolicyName, Interval)> = gains
+        .iter()
+        .filter(|(policy, gain)| *policy != base && gain.value > 0.0)
+        .collect();
+    ranked.sort_by(|a, b| b.1.value.total_cmp(&a.1.value));
+    if replications < 2 {
+        let least = ranked.first().map_or(base, |(policy, _)| *policy);
+        return format!(
+            "With a single replication chance cannot be told from the policy; {least} took least time in it. Give \
+             --replications."
+        );
+    }
+    ranked.retain(|(_, gain)| gain.low() > 0.0);
+    let Some((best, gain)) = ranked.first().copied() else {
+        return format!("No policy is faster than {base} here, beyond what chance explains.");
+    };
+    let near: Vec<&str> = ranked[1..]
+        .iter()
+        .filter(|(policy, other)| other.high() >= gain.low() || !is_faster(*best, *policy))
+        .map(|(policy, _)| policy.as_str())
+        .collect();
+    if near.is_empty() {
+        return format!("{best} suits best: it saves {} over {base}.", percent(gain));
+    }
+    format!(
+        "{best} and {} are faster than {base}, and which of them is best cannot be told: their intervals overlap ({best} \
+         saves {}). More --replications narrow them.",
+        near.join(" and "),
+        percent(gain)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_best_is_named_only_where_it_stands_alone() {
+        use PolicyName::{Full, Linux, OnDemand};
+        let gains = |full: (f64, f64), on_demand: (f64, f64)| {
+            let of = |(value, half_width)| Interval { value, half_width };
+            [
+                (Linux, of((0.0, 0.0))),
+                (Full, of(full)),
+                (OnDemand, of(on_demand)),
+            ]
+        };
+        let said = |gains: &[(PolicyName, Interval)], faster: bool, replications: u64| {
+            which_suits(Linux, gains, replications, |_, _| faster)
+        };
+        let apart = gains((0.05, 0.01), (0.20, 0.02));
+        assert_eq!(
+            said(&apart, true, 30),
+            "on-demand suits best: it saves 20.0 % over linux."
+        );
+        for (gains, faster) in [(gains((0.17, 0.02), (0.20, 0.02)), true), (apart, false)] {
+            let text = said(&gains, faster, 30);
+            assert!(
+                text.contains("cannot be told") && !text.contains("suits best"),
+                "{text}"
+            );
+        }
+        let none = gains((0.01, 0.02), (-0.2, 0.02));
+        assert!(said(&none, true, 30).starts_with("No policy is faster than linux"));
+        assert!(said(&apart, true, 1).starts_with("With a single replication"));
+    }
+}

@@ -1,0 +1,99 @@
+//! The presets, one machine, the policies.
+
+use zmeld_numa::machine::{NumaMachine, PRESETS};
+use zmeld_numa::policy::ALL;
+use zmeld_report::plot::HeatMap;
+use zmeld_report::{Cell, Column, Document, Section, Table, Unit};
+
+use super::{kept, Page};
+
+/// The presets.
+pub fn machines() -> Document {
+    let mut table = Table::new("Presets")
+        .column(Column::text("name"))
+        .column(Column::count("nodes"))
+        .column(Column::count("processors"))
+        .column(Column::text("distances"))
+        .column(Column::nanoseconds("local access"))
+        .column(Column::mb_per_s("copy"))
+        .column(Column::text("about"));
+    for preset in PRESETS {
+        let Some(machine) = NumaMachine::preset(preset.name) else {
+            continue;
+        };
+        let levels: Vec<String> = machine
+            .slit
+            .levels()
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        table.row([
+            Cell::from(preset.name),
+            Cell::from(machine.nodes() as u64),
+            Cell::from(machine.processors_total() as u64),
+            Cell::from(format!("10 {}", levels.join(" "))),
+            Cell::from(machine.costs.access_ns),
+            Cell::from(machine.costs.copy_mb_per_s),
+            Cell::from(preset.about),
+        ]);
+    }
+    Document::new("Machines").section(Section::new("").table(table).paragraph(
+        "Also `host` (this machine, from `/sys/devices/system/node`), and any file with the output of `numactl -H`.",
+    ))
+}
+
+/// One machine.
+pub fn machine(machine: &NumaMachine) -> Page {
+    let mut plots = Vec::new();
+    let names: Vec<String> = (0..machine.nodes()).map(|node| node.to_string()).collect();
+    let mut heat = HeatMap::new(
+        "Distances (10 is local)",
+        Unit::Number,
+        "from node",
+        "to node",
+    )
+    .columns(names.clone());
+    let mut table = Table::new("Nodes")
+        .column(Column::text("node"))
+        .column(Column::count("processors"));
+    table = table
+        .column(Column::bytes("memory"))
+        .column(Column::text("distances"));
+    for (node, name) in names.iter().enumerate() {
+        let row = machine.slit.row(node);
+        heat = heat.row(name, row.iter().map(|&d| f64::from(d)));
+        let memory = machine.memory_pages[node].map(|pages| pages * machine.page_bytes);
+        table.row([
+            Cell::from(name.as_str()),
+            Cell::from(machine.processors[node] as u64),
+            memory.map_or_else(|| Cell::from("any"), Cell::from),
+            Cell::from(
+                row.iter()
+                    .map(ToString::to_string)
+                    .collect::<Vec<_>>()
+                    .join(" "),
+            ),
+        ]);
+    }
+    let mut section = Section::new("").table(table);
+    if machine.nodes() <= 64 {
+        section = section.plot(kept(&mut plots, heat));
+    }
+    let document = Document::new(&machine.to_string())
+        .lead(machine.about.as_str())
+        .section(section);
+    Page { document, plots }
+}
+
+/// The policies with their rules and sources.
+pub fn policies() -> Document {
+    let mut document = Document::new("Policies");
+    for about in ALL {
+        document = document.section(
+            Section::new(about.name.as_str())
+                .paragraph(about.rule)
+                .paragraph(format!("Source: {}.", about.source)),
+        );
+    }
+    document
+}

@@ -1,0 +1,57 @@
+//! Results as documents: what `zmeld numa` prints, and its HTML pages. Each command has a file of its own; here is
+//! what they share.
+
+use zmeld_numa::scenario::Scenario;
+use zmeld_numa::statistics::Interval;
+use zmeld_report::{Cell, Document, Estimate, Plot};
+
+pub mod compare;
+pub mod lists;
+pub mod run;
+pub mod study;
+pub mod sweep;
+
+/// A document, and its plots for those who want them alone.
+#[derive(Debug, Clone)]
+pub struct Page {
+    /// The document.
+    pub document: Document,
+    /// Its plots, in order.
+    pub plots: Vec<Plot>,
+}
+
+impl From<Document> for Page {
+    fn from(document: Document) -> Self {
+        Self {
+            document,
+            plots: Vec::new(),
+        }
+    }
+}
+
+pub(super) fn kept(plots: &mut Vec<Plot>, plot: impl Into<Plot>) -> Plot {
+    let plot = plot.into();
+    plots.push(plot.clone());
+    plot
+}
+
+pub(super) fn estimate(interval: Interval) -> Estimate {
+    Estimate::around(interval.value, interval.half_width)
+}
+
+pub(super) fn share(interval: Interval) -> Estimate {
+    estimate(interval.scaled(0.01))
+}
+
+pub(super) fn cell(interval: Interval) -> Cell {
+    Cell::from(estimate(interval))
+}
+
+pub(super) fn provenance(document: Document, scenario: &Scenario) -> Document {
+    document
+        .provenance("machine", scenario.case.machine.to_string())
+        .provenance("scenario", scenario.name.as_str())
+        .provenance("seed", scenario.seed.to_string())
+        .provenance("replications", scenario.replications.to_string())
+        .provenance("zmeld", env!("CARGO_PKG_VERSION"))
+}

@@ -1,0 +1,397 @@
+//! The reproduction of the study, for a reader who has not read it.
+
+use zmeld_numa::scenario::Scenario;
+use zmeld_numa::statistics::Interval;
+use zmeld_numa::study::{self, Measure, MeasuredPoint, Reproduction, StudyPoint, PROBES};
+use zmeld_report::plot::{Axis, HeatMap, Lines};
+use zmeld_report::{Cell, Column, Document, Plot, Section, Table, Tone, Unit};
+
+use super::{cell, kept, provenance, share, Page};
+
+/// The reproduction of the study, for a reader who has not read it.
+pub fn reproduction(study: &Reproduction, scenario: &Scenario) -> Page {
+    let mut plots = Vec::new();
+    let agree = study.claims.iter().filter(|claim| claim.agrees).count();
+    let hold = study.shapes.iter().filter(|shape| shape.holds).count();
+    let lead = format!(
+        "{agree} of {} published numbers and {hold} of {} described shapes come out, with one set of parameters for all.",
+        study.claims.len(),
+        study.shapes.len()
+    );
+    let mut document =
+        Document::new("Page migration on a NUMA machine: a published study, reproduced")
+            .lead(lead)
+            .section(question())
+            .section(agreement(study));
+    for figure in FIGURES {
+        document = document.section(figure.section(study, &mut plots));
+    }
+    let document = document
+        .section(access_shares(study, &mut plots))
+        .section(free_parameters(study, scenario));
+    Page {
+        document: provenance(document, scenario),
+        plots,
+    }
+}
+
+fn question() -> Section {
+    Section::new("The question")
+        .paragraph(
+            "A NUMA machine consists of nodes: processors with memory of their own. Every processor can use all memory, but \
+             memory of another node is slower. When Linux moves a process to another node to even out the load, the \
+             process's pages stay behind, and its accesses become slow. Should the pages follow?",
+        )
+        .list([
+            "linux: pages never move. New pages are placed near the processor, old ones stay.",
+            "full: the whole address space is copied at the moment the process is moved.",
+            "on-demand: at the move all pages are marked not present; each is moved when it is next touched.",
+        ])
+        .paragraph(
+            "The study simulated four nodes of two processors and measured the time until all submitted processes \
+             had ended. A process spends a share a of its run time in memory accesses, and a share r of those goes \
+             to places that it accessed before.",
+        )
+}
+
+fn agreement(study: &Reproduction) -> Section {
+    let mut section = Section::new("What agrees").table(claims(study));
+    for judged in study.claims.iter().filter(|judged| !judged.agrees) {
+        if let Some(why) = explanation(
+            study,
+            &judged.claim.point,
+            judged.claim.measure,
+            judged.claim.published,
+        ) {
+            section = section.advice(Tone::Warning, why);
+        }
+    }
+    section.table(shapes(study))
+}
+
+fn claims(study: &Reproduction) -> Table {
+    let mut table = Table::new("Published numbers beside ours")
+        .column(Column::text("figure"))
+        .column(Column::text("load"))
+        .column(Column::text("measure"))
+        .column(Column::text("published"))
+        .column(Column::percent("ours").with_interval())
+        .column(Column::text("near enough"))
+        .column(Column::text("verdict"));
+    for judged in &study.claims {
+        let claim = &judged.claim;
+        let published = match claim.wording {
+            "" => format!("{} %", claim.published),
+            wording if wording.ends_with(char::is_numeric) => format!("{wording} %"),
+            wording => format!("{} % ({wording})", claim.published),
+        };
+        table.row([
+            Cell::from(claim.figure),
+            Cell::from(load_text(&claim.point)),
+            Cell::from(match claim.measure {
+                Measure::OnDemandGain => "on-demand saves",
+                Measure::FullLoss => "full takes longer",
+            }),
+            Cell::from(published),
+            Cell::from(share(judged.ours)),
+            Cell::from(format!("± {:.1}", claim.tolerance.of(claim.published))),
+            verdict(judged.agrees),
+        ]);
+    }
+    table.note("Load: processes x size, mean run time, share a of it in accesses, share r of those to known places.");
+    table.note("Percent of linux's total time. Intervals are 95 %, from paired replications.");
+    table
+}
+
+fn shapes(study: &Reproduction) -> Table {
+    let mut table = Table::new("Shapes that the text describes")
+        .column(Column::text("what must hold"))
+        .column(Column::text("evidence"))
+        .column(Column::text("verdict"));
+    for shape in &study.shapes {
+        let verdict = if shape.holds {
+            "holds"
+        } else {
+            "does not hold"
+        };
+        table.row([
+            Cell::from(shape.claim.as_str()),
+            Cell::from(shape.evidence.as_str()),
+            Cell::from(verdict),
+        ]);
+    }
+    table
+}
+
+fn verdict(agrees: bool) -> Cell {
+    Cell::from(if agrees { "agrees" } else { "disagrees" })
+}
+
+fn load_text(point: &StudyPoint) -> String {
+    format!(
+        "{} x {} KB, {} ms, a {} %, r {} %",
+        point.processes,
+        point.size_kb,
+        point.run_time_ms,
+        point.access_percent,
+        point.reuse_percent
+    )
+}
+
+/// A figure of the study: one quantity of the load varies.
+struct Figure {
+    title: &'static str,
+    text: &'static str,
+    axis: fn() -> Axis,
+    /// Whether a point is on it.
+    is_on: fn(&StudyPoint) -> bool,
+    /// Where on the axis.
+    x: fn(&StudyPoint) -> f64,
+    /// The same in a table.
+    name: fn(&StudyPoint) -> String,
+}
+
+fn has_base_shares(point: &StudyPoint) -> bool {
+    point.access_percent == 60 && point.reuse_percent == 40
+}
+
+const FIGURES: [Figure; 3] = [
+    Figure {
+        title: "Run time",
+        text: "50 processes of 50 KB, a = 60 %, r = 40 %, mean run time from 500 ms to 100 s. After a move, memory that \
+             stayed behind is replaced by new memory near the processor; the longer a process runs on, the less \
+             there is left to gain. A move of everything is dear once, and weighs less in a longer run.",
+        axis: || Axis::new("mean run time", Unit::Seconds).log(),
+        is_on: |p| has_base_shares(p) && p.processes == 50 && p.size_kb == 50,
+        x: |p| f64::from(p.run_time_ms) / 1000.0,
+        name: |p| format!("{} ms", p.run_time_ms),
+    },
+    Figure {
+        title: "Size",
+        text: "50 processes of 10 s, a = 60 %, r = 40 %. A larger process takes longer to replace its memory, so more \
+             is to be gained by moving it, and a move of everything costs more.",
+        axis: || Axis::new("size in KB", Unit::Number),
+        is_on: |p| has_base_shares(p) && p.processes == 50 && p.run_time_ms == 10_000,
+        x: |p| f64::from(p.size_kb),
+        name: |p| format!("{} KB", p.size_kb),
+    },
+    Figure {
+        title: "Load",
+        text: "10 to 750 processes of 50 KB and 500 ms, a = 60 %, r = 40 %. The more processes wait in each queue, the less a \
+             single one that ends unbalances them, and the fewer are moved.",
+        axis: || Axis::new("processes", Unit::Count).log(),
+        is_on: |p| has_base_shares(p) && p.size_kb == 50 && p.run_time_ms == 500,
+        x: |p| f64::from(p.processes),
+        name: |p| format!("{} processes", p.processes),
+    },
+];
+
+impl Figure {
+    fn section(&self, study: &Reproduction, plots: &mut Vec<Plot>) -> Section {
+        let mut points = study::points();
+        points.retain(self.is_on);
+        points.sort_by(|a, b| (self.x)(a).total_cmp(&(self.x)(b)));
+        points.dedup();
+        let measured: Vec<_> = points.iter().filter_map(|&p| study.at(p)).collect();
+        let gains = self.plot(
+            ("time that on-demand saves over linux", "saved", "on-demand"),
+            measured.iter().map(|m| (&m.point, m.on_demand_gain)),
+            self.published(study, &points, Measure::OnDemandGain),
+        );
+        let losses = self.plot(
+            ("time that full takes beyond linux", "longer", "full"),
+            measured.iter().map(|m| (&m.point, m.full_loss)),
+            self.published(study, &points, Measure::FullLoss),
+        );
+        Section::new(self.title)
+            .paragraph(self.text)
+            .plot(kept(plots, gains))
+            .plot(kept(plots, losses))
+            .table(self.table(&measured))
+    }
+
+    fn plot<'p>(
+        &self,
+        (what, axis, policy): (&str, &str, &str),
+        ours: impl Iterator<Item = (&'p StudyPoint, Interval)>,
+        published: Vec<(f64, f64)>,
+    ) -> Plot {
+        let lines = Lines::new(
+            &format!("{}: {what}", self.title),
+            (self.axis)(),
+            Axis::new(axis, Unit::Fraction).from_zero(),
+        )
+        .band(
+            policy,
+            ours.map(|(point, value)| ((self.x)(point), share(value))),
+        );
+        match published.is_empty() {
+            true => lines.into(),
+            false => lines.series("published", published).into(),
+        }
+    }
+
+    /// The published values at these points, as shares.
+    fn published(
+        &self,
+        study: &Reproduction,
+        points: &[StudyPoint],
+        measure: Measure,
+    ) -> Vec<(f64, f64)> {
+        let known = study.claims.iter().map(|judged| &judged.claim);
+        let known = known.filter(|it| it.measure == measure && points.contains(&it.point));
+        let mut known: Vec<(f64, f64)> = known
+            .map(|claim| ((self.x)(&claim.point), claim.published / 100.0))
+            .collect();
+        known.sort_by(|a, b| a.0.total_cmp(&b.0));
+        known
+    }
+
+    fn table(&self, measured: &[&MeasuredPoint]) -> Table {
+        let mut table = Table::new(&format!("{}: every point", self.title))
+            .column(Column::text(&self.title.to_lowercase()))
+            .column(Column::seconds("linux, total time").with_interval())
+            .column(Column::percent("on-demand saves").with_interval())
+            .column(Column::percent("full takes longer").with_interval())
+            .column(Column::number("moves between nodes"))
+            .column(Column::percent("local accesses"));
+        for m in measured {
+            table.row([
+                Cell::from((self.name)(&m.point)),
+                cell(m.linux_s),
+                Cell::from(share(m.on_demand_gain)),
+                Cell::from(share(m.full_loss)),
+                Cell::from(m.node_moves),
+                Cell::from(m.local_share),
+            ]);
+        }
+        table
+    }
+}
+
+fn access_shares(study: &Reproduction, plots: &mut Vec<Plot>) -> Section {
+    let all = study::points();
+    let mut section = Section::new("Access shares").paragraph(
+        "Processes of 50 KB and 500 ms. What is gained is what is lost to accesses over distance, so it grows with both shares.",
+    );
+    for processes in [200, 400] {
+        let columns = study::REUSE_PERCENT.map(|r| format!("r = {r} %"));
+        let mut heat = HeatMap::new(
+            &format!("{processes} processes: time that on-demand saves"),
+            Unit::Fraction,
+            "share of time in accesses",
+            "share of accesses to known places",
+        )
+        .columns(columns);
+        for a in study::ACCESS_PERCENT {
+            let row = study::REUSE_PERCENT.map(|r| {
+                let point = all.iter().find(|p| {
+                    p.processes == processes
+                        && p.access_percent == a
+                        && p.reuse_percent == r
+                        && p.run_time_ms == 500
+                });
+                point
+                    .and_then(|&p| study.at(p))
+                    .map_or(f64::NAN, |m| m.on_demand_gain.value / 100.0)
+            });
+            heat = heat.row(&format!("a = {a} %"), row);
+        }
+        section = section.plot(kept(plots, heat));
+    }
+    section
+}
+
+fn free_parameters(study: &Reproduction, scenario: &Scenario) -> Section {
+    let mut free = Table::new("Free parameters")
+        .column(Column::text("parameter"))
+        .column(Column::text("why it has its value"));
+    for parameter in &scenario.free {
+        free.row([
+            Cell::from(parameter.path.as_str()),
+            Cell::from(parameter.reason.as_str()),
+        ]);
+    }
+    let section = Section::new("What the study does not say")
+        .paragraph(
+            "The study does not give these. They were chosen once, for all figures together, from the values that are \
+             written beside them in the scenario file; `zmeld numa reproduce --calibrate` repeats the choice.",
+        )
+        .table(free);
+    match study.sensitivity.is_empty() {
+        true => section,
+        false => section.table(sensitivity(study)),
+    }
+}
+
+fn sensitivity(study: &Reproduction) -> Table {
+    let mut table =
+        Table::new("How far each figure moves, in percentage points, when one parameter moves")
+            .column(Column::text("parameter"))
+            .column(Column::text("from"))
+            .column(Column::text("to"));
+    for probe in PROBES {
+        table = table.column(Column::text(probe.name));
+    }
+    for row in &study.sensitivity {
+        let mut cells = vec![
+            Cell::from(row.path.as_str()),
+            Cell::from(row.value.as_str()),
+            Cell::from(row.tried.as_str()),
+        ];
+        cells.extend(
+            row.moved
+                .iter()
+                .map(|moved| Cell::from(format!("{moved:+.1}"))),
+        );
+        table.row(cells);
+    }
+    table.note(format!(
+        "{} replications each, the same processes as without the change; another schedule alone moves figures by a point or two. \
+         Numbers move to half and one and a half times their value, as far as their range allows; choices to each other choice.",
+        study.sensitivity_replications
+    ));
+    table
+}
+
+/// Why a published number does not come out, with the measured evidence.
+fn explanation(
+    study: &Reproduction,
+    point: &StudyPoint,
+    measure: Measure,
+    published: f64,
+) -> Option<String> {
+    let ours = study.at(*point)?;
+    if measure == Measure::FullLoss && point.processes == 10 {
+        let fifty = study.at(StudyPoint {
+            processes: 50,
+            ..*point
+        })?;
+        let extra = |m: &MeasuredPoint, percent: f64| m.linux_s.value * percent / 100.0;
+        return Some(format!(
+            "Almost 800 % at 10 processes cannot go together with almost 200 % at 50. Under linux, 10 processes take {:.2} s and \
+             50 take {:.2} s, so full would have to lose {:.1} s with 10 processes and only {:.1} s with 50; yet 10 processes \
+             are moved between nodes {:.1} times in all, and 50 are moved {:.1} times. Ours loses {:.1} s and {:.1} s.",
+            ours.linux_s.value,
+            fifty.linux_s.value,
+            extra(ours, 800.0),
+            extra(fifty, 200.0),
+            ours.node_moves,
+            fifty.node_moves,
+            extra(ours, ours.full_loss.value),
+            extra(fifty, fifty.full_loss.value),
+        ));
+    }
+    let twin = study.claims.iter().any(|other| {
+        other.claim.point == *point
+            && other.claim.measure == measure
+            && other.claim.published != published
+    });
+    twin.then(|| {
+        format!(
+            "The text gives two values for one point ({}); at most one can agree. Ours is {:.1} %.",
+            load_text(point),
+            ours.get_measure(measure).value
+        )
+    })
+}

@@ -1,0 +1,75 @@
+//! `zmeld numa run`: one replication under one policy, in detail.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use zmeld_linux::file;
+use zmeld_numa::engine::Recording;
+use zmeld_numa::outcome::{Counters, Outcome as Simulated, Stalls, Timeline};
+use zmeld_numa::policy::PolicyName;
+use zmeld_numa::scenario::Scenario;
+use zmeld_numa::time::MS;
+
+use super::{pages, settings, Context, Error, RunArgs};
+use crate::exit::Outcome;
+
+/// Nodes up to which the traffic between each two is recorded.
+const TRAFFIC_NODES_MAX: usize = 256;
+/// Parts into which the run's time is divided.
+const BUCKETS: u64 = 100;
+
+#[derive(Serialize)]
+struct RunBody<'a> {
+    command: &'static str,
+    scenario: &'a str,
+    seed: u64,
+    replication: u64,
+    policy: PolicyName,
+    metrics: BTreeMap<&'static str, f64>,
+    counters: &'a Counters,
+    stalls_ps: Stalls,
+    timeline: &'a Timeline,
+    traffic_refs: &'a [u64],
+    pages_copied: &'a [u64],
+}
+
+pub(super) fn run(args: &RunArgs, context: &mut Context<'_>) -> Result<Outcome, Error> {
+    let (_, scenario) = settings::read(&args.scenario)?;
+    let policy = match &args.policy {
+        Some(name) => name.parse()?,
+        None => scenario.policies[0],
+    };
+    let outcome = simulate(&scenario, policy, args.replication);
+    if let Some(file) = &args.processes_csv {
+        let mut text = Vec::new();
+        pages::run::processes(&outcome).write_csv(&mut text)?;
+        file::replace(file, &text)?;
+    }
+    let body = RunBody {
+        command: "run",
+        scenario: &scenario.name,
+        seed: scenario.seed,
+        replication: args.replication,
+        policy,
+        metrics: pages::run::metrics_of(&outcome).into_iter().collect(),
+        counters: &outcome.counters,
+        stalls_ps: outcome.stalls,
+        timeline: &outcome.timeline,
+        traffic_refs: &outcome.traffic_refs,
+        pages_copied: &outcome.pages_copied,
+    };
+    context.show(&pages::run::run(&scenario, policy, &outcome), &body)?;
+    Ok(Outcome::Done)
+}
+
+/// Runs twice: how wide the buckets of time are follows from a first run that records nothing.
+fn simulate(scenario: &Scenario, policy: PolicyName, replication: u64) -> Simulated {
+    let case = &scenario.case;
+    let plans = case.plans(scenario.seed, replication);
+    let total = case.simulate(policy, &plans, Recording::TOTALS).total_time;
+    let recording = Recording {
+        bucket: (total / BUCKETS).max(MS),
+        traffic: case.machine.nodes() <= TRAFFIC_NODES_MAX,
+    };
+    case.simulate(policy, &plans, recording)
+}

@@ -1,0 +1,67 @@
+//! `zmeld numa sweep` and `merge`: every combination of some parameters' values.
+
+use serde::Serialize;
+use zmeld_linux::file;
+use zmeld_numa::replicate::METRICS;
+use zmeld_numa::sweep::{self, Shard, Sweep, SweepResults};
+
+use super::{pages, settings, Context, Error, MergeArgs, SweepArgs, Tables};
+use crate::exit::Outcome;
+use crate::progress::Steps;
+
+#[derive(Serialize)]
+struct SweepBody<'a> {
+    command: &'static str,
+    metrics: Vec<&'static str>,
+    #[serde(flatten)]
+    results: &'a SweepResults,
+}
+
+pub(super) fn sweep(args: &SweepArgs, context: &mut Context<'_>) -> Result<Outcome, Error> {
+    let (source, scenario) = settings::read(&args.scenario)?;
+    let axes = args.over.iter().map(|axis| settings::parse_axis(axis));
+    let axes = axes.collect::<Result<Vec<_>, _>>()?;
+    let of_machine = |path: &str| path.split('.').next() == Some("machine");
+    // Where the machine is swept, each point says how many nodes it has.
+    if !axes
+        .iter()
+        .chain(&scenario.sweep)
+        .any(|(path, _)| of_machine(path))
+    {
+        settings::several_nodes(&scenario)?;
+    }
+    let sweep = Sweep::new(source, scenario, axes)?;
+    let shard: Shard = args.shard.parse()?;
+    let steps = Steps::new("points", context.output.quiet);
+    let found = context
+        .threads
+        .install(|| sweep.run(shard, &args.results, &|done, all| steps.at(done, all)))?;
+    steps.clear();
+    finish(&found, &args.tables, context)
+}
+
+pub(super) fn merge(args: &MergeArgs, context: &mut Context<'_>) -> Result<Outcome, Error> {
+    finish(&sweep::merge(&args.files)?, &args.tables, context)
+}
+
+fn finish(
+    results: &SweepResults,
+    tables: &Tables,
+    context: &mut Context<'_>,
+) -> Result<Outcome, Error> {
+    if let Some(file) = &tables.csv {
+        let mut text = Vec::new();
+        results.write_csv(&mut text)?;
+        file::replace(file, &text)?;
+    }
+    if let Some(file) = &tables.parquet {
+        results.write_parquet(file)?;
+    }
+    let body = SweepBody {
+        command: "sweep",
+        metrics: METRICS.iter().map(|metric| metric.name).collect(),
+        results,
+    };
+    context.show(&pages::sweep::sweep(results), &body)?;
+    Ok(Outcome::Done)
+}
