@@ -8,6 +8,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{bail, Context, Result};
 
+use crate::arguments::Arguments;
 use crate::guest::Addition;
 use crate::kernels::{self, Kernel, Kind};
 use crate::machine::{self, BootOptions};
@@ -144,16 +145,12 @@ fn parse(arguments: &[String], kernel: &str) -> Result<Options> {
         input: Vec::new(),
         rest: Vec::new(),
     };
-    let mut arguments = arguments.iter();
+    let mut arguments = Arguments::new(arguments);
     while let Some(argument) = arguments.next() {
-        let mut value = || {
-            let value = arguments.next();
-            value.with_context(|| format!("{argument} takes a value"))
-        };
-        match argument.as_str() {
-            "--kernel" => options.kernel = value()?.clone(),
-            "--json" => options.json = Some(PathBuf::from(value()?)),
-            "--input" => options.input = arguments.by_ref().cloned().collect(),
+        match argument {
+            "--kernel" => options.kernel = arguments.value()?.to_owned(),
+            "--json" => options.json = Some(PathBuf::from(arguments.value()?)),
+            "--input" => options.input = arguments.by_ref().map(str::to_owned).collect(),
             other => options.rest.push(other.to_owned()),
         }
     }

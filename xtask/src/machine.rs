@@ -339,7 +339,7 @@ fn qemu(
     disks: &[PathBuf],
 ) -> Result<Command> {
     let mut command = Command::new(zmeld_vm::PROGRAM);
-    let kvm = kvm_works(kernel)?;
+    let kvm = zmeld_vm::hardware_runs(&kernel.image, &kernel.folder()?.join("kvm"));
     command.args(zmeld_vm::accelerator(kvm));
     command.args(["-nodefaults", "-no-reboot", "-display", "none"]);
     command.args(["-m", &format!("{}M", boot.memory)]);
@@ -378,21 +378,6 @@ fn qemu(
         boot.append
     ));
     Ok(command)
-}
-
-/// Whether hardware virtualisation runs this kernel, asked once after each boot of
-/// this machine.
-fn kvm_works(kernel: &Kernel) -> Result<bool> {
-    let this_boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let kept = kernel.folder()?.join("kvm");
-    let said = fs::read_to_string(&kept).unwrap_or_default();
-    if let Some(verdict) = said.strip_prefix(&this_boot) {
-        return Ok(verdict.trim() == "works");
-    }
-    let works = zmeld_vm::hardware_runs(&kernel.image);
-    let verdict = if works { "works" } else { "does not work" };
-    fs::write(&kept, format!("{this_boot}{verdict}\n"))?;
-    Ok(works)
 }
 
 /// A shell: the guest has the user's terminal until it ends.

@@ -4,6 +4,7 @@
 //! workspace hand their arguments on.
 
 mod apt;
+mod arguments;
 mod bench;
 mod bench_guest;
 mod c_build;

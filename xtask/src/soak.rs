@@ -13,6 +13,9 @@ use std::time::{Duration, Instant};
 use anyhow::{bail, Context, Result};
 use serde_json::{json, Value};
 
+use zmeld_report::units;
+
+use crate::arguments::Arguments;
 use crate::c_build::Flavour;
 use crate::c_tests::{CTestEnvironment, SOAK_PROGRAM};
 use crate::fuzz::{self, Fuzzer};
@@ -71,28 +74,18 @@ fn parse(arguments: &[String]) -> Result<Options> {
         install: true,
         totals: false,
     };
-    let mut rest = arguments.iter();
-    while let Some(argument) = rest.next() {
-        let mut value = || {
-            rest.next()
-                .with_context(|| format!("{argument} takes a value"))
-        };
-        match argument.as_str() {
+    let mut arguments = Arguments::new(arguments);
+    while let Some(argument) = arguments.next() {
+        match argument {
             "--hours" => {
-                let hours = value()?;
+                let hours = arguments.value()?;
                 options.hours = match hours.parse() {
                     Ok(hours) if (0.0..=10_000.0).contains(&hours) => hours,
                     _ => bail!("--hours {hours}: not a number from 0 to 10000"),
                 };
             }
-            "--seed" => {
-                let seed = value()?;
-                let seed = seed
-                    .parse()
-                    .with_context(|| format!("--seed {seed}: not a number"))?;
-                options.seed = Some(seed);
-            }
-            "--only" => options.only.push(value()?.clone()),
+            "--seed" => options.seed = Some(arguments.number()?),
+            "--only" => options.only.push(arguments.value()?.to_owned()),
             "--no-install" => options.install = false,
             "--totals" => options.totals = true,
             other => bail!("there is no argument {other:?}: soak {USAGE}"),
@@ -538,7 +531,7 @@ fn totals(state: &State, works: &[SoakPart]) -> String {
         let found = state.findings.iter().filter(|finding| finding.part == part);
         text += &format!(
             "| {part} | {} {} | {:.2} % | {} | {} | {} |\n",
-            grouped(total.done),
+            units::count(total.done),
             measure.unit,
             100.0 * total.done as f64 / measure.aim,
             total.first,
@@ -555,26 +548,10 @@ fn totals(state: &State, works: &[SoakPart]) -> String {
     text
 }
 
-/// 1234567 as `1 234 567`.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(' ');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn words(text: &str) -> Vec<String> {
-        text.split_whitespace().map(str::to_owned).collect()
-    }
+    use crate::arguments::words;
 
     #[test]
     fn arguments_are_understood_or_refused() {

@@ -3,8 +3,9 @@
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{bail, Context, Result};
+use anyhow::{bail, Result};
 
+use crate::arguments::Arguments;
 use crate::c_tests::{self, CTestEnvironment};
 use crate::clean_root;
 use crate::freestanding;
@@ -62,23 +63,13 @@ fn parse(arguments: &[String]) -> Result<Options> {
         install: true,
         list: false,
     };
-    let mut rest = arguments.iter();
-    while let Some(argument) = rest.next() {
-        let mut value = || {
-            rest.next()
-                .with_context(|| format!("{argument} takes a value"))
-        };
-        match argument.as_str() {
+    let mut arguments = Arguments::new(arguments);
+    while let Some(argument) = arguments.next() {
+        match argument {
             "--quick" => options.scope = TestScope::Quick,
             "--long" => options.scope = TestScope::Long,
-            "--only" => options.only.push(value()?.clone()),
-            "--seed" => {
-                let seed = value()?;
-                let seed = seed
-                    .parse()
-                    .with_context(|| format!("--seed {seed}: not a number"))?;
-                options.seed = Some(seed);
-            }
+            "--only" => options.only.push(arguments.value()?.to_owned()),
+            "--seed" => options.seed = Some(arguments.number()?),
             "--no-install" => options.install = false,
             "--list" => options.list = true,
             other => bail!("there is no argument {other:?}: test {USAGE}"),
@@ -254,10 +245,7 @@ fn step<'a>(name: &str, about: &str, run: impl Fn(&Log) -> Result<Tally> + 'a) -
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn words(text: &str) -> Vec<String> {
-        text.split_whitespace().map(str::to_owned).collect()
-    }
+    use crate::arguments::words;
 
     #[test]
     fn arguments_are_understood_or_refused() {

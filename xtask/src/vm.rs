@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{bail, Context, Result};
 
+use crate::arguments::Arguments;
 use crate::guest::Addition;
 use crate::kernels::{self, Kernel, KernelRecipe};
 use crate::machine::{self, BootOptions, GuestOutcome};
@@ -75,31 +76,29 @@ fn parse(arguments: &[String]) -> Result<Options> {
         boot: BootOptions::default(),
         messages: None,
     };
-    let mut rest = rest.iter();
-    while let Some(argument) = rest.next() {
-        let mut value = || {
-            rest.next()
-                .with_context(|| format!("{argument} takes a value"))
-        };
+    let mut arguments = Arguments::new(rest);
+    while let Some(argument) = arguments.next() {
         let boot = &mut options.boot;
-        match argument.as_str() {
-            "--module" => options.module = Module::Given(PathBuf::from(value()?)),
+        match argument {
+            "--module" => options.module = Module::Given(PathBuf::from(arguments.value()?)),
             "--no-module" => options.module = Module::None,
             "--no-load" => boot.load = false,
             "--debug" => options.module = Module::Built(Flavour::Debug),
-            "--memory" => boot.memory = number(argument, value()?)?,
-            "--cpus" => boot.processors = number(argument, value()?)? as u32,
-            "--disk" => boot.disks.push(number(argument, value()?)?),
-            "--file" => boot.files.push(file(value()?)?),
-            "--with" => boot.programs.push(value()?.clone()),
-            "--set" => boot.variables.push(variable(value()?)?),
-            "--append" => boot.append += &format!(" {}", value()?),
-            "--messages" => options.messages = Some(PathBuf::from(value()?)),
-            "--time-limit" => boot.limit = Duration::from_secs(number(argument, value()?)?),
+            "--memory" => boot.memory = number(argument, arguments.value()?)?,
+            "--cpus" => boot.processors = number(argument, arguments.value()?)? as u32,
+            "--disk" => boot.disks.push(number(argument, arguments.value()?)?),
+            "--file" => boot.files.push(file(arguments.value()?)?),
+            "--with" => boot.programs.push(arguments.value()?.to_owned()),
+            "--set" => boot.variables.push(variable(arguments.value()?)?),
+            "--append" => boot.append += &format!(" {}", arguments.value()?),
+            "--messages" => options.messages = Some(PathBuf::from(arguments.value()?)),
+            "--time-limit" => {
+                boot.limit = Duration::from_secs(number(argument, arguments.value()?)?)
+            }
             other if other.starts_with('-') => bail!("there is no option {other:?}: vm {USAGE}"),
             script => {
                 boot.script = Some(self::script(Path::new(script))?);
-                boot.arguments = rest.by_ref().cloned().collect();
+                boot.arguments = arguments.by_ref().map(str::to_owned).collect();
             }
         }
     }
@@ -205,10 +204,7 @@ fn verdict(kernel: &Kernel, outcome: &GuestOutcome) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn words(text: &str) -> Vec<String> {
-        text.split_whitespace().map(str::to_owned).collect()
-    }
+    use crate::arguments::words;
 
     #[test]
     fn arguments_are_understood_or_refused() {

@@ -4,7 +4,9 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+use zmeld_linux::file;
 
 use crate::KernelKind;
 
@@ -142,9 +144,30 @@ pub fn accelerator(hardware: bool) -> &'static [&'static str] {
     }
 }
 
-/// Whether hardware virtualisation runs this kernel here: tried out, since `/dev/kvm` alone does not say so. Takes
-/// 20 s at most, and no time where there is no such file.
-pub fn hardware_runs(kernel: &Path) -> bool {
+/// Whether hardware virtualisation runs this kernel here: tried out, since `/dev/kvm` alone does not say so. The
+/// answer is `kept` in a file and good for this boot of the machine, and for this image. Takes 20 s at most, and no
+/// time where there is no such device.
+pub fn hardware_runs(kernel: &Path, kept: &Path) -> bool {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let image = std::fs::metadata(kernel).and_then(|image| image.modified());
+    let changed = image.ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+    let changed_ms = changed.map_or(0, |since| since.as_millis());
+    let question = format!("{} {} {changed_ms}", boot.trim(), kernel.display());
+    let known = std::fs::read_to_string(kept).unwrap_or_default();
+    match known.trim_end().rsplit_once(": ") {
+        Some((asked, answer)) if asked == question => answer == "yes",
+        _ => {
+            let runs = hardware_starts(kernel);
+            let answer = if runs { "yes" } else { "no" };
+            // Where it cannot be kept it is asked again.
+            let _ = file::replace(kept, format!("{question}: {answer}\n").as_bytes());
+            runs
+        }
+    }
+}
+
+/// Whether the kernel starts and gets as far as it can.
+fn hardware_starts(kernel: &Path) -> bool {
     let usable = std::fs::File::options()
         .read(true)
         .write(true)

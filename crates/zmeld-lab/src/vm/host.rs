@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use zmeld_swap::journal::FOLDER;
 use zmeld_swap::kernel::Invocation;
 use zmeld_swap::Host;
-use zmeld_vm::{on_path, Archive, Disk, Kernel, KernelKind, VirtualMachine};
+use zmeld_vm::{hardware_runs, on_path, Archive, Disk, Kernel, KernelKind, VirtualMachine};
 
 use super::{GuestAnswer, GuestFacts, GuestRequest, GuestSize, BEGIN, END, REQUEST};
 use crate::arm::slow_disk::{bytes_per_s, DiskFile};
@@ -104,7 +104,8 @@ impl BootImage {
         let programs_bytes =
             pack(case, &kernel, own, folder, &path).map_err(|err| missing(err.to_string()))?;
         Ok(BootImage {
-            hardware: kernel.kind == KernelKind::Image && hardware_runs(&kernel),
+            hardware: kernel.kind == KernelKind::Image
+                && hardware_runs(&kernel.image, &Path::new(FOLDER).join("hardware")),
             kernel,
             archive: path,
             programs_bytes,
@@ -353,23 +354,6 @@ fn stripped<'a>(program: &'a Path, to: &'a Path) -> &'a Path {
         Ok(_) => to,
         _ => program,
     }
-}
-
-/// Asked once after each boot of this machine.
-fn hardware_runs(kernel: &Kernel) -> bool {
-    let kept = Path::new(FOLDER).join("hardware");
-    let question = format!("{} {}", kernel.image.display(), kernel.release);
-    let known = fs::read_to_string(&kept).unwrap_or_default();
-    if let Some((asked, answer)) = known.trim_end().rsplit_once(": ") {
-        if asked == question {
-            return answer == "yes";
-        }
-    }
-    let runs = zmeld_vm::hardware_runs(&kernel.image);
-    let answer = if runs { "yes" } else { "no" };
-    // Where it cannot be kept it is asked again.
-    let _ = File::create(kept).and_then(|mut file| writeln!(file, "{question}: {answer}"));
-    runs
 }
 
 /// The disk of the arm, if it has one.

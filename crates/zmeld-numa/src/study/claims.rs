@@ -1,0 +1,158 @@
+//! The published numbers, quoted as they stand; nothing here is a result.
+
+use serde::Serialize;
+
+use super::points::{at_load, at_run_time, at_shares, at_size, StudyPoint};
+use crate::statistics::Interval;
+
+/// What of a point is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Measure {
+    /// Time that on-demand saves over linux, percent.
+    OnDemandGain,
+    /// Time that full takes beyond linux's, percent.
+    FullLoss,
+}
+
+/// How near is near enough.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Tolerance {
+    /// Percentage points.
+    Points(f64),
+    /// A fifth of the published value.
+    Fifth,
+}
+
+impl Tolerance {
+    /// The largest difference that agrees, in percentage points.
+    pub fn of(self, published: f64) -> f64 {
+        match self {
+            Self::Points(points) => points,
+            Self::Fifth => published.abs() / 5.0,
+        }
+    }
+}
+
+/// One published number.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Claim {
+    /// The figure or table it belongs to.
+    pub figure: &'static str,
+    /// The load.
+    pub point: StudyPoint,
+    /// What is compared.
+    pub measure: Measure,
+    /// The published value, percent.
+    pub published: f64,
+    /// How the text puts it, where it is less than a plain number.
+    pub wording: &'static str,
+    /// How near is near enough.
+    pub tolerance: Tolerance,
+}
+
+const RUN_TIME: &str = "run time";
+const SIZE: &str = "size";
+const TABLE: &str = "table";
+const LOAD: &str = "load";
+
+const fn claim(
+    figure: &'static str,
+    point: StudyPoint,
+    measure: Measure,
+    published: f64,
+    wording: &'static str,
+) -> Claim {
+    let tolerance = if published == 0.0 {
+        Tolerance::Points(5.0)
+    } else {
+        Tolerance::Fifth
+    };
+    Claim {
+        figure,
+        point,
+        measure,
+        published,
+        wording,
+        tolerance,
+    }
+}
+
+const fn cell(access_percent: u32, reuse_percent: u32, published: f64) -> Claim {
+    Claim {
+        figure: TABLE,
+        point: at_shares(200, access_percent, reuse_percent),
+        measure: Measure::OnDemandGain,
+        published,
+        wording: "",
+        tolerance: Tolerance::Points(1.5),
+    }
+}
+
+/// Every published number.
+pub const CLAIMS: &[Claim] = &[
+    claim(RUN_TIME, at_run_time(500), Measure::OnDemandGain, 10.8, ""),
+    claim(
+        RUN_TIME,
+        at_run_time(3000),
+        Measure::OnDemandGain,
+        12.7,
+        "the peak",
+    ),
+    claim(
+        RUN_TIME,
+        at_run_time(10_000),
+        Measure::OnDemandGain,
+        9.3,
+        "in one place",
+    ),
+    claim(
+        RUN_TIME,
+        at_run_time(10_000),
+        Measure::OnDemandGain,
+        3.0,
+        "for the same point in another place",
+    ),
+    claim(
+        RUN_TIME,
+        at_run_time(500),
+        Measure::FullLoss,
+        200.0,
+        "almost 200",
+    ),
+    claim(RUN_TIME, at_run_time(1000), Measure::FullLoss, 146.0, ""),
+    claim(RUN_TIME, at_run_time(2000), Measure::FullLoss, 74.0, ""),
+    claim(RUN_TIME, at_run_time(3000), Measure::FullLoss, 48.0, ""),
+    claim(RUN_TIME, at_run_time(4000), Measure::FullLoss, 33.0, ""),
+    claim(RUN_TIME, at_run_time(5000), Measure::FullLoss, 24.0, ""),
+    claim(
+        RUN_TIME,
+        at_run_time(100_000),
+        Measure::FullLoss,
+        0.0,
+        "near 0",
+    ),
+    claim(SIZE, at_size(50), Measure::OnDemandGain, 9.3, ""),
+    claim(SIZE, at_size(300), Measure::OnDemandGain, 13.6, ""),
+    claim(SIZE, at_size(500), Measure::OnDemandGain, 13.6, "then flat"),
+    cell(20, 20, 1.94),
+    cell(20, 40, 3.69),
+    cell(20, 60, 5.18),
+    cell(80, 20, 7.12),
+    cell(80, 40, 12.83),
+    cell(80, 60, 17.5),
+    claim(LOAD, at_load(10), Measure::FullLoss, 800.0, "almost 800"),
+];
+
+/// A published number beside ours.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct JudgedClaim {
+    /// What was published.
+    #[serde(flatten)]
+    pub claim: Claim,
+    /// Ours, percent, with its 95 % interval.
+    pub ours: Interval,
+    /// Whether ours is within the tolerance.
+    pub agrees: bool,
+}

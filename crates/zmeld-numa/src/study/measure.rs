@@ -1,0 +1,87 @@
+//! What the simulator gives at one point of the study.
+
+use serde::Serialize;
+
+use super::claims::Measure;
+use super::points::StudyPoint;
+use crate::policy::PolicyName;
+use crate::replicate::Replications;
+use crate::scenario::{ScenarioError, ScenarioText};
+use crate::statistics::Interval;
+
+/// Ours at one point.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct MeasuredPoint {
+    /// The load.
+    pub point: StudyPoint,
+    /// Total time under linux, seconds.
+    pub linux_s: Interval,
+    /// Time that on-demand saves over linux, percent.
+    pub on_demand_gain: Interval,
+    /// The smallest such saving in any replication, percent.
+    pub on_demand_worst: f64,
+    /// Time that full takes beyond linux's, percent.
+    pub full_loss: Interval,
+    /// Moves of processes to another node under linux.
+    pub node_moves: f64,
+    /// Share of accesses under linux that were local.
+    pub local_share: f64,
+}
+
+impl MeasuredPoint {
+    fn of(point: StudyPoint, runs: &Replications) -> Self {
+        let gain = |policy| {
+            runs.gain(policy, PolicyName::Linux)
+                .expect("the study runs this policy")
+                .scaled(100.0)
+        };
+        let mean = |name| {
+            let index = crate::replicate::metric(name).expect("a metric of this name exists");
+            runs.mean(PolicyName::Linux, index)
+                .expect("the study runs linux")
+        };
+        let full = gain(PolicyName::Full);
+        Self {
+            point,
+            linux_s: mean("total_ms").scaled(0.001),
+            on_demand_gain: gain(PolicyName::OnDemand),
+            on_demand_worst: 100.0
+                * runs
+                    .worst_gain(PolicyName::OnDemand, PolicyName::Linux)
+                    .unwrap_or(0.0),
+            full_loss: Interval {
+                value: -full.value,
+                ..full
+            },
+            node_moves: mean("node_moves").value,
+            local_share: mean("local_share").value,
+        }
+    }
+
+    /// One of its two compared numbers.
+    pub fn get_measure(&self, measure: Measure) -> Interval {
+        match measure {
+            Measure::OnDemandGain => self.on_demand_gain,
+            Measure::FullLoss => self.full_loss,
+        }
+    }
+}
+
+const POLICIES: [PolicyName; 3] = [PolicyName::Linux, PolicyName::Full, PolicyName::OnDemand];
+
+/// Simulates a point, with these changes of the scenario.
+pub(super) fn measure(
+    source: &ScenarioText,
+    changes: &[(String, toml::Value)],
+    point: StudyPoint,
+    seed: u64,
+    replications: u64,
+) -> Result<MeasuredPoint, ScenarioError> {
+    let mut settings = point.settings();
+    settings.extend(changes.iter().cloned());
+    let scenario = source.with(&settings)?;
+    Ok(MeasuredPoint::of(
+        point,
+        &Replications::run(&scenario.case, &POLICIES, seed, replications),
+    ))
+}
