@@ -1,7 +1,6 @@
 //! The host's side: what a machine boots into, starting it, reading its answer.
 
 use std::fs::{self, File};
-use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
