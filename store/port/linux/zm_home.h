@@ -44,6 +44,26 @@
 
 #define zm_printf_like(words, first) __printf(words, first)
 
+/*
+ * What a function does with a lock of the core, for sparse: it counts locks along each
+ * path and finds the one that forgets to unlock. It tells no lock from another.
+ */
+#ifdef __CHECKER__
+#define zm_acquires(lock)	__attribute__((context(lock, 0, 1)))
+#define zm_releases(lock)	__attribute__((context(lock, 1, 0)))
+#define zm_must_hold(lock)	__attribute__((context(lock, 1, 1)))
+#define zm_acquired(lock)	__context__(lock, 1)
+#define zm_released(lock)	__context__(lock, -1)
+#define zm_acquired_if(lock, got) ((got) ? ({ zm_acquired(lock); true; }) : false)
+#else
+#define zm_acquires(lock)
+#define zm_releases(lock)
+#define zm_must_hold(lock)
+#define zm_acquired(lock)	((void)0)
+#define zm_released(lock)	((void)0)
+#define zm_acquired_if(lock, got) (got)
+#endif
+
 static_assert(sizeof(atomic64_t) == sizeof(u64), "counters are 64 bits");
 
 static inline u32 zm_load32(const u32 *word)

@@ -15,6 +15,8 @@
  *   zm_bit_lock and kin        a spinning lock in bit 0 of a word: acquire and
  *                              release, no sleeping while it is held; each is
  *                              told which kind it is, see zmeld/lock.h;
+ *   zm_acquires zm_releases zm_must_hold zm_acquired zm_released zm_acquired_if
+ *                              what a function does with a lock, for a checker;
  *   zm_get64 zm_put64          a word of a page's bytes, at any address: not every
  *                              kernel makes one instruction of a small memcpy;
  *   zm_equal                   whether bytes are the same;
@@ -57,6 +59,14 @@ typedef int64_t s64;
 
 #define zm_printf_like(words, first) \
 	__attribute__((format(printf, words, first)))
+
+/* Nobody counts locks by type here; held.h does it as the program runs. */
+#define zm_acquires(lock)
+#define zm_releases(lock)
+#define zm_must_hold(lock)
+#define zm_acquired(lock) ((void)0)
+#define zm_released(lock) ((void)0)
+#define zm_acquired_if(lock, got) (got)
 
 static inline u32 zm_load32(const u32 *word)
 {
