@@ -620,7 +620,7 @@ mod tests {
         });
         let text = totals(&state, &SoakPart::all().unwrap());
         assert!(
-            text.contains("| model | 12 345 678 operations | 1.23 % |"),
+            text.contains("| model | 12\u{202f}345\u{202f}678 operations | 1.23 % |"),
             "{text}"
         );
         assert!(
