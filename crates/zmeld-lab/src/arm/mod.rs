@@ -408,11 +408,14 @@ mod tests {
         footprint: 200 << 20,
     };
 
+    /// What happens while a command runs; it is given the command.
+    type Meanwhile = Box<dyn Fn(&str) + Send + Sync>;
+
     /// A machine that notes what it is to run, and does as it is told to meanwhile.
     #[derive(Default)]
     struct Noting {
         ran: Mutex<Vec<String>>,
-        meanwhile: Option<Box<dyn Fn(&str) + Send + Sync>>,
+        meanwhile: Option<Meanwhile>,
     }
 
     impl Noting {
