@@ -80,8 +80,7 @@ static inline u32 zword_bytes_set(u64 word)
 {
 	u64 high = ((word & ~ZWORD_HIGH_BITS) + ~ZWORD_HIGH_BITS) | word;
 
-	return (u32)(((high & ZWORD_HIGH_BITS) >> 7) * 0x0102040810204080ull >>
-		     56);
+	return (u32)((high & ZWORD_HIGH_BITS) * 0x0002040810204081ull >> 56);
 }
 
 struct zword_reader {

@@ -124,9 +124,9 @@ struct zword_size {
 /* From bits to the rest. */
 void zword_size_sum(struct zword_size *size, u32 streams);
 /*
- * first: of the header, but for wide. The streams stand behind a narrow header: the first of them, then those
- * of the others, each at its start, up to the last one's end. The bytes of all; 0:
- * they pass the capacity.
+ * first: of the header, but for wide. The streams stand behind a narrow header: the
+ * first of them, then those of the others, each at its start, up to the last one's
+ * end. The bytes of all; 0: they pass the capacity.
  */
 u32 zword_header_write(u8 *dst, u32 capacity, u32 first, u32 streams,
 		       const u32 *start);
@@ -141,7 +141,9 @@ static inline u64 zword_vote(u32 vote)
 }
 
 /* What 7 bits left of the last byte leave room for. */
-#define ZWORD_LITERALS_A_FLUSH	((63 - 7) / ZWORD_LITERAL_CODE_MAX)
+#define ZWORD_LITERALS_A_FLUSH	6
+_Static_assert(7 + ZWORD_LITERALS_A_FLUSH * ZWORD_LITERAL_CODE_MAX <= 63,
+	       "bits of a writer");
 
 /* What to parse, all in bytes. */
 struct zword_part {
@@ -174,11 +176,11 @@ static inline void zword_budget_start(struct zword_budget *budget,
 
 /*
  * At a check, with so many bits spent. False: it is not worth going on. The begin
- * of a block costs more than its rest: a quarter is allowed.
+ * of a block costs more than its rest: an eighth of a quarter is allowed.
  */
 static inline bool zword_budget_left(struct zword_budget *budget, u32 bits)
 {
-	bool is_left = bits <= budget->fair + budget->quarter;
+	bool is_left = bits <= budget->fair + budget->quarter / 8;
 
 	budget->check += ZWORD_BLOCK_SIZE / 4;
 	budget->fair += budget->quarter;

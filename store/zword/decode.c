@@ -51,7 +51,7 @@ static int tokens_read(const struct zword_word_decoder *tables,
 	u16 *token = memory->token, *end = token + job->header.count, *stop;
 	u8 *literal = memory->literal;
 	struct zword_reader reader;
-	u32 context = 0, entry;
+	u32 context = 0, entry, kind;
 
 	zword_reader_start(&reader, job->header.start[0]);
 	while (token < end) {
@@ -70,8 +70,8 @@ static int tokens_read(const struct zword_word_decoder *tables,
 				if (!escape_read(tables, &reader, job, masks,
 						 &escaped))
 					return -EBADMSG;
-				context = zword_context(
-					zword_token_kind(escaped.token));
+				kind = zword_token_kind(escaped.token);
+				context = zword_context(kind);
 			}
 			zword_put_le64(literal, literals->first);
 			zword_put_le64(literal + 8, literals->more);
@@ -182,8 +182,8 @@ static inline u64 spread(const struct zword_mask *mask, const u8 *literal)
 	       (word << mask->high_shift & mask->high);
 }
 
-/* Any token, with all checks. */
-static inline bool word_make(struct making *making, u32 token, u32 width)
+/* Any token, with all checks; seldom, so on its own. */
+static noinline bool word_make(struct making *making, u32 token, u32 width)
 {
 	const struct zword_mask *mask =
 		&making->tables->mask[zword_token_mask(token)];
@@ -223,16 +223,17 @@ static inline bool word_make(struct making *making, u32 token, u32 width)
 }
 
 /*
- * The same without a branch: a token of no long run, with all that it may refer
- * to in the page, and room for a run of two even if it has none.
+ * The same without a branch: a token that is not far, with all that it may refer to
+ * in the page, and room for a run of two even if it has none. So the lowest bit of
+ * its kind tells zero, the next one near, the third one linear. A long run is not
+ * made yet.
  */
-static inline void word_make_fast(struct making *making, u32 token, u32 kind,
-				  u32 back, u32 width)
+static __always_inline void word_make_fast(struct making *making, u32 token,
+					   const struct zword_mask *mask,
+					   u32 back, u32 width)
 {
-	const struct zword_mask *mask =
-		&making->tables->mask[zword_token_mask(token)];
-	u64 keep = (u64)(kind == ZWORD_ZERO) - 1;
-	u64 linear = -(u64)(kind == ZWORD_LINEAR);
+	u64 keep = (u64)(token & ZWORD_ZERO) - 1;
+	u64 linear = -(u64)(token >> 2 & 1);
 	u64 word = spread(mask, making->literal), reference, before;
 	u8 *to = making->page + making->at;
 	const u8 *from = to - back;
@@ -245,14 +246,31 @@ static inline void word_make_fast(struct making *making, u32 token, u32 kind,
 		       width);
 	zword_put_word(to + 2 * width,
 		       zword_get_word(from + 2 * width, width) & keep, width);
-	making->literal += mask->count + (kind == ZWORD_NEAR);
+	making->literal += mask->count + (token >> 1 & 1);
 	making->back = back;
-	making->at += (1 + zword_token_run(token)) * width;
 }
 
-static inline int words_make(const struct zword_word_decoder *tables,
-			     const struct zword_word_memory *memory,
-			     const struct zword_decoding *job, u32 width)
+/* False: it passes the block's end. */
+static __always_inline bool run_make(struct making *making, u32 token, u32 width)
+{
+	u32 run = (ZWORD_RUN_LONG + *making->literal++) * width;
+
+	making->at += width;
+	if (run > making->end - making->at)
+		return false;
+	if (token & ZWORD_ZERO)
+		memset(making->page + making->at, 0, run);
+	else
+		run_copy(making->page, making->at, making->at + run,
+			 making->back, width);
+	making->at += run;
+	return true;
+}
+
+static __always_inline int words_make(const struct zword_word_decoder *tables,
+				      const struct zword_word_memory *memory,
+				      const struct zword_decoding *job,
+				      u32 width)
 {
 	struct making making = {
 		.tables = tables,
@@ -263,25 +281,37 @@ static inline int words_make(const struct zword_word_decoder *tables,
 		.back = width,
 	};
 	const u16 *at = memory->token, *end = at + job->header.count;
+	struct making slow;
 
 	for (; at < end; at++) {
-		u32 token = *at, kind = zword_token_kind(token);
-		u32 near = (1u + making.literal[tables->mask[
-				zword_token_mask(token)].count]) * width;
-		u32 back = kind == ZWORD_NEAR ? near : making.back;
+		u32 token = *at, back = making.back;
+		const struct zword_mask *mask =
+			&tables->mask[zword_token_mask(token)];
+		u32 near = (1u + making.literal[mask->count]) * width;
 
-		if (token >= zword_token(0, 0, ZWORD_RUN_LONG) ||
-		    kind == ZWORD_FAR ||
-		    back << (kind == ZWORD_LINEAR) > making.at ||
+		/* No branch, since none could be foreseen. */
+		back ^= (back ^ near) & -(token >> 1 & 1);
+		if ((token & ZWORD_FAR) == ZWORD_FAR ||
+		    back << (token >> 2 & 1) > making.at ||
 		    3 * width > making.end - making.at) {
-			if (!word_make(&making, token, width))
+			/* What no one points to stays in registers. */
+			slow = making;
+			if (!word_make(&slow, token, width))
 				return -EBADMSG;
-		} else {
-			word_make_fast(&making, token, kind, back, width);
+			making = slow;
+			continue;
 		}
+		word_make_fast(&making, token, mask, back, width);
+		if (token < zword_token(0, 0, ZWORD_RUN_LONG))
+			making.at += (1 + zword_token_run(token)) * width;
+		else if (!run_make(&making, token, width))
+			return -EBADMSG;
 	}
 	return making.at == making.end ? 0 : -EBADMSG;
 }
+
+_Static_assert(ZWORD_ZERO == 1 && ZWORD_NEAR == 2 && ZWORD_FAR == 3 &&
+	       ZWORD_LINEAR == 4 && ZWORD_KINDS == 5, "bits of a kind");
 
 int zword_words_decode(const struct zword_word_decoder *tables,
 		       struct zword_word_memory *memory,

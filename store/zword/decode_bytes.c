@@ -6,7 +6,13 @@
  */
 #include "block.h"
 
-#define TOKENS_A_REFILL		4u
+/*
+ * Tokens between two refills of both streams: an offset takes a code and 8 bits, and
+ * the last of them must still have room for two lengths, which refill again.
+ */
+#define TOKENS_A_REFILL		3u
+_Static_assert(2 * (ZWORD_LITERAL_CODE_MAX + 8) + 2 * ZWORD_LITERAL_CODE_MAX <=
+	       ZWORD_REFILLED, "bits of a reader");
 #define LITERALS_A_REFILL	(ZWORD_REFILLED / ZWORD_LITERAL_CODE_MAX)
 
 /* An entry holds the class of its literal where its length ends. */
@@ -100,6 +106,7 @@ static bool counts_read(const struct zword_byte_set *tables,
 	}
 	if (*length == ZWORD_MATCH_MIN + ZWORD_LENGTH_LONG)
 		*length += byte_read(tables, numbers, ZWORD_BYTE_LENGTH);
+	zword_refill(numbers, job->src, job->src_size);
 	return *literals <= ZWORD_BLOCK_SIZE;
 }
 
@@ -133,29 +140,33 @@ static int tokens_read(const struct zword_byte_decoder *tables,
 	const struct zword_byte_set *set = &tables->set[job->header.set];
 	struct zword_reader tokens, numbers;
 	struct zword_byte_sequence *sequence = memory->sequence;
-	u32 again = ZWORD_AGAIN_FIRST, entry, literals, length, all = 0, k;
+	struct zword_byte_sequence *end = sequence + job->header.count, *stop;
+	u32 again = ZWORD_AGAIN_FIRST, entry, literals, length, all = 0;
 
 	zword_reader_start(&tokens, job->header.start[0]);
 	zword_reader_start(&numbers, job->header.start[1]);
-	for (k = 0; k < job->header.count; k++, sequence++) {
-		const struct zword_byte_symbol *symbol;
-
-		if (k % TOKENS_A_REFILL == 0)
-			zword_refill(&tokens, job->src, job->src_size);
-		entry = set->token[tokens.bits & (ZWORD_BYTE_CODES - 1)];
-		zword_skip(&tokens, entry & ZWORD_ENTRY_LENGTH);
-		symbol = &tables->symbol[entry >> ZWORD_ENTRY_SHIFT];
-		literals = symbol->literals;
-		length = symbol->length;
+	while (sequence < end) {
+		zword_refill(&tokens, job->src, job->src_size);
 		zword_refill(&numbers, job->src, job->src_size);
-		if (symbol->is_long &&
-		    !counts_read(set, &numbers, job, &literals, &length))
-			return -EBADMSG;
-		again = offset_read(set, &numbers, symbol->match, again);
-		all += literals;
-		sequence->literals = (u16)literals;
-		sequence->length = (u16)length;
-		sequence->offset = again;
+		stop = end - sequence < TOKENS_A_REFILL ? end :
+						sequence + TOKENS_A_REFILL;
+		for (; sequence < stop; sequence++) {
+			const struct zword_byte_symbol *symbol;
+
+			entry = set->token[tokens.bits & (ZWORD_BYTE_CODES - 1)];
+			zword_skip(&tokens, entry & ZWORD_ENTRY_LENGTH);
+			symbol = &tables->symbol[entry >> ZWORD_ENTRY_SHIFT];
+			literals = symbol->literals;
+			length = symbol->length;
+			if (symbol->is_long &&
+			    !counts_read(set, &numbers, job, &literals, &length))
+				return -EBADMSG;
+			again = offset_read(set, &numbers, symbol->match, again);
+			all += literals;
+			sequence->literals = (u16)literals;
+			sequence->length = (u16)length;
+			sequence->offset = again;
+		}
 	}
 	if (all > ZWORD_BLOCK_SIZE ||
 	    zword_reader_used(&tokens) != job->header.start[1] ||

@@ -265,24 +265,26 @@ static u32 numbers_of(const struct zword_byte_token *token,
 	return count;
 }
 
-/* Every other literal has a vote, for two. */
-#define VOTE_STEP	2u
+/* One literal of so many has a vote. */
+#define VOTE_LITERALS	4u
 
 u32 zword_bytes_elect(const struct zword_byte_encoder *tables,
 		      const struct zword_byte_parse *parse)
 {
-	u32 class, k;
-	u64 votes = 0;
+	u32 count = parse->tokens, symbol, class, k;
+	u64 votes = 0, literals = 0;
 
-	for (k = 0; k < parse->tokens; k++)
-		votes += zword_vote(tables->vote.token[symbol_of(
-							&parse->token[k])]);
-	for (k = 1; k < parse->literals; k += VOTE_STEP) {
-		class = tables->class_of[parse->literal[k - 1]];
-		votes += VOTE_STEP *
-			 zword_vote(tables->vote.table[class][parse->literal[k]]);
+	for (k = 0; k < parse->tokens; k++) {
+		symbol = symbol_of(&parse->token[k]);
+		votes += zword_vote(tables->vote.token[symbol]);
 	}
-	return zword_set_elect(votes, parse->tokens + (k - 1));
+	for (k = 1; k < parse->literals; k += VOTE_LITERALS) {
+		class = tables->class_of[parse->literal[k - 1]];
+		literals += zword_vote(tables->vote.table[class]
+						   [parse->literal[k]]);
+		count += VOTE_LITERALS;
+	}
+	return zword_set_elect(votes + VOTE_LITERALS * literals, count);
 }
 
 static inline u32 bits_of(const struct zword_byte_codes *codes, u32 table,
@@ -393,22 +395,36 @@ static bool numbers_write(const struct zword_byte_codes *codes,
 	return zword_finish(writer, dst, capacity);
 }
 
-static bool lane_write(const struct zword_byte_codes *codes,
-		       const u8 *class_of, const u8 *literal, u32 count,
-		       struct zword_writer *writer, u8 *dst, u32 capacity)
+/* The class that follows. */
+static inline u32 literal_add(const struct zword_byte_codes *codes,
+			      const u8 *class_of, u32 class, u8 literal,
+			      struct zword_writer *writer)
+{
+	add_byte(codes, writer, class, literal);
+	return class_of[literal];
+}
+
+static __always_inline bool lane_write(const struct zword_byte_codes *codes,
+				       const u8 *class_of, const u8 *literal,
+				       u32 count, struct zword_writer *writer,
+				       u8 *dst, u32 capacity)
 {
 	const u8 *end = literal + count;
-	u32 class = class_of[0], few;
+	u32 class = class_of[0];
 
-	while (literal < end) {
-		for (few = 0; few < ZWORD_LITERALS_A_FLUSH && literal < end;
-		     few++, literal++) {
-			add_byte(codes, writer, class, *literal);
-			class = class_of[*literal];
-		}
+	for (; literal + ZWORD_LITERALS_A_FLUSH <= end;
+	     literal += ZWORD_LITERALS_A_FLUSH) {
+		class = literal_add(codes, class_of, class, literal[0], writer);
+		class = literal_add(codes, class_of, class, literal[1], writer);
+		class = literal_add(codes, class_of, class, literal[2], writer);
+		class = literal_add(codes, class_of, class, literal[3], writer);
+		class = literal_add(codes, class_of, class, literal[4], writer);
+		class = literal_add(codes, class_of, class, literal[5], writer);
 		if (!zword_flush(writer, dst, capacity))
 			return false;
 	}
+	for (; literal < end; literal++)
+		class = literal_add(codes, class_of, class, *literal, writer);
 	return zword_finish(writer, dst, capacity);
 }
 

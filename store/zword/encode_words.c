@@ -9,9 +9,7 @@
  */
 #include "block.h"
 
-#define COST_BIT	16u
-/* What a reference is worth that also fits the next word. */
-#define COST_NEXT	(5 * COST_BIT / 2)
+#define COST_BIT	2u
 /* A word at the stride that costs no more is taken without a look elsewhere. */
 #define COST_CHEAP	(11 * COST_BIT)
 
@@ -23,7 +21,7 @@ static const u64 nothing[1];
 /* One word and where it comes from. */
 struct choice {
 	u64 word;
-	u64 reference;
+	u64 reference;	/* before a choice: the word at the stride */
 	u32 set;	/* which bytes differ between them */
 	u32 kind;
 	u32 back;	/* bytes */
@@ -107,55 +105,55 @@ static inline u32 zeros_of(const struct scan *scan, u32 width)
 	return at - begin;
 }
 
-static inline u32 near_cost(const struct scan *scan, u32 back, u32 width)
+static __always_inline u32 near_cost(const struct scan *scan, u32 back,
+				     u32 width)
 {
 	return scan->tables->offset_cost[lesser(back / width, 257) - 1];
 }
 
+/* A reference, in one number: what is cheapest is least. */
+static inline u32 candidate(u32 cost, u32 number, u32 set)
+{
+	return cost << 10 | number << 8 | set;
+}
+
 /*
  * Zero, the linear prediction, or the last word with the same upper bits: which is
- * cheapest, without a branch, since none could be foreseen. Their numbers, below
- * their costs, are 0 for the stride, then 1, 2, 3.
+ * cheapest, without a branch, since none could be foreseen.
  */
-static inline void look_elsewhere(const struct scan *scan,
-				  struct choice *choice, u64 linear, u32 place,
-				  u32 width)
+static __always_inline void look_elsewhere(const struct scan *scan,
+					   struct choice *choice, u64 linear,
+					   u32 place, u32 width)
 {
-	const u8 *page = scan->page, *there = page + place;
-	const u16 (*costs)[256] = scan->tables->cost;
-	u32 ahead = scan->at + width < scan->end ? width : 0;
-	u64 next = zword_get_word(page + scan->at + ahead, width);
-	u64 other = zword_get_word(there, width);
-	u32 zero_set = zword_bytes_set(choice->word);
-	u32 linear_set = zword_bytes_set(choice->word ^ linear);
-	u32 other_set = zword_bytes_set(choice->word ^ other);
-	u32 back = scan->at - place, best, number, extra;
+	u64 word = choice->word, other = zword_get_word(scan->page + place, width);
+	u32 zero_set = zword_bytes_set(word);
+	u32 linear_set = zword_bytes_set(word ^ linear);
+	u32 other_set = zword_bytes_set(word ^ other);
+	const u8 (*costs)[256] = scan->tables->cost;
+	u32 back = scan->at - place, best, number;
 
-	extra = word_before(page, scan->at + ahead, scan->back, width) == next ?
-		0 : COST_NEXT;
-	best = (choice->cost + extra) << 2;
-	best = lesser(best, (costs[ZWORD_ZERO][zero_set] + extra) << 2 | 1);
-	best = lesser(best, (costs[ZWORD_LINEAR][linear_set] + extra) << 2 | 2);
-	extra = zword_get_word(there + ahead, width) == next ? 0 : COST_NEXT;
-	extra += near_cost(scan, back, width);
-	best = lesser(best, (costs[ZWORD_NEAR][other_set] + extra) << 2 | 3);
-	number = best & 3;
-	choice->cost = best >> 2;
+	best = candidate(choice->cost, 0, choice->set);
+	best = lesser(best, candidate(costs[ZWORD_ZERO][zero_set], 1, zero_set));
+	best = lesser(best, candidate(costs[ZWORD_LINEAR][linear_set], 2,
+				      linear_set));
+	best = lesser(best, candidate(costs[ZWORD_NEAR][other_set] +
+				      near_cost(scan, back, width), 3,
+				      other_set));
+	number = best >> 8 & 3;
+	choice->cost = best >> 10;
+	choice->set = best & 0xff;
 	/* ZWORD_STRIDE, ZWORD_ZERO, ZWORD_LINEAR, ZWORD_NEAR, by number. */
 	choice->kind = 0x2410 >> 4 * number & 15;
-	choice->set = number == 1 ? zero_set : choice->set;
-	choice->set = number == 2 ? linear_set : choice->set;
-	choice->set = number == 3 ? other_set : choice->set;
 	choice->reference = number == 1 ? 0 : choice->reference;
 	choice->reference = number == 2 ? linear : choice->reference;
 	choice->reference = number == 3 ? other : choice->reference;
 	choice->back = number == 3 ? back : choice->back;
-	choice->kind += choice->kind == ZWORD_NEAR && back > 256 * width;
+	choice->kind += number == 3 && back > 256 * width;
 }
 
 /* The word is one that has no bytes to tell. */
-static inline void take_whole(const struct scan *scan, struct choice *choice,
-			      u32 kind)
+static __always_inline void take_whole(const struct scan *scan,
+				       struct choice *choice, u32 kind)
 {
 	choice->kind = kind;
 	choice->reference = choice->word;
@@ -163,32 +161,37 @@ static inline void take_whole(const struct scan *scan, struct choice *choice,
 	choice->cost = scan->tables->cost[kind][0];
 }
 
-static inline void choose(const struct scan *scan, struct choice *choice,
-			  u32 width)
+/* In come the word and the one at the stride. */
+static __always_inline void choose(const struct scan *scan,
+				   struct choice *choice, u32 width)
 {
-	const u64 low_half = width == 8 ? ~0ull : 0xffffffffull;
-	u16 *whole = &scan->positions->whole[hash_of(choice->word)];
-	u16 *high = &scan->positions->high[hash_of(choice->word >>
-						   (width == 8 ? 16 : 8))];
-	u32 whole_place = *whole * width, high_place = *high * width;
+	u32 whole_place, high_place;
+	u16 *whole, *high;
 	u64 linear;
 
-	*whole = (u16)(scan->at / width);
-	*high = (u16)(scan->at / width);
 	choice->back = scan->back;
 	choice->kind = ZWORD_STRIDE;
-	choice->reference = word_before(scan->page, scan->at, scan->back, width);
 	choice->set = zword_bytes_set(choice->word ^ choice->reference);
 	choice->cost = scan->tables->cost[ZWORD_STRIDE][choice->set];
-	linear = (2 * choice->reference -
-		  word_before(scan->page, scan->at, 2 * scan->back, width)) &
-		 low_half;
+	linear = 2 * choice->reference -
+		 word_before(scan->page, scan->at, 2 * scan->back, width);
+	if (width == 4)
+		linear &= 0xffffffff;
 	if (choice->word == linear && choice->set) {
 		take_whole(scan, choice, ZWORD_LINEAR);
 		return;
 	}
+	if (choice->cost <= COST_CHEAP)
+		return;
+	whole = &scan->positions->whole[hash_of(choice->word)];
+	high = &scan->positions->high[hash_of(choice->word >>
+					      (width == 8 ? 16 : 8))];
+	whole_place = *whole * width;
+	high_place = *high * width;
+	*whole = (u16)(scan->at / width);
+	*high = (u16)(scan->at / width);
 	/* Before the first word there are no others. */
-	if (choice->cost <= COST_CHEAP || !scan->at)
+	if (!scan->at)
 		return;
 	if (!choice->word) {
 		take_whole(scan, choice, ZWORD_ZERO);
@@ -210,46 +213,60 @@ struct output {
 	u8 *table;
 };
 
-static inline void put_byte(struct output *output, u32 byte, u32 table,
-			    bool is_there)
+static __always_inline void put_byte(struct output *output, u32 byte, u32 table)
 {
-	*output->literal = (u8)byte;
-	*output->table = (u8)table;
-	output->literal += is_there;
-	output->table += is_there;
+	*output->literal++ = (u8)byte;
+	*output->table++ = (u8)table;
 }
 
-static inline void put_token(const struct zword_word_encoder *tables,
-			     const struct zword_word_decoder *masks,
-			     struct output *output, const struct choice *choice,
-			     u32 run, u32 width)
+/* A token without a run, as most are. */
+static __always_inline void put_token(const struct zword_word_encoder *tables,
+				      const struct zword_word_decoder *masks,
+				      struct output *output,
+				      const struct choice *choice, u32 width)
 {
 	u32 m = tables->mask[choice->set], kind = choice->kind;
 	const struct zword_mask *mask = &masks->mask[m];
 	u64 literals = zword_bytes_sub(choice->word, choice->reference);
 	u32 offset = choice->back / width - 1;
-	bool is_far = kind == ZWORD_FAR;
+	bool is_near = kind == ZWORD_NEAR;
 
-	*output->token++ = (u16)zword_token(kind, m, lesser(run,
-							    ZWORD_RUN_LONG));
+	*output->token++ = (u16)zword_token(kind, m, 0);
 	zword_put_le64(output->literal,
 		       (literals & mask->low) >> mask->low_shift |
 		       (literals & mask->high) >> mask->high_shift);
-	zword_put_le64(output->table, tables->table_of[zword_group(kind)][m]);
+	zword_put_le64(output->table, tables->table_of[kind][m]);
 	output->literal += mask->count;
 	output->table += mask->count;
-	if (is_far)
-		put_byte(output, offset >> 8, ZWORD_RUNS, true);
-	put_byte(output, offset, is_far ? ZWORD_RUNS : ZWORD_OFFSETS,
-		 is_far || kind == ZWORD_NEAR);
-	put_byte(output, run - ZWORD_RUN_LONG, ZWORD_RUNS,
-		 run >= ZWORD_RUN_LONG);
+	if (kind == ZWORD_FAR) {
+		put_byte(output, offset >> 8, ZWORD_RUNS);
+		put_byte(output, offset, ZWORD_RUNS);
+	}
+	*output->literal = (u8)offset;
+	*output->table = ZWORD_OFFSETS;
+	output->literal += is_near;
+	output->table += is_near;
 }
 
-static inline bool parse(const struct zword_word_encoder *tables,
-			 const struct zword_word_decoder *masks,
-			 struct zword_encoding *work, u32 width,
-			 const struct zword_part *part)
+/* The run of the last token. */
+static inline void put_run(struct output *output, u32 run)
+{
+	output->token[-1] |= (u16)zword_token(0, 0, lesser(run, ZWORD_RUN_LONG));
+	if (run >= ZWORD_RUN_LONG)
+		put_byte(output, run - ZWORD_RUN_LONG, ZWORD_RUNS);
+}
+
+static __always_inline void look_at(const struct scan *scan,
+				    struct choice *choice, u32 width)
+{
+	choice->word = zword_get_word(scan->page + scan->at, width);
+	choice->reference = word_before(scan->page, scan->at, scan->back, width);
+}
+
+static __always_inline bool parse(const struct zword_word_encoder *tables,
+				  const struct zword_word_decoder *masks,
+				  struct zword_encoding *work, u32 width,
+				  const struct zword_part *part)
 {
 	struct zword_word_parse *parsed = &work->parse.word;
 	struct scan scan = {
@@ -268,16 +285,26 @@ static inline bool parse(const struct zword_word_encoder *tables,
 	u32 run;
 
 	zword_budget_start(&budget, part);
-	while (scan.at < scan.end) {
-		choice.word = zword_get_word(part->page + scan.at, width);
+	look_at(&scan, &choice, width);
+	for (;;) {
 		choose(&scan, &choice, width);
+		put_token(tables, masks, &output, &choice, width);
+		budget.spent += choice.cost;
 		scan.back = choice.back;
 		scan.at += width;
-		run = choice.kind == ZWORD_ZERO ? zeros_of(&scan, width) :
-						  run_of(&scan, width);
-		scan.at += run;
-		put_token(tables, masks, &output, &choice, run / width, width);
-		budget.spent += choice.cost;
+		if (scan.at >= scan.end)
+			break;
+		look_at(&scan, &choice, width);
+		if (choice.word == (choice.kind == ZWORD_ZERO ?
+				    0 : choice.reference)) {
+			run = choice.kind == ZWORD_ZERO ?
+			      zeros_of(&scan, width) : run_of(&scan, width);
+			put_run(&output, run / width);
+			scan.at += run;
+			if (scan.at >= scan.end)
+				break;
+			look_at(&scan, &choice, width);
+		}
 		if (scan.at >= budget.check &&
 		    !zword_budget_left(&budget, budget.spent / COST_BIT))
 			return false;
@@ -303,27 +330,31 @@ static inline u32 literal_code(const struct zword_word_codes *codes,
 	return codes->literal[parse->table[k]][parse->literal[k]];
 }
 
-/* Every other literal has a vote, for two. */
-#define VOTE_STEP	2u
+/* One token of so many has a vote, and one literal; offsets and runs have none. */
+#define VOTE_TOKENS	2u
+#define VOTE_LITERALS	4u
 
 u32 zword_words_elect(const struct zword_word_encoder *tables,
 		      const struct zword_word_parse *parse)
 {
-	u32 context = 0, k;
-	u64 votes = 0;
+	u32 count = 0, context, k;
+	u64 votes = 0, literals = 0;
 
-	for (k = 0; k < parse->tokens; k++) {
-		u32 token = parse->token[k];
-
+	for (k = 1; k < parse->tokens; k += VOTE_TOKENS) {
+		context = zword_context(zword_token_kind(parse->token[k - 1]));
 		votes += zword_vote(tables->vote.token[context]
-					[tables->symbol[token]]);
-		context = zword_context(zword_token_kind(token));
+					[tables->symbol[parse->token[k]]]);
+		count += VOTE_TOKENS;
 	}
-	for (k = 0; k < parse->literals; k += VOTE_STEP)
-		votes += VOTE_STEP *
-			 zword_vote(literal_code(&tables->vote, parse, k));
-	return zword_set_elect(votes, parse->tokens +
-				      (k / VOTE_STEP) * VOTE_STEP);
+	for (k = 0; k < parse->literals; k += VOTE_LITERALS) {
+		if (parse->table[k] >= ZWORD_WORD_LITERALS)
+			continue;
+		literals += zword_vote(tables->vote.literal[parse->table[k]]
+							   [parse->literal[k]]);
+		count += VOTE_LITERALS;
+	}
+	return zword_set_elect(VOTE_TOKENS * votes + VOTE_LITERALS * literals,
+			       count);
 }
 
 static inline u32 lane_bits(const struct zword_word_codes *codes,
@@ -357,45 +388,70 @@ void zword_words_measure(const struct zword_word_encoder *tables,
 	zword_size_sum(size, ZWORD_WORD_STREAMS);
 }
 
+/* The context of the next token. */
+static __always_inline u32 token_add(const struct zword_word_encoder *tables,
+				     const struct zword_word_codes *codes,
+				     u32 context, u32 token,
+				     struct zword_writer *writer)
+{
+	u32 symbol = tables->symbol[token];
+	u32 code = codes->token[context][symbol];
+
+	zword_add(writer, code >> 4, code & ZWORD_ENTRY_LENGTH);
+	if (symbol == ZWORD_ESCAPE)
+		zword_add(writer, token, ZWORD_TOKEN_BITS);
+	return zword_context(zword_token_kind(token));
+}
+
+/* Two tokens a flush, escaped even. */
+_Static_assert(7 + 2 * (ZWORD_TOKEN_CODE_MAX + ZWORD_TOKEN_BITS) <= 63,
+	       "bits of a writer");
+
 static bool tokens_write(const struct zword_word_encoder *tables,
 			 const struct zword_word_codes *codes,
 			 const struct zword_word_parse *parse,
 			 struct zword_writer *writer, u8 *dst, u32 capacity)
 {
-	u32 context = 0, symbol, k;
+	const u16 *token = parse->token, *end = token + parse->tokens;
+	u32 context = 0;
 
-	for (k = 0; k < parse->tokens; k++) {
-		u32 token = parse->token[k], code;
-
-		symbol = tables->symbol[token];
-		code = codes->token[context][symbol];
-		zword_add(writer, code >> 4, code & ZWORD_ENTRY_LENGTH);
-		if (symbol == ZWORD_ESCAPE)
-			zword_add(writer, token, ZWORD_TOKEN_BITS);
-		context = zword_context(zword_token_kind(token));
-		if (writer->count > 63 - ZWORD_TOKEN_CODE_MAX -
-				    ZWORD_TOKEN_BITS &&
-		    !zword_flush(writer, dst, capacity))
-			return false;
-	}
-	return zword_finish(writer, dst, capacity);
-}
-
-static bool lane_write(const struct zword_word_codes *codes,
-		       const struct zword_word_parse *parse, u32 lane,
-		       struct zword_writer *writer, u8 *dst, u32 capacity)
-{
-	u32 k = lane, few, code;
-
-	while (k < parse->literals) {
-		for (few = 0; few < ZWORD_LITERALS_A_FLUSH &&
-			      k < parse->literals; few++, k += ZWORD_LANES) {
-			code = literal_code(codes, parse, k);
-			zword_add(writer, code >> 4, code & ZWORD_ENTRY_LENGTH);
-		}
+	for (; token + 2 <= end; token += 2) {
+		context = token_add(tables, codes, context, token[0], writer);
+		context = token_add(tables, codes, context, token[1], writer);
 		if (!zword_flush(writer, dst, capacity))
 			return false;
 	}
+	if (token < end)
+		token_add(tables, codes, context, *token, writer);
+	return zword_finish(writer, dst, capacity);
+}
+
+static __always_inline void literal_add(const struct zword_word_codes *codes,
+					const struct zword_word_parse *parse,
+					u32 k, struct zword_writer *writer)
+{
+	u32 code = literal_code(codes, parse, k);
+
+	zword_add(writer, code >> 4, code & ZWORD_ENTRY_LENGTH);
+}
+
+/* What stands in the lane that begins with literal k. */
+static bool lane_write(const struct zword_word_codes *codes,
+		       const struct zword_word_parse *parse, u32 k,
+		       struct zword_writer *writer, u8 *dst, u32 capacity)
+{
+	for (; k + 5 * ZWORD_LANES < parse->literals; k += 6 * ZWORD_LANES) {
+		literal_add(codes, parse, k, writer);
+		literal_add(codes, parse, k + ZWORD_LANES, writer);
+		literal_add(codes, parse, k + 2 * ZWORD_LANES, writer);
+		literal_add(codes, parse, k + 3 * ZWORD_LANES, writer);
+		literal_add(codes, parse, k + 4 * ZWORD_LANES, writer);
+		literal_add(codes, parse, k + 5 * ZWORD_LANES, writer);
+		if (!zword_flush(writer, dst, capacity))
+			return false;
+	}
+	for (; k < parse->literals; k += ZWORD_LANES)
+		literal_add(codes, parse, k, writer);
 	return zword_finish(writer, dst, capacity);
 }
 

@@ -127,7 +127,7 @@ static int word_symbols_build(struct zword_word_decoder *decoder,
 	return 0;
 }
 
-/* Which table each packed byte of a mask has, by group. */
+/* Which table each packed byte of a mask has. */
 static int word_table_of_build(struct zword_word_decoder *decoder,
 			       struct zword_word_encoder *encoder,
 			       const u8 *table_of, u32 masks)
@@ -145,7 +145,7 @@ static int word_table_of_build(struct zword_word_decoder *decoder,
 			zword_literal_tables_of(decoder,
 						zword_token(kind, m, 0),
 						&tables);
-			encoder->table_of[zword_group(kind)][m] = tables.first;
+			encoder->table_of[kind][m] = tables.first;
 		}
 	}
 	return 0;
@@ -204,21 +204,23 @@ static void word_costs_build(struct zword_word_encoder *encoder,
 			     const struct zword_mask *masks, u32 count,
 			     const u8 *lengths)
 {
-	u32 kind, bytes, set, k;
+	u32 kind, bytes, set, sum, k;
 
 	for (bytes = 0; bytes < 256; bytes++) {
 		encoder->mask[bytes] = (u8)mask_for(masks, count, bytes);
 		for (kind = 0; kind < ZWORD_KINDS; kind++)
-			encoder->cost[kind][bytes] = (u16)(8 *
+			encoder->cost[kind][bytes] =
 				lengths[ZWORD_L_COSTS + kind * ZWORD_MASKS_64 +
-					encoder->mask[bytes]]);
+					encoder->mask[bytes]];
 	}
-	for (k = 0; k < 256; k++)
+	for (k = 0; k < 256; k++) {
+		sum = 0;
 		for (set = 0; set < ZWORD_SETS; set++)
-			encoder->offset_cost[k] += (u16)(16 / ZWORD_SETS *
-				(encoder->codes[set].literal[ZWORD_OFFSETS][k] &
-				 ZWORD_ENTRY_LENGTH));
-	encoder->offset_cost[256] = 16 * 18;
+			sum += encoder->codes[set].literal[ZWORD_OFFSETS][k] &
+			       ZWORD_ENTRY_LENGTH;
+		encoder->offset_cost[k] = (u8)(2 * sum / ZWORD_SETS);
+	}
+	encoder->offset_cost[256] = 2 * 18;
 }
 
 static int words_build(struct zword_word_decoder *decoder,

@@ -122,13 +122,18 @@ struct zword_word_codes {
 #define ZWORD_VOTE_BITS		5
 #define ZWORD_VOTE_NONE		15u
 
+struct zword_word_votes {
+	u16 token[ZWORD_CONTEXTS][ZWORD_SYMBOLS];
+	u16 literal[ZWORD_WORD_LITERALS][256];
+};
+
 struct zword_word_encoder {
 	struct zword_word_codes codes[ZWORD_SETS];
-	struct zword_word_codes vote;
-	u64 table_of[4][ZWORD_MASKS_64];	/* by group: of each packed byte */
+	struct zword_word_votes vote;
+	u64 table_of[ZWORD_KINDS][ZWORD_MASKS_64];	/* of each packed byte */
 	u8 symbol[ZWORD_TOKENS];		/* token to symbol or escape */
-	u16 cost[ZWORD_KINDS][256];		/* by bytes that differ, bits / 16 */
-	u16 offset_cost[257];		/* bits / 16; last: of far ones */
+	u8 cost[ZWORD_KINDS][256];		/* by bytes that differ, half bits */
+	u8 offset_cost[257];			/* half bits; last: of far ones */
 	u8 mask[256];				/* bytes that differ to mask */
 };
 
@@ -200,7 +205,7 @@ struct zword_tables {
 _Static_assert(ZWORD_TOUCHED(zword_word_decoder, set) <= 16384, "by a read");
 _Static_assert(ZWORD_TOUCHED(zword_byte_decoder, set) <= 16384, "by a read");
 _Static_assert(ZWORD_TOUCHED(zword_word_encoder, codes) +
-	       ZWORD_MASKS_64 * sizeof(struct zword_mask) <= 18432, "by a write");
+	       ZWORD_MASKS_64 * sizeof(struct zword_mask) <= 16384, "by a write");
 _Static_assert(ZWORD_TOUCHED(zword_byte_encoder, codes) <= 16384, "by a write");
 
 /* Of a token of words. */

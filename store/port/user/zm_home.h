@@ -21,7 +21,8 @@
  *                              kernel makes one instruction of a small memcpy;
  *   zm_equal                   whether bytes are the same;
  *   zm_mul128_add              128-bit multiply and add;
- *   zm_prefetch                a hint, no effect but speed.
+ *   zm_prefetch                a hint, no effect but speed;
+ *   __always_inline noinline   as their names say.
  */
 #ifndef ZM_HOME_H
 #define ZM_HOME_H
@@ -55,6 +56,14 @@ typedef int64_t s64;
 /* Fewer in tests only, so that shares fill up. */
 #ifndef ZM_SHARE_SLOTS_MAX
 #define ZM_SHARE_SLOTS_MAX (1u << 31)
+#endif
+
+/* Where a copy for each value of an argument is wanted, and where none is. */
+#ifndef __always_inline
+#define __always_inline inline __attribute__((__always_inline__))
+#endif
+#ifndef noinline
+#define noinline __attribute__((__noinline__))
 #endif
 
 #define zm_printf_like(words, first) \
