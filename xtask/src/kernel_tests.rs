@@ -23,6 +23,7 @@ use anyhow::{bail, Context, Result};
 use crate::apt::{Reason, Suite};
 use crate::debian;
 use crate::guest::Addition;
+use crate::kernel_features;
 use crate::kernels::{self, Kernel, Kind};
 use crate::machine::{self, BootOptions, GuestOutcome};
 use crate::module_build::{self, Flavour};
@@ -102,6 +103,13 @@ pub fn build(log: &Log, kernels: &KernelCache, name: &'static str) -> Result<Tal
         let built = module_build::build(log, &kernel, flavour);
         let why = built.as_ref().err().map(|error| format!("{error:#}"));
         tally.add(Tally::of(&step, built.is_ok(), why.unwrap_or_default()));
+        if let Ok(module) = built {
+            tally.add(kernel_features::judge_build(
+                &step,
+                &kernel.release,
+                &module,
+            )?);
+        }
     }
     if !tools::is_on_path("sparse") {
         tally.add(Tally::skip(&step, "sparse is not installed"));
@@ -116,12 +124,11 @@ pub fn build(log: &Log, kernels: &KernelCache, name: &'static str) -> Result<Tal
 
 /// What checkpatch says of code that is written for one kernel, and for a kernel:
 /// the core has no BIT() and other homes have no XArray; libraries choose their
-/// own names; macros that print a field's name use it twice; three kernels take a
-/// look at the version; kmalloc_obj() is newer than two of them; what only sparse reads
-/// is empty for compilers. SPACING takes one
+/// own names; macros that print a field's name use it twice; kmalloc_obj() is newer
+/// than two kernels; what only sparse reads is empty for compilers. SPACING takes one
 /// pointer for a product.
 const CHECKPATCH_IGNORED: &str = "CONST_STRUCT,BIT_MACRO,CAMELCASE,MACRO_ARG_REUSE,\
-    MACRO_ARG_PRECEDENCE,ALLOC_WITH_SIZEOF,LINUX_VERSION_CODE,CONSTANT_COMPARISON,\
+    MACRO_ARG_PRECEDENCE,ALLOC_WITH_SIZEOF,CONSTANT_COMPARISON,\
     UNCOMMENTED_DEFINITION,MACRO_ARG_UNUSED,DEPRECATED_API,LONG_LINE_STRING,SPACING";
 
 /// The kernel's own style check has nothing to say about the module.

@@ -14,6 +14,7 @@ mod debian;
 mod freestanding;
 mod fuzz;
 mod guest;
+mod kernel_features;
 mod kernel_tests;
 mod kernels;
 mod machine;

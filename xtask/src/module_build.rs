@@ -183,8 +183,14 @@ pub fn mirror(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
+/// What a kernel has, found when the module is built for it.
+pub const FEATURES: &str = "kernel_has.h";
+
 fn is_source(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
+    if matches!(&*name, "probe.sh" | FEATURES) {
+        return name != FEATURES;
+    }
     match path
         .extension()
         .map(|extension| extension.to_string_lossy())

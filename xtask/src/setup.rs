@@ -72,6 +72,9 @@ const fn need(
 
 const COMMANDS: &[&str] = &["cargo-test"];
 const C: &[&str] = &["c-", "codec-", "model-", "pass-", "threads-", "fuzz_"];
+/// The same, and what only looks whether something compiles.
+#[rustfmt::skip]
+const C_COMPILER: &[&str] = &["c-", "codec-", "model-", "pass-", "threads-", "fuzz_", "features"];
 const FUZZ: &[&str] = &["fuzz_", "soak"];
 /// A guest's kernel is made by the first step that asks for it.
 #[rustfmt::skip]
@@ -88,7 +91,7 @@ use Origin::{ClangRuntime, Component, Package};
 const NEEDS: &[Requirement] = &[
     need(Cargo("fmt"), Component("rustfmt", "rustfmt"), "says how code is formatted", &["format"]),
     need(Cargo("clippy"), Component("clippy", "rust-clippy"), "lints", &["clippy"]),
-    need(Program("cc"), Package("build-essential"), "compiles the store", C),
+    need(Program("cc"), Package("build-essential"), "compiles the store", C_COMPILER),
     need(Program("ld"), Package("binutils"), "links the core alone", &["freestanding"]),
     need(Program("setarch"), Package("util-linux"), "starts what the thread sanitizer watches", C),
     need(Program("clang"), Package("clang"), "fuzzes", FUZZ),

@@ -10,6 +10,7 @@ use crate::c_tests::{self, CTestEnvironment};
 use crate::clean_root;
 use crate::freestanding;
 use crate::fuzz::{self, Fuzzer};
+use crate::kernel_features;
 use crate::kernel_tests::{self, KernelCache};
 use crate::module_build;
 use crate::process::Log;
@@ -195,7 +196,11 @@ fn steps<'a>(
 
 /// The module in kernels, one kernel after the other.
 fn kernel_steps(scope: TestScope, seed: u64, kernels: &KernelCache) -> Result<Vec<Step<'_>>> {
-    let mut steps = Vec::new();
+    let mut steps = vec![step(
+        kernel_features::STEP,
+        "what kernels have is found by compiling, also in those not to be had",
+        kernel_features::test,
+    )];
     for &name in kernel_tests::kernels(scope) {
         steps.push(step(
             &format!("kernel-{name}"),

@@ -1,71 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * The one place that knows how kernels differ. Stock 6.1, 6.12 and 7.2 are built
- * and tested. What lies between is known from the kernel's history, and was not
- * built.
+ * and tested. What lies between is known from the kernel's public sources, and was
+ * not built.
  *
- * A macro ZM_HAS_... says that the kernel has the feature. Distributions carry
- * newer pieces in older kernels, so it is asked of the kernel's headers where
- * they can be asked: by a macro of theirs, or by Kbuild, which looks at
- * prototypes. Where both sides can be hidden behind one function, that function
- * is here and nobody else asks.
+ * A macro ZM_HAS_... is 1 where the kernel has the feature and 0 where it does
+ * not, whatever the kernel's number: kmod/probe.sh finds out by compiling
+ * kmod/probes, which say since when mainline has it. Where both sides can be
+ * hidden behind one function, that function is here and nobody else asks.
  */
 #ifndef ZMELD_PORT_LINUX_COMPAT_H
 #define ZMELD_PORT_LINUX_COMPAT_H
 
 #include <linux/blkdev.h>
 #include <linux/err.h>
-#include <linux/version.h>
 
-/* -- What the kernel has --------------------------------------------------- */
-
-#define ZM_KERNEL_FROM(major, minor) \
-	(LINUX_VERSION_CODE >= KERNEL_VERSION(major, minor, 0))
-
-/*
- * From Kbuild, of zsmalloc:
- *   ZM_HAS_POOL_CLASSES      tells the class of a size (6.2);
- *   ZM_HAS_POOL_COPIES       reads by begin and end, writes by copying; no
- *                            mapping (6.15);
- *   ZM_HAS_POOL_NODES        zs_malloc() takes the node to allocate on (6.16);
- *   ZM_HAS_POOL_SIZED_READS  begin and end are told the object's size (7.0).
- */
-#ifndef ZM_HAS_POOL_COPIES
-#error "zmeld: Kbuild says what zsmalloc has, and it did not"
-#endif
+#include "kernel_has.h"
 
 /* LZ4_resetStreamHC() is not asked for: 6.1 declares it without exporting it. */
-
-/* zstd: dictionaries digested once, by reference, and the default level. */
-#define ZM_HAS_ZSTD_DICTIONARIES	ZM_KERNEL_FROM(6, 12)
-/* class_create() and class attributes without a module, with const classes. */
-#define ZM_HAS_CONST_CLASSES		ZM_KERNEL_FROM(6, 4)
-/* blk_alloc_disk() takes the queue's limits. */
-#define ZM_HAS_LIMITS_AT_ALLOC		ZM_KERNEL_FROM(6, 9)
-
-/* open() and release() get the disk; blk_mode_t in place of fmode_t. */
-#ifdef BLK_OPEN_READ
-#define ZM_HAS_BLK_MODE			1
-#else
-#define ZM_HAS_BLK_MODE			0
-#endif
-
-/* What a queue is like stands in its limits, as features (6.11). */
-#ifdef BLK_FEAT_SYNCHRONOUS
-#define ZM_HAS_QUEUE_FEATURES		1
-#else
-#define ZM_HAS_QUEUE_FEATURES		0
-#endif
-
-/*
- * A flag or a feature tells swap that requests end when submit_bio() returns.
- * Before that (6.3) swap asked for the rw_page() operation.
- */
-#if ZM_HAS_QUEUE_FEATURES || defined(QUEUE_FLAG_SYNCHRONOUS)
-#define ZM_HAS_RW_PAGE			0
-#else
-#define ZM_HAS_RW_PAGE			1
-#endif
 
 /* -- The disk -------------------------------------------------------------- */
 
@@ -127,7 +79,7 @@ static inline struct gendisk *zm_disk_alloc(unsigned int block_size)
 	blk_queue_flag_set(QUEUE_FLAG_NONROT, disk->queue);
 	blk_queue_flag_clear(QUEUE_FLAG_ADD_RANDOM, disk->queue);
 	blk_queue_flag_set(QUEUE_FLAG_STABLE_WRITES, disk->queue);
-#ifdef QUEUE_FLAG_SYNCHRONOUS
+#if ZM_HAS_SYNCHRONOUS_FLAG
 	blk_queue_flag_set(QUEUE_FLAG_SYNCHRONOUS, disk->queue);
 #endif
 #endif

@@ -1,0 +1,175 @@
+//! What kernels have, as `store/kmod/probe.sh` finds it: in the kernels that are here,
+//! and in headers after the public sources of those that cannot be had. Of the latter
+//! nothing is built and nothing runs.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::module_build;
+use crate::process::{FinishedProgram, Log};
+use crate::step::Tally;
+use crate::tools;
+use crate::workspace;
+
+/// The step's name.
+pub const STEP: &str = "features";
+
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// What mainline has, and since or until when.
+const HISTORY: &[(&str, std::ops::Range<u32>)] = &[
+    ("RW_PAGE", 0..603),
+    ("POOL_CLASSES", 602..NEVER),
+    ("SYNCHRONOUS_FLAG", 603..611),
+    ("CONST_CLASSES", 604..NEVER),
+    ("BLK_MODE", 605..NEVER),
+    ("LIMITS_AT_ALLOC", 609..NEVER),
+    ("QUEUE_FEATURES", 611..NEVER),
+    ("ZSTD_DICTIONARIES", 612..NEVER),
+    ("POOL_COPIES", 615..NEVER),
+    ("POOL_NODES", 616..NEVER),
+    ("POOL_SIZED_READS", 700..NEVER),
+];
+
+const NEVER: u32 = u32::MAX;
+
+/// Kernels whose headers we wrote: the version, 606 for 6.6.
+const WRITTEN: &[u32] = &[601, 603, 606, 608, 609, 611, 615, 618, 700];
+
+fn mainline(version: u32) -> BTreeSet<&'static str> {
+    let has = HISTORY.iter().filter(|(_, when)| when.contains(&version));
+    has.map(|(name, _)| *name).collect()
+}
+
+/// The features that a result's lines have with 1; None where a line is another's.
+fn features(header: &str) -> Option<BTreeSet<&str>> {
+    let mut found = BTreeSet::new();
+    for line in header.lines().filter(|line| line.starts_with('#')) {
+        let (name, value) = line.strip_prefix("#define ZM_HAS_")?.split_once(' ')?;
+        match value {
+            "1" => found.insert(name),
+            "0" => false,
+            _ => return None,
+        };
+    }
+    Some(found)
+}
+
+/// Whether the module's build found in this kernel what Debian's kernel of that
+/// version has, which is what mainline has.
+pub fn judge_build(step: &str, kernel_release: &str, built: &Path) -> Result<Tally> {
+    let path = built.with_file_name(module_build::FEATURES);
+    let text = fs::read_to_string(&path)
+        .with_context(|| format!("the build made no {}", path.display()))?;
+    let version = version(kernel_release).context("a release without a version")?;
+    Ok(judge(step, &text, &mainline(version)))
+}
+
+fn version(release: &str) -> Option<u32> {
+    let mut parts = release.split(|letter: char| !letter.is_ascii_digit());
+    let (major, minor): (u32, u32) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    Some(major * 100 + minor)
+}
+
+fn judge(what: &str, header: &str, wanted: &BTreeSet<&str>) -> Tally {
+    let found = features(header);
+    let why = format!("{what}: found {found:?} and not {wanted:?}");
+    Tally::of(STEP, found.as_ref() == Some(wanted), why)
+}
+
+/// The probes with headers that we wrote: kernels of mainline, one with backports, and
+/// what must be an error.
+pub fn test(log: &Log) -> Result<Tally> {
+    let mut tally = Tally::default();
+    for version in WRITTEN {
+        let name = format!("headers of {version}");
+        let (ran, header) = probe(log, &[&format!("-DKERNEL={version}")])?;
+        tally.add(match ran.succeeded() {
+            true => judge(&name, &header, &mainline(*version)),
+            false => Tally::fail(STEP, format!("{name}: the probes fail")),
+        });
+    }
+    let mut backported = mainline(606);
+    backported.extend(["POOL_COPIES", "POOL_SIZED_READS"]);
+    let (_, header) = probe(log, &["-DKERNEL=606", "-DBACKPORTED_READS"])?;
+    tally.add(judge("6.6 with backports", &header, &backported));
+
+    let errors: &[(&str, &[&str], &str)] = &[
+        (
+            "no zsmalloc",
+            &["-UCONFIG_ZSMALLOC", "-DCONFIG_ZSMALLOC=0"],
+            "CONFIG_ZSMALLOC",
+        ),
+        (
+            "a form of zs_malloc() that nobody has seen",
+            &["-DUNKNOWN_FORM"],
+            "pool_nodes: does not compile",
+        ),
+        ("a wrong flag", &["--no-such-flag"], "no-such-flag"),
+    ];
+    for (name, flags, said) in errors {
+        let (ran, header) = probe(log, &[&["-DKERNEL=606"], *flags].concat())?;
+        let ok = !ran.succeeded() && header.is_empty() && ran.text.contains(said);
+        tally.add(Tally::of(STEP, ok, format!("{name} is no error")));
+    }
+    let (ran, _) = probe(log, &["-DKERNEL=601"])?;
+    let lines = ran.text.matches("zmeld: this kernel lacks a feature: ");
+    let why = "what 6.1 lacks is not said in a line each";
+    tally.add(Tally::of(STEP, lines.count() == 2, why));
+    Ok(tally)
+}
+
+/// One run of the script with our headers, and the result it wrote.
+fn probe(log: &Log, flags: &[&str]) -> Result<(FinishedProgram, String)> {
+    let module: PathBuf = workspace::root().join("store/kmod");
+    let header = workspace::work_folder(STEP)?.join(module_build::FEATURES);
+    let _ = fs::remove_file(&header);
+    let mut command = Command::new("sh");
+    command.arg(module.join("probe.sh")).arg(&header);
+    command.arg(module.join("probes")).arg(tools::c_compiler());
+    command.args(["-std=gnu11", "-nostdlib", "-DCONFIG_BLOCK=1"]);
+    command.arg("-DCONFIG_ZSMALLOC=1");
+    command.arg("-isystem").arg(module.join("tests/headers"));
+    command.args(flags);
+    let ran = log.run(&mut command, LIMIT)?;
+    Ok((ran, fs::read_to_string(&header).unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_is_read_whole_or_not_at_all() {
+        let text = "/* Made */\n#define ZM_HAS_A 1\n#define ZM_HAS_B 0\n";
+        assert_eq!(features(text), Some(BTreeSet::from(["A"])));
+        assert_eq!(features("#define ZM_HAS_A maybe\n"), None);
+        assert_eq!(features("#define OTHER 1\n"), None);
+    }
+
+    #[test]
+    fn releases_have_their_version() {
+        assert_eq!(version("6.1.0-50-amd64"), Some(601));
+        assert_eq!(version("6.12.95+deb12-amd64"), Some(612));
+        assert_eq!(version("7.2.3"), Some(702));
+        assert_eq!(version("next"), None);
+    }
+
+    #[test]
+    fn every_probe_has_its_history() {
+        let folder = workspace::root().join("store/kmod/probes");
+        let probes = workspace::files(&folder, "c").unwrap();
+        let names: BTreeSet<String> = probes
+            .iter()
+            .map(|path| workspace::stem(path).to_uppercase())
+            .filter(|name| name != "NEEDED")
+            .collect();
+        let known = HISTORY.iter().map(|(name, _)| (*name).to_owned()).collect();
+        assert_eq!(names, known);
+    }
+}
