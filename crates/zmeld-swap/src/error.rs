@@ -134,6 +134,13 @@ pub enum Error {
         /// What to do about it.
         way_out: &'static str,
     },
+    /// There are control groups, and what they have in swap is not seen.
+    #[error(
+        "the memory controller's groups are not mounted here, so that nobody can tell whether \
+         what they have in swap fits back into them: run it where /proc/self/mountinfo lists \
+         them, or say --force; the kernel kills programs where it does not fit"
+    )]
+    GroupsUnseen,
     /// The plan would walk into a trap.
     #[error("{what}")]
     Refused {

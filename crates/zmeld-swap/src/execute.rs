@@ -112,12 +112,13 @@ pub fn up(
     // Whose place the plan takes is looked at when zmeld's own areas are on, which
     // its pages may go to.
     let areas = areas_of(host, records, &found.removed)?;
-    check_room(host, &areas, plan.force, listener)?;
+    room::check(host, &areas, plan.force, listener)?;
     let mut run = Run::begin(host, journal, stop, plan.force, listener);
     run.report.kept = found.kept;
     if let Err((group, err)) = run.carry_out(plan, &found.removed) {
         return Err(run.back_out(err, &group));
     }
+    run.tell_price();
     run.finish(plan.config.clone())?;
     Ok(run.report)
 }
@@ -138,7 +139,7 @@ pub fn down(
 ) -> Result<Report, Error> {
     let leaving = leaving(journal.records(), removal.only);
     let areas = areas_of(host, journal.records(), &leaving)?;
-    check_room(host, &areas, removal.force, listener)?;
+    room::check(host, &areas, removal.force, listener)?;
     let mut run = Run::begin(host, journal, stop, removal.force, listener);
     if !leaving.is_empty() {
         run.journal.change(|state| state.complete = false)?;
@@ -151,6 +152,9 @@ pub fn down(
             }),
             false => run.take_back(index),
         };
+        if result.is_err() {
+            run.tell_price();
+        }
         match result {
             Ok(record) => undone.push(record),
             Err(Error::Interrupted { .. }) => {
@@ -161,6 +165,7 @@ pub fn down(
             Err(err) => return Err(err),
         }
     }
+    run.tell_price();
     for record in &undone {
         let left = match record.step.reversible().left(host, record) {
             Ok(left) => left,
@@ -191,13 +196,19 @@ pub fn leaving(records: &[Record], only: Option<&[String]>) -> Vec<usize> {
         .collect()
 }
 
+/// What is said where it is so.
+const NOTHING: &str = "nothing was changed";
+
 struct Run<'a> {
     host: &'a Host,
     journal: &'a mut Journal,
     listener: &'a mut Listener<'a>,
     /// None while it goes back, which is not to be stopped.
     stop: Option<&'a AtomicBool>,
+    /// Not while it goes back, which nobody asked to force.
     force: bool,
+    /// How many processes the kernel had killed before.
+    kills: Option<u64>,
     /// Its number in the records.
     number: u64,
     /// What was recorded as done before it.
@@ -222,6 +233,7 @@ impl<'a> Run<'a> {
             host,
             stop: Some(stop),
             force,
+            kills: room::kills(host),
             number: records.iter().map(|it| it.run).max().unwrap_or(0) + 1,
             found: records.iter().filter(|it| it.done).cloned().collect(),
             removed: Vec::new(),
@@ -351,11 +363,13 @@ impl Run<'_> {
     /// Takes back all of an optional group that failed, and goes on.
     fn give_up(&mut self, group: &Group, err: &Error) -> Result<(), Error> {
         let count = self.journal.records().len();
+        let force = std::mem::take(&mut self.force);
         for index in (0..count).rev() {
             if self.journal.records()[index].group == group.name {
                 self.take_back(index)?;
             }
         }
+        self.force = force;
         let reason = err.to_string();
         self.report.applied.retain(|done| done.group != group.name);
         self.report.undone.retain(|done| done.group != group.name);
@@ -369,7 +383,9 @@ impl Run<'_> {
     /// Takes back what this run applied, and puts back what it removed for it.
     fn back_out(&mut self, err: Error, group: &str) -> Error {
         self.stop = None;
-        let after = match self.go_back() {
+        let forced = std::mem::take(&mut self.force);
+        let price = self.price().filter(|_| forced);
+        let mut after = match self.go_back() {
             Ok(()) => self.what_is_missing(),
             Err(second) => format!(
                 "and going back stopped at: {second}; {}; what is left is written down, zmeld down \
@@ -377,6 +393,12 @@ impl Run<'_> {
                 self.what_is_missing()
             ),
         };
+        if let Some(price) = price {
+            after = match after.as_str() {
+                NOTHING => format!("{price}; swap is set up as it was before"),
+                _ => format!("{price}; {after}"),
+            };
+        }
         match err {
             Error::Interrupted { .. } => Error::Interrupted { after },
             err => Error::Step {
@@ -456,6 +478,29 @@ impl Run<'_> {
         self.apply(group, &record.step)
     }
 
+    /// What forcing it has cost, as far as the kernel counts that; whose processes
+    /// they were and why is in its log.
+    fn price(&self) -> Option<String> {
+        const LOG: &str = "dmesg | grep -i 'killed process' says which";
+        let (Some(before), Some(now)) = (self.kills, room::kills(self.host)) else {
+            return Some(format!("programs may have been killed for it: {LOG}"));
+        };
+        match now.saturating_sub(before) {
+            0 => None,
+            1 => Some(format!("the kernel killed a process meanwhile: {LOG}")),
+            count => Some(format!(
+                "the kernel killed {count} processes meanwhile: {LOG}"
+            )),
+        }
+    }
+
+    /// Tells what forcing it has cost.
+    fn tell_price(&mut self) {
+        if let Some(text) = self.price().filter(|_| self.force && self.kills.is_some()) {
+            (self.listener)(Event::Note { text: &text });
+        }
+    }
+
     /// What was recorded as done before the run and is not now.
     fn what_is_missing(&self) -> String {
         let mut now: Vec<&Record> = self.journal.records().iter().collect();
@@ -468,7 +513,7 @@ impl Run<'_> {
             }
         }
         match (missing.is_empty(), now.is_empty()) {
-            (true, true) => "nothing was changed".to_owned(),
+            (true, true) => NOTHING.to_owned(),
             (true, false) => "what an earlier run left half done is still there: zmeld down takes \
                               it back"
                 .to_owned(),
@@ -510,38 +555,4 @@ fn areas_of(host: &Host, records: &[Record], leaving: &[usize]) -> Result<Vec<Pa
         areas.extend(host.swap_on(&path)?.map(|swap| swap.path));
     }
     Ok(areas)
-}
-
-/// Refuses to switch areas off whose pages do not fit back, before anything is
-/// changed. With `force` it says what that will cost.
-fn check_room(
-    host: &Host,
-    areas: &[PathBuf],
-    force: bool,
-    listener: &mut Listener<'_>,
-) -> Result<(), Error> {
-    if areas.is_empty() {
-        return Ok(());
-    }
-    let found = room::groups(host, areas)?;
-    for text in &found.slowed {
-        listener(Event::Note { text });
-    }
-    let machine = room::check_machine(host, areas);
-    if !force {
-        machine?;
-        return match found.overfull.is_empty() {
-            true => Ok(()),
-            false => Err(room::no_room(found.overfull)),
-        };
-    }
-    if let Err(err) = machine {
-        let text = format!("by force: {err}: swapoff will fail, or programs will be killed");
-        listener(Event::Note { text: &text });
-    }
-    for group in &found.overfull {
-        let text = format!("by force: {group}: a program of it will be killed");
-        listener(Event::Note { text: &text });
-    }
-    Ok(())
 }

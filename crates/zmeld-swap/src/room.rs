@@ -9,10 +9,12 @@
 //! What a group has room for: what is free below its limit, half of its page
 //! cache (some of it is dirty or used), and what other areas can take of it
 //! instead. A group's counters include its descendants', so that each group is
-//! held against its own limit, and with that against every ancestor's. Which area
+//! held against its own limit, and with that against every ancestor's; and what it
+//! may have in swap is the least of its own share and its ancestors'. Which area
 //! a group's pages are in, the kernel does not tell: all of them count, as far as
-//! the areas hold that many. Room in other areas is there once for all groups, and
-//! compressed areas are none: what goes there stays in RAM.
+//! the areas hold that many. Room in other areas is there once for all groups.
+//! Compressed areas are room for groups, who are not charged for what is in them,
+//! and none for the machine, whose RAM it stays in.
 //!
 //! | version | memory | swap | limits |
 //! |---|---|---|---|
@@ -29,19 +31,20 @@
 //! With zswap the counters are the same: a page in its pool is a page in swap, and
 //! switching zswap off brings none of them back.
 
+mod hierarchy;
 mod programs;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use hierarchy::{Hierarchy, Version};
 use programs::Programs;
 
 use crate::error::Error;
+use crate::event::{Event, Listener};
 use crate::kernel::Host;
 use crate::machine;
 
-/// Where control groups are shown.
-const ROOT: &str = "/sys/fs/cgroup";
 /// Deeper than anybody nests.
 const DEPTH_MAX: usize = 64;
 /// What is charged ahead on each processor, and page tables.
@@ -166,24 +169,66 @@ fn compressed_name(path: &Path) -> Option<&str> {
     (is("zram") || is("zmeld")).then_some(name)
 }
 
+/// What a compressed device's pool takes, and its limit, in bytes.
+#[derive(Debug, Clone, Copy)]
+struct Pool {
+    used: u64,
+    /// 0: none.
+    limit: u64,
+}
+
+/// None where it does not say so.
+fn pool(host: &Host, name: &str) -> Result<Option<Pool>, Error> {
+    let stat = host.read_optional(format!("/sys/block/{name}/mm_stat"))?;
+    let stat = stat.unwrap_or_default();
+    let mut words = stat.split_whitespace().skip(2).map(str::parse);
+    Ok(match (words.next(), words.next()) {
+        (Some(Ok(used)), Some(Ok(limit))) => Some(Pool { used, limit }),
+        _ => None,
+    })
+}
+
 /// Memory that a compressed device's pool takes; 0 for others.
 fn pool_bytes(host: &Host, path: &Path) -> Result<u64, Error> {
     let Some(name) = compressed_name(path) else {
         return Ok(0);
     };
-    let stat = host
-        .read_optional(format!("/sys/block/{name}/mm_stat"))?
-        .unwrap_or_default();
-    let used = stat.split_whitespace().nth(2);
-    Ok(used.and_then(|used| used.parse().ok()).unwrap_or(0))
+    Ok(pool(host, name)?.map_or(0, |pool| pool.used))
 }
 
-/// The refusal.
-pub(crate) fn no_room(groups: Vec<Overfull>) -> Error {
-    Error::NoRoomInGroup {
-        groups,
-        way_out: "raise the limit, end the program, or say --force",
+/// What a compressed device may still take of RAM, even where nothing of it
+/// compresses; no bound for others.
+fn room_in_ram(host: &Host, path: &Path) -> Result<u64, Error> {
+    let Some(name) = compressed_name(path) else {
+        return Ok(u64::MAX);
+    };
+    Ok(match pool(host, name)? {
+        None => 0,
+        Some(Pool { limit: 0, .. }) => u64::MAX,
+        Some(Pool { used, limit }) => limit.saturating_sub(used),
+    })
+}
+
+/// Refuses where there are such groups.
+///
+/// # Errors
+/// They, and what to do about it.
+pub(crate) fn refuse(groups: Vec<Overfull>) -> Result<(), Error> {
+    match groups.is_empty() {
+        true => Ok(()),
+        false => Err(Error::NoRoomInGroup {
+            groups,
+            way_out: "raise the limit, end the program, or say --force",
+        }),
     }
+}
+
+/// How many processes the kernel has killed since boot for want of memory, the
+/// machine's or a group's; none where it does not count them (before Linux 4.13).
+pub(crate) fn kills(host: &Host) -> Option<u64> {
+    let counters = host.read("/proc/vmstat").ok()?;
+    let line = counters.lines().find_map(|it| it.strip_prefix("oom_kill "));
+    line?.trim().parse().ok()
 }
 
 /// How careful a look at the groups is.
@@ -195,18 +240,54 @@ enum Care {
     Meanwhile,
 }
 
-/// Holds every control group's swap against its limits, before areas are switched
-/// off.
+/// Refuses to switch areas off whose pages do not fit back, before anything is
+/// changed. With `force` it says what that will cost.
 ///
 /// # Errors
-/// When the swap areas or a group's numbers cannot be read.
-pub(crate) fn groups(host: &Host, areas: &[PathBuf]) -> Result<Findings, Error> {
-    Ok(Watch::begin(host, areas)?.0)
+/// What does not fit; what cannot be read.
+pub(crate) fn check(
+    host: &Host,
+    areas: &[PathBuf],
+    force: bool,
+    listener: &mut Listener<'_>,
+) -> Result<(), Error> {
+    if areas.is_empty() {
+        return Ok(());
+    }
+    let machine = check_machine(host, areas);
+    let groups = Watch::begin(host, areas).map(|(found, _)| found);
+    if !force {
+        machine?;
+    } else if let Err(err) = machine {
+        let text = format!("by force: {err}: swapoff will fail, or programs will be killed");
+        listener(Event::Note { text: &text });
+    }
+    let found = match groups {
+        Err(err) if force => {
+            let text = format!("by force: {err}: programs may be killed");
+            listener(Event::Note { text: &text });
+            return Ok(());
+        }
+        groups => groups?,
+    };
+    for text in &found.slowed {
+        listener(Event::Note { text });
+    }
+    if !force {
+        return refuse(found.overfull);
+    }
+    for group in &found.overfull {
+        let text = format!("by force: {group}: a program of it will be killed");
+        listener(Event::Note { text: &text });
+    }
+    Ok(())
 }
 
 /// The groups to look at while pages come back.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
+    /// None: no group can limit memory, or there is nothing to look at.
+    hierarchy: Option<Hierarchy>,
     programs: Programs,
     /// Those that had something in swap, and zmeld's own, each with what it needed
     /// of other areas.
@@ -219,21 +300,25 @@ impl Watch {
     /// A look at all groups.
     ///
     /// # Errors
-    /// When the swap areas or a group's numbers cannot be read.
+    /// When the swap areas or a group's numbers cannot be read, or groups are there
+    /// and not seen.
     pub(crate) fn begin(host: &Host, areas: &[PathBuf]) -> Result<(Findings, Watch), Error> {
         let room = Areas::read(host, areas)?;
-        let Some(hierarchy) = Hierarchy::find(host).filter(|_| room.leaving_bytes > 0) else {
+        if room.leaving_bytes == 0 {
+            return Ok(Default::default());
+        }
+        let Some(hierarchy) = Hierarchy::find(host)? else {
             return Ok(Default::default());
         };
-        let programs = Programs::read(host, hierarchy)?;
-        let mut look = Look::new(host, hierarchy, &room, &programs, Care::Before)?;
-        let top = Path::new(hierarchy.top());
+        let programs = Programs::read(host, &hierarchy)?;
+        let mut look = Look::new(host, &hierarchy, &room, &programs, Care::Before)?;
+        let top = &hierarchy.top;
         let accounted = look.descend(top, 0)?;
         // What was read already and is still in swap is in no counter.
         let meminfo = host.read("/proc/meminfo")?;
         let cached = keyed(&meminfo.replace(':', ""), "SwapCached") << 10;
         // In a container the top is a group itself, and what is outside is not seen.
-        let is_all = hierarchy == Hierarchy::One || look.counted(top)?.is_none();
+        let is_all = hierarchy.version == Version::One || look.counted(top)?.is_none();
         let accounted = accounted.saturating_add(cached);
         let nobodys_bytes = match is_all {
             true => room.used_bytes.saturating_sub(accounted),
@@ -242,6 +327,7 @@ impl Watch {
         look.own_chain(nobodys_bytes)?;
         let Look { findings, seen, .. } = look;
         let watch = Watch {
+            hierarchy: Some(hierarchy),
             programs,
             seen,
             nobodys_bytes,
@@ -255,13 +341,14 @@ impl Watch {
     /// Those of [`Watch::begin`].
     pub(crate) fn again(&self, host: &Host, areas: &[PathBuf]) -> Result<Findings, Error> {
         let room = Areas::read(host, areas)?;
-        let Some(hierarchy) = Hierarchy::find(host).filter(|_| room.leaving_bytes > 0) else {
+        let is_some = |_: &&Hierarchy| room.leaving_bytes > 0;
+        let Some(hierarchy) = self.hierarchy.as_ref().filter(is_some) else {
             return Ok(Findings::default());
         };
         let programs = self.programs.again(host, hierarchy);
         let mut look = Look::new(host, hierarchy, &room, &programs, Care::Meanwhile)?;
         look.only = Some(&self.seen);
-        look.descend(Path::new(hierarchy.top()), 0)?;
+        look.descend(&hierarchy.top, 0)?;
         look.own_chain(self.nobodys_bytes)?;
         Ok(look.findings)
     }
@@ -274,7 +361,7 @@ struct Areas {
     used_bytes: u64,
     /// In those that are switched off.
     leaving_bytes: u64,
-    /// Free in those of the others that are not in RAM.
+    /// What the others can take.
     elsewhere_bytes: u64,
 }
 
@@ -285,36 +372,13 @@ impl Areas {
             areas.used_bytes = areas.used_bytes.saturating_add(swap.used_bytes);
             if leaving.contains(&swap.path) {
                 areas.leaving_bytes = areas.leaving_bytes.saturating_add(swap.used_bytes);
-            } else if compressed_name(&swap.path).is_none() {
+            } else {
                 let free = swap.size_bytes.saturating_sub(swap.used_bytes);
+                let free = free.min(room_in_ram(host, &swap.path)?);
                 areas.elsewhere_bytes = areas.elsewhere_bytes.saturating_add(free);
             }
         }
         Ok(areas)
-    }
-}
-
-/// Which version the memory controller has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Hierarchy {
-    One,
-    Two,
-}
-
-impl Hierarchy {
-    fn find(host: &Host) -> Option<Hierarchy> {
-        if host.exists(format!("{ROOT}/memory/memory.limit_in_bytes")) {
-            return Some(Hierarchy::One);
-        }
-        host.exists(format!("{ROOT}/cgroup.controllers"))
-            .then_some(Hierarchy::Two)
-    }
-
-    fn top(self) -> &'static str {
-        match self {
-            Hierarchy::One => "/sys/fs/cgroup/memory",
-            Hierarchy::Two => ROOT,
-        }
     }
 }
 
@@ -327,15 +391,16 @@ struct Usage {
     limit: Option<u64>,
     /// Where it is slowed down.
     high: Option<u64>,
-    /// What may be swapped out of it beside what is; none: its reclaim does not swap.
-    swap_room: Option<u64>,
+    /// What may be swapped out of it beside what is: below 0 where it has more in
+    /// swap than it may. None: its reclaim does not swap.
+    swap_room: Option<i128>,
     /// What may be charged to it in memory and swap together (version 1).
     together_room: Option<u64>,
 }
 
 struct Look<'a> {
     host: &'a Host,
-    hierarchy: Hierarchy,
+    hierarchy: &'a Hierarchy,
     programs: &'a Programs,
     leaving_bytes: u64,
     /// Less what the groups so far need of it.
@@ -352,7 +417,7 @@ struct Look<'a> {
 impl<'a> Look<'a> {
     fn new(
         host: &'a Host,
-        hierarchy: Hierarchy,
+        hierarchy: &'a Hierarchy,
         areas: &Areas,
         programs: &'a Programs,
         care: Care,
@@ -402,14 +467,14 @@ impl Look<'_> {
 
     /// Holds what no group accounts for against zmeld's own group and those above.
     fn own_chain(&mut self, nobodys_bytes: u64) -> Result<(), Error> {
-        let own = programs::group_of(self.host, "self", self.hierarchy);
+        let own = self.hierarchy.group_of(self.host, "self");
         let Some(own) = own.filter(|_| nobodys_bytes > 0) else {
             return Ok(());
         };
-        let top = self.hierarchy.top();
+        let top = &self.hierarchy.top;
         let elsewhere = self.elsewhere_bytes;
         for group in own.ancestors().take_while(|group| group.starts_with(top)) {
-            let shown = self.shown(group);
+            let shown = self.hierarchy.shown(group);
             if self.findings.overfull.iter().any(|it| it.group == shown) {
                 continue;
             }
@@ -439,11 +504,12 @@ impl Look<'_> {
         if limit.is_none() && high.is_none() && usage.together_room.is_none() {
             return Ok(0);
         }
-        // What comes back from the areas leaves room in the group's share of swap.
-        let elsewhere = match usage.swap_room {
-            Some(room) => self.elsewhere_bytes.min(room.saturating_add(coming)),
-            None => 0,
-        };
+        // What comes back from the areas leaves room in the group's share of swap, once
+        // it has no more there than it may.
+        let may_swap = usage.swap_room.map_or(0, |room| {
+            u64::try_from(room.saturating_add(coming.into()).max(0)).unwrap_or(u64::MAX)
+        });
+        let elsewhere = self.elsewhere_bytes.min(may_swap);
         let reclaimable = (usage.cache / 2).saturating_add(elsewhere);
         let room = |limit: u64| limit.saturating_sub(usage.used).saturating_add(reclaimable);
         let fits = |limit: u64| room(limit) >= coming.saturating_add(self.margin(limit));
@@ -453,7 +519,7 @@ impl Look<'_> {
             .is_some_and(|room| room.saturating_add(usage.cache / 2) < self.margin(0));
         let too_low = limit.filter(|limit| is_tight || !fits(*limit));
         if let Some(limit_bytes) = too_low {
-            let shown = self.shown(group);
+            let shown = self.hierarchy.shown(group);
             self.findings.overfull.push(Overfull {
                 group: shown,
                 swapped_bytes: coming,
@@ -468,7 +534,7 @@ impl Look<'_> {
                 "{} come back to the control group {}, which has room for {} below its \
                  memory.high of {}: its programs are slowed down meanwhile",
                 mib(coming.div_ceil(1 << 20)),
-                self.shown(group),
+                self.hierarchy.shown(group),
                 mib(room(high) >> 20),
                 mib(high >> 20)
             );
@@ -496,13 +562,6 @@ impl Look<'_> {
         }
     }
 
-    fn shown(&self, group: &Path) -> String {
-        let below = group.strip_prefix(self.hierarchy.top()).unwrap_or(group);
-        // A user who was given a part of the tree names groups as he likes.
-        let below = below.to_string_lossy().replace(char::is_control, "?");
-        format!("/{}", below.trim_start_matches('/'))
-    }
-
     /// A number of a group; none where there is no such file, or it says `max`.
     fn number(&self, group: &Path, file: &str) -> Result<Option<u64>, Error> {
         let text = self.host.read_optional(group.join(file))?;
@@ -511,7 +570,7 @@ impl Look<'_> {
 
     /// What the kernel counts of a group's pages in swap; none where it does not.
     fn counted(&self, group: &Path) -> Result<Option<u64>, Error> {
-        if self.hierarchy == Hierarchy::Two {
+        if self.hierarchy.version == Version::Two {
             return self.number(group, "memory.swap.current");
         }
         let stat = self.stat(group)?;
@@ -526,18 +585,22 @@ impl Look<'_> {
 
     fn usage(&self, group: &Path) -> Result<Usage, Error> {
         let stat = self.stat(group)?;
-        match self.hierarchy {
-            Hierarchy::One => self.usage_one(group, &stat),
-            Hierarchy::Two => self.usage_two(group, &stat),
+        match self.hierarchy.version {
+            Version::One => self.usage_one(group, &stat),
+            Version::Two => self.usage_two(group, &stat),
         }
     }
 
     fn usage_two(&self, group: &Path, stat: &str) -> Result<Usage, Error> {
-        let swapped = self.number(group, "memory.swap.current")?;
-        let swap_room = match self.number(group, "memory.swap.max")? {
-            Some(max) => max.saturating_sub(swapped.unwrap_or(0)),
-            None => u64::MAX,
-        };
+        let mut swap_room = i128::MAX;
+        let above = group.ancestors();
+        for group in above.take_while(|it| it.starts_with(&self.hierarchy.top)) {
+            let Some(max) = self.number(group, "memory.swap.max")? else {
+                continue;
+            };
+            let swapped = self.number(group, "memory.swap.current")?.unwrap_or(0);
+            swap_room = swap_room.min(i128::from(max) - i128::from(swapped));
+        }
         let swappiness = self.number(Path::new("/proc/sys/vm"), "swappiness")?;
         let cache = keyed(stat, "inactive_file") + keyed(stat, "active_file");
         Ok(Usage {
@@ -567,7 +630,7 @@ impl Look<'_> {
             cache: keyed(stat, "total_inactive_file") + keyed(stat, "total_active_file"),
             limit: self.number(group, "memory.limit_in_bytes")?,
             high: None,
-            swap_room: (swappiness != Some(0)).then_some(u64::MAX),
+            swap_room: (swappiness != Some(0)).then_some(i128::MAX),
             together_room,
         })
     }

@@ -5,11 +5,10 @@
 //! whose own counter says nothing of it: what the programs have is added up beside.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::{Hierarchy, Program};
+use super::hierarchy::Hierarchy;
+use super::Program;
 use crate::error::Error;
 use crate::kernel::Host;
 
@@ -24,7 +23,7 @@ pub(super) struct Programs {
 
 impl Programs {
     /// Those of the machine.
-    pub(super) fn read(host: &Host, hierarchy: Hierarchy) -> Result<Programs, Error> {
+    pub(super) fn read(host: &Host, hierarchy: &Hierarchy) -> Result<Programs, Error> {
         let mut all = Vec::new();
         for name in host.list("/proc")? {
             let Ok(pid) = name.parse() else { continue };
@@ -32,7 +31,7 @@ impl Programs {
             let Some(swapped_bytes) = swapped(host, pid) else {
                 continue;
             };
-            let Some(group) = group_of(host, &name, hierarchy) else {
+            let Some(group) = hierarchy.group_of(host, &name) else {
                 continue;
             };
             let comm = host.read(format!("/proc/{pid}/comm")).unwrap_or_default();
@@ -48,7 +47,7 @@ impl Programs {
     }
 
     /// The same programs now; those that ended or have nothing in swap are left out.
-    pub(super) fn again(&self, host: &Host, hierarchy: Hierarchy) -> Programs {
+    pub(super) fn again(&self, host: &Host, hierarchy: &Hierarchy) -> Programs {
         let now = self.all.iter().filter_map(|(group, program)| {
             let swapped_bytes = swapped(host, program.pid)?;
             let program = Program {
@@ -60,11 +59,11 @@ impl Programs {
         Programs::of(now.collect(), hierarchy)
     }
 
-    fn of(all: Vec<(PathBuf, Program)>, hierarchy: Hierarchy) -> Programs {
+    fn of(all: Vec<(PathBuf, Program)>, hierarchy: &Hierarchy) -> Programs {
         let mut sums: BTreeMap<PathBuf, u64> = BTreeMap::new();
         for (group, program) in &all {
             let above = group.ancestors();
-            for group in above.take_while(|it| it.starts_with(hierarchy.top())) {
+            for group in above.take_while(|it| it.starts_with(&hierarchy.top)) {
                 let sum = sums.entry(group.to_path_buf()).or_default();
                 *sum = sum.saturating_add(program.swapped_bytes);
             }
@@ -97,27 +96,4 @@ fn swapped(host: &Host, pid: u32) -> Option<u64> {
     let line = status.lines().find_map(|it| it.strip_prefix("VmSwap:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kib.checked_mul(1024).filter(|bytes| *bytes > 0)
-}
-
-/// The directory of a process's group; `self` is this one. Byte by byte, since a
-/// group's name need not be text.
-pub(super) fn group_of(host: &Host, process: &str, hierarchy: Hierarchy) -> Option<PathBuf> {
-    let text = host.read_bytes(format!("/proc/{process}/cgroup")).ok()?;
-    let path = text.split(|byte| *byte == b'\n').find_map(|line| {
-        let mut words = line.splitn(3, |byte| *byte == b':');
-        let (number, controllers, path) = (words.next()?, words.next()?, words.next()?);
-        let is_it = match hierarchy {
-            Hierarchy::One => controllers
-                .split(|it| *it == b',')
-                .any(|it| it == b"memory"),
-            Hierarchy::Two => number == b"0" && controllers.is_empty(),
-        };
-        is_it.then_some(path)
-    })?;
-    let below = Path::new(OsStr::from_bytes(path.strip_prefix(b"/")?));
-    // `join` would leave a slash at the end.
-    Some(match below.as_os_str().is_empty() {
-        true => PathBuf::from(hierarchy.top()),
-        false => Path::new(hierarchy.top()).join(below),
-    })
 }

@@ -17,6 +17,7 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::kernel::{Host, Invocation};
 use crate::machine;
+use crate::room;
 use crate::step::{MadeDevice, Record, Reversible, StepContext};
 
 /// Switch off somebody else's swap area. What was there before is its priority.
@@ -54,9 +55,16 @@ impl Reversible for SwapOff {
         context: &mut StepContext<'_>,
         before: Option<&str>,
     ) -> Result<Option<MadeDevice>, Error> {
-        if before.is_some() {
-            switch_off(context, &self.path)?;
+        if before.is_none() {
+            return Ok(None);
         }
+        if context.force {
+            // Whoever forces it is told of the price before it is paid.
+            let swap = context.host.swap_on(&self.path)?;
+            let areas: Vec<PathBuf> = swap.into_iter().map(|swap| swap.path).collect();
+            room::check(context.host, &areas, true, &mut *context.listener)?;
+        }
+        switch_off(context, &self.path)?;
         Ok(None)
     }
 

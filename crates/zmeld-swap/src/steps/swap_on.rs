@@ -11,7 +11,7 @@ use crate::config::Discard;
 use crate::error::Error;
 use crate::event::Event;
 use crate::kernel::{Host, Invocation};
-use crate::room::{self, Overfull, Watch};
+use crate::room::{self, Watch};
 use crate::step::{DeviceRef, MadeDevice, Record, Reversible, StepContext};
 
 /// How often progress is told while pages come back.
@@ -103,11 +103,7 @@ impl Reversible for SwapOn {
         let Some(path) = context.path_of(&self.device) else {
             return Ok(());
         };
-        match context.host.swap_on(&path)? {
-            // The kernel's own name of it is what everything is compared with.
-            Some(swap) => switch_off(context, &swap.path),
-            None => Ok(()),
-        }
+        switch_off(context, &path)
     }
 
     fn left(&self, host: &Host, record: &Record) -> Result<Option<String>, Error> {
@@ -129,15 +125,19 @@ impl Reversible for SwapOn {
 /// The command runs beside, since all of its work is one system call. If RAM runs
 /// out all the same, the kernel ends swapoff before any other program.
 pub(super) fn switch_off(context: &mut StepContext<'_>, path: &Path) -> Result<(), Error> {
-    let areas = [path.to_path_buf()];
-    let total_bytes = used_bytes(context.host, path).unwrap_or(0);
+    let Some(swap) = context.host.swap_on(path)? else {
+        return Ok(());
+    };
+    // The kernel's own name of it is what everything is compared with.
+    let (path, total_bytes) = (&swap.path, swap.used_bytes);
+    let areas = [path.clone()];
     let is_guarded = !context.force && total_bytes > 0;
     let mut watch = Watch::default();
     if is_guarded {
         room::check_machine(context.host, &areas)?;
         let found;
         (found, watch) = Watch::begin(context.host, &areas)?;
-        refuse(found.overfull)?;
+        room::refuse(found.overfull)?;
     }
     let (host, stop) = (context.host, context.stop);
     let (end_it, ended) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -198,7 +198,7 @@ pub(super) fn switch_off(context: &mut StepContext<'_>, path: &Path) -> Result<(
     if host.swap_on(path)?.is_none() {
         return Ok(());
     }
-    refuse(overfull)?;
+    room::refuse(overfull)?;
     if context.is_stopped() {
         let after = format!("{} is still swapped to", path.display());
         return Err(Error::Interrupted { after });
@@ -211,11 +211,4 @@ pub(super) fn switch_off(context: &mut StepContext<'_>, path: &Path) -> Result<(
 
 fn used_bytes(host: &Host, path: &Path) -> Option<u64> {
     Some(host.swap_on(path).ok()??.used_bytes)
-}
-
-fn refuse(groups: Vec<Overfull>) -> Result<(), Error> {
-    match groups.is_empty() {
-        true => Ok(()),
-        false => Err(room::no_room(groups)),
-    }
 }

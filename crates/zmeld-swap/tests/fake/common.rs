@@ -43,6 +43,8 @@ struct Inner {
     sequence: u64,
     // What swapon does not take.
     refused: Option<PathBuf>,
+    // What swapoff fails on.
+    kept_on: Option<PathBuf>,
     // What happens while swapoff runs, which then goes on until it is told to end.
     meanwhile: Option<Box<dyn FnOnce() + Send>>,
 }
@@ -151,6 +153,12 @@ impl Machine {
     pub fn refuse_swapon(&self, path: &str) {
         let path = self.dir.path().join(&path[1..]);
         self.inner.inner.lock().unwrap().refused = Some(path);
+    }
+
+    /// Swapoff fails on it from now on, after what happens meanwhile.
+    pub fn fail_swapoff(&self, path: &str) {
+        let path = self.dir.path().join(&path[1..]);
+        self.inner.inner.lock().unwrap().kept_on = Some(path);
     }
 
     /// What happens at which operation from now on; gives how many there were.
@@ -413,6 +421,9 @@ impl Fake {
                 fs::write(self.root.join("proc/swaps"), self.swaps() + &line).unwrap();
                 Ok(String::new())
             }
+            "swapoff" if inner.kept_on.as_ref() == Some(&last) => {
+                Err("Cannot allocate memory".to_owned())
+            }
             "swapoff" => {
                 let shown = self.shown(&last);
                 let rest: String = self
@@ -490,7 +501,8 @@ impl Access for Fake {
         let reversible = self.inner.lock().unwrap().meanwhile.take();
         if let Some(reversible) = reversible {
             reversible();
-            for _ in 0..2000 {
+            let fails = self.inner.lock().unwrap().kept_on.is_some();
+            for _ in 0..if fails { 0 } else { 2000 } {
                 if stop.load(Ordering::SeqCst) {
                     return Ok(Finished {
                         signal: Some(2),

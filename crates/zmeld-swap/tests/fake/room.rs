@@ -28,9 +28,18 @@ fn swapped(machine: &Machine, mib: u64) {
     machine.put("/proc/swaps", &swaps);
 }
 
+/// What shows the groups.
+fn mounted(machine: &Machine, point: &str, what: &str) {
+    machine.put("/proc/cgroups", "#subsys_name\nmemory\t0\t25\t1\n");
+    let mounts =
+        format!("24 1 0:22 / /sys rw - sysfs sysfs rw\n31 24 0:28 / {point} rw - {what}\n");
+    machine.put("/proc/self/mountinfo", &mounts);
+}
+
 /// A group of version 2; `max` in MiB.
 fn two(machine: &Machine, group: &str, used: u64, swap: u64, max: Option<u64>) {
     machine.put("/sys/fs/cgroup/cgroup.controllers", "memory\n");
+    mounted(machine, "/sys/fs/cgroup", "cgroup2 cgroup2 rw");
     let put = |file: &str, text: String| {
         machine.put(&format!("/sys/fs/cgroup{group}/{file}"), &text);
     };
@@ -203,6 +212,7 @@ fn version_one_counts_memory_and_swap_together() {
     };
     const NONE: u64 = 9_223_372_036_854_771_712;
     let machine = up();
+    mounted(&machine, "/sys/fs/cgroup/memory", "cgroup cgroup rw,memory");
     group(&machine, "", NONE, NONE);
     group(&machine, "/app", 100 * MIB, NONE);
     refused(&machine, &["/app", "room for 10 MiB"]);
@@ -248,7 +258,7 @@ fn other_area(machine: &Machine, name: &str, mib: u64) {
 }
 
 #[test]
-fn room_elsewhere_is_there_once_and_not_in_compressed_areas() {
+fn room_elsewhere_is_there_once() {
     let both = |name: &str, mib| {
         let machine = up();
         two(&machine, "/a", 90, 90, Some(100));
@@ -259,8 +269,6 @@ fn room_elsewhere_is_there_once_and_not_in_compressed_areas() {
     let err = both("sdx", 100).unwrap_err();
     assert!(err.contains("group /b,") && !err.contains("/a"), "{err}");
     assert!(both("sdx", 200).is_ok());
-    let err = both("zram7", 900).unwrap_err();
-    assert!(err.contains("group /a,") && err.contains("/b,"), "{err}");
     // What a group below moves there makes room above as well.
     let machine = up();
     two(&machine, "/a", 90, 90, Some(100));
@@ -377,4 +385,117 @@ fn who_asks_to_stop_is_heard_meanwhile() {
     assert!(err.contains("the rest is still set up"), "{err}");
     assert!(machine.text("/proc/swaps").contains("/dev/zram1"));
     machine.down().unwrap();
+}
+
+#[test]
+fn what_a_compressed_area_may_take_of_ram_is_room_for_groups_and_none_for_the_machine() {
+    let down = |stat: &str, needed_mib: u64| {
+        let machine = up();
+        two(&machine, "/app", 90, needed_mib, Some(100));
+        machine.put("/sys/block/zram7/mm_stat", stat);
+        other_area(&machine, "zram7", 900);
+        machine.down().map(drop).map_err(|err| err.to_string())
+    };
+    assert_eq!(down("0 0 1048576 0 0 0 0 0 0\n", 98), Ok(()), "no limit");
+    let limit = format!("0 0 {} {} 0 0 0 0 0\n", 20 * MIB, 220 * MIB);
+    assert_eq!(down(&limit, 98), Ok(()), "a limit that leaves 200 MiB");
+    let limit = format!("0 0 {} {} 0 0 0 0 0\n", 200 * MIB, 220 * MIB);
+    let err = down(&limit, 98).unwrap_err();
+    assert!(err.contains("room for 30 MiB"), "{err}");
+    let err = down("", 98).unwrap_err();
+    assert!(err.contains("room for 10 MiB"), "says nothing: {err}");
+    // What goes there stays in RAM.
+    let machine = up();
+    machine.put("/sys/block/zram7/mm_stat", "0 0 0 0 0 0 0 0 0\n");
+    other_area(&machine, "zram7", 900);
+    let scarce = MEMINFO.replace("MemAvailable: 2097152", "MemAvailable: 51200");
+    machine.put("/proc/meminfo", &scarce);
+    let err = machine.down().unwrap_err().to_string();
+    assert!(err.contains("do not fit back into RAM: 50 MiB"), "{err}");
+}
+
+#[test]
+fn a_share_of_swap_that_is_used_up_is_no_room_elsewhere() {
+    let down = |own: &str, above: &str| {
+        let machine = up();
+        two(&machine, "/s", 90, 98, None);
+        two(&machine, "/s/app", 90, 98, Some(100));
+        machine.put("/sys/fs/cgroup/s/memory.swap.max", above);
+        machine.put("/sys/fs/cgroup/s/app/memory.swap.max", own);
+        other_area(&machine, "sdx", 900);
+        machine.down().map(drop).map_err(|err| err.to_string())
+    };
+    let bytes = |mib: u64| format!("{}\n", mib * MIB);
+    assert_eq!(down("max\n", "max\n"), Ok(()));
+    // Once all has come back, as much may go out again as before.
+    assert_eq!(down(&bytes(98), "max\n"), Ok(()));
+    for (own, above) in [
+        ("0\n", "max\n"),
+        ("max\n", "0\n"),
+        (&bytes(50), "max\n"),
+        (&bytes(500), &bytes(50)),
+    ] {
+        let err = down(own, above).unwrap_err();
+        assert!(err.contains("the control group /s/app,"), "{err}");
+    }
+}
+
+#[test]
+fn groups_count_wherever_they_are_mounted() {
+    for (point, root) in [
+        ("/sys/fs/cgroup/unified", "/"),
+        ("/groups\\040here", "/"),
+        ("/some", "/slice"),
+    ] {
+        let machine = up();
+        two(&machine, "/app", 90, 98, Some(100));
+        let shown = format!("{}/app", root.trim_end_matches('/'));
+        program(&machine, &shown, 42, "python3", 97);
+        let mounts = format!("31 24 0:28 {root} {point} rw - cgroup2 cgroup2 rw\n");
+        machine.put("/proc/self/mountinfo", &mounts);
+        let place = machine.path(&point.replace("\\040", " "));
+        let old = machine.path("/old");
+        std::fs::rename(machine.path("/sys/fs/cgroup"), &old).unwrap();
+        std::fs::create_dir_all(place.parent().unwrap()).unwrap();
+        std::fs::rename(old, place).unwrap();
+        refused(&machine, &[&format!("group {shown},"), "python3"]);
+    }
+}
+
+#[test]
+fn groups_that_are_there_and_not_seen_are_refused() {
+    let machine = up();
+    two(&machine, "/app", 90, 98, Some(100));
+    // The mount is gone, what is below it is of no matter.
+    machine.put(
+        "/proc/self/mountinfo",
+        "24 1 0:22 / /sys rw - sysfs sysfs rw\n",
+    );
+    refused(&machine, &["are not mounted here", "--force"]);
+    // In hybrid mode, the mount that is left has no memory.
+    mounted(&machine, "/sys/fs/cgroup", "cgroup2 cgroup2 rw");
+    machine.put("/sys/fs/cgroup/cgroup.controllers", "pids\n");
+    refused(&machine, &["are not mounted here"]);
+    // A kernel that no longer lists the controller.
+    machine.put("/proc/cgroups", "#subsys_name\ncpuset\t0\t25\t1\n");
+    machine.put("/proc/self/cgroup", "0::/user.slice\n");
+    refused(&machine, &["are not mounted here"]);
+    // None but the root, or no such controller: nothing has a limit.
+    for (controllers, own) in [
+        ("#subsys_name\nmemory\t0\t1\t1\n", "0::/\n"),
+        ("#subsys_name\nmemory\t0\t25\t0\n", "0::/user.slice\n"),
+        ("#subsys_name\ncpuset\t0\t1\t1\n", "0::/\n"),
+    ] {
+        let machine = up();
+        machine.put("/proc/cgroups", controllers);
+        machine.put("/proc/self/cgroup", own);
+        machine.down().unwrap();
+    }
+    let (_, notes) = machine.down_noting(true).unwrap();
+    assert!(
+        notes
+            .iter()
+            .any(|it| it.starts_with("by force: ") && it.contains("not mounted here")),
+        "{notes:?}"
+    );
 }

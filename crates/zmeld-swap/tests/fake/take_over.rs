@@ -2,9 +2,11 @@
 //! replaced where that is asked for, and put back.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::Arc;
 use std::time::Duration;
 
 use zmeld_swap::config::{Severity, Trap};
+use zmeld_swap::event::Event;
 use zmeld_swap::execute;
 use zmeld_swap::journal::{Journal, State};
 use zmeld_swap::plan::{Options, Plan};
@@ -278,4 +280,83 @@ fn a_killed_take_over_is_taken_back() {
             }
         }
     }
+}
+
+/// A laptop whose area holds most of a group that is at its limit, and not all of it
+/// fits into the small device that takes the area's place.
+fn laptop_with_a_full_group() -> Machine {
+    const MIB: u64 = 1 << 20;
+    let machine = laptop(50);
+    let swaps = machine.text("/proc/swaps").replace("\t0\t", "\t102400\t");
+    machine.put("/proc/swaps", &swaps);
+    machine.put("/proc/cgroups", "memory\t0\t25\t1\n");
+    machine.put("/proc/vmstat", "oom_kill 3\n");
+    let mounts = "31 24 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+    machine.put("/proc/self/mountinfo", mounts);
+    for (file, text) in [
+        ("cgroup.controllers", "memory\n".to_owned()),
+        ("app/memory.current", format!("{}\n", 90 * MIB)),
+        ("app/memory.swap.current", format!("{}\n", 98 * MIB)),
+        ("app/memory.max", format!("{}\n", 100 * MIB)),
+        ("app/memory.stat", "anon 1\n".to_owned()),
+    ] {
+        machine.put(&format!("/sys/fs/cgroup/{file}"), &text);
+    }
+    machine
+}
+
+/// Takes over, by force or not; what was noted, and what came of it.
+fn take_over(machine: &Machine, force: bool) -> (Vec<String>, Result<execute::Report, Error>) {
+    let host = machine.host();
+    let mut journal = Journal::lock(&host, Duration::ZERO, &mut |_| {}).unwrap();
+    let state = journal.state().clone();
+    let options = Options {
+        take_over: true,
+        force,
+        ..Options::default()
+    };
+    let plan = Plan::new(&host, &config(RAM), Some(&state), &options).unwrap();
+    let mut notes = Vec::new();
+    let result = execute::up(&host, &mut journal, &plan, &false.into(), &mut |event| {
+        if let Event::Note { text } = event {
+            notes.push(text.to_owned());
+        }
+    });
+    (notes, result)
+}
+
+#[test]
+fn taking_over_by_force_says_what_it_costs_before_and_what_it_has_cost_after() {
+    let machine = Arc::new(laptop_with_a_full_group());
+    let before = machine.snapshot();
+    let (_, refused) = take_over(&machine, false);
+    let refused = refused.unwrap_err().to_string();
+    assert!(
+        refused.contains("98 MiB come back to the control group /app"),
+        "{refused}"
+    );
+    assert!(refused.ends_with("nothing was changed"), "{refused}");
+    assert_eq!(machine.snapshot(), before);
+
+    // The kernel kills a program of the group, and only then swapoff fails.
+    machine.fail_swapoff("/dev/zram0");
+    let killed = Arc::clone(&machine);
+    machine.during_swapoff(move || killed.put("/proc/vmstat", "oom_kill 5\n"));
+    let (notes, failed) = take_over(&machine, true);
+    assert!(
+        notes
+            .iter()
+            .any(|it| it.contains("/app") && it.contains("will be killed")),
+        "{notes:?}"
+    );
+    let failed = failed.unwrap_err().to_string();
+    assert!(
+        failed.contains("the kernel killed 2 processes meanwhile"),
+        "{failed}"
+    );
+    assert!(
+        failed.ends_with("swap is set up as it was before"),
+        "{failed}"
+    );
+    assert!(!failed.contains("nothing was changed"), "{failed}");
 }

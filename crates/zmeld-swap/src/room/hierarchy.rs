@@ -1,0 +1,131 @@
+//! Where the memory controller's groups are shown.
+//!
+//! Wherever that is: a machine mounts them where it likes, and a namespace may not
+//! show them at all. Groups that are there and are not seen may be killed in like
+//! any others, so that is an error and not the same as a machine without them.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+use zmeld_linux::mounts;
+
+use crate::error::Error;
+use crate::kernel::Host;
+
+/// The controllers of version 1, and how many groups each has.
+const CONTROLLERS: &str = "/proc/cgroups";
+
+/// Which version the memory controller has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Version {
+    One,
+    Two,
+}
+
+/// A mount that shows the groups.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Hierarchy {
+    pub version: Version,
+    /// Where it is mounted.
+    pub top: PathBuf,
+    /// The group that is mounted there, `/` for all of them.
+    root: PathBuf,
+}
+
+impl Hierarchy {
+    /// None where no group can limit memory.
+    ///
+    /// # Errors
+    /// When there are such groups, and none is seen.
+    pub(super) fn find(host: &Host) -> Result<Option<Hierarchy>, Error> {
+        let table = host.read_optional(mounts::PATH)?.unwrap_or_default();
+        let found = mounts::parse(&table).filter_map(|mount| Hierarchy::of(host, mount));
+        // One that shows all groups rather than a part of them.
+        let found = found.min_by_key(|it| it.root.components().count());
+        if found.is_none() && has_groups(host)? {
+            return Err(Error::GroupsUnseen);
+        }
+        Ok(found)
+    }
+
+    /// Whether it is a mount of the memory controller, which nothing covers.
+    fn of(host: &Host, mount: mounts::Mount) -> Option<Hierarchy> {
+        let read = |file: &str| host.read_optional(mount.point.join(file)).ok().flatten();
+        let mut options = mount.file_system_options.split(',');
+        let version = match mount.kind.as_str() {
+            "cgroup" if options.any(|it| it == "memory") => {
+                read("memory.limit_in_bytes").map(|_| Version::One)
+            }
+            "cgroup2" => {
+                let controllers = read("cgroup.controllers")?;
+                let mut all = controllers.split_whitespace();
+                all.any(|it| it == "memory").then_some(Version::Two)
+            }
+            _ => None,
+        };
+        Some(Hierarchy {
+            version: version?,
+            top: mount.point,
+            root: mount.root,
+        })
+    }
+
+    /// The directory of a process's group; `self` is this one. Byte by byte, since a
+    /// group's name need not be text. None where the mount does not show it.
+    pub(super) fn group_of(&self, host: &Host, process: &str) -> Option<PathBuf> {
+        let text = host.read_bytes(format!("/proc/{process}/cgroup")).ok()?;
+        let path = text.split(|byte| *byte == b'\n').find_map(|line| {
+            let mut words = line.splitn(3, |byte| *byte == b':');
+            let (number, controllers, path) = (words.next()?, words.next()?, words.next()?);
+            let is_it = match self.version {
+                Version::One => controllers
+                    .split(|it| *it == b',')
+                    .any(|it| it == b"memory"),
+                Version::Two => number == b"0" && controllers.is_empty(),
+            };
+            is_it.then_some(path)
+        })?;
+        let below = Path::new(OsStr::from_bytes(path))
+            .strip_prefix(&self.root)
+            .ok()?;
+        if below.components().any(|it| it == Component::ParentDir) {
+            return None;
+        }
+        // `join` would leave a slash at the end.
+        Some(match below.as_os_str().is_empty() {
+            true => self.top.clone(),
+            false => self.top.join(below),
+        })
+    }
+
+    /// A group's path below the root of its hierarchy, of a single line.
+    pub(super) fn shown(&self, group: &Path) -> String {
+        let below = group.strip_prefix(&self.top).unwrap_or(group);
+        // A user who was given a part of the tree names groups as he likes.
+        let path = self.root.join(below);
+        let path = path.to_string_lossy().replace(char::is_control, "?");
+        match path.trim_matches('/') {
+            "" => "/".to_owned(),
+            path => format!("/{path}"),
+        }
+    }
+}
+
+/// Whether there are groups that the memory controller could limit: any but the
+/// root, which has no limits.
+fn has_groups(host: &Host) -> Result<bool, Error> {
+    // `memory 4 25 1`: which hierarchy, how many groups, whether it is enabled.
+    let table = host.read_optional(CONTROLLERS)?.unwrap_or_default();
+    let mut lines = table.lines().map(|it| it.split_whitespace());
+    if let Some(mut words) = lines.find_map(|mut it| (it.next() == Some("memory")).then_some(it)) {
+        let count = words.nth(1).and_then(|it| it.parse::<u64>().ok());
+        let is_enabled = words.next() != Some("0");
+        return Ok(is_enabled && count.is_none_or(|count| count > 1));
+    }
+    // A kernel without version 1 does not list it there: this process's own group
+    // tells whether there are any.
+    let own = host.read_optional("/proc/self/cgroup")?.unwrap_or_default();
+    let mut groups = own.lines().filter_map(|line| line.strip_prefix("0::/"));
+    Ok(!table.is_empty() && groups.any(|group| !group.is_empty()))
+}
