@@ -155,12 +155,12 @@ impl Draft<'_> {
         Err(Error::NoPlace {
             path: path.to_path_buf(),
             problem: if found.is_empty() {
-                format!("carries nothing, and {wanted} is expected")
+                format!("carries nothing that wipefs knows, and {wanted} is expected")
             } else {
                 format!("carries {} instead of {wanted}", found.join(", "))
             },
             way_out: if found.is_empty() {
-                "format = true prepares it".to_owned()
+                "format = true prepares it, and writes over what it holds".to_owned()
             } else {
                 "name another device".to_owned()
             },

@@ -8,7 +8,8 @@ use crate::error::Error;
 use crate::machine::Feature;
 use crate::step::{DeviceRef, Step};
 use crate::steps::{
-    way_to_module, AddDevice, LoadModule, MakeSwap, Mode, OpenCrypt, SetAttribute, SetValue, SwapOn,
+    refuse_to_lose, way_to_module, AddDevice, LoadModule, MakeSwap, Mode, OpenCrypt, SetAttribute,
+    SetValue, SwapOn,
 };
 
 use super::{Draft, Steps};
@@ -183,6 +184,13 @@ impl Draft<'_> {
             }
             Err(err) => return Err(err),
         };
+        // Once it is zmeld's, it carries what was written back. Who may not look at it
+        // can plan all the same: it is looked at again before it is written to.
+        if self.recorded(steps.name).next().is_none() {
+            if let Err(err @ Error::Carries { .. }) = refuse_to_lose(self.host, &path) {
+                return Err(err);
+            }
+        }
         let below = DeviceRef::Path(path);
         let name = format!("zmeld-{}", tier.name);
         match self.open(

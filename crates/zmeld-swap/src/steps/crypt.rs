@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::signatures;
+use super::{refuse_to_lose, signatures};
 use crate::config::Cipher;
 use crate::error::Error;
 use crate::kernel::{Host, Invocation};
@@ -208,15 +208,7 @@ impl Reversible for OpenCrypt {
         match &self.mode {
             Mode::Luks { key_file } => check_key_file(context.host, key_file)?,
             // Every byte will be overwritten: only what carries nothing.
-            Mode::Random { .. } => {
-                let found = signatures(context.host, &path)?;
-                if !found.is_empty() {
-                    return Err(Error::Carries {
-                        device: path,
-                        found: found.join(", "),
-                    });
-                }
-            }
+            Mode::Random { .. } => refuse_to_lose(context.host, &path)?,
         }
         Ok(None)
     }

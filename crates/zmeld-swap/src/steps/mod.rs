@@ -10,6 +10,7 @@ mod set_value;
 mod swap_off;
 mod swap_on;
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 pub use add_device::{AddDevice, Driver};
@@ -24,6 +25,7 @@ pub use swap_off::SwapOff;
 pub use swap_on::SwapOn;
 
 use crate::error::Error;
+use crate::kernel::Host;
 use crate::step::{DeviceRef, Record};
 
 /// udev opens a new device to look at it, for some milliseconds; nothing else
@@ -45,6 +47,19 @@ fn while_busy<T>(mut attempt: impl FnMut() -> Result<T, Error>) -> Result<T, Err
 
 fn is_busy(err: &Error) -> bool {
     matches!(err, Error::Io { cause, .. } if cause.kind() == std::io::ErrorKind::ResourceBusy)
+}
+
+/// Refuses a drive that is about to be written over, where it carries anything that
+/// is known.
+pub(crate) fn refuse_to_lose(host: &Host, drive: &Path) -> Result<(), Error> {
+    let found = signatures(host, drive)?;
+    match found.is_empty() {
+        true => Ok(()),
+        false => Err(Error::Carries {
+            device: drive.to_path_buf(),
+            found: found.join(", "),
+        }),
+    }
 }
 
 /// That a drive which carried nothing that is known was written to: what stood

@@ -1,11 +1,11 @@
 //! An attribute of the RAM device that the group added. It is not undone by
-//! itself: it goes with the device.
+//! itself: it goes with the device. What a drive carried that it names is lost.
 
 use serde::{Deserialize, Serialize};
 
 use zmeld_report::units::bytes;
 
-use super::while_busy;
+use super::{refuse_to_lose, while_busy, written_over};
 use crate::error::Error;
 use crate::kernel::{short, Host};
 use crate::step::{DeviceRef, MadeDevice, Record, Reversible, StepContext};
@@ -149,6 +149,10 @@ impl Reversible for SetAttribute {
                     .to_owned(),
             });
         }
+        // What is behind a mapping with a random key was looked at when it was opened.
+        if let Some(DeviceRef::Path(drive)) = &self.with {
+            refuse_to_lose(context.host, drive)?;
+        }
         let codec = match self.attribute.as_str() {
             "comp_algorithm" => Some(self.value.as_str()),
             "recomp_algorithm" => self.value.split(' ').find_map(|w| w.strip_prefix("algo=")),
@@ -204,8 +208,9 @@ impl Reversible for SetAttribute {
         Ok(())
     }
 
-    fn left(&self, _: &Host, _: &Record) -> Result<Option<String>, Error> {
-        Ok(None)
+    fn left(&self, _: &Host, record: &Record) -> Result<Option<String>, Error> {
+        let drive = self.with.as_ref();
+        Ok(drive.and_then(|drive| written_over(drive, record)))
     }
 }
 

@@ -316,6 +316,7 @@ impl Fake {
             ("algorithm_params", String::new()),
             ("disksize", "0\n".to_owned()),
             ("mem_limit", String::new()),
+            ("backing_dev", "none\n".to_owned()),
             ("mm_stat", "0 0 0 0 0 0 0 0 0\n".to_owned()),
             ("diskseq", format!("{}\n", inner.sequence)),
         ] {

@@ -67,6 +67,20 @@ fn what_is_not_as_before_is_said() {
     machine.up(&config(drive)).unwrap();
     let report = machine.down().unwrap();
     assert_eq!(report.left, ["what stood on /dev/sdc1 was written over"]);
+    for (encryption, drive) in [
+        ("", "/dev/sdb1"),
+        (", encryption = \"random\"", "/dev/sdb1"),
+    ] {
+        let text = format!(
+            "accept = [\"unstable-name\"]\n[tier.fast]\nkind = \"zram\"\n\
+             writeback = {{ device = \"{drive}\"{encryption} }}\n"
+        );
+        machine.up(&config(&text)).unwrap();
+        assert!(machine.plan(&config(&text)).unwrap().is_done());
+        let report = machine.down().unwrap();
+        let wanted = format!("what stood on {drive} was written over");
+        assert_eq!(report.left, [wanted], "{encryption}");
+    }
     machine
         .up(&config("[tunables]\npage_cluster = 0\n"))
         .unwrap();

@@ -82,6 +82,37 @@ fn a_drive_that_carries_something() {
         random,
         "/dev/sdb1 carries swap, which would be lost",
     );
+    // What zram writes back goes over all of a drive too, encrypted or not.
+    let writeback = |device: &str, encryption: &str| {
+        format!(
+            "accept = [\"unstable-name\"]\n{RAM}\
+             writeback = {{ device = \"{device}\"{encryption} }}\n"
+        )
+    };
+    for encryption in ["", ", encryption = \"random\""] {
+        let text = writeback("/dev/sdc1", encryption);
+        refused(
+            &machine,
+            &text,
+            "/dev/sdc1 carries ext4, which would be lost",
+        );
+        assert!(machine.plan(&config(&text)).is_err(), "{encryption}");
+    }
+    // It may come to carry something after the plan was made.
+    let text = writeback("/dev/sdd1", "");
+    machine.put("/dev/sdd1", "");
+    let host = machine.host();
+    let plan = machine.plan(&config(&text)).unwrap();
+    machine.carry("/dev/sdd1", "ext4");
+    let mut journal = Journal::lock(&host, Duration::ZERO, &mut |_| {}).unwrap();
+    let up = zmeld_swap::execute::up(&host, &mut journal, &plan, &false.into(), &mut |_| {});
+    let line = up.unwrap_err().to_string();
+    assert!(
+        line.contains("/dev/sdd1 carries ext4, which would be lost"),
+        "{line}"
+    );
+    assert_eq!(machine.text("/proc/swaps").lines().count(), 1);
+    drop(journal);
     let given = "[tier.d]\nkind = \"disk\"\ndevice = \"/dev/sdc1\"\n";
     refused(&machine, given, "carries ext4 instead of swap");
 }
@@ -96,6 +127,14 @@ fn what_is_in_use_or_not_there() {
         &machine,
         random,
         "/dev/mapper/zmeld-d is in use by a mapping that zmeld did not open",
+    );
+    // What wipefs does not know may still be somebody's.
+    let unknown = "[tier.d]\nkind = \"disk\"\ndevice = \"/dev/sdc1\"\n";
+    refused(
+        &machine,
+        unknown,
+        "carries nothing that wipefs knows, and swap is expected: format = true prepares it, and \
+         writes over what it holds",
     );
     let missing = "[tier.d]\nkind = \"disk\"\ndevice = \"UUID=12\"\n";
     refused(&machine, missing, "no device has UUID=12");
