@@ -110,6 +110,7 @@ struct zword_encoding {
 		struct zword_word_parse word;
 		struct zword_byte_parse byte;
 	} parse;
+	u16 before[ZWORD_BLOCK_SIZE];	/* of thorough parses */
 };
 
 _Static_assert(sizeof(struct zword_word_memory) <= 16384, "of a read");
@@ -195,6 +196,11 @@ bool zword_words_parse(const struct zword_word_encoder *tables,
 		       const struct zword_word_decoder *masks,
 		       struct zword_encoding *work, u32 width,
 		       const struct zword_part *part);
+/* The same with many more places looked at; the limit is none. */
+bool zword_words_parse_thoroughly(const struct zword_word_encoder *tables,
+				  const struct zword_word_decoder *masks,
+				  struct zword_encoding *work, u32 width,
+				  const struct zword_part *part);
 /* The set of codes that suits what was parsed. */
 u32 zword_words_elect(const struct zword_word_encoder *tables,
 		      const struct zword_word_parse *parse);
@@ -209,6 +215,8 @@ u32 zword_words_write(const struct zword_word_encoder *tables,
 /* The same. */
 bool zword_bytes_parse(struct zword_encoding *work,
 		       const struct zword_part *part);
+bool zword_bytes_parse_thoroughly(struct zword_encoding *work,
+				  const struct zword_part *part);
 u32 zword_bytes_elect(const struct zword_byte_encoder *tables,
 		      const struct zword_byte_parse *parse);
 void zword_bytes_measure(const struct zword_byte_encoder *tables,

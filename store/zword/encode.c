@@ -149,96 +149,137 @@ struct job {
 	bool has_best;
 };
 
+enum effort {
+	QUICK,
+	THOROUGH,
+};
+
 /* False: given up. */
-static bool parse(struct job *job, u32 mode, u32 from, u32 size, u32 limit)
+static bool parse(struct job *job, u32 mode, const struct zword_part *part,
+		  enum effort effort)
 {
-	const struct zword_part part = {
-		.page = job->page,
-		.from = from,
-		.size = size,
-		.limit = limit,
-	};
+	const struct zword_word_encoder *encoder =
+		&job->tables->word_encoder[mode];
+	const struct zword_word_decoder *masks =
+		&job->tables->word_decoder[mode];
+	u32 width = mode == ZWORD_WORDS_64 ? 8 : 4;
 
 	memset(&job->work->positions, 0, sizeof(job->work->positions));
 	if (mode == ZWORD_BYTES)
-		return zword_bytes_parse(job->work, &part);
-	return zword_words_parse(&job->tables->word_encoder[mode],
-				 &job->tables->word_decoder[mode], job->work,
-				 mode == ZWORD_WORDS_64 ? 8 : 4, &part);
+		return effort == THOROUGH ?
+		       zword_bytes_parse_thoroughly(job->work, part) :
+		       zword_bytes_parse(job->work, part);
+	return effort == THOROUGH ?
+	       zword_words_parse_thoroughly(encoder, masks, job->work, width,
+					    part) :
+	       zword_words_parse(encoder, masks, job->work, width, part);
 }
 
 /* How many bits a part of the block takes, about, multiplied with the scale. */
 static u32 probe(struct job *job, u32 mode, u32 place)
 {
 	static const u8 scale[] = { PROBE_SCALE, 23, 24 };
+	const struct zword_part part = {
+		.page = job->page,
+		.from = job->from + place,
+		.size = PROBE_SIZE,
+		.limit = ZWORD_BLOCK_SIZE,
+	};
 
-	parse(job, mode, job->from + place, PROBE_SIZE, ZWORD_BLOCK_SIZE);
+	parse(job, mode, &part, QUICK);
 	return scale[mode] * (mode == ZWORD_BYTES ?
 			      job->work->parse.byte.spent :
 			      job->work->parse.word.spent);
 }
 
-/* Takes what was written, or what would have been. */
-static void take(struct job *job, u32 written, u32 size)
+/* The set of codes that suits what was parsed. */
+static u32 elect(struct job *job, u32 mode)
 {
+	if (mode == ZWORD_BYTES)
+		return zword_bytes_elect(&job->tables->byte_encoder,
+					 &job->work->parse.byte);
+	return zword_words_elect(&job->tables->word_encoder[mode],
+				 &job->work->parse.word);
+}
+
+/* The bytes that what was parsed takes. */
+static u32 measure(struct job *job, u32 mode, u32 set)
+{
+	struct zword_size size;
+
+	if (mode == ZWORD_BYTES)
+		zword_bytes_measure(&job->tables->byte_encoder,
+				    &job->work->parse.byte, set, &size);
+	else
+		zword_words_measure(&job->tables->word_encoder[mode],
+				    &job->work->parse.word, set, &size);
+	return size.all;
+}
+
+/* The bytes written; 0: there is no room. */
+static u32 write(struct job *job, u32 mode, u32 set)
+{
+	if (mode == ZWORD_BYTES)
+		return zword_bytes_write(&job->tables->byte_encoder,
+					 &job->work->parse.byte, set, job->dst,
+					 job->capacity);
+	return zword_words_write(&job->tables->word_encoder[mode],
+				 &job->work->parse.word, mode, set, job->dst,
+				 job->capacity);
+}
+
+/* One mode: what it takes is the best, or it is not written. */
+static void mode_try(struct job *job, u32 mode, u32 limit, enum effort effort)
+{
+	const struct zword_part part = {
+		.page = job->page,
+		.from = job->from,
+		.size = ZWORD_BLOCK_SIZE,
+		.limit = limit,
+	};
+	u32 written, set, size = 0;
+
+	if (!parse(job, mode, &part, effort))
+		return;
+	set = elect(job, mode);
+	if (job->has_best) {
+		size = measure(job, mode, set);
+		if (size >= job->best)
+			return;
+	}
+	written = write(job, mode, set);
+	if (!written && !size)
+		size = measure(job, mode, set);
 	job->best = written ? written : size;
 	job->is_written = written > 0;
 	job->has_best = true;
 }
 
-static void words_try(struct job *job, u32 mode, u32 limit)
-{
-	const struct zword_word_encoder *tables =
-		&job->tables->word_encoder[mode];
-	const struct zword_word_parse *parsed = &job->work->parse.word;
-	struct zword_size size = { .all = 0 };
-	u32 written, set;
-
-	if (!parse(job, mode, job->from, ZWORD_BLOCK_SIZE, limit))
-		return;
-	set = zword_words_elect(tables, parsed);
-	if (job->has_best) {
-		zword_words_measure(tables, parsed, set, &size);
-		if (size.all >= job->best)
-			return;
-	}
-	written = zword_words_write(tables, parsed, mode, set, job->dst,
-				    job->capacity);
-	if (!written && !size.all)
-		zword_words_measure(tables, parsed, set, &size);
-	take(job, written, size.all);
-}
-
-static void bytes_try(struct job *job, u32 limit)
-{
-	const struct zword_byte_encoder *tables = &job->tables->byte_encoder;
-	const struct zword_byte_parse *parsed = &job->work->parse.byte;
-	struct zword_size size = { .all = 0 };
-	u32 written, set;
-
-	if (!parse(job, ZWORD_BYTES, job->from, ZWORD_BLOCK_SIZE, limit))
-		return;
-	set = zword_bytes_elect(tables, parsed);
-	if (job->has_best) {
-		zword_bytes_measure(tables, parsed, set, &size);
-		if (size.all >= job->best)
-			return;
-	}
-	written = zword_bytes_write(tables, parsed, set, job->dst,
-				    job->capacity);
-	if (!written && !size.all)
-		zword_bytes_measure(tables, parsed, set, &size);
-	take(job, written, size.all);
-}
-
 /* No parse gives up: a bound that none passes. */
 #define LIMIT_NONE	(4 * ZWORD_BLOCK_SIZE)
 
+/* A mode whose quick parse takes a part more than the best is tried thoroughly too. */
+#define PART_MORE	16u
+
 static void all_try(struct job *job)
 {
-	words_try(job, ZWORD_WORDS_64, LIMIT_NONE);
-	words_try(job, ZWORD_WORDS_32, LIMIT_NONE);
-	bytes_try(job, LIMIT_NONE);
+	const struct zword_part part = {
+		.page = job->page,
+		.from = job->from,
+		.size = ZWORD_BLOCK_SIZE,
+		.limit = LIMIT_NONE,
+	};
+	u32 size[ZWORD_RAW], least = ~0u, mode;
+
+	for (mode = 0; mode < ZWORD_RAW; mode++) {
+		parse(job, mode, &part, QUICK);
+		size[mode] = measure(job, mode, elect(job, mode));
+		if (size[mode] < least)
+			least = size[mode];
+	}
+	for (mode = 0; mode < ZWORD_RAW; mode++)
+		if (size[mode] <= least + least / PART_MORE)
+			mode_try(job, mode, LIMIT_NONE, THOROUGH);
 }
 
 /* The mode that suits the block, or raw; parts of it decide where a glance cannot. */
@@ -277,10 +318,8 @@ static void likely_try(struct job *job)
 {
 	enum zword_mode mode = mode_choose(job);
 
-	if (mode == ZWORD_BYTES)
-		bytes_try(job, ZWORD_BLOCK_SIZE);
-	else if (mode != ZWORD_RAW)
-		words_try(job, mode, ZWORD_BLOCK_SIZE);
+	if (mode != ZWORD_RAW)
+		mode_try(job, mode, ZWORD_BLOCK_SIZE, QUICK);
 }
 
 static u32 raw_write(const u8 *block, u8 *dst, u32 capacity)

@@ -55,8 +55,9 @@ extern const u8 zword_lengths[];
 extern const size_t zword_lengths_size;
 
 /*
- * How many modes a block is tried in: those that a glance at it speaks for, or
- * all three. What comes out is the same format.
+ * The effort: the mode that a glance at a block and at parts of it speaks for,
+ * parsed quickly; or all three, the best of them parsed thoroughly. What comes out
+ * is the same format.
  */
 #define ZWORD_LEVEL_GLANCE	1
 #define ZWORD_LEVEL_ALL		2

@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Parsing blocks of bytes into literals and matches: quickly, where two tables
+ * remember where eight and where four bytes were seen last and a match is taken
+ * where it is found; or thoroughly, where the best of many is.
+ *
+ * What was read once may read otherwise a moment later; every length is counted
+ * here and every place checked, so the source can change and nothing but the
+ * page that comes out of it.
+ */
+#include "block.h"
+
+/* What is spent, about, in bits. */
+#define BITS_LITERAL	6
+#define BITS_MATCH	18
+
+/* Literals in a row, as a shift, after which a match is looked for less often. */
+#define SKIP_SHIFT	6
+
+/* The last place where eight bytes can be read. */
+#define TAIL		8u
+
+static inline u32 hash_of_8(u64 word)
+{
+	return (u32)(word * 0xcf1bbcdcb7a56463ull >> (64 - 10));
+}
+
+static inline u32 hash_of_4(u64 word)
+{
+	return (u32)((u32)word * 2654435761u) >> (32 - 10);
+}
+
+/* How many bytes are equal from here on. */
+static inline u32 length_at(const u8 *page, u32 one, u32 other, u32 end)
+{
+	u32 begin = other;
+	u64 differ;
+
+	while (other + 8 <= end) {
+		differ = zword_get_le64(page + one) ^
+			 zword_get_le64(page + other);
+		if (differ)
+			return other - begin + (u32)__builtin_ctzll(differ) / 8;
+		one += 8;
+		other += 8;
+	}
+	while (other < end && page[one] == page[other]) {
+		one++;
+		other++;
+	}
+	return other - begin;
+}
+
+static inline void literals_take(struct zword_byte_parse *parse, const u8 *page,
+				 u32 from, u32 count, u32 end)
+{
+	u8 *to = parse->literal + parse->literals;
+	u32 k;
+
+	parse->literals += count;
+	if (from + ((count + 7) & ~7u) > end) {
+		memcpy(to, page + from, count);
+		return;
+	}
+	for (k = 0; k < count; k += 8)
+		zm_put64(to + k, zm_get64(page + from + k));
+}
+
+static inline void token_take(struct zword_byte_parse *parse, u32 literals,
+			      u32 length, u32 offset, u32 match)
+{
+	struct zword_byte_token *token = &parse->token[parse->tokens++];
+
+	token->literals = (u16)literals;
+	token->length = (u16)length;
+	token->offset = offset;
+	token->match = (u8)match;
+}
+
+struct scan {
+	struct zword_byte_positions *positions;
+	const u8 *page;
+	u32 at;
+	u32 anchor;	/* from here on nothing is taken yet */
+	u32 end;
+	u32 again;	/* the last offset */
+};
+
+struct match {
+	u32 start;
+	u32 from;	/* where the same bytes stand */
+	u32 length;
+};
+
+static inline void remember(const struct scan *scan, u64 word, u32 at)
+{
+	scan->positions->longer[hash_of_8(word)] = (u16)at;
+	scan->positions->shorter[hash_of_4(word)] = (u16)at;
+}
+
+/*
+ * A match that begins here or at the next byte: at the last offset, else of eight
+ * bytes, else of four. A place that was read from a table is before this one:
+ * what is not set is the begin of the page.
+ */
+static inline bool match_find(const struct scan *scan, struct match *match)
+{
+	const u8 *page = scan->page;
+	u32 at = scan->at;
+	u64 word = zword_get_le64(page + at), next;
+	u32 longer = scan->positions->longer[hash_of_8(word)];
+	u32 shorter = scan->positions->shorter[hash_of_4(word)];
+
+	remember(scan, word, at);
+	match->start = at;
+	if (at + 1 >= scan->again &&
+	    (u32)(word >> 8) ==
+	    (u32)zword_get_word(page + at + 1 - scan->again, 4)) {
+		match->start = at + 1;
+		match->from = at + 1 - scan->again;
+		return true;
+	}
+	match->from = longer;
+	if (zword_get_le64(page + longer) == word)
+		return true;
+	match->from = shorter;
+	if ((u32)zword_get_word(page + shorter, 4) != (u32)word)
+		return false;
+	/* One more byte on, there may be a longer one. */
+	next = zword_get_le64(page + at + 1);
+	longer = scan->positions->longer[hash_of_8(next)];
+	if (zword_get_le64(page + longer) == next) {
+		match->start = at + 1;
+		match->from = longer;
+	}
+	return true;
+}
+
+/* To both sides, from the four bytes that are known to be equal. */
+static inline void match_extend(const struct scan *scan, struct match *match)
+{
+	const u8 *page = scan->page;
+
+	match->length = 4 + length_at(page, match->from + 4, match->start + 4,
+				      scan->end);
+	while (match->start > scan->anchor && match->from &&
+	       page[match->start - 1] == page[match->from - 1]) {
+		match->start--;
+		match->from--;
+		match->length++;
+	}
+	if (match->length > ZWORD_MATCH_MAX)
+		match->length = ZWORD_MATCH_MAX;
+}
+
+static inline void match_put(struct scan *scan, struct zword_byte_parse *parsed,
+			     const struct match *match)
+{
+	u32 literals = match->start - scan->anchor;
+	u32 offset = match->start - match->from;
+	u32 kind = offset == scan->again ? ZWORD_MATCH_AGAIN :
+		   offset <= 256 ? ZWORD_MATCH_NEAR : ZWORD_MATCH_FAR;
+
+	literals_take(parsed, scan->page, scan->anchor, literals, scan->end);
+	token_take(parsed, literals, match->length, offset, kind);
+	scan->again = offset;
+	scan->anchor = match->start + match->length;
+}
+
+/* What no match took. */
+static inline void rest_put(const struct scan *scan,
+			    struct zword_byte_parse *parsed)
+{
+	u32 literals = scan->end - scan->anchor;
+
+	if (!literals)
+		return;
+	literals_take(parsed, scan->page, scan->anchor, literals, scan->end);
+	token_take(parsed, literals, 0, 0, ZWORD_MATCH_NONE);
+}
+
+static inline void match_take(struct scan *scan,
+			      struct zword_byte_parse *parsed,
+			      const struct match *match)
+{
+	u64 word;
+
+	match_put(scan, parsed, match);
+	scan->at = scan->anchor;
+	if (scan->at >= scan->end - TAIL)
+		return;
+	remember(scan, zword_get_le64(scan->page + match->start + 2),
+		 match->start + 2);
+	word = zword_get_le64(scan->page + scan->at - 2);
+	scan->positions->longer[hash_of_8(word)] = (u16)(scan->at - 2);
+	scan->positions->shorter[hash_of_4(word >> 8)] = (u16)(scan->at - 1);
+}
+
+bool zword_bytes_parse(struct zword_encoding *work,
+		       const struct zword_part *part)
+{
+	struct zword_byte_parse *parsed = &work->parse.byte;
+	struct scan scan = {
+		.positions = &work->positions.byte,
+		.page = part->page,
+		/* Before the first byte there are no others. */
+		.at = part->from ? part->from : 1,
+		.anchor = part->from,
+		.end = part->from + part->size,
+		.again = ZWORD_AGAIN_FIRST,
+	};
+	struct zword_budget budget;
+	struct match match;
+
+	zword_budget_start(&budget, part);
+	parsed->tokens = 0;
+	parsed->literals = 0;
+	while (scan.at < scan.end - TAIL) {
+		if (!match_find(&scan, &match)) {
+			scan.at += 1 + ((scan.at - scan.anchor) >> SKIP_SHIFT);
+			continue;
+		}
+		match_extend(&scan, &match);
+		budget.spent += (match.start - scan.anchor) * BITS_LITERAL +
+				BITS_MATCH;
+		match_take(&scan, parsed, &match);
+		if (scan.at >= budget.check &&
+		    !zword_budget_left(&budget, budget.spent))
+			return false;
+	}
+	rest_put(&scan, parsed);
+	parsed->spent = budget.spent + (scan.end - scan.anchor) * BITS_LITERAL;
+	return true;
+}
+
+/*
+ * The thorough parse. All places in the block where the same four bytes stand are
+ * in a chain, from the last one back; what a match saves decides, in half bits.
+ */
+#define CHAIN_LINKS	16u
+#define SAVED_BYTE	11u
+#define COST_AGAIN	2u
+#define COST_NEAR	18u
+#define COST_FAR	26u
+
+#define HEAD_BITS	11
+_Static_assert(sizeof(u16) << HEAD_BITS <= sizeof(struct zword_byte_positions),
+	       "heads of chains stand where positions do");
+
+struct chains {
+	u16 *head;	/* by hash: the last place */
+	u16 *before;	/* by place in the block: the one before it */
+	const u8 *page;
+	u32 from;
+	u32 end;
+	u32 again;
+};
+
+struct best {
+	struct match match;
+	u32 saved;
+};
+
+/* The place before this one; what is not set is the begin of the page. */
+static inline u32 chain(const struct chains *chains, u32 at)
+{
+	u32 hash = (u32)zword_get_word(chains->page + at, 4) * 2654435761u;
+	u16 *head = &chains->head[hash >> (32 - HEAD_BITS)];
+	u32 place = *head;
+
+	chains->before[at - chains->from] = (u16)place;
+	*head = (u16)at;
+	return place;
+}
+
+static inline void consider(const struct chains *chains, u32 at, u32 place,
+			    struct best *best)
+{
+	const u8 *page = chains->page;
+	u32 offset = at - place, length, cost, most = best->match.length;
+
+	/* It must be longer, or it is the last offset. */
+	if (at + most < chains->end && page[place + most] != page[at + most])
+		return;
+	if ((u32)zword_get_word(page + place, 4) !=
+	    (u32)zword_get_word(page + at, 4))
+		return;
+	length = 4 + length_at(page, place + 4, at + 4, chains->end);
+	if (length > ZWORD_MATCH_MAX)
+		length = ZWORD_MATCH_MAX;
+	cost = offset == chains->again ? COST_AGAIN :
+	       offset <= 256 ? COST_NEAR : COST_FAR;
+	if (length * SAVED_BYTE <= cost + best->saved)
+		return;
+	best->saved = length * SAVED_BYTE - cost;
+	best->match = (struct match){ .start = at, .from = place,
+				      .length = length };
+}
+
+static inline void best_find(const struct chains *chains, u32 at,
+			     struct best *best)
+{
+	u32 place = chain(chains, at), links, next;
+
+	*best = (struct best){ .saved = 0 };
+	/* Before the first byte there are no others. */
+	if (!at)
+		return;
+	if (at >= chains->again)
+		consider(chains, at, at - chains->again, best);
+	for (links = 0; links < CHAIN_LINKS; links++) {
+		consider(chains, at, place, best);
+		if (place < chains->from)
+			return;
+		next = chains->before[place - chains->from];
+		if (next >= place)
+			return;
+		place = next;
+	}
+}
+
+bool zword_bytes_parse_thoroughly(struct zword_encoding *work,
+				  const struct zword_part *part)
+{
+	struct zword_byte_parse *parsed = &work->parse.byte;
+	struct scan scan = {
+		.page = part->page,
+		.at = part->from,
+		.anchor = part->from,
+		.end = part->from + part->size,
+		.again = ZWORD_AGAIN_FIRST,
+	};
+	struct chains chains = {
+		.head = work->positions.byte.longer,
+		.before = work->before,
+		.page = part->page,
+		.from = part->from,
+		.end = scan.end,
+		.again = ZWORD_AGAIN_FIRST,
+	};
+	struct best best, next;
+
+	parsed->tokens = 0;
+	parsed->literals = 0;
+	while (scan.at < scan.end - TAIL) {
+		best_find(&chains, scan.at++, &best);
+		if (!best.saved)
+			continue;
+		/* One that begins later is better if it saves more. */
+		while (scan.at < scan.end - TAIL) {
+			best_find(&chains, scan.at++, &next);
+			if (next.saved <= best.saved)
+				break;
+			best = next;
+		}
+		match_put(&scan, parsed, &best.match);
+		chains.again = scan.again;
+		while (scan.at < scan.anchor && scan.at < scan.end - TAIL)
+			chain(&chains, scan.at++);
+		scan.at = scan.anchor > scan.at ? scan.anchor : scan.at;
+	}
+	rest_put(&scan, parsed);
+	return true;
+}

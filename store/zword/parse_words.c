@@ -1,0 +1,414 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Parsing blocks of words: a reference for each word, and the run behind it. Quickly,
+ * where a cheap reference is taken at once; or thoroughly, where many are compared.
+ *
+ * The source may change while it is read, so nothing that was seen once is
+ * counted on: a word is in a register when its literals are taken, positions are
+ * made of a hash, and each token takes a word of the block or more.
+ */
+#include "block.h"
+
+#define COST_BIT	2u
+/* A word at the stride that costs no more is taken without a look elsewhere. */
+#define COST_CHEAP	(11 * COST_BIT)
+
+#define HASH_BITS	10
+
+/* A word before the page. */
+static const u64 nothing[1];
+
+/* One word and where it comes from. */
+struct choice {
+	u64 word;
+	u64 reference;	/* before a choice: the word at the stride */
+	u32 set;	/* which bytes differ between them */
+	u32 kind;
+	u32 back;	/* bytes */
+	u32 cost;
+};
+
+struct scan {
+	const struct zword_word_encoder *tables;
+	struct zword_positions *positions;
+	const u8 *page;
+	u32 at;		/* bytes, as are the others */
+	u32 end;
+	u32 back;
+};
+
+static inline u32 hash_of(u64 word)
+{
+	return (u32)(word * 0x9e3779b97f4a7c15ull >> (64 - HASH_BITS));
+}
+
+static inline u64 word_before(const u8 *page, u32 at, u32 back, u32 width)
+{
+	const u8 *from = page + (at - back);
+
+	if (at < back)
+		from = (const u8 *)nothing;
+	return zword_get_word(from, width);
+}
+
+static inline u32 lesser(u32 one, u32 other)
+{
+	return one < other ? one : other;
+}
+
+/* Whole words of so many bytes that are equal. */
+static inline u32 equal_of(u64 differ, u32 width)
+{
+	return (u32)__builtin_ctzll(differ) / 8 & -width;
+}
+
+/*
+ * How many words from here on equal their reference, or are 0; all in bytes. Where
+ * words of 32 bits are read in pairs, both are in the block.
+ */
+static inline u32 run_of(const struct scan *scan, u32 width)
+{
+	u32 at = scan->at, begin = at, back = scan->back;
+	u32 end = lesser(scan->end, at + ZWORD_RUN_MAX * width);
+	const u8 *page = scan->page;
+	u64 differ;
+
+	for (; at < end && at < back; at += width)
+		if (zword_get_word(page + at, width))
+			return at - begin;
+	for (; at + 8 <= end; at += 8) {
+		differ = zword_get_le64(page + at) ^
+			 zword_get_le64(page + at - back);
+		if (differ)
+			return at - begin + equal_of(differ, width);
+	}
+	if (width == 4 && at < end &&
+	    zword_get_word(page + at, 4) == zword_get_word(page + at - back, 4))
+		at += width;
+	return at - begin;
+}
+
+static inline u32 zeros_of(const struct scan *scan, u32 width)
+{
+	u32 at = scan->at, begin = at;
+	u32 end = lesser(scan->end, at + ZWORD_RUN_MAX * width);
+	const u8 *page = scan->page;
+	u64 word;
+
+	for (; at + 8 <= end; at += 8) {
+		word = zword_get_le64(page + at);
+		if (word)
+			return at - begin + equal_of(word, width);
+	}
+	if (width == 4 && at < end && !zword_get_word(page + at, 4))
+		at += width;
+	return at - begin;
+}
+
+static __always_inline u32 near_cost(const struct scan *scan, u32 back,
+				     u32 width)
+{
+	return scan->tables->offset_cost[lesser(back / width, 257) - 1];
+}
+
+/* A reference, in one number: what is cheapest is least. */
+static inline u32 candidate(u32 cost, u32 number, u32 set)
+{
+	return cost << 10 | number << 8 | set;
+}
+
+/*
+ * Zero, the linear prediction, or the last word with the same upper bits: which is
+ * cheapest, without a branch, since none could be foreseen.
+ */
+static __always_inline void look_elsewhere(const struct scan *scan,
+					   struct choice *choice, u64 linear,
+					   u32 place, u32 width)
+{
+	u64 word = choice->word, other = zword_get_word(scan->page + place, width);
+	u32 zero_set = zword_bytes_set(word);
+	u32 linear_set = zword_bytes_set(word ^ linear);
+	u32 other_set = zword_bytes_set(word ^ other);
+	const u8 (*costs)[256] = scan->tables->cost;
+	u32 back = scan->at - place, best, number;
+
+	best = candidate(choice->cost, 0, choice->set);
+	best = lesser(best, candidate(costs[ZWORD_ZERO][zero_set], 1, zero_set));
+	best = lesser(best, candidate(costs[ZWORD_LINEAR][linear_set], 2,
+				      linear_set));
+	best = lesser(best, candidate(costs[ZWORD_NEAR][other_set] +
+				      near_cost(scan, back, width), 3,
+				      other_set));
+	number = best >> 8 & 3;
+	choice->cost = best >> 10;
+	choice->set = best & 0xff;
+	/* ZWORD_STRIDE, ZWORD_ZERO, ZWORD_LINEAR, ZWORD_NEAR, by number. */
+	choice->kind = 0x2410 >> 4 * number & 15;
+	choice->reference = number == 1 ? 0 : choice->reference;
+	choice->reference = number == 2 ? linear : choice->reference;
+	choice->reference = number == 3 ? other : choice->reference;
+	choice->back = number == 3 ? back : choice->back;
+	choice->kind += number == 3 && back > 256 * width;
+}
+
+/* The word is one that has no bytes to tell. */
+static __always_inline void take_whole(const struct scan *scan,
+				       struct choice *choice, u32 kind)
+{
+	choice->kind = kind;
+	choice->reference = choice->word;
+	choice->set = 0;
+	choice->cost = scan->tables->cost[kind][0];
+}
+
+/* In come the word and the one at the stride. */
+static __always_inline void choose(const struct scan *scan,
+				   struct choice *choice, u32 width)
+{
+	u32 whole_place, high_place;
+	u16 *whole, *high;
+	u64 linear;
+
+	choice->back = scan->back;
+	choice->kind = ZWORD_STRIDE;
+	choice->set = zword_bytes_set(choice->word ^ choice->reference);
+	choice->cost = scan->tables->cost[ZWORD_STRIDE][choice->set];
+	linear = 2 * choice->reference -
+		 word_before(scan->page, scan->at, 2 * scan->back, width);
+	if (width == 4)
+		linear &= 0xffffffff;
+	if (choice->word == linear && choice->set) {
+		take_whole(scan, choice, ZWORD_LINEAR);
+		return;
+	}
+	if (choice->cost <= COST_CHEAP)
+		return;
+	whole = &scan->positions->whole[hash_of(choice->word)];
+	high = &scan->positions->high[hash_of(choice->word >>
+					      (width == 8 ? 16 : 8))];
+	whole_place = *whole * width;
+	high_place = *high * width;
+	*whole = (u16)(scan->at / width);
+	*high = (u16)(scan->at / width);
+	/* Before the first word there are no others. */
+	if (!scan->at)
+		return;
+	if (!choice->word) {
+		take_whole(scan, choice, ZWORD_ZERO);
+	} else if (zword_get_word(scan->page + whole_place, width) ==
+		   choice->word) {
+		choice->back = scan->at - whole_place;
+		take_whole(scan, choice, choice->back > 256 * width ?
+					 ZWORD_FAR : ZWORD_NEAR);
+		choice->cost += near_cost(scan, choice->back, width);
+	} else {
+		look_elsewhere(scan, choice, linear, high_place, width);
+	}
+}
+
+/*
+ * The thorough choice: places with the same upper bits are in a chain, from the last
+ * one back, and all that costs count is compared.
+ */
+#define CHAIN_LINKS	16u
+/* What a reference is worth that also fits the next word. */
+#define COST_NEXT	(9 * COST_BIT / 2)
+
+static __always_inline void consider(const struct scan *scan,
+				     struct choice *best, u32 kind,
+				     u64 reference, u32 back, u32 width)
+{
+	u32 set = zword_bytes_set(best->word ^ reference);
+	u32 cost = scan->tables->cost[kind][set], next = scan->at + width;
+	u64 expected = 0;
+
+	if (kind == ZWORD_NEAR) {
+		cost += near_cost(scan, back, width);
+		kind += back > 256 * width;
+	}
+	if (next < scan->end) {
+		if (kind != ZWORD_ZERO)
+			expected = word_before(scan->page, next, back, width);
+		if (zword_get_word(scan->page + next, width) != expected)
+			cost += COST_NEXT;
+	}
+	if (cost >= best->cost)
+		return;
+	best->cost = cost;
+	best->kind = kind;
+	best->set = set;
+	best->reference = reference;
+	best->back = back;
+}
+
+static __always_inline void choose_best(const struct scan *scan, u16 *before,
+					u32 from, struct choice *choice,
+					u32 width)
+{
+	u16 *whole = &scan->positions->whole[hash_of(choice->word)];
+	u16 *high = &scan->positions->high[hash_of(choice->word >>
+						   (width == 8 ? 24 : 8))];
+	u32 place = *high * width, other = *whole * width, links, next;
+	u64 reference = choice->reference, linear;
+
+	before[(scan->at - from) / width] = *high;
+	*high = (u16)(scan->at / width);
+	*whole = *high;
+	linear = 2 * reference -
+		 word_before(scan->page, scan->at, 2 * scan->back, width);
+	if (width == 4)
+		linear &= 0xffffffff;
+	choice->cost = ~0u;
+	consider(scan, choice, ZWORD_STRIDE, reference, scan->back, width);
+	consider(scan, choice, ZWORD_ZERO, 0, scan->back, width);
+	consider(scan, choice, ZWORD_LINEAR, linear, scan->back, width);
+	/* Before the first word there are no others. */
+	if (!scan->at)
+		return;
+	consider(scan, choice, ZWORD_NEAR,
+		 zword_get_word(scan->page + other, width), scan->at - other,
+		 width);
+	for (links = 0; links < CHAIN_LINKS; links++) {
+		consider(scan, choice, ZWORD_NEAR,
+			 zword_get_word(scan->page + place, width),
+			 scan->at - place, width);
+		if (place < from)
+			return;
+		next = before[(place - from) / width] * width;
+		if (next >= place)
+			return;
+		place = next;
+	}
+}
+
+/* Where what was parsed goes: the tables of literals beside the literals. */
+struct output {
+	u16 *token;
+	u8 *literal;
+	u8 *table;
+};
+
+static __always_inline void put_byte(struct output *output, u32 byte, u32 table)
+{
+	*output->literal++ = (u8)byte;
+	*output->table++ = (u8)table;
+}
+
+/* A token without a run, as most are. */
+static __always_inline void put_token(const struct zword_word_encoder *tables,
+				      const struct zword_word_decoder *masks,
+				      struct output *output,
+				      const struct choice *choice, u32 width)
+{
+	u32 m = tables->mask[choice->set], kind = choice->kind;
+	const struct zword_mask *mask = &masks->mask[m];
+	u64 literals = zword_bytes_sub(choice->word, choice->reference);
+	u32 offset = choice->back / width - 1;
+	bool is_near = kind == ZWORD_NEAR;
+
+	*output->token++ = (u16)zword_token(kind, m, 0);
+	zword_put_le64(output->literal,
+		       (literals & mask->low) >> mask->low_shift |
+		       (literals & mask->high) >> mask->high_shift);
+	zword_put_le64(output->table, tables->table_of[kind][m]);
+	output->literal += mask->count;
+	output->table += mask->count;
+	if (kind == ZWORD_FAR) {
+		put_byte(output, offset >> 8, ZWORD_RUNS);
+		put_byte(output, offset, ZWORD_RUNS);
+	}
+	*output->literal = (u8)offset;
+	*output->table = ZWORD_OFFSETS;
+	output->literal += is_near;
+	output->table += is_near;
+}
+
+/* The run of the last token. */
+static inline void put_run(struct output *output, u32 run)
+{
+	output->token[-1] |= (u16)zword_token(0, 0, lesser(run, ZWORD_RUN_LONG));
+	if (run >= ZWORD_RUN_LONG)
+		put_byte(output, run - ZWORD_RUN_LONG, ZWORD_RUNS);
+}
+
+static __always_inline void look_at(const struct scan *scan,
+				    struct choice *choice, u32 width)
+{
+	choice->word = zword_get_word(scan->page + scan->at, width);
+	choice->reference = word_before(scan->page, scan->at, scan->back, width);
+}
+
+static __always_inline bool parse(const struct zword_word_encoder *tables,
+				  const struct zword_word_decoder *masks,
+				  struct zword_encoding *work, u32 width,
+				  const struct zword_part *part,
+				  bool thoroughly)
+{
+	struct zword_word_parse *parsed = &work->parse.word;
+	struct scan scan = {
+		.tables = tables,
+		.positions = &work->positions.word,
+		.page = part->page,
+		.at = part->from,
+		.end = part->from + part->size,
+		.back = width,
+	};
+	struct output output = {
+		parsed->token, parsed->literal, parsed->table,
+	};
+	struct zword_budget budget;
+	struct choice choice;
+	u32 run;
+
+	zword_budget_start(&budget, part);
+	look_at(&scan, &choice, width);
+	for (;;) {
+		if (thoroughly)
+			choose_best(&scan, work->before, part->from, &choice,
+				    width);
+		else
+			choose(&scan, &choice, width);
+		put_token(tables, masks, &output, &choice, width);
+		budget.spent += choice.cost;
+		scan.back = choice.back;
+		scan.at += width;
+		if (scan.at >= scan.end)
+			break;
+		look_at(&scan, &choice, width);
+		if (choice.word == (choice.kind == ZWORD_ZERO ?
+				    0 : choice.reference)) {
+			run = choice.kind == ZWORD_ZERO ?
+			      zeros_of(&scan, width) : run_of(&scan, width);
+			put_run(&output, run / width);
+			scan.at += run;
+			if (scan.at >= scan.end)
+				break;
+			look_at(&scan, &choice, width);
+		}
+		if (scan.at >= budget.check &&
+		    !zword_budget_left(&budget, budget.spent / COST_BIT))
+			return false;
+	}
+	parsed->spent = budget.spent / COST_BIT;
+	parsed->tokens = (u32)(output.token - parsed->token);
+	parsed->literals = (u32)(output.literal - parsed->literal);
+	return true;
+}
+
+bool zword_words_parse(const struct zword_word_encoder *tables,
+		       const struct zword_word_decoder *masks,
+		       struct zword_encoding *work, u32 width,
+		       const struct zword_part *part)
+{
+	return width == 8 ? parse(tables, masks, work, 8, part, false) :
+			    parse(tables, masks, work, 4, part, false);
+}
+
+bool zword_words_parse_thoroughly(const struct zword_word_encoder *tables,
+				  const struct zword_word_decoder *masks,
+				  struct zword_encoding *work, u32 width,
+				  const struct zword_part *part)
+{
+	return width == 8 ? parse(tables, masks, work, 8, part, true) :
+			    parse(tables, masks, work, 4, part, true);
+}
