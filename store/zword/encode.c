@@ -106,11 +106,11 @@ static inline bool is_text(u64 word)
 
 static inline u32 bytes_differ(u64 one, u64 other)
 {
-	u32 set = zword_bytes_set(one ^ other);
+	u64 word = one ^ other;
 
-	set = (set & 0x55) + (set >> 1 & 0x55);
-	set = (set & 0x33) + (set >> 2 & 0x33);
-	return (set & 0xf) + (set >> 4);
+	word |= (word & ~ZWORD_HIGH_BITS) + ~ZWORD_HIGH_BITS;
+	return (u32)(((word & ZWORD_HIGH_BITS) >> 7) * 0x0101010101010101ull >>
+		     56);
 }
 
 static struct glance glance_at(const u8 *block)
@@ -178,7 +178,7 @@ static bool parse(struct job *job, u32 mode, const struct zword_part *part,
 /* How many bits a part of the block takes, about, multiplied with the scale. */
 static u32 probe(struct job *job, u32 mode, u32 place)
 {
-	static const u8 scale[] = { PROBE_SCALE, 23, 24 };
+	static const u8 scale[] = { PROBE_SCALE, 21, 21 };
 	const struct zword_part part = {
 		.page = job->page,
 		.from = job->from + place,
