@@ -5,6 +5,7 @@
 //! | module | what belongs there |
 //! |---|---|
 //! | [`file`](mod@file) | files written whole or not at all, through no other user's link |
+//! | [`own`] | folders and files that nobody else can have written |
 //! | [`text`] | other people's text, made unable to steer a terminal |
 //! | [`swaps`] | `/proc/swaps` |
 //! | [`meminfo`] | `/proc/meminfo` |
@@ -15,5 +16,6 @@ pub mod file;
 pub mod meminfo;
 pub mod mounts;
 pub mod octal;
+pub mod own;
 pub mod swaps;
 pub mod text;

@@ -25,6 +25,7 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::event::{Event, Listener};
 use crate::kernel::Host;
+use crate::run_folder;
 use crate::step::Record;
 
 /// The directory.
@@ -77,7 +78,8 @@ impl State {
     /// Reads what `zmeld up` did, without a lock: as it was at one instant.
     ///
     /// # Errors
-    /// When it is there and cannot be understood.
+    /// When it is there and cannot be understood, or somebody but root may have
+    /// written it.
     pub fn read(host: &Host) -> Result<Option<State>, Error> {
         State::read_of(host, Owner::Setup)
     }
@@ -88,10 +90,8 @@ impl State {
     /// When it is there and cannot be understood.
     pub fn read_of(host: &Host, owner: Owner) -> Result<Option<State>, Error> {
         let path = owner.state();
-        let bytes = match fs::read(host.path(path)) {
-            Ok(bytes) => bytes,
-            Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(cause) => return Err(Error::io("read", path, cause)),
+        let Some(bytes) = run_folder::read(host, path)? else {
+            return Ok(None);
         };
         let state: State = serde_json::from_slice(&bytes).map_err(|err| {
             Error::malformed(
@@ -154,7 +154,10 @@ impl Journal {
         listener: &mut Listener<'_>,
     ) -> Result<Journal, Error> {
         let folder = host.path(FOLDER);
-        fs::create_dir_all(&folder).map_err(|cause| denied("create", FOLDER, cause))?;
+        run_folder::make(host).map_err(|err| match err {
+            Error::Io { cause, .. } => denied("create", FOLDER, cause),
+            err => err,
+        })?;
         let lock = OpenOptions::new()
             .read(true)
             .write(true)

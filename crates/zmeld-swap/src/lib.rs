@@ -20,6 +20,7 @@
 //! | [`random_read`] | how fast a drive gives pages back |
 //! | [`step`], [`steps`] | one change: checked, applied, verified, undone |
 //! | [`journal`] | what was done, on disk before and after each step, and the lock |
+//! | [`run_folder`] | the folder that it is in, which is root's alone to write |
 //! | [`reconcile`] | what of a plan is in place, what goes and what is missing |
 //! | [`room`] | whether what is swapped out fits back into RAM and into its control groups |
 //! | [`execute`] | up, down, and what happens when a step fails or a run is killed |
@@ -51,6 +52,7 @@ pub mod random_read;
 pub mod recommend;
 pub mod reconcile;
 pub mod room;
+pub mod run_folder;
 pub mod step;
 pub mod steps;
 pub mod watch;

@@ -5,13 +5,14 @@
 //! The file is root's alone: whoever can open it could hold its lock, and so forbid
 //! experiments, `up` and `down`. Others learn of the holder from `/proc/locks`.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{flock, major, minor, FlockOperation, OFlags};
 use zmeld_swap::journal::FOLDER;
+use zmeld_swap::{run_folder, Host};
 
 use crate::error::Error;
 
@@ -24,13 +25,12 @@ pub(super) struct ExperimentLock {
 impl ExperimentLock {
     /// Takes it, or says who has it.
     pub(super) fn here() -> Result<ExperimentLock, Error> {
-        ExperimentLock::at(&path())
+        ExperimentLock::on(&Host::here())
     }
 
-    fn at(path: &Path) -> Result<ExperimentLock, Error> {
-        if let Some(folder) = path.parent() {
-            check_folder(folder)?;
-        }
+    fn on(host: &Host) -> Result<ExperimentLock, Error> {
+        run_folder::make(host)?;
+        let path = &host.path(path());
         let open = || {
             let file = OpenOptions::new()
                 .read(true)
@@ -59,26 +59,6 @@ impl ExperimentLock {
             .and_then(|()| write!(file, "{}", std::process::id()));
         Ok(ExperimentLock { _held: file })
     }
-}
-
-/// Makes the folder; refuses one in which others could put something in the lock's place.
-fn check_folder(folder: &Path) -> Result<(), Error> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o755)
-        .create(folder)
-        .map_err(|err| Error::io("create", folder, err))?;
-    let meta = fs::symlink_metadata(folder).map_err(|err| Error::io("look at", folder, err))?;
-    let is_own = meta.uid() == rustix::process::geteuid().as_raw();
-    if meta.is_dir() && is_own && meta.mode() & 0o022 == 0 {
-        return Ok(());
-    }
-    Err(Error::Unsafe {
-        what: format!(
-            "others can write into {}: it has to belong to root and be closed to others (chmod 755)",
-            folder.display()
-        ),
-    })
 }
 
 fn path() -> PathBuf {
@@ -125,10 +105,11 @@ mod tests {
     #[test]
     fn the_second_is_told_of_the_first() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("run/experiment");
+        let path = folder.path().join("run/zmeld/experiment");
+        let host = Host::at(folder.path());
         assert_eq!(holder(&path), None);
-        let first = ExperimentLock::at(&path).unwrap();
-        let err = ExperimentLock::at(&path).unwrap_err().to_string();
+        let first = ExperimentLock::on(&host).unwrap();
+        let err = ExperimentLock::on(&host).unwrap_err().to_string();
         assert!(
             err.contains(&format!("process {}", std::process::id())),
             "{err}"
@@ -149,21 +130,23 @@ mod tests {
             std::thread::sleep(std::time::Duration::from_millis(10));
         }
         assert_eq!(holder(&path), None);
-        assert!(ExperimentLock::at(&path).is_ok());
+        assert!(ExperimentLock::on(&host).is_ok());
     }
 
     #[test]
     fn a_link_or_a_folder_of_others_is_refused() {
         let folder = tempfile::tempdir().unwrap();
+        let host = Host::at(folder.path());
+        run_folder::make(&host).unwrap();
+        let own = host.path(FOLDER);
         let target = folder.path().join("target");
         fs::write(&target, "untouched").unwrap();
-        std::os::unix::fs::symlink(&target, folder.path().join("experiment")).unwrap();
-        assert!(ExperimentLock::at(&folder.path().join("experiment")).is_err());
+        std::os::unix::fs::symlink(&target, own.join("experiment")).unwrap();
+        assert!(ExperimentLock::on(&host).is_err());
         assert_eq!(fs::read_to_string(&target).unwrap(), "untouched");
-        let open = folder.path().join("open");
-        fs::create_dir(&open).unwrap();
-        fs::set_permissions(&open, Permissions::from_mode(0o777)).unwrap();
-        let err = ExperimentLock::at(&open.join("experiment")).unwrap_err();
+        fs::remove_file(own.join("experiment")).unwrap();
+        fs::set_permissions(&own, Permissions::from_mode(0o777)).unwrap();
+        let err = ExperimentLock::on(&host).unwrap_err();
         assert!(err.to_string().contains("closed to others"), "{err}");
     }
 

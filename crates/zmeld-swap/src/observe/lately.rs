@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use super::{Device, Group, Observation};
 use crate::error::Error;
 use crate::kernel::Host;
+use crate::run_folder;
 
 /// Where the counters are noted.
 pub const FILE: &str = "/run/zmeld/counters.json";
@@ -177,7 +178,7 @@ pub(super) fn read(
     let groups = groups.unwrap_or_default();
     let uptime_s = uptime(reader.optional("/proc/uptime").as_deref());
     let boot = reader.optional(BOOT).unwrap_or_default();
-    let text = reader.optional(FILE).unwrap_or_default();
+    let text = reader.own(FILE).unwrap_or_default();
     if !text.is_empty() && serde_json::from_str::<Notes>(&text).is_err() {
         reader.malformed(FILE, "it holds no notes of counters");
     }
@@ -215,15 +216,15 @@ pub fn note(host: &Host, now: &Observation) -> Result<(), Error> {
         return Ok(());
     };
     let boot = host.read_optional(BOOT)?.unwrap_or_default();
-    let text = host.read_optional(FILE).ok().flatten().unwrap_or_default();
+    run_folder::make(host)?;
+    let bytes = run_folder::read(host, FILE).ok().flatten();
+    let text = String::from_utf8(bytes.unwrap_or_default()).unwrap_or_default();
     let mut notes = Notes::parse(&text, boot.trim());
     if !notes.add(uptime_s, &now.lately.counters) {
         return Ok(());
     }
     let failed = |cause: std::io::Error| Error::io("write", FILE, cause);
     let bytes = serde_json::to_vec(&notes).map_err(|err| failed(std::io::Error::other(err)))?;
-    let folder = host.path(crate::journal::FOLDER);
-    std::fs::create_dir_all(folder).map_err(failed)?;
     zmeld_linux::file::replace_with_mode(&host.path(FILE), &bytes, 0o644)
         .map_err(|err| Error::malformed(FILE, format!("cannot be written: {err}")))
 }

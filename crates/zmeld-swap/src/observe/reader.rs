@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::error::Error;
 use crate::kernel::Host;
+use crate::run_folder;
 
 /// A file that could not be used, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -108,6 +109,24 @@ impl<'a> Reader<'a> {
                 io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => return None,
                 io::ErrorKind::PermissionDenied => Problem::NotPermitted,
                 _ if is_absent(&cause) => return None,
+                _ => Problem::Unreadable(words(&cause)),
+            },
+            Err(err) => Problem::Malformed(err.to_string().replace(path, "it")),
+        };
+        self.warn(Warning {
+            path: path.to_owned(),
+            problem,
+        });
+        None
+    }
+
+    /// The text of a file in zmeld's own folder, as long as nobody else can have
+    /// written it.
+    pub fn own(&mut self, path: &str) -> Option<String> {
+        let problem = match run_folder::read(self.host, path) {
+            Ok(bytes) => return Some(String::from_utf8_lossy(&bytes?).into_owned()),
+            Err(Error::Io { cause, .. }) => match cause.kind() {
+                io::ErrorKind::PermissionDenied => Problem::NotPermitted,
                 _ => Problem::Unreadable(words(&cause)),
             },
             Err(err) => Problem::Malformed(err.to_string().replace(path, "it")),

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::Error;
 use crate::journal::FOLDER;
 use crate::kernel::Host;
+use crate::run_folder;
 
 /// What a request changes of a device's limit, in units of 4 KiB.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,8 +44,7 @@ impl LentLimit {
         let path = file(device);
         let bytes = serde_json::to_vec(&lent)
             .map_err(|err| Error::io("write", &path, std::io::Error::other(err)))?;
-        std::fs::create_dir_all(host.path(FOLDER))
-            .map_err(|cause| Error::io("create", FOLDER, cause))?;
+        run_folder::make(host)?;
         zmeld_linux::file::replace_with_mode(&host.path(&path), &bytes, 0o600)
             .map_err(|err| Error::malformed(&path, format!("cannot be written: {err}")))?;
         host.write(attribute(device, "writeback_limit"), &units.to_string())?;
@@ -73,10 +73,10 @@ impl LentLimit {
 /// Gives back what a watch that was killed had lent of a device.
 pub(super) fn give_back_left(host: &Host, device: &str) -> Result<bool, Error> {
     let path = file(device);
-    let Some(text) = host.read_optional(&path)? else {
+    let Some(bytes) = run_folder::read(host, &path)? else {
         return Ok(false);
     };
-    let lent: Option<LentLimit> = serde_json::from_str(&text).ok();
+    let lent: Option<LentLimit> = serde_json::from_slice(&bytes).ok();
     let is_on = is_on(host, device);
     let rest = host.read_u64(attribute(device, "writeback_limit"))?;
     let sequence = sequence(host, device)?;

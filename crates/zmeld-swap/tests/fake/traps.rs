@@ -1,9 +1,13 @@
 //! What is refused and warned of, in one line, before anything is changed.
 
+use std::fs::Permissions;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
 use std::time::Duration;
 
+use zmeld_swap::applied::Applied;
 use zmeld_swap::config::{Severity, Trap};
-use zmeld_swap::journal::Journal;
+use zmeld_swap::journal::{Journal, State};
 use zmeld_swap::{Error, ErrorKind};
 
 use crate::common::{config, Machine, MEMINFO};
@@ -282,4 +286,51 @@ fn a_full_run_directory_stops_it_before_anything_is_changed() {
     let err = machine.up(&config(RAM)).unwrap_err().to_string();
     assert!(err.contains("/run/zmeld/state.json"), "{err}");
     assert_eq!(machine.snapshot(), before);
+}
+
+/// Whose word is taken: of a folder or a file that others may have written, none.
+#[test]
+fn records_that_others_may_have_written_are_not_believed() {
+    let set = |path: &Path, mode: u32| {
+        std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    };
+    let machine = Machine::new();
+    machine.up(&config(RAM)).unwrap();
+    let host = machine.host();
+    let folder = machine.path("/run/zmeld");
+    let state = machine.path("/run/zmeld/state.json");
+    assert_eq!(folder.metadata().unwrap().mode() & 0o777, 0o755);
+    let before = machine.snapshot();
+    let refused = |words: &str| {
+        for err in [
+            machine.down().unwrap_err(),
+            machine.up(&config(RAM)).unwrap_err(),
+            State::read(&host).unwrap_err(),
+            Applied::read(&host).unwrap_err(),
+        ] {
+            let line = err.to_string();
+            assert!(line.contains(words), "{line}");
+            assert!(line.contains("has to belong to root"), "{line}");
+        }
+        assert_eq!(machine.snapshot(), before);
+    };
+    for mode in [0o777, 0o775 | 0o002, 0o1777] {
+        set(&folder, mode);
+        refused("others may write it");
+    }
+    set(&folder, 0o755);
+    set(&state, 0o646);
+    refused("/run/zmeld/state.json: others may write it");
+    set(&state, 0o644);
+    if rustix::process::geteuid().is_root() {
+        for path in [&state, &folder] {
+            std::os::unix::fs::chown(path, Some(65534), None).unwrap();
+            refused("belongs to another user (uid 65534)");
+            std::os::unix::fs::chown(path, Some(0), None).unwrap();
+        }
+    }
+    // One that a strict umask had closed is opened: an ordinary user's plan reads it.
+    set(&folder, 0o700);
+    machine.down().unwrap();
+    assert_eq!(folder.metadata().unwrap().mode() & 0o777, 0o755);
 }

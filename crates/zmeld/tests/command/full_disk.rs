@@ -13,7 +13,7 @@ use crate::setup::{machine, turn};
 /// Runs a shell script with `$zmeld` and `$place`, a file system in memory of so
 /// many KiB at that place, which is gone afterwards.
 pub fn with_place(place: &Path, kib: u32, script: &str) -> Output {
-    let mounted = "mount -t tmpfs -o size=\"$size\" small \"$place\" || exit 99\n";
+    let mounted = "mount -t tmpfs -o mode=755,size=\"$size\" small \"$place\" || exit 99\n";
     Command::new("unshare")
         .args(["--mount", "--propagation", "private", "sh", "-c"])
         .arg(format!("{mounted}{script}"))

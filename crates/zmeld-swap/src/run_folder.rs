@@ -1,0 +1,67 @@
+//! zmeld's folder in `/run`, which holds what root acts on: what is to be taken
+//! back, and what is lent. So it is root's, and nobody else may write it; where it
+//! is not so, nothing in it is believed.
+
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use zmeld_linux::own;
+
+use crate::error::Error;
+use crate::journal::FOLDER;
+use crate::kernel::Host;
+
+/// No record is longer.
+const BYTES_MAX: u64 = 64 << 20;
+
+/// Makes it where it is not there, for all to read.
+///
+/// # Errors
+/// When it cannot be made, or somebody else may write it.
+pub fn make(host: &Host) -> Result<(), Error> {
+    own::make_folder(&host.path(FOLDER), owner(host)).map_err(|err| told(host, err))
+}
+
+/// The bytes of a file in it; none where it is not there.
+///
+/// # Errors
+/// When it cannot be read, or somebody else may have written it.
+pub(crate) fn read(host: &Host, path: impl AsRef<Path>) -> Result<Option<Vec<u8>>, Error> {
+    let (owner, path) = (owner(host), host.path(path));
+    let bytes = own::check_folder(&host.path(FOLDER), owner)
+        .and_then(|_| own::read(&path, owner, BYTES_MAX));
+    match bytes {
+        Err(own::Error::Io { cause, .. }) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
+        bytes => bytes.map(Some).map_err(|err| told(host, err)),
+    }
+}
+
+/// Whoever owns a tree may have written all of it; on a machine that is root.
+fn owner(host: &Host) -> u32 {
+    host.root().metadata().map_or(0, |meta| meta.uid())
+}
+
+fn told(host: &Host, err: own::Error) -> Error {
+    // As the machine itself names it.
+    let shown = |path: &Path| match path.strip_prefix(host.root()) {
+        Ok(below) => Path::new("/").join(below),
+        Err(_) => path.to_path_buf(),
+    };
+    match err {
+        own::Error::Io {
+            action,
+            path,
+            cause,
+        } => Error::io(action, shown(&path), cause),
+        own::Error::Foreign { path, problem } => Error::NoPlace {
+            path: shown(&path),
+            problem,
+            way_out: format!(
+                "look at what is in {FOLDER}, undo by hand what is set up, and remove the \
+                 directory: it has to belong to root and be closed to others"
+            ),
+        },
+        err => Error::malformed(FOLDER, err.to_string()),
+    }
+}
