@@ -1,14 +1,15 @@
 //! What `zmeld up` set up, by the names that the kernel uses: the journal as those
 //! read it who look at the machine and change nothing.
 
-use std::path::Path;
+use std::path::PathBuf;
 
 use crate::config::{Config, Kind};
 use crate::error::Error;
 use crate::journal::State;
 use crate::kernel::Host;
 use crate::plan::Group;
-use crate::step::{DeviceRef, Record, Step};
+use crate::step::{added, path_of, Record, Step};
+use crate::steps::{Area, SwapOn};
 
 /// What was set up since the machine booted.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -33,6 +34,8 @@ pub struct AppliedTier {
     /// Its swap area, as `/proc/swaps` names it; none for zswap, and where it was
     /// not switched on.
     pub area: Option<String>,
+    /// What has become of its area where somebody else has its name by now.
+    pub lost: Option<String>,
 }
 
 impl Applied {
@@ -42,10 +45,10 @@ impl Applied {
     /// Those of [`State::read`].
     pub fn read(host: &Host) -> Result<Option<Applied>, Error> {
         let state = State::read(host)?.filter(|state| !state.records.is_empty());
-        Ok(state.map(|state| Applied::new(host, state)))
+        state.map(|state| Applied::new(host, state)).transpose()
     }
 
-    fn new(host: &Host, state: State) -> Applied {
+    fn new(host: &Host, state: State) -> Result<Applied, Error> {
         let mut tiers: Vec<AppliedTier> = Vec::new();
         for tier in &state.config.tiers {
             let group = Group::of_tier(tier.name.as_str());
@@ -57,31 +60,31 @@ impl Applied {
             if records.is_empty() {
                 continue;
             }
-            let device = added(&records);
-            let area = records.iter().find_map(|record| match &record.step {
-                Step::SwapOn(step) if record.done => Some(match &step.device {
-                    DeviceRef::Added => Path::new("/dev").join(device.as_deref()?),
-                    DeviceRef::Path(path) => host.resolved(path),
-                    DeviceRef::Mapped(name) => host.resolved(&Path::new("/dev/mapper").join(name)),
-                }),
-                _ => None,
-            });
+            let (mut area, mut lost) = (None, None);
+            for record in &records {
+                if let Step::SwapOn(step) = &record.step {
+                    if record.done {
+                        (area, lost) = area_of(host, &state.records, record, step)?;
+                    }
+                }
+            }
             tiers.push(AppliedTier {
                 name: tier.name.to_string(),
                 area: area.map(|path| path.to_string_lossy().into_owned()),
-                device,
+                lost,
+                device: added(host, &state.records, &group)?,
             });
         }
         let swappiness = state.records.iter().find_map(|record| match &record.step {
             Step::SetValue(set) if set.path.ends_with("vm/swappiness") => set.value.parse().ok(),
             _ => None,
         });
-        Applied {
+        Ok(Applied {
             config: state.config,
             complete: state.complete,
             tiers,
             swappiness,
-        }
+        })
     }
 
     /// The tier of that name, if it is set up.
@@ -105,10 +108,23 @@ impl Applied {
     }
 }
 
-/// The device that a tier's steps made.
-fn added(records: &[&Record]) -> Option<String> {
-    let record = records
-        .iter()
-        .find(|record| matches!(record.step, Step::AddDevice(_)))?;
-    Some(record.outcome.as_ref()?.name.clone())
+/// The path of the area that a record switched on, and what has become of it where
+/// that is another by now.
+fn area_of(
+    host: &Host,
+    records: &[Record],
+    record: &Record,
+    step: &SwapOn,
+) -> Result<(Option<PathBuf>, Option<String>), Error> {
+    Ok(match step.area(host, records, record)? {
+        Area::Ours(swap) => (Some(swap.path), None),
+        Area::Others(path, why) => (None, Some(format!("{}: {why}", path.display()))),
+        Area::Off => match path_of(host, records, &record.group, &step.device)? {
+            Some(path) => (Some(host.resolved(&path)), None),
+            None => (
+                None,
+                Some("the device that was made for it is gone".to_owned()),
+            ),
+        },
+    })
 }

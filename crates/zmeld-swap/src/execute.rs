@@ -18,12 +18,14 @@ use serde::Serialize;
 use crate::config::Config;
 use crate::error::Error;
 use crate::event::{Event, Listener};
+use crate::identity::Identity;
 use crate::journal::Journal;
 use crate::kernel::Host;
 use crate::plan::{Group, Plan};
 use crate::reconcile::{reconcile, Doubt};
 use crate::room;
 use crate::step::{Record, Step, StepContext};
+use crate::steps::Area;
 
 /// What a run has done.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -251,13 +253,24 @@ impl Run<'_> {
     }
 
     fn context<T>(&mut self, group: &str, reversible: impl FnOnce(&mut StepContext<'_>) -> T) -> T {
+        let records = self.journal.records().to_vec();
+        let journal = &mut *self.journal;
+        // Only a step that is applied has something to say, and its record is the last.
+        let mut remember = |identity: Identity| {
+            journal.change(|state| {
+                if let Some(record) = state.records.last_mut() {
+                    record.identity = Some(identity);
+                }
+            })
+        };
         reversible(&mut StepContext {
             host: self.host,
-            records: self.journal.records(),
+            records: &records,
             group,
             listener: &mut *self.listener,
             stop: self.stop,
             force: self.force,
+            remember: Some(&mut remember),
         })
     }
 
@@ -301,22 +314,25 @@ impl Run<'_> {
 
     fn apply(&mut self, group: &str, step: &Step) -> Result<(), Error> {
         (self.listener)(Event::Applying { group, step });
-        let before = self.context(group, |context| step.reversible().before(context))?;
+        let (before, identity) = self.context(group, |context| {
+            let before = step.reversible().before(context)?;
+            let identity = step.reversible().identity(context, before.as_deref())?;
+            Ok::<_, Error>((before, identity))
+        })?;
         let record = Record {
             group: group.to_owned(),
             step: step.clone(),
             done: false,
-            before: before.clone(),
+            before,
             outcome: None,
+            identity,
             run: self.number,
         };
         self.journal.change(|state| {
             state.complete = false;
-            state.records.push(record);
+            state.records.push(record.clone());
         })?;
-        let outcome = self.context(group, |context| {
-            step.reversible().apply(context, before.as_deref())
-        })?;
+        let outcome = self.context(group, |context| step.reversible().apply(context, &record))?;
         self.journal.note(|state| {
             if let Some(record) = state.records.last_mut() {
                 record.outcome = outcome;
@@ -541,18 +557,9 @@ fn areas_of(host: &Host, records: &[Record], leaving: &[usize]) -> Result<Vec<Pa
         let Step::SwapOn(step) = &record.step else {
             continue;
         };
-        let context = StepContext {
-            host,
-            records: &records[..index],
-            group: &record.group,
-            listener: &mut |_| {},
-            stop: None,
-            force: false,
-        };
-        let Some(path) = context.path_of(&step.device) else {
-            continue;
-        };
-        areas.extend(host.swap_on(&path)?.map(|swap| swap.path));
+        if let Area::Ours(swap) = step.area(host, &records[..index], record)? {
+            areas.push(swap.path);
+        }
     }
     Ok(areas)
 }

@@ -19,6 +19,7 @@
 //! | [`recommend`] | the configuration for a machine for which nobody wrote one |
 //! | [`random_read`] | how fast a drive gives pages back |
 //! | [`step`], [`steps`] | one change: checked, applied, verified, undone |
+//! | [`identity`] | which thing it is, whatever has its name by now |
 //! | [`journal`] | what was done, on disk before and after each step, and the lock |
 //! | [`run_folder`] | the folder that it is in, which is root's alone to write |
 //! | [`reconcile`] | what of a plan is in place, what goes and what is missing |
@@ -40,6 +41,7 @@ pub mod execute;
 pub mod export;
 pub mod findings;
 pub mod generator;
+pub mod identity;
 pub mod import;
 pub mod journal;
 pub mod kernel;

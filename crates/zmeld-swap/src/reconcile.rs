@@ -107,6 +107,7 @@ fn holds(host: &Host, records: &[Record], record: &Record, doubt: Doubt) -> Resu
         listener: &mut |_| {},
         stop: None,
         force: false,
+        remember: None,
     };
     match record.step.reversible().holds(&mut context, record) {
         Err(_) if doubt == Doubt::Recorded => Ok(record.done),

@@ -6,7 +6,8 @@
 //!    ([`Record::before`]).
 //! 2. Undoing tolerates a step that was not applied at all, half, or twice.
 //! 3. Undoing touches only what the step made: a device that was replaced or a
-//!    value that somebody else changed since stays as it is.
+//!    value that somebody else changed since stays as it is, and so does whatever
+//!    has the name by now of what it made ([`Record::identity`]).
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::event::{Event, Listener};
+use crate::identity::Identity;
 use crate::kernel::Host;
 use crate::steps::{
     AddDevice, CreateFile, FormatLuks, LoadModule, MakeSwap, OpenCrypt, SetAttribute, SetValue,
@@ -74,6 +76,9 @@ pub struct Record {
     /// The device that it made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<MadeDevice>,
+    /// Which thing it is about: what it works on, or what it made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<Identity>,
     /// The run that began it; 0 where a version before wrote it.
     #[serde(default)]
     pub run: u64,
@@ -123,7 +128,12 @@ pub struct StepContext<'a> {
     pub stop: Option<&'a AtomicBool>,
     /// Whether areas are switched off even where that costs a program.
     pub force: bool,
+    /// Writes down at once which thing a step made; none where nothing is applied.
+    pub remember: Option<Remember<'a>>,
 }
+
+/// Writes down which thing a step made.
+pub type Remember<'a> = &'a mut dyn FnMut(Identity) -> Result<(), Error>;
 
 impl StepContext<'_> {
     /// Tells the listener.
@@ -136,33 +146,85 @@ impl StepContext<'_> {
         self.stop.is_some_and(|stop| stop.load(Ordering::SeqCst))
     }
 
-    /// The name of the device that this group added, `zram1`.
-    pub(crate) fn added(&self) -> Option<&str> {
-        let mut ours = self.records.iter().rev();
-        let record = ours.find(|record| {
-            record.group == self.group && matches!(record.step, Step::AddDevice(_))
-        })?;
-        Some(record.outcome.as_ref()?.name.as_str())
+    /// The name of the device that this group added, `zram1`; none where it is gone,
+    /// and another has its name perhaps.
+    pub(crate) fn added(&self) -> Result<Option<String>, Error> {
+        added(self.host, self.records, self.group)
     }
 
-    /// The path of a device; none where the step that makes it was not done.
-    pub(crate) fn path_of(&self, device: &DeviceRef) -> Option<PathBuf> {
-        match device {
-            DeviceRef::Path(path) => Some(path.clone()),
-            DeviceRef::Added => self.added().map(|name| Path::new("/dev").join(name)),
-            DeviceRef::Mapped(name) => Some(Path::new("/dev/mapper").join(name)),
-        }
+    /// The path of a device; none where the step that makes it was not done, or
+    /// what it made is gone.
+    pub(crate) fn path_of(&self, device: &DeviceRef) -> Result<Option<PathBuf>, Error> {
+        path_of(self.host, self.records, self.group, device)
     }
 
     /// [`StepContext::path_of`] where the device has to be there.
     pub(crate) fn path(&self, device: &DeviceRef) -> Result<PathBuf, Error> {
-        self.path_of(device).ok_or_else(|| {
-            Error::malformed(
-                crate::journal::STATE,
-                format!("does not say which device {} has", self.group),
-            )
-        })
+        self.path_of(device)?.ok_or_else(|| self.no_device())
     }
+
+    pub(crate) fn no_device(&self) -> Error {
+        Error::malformed(
+            crate::journal::STATE,
+            format!(
+                "does not say which device {} has, or that device is gone",
+                self.group
+            ),
+        )
+    }
+
+    /// Writes down at once which thing the step made.
+    pub(crate) fn remember(&mut self, identity: Identity) -> Result<(), Error> {
+        match &mut self.remember {
+            Some(remember) => remember(identity),
+            None => Ok(()),
+        }
+    }
+
+    /// Says what is not taken back since it is not what the step was about, and that
+    /// only a name was compared where an older version wrote down no more.
+    pub(crate) fn tell_left(&mut self, path: &Path, why: &str) {
+        let text = left_as_it_is(path, why);
+        self.tell(Event::Note { text: &text });
+    }
+
+    /// Says that only a name could be compared.
+    pub(crate) fn tell_by_name(&mut self, path: &Path) {
+        let text = format!(
+            "{} is told by its name only: the zmeld that set it up did not write down which it is",
+            path.display()
+        );
+        self.tell(Event::Note { text: &text });
+    }
+}
+
+/// What is said of something that is not what a step was about.
+pub(crate) fn left_as_it_is(path: &Path, why: &str) -> String {
+    format!("{} is left as it is: {why}", path.display())
+}
+
+/// The name of the device that a group added, if it is there and still the same.
+pub(crate) fn added(host: &Host, records: &[Record], group: &str) -> Result<Option<String>, Error> {
+    let mut ours = records.iter().rev().filter(|record| record.group == group);
+    let device = ours.find_map(|record| match &record.step {
+        Step::AddDevice(step) => Some(step.device(host, record)),
+        _ => None,
+    });
+    device.unwrap_or(Ok(None))
+}
+
+/// The path of a device of a group's steps; none where it is not there, or not the
+/// same any more.
+pub(crate) fn path_of(
+    host: &Host,
+    records: &[Record],
+    group: &str,
+    device: &DeviceRef,
+) -> Result<Option<PathBuf>, Error> {
+    Ok(match device {
+        DeviceRef::Added => added(host, records, group)?.map(|name| Path::new("/dev").join(name)),
+        device => device.path(),
+    })
 }
 
 /// A change that can be applied, looked at and taken back.
@@ -174,11 +236,22 @@ pub(crate) trait Reversible {
     /// what has to be known to undo the step.
     fn before(&self, context: &mut StepContext<'_>) -> Result<Option<String>, Error>;
 
+    /// Which thing it is about, as far as that can be told before: it is written down
+    /// before the change is made, so that a run that is killed takes nothing else.
+    fn identity(
+        &self,
+        context: &mut StepContext<'_>,
+        before: Option<&str>,
+    ) -> Result<Option<Identity>, Error> {
+        let _ = (context, before);
+        Ok(None)
+    }
+
     /// Makes the change and sees that it was made; gives what later steps need.
     fn apply(
         &self,
         context: &mut StepContext<'_>,
-        before: Option<&str>,
+        record: &Record,
     ) -> Result<Option<MadeDevice>, Error>;
 
     /// Is the change, made in an earlier run, still in place?
@@ -223,6 +296,15 @@ impl Step {
 }
 
 impl DeviceRef {
+    /// Its path, where that does not hang on what was added.
+    pub(crate) fn path(&self) -> Option<PathBuf> {
+        match self {
+            DeviceRef::Path(path) => Some(path.clone()),
+            DeviceRef::Mapped(name) => Some(Path::new("/dev/mapper").join(name)),
+            DeviceRef::Added => None,
+        }
+    }
+
     /// How a description names it.
     pub(crate) fn name(&self) -> String {
         match self {

@@ -266,6 +266,7 @@ fn the_daily_budget_is_given_to_the_device_that_the_journal_names() {
                 done: true,
                 before: None,
                 outcome: Some(MadeDevice::from(device.to_owned())),
+                identity: None,
                 run: 1,
             }]
         }),

@@ -458,6 +458,7 @@ mod tests {
             done: true,
             before: None,
             outcome: None,
+            identity: None,
             run: 1,
         };
         let state = State {

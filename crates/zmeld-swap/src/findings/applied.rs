@@ -21,10 +21,10 @@ pub(super) fn not_applied(view: &View) -> Vec<Found> {
                 }
             }
             Place::There => {}
-            Place::Gone(area) => found.push(Found::new(
+            Place::Gone(why) => found.push(Found::new(
                 tier.name.as_str(),
                 "it was set up and is not swapped to any more",
-                format!("{area} is not in /proc/swaps"),
+                why,
                 "zmeld up",
             )),
             Place::Nowhere if tier.optional => {}
@@ -65,7 +65,7 @@ enum Place<'a> {
     Device(&'a Device),
     /// It is swapped to, or nobody can tell.
     There,
-    /// It was on this area, which is gone.
+    /// It was set up, and is not there any more, for this reason.
     Gone(String),
     /// It was not set up.
     Nowhere,
@@ -75,11 +75,14 @@ fn place<'a>(view: &View<'a>, tier: &Tier, priority: i16) -> Place<'a> {
     let applied = view
         .applied
         .and_then(|applied| applied.tier(tier.name.as_str()));
+    if let Some(lost) = applied.and_then(|applied| applied.lost.as_ref()) {
+        return Place::Gone(lost.clone());
+    }
     if let Some(area) = applied.and_then(|applied| applied.area.as_ref()) {
         let swap = view.now.swaps.iter().find(|swap| swap.area.path == *area);
         return match swap {
             Some(swap) => view.now.device_of(swap).map_or(Place::There, Place::Device),
-            None => Place::Gone(area.clone()),
+            None => Place::Gone(format!("{area} is not in /proc/swaps")),
         };
     }
     // A priority that the kernel chose is nobody's.

@@ -173,6 +173,15 @@ impl Host {
         Ok(bytes)
     }
 
+    /// The first bytes of a file or device.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub(crate) fn read_start(&self, path: &Path, bytes: usize) -> Result<Vec<u8>, Error> {
+        let read = self.access.read(&self.path(path), bytes as u64);
+        read.map_err(|cause| Error::io("read", path, cause))
+    }
+
     /// The text of a file that may not be there: another kernel, no such module.
     ///
     /// # Errors
@@ -318,7 +327,7 @@ fn output(invocation: &Invocation, finished: Finished) -> Result<String, Error> 
 
 /// Nothing of the kind is there. A device that vanishes between two reads says
 /// "no such device".
-fn is_absent(cause: &io::Error) -> bool {
+pub(crate) fn is_absent(cause: &io::Error) -> bool {
     matches!(
         cause.kind(),
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory

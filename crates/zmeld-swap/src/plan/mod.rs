@@ -21,6 +21,7 @@ use crate::kernel::Host;
 use crate::machine::Machine;
 use crate::reconcile::{reconcile, Doubt};
 use crate::step::{Record, Step};
+use crate::steps::Area;
 
 pub use tunables::Measured;
 
@@ -298,6 +299,18 @@ impl Draft<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Paths of the areas that zmeld swaps to.
+    fn own_areas(&self) -> Vec<String> {
+        let areas = self.records.iter().filter_map(|record| match &record.step {
+            Step::SwapOn(on) => match on.area(self.host, self.records, record) {
+                Ok(Area::Ours(swap)) => Some(swap.path.display().to_string()),
+                _ => None,
+            },
+            _ => None,
+        });
+        areas.collect()
     }
 
     /// The steps of a group that were begun in earlier runs.

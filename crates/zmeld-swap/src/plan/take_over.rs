@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::config::{Kind, Severity, Trap};
 use crate::error::Error;
 use crate::import::import;
-use crate::step::{Record, Step};
+use crate::step::Step;
 use crate::steps::SwapOff;
 
 use super::{areas, Draft, Group, Steps};
@@ -113,7 +113,7 @@ impl Draft<'_> {
 
     /// Compressed areas that are not zmeld's.
     fn others_in_ram(&self) -> Vec<zmeld_advice::ActiveSwap> {
-        let own = own_devices(self.records);
+        let own = self.own_areas();
         let others = self.machine.compressed.iter();
         others
             .filter(|area| !own.contains(&area.path))
@@ -154,13 +154,4 @@ impl Draft<'_> {
             }
         }
     }
-}
-
-/// Paths of the devices that zmeld added.
-fn own_devices(records: &[Record]) -> Vec<String> {
-    let added = records.iter().filter_map(|record| match &record.step {
-        Step::AddDevice(_) => record.outcome.as_ref(),
-        _ => None,
-    });
-    added.map(|made| format!("/dev/{}", made.name)).collect()
 }

@@ -5,7 +5,6 @@ use zmeld_advice::size::RATIO_ASSUMED;
 use zmeld_report::units::bytes;
 
 use crate::config::{Kind, Problem, RamDevice, Severity, Trap};
-use crate::step::Step;
 
 use super::{Draft, Group};
 
@@ -124,27 +123,12 @@ impl Draft<'_> {
 
     /// Swap that somebody else switched on, filled only when RAM is.
     fn others_below(&mut self, first: &str) {
-        let ours = |path: &str| {
-            self.records.iter().any(|record| match &record.step {
-                Step::SwapOn(on) => match &on.device {
-                    crate::step::DeviceRef::Path(own) => {
-                        self.host.resolved(own) == std::path::Path::new(path)
-                    }
-                    crate::step::DeviceRef::Mapped(name) => {
-                        self.host
-                            .resolved(&std::path::Path::new("/dev/mapper").join(name))
-                            == std::path::Path::new(path)
-                    }
-                    crate::step::DeviceRef::Added => false,
-                },
-                _ => false,
-            })
-        };
+        let own = self.own_areas();
         let mut others = self
             .machine
             .swaps
             .iter()
-            .filter(|swap| !swap.is_in_ram() && !ours(&swap.path));
+            .filter(|swap| !swap.is_in_ram() && !own.contains(&swap.path));
         let Some(other) = others.next() else { return };
         let what = format!(
             "{} is swapped to as well (priority {}): once this tier is full, cold pages stay in \

@@ -1,19 +1,26 @@
 //! A swap file, with all of its blocks.
+//!
+//! It is made under a name that nothing else has, and given its own when it is written
+//! down which file it is: a run that was killed leaves none whose owner is in doubt.
 
-use std::fs::OpenOptions;
+use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    fallocate, fstatvfs, ioctl_getflags, ioctl_setflags, statfs, FallocateFlags, IFlags,
+    fallocate, fstatvfs, ioctl_getflags, ioctl_setflags, renameat_with, statfs, FallocateFlags,
+    IFlags, RenameFlags, CWD,
 };
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
+use super::{thing, Thing};
 use crate::error::Error;
+use crate::identity::{self, new_uuid, Identity};
 use crate::kernel::Host;
-use crate::step::{MadeDevice, Record, Reversible, StepContext};
+use crate::step::{left_as_it_is, MadeDevice, Record, Reversible, StepContext};
 
 /// `f_type` of file systems that matter here (`linux/magic.h`, and the file
 /// systems that are not in it).
@@ -29,6 +36,9 @@ const CANNOT_HOLD_SWAP: [(i64, &str); 9] = [
     (0x6573_5546, "FUSE, which cannot hold a swap file"),
     (0xca45_1a4e, "bcachefs, which cannot hold a swap file"),
 ];
+
+/// So much of a file's name goes into that of its part: names end at 255 bytes.
+const NAME_PART_MAX: usize = 40;
 
 /// Create a swap file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -108,13 +118,33 @@ fn no_room(path: &Path, size_bytes: u64, room: u64) -> Error {
 }
 
 impl CreateFile {
-    fn create(&self, host: &Host) -> io::Result<()> {
-        let path = host.path(&self.path);
+    /// The name that the file is made under, in the same folder: nothing that somebody
+    /// else made has it.
+    fn part(&self, record: &Record) -> Option<PathBuf> {
+        Some(self.path.with_file_name(record.before.as_ref()?))
+    }
+
+    /// Makes it under the other name, and gives it its own once it is written down
+    /// which file it is.
+    fn create(&self, context: &mut StepContext<'_>, part: &Path) -> Result<(), Error> {
+        let host = context.host;
+        let failed = |cause: io::Error| self.failed(host, cause);
+        let inside = host.path(part);
         let file = OpenOptions::new()
             .write(true)
             .create_new(true)
             .mode(0o600)
-            .open(&path)?;
+            .open(&inside)
+            .map_err(failed)?;
+        context.remember(Identity {
+            file: identity::file(host, part)?,
+            ..Identity::default()
+        })?;
+        self.fill(&file).map_err(failed)?;
+        place(&inside, &host.path(&self.path)).map_err(failed)
+    }
+
+    fn fill(&self, file: &File) -> io::Result<()> {
         let fd = file.as_fd();
         let kind = rustix::fs::fstatfs(fd)?;
         #[allow(clippy::unnecessary_cast)]
@@ -125,6 +155,43 @@ impl CreateFile {
         }
         fallocate(fd, FallocateFlags::empty(), 0, self.size_bytes)?;
         file.sync_all()
+    }
+
+    fn failed(&self, host: &Host, cause: io::Error) -> Error {
+        match cause.kind() {
+            io::ErrorKind::StorageFull => {
+                no_room(&self.path, self.size_bytes, self.room(host).unwrap_or(0))
+            }
+            io::ErrorKind::AlreadyExists => self.is_there(),
+            _ => Error::io("create", &self.path, cause),
+        }
+    }
+
+    fn is_there(&self) -> Error {
+        Error::NoPlace {
+            path: self.path.clone(),
+            problem: "it is there already".to_owned(),
+            way_out: "remove it, or leave out its size to use it as it is".to_owned(),
+        }
+    }
+
+    /// What has the file's name now, held against what the record is about.
+    fn found(&self, host: &Host, record: &Record) -> Result<Thing, Error> {
+        Ok(match thing(host, &self.path, record)? {
+            // It was not given its name before it was written down which it is.
+            Thing::Named if record.before.is_some() || !record.done => {
+                Thing::Other("it was not made by zmeld")
+            }
+            Thing::Named => {
+                let meta = std::fs::metadata(host.path(&self.path));
+                let is_alike = |meta: Metadata| meta.is_file() && meta.len() == self.size_bytes;
+                match meta.is_ok_and(is_alike) {
+                    true => Thing::Named,
+                    false => Thing::Other("it has not the size of the one that was made"),
+                }
+            }
+            found => found,
+        })
     }
 
     fn room(&self, host: &Host) -> Option<u64> {
@@ -145,48 +212,71 @@ impl Reversible for CreateFile {
 
     fn before(&self, context: &mut StepContext<'_>) -> Result<Option<String>, Error> {
         if context.host.exists(&self.path) {
-            return Err(Error::NoPlace {
-                path: self.path.clone(),
-                problem: "it is there already".to_owned(),
-                way_out: "remove it, or leave out its size to use it as it is".to_owned(),
-            });
+            return Err(self.is_there());
         }
         check_place(context.host, &self.path, self.size_bytes)?;
-        Ok(None)
+        let name = self.path.file_name().unwrap_or_default().to_string_lossy();
+        let short: String = name.chars().take(NAME_PART_MAX).collect();
+        Ok(Some(format!(".{short}.{}", new_uuid()?)))
     }
 
     fn apply(
         &self,
         context: &mut StepContext<'_>,
-        _: Option<&str>,
+        record: &Record,
     ) -> Result<Option<MadeDevice>, Error> {
-        self.create(context.host)
-            .map_err(|cause| match cause.kind() {
-                io::ErrorKind::StorageFull => no_room(
-                    &self.path,
-                    self.size_bytes,
-                    self.room(context.host).unwrap_or(0),
-                ),
-                _ => Error::io("create", &self.path, cause),
-            })?;
+        let part = self.part(record).unwrap_or_else(|| self.path.clone());
+        self.create(context, &part)?;
         Ok(None)
     }
 
     fn holds(&self, context: &mut StepContext<'_>, record: &Record) -> Result<bool, Error> {
-        Ok(record.done && context.host.exists(&self.path))
+        let found = self.found(context.host, record)?;
+        Ok(record.done && matches!(found, Thing::Same | Thing::Named))
     }
 
-    fn undo(&self, context: &mut StepContext<'_>, _: &Record) -> Result<(), Error> {
-        match std::fs::remove_file(context.host.path(&self.path)) {
-            Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
-                Err(Error::io("remove", &self.path, cause))
-            }
-            _ => Ok(()),
+    fn undo(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error> {
+        if let Some(part) = self.part(record) {
+            remove(context.host, &part)?;
         }
+        match self.found(context.host, record)? {
+            Thing::Gone => return Ok(()),
+            Thing::Other(why) => {
+                context.tell_left(&self.path, why);
+                return Ok(());
+            }
+            Thing::Named => context.tell_by_name(&self.path),
+            Thing::Same => {}
+        }
+        remove(context.host, &self.path)
     }
 
-    fn left(&self, host: &Host, _: &Record) -> Result<Option<String>, Error> {
-        let is_there = host.exists(&self.path);
-        Ok(is_there.then(|| format!("{} is still there", self.path.display())))
+    fn left(&self, host: &Host, record: &Record) -> Result<Option<String>, Error> {
+        Ok(match self.found(host, record)? {
+            Thing::Gone => None,
+            Thing::Other(why) => Some(left_as_it_is(&self.path, why)),
+            Thing::Same | Thing::Named => Some(format!("{} is still there", self.path.display())),
+        })
+    }
+}
+
+/// Gives a file its name, which nothing may have.
+fn place(from: &Path, to: &Path) -> io::Result<()> {
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        // File systems that cannot make sure of it.
+        Err(Errno::INVAL | Errno::NOSYS) => {
+            std::fs::hard_link(from, to)?;
+            std::fs::remove_file(from)
+        }
+        result => result.map_err(io::Error::from),
+    }
+}
+
+fn remove(host: &Host, path: &Path) -> Result<(), Error> {
+    match std::fs::remove_file(host.path(path)) {
+        Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
+            Err(Error::io("remove", path, cause))
+        }
+        _ => Ok(()),
     }
 }

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{refuse_to_lose, signatures};
+use super::{refuse_to_lose, signatures, thing, Thing};
 use crate::config::Cipher;
 use crate::error::Error;
+use crate::identity::{new_uuid, stands_on, Identity};
 use crate::kernel::{Host, Invocation};
-use crate::step::{DeviceRef, MadeDevice, Record, Reversible, StepContext};
+use crate::step::{left_as_it_is, DeviceRef, MadeDevice, Record, Reversible, StepContext};
 
 /// How `wipefs` calls a LUKS volume.
 const LUKS: &str = "crypto_LUKS";
@@ -127,22 +128,39 @@ impl Reversible for FormatLuks {
         }
     }
 
-    fn apply(
+    fn identity(
         &self,
         context: &mut StepContext<'_>,
         before: Option<&str>,
+    ) -> Result<Option<Identity>, Error> {
+        let path = context.path(&self.device)?;
+        let mut identity = Identity::of(context.host, &path)?.unwrap_or_default();
+        if before != Some(IS_LUKS) {
+            identity.luks = Some(new_uuid()?);
+        }
+        Ok(Some(identity))
+    }
+
+    fn apply(
+        &self,
+        context: &mut StepContext<'_>,
+        record: &Record,
     ) -> Result<Option<MadeDevice>, Error> {
-        if before == Some(IS_LUKS) {
+        if record.before.as_deref() == Some(IS_LUKS) {
             return Ok(None);
         }
         let path = context.path(&self.device)?;
         // The key file is random, not a passphrase: stretching it adds nothing,
         // and argon2 would take memory on a machine that is short of it.
-        let format = Invocation::new("cryptsetup")
+        let mut format = Invocation::new("cryptsetup")
             .args(["luksFormat", "--batch-mode", "--type", "luks2"])
             .args(["--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000"])
             .args(["--cipher", &self.cipher.name])
-            .args(["--key-size", &self.cipher.key_size.to_string()])
+            .args(["--key-size", &self.cipher.key_size.to_string()]);
+        if let Some(uuid) = record.identity.as_ref().and_then(|it| it.luks.as_ref()) {
+            format = format.args(["--uuid", uuid]);
+        }
+        let format = format
             .arg(context.host.path(&path))
             .arg(context.host.path(&self.key_file));
         context.host.run(&format)?;
@@ -150,8 +168,13 @@ impl Reversible for FormatLuks {
     }
 
     fn holds(&self, context: &mut StepContext<'_>, record: &Record) -> Result<bool, Error> {
-        let path = context.path(&self.device)?;
-        Ok(record.done && context.host.exists(&path) && signatures(context.host, &path)? == [LUKS])
+        let Some(path) = context.path_of(&self.device)?.filter(|_| record.done) else {
+            return Ok(false);
+        };
+        if let Thing::Gone | Thing::Other(_) = thing(context.host, &path, record)? {
+            return Ok(false);
+        }
+        Ok(signatures(context.host, &path)? == [LUKS])
     }
 
     fn undo(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error> {
@@ -159,10 +182,19 @@ impl Reversible for FormatLuks {
             DeviceRef::Path(path) if record.before.is_none() => path,
             _ => return Ok(()),
         };
-        if !context.host.exists(path)
-            || !signatures(context.host, path)?.iter().any(|it| it == LUKS)
-        {
+        match thing(context.host, path, record)? {
+            Thing::Gone => return Ok(()),
+            Thing::Other(why) => {
+                context.tell_left(path, why);
+                return Ok(());
+            }
+            Thing::Same | Thing::Named => {}
+        }
+        if !signatures(context.host, path)?.iter().any(|it| it == LUKS) {
             return Ok(());
+        }
+        if record.identity.is_none() {
+            context.tell_by_name(path);
         }
         let wipefs = Invocation::new("wipefs")
             .args(["--all", "--types", LUKS])
@@ -170,7 +202,12 @@ impl Reversible for FormatLuks {
         context.host.run(&wipefs).map(drop)
     }
 
-    fn left(&self, _: &Host, record: &Record) -> Result<Option<String>, Error> {
+    fn left(&self, host: &Host, record: &Record) -> Result<Option<String>, Error> {
+        if let Some(path) = self.device.path().filter(|_| record.before.is_none()) {
+            if let Thing::Other(why) = thing(host, &path, record)? {
+                return Ok(Some(left_as_it_is(&path, why)));
+            }
+        }
         Ok(super::written_over(&self.device, record))
     }
 }
@@ -216,7 +253,7 @@ impl Reversible for OpenCrypt {
     fn apply(
         &self,
         context: &mut StepContext<'_>,
-        _: Option<&str>,
+        _: &Record,
     ) -> Result<Option<MadeDevice>, Error> {
         let path = context.host.path(context.path(&self.device)?);
         let mut open = Invocation::new("cryptsetup").args(["open", "--batch-mode"]);
@@ -233,7 +270,8 @@ impl Reversible for OpenCrypt {
                 .args(["--key-size", &cipher.key_size.to_string()]),
         };
         context.host.run(&open.arg(path).arg(self.name.as_str()))?;
-        if context.host.exists(mapping(&self.name)) {
+        if let Some(identity) = Identity::of(context.host, &mapping(&self.name))? {
+            context.remember(identity)?;
             return Ok(None);
         }
         Err(Error::malformed(
@@ -243,12 +281,23 @@ impl Reversible for OpenCrypt {
     }
 
     fn holds(&self, context: &mut StepContext<'_>, record: &Record) -> Result<bool, Error> {
-        Ok(record.done && context.host.exists(mapping(&self.name)))
+        let is_ours = matches!(
+            thing(context.host, &mapping(&self.name), record)?,
+            Thing::Same | Thing::Named
+        );
+        Ok(record.done && is_ours)
     }
 
-    fn undo(&self, context: &mut StepContext<'_>, _: &Record) -> Result<(), Error> {
-        if !context.host.exists(mapping(&self.name)) {
-            return Ok(());
+    fn undo(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error> {
+        let path = mapping(&self.name);
+        match self.mapped(context.host, record)? {
+            Thing::Gone => return Ok(()),
+            Thing::Other(why) => {
+                context.tell_left(&path, why);
+                return Ok(());
+            }
+            Thing::Named if record.done => context.tell_by_name(&path),
+            Thing::Same | Thing::Named => {}
         }
         context
             .host
@@ -258,12 +307,26 @@ impl Reversible for OpenCrypt {
 
     fn left(&self, host: &Host, record: &Record) -> Result<Option<String>, Error> {
         let path = mapping(&self.name);
-        if host.exists(&path) {
-            return Ok(Some(format!("{} is still open", path.display())));
-        }
-        Ok(match &self.mode {
-            Mode::Random { .. } => super::written_over(&self.device, record),
-            Mode::Luks { .. } => None,
+        Ok(match (self.mapped(host, record)?, &self.mode) {
+            (Thing::Other(why), _) => Some(left_as_it_is(&path, why)),
+            (Thing::Same | Thing::Named, _) => Some(format!("{} is still open", path.display())),
+            (Thing::Gone, Mode::Random { .. }) => super::written_over(&self.device, record),
+            (Thing::Gone, Mode::Luks { .. }) => None,
         })
+    }
+}
+
+impl OpenCrypt {
+    /// The mapping of that name. Where it was not written down which it is, it has to
+    /// stand on this step's device.
+    fn mapped(&self, host: &Host, record: &Record) -> Result<Thing, Error> {
+        let path = mapping(&self.name);
+        let found = thing(host, &path, record)?;
+        if let (Thing::Named, Some(below)) = (&found, self.device.path()) {
+            if stands_on(host, &path, &below)? == Some(false) {
+                return Ok(Thing::Other("it stands on another device"));
+            }
+        }
+        Ok(found)
     }
 }

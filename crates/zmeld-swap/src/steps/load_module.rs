@@ -41,9 +41,9 @@ impl Reversible for LoadModule {
     fn apply(
         &self,
         context: &mut StepContext<'_>,
-        before: Option<&str>,
+        record: &Record,
     ) -> Result<Option<MadeDevice>, Error> {
-        if before.is_some() {
+        if record.before.is_some() {
             return Ok(None);
         }
         let modprobe = Invocation::new("modprobe")

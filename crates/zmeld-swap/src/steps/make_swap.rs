@@ -4,15 +4,24 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use super::crypt::Mode;
+use super::{thing, Thing};
 use crate::error::Error;
+use crate::identity::{new_uuid, swap_label, Identity};
 use crate::kernel::{Host, Invocation};
-use crate::step::{DeviceRef, MadeDevice, Record, Reversible, StepContext};
+use crate::step::{left_as_it_is, DeviceRef, MadeDevice, Record, Reversible, Step, StepContext};
 
 /// `mkswap` has room for so many bytes of a label.
 const LABEL_MAX: usize = 15;
 
 /// What was found where [`MakeSwap`] had nothing to do.
 pub(super) const IS_SWAP: &str = "swap";
+
+/// What was found where nothing can have been.
+const FRESH: &str = "fresh";
+
+/// Why one is left where no more was written down than its name.
+const ANOTHER_LABEL: &str = "its swap header has another label";
 
 /// Write a swap header, unless there is one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,6 +52,33 @@ pub fn signatures(host: &Host, path: &Path) -> Result<Vec<String>, Error> {
     Ok(types)
 }
 
+/// Whether a mapping shows nothing that was there before: its key is new.
+fn is_fresh(context: &StepContext<'_>, device: &DeviceRef) -> bool {
+    let DeviceRef::Mapped(name) = device else {
+        return false;
+    };
+    let ours = |record: &&Record| record.group == context.group;
+    let mut records = context.records.iter().filter(ours);
+    records.any(|record| match &record.step {
+        Step::FormatLuks(_) => record.before.is_none(),
+        Step::OpenCrypt(open) => open.name == *name && matches!(open.mode, Mode::Random { .. }),
+        _ => false,
+    })
+}
+
+impl MakeSwap {
+    /// As `mkswap` takes it.
+    fn short_label(&self) -> String {
+        self.label.chars().take(LABEL_MAX).collect()
+    }
+
+    /// Whether what is there has this step's label, or no swap header.
+    fn is_labelled(&self, host: &Host, path: &Path) -> bool {
+        let label = swap_label(host, path);
+        label.is_none_or(|label| label == self.short_label())
+    }
+}
+
 impl Reversible for MakeSwap {
     fn describe(&self) -> String {
         format!("make {} a swap area", self.device.name())
@@ -59,7 +95,7 @@ impl Reversible for MakeSwap {
             return Ok(Some(IS_SWAP.to_owned()));
         }
         if found.is_empty() {
-            return Ok(None);
+            return Ok(is_fresh(context, &self.device).then(|| FRESH.to_owned()));
         }
         Err(Error::Carries {
             device: path.clone(),
@@ -67,26 +103,41 @@ impl Reversible for MakeSwap {
         })
     }
 
-    fn apply(
+    fn identity(
         &self,
         context: &mut StepContext<'_>,
         before: Option<&str>,
+    ) -> Result<Option<Identity>, Error> {
+        let path = context.path(&self.device)?;
+        let mut identity = Identity::of(context.host, &path)?.unwrap_or_default();
+        if before != Some(IS_SWAP) {
+            identity.swap = Some(new_uuid()?);
+        }
+        Ok(Some(identity))
+    }
+
+    fn apply(
+        &self,
+        context: &mut StepContext<'_>,
+        record: &Record,
     ) -> Result<Option<MadeDevice>, Error> {
-        if before == Some(IS_SWAP) {
+        if record.before.as_deref() == Some(IS_SWAP) {
             return Ok(None);
         }
         let path = context.path(&self.device)?;
-        let label: String = self.label.chars().take(LABEL_MAX).collect();
-        let mkswap = Invocation::new("mkswap")
-            .args(["--label", &label])
-            .arg(context.host.path(&path));
-        context.host.run(&mkswap)?;
+        let mut mkswap = Invocation::new("mkswap").args(["--label", &self.short_label()]);
+        if let Some(uuid) = record.identity.as_ref().and_then(|it| it.swap.as_ref()) {
+            mkswap = mkswap.args(["--uuid", uuid]);
+        }
+        context.host.run(&mkswap.arg(context.host.path(&path)))?;
         Ok(None)
     }
 
     fn holds(&self, context: &mut StepContext<'_>, record: &Record) -> Result<bool, Error> {
-        let path = context.path(&self.device)?;
-        if !record.done || !context.host.exists(&path) {
+        let Some(path) = context.path_of(&self.device)?.filter(|_| record.done) else {
+            return Ok(false);
+        };
+        if let Thing::Gone | Thing::Other(_) = thing(context.host, &path, record)? {
             return Ok(false);
         }
         // A device of the plan's own is nobody else's to change.
@@ -99,8 +150,23 @@ impl Reversible for MakeSwap {
             DeviceRef::Path(path) if record.before.is_none() => path,
             _ => return Ok(()),
         };
-        if !context.host.exists(path) || signatures(context.host, path)? != [IS_SWAP] {
+        match thing(context.host, path, record)? {
+            Thing::Gone => return Ok(()),
+            Thing::Other(why) => {
+                context.tell_left(path, why);
+                return Ok(());
+            }
+            Thing::Named if !self.is_labelled(context.host, path) => {
+                context.tell_left(path, ANOTHER_LABEL);
+                return Ok(());
+            }
+            Thing::Same | Thing::Named => {}
+        }
+        if signatures(context.host, path)? != [IS_SWAP] {
             return Ok(());
+        }
+        if record.identity.is_none() {
+            context.tell_by_name(path);
         }
         let wipefs = Invocation::new("wipefs")
             .args(["--all", "--types", IS_SWAP])
@@ -109,10 +175,17 @@ impl Reversible for MakeSwap {
     }
 
     fn left(&self, host: &Host, record: &Record) -> Result<Option<String>, Error> {
-        match &self.device {
+        let DeviceRef::Path(path) = &self.device else {
+            return Ok(super::written_over(&self.device, record));
+        };
+        Ok(match thing(host, path, record)? {
             // A file that is gone holds nothing that was lost.
-            DeviceRef::Path(path) if !host.exists(path) => Ok(None),
-            device => Ok(super::written_over(device, record)),
-        }
+            Thing::Gone => None,
+            Thing::Other(why) => Some(left_as_it_is(path, why)),
+            Thing::Named if !self.is_labelled(host, path) => {
+                Some(left_as_it_is(path, ANOTHER_LABEL))
+            }
+            Thing::Same | Thing::Named => super::written_over(&self.device, record),
+        })
     }
 }

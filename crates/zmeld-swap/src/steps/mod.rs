@@ -22,9 +22,11 @@ pub use make_swap::{signatures, MakeSwap};
 pub use set_attribute::SetAttribute;
 pub use set_value::SetValue;
 pub use swap_off::SwapOff;
+pub(crate) use swap_on::Area;
 pub use swap_on::SwapOn;
 
 use crate::error::Error;
+use crate::identity::Identity;
 use crate::kernel::Host;
 use crate::step::{DeviceRef, Record};
 
@@ -49,6 +51,28 @@ fn is_busy(err: &Error) -> bool {
     matches!(err, Error::Io { cause, .. } if cause.kind() == std::io::ErrorKind::ResourceBusy)
 }
 
+/// What a path leads to, held against the thing that a record is about.
+enum Thing {
+    /// Nothing is there.
+    Gone,
+    /// It is the same.
+    Same,
+    /// The record says no more than its name.
+    Named,
+    /// It is another, for this reason.
+    Other(&'static str),
+}
+
+fn thing(host: &Host, path: &Path, record: &Record) -> Result<Thing, Error> {
+    let Some(now) = Identity::of(host, path)? else {
+        return Ok(Thing::Gone);
+    };
+    let Some(was) = &record.identity else {
+        return Ok(Thing::Named);
+    };
+    Ok(was.differs(&now).map_or(Thing::Same, Thing::Other))
+}
+
 /// Refuses a drive that is about to be written over, where it carries anything that
 /// is known.
 pub(crate) fn refuse_to_lose(host: &Host, drive: &Path) -> Result<(), Error> {
@@ -65,10 +89,7 @@ pub(crate) fn refuse_to_lose(host: &Host, drive: &Path) -> Result<(), Error> {
 /// That a drive which carried nothing that is known was written to: what stood
 /// there does not come back.
 fn written_over(device: &DeviceRef, record: &Record) -> Option<String> {
-    match device {
-        DeviceRef::Path(path) if record.done && record.before.is_none() => {
-            Some(format!("what stood on {} was written over", path.display()))
-        }
-        _ => None,
-    }
+    let path = device.path()?;
+    let is_lost = record.done && record.before.is_none();
+    is_lost.then(|| format!("what stood on {} was written over", path.display()))
 }

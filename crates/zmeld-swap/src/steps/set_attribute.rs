@@ -43,12 +43,9 @@ impl SetAttribute {
     }
 
     fn path(&self, context: &StepContext<'_>) -> Result<String, Error> {
-        match context.added() {
+        match context.added()? {
             Some(name) => Ok(format!("/sys/block/{name}/{}", self.attribute)),
-            None => Err(Error::malformed(
-                crate::journal::STATE,
-                format!("does not say which device {} has", context.group),
-            )),
+            None => Err(context.no_device()),
         }
     }
 
@@ -176,7 +173,7 @@ impl Reversible for SetAttribute {
     fn apply(
         &self,
         context: &mut StepContext<'_>,
-        _: Option<&str>,
+        _: &Record,
     ) -> Result<Option<MadeDevice>, Error> {
         let path = self.path(context)?;
         let value = self.value(context)?;
@@ -193,6 +190,9 @@ impl Reversible for SetAttribute {
     }
 
     fn holds(&self, context: &mut StepContext<'_>, record: &Record) -> Result<bool, Error> {
+        if context.added()?.is_none() {
+            return Ok(false);
+        }
         let path = self.path(context)?;
         // What is used up as it works, or cannot be read, is taken to hold.
         if matches!(
@@ -209,8 +209,11 @@ impl Reversible for SetAttribute {
     }
 
     fn left(&self, _: &Host, record: &Record) -> Result<Option<String>, Error> {
-        let drive = self.with.as_ref();
-        Ok(drive.and_then(|drive| written_over(drive, record)))
+        // Behind a mapping with a random key nothing stood.
+        Ok(match &self.with {
+            Some(drive @ DeviceRef::Path(_)) => written_over(drive, record),
+            _ => None,
+        })
     }
 }
 

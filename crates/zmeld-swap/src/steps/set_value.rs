@@ -44,9 +44,9 @@ impl Reversible for SetValue {
     fn apply(
         &self,
         context: &mut StepContext<'_>,
-        before: Option<&str>,
+        record: &Record,
     ) -> Result<Option<MadeDevice>, Error> {
-        if before != Some(self.value.as_str()) {
+        if record.before.as_ref() != Some(&self.value) {
             context.host.write(&self.path, &self.value)?;
         }
         let read = context.host.read(&self.path)?;

@@ -13,12 +13,14 @@ use serde::{Deserialize, Serialize};
 
 use super::make_swap::{signatures, IS_SWAP};
 use super::swap_on::switch_off;
+use super::{thing, Thing};
 use crate::error::Error;
 use crate::event::Event;
+use crate::identity::Identity;
 use crate::kernel::{Host, Invocation};
 use crate::machine;
 use crate::room;
-use crate::step::{MadeDevice, Record, Reversible, StepContext};
+use crate::step::{left_as_it_is, MadeDevice, Record, Reversible, StepContext};
 
 /// Switch off somebody else's swap area. What was there before is its priority.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,12 +52,23 @@ impl Reversible for SwapOff {
         }
     }
 
-    fn apply(
+    fn identity(
         &self,
         context: &mut StepContext<'_>,
         before: Option<&str>,
+    ) -> Result<Option<Identity>, Error> {
+        match before {
+            Some(_) => Identity::of(context.host, &self.path),
+            None => Ok(None),
+        }
+    }
+
+    fn apply(
+        &self,
+        context: &mut StepContext<'_>,
+        record: &Record,
     ) -> Result<Option<MadeDevice>, Error> {
-        if before.is_none() {
+        if record.before.is_none() {
             return Ok(None);
         }
         if context.force {
@@ -77,8 +90,16 @@ impl Reversible for SwapOff {
         let Some(priority) = &record.before else {
             return Ok(());
         };
-        if !context.host.exists(&self.path) || context.host.swap_on(&self.path)?.is_some() {
+        if context.host.swap_on(&self.path)?.is_some() {
             return Ok(());
+        }
+        match thing(context.host, &self.path, record)? {
+            Thing::Gone => return Ok(()),
+            Thing::Other(why) => {
+                context.tell_left(&self.path, why);
+                return Ok(());
+            }
+            Thing::Same | Thing::Named => {}
         }
         let mut swapon = Invocation::new("swapon");
         if !priority.starts_with('-') {
@@ -102,6 +123,9 @@ impl Reversible for SwapOff {
     fn left(&self, host: &Host, record: &Record) -> Result<Option<String>, Error> {
         if record.before.is_none() || host.swap_on(&self.path)?.is_some() {
             return Ok(None);
+        }
+        if let Thing::Other(why) = thing(host, &self.path, record)? {
+            return Ok(Some(left_as_it_is(&self.path, why)));
         }
         if host.exists(&self.path) && lost_header(host, &self.path)? {
             return Ok(Some(self.not_again()));

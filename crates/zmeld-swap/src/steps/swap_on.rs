@@ -1,18 +1,20 @@
 //! A swap area, switched on and off.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{channel, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use super::{thing, Thing};
 use crate::config::Discard;
 use crate::error::Error;
 use crate::event::Event;
-use crate::kernel::{Host, Invocation};
+use crate::identity::{self, Identity};
+use crate::kernel::{ActiveSwap, Host, Invocation};
 use crate::room::{self, Watch};
-use crate::step::{DeviceRef, MadeDevice, Record, Reversible, StepContext};
+use crate::step::{left_as_it_is, path_of, DeviceRef, MadeDevice, Record, Reversible, StepContext};
 
 /// How often progress is told while pages come back.
 const TELL_EVERY: Duration = Duration::from_millis(200);
@@ -57,10 +59,19 @@ impl Reversible for SwapOn {
         }
     }
 
-    fn apply(
+    fn identity(
         &self,
         context: &mut StepContext<'_>,
         _: Option<&str>,
+    ) -> Result<Option<Identity>, Error> {
+        let path = context.path(&self.device)?;
+        Identity::of(context.host, &path)
+    }
+
+    fn apply(
+        &self,
+        context: &mut StepContext<'_>,
+        _: &Record,
     ) -> Result<Option<MadeDevice>, Error> {
         let path = context.path(&self.device)?;
         let mut swapon = Invocation::new("swapon");
@@ -95,26 +106,90 @@ impl Reversible for SwapOn {
     }
 
     fn holds(&self, context: &mut StepContext<'_>, record: &Record) -> Result<bool, Error> {
-        let path = context.path(&self.device)?;
-        Ok(record.done && context.host.swap_on(&path)?.is_some())
+        let area = self.area(context.host, context.records, record)?;
+        Ok(record.done && matches!(area, Area::Ours(_)))
     }
 
-    fn undo(&self, context: &mut StepContext<'_>, _: &Record) -> Result<(), Error> {
-        let Some(path) = context.path_of(&self.device) else {
-            return Ok(());
-        };
-        switch_off(context, &path)
+    fn undo(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error> {
+        match self.area(context.host, context.records, record)? {
+            Area::Ours(swap) => {
+                if record.identity.is_none() && self.device != DeviceRef::Added {
+                    context.tell_by_name(&swap.path);
+                }
+                // The kernel's own name of it is what everything is compared with.
+                switch_off(context, &swap.path)
+            }
+            Area::Others(path, why) => {
+                context.tell_left(&path, why);
+                Ok(())
+            }
+            Area::Off => Ok(()),
+        }
     }
 
     fn left(&self, host: &Host, record: &Record) -> Result<Option<String>, Error> {
-        let path = match &self.device {
-            DeviceRef::Path(path) => path.clone(),
-            DeviceRef::Mapped(name) => Path::new("/dev/mapper").join(name),
-            // That the device is gone says it too.
-            DeviceRef::Added => return Ok(None),
+        // What was added says itself what is left of it.
+        let Some(path) = self.device.path() else {
+            return Ok(None);
         };
-        let is_on = record.done && host.swap_on(&path)?.is_some();
-        Ok(is_on.then(|| format!("{} is still swapped to", path.display())))
+        match self.area(host, &[], record)? {
+            Area::Ours(swap) => {
+                let text = || format!("{} is still swapped to", swap.path.display());
+                return Ok(record.done.then(text));
+            }
+            Area::Others(path, why) => return Ok(Some(left_as_it_is(&path, why))),
+            Area::Off => {}
+        }
+        let mut deleted = host.resolved(&path).into_os_string();
+        deleted.push(" (deleted)");
+        let is_on = |swap: &ActiveSwap| !swap.is_device && swap.path == Path::new(&deleted);
+        Ok(host.swaps()?.iter().any(is_on).then(|| {
+            format!(
+                "{} was removed while it was swapped to, and still is until the machine is booted",
+                path.display()
+            )
+        }))
+    }
+}
+
+/// The area that a step switched on.
+pub(crate) enum Area {
+    /// It is not on.
+    Off,
+    /// It is on.
+    Ours(ActiveSwap),
+    /// What is on by its name is another, for this reason.
+    Others(PathBuf, &'static str),
+}
+
+impl SwapOn {
+    /// What became of the area that a record of this step is about.
+    pub(crate) fn area(
+        &self,
+        host: &Host,
+        records: &[Record],
+        record: &Record,
+    ) -> Result<Area, Error> {
+        let Some(path) = path_of(host, records, &record.group, &self.device)? else {
+            return Ok(Area::Off);
+        };
+        let mut found = Area::Off;
+        if let Some(swap) = host.swap_on(&path)? {
+            match thing(host, &path, record)? {
+                Thing::Other(why) => found = Area::Others(swap.path, why),
+                Thing::Gone | Thing::Same | Thing::Named => return Ok(Area::Ours(swap)),
+            }
+        }
+        // A file may have been moved.
+        let Some(file) = record.identity.as_ref().and_then(|it| it.file.as_ref()) else {
+            return Ok(found);
+        };
+        for swap in host.swaps()?.into_iter().filter(|swap| !swap.is_device) {
+            if identity::file(host, &swap.path)?.as_ref() == Some(file) {
+                return Ok(Area::Ours(swap));
+            }
+        }
+        Ok(found)
     }
 }
 

@@ -52,6 +52,7 @@ struct Inner {
 /// The machine.
 pub struct Machine {
     pub dir: tempfile::TempDir,
+    notes: Mutex<Vec<String>>,
     inner: Arc<Fake>,
 }
 
@@ -87,7 +88,11 @@ impl Machine {
             root,
             inner: Mutex::new(Inner::default()),
         });
-        let machine = Machine { dir, inner };
+        let machine = Machine {
+            dir,
+            notes: Mutex::default(),
+            inner,
+        };
         for (path, text) in [
             ("/proc/meminfo", MEMINFO),
             ("/proc/swaps", SWAPS),
@@ -112,7 +117,52 @@ impl Machine {
         machine
             .inner
             .add_zram(&mut machine.inner.inner.lock().unwrap());
+        for disk in ["sdb1", "sdc1"] {
+            machine.attach(disk);
+        }
         machine
+    }
+
+    /// What has that name is another disk from now on, and carries nothing.
+    pub fn attach(&self, name: &str) {
+        let path = self.path("/dev").join(name);
+        fs::write(&path, "").unwrap();
+        let mut inner = self.inner.inner.lock().unwrap();
+        inner.signatures.remove(&path);
+        self.inner.add_disk(&mut inner, name, None);
+    }
+
+    /// Somebody makes it a swap area, and swaps to it.
+    pub fn others_swap(&self, path: &str) {
+        let host = self.host();
+        let other = "01234567-89ab-4cde-8f01-23456789abcd";
+        let mkswap = Invocation::new("mkswap").args(["--uuid", other]);
+        host.run(&mkswap.arg(self.path(path))).unwrap();
+        host.run(&Invocation::new("swapon").arg(self.path(path)))
+            .unwrap();
+    }
+
+    /// Somebody stops swapping to it.
+    pub fn others_swapoff(&self, path: &str) {
+        let swapoff = Invocation::new("swapoff").arg(self.path(path));
+        self.host().run(&swapoff).unwrap();
+    }
+
+    /// A device of which nobody can tell whether a killed run made it is named, in what
+    /// was noted: here one did.
+    pub fn remove_doubtful(&self) {
+        let is_doubtful = |note: &String| note.contains("a run that was stopped may have made it");
+        if let Some(note) = self.notes().into_iter().find(is_doubtful) {
+            assert!(note.starts_with("/dev/zram1 is left"), "{note}");
+            assert_eq!(self.text("/sys/block/zram1/disksize"), "0\n");
+            let control = "/sys/class/zram-control/hot_remove";
+            self.host().write(control, "1").unwrap();
+        }
+    }
+
+    /// What was noted since it was asked for last.
+    pub fn notes(&self) -> Vec<String> {
+        std::mem::take(&mut *self.notes.lock().unwrap_or_else(|notes| notes.into_inner()))
     }
 
     pub fn host(&self) -> Host {
@@ -127,7 +177,7 @@ impl Machine {
 
     pub fn text(&self, path: &str) -> String {
         let path = self.dir.path().join(path.trim_start_matches('/'));
-        fs::read_to_string(path).unwrap()
+        String::from_utf8_lossy(&fs::read(path).unwrap()).into_owned()
     }
 
     /// What a device carries.
@@ -186,7 +236,11 @@ impl Machine {
                 if path.is_dir() {
                     folders.push(path);
                 } else if !path.starts_with(own) && !path.ends_with("diskseq") {
-                    let text = fs::read(&path).unwrap();
+                    let mut text = fs::read(&path).unwrap();
+                    // A header's UUID is new each time.
+                    if text.len() > 1052 {
+                        text[1036..1052].fill(0);
+                    }
                     let text = format!(
                         "{:?}",
                         String::from_utf8_lossy(&text[..text.len().min(4096)])
@@ -216,7 +270,10 @@ impl Machine {
         let mut journal = Journal::lock(&host, Duration::ZERO, &mut |_| {})?;
         let state = journal.state().clone();
         let plan = Plan::new(&host, config, Some(&state), &Options::default())?;
-        execute::up(&host, &mut journal, &plan, &false.into(), &mut |_| {})
+        let mut notes = self.notes.lock().unwrap_or_else(|notes| notes.into_inner());
+        execute::up(&host, &mut journal, &plan, &false.into(), &mut |event| {
+            note(event, &mut notes);
+        })
     }
 
     /// Goes up, also where it costs a program; what was noted.
@@ -256,8 +313,50 @@ impl Machine {
     pub fn down_until(&self, stop: &AtomicBool) -> Result<Report, Error> {
         let host = self.host();
         let mut journal = Journal::lock(&host, Duration::ZERO, &mut |_| {})?;
-        execute::down(&host, &mut journal, Default::default(), stop, &mut |_| {})
+        let mut notes = self.notes.lock().unwrap_or_else(|notes| notes.into_inner());
+        execute::down(
+            &host,
+            &mut journal,
+            Default::default(),
+            stop,
+            &mut |event| {
+                note(event, &mut notes);
+            },
+        )
     }
+}
+
+/// Writes the first page of a device or file; a device that is wiped has none.
+fn write_start(path: &Path, page: &[u8]) {
+    let mut bytes = fs::read(path).unwrap_or_default();
+    let size = rustix::param::page_size();
+    if bytes.len() <= size {
+        return fs::write(path, page).unwrap();
+    }
+    bytes[..size].fill(0);
+    bytes[..page.len()].copy_from_slice(page);
+    fs::write(path, bytes).unwrap();
+}
+
+fn swap_header(uuid: Option<&str>, label: Option<&str>) -> Vec<u8> {
+    let mut page = vec![0; rustix::param::page_size()];
+    let label = label.unwrap_or_default().as_bytes();
+    page[1052..1052 + label.len()].copy_from_slice(label);
+    let digits = uuid.unwrap_or_default().replace('-', "");
+    for (at, byte) in page[1036..1052].iter_mut().enumerate() {
+        let digits = digits.get(2 * at..2 * at + 2);
+        *byte = digits.map_or(0, |it| u8::from_str_radix(it, 16).unwrap());
+    }
+    let end = page.len() - 10;
+    page[end..].copy_from_slice(b"SWAPSPACE2");
+    page
+}
+
+fn luks_header(uuid: &str) -> Vec<u8> {
+    let mut page = vec![0; 512];
+    page[..6].copy_from_slice(b"LUKS\xba\xbe");
+    page[168..168 + uuid.len()].copy_from_slice(uuid.as_bytes());
+    page
 }
 
 fn note(event: Event<'_>, notes: &mut Vec<String>) {
@@ -329,6 +428,17 @@ impl Fake {
         number
     }
 
+    /// A disk that is new, by a number that none had before.
+    fn add_disk(&self, inner: &mut Inner, name: &str, below: Option<&str>) {
+        inner.sequence += 1;
+        let folder = self.root.join("sys/block").join(name);
+        fs::create_dir_all(folder.join("slaves")).unwrap();
+        fs::write(folder.join("diskseq"), format!("{}\n", inner.sequence)).unwrap();
+        if let Some(below) = below {
+            fs::write(folder.join("slaves").join(below), "").unwrap();
+        }
+    }
+
     fn swaps(&self) -> String {
         fs::read_to_string(self.root.join("proc/swaps")).unwrap()
     }
@@ -393,11 +503,16 @@ impl Fake {
             .map(|it| it.to_string_lossy().into_owned())
             .collect();
         let has = |word: &str| words.iter().any(|it| it == word);
+        let after = |word: &str| {
+            let at = words.iter().position(|it| it == word)?;
+            Some(words[at + 1].as_str())
+        };
         let last = PathBuf::from(words.last().unwrap());
         let mut inner = self.inner.lock().unwrap();
         match invocation.program.as_str() {
             "wipefs" if has("--all") => {
                 inner.signatures.remove(&last);
+                write_start(&last, &[]);
                 Ok(String::new())
             }
             "wipefs" => Ok(inner.signatures.get(&last).cloned().unwrap_or_default()),
@@ -405,6 +520,7 @@ impl Fake {
                 if self.is_swap(&last) {
                     return Err("is mounted".to_owned());
                 }
+                write_start(&last, &swap_header(after("--uuid"), after("--label")));
                 inner.signatures.insert(last, "swap".to_owned());
                 Ok(String::new())
             }
@@ -443,6 +559,8 @@ impl Fake {
                 }
                 fs::write(&mapped, "").unwrap();
                 inner.signatures.remove(&mapped);
+                let below = Path::new(&words[words.len() - 2]).file_name().unwrap();
+                self.add_disk(&mut inner, words.last().unwrap(), below.to_str());
                 Ok(String::new())
             }
             "cryptsetup" if has("close") => {
@@ -451,10 +569,13 @@ impl Fake {
                     return Err("is still in use".to_owned());
                 }
                 fs::remove_file(mapped).map_err(|err| err.to_string())?;
+                let folder = self.root.join("sys/block").join(words.last().unwrap());
+                fs::remove_dir_all(folder).unwrap();
                 Ok(String::new())
             }
             "cryptsetup" if has("luksFormat") => {
                 let device = PathBuf::from(&words[words.len() - 2]);
+                write_start(&device, &luks_header(after("--uuid").unwrap_or_default()));
                 inner.signatures.insert(device, "crypto_LUKS".to_owned());
                 Ok(String::new())
             }

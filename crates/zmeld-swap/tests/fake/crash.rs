@@ -135,6 +135,7 @@ fn killed_anywhere_on_the_way_up_it_goes_up_and_down() {
             machine
                 .down()
                 .unwrap_or_else(|err| panic!("{fate:?} {at}: {err}"));
+            machine.remove_doubtful();
             assert_eq!(machine.snapshot(), before, "{fate:?} {at}");
             if !was_killed {
                 assert!(at > 60, "only {at} operations");
@@ -205,6 +206,7 @@ fn killed_anywhere_while_changing_it_goes_on_with_either() {
             machine
                 .down()
                 .unwrap_or_else(|err| panic!("{fate:?} {at}: {err}"));
+            machine.remove_doubtful();
             assert_eq!(machine.snapshot(), before, "{fate:?} {at}");
             if !was_killed {
                 break;

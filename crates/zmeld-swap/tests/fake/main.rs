@@ -2,6 +2,7 @@
 
 mod common;
 mod crash;
+mod identity;
 mod reconcile;
 mod room;
 mod take_over;

@@ -271,6 +271,7 @@ fn a_killed_take_over_is_taken_back() {
                 [pair("/dev/zram0", "100")],
                 "{fate:?} {at}"
             );
+            machine.remove_doubtful();
             assert!(
                 !machine.dir.path().join("sys/block/zram1").exists(),
                 "{fate:?} {at}"

@@ -1,0 +1,274 @@
+//! Which thing it is that a step works on: what has the same name later may be
+//! another. A loop device is given another file, a file is replaced, a device's
+//! number is taken by another tool's, a swap area is made anew.
+//!
+//! It is written down before a step is applied, or as soon as the thing is there.
+//! What differs is somebody else's: it is left as it is, and named.
+
+use std::fs::Metadata;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use rustix::rand::{getrandom, GetRandomFlags};
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+use crate::kernel::Host;
+
+/// What tells a thing from another of its name. What is not known is not compared.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Identity {
+    /// A block device's numbers, `7:0`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+    /// What no other disk of that number has: its place in the sequence of all disks
+    /// since boot (from Linux 5.15), before that a loop device's file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk: Option<String>,
+    /// The device mapper's UUID.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mapping: Option<String>,
+    /// A file: its device, its inode, and when that was made, since the number of a
+    /// file that is gone is given to the next.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// The UUID in the swap header.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub swap: Option<String>,
+    /// The UUID in the LUKS header.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub luks: Option<String>,
+}
+
+impl Identity {
+    /// What a path leads to now; none where there is nothing.
+    ///
+    /// # Errors
+    /// When it cannot be looked at. A header that cannot be read is not known.
+    pub fn of(host: &Host, path: &Path) -> Result<Option<Identity>, Error> {
+        let Some(meta) = metadata(host, path)? else {
+            return Ok(None);
+        };
+        let mut identity = Identity::default();
+        if let Some(folder) = block_folder(host, path, &meta) {
+            let text = |name: &str| {
+                let text = host.read_optional(folder.join(name))?;
+                Ok::<_, Error>(text.filter(|text| !text.is_empty()))
+            };
+            identity.device = meta
+                .file_type()
+                .is_block_device()
+                .then(|| number(meta.rdev()));
+            identity.disk = match text("diskseq")? {
+                Some(sequence) => Some(sequence),
+                // A partition's is its disk's.
+                None if host.exists(folder.join("partition")) => text("../diskseq")?,
+                None => text("loop/backing_file")?,
+            };
+            identity.mapping = text("dm/uuid")?;
+        } else if meta.is_file() {
+            identity.file = Some(of_file(&meta));
+        }
+        let header = host.read_start(path, rustix::param::page_size());
+        let header = header.unwrap_or_default();
+        identity.swap = swap_uuid(&header);
+        identity.luks = luks_uuid(&header);
+        Ok(Some(identity))
+    }
+
+    /// What says that something else is there now, in words.
+    pub fn differs(&self, now: &Identity) -> Option<&'static str> {
+        // Where a header was is not another thing without it.
+        let other = |was: &Option<String>, is: &Option<String>| was.is_some() && was != is;
+        let another = |was: &Option<String>, is: &Option<String>| is.is_some() && other(was, is);
+        if other(&self.device, &now.device) || other(&self.disk, &now.disk) {
+            Some("it is another device by now")
+        } else if other(&self.mapping, &now.mapping) {
+            Some("it is another mapping by now")
+        } else if other(&self.file, &now.file) {
+            Some("it is another file by now")
+        } else if another(&self.swap, &now.swap) {
+            Some("somebody else has made it a swap area since")
+        } else if another(&self.luks, &now.luks) {
+            Some("somebody else has made it a LUKS volume since")
+        } else {
+            None
+        }
+    }
+
+    /// Whether there is more to compare than the name.
+    pub fn is_known(&self) -> bool {
+        *self != Identity::default()
+    }
+}
+
+/// What tells a file from others, where it is one.
+///
+/// # Errors
+/// When it cannot be looked at.
+pub(crate) fn file(host: &Host, path: &Path) -> Result<Option<String>, Error> {
+    let meta = metadata(host, path)?.filter(Metadata::is_file);
+    Ok(meta.as_ref().map(of_file))
+}
+
+/// The label in a swap header; none where there is no header, or it cannot be read.
+pub(crate) fn swap_label(host: &Host, path: &Path) -> Option<String> {
+    const LABEL_AT: usize = 1024 + 12 + 16;
+    let page = host.read_start(path, rustix::param::page_size()).ok()?;
+    swap_uuid(&page)?;
+    let label = page[LABEL_AT..LABEL_AT + 16]
+        .split(|byte| *byte == 0)
+        .next()?;
+    Some(String::from_utf8_lossy(label).into_owned())
+}
+
+/// Whether a device stands on another, as the kernel has it; none where it does not
+/// say.
+pub(crate) fn stands_on(host: &Host, upper: &Path, lower: &Path) -> Result<Option<bool>, Error> {
+    let folder = |path: &Path| {
+        let meta = metadata(host, path)?;
+        Ok::<_, Error>(meta.and_then(|meta| block_folder(host, path, &meta)))
+    };
+    let (Some(upper), Some(lower)) = (folder(upper)?, folder(lower)?) else {
+        return Ok(None);
+    };
+    let below = host.list(upper.join("slaves"))?;
+    let lower = host.resolved(&lower);
+    let name = lower.file_name().and_then(|name| name.to_str());
+    Ok((!below.is_empty()).then(|| below.iter().any(|it| Some(it.as_str()) == name)))
+}
+
+/// A UUID that nothing else has, in the form that `mkswap` and `cryptsetup` take.
+///
+/// # Errors
+/// When the kernel gives no random numbers.
+pub(crate) fn new_uuid() -> Result<String, Error> {
+    let mut bytes = [0u8; 16];
+    let filled = getrandom(&mut bytes, GetRandomFlags::empty());
+    if filled != Ok(bytes.len()) {
+        let cause = filled.err().map_or_else(
+            || io::Error::from(io::ErrorKind::UnexpectedEof),
+            io::Error::from,
+        );
+        return Err(Error::io("take", "random numbers", cause));
+    }
+    // Version 4, as RFC 9562 has it.
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    Ok(uuid(&bytes))
+}
+
+fn uuid(bytes: &[u8; 16]) -> String {
+    let mut text = String::with_capacity(36);
+    for (at, byte) in bytes.iter().enumerate() {
+        if matches!(at, 4 | 6 | 8 | 10) {
+            text.push('-');
+        }
+        text.push_str(&format!("{byte:02x}"));
+    }
+    text
+}
+
+fn metadata(host: &Host, path: &Path) -> Result<Option<Metadata>, Error> {
+    match std::fs::metadata(host.path(path)) {
+        Ok(meta) => Ok(Some(meta)),
+        Err(cause) if crate::kernel::is_absent(&cause) => Ok(None),
+        Err(cause) => Err(Error::io("look at", path, cause)),
+    }
+}
+
+fn number(device: u64) -> String {
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    format!("{major}:{minor}")
+}
+
+/// Where the kernel describes a block device. A tree that only looks like a machine
+/// has files in place of devices.
+fn block_folder(host: &Host, path: &Path, meta: &Metadata) -> Option<PathBuf> {
+    if meta.file_type().is_block_device() {
+        return Some(Path::new("/sys/dev/block").join(number(meta.rdev())));
+    }
+    let real = host.resolved(path);
+    let name = real.file_name().filter(|_| real.starts_with("/dev"))?;
+    Some(Path::new("/sys/block").join(name))
+}
+
+fn of_file(meta: &Metadata) -> String {
+    let place = format!("{} {}", number(meta.dev()), meta.ino());
+    let since = meta.created().ok();
+    let since = since.and_then(|since| since.duration_since(std::time::UNIX_EPOCH).ok());
+    match since {
+        Some(since) => format!("{place} {}.{:09}", since.as_secs(), since.subsec_nanos()),
+        None => place,
+    }
+}
+
+/// `union swap_header` of the kernel's `include/linux/swap.h`.
+fn swap_uuid(page: &[u8]) -> Option<String> {
+    const UUID_AT: usize = 1024 + 12;
+    let is_swap = page.ends_with(b"SWAPSPACE2");
+    let bytes = page.get(UUID_AT..UUID_AT + 16).filter(|_| is_swap)?;
+    Some(uuid(bytes.try_into().ok()?))
+}
+
+/// The first header of LUKS, in both of its versions.
+fn luks_uuid(page: &[u8]) -> Option<String> {
+    const MAGIC: &[u8] = b"LUKS\xba\xbe";
+    const UUID_AT: usize = 168;
+    const UUID_BYTES: usize = 40;
+    let bytes = page.get(UUID_AT..UUID_AT + UUID_BYTES)?;
+    let text = bytes.split(|byte| *byte == 0).next()?;
+    let text = std::str::from_utf8(text).ok()?;
+    let is_luks = page.starts_with(MAGIC) && text.chars().all(|c| c.is_ascii_graphic());
+    (is_luks && !text.is_empty()).then(|| text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_the_same_name_is_another() {
+        let dir = tempfile::tempdir().unwrap();
+        let host = Host::at(dir.path());
+        let path = Path::new("/swap");
+        let put = || std::fs::write(host.path(path), "x").unwrap();
+        put();
+        let first = Identity::of(&host, path).unwrap().unwrap();
+        assert!(first.is_known());
+        assert_eq!(first.differs(&first), None);
+        // It may well be given the same inode.
+        std::fs::remove_file(host.path(path)).unwrap();
+        assert_eq!(Identity::of(&host, path).unwrap(), None);
+        put();
+        let second = Identity::of(&host, path).unwrap().unwrap();
+        assert_eq!(first.differs(&second), Some("it is another file by now"));
+        // Nothing is known of what an older version set up.
+        assert_eq!(Identity::default().differs(&second), None);
+        assert!(!Identity::default().is_known());
+    }
+
+    #[test]
+    fn headers_tell_their_uuid() {
+        let id = new_uuid().unwrap();
+        assert_eq!((id.len(), &id[14..15]), (36, "4"));
+        assert_ne!(new_uuid().unwrap(), id);
+        let mut page = vec![0u8; 4096];
+        page[1036..1052].copy_from_slice(&(1..17).collect::<Vec<u8>>());
+        assert_eq!(swap_uuid(&page), None);
+        page[4086..].copy_from_slice(b"SWAPSPACE2");
+        let text = "01020304-0506-0708-090a-0b0c0d0e0f10";
+        assert_eq!(swap_uuid(&page).unwrap(), text);
+        assert_eq!(luks_uuid(&page), None);
+        page[..6].copy_from_slice(b"LUKS\xba\xbe");
+        assert_eq!(luks_uuid(&page), None);
+        page[168..204].copy_from_slice(text.as_bytes());
+        assert_eq!(luks_uuid(&page).unwrap(), text);
+        for short in [0, 6, 100, 180, 1036, 1040] {
+            assert_eq!(luks_uuid(&page[..short.min(170)]), None);
+            assert_eq!(swap_uuid(&page[..short]), None);
+        }
+    }
+}
