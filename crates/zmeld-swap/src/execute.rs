@@ -144,7 +144,11 @@ pub fn down(
     room::check(host, &areas, removal.force, listener)?;
     let mut run = Run::begin(host, journal, stop, removal.force, listener);
     if !leaving.is_empty() {
-        run.journal.change(|state| state.complete = false)?;
+        // Where /run is full, too, what was set up can be taken back: what cannot be
+        // written down tells of more than there is, which does no harm.
+        if let Err(err) = run.journal.note(|state| state.complete = false) {
+            run.tell_unwritten(&err);
+        }
     }
     let mut undone = Vec::new();
     for &index in leaving.iter().rev() {
@@ -178,7 +182,11 @@ pub fn down(
     }
     run.report.kept = run.journal.records().len();
     let config = run.journal.state().config.clone();
-    run.finish(config)?;
+    match run.finish(config) {
+        // Some of it stays set up, and is written down.
+        Err(err) if !run.journal.records().is_empty() => run.tell_unwritten(&err),
+        result => result?,
+    }
     Ok(run.report)
 }
 
@@ -248,6 +256,11 @@ impl<'a> Run<'a> {
 }
 
 impl Run<'_> {
+    fn tell_unwritten(&mut self, err: &Error) {
+        let text = format!("{err}: taking back goes on");
+        (self.listener)(Event::Note { text: &text });
+    }
+
     fn is_stopped(&self) -> bool {
         self.stop.is_some_and(|stop| stop.load(Ordering::SeqCst))
     }

@@ -25,14 +25,33 @@ impl Host {
         };
         swaps::parse(&text)
             .map(|area| {
-                area.map_err(|wrong| {
+                let mut area = area.map_err(|wrong| {
                     Error::malformed(
                         SWAPS,
                         format!("has a line that is no swap area: {}", short(&wrong.line)),
                     )
-                })
+                })?;
+                if area.is_device {
+                    area.path = self.device_path(area.path);
+                }
+                Ok(area)
             })
             .collect()
+    }
+
+    /// The path of a device that was swapped on in another mount namespace (a service
+    /// with `PrivateTmp=`): the kernel then shows it from its file system's root,
+    /// `/zram2`.
+    pub(crate) fn device_path(&self, shown: PathBuf) -> PathBuf {
+        if shown.starts_with("/dev") || self.exists(&shown) {
+            return shown;
+        }
+        let below = shown.strip_prefix("/").unwrap_or(&shown);
+        let here = Path::new("/dev").join(below);
+        match self.exists(&here) {
+            true => here,
+            false => shown,
+        }
     }
 
     /// The active swap area behind a path, which may be a symbolic link.
@@ -98,6 +117,23 @@ mod tests {
         let found = host.swap_on(Path::new("/dev/mapper/it")).unwrap().unwrap();
         assert_eq!(found.priority, 100);
         assert_eq!(host.swap_on(Path::new("/dev/zram2")).unwrap(), None);
+    }
+
+    #[test]
+    fn a_device_is_found_that_another_namespace_swaps_to() {
+        let (dir, host) = host(&format!(
+            "{HEAD}/zram1 partition 1024 0 5\n/mapper/it partition 1024 0 4\n\
+             /gone partition 1024 0 3\n/zram1 file 1024 0 2\n"
+        ));
+        std::fs::create_dir_all(dir.path().join("dev/mapper")).unwrap();
+        for name in ["dev/zram1", "dev/mapper/it"] {
+            std::fs::write(dir.path().join(name), "").unwrap();
+        }
+        let paths = host.swaps().unwrap().into_iter().map(|swap| swap.path);
+        let seen = ["/dev/zram1", "/dev/mapper/it", "/gone", "/zram1"].map(PathBuf::from);
+        assert_eq!(paths.collect::<Vec<_>>(), seen);
+        let found = host.swap_on(Path::new("/dev/zram1")).unwrap().unwrap();
+        assert_eq!(found.priority, 5);
     }
 
     #[test]

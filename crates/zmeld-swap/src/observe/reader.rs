@@ -167,6 +167,12 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// A swap device's path, wherever it was swapped on.
+    pub fn device_path(&self, shown: &str) -> String {
+        let path = self.host.device_path(shown.into());
+        path.to_string_lossy().into_owned()
+    }
+
     /// Whether there is such a file or directory.
     pub fn exists(&self, path: &str) -> bool {
         self.host.exists(path)

@@ -295,7 +295,10 @@ impl System {
         };
         let swaps = match reader.required("/proc/swaps") {
             Some(text) => {
-                let (swaps, wrong) = parse_swaps(&text);
+                let (mut swaps, wrong) = parse_swaps(&text);
+                for area in swaps.iter_mut().filter(|area| !area.is_file) {
+                    area.path = reader.device_path(&area.path);
+                }
                 if let Some(line) = wrong {
                     reader.malformed("/proc/swaps", &format!("line {line} is no swap area"));
                 }

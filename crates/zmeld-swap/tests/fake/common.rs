@@ -326,6 +326,13 @@ impl Machine {
     }
 }
 
+/// Whether a line is of that area, which may have been switched on where another path
+/// leads to it.
+fn is_line_of(line: &str, path: &str) -> bool {
+    let shown = line.split_whitespace().next();
+    shown == Some(path) || shown == path.strip_prefix("/dev")
+}
+
 /// Writes the first page of a device or file; a device that is wiped has none.
 fn write_start(path: &Path, page: &[u8]) {
     let mut bytes = fs::read(path).unwrap_or_default();
@@ -449,9 +456,7 @@ impl Fake {
 
     fn is_swap(&self, path: &Path) -> bool {
         let shown = self.shown(path);
-        self.swaps()
-            .lines()
-            .any(|line| line.split_whitespace().next() == Some(&shown))
+        self.swaps().lines().any(|line| is_line_of(line, &shown))
     }
 
     fn store(&self, path: &Path, value: &str) -> io::Result<()> {
@@ -546,7 +551,7 @@ impl Fake {
                 let rest: String = self
                     .swaps()
                     .lines()
-                    .filter(|line| line.split_whitespace().next() != Some(&shown))
+                    .filter(|line| !is_line_of(line, &shown))
                     .map(|line| format!("{line}\n"))
                     .collect();
                 fs::write(self.root.join("proc/swaps"), rest).unwrap();

@@ -390,3 +390,20 @@ fn what_an_older_version_set_up_is_taken_back() {
         "{report:?}"
     );
 }
+
+/// Whoever swaps to it in a mount namespace of its own gives it another path.
+#[test]
+fn what_was_set_up_in_another_namespace_is_taken_back() {
+    let machine = Machine::new();
+    let before = machine.snapshot();
+    machine.up(&config(RAM)).unwrap();
+    let areas = machine.text("/proc/swaps").replace("/dev/zram1", "/zram1");
+    machine.put("/proc/swaps", &areas);
+    assert!(machine.plan(&config(RAM)).unwrap().is_done());
+    let applied = Applied::read(&machine.host()).unwrap().unwrap();
+    assert!(applied.tier_on("/dev/zram1").is_some());
+    let observation = zmeld_swap::observe::Observation::read(&machine.host(), 4096);
+    assert_eq!(observation.swaps[0].area.path, "/dev/zram1");
+    machine.down().unwrap();
+    assert_eq!(machine.snapshot(), before);
+}

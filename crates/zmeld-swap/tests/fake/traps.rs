@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use zmeld_swap::applied::Applied;
 use zmeld_swap::config::{Severity, Trap};
+use zmeld_swap::event::Event;
+use zmeld_swap::execute::{self, Removal};
 use zmeld_swap::journal::{Journal, State};
 use zmeld_swap::{Error, ErrorKind};
 
@@ -109,7 +111,7 @@ fn a_drive_that_carries_something() {
     let plan = machine.plan(&config(&text)).unwrap();
     machine.carry("/dev/sdd1", "ext4");
     let mut journal = Journal::lock(&host, Duration::ZERO, &mut |_| {}).unwrap();
-    let up = zmeld_swap::execute::up(&host, &mut journal, &plan, &false.into(), &mut |_| {});
+    let up = execute::up(&host, &mut journal, &plan, &false.into(), &mut |_| {});
     let line = up.unwrap_err().to_string();
     assert!(
         line.contains("/dev/sdd1 carries ext4, which would be lost"),
@@ -333,4 +335,31 @@ fn records_that_others_may_have_written_are_not_believed() {
     set(&folder, 0o700);
     machine.down().unwrap();
     assert_eq!(folder.metadata().unwrap().mode() & 0o777, 0o755);
+}
+
+#[test]
+fn what_was_set_up_is_taken_back_where_nothing_can_be_written_down() {
+    let machine = Machine::new();
+    let before = machine.snapshot();
+    machine.up(&config(RAM)).unwrap();
+    let host = machine.host();
+    let mut journal = Journal::lock(&host, Duration::ZERO, &mut |_| {}).unwrap();
+    // There is no room for the state: here, no folder.
+    std::fs::rename(machine.path("/run/zmeld"), machine.path("/run/full")).unwrap();
+    let mut notes = Vec::new();
+    let removal = Removal::default();
+    let report = execute::down(&host, &mut journal, removal, &false.into(), &mut |event| {
+        if let Event::Note { text } = event {
+            notes.push(text.to_owned());
+        }
+    });
+    assert!(report.unwrap().left.is_empty());
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    let said = "cannot write /run/zmeld/state.json";
+    assert!(notes[0].starts_with(said) && notes[0].ends_with("taking back goes on"));
+    std::fs::rename(machine.path("/run/full"), machine.path("/run/zmeld")).unwrap();
+    drop(journal);
+    // What is still written down is found to be gone.
+    assert!(machine.down().unwrap().left.is_empty());
+    assert_eq!(machine.snapshot(), before);
 }

@@ -1,0 +1,178 @@
+//! On this machine: what the kernel says of a device, a loop device and a file that were
+//! replaced by others of the same name, which are left as they are.
+//!
+//! Needs root, zram and loop devices; elsewhere it is skipped with the reason.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use zmeld_swap::config::Config;
+use zmeld_swap::execute::{self, Report};
+use zmeld_swap::journal::{Journal, State};
+use zmeld_swap::plan::{Options, Plan};
+use zmeld_swap::Host;
+
+/// Why the machine cannot be used; nothing where it can.
+fn unfit() -> Option<&'static str> {
+    if !rustix::process::geteuid().is_root() {
+        return Some("this needs root");
+    }
+    if !Path::new("/sys/class/zram-control/hot_add").exists() {
+        return Some("there is no zram");
+    }
+    if !Path::new("/sys/block/loop0/diskseq").exists() {
+        return Some("there are no loop devices, or this kernel does not number disks");
+    }
+    match State::read(&Host::here()) {
+        Ok(None) => None,
+        _ => Some("zmeld has set this machine up already"),
+    }
+}
+
+/// What a line of shell prints.
+fn sh(line: &str) -> String {
+    let output = Command::new("sh").args(["-ec", line]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{line}: {said}");
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+fn areas() -> Vec<String> {
+    let text = fs::read_to_string("/proc/swaps").unwrap();
+    let first = |line: &str| line.split_whitespace().next().map(str::to_owned);
+    let mut areas: Vec<String> = text.lines().skip(1).filter_map(first).collect();
+    areas.sort();
+    areas
+}
+
+/// The machine is left as it was, whatever the test finds.
+struct Place {
+    folder: tempfile::TempDir,
+    drive: String,
+    zram: Option<String>,
+}
+
+impl Place {
+    fn file(&self) -> String {
+        self.folder.path().join("swap").display().to_string()
+    }
+
+    /// Makes an image, and puts it behind the loop device.
+    fn attach(&self, name: &str) {
+        let image = self.folder.path().join(name);
+        let image = image.display();
+        sh(&format!(
+            "truncate -s 40M {image}; losetup {} {image}",
+            self.drive
+        ));
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = down();
+        let zram = self.zram.clone().unwrap_or_default();
+        let number = zram.trim_start_matches("zram").to_owned();
+        let _ = Command::new("sh")
+            .arg("-c")
+            .arg(format!(
+                "swapoff {file}; swapoff {drive}; losetup -d {drive}; [ -z '{zram}' ] || {{ \
+                 swapoff /dev/{zram}; echo {number} > /sys/class/zram-control/hot_remove; }}",
+                file = self.file(),
+                drive = self.drive,
+            ))
+            .output();
+    }
+}
+
+fn up(config: &Config) -> Result<Report, zmeld_swap::Error> {
+    let host = Host::here();
+    let mut journal = Journal::lock(&host, Duration::ZERO, &mut |_| {})?;
+    let state = journal.state().clone();
+    let plan = Plan::new(&host, config, Some(&state), &Options::default())?;
+    execute::up(&host, &mut journal, &plan, &false.into(), &mut |_| {})
+}
+
+fn down() -> Result<Report, zmeld_swap::Error> {
+    let host = Host::here();
+    let mut journal = Journal::lock(&host, Duration::ZERO, &mut |_| {})?;
+    let removal = Default::default();
+    execute::down(&host, &mut journal, removal, &false.into(), &mut |_| {})
+}
+
+#[test]
+fn what_was_replaced_is_left_as_it_is() {
+    // Others on this machine change its swap under the same lock.
+    let lock = File::create("/tmp/zmeld-host-memory.lock").unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    if let Some(why) = unfit() {
+        eprintln!("SKIP: {why}");
+        return;
+    }
+    let mut place = Place {
+        folder: tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap(),
+        drive: sh("losetup -f"),
+        zram: None,
+    };
+    place.attach("ours");
+    let (drive, file) = (place.drive.clone(), place.file());
+    let text = format!(
+        "accept = [\"unstable-name\", \"lru-inversion\", \"second-device\", \"priorities\"]\n\
+         [tier.ram]\nkind = \"zram\"\nsize = \"32MiB\"\npriority = 77\n\
+         [tier.drive]\nkind = \"disk\"\ndevice = \"{drive}\"\nformat = true\npriority = 5\n\
+         [tier.file]\nkind = \"disk\"\nfile = \"{file}\"\nsize = \"16MiB\"\npriority = 4\n"
+    );
+    let config = Config::from_text(Path::new("z.toml"), &text)
+        .unwrap()
+        .config;
+    let before = areas();
+    if let Err(err) = up(&config) {
+        eprintln!("SKIP: {err}");
+        return;
+    }
+    assert_eq!(areas().len(), before.len() + 3);
+    assert!(up(&config).unwrap().is_unchanged());
+    let report = down().unwrap();
+    let over = format!("what stood on {drive} was written over");
+    assert_eq!(report.left, [over]);
+    assert_eq!(areas(), before);
+    assert!(!Path::new(&file).exists());
+    assert_eq!(sh(&format!("wipefs --noheadings {drive}")), "");
+
+    up(&config).unwrap();
+    let state = State::read(&Host::here()).unwrap().unwrap();
+    let mut made = state.records.iter().filter_map(|it| it.outcome.as_ref());
+    let zram = made.next().unwrap().name.clone();
+    let number = zram.trim_start_matches("zram");
+    sh(&format!(
+        "swapoff /dev/{zram}; echo {number} > /sys/class/zram-control/hot_remove"
+    ));
+    let added = sh("cat /sys/class/zram-control/hot_add");
+    place.zram = Some(format!("zram{added}"));
+    assert_eq!(added, number, "the lowest free number");
+    sh(&format!(
+        "echo 32M > /sys/block/{zram}/disksize; mkswap -q /dev/{zram}; swapon /dev/{zram}"
+    ));
+    sh(&format!("swapoff {drive}; losetup -d {drive}"));
+    place.attach("others");
+    sh(&format!("mkswap -q -L other {drive}; swapon {drive}"));
+    sh(&format!(
+        "swapoff {file}; rm {file}; dd if=/dev/zero of={file} bs=1M count=16 status=none; \
+         chmod 600 {file}; mkswap -q {file}; swapon {file}"
+    ));
+    let all = areas();
+    let report = down().unwrap();
+    assert_eq!(areas(), all);
+    for (path, what) in [
+        (format!("/dev/{zram}"), "device"),
+        (drive.clone(), "device"),
+        (file.clone(), "file"),
+    ] {
+        let line = format!("{path} is left as it is: it is another {what} by now");
+        assert!(report.left.contains(&line), "{line}: {report:?}");
+    }
+    assert_eq!(sh(&format!("blkid -p -o value -s LABEL {drive}")), "other");
+    assert!(State::read(&Host::here()).unwrap().is_none());
+}
