@@ -37,7 +37,7 @@ const NO_PRIVILEGES: &[&str] = &[
 ];
 
 /// The file whose lock tests hold that change the machine's swap.
-const TURN: &str = "/tmp/zmeld-host-memory.lock";
+pub const TURN: &str = "/tmp/zmeld-host-memory.lock";
 
 /// Runs the command there. What the machine's other tests must know of, since the
 /// kernel is the same, is shared: `/run/zmeld`, and whose turn it is.
@@ -66,7 +66,7 @@ exec chroot "$root" env -i HOME=/root LC_ALL=C.UTF-8 \
 "#;
 
 /// A copy that goes with the test.
-struct Root(PathBuf);
+pub struct Root(pub PathBuf);
 
 impl Drop for Root {
     fn drop(&mut self) {
@@ -77,11 +77,12 @@ impl Drop for Root {
 /// The command in the clean Debian, short and with all tests of the commands, and
 /// these again where nothing is allowed.
 pub fn test(log: &Log) -> Result<Tally> {
-    let base = match base(log)? {
+    let base = match base(log, "clean", PACKAGES)? {
         Ok(base) => base,
         Err(reason) => return Ok(Tally::skip(STEP, reason)),
     };
-    let root = copy(log, &base)?;
+    let root = copy(log, &base, STEP)?;
+    check_out(log, &root)?;
     let command = ["cargo", "xtask", "test"];
     let all = ["--only", "cargo-test", "--only", "format"];
     let mut tally = Tally::default();
@@ -105,30 +106,42 @@ fn judged(what: &str, ran: &FinishedProgram) -> Tally {
     Tally::of(STEP, ok, format!("{what}: {last}"))
 }
 
-/// The Debian, made if it is not here.
-fn base(log: &Log) -> Result<std::result::Result<PathBuf, String>> {
+/// A Debian of that name with packages more, made if it is not here.
+pub fn base(log: &Log, name: &str, packages: &str) -> Result<std::result::Result<PathBuf, String>> {
     let place = kernels::folder("debian")?;
     let _held = kernels::lock(&place)?;
-    let base = place.join("clean");
+    let base = place.join(name);
     if base.exists() {
         return Ok(Ok(base));
     }
-    let unfinished = place.join("clean.unfinished");
-    if let Err(reason) = debian::install(log, &unfinished, PACKAGES)? {
+    let unfinished = place.join(format!("{name}.unfinished"));
+    if let Err(reason) = debian::install(log, &unfinished, packages)? {
         return Ok(Err(reason));
     }
     fs::rename(&unfinished, &base)?;
     Ok(Ok(base))
 }
 
-fn copy(log: &Log, base: &Path) -> Result<Root> {
-    let root = Root(workspace::work_folder(STEP)?.join("root"));
+/// A copy of it for a step.
+pub fn copy(log: &Log, base: &Path, step: &str) -> Result<Root> {
+    let root = Root(workspace::work_folder(step)?.join("root"));
     let _ = fs::remove_dir_all(&root.0);
     let mut copy = Command::new("cp");
     copy.arg("-a").arg(base).arg(&root.0);
     if !log.run(&mut copy, COPY_LIMIT)?.succeeded() {
         bail!("cannot copy {}", base.display());
     }
+    // Names of mirrors are found there, and no daemon is started by a package.
+    fs::copy("/etc/resolv.conf", root.0.join("etc/resolv.conf"))?;
+    fs::copy("/etc/hosts", root.0.join("etc/hosts"))?;
+    let policy = root.0.join("usr/sbin/policy-rc.d");
+    fs::write(&policy, "#!/bin/sh\nexit 101\n")?;
+    fs::set_permissions(&policy, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+    Ok(root)
+}
+
+/// This checkout in it.
+fn check_out(log: &Log, root: &Root) -> Result<()> {
     let checkout = root.0.join("zmeld");
     fs::create_dir(&checkout)?;
     let mut files = Command::new("sh");
@@ -142,13 +155,7 @@ fn copy(log: &Log, base: &Path) -> Result<Root> {
     if !log.run(&mut files, COPY_LIMIT)?.succeeded() || !checkout.join("Cargo.toml").exists() {
         bail!("the checkout cannot be copied: is it a clone, and is git installed?");
     }
-    // Names of mirrors are found there, and no daemon is started by a package.
-    fs::copy("/etc/resolv.conf", root.0.join("etc/resolv.conf"))?;
-    fs::copy("/etc/hosts", root.0.join("etc/hosts"))?;
-    let policy = root.0.join("usr/sbin/policy-rc.d");
-    fs::write(&policy, "#!/bin/sh\nexit 101\n")?;
-    fs::set_permissions(&policy, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
-    Ok(root)
+    Ok(())
 }
 
 /// Runs a command in the copy's checkout.

@@ -11,6 +11,7 @@ mod c_build;
 mod c_tests;
 mod clean_root;
 mod debian;
+mod dist;
 mod freestanding;
 mod fuzz;
 mod guest;
@@ -21,6 +22,7 @@ mod machine;
 mod module_build;
 mod pace;
 mod package;
+mod package_tests;
 mod pages;
 mod process;
 mod progress;
@@ -91,6 +93,12 @@ const TASKS: &[Task] = &[
         usage: package::USAGE,
         about: package::ABOUT,
         run: package::run,
+    },
+    Task {
+        name: "dist",
+        usage: dist::USAGE,
+        about: dist::ABOUT,
+        run: dist::run,
     },
 ];
 

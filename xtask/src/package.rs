@@ -50,7 +50,11 @@ fn version_in(text: &str) -> Option<String> {
 
 /// The source tree for DKMS below `place`, made anew.
 pub fn dkms(place: &Path) -> Result<PathBuf> {
-    let version = module_version()?;
+    dkms_of_version(place, &module_version()?)
+}
+
+/// The same, called another version.
+pub fn dkms_of_version(place: &Path, version: &str) -> Result<PathBuf> {
     let folder = place.join(format!("zmeld-{version}"));
     if folder.exists() {
         fs::remove_dir_all(&folder)?;
@@ -61,10 +65,7 @@ pub fn dkms(place: &Path) -> Result<PathBuf> {
     }
     fs::copy(root.join("LICENSE"), folder.join("LICENSE"))?;
     let conf = fs::read_to_string(root.join("packaging/dkms/dkms.conf"))?;
-    fs::write(
-        folder.join("dkms.conf"),
-        conf.replace("@VERSION@", &version),
-    )?;
+    fs::write(folder.join("dkms.conf"), conf.replace("@VERSION@", version))?;
     Ok(folder)
 }
 

@@ -133,9 +133,13 @@ const NEEDS: &[Requirement] = &[
     need(Program("mkfs.btrfs"), Package("btrfs-progs"), "checks what it reads, in guests", GUESTS),
     need(Program("zramctl"), Package("util-linux"), "sets devices up in guests", GUESTS),
     need(Program("qemu-system-x86_64"), Package("qemu-system-x86"), "runs Debian's kernels", QEMU),
-    need(Program("git"), Package("git"), "copies the checkout", &["clean-root"]),
-    need(Program("unshare"), Package("util-linux"), "mounts where nobody else sees it", &["cargo-test", "clean-root"]),
-    need(Program("debootstrap"), Package("debootstrap"), "makes a Debian to test in", &["guest-", "clean-root"]),
+    need(Program("git"), Package("git"), "copies the checkout", &["clean-root", "packages"]),
+    need(Program("unshare"), Package("util-linux"), "mounts where nobody else sees it", &["cargo-test", "clean-root", "packages"]),
+    need(Program("debootstrap"), Package("debootstrap"), "makes a Debian to test in", &["guest-", "clean-root", "packages"]),
+    need(Program("musl-gcc"), Package("musl-tools"), "compiles the static program", &["packages"]),
+    need(Program("rpmbuild"), Package("rpm"), "makes packages", &["packages"]),
+    need(Program("dpkg-deb"), Package("dpkg"), "makes packages", &["packages"]),
+    need(Program("xz"), Package("xz-utils"), "packs sources", &["packages"]),
 ];
 
 impl Requirement {

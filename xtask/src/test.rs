@@ -13,6 +13,7 @@ use crate::fuzz::{self, Fuzzer};
 use crate::kernel_features;
 use crate::kernel_tests::{self, KernelCache};
 use crate::module_build;
+use crate::package_tests;
 use crate::process::Log;
 use crate::rust_tests;
 use crate::setup;
@@ -153,6 +154,16 @@ fn steps<'a>(
             clean_root::STEP,
             "the README's command in a new Debian, and where nothing is allowed",
             clean_root::test,
+        ));
+        steps.push(step(
+            package_tests::LIFE,
+            "what `dist` makes, installed, upgraded, removed and purged in a Debian",
+            package_tests::life,
+        ));
+        steps.push(step(
+            package_tests::TWICE,
+            "what `dist` makes is the same to the byte when it is made elsewhere",
+            package_tests::twice,
         ));
         steps.push(step(
             "numa-boot",

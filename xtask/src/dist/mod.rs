@@ -1,0 +1,388 @@
+//! `cargo xtask dist`: what a stranger installs. Everything is made from the commit,
+//! and is the same bytes when it is made again by the same compilers.
+//!
+//! | module | what it makes |
+//! |---|---|
+//! | `source` | the source archive, with the crates, which builds without a network |
+//! | `program` | the static program, built from it |
+//! | `tree` | the files of a package, laid out |
+//! | `deb`, `rpm` | packages of a tree |
+//! | `bill` | the bill of materials and the licences |
+
+mod bill;
+mod deb;
+pub mod program;
+mod rpm;
+pub mod source;
+mod tree;
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use anyhow::{bail, Context, Result};
+
+use crate::package;
+use crate::process::Log;
+use crate::tools;
+use crate::workspace;
+use bill::Bill;
+use tree::Tree;
+
+/// The arguments of `dist`.
+pub const USAGE: &str = "";
+
+/// What `dist` does.
+pub const ABOUT: &str = "\
+Makes under target/dist what is released, from the last commit: the source archive with
+all crates, the static program, packages of it and of the kernel module's sources (.deb,
+.rpm), a bill of materials, and SHA256SUMS. What this machine lacks is named and left
+out. The same commit and compilers give the same bytes.";
+
+/// What is made, and where.
+pub struct Release {
+    /// The one version of program, module and packages.
+    pub version: String,
+    /// When the commit was made, in seconds: the time of everything.
+    pub epoch: u64,
+    /// Where results go.
+    pub folder: PathBuf,
+}
+
+/// A package, whatever its format.
+pub struct Package {
+    name: &'static str,
+    summary: &'static str,
+    description: &'static str,
+    section: &'static str,
+    /// Without machine code.
+    any_machine: bool,
+    /// More fields for dpkg.
+    debian: &'static [(&'static str, &'static str)],
+}
+
+const PROGRAM: Package = Package {
+    name: "zmeld",
+    summary: "makes the memory of a Linux machine go further",
+    description: "\
+Says what compressed swap would save on this machine, sets it up (zram, zswap,
+disks, encrypted ones), watches over it and takes it back. Installing it sets
+nothing up.",
+    section: "admin",
+    any_machine: false,
+    debian: &[
+        // util-linux, which every Debian has, is not to be named.
+        ("Depends", "mount"),
+        ("Recommends", "kmod"),
+        ("Suggests", "cryptsetup-bin, zmeld-dkms"),
+    ],
+};
+
+const MODULE: Package = Package {
+    name: "zmeld-dkms",
+    summary: "kernel module of zmeld, built by DKMS",
+    description: "\
+The sources of zmeld.ko, a compressed block device in RAM with zram's interface
+that also keeps identical pages once. DKMS builds it for each kernel that is
+installed.",
+    section: "kernel",
+    any_machine: true,
+    debian: &[
+        ("Depends", "dkms (>= 2.8)"),
+        (
+            "Recommends",
+            "linux-headers-amd64 | linux-headers-generic | linux-headers",
+        ),
+    ],
+};
+
+impl Release {
+    /// That of the last commit, with results in `folder`.
+    pub fn of_commit(folder: &Path) -> Result<Release> {
+        let output = Command::new("git")
+            .current_dir(workspace::root())
+            .args(["log", "-1", "--format=%ct"])
+            .output()
+            .context("cannot start git")?;
+        let epoch = String::from_utf8_lossy(&output.stdout);
+        let epoch = epoch
+            .trim()
+            .parse()
+            .context("this is no clone: git knows no commit")?;
+        fs::create_dir_all(folder)?;
+        Ok(Release {
+            version: package::module_version()?,
+            epoch,
+            folder: folder.canonicalize()?,
+        })
+    }
+
+    /// The name of its tree and archive.
+    pub fn name(&self) -> String {
+        format!("zmeld-{}", self.version)
+    }
+
+    /// A folder for what is not a result.
+    pub fn work(&self, name: &str) -> Result<PathBuf> {
+        let folder = self.folder.join("work").join(name);
+        fs::create_dir_all(&folder)?;
+        Ok(folder)
+    }
+
+    /// Its time, as ISO 8601 writes it.
+    fn time(&self) -> Result<String> {
+        let output = Command::new("date")
+            .args(["-u", "+%Y-%m-%dT%H:%M:%SZ", "-d"])
+            .arg(format!("@{}", self.epoch))
+            .output()?;
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    }
+}
+
+/// Makes all of it.
+pub fn run(arguments: &[String]) -> Result<ExitCode> {
+    if let Some(argument) = arguments.first() {
+        bail!("there is no argument {argument:?}");
+    }
+    let release = Release::of_commit(&workspace::target().join("dist"))?;
+    let log = Log::create(&workspace::work_folder("logs")?.join("dist.log"))?;
+    if is_changed()? {
+        println!("What is not committed is not in it.");
+    }
+    let made = make(&log, &release)?;
+    for path in &made {
+        let size = fs::metadata(path)?.len();
+        println!("{:>10}  {}", kib(size), workspace::shown(path));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn kib(bytes: u64) -> String {
+    format!("{} KiB", bytes.div_ceil(1024))
+}
+
+fn is_changed() -> Result<bool> {
+    let output = Command::new("git")
+        .current_dir(workspace::root())
+        .args(["status", "--porcelain", "--untracked-files=no"])
+        .output()?;
+    Ok(!output.stdout.is_empty())
+}
+
+/// Makes everything that can be made here; the paths of what was.
+pub fn make(log: &Log, release: &Release) -> Result<Vec<PathBuf>> {
+    let sources = source::tree(log, release, &release.work("source")?)?;
+    let archive = release.folder.join(format!("{}.tar.xz", release.name()));
+    source::pack(log, release, &sources, &archive)?;
+    let (target, better) = program::target()?;
+    if let Some(better) = better {
+        println!("The program is {better}.");
+    }
+    let products = release.work("products")?;
+    let program = program::build(log, release, &sources, target, &products)?;
+    let bill = Bill::of(&sources, target, &compiler()?)?;
+    let mut made = vec![
+        archive,
+        release.folder.join(format!("{}.cdx.json", release.name())),
+    ];
+    fs::write(&made[1], bill.cyclonedx(release)?)?;
+    println!("{} crates of others are linked in.", bill.count());
+
+    let files = program_tree(release, &sources, &program, &bill)?;
+    let alone = release.folder.join(format!("{}-x86_64", release.name()));
+    fs::copy(&program, &alone)?;
+    made.push(alone);
+    made.extend(packages(log, release, &PROGRAM, &files)?);
+    let files = module_tree(release, &sources)?;
+    made.extend(packages(log, release, &MODULE, &files)?);
+    made.push(checksums(release, &made)?);
+    Ok(made)
+}
+
+/// The two .deb again with another version, from the trees that [`make`] left.
+pub fn make_debs_of(log: &Log, from: &Release, version: &str, folder: &Path) -> Result<()> {
+    let next = Release {
+        version: version.to_owned(),
+        epoch: from.epoch,
+        folder: folder.to_path_buf(),
+    };
+    fs::create_dir_all(folder)?;
+    let program = Tree::of(&from.work("tree-zmeld")?)?;
+    deb::make(log, &next, &PROGRAM, &program)?;
+    let mut module = Tree::new(&next.work("tree-zmeld-dkms")?)?;
+    let sources = package::dkms_of_version(&next.work("dkms")?, version)?;
+    module.folder(&format!("/usr/src/{}", next.name()), &sources)?;
+    deb::make(log, &next, &MODULE, &module)?;
+    Ok(())
+}
+
+fn packages(log: &Log, release: &Release, package: &Package, tree: &Tree) -> Result<Vec<PathBuf>> {
+    let mut made = Vec::new();
+    match tools::is_on_path("dpkg-deb") {
+        true => made.push(deb::make(log, release, package, tree)?),
+        false => println!("No .deb of {}: dpkg-deb is not installed.", package.name),
+    }
+    match tools::is_on_path("rpmbuild") {
+        true => made.push(rpm::make(log, release, package, tree)?),
+        false => println!("No .rpm of {}: rpmbuild is not installed.", package.name),
+    }
+    Ok(made)
+}
+
+fn program_tree(release: &Release, from: &Path, program: &Path, bill: &Bill) -> Result<Tree> {
+    const UNITS: &str = "/usr/lib/systemd";
+    let mut tree = Tree::new(&release.work("tree-zmeld")?)?;
+    tree.program("/usr/bin/zmeld", &fs::read(program)?)?;
+    tree.link(
+        &format!("{UNITS}/system-generators/zmeld-generator"),
+        "../../../bin/zmeld",
+    )?;
+    let packaging = from.join("packaging");
+    tree.folder(&format!("{UNITS}/system"), &packaging.join("systemd"))?;
+
+    let says = |words: &[&str]| -> Result<Vec<u8>> {
+        let output = Command::new(program).args(words).output()?;
+        if !output.status.success() {
+            bail!("zmeld {} fails", words.join(" "));
+        }
+        Ok(output.stdout)
+    };
+    tree.file("/usr/share/man/man1/zmeld.1.gz", &gzip(&says(&["man"])?)?)?;
+    for (shell, path) in [
+        ("bash", "bash-completion/completions/zmeld"),
+        ("zsh", "zsh/vendor-completions/_zmeld"),
+        ("zsh", "zsh/site-functions/_zmeld"),
+        ("fish", "fish/vendor_completions.d/zmeld.fish"),
+    ] {
+        tree.file(
+            &format!("/usr/share/{path}"),
+            &says(&["completions", shell])?,
+        )?;
+    }
+
+    const DOCS: &str = "/usr/share/doc/zmeld";
+    for page in ["README.md", "CHANGELOG.md"] {
+        tree.file(&format!("{DOCS}/{page}"), &fs::read(from.join(page))?)?;
+    }
+    tree.folder(&format!("{DOCS}/docs"), &from.join("docs"))?;
+    tree.folder(&format!("{DOCS}/grafana"), &packaging.join("grafana"))?;
+    tree.file(
+        &format!("{DOCS}/examples/zmeld.toml"),
+        &fs::read(packaging.join("zmeld.toml"))?,
+    )?;
+    copyright(&mut tree, DOCS, from)?;
+    tree.file(
+        &format!("{DOCS}/licences.gz"),
+        &gzip(bill.licences()?.as_bytes())?,
+    )?;
+    tree.file(
+        &format!("{DOCS}/zmeld.cdx.json"),
+        bill.cyclonedx(release)?.as_bytes(),
+    )?;
+    Ok(tree)
+}
+
+fn module_tree(release: &Release, from: &Path) -> Result<Tree> {
+    let mut tree = Tree::new(&release.work("tree-zmeld-dkms")?)?;
+    let sources = package::dkms(&release.work("dkms")?)?;
+    tree.folder(&format!("/usr/src/{}", release.name()), &sources)?;
+    const DOCS: &str = "/usr/share/doc/zmeld-dkms";
+    copyright(&mut tree, DOCS, from)?;
+    for page in ["kernel-module.md", "secure-boot.md"] {
+        tree.file(
+            &format!("{DOCS}/{page}"),
+            &fs::read(from.join("docs").join(page))?,
+        )?;
+    }
+    Ok(tree)
+}
+
+const COPYRIGHT: &str = "\
+zmeld is free software under the GNU General Public License, version 2 or later: see
+LICENSE.gz, and on Debian /usr/share/common-licenses/GPL-2. What is linked into the
+program, and under which licences, is in licences.gz of the package zmeld.
+";
+
+fn copyright(tree: &mut Tree, docs: &str, from: &Path) -> Result<()> {
+    tree.file(&format!("{docs}/copyright"), COPYRIGHT.as_bytes())?;
+    let licence = fs::read(from.join("LICENSE"))?;
+    tree.file(&format!("{docs}/LICENSE.gz"), &gzip(&licence)?)
+}
+
+/// The same bytes each time: without a name and a time.
+fn gzip(bytes: &[u8]) -> Result<Vec<u8>> {
+    let mut child = Command::new("gzip")
+        .args(["-9", "-n", "-c"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("cannot start gzip")?;
+    let mut input = child.stdin.take().context("no input of gzip")?;
+    let bytes = bytes.to_vec();
+    let writer = std::thread::spawn(move || input.write_all(&bytes));
+    let output = child.wait_with_output()?;
+    let written = writer.join().is_ok_and(|written| written.is_ok());
+    if !output.status.success() || !written {
+        bail!("gzip fails");
+    }
+    Ok(output.stdout)
+}
+
+fn compiler() -> Result<String> {
+    let output = Command::new("rustc")
+        .current_dir(workspace::root())
+        .arg("--version")
+        .output()
+        .context("cannot start rustc")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    Ok(text.split(' ').nth(1).unwrap_or_default().trim().to_owned())
+}
+
+fn checksums(release: &Release, made: &[PathBuf]) -> Result<PathBuf> {
+    let mut names: Vec<_> = made.iter().filter_map(|path| path.file_name()).collect();
+    names.sort();
+    let output = Command::new("sha256sum")
+        .current_dir(&release.folder)
+        .args(names)
+        .output()
+        .context("cannot start sha256sum")?;
+    if !output.status.success() {
+        bail!("sha256sum fails");
+    }
+    let place = release.folder.join("SHA256SUMS");
+    fs::write(&place, output.stdout)?;
+    Ok(place)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn program_and_module_have_one_version() {
+        assert_eq!(
+            package::module_version().unwrap(),
+            env!("CARGO_PKG_VERSION")
+        );
+    }
+
+    #[test]
+    fn the_changelog_begins_with_this_version() {
+        let text = fs::read_to_string(workspace::root().join("CHANGELOG.md")).unwrap();
+        let first = text.lines().find(|line| line.starts_with("## ")).unwrap();
+        assert!(first.contains(env!("CARGO_PKG_VERSION")), "{first}");
+    }
+
+    #[test]
+    fn scripts_of_packages_are_sound() {
+        for name in ["zmeld", "zmeld-dkms"] {
+            for script in ["postinst", "prerm"] {
+                let path = format!("packaging/debian/{name}.{script}");
+                let path = workspace::root().join(path);
+                let checked = Command::new("sh").arg("-n").arg(&path).status().unwrap();
+                assert!(checked.success(), "{}", path.display());
+            }
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Packages for Fedora, openSUSE and what comes from them, by `rpmbuild` on a tree.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{bail, Context, Result};
+
+use super::tree::Tree;
+use super::{Package, Release};
+use crate::process::Log;
+use crate::workspace;
+
+const LIMIT: Duration = Duration::from_secs(900);
+
+/// What rpmbuild does by itself and must not: it would name the machine and the hour,
+/// and change files.
+const DEFINES: &[&str] = &[
+    "_buildhost reproducible",
+    "use_source_date_epoch_as_buildtime 1",
+    "clamp_mtime_to_source_date_epoch 1",
+    "source_date_epoch_from_changelog 0",
+    "_build_id_links none",
+    "debug_package %{nil}",
+    "__os_install_post %{nil}",
+    "_binary_payload w6.xzdio",
+];
+
+/// Makes the package.
+pub fn make(log: &Log, release: &Release, package: &Package, tree: &Tree) -> Result<PathBuf> {
+    let arch = if package.any_machine {
+        "noarch"
+    } else {
+        "x86_64"
+    };
+    let work = release.work(&format!("rpm-{}", package.name))?;
+    let spec = workspace::root().join(format!("packaging/rpm/{}.spec", package.name));
+    let text = fs::read_to_string(&spec)
+        .with_context(|| format!("cannot read {}", workspace::shown(&spec)))?;
+    let files: Vec<String> = tree
+        .paths()
+        .iter()
+        .map(|path| format!("\"{path}\""))
+        .collect();
+    let text = text
+        .replace("@VERSION@", &release.version)
+        .replace("@ARCH@", arch)
+        .replace("@DESCRIPTION@", package.description)
+        .replace("@TREE@", &tree.root().display().to_string())
+        .replace(
+            "@FILES@",
+            &format!("%defattr(-,root,root,-)\n{}", files.join("\n")),
+        );
+    let filled = work.join(format!("{}.spec", package.name));
+    fs::write(&filled, text)?;
+    let mut build = Command::new("rpmbuild");
+    build.args(["-bb", "--target", arch]);
+    build
+        .arg("--define")
+        .arg(format!("_topdir {}", work.display()));
+    for define in DEFINES {
+        build.args(["--define", define]);
+    }
+    build.arg(&filled);
+    build.env("SOURCE_DATE_EPOCH", release.epoch.to_string());
+    if !log.run(&mut build, LIMIT)?.succeeded() {
+        bail!("rpmbuild fails, see {}", workspace::shown(log.path()));
+    }
+    let name = format!("{}-{}-1.{arch}.rpm", package.name, release.version);
+    let place = release.folder.join(&name);
+    fs::copy(work.join("RPMS").join(arch).join(&name), &place)
+        .with_context(|| format!("rpmbuild left no {name}"))?;
+    Ok(place)
+}

@@ -1,0 +1,160 @@
+//! The packages of `cargo xtask dist` as people meet them: built a second time from
+//! the source archive, installed, upgraded, removed and purged in a Debian.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{bail, Context, Result};
+use nix::fcntl::{Flock, FlockArg};
+
+use crate::clean_root::{self, TURN};
+use crate::dist::{self, Release};
+use crate::process::Log;
+use crate::step::Tally;
+use crate::tools;
+use crate::workspace;
+
+/// The steps' names.
+pub const LIFE: &str = "packages-life";
+/// Twice the same bytes.
+pub const TWICE: &str = "packages-twice";
+
+const LIMIT: Duration = Duration::from_secs(3600);
+
+/// What zmeld-dkms needs there.
+const PACKAGES: &str = "dkms,linux-headers-amd64,kmod,mount,procps";
+
+/// Into the Debian; what the machine's other tests must know of is shared.
+const ENTER: &str = r#"
+set -e
+mkdir -p "$root/packages" "$root/run/zmeld" /run/zmeld
+mount --bind "$packages" "$root/packages"
+mount --bind /run/zmeld "$root/run/zmeld"
+mount --rbind /sys "$root/sys"
+mount --rbind /dev "$root/dev"
+mount -t proc proc "$root/proc"
+cp "$script" "$root/tmp/packages.sh"
+exec chroot "$root" env -i HOME=/root LC_ALL=C.UTF-8 \
+	PATH=/usr/sbin:/usr/bin:/sbin:/bin sh /tmp/packages.sh "$part"
+"#;
+
+/// What is released, made where `cargo xtask dist` makes it: what that compiled is not
+/// compiled once more.
+fn made(log: &Log) -> Result<(Release, Vec<PathBuf>)> {
+    let release = Release::of_commit(&workspace::target().join("dist"))?;
+    let made = dist::make(log, &release)?;
+    Ok((release, made))
+}
+
+/// Made again elsewhere, from the same commit, all is the same to the byte.
+pub fn twice(log: &Log) -> Result<Tally> {
+    let (_, made) = made(log)?;
+    let mut tally = names_no_place(&made)?;
+    // A longer path: neither its name nor its length shows.
+    let place = workspace::work_folder("packages")?.join("a-second-time-at-another-place");
+    let _ = fs::remove_dir_all(&place);
+    let again = Release::of_commit(&place)?;
+    dist::make(log, &again)?;
+    for path in &made {
+        let name = path.file_name().context("a product without a name")?;
+        let same = fs::read(path)? == fs::read(again.folder.join(name))?;
+        let why = format!("{} differs when it is made again", name.to_string_lossy());
+        tally.add(Tally::of(TWICE, same, why));
+    }
+    fs::remove_dir_all(&place)?;
+    Ok(tally)
+}
+
+/// Nothing in a product tells where it was built, or where crates came from.
+fn names_no_place(made: &[PathBuf]) -> Result<Tally> {
+    let program = made
+        .iter()
+        .find(|path| path.to_string_lossy().ends_with("-x86_64"))
+        .context("no program was made")?;
+    let bytes = fs::read(program)?;
+    let has = |text: &str| {
+        bytes
+            .windows(text.len())
+            .any(|part| part == text.as_bytes())
+    };
+    let root = workspace::root().display().to_string();
+    let ok = !has(&root) && !has("registry/src") && !has("index.crates.io");
+    Ok(Tally::of(
+        LIFE,
+        ok,
+        "the program names folders of this machine",
+    ))
+}
+
+/// Installed, upgraded, removed, purged.
+pub fn life(log: &Log) -> Result<Tally> {
+    if !tools::is_root() {
+        return Ok(Tally::skip(LIFE, "packages are installed by root"));
+    }
+    if !Path::new("/sys/class/zram-control").exists() {
+        return Ok(Tally::skip(LIFE, "the kernel has no zram to swap to"));
+    }
+    let base = match clean_root::base(log, "dkms", PACKAGES)? {
+        Ok(base) => base,
+        Err(reason) => return Ok(Tally::skip(LIFE, reason)),
+    };
+    let (release, _) = made(log)?;
+    let folder = workspace::work_folder("packages")?;
+    dist::make_debs_of(log, &release, "99.0.0", &release.folder.join("next"))?;
+    let root = clean_root::copy(log, &base, LIFE)?;
+    let kept = folder.join("life.log");
+    let mut text = String::new();
+    {
+        let turn = File::create(TURN)?;
+        let _turn = Flock::lock(turn, FlockArg::LockExclusive)
+            .map_err(|(_, error)| error)
+            .context("cannot wait for this machine's swap")?;
+        text += &enter(log, &root.0, &release, "program")?;
+    }
+    text += &enter(log, &root.0, &release, "module")?;
+    fs::write(&kept, &text)?;
+    Ok(judged(&text))
+}
+
+/// Runs a part of the script there; what it said.
+fn enter(log: &Log, root: &Path, release: &Release, part: &str) -> Result<String> {
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--pid", "--fork", "--kill-child"]);
+    command.args(["sh", "-c", ENTER]);
+    command.env("root", root).env("part", part);
+    command.env("packages", &release.folder);
+    command.env("script", workspace::root().join("xtask/guest/packages.sh"));
+    let ran = log.run(&mut command, LIMIT)?;
+    if !ran.succeeded() || !ran.text.contains("\n1..") {
+        bail!(
+            "the test of the packages ended early, see {}",
+            workspace::shown(log.path())
+        );
+    }
+    Ok(ran.text)
+}
+
+fn judged(text: &str) -> Tally {
+    let mut tally = Tally::default();
+    for line in text.lines() {
+        if line.starts_with("ok ") {
+            tally.add(Tally::pass());
+        } else if line.starts_with("not ok ") {
+            tally.add(Tally::fail(LIFE, line));
+        }
+    }
+    tally
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checks_are_counted() {
+        let tally = judged("$ dpkg\n    ok said dpkg\nok 1 - a\nnot ok 2 - b\n1..2\n");
+        assert_eq!((tally.passed, tally.failed.len()), (1, 1));
+    }
+}
