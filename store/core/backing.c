@@ -189,6 +189,8 @@ void zm_backed_hold(struct zm_store *store, struct zm_content content,
 		.priority = zm_state_priority(zm_load32(&share->state)),
 		.fingerprint = content.fingerprint,
 		.fingerprinted = content.state & ZM_STATE_FINGERPRINTED,
+		.apart = share->size != ZM_PAGE_SIZE ||
+			 zm_load32(&store->verify),
 		.share = share,
 	};
 	zm_share_hold(store, share);
@@ -196,8 +198,8 @@ void zm_backed_hold(struct zm_store *store, struct zm_content content,
 }
 
 /*
- * Makes the page of what stood in the block. It is copied first: the bytes may
- * lie in a page that its owner can change.
+ * Makes the page of what stood in the block, in a page of our own where it is
+ * apart: the owner may change the page that is read into.
  */
 static int block_unpack(struct zm_store *store, const struct zm_backed *backed,
 			const void *bytes, void *page)
@@ -209,12 +211,11 @@ static int block_unpack(struct zm_store *store, const struct zm_backed *backed,
 	struct zm_stream *stream;
 	int err;
 
-	if (backed->size == ZM_PAGE_SIZE && !zm_load32(&store->verify))
+	if (!backed->apart)
 		return zm_bytes_unpack(store, NULL, 0, bytes, ZM_PAGE_SIZE,
 				       page);
 	stream = zm_port_stream_get(store->streams);
-	memcpy(stream->packed, bytes, backed->size);
-	err = zm_bytes_unpack(store, stream, backed->priority, stream->packed,
+	err = zm_bytes_unpack(store, stream, backed->priority, bytes,
 			      backed->size, stream->page);
 	if (err)
 		zm_fail(store, ZM_REASON_DAMAGED);

@@ -135,8 +135,9 @@ void zm_object_copy(struct zm_store *store, struct zm_object object, void *to,
 
 	bytes = zm_port_pool_read_begin(store->pool, object.handle,
 					object.size, to);
+	/* A pool may have put them together there, behind words of its own. */
 	if (bytes != to)
-		memcpy(to, bytes, object.size);
+		memmove(to, bytes, object.size);
 	zm_port_pool_read_end(store->pool, object.handle, bytes, object.size);
 	*copy = (struct zm_copy){ to, object.size, object.priority };
 }

@@ -82,7 +82,10 @@ static int write_unique(struct zm_store *store, struct zm_stream *stream,
 	return 0;
 }
 
-/* A page that is neither fingerprinted nor looked for. */
+/*
+ * A page that is neither fingerprinted nor looked for. It is copied only where a
+ * codec would find that its owner changes it meanwhile.
+ */
 static int write_plain(struct zm_store *store, u64 index, const void *page)
 {
 	struct zm_stream *stream;
@@ -91,6 +94,10 @@ static int write_plain(struct zm_store *store, u64 index, const void *page)
 	zm_slot_prefetch(store, &store->slots[index]);
 	stream = zm_port_stream_get(store->streams);
 	stream->near = page;
+	if (store->checks_pages) {
+		memcpy(stream->copy, page, ZM_PAGE_SIZE);
+		page = stream->copy;
+	}
 	err = write_unique(store, stream, index, page, 0, 0);
 	zm_port_stream_put(store->streams, stream);
 	return err;
@@ -229,14 +236,16 @@ unlock:
 }
 
 /*
- * Reads what has an object. A stream is borrowed before the lock, so a slot that
- * looked empty and is not any more is looked at again.
+ * Reads what has an object: into a page of our own where it is checked, by us or by
+ * its codec, since the owner of `page` may change that meanwhile. A stream is
+ * borrowed before the lock, so a slot that looked empty and is not any more is looked
+ * at again.
  */
 static int read_slot(struct zm_store *store, struct zm_slot *slot, void *page,
 		     struct zm_content *content, struct zm_backed *backed)
 {
 	bool has_object = zm_state_has_object(zm_load32(&slot->state));
-	bool verify = zm_load32(&store->verify);
+	bool apart = store->checks_pages || zm_load32(&store->verify);
 	struct zm_stream *stream = NULL;
 	struct seen seen;
 	void *to = page;
@@ -245,7 +254,7 @@ static int read_slot(struct zm_store *store, struct zm_slot *slot, void *page,
 	for (;;) {
 		if (has_object) {
 			stream = zm_port_stream_get(store->streams);
-			if (verify)
+			if (apart)
 				to = stream->page;
 		}
 		ret = slot_look(store, slot, stream, to, &seen, backed);

@@ -33,6 +33,7 @@ struct fetch {
 	struct zm_later *later;
 	struct zm_backed backed;
 	struct page *page;
+	struct page *into;	/* what the block is read to; see read_into() */
 	struct bio bio;
 	struct bio_vec piece;
 };
@@ -43,6 +44,7 @@ struct zm_reads {
 	struct workqueue_struct *arrival_queue;
 	mempool_t later_pool;
 	mempool_t fetch_pool;
+	mempool_t page_pool;
 };
 
 static void read_prepare(struct zm_device *device, struct bio *bio,
@@ -53,13 +55,30 @@ static void read_prepare(struct zm_device *device, struct bio *bio,
 	__bio_add_page(bio, page, PAGE_SIZE, 0);
 }
 
-/* Makes the page of the block that was read into it. May sleep. */
+/*
+ * Where a block is read to: the page itself, or one of ours where what was read
+ * is looked at, since the page's owner may change that meanwhile. May sleep, and
+ * is not for inside submit_bio().
+ */
+static struct page *read_into(struct zm_device *device,
+			      const struct zm_backed *backed, struct page *page)
+{
+	return backed->apart ? mempool_alloc(&device->reads->page_pool,
+					     GFP_NOIO) : page;
+}
+
+/* Makes the page of the block that was read. May sleep. */
 static int page_finish(struct zm_device *device, struct zm_backed *backed,
-		       struct page *page, int err)
+		       struct page *into, struct page *page, int err)
 {
 	void *bytes = kmap_local_page(page);
+	void *read = into == page ? bytes : kmap_local_page(into);
 
-	err = zm_page_read_end(device->store, backed, bytes, bytes, err);
+	err = zm_page_read_end(device->store, backed, read, bytes, err);
+	if (into != page) {
+		kunmap_local(read);
+		mempool_free(into, &device->reads->page_pool);
+	}
 	kunmap_local(bytes);
 	if (!err)
 		flush_dcache_page(page);
@@ -91,7 +110,9 @@ static void fetch_arrived(struct work_struct *work)
 	struct zm_later *later = fetch->later;
 	int err = blk_status_to_errno(fetch->bio.bi_status);
 
-	if (page_finish(later->device, &fetch->backed, fetch->page, err))
+	err = page_finish(later->device, &fetch->backed, fetch->into,
+			  fetch->page, err);
+	if (err)
 		later_fail(later, BLK_STS_IOERR);
 	bio_uninit(&fetch->bio);
 	mempool_free(fetch, &later->device->reads->fetch_pool);
@@ -119,8 +140,9 @@ void zm_later_fetch(struct zm_later *later, const struct zm_backed *backed,
 	fetch->later = later;
 	fetch->backed = *backed;
 	fetch->page = page;
+	fetch->into = read_into(later->device, backed, page);
 	INIT_WORK(&fetch->work, fetch_arrived);
-	read_prepare(later->device, &fetch->bio, &fetch->piece, page,
+	read_prepare(later->device, &fetch->bio, &fetch->piece, fetch->into,
 		     backed->block);
 	fetch->bio.bi_end_io = fetch_ended;
 	atomic_inc(&later->pending);
@@ -163,6 +185,7 @@ struct waited_read {
 	struct zm_device *device;
 	struct zm_backed *backed;
 	struct page *page;
+	struct page *into;
 	struct completion done;
 	int err;
 };
@@ -172,7 +195,8 @@ static void waited_read_run(struct waited_read *read)
 	struct bio_vec piece;
 	struct bio bio;
 
-	read_prepare(read->device, &bio, &piece, read->page,
+	read->into = read_into(read->device, read->backed, read->page);
+	read_prepare(read->device, &bio, &piece, read->into,
 		     read->backed->block);
 	read->err = submit_bio_wait(&bio);
 	bio_uninit(&bio);
@@ -206,7 +230,7 @@ int zm_backed_read_wait(struct zm_device *device, struct zm_backed *backed,
 		wait_for_completion_io(&read.done);
 		destroy_work_on_stack(&read.work);
 	}
-	return page_finish(device, backed, page, read.err);
+	return page_finish(device, backed, read.into, page, read.err);
 }
 
 /* -- A device's part ------------------------------------------------------- */
@@ -225,9 +249,11 @@ struct zm_reads *zm_reads_create(void)
 	if (mempool_init_kmalloc_pool(&reads->fetch_pool, KEPT_MIN,
 				      sizeof(struct fetch)))
 		goto exit_later_pool;
+	if (mempool_init_page_pool(&reads->page_pool, KEPT_MIN, 0))
+		goto exit_fetch_pool;
 	reads->read_queue = alloc_workqueue("zmeld_read", flags, 0);
 	if (!reads->read_queue)
-		goto exit_fetch_pool;
+		goto exit_page_pool;
 	reads->arrival_queue = alloc_workqueue("zmeld_arrival", flags, 0);
 	if (!reads->arrival_queue)
 		goto destroy_read_queue;
@@ -235,6 +261,8 @@ struct zm_reads *zm_reads_create(void)
 
 destroy_read_queue:
 	destroy_workqueue(reads->read_queue);
+exit_page_pool:
+	mempool_exit(&reads->page_pool);
 exit_fetch_pool:
 	mempool_exit(&reads->fetch_pool);
 exit_later_pool:
@@ -251,6 +279,7 @@ void zm_reads_destroy(struct zm_reads *reads)
 		return;
 	destroy_workqueue(reads->arrival_queue);
 	destroy_workqueue(reads->read_queue);
+	mempool_exit(&reads->page_pool);
 	mempool_exit(&reads->fetch_pool);
 	mempool_exit(&reads->later_pool);
 	kfree(reads);

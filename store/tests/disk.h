@@ -115,9 +115,12 @@ static inline int disk_read_begin(struct zm_store *store,
 static inline int disk_read_end(struct disk *disk, struct zm_store *store,
 				struct disk_read *read, int io_err, u8 *page)
 {
-	memcpy(page, disk_block(disk, read->backed.block), ZM_PAGE_SIZE);
+	u8 apart[ZM_PAGE_SIZE];
+	u8 *bytes = read->backed.apart ? apart : page;
+
+	memcpy(bytes, disk_block(disk, read->backed.block), ZM_PAGE_SIZE);
 	read->active = false;
-	return zm_page_read_end(store, &read->backed, page, page, io_err);
+	return zm_page_read_end(store, &read->backed, bytes, page, io_err);
 }
 
 #endif /* ZM_TESTS_DISK_H */

@@ -51,7 +51,7 @@ pub fn kernels(scope: TestScope) -> &'static [&'static str] {
 
 /// The tests that stock kernels run where time is short: there they show that
 /// nothing depends on the newest kernel, with two processors. QEMU is slow.
-const COMPACT: &[&str] = &["attributes", "meld", "parts", "swap"];
+const COMPACT: &[&str] = &["attributes", "meddled", "meld", "parts", "swap"];
 
 /// The kernels of `cargo xtask soak`: the one that checks most, whose processors
 /// stay, and one whose processors come and go.
@@ -370,7 +370,6 @@ impl GuestTest {
 
     fn boot(&self, log: &Log, kernel: &Kernel, scope: TestScope, seed: u64) -> Result<BootOptions> {
         let tests = TestSubject::Module.folder();
-        let program = module_build::guest_program(log, &tests.join("pages.c"))?;
         let mut boot = BootOptions {
             script: Some(vm::script(&self.path)?),
             load: false,
@@ -384,7 +383,12 @@ impl GuestTest {
             // itself ("scheduling from the idle thread"); QEMU's guests have two.
             boot.processors = 1;
         }
-        boot.files.push(Addition::file("/guest/pages", &program)?);
+        for name in ["pages", "meddle"] {
+            let source = tests.join(name).with_extension("c");
+            let program = module_build::guest_program(log, &source)?;
+            boot.files
+                .push(Addition::file(&format!("/guest/{name}"), &program)?);
+        }
         boot.files
             .push(Addition::file("/guest/guest.sh", &tests.join("guest.sh"))?);
         for package in &self.needs.packages {

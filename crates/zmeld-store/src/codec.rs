@@ -48,6 +48,7 @@ pub(crate) mod raw {
         pub dict: *const c_void,
         pub dict_size: usize,
         pub prepared: *mut c_void,
+        pub checks_page: bool,
     }
 
     /// `struct zm_codec_ops`.
@@ -257,6 +258,7 @@ impl Codec {
                 .map_or(ptr::null(), |bytes| bytes.as_ptr().cast()),
             dict_size: dict.as_ref().map_or(0, |bytes| bytes.len()),
             prepared: ptr::null_mut(),
+            checks_page: false,
         };
         // SAFETY: params is valid for the call; the dictionary that it points
         // to is kept by Prepared for as long as the params live.

@@ -459,6 +459,7 @@ fn unused() -> raw::CodecChoice {
             dict: ptr::null(),
             dict_size: 0,
             prepared: ptr::null_mut(),
+            checks_page: false,
         },
     }
 }

@@ -42,6 +42,11 @@ struct zm_codec_params {
 	const void *dict;	/* in: borrowed, outlives the params; or NULL */
 	size_t dict_size;	/* bytes */
 	void *prepared;		/* out: the codec's own, e.g. digested dict */
+	/*
+	 * out: it takes a checksum of the page in a walk of its own, so the page
+	 * may not change while it is compressed, or made.
+	 */
+	bool checks_page;
 };
 
 struct zm_codec_ops {

@@ -268,6 +268,11 @@ struct zm_backed {
 	u32 priority;
 	u32 fingerprint;
 	bool fingerprinted;
+	/*
+	 * Read it into memory that nobody else can change: it is checked or
+	 * decompressed then. Else it may be read into the page itself.
+	 */
+	bool apart;
 	struct zm_share *share;	/* the store's */
 };
 
@@ -279,8 +284,8 @@ int zm_page_read_begin(struct zm_store *store, u64 index, void *page,
 		       struct zm_backed *backed);
 /*
  * The block was read to `bytes`, or reading it failed with io_err. Makes the
- * page of it; bytes may be the page. 0; io_err; -EBADMSG: the block does not
- * hold what was written to it. May sleep.
+ * page of it; bytes may be the page, where they are not `apart`. 0; io_err;
+ * -EBADMSG: the block does not hold what was written to it. May sleep.
  */
 int zm_page_read_end(struct zm_store *store, struct zm_backed *backed,
 		     const void *bytes, void *page, int io_err);

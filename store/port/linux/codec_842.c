@@ -35,6 +35,7 @@ static const u8 sw842_argument_bits[] = {
 
 static int sw842_params_setup(struct zm_codec_params *params)
 {
+	params->checks_page = true;
 	return codec_params_check(params, &zm_codec_842);
 }
 

@@ -28,6 +28,7 @@ static int deflate_params_setup(struct zm_codec_params *params)
 		params->level = DEFLATE_LEVEL_DEFAULT;
 	if (!params->window_bits)
 		params->window_bits = DEFLATE_WINDOW_BITS;
+	params->checks_page = params->window_bits > 0;
 	return zm_window_bits_fit(params->window_bits) ? 0 : -EINVAL;
 }
 
