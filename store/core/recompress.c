@@ -77,12 +77,23 @@ static bool object_fits(const struct recompression *run,
 }
 
 /* pre: locked. */
+static u32 share_tried(const struct zm_share *share)
+{
+	return (zm_load32(&share->state) & ZM_SHARE_TRIED_MASK) >>
+	       ZM_SHARE_TRIED_SHIFT;
+}
+
+/*
+ * A share has many slots and is tried for one of them: what did not help is
+ * remembered. pre: locked.
+ */
 static bool share_fits(const struct recompression *run,
 		       const struct zm_share *share)
 {
 	return zm_share_is_picked(share, run->options->which) &&
 	       !zm_share_is(share, ZM_SHARE_INCOMPRESSIBLE) &&
-	       object_fits(run, zm_share_object(share));
+	       object_fits(run, zm_share_object(share)) &&
+	       has_higher(run, share_tried(share));
 }
 
 /* What a slot says alone; of a share it does not say much. */
@@ -254,9 +265,23 @@ unlock:
 	return same;
 }
 
-/* The same for a share. False: it has left the pool by now, or is being read. */
+/* No codec up to this one helped. pre: locked, in the pool. */
+static void share_note_tried(struct zm_share *share, u32 priority, u32 flags)
+{
+	if (priority < share_tried(share))
+		priority = share_tried(share);
+	if (flags & ZM_STATE_INCOMPRESSIBLE)
+		zm_share_mark(share, 0, ZM_SHARE_INCOMPRESSIBLE);
+	zm_share_mark(share, ZM_SHARE_TRIED_MASK,
+		      priority << ZM_SHARE_TRIED_SHIFT);
+}
+
+/*
+ * The same for a share. Without an object, no codec up to `tried` helped; 0: none was
+ * tried. False: it has left the pool by now, or is being read.
+ */
 static bool share_finish(struct recompression *run, struct attempt *attempt,
-			 const struct zm_object *object, u32 flags)
+			 const struct zm_object *object, u32 flags, u32 tried)
 {
 	struct zm_share *share = attempt->share;
 	bool here;
@@ -266,17 +291,17 @@ static bool share_finish(struct recompression *run, struct attempt *attempt,
 	       !(object && zm_share_is_pinned(share));
 	if (here && object)
 		zm_share_replace(run->store, share, *object);
-	else if (here && flags & ZM_STATE_INCOMPRESSIBLE)
-		zm_share_mark(share, 0, ZM_SHARE_INCOMPRESSIBLE);
+	else if (here)
+		share_note_tried(share, tried, flags);
 	zm_share_put(run->store, share);
 	return here;
 }
 
 static bool attempt_finish(struct recompression *run, struct attempt *attempt,
-			   const struct zm_object *object, u32 flags)
+			   const struct zm_object *object, u32 flags, u32 tried)
 {
 	bool same = attempt->share ?
-		    share_finish(run, attempt, object, flags) :
+		    share_finish(run, attempt, object, flags, tried) :
 		    slot_finish(run, attempt, object, flags);
 
 	if (!same)
@@ -345,7 +370,7 @@ static int attempt_recompress(struct recompression *run,
 	result->pages_tried++;
 	if (!attempt_read(run, attempt)) {
 		result->pages_damaged++;
-		attempt_finish(run, attempt, NULL, 0);
+		attempt_finish(run, attempt, NULL, 0, 0);
 		return 0;
 	}
 	if (first <= attempt->copy.priority)
@@ -353,15 +378,16 @@ static int attempt_recompress(struct recompression *run,
 	if (!attempt_pack(run, attempt->copy.size, first, &bytes, &object)) {
 		if (is_last_codec(run->store, object.priority))
 			flags = ZM_STATE_INCOMPRESSIBLE;
-		if (attempt_finish(run, attempt, NULL, flags) && flags)
+		if (attempt_finish(run, attempt, NULL, flags,
+				   object.priority) && flags)
 			result->pages_incompressible++;
 		return 0;
 	}
 	if (zm_object_store(run->store, bytes, 0, NULL, &object)) {
-		attempt_finish(run, attempt, NULL, 0);
+		attempt_finish(run, attempt, NULL, 0, 0);
 		return -ENOMEM;
 	}
-	if (!attempt_finish(run, attempt, &object, 0)) {
+	if (!attempt_finish(run, attempt, &object, 0, 0)) {
 		zm_object_free(run->store, object);
 		return 0;
 	}

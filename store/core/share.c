@@ -299,7 +299,8 @@ static void share_set(struct zm_share *share, struct zm_object object, u32 set)
 {
 	share->place = object.handle.value;
 	share->size = object.size;
-	zm_share_mark(share, ZM_STATE_PRIORITY_MASK | ZM_SHARE_IDLE,
+	zm_share_mark(share, ZM_STATE_PRIORITY_MASK | ZM_SHARE_TRIED_MASK |
+			     ZM_SHARE_IDLE,
 		      set | object.priority << ZM_STATE_PRIORITY_SHIFT);
 }
 

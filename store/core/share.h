@@ -53,7 +53,10 @@ _Static_assert(sizeof(struct zm_share) == ZM_SHARE_BYTES, "the metadata of a sha
 #define ZM_SHARE_WRITING	(1u << 3)
 #define ZM_SHARE_INCOMPRESSIBLE	(1u << 4)
 #define ZM_SHARE_IDLE		(1u << 5)
-#define ZM_SHARE_PIN		(1u << 8)	/* the lowest bit of their number */
+/* The hardest codec that was tried on this object and did not help; 0: none. */
+#define ZM_SHARE_TRIED_SHIFT	8
+#define ZM_SHARE_TRIED_MASK	(3u << ZM_SHARE_TRIED_SHIFT)
+#define ZM_SHARE_PIN		(1u << 10)	/* the lowest bit of their number */
 
 static inline void zm_share_lock(struct zm_share *share)
 	zm_acquires(share)

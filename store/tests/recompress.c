@@ -227,6 +227,41 @@ static void try_limit_on_shares(void)
 	close_store(store);
 }
 
+/*
+ * A share that a codec did not help is tried once, not for each of its slots and in
+ * each run, while there is a harder codec left that would mark it for good.
+ */
+static void try_share_beneath_a_harder_codec(void)
+{
+	struct zm_recompress_options options = {
+		.priority_first = 1,
+		.priority_end = 2,
+		.pages_max = 3,
+	};
+	struct zm_store_options made = test_options("lz4", SLOTS,
+						    ZM_MELD_INLINE);
+	struct zm_recompress_result result;
+	struct zm_store *store;
+	u32 tried[] = { 1, 0 }, i;
+
+	test_codec(&made, 1, "lzo");
+	test_codec(&made, 2, "zstd");
+	if (zm_store_create(&made, &store))
+		DIE("create");
+	for (i = 0; i < 10; i++)
+		put(store, i, raw(1));
+	EXPECT(info(store, 0).sharers == 10);
+	for (i = 0; i < 2; i++) {
+		EXPECT(!zm_recompress_run(store, &options, &result));
+		EXPECT(result.pages_tried == tried[i]);
+	}
+	EXPECT(!info(store, 0).incompressible);
+	options.priority_end = 3;
+	EXPECT(!zm_recompress_run(store, &options, &result) &&
+	       result.pages_tried == 1 && result.pages_incompressible == 1);
+	close_store(store);
+}
+
 /* The limit takes the largest; sizes below the smallest are left alone. */
 static void try_limits(void)
 {
@@ -531,6 +566,7 @@ int main(void)
 	try_share_marks();
 	try_limits();
 	try_limit_on_shares();
+	try_share_beneath_a_harder_codec();
 	try_idle();
 	try_damage();
 	try_races();
