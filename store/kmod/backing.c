@@ -251,7 +251,8 @@ static ssize_t writeback_batch_size_store(struct device *dev,
 {
 	u32 value;
 
-	if (kstrtouint(buf, 10, &value) || !value)
+	if (kstrtouint(buf, 10, &value) || !value ||
+	    value > ZM_WRITEBACK_BATCH_MAX)
 		return -EINVAL;
 	WRITE_ONCE(zm_device_of(dev)->writeback_batch, value);
 	return len;

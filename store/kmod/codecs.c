@@ -216,7 +216,18 @@ struct chosen_params {
 	bool priority_given;
 	int level;
 	int window_bits;
+	void *dict;			/* the file at dict_path, or NULL */
+	size_t dict_size;
 };
+
+/* Which codec they are for, or -errno. pre: locked for settings. */
+static int params_priority(struct zm_device *device,
+			   struct chosen_params *chosen)
+{
+	return zm_codec_priority(device, chosen->name,
+				 chosen->priority_given ?
+				 &chosen->priority : NULL, 0);
+}
 
 static int params_parse(struct zm_arguments *arguments,
 			struct chosen_params *chosen)
@@ -247,37 +258,48 @@ static int params_parse(struct zm_arguments *arguments,
 	return err;
 }
 
-/* Nothing changes unless the dictionary could be read. */
-static int params_set(struct zm_device *device,
-		      const struct chosen_params *chosen)
+/* A file may be long in coming: without locks, and only if it would be taken. */
+static int dict_read(struct zm_device *device, struct chosen_params *chosen)
 {
-	struct zm_codec_setting *setting;
-	void *dict = NULL;
-	ssize_t size = 0;
-	int priority;
+	ssize_t size;
+	int err;
 
-	priority = zm_codec_priority(device, chosen->name,
-				     chosen->priority_given ?
-				     &chosen->priority : NULL, 0);
+	if (!chosen->dict_path)
+		return 0;
+	err = zm_device_lock_settings(device);
+	if (err)
+		return err;
+	err = params_priority(device, chosen);
+	zm_device_unlock_settings(device);
+	if (err < 0)
+		return err;
+	size = kernel_read_file_from_path(chosen->dict_path, 0, &chosen->dict,
+					  INT_MAX, NULL, READING_POLICY);
+	if (size < 0) {
+		dev_err(disk_to_dev(device->disk),
+			"dictionary %s cannot be read: error %zd\n",
+			chosen->dict_path, size);
+		return -EINVAL;
+	}
+	chosen->dict_size = size;
+	return 0;
+}
+
+/* The dictionary is the setting's from then on. pre: locked for settings. */
+static int params_set(struct zm_device *device, struct chosen_params *chosen)
+{
+	int priority = params_priority(device, chosen);
+	struct zm_codec_setting *setting;
+
 	if (priority < 0)
 		return priority;
-	if (chosen->dict_path) {
-		size = kernel_read_file_from_path(chosen->dict_path, 0, &dict,
-						  INT_MAX, NULL,
-						  READING_POLICY);
-		if (size < 0) {
-			dev_err(disk_to_dev(device->disk),
-				"dictionary %s cannot be read: error %zd\n",
-				chosen->dict_path, size);
-			return -EINVAL;
-		}
-	}
 	setting = &device->codecs[priority];
 	params_reset(setting);
 	setting->level = chosen->level;
 	setting->window_bits = chosen->window_bits;
-	setting->dict = dict;
-	setting->dict_size = size;
+	setting->dict = chosen->dict;
+	setting->dict_size = chosen->dict_size;
+	chosen->dict = NULL;
 	return 0;
 }
 
@@ -296,11 +318,14 @@ static ssize_t algorithm_params_store(struct device *dev,
 		return err;
 	err = params_parse(&arguments, &chosen);
 	if (!err)
+		err = dict_read(device, &chosen);
+	if (!err)
 		err = zm_device_lock_settings(device);
 	if (!err) {
 		err = params_set(device, &chosen);
 		zm_device_unlock_settings(device);
 	}
+	vfree(chosen.dict);
 	zm_arguments_end(&arguments);
 	return err ? err : len;
 }

@@ -47,6 +47,7 @@ u32 zm_meld_mode_default;
 /* Guards the set of devices; each device's life is told in device.c. */
 static DEFINE_MUTEX(zm_devices_lock);
 static DEFINE_IDR(devices);
+static bool is_closed;		/* loading has failed: no device is made */
 static int major;
 
 const char *zm_stem(void)
@@ -62,6 +63,8 @@ static int device_make(void)
 	struct zm_device *device;
 	int id;
 
+	if (is_closed)
+		return -ENODEV;
 	/* As many as there are minor numbers. */
 	id = idr_alloc(&devices, NULL, 0, 1 << MINORBITS, GFP_KERNEL);
 	if (id < 0)
@@ -202,6 +205,19 @@ static int devices_make(void)
 		id = device_make();
 		mutex_unlock(&zm_devices_lock);
 	}
+	mutex_lock(&zm_devices_lock);
+	/*
+	 * From the first device on anybody may have one open, and a module whose
+	 * load fails goes whatever uses it: those that could be made will have
+	 * to do.
+	 */
+	if (id < 0 && !idr_is_empty(&devices)) {
+		pr_warn("only some of %u devices could be made: error %d\n",
+			num_devices, id);
+		id = 0;
+	}
+	is_closed = id < 0;
+	mutex_unlock(&zm_devices_lock);
 	return id < 0 ? id : 0;
 }
 

@@ -122,6 +122,25 @@ static int store_show(struct seq_file *file, void *unused)
 }
 DEFINE_SHOW_ATTRIBUTE(store);
 
+/* Pages on the backing device are not read. */
+static void all_right_print(struct zm_device *device, u32 level, char *text)
+{
+	struct zm_stats stats;
+
+	zm_store_stats(device->store, &stats);
+	if (level != ZM_CHECK_CONTENTS)
+		strscpy(text,
+			"every slot is right; the disk is open, so no more was looked at\n",
+			TEXT_SIZE);
+	else if (stats.pages_backed)
+		scnprintf(text, TEXT_SIZE,
+			  "every slot and counter is right, and every page in memory; %llu on the backing device were not read\n",
+			  stats.pages_backed);
+	else
+		strscpy(text, "every slot, counter and page is right\n",
+			TEXT_SIZE);
+}
+
 static int check_run(struct zm_device *device, u32 level, u64 stops_seen,
 		     struct seq_file *file)
 {
@@ -133,10 +152,7 @@ static int check_run(struct zm_device *device, u32 level, u64 stops_seen,
 	err = zm_store_check_until(device->store, level, stops_seen, text,
 				   TEXT_SIZE);
 	if (!err)
-		strscpy(text, level == ZM_CHECK_CONTENTS ?
-			"every slot, counter and page is right\n" :
-			"every slot is right; the disk is open, so no more was looked at\n",
-			TEXT_SIZE);
+		all_right_print(device, level, text);
 	if (err == -EUCLEAN)
 		err = 0;
 	if (!err)

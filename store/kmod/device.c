@@ -97,19 +97,22 @@ static int settings_refused(const struct zm_device *device)
 
 /*
  * To change what a store is made with: -EBUSY where there is one, -ENODEV where
- * the device is going. Looks with the lock shared first, so that nobody waits
- * here for a pass to end.
+ * the device is going. Nobody waits here for a pass to end, and nobody who comes
+ * to stop one waits behind us: the lock is looked at, and taken only if it is free.
  */
 int zm_device_lock_settings(struct zm_device *device)
 {
 	int err;
 
-	down_read(&device->lock);
-	err = settings_refused(device);
-	up_read(&device->lock);
-	if (err)
-		return err;
-	down_write(&device->lock);
+	do {
+		down_read(&device->lock);
+		err = settings_refused(device);
+		up_read(&device->lock);
+		if (err)
+			return err;
+		/* Whoever has it now is quick, or made a store meanwhile. */
+		cond_resched();
+	} while (!down_write_trylock(&device->lock));
 	err = settings_refused(device);
 	if (err)
 		up_write(&device->lock);
@@ -232,6 +235,8 @@ int zm_device_init(struct zm_device *device, u64 disksize)
 	if (!err) {
 		device->store = store;
 		device->disksize = disksize;
+		/* Pairs with that of submit(): a disk may be open already. */
+		smp_wmb();
 		set_capacity_and_notify(device->disk,
 					disksize >> SECTOR_SHIFT);
 	}

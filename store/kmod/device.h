@@ -64,6 +64,9 @@
 /* sysfs counts what is on the backing device in units of 4 KiB. */
 #define ZM_UNITS_PER_PAGE (1u << (PAGE_SHIFT - 12))
 
+/* Pages on their way to the backing device at a time, each with a page to copy to. */
+#define ZM_WRITEBACK_BATCH_MAX 4096
+
 /* Writers of parts of a page: enough locks that they seldom meet. */
 #define ZM_PART_LOCKS (ZM_BLOCK_SIZE < PAGE_SIZE ? 64 : 1)
 

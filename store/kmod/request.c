@@ -57,6 +57,13 @@ static u32 length_of(const struct bvec_iter *iter)
 	return min_t(u32, iter->bi_size, PAGE_SIZE - offset_of(iter));
 }
 
+/* A bio of large pages can be hundreds of MiB, and a codec slow: let others run. */
+static void page_done(const struct bvec_iter *iter)
+{
+	if (index_of(iter) % 64 == 0)
+		cond_resched();
+}
+
 /*
  * Moves bytes between the bio's pieces and memory, and the iterator with them.
  */
@@ -166,6 +173,7 @@ blk_status_t zm_pages_read(struct zm_device *device, struct bio *bio,
 		if (!ret)
 			flush_dcache_page(piece.bv_page);
 		bio_advance_iter_single(bio, iter, PAGE_SIZE);
+		page_done(iter);
 	}
 	return BLK_STS_OK;
 }
@@ -251,6 +259,7 @@ static blk_status_t pages_write(struct zm_device *device, struct bio *bio)
 		}
 		if (err)
 			return BLK_STS_IOERR;
+		page_done(&iter);
 	}
 	return BLK_STS_OK;
 }
@@ -305,6 +314,8 @@ static void submit(struct bio *bio)
 {
 	struct zm_device *device = bio->bi_bdev->bd_disk->private_data;
 
+	/* Who has seen the capacity sees the store: with zm_device_init(). */
+	smp_rmb();
 	switch (bio_op(bio)) {
 	case REQ_OP_READ:
 		bio_read(device, bio);

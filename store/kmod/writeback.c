@@ -65,16 +65,20 @@ static void batch_free(struct batch *batch)
 	}
 }
 
-/* As many requests as there is memory for; -ENOMEM where there is for none. */
+/*
+ * As many requests as there is memory for; only the first makes others give some
+ * up. -ENOMEM where there is for none.
+ */
 static int batch_fill(struct batch *batch, u32 wanted)
 {
+	gfp_t gfp = GFP_KERNEL | __GFP_NOWARN;
 	struct request *request;
 
 	for (; wanted; wanted--) {
-		request = kmalloc(sizeof(*request), GFP_KERNEL | __GFP_NOWARN);
+		request = kmalloc(sizeof(*request), gfp);
 		if (!request)
 			break;
-		request->page = alloc_page(GFP_KERNEL | __GFP_NOWARN);
+		request->page = alloc_page(gfp);
 		if (!request->page) {
 			kfree(request);
 			break;
@@ -82,6 +86,7 @@ static int batch_fill(struct batch *batch, u32 wanted)
 		request->batch = batch;
 		request->next = batch->free;
 		batch->free = request;
+		gfp |= __GFP_NORETRY;
 	}
 	return batch->free ? 0 : -ENOMEM;
 }

@@ -59,6 +59,13 @@ backing_again() {
 	put reset 1 >/dev/null
 }
 
+# The load itself, while somebody waits to open the first device.
+module_load num_devices=1
+module_unload
+file=$(modprobe --show-depends "$DEVICE" | sed -n "s,^insmod \\(.*/$DEVICE.ko\\).*,\\1,p")
+ok "loading, every allocation failing in turn" \
+	/guest/meddle load "$file" "$DEVICE" "$DEV" "num_devices=3 selftest=0"
+ok "no device is left" [ ! -e "$SYS" ]
 module_load num_devices=1
 loop_new "$SIZE"
 nth hot_add "$CONTROL/hot_add" - added_again
