@@ -149,7 +149,7 @@ static int meddle_load(char **a)
 
 	if (file < 0 || nth_fd < 0)
 		fail("cannot open", file < 0 ? a[0] : "/proc/thread-self/fail-nth");
-	for (n = 1; n < NTH_MAX; n += 1 + n / 40) {
+	for (n = 1; n < NTH_MAX; n += 1 + n / 10) {
 		int err = load_once(file, a, nth_fd, n, &left);
 
 		if (!err && left) {
