@@ -116,7 +116,7 @@ fn area_of(
     record: &Record,
     step: &SwapOn,
 ) -> Result<(Option<PathBuf>, Option<String>), Error> {
-    Ok(match step.area(host, records, record)? {
+    Ok(match step.area_seen(host, records, record)? {
         Area::Ours(swap) => (Some(swap.path), None),
         Area::Others(path, why) => (None, Some(format!("{}: {why}", path.display()))),
         Area::Off => match path_of(host, records, &record.group, &step.device)? {

@@ -181,8 +181,7 @@ impl StepContext<'_> {
         }
     }
 
-    /// Says what is not taken back since it is not what the step was about, and that
-    /// only a name was compared where an older version wrote down no more.
+    /// Says what is not taken back since it is not what the step was about.
     pub(crate) fn tell_left(&mut self, path: &Path, why: &str) {
         let text = left_as_it_is(path, why);
         self.tell(Event::Note { text: &text });

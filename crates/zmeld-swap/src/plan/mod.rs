@@ -304,7 +304,7 @@ impl Draft<'_> {
     /// Paths of the areas that zmeld swaps to.
     fn own_areas(&self) -> Vec<String> {
         let areas = self.records.iter().filter_map(|record| match &record.step {
-            Step::SwapOn(on) => match on.area(self.host, self.records, record) {
+            Step::SwapOn(on) => match on.area_seen(self.host, self.records, record) {
                 Ok(Area::Ours(swap)) => Some(swap.path.display().to_string()),
                 _ => None,
             },

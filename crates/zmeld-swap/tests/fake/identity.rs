@@ -407,3 +407,52 @@ fn what_was_set_up_in_another_namespace_is_taken_back() {
     machine.down().unwrap();
     assert_eq!(machine.snapshot(), before);
 }
+
+/// A folder that only root may enter: an ordinary user's look goes by the name. This
+/// test again, as a program of its own, is that user.
+#[test]
+fn who_may_not_look_at_a_file_goes_by_its_name() {
+    use std::os::unix::fs::PermissionsExt;
+    use std::process::Command;
+    const ROOT: &str = "ZMELD_TEST_LOOK_AT";
+    if let Some(root) = std::env::var_os(ROOT) {
+        let host = Host::at(root);
+        assert!(!host.exists("/root/other"));
+        let applied = Applied::read(&host).unwrap().unwrap();
+        let area = applied.tier("d").unwrap().area.clone();
+        assert_eq!(area.as_deref(), Some("/root/swap"));
+        return;
+    }
+    let machine = Machine::on_disk();
+    machine.put("/root/other", "");
+    machine
+        .up(&config(&FILE.replace("/var/swap", "/root/swap")))
+        .unwrap();
+    for (path, mode) in [("/", 0o755), ("/root", 0o700)] {
+        let mode = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(machine.path(path), mode).unwrap();
+    }
+    let user = |program: &std::path::Path| {
+        let mut command = Command::new("setpriv");
+        let user = ["--reuid", "65534", "--regid", "65534", "--clear-groups"];
+        command.args(user).arg(program);
+        command
+    };
+    let exe = std::env::current_exe().unwrap();
+    let can = user(&exe).arg("--list").output();
+    if !can.is_ok_and(|output| output.status.success()) {
+        eprintln!("SKIP: this program cannot be run as an ordinary user");
+        return;
+    }
+    let name = "identity::who_may_not_look_at_a_file_goes_by_its_name";
+    let output = user(&exe)
+        .args(["--exact", name])
+        .env(ROOT, machine.path("/"))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("1 passed"), "{said}");
+    machine.down().unwrap();
+    assert!(!machine.path("/root/swap").exists());
+}

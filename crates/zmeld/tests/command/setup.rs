@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::fcntl::{Flock, FlockArg};
@@ -251,6 +251,28 @@ fn succeed(args: &[&str], what: &str) {
         "{what}: {args:?}: {}",
         text(&output.stderr)
     );
+    remove_doubtful(&output);
+}
+
+/// A run that is killed while the kernel adds a device cannot say whose it is: it is
+/// named then, with what removes it. Here nobody else adds any.
+pub fn remove_doubtful(output: &Output) {
+    let said = format!("{}\n{}", text(&output.stdout), text(&output.stderr));
+    let doubtful = " is left as it is: a run that was stopped may have made it";
+    for (before, _) in said
+        .match_indices(doubtful)
+        .map(|(at, _)| said.split_at(at))
+    {
+        let number: String = before
+            .chars()
+            .rev()
+            .map_while(|c| c.to_digit(10))
+            .fold(String::new(), |number, digit| format!("{digit}{number}"));
+        let size = fs::read_to_string(format!("/sys/block/zram{number}/disksize"));
+        if size.is_ok_and(|size| size == "0\n") {
+            fs::write("/sys/class/zram-control/hot_remove", &number).expect("it can be removed");
+        }
+    }
 }
 
 fn configurations(folder: &Path) -> [PathBuf; 2] {
