@@ -78,8 +78,7 @@ static struct zm_store *open_store(u64 slots, u32 mode)
 	options.verify = false;
 	stop_at = 0;
 	decompressed = 0;
-	if (zm_store_create(&options, &counted_store))
-		DIE("create");
+	counted_store = test_store(&options, 0);
 	return counted_store;
 }
 
@@ -88,8 +87,7 @@ static void put(struct zm_store *store, u64 slot, u64 number)
 	u8 page[ZM_PAGE_SIZE];
 
 	make(page, number);
-	if (zm_page_write(store, slot, page))
-		DIE("write");
+	test_write(store, slot, page);
 }
 
 static void expect(struct zm_store *store, u64 slot, u64 number)

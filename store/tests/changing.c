@@ -71,7 +71,6 @@ static int hooked_decompress(void *ctx, const struct zm_codec_params *params,
 static struct zm_store *open_store(const char *codec, u32 mode, bool verify)
 {
 	struct zm_store_options options = test_options(codec, SLOTS, mode);
-	struct zm_store *store;
 
 	options.verify = verify;
 	real = options.codecs[0].ops;
@@ -81,10 +80,7 @@ static struct zm_store *open_store(const char *codec, u32 mode, bool verify)
 	options.codecs[0].ops = &hooked;
 	options.codecs[0].params.window_bits = window_bits;
 	test_codec(&options, 1, "zstd");
-	if (zm_store_create(&options, &store) ||
-	    zm_backing_attach(store, DISK_BLOCKS))
-		DIE("create");
-	return store;
+	return test_store(&options, DISK_BLOCKS);
 }
 
 /* Everything that looks at what is stored, with nothing that changes. */
@@ -149,8 +145,7 @@ static void try_in_codec(const char *codec, u32 mode, bool verify)
 	for (i = 0; i < 4 * SLOTS; i++) {
 		fill(i);
 		change_in_codec = i % 4;
-		if (zm_page_write(store, i % SLOTS, shared))
-			DIE("write");
+		test_write(store, i % SLOTS, shared);
 	}
 	change_in_codec = false;
 	look(store, "changed inside the codec");
@@ -158,8 +153,7 @@ static void try_in_codec(const char *codec, u32 mode, bool verify)
 	for (i = 0; i < SLOTS; i++) {
 		zm_page_discard(store, i);
 		fill(3 * i + 1);
-		if (zm_page_write(store, i, shared))
-			DIE("write");
+		test_write(store, i, shared);
 		change_in_codec = true;
 		if (zm_page_read(store, i, shared))
 			DIE("a page that its reader changed is an error");
@@ -190,8 +184,7 @@ static void try_threads(const char *codec, u32 mode, bool verify, u64 writes)
 	if (pthread_create(&thread, NULL, changer, NULL))
 		DIE("no thread");
 	for (i = 0; i < writes; i++) {
-		if (zm_page_write(store, i % SLOTS, shared))
-			DIE("write");
+		test_write(store, i % SLOTS, shared);
 		if (zm_page_read(store, i % SLOTS, shared))
 			DIE("a page that changed while it was written is damaged");
 	}

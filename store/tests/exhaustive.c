@@ -282,9 +282,7 @@ static void run_pairs(u32 length, u32 mode)
 	for (n = 0; n < length; n++)
 		sequences *= PAIR_OPERATIONS;
 	test_codec(&options, 1, "deflate");
-	if (zm_store_create(&options, &store) ||
-	    zm_backing_attach(store, DISK_BLOCKS))
-		DIE("create");
+	store = test_store(&options, DISK_BLOCKS);
 	for (start = 0; start < STARTS; start++) {
 		zm_store_stats(store, &before);
 		for (i = 0; i < sequences; i++)
@@ -321,8 +319,7 @@ int main(int argc, char **argv)
 	for (mode = 0; mode <= ZM_MELD_INLINE; mode++) {
 		options = test_options("lz4", SLOTS, mode);
 		options.verify = mode != ZM_MELD_OFF;
-		if (zm_store_create(&options, &store))
-			DIE("create");
+		store = test_store(&options, 0);
 		for (i = 0; i < sequences; i++)
 			run(store, i, length, mode);
 		zm_store_stats(store, &stats);

@@ -173,4 +173,29 @@ static inline struct zm_store_options test_options(const char *codec, u64 slots,
 	return options;
 }
 
+/* A store of its own, with a backing device of so many blocks where that is not 0. */
+static inline struct zm_store *
+test_store(const struct zm_store_options *options, u64 blocks)
+{
+	struct zm_store *store;
+
+	if (zm_store_create(options, &store))
+		DIE("no store of %llu slots",
+		    (unsigned long long)options->slots);
+	if (blocks && zm_backing_attach(store, blocks))
+		DIE("no backing device of %llu blocks",
+		    (unsigned long long)blocks);
+	return store;
+}
+
+static inline void test_write(struct zm_store *store, u64 index,
+			      const void *page)
+{
+	int err = zm_page_write(store, index, page);
+
+	if (err)
+		DIE("slot %llu is not written: %d", (unsigned long long)index,
+		    err);
+}
+
 #endif /* ZM_TESTS_HARNESS_H */

@@ -60,8 +60,7 @@ static int test_decompress(void *ctx, const struct zm_codec_params *params,
 
 static void write_page(u64 index, const u8 *bytes)
 {
-	if (zm_page_write(store, index, bytes))
-		DIE("write");
+	test_write(store, index, bytes);
 }
 
 static void expect(u64 index, const u8 *bytes, const char *when)
@@ -257,17 +256,13 @@ static const struct event events[] = {
 static struct zm_store *store_make(u32 mode)
 {
 	struct zm_store_options options = test_options("lz4", SLOTS, mode);
-	struct zm_store *made;
 
 	codec = *lz4;
 	codec.decompress = test_decompress;
 	options.codecs[0].ops = &codec;
 	/* Makes a smaller class of the page, whatever it is. */
 	test_codec(&options, 1, "zstd");
-	if (zm_store_create(&options, &made) ||
-	    zm_backing_attach(made, DISK_BLOCKS))
-		DIE("create");
-	return made;
+	return test_store(&options, DISK_BLOCKS);
 }
 
 static void try_case(const struct event *before, const struct event *event)

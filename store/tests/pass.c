@@ -30,21 +30,26 @@ static void make_content(u8 *page, u32 content)
 		memcpy(page + i + 32, &content, sizeof(content));
 }
 
+/* The plan's pages in the slots from first on, before end. */
+static void write_plan(struct zm_store *store, const struct plan *plan,
+		       u64 first, u64 end)
+{
+	u8 page[ZM_PAGE_SIZE];
+	u64 i;
+
+	for (i = first; i < end; i++) {
+		make_content(page, plan->content[i]);
+		test_write(store, i, page);
+	}
+}
+
 static struct zm_store *fill(const struct plan *plan)
 {
 	struct zm_store_options options =
 		test_options("lz4", pages, ZM_MELD_MANUAL);
-	struct zm_store *store;
-	u8 page[ZM_PAGE_SIZE];
-	u64 i;
+	struct zm_store *store = test_store(&options, 0);
 
-	if (zm_store_create(&options, &store))
-		DIE("create");
-	for (i = 0; i < pages; i++) {
-		make_content(page, plan->content[i]);
-		if (zm_page_write(store, i, page))
-			DIE("write");
-	}
+	write_plan(store, plan, 0, pages);
 	return store;
 }
 
@@ -165,20 +170,13 @@ static void try_priorities(const struct plan *plan)
 	struct zm_recompress_result recompressed;
 	struct zm_meld_result result;
 	struct zm_store *store;
-	u8 page[ZM_PAGE_SIZE];
-	u64 i;
 
 	test_codec(&options, 1, "zstd");
-	if (zm_store_create(&options, &store))
-		DIE("create");
-	for (i = 0; i < pages; i++) {
-		make_content(page, plan->content[i]);
-		if (zm_page_write(store, i, page))
-			DIE("write");
-		if (i == pages / 2 &&
-		    zm_recompress_run(store, &harder, &recompressed))
-			DIE("recompress");
-	}
+	store = test_store(&options, 0);
+	write_plan(store, plan, 0, pages / 2);
+	if (zm_recompress_run(store, &harder, &recompressed))
+		DIE("recompress");
+	write_plan(store, plan, pages / 2, pages);
 	if (recompressed.pages_recompressed < pages / 3)
 		DIE("%s: few pages were recompressed: the test tested little",
 		    plan->name);

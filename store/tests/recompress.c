@@ -71,9 +71,7 @@ static struct zm_store *open_store(u32 mode)
 	options.track_time = true;
 	hook = NULL;
 	hook_calls = 0;
-	if (zm_store_create(&options, &hooked_store) ||
-	    zm_backing_attach(hooked_store, DISK_BLOCKS))
-		DIE("create");
+	hooked_store = test_store(&options, DISK_BLOCKS);
 	return hooked_store;
 }
 
@@ -88,8 +86,7 @@ static void put(struct zm_store *store, u64 index, u64 content)
 	u8 page[ZM_PAGE_SIZE];
 
 	page_make(page, content);
-	if (zm_page_write(store, index, page))
-		DIE("write");
+	test_write(store, index, page);
 }
 
 static void expect(struct zm_store *store, u64 index, u64 content)
@@ -544,8 +541,7 @@ static void try_options(void)
 		.priority_first = 2, .priority_end = 4,
 		.size_min = ZM_PAGE_SIZE + 1 });
 	close_store(store);
-	if (zm_store_create(&options, &other))
-		DIE("create");
+	other = test_store(&options, 0);
 	EXPECT(zm_idle_mark(other, 1, 0) == -EINVAL && !zm_idle_mark(other, 0, 0));
 	zm_store_destroy(other);
 	options.codecs[0].ops = NULL;

@@ -90,9 +90,8 @@ static void *stranger(void *arg)
 		index = rng_below(&rng, COMMON);
 		what = rng_below(&rng, 16);
 		if (what < 7) {
-			if (zm_page_write(store, index,
-					  contents[rng_below(&rng, CONTENTS)]))
-				DIE("write");
+			test_write(store, index,
+				   contents[rng_below(&rng, CONTENTS)]);
 		} else if (what < 14) {
 			read_page(&rng, index, page);
 			expect_some_content(page, index);
@@ -122,9 +121,7 @@ static void *owner(void *arg)
 			holds[slot] = -1;
 		} else if (rng_below(&rng, 2)) {
 			holds[slot] = (int)rng_below(&rng, CONTENTS);
-			if (zm_page_write(store, base + slot,
-					  contents[holds[slot]]))
-				DIE("write");
+			test_write(store, base + slot, contents[holds[slot]]);
 		}
 		read_page(&rng, base + slot, page);
 		if (memcmp(page, holds[slot] < 0 ? zeros :
@@ -299,8 +296,7 @@ int main(int argc, char **argv)
 	test_codec(&options, 1, "lz4hc");
 	test_codec(&options, 2, "zstd");
 	options.track_time = true;
-	if (zm_store_create(&options, &store))
-		DIE("create");
+	store = test_store(&options, 0);
 	if (zm_backing_attach(store, DISK_BLOCKS))
 		DIE("attach");
 	for (i = 0; i < 2; i++)
