@@ -22,7 +22,7 @@ use crate::identity::Identity;
 use crate::journal::Journal;
 use crate::kernel::Host;
 use crate::plan::{Group, Plan};
-use crate::reconcile::{reconcile, Doubt};
+use crate::reconcile::{reconcile, Doubt, Reconciliation};
 use crate::room;
 use crate::step::{Record, Step, StepContext};
 use crate::steps::Area;
@@ -108,13 +108,7 @@ pub fn up(
     stop: &AtomicBool,
     listener: &mut Listener<'_>,
 ) -> Result<Report, Error> {
-    plan.refuse()?;
-    let records = journal.records();
-    let found = reconcile(host, plan, records, Doubt::Fails)?;
-    // Whose place the plan takes is looked at when zmeld's own areas are on, which
-    // its pages may go to.
-    let areas = areas_of(host, records, &found.removed)?;
-    room::check(host, &areas, plan.force, listener)?;
+    let found = may_go_up(host, journal.records(), plan, Doubt::Fails, listener)?;
     let mut run = Run::begin(host, journal, stop, plan.force, listener);
     run.report.kept = found.kept;
     if let Err((group, err)) = run.carry_out(plan, &found.removed) {
@@ -123,6 +117,43 @@ pub fn up(
     run.tell_price();
     run.finish(plan.config.clone())?;
     Ok(run.report)
+}
+
+/// What becomes of the records when a plan is applied. With [`Doubt::Recorded`] an
+/// ordinary user may ask, who cannot look at every device.
+///
+/// # Errors
+/// What [`up`] refuses before it changes anything.
+pub fn may_go_up(
+    host: &Host,
+    records: &[Record],
+    plan: &Plan,
+    doubt: Doubt,
+    listener: &mut Listener<'_>,
+) -> Result<Reconciliation, Error> {
+    plan.refuse()?;
+    let found = reconcile(host, plan, records, doubt)?;
+    // Whose place the plan takes is looked at when zmeld's own areas are on, which
+    // its pages may go to.
+    let areas = areas_of(host, records, &found.removed)?;
+    room::check(host, &areas, plan.force, listener)?;
+    Ok(found)
+}
+
+/// The indexes of the records that [`down`] takes back, ascending.
+///
+/// # Errors
+/// What [`down`] refuses before it changes anything.
+pub fn may_go_down(
+    host: &Host,
+    records: &[Record],
+    removal: Removal<'_>,
+    listener: &mut Listener<'_>,
+) -> Result<Vec<usize>, Error> {
+    let leaving = leaving(records, removal.only);
+    let areas = areas_of(host, records, &leaving)?;
+    room::check(host, &areas, removal.force, listener)?;
+    Ok(leaving)
 }
 
 /// Takes back what was set up: all of it, or the tiers of `only`; with the last
@@ -139,9 +170,7 @@ pub fn down(
     stop: &AtomicBool,
     listener: &mut Listener<'_>,
 ) -> Result<Report, Error> {
-    let leaving = leaving(journal.records(), removal.only);
-    let areas = areas_of(host, journal.records(), &leaving)?;
-    room::check(host, &areas, removal.force, listener)?;
+    let leaving = may_go_down(host, journal.records(), removal, listener)?;
     let mut run = Run::begin(host, journal, stop, removal.force, listener);
     if !leaving.is_empty() {
         // Where /run is full, too, what was set up can be taken back: what cannot be
@@ -191,7 +220,7 @@ pub fn down(
 }
 
 /// The indexes of the records that [`down`] takes back, ascending.
-pub fn leaving(records: &[Record], only: Option<&[String]>) -> Vec<usize> {
+fn leaving(records: &[Record], only: Option<&[String]>) -> Vec<usize> {
     let named = |record: &Record| {
         only.is_none_or(|only| only.iter().any(|tier| record.group == Group::of_tier(tier)))
     };

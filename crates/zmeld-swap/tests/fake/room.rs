@@ -6,6 +6,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
+use zmeld_swap::execute::{self, Removal};
+use zmeld_swap::journal::State;
+use zmeld_swap::reconcile::Doubt;
+
 use crate::common::{config, Machine, MEMINFO};
 
 const RAM: &str = "[tier.fast]\nkind = \"zram\"\nsize = \"50%\"\n";
@@ -67,6 +71,14 @@ fn refused(machine: &Machine, words: &[&str]) {
     let before = machine.snapshot();
     let down = machine.down().unwrap_err().to_string();
     let up = machine.up(&config(LARGER)).unwrap_err().to_string();
+    // A dry run says the same.
+    let host = machine.host();
+    let records = State::read(&host).unwrap().unwrap().records;
+    let plan = machine.plan(&config(LARGER)).unwrap();
+    let would = execute::may_go_down(&host, &records, Removal::default(), &mut |_| {});
+    assert_eq!(would.unwrap_err().to_string(), down);
+    let would = execute::may_go_up(&host, &records, &plan, Doubt::Recorded, &mut |_| {});
+    assert_eq!(would.unwrap_err().to_string(), up);
     for line in [down, up] {
         assert!(words.iter().all(|word| line.contains(word)), "{line}");
         assert!(!line.contains('\n'), "{line}");

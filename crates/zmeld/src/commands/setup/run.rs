@@ -10,6 +10,7 @@ use zmeld_swap::event::Event;
 use zmeld_swap::execute::{self, Done, Removal, Report, Skipped};
 use zmeld_swap::journal::{Journal, State};
 use zmeld_swap::plan::Plan;
+use zmeld_swap::reconcile::Doubt;
 use zmeld_swap::Host;
 
 use super::report::{run_document, RunBody};
@@ -112,7 +113,12 @@ fn would_go_up(args: &UpArgs, host: &Host) -> anyhow::Result<Outcome> {
     let wanted = wanted(&args.wanted, host, state.as_ref())?;
     let plan = planned(&wanted, &args.wanted, host, state.as_ref(), args.force)?;
     warn(&plan);
-    plan.refuse()?;
+    let records = state.as_ref().map_or(&[][..], |state| &state.records);
+    let mut told = Reporter::new();
+    execute::may_go_up(host, records, &plan, Doubt::Recorded, &mut |event| {
+        told.tell(event)
+    })?;
+    drop(told);
     let steps = |done: bool| {
         plan.groups.iter().flat_map(move |group| {
             let steps = group
@@ -224,7 +230,14 @@ fn would_go_down(args: &DownArgs, host: &Host) -> anyhow::Result<Outcome> {
     if !args.experiment {
         let state = readable_state(host)?.unwrap_or_default();
         check_names(only, &state)?;
-        let leaving = execute::leaving(&state.records, only);
+        let removal = Removal {
+            only,
+            force: args.force,
+        };
+        let mut told = Reporter::new();
+        let leaving =
+            execute::may_go_down(host, &state.records, removal, &mut |event| told.tell(event))?;
+        drop(told);
         undone.extend(
             leaving
                 .iter()
