@@ -3,6 +3,7 @@
 use serde::Serialize;
 use zmeld_advice::module::{ModulePresence, ModuleSigns};
 use zmeld_linux::meminfo::{self, Meminfo};
+use zmeld_report::units::bytes;
 
 use crate::config::{Config, Kind, Problem, Severity};
 use crate::error::Error;
@@ -11,6 +12,11 @@ use crate::steps::Driver;
 
 /// Where zswap's parameters are.
 pub const ZSWAP: &str = "/sys/module/zswap/parameters";
+
+/// One part in so many of RAM is too much to be kept free.
+const MIN_FREE_PART: u64 = 8;
+/// From one part in so many on, it is warned of.
+const MIN_FREE_PART_USUAL: u64 = 20;
 
 /// RAM, swap and what the kernel offers.
 #[derive(Debug, Clone, Serialize)]
@@ -116,10 +122,46 @@ impl Machine {
         })
     }
 
-    /// The codecs that a configuration asks for and the kernel has not got, as far as
-    /// a device shows what it has.
+    /// Memory that is kept free is taken from all programs: a machine whose RAM is
+    /// kept free ends them. The kernel takes any number.
+    pub fn kept_free(&self, config: &Config) -> Option<Problem> {
+        let wanted = config.tunables.min_free?.0;
+        let severity = match self.ram_bytes {
+            0 => return None,
+            ram if wanted >= ram / MIN_FREE_PART => Severity::Error,
+            ram if wanted >= ram / MIN_FREE_PART_USUAL => Severity::Warning,
+            _ => return None,
+        };
+        let share = 100.0 * wanted as f64 / self.ram_bytes as f64;
+        Some(Problem {
+            place: None,
+            key: "tunables.min_free".to_owned(),
+            what: format!(
+                "{} are {share:.0} % of RAM ({}), which no program could use any more; write at \
+                 most {}",
+                bytes(wanted),
+                bytes(self.ram_bytes),
+                bytes((self.ram_bytes / MIN_FREE_PART_USUAL) >> 20 << 20),
+            ),
+            severity,
+            trap: None,
+        })
+    }
+
+    /// What a configuration asks for and this machine refuses: codecs that the kernel
+    /// has not got, as far as a device shows what it has; memory kept free that is
+    /// needed.
     pub fn lacks(&self, config: &Config) -> Vec<Problem> {
-        let mut problems = Vec::new();
+        let kept_free = self.kept_free(config);
+        let mut problems: Vec<Problem> = kept_free
+            .filter(|problem| problem.severity == Severity::Error)
+            .map(|problem| Problem {
+                what: format!("{}; zmeld up refuses it here", problem.what),
+                severity: Severity::Warning,
+                ..problem
+            })
+            .into_iter()
+            .collect();
         for tier in &config.tiers {
             let Kind::Ram(device) = &tier.kind else {
                 continue;

@@ -1,7 +1,7 @@
 //! The traps that only show with the machine in view. Those that a
 //! configuration shows by itself are found where it is read.
 
-use zmeld_advice::size::RATIO_ASSUMED;
+use zmeld_advice::size::{holds, is_oversized, RATIO_ASSUMED};
 use zmeld_report::units::bytes;
 
 use crate::config::{Kind, Problem, RamDevice, Severity, Trap};
@@ -47,10 +47,11 @@ impl Draft<'_> {
     fn too_large(&mut self, name: &str, device: &RamDevice) {
         let ram = self.machine.ram_bytes;
         self.costly_table(name, device.size.bytes(ram));
-        if device.memory_limit.is_some() {
+        let size = device.size.bytes(ram);
+        if let Some(limit) = &device.memory_limit {
+            self.beyond_limit(name, size, limit.bytes(ram).min(ram));
             return;
         }
-        let size = device.size.bytes(ram);
         let ratio = self.options.expected_ratio.unwrap_or(RATIO_ASSUMED);
         let full = size as f64 / ratio;
         if full <= 0.8 * ram as f64 {
@@ -77,6 +78,29 @@ impl Draft<'_> {
                 bytes(ram)
             ),
         );
+    }
+
+    /// A device that is full by its limit before it is by its size.
+    fn beyond_limit(&mut self, name: &str, size: u64, limit: u64) {
+        let measured = self.options.expected_ratio;
+        if !is_oversized(size, limit, measured) {
+            return;
+        }
+        self.problems.push(Problem {
+            place: None,
+            key: format!("{}.size", Group::of_tier(name)),
+            what: format!(
+                "{} promises more than its limit can hold: {} at a ratio of {:.1} hold {}, and \
+                 writes fail then while swap still seems free; make it smaller, or raise \
+                 memory_limit",
+                bytes(size),
+                bytes(limit),
+                measured.unwrap_or(RATIO_ASSUMED),
+                bytes(holds(limit, measured))
+            ),
+            severity: Severity::Warning,
+            trap: None,
+        });
     }
 
     /// A device that takes much RAM before a page is stored in it.

@@ -79,6 +79,7 @@ impl Draft<'_> {
                 trap: None,
             });
         }
+        self.problems.extend(self.machine.kept_free(self.config));
         let values = [
             swappiness,
             (

@@ -363,3 +363,56 @@ fn what_was_set_up_is_taken_back_where_nothing_can_be_written_down() {
     assert!(machine.down().unwrap().left.is_empty());
     assert_eq!(machine.snapshot(), before);
 }
+
+#[test]
+fn memory_kept_free_is_memory_that_programs_need() {
+    let machine = Machine::new();
+    machine.put("/proc/sys/vm/min_free_kbytes", "67584\n");
+    // Of 4 GiB.
+    for size in ["512MiB", "3GiB", "20GiB"] {
+        let text = format!("[tunables]\nmin_free = \"{size}\"\n");
+        refused(&machine, &text, "write at most 204 MiB");
+    }
+    let problems = |size: &str| {
+        let text = format!("[tunables]\nmin_free = \"{size}\"\n");
+        machine.plan(&config(&text)).unwrap().problems
+    };
+    let found = problems("300MiB");
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0].severity, Severity::Warning);
+    assert!(
+        found[0].what.contains("are 7 % of RAM (4.00 GiB)"),
+        "{}",
+        found[0].what
+    );
+    assert_eq!(problems("200MiB"), []);
+    // What its check says, too.
+    let host = machine.host();
+    let lacks = |size: &str| {
+        let text = format!("[tunables]\nmin_free = \"{size}\"\n");
+        let found = zmeld_swap::machine::Machine::read(&host).unwrap();
+        found.lacks(&config(&text)).len()
+    };
+    assert_eq!((lacks("512MiB"), lacks("300MiB")), (1, 0));
+}
+
+#[test]
+fn a_size_that_the_limit_cannot_hold_is_warned_of() {
+    let machine = Machine::new();
+    // Of 4 GiB, as status would say it of the device.
+    for (size, limit, is_too_large) in [
+        ("200%", "50%", true),
+        ("16GiB", "100%", true),
+        ("100%", "50%", false),
+        ("25%", "1%", true),
+    ] {
+        let text = format!(
+            "[tier.fast]\nkind = \"zram\"\nsize = \"{size}\"\nmemory_limit = \"{limit}\"\n"
+        );
+        let plan = machine.plan(&config(&text)).unwrap();
+        let mut what = plan.problems.iter().map(|it| &it.what);
+        let found = what.any(|it| it.contains("promises more than its limit"));
+        assert_eq!(found, is_too_large, "{size} {limit}: {:?}", plan.problems);
+        plan.refuse().unwrap();
+    }
+}
