@@ -485,6 +485,68 @@ fn a_group_at_its_own_limit_is_not_the_machine() {
     assert_eq!(found(&host, "pressure").len(), 2);
 }
 
+/// The groups of version 1 do not say that their tasks wait, nor does one that is
+/// gone: with memory to be had, it is not the machine that is short of it.
+#[test]
+fn who_waits_while_the_machine_has_memory_waits_for_a_groups() {
+    let (dir, host) = plant("6.1");
+    let root = dir.path();
+    uptime(root, 600);
+    let available = |kib: u64| {
+        let meminfo = root.join("proc/meminfo");
+        let text = fs::read_to_string(&meminfo).unwrap();
+        let mut lines = text.lines();
+        let line = lines.find(|it| it.starts_with("MemAvailable")).unwrap();
+        let now = format!("MemAvailable: {kib} kB");
+        fs::write(&meminfo, text.replace(line, &now)).unwrap();
+    };
+    available(3_000_000);
+    let waiting = "some avg10=60.00 avg60=43.00 avg300=9.00 total=1\n\
+                   full avg10=41.00 avg60=41.00 avg300=1.00 total=1\n";
+    put(root, "/proc/pressure/memory", waiting);
+    let said = found(&host, "pressure");
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(
+        said[0].contains("can be had; at their limits now: none"),
+        "{said:?}"
+    );
+    let group = |name: &str| {
+        let folder = format!("/sys/fs/cgroup/memory{name}");
+        put(
+            root,
+            &format!("{folder}/memory.oom_control"),
+            "oom_kill 0\n",
+        );
+        put(
+            root,
+            &format!("{folder}/memory.limit_in_bytes"),
+            "104857600\n",
+        );
+        put(
+            root,
+            &format!("{folder}/memory.usage_in_bytes"),
+            "104800000\n",
+        );
+    };
+    put(
+        root,
+        "/sys/fs/cgroup/memory/memory.oom_control",
+        "oom_kill 0\n",
+    );
+    group("/web");
+    let said = found(&host, "pressure");
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(said[0].ends_with("at their limits now: /web"), "{said:?}");
+    group("/zmeld-lab-1");
+    assert_eq!(found(&host, "pressure"), Vec::<String>::new());
+    available(1000);
+    let said = found(&host, "pressure");
+    assert!(
+        said.len() == 1 && !said[0].contains("can be had"),
+        "{said:?}"
+    );
+}
+
 #[test]
 fn groups_of_version_1_are_known_too() {
     let (dir, host) = plant("6.1");

@@ -103,16 +103,61 @@ pub(super) fn high(view: &View) -> Vec<Found> {
     let mut found: Vec<Found> = view.now.groups.iter().filter_map(group_waits).collect();
     let memory = &view.now.memory;
     let has_memory = share(memory.available_bytes, memory.total_bytes) >= AVAILABLE_ENOUGH;
-    let explained = !found.is_empty() && has_memory;
-    if let Some(pressure) = view.now.pressure.filter(is_high).filter(|_| !explained) {
+    let Some(pressure) = view.now.pressure.filter(is_high) else {
+        return found;
+    };
+    if !has_memory {
         found.push(Found::new(
             "memory",
             "tasks wait for memory: the machine is short of it",
             waited(&pressure),
             "zmeld top shows which tier is busy; zmeld plan what would help",
         ));
+    } else if found.is_empty() {
+        found.extend(some_group_waits(view, &pressure));
     }
     found
+}
+
+/// So many groups are named in one line.
+const GROUPS_NAMED: usize = 3;
+
+/// Tasks wait while the machine has memory, and no group says that its own do: those
+/// of version 1 do not tell, and one may be gone.
+fn some_group_waits(view: &View, pressure: &Pressure) -> Option<Found> {
+    let full = |group: &&Group| match (group.memory_bytes, group.memory_max_bytes) {
+        (Some(used), Some(limit)) => share(used, limit) >= AT_LIMIT,
+        _ => false,
+    };
+    let full: Vec<&str> = view
+        .now
+        .groups
+        .iter()
+        .filter(full)
+        .map(|it| it.path.as_str())
+        .collect();
+    // An experiment reaches its limit on purpose.
+    if full.iter().any(|path| is_experiment(path)) {
+        return None;
+    }
+    let memory = &view.now.memory;
+    let found = Found::new(
+        "memory",
+        "tasks wait for memory, and the machine is not short of it: a control group was at its \
+         own limit",
+        format!(
+            "{}; {} of {} can be had; at their limits now: {}",
+            waited(pressure),
+            bytes(memory.available_bytes),
+            bytes(memory.total_bytes),
+            match full.is_empty() {
+                true => "none".to_owned(),
+                false => full[..full.len().min(GROUPS_NAMED)].join(", "),
+            }
+        ),
+        "raise its limit (systemd: MemoryMax=); systemd-cgtop --order=memory shows what groups use",
+    );
+    Some(found)
 }
 
 fn group_waits(group: &Group) -> Option<Found> {
