@@ -285,6 +285,31 @@ fn take_back_swap(host: &Host, how: TakingBack<'_>) -> Result<Option<String>, Er
     Ok(Some(swap_left(steps)))
 }
 
+/// A benchmark's end is not forced: what does not fit back stays, and is taken back
+/// later.
+fn stays_on(err: SwapError) -> SwapError {
+    const WAY_OUT: &str = "the experiment's swap stays on: raise the limit or end the program, \
+                           then zmeld down --experiment takes it back";
+    match err {
+        SwapError::NoRoomInGroup { groups, .. } => SwapError::NoRoomInGroup {
+            groups,
+            way_out: WAY_OUT,
+        },
+        SwapError::GroupsUnseen => SwapError::Refused {
+            what: "the experiment's swap stays on: the memory controller's groups are not mounted \
+                   here, so that nobody can tell whether it fits back into them; zmeld down \
+                   --experiment takes it back where they are"
+                .to_owned(),
+        },
+        err @ SwapError::NoRam { .. } => SwapError::Refused {
+            what: format!(
+                "{err}; the experiment's swap stays on: zmeld down --experiment takes it back"
+            ),
+        },
+        err => err,
+    }
+}
+
 /// Refuses to begin where `zmeld up` has set swap up.
 ///
 /// # Errors
@@ -330,7 +355,7 @@ impl AppliedArm {
             // An experiment that is stopped is to leave nothing: this runs to its end.
             let never = AtomicBool::new(false);
             let all = Removal::default();
-            down(&self.host, &mut journal, all, &never, &mut |_| ())?;
+            down(&self.host, &mut journal, all, &never, &mut |_| ()).map_err(stays_on)?;
         }
         self.disk = None;
         Ok(())
@@ -407,6 +432,35 @@ mod tests {
         limit: 100 << 20,
         footprint: 200 << 20,
     };
+
+    #[test]
+    fn what_does_not_fit_back_stays_on_and_the_way_out_is_one_that_there_is() {
+        let group = zmeld_swap::room::Overfull {
+            group: "/app".to_owned(),
+            swapped_bytes: 60 << 20,
+            room_bytes: 10 << 20,
+            limit_bytes: 100 << 20,
+            largest: None,
+        };
+        for err in [
+            SwapError::NoRoomInGroup {
+                groups: vec![group],
+                way_out: "say --force",
+            },
+            SwapError::NoRam {
+                areas: "/dev/zram1".to_owned(),
+                swapped_bytes: 60 << 20,
+                missing_bytes: 1 << 20,
+            },
+            SwapError::GroupsUnseen,
+        ] {
+            let before = err.to_string();
+            let said = stays_on(err).to_string();
+            assert!(said.contains("the experiment's swap stays on"), "{said}");
+            assert!(said.contains("zmeld down --experiment"), "{said}");
+            assert!(!said.contains("--force"), "{before}: {said}");
+        }
+    }
 
     /// What happens while a command runs; it is given the command.
     type Meanwhile = Box<dyn Fn(&str) + Send + Sync>;
