@@ -17,7 +17,7 @@ pub enum Outcome {
     Done,
     /// Done, and a threshold that was asked for was missed.
     Missed,
-    /// Stopped by Ctrl-C; the result so far was printed.
+    /// Stopped by Ctrl-C or SIGTERM; the result so far was printed.
     Interrupted,
 }
 
@@ -27,10 +27,11 @@ Exit codes:
   0    done
   1    done, but a threshold that was asked for (--require-..., --check) was
        missed, or config check found a trap
-  2    wrong use, or input that is wrong or cannot be read
+  2    wrong use, or input that is wrong or cannot be read; or it cannot be
+       done now: pages do not fit back, another run holds the lock
   3    a privilege or a kernel feature is missing
   4    integrity failure: bytes did not come back as they were
-  130  stopped by Ctrl-C; the result so far was printed";
+  130  stopped by Ctrl-C or SIGTERM; the result so far was printed";
 
 /// Ctrl-C came before there was a result.
 #[derive(Debug, thiserror::Error)]

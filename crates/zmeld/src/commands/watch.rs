@@ -10,7 +10,8 @@ use clap::Args;
 use zmeld_swap::observe::{lately, Observation};
 use zmeld_swap::watch::{WatchEvent, Watcher};
 
-use super::metrics::{self, Endpoint};
+use super::endpoint::Endpoint;
+use super::metrics;
 use super::status::page_size;
 use crate::cli::Place;
 use crate::exit::{Outcome, EXIT_CODES};
