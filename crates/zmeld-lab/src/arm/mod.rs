@@ -251,6 +251,8 @@ pub struct TakingBack<'a> {
     pub stop: &'a AtomicBool,
     /// Who is told what happens.
     pub listener: &'a mut Listener<'a>,
+    /// Is given, in words, what is not as it was before although it was taken back.
+    pub left: &'a mut Vec<String>,
 }
 
 /// Takes back what an experiment that was killed left set up. Returns what was found.
@@ -273,7 +275,8 @@ fn take_back_swap(host: &Host, how: TakingBack<'_>) -> Result<Option<String>, Er
         only: None,
         force: how.force,
     };
-    down(host, &mut journal, removal, how.stop, how.listener).map_err(|err| match err {
+    let report = down(host, &mut journal, removal, how.stop, how.listener);
+    let report = report.map_err(|err| match err {
         // The way out is said for what zmeld up did.
         SwapError::Interrupted { .. } => SwapError::Interrupted {
             after: "the rest of the experiment's swap is still there: zmeld down --experiment \
@@ -282,6 +285,7 @@ fn take_back_swap(host: &Host, how: TakingBack<'_>) -> Result<Option<String>, Er
         },
         err => err,
     })?;
+    how.left.extend(report.left);
     Ok(Some(swap_left(steps)))
 }
 
@@ -548,12 +552,25 @@ mod tests {
     }
 
     fn take_back(host: &Host, force: bool, stop: &AtomicBool) -> Result<Option<String>, Error> {
+        let mut left = Vec::new();
         let how = TakingBack {
             force,
             stop,
             listener: &mut |_| (),
+            left: &mut left,
         };
-        take_back_swap(host, how)
+        let found = take_back_swap(host, how)?;
+        // Whatever was found on by then is named.
+        let on = host
+            .swaps()?
+            .iter()
+            .any(|swap| swap.path.starts_with("/dev/loop9"));
+        assert_eq!(
+            left.iter().any(|it| it.contains("/dev/loop9")),
+            on,
+            "{left:?}"
+        );
+        Ok(found)
     }
 
     #[test]

@@ -158,13 +158,18 @@ impl<'a> Lab<'a> {
         let hierarchy = Hierarchy::here()?;
         let lock = ExperimentLock::here()?;
         let host = Host::here();
+        let mut left = Vec::new();
         let how = TakingBack {
             force: false,
             stop,
             listener: &mut |_| (),
+            left: &mut left,
         };
         for found in cleared(&host, how)? {
             listener(Event::Note(&format!("took back {found}")));
+        }
+        for text in &left {
+            listener(Event::Note(text));
         }
         arm::check_free(&host)?;
         let folder = Folder::create_in(&std::env::temp_dir(), "")?;

@@ -164,7 +164,7 @@ pub fn down(args: &DownArgs) -> anyhow::Result<Outcome> {
     if args.only.is_none() {
         let mut taken = Vec::new();
         if !zmeld_lab::experiment::left_behind(&host)?.is_empty() {
-            taken = taken_back(args, &host)?;
+            taken = taken_back(args, &host, &mut report.left)?;
         }
         // Found is not gone: what could not be removed is there still.
         let left = zmeld_lab::experiment::left_behind(&host)?;
@@ -180,13 +180,15 @@ pub fn down(args: &DownArgs) -> anyhow::Result<Outcome> {
     print("zmeld down", "zmeld.down", lead, args.json, false, &report)
 }
 
-/// Takes back what experiments left, until Ctrl-C.
-fn taken_back(args: &DownArgs, host: &Host) -> anyhow::Result<Vec<String>> {
+/// Takes back what experiments left, until Ctrl-C; what is not as before is added to
+/// `left`.
+fn taken_back(args: &DownArgs, host: &Host, left: &mut Vec<String>) -> anyhow::Result<Vec<String>> {
     let mut told = Reporter::new();
     let how = TakingBack {
         force: args.force,
         stop: progress::interrupt_flag(),
         listener: &mut |event| told.tell(event),
+        left,
     };
     Ok(take_back_left_behind(host, how)?)
 }
