@@ -25,8 +25,8 @@ pub struct Measured {
 impl Measured {
     /// `vm.swappiness` by 200 k / (k + 1), where swap is k times as fast as the
     /// file system (`Documentation/admin-guide/sysctl/vm.rst`: twice as fast
-    /// gives 133), to the nearest ten and within [`SWAPPINESS_MIN`] and
-    /// [`SWAPPINESS_MAX`]: a fraction of a second of reads says no more than that.
+    /// gives 133), to the nearest ten and within `SWAPPINESS_MIN` and
+    /// `SWAPPINESS_MAX`: a fraction of a second of reads says no more than that.
     pub fn swappiness(&self) -> u8 {
         let (swap, files) = (
             self.swap_pages_per_s.max(0.0),

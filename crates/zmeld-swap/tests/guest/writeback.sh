@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
-# guest: kernel=um,6.12 memory=256
+# guest: kernel=um,6.12 memory=256 program=wipefs
 #
 # The kernel's own zram with a backing device, and recompression where the kernel
 # has it (Debian's 6.12 has not), set up, fired by `zmeld watch`, and taken down.
