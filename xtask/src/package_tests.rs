@@ -80,7 +80,7 @@ fn names_no_place(made: &[PathBuf]) -> Result<Tally> {
             .any(|part| part == text.as_bytes())
     };
     let root = workspace::root().display().to_string();
-    let ok = !has(&root) && !has("registry/src") && !has("index.crates.io");
+    let ok = !has(&root) && !has("registry/src");
     Ok(Tally::of(
         LIFE,
         ok,
