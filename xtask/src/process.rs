@@ -14,6 +14,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{bail, Context, Result};
+use zmeld_linux::shell::word;
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
@@ -221,22 +222,13 @@ pub fn command_line(command: &Command) -> String {
     let mut words = Vec::new();
     for (name, value) in command.get_envs() {
         let value = value.unwrap_or_default().to_string_lossy();
-        words.push(format!("{}={}", name.to_string_lossy(), quoted(&value)));
+        words.push(format!("{}={}", name.to_string_lossy(), word(&value)));
     }
-    words.push(quoted(&command.get_program().to_string_lossy()));
+    words.push(word(&command.get_program().to_string_lossy()));
     for argument in command.get_args() {
-        words.push(quoted(&argument.to_string_lossy()));
+        words.push(word(&argument.to_string_lossy()));
     }
     words.join(" ")
-}
-
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
 }
 
 #[cfg(test)]

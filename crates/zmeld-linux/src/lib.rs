@@ -6,6 +6,7 @@
 //! |---|---|
 //! | [`file`](mod@file) | files written whole or not at all, through no other user's link |
 //! | [`own`] | folders and files that nobody else can have written |
+//! | [`shell`] | words of a shell, written and read |
 //! | [`text`] | other people's text, made unable to steer a terminal |
 //! | [`swaps`] | `/proc/swaps` |
 //! | [`meminfo`] | `/proc/meminfo` |
@@ -17,5 +18,6 @@ pub mod meminfo;
 pub mod mounts;
 pub mod octal;
 pub mod own;
+pub mod shell;
 pub mod swaps;
 pub mod text;

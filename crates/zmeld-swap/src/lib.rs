@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`applied`] | what was set up, by the names that the kernel uses |
 //! | [`config`] | what is wanted: `/etc/zmeld.toml` and its drop-ins, read, checked, written |
-//! | [`export`] | the configuration as systemd units, as a shell script, for NixOS |
+//! | [`export`] | the configuration as systemd units, for NixOS |
 //! | [`generator`] | the systemd generator |
 //! | [`import`] | what other tools set up, as a configuration |
 //! | [`kernel`] | the one way to read and write `/sys` and `/proc` and to run commands |

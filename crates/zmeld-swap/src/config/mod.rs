@@ -43,14 +43,15 @@ mod write;
 
 pub use codec::{Codec, Recompression};
 pub use location::{Location, Tag};
+pub(crate) use named::Named;
 pub use problem::{ConfigError, Place, Problem, Severity};
 pub use settings::{
-    MeldRule, Metrics, RecompressRule, Swappiness, Tunables, Watch, Which, WritebackRule,
+    MeldRule, Metrics, RecompressRule, Swappiness, Tunable, Tunables, Watch, Which, WritebackRule,
 };
 pub use size::{Bytes, Percent, Size, Span};
 pub use tier::{
     Cipher, Discard, DiskSwap, Encryption, Kind, MeldMode, RamDevice, RamDriver, Source, Swap,
-    Tier, TierName, Writeback, Zpool, Zswap,
+    Tier, TierName, Writeback, Zpool, Zswap, ZswapParameter,
 };
 pub use trap::Trap;
 pub use write::Comments;

@@ -3,7 +3,7 @@
 use super::{Discard, MeldMode, RamDriver, Which, Zpool};
 
 /// A choice among few, each with its name.
-pub(super) trait Named: Copy + PartialEq + 'static {
+pub(crate) trait Named: Copy + PartialEq + 'static {
     /// All of them.
     const ALL: &'static [(&'static str, Self)];
 

@@ -28,6 +28,73 @@ pub struct Tunables {
     pub min_free: Option<Bytes>,
 }
 
+/// A tunable that is given as a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tunable {
+    /// Its name below `/proc/sys/vm`.
+    pub name: &'static str,
+    /// What is written.
+    pub value: u64,
+    /// What it is for.
+    pub purpose: &'static str,
+}
+
+impl Tunables {
+    /// What is given as a number, `swappiness` first; one that is to be measured is
+    /// not among them.
+    pub fn values(&self) -> Vec<Tunable> {
+        let swappiness = match self.swappiness {
+            Some(Swappiness::Value(value)) => Some(u64::from(value)),
+            Some(Swappiness::Auto) | None => None,
+        };
+        let all = [
+            (
+                "swappiness",
+                swappiness,
+                "how pages and cached files are weighed",
+            ),
+            (
+                "page-cluster",
+                self.page_cluster.map(u64::from),
+                "what is compressed is not read faster in a row",
+            ),
+            (
+                "watermark_scale_factor",
+                self.watermark_scale_factor.map(u64::from),
+                "reclaim begins earlier, and in the background",
+            ),
+            (
+                "watermark_boost_factor",
+                self.watermark_boost_factor.map(u64::from),
+                "how much is reclaimed against fragmentation",
+            ),
+            (
+                "compaction_proactiveness",
+                self.compaction_proactiveness.map(u64::from),
+                "how hard free memory is kept in one piece",
+            ),
+            (
+                "vfs_cache_pressure",
+                self.vfs_cache_pressure.map(u64::from),
+                "how readily names and inodes are dropped",
+            ),
+            (
+                "min_free_kbytes",
+                self.min_free.map(|bytes| bytes.0 / 1024),
+                "memory for what cannot wait",
+            ),
+        ];
+        let given = all.into_iter().filter_map(|(name, value, purpose)| {
+            Some(Tunable {
+                name,
+                value: value?,
+                purpose,
+            })
+        });
+        given.collect()
+    }
+}
+
 /// A value of `vm.swappiness`, or how to find one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::size::text_form;
-use super::{Bytes, Codec, Location, Percent, Recompression, Size, Span};
+use super::{Bytes, Codec, Location, Named, Percent, Recompression, Size, Span};
 
 /// One place for swapped pages.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -187,6 +187,83 @@ pub struct Zswap {
     /// Whether pages of one value are kept as that value, where the kernel
     /// still has the choice (up to 6.11).
     pub same_filled: Option<bool>,
+}
+
+/// A parameter of zswap that is given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ZswapParameter {
+    /// Its name below `/sys/module/zswap/parameters`.
+    pub name: &'static str,
+    /// What is written.
+    pub value: String,
+    /// Whether no kernel with zswap lacks it.
+    pub in_every_kernel: bool,
+    /// What it is for.
+    pub purpose: &'static str,
+}
+
+impl Zswap {
+    /// What is given, and that zswap is on, in the order in which it takes effect:
+    /// the codec first, for the others hold for a pool that is made with it.
+    pub fn parameters(&self) -> Vec<ZswapParameter> {
+        let switch = |on: bool| if on { "Y" } else { "N" }.to_owned();
+        let percent = |value: u8| value.to_string();
+        let all = [
+            (
+                "compressor",
+                self.compressor.clone(),
+                true,
+                "what pages are compressed with",
+            ),
+            (
+                "zpool",
+                self.zpool.map(|zpool| zpool.name().to_owned()),
+                false,
+                "how compressed pages are kept",
+            ),
+            (
+                "max_pool_percent",
+                self.max_pool_percent.map(percent),
+                true,
+                "how much of RAM they may take",
+            ),
+            (
+                "accept_threshold_percent",
+                self.accept_threshold_percent.map(percent),
+                false,
+                "when pages are taken again after it was full",
+            ),
+            (
+                "shrinker_enabled",
+                self.shrinker.map(switch),
+                false,
+                "cold pages go to disk before it is full",
+            ),
+            (
+                "same_filled_pages_enabled",
+                self.same_filled.map(switch),
+                false,
+                "a page of one value is kept as that value",
+            ),
+            (
+                "enabled",
+                Some(switch(true)),
+                true,
+                "pages stay in RAM, compressed, before they go to disk",
+            ),
+        ];
+        let given = all
+            .into_iter()
+            .filter_map(|(name, value, in_every_kernel, purpose)| {
+                Some(ZswapParameter {
+                    name,
+                    value: value?,
+                    in_every_kernel,
+                    purpose,
+                })
+            });
+        given.collect()
+    }
 }
 
 /// zswap's pool.

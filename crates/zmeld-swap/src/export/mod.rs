@@ -3,12 +3,8 @@
 //!
 //! | module | for whom |
 //! |---|---|
-//! | [`script`] | any system with a POSIX shell, without zmeld |
 //! | [`nixos`] | NixOS, in its own options as far as it has them |
-//! | `left` | what these cannot say |
 //! | [`units`] | systemd: what the generator writes, and what `zmeld export systemd` shows |
 
-mod left;
 pub mod nixos;
-pub mod script;
 pub mod units;

@@ -5,12 +5,12 @@
 
 use std::fmt::Write;
 
-use super::left::left_to_zmeld;
-use super::script::{tunable_values, word, zswap_parameters};
+use zmeld_linux::shell::word;
+
 use super::units::wants_watch;
 use crate::config::{
     Codec, Comments, Config, Discard, DiskSwap, Encryption, Kind, RamDevice, RamDriver, Size,
-    Source, Swappiness, Tier, Trap, Tunables, Which, Zswap,
+    Source, Swappiness, Tier, Trap, Tunables, Which, Zswap, ZswapParameter,
 };
 
 /// The module for a configuration. `ram_bytes` is the RAM of the machine that it
@@ -20,8 +20,14 @@ pub fn nixos(config: &Config, ram_bytes: u64) -> String {
         config,
         ram_bytes,
         text: String::new(),
-        left: left_to_zmeld(config, false),
+        left: Vec::new(),
     };
+    if config.tunables.swappiness == Some(Swappiness::Auto) {
+        module.left.push(
+            "swappiness = \"auto\" is measured by zmeld up; write the number that it finds"
+                .to_owned(),
+        );
+    }
     module.ram();
     module.disks();
     if let Some(zswap) = config.zswap() {
@@ -311,11 +317,16 @@ impl Module<'_> {
     }
 
     fn zswap(&mut self, zswap: &Zswap) {
-        let parameters = zswap_parameters(zswap);
+        let parameters = zswap.parameters();
         self.line("boot.kernelParams = [");
-        for (name, value, _) in &parameters {
-            let value = if name == &"enabled" { "1" } else { value };
-            self.line(&format!("  {}", string(&format!("zswap.{name}={value}"))));
+        for parameter in &parameters {
+            // At boot it is a number; the others read alike there and later.
+            let value = match parameter.name {
+                "enabled" => "1",
+                _ => &parameter.value,
+            };
+            let word = format!("zswap.{}={value}", parameter.name);
+            self.line(&format!("  {}", string(&word)));
         }
         self.line("];");
         self.line("# A codec that is a module cannot be had as early as the parameters are read.");
@@ -327,11 +338,16 @@ impl Module<'_> {
         self.line("  serviceConfig.RemainAfterExit = true;");
         self.line("  script = ''");
         self.line("    cd /sys/module/zswap/parameters");
-        for (name, value, always) in &parameters {
-            let guard = if *always {
-                String::new()
-            } else {
-                format!("[ ! -e {name} ] || ")
+        for ZswapParameter {
+            name,
+            value,
+            in_every_kernel,
+            ..
+        } in &parameters
+        {
+            let guard = match in_every_kernel {
+                true => String::new(),
+                false => format!("[ ! -e {name} ] || "),
             };
             self.line(&format!("    {guard}echo {value} > {name}"));
         }
@@ -340,13 +356,13 @@ impl Module<'_> {
     }
 
     fn sysctl(&mut self) {
-        let values = tunable_values(&self.config.tunables);
+        let values = self.config.tunables.values();
         if values.is_empty() {
             return;
         }
         self.line("boot.kernel.sysctl = {");
-        for (name, value) in values {
-            self.line(&format!("  \"vm.{name}\" = {value};"));
+        for tunable in values {
+            self.line(&format!("  \"vm.{}\" = {};", tunable.name, tunable.value));
         }
         self.line("};\n");
     }

@@ -4,7 +4,7 @@
 use zmeld_report::units::bytes;
 
 use super::{Found, View};
-use crate::config::{Kind, MeldMode, RamDevice, Swappiness, Tier};
+use crate::config::{Kind, Named, RamDevice, Swappiness, Tier};
 use crate::observe::Device;
 
 /// Every setting of the configuration that the running system does not have. Which
@@ -152,12 +152,7 @@ fn device_differs(view: &View, ram: &RamDevice, device: &Device) -> Vec<Found> {
         found.push(differs(view, name, "its backing device", "one", "none"));
     }
     if let Some(melding) = &device.melding {
-        let wanted = match ram.meld {
-            MeldMode::Off => "off",
-            MeldMode::Manual => "manual",
-            MeldMode::Auto => "auto",
-            MeldMode::Inline => "inline",
-        };
+        let wanted = ram.meld.name();
         if melding.mode != wanted {
             found.push(differs(view, name, "its melding", wanted, &melding.mode));
         }

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use zmeld_linux::shell;
+
 use super::{lines, Imported, Line};
 use crate::config::{
     Bytes, Codec, Discard, Kind, MeldMode, Percent, RamDevice, RamDriver, Size, Swap,
@@ -29,7 +31,7 @@ pub(super) fn import(root: &Path, into: &mut Imported) -> Result<(), Error> {
             into.left(line, "it is more than VARIABLE=VALUE");
             continue;
         };
-        match name {
+        match name.as_str() {
             "ALGO" => match value.parse::<Codec>() {
                 Ok(named) => {
                     codec = named;
@@ -91,18 +93,15 @@ pub(super) fn import(root: &Path, into: &mut Imported) -> Result<(), Error> {
 }
 
 /// `NAME=VALUE`, quoted or not, with a comment after it or not.
-fn variable(line: &Line) -> Option<(&str, &str)> {
-    let text = line.text.strip_prefix("export ").unwrap_or(&line.text);
-    let (name, value) = text.split_once('=')?;
-    let value = match value.split_once(" #") {
-        Some((value, _)) => value.trim(),
-        None => value.trim(),
+fn variable(line: &Line) -> Option<(String, String)> {
+    let words = shell::words(&line.text)?;
+    let words = words.strip_prefix(&["export".to_owned()]).unwrap_or(&words);
+    let [word] = words else {
+        return None;
     };
-    let value = ['"', '\'']
-        .iter()
-        .find_map(|quote| value.strip_prefix(*quote)?.strip_suffix(*quote))
-        .unwrap_or(value);
-    let plain =
+    let (name, value) = word.split_once('=')?;
+    // What a shell would put in is not known here.
+    let is_plain =
         |text: &str| !text.contains(|c: char| c.is_whitespace() || "$`\\;&|\"'".contains(c));
-    (plain(name) && plain(value)).then_some((name, value))
+    (is_plain(name) && is_plain(value)).then(|| (name.to_owned(), value.to_owned()))
 }

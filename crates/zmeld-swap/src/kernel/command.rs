@@ -12,6 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::process::{kill_process, Pid, Signal};
+use zmeld_linux::shell::word;
 
 /// More than any of them has to say; the rest is read and dropped.
 const OUTPUT_MAX: u64 = 1 << 20;
@@ -65,13 +66,7 @@ impl fmt::Display for Invocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.program)?;
         for argument in &self.arguments {
-            let argument = argument.to_string_lossy();
-            let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
-            if !argument.is_empty() && argument.chars().all(plain) {
-                write!(f, " {argument}")?;
-            } else {
-                write!(f, " '{}'", argument.replace('\'', "'\\''"))?;
-            }
+            write!(f, " {}", word(&argument.to_string_lossy()))?;
         }
         Ok(())
     }

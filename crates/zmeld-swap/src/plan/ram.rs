@@ -3,7 +3,7 @@
 use zmeld_advice::ModulePresence;
 use zmeld_report::units::bytes as amount;
 
-use crate::config::{Codec, Encryption, MeldMode, RamDevice, RamDriver, Tier, Writeback};
+use crate::config::{Codec, Encryption, MeldMode, Named, RamDevice, RamDriver, Tier, Writeback};
 use crate::error::Error;
 use crate::machine::Feature;
 use crate::step::{DeviceRef, Step};
@@ -66,7 +66,7 @@ impl Draft<'_> {
                 codec.name.clone(),
                 "what pages are compressed with",
             );
-            if let Some(parameters) = parameters(codec, 0) {
+            if let Some(parameters) = codec.parameters(0) {
                 set("algorithm_params", parameters, "how it is to compress");
             }
         }
@@ -78,7 +78,7 @@ impl Draft<'_> {
                 format!("algo={} priority={priority}", codec.name),
                 "what pages may be compressed with again",
             );
-            if let Some(parameters) = parameters(codec, priority) {
+            if let Some(parameters) = codec.parameters(priority) {
                 set("algorithm_params", parameters, "how it is to compress");
             }
         }
@@ -138,15 +138,9 @@ impl Draft<'_> {
             );
         }
         if device.meld != MeldMode::Off {
-            let mode = match device.meld {
-                MeldMode::Off => "off",
-                MeldMode::Manual => "manual",
-                MeldMode::Auto => "auto",
-                MeldMode::Inline => "inline",
-            };
             set(
                 "meld_mode",
-                mode.to_owned(),
+                device.meld.name().to_owned(),
                 "when identical pages are melded",
             );
         }
@@ -329,16 +323,4 @@ fn refuse_absurd(size: u64, table: u64, ram: u64) -> Result<(), Error> {
             ram >> 20
         ),
     })
-}
-
-/// A codec's parameters as `algorithm_params` takes them.
-fn parameters(codec: &Codec, priority: u8) -> Option<String> {
-    let mut text = format!("priority={priority}");
-    if let Some(level) = codec.level {
-        text.push_str(&format!(" level={level}"));
-    }
-    if let Some(dict) = &codec.dict {
-        text.push_str(&format!(" dict={}", dict.display()));
-    }
-    (codec.level.is_some() || codec.dict.is_some()).then_some(text)
 }

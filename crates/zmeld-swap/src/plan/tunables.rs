@@ -11,6 +11,7 @@ use crate::steps::SetValue;
 use super::{Draft, Group, Steps};
 
 const GROUP: &str = "tunables";
+const SWAPPINESS: &str = "swappiness";
 const VM: &str = "/proc/sys/vm";
 
 /// Random I/O of swap against the file system's, measured.
@@ -65,9 +66,8 @@ impl Draft<'_> {
             records: self.records,
             steps: Vec::new(),
         };
-        let number = |value: Option<u64>| value.map(|value| value.to_string());
-        let swappiness = self.swappiness();
-        if wanted.swappiness == Some(Swappiness::Auto) && swappiness.1.is_none() {
+        let measured = self.measured_swappiness();
+        if wanted.swappiness == Some(Swappiness::Auto) && measured.is_none() {
             self.problems.push(Problem {
                 place: None,
                 key: "tunables.swappiness".to_owned(),
@@ -80,41 +80,15 @@ impl Draft<'_> {
             });
         }
         self.problems.extend(self.machine.kept_free(self.config));
-        let values = [
-            swappiness,
+        let given = wanted.values().into_iter().map(|tunable| {
             (
-                "page-cluster",
-                number(wanted.page_cluster.map(u64::from)),
-                "what is compressed is not read faster in a row".to_owned(),
-            ),
-            (
-                "watermark_scale_factor",
-                number(wanted.watermark_scale_factor.map(u64::from)),
-                "reclaim begins earlier, and in the background".to_owned(),
-            ),
-            (
-                "watermark_boost_factor",
-                number(wanted.watermark_boost_factor.map(u64::from)),
-                "how much is reclaimed against fragmentation".to_owned(),
-            ),
-            (
-                "compaction_proactiveness",
-                number(wanted.compaction_proactiveness.map(u64::from)),
-                "how hard free memory is kept in one piece".to_owned(),
-            ),
-            (
-                "vfs_cache_pressure",
-                number(wanted.vfs_cache_pressure.map(u64::from)),
-                "how readily names and inodes are dropped".to_owned(),
-            ),
-            (
-                "min_free_kbytes",
-                number(wanted.min_free.map(|bytes| bytes.0 / 1024)),
-                "memory for what cannot wait".to_owned(),
-            ),
-        ];
-        for (name, value, reason) in values {
-            let Some(value) = value else { continue };
+                tunable.name,
+                tunable.value.to_string(),
+                tunable.purpose.to_owned(),
+            )
+        });
+        let measured = measured.map(|(value, reason)| (SWAPPINESS, value, reason));
+        for (name, value, reason) in measured.into_iter().chain(given) {
             let path = format!("{VM}/{name}");
             let Some(before) = self.host.read_optional(&path)? else {
                 return Err(Error::KernelFeature {
@@ -139,45 +113,35 @@ impl Draft<'_> {
         Ok(())
     }
 
-    fn swappiness(&self) -> (&'static str, Option<String>, String) {
-        const NAME: &str = "swappiness";
-        let most = if self.machine.kernel_from(5, 8) {
-            200
-        } else {
-            100
-        };
-        match self.config.tunables.swappiness {
-            None => (NAME, None, String::new()),
-            Some(Swappiness::Value(value)) => {
-                let reason = "how pages and cached files are weighed".to_owned();
-                (NAME, Some(value.to_string()), reason)
-            }
-            Some(Swappiness::Auto) => {
-                // Measured anew, it would be a little different each time.
-                let asked_before = self.old.is_some_and(|old| {
-                    old.tunables.swappiness == Some(Swappiness::Auto)
-                        && old.tiers == self.config.tiers
-                });
-                let recorded = self.recorded(GROUP).find_map(|record| match &record.step {
-                    Step::SetValue(set) if set.path.ends_with(NAME) => Some(set.value.clone()),
-                    _ => None,
-                });
-                if let Some(value) = recorded.filter(|_| asked_before) {
-                    return (NAME, Some(value), "as it was measured".to_owned());
-                }
-                let Some(measured) = self.options.swappiness else {
-                    return (NAME, None, String::new());
-                };
-                let value = measured.swappiness().min(most);
-                let reason = format!(
-                    "200 k / (k + 1), to the nearest ten, {SWAPPINESS_MIN} to {SWAPPINESS_MAX}: \
-                     swap gives {} pages/s back, the file system {}",
-                    rough(measured.swap_pages_per_s),
-                    rough(measured.files_pages_per_s)
-                );
-                (NAME, Some(value.to_string()), reason)
-            }
+    /// The swappiness that was measured, and how it follows from that; nothing where
+    /// none is to be measured, or none was.
+    fn measured_swappiness(&self) -> Option<(String, String)> {
+        if self.config.tunables.swappiness != Some(Swappiness::Auto) {
+            return None;
         }
+        // Measured anew, it would be a little different each time.
+        let asked_before = self.old.is_some_and(|old| {
+            old.tunables.swappiness == Some(Swappiness::Auto) && old.tiers == self.config.tiers
+        });
+        let recorded = self.recorded(GROUP).find_map(|record| match &record.step {
+            Step::SetValue(set) if set.path.ends_with(SWAPPINESS) => Some(set.value.clone()),
+            _ => None,
+        });
+        if let Some(value) = recorded.filter(|_| asked_before) {
+            return Some((value, "as it was measured".to_owned()));
+        }
+        let measured = self.options.swappiness?;
+        let most = match self.machine.kernel_from(5, 8) {
+            true => 200,
+            false => 100,
+        };
+        let reason = format!(
+            "200 k / (k + 1), to the nearest ten, {SWAPPINESS_MIN} to {SWAPPINESS_MAX}: swap gives \
+             {} pages/s back, the file system {}",
+            rough(measured.swap_pages_per_s),
+            rough(measured.files_pages_per_s)
+        );
+        Some((measured.swappiness().min(most).to_string(), reason))
     }
 }
 

@@ -1,6 +1,6 @@
 //! zswap.
 
-use crate::config::{Kind, Trap, Zpool, Zswap};
+use crate::config::{Kind, Trap, Zswap};
 use crate::error::Error;
 use crate::machine::ZSWAP;
 use crate::step::Step;
@@ -26,52 +26,8 @@ impl Draft<'_> {
                     .to_owned(),
             });
         }
-        let switch = |on: bool| if on { "Y" } else { "N" }.to_owned();
-        let pool = |pool: Zpool| match pool {
-            Zpool::Zbud => "zbud",
-            Zpool::Z3fold => "z3fold",
-            Zpool::Zsmalloc => "zsmalloc",
-        };
-        // The codec first: the others hold for a pool that is made with it.
-        let wanted = [
-            (
-                "compressor",
-                zswap.compressor.clone(),
-                "what pages are compressed with",
-            ),
-            (
-                "zpool",
-                zswap.zpool.map(|it| pool(it).to_owned()),
-                "how compressed pages are kept",
-            ),
-            (
-                "max_pool_percent",
-                zswap.max_pool_percent.map(|it| it.to_string()),
-                "how much of RAM they may take",
-            ),
-            (
-                "accept_threshold_percent",
-                zswap.accept_threshold_percent.map(|it| it.to_string()),
-                "when pages are taken again after it was full",
-            ),
-            (
-                "shrinker_enabled",
-                zswap.shrinker.map(switch),
-                "cold pages go to disk before it is full",
-            ),
-            (
-                "same_filled_pages_enabled",
-                zswap.same_filled.map(switch),
-                "a page of one value is kept as that value",
-            ),
-            (
-                "enabled",
-                Some(switch(true)),
-                "pages stay in RAM, compressed, before they go to disk",
-            ),
-        ];
-        for (name, value, reason) in wanted {
-            let Some(value) = value else { continue };
+        for parameter in zswap.parameters() {
+            let name = parameter.name;
             let path = format!("{ZSWAP}/{name}");
             let Some(now) = self.host.read_optional(&path)? else {
                 self.warn(
@@ -85,8 +41,8 @@ impl Draft<'_> {
                 continue;
             };
             steps.add_over(
-                Step::SetValue(SetValue::new(path, value)),
-                reason,
+                Step::SetValue(SetValue::new(path, parameter.value)),
+                parameter.purpose,
                 Some(now),
             );
         }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{bail, Context};
 use clap::{Args, ValueEnum};
 use zmeld_swap::config::Config;
-use zmeld_swap::export::{nixos, script, units};
+use zmeld_swap::export::{nixos, units};
 
 use super::config::{ram_bytes, FileArgs};
 use crate::exit::{Outcome, EXIT_CODES};
@@ -17,8 +17,7 @@ Examples:
   zmeld export systemd                 the units, one after the other
   zmeld export systemd --dir units     as files, for /etc/systemd/system
   zmeld export nixos > swap.nix        a module for NixOS
-  zmeld export script > swap.sh        a shell script; needs no zmeld
-  zmeld plan --toml > p.toml && zmeld export script p.toml";
+  zmeld plan --toml > p.toml && zmeld export nixos p.toml";
 
 /// Arguments of `zmeld export`.
 #[derive(Args)]
@@ -43,8 +42,6 @@ pub enum Form {
     Systemd,
     /// A NixOS module
     Nixos,
-    /// A POSIX shell script that needs no zmeld
-    Script,
 }
 
 /// Runs the command.
@@ -62,7 +59,6 @@ pub fn run(args: &ExportArgs) -> anyhow::Result<Outcome> {
     }
     match args.form {
         Form::Nixos => output::print(&nixos::nixos(config, ram_bytes(&args.file.root)?))?,
-        Form::Script => output::print(&script::script(config))?,
         Form::Systemd => {
             let program = super::generator::program();
             let file = match args.file.named() {
