@@ -61,6 +61,10 @@ struct Fake {
     inner: Mutex<Inner>,
 }
 
+/// How long a run waits for the lock of its machine. Nobody else has it, but a program
+/// that another test starts meanwhile inherits it, and keeps it until it has ended.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
 pub const MEMINFO: &str = "MemTotal: 4194304 kB\nMemFree: 1048576 kB\nMemAvailable: 2097152 kB\n\
     Buffers: 0 kB\nCached: 0 kB\nSwapCached: 0 kB\nActive: 0 kB\nInactive: 0 kB\nSwapTotal: 0 kB\n\
     SwapFree: 0 kB\nDirty: 0 kB\nWriteback: 0 kB\nMapped: 0 kB\nSlab: 0 kB\nCommitted_AS: 0 kB\n\
@@ -267,7 +271,7 @@ impl Machine {
 
     pub fn up(&self, config: &Config) -> Result<Report, Error> {
         let host = self.host();
-        let mut journal = Journal::lock(&host, Duration::ZERO, &mut |_| {})?;
+        let mut journal = Journal::lock(&host, PATIENCE, &mut |_| {})?;
         let state = journal.state().clone();
         let plan = Plan::new(&host, config, Some(&state), &Options::default())?;
         let mut notes = self.notes.lock().unwrap_or_else(|notes| notes.into_inner());
@@ -279,7 +283,7 @@ impl Machine {
     /// Goes up, also where it costs a program; what was noted.
     pub fn up_by_force(&self, config: &Config) -> Result<(Report, Vec<String>), Error> {
         let host = self.host();
-        let mut journal = Journal::lock(&host, Duration::ZERO, &mut |_| {})?;
+        let mut journal = Journal::lock(&host, PATIENCE, &mut |_| {})?;
         let state = journal.state().clone();
         let options = Options {
             force: true,
@@ -296,7 +300,7 @@ impl Machine {
     /// Goes down, also where it costs a program; what was noted.
     pub fn down_noting(&self, force: bool) -> Result<(Report, Vec<String>), Error> {
         let host = self.host();
-        let mut journal = Journal::lock(&host, Duration::ZERO, &mut |_| {})?;
+        let mut journal = Journal::lock(&host, PATIENCE, &mut |_| {})?;
         let mut notes = Vec::new();
         let removal = Removal { only: None, force };
         let stop = false.into();
@@ -312,7 +316,7 @@ impl Machine {
 
     pub fn down_until(&self, stop: &AtomicBool) -> Result<Report, Error> {
         let host = self.host();
-        let mut journal = Journal::lock(&host, Duration::ZERO, &mut |_| {})?;
+        let mut journal = Journal::lock(&host, PATIENCE, &mut |_| {})?;
         let mut notes = self.notes.lock().unwrap_or_else(|notes| notes.into_inner());
         execute::down(
             &host,

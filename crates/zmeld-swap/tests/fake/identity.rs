@@ -3,7 +3,7 @@
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
-use crate::common::{config, Fate, Killed, Machine};
+use crate::common::{config, Fate, Killed, Machine, PATIENCE};
 use crate::crash::quietly;
 use zmeld_swap::applied::Applied;
 use zmeld_swap::journal::State;
@@ -319,8 +319,7 @@ fn another_device_is_not_switched_on_in_place_of_what_was_taken_over() {
             done: false,
         }],
     });
-    let patience = std::time::Duration::ZERO;
-    let mut journal = zmeld_swap::journal::Journal::lock(&host, patience, &mut |_| {}).unwrap();
+    let mut journal = zmeld_swap::journal::Journal::lock(&host, PATIENCE, &mut |_| {}).unwrap();
     let stop = false.into();
     zmeld_swap::execute::up(&host, &mut journal, &plan, &stop, &mut |_| {}).unwrap();
     drop(journal);

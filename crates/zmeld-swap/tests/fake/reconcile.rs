@@ -1,6 +1,6 @@
 //! What a plan says is what `up` does, and what is left after `down` is said.
 
-use crate::common::{config, Machine};
+use crate::common::{config, Machine, PATIENCE};
 use zmeld_swap::execute::Done;
 use zmeld_swap::journal::{Journal, Owner, State};
 
@@ -93,8 +93,7 @@ fn an_experiments_steps_are_not_those_of_up() {
     let host = machine.host();
     {
         let owner = Owner::Experiment;
-        let patience = std::time::Duration::ZERO;
-        let mut journal = Journal::lock_for(&host, owner, patience, &mut |_| {}).unwrap();
+        let mut journal = Journal::lock_for(&host, owner, PATIENCE, &mut |_| {}).unwrap();
         let plan = machine.plan(&config(RAM)).unwrap();
         let stop = false.into();
         zmeld_swap::execute::up(&host, &mut journal, &plan, &stop, &mut |_| {}).unwrap();

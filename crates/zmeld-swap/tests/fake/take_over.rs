@@ -3,7 +3,6 @@
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
-use std::time::Duration;
 
 use zmeld_swap::config::{Severity, Trap};
 use zmeld_swap::event::Event;
@@ -12,7 +11,7 @@ use zmeld_swap::journal::{Journal, State};
 use zmeld_swap::plan::{Options, Plan};
 use zmeld_swap::Error;
 
-use crate::common::{config, Fate, Machine};
+use crate::common::{config, Fate, Machine, PATIENCE};
 use crate::crash::quietly;
 
 const RAM: &str = "[tier.fast]\nkind = \"zram\"\nsize = \"50%\"\nmemory_limit = \"30%\"\n";
@@ -44,7 +43,7 @@ fn plan(machine: &Machine, text: &str, take_over: bool) -> Plan {
 
 fn up(machine: &Machine, text: &str, take_over: bool) -> Result<execute::Report, Error> {
     let host = machine.host();
-    let mut journal = Journal::lock(&host, Duration::ZERO, &mut |_| {})?;
+    let mut journal = Journal::lock(&host, PATIENCE, &mut |_| {})?;
     let state = journal.state().clone();
     let plan = Plan::new(&host, &config(text), Some(&state), &options(take_over))?;
     execute::up(&host, &mut journal, &plan, &false.into(), &mut |_| {})
@@ -309,7 +308,7 @@ fn laptop_with_a_full_group() -> Machine {
 /// Takes over, by force or not; what was noted, and what came of it.
 fn take_over(machine: &Machine, force: bool) -> (Vec<String>, Result<execute::Report, Error>) {
     let host = machine.host();
-    let mut journal = Journal::lock(&host, Duration::ZERO, &mut |_| {}).unwrap();
+    let mut journal = Journal::lock(&host, PATIENCE, &mut |_| {}).unwrap();
     let state = journal.state().clone();
     let options = Options {
         take_over: true,

@@ -12,7 +12,7 @@ use zmeld_swap::execute::{self, Removal};
 use zmeld_swap::journal::{Journal, State};
 use zmeld_swap::{Error, ErrorKind};
 
-use crate::common::{config, Machine, MEMINFO};
+use crate::common::{config, Machine, MEMINFO, PATIENCE};
 
 const RAM: &str = "[tier.fast]\nkind = \"zram\"\nsize = \"50%\"\n";
 
@@ -110,7 +110,7 @@ fn a_drive_that_carries_something() {
     let host = machine.host();
     let plan = machine.plan(&config(&text)).unwrap();
     machine.carry("/dev/sdd1", "ext4");
-    let mut journal = Journal::lock(&host, Duration::ZERO, &mut |_| {}).unwrap();
+    let mut journal = Journal::lock(&host, PATIENCE, &mut |_| {}).unwrap();
     let up = execute::up(&host, &mut journal, &plan, &false.into(), &mut |_| {});
     let line = up.unwrap_err().to_string();
     assert!(
@@ -249,12 +249,12 @@ fn pages_that_do_not_fit_back_into_memory() {
 fn two_runs_are_kept_apart() {
     let machine = Machine::new();
     let host = machine.host();
-    let first = Journal::lock(&host, Duration::ZERO, &mut |_| {}).unwrap();
+    let first = Journal::lock(&host, PATIENCE, &mut |_| {}).unwrap();
     let second = Journal::lock(&host, Duration::from_millis(50), &mut |_| {}).unwrap_err();
     let pid = format!("(process {})", std::process::id());
     assert!(second.to_string().contains(&pid), "{second}");
     drop(first);
-    Journal::lock(&host, Duration::ZERO, &mut |_| {}).unwrap();
+    Journal::lock(&host, PATIENCE, &mut |_| {}).unwrap();
 }
 
 #[test]
@@ -343,7 +343,7 @@ fn what_was_set_up_is_taken_back_where_nothing_can_be_written_down() {
     let before = machine.snapshot();
     machine.up(&config(RAM)).unwrap();
     let host = machine.host();
-    let mut journal = Journal::lock(&host, Duration::ZERO, &mut |_| {}).unwrap();
+    let mut journal = Journal::lock(&host, PATIENCE, &mut |_| {}).unwrap();
     // There is no room for the state: here, no folder.
     std::fs::rename(machine.path("/run/zmeld"), machine.path("/run/full")).unwrap();
     let mut notes = Vec::new();
