@@ -83,9 +83,13 @@ impl<'a> Reader<'a> {
     }
 
     pub fn malformed(&mut self, path: &str, why: &str) {
+        self.warn_of(path, Problem::Malformed(why.to_owned()));
+    }
+
+    fn warn_of(&mut self, path: &str, problem: Problem) {
         self.warn(Warning {
             path: path.to_owned(),
-            problem: Problem::Malformed(why.to_owned()),
+            problem,
         });
     }
 
@@ -100,41 +104,26 @@ impl<'a> Reader<'a> {
     }
 
     fn text(&mut self, path: &str, required: bool) -> Option<String> {
-        let problem = match self.host.read(path) {
+        match self.host.read(path) {
             Ok(text) => return Some(text),
-            Err(Error::Io { cause, .. }) => match cause.kind() {
-                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory if required => {
-                    Problem::Missing
+            Err(Error::Io { cause, .. }) if is_missing(&cause) => {
+                if required {
+                    self.warn_of(path, Problem::Missing);
                 }
-                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => return None,
-                io::ErrorKind::PermissionDenied => Problem::NotPermitted,
-                _ if is_absent(&cause) => return None,
-                _ => Problem::Unreadable(words(&cause)),
-            },
-            Err(err) => Problem::Malformed(err.to_string().replace(path, "it")),
-        };
-        self.warn(Warning {
-            path: path.to_owned(),
-            problem,
-        });
+            }
+            Err(Error::Io { cause, .. }) if is_absent(&cause) => {}
+            Err(err) => self.warn_of(path, problem_of(path, err)),
+        }
         None
     }
 
     /// The text of a file in zmeld's own folder, as long as nobody else can have
     /// written it.
     pub fn own(&mut self, path: &str) -> Option<String> {
-        let problem = match run_folder::read(self.host, path) {
+        match run_folder::read(self.host, path) {
             Ok(bytes) => return Some(String::from_utf8_lossy(&bytes?).into_owned()),
-            Err(Error::Io { cause, .. }) => match cause.kind() {
-                io::ErrorKind::PermissionDenied => Problem::NotPermitted,
-                _ => Problem::Unreadable(words(&cause)),
-            },
-            Err(err) => Problem::Malformed(err.to_string().replace(path, "it")),
-        };
-        self.warn(Warning {
-            path: path.to_owned(),
-            problem,
-        });
+            Err(err) => self.warn_of(path, problem_of(path, err)),
+        }
         None
     }
 
@@ -196,6 +185,24 @@ impl<'a> Reader<'a> {
         names.retain(|name| self.host.path(format!("{path}/{name}")).is_dir());
         names
     }
+}
+
+/// What is wrong with a file that was not read.
+fn problem_of(path: &str, err: Error) -> Problem {
+    match err {
+        Error::Io { cause, .. } if cause.kind() == io::ErrorKind::PermissionDenied => {
+            Problem::NotPermitted
+        }
+        Error::Io { cause, .. } => Problem::Unreadable(words(&cause)),
+        err => Problem::Malformed(err.to_string().replace(path, "it")),
+    }
+}
+
+fn is_missing(cause: &io::Error) -> bool {
+    matches!(
+        cause.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
 }
 
 /// A device that goes away while it is read, or a facility that is compiled in and

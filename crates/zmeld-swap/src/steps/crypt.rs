@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{refuse_to_lose, signatures, thing, Thing};
+use super::{carries, refuse_to_lose, signatures, thing, Thing};
 use crate::config::Cipher;
 use crate::error::Error;
 use crate::identity::{new_uuid, stands_on, Identity};
@@ -121,10 +121,7 @@ impl Reversible for FormatLuks {
         match &found[..] {
             [] => Ok(None),
             [one] if one == LUKS => Ok(Some(IS_LUKS.to_owned())),
-            _ => Err(Error::Carries {
-                device: path,
-                found: found.join(", "),
-            }),
+            _ => Err(carries(&path, &found)),
         }
     }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::crypt::Mode;
-use super::{thing, Thing};
+use super::{carries, thing, Thing};
 use crate::error::Error;
 use crate::identity::{new_uuid, swap_label, Identity};
 use crate::kernel::{Host, Invocation};
@@ -97,10 +97,7 @@ impl Reversible for MakeSwap {
         if found.is_empty() {
             return Ok(is_fresh(context, &self.device).then(|| FRESH.to_owned()));
         }
-        Err(Error::Carries {
-            device: path.clone(),
-            found: found.join(", "),
-        })
+        Err(carries(&path, &found))
     }
 
     fn identity(

@@ -79,10 +79,15 @@ pub(crate) fn refuse_to_lose(host: &Host, drive: &Path) -> Result<(), Error> {
     let found = signatures(host, drive)?;
     match found.is_empty() {
         true => Ok(()),
-        false => Err(Error::Carries {
-            device: drive.to_path_buf(),
-            found: found.join(", "),
-        }),
+        false => Err(carries(drive, &found)),
+    }
+}
+
+/// That a drive carries what may not be lost.
+fn carries(drive: &Path, found: &[String]) -> Error {
+    Error::Carries {
+        device: drive.to_path_buf(),
+        found: found.join(", "),
     }
 }
 
