@@ -182,7 +182,8 @@ fn sysroot() -> Result<PathBuf> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().into())
 }
 
-fn cargo_home() -> Result<PathBuf> {
+/// Where cargo keeps what it fetched.
+pub fn cargo_home() -> Result<PathBuf> {
     let home = env::var_os("HOME").map(|home| PathBuf::from(home).join(".cargo"));
     env::var_os("CARGO_HOME")
         .map(PathBuf::from)

@@ -80,11 +80,19 @@ fn names_no_place(made: &[PathBuf]) -> Result<Tally> {
             .any(|part| part == text.as_bytes())
     };
     let root = workspace::root().display().to_string();
-    let ok = !has(&root) && !has("registry/src");
+    // A registry's folder is its name with a hash behind it.
+    let registries = fs::read_dir(clean_root::cargo_home()?.join("registry/src"))?;
+    let mut names = vec![root, "registry/src".to_owned()];
+    for folder in registries {
+        let folder = folder?.file_name().to_string_lossy().into_owned();
+        let name = folder.rsplit_once('-').map(|(name, _)| name.to_owned());
+        names.push(name.unwrap_or(folder));
+    }
+    let named = names.iter().find(|name| has(name));
     Ok(Tally::of(
         LIFE,
-        ok,
-        "the program names folders of this machine",
+        named.is_none(),
+        format!("the program names {named:?}: a folder of this machine, or a registry"),
     ))
 }
 
