@@ -228,12 +228,22 @@ static bool attempt_start(struct recompression *run, struct attempt *attempt)
 	return fits;
 }
 
+/* Whether the store has no codec that works harder than this one. */
+static bool is_last_codec(const struct zm_store *store, u32 priority)
+{
+	while (++priority < ZM_PRIORITIES)
+		if (store->codecs[priority].ops)
+			return false;
+	return true;
+}
+
 /*
- * Puts the new object (NULL: there is none) in the place of the slot's own, or
- * marks that one incompressible. False: the slot holds something else by now.
+ * Puts the new object in the place of the slot's own. NULL: there is none, since no
+ * codec up to `tried` helped (0: none was tried); where no other is left, the slot's
+ * own is marked incompressible. False: the slot holds something else by now.
  */
 static bool slot_finish(struct recompression *run, struct attempt *attempt,
-			const struct zm_object *object, u32 flags)
+			const struct zm_object *object, u32 tried)
 {
 	struct zm_store *store = run->store;
 	struct zm_slot *slot = &store->slots[attempt->index];
@@ -247,7 +257,8 @@ static bool slot_finish(struct recompression *run, struct attempt *attempt,
 	if (!same)
 		goto unlock;
 	content.state &= ~ZM_STATE_MARKED;
-	content.state |= flags;
+	if (is_last_codec(store, tried))
+		content.state |= ZM_STATE_INCOMPRESSIBLE;
 	if (object) {
 		old = zm_content_object(content);
 		content.value = object->handle.value;
@@ -266,22 +277,20 @@ unlock:
 }
 
 /* No codec up to this one helped. pre: locked, in the pool. */
-static void share_note_tried(struct zm_share *share, u32 priority, u32 flags)
+static void share_note_tried(const struct zm_store *store,
+			     struct zm_share *share, u32 tried)
 {
-	if (priority < share_tried(share))
-		priority = share_tried(share);
-	if (flags & ZM_STATE_INCOMPRESSIBLE)
-		zm_share_mark(share, 0, ZM_SHARE_INCOMPRESSIBLE);
+	u32 set = is_last_codec(store, tried) ? ZM_SHARE_INCOMPRESSIBLE : 0;
+
+	if (tried < share_tried(share))
+		tried = share_tried(share);
 	zm_share_mark(share, ZM_SHARE_TRIED_MASK,
-		      priority << ZM_SHARE_TRIED_SHIFT);
+		      set | tried << ZM_SHARE_TRIED_SHIFT);
 }
 
-/*
- * The same for a share. Without an object, no codec up to `tried` helped; 0: none was
- * tried. False: it has left the pool by now, or is being read.
- */
+/* The same for a share. False: it has left the pool by now, or is being read. */
 static bool share_finish(struct recompression *run, struct attempt *attempt,
-			 const struct zm_object *object, u32 flags, u32 tried)
+			 const struct zm_object *object, u32 tried)
 {
 	struct zm_share *share = attempt->share;
 	bool here;
@@ -292,17 +301,17 @@ static bool share_finish(struct recompression *run, struct attempt *attempt,
 	if (here && object)
 		zm_share_replace(run->store, share, *object);
 	else if (here)
-		share_note_tried(share, tried, flags);
+		share_note_tried(run->store, share, tried);
 	zm_share_put(run->store, share);
 	return here;
 }
 
 static bool attempt_finish(struct recompression *run, struct attempt *attempt,
-			   const struct zm_object *object, u32 flags, u32 tried)
+			   const struct zm_object *object, u32 tried)
 {
 	bool same = attempt->share ?
-		    share_finish(run, attempt, object, flags, tried) :
-		    slot_finish(run, attempt, object, flags);
+		    share_finish(run, attempt, object, tried) :
+		    slot_finish(run, attempt, object, tried);
 
 	if (!same)
 		run->result->raced++;
@@ -349,45 +358,34 @@ static bool attempt_pack(struct recompression *run, u32 old_size, u32 first,
 	return false;
 }
 
-/* Whether the store has no codec that works harder than this one. */
-static bool is_last_codec(const struct zm_store *store, u32 priority)
-{
-	while (++priority < ZM_PRIORITIES)
-		if (store->codecs[priority].ops)
-			return false;
-	return true;
-}
-
 /* pre: it was started; ends it. -ENOMEM: no room for the new object. */
 static int attempt_recompress(struct recompression *run,
 			      struct attempt *attempt)
 {
 	struct zm_recompress_result *result = run->result;
-	u32 first = run->options->priority_first, flags = 0;
+	u32 first = run->options->priority_first;
 	struct zm_object object;
 	const void *bytes;
 
 	result->pages_tried++;
 	if (!attempt_read(run, attempt)) {
 		result->pages_damaged++;
-		attempt_finish(run, attempt, NULL, 0, 0);
+		attempt_finish(run, attempt, NULL, 0);
 		return 0;
 	}
 	if (first <= attempt->copy.priority)
 		first = attempt->copy.priority + 1;
 	if (!attempt_pack(run, attempt->copy.size, first, &bytes, &object)) {
-		if (is_last_codec(run->store, object.priority))
-			flags = ZM_STATE_INCOMPRESSIBLE;
-		if (attempt_finish(run, attempt, NULL, flags,
-				   object.priority) && flags)
+		if (attempt_finish(run, attempt, NULL, object.priority) &&
+		    is_last_codec(run->store, object.priority))
 			result->pages_incompressible++;
 		return 0;
 	}
 	if (zm_object_store(run->store, bytes, 0, NULL, &object)) {
-		attempt_finish(run, attempt, NULL, 0, 0);
+		attempt_finish(run, attempt, NULL, 0);
 		return -ENOMEM;
 	}
-	if (!attempt_finish(run, attempt, &object, 0, 0)) {
+	if (!attempt_finish(run, attempt, &object, 0)) {
 		zm_object_free(run->store, object);
 		return 0;
 	}
