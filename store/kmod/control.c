@@ -200,12 +200,9 @@ static int devices_make(void)
 	unsigned int i;
 	int id = 0;
 
-	for (i = 0; i < num_devices && id >= 0; i++) {
-		mutex_lock(&zm_devices_lock);
-		id = device_make();
-		mutex_unlock(&zm_devices_lock);
-	}
 	mutex_lock(&zm_devices_lock);
+	for (i = 0; i < num_devices && id >= 0; i++)
+		id = device_make();
 	/*
 	 * From the first device on anybody may have one open, and a module whose
 	 * load fails goes whatever uses it: those that could be made will have

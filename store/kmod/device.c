@@ -98,21 +98,22 @@ static int settings_refused(const struct zm_device *device)
 /*
  * To change what a store is made with: -EBUSY where there is one, -ENODEV where
  * the device is going. Nobody waits here for a pass to end, and nobody who comes
- * to stop one waits behind us: the lock is looked at, and taken only if it is free.
+ * to stop one waits behind us: the lock is taken where it is free, and where it is
+ * not, a look tells whether there is something to wait for.
  */
 int zm_device_lock_settings(struct zm_device *device)
 {
 	int err;
 
-	do {
+	while (!down_write_trylock(&device->lock)) {
 		down_read(&device->lock);
 		err = settings_refused(device);
 		up_read(&device->lock);
 		if (err)
 			return err;
-		/* Whoever has it now is quick, or made a store meanwhile. */
+		/* Whoever had it is quick: there is no store to work on. */
 		cond_resched();
-	} while (!down_write_trylock(&device->lock));
+	}
 	err = settings_refused(device);
 	if (err)
 		up_write(&device->lock);

@@ -26,6 +26,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "nth.h"
+
 #define PAGE 4096
 /* A load has fewer allocations; more is a test that does not end. */
 #define NTH_MAX 20000
@@ -37,12 +39,6 @@ struct shared {
 };
 
 static struct shared *shared;
-
-static void fail(const char *what, const char *about)
-{
-	printf("# %s %s: %s\n", what, about, strerror(errno));
-	exit(2);
-}
 
 static void end(pid_t child)
 {
@@ -98,34 +94,16 @@ static pid_t opener_start(const char *device)
 		pause();
 }
 
-static void nth_write(int fd, int nth)
-{
-	char text[16];
-	int size = snprintf(text, sizeof(text), "%d", nth);
-
-	if (pwrite(fd, text, size, 0) != size)
-		fail("cannot write", "fail-nth");
-}
-
-static int nth_left(int fd)
-{
-	char text[16] = "";
-
-	if (pread(fd, text, sizeof(text) - 1, 0) < 0)
-		fail("cannot read", "fail-nth");
-	return atoi(text);
-}
-
 /* 0: it was loaded, and has been unloaded; else the error. */
 static int load_once(int file, char **a, int nth_fd, int nth, int *left)
 {
 	pid_t child = opener_start(a[2]);
 	int err;
 
-	nth_write(nth_fd, nth);
+	nth_set(nth_fd, nth);
 	err = syscall(SYS_finit_module, file, a[3], 0) ? errno : 0;
 	*left = nth_left(nth_fd);
-	nth_write(nth_fd, 0);
+	nth_set(nth_fd, 0);
 	if (err && shared->is_open) {
 		printf("# allocation %d: the load failed (%s), and %s is open\n", nth,
 		       strerror(err), a[2]);
@@ -145,10 +123,10 @@ static int load_once(int file, char **a, int nth_fd, int nth, int *left)
 static int meddle_load(char **a)
 {
 	int file = open(a[0], O_RDONLY | O_CLOEXEC), failed = 0, lived = 0, n, left;
-	int nth_fd = open("/proc/thread-self/fail-nth", O_RDWR);
+	int nth_fd = nth_open();
 
-	if (file < 0 || nth_fd < 0)
-		fail("cannot open", file < 0 ? a[0] : "/proc/thread-self/fail-nth");
+	if (file < 0)
+		fail("cannot open", a[0]);
 	for (n = 1; n < NTH_MAX; n += 1 + n / 10) {
 		int err = load_once(file, a, nth_fd, n, &left);
 

@@ -37,6 +37,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "nth.h"
+
 #define PAGE 4096
 #define WORDS (PAGE / 8)
 #define RUN_MAX 16
@@ -53,12 +55,6 @@ struct job {
 	uint64_t writes, reads, discards, failed;
 	unsigned char *buffer;
 };
-
-static void fail(const char *what, const char *about)
-{
-	printf("# %s %s: %s\n", what, about, strerror(errno));
-	exit(2);
-}
 
 static uint64_t mix(uint64_t x)
 {
@@ -496,34 +492,6 @@ static int swap(char **a)
 	}
 	printf("# %llu pages, %u rounds\n", (unsigned long long)pages, rounds);
 	return 0;
-}
-
-static void nth_set(int fd, int nth)
-{
-	char text[16];
-	int size = snprintf(text, sizeof(text), "%d", nth);
-
-	if (pwrite(fd, text, size, 0) != size)
-		fail("cannot write", "/proc/thread-self/fail-nth");
-}
-
-/* What is left to count down; 0: the failure was injected. */
-static int nth_left(int fd)
-{
-	char text[16] = "";
-
-	if (pread(fd, text, sizeof(text) - 1, 0) < 0)
-		fail("cannot read", "/proc/thread-self/fail-nth");
-	return atoi(text);
-}
-
-static int nth_open(void)
-{
-	int fd = open("/proc/thread-self/fail-nth", O_RDWR);
-
-	if (fd < 0)
-		fail("cannot open", "/proc/thread-self/fail-nth");
-	return fd;
 }
 
 /*
