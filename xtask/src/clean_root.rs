@@ -17,6 +17,7 @@ use crate::kernels;
 use crate::process::{FinishedProgram, Log};
 use crate::rust_tests::cargo;
 use crate::step::Tally;
+use crate::turn::TURN;
 use crate::workspace;
 
 /// The step's name.
@@ -35,9 +36,6 @@ const NO_PRIVILEGES: &[&str] = &[
     "--inh-caps=-all",
     "--no-new-privs",
 ];
-
-/// The file whose lock tests hold that change the machine's swap.
-pub const TURN: &str = "/tmp/zmeld-host-memory.lock";
 
 /// Runs the command there. What the machine's other tests must know of, since the
 /// kernel is the same, is shared: `/run/zmeld`, and whose turn it is.

@@ -4,13 +4,13 @@
 //! A kernel's folder is complete when its `ready` file is there, which is written
 //! last. What an interrupted run left is used again where it can be.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{bail, Context, Result};
-use nix::fcntl::{Flock, FlockArg};
+use zmeld_linux::lock::{Attempt, FileLock};
 
 use crate::apt::{Reason, Suite};
 use crate::process::Log;
@@ -165,16 +165,14 @@ pub fn folder(name: &str) -> Result<PathBuf> {
 }
 
 /// One at a time: another run may be making the same thing.
-pub fn lock(folder: &Path) -> Result<Flock<File>> {
-    let file = File::create(folder.join("lock"))
-        .with_context(|| format!("cannot write in {}", folder.display()))?;
-    match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-        Ok(held) => Ok(held),
-        Err((file, _)) => {
+pub fn lock(folder: &Path) -> Result<FileLock> {
+    let path = folder.join("lock");
+    let cannot = || format!("cannot lock {}", path.display());
+    match FileLock::attempt(&path).with_context(cannot)? {
+        Attempt::Taken(held) => Ok(held),
+        Attempt::Held(_) => {
             eprintln!("waiting for another run in {}", workspace::shown(folder));
-            Flock::lock(file, FlockArg::LockExclusive)
-                .map_err(|(_, error)| error)
-                .with_context(|| format!("cannot lock {}", folder.display()))
+            FileLock::wait(&path).with_context(cannot)
         }
     }
 }

@@ -35,6 +35,8 @@ mod step;
 mod test;
 mod tools;
 mod train;
+#[path = "../../crates/zmeld-linux/tests/support/turn.rs"]
+mod turn;
 mod vm;
 mod workspace;
 

@@ -1,19 +1,19 @@
 //! The packages of `cargo xtask dist` as people meet them: built a second time from
 //! the source archive, installed, upgraded, removed and purged in a Debian.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{bail, Context, Result};
-use nix::fcntl::{Flock, FlockArg};
 
-use crate::clean_root::{self, TURN};
+use crate::clean_root;
 use crate::dist::{self, Release};
 use crate::process::Log;
 use crate::step::Tally;
 use crate::tools;
+use crate::turn::turn;
 use crate::workspace;
 
 /// The steps' names.
@@ -115,10 +115,7 @@ pub fn life(log: &Log) -> Result<Tally> {
     let kept = folder.join("life.log");
     let mut text = String::new();
     {
-        let turn = File::create(TURN)?;
-        let _turn = Flock::lock(turn, FlockArg::LockExclusive)
-            .map_err(|(_, error)| error)
-            .context("cannot wait for this machine's swap")?;
+        let _turn = turn().context("cannot wait for this machine's swap")?;
         text += &enter(log, &root.0, &release, "program")?;
     }
     text += &enter(log, &root.0, &release, "module")?;

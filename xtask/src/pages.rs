@@ -11,10 +11,10 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{bail, ensure, Context, Result};
-use nix::fcntl::{Flock, FlockArg};
 use serde::Deserialize;
 
 use crate::process::{run_in_front, was_interrupted};
+use crate::turn::turn;
 use crate::workspace;
 
 /// The arguments of `pages`.
@@ -37,9 +37,6 @@ const DEVICE_BYTES: u64 = 2 << 30;
 const LIMIT_DEFAULT_S: u64 = 60;
 /// After so many seconds without more swapped out, a program is done with.
 const STILL_S: u32 = 8;
-/// Tests and benchmarks that change the machine's swap take turns by this file.
-const TURN: &str = "/tmp/zmeld-host-memory.lock";
-
 /// What a program is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -297,10 +294,7 @@ impl Drop for Group {
 
 /// Runs one program until enough of it is swapped out; how many pages were kept.
 fn collect(program: &Program) -> Result<usize> {
-    let turn = File::create(TURN)?;
-    let _turn = Flock::lock(turn, FlockArg::LockExclusive)
-        .map_err(|(_, error)| error)
-        .context("cannot wait for this machine's swap")?;
+    let _turn = turn().context("cannot wait for this machine's swap")?;
     let place = workspace::work_folder(&format!("pages/{}", program.name))?;
     fs::remove_dir_all(&place)?;
     fs::create_dir_all(&place)?;

@@ -1,22 +1,16 @@
 //! What can go wrong with an experiment, with the thing it happened to and the way out.
 
-use std::path::PathBuf;
+use std::path::Path;
+
+use zmeld_linux::{FileError, HostError};
 
 /// Why an experiment could not be run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The system refused an operation on a file.
-    #[error("cannot {action} {}: {cause}", path.display())]
-    Io {
-        /// What was tried.
-        action: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        #[source]
-        cause: std::io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] FileError),
     /// A recipe that makes no sense.
     #[error("{name}: {problem}")]
     Recipe {
@@ -53,6 +47,12 @@ pub enum Error {
     Result(String),
 }
 
+impl From<HostError> for Error {
+    fn from(err: HostError) -> Error {
+        Error::Swap(err.into())
+    }
+}
+
 impl Error {
     /// Whether this machine lacks something that another one may have.
     pub fn is_missing(&self) -> bool {
@@ -63,15 +63,7 @@ impl Error {
         }
     }
 
-    pub(crate) fn io(
-        action: &'static str,
-        path: impl Into<PathBuf>,
-        cause: std::io::Error,
-    ) -> Error {
-        Error::Io {
-            action,
-            path: path.into(),
-            cause,
-        }
+    pub(crate) fn io(action: &'static str, path: impl AsRef<Path>, cause: std::io::Error) -> Error {
+        FileError::new(action, path, cause).into()
     }
 }

@@ -360,7 +360,7 @@ mod tests {
             let full = recipe.clone().full();
             let written = serde_json::to_string(&full).unwrap();
             assert_eq!(serde_json::from_str::<Recipe>(&written).unwrap(), full);
-            let host = zmeld_swap::Host::here();
+            let host = zmeld_linux::Host::here();
             for arm in &recipe.arms {
                 let bases = SizeBases {
                     limit: 256 << 20,

@@ -26,6 +26,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
+use crate::error::words;
+
 /// Links that lead to links, before they count as a circle; as the kernel has it.
 const LINKS_MAX: usize = 40;
 
@@ -93,15 +95,6 @@ impl From<Error> for io::Error {
             Error::Io { cause, .. } => cause,
             other => io::Error::other(other),
         }
-    }
-}
-
-/// What the system said, without its number.
-fn words(cause: &io::Error) -> String {
-    let text = cause.to_string();
-    match text.split_once(" (os error ") {
-        Some((words, _)) => words.to_owned(),
-        None => text,
     }
 }
 

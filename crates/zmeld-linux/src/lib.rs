@@ -4,6 +4,9 @@
 //!
 //! | module | what belongs there |
 //! |---|---|
+//! | [`host`] | a machine and its root folder: its files read and written, its commands run |
+//! | [`command`] | commands, as they are run and as one would type them |
+//! | [`lock`] | a file that one program has at a time, and who has it |
 //! | [`file`](mod@file) | files written whole or not at all, through no other user's link |
 //! | [`own`] | folders and files that nobody else can have written |
 //! | [`shell`] | words of a shell, written and read |
@@ -11,9 +14,14 @@
 //! | [`swaps`] | `/proc/swaps` |
 //! | [`meminfo`] | `/proc/meminfo` |
 //! | [`mounts`] | `/proc/self/mountinfo` |
+//! | [`error`] | what the machine refuses, with the file or the command |
 //! | [`octal`] | the kernel's escapes in all of them |
 
+pub mod command;
+pub mod error;
 pub mod file;
+pub mod host;
+pub mod lock;
 pub mod meminfo;
 pub mod mounts;
 pub mod octal;
@@ -21,3 +29,6 @@ pub mod own;
 pub mod shell;
 pub mod swaps;
 pub mod text;
+
+pub use error::{FileError, HostError};
+pub use host::Host;

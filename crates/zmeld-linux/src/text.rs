@@ -58,6 +58,30 @@ fn visible(c: char) -> char {
     }
 }
 
+/// Bytes as text; what is neither text nor white space becomes a question mark.
+pub fn made_text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes)
+        .chars()
+        .map(|c| match c {
+            '\n' | '\t' | ' ' => c,
+            c if c.is_control() => '?',
+            c => c,
+        })
+        .collect()
+}
+
+/// As much of a text as a message can hold, in one line.
+pub fn short(text: &str) -> String {
+    const MAX: usize = 60;
+    let line = text.replace(['\n', '\t'], " ");
+    if line.chars().count() <= MAX {
+        return line;
+    }
+    let mut cut: String = line.chars().take(MAX).collect();
+    cut.push_str("...");
+    cut
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,21 +7,15 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use zmeld_linux::FileError;
+
 /// Why a source cannot be opened or read at all.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The system refused an operation on a file, a device or a `/proc` entry.
-    #[error("cannot {action} {}: {cause}", path.display())]
-    Io {
-        /// What was tried, a verb: "open", "read".
-        action: &'static str,
-        /// The file it was tried on.
-        path: PathBuf,
-        /// What the system said.
-        #[source]
-        cause: io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] FileError),
     /// A source without a single byte.
     #[error("{} is empty: there is no page to read", path.display())]
     Empty {
@@ -131,7 +125,7 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Error::Privilege { .. } | Error::KernelFeature { .. } => ErrorKind::Missing,
-            Error::Io { cause, .. } => match cause.kind() {
+            Error::File(err) => match err.cause.kind() {
                 io::ErrorKind::PermissionDenied => ErrorKind::Missing,
                 io::ErrorKind::NotFound => ErrorKind::Input,
                 _ => ErrorKind::System,
@@ -145,11 +139,7 @@ impl Error {
         path: impl AsRef<Path>,
         cause: impl Into<io::Error>,
     ) -> Self {
-        Error::Io {
-            action,
-            path: path.as_ref().to_path_buf(),
-            cause: cause.into(),
-        }
+        FileError::new(action, path, cause).into()
     }
 }
 

@@ -1,6 +1,8 @@
 //! Swap: a real zram device, filled by a process whose pages are known.
 
 mod common;
+#[path = "../../zmeld-linux/tests/support/turn.rs"]
+mod turn;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,6 +10,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use common::{is_root, live, page, page_size, see, Script};
+use zmeld_linux::lock::FileLock;
 use zmeld_memory::{swap_areas, Error, Selection, SwapDevice};
 
 fn run(command: &str, arguments: &[&str]) -> bool {
@@ -21,10 +24,12 @@ fn run(command: &str, arguments: &[&str]) -> bool {
 struct Zram {
     number: String,
     path: PathBuf,
+    _turn: FileLock,
 }
 
 impl Zram {
     fn start(bytes: &str) -> Result<Zram, String> {
+        let turn = turn::turn().map_err(|error| format!("cannot wait for my turn: {error}"))?;
         let number = fs::read_to_string("/sys/class/zram-control/hot_add")
             .map_err(|error| format!("no zram device can be added: {error}"))?
             .trim()
@@ -32,6 +37,7 @@ impl Zram {
         let zram = Zram {
             path: format!("/dev/zram{number}").into(),
             number,
+            _turn: turn,
         };
         fs::write(format!("/sys/block/zram{}/disksize", zram.number), bytes)
             .map_err(|error| error.to_string())?;

@@ -13,9 +13,14 @@ use std::path::Path;
 use zmeld_store::codec::codecs;
 use zmeld_store::{ChainRule, Codec, Geometry, Stream};
 
+#[path = "support/random.rs"]
+mod random;
+#[path = "../../zmeld-linux/tests/support/turn.rs"]
+mod turn;
 #[path = "support/zram.rs"]
 mod zram;
 
+use random::Random;
 use zram::Device;
 
 /// One page of memory where direct input and output can use it.
@@ -72,21 +77,6 @@ fn system_page_size() -> usize {
         .find(|(key, _)| *key == AT_PAGESZ)
         .expect("the system says its page size")
         .1
-}
-
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() >> 33) as usize % limit
-    }
 }
 
 /// Pages as programs leave them: pointers, runs of zeros, repeats, noise.

@@ -6,21 +6,9 @@ use zmeld_zword::{decode, Lengths};
 
 const BLOCK: usize = 4096;
 
-/// Numbers that look random, from a seed that a failure prints.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() >> 33) as usize % limit
-    }
-}
+#[path = "support/random.rs"]
+mod random;
+use random::Random;
 
 /// A page of one of the kinds that the modes are for, and of mixtures.
 fn page(random: &mut Random, size: usize) -> Vec<u8> {

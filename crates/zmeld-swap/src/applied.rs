@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use crate::config::{Config, Kind};
 use crate::error::Error;
 use crate::journal::State;
-use crate::kernel::Host;
 use crate::plan::Group;
 use crate::step::{added, path_of, Record, Step};
 use crate::steps::{Area, SwapOn};
+use zmeld_linux::Host;
 
 /// What was set up since the machine booted.
 #[derive(Clone, Debug, Default, PartialEq)]

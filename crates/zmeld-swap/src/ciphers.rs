@@ -5,7 +5,8 @@ use serde::Serialize;
 
 use crate::config::{Cipher, Config, Encryption, Kind};
 use crate::error::Error;
-use crate::kernel::{Host, Invocation};
+use zmeld_linux::command::Invocation;
+use zmeld_linux::{Host, HostError};
 
 /// A cipher's speed.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -88,8 +89,8 @@ pub fn measure(host: &Host, chosen: &[Cipher]) -> Result<Vec<Speed>, Error> {
                 });
             }
             // What is only for comparison may be missing.
-            Err(Error::Command { .. }) if !used => {}
-            Err(err) => return Err(err),
+            Err(HostError::Command { .. }) if !used => {}
+            Err(err) => return Err(err.into()),
         }
     }
     Ok(speeds)

@@ -1,8 +1,11 @@
 //! What can go wrong, always with the thing that it happened to and, where there
 //! is one, the way out.
 
+use std::borrow::Cow;
 use std::io;
 use std::path::{Path, PathBuf};
+
+use zmeld_linux::{FileError, HostError};
 
 use crate::room::Overfull;
 
@@ -10,43 +13,9 @@ use crate::room::Overfull;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The system refused an operation on a file.
-    #[error("cannot {action} {}: {}", path.display(), words(cause))]
-    Io {
-        /// What was tried, a verb: "read", "write 60 to".
-        action: String,
-        /// The file, as the machine itself names it (without a fake root).
-        path: PathBuf,
-        /// What the system said.
-        #[source]
-        cause: io::Error,
-    },
-    /// A file of the kernel does not say what it should.
-    #[error("{} {problem}", path.display())]
-    Malformed {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        problem: String,
-    },
-    /// A command came back with an error.
-    #[error("{command} failed ({status}): {said}")]
-    Command {
-        /// The command with its arguments.
-        command: String,
-        /// Its exit code, or the signal that ended it.
-        status: String,
-        /// Its standard error, in one line.
-        said: String,
-    },
-    /// A command that is needed is not installed.
-    #[error("{program} is not installed: install {package}")]
-    NotInstalled {
-        /// The program.
-        program: String,
-        /// The package that most distributions have it in.
-        package: &'static str,
-    },
+    /// The machine did not say or do what it was asked for.
+    #[error(transparent)]
+    Host(#[from] HostError),
     /// A privilege is missing.
     #[error("{what} needs {}", way_to_root())]
     Privilege {
@@ -194,7 +163,7 @@ impl Error {
             }
             Error::Step { source, .. } | Error::Planned { source, .. } => source.kind(),
             Error::Interrupted { .. } => ErrorKind::Interrupted,
-            Error::Io { cause, .. } if cause.kind() == io::ErrorKind::PermissionDenied => {
+            err if err.refused_with() == Some(io::ErrorKind::PermissionDenied) => {
                 ErrorKind::Missing
             }
             _ => ErrorKind::Input,
@@ -203,22 +172,23 @@ impl Error {
 
     /// An operation on a file that the system refused.
     pub fn io(
-        action: impl Into<String>,
+        action: impl Into<Cow<'static, str>>,
         path: impl AsRef<Path>,
         cause: impl Into<io::Error>,
     ) -> Error {
-        Error::Io {
-            action: action.into(),
-            path: path.as_ref().to_path_buf(),
-            cause: cause.into(),
-        }
+        HostError::from(FileError::new(action, path, cause)).into()
     }
 
     /// A file that does not say what it should.
     pub fn malformed(path: impl AsRef<Path>, problem: impl Into<String>) -> Error {
-        Error::Malformed {
-            path: path.as_ref().to_path_buf(),
-            problem: problem.into(),
+        HostError::malformed(path, problem).into()
+    }
+
+    /// How the system refused an operation on a file, if it did.
+    pub(crate) fn refused_with(&self) -> Option<io::ErrorKind> {
+        match self {
+            Error::Host(err) => err.cause().map(io::Error::kind),
+            _ => None,
         }
     }
 }
@@ -242,15 +212,6 @@ fn listed(groups: &[Overfull]) -> String {
         line.push_str(&format!("; and {more} more groups"));
     }
     line
-}
-
-/// What the system said, without the number that the standard library appends.
-fn words(cause: &io::Error) -> String {
-    let text = cause.to_string();
-    match text.split_once(" (os error ") {
-        Some((words, _)) => words.to_owned(),
-        None => text,
-    }
 }
 
 #[cfg(test)]

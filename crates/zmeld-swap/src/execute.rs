@@ -20,12 +20,12 @@ use crate::error::Error;
 use crate::event::{Event, Listener};
 use crate::identity::Identity;
 use crate::journal::Journal;
-use crate::kernel::Host;
 use crate::plan::{Group, Plan};
 use crate::reconcile::{reconcile, Doubt, Reconciliation};
 use crate::room;
 use crate::step::{Record, Step, StepContext};
 use crate::steps::Area;
+use zmeld_linux::Host;
 
 /// What a run has done.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]

@@ -10,6 +10,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
+use zmeld_linux::error::words;
+
 use crate::config::Config;
 use crate::export::units::{units, Content, Maker, Unit};
 
@@ -105,11 +107,10 @@ pub fn generate(environment: &BootEnvironment, normal: &Path) -> GeneratorOutcom
             for path in written {
                 let _ = fs::remove_file(path);
             }
-            let cause = cause.to_string();
-            let cause = cause.split(" (os error ").next().unwrap_or_default();
             return environment.failed(format!(
-                "cannot write {}: {cause}; no swap is set up",
-                path.display()
+                "cannot write {}: {}; no swap is set up",
+                path.display(),
+                words(&cause)
             ));
         }
         written.push(path);

@@ -12,9 +12,10 @@ use std::path::{Path, PathBuf};
 
 use rustix::rand::{getrandom, GetRandomFlags};
 use serde::{Deserialize, Serialize};
+use zmeld_linux::host::is_absent;
+use zmeld_linux::Host;
 
 use crate::error::Error;
-use crate::kernel::Host;
 
 /// What tells a thing from another of its name. What is not known is not compared.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -174,7 +175,7 @@ fn uuid(bytes: &[u8; 16]) -> String {
 fn metadata(host: &Host, path: &Path) -> Result<Option<Metadata>, Error> {
     match std::fs::metadata(host.path(path)) {
         Ok(meta) => Ok(Some(meta)),
-        Err(cause) if crate::kernel::is_absent(&cause) => Ok(None),
+        Err(cause) if is_absent(&cause) => Ok(None),
         Err(cause) => Err(Error::io("look at", path, cause)),
     }
 }

@@ -6,27 +6,24 @@
 //! a boot clears together with all that it describes; where `/run` outlives a
 //! boot, the boot's number tells.
 //!
-//! The lock is a file beside it, which only root may open, taken with `flock` on
-//! a descriptor that the commands inherit, so that it is held until the last of
-//! them has ended, even where zmeld was killed: nobody meets a `mkswap` half way.
-//! The file stays; it holds the number of the process that has the lock.
+//! The lock is a file beside it (`zmeld_linux::lock`). The commands inherit it, so that
+//! it is held until the last of them has ended, even where zmeld was killed: nobody
+//! meets a `mkswap` half way.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::fs;
+use std::io;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{flock, FlockOperation};
-use rustix::io::{fcntl_getfd, fcntl_setfd, FdFlags};
 use serde::{Deserialize, Serialize};
 use zmeld_linux::file;
+use zmeld_linux::lock::{Attempt, FileLock};
 
 use crate::config::Config;
 use crate::error::Error;
 use crate::event::{Event, Listener};
-use crate::kernel::Host;
 use crate::run_folder;
 use crate::step::Record;
+use zmeld_linux::{Host, HostError};
 
 /// The directory.
 pub const FOLDER: &str = "/run/zmeld";
@@ -107,7 +104,7 @@ impl State {
                 path,
                 format!(
                     "is {}, and this version reads {SCHEMA}: use the zmeld that set swap up",
-                    crate::kernel::short(&state.schema)
+                    zmeld_linux::text::short(&state.schema)
                 ),
             ));
         }
@@ -126,7 +123,7 @@ pub struct Journal {
     host: Host,
     owner: Owner,
     state: State,
-    lock: File,
+    _lock: FileLock,
 }
 
 impl Journal {
@@ -155,24 +152,12 @@ impl Journal {
     ) -> Result<Journal, Error> {
         let folder = host.path(FOLDER);
         run_folder::make(host).map_err(|err| match err {
-            Error::Io { cause, .. } => denied("create", FOLDER, cause),
+            Error::Host(HostError::File(err)) => denied("create", FOLDER, err.cause),
             err => err,
         })?;
-        let lock = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(host.path(LOCK))
-            .map_err(|cause| denied("open", LOCK, cause))?;
-        wait(&lock, patience, listener)?;
-        let inherited =
-            fcntl_getfd(&lock).and_then(|flags| fcntl_setfd(&lock, flags & !FdFlags::CLOEXEC));
-        inherited.map_err(|cause| Error::io("pass on", LOCK, cause))?;
-        // Only for the message of whoever waits.
-        let _ = lock.set_len(0);
-        let _ = (&lock).write_all(std::process::id().to_string().as_bytes());
+        let lock = wait(host, patience, listener)?;
+        lock.pass_on()
+            .map_err(|cause| Error::io("pass on", LOCK, cause))?;
         // What a run that was killed was about to rename. Where it cannot be
         // removed, writing says why.
         let _ = file::remove_parts(&folder);
@@ -189,7 +174,7 @@ impl Journal {
             host: host.clone(),
             owner,
             state,
-            lock,
+            _lock: lock,
         })
     }
 
@@ -244,14 +229,7 @@ impl Journal {
     }
 }
 
-impl Drop for Journal {
-    fn drop(&mut self) {
-        // Left behind, it misleads nobody: the lock is what counts.
-        let _ = self.lock.set_len(0);
-    }
-}
-
-fn denied(action: &str, path: &str, cause: io::Error) -> Error {
+fn denied(action: &'static str, path: &str, cause: io::Error) -> Error {
     match cause.kind() {
         io::ErrorKind::PermissionDenied => Error::Privilege {
             what: "changing the machine's swap".to_owned(),
@@ -260,22 +238,18 @@ fn denied(action: &str, path: &str, cause: io::Error) -> Error {
     }
 }
 
-fn wait(lock: &File, patience: Duration, listener: &mut Listener<'_>) -> Result<(), Error> {
+fn wait(host: &Host, patience: Duration, listener: &mut Listener<'_>) -> Result<FileLock, Error> {
     let begin = Instant::now();
     let mut told = false;
     loop {
-        match flock(lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok(()),
-            Err(rustix::io::Errno::WOULDBLOCK) => {}
-            Err(rustix::io::Errno::INTR) => continue,
-            Err(cause) => return Err(Error::io("lock", LOCK, cause)),
-        }
-        let mut bytes = [0u8; 10];
-        let read = lock.read_at(&mut bytes, 0).unwrap_or(0);
-        let pid = std::str::from_utf8(&bytes[..read]).unwrap_or_default();
-        let holder = match pid.parse::<u32>() {
-            Ok(pid) => format!("(process {pid})"),
-            Err(_) => "(or a command of one that was killed)".to_owned(),
+        let attempt = FileLock::attempt(&host.path(LOCK));
+        let holder = match attempt.map_err(|cause| denied("lock", LOCK, cause))? {
+            Attempt::Taken(lock) => return Ok(lock),
+            Attempt::Held(holder) => holder,
+        };
+        let holder = match holder.pid {
+            Some(pid) => format!("(process {pid})"),
+            None => "(or a command of one that was killed)".to_owned(),
         };
         if begin.elapsed() >= patience {
             return Err(Error::Locked { holder });

@@ -7,7 +7,6 @@
 //! | [`export`] | the configuration as systemd units, for NixOS |
 //! | [`generator`] | the systemd generator |
 //! | [`import`] | what other tools set up, as a configuration |
-//! | [`kernel`] | the one way to read and write `/sys` and `/proc` and to run commands |
 //! | [`observe`] | the machine's memory tiers at one instant, and why their numbers differ |
 //! | [`findings`] | what is wrong with it, how one can tell, and the way out |
 //! | [`meld`] | a melding pass on a device, and what came of it |
@@ -28,7 +27,7 @@
 //! | [`event`] | what happens, told as it happens |
 //! | [`error`] | what can go wrong, in one line each |
 //!
-//! Everything that touches the machine goes through a [`kernel::Host`], whose
+//! Everything that touches the machine goes through a [`Host`](zmeld_linux::Host), whose
 //! root directory can be another than `/`. This crate prints nothing.
 #![deny(missing_docs)]
 
@@ -44,7 +43,6 @@ pub mod generator;
 pub mod identity;
 pub mod import;
 pub mod journal;
-pub mod kernel;
 pub mod machine;
 pub mod meld;
 pub mod metrics;
@@ -60,4 +58,3 @@ pub mod steps;
 pub mod watch;
 
 pub use error::{Error, ErrorKind};
-pub use kernel::Host;

@@ -7,8 +7,9 @@ use zmeld_report::units::bytes;
 
 use crate::config::{Config, Kind, Problem, Severity};
 use crate::error::Error;
-use crate::kernel::{ActiveSwap, Host};
 use crate::steps::Driver;
+use zmeld_linux::swaps::SwapArea;
+use zmeld_linux::Host;
 
 /// Where zswap's parameters are.
 pub const ZSWAP: &str = "/sys/module/zswap/parameters";
@@ -61,8 +62,8 @@ impl Area {
     }
 }
 
-impl From<&ActiveSwap> for Area {
-    fn from(swap: &ActiveSwap) -> Area {
+impl From<&SwapArea> for Area {
+    fn from(swap: &SwapArea) -> Area {
         Area {
             path: swap.path.display().to_string(),
             size_bytes: swap.size_bytes,

@@ -10,9 +10,10 @@ use zmeld_advice::meld::Melders;
 use zmeld_advice::module::ModulePresence;
 
 use crate::error::{Error, ErrorKind};
-use crate::kernel::Host;
 use crate::machine::Machine;
 use crate::observe::{share, Melding};
+use rustix::io::Errno;
+use zmeld_linux::{Host, HostError};
 
 /// How a pass is to be run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -152,6 +153,12 @@ pub enum MeldError {
     Refused(#[from] Error),
 }
 
+impl From<HostError> for MeldError {
+    fn from(err: HostError) -> MeldError {
+        MeldError::Refused(err.into())
+    }
+}
+
 impl MeldError {
     /// Which kind of error this is.
     pub fn kind(&self) -> ErrorKind {
@@ -243,7 +250,7 @@ pub fn run(host: &Host, name: &str, options: &PassOptions) -> Result<PassResult,
     let asked = host.write(format!("/sys/block/{name}/meld"), &options.request());
     match asked {
         Ok(()) => {}
-        Err(Error::Io { cause, .. }) if is_busy(&cause) => {
+        Err(err) if err.is(Errno::BUSY) || err.is(Errno::AGAIN) => {
             return Err(MeldError::Busy(name.to_owned()))
         }
         Err(err) => return Err(err.into()),
@@ -256,14 +263,7 @@ pub fn run(host: &Host, name: &str, options: &PassOptions) -> Result<PassResult,
 /// # Errors
 /// When the device is gone.
 pub fn stop(host: &Host, name: &str) -> Result<(), Error> {
-    host.write(format!("/sys/block/{name}/meld"), "stop")
-}
-
-fn is_busy(cause: &std::io::Error) -> bool {
-    use rustix::io::Errno;
-    [Errno::BUSY, Errno::AGAIN]
-        .iter()
-        .any(|errno| cause.raw_os_error() == Some(errno.raw_os_error()))
+    Ok(host.write(format!("/sys/block/{name}/meld"), "stop")?)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use zmeld_linux::mounts;
 
 use crate::error::Error;
-use crate::kernel::Host;
+use zmeld_linux::Host;
 
 /// As long as it takes to see past a drive's first answers.
 const BUDGET: Duration = Duration::from_millis(300);

@@ -8,9 +8,9 @@
 //! only once and go with the device.
 
 use crate::error::Error;
-use crate::kernel::Host;
 use crate::plan::{Group, Plan};
 use crate::step::{Record, Step, StepContext};
+use zmeld_linux::Host;
 
 /// What becomes of the records, and what is to be applied.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -42,8 +42,8 @@ use programs::Programs;
 
 use crate::error::Error;
 use crate::event::{Event, Listener};
-use crate::kernel::Host;
 use crate::machine;
+use zmeld_linux::Host;
 
 /// Deeper than anybody nests.
 const DEPTH_MAX: usize = 64;

@@ -10,7 +10,7 @@ use zmeld_linux::own;
 
 use crate::error::Error;
 use crate::journal::FOLDER;
-use crate::kernel::Host;
+use zmeld_linux::Host;
 
 /// No record is longer.
 const BYTES_MAX: u64 = 64 << 20;

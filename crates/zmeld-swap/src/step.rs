@@ -17,11 +17,11 @@ use serde::{Deserialize, Serialize};
 use crate::error::Error;
 use crate::event::{Event, Listener};
 use crate::identity::Identity;
-use crate::kernel::Host;
 use crate::steps::{
     AddDevice, CreateFile, FormatLuks, LoadModule, MakeSwap, OpenCrypt, SetAttribute, SetValue,
     SwapOff, SwapOn,
 };
+use zmeld_linux::Host;
 
 /// A device that a step works on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

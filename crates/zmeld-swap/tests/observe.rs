@@ -7,11 +7,11 @@ use std::fs;
 use std::process::{Command, Stdio};
 
 use machine::{files, plant, put, MACHINES};
+use zmeld_linux::Host;
 use zmeld_swap::config::Config;
 use zmeld_swap::findings::{findings, Severity, RULES};
 use zmeld_swap::metrics;
 use zmeld_swap::observe::{lately, Observation, Since, TierKind};
-use zmeld_swap::Host;
 
 const PAGE: u64 = 4096;
 

@@ -3,16 +3,19 @@
 //!
 //! Needs root, zram and loop devices; elsewhere it is skipped with the reason.
 
-use std::fs::{self, File};
+#[path = "../../zmeld-linux/tests/support/turn.rs"]
+mod turn;
+
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use zmeld_linux::Host;
 use zmeld_swap::config::Config;
 use zmeld_swap::execute::{self, Report};
 use zmeld_swap::journal::{Journal, State};
 use zmeld_swap::plan::{Options, Plan};
-use zmeld_swap::Host;
 
 /// Why the machine cannot be used; nothing where it can.
 fn unfit() -> Option<&'static str> {
@@ -105,8 +108,7 @@ fn down() -> Result<Report, zmeld_swap::Error> {
 #[test]
 fn what_was_replaced_is_left_as_it_is() {
     // Others on this machine change its swap under the same lock.
-    let lock = File::create("/tmp/zmeld-host-memory.lock").unwrap();
-    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let _turn = turn::turn().unwrap();
     if let Some(why) = unfit() {
         eprintln!("SKIP: {why}");
         return;

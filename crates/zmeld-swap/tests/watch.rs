@@ -11,16 +11,17 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use machine::{plant, put};
+use zmeld_linux::command::{Finished, Invocation};
+use zmeld_linux::host::{Access, Direct};
+use zmeld_linux::Host;
 use zmeld_swap::config::{
     Config, MeldRule, Percent, RamDriver, RecompressRule, Span, Which, WritebackRule,
 };
 use zmeld_swap::journal::State;
-use zmeld_swap::kernel::{Access, Direct, Finished, Invocation};
 use zmeld_swap::observe::Observation;
 use zmeld_swap::step::{MadeDevice, Record, Step};
 use zmeld_swap::steps::AddDevice;
 use zmeld_swap::watch::{WatchEvent, Watcher};
-use zmeld_swap::Host;
 
 /// Writes down what is written, in order; `idle` takes no ages where `no_ages`.
 #[derive(Default)]

@@ -15,8 +15,10 @@ mod machine;
 
 use std::ffi::OsStr;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+use zmeld_linux::FileError;
 
 pub use archive::{libraries_of, Archive};
 pub use kernel::{with_dependencies, Kernel, KernelKind};
@@ -27,32 +29,16 @@ pub use machine::{accelerator, hardware_runs, Disk, VirtualMachine, PROGRAM};
 #[non_exhaustive]
 pub enum Error {
     /// The system refused an operation on a file.
-    #[error("cannot {action} {}: {cause}", path.display())]
-    Io {
-        /// What was tried.
-        action: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        #[source]
-        cause: std::io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] FileError),
     /// This machine lacks something.
     #[error("{0}")]
     Missing(String),
 }
 
 impl Error {
-    pub(crate) fn io(
-        action: &'static str,
-        path: impl Into<PathBuf>,
-        cause: std::io::Error,
-    ) -> Error {
-        Error::Io {
-            action,
-            path: path.into(),
-            cause,
-        }
+    pub(crate) fn io(action: &'static str, path: impl AsRef<Path>, cause: std::io::Error) -> Error {
+        FileError::new(action, path, cause).into()
     }
 }
 

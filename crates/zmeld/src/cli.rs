@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
+use zmeld_linux::Host;
 use zmeld_store::CodecSpec;
 use zmeld_swap::config::{Config, ConfigError};
-use zmeld_swap::Host;
 
 use crate::exit::EXIT_CODES;
 

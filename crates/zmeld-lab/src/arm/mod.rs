@@ -14,13 +14,14 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use zmeld_linux::Host;
 use zmeld_swap::config::Config;
 use zmeld_swap::event::Listener;
 use zmeld_swap::execute::{down, up, Removal};
 use zmeld_swap::journal::{Journal, Owner, State};
 use zmeld_swap::plan::{Options, Plan};
 use zmeld_swap::step::{Record, Step};
-use zmeld_swap::{Error as SwapError, Host};
+use zmeld_swap::Error as SwapError;
 
 use crate::error::Error;
 use crate::limit::Group;
@@ -429,7 +430,8 @@ pub fn size(text: &str, bases: SizeBases) -> Option<u64> {
 mod tests {
     use super::*;
     use std::sync::{Arc, Mutex};
-    use zmeld_swap::kernel::{Access, Direct, Finished, Invocation};
+    use zmeld_linux::command::{Finished, Invocation};
+    use zmeld_linux::host::{Access, Direct};
     use zmeld_swap::step::DeviceRef;
 
     const BASES: SizeBases = SizeBases {

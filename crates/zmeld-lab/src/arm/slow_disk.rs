@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{major, minor};
 use serde::{Deserialize, Serialize};
-use zmeld_swap::kernel::Invocation;
-use zmeld_swap::Host;
+use zmeld_linux::command::Invocation;
+use zmeld_linux::{Host, HostError};
 
 use super::{size, SizeBases};
 use crate::error::Error;
@@ -227,7 +227,7 @@ fn detach(device: &Path, limits: &[(PathBuf, String)]) -> Result<(), Error> {
 fn losetup(arguments: &[&str]) -> Result<String, Error> {
     let invocation = Invocation::new("losetup").args(arguments);
     let finished = Host::here().attempt(&invocation).map_err(|err| match err {
-        zmeld_swap::Error::NotInstalled { .. } => Error::Missing {
+        HostError::NotInstalled { .. } => Error::Missing {
             what: "losetup is not installed: install util-linux (mount on Debian)".to_owned(),
         },
         err => err.into(),

@@ -24,7 +24,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use zmeld_swap::Host;
+use zmeld_linux::Host;
 
 pub use crate::arm::TakingBack;
 use crate::arm::{self, size, SizeBases};

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use zmeld_linux::command::Invocation;
+use zmeld_linux::Host;
 use zmeld_swap::journal::FOLDER;
-use zmeld_swap::kernel::Invocation;
-use zmeld_swap::Host;
 use zmeld_vm::{hardware_runs, on_path, Archive, Disk, Kernel, KernelKind, VirtualMachine};
 
 use super::{GuestAnswer, GuestFacts, GuestRequest, GuestSize, BEGIN, END, REQUEST};

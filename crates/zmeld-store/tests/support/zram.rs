@@ -1,6 +1,7 @@
 //! A zram device of a test's own: only what was added here is ever touched, and
 //! it is reset and removed when it is dropped. `ZMELD_TEST_DRIVER=zmeld` makes
-//! it a device of zmeld.ko instead, which has the same attributes.
+//! it a device of zmeld.ko instead, which has the same attributes. While there is one,
+//! it is this test's turn on the machine.
 #![allow(dead_code)] // Each test uses its part.
 
 use std::fs::{self, File, OpenOptions};
@@ -8,12 +9,17 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use zmeld_linux::lock::FileLock;
+
+use crate::turn::{turn, TURN};
+
 /// The test's device; dropping it removes it.
 pub struct Device {
     /// The driver, and the start of the device's name.
     pub driver: String,
     /// Its number.
     pub id: u32,
+    _turn: FileLock,
 }
 
 impl Device {
@@ -26,13 +32,18 @@ impl Device {
                 "no {control}: the kernel has no {driver}, or it is not loaded"
             ));
         }
+        let turn = turn().map_err(|error| format!("cannot wait for {TURN}: {error}"))?;
         let id = fs::read_to_string(control)
             .map_err(|error| format!("cannot add a {driver} device: {error}"))?;
         let id = id
             .trim()
             .parse()
             .map_err(|error| format!("{driver} device {id:?}: {error}"))?;
-        Ok(Device { driver, id })
+        Ok(Device {
+            driver,
+            id,
+            _turn: turn,
+        })
     }
 
     /// Whether it melds identical pages.

@@ -12,6 +12,8 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use zmeld_linux::error::words;
+
 use super::problem::{ConfigError, Place, Problem, Severity};
 
 /// From the strongest to the weakest.
@@ -67,10 +69,10 @@ pub(super) fn find(root: &Path) -> Result<(Vec<Source>, Vec<Problem>), ConfigErr
         let entries = match fs::read_dir(below(root, &folder)) {
             Ok(entries) => entries,
             Err(cause) if cause.kind() == io::ErrorKind::NotFound => continue,
-            Err(cause) => return Err(unreadable(&folder, &cause.to_string())),
+            Err(cause) => return Err(unreadable(&folder, &words(&cause))),
         };
         for entry in entries {
-            let entry = entry.map_err(|cause| unreadable(&folder, &cause.to_string()))?;
+            let entry = entry.map_err(|cause| unreadable(&folder, &words(&cause)))?;
             let Ok(name) = entry.file_name().into_string() else {
                 continue;
             };
@@ -114,7 +116,7 @@ pub(super) fn read(at: &Path, path: &Path) -> Result<Option<Source>, ConfigError
     if fs::read_link(at).is_ok_and(|target| target == Path::new("/dev/null")) {
         return Ok(None);
     }
-    let failed = |cause: io::Error| unreadable(path, &cause.to_string());
+    let failed = |cause: io::Error| unreadable(path, &words(&cause));
     // A pipe without a writer would wait for ever when it is opened.
     if !fs::metadata(at).map_err(failed)?.is_file() {
         return Err(unreadable(path, "it is not a file"));
@@ -154,12 +156,11 @@ fn is_there(root: &Path, path: &Path) -> Result<bool, ConfigError> {
     match fs::symlink_metadata(below(root, path)) {
         Ok(_) => Ok(true),
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(cause) => Err(unreadable(path, &cause.to_string())),
+        Err(cause) => Err(unreadable(path, &words(&cause))),
     }
 }
 
 fn unreadable(path: &Path, cause: &str) -> ConfigError {
-    let cause = cause.split(" (os error ").next().unwrap_or(cause);
     error(None, format!("cannot read {}: {cause}", path.display()))
 }
 

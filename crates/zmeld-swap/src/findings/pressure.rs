@@ -4,8 +4,8 @@ use zmeld_report::units::{bytes, count};
 
 use super::{Found, Severity, View};
 use crate::config::Swappiness;
-use crate::kernel::Invocation;
 use crate::observe::{share, Group, Pressure};
+use zmeld_linux::command::Invocation;
 
 /// Percent of the last minute in which some task waited for memory.
 const SOME_HIGH_PERCENT: f64 = 20.0;

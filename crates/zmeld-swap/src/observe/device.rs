@@ -524,7 +524,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         // A folder cannot be read, by root either.
         std::fs::create_dir_all(dir.path().join("sys/block/zmeld0/meld_stat")).unwrap();
-        let host = crate::kernel::Host::at(dir.path());
+        let host = zmeld_linux::Host::at(dir.path());
         let mut reader = Reader::new(&host);
         let device = Device::read(&mut reader, "zmeld0", &Mounts(Vec::new()));
         assert_eq!(device.driver, Driver::Zmeld);

@@ -19,8 +19,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Device, Group, Observation};
 use crate::error::Error;
-use crate::kernel::Host;
 use crate::run_folder;
+use zmeld_linux::Host;
 
 /// Where the counters are noted.
 pub const FILE: &str = "/run/zmeld/counters.json";

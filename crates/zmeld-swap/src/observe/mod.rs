@@ -36,10 +36,10 @@ pub use system::{Activity, Group, Hibernation, Memory, Pressure, Stall, SwapArea
 pub use tier::{Tier, TierKind};
 pub use zswap::Zswap;
 
-use crate::kernel::Host;
 use device::Mounts;
 use reader::Reader;
 use system::System;
+use zmeld_linux::Host;
 
 /// Everything at one instant. Sizes are bytes unless a name says pages.
 #[derive(Clone, Debug, Serialize)]

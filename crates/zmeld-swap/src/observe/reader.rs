@@ -5,9 +5,10 @@ use std::fmt;
 use std::io;
 
 use serde::Serialize;
+use zmeld_linux::error::words;
+use zmeld_linux::{Host, HostError};
 
 use crate::error::Error;
-use crate::kernel::Host;
 use crate::run_folder;
 
 /// A file that could not be used, and why.
@@ -106,13 +107,13 @@ impl<'a> Reader<'a> {
     fn text(&mut self, path: &str, required: bool) -> Option<String> {
         match self.host.read(path) {
             Ok(text) => return Some(text),
-            Err(Error::Io { cause, .. }) if is_missing(&cause) => {
+            Err(HostError::File(err)) if is_missing(&err.cause) => {
                 if required {
                     self.warn_of(path, Problem::Missing);
                 }
             }
-            Err(Error::Io { cause, .. }) if is_absent(&cause) => {}
-            Err(err) => self.warn_of(path, problem_of(path, err)),
+            Err(HostError::File(err)) if is_absent(&err.cause) => {}
+            Err(err) => self.warn_of(path, problem_of(path, err.into())),
         }
         None
     }
@@ -190,10 +191,10 @@ impl<'a> Reader<'a> {
 /// What is wrong with a file that was not read.
 fn problem_of(path: &str, err: Error) -> Problem {
     match err {
-        Error::Io { cause, .. } if cause.kind() == io::ErrorKind::PermissionDenied => {
-            Problem::NotPermitted
-        }
-        Error::Io { cause, .. } => Problem::Unreadable(words(&cause)),
+        Error::Host(HostError::File(err)) => match err.cause.kind() {
+            io::ErrorKind::PermissionDenied => Problem::NotPermitted,
+            _ => Problem::Unreadable(words(&err.cause)),
+        },
         err => Problem::Malformed(err.to_string().replace(path, "it")),
     }
 }
@@ -212,11 +213,4 @@ fn is_absent(cause: &io::Error) -> bool {
     [Errno::NODEV, Errno::OPNOTSUPP]
         .iter()
         .any(|errno| cause.raw_os_error() == Some(errno.raw_os_error()))
-}
-
-/// What the system said, without the number that the standard library appends.
-fn words(cause: &io::Error) -> String {
-    let text = cause.to_string();
-    let words = text.split(" (os error ").next();
-    words.unwrap_or(&text).to_owned()
 }

@@ -17,11 +17,11 @@ use crate::config::{Config, Kind, Problem, Severity, Tier};
 use crate::error::Error;
 use crate::execute::{Done, Skipped};
 use crate::journal::State;
-use crate::kernel::Host;
 use crate::machine::Machine;
 use crate::reconcile::{reconcile, Doubt};
 use crate::step::{Record, Step};
 use crate::steps::Area;
+use zmeld_linux::Host;
 
 pub use tunables::Measured;
 

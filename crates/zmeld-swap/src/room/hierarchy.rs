@@ -11,7 +11,7 @@ use std::path::{Component, Path, PathBuf};
 use zmeld_linux::mounts;
 
 use crate::error::Error;
-use crate::kernel::Host;
+use zmeld_linux::Host;
 
 /// The controllers of version 1, and how many groups each has.
 const CONTROLLERS: &str = "/proc/cgroups";

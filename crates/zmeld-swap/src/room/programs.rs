@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use super::hierarchy::Hierarchy;
 use super::Program;
 use crate::error::Error;
-use crate::kernel::Host;
+use zmeld_linux::Host;
 
 /// All of them.
 #[derive(Debug, Default)]

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use super::while_busy;
 use crate::error::Error;
 use crate::event::Event;
-use crate::kernel::Host;
 use crate::step::{left_as_it_is, MadeDevice, Record, Reversible, StepContext};
+use zmeld_linux::Host;
 
 pub use crate::config::RamDriver as Driver;
 

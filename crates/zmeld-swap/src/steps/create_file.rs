@@ -19,8 +19,8 @@ use serde::{Deserialize, Serialize};
 use super::{thing, Thing};
 use crate::error::Error;
 use crate::identity::{self, new_uuid, Identity};
-use crate::kernel::Host;
 use crate::step::{left_as_it_is, MadeDevice, Record, Reversible, StepContext};
+use zmeld_linux::Host;
 
 /// `f_type` of file systems that matter here (`linux/magic.h`, and the file
 /// systems that are not in it).

@@ -9,8 +9,9 @@ use super::{carries, refuse_to_lose, signatures, thing, Thing};
 use crate::config::Cipher;
 use crate::error::Error;
 use crate::identity::{new_uuid, stands_on, Identity};
-use crate::kernel::{Host, Invocation};
 use crate::step::{left_as_it_is, DeviceRef, MadeDevice, Record, Reversible, StepContext};
+use zmeld_linux::command::Invocation;
+use zmeld_linux::Host;
 
 /// How `wipefs` calls a LUKS volume.
 const LUKS: &str = "crypto_LUKS";
@@ -196,7 +197,8 @@ impl Reversible for FormatLuks {
         let wipefs = Invocation::new("wipefs")
             .args(["--all", "--types", LUKS])
             .arg(context.host.path(path));
-        context.host.run(&wipefs).map(drop)
+        context.host.run(&wipefs)?;
+        Ok(())
     }
 
     fn left(&self, host: &Host, record: &Record) -> Result<Option<String>, Error> {
@@ -298,8 +300,8 @@ impl Reversible for OpenCrypt {
         }
         context
             .host
-            .run(&Invocation::new("cryptsetup").args(["close", &self.name]))
-            .map(drop)
+            .run(&Invocation::new("cryptsetup").args(["close", &self.name]))?;
+        Ok(())
     }
 
     fn left(&self, host: &Host, record: &Record) -> Result<Option<String>, Error> {

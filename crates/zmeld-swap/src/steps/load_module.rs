@@ -3,8 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
-use crate::kernel::{Host, Invocation};
 use crate::step::{MadeDevice, Record, Reversible, StepContext};
+use zmeld_linux::command::Invocation;
+use zmeld_linux::{Host, HostError};
 
 /// Load a module.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,14 +51,14 @@ impl Reversible for LoadModule {
             .arg(self.module.as_str())
             .args(self.options.iter().map(String::as_str));
         context.host.run(&modprobe).map_err(|err| match err {
-            Error::Command { said, .. } => Error::KernelFeature {
+            HostError::Command { said, .. } => Error::KernelFeature {
                 what: format!(
                     "{} needs the module {} ({said})",
                     context.group, self.module
                 ),
                 way_out: way_to_module(&self.module),
             },
-            err => err,
+            err => err.into(),
         })?;
         if context.host.exists(&self.sign) {
             return Ok(None);
@@ -83,10 +84,9 @@ impl Reversible for LoadModule {
             }
         }
         // Somebody else may use it by now; then it is no longer ours to unload.
-        context
-            .host
-            .attempt(&Invocation::new("modprobe").args(["-r", self.module.as_str()]))
-            .map(drop)
+        let unload = Invocation::new("modprobe").args(["-r", self.module.as_str()]);
+        context.host.attempt(&unload)?;
+        Ok(())
     }
 
     fn left(&self, host: &Host, record: &Record) -> Result<Option<String>, Error> {

@@ -8,8 +8,9 @@ use super::crypt::Mode;
 use super::{carries, thing, Thing};
 use crate::error::Error;
 use crate::identity::{new_uuid, swap_label, Identity};
-use crate::kernel::{Host, Invocation};
 use crate::step::{left_as_it_is, DeviceRef, MadeDevice, Record, Reversible, Step, StepContext};
+use zmeld_linux::command::Invocation;
+use zmeld_linux::Host;
 
 /// `mkswap` has room for so many bytes of a label.
 const LABEL_MAX: usize = 15;
@@ -168,7 +169,8 @@ impl Reversible for MakeSwap {
         let wipefs = Invocation::new("wipefs")
             .args(["--all", "--types", IS_SWAP])
             .arg(context.host.path(path));
-        context.host.run(&wipefs).map(drop)
+        context.host.run(&wipefs)?;
+        Ok(())
     }
 
     fn left(&self, host: &Host, record: &Record) -> Result<Option<String>, Error> {

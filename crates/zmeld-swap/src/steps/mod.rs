@@ -25,20 +25,22 @@ pub use swap_off::SwapOff;
 pub(crate) use swap_on::Area;
 pub use swap_on::SwapOn;
 
+use zmeld_linux::HostError;
+
 use crate::error::Error;
 use crate::identity::Identity;
-use crate::kernel::Host;
 use crate::step::{DeviceRef, Record};
+use zmeld_linux::Host;
 
 /// udev opens a new device to look at it, for some milliseconds; nothing else
 /// that is busy is waited for longer.
 const BUSY_WAIT: Duration = Duration::from_secs(3);
 
 /// Tries again while the kernel says that a device is busy.
-fn while_busy<T>(mut attempt: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
+fn while_busy<T>(mut attempt: impl FnMut() -> Result<T, HostError>) -> Result<T, Error> {
     let begin = Instant::now();
     loop {
-        match attempt() {
+        match attempt().map_err(Error::from) {
             Err(err) if is_busy(&err) && begin.elapsed() < BUSY_WAIT => {
                 std::thread::sleep(Duration::from_millis(50));
             }
@@ -48,7 +50,7 @@ fn while_busy<T>(mut attempt: impl FnMut() -> Result<T, Error>) -> Result<T, Err
 }
 
 fn is_busy(err: &Error) -> bool {
-    matches!(err, Error::Io { cause, .. } if cause.kind() == std::io::ErrorKind::ResourceBusy)
+    err.refused_with() == Some(std::io::ErrorKind::ResourceBusy)
 }
 
 /// What a path leads to, held against the thing that a record is about.

@@ -7,8 +7,9 @@ use zmeld_report::units::bytes;
 
 use super::{refuse_to_lose, while_busy, written_over};
 use crate::error::Error;
-use crate::kernel::{short, Host};
 use crate::step::{DeviceRef, MadeDevice, Record, Reversible, StepContext};
+use zmeld_linux::text::short;
+use zmeld_linux::Host;
 
 /// Write an attribute.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,8 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::event::Event;
-use crate::kernel::{short, Host};
 use crate::step::{MadeDevice, Record, Reversible, StepContext};
+use zmeld_linux::text::short;
+use zmeld_linux::Host;
 
 /// Set a value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

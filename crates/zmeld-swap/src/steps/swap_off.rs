@@ -17,10 +17,11 @@ use super::{thing, Thing};
 use crate::error::Error;
 use crate::event::Event;
 use crate::identity::Identity;
-use crate::kernel::{Host, Invocation};
 use crate::machine;
 use crate::room;
 use crate::step::{left_as_it_is, MadeDevice, Record, Reversible, StepContext};
+use zmeld_linux::command::Invocation;
+use zmeld_linux::Host;
 
 /// Switch off somebody else's swap area. What was there before is its priority.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -116,7 +117,7 @@ impl Reversible for SwapOff {
                 Ok(())
             }
             // Why it could not be switched on matters more.
-            Ok(false) | Err(_) => Err(err),
+            Ok(false) | Err(_) => Err(err.into()),
         }
     }
 

@@ -12,9 +12,11 @@ use crate::config::Discard;
 use crate::error::Error;
 use crate::event::Event;
 use crate::identity::{self, Identity};
-use crate::kernel::{ActiveSwap, Host, Invocation};
 use crate::room::{self, Watch};
 use crate::step::{left_as_it_is, path_of, DeviceRef, MadeDevice, Record, Reversible, StepContext};
+use zmeld_linux::command::Invocation;
+use zmeld_linux::swaps::SwapArea;
+use zmeld_linux::Host;
 
 /// How often progress is told while pages come back.
 const TELL_EVERY: Duration = Duration::from_millis(200);
@@ -142,7 +144,7 @@ impl Reversible for SwapOn {
         }
         let mut deleted = host.resolved(&path).into_os_string();
         deleted.push(" (deleted)");
-        let is_on = |swap: &ActiveSwap| !swap.is_device && swap.path == Path::new(&deleted);
+        let is_on = |swap: &SwapArea| !swap.is_device && swap.path == Path::new(&deleted);
         Ok(host.swaps()?.iter().any(is_on).then(|| {
             format!(
                 "{} was removed while it was swapped to, and still is until the machine is booted",
@@ -157,7 +159,7 @@ pub(crate) enum Area {
     /// It is not on.
     Off,
     /// It is on.
-    Ours(ActiveSwap),
+    Ours(SwapArea),
     /// What is on by its name is another, for this reason.
     Others(PathBuf, &'static str),
 }
@@ -171,10 +173,8 @@ impl SwapOn {
         records: &[Record],
         record: &Record,
     ) -> Result<Area, Error> {
-        let is_denied = |err: &Error| {
-            matches!(err, Error::Io { cause, .. }
-                if cause.kind() == std::io::ErrorKind::PermissionDenied)
-        };
+        let is_denied =
+            |err: &Error| err.refused_with() == Some(std::io::ErrorKind::PermissionDenied);
         match self.area(host, records, record) {
             Err(err) if is_denied(&err) => {
                 let path = path_of(host, records, &record.group, &self.device)?;
@@ -300,10 +300,11 @@ pub(super) fn switch_off(context: &mut StepContext<'_>, path: &Path) -> Result<(
         let after = format!("{} is still swapped to", path.display());
         return Err(Error::Interrupted { after });
     }
-    result.and(Err(Error::malformed(
+    result?;
+    Err(Error::malformed(
         "/proc/swaps",
         format!("still lists {} after swapoff", path.display()),
-    )))
+    ))
 }
 
 fn used_bytes(host: &Host, path: &Path) -> Option<u64> {

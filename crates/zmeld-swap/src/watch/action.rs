@@ -7,9 +7,10 @@ use zmeld_report::units::{bytes, count, percent};
 use super::limit::LentLimit;
 use crate::config::{RecompressRule, Which, WritebackRule};
 use crate::error::Error;
-use crate::kernel::Host;
 use crate::meld::{self, MeldError, PassOptions};
 use crate::observe::{Backed, Device, Held};
+use rustix::io::Errno;
+use zmeld_linux::Host;
 
 /// Something to do, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -232,12 +233,8 @@ impl Action {
         };
         match host.write(self.path("idle"), &seconds.to_string()) {
             Ok(()) => Ok(true),
-            Err(Error::Io { cause, .. })
-                if cause.raw_os_error() == Some(rustix::io::Errno::INVAL.raw_os_error()) =>
-            {
-                Ok(false)
-            }
-            Err(err) => Err(err),
+            Err(err) if err.is(Errno::INVAL) => Ok(false),
+            Err(err) => Err(err.into()),
         }
     }
 

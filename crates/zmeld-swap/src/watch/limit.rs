@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::journal::FOLDER;
-use crate::kernel::Host;
 use crate::run_folder;
+use zmeld_linux::Host;
 
 /// What a request changes of a device's limit, in units of 4 KiB.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -108,5 +108,5 @@ fn attribute(device: &str, name: &str) -> String {
 }
 
 fn sequence(host: &Host, device: &str) -> Result<Option<String>, Error> {
-    host.read_optional(attribute(device, "diskseq"))
+    Ok(host.read_optional(attribute(device, "diskseq"))?)
 }

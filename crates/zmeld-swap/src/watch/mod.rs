@@ -23,9 +23,9 @@ pub use action::{Action, ActionKind};
 use crate::applied::Applied;
 use crate::config::{Config, Kind, Watch, Which};
 use crate::error::Error;
-use crate::kernel::Host;
 use crate::meld::PassOptions;
 use crate::observe::{share, Device, Observation};
+use zmeld_linux::Host;
 
 /// A pass is stopped after so long and goes on in the next round.
 const PASS_TIME_MAX_MS: u64 = 30_000;

@@ -10,13 +10,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use zmeld_linux::command::{Finished, Invocation};
+use zmeld_linux::host::{Access, Direct};
+use zmeld_linux::Host;
 use zmeld_swap::config::Config;
 use zmeld_swap::event::Event;
 use zmeld_swap::execute::{self, Removal, Report};
 use zmeld_swap::journal::{Journal, State};
-use zmeld_swap::kernel::{Access, Direct, Finished, Invocation};
 use zmeld_swap::plan::{Options, Plan};
-use zmeld_swap::{Error, Host};
+use zmeld_swap::Error;
 
 /// What happens at an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,9 +5,9 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 
 use crate::common::{config, Fate, Killed, Machine, PATIENCE};
 use crate::crash::quietly;
+use zmeld_linux::Host;
 use zmeld_swap::applied::Applied;
 use zmeld_swap::journal::State;
-use zmeld_swap::Host;
 
 const RAM: &str = "[tier.fast]\nkind = \"zram\"\nsize = \"50%\"\n";
 const DRIVE: &str = "[tier.d]\nkind = \"disk\"\ndevice = \"/dev/sdc1\"\nformat = true\n";
@@ -130,8 +130,8 @@ fn a_drive_whose_name_is_another_drives_by_now_is_not_touched() {
     }
 }
 
-fn command(words: &[&str]) -> zmeld_swap::kernel::Invocation {
-    zmeld_swap::kernel::Invocation::new(words[0]).args(words[1..].iter().copied())
+fn command(words: &[&str]) -> zmeld_linux::command::Invocation {
+    zmeld_linux::command::Invocation::new(words[0]).args(words[1..].iter().copied())
 }
 
 #[test]

@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::Path;
 
-use zmeld_swap::Host;
+use zmeld_linux::Host;
 
 /// The machines that there are.
 pub const MACHINES: [(&str, &str); 4] = [

@@ -6,12 +6,12 @@ use anyhow::{bail, Context};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use zmeld_linux::meminfo::{self, Meminfo};
+use zmeld_linux::Host;
 use zmeld_report::schema::Envelope;
 use zmeld_report::text::inert;
 use zmeld_swap::config::{Comments, Config, ConfigError, Loaded, Problem};
 use zmeld_swap::import::import;
 use zmeld_swap::machine::Machine;
-use zmeld_swap::Host;
 
 use crate::exit::{Outcome, EXIT_CODES};
 use crate::output;

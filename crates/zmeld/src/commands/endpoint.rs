@@ -13,8 +13,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use zmeld_linux::Host;
 use zmeld_swap::config::Config;
-use zmeld_swap::{metrics, Host};
+use zmeld_swap::metrics;
 
 use super::metrics::text_for_others;
 

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde::Serialize;
+use zmeld_linux::Host;
 use zmeld_report::units::{bytes, count, percent, seconds};
 use zmeld_report::{cells, Column, Document, Section, Table, Tone};
 use zmeld_swap::meld::{self, PassOptions, PassResult};
-use zmeld_swap::Host;
 
 use crate::cli::{parse_percent, parse_size, Format};
 use crate::exit::{Outcome, EXIT_CODES};

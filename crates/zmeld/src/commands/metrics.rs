@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use zmeld_linux::Host;
 use zmeld_swap::applied::Applied;
 use zmeld_swap::config::Config;
 use zmeld_swap::{
     findings::findings,
     metrics,
     observe::{Device, Observation},
-    Host,
 };
 
 use super::status::page_size;

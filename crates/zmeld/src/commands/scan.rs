@@ -10,7 +10,7 @@ use zmeld_scan::kernel::PoolModel;
 use zmeld_scan::{Candidate, ScanOptions, ScanProgress, ScanResult};
 use zmeld_store::page_size;
 
-use zmeld_swap::Host;
+use zmeld_linux::Host;
 
 use super::{scan_report, setup};
 use crate::cli::{ScanArgs, SourceArgs};

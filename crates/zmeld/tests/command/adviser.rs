@@ -2,13 +2,13 @@
 //! same size, limit and codec.
 
 use zmeld_advice::CodecVerdict;
+use zmeld_linux::Host;
 use zmeld_scan::{CodecResult, PageCounts, ScanResult};
 use zmeld_swap::config::{Config, Kind};
 use zmeld_swap::findings::findings;
 use zmeld_swap::machine::Machine;
 use zmeld_swap::observe::Observation;
 use zmeld_swap::recommend::{recommend, Choice};
-use zmeld_swap::Host;
 
 use crate::run::{code, folder, run, str, text, write};
 

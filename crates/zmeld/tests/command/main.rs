@@ -13,3 +13,5 @@ mod run;
 mod setup;
 mod terminal;
 mod top;
+#[path = "../../../zmeld-linux/tests/support/turn.rs"]
+mod turn;

@@ -151,7 +151,6 @@ fn aligned(pages: &[u8]) -> (Vec<u8>, usize) {
 
 #[test]
 fn a_device_takes_what_was_predicted() {
-    let _alone = crate::setup::alone();
     let device = match zram::Device::add() {
         Ok(device) => device,
         Err(reason) => {

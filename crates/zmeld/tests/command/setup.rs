@@ -10,14 +10,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use nix::fcntl::{Flock, FlockArg};
+use zmeld_linux::lock::FileLock;
 
 use crate::run::{
     code, folder, is_root, json, run, str, text, text_page, write, zmeld, Random, PAGE,
 };
-
-/// Whoever changes the machine's swap in a test holds it.
-const LOCK: &str = "/tmp/zmeld-host-memory.lock";
 
 /// How often is killed; `ZMELD_KILLS` sets another number.
 pub fn rounds(usual: u32) -> u32 {
@@ -49,14 +46,13 @@ fn unfit() -> Option<String> {
 }
 
 /// Waits until no other test changes the machine's devices and swap.
-pub fn alone() -> Flock<File> {
-    let file = File::create(LOCK).expect("the lock can be made");
-    Flock::lock(file, FlockArg::LockExclusive).expect("the lock can be taken")
+pub fn alone() -> FileLock {
+    crate::turn::turn().expect("the lock can be taken")
 }
 
 /// The turn to change the machine's swap, or the reason why it cannot be had printed. Looked at when it is our turn:
 /// what another test has set up is gone by then.
-pub fn turn() -> Option<Flock<File>> {
+pub fn turn() -> Option<FileLock> {
     let held = alone();
     if let Some(reason) = unfit() {
         eprintln!("SKIP: {reason}");

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use zmeld_advice::codec::Reason;
 use zmeld_advice::CodecVerdict;
+use zmeld_linux::Host;
 use zmeld_memory::{LiveMemory, LiveOptions, Selection};
 use zmeld_scan::kernel::PoolModel;
 use zmeld_scan::{measure_pages, Candidate, ScanProgress};
@@ -15,7 +16,6 @@ use zmeld_swap::journal::State;
 use zmeld_swap::machine::Machine;
 use zmeld_swap::plan::Measured as MeasuredReads;
 use zmeld_swap::random_read::{pages_per_second, root_device};
-use zmeld_swap::Host;
 
 use crate::exit::Stopped;
 use crate::progress;

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Args;
 use zmeld_advice::{CodecVerdict, Recommendation};
+use zmeld_linux::Host;
 use zmeld_scan::advice::{Advice, AdviceKind};
 use zmeld_swap::applied::Applied;
 use zmeld_swap::config::{Codec, Comments, Config, Kind, Location, Problem, Severity, Size};
@@ -17,7 +18,6 @@ use zmeld_swap::journal::State;
 use zmeld_swap::machine::Machine;
 use zmeld_swap::plan::{Options, Plan};
 use zmeld_swap::recommend::{recommend, Choice, TierKind};
-use zmeld_swap::Host;
 
 use crate::exit::{Outcome, EXIT_CODES};
 use crate::output;

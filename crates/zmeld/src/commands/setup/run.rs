@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use zmeld_lab::experiment::{take_back_left_behind, TakingBack};
+use zmeld_linux::Host;
 use zmeld_report::schema::Envelope;
 use zmeld_swap::config::{Config, Kind, Location, Severity, Source};
 use zmeld_swap::event::Event;
@@ -11,7 +12,6 @@ use zmeld_swap::execute::{self, Done, Removal, Report, Skipped};
 use zmeld_swap::journal::{Journal, State};
 use zmeld_swap::plan::Plan;
 use zmeld_swap::reconcile::Doubt;
-use zmeld_swap::Host;
 
 use super::report::{run_document, RunBody};
 use super::{planned, readable_state, wanted, DownArgs, UpArgs};

@@ -12,8 +12,8 @@ use clap::Args;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
+use zmeld_linux::Host;
 use zmeld_swap::observe::Observation;
-use zmeld_swap::Host;
 
 use super::status::page_size;
 use crate::exit::{Outcome, EXIT_CODES};

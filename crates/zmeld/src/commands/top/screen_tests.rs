@@ -4,8 +4,8 @@ use std::fs;
 
 use ratatui::backend::TestBackend;
 use ratatui::Terminal;
+use zmeld_linux::Host;
 use zmeld_swap::observe::Observation;
-use zmeld_swap::Host;
 
 use super::*;
 

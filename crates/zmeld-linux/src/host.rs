@@ -1,13 +1,10 @@
 //! The one way to read and write what the kernel shows under `/sys` and `/proc`,
-//! and to run the commands that set swap up.
+//! and to run commands.
 //!
 //! Paths are always written as the machine knows them, `/sys/block/zram0/...`. A
 //! [`Host`] puts its root directory in front, `/` unless a test says otherwise.
 //! Reads are bounded and what is no text is made text, so that a hostile tree
 //! can neither fill memory nor smuggle control characters into messages.
-
-mod command;
-mod swaps;
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -16,10 +13,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 
-pub use command::{Finished, Invocation};
-pub use swaps::ActiveSwap;
-
-use crate::error::Error;
+use crate::command::{self, Finished, Invocation};
+use crate::error::{FileError, HostError};
+use crate::swaps::{self, SwapArea};
+use crate::text::{made_text, short};
 
 /// More than the kernel says in any file that is read here (`/proc/swaps`,
 /// `zoneinfo` of a large machine); what is longer is refused.
@@ -150,22 +147,22 @@ impl Host {
     ///
     /// # Errors
     /// When it cannot be read or is longer than anything the kernel says.
-    pub fn read(&self, path: impl AsRef<Path>) -> Result<String, Error> {
-        Ok(clean(&self.read_bytes(path)?).trim().to_owned())
+    pub fn read(&self, path: impl AsRef<Path>) -> Result<String, HostError> {
+        Ok(made_text(&self.read_bytes(path)?).trim().to_owned())
     }
 
     /// The bytes of a file, for names in it that need not be text.
     ///
     /// # Errors
     /// Those of [`Host::read`].
-    pub(crate) fn read_bytes(&self, path: impl AsRef<Path>) -> Result<Vec<u8>, Error> {
+    pub fn read_bytes(&self, path: impl AsRef<Path>) -> Result<Vec<u8>, HostError> {
         let path = path.as_ref();
         let bytes = self
             .access
             .read(&self.path(path), READ_MAX + 1)
-            .map_err(|cause| Error::io("read", path, cause))?;
+            .map_err(|cause| FileError::new("read", path, cause))?;
         if bytes.len() as u64 > READ_MAX {
-            return Err(Error::malformed(
+            return Err(HostError::malformed(
                 path,
                 format!("is longer than {READ_MAX} bytes: it is not the kernel's"),
             ));
@@ -177,19 +174,19 @@ impl Host {
     ///
     /// # Errors
     /// When it cannot be read.
-    pub(crate) fn read_start(&self, path: &Path, bytes: usize) -> Result<Vec<u8>, Error> {
+    pub fn read_start(&self, path: &Path, bytes: usize) -> Result<Vec<u8>, FileError> {
         let read = self.access.read(&self.path(path), bytes as u64);
-        read.map_err(|cause| Error::io("read", path, cause))
+        read.map_err(|cause| FileError::new("read", path, cause))
     }
 
     /// The text of a file that may not be there: another kernel, no such module.
     ///
     /// # Errors
     /// When it is there and cannot be read.
-    pub fn read_optional(&self, path: impl AsRef<Path>) -> Result<Option<String>, Error> {
+    pub fn read_optional(&self, path: impl AsRef<Path>) -> Result<Option<String>, HostError> {
         match self.read(path) {
             Ok(text) => Ok(Some(text)),
-            Err(Error::Io { cause, .. }) if is_absent(&cause) => Ok(None),
+            Err(HostError::File(err)) if is_absent(&err.cause) => Ok(None),
             Err(err) => Err(err),
         }
     }
@@ -198,11 +195,11 @@ impl Host {
     ///
     /// # Errors
     /// When it cannot be read or holds no number.
-    pub fn read_u64(&self, path: impl AsRef<Path>) -> Result<u64, Error> {
+    pub fn read_u64(&self, path: impl AsRef<Path>) -> Result<u64, HostError> {
         let path = path.as_ref();
         let text = self.read(path)?;
         text.parse().map_err(|_| {
-            Error::malformed(
+            HostError::malformed(
                 path,
                 format!("holds \"{}\" where a number is expected", short(&text)),
             )
@@ -215,16 +212,16 @@ impl Host {
     ///
     /// # Errors
     /// When it is there and cannot be read.
-    pub fn list(&self, path: impl AsRef<Path>) -> Result<Vec<String>, Error> {
+    pub fn list(&self, path: impl AsRef<Path>) -> Result<Vec<String>, HostError> {
         let path = path.as_ref();
         let entries = match fs::read_dir(self.path(path)) {
             Ok(entries) => entries,
             Err(cause) if is_absent(&cause) => return Ok(Vec::new()),
-            Err(cause) => return Err(Error::io("list", path, cause)),
+            Err(cause) => return Err(FileError::new("list", path, cause).into()),
         };
         let mut names = Vec::new();
         for entry in entries {
-            let entry = entry.map_err(|cause| Error::io("list", path, cause))?;
+            let entry = entry.map_err(|cause| FileError::new("list", path, cause))?;
             if let Ok(name) = entry.file_name().into_string() {
                 names.push(name);
             }
@@ -238,15 +235,15 @@ impl Host {
     ///
     /// # Errors
     /// When it is there and cannot be read.
-    pub(crate) fn folders(&self, path: &Path) -> Result<Vec<PathBuf>, Error> {
+    pub fn folders(&self, path: &Path) -> Result<Vec<PathBuf>, HostError> {
         let entries = match fs::read_dir(self.path(path)) {
             Ok(entries) => entries,
             Err(cause) if is_absent(&cause) => return Ok(Vec::new()),
-            Err(cause) => return Err(Error::io("list", path, cause)),
+            Err(cause) => return Err(FileError::new("list", path, cause).into()),
         };
         let mut folders = Vec::new();
         for entry in entries {
-            let entry = entry.map_err(|cause| Error::io("list", path, cause))?;
+            let entry = entry.map_err(|cause| FileError::new("list", path, cause))?;
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 folders.push(path.join(entry.file_name()));
             }
@@ -259,11 +256,12 @@ impl Host {
     ///
     /// # Errors
     /// When the kernel does not take it.
-    pub fn write(&self, path: impl AsRef<Path>, value: &str) -> Result<(), Error> {
+    pub fn write(&self, path: impl AsRef<Path>, value: &str) -> Result<(), HostError> {
         let path = path.as_ref();
         self.access
             .write(&self.path(path), value.as_bytes())
-            .map_err(|cause| Error::io(format!("write \"{value}\" to"), path, cause))
+            .map_err(|cause| FileError::new(format!("write \"{value}\" to"), path, cause))?;
+        Ok(())
     }
 
     /// Runs a command and gives its standard output.
@@ -271,7 +269,7 @@ impl Host {
     /// # Errors
     /// When it is not installed or comes back with an error; its standard error
     /// is quoted.
-    pub fn run(&self, invocation: &Invocation) -> Result<String, Error> {
+    pub fn run(&self, invocation: &Invocation) -> Result<String, HostError> {
         output(invocation, self.attempt(invocation)?)
     }
 
@@ -280,7 +278,11 @@ impl Host {
     /// # Errors
     /// Those of [`Host::run`]; a command that was ended is one that came back with
     /// an error.
-    pub fn run_until(&self, invocation: &Invocation, stop: &AtomicBool) -> Result<String, Error> {
+    pub fn run_until(
+        &self,
+        invocation: &Invocation,
+        stop: &AtomicBool,
+    ) -> Result<String, HostError> {
         output(
             invocation,
             self.started(invocation, self.access.run_until(invocation, stop))?,
@@ -291,34 +293,100 @@ impl Host {
     ///
     /// # Errors
     /// When it cannot be started.
-    pub fn attempt(&self, invocation: &Invocation) -> Result<Finished, Error> {
+    pub fn attempt(&self, invocation: &Invocation) -> Result<Finished, HostError> {
         self.started(invocation, self.access.run(invocation))
+    }
+
+    /// The active swap areas. A line that is none is refused: what is switched off, and
+    /// whether it is, is decided by it.
+    ///
+    /// # Errors
+    /// When `/proc/swaps` cannot be read or has a line that is none.
+    pub fn swaps(&self) -> Result<Vec<SwapArea>, HostError> {
+        // A kernel without swap has no such file.
+        let Some(text) = self.read_optional(swaps::PATH)? else {
+            return Ok(Vec::new());
+        };
+        swaps::parse(&text)
+            .map(|area| {
+                let mut area = area.map_err(|wrong| {
+                    HostError::malformed(
+                        swaps::PATH,
+                        format!("has a line that is no swap area: {}", short(&wrong.line)),
+                    )
+                })?;
+                if area.is_device {
+                    area.path = self.device_path(area.path);
+                }
+                Ok(area)
+            })
+            .collect()
+    }
+
+    /// The path of a device that was swapped on in another mount namespace (a service
+    /// with `PrivateTmp=`): the kernel then shows it from its file system's root,
+    /// `/zram2`.
+    pub fn device_path(&self, shown: PathBuf) -> PathBuf {
+        if shown.starts_with("/dev") || self.exists(&shown) {
+            return shown;
+        }
+        let below = shown.strip_prefix("/").unwrap_or(&shown);
+        let here = Path::new("/dev").join(below);
+        match self.exists(&here) {
+            true => here,
+            false => shown,
+        }
+    }
+
+    /// The active swap area behind a path, which may be a symbolic link.
+    ///
+    /// # Errors
+    /// Those of [`Host::swaps`].
+    pub fn swap_on(&self, path: &Path) -> Result<Option<SwapArea>, HostError> {
+        let real = self.resolved(path);
+        Ok(self
+            .swaps()?
+            .into_iter()
+            .find(|swap| swap.path == real || swap.path == path))
+    }
+
+    /// A path with its symbolic links resolved, as the machine names it; the
+    /// path itself where there is nothing.
+    pub fn resolved(&self, path: &Path) -> PathBuf {
+        let Ok(real) = self.path(path).canonicalize() else {
+            return path.to_path_buf();
+        };
+        let root = self.root().canonicalize();
+        match root.ok().and_then(|root| real.strip_prefix(root).ok()) {
+            Some(below) => Path::new("/").join(below),
+            None => real,
+        }
     }
 
     fn started(
         &self,
         invocation: &Invocation,
         result: io::Result<Finished>,
-    ) -> Result<Finished, Error> {
+    ) -> Result<Finished, HostError> {
         result.map_err(|cause| {
             if cause.kind() == io::ErrorKind::NotFound {
-                Error::NotInstalled {
+                HostError::NotInstalled {
                     program: invocation.program.clone(),
                     package: command::package(&invocation.program),
                 }
             } else {
-                Error::io("run", &invocation.program, cause)
+                FileError::new("run", &invocation.program, cause).into()
             }
         })
     }
 }
 
 /// What a command printed, where it succeeded.
-fn output(invocation: &Invocation, finished: Finished) -> Result<String, Error> {
+fn output(invocation: &Invocation, finished: Finished) -> Result<String, HostError> {
     if finished.code == Some(0) {
         return Ok(finished.output);
     }
-    Err(Error::Command {
+    Err(HostError::Command {
         command: invocation.to_string(),
         status: finished.status(),
         said: finished.said(),
@@ -327,35 +395,11 @@ fn output(invocation: &Invocation, finished: Finished) -> Result<String, Error> 
 
 /// Nothing of the kind is there. A device that vanishes between two reads says
 /// "no such device".
-pub(crate) fn is_absent(cause: &io::Error) -> bool {
+pub fn is_absent(cause: &io::Error) -> bool {
     matches!(
         cause.kind(),
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
     ) || cause.raw_os_error() == Some(rustix::io::Errno::NODEV.raw_os_error())
-}
-
-/// Bytes as text; what is neither text nor white space becomes a question mark.
-fn clean(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes)
-        .chars()
-        .map(|c| match c {
-            '\n' | '\t' | ' ' => c,
-            c if c.is_control() => '?',
-            c => c,
-        })
-        .collect()
-}
-
-/// As much of a text as a message can hold.
-pub(crate) fn short(text: &str) -> String {
-    const MAX: usize = 60;
-    let line = text.replace(['\n', '\t'], " ");
-    if line.chars().count() <= MAX {
-        return line;
-    }
-    let mut cut: String = line.chars().take(MAX).collect();
-    cut.push_str("...");
-    cut
 }
 
 #[cfg(test)]
@@ -423,5 +467,66 @@ mod tests {
         fs::write(host.path(at), "").unwrap();
         host.write(at, "lz4").unwrap();
         assert_eq!(host.read(at).unwrap(), "lz4");
+    }
+
+    fn swapping(swaps: &str) -> (tempfile::TempDir, Host) {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("proc")).unwrap();
+        std::fs::write(dir.path().join("proc/swaps"), swaps).unwrap();
+        let host = Host::at(dir.path());
+        (dir, host)
+    }
+
+    const HEAD: &str = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n";
+
+    #[test]
+    fn areas_are_read() {
+        let text = format!(
+            "{HEAD}/dev/zram1                              partition\t1024\t\t512\t\t100\n\
+             /a\\040b\\134c                             file\t\t8\t\t0\t\t-2\n"
+        );
+        let (dir, host) = swapping(&text);
+        let swaps = host.swaps().unwrap();
+        assert_eq!(swaps[0].path, Path::new("/dev/zram1"));
+        assert_eq!(
+            (swaps[0].size_bytes, swaps[0].used_bytes),
+            (1 << 20, 1 << 19)
+        );
+        assert!(swaps[0].is_device && !swaps[1].is_device);
+        assert_eq!(swaps[1].path, Path::new("/a b\\c"));
+        assert_eq!(swaps[1].priority, -2);
+        // By a link, as /dev/mapper has them.
+        std::fs::create_dir_all(dir.path().join("dev/mapper")).unwrap();
+        std::fs::write(dir.path().join("dev/zram1"), "").unwrap();
+        std::os::unix::fs::symlink("../zram1", dir.path().join("dev/mapper/it")).unwrap();
+        let found = host.swap_on(Path::new("/dev/mapper/it")).unwrap().unwrap();
+        assert_eq!(found.priority, 100);
+        assert_eq!(host.swap_on(Path::new("/dev/zram2")).unwrap(), None);
+    }
+
+    #[test]
+    fn a_device_is_found_that_another_namespace_swaps_to() {
+        let (dir, host) = swapping(&format!(
+            "{HEAD}/zram1 partition 1024 0 5\n/mapper/it partition 1024 0 4\n\
+             /gone partition 1024 0 3\n/zram1 file 1024 0 2\n"
+        ));
+        std::fs::create_dir_all(dir.path().join("dev/mapper")).unwrap();
+        for name in ["dev/zram1", "dev/mapper/it"] {
+            std::fs::write(dir.path().join(name), "").unwrap();
+        }
+        let paths = host.swaps().unwrap().into_iter().map(|swap| swap.path);
+        let seen = ["/dev/zram1", "/dev/mapper/it", "/gone", "/zram1"].map(PathBuf::from);
+        assert_eq!(paths.collect::<Vec<_>>(), seen);
+        let found = host.swap_on(Path::new("/dev/zram1")).unwrap().unwrap();
+        assert_eq!(found.priority, 5);
+    }
+
+    #[test]
+    fn a_line_that_is_no_area_is_refused() {
+        let (_dir, wrong) = swapping(&format!("{HEAD}/dev/zram1 partition 1024 512\n"));
+        let err = wrong.swaps().unwrap_err().to_string();
+        assert!(err.starts_with("/proc/swaps has a line"), "{err}");
+        let (_dir, host) = swapping("");
+        assert!(host.swaps().unwrap().is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! Running the commands that set swap up.
+//! Running commands.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -12,7 +12,9 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::process::{kill_process, Pid, Signal};
-use zmeld_linux::shell::word;
+
+use crate::shell::word;
+use crate::text::made_text;
 
 /// More than any of them has to say; the rest is read and dropped.
 const OUTPUT_MAX: u64 = 1 << 20;
@@ -87,7 +89,7 @@ pub struct Finished {
 
 impl Finished {
     /// Its standard error in one line, or what stands in for it.
-    pub(crate) fn said(&self) -> String {
+    pub fn said(&self) -> String {
         let mut line = String::new();
         for piece in self.errors.lines().map(str::trim) {
             if piece.is_empty() {
@@ -106,7 +108,7 @@ impl Finished {
     }
 
     /// How it ended, in words.
-    pub(crate) fn status(&self) -> String {
+    pub fn status(&self) -> String {
         match (self.code, self.signal) {
             (Some(code), _) => format!("exit code {code}"),
             (None, Some(signal)) => format!("signal {signal}"),
@@ -122,7 +124,7 @@ impl Finished {
 ///
 /// One that can be asked to end also ends with the thread that waits for it, however
 /// that ends (SIGKILL): nobody would look after it any more.
-pub(super) fn run(invocation: &Invocation, stop: Option<&AtomicBool>) -> io::Result<Finished> {
+pub(crate) fn run(invocation: &Invocation, stop: Option<&AtomicBool>) -> io::Result<Finished> {
     let path = match std::env::var("PATH") {
         Ok(path) if !path.is_empty() => format!("{path}:{SYSTEM_PATH}"),
         _ => SYSTEM_PATH.to_owned(),
@@ -148,8 +150,8 @@ pub(super) fn run(invocation: &Invocation, stop: Option<&AtomicBool>) -> io::Res
     Ok(Finished {
         code: status.code(),
         signal: status.signal(),
-        output: super::clean(&output),
-        errors: super::clean(&errors),
+        output: made_text(&output),
+        errors: made_text(&errors),
     })
 }
 
@@ -235,7 +237,7 @@ fn drain(pipe: Option<impl Read>) -> Vec<u8> {
 }
 
 /// The package that has a program, as most distributions call it.
-pub(super) fn package(program: &str) -> &'static str {
+pub(crate) fn package(program: &str) -> &'static str {
     let name = Path::new(program)
         .file_name()
         .and_then(|name| name.to_str());
@@ -299,8 +301,7 @@ mod tests {
         }
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("pid");
-        let name =
-            "kernel::command::tests::a_command_that_can_be_stopped_ends_with_a_killed_program";
+        let name = "command::tests::a_command_that_can_be_stopped_ends_with_a_killed_program";
         let mut program = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", name])
             .env(FILE, &file)

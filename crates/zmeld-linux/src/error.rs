@@ -1,0 +1,121 @@
+//! What the machine refuses, always with the file or the command that it is about.
+
+use std::borrow::Cow;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+
+/// An operation on a file that the system refused.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {action} {}: {}", path.display(), words(cause))]
+pub struct FileError {
+    /// What was tried, a verb: "read", "write 60 to".
+    pub action: Cow<'static, str>,
+    /// The file, as the machine itself names it (without another root before it).
+    pub path: PathBuf,
+    /// What the system said.
+    #[source]
+    pub cause: io::Error,
+}
+
+impl FileError {
+    /// An operation on a file that the system refused.
+    pub fn new(
+        action: impl Into<Cow<'static, str>>,
+        path: impl AsRef<Path>,
+        cause: impl Into<io::Error>,
+    ) -> FileError {
+        FileError {
+            action: action.into(),
+            path: path.as_ref().to_path_buf(),
+            cause: cause.into(),
+        }
+    }
+}
+
+/// Why a machine did not say or do what it was asked for.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HostError {
+    /// The system refused an operation on a file.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// A file of the kernel does not say what it should.
+    #[error("{} {problem}", path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A command came back with an error.
+    #[error("{command} failed ({status}): {said}")]
+    Command {
+        /// The command with its arguments.
+        command: String,
+        /// Its exit code, or the signal that ended it.
+        status: String,
+        /// Its standard error, in one line.
+        said: String,
+    },
+    /// A command that is needed is not installed.
+    #[error("{program} is not installed: install {package}")]
+    NotInstalled {
+        /// The program.
+        program: String,
+        /// The package that most distributions have it in.
+        package: &'static str,
+    },
+}
+
+impl HostError {
+    /// A file that does not say what it should.
+    pub fn malformed(path: impl AsRef<Path>, problem: impl Into<String>) -> HostError {
+        HostError::Malformed {
+            path: path.as_ref().to_path_buf(),
+            problem: problem.into(),
+        }
+    }
+
+    /// Whether it is the system that refused an operation on a file, with this error.
+    pub fn is(&self, errno: Errno) -> bool {
+        let cause = self.cause();
+        cause.and_then(io::Error::raw_os_error) == Some(errno.raw_os_error())
+    }
+
+    /// What the system said, where it refused an operation on a file.
+    pub fn cause(&self) -> Option<&io::Error> {
+        match self {
+            HostError::File(err) => Some(&err.cause),
+            _ => None,
+        }
+    }
+}
+
+/// What the system said, without the number that the standard library appends.
+pub fn words(cause: &io::Error) -> String {
+    let text = cause.to_string();
+    match text.split_once(" (os error ") {
+        Some((words, _)) => words.to_owned(),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_one_line_that_names_the_thing() {
+        let cause = io::Error::from_raw_os_error(13);
+        let err = FileError::new("write 60 to", "/proc/sys/vm/swappiness", cause);
+        assert_eq!(
+            HostError::from(err).to_string(),
+            "cannot write 60 to /proc/sys/vm/swappiness: Permission denied"
+        );
+        let err = HostError::malformed("/proc/swaps", "has a line of 3 words");
+        assert_eq!(err.to_string(), "/proc/swaps has a line of 3 words");
+        assert!(err.cause().is_none());
+    }
+}

@@ -1,0 +1,207 @@
+//! A file that one program has locked at a time, and who that is.
+//!
+//! The kernel lets go of the lock with the last descriptor, however a program ends.
+//! The file is its owner's alone: whoever can open it can hold its lock, and so keep
+//! the owner out. Others learn of the holder from `/proc/locks`. The file stays; it
+//! holds the number of the process that has the lock, for the message of whoever waits.
+
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
+use rustix::fs::{flock, major, minor, FlockOperation, OFlags};
+use rustix::io::{fcntl_getfd, fcntl_setfd, Errno, FdFlags};
+
+/// A lock that is held until it is dropped.
+#[derive(Debug)]
+pub struct FileLock {
+    file: File,
+}
+
+/// Who has a lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Holder {
+    /// The process, where that is known.
+    pub pid: Option<u32>,
+}
+
+/// What came of trying to take a lock.
+#[derive(Debug)]
+pub enum Attempt {
+    /// It was free.
+    Taken(FileLock),
+    /// Somebody has it.
+    Held(Holder),
+}
+
+impl FileLock {
+    /// Takes the lock on a file, which is made if it is missing, unless somebody has it.
+    ///
+    /// # Errors
+    /// When the file cannot be opened, made its owner's alone, or locked; a symbolic
+    /// link is none.
+    pub fn attempt(path: &Path) -> io::Result<Attempt> {
+        let file = open(path)?;
+        match lock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Attempt::Taken(FileLock::signed(file))),
+            Err(Errno::WOULDBLOCK) => Ok(Attempt::Held(Holder {
+                pid: written_in(path),
+            })),
+            Err(cause) => Err(cause.into()),
+        }
+    }
+
+    /// Takes the lock, and waits for it as long as somebody else has it.
+    ///
+    /// # Errors
+    /// Those of [`FileLock::attempt`].
+    pub fn wait(path: &Path) -> io::Result<FileLock> {
+        let file = open(path)?;
+        lock(&file, FlockOperation::LockExclusive)?;
+        Ok(FileLock::signed(file))
+    }
+
+    fn signed(mut file: File) -> FileLock {
+        // Only for a message.
+        let _ = file.set_len(0);
+        let _ = write!(file, "{}", std::process::id());
+        FileLock { file }
+    }
+
+    /// Passes the lock on to programs that are started: it is held until the last of
+    /// them has ended, even where this one was killed.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn pass_on(&self) -> io::Result<()> {
+        let flags = fcntl_getfd(&self.file)?;
+        Ok(fcntl_setfd(&self.file, flags & !FdFlags::CLOEXEC)?)
+    }
+}
+
+impl Drop for FileLock {
+    fn drop(&mut self) {
+        // Left behind, the number misleads nobody: the lock is what counts.
+        let _ = self.file.set_len(0);
+    }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(OFlags::NOFOLLOW.bits() as i32)
+        .open(path)?;
+    if file.metadata()?.mode() & 0o077 != 0 {
+        file.set_permissions(Permissions::from_mode(0o600))?;
+    }
+    Ok(file)
+}
+
+/// [`flock`]; a signal ends no wait.
+fn lock(file: &File, operation: FlockOperation) -> Result<(), Errno> {
+    loop {
+        match flock(file, operation) {
+            Err(Errno::INTR) => {}
+            result => return result,
+        }
+    }
+}
+
+fn written_in(path: &Path) -> Option<u32> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+/// Who has the lock on a file; nobody where there is no such file. Takes no lock that
+/// anybody could meet, and asks for no right to the file but to look at it.
+pub fn holder(path: &Path) -> Option<Holder> {
+    let meta = fs::symlink_metadata(path).ok()?;
+    let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
+    if let Some(pid) = locked_by(&locks, &meta) {
+        return Some(Holder { pid: Some(pid) });
+    }
+    // Where the file system's number is not the one that the kernel lists locks by.
+    let file = File::open(path).ok()?;
+    flock(&file, FlockOperation::NonBlockingLockShared).err()?;
+    Some(Holder {
+        pid: written_in(path),
+    })
+}
+
+/// The process that holds a lock on a file: `8: FLOCK  ADVISORY  WRITE 30691 00:18:1234 0 EOF`.
+fn locked_by(locks: &str, meta: &fs::Metadata) -> Option<u32> {
+    let (device, inode) = (meta.dev(), meta.ino());
+    let file = format!("{:02x}:{:02x}:{inode}", major(device), minor(device));
+    let held = locks.lines().find_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words[..] {
+            [_, "FLOCK", _, "WRITE", pid, place, ..] if place == file => Some(pid),
+            _ => None,
+        }
+    });
+    held?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_second_is_told_of_the_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        assert_eq!(holder(&path), None);
+        let Attempt::Taken(first) = FileLock::attempt(&path).unwrap() else {
+            panic!("nobody has it");
+        };
+        let us = Holder {
+            pid: Some(std::process::id()),
+        };
+        let Attempt::Held(told) = FileLock::attempt(&path).unwrap() else {
+            panic!("it is held");
+        };
+        assert_eq!((told, holder(&path)), (us, Some(us)));
+        let mode = fs::metadata(&path).unwrap().mode();
+        assert_eq!(mode & 0o777, 0o600, "others can open and so lock it");
+        drop(first);
+        // A test beside this one may be starting a program: until that runs, it has
+        // the file open, too.
+        for _ in 0..1000 {
+            if holder(&path).is_none() {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        assert_eq!(holder(&path), None);
+        drop(FileLock::wait(&path).unwrap());
+    }
+
+    #[test]
+    fn a_link_is_refused_and_what_it_leads_to_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("target");
+        fs::write(&target, "untouched").unwrap();
+        let link = folder.path().join("lock");
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        assert!(FileLock::attempt(&link).is_err());
+        assert!(FileLock::wait(&link).is_err());
+        assert_eq!(fs::read_to_string(&target).unwrap(), "untouched");
+    }
+
+    #[test]
+    fn a_holder_is_read_from_the_table_of_locks() {
+        let folder = tempfile::tempdir().unwrap();
+        let meta = fs::metadata(folder.path()).unwrap();
+        let (major, minor) = (major(meta.dev()), minor(meta.dev()));
+        let place = format!("{major:02x}:{minor:02x}:{}", meta.ino());
+        let line = |kind: &str| format!("1: FLOCK  ADVISORY  {kind} 77 {place} 0 EOF\n");
+        assert_eq!(locked_by(&line("WRITE"), &meta), Some(77));
+        assert_eq!(locked_by(&line("READ"), &meta), None);
+        let other = "1: FLOCK ADVISORY WRITE 77 00:00:1 0 EOF\n";
+        assert_eq!(locked_by(other, &meta), None);
+    }
+}
