@@ -5,6 +5,8 @@
 use std::ffi::OsStr;
 use std::fs;
 
+use zmeld_linux::process;
+
 /// How all of it begins; the process's number follows.
 pub const PREFIX: &str = "zmeld-lab-";
 
@@ -43,18 +45,7 @@ fn digits(text: &str) -> (&str, &str) {
 
 /// When a process that lives began, in ticks after the boot.
 fn began(pid: u32) -> Option<u64> {
-    began_in(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
-}
-
-/// Field 22 of `stat`; none for a process that has ended and is only not waited for yet.
-fn began_in(stat: &str) -> Option<u64> {
-    // Field 2, the program's name, may have anything in it.
-    let (_, rest) = stat.rsplit_once(") ")?;
-    let fields: Vec<&str> = rest.split_whitespace().collect();
-    match fields.first()? {
-        &"Z" | &"X" => None,
-        _ => fields.get(19)?.parse().ok(),
-    }
+    process::began(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
 #[cfg(test)]
@@ -81,8 +72,11 @@ mod tests {
     #[test]
     fn a_process_that_has_ended_has_no_beginning() {
         let fields = "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18";
-        assert_eq!(began_in(&format!("7 (a) S) S {fields} 777 0")), Some(777));
-        assert_eq!(began_in(&format!("7 (a) Z {fields} 777 0")), None);
-        assert_eq!(began_in("7 (a) S 1"), None);
+        assert_eq!(
+            process::began(&format!("7 (a) S) S {fields} 777 0")),
+            Some(777)
+        );
+        assert_eq!(process::began(&format!("7 (a) Z {fields} 777 0")), None);
+        assert_eq!(process::began("7 (a) S 1"), None);
     }
 }

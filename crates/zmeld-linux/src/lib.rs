@@ -14,10 +14,14 @@
 //! | [`swaps`] | `/proc/swaps` |
 //! | [`meminfo`] | `/proc/meminfo` |
 //! | [`mounts`] | `/proc/self/mountinfo` |
+//! | [`release`] | a kernel's version |
 //! | [`error`] | what the machine refuses, with the file or the command |
+//! | [`counters`] | a name and a number a line, as in `/proc/vmstat` |
+//! | [`process`] | `/proc/PID/stat` |
 //! | [`octal`] | the kernel's escapes in all of them |
 
 pub mod command;
+pub mod counters;
 pub mod error;
 pub mod file;
 pub mod host;
@@ -26,9 +30,12 @@ pub mod meminfo;
 pub mod mounts;
 pub mod octal;
 pub mod own;
+pub mod process;
+pub mod release;
 pub mod shell;
 pub mod swaps;
 pub mod text;
 
 pub use error::{FileError, HostError};
 pub use host::Host;
+pub use release::KernelVersion;

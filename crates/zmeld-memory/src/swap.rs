@@ -16,6 +16,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use zmeld_linux::KernelVersion;
+
 use crate::buffer::Buffer;
 use crate::file::{read_at_most, BATCH_BYTES};
 use crate::live::frames::FrameSet;
@@ -152,19 +154,11 @@ impl SwapDevice {
         {
             notes.push(Note::ZswapInFront);
         }
-        if !self.area.is_zram() && kernel_release() >= (6, 12) {
+        if !self.area.is_zram() && KernelVersion::running() >= Some(KernelVersion::new(6, 12)) {
             notes.push(Note::ZeroSlotsNotWritten);
         }
         notes
     }
-}
-
-fn kernel_release() -> (u32, u32) {
-    let text = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let mut numbers = text
-        .split(|c: char| !c.is_ascii_digit())
-        .map(|n| n.parse().unwrap_or(0));
-    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
 impl Source for SwapDevice {

@@ -1,26 +1,7 @@
 //! What a kernel's zram and swap do with a page, by its version and build.
 
+use zmeld_linux::KernelVersion;
 use zmeld_store::{ChainRule, Geometry};
-
-/// A kernel release, as far as the store's behaviour depends on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct KernelVersion {
-    /// The first number.
-    pub major: u32,
-    /// The second number.
-    pub minor: u32,
-}
-
-impl KernelVersion {
-    /// Reads a release such as `6.1.0-18-amd64`.
-    pub fn parse(release: &str) -> Option<KernelVersion> {
-        let mut numbers = release.split(|c: char| !c.is_ascii_digit());
-        Some(KernelVersion {
-            major: numbers.next()?.parse().ok()?,
-            minor: numbers.next()?.parse().ok()?,
-        })
-    }
-}
 
 /// What decides how much memory pages take in the kernel's pool.
 #[derive(Clone)]

@@ -245,6 +245,6 @@ mod tests {
         let machine = MachineFacts::here();
         assert!(machine.ram_bytes > 1 << 20);
         assert!(machine.processors > 0);
-        assert!(crate::kernel::KernelVersion::parse(&machine.kernel).is_some());
+        assert!(zmeld_linux::KernelVersion::parse(&machine.kernel).is_some());
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use zmeld_linux::{FileError, HostError};
 
-use crate::room::Overfull;
+use crate::overfull::Overfull;
 
 /// Why something could not be read, planned, set up or taken down.
 #[derive(Debug, thiserror::Error)]

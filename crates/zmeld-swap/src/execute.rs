@@ -20,6 +20,7 @@ use crate::error::Error;
 use crate::event::{Event, Listener};
 use crate::identity::Identity;
 use crate::journal::Journal;
+pub use crate::plan::{Done, Skipped};
 use crate::plan::{Group, Plan};
 use crate::reconcile::{reconcile, Doubt, Reconciliation};
 use crate::room;
@@ -49,43 +50,6 @@ pub struct Removal<'a> {
     pub only: Option<&'a [String]>,
     /// Even where pages do not fit back: a program may be killed for it.
     pub force: bool,
-}
-
-/// A step that was applied or taken back.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Done {
-    /// The part of the plan.
-    pub group: String,
-    /// What it does, exact.
-    pub step: String,
-    /// The same for people.
-    #[serde(skip)]
-    pub words: String,
-}
-
-impl Done {
-    /// A step of that part of the plan.
-    pub fn new(group: &str, step: &Step) -> Done {
-        Done {
-            group: group.to_owned(),
-            step: step.describe(),
-            words: step.words(),
-        }
-    }
-
-    /// What a record tells of.
-    pub fn of(record: &Record) -> Done {
-        Done::new(&record.group, &record.step)
-    }
-}
-
-/// An optional part of the plan that was left out.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Skipped {
-    /// The part of the plan.
-    pub group: String,
-    /// Why.
-    pub reason: String,
 }
 
 impl Report {

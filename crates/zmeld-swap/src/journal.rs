@@ -21,18 +21,10 @@ use zmeld_linux::lock::{Attempt, FileLock};
 use crate::config::Config;
 use crate::error::Error;
 use crate::event::{Event, Listener};
-use crate::run_folder;
+use crate::run_folder::{self, EXPERIMENT_STATE, FOLDER, LOCK, STATE};
 use crate::step::Record;
 use zmeld_linux::{Host, HostError};
 
-/// The directory.
-pub const FOLDER: &str = "/run/zmeld";
-/// The state.
-pub const STATE: &str = "/run/zmeld/state.json";
-/// The state of an experiment.
-pub const EXPERIMENT_STATE: &str = "/run/zmeld/experiment.json";
-/// What is locked.
-const LOCK: &str = "/run/zmeld/lock";
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 const SCHEMA: &str = "zmeld.state/1";
 

@@ -47,6 +47,7 @@ pub mod machine;
 pub mod meld;
 pub mod metrics;
 pub mod observe;
+mod overfull;
 pub mod plan;
 pub mod random_read;
 pub mod recommend;

@@ -1,15 +1,16 @@
 //! The machine as a plan needs to know it. Reading it changes nothing.
 
+use std::path::PathBuf;
+
 use serde::Serialize;
 use zmeld_advice::module::{ModulePresence, ModuleSigns};
 use zmeld_linux::meminfo::{self, Meminfo};
 use zmeld_report::units::bytes;
 
-use crate::config::{Config, Kind, Problem, Severity};
+use crate::config::{Config, Kind, Problem, RamDriver, Severity};
 use crate::error::Error;
-use crate::steps::Driver;
 use zmeld_linux::swaps::SwapArea;
-use zmeld_linux::Host;
+use zmeld_linux::{Host, KernelVersion};
 
 /// Where zswap's parameters are.
 pub const ZSWAP: &str = "/sys/module/zswap/parameters";
@@ -18,6 +19,34 @@ pub const ZSWAP: &str = "/sys/module/zswap/parameters";
 const MIN_FREE_PART: u64 = 8;
 /// From one part in so many on, it is warned of.
 const MIN_FREE_PART_USUAL: u64 = 20;
+impl RamDriver {
+    /// Its name, also of its module and of its devices.
+    pub fn name(self) -> &'static str {
+        match self {
+            RamDriver::Zram => "zram",
+            RamDriver::Zmeld => "zmeld",
+        }
+    }
+
+    /// The directory of `hot_add` and `hot_remove`.
+    pub fn control(self) -> PathBuf {
+        PathBuf::from(format!("/sys/class/{}-control", self.name()))
+    }
+
+    /// The numbers of its devices.
+    ///
+    /// # Errors
+    /// When `/sys/block` cannot be read.
+    pub fn numbers(self, host: &Host) -> Result<Vec<u32>, Error> {
+        let mut numbers: Vec<u32> = host
+            .list("/sys/block")?
+            .iter()
+            .filter_map(|name| name.strip_prefix(self.name())?.parse().ok())
+            .collect();
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
+}
 
 /// RAM, swap and what the kernel offers.
 #[derive(Debug, Clone, Serialize)]
@@ -116,8 +145,8 @@ impl Machine {
             available_bytes: memory.available_bytes,
             compressed: compressed(host, &swaps)?,
             swaps,
-            zram: Feature::read(host, Driver::Zram, dep.as_deref())?,
-            zmeld: Feature::read(host, Driver::Zmeld, dep.as_deref())?,
+            zram: Feature::read(host, RamDriver::Zram, dep.as_deref())?,
+            zmeld: Feature::read(host, RamDriver::Zmeld, dep.as_deref())?,
             zswap: zswap(host)?,
             hibernation: hibernation(host)?,
         })
@@ -195,16 +224,16 @@ impl Machine {
     }
 
     /// The driver's state.
-    pub fn feature(&self, driver: Driver) -> &Feature {
+    pub fn feature(&self, driver: RamDriver) -> &Feature {
         match driver {
-            Driver::Zram => &self.zram,
-            Driver::Zmeld => &self.zmeld,
+            RamDriver::Zram => &self.zram,
+            RamDriver::Zmeld => &self.zmeld,
         }
     }
 
     /// Whether the kernel is at least that one; an unreadable release is a new one.
     pub fn kernel_from(&self, major: u32, minor: u32) -> bool {
-        crate::observe::version(&self.kernel).is_none_or(|it| it >= (major, minor))
+        KernelVersion::parse(&self.kernel).is_none_or(|it| it >= KernelVersion::new(major, minor))
     }
 }
 
@@ -238,7 +267,7 @@ pub struct Ram {
 }
 
 impl Feature {
-    fn read(host: &Host, driver: Driver, dep: Option<&str>) -> Result<Feature, Error> {
+    fn read(host: &Host, driver: RamDriver, dep: Option<&str>) -> Result<Feature, Error> {
         let mut codecs = Vec::new();
         for number in driver.numbers(host)? {
             let path = format!("/sys/block/{}{number}/comp_algorithm", driver.name());

@@ -43,6 +43,10 @@ use programs::Programs;
 use crate::error::Error;
 use crate::event::{Event, Listener};
 use crate::machine;
+use crate::overfull::mib;
+pub use crate::overfull::{Overfull, Program};
+use zmeld_linux::counters;
+use zmeld_linux::meminfo::{self, Meminfo};
 use zmeld_linux::Host;
 
 /// Deeper than anybody nests.
@@ -51,59 +55,6 @@ const DEPTH_MAX: usize = 64;
 const MARGIN_BYTES: u64 = 1 << 20;
 /// A limit above is none: the kernel writes the largest number of pages.
 const NO_LIMIT: u64 = 1 << 60;
-
-/// A control group whose pages in swap do not fit back into it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Overfull {
-    /// Its path below the root of its hierarchy: `/app`.
-    pub group: String,
-    /// What would come back to it, in bytes, at most.
-    pub swapped_bytes: u64,
-    /// What it has room for, in bytes.
-    pub room_bytes: u64,
-    /// Its limit in bytes.
-    pub limit_bytes: u64,
-    /// The program in it with the most pages in swap; none where none has any.
-    pub largest: Option<Program>,
-}
-
-/// A program with pages in swap.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Program {
-    /// Its name, as `/proc/PID/comm` has it.
-    pub name: String,
-    /// Its number.
-    pub pid: u32,
-    /// What it has in swap, in bytes.
-    pub swapped_bytes: u64,
-}
-
-impl std::fmt::Display for Overfull {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "{} come back to the control group {}, which has room for {} below its limit of {}",
-            mib(self.swapped_bytes.div_ceil(1 << 20)),
-            self.group,
-            mib(self.room_bytes >> 20),
-            mib(self.limit_bytes >> 20),
-        )?;
-        match &self.largest {
-            Some(program) => write!(
-                f,
-                " (most of it: {}, process {}, {} in swap)",
-                program.name,
-                program.pid,
-                mib(program.swapped_bytes.div_ceil(1 << 20))
-            ),
-            None => Ok(()),
-        }
-    }
-}
-
-fn mib(count: u64) -> String {
-    format!("{count} MiB")
-}
 
 /// What switching areas off meets.
 #[derive(Debug, Clone, Default)]
@@ -315,8 +266,8 @@ impl Watch {
         let top = &hierarchy.top;
         let accounted = look.descend(top, 0)?;
         // What was read already and is still in swap is in no counter.
-        let meminfo = host.read("/proc/meminfo")?;
-        let cached = keyed(&meminfo.replace(':', ""), "SwapCached") << 10;
+        let meminfo = host.read(meminfo::PATH)?;
+        let cached = Meminfo::new(&meminfo).bytes("SwapCached").unwrap_or(0);
         // In a container the top is a group itself, and what is outside is not seen.
         let is_all = hierarchy.version == Version::One || look.counted(top)?.is_none();
         let accounted = accounted.saturating_add(cached);
@@ -638,9 +589,5 @@ impl Look<'_> {
 
 /// A number of `memory.stat`; 0 where it is not there.
 fn keyed(stat: &str, name: &str) -> u64 {
-    stat.lines()
-        .filter_map(|line| line.split_once(' '))
-        .find(|(key, _)| *key == name)
-        .and_then(|(_, value)| value.trim().trim_end_matches(" kB").parse().ok())
-        .unwrap_or(0)
+    counters::value(stat, name).unwrap_or(0)
 }

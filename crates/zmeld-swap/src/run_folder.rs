@@ -9,8 +9,16 @@ use std::path::Path;
 use zmeld_linux::own;
 
 use crate::error::Error;
-use crate::journal::FOLDER;
 use zmeld_linux::Host;
+
+/// The directory.
+pub const FOLDER: &str = "/run/zmeld";
+/// The state.
+pub const STATE: &str = "/run/zmeld/state.json";
+/// The state of an experiment.
+pub const EXPERIMENT_STATE: &str = "/run/zmeld/experiment.json";
+/// What is locked.
+pub(crate) const LOCK: &str = "/run/zmeld/lock";
 
 /// No record is longer.
 const BYTES_MAX: u64 = 64 << 20;

@@ -165,7 +165,7 @@ impl StepContext<'_> {
 
     pub(crate) fn no_device(&self) -> Error {
         Error::malformed(
-            crate::journal::STATE,
+            crate::run_folder::STATE,
             format!(
                 "does not say which device {} has, or that device is gone",
                 self.group

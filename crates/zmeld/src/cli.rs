@@ -124,7 +124,7 @@ pub struct ScanArgs {
 
     /// Kernel to predict for, such as 6.1 [default: the running one]
     #[arg(long, value_name = "VERSION", value_parser = parse_kernel, help_heading = "Predicting")]
-    pub kernel: Option<zmeld_scan::kernel::KernelVersion>,
+    pub kernel: Option<zmeld_linux::KernelVersion>,
 
     /// Swapping, each way, to give CPU costs for
     #[arg(long, value_name = "MB/S", default_value_t = 100.0, value_parser = parse_rate, help_heading = "Predicting")]
@@ -415,8 +415,8 @@ fn parse_pid(text: &str) -> Result<i32, String> {
     }
 }
 
-fn parse_kernel(text: &str) -> Result<zmeld_scan::kernel::KernelVersion, String> {
-    zmeld_scan::kernel::KernelVersion::parse(text)
+fn parse_kernel(text: &str) -> Result<zmeld_linux::KernelVersion, String> {
+    zmeld_linux::KernelVersion::parse(text)
         .ok_or_else(|| format!("\"{text}\" is not a kernel version such as 6.1 or 6.12.3"))
 }
 

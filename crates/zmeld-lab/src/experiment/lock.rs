@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 
 use zmeld_linux::lock::{self, Attempt, FileLock, Holder};
 use zmeld_linux::Host;
-use zmeld_swap::journal::FOLDER;
-use zmeld_swap::run_folder;
+use zmeld_swap::run_folder::{self, FOLDER};
 
 use crate::error::Error;
 

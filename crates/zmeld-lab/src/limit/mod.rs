@@ -368,11 +368,9 @@ fn empty(folders: &[PathBuf]) {
 
 /// Lines of a name and a number.
 pub(crate) fn keyed(text: &str) -> BTreeMap<String, f64> {
-    text.lines()
-        .filter_map(|line| {
-            let (name, value) = line.split_once(' ')?;
-            Some((name.to_owned(), value.trim().parse().ok()?))
-        })
+    let counters = zmeld_linux::counters::parse(text);
+    counters
+        .map(|(name, value)| (name.to_owned(), value as f64))
         .collect()
 }
 

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use zmeld_linux::process;
 use zmeld_swap::observe::{Held, Io, Memory};
 
 use crate::limit::{keyed, stalls};
@@ -172,14 +173,9 @@ pub fn reclaim_daemons() -> Vec<u32> {
         .collect()
 }
 
-/// User and system time from `/proc/PID/stat`, whose ticks are hundredths of a second on every architecture that Linux
-/// shows to user space.
+/// User and system time.
 fn processor_seconds(pid: u32) -> Option<f64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, rest) = text.rsplit_once(") ")?;
-    let mut fields = rest.split_whitespace().skip(11);
-    let ticks: f64 = fields.next()?.parse::<f64>().ok()? + fields.next()?.parse::<f64>().ok()?;
-    Some(ticks / 100.0)
+    process::processor_seconds(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
 /// What a compressed device holds now and what failed on it: `mm_stat` and `io_stat`, by name; nothing for another device.

@@ -35,9 +35,17 @@ pub(super) fn read(root: &Table) -> (Config, Places, Vec<Problem>) {
 struct Reader {
     places: Places,
     problems: Vec<Problem>,
+    /// Those of them that a key of another kind has, by index.
+    of_another_kind: Vec<usize>,
 }
 
 impl Reader {
+    /// A key that stands where it is for something else.
+    fn misplaced(&mut self, place: &Place, key: &str, what: impl Into<String>) {
+        self.of_another_kind.push(self.problems.len());
+        self.wrong(place, key, what);
+    }
+
     fn wrong(&mut self, place: &Place, key: &str, what: impl Into<String>) {
         self.problems.push(Problem {
             place: Some(place.clone()),
@@ -93,11 +101,17 @@ impl<'t> Open<'t> {
                 reader.places.insert(dotted(path, name), place.clone());
                 continue;
             }
-            let what = match elsewhere(name, sections) {
-                Some(section) => format!("is for {}; remove it here", section.kinds()),
-                None => format!("there is no such key; {}", choices(name, &known)),
-            };
-            reader.wrong(&entry.key_place, &dotted(path, &entry.written), what);
+            let (place, key) = (&entry.key_place, dotted(path, &entry.written));
+            match elsewhere(name, sections) {
+                Some(section) => {
+                    let what = format!("is for {}; remove it here", section.kinds());
+                    reader.misplaced(place, &key, what);
+                }
+                None => {
+                    let what = format!("there is no such key; {}", choices(name, &known));
+                    reader.wrong(place, &key, what);
+                }
+            }
         }
         Open {
             table,
@@ -352,15 +366,18 @@ fn of_unknown_kind(reader: &mut Reader, table: &Table, path: &str, place: &Place
     let tries = KindName::ALL.iter().map(|(_, kind)| {
         let mut tried = Reader::default();
         tier_of_kind(&mut tried, table, path, place, name.clone(), *kind);
-        tried.problems
+        tried
     });
-    let found = tries.min_by_key(Vec::len).unwrap_or_default();
+    let guess = tries.min_by_key(|tried| tried.problems.len());
+    let guess = guess.unwrap_or_default();
     // That something is missing, or is another kind's, follows from the guess.
-    let stands = |problem: &Problem| {
+    for (at, problem) in guess.problems.into_iter().enumerate() {
         let rest = problem.key.strip_prefix(path);
-        rest.is_some_and(|rest| rest.starts_with('.')) && !problem.what.starts_with("is for ")
-    };
-    reader.problems.extend(found.into_iter().filter(stands));
+        let is_of_key = rest.is_some_and(|rest| rest.starts_with('.'));
+        if is_of_key && !guess.of_another_kind.contains(&at) {
+            reader.problems.push(problem);
+        }
+    }
 }
 
 /// One tier of that kind; nothing if it is switched off.
@@ -504,7 +521,7 @@ fn disk(reader: &mut Reader, open: &Open<'_>, place: &Place, swap: Swap) -> Opti
     let source = match (open.node("device"), open.node("file")) {
         (Some(_), None) => {
             if let Some(node) = open.node("size") {
-                reader.wrong(
+                reader.misplaced(
                     &node.place,
                     &open.key("size"),
                     "is for a file; a device is used whole: remove it",
@@ -570,7 +587,7 @@ fn encryption(reader: &mut Reader, open: &Open<'_>) -> Encryption {
         return Encryption::None;
     }
     let name = name.unwrap_or(EncryptionName::None);
-    let (unused, way_out): (&[&str], _) = match name {
+    let (unused, what): (&[&str], _) = match name {
         EncryptionName::None => (
             &["key_file", "cipher", "key_size"],
             "says how, but nothing is encrypted; add encryption = \"luks\" or \"random\", or \
@@ -584,7 +601,10 @@ fn encryption(reader: &mut Reader, open: &Open<'_>) -> Encryption {
     };
     for key in unused {
         if let Some(node) = open.node(key) {
-            reader.wrong(&node.place, &open.key(key), way_out);
+            match name {
+                EncryptionName::Random => reader.misplaced(&node.place, &open.key(key), what),
+                _ => reader.wrong(&node.place, &open.key(key), what),
+            }
         }
     }
     if let Err(why) = cipher.check() {

@@ -56,6 +56,46 @@ pub fn import(root: &Path, ram_bytes: u64) -> Result<Imported, Error> {
     Ok(imported)
 }
 
+/// What sets swap up at boot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tool {
+    /// Lines of `/etc/fstab`.
+    Fstab,
+    /// Lines of `/etc/crypttab`.
+    Crypttab,
+    /// Debian's zram-tools.
+    ZramTools,
+    /// systemd's zram-generator.
+    ZramGenerator,
+}
+
+impl Tool {
+    /// Whose file that is.
+    fn of(file: &Path) -> Tool {
+        match file.file_name().and_then(|name| name.to_str()) {
+            Some("fstab") => Tool::Fstab,
+            Some("crypttab") => Tool::Crypttab,
+            Some("zramswap") => Tool::ZramTools,
+            _ => Tool::ZramGenerator,
+        }
+    }
+
+    /// Whether it makes compressed devices.
+    pub fn is_for_ram(self) -> bool {
+        matches!(self, Tool::ZramTools | Tool::ZramGenerator)
+    }
+
+    /// How it is switched off.
+    pub fn way_off(self) -> &'static str {
+        match self {
+            Tool::Fstab => "remove its swap lines from /etc/fstab",
+            Tool::Crypttab => "remove its volumes for swap from /etc/crypttab",
+            Tool::ZramTools => "systemctl disable --now zramswap",
+            Tool::ZramGenerator => "ln -s /dev/null /etc/systemd/system-generators/zram-generator",
+        }
+    }
+}
+
 impl Imported {
     /// The configuration as a file, with comments that say where each line came
     /// from and what was left out.
@@ -71,9 +111,9 @@ impl Imported {
         }
         head.push('.');
         head.push_str("\nSwitch off what this replaces, or both will set it up:");
-        for way in self.ways_off() {
+        for tool in self.tools() {
             head.push_str("\n    ");
-            head.push_str(way);
+            head.push_str(tool.way_off());
         }
         if !self.left.is_empty() {
             head.push_str("\nNot carried over:");
@@ -85,25 +125,16 @@ impl Imported {
         head
     }
 
-    /// The commands that switch off what sets this up at boot.
-    pub fn ways_off(&self) -> Vec<&'static str> {
-        let mut ways = Vec::new();
+    /// What sets this up at boot.
+    pub fn tools(&self) -> Vec<Tool> {
+        let mut tools = Vec::new();
         for file in &self.files {
-            let name = file.to_string_lossy();
-            let way = if name.ends_with("fstab") {
-                "remove its swap lines from /etc/fstab"
-            } else if name.ends_with("crypttab") {
-                "remove its volumes for swap from /etc/crypttab"
-            } else if name.ends_with("zramswap") {
-                "systemctl disable --now zramswap"
-            } else {
-                "ln -s /dev/null /etc/systemd/system-generators/zram-generator"
-            };
-            if !ways.contains(&way) {
-                ways.push(way);
+            let tool = Tool::of(file);
+            if !tools.contains(&tool) {
+                tools.push(tool);
             }
         }
-        ways
+        tools
     }
 
     /// Adds a tier under a name that is not taken yet.

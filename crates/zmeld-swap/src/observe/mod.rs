@@ -39,7 +39,7 @@ pub use zswap::Zswap;
 use device::Mounts;
 use reader::Reader;
 use system::System;
-use zmeld_linux::Host;
+use zmeld_linux::{Host, KernelVersion};
 
 /// Everything at one instant. Sizes are bytes unless a name says pages.
 #[derive(Clone, Debug, Serialize)]
@@ -150,14 +150,8 @@ impl Observation {
     /// Whether the swap layer keeps pages of zeros to itself, so that they do not
     /// reach a device: from Linux 6.12 on.
     pub fn swap_keeps_zeros(&self) -> bool {
-        version(&self.kernel).is_some_and(|version| version >= (6, 12))
+        KernelVersion::parse(&self.kernel) >= Some(KernelVersion::new(6, 12))
     }
-}
-
-/// The first two numbers of a release.
-pub(crate) fn version(release: &str) -> Option<(u32, u32)> {
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
-    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
 /// `part` of `whole` as a fraction; 0 of nothing is 0.

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::reader::{Reader, Warning};
+use zmeld_linux::counters;
 use zmeld_linux::meminfo::Meminfo;
 use zmeld_linux::swaps;
 
@@ -82,14 +83,8 @@ pub struct Activity {
 impl Activity {
     /// Reads `/proc/vmstat`'s text.
     pub fn parse(text: &str) -> Activity {
-        let pairs = || {
-            text.lines().filter_map(|line| {
-                let (name, value) = line.split_once(' ')?;
-                Some((name, value.trim().parse::<u64>().ok()?))
-            })
-        };
-        let field = |wanted: &str| pairs().find(|(name, _)| *name == wanted).map(|(_, n)| n);
-        let stalls: Vec<u64> = pairs()
+        let field = |wanted: &str| counters::value(text, wanted);
+        let stalls: Vec<u64> = counters::parse(text)
             .filter(|(name, _)| name.starts_with("allocstall"))
             .map(|(_, n)| n)
             .collect();
@@ -408,13 +403,8 @@ fn walk(
 
 /// The number behind a name in a file of such lines.
 fn counted(text: Option<&str>, name: &str) -> u64 {
-    text.and_then(|text| {
-        text.lines().find_map(|line| {
-            let (key, value) = line.split_once(' ')?;
-            (key == name).then(|| value.trim().parse().ok())?
-        })
-    })
-    .unwrap_or(0)
+    text.and_then(|text| counters::value(text, name))
+        .unwrap_or(0)
 }
 
 fn group(reader: &mut Reader, folder: &str, path: &str) -> Option<Group> {

@@ -15,15 +15,51 @@ use serde::Serialize;
 
 use crate::config::{Config, Kind, Problem, Severity, Tier};
 use crate::error::Error;
-use crate::execute::{Done, Skipped};
 use crate::journal::State;
 use crate::machine::Machine;
 use crate::reconcile::{reconcile, Doubt};
 use crate::step::{Record, Step};
-use crate::steps::Area;
+use crate::steps::{Area, SetAttribute};
 use zmeld_linux::Host;
 
 pub use tunables::Measured;
+
+/// A step that was applied or taken back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Done {
+    /// The part of the plan.
+    pub group: String,
+    /// What it does, exact.
+    pub step: String,
+    /// The same for people.
+    #[serde(skip)]
+    pub words: String,
+}
+
+impl Done {
+    /// A step of that part of the plan.
+    pub fn new(group: &str, step: &Step) -> Done {
+        Done {
+            group: group.to_owned(),
+            step: step.describe(),
+            words: step.words(),
+        }
+    }
+
+    /// What a record tells of.
+    pub fn of(record: &Record) -> Done {
+        Done::new(&record.group, &record.step)
+    }
+}
+
+/// An optional part of the plan that was left out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Skipped {
+    /// The part of the plan.
+    pub group: String,
+    /// Why.
+    pub reason: String,
+}
 
 /// What would be done, and why.
 #[derive(Debug, Clone, Serialize)]
@@ -331,6 +367,11 @@ struct Steps<'a> {
 impl Steps<'_> {
     fn add(&mut self, step: Step, reason: impl Into<String>) {
         self.add_over(step, reason, None);
+    }
+
+    /// A step that sets something on the device that the group added.
+    fn set(&mut self, attribute: SetAttribute, reason: impl Into<String>) {
+        self.add(Step::SetAttribute(attribute), reason);
     }
 
     /// A step that replaces a value: the one that an earlier run found counts.

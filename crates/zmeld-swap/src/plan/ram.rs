@@ -3,7 +3,7 @@
 use zmeld_advice::ModulePresence;
 use zmeld_report::units::bytes as amount;
 
-use crate::config::{Codec, Encryption, MeldMode, Named, RamDevice, RamDriver, Tier, Writeback};
+use crate::config::{Codec, Encryption, MeldMode, RamDevice, RamDriver, Tier, Writeback};
 use crate::error::Error;
 use crate::machine::Feature;
 use crate::step::{DeviceRef, Step};
@@ -23,28 +23,7 @@ impl Draft<'_> {
         steps: &mut Steps<'_>,
     ) -> Result<(), Error> {
         let driver = device.driver;
-        let feature = self.machine.feature(driver);
-        let is_load = |step: &Step| matches!(step, Step::LoadModule(_));
-        let loaded = self.recorded(steps.name).any(|it| is_load(&it.step));
-        if !feature.ready || loaded {
-            let load = LoadModule {
-                module: driver.name().to_owned(),
-                options: vec!["num_devices=0".to_owned()],
-                sign: driver.control().display().to_string(),
-                devices: Some(driver.name().to_owned()),
-            };
-            let reason = match feature.presence {
-                _ if loaded => "the kernel has it as a module",
-                ModulePresence::Module => "the kernel has it as a module",
-                ModulePresence::Absent | ModulePresence::Impossible => {
-                    return Err(no_driver(driver, feature))
-                }
-                ModulePresence::Ready | ModulePresence::Unknown => {
-                    "it is not loaded; whether the kernel has it cannot be told"
-                }
-            };
-            steps.add(Step::LoadModule(load), reason);
-        }
+        self.load(driver, steps)?;
         let backing = match &device.writeback {
             Some(writeback) => self.backing(tier, writeback, steps)?,
             None => None,
@@ -53,101 +32,29 @@ impl Draft<'_> {
             Step::AddDevice(AddDevice { driver }),
             "a device of its own: nobody else's is touched",
         );
-        let mut set = |attribute: &str, value: String, reason: &str| {
-            steps.add(
-                Step::SetAttribute(SetAttribute::new(attribute, value)),
-                reason,
-            );
-        };
-        if let Some(codec) = &device.codec {
-            has_codec(feature, codec)?;
-            set(
-                "comp_algorithm",
-                codec.name.clone(),
-                "what pages are compressed with",
-            );
-            if let Some(parameters) = codec.parameters(0) {
-                set("algorithm_params", parameters, "how it is to compress");
-            }
-        }
-        for recompression in &device.recompress {
-            let (priority, codec) = (recompression.priority, &recompression.codec);
-            has_codec(feature, codec)?;
-            set(
-                "recomp_algorithm",
-                format!("algo={} priority={priority}", codec.name),
-                "what pages may be compressed with again",
-            );
-            if let Some(parameters) = codec.parameters(priority) {
-                set("algorithm_params", parameters, "how it is to compress");
-            }
-        }
-        if let (Some(backing), Some(writeback)) = (backing, &device.writeback) {
-            let backing_dev = SetAttribute {
-                attribute: "backing_dev".to_owned(),
-                value: String::new(),
-                with: Some(backing),
-            };
-            steps.add(
-                Step::SetAttribute(backing_dev),
+        codecs(device, self.machine.feature(driver), steps)?;
+        if let Some(backing) = backing {
+            steps.set(
+                SetAttribute::BackingDevice(backing),
                 "where pages that are not worth RAM go",
             );
-            let mut set = |attribute: &str, value: String, reason: &str| {
-                steps.add(
-                    Step::SetAttribute(SetAttribute::new(attribute, value)),
-                    reason,
-                );
-            };
-            if writeback.compressed {
-                set(
-                    "compressed_writeback",
-                    "1".to_owned(),
+            if device.writeback.as_ref().is_some_and(|it| it.compressed) {
+                steps.set(
+                    SetAttribute::CompressedWriteback,
                     "written as they are compressed",
                 );
             }
         }
-        let mut set = |attribute: &str, value: String, reason: &str| {
-            steps.add(
-                Step::SetAttribute(SetAttribute::new(attribute, value)),
-                reason,
-            );
-        };
-        let size = device.size.bytes(self.machine.ram_bytes);
-        let table = table_bytes(size);
-        refuse_absurd(size, table, self.machine.ram_bytes)?;
-        let reason = format!(
-            "{} before compression: {}; to keep account of its pages takes {} of RAM",
-            device.size,
-            amount(size),
-            amount(table)
-        );
-        set("disksize", size.to_string(), &reason);
-        if let Some(limit) = &device.memory_limit {
-            let bytes = limit.bytes(self.machine.ram_bytes);
-            let reason = format!("{limit} of memory at most: {}", amount(bytes));
-            set("mem_limit", bytes.to_string(), &reason);
-        }
-        if let Some(limit) = device.writeback.as_ref().and_then(|it| it.daily_limit) {
-            // In blocks of 4 KiB, whatever the page size.
-            let blocks = (limit.0 / 4096).to_string();
-            set("writeback_limit", blocks, "to spare the drive");
-            set(
-                "writeback_limit_enable",
-                "1".to_owned(),
-                "to spare the drive",
-            );
-        }
+        self.sizes(device, steps)?;
         if device.meld != MeldMode::Off {
-            set(
-                "meld_mode",
-                device.meld.name().to_owned(),
+            steps.set(
+                SetAttribute::Meld(device.meld),
                 "when identical pages are melded",
             );
         }
-        let label = tier.name.to_string();
         let make = MakeSwap {
             device: DeviceRef::Added,
-            label,
+            label: tier.name.to_string(),
         };
         steps.add(Step::MakeSwap(make), "swapon wants a header");
         let on = SwapOn {
@@ -157,6 +64,61 @@ impl Draft<'_> {
         };
         steps.add(Step::SwapOn(on), "the fastest tier is filled first");
         self.zswap_off();
+        Ok(())
+    }
+
+    /// The driver, unless it is there by itself.
+    fn load(&self, driver: RamDriver, steps: &mut Steps<'_>) -> Result<(), Error> {
+        let feature = self.machine.feature(driver);
+        let is_load = |step: &Step| matches!(step, Step::LoadModule(_));
+        let loaded = self.recorded(steps.name).any(|it| is_load(&it.step));
+        if feature.ready && !loaded {
+            return Ok(());
+        }
+        let reason = match feature.presence {
+            _ if loaded => "the kernel has it as a module",
+            ModulePresence::Module => "the kernel has it as a module",
+            ModulePresence::Absent | ModulePresence::Impossible => {
+                return Err(no_driver(driver, feature))
+            }
+            ModulePresence::Ready | ModulePresence::Unknown => {
+                "it is not loaded; whether the kernel has it cannot be told"
+            }
+        };
+        let load = LoadModule {
+            module: driver.name().to_owned(),
+            options: vec!["num_devices=0".to_owned()],
+            sign: driver.control().display().to_string(),
+            devices: Some(driver.name().to_owned()),
+        };
+        steps.add(Step::LoadModule(load), reason);
+        Ok(())
+    }
+
+    /// How large the device is, what it may take, and what is written of it a day.
+    fn sizes(&self, device: &RamDevice, steps: &mut Steps<'_>) -> Result<(), Error> {
+        let ram = self.machine.ram_bytes;
+        let size = device.size.bytes(ram);
+        let table = table_bytes(size);
+        refuse_absurd(size, table, ram)?;
+        let reason = format!(
+            "{} before compression: {}; to keep account of its pages takes {} of RAM",
+            device.size,
+            amount(size),
+            amount(table)
+        );
+        steps.set(SetAttribute::Size(size), reason);
+        if let Some(limit) = &device.memory_limit {
+            let bytes = limit.bytes(ram);
+            let reason = format!("{limit} of memory at most: {}", amount(bytes));
+            steps.set(SetAttribute::MemoryLimit(bytes), reason);
+        }
+        if let Some(limit) = device.writeback.as_ref().and_then(|it| it.daily_limit) {
+            // In blocks of 4 KiB, whatever the page size.
+            let blocks = limit.0 / 4096;
+            steps.set(SetAttribute::WritebackLimit(blocks), "to spare the drive");
+            steps.set(SetAttribute::LimitWriteback, "to spare the drive");
+        }
         Ok(())
     }
 
@@ -170,7 +132,7 @@ impl Draft<'_> {
         let path = match self.device(&writeback.device, steps.name) {
             Ok(path) => path,
             Err(err) if writeback.optional => {
-                self.skipped.push(crate::execute::Skipped {
+                self.skipped.push(super::Skipped {
                     group: format!("{}.writeback", steps.name),
                     reason: err.to_string(),
                 });
@@ -269,6 +231,37 @@ impl Draft<'_> {
             steps,
         });
     }
+}
+
+/// What pages are compressed with, and what they may be compressed with again.
+fn codecs(device: &RamDevice, feature: &Feature, steps: &mut Steps<'_>) -> Result<(), Error> {
+    let parameters = |codec: &Codec, priority: u8, steps: &mut Steps<'_>| {
+        if let Some(parameters) = codec.parameters(priority) {
+            steps.set(
+                SetAttribute::CodecParameters(parameters),
+                "how it is to compress",
+            );
+        }
+    };
+    if let Some(codec) = &device.codec {
+        has_codec(feature, codec)?;
+        steps.set(
+            SetAttribute::Codec(codec.name.clone()),
+            "what pages are compressed with",
+        );
+        parameters(codec, 0, steps);
+    }
+    for recompression in &device.recompress {
+        let (priority, codec) = (recompression.priority, &recompression.codec);
+        has_codec(feature, codec)?;
+        let again = SetAttribute::Recompression {
+            codec: codec.name.clone(),
+            priority,
+        };
+        steps.set(again, "what pages may be compressed with again");
+        parameters(codec, priority, steps);
+    }
+    Ok(())
 }
 
 /// Refuses a codec that the driver has not got, as far as a device shows.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::config::{Kind, Severity, Trap};
 use crate::error::Error;
-use crate::import::import;
+use crate::import::{import, Tool};
 use crate::step::Step;
 use crate::steps::SwapOff;
 
@@ -92,11 +92,8 @@ impl Draft<'_> {
             return Ok(());
         };
         let in_ram = |tier: &crate::config::Tier| matches!(tier.kind, Kind::Ram(_));
-        let ways = found.ways_off();
-        let ways: Vec<&str> = ways
-            .into_iter()
-            .filter(|way| !way.contains("fstab") && !way.contains("crypttab"))
-            .collect();
+        let tools = found.tools().into_iter().filter(|tool| tool.is_for_ram());
+        let ways: Vec<&str> = tools.map(Tool::way_off).collect();
         if !found.config.tiers.iter().any(in_ram) || ways.is_empty() {
             return Ok(());
         }

@@ -3,46 +3,16 @@
 //! A device that is there already is never taken, even where nobody uses it:
 //! whoever made it may be about to.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use super::while_busy;
+use crate::config::RamDriver;
 use crate::error::Error;
 use crate::event::Event;
 use crate::step::{left_as_it_is, MadeDevice, Record, Reversible, StepContext};
 use zmeld_linux::Host;
-
-pub use crate::config::RamDriver as Driver;
-
-impl Driver {
-    /// Its name, also of its module and of its devices.
-    pub fn name(self) -> &'static str {
-        match self {
-            Driver::Zram => "zram",
-            Driver::Zmeld => "zmeld",
-        }
-    }
-
-    /// The directory of `hot_add` and `hot_remove`.
-    pub fn control(self) -> PathBuf {
-        PathBuf::from(format!("/sys/class/{}-control", self.name()))
-    }
-
-    /// The numbers of its devices.
-    ///
-    /// # Errors
-    /// When `/sys/block` cannot be read.
-    pub fn numbers(self, host: &Host) -> Result<Vec<u32>, Error> {
-        let mut numbers: Vec<u32> = host
-            .list("/sys/block")?
-            .iter()
-            .filter_map(|name| name.strip_prefix(self.name())?.parse().ok())
-            .collect();
-        numbers.sort_unstable();
-        Ok(numbers)
-    }
-}
 
 /// Before the latest disk's place in the sequence, in what was there before.
 const LATEST: &str = "latest=";
@@ -51,7 +21,7 @@ const LATEST: &str = "latest=";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AddDevice {
     /// Of which driver.
-    pub driver: Driver,
+    pub driver: RamDriver,
 }
 
 impl AddDevice {

@@ -13,7 +13,7 @@ mod swap_on;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-pub use add_device::{AddDevice, Driver};
+pub use add_device::AddDevice;
 pub use create_file::{check_file, check_place, CreateFile};
 pub use crypt::{check_key_file, FormatLuks, Mode, OpenCrypt};
 pub(crate) use load_module::way_to_module;

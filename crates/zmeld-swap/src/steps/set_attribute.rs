@@ -6,38 +6,147 @@ use serde::{Deserialize, Serialize};
 use zmeld_report::units::bytes;
 
 use super::{refuse_to_lose, while_busy, written_over};
+use crate::config::{MeldMode, Named};
 use crate::error::Error;
 use crate::step::{DeviceRef, MadeDevice, Record, Reversible, StepContext};
 use zmeld_linux::text::short;
 use zmeld_linux::Host;
 
-/// Write an attribute.
+/// What is set on the device. In the journal it is the attribute as it is written
+/// ([`WrittenAttribute`]).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SetAttribute {
+#[serde(try_from = "WrittenAttribute", into = "WrittenAttribute")]
+pub enum SetAttribute {
+    /// The codec that pages are compressed with.
+    Codec(String),
+    /// A codec that they may be compressed with again.
+    Recompression {
+        /// The codec.
+        codec: String,
+        /// Its place among those that are tried, from 1.
+        priority: u8,
+    },
+    /// A codec's parameters, as [`Codec::parameters`](crate::config::Codec::parameters)
+    /// has them.
+    CodecParameters(String),
+    /// Where pages go that are not worth RAM.
+    BackingDevice(DeviceRef),
+    /// They go there as they are compressed.
+    CompressedWriteback,
+    /// The device's size, bytes.
+    Size(u64),
+    /// How much memory it may take, bytes.
+    MemoryLimit(u64),
+    /// How much may be written to the backing device, in blocks of 4 KiB.
+    WritebackLimit(u64),
+    /// That limit holds.
+    LimitWriteback,
+    /// When identical pages are melded.
+    Meld(MeldMode),
+}
+
+/// An attribute as it is written, and as the journal has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WrittenAttribute {
     /// Its name below `/sys/block/DEVICE`.
-    pub attribute: String,
-    /// What to write; `{}` stands for the path of `with`.
-    pub value: String,
-    /// A device that the value names.
+    attribute: String,
+    /// What is written; the path of `with` where that is given.
+    value: String,
+    /// A device that is written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub with: Option<DeviceRef>,
+    with: Option<DeviceRef>,
+}
+
+impl From<SetAttribute> for WrittenAttribute {
+    fn from(set: SetAttribute) -> WrittenAttribute {
+        WrittenAttribute {
+            attribute: set.name().to_owned(),
+            value: set.text(),
+            with: match set {
+                SetAttribute::BackingDevice(device) => Some(device),
+                _ => None,
+            },
+        }
+    }
+}
+
+impl TryFrom<WrittenAttribute> for SetAttribute {
+    type Error = String;
+
+    fn try_from(written: WrittenAttribute) -> Result<SetAttribute, String> {
+        let WrittenAttribute {
+            attribute,
+            value,
+            with,
+        } = written;
+        let wrong = format!("no zmeld writes \"{value}\" to {attribute}");
+        let number = value.parse();
+        let set = match (attribute.as_str(), with) {
+            ("backing_dev", Some(device)) => Some(SetAttribute::BackingDevice(device)),
+            (_, Some(_)) => None,
+            ("comp_algorithm", None) => Some(SetAttribute::Codec(value)),
+            ("recomp_algorithm", None) => recompression(&value),
+            ("algorithm_params", None) => Some(SetAttribute::CodecParameters(value)),
+            ("compressed_writeback", None) => Some(SetAttribute::CompressedWriteback),
+            ("disksize", None) => number.ok().map(SetAttribute::Size),
+            ("mem_limit", None) => number.ok().map(SetAttribute::MemoryLimit),
+            ("writeback_limit", None) => number.ok().map(SetAttribute::WritebackLimit),
+            ("writeback_limit_enable", None) => Some(SetAttribute::LimitWriteback),
+            ("meld_mode", None) => MeldMode::named(&value).ok().map(SetAttribute::Meld),
+            (_, None) => None,
+        };
+        set.ok_or(wrong)
+    }
+}
+
+/// `algo=zstd priority=1`.
+fn recompression(text: &str) -> Option<SetAttribute> {
+    let (codec, priority) = text.strip_prefix("algo=")?.split_once(" priority=")?;
+    Some(SetAttribute::Recompression {
+        codec: codec.to_owned(),
+        priority: priority.parse().ok()?,
+    })
 }
 
 impl SetAttribute {
-    /// An attribute with a value.
-    pub fn new(attribute: &str, value: impl Into<String>) -> SetAttribute {
-        SetAttribute {
-            attribute: attribute.to_owned(),
-            value: value.into(),
-            with: None,
+    /// The attribute's name below `/sys/block/DEVICE`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            SetAttribute::Codec(_) => "comp_algorithm",
+            SetAttribute::Recompression { .. } => "recomp_algorithm",
+            SetAttribute::CodecParameters(_) => "algorithm_params",
+            SetAttribute::BackingDevice(_) => "backing_dev",
+            SetAttribute::CompressedWriteback => "compressed_writeback",
+            SetAttribute::Size(_) => "disksize",
+            SetAttribute::MemoryLimit(_) => "mem_limit",
+            SetAttribute::WritebackLimit(_) => "writeback_limit",
+            SetAttribute::LimitWriteback => "writeback_limit_enable",
+            SetAttribute::Meld(_) => "meld_mode",
+        }
+    }
+
+    /// What is written; nothing for a device, whose path is not known yet.
+    fn text(&self) -> String {
+        match self {
+            SetAttribute::Codec(codec) => codec.clone(),
+            SetAttribute::Recompression { codec, priority } => {
+                format!("algo={codec} priority={priority}")
+            }
+            SetAttribute::CodecParameters(parameters) => parameters.clone(),
+            SetAttribute::BackingDevice(_) => String::new(),
+            SetAttribute::CompressedWriteback | SetAttribute::LimitWriteback => "1".to_owned(),
+            SetAttribute::Size(number)
+            | SetAttribute::MemoryLimit(number)
+            | SetAttribute::WritebackLimit(number) => number.to_string(),
+            SetAttribute::Meld(mode) => mode.name().to_owned(),
         }
     }
 
     /// What it does, for people: sizes are not read as bytes.
     pub(crate) fn words(&self) -> String {
-        match (self.attribute.as_str(), self.value.parse()) {
-            ("disksize" | "mem_limit", Ok(size)) => {
-                format!("set its {} to {}", self.attribute, bytes(size))
+        match self {
+            SetAttribute::Size(size) | SetAttribute::MemoryLimit(size) => {
+                format!("set its {} to {}", self.name(), bytes(*size))
             }
             _ => self.describe(),
         }
@@ -45,63 +154,51 @@ impl SetAttribute {
 
     fn path(&self, context: &StepContext<'_>) -> Result<String, Error> {
         match context.added()? {
-            Some(name) => Ok(format!("/sys/block/{name}/{}", self.attribute)),
+            Some(name) => Ok(format!("/sys/block/{name}/{}", self.name())),
             None => Err(context.no_device()),
         }
     }
 
     fn value(&self, context: &StepContext<'_>) -> Result<String, Error> {
-        match &self.with {
-            None => Ok(self.value.clone()),
-            Some(device) => Ok(context.path(device)?.display().to_string()),
+        match self {
+            SetAttribute::BackingDevice(device) => Ok(context.path(device)?.display().to_string()),
+            set => Ok(set.text()),
         }
     }
 
     /// What reading the attribute back says: as wanted, otherwise, or nothing.
     fn seen(&self, context: &StepContext<'_>, path: &str) -> Result<Seen, Error> {
         let wanted = self.value(context)?;
-        let limit = self.attribute == "mem_limit";
-        let read = if limit {
-            // Only to be written; the fourth column of mm_stat shows it.
-            let stat = path.replace("mem_limit", "mm_stat");
-            context
-                .host
-                .read(stat)?
-                .split_whitespace()
-                .nth(3)
-                .map(str::to_owned)
-        } else {
-            match self.attribute.as_str() {
-                "algorithm_params" => None,
-                _ => Some(context.host.read(path)?),
+        let read = match self {
+            SetAttribute::CodecParameters(_) => None,
+            SetAttribute::MemoryLimit(_) => {
+                // Only to be written; the fourth column of mm_stat shows it.
+                let stat = context.host.read(path.replace("mem_limit", "mm_stat"))?;
+                stat.split_whitespace().nth(3).map(str::to_owned)
             }
+            _ => Some(context.host.read(path)?),
         };
         let Some(read) = read else {
             return Ok(Seen::Nothing);
         };
-        let same = match self.attribute.as_str() {
+        let same = match self {
             // `lzo [lz4] zstd`
-            "comp_algorithm" | "meld_mode" => chosen(&read) == Some(wanted.as_str()),
-            // `#1: lzo [zstd]`, a line for each priority.
-            "recomp_algorithm" => {
-                let field = |name| {
-                    let of = |pair: &'_ str| pair.strip_prefix(name).map(str::to_owned);
-                    wanted.split(' ').find_map(of).unwrap_or_default()
-                };
-                let (algorithm, priority) = (field("algo="), field("priority="));
-                read.lines()
-                    .filter_map(|line| line.strip_prefix(&format!("#{priority}:")))
-                    .any(|line| chosen(line) == Some(algorithm.as_str()))
+            SetAttribute::Codec(_) | SetAttribute::Meld(_) => {
+                chosen(&read) == Some(wanted.as_str())
             }
-            "backing_dev" => {
+            // `#1: lzo [zstd]`, a line for each priority.
+            SetAttribute::Recompression { codec, priority } => read
+                .lines()
+                .filter_map(|line| line.strip_prefix(&format!("#{priority}:")))
+                .any(|line| chosen(line) == Some(codec.as_str())),
+            SetAttribute::BackingDevice(_) => {
                 context.host.resolved(read.as_ref()) == context.host.resolved(wanted.as_ref())
             }
             _ => read == wanted,
         };
-        Ok(if same {
-            Seen::Wanted
-        } else {
-            Seen::Other(read)
+        Ok(match same {
+            true => Seen::Wanted,
+            false => Seen::Other(read),
         })
     }
 }
@@ -130,30 +227,29 @@ fn offered(text: &str) -> Vec<&str> {
 
 impl Reversible for SetAttribute {
     fn describe(&self) -> String {
-        let value = match &self.with {
-            Some(device) => device.name(),
-            None => self.value.clone(),
+        let value = match self {
+            SetAttribute::BackingDevice(device) => device.name(),
+            set => set.text(),
         };
-        format!("set its {} to {value}", self.attribute)
+        format!("set its {} to {value}", self.name())
     }
 
     fn before(&self, context: &mut StepContext<'_>) -> Result<Option<String>, Error> {
         let path = self.path(context)?;
         if !context.host.exists(&path) {
             return Err(Error::KernelFeature {
-                what: format!("{} sets {}", context.group, self.attribute),
+                what: format!("{} sets {}", context.group, self.name()),
                 way_out: "leave it out of the configuration, or boot a kernel that was built \
                           with it"
                     .to_owned(),
             });
         }
         // What is behind a mapping with a random key was looked at when it was opened.
-        if let Some(DeviceRef::Path(drive)) = &self.with {
+        if let SetAttribute::BackingDevice(DeviceRef::Path(drive)) = self {
             refuse_to_lose(context.host, drive)?;
         }
-        let codec = match self.attribute.as_str() {
-            "comp_algorithm" => Some(self.value.as_str()),
-            "recomp_algorithm" => self.value.split(' ').find_map(|w| w.strip_prefix("algo=")),
+        let codec = match self {
+            SetAttribute::Codec(codec) | SetAttribute::Recompression { codec, .. } => Some(codec),
             _ => None,
         };
         if let Some(codec) = codec {
@@ -161,9 +257,9 @@ impl Reversible for SetAttribute {
             let mut there = offered(&text);
             there.dedup();
             // The crypto interface of older kernels finds more than it lists.
-            if !there.is_empty() && !there.contains(&codec) && self.attribute == "comp_algorithm" {
+            if !there.is_empty() && !there.contains(&codec.as_str()) {
                 return Err(Error::NoCodec {
-                    codec: codec.to_owned(),
+                    codec: codec.clone(),
                     there: short(&there.join(", ")),
                 });
             }
@@ -197,8 +293,8 @@ impl Reversible for SetAttribute {
         let path = self.path(context)?;
         // What is used up as it works, or cannot be read, is taken to hold.
         if matches!(
-            self.attribute.as_str(),
-            "writeback_limit" | "algorithm_params"
+            self,
+            SetAttribute::WritebackLimit(_) | SetAttribute::CodecParameters(_)
         ) {
             return Ok(record.done);
         }
@@ -211,8 +307,8 @@ impl Reversible for SetAttribute {
 
     fn left(&self, _: &Host, record: &Record) -> Result<Option<String>, Error> {
         // Behind a mapping with a random key nothing stood.
-        Ok(match &self.with {
-            Some(drive @ DeviceRef::Path(_)) => written_over(drive, record),
+        Ok(match self {
+            SetAttribute::BackingDevice(drive @ DeviceRef::Path(_)) => written_over(drive, record),
             _ => None,
         })
     }
@@ -221,6 +317,42 @@ impl Reversible for SetAttribute {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_journal_has_attributes_as_they_are_written() {
+        let all = [
+            SetAttribute::Codec("lz4".to_owned()),
+            SetAttribute::Recompression {
+                codec: "zstd".to_owned(),
+                priority: 2,
+            },
+            SetAttribute::CodecParameters("priority=0 level=3".to_owned()),
+            SetAttribute::BackingDevice(DeviceRef::Mapped("zmeld-a".to_owned())),
+            SetAttribute::CompressedWriteback,
+            SetAttribute::Size(1 << 30),
+            SetAttribute::MemoryLimit(1 << 29),
+            SetAttribute::WritebackLimit(256),
+            SetAttribute::LimitWriteback,
+            SetAttribute::Meld(MeldMode::Auto),
+        ];
+        for set in all {
+            let text = serde_json::to_string(&set).unwrap();
+            let again: SetAttribute = serde_json::from_str(&text).unwrap();
+            assert_eq!(again, set, "{text}");
+        }
+        // What a version before wrote.
+        let text = r#"{"attribute":"recomp_algorithm","value":"algo=zstd priority=1"}"#;
+        let set: SetAttribute = serde_json::from_str(text).unwrap();
+        assert_eq!(serde_json::to_string(&set).unwrap(), text);
+        for wrong in [
+            r#"{"attribute":"recomp_algorithm","value":"zstd"}"#,
+            r#"{"attribute":"disksize","value":"-1"}"#,
+            r#"{"attribute":"reset","value":"1"}"#,
+        ] {
+            let err = serde_json::from_str::<SetAttribute>(wrong).unwrap_err();
+            assert!(err.to_string().contains("no zmeld writes"), "{err}");
+        }
+    }
 
     #[test]
     fn the_choice_is_what_stands_in_brackets() {

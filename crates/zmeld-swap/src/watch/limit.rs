@@ -9,8 +9,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
-use crate::journal::FOLDER;
-use crate::run_folder;
+use crate::run_folder::{self, FOLDER};
 use zmeld_linux::Host;
 
 /// What a request changes of a device's limit, in units of 4 KiB.

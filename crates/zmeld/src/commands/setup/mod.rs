@@ -195,13 +195,32 @@ struct Wanted {
     config: Config,
     /// Why it is so, for what was recommended.
     comments: Comments,
-    /// In words.
-    origin: String,
+    origin: Origin,
     problems: Vec<Problem>,
     /// What was measured for it.
     measured: CodecVerdict,
     /// What it follows from, where nobody wrote it.
     recommendation: Option<Recommendation>,
+}
+
+/// Where a configuration comes from.
+enum Origin {
+    /// These files.
+    Files(String),
+    /// The run that set up what there is.
+    SetUp,
+    /// Nobody wrote one.
+    Recommended,
+}
+
+impl Origin {
+    fn words(&self) -> &str {
+        match self {
+            Origin::Files(files) => files,
+            Origin::SetUp => "what is set up",
+            Origin::Recommended => "recommended for this machine",
+        }
+    }
 }
 
 /// The configuration: the options, the files, what is set up, a recommendation,
@@ -225,7 +244,7 @@ fn wanted(args: &WantedArgs, host: &Host, state: Option<&State>) -> anyhow::Resu
             Wanted {
                 config: loaded.config,
                 comments: Comments::new(),
-                origin: files.join(", "),
+                origin: Origin::Files(files.join(", ")),
                 problems: loaded.warnings.into_iter().chain(empty).collect(),
                 measured: CodecVerdict::Not,
                 recommendation: None,
@@ -234,7 +253,7 @@ fn wanted(args: &WantedArgs, host: &Host, state: Option<&State>) -> anyhow::Resu
             Wanted {
                 config: state.config.clone(),
                 comments: Comments::new(),
-                origin: "what is set up".to_owned(),
+                origin: Origin::SetUp,
                 problems: Vec::new(),
                 measured: CodecVerdict::Not,
                 recommendation: None,
@@ -337,7 +356,7 @@ fn recommended(args: &WantedArgs, host: &Host) -> anyhow::Result<Wanted> {
     Ok(Wanted {
         config,
         comments,
-        origin: "recommended for this machine".to_owned(),
+        origin: Origin::Recommended,
         problems,
         measured,
         recommendation: found.recommendation,
@@ -469,7 +488,7 @@ pub fn plan(args: &PlanArgs) -> anyhow::Result<Outcome> {
         Err(err) => (Vec::new(), Some(err.to_string())),
     };
     let body = report::PlanBody {
-        origin: &wanted.origin,
+        origin: wanted.origin.words(),
         done: is_done,
         recommendation: wanted.recommendation.as_ref(),
         unmeasured: wanted.measured.why_none(),
@@ -495,7 +514,7 @@ fn readable_state(host: &Host) -> anyhow::Result<Option<State>> {
     State::read(host).with_context(|| {
         format!(
             "cannot tell what is set up ({})",
-            Path::new(zmeld_swap::journal::STATE).display()
+            Path::new(zmeld_swap::run_folder::STATE).display()
         )
     })
 }

@@ -14,7 +14,7 @@ use zmeld_swap::plan::Plan;
 use zmeld_swap::reconcile::Doubt;
 
 use super::report::{run_document, RunBody};
-use super::{planned, readable_state, wanted, DownArgs, UpArgs};
+use super::{planned, readable_state, wanted, DownArgs, Origin, UpArgs};
 use crate::exit::{Outcome, Stopped};
 use crate::{output, progress};
 
@@ -46,7 +46,7 @@ pub fn up(args: &UpArgs) -> anyhow::Result<Outcome> {
     let state = journal.state().clone();
     let state = (!state.records.is_empty()).then_some(state);
     let wanted = wanted(&args.wanted, &host, state.as_ref())?;
-    if args.boot && wanted.origin.starts_with("recommended") {
+    if args.boot && matches!(wanted.origin, Origin::Recommended) {
         output::say("nothing is configured in /etc/zmeld.toml: nothing is set up");
         return Ok(Outcome::Done);
     }
