@@ -6,9 +6,10 @@ use std::time::Instant;
 use serde::Serialize;
 use zmeld_store::{fill_word, page_size, Codec, CodecSpec, Geometry, Stream};
 
+use crate::error::ScanError;
 use crate::histogram::Histogram;
 use crate::predict::CompressionSums;
-use crate::scan::{ScanError, ScanProgress};
+use crate::progress::ScanProgress;
 
 /// A codec to measure, ready, under the name that results call it by.
 #[derive(Clone, Debug)]

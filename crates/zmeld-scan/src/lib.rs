@@ -19,19 +19,25 @@
 
 pub mod advice;
 mod codecs;
+mod conclude;
 mod contents;
 mod duplicates;
+mod error;
 mod histogram;
 pub mod kernel;
 pub mod machine;
 mod predict;
+mod progress;
 mod result;
 mod sample;
 mod scan;
+mod workers;
 
 pub use codecs::{measure_pages, Candidate, CodecReport};
 pub use duplicates::{Duplicates, Group, Holder};
+pub use error::ScanError;
+pub use progress::ScanProgress;
 pub use result::{
     CodecResult, ColdResult, Gain, PageCounts, SampleResult, ScanResult, SkippedResult,
 };
-pub use scan::{scan, ScanError, ScanOptions, ScanProgress};
+pub use scan::{scan, ScanOptions};

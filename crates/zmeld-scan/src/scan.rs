@@ -1,28 +1,27 @@
 //! The scan: reads a source, looks at every page, and draws the conclusions.
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Mutex;
 use std::time::Instant;
 
 use xxhash_rust::xxh3::xxh3_128_with_seed;
-use zmeld_memory::{Batch, Coldness, Counted, Note, SkipReason, Source, Visit};
-use zmeld_store::{fill_word, page_size, CodecError, FingerprintKey, StoreError};
-
-use zmeld_advice::size;
+use zmeld_memory::{Batch, Note, SkipReason, Source, Visit};
+use zmeld_store::{fill_word, page_size, FingerprintKey};
 
 use crate::advice;
 use crate::codecs::{Candidate, CodecMeasurement};
+use crate::conclude::{codec_result, cold, memory, skipped, CodecSums};
 use crate::contents::{Contents, PageOrigin, PageRecord, RecordBuffers, SortedContents};
 use crate::duplicates::Counter;
+use crate::error::ScanError;
 use crate::histogram::Histogram;
 use crate::kernel::PoolModel;
 use crate::machine::MachineFacts;
-use crate::predict::{self, CompressionSums, Overlap};
-use crate::result::{
-    CodecResult, ColdResult, Gain, PageCounts, SampleResult, ScanResult, SkippedResult,
-};
+use crate::predict::CompressionSums;
+use crate::progress::ScanProgress;
+use crate::result::{CodecResult, PageCounts, SampleResult, ScanResult};
 use crate::sample::Sampler;
+use crate::workers::Workers;
 
 /// Distinct contents in a sample: enough for half an interval of 1 % of the
 /// ratio where sizes spread by up to 0.85 of their mean (binaries, heaps and
@@ -82,54 +81,6 @@ impl ScanOptions {
     }
 }
 
-/// Why a scan has no result.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ScanError {
-    /// The source cannot be read.
-    #[error(transparent)]
-    Source(#[from] zmeld_memory::Error),
-    /// A codec cannot be had.
-    #[error(transparent)]
-    Codec(#[from] CodecError),
-    /// The store has no memory.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// A page did not come back as it was. This must never happen.
-    #[error("{codec} did not give a page back as it was: do not use it, and please report this")]
-    Integrity {
-        /// The codec.
-        codec: String,
-    },
-    /// Every process that was asked for belongs to somebody else.
-    #[error(
-        "no memory could be read: {processes} {} not permitted to this user; {}",
-        if *processes == 1 { "process is" } else { "processes are" },
-        advice::way_to_read(*is_root)
-    )]
-    NotPermitted {
-        /// How many there are.
-        processes: u64,
-        /// Whether root asked.
-        is_root: bool,
-    },
-    /// The source's pages are not those that this build predicts for.
-    #[error(
-        "{source_name} has pages of {found} bytes, and this zmeld predicts for pages of {expected}: \
-         build it with ZMELD_PAGE_SHIFT={shift}"
-    )]
-    PageSize {
-        /// The source.
-        source_name: String,
-        /// Its pages.
-        found: usize,
-        /// This build's.
-        expected: usize,
-        /// What to build with.
-        shift: u32,
-    },
-}
-
 fn check_page_size(source: &dyn Source) -> Result<(), ScanError> {
     if source.page_size() == page_size() {
         return Ok(());
@@ -156,81 +107,6 @@ fn check_permitted(visit: &Visit) -> Result<(), ScanError> {
         });
     }
     Ok(())
-}
-
-/// How far a scan is; another thread may look at it at any time.
-#[derive(Debug, Default)]
-pub struct ScanProgress {
-    done: AtomicU64,
-    expected: AtomicU64,
-    phase: AtomicU64,
-}
-
-impl ScanProgress {
-    /// Pages looked at in this phase.
-    pub fn done(&self) -> u64 {
-        self.done.load(Ordering::Relaxed)
-    }
-
-    /// Pages expected in this phase, where that is known.
-    pub fn expected(&self) -> Option<u64> {
-        Some(self.expected.load(Ordering::Relaxed)).filter(|&pages| pages > 0)
-    }
-
-    /// Which reading this is, from 1; 0 before the first.
-    pub fn phase(&self) -> u64 {
-        self.phase.load(Ordering::Relaxed)
-    }
-
-    /// A new phase begins, of so many pages where that is known.
-    pub fn start(&self, expected: Option<u64>) {
-        self.done.store(0, Ordering::Relaxed);
-        self.expected
-            .store(expected.unwrap_or(0), Ordering::Relaxed);
-        self.phase.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// So many more pages are done.
-    pub fn advance(&self, pages: usize) {
-        self.done.fetch_add(pages as u64, Ordering::Relaxed);
-    }
-}
-
-/// Workers' states, taken by whichever thread has a batch.
-pub(crate) struct Workers<W> {
-    idle: Mutex<Vec<W>>,
-}
-
-impl<W> Workers<W> {
-    pub fn new() -> Workers<W> {
-        Workers {
-            idle: Mutex::new(Vec::new()),
-        }
-    }
-
-    pub fn give(&self, worker: W) {
-        self.idle.lock().expect("no panic").push(worker);
-    }
-
-    /// Runs `work` with a state that nobody else has.
-    pub fn with<E>(
-        &self,
-        make: impl FnOnce() -> Result<W, E>,
-        work: impl FnOnce(&mut W) -> Result<(), E>,
-    ) -> Result<(), E> {
-        let idle = self.idle.lock().expect("no panic").pop();
-        let mut worker = match idle {
-            Some(worker) => worker,
-            None => make()?,
-        };
-        let result = work(&mut worker);
-        self.give(worker);
-        result
-    }
-
-    pub fn into_all(self) -> Vec<W> {
-        self.idle.into_inner().expect("no panic")
-    }
 }
 
 /// What one thread has at hand and has counted.
@@ -285,6 +161,33 @@ impl ScanShared<'_> {
                 .collect(),
             contents_measured: 0,
         })
+    }
+
+    /// Looks at every page once.
+    fn first_reading(
+        &self,
+        source: &dyn Source,
+        threads: usize,
+        expected: Option<u64>,
+    ) -> Result<Visit, ScanError> {
+        self.progress.start(expected);
+        let visit = source.visit(threads, self.stop, &|batch| {
+            self.batch(batch, |worker, page, origin| {
+                self.read_page(worker, page, origin)
+            });
+        })?;
+        self.failed()?;
+        check_permitted(&visit)?;
+        Ok(visit)
+    }
+
+    /// What was noted of the pages, sorted so that equal ones stand together.
+    fn sort(&mut self, threads: usize) -> SortedContents {
+        for worker in self.workers.all() {
+            self.contents.flush(&mut worker.outgoing);
+        }
+        let contents = std::mem::replace(&mut self.contents, Contents::new());
+        contents.sort(threads)
     }
 
     fn hash(&self, page: &[u8]) -> u128 {
@@ -394,16 +297,6 @@ impl ScanShared<'_> {
     }
 }
 
-/// What is known of one codec when all reading is done.
-struct CodecSums {
-    contents: CompressionSums,
-    repeats: CompressionSums,
-    /// What the two have in common.
-    overlap: Overlap,
-    compress: Histogram,
-    decompress: Histogram,
-}
-
 /// Reads a source and says what a store would save on its pages.
 ///
 /// When `stop` is set, by somebody or by a failure, reading ends soon; the
@@ -444,47 +337,20 @@ pub fn scan(
     };
     // A codec that has no memory is told before anything is read.
     shared.workers.give(shared.make_worker()?);
-    progress.start(expected);
-    let visit = source.visit(options.threads, stop, &|batch| {
-        shared.batch(batch, |worker, page, origin| {
-            shared.read_page(worker, page, origin)
-        });
-    })?;
-    shared.failed()?;
-    check_permitted(&visit)?;
-
-    let mut idle = std::mem::take(shared.workers.idle.get_mut().expect("no panic"));
-    for worker in &mut idle {
-        shared.contents.flush(&mut worker.outgoing);
-    }
-    let contents = std::mem::replace(&mut shared.contents, Contents::new());
-    let sorted = contents.sort(options.threads);
-    *shared.workers.idle.get_mut().expect("no panic") = idle;
+    let visit = shared.first_reading(source, options.threads, expected)?;
+    let sorted = shared.sort(options.threads);
     let counter = Counter::new(&visit.regions);
-    // A sample of everything needs no second reading.
-    let sampled_all = shared.sampler.is_complete();
-    let again = !sampled_all && !visit.interrupted && source.can_revisit();
-    let second = options.full && again;
-    if second {
-        progress.start(Some(visit.counted.delivered));
-        source.visit(options.threads, stop, &|batch| {
-            shared.batch(batch, |worker, page, origin| {
-                shared.compress(worker, &sorted, &counter, page, origin)
-            });
-        })?;
-        shared.failed()?;
-    }
-    let stopped = visit.interrupted || stop.load(Ordering::Relaxed);
-    if !second && again && !stopped {
-        enlarge_sample(source, options, &mut shared, &sorted)?;
-    }
-    let stopped = stopped || stop.load(Ordering::Relaxed);
+    let reading = second_reading(source, options, &mut shared, &visit, &sorted, &counter)?;
+    let Reading {
+        second,
+        full,
+        stopped,
+    } = reading;
 
     let workers = std::mem::replace(&mut shared.workers, Workers::new()).into_all();
     let pages = count_pages(&workers, &sorted, &counter);
     let duplicates = counter.analyse(&sorted, options.groups);
     let fingerprint_ns = fingerprint_time(&workers, &shared.key);
-    let full = !stopped && (second || sampled_all);
     let contents_measured = if full && second {
         workers.iter().map(|worker| worker.contents_measured).sum()
     } else {
@@ -540,13 +406,66 @@ pub fn scan(
         threads: options.threads,
         ..ScanResult::default()
     };
-    let measured = advice::measured(&result, options.swap_mb_per_s);
-    result.recommendation = advice::recommendation(&result, &measured, &options.own_swaps);
+    advise(&mut result, options, &visit);
+    result.seconds = begin.elapsed().as_secs_f64();
+    Ok(result)
+}
+
+/// What was read.
+struct Reading {
+    /// All of it a second time, and compressed.
+    second: bool,
+    /// Every distinct content was compressed.
+    full: bool,
+    /// It was stopped before its end.
+    stopped: bool,
+}
+
+/// Reads again what is to be compressed and was not: everything, where that is asked
+/// for, or a larger sample.
+fn second_reading(
+    source: &dyn Source,
+    options: &ScanOptions,
+    shared: &mut ScanShared<'_>,
+    visit: &Visit,
+    sorted: &SortedContents,
+    counter: &Counter<'_>,
+) -> Result<Reading, ScanError> {
+    // A sample of everything needs no second reading.
+    let sampled_all = shared.sampler.is_complete();
+    let again = !sampled_all && !visit.interrupted && source.can_revisit();
+    let second = options.full && again;
+    if second {
+        shared.progress.start(Some(visit.counted.delivered));
+        let sharing: &ScanShared<'_> = shared;
+        source.visit(options.threads, shared.stop, &|batch| {
+            sharing.batch(batch, |worker, page, origin| {
+                sharing.compress(worker, sorted, counter, page, origin)
+            });
+        })?;
+        shared.failed()?;
+    }
+    let is_stopped = |stop: &AtomicBool| visit.interrupted || stop.load(Ordering::Relaxed);
+    if !second && again && !is_stopped(shared.stop) {
+        enlarge_sample(source, options, shared, sorted)?;
+    }
+    let stopped = is_stopped(shared.stop);
+    Ok(Reading {
+        second,
+        full: !stopped && (second || sampled_all),
+        stopped,
+    })
+}
+
+/// What follows from a result.
+fn advise(result: &mut ScanResult, options: &ScanOptions, visit: &Visit) {
+    let measured = advice::measured(result, options.swap_mb_per_s);
+    result.recommendation = advice::recommendation(result, &measured, &options.own_swaps);
     result.recommended = match &measured {
         zmeld_advice::CodecVerdict::Codec { name, .. } => Some(name.clone()),
         _ => None,
     };
-    result.advice = advice::advise(&result, &measured, options.swap_mb_per_s);
+    result.advice = advice::advise(result, &measured, options.swap_mb_per_s);
     let refused = visit.skipped.get(SkipReason::Permission);
     if refused.processes > 0 && visit.notes.contains(&Note::NoFrameNumbers) {
         let bytes = refused.pages * page_size() as u64;
@@ -556,8 +475,6 @@ pub fn scan(
             is_root(),
         ));
     }
-    result.seconds = begin.elapsed().as_secs_f64();
-    Ok(result)
 }
 
 /// Reads once more, with a sample large enough, where the first was too small
@@ -683,176 +600,4 @@ fn gather(
         }
     }
     all
-}
-
-impl CodecSums {
-    /// The two sums for all pages: distinct contents, and all of them.
-    fn totals(&self, pages: &PageCounts) -> (CompressionSums, CompressionSums) {
-        let scale = |all: u64, tally: &CompressionSums| {
-            if tally.pages > 0.0 {
-                all as f64 / tally.pages
-            } else {
-                0.0
-            }
-        };
-        let contents = self.contents.scaled(scale(pages.unique, &self.contents));
-        let repeats = if self.repeats.pages > 0.0 {
-            self.repeats.scaled(scale(pages.duplicate, &self.repeats))
-        } else {
-            // None was drawn: they are few, and taken to be like the others.
-            self.contents.scaled(scale(pages.duplicate, &self.contents))
-        };
-        let mut all = contents.clone();
-        all.merge(&repeats);
-        (contents, all)
-    }
-
-    /// Half a 95 % confidence interval of all compressed bytes, as a share of them.
-    fn interval(&self, pages: &PageCounts) -> f64 {
-        let (_, all) = self.totals(pages);
-        let half_width = predict::half_width(
-            (&self.contents, pages.unique),
-            (&self.repeats, pages.duplicate),
-            &self.overlap,
-        );
-        half_width / all.bytes.max(1.0)
-    }
-}
-
-fn codec_result(
-    candidate: &Candidate,
-    measured: &CodecSums,
-    pages: &PageCounts,
-    pool: &PoolModel,
-    ram_bytes: u64,
-    machine: &MachineFacts,
-) -> CodecResult {
-    let geometry = &pool.geometry;
-    let (contents, all) = measured.totals(pages);
-    let compressed = all.bytes.round() as u64;
-    let memory_used = all.memory_used(geometry);
-    let melded_compressed = contents.bytes.round() as u64;
-    let melded_used = contents.memory_used(geometry);
-    let page = page_size() as u64;
-    let ratio = (pages.compressible() * page) as f64 / compressed.max(1) as f64;
-    let credited = credited_pages(pages, pool) * page;
-    let at_scale = all.memory_at_scale(geometry);
-    let melded_at_scale = contents.memory_at_scale(geometry);
-    let effective = credited as f64 / at_scale.max(1.0);
-    let melded_effective = credited as f64 / melded_at_scale.max(1.0);
-    CodecResult {
-        codec: candidate.name.clone(),
-        offered: machine.offers(candidate.codec.name()),
-        pages_measured: (measured.contents.pages + measured.repeats.pages).round() as u64,
-        compressed_bytes: compressed,
-        memory_used_bytes: memory_used,
-        melded_compressed_bytes: melded_compressed,
-        melded_memory_used_bytes: melded_used,
-        incompressible_pages: all.raw.round() as u64,
-        ratio,
-        ratio_interval: ratio * measured.interval(pages),
-        memory_at_scale_bytes: at_scale.round() as u64,
-        melded_memory_at_scale_bytes: melded_at_scale.round() as u64,
-        effective_ratio: effective,
-        melded_effective_ratio: melded_effective,
-        compress_mb_per_s: measured.compress.mb_per_s(page_size()),
-        decompress_mb_per_s: measured.decompress.mb_per_s(page_size()),
-        compress_ns_median: measured.compress.quantile(0.5),
-        compress_ns_p99: measured.compress.quantile(0.99),
-        decompress_ns_median: measured.decompress.quantile(0.5),
-        decompress_ns_p99: measured.decompress.quantile(0.99),
-        gains: gains(ram_bytes, credited, at_scale, melded_at_scale),
-    }
-}
-
-/// Pages that a device would be given: not zeros where the kernel keeps those.
-fn credited_pages(pages: &PageCounts, pool: &PoolModel) -> u64 {
-    if pool.swap_keeps_zeros {
-        pages.total - pages.zero
-    } else {
-        pages.total
-    }
-}
-
-fn gains(ram: u64, credited: u64, at_scale: f64, melded_at_scale: f64) -> Vec<Gain> {
-    if credited == 0 {
-        return Vec::new();
-    }
-    // The ratio that advice counts on, so that table and advice say the same.
-    let stored = 1.0 / size::rounded(credited as f64 / at_scale.max(1.0)).max(1.0);
-    let melded = stored * melded_at_scale / at_scale.max(1.0);
-    let page = page_size() as u64;
-    let gain = |percent: u32| {
-        let disksize = ram / 100 * u64::from(percent) / page * page;
-        let gained = size::gained(disksize, stored, page);
-        let melded_gained = size::gained(disksize, melded, page);
-        Gain {
-            disksize_percent: percent,
-            disksize_bytes: disksize,
-            memory_bytes: (disksize as i64 - gained) as u64,
-            gained_bytes: gained,
-            melded_gained_bytes: melded_gained,
-            holds_bytes: ram as i64 + gained,
-            melded_holds_bytes: ram as i64 + melded_gained,
-        }
-    };
-    [25, 50, 100].map(gain).to_vec()
-}
-
-fn memory(counted: &Counted) -> BTreeMap<String, u64> {
-    [
-        ("delivered", counted.delivered),
-        ("anon_present", counted.anon_present),
-        ("anon_swapped", counted.anon_swapped),
-        ("shmem_present", counted.shmem_present),
-        ("shmem_swapped", counted.shmem_swapped),
-        ("file_present", counted.file_present),
-        ("shared_again", counted.shared_again),
-        ("zero_mapped", counted.zero_mapped),
-        ("ksm", counted.ksm),
-        ("huge", counted.huge),
-        ("locked", counted.locked),
-        ("swap_slots", counted.swap_slots),
-        ("padded", counted.padded),
-        ("processes", counted.processes),
-    ]
-    .into_iter()
-    .map(|(name, pages)| (name.to_owned(), pages))
-    .collect()
-}
-
-fn cold(visit: &Visit) -> Option<ColdResult> {
-    let cold = visit.cold.as_ref()?;
-    let total = cold.total();
-    Some(ColdResult {
-        precision: match cold.coldness {
-            Coldness::PerPage => "page",
-            Coldness::PerMapping => "mapping",
-        }
-        .to_owned(),
-        seconds: cold.waited.as_secs_f64(),
-        by_kind: cold
-            .pages
-            .iter()
-            .map(|(kind, pages)| {
-                let counts = [pages.resident, pages.cold, pages.delivered];
-                (kind.as_str().to_owned(), counts)
-            })
-            .collect(),
-        total: [total.resident, total.cold, total.delivered],
-    })
-}
-
-fn skipped(visit: &Visit) -> Vec<SkippedResult> {
-    visit
-        .skipped
-        .iter()
-        .filter(|(_, skipped)| skipped.processes + skipped.regions + skipped.pages > 0)
-        .map(|(reason, skipped)| SkippedResult {
-            reason: reason.to_string(),
-            processes: skipped.processes,
-            regions: skipped.regions,
-            pages: skipped.pages,
-        })
-        .collect()
 }

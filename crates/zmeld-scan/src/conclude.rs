@@ -1,0 +1,196 @@
+//! From sums and counts to a result.
+
+use std::collections::BTreeMap;
+
+use zmeld_advice::size;
+use zmeld_memory::{Coldness, Counted, Visit};
+use zmeld_store::page_size;
+
+use crate::codecs::Candidate;
+use crate::histogram::Histogram;
+use crate::kernel::PoolModel;
+use crate::machine::MachineFacts;
+use crate::predict::{self, CompressionSums, Overlap};
+use crate::result::{CodecResult, ColdResult, Gain, PageCounts, SkippedResult};
+
+/// What is known of one codec when all reading is done.
+pub(crate) struct CodecSums {
+    pub contents: CompressionSums,
+    pub repeats: CompressionSums,
+    /// What the two have in common.
+    pub overlap: Overlap,
+    pub compress: Histogram,
+    pub decompress: Histogram,
+}
+
+impl CodecSums {
+    /// The two sums for all pages: distinct contents, and all of them.
+    pub fn totals(&self, pages: &PageCounts) -> (CompressionSums, CompressionSums) {
+        let scale = |all: u64, tally: &CompressionSums| {
+            if tally.pages > 0.0 {
+                all as f64 / tally.pages
+            } else {
+                0.0
+            }
+        };
+        let contents = self.contents.scaled(scale(pages.unique, &self.contents));
+        let repeats = if self.repeats.pages > 0.0 {
+            self.repeats.scaled(scale(pages.duplicate, &self.repeats))
+        } else {
+            // None was drawn: they are few, and taken to be like the others.
+            self.contents.scaled(scale(pages.duplicate, &self.contents))
+        };
+        let mut all = contents.clone();
+        all.merge(&repeats);
+        (contents, all)
+    }
+
+    /// Half a 95 % confidence interval of all compressed bytes, as a share of them.
+    pub fn interval(&self, pages: &PageCounts) -> f64 {
+        let (_, all) = self.totals(pages);
+        let half_width = predict::half_width(
+            (&self.contents, pages.unique),
+            (&self.repeats, pages.duplicate),
+            &self.overlap,
+        );
+        half_width / all.bytes.max(1.0)
+    }
+}
+
+pub(crate) fn codec_result(
+    candidate: &Candidate,
+    measured: &CodecSums,
+    pages: &PageCounts,
+    pool: &PoolModel,
+    ram_bytes: u64,
+    machine: &MachineFacts,
+) -> CodecResult {
+    let geometry = &pool.geometry;
+    let (contents, all) = measured.totals(pages);
+    let compressed = all.bytes.round() as u64;
+    let memory_used = all.memory_used(geometry);
+    let melded_compressed = contents.bytes.round() as u64;
+    let melded_used = contents.memory_used(geometry);
+    let page = page_size() as u64;
+    let ratio = (pages.compressible() * page) as f64 / compressed.max(1) as f64;
+    let credited = credited_pages(pages, pool) * page;
+    let at_scale = all.memory_at_scale(geometry);
+    let melded_at_scale = contents.memory_at_scale(geometry);
+    let effective = credited as f64 / at_scale.max(1.0);
+    let melded_effective = credited as f64 / melded_at_scale.max(1.0);
+    CodecResult {
+        codec: candidate.name.clone(),
+        offered: machine.offers(candidate.codec.name()),
+        pages_measured: (measured.contents.pages + measured.repeats.pages).round() as u64,
+        compressed_bytes: compressed,
+        memory_used_bytes: memory_used,
+        melded_compressed_bytes: melded_compressed,
+        melded_memory_used_bytes: melded_used,
+        incompressible_pages: all.raw.round() as u64,
+        ratio,
+        ratio_interval: ratio * measured.interval(pages),
+        memory_at_scale_bytes: at_scale.round() as u64,
+        melded_memory_at_scale_bytes: melded_at_scale.round() as u64,
+        effective_ratio: effective,
+        melded_effective_ratio: melded_effective,
+        compress_mb_per_s: measured.compress.mb_per_s(page_size()),
+        decompress_mb_per_s: measured.decompress.mb_per_s(page_size()),
+        compress_ns_median: measured.compress.quantile(0.5),
+        compress_ns_p99: measured.compress.quantile(0.99),
+        decompress_ns_median: measured.decompress.quantile(0.5),
+        decompress_ns_p99: measured.decompress.quantile(0.99),
+        gains: gains(ram_bytes, credited, at_scale, melded_at_scale),
+    }
+}
+
+/// Pages that a device would be given: not zeros where the kernel keeps those.
+fn credited_pages(pages: &PageCounts, pool: &PoolModel) -> u64 {
+    if pool.swap_keeps_zeros {
+        pages.total - pages.zero
+    } else {
+        pages.total
+    }
+}
+
+fn gains(ram: u64, credited: u64, at_scale: f64, melded_at_scale: f64) -> Vec<Gain> {
+    if credited == 0 {
+        return Vec::new();
+    }
+    // The ratio that advice counts on, so that table and advice say the same.
+    let stored = 1.0 / size::rounded(credited as f64 / at_scale.max(1.0)).max(1.0);
+    let melded = stored * melded_at_scale / at_scale.max(1.0);
+    let page = page_size() as u64;
+    let gain = |percent: u32| {
+        let disksize = ram / 100 * u64::from(percent) / page * page;
+        let gained = size::gained(disksize, stored, page);
+        let melded_gained = size::gained(disksize, melded, page);
+        Gain {
+            disksize_percent: percent,
+            disksize_bytes: disksize,
+            memory_bytes: (disksize as i64 - gained) as u64,
+            gained_bytes: gained,
+            melded_gained_bytes: melded_gained,
+            holds_bytes: ram as i64 + gained,
+            melded_holds_bytes: ram as i64 + melded_gained,
+        }
+    };
+    [25, 50, 100].map(gain).to_vec()
+}
+
+pub(crate) fn memory(counted: &Counted) -> BTreeMap<String, u64> {
+    [
+        ("delivered", counted.delivered),
+        ("anon_present", counted.anon_present),
+        ("anon_swapped", counted.anon_swapped),
+        ("shmem_present", counted.shmem_present),
+        ("shmem_swapped", counted.shmem_swapped),
+        ("file_present", counted.file_present),
+        ("shared_again", counted.shared_again),
+        ("zero_mapped", counted.zero_mapped),
+        ("ksm", counted.ksm),
+        ("huge", counted.huge),
+        ("locked", counted.locked),
+        ("swap_slots", counted.swap_slots),
+        ("padded", counted.padded),
+        ("processes", counted.processes),
+    ]
+    .into_iter()
+    .map(|(name, pages)| (name.to_owned(), pages))
+    .collect()
+}
+
+pub(crate) fn cold(visit: &Visit) -> Option<ColdResult> {
+    let cold = visit.cold.as_ref()?;
+    let total = cold.total();
+    Some(ColdResult {
+        precision: match cold.coldness {
+            Coldness::PerPage => "page",
+            Coldness::PerMapping => "mapping",
+        }
+        .to_owned(),
+        seconds: cold.waited.as_secs_f64(),
+        by_kind: cold
+            .pages
+            .iter()
+            .map(|(kind, pages)| {
+                let counts = [pages.resident, pages.cold, pages.delivered];
+                (kind.as_str().to_owned(), counts)
+            })
+            .collect(),
+        total: [total.resident, total.cold, total.delivered],
+    })
+}
+
+pub(crate) fn skipped(visit: &Visit) -> Vec<SkippedResult> {
+    visit
+        .skipped
+        .iter()
+        .filter(|(_, skipped)| skipped.processes + skipped.regions + skipped.pages > 0)
+        .map(|(reason, skipped)| SkippedResult {
+            reason: reason.to_string(),
+            processes: skipped.processes,
+            regions: skipped.regions,
+            pages: skipped.pages,
+        })
+        .collect()
+}

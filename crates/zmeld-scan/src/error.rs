@@ -1,0 +1,53 @@
+//! Why a scan has no result.
+
+use zmeld_store::{CodecError, StoreError};
+
+use crate::advice;
+
+/// Why a scan has no result.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ScanError {
+    /// The source cannot be read.
+    #[error(transparent)]
+    Source(#[from] zmeld_memory::Error),
+    /// A codec cannot be had.
+    #[error(transparent)]
+    Codec(#[from] CodecError),
+    /// The store has no memory.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A page did not come back as it was. This must never happen.
+    #[error("{codec} did not give a page back as it was: do not use it, and please report this")]
+    Integrity {
+        /// The codec.
+        codec: String,
+    },
+    /// Every process that was asked for belongs to somebody else.
+    #[error(
+        "no memory could be read: {processes} {} not permitted to this user; {}",
+        if *processes == 1 { "process is" } else { "processes are" },
+        advice::way_to_read(*is_root)
+    )]
+    NotPermitted {
+        /// How many there are.
+        processes: u64,
+        /// Whether root asked.
+        is_root: bool,
+    },
+    /// The source's pages are not those that this build predicts for.
+    #[error(
+        "{source_name} has pages of {found} bytes, and this zmeld predicts for pages of {expected}: \
+         build it with ZMELD_PAGE_SHIFT={shift}"
+    )]
+    PageSize {
+        /// The source.
+        source_name: String,
+        /// Its pages.
+        found: usize,
+        /// This build's.
+        expected: usize,
+        /// What to build with.
+        shift: u32,
+    },
+}
