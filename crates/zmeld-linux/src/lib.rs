@@ -18,10 +18,13 @@
 //! | [`error`] | what the machine refuses, with the file or the command |
 //! | [`counters`] | a name and a number a line, as in `/proc/vmstat` |
 //! | [`process`] | `/proc/PID/stat` |
+//! | [`pressure`] | `/proc/pressure/*` |
+//! | [`cpuinfo`] | `/proc/cpuinfo` |
 //! | [`octal`] | the kernel's escapes in all of them |
 
 pub mod command;
 pub mod counters;
+pub mod cpuinfo;
 pub mod error;
 pub mod file;
 pub mod host;
@@ -30,6 +33,7 @@ pub mod meminfo;
 pub mod mounts;
 pub mod octal;
 pub mod own;
+pub mod pressure;
 pub mod process;
 pub mod release;
 pub mod shell;

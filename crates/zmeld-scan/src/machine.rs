@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde::Serialize;
 use zmeld_advice::module::{ModulePresence, ModuleSigns};
+use zmeld_linux::cpuinfo;
 use zmeld_linux::meminfo::{self, Meminfo};
 
 /// RAM, processors, kernel, and the compressed swap that there is.
@@ -119,11 +120,9 @@ fn read_line(path: &str) -> String {
 
 fn processor() -> String {
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    text.lines()
-        .find_map(|line| line.strip_prefix("model name"))
-        .and_then(|rest| rest.split_once(':'))
-        .map(|(_, name)| name.trim().to_owned())
-        .unwrap_or_else(|| std::env::consts::ARCH.to_owned())
+    cpuinfo::model_name(&text)
+        .unwrap_or(std::env::consts::ARCH)
+        .to_owned()
 }
 
 /// The names in any zram device's `comp_algorithm`: `[lzo-rle] lzo lz4`.

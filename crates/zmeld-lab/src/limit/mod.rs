@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
+use zmeld_linux::pressure;
 
 use crate::error::Error;
 use crate::name::{self, is_left_behind};
@@ -374,14 +375,10 @@ pub(crate) fn keyed(text: &str) -> BTreeMap<String, f64> {
         .collect()
 }
 
-/// `some avg10=0.00 avg60=0.00 avg300=0.00 total=377718`: the totals in seconds.
+/// How long tasks have waited, in seconds, from a pressure file.
 pub(crate) fn stalls(text: &str) -> Vec<(String, f64)> {
-    text.lines()
-        .filter_map(|line| {
-            let (kind, rest) = line.split_once(' ')?;
-            let micros: f64 = rest.split_once("total=")?.1.trim().parse().ok()?;
-            Some((kind.to_owned(), micros / 1e6))
-        })
+    pressure::parse(text)
+        .map(|stall| (stall.kind.to_owned(), stall.total_us as f64 / 1e6))
         .collect()
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use zmeld_linux::process;
+use zmeld_linux::{cpuinfo, process};
 use zmeld_swap::observe::{Held, Io, Memory};
 
 use crate::limit::{keyed, stalls};
@@ -39,10 +39,7 @@ impl HostFacts {
                 .to_owned()
         };
         let info = first("/proc/cpuinfo");
-        let processor = info
-            .lines()
-            .find_map(|line| line.strip_prefix("model name")?.split_once(':'))
-            .map_or("unknown", |(_, name)| name.trim());
+        let processor = cpuinfo::model_name(&info).unwrap_or("unknown");
         let tunables = [
             "/proc/sys/vm/swappiness",
             "/proc/sys/vm/page-cluster",

@@ -28,11 +28,7 @@ impl Machine {
     /// This machine, now.
     pub fn look() -> Machine {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let model = cpuinfo
-            .lines()
-            .find(|line| line.starts_with("model name"))
-            .and_then(|line| line.split_once(':'))
-            .map_or("unknown", |(_, name)| name.trim());
+        let model = zmeld_linux::cpuinfo::model_name(&cpuinfo).unwrap_or("unknown");
         Machine {
             cpu: format!("{model} ({})", std::env::consts::ARCH),
             cpus: std::thread::available_parallelism().map_or(1, usize::from),
