@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use zmeld_linux::Host;
-use zmeld_swap::config::Config;
+use zmeld_swap::config::{Config, Trap};
 use zmeld_swap::event::Listener;
 use zmeld_swap::execute::{down, up, Removal};
 use zmeld_swap::journal::{Journal, Owner, State};
@@ -29,25 +29,88 @@ use slow_disk::{AttachedDisk, SlowDisk};
 
 /// One set-up.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(try_from = "WrittenArm", into = "WrittenArm")]
 pub struct Arm {
     /// Its name in tables.
     pub name: String,
-    /// The tiers as in `/etc/zmeld.toml`; none: nothing may be swapped.
-    #[serde(default, skip_serializing_if = "toml::Table::is_empty")]
-    pub tier: toml::Table,
-    /// Traps that are meant, as in `/etc/zmeld.toml`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub accept: Vec<String>,
     /// Runs without the case's limit, as what the others are held against: the
     /// difference is what the limit costs. It swaps nothing and takes part in no
     /// comparison.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unlimited: bool,
     /// A disk made for the run; a tier uses it with `device = "slow-disk"`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slow_disk: Option<SlowDisk>,
+    /// Traps that are meant.
+    pub accept: Vec<Trap>,
+    /// The tiers as they are written, whose sizes a run decides.
+    written: toml::Table,
+    /// What is swapped to, in a run of [`STAND_IN`].
+    config: Config,
 }
+
+/// An arm as a recipe has it.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenArm {
+    name: String,
+    /// The tiers as in `/etc/zmeld.toml`; none: nothing may be swapped.
+    #[serde(default, skip_serializing_if = "toml::Table::is_empty")]
+    tier: toml::Table,
+    /// Traps that are meant, as in `/etc/zmeld.toml`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    accept: Vec<Trap>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    unlimited: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    slow_disk: Option<SlowDisk>,
+}
+
+impl TryFrom<WrittenArm> for Arm {
+    type Error = Error;
+
+    fn try_from(written: WrittenArm) -> Result<Arm, Error> {
+        let mut arm = Arm {
+            name: written.name,
+            unlimited: written.unlimited,
+            slow_disk: written.slow_disk,
+            accept: written.accept,
+            written: written.tier,
+            config: Config::default(),
+        };
+        arm.config = arm.config(STAND_IN, Path::new(ANY_DISK))?;
+        Ok(arm)
+    }
+}
+
+impl From<Arm> for WrittenArm {
+    fn from(arm: Arm) -> WrittenArm {
+        WrittenArm {
+            name: arm.name,
+            tier: arm.written,
+            accept: arm.accept,
+            unlimited: arm.unlimited,
+            slow_disk: arm.slow_disk,
+        }
+    }
+}
+
+/// A run that has yet to be measured: what is wrong with an arm is wrong with its sizes, too.
+const STAND_IN: SizeBases = SizeBases {
+    limit: 1 << 30,
+    footprint: 1 << 30,
+};
+
+/// Stands for a disk that is not there yet.
+const ANY_DISK: &str = "/dev/loop0";
+
+/// Meant in every arm: an experiment's devices live for seconds, side by side on purpose.
+const ACCEPTED: [Trap; 6] = [
+    Trap::UnstableName,
+    Trap::LruInversion,
+    Trap::ReadAhead,
+    Trap::NoMemoryLimit,
+    Trap::ZramWithZswap,
+    Trap::SecondDevice,
+];
 
 /// A disk that is there for the arm, in a machine of its own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,51 +138,33 @@ const PATIENCE: Duration = Duration::from_secs(10);
 impl Arm {
     /// Whether anything may be swapped out.
     pub fn swaps(&self) -> bool {
-        !self.tier.is_empty()
+        !self.config.tiers.is_empty()
     }
 
     /// Whether zswap stands in front of its swap.
     pub fn uses_zswap(&self) -> bool {
-        let kind = |tier: &toml::Value| tier.get("kind")?.as_str().map(|kind| kind == "zswap");
-        self.tier.values().any(|tier| kind(tier) == Some(true))
+        self.config.zswap().is_some()
     }
 
     /// The configuration, sizes put in.
     fn config(&self, bases: SizeBases, disk: &Path) -> Result<Config, Error> {
         let mut tiers = toml::Table::new();
-        for (name, tier) in &self.tier {
+        for (name, tier) in &self.written {
             tiers.insert(
                 format!("{PREFIX}{name}"),
                 resolve(tier, bases, disk, &self.name)?,
             );
         }
-        let mut file = toml::Table::new();
-        file.insert("tier".into(), toml::Value::Table(tiers));
-        // An experiment's devices live for seconds, side by side on purpose.
-        let traps = [
-            "unstable-name",
-            "lru-inversion",
-            "read-ahead",
-            "no-memory-limit",
-            "zram-with-zswap",
-            "second-device",
-        ];
-        let accept = traps
-            .iter()
-            .map(|trap| (*trap).to_owned())
-            .chain(self.accept.iter().cloned());
-        file.insert(
-            "accept".into(),
-            toml::Value::Array(accept.map(toml::Value::String).collect()),
-        );
-        let name = format!("arm {}", self.name);
-        let loaded = Config::from_text(Path::new(&name), &file.to_string()).map_err(|err| {
-            Error::Recipe {
-                name,
-                problem: err.to_string().replace('\n', "; "),
-            }
-        })?;
-        Ok(loaded.config)
+        let accept = ACCEPTED.iter().chain(&self.accept);
+        let accept = accept.map(|trap| toml::Value::from(trap.name())).collect();
+        let table = toml::Table::from_iter([
+            ("tier".to_owned(), toml::Value::Table(tiers)),
+            ("accept".to_owned(), toml::Value::Array(accept)),
+        ]);
+        Config::from_table(&table).map_err(|err| Error::Recipe {
+            name: format!("arm {}", self.name),
+            problem: err.to_string(),
+        })
     }
 
     /// Whether this machine can have it: plans and changes nothing.
@@ -127,11 +172,10 @@ impl Arm {
     /// # Errors
     /// What it lacks.
     pub fn check(&self, host: &Host, bases: SizeBases) -> Result<(), Error> {
-        if self.tier.is_empty() {
+        if !self.swaps() {
             return Ok(());
         }
-        // Any device will do as a stand-in for one that is not there yet.
-        let disk = Path::new("/dev/loop0");
+        let disk = Path::new(ANY_DISK);
         let plan = Plan::new(host, &self.config(bases, disk)?, None, &Options::default())?;
         Ok(plan.refuse()?)
     }
@@ -153,7 +197,7 @@ impl Arm {
             devices: Vec::new(),
             disk: None,
         };
-        if self.tier.is_empty() {
+        if !self.swaps() {
             return Ok(applied);
         }
         if let (Some(slow), Some(disk)) = (&self.slow_disk, disk) {
@@ -652,9 +696,25 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("/dev/loop7"), "{text}");
-        let wrong: Arm =
-            toml::from_str("name = \"w\"\n[tier.a]\nkind = \"zram\"\ncodec = \"lz5\"\n").unwrap();
-        let err = wrong.config(BASES, Path::new("")).unwrap_err().to_string();
-        assert!(err.contains("lz5"), "{err}");
+        assert!(arm.swaps() && !arm.uses_zswap());
+        let again: Arm = serde_json::from_str(&serde_json::to_string(&arm).unwrap()).unwrap();
+        assert_eq!(again, arm);
+    }
+
+    #[test]
+    fn what_is_wrong_with_an_arm_is_said_when_it_is_read() {
+        for (rest, word) in [
+            ("[tier.a]\nkind = \"zram\"\ncodec = \"lz5\"\n", "lz5"),
+            ("accept = [\"sense\"]\n", "sense"),
+            (
+                "[tier.a]\nkind = \"zram\"\nsize = \"half of limit\"\n",
+                "half of limit",
+            ),
+            ("[tier.a]\nkind = \"zram\"\nsort = 1\n", "tier.lab-a.sort"),
+        ] {
+            let read = toml::from_str::<Arm>(&format!("name = \"w\"\n{rest}"));
+            let err = read.unwrap_err().to_string();
+            assert!(err.contains(word), "{err}");
+        }
     }
 }

@@ -138,33 +138,40 @@ impl Config {
         check::check(self, &read::Places::new())
     }
 
+    /// Reads what was parsed as a part of another file: what is wrong with it has no place.
+    ///
+    /// # Errors
+    /// All that is wrong.
+    pub fn from_table(table: &toml::Table) -> Result<Config, ConfigError> {
+        let (understood, mut problems) = understand(tree::placeless(table));
+        problems.retain(|problem| problem.severity == Severity::Error);
+        match understood {
+            Some((config, _)) if problems.is_empty() => Ok(config),
+            _ => {
+                for problem in &mut problems {
+                    problem.place = None;
+                }
+                Err(ConfigError { problems })
+            }
+        }
+    }
+
     fn assemble(
         sources: &[files::Source],
         mut problems: Vec<Problem>,
     ) -> Result<Loaded, ConfigError> {
-        let (tree, wrong) = tree::merge(sources);
-        let understood = wrong.is_empty();
-        problems.extend(wrong);
-        if understood {
-            let (config, places, wrong) = read::read(&tree);
-            let understood = wrong.is_empty();
-            problems.extend(wrong);
-            if understood {
-                problems.extend(check::check(&config, &places));
-                let (errors, warnings) = sorted(problems, sources);
-                if errors.is_empty() {
-                    return Ok(Loaded {
-                        config,
-                        warnings,
-                        files: sources.iter().map(|source| source.path.clone()).collect(),
-                        places,
-                    });
-                }
-                return Err(ConfigError { problems: errors });
-            }
+        let (understood, found) = understand(tree::merge(sources));
+        problems.extend(found);
+        let (errors, warnings) = sorted(problems, sources);
+        match understood {
+            Some((config, places)) if errors.is_empty() => Ok(Loaded {
+                config,
+                warnings,
+                files: sources.iter().map(|source| source.path.clone()).collect(),
+                places,
+            }),
+            _ => Err(ConfigError { problems: errors }),
         }
-        let (problems, _) = sorted(problems, sources);
-        Err(ConfigError { problems })
     }
 
     /// The tier of that name.
@@ -199,6 +206,21 @@ impl Config {
         }
         areas
     }
+}
+
+/// The configuration of a tree that is sound so far, and what is wrong or will disappoint.
+fn understand(
+    (tree, wrong): (tree::Table, Vec<Problem>),
+) -> (Option<(Config, read::Places)>, Vec<Problem>) {
+    if !wrong.is_empty() {
+        return (None, wrong);
+    }
+    let (config, places, wrong) = read::read(&tree);
+    if !wrong.is_empty() {
+        return (None, wrong);
+    }
+    let problems = check::check(&config, &places);
+    (Some((config, places)), problems)
 }
 
 /// Errors and warnings, each in the order of the files.

@@ -5,6 +5,7 @@
 //! `page-cluster` is found however it is written; names of tiers are left alone.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use toml::de::{DeTable, DeValue};
 
@@ -99,6 +100,97 @@ enum Names {
     Ours,
 }
 
+impl Names {
+    /// What a key is called in the tree, and whose names the keys below it are.
+    fn below(self, written: &str) -> (String, Names) {
+        let name = match self {
+            Names::Tiers => written.to_owned(),
+            Names::Top | Names::Ours => written.replace('-', "_"),
+        };
+        let inner = match (self, name.as_str()) {
+            (Names::Top, TIERS) => Names::Tiers,
+            _ => Names::Ours,
+        };
+        (name, inner)
+    }
+}
+
+/// A key that stands there twice, under two spellings.
+fn twice(one: &Entry, other: &Entry) -> Problem {
+    let (first, second) = if one.turn < other.turn {
+        (one, other)
+    } else {
+        (other, one)
+    };
+    Problem {
+        place: Some(second.key_place.clone()),
+        key: second.written.clone(),
+        what: match first.key_place.line {
+            0 => format!("is the same key as {}; keep one of them", first.written),
+            line => format!(
+                "is the same key as {} in line {line}; keep one of them",
+                first.written
+            ),
+        },
+        severity: Severity::Error,
+        trap: None,
+    }
+}
+
+/// The tree of a table that is a part of another file: its values are known, and not
+/// where they stand.
+pub(super) fn placeless(table: &toml::Table) -> (Table, Vec<Problem>) {
+    let mut problems = Vec::new();
+    let table = table_of(table, Names::Top, &mut problems);
+    (table, problems)
+}
+
+fn nowhere() -> Place {
+    Place {
+        file: PathBuf::new(),
+        line: 0,
+        column: 0,
+    }
+}
+
+fn table_of(table: &toml::Table, names: Names, problems: &mut Vec<Problem>) -> Table {
+    let mut entries: BTreeMap<String, Entry> = BTreeMap::new();
+    for (at, (written, value)) in table.iter().enumerate() {
+        let (name, inner) = names.below(written);
+        let entry = Entry {
+            written: written.clone(),
+            key_place: nowhere(),
+            turn: (0, at),
+            node: node_of(value, inner, problems),
+        };
+        if let Some(other) = entries.get(&name) {
+            problems.push(twice(other, &entry));
+            continue;
+        }
+        entries.insert(name, entry);
+    }
+    Table { entries }
+}
+
+fn node_of(value: &toml::Value, names: Names, problems: &mut Vec<Problem>) -> Node {
+    let value = match value {
+        toml::Value::String(text) => Value::String(text.clone()),
+        toml::Value::Integer(number) => Value::Integer(*number),
+        toml::Value::Boolean(value) => Value::Boolean(*value),
+        toml::Value::Float(number) => Value::Other(format!("the number {number}")),
+        toml::Value::Datetime(date) => Value::Other(format!("the date {date}")),
+        toml::Value::Array(items) => {
+            let mut node = |item| node_of(item, Names::Ours, problems);
+            Value::Array(items.iter().map(&mut node).collect())
+        }
+        toml::Value::Table(table) => Value::Table(table_of(table, names, problems)),
+    };
+    Node {
+        value,
+        place: nowhere(),
+    }
+}
+
 struct File<'a> {
     number: usize,
     source: &'a Source,
@@ -110,15 +202,7 @@ impl File<'_> {
         for (key, value) in table.iter() {
             let at = key.span().start;
             let written = key.get_ref().to_string();
-            let name = if names == Names::Tiers {
-                written.clone()
-            } else {
-                written.replace('-', "_")
-            };
-            let inner = match (names, name.as_str()) {
-                (Names::Top, TIERS) => Names::Tiers,
-                _ => Names::Ours,
-            };
+            let (name, inner) = names.below(&written);
             let node = self.node(value.get_ref(), value.span().start, inner, problems);
             let entry = Entry {
                 written,
@@ -127,21 +211,7 @@ impl File<'_> {
                 node,
             };
             if let Some(other) = entries.get(&name) {
-                let (first, second) = if other.turn < entry.turn {
-                    (other, &entry)
-                } else {
-                    (&entry, other)
-                };
-                problems.push(Problem {
-                    place: Some(second.key_place.clone()),
-                    key: second.written.clone(),
-                    what: format!(
-                        "is the same key as {} in line {}; keep one of them",
-                        first.written, first.key_place.line
-                    ),
-                    severity: Severity::Error,
-                    trap: None,
-                });
+                problems.push(twice(other, &entry));
                 continue;
             }
             entries.insert(name, entry);
