@@ -6,11 +6,13 @@
 //!
 //! | module | what it decides |
 //! |---|---|
+//! | [`mod@beside`] | what two compressed places at once do to each other |
 //! | [`codec`] | which codec, of those that were measured |
 //! | [`size`] | how large a device is, what it may take, what it gains |
 //! | [`tier`] | a compressed device, or zswap in front of a disk; what is there already |
 //! | [`meld`] | whether melding pays, and what melds here |
 //! | [`module`] | whether the kernel has a driver, or could have it |
+//! | [`tunables`] | which swappiness and read-ahead fit the swap |
 //!
 //! Invariants:
 //! - A device of the advised size and limit is never found oversized by
@@ -19,13 +21,17 @@
 //!   and the table of slots.
 #![deny(missing_docs)]
 
+pub mod beside;
 pub mod codec;
 pub mod meld;
 pub mod module;
 pub mod size;
 pub mod tier;
+pub mod tunables;
 
+pub use beside::{beside, Place};
 pub use codec::{CodecFacts, CodecVerdict};
 pub use module::ModulePresence;
 pub use size::{Basis, Sizing};
 pub use tier::{recommend, ActiveSwap, AdvisedTier, Facts, Recommendation};
+pub use tunables::SwapKinds;

@@ -103,6 +103,14 @@ pub enum Error {
         /// What to do about it.
         way_out: &'static str,
     },
+    /// The pages in swap fit neither into RAM nor into their control groups.
+    #[error("{ram}; nor into control groups: {groups}")]
+    NoRoom {
+        /// How much RAM is missing.
+        ram: Box<Error>,
+        /// The groups.
+        groups: Box<Error>,
+    },
     /// There are control groups, and what they have in swap is not seen.
     #[error(
         "the memory controller's groups are not mounted here, so that nobody can tell whether \

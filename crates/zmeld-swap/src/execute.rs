@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 
-use crate::config::Config;
+use crate::config::{Config, Kind};
 use crate::error::Error;
 use crate::event::{Event, Listener};
 use crate::identity::Identity;
@@ -23,8 +23,8 @@ use crate::journal::Journal;
 pub use crate::plan::{Done, Skipped};
 use crate::plan::{Group, Plan};
 use crate::reconcile::{reconcile, Doubt, Reconciliation};
-use crate::room;
-use crate::step::{Record, Step, StepContext};
+use crate::room::{self, Coming};
+use crate::step::{DeviceRef, Record, Step, StepContext};
 use crate::steps::Area;
 use zmeld_linux::Host;
 
@@ -41,6 +41,9 @@ pub struct Report {
     pub skipped: Vec<Skipped>,
     /// What is not as it was before although it was taken back, in words.
     pub left: Vec<String>,
+    /// Steps with nothing of zmeld's to take back any more: what they were about is
+    /// somebody else's by now, and was left.
+    pub not_undone: Vec<Done>,
 }
 
 /// What [`down`] is to take back, and at what cost.
@@ -97,11 +100,49 @@ pub fn may_go_up(
 ) -> Result<Reconciliation, Error> {
     plan.refuse()?;
     let found = reconcile(host, plan, records, doubt)?;
-    // Whose place the plan takes is looked at when zmeld's own areas are on, which
-    // its pages may go to.
     let areas = areas_of(host, records, &found.removed)?;
-    room::check(host, &areas, plan.force, listener)?;
+    room::check(host, &areas, Coming::default(), plan.force, listener)?;
+    // Whose place the plan takes is switched off when zmeld's own areas are on, which
+    // its pages may go to. What has come meanwhile is looked at again by then.
+    let (others, coming) = taken_over(host, plan, &found)?;
+    room::check(host, &others, coming, plan.force, listener)?;
     Ok(found)
+}
+
+/// The areas of others that the plan switches off, and what can be in its own by then.
+fn taken_over(
+    host: &Host,
+    plan: &Plan,
+    found: &Reconciliation,
+) -> Result<(Vec<PathBuf>, Coming), Error> {
+    let mut others = Vec::new();
+    let mut coming = Coming::default();
+    let ram = plan.machine.ram_bytes;
+    for (group, in_place) in plan.groups.iter().zip(&found.in_place) {
+        for planned in &group.steps[*in_place..] {
+            if let Step::SwapOff(off) = &planned.step {
+                others.extend(host.swap_on(&off.path)?.map(|swap| swap.path));
+            }
+        }
+        let new = group.steps[*in_place..]
+            .iter()
+            .any(|planned| matches!(planned.step, Step::SwapOn(_)));
+        let name = group.name.strip_prefix("tier.").filter(|_| new);
+        match name
+            .and_then(|name| plan.config.tier(name))
+            .map(|it| &it.kind)
+        {
+            Some(Kind::Ram(device)) => {
+                let size = device.size.bytes(ram);
+                let limit = device.memory_limit.map_or(u64::MAX, |it| it.bytes(ram));
+                coming.in_ram_bytes = coming.in_ram_bytes.saturating_add(size.min(limit));
+            }
+            // How large a drive is shows when it is on.
+            Some(Kind::Disk(_)) => coming.on_disk_bytes = u64::MAX,
+            Some(Kind::Zswap(_)) | None => {}
+        }
+    }
+    Ok((others, coming))
 }
 
 /// The indexes of the records that [`down`] takes back, ascending.
@@ -116,7 +157,7 @@ pub fn may_go_down(
 ) -> Result<Vec<usize>, Error> {
     let leaving = leaving(records, removal.only);
     let areas = areas_of(host, records, &leaving)?;
-    room::check(host, &areas, removal.force, listener)?;
+    room::check(host, &areas, Coming::default(), removal.force, listener)?;
     Ok(leaving)
 }
 
@@ -220,6 +261,10 @@ struct Run<'a> {
     removed: Vec<Record>,
     /// One of an earlier run that could not be taken back, or only in part.
     torn: Option<Record>,
+    /// Whether what the last step was about was left, being somebody else's.
+    was_left: bool,
+    /// Steps on what their own group made that were taken back.
+    of_made: Vec<((String, DeviceRef), Done)>,
     report: Report,
 }
 
@@ -241,6 +286,8 @@ impl<'a> Run<'a> {
             found: records.iter().filter(|it| it.done).cloned().collect(),
             removed: Vec::new(),
             torn: None,
+            was_left: false,
+            of_made: Vec::new(),
             report: Report::default(),
             journal,
             listener,
@@ -269,7 +316,7 @@ impl Run<'_> {
                 }
             })
         };
-        reversible(&mut StepContext {
+        let mut context = StepContext {
             host: self.host,
             records: &records,
             group,
@@ -277,7 +324,11 @@ impl Run<'_> {
             stop: self.stop,
             force: self.force,
             remember: Some(&mut remember),
-        })
+            left: false,
+        };
+        let result = reversible(&mut context);
+        self.was_left = context.left;
+        result
     }
 
     /// Takes back what the plan does not want, and applies the rest of it. An error
@@ -373,13 +424,41 @@ impl Run<'_> {
         // That it cannot be written down does no harm: what is taken back twice
         // is found to be gone.
         let _ = self.journal.note(|state| drop(state.records.remove(index)));
-        self.report.undone.push(Done::of(&record));
+        self.tell_undone(&record);
         // What was under way when its run ended has never worked: it is not put
         // back.
         if record.done && record.run != self.number {
             self.removed.insert(0, record.clone());
         }
         Ok(record)
+    }
+
+    /// Puts down what was taken back. Where a device or a mapping is somebody else's by
+    /// now, what was done to zmeld's went with that.
+    fn tell_undone(&mut self, record: &Record) {
+        let done = Done::of(record);
+        let made = record
+            .step
+            .of_made()
+            .map(|made| (record.group.clone(), made));
+        if !self.was_left {
+            self.of_made.extend(made.map(|made| (made, done.clone())));
+            self.report.undone.push(done);
+            return;
+        }
+        if matches!(record.step, Step::AddDevice(_) | Step::OpenCrypt(_)) {
+            let of_it = |it: &((String, DeviceRef), Done)| Some(&it.0) == made.as_ref();
+            let (gone, rest) = std::mem::take(&mut self.of_made)
+                .into_iter()
+                .partition(of_it);
+            self.of_made = rest;
+            let gone: Vec<_> = gone;
+            for (_, done) in gone {
+                self.report.undone.retain(|it| *it != done);
+                self.report.not_undone.push(done);
+            }
+        }
+        self.report.not_undone.push(done);
     }
 
     /// Takes back all of an optional group that failed, and goes on.
@@ -395,6 +474,9 @@ impl Run<'_> {
         let reason = err.to_string();
         self.report.applied.retain(|done| done.group != group.name);
         self.report.undone.retain(|done| done.group != group.name);
+        self.report
+            .not_undone
+            .retain(|done| done.group != group.name);
         self.report.skipped.push(Skipped {
             group: group.name.clone(),
             reason,

@@ -1,7 +1,7 @@
 //! The configuration that suits a machine for which nobody wrote one: what
 //! `zmeld-advice` says, as a configuration.
 
-use zmeld_advice::{self as advice, CodecVerdict, Facts, Recommendation, Sizing};
+use zmeld_advice::{self as advice, CodecVerdict, Facts, Recommendation, Sizing, SwapKinds};
 
 use crate::config::tier::TIMEOUT;
 use crate::config::{
@@ -157,16 +157,19 @@ pub fn recommend(
         TierKind::Disk => disk(choice),
     };
     let name: TierName = name.parse().map_err(|what| Error::Refused { what })?;
-    let in_ram = !matches!(kind, Kind::Disk(_));
+    let kinds = SwapKinds {
+        in_ram: matches!(kind, Kind::Ram(_)),
+        on_disk: matches!(kind, Kind::Disk(_)) || facts.swaps.iter().any(|it| !it.is_in_ram()),
+        // It makes no difference to what is set here.
+        on_spinning_disk: false,
+    };
     config.tiers.push(Tier {
         name,
         optional: false,
         kind,
     });
     config.tunables.swappiness = Some(Swappiness::Auto);
-    if in_ram {
-        config.tunables.page_cluster = Some(0);
-    }
+    config.tunables.page_cluster = kinds.page_cluster();
     Ok(Recommended {
         config,
         comments,

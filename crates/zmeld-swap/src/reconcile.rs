@@ -108,6 +108,7 @@ fn holds(host: &Host, records: &[Record], record: &Record, doubt: Doubt) -> Resu
         stop: None,
         force: false,
         remember: None,
+        left: false,
     };
     match record.step.reversible().holds(&mut context, record) {
         Err(_) if doubt == Doubt::Recorded => Ok(record.done),

@@ -65,14 +65,23 @@ pub(crate) struct Findings {
     pub slowed: Vec<String>,
 }
 
+/// What areas that are on by then, and are not yet, can take, in bytes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Coming {
+    /// Compressed devices, even where nothing compresses.
+    pub in_ram_bytes: u64,
+    /// Drives and files.
+    pub on_disk_bytes: u64,
+}
+
 /// Refuses to switch areas off whose pages do not fit into RAM.
 ///
 /// # Errors
 /// How much is missing.
-pub(crate) fn check_machine(host: &Host, areas: &[PathBuf]) -> Result<(), Error> {
+pub(crate) fn check_machine(host: &Host, areas: &[PathBuf], coming: Coming) -> Result<(), Error> {
     let mut swapped_bytes = 0u64;
     let mut freed_bytes = 0u64;
-    let mut room_elsewhere = 0u64;
+    let mut room_elsewhere = coming.on_disk_bytes;
     for swap in host.swaps()? {
         if areas.contains(&swap.path) {
             swapped_bytes = swapped_bytes.saturating_add(swap.used_bytes);
@@ -192,40 +201,51 @@ enum Care {
 }
 
 /// Refuses to switch areas off whose pages do not fit back, before anything is
-/// changed. With `force` it says what that will cost.
+/// changed. With `force` it says what that will cost. `coming`: what is on by then.
 ///
 /// # Errors
-/// What does not fit; what cannot be read.
+/// What does not fit, in RAM and in groups; what cannot be read.
 pub(crate) fn check(
     host: &Host,
     areas: &[PathBuf],
+    coming: Coming,
     force: bool,
     listener: &mut Listener<'_>,
 ) -> Result<(), Error> {
     if areas.is_empty() {
         return Ok(());
     }
-    let machine = check_machine(host, areas);
-    let groups = Watch::begin(host, areas).map(|(found, _)| found);
+    let machine = check_machine(host, areas, coming);
+    let groups = Watch::begin(host, areas, coming).map(|(found, _)| found);
     if !force {
-        machine?;
-    } else if let Err(err) = machine {
+        let found = groups.and_then(|found| {
+            for text in &found.slowed {
+                listener(Event::Note { text });
+            }
+            refuse(found.overfull)
+        });
+        return match (machine, found) {
+            (Err(ram), Err(groups)) => Err(Error::NoRoom {
+                ram: Box::new(ram),
+                groups: Box::new(groups),
+            }),
+            (ram, groups) => ram.and(groups),
+        };
+    }
+    if let Err(err) = machine {
         let text = format!("by force: {err}: swapoff will fail, or programs will be killed");
         listener(Event::Note { text: &text });
     }
     let found = match groups {
-        Err(err) if force => {
+        Ok(found) => found,
+        Err(err) => {
             let text = format!("by force: {err}: programs may be killed");
             listener(Event::Note { text: &text });
             return Ok(());
         }
-        groups => groups?,
     };
     for text in &found.slowed {
         listener(Event::Note { text });
-    }
-    if !force {
-        return refuse(found.overfull);
     }
     for group in &found.overfull {
         let text = format!("by force: {group}: a program of it will be killed");
@@ -253,8 +273,12 @@ impl Watch {
     /// # Errors
     /// When the swap areas or a group's numbers cannot be read, or groups are there
     /// and not seen.
-    pub(crate) fn begin(host: &Host, areas: &[PathBuf]) -> Result<(Findings, Watch), Error> {
-        let room = Areas::read(host, areas)?;
+    pub(crate) fn begin(
+        host: &Host,
+        areas: &[PathBuf],
+        coming: Coming,
+    ) -> Result<(Findings, Watch), Error> {
+        let room = Areas::read(host, areas, coming)?;
         if room.leaving_bytes == 0 {
             return Ok(Default::default());
         }
@@ -291,7 +315,7 @@ impl Watch {
     /// # Errors
     /// Those of [`Watch::begin`].
     pub(crate) fn again(&self, host: &Host, areas: &[PathBuf]) -> Result<Findings, Error> {
-        let room = Areas::read(host, areas)?;
+        let room = Areas::read(host, areas, Coming::default())?;
         let is_some = |_: &&Hierarchy| room.leaving_bytes > 0;
         let Some(hierarchy) = self.hierarchy.as_ref().filter(is_some) else {
             return Ok(Findings::default());
@@ -317,8 +341,11 @@ struct Areas {
 }
 
 impl Areas {
-    fn read(host: &Host, leaving: &[PathBuf]) -> Result<Areas, Error> {
-        let mut areas = Areas::default();
+    fn read(host: &Host, leaving: &[PathBuf], coming: Coming) -> Result<Areas, Error> {
+        let mut areas = Areas {
+            elsewhere_bytes: coming.in_ram_bytes.saturating_add(coming.on_disk_bytes),
+            ..Areas::default()
+        };
         for swap in host.swaps()? {
             areas.used_bytes = areas.used_bytes.saturating_add(swap.used_bytes);
             if leaving.contains(&swap.path) {

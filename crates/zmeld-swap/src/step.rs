@@ -61,6 +61,20 @@ pub enum Step {
     SwapOff(SwapOff),
 }
 
+impl Step {
+    /// The device or mapping of its own group that it is about, or that it makes.
+    pub(crate) fn of_made(&self) -> Option<DeviceRef> {
+        let device = match self {
+            Step::AddDevice(_) | Step::SetAttribute(_) => DeviceRef::Added,
+            Step::OpenCrypt(open) => DeviceRef::Mapped(open.name.clone()),
+            Step::MakeSwap(make) => make.device.clone(),
+            Step::SwapOn(on) => on.device.clone(),
+            _ => return None,
+        };
+        (!matches!(device, DeviceRef::Path(_))).then_some(device)
+    }
+}
+
 /// A step as it was begun.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
@@ -130,6 +144,8 @@ pub struct StepContext<'a> {
     pub force: bool,
     /// Writes down at once which thing a step made; none where nothing is applied.
     pub remember: Option<Remember<'a>>,
+    /// Whether what a step is about was left as it is, being somebody else's by now.
+    pub left: bool,
 }
 
 /// Writes down which thing a step made.
@@ -183,8 +199,13 @@ impl StepContext<'_> {
 
     /// Says what is not taken back since it is not what the step was about.
     pub(crate) fn tell_left(&mut self, path: &Path, why: &str) {
-        let text = left_as_it_is(path, why);
-        self.tell(Event::Note { text: &text });
+        self.leave(&left_as_it_is(path, why));
+    }
+
+    /// Says of something that it is left, and why.
+    pub(crate) fn leave(&mut self, text: &str) {
+        self.left = true;
+        self.tell(Event::Note { text });
     }
 
     /// Says that only a name could be compared.

@@ -5,11 +5,11 @@ use zmeld_report::units::bytes;
 
 use super::{Found, View};
 use crate::config::{Kind, Named, RamDevice, Swappiness, Tier};
-use crate::observe::Device;
+use crate::observe::{Device, Swap};
 
 /// Every setting of the configuration that the running system does not have. Which
-/// device is whose the journal says; where swap was set up without zmeld, a tier is
-/// recognised by its priority.
+/// device is whose the journal says; what is not on record is another tool's, and is
+/// compared with the tier of the same priority.
 pub(super) fn not_applied(view: &View) -> Vec<Found> {
     let mut found = Vec::new();
     found.extend(interrupted(view));
@@ -20,12 +20,21 @@ pub(super) fn not_applied(view: &View) -> Vec<Found> {
                     found.extend(device_differs(view, ram, device));
                 }
             }
+            Place::Others(device) => {
+                if let Kind::Ram(ram) = &tier.kind {
+                    let differs = device_differs(view, ram, device).into_iter();
+                    found.extend(differs.map(|found| Found {
+                        what: format!("it was set up by another tool, and {}", found.what),
+                        ..found
+                    }));
+                }
+            }
             Place::There => {}
             Place::Gone(why) => found.push(Found::new(
                 tier.name.as_str(),
                 "it was set up and is not swapped to any more",
                 why,
-                "zmeld up",
+                way_to_apply(view),
             )),
             Place::Nowhere if tier.optional => {}
             Place::Nowhere => found.push(Found::new(
@@ -33,9 +42,9 @@ pub(super) fn not_applied(view: &View) -> Vec<Found> {
                 format!("{} asked for it, and it is not set up", view.wanted_by),
                 match view.applied {
                     Some(_) => "the last zmeld up did not set it up",
-                    None => "nothing was set up since the machine booted",
+                    None => "zmeld has set nothing up since the machine booted",
                 },
-                "zmeld up",
+                way_to_apply(view),
             )),
         }
     }
@@ -63,6 +72,8 @@ fn interrupted(view: &View) -> Option<Found> {
 enum Place<'a> {
     /// On this compressed device.
     Device(&'a Device),
+    /// Nothing of it is on record, and this compressed device has its priority.
+    Others(&'a Device),
     /// It is swapped to, or nobody can tell.
     There,
     /// It was set up, and is not there any more, for this reason.
@@ -98,7 +109,32 @@ fn place<'a>(view: &View<'a>, tier: &Tier, priority: i16) -> Place<'a> {
         (None, _) => Place::Nowhere,
         // Two areas of one priority cannot be told apart.
         (Some(_), Some(_)) => Place::There,
-        (Some(swap), None) => view.now.device_of(swap).map_or(Place::There, Place::Device),
+        (Some(swap), None) => view.now.device_of(swap).map_or(Place::There, Place::Others),
+    }
+}
+
+/// What brings about what was asked for. Beside compressed swap that is not zmeld's,
+/// `zmeld up` sets nothing up that compresses.
+fn way_to_apply(view: &View) -> String {
+    let is_own = |swap: &Swap| {
+        let applied = view.applied;
+        applied.is_some_and(|applied| applied.tier_on(&swap.area.path).is_some())
+    };
+    let is_missing = |tier: &&Tier| {
+        let name = tier.name.as_str();
+        !matches!(tier.kind, Kind::Disk(_))
+            && view
+                .applied
+                .is_none_or(|applied| applied.tier(name).is_none())
+    };
+    let mut compressed = view.compressed();
+    let other = compressed.find(|(swap, _)| !is_own(swap));
+    match (other, view.wanted.tiers.iter().find(is_missing)) {
+        (Some((swap, _)), Some(_)) => format!(
+            "zmeld up --take-over ({} was set up by another tool)",
+            swap.area.path
+        ),
+        _ => "zmeld up".to_owned(),
     }
 }
 
@@ -107,7 +143,7 @@ fn differs(view: &View, subject: &str, setting: &str, wanted: &str, is: &str) ->
         subject,
         format!("{setting} is not what {} asked for", view.wanted_by),
         format!("asked for {wanted}, in effect {is}"),
-        "zmeld up",
+        way_to_apply(view),
     )
 }
 

@@ -1,8 +1,10 @@
 //! Tiers that get in each other's way.
 
+use zmeld_advice::{beside, Place};
 use zmeld_report::units::bytes;
 
 use super::{Found, View};
+use crate::observe::{Device, Swap};
 
 /// zswap takes the pages first and hands a zram device compressed data's worth of
 /// trouble: pages are compressed twice, and the figures of both mislead.
@@ -22,11 +24,61 @@ pub(super) fn zram_with_zswap(view: &View) -> Vec<Found> {
                     device.name,
                     bytes(device.held.unwrap_or_default().stored_bytes)
                 ),
-                "echo N > /sys/module/zswap/parameters/enabled (and take zswap.enabled=1 off \
-                 the kernel's command line)",
+                match view.applied.and_then(|applied| applied.zswap()) {
+                    Some(_) => {
+                        "zmeld up --take-over puts zswap in its place, zmeld down takes it \
+                                back"
+                    }
+                    None => {
+                        "echo N > /sys/module/zswap/parameters/enabled (and take zswap.enabled=1 \
+                         off the kernel's command line)"
+                    }
+                },
             )
         })
         .collect()
+}
+
+/// A device that another tool set up beside zmeld's own. What the plan refuses is on
+/// where the other came later, or an earlier zmeld let it pass.
+pub(super) fn second_device(view: &View) -> Vec<Found> {
+    let Some(applied) = view.applied else {
+        return Vec::new();
+    };
+    let page_size = view.now.page_size;
+    let ram = view.now.memory.total_bytes;
+    let place = |(swap, device): &(&Swap, &Device)| {
+        let limit = device.held.unwrap_or_default().limit_bytes;
+        Place::device(swap.area.priority, device.size_bytes, limit, page_size)
+    };
+    let (own, others): (Vec<_>, Vec<_>) = view
+        .compressed()
+        .partition(|(swap, _)| applied.tier_on(&swap.area.path).is_some());
+    let Some(first) = own.first() else {
+        return Vec::new();
+    };
+    let found = others.iter().filter_map(|other| {
+        let what = beside(place(first), place(other), ram)?;
+        let (swap, device) = other;
+        Some(Found::new(
+            &device.name,
+            format!(
+                "another tool set it up, and it stands beside {}: {what}",
+                first.1.name
+            ),
+            format!(
+                "{} of priority {} holds {}, {} of priority {} holds {}",
+                swap.area.path,
+                swap.area.priority,
+                bytes(swap.area.used_bytes),
+                first.0.area.path,
+                first.0.area.priority,
+                bytes(first.0.area.used_bytes)
+            ),
+            "zmeld up --take-over puts zmeld's in its place; zmeld down leaves the other alone",
+        ))
+    });
+    found.collect()
 }
 
 /// A compressed device above a disk by priority alone fills with what was swapped

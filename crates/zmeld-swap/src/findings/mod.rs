@@ -23,6 +23,7 @@ mod sizing;
 mod upkeep;
 
 use serde::Serialize;
+use zmeld_advice::SwapKinds;
 
 use crate::applied::Applied;
 use crate::config::Config;
@@ -135,6 +136,15 @@ impl<'a> View<'a> {
             .filter(|swap| self.now.device_of(swap).is_none())
     }
 
+    /// What is swapped to.
+    fn kinds(&self) -> SwapKinds {
+        SwapKinds {
+            in_ram: self.compressed().next().is_some(),
+            on_disk: self.disks().next().is_some(),
+            on_spinning_disk: self.disks().any(|disk| disk.stand.is_spinning()),
+        }
+    }
+
     /// Devices that hold enough to judge by.
     fn filled(&self) -> impl Iterator<Item = &'a Device> + '_ {
         self.now
@@ -164,6 +174,7 @@ rules! {
     "oom-kills", Critical, pressure::oom_kills;
     "group-oom-kills", Warning, pressure::group_oom_kills;
     "zram-with-zswap", Warning, combination::zram_with_zswap;
+    "second-device", Warning, combination::second_device;
     "lru-inversion", Warning, combination::lru_inversion;
     "equal-priority", Warning, combination::equal_priority;
     "hibernation", Warning, combination::hibernation;
@@ -192,6 +203,8 @@ rules! {
 /// (`accept`) is left out. A machine without a configuration is compared with what
 /// `zmeld up` was asked for.
 pub fn findings(now: &Observation, wanted: &Config, applied: Option<&Applied>) -> Vec<Finding> {
+    // A file without tiers may accept what was set up without one.
+    let of_file = wanted.accept.as_slice();
     let (wanted, wanted_by) = match applied {
         Some(applied) if wanted.tiers.is_empty() => (&applied.config, "the last zmeld up"),
         _ => (wanted, "/etc/zmeld.toml"),
@@ -202,7 +215,8 @@ pub fn findings(now: &Observation, wanted: &Config, applied: Option<&Applied>) -
         wanted_by,
         applied,
     };
-    let accepted = |id: &str| wanted.accept.iter().any(|trap| trap.name() == id);
+    let accept = || wanted.accept.iter().chain(of_file);
+    let accepted = |id: &str| accept().any(|trap| trap.name() == id);
     let mut all: Vec<Finding> = RULES
         .iter()
         .filter(|rule| !accepted(rule.id))

@@ -3,7 +3,6 @@
 use zmeld_report::units::{bytes, count};
 
 use super::{Found, Severity, View};
-use crate::config::Swappiness;
 use crate::observe::{share, Group, Pressure};
 use zmeld_linux::command::Invocation;
 
@@ -15,11 +14,6 @@ const FULL_HIGH_PERCENT: f64 = 5.0;
 const AVAILABLE_ENOUGH: f64 = 0.2;
 /// From this share of its limit on, a group waits for its own memory.
 const AT_LIMIT: f64 = 0.9;
-/// Below this swappiness, compressed RAM is used too late.
-const SWAPPINESS_LOW: u64 = 60;
-/// Above this swappiness, swap counts as faster than files, which a spinning disk is
-/// not: 200 k / (k + 1) with k = 1.
-const SWAPPINESS_HIGH_FOR_DISK: u64 = 100;
 
 /// Processes were killed lately because the machine had no memory left.
 pub(super) fn oom_kills(view: &View) -> Vec<Found> {
@@ -187,22 +181,10 @@ pub(super) fn swappiness(view: &View) -> Vec<Found> {
     let Some(value) = view.now.tunables.swappiness else {
         return Vec::new();
     };
-    // What was measured here is not held against a rule of thumb.
-    let measured = view.applied.is_some_and(|applied| {
-        applied.config.tunables.swappiness == Some(Swappiness::Auto)
-            && applied.swappiness == Some(value)
-    });
-    if measured {
-        return Vec::new();
-    }
-    let has_compressed = view.compressed().next().is_some();
-    let spinning = view.disks().find(|disk| {
-        let drive = disk.stand.layers.last();
-        drive.is_some_and(|drive| drive.rotational && !is_virtual(&drive.name))
-    });
-    // Swap in RAM reads random pages several times as fast as a file system on a
-    // drive: with k times, 200 k / (k + 1).
-    if has_compressed && spinning.is_none() && value < SWAPPINESS_LOW {
+    let kinds = view.kinds();
+    let below = |least: u8| value < u64::from(least);
+    let above = |most: u8| value > u64::from(most);
+    if kinds.swappiness_min().is_some_and(below) {
         return vec![Found::new(
             "vm.swappiness",
             "it is low for swap in RAM: caches are dropped, and read from disk again, before \
@@ -211,8 +193,9 @@ pub(super) fn swappiness(view: &View) -> Vec<Found> {
             "sysctl vm.swappiness=150",
         )];
     }
+    let spinning = view.disks().find(|disk| disk.stand.is_spinning());
     match spinning {
-        Some(disk) if !has_compressed && value > SWAPPINESS_HIGH_FOR_DISK => vec![Found::new(
+        Some(disk) if kinds.swappiness_max().is_some_and(above) => vec![Found::new(
             "vm.swappiness",
             "it is high for swap on a spinning disk, which reads random pages no faster than \
              files",
@@ -226,17 +209,14 @@ pub(super) fn swappiness(view: &View) -> Vec<Found> {
     }
 }
 
-/// A virtual machine's disk calls itself spinning, whatever its host has.
-fn is_virtual(drive: &str) -> bool {
-    ["vd", "xvd"].iter().any(|bus| drive.starts_with(bus))
-}
-
 /// Reading neighbours ahead pays on disks; from RAM each page costs decompressing.
 pub(super) fn read_ahead(view: &View) -> Vec<Found> {
-    let Some(value) = view.now.tunables.page_cluster.filter(|value| *value > 0) else {
+    let fits = view.kinds().page_cluster().map(u64::from);
+    let value = view.now.tunables.page_cluster;
+    let (Some(value), Some(fits)) = (value, fits) else {
         return Vec::new();
     };
-    if view.compressed().next().is_none() || view.disks().next().is_some() {
+    if value <= fits {
         return Vec::new();
     }
     vec![Found::new(

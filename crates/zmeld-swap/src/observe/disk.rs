@@ -84,6 +84,14 @@ impl Stand {
         below.iter().find(is_ram)
     }
 
+    /// Whether it ends on a drive that spins. A virtual machine's disk calls itself
+    /// spinning, whatever its host has.
+    pub fn is_spinning(&self) -> bool {
+        let is_virtual = |name: &str| ["vd", "xvd"].iter().any(|bus| name.starts_with(bus));
+        let drive = self.layers.last();
+        drive.is_some_and(|drive| drive.rotational && !is_virtual(&drive.name))
+    }
+
     pub(super) fn read(reader: &mut Reader, area: &SwapArea, mounts: &Mounts) -> Stand {
         let mut stand = Stand::default();
         let first = match area.device() {

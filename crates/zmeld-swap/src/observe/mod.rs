@@ -23,6 +23,7 @@ mod system;
 pub mod tier;
 mod zswap;
 
+use std::path::Path;
 use std::time::Instant;
 
 use serde::Serialize;
@@ -152,6 +153,21 @@ impl Observation {
     pub fn swap_keeps_zeros(&self) -> bool {
         KernelVersion::parse(&self.kernel) >= Some(KernelVersion::new(6, 12))
     }
+}
+
+/// Whether a swap area, or a place for one, is on a drive that spins. What cannot be
+/// read is on none.
+pub(crate) fn is_spinning(host: &Host, path: &Path, is_file: bool) -> bool {
+    let mut reader = Reader::new(host);
+    let mounts = Mounts::read(&mut reader);
+    let area = SwapArea {
+        path: path.display().to_string(),
+        is_file,
+        size_bytes: 0,
+        used_bytes: 0,
+        priority: 0,
+    };
+    Stand::read(&mut reader, &area, &mounts).is_spinning()
 }
 
 /// `part` of `whole` as a fraction; 0 of nothing is 0.

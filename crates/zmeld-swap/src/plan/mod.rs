@@ -4,6 +4,7 @@
 //! planned again in the same words, so that comparing the two says what is left
 //! to do.
 
+mod against;
 mod disk;
 mod ram;
 mod take_over;
@@ -22,6 +23,7 @@ use crate::step::{Record, Step};
 use crate::steps::{Area, SetAttribute};
 use zmeld_linux::Host;
 
+pub use against::{against, is_disproved};
 pub use tunables::Measured;
 
 /// A step that was applied or taken back.
@@ -339,7 +341,12 @@ impl Draft<'_> {
 
     /// Paths of the areas that zmeld swaps to.
     fn own_areas(&self) -> Vec<String> {
-        let areas = self.records.iter().filter_map(|record| match &record.step {
+        self.areas_of(self.records.iter())
+    }
+
+    /// Paths of the areas that these records switched on, where they are on.
+    fn areas_of<'b>(&'b self, records: impl Iterator<Item = &'b Record>) -> Vec<String> {
+        let areas = records.filter_map(|record| match &record.step {
             Step::SwapOn(on) => match on.area_seen(self.host, self.records, record) {
                 Ok(Area::Ours(swap)) => Some(swap.path.display().to_string()),
                 _ => None,

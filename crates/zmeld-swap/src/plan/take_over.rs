@@ -4,6 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
+use zmeld_advice::{beside, ActiveSwap, Place};
+
 use crate::config::{Kind, Severity, Trap};
 use crate::error::Error;
 use crate::import::{import, Tool};
@@ -21,9 +23,6 @@ impl Draft<'_> {
     /// so without being asked for again.
     pub(super) fn take_over(&mut self) -> Result<(), Error> {
         let others = self.others_in_ram();
-        if !self.options.take_over {
-            self.second_device(&others);
-        }
         let recorded = self
             .recorded(GROUP)
             .filter_map(|record| match &record.step {
@@ -31,6 +30,7 @@ impl Draft<'_> {
                 _ => None,
             });
         let mut paths: Vec<PathBuf> = recorded.collect();
+        let sure = self.replaces_for_certain();
         if self.options.take_over {
             for other in &others {
                 let path = PathBuf::from(&other.path);
@@ -39,7 +39,10 @@ impl Draft<'_> {
                 }
             }
         }
-        if paths.is_empty() || !self.replaces_for_certain() {
+        let goes = |it: &ActiveSwap| sure && paths.iter().any(|path| path == Path::new(&it.path));
+        let stay: Vec<&ActiveSwap> = others.iter().filter(|it| !goes(it)).collect();
+        self.second_device(&stay);
+        if paths.is_empty() || !sure {
             return Ok(());
         }
         let mut steps = Steps {
@@ -70,19 +73,9 @@ impl Draft<'_> {
 
     /// Whether a tier takes the place that does not give up by itself: one that is
     /// optional could fail, and nothing would be swapped to.
-    fn replaces_for_certain(&mut self) -> bool {
+    fn replaces_for_certain(&self) -> bool {
         let mut tiers = self.groups.iter();
-        let sure = tiers.any(|group| Group::is_tier(&group.name) && !group.optional);
-        if !sure && self.options.take_over {
-            self.warn(
-                Trap::SecondDevice,
-                GROUP,
-                "no tier is certain to take its place: what is swapped to stays (a tier that is \
-                 not optional takes it over)"
-                    .to_owned(),
-            );
-        }
-        sure
+        tiers.any(|group| Group::is_tier(&group.name) && !group.optional)
     }
 
     /// Says what sets the other area up again at the next boot.
@@ -109,7 +102,7 @@ impl Draft<'_> {
     }
 
     /// Compressed areas that are not zmeld's.
-    fn others_in_ram(&self) -> Vec<zmeld_advice::ActiveSwap> {
+    fn others_in_ram(&self) -> Vec<ActiveSwap> {
         let own = self.own_areas();
         let others = self.machine.compressed.iter();
         others
@@ -118,32 +111,53 @@ impl Draft<'_> {
             .collect()
     }
 
-    /// What would stand beside what is there.
-    fn second_device(&mut self, others: &[zmeld_advice::ActiveSwap]) {
+    /// What would stand beside what is there: refused, unless it is meant. A tier that
+    /// stands there already is not taken away again for it.
+    fn second_device(&mut self, others: &[&ActiveSwap]) {
         let config = self.config;
+        let ram = self.machine.ram_bytes;
+        let page_size = rustix::param::page_size() as u64;
         for (tier, priority) in areas(config) {
-            if !self.asked_for(tier) || matches!(tier.kind, Kind::Disk(_)) {
+            let (trap, place) = match &tier.kind {
+                Kind::Zswap(_) => (Trap::ZramWithZswap, Place::Pool),
+                Kind::Ram(device) => {
+                    let limit = device.memory_limit.map_or(0, |limit| limit.bytes(ram));
+                    let size = device.size.bytes(ram);
+                    let place = Place::device(priority.into(), size, limit, page_size);
+                    (Trap::SecondDevice, place)
+                }
+                Kind::Disk(_) => continue,
+            };
+            if !self.asked_for(tier) {
                 continue;
             }
+            // What was asked for does not help where the tier could fail.
+            let way_out = match self.options.take_over {
+                false => "zmeld up --take-over puts the tier in its place",
+                true => {
+                    "no tier is certain to take its place: one that is not optional takes it over"
+                }
+            };
+            let group = Group::of_tier(tier.name.as_str());
+            let stands = match tier.kind {
+                Kind::Zswap(_) => self.recorded(&group).next().is_some(),
+                _ => !self.areas_of(self.recorded(&group)).is_empty(),
+            };
+            let (severity, comes) = match stands {
+                true => (Severity::Warning, "this tier is"),
+                false => (Severity::Error, "this tier would come"),
+            };
             for other in others {
-                let is_zswap = matches!(tier.kind, Kind::Zswap(_));
-                let (severity, trap, what) = if is_zswap {
-                    let what = "zswap in front of it compresses every page twice";
-                    (Severity::Warning, Trap::ZramWithZswap, what)
-                } else if other.priority == i64::from(priority) {
-                    let what = "with the same priority pages go to both in turn";
-                    (Severity::Error, Trap::SecondDevice, what)
-                } else {
-                    let what = "two devices share the memory, and the first fills before the other";
-                    (Severity::Warning, Trap::SecondDevice, what)
+                let Some(what) = beside(place, Place::of(other, page_size), ram) else {
+                    continue;
                 };
                 self.problem(
                     severity,
                     trap,
-                    &Group::of_tier(tier.name.as_str()),
+                    &group,
                     format!(
-                        "{} is swapped to already ({}), and this tier would come beside it: {what}; \
-                         zmeld up --take-over puts the tier in its place",
+                        "{} is swapped to already ({}), and {comes} beside it: {what}; \
+                         {way_out}",
                         other.path,
                         other.words()
                     ),

@@ -1,10 +1,15 @@
 //! The kernel's tunables.
 
+use std::cmp::Ordering;
+
 use serde::Serialize;
+use zmeld_advice::tier::is_in_ram;
+use zmeld_advice::SwapKinds;
 use zmeld_report::units::count;
 
-use crate::config::{Problem, Severity, Swappiness};
+use crate::config::{Kind, Problem, Severity, Source, Swappiness};
 use crate::error::Error;
+use crate::observe::is_spinning;
 use crate::step::Step;
 use crate::steps::SetValue;
 
@@ -113,6 +118,43 @@ impl Draft<'_> {
         Ok(())
     }
 
+    /// What is swapped to when the plan is carried out.
+    fn kinds(&self) -> SwapKinds {
+        let own = self.own_areas();
+        let mut kinds = SwapKinds::default();
+        // What cannot be read was refused before.
+        for area in self.host.swaps().unwrap_or_default() {
+            let path = area.path.to_string_lossy();
+            if own.iter().any(|own| *own == path) {
+                continue;
+            }
+            match is_in_ram(&path) {
+                true => kinds.in_ram |= !self.options.take_over,
+                false => {
+                    kinds.on_disk = true;
+                    kinds.on_spinning_disk |= is_spinning(self.host, &area.path, !area.is_device);
+                }
+            }
+        }
+        for tier in &self.config.tiers {
+            match &tier.kind {
+                Kind::Ram(_) => kinds.in_ram = true,
+                Kind::Zswap(_) => {}
+                Kind::Disk(disk) => {
+                    kinds.on_disk = true;
+                    kinds.on_spinning_disk |= match &disk.source {
+                        Source::Device(location) => {
+                            let path = self.host.resolved(&location.path());
+                            is_spinning(self.host, &path, false)
+                        }
+                        Source::File { path, .. } => is_spinning(self.host, path, true),
+                    };
+                }
+            }
+        }
+        kinds
+    }
+
     /// The swappiness that was measured, and how it follows from that; nothing where
     /// none is to be measured, or none was.
     fn measured_swappiness(&self) -> Option<(String, String)> {
@@ -127,7 +169,12 @@ impl Draft<'_> {
             Step::SetValue(set) if set.path.ends_with(SWAPPINESS) => Some(set.value.clone()),
             _ => None,
         });
-        if let Some(value) = recorded.filter(|_| asked_before) {
+        let kinds = self.kinds();
+        let fits = |value: &String| {
+            let value = value.parse();
+            value.is_ok_and(|value| kinds.swappiness(value) == value)
+        };
+        if let Some(value) = recorded.filter(|value| asked_before && fits(value)) {
             return Some((value, "as it was measured".to_owned()));
         }
         let measured = self.options.swappiness?;
@@ -135,13 +182,24 @@ impl Draft<'_> {
             true => 200,
             false => 100,
         };
-        let reason = format!(
+        let mut reason = format!(
             "200 k / (k + 1), to the nearest ten, {SWAPPINESS_MIN} to {SWAPPINESS_MAX}: swap gives \
              {} pages/s back, the file system {}",
             rough(measured.swap_pages_per_s),
             rough(measured.files_pages_per_s)
         );
-        Some((measured.swappiness().min(most).to_string(), reason))
+        let by_speed = measured.swappiness();
+        let value = kinds.swappiness(by_speed);
+        match value.cmp(&by_speed) {
+            Ordering::Less => {
+                reason += &format!("; at most {value} where swap ends on a spinning disk");
+            }
+            Ordering::Greater => {
+                reason += &format!("; at least {value} where no swap is on a spinning disk");
+            }
+            Ordering::Equal => {}
+        }
+        Some((value.min(most).to_string(), reason))
     }
 }
 

@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 use super::while_busy;
 use crate::config::RamDriver;
 use crate::error::Error;
-use crate::event::Event;
 use crate::step::{left_as_it_is, MadeDevice, Record, Reversible, StepContext};
 use zmeld_linux::Host;
 
@@ -136,7 +135,7 @@ impl Reversible for AddDevice {
 
     fn undo(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error> {
         if let Some(text) = self.other(context.host, record)? {
-            context.tell(Event::Note { text: &text });
+            context.leave(&text);
             return Ok(());
         }
         let Some(name) = self.device(context.host, record)? else {

@@ -80,6 +80,7 @@ impl Reversible for LoadModule {
         if let Some(devices) = &self.devices {
             let others = context.host.list("/sys/block")?;
             if others.iter().any(|name| name.starts_with(devices.as_str())) {
+                context.left = true;
                 return Ok(());
             }
         }

@@ -3,7 +3,6 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
-use crate::event::Event;
 use crate::step::{MadeDevice, Record, Reversible, StepContext};
 use zmeld_linux::text::short;
 use zmeld_linux::Host;
@@ -87,7 +86,7 @@ impl Reversible for SetValue {
                 short(&now),
                 self.value
             );
-            context.tell(Event::Note { text: &text });
+            context.leave(&text);
             return Ok(());
         }
         context.host.write(&self.path, before)?;

@@ -15,10 +15,8 @@ use super::make_swap::{signatures, IS_SWAP};
 use super::swap_on::switch_off;
 use super::{thing, Thing};
 use crate::error::Error;
-use crate::event::Event;
 use crate::identity::Identity;
-use crate::machine;
-use crate::room;
+use crate::room::{self, Coming};
 use crate::step::{left_as_it_is, MadeDevice, Record, Reversible, StepContext};
 use zmeld_linux::command::Invocation;
 use zmeld_linux::Host;
@@ -39,18 +37,11 @@ impl Reversible for SwapOff {
         let Some(swap) = context.host.swap_on(&self.path)? else {
             return Ok(None);
         };
-        let memory = machine::memory(context.host)?;
-        let room = memory.available_bytes;
-        match swap.used_bytes.checked_sub(room) {
-            // By force: swapoff fails then, or programs are killed.
-            Some(_) if context.force => Ok(Some(swap.priority.to_string())),
-            None | Some(0) => Ok(Some(swap.priority.to_string())),
-            Some(missing_bytes) => Err(Error::NoRam {
-                areas: self.path.display().to_string(),
-                swapped_bytes: swap.used_bytes,
-                missing_bytes,
-            }),
+        // By force: swapoff fails then, or programs are killed.
+        if !context.force {
+            room::check_machine(context.host, &[swap.path], Coming::default())?;
         }
+        Ok(Some(swap.priority.to_string()))
     }
 
     fn identity(
@@ -71,12 +62,6 @@ impl Reversible for SwapOff {
     ) -> Result<Option<MadeDevice>, Error> {
         if record.before.is_none() {
             return Ok(None);
-        }
-        if context.force {
-            // Whoever forces it is told of the price before it is paid.
-            let swap = context.host.swap_on(&self.path)?;
-            let areas: Vec<PathBuf> = swap.into_iter().map(|swap| swap.path).collect();
-            room::check(context.host, &areas, true, &mut *context.listener)?;
         }
         switch_off(context, &self.path)?;
         Ok(None)
@@ -112,8 +97,7 @@ impl Reversible for SwapOff {
         };
         match lost_header(context.host, &self.path) {
             Ok(true) => {
-                let text = self.not_again();
-                context.tell(Event::Note { text: &text });
+                context.leave(&self.not_again());
                 Ok(())
             }
             // Why it could not be switched on matters more.

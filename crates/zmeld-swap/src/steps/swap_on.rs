@@ -12,7 +12,7 @@ use crate::config::Discard;
 use crate::error::Error;
 use crate::event::Event;
 use crate::identity::{self, Identity};
-use crate::room::{self, Watch};
+use crate::room::{self, Coming, Watch};
 use crate::step::{left_as_it_is, path_of, DeviceRef, MadeDevice, Record, Reversible, StepContext};
 use zmeld_linux::command::Invocation;
 use zmeld_linux::swaps::SwapArea;
@@ -231,9 +231,9 @@ pub(super) fn switch_off(context: &mut StepContext<'_>, path: &Path) -> Result<(
     let is_guarded = !context.force && total_bytes > 0;
     let mut watch = Watch::default();
     if is_guarded {
-        room::check_machine(context.host, &areas)?;
+        room::check_machine(context.host, &areas, Coming::default())?;
         let found;
-        (found, watch) = Watch::begin(context.host, &areas)?;
+        (found, watch) = Watch::begin(context.host, &areas, Coming::default())?;
         room::refuse(found.overfull)?;
     }
     let (host, stop) = (context.host, context.stop);

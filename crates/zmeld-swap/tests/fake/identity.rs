@@ -7,7 +7,9 @@ use crate::common::{config, Fate, Killed, Machine, PATIENCE};
 use crate::crash::quietly;
 use zmeld_linux::Host;
 use zmeld_swap::applied::Applied;
+use zmeld_swap::execute::Done;
 use zmeld_swap::journal::State;
+use zmeld_swap::plan::Group;
 
 const RAM: &str = "[tier.fast]\nkind = \"zram\"\nsize = \"50%\"\n";
 const DRIVE: &str = "[tier.d]\nkind = \"disk\"\ndevice = \"/dev/sdc1\"\nformat = true\n";
@@ -32,6 +34,11 @@ fn is_left(machine: &Machine, path: &str, why: &str) {
         let line = format!("{path} is left as it is: {why}");
         assert!(said.iter().any(|it| it.contains(&line)), "{said:?}");
     }
+    // What was left is not called undone.
+    let of_tier = |it: &&Done| Group::is_tier(&it.group);
+    let undone: Vec<_> = report.undone.iter().filter(of_tier).collect();
+    assert!(undone.is_empty(), "{undone:?}");
+    assert!(report.not_undone.iter().any(|it| of_tier(&it)));
     assert!(State::read(&machine.host()).unwrap().is_none());
 }
 

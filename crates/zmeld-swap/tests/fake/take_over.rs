@@ -4,14 +4,18 @@
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
 
+use zmeld_swap::applied::Applied;
 use zmeld_swap::config::{Severity, Trap};
 use zmeld_swap::event::Event;
 use zmeld_swap::execute;
+use zmeld_swap::findings::{findings, Finding};
 use zmeld_swap::journal::{Journal, State};
+use zmeld_swap::observe::Observation;
 use zmeld_swap::plan::{Options, Plan};
+use zmeld_swap::reconcile::Doubt;
 use zmeld_swap::Error;
 
-use crate::common::{config, Fate, Machine, PATIENCE};
+use crate::common::{config, Fate, Machine, MEMINFO, PATIENCE};
 use crate::crash::quietly;
 
 const RAM: &str = "[tier.fast]\nkind = \"zram\"\nsize = \"50%\"\nmemory_limit = \"30%\"\n";
@@ -64,38 +68,120 @@ fn pair(path: &str, priority: &str) -> (String, String) {
 }
 
 #[test]
-fn a_second_device_of_the_same_priority_is_refused_and_the_way_out_is_named() {
+fn a_second_device_is_refused_at_any_priority_and_the_way_out_is_named() {
+    for (priority, what) in [
+        ("100", "pages go to both in turn"),
+        ("5", "fills first and keeps the coldest pages"),
+        ("32767", "fills first and keeps the coldest pages"),
+    ] {
+        let machine = laptop(priority.parse().unwrap());
+        let before = machine.snapshot();
+        let err = up(&machine, RAM, false).unwrap_err().to_string();
+        let there = format!(
+            "/dev/zram0 is swapped to already (lzo-rle, 2.00 GiB with no memory limit, priority \
+             {priority})"
+        );
+        // 2 GiB and its table of 8 MiB; 30 % of 4 GiB and as large a table.
+        let together = "together they may take 3.22 GiB of the 4.00 GiB of RAM";
+        for words in [there.as_str(), what, together, "zmeld up --take-over"] {
+            assert!(err.contains(words), "{words}: {err}");
+        }
+        assert_eq!(machine.snapshot(), before);
+        // Where it is meant, it is done.
+        let accepting = format!("accept = [\"second-device\"]\n{RAM}");
+        up(&machine, &accepting, false).unwrap();
+        assert_eq!(swaps(&machine).len(), 2);
+    }
+}
+
+#[test]
+fn a_tier_that_stands_already_is_kept_where_another_tool_joins_it() {
+    let machine = Machine::new();
+    up(&machine, RAM, false).unwrap();
+    let list = machine.text("/proc/swaps");
+    let other = "/dev/zram0 partition\t2097148\t\t0\t\t7\n";
+    machine.put("/proc/swaps", &format!("{list}{other}"));
+    machine.put("/sys/block/zram0/disksize", "2147483648\n");
+    machine.carry("/dev/zram0", "swap");
+    assert!(up(&machine, RAM, false).unwrap().is_unchanged());
+    let made = plan(&machine, RAM, false);
+    let found = made.problems.iter();
+    let found: Vec<_> = found
+        .filter(|it| it.trap == Some(Trap::SecondDevice))
+        .collect();
+    assert_eq!(found.len(), 1, "{:?}", made.problems);
+    assert_eq!(found[0].severity, Severity::Warning);
+    // Status says the same, in the same words, unless it is accepted.
+    let second = |config: &str| status(&machine, config, "second-device");
+    let told = second("");
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(told[0].subject, "zram0");
+    let (_, what) = told[0].what.split_once(": ").unwrap();
+    assert!(found[0].what.contains(what), "{what}: {}", found[0].what);
+    assert!(told[0].remedy.contains("zmeld up --take-over"));
+    assert_eq!(
+        second("accept = [\"second-device\"]\n[tunables]\npage_cluster = 0\n"),
+        []
+    );
+    // It gives its place then, too.
+    up(&machine, RAM, true).unwrap();
+    assert_eq!(swaps(&machine), [pair("/dev/zram1", "100")]);
+    // And again where somebody switched it on again, without being asked for.
+    let list = machine.text("/proc/swaps");
+    machine.put("/proc/swaps", &format!("{list}{other}"));
+    up(&machine, RAM, false).unwrap();
+    assert_eq!(swaps(&machine), [pair("/dev/zram1", "100")]);
+}
+
+/// What status says by that rule.
+fn status(machine: &Machine, text: &str, id: &str) -> Vec<Finding> {
+    let host = machine.host();
+    let applied = Applied::read(&host).unwrap();
+    let now = Observation::read(&host, 4096);
+    let mut found = findings(&now, &config(text), applied.as_ref());
+    found.retain(|found| found.id == id);
+    found
+}
+
+const ZSWAP: &str = "[tier.cache]\nkind = \"zswap\"\n";
+
+/// The laptop with swap on its disk too.
+fn laptop_with_disk_swap() -> Machine {
     let machine = laptop(100);
+    machine.put("/sys/module/zswap/parameters/enabled", "N\n");
+    let list = machine.text("/proc/swaps");
+    let disk = "/dev/sda2 partition\t4194300\t\t0\t\t-2\n";
+    machine.put("/proc/swaps", &format!("{list}{disk}"));
+    machine
+}
+
+#[test]
+fn zswap_in_front_of_anothers_device_is_refused_unless_it_takes_its_place() {
+    let machine = laptop_with_disk_swap();
     let before = machine.snapshot();
-    let err = up(&machine, RAM, false).unwrap_err().to_string();
+    let err = up(&machine, ZSWAP, false).unwrap_err().to_string();
     for words in [
-        "/dev/zram0 is swapped to already (lzo-rle, 2.00 GiB with no memory limit, priority 100)",
-        "pages go to both in turn",
+        "/dev/zram0 is swapped to already",
+        "compresses every page twice",
         "zmeld up --take-over",
+        "zram-with-zswap",
     ] {
         assert!(err.contains(words), "{words}: {err}");
     }
     assert_eq!(machine.snapshot(), before);
-    // Where it is meant, it is done.
-    let accepting = format!("accept = [\"second-device\"]\n{RAM}");
+    let accepting = format!("accept = [\"zram-with-zswap\"]\n{ZSWAP}");
     up(&machine, &accepting, false).unwrap();
-    assert_eq!(swaps(&machine).len(), 2);
-}
+    assert_eq!(machine.text("/sys/module/zswap/parameters/enabled"), "Y\n");
 
-#[test]
-fn beside_a_device_of_another_priority_there_is_a_warning() {
-    let plan = plan(&laptop(5), RAM, false);
-    let found = plan
-        .problems
-        .iter()
-        .find(|problem| problem.trap == Some(Trap::SecondDevice));
-    let found = found.expect("warned");
-    assert_eq!(found.severity, Severity::Warning);
-    assert!(
-        found.what.contains("two devices share the memory"),
-        "{}",
-        found.what
-    );
+    let machine = laptop_with_disk_swap();
+    up(&machine, ZSWAP, true).unwrap();
+    assert_eq!(machine.text("/sys/module/zswap/parameters/enabled"), "Y\n");
+    assert_eq!(swaps(&machine), [pair("/dev/sda2", "-2")]);
+    machine.down().unwrap();
+    assert_eq!(machine.text("/sys/module/zswap/parameters/enabled"), "N\n");
+    let mut now = swaps(&machine);
+    now.sort();
+    assert_eq!(now, [pair("/dev/sda2", "-2"), pair("/dev/zram0", "100")]);
 }
 
 #[test]
@@ -244,6 +330,8 @@ fn an_optional_tier_takes_nothing_over() {
         .problems
         .iter()
         .any(|problem| problem.what.contains("no tier is certain")));
+    // It would stand beside the other.
+    made.refuse().unwrap_err();
 }
 
 /// Killed or failing anywhere, on the way up and on the way down.
@@ -305,6 +393,9 @@ fn laptop_with_a_full_group() -> Machine {
     machine
 }
 
+/// As large as the fake machine's areas are.
+const SMALL: &str = "[tier.fast]\nkind = \"zram\"\nsize = \"1MiB\"\n";
+
 /// Takes over, by force or not; what was noted, and what came of it.
 fn take_over(machine: &Machine, force: bool) -> (Vec<String>, Result<execute::Report, Error>) {
     let host = machine.host();
@@ -315,7 +406,7 @@ fn take_over(machine: &Machine, force: bool) -> (Vec<String>, Result<execute::Re
         force,
         ..Options::default()
     };
-    let plan = Plan::new(&host, &config(RAM), Some(&state), &options).unwrap();
+    let plan = Plan::new(&host, &config(SMALL), Some(&state), &options).unwrap();
     let mut notes = Vec::new();
     let result = execute::up(&host, &mut journal, &plan, &false.into(), &mut |event| {
         if let Event::Note { text } = event {
@@ -335,7 +426,6 @@ fn taking_over_by_force_says_what_it_costs_before_and_what_it_has_cost_after() {
         refused.contains("98 MiB come back to the control group /app"),
         "{refused}"
     );
-    assert!(refused.ends_with("nothing was changed"), "{refused}");
     assert_eq!(machine.snapshot(), before);
 
     // The kernel kills a program of the group, and only then swapoff fails.
@@ -359,4 +449,53 @@ fn taking_over_by_force_says_what_it_costs_before_and_what_it_has_cost_after() {
         "{failed}"
     );
     assert!(!failed.contains("nothing was changed"), "{failed}");
+}
+
+/// What a dry run says of it.
+fn may_take_over(machine: &Machine, text: &str, force: bool) -> (Vec<String>, Result<(), Error>) {
+    let host = machine.host();
+    let options = Options {
+        take_over: true,
+        force,
+        ..Options::default()
+    };
+    let plan = Plan::new(&host, &config(text), None, &options).unwrap();
+    let mut notes = Vec::new();
+    let result = execute::may_go_up(&host, &[], &plan, Doubt::Recorded, &mut |event| {
+        if let Event::Note { text } = event {
+            notes.push(text.to_owned());
+        }
+    });
+    (notes, result.map(drop))
+}
+
+#[test]
+fn a_dry_run_refuses_what_taking_over_would() {
+    // A group that is at its limit.
+    let machine = laptop_with_a_full_group();
+    let before = machine.snapshot();
+    let (_, dry) = may_take_over(&machine, SMALL, false);
+    let (_, real) = take_over(&machine, false);
+    assert_eq!(dry.unwrap_err().to_string(), real.unwrap_err().to_string());
+    let (notes, dry) = may_take_over(&machine, SMALL, true);
+    dry.unwrap();
+    assert!(
+        notes.iter().any(|it| it.contains("will be killed")),
+        "{notes:?}"
+    );
+    // RAM too: both are named at once.
+    let meminfo = MEMINFO.replace("MemAvailable: 2097152", "MemAvailable: 1024");
+    machine.put("/proc/meminfo", &meminfo);
+    let (_, dry) = may_take_over(&machine, SMALL, false);
+    let both = dry.unwrap_err().to_string();
+    for words in [
+        "100 MiB in /dev/zram0 do not fit back into RAM",
+        "98 MiB come back to the control group /app",
+    ] {
+        assert!(both.contains(words), "{words}: {both}");
+    }
+    machine.put("/proc/meminfo", MEMINFO);
+    assert_eq!(machine.snapshot(), before);
+    // A tier that is on by then takes what the group has no room for.
+    may_take_over(&machine, RAM, false).1.unwrap();
 }

@@ -10,6 +10,7 @@ use zmeld_swap::config::{Severity, Trap};
 use zmeld_swap::event::Event;
 use zmeld_swap::execute::{self, Removal};
 use zmeld_swap::journal::{Journal, State};
+use zmeld_swap::plan::{Measured, Options, Plan};
 use zmeld_swap::{Error, ErrorKind};
 
 use crate::common::{config, Machine, MEMINFO, PATIENCE};
@@ -414,5 +415,47 @@ fn a_size_that_the_limit_cannot_hold_is_warned_of() {
         let found = what.any(|it| it.contains("promises more than its limit"));
         assert_eq!(found, is_too_large, "{size} {limit}: {:?}", plan.problems);
         plan.refuse().unwrap();
+    }
+}
+
+/// What the plan measures keeps to what status judges by.
+#[test]
+fn swappiness_that_was_measured_fits_the_kind_of_swap() {
+    const AUTO: &str = "[tunables]\nswappiness = \"auto\"\n";
+    const ZSWAP: &str = "accept = [\"unused-rule\"]\n[tier.cache]\nkind = \"zswap\"\n";
+    let measured = |swap_pages_per_s, files_pages_per_s| Options {
+        swappiness: Some(Measured {
+            swap_pages_per_s,
+            files_pages_per_s,
+        }),
+        ..Options::default()
+    };
+    for (rotational, tier, speeds, value) in [
+        ("1", ZSWAP, (600_000.0, 100.0), "100"),
+        ("0", ZSWAP, (600_000.0, 100.0), "180"),
+        ("1", ZSWAP, (100.0, 100.0), "100"),
+        ("1", ZSWAP, (10.0, 100.0), "20"),
+        ("0", RAM, (600_000.0, 100.0), "180"),
+        ("0", RAM, (1.0, 100.0), "60"),
+    ] {
+        let machine = Machine::new();
+        if tier == ZSWAP {
+            let disk = "/dev/sda2 partition\t4194300\t\t0\t\t-2\n";
+            machine.put(
+                "/proc/swaps",
+                &format!("{}{disk}", machine.text("/proc/swaps")),
+            );
+            machine.put("/sys/block/sda/sda2/partition", "2\n");
+            machine.put("/sys/block/sda/queue/rotational", rotational);
+        }
+        let wanted = config(&format!("{tier}{AUTO}"));
+        let options = measured(speeds.0, speeds.1);
+        let plan = Plan::new(&machine.host(), &wanted, None, &options).unwrap();
+        let tunables = plan.groups.iter().find(|it| it.name == "tunables").unwrap();
+        let set = tunables.steps[0].step.describe();
+        assert!(
+            set.ends_with(value),
+            "{rotational} {tier} {speeds:?}: {set}"
+        );
     }
 }

@@ -9,9 +9,10 @@ use zmeld_linux::meminfo::{self, Meminfo};
 use zmeld_linux::Host;
 use zmeld_report::schema::Envelope;
 use zmeld_report::text::inert;
-use zmeld_swap::config::{Comments, Config, ConfigError, Loaded, Problem};
+use zmeld_swap::config::{Comments, Config, ConfigError, Loaded, Problem, Severity};
 use zmeld_swap::import::import;
 use zmeld_swap::machine::Machine;
+use zmeld_swap::plan::{against, is_disproved};
 
 use crate::exit::{Outcome, EXIT_CODES};
 use crate::output;
@@ -124,15 +125,26 @@ fn check(args: &FileArgs) -> anyhow::Result<Outcome> {
             bail!("{first}");
         }
     };
-    // Another machine's file may be checked here: what this kernel lacks is no mistake.
-    let mut refused = match Machine::read(&Host::at(&args.root)) {
-        Ok(machine) => machine.lacks(&loaded.config),
-        Err(_) => Vec::new(),
-    };
-    for problem in &mut refused {
-        problem.place = loaded.place(&problem.key).cloned();
+    let host = Host::at(&args.root);
+    let machine = Machine::read(&host);
+    let mut warnings = loaded.warnings.clone();
+    if let Ok(machine) = &machine {
+        warnings.retain(|problem| !is_disproved(machine, &loaded.config, problem));
     }
-    tell(&loaded.warnings);
+    tell(&warnings);
+    // Another machine's file may be checked here: what this one lacks is no mistake.
+    let looked_at = machine.and_then(|_| against(&host, &loaded.config));
+    let (traps, refused): (Vec<_>, Vec<_>) = looked_at
+        .iter()
+        .flatten()
+        .cloned()
+        .map(|problem| Problem {
+            place: loaded.place(&problem.key).cloned(),
+            ..problem
+        })
+        .partition(|problem| problem.trap.is_some() && problem.severity == Severity::Warning);
+    warnings.extend(traps.iter().cloned());
+    tell(&traps);
     tell(&refused);
     let tiers = loaded.config.tiers.len();
     let files: Vec<_> = loaded
@@ -144,7 +156,7 @@ fn check(args: &FileArgs) -> anyhow::Result<Outcome> {
         output::print("nothing is configured: there is no /etc/zmeld.toml\n")?;
         return Ok(Outcome::Done);
     }
-    let traps = match loaded.warnings.len() {
+    let traps = match warnings.len() {
         0 => "no trap".to_owned(),
         1 => "1 trap".to_owned(),
         count => format!("{count} traps"),
@@ -154,8 +166,15 @@ fn check(args: &FileArgs) -> anyhow::Result<Outcome> {
         count => format!("{traps}, {count} that zmeld up refuses here"),
     };
     let s = if tiers == 1 { "" } else { "s" };
-    output::print(&format!("{}: {tiers} tier{s}, {found}\n", files.join(", ")))?;
-    Ok(if loaded.warnings.is_empty() && refused.is_empty() {
+    let alone = match looked_at {
+        Ok(_) => "",
+        Err(_) => "; the file alone was looked at, and no machine",
+    };
+    output::print(&format!(
+        "{}: {tiers} tier{s}, {found}{alone}\n",
+        files.join(", ")
+    ))?;
+    Ok(if warnings.is_empty() && refused.is_empty() {
         Outcome::Done
     } else {
         Outcome::Missed

@@ -7,6 +7,7 @@ mod full_disk;
 mod interrupt;
 mod json;
 mod live;
+mod machines;
 mod observing;
 mod predictions;
 mod run;

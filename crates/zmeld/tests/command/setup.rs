@@ -576,18 +576,12 @@ fn an_ordinary_user_is_told_in_one_line() {
     let folder = folder();
     let config = write(folder.path(), "c.toml", b"[tunables]\npage_cluster = 0\n");
     let program = env!("CARGO_BIN_EXE_zmeld");
-    let output = Command::new("setpriv")
-        .args([
-            "--reuid=65534",
-            "--regid=65534",
-            "--clear-groups",
-            program,
-            "up",
-            "--config",
-        ])
-        .arg(&config)
-        .output();
-    let Ok(output) = output else {
+    let nobody = |args: &[&str]| {
+        let ids = ["--reuid=65534", "--regid=65534", "--clear-groups", program];
+        let mut command = Command::new("setpriv");
+        command.args(ids).args(args).arg(&config).output()
+    };
+    let Ok(output) = nobody(&["up", "--config"]) else {
         eprintln!("SKIP: needs setpriv");
         return;
     };
@@ -600,4 +594,14 @@ fn an_ordinary_user_is_told_in_one_line() {
     assert_eq!(said.lines().count(), 1, "{said}");
     assert!(said.contains("needs root"), "{said}");
     assert_eq!(code(&output), 3);
+    // A dry run shows what root's would do, and ends as this one would.
+    let output = nobody(&["up", "--dry-run", "--config"]).expect("it ran before");
+    let (shown, said) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(code(&output), 3, "{said}");
+    assert!(
+        shown.contains("nothing was changed") || shown.contains("Nothing to do"),
+        "{shown}"
+    );
+    let last = said.lines().last().unwrap_or_default();
+    assert!(last.contains("the run itself needs root"), "{said}");
 }

@@ -13,11 +13,18 @@ use zmeld_advice::{CodecVerdict, Recommendation};
 use zmeld_linux::Host;
 use zmeld_scan::advice::{Advice, AdviceKind};
 use zmeld_swap::applied::Applied;
-use zmeld_swap::config::{Codec, Comments, Config, Kind, Location, Problem, Severity, Size};
+use zmeld_swap::config::{
+    Codec, Comments, Config, Kind, Location, Problem, Severity, Size, Tunables,
+};
+use zmeld_swap::event::Event;
+use zmeld_swap::execute;
 use zmeld_swap::journal::State;
 use zmeld_swap::machine::Machine;
-use zmeld_swap::plan::{Options, Plan};
+use zmeld_swap::plan::{is_disproved, Options, Plan};
 use zmeld_swap::recommend::{recommend, Choice, TierKind};
+use zmeld_swap::reconcile::Doubt;
+use zmeld_swap::step::Record;
+use zmeld_swap::ErrorKind;
 
 use crate::exit::{Outcome, EXIT_CODES};
 use crate::output;
@@ -135,6 +142,10 @@ pub struct PlanArgs {
     /// Print only the configuration
     #[arg(long, group = "format", help_heading = "Output")]
     pub toml: bool,
+
+    /// Plan for the machine below this directory, without a measurement
+    #[arg(long, value_name = "DIR", default_value = "/", hide_short_help = true)]
+    pub root: PathBuf,
 }
 
 /// Arguments of `zmeld up`.
@@ -263,9 +274,14 @@ fn wanted(args: &WantedArgs, host: &Host, state: Option<&State>) -> anyhow::Resu
             wanted.problems.extend(empty);
             // Rules and tunables that a file gives without tiers stay.
             if !files.is_empty() {
-                let tiers = std::mem::take(&mut wanted.config.tiers);
+                let found = std::mem::take(&mut wanted.config);
+                let tunables = match loaded.config.tunables == Tunables::default() {
+                    true => found.tunables,
+                    false => loaded.config.tunables,
+                };
                 wanted.config = Config {
-                    tiers,
+                    tiers: found.tiers,
+                    tunables,
                     ..loaded.config
                 };
             }
@@ -329,7 +345,7 @@ fn recommended(args: &WantedArgs, host: &Host) -> anyhow::Result<Wanted> {
     let machine = Machine::read(host)?;
     // What is on a disk is not compressed.
     let is_disk = args.tier == Some(Tier::Disk) || (args.tier.is_none() && args.device.is_some());
-    let measured = match args.no_scan || is_disk {
+    let measured = match args.no_scan || is_disk || !is_here(host) {
         true => CodecVerdict::Not,
         false => measure::measured(args.codec.as_ref(), &machine)?,
     };
@@ -345,7 +361,12 @@ fn recommended(args: &WantedArgs, host: &Host) -> anyhow::Result<Wanted> {
         place: args.device.clone(),
     };
     let found = recommend(&machine, &choice, &measured, &own_swaps(host))?;
-    let (config, comments) = (found.config, found.comments);
+    let (mut config, comments) = (found.config, found.comments);
+    // Which traps are meant holds for the machine, whatever tier is asked for. A file
+    // that is wrong says nothing here.
+    if let Ok(loaded) = Config::load(host.root()) {
+        config.accept = loaded.config.accept;
+    }
     let mut problems = config.check();
     if let Some(problem) = problems.iter().find(|it| it.severity == Severity::Error) {
         anyhow::bail!("{problem}");
@@ -361,6 +382,11 @@ fn recommended(args: &WantedArgs, host: &Host) -> anyhow::Result<Wanted> {
         measured,
         recommendation: found.recommendation,
     })
+}
+
+/// Whether it is this machine, which can be measured.
+fn is_here(host: &Host) -> bool {
+    host.root() == Path::new("/")
 }
 
 /// The swap areas that zmeld set up. Where that cannot be read, it is none: `plan`
@@ -455,28 +481,34 @@ fn planned(
         only: args.only.clone(),
         take_over: args.take_over,
         expected_ratio: wanted.measured.ratio(),
-        swappiness: measure::swappiness(host, &wanted.config, state)?,
+        swappiness: match is_here(host) {
+            true => measure::swappiness(host, &wanted.config, state)?,
+            false => None,
+        },
     };
     let mut plan = Plan::new(host, &wanted.config, state, &options)?;
     // What the configuration shows by itself comes first.
-    plan.problems.splice(0..0, wanted.problems.iter().cloned());
+    let of_file = wanted.problems.iter();
+    let of_file = of_file.filter(|it| !is_disproved(&plan.machine, &plan.config, it));
+    let of_file: Vec<Problem> = of_file.cloned().collect();
+    plan.problems.splice(0..0, of_file);
     Ok(plan)
 }
 
 /// `zmeld plan`.
 pub fn plan(args: &PlanArgs) -> anyhow::Result<Outcome> {
-    let host = Host::here();
+    let host = Host::at(&args.root);
     let state = readable_state(&host)?;
     let wanted = wanted(&args.wanted, &host, state.as_ref())?;
     let toml = wanted.config.to_toml(&wanted.comments);
+    let mut plan = planned(&wanted, &args.wanted, &host, state.as_ref(), false)?;
+    let records = state.as_ref().map_or(&[][..], |state| &state.records);
+    room_for(&host, records, &mut plan);
     if args.toml {
-        for problem in &wanted.problems {
-            output::say(problem);
-        }
+        run::tell_problems(&plan);
         output::print(&toml)?;
         return Ok(Outcome::Done);
     }
-    let plan = planned(&wanted, &args.wanted, &host, state.as_ref(), false)?;
     let is_done = plan.is_done();
     let chosen = zmeld_swap::ciphers::chosen(&plan.config);
     let ciphers = match chosen.is_empty() || is_done || args.wanted.no_scan {
@@ -507,6 +539,30 @@ pub fn plan(args: &PlanArgs) -> anyhow::Result<Outcome> {
         &body,
     )?;
     Ok(Outcome::Done)
+}
+
+/// Adds to a plan that would be carried out what its switching off would meet.
+fn room_for(host: &Host, records: &[Record], plan: &mut Plan) {
+    if plan.refuse().is_err() {
+        return;
+    }
+    let mut notes = Vec::new();
+    let found = execute::may_go_up(host, records, plan, Doubt::Recorded, &mut |event| {
+        if let Event::Note { text } = event {
+            notes.push(text.to_owned());
+        }
+    });
+    plan.problems.extend(notes.into_iter().map(mind));
+    match found.map_err(|err| (err.kind(), err)) {
+        Ok(_) => {}
+        Err((ErrorKind::Input, err)) => plan.problems.push(Problem {
+            severity: Severity::Error,
+            ..mind(err.to_string())
+        }),
+        Err((_, err)) => plan.problems.push(mind(format!(
+            "whether what is swapped out fits back cannot be told: {err}"
+        ))),
+    }
 }
 
 /// The state, which an ordinary user may not be able to read.

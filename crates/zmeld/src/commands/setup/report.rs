@@ -208,6 +208,10 @@ pub fn run_document(title: &str, lead: &str, report: &Report, dry_run: bool) -> 
             )
         ]);
     }
+    for done in &report.not_undone {
+        let words = format!("left, being another's by now: {}", done.words);
+        table.row(cells![done.group.as_str(), words]);
+    }
     for done in &report.applied {
         table.row(cells![done.group.as_str(), done.words.as_str()]);
     }
@@ -220,10 +224,11 @@ pub fn run_document(title: &str, lead: &str, report: &Report, dry_run: bool) -> 
         let text = format!("{} is left out: {}", skipped.group, skipped.reason);
         section = section.advice(Tone::Warning, text);
     }
-    if !report.is_unchanged() {
+    let is_empty = report.is_unchanged() && report.not_undone.is_empty();
+    if !is_empty {
         section = section.table(table);
     }
-    if !report.is_unchanged() || !report.skipped.is_empty() {
+    if !is_empty || !report.skipped.is_empty() || !report.left.is_empty() {
         document = document.section(section);
     }
     document

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use zmeld_lab::experiment::{take_back_left_behind, TakingBack};
 use zmeld_linux::Host;
 use zmeld_report::schema::Envelope;
-use zmeld_swap::config::{Config, Kind, Location, Severity, Source};
+use zmeld_swap::config::{Config, Kind, Location, Problem, Severity, Source};
 use zmeld_swap::event::Event;
 use zmeld_swap::execute::{self, Done, Removal, Report, Skipped};
 use zmeld_swap::journal::{Journal, State};
@@ -133,7 +133,7 @@ fn would_go_up(args: &UpArgs, host: &Host) -> anyhow::Result<Outcome> {
         undone: plan.undone.clone(),
         kept: steps(true).count(),
         skipped: plan.skipped.clone(),
-        left: Vec::new(),
+        ..Report::default()
     };
     let lead = match report.is_unchanged() {
         true if plan.groups.is_empty() => "There is nothing to set up.",
@@ -147,7 +147,19 @@ fn would_go_up(args: &UpArgs, host: &Host) -> anyhow::Result<Outcome> {
         args.json,
         true,
         &report,
-    )
+    )?;
+    as_the_run_would_end()
+}
+
+/// A dry run ends as the run that it describes: for want of root that does nothing.
+fn as_the_run_would_end() -> anyhow::Result<Outcome> {
+    match rustix::process::geteuid().is_root() {
+        true => Ok(Outcome::Done),
+        false => Err(zmeld_swap::Error::Privilege {
+            what: "this was a dry run: the run itself".to_owned(),
+        }
+        .into()),
+    }
 }
 
 /// Takes back what was set up.
@@ -265,7 +277,8 @@ fn would_go_down(args: &DownArgs, host: &Host) -> anyhow::Result<Outcome> {
         args.json,
         true,
         &report,
-    )
+    )?;
+    as_the_run_would_end()
 }
 
 fn of_an_experiment(found: Vec<String>) -> impl Iterator<Item = Done> {
@@ -314,17 +327,27 @@ fn print(
     Ok(Outcome::Done)
 }
 
+/// What the plan has against what is wanted, on standard error, for who asks for the
+/// configuration alone.
+pub(super) fn tell_problems(plan: &Plan) {
+    for problem in of(plan, Severity::Error) {
+        output::say(format_args!("zmeld up refuses this: {problem}"));
+    }
+    warn(plan);
+}
+
 fn warn(plan: &Plan) {
-    let warnings = plan
-        .problems
-        .iter()
-        .filter(|it| it.severity == Severity::Warning);
-    for problem in warnings {
+    for problem in of(plan, Severity::Warning) {
         output::say(format_args!("warning: {problem}"));
     }
     for Skipped { group, reason } in &plan.skipped {
         output::say(format_args!("warning: {group} is left out: {reason}"));
     }
+}
+
+fn of(plan: &Plan, severity: Severity) -> impl Iterator<Item = &Problem> {
+    let problems = plan.problems.iter();
+    problems.filter(move |it| it.severity == severity)
 }
 
 /// At boot a drive may show up late: each is waited for as long as it was given.

@@ -1,0 +1,110 @@
+//! Two compressed places for swapped pages at once, of which one is zmeld's: what they
+//! do to each other, and what they may take of RAM together. The plan refuses it, and
+//! the findings name it where both are on.
+
+use zmeld_report::units::bytes;
+
+use crate::size::table_bytes;
+use crate::tier::ActiveSwap;
+
+/// Where compressed pages are kept in RAM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A device that is swapped to.
+    Device {
+        /// Its priority.
+        priority: i64,
+        /// What it takes of RAM at the most, its table included.
+        takes_bytes: u64,
+    },
+    /// zswap's pool, in front of the areas.
+    Pool,
+}
+
+impl Place {
+    /// A device of that size, whose pool may take so much; 0: no limit.
+    pub fn device(priority: i64, size_bytes: u64, limit_bytes: u64, page_size: u64) -> Place {
+        let pool = match limit_bytes {
+            0 => size_bytes,
+            limit => limit.min(size_bytes),
+        };
+        let takes_bytes = pool.saturating_add(table_bytes(size_bytes, page_size));
+        Place::Device {
+            priority,
+            takes_bytes,
+        }
+    }
+
+    /// An area that is a compressed device.
+    pub fn of(area: &ActiveSwap, page_size: u64) -> Place {
+        let limit = area.memory_limit_bytes;
+        Place::device(area.priority, area.size_bytes, limit, page_size)
+    }
+}
+
+/// What comes of the one beside the other; `None` for two pools, of which a kernel has
+/// one.
+pub fn beside(one: Place, other: Place, ram_bytes: u64) -> Option<String> {
+    let (first, second) = match (one, other) {
+        (Place::Pool, Place::Pool) => return None,
+        (Place::Pool, _) | (_, Place::Pool) => {
+            return Some("zswap in front of it compresses every page twice".to_owned())
+        }
+        (
+            Place::Device {
+                priority: one,
+                takes_bytes: first,
+            },
+            Place::Device {
+                priority: other,
+                takes_bytes: second,
+            },
+        ) => ((one, first), (other, second)),
+    };
+    let what = match first.0 == second.0 {
+        true => "with the same priority pages go to both in turn",
+        false => "the one of higher priority fills first and keeps the coldest pages",
+    };
+    let together = first.1.saturating_add(second.1);
+    Some(format!(
+        "{what}, and together they may take {} of the {} of RAM",
+        bytes(together),
+        bytes(ram_bytes)
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIB: u64 = 1 << 30;
+
+    /// By hand: 2 GiB without a limit take 2 GiB and a table of 8 MiB; 2 GiB with a
+    /// limit of 1 GiB take 1 GiB and as large a table.
+    #[test]
+    fn what_both_may_take_counts_limits_and_tables() {
+        let open = Place::device(100, 2 * GIB, 0, 4096);
+        let limited = Place::device(100, 2 * GIB, GIB, 4096);
+        let text = beside(limited, open, 4 * GIB).unwrap();
+        assert_eq!(
+            text,
+            "with the same priority pages go to both in turn, and together they may take \
+             3.02 GiB of the 4.00 GiB of RAM"
+        );
+        let lower = Place::device(5, 2 * GIB, 0, 4096);
+        let text = beside(limited, lower, 4 * GIB).unwrap();
+        assert!(text.starts_with("the one of higher priority"), "{text}");
+    }
+
+    #[test]
+    fn a_pool_in_front_compresses_twice() {
+        let device = Place::device(100, 2 * GIB, 0, 4096);
+        for text in [
+            beside(Place::Pool, device, GIB),
+            beside(device, Place::Pool, GIB),
+        ] {
+            assert!(text.unwrap().contains("compresses every page twice"));
+        }
+        assert_eq!(beside(Place::Pool, Place::Pool, GIB), None);
+    }
+}

@@ -1,0 +1,106 @@
+//! `vm.swappiness` and `vm.page-cluster`: what fits the swap that a machine has. The
+//! plan sets by it, and the findings judge by it.
+//!
+//! Both follow `Documentation/admin-guide/sysctl/vm.rst` of the kernel. Swappiness says
+//! how dear a page from swap is against one from a file: 100 where both cost the same,
+//! 200 k / (k + 1) where swap gives pages back k times as fast. For "in-memory swap,
+//! like zram or zswap" it names values above 100. But what zswap lets go of, and what
+//! is beside it, is read from the drive: a spinning one reads random pages no faster
+//! than files (k = 1), however fast the pool is. Page-cluster is read-ahead in swap,
+//! which pays where neighbours come with the same move of a drive's head, and costs
+//! decompressing pages that nobody asked for where all swap is in RAM.
+
+/// What a machine swaps to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SwapKinds {
+    /// Compressed devices in RAM. zswap is none: it stands in front of drives.
+    pub in_ram: bool,
+    /// Drives, or files on them.
+    pub on_disk: bool,
+    /// Drives that spin, of these.
+    pub on_spinning_disk: bool,
+}
+
+/// The least swappiness where all swap is in RAM: the kernel's own default. Below it
+/// caches are dropped, and read from a drive again, before cold pages are compressed.
+const LEAST_IN_RAM: u8 = 60;
+/// The most where swap ends on a spinning disk: k = 1.
+const MOST_ON_SPINNING_DISK: u8 = 100;
+
+impl SwapKinds {
+    /// `vm.swappiness` below which it is too low for this swap.
+    pub fn swappiness_min(self) -> Option<u8> {
+        (self.in_ram && !self.on_spinning_disk).then_some(LEAST_IN_RAM)
+    }
+
+    /// `vm.swappiness` above which it is too high for this swap.
+    pub fn swappiness_max(self) -> Option<u8> {
+        (self.on_spinning_disk && !self.in_ram).then_some(MOST_ON_SPINNING_DISK)
+    }
+
+    /// A value of `vm.swappiness`, within these.
+    pub fn swappiness(self, value: u8) -> u8 {
+        let value = value.max(self.swappiness_min().unwrap_or(0));
+        value.min(self.swappiness_max().unwrap_or(u8::MAX))
+    }
+
+    /// `vm.page-cluster`; none: the kernel's own choice fits.
+    pub fn page_cluster(self) -> Option<u8> {
+        (self.in_ram && !self.on_disk).then_some(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_of_swap_has_its_bounds() {
+        let kinds = |in_ram, on_disk, on_spinning_disk| SwapKinds {
+            in_ram,
+            on_disk,
+            on_spinning_disk,
+        };
+        for (what, kinds, min, max, cluster) in [
+            (
+                "RAM alone",
+                kinds(true, false, false),
+                Some(60),
+                None,
+                Some(0),
+            ),
+            ("a drive", kinds(false, true, false), None, None, None),
+            (
+                "a spinning one",
+                kinds(false, true, true),
+                None,
+                Some(100),
+                None,
+            ),
+            (
+                "RAM above a drive",
+                kinds(true, true, false),
+                Some(60),
+                None,
+                None,
+            ),
+            (
+                "RAM above a spinning one",
+                kinds(true, true, true),
+                None,
+                None,
+                None,
+            ),
+            ("nothing", kinds(false, false, false), None, None, None),
+        ] {
+            let is = (kinds.swappiness_min(), kinds.swappiness_max());
+            assert_eq!(is, (min, max), "{what}");
+            assert_eq!(kinds.page_cluster(), cluster, "{what}");
+            for value in [0, 60, 100, 180, 200] {
+                let set = kinds.swappiness(value);
+                assert!(min.is_none_or(|min| set >= min), "{what}");
+                assert!(max.is_none_or(|max| set <= max), "{what}");
+            }
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Machines as directories (a laptop with zram-generator, a small server, a kernel
+//! without zram): what `plan`, `config check` and `status` say of them.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::run::{code, folder, json, run, str, text};
+
+/// A machine of 4 GiB of RAM whose kernel has zram, loaded, and zswap, switched off.
+struct Machine(tempfile::TempDir);
+
+impl Machine {
+    fn new() -> Machine {
+        let machine = Machine(folder());
+        for (path, text) in [
+            (
+                "proc/meminfo",
+                "MemTotal: 4194304 kB\nMemFree: 1048576 kB\nMemAvailable: 2097152 kB\n",
+            ),
+            ("proc/swaps", "Filename Type Size Used Priority\n"),
+            ("proc/vmstat", "oom_kill 0\n"),
+            ("proc/modules", ""),
+            ("proc/cmdline", "quiet\n"),
+            ("proc/sys/kernel/osrelease", "6.12.0\n"),
+            ("proc/sys/kernel/random/boot_id", "boot-1\n"),
+            ("proc/sys/vm/swappiness", "60\n"),
+            ("proc/sys/vm/page-cluster", "3\n"),
+            (
+                "lib/modules/6.12.0/modules.dep",
+                "kernel/fs/ext4/ext4.ko:\n",
+            ),
+            ("sys/class/zram-control/hot_add", ""),
+            ("sys/module/zswap/parameters/enabled", "N\n"),
+            ("sys/module/zswap/parameters/compressor", "lzo\n"),
+            ("sys/module/zswap/parameters/max_pool_percent", "20\n"),
+            ("sys/module/zswap/parameters/shrinker_enabled", "N\n"),
+        ] {
+            machine.put(path, text);
+        }
+        machine
+    }
+
+    fn root(&self) -> &str {
+        str(self.0.path())
+    }
+
+    fn put(&self, path: &str, text: &str) {
+        let path = self.0.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn swap(&self, line: &str) {
+        let path = self.0.path().join("proc/swaps");
+        let list = fs::read_to_string(&path).unwrap();
+        fs::write(path, format!("{list}{line}\n")).unwrap();
+    }
+
+    /// As zram-generator sets it up.
+    fn with_zram_generator(self, priority: i32) -> Machine {
+        self.swap(&format!("/dev/zram0 partition 2097148 0 {priority}"));
+        for (name, text) in [
+            ("disksize", "2147483648\n"),
+            ("comp_algorithm", "lzo lz4 [lzo-rle] zstd\n"),
+            ("mm_stat", "0 0 0 0 0 0 0 0 0\n"),
+            ("io_stat", "0 0 0 0\n"),
+            ("initstate", "1\n"),
+        ] {
+            self.put(&format!("sys/block/zram0/{name}"), text);
+        }
+        self
+    }
+
+    fn with_disk_swap(self, rotational: bool) -> Machine {
+        self.swap("/dev/sda2 partition 4194300 0 -2");
+        self.put("sys/block/sda/sda2/partition", "2\n");
+        let rotational = if rotational { "1\n" } else { "0\n" };
+        self.put("sys/block/sda/queue/rotational", rotational);
+        self
+    }
+
+    fn config(&self, text: &str) {
+        self.put("etc/zmeld.toml", text);
+    }
+
+    /// Exit code, standard output, standard error.
+    fn run(&self, args: &[&str]) -> (i32, String, String) {
+        let output = run(&[args, &["--root", self.root()]].concat());
+        (code(&output), text(&output.stdout), text(&output.stderr))
+    }
+
+    fn findings(&self, id: &str) -> Vec<Value> {
+        let status = json(&["status", "--json", "--root", self.root()]);
+        let all = status["findings"].as_array().unwrap().iter();
+        all.filter(|found| found["id"] == id).cloned().collect()
+    }
+}
+
+const RAM: &str = "[tier.fast]\nkind = \"zram\"\nsize = \"50%\"\nmemory_limit = \"30%\"\n\
+                   codec = \"zstd\"\n";
+
+#[test]
+fn what_up_would_refuse_is_said_where_only_the_configuration_is_asked_for() {
+    for priority in [100, 5] {
+        let laptop = Machine::new().with_zram_generator(priority);
+        let (plan_code, out, _) = laptop.run(&["plan"]);
+        assert!(out.contains("zmeld up would refuse this"), "{out}");
+        let (code, out, err) = laptop.run(&["plan", "--toml"]);
+        assert_eq!(code, plan_code, "{err}");
+        assert!(out.contains("[tier.fast]"), "{out}");
+        assert!(
+            err.contains("zmeld up refuses this: tier.fast: /dev/zram0 is swapped to already"),
+            "{err}"
+        );
+        assert!(err.contains("zmeld up --take-over"), "{err}");
+        let (_, _, err) = laptop.run(&["plan", "--toml", "--take-over"]);
+        assert!(!err.contains("refuses"), "{err}");
+    }
+}
+
+#[test]
+fn a_check_says_what_the_machine_has_against_the_file() {
+    let laptop = Machine::new().with_zram_generator(5);
+    laptop.config(RAM);
+    let (code, out, err) = laptop.run(&["config", "check"]);
+    assert_eq!(code, 1, "{err}");
+    assert!(
+        err.contains("/etc/zmeld.toml:1:7: tier.fast: /dev/zram0 is swapped to already"),
+        "{err}"
+    );
+    assert!(out.contains("1 that zmeld up refuses here"), "{out}");
+    laptop.config(&format!("accept = [\"second-device\"]\n{RAM}"));
+    let (code, out, err) = laptop.run(&["config", "check"]);
+    assert_eq!((code, err.as_str()), (0, ""), "{out}");
+
+    // What is not on the machine is said there too.
+    let bare = Machine::new();
+    fs::remove_dir_all(bare.0.path().join("sys/class")).unwrap();
+    bare.config(RAM);
+    let (code, _, err) = bare.run(&["config", "check"]);
+    assert_eq!(code, 1);
+    assert!(
+        err.contains("tier.fast: this tier needs the driver zram"),
+        "{err}"
+    );
+
+    // Where there is no machine, it says so.
+    let files = folder();
+    fs::create_dir_all(files.path().join("etc")).unwrap();
+    fs::write(files.path().join("etc/zmeld.toml"), RAM).unwrap();
+    let output = run(&["config", "check", "--root", str(files.path())]);
+    assert_eq!(output.status.code(), Some(0));
+    let out = text(&output.stdout);
+    assert!(out.contains("the file alone was looked at"), "{out}");
+}
+
+/// Without a record of zmeld's, a device is another tool's.
+#[test]
+fn status_does_not_call_anothers_device_zmelds() {
+    let laptop = Machine::new().with_zram_generator(100);
+    laptop.config(RAM);
+    let found = laptop.findings("not-applied");
+    assert_eq!(found.len(), 2, "{found:?}");
+    for found in &found {
+        let what = found["what"].as_str().unwrap();
+        assert!(what.starts_with("it was set up by another tool"), "{found}");
+    }
+    let other = Machine::new().with_zram_generator(5);
+    other.config(RAM);
+    let found = [found, other.findings("not-applied")].concat();
+    assert_eq!(found.len(), 3, "{found:?}");
+    for found in &found {
+        let remedy = found["remedy"].as_str().unwrap();
+        assert!(remedy.starts_with("zmeld up --take-over"), "{found}");
+    }
+    // Where nothing is in the way, a plain up does it.
+    let free = Machine::new();
+    free.config(RAM);
+    assert_eq!(free.findings("not-applied")[0]["remedy"], "zmeld up");
+}
+
+/// zmeld does not warn of its own advice: there is a disk that the file need not name.
+#[test]
+fn zswap_is_not_warned_of_where_the_machine_has_the_disk() {
+    let server = Machine::new().with_disk_swap(false);
+    let (code, out, err) = server.run(&["plan", "--toml"]);
+    assert_eq!(code, 0, "{err}");
+    assert!(!err.contains("tier."), "{err}");
+    assert!(out.contains("kind = \"zswap\""), "{out}");
+    server.config(&out);
+    let (code, said, err) = server.run(&["config", "check"]);
+    assert_eq!((code, err.as_str()), (0, ""), "{said}");
+    let (_, shown, _) = server.run(&["plan"]);
+    assert!(!shown.contains("no disk tier is given"), "{shown}");
+    // Without one it is.
+    let bare = Machine::new();
+    bare.config(&out);
+    let (code, _, err) = bare.run(&["config", "check"]);
+    assert_eq!(code, 1);
+    assert!(err.contains("no disk tier is given"), "{err}");
+}
+
+/// What is planned for a kind of swap is what status does not find wrong.
+#[test]
+fn plan_and_status_judge_swappiness_and_read_ahead_alike() {
+    let planned = |machine: &Machine| machine.run(&["plan", "--toml"]).1;
+    // In RAM alone nothing is read ahead; where drives are swapped to, it is.
+    assert!(planned(&Machine::new()).contains("page_cluster = 0"));
+    for rotational in [false, true] {
+        let machine = Machine::new().with_disk_swap(rotational);
+        let toml = planned(&machine);
+        assert!(!toml.contains("page_cluster"), "{toml}");
+        assert_eq!(machine.findings("read-ahead"), Vec::<Value>::new());
+        let high = |value: &str| {
+            machine.put("proc/sys/vm/swappiness", value);
+            machine.findings("swappiness").len()
+        };
+        let counts = [high("60\n"), high("100\n"), high("180\n")];
+        assert_eq!(counts, [0, 0, usize::from(rotational)]);
+    }
+}
