@@ -57,7 +57,12 @@ impl fmt::Display for Problem {
         }
         line += &self.what;
         if let Some(trap) = self.trap {
-            line += &format!(" (if it is meant: accept = [\"{trap}\"])");
+            // Where a file is to blame, it is the one to write it into.
+            let file = match self.place {
+                Some(_) => "",
+                None => " in /etc/zmeld.toml",
+            };
+            line += &format!(" (if it is meant: accept = [\"{trap}\"]{file})");
         }
         // Names of files and keys are other people's text.
         f.write_str(&line.replace(char::is_control, "?"))

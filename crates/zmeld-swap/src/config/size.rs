@@ -93,10 +93,18 @@ impl fmt::Display for Bytes {
 #[serde(try_from = "String", into = "String")]
 pub struct Percent(u32);
 
+/// More is a slip of the pen.
+const PERCENT_MAX: Percent = Percent::whole(1000);
+
 impl Percent {
     /// A whole number of percent.
     pub const fn whole(percent: u32) -> Self {
         Percent(percent * 100)
+    }
+
+    /// What a text says in hundredths, if it is a percentage at all.
+    fn hundredths(text: &str) -> Option<u128> {
+        decimal(text.strip_suffix('%')?.trim_end(), 100)
     }
 
     /// The share as a fraction: 0.25 for 25 %.
@@ -115,12 +123,13 @@ impl FromStr for Percent {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        text.strip_suffix('%')
-            .and_then(|number| decimal(number.trim_end(), 100))
-            .and_then(|hundredths| u32::try_from(hundredths).ok())
-            .filter(|hundredths| *hundredths <= 100_000)
-            .map(Percent)
-            .ok_or_else(|| format!("{text:?} is not a percentage such as \"25%\""))
+        let hundredths = Percent::hundredths(text)
+            .ok_or_else(|| format!("{text:?} is not a percentage such as \"25%\""))?;
+        let percent = u32::try_from(hundredths).map(Percent);
+        match percent.ok().filter(|percent| *percent <= PERCENT_MAX) {
+            Some(percent) => Ok(percent),
+            None => Err(format!("{text:?} is more than {PERCENT_MAX}, the most that is taken")),
+        }
     }
 }
 
@@ -190,6 +199,11 @@ impl FromStr for Size {
         if text == "ufpr" {
             return Ok(Size::Ufpr);
         }
+        // Which sizes there are helps who wrote none, not who wrote one too large.
+        let share = |share: &str| match Percent::hundredths(share) {
+            Some(_) => share.parse::<Percent>(),
+            None => Err(wrong()),
+        };
         if let Some(arguments) = text.strip_prefix("min(").and_then(|t| t.strip_suffix(')')) {
             let (one, other) = arguments.split_once(',').ok_or_else(wrong)?;
             let (one, other) = (one.trim(), other.trim());
@@ -199,14 +213,14 @@ impl FromStr for Size {
                 (one, other)
             };
             let size = Size::Ram {
-                percent: percent.parse().map_err(|_| wrong())?,
+                percent: share(percent)?,
                 at_most: Some(bytes.parse::<Bytes>()?),
             };
             return size.checked(text);
         }
         let size = if text.ends_with('%') {
             Size::Ram {
-                percent: text.parse().map_err(|_| wrong())?,
+                percent: share(text)?,
                 at_most: None,
             }
         } else {

@@ -85,13 +85,17 @@ impl Tool {
         matches!(self, Tool::ZramTools | Tool::ZramGenerator)
     }
 
-    /// How it is switched off.
-    pub fn way_off(self) -> &'static str {
+    /// The commands that switch it off, in order. None of them touches what is on now:
+    /// what is swapped out has to fit back first.
+    pub fn ways_off(self) -> &'static [&'static str] {
         match self {
-            Tool::Fstab => "remove its swap lines from /etc/fstab",
-            Tool::Crypttab => "remove its volumes for swap from /etc/crypttab",
-            Tool::ZramTools => "systemctl disable --now zramswap",
-            Tool::ZramGenerator => "ln -s /dev/null /etc/systemd/system-generators/zram-generator",
+            Tool::Fstab => &["remove its swap lines from /etc/fstab"],
+            Tool::Crypttab => &["remove its volumes for swap from /etc/crypttab"],
+            Tool::ZramTools => &["systemctl disable zramswap"],
+            Tool::ZramGenerator => &[
+                "mkdir -p /etc/systemd/system-generators",
+                "ln -sf /dev/null /etc/systemd/system-generators/zram-generator",
+            ],
         }
     }
 }
@@ -110,10 +114,14 @@ impl Imported {
             head.push_str(&file.to_string_lossy());
         }
         head.push('.');
-        head.push_str("\nSwitch off what this replaces, or both will set it up:");
-        for tool in self.tools() {
+        head.push_str("\nSwitch off what sets this up at boot, or both will:");
+        for way in self.tools().into_iter().flat_map(Tool::ways_off) {
             head.push_str("\n    ");
-            head.push_str(tool.way_off());
+            head.push_str(way);
+        }
+        let in_ram = |tier: &Tier| matches!(tier.kind, Kind::Ram(_));
+        if self.config.tiers.iter().any(in_ram) {
+            head.push_str("\nWhat is swapped to now gives its place to zmeld up --take-over.");
         }
         if !self.left.is_empty() {
             head.push_str("\nNot carried over:");

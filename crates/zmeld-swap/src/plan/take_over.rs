@@ -86,7 +86,7 @@ impl Draft<'_> {
         };
         let in_ram = |tier: &crate::config::Tier| matches!(tier.kind, Kind::Ram(_));
         let tools = found.tools().into_iter().filter(|tool| tool.is_for_ram());
-        let ways: Vec<&str> = tools.map(Tool::way_off).collect();
+        let ways: Vec<&str> = tools.flat_map(Tool::ways_off).copied().collect();
         if !found.config.tiers.iter().any(in_ram) || ways.is_empty() {
             return Ok(());
         }
