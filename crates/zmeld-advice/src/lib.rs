@@ -33,5 +33,5 @@ pub use beside::{beside, Place};
 pub use codec::{CodecFacts, CodecVerdict};
 pub use module::ModulePresence;
 pub use size::{Basis, Sizing};
-pub use tier::{recommend, ActiveSwap, AdvisedTier, Facts, Recommendation};
+pub use tier::{recommend, ActiveSwap, AdvisedTier, Facts, Pool, Recommendation, ZswapFacts};
 pub use tunables::SwapKinds;

@@ -48,7 +48,7 @@ impl Melders {
         let device = "a zmeld device melds them as they are swapped out";
         match self.zmeld {
             ModulePresence::Ready | ModulePresence::Module => {
-                format!("With `zmeld up --tier zmeld` {device}.")
+                format!("With zmeld up --tier zmeld {device}.")
             }
             ModulePresence::Absent | ModulePresence::Unknown => {
                 format!("With the kernel module zmeld, once it is built (docs/kernel-module.md), {device}.")

@@ -19,6 +19,57 @@ pub enum ModulePresence {
     Unknown,
 }
 
+/// What is missing for a device of that driver, and what can be had: the module
+/// itself, a device of the other driver, or swap on a disk. None where the driver is
+/// there, or may be.
+pub fn missing(
+    driver: &str,
+    presence: ModulePresence,
+    other: ModulePresence,
+    has_zswap: bool,
+) -> Option<String> {
+    let (what, module) = match presence {
+        ModulePresence::Ready | ModulePresence::Module | ModulePresence::Unknown => return None,
+        ModulePresence::Absent => (
+            format!("this kernel has no {driver}"),
+            Some(way_to_module(driver)),
+        ),
+        ModulePresence::Impossible => (
+            format!("this kernel loads no modules, and {driver} is not built in"),
+            None,
+        ),
+    };
+    let is_zram = driver == "zram";
+    let device = match other {
+        ModulePresence::Ready | ModulePresence::Module if is_zram => {
+            Some("a zmeld device (zmeld up --tier zmeld)".to_owned())
+        }
+        ModulePresence::Ready | ModulePresence::Module => {
+            Some("a zram device (zmeld up --tier zram)".to_owned())
+        }
+        ModulePresence::Absent if is_zram => Some(format!("zmeld.ko: {}", way_to_module("zmeld"))),
+        _ => None,
+    };
+    let disk = match has_zswap {
+        true => "zswap in front of swap on a disk (zmeld plan --tier disk --device ...)",
+        false => "swap on a disk (zmeld plan --tier disk --device ...)",
+    };
+    let ways = module.map(str::to_owned).into_iter().chain(device);
+    let ways: Vec<String> = ways.chain([disk.to_owned()]).collect();
+    Some(format!("{what}: {}", ways.join("; or ")))
+}
+
+/// How a kernel gets a module that it has not got.
+pub fn way_to_module(module: &str) -> &'static str {
+    match module {
+        "zmeld" => "build it with DKMS (docs/kernel-module.md)",
+        _ => {
+            "install the package with the kernel's extra modules (linux-modules-extra-... on \
+             Ubuntu, kernel-modules on Fedora)"
+        }
+    }
+}
+
 /// What says where a driver is.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ModuleSigns<'a> {

@@ -5,8 +5,8 @@ use serde::Serialize;
 use zmeld_report::units::bytes;
 
 use crate::codec::CodecVerdict;
-use crate::module::ModulePresence;
-use crate::size::Sizing;
+use crate::module::{missing, ModulePresence};
+use crate::size::{tenths, Sizing, RATIO_ASSUMED};
 
 /// What is known of a machine.
 #[derive(Clone, Debug, Default)]
@@ -17,14 +17,84 @@ pub struct Facts {
     pub page_size: u64,
     /// Swap areas that zmeld did not set up.
     pub swaps: Vec<ActiveSwap>,
-    /// Whether the kernel has zswap.
-    pub has_zswap: bool,
+    /// The kernel's zswap; none where it was built without.
+    pub zswap: Option<ZswapFacts>,
     /// The kernel's zram.
     pub zram: ModulePresence,
     /// The module zmeld.
     pub zmeld: ModulePresence,
     /// What measuring codecs on its memory came to.
     pub measured: CodecVerdict,
+}
+
+/// zswap as it is set, used or not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ZswapFacts {
+    /// Its codec.
+    pub compressor: String,
+    /// Percent of RAM that its pool may take; none where the kernel does not say.
+    pub max_pool_percent: Option<u64>,
+}
+
+/// What zswap's pool may take, and what it comes to.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Pool {
+    /// Its codec.
+    pub compressor: String,
+    /// Percent of RAM that it may take (`max_pool_percent`).
+    pub limit_percent: u64,
+    /// The same in bytes.
+    pub limit_bytes: u64,
+    /// Bytes of pages that it holds when it is full.
+    pub holds_bytes: u64,
+    /// RAM gained when it is full.
+    pub gains_bytes: u64,
+    /// Bytes of pages for each byte of memory used that this counts on.
+    pub ratio: f64,
+    /// Whether that was measured with this codec on this machine's pages.
+    pub measured: bool,
+}
+
+impl Pool {
+    /// The pool of such a zswap on a machine with that much RAM, on the same basis as a
+    /// device: what was measured with its codec, else what is usual.
+    pub fn of(zswap: &ZswapFacts, ram_bytes: u64, measured: &CodecVerdict) -> Option<Pool> {
+        let limit_percent = zswap.max_pool_percent?.min(100);
+        let ratio = match measured {
+            CodecVerdict::Codec { name, ratio, .. } if *name == zswap.compressor => Some(*ratio),
+            _ => None,
+        };
+        // As the kernel computes it, before what is in the pool.
+        let limit_bytes = ram_bytes / 100 * limit_percent;
+        let counted = ratio.unwrap_or(RATIO_ASSUMED).max(1.0);
+        let holds_bytes = (limit_bytes as f64 * counted) as u64;
+        Some(Pool {
+            compressor: zswap.compressor.clone(),
+            limit_percent,
+            limit_bytes,
+            holds_bytes,
+            gains_bytes: holds_bytes.saturating_sub(limit_bytes),
+            ratio: counted,
+            measured: ratio.is_some(),
+        })
+    }
+
+    /// What it comes to, in a sentence.
+    pub fn words(&self) -> String {
+        let basis = match self.measured {
+            true => format!("pages of this machine get {} times smaller", tenths(self.ratio)),
+            false => format!("pages usually get {} times smaller", tenths(self.ratio)),
+        };
+        format!(
+            "with {} {basis}: full of such pages the pool takes {} ({} % of RAM), which is its \
+             limit, holds {} and gains {}; what does not fit goes to disk",
+            self.compressor,
+            bytes(self.limit_bytes),
+            self.limit_percent,
+            bytes(self.holds_bytes),
+            bytes(self.gains_bytes)
+        )
+    }
 }
 
 /// An active swap area.
@@ -113,6 +183,13 @@ pub struct Recommendation {
     /// The device's size; absent for zswap, whose pool has the kernel's limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sizing: Option<Sizing>,
+    /// zswap's pool; absent for a device, and where the kernel does not say its limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pool: Option<Pool>,
+    /// What this kernel has not got for it, and what can be had instead; absent where
+    /// `zmeld up` can set it up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missing: Option<String>,
     /// Compressed swap that zmeld did not set up: `zmeld up --take-over` puts this
     /// in its place.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -124,7 +201,7 @@ pub fn recommend(facts: &Facts, kind: Option<AdvisedTier>) -> Recommendation {
     let disk = facts.swaps.iter().find(|swap| !swap.is_in_ram());
     let (kind, why) = match (kind, disk) {
         (Some(kind), _) => (kind, "as asked for".to_owned()),
-        (None, Some(disk)) if facts.has_zswap => (
+        (None, Some(disk)) if facts.zswap.is_some() => (
             AdvisedTier::Zswap,
             format!(
                 "{} is swapped to: zswap keeps what is used in RAM and lets the rest go to disk, \
@@ -162,11 +239,19 @@ pub fn recommend(facts: &Facts, kind: Option<AdvisedTier>) -> Recommendation {
     let sizing =
         in_ram.then(|| Sizing::advised(facts.ram_bytes, facts.page_size, facts.measured.basis()));
     let compressed = facts.swaps.iter().filter(|swap| swap.is_in_ram());
+    let zswap = facts.zswap.as_ref().filter(|_| !in_ram);
+    let lacking = match kind {
+        AdvisedTier::Zram => missing("zram", facts.zram, facts.zmeld, facts.zswap.is_some()),
+        AdvisedTier::Zmeld => missing("zmeld", facts.zmeld, facts.zram, facts.zswap.is_some()),
+        AdvisedTier::Zswap => None,
+    };
     Recommendation {
         kind,
         why,
         codec,
         sizing,
+        pool: zswap.and_then(|zswap| Pool::of(zswap, facts.ram_bytes, &facts.measured)),
+        missing: lacking,
         replaces: compressed.cloned().collect(),
     }
 }
@@ -217,7 +302,10 @@ mod tests {
         Facts {
             ram_bytes: 8 << 30,
             page_size: 4096,
-            has_zswap: true,
+            zswap: Some(ZswapFacts {
+                compressor: "lzo".to_owned(),
+                max_pool_percent: Some(20),
+            }),
             zram: ModulePresence::Ready,
             measured: CodecVerdict::Codec {
                 name: "zstd".to_owned(),
@@ -263,10 +351,56 @@ mod tests {
             (found.kind, found.codec, found.sizing),
             (AdvisedTier::Zswap, None, None)
         );
-        facts.has_zswap = false;
+        facts.zswap = None;
         let found = recommend(&facts, None);
         assert_eq!(found.kind, AdvisedTier::Zram);
         assert!(found.why.contains("no zswap"), "{}", found.why);
+    }
+
+    /// By hand: a fifth of 8 GiB, rounded down to hundredths of RAM, holds 3.2 times as
+    /// much of pages that were measured with its codec, else twice as much.
+    #[test]
+    fn a_pool_is_told_on_the_basis_of_a_device() {
+        let mut facts = facts();
+        facts.swaps.push(area("/dev/sda2", None));
+        let pool = recommend(&facts, None).pool.unwrap();
+        let limit = (8u64 << 30) / 100 * 20;
+        assert_eq!((pool.limit_bytes, pool.measured), (limit, false));
+        assert_eq!((pool.holds_bytes, pool.gains_bytes), (2 * limit, limit));
+        facts.zswap.as_mut().unwrap().compressor = "zstd".to_owned();
+        let pool = recommend(&facts, None).pool.unwrap();
+        assert!(pool.measured);
+        assert_eq!(pool.holds_bytes, (limit as f64 * 3.2) as u64);
+        assert_eq!(
+            pool.words(),
+            "with zstd pages of this machine get 3.2 times smaller: full of such pages the pool \
+             takes 1.60 GiB (20 % of RAM), which is its limit, holds 5.12 GiB and gains 3.52 GiB; \
+             what does not fit goes to disk"
+        );
+        // A device has a size of its own.
+        facts.swaps.clear();
+        assert_eq!(recommend(&facts, None).pool, None);
+    }
+
+    #[test]
+    fn what_the_kernel_has_not_got_is_not_promised() {
+        let mut facts = facts();
+        assert_eq!(recommend(&facts, None).missing, None);
+        facts.zram = ModulePresence::Absent;
+        facts.zmeld = ModulePresence::Absent;
+        let said = recommend(&facts, None).missing.unwrap();
+        for words in ["has no zram", "zmeld.ko", "zswap in front of swap on a disk"] {
+            assert!(said.contains(words), "{words}: {said}");
+        }
+        (facts.zram, facts.zmeld) = (ModulePresence::Impossible, ModulePresence::Impossible);
+        facts.zswap = None;
+        let said = recommend(&facts, None).missing.unwrap();
+        assert!(said.contains("loads no modules"), "{said}");
+        assert!(!said.contains("zmeld.ko") && !said.contains("zswap"), "{said}");
+        assert!(said.contains("swap on a disk"), "{said}");
+        // What cannot be told may be there.
+        facts.zram = ModulePresence::Unknown;
+        assert_eq!(recommend(&facts, None).missing, None);
     }
 
     #[test]

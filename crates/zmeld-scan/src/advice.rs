@@ -6,7 +6,7 @@
 use serde::Serialize;
 use zmeld_advice::codec::{self, CodecFacts, CodecVerdict, Reason, CPU_SHARE_MAX, SMALL_RAM};
 use zmeld_advice::meld::{self, Melders, Melding};
-use zmeld_advice::{size, tier, ActiveSwap, AdvisedTier, Facts, Recommendation};
+use zmeld_advice::{size, tier, ActiveSwap, AdvisedTier, Facts, Recommendation, ZswapFacts};
 use zmeld_report::units::{bytes, percent};
 use zmeld_store::page_size;
 
@@ -109,7 +109,10 @@ pub fn recommendation(
         ram_bytes: result.ram_bytes,
         page_size: result.page_size,
         swaps: others.map(area).collect(),
-        has_zswap: machine.zswap_enabled.is_some(),
+        zswap: machine.zswap_enabled.map(|_| ZswapFacts {
+            compressor: machine.zswap_compressor.clone(),
+            max_pool_percent: machine.zswap_max_pool_percent,
+        }),
         zram: machine.zram,
         zmeld: machine.zmeld,
         measured: measured.clone(),
@@ -357,7 +360,7 @@ fn swap_advice(result: &ScanResult) -> Vec<Advice> {
             };
             let text = format!(
                 "Swap on zram is active already: {} ({}, {}) is {} full; {holds}. \
-                 `zmeld scan --swap {}` reads what is in it.",
+                 zmeld scan --swap {} reads what is in it.",
                 swap.path,
                 zram.codec,
                 bytes(swap.size_bytes),

@@ -29,6 +29,12 @@ pub struct MachineFacts {
     /// the kernel has no zswap.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub zswap_enabled: Option<bool>,
+    /// zswap's codec; empty where the kernel has no zswap.
+    #[serde(skip)]
+    pub zswap_compressor: String,
+    /// Percent of RAM that zswap's pool may take.
+    #[serde(skip)]
+    pub zswap_max_pool_percent: Option<u64>,
     /// Whether the kernel's same-page merging (KSM) runs; absent where the kernel
     /// has none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -89,6 +95,10 @@ impl MachineFacts {
                 Path::new("/sys/block"),
             ),
             zswap_enabled: switch("/sys/module/zswap/parameters/enabled"),
+            zswap_compressor: read_line("/sys/module/zswap/parameters/compressor"),
+            zswap_max_pool_percent: read_line("/sys/module/zswap/parameters/max_pool_percent")
+                .parse()
+                .ok(),
             ksm_runs: switch("/sys/kernel/mm/ksm/run"),
         }
     }

@@ -9,6 +9,7 @@ use zmeld_report::units::bytes;
 
 use crate::config::{Config, Kind, Problem, RamDriver, Severity};
 use crate::error::Error;
+use crate::hibernation;
 use zmeld_linux::swaps::SwapArea;
 use zmeld_linux::{Host, KernelVersion};
 
@@ -123,6 +124,11 @@ pub struct Zswap {
     pub compressor: String,
     /// Its pool, where there is a choice.
     pub zpool: Option<String>,
+    /// Percent of RAM that its pool may take; none where the kernel does not say.
+    pub max_pool_percent: Option<u64>,
+    /// Whether it can be told to write cold pages on to disk by itself (Linux 6.8 and
+    /// later).
+    pub has_shrinker: bool,
 }
 
 impl Machine {
@@ -330,27 +336,18 @@ fn zswap(host: &Host) -> Result<Option<Zswap>, Error> {
             .read_optional(format!("{ZSWAP}/compressor"))?
             .unwrap_or_default(),
         zpool: host.read_optional(format!("{ZSWAP}/zpool"))?,
+        max_pool_percent: host
+            .read_optional(format!("{ZSWAP}/max_pool_percent"))?
+            .and_then(|text| text.parse().ok()),
+        has_shrinker: host.exists(format!("{ZSWAP}/shrinker_enabled")),
     }))
 }
 
-/// A machine that hibernates says where to resume from: on the kernel's command
-/// line, or by what an initramfs wrote into `/sys/power/resume`.
 fn hibernation(host: &Host) -> Result<Option<String>, Error> {
-    let line = host.read_optional("/proc/cmdline")?.unwrap_or_default();
-    let mut words = line.split_whitespace();
-    if words
-        .clone()
-        .any(|word| word == "noresume" || word == "nohibernate")
-    {
-        return Ok(None);
-    }
-    if let Some(word) = words.find(|word| word.starts_with("resume=") && word.len() > 7) {
-        return Ok(Some(format!("{word} on the kernel's command line")));
-    }
-    let device = host.read_optional("/sys/power/resume")?;
-    Ok(device
-        .filter(|device| device != "0:0" && !device.is_empty())
-        .map(|device| format!("{device} in /sys/power/resume")))
+    let line = host.read_optional(hibernation::COMMAND_LINE)?;
+    let power = host.read_optional(hibernation::POWER)?;
+    let found = hibernation::resume(&line.unwrap_or_default(), power.as_deref());
+    Ok(found.map(|resume| resume.to_string()))
 }
 
 #[cfg(test)]

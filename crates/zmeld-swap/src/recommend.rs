@@ -70,7 +70,10 @@ pub fn facts(machine: &Machine, measured: &CodecVerdict, own_swaps: &[String]) -
         ram_bytes: machine.ram_bytes,
         page_size: rustix::param::page_size() as u64,
         swaps: others.map(area).collect(),
-        has_zswap: machine.zswap.is_some(),
+        zswap: machine.zswap.as_ref().map(|zswap| advice::ZswapFacts {
+            compressor: zswap.compressor.clone(),
+            max_pool_percent: zswap.max_pool_percent,
+        }),
         zram: machine.zram.presence,
         zmeld: machine.zmeld.presence,
         measured: measured.clone(),
@@ -146,11 +149,12 @@ pub fn recommend(
             ram(driver, machine, choice, measured, &mut comments)
         }
         TierKind::Zswap => {
+            let has_shrinker = machine.zswap.as_ref().is_some_and(|it| it.has_shrinker);
             // zswap takes the codecs of the crypto interface, which a scan does
             // not ask: the kernel's own choice stays unless one was asked for.
             Kind::Zswap(Zswap {
                 compressor: choice.codec.as_ref().map(|codec| codec.name.clone()),
-                shrinker: Some(true),
+                shrinker: has_shrinker.then_some(true),
                 ..Zswap::default()
             })
         }
@@ -193,9 +197,17 @@ fn chosen(
         }
         None => sizing,
     });
+    let pool = advised.pool.and_then(|pool| {
+        let zswap = advice::ZswapFacts {
+            compressor: codec.clone().unwrap_or(pool.compressor),
+            max_pool_percent: Some(pool.limit_percent),
+        };
+        advice::Pool::of(&zswap, machine.ram_bytes, measured)
+    });
     Recommendation {
         codec: codec.or(advised.codec),
         sizing,
+        pool,
         ..advised
     }
 }
@@ -296,6 +308,8 @@ mod tests {
                 enabled: false,
                 compressor: "lzo".to_owned(),
                 zpool: None,
+                max_pool_percent: Some(20),
+                has_shrinker: true,
             }),
             hibernation: None,
         }

@@ -37,7 +37,7 @@ mod programs;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use hierarchy::{Hierarchy, Version};
+pub(crate) use hierarchy::{Hierarchy, Version};
 use programs::Programs;
 
 use crate::error::Error;

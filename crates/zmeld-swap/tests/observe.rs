@@ -533,6 +533,7 @@ fn who_waits_while_the_machine_has_memory_waits_for_a_groups() {
         "/sys/fs/cgroup/memory/memory.oom_control",
         "oom_kill 0\n",
     );
+    mount_v1(root);
     group("/web");
     let said = found(&host, "pressure");
     assert_eq!(said.len(), 1, "{said:?}");
@@ -547,6 +548,79 @@ fn who_waits_while_the_machine_has_memory_waits_for_a_groups() {
     );
 }
 
+/// The memory controller of version 1, where it usually is.
+fn mount_v1(root: &Path) {
+    let line = "31 24 0:28 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n";
+    put(root, "/proc/self/mountinfo", line);
+    let unlimited = "9223372036854771712\n";
+    put(root, "/sys/fs/cgroup/memory/memory.limit_in_bytes", unlimited);
+}
+
+/// Machines mount them where they like; those that are there and not seen are told of.
+#[test]
+fn groups_are_found_wherever_they_are_mounted() {
+    let (dir, host) = plant("6.1");
+    let root = dir.path();
+    let paths = |host: &Host| -> Vec<String> {
+        let groups = Observation::read(host, PAGE).groups;
+        groups.into_iter().map(|group| group.path).collect()
+    };
+    assert_eq!(paths(&host), Vec::<String>::new());
+    put(root, "/proc/self/mountinfo", "31 24 0:28 / /cg\\040s rw - cgroup2 none rw\n");
+    put(root, "/cg s/cgroup.controllers", "cpu memory\n");
+    put(root, "/cg s/app/memory.swap.current", "4096\n");
+    put(root, "/cg s/app/memory.swap.max", "4194304\n");
+    assert_eq!(paths(&host), ["/app"]);
+    let warned = |host: &Host| {
+        let warnings = Observation::read(host, PAGE).warnings;
+        warnings.iter().any(|it| it.path == "/proc/self/mountinfo")
+    };
+    assert!(!warned(&host));
+    put(root, "/proc/self/mountinfo", "");
+    put(root, "/proc/cgroups", "memory\t0\t25\t1\n");
+    assert!(warned(&host));
+}
+
+/// A group that has nearly all the swap it may have is told of before it is refused any.
+#[test]
+fn a_group_whose_swap_is_nearly_full_is_found() {
+    let (dir, host) = plant("6.12");
+    let root = dir.path();
+    let near = |host: &Host| found(host, "near-limit");
+    // What is refused has a finding of its own.
+    assert_eq!(near(&host), Vec::<String>::new());
+    put(root, "/sys/fs/cgroup/db/memory.swap.max", "4194304\n");
+    put(root, "/sys/fs/cgroup/db/memory.swap.current", "2097152\n");
+    assert_eq!(near(&host), Vec::<String>::new());
+    put(root, "/sys/fs/cgroup/db/memory.swap.current", "4000000\n");
+    put(root, "/sys/fs/cgroup/db/memory.current", "8388608\n");
+    put(root, "/sys/fs/cgroup/db/memory.max", "16777216\n");
+    assert_eq!(
+        near(&host),
+        ["cgroup /db: 3.81 MiB of 4.00 MiB of swap (95.4 %); 8.00 MiB of 16.0 MiB of memory"]
+    );
+}
+
+/// One reading of hibernation, for the plan and for status.
+#[test]
+fn a_machine_that_hibernates_says_so_on_its_command_line_or_in_sys_power() {
+    for (line, power, is_found) in [
+        ("quiet resume=UUID=12", "0:0", true),
+        ("quiet", "8:2", true),
+        ("quiet noresume", "8:2", false),
+        ("quiet", "0:0", false),
+    ] {
+        let (dir, host) = plant("7.2");
+        put(dir.path(), "/proc/cmdline", line);
+        put(dir.path(), "/sys/power/resume", power);
+        let status = !found(&host, "hibernation").is_empty();
+        assert_eq!(status, is_found, "{line} {power}");
+        let now = Observation::read(&host, PAGE);
+        let machine = zmeld_swap::machine::Machine::read(&host).unwrap();
+        assert_eq!(now.hibernation.resume, machine.hibernation, "{line} {power}");
+    }
+}
+
 #[test]
 fn groups_of_version_1_are_known_too() {
     let (dir, host) = plant("6.1");
@@ -556,6 +630,7 @@ fn groups_of_version_1_are_known_too() {
     fs::write(&vmstat, text.replace("oom_kill 2", "oom_kill 3")).unwrap();
     let mount = "/sys/fs/cgroup/memory";
     put(root, &format!("{mount}/memory.oom_control"), "oom_kill 0\n");
+    mount_v1(root);
     for (group, limit, name, failed, kills) in [
         ("small", "104857600", "memory.failcnt", 812, 1),
         ("both", "104857600", "memory.memsw.failcnt", 9, 1),

@@ -156,7 +156,7 @@ pub(super) fn hibernation(view: &View) -> Vec<Found> {
     vec![Found::new(
         "hibernation",
         "hibernation is set up, and all active swap is in RAM: no image can be kept",
-        format!("resume={resume}; the only swap is {}", device.name),
+        format!("{resume}; the only swap is {}", device.name),
         "swapon a partition of the size of RAM with a low priority, or take resume= off the \
          kernel's command line",
     )]

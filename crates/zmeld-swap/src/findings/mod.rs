@@ -154,6 +154,12 @@ impl<'a> View<'a> {
     }
 }
 
+/// Whether a group is, or is in, one of zmeld's own experiments, which reach their
+/// limits on purpose.
+fn is_experiment(path: &str) -> bool {
+    path.split('/').any(|name| name.starts_with("zmeld-lab-"))
+}
+
 /// Below this, shares and ratios are chance.
 const JUDGED_FROM: u64 = zmeld_advice::codec::JUDGED_FROM;
 

@@ -2,7 +2,7 @@
 
 use zmeld_report::units::{bytes, count};
 
-use super::{Found, Severity, View};
+use super::{is_experiment, Found, Severity, View};
 use crate::observe::{share, Group, Pressure};
 use zmeld_linux::command::Invocation;
 
@@ -43,12 +43,6 @@ pub(super) fn oom_kills(view: &View) -> Vec<Found> {
         found.push(kills.at_most(Severity::Warning));
     }
     found
-}
-
-/// Whether a group is, or is in, one of zmeld's own experiments, which reach their
-/// limits on purpose.
-fn is_experiment(path: &str) -> bool {
-    path.split('/').any(|name| name.starts_with("zmeld-lab-"))
 }
 
 /// Processes were killed lately at a control group's own limit.

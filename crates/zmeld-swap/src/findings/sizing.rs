@@ -6,7 +6,8 @@ use zmeld_advice::size::{holds, is_oversized, limit_percent, RATIO_ASSUMED};
 use zmeld_advice::{Basis, Sizing};
 
 use super::{Found, View};
-use crate::observe::{share, Device};
+use crate::applied::AppliedTier;
+use crate::observe::{share, Device, Group};
 
 /// A device this full, by its limit or its size, is soon no help any more.
 const NEARLY_FULL: f64 = 0.9;
@@ -46,11 +47,7 @@ pub(super) fn failed_writes(view: &View) -> Vec<Found> {
                          grep {}",
                         device.name
                     ),
-                    limit => format!(
-                        "echo {} > /sys/block/{}/mem_limit",
-                        limit.saturating_add(limit / 2),
-                        device.name
-                    ),
+                    limit => other_limit(view, device, limit.saturating_add(limit / 2)),
                 },
             )
         })
@@ -78,11 +75,7 @@ pub(super) fn no_memory_limit(view: &View) -> Vec<Found> {
                 {
                     let ratio = measured_ratio(device).unwrap_or(RATIO_ASSUMED);
                     let (limit, _) = limit_percent(device.size_bytes, ram, ratio);
-                    format!(
-                        "echo {} > /sys/block/{}/mem_limit ({limit} % of RAM)",
-                        (ram as f64 * f64::from(limit) / 100.0) as u64 / 4096 * 4096,
-                        device.name
-                    )
+                    other_limit(view, device, ram / 100 * u64::from(limit))
                 },
             )
         })
@@ -124,6 +117,32 @@ pub(super) fn oversized(view: &View) -> Vec<Found> {
             ))
         })
         .collect()
+}
+
+/// How a device gets another limit, so that it has it after the next boot too.
+fn other_limit(view: &View, device: &Device, limit_bytes: u64) -> String {
+    let ram = view.now.memory.total_bytes.max(1);
+    let now = format!(
+        "until the next boot: echo {} > /sys/block/{}/mem_limit",
+        limit_bytes / view.now.page_size * view.now.page_size,
+        device.name
+    );
+    let is_it = |tier: &&AppliedTier| tier.device.as_ref() == Some(&device.name);
+    let tier = view.applied.and_then(|applied| applied.tiers.iter().find(is_it));
+    match tier {
+        Some(tier) => {
+            let percent = (u128::from(limit_bytes) * 100).div_ceil(u128::from(ram)).max(1);
+            format!(
+                "memory_limit = \"{}%\" in tier.{} of /etc/zmeld.toml, then zmeld up; {now}",
+                percent.min(100),
+                tier.name
+            )
+        }
+        None => format!(
+            "the setting of the tool that made it (zram-generator: zram-resident-limit), or zmeld \
+             up --take-over; {now}"
+        ),
+    }
 }
 
 /// The ratio of the pages in a device, where there are enough to judge by.
@@ -172,15 +191,18 @@ pub(super) fn near_limit(view: &View) -> Vec<Found> {
                         "echo all > /sys/block/{0}/idle; echo idle > /sys/block/{0}/writeback",
                         device.name
                     ),
-                    (None, _) => format!(
-                        "echo {} > /sys/block/{}/mem_limit",
-                        held.limit_bytes.saturating_add(held.limit_bytes / 4),
-                        device.name
-                    ),
+                    (None, _) => {
+                        let limit = held.limit_bytes.saturating_add(held.limit_bytes / 4);
+                        other_limit(view, device, limit)
+                    }
                 },
             ));
         }
     }
+    // What was refused already has a finding of its own.
+    let quiet = |group: &&Group| view.now.lately.refused(group) == 0;
+    let groups = view.now.groups.iter().filter(quiet);
+    found.extend(groups.filter_map(group_near_limit));
     let all_full = !view.now.swaps.is_empty()
         && view
             .now
@@ -201,6 +223,36 @@ pub(super) fn near_limit(view: &View) -> Vec<Found> {
         ));
     }
     found
+}
+
+/// A group that has nearly all of the swap that it may have: what is over stays in its
+/// RAM, and past its limit there the kernel kills its programs.
+fn group_near_limit(group: &Group) -> Option<Found> {
+    let limit = group.swap_max_bytes.filter(|limit| *limit > 0)?;
+    let fill = share(group.swap_bytes, limit);
+    if fill < NEARLY_FULL || super::is_experiment(&group.path) {
+        return None;
+    }
+    let memory = match (group.memory_bytes, group.memory_max_bytes) {
+        (Some(used), Some(most)) => format!("{} of {} of memory", bytes(used), bytes(most)),
+        (Some(used), None) => format!("{} of memory, without a limit of its own", bytes(used)),
+        _ => "its memory is not counted".to_owned(),
+    };
+    Some(Found::new(
+        format!("cgroup {}", group.path),
+        "it has nearly all of the swap that it may have: further pages stay in RAM, and at its \
+         memory limit the kernel kills its programs",
+        format!(
+            "{} of {} of swap ({}); {memory}",
+            bytes(group.swap_bytes),
+            bytes(limit),
+            percent(fill)
+        ),
+        format!(
+            "raise memory.swap.max of {} (systemd: MemorySwapMax=)",
+            group.path
+        ),
+    ))
 }
 
 /// A zswap pool at its limit sends pages straight to disk.

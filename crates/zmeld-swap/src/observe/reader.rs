@@ -77,6 +77,19 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// The machine.
+    pub fn host(&self) -> &'a Host {
+        self.host
+    }
+
+    /// What could not be told for want of a file.
+    pub fn unreadable(&mut self, path: &str, why: &Error) {
+        self.warn(Warning {
+            path: path.to_owned(),
+            problem: Problem::Unreadable(why.to_string()),
+        });
+    }
+
     pub fn warn(&mut self, warning: Warning) {
         if !self.warnings.contains(&warning) {
             self.warnings.push(warning);

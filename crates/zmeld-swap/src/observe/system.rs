@@ -3,7 +3,10 @@
 use serde::Serialize;
 
 use super::reader::{Reader, Warning};
+use crate::hibernation;
+use crate::room::{Hierarchy, Version};
 use zmeld_linux::meminfo::Meminfo;
+use zmeld_linux::mounts;
 use zmeld_linux::swaps;
 use zmeld_linux::{counters, pressure};
 
@@ -211,7 +214,7 @@ pub struct Tunables {
 /// Whether and where the machine hibernates to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Hibernation {
-    /// `resume=` on the kernel's command line.
+    /// Where it resumes from, and what says so; absent where nothing does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resume: Option<String>,
     /// The kernel would hibernate: `/sys/power/state` has `disk`.
@@ -324,49 +327,39 @@ impl System {
 }
 
 fn hibernation(reader: &mut Reader) -> Hibernation {
-    let line = reader.optional("/proc/cmdline").unwrap_or_default();
-    let words: Vec<&str> = line.split_whitespace().collect();
+    let line = reader.optional(hibernation::COMMAND_LINE);
+    let power = reader.optional(hibernation::POWER);
     let states = reader.optional("/sys/power/state").unwrap_or_default();
+    let found = hibernation::resume(&line.unwrap_or_default(), power.as_deref());
     Hibernation {
-        // The kernel takes the last; "noresume" undoes it.
-        resume: words
-            .iter()
-            .rev()
-            .find_map(|word| word.strip_prefix("resume="))
-            .filter(|device| !device.is_empty() && !words.contains(&"noresume"))
-            .map(str::to_owned),
+        resume: found.map(|resume| resume.to_string()),
         possible: states.split_whitespace().any(|state| state == "disk"),
     }
 }
 
-/// Where control groups of version 2 are mounted: alone, or beside version 1.
-const GROUP_MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 /// Deeper groups are containers' own business.
 const GROUP_DEPTH_MAX: usize = 6;
 /// A machine with more groups is not walked to its end.
 const GROUPS_MAX: usize = 4096;
 
-/// Where those of version 1 that have memory are mounted.
-const GROUP_MOUNT_V1: &str = "/sys/fs/cgroup/memory";
-
-/// The control groups that limit memory, swap or zswap, or where a limit was felt.
+/// The control groups that limit memory, swap or zswap, or where a limit was felt;
+/// wherever the memory controller is mounted. None where no group can limit memory.
 pub(super) fn groups(reader: &mut Reader) -> Option<Vec<Group>> {
-    let mount = GROUP_MOUNTS
-        .iter()
-        .find(|mount| reader.exists(&format!("{mount}/cgroup.controllers")));
+    let hierarchy = match Hierarchy::find(reader.host()) {
+        Ok(hierarchy) => hierarchy?,
+        // There are groups, perhaps, and they are not seen.
+        Err(err) => {
+            reader.unreadable(mounts::PATH, &err);
+            return Some(Vec::new());
+        }
+    };
     let mut found = Vec::new();
-    let mut can_limit = false;
-    if let Some(mount) = mount {
-        let controllers = reader.optional(&format!("{mount}/cgroup.controllers"));
-        let controllers = controllers.unwrap_or_default();
-        can_limit = controllers.split_whitespace().any(|it| it == "memory");
-        walk(reader, mount, &mut found, group);
+    let top = hierarchy.top.to_string_lossy().into_owned();
+    match hierarchy.version {
+        Version::One => walk(reader, &top, &mut found, group_v1),
+        Version::Two => walk(reader, &top, &mut found, group),
     }
-    if reader.exists(&format!("{GROUP_MOUNT_V1}/memory.oom_control")) {
-        can_limit = true;
-        walk(reader, GROUP_MOUNT_V1, &mut found, group_v1);
-    }
-    (can_limit || !found.is_empty()).then_some(found)
+    Some(found)
 }
 
 /// Looks at all groups below a mount, as far as is reasonable.

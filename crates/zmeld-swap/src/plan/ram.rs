@@ -1,14 +1,15 @@
 //! A zram or zmeld device.
 
+use zmeld_advice::module::missing;
 use zmeld_advice::ModulePresence;
 use zmeld_report::units::bytes as amount;
 
 use crate::config::{Codec, Encryption, MeldMode, RamDevice, RamDriver, Tier, Writeback};
 use crate::error::Error;
-use crate::machine::Feature;
+use crate::machine::{Feature, Machine};
 use crate::step::{DeviceRef, Step};
 use crate::steps::{
-    refuse_to_lose, way_to_module, AddDevice, LoadModule, MakeSwap, Mode, OpenCrypt, SetAttribute,
+    refuse_to_lose, AddDevice, LoadModule, MakeSwap, Mode, OpenCrypt, SetAttribute,
     SetValue, SwapOn,
 };
 
@@ -79,7 +80,7 @@ impl Draft<'_> {
             _ if loaded => "the kernel has it as a module",
             ModulePresence::Module => "the kernel has it as a module",
             ModulePresence::Absent | ModulePresence::Impossible => {
-                return Err(no_driver(driver, feature))
+                return Err(no_driver(driver, self.machine))
             }
             ModulePresence::Ready | ModulePresence::Unknown => {
                 "it is not loaded; whether the kernel has it cannot be told"
@@ -275,17 +276,21 @@ fn has_codec(feature: &Feature, codec: &Codec) -> Result<(), Error> {
     }
 }
 
-/// A driver that the kernel has not got, and the way to it.
-fn no_driver(driver: RamDriver, feature: &Feature) -> Error {
+/// A driver that the kernel has not got, and what can be had.
+fn no_driver(driver: RamDriver, machine: &Machine) -> Error {
+    let other = match driver {
+        RamDriver::Zram => RamDriver::Zmeld,
+        RamDriver::Zmeld => RamDriver::Zram,
+    };
+    let way_out = missing(
+        driver.name(),
+        machine.feature(driver).presence,
+        machine.feature(other).presence,
+        machine.zswap.is_some(),
+    );
     Error::KernelFeature {
         what: format!("this tier needs the driver {}", driver.name()),
-        way_out: match feature.presence {
-            ModulePresence::Impossible => format!(
-                "this kernel loads no modules, and {} is not built in; choose another tier",
-                driver.name()
-            ),
-            _ => way_to_module(driver.name()),
-        },
+        way_out: way_out.unwrap_or_else(|| "choose another tier".to_owned()),
     }
 }
 

@@ -18,14 +18,14 @@ const CONTROLLERS: &str = "/proc/cgroups";
 
 /// Which version the memory controller has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Version {
+pub(crate) enum Version {
     One,
     Two,
 }
 
 /// A mount that shows the groups.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Hierarchy {
+pub(crate) struct Hierarchy {
     pub version: Version,
     /// Where it is mounted.
     pub top: PathBuf,
@@ -38,7 +38,7 @@ impl Hierarchy {
     ///
     /// # Errors
     /// When there are such groups, and none is seen.
-    pub(super) fn find(host: &Host) -> Result<Option<Hierarchy>, Error> {
+    pub(crate) fn find(host: &Host) -> Result<Option<Hierarchy>, Error> {
         let table = host.read_optional(mounts::PATH)?.unwrap_or_default();
         let found = mounts::parse(&table).filter_map(|mount| Hierarchy::of(host, mount));
         // One that shows all groups rather than a part of them.

@@ -21,13 +21,9 @@ pub struct LoadModule {
 }
 
 /// How a kernel gets a module that it has not got.
-pub(crate) fn way_to_module(module: &str) -> String {
-    match module {
-        "zmeld" => "build it with DKMS (docs/kernel-module.md), or choose another tier".to_owned(),
-        _ => "install the package with the kernel's extra modules (linux-modules-extra-... on \
-              Ubuntu, kernel-modules on Fedora), or choose another tier"
-            .to_owned(),
-    }
+fn way_to_module(module: &str) -> String {
+    let way = zmeld_advice::module::way_to_module(module);
+    format!("{way}, or choose another tier")
 }
 
 impl Reversible for LoadModule {

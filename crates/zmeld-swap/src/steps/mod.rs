@@ -16,7 +16,6 @@ use std::time::{Duration, Instant};
 pub use add_device::AddDevice;
 pub use create_file::{check_file, check_place, CreateFile};
 pub use crypt::{check_key_file, FormatLuks, Mode, OpenCrypt};
-pub(crate) use load_module::way_to_module;
 pub use load_module::LoadModule;
 pub use make_swap::{signatures, MakeSwap};
 pub use set_attribute::SetAttribute;

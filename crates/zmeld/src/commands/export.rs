@@ -17,7 +17,7 @@ Examples:
   zmeld export systemd                 the units, one after the other
   zmeld export systemd --dir units     as files, for /etc/systemd/system
   zmeld export nixos > swap.nix        a module for NixOS
-  zmeld plan --toml > p.toml && zmeld export nixos p.toml";
+  zmeld plan --toml --output p.toml && zmeld export nixos p.toml";
 
 /// Arguments of `zmeld export`.
 #[derive(Args)]
@@ -52,7 +52,7 @@ pub fn run(args: &ExportArgs) -> anyhow::Result<Outcome> {
     let loaded = args.file.load()?;
     let config = &loaded.config;
     if *config == Config::default() {
-        bail!("nothing is configured; zmeld plan --toml > /etc/zmeld.toml begins");
+        bail!("nothing is configured; zmeld plan --toml --output /etc/zmeld.toml begins");
     }
     for warning in &loaded.warnings {
         output::say(warning);

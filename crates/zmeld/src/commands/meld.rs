@@ -165,7 +165,7 @@ fn document(name: &str, estimate: bool, result: &PassResult) -> Document {
     if result.stopped {
         section = section.advice(
             Tone::Neutral,
-            "`zmeld meld --resume` goes on where this pass stopped.",
+            "zmeld meld --resume goes on where this pass stopped.",
         );
     }
     Document::new("zmeld meld").lead(lead).section(section)

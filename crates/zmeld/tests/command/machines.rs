@@ -220,3 +220,94 @@ fn plan_and_status_judge_swappiness_and_read_ahead_alike() {
         assert_eq!(counts, [0, 0, usize::from(rotational)]);
     }
 }
+
+#[test]
+fn what_zswap_comes_to_is_said_with_its_limit_and_its_codec() {
+    let server = Machine::new().with_disk_swap(false);
+    let (_, out, err) = server.run(&["plan"]);
+    let words = out.split_whitespace().collect::<Vec<_>>().join(" ");
+    // A fifth of 4 GiB, and twice as much of pages that nobody measured.
+    for said in [
+        "WHAT IT COMES TO",
+        "With lzo pages usually get 2.0 times smaller",
+        "the pool takes 819 MiB (20 % of RAM), which is its limit, holds 1.60 GiB and gains 819 MiB",
+    ] {
+        assert!(words.contains(said), "{said}: {out}{err}");
+    }
+    let plan = json(&["plan", "--json", "--root", server.root()]);
+    let pool = &plan["recommendation"]["pool"];
+    assert_eq!(pool["limit_bytes"], (4u64 << 30) / 100 * 20);
+    // A kernel that has no shrinker is not asked for one.
+    fs::remove_file(server.0.path().join("sys/module/zswap/parameters/shrinker_enabled")).unwrap();
+    let (_, out, err) = server.run(&["plan", "--toml"]);
+    assert!(!out.contains("shrinker") && !err.contains("no choice of it"), "{out}{err}");
+}
+
+#[test]
+fn a_kernel_without_zram_is_told_what_can_be_had() {
+    let bare = Machine::new();
+    fs::remove_dir_all(bare.0.path().join("sys/class")).unwrap();
+    for args in [&["plan"][..], &["plan", "--toml"]] {
+        let (code, out, err) = bare.run(args);
+        assert_eq!((code, out.as_str()), (3, ""), "{err}");
+        for words in [
+            "this kernel has no zram",
+            "extra modules",
+            "zmeld.ko: build it with DKMS",
+            "zswap in front of swap on a disk",
+        ] {
+            assert!(err.contains(words), "{words}: {err}");
+        }
+    }
+    fs::remove_file(bare.0.path().join("proc/modules")).unwrap();
+    let (code, _, err) = bare.run(&["plan"]);
+    assert_eq!(code, 3);
+    assert!(err.contains("loads no modules") && !err.contains("DKMS"), "{err}");
+}
+
+#[test]
+fn a_configuration_is_written_whole_and_over_no_other() {
+    let server = Machine::new();
+    let path = server.0.path().join("etc/zmeld.toml");
+    let write = ["plan", "--toml", "--output", str(&path)];
+    let (code, _, err) = server.run(&write);
+    assert_eq!(code, 2, "{err}");
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let (code, out, err) = server.run(&write);
+    assert_eq!((code, out.as_str()), (0, ""), "{err}");
+    let written = fs::read_to_string(&path).unwrap();
+    assert!(written.contains("[tier.fast]"), "{written}");
+    let (code, _, err) = server.run(&write);
+    assert_eq!(code, 2, "{err}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), written);
+    let (code, _, err) = server.run(&["plan", "--output", str(&path)]);
+    assert_eq!(code, 2, "{err}");
+    assert!(err.contains("--toml"), "{err}");
+}
+
+#[test]
+fn way_outs_name_where_they_are_written_and_what_is_allowed() {
+    let laptop = Machine::new().with_zram_generator(5);
+    let (_, _, err) = laptop.run(&["plan", "--toml"]);
+    assert!(
+        err.contains("accept = [\"second-device\"] in /etc/zmeld.toml"),
+        "{err}"
+    );
+    // Which holds for what is recommended, and for a tier that is asked for.
+    laptop.config("accept = [\"second-device\"]\n");
+    for args in [&["plan", "--toml"][..], &["plan", "--toml", "--tier", "zram"]] {
+        let (_, out, err) = laptop.run(args);
+        assert!(!err.contains("refuses"), "{err}");
+        assert!(out.contains("page_cluster = 0"), "{out}");
+    }
+    let (code, _, err) = laptop.run(&["plan", "--size", "1001%"]);
+    assert_eq!(code, 2);
+    assert!(err.contains("more than 1000%"), "{err}");
+    // What holds for one boot only is said to, after what stays.
+    laptop.config("");
+    let found = laptop.findings("no-memory-limit");
+    let remedy = found[0]["remedy"].as_str().unwrap();
+    let (stays, now) = remedy.split_once("until the next boot: echo ").unwrap();
+    assert!(stays.contains("zram-resident-limit"), "{remedy}");
+    assert!(now.ends_with(" > /sys/block/zram0/mem_limit"), "{remedy}");
+}

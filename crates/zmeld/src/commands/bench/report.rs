@@ -866,7 +866,7 @@ pub fn recipes_table(recipes: &[Recipe]) -> Table {
 pub fn recipes(recipes: &[Recipe]) -> Document {
     Document::new("Recipes")
         .section(Section::new("").table(recipes_table(recipes)).paragraph(
-            "`zmeld bench list RECIPE` prints a recipe's file: copy it, change it, and run it by its path.",
+            "zmeld bench list RECIPE prints a recipe's file: copy it, change it, and run it by its path.",
         ))
 }
 

@@ -36,7 +36,7 @@ const PLAN_EXAMPLES: &str = "\
 Examples:
   zmeld plan                            what suits this machine, and why
   zmeld plan --tier zram --size 100%    another choice
-  zmeld plan --toml > /etc/zmeld.toml   keep it as the configuration
+  zmeld plan --toml --output /etc/zmeld.toml   keep it as the configuration
   zmeld plan --config FILE --json       what up would do with that file
 
 Nothing is changed.";
@@ -142,6 +142,10 @@ pub struct PlanArgs {
     /// Print only the configuration
     #[arg(long, group = "format", help_heading = "Output")]
     pub toml: bool,
+
+    /// Write the configuration to this file, which must not be there yet
+    #[arg(long, value_name = "FILE", requires = "toml", help_heading = "Output")]
+    pub output: Option<PathBuf>,
 
     /// Plan for the machine below this directory, without a measurement
     #[arg(long, value_name = "DIR", default_value = "/", hide_short_help = true)]
@@ -347,7 +351,12 @@ fn recommended(args: &WantedArgs, host: &Host) -> anyhow::Result<Wanted> {
     let is_disk = args.tier == Some(Tier::Disk) || (args.tier.is_none() && args.device.is_some());
     let measured = match args.no_scan || is_disk || !is_here(host) {
         true => CodecVerdict::Not,
-        false => measure::measured(args.codec.as_ref(), &machine)?,
+        false => {
+            // What zswap has is what counts where that is advised or asked for.
+            let of_zswap = will_be_zswap(args, &machine, &own_swaps(host));
+            let codec = args.codec.clone().or(of_zswap);
+            measure::measured(codec.as_ref(), &machine)?
+        }
     };
     let choice = Choice {
         kind: args.tier.map(|tier| match tier {
@@ -384,6 +393,18 @@ fn recommended(args: &WantedArgs, host: &Host) -> anyhow::Result<Wanted> {
     })
 }
 
+/// The codec of zswap, where that is what will be recommended.
+fn will_be_zswap(args: &WantedArgs, machine: &Machine, own_swaps: &[String]) -> Option<Codec> {
+    let zswap = machine.zswap.as_ref()?;
+    let facts = zmeld_swap::recommend::facts(machine, &CodecVerdict::Not, own_swaps);
+    let advised = zmeld_advice::recommend(&facts, None).kind;
+    let is_it = match args.tier {
+        Some(tier) => tier == Tier::Zswap,
+        None => advised == zmeld_advice::AdvisedTier::Zswap,
+    };
+    zswap.compressor.parse().ok().filter(|_| is_it)
+}
+
 /// Whether it is this machine, which can be measured.
 fn is_here(host: &Host) -> bool {
     host.root() == Path::new("/")
@@ -401,6 +422,15 @@ pub fn own_swaps(host: &Host) -> Vec<String> {
 /// `of_all`: it follows from what `zmeld up` would measure too.
 pub fn what_up_does(host: &Host, to: &Recommendation, of_all: bool) -> Option<Advice> {
     let say = |kind, text: String| Some(Advice::new(kind, "setup", text));
+    if let Some(missing) = &to.missing {
+        return say(
+            AdviceKind::Note,
+            format!(
+                "{} would suit this machine, and zmeld up cannot set that up here: {missing}.",
+                capital(&to.words())
+            ),
+        );
+    }
     if !of_all {
         let mut advice = Advice::new(
             AdviceKind::Note,
@@ -441,7 +471,7 @@ pub fn what_up_does(host: &Host, to: &Recommendation, of_all: bool) -> Option<Ad
         return say(
             AdviceKind::Note,
             format!(
-                "{compared}. `zmeld up --take-over` puts that in its place, zmeld down puts the old one \
+                "{compared}. zmeld up --take-over puts that in its place, zmeld down puts the old one \
                  back."
             ),
         );
@@ -449,11 +479,19 @@ pub fn what_up_does(host: &Host, to: &Recommendation, of_all: bool) -> Option<Ad
     say(
         AdviceKind::Do,
         format!(
-            "`zmeld up` does this: it sets up {}. zmeld plan shows each step, zmeld down takes them \
+            "zmeld up does this: it sets up {}. zmeld plan shows each step, zmeld down takes them \
              back.",
             to.words()
         ),
     )
+}
+
+/// The same with a capital at its head.
+pub(super) fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|it| it.to_uppercase().collect());
+    let first: String = first.unwrap_or_default();
+    first + letters.as_str()
 }
 
 /// The command that sets up just that.
@@ -506,7 +544,11 @@ pub fn plan(args: &PlanArgs) -> anyhow::Result<Outcome> {
     room_for(&host, records, &mut plan);
     if args.toml {
         run::tell_problems(&plan);
-        output::print(&toml)?;
+        match &args.output {
+            None => output::print(&toml)?,
+            // Nobody's configuration is overwritten, nor cut short.
+            Some(path) => output::write_new(path, toml.as_bytes())?,
+        }
         return Ok(Outcome::Done);
     }
     let is_done = plan.is_done();
@@ -573,4 +615,35 @@ fn readable_state(host: &Host) -> anyhow::Result<Option<State>> {
             Path::new(zmeld_swap::run_folder::STATE).display()
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zmeld_advice::{Facts, ModulePresence};
+
+    /// The last word of a scan.
+    fn last_word(zram: ModulePresence) -> Advice {
+        let root = tempfile::tempdir().unwrap();
+        let facts = Facts {
+            ram_bytes: 4 << 30,
+            page_size: 4096,
+            zram,
+            zmeld: ModulePresence::Absent,
+            ..Facts::default()
+        };
+        let to = zmeld_advice::recommend(&facts, None);
+        what_up_does(&Host::at(root.path()), &to, true).unwrap()
+    }
+
+    #[test]
+    fn a_scan_promises_only_what_up_can_do() {
+        let ready = last_word(ModulePresence::Ready);
+        assert!(ready.text.starts_with("zmeld up does this"), "{ready:?}");
+        let none = last_word(ModulePresence::Absent);
+        assert!(!none.text.contains("does this"), "{none:?}");
+        for words in ["cannot set that up here", "no zram", "zmeld.ko"] {
+            assert!(none.text.contains(words), "{words}: {none:?}");
+        }
+    }
 }

@@ -111,15 +111,25 @@ pub fn plan_document(body: &PlanBody<'_>) -> Document {
         // Without a measurement there are no such pages to fill it with.
         let (tone, text) = match body.expected_ratio {
             Some(_) => {
-                let mut text = sizing.words();
-                text.replace_range(..1, &text[..1].to_uppercase());
-                (Tone::Good, format!("{text}."))
+                (Tone::Good, format!("{}.", super::capital(&sizing.words())))
             }
             None => {
                 let most = zmeld_report::units::bytes(sizing.takes_at_most_bytes);
                 (Tone::Neutral, format!("It never takes more than {most}."))
             }
         };
+        document = document.section(section.advice(tone, text));
+    }
+    if let Some(pool) = body.recommendation.and_then(|it| it.pool.as_ref()) {
+        let mut section = Section::new("What it comes to");
+        if let Some(why) = body.unmeasured.as_ref().filter(|_| !pool.measured) {
+            section = section.advice(Tone::Neutral, format!("{why}: what is usual stands in."));
+        }
+        let tone = match pool.measured {
+            true => Tone::Good,
+            false => Tone::Neutral,
+        };
+        let text = format!("{}.", super::capital(&pool.words()));
         document = document.section(section.advice(tone, text));
     }
     if !plan.problems.is_empty() || !plan.skipped.is_empty() || body.experiment.is_some() {
