@@ -82,7 +82,10 @@ impl Pool {
     /// What it comes to, in a sentence.
     pub fn words(&self) -> String {
         let basis = match self.measured {
-            true => format!("pages of this machine get {} times smaller", tenths(self.ratio)),
+            true => format!(
+                "pages of this machine get {} times smaller",
+                tenths(self.ratio)
+            ),
             false => format!("pages usually get {} times smaller", tenths(self.ratio)),
         };
         format!(
@@ -389,14 +392,21 @@ mod tests {
         facts.zram = ModulePresence::Absent;
         facts.zmeld = ModulePresence::Absent;
         let said = recommend(&facts, None).missing.unwrap();
-        for words in ["has no zram", "zmeld.ko", "zswap in front of swap on a disk"] {
+        for words in [
+            "has no zram",
+            "zmeld.ko",
+            "zswap in front of swap on a disk",
+        ] {
             assert!(said.contains(words), "{words}: {said}");
         }
         (facts.zram, facts.zmeld) = (ModulePresence::Impossible, ModulePresence::Impossible);
         facts.zswap = None;
         let said = recommend(&facts, None).missing.unwrap();
         assert!(said.contains("loads no modules"), "{said}");
-        assert!(!said.contains("zmeld.ko") && !said.contains("zswap"), "{said}");
+        assert!(
+            !said.contains("zmeld.ko") && !said.contains("zswap"),
+            "{said}"
+        );
         assert!(said.contains("swap on a disk"), "{said}");
         // What cannot be told may be there.
         facts.zram = ModulePresence::Unknown;

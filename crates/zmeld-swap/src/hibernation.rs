@@ -32,13 +32,17 @@ pub(crate) fn resume(command_line: &str, power: Option<&str>) -> Option<Resume> 
         return None;
     }
     // The kernel takes the last.
-    let named = words().filter_map(|word| word.strip_prefix("resume=")).last();
+    let named = words().rev().find_map(|word| word.strip_prefix("resume="));
     let named = named.filter(|device| !device.is_empty());
     let found = |device: &str, said_by| Resume {
         device: device.to_owned(),
         said_by,
     };
-    let power = || power.map(str::trim).filter(|it| !it.is_empty() && *it != "0:0");
+    let power = || {
+        power
+            .map(str::trim)
+            .filter(|it| !it.is_empty() && *it != "0:0")
+    };
     named
         .map(|device| found(device, COMMAND_LINE))
         .or_else(|| power().map(|device| found(device, POWER)))
@@ -52,8 +56,14 @@ mod tests {
     fn the_last_word_of_the_command_line_counts_and_then_what_an_initramfs_said() {
         let said = |line: &str, power| resume(line, power).map(|it| it.to_string());
         let by_line = |device: &str| Some(format!("resume={device} on the kernel's command line"));
-        assert_eq!(said("quiet resume=UUID=12", Some("0:0")), by_line("UUID=12"));
-        assert_eq!(said("resume=/dev/a resume=/dev/b", Some("8:2")), by_line("/dev/b"));
+        assert_eq!(
+            said("quiet resume=UUID=12", Some("0:0")),
+            by_line("UUID=12")
+        );
+        assert_eq!(
+            said("resume=/dev/a resume=/dev/b", Some("8:2")),
+            by_line("/dev/b")
+        );
         let by_power = Some("8:2 in /sys/power/resume".to_owned());
         assert_eq!(said("quiet", Some("8:2\n")), by_power);
         assert_eq!(said("resume=", Some("8:2")), by_power);

@@ -4,6 +4,7 @@
 mod machine;
 
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use machine::{files, plant, put, MACHINES};
@@ -553,7 +554,11 @@ fn mount_v1(root: &Path) {
     let line = "31 24 0:28 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n";
     put(root, "/proc/self/mountinfo", line);
     let unlimited = "9223372036854771712\n";
-    put(root, "/sys/fs/cgroup/memory/memory.limit_in_bytes", unlimited);
+    put(
+        root,
+        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+        unlimited,
+    );
 }
 
 /// Machines mount them where they like; those that are there and not seen are told of.
@@ -566,7 +571,11 @@ fn groups_are_found_wherever_they_are_mounted() {
         groups.into_iter().map(|group| group.path).collect()
     };
     assert_eq!(paths(&host), Vec::<String>::new());
-    put(root, "/proc/self/mountinfo", "31 24 0:28 / /cg\\040s rw - cgroup2 none rw\n");
+    put(
+        root,
+        "/proc/self/mountinfo",
+        "31 24 0:28 / /cg\\040s rw - cgroup2 none rw\n",
+    );
     put(root, "/cg s/cgroup.controllers", "cpu memory\n");
     put(root, "/cg s/app/memory.swap.current", "4096\n");
     put(root, "/cg s/app/memory.swap.max", "4194304\n");
@@ -617,7 +626,10 @@ fn a_machine_that_hibernates_says_so_on_its_command_line_or_in_sys_power() {
         assert_eq!(status, is_found, "{line} {power}");
         let now = Observation::read(&host, PAGE);
         let machine = zmeld_swap::machine::Machine::read(&host).unwrap();
-        assert_eq!(now.hibernation.resume, machine.hibernation, "{line} {power}");
+        assert_eq!(
+            now.hibernation.resume, machine.hibernation,
+            "{line} {power}"
+        );
     }
 }
 

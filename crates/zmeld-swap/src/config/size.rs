@@ -128,7 +128,9 @@ impl FromStr for Percent {
         let percent = u32::try_from(hundredths).map(Percent);
         match percent.ok().filter(|percent| *percent <= PERCENT_MAX) {
             Some(percent) => Ok(percent),
-            None => Err(format!("{text:?} is more than {PERCENT_MAX}, the most that is taken")),
+            None => Err(format!(
+                "{text:?} is more than {PERCENT_MAX}, the most that is taken"
+            )),
         }
     }
 }

@@ -116,20 +116,24 @@ fn place<'a>(view: &View<'a>, tier: &Tier, priority: i16) -> Place<'a> {
 /// What brings about what was asked for. Beside compressed swap that is not zmeld's,
 /// `zmeld up` sets nothing up that compresses.
 fn way_to_apply(view: &View) -> String {
-    let is_own = |swap: &Swap| {
-        let applied = view.applied;
-        applied.is_some_and(|applied| applied.tier_on(&swap.area.path).is_some())
+    let tiers = || view.applied.iter().flat_map(|applied| &applied.tiers);
+    let is_own = |swap: &Swap| tiers().any(|tier| tier.area.as_ref() == Some(&swap.area.path));
+    let stands = |wanted: &Tier| {
+        tiers().any(|tier| {
+            let is_on = |swap: &Swap| tier.area.as_ref() == Some(&swap.area.path);
+            let zswap = || view.now.zswap.as_ref().is_some_and(|zswap| zswap.enabled);
+            let is_there = match wanted.kind {
+                Kind::Zswap(_) => zswap(),
+                _ => view.now.swaps.iter().any(is_on),
+            };
+            tier.name == wanted.name.as_str() && tier.lost.is_none() && is_there
+        })
     };
-    let is_missing = |tier: &&Tier| {
-        let name = tier.name.as_str();
-        !matches!(tier.kind, Kind::Disk(_))
-            && view
-                .applied
-                .is_none_or(|applied| applied.tier(name).is_none())
-    };
+    let compresses = |tier: &&Tier| !matches!(tier.kind, Kind::Disk(_));
+    let mut wanted = view.wanted.tiers.iter().filter(compresses);
     let mut compressed = view.compressed();
     let other = compressed.find(|(swap, _)| !is_own(swap));
-    match (other, view.wanted.tiers.iter().find(is_missing)) {
+    match (other, wanted.find(|tier| !stands(tier))) {
         (Some((swap, _)), Some(_)) => format!(
             "zmeld up --take-over ({} was set up by another tool)",
             swap.area.path

@@ -128,10 +128,14 @@ fn other_limit(view: &View, device: &Device, limit_bytes: u64) -> String {
         device.name
     );
     let is_it = |tier: &&AppliedTier| tier.device.as_ref() == Some(&device.name);
-    let tier = view.applied.and_then(|applied| applied.tiers.iter().find(is_it));
+    let tier = view
+        .applied
+        .and_then(|applied| applied.tiers.iter().find(is_it));
     match tier {
         Some(tier) => {
-            let percent = (u128::from(limit_bytes) * 100).div_ceil(u128::from(ram)).max(1);
+            let percent = (u128::from(limit_bytes) * 100)
+                .div_ceil(u128::from(ram))
+                .max(1);
             format!(
                 "memory_limit = \"{}%\" in tier.{} of /etc/zmeld.toml, then zmeld up; {now}",
                 percent.min(100),

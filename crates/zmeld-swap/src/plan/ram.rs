@@ -9,8 +9,8 @@ use crate::error::Error;
 use crate::machine::{Feature, Machine};
 use crate::step::{DeviceRef, Step};
 use crate::steps::{
-    refuse_to_lose, AddDevice, LoadModule, MakeSwap, Mode, OpenCrypt, SetAttribute,
-    SetValue, SwapOn,
+    refuse_to_lose, AddDevice, LoadModule, MakeSwap, Mode, OpenCrypt, SetAttribute, SetValue,
+    SwapOn,
 };
 
 use super::{Draft, Steps};

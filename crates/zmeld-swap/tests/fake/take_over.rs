@@ -173,6 +173,18 @@ fn zswap_in_front_of_anothers_device_is_refused_unless_it_takes_its_place() {
     up(&machine, &accepting, false).unwrap();
     assert_eq!(machine.text("/sys/module/zswap/parameters/enabled"), "Y\n");
 
+    // One that somebody switched off since is not switched on in front of it either.
+    let machine = Machine::new();
+    machine.put("/sys/module/zswap/parameters/enabled", "N\n");
+    let disk = "/dev/sda2 partition\t4194300\t\t0\t\t-2\n";
+    machine.put("/proc/swaps", &format!("{LIST}{disk}"));
+    up(&machine, ZSWAP, false).unwrap();
+    let other = "/dev/zram0 partition\t2097148\t\t0\t\t7\n";
+    machine.put("/proc/swaps", &format!("{LIST}{disk}{other}"));
+    up(&machine, ZSWAP, false).unwrap();
+    machine.put("/sys/module/zswap/parameters/enabled", "N\n");
+    up(&machine, ZSWAP, false).unwrap_err();
+
     let machine = laptop_with_disk_swap();
     up(&machine, ZSWAP, true).unwrap();
     assert_eq!(machine.text("/sys/module/zswap/parameters/enabled"), "Y\n");
@@ -300,11 +312,13 @@ fn a_driver_that_the_kernel_has_not_got_is_named_with_its_own_way_out() {
         Ok::<_, Error>(tier.unwrap().steps[0].reason.clone())
     };
     let err = of("zmeld").unwrap_err().to_string();
-    assert!(err.contains("build it with DKMS"), "{err}");
+    assert!(err.contains("has no zmeld: build it with DKMS"), "{err}");
+    assert!(!err.contains("extra modules"), "{err}");
     std::fs::remove_dir_all(machine.dir.path().join("sys/class/zram-control")).unwrap();
     let err = of("zram").unwrap_err().to_string();
-    assert!(err.contains("the kernel's extra modules"), "{err}");
-    assert!(!err.contains("DKMS"), "{err}");
+    let own = "has no zram: install the package with the kernel's extra modules";
+    assert!(err.contains(own), "{err}");
+    assert!(err.contains("or zmeld.ko: build it with DKMS"), "{err}");
     // Where it is installed it is loaded, and only then called a module.
     machine.put(
         index,

@@ -235,12 +235,23 @@ fn what_zswap_comes_to_is_said_with_its_limit_and_its_codec() {
         assert!(words.contains(said), "{said}: {out}{err}");
     }
     let plan = json(&["plan", "--json", "--root", server.root()]);
+    let seen = crate::json::check(&plan);
+    assert!(seen.contains("Pool"), "{seen:?}");
     let pool = &plan["recommendation"]["pool"];
     assert_eq!(pool["limit_bytes"], (4u64 << 30) / 100 * 20);
     // A kernel that has no shrinker is not asked for one.
-    fs::remove_file(server.0.path().join("sys/module/zswap/parameters/shrinker_enabled")).unwrap();
+    fs::remove_file(
+        server
+            .0
+            .path()
+            .join("sys/module/zswap/parameters/shrinker_enabled"),
+    )
+    .unwrap();
     let (_, out, err) = server.run(&["plan", "--toml"]);
-    assert!(!out.contains("shrinker") && !err.contains("no choice of it"), "{out}{err}");
+    assert!(
+        !out.contains("shrinker") && !err.contains("no choice of it"),
+        "{out}{err}"
+    );
 }
 
 #[test]
@@ -262,7 +273,10 @@ fn a_kernel_without_zram_is_told_what_can_be_had() {
     fs::remove_file(bare.0.path().join("proc/modules")).unwrap();
     let (code, _, err) = bare.run(&["plan"]);
     assert_eq!(code, 3);
-    assert!(err.contains("loads no modules") && !err.contains("DKMS"), "{err}");
+    assert!(
+        err.contains("loads no modules") && !err.contains("DKMS"),
+        "{err}"
+    );
 }
 
 #[test]
@@ -295,7 +309,10 @@ fn way_outs_name_where_they_are_written_and_what_is_allowed() {
     );
     // Which holds for what is recommended, and for a tier that is asked for.
     laptop.config("accept = [\"second-device\"]\n");
-    for args in [&["plan", "--toml"][..], &["plan", "--toml", "--tier", "zram"]] {
+    for args in [
+        &["plan", "--toml"][..],
+        &["plan", "--toml", "--tier", "zram"],
+    ] {
         let (_, out, err) = laptop.run(args);
         assert!(!err.contains("refuses"), "{err}");
         assert!(out.contains("page_cluster = 0"), "{out}");

@@ -110,9 +110,7 @@ pub fn plan_document(body: &PlanBody<'_>) -> Document {
         }
         // Without a measurement there are no such pages to fill it with.
         let (tone, text) = match body.expected_ratio {
-            Some(_) => {
-                (Tone::Good, format!("{}.", super::capital(&sizing.words())))
-            }
+            Some(_) => (Tone::Good, format!("{}.", super::capital(&sizing.words()))),
             None => {
                 let most = zmeld_report::units::bytes(sizing.takes_at_most_bytes);
                 (Tone::Neutral, format!("It never takes more than {most}."))
