@@ -118,6 +118,12 @@ pub enum Error {
          them, or say --force; the kernel kills programs where it does not fit"
     )]
     GroupsUnseen,
+    /// Nothing can be reclaimed ahead of time on this machine.
+    #[error("nothing can be reclaimed: {why}")]
+    CannotReclaim {
+        /// Why, and the way out.
+        why: String,
+    },
     /// The plan would walk into a trap.
     #[error("{what}")]
     Refused {

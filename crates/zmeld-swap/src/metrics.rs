@@ -8,6 +8,7 @@
 use std::fmt::Write;
 
 use crate::findings::{Finding, Severity};
+use crate::observe::reclaimed::ReclaimedGroup;
 use crate::observe::{Device, Observation, Tier};
 
 /// The content type of what [`render`] makes.
@@ -96,6 +97,16 @@ fn per_device(view: &View, value: fn(&Device) -> Option<u64>) -> Vec<Sample> {
                 value: value(device)? as f64,
                 labels: vec![("device", device.name.clone())],
             })
+        })
+        .collect()
+}
+
+fn per_group(view: &View, value: fn(&ReclaimedGroup) -> f64) -> Vec<Sample> {
+    let groups = view.now.reclaim.iter().flat_map(|it| &it.groups);
+    groups
+        .map(|group| Sample {
+            labels: vec![("cgroup", group.group.clone())],
+            value: value(group),
         })
         .collect()
 }
@@ -222,6 +233,14 @@ families! {
             labels: vec![("cgroup", path.clone())],
             value: *kills as f64,
         }).collect();
+    "zmeld_reclaim_memory_bytes" Gauge "RAM of a control group that zmeld watch reclaims from ahead of time." =>
+        |view| per_group(view, |group| group.memory_bytes as f64);
+    "zmeld_reclaimed_bytes_total" Counter "Reclaimed ahead of time from a control group since zmeld watch began." =>
+        |view| per_group(view, |group| group.reclaimed_bytes as f64);
+    "zmeld_reclaim_came_back_bytes_total" Counter "What came back to such a control group, whoever reclaimed it." =>
+        |view| per_group(view, |group| group.came_back_bytes as f64);
+    "zmeld_reclaim_stalled_seconds_total" Counter "Time in which tasks of such a control group waited for memory." =>
+        |view| per_group(view, |group| group.stalled_us as f64 / 1e6);
     "zmeld_finding" Gauge "How often zmeld status finds this now; 0: not at all." =>
         |view| crate::findings::RULES.iter().flat_map(|rule| {
             let count = |severity: Severity| {

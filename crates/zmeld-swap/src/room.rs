@@ -31,7 +31,7 @@
 //! With zswap the counters are the same: a page in its pool is a page in swap, and
 //! switching zswap off brings none of them back.
 
-mod hierarchy;
+pub(crate) mod hierarchy;
 mod programs;
 
 use std::collections::BTreeMap;

@@ -6,6 +6,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use serde::Serialize;
 use zmeld_linux::own;
 
 use crate::error::Error;
@@ -43,6 +44,18 @@ pub(crate) fn read(host: &Host, path: impl AsRef<Path>) -> Result<Option<Vec<u8>
         Err(own::Error::Io { cause, .. }) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
         bytes => bytes.map(Some).map_err(|err| told(host, err)),
     }
+}
+
+/// Replaces a file in it, for all to read, and makes it where it is not there.
+///
+/// # Errors
+/// When it cannot be written, or somebody else may write the folder.
+pub(crate) fn replace(host: &Host, path: &str, value: &impl Serialize) -> Result<(), Error> {
+    make(host)?;
+    let bytes =
+        serde_json::to_vec(value).map_err(|err| Error::io("write", path, io::Error::other(err)))?;
+    zmeld_linux::file::replace_with_mode(&host.path(path), &bytes, 0o644)
+        .map_err(|err| Error::malformed(path, format!("cannot be written: {err}")))
 }
 
 /// Whoever owns a tree may have written all of it; on a machine that is root.

@@ -47,6 +47,8 @@ pub enum Section {
     WatchWriteback,
     /// `[watch.meld]`.
     WatchMeld,
+    /// `[watch.reclaim]`.
+    WatchReclaim,
     /// `[metrics]`.
     Metrics,
 }
@@ -84,6 +86,7 @@ const DEVICE: &str = "path, UUID=, LABEL=, PARTUUID= or PARTLABEL=";
 const ENCRYPTION: &str = "none, luks or random";
 const SIZE: &str = "50%, 4GiB, min(50%, 4GiB) or ufpr";
 const PAGES: &str = "idle, huge or huge_idle";
+const GROUPS: &str = "list of control groups";
 const LEFT: &str = "left alone";
 const NO_LIMIT: &str = "no limit";
 
@@ -219,6 +222,7 @@ pub const KEYS: &[Key] = &[
     key(Section::Watch, "recompress", "a table", "no rule"),
     key(Section::Watch, "writeback", "a table", "no rule"),
     key(Section::Watch, "meld", "a table", "no rule"),
+    key(Section::Watch, "reclaim", "a table", "no rule"),
     key(Section::WatchRecompress, "enabled", "true or false", "true"),
     key(Section::WatchRecompress, "pages", PAGES, "idle"),
     key(Section::WatchRecompress, "idle_after", "1h", "1h"),
@@ -239,6 +243,19 @@ pub const KEYS: &[Key] = &[
     key(Section::WatchMeld, "enabled", "true or false", "true"),
     key(Section::WatchMeld, "every", "10min", "10min"),
     key(Section::WatchMeld, "duplicates_min", "0% to 100%", "5%"),
+    key(Section::WatchReclaim, "enabled", "true or false", "true"),
+    key(Section::WatchReclaim, "groups", GROUPS, "[\"/\"]"),
+    key(Section::WatchReclaim, "protect", GROUPS, "[]"),
+    key(
+        Section::WatchReclaim,
+        "protect_real_time",
+        "true or false",
+        "true",
+    ),
+    key(Section::WatchReclaim, "every", "5s", "5s"),
+    key(Section::WatchReclaim, "step", "0% to 100%", "0.1%"),
+    key(Section::WatchReclaim, "pressure_max", "0% to 100%", "0.1%"),
+    key(Section::WatchReclaim, "comeback_max", "0% to 100%", "0.2%"),
     key(Section::Metrics, "listen", "127.0.0.1:9890", "no exporter"),
     key(
         Section::Metrics,

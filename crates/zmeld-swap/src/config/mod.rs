@@ -14,6 +14,7 @@
 //! | [`location`] | how a device or file is named |
 //! | [`tier`] | zram, zmeld, zswap and disk tiers |
 //! | [`settings`] | tunables, the rules of `zmeld watch`, metrics |
+//! | [`reclaim`] | the rule of `zmeld watch` that reclaims idle memory, groups by name |
 //! | [`trap`] | known traps, and how to say that one is meant |
 //! | [`keys`] | every key once, with what it takes and its default |
 //! | `files`, `tree`, `read` | files to text, texts to one tree, the tree to a [`Config`] |
@@ -34,6 +35,7 @@ pub mod location;
 mod named;
 pub mod problem;
 mod read;
+pub mod reclaim;
 pub mod settings;
 pub mod size;
 pub mod tier;
@@ -45,6 +47,7 @@ pub use codec::{Codec, Recompression};
 pub use location::{Location, Tag};
 pub(crate) use named::Named;
 pub use problem::{ConfigError, Place, Problem, Severity};
+pub use reclaim::{GroupPattern, ReclaimRule};
 pub use settings::{
     MeldRule, Metrics, RecompressRule, Swappiness, Tunable, Tunables, Watch, Which, WritebackRule,
 };

@@ -695,6 +695,7 @@ fn watch(reader: &mut Reader, open: &Open<'_>) -> Watch {
             watch_writeback,
         ),
         meld: open.rule(reader, "meld", Section::WatchMeld, watch_meld),
+        reclaim: open.rule(reader, "reclaim", Section::WatchReclaim, watch_reclaim),
         dry_run: open.boolean(reader, "dry_run").unwrap_or(false),
     }
 }
@@ -739,6 +740,30 @@ fn watch_meld(reader: &mut Reader, open: &Open<'_>) -> MeldRule {
         duplicates_min: open
             .share(reader, "duplicates_min")
             .unwrap_or(standard.duplicates_min),
+    }
+}
+
+fn watch_reclaim(reader: &mut Reader, open: &Open<'_>) -> ReclaimRule {
+    let standard = ReclaimRule::default();
+    let mut groups = |name: &str| {
+        let given = open.node(name).is_some();
+        let read = |reader: &mut Reader, node: &Node, key: &str| reader.text(node, key, str::parse);
+        given.then(|| open.list(reader, name, read))
+    };
+    ReclaimRule {
+        groups: groups("groups").unwrap_or(standard.groups),
+        protect: groups("protect").unwrap_or(standard.protect),
+        protect_real_time: open
+            .boolean(reader, "protect_real_time")
+            .unwrap_or(standard.protect_real_time),
+        every: open.parsed(reader, "every").unwrap_or(standard.every),
+        step: open.share(reader, "step").unwrap_or(standard.step),
+        pressure_max: open
+            .share(reader, "pressure_max")
+            .unwrap_or(standard.pressure_max),
+        comeback_max: open
+            .share(reader, "comeback_max")
+            .unwrap_or(standard.comeback_max),
     }
 }
 

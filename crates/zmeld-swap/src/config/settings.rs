@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Bytes, Percent, Span};
+use super::{Bytes, Percent, ReclaimRule, Span};
 
 /// The kernel's tunables; what is not given is left alone. The names are the
 /// kernel's, below `/proc/sys/vm` where nothing else is said.
@@ -120,6 +120,9 @@ pub struct Watch {
     pub writeback: Option<WritebackRule>,
     /// Meld identical pages.
     pub meld: Option<MeldRule>,
+    /// Reclaim idle memory before it is needed.
+    #[serde(default)]
+    pub reclaim: Option<ReclaimRule>,
     /// Only log what would be done.
     pub dry_run: bool,
 }
@@ -132,8 +135,19 @@ impl Default for Watch {
             recompress: None,
             writeback: None,
             meld: None,
+            reclaim: None,
             dry_run: false,
         }
+    }
+}
+
+impl Watch {
+    /// Whether there is any rule.
+    pub fn has_rules(&self) -> bool {
+        self.recompress.is_some()
+            || self.writeback.is_some()
+            || self.meld.is_some()
+            || self.reclaim.is_some()
     }
 }
 

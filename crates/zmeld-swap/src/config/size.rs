@@ -107,6 +107,11 @@ impl Percent {
         decimal(text.strip_suffix('%')?.trim_end(), 100)
     }
 
+    /// So many hundredths of a percent.
+    pub const fn of_hundredths(hundredths: u32) -> Self {
+        Percent(hundredths)
+    }
+
     /// The share as a fraction: 0.25 for 25 %.
     pub fn fraction(self) -> f64 {
         f64::from(self.0) / 10_000.0

@@ -274,6 +274,7 @@ impl Writer<'_> {
             recompress: None,
             writeback: None,
             meld: None,
+            reclaim: None,
             ..watch.clone()
         };
         if bare != standard || self.comments.contains_key("watch") {
@@ -315,6 +316,24 @@ impl Writer<'_> {
             self.table("watch.meld".to_owned());
             self.line("every", text(rule.every));
             self.line("duplicates_min", text(rule.duplicates_min));
+        }
+        if let Some(rule) = &watch.reclaim {
+            let list = |groups: &[GroupPattern]| Value::Array(groups.iter().map(text).collect());
+            self.table("watch.reclaim".to_owned());
+            self.line("groups", list(&rule.groups));
+            self.unless("protect", &rule.protect, &Vec::new(), list(&rule.protect));
+            let real_time = rule.protect_real_time;
+            let written = Value::Boolean(real_time);
+            self.unless("protect_real_time", &real_time, &true, written);
+            self.line("every", text(rule.every));
+            self.unless(
+                "step",
+                &rule.step,
+                &ReclaimRule::default().step,
+                text(rule.step),
+            );
+            self.line("pressure_max", text(rule.pressure_max));
+            self.line("comeback_max", text(rule.comeback_max));
         }
     }
 

@@ -17,6 +17,7 @@ pub(super) fn left_to_zmeld(config: &Config, bare: bool) -> Vec<String> {
         ("recompress", watch.recompress.is_some()),
         ("writeback", watch.writeback.is_some()),
         ("meld", watch.meld.is_some()),
+        ("reclaim", watch.reclaim.is_some()),
     ];
     if bare {
         for (rule, given) in rules {

@@ -89,11 +89,7 @@ pub fn units(config: &Config, maker: &Maker<'_>) -> Vec<Unit> {
 
 /// Whether `zmeld watch` has something to do.
 pub fn wants_watch(config: &Config) -> bool {
-    let watch = &config.watch;
-    watch.recompress.is_some()
-        || watch.writeback.is_some()
-        || watch.meld.is_some()
-        || config.metrics != Default::default()
+    config.watch.has_rules() || config.metrics != Default::default()
 }
 
 /// What a tier needs beyond RAM.

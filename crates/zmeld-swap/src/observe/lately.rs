@@ -25,7 +25,7 @@ use zmeld_linux::Host;
 /// Where the counters are noted.
 pub const FILE: &str = "/run/zmeld/counters.json";
 const SCHEMA: &str = "zmeld.counters/1";
-const BOOT: &str = "/proc/sys/kernel/random/boot_id";
+pub(super) const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 /// What "lately" is, in seconds.
 pub const WINDOW_S: f64 = 3600.0;
 /// Notes are not closer to each other, in seconds.
@@ -216,20 +216,16 @@ pub fn note(host: &Host, now: &Observation) -> Result<(), Error> {
         return Ok(());
     };
     let boot = host.read_optional(BOOT)?.unwrap_or_default();
-    run_folder::make(host)?;
     let bytes = run_folder::read(host, FILE).ok().flatten();
     let text = String::from_utf8(bytes.unwrap_or_default()).unwrap_or_default();
     let mut notes = Notes::parse(&text, boot.trim());
     if !notes.add(uptime_s, &now.lately.counters) {
         return Ok(());
     }
-    let failed = |cause: std::io::Error| Error::io("write", FILE, cause);
-    let bytes = serde_json::to_vec(&notes).map_err(|err| failed(std::io::Error::other(err)))?;
-    zmeld_linux::file::replace_with_mode(&host.path(FILE), &bytes, 0o644)
-        .map_err(|err| Error::malformed(FILE, format!("cannot be written: {err}")))
+    run_folder::replace(host, FILE, &notes)
 }
 
-fn uptime(text: Option<&str>) -> Option<f64> {
+pub(super) fn uptime(text: Option<&str>) -> Option<f64> {
     let seconds: f64 = text?.split_whitespace().next()?.parse().ok()?;
     (seconds.is_finite() && seconds >= 0.0).then_some(seconds)
 }

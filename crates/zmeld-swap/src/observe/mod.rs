@@ -11,6 +11,7 @@
 //! | `zswap` | zswap's parameters and counters |
 //! | `disk` | what lies under a swap area, down to the drive |
 //! | [`lately`] | what happened in the last hour, and in which control group |
+//! | [`reclaimed`] | what `zmeld watch` reclaimed ahead of time |
 //! | [`tier`] | all of it as one table, in the order in which pages go there |
 //! | [`difference`] | why the kernel's numbers of one tier differ |
 
@@ -19,6 +20,7 @@ pub mod difference;
 mod disk;
 pub mod lately;
 mod reader;
+pub mod reclaimed;
 mod system;
 pub mod tier;
 mod zswap;
@@ -33,6 +35,7 @@ pub use difference::Difference;
 pub use disk::{Layer, LayerKind, Stand};
 pub use lately::{Lately, Since};
 pub use reader::{Problem, Warning};
+pub use reclaimed::Reclaimed;
 pub use system::{Activity, Group, Hibernation, Memory, Pressure, Stall, SwapArea, Tunables};
 pub use tier::{Tier, TierKind};
 pub use zswap::Zswap;
@@ -71,6 +74,9 @@ pub struct Observation {
     pub groups: Vec<Group>,
     /// What happened lately.
     pub lately: Lately,
+    /// What `zmeld watch` reclaims ahead of time; absent where it does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reclaim: Option<Reclaimed>,
     /// What could not be read.
     pub warnings: Vec<Warning>,
     /// When it was read.
@@ -108,6 +114,7 @@ impl Observation {
         let groups = system::groups(&mut reader);
         let kills = system.activity.oom_kills;
         let lately = lately::read(&mut reader, kills, groups.as_deref(), &devices);
+        let reclaim = reclaimed::read(&mut reader);
         Observation {
             kernel: system.kernel,
             page_size: page_size.max(1),
@@ -121,6 +128,7 @@ impl Observation {
             hibernation: system.hibernation,
             groups: groups.unwrap_or_default(),
             lately,
+            reclaim,
             warnings: reader.warnings,
             at,
         }

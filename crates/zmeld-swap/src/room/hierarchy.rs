@@ -73,7 +73,7 @@ impl Hierarchy {
 
     /// The directory of a process's group; `self` is this one. Byte by byte, since a
     /// group's name need not be text. None where the mount does not show it.
-    pub(super) fn group_of(&self, host: &Host, process: &str) -> Option<PathBuf> {
+    pub(crate) fn group_of(&self, host: &Host, process: &str) -> Option<PathBuf> {
         let text = host.read_bytes(format!("/proc/{process}/cgroup")).ok()?;
         let path = text.split(|byte| *byte == b'\n').find_map(|line| {
             let mut words = line.splitn(3, |byte| *byte == b':');
@@ -100,7 +100,7 @@ impl Hierarchy {
     }
 
     /// A group's path below the root of its hierarchy, of a single line.
-    pub(super) fn shown(&self, group: &Path) -> String {
+    pub(crate) fn shown(&self, group: &Path) -> String {
         let below = group.strip_prefix(&self.top).unwrap_or(group);
         // A user who was given a part of the tree names groups as he likes.
         let path = self.root.join(below);

@@ -12,6 +12,7 @@
 
 mod action;
 mod limit;
+mod reclaim;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -24,7 +25,8 @@ use crate::applied::Applied;
 use crate::config::{Config, Kind, Watch, Which};
 use crate::error::Error;
 use crate::meld::PassOptions;
-use crate::observe::{share, Device, Observation};
+use crate::observe::{share, Device, Observation, Pressure};
+use reclaim::Reclaimer;
 use zmeld_linux::Host;
 
 /// A pass is stopped after so long and goes on in the next round.
@@ -51,6 +53,10 @@ pub enum WatchEvent<'a> {
     Gone(&'a str),
     /// Nothing is done for now, and why.
     Holding(String),
+    /// What becomes of a control group's memory.
+    Reclaim(&'a str, String),
+    /// Memory could not be reclaimed.
+    ReclaimFailed(Error),
 }
 
 /// Rules and what was done so far.
@@ -60,6 +66,7 @@ pub struct Watcher {
     dry_run: bool,
     devices: BTreeMap<String, History>,
     holding: bool,
+    reclaimer: Option<Reclaimer>,
 }
 
 /// What was done on a device.
@@ -83,19 +90,20 @@ impl Watcher {
     /// Rules for a host. A dry run marks nothing, writes nothing, melds nothing.
     pub fn new(host: Host, config: Config, dry_run: bool) -> Watcher {
         let dry_run = dry_run || config.watch.dry_run;
+        let rule = config.watch.reclaim.clone();
         Watcher {
             host,
             config,
             dry_run,
             devices: BTreeMap::new(),
             holding: false,
+            reclaimer: rule.map(|rule| Reclaimer::new(rule, dry_run)),
         }
     }
 
     /// Whether there is any rule.
     pub fn has_rules(&self) -> bool {
-        let watch = &self.config.watch;
-        watch.recompress.is_some() || watch.writeback.is_some() || watch.meld.is_some()
+        self.config.watch.has_rules()
     }
 
     /// Does what is due now.
@@ -117,6 +125,16 @@ impl Watcher {
             if let Some(history) = self.devices.get_mut(&device.name) {
                 history.forget_marks(longest, now);
             }
+        }
+    }
+
+    /// Reclaims idle memory where that is due. It has a pace of its own: what it costs
+    /// has to be seen within seconds.
+    pub fn reclaim(&mut self, now: Instant, listener: &mut dyn FnMut(WatchEvent)) {
+        let due = self.reclaimer.as_ref().is_some_and(|it| it.is_due(now));
+        let busy = due.then(|| self.busy()).flatten();
+        if let (Some(reclaimer), true) = (&mut self.reclaimer, due) {
+            reclaimer.round(&self.host, now, busy, listener);
         }
     }
 
@@ -177,23 +195,27 @@ impl Watcher {
 
     /// Compressing again is for idle processors.
     fn is_too_busy(&mut self, listener: &mut dyn FnMut(WatchEvent)) -> bool {
+        let busy = self.busy();
+        let is_busy = busy.is_some();
+        if let (Some(why), false) = (busy, self.holding) {
+            listener(WatchEvent::Holding(why));
+        }
+        self.holding = is_busy;
+        is_busy
+    }
+
+    /// Why the processors are to be left alone, where they are busy.
+    fn busy(&self) -> Option<String> {
         let limit = self.config.watch.cpu_pressure_max.fraction();
-        let text = self.host.read_optional("/proc/pressure/cpu");
-        let waiting = text
-            .ok()
-            .flatten()
-            .and_then(|text| crate::observe::Pressure::parse(&text))
-            .map_or(0.0, |pressure| pressure.some.avg10_percent / 100.0);
-        let busy = waiting > limit;
-        if busy && !self.holding {
-            listener(WatchEvent::Holding(format!(
+        let text = self.host.read_optional("/proc/pressure/cpu").ok()??;
+        let waiting = Pressure::parse(&text)?.some.avg10_percent / 100.0;
+        (waiting > limit).then(|| {
+            format!(
                 "tasks waited for a processor {} of the last 10 s, more than {}",
                 percent(waiting),
                 percent(limit)
-            )));
-        }
-        self.holding = busy;
-        busy
+            )
+        })
     }
 
     /// What is due on a device, with reasons; also what is due first so that it can

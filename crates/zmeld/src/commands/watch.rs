@@ -24,8 +24,11 @@ Examples:
   zmeld watch --once                   one round, for a timer
   zmeld watch --listen 127.0.0.1:9890  metrics for Prometheus as well
 
-The rules are [watch.recompress], [watch.writeback] and [watch.meld]; see
-docs/configuration.md. SIGTERM and Ctrl-C end it after what it is doing.";
+The rules are [watch.recompress], [watch.writeback], [watch.meld] and
+[watch.reclaim]; see docs/configuration.md. SIGTERM and Ctrl-C end it after what it is doing.";
+
+/// How soon a stop is heard, and a rule of its own pace has its turn.
+const TICK: Duration = Duration::from_millis(200);
 
 /// Arguments of `zmeld watch`.
 #[derive(Args)]
@@ -62,7 +65,8 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
     if !watcher.has_rules() && listen.is_none() && textfile.is_none() {
         anyhow::bail!(
             "there is nothing to watch: write a rule into /etc/zmeld.toml ([watch.recompress], \
-             [watch.writeback] or [watch.meld]), or ask for metrics with --listen"
+             [watch.writeback], [watch.meld] or [watch.reclaim]), or ask for metrics with \
+             --listen"
         );
     }
     let stop = stop_flag();
@@ -100,7 +104,8 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
         let next = begin + config.watch.interval.duration();
         while !stop.load(Ordering::SeqCst) && Instant::now() < next {
             service.alive();
-            std::thread::sleep(Duration::from_millis(200));
+            watcher.reclaim(Instant::now(), &mut say);
+            std::thread::sleep(TICK.min(next.saturating_duration_since(Instant::now())));
         }
         if stop.load(Ordering::SeqCst) {
             break;
@@ -124,6 +129,8 @@ fn say(said: WatchEvent) {
         WatchEvent::Failed(action, err) => log(&format!("{action} failed: {err}")),
         WatchEvent::Appeared(name) => log(&format!("{name}: watched from now on")),
         WatchEvent::Gone(name) => log(&format!("{name}: gone")),
+        WatchEvent::Reclaim(group, what) => log(&format!("{group}: {what}")),
+        WatchEvent::ReclaimFailed(err) => log(&err.to_string()),
         WatchEvent::Holding(why) => log(&format!("holding: {why}")),
         _ => {}
     }

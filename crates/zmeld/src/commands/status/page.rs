@@ -3,7 +3,7 @@
 use zmeld_report::text;
 use zmeld_report::units::{bytes, count, percent};
 use zmeld_report::{Cell, Column, Document, Section, Table};
-use zmeld_swap::observe::{Lately, Observation, Since, Tier};
+use zmeld_swap::observe::{Lately, Observation, Reclaimed, Since, Tier};
 
 use super::{tone, Status};
 
@@ -19,6 +19,9 @@ pub fn document(status: &Status) -> Document {
         document = document.section(differences(status));
     }
     document = document.section(pressure(&status.observation));
+    if let Some(reclaim) = &status.observation.reclaim {
+        document = document.section(reclaimed(reclaim));
+    }
     let problems: Vec<String> = status
         .observation
         .warnings
@@ -230,6 +233,64 @@ fn pressure(now: &Observation) -> Section {
         values.push(("killed for memory", killed(kills, &now.lately)));
     }
     section.values(values)
+}
+
+/// Groups in the table; the rest is in the JSON.
+const GROUPS_SHOWN: usize = 8;
+/// How wide a group's path gets.
+const GROUP_WIDTH: usize = 28;
+
+/// What was reclaimed ahead of time, from which groups, and what it cost.
+fn reclaimed(reclaim: &Reclaimed) -> Section {
+    let mut table = Table::new("")
+        .column(Column::text("control group"))
+        .column(Column::bytes("at first"))
+        .column(Column::bytes("now"))
+        .column(Column::bytes("reclaimed"))
+        .column(Column::bytes("came back"))
+        .column(Column::number("waited"));
+    for group in reclaim.groups.iter().take(GROUPS_SHOWN) {
+        let waited = group.stalled_us as f64 / 1e6 / reclaim.seconds.max(1) as f64;
+        table.row([
+            text::shorten(&group.group, GROUP_WIDTH).into_owned().into(),
+            group.first_memory_bytes.into(),
+            group.memory_bytes.into(),
+            group.reclaimed_bytes.into(),
+            group.came_back_bytes.into(),
+            Cell::Text(percent(waited)),
+        ]);
+    }
+    let mut section = Section::new("Reclaimed ahead of time").paragraph(format!(
+        "zmeld watch reclaimed {} of {} groups in {}, by memory.reclaim; {} came back.",
+        bytes(reclaim.reclaimed_bytes()),
+        count(reclaim.groups.len() as u64),
+        zmeld_report::units::duration(std::time::Duration::from_secs(reclaim.seconds)),
+        bytes(reclaim.came_back_bytes()),
+    ));
+    if !reclaim.groups.is_empty() {
+        section = section.table(table);
+    }
+    let mut notes = Vec::new();
+    notes.extend(
+        reclaim
+            .holding
+            .iter()
+            .map(|why| format!("held back everywhere: {why}")),
+    );
+    for group in reclaim.groups.iter().take(GROUPS_SHOWN) {
+        let why = group.backing_off.iter();
+        notes.extend(why.map(|why| format!("{} backs off: {why}", group.group)));
+    }
+    for protected in reclaim.protected.iter().take(GROUPS_SHOWN) {
+        notes.push(format!(
+            "{} is protected: {}",
+            protected.group, protected.why
+        ));
+    }
+    match notes.is_empty() {
+        true => section,
+        false => section.list(notes),
+    }
 }
 
 /// How many, when, and where.

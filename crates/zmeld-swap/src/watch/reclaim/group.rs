@@ -1,0 +1,128 @@
+//! What a control group's files tell of its memory, version 2.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use zmeld_linux::{counters, Host, HostError};
+
+use crate::observe::Pressure;
+
+/// For how long what came back counts.
+const WINDOW: Duration = Duration::from_secs(60);
+
+/// A group's counters at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Reading {
+    pub at: Instant,
+    /// In RAM, with the page cache.
+    pub memory_bytes: u64,
+    /// In swap.
+    pub swap_bytes: u64,
+    /// How long some task waited for memory, in all.
+    pub stalled_us: u64,
+    /// Pages that were reclaimed and are back, in all.
+    pub refaults: u64,
+}
+
+impl Reading {
+    /// None where the group is gone, or its kernel does not measure pressure.
+    ///
+    /// # Errors
+    /// When a file of it cannot be read.
+    pub fn take(host: &Host, group: &Path, at: Instant) -> Result<Option<Reading>, HostError> {
+        let text = |name: &str| host.read_optional(group.join(name));
+        let number = |text: Option<String>| text.and_then(|text| text.parse::<u64>().ok());
+        let (Some(memory_bytes), Some(stat), Some(pressure)) = (
+            number(text("memory.current")?),
+            text("memory.stat")?,
+            text("memory.pressure")?.and_then(|text| Pressure::parse(&text)),
+        ) else {
+            return Ok(None);
+        };
+        let counted = |name: &str| counters::value(&stat, name).unwrap_or(0);
+        Ok(Some(Reading {
+            at,
+            memory_bytes,
+            swap_bytes: number(text("memory.swap.current")?).unwrap_or(0),
+            stalled_us: pressure.some.total_us,
+            // Up to 5.8 files alone were counted, under one name.
+            refaults: counted("workingset_refault_anon")
+                + counted("workingset_refault_file")
+                + counted("workingset_refault"),
+        }))
+    }
+}
+
+/// A group's readings of the last minute.
+#[derive(Debug, Clone, Default)]
+pub(super) struct History {
+    readings: VecDeque<Reading>,
+}
+
+impl History {
+    /// The last one.
+    pub fn last(&self) -> Option<&Reading> {
+        self.readings.back()
+    }
+
+    pub fn add(&mut self, reading: Reading) {
+        self.readings.push_back(reading);
+        // One that is older than the window stays: what came back since is counted.
+        while self
+            .readings
+            .get(1)
+            .is_some_and(|second| reading.at.duration_since(second.at) >= WINDOW)
+        {
+            self.readings.pop_front();
+        }
+    }
+
+    /// The share of the time between the last two that some task waited for memory.
+    pub fn stalled(&self) -> f64 {
+        let mut last = self.readings.iter().rev();
+        let (Some(now), Some(before)) = (last.next(), last.next()) else {
+            return 0.0;
+        };
+        let time_us = now.at.duration_since(before.at).as_micros().max(1) as f64;
+        now.stalled_us.saturating_sub(before.stalled_us) as f64 / time_us
+    }
+
+    /// Pages that came back within the window.
+    pub fn came_back(&self) -> u64 {
+        match (self.readings.front(), self.readings.back()) {
+            (Some(first), Some(last)) => last.refaults.saturating_sub(first.refaults),
+            _ => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_came_back_counts_for_a_minute() {
+        let begin = Instant::now();
+        let mut history = History::default();
+        for (second, refaults, stalled_us) in [(0, 100, 0), (5, 160, 50_000), (30, 160, 50_000)] {
+            history.add(Reading {
+                at: begin + Duration::from_secs(second),
+                memory_bytes: 1 << 30,
+                swap_bytes: 0,
+                stalled_us,
+                refaults,
+            });
+            if second == 5 {
+                assert_eq!((history.came_back(), history.stalled()), (60, 0.01));
+            }
+        }
+        assert_eq!((history.came_back(), history.stalled()), (60, 0.0));
+        let last = *history.last().unwrap();
+        history.add(Reading {
+            at: begin + Duration::from_secs(66),
+            ..last
+        });
+        assert_eq!(history.came_back(), 0);
+    }
+}

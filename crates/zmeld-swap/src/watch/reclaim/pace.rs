@@ -1,0 +1,194 @@
+//! How much is reclaimed from a group at a time, by what it cost so far.
+//!
+//! Cost is measured in parts of what the rule allows: the share of time that tasks
+//! waited for memory since the last look, and the share of the group's memory that
+//! came back within a minute, whichever is the larger part of its limit. Below the
+//! limit a step is a share of the group's memory, less as the cost nears it; at the
+//! limit nothing is reclaimed, the step is halved, and nothing is tried until a rest
+//! is over and a minute's cost is below half of the limit. Each rest is twice as long
+//! as the one before; each minute without one lets the step grow to twice its size.
+//! This is how TMO's senpai goes about it, with g-swap's bound on what comes back
+//! beside pressure: pressure alone is blind where swap is as fast as RAM.
+
+use std::time::{Duration, Instant};
+
+/// Shares of a group's memory that a step takes at least, and at most where the rule
+/// does not begin with more.
+const STEP_MIN: f64 = 0.000_2;
+const STEP_MAX: f64 = 0.01;
+/// No step is longer, so that it does not go on after a stop.
+const STEP_BYTES_MAX: u64 = 64 << 20;
+/// A group with less has nothing worth a step.
+const MEMORY_MIN: u64 = 16 << 20;
+const REST_FIRST: Duration = Duration::from_secs(30);
+const REST_MAX: Duration = Duration::from_secs(600);
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// What a group's memory cost lately, in parts of what is allowed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Cost {
+    /// Of time that tasks waited.
+    pub pressure: f64,
+    /// Of memory that came back.
+    pub comeback: f64,
+}
+
+impl Cost {
+    fn part(self) -> f64 {
+        self.pressure.max(self.comeback)
+    }
+}
+
+/// What is to be done with a group now.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Turn {
+    /// So many bytes are reclaimed.
+    Reclaim(u64),
+    /// It costs too much: nothing until a rest is over.
+    BackOff,
+    /// Nothing, since it rests or is too small.
+    Rest,
+}
+
+/// One group's pace.
+#[derive(Debug, Clone)]
+pub(super) struct Pace {
+    step: f64,
+    step_max: f64,
+    rest: Duration,
+    resting_until: Option<Instant>,
+    /// Since when nothing cost too much.
+    calm_since: Instant,
+}
+
+impl Pace {
+    pub fn new(step: f64, now: Instant) -> Pace {
+        Pace {
+            step,
+            step_max: step.max(STEP_MAX),
+            rest: REST_FIRST,
+            resting_until: None,
+            calm_since: now,
+        }
+    }
+
+    /// The share of the group's memory that a step takes at most.
+    pub fn step(&self) -> f64 {
+        self.step
+    }
+
+    pub fn is_resting(&self) -> bool {
+        self.resting_until.is_some()
+    }
+
+    /// What is to be done by what it cost.
+    pub fn turn(&mut self, memory_bytes: u64, cost: Cost, now: Instant) -> Turn {
+        let part = cost.part();
+        if let Some(until) = self.resting_until {
+            // Half of what is allowed, lest it goes to and fro.
+            if now < until || part >= 0.5 {
+                return Turn::Rest;
+            }
+            self.resting_until = None;
+            self.calm_since = now;
+        }
+        if part >= 1.0 {
+            self.resting_until = Some(now + self.rest);
+            self.rest = (self.rest * 2).min(REST_MAX);
+            self.step = (self.step / 2.0).max(STEP_MIN);
+            return Turn::BackOff;
+        }
+        if now.duration_since(self.calm_since) >= MINUTE {
+            self.calm_since = now;
+            self.step = (self.step * 2.0).min(self.step_max);
+            self.rest = (self.rest / 2).max(REST_FIRST);
+        }
+        if memory_bytes < MEMORY_MIN {
+            return Turn::Rest;
+        }
+        let bytes = memory_bytes as f64 * self.step * (1.0 - part);
+        Turn::Reclaim((bytes as u64).min(STEP_BYTES_MAX))
+    }
+
+    /// The kernel found less than was asked for: what is left is in use.
+    pub fn found_little(&mut self, now: Instant) {
+        self.calm_since = now;
+        self.step = (self.step / 2.0).max(STEP_MIN);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FREE: Cost = Cost {
+        pressure: 0.0,
+        comeback: 0.0,
+    };
+    const GIB: u64 = 1 << 30;
+    const STEP_FIRST: f64 = 0.001;
+
+    fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn it_grows_minute_by_minute_while_it_costs_nothing() {
+        let begin = Instant::now();
+        let mut pace = Pace::new(STEP_FIRST, begin);
+        let mut last = 0;
+        for minute in 0..10 {
+            let Turn::Reclaim(bytes) = pace.turn(GIB, FREE, begin + seconds(60 * minute)) else {
+                panic!("it rested in minute {minute}");
+            };
+            assert!(bytes >= last);
+            last = bytes;
+        }
+        assert_eq!(last, (GIB as f64 * STEP_MAX) as u64);
+    }
+
+    #[test]
+    fn nothing_is_reclaimed_at_the_limit_until_a_longer_and_longer_rest_is_over() {
+        let begin = Instant::now();
+        let mut pace = Pace::new(STEP_FIRST, begin);
+        let over = Cost {
+            pressure: 0.0,
+            comeback: 1.0,
+        };
+        assert_eq!(pace.turn(GIB, over, begin), Turn::BackOff);
+        assert!(pace.is_resting());
+        assert_eq!(pace.turn(GIB, FREE, begin + seconds(29)), Turn::Rest);
+        // What came back is not forgotten yet.
+        let still = Cost {
+            comeback: 0.6,
+            ..FREE
+        };
+        assert_eq!(pace.turn(GIB, still, begin + seconds(31)), Turn::Rest);
+        let Turn::Reclaim(bytes) = pace.turn(GIB, FREE, begin + seconds(32)) else {
+            panic!("it rests on");
+        };
+        assert_eq!(bytes, (GIB as f64 * STEP_FIRST / 2.0) as u64);
+        assert_eq!(pace.turn(GIB, over, begin + seconds(33)), Turn::BackOff);
+        assert_eq!(pace.turn(GIB, FREE, begin + seconds(92)), Turn::Rest);
+        assert!(matches!(
+            pace.turn(GIB, FREE, begin + seconds(94)),
+            Turn::Reclaim(_)
+        ));
+    }
+
+    #[test]
+    fn a_step_is_shorter_the_nearer_the_limit_is_and_never_long() {
+        let begin = Instant::now();
+        let half = Cost {
+            pressure: 0.5,
+            comeback: 0.1,
+        };
+        let bytes = |memory, cost| match Pace::new(STEP_FIRST, begin).turn(memory, cost, begin) {
+            Turn::Reclaim(bytes) => bytes,
+            _ => 0,
+        };
+        assert_eq!(bytes(GIB, half), bytes(GIB, FREE) / 2);
+        assert_eq!(bytes(1 << 50, FREE), STEP_BYTES_MAX);
+        assert_eq!(bytes(MEMORY_MIN - 1, FREE), 0);
+    }
+}

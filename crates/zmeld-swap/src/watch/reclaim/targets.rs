@@ -1,0 +1,175 @@
+//! From which control groups memory is reclaimed, and from which not.
+//!
+//! A group that the rule names is reclaimed from as a whole, as long as nothing in it
+//! is protected; where something is, the groups beside that are, each by itself.
+//! Protected are the rule's `protect`, the groups of threads with a real-time
+//! priority, and zmeld's own.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use crate::config::{GroupPattern, ReclaimRule};
+use zmeld_linux::{Host, HostError};
+
+use crate::observe::reclaimed::ProtectedGroup;
+use crate::room::hierarchy::Hierarchy;
+
+/// A machine with more groups is not walked to its end.
+const GROUPS_MAX: usize = 4096;
+/// Scheduling policies that do not wait for others: FIFO, RR, DEADLINE (sched(7)).
+const REAL_TIME: [&str; 3] = ["1", "2", "6"];
+
+/// What was chosen.
+#[derive(Debug, Default)]
+pub(super) struct Targets {
+    /// Directories, with the groups' paths as they are shown.
+    pub groups: BTreeMap<PathBuf, String>,
+    pub protected: Vec<ProtectedGroup>,
+}
+
+impl Targets {
+    /// Those of the machine as it is.
+    ///
+    /// # Errors
+    /// When a directory of groups cannot be listed.
+    pub fn choose(
+        host: &Host,
+        hierarchy: &Hierarchy,
+        rule: &ReclaimRule,
+    ) -> Result<Targets, HostError> {
+        let mut walk = Walk {
+            host,
+            hierarchy,
+            rule,
+            protected: protected_by_threads(host, hierarchy, rule),
+            left: GROUPS_MAX,
+            found: Targets::default(),
+        };
+        walk.by_name(&hierarchy.top)?;
+        walk.left = GROUPS_MAX;
+        walk.choose(&hierarchy.top, false)?;
+        Ok(walk.found)
+    }
+}
+
+struct Walk<'a> {
+    host: &'a Host,
+    hierarchy: &'a Hierarchy,
+    rule: &'a ReclaimRule,
+    /// Protected directories, and why each is.
+    protected: BTreeMap<PathBuf, String>,
+    left: usize,
+    found: Targets,
+}
+
+impl Walk<'_> {
+    fn is_any(&self, patterns: &[GroupPattern], group: &Path) -> bool {
+        let path = self.hierarchy.shown(group);
+        patterns.iter().any(|pattern| pattern.matches(&path))
+    }
+
+    /// Notes the groups that `protect` names.
+    fn by_name(&mut self, group: &Path) -> Result<(), HostError> {
+        if self.is_any(&self.rule.protect, group) {
+            let why = "as [watch.reclaim] protect says".to_owned();
+            self.protected.insert(group.to_path_buf(), why);
+            return Ok(());
+        }
+        for child in self.children(group)? {
+            self.by_name(&child)?;
+        }
+        Ok(())
+    }
+
+    fn children(&mut self, group: &Path) -> Result<Vec<PathBuf>, HostError> {
+        let mut children = self.host.folders(group)?;
+        children.truncate(self.left);
+        self.left -= children.len();
+        Ok(children)
+    }
+
+    fn choose(&mut self, group: &Path, is_wanted: bool) -> Result<(), HostError> {
+        let is_wanted = is_wanted || self.is_any(&self.rule.groups, group);
+        if let Some(why) = self.protected.get(group) {
+            if is_wanted {
+                self.found.protected.push(ProtectedGroup {
+                    group: self.hierarchy.shown(group),
+                    why: why.clone(),
+                });
+            }
+            return Ok(());
+        }
+        let is_whole = !self.protected.keys().any(|it| it.starts_with(group));
+        // The root has no figures of its own.
+        if is_wanted && is_whole && group != self.hierarchy.top {
+            let shown = self.hierarchy.shown(group);
+            self.found.groups.insert(group.to_path_buf(), shown);
+            return Ok(());
+        }
+        for child in self.children(group)? {
+            self.choose(&child, is_wanted)?;
+        }
+        Ok(())
+    }
+}
+
+/// The groups of this process and of threads that do not wait for others. The root's
+/// are the kernel's own, and nothing is reclaimed from it.
+fn protected_by_threads(
+    host: &Host,
+    hierarchy: &Hierarchy,
+    rule: &ReclaimRule,
+) -> BTreeMap<PathBuf, String> {
+    let mut protected = BTreeMap::new();
+    let mut protect = |process: &str, why: String| {
+        let group = hierarchy.group_of(host, process);
+        if let Some(group) = group.filter(|group| *group != hierarchy.top) {
+            protected.entry(group).or_insert(why);
+        }
+    };
+    protect("self", "zmeld's own".to_owned());
+    if !rule.protect_real_time {
+        return protected;
+    }
+    for process in host.list("/proc").unwrap_or_default() {
+        if process.parse::<u32>().is_err() {
+            continue;
+        }
+        // Whatever ended meanwhile needs no protection.
+        for thread in host
+            .list(format!("/proc/{process}/task"))
+            .unwrap_or_default()
+        {
+            let stat = host.read(format!("/proc/{process}/task/{thread}/stat"));
+            if let Some(name) = stat.ok().as_deref().and_then(real_time_name) {
+                protect(&process, format!("{name} (thread {thread}) is real-time"));
+                break;
+            }
+        }
+    }
+    protected
+}
+
+/// The name of a thread that has a real-time policy, the 41st word of its `stat`.
+fn real_time_name(stat: &str) -> Option<String> {
+    let (begin, rest) = stat.rsplit_once(')')?;
+    let policy = rest.split_whitespace().nth(38)?;
+    let name = begin.split_once('(')?.1.replace(char::is_control, "?");
+    REAL_TIME.contains(&policy).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_threads_policy_is_found_behind_any_name() {
+        let stat = |policy: u32| {
+            let between = "0 ".repeat(37);
+            format!("7 (a) b (c) S {between}{policy} 0 0")
+        };
+        assert_eq!(real_time_name(&stat(2)).as_deref(), Some("a) b (c"));
+        assert_eq!(real_time_name(&stat(0)), None);
+        assert_eq!(real_time_name("7 (a) S"), None);
+    }
+}

@@ -1,0 +1,325 @@
+//! `[watch.reclaim]` on a machine made of files, in which writing `memory.reclaim`
+//! makes a control group smaller: from which groups, when not, and what is told.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use zmeld_linux::command::{Finished, Invocation};
+use zmeld_linux::host::{Access, Direct};
+use zmeld_linux::Host;
+use zmeld_swap::config::{Config, ReclaimRule};
+use zmeld_swap::observe::{Observation, Reclaimed};
+use zmeld_swap::watch::{WatchEvent, Watcher};
+
+const MIB: u64 = 1 << 20;
+
+/// Reclaims as the kernel would, down to what a group's file `in_use` says.
+struct Kernel;
+
+impl Access for Kernel {
+    fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+        Direct.read(path, limit)
+    }
+
+    fn write(&self, path: &Path, value: &[u8]) -> io::Result<()> {
+        assert!(path.ends_with("memory.reclaim"), "{}", path.display());
+        let number = |name: &str| -> u64 {
+            let text = fs::read_to_string(path.with_file_name(name)).unwrap();
+            text.trim().parse().unwrap()
+        };
+        let wanted: u64 = std::str::from_utf8(value).unwrap().parse().unwrap();
+        let (now, in_use) = (number("memory.current"), number("in_use"));
+        let given = wanted.min(now.saturating_sub(in_use));
+        let left = (now - given).to_string();
+        fs::write(path.with_file_name("memory.current"), left)?;
+        match given == wanted {
+            true => Ok(()),
+            false => Err(io::Error::from_raw_os_error(11)),
+        }
+    }
+
+    fn run(&self, _: &Invocation) -> io::Result<Finished> {
+        unreachable!("watch runs no commands")
+    }
+}
+
+struct Machine {
+    dir: tempfile::TempDir,
+    host: Host,
+    watcher: Watcher,
+    begin: Instant,
+    said: Vec<String>,
+}
+
+impl Machine {
+    fn new(rule: &str, dry_run: bool) -> Machine {
+        let dir = tempfile::tempdir().unwrap();
+        let text = format!("[watch.reclaim]\n{rule}");
+        let config = Config::from_text(Path::new("z.toml"), &text).unwrap();
+        let host = Host::with(dir.path(), Arc::new(Kernel));
+        let machine = Machine {
+            watcher: Watcher::new(host.clone(), config.config, dry_run),
+            dir,
+            host,
+            begin: Instant::now(),
+            said: Vec::new(),
+        };
+        machine.put(
+            "proc/self/mountinfo",
+            "30 1 0:26 / /sys/fs/cgroup rw shared:4 - cgroup2 cgroup2 rw\n",
+        );
+        machine.put("proc/self/cgroup", "0::/system.slice/zmeld-watch.service\n");
+        machine.put("proc/uptime", "1000.00 1.00\n");
+        machine.put("proc/sys/kernel/random/boot_id", "boot-1\n");
+        machine.put("proc/meminfo", "SwapTotal: 1000 kB\nSwapFree: 900 kB\n");
+        machine.put("sys/fs/cgroup/cgroup.controllers", "cpu memory\n");
+        for group in ["system.slice", "system.slice/zmeld-watch.service"] {
+            machine.group(group, 100, 0);
+        }
+        machine
+    }
+
+    fn put(&self, path: &str, text: &str) {
+        let path = self.dir.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    /// A group of so many MiB, of which so many are in use.
+    fn group(&self, name: &str, mib: u64, in_use_mib: u64) {
+        self.file(name, "memory.current", &(mib * MIB).to_string());
+        self.file(name, "in_use", &(in_use_mib * MIB).to_string());
+        self.file(name, "memory.swap.current", "0");
+        self.file(name, "memory.reclaim", "");
+        self.cost(name, 0, 0);
+    }
+
+    fn file(&self, group: &str, name: &str, text: &str) {
+        self.put(&format!("sys/fs/cgroup/{group}/{name}"), text);
+    }
+
+    /// What it cost so far: time waited, and pages that came back.
+    fn cost(&self, group: &str, stalled_us: u64, refaults: u64) {
+        let line = format!("avg10=0.00 avg60=0.00 avg300=0.00 total={stalled_us}");
+        let pressure = format!("some {line}\nfull {line}\n");
+        self.file(group, "memory.pressure", &pressure);
+        let stat = format!("anon 1\nworkingset_refault_anon {refaults}\n");
+        self.file(group, "memory.stat", &stat);
+    }
+
+    fn memory(&self, group: &str) -> u64 {
+        let path = format!("sys/fs/cgroup/{group}/memory.current");
+        let text = fs::read_to_string(self.dir.path().join(path)).unwrap();
+        text.parse().unwrap()
+    }
+
+    /// What is said at that second.
+    fn at(&mut self, second: u64) -> Vec<String> {
+        let said = &mut self.said;
+        let now = self.begin + Duration::from_secs(second);
+        self.watcher.reclaim(now, &mut |event| {
+            said.push(match event {
+                WatchEvent::Reclaim(group, what) => format!("{group}: {what}"),
+                WatchEvent::ReclaimFailed(err) => err.to_string(),
+                WatchEvent::Holding(why) => why,
+                other => panic!("{other:?}"),
+            });
+        });
+        std::mem::take(said)
+    }
+
+    /// Every 5 s from one second up to another.
+    fn between(&mut self, from: u64, to: u64) -> Vec<String> {
+        (from..=to).step_by(5).flat_map(|at| self.at(at)).collect()
+    }
+
+    fn noted(&self) -> Reclaimed {
+        Observation::read(&self.host, 4096).reclaim.unwrap()
+    }
+}
+
+#[test]
+fn what_is_idle_is_reclaimed_and_what_is_in_use_is_left() {
+    let mut machine = Machine::new("groups = [\"idle.service\"]\n", false);
+    machine.group("idle.service", 400, 300);
+    let said = machine.between(0, 1800);
+    assert_eq!(machine.memory("idle.service"), 300 * MIB, "{said:?}");
+    assert_eq!(machine.memory("system.slice"), 100 * MIB);
+    // Told once, not at each of hundreds of steps.
+    assert_eq!(said.len(), 1, "{said:?}");
+    let noted = machine.noted();
+    let group = &noted.groups[0];
+    assert_eq!(
+        (group.group.as_str(), group.first_memory_bytes),
+        ("/idle.service", 400 * MIB)
+    );
+    assert_eq!(group.reclaimed_bytes, 100 * MIB);
+    assert_eq!(noted.seconds, 1800);
+}
+
+#[test]
+fn it_backs_off_at_the_next_look_where_memory_comes_back() {
+    let mut machine = Machine::new("groups = [\"busy.service\"]\n", false);
+    machine.group("busy.service", 400, 0);
+    machine.between(0, 20);
+    // 0.2 % of 400 MiB are 204 pages.
+    machine.cost("busy.service", 0, 250);
+    let said = machine.at(25);
+    let back_off = "of its memory came back within a minute, and 0.20 % is allowed";
+    assert!(said[0].ends_with(back_off), "{said:?}");
+    let left = machine.memory("busy.service");
+    assert!(machine.between(30, 80).is_empty());
+    assert_eq!(machine.memory("busy.service"), left);
+    assert!(machine.noted().groups[0].backing_off.is_some());
+    // A minute later it is forgotten, and the rest is over.
+    assert_eq!(machine.between(85, 95), ["/busy.service: goes on"]);
+    assert!(machine.memory("busy.service") < left);
+    assert_eq!(machine.noted().groups[0].backing_off, None);
+}
+
+#[test]
+fn it_backs_off_where_tasks_wait() {
+    let mut machine = Machine::new("groups = [\"busy.service\"]\n", false);
+    machine.group("busy.service", 400, 0);
+    machine.between(0, 20);
+    // Of 5 s.
+    machine.cost("busy.service", 6_000, 0);
+    let said = machine.at(25);
+    let why = "its tasks waited for memory 0.12 % of the time, and 0.10 % is allowed";
+    assert!(said[0].ends_with(why), "{said:?}");
+}
+
+#[test]
+fn what_is_protected_is_left_alone_and_what_stands_beside_it_is_not() {
+    let mut machine = Machine::new("protect = [\"/user.slice/sound*\"]\n", false);
+    for group in [
+        "system.slice/rt.service",
+        "system.slice/plain.service",
+        "user.slice",
+        "user.slice/sound.service",
+        "user.slice/other.service",
+        "other.slice",
+        "other.slice/below.service",
+    ] {
+        machine.group(group, 400, 0);
+    }
+    let words = "0 ".repeat(37);
+    machine.put("proc/77/task/78/stat", &format!("78 (jackd) S {words}1 0"));
+    machine.put("proc/77/cgroup", "0::/system.slice/rt.service\n");
+    machine.between(0, 60);
+    let noted = machine.noted();
+    let mut groups: Vec<&str> = noted.groups.iter().map(|it| it.group.as_str()).collect();
+    groups.sort_unstable();
+    assert_eq!(
+        groups,
+        [
+            "/other.slice",
+            "/system.slice/plain.service",
+            "/user.slice/other.service"
+        ]
+    );
+    for (group, why) in [
+        ("/system.slice/rt.service", "jackd (thread 78) is real-time"),
+        ("/system.slice/zmeld-watch.service", "zmeld's own"),
+        ("/user.slice/sound.service", "protect says"),
+    ] {
+        let found = noted.protected.iter().find(|it| it.group == group);
+        assert!(found.is_some_and(|it| it.why.contains(why)), "{noted:?}");
+        assert_eq!(machine.memory(&group[1..]) % (100 * MIB), 0);
+    }
+    assert!(machine.memory("other.slice") < 400 * MIB);
+    // Through the group above, not by itself.
+    assert_eq!(machine.memory("other.slice/below.service"), 400 * MIB);
+}
+
+#[test]
+fn nothing_is_reclaimed_while_swap_is_full_or_processors_are_busy_or_it_is_dry() {
+    let rule = "groups = [\"idle.service\"]\n";
+    for (path, text, why) in [
+        (
+            "proc/meminfo",
+            "SwapTotal: 1000 kB\nSwapFree: 90 kB\n",
+            "swap is 91",
+        ),
+        (
+            "proc/pressure/cpu",
+            "some avg10=30.00 avg60=0.00 avg300=0.00 total=0\n",
+            "waited for a processor",
+        ),
+    ] {
+        let mut machine = Machine::new(rule, false);
+        machine.group("idle.service", 400, 0);
+        machine.put(path, text);
+        let said = machine.between(0, 60);
+        assert_eq!(machine.memory("idle.service"), 400 * MIB);
+        assert!(said.len() == 1 && said[0].contains(why), "{said:?}");
+        assert!(machine.noted().holding.is_some());
+    }
+    let mut machine = Machine::new(rule, true);
+    machine.group("idle.service", 400, 0);
+    let said = machine.between(0, 10);
+    assert_eq!(machine.memory("idle.service"), 400 * MIB);
+    assert!(
+        said[0].starts_with("/idle.service: would reclaim"),
+        "{said:?}"
+    );
+    assert_eq!(Observation::read(&machine.host, 4096).reclaim, None);
+}
+
+#[test]
+fn a_machine_that_cannot_says_so_once() {
+    let mut machine = Machine::new("groups = [\"nobody.service\"]\n", false);
+    let said = machine.between(0, 600);
+    assert!(
+        said.len() == 1 && said[0].contains("no control group is of that name"),
+        "{said:?}"
+    );
+    let mut machine = Machine::new("", false);
+    machine.put("proc/self/mountinfo", "");
+    let said = machine.between(0, 600);
+    assert!(said.len() == 1 && said[0].contains("version 2"), "{said:?}");
+    let mut machine = Machine::new("groups = [\"old.service\"]\n", false);
+    machine.group("old.service", 400, 0);
+    let file = "sys/fs/cgroup/old.service/memory.reclaim";
+    fs::remove_file(machine.dir.path().join(file)).unwrap();
+    let said = machine.between(0, 600);
+    assert!(
+        said.len() == 1 && said[0].contains("Linux 5.19"),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn a_group_that_ends_is_forgotten() {
+    let mut machine = Machine::new("groups = [\"idle.service\"]\n", false);
+    machine.group("idle.service", 400, 0);
+    machine.between(0, 20);
+    fs::remove_dir_all(machine.dir.path().join("sys/fs/cgroup/idle.service")).unwrap();
+    assert!(machine.between(25, 55).is_empty());
+    assert!(machine.noted().groups.is_empty());
+}
+
+#[test]
+fn an_old_note_is_of_a_watch_that_runs_no_more() {
+    let mut machine = Machine::new("groups = [\"idle.service\"]\n", false);
+    machine.group("idle.service", 400, 0);
+    machine.between(0, 20);
+    assert_eq!(machine.noted().every_seconds, 5);
+    machine.put("proc/uptime", "1071.00 1.00\n");
+    assert_eq!(Observation::read(&machine.host, 4096).reclaim, None);
+    machine.put("proc/uptime", "1000.00 1.00\n");
+    machine.put("proc/sys/kernel/random/boot_id", "boot-2\n");
+    assert_eq!(Observation::read(&machine.host, 4096).reclaim, None);
+}
+
+#[test]
+fn the_limits_are_those_of_the_published_systems() {
+    let rule = ReclaimRule::default();
+    assert_eq!(
+        (rule.pressure_max.fraction(), rule.comeback_max.fraction()),
+        (0.001, 0.002)
+    );
+}
