@@ -261,9 +261,8 @@ fn reclaimed(reclaim: &Reclaimed) -> Section {
         ]);
     }
     let mut section = Section::new("Reclaimed ahead of time").paragraph(format!(
-        "zmeld watch reclaimed {} of {} groups in {}, by memory.reclaim; {} came back.",
+        "zmeld watch reclaimed {} in {}, by memory.reclaim; {} came back.",
         bytes(reclaim.reclaimed_bytes()),
-        count(reclaim.groups.len() as u64),
         zmeld_report::units::duration(std::time::Duration::from_secs(reclaim.seconds)),
         bytes(reclaim.came_back_bytes()),
     ));
