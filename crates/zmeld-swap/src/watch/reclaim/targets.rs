@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::config::{GroupPattern, ReclaimRule};
-use zmeld_linux::{Host, HostError};
+use zmeld_linux::{process, Host, HostError};
 
 use crate::observe::reclaimed::ProtectedGroup;
 use crate::room::hierarchy::Hierarchy;
@@ -152,10 +152,10 @@ fn protected_by_threads(
 
 /// The name of a thread that has a real-time policy, the 41st word of its `stat`.
 fn real_time_name(stat: &str) -> Option<String> {
-    let (begin, rest) = stat.rsplit_once(')')?;
-    let policy = rest.split_whitespace().nth(38)?;
-    let name = begin.split_once('(')?.1.replace(char::is_control, "?");
-    REAL_TIME.contains(&policy).then_some(name)
+    let fields = process::fields(stat)?;
+    let name = stat.rsplit_once(')')?.0.split_once('(')?.1;
+    let is_real_time = REAL_TIME.contains(fields.get(38)?);
+    is_real_time.then(|| name.replace(char::is_control, "?"))
 }
 
 #[cfg(test)]
