@@ -117,7 +117,6 @@ fn place<'a>(view: &View<'a>, tier: &Tier, priority: i16) -> Place<'a> {
 /// `zmeld up` sets nothing up that compresses.
 fn way_to_apply(view: &View) -> String {
     let tiers = || view.applied.iter().flat_map(|applied| &applied.tiers);
-    let is_own = |swap: &Swap| tiers().any(|tier| tier.area.as_ref() == Some(&swap.area.path));
     let stands = |wanted: &Tier| {
         tiers().any(|tier| {
             let is_on = |swap: &Swap| tier.area.as_ref() == Some(&swap.area.path);
@@ -132,7 +131,7 @@ fn way_to_apply(view: &View) -> String {
     let compresses = |tier: &&Tier| !matches!(tier.kind, Kind::Disk(_));
     let mut wanted = view.wanted.tiers.iter().filter(compresses);
     let mut compressed = view.compressed();
-    let other = compressed.find(|(swap, _)| !is_own(swap));
+    let other = compressed.find(|(swap, _)| !view.is_own(swap));
     match (other, wanted.find(|tier| !stands(tier))) {
         (Some((swap, _)), Some(_)) => format!(
             "zmeld up --take-over ({} was set up by another tool)",

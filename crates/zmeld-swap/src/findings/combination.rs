@@ -42,18 +42,14 @@ pub(super) fn zram_with_zswap(view: &View) -> Vec<Found> {
 /// A device that another tool set up beside zmeld's own. What the plan refuses is on
 /// where the other came later, or an earlier zmeld let it pass.
 pub(super) fn second_device(view: &View) -> Vec<Found> {
-    let Some(applied) = view.applied else {
-        return Vec::new();
-    };
     let page_size = view.now.page_size;
     let ram = view.now.memory.total_bytes;
     let place = |(swap, device): &(&Swap, &Device)| {
         let limit = device.held.unwrap_or_default().limit_bytes;
         Place::device(swap.area.priority, device.size_bytes, limit, page_size)
     };
-    let (own, others): (Vec<_>, Vec<_>) = view
-        .compressed()
-        .partition(|(swap, _)| applied.tier_on(&swap.area.path).is_some());
+    let (own, others): (Vec<_>, Vec<_>) =
+        view.compressed().partition(|(swap, _)| view.is_own(swap));
     let Some(first) = own.first() else {
         return Vec::new();
     };
@@ -105,13 +101,22 @@ pub(super) fn lru_inversion(view: &View) -> Vec<Found> {
                     bytes(above.area.size_bytes),
                     bytes(below.area.used_bytes)
                 ),
-                match device.can_write_back {
-                    true => "give the device a writeback partition and a [watch] writeback rule, \
-                             or use zswap in front of the disk instead"
-                        .to_owned(),
-                    false => "use zswap in front of the disk instead (this kernel's zram has no \
-                              writeback): zmeld plan --tier zswap"
-                        .to_owned(),
+                {
+                    let zswap = match view.is_own(above) {
+                        true => "zmeld plan --tier zswap",
+                        // Beside another tool's device zswap is refused.
+                        false => "zmeld plan --tier zswap --take-over",
+                    };
+                    match device.can_write_back {
+                        true => format!(
+                            "give the device a writeback partition and a [watch] writeback rule, \
+                             or use zswap in front of the disk instead: {zswap}"
+                        ),
+                        false => format!(
+                            "use zswap in front of the disk instead (this kernel's zram has no \
+                             writeback): {zswap}"
+                        ),
+                    }
                 },
             ))
         })

@@ -128,6 +128,12 @@ impl<'a> View<'a> {
             .filter_map(|swap| Some((swap, self.now.device_of(swap)?)))
     }
 
+    /// Whether zmeld set that area up.
+    fn is_own(&self, swap: &Swap) -> bool {
+        let applied = self.applied;
+        applied.is_some_and(|applied| applied.tier_on(&swap.area.path).is_some())
+    }
+
     /// Swap areas that are on drives.
     fn disks(&self) -> impl Iterator<Item = &'a Swap> + '_ {
         self.now

@@ -174,6 +174,16 @@ fn status_does_not_call_anothers_device_zmelds() {
         let remedy = found["remedy"].as_str().unwrap();
         assert!(remedy.starts_with("zmeld up --take-over"), "{found}");
     }
+    // Nor does it advise what up refuses beside it.
+    let both = Machine::new()
+        .with_zram_generator(100)
+        .with_disk_swap(false);
+    let found = both.findings("lru-inversion");
+    let remedy = found[0]["remedy"].as_str().unwrap();
+    assert!(
+        remedy.ends_with("zmeld plan --tier zswap --take-over"),
+        "{remedy}"
+    );
     // Where nothing is in the way, a plain up does it.
     let free = Machine::new();
     free.config(RAM);

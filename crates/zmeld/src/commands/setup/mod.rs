@@ -570,7 +570,10 @@ pub fn plan(args: &PlanArgs) -> anyhow::Result<Outcome> {
         expected_ratio: wanted.measured.ratio(),
         ciphers,
         ciphers_unknown,
-        experiment: run::experiment(&host)?,
+        experiment: match is_here(&host) {
+            true => run::experiment(&host)?,
+            false => None,
+        },
         plan: &plan,
     };
     output::show(
