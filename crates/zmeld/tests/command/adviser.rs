@@ -282,6 +282,8 @@ fn a_status_advises_what_a_plan_would_set_up() {
 
 #[test]
 fn a_scan_of_other_memory_says_how_to_set_up_just_that() {
+    // What is swapped to by another test would count.
+    let _alone = crate::setup::alone();
     let folder = folder();
     // 20 MB of text that compresses, no page like another.
     let mut random = crate::run::Random(5);

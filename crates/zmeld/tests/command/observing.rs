@@ -311,7 +311,9 @@ fn config_check_tells_mistakes_from_traps() {
         ("[tier.a\n", 2, ":1:"),
     ] {
         let file = write(folder.path(), "zmeld.toml", config.as_bytes());
-        let output = run(&["config", "check", str(&file)]);
+        // Of no machine: this one's may be changed by another test meanwhile.
+        let root = ["--root", str(folder.path())];
+        let output = run(&[&["config", "check", str(&file)][..], &root].concat());
         let all = format!("{}{}", text(&output.stdout), text(&output.stderr));
         assert_eq!(code(&output), expected, "{config:?}: {all}");
         assert!(all.contains(said), "{config:?}: {all}");
