@@ -40,6 +40,8 @@ fn main() {
         .files(&core)
         .compile_intermediates();
     compiler()
+        // A codec of pages has no vector registers in the kernel.
+        .flag_if_supported("-fno-tree-vectorize")
         .objects(&objects)
         .includes(&includes)
         .files(&zword)

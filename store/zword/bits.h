@@ -34,6 +34,17 @@ static inline void zword_put_le64(u8 *at, u64 word)
 	zm_put64(at, word);
 }
 
+static inline u32 zword_get_le16(const u8 *at)
+{
+	u16 half;
+
+	memcpy(&half, at, sizeof(half));
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+	half = __builtin_bswap16(half);
+#endif
+	return half;
+}
+
 /* A word of 8 or 4 bytes. */
 static inline u64 zword_get_word(const u8 *at, u32 width)
 {
@@ -62,17 +73,10 @@ static inline void zword_put_word(u8 *at, u64 word, u32 width)
 	memcpy(at, &half, sizeof(half));
 }
 
-/* Byte by byte, no carry from one to the next. */
-static inline u64 zword_bytes_sub(u64 a, u64 b)
+/* What one word is more than another, in digits of -128 to 127, each 128 more. */
+static inline u64 zword_digits(u64 word, u64 reference)
 {
-	return ((a | ZWORD_HIGH_BITS) - (b & ~ZWORD_HIGH_BITS)) ^
-	       ((a ^ ~b) & ZWORD_HIGH_BITS);
-}
-
-static inline u64 zword_bytes_add(u64 a, u64 b)
-{
-	return ((a & ~ZWORD_HIGH_BITS) + (b & ~ZWORD_HIGH_BITS)) ^
-	       ((a ^ b) & ZWORD_HIGH_BITS);
+	return word - reference + ZWORD_HIGH_BITS;
 }
 
 /* Bit k: byte k is not 0. */
@@ -83,45 +87,54 @@ static inline u32 zword_bytes_set(u64 word)
 	return (u32)((high & ZWORD_HIGH_BITS) * 0x0002040810204081ull >> 56);
 }
 
+/*
+ * What comes next, lowest bit first, and above it one bit that is set: the zeros
+ * above that one count what was taken.
+ */
 struct zword_reader {
-	u64 bits;	/* what comes next, lowest first */
-	u32 count;	/* how many of them are sure */
-	u32 at;		/* next byte to load */
+	u64 bits;
+	u32 at;		/* the byte of the first bit */
 };
+
+#define ZWORD_READER_MARK	(1ull << 63)
 
 static inline void zword_reader_start(struct zword_reader *reader, u32 at)
 {
-	*reader = (struct zword_reader){ .at = at };
+	*reader = (struct zword_reader){ .bits = ZWORD_READER_MARK, .at = at };
 }
 
-/* size: of the whole object. */
+static inline u32 zword_reader_taken(const struct zword_reader *reader)
+{
+	return (u32)__builtin_clzll(reader->bits);
+}
+
+/* size: of the whole object, before which eight bytes may be read. */
 static inline void zword_refill(struct zword_reader *reader, const u8 *src,
 				u32 size)
 {
-	if (reader->at + 8 <= size) {
-		reader->bits |= zword_get_le64(src + reader->at) <<
-				reader->count;
-		reader->at += (63 - reader->count) >> 3;
-		reader->count |= ZWORD_REFILLED;
-		return;
-	}
-	for (; reader->count < ZWORD_REFILLED; reader->count += 8) {
-		if (reader->at < size)
-			reader->bits |= (u64)src[reader->at] << reader->count;
-		reader->at++;
-	}
+	u32 taken = zword_reader_taken(reader), end;
+	u64 word;
+
+	reader->at += taken / 8;
+	end = reader->at + 8;
+	if (end <= size)
+		word = zword_get_le64(src + reader->at);
+	else if (end < size + 8)
+		word = zword_get_le64(src + size - 8) >> 8 * (end - size);
+	else
+		word = 0;
+	reader->bits = (word | ZWORD_READER_MARK) >> taken % 8;
 }
 
 static inline void zword_skip(struct zword_reader *reader, u32 bits)
 {
 	reader->bits >>= bits;
-	reader->count -= bits;
 }
 
 /* The byte behind the last one that bits were taken of. */
 static inline u32 zword_reader_used(const struct zword_reader *reader)
 {
-	return reader->at - reader->count / 8;
+	return reader->at + (zword_reader_taken(reader) + 7) / 8;
 }
 
 struct zword_writer {

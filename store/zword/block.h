@@ -4,8 +4,8 @@
  *
  *   16 bits  mode (2), wide (1), set (2), count of tokens (11), low byte first
  *   sizes    of all streams but the last, in one byte each, or in two if wide
- *   streams  of words: tokens, four lanes; of bytes: tokens, numbers, four lanes;
- *            the last one takes the rest
+ *   streams  of words: two of tokens, four lanes; of bytes: tokens, offsets, counts,
+ *            four lanes; the last one takes the rest
  */
 #ifndef ZWORD_BLOCK_H
 #define ZWORD_BLOCK_H
@@ -13,8 +13,8 @@
 #include "bits.h"
 #include "tables.h"
 
-#define ZWORD_WORD_STREAMS	(1 + ZWORD_LANES)
-#define ZWORD_BYTE_STREAMS	(2 + ZWORD_LANES)
+#define ZWORD_WORD_STREAMS	(2 + ZWORD_LANES)
+#define ZWORD_BYTE_STREAMS	(3 + ZWORD_LANES)
 #define ZWORD_STREAMS_MAX	ZWORD_BYTE_STREAMS
 #define ZWORD_HEADER_WIDE	4u
 #define ZWORD_SET_SHIFT		3
@@ -29,10 +29,16 @@ struct zword_header {
 	u32 start[ZWORD_STREAMS_MAX + 1];	/* of each stream; last: the end */
 };
 
+/* What is read in front of a word's literals: so they come to their places. */
+#define ZWORD_LITERAL_ROOM	8u
+/* Literals of half of the tokens, with room in front and to write 16 at once. */
+#define ZWORD_HALF_LITERALS \
+	(ZWORD_LITERAL_ROOM + ZWORD_WORD_LITERALS_MAX / 2 + 16)
+
 /* What a decoder writes beside the page. */
 struct zword_word_memory {
-	u16 token[1024];
-	u8 literal[ZWORD_WORD_LITERALS_MAX + 16];	/* first their tables */
+	struct zword_step step[1024];
+	u8 literal[2][ZWORD_HALF_LITERALS];	/* first their tables */
 };
 
 struct zword_byte_sequence {
@@ -193,12 +199,10 @@ static inline bool zword_budget_left(struct zword_budget *budget, u32 bits)
  * limit.
  */
 bool zword_words_parse(const struct zword_word_encoder *tables,
-		       const struct zword_word_decoder *masks,
 		       struct zword_encoding *work, u32 width,
 		       const struct zword_part *part);
 /* The same with many more places looked at; the limit is none. */
 bool zword_words_parse_thoroughly(const struct zword_word_encoder *tables,
-				  const struct zword_word_decoder *masks,
 				  struct zword_encoding *work, u32 width,
 				  const struct zword_part *part);
 /* The set of codes that suits what was parsed. */

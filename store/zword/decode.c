@@ -2,11 +2,12 @@
 /*
  * Decoding: blocks, and words.
  *
- * Words go in three passes, each with nothing to wait for but itself: tokens,
- * which tell how many literals there are and of which tables; the literals, from
- * four streams side by side, each in the place of its table's number; the words.
+ * Words go in three passes, each with nothing to wait for but itself: tokens, from
+ * two streams side by side, which tell how many literals there are and of which
+ * tables; the literals, from four, each in the place of its table's number; the
+ * words.
  *
- * No pass trusts what it reads. The first writes at most a token and its
+ * No pass trusts what it reads. The first writes at most a step and its
  * literals for each of the tokens that a block can have; the second as many
  * literals as the first counted; the third checks each run against the block's
  * end, and takes zero for a word before the page.
@@ -18,70 +19,121 @@ static u32 tokens_max(u32 width)
 	return ZWORD_BLOCK_SIZE / width;
 }
 
+/* Tokens of the first stream. */
+static u32 firsts_of(u32 count)
+{
+	return count - count / 2;
+}
+
 /* Between two refills, escapes aside. */
-#define TOKENS_A_REFILL		(ZWORD_REFILLED / ZWORD_TOKEN_CODE_MAX)
+#define TOKENS_A_REFILL		6
+_Static_assert(TOKENS_A_REFILL * ZWORD_TOKEN_CODE_MAX <= ZWORD_REFILLED,
+	       "bits of a reader");
+
+/* One of the two halves of the tokens. */
+struct half {
+	struct zword_reader reader;
+	u32 context;	/* the entry of the token before, which holds it */
+	struct zword_step *step;
+	u8 *literal;
+};
+
+static __always_inline void symbol_put(struct half *half,
+				       const struct zword_symbol *symbol)
+{
+	zm_put64(half->literal, zm_get64(symbol));
+	zm_put64(half->literal + 8, zm_get64((const u8 *)symbol + 8));
+	half->literal += symbol->count;
+	*half->step++ = symbol->step;
+}
 
 /* A token that has no code of its own. */
-static bool escape_read(const struct zword_word_decoder *tables,
-			struct zword_reader *reader,
-			const struct zword_decoding *job, u32 masks,
-			struct zword_literal_tables *literals)
+static noinline bool escape_read(const struct zword_word_decoder *tables,
+				 struct half *half,
+				 const struct zword_decoding *job)
 {
-	u32 token;
+	u32 masks = tables->width == 8 ? ZWORD_MASKS_64 : ZWORD_MASKS_32;
+	struct zword_symbol symbol;
+	u32 token, kind;
 
-	zword_refill(reader, job->src, job->src_size);
-	token = (u32)reader->bits & (ZWORD_TOKENS - 1);
-	zword_skip(reader, ZWORD_TOKEN_BITS);
-	zword_refill(reader, job->src, job->src_size);
-	if (zword_token_kind(token) >= ZWORD_KINDS ||
-	    zword_token_mask(token) >= masks)
+	zword_refill(&half->reader, job->src, job->src_size);
+	token = (u32)half->reader.bits & (ZWORD_TOKENS - 1);
+	zword_skip(&half->reader, ZWORD_TOKEN_BITS);
+	zword_refill(&half->reader, job->src, job->src_size);
+	kind = zword_token_kind(token);
+	if (kind >= ZWORD_KINDS || zword_token_mask(token) >= masks)
 		return false;
-	zword_literal_tables_of(tables, token, literals);
+	zword_symbol_of(tables, token, &symbol);
+	symbol_put(half, &symbol);
+	half->context = zword_context(kind) << ZWORD_ENTRY_CONTEXT_SHIFT;
 	return true;
 }
 
-/* Tokens, tables of their literals; how many literals, or a negative error. */
-static int tokens_read(const struct zword_word_decoder *tables,
-		       struct zword_word_memory *memory,
-		       const struct zword_decoding *job, u32 masks)
+static __always_inline bool token_read(const struct zword_word_decoder *tables,
+				       const u16 *codes, struct half *half,
+				       const struct zword_decoding *job)
+{
+	u32 context = half->context & ZWORD_ENTRY_CONTEXT, entry;
+	struct half escaped;
+
+	entry = codes[context * (ZWORD_TOKEN_CODES >> ZWORD_ENTRY_CONTEXT_SHIFT) +
+		      (half->reader.bits & (ZWORD_TOKEN_CODES - 1))];
+	zword_skip(&half->reader, entry & ZWORD_ENTRY_SKIP);
+	if (entry >> ZWORD_ENTRY_SHIFT == ZWORD_ESCAPE) {
+		/* What no one points to stays in registers. */
+		escaped = *half;
+		if (!escape_read(tables, &escaped, job))
+			return false;
+		*half = escaped;
+		return true;
+	}
+	half->context = entry;
+	symbol_put(half, &tables->symbol[entry >> ZWORD_ENTRY_SHIFT]);
+	return true;
+}
+
+static __always_inline bool pair_read(const struct zword_word_decoder *tables,
+				      const u16 *codes, struct half *a,
+				      struct half *b,
+				      const struct zword_decoding *job)
+{
+	return token_read(tables, codes, a, job) &&
+	       token_read(tables, codes, b, job);
+}
+
+/* Tokens, and tables of their literals. False: damage. */
+static noinline bool tokens_read(const struct zword_word_decoder *tables,
+				 struct half *first, struct half *second,
+				 const struct zword_decoding *job)
 {
 	const u16 *codes = tables->set[job->header.set].token[0];
-	const struct zword_literal_tables *literals;
-	struct zword_literal_tables escaped;
-	u16 *token = memory->token, *end = token + job->header.count, *stop;
-	u8 *literal = memory->literal;
-	struct zword_reader reader;
-	u32 context = 0, entry, kind;
+	struct half a = *first, b = *second;
+	u32 left = job->header.count / 2;
 
-	zword_reader_start(&reader, job->header.start[0]);
-	while (token < end) {
-		zword_refill(&reader, job->src, job->src_size);
-		stop = end - token < TOKENS_A_REFILL ? end :
-						       token + TOKENS_A_REFILL;
-		do {
-			entry = codes[context * ZWORD_TOKEN_CODES |
-				      (reader.bits & (ZWORD_TOKEN_CODES - 1))];
-			zword_skip(&reader, entry & ZWORD_ENTRY_LENGTH);
-			context = (entry & ZWORD_ENTRY_CONTEXT) >>
-				  ZWORD_ENTRY_MORE;
-			literals = &tables->symbol[entry >> ZWORD_ENTRY_SHIFT];
-			if (entry >> ZWORD_ENTRY_SHIFT == ZWORD_ESCAPE) {
-				literals = &escaped;
-				if (!escape_read(tables, &reader, job, masks,
-						 &escaped))
-					return -EBADMSG;
-				kind = zword_token_kind(escaped.token);
-				context = zword_context(kind);
-			}
-			zword_put_le64(literal, literals->first);
-			zword_put_le64(literal + 8, literals->more);
-			literal += literals->count;
-			*token++ = literals->token;
-		} while (token < stop);
+	for (;;) {
+		zword_refill(&a.reader, job->src, job->src_size);
+		zword_refill(&b.reader, job->src, job->src_size);
+		if (left < TOKENS_A_REFILL)
+			break;
+		left -= TOKENS_A_REFILL;
+		/* No loop, whose end would be foreseen badly. */
+		if (!pair_read(tables, codes, &a, &b, job) ||
+		    !pair_read(tables, codes, &a, &b, job) ||
+		    !pair_read(tables, codes, &a, &b, job) ||
+		    !pair_read(tables, codes, &a, &b, job) ||
+		    !pair_read(tables, codes, &a, &b, job) ||
+		    !pair_read(tables, codes, &a, &b, job))
+			return false;
 	}
-	if (zword_reader_used(&reader) != job->header.start[1])
-		return -EBADMSG;
-	return (int)(literal - memory->literal);
+	for (; left; left--)
+		if (!pair_read(tables, codes, &a, &b, job))
+			return false;
+	if (job->header.count % 2 && !token_read(tables, codes, &a, job))
+		return false;
+	*first = a;
+	*second = b;
+	return zword_reader_used(&a.reader) == job->header.start[1] &&
+	       zword_reader_used(&b.reader) == job->header.start[2];
 }
 
 static inline void literal_read(const struct zword_word_set *tables,
@@ -90,37 +142,40 @@ static inline void literal_read(const struct zword_word_set *tables,
 	u32 entry = tables->literal[*literal][lane->bits &
 					      (ZWORD_LITERAL_CODES - 1)];
 
-	zword_skip(lane, entry & ZWORD_ENTRY_LENGTH);
+	zword_skip(lane, entry & ZWORD_ENTRY_SKIP);
 	*literal = (u8)(entry >> ZWORD_ENTRY_SHIFT);
 }
 
-/* Literal k is in lane k modulo 4. */
-#define LITERALS_A_REFILL	(ZWORD_REFILLED / ZWORD_LITERAL_CODE_MAX)
+/* Steps between two refills. */
+#define STEPS_A_REFILL		6
+_Static_assert(STEPS_A_REFILL * ZWORD_LITERAL_CODE_MAX <= ZWORD_REFILLED,
+	       "bits of a reader");
 
-static int literals_read(const struct zword_word_set *tables, u8 *literal,
-			 u32 count, const struct zword_decoding *job)
+/* Literal k is in lane k modulo 4; the lanes that are given begin with the first. */
+static noinline void literals_read(const struct zword_word_set *tables, u8 *literal,
+			  const u8 *end, struct zword_reader *lanes,
+			  const struct zword_decoding *job)
 {
-	const u32 *start = job->header.start;
-	struct zword_reader a = { .at = start[1] }, b = { .at = start[2] };
-	struct zword_reader c = { .at = start[3] }, d = { .at = start[4] };
-	u32 k;
+	struct zword_reader a = lanes[0], b = lanes[1];
+	struct zword_reader c = lanes[2], d = lanes[3];
+	u32 count = (u32)(end - literal), k;
 
-	do {
+	for (;;) {
 		zword_refill(&a, job->src, job->src_size);
 		zword_refill(&b, job->src, job->src_size);
 		zword_refill(&c, job->src, job->src_size);
 		zword_refill(&d, job->src, job->src_size);
-		if (count < LITERALS_A_REFILL * ZWORD_LANES)
+		if (count < STEPS_A_REFILL * ZWORD_LANES)
 			break;
-		for (k = 0; k < LITERALS_A_REFILL; k++) {
+		count -= STEPS_A_REFILL * ZWORD_LANES;
+		for (k = 0; k < STEPS_A_REFILL; k++) {
 			literal_read(tables, &a, literal);
 			literal_read(tables, &b, literal + 1);
 			literal_read(tables, &c, literal + 2);
 			literal_read(tables, &d, literal + 3);
 			literal += ZWORD_LANES;
 		}
-		count -= LITERALS_A_REFILL * ZWORD_LANES;
-	} while (count);
+	}
 	for (; count >= ZWORD_LANES; count -= ZWORD_LANES) {
 		literal_read(tables, &a, literal);
 		literal_read(tables, &b, literal + 1);
@@ -134,15 +189,56 @@ static int literals_read(const struct zword_word_set *tables, u8 *literal,
 		literal_read(tables, &b, literal + 1);
 	if (count > 2)
 		literal_read(tables, &c, literal + 2);
-	return zword_reader_used(&a) == start[2] &&
-	       zword_reader_used(&b) == start[3] &&
-	       zword_reader_used(&c) == start[4] &&
-	       zword_reader_used(&d) == start[5] ? 0 : -EBADMSG;
+	lanes[0] = a;
+	lanes[1] = b;
+	lanes[2] = c;
+	lanes[3] = d;
 }
 
-static inline u64 word_before(const u8 *page, u32 at, u32 back, u32 width)
+/* The lane of the literal behind so many comes first. */
+static void lanes_turn(struct zword_reader *lanes, u32 literals)
 {
-	return at >= back ? zword_get_word(page + at - back, width) : 0;
+	struct zword_reader before[ZWORD_LANES];
+	u32 k;
+
+	memcpy(before, lanes, sizeof(before));
+	for (k = 0; k < ZWORD_LANES; k++)
+		lanes[k] = before[(literals + k) % ZWORD_LANES];
+}
+
+/* Steps and literals. False: damage. */
+static bool streams_read(const struct zword_word_decoder *tables,
+			 struct zword_word_memory *memory,
+			 const struct zword_decoding *job)
+{
+	const struct zword_word_set *set = &tables->set[job->header.set];
+	const u32 *start = job->header.start;
+	struct zword_reader lanes[ZWORD_LANES];
+	struct half half[2];
+	u8 *literal[2];
+	u32 all = 0, k;
+
+	for (k = 0; k < 2; k++) {
+		literal[k] = memory->literal[k] + ZWORD_LITERAL_ROOM;
+		half[k] = (struct half){ .literal = literal[k] };
+		zword_reader_start(&half[k].reader, start[k]);
+	}
+	half[0].step = memory->step;
+	half[1].step = memory->step + firsts_of(job->header.count);
+	if (!tokens_read(tables, &half[0], &half[1], job))
+		return false;
+	for (k = 0; k < ZWORD_LANES; k++)
+		zword_reader_start(&lanes[k], start[2 + k]);
+	for (k = 0; k < 2; k++) {
+		literals_read(set, literal[k], half[k].literal, lanes, job);
+		lanes_turn(lanes, (u32)(half[k].literal - literal[k]));
+		all += (u32)(half[k].literal - literal[k]);
+	}
+	lanes_turn(lanes, -all);
+	for (k = 0; k < ZWORD_LANES; k++)
+		if (zword_reader_used(&lanes[k]) != start[3 + k])
+			return false;
+	return true;
 }
 
 /* What words are made of. */
@@ -150,120 +246,179 @@ struct making {
 	const struct zword_word_decoder *tables;
 	const u8 *literal;
 	u8 *page;
-	u32 at;		/* bytes, as are the others */
-	u32 end;
-	u32 back;
+	unsigned long at;	/* bytes, as are the others */
+	unsigned long end;
+	unsigned long limit;	/* up to there, there is room for RUN_SHORT words */
+	unsigned long back;
 };
 
-/* Repeats what stands before it; at, back and end in bytes. */
-static inline void run_copy(u8 *page, u32 at, u32 end, u32 back, u32 width)
-{
-	u64 word;
+/* A word and what is always made of its run. */
+#define RUN_SHORT	3u
 
-	if (back == width && at >= back) {
-		/* Not through memory, where each would wait for the one before. */
-		word = zword_get_word(page + at - width, width);
-		for (; at < end; at += width)
-			zword_put_word(page + at, word, width);
-		return;
-	}
-	for (; at < end && at < back; at += width)
-		zword_put_word(page + at, 0, width);
-	for (; at < end; at += width)
-		zword_put_word(page + at,
-			       zword_get_word(page + at - back, width), width);
+static __always_inline const struct zword_mask *
+mask_of(const struct making *making, const struct zword_step *step)
+{
+	return (const void *)((const u8 *)making->tables->mask + step->mask);
 }
 
-static inline u64 spread(const struct zword_mask *mask, const u8 *literal)
+static __always_inline const struct zword_reference *
+reference_of(const struct making *making, const struct zword_step *step)
 {
-	u64 word = zword_get_le64(literal);
+	return (const void *)((const u8 *)making->tables->reference +
+			      step->reference);
+}
 
-	return (word << mask->low_shift & mask->low) |
-	       (word << mask->high_shift & mask->high);
+static inline u64 word_before(const u8 *page, unsigned long at,
+			      unsigned long back, u32 width)
+{
+	return at >= back ? zword_get_word(page + at - back, width) : 0;
+}
+
+/* The literals of a word in their places. */
+static __always_inline u64 spread(const struct zword_mask *mask,
+				  const u8 *literal)
+{
+	const u8 *from = literal - ZWORD_LITERAL_ROOM;
+
+	return (zword_get_le64(from + mask->low_from) & mask->low) |
+	       (zword_get_le64(from + mask->high_from) & mask->high);
 }
 
 /* Any token, with all checks; seldom, so on its own. */
-static noinline bool word_make(struct making *making, u32 token, u32 width)
+static noinline bool word_make(struct making *making,
+			       const struct zword_step *step, u32 width)
 {
-	const struct zword_mask *mask =
-		&making->tables->mask[zword_token_mask(token)];
-	u32 kind = zword_token_kind(token), run = zword_token_run(token);
-	u64 word = spread(mask, making->literal), reference = 0;
+	const struct zword_reference *kind = reference_of(making, step);
+	const struct zword_mask *mask = mask_of(making, step);
+	u64 word = spread(mask, making->literal), reference;
+	unsigned long end = making->at + step->advance, back;
 	u8 *page = making->page;
 
 	making->literal += mask->count;
-	if (kind == ZWORD_NEAR)
-		making->back = (1u + *making->literal++) * width;
-	if (kind == ZWORD_FAR) {
-		making->back = (1u + making->literal[0] * 256 +
-				making->literal[1]) * width;
-		making->literal += 2;
-	}
-	if (run == ZWORD_RUN_LONG)
-		run += *making->literal++;
-	if ((1 + run) * width > making->end - making->at)
+	back = (making->back & kind->stay) + kind->least +
+	       (zword_get_le16(making->literal) & kind->offset) * width;
+	making->back = back;
+	making->literal += kind->bytes;
+	if (!step->advance)
+		end += (1u + ZWORD_RUN_LONG + *making->literal++) * width;
+	if (end > making->end)
 		return false;
-	if (kind != ZWORD_ZERO)
-		reference = word_before(page, making->at, making->back, width);
-	if (kind == ZWORD_LINEAR)
-		reference = 2 * reference - word_before(page, making->at,
-							2 * making->back,
-							width);
-	zword_put_word(page + making->at, zword_bytes_add(word, reference),
-		       width);
-	making->at += width;
-	run = making->at + run * width;
-	if (kind == ZWORD_ZERO)
-		for (; making->at < run; making->at += width)
-			zword_put_word(page + making->at, 0, width);
+	reference = word_before(page, making->at, back, width);
+	reference += reference - word_before(page, making->at, back +
+					     (back & kind->twice), width);
+	word += (reference - mask->bias) & kind->keep;
+	do {
+		zword_put_word(page + making->at, word, width);
+		making->at += width;
+		word = word_before(page, making->at, back, width) & kind->keep;
+	} while (making->at < end);
+	return true;
+}
+
+/* Words that are copied at once. */
+#define RUN_STEP	4u
+
+static __always_inline void word_copy(u8 *to, unsigned long back, u32 width)
+{
+	zword_put_word(to, zword_get_word(to - back, width), width);
+}
+
+/*
+ * The rest of a long run. Up to step_end, what is written behind its end is in the
+ * block, and written again.
+ */
+static __always_inline void run_make(u8 *to, const u8 *end, const u8 *step_end,
+				     unsigned long back, u64 keep, u32 width)
+{
+	u64 word;
+	u32 k;
+
+	if (keep && back != width) {
+		for (; to < end && to <= step_end; to += RUN_STEP * width)
+			for (k = 0; k < RUN_STEP; k++)
+				word_copy(to + k * width, back, width);
+		for (; to < end; to += width)
+			word_copy(to, back, width);
+		return;
+	}
+	/* Not through memory, where each would wait for the one before. */
+	word = zword_get_word(to - width, width) & keep;
+	for (; to < end && to <= step_end; to += RUN_STEP * width)
+		for (k = 0; k < RUN_STEP; k++)
+			zword_put_word(to + k * width, word, width);
+	for (; to < end; to += width)
+		zword_put_word(to, word, width);
+}
+
+static noinline void run_make_64(u8 *to, const u8 *end, const u8 *step_end,
+				 unsigned long back, u64 keep)
+{
+	run_make(to, end, step_end, back, keep, 8);
+}
+
+static noinline void run_make_32(u8 *to, const u8 *end, const u8 *step_end,
+				 unsigned long back, u64 keep)
+{
+	run_make(to, end, step_end, back, keep, 4);
+}
+
+/* A long run, of whose words some are made. False: it passes the block's end. */
+static __always_inline bool long_make(struct making *making, u64 keep, u32 width)
+{
+	u8 *to = making->page + making->at + RUN_SHORT * width, *end;
+	u8 *step_end = making->page + making->end - RUN_STEP * width;
+
+	making->at += (1u + ZWORD_RUN_LONG + *making->literal++) * width;
+	if (making->at > making->end)
+		return false;
+	end = making->page + making->at;
+	if (width == 8)
+		run_make_64(to, end, step_end, making->back, keep);
 	else
-		run_copy(page, making->at, run, making->back, width);
-	making->at = run;
+		run_make_32(to, end, step_end, making->back, keep);
 	return true;
 }
 
 /*
- * The same without a branch: a token that is not far, with all that it may refer to
- * in the page, and room for a run of two even if it has none. So the lowest bit of
- * its kind tells zero, the next one near, the third one linear. A long run is not
- * made yet.
+ * A token without a branch on what it is, where all that it may refer to is in the
+ * page, and room for a short run even if it has none. False: damage.
  */
-static __always_inline void word_make_fast(struct making *making, u32 token,
-					   const struct zword_mask *mask,
-					   u32 back, u32 width)
+static __always_inline bool token_make(struct making *making,
+				       const struct zword_step *step, u32 width)
 {
-	u64 keep = (u64)(token & ZWORD_ZERO) - 1;
-	u64 linear = -(u64)(token >> 2 & 1);
-	u64 word = spread(mask, making->literal), reference, before;
+	const struct zword_reference *kind = reference_of(making, step);
+	const struct zword_mask *mask = mask_of(making, step);
+	const u8 *offset = making->literal + mask->count, *from;
 	u8 *to = making->page + making->at;
-	const u8 *from = to - back;
+	unsigned long back, twice;
+	struct making slow;
+	u64 word, reference;
 
-	reference = zword_get_word(from, width);
-	before = zword_get_word(from - (back & (u32)linear), width);
-	reference = (reference + ((reference - before) & linear)) & keep;
-	zword_put_word(to, zword_bytes_add(word, reference), width);
-	zword_put_word(to + width, zword_get_word(from + width, width) & keep,
-		       width);
-	zword_put_word(to + 2 * width,
-		       zword_get_word(from + 2 * width, width) & keep, width);
-	making->literal += mask->count + (token >> 1 & 1);
+	back = (making->back & kind->stay) + kind->least +
+	       (zword_get_le16(offset) & kind->offset) * width;
+	twice = back + (back & kind->twice);
+	if (twice > making->at || making->at > making->limit) {
+		slow = *making;
+		if (!word_make(&slow, step, width))
+			return false;
+		*making = slow;
+		return true;
+	}
+	word = spread(mask, making->literal);
+	making->literal = offset + kind->bytes;
 	making->back = back;
-}
-
-/* False: it passes the block's end. */
-static __always_inline bool run_make(struct making *making, u32 token, u32 width)
-{
-	u32 run = (ZWORD_RUN_LONG + *making->literal++) * width;
-
-	making->at += width;
-	if (run > making->end - making->at)
-		return false;
-	if (token & ZWORD_ZERO)
-		memset(making->page + making->at, 0, run);
-	else
-		run_copy(making->page, making->at, making->at + run,
-			 making->back, width);
-	making->at += run;
+	from = to - back;
+	reference = zword_get_word(from, width);
+	reference += reference - zword_get_word(to - twice, width);
+	word += (reference - mask->bias) & kind->keep;
+	zword_put_word(to, word, width);
+	word = zword_get_word(from + width, width) & kind->keep;
+	zword_put_word(to + width, word, width);
+	word = zword_get_word(from + 2 * width, width) & kind->keep;
+	zword_put_word(to + 2 * width, word, width);
+	if (!step->advance)
+		return long_make(making, kind->keep, width);
+	making->at += step->advance;
 	return true;
 }
 
@@ -274,62 +429,36 @@ static __always_inline int words_make(const struct zword_word_decoder *tables,
 {
 	struct making making = {
 		.tables = tables,
-		.literal = memory->literal,
 		.page = job->page,
 		.at = job->from,
 		.end = job->from + ZWORD_BLOCK_SIZE,
+		.limit = job->from + ZWORD_BLOCK_SIZE - RUN_SHORT * width,
 		.back = width,
 	};
-	const u16 *at = memory->token, *end = at + job->header.count;
-	struct making slow;
+	const struct zword_step *step = memory->step;
+	const struct zword_step *end = step + job->header.count, *stop;
+	u32 k;
 
-	for (; at < end; at++) {
-		u32 token = *at, back = making.back;
-		const struct zword_mask *mask =
-			&tables->mask[zword_token_mask(token)];
-		u32 near = (1u + making.literal[mask->count]) * width;
-
-		/* No branch, since none could be foreseen. */
-		back ^= (back ^ near) & -(token >> 1 & 1);
-		if ((token & ZWORD_FAR) == ZWORD_FAR ||
-		    back << (token >> 2 & 1) > making.at ||
-		    3 * width > making.end - making.at) {
-			/* What no one points to stays in registers. */
-			slow = making;
-			if (!word_make(&slow, token, width))
+	stop = step + firsts_of(job->header.count);
+	for (k = 0; k < 2; k++, stop = end) {
+		making.literal = memory->literal[k] + ZWORD_LITERAL_ROOM;
+		for (; step < stop; step++)
+			if (!token_make(&making, step, width))
 				return -EBADMSG;
-			making = slow;
-			continue;
-		}
-		word_make_fast(&making, token, mask, back, width);
-		if (token < zword_token(0, 0, ZWORD_RUN_LONG))
-			making.at += (1 + zword_token_run(token)) * width;
-		else if (!run_make(&making, token, width))
-			return -EBADMSG;
 	}
 	return making.at == making.end ? 0 : -EBADMSG;
 }
-
-_Static_assert(ZWORD_ZERO == 1 && ZWORD_NEAR == 2 && ZWORD_FAR == 3 &&
-	       ZWORD_LINEAR == 4 && ZWORD_KINDS == 5, "bits of a kind");
 
 int zword_words_decode(const struct zword_word_decoder *tables,
 		       struct zword_word_memory *memory,
 		       const struct zword_decoding *job)
 {
-	u32 width = job->header.mode == ZWORD_WORDS_64 ? 8 : 4;
-	int literals, ret;
+	const struct zword_header *header = &job->header;
+	u32 width = header->mode == ZWORD_WORDS_64 ? 8 : 4;
 
-	if (job->header.count > tokens_max(width))
+	if (header->count > tokens_max(width) ||
+	    !streams_read(tables, memory, job))
 		return -EBADMSG;
-	literals = tokens_read(tables, memory, job,
-			       width == 8 ? ZWORD_MASKS_64 : ZWORD_MASKS_32);
-	if (literals < 0)
-		return literals;
-	ret = literals_read(&tables->set[job->header.set], memory->literal,
-			    (u32)literals, job);
-	if (ret)
-		return ret;
 	return width == 8 ? words_make(tables, memory, job, 8) :
 			    words_make(tables, memory, job, 4);
 }
@@ -363,9 +492,18 @@ static bool header_read(struct zword_header *header, const u8 *src, u32 size)
 	return at <= size;
 }
 
+/* What a reader may read in front of a block that is shorter. */
+#define SMALL	8u
+
 static int block_decode(const struct zword_tables *tables,
 			struct zword_work *work, struct zword_decoding *job)
 {
+	u8 small[2 * SMALL] = { 0 };
+
+	if (job->src_size < SMALL) {
+		memcpy(small + SMALL, job->src, job->src_size);
+		job->src = small + SMALL;
+	}
 	if (!header_read(&job->header, job->src, job->src_size))
 		return -EBADMSG;
 	if (job->header.mode == ZWORD_RAW) {

@@ -6,13 +6,10 @@
  */
 #include "block.h"
 
-/*
- * Tokens between two refills of both streams: an offset takes a code and 8 bits, and
- * the last of them must still have room for two lengths, which refill again.
- */
+/* Tokens between two refills of all streams: an offset takes a code and 8 bits. */
 #define TOKENS_A_REFILL		3u
-_Static_assert(2 * (ZWORD_LITERAL_CODE_MAX + 8) + 2 * ZWORD_LITERAL_CODE_MAX <=
-	       ZWORD_REFILLED, "bits of a reader");
+_Static_assert(TOKENS_A_REFILL * (ZWORD_LITERAL_CODE_MAX + 8) <= ZWORD_REFILLED,
+	       "bits of a reader");
 #define LITERALS_A_REFILL	(ZWORD_REFILLED / ZWORD_LITERAL_CODE_MAX)
 
 /* An entry holds the class of its literal where its length ends. */
@@ -48,16 +45,19 @@ static inline u8 *lane_limit(u8 *limit, u8 *end)
 static int literals_read(const struct zword_byte_set *tables, u8 *literal,
 			 u32 count, u32 first, const struct zword_decoding *job)
 {
-	const u32 *start = job->header.start + 1;
+	const u32 *start = job->header.start + 2;
 	u32 quarter = (count + 3) / 4;
-	struct zword_reader a = { .at = start[1] }, b = { .at = start[2] };
-	struct zword_reader c = { .at = start[3] }, d = { .at = start[4] };
+	struct zword_reader a, b, c, d;
 	u32 ea = first, eb = ea, ec = ea, ed = ea, k;
 	u8 *la = literal, *lb = la + quarter, *lc = lb + quarter;
 	u8 *ld = lc + quarter, *end = literal + count;
 	/* The last lane may be shorter: what all have, then the others' rest. */
 	u32 common = count > 3 * quarter ? count - 3 * quarter : 0;
 
+	zword_reader_start(&a, start[1]);
+	zword_reader_start(&b, start[2]);
+	zword_reader_start(&c, start[3]);
+	zword_reader_start(&d, start[4]);
 	for (; common >= LITERALS_A_REFILL; common -= LITERALS_A_REFILL) {
 		zword_refill(&a, job->src, job->src_size);
 		zword_refill(&b, job->src, job->src_size);
@@ -70,10 +70,10 @@ static int literals_read(const struct zword_byte_set *tables, u8 *literal,
 			ed = literal_read(tables, &d, ed, ld++);
 		}
 	}
-	if (!lane_end(tables, a, ea, la, lane_limit(literal + quarter, end), job, 2) ||
-	    !lane_end(tables, b, eb, lb, lane_limit(literal + 2 * quarter, end), job, 3) ||
-	    !lane_end(tables, c, ec, lc, lane_limit(literal + 3 * quarter, end), job, 4) ||
-	    !lane_end(tables, d, ed, ld, end, job, 5))
+	if (!lane_end(tables, a, ea, la, lane_limit(literal + quarter, end), job, 3) ||
+	    !lane_end(tables, b, eb, lb, lane_limit(literal + 2 * quarter, end), job, 4) ||
+	    !lane_end(tables, c, ec, lc, lane_limit(literal + 3 * quarter, end), job, 5) ||
+	    !lane_end(tables, d, ed, ld, end, job, 6))
 		return -EBADMSG;
 	return 0;
 }
@@ -89,25 +89,48 @@ static inline u32 byte_read(const struct zword_byte_set *tables,
 	return entry >> ZWORD_ENTRY_SHIFT;
 }
 
-/* The counts that a token has no room for. False: no block has so many. */
-static bool counts_read(const struct zword_byte_set *tables,
-			struct zword_reader *numbers,
-			const struct zword_decoding *job, u32 *literals,
-			u32 *length)
-{
-	u32 more;
+/* A token's counts. */
+struct counts {
+	u32 literals;
+	u32 length;
+};
 
-	if (*literals == ZWORD_LITERALS_LONG) {
-		do {
-			more = byte_read(tables, numbers, ZWORD_BYTE_LENGTH);
-			*literals += more;
-			zword_refill(numbers, job->src, job->src_size);
-		} while (more == 255 && *literals <= ZWORD_BLOCK_SIZE);
+/* The counts behind the first. False: no block has so many literals. */
+static bool counts_read(const struct zword_byte_set *tables,
+			struct zword_reader *reader,
+			const struct zword_decoding *job,
+			const struct zword_byte_symbol *symbol,
+			struct counts *counts)
+{
+	u32 more = counts->literals - symbol->literals;
+
+	zword_refill(reader, job->src, job->src_size);
+	while (more == 255 && counts->literals <= ZWORD_BLOCK_SIZE) {
+		more = byte_read(tables, reader, ZWORD_BYTE_LENGTH);
+		counts->literals += more;
+		zword_refill(reader, job->src, job->src_size);
 	}
-	if (*length == ZWORD_MATCH_MIN + ZWORD_LENGTH_LONG)
-		*length += byte_read(tables, numbers, ZWORD_BYTE_LENGTH);
-	zword_refill(numbers, job->src, job->src_size);
-	return *literals <= ZWORD_BLOCK_SIZE;
+	if (symbol->length == ZWORD_MATCH_MIN + ZWORD_LENGTH_LONG)
+		counts->length += byte_read(tables, reader, ZWORD_BYTE_LENGTH);
+	zword_refill(reader, job->src, job->src_size);
+	return counts->literals <= ZWORD_BLOCK_SIZE;
+}
+
+/* The first count that a symbol has no room for: there may be none, as below. */
+static inline u32 count_read(const struct zword_byte_set *tables,
+			     struct zword_reader *reader,
+			     const struct zword_byte_symbol *symbol,
+			     struct counts *counts)
+{
+	u32 told = -(u32)symbol->is_long, in_literals = -(u32)symbol->is_literals;
+	u32 entry = tables->table[ZWORD_BYTE_LENGTH]
+				 [reader->bits & (ZWORD_LITERAL_CODES - 1)];
+	u32 more = entry >> ZWORD_ENTRY_SHIFT & told;
+
+	zword_skip(reader, entry & ZWORD_ENTRY_LENGTH & told);
+	counts->literals = symbol->literals + (more & in_literals);
+	counts->length = symbol->length + (more & ~in_literals);
+	return more;
 }
 
 /*
@@ -138,45 +161,56 @@ static int tokens_read(const struct zword_byte_decoder *tables,
 		       const struct zword_decoding *job)
 {
 	const struct zword_byte_set *set = &tables->set[job->header.set];
-	struct zword_reader tokens, numbers;
+	struct zword_reader tokens, offsets, others;
 	struct zword_byte_sequence *sequence = memory->sequence;
 	struct zword_byte_sequence *end = sequence + job->header.count, *stop;
-	u32 again = ZWORD_AGAIN_FIRST, entry, literals, length, all = 0;
+	u32 again = ZWORD_AGAIN_FIRST, entry, all = 0;
+	const struct zword_byte_symbol *symbol;
+	struct counts counts, many;
 
 	zword_reader_start(&tokens, job->header.start[0]);
-	zword_reader_start(&numbers, job->header.start[1]);
+	zword_reader_start(&offsets, job->header.start[1]);
+	zword_reader_start(&others, job->header.start[2]);
 	while (sequence < end) {
 		zword_refill(&tokens, job->src, job->src_size);
-		zword_refill(&numbers, job->src, job->src_size);
+		zword_refill(&offsets, job->src, job->src_size);
+		zword_refill(&others, job->src, job->src_size);
 		stop = end - sequence < TOKENS_A_REFILL ? end :
 						sequence + TOKENS_A_REFILL;
 		for (; sequence < stop; sequence++) {
-			const struct zword_byte_symbol *symbol;
-
 			entry = set->token[tokens.bits & (ZWORD_BYTE_CODES - 1)];
 			zword_skip(&tokens, entry & ZWORD_ENTRY_LENGTH);
 			symbol = &tables->symbol[entry >> ZWORD_ENTRY_SHIFT];
-			literals = symbol->literals;
-			length = symbol->length;
-			if (symbol->is_long &&
-			    !counts_read(set, &numbers, job, &literals, &length))
-				return -EBADMSG;
-			again = offset_read(set, &numbers, symbol->match, again);
-			all += literals;
-			sequence->literals = (u16)literals;
-			sequence->length = (u16)length;
+			if (count_read(set, &others, symbol, &counts) >=
+			    symbol->more_from) {
+				struct zword_reader reader = others;
+
+				/* What no one points to stays in registers. */
+				many = counts;
+				if (!counts_read(set, &reader, job, symbol,
+						 &many))
+					return -EBADMSG;
+				counts = many;
+				others = reader;
+			}
+			again = offset_read(set, &offsets, symbol->match, again);
+			all += counts.literals;
+			sequence->literals = (u16)counts.literals;
+			sequence->length = (u16)counts.length;
 			sequence->offset = again;
 		}
 	}
 	if (all > ZWORD_BLOCK_SIZE ||
 	    zword_reader_used(&tokens) != job->header.start[1] ||
-	    zword_reader_used(&numbers) != job->header.start[2])
+	    zword_reader_used(&offsets) != job->header.start[2] ||
+	    zword_reader_used(&others) != job->header.start[3])
 		return -EBADMSG;
 	return (int)all;
 }
 
-/* What a quick copy may write behind its end, and how much it copies. */
-#define COPY_ROOM	16u
+/* How much a quick copy copies, and what all of a token write behind its end. */
+#define COPY_STEP	16u
+#define COPY_ROOM	(2 * COPY_STEP)
 
 /* Any copy. */
 static inline void bytes_copy(u8 *to, const u8 *from, u32 count)
@@ -185,7 +219,10 @@ static inline void bytes_copy(u8 *to, const u8 *from, u32 count)
 		*to++ = *from++;
 }
 
-/* At most COPY_ROOM bytes, from eight bytes before or more. */
+/* For each offset below eight, its least multiple of eight and more. */
+static const u8 multiples[8] = { 0, 8, 8, 9, 8, 10, 12, 14 };
+
+/* At most COPY_STEP bytes, from eight bytes before or more. */
 static inline void quick_copy(u8 *to, const u8 *from)
 {
 	zm_put64(to, zm_get64(from));
@@ -199,9 +236,17 @@ static inline void words_copy(u8 *to, const u8 *from, u32 count)
 
 	do {
 		quick_copy(to, from);
-		to += COPY_ROOM;
-		from += COPY_ROOM;
+		to += COPY_STEP;
+		from += COPY_STEP;
 	} while (to < end);
+}
+
+/* From less than eight bytes before: eight of them, then from one more often. */
+static inline void pattern_copy(u8 *to, u32 offset, u32 count)
+{
+	bytes_copy(to, to - offset, 8);
+	if (count > 8)
+		words_copy(to + 8, to + 8 - multiples[offset], count - 8);
 }
 
 static int copies_make(const struct zword_byte_memory *memory,
@@ -221,19 +266,26 @@ static int copies_make(const struct zword_byte_memory *memory,
 		    (length && offset > (u32)(to - job->page) + literals))
 			return -EBADMSG;
 		left -= literals + length;
-		if (left < COPY_ROOM || offset < 8) {
+		offset = length ? offset : 0;
+		if (left < COPY_ROOM) {
 			bytes_copy(to, literal, literals);
 			to += literals;
-			bytes_copy(to, to - offset * (length > 0), length);
+			bytes_copy(to, to - offset, length);
 		} else {
 			quick_copy(to, literal);
-			if (literals > COPY_ROOM)
+			if (literals > COPY_STEP)
 				words_copy(to, literal, literals);
 			to += literals;
-			if (length > COPY_ROOM)
+			if (length && offset < 8) {
+				pattern_copy(to, offset, length);
+				literal += literals;
+				to += length;
+				continue;
+			}
+			quick_copy(to, to - offset);
+			quick_copy(to + COPY_STEP, to + COPY_STEP - offset);
+			if (length > 2 * COPY_STEP)
 				words_copy(to, to - offset, length);
-			else if (length)
-				quick_copy(to, to - offset);
 		}
 		literal += literals;
 		to += length;

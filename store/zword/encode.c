@@ -160,8 +160,6 @@ static bool parse(struct job *job, u32 mode, const struct zword_part *part,
 {
 	const struct zword_word_encoder *encoder =
 		&job->tables->word_encoder[mode];
-	const struct zword_word_decoder *masks =
-		&job->tables->word_decoder[mode];
 	u32 width = mode == ZWORD_WORDS_64 ? 8 : 4;
 
 	memset(&job->work->positions, 0, sizeof(job->work->positions));
@@ -170,9 +168,9 @@ static bool parse(struct job *job, u32 mode, const struct zword_part *part,
 		       zword_bytes_parse_thoroughly(job->work, part) :
 		       zword_bytes_parse(job->work, part);
 	return effort == THOROUGH ?
-	       zword_words_parse_thoroughly(encoder, masks, job->work, width,
+	       zword_words_parse_thoroughly(encoder, job->work, width,
 					    part) :
-	       zword_words_parse(encoder, masks, job->work, width, part);
+	       zword_words_parse(encoder, job->work, width, part);
 }
 
 /* How many bits a part of the block takes, about, multiplied with the scale. */

@@ -84,7 +84,7 @@ void zword_bytes_measure(const struct zword_byte_encoder *tables,
 			 struct zword_size *size)
 {
 	const struct zword_byte_codes *codes = &tables->codes[set];
-	u32 quarter = (parse->literals + 3) / 4, class = 0, lane = 1, next = 0;
+	u32 quarter = (parse->literals + 3) / 4, class = 0, lane = 2, next = 0;
 	struct number numbers[NUMBERS_MAX];
 	u32 k, count;
 
@@ -94,8 +94,10 @@ void zword_bytes_measure(const struct zword_byte_encoder *tables,
 				 ZWORD_ENTRY_LENGTH;
 		count = numbers_of(&parse->token[k], numbers);
 		while (count--)
-			size->bits[1] += bits_of(codes, numbers[count].table,
-						 numbers[count].byte);
+			size->bits[numbers[count].table == ZWORD_BYTE_LENGTH ?
+				   2 : 1] +=
+				bits_of(codes, numbers[count].table,
+					numbers[count].byte);
 		size->bits[1] += parse->token[k].match == ZWORD_MATCH_FAR ? 8 : 0;
 	}
 	for (k = 0; k < parse->literals; k++) {
@@ -133,29 +135,39 @@ static bool tokens_write(const struct zword_byte_codes *codes,
 	return zword_finish(writer, dst, capacity);
 }
 
-/* The counts that do not fit the symbol, rare as they are. */
+/* The counts that do not fit a symbol. */
 static bool counts_write(const struct zword_byte_codes *codes,
-			 const struct zword_byte_token *token,
+			 const struct zword_byte_parse *parse,
 			 struct zword_writer *writer, u8 *dst, u32 capacity)
 {
+	const struct zword_byte_token *token = parse->token;
+	const struct zword_byte_token *end = token + parse->tokens;
 	u32 more;
 
-	if (token->literals >= ZWORD_LITERALS_LONG) {
-		more = token->literals - ZWORD_LITERALS_LONG;
-		for (; more >= 255; more -= 255) {
-			add_byte(codes, writer, ZWORD_BYTE_LENGTH, 255);
-			if (!zword_flush(writer, dst, capacity))
-				return false;
+	for (; token < end; token++) {
+		if (token->literals < ZWORD_LITERALS_LONG &&
+		    token->length < ZWORD_MATCH_MIN + ZWORD_LENGTH_LONG)
+			continue;
+		if (token->literals >= ZWORD_LITERALS_LONG) {
+			more = token->literals - ZWORD_LITERALS_LONG;
+			for (; more >= 255; more -= 255) {
+				add_byte(codes, writer, ZWORD_BYTE_LENGTH, 255);
+				if (!zword_flush(writer, dst, capacity))
+					return false;
+			}
+			add_byte(codes, writer, ZWORD_BYTE_LENGTH, more);
 		}
-		add_byte(codes, writer, ZWORD_BYTE_LENGTH, more);
+		if (token->length >= ZWORD_MATCH_MIN + ZWORD_LENGTH_LONG)
+			add_byte(codes, writer, ZWORD_BYTE_LENGTH,
+				 token->length - ZWORD_MATCH_MIN -
+				 ZWORD_LENGTH_LONG);
+		if (!zword_flush(writer, dst, capacity))
+			return false;
 	}
-	if (token->length >= ZWORD_MATCH_MIN + ZWORD_LENGTH_LONG)
-		add_byte(codes, writer, ZWORD_BYTE_LENGTH, token->length -
-			 ZWORD_MATCH_MIN - ZWORD_LENGTH_LONG);
-	return true;
+	return zword_finish(writer, dst, capacity);
 }
 
-static bool numbers_write(const struct zword_byte_codes *codes,
+static bool offsets_write(const struct zword_byte_codes *codes,
 			  const struct zword_byte_parse *parse,
 			  struct zword_writer *writer, u8 *dst, u32 capacity)
 {
@@ -166,16 +178,12 @@ static bool numbers_write(const struct zword_byte_codes *codes,
 		u32 offset = token->offset - 1, code;
 		bool is_far = token->match == ZWORD_MATCH_FAR;
 
-		if ((token->literals >= ZWORD_LITERALS_LONG ||
-		     token->length >= ZWORD_MATCH_MIN + ZWORD_LENGTH_LONG) &&
-		    !counts_write(codes, token, writer, dst, capacity))
-			return false;
 		code = codes->table[ZWORD_BYTE_NEAR + is_far]
 				   [(is_far ? offset >> 8 : offset) & 0xff];
 		code = token->match >= ZWORD_MATCH_NEAR ? code : 0;
 		zword_add(writer, code >> 4, code & ZWORD_ENTRY_LENGTH);
 		zword_add(writer, is_far ? offset & 0xff : 0, is_far ? 8 : 0);
-		if (!zword_flush(writer, dst, capacity))
+		if (k % 2 && !zword_flush(writer, dst, capacity))
 			return false;
 	}
 	return zword_finish(writer, dst, capacity);
@@ -228,10 +236,13 @@ u32 zword_bytes_write(const struct zword_byte_encoder *tables,
 	if (!tokens_write(codes, parse, &writer, dst, capacity))
 		return 0;
 	start[0] = writer.at;
-	if (!numbers_write(codes, parse, &writer, dst, capacity))
+	if (!offsets_write(codes, parse, &writer, dst, capacity))
+		return 0;
+	start[1] = writer.at;
+	if (!counts_write(codes, parse, &writer, dst, capacity))
 		return 0;
 	for (k = 0; k < ZWORD_LANES; k++) {
-		start[1 + k] = writer.at;
+		start[2 + k] = writer.at;
 		first = k * quarter < parse->literals ? k * quarter :
 							parse->literals;
 		last = first + quarter < parse->literals ? first + quarter :
@@ -240,7 +251,7 @@ u32 zword_bytes_write(const struct zword_byte_encoder *tables,
 				last - first, &writer, dst, capacity))
 			return 0;
 	}
-	start[1 + k] = writer.at;
+	start[2 + k] = writer.at;
 	return zword_header_write(dst, capacity, ZWORD_BYTES |
 				  set << ZWORD_SET_SHIFT |
 				  parse->tokens << ZWORD_COUNT_SHIFT,

@@ -53,19 +53,24 @@ void zword_words_measure(const struct zword_word_encoder *tables,
 			 struct zword_size *size)
 {
 	const struct zword_word_codes *codes = &tables->codes[set];
-	u32 context = 0, symbol, k;
+	u32 second = parse->tokens - parse->tokens / 2;
+	u32 context = 0, stream = 0, symbol, k;
 
 	*size = (struct zword_size){ .all = 0 };
 	for (k = 0; k < parse->tokens; k++) {
+		if (k == second) {
+			context = 0;
+			stream = 1;
+		}
 		symbol = tables->symbol[parse->token[k]];
-		size->bits[0] += codes->token[context][symbol] &
-				 ZWORD_ENTRY_LENGTH;
+		size->bits[stream] += codes->token[context][symbol] &
+				      ZWORD_ENTRY_LENGTH;
 		if (symbol == ZWORD_ESCAPE)
-			size->bits[0] += ZWORD_TOKEN_BITS;
+			size->bits[stream] += ZWORD_TOKEN_BITS;
 		context = zword_context(zword_token_kind(parse->token[k]));
 	}
 	for (k = 0; k < ZWORD_LANES; k++)
-		size->bits[1 + k] = lane_bits(codes, parse, k);
+		size->bits[2 + k] = lane_bits(codes, parse, k);
 	zword_size_sum(size, ZWORD_WORD_STREAMS);
 }
 
@@ -90,10 +95,9 @@ _Static_assert(7 + 2 * (ZWORD_TOKEN_CODE_MAX + ZWORD_TOKEN_BITS) <= 63,
 
 static bool tokens_write(const struct zword_word_encoder *tables,
 			 const struct zword_word_codes *codes,
-			 const struct zword_word_parse *parse,
+			 const u16 *token, const u16 *end,
 			 struct zword_writer *writer, u8 *dst, u32 capacity)
 {
-	const u16 *token = parse->token, *end = token + parse->tokens;
 	u32 context = 0;
 
 	for (; token + 2 <= end; token += 2) {
@@ -144,16 +148,21 @@ u32 zword_words_write(const struct zword_word_encoder *tables,
 	struct zword_writer writer = {
 		.at = ZWORD_HEADER_SIZE(ZWORD_WORD_STREAMS, false),
 	};
+	const u16 *token = parse->token, *end = token + parse->tokens;
+	const u16 *second = end - parse->tokens / 2;
 	u32 start[ZWORD_WORD_STREAMS], k;
 
-	if (!tokens_write(tables, codes, parse, &writer, dst, capacity))
+	if (!tokens_write(tables, codes, token, second, &writer, dst, capacity))
+		return 0;
+	start[0] = writer.at;
+	if (!tokens_write(tables, codes, second, end, &writer, dst, capacity))
 		return 0;
 	for (k = 0; k < ZWORD_LANES; k++) {
-		start[k] = writer.at;
+		start[1 + k] = writer.at;
 		if (!lane_write(codes, parse, k, &writer, dst, capacity))
 			return 0;
 	}
-	start[k] = writer.at;
+	start[1 + k] = writer.at;
 	return zword_header_write(dst, capacity, mode | set << ZWORD_SET_SHIFT |
 				  parse->tokens << ZWORD_COUNT_SHIFT,
 				  ZWORD_WORD_STREAMS, start);

@@ -51,6 +51,15 @@ static inline u64 word_before(const u8 *page, u32 at, u32 back, u32 width)
 	return zword_get_word(from, width);
 }
 
+/* The bytes of a word that tell what it is more than its reference. */
+static __always_inline u32 set_of(u64 word, u64 reference, u32 width)
+{
+	u32 set = zword_bytes_set(zword_digits(word, reference) ^
+				  ZWORD_HIGH_BITS);
+
+	return width == 4 ? set & 15 : set;
+}
+
 static inline u32 lesser(u32 one, u32 other)
 {
 	return one < other ? one : other;
@@ -127,8 +136,8 @@ static __always_inline void look_elsewhere(const struct scan *scan,
 {
 	u64 word = choice->word, other = zword_get_word(scan->page + place, width);
 	u32 zero_set = zword_bytes_set(word);
-	u32 linear_set = zword_bytes_set(word ^ linear);
-	u32 other_set = zword_bytes_set(word ^ other);
+	u32 linear_set = set_of(word, linear, width);
+	u32 other_set = set_of(word, other, width);
 	const u8 (*costs)[256] = scan->tables->cost;
 	u32 back = scan->at - place, best, number;
 
@@ -171,7 +180,7 @@ static __always_inline void choose(const struct scan *scan,
 
 	choice->back = scan->back;
 	choice->kind = ZWORD_STRIDE;
-	choice->set = zword_bytes_set(choice->word ^ choice->reference);
+	choice->set = set_of(choice->word, choice->reference, width);
 	choice->cost = scan->tables->cost[ZWORD_STRIDE][choice->set];
 	linear = 2 * choice->reference -
 		 word_before(scan->page, scan->at, 2 * scan->back, width);
@@ -218,7 +227,8 @@ static __always_inline void consider(const struct scan *scan,
 				     struct choice *best, u32 kind,
 				     u64 reference, u32 back, u32 width)
 {
-	u32 set = zword_bytes_set(best->word ^ reference);
+	u32 set = kind == ZWORD_ZERO ? zword_bytes_set(best->word) :
+				       set_of(best->word, reference, width);
 	u32 cost = scan->tables->cost[kind][set], next = scan->at + width;
 	u64 expected = 0;
 
@@ -296,13 +306,13 @@ static __always_inline void put_byte(struct output *output, u32 byte, u32 table)
 
 /* A token without a run, as most are. */
 static __always_inline void put_token(const struct zword_word_encoder *tables,
-				      const struct zword_word_decoder *masks,
 				      struct output *output,
 				      const struct choice *choice, u32 width)
 {
 	u32 m = tables->mask[choice->set], kind = choice->kind;
-	const struct zword_mask *mask = &masks->mask[m];
-	u64 literals = zword_bytes_sub(choice->word, choice->reference);
+	const struct zword_pack *mask = &tables->pack[m];
+	u64 literals = kind == ZWORD_ZERO ? choice->word :
+		       zword_digits(choice->word, choice->reference);
 	u32 offset = choice->back / width - 1;
 	bool is_near = kind == ZWORD_NEAR;
 
@@ -314,8 +324,8 @@ static __always_inline void put_token(const struct zword_word_encoder *tables,
 	output->literal += mask->count;
 	output->table += mask->count;
 	if (kind == ZWORD_FAR) {
-		put_byte(output, offset >> 8, ZWORD_RUNS);
 		put_byte(output, offset, ZWORD_RUNS);
+		put_byte(output, offset >> 8, ZWORD_RUNS);
 	}
 	*output->literal = (u8)offset;
 	*output->table = ZWORD_OFFSETS;
@@ -339,7 +349,6 @@ static __always_inline void look_at(const struct scan *scan,
 }
 
 static __always_inline bool parse(const struct zword_word_encoder *tables,
-				  const struct zword_word_decoder *masks,
 				  struct zword_encoding *work, u32 width,
 				  const struct zword_part *part,
 				  bool thoroughly)
@@ -368,7 +377,7 @@ static __always_inline bool parse(const struct zword_word_encoder *tables,
 				    width);
 		else
 			choose(&scan, &choice, width);
-		put_token(tables, masks, &output, &choice, width);
+		put_token(tables, &output, &choice, width);
 		budget.spent += choice.cost;
 		scan.back = choice.back;
 		scan.at += width;
@@ -396,19 +405,17 @@ static __always_inline bool parse(const struct zword_word_encoder *tables,
 }
 
 bool zword_words_parse(const struct zword_word_encoder *tables,
-		       const struct zword_word_decoder *masks,
 		       struct zword_encoding *work, u32 width,
 		       const struct zword_part *part)
 {
-	return width == 8 ? parse(tables, masks, work, 8, part, false) :
-			    parse(tables, masks, work, 4, part, false);
+	return width == 8 ? parse(tables, work, 8, part, false) :
+			    parse(tables, work, 4, part, false);
 }
 
 bool zword_words_parse_thoroughly(const struct zword_word_encoder *tables,
-				  const struct zword_word_decoder *masks,
 				  struct zword_encoding *work, u32 width,
 				  const struct zword_part *part)
 {
-	return width == 8 ? parse(tables, masks, work, 8, part, true) :
-			    parse(tables, masks, work, 4, part, true);
+	return width == 8 ? parse(tables, work, 8, part, true) :
+			    parse(tables, work, 4, part, true);
 }

@@ -7,6 +7,7 @@
  * the low bits of what comes next, in a table that holds it once for each value
  * of the bits above it.
  */
+#include "bits.h"
 #include "tables.h"
 
 /* Bytes of a word that differ, in the order of the index; docs/zword.md. */
@@ -18,24 +19,27 @@ static void mask_set(struct zword_mask *mask, u32 bytes)
 {
 	u32 first = 0, next, at, k;
 
-	*mask = (struct zword_mask){ .bytes = (u8)bytes };
+	*mask = (struct zword_mask){ .low_from = 8, .high_from = 8,
+				     .bytes = (u8)bytes };
 	if (!bytes)
 		return;
 	while (!(bytes >> first & 1))
 		first++;
 	for (next = first; next < 8 && (bytes >> next & 1); next++)
 		mask->low |= (u64)0xff << 8 * next;
-	mask->low_shift = (u8)(8 * first);
+	mask->bias = mask->low & ZWORD_HIGH_BITS;
+	mask->low_from = (u8)(8 - first);
 	mask->count = (u8)(next - first);
 	for (at = next; at < 8 && !(bytes >> at & 1); at++)
 		;
 	if (at == 8)
 		return;
-	mask->high_shift = (u8)(8 * (at - mask->count));
+	mask->high_from = (u8)(8 - (at - mask->count));
 	for (k = at; k < 8 && (bytes >> k & 1); k++) {
 		mask->high |= (u64)0xff << 8 * k;
 		mask->count++;
 	}
+	mask->bias = (mask->low | mask->high) & ZWORD_HIGH_BITS;
 }
 
 static u32 masks_fill(struct zword_mask *masks, u32 width)
@@ -55,6 +59,19 @@ static u32 masks_fill(struct zword_mask *masks, u32 width)
 	for (k = 0; k < sizeof(two_ranges); k++)
 		mask_set(&masks[count++], two_ranges[k]);
 	return count;
+}
+
+static void references_fill(struct zword_reference *references, u16 width)
+{
+	references[ZWORD_STRIDE] = (struct zword_reference){
+		.keep = ~0ull, .stay = ~0u };
+	references[ZWORD_ZERO] = (struct zword_reference){ .stay = ~0u };
+	references[ZWORD_NEAR] = (struct zword_reference){
+		.keep = ~0ull, .offset = 0xff, .least = width, .bytes = 1 };
+	references[ZWORD_FAR] = (struct zword_reference){
+		.keep = ~0ull, .offset = 0xffff, .least = width, .bytes = 2 };
+	references[ZWORD_LINEAR] = (struct zword_reference){
+		.keep = ~0ull, .twice = ~0u, .stay = ~0u };
 }
 
 /* The mask with the fewest bytes that has all of these; of equals the first. */
@@ -121,7 +138,7 @@ static int word_symbols_build(struct zword_word_decoder *decoder,
 		if (token >= ZWORD_TOKENS || zword_token_mask(token) >= masks ||
 		    zword_token_kind(token) >= ZWORD_KINDS)
 			return -EINVAL;
-		zword_literal_tables_of(decoder, token, &decoder->symbol[k]);
+		zword_symbol_of(decoder, token, &decoder->symbol[k]);
 		encoder->symbol[token] = (u8)k;
 	}
 	return 0;
@@ -132,7 +149,7 @@ static int word_table_of_build(struct zword_word_decoder *decoder,
 			       struct zword_word_encoder *encoder,
 			       const u8 *table_of, u32 masks)
 {
-	struct zword_literal_tables tables;
+	struct zword_symbol symbol;
 	u32 kind, m, k;
 
 	for (k = 0; k < sizeof(decoder->table_of); k++) {
@@ -142,10 +159,10 @@ static int word_table_of_build(struct zword_word_decoder *decoder,
 	}
 	for (kind = 0; kind < ZWORD_KINDS; kind++) {
 		for (m = 0; m < masks; m++) {
-			zword_literal_tables_of(decoder,
-						zword_token(kind, m, 0),
-						&tables);
-			encoder->table_of[kind][m] = tables.first;
+			zword_symbol_of(decoder, zword_token(kind, m, 0),
+					&symbol);
+			encoder->table_of[kind][m] =
+				zword_get_le64(symbol.table);
 		}
 	}
 	return 0;
@@ -185,11 +202,11 @@ static int word_set_build(struct zword_word_decoder *decoder,
 				  set->token[k]);
 		for (at = 0; at < ZWORD_TOKEN_CODES; at++) {
 			u16 *entry = &set->token[k][at];
-			u32 token = decoder->symbol[*entry >> ZWORD_ENTRY_SHIFT]
-					    .token;
+			u32 kind = zword_symbol_kind(&decoder->symbol[
+						*entry >> ZWORD_ENTRY_SHIFT]);
 
-			*entry |= (u16)(zword_context(zword_token_kind(token))
-					<< ZWORD_ENTRY_MORE);
+			*entry |= (u16)(zword_context(kind) <<
+					ZWORD_ENTRY_CONTEXT_SHIFT);
 		}
 	}
 	lengths += ZWORD_CONTEXTS * 256;
@@ -206,6 +223,14 @@ static void word_costs_build(struct zword_word_encoder *encoder,
 {
 	u32 kind, bytes, set, sum, k;
 
+	for (k = 0; k < count; k++)
+		encoder->pack[k] = (struct zword_pack){
+			.low = masks[k].low,
+			.high = masks[k].high,
+			.low_shift = (u8)(8 * (8 - masks[k].low_from) % 64),
+			.high_shift = (u8)(8 * (8 - masks[k].high_from) % 64),
+			.count = masks[k].count,
+		};
 	for (bytes = 0; bytes < 256; bytes++) {
 		encoder->mask[bytes] = (u8)mask_for(masks, count, bytes);
 		for (kind = 0; kind < ZWORD_KINDS; kind++)
@@ -230,6 +255,8 @@ static int words_build(struct zword_word_decoder *decoder,
 	u32 masks = masks_fill(decoder->mask, width), k;
 	int ret;
 
+	references_fill(decoder->reference, (u16)width);
+	decoder->width = width;
 	ret = word_table_of_build(decoder, encoder, lengths + ZWORD_L_TABLE_OF,
 				  masks);
 	if (!ret)
@@ -249,6 +276,7 @@ static int words_build(struct zword_word_decoder *decoder,
 
 static void byte_symbols_build(struct zword_byte_symbol *symbols)
 {
+	bool length_more;
 	u32 k, rest;
 
 	for (k = 0; k < ZWORD_BYTE_TOKENS; k++) {
@@ -265,9 +293,12 @@ static void byte_symbols_build(struct zword_byte_symbol *symbols)
 			symbol->literals =
 				(u8)(k - 8 * ZWORD_LENGTH_CODES * 3);
 		}
-		symbol->is_long = symbol->literals == ZWORD_LITERALS_LONG ||
-				  symbol->length ==
-				  ZWORD_MATCH_MIN + ZWORD_LENGTH_LONG;
+		length_more = symbol->length ==
+			      ZWORD_MATCH_MIN + ZWORD_LENGTH_LONG;
+		symbol->is_literals = symbol->literals == ZWORD_LITERALS_LONG;
+		symbol->is_long = symbol->is_literals || length_more;
+		symbol->more_from = !symbol->is_literals ? 256 :
+				    length_more ? 0 : 255;
 	}
 }
 
@@ -319,37 +350,36 @@ static int bytes_build(struct zword_byte_decoder *decoder,
 	return 0;
 }
 
-/* Each in its place: the word's bytes first, then the offset's, then the run's. */
-void zword_literal_tables_of(const struct zword_word_decoder *decoder,
-			     u32 token, struct zword_literal_tables *tables)
+/* The tables in their places: the word's bytes first, the offset's, the run's. */
+void zword_symbol_of(const struct zword_word_decoder *decoder, u32 token,
+		     struct zword_symbol *symbol)
 {
 	const struct zword_mask *mask = &decoder->mask[zword_token_mask(token)];
 	u32 kind = zword_token_kind(token), group = zword_group(kind);
 	u32 class = mask->count <= 1 ? 0 : mask->count <= 2 ? 1 :
 		    mask->count <= 4 ? 2 : 3;
-	u8 table[12] = { 0 };
-	u32 count = 0, place;
+	u32 run = zword_token_run(token), count = 0, place;
 
+	*symbol = (struct zword_symbol){ .count = 0 };
 	for (place = 0; place < 8; place++)
 		if (mask->bytes >> place & 1)
-			table[count++] = decoder->table_of[(group * 8 + place) *
-							   4 + class];
+			symbol->table[count++] =
+				decoder->table_of[(group * 8 + place) * 4 +
+						  class];
 	if (kind == ZWORD_NEAR)
-		table[count++] = ZWORD_OFFSETS;
+		symbol->table[count++] = ZWORD_OFFSETS;
 	if (kind == ZWORD_FAR) {
-		table[count++] = ZWORD_RUNS;
-		table[count++] = ZWORD_RUNS;
+		symbol->table[count++] = ZWORD_RUNS;
+		symbol->table[count++] = ZWORD_RUNS;
 	}
-	if (zword_token_run(token) == ZWORD_RUN_LONG)
-		table[count++] = ZWORD_RUNS;
-	*tables = (struct zword_literal_tables){
-		.token = (u16)token,
-		.count = (u16)count,
-	};
-	for (place = 0; place < 8; place++)
-		tables->first |= (u64)table[place] << 8 * place;
-	for (place = 0; place < 4; place++)
-		tables->more |= (u32)table[8 + place] << 8 * place;
+	if (run == ZWORD_RUN_LONG)
+		symbol->table[count++] = ZWORD_RUNS;
+	symbol->count = (u8)count;
+	symbol->step.mask = (u16)(zword_token_mask(token) *
+				  sizeof(struct zword_mask));
+	symbol->step.reference = (u8)(kind * sizeof(struct zword_reference));
+	symbol->step.advance = (u8)(run == ZWORD_RUN_LONG ? 0 :
+				    (1 + run) * decoder->width);
 }
 
 size_t zword_tables_size(void)

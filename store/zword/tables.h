@@ -74,27 +74,55 @@ enum zword_kind {
 
 /* An entry of a decoding table. */
 #define ZWORD_ENTRY_LENGTH	0x000f
-#define ZWORD_ENTRY_CONTEXT	0x00f0	/* the context that follows the token */
+#define ZWORD_ENTRY_SKIP	0x003f	/* the same, where a shift takes 6 bits */
+#define ZWORD_ENTRY_CONTEXT	0x00c0	/* the context that follows the token */
+#define ZWORD_ENTRY_CONTEXT_SHIFT 6
 #define ZWORD_ENTRY_CLASS	0x00f0	/* the class of a literal of bytes */
 #define ZWORD_ENTRY_MORE	4	/* bits below either */
 #define ZWORD_ENTRY_SHIFT	8	/* the symbol */
 
-/* Bytes of a word, at most two ranges of them, packed and spread by shifts. */
+/* Bytes of a word, at most two ranges of them: how literals come to their places. */
 struct zword_mask {
 	u64 low;	/* the first range, in its place */
 	u64 high;	/* the second one */
-	u8 low_shift;	/* bits from packed to its place */
-	u8 high_shift;
+	u64 bias;	/* what the literals of both are more than they mean */
+	u8 low_from;	/* 8 less the bytes from packed to its place */
+	u8 high_from;
 	u8 count;	/* bytes in both */
 	u8 bytes;	/* bit k: byte k */
 };
 
-/* The tables of a token's literals: of its word, its offset, its run. */
-struct zword_literal_tables {
-	u64 first;
-	u32 more;
-	u16 count;
-	u16 token;
+/* The way back. */
+struct zword_pack {
+	u64 low;
+	u64 high;
+	u8 low_shift;	/* bits from its place to packed */
+	u8 high_shift;
+	u8 count;
+};
+
+/* What a kind means for a decoder, so that no branch has to find out. */
+struct zword_reference {
+	u64 keep;	/* the word at the stride counts */
+	u32 twice;	/* the one at twice the stride, too */
+	u32 stay;	/* the stride stays */
+	u32 offset;	/* which bits of the next literals tell a new one */
+	u16 least;	/* what it is at least */
+	u16 bytes;	/* of those literals */
+};
+
+/* How a word is made: places in tables in bytes, and words in bytes. */
+struct zword_step {
+	u16 mask;
+	u8 reference;
+	u8 advance;	/* the word and its run; 0: a long one */
+};
+
+/* A token: the tables of the literals of its word, its offset, its run. */
+struct zword_symbol {
+	u8 table[11];
+	u8 count;
+	struct zword_step step;
 };
 
 struct zword_word_set {
@@ -104,8 +132,10 @@ struct zword_word_set {
 
 struct zword_word_decoder {
 	struct zword_word_set set[ZWORD_SETS];
-	struct zword_literal_tables symbol[ZWORD_SYMBOLS];
+	struct zword_symbol symbol[ZWORD_SYMBOLS];
 	struct zword_mask mask[ZWORD_MASKS_64];
+	struct zword_reference reference[ZWORD_KINDS];
+	u32 width;
 	u8 table_of[4 * 8 * 4];		/* by group, place, count */
 };
 
@@ -130,6 +160,7 @@ struct zword_word_votes {
 struct zword_word_encoder {
 	struct zword_word_codes codes[ZWORD_SETS];
 	struct zword_word_votes vote;
+	struct zword_pack pack[ZWORD_MASKS_64];
 	u64 table_of[ZWORD_KINDS][ZWORD_MASKS_64];	/* of each packed byte */
 	u8 symbol[ZWORD_TOKENS];		/* token to symbol or escape */
 	u8 cost[ZWORD_KINDS][256];		/* by bytes that differ, half bits */
@@ -172,6 +203,8 @@ struct zword_byte_symbol {
 	u8 length;	/* 0: no match; 12: and more */
 	u8 match;
 	u8 is_long;	/* either has more */
+	u8 is_literals;	/* and the literals have */
+	u16 more_from;	/* from this count on another one follows */
 };
 
 struct zword_byte_decoder {
@@ -203,9 +236,9 @@ struct zword_tables {
 	 sizeof(((struct type *)0)->member[0]))
 
 _Static_assert(ZWORD_TOUCHED(zword_word_decoder, set) <= 16384, "by a read");
+_Static_assert(sizeof(struct zword_symbol) == 16, "two copies of eight bytes");
 _Static_assert(ZWORD_TOUCHED(zword_byte_decoder, set) <= 16384, "by a read");
-_Static_assert(ZWORD_TOUCHED(zword_word_encoder, codes) +
-	       ZWORD_MASKS_64 * sizeof(struct zword_mask) <= 16384, "by a write");
+_Static_assert(ZWORD_TOUCHED(zword_word_encoder, codes) <= 16384, "by a write");
 _Static_assert(ZWORD_TOUCHED(zword_byte_encoder, codes) <= 16384, "by a write");
 
 /* Of a token of words. */
@@ -237,9 +270,14 @@ static inline u32 zword_group(u32 kind)
 	       kind == ZWORD_LINEAR ? 3 : 2;
 }
 
-/* The tables of the literals of any token. */
-void zword_literal_tables_of(const struct zword_word_decoder *decoder,
-			     u32 token, struct zword_literal_tables *tables);
+/* Of any token. */
+void zword_symbol_of(const struct zword_word_decoder *decoder, u32 token,
+		     struct zword_symbol *symbol);
+
+static inline u32 zword_symbol_kind(const struct zword_symbol *symbol)
+{
+	return symbol->step.reference / sizeof(struct zword_reference);
+}
 
 /* The context of the token behind one of this kind. */
 static inline u32 zword_context(u32 kind)

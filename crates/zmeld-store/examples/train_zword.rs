@@ -12,9 +12,15 @@ use zmeld_zword::{lengths::layout, train};
 
 const PAGE: usize = 4096;
 /// The first rounds settle how pages are parsed, on one page of so many.
-const ROUNDS: [usize; 12] = [8, 8, 4, 4, 4, 4, 4, 2, 2, 2, 1, 1];
-/// The last round in which sizes choose the set.
-const ROUND_SPLIT: usize = 2;
+const ROUNDS_FIRST: [usize; 7] = [8, 8, 4, 4, 4, 4, 4];
+/// How many of them let sizes choose the set.
+const ROUNDS_SPLIT: usize = 3;
+/// Where they end depends on which pages they see: so often they begin anew, with
+/// others, and the start goes on whose tables make the fewest bytes.
+const STARTS: usize = 8;
+/// The pages on which the starts are compared, one of so many.
+const COMPARED: usize = 4;
+const ROUNDS_LAST: [usize; 5] = [2, 2, 2, 1, 1];
 
 fn main() -> ExitCode {
     let arguments: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
@@ -42,35 +48,76 @@ fn run(out: &PathBuf, files: &[PathBuf]) -> Result<(), Box<dyn std::error::Error
                 .map(|(_, page)| page.to_vec()),
         );
     }
-    let mut row = train::flat_lengths();
-    for (number, step) in ROUNDS.into_iter().enumerate() {
-        let mut zword = Zword::new(&row).ok_or("the encoder refuses the lengths")?;
-        let mut object = vec![0; 2 * PAGE];
-        let mut sizes = 0;
-        let encode = |page: &[u8]| {
-            let size = zword
-                .compress(page, &mut object)
-                .filter(|&size| size < PAGE);
-            sizes += size.unwrap_or(PAGE);
-            size.map(|size| object[..size].to_vec())
-        };
-        let choice = if number <= ROUND_SPLIT {
-            train::Choice::Size
-        } else {
-            train::Choice::Encoder
-        };
-        let sample = pages.iter().step_by(step).map(Vec::as_slice);
-        let (next, counts) = train::round(&row, choice, sample, encode)?;
-        let mean = sizes / pages.len().div_ceil(step).max(1);
-        eprintln!(
-            "round {number}: {mean} bytes a page, blocks of 64 and 32 bits, bytes, raw: {:?}",
-            counts.blocks()
-        );
-        row = next;
+    let (mut row, start) = best_start(&pages)?;
+    eprintln!("start {start} goes on");
+    for step in ROUNDS_LAST {
+        row = round(&row, train::Choice::Encoder, &pages, 0, step)?.0;
     }
     Zword::new(&row).ok_or("the encoder refuses the lengths")?;
     std::fs::write(out, source(&row))?;
     Ok(())
+}
+
+/// The lengths that the best of the starts led to, and which one that was.
+fn best_start(pages: &[Vec<u8>]) -> Result<(Vec<u8>, usize), String> {
+    let start = |first: usize| {
+        let mut row = train::flat_lengths();
+        for (number, step) in ROUNDS_FIRST.into_iter().enumerate() {
+            let choice = if number < ROUNDS_SPLIT {
+                train::Choice::Size
+            } else {
+                train::Choice::Encoder
+            };
+            row = round(&row, choice, pages, first % step, step)?.0;
+        }
+        let (_, bytes) = round(&row, train::Choice::Encoder, pages, 0, COMPARED)?;
+        Ok::<_, String>((bytes, first, row))
+    };
+    let mut results = Vec::new();
+    std::thread::scope(|scope| {
+        let starts: Vec<_> = (0..STARTS).map(|k| scope.spawn(move || start(k))).collect();
+        results.extend(starts.into_iter().map(|start| start.join()));
+    });
+    let mut best: Option<(usize, usize, Vec<u8>)> = None;
+    for result in results {
+        let result = result.map_err(|_| "a start failed".to_owned())??;
+        if best.as_ref().is_none_or(|best| result.0 < best.0) {
+            best = Some(result);
+        }
+    }
+    let (_, start, row) = best.ok_or("there are no starts")?;
+    Ok((row, start))
+}
+
+/// The next lengths, and the bytes that these ones make of the pages: from `first` on
+/// one of `step`.
+fn round(
+    row: &[u8],
+    choice: train::Choice,
+    pages: &[Vec<u8>],
+    first: usize,
+    step: usize,
+) -> Result<(Vec<u8>, usize), String> {
+    let mut zword = Zword::new(row).ok_or("the encoder refuses the lengths")?;
+    let mut object = vec![0; 2 * PAGE];
+    let (mut bytes, mut count) = (0, 0);
+    let encode = |page: &[u8]| {
+        let size = zword
+            .compress(page, &mut object)
+            .filter(|&size| size < PAGE);
+        bytes += size.unwrap_or(PAGE);
+        count += 1;
+        size.map(|size| object[..size].to_vec())
+    };
+    let sample = pages.iter().skip(first).step_by(step).map(Vec::as_slice);
+    let (next, counts) =
+        train::round(row, choice, sample, encode).map_err(|err| err.to_string())?;
+    eprintln!(
+        "from page {first}, each {step}: {} bytes a page, blocks of 64 and 32 bits, bytes, raw: {:?}",
+        bytes / count.max(1),
+        counts.blocks()
+    );
+    Ok((next, bytes))
 }
 
 fn source(row: &[u8]) -> String {

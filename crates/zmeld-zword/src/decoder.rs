@@ -7,6 +7,9 @@ use crate::Error;
 /// Bytes of a block.
 pub const BLOCK: usize = 4096;
 
+/// Streams of a block of words, and of one of bytes.
+const STREAMS: [usize; 2] = [6, 7];
+
 const KIND_ZERO: u8 = 1;
 const KIND_NEAR: u8 = 2;
 const KIND_FAR: u8 = 3;
@@ -64,8 +67,10 @@ struct Header<'a> {
     set: usize,
     count: usize,
     tokens: &'a [u8],
+    /// Of words the second half of the tokens, of bytes the offsets.
+    second: &'a [u8],
     /// Of bytes only.
-    numbers: &'a [u8],
+    counts: &'a [u8],
     lanes: [&'a [u8]; 4],
 }
 
@@ -79,7 +84,8 @@ fn header(block: &[u8]) -> Result<Header<'_>, Error> {
         set: first >> 3 & 3,
         count: first >> 5,
         tokens: &[],
-        numbers: &[],
+        second: &[],
+        counts: &[],
         lanes: [&[]; 4],
     };
     if header.mode == 3 {
@@ -90,8 +96,8 @@ fn header(block: &[u8]) -> Result<Header<'_>, Error> {
             Err(Error::Damaged)
         };
     }
-    let streams = if header.mode == 2 { 6 } else { 5 };
     let each = if first & 4 != 0 { 2 } else { 1 };
+    let streams = STREAMS[usize::from(header.mode == 2)];
     let sizes = (streams - 1) * each;
     let mut rest = block.get(2 + sizes..).ok_or(Error::Damaged)?;
     let mut parts: Vec<&[u8]> = Vec::new();
@@ -103,8 +109,9 @@ fn header(block: &[u8]) -> Result<Header<'_>, Error> {
     }
     parts.push(rest);
     header.tokens = parts[0];
-    if streams == 6 {
-        header.numbers = parts[1];
+    header.second = parts[1];
+    if streams == 7 {
+        header.counts = parts[2];
     }
     header.lanes.copy_from_slice(&parts[streams - 4..]);
     Ok(header)
@@ -135,24 +142,30 @@ fn read_tokens(
 ) -> Result<Vec<u16>, Error> {
     let codes = &lengths.words[width];
     let set = &codes.sets[header.set];
-    let mut bits = Bits::new(header.tokens);
-    let mut context = 0;
     let mut tokens = Vec::new();
-    for _ in 0..header.count {
-        let symbol = set.token[context].read(&mut bits)?;
-        let token = match symbol {
-            ESCAPE => bits.read(11)? as u16,
-            known => codes.tokens[usize::from(known)],
-        };
-        if usize::from(token & 7) >= lengths::KINDS {
+    let second = header.count / 2;
+    for (stream, count) in [
+        (header.tokens, header.count - second),
+        (header.second, second),
+    ] {
+        let mut bits = Bits::new(stream);
+        let mut context = 0;
+        for _ in 0..count {
+            let symbol = set.token[context].read(&mut bits)?;
+            let token = match symbol {
+                ESCAPE => bits.read(11)? as u16,
+                known => codes.tokens[usize::from(known)],
+            };
+            if usize::from(token & 7) >= lengths::KINDS {
+                return Err(Error::Damaged);
+            }
+            observer.token(width, context, token);
+            context = lengths::context_of((token & 7) as u8);
+            tokens.push(token);
+        }
+        if !bits.is_used_up() {
             return Err(Error::Damaged);
         }
-        observer.token(width, context, token);
-        context = lengths::context_of((token & 7) as u8);
-        tokens.push(token);
-    }
-    if !bits.is_used_up() {
-        return Err(Error::Damaged);
     }
     Ok(tokens)
 }
@@ -204,8 +217,8 @@ fn decode_words(
     for token in tokens {
         let (kind, mask, run) = ((token & 7) as u8, usize::from(token >> 3 & 63), token >> 9);
         let mask = *masks.get(mask).ok_or(Error::Damaged)?;
-        let mut differ = [0u8; 8];
-        for (byte, value) in differ.iter_mut().enumerate().take(bytes) {
+        let mut differ = 0u64;
+        for byte in 0..bytes {
             if mask >> byte & 1 == 0 {
                 continue;
             }
@@ -214,8 +227,13 @@ fn decode_words(
                 byte,
                 count: mask.count_ones(),
             };
-            *value = lanes.take(&set.literal[codes.table_of(&place)])?;
-            observer.literal(width, &place, *value);
+            let literal = lanes.take(&set.literal[codes.table_of(&place)])?;
+            observer.literal(width, &place, literal);
+            let digit = match kind {
+                KIND_ZERO => i64::from(literal),
+                _ => i64::from(literal) - 128,
+            };
+            differ = differ.wrapping_add((digit << (8 * byte)) as u64);
         }
         let mut run = usize::from(run);
         let mut extra = |table: usize| {
@@ -226,8 +244,8 @@ fn decode_words(
         match kind {
             KIND_NEAR => back = bytes * (1 + extra(lengths::OFFSETS)?),
             KIND_FAR => {
-                let high = extra(lengths::RUNS)?;
-                back = bytes * (1 + 256 * high + extra(lengths::RUNS)?);
+                let low = extra(lengths::RUNS)?;
+                back = bytes * (1 + low + 256 * extra(lengths::RUNS)?);
             }
             _ => {}
         }
@@ -243,10 +261,7 @@ fn decode_words(
             reference =
                 (2u64.wrapping_mul(reference)).wrapping_sub(word_at(page, at, 2 * back, bytes));
         }
-        let mut word = reference.to_le_bytes();
-        for (value, differ) in word.iter_mut().zip(differ) {
-            *value = value.wrapping_add(differ);
-        }
+        let word = reference.wrapping_add(differ).to_le_bytes();
         if at + bytes * (1 + run) > end {
             return Err(Error::Damaged);
         }
@@ -304,7 +319,8 @@ fn read_byte_tokens(
 ) -> Result<Vec<ByteToken>, Error> {
     let set = &lengths.bytes[header.set];
     let mut bits = Bits::new(header.tokens);
-    let mut numbers = Bits::new(header.numbers);
+    let mut offsets = Bits::new(header.second);
+    let mut counts = Bits::new(header.counts);
     let mut offset = 8;
     let mut tokens = Vec::new();
     for _ in 0..header.count {
@@ -315,14 +331,14 @@ fn read_byte_tokens(
             Some(literals) => (literals, 0, 0),
             None => (symbol / 27, 4 + symbol / 3 % 9, symbol % 3 + 1),
         };
-        let mut number = |table: usize| {
-            let byte = set.table[table].read(&mut numbers)?;
+        let mut number = |table: usize, stream: &mut Bits<'_>| {
+            let byte = set.table[table].read(stream)?;
             observer.byte(table, byte);
             Ok(usize::from(byte))
         };
         if literals == 7 {
             loop {
-                let more = number(lengths::BYTE_LENGTH)?;
+                let more = number(lengths::BYTE_LENGTH, &mut counts)?;
                 literals += more;
                 if more < 255 || literals > BLOCK {
                     break;
@@ -330,13 +346,13 @@ fn read_byte_tokens(
             }
         }
         if length == 12 {
-            length += number(lengths::BYTE_LENGTH)?;
+            length += number(lengths::BYTE_LENGTH, &mut counts)?;
         }
         match place {
-            2 => offset = 1 + number(lengths::BYTE_NEAR)?,
+            2 => offset = 1 + number(lengths::BYTE_NEAR, &mut offsets)?,
             3 => {
-                let high = number(lengths::BYTE_FAR)?;
-                offset = 1 + 256 * high + numbers.read(8)? as usize;
+                let high = number(lengths::BYTE_FAR, &mut offsets)?;
+                offset = 1 + 256 * high + offsets.read(8)? as usize;
             }
             _ => {}
         }
@@ -346,7 +362,7 @@ fn read_byte_tokens(
             offset,
         });
     }
-    if !bits.is_used_up() || !numbers.is_used_up() {
+    if !bits.is_used_up() || !offsets.is_used_up() || !counts.is_used_up() {
         return Err(Error::Damaged);
     }
     Ok(tokens)
