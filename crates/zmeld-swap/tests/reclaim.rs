@@ -293,6 +293,17 @@ fn a_machine_that_cannot_says_so_once() {
 }
 
 #[test]
+fn groups_nested_deeper_than_anybody_does_cannot_hide_a_protected_one() {
+    let mut machine = Machine::new("protect = [\"kept\"]\n", false);
+    machine.group("user", 400, 0);
+    let deep = format!("user{}", "/a".repeat(70));
+    machine.put(&format!("sys/fs/cgroup/{deep}/cgroup.procs"), "");
+    let said = machine.between(0, 30);
+    assert!(said.len() == 1 && said[0].contains("a protected one could be missed"));
+    assert_eq!(machine.memory("user"), 400 * MIB);
+}
+
+#[test]
 fn a_group_that_ends_is_forgotten() {
     let mut machine = Machine::new("groups = [\"idle.service\"]\n", false);
     machine.group("idle.service", 400, 0);

@@ -9,13 +9,17 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::config::{GroupPattern, ReclaimRule};
-use zmeld_linux::{process, Host, HostError};
+use zmeld_linux::{process, Host};
 
+use crate::error::Error;
 use crate::observe::reclaimed::ProtectedGroup;
 use crate::room::hierarchy::Hierarchy;
 
-/// A machine with more groups is not walked to its end.
-const GROUPS_MAX: usize = 4096;
+/// With more groups nothing is chosen: one that is protected might be among the rest,
+/// and a user who was given a part of the tree makes as many as he likes.
+const GROUPS_MAX: usize = 32_768;
+/// As for deeper ones.
+const DEPTH_MAX: usize = 64;
 /// Scheduling policies that do not wait for others: FIFO, RR, DEADLINE (sched(7)).
 const REAL_TIME: [&str; 3] = ["1", "2", "6"];
 
@@ -31,12 +35,12 @@ impl Targets {
     /// Those of the machine as it is.
     ///
     /// # Errors
-    /// When a directory of groups cannot be listed.
+    /// When a directory of groups cannot be listed, or there are too many.
     pub fn choose(
         host: &Host,
         hierarchy: &Hierarchy,
         rule: &ReclaimRule,
-    ) -> Result<Targets, HostError> {
+    ) -> Result<Targets, Error> {
         let mut walk = Walk {
             host,
             hierarchy,
@@ -45,9 +49,9 @@ impl Targets {
             left: GROUPS_MAX,
             found: Targets::default(),
         };
-        walk.by_name(&hierarchy.top)?;
+        walk.by_name(&hierarchy.top, 0)?;
         walk.left = GROUPS_MAX;
-        walk.choose(&hierarchy.top, false)?;
+        walk.choose(&hierarchy.top, false, 0)?;
         Ok(walk.found)
     }
 }
@@ -69,26 +73,37 @@ impl Walk<'_> {
     }
 
     /// Notes the groups that `protect` names.
-    fn by_name(&mut self, group: &Path) -> Result<(), HostError> {
+    fn by_name(&mut self, group: &Path, depth: usize) -> Result<(), Error> {
         if self.is_any(&self.rule.protect, group) {
             let why = "as [watch.reclaim] protect says".to_owned();
             self.protected.insert(group.to_path_buf(), why);
             return Ok(());
         }
-        for child in self.children(group)? {
-            self.by_name(&child)?;
+        for child in self.children(group, depth)? {
+            self.by_name(&child, depth + 1)?;
         }
         Ok(())
     }
 
-    fn children(&mut self, group: &Path) -> Result<Vec<PathBuf>, HostError> {
-        let mut children = self.host.folders(group)?;
-        children.truncate(self.left);
-        self.left -= children.len();
+    fn children(&mut self, group: &Path, depth: usize) -> Result<Vec<PathBuf>, Error> {
+        let children = self.host.folders(group)?;
+        let is_too_deep = depth >= DEPTH_MAX && !children.is_empty();
+        match self.left.checked_sub(children.len()) {
+            Some(left) if !is_too_deep => self.left = left,
+            _ => {
+                return Err(Error::CannotReclaim {
+                    why: format!(
+                        "there are more than {GROUPS_MAX} control groups, or deeper ones than \
+                         {DEPTH_MAX} below {}: a protected one could be missed",
+                        self.hierarchy.shown(group)
+                    ),
+                })
+            }
+        }
         Ok(children)
     }
 
-    fn choose(&mut self, group: &Path, is_wanted: bool) -> Result<(), HostError> {
+    fn choose(&mut self, group: &Path, is_wanted: bool, depth: usize) -> Result<(), Error> {
         let is_wanted = is_wanted || self.is_any(&self.rule.groups, group);
         if let Some(why) = self.protected.get(group) {
             if is_wanted {
@@ -106,8 +121,8 @@ impl Walk<'_> {
             self.found.groups.insert(group.to_path_buf(), shown);
             return Ok(());
         }
-        for child in self.children(group)? {
-            self.choose(&child, is_wanted)?;
+        for child in self.children(group, depth)? {
+            self.choose(&child, is_wanted, depth + 1)?;
         }
         Ok(())
     }
