@@ -97,6 +97,57 @@ fn tiers_stand_in_the_order_in_which_pages_meet_them() {
     assert_eq!(now.warnings, []);
 }
 
+/// What one device of 1 GiB gives, of which `stored` bytes take `used`, on a machine with
+/// so much RAM available and so much in programs.
+fn headroom(stored: u64, used: u64, limit: u64, available: u64, anonymous: u64) -> u64 {
+    const GIB: u64 = 1 << 30;
+    let root = tempfile::tempdir().unwrap();
+    let line = |name: &str, bytes: u64| format!("{name}: {} kB\n", bytes >> 10);
+    let memory = line("MemTotal", 4 * GIB) + &line("MemAvailable", available);
+    put(
+        root.path(),
+        "/proc/meminfo",
+        memory + &line("AnonPages", anonymous),
+    );
+    let used_kib = stored >> 10;
+    let swaps = format!(
+        "Filename Type Size Used Priority\n/dev/zram0 partition {} {used_kib} 100\n",
+        GIB >> 10
+    );
+    put(root.path(), "/proc/swaps", swaps);
+    let device = "/sys/block/zram0";
+    put(root.path(), &format!("{device}/initstate"), "1\n");
+    put(
+        root.path(),
+        &format!("{device}/disksize"),
+        format!("{GIB}\n"),
+    );
+    let held = format!("{stored} {used} {used} {limit} {used} 0 0 0 0\n");
+    put(root.path(), &format!("{device}/mm_stat"), held);
+    Observation::read(&Host::at(root.path()), 4096)
+        .headroom()
+        .bytes
+}
+
+#[test]
+fn headroom_ends_where_the_device_its_limit_or_ram_does() {
+    const MIB: u64 = 1 << 20;
+    // 768 MiB more at 4 to 1 leave three quarters.
+    let at_the_size = headroom(256 * MIB, 64 * MIB, 0, 100 * MIB, 4096 * MIB);
+    assert_eq!(at_the_size, (100 + 576) * MIB);
+    // 36 MiB more are 144 MiB of pages.
+    let at_the_limit = headroom(256 * MIB, 64 * MIB, 100 * MIB, 100 * MIB, 4096 * MIB);
+    assert_eq!(at_the_limit, (100 + 108) * MIB);
+    // Full of compressed pages: 4 times 120 MiB.
+    let at_the_end_of_ram = headroom(256 * MIB, 64 * MIB, 0, 100 * MIB, 20 * MIB);
+    assert_eq!(at_the_end_of_ram, (100 + 360) * MIB);
+    // What does not compress gives nothing, however much room there is.
+    let for_nothing = headroom(256 * MIB, 256 * MIB, 0, 100 * MIB, 4096 * MIB);
+    assert_eq!(for_nothing, 100 * MIB);
+    // Nothing is in it yet.
+    assert_eq!(headroom(0, 0, 0, 100 * MIB, 4096 * MIB), 100 * MIB);
+}
+
 #[test]
 fn differences_add_up() {
     let (_dir, host) = plant("6.1");

@@ -12,12 +12,14 @@
 //! | `disk` | what lies under a swap area, down to the drive |
 //! | [`lately`] | what happened in the last hour, and in which control group |
 //! | [`reclaimed`] | what `zmeld watch` reclaimed ahead of time |
+//! | `headroom` | how much more programs can take |
 //! | [`tier`] | all of it as one table, in the order in which pages go there |
 //! | [`difference`] | why the kernel's numbers of one tier differ |
 
 mod device;
 pub mod difference;
 mod disk;
+mod headroom;
 pub mod lately;
 mod reader;
 pub mod reclaimed;
@@ -33,6 +35,7 @@ use serde::Serialize;
 pub use device::{Backed, Device, Driver, Held, Io, Melding, Mounted};
 pub use difference::Difference;
 pub use disk::{Layer, LayerKind, Stand};
+pub use headroom::Headroom;
 pub use lately::{Lately, Since};
 pub use reader::{Problem, Warning};
 pub use reclaimed::Reclaimed;

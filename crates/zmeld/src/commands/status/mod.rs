@@ -11,7 +11,7 @@ use zmeld_report::Tone;
 use zmeld_swap::applied::Applied;
 use zmeld_swap::config::Config;
 use zmeld_swap::findings::{findings, Finding, Severity};
-use zmeld_swap::observe::{Difference, Observation, Tier};
+use zmeld_swap::observe::{Difference, Headroom, Observation, Tier};
 
 use crate::cli::{Format, Place};
 use crate::exit::{Outcome, EXIT_CODES};
@@ -77,6 +77,8 @@ impl Least {
 pub struct Status {
     /// The tiers, in the order in which a page meets them.
     pub tiers: Vec<Tier>,
+    /// How much more programs can take.
+    pub headroom: Headroom,
     /// Why the numbers of a tier differ.
     pub differences: Vec<Difference>,
     /// What is wrong, the gravest first.
@@ -107,6 +109,7 @@ impl Status {
         let observation = Observation::read(host, page_size());
         Status {
             tiers: observation.named_tiers(applied),
+            headroom: observation.headroom(),
             differences: observation.differences(),
             findings: findings(&observation, &config, applied),
             observation,

@@ -3,7 +3,7 @@
 use zmeld_report::text;
 use zmeld_report::units::{bytes, count, percent};
 use zmeld_report::{Cell, Column, Document, Section, Table};
-use zmeld_swap::observe::{Lately, Observation, Reclaimed, Since, Tier};
+use zmeld_swap::observe::{Headroom, Lately, Observation, Reclaimed, Since, Tier};
 
 use super::{tone, Status};
 
@@ -81,7 +81,27 @@ fn lead(status: &Status) -> String {
         ),
         _ => String::new(),
     };
-    format!("{ram}{saved}.")
+    let room = headroom(&status.headroom);
+    format!("{ram}{saved}. {room}")
+}
+
+/// How much more programs can take, in a sentence.
+fn headroom(room: &Headroom) -> String {
+    let unknown = match &room.unknown[..] {
+        [] => String::new(),
+        devices => format!(
+            "; {} counts for nothing until its ratio is known",
+            devices.join(", ")
+        ),
+    };
+    format!(
+        "Programs can take some {} more before the kernel ends one: {} as it is, {} by compressing \
+         at today's ratio, {} on drives{unknown}.",
+        bytes(room.bytes),
+        bytes(room.available_bytes),
+        bytes(room.compressed_bytes),
+        bytes(room.disk_bytes),
+    )
 }
 
 /// Pages that a tier keeps in RAM.
