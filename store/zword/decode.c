@@ -152,9 +152,10 @@ _Static_assert(STEPS_A_REFILL * ZWORD_LITERAL_CODE_MAX <= ZWORD_REFILLED,
 	       "bits of a reader");
 
 /* Literal k is in lane k modulo 4; the lanes that are given begin with the first. */
-static noinline void literals_read(const struct zword_word_set *tables, u8 *literal,
-			  const u8 *end, struct zword_reader *lanes,
-			  const struct zword_decoding *job)
+static noinline void literals_read(const struct zword_word_set *tables,
+				   u8 *literal, const u8 *end,
+				   struct zword_reader *lanes,
+				   const struct zword_decoding *job)
 {
 	struct zword_reader a = lanes[0], b = lanes[1];
 	struct zword_reader c = lanes[2], d = lanes[3];

@@ -202,8 +202,8 @@ static int word_set_build(struct zword_word_decoder *decoder,
 				  set->token[k]);
 		for (at = 0; at < ZWORD_TOKEN_CODES; at++) {
 			u16 *entry = &set->token[k][at];
-			u32 kind = zword_symbol_kind(&decoder->symbol[
-						*entry >> ZWORD_ENTRY_SHIFT]);
+			u32 symbol = *entry >> ZWORD_ENTRY_SHIFT;
+			u32 kind = zword_symbol_kind(&decoder->symbol[symbol]);
 
 			*entry |= (u16)(zword_context(kind) <<
 					ZWORD_ENTRY_CONTEXT_SHIFT);
