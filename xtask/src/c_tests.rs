@@ -10,8 +10,7 @@ use anyhow::Result;
 
 use crate::c_build::{Compiler, Flavour};
 use crate::process::{command_line, Log};
-use crate::step::Tally;
-use crate::test::TestScope;
+use crate::step::{Tally, TestScope};
 use crate::tools;
 
 /// The program that `cargo xtask soak` runs for hours.

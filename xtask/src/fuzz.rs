@@ -14,8 +14,7 @@ use anyhow::Result;
 use crate::c_build::{clang, tests_folder, Flavour};
 use crate::c_tests::CTestEnvironment;
 use crate::process::{command_line, FinishedProgram, Log};
-use crate::step::Tally;
-use crate::test::TestScope;
+use crate::step::{Tally, TestScope};
 use crate::tools;
 use crate::workspace;
 

@@ -11,7 +11,7 @@ use anyhow::Result;
 use crate::fuzz;
 use crate::process::Log;
 use crate::rust_tests::cargo;
-use crate::test::TestScope;
+use crate::step::TestScope;
 use crate::tools;
 use crate::workspace;
 

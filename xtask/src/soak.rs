@@ -23,8 +23,7 @@ use crate::kernel_tests::{self, KernelCache};
 use crate::kernels;
 use crate::process::{command_line, was_interrupted, Log};
 use crate::setup;
-use crate::step::Tally;
-use crate::test::TestScope;
+use crate::step::{Tally, TestScope};
 use crate::workspace;
 
 /// The arguments of `soak`.

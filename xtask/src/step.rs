@@ -11,6 +11,17 @@ use crate::workspace;
 /// Lines of a failed step's log that are shown.
 const TAIL_LINES: usize = 60;
 
+/// How much is tested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TestScope {
+    /// Under two minutes, once things are built.
+    Quick,
+    /// Under 40 minutes on two cores, from a clean checkout.
+    Default,
+    /// Hours.
+    Long,
+}
+
 /// What a step found out.
 #[derive(Default)]
 pub struct Tally {

@@ -17,7 +17,7 @@ use crate::package_tests;
 use crate::process::Log;
 use crate::rust_tests;
 use crate::setup;
-use crate::step::{run_all, Step, Tally};
+use crate::step::{run_all, Step, Tally, TestScope};
 
 /// The arguments of `test`.
 pub const USAGE: &str = "[--quick|--long] [--only NAME]... [--seed N] [--no-install] [--list]";
@@ -36,17 +36,6 @@ where something was left out.
   --no-install  as root, too, install nothing
   --list        name the steps and what they do
 Output is kept in target/xtask/logs.";
-
-/// How much is tested.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TestScope {
-    /// Under two minutes, once things are built.
-    Quick,
-    /// Under 40 minutes on two cores, from a clean checkout.
-    Default,
-    /// Hours.
-    Long,
-}
 
 #[derive(Debug, PartialEq)]
 struct Options {
