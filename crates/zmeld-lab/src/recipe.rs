@@ -8,7 +8,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::arm::{size, Arm, SizeBases};
+use crate::arm::{size, Arm, STAND_IN};
 use crate::error::Error;
 use crate::statistics::stopping::StoppingRule;
 use crate::statistics::Direction;
@@ -236,6 +236,28 @@ impl Recipe {
         if self.cases.is_empty() || self.arms.iter().all(|arm| arm.unlimited) {
             return Err("an experiment needs a case and an arm".to_owned());
         }
+        self.times()?;
+        self.names()?;
+        for case in &self.cases {
+            case.sound()?;
+        }
+        for table in &self.published {
+            if table
+                .rows
+                .iter()
+                .any(|row| row.len() != table.columns.len())
+            {
+                return Err(format!(
+                    "published table \"{}\" has a row of another length",
+                    table.title
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Times and numbers that a run can have.
+    fn times(&self) -> Result<(), String> {
         if !(self.run_max_s > 0.0 && self.run_max_s <= RUN_MAX_S) {
             return Err(format!(
                 "run_max_s = {} is no time that a run can take: write seconds, above 0 and at most \
@@ -255,14 +277,6 @@ impl Recipe {
                 self.warm_ups, self.stopping.runs_max
             ));
         }
-        if let Some(arm) = self.arms.iter().find(|arm| {
-            arm.unlimited && (arm.swaps() || arm.slow_disk.is_some() || !arm.accept.is_empty())
-        }) {
-            return Err(format!(
-                "arm \"{}\" has no limit, so nothing is swapped: leave out its tiers",
-                arm.name
-            ));
-        }
         let rule = &self.stopping;
         if rule.runs_min == 0
             || rule.runs_max < rule.runs_min
@@ -270,6 +284,19 @@ impl Recipe {
             || rule.width <= 0.0
         {
             return Err("stopping needs runs_min of at least 1, runs_max of at least runs_min, a width above 0".into());
+        }
+        Ok(())
+    }
+
+    /// Arms and cases go by their names.
+    fn names(&self) -> Result<(), String> {
+        if let Some(arm) = self.arms.iter().find(|arm| {
+            arm.unlimited && (arm.swaps() || arm.slow_disk.is_some() || !arm.accept.is_empty())
+        }) {
+            return Err(format!(
+                "arm \"{}\" has no limit, so nothing is swapped: leave out its tiers",
+                arm.name
+            ));
         }
         let mut names = BTreeMap::new();
         for arm in &self.arms {
@@ -292,40 +319,6 @@ impl Recipe {
                     case.name
                 ));
             }
-            if let Some(machine) = &case.machine {
-                let wrong = |problem| format!("case \"{}\": {problem}", case.name);
-                machine.check().map_err(wrong)?;
-                if case.limit.is_some() || case.full_limit.is_some() || case.counts_store {
-                    return Err(wrong(
-                        "its machine's RAM is the limit: leave out limit, full_limit and counts_store"
-                            .to_owned(),
-                    ));
-                }
-            }
-            let bases = SizeBases {
-                limit: 1 << 30,
-                footprint: 1 << 30,
-            };
-            for limit in case.limit.iter().chain(&case.full_limit) {
-                if limit.contains("of limit") || size(limit, bases).is_none() {
-                    return Err(format!(
-                        "case \"{}\": {limit:?} is no limit; write \"60% of footprint\" or \"181MiB\"",
-                        case.name
-                    ));
-                }
-            }
-        }
-        for table in &self.published {
-            if table
-                .rows
-                .iter()
-                .any(|row| row.len() != table.columns.len())
-            {
-                return Err(format!(
-                    "published table \"{}\" has a row of another length",
-                    table.title
-                ));
-            }
         }
         Ok(())
     }
@@ -345,9 +338,35 @@ impl Recipe {
     }
 }
 
+impl Case {
+    /// Checks what can be checked of it alone.
+    fn sound(&self) -> Result<(), String> {
+        if let Some(machine) = &self.machine {
+            let wrong = |problem| format!("case \"{}\": {problem}", self.name);
+            machine.check().map_err(wrong)?;
+            if self.limit.is_some() || self.full_limit.is_some() || self.counts_store {
+                return Err(wrong(
+                    "its machine's RAM is the limit: leave out limit, full_limit and counts_store"
+                        .to_owned(),
+                ));
+            }
+        }
+        for limit in self.limit.iter().chain(&self.full_limit) {
+            if limit.contains("of limit") || size(limit, STAND_IN).is_none() {
+                return Err(format!(
+                    "case \"{}\": {limit:?} is no limit; write \"60% of footprint\" or \"181MiB\"",
+                    self.name
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arm::SizeBases;
 
     #[test]
     fn built_in_recipes_are_sound() {

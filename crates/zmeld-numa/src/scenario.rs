@@ -260,16 +260,55 @@ impl ScenarioText {
         Some(value)
     }
 
-    fn check(&self, spec: ScenarioSpec) -> Result<Scenario, ScenarioError> {
-        let wrong = |table: &str, key: &str, why: String| {
-            let (line, column) = place_of(&self.text, table, key);
-            ScenarioError::Value {
-                file: self.file.clone(),
-                line,
-                column,
-                why,
-            }
+    /// What is wrong with a key, and where that stands.
+    fn wrong(&self, table: &str, key: &str, why: String) -> ScenarioError {
+        let (line, column) = place_of(&self.text, table, key);
+        ScenarioError::Value {
+            file: self.file.clone(),
+            line,
+            column,
+            why,
+        }
+    }
+
+    fn check_replications(&self, replications: u64) -> Result<(), ScenarioError> {
+        let why = match replications {
+            0 => "at least one is needed".to_owned(),
+            1..=REPLICATIONS_MAX => return Ok(()),
+            _ => format!(
+                "{replications} are too many, at most {REPLICATIONS_MAX}: intervals shrink with \
+                 the square root only"
+            ),
         };
+        Err(self.wrong("", "replications", format!("replications: {why}")))
+    }
+
+    /// The trace of that path, which begins where the scenario lies.
+    fn trace(&self, path: &str, page_bytes: u64) -> Result<Trace, ScenarioError> {
+        let base = Path::new(&self.file).parent().unwrap_or(Path::new(""));
+        let path = base.join(path);
+        let file = path.display().to_string();
+        let text = fs::read_to_string(&path).map_err(|source| ScenarioError::Read {
+            file: file.clone(),
+            source,
+        })?;
+        Ok(Trace::parse(&text, &file, page_bytes)?)
+    }
+
+    /// The axes: each has values.
+    fn sweep(&self, axes: &toml::Table) -> Result<Vec<(String, Vec<toml::Value>)>, ScenarioError> {
+        let axes = axes.iter().map(|(path, values)| match values {
+            toml::Value::Array(values) if !values.is_empty() => Ok((path.clone(), values.clone())),
+            _ => {
+                let why = format!("sweep: {path} needs a list of values");
+                Err(self.wrong("sweep", path, why))
+            }
+        });
+        axes.collect()
+    }
+
+    fn check(&self, spec: ScenarioSpec) -> Result<Scenario, ScenarioError> {
+        let wrong = |table: &str, key: &str, why: String| self.wrong(table, key, why);
         let machine = self.machine(&spec.machine)?;
         spec.scheduler
             .check()
@@ -295,52 +334,12 @@ impl ScenarioText {
                 "policies: at least one is needed".into(),
             ));
         }
-        if spec.replications == 0 {
-            return Err(wrong(
-                "",
-                "replications",
-                "replications: at least one is needed".into(),
-            ));
-        }
-        if spec.replications > REPLICATIONS_MAX {
-            return Err(wrong(
-                "",
-                "replications",
-                format!(
-                    "replications: {} are too many, at most {REPLICATIONS_MAX}: intervals shrink \
-                     with the square root only",
-                    spec.replications
-                ),
-            ));
-        }
+        self.check_replications(spec.replications)?;
         let trace = match &spec.trace {
-            Some(path) => {
-                let base = Path::new(&self.file).parent().unwrap_or(Path::new(""));
-                let path = base.join(path);
-                let file = path.display().to_string();
-                let text = fs::read_to_string(&path).map_err(|source| ScenarioError::Read {
-                    file: file.clone(),
-                    source,
-                })?;
-                Some(Trace::parse(&text, &file, machine.page_bytes)?)
-            }
+            Some(path) => Some(self.trace(path, machine.page_bytes)?),
             None => None,
         };
-        let mut sweep = Vec::new();
-        for (path, values) in &spec.sweep {
-            match values {
-                toml::Value::Array(values) if !values.is_empty() => {
-                    sweep.push((path.clone(), values.clone()))
-                }
-                _ => {
-                    return Err(wrong(
-                        "sweep",
-                        path,
-                        format!("sweep: {path} needs a list of values"),
-                    ))
-                }
-            }
-        }
+        let sweep = self.sweep(&spec.sweep)?;
         Ok(Scenario {
             name: spec.name,
             about: spec.about,

@@ -11,7 +11,7 @@ use crate::histogram::Histogram;
 use crate::kernel::PoolModel;
 use crate::machine::MachineFacts;
 use crate::predict::{self, CompressionSums, Overlap};
-use crate::result::{CodecResult, ColdResult, Gain, PageCounts, SkippedResult};
+use crate::result::{CodecResult, ColdResult, Gain, PageCounts, SampleResult, SkippedResult};
 
 /// What is known of one codec when all reading is done.
 pub(crate) struct CodecSums {
@@ -135,6 +135,27 @@ fn gains(ram: u64, credited: u64, at_scale: f64, melded_at_scale: f64) -> Vec<Ga
         }
     };
     [25, 50, 100].map(gain).to_vec()
+}
+
+/// What was compressed, and how well the ratios are known by it.
+pub(crate) fn sample_result(
+    full: bool,
+    contents_measured: u64,
+    pages: &PageCounts,
+    codecs: &[CodecResult],
+) -> SampleResult {
+    SampleResult {
+        full,
+        contents_measured,
+        pages_changed: match full {
+            true => pages.unique.saturating_sub(contents_measured),
+            false => 0,
+        },
+        interval: codecs
+            .iter()
+            .map(|codec| codec.ratio_interval / codec.ratio.max(f64::MIN_POSITIVE))
+            .fold(0.0, f64::max),
+    }
 }
 
 pub(crate) fn memory(counted: &Counted) -> BTreeMap<String, u64> {

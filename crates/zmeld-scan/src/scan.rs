@@ -10,7 +10,7 @@ use zmeld_store::{fill_word, page_size, FingerprintKey};
 
 use crate::advice;
 use crate::codecs::{Candidate, CodecMeasurement};
-use crate::conclude::{codec_result, cold, memory, skipped, CodecSums};
+use crate::conclude::{codec_result, cold, memory, sample_result, skipped, CodecSums};
 use crate::contents::{Contents, PageOrigin, PageRecord, RecordBuffers, SortedContents};
 use crate::duplicates::Counter;
 use crate::error::ScanError;
@@ -19,7 +19,7 @@ use crate::kernel::PoolModel;
 use crate::machine::MachineFacts;
 use crate::predict::CompressionSums;
 use crate::progress::ScanProgress;
-use crate::result::{CodecResult, PageCounts, SampleResult, ScanResult};
+use crate::result::{CodecResult, PageCounts, ScanResult};
 use crate::sample::Sampler;
 use crate::workers::Workers;
 
@@ -337,6 +337,7 @@ pub fn scan(
     };
     // A codec that has no memory is told before anything is read.
     shared.workers.give(shared.make_worker()?);
+
     let visit = shared.first_reading(source, options.threads, expected)?;
     let sorted = shared.sort(options.threads);
     let counter = Counter::new(&visit.regions);
@@ -359,17 +360,10 @@ pub fn scan(
     let group_pages = |hash| counter.pages(sorted.find(hash)).0;
     let measured = gather(workers, &shared, full && second, &group_pages);
     let ram_bytes = options.ram_bytes.unwrap_or(machine.ram_bytes);
-    let codecs: Vec<CodecResult> = candidates
-        .iter()
-        .zip(&measured)
-        .map(|(candidate, measured)| {
-            codec_result(candidate, measured, &pages, &pool, ram_bytes, &machine)
-        })
-        .collect();
-    let interval = codecs
-        .iter()
-        .map(|codec| codec.ratio_interval / codec.ratio.max(f64::MIN_POSITIVE))
-        .fold(0.0, f64::max);
+    let codec = |(candidate, measured)| {
+        codec_result(candidate, measured, &pages, &pool, ram_bytes, &machine)
+    };
+    let codecs: Vec<CodecResult> = candidates.iter().zip(&measured).map(codec).collect();
     let mut notes: Vec<String> = visit.notes.iter().map(ToString::to_string).collect();
     if options.full && !full && !stopped {
         notes.push(
@@ -384,16 +378,7 @@ pub fn scan(
         pages,
         memory: memory(&visit.counted),
         duplicates,
-        sample: SampleResult {
-            full,
-            contents_measured,
-            pages_changed: if full {
-                pages.unique.saturating_sub(contents_measured)
-            } else {
-                0
-            },
-            interval,
-        },
+        sample: sample_result(full, contents_measured, &pages, &codecs),
         codecs,
         cold: cold(&visit),
         skipped: skipped(&visit),

@@ -455,6 +455,23 @@ impl Lab<'_> {
             limit: limit.unwrap_or(ram),
             footprint,
         };
+        let skipped = self.skipped(recipe, case, bases)?;
+        experiment.cases.push(CaseFacts {
+            footprint_measured: relative || case.workload.expected_bytes().is_none(),
+            limit_bytes: limit,
+            skipped,
+            ..CaseFacts::new(case, footprint)
+        });
+        Ok(())
+    }
+
+    /// The arms of a case that this machine cannot have.
+    fn skipped(
+        &mut self,
+        recipe: &Recipe,
+        case: &Case,
+        bases: SizeBases,
+    ) -> Result<Vec<SkippedArm>, Error> {
         let mut skipped = Vec::new();
         for arm in &recipe.arms {
             if !case.arms.is_empty() && !case.arms.contains(&arm.name) {
@@ -464,7 +481,7 @@ impl Lab<'_> {
                 Ok(()) => {}
                 Err(err @ Error::Recipe { .. }) => return Err(err),
                 // Another kernel: what it lacks shows there.
-                Err(_) if boot_image.is_some() => {}
+                Err(_) if case.machine.is_some() => {}
                 Err(err) => {
                     let why = err.to_string();
                     (self.listener)(Event::Note(&format!("arm {} is left out: {why}", arm.name)));
@@ -475,13 +492,7 @@ impl Lab<'_> {
                 }
             }
         }
-        experiment.cases.push(CaseFacts {
-            footprint_measured: relative || case.workload.expected_bytes().is_none(),
-            limit_bytes: limit,
-            skipped,
-            ..CaseFacts::new(case, footprint)
-        });
-        Ok(())
+        Ok(skipped)
     }
 
     fn footprint(&mut self, recipe: &Recipe, case: &Case) -> Result<Option<u64>, Error> {

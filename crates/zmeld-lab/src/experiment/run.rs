@@ -86,35 +86,8 @@ impl Lab<'_> {
         let before = Counters::read(&self.kswapd);
         let requests_before: Vec<Counters> = devices.iter().map(|name| requests(name)).collect();
         let mut child = self.supervisor(&request)?;
-        let begin = Instant::now();
         let mut observer = RunObserver::new(group, case.limit.is_some(), budget, devices);
-        let mut cause = None;
-        loop {
-            if child
-                .try_wait()
-                .map_err(|err| Error::io("wait for", "the supervisor", err))?
-                .is_some()
-            {
-                break;
-            }
-            if cause.is_none() {
-                cause = if self.stopped() {
-                    Some(Outcome::Stopped)
-                } else if begin.elapsed().as_secs_f64() > run_max_s {
-                    Some(Outcome::TimedOut)
-                } else if observer.exceeds_budget() {
-                    Some(Outcome::OutOfMemory)
-                } else {
-                    None
-                };
-            }
-            // Again at each look: at the first one, it may not have joined its group yet.
-            if cause.is_some() {
-                group.kill();
-            }
-            observer.tick(begin.elapsed().as_secs_f64());
-            std::thread::sleep(TICK);
-        }
+        let cause = self.watch(&mut child, &mut observer, run_max_s)?;
         let after = Counters::read(&self.kswapd).since(&before);
         let ended = report(child)?;
         let counters = group.counters();
@@ -148,6 +121,43 @@ impl Lab<'_> {
             series: observer.series,
             ended,
         })
+    }
+
+    /// Looks on until the run is over; why it was ended, where it was.
+    fn watch(
+        &self,
+        child: &mut Child,
+        observer: &mut RunObserver<'_>,
+        run_max_s: f64,
+    ) -> Result<Option<Outcome>, Error> {
+        let begin = Instant::now();
+        let mut cause = None;
+        loop {
+            let ended = child.try_wait();
+            if ended
+                .map_err(|err| Error::io("wait for", "the supervisor", err))?
+                .is_some()
+            {
+                return Ok(cause);
+            }
+            if cause.is_none() {
+                cause = if self.stopped() {
+                    Some(Outcome::Stopped)
+                } else if begin.elapsed().as_secs_f64() > run_max_s {
+                    Some(Outcome::TimedOut)
+                } else if observer.exceeds_budget() {
+                    Some(Outcome::OutOfMemory)
+                } else {
+                    None
+                };
+            }
+            // Again at each look: at the first one, it may not have joined its group yet.
+            if cause.is_some() {
+                observer.group.kill();
+            }
+            observer.tick(begin.elapsed().as_secs_f64());
+            std::thread::sleep(TICK);
+        }
     }
 
     pub(super) fn supervisor(&self, request: &SupervisorRequest) -> Result<Child, Error> {

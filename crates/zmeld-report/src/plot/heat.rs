@@ -1,6 +1,6 @@
 //! A matrix in colours, with its numbers where they fit.
 
-use maud::html;
+use maud::{html, Markup};
 
 use super::svg::{self, px, FONT, LINE};
 use super::{describe, Drawing, Frame};
@@ -93,24 +93,7 @@ impl HeatMap {
     pub(super) fn draw(&self, frame: Frame) -> Drawing {
         let width = frame.width();
         let (rows, columns, values, stride) = self.blocks();
-        let finite = || {
-            values
-                .iter()
-                .flatten()
-                .copied()
-                .filter(|value| value.is_finite())
-        };
-        let low = finite().fold(f64::INFINITY, f64::min);
-        let high = finite().fold(f64::NEG_INFINITY, f64::max);
-        let step_of = |value: f64| {
-            let part = (value / 2.0 - low / 2.0) / (high / 2.0 - low / 2.0);
-            if part.is_finite() {
-                ((part * STEPS as f64) as usize).min(STEPS - 1)
-            } else {
-                STEPS / 2
-            }
-        };
-
+        let range = Range::of(&values);
         let names_width = rows
             .iter()
             .map(|name| svg::text_width(&crate::text::running(name)))
@@ -131,7 +114,7 @@ impl HeatMap {
             + 6.0;
         let row_step = (FONT / cell_height).ceil() as usize;
         let text_in = |value: f64| self.unit.format(value);
-        let widest = finite()
+        let widest = finite(&values)
             .map(|value| svg::text_width(&text_in(value)))
             .fold(0.0, f64::max);
         let numbers_fit = stride == 1 && cell >= widest + 4.0 && cell_height >= LINE;
@@ -156,47 +139,81 @@ impl HeatMap {
                 @for (column, value) in values[at].iter().enumerate() {
                     @let x = left + column as f64 * cell;
                     @let shown = text_in(*value);
-                    @let class = if value.is_finite() { format!("h{}", step_of(*value)) } else { "none".into() };
+                    @let class = if value.is_finite() { format!("h{}", range.step(*value)) } else { "none".into() };
                     rect class=(class) x=(px(x)) y=(px(y)) width=(px((cell - 1.0).max(0.5))) height=(px((cell_height - 1.0).max(0.5))) {
                         (svg::tip(&format!("{name}, {}: {shown}", columns[column])))
                     }
                     @if numbers_fit && value.is_finite() {
-                        text class=(format!("t{}", step_of(*value))) x=(px(x + cell / 2.0)) y=(px(y + cell_height / 2.0 + 4.5))
+                        text class=(format!("t{}", range.step(*value))) x=(px(x + cell / 2.0)) y=(px(y + cell_height / 2.0 + 4.5))
                             text-anchor="middle" { (shown) }
                     }
                 }
             }
-            @if low <= high {
-                @let y = bottom + 12.0;
-                @let first = svg::text_width(&text_in(low)) + 8.0;
-                text.tick x=(px(left)) y=(px(y + 11.0)) { (text_in(low)) }
-                @for step in 0..STEPS {
-                    rect class=(format!("h{step}")) x=(px(left + first + step as f64 * 16.0)) y=(px(y)) width="16" height="14" {}
-                }
-                text.tick x=(px(left + first + STEPS as f64 * 16.0 + 8.0)) y=(px(y + 11.0)) { (text_in(high)) }
-            }
+            @if range.low <= range.high { (legend(&text_in(range.low), &text_in(range.high), left, bottom + 12.0)) }
         };
+        Drawing {
+            height: bottom + 36.0,
+            description: self.description(columns.len() * stride, stride),
+            marks,
+        }
+    }
+
+    /// What it shows, in words.
+    fn description(&self, columns: usize, stride: usize) -> String {
         let all: usize = self.values.iter().map(Vec::len).sum();
-        let shown = self
-            .values
-            .iter()
-            .flatten()
-            .filter(|value| value.is_finite())
-            .count();
+        let shown = finite(&self.values).count();
         let mut what = format!(
             "A matrix of {} rows and {} columns.",
             self.rows.len(),
-            columns.len() * stride
+            columns
         );
         if stride > 1 {
             what.push_str(&format!(
                 " Each field is the mean of {stride} by {stride} values."
             ));
         }
-        Drawing {
-            height: bottom + 36.0,
-            description: describe(what, all - shown),
-            marks,
+        describe(what, all - shown)
+    }
+}
+
+fn finite(values: &[Vec<f64>]) -> impl Iterator<Item = f64> + '_ {
+    let all = values.iter().flatten().copied();
+    all.filter(|value| value.is_finite())
+}
+
+/// What the colours run between; of no values, `low` is above `high`.
+struct Range {
+    low: f64,
+    high: f64,
+}
+
+impl Range {
+    fn of(values: &[Vec<f64>]) -> Range {
+        Range {
+            low: finite(values).fold(f64::INFINITY, f64::min),
+            high: finite(values).fold(f64::NEG_INFINITY, f64::max),
         }
+    }
+
+    /// The colour of a value. Halves, since the difference of two large values is none.
+    fn step(&self, value: f64) -> usize {
+        let part = (value / 2.0 - self.low / 2.0) / (self.high / 2.0 - self.low / 2.0);
+        match part.is_finite() {
+            true => ((part * STEPS as f64) as usize).min(STEPS - 1),
+            false => STEPS / 2,
+        }
+    }
+}
+
+/// The colours from the lowest value to the highest.
+fn legend(low: &str, high: &str, left: f64, y: f64) -> Markup {
+    let first = left + svg::text_width(low) + 8.0;
+    let last = first + STEPS as f64 * 16.0 + 8.0;
+    html! {
+        text.tick x=(px(left)) y=(px(y + 11.0)) { (low) }
+        @for step in 0..STEPS {
+            rect class=(format!("h{step}")) x=(px(first + step as f64 * 16.0)) y=(px(y)) width="16" height="14" {}
+        }
+        text.tick x=(px(last)) y=(px(y + 11.0)) { (high) }
     }
 }

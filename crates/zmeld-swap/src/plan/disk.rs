@@ -8,6 +8,7 @@ use crate::step::{DeviceRef, Step};
 use crate::steps::{
     check_file, check_key_file, check_place, signatures, CreateFile, FormatLuks, MakeSwap, SwapOn,
 };
+use zmeld_linux::swaps::SwapArea;
 
 use super::{Draft, Steps};
 
@@ -25,19 +26,7 @@ impl Draft<'_> {
         };
         let ours = self.recorded(steps.name).next().is_some();
         if let Some(active) = self.host.swap_on(&path)?.filter(|_| !ours) {
-            if priority >= 0 && active.priority != i32::from(priority) {
-                self.warn(
-                    Trap::Priorities,
-                    &format!("{}.priority", steps.name),
-                    format!(
-                        "{} is swapped to already, with priority {} instead of {priority}, and is \
-                         left so; to change it: swapoff {}, then zmeld up",
-                        path.display(),
-                        active.priority,
-                        path.display()
-                    ),
-                );
-            }
+            self.warn_of_priority(steps.name, &path, &active, priority);
             return Ok(());
         }
         let device = DeviceRef::Path(path.clone());
@@ -48,22 +37,12 @@ impl Draft<'_> {
             .steps
             .iter()
             .any(|it| matches!(it.step, Step::CreateFile(_)));
-        let make = |device: DeviceRef| {
-            Step::MakeSwap(MakeSwap {
-                device,
-                label: tier.name.to_string(),
-            })
+        let makes_header = match &disk.encryption {
+            Encryption::None => disk.format || created,
+            _ => true,
         };
-        let discard = disk.swap.discard;
         let area = match &disk.encryption {
-            Encryption::None => {
-                if disk.format || created {
-                    steps.add(make(device.clone()), "unless it is one already");
-                } else if !ours {
-                    self.must_carry(&path, "swap")?;
-                }
-                device
-            }
+            Encryption::None => device,
             encryption => {
                 if let Encryption::Luks { key_file, cipher } = encryption {
                     check_key_file(self.host, key_file)?;
@@ -79,20 +58,44 @@ impl Draft<'_> {
                     }
                 }
                 let name = format!("zmeld-{}", tier.name);
-                let discards = discard != Discard::None;
+                let discards = disk.swap.discard != Discard::None;
                 self.open(encryption, name.clone(), device, discards, steps);
-                let mapped = DeviceRef::Mapped(name);
-                steps.add(make(mapped.clone()), "unless it is one already");
-                mapped
+                DeviceRef::Mapped(name)
             }
         };
+        if makes_header {
+            let make = MakeSwap {
+                device: area.clone(),
+                label: tier.name.to_string(),
+            };
+            steps.add(Step::MakeSwap(make), "unless it is one already");
+        } else if !ours {
+            self.must_carry(&path, "swap")?;
+        }
         let on = SwapOn {
             device: area,
             priority,
-            discard,
+            discard: disk.swap.discard,
         };
         steps.add(Step::SwapOn(on), "what RAM cannot hold goes here");
         Ok(())
+    }
+
+    /// What is swapped to already keeps its priority.
+    fn warn_of_priority(&mut self, group: &str, path: &Path, active: &SwapArea, wanted: i16) {
+        if wanted < 0 || active.priority == i32::from(wanted) {
+            return;
+        }
+        let shown = path.display();
+        self.warn(
+            Trap::Priorities,
+            &format!("{group}.priority"),
+            format!(
+                "{shown} is swapped to already, with priority {} instead of {wanted}, and is left \
+                 so; to change it: swapoff {shown}, then zmeld up",
+                active.priority,
+            ),
+        );
     }
 
     /// The path of a device that is there, or was when it was set up.
