@@ -256,7 +256,6 @@ const DETACHED: &str = "All filesystems, swaps, loop devices, MD devices and DM 
 /// What a folder's guest tests are about.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum TestSubject {
-    /// The module.
     Module,
     /// The command line, which is in the guest.
     CommandLine,

@@ -25,7 +25,6 @@ const LIMIT: Duration = Duration::from_secs(1800);
 enum Detection {
     /// A program on the path, or where administrators' programs are.
     Program(&'static str),
-    /// A file.
     File(&'static str),
     /// A module of python3, or of the system's own.
     PythonModule(&'static str),

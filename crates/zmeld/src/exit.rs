@@ -13,7 +13,6 @@ use crate::output;
 /// How a command that ran to its end came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Done.
     Done,
     /// Done, and a threshold that was asked for was missed.
     Missed,

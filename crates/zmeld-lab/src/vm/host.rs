@@ -66,7 +66,6 @@ pub(crate) struct BootImage {
 
 /// How a machine ended.
 pub(crate) enum MachineEnd {
-    /// It answered.
     Answer(Box<GuestAnswer>, GuestFacts),
     /// It took longer than it may.
     TimedOut,

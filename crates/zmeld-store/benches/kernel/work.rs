@@ -75,7 +75,6 @@ impl Operation {
         matches!(self, Operation::Scan | Operation::Read)
     }
 
-    /// Pages of a request.
     fn request_pages(self) -> usize {
         match self {
             Operation::Fill | Operation::Rewrite | Operation::Scan => DEPTH,

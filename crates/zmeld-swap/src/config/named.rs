@@ -19,7 +19,6 @@ pub(crate) trait Named: Copy + PartialEq + 'static {
         })
     }
 
-    /// Its name.
     fn name(self) -> &'static str {
         let found = Self::ALL.iter().find(|(_, value)| *value == self);
         found.map_or("", |(name, _)| name)

@@ -96,7 +96,6 @@ enum Names {
     Top,
     /// The user's: each names a tier.
     Tiers,
-    /// Ours.
     Ours,
 }
 

@@ -194,16 +194,13 @@ struct Tables {
 /// Why a command could not be carried out.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// The scenario.
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
-    /// The machine.
     #[error(transparent)]
     Machine(#[from] MachineError),
     /// A policy's name.
     #[error(transparent)]
     Policy(#[from] UnknownPolicy),
-    /// A sweep.
     #[error(transparent)]
     Sweep(#[from] SweepError),
     /// An argument that is not what it should be.
