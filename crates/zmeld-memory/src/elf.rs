@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
-use crate::file::{check_page_size, open_for_reading, read_at_most, size, visit_extents, Extent};
+use crate::file::{open_pages, read_at_most, visit_extents, Extent};
 use crate::{Batch, Error, Owner, Region, RegionId, RegionKind, SkipReason, Skips, Source, Visit};
 
 const ET_CORE: u64 = 4;
@@ -43,14 +43,7 @@ impl ElfCore {
     /// [`Error::Elf`] for a header that is cut short or lies.
     pub fn open(path: impl AsRef<Path>, page_size: usize) -> Result<Self, Error> {
         let path = path.as_ref();
-        check_page_size(page_size)?;
-        let file = open_for_reading(path)?;
-        let bytes = size(&file).map_err(|cause| Error::io("measure", path, cause))?;
-        if bytes == 0 {
-            return Err(Error::Empty {
-                path: path.to_path_buf(),
-            });
-        }
+        let (file, bytes) = open_pages(path, page_size)?;
         let segments = ElfHeaders {
             path,
             file: &file,

@@ -34,20 +34,25 @@ impl FileSource {
     /// not a power of two of at least 512 bytes.
     pub fn open(path: impl AsRef<Path>, page_size: usize) -> Result<Self, Error> {
         let path = path.as_ref();
-        check_page_size(page_size)?;
-        let file = open_for_reading(path)?;
-        let bytes = size(&file).map_err(|cause| Error::io("measure", path, cause))?;
-        if bytes == 0 {
-            return Err(Error::Empty {
-                path: path.to_path_buf(),
-            });
-        }
+        let (file, bytes) = open_pages(path, page_size)?;
         Ok(FileSource {
             path: path.to_path_buf(),
             file,
             bytes,
             page_size,
         })
+    }
+}
+
+/// Opens what pages of that size are cut from; how many bytes it has, at least one.
+pub(crate) fn open_pages(path: &Path, page_size: usize) -> Result<(File, u64), Error> {
+    check_page_size(page_size)?;
+    let file = open_for_reading(path)?;
+    match size(&file).map_err(|cause| Error::io("measure", path, cause))? {
+        0 => Err(Error::Empty {
+            path: path.to_path_buf(),
+        }),
+        bytes => Ok((file, bytes)),
     }
 }
 
@@ -76,7 +81,7 @@ pub(crate) fn open_for_reading(path: &Path) -> Result<File, Error> {
 }
 
 /// Bytes in a regular file or block device.
-pub(crate) fn size(mut file: &File) -> io::Result<u64> {
+fn size(mut file: &File) -> io::Result<u64> {
     file.seek(SeekFrom::End(0))
 }
 

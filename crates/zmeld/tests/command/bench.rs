@@ -620,11 +620,7 @@ fn an_experiment_killed_at_any_moment_is_taken_back() {
     let output = patiently(&["bench", "run", str(&path)]);
     assert_eq!(code(&output), 0, "{}", text(&output.stderr));
     let whole = begin.elapsed();
-    let seed = std::env::var("ZMELD_SEED")
-        .ok()
-        .and_then(|it| it.parse().ok());
-    let seed: u64 = seed.unwrap_or_else(|| u64::from(std::process::id()) << 20 | 1);
-    eprintln!("seed {seed}: ZMELD_SEED={seed} replays it");
+    let seed = seed();
     let mut random = Random(seed);
     for round in 0..rounds(4) {
         let part = (random.next() >> 40) as f64 / (1u64 << 24) as f64;

@@ -55,6 +55,15 @@ pub fn is_root() -> bool {
     nix::unistd::geteuid().is_root() && effective.is_none_or(|bits| bits & PRIVILEGES == PRIVILEGES)
 }
 
+/// A seed of this run, or of the one that is to be repeated; a failure shows it.
+pub fn seed() -> u64 {
+    let given = std::env::var("ZMELD_SEED").ok();
+    let given = given.and_then(|seed| seed.parse().ok());
+    let seed = given.unwrap_or_else(|| u64::from(std::process::id()) << 20 | 1);
+    eprintln!("seed {seed}: ZMELD_SEED={seed} replays it");
+    seed
+}
+
 /// Xorshift: the same bytes in every run.
 pub struct Random(pub u64);
 

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use zmeld_linux::lock::FileLock;
 
 use crate::run::{
-    code, folder, is_root, json, run, str, text, text_page, write, zmeld, Random, PAGE,
+    code, folder, is_root, json, run, seed, str, text, text_page, write, zmeld, Random, PAGE,
 };
 
 /// How often is killed; `ZMELD_KILLS` sets another number.
@@ -296,11 +296,7 @@ fn configurations(folder: &Path) -> [PathBuf; 2] {
 #[test]
 fn fifty_times_up_and_down_with_kills_leave_the_machine_as_it_was() {
     let Some(_lock) = turn() else { return };
-    let seed = std::env::var("ZMELD_SEED")
-        .ok()
-        .and_then(|seed| seed.parse().ok());
-    let seed: u64 = seed.unwrap_or_else(|| u64::from(std::process::id()) << 20 | 1);
-    eprintln!("seed {seed}: ZMELD_SEED={seed} replays it");
+    let seed = seed();
     let mut random = Random(seed);
     let folder = folder();
     let configurations = configurations(folder.path());
@@ -439,11 +435,7 @@ fn ctrl_c_reaches_zmeld_and_not_its_commands() {
 #[test]
 fn a_watch_killed_at_any_moment_leaves_nothing() {
     let Some(_lock) = turn() else { return };
-    let seed = std::env::var("ZMELD_SEED")
-        .ok()
-        .and_then(|it| it.parse().ok());
-    let seed: u64 = seed.unwrap_or_else(|| u64::from(std::process::id()) << 20 | 1);
-    eprintln!("seed {seed}: ZMELD_SEED={seed} replays it");
+    let seed = seed();
     let mut random = Random(seed);
     let folder = folder();
     let before = machine();
