@@ -275,14 +275,14 @@ impl Lab<'_> {
         self.stop.load(Ordering::SeqCst)
     }
 
-    fn carry_out(&mut self, experiment: &mut Experiment) -> Result<(), Error> {
-        let recipe = experiment.recipe.clone();
-        self.others_swap(&recipe)?;
+    /// What each case takes on this machine; those that it cannot have are left out,
+    /// unless that is all of them. Ends early where it is stopped.
+    fn look_at_cases(&mut self, experiment: &mut Experiment, recipe: &Recipe) -> Result<(), Error> {
         for case in &recipe.cases {
             if self.stopped() {
                 return Ok(());
             }
-            match self.facts(experiment, &recipe, case) {
+            match self.facts(experiment, recipe, case) {
                 // Another case may have what it needs.
                 Err(Error::Missing { what }) if recipe.cases.len() > 1 => {
                     self.leave_case_out(experiment, case, what);
@@ -299,10 +299,20 @@ impl Lab<'_> {
             .iter()
             .map(|facts| facts.left_out.as_deref())
             .collect();
-        if let Some(why) = missing {
-            return Err(Error::Missing {
+        match missing {
+            Some(why) => Err(Error::Missing {
                 what: why.join("; "),
-            });
+            }),
+            None => Ok(()),
+        }
+    }
+
+    fn carry_out(&mut self, experiment: &mut Experiment) -> Result<(), Error> {
+        let recipe = experiment.recipe.clone();
+        self.others_swap(&recipe)?;
+        self.look_at_cases(experiment, &recipe)?;
+        if self.stopped() {
+            return Ok(());
         }
         let begin = Instant::now();
         let blocks = recipe.warm_ups + recipe.stopping.runs_max;
