@@ -8,7 +8,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::arm::{size, Arm, STAND_IN};
+use crate::arm::{Arm, NoRunSize, RunSize};
 use crate::error::Error;
 use crate::statistics::stopping::StoppingRule;
 use crate::statistics::Direction;
@@ -352,7 +352,7 @@ impl Case {
             }
         }
         for limit in self.limit.iter().chain(&self.full_limit) {
-            if limit.contains("of limit") || size(limit, STAND_IN).is_none() {
+            if matches!(limit.parse(), Ok(RunSize::OfLimit(_)) | Err(NoRunSize)) {
                 return Err(format!(
                     "case \"{}\": {limit:?} is no limit; write \"60% of footprint\" or \"181MiB\"",
                     self.name

@@ -10,12 +10,13 @@
 pub mod slow_disk;
 
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use zmeld_linux::Host;
-use zmeld_swap::config::{Config, Trap};
+use zmeld_swap::config::{Bytes, Config, Trap};
 use zmeld_swap::event::Listener;
 use zmeld_swap::execute::{down, up, Removal};
 use zmeld_swap::journal::{Journal, Owner, State};
@@ -94,7 +95,7 @@ impl From<Arm> for WrittenArm {
 }
 
 /// A run that has yet to be measured: what is wrong with an arm is wrong with its sizes, too.
-pub(crate) const STAND_IN: SizeBases = SizeBases {
+const STAND_IN: SizeBases = SizeBases {
     limit: 1 << 30,
     footprint: 1 << 30,
 };
@@ -128,6 +129,58 @@ pub struct SizeBases {
     pub limit: u64,
     /// What the workload needs.
     pub footprint: u64,
+}
+
+/// A size that a run may decide.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum RunSize {
+    /// `214MiB`.
+    Bytes(u64),
+    /// `60% of limit`.
+    OfLimit(Percent),
+    /// `60% of footprint`.
+    OfFootprint(Percent),
+}
+
+/// From 0.1 to 1000.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Percent(f64);
+
+impl RunSize {
+    /// The size in such a run, whole pages.
+    pub fn bytes(self, bases: SizeBases) -> u64 {
+        let share = |whole: u64, percent: Percent| (whole as f64 * percent.0 / 100.0) as u64;
+        let bytes = match self {
+            RunSize::Bytes(bytes) => bytes,
+            RunSize::OfLimit(percent) => share(bases.limit, percent),
+            RunSize::OfFootprint(percent) => share(bases.footprint, percent),
+        };
+        bytes / 4096 * 4096
+    }
+}
+
+/// A text that is no [`RunSize`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoRunSize;
+
+impl FromStr for RunSize {
+    type Err = NoRunSize;
+
+    fn from_str(text: &str) -> Result<RunSize, NoRunSize> {
+        let Some((percent, base)) = text.split_once("% of ") else {
+            let bytes: Bytes = text.parse().map_err(|_| NoRunSize)?;
+            return Ok(RunSize::Bytes(bytes.0));
+        };
+        let percent: f64 = percent.trim().parse().map_err(|_| NoRunSize)?;
+        if !(0.1..=1000.0).contains(&percent) {
+            return Err(NoRunSize);
+        }
+        match base.trim() {
+            "limit" => Ok(RunSize::OfLimit(Percent(percent))),
+            "footprint" => Ok(RunSize::OfFootprint(Percent(percent))),
+            _ => Err(NoRunSize),
+        }
+    }
 }
 
 /// How tiers of ours begin.
@@ -449,25 +502,10 @@ fn resolve(
     })
 }
 
-/// `60% of limit`, `60% of footprint`, `214MiB`; whole pages.
+/// `60% of limit`, `60% of footprint`, `214MiB` in bytes; whole pages.
 pub fn size(text: &str, bases: SizeBases) -> Option<u64> {
-    let bytes = match text.split_once("% of ") {
-        Some((percent, base)) => {
-            let percent: f64 = percent
-                .trim()
-                .parse()
-                .ok()
-                .filter(|x| (0.1..=1000.0).contains(x))?;
-            let base = match base.trim() {
-                "limit" => bases.limit,
-                "footprint" => bases.footprint,
-                _ => return None,
-            };
-            (base as f64 * percent / 100.0) as u64
-        }
-        None => text.parse::<zmeld_swap::config::Bytes>().ok()?.0,
-    };
-    Some(bytes / 4096 * 4096)
+    let size: RunSize = text.parse().ok()?;
+    Some(size.bytes(bases))
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 use zmeld_linux::Host;
 
 pub use crate::arm::TakingBack;
-use crate::arm::{self, size, SizeBases};
+use crate::arm::{self, size, RunSize, SizeBases};
 use crate::error::Error;
 use crate::folder::{self, Folder};
 use crate::limit::{Group, Hierarchy};
@@ -426,11 +426,8 @@ impl Lab<'_> {
             true => Some(self.boot_image(case)?.bytes()),
             false => None,
         };
-        let relative = boot_image.is_none()
-            && case
-                .limit
-                .as_ref()
-                .is_none_or(|limit| limit.contains("footprint"));
+        let is_relative = |limit: &String| matches!(limit.parse(), Ok(RunSize::OfFootprint(_)));
+        let relative = boot_image.is_none() && case.limit.as_ref().is_none_or(is_relative);
         let footprint = match (relative, case.workload.expected_bytes()) {
             (false, Some(bytes)) => bytes,
             (_, expected) => {

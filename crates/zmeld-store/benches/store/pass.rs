@@ -70,7 +70,7 @@ struct Tables {
 /// Compresses, passes and merges at each share of duplicates.
 pub fn run(settings: &Settings, pages: &Pages, results: &mut Results) {
     let codec = Codec::new("lz4", None, None).expect("the codec is built in");
-    let bed = Bed::new(&codec, pages);
+    let stored = StoredPages::new(&codec, pages);
     let mut tables = Tables::new();
     for case in CASES {
         let order = order(pages.count(), case.share, 1);
@@ -81,7 +81,7 @@ pub fn run(settings: &Settings, pages: &Pages, results: &mut Results) {
                 case.name(),
                 round + 1
             ));
-            bed.one_round(case, &order, round, &mut runs);
+            stored.one_round(case, &order, round, &mut runs);
         }
         tables.add(case, &order, &runs, results);
         results.keep([runs.compress, runs.pass, runs.published]);
@@ -204,15 +204,15 @@ impl Measured {
     }
 }
 
-struct Bed<'a> {
+struct StoredPages<'a> {
     codec: &'a Codec,
     pages: &'a Pages,
     /// Each page as lz4 stores it.
     objects: Vec<Box<[u8]>>,
 }
 
-impl<'a> Bed<'a> {
-    fn new(codec: &'a Codec, pages: &'a Pages) -> Bed<'a> {
+impl<'a> StoredPages<'a> {
+    fn new(codec: &'a Codec, pages: &'a Pages) -> StoredPages<'a> {
         let mut stream = Stream::new(codec).expect("there is memory for a stream");
         let mut object = vec![0u8; 2 * page_size()];
         let objects = (0..pages.count())
@@ -224,7 +224,7 @@ impl<'a> Bed<'a> {
                 }
             })
             .collect();
-        Bed {
+        StoredPages {
             codec,
             pages,
             objects,

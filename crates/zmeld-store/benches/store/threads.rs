@@ -45,10 +45,10 @@ pub fn run(settings: &Settings, pages: &Pages, results: &mut Results) {
             let at = (turn + round) % counts.len();
             let threads = counts[at];
             progress(&format!("threads: {threads}, round {}", round + 1));
-            let bed = Bed::new(&codec, pages, &order, threads);
-            series[at][0].runs_ns.push(bed.write());
-            series[at][1].runs_ns.push(bed.read());
-            let (ns, done) = bed.write_beside_passes();
+            let filled = FilledStore::new(&codec, pages, &order, threads);
+            series[at][0].runs_ns.push(filled.write());
+            series[at][1].runs_ns.push(filled.read());
+            let (ns, done) = filled.write_beside_passes();
             series[at][2].runs_ns.push(ns);
             passes[at] += done;
         }
@@ -76,27 +76,27 @@ pub fn run(settings: &Settings, pages: &Pages, results: &mut Results) {
     }
 }
 
-struct Bed<'a> {
+struct FilledStore<'a> {
     store: Store,
     pages: &'a Pages,
     order: &'a [usize],
     threads: usize,
 }
 
-impl<'a> Bed<'a> {
+impl<'a> FilledStore<'a> {
     /// A store that holds all pages.
-    fn new(codec: &Codec, pages: &'a Pages, order: &'a [usize], threads: usize) -> Bed<'a> {
+    fn new(codec: &Codec, pages: &'a Pages, order: &'a [usize], threads: usize) -> FilledStore<'a> {
         let mut options = StoreOptions::new(order.len() as u64);
         options.mode = MeldMode::Manual;
         let store = Store::new(&options, codec).expect("there is memory for the store");
-        let bed = Bed {
+        let filled = FilledStore {
             store,
             pages,
             order,
             threads,
         };
-        bed.write_range(0..order.len(), 0);
-        bed
+        filled.write_range(0..order.len(), 0);
+        filled
     }
 
     fn write_range(&self, range: Range<usize>, shift: usize) {
