@@ -169,19 +169,19 @@ mod tests {
     use super::*;
 
     #[derive(Debug, PartialEq, Serialize, Deserialize)]
-    struct Body {
+    struct SampleBody {
         zeta: u64,
         #[serde(with = "finite")]
         alpha: f64,
         list: Vec<f64>,
     }
 
-    fn envelope(alpha: f64) -> Envelope<Body> {
+    fn envelope(alpha: f64) -> Envelope<SampleBody> {
         Envelope::new(
             "zmeld.scan",
             1,
             "0.1.0",
-            Body {
+            SampleBody {
                 zeta: u64::MAX,
                 alpha,
                 list: vec![1.5],
@@ -220,7 +220,7 @@ mod tests {
         for value in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
             let text = envelope(value).to_line();
             assert!(text.contains("\"alpha\":null"), "{text}");
-            let back = Envelope::<Body>::read(&text, "zmeld.scan", 1).unwrap();
+            let back = Envelope::<SampleBody>::read(&text, "zmeld.scan", 1).unwrap();
             assert!(back.body.alpha.is_nan());
         }
         assert_eq!(
@@ -233,15 +233,15 @@ mod tests {
     fn reading_checks_the_schema_first() {
         let text = envelope(0.5).to_text();
         assert_eq!(
-            Envelope::<Body>::read(&text, "zmeld.scan", 1).unwrap(),
+            Envelope::<SampleBody>::read(&text, "zmeld.scan", 1).unwrap(),
             envelope(0.5)
         );
-        let error = Envelope::<Body>::read(&text, "zmeld.bench", 2).unwrap_err();
+        let error = Envelope::<SampleBody>::read(&text, "zmeld.bench", 2).unwrap_err();
         assert_eq!(
             error.to_string(),
             "schema is \"zmeld.scan/1\"; this version reads \"zmeld.bench/2\""
         );
-        let error = Envelope::<Body>::read("{", "zmeld.scan", 1).unwrap_err();
+        let error = Envelope::<SampleBody>::read("{", "zmeld.scan", 1).unwrap_err();
         assert!(
             error
                 .to_string()

@@ -9,7 +9,7 @@ use std::fmt::Write;
 
 use crate::findings::{Finding, Severity};
 use crate::observe::reclaimed::ReclaimedGroup;
-use crate::observe::{Device, Observation, Tier};
+use crate::observe::{Device, Observation, TierState};
 
 /// The content type of what [`render`] makes.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -36,7 +36,7 @@ pub struct Family {
 
 struct View<'a> {
     now: &'a Observation,
-    tiers: Vec<Tier>,
+    tiers: Vec<TierState>,
     findings: &'a [Finding],
 }
 
@@ -61,7 +61,7 @@ fn whole(value: Option<u64>) -> Vec<Sample> {
     one(value.map(|value| value as f64))
 }
 
-fn per_tier(view: &View, value: fn(&Tier) -> Option<f64>) -> Vec<Sample> {
+fn per_tier(view: &View, value: fn(&TierState) -> Option<f64>) -> Vec<Sample> {
     view.tiers
         .iter()
         .filter_map(|tier| {
@@ -76,7 +76,7 @@ fn per_tier(view: &View, value: fn(&Tier) -> Option<f64>) -> Vec<Sample> {
         .collect()
 }
 
-fn tier_bytes(view: &View, value: fn(&Tier) -> Option<u64>) -> Vec<Sample> {
+fn tier_bytes(view: &View, value: fn(&TierState) -> Option<u64>) -> Vec<Sample> {
     view.tiers
         .iter()
         .zip(per_tier(view, |_| Some(0.0)))

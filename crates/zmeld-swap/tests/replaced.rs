@@ -51,13 +51,13 @@ fn areas() -> Vec<String> {
 }
 
 /// The machine is left as it was, whatever the test finds.
-struct Place {
+struct Scratch {
     folder: tempfile::TempDir,
     drive: String,
     zram: Option<String>,
 }
 
-impl Place {
+impl Scratch {
     fn file(&self) -> String {
         self.folder.path().join("swap").display().to_string()
     }
@@ -73,7 +73,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = down();
         let zram = self.zram.clone().unwrap_or_default();
@@ -113,7 +113,7 @@ fn what_was_replaced_is_left_as_it_is() {
         eprintln!("SKIP: {why}");
         return;
     }
-    let mut place = Place {
+    let mut place = Scratch {
         folder: tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap(),
         drive: sh("losetup -f"),
         zram: None,

@@ -208,7 +208,7 @@ pub struct SourceArgs {
 
 /// Which machine is looked at, and what it is compared with.
 #[derive(Args, Debug)]
-pub struct Place {
+pub struct MachineArgs {
     /// The configuration [default: /etc/zmeld.toml and its drop-ins]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -218,7 +218,7 @@ pub struct Place {
     pub root: PathBuf,
 }
 
-impl Place {
+impl MachineArgs {
     /// The machine.
     pub fn host(&self) -> Host {
         Host::at(&self.root)

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use zmeld_linux::error::words;
 
-use super::problem::{ConfigError, Place, Problem, Severity};
+use super::problem::{ConfigError, FilePosition, Problem, Severity};
 
 /// From the strongest to the weakest.
 const DIRECTORIES: [&str; 4] = ["/etc", "/run", "/usr/local/lib", "/usr/lib"];
@@ -36,14 +36,14 @@ pub(super) struct Source {
 
 impl Source {
     /// Line and column of a byte.
-    pub fn place(&self, at: usize) -> Place {
+    pub fn place(&self, at: usize) -> FilePosition {
         let mut at = at.min(self.text.len());
         while !self.text.is_char_boundary(at) {
             at -= 1;
         }
         let before = &self.text[..at];
         let start = before.rfind('\n').map_or(0, |newline| newline + 1);
-        Place {
+        FilePosition {
             file: self.path.clone(),
             line: before.matches('\n').count() + 1,
             column: before[start..].chars().count() + 1,
@@ -84,7 +84,7 @@ pub(super) fn find(root: &Path) -> Result<(Vec<Source>, Vec<Problem>), ConfigErr
                 drop_ins.entry(name).or_insert(path);
             } else if name.ends_with(".conf") {
                 warnings.push(Problem {
-                    place: Some(Place {
+                    place: Some(FilePosition {
                         file: path,
                         line: 1,
                         column: 1,
@@ -164,7 +164,7 @@ fn unreadable(path: &Path, cause: &str) -> ConfigError {
     error(None, format!("cannot read {}: {cause}", path.display()))
 }
 
-fn error(place: Option<Place>, what: String) -> ConfigError {
+fn error(place: Option<FilePosition>, what: String) -> ConfigError {
     ConfigError {
         problems: vec![Problem {
             place,

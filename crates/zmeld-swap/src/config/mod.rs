@@ -46,7 +46,7 @@ mod write;
 pub use codec::{Codec, Recompression};
 pub use location::{Location, Tag};
 pub(crate) use named::Named;
-pub use problem::{ConfigError, Place, Problem, Severity};
+pub use problem::{ConfigError, FilePosition, Problem, Severity};
 pub use reclaim::{GroupPattern, ReclaimRule};
 pub use settings::{
     MeldRule, Metrics, RecompressRule, Swappiness, Tunable, Tunables, Watch, Which, WritebackRule,
@@ -87,12 +87,12 @@ pub struct Loaded {
     /// as the machine itself names them. None: nothing is configured.
     pub files: Vec<PathBuf>,
     /// Where each key stands.
-    places: BTreeMap<String, Place>,
+    places: BTreeMap<String, FilePosition>,
 }
 
 impl Loaded {
     /// Where a key stands, or what it is part of.
-    pub fn place(&self, key: &str) -> Option<&Place> {
+    pub fn place(&self, key: &str) -> Option<&FilePosition> {
         let mut at = key;
         loop {
             if let Some(place) = self.places.get(at) {

@@ -7,7 +7,7 @@ use super::Trap;
 
 /// A place in a file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct FilePosition {
     /// The file, as the machine itself names it.
     pub file: PathBuf,
     /// From 1.
@@ -16,7 +16,7 @@ pub struct Place {
     pub column: usize,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for FilePosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}:{}", self.file.display(), self.line, self.column)
     }
@@ -35,7 +35,7 @@ pub enum Severity {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     /// Where; unknown for what was not read from a file.
-    pub place: Option<Place>,
+    pub place: Option<FilePosition>,
     /// The key with its tables, `tier.fast.size`; empty where no key is to blame.
     pub key: String,
     /// What is wrong, and the way out.

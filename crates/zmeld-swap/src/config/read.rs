@@ -6,13 +6,13 @@ use std::str::FromStr;
 
 use super::keys::{self, Section, KEYS};
 use super::named::{EncryptionName, KindName, Named};
-use super::problem::{Place, Problem, Severity};
+use super::problem::{FilePosition, Problem, Severity};
 use super::tier::{PRIORITIES, SIZE, TIMEOUT};
 use super::tree::{dotted, Node, Table, Value, TIERS};
 use super::*;
 
 /// Where each key that was read stands.
-pub(super) type Places = BTreeMap<String, Place>;
+pub(super) type Places = BTreeMap<String, FilePosition>;
 
 /// Reads the tree. Where something is wrong its default stands in, so that
 /// what follows can be read too.
@@ -41,12 +41,12 @@ struct Reader {
 
 impl Reader {
     /// A key that stands where it is for something else.
-    fn misplaced(&mut self, place: &Place, key: &str, what: impl Into<String>) {
+    fn misplaced(&mut self, place: &FilePosition, key: &str, what: impl Into<String>) {
         self.of_another_kind.push(self.problems.len());
         self.wrong(place, key, what);
     }
 
-    fn wrong(&mut self, place: &Place, key: &str, what: impl Into<String>) {
+    fn wrong(&mut self, place: &FilePosition, key: &str, what: impl Into<String>) {
         self.problems.push(Problem {
             place: Some(place.clone()),
             key: key.to_owned(),
@@ -335,7 +335,7 @@ fn tier(
     reader: &mut Reader,
     table: &Table,
     path: &str,
-    place: &Place,
+    place: &FilePosition,
     name: TierName,
 ) -> Option<Tier> {
     let bare = Open {
@@ -362,7 +362,13 @@ fn tier(
 }
 
 /// What else is wrong with a tier whose kind is: as the kind that most of it fits.
-fn of_unknown_kind(reader: &mut Reader, table: &Table, path: &str, place: &Place, name: &TierName) {
+fn of_unknown_kind(
+    reader: &mut Reader,
+    table: &Table,
+    path: &str,
+    place: &FilePosition,
+    name: &TierName,
+) {
     let tries = KindName::ALL.iter().map(|(_, kind)| {
         let mut tried = Reader::default();
         tier_of_kind(&mut tried, table, path, place, name.clone(), *kind);
@@ -385,7 +391,7 @@ fn tier_of_kind(
     reader: &mut Reader,
     table: &Table,
     path: &str,
-    place: &Place,
+    place: &FilePosition,
     name: TierName,
     kind: KindName,
 ) -> Option<Tier> {
@@ -513,7 +519,12 @@ fn zswap(reader: &mut Reader, open: &Open<'_>) -> Zswap {
     }
 }
 
-fn disk(reader: &mut Reader, open: &Open<'_>, place: &Place, swap: Swap) -> Option<DiskSwap> {
+fn disk(
+    reader: &mut Reader,
+    open: &Open<'_>,
+    place: &FilePosition,
+    swap: Swap,
+) -> Option<DiskSwap> {
     let encryption = encryption(reader, open);
     let device: Option<Location> = open.parsed(reader, "device");
     let path = open.absolute(reader, "file");

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use toml::de::{DeTable, DeValue};
 
 use super::files::Source;
-use super::problem::{Place, Problem, Severity};
+use super::problem::{FilePosition, Problem, Severity};
 
 /// Below this key the names are the user's own.
 pub(super) const TIERS: &str = "tier";
@@ -19,7 +19,7 @@ pub(super) const TIERS: &str = "tier";
 #[derive(Debug)]
 pub(super) struct Node {
     pub value: Value,
-    pub place: Place,
+    pub place: FilePosition,
 }
 
 /// As TOML knows them; a number that is too large is kept as it was written.
@@ -59,7 +59,7 @@ pub(super) struct Table {
 pub(super) struct Entry {
     /// The key as it was written.
     pub written: String,
-    pub key_place: Place,
+    pub key_place: FilePosition,
     /// Which file, which byte: entries sort by when they are first named.
     pub turn: (usize, usize),
     pub node: Node,
@@ -144,8 +144,8 @@ pub(super) fn placeless(table: &toml::Table) -> (Table, Vec<Problem>) {
     (table, problems)
 }
 
-fn nowhere() -> Place {
-    Place {
+fn nowhere() -> FilePosition {
+    FilePosition {
         file: PathBuf::new(),
         line: 0,
         column: 0,

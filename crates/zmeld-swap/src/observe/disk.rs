@@ -110,7 +110,7 @@ impl Stand {
             if known || stand.layers.len() >= LAYERS_MAX || name.is_empty() {
                 continue;
             }
-            let Some(place) = Place::find(reader, &name) else {
+            let Some(place) = DeviceFolders::find(reader, &name) else {
                 continue;
             };
             stand.layers.push(place.layer(reader, &name));
@@ -125,16 +125,16 @@ const LAYERS_MAX: usize = 16;
 
 /// Where a block device is described: its own folder, and its drive's for what only
 /// the drive has.
-struct Place {
+struct DeviceFolders {
     folder: String,
     drive: String,
 }
 
-impl Place {
-    fn find(reader: &Reader, name: &str) -> Option<Place> {
+impl DeviceFolders {
+    fn find(reader: &Reader, name: &str) -> Option<DeviceFolders> {
         let own = format!("/sys/block/{name}");
         if reader.exists(&own) {
-            return Some(Place {
+            return Some(DeviceFolders {
                 folder: own.clone(),
                 drive: own,
             });
@@ -146,7 +146,7 @@ impl Place {
             .filter(|drive| name.starts_with(drive.as_str()))
             .map(|drive| format!("/sys/block/{drive}"))
             .find(|drive| reader.exists(&format!("{drive}/{name}")))?;
-        Some(Place {
+        Some(DeviceFolders {
             folder: format!("{drive}/{name}"),
             drive,
         })

@@ -12,7 +12,7 @@
 
 use serde::Serialize;
 
-use super::{Observation, Tier, TierKind};
+use super::{Observation, TierKind, TierState};
 
 /// What programs can take, in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -73,7 +73,7 @@ impl Observation {
 }
 
 /// RAM that a device may still take.
-fn limit_left(tier: &Tier) -> f64 {
+fn limit_left(tier: &TierState) -> f64 {
     match (tier.limit_bytes, tier.memory_used_bytes) {
         (Some(limit), Some(used)) => limit.saturating_sub(used) as f64,
         _ => f64::INFINITY,

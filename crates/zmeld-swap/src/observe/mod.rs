@@ -40,7 +40,7 @@ pub use lately::{Lately, Since};
 pub use reader::{Problem, Warning};
 pub use reclaimed::Reclaimed;
 pub use system::{Activity, Group, Hibernation, Memory, Pressure, Stall, SwapArea, Tunables};
-pub use tier::{Tier, TierKind};
+pub use tier::{TierKind, TierState};
 pub use zswap::Zswap;
 
 use device::Mounts;

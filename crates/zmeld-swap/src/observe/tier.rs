@@ -40,7 +40,7 @@ impl TierKind {
 
 /// A row of the table. What a tier cannot know is absent.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Tier {
+pub struct TierState {
     /// The device's name, the swap file's path, or `zswap`.
     pub name: String,
     /// The tier of the configuration that `zmeld up` made it for.
@@ -94,7 +94,7 @@ pub struct Tier {
 impl Observation {
     /// The tiers in the order in which a page being swapped out meets them: zswap,
     /// then swap by falling priority; at last devices that are not swap.
-    pub fn tiers(&self) -> Vec<Tier> {
+    pub fn tiers(&self) -> Vec<TierState> {
         let mut tiers = Vec::new();
         tiers.extend(self.zswap_tier());
         let mut swaps: Vec<&Swap> = self.swaps.iter().collect();
@@ -110,7 +110,7 @@ impl Observation {
 
     /// The same, with the names that the configuration has for what `zmeld up` set
     /// up.
-    pub fn named_tiers(&self, applied: Option<&Applied>) -> Vec<Tier> {
+    pub fn named_tiers(&self, applied: Option<&Applied>) -> Vec<TierState> {
         let mut tiers = self.tiers();
         for tier in &mut tiers {
             let part = applied.and_then(|applied| match tier.kind {
@@ -128,7 +128,7 @@ impl Observation {
         tiers
     }
 
-    fn zswap_tier(&self) -> Option<Tier> {
+    fn zswap_tier(&self) -> Option<TierState> {
         let zswap = self.zswap.as_ref()?;
         // Switched off, it still holds what went in before.
         if !zswap.enabled && zswap.stored_bytes == 0 {
@@ -139,7 +139,7 @@ impl Observation {
             Some(pages.saturating_mul(self.page_size))
         };
         let limit = zswap.limit_bytes(&self.memory);
-        Some(Tier {
+        Some(TierState {
             name: "zswap".to_owned(),
             set_up_as: None,
             kind: TierKind::Zswap,
@@ -164,10 +164,10 @@ impl Observation {
         })
     }
 
-    fn swap_tier(&self, swap: &Swap) -> Tier {
+    fn swap_tier(&self, swap: &Swap) -> TierState {
         let area = &swap.area;
         if let Some(device) = self.device_of(swap) {
-            return Tier {
+            return TierState {
                 kind: match device.driver {
                     Driver::Zram => TierKind::Zram,
                     Driver::Zmeld => TierKind::Zmeld,
@@ -177,7 +177,7 @@ impl Observation {
                 ..self.device_tier(device)
             };
         }
-        Tier {
+        TierState {
             name: area.device().unwrap_or(&area.path).to_owned(),
             set_up_as: None,
             kind: match swap.stand.is_encrypted() {
@@ -201,10 +201,10 @@ impl Observation {
         }
     }
 
-    fn device_tier(&self, device: &Device) -> Tier {
+    fn device_tier(&self, device: &Device) -> TierState {
         let held = device.held;
         let pages = |pages: u64| pages.saturating_mul(self.page_size);
-        Tier {
+        TierState {
             name: device.name.clone(),
             set_up_as: None,
             kind: TierKind::Device,

@@ -13,7 +13,7 @@ use zmeld_swap::{
 };
 
 use super::status::page_size;
-use crate::cli::Place;
+use crate::cli::MachineArgs;
 use crate::exit::{Outcome, EXIT_CODES};
 use crate::output;
 
@@ -34,7 +34,7 @@ pub struct MetricsArgs {
 
     /// Which machine, and its configuration
     #[command(flatten)]
-    pub place: Place,
+    pub place: MachineArgs,
 }
 
 /// Runs the command.

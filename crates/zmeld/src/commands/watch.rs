@@ -13,7 +13,7 @@ use zmeld_swap::watch::{WatchEvent, Watcher};
 use super::endpoint::Endpoint;
 use super::metrics;
 use super::status::page_size;
-use crate::cli::Place;
+use crate::cli::MachineArgs;
 use crate::exit::{Outcome, EXIT_CODES};
 use crate::{output, progress};
 
@@ -52,7 +52,7 @@ pub struct WatchArgs {
 
     /// Which machine, and its configuration
     #[command(flatten)]
-    pub place: Place,
+    pub place: MachineArgs,
 }
 
 /// Runs the command.

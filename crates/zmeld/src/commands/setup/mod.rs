@@ -76,7 +76,7 @@ pub struct WantedArgs {
         conflicts_with = "config",
         help_heading = "What is wanted"
     )]
-    pub tier: Option<Tier>,
+    pub tier: Option<TierArg>,
 
     /// How much it holds before compression: 50%, 4GiB, min(50%, 4GiB), ufpr
     #[arg(long, value_name = "SIZE", help_heading = "What is wanted")]
@@ -116,7 +116,7 @@ pub struct WantedArgs {
 
 /// Kinds of tiers on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Tier {
+pub enum TierArg {
     /// The kernel's compressed device in RAM
     Zram,
     /// zmeld's own, which melds identical pages
@@ -348,7 +348,8 @@ fn of_ordinary_user(measured: &CodecVerdict) -> &'static str {
 fn recommended(args: &WantedArgs, host: &Host) -> anyhow::Result<Wanted> {
     let machine = Machine::read(host)?;
     // What is on a disk is not compressed.
-    let is_disk = args.tier == Some(Tier::Disk) || (args.tier.is_none() && args.device.is_some());
+    let is_disk =
+        args.tier == Some(TierArg::Disk) || (args.tier.is_none() && args.device.is_some());
     let measured = match args.no_scan || is_disk || !is_here(host) {
         true => CodecVerdict::Not,
         false => {
@@ -360,10 +361,10 @@ fn recommended(args: &WantedArgs, host: &Host) -> anyhow::Result<Wanted> {
     };
     let choice = Choice {
         kind: args.tier.map(|tier| match tier {
-            Tier::Zram => TierKind::Zram,
-            Tier::Zmeld => TierKind::Zmeld,
-            Tier::Zswap => TierKind::Zswap,
-            Tier::Disk => TierKind::Disk,
+            TierArg::Zram => TierKind::Zram,
+            TierArg::Zmeld => TierKind::Zmeld,
+            TierArg::Zswap => TierKind::Zswap,
+            TierArg::Disk => TierKind::Disk,
         }),
         size: args.size,
         codec: args.codec.clone(),
@@ -399,7 +400,7 @@ fn will_be_zswap(args: &WantedArgs, machine: &Machine, own_swaps: &[String]) -> 
     let facts = zmeld_swap::recommend::facts(machine, &CodecVerdict::Not, own_swaps);
     let advised = zmeld_advice::recommend(&facts, None).kind;
     let is_it = match args.tier {
-        Some(tier) => tier == Tier::Zswap,
+        Some(tier) => tier == TierArg::Zswap,
         None => advised == zmeld_advice::AdvisedTier::Zswap,
     };
     zswap.compressor.parse().ok().filter(|_| is_it)

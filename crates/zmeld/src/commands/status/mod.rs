@@ -11,9 +11,9 @@ use zmeld_report::Tone;
 use zmeld_swap::applied::Applied;
 use zmeld_swap::config::Config;
 use zmeld_swap::findings::{findings, Finding, Severity};
-use zmeld_swap::observe::{Difference, Headroom, Observation, Tier};
+use zmeld_swap::observe::{Difference, Headroom, Observation, TierState};
 
-use crate::cli::{Format, Place};
+use crate::cli::{Format, MachineArgs};
 use crate::exit::{Outcome, EXIT_CODES};
 use crate::output;
 
@@ -48,7 +48,7 @@ pub struct StatusArgs {
 
     /// Which machine, and its configuration
     #[command(flatten)]
-    pub place: Place,
+    pub place: MachineArgs,
 }
 
 /// Findings that count.
@@ -76,7 +76,7 @@ impl Least {
 #[derive(Serialize)]
 pub struct Status {
     /// The tiers, in the order in which a page meets them.
-    pub tiers: Vec<Tier>,
+    pub tiers: Vec<TierState>,
     /// How much more programs can take.
     pub headroom: Headroom,
     /// Why the numbers of a tier differ.
@@ -95,7 +95,7 @@ pub struct Status {
 
 impl Status {
     /// Looks at a machine and compares it with its configuration.
-    pub fn read(place: &Place) -> Status {
+    pub fn read(place: &MachineArgs) -> Status {
         let host = &place.host();
         let (config, configuration_problem) = match place.config() {
             Ok(config) => (config, None),

@@ -3,7 +3,7 @@
 use zmeld_report::text;
 use zmeld_report::units::{bytes, count, percent};
 use zmeld_report::{Cell, Column, Document, Section, Table};
-use zmeld_swap::observe::{Headroom, Lately, Observation, Reclaimed, Since, Tier};
+use zmeld_swap::observe::{Headroom, Lately, Observation, Reclaimed, Since, TierState};
 
 use super::{tone, Status};
 
@@ -105,7 +105,7 @@ fn headroom(room: &Headroom) -> String {
 }
 
 /// Pages that a tier keeps in RAM.
-fn in_memory(tier: &Tier) -> Option<u64> {
+fn in_memory(tier: &TierState) -> Option<u64> {
     let stored = tier.stored_bytes?;
     tier.memory_used_bytes?;
     match tier.kind {
@@ -115,7 +115,7 @@ fn in_memory(tier: &Tier) -> Option<u64> {
 }
 
 /// What is told of a tier: its heading and where it comes from.
-type Get = fn(&Tier) -> Cell;
+type Get = fn(&TierState) -> Cell;
 
 fn told() -> Vec<(Column, Get)> {
     vec![

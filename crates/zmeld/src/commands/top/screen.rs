@@ -10,7 +10,7 @@ use ratatui::widgets::{Cell, Paragraph, Row, Sparkline, Table};
 use ratatui::Frame;
 use zmeld_report::text::inert;
 use zmeld_report::units::{bytes, count_short, percent, ratio};
-use zmeld_swap::observe::Tier;
+use zmeld_swap::observe::TierState;
 
 use super::history::{History, Rates};
 
@@ -120,7 +120,7 @@ fn draw_head(frame: &mut Frame, area: Rect, history: &History, look: Look) {
 }
 
 /// A column: heading, width, and its text.
-type Column = (&'static str, u16, fn(&Tier) -> String);
+type Column = (&'static str, u16, fn(&TierState) -> String);
 
 const COLUMNS: [Column; 9] = [
     ("stored", 9, |tier| {
@@ -145,7 +145,7 @@ fn size(value: Option<u64>) -> String {
 
 const NAME_WIDTH: u16 = 16;
 
-fn draw_tiers(frame: &mut Frame, area: Rect, tiers: &[Tier], look: Look) {
+fn draw_tiers(frame: &mut Frame, area: Rect, tiers: &[TierState], look: Look) {
     if tiers.is_empty() {
         let text = "no swap, no zswap, no compressed device: zmeld plan says what would suit";
         frame.render_widget(Paragraph::new(text), area);
