@@ -145,6 +145,33 @@ struct Process<'a> {
     outcome: ProcessOutcome,
 }
 
+impl<'a> Process<'a> {
+    /// One that has yet to arrive.
+    fn new(plan: &'a ProcessPlan, scan_every: u64) -> Process<'a> {
+        Process {
+            plan,
+            pages: vec![FRESH; plan.pages],
+            layout: PageLayout::Unknown,
+            faulting: plan.pages,
+            refs_done: 0,
+            visit: 0,
+            in_visit: 0,
+            renewal_left: plan.renewal_refs,
+            oldest: 0,
+            scan_left: scan_every,
+            scan_at: 0,
+            scans: 0,
+            owed: 0,
+            processor: usize::MAX,
+            outcome: ProcessOutcome {
+                arrival: plan.arrival,
+                ideal: plan.ideal(),
+                ..ProcessOutcome::default()
+            },
+        }
+    }
+}
+
 struct Processor {
     node: usize,
     queue: VecDeque<u32>,
@@ -163,6 +190,27 @@ struct Processor {
     looking: bool,
     /// Looks at this time and before have been made, or were given up when it went idle or busy.
     looked_until: u64,
+}
+
+impl Processor {
+    /// One that has nothing to do.
+    fn new(node: usize) -> Processor {
+        Processor {
+            node,
+            queue: VecDeque::new(),
+            current: None,
+            last: None,
+            generation: 0,
+            start: 0,
+            planned: 0,
+            slice_left: 0,
+            load: 0,
+            leaves_to: None,
+            look_generation: 0,
+            looking: false,
+            looked_until: 0,
+        }
+    }
 }
 
 /// References that fit into a stretch, and what they take.
@@ -382,43 +430,9 @@ impl<'a, 'p> Engine<'a, 'p> {
             by_node.push(first..first + count);
             first += count;
         }
-        let processor = |node| Processor {
-            node,
-            queue: VecDeque::new(),
-            current: None,
-            last: None,
-            generation: 0,
-            start: 0,
-            planned: 0,
-            slice_left: 0,
-            load: 0,
-            leaves_to: None,
-            look_generation: 0,
-            looking: false,
-            looked_until: 0,
-        };
         let scan = policy.scan();
-        let process = |plan: &'a ProcessPlan| Process {
-            plan,
-            pages: vec![FRESH; plan.pages],
-            layout: PageLayout::Unknown,
-            faulting: plan.pages,
-            refs_done: 0,
-            visit: 0,
-            in_visit: 0,
-            renewal_left: plan.renewal_refs,
-            oldest: 0,
-            scan_left: scan.map_or(0, |s| s.every),
-            scan_at: 0,
-            scans: 0,
-            owed: 0,
-            processor: usize::MAX,
-            outcome: ProcessOutcome {
-                arrival: plan.arrival,
-                ideal: plan.ideal(),
-                ..ProcessOutcome::default()
-            },
-        };
+        let scan_every = scan.map_or(0, |scan| scan.every);
+        let process = |plan| Process::new(plan, scan_every);
         let pairs = if setup.detail.traffic {
             nodes * nodes
         } else {
@@ -430,7 +444,7 @@ impl<'a, 'p> Engine<'a, 'p> {
             processors: machine
                 .processor_nodes()
                 .into_iter()
-                .map(processor)
+                .map(Processor::new)
                 .collect(),
             by_node,
             node_load: vec![0; nodes],

@@ -598,6 +598,27 @@ fn encryption(reader: &mut Reader, open: &Open<'_>) -> Encryption {
         return Encryption::None;
     }
     let name = name.unwrap_or(EncryptionName::None);
+    check_encryption(reader, open, name, &cipher);
+    match (name, key_file) {
+        (EncryptionName::None, _) => Encryption::None,
+        (EncryptionName::Random, _) => Encryption::Random { cipher },
+        (EncryptionName::Luks, Some(key_file)) => Encryption::Luks { key_file, cipher },
+        (EncryptionName::Luks, None) => {
+            if let Some(node) = open.node("encryption") {
+                reader.wrong(
+                    &node.place,
+                    &open.key("encryption"),
+                    "luks needs a key file, since nobody types a passphrase when swap is set up; \
+                     write key_file = \"/etc/zmeld/NAME.key\"",
+                );
+            }
+            Encryption::None
+        }
+    }
+}
+
+/// Keys that say how, where another kind or none is asked for, and a cipher that is none.
+fn check_encryption(reader: &mut Reader, open: &Open<'_>, name: EncryptionName, cipher: &Cipher) {
     let (unused, what): (&[&str], _) = match name {
         EncryptionName::None => (
             &["key_file", "cipher", "key_size"],
@@ -622,22 +643,6 @@ fn encryption(reader: &mut Reader, open: &Open<'_>) -> Encryption {
         let named = open.node("key_size").map(|node| (node, "key_size"));
         if let Some((node, key)) = named.or(open.node("cipher").map(|node| (node, "cipher"))) {
             reader.wrong(&node.place, &open.key(key), why);
-        }
-    }
-    match (name, key_file) {
-        (EncryptionName::None, _) => Encryption::None,
-        (EncryptionName::Random, _) => Encryption::Random { cipher },
-        (EncryptionName::Luks, Some(key_file)) => Encryption::Luks { key_file, cipher },
-        (EncryptionName::Luks, None) => {
-            if let Some(node) = open.node("encryption") {
-                reader.wrong(
-                    &node.place,
-                    &open.key("encryption"),
-                    "luks needs a key file, since nobody types a passphrase when swap is set up; \
-                     write key_file = \"/etc/zmeld/NAME.key\"",
-                );
-            }
-            Encryption::None
         }
     }
 }
