@@ -83,13 +83,36 @@ fn area(device: &str, options: &str, line: &Line, volumes: &[Volume], into: &mut
         timeout: TIMEOUT,
         swap: Swap::default(),
     };
+    let Some(optional) = read_options(options, line, &mut disk, into) else {
+        return;
+    };
+    if disk.swap.discard == Discard::None && discards {
+        comment.push_str("\ndiscards are let through by the volume and not asked for by swap");
+    }
+    let path = match &disk.source {
+        Source::File { path, .. } | Source::Device(Location::Path(path)) => path.file_name(),
+        Source::Device(Location::Tag { .. }) => None,
+    };
+    let name = path.map_or("disk".into(), |name| name.to_string_lossy());
+    let name = name.into_owned();
+    into.add(&name, optional, Kind::Disk(disk), comment);
+}
+
+/// Reads the options into a tier: whether the boot goes on without it. None where it is
+/// not set up at boot.
+fn read_options(
+    options: &str,
+    line: &Line,
+    disk: &mut DiskSwap,
+    into: &mut Imported,
+) -> Option<bool> {
     let mut optional = false;
     for option in options.split(',').filter(|option| !option.is_empty()) {
         match option.split_once('=').unwrap_or((option, "")) {
             ("defaults" | "sw" | "auto" | "x-initrd.mount", "") => {}
             ("noauto", "") => {
                 into.left(line, "noauto: it is not set up at boot");
-                return;
+                return None;
             }
             ("nofail", "") => optional = true,
             ("pri", value) => match value.parse::<i16>() {
@@ -107,20 +130,7 @@ fn area(device: &str, options: &str, line: &Line, volumes: &[Volume], into: &mut
             _ => into.left(line, &format!("option {option:?}")),
         }
     }
-    if disk.swap.discard == Discard::None && discards {
-        comment.push_str("\ndiscards are let through by the volume and not asked for by swap");
-    }
-    let name = match &disk.source {
-        Source::File { path, .. } => path
-            .file_name()
-            .map(|name| name.to_string_lossy().into_owned()),
-        Source::Device(Location::Path(path)) => path
-            .file_name()
-            .map(|name| name.to_string_lossy().into_owned()),
-        Source::Device(Location::Tag { .. }) => None,
-    };
-    let name = name.unwrap_or_else(|| "disk".to_owned());
-    into.add(&name, optional, Kind::Disk(disk), comment);
+    Some(optional)
 }
 
 /// systemd's bare number is seconds.

@@ -115,31 +115,57 @@ fn get<'s>(section: &'s Section, key: &str) -> Option<(&'s str, &'s Line)> {
     section.get(key).map(|(value, line)| (value.as_str(), line))
 }
 
-fn device(name: &str, section: &Section, ram_bytes: u64, into: &mut Imported) {
-    let Some((_, head)) = section.values().next() else {
-        return;
-    };
-    let head = get(section, "").map_or(head, |(_, line)| line);
+/// The keys of a device; the empty one stands for the section itself.
+const KNOWN: [&str; 13] = [
+    "",
+    "host-memory-limit",
+    "memory-limit",
+    "zram-size",
+    "zram-fraction",
+    "max-zram-size",
+    "zram-resident-limit",
+    "compression-algorithm",
+    "writeback-device",
+    "swap-priority",
+    "mount-point",
+    "fs-type",
+    "options",
+];
+
+/// Whether it is no swap, or not for a machine of that much RAM; that is noted.
+fn is_left_out(name: &str, section: &Section, ram_bytes: u64, into: &mut Imported) -> bool {
     for key in ["mount-point", "fs-type"] {
         match get(section, key) {
             Some((value, line)) if !(key == "fs-type" && value == "swap") => {
                 into.left(line, &format!("{name} is a file system, not swap"));
-                return;
+                return true;
             }
             _ => {}
         }
     }
     let limit = get(section, "host-memory-limit").or(get(section, "memory-limit"));
-    if let Some((value, line)) = limit.filter(|(value, _)| *value != "none") {
-        match value.parse::<f64>() {
-            Ok(limit) if ram_bytes as f64 > limit * 1_048_576.0 => {
-                let why = format!("this machine has more RAM, so there is no {name}");
-                into.left(line, &why);
-                return;
-            }
-            Ok(_) => into.left(line, "this machine has less RAM; the condition is dropped"),
-            Err(_) => into.left(line, "it is no number of megabytes"),
+    let Some((value, line)) = limit.filter(|(value, _)| *value != "none") else {
+        return false;
+    };
+    match value.parse::<f64>() {
+        Ok(limit) if ram_bytes as f64 > limit * 1_048_576.0 => {
+            let why = format!("this machine has more RAM, so there is no {name}");
+            into.left(line, &why);
+            return true;
         }
+        Ok(_) => into.left(line, "this machine has less RAM; the condition is dropped"),
+        Err(_) => into.left(line, "it is no number of megabytes"),
+    }
+    false
+}
+
+fn device(name: &str, section: &Section, ram_bytes: u64, into: &mut Imported) {
+    let Some((_, head)) = section.values().next() else {
+        return;
+    };
+    let head = get(section, "").map_or(head, |(_, line)| line);
+    if is_left_out(name, section, ram_bytes, into) {
+        return;
     }
     let Some((size, size_comment)) = size(name, section, ram_bytes, into) else {
         return;
@@ -207,22 +233,7 @@ fn device(name: &str, section: &Section, ram_bytes: u64, into: &mut Imported) {
         None => comments.push(("discard", "zram-generator's default".to_owned())),
     }
     for (key, (_, line)) in section {
-        let known = [
-            "",
-            "host-memory-limit",
-            "memory-limit",
-            "zram-size",
-            "zram-fraction",
-            "max-zram-size",
-            "zram-resident-limit",
-            "compression-algorithm",
-            "writeback-device",
-            "swap-priority",
-            "mount-point",
-            "fs-type",
-            "options",
-        ];
-        if !known.contains(&key.as_str()) {
+        if !KNOWN.contains(&key.as_str()) {
             into.left(line, "this key is not known");
         }
     }

@@ -252,25 +252,7 @@ fn an_experiment_says_which_arm_is_ahead_and_leaves_nothing() {
     assert_eq!(found["schema"], "zmeld.bench/1");
     crate::json::check(&found);
     assert_eq!(runs_of(&found), 15);
-    let baseline = &found["judgements"][0]["baseline"];
-    assert_eq!(
-        (&baseline["arm"], &baseline["runs"]),
-        (&"no limit".into(), &5.into())
-    );
-    assert_eq!(found["judgements"][0]["arms"].as_array().unwrap().len(), 2);
-    for run in found["runs"].as_array().unwrap() {
-        let zram = run["arm"] == "zram";
-        if run["arm"] == "no limit" {
-            assert_eq!(run["outcome"]["is"], "finished", "{run}");
-            assert_eq!(run["swapped_max_bytes"], 0);
-            continue;
-        }
-        let expected = if zram { "finished" } else { "out-of-memory" };
-        assert_eq!(run["outcome"]["is"], expected, "{run}");
-        assert_eq!(run["swapped_max_bytes"].as_u64().unwrap() > 1 << 20, zram);
-        assert_eq!(run["verified"], zram);
-    }
-    assert_eq!(found["judgements"][0]["winner"], "zram");
+    is_judged(&found);
     let page = fs::read_to_string(page).unwrap();
     assert!(page.contains("<svg") && page.contains("short of RAM") && !page.contains("<script"));
     // Another command, another limit: these are not its runs.
@@ -311,8 +293,36 @@ fn an_experiment_says_which_arm_is_ahead_and_leaves_nothing() {
         assert!(said.contains("'zram' is ahead"), "{said}");
     }
 
-    // Compared with itself there is no difference; with something else there is nothing to compare.
-    let output = run(&["bench", "compare", str(&result), str(&result)]);
+    is_compared(&result);
+    others_are_refused(folder.path(), &path, &result);
+}
+
+/// The arm with zram is ahead of the one that is short of memory; each run says why.
+fn is_judged(found: &Value) {
+    let baseline = &found["judgements"][0]["baseline"];
+    assert_eq!(
+        (&baseline["arm"], &baseline["runs"]),
+        (&"no limit".into(), &5.into())
+    );
+    assert_eq!(found["judgements"][0]["arms"].as_array().unwrap().len(), 2);
+    for run in found["runs"].as_array().unwrap() {
+        let zram = run["arm"] == "zram";
+        if run["arm"] == "no limit" {
+            assert_eq!(run["outcome"]["is"], "finished", "{run}");
+            assert_eq!(run["swapped_max_bytes"], 0);
+            continue;
+        }
+        let expected = if zram { "finished" } else { "out-of-memory" };
+        assert_eq!(run["outcome"]["is"], expected, "{run}");
+        assert_eq!(run["swapped_max_bytes"].as_u64().unwrap() > 1 << 20, zram);
+        assert_eq!(run["verified"], zram);
+    }
+    assert_eq!(found["judgements"][0]["winner"], "zram");
+}
+
+/// Compared with itself there is no difference.
+fn is_compared(result: &Path) {
+    let output = run(&["bench", "compare", str(result), str(result)]);
     let said = text(&output.stdout);
     assert_eq!(code(&output), 0, "{}", text(&output.stderr));
     assert!(
@@ -323,17 +333,21 @@ fn an_experiment_says_which_arm_is_ahead_and_leaves_nothing() {
         said.lines().all(|line| line.chars().count() <= 80),
         "{said}"
     );
-    let compared = json(&["bench", "compare", str(&result), str(&result), "--json"]);
+    let compared = json(&["bench", "compare", str(result), str(result), "--json"]);
     crate::json::check(&compared);
     assert_eq!(compared["schema"], "zmeld.bench.comparison/1");
     assert_eq!(compared["pairs"].as_array().unwrap().len(), 2);
+}
+
+/// With another case, metric, recipe or kernel there is nothing to compare or to add.
+fn others_are_refused(folder: &Path, path: &Path, result: &Path) {
     let changed = |name: &str, from: &str, to: &str| {
-        let text = fs::read_to_string(&result).unwrap().replace(from, to);
-        write(folder.path(), name, text.as_bytes())
+        let text = fs::read_to_string(result).unwrap().replace(from, to);
+        write(folder, name, text.as_bytes())
     };
     let other = changed("case.json", "short of RAM", "another case");
     refuses(
-        &["bench", "compare", str(&result), str(&other)],
+        &["bench", "compare", str(result), str(&other)],
         2,
         &["no arm of the same case", "in common"],
     );
@@ -343,13 +357,13 @@ fn an_experiment_says_which_arm_is_ahead_and_leaves_nothing() {
         "\"name\": \"measured_s\"",
     );
     refuses(
-        &["bench", "compare", str(&result), str(&other)],
+        &["bench", "compare", str(result), str(&other)],
         2,
         &["elapsed_s", "measured_s"],
     );
     let other = changed("name.json", "\"tiny\"", "\"bt\"");
     refuses(
-        &["bench", "run", str(&path), "--resume", str(&other)],
+        &["bench", "run", str(path), "--resume", str(&other)],
         2,
         &["another recipe (bt, and now tiny)", "without --resume"],
     );
@@ -357,7 +371,7 @@ fn an_experiment_says_which_arm_is_ahead_and_leaves_nothing() {
     let mut short = experiment(&other);
     short["runs"].as_array_mut().unwrap().pop();
     fs::write(&other, short.to_string()).unwrap();
-    let output = patiently(&["bench", "run", str(&path), "--resume", str(&other)]);
+    let output = patiently(&["bench", "run", str(path), "--resume", str(&other)]);
     assert!(
         text(&output.stderr).contains("on kernel 9."),
         "{}",
