@@ -10,6 +10,7 @@ use std::sync::mpsc::{channel, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{bail, Context, Result};
+use zmeld_vm::{Disk, DiskWrites, KernelKind, Lines, VirtualMachine};
 
 use crate::apt::Reason;
 use crate::debian;
@@ -207,14 +208,22 @@ fn run_once(kernel: &Kernel, boot: &BootOptions, sink: &mut dyn Write) -> Result
     let messages = folder.0.join("messages");
     let mut disks = Vec::new();
     for (index, mib) in boot.disks.iter().enumerate() {
-        let disk = folder.0.join(format!("disk{index}"));
-        fs::File::create(&disk)?.set_len(mib << 20)?;
-        disks.push(disk);
+        let name = format!("disk{index}");
+        let file = folder.0.join(&name);
+        fs::File::create(&file)?.set_len(mib << 20)?;
+        disks.push(Disk {
+            file,
+            serial: Some(name),
+            writes: DiskWrites::Cached,
+            ..Disk::default()
+        });
     }
-    let mut command = match kernel.recipe.kind {
-        Kind::UserMode => user_mode(kernel, boot, &folder.0, &archive, &disks),
-        Kind::Stock => qemu(kernel, boot, &folder.0, &archive, &disks)?,
-    };
+    disks.extend(boot.root.as_ref().map(|root| Disk {
+        file: root.clone(),
+        writes: DiskWrites::Forgotten,
+        ..Disk::default()
+    }));
+    let mut command = command(kernel, boot, &folder.0, &archive, disks)?;
     if boot.urgent && can_be_urgent() {
         command = urgent(&command);
     }
@@ -239,16 +248,11 @@ fn seed() -> u64 {
     now.map_or(1, |now| now.as_nanos() as u64)
 }
 
-/// Where scripts write: not where the kernel does.
-fn terminal(kind: Kind) -> &'static str {
-    match kind {
-        Kind::UserMode => "/dev/tty1",
-        Kind::Stock => "/dev/ttyS0",
-    }
-}
-
 fn additions(kernel: &Kernel, boot: &BootOptions, token: &str) -> Result<Vec<Addition>> {
-    let mut environment = format!("token={token}\nterminal={}\n", terminal(kernel.recipe.kind));
+    // Where scripts write: not where the kernel does.
+    let kind = kernel_kind(kernel.recipe.kind);
+    let terminal = VirtualMachine::line_device(kind, &lines(Path::new("")));
+    let mut environment = format!("token={token}\nterminal={terminal}\n");
     let mut set = |name: &str, value: &str| {
         environment += &format!("{name}='{}'\n", value.replace('\'', r"'\''"));
     };
@@ -309,75 +313,47 @@ fn urgent(command: &Command) -> Command {
     urgent
 }
 
-fn user_mode(
-    kernel: &Kernel,
-    boot: &BootOptions,
-    folder: &Path,
-    archive: &Path,
-    disks: &[PathBuf],
-) -> Command {
-    let mut command = Command::new(&kernel.image);
-    command.arg(format!("mem={}M", boot.memory));
-    command.arg(format!("initrd={}", archive.display()));
-    command.arg(format!("uml_dir={}/", folder.display()));
-    command.arg(format!("ncpus={}", boot.processors));
-    for (index, disk) in disks.iter().enumerate() {
-        command.arg(format!("ubd{index}={}", disk.display()));
+/// What the guest's lines are; its messages go to that file.
+fn lines(messages: &Path) -> Lines {
+    Lines::OfScript {
+        messages: messages.to_owned(),
     }
-    // The kernel's messages to the second output, the script's to the first.
-    command.args(["seccomp=on", "con=null", "con0=null,fd:2", "con1=fd:0,fd:1"]);
-    command.args(["rdinit=/init", "panic=-1", "ignore_loglevel"]);
-    command.args(boot.append.split_whitespace());
-    command
 }
 
-fn qemu(
+/// The command that runs the guest.
+fn command(
     kernel: &Kernel,
     boot: &BootOptions,
     folder: &Path,
     archive: &Path,
-    disks: &[PathBuf],
+    disks: Vec<Disk>,
 ) -> Result<Command> {
-    let mut command = Command::new(zmeld_vm::PROGRAM);
-    let kvm = zmeld_vm::hardware_runs(&kernel.image, &kernel.folder()?.join("kvm"));
-    command.args(zmeld_vm::accelerator(kvm));
-    command.args(["-nodefaults", "-no-reboot", "-display", "none"]);
-    command.args(["-m", &format!("{}M", boot.memory)]);
-    command.args(["-smp", &boot.processors.to_string()]);
-    command.arg("-kernel").arg(&kernel.image);
-    command.arg("-initrd").arg(archive);
-    command.args([
-        "-chardev",
-        "stdio,id=out,signal=off",
-        "-serial",
-        "chardev:out",
-    ]);
-    command.args([
-        "-serial",
-        &format!("file:{}", folder.join("messages").display()),
-    ]);
-    let drive = |command: &mut Command, file: &Path, more: &str| {
-        let drive = format!(
-            "file={},format=raw,if=none,cache=unsafe,id={more}",
-            file.display()
-        );
-        command.args(["-drive", &drive]);
+    let kind = kernel_kind(kernel.recipe.kind);
+    let kept = kernel.folder()?.join("kvm");
+    let machine = VirtualMachine {
+        kernel: kernel.image.clone(),
+        kind,
+        archive: archive.to_owned(),
+        ram_mib: boot.memory,
+        processors: boot.processors,
+        disks,
+        lines: lines(&folder.join("messages")),
+        folder: folder.to_owned(),
+        append: format!("rdinit=/init ignore_loglevel {}", boot.append),
+        qemu: boot.qemu.clone(),
+        hardware: kind == KernelKind::Image && zmeld_vm::hardware_runs(&kernel.image, &kept),
     };
-    for (index, disk) in disks.iter().enumerate() {
-        drive(&mut command, disk, &format!("disk{index}"));
-        let device = format!("virtio-blk-pci,drive=disk{index},serial=disk{index}");
-        command.args(["-device", &device]);
-    }
-    if let Some(root) = &boot.root {
-        drive(&mut command, root, "root,snapshot=on");
-        command.args(["-device", "virtio-blk-pci,drive=root"]);
-    }
-    command.args(&boot.qemu);
-    command.arg("-append").arg(format!(
-        "console=ttyS1,115200 ignore_loglevel panic=-1 rdinit=/init {}",
-        boot.append
-    ));
+    let mut words = machine.command().into_iter();
+    let mut command = Command::new(words.next().unwrap_or_default());
+    command.args(words);
     Ok(command)
+}
+
+fn kernel_kind(kind: Kind) -> KernelKind {
+    match kind {
+        Kind::UserMode => KernelKind::UserMode,
+        Kind::Stock => KernelKind::Image,
+    }
 }
 
 /// A shell: the guest has the user's terminal until it ends.

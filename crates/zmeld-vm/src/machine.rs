@@ -16,12 +16,16 @@ pub const PROGRAM: &str = "qemu-system-x86_64";
 /// Starting a kernel in hardware takes no longer where it works at all.
 const PROBE_MAX: Duration = Duration::from_secs(20);
 
-/// A disk.
-#[derive(Debug, Clone, PartialEq)]
+/// A disk. As fast as it can where a rate is none.
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Disk {
     /// The file that it is.
     pub file: PathBuf,
-    /// Bytes per second that are read at most; none: as fast as it can.
+    /// Its serial number, in QEMU.
+    pub serial: Option<String>,
+    /// What happens to what is written to it.
+    pub writes: DiskWrites,
+    /// Bytes per second that are read at most.
     pub read_bytes_per_s: Option<u64>,
     /// The same for writes.
     pub write_bytes_per_s: Option<u64>,
@@ -29,6 +33,38 @@ pub struct Disk {
     pub reads_per_s: Option<u64>,
     /// Writes a second at most.
     pub writes_per_s: Option<u64>,
+}
+
+/// What happens to what is written to a disk of QEMU's.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum DiskWrites {
+    /// It goes past this machine's page cache, so that times are a disk's.
+    #[default]
+    Direct,
+    /// It stays in this machine's page cache: for a file that goes with the guest.
+    Cached,
+    /// The same, and it is forgotten: the file stays as it is.
+    Forgotten,
+}
+
+/// What goes over a guest's two lines.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Lines {
+    /// The kernel's messages go to one file and what the guest writes to its line
+    /// ([`VirtualMachine::line_device`]) to the other. User-mode Linux has them on standard
+    /// error and standard output, and the caller has them written there.
+    ToFiles {
+        /// The kernel's messages.
+        messages: PathBuf,
+        /// What the guest writes.
+        answer: PathBuf,
+    },
+    /// The guest's line is standard input and output, and the kernel's messages go to a
+    /// file; those of user-mode Linux are on standard error.
+    OfScript {
+        /// The kernel's messages.
+        messages: PathBuf,
+    },
 }
 
 /// A machine.
@@ -46,18 +82,25 @@ pub struct VirtualMachine {
     pub processors: u32,
     /// Its disks, the first of them [`VirtualMachine::disk_device`]. In user-mode Linux their rates are the caller's to limit.
     pub disks: Vec<Disk>,
+    /// What it writes, and where that goes.
+    pub lines: Lines,
+    /// Where user-mode Linux keeps what it needs while it runs.
+    pub folder: PathBuf,
     /// More for the kernel's command line; what stands behind `--` is for its first program.
     pub append: String,
+    /// More for QEMU's.
+    pub qemu: Vec<String>,
     /// Whether the processor runs it ([`hardware_runs`]), and not a program that imitates one.
     pub hardware: bool,
 }
 
 impl VirtualMachine {
-    /// Where the guest writes what standard output, or QEMU's file, takes up.
-    pub fn answer_device(kind: KernelKind) -> &'static str {
-        match kind {
-            KernelKind::Image => "/dev/ttyS1",
-            KernelKind::UserMode => "/dev/tty1",
+    /// What the guest calls its own line, on which its kernel says nothing.
+    pub fn line_device(kind: KernelKind, lines: &Lines) -> &'static str {
+        match (kind, lines) {
+            (KernelKind::UserMode, _) => "/dev/tty1",
+            (KernelKind::Image, Lines::ToFiles { .. }) => "/dev/ttyS1",
+            (KernelKind::Image, Lines::OfScript { .. }) => "/dev/ttyS0",
         }
     }
 
@@ -69,12 +112,10 @@ impl VirtualMachine {
         }
     }
 
-    /// The command that runs it. The kernel's messages, and what the guest writes to [`VirtualMachine::answer_device`], go to
-    /// these files; from user-mode Linux they come on standard error and standard output, and the caller has them
-    /// written there. It ends when the guest ends or starts anew, and when its kernel panics.
-    pub fn command(&self, messages: &Path, answer: &Path) -> Vec<String> {
+    /// The command that runs it. It ends when the guest ends or starts anew, and when its kernel panics.
+    pub fn command(&self) -> Vec<String> {
         match self.kind {
-            KernelKind::Image => self.qemu(messages, answer),
+            KernelKind::Image => self.qemu(),
             KernelKind::UserMode => self.user_mode(),
         }
     }
@@ -84,12 +125,17 @@ impl VirtualMachine {
             self.kernel.display().to_string(),
             format!("mem={}M", self.ram_mib),
             format!("initrd={}", self.archive.display()),
+            format!("uml_dir={}/", self.folder.display()),
             format!("ncpus={}", self.processors),
         ];
         for (index, disk) in self.disks.iter().enumerate() {
             words.push(format!("ubd{index}={}", disk.file.display()));
         }
-        let more = ["seccomp=on", "con=null", "con0=null,fd:2", "con1=null,fd:1"];
+        let line = match self.lines {
+            Lines::ToFiles { .. } => "con1=null,fd:1",
+            Lines::OfScript { .. } => "con1=fd:0,fd:1",
+        };
+        let more = ["seccomp=on", "con=null", "con0=null,fd:2", line];
         words.extend(more.map(str::to_owned));
         // Where the last two are not named they are added behind everything, to what the first program is given.
         let more = ["panic=-1", "root=none", "console=tty0"];
@@ -98,7 +144,7 @@ impl VirtualMachine {
         words
     }
 
-    fn qemu(&self, messages: &Path, answer: &Path) -> Vec<String> {
+    fn qemu(&self) -> Vec<String> {
         let mut words: Vec<String> = vec![PROGRAM.into()];
         let mut say = |more: &[&str]| words.extend(more.iter().map(|&word| word.to_owned()));
         say(accelerator(self.hardware));
@@ -107,36 +153,60 @@ impl VirtualMachine {
         say(&["-smp", &self.processors.to_string()]);
         say(&["-kernel", &self.kernel.display().to_string()]);
         say(&["-initrd", &self.archive.display().to_string()]);
-        for file in [messages, answer] {
-            say(&["-serial", &format!("file:{}", file.display())]);
-        }
-        for (index, disk) in self.disks.iter().enumerate() {
-            // A comma would begin the next option.
-            let file = disk.file.display().to_string().replace(',', ",,");
-            let mut drive = format!("file={file},format=raw,if=none,cache=none,id=disk{index}");
-            for (name, rate) in [
-                ("bps-read", disk.read_bytes_per_s),
-                ("bps-write", disk.write_bytes_per_s),
-                ("iops-read", disk.reads_per_s),
-                ("iops-write", disk.writes_per_s),
-            ] {
-                if let Some(rate) = rate {
-                    drive += &format!(",throttling.{name}={rate}");
-                }
+        let to_file = |file: &Path| format!("file:{}", file.display());
+        let console = match &self.lines {
+            Lines::ToFiles { messages, answer } => {
+                say(&["-serial", &to_file(messages), "-serial", &to_file(answer)]);
+                "ttyS0"
             }
-            say(&["-drive", &drive]);
-            say(&["-device", &format!("virtio-blk-pci,drive=disk{index}")]);
+            Lines::OfScript { messages } => {
+                say(&["-chardev", "stdio,id=out,signal=off"]);
+                say(&["-serial", "chardev:out", "-serial", &to_file(messages)]);
+                "ttyS1"
+            }
+        };
+        for (index, disk) in self.disks.iter().enumerate() {
+            for option in disk.options(index) {
+                say(&[&option]);
+            }
         }
-        say(&[
-            "-append",
-            &format!("console=ttyS0,115200 panic=-1 {}", self.append),
-        ]);
+        words.extend(self.qemu.iter().cloned());
+        words.push("-append".to_owned());
+        words.push(format!("console={console},115200 panic=-1 {}", self.append));
         words
     }
 }
 
+impl Disk {
+    fn options(&self, index: usize) -> [String; 4] {
+        // A comma would begin the next option.
+        let file = self.file.display().to_string().replace(',', ",,");
+        let writes = match self.writes {
+            DiskWrites::Direct => "cache=none",
+            DiskWrites::Cached => "cache=unsafe",
+            DiskWrites::Forgotten => "cache=unsafe,snapshot=on",
+        };
+        let mut drive = format!("file={file},format=raw,if=none,{writes},id=disk{index}");
+        for (name, rate) in [
+            ("bps-read", self.read_bytes_per_s),
+            ("bps-write", self.write_bytes_per_s),
+            ("iops-read", self.reads_per_s),
+            ("iops-write", self.writes_per_s),
+        ] {
+            if let Some(rate) = rate {
+                drive += &format!(",throttling.{name}={rate}");
+            }
+        }
+        let mut device = format!("virtio-blk-pci,drive=disk{index}");
+        if let Some(serial) = &self.serial {
+            device += &format!(",serial={serial}");
+        }
+        ["-drive".to_owned(), drive, "-device".to_owned(), device]
+    }
+}
+
 /// The options for a machine that hardware runs, or one that is imitated.
-pub fn accelerator(hardware: bool) -> &'static [&'static str] {
+fn accelerator(hardware: bool) -> &'static [&'static str] {
     if hardware {
         &["-accel", "kvm", "-cpu", "host"]
     } else {
@@ -225,30 +295,80 @@ mod tests {
             disks: vec![Disk {
                 file: "x,y".into(),
                 read_bytes_per_s: Some(6_870_000),
-                write_bytes_per_s: None,
-                reads_per_s: None,
                 writes_per_s: Some(9),
+                ..Disk::default()
             }],
+            lines: Lines::ToFiles {
+                messages: "m".into(),
+                answer: "r".into(),
+            },
+            folder: "f".into(),
             append: "rdinit=/bin/run -- one two".into(),
+            qemu: Vec::new(),
             hardware: false,
         };
-        let words = machine.command(Path::new("m"), Path::new("r")).join(" ");
+        let words = machine.command().join(" ");
         for part in [
             "-accel tcg,thread=multi",
             "-m 214M -smp 1 -kernel k -initrd a",
             "-serial file:m -serial file:r",
-            "file=x,,y,format=raw",
+            "file=x,,y,format=raw,if=none,cache=none,id=disk0",
             "throttling.bps-read=6870000,throttling.iops-write=9 -device",
-            "panic=-1 rdinit=/bin/run -- one two",
+            "console=ttyS0,115200 panic=-1 rdinit=/bin/run -- one two",
         ] {
             assert!(words.contains(part), "{part}: {words}");
         }
+        assert_eq!(
+            VirtualMachine::line_device(machine.kind, &machine.lines),
+            "/dev/ttyS1"
+        );
         machine.kind = KernelKind::UserMode;
-        let words = machine.command(Path::new("m"), Path::new("r")).join(" ");
+        let words = machine.command().join(" ");
         assert!(
-            words.starts_with("k mem=214M initrd=a ncpus=1 ubd0=x,y"),
+            words.starts_with("k mem=214M initrd=a uml_dir=f/ ncpus=1 ubd0=x,y"),
             "{words}"
         );
+        assert!(words.contains("con0=null,fd:2 con1=null,fd:1 "), "{words}");
         assert!(words.ends_with("rdinit=/bin/run -- one two"), "{words}");
+    }
+
+    #[test]
+    fn a_script_has_a_line_of_its_own() {
+        let mut machine = VirtualMachine {
+            kernel: "k".into(),
+            kind: KernelKind::Image,
+            archive: "a".into(),
+            ram_mib: 512,
+            processors: 2,
+            disks: vec![Disk {
+                file: "d".into(),
+                serial: Some("disk0".to_owned()),
+                writes: DiskWrites::Forgotten,
+                ..Disk::default()
+            }],
+            lines: Lines::OfScript {
+                messages: "m".into(),
+            },
+            folder: "f".into(),
+            append: "rdinit=/init".into(),
+            qemu: vec!["-s".to_owned()],
+            hardware: true,
+        };
+        let words = machine.command().join(" ");
+        for part in [
+            "-accel kvm",
+            "-chardev stdio,id=out,signal=off -serial chardev:out -serial file:m",
+            "cache=unsafe,snapshot=on,id=disk0 -device virtio-blk-pci,drive=disk0,serial=disk0",
+            "-s -append console=ttyS1,115200 panic=-1 rdinit=/init",
+        ] {
+            assert!(words.contains(part), "{part}: {words}");
+        }
+        assert_eq!(
+            VirtualMachine::line_device(machine.kind, &machine.lines),
+            "/dev/ttyS0"
+        );
+        machine.kind = KernelKind::UserMode;
+        let words = machine.command().join(" ");
+        assert!(words.contains("con0=null,fd:2 con1=fd:0,fd:1 "), "{words}");
     }
 }

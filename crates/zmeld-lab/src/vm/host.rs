@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use zmeld_linux::command::Invocation;
 use zmeld_linux::Host;
 use zmeld_swap::run_folder::FOLDER;
-use zmeld_vm::{hardware_runs, on_path, Archive, Disk, Kernel, KernelKind, VirtualMachine};
+use zmeld_vm::{hardware_runs, on_path, Archive, Disk, Kernel, KernelKind, Lines, VirtualMachine};
 
 use super::{GuestAnswer, GuestFacts, GuestRequest, GuestSize, BEGIN, END, REQUEST};
 use crate::arm::slow_disk::{bytes_per_s, DiskFile};
@@ -138,7 +138,11 @@ impl BootImage {
         let kind = self.kernel.kind;
         // The guest's disk is there as long as the guest.
         let disk = disk(&request, &self.size)?;
-        request.answer = VirtualMachine::answer_device(kind).to_owned();
+        let lines = Lines::ToFiles {
+            messages: console.clone(),
+            answer: answer.clone(),
+        };
+        request.answer = VirtualMachine::line_device(kind, &lines).to_owned();
         request.disk = disk.as_ref().map(|_| arm::GuestDisk {
             device: VirtualMachine::disk_device(kind).into(),
             // QEMU slows its disks down itself.
@@ -153,21 +157,20 @@ impl BootImage {
             processors: self.size.processors,
             disks: disk.iter().map(|(disk, _)| disk.clone()).collect(),
             // A root file system of the other kind holds half of the memory at most.
+            lines,
+            folder: folder.to_owned(),
             append: "quiet rootfstype=ramfs rdinit=/bin/zmeld -- bench guest".to_owned(),
+            qemu: Vec::new(),
             hardware: self.hardware,
         };
         for file in [&console, &answer] {
             // Of the run before.
             let _ = fs::remove_file(file);
         }
-        let mut words = machine.command(&console, &answer);
         let create = |path: &Path| File::create(path).map_err(|err| Error::io("create", path, err));
         let (said, complained): (Stdio, Stdio) = match kind {
             KernelKind::Image => (Stdio::null(), create(&complaints)?.into()),
-            KernelKind::UserMode => {
-                words.insert(1, format!("uml_dir={}/", folder.display()));
-                (create(&answer)?.into(), create(&console)?.into())
-            }
+            KernelKind::UserMode => (create(&answer)?.into(), create(&console)?.into()),
         };
         let (program, arguments) = launcher
             .split_first()
@@ -175,7 +178,7 @@ impl BootImage {
         let mut child = Command::new(program)
             .args(arguments)
             .args(["--parent", &std::process::id().to_string(), "--"])
-            .args(words)
+            .args(machine.command())
             // Ctrl-C is for the experiment, which then ends the machine.
             .process_group(0)
             .stdin(Stdio::null())
@@ -375,6 +378,7 @@ fn disk(request: &GuestRequest, size: &GuestSize) -> Result<Option<(Disk, DiskFi
         write_bytes_per_s: bytes_per_s(slow.write_mb_per_s),
         reads_per_s: slow.reads_per_s,
         writes_per_s: slow.writes_per_s,
+        ..Disk::default()
     };
     Ok(Some((disk, file)))
 }
