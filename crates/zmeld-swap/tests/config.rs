@@ -671,7 +671,11 @@ fn the_sample_is_a_configuration_without_a_trap() {
     let sample = include_str!("../../../packaging/zmeld.toml");
     let loaded = Config::from_text(path, sample).unwrap_or_else(|err| panic!("{err}"));
     assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
-    // And so is what it proposes instead.
+    // And so is what it proposes beside and instead.
+    let (_, rule) = sample.split_once("version 2):\n#\n").unwrap();
+    let (rule, _) = rule.split_once("\n\n").unwrap();
+    let loaded = Config::from_text(path, &rule.replace("# ", ""));
+    assert!(loaded.is_ok_and(|it| it.config.watch.reclaim.is_some()));
     let (_, other) = sample.split_once("each boot.\n#\n").unwrap();
     let other = other.replace("# ", "").replace("#\n", "\n");
     let loaded = Config::from_text(path, &other).unwrap_or_else(|err| panic!("{err}"));
