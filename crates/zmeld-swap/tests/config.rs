@@ -151,6 +151,22 @@ const MISTAKES: &[(&str, &str)] = &[
         "z.toml:2:20: watch.cpu_pressure_max: \"1 in 5\" is not a percentage such as \"25%\"",
     ),
     (
+        "[watch.reclaim]\nstep = \"0%\"\n",
+        "z.toml:2:8: watch.reclaim.step: 0% reclaims nothing; write more, or enabled = false",
+    ),
+    (
+        "[watch.reclaim]\ngroups = []\n",
+        "z.toml:2:10: watch.reclaim.groups: from no group nothing is reclaimed; write [\"/\"] for all, or enabled = false",
+    ),
+    (
+        "[watch.reclaim]\nprotect = [\"/\"]\n",
+        "z.toml:2:11: watch.reclaim.protect: \"/\" protects all that there is; name some groups, or write enabled = false",
+    ),
+    (
+        "[watch.reclaim]\ngroups = [\"a/b\"]\n",
+        "z.toml:2:11: watch.reclaim.groups[0]: \"a/b\" names no control group; write its name, \"ssh.service\", or its path from the root on, \"/system.slice/ssh.service\"; * is any part of a name",
+    ),
+    (
         "[watch.recompress]\nthreshold = \"5000\"\n",
         "z.toml:2:13: watch.recompress.threshold: \"5000\" is more than a page; write 0 to 4KiB",
     ),

@@ -74,7 +74,11 @@ impl Machine {
         machine.put("proc/self/cgroup", "0::/system.slice/zmeld-watch.service\n");
         machine.put("proc/uptime", "1000.00 1.00\n");
         machine.put("proc/sys/kernel/random/boot_id", "boot-1\n");
-        machine.put("proc/meminfo", "SwapTotal: 1000 kB\nSwapFree: 900 kB\n");
+        let memory = "MemTotal: 4000 kB\nMemFree: 1000 kB\n";
+        machine.put(
+            "proc/meminfo",
+            &format!("{memory}SwapTotal: 1000 kB\nSwapFree: 900 kB\n"),
+        );
         machine.put("sys/fs/cgroup/cgroup.controllers", "cpu memory\n");
         for group in ["system.slice", "system.slice/zmeld-watch.service"] {
             machine.group(group, 100, 0);
@@ -274,7 +278,7 @@ fn a_machine_that_cannot_says_so_once() {
     let mut machine = Machine::new("groups = [\"nobody.service\"]\n", false);
     let said = machine.between(0, 600);
     assert!(
-        said.len() == 1 && said[0].contains("no control group is of that name"),
+        said.len() == 2 && said[1].contains("no control group is of that name"),
         "{said:?}"
     );
     let mut machine = Machine::new("", false);
@@ -301,6 +305,33 @@ fn groups_nested_deeper_than_anybody_does_cannot_hide_a_protected_one() {
     let said = machine.between(0, 30);
     assert!(said.len() == 1 && said[0].contains("a protected one could be missed"));
     assert_eq!(machine.memory("user"), 400 * MIB);
+}
+
+#[test]
+fn a_name_that_no_group_has_is_told_once() {
+    let rule = "groups = [\"idle.service\"]\nprotect = [\"postgres.service\"]\n";
+    let mut machine = Machine::new(rule, false);
+    machine.group("idle.service", 400, 0);
+    let said = machine.between(0, 300);
+    let of_it: Vec<_> = said
+        .iter()
+        .filter(|line| line.starts_with("postgres.service: no control group"))
+        .collect();
+    assert_eq!(of_it.len(), 1, "{said:?}");
+    assert_eq!(machine.noted().unmatched, ["postgres.service"]);
+    let text = format!("[watch.reclaim]\n{rule}");
+    let config = Config::from_text(Path::new("z.toml"), &text).unwrap();
+    let problems = zmeld_swap::plan::against(&machine.host, &config.config);
+    let told = problems.map(|found| format!("{found:?}"));
+    assert!(
+        told.as_ref()
+            .is_ok_and(|told| told.contains("postgres.service here now")),
+        "{told:?}"
+    );
+    // Once there is one, it is protected.
+    machine.group("postgres.service", 400, 0);
+    machine.between(305, 400);
+    assert!(machine.noted().unmatched.is_empty());
 }
 
 #[test]

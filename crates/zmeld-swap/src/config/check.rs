@@ -31,6 +31,7 @@ pub(super) fn check(config: &Config, places: &Places) -> Vec<Problem> {
     check.hibernation(config);
     check.tunables(config);
     check.watch(config);
+    check.reclaim(config);
     check.metrics(config);
     check.problems
 }
@@ -572,6 +573,30 @@ impl Check<'_> {
                 Trap::UnusedRule,
                 "watch.meld",
                 "no tier melds pages; add a tier with kind = \"zmeld\", or remove the rule",
+            );
+        }
+    }
+
+    fn reclaim(&mut self, config: &Config) {
+        let Some(rule) = &config.watch.reclaim else {
+            return;
+        };
+        if rule.step == Percent::whole(0) {
+            self.error(
+                "watch.reclaim.step",
+                "0% reclaims nothing; write more, or enabled = false",
+            );
+        }
+        if rule.groups.is_empty() {
+            self.error(
+                "watch.reclaim.groups",
+                "from no group nothing is reclaimed; write [\"/\"] for all, or enabled = false",
+            );
+        }
+        if rule.protect.iter().any(|pattern| pattern.matches("/")) {
+            self.error(
+                "watch.reclaim.protect",
+                "\"/\" protects all that there is; name some groups, or write enabled = false",
             );
         }
     }

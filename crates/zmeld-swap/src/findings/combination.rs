@@ -30,8 +30,8 @@ pub(super) fn zram_with_zswap(view: &View) -> Vec<Found> {
                                 back"
                     }
                     None => {
-                        "echo N > /sys/module/zswap/parameters/enabled (and take zswap.enabled=1 \
-                         off the kernel's command line)"
+                        "echo N > /sys/module/zswap/parameters/enabled (and zswap.enabled=0 on the \
+                         kernel's command line, in place of zswap.enabled=1 where that is there)"
                     }
                 },
             )
@@ -162,7 +162,7 @@ pub(super) fn hibernation(view: &View) -> Vec<Found> {
         "hibernation",
         "hibernation is set up, and all active swap is in RAM: no image can be kept",
         format!("{resume}; the only swap is {}", device.name),
-        "swapon a partition of the size of RAM with a low priority, or take resume= off the \
+        "swapon a partition of the size of RAM with a low priority, or say noresume on the \
          kernel's command line",
     )]
 }

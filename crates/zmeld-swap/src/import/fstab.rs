@@ -107,6 +107,8 @@ fn read_options(
     into: &mut Imported,
 ) -> Option<bool> {
     let mut optional = false;
+    // Without one the kernel chooses, below all that are given.
+    disk.swap.priority = Some(-1);
     for option in options.split(',').filter(|option| !option.is_empty()) {
         match option.split_once('=').unwrap_or((option, "")) {
             ("defaults" | "sw" | "auto" | "x-initrd.mount", "") => {}

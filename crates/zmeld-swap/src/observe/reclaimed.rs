@@ -31,6 +31,9 @@ pub struct Reclaimed {
     pub groups: Vec<ReclaimedGroup>,
     /// From which ones not.
     pub protected: Vec<ProtectedGroup>,
+    /// What the rule names and no group is called.
+    #[serde(default)]
+    pub unmatched: Vec<String>,
 }
 
 /// What came of reclaiming a group's memory.
@@ -103,6 +106,7 @@ impl Reclaimed {
         };
         self.groups.truncate(GROUPS_MAX);
         self.protected.truncate(GROUPS_MAX);
+        self.unmatched.truncate(GROUPS_MAX);
         let note = Note {
             schema: SCHEMA.to_owned(),
             boot: host.read_optional(BOOT)?.unwrap_or_default(),

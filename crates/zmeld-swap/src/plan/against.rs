@@ -4,6 +4,7 @@ use crate::config::{Config, Kind, Problem, Severity, Trap};
 use crate::error::Error;
 use crate::journal::State;
 use crate::machine::Machine;
+use crate::watch::reclaim;
 use zmeld_linux::Host;
 
 use super::{Options, Plan};
@@ -46,7 +47,24 @@ pub fn against(host: &Host, config: &Config) -> Result<Vec<Problem>, Error> {
             });
         }
     }
+    if let Some(rule) = &config.watch.reclaim {
+        problems.extend(reclaim::unmatched(host, rule).into_iter().map(in_vain));
+    }
     Ok(problems)
+}
+
+/// A protection that is mistyped protects nothing.
+fn in_vain(pattern: String) -> Problem {
+    Problem {
+        place: None,
+        key: "watch.reclaim".to_owned(),
+        what: format!(
+            "no control group is called {pattern} here now, so that nothing is reclaimed from it \
+             and nothing protected by it; systemd-cgls lists them"
+        ),
+        severity: Severity::Warning,
+        trap: None,
+    }
 }
 
 fn inner(err: &Error) -> &Error {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use zmeld_advice::{beside, ActiveSwap, Place};
 
-use crate::config::{Kind, Severity, Trap};
+use crate::config::{Kind, Problem, Severity, Trap};
 use crate::error::Error;
 use crate::import::{import, Tool};
 use crate::step::Step;
@@ -90,14 +90,17 @@ impl Draft<'_> {
         if !found.config.tiers.iter().any(in_ram) || ways.is_empty() {
             return Ok(());
         }
-        self.warn(
-            Trap::SecondDevice,
-            GROUP,
-            format!(
+        // No trap to accept: who accepts a second device is not told of one at boot.
+        self.problems.push(Problem {
+            place: None,
+            key: GROUP.to_owned(),
+            what: format!(
                 "what was set up before comes again at the next boot; this switches it off: {}",
                 ways.join("; ")
             ),
-        );
+            severity: Severity::Warning,
+            trap: None,
+        });
         Ok(())
     }
 

@@ -12,7 +12,7 @@
 
 mod action;
 mod limit;
-mod reclaim;
+pub(crate) mod reclaim;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

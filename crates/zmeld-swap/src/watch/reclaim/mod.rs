@@ -42,6 +42,18 @@ const NOTE_EVERY: Duration = Duration::from_secs(10);
 /// With less of swap free, nothing is moved there ahead of time.
 const SWAP_FREE_MIN: f64 = 0.1;
 
+/// What is said of a name in the rule that no group has.
+const NO_GROUP: &str = "no control group is called so now (systemd-cgls lists them)";
+
+/// What the rule names on that machine and no control group is called; nothing where
+/// that cannot be told.
+pub(crate) fn unmatched(host: &Host, rule: &ReclaimRule) -> Vec<String> {
+    let hierarchy = Hierarchy::find(host).ok().flatten();
+    let hierarchy = hierarchy.filter(|it| it.version == Version::Two);
+    let targets = hierarchy.and_then(|it| Targets::choose(host, &it, rule).ok());
+    targets.map(|it| it.unmatched).unwrap_or_default()
+}
+
 /// The rule at work.
 #[derive(Debug)]
 pub(super) struct Reclaimer {
@@ -56,6 +68,7 @@ pub(super) struct Reclaimer {
     holding: Option<String>,
     /// What was told last, so that a thing that stays is told once.
     failed: Option<String>,
+    in_vain: Vec<String>,
 }
 
 /// A group that is reclaimed from.
@@ -82,6 +95,7 @@ impl Reclaimer {
             followed: BTreeMap::new(),
             holding: None,
             failed: None,
+            in_vain: Vec::new(),
         }
     }
 
@@ -147,6 +161,12 @@ impl Reclaimer {
             });
         };
         self.targets = Targets::choose(host, &hierarchy, &self.rule)?;
+        for pattern in &self.targets.unmatched {
+            if !self.in_vain.contains(pattern) {
+                listener(WatchEvent::Reclaim(pattern, NO_GROUP.to_owned()));
+            }
+        }
+        self.in_vain.clone_from(&self.targets.unmatched);
         let groups = &self.targets.groups;
         if groups.is_empty() {
             return Err(Error::CannotReclaim {
@@ -258,6 +278,7 @@ impl Reclaimer {
             holding: self.holding.clone(),
             groups,
             protected: self.targets.protected.clone(),
+            unmatched: self.targets.unmatched.clone(),
         }
     }
 }

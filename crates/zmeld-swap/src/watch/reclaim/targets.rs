@@ -29,6 +29,8 @@ pub(super) struct Targets {
     /// Directories, with the groups' paths as they are shown.
     pub groups: BTreeMap<PathBuf, String>,
     pub protected: Vec<ProtectedGroup>,
+    /// What the rule names and no group is called, as it is written there.
+    pub unmatched: Vec<String>,
 }
 
 impl Targets {
@@ -41,17 +43,21 @@ impl Targets {
         hierarchy: &Hierarchy,
         rule: &ReclaimRule,
     ) -> Result<Targets, Error> {
+        let named = rule.groups.iter().chain(&rule.protect);
         let mut walk = Walk {
             host,
             hierarchy,
             rule,
             protected: protected_by_threads(host, hierarchy, rule),
+            unmatched: named.collect(),
             left: GROUPS_MAX,
             found: Targets::default(),
         };
         walk.by_name(&hierarchy.top, 0)?;
         walk.left = GROUPS_MAX;
         walk.choose(&hierarchy.top, false, 0)?;
+        let unmatched = walk.unmatched.into_iter().map(ToString::to_string);
+        walk.found.unmatched = unmatched.collect();
         Ok(walk.found)
     }
 }
@@ -62,6 +68,8 @@ struct Walk<'a> {
     rule: &'a ReclaimRule,
     /// Protected directories, and why each is.
     protected: BTreeMap<PathBuf, String>,
+    /// Patterns that no group has matched so far.
+    unmatched: Vec<&'a GroupPattern>,
     left: usize,
     found: Targets,
 }
@@ -72,13 +80,14 @@ impl Walk<'_> {
         patterns.iter().any(|pattern| pattern.matches(&path))
     }
 
-    /// Notes the groups that `protect` names.
+    /// Notes the groups that `protect` names, and what the rule names in vain.
     fn by_name(&mut self, group: &Path, depth: usize) -> Result<(), Error> {
         if self.is_any(&self.rule.protect, group) {
             let why = "as [watch.reclaim] protect says".to_owned();
             self.protected.insert(group.to_path_buf(), why);
-            return Ok(());
         }
+        let path = self.hierarchy.shown(group);
+        self.unmatched.retain(|pattern| !pattern.matches(&path));
         for child in self.children(group, depth)? {
             self.by_name(&child, depth + 1)?;
         }

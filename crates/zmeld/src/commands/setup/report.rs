@@ -90,6 +90,7 @@ pub fn plan_document(body: &PlanBody<'_>) -> Document {
         let steps = plan.groups.iter().flat_map(|group| &group.steps);
         let left = steps.filter(|planned| !planned.done).count();
         match plan.undone.len() {
+            0 if left == 1 => "zmeld up would take 1 step; zmeld down takes it back.".to_owned(),
             0 => format!("zmeld up would take {left} steps; zmeld down takes them back."),
             undone => format!("zmeld up would take back {undone} steps and take {left}."),
         }

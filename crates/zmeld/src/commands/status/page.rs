@@ -95,8 +95,8 @@ fn headroom(room: &Headroom) -> String {
         ),
     };
     format!(
-        "Programs can take some {} more before the kernel ends one: {} as it is, {} by compressing \
-         at today's ratio, {} on drives{unknown}.",
+        "Outside control groups at their limits, programs can take some {} more before the kernel \
+         ends one: {} as it is, {} by compressing at today's ratio, {} on drives{unknown}.",
         bytes(room.bytes),
         bytes(room.available_bytes),
         bytes(room.compressed_bytes),
@@ -305,6 +305,9 @@ fn reclaimed(reclaim: &Reclaimed) -> Section {
             "{} is protected: {}",
             protected.group, protected.why
         ));
+    }
+    for pattern in reclaim.unmatched.iter().take(GROUPS_SHOWN) {
+        notes.push(format!("{pattern}: no control group is called so now"));
     }
     match notes.is_empty() {
         true => section,
