@@ -236,20 +236,37 @@ impl Host {
     /// # Errors
     /// When it is there and cannot be read.
     pub fn folders(&self, path: &Path) -> Result<Vec<PathBuf>, HostError> {
+        let all = self.folders_at_most(path, usize::MAX)?;
+        Ok(all.unwrap_or_default())
+    }
+
+    /// [`Host::folders`]; none where there are more than so many, which anybody may
+    /// have made.
+    ///
+    /// # Errors
+    /// Those of [`Host::folders`].
+    pub fn folders_at_most(
+        &self,
+        path: &Path,
+        most: usize,
+    ) -> Result<Option<Vec<PathBuf>>, HostError> {
         let entries = match fs::read_dir(self.path(path)) {
             Ok(entries) => entries,
-            Err(cause) if is_absent(&cause) => return Ok(Vec::new()),
+            Err(cause) if is_absent(&cause) => return Ok(Some(Vec::new())),
             Err(cause) => return Err(FileError::new("list", path, cause).into()),
         };
         let mut folders = Vec::new();
         for entry in entries {
             let entry = entry.map_err(|cause| FileError::new("list", path, cause))?;
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                if folders.len() == most {
+                    return Ok(None);
+                }
                 folders.push(path.join(entry.file_name()));
             }
         }
         folders.sort();
-        Ok(folders)
+        Ok(Some(folders))
     }
 
     /// Writes a value into one of the kernel's files, which must be there.

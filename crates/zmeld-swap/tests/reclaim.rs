@@ -4,6 +4,7 @@
 use std::fs;
 use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -52,6 +53,7 @@ struct Machine {
     watcher: Watcher,
     begin: Instant,
     said: Vec<String>,
+    stop: AtomicBool,
 }
 
 impl Machine {
@@ -66,6 +68,7 @@ impl Machine {
             host,
             begin: Instant::now(),
             said: Vec::new(),
+            stop: AtomicBool::new(false),
         };
         machine.put(
             "proc/self/mountinfo",
@@ -124,7 +127,7 @@ impl Machine {
     fn at(&mut self, second: u64) -> Vec<String> {
         let said = &mut self.said;
         let now = self.begin + Duration::from_secs(second);
-        self.watcher.reclaim(now, &mut |event| {
+        self.watcher.reclaim(now, &self.stop, &mut |event| {
             said.push(match event {
                 WatchEvent::Reclaim(group, what) => format!("{group}: {what}"),
                 WatchEvent::ReclaimFailed(err) => err.to_string(),
@@ -226,7 +229,7 @@ fn what_is_protected_is_left_alone_and_what_stands_beside_it_is_not() {
         ]
     );
     for (group, why) in [
-        ("/system.slice/rt.service", "jackd (thread 78) is real-time"),
+        ("/system.slice/rt.service", "a thread of it is real-time"),
         ("/system.slice/zmeld-watch.service", "zmeld's own"),
         ("/user.slice/sound.service", "protect says"),
     ] {
@@ -297,14 +300,77 @@ fn a_machine_that_cannot_says_so_once() {
 }
 
 #[test]
-fn groups_nested_deeper_than_anybody_does_cannot_hide_a_protected_one() {
+fn groups_nested_deeper_than_anybody_does_hide_no_protected_one_and_stop_nobody() {
     let mut machine = Machine::new("protect = [\"kept\"]\n", false);
     machine.group("user", 400, 0);
+    machine.group("idle.service", 400, 0);
     let deep = format!("user{}", "/a".repeat(70));
     machine.put(&format!("sys/fs/cgroup/{deep}/cgroup.procs"), "");
-    let said = machine.between(0, 30);
-    assert!(said.len() == 1 && said[0].contains("a protected one could be missed"));
+    machine.between(0, 30);
     assert_eq!(machine.memory("user"), 400 * MIB);
+    assert!(machine.memory("idle.service") < 400 * MIB);
+    let noted = machine.noted();
+    let cut_off = noted
+        .protected
+        .iter()
+        .filter(|it| it.why.contains("more below"));
+    assert_eq!(cut_off.count(), 1, "{noted:?}");
+}
+
+#[test]
+fn what_a_group_is_promised_is_left_to_it() {
+    for file in ["memory.min", "memory.low"] {
+        let mut machine = Machine::new("groups = [\"*.service\"]\n", false);
+        for group in ["db.service", "whole.service"] {
+            machine.group(group, 400, 0);
+        }
+        machine.file("db.service", file, &(300 * MIB).to_string());
+        machine.file("whole.service", file, "max");
+        machine.between(0, 3600);
+        let left = machine.memory("db.service");
+        assert!((300 * MIB..320 * MIB).contains(&left), "{left}");
+        assert_eq!(machine.memory("whole.service"), 400 * MIB);
+    }
+}
+
+#[test]
+fn a_stop_is_heard_before_the_next_group() {
+    let mut machine = Machine::new("groups = [\"idle.service\"]\n", false);
+    machine.group("idle.service", 400, 0);
+    machine.between(0, 5);
+    let left = machine.memory("idle.service");
+    machine.stop.store(true, Ordering::Relaxed);
+    machine.between(10, 60);
+    assert_eq!(machine.memory("idle.service"), left);
+}
+
+#[test]
+fn many_groups_that_cannot_be_read_fill_no_log() {
+    let mut machine = Machine::new("groups = [\"*.service\"]\n", false);
+    for number in 0..40 {
+        let group = format!("bad{number}.service");
+        machine.group(&group, 400, 0);
+        let file = format!("sys/fs/cgroup/{group}/memory.current");
+        fs::remove_file(machine.dir.path().join(&file)).unwrap();
+        fs::create_dir(machine.dir.path().join(&file)).unwrap();
+    }
+    let said = machine.between(0, 55);
+    assert!((1..=5).contains(&said.len()), "{said:?}");
+}
+
+#[test]
+fn a_group_made_anew_under_its_name_is_another() {
+    let mut machine = Machine::new("groups = [\"idle.service\"]\n", false);
+    machine.group("idle.service", 400, 0);
+    machine.cost("idle.service", 0, 1000);
+    machine.between(0, 300);
+    machine.group("idle.service", 200, 0);
+    machine.between(305, 310);
+    let group = &machine.noted().groups[0];
+    assert_eq!(
+        (group.first_memory_bytes, group.step),
+        (200 * MIB, ReclaimRule::default().step.fraction())
+    );
 }
 
 #[test]

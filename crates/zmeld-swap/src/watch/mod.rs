@@ -15,6 +15,7 @@ mod limit;
 pub(crate) mod reclaim;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use zmeld_report::units::{bytes, percent};
@@ -129,12 +130,17 @@ impl Watcher {
     }
 
     /// Reclaims idle memory where that is due. It has a pace of its own: what it costs
-    /// has to be seen within seconds.
-    pub fn reclaim(&mut self, now: Instant, listener: &mut dyn FnMut(WatchEvent)) {
+    /// has to be seen within seconds. It ends early where `stop` is set.
+    pub fn reclaim(
+        &mut self,
+        now: Instant,
+        stop: &AtomicBool,
+        listener: &mut dyn FnMut(WatchEvent),
+    ) {
         let due = self.reclaimer.as_ref().is_some_and(|it| it.is_due(now));
         let busy = due.then(|| self.busy()).flatten();
         if let (Some(reclaimer), true) = (&mut self.reclaimer, due) {
-            reclaimer.round(&self.host, now, busy, listener);
+            reclaimer.round(&self.host, now, busy, stop, listener);
         }
     }
 

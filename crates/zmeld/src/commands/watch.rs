@@ -99,13 +99,21 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
             }
         }
         if args.once {
+            if config.watch.reclaim.is_some() {
+                log("[watch.reclaim] does nothing in one round: its cost shows over time only");
+            }
             break;
         }
         let next = begin + config.watch.interval.duration();
-        while !stop.load(Ordering::SeqCst) && Instant::now() < next {
+        // Once at least, however long the round took.
+        loop {
             service.alive();
-            watcher.reclaim(Instant::now(), &mut say);
-            std::thread::sleep(TICK.min(next.saturating_duration_since(Instant::now())));
+            watcher.reclaim(Instant::now(), stop, &mut say);
+            let left = next.saturating_duration_since(Instant::now());
+            if stop.load(Ordering::SeqCst) || left.is_zero() {
+                break;
+            }
+            std::thread::sleep(TICK.min(left));
         }
         if stop.load(Ordering::SeqCst) {
             break;

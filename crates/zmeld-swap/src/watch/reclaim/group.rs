@@ -17,6 +17,9 @@ pub(super) struct Reading {
     pub at: Instant,
     /// In RAM, with the page cache.
     pub memory_bytes: u64,
+    /// Of it, what the kernel would spare of itself: the larger one of `memory.min` and
+    /// `memory.low`. Not where a group is asked by itself, as here.
+    pub kept_bytes: u64,
     /// In swap.
     pub swap_bytes: u64,
     /// How long some task waited for memory, in all.
@@ -33,6 +36,11 @@ impl Reading {
     pub fn take(host: &Host, group: &Path, at: Instant) -> Result<Option<Reading>, HostError> {
         let text = |name: &str| host.read_optional(group.join(name));
         let number = |text: Option<String>| text.and_then(|text| text.parse::<u64>().ok());
+        let kept = |name: &str| -> Result<u64, HostError> {
+            let text = text(name)?.unwrap_or_else(|| "0".to_owned());
+            // "max" keeps all of it.
+            Ok(text.parse().unwrap_or(u64::MAX))
+        };
         let (Some(memory_bytes), Some(stat), Some(pressure)) = (
             number(text("memory.current")?),
             text("memory.stat")?,
@@ -44,6 +52,7 @@ impl Reading {
         Ok(Some(Reading {
             at,
             memory_bytes,
+            kept_bytes: kept("memory.min")?.max(kept("memory.low")?),
             swap_bytes: number(text("memory.swap.current")?).unwrap_or(0),
             stalled_us: pressure.some.total_us,
             // Up to 5.8 files alone were counted, under one name.
@@ -64,6 +73,13 @@ impl History {
     /// The last one.
     pub fn last(&self) -> Option<&Reading> {
         self.readings.back()
+    }
+
+    /// Whether the counters were begun anew: another group has that path now.
+    pub fn is_of_another(&self, reading: &Reading) -> bool {
+        self.last().is_some_and(|last| {
+            reading.stalled_us < last.stalled_us || reading.refaults < last.refaults
+        })
     }
 
     pub fn add(&mut self, reading: Reading) {
@@ -109,6 +125,7 @@ mod tests {
             history.add(Reading {
                 at: begin + Duration::from_secs(second),
                 memory_bytes: 1 << 30,
+                kept_bytes: 0,
                 swap_bytes: 0,
                 stalled_us,
                 refaults,

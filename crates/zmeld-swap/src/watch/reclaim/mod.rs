@@ -3,7 +3,9 @@
 //!
 //! By `memory.reclaim` of version 2 of control groups (Linux 5.19): the kernel chooses
 //! the pages, by its own lists of what was used last, from the page cache and from
-//! what can be swapped. Its `memory.min` and `memory.low` hold.
+//! what can be swapped. `memory.min` and `memory.low` of groups below hold there; those
+//! of the group itself the kernel passes over where it is asked by itself, so that here
+//! nothing is asked of what they keep.
 //!
 //! | module | what belongs there |
 //! |---|---|
@@ -18,6 +20,7 @@ mod targets;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
@@ -37,6 +40,12 @@ use crate::room::hierarchy::{Hierarchy, Version};
 
 /// How often groups and real-time threads are looked for.
 const CHOOSE_EVERY: Duration = Duration::from_secs(60);
+/// A round takes no longer, for whatever else the watch has to do.
+const ROUND_MAX: Duration = Duration::from_secs(2);
+/// What the kernel is asked for at a time.
+const PIECE_BYTES: u64 = 4 << 20;
+/// Errors that are told a minute.
+const FAILURES_TOLD: u32 = 5;
 /// The note is not written more often.
 const NOTE_EVERY: Duration = Duration::from_secs(10);
 /// With less of swap free, nothing is moved there ahead of time.
@@ -50,7 +59,8 @@ const NO_GROUP: &str = "no control group is called so now (systemd-cgls lists th
 pub(crate) fn unmatched(host: &Host, rule: &ReclaimRule) -> Vec<String> {
     let hierarchy = Hierarchy::find(host).ok().flatten();
     let hierarchy = hierarchy.filter(|it| it.version == Version::Two);
-    let targets = hierarchy.and_then(|it| Targets::choose(host, &it, rule).ok());
+    let never = AtomicBool::new(false);
+    let targets = hierarchy.and_then(|it| Targets::choose(host, &it, rule, &never).ok());
     targets.map(|it| it.unmatched).unwrap_or_default()
 }
 
@@ -69,6 +79,10 @@ pub(super) struct Reclaimer {
     /// What was told last, so that a thing that stays is told once.
     failed: Option<String>,
     in_vain: Vec<String>,
+    /// Errors told since groups were chosen.
+    failures_told: u32,
+    /// Where the next round begins.
+    next: Option<PathBuf>,
 }
 
 /// A group that is reclaimed from.
@@ -80,6 +94,8 @@ struct Followed {
     pace: Pace,
     reclaimed_bytes: u64,
     backing_off: Option<String>,
+    /// It was said that it backs off.
+    is_told: bool,
 }
 
 impl Reclaimer {
@@ -96,6 +112,8 @@ impl Reclaimer {
             holding: None,
             failed: None,
             in_vain: Vec::new(),
+            failures_told: 0,
+            next: None,
         }
     }
 
@@ -103,19 +121,23 @@ impl Reclaimer {
         super::is_due(self.round, self.rule.every.duration(), now)
     }
 
-    /// Looks, and reclaims what is due; `busy`: why nothing should be done just now.
+    /// Looks, and reclaims what is due; `busy`: why nothing should be done just now. It
+    /// ends early where `stop` is set.
     pub fn round(
         &mut self,
         host: &Host,
         now: Instant,
         busy: Option<String>,
+        stop: &AtomicBool,
         listener: &mut dyn FnMut(WatchEvent),
     ) {
+        let begin = Instant::now();
         self.round = Some(now);
         self.began.get_or_insert(now);
         if super::is_due(self.chosen, CHOOSE_EVERY, now) {
             self.chosen = Some(now);
-            match self.choose(host, listener) {
+            self.failures_told = 0;
+            match self.choose(host, stop, listener) {
                 Ok(()) => self.failed = None,
                 Err(err) => {
                     self.targets = Targets::default();
@@ -125,9 +147,21 @@ impl Reclaimer {
             }
         }
         self.hold(host, busy, listener);
-        let groups: Vec<PathBuf> = self.targets.groups.keys().cloned().collect();
+        // Where the last round left off for want of time, this one begins.
+        let groups = self.targets.groups.keys();
+        let (before, behind): (Vec<_>, Vec<_>) =
+            groups.partition(|group| self.next.as_ref().is_some_and(|next| *group < next));
+        let groups: Vec<PathBuf> = behind.into_iter().chain(before).cloned().collect();
+        self.next = None;
         for group in groups {
-            if let Err(err) = self.turn(host, &group, now, listener) {
+            if stop.load(Ordering::Relaxed) {
+                return;
+            }
+            if begin.elapsed() > ROUND_MAX {
+                self.next = Some(group);
+                break;
+            }
+            if let Err(err) = self.turn(host, &group, now, stop, listener) {
                 self.followed.remove(&group);
                 self.fail(err, listener);
             }
@@ -140,15 +174,22 @@ impl Reclaimer {
         }
     }
 
+    /// Tells of an error; of one that stays once, and of many a few a minute.
     fn fail(&mut self, err: Error, listener: &mut dyn FnMut(WatchEvent)) {
         let text = err.to_string();
-        if self.failed.as_ref() != Some(&text) {
+        if self.failed.as_ref() != Some(&text) && self.failures_told < FAILURES_TOLD {
+            self.failures_told += 1;
             listener(WatchEvent::ReclaimFailed(err));
         }
         self.failed = Some(text);
     }
 
-    fn choose(&mut self, host: &Host, listener: &mut dyn FnMut(WatchEvent)) -> Result<(), Error> {
+    fn choose(
+        &mut self,
+        host: &Host,
+        stop: &AtomicBool,
+        listener: &mut dyn FnMut(WatchEvent),
+    ) -> Result<(), Error> {
         let hierarchy = match Hierarchy::find(host) {
             Err(Error::GroupsUnseen) => None,
             found => found?.filter(|it| it.version == Version::Two),
@@ -160,7 +201,10 @@ impl Reclaimer {
                     .to_owned(),
             });
         };
-        self.targets = Targets::choose(host, &hierarchy, &self.rule)?;
+        self.targets = Targets::choose(host, &hierarchy, &self.rule, stop)?;
+        if stop.load(Ordering::Relaxed) {
+            return Ok(());
+        }
         for pattern in &self.targets.unmatched {
             if !self.in_vain.contains(pattern) {
                 listener(WatchEvent::Reclaim(pattern, NO_GROUP.to_owned()));
@@ -175,11 +219,22 @@ impl Reclaimer {
                     .to_owned(),
             });
         }
-        let can = |group: &PathBuf| host.exists(group.join("memory.reclaim"));
-        if !groups.keys().any(can) {
-            return Err(Error::CannotReclaim {
-                why: "the kernel has no memory.reclaim (Linux 5.19)".to_owned(),
-            });
+        for (file, why) in [
+            (
+                "memory.reclaim",
+                "the kernel has no memory.reclaim (Linux 5.19)",
+            ),
+            (
+                "memory.pressure",
+                "the kernel does not measure pressure (psi=1 on its command line)",
+            ),
+        ] {
+            let has = |group: &PathBuf| host.exists(group.join(file));
+            if !groups.keys().any(has) {
+                return Err(Error::CannotReclaim {
+                    why: why.to_owned(),
+                });
+            }
         }
         for (group, followed) in &self.followed {
             if !groups.contains_key(group) {
@@ -210,12 +265,17 @@ impl Reclaimer {
         host: &Host,
         group: &Path,
         now: Instant,
+        stop: &AtomicBool,
         listener: &mut dyn FnMut(WatchEvent),
     ) -> Result<(), Error> {
         let Some(reading) = Reading::take(host, group, now)? else {
             self.followed.remove(group);
             return Ok(());
         };
+        let known = self.followed.get(group);
+        if known.is_some_and(|known| known.history.is_of_another(&reading)) {
+            self.followed.remove(group);
+        }
         let shown = self.targets.groups.get(group).cloned().unwrap_or_default();
         let followed = self
             .followed
@@ -226,24 +286,12 @@ impl Reclaimer {
         if is_first {
             return Ok(());
         }
-        let cost = followed.cost(&self.rule);
-        let was_resting = followed.pace.is_resting();
-        let turn = followed.pace.turn(reading.memory_bytes, cost, now);
-        if turn == Turn::BackOff {
-            let why = followed.why(&self.rule, cost);
-            listener(WatchEvent::Reclaim(
-                &followed.shown,
-                format!("backs off: {why}"),
-            ));
-            followed.backing_off = Some(why);
-        } else if was_resting && !followed.pace.is_resting() {
-            followed.backing_off = None;
-            listener(WatchEvent::Reclaim(&followed.shown, "goes on".to_owned()));
-        }
-        let Turn::Reclaim(wanted) = turn else {
+        if self.holding.is_some() {
+            followed.pace.hold(now);
             return Ok(());
-        };
-        if self.holding.is_some() || wanted == 0 {
+        }
+        let wanted = followed.wanted(&self.rule, reading, now, listener);
+        if wanted == 0 || swap_is_full(host).is_some() {
             return Ok(());
         }
         if self.dry_run {
@@ -251,7 +299,7 @@ impl Reclaimer {
             listener(WatchEvent::Reclaim(&followed.shown, text));
             return Ok(());
         }
-        if followed.reclaimed_bytes == 0 {
+        if followed.reclaimed_bytes == 0 && followed.backing_off.is_none() {
             let text = format!(
                 "reclaimed from, {} of it at a time at first, of {}",
                 percent(followed.pace.step()),
@@ -259,7 +307,7 @@ impl Reclaimer {
             );
             listener(WatchEvent::Reclaim(&followed.shown, text));
         }
-        followed.reclaim(host, group, wanted, now)
+        followed.reclaim(host, group, wanted, now, stop)
     }
 
     /// What is told to those who ask.
@@ -292,6 +340,7 @@ impl Followed {
             pace: Pace::new(step, first.at),
             reclaimed_bytes: 0,
             backing_off: None,
+            is_told: false,
         }
     }
 
@@ -334,26 +383,71 @@ impl Followed {
         )
     }
 
+    /// How many bytes are reclaimed now, whole pages; what changes is told.
+    fn wanted(
+        &mut self,
+        rule: &ReclaimRule,
+        reading: Reading,
+        now: Instant,
+        listener: &mut dyn FnMut(WatchEvent),
+    ) -> u64 {
+        // The kernel does not spare it where a group is asked by itself.
+        let memory_bytes = reading.memory_bytes.saturating_sub(reading.kept_bytes);
+        let cost = self.cost(rule);
+        let was_resting = self.pace.is_resting();
+        let turn = self.pace.turn(memory_bytes, cost, now);
+        if turn == Turn::BackOff {
+            let why = self.why(rule, cost);
+            let text = format!("backs off: {why}");
+            listener(WatchEvent::Reclaim(&self.shown, text));
+            self.backing_off = Some(why);
+            self.is_told = true;
+        } else if was_resting && !self.pace.is_resting() {
+            self.backing_off = None;
+            if std::mem::take(&mut self.is_told) {
+                listener(WatchEvent::Reclaim(&self.shown, "goes on".to_owned()));
+            }
+        }
+        let page = rustix::param::page_size() as u64;
+        match turn {
+            Turn::Reclaim(wanted) => wanted / page * page,
+            Turn::BackOff | Turn::Rest => 0,
+        }
+    }
+
+    /// Asks the kernel for it in pieces, so that a stop is heard in between.
     fn reclaim(
         &mut self,
         host: &Host,
         group: &Path,
         wanted: u64,
         now: Instant,
+        stop: &AtomicBool,
     ) -> Result<(), Error> {
-        let before = self.memory_bytes();
-        match host.write(group.join("memory.reclaim"), &wanted.to_string()) {
-            Ok(()) => self.reclaimed_bytes += wanted,
-            Err(HostError::File(err)) if is_too_little(&err.cause) => {
-                let after = Reading::take(host, group, now)?;
-                let after = after.map_or(before, |after| after.memory_bytes);
-                self.reclaimed_bytes += before.saturating_sub(after).min(wanted);
-                self.pace.found_little(now);
+        let mut before = self.memory_bytes();
+        let mut left = wanted;
+        while left > 0 && !stop.load(Ordering::Relaxed) {
+            let piece = left.min(PIECE_BYTES);
+            match host.write(group.join("memory.reclaim"), &piece.to_string()) {
+                Ok(()) => self.reclaimed_bytes += piece,
+                Err(HostError::File(err)) if is_too_little(&err.cause) => {
+                    before = before.saturating_sub(wanted - left);
+                    let after = Reading::take(host, group, now)?;
+                    let after = after.map_or(before, |after| after.memory_bytes);
+                    self.reclaimed_bytes += before.saturating_sub(after).min(piece);
+                    self.pace.back_off(now);
+                    self.backing_off = Some("the kernel finds no more that is idle".to_owned());
+                    break;
+                }
+                // The group ended meanwhile, or the watch is to end.
+                Err(HostError::File(err))
+                    if is_absent(&err.cause) || err.cause.kind() == io::ErrorKind::Interrupted =>
+                {
+                    break
+                }
+                Err(err) => return Err(err.into()),
             }
-            // The group ended meanwhile, or the watch is to end.
-            Err(HostError::File(err))
-                if is_absent(&err.cause) || err.cause.kind() == io::ErrorKind::Interrupted => {}
-            Err(err) => return Err(err.into()),
+            left -= piece;
         }
         Ok(())
     }

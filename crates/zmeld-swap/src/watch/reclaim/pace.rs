@@ -93,26 +93,32 @@ impl Pace {
             self.calm_since = now;
         }
         if part >= 1.0 {
-            self.resting_until = Some(now + self.rest);
-            self.rest = (self.rest * 2).min(REST_MAX);
-            self.step = (self.step / 2.0).max(STEP_MIN);
+            self.back_off(now);
             return Turn::BackOff;
+        }
+        if memory_bytes < MEMORY_MIN {
+            self.hold(now);
+            return Turn::Rest;
         }
         if now.duration_since(self.calm_since) >= MINUTE {
             self.calm_since = now;
             self.step = (self.step * 2.0).min(self.step_max);
             self.rest = (self.rest / 2).max(REST_FIRST);
         }
-        if memory_bytes < MEMORY_MIN {
-            return Turn::Rest;
-        }
         let bytes = memory_bytes as f64 * self.step * (1.0 - part);
         Turn::Reclaim((bytes as u64).min(STEP_BYTES_MAX))
     }
 
-    /// The kernel found less than was asked for: what is left is in use.
-    pub fn found_little(&mut self, now: Instant) {
+    /// Nothing is tried: a time in which nothing is done proves nothing.
+    pub fn hold(&mut self, now: Instant) {
         self.calm_since = now;
+    }
+
+    /// It cost too much, or the kernel found less than was asked for, which costs it
+    /// many looks through all pages: what is left is in use.
+    pub fn back_off(&mut self, now: Instant) {
+        self.resting_until = Some(now + self.rest);
+        self.rest = (self.rest * 2).min(REST_MAX);
         self.step = (self.step / 2.0).max(STEP_MIN);
     }
 }
@@ -174,6 +180,18 @@ mod tests {
             pace.turn(GIB, FREE, begin + seconds(94)),
             Turn::Reclaim(_)
         ));
+    }
+
+    #[test]
+    fn a_time_in_which_nothing_is_tried_lets_no_step_grow() {
+        let begin = Instant::now();
+        let mut pace = Pace::new(STEP_FIRST, begin);
+        for second in (0..600).step_by(5) {
+            pace.hold(begin + seconds(second));
+            let small = pace.turn(MEMORY_MIN - 1, FREE, begin + seconds(second));
+            assert_eq!(small, Turn::Rest);
+        }
+        assert_eq!(pace.step(), STEP_FIRST);
     }
 
     #[test]

@@ -3,23 +3,29 @@
 //! A group that the rule names is reclaimed from as a whole, as long as nothing in it
 //! is protected; where something is, the groups beside that are, each by itself.
 //! Protected are the rule's `protect`, the groups of threads with a real-time
-//! priority, and zmeld's own.
+//! priority, and zmeld's own; and a group that has more below it, or deeper, than is
+//! looked at, since a protected one might be there. A user who was given a part of the
+//! tree makes as many groups as he likes: they are looked at level by level, so that
+//! his are the last, and what they cost is bounded.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::config::{GroupPattern, ReclaimRule};
-use zmeld_linux::{process, Host};
-
 use crate::error::Error;
 use crate::observe::reclaimed::ProtectedGroup;
 use crate::room::hierarchy::Hierarchy;
+use rustix::io::Errno;
+use zmeld_linux::host::is_absent;
+use zmeld_linux::{process, Host, HostError};
 
-/// With more groups nothing is chosen: one that is protected might be among the rest,
-/// and a user who was given a part of the tree makes as many as he likes.
-const GROUPS_MAX: usize = 32_768;
-/// As for deeper ones.
-const DEPTH_MAX: usize = 64;
+/// No more groups are looked at,
+const GROUPS_MAX: usize = 8192;
+/// nor deeper ones,
+const DEPTH_MAX: usize = 32;
+/// nor those with a longer path, in bytes.
+const PATH_MAX: usize = 1024;
 /// Scheduling policies that do not wait for others: FIFO, RR, DEADLINE (sched(7)).
 const REAL_TIME: [&str; 3] = ["1", "2", "6"];
 
@@ -34,152 +40,188 @@ pub(super) struct Targets {
 }
 
 impl Targets {
-    /// Those of the machine as it is.
+    /// Those of the machine as it is; none where `stop` is set meanwhile.
     ///
     /// # Errors
-    /// When a directory of groups cannot be listed, or there are too many.
+    /// When what is protected cannot be told.
     pub fn choose(
         host: &Host,
         hierarchy: &Hierarchy,
         rule: &ReclaimRule,
+        stop: &AtomicBool,
     ) -> Result<Targets, Error> {
-        let named = rule.groups.iter().chain(&rule.protect);
-        let mut walk = Walk {
-            host,
-            hierarchy,
-            rule,
-            protected: protected_by_threads(host, hierarchy, rule),
-            unmatched: named.collect(),
-            left: GROUPS_MAX,
-            found: Targets::default(),
+        let mut protected = protected_by_threads(host, hierarchy, rule, stop)?;
+        let groups = look(host, hierarchy, stop)?;
+        if stop.load(Ordering::Relaxed) {
+            return Ok(Targets::default());
+        }
+        let mut marks = Vec::with_capacity(groups.len());
+        let mut unmatched: Vec<&GroupPattern> = rule.groups.iter().chain(&rule.protect).collect();
+        for group in &groups {
+            unmatched.retain(|pattern| !pattern.matches(&group.shown));
+            let is_any = |patterns: &[GroupPattern]| {
+                let mut patterns = patterns.iter();
+                patterns.any(|pattern| pattern.matches(&group.shown))
+            };
+            let why = match protected.remove(&group.path) {
+                Some(why) => Some(why),
+                None if is_any(&rule.protect) => Some("as [watch.reclaim] protect says"),
+                None if group.is_cut_off => Some("there is more below it than is looked at"),
+                None => None,
+            };
+            marks.push(Mark {
+                holds_protected: why.is_some(),
+                why,
+                is_named: is_any(&rule.groups),
+                is_over: false,
+            });
+        }
+        // Those below a group stand behind it.
+        for at in (1..groups.len()).rev() {
+            let above = groups[at].above;
+            marks[above].holds_protected |= marks[at].holds_protected;
+        }
+        let mut found = Targets {
+            unmatched: unmatched.into_iter().map(ToString::to_string).collect(),
+            ..Targets::default()
         };
-        walk.by_name(&hierarchy.top, 0)?;
-        walk.left = GROUPS_MAX;
-        walk.choose(&hierarchy.top, false, 0)?;
-        let unmatched = walk.unmatched.into_iter().map(ToString::to_string);
-        walk.found.unmatched = unmatched.collect();
-        Ok(walk.found)
-    }
-}
-
-struct Walk<'a> {
-    host: &'a Host,
-    hierarchy: &'a Hierarchy,
-    rule: &'a ReclaimRule,
-    /// Protected directories, and why each is.
-    protected: BTreeMap<PathBuf, String>,
-    /// Patterns that no group has matched so far.
-    unmatched: Vec<&'a GroupPattern>,
-    left: usize,
-    found: Targets,
-}
-
-impl Walk<'_> {
-    fn is_any(&self, patterns: &[GroupPattern], group: &Path) -> bool {
-        let path = self.hierarchy.shown(group);
-        patterns.iter().any(|pattern| pattern.matches(&path))
-    }
-
-    /// Notes the groups that `protect` names, and what the rule names in vain.
-    fn by_name(&mut self, group: &Path, depth: usize) -> Result<(), Error> {
-        if self.is_any(&self.rule.protect, group) {
-            let why = "as [watch.reclaim] protect says".to_owned();
-            self.protected.insert(group.to_path_buf(), why);
-        }
-        let path = self.hierarchy.shown(group);
-        self.unmatched.retain(|pattern| !pattern.matches(&path));
-        for child in self.children(group, depth)? {
-            self.by_name(&child, depth + 1)?;
-        }
-        Ok(())
-    }
-
-    fn children(&mut self, group: &Path, depth: usize) -> Result<Vec<PathBuf>, Error> {
-        let children = self.host.folders(group)?;
-        let is_too_deep = depth >= DEPTH_MAX && !children.is_empty();
-        match self.left.checked_sub(children.len()) {
-            Some(left) if !is_too_deep => self.left = left,
-            _ => {
-                return Err(Error::CannotReclaim {
-                    why: format!(
-                        "there are more than {GROUPS_MAX} control groups, or deeper ones than \
-                         {DEPTH_MAX} below {}: a protected one could be missed",
-                        self.hierarchy.shown(group)
-                    ),
-                })
+        for at in 0..groups.len() {
+            let above = match at {
+                0 => Mark::default(),
+                _ => marks[groups[at].above],
+            };
+            marks[at].is_named |= above.is_named;
+            marks[at].is_over = above.is_over;
+            let mark = marks[at];
+            if mark.is_over || !mark.is_named {
+                continue;
             }
-        }
-        Ok(children)
-    }
-
-    fn choose(&mut self, group: &Path, is_wanted: bool, depth: usize) -> Result<(), Error> {
-        let is_wanted = is_wanted || self.is_any(&self.rule.groups, group);
-        if let Some(why) = self.protected.get(group) {
-            if is_wanted {
-                self.found.protected.push(ProtectedGroup {
-                    group: self.hierarchy.shown(group),
-                    why: why.clone(),
+            if let Some(why) = mark.why {
+                marks[at].is_over = true;
+                found.protected.push(ProtectedGroup {
+                    group: groups[at].shown.clone(),
+                    why: why.to_owned(),
                 });
+            // The root has no figures of its own.
+            } else if !mark.holds_protected && at > 0 {
+                marks[at].is_over = true;
+                let group = &groups[at];
+                found.groups.insert(group.path.clone(), group.shown.clone());
             }
-            return Ok(());
         }
-        let is_whole = !self.protected.keys().any(|it| it.starts_with(group));
-        // The root has no figures of its own.
-        if is_wanted && is_whole && group != self.hierarchy.top {
-            let shown = self.hierarchy.shown(group);
-            self.found.groups.insert(group.to_path_buf(), shown);
-            return Ok(());
-        }
-        for child in self.children(group, depth)? {
-            self.choose(&child, is_wanted, depth + 1)?;
-        }
-        Ok(())
+        Ok(found)
     }
 }
 
-/// The groups of this process and of threads that do not wait for others. The root's
-/// are the kernel's own, and nothing is reclaimed from it.
+/// A group that was looked at.
+struct Group {
+    path: PathBuf,
+    shown: String,
+    /// The place of the one above it.
+    above: usize,
+    /// Not all of what is below it was looked at.
+    is_cut_off: bool,
+}
+
+/// What becomes of a group.
+#[derive(Clone, Copy, Default)]
+struct Mark {
+    /// Why it is protected.
+    why: Option<&'static str>,
+    /// It is, or one below it.
+    holds_protected: bool,
+    /// The rule names it, or one above it.
+    is_named: bool,
+    /// It is decided on with one above it.
+    is_over: bool,
+}
+
+/// The groups, level by level.
+fn look(host: &Host, hierarchy: &Hierarchy, stop: &AtomicBool) -> Result<Vec<Group>, HostError> {
+    let of = |path: PathBuf, above: usize| Group {
+        shown: hierarchy.shown(&path),
+        is_cut_off: path.as_os_str().len() > PATH_MAX,
+        path,
+        above,
+    };
+    let mut groups = vec![of(hierarchy.top.clone(), 0)];
+    let mut depths = vec![0];
+    let mut at = 0;
+    while at < groups.len() && !stop.load(Ordering::Relaxed) {
+        let left = match groups[at].is_cut_off || depths[at] >= DEPTH_MAX {
+            true => 0,
+            false => GROUPS_MAX - groups.len(),
+        };
+        match host.folders_at_most(&groups[at].path, left)? {
+            Some(below) => {
+                for path in below {
+                    groups.push(of(path, at));
+                    depths.push(depths[at] + 1);
+                }
+            }
+            None => groups[at].is_cut_off = true,
+        }
+        at += 1;
+    }
+    Ok(groups)
+}
+
+/// The groups of this process and of threads that do not wait for others, and why.
+/// The root's are the kernel's own, and nothing is reclaimed from it.
 fn protected_by_threads(
     host: &Host,
     hierarchy: &Hierarchy,
     rule: &ReclaimRule,
-) -> BTreeMap<PathBuf, String> {
-    let mut protected = BTreeMap::new();
-    let mut protect = |process: &str, why: String| {
+    stop: &AtomicBool,
+) -> Result<HashMap<PathBuf, &'static str>, HostError> {
+    let mut protected = HashMap::new();
+    let mut protect = |process: &str, why| {
         let group = hierarchy.group_of(host, process);
         if let Some(group) = group.filter(|group| *group != hierarchy.top) {
             protected.entry(group).or_insert(why);
         }
     };
-    protect("self", "zmeld's own".to_owned());
+    // One that cannot be read would leave this process unprotected.
+    host.read_bytes("/proc/self/cgroup")?;
+    protect("self", "zmeld's own");
     if !rule.protect_real_time {
-        return protected;
+        return Ok(protected);
     }
-    for process in host.list("/proc").unwrap_or_default() {
-        if process.parse::<u32>().is_err() {
+    for process in host.list("/proc")? {
+        if process.parse::<u32>().is_err() || stop.load(Ordering::Relaxed) {
             continue;
         }
-        // Whatever ended meanwhile needs no protection.
-        for thread in host
-            .list(format!("/proc/{process}/task"))
-            .unwrap_or_default()
-        {
-            let stat = host.read(format!("/proc/{process}/task/{thread}/stat"));
-            if let Some(name) = stat.ok().as_deref().and_then(real_time_name) {
-                protect(&process, format!("{name} (thread {thread}) is real-time"));
+        // None of what ended meanwhile.
+        let threads = or_gone(host.list(format!("/proc/{process}/task")))?;
+        for thread in threads.unwrap_or_default() {
+            let stat = or_gone(host.read(format!("/proc/{process}/task/{thread}/stat")))?;
+            if stat.as_deref().is_some_and(is_real_time) {
+                protect(&process, "a thread of it is real-time");
                 break;
             }
         }
     }
-    protected
+    Ok(protected)
 }
 
-/// The name of a thread that has a real-time policy, the 41st word of its `stat`.
-fn real_time_name(stat: &str) -> Option<String> {
-    let fields = process::fields(stat)?;
-    let name = stat.rsplit_once(')')?.0.split_once('(')?.1;
-    let is_real_time = REAL_TIME.contains(fields.get(38)?);
-    is_real_time.then(|| name.replace(char::is_control, "?"))
+/// None where the process has ended: another error is one.
+fn or_gone<T>(read: Result<T, HostError>) -> Result<Option<T>, HostError> {
+    match read {
+        Err(HostError::File(err))
+            if is_absent(&err.cause)
+                || err.cause.raw_os_error() == Some(Errno::SRCH.raw_os_error()) =>
+        {
+            Ok(None)
+        }
+        read => read.map(Some),
+    }
+}
+
+/// Whether a thread has a real-time policy, the 41st field of its `stat`.
+fn is_real_time(stat: &str) -> bool {
+    let fields = process::fields(stat).unwrap_or_default();
+    let policy = fields.get(38);
+    policy.is_some_and(|policy| REAL_TIME.contains(policy))
 }
 
 #[cfg(test)]
@@ -192,8 +234,8 @@ mod tests {
             let between = "0 ".repeat(37);
             format!("7 (a) b (c) S {between}{policy} 0 0")
         };
-        assert_eq!(real_time_name(&stat(2)).as_deref(), Some("a) b (c"));
-        assert_eq!(real_time_name(&stat(0)), None);
-        assert_eq!(real_time_name("7 (a) S"), None);
+        assert!(is_real_time(&stat(2)));
+        assert!(!is_real_time(&stat(0)));
+        assert!(!is_real_time("7 (a) S"));
     }
 }
