@@ -101,9 +101,13 @@ fn per_device(view: &View, value: fn(&Device) -> Option<u64>) -> Vec<Sample> {
         .collect()
 }
 
+/// Of groups that are reclaimed from, those that gave most: anybody makes many.
+const GROUPS_MAX: usize = 64;
+
 fn per_group(view: &View, value: fn(&ReclaimedGroup) -> f64) -> Vec<Sample> {
     let groups = view.now.reclaim.iter().flat_map(|it| &it.groups);
     groups
+        .take(GROUPS_MAX)
         .map(|group| Sample {
             labels: vec![("cgroup", group.group.clone())],
             value: value(group),

@@ -144,6 +144,9 @@ fn headroom_ends_where_the_device_its_limit_or_ram_does() {
     // What does not compress gives nothing, however much room there is.
     let for_nothing = headroom(256 * MIB, 256 * MIB, 0, 100 * MIB, 4096 * MIB);
     assert_eq!(for_nothing, 100 * MIB);
+    // A few pages say nothing.
+    let of_a_few = headroom(8 * MIB, 40, 0, 100 * MIB, 4096 * MIB);
+    assert_eq!(of_a_few, 100 * MIB);
     // Nothing is in it yet.
     assert_eq!(headroom(0, 0, 0, 100 * MIB, 4096 * MIB), 100 * MIB);
 }

@@ -7,8 +7,10 @@
 //! 1/r of it again, so that a device that takes X more bytes of pages gives X (1 - 1/r).
 //! X ends where the device does, where its memory limit does (what is left of the
 //! limit, times r), and where compressed pages fill all RAM that pages of programs are
-//! in (that RAM, times r). r is that of the pages that the device holds now; where it
-//! holds none it is not known, and the device counts for nothing.
+//! in (that RAM, times r). r is that of the pages that the device holds now, without
+//! those of one value, of which some hundreds say nothing of others; where it holds less
+//! than a codec is judged from, r is not known, and the device counts for nothing. On the
+//! way to a drive zswap's pool takes RAM, as much as it may.
 
 use serde::Serialize;
 
@@ -23,9 +25,9 @@ pub struct Headroom {
     pub available_bytes: u64,
     /// By compressing pages in RAM, at the ratio of those that are there.
     pub compressed_bytes: u64,
-    /// By swap on drives.
+    /// By swap on drives, less what zswap's pool may take on the way there.
     pub disk_bytes: u64,
-    /// Compressed devices whose ratio is not known, since nothing is in them yet.
+    /// Compressed devices whose ratio is not known, since too little is in them yet.
     pub unknown: Vec<String>,
 }
 
@@ -38,6 +40,7 @@ impl Observation {
             ..Headroom::default()
         };
         // RAM that compressed pages can come to fill.
+        let mut pool = 0_u64;
         let mut ram = memory
             .available_bytes
             .saturating_add(memory.anonymous_bytes) as f64;
@@ -47,7 +50,7 @@ impl Observation {
                 .map(|used| tier.size_bytes.saturating_sub(used));
             match (tier.kind, free) {
                 (TierKind::Zram | TierKind::Zmeld, Some(free)) => {
-                    let Some(ratio) = tier.ratio else {
+                    let Some(ratio) = judged_ratio(&tier) else {
                         room.unknown.push(tier.name.clone());
                         continue;
                     };
@@ -57,19 +60,38 @@ impl Observation {
                     ram -= pages / ratio;
                     room.compressed_bytes += gained.max(0.0) as u64;
                 }
-                // What zswap holds has its place on a drive as well.
                 (TierKind::Disk | TierKind::EncryptedDisk, Some(free)) => {
                     room.disk_bytes = room.disk_bytes.saturating_add(free);
                 }
+                (TierKind::Zswap, _) => pool = pool.saturating_add(pool_left(&tier)),
                 _ => {}
             }
         }
+        room.disk_bytes = room.disk_bytes.saturating_sub(pool.min(room.disk_bytes));
         room.bytes = room
             .available_bytes
             .saturating_add(room.compressed_bytes)
             .saturating_add(room.disk_bytes);
         room
     }
+}
+
+/// The ratio of pages that were compressed, where there are enough of them.
+fn judged_ratio(tier: &TierState) -> Option<f64> {
+    let stored = tier.stored_bytes?;
+    let elsewhere = [tier.same_filled_bytes, tier.writeback_bytes];
+    let stored = elsewhere
+        .into_iter()
+        .flatten()
+        .fold(stored, u64::saturating_sub);
+    let used = tier.memory_used_bytes?;
+    (stored >= zmeld_advice::codec::JUDGED_FROM && used > 0).then(|| stored as f64 / used as f64)
+}
+
+/// RAM that zswap's pool may still take.
+fn pool_left(tier: &TierState) -> u64 {
+    let used = tier.memory_used_bytes.unwrap_or(0);
+    tier.size_bytes.saturating_sub(used)
 }
 
 /// RAM that a device may still take.

@@ -45,6 +45,9 @@ memory() {
 
 group app 40
 group kept 24
+# What a group is promised the kernel does not spare where it is asked by itself.
+group promised 24
+echo 20971520 >$GROUPS_TOP/promised/memory.low
 # Some memory of the first is in use all the time.
 head -c 4194304 /dev/urandom >/tmp/hot
 sh -c "echo \$\$ >$GROUPS_TOP/app/cgroup.procs
@@ -66,6 +69,7 @@ comeback_max = "20%"
 END
 first=$(memory app)
 kept=$(memory kept)
+promised=$(memory promised)
 zmeld watch --config /tmp/zmeld.toml 2>/tmp/said &
 watch=$!
 n=0
@@ -78,6 +82,7 @@ echo "# app: $first bytes at first, $now after $n s, $(cat $GROUPS_TOP/app/memor
 ok "half of its memory was reclaimed" [ "$now" -le $((first / 2)) ]
 ok "it is in swap" [ "$(cat $GROUPS_TOP/app/memory.swap.current)" -gt 10000000 ]
 same "what is protected has what it had" "$kept" "$(memory kept)"
+same "and what is promised" "$promised" "$(memory promised)"
 sleep 11
 zmeld status >/tmp/status
 sed 's/^/# /' /tmp/status

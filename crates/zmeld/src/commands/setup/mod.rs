@@ -554,7 +554,9 @@ pub fn plan(args: &PlanArgs) -> anyhow::Result<Outcome> {
     }
     let is_done = plan.is_done();
     let chosen = zmeld_swap::ciphers::chosen(&plan.config);
-    let ciphers = match chosen.is_empty() || is_done || args.wanted.no_scan {
+    // Another machine's are not measured on this one.
+    let is_measured = !args.wanted.no_scan && is_here(&host);
+    let ciphers = match chosen.is_empty() || is_done || !is_measured {
         true => Ok(Vec::new()),
         false => zmeld_swap::ciphers::measure(&host, &chosen),
     };
