@@ -13,7 +13,7 @@ use zmeld_linux::text::short;
 use zmeld_linux::Host;
 
 /// What is set on the device. In the journal it is the attribute as it is written
-/// ([`WrittenAttribute`]).
+/// (`WrittenAttribute`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "WrittenAttribute", into = "WrittenAttribute")]
 pub enum SetAttribute {
