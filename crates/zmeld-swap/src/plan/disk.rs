@@ -163,7 +163,11 @@ impl Draft<'_> {
                 format!("carries {} instead of {wanted}", found.join(", "))
             },
             way_out: if found.is_empty() {
-                "format = true prepares it, and writes over what it holds".to_owned()
+                format!(
+                    "mkswap {} prepares it, or format = true in its tier of the configuration \
+                     does; both write over what it holds",
+                    path.display()
+                )
             } else {
                 "name another device".to_owned()
             },

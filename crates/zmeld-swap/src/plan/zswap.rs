@@ -13,7 +13,10 @@ impl Draft<'_> {
         if self.machine.zswap.is_none() {
             return Err(Error::KernelFeature {
                 what: "this tier needs zswap".to_owned(),
-                way_out: "use a zram tier, or boot a kernel that was built with it".to_owned(),
+                way_out:
+                    "use a zram tier where the kernel has zram, or boot one that was built with \
+                          zswap"
+                        .to_owned(),
             });
         }
         let planned = |tier: &crate::config::Tier| matches!(tier.kind, Kind::Disk(_));
@@ -22,7 +25,7 @@ impl Draft<'_> {
         if !self.config.tiers.iter().any(planned) && !on_disk {
             return Err(Error::Refused {
                 what: "zswap is a cache in front of swap on a disk, and there is none: add a disk \
-                       tier, or use a zram tier"
+                       tier beside it, or use a zram tier where the kernel has zram"
                     .to_owned(),
             });
         }

@@ -140,8 +140,8 @@ fn what_is_in_use_or_not_there() {
     refused(
         &machine,
         unknown,
-        "carries nothing that wipefs knows, and swap is expected: format = true prepares it, and \
-         writes over what it holds",
+        "carries nothing that wipefs knows, and swap is expected: mkswap /dev/sdc1 prepares it, or \
+         format = true",
     );
     let missing = "[tier.d]\nkind = \"disk\"\ndevice = \"UUID=12\"\n";
     refused(&machine, missing, "no device has UUID=12");
