@@ -134,15 +134,25 @@ fn arms_are_compared(before: &[String]) {
     let folder = folder();
     let path = write(folder.path(), "tiny.toml", recipe(4000).as_bytes());
     let result = folder.path().join("r.json");
-    let output = patiently(&[
-        "bench",
-        "run",
-        str(&path),
-        "--kernel",
-        str(&kernel()),
-        "--output",
-        str(&result),
-    ]);
+    let compared = || {
+        patiently(&[
+            "bench",
+            "run",
+            str(&path),
+            "--kernel",
+            str(&kernel()),
+            "--output",
+            str(&result),
+        ])
+    };
+    let mut output = compared();
+    // A processor that QEMU imitates ends a kernel at its start once in a great while:
+    // a second time is a fault.
+    let panic = "Fatal exception in interrupt";
+    if !is_user_mode() && text(&output.stderr).contains(panic) {
+        println!("# {}", text(&output.stderr));
+        output = compared();
+    }
     let (said, complained) = (text(&output.stdout), text(&output.stderr));
     assert_eq!(code(&output), 0, "{complained}");
     assert!(left(before).is_empty(), "left: {:?}", left(before));
