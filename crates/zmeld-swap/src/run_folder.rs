@@ -46,15 +46,21 @@ pub(crate) fn read(host: &Host, path: impl AsRef<Path>) -> Result<Option<Vec<u8>
     }
 }
 
-/// Replaces a file in it, for all to read, and makes it where it is not there.
+/// Replaces a file in it, and makes the folder where it is not there.
 ///
 /// # Errors
 /// When it cannot be written, or somebody else may write the folder.
-pub(crate) fn replace(host: &Host, path: &str, value: &impl Serialize) -> Result<(), Error> {
+pub(crate) fn replace(
+    host: &Host,
+    path: impl AsRef<Path>,
+    mode: u32,
+    value: &impl Serialize,
+) -> Result<(), Error> {
+    let path = path.as_ref();
     make(host)?;
     let bytes =
         serde_json::to_vec(value).map_err(|err| Error::io("write", path, io::Error::other(err)))?;
-    zmeld_linux::file::replace_with_mode(&host.path(path), &bytes, 0o644)
+    zmeld_linux::file::replace_with_mode(&host.path(path), &bytes, mode)
         .map_err(|err| Error::malformed(path, format!("cannot be written: {err}")))
 }
 

@@ -54,21 +54,19 @@ impl GroupPattern {
     /// Whether the group of that path, from the root of its hierarchy on, is meant:
     /// `/system.slice/ssh.service`.
     pub fn matches(&self, path: &str) -> bool {
-        let parts = |path: &str| -> Vec<String> {
-            let parts = path.split('/').filter(|part| !part.is_empty());
-            parts.map(str::to_owned).collect()
-        };
-        let path = parts(path);
+        let mut names = parts(path);
         if !self.0.starts_with('/') {
-            return path.last().is_some_and(|name| is_like(&self.0, name));
+            return names.last().is_some_and(|name| is_like(&self.0, name));
         }
-        let wanted = parts(&self.0);
-        wanted.len() == path.len()
-            && wanted
-                .iter()
-                .zip(&path)
-                .all(|(wanted, name)| is_like(wanted, name))
+        let is_each_like =
+            parts(&self.0).all(|wanted| names.next().is_some_and(|name| is_like(wanted, name)));
+        is_each_like && names.next().is_none()
     }
+}
+
+/// The names in a path.
+fn parts(path: &str) -> impl Iterator<Item = &str> {
+    path.split('/').filter(|part| !part.is_empty())
 }
 
 /// Whether a name is of that form, in which `*` stands for any characters.

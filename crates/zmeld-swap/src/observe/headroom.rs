@@ -39,8 +39,8 @@ impl Observation {
             available_bytes: memory.available_bytes,
             ..Headroom::default()
         };
-        // RAM that compressed pages can come to fill.
         let mut pool = 0_u64;
+        // RAM that compressed pages can come to fill.
         let mut ram = memory
             .available_bytes
             .saturating_add(memory.anonymous_bytes) as f64;
@@ -67,7 +67,7 @@ impl Observation {
                 _ => {}
             }
         }
-        room.disk_bytes = room.disk_bytes.saturating_sub(pool.min(room.disk_bytes));
+        room.disk_bytes = room.disk_bytes.saturating_sub(pool);
         room.bytes = room
             .available_bytes
             .saturating_add(room.compressed_bytes)

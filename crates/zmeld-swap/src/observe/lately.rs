@@ -222,7 +222,7 @@ pub fn note(host: &Host, now: &Observation) -> Result<(), Error> {
     if !notes.add(uptime_s, &now.lately.counters) {
         return Ok(());
     }
-    run_folder::replace(host, FILE, &notes)
+    run_folder::replace(host, FILE, 0o644, &notes)
 }
 
 pub(super) fn uptime(text: Option<&str>) -> Option<f64> {

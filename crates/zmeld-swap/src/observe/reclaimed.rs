@@ -113,7 +113,7 @@ impl Reclaimed {
             uptime_s,
             reclaimed: self,
         };
-        run_folder::replace(host, FILE, &note)
+        run_folder::replace(host, FILE, 0o644, &note)
     }
 
     /// What was reclaimed from all groups, in bytes.

@@ -40,12 +40,7 @@ impl LentLimit {
             left,
             units,
         };
-        let path = file(device);
-        let bytes = serde_json::to_vec(&lent)
-            .map_err(|err| Error::io("write", &path, std::io::Error::other(err)))?;
-        run_folder::make(host)?;
-        zmeld_linux::file::replace_with_mode(&host.path(&path), &bytes, 0o600)
-            .map_err(|err| Error::malformed(&path, format!("cannot be written: {err}")))?;
+        run_folder::replace(host, file(device), 0o600, &lent)?;
         host.write(attribute(device, "writeback_limit"), &units.to_string())?;
         host.write(attribute(device, "writeback_limit_enable"), "1")?;
         Ok(lent)

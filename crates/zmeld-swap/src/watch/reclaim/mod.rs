@@ -276,11 +276,10 @@ impl Reclaimer {
         if known.is_some_and(|known| known.history.is_of_another(&reading)) {
             self.followed.remove(group);
         }
-        let shown = self.targets.groups.get(group).cloned().unwrap_or_default();
-        let followed = self
-            .followed
-            .entry(group.to_path_buf())
-            .or_insert_with(|| Followed::new(shown, self.rule.step.fraction(), reading));
+        let followed = self.followed.entry(group.to_path_buf()).or_insert_with(|| {
+            let shown = self.targets.groups.get(group).cloned().unwrap_or_default();
+            Followed::new(shown, self.rule.step.fraction(), reading)
+        });
         let is_first = followed.history.last().is_none();
         followed.history.add(reading);
         if is_first {
