@@ -6,6 +6,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+#[allow(dead_code)]
+#[path = "../../../zmeld-store/tests/support/random.rs"]
+mod random;
+
+pub use random::Random;
+
 pub const PAGE: usize = 4096;
 
 /// The command in a plain environment: 80 columns, no colours, UTF-8.
@@ -64,17 +70,8 @@ pub fn seed() -> u64 {
     seed
 }
 
-/// Xorshift: the same bytes in every run.
-pub struct Random(pub u64);
-
 impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
+    /// A page that does not compress.
     pub fn page(&mut self) -> Vec<u8> {
         (0..PAGE / 8)
             .flat_map(|_| self.next().to_le_bytes())
