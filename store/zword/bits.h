@@ -34,43 +34,40 @@ static inline void zword_put_le64(u8 *at, u64 word)
 	zm_put64(at, word);
 }
 
+/*
+ * Byte by byte, which compilers make one instruction of: a kernel built without
+ * builtins calls memcpy() for two bytes.
+ */
 static inline u32 zword_get_le16(const u8 *at)
 {
-	u16 half;
+	return at[0] | (u32)at[1] << 8;
+}
 
-	memcpy(&half, at, sizeof(half));
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-	half = __builtin_bswap16(half);
-#endif
-	return half;
+static inline u32 zword_get_le32(const u8 *at)
+{
+	return at[0] | (u32)at[1] << 8 | (u32)at[2] << 16 | (u32)at[3] << 24;
+}
+
+static inline void zword_put_le32(u8 *at, u32 word)
+{
+	at[0] = (u8)word;
+	at[1] = (u8)(word >> 8);
+	at[2] = (u8)(word >> 16);
+	at[3] = (u8)(word >> 24);
 }
 
 /* A word of 8 or 4 bytes. */
 static inline u64 zword_get_word(const u8 *at, u32 width)
 {
-	u32 half;
-
-	if (width == 8)
-		return zword_get_le64(at);
-	memcpy(&half, at, sizeof(half));
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-	half = __builtin_bswap32(half);
-#endif
-	return half;
+	return width == 8 ? zword_get_le64(at) : zword_get_le32(at);
 }
 
 static inline void zword_put_word(u8 *at, u64 word, u32 width)
 {
-	u32 half = (u32)word;
-
-	if (width == 8) {
+	if (width == 8)
 		zword_put_le64(at, word);
-		return;
-	}
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-	half = __builtin_bswap32(half);
-#endif
-	memcpy(at, &half, sizeof(half));
+	else
+		zword_put_le32(at, (u32)word);
 }
 
 /* What one word is more than another, in digits of -128 to 127, each 128 more. */
