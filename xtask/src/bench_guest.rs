@@ -13,12 +13,16 @@ use crate::guest::Addition;
 use crate::kernels::{self, Kernel, Kind};
 use crate::machine::{self, BootOptions};
 use crate::module_build::{self, Flavour};
+use crate::pages;
 use crate::process::{run_in_front, Log};
 use crate::rust_tests::cargo;
 use crate::workspace;
 
 /// What a run that could not take place ends with.
 const SKIPPED: u8 = 77;
+/// Pages of a guest's comparison of codecs, and bytes of each file of them.
+const SWAPPED_PAGES: usize = 16_384;
+const SWAPPED_PART: usize = 8 << 20;
 /// The guest's program prints its JSON behind this line.
 const JSON_FOLLOWS: &str = "==== zmeld JSON ====";
 
@@ -31,7 +35,7 @@ fn setting(kernel: &Kernel) -> &'static str {
 }
 
 /// The same where times are compared: what others did to them meanwhile.
-fn timed_setting(kernel: &Kernel) -> String {
+pub fn timed_setting(kernel: &Kernel) -> String {
     let priority = if machine::can_be_urgent() {
         "at a real-time priority, before all other programs"
     } else {
@@ -46,7 +50,7 @@ fn timed_setting(kernel: &Kernel) -> String {
 }
 
 /// A kernel and a module for it, or the code to end with where it cannot be had.
-fn prepare(log: &Log, name: &str) -> Result<std::result::Result<(Kernel, PathBuf), ExitCode>> {
+pub fn prepare(log: &Log, name: &str) -> Result<std::result::Result<(Kernel, PathBuf), ExitCode>> {
     let Some(recipe) = kernels::recipe(name) else {
         let known: Vec<&str> = kernels::RECIPES.iter().map(|recipe| recipe.name).collect();
         bail!("there is no kernel {name:?}: {}", known.join(", "));
@@ -183,7 +187,14 @@ pub fn kernel(arguments: &[String]) -> Result<ExitCode> {
     }
     boot.variables
         .push(("ZMELD_BENCH_BED".into(), timed_setting(&kernel)));
-    let passed_on = options.rest.join(" ");
+    let mut passed_on = options.rest.join(" ");
+    if options.input.is_empty() {
+        let swapped = swapped_files()?;
+        if !swapped.is_empty() {
+            passed_on += " --swapped /guest/swapped";
+        }
+        boot.files.extend(swapped);
+    }
     let script = format!(
         "#!/bin/sh\nmodprobe zram || exit 1\n\
          {name} --json /tmp/result.json {passed_on} --input /guest/input || exit\n\
@@ -194,6 +205,21 @@ pub fn kernel(arguments: &[String]) -> Result<ExitCode> {
         Ok(json) => keep(options.json.as_deref(), &json),
         Err(code) => Ok(code),
     }
+}
+
+/// Pages that `cargo xtask pages` kept, for a guest; none where none are.
+fn swapped_files() -> Result<Vec<Addition>> {
+    let Some(pages) = pages::held_out(SWAPPED_PAGES)? else {
+        return Ok(Vec::new());
+    };
+    eprintln!("codecs: {}", pages.about);
+    let parts = pages.bytes.chunks(SWAPPED_PART);
+    let files = parts.enumerate().map(|(number, part)| Addition {
+        name: format!("/guest/swapped/{number}.pages"),
+        bytes: part.to_vec(),
+        executable: false,
+    });
+    Ok(files.collect())
 }
 
 fn keep(path: Option<&Path>, json: &[u8]) -> Result<ExitCode> {

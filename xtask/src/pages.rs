@@ -97,6 +97,49 @@ pub fn programs() -> Result<Vec<Program>> {
     Ok(list.program)
 }
 
+/// Pages of programs that tables never saw: of each as many, in turn one of each.
+pub struct HeldOut {
+    /// One behind the other.
+    pub bytes: Vec<u8>,
+    /// What they are, in words.
+    pub about: String,
+}
+
+/// Up to `wanted` of them; none where none are kept.
+pub fn held_out(wanted: usize) -> Result<Option<HeldOut>> {
+    let mut files = Vec::new();
+    for program in programs()? {
+        let file = file_of(&program);
+        if program.set == Set::Test && file.exists() {
+            files.push(fs::read(&file).with_context(|| workspace::shown(&file))?);
+        }
+    }
+    let bytes = in_turn(&files, wanted);
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    let about = format!(
+        "{} pages that were swapped out, of {} programs that zword's tables never saw",
+        bytes.len() / PAGE,
+        files.len()
+    );
+    Ok(Some(HeldOut { bytes, about }))
+}
+
+/// Of each file as many pages, from all over it, in turn one of each.
+fn in_turn(files: &[Vec<u8>], wanted: usize) -> Vec<u8> {
+    let fewest = files.iter().map(|file| file.len() / PAGE).min();
+    let each = fewest.unwrap_or(0).min(wanted / files.len().max(1));
+    let mut bytes = Vec::with_capacity(each * files.len() * PAGE);
+    for number in 0..each {
+        for file in files {
+            let at = number * (file.len() / PAGE) / each;
+            bytes.extend_from_slice(&file[at * PAGE..][..PAGE]);
+        }
+    }
+    bytes
+}
+
 /// Runs `pages`.
 pub fn run(arguments: &[String]) -> Result<ExitCode> {
     let install = arguments.iter().any(|argument| argument == "--install");
@@ -371,6 +414,22 @@ fn drawn(mut pages: Vec<Vec<u8>>, name: &str) -> Vec<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn held_out_pages_are_of_all_programs_and_from_all_over_them() {
+        let page = |value: u8| vec![value; PAGE];
+        let files = [
+            [page(1), page(2), page(3), page(4)].concat(),
+            [page(11), page(12)].concat(),
+        ];
+        let of = |wanted: usize| -> Vec<u8> {
+            let bytes = in_turn(&files, wanted);
+            bytes.chunks(PAGE).map(|page| page[0]).collect()
+        };
+        assert_eq!(of(100), [1, 11, 3, 12]);
+        assert_eq!(of(3), [1, 11]);
+        assert_eq!(in_turn(&[], 8), Vec::<u8>::new());
+    }
 
     #[test]
     fn the_list_is_long_and_no_program_is_in_both_sets() {

@@ -17,6 +17,11 @@ pub struct Side {
     mode: Option<&'static str>,
 }
 
+/// The kernel's own driver, in [`SIDES`].
+pub const ZRAM: usize = 0;
+/// Our driver, which takes no fingerprints, in [`SIDES`].
+pub const MELDING_OFF: usize = 1;
+
 /// In the order of the tables' columns.
 pub const SIDES: [Side; 4] = [
     Side {
@@ -50,8 +55,14 @@ pub struct Device {
 }
 
 impl Device {
-    /// Adds and sets up a device for `pages` pages.
-    pub fn make(side: &Side, codec: &str, pages: usize) -> Result<Device, String> {
+    /// Adds and sets up a device for `pages` pages; the codec's own level where none is given.
+    pub fn make(
+        side: usize,
+        codec: &str,
+        level: Option<u32>,
+        pages: usize,
+    ) -> Result<Device, String> {
+        let side = &SIDES[side];
         let control = format!("/sys/class/{}-control/hot_add", side.driver);
         let id = fs::read_to_string(&control)
             .map_err(|error| format!("cannot add a {} device: {control}: {error}", side.driver))?;
@@ -65,6 +76,9 @@ impl Device {
             file: None,
         };
         device.set("comp_algorithm", codec)?;
+        if let Some(level) = level {
+            device.set("algorithm_params", &format!("level={level}"))?;
+        }
         if let Some(mode) = side.mode {
             device.set("meld_mode", mode)?;
         }

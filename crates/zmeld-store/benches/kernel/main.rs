@@ -6,6 +6,7 @@
 //! Tables go to standard output, progress to standard error; `--json FILE`
 //! keeps every run. Nothing here fails for being slow, but a wrong byte ends it.
 
+mod codecs;
 mod device;
 mod ring;
 mod work;
@@ -38,8 +39,9 @@ use runs::Runs;
 use work::{Operation, OPERATIONS};
 
 const USAGE: &str =
-    "[--json FILE] [--rounds N] [--pages N] [--codec NAME]... [--duplicates PERCENT]... \
-     [--jobs N]... [--collect FOLDER] [--input PATH...]";
+    "[--json FILE] [--rounds N] [--pages N] [--only melding|codecs] [--codec NAME]... \
+     [--duplicates PERCENT]... [--jobs N]... [--collect FOLDER] [--swapped FOLDER] \
+     [--input PATH...]";
 
 /// 48 MiB in pages of 4 KiB: above any cache, and a guest has room for four.
 const PAGES: usize = 12_288;
@@ -48,15 +50,27 @@ const CODECS: &[&str] = &["lz4", "lzo-rle", "zstd"];
 const DUPLICATES: &[usize] = &[0, 25, 50];
 const JOBS: &[usize] = &[1, 2];
 
+/// The parts that can be chosen.
+const PARTS: &[&str] = &["melding", "codecs"];
+
 struct Settings {
     rounds: usize,
     pages: usize,
+    only: Option<String>,
     codecs: Vec<String>,
     duplicates: Vec<usize>,
     jobs: Vec<usize>,
     json: Option<PathBuf>,
     collect: Option<PathBuf>,
+    /// Pages for the comparison of codecs, where others than the input's are to be had.
+    swapped: Option<PathBuf>,
     input: Vec<PathBuf>,
+}
+
+impl Settings {
+    fn has(&self, part: &str) -> bool {
+        self.only.as_ref().is_none_or(|only| only == part)
+    }
 }
 
 /// What only this benchmark's JSON has.
@@ -80,11 +94,13 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Settings, String
     let mut settings = Settings {
         rounds: ROUNDS,
         pages: PAGES,
+        only: None,
         codecs: Vec::new(),
         duplicates: Vec::new(),
         jobs: Vec::new(),
         json: None,
         collect: None,
+        swapped: None,
         input: Vec::new(),
     };
     while let Some(argument) = arguments.next() {
@@ -96,10 +112,12 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Settings, String
             "--json" => settings.json = Some(value()?.into()),
             "--rounds" => settings.rounds = number(&value()?)?,
             "--pages" => settings.pages = number(&value()?)?.max(512),
+            "--only" => settings.only = Some(part(value()?)?),
             "--codec" => settings.codecs.push(value()?),
             "--duplicates" => settings.duplicates.push(percent(&value()?)?),
             "--jobs" => settings.jobs.push(number(&value()?)?),
             "--collect" => settings.collect = Some(value()?.into()),
+            "--swapped" => settings.swapped = Some(value()?.into()),
             "--input" => settings.input.extend(arguments.by_ref().map(PathBuf::from)),
             // Cargo adds this one by itself.
             "--bench" => {}
@@ -125,6 +143,13 @@ fn percent(text: &str) -> Result<usize, String> {
     }
 }
 
+fn part(name: String) -> Result<String, String> {
+    if PARTS.contains(&name.as_str()) {
+        return Ok(name);
+    }
+    Err(format!("there is no part {name:?}: {}", PARTS.join(", ")))
+}
+
 fn run(settings: &Settings) -> Result<(), String> {
     let machine = Machine::look();
     eprintln!("reading pages");
@@ -133,6 +158,30 @@ fn run(settings: &Settings) -> Result<(), String> {
         return collect(&pages, folder);
     }
     let mut results = Results::default();
+    if settings.has("melding") {
+        compare_melding(settings, &pages, &mut results)?;
+    }
+    if settings.has("codecs") {
+        let swapped = settings.swapped.as_ref().map(|folder| {
+            let folder = std::slice::from_ref(folder);
+            Pages::read(folder, settings.pages)
+        });
+        let swapped = swapped.transpose()?;
+        codecs::measure(
+            swapped.as_ref().unwrap_or(&pages),
+            settings.rounds,
+            &mut results,
+        )?;
+    }
+    show(settings, &machine, &pages, &results)
+}
+
+/// The drivers with each codec, melding in each way.
+fn compare_melding(
+    settings: &Settings,
+    pages: &Pages,
+    results: &mut Results,
+) -> Result<(), String> {
     let mut tables = Tables {
         memory: memory_table(),
         inline: inline_table(),
@@ -147,9 +196,9 @@ fn run(settings: &Settings) -> Result<(), String> {
                     duplicates,
                     jobs,
                     rounds: settings.rounds,
-                    pages: &pages,
+                    pages,
                 };
-                case.measure(&mut speeds, &mut tables, &mut results)?;
+                case.measure(&mut speeds, &mut tables, results)?;
             }
         }
         speeds.note(
@@ -170,7 +219,7 @@ fn run(settings: &Settings) -> Result<(), String> {
     results.table("inline", inline);
     memory.note("MiB after the pages were written once, as mm_stat says; melded: after a pass.");
     results.table("memory", memory);
-    show(settings, &machine, &pages, &results)
+    Ok(())
 }
 
 /// Leaves the pages for a run in a kernel that cannot see where they are from.
@@ -264,9 +313,8 @@ impl Case<'_> {
         results: &mut Results,
     ) -> Result<(), String> {
         let count = self.pages.count();
-        let devices: Vec<Device> = SIDES
-            .iter()
-            .map(|side| Device::make(side, self.codec, count))
+        let devices: Vec<Device> = (0..SIDES.len())
+            .map(|side| Device::make(side, self.codec, None, count))
             .collect::<Result<_, _>>()?;
         let mut series: Vec<Vec<Runs>> = OPERATIONS
             .iter()
