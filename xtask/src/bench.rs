@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::{bail, ensure, Result};
 
+use crate::bench_fault;
 use crate::bench_guest;
 use crate::pages::{self, Set};
 use crate::process::run_in_front;
@@ -22,12 +23,16 @@ Runs a benchmark and prints its tables. WHAT is
   codec   zword beside zram's codecs, on the pages that `cargo xtask pages` kept; the
           bar is of the programs that zword's tables never saw
           [--json FILE] [--rounds N] [--pages N]
-  kernel  zmeld.ko beside zram, in one boot of one kernel, on the same pages
+  kernel  zmeld.ko beside zram, in one boot of one kernel, on the same pages; and
+          one codec beside the other, on pages that `cargo xtask pages` kept
           [--kernel NAME] [--json FILE] [--rounds N] [--pages N]
-          [--codec NAME] [--input PATH...]
+          [--only melding|codecs] [--codec NAME] [--input PATH...]
   swap    a program that needs more memory than there is, with swap on zmeld,
           on zram, on a disk, and without
-          [--kernel NAME]";
+          [--kernel NAME]
+  fault   how long the faults of such a program take and how large it may be, with
+          swap on zram and on zmeld with each codec, on the same kept pages
+          [--kernel NAME] [--json FILE] [--rounds N] [--only time|largest]";
 
 struct Bench {
     name: &'static str,
@@ -50,6 +55,10 @@ const BENCHES: &[Bench] = &[
     Bench {
         name: "swap",
         run: bench_guest::swap,
+    },
+    Bench {
+        name: "fault",
+        run: bench_fault::run,
     },
 ];
 

@@ -46,6 +46,8 @@ pub struct BootOptions {
     pub memory: u64,
     /// Processors.
     pub processors: u32,
+    /// Files that are disks, in front of the empty ones; the script only reads them.
+    pub contents: Vec<PathBuf>,
     /// MiB of each empty disk; in QEMU with the serial number `diskN`, from 0.
     pub disks: Vec<u64>,
     /// A file system with an init of its own, which the script prepares and then
@@ -73,6 +75,7 @@ impl Default for BootOptions {
             programs: Vec::new(),
             memory: 512,
             processors: 2,
+            contents: Vec::new(),
             disks: Vec::new(),
             root: None,
             append: String::new(),
@@ -206,7 +209,7 @@ fn run_once(kernel: &Kernel, boot: &BootOptions, sink: &mut dyn Write) -> Result
     let additions = additions(kernel, boot, &token)?;
     guest::write_archive(kernel, &boot.programs, &additions, &archive)?;
     let messages = folder.0.join("messages");
-    let mut disks = Vec::new();
+    let mut disks: Vec<Disk> = boot.contents.iter().map(forgetful).collect();
     for (index, mib) in boot.disks.iter().enumerate() {
         let name = format!("disk{index}");
         let file = folder.0.join(&name);
@@ -218,11 +221,7 @@ fn run_once(kernel: &Kernel, boot: &BootOptions, sink: &mut dyn Write) -> Result
             ..Disk::default()
         });
     }
-    disks.extend(boot.root.as_ref().map(|root| Disk {
-        file: root.clone(),
-        writes: DiskWrites::Forgotten,
-        ..Disk::default()
-    }));
+    disks.extend(boot.root.as_ref().map(forgetful));
     let mut command = command(kernel, boot, &folder.0, &archive, disks)?;
     if boot.urgent && can_be_urgent() {
         command = urgent(&command);
@@ -241,6 +240,15 @@ fn run_once(kernel: &Kernel, boot: &BootOptions, sink: &mut dyn Write) -> Result
         complaints: splats::found(&messages),
         messages,
     })
+}
+
+/// A disk that is this file, which stays as it is: in QEMU, whatever is written.
+fn forgetful(file: &PathBuf) -> Disk {
+    Disk {
+        file: file.clone(),
+        writes: DiskWrites::Forgotten,
+        ..Disk::default()
+    }
 }
 
 fn seed() -> u64 {
