@@ -209,7 +209,7 @@ fn run_once(kernel: &Kernel, boot: &BootOptions, sink: &mut dyn Write) -> Result
     let additions = additions(kernel, boot, &token)?;
     guest::write_archive(kernel, &boot.programs, &additions, &archive)?;
     let messages = folder.0.join("messages");
-    let mut disks: Vec<Disk> = boot.contents.iter().map(forgetful).collect();
+    let mut disks: Vec<Disk> = boot.contents.iter().map(|file| forgetful(file)).collect();
     for (index, mib) in boot.disks.iter().enumerate() {
         let name = format!("disk{index}");
         let file = folder.0.join(&name);
@@ -221,7 +221,7 @@ fn run_once(kernel: &Kernel, boot: &BootOptions, sink: &mut dyn Write) -> Result
             ..Disk::default()
         });
     }
-    disks.extend(boot.root.as_ref().map(forgetful));
+    disks.extend(boot.root.as_deref().map(forgetful));
     let mut command = command(kernel, boot, &folder.0, &archive, disks)?;
     if boot.urgent && can_be_urgent() {
         command = urgent(&command);
@@ -243,9 +243,9 @@ fn run_once(kernel: &Kernel, boot: &BootOptions, sink: &mut dyn Write) -> Result
 }
 
 /// A disk that is this file, which stays as it is: in QEMU, whatever is written.
-fn forgetful(file: &PathBuf) -> Disk {
+fn forgetful(file: &Path) -> Disk {
     Disk {
-        file: file.clone(),
+        file: file.to_owned(),
         writes: DiskWrites::Forgotten,
         ..Disk::default()
     }
