@@ -175,7 +175,7 @@ static int tokens_read(const struct zword_byte_decoder *tables,
 		zword_refill(&tokens, job->src, job->src_size);
 		zword_refill(&offsets, job->src, job->src_size);
 		zword_refill(&others, job->src, job->src_size);
-		stop = end - sequence < TOKENS_A_REFILL ? end :
+		stop = (u32)(end - sequence) < TOKENS_A_REFILL ? end :
 						sequence + TOKENS_A_REFILL;
 		for (; sequence < stop; sequence++) {
 			entry = set->token[tokens.bits & (ZWORD_BYTE_CODES - 1)];

@@ -26,6 +26,7 @@ mod package;
 mod package_tests;
 mod pages;
 mod process;
+mod processors;
 mod progress;
 mod rust_tests;
 mod setup;

@@ -82,6 +82,7 @@ const GUESTS: &[&str] = &["guest-", "machine-", "numa-boot", "soak"];
 /// Guests, and tests on the machine itself.
 const DEVICES: &[&str] = &["guest-", "machine-", "cargo-test", "soak"];
 const QEMU: &[&str] = &["guest-6", "machine-6", "dkms", "numa-boot", "soak"];
+const PROCESSORS: &[&str] = &["processors"];
 
 use Detection::{Cargo, File, FuzzerRuntime, Program, PythonModule};
 use Origin::{ClangRuntime, Component, Package};
@@ -114,6 +115,16 @@ const NEEDS: &[Requirement] = &[
     need(Program("bash"), Package("bash"), "reads its completions", COMMANDS),
     need(Program("zsh"), Package("zsh"), "reads its completions", COMMANDS),
     need(Program("fish"), Package("fish"), "reads its completions", COMMANDS),
+    // Programs for other processors.
+    need(Program("qemu-arm"), Package("qemu-user"), "runs programs of other processors", PROCESSORS),
+    need(Program("s390x-linux-gnu-gcc"), Package("gcc-s390x-linux-gnu"), "compiles zword, big endian", PROCESSORS),
+    need(File("/usr/s390x-linux-gnu/include/stdio.h"), Package("libc6-dev-s390x-cross"), "compiles zword, big endian", PROCESSORS),
+    need(Program("powerpc-linux-gnu-gcc"), Package("gcc-powerpc-linux-gnu"), "compiles zword, 32 bits", PROCESSORS),
+    need(File("/usr/powerpc-linux-gnu/include/stdio.h"), Package("libc6-dev-powerpc-cross"), "compiles zword, 32 bits", PROCESSORS),
+    need(Program("arm-linux-gnueabihf-gcc"), Package("gcc-arm-linux-gnueabihf"), "compiles zword, 32 bits", PROCESSORS),
+    need(File("/usr/arm-linux-gnueabihf/include/stdio.h"), Package("libc6-dev-armhf-cross"), "compiles zword, 32 bits", PROCESSORS),
+    need(Program("aarch64-linux-gnu-gcc"), Package("gcc-aarch64-linux-gnu"), "compiles zword for arm64", PROCESSORS),
+    need(File("/usr/aarch64-linux-gnu/include/stdio.h"), Package("libc6-dev-arm64-cross"), "compiles zword for arm64", PROCESSORS),
     // Kernels, and what works in them.
     need(Program("make"), Package("make"), "builds kernels and the module", KERNELS),
     need(Program("gcc"), Package("gcc"), "builds kernels and the module", KERNELS),

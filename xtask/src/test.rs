@@ -15,6 +15,7 @@ use crate::kernel_tests::{self, KernelCache};
 use crate::module_build;
 use crate::package_tests;
 use crate::process::Log;
+use crate::processors;
 use crate::rust_tests;
 use crate::setup;
 use crate::step::{run_all, Step, Tally, TestScope};
@@ -153,6 +154,11 @@ fn steps<'a>(
             package_tests::TWICE,
             "what `dist` makes is the same to the byte when it is made elsewhere",
             package_tests::twice,
+        ));
+        steps.push(step(
+            processors::STEP,
+            "zword gives the same bytes on other processors, emulated",
+            processors::test,
         ));
         steps.push(step(
             "numa-boot",

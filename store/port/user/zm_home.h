@@ -190,6 +190,8 @@ static inline bool zm_equal(const void *one, const void *other, size_t size)
 	return !memcmp(one, other, size);
 }
 
+#ifdef __SIZEOF_INT128__
+
 static inline void zm_mul128_add(u64 *low, u64 *high, u64 a, u64 b)
 {
 	unsigned __int128 sum = ((unsigned __int128)*high << 64) | *low;
@@ -198,6 +200,25 @@ static inline void zm_mul128_add(u64 *low, u64 *high, u64 a, u64 b)
 	*low = (u64)sum;
 	*high = (u64)(sum >> 64);
 }
+
+#else
+
+/* From four products of halves, as machines of 32 bits have them. */
+static inline void zm_mul128_add(u64 *low, u64 *high, u64 a, u64 b)
+{
+	u64 low_low = (u64)(u32)a * (u32)b;
+	u64 low_high = (u64)(u32)a * (u32)(b >> 32);
+	u64 high_low = (u64)(u32)(a >> 32) * (u32)b;
+	u64 high_high = (u64)(u32)(a >> 32) * (u32)(b >> 32);
+	u64 middle = (low_low >> 32) + (u32)low_high + (u32)high_low;
+	u64 product = middle << 32 | (u32)low_low;
+
+	*low += product;
+	*high += high_high + (low_high >> 32) + (high_low >> 32) +
+		 (middle >> 32) + (*low < product);
+}
+
+#endif
 
 static inline void zm_prefetch(const void *where)
 {
