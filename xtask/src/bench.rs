@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::{bail, ensure, Result};
 
+use crate::bench_arm64;
 use crate::bench_fault;
 use crate::bench_guest;
 use crate::pages::{self, Set};
@@ -32,7 +33,10 @@ Runs a benchmark and prints its tables. WHAT is
           [--kernel NAME]
   fault   how long the faults of such a program take and how large it may be, with
           swap on zram and on zmeld with each codec, on the same kept pages
-          [--kernel NAME] [--json FILE] [--rounds N] [--only time|largest]";
+          [--kernel NAME] [--json FILE] [--rounds N] [--only time|largest]
+  arm64   instructions that codecs take for a page on arm64, counted by an emulator,
+          on the same kept pages
+          [--json FILE] [--pages N]";
 
 struct Bench {
     name: &'static str,
@@ -59,6 +63,10 @@ const BENCHES: &[Bench] = &[
     Bench {
         name: "fault",
         run: bench_fault::run,
+    },
+    Bench {
+        name: "arm64",
+        run: bench_arm64::run,
     },
 ];
 

@@ -6,6 +6,7 @@
 mod apt;
 mod arguments;
 mod bench;
+mod bench_arm64;
 mod bench_fault;
 mod bench_guest;
 mod c_build;

@@ -28,7 +28,8 @@ a machine with zram and a memory control group, for about 20 minutes. --install
 first installs their packages with apt-get; without it, programs that are not
 there are left out. With names, only these; those that are kept are not run again.";
 
-const PAGE: usize = 4096;
+/// Bytes of a page.
+pub const PAGE: usize = 4096;
 /// Pages kept of each program, drawn at random.
 const KEPT_PAGES: usize = 4096;
 /// Swapped out, this is enough to draw from.
