@@ -29,7 +29,8 @@ swap_on() {
 	echo "$codec" >"$at/comp_algorithm" || exit 3
 	[ -z "$level" ] || echo "level=${level#:}" >"$at/algorithm_params" || exit 3
 	[ "$driver" = zram ] || echo off >"$at/meld_mode" || exit 3
-	echo $((total * 16))M >"$at/disksize" || exit 3
+	# What the largest program needs: each page of it takes memory of its own.
+	echo $((available * 6))M >"$at/disksize" || exit 3
 	mkswap /dev/"$device" >/dev/null && swapon /dev/"$device" || exit 3
 }
 
@@ -79,7 +80,7 @@ timed() {
 largest() {
 	for arm in $ARMS; do
 		low=$((available / 2))
-		high=$((available * 8))
+		high=$((available * 6))
 		tried=0
 		while [ $((high - low)) -gt "$STEP" ]; do
 			middle=$(((low + high) / 2))
