@@ -74,14 +74,17 @@ static __always_inline bool token_read(const struct zword_word_decoder *tables,
 				       const struct zword_decoding *job)
 {
 	u32 context = half->context & ZWORD_ENTRY_CONTEXT, entry;
-	struct half escaped;
 
 	entry = codes[context * (ZWORD_TOKEN_CODES >> ZWORD_ENTRY_CONTEXT_SHIFT) +
 		      (half->reader.bits & (ZWORD_TOKEN_CODES - 1))];
 	zword_skip(&half->reader, entry & ZWORD_ENTRY_SKIP);
 	if (entry >> ZWORD_ENTRY_SHIFT == ZWORD_ESCAPE) {
-		/* What no one points to stays in registers. */
-		escaped = *half;
+		/*
+		 * What no one points to stays in registers. Made here: a kernel
+		 * that clears variables would clear it for each token.
+		 */
+		struct half escaped = *half;
+
 		if (!escape_read(tables, &escaped, job))
 			return false;
 		*half = escaped;
@@ -392,14 +395,14 @@ static __always_inline bool token_make(struct making *making,
 	const u8 *offset = making->literal + mask->count, *from;
 	u8 *to = making->page + making->at;
 	unsigned long back, twice;
-	struct making slow;
 	u64 word, reference;
 
 	back = (making->back & kind->stay) + kind->least +
 	       (zword_get_le16(offset) & kind->offset) * width;
 	twice = back + (back & kind->twice);
 	if (twice > making->at || making->at > making->limit) {
-		slow = *making;
+		struct making slow = *making;
+
 		if (!word_make(&slow, step, width))
 			return false;
 		*making = slow;

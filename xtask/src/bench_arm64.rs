@@ -72,7 +72,7 @@ pub fn run(arguments: &[String]) -> Result<ExitCode> {
     }
     table.note("Means. The processor is emulated: this says how much it does, not how fast.");
     let emulator = first_line(&ARM64)?;
-    let document = Document::new("Instructions of a page on arm64")
+    let document = Document::new("What codecs do on arm64")
         .provenance("emulator", &emulator)
         .provenance("data", &data.about)
         .section(Section::new("").table(table.clone()));
