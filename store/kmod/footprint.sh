@@ -99,6 +99,10 @@ done
 modprobe -q virtio_pci
 modprobe -q virtio_blk
 disk=$(ls -d /dev/ubda /dev/vda 2>/dev/null | head -n 1)
+if [ -z "$disk" ]; then
+	echo "# no disk with contents: does another guest have its file?"
+	exit 3
+fi
 echo 0 >/proc/sys/vm/page-cluster
 case $PART in
 time) timed ;;

@@ -482,7 +482,9 @@ fn show(
     if let Some(warning) = machine.warning() {
         document = document.section(Section::new("").advice(Tone::Warning, warning));
     }
-    document = document.section(Section::new("").table(results.budget_table()));
+    if !results.budgets.is_empty() {
+        document = document.section(Section::new("").table(results.budget_table()));
+    }
     for (_, table) in &results.tables {
         document = document.section(Section::new("").table(table.clone()));
     }
