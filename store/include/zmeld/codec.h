@@ -98,6 +98,26 @@ struct zm_codec_choice {
 	struct zm_codec_params params;
 };
 
+/*
+ * What opens every params_setup: puts the codec's default in the place of
+ * ZM_CODEC_LEVEL_DEFAULT and makes an empty dictionary none. 0, or -EINVAL: a
+ * level out of the codec's range, or a dictionary where none is taken.
+ */
+static inline int zm_codec_params_check(struct zm_codec_params *params,
+					const struct zm_codec_ops *ops)
+{
+	params->prepared = NULL;
+	if (params->level == ZM_CODEC_LEVEL_DEFAULT)
+		params->level = ops->level_default;
+	if (params->level < ops->level_min || params->level > ops->level_max)
+		return -EINVAL;
+	if (!params->dict || !params->dict_size) {
+		params->dict = NULL;
+		params->dict_size = 0;
+	}
+	return params->dict && !ops->takes_dict ? -EINVAL : 0;
+}
+
 /* Whether deflate has such a window. */
 static inline bool zm_window_bits_fit(int bits)
 {

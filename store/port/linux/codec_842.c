@@ -36,7 +36,7 @@ static const u8 sw842_argument_bits[] = {
 static int sw842_params_setup(struct zm_codec_params *params)
 {
 	params->checks_page = true;
-	return codec_params_check(params, &zm_codec_842);
+	return zm_codec_params_check(params, &zm_codec_842);
 }
 
 static void sw842_params_release(struct zm_codec_params *params)

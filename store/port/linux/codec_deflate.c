@@ -20,7 +20,7 @@ struct deflate_context {
 
 static int deflate_params_setup(struct zm_codec_params *params)
 {
-	int ret = codec_params_check(params, &zm_codec_deflate);
+	int ret = zm_codec_params_check(params, &zm_codec_deflate);
 
 	if (ret)
 		return ret;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What the kernel's codecs share: their tables, and the check that opens every
- * params_setup.
+ * What the kernel's codecs share: their tables, and memory for a codec that does
+ * not bring its own.
  *
  * They are the kernel's own libraries. A codec is there where the kernel's
  * configuration has its library; Kbuild leaves the others out, codec.c too.
@@ -14,6 +14,7 @@
 #define ZM_CODEC_LINUX_H
 
 #include <linux/limits.h>
+#include <linux/mm.h>
 #include <linux/slab.h>
 
 #include <zmeld/codec.h>
@@ -27,24 +28,14 @@ extern const struct zm_codec_ops zm_codec_deflate;
 extern const struct zm_codec_ops zm_codec_842;
 extern const struct zm_codec_ops zm_codec_zword;
 
-/*
- * Puts the codec's default in the place of ZM_CODEC_LEVEL_DEFAULT and makes an
- * empty dictionary none. 0, or -EINVAL: a level out of the codec's range, or a
- * dictionary where none is taken.
- */
-static inline int codec_params_check(struct zm_codec_params *params,
-				     const struct zm_codec_ops *ops)
+static inline void *codec_alloc(size_t size)
 {
-	params->prepared = NULL;
-	if (params->level == ZM_CODEC_LEVEL_DEFAULT)
-		params->level = ops->level_default;
-	if (params->level < ops->level_min || params->level > ops->level_max)
-		return -EINVAL;
-	if (!params->dict || !params->dict_size) {
-		params->dict = NULL;
-		params->dict_size = 0;
-	}
-	return params->dict && !ops->takes_dict ? -EINVAL : 0;
+	return kvmalloc(size, GFP_KERNEL);
+}
+
+static inline void codec_free(void *memory)
+{
+	kvfree(memory);
 }
 
 /* Sizes that libraries take as int. */

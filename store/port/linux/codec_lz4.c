@@ -15,7 +15,7 @@ static int lz4_params_setup(struct zm_codec_params *params)
 	LZ4_stream_t *loaded;
 	int ret;
 
-	ret = codec_params_check(params, &zm_codec_lz4);
+	ret = zm_codec_params_check(params, &zm_codec_lz4);
 	if (ret || !params->dict)
 		return ret;
 	if (params->dict_size > INT_MAX)

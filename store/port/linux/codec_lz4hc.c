@@ -20,7 +20,7 @@ static int lz4hc_params_setup(struct zm_codec_params *params)
 	LZ4_streamHC_t *loaded;
 	int ret;
 
-	ret = codec_params_check(params, &zm_codec_lz4hc);
+	ret = zm_codec_params_check(params, &zm_codec_lz4hc);
 	if (ret || !params->dict)
 		return ret;
 	if (params->dict_size < LZ4HC_DICT_MIN || params->dict_size > INT_MAX)

@@ -4,7 +4,7 @@
 
 static int lzo_params_setup(struct zm_codec_params *params)
 {
-	return codec_params_check(params, &zm_codec_lzo);
+	return zm_codec_params_check(params, &zm_codec_lzo);
 }
 
 static int lzo_compress(void *ctx, const struct zm_codec_params *params,

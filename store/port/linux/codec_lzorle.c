@@ -4,7 +4,7 @@
 
 static int lzorle_params_setup(struct zm_codec_params *params)
 {
-	return codec_params_check(params, &zm_codec_lzorle);
+	return zm_codec_params_check(params, &zm_codec_lzorle);
 }
 
 static int lzorle_compress(void *ctx, const struct zm_codec_params *params,

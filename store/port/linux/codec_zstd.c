@@ -183,7 +183,7 @@ static int zstd_params_setup(struct zm_codec_params *params)
 	struct zstd_prepared *prepared;
 	int ret;
 
-	ret = codec_params_check(params, &zm_codec_zstd);
+	ret = zm_codec_params_check(params, &zm_codec_zstd);
 	if (ret)
 		return ret;
 	prepared = kzalloc(sizeof(*prepared), GFP_KERNEL);

@@ -28,10 +28,8 @@ struct deflate_context {
 
 static int deflate_params_setup(struct zm_codec_params *params)
 {
-	int ret;
+	int ret = zm_codec_params_check(params, &zm_codec_deflate);
 
-	ret = codec_level_setup(params, DEFLATE_LEVEL_MIN, DEFLATE_LEVEL_MAX,
-				DEFLATE_LEVEL_DEFAULT, false);
 	if (ret)
 		return ret;
 	if (!params->window_bits)

@@ -54,8 +54,7 @@ static int lz4_setup(struct zm_codec_params *params,
 	void *state;
 	int ret;
 
-	ret = codec_level_setup(params, ops->level_min, ops->level_max,
-				ops->level_default, true);
+	ret = zm_codec_params_check(params, ops);
 	if (ret || !params->dict)
 		return ret;
 	if (params->dict_size > INT_MAX)

@@ -618,7 +618,7 @@ static int lzo_decompress(void *ctx, const struct zm_codec_params *params,
 
 static int lzo_params_setup(struct zm_codec_params *params)
 {
-	return codec_level_setup(params, 0, 0, 0, false);
+	return zm_codec_params_check(params, &zm_codec_lzo);
 }
 
 static void lzo_params_release(struct zm_codec_params *params)

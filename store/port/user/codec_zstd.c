@@ -67,8 +67,7 @@ static int zstd_params_setup(struct zm_codec_params *params)
 	struct zstd_dict *dict;
 	int ret;
 
-	ret = codec_level_setup(params, ZSTD_LEVEL_MIN, ZSTD_LEVEL_MAX,
-				ZSTD_LEVEL_DEFAULT, true);
+	ret = zm_codec_params_check(params, &zm_codec_zstd);
 	if (ret || !params->dict)
 		return ret;
 	dict = calloc(1, sizeof(*dict));
