@@ -1,14 +1,12 @@
-//! How a benchmark shows what it found, and what its arguments have in common.
+//! What a benchmark of runs and tables prints and keeps.
 
 use std::collections::BTreeMap;
-use std::io::IsTerminal;
 use std::path::Path;
 
 use serde::Serialize;
 use zmeld_report::document::Document;
-use zmeld_report::schema::Envelope;
-use zmeld_report::Style;
 
+use crate::command;
 use crate::input::Pages;
 use crate::machine::Machine;
 use crate::results::{Budget, Results};
@@ -51,13 +49,6 @@ impl Measured<'_> {
         own: T,
         json: Option<&Path>,
     ) -> Result<(), String> {
-        let style = Style::from_env(std::io::stdout().is_terminal(), None, |name| {
-            std::env::var(name).ok()
-        });
-        print!("{}", document.to_text(&style));
-        let Some(path) = json else {
-            return Ok(());
-        };
         let tables = self.results.tables.iter();
         let body = Body {
             machine: self.machine,
@@ -71,16 +62,6 @@ impl Measured<'_> {
                 .collect(),
             runs: &self.results.runs,
         };
-        let envelope = Envelope::new(self.schema, 1, env!("CARGO_PKG_VERSION"), body);
-        std::fs::write(path, envelope.to_text())
-            .map_err(|error| format!("cannot write {}: {error}", path.display()))
-    }
-}
-
-/// The number that an argument is.
-pub fn number(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(number) if number > 0 => Ok(number),
-        _ => Err(format!("{text:?} is not a number from 1 on")),
+        command::show(document, self.schema, &body, json)
     }
 }

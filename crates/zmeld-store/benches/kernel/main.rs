@@ -11,6 +11,8 @@ mod device;
 mod ring;
 mod work;
 
+#[path = "../common/command.rs"]
+mod command;
 #[path = "../common/input.rs"]
 mod input;
 #[path = "../common/machine.rs"]
@@ -29,10 +31,11 @@ use serde::Serialize;
 use zmeld_report::document::{Document, Section, Tone};
 use zmeld_report::{cells, Column, Table};
 
+use command::{number, value, Arguments};
 use device::{Device, SIDES};
 use input::Pages;
 use machine::Machine;
-use output::{number, Measured};
+use output::Measured;
 use results::Results;
 use ring::DEPTH;
 use runs::Runs;
@@ -81,16 +84,10 @@ struct Own<'a> {
 }
 
 fn main() -> ExitCode {
-    match parse(std::env::args().skip(1)).and_then(|settings| run(&settings)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            eprintln!("bench kernel: {why}\nusage: {USAGE}");
-            ExitCode::from(2)
-        }
-    }
+    command::run("bench kernel", USAGE, |arguments| run(&parse(arguments)?))
 }
 
-fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Settings, String> {
+fn parse(arguments: &mut Arguments) -> Result<Settings, String> {
     let mut settings = Settings {
         rounds: ROUNDS,
         pages: PAGES,
@@ -104,10 +101,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Settings, String
         input: Vec::new(),
     };
     while let Some(argument) = arguments.next() {
-        let mut value = || {
-            let value = arguments.next();
-            value.ok_or_else(|| format!("{argument} takes a value"))
-        };
+        let mut value = || value(&argument, arguments);
         match argument.as_str() {
             "--json" => settings.json = Some(value()?.into()),
             "--rounds" => settings.rounds = number(&value()?)?,
@@ -119,8 +113,6 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Settings, String
             "--collect" => settings.collect = Some(value()?.into()),
             "--swapped" => settings.swapped = Some(value()?.into()),
             "--input" => settings.input.extend(arguments.by_ref().map(PathBuf::from)),
-            // Cargo adds this one by itself.
-            "--bench" => {}
             other => return Err(format!("there is no argument {other:?}")),
         }
     }

@@ -12,6 +12,8 @@ mod published;
 mod threads;
 mod timing;
 
+#[path = "../common/command.rs"]
+mod command;
 #[path = "../common/input.rs"]
 mod input;
 #[path = "../common/machine.rs"]
@@ -23,16 +25,16 @@ mod results;
 #[path = "../common/runs.rs"]
 mod runs;
 
-use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use serde::Serialize;
 use zmeld_report::document::{Document, Section, Tone};
 
+use command::{number, progress, value, Arguments};
 use input::Pages;
 use machine::Machine;
-use output::{number, Measured};
+use output::Measured;
 use results::Results;
 
 const USAGE: &str =
@@ -71,29 +73,10 @@ struct Own {
 }
 
 fn main() -> ExitCode {
-    // Paths are meant from where the user is, not from where cargo starts us.
-    if let Some(folder) = std::env::var_os("ZMELD_BENCH_FOLDER") {
-        let _ = std::env::set_current_dir(folder);
-    }
-    match parse(std::env::args().skip(1)).and_then(|settings| run(&settings)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            eprintln!("bench store: {why}\nusage: {USAGE}");
-            ExitCode::from(2)
-        }
-    }
+    command::run("bench store", USAGE, |arguments| run(&parse(arguments)?))
 }
 
-/// Says what is being measured.
-pub fn progress(what: &str) {
-    if std::io::stderr().is_terminal() {
-        eprint!("\r\x1b[K{what}");
-    } else {
-        eprintln!("{what}");
-    }
-}
-
-fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Settings, String> {
+fn parse(arguments: &mut Arguments) -> Result<Settings, String> {
     let mut settings = Settings {
         rounds: ROUNDS,
         pages: PAGES,
@@ -103,10 +86,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Settings, String
         input: Vec::new(),
     };
     while let Some(argument) = arguments.next() {
-        let mut value = || {
-            let value = arguments.next();
-            value.ok_or_else(|| format!("{argument} takes a value"))
-        };
+        let mut value = || value(&argument, arguments);
         match argument.as_str() {
             "--json" => settings.json = Some(value()?.into()),
             "--rounds" => settings.rounds = number(&value()?)?,
@@ -114,8 +94,6 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Settings, String
             "--codec" => settings.codecs.push(value()?),
             "--only" => settings.only.push(value()?),
             "--input" => settings.input.extend(arguments.by_ref().map(PathBuf::from)),
-            // Cargo adds this one by itself.
-            "--bench" => {}
             other => return Err(format!("there is no argument {other:?}")),
         }
     }

@@ -1,0 +1,124 @@
+//! What zword is held against: its figures by another codec's, with intervals.
+
+use serde::Serialize;
+
+use crate::program::{cold, compress, decompress, pool, stored, text_pool, Program};
+use crate::{CODECS, LZ4, LZO, ZSTD};
+
+/// Samples of pages for the intervals.
+const SAMPLES: usize = 400;
+
+/// One line of the bar.
+#[derive(Serialize)]
+pub struct Bar {
+    pub what: &'static str,
+    pub against: &'static str,
+    pub at_most: f64,
+    pub measured: f64,
+    pub low: f64,
+    pub high: f64,
+    pub met: bool,
+}
+
+/// Numbers that look random, the same in every run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % limit
+    }
+}
+
+/// What of a page is compared: its figure with one codec.
+pub type Figure<'a> = &'a dyn Fn(&Program, usize) -> Vec<f64>;
+/// One number of many.
+type Summary = fn(&mut [f64]) -> f64;
+
+pub fn mean(values: &mut [f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
+pub fn percentile_99(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values
+        .get(values.len() * 99 / 100)
+        .or(values.last())
+        .copied()
+        .unwrap_or(0.0)
+}
+
+/// One codec's figures by another's, and an interval of 95 %: pages are drawn anew,
+/// within each program.
+fn ratio(
+    programs: &[Program],
+    figure: Figure<'_>,
+    summary: Summary,
+    one: usize,
+    other: usize,
+) -> [f64; 3] {
+    let pairs: Vec<Vec<(f64, f64)>> = programs
+        .iter()
+        .map(|program| {
+            let (a, b) = (figure(program, one), figure(program, other));
+            a.into_iter().zip(b).collect()
+        })
+        .filter(|pairs: &Vec<_>| !pairs.is_empty())
+        .collect();
+    let of = |pairs: &[(f64, f64)]| {
+        let (mut a, mut b): (Vec<f64>, Vec<f64>) = pairs.iter().copied().unzip();
+        summary(&mut a) / summary(&mut b)
+    };
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let mut samples: Vec<f64> = (0..SAMPLES)
+        .map(|_| {
+            let drawn: Vec<(f64, f64)> = pairs
+                .iter()
+                .flat_map(|pairs| {
+                    let each = (0..pairs.len()).map(|_| pairs[random.below(pairs.len())]);
+                    each.collect::<Vec<_>>()
+                })
+                .collect();
+            of(&drawn)
+        })
+        .collect();
+    samples.sort_by(f64::total_cmp);
+    [
+        of(&pairs.concat()),
+        samples[SAMPLES * 25 / 1000],
+        samples[SAMPLES * 975 / 1000],
+    ]
+}
+
+/// The lines of the bar, for one level of zword. The two lines of bytes are what the
+/// best codec that is published for pages reaches, less 15 %.
+pub fn bars(programs: &[Program], codec: usize) -> Vec<Bar> {
+    type Line = (&'static str, Figure<'static>, Summary, usize, f64);
+    let lines: [Line; 10] = [
+        ("pool bytes", &pool, mean, ZSTD, 0.85),
+        ("pool bytes", &pool, mean, LZO, 0.55),
+        ("pool bytes, text", &text_pool, mean, ZSTD, 1.03),
+        ("bytes", &stored, mean, LZ4, 0.612),
+        ("bytes", &stored, mean, ZSTD, 0.884),
+        ("compress, mean", &compress, mean, LZ4, 1.3),
+        ("decompress, warm", &decompress, mean, LZ4, 2.0),
+        ("decompress, cold", &cold, mean, ZSTD, 0.65),
+        ("compress, 99th", &compress, percentile_99, ZSTD, 0.7),
+        ("decompress, 99th", &decompress, percentile_99, ZSTD, 0.7),
+    ];
+    let bar = |(what, figure, summary, other, at_most): Line| {
+        let [measured, low, high] = ratio(programs, figure, summary, codec, other);
+        Bar {
+            what,
+            against: CODECS[other],
+            at_most,
+            measured,
+            low,
+            high,
+            met: measured <= at_most,
+        }
+    };
+    lines.into_iter().map(bar).collect()
+}
