@@ -8,14 +8,14 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::Write;
-use std::os::unix::fs::{symlink, PermissionsExt};
+use std::io::{BufWriter, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use anyhow::{bail, Context, Result};
+use anyhow::{Context, Result};
 
-use zmeld_vm::libraries_of;
+use zmeld_vm::{libraries_of, Archive};
 
 use crate::kernels::{self, Kernel};
 use crate::tools;
@@ -45,6 +45,20 @@ const PROGRAMS: &[&str] = &[
 
 /// Kmod is one program with many names.
 const KMOD_NAMES: &[&str] = &["modprobe", "insmod", "rmmod", "lsmod", "depmod"];
+
+/// Folders that are there, empty or not.
+const FOLDERS: &[&str] = &[
+    "bin", "sbin", "usr/lib", "lib64", "dev", "proc", "sys", "tmp", "run", "mnt", "etc",
+];
+
+/// Folders and what first lines of scripts name.
+const LINKS: &[(&str, &str)] = &[
+    ("usr/bin", "../bin"),
+    ("usr/sbin", "../sbin"),
+    ("lib", "usr/lib"),
+    ("bin/sh", "busybox"),
+    ("bin/env", "busybox"),
+];
 
 /// What one run adds.
 pub struct Addition {
@@ -88,24 +102,20 @@ pub fn write_archive(
     additions: &[Addition],
     to: &Path,
 ) -> Result<()> {
-    let place = kernels::folder("guest")?;
+    let folder = kernels::folder("guest")?;
     let mut out = File::create(to)?;
     for part in [
-        programs_archive(&place, programs)?,
+        programs_archive(&folder, programs)?,
         modules_archive(kernel)?,
     ] {
         std::io::copy(&mut File::open(part)?, &mut out)?;
     }
-    let own = to.with_extension("tree");
+    let mut own = Archive::new(out, to);
     for addition in additions {
-        let path = own.join(archive_name(&addition.name));
-        fs::create_dir_all(path.parent().unwrap_or(&own))?;
-        fs::write(&path, &addition.bytes)?;
-        let mode = if addition.executable { 0o755 } else { 0o644 };
-        fs::set_permissions(&path, fs::Permissions::from_mode(mode))?;
+        let name = archive_name(&addition.name);
+        own.file(&name, &addition.bytes, addition.executable)?;
     }
-    pack(&own, &mut out)?;
-    fs::remove_dir_all(&own)?;
+    own.finish()?;
     Ok(())
 }
 
@@ -118,29 +128,24 @@ fn archive_name(name: &str) -> String {
     }
 }
 
-/// Packs a folder's tree behind what is in `out`.
-fn pack(tree: &Path, out: &mut File) -> Result<()> {
-    let mut child = Command::new("sh")
-        .current_dir(tree)
-        .args([
-            "-c",
-            "find . -mindepth 1 | LC_ALL=C sort | cpio -o -H newc -R 0:0 --quiet",
-        ])
-        .stdin(Stdio::null())
-        .stdout(out.try_clone()?)
-        .spawn()
-        .context("cannot start sh")?;
-    if !child.wait()?.success() {
-        bail!("cpio cannot pack {}: is it installed?", tree.display());
-    }
-    out.flush()?;
+/// An archive that is kept: whole under its name, or not there.
+fn keep(
+    archive: &Path,
+    fill: impl FnOnce(&mut Archive<BufWriter<File>>) -> Result<()>,
+) -> Result<()> {
+    let unfinished = archive.with_extension("unfinished");
+    let out = BufWriter::new(File::create(&unfinished)?);
+    let mut packed = Archive::new(out, &unfinished);
+    fill(&mut packed)?;
+    packed.finish()?;
+    fs::rename(&unfinished, archive)?;
     Ok(())
 }
 
 /// The archive of programs: kept under a name that tells what is in it.
-fn programs_archive(place: &Path, more: &[String]) -> Result<PathBuf> {
+fn programs_archive(folder: &Path, more: &[String]) -> Result<PathBuf> {
     let busybox = tools::on_path("busybox").context("busybox-static is not installed")?;
-    let mut files = vec![busybox.clone()];
+    let mut files = vec![busybox];
     files.extend(PROGRAMS.iter().filter_map(|name| tools::on_path(name)));
     for name in more {
         let file = tools::on_path(name)
@@ -152,66 +157,43 @@ fn programs_archive(place: &Path, more: &[String]) -> Result<PathBuf> {
     for file in &files {
         (file, fs::metadata(file)?.modified()?).hash(&mut hash);
     }
-    let archive = place.join(format!("programs-{:016x}.cpio", hash.finish()));
-    let _held = kernels::lock(place)?;
-    if archive.exists() {
-        return Ok(archive);
+    let archive = folder.join(format!("programs-{:016x}.cpio", hash.finish()));
+    let _held = kernels::lock(folder)?;
+    if !archive.exists() {
+        keep(&archive, |packed| add_programs(packed, &files))?;
     }
-    let tree = place.join("programs.tree");
-    if tree.exists() {
-        fs::remove_dir_all(&tree)?;
+    Ok(archive)
+}
+
+fn add_programs<W: Write>(archive: &mut Archive<W>, files: &[PathBuf]) -> Result<()> {
+    for folder in FOLDERS {
+        archive.folder(folder)?;
     }
-    for folder in [
-        "bin", "sbin", "usr", "lib64", "dev", "proc", "sys", "tmp", "run", "mnt", "etc",
-    ] {
-        fs::create_dir_all(tree.join(folder))?;
-    }
-    for (link, target) in [
-        ("usr/bin", "../bin"),
-        ("usr/sbin", "../sbin"),
-        ("lib", "usr/lib"),
-    ] {
-        fs::create_dir_all(tree.join("usr/lib"))?;
-        symlink(target, tree.join(link))?;
+    for (link, target) in LINKS {
+        archive.link(link, target)?;
     }
     let mut libraries = BTreeSet::new();
-    for file in &files {
+    for file in files {
         let folder = if file.starts_with("/usr/sbin") || file.starts_with("/sbin") {
             "sbin"
         } else {
             "bin"
         };
-        let name = file.file_name().unwrap_or_default();
-        fs::copy(file, tree.join(folder).join(name))?;
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        archive.copy(file, &format!("{folder}/{name}"))?;
         libraries.extend(libraries_of(file));
+        if name == "kmod" {
+            for name in KMOD_NAMES {
+                archive.link(&format!("sbin/{name}"), &format!("../{folder}/kmod"))?;
+            }
+        }
     }
     // Loaded by name when a thread is stopped, so ldd does not tell.
     libraries.extend(stopping_library());
-    // What the first lines of scripts name.
-    for name in ["sh", "env"] {
-        symlink("busybox", tree.join("bin").join(name))?;
-    }
-    for name in KMOD_NAMES {
-        let link = tree.join("sbin").join(name);
-        if tree.join("bin/kmod").exists() && !link.exists() {
-            symlink("../bin/kmod", link)?;
-        }
-    }
     for library in libraries {
         // Under its own name: that is where the program looks.
-        let to = tree.join(library.strip_prefix("/").unwrap_or(&library));
-        fs::create_dir_all(to.parent().unwrap_or(&tree))?;
-        fs::copy(&library, &to)?;
+        archive.copy(&library, &archive_name(&library.to_string_lossy()))?;
     }
-    write_kept(&tree, &archive)?;
-    fs::remove_dir_all(&tree)?;
-    Ok(archive)
-}
-
-fn write_kept(tree: &Path, archive: &Path) -> Result<()> {
-    let unfinished = archive.with_extension("unfinished");
-    pack(tree, &mut File::create(&unfinished)?)?;
-    fs::rename(&unfinished, archive)?;
     Ok(())
 }
 
@@ -221,31 +203,8 @@ fn modules_archive(kernel: &Kernel) -> Result<PathBuf> {
     let _held = kernels::lock(&kernel.folder()?)?;
     if !archive.exists() {
         // Under usr/lib, where lib points to.
-        let tree = kernel.folder()?.join("modules.tree/usr");
-        if tree.exists() {
-            fs::remove_dir_all(&tree)?;
-        }
-        fs::create_dir_all(&tree)?;
-        let copied = Command::new("cp")
-            .arg("-r")
-            .arg(kernel.modules.join("lib"))
-            .arg(&tree)
-            .status()?;
-        if !copied.success() {
-            bail!("cannot copy {}", kernel.modules.display());
-        }
-        let tree = kernel.folder()?.join("modules.tree");
-        for link in ["build", "source"] {
-            let link = tree
-                .join("usr/lib/modules")
-                .join(&kernel.release)
-                .join(link);
-            if link.is_symlink() {
-                fs::remove_file(link)?;
-            }
-        }
-        write_kept(&tree, &archive)?;
-        fs::remove_dir_all(&tree)?;
+        let modules = kernel.modules.join("lib");
+        keep(&archive, |packed| Ok(packed.tree(&modules, "usr/lib")?))?;
     }
     Ok(archive)
 }

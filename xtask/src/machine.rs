@@ -124,8 +124,8 @@ impl Drop for RunFolder {
 /// Why guests of this kernel cannot run here.
 pub fn cannot_run(kernel: &Kernel) -> Option<Reason> {
     let needed: &[&str] = match kernel.recipe.kind {
-        Kind::UserMode => &["busybox", "cpio"],
-        Kind::Stock => &["busybox", "cpio", zmeld_vm::PROGRAM],
+        Kind::UserMode => &["busybox"],
+        Kind::Stock => &["busybox", zmeld_vm::PROGRAM],
     };
     let missing: Vec<&str> = needed
         .iter()

@@ -137,7 +137,6 @@ const NEEDS: &[Requirement] = &[
     need(Program("sparse"), Package("sparse"), "reads the module", &["module-"]),
     need(Program("openssl"), Package("openssl"), "makes a key for the module", &["dkms"]),
     need(Program("dkms"), Package("dkms"), "installs the module as users do", &["dkms"]),
-    need(Program("cpio"), Package("cpio"), "packs what guests boot into", GUESTS),
     need(Program("fio"), Package("fio"), "writes to the device in guests", GUESTS),
     need(Program("mkfs.btrfs"), Package("btrfs-progs"), "checks what it reads, in guests", GUESTS),
     need(Program("zramctl"), Package("util-linux"), "sets devices up in guests", GUESTS),
@@ -438,7 +437,7 @@ mod tests {
         assert!(tests.contains(&"python3".to_owned()) && !tests.contains(&"flex".to_owned()));
         assert!(needed(&["cargo-test"], TestScope::Quick).is_empty());
         let kernels = needed(&["kernel-um", "guest-6.1-swap"], TestScope::Default);
-        for name in ["flex", "bison", "bc", "cpio", "qemu-system-x86_64"] {
+        for name in ["flex", "bison", "bc", "qemu-system-x86_64"] {
             assert!(kernels.contains(&name.to_owned()), "{name}");
         }
         assert!(needed(&["fuzz_store"], TestScope::Quick).contains(&"clang".to_owned()));

@@ -123,7 +123,8 @@ impl<W: Write> Archive<W> {
         Ok(())
     }
 
-    /// All that is in a folder of this machine, below another name.
+    /// All that is in a folder of this machine, below another name. Links to folders and
+    /// to nothing are left out: a kernel's modules have some that lead to its sources.
     ///
     /// # Errors
     /// When something cannot be read, or the archive cannot be written.
@@ -132,11 +133,12 @@ impl<W: Write> Archive<W> {
         for entry in entries {
             let entry = entry.map_err(|err| Error::io("read", from, err))?;
             let below = format!("{name}/{}", entry.file_name().to_string_lossy());
-            if entry.path().is_dir() {
+            let path = entry.path();
+            if path.is_dir() && !path.is_symlink() {
                 self.folder(&below)?;
-                self.tree(&entry.path(), &below)?;
-            } else {
-                self.copy(&entry.path(), &below)?;
+                self.tree(&path, &below)?;
+            } else if path.is_file() {
+                self.copy(&path, &below)?;
             }
         }
         Ok(())
@@ -271,6 +273,25 @@ mod tests {
             .map(|(name, mode, text)| (name.as_str(), *mode, text.as_str()))
             .collect();
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_tree_is_packed_without_what_it_links_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let (tree, sources) = (folder.path().join("tree"), folder.path().join("sources"));
+        for path in [tree.join("kernel"), sources.clone()] {
+            fs::create_dir_all(&path).unwrap();
+            fs::write(path.join("a"), "bytes").unwrap();
+        }
+        std::os::unix::fs::symlink(&sources, tree.join("build")).unwrap();
+        std::os::unix::fs::symlink("nowhere", tree.join("source")).unwrap();
+        let mut archive = Archive::new(Vec::new(), Path::new("test"));
+        archive.tree(&tree, "usr/lib").unwrap();
+        let there: Vec<&str> = archive.there.iter().map(String::as_str).collect();
+        assert_eq!(
+            there,
+            ["usr", "usr/lib", "usr/lib/kernel", "usr/lib/kernel/a"]
+        );
     }
 
     #[test]
