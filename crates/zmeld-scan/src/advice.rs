@@ -69,8 +69,8 @@ impl From<&CodecResult> for CodecFacts {
                 0 => 0.0,
                 _ => codec.effective_ratio,
             },
-            compress_mb_per_s: codec.compress_mb_per_s,
-            decompress_mb_per_s: codec.decompress_mb_per_s,
+            compress_mb_per_s: codec.times.compress_mb_per_s,
+            decompress_mb_per_s: codec.times.decompress_mb_per_s,
         }
     }
 }
@@ -447,7 +447,7 @@ pub(crate) fn way_to_read(is_root: bool) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::PageCounts;
+    use crate::result::{CodecTimes, PageCounts};
     use zmeld_advice::ModulePresence;
 
     fn codec(name: &str, ratio: f64, speed: f64, offered: Option<bool>) -> CodecResult {
@@ -459,8 +459,11 @@ mod tests {
             melded_effective_ratio: ratio * 1.2,
             memory_at_scale_bytes: 1_000_000,
             melded_memory_at_scale_bytes: 800_000,
-            compress_mb_per_s: speed,
-            decompress_mb_per_s: 4.0 * speed,
+            times: CodecTimes {
+                compress_mb_per_s: speed,
+                decompress_mb_per_s: 4.0 * speed,
+                ..CodecTimes::default()
+            },
             ..CodecResult::default()
         }
     }

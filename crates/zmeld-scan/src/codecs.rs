@@ -10,6 +10,7 @@ use crate::error::ScanError;
 use crate::histogram::Histogram;
 use crate::predict::CompressionSums;
 use crate::progress::ScanProgress;
+use crate::result::CodecTimes;
 
 /// A codec to measure, ready, under the name that results call it by.
 #[derive(Clone, Debug)]
@@ -108,18 +109,9 @@ pub struct CodecReport {
     pub ratio: f64,
     /// Pages that are kept raw.
     pub incompressible_pages: u64,
-    /// Speed on one core, decimal megabytes of pages a second.
-    pub compress_mb_per_s: f64,
-    /// The same for decompressing.
-    pub decompress_mb_per_s: f64,
-    /// Time for a page: half are faster.
-    pub compress_ns_median: u64,
-    /// Time for a page: 99 in 100 are faster.
-    pub compress_ns_p99: u64,
-    /// Time for a page: half are faster.
-    pub decompress_ns_median: u64,
-    /// Time for a page: 99 in 100 are faster.
-    pub decompress_ns_p99: u64,
+    /// How long it took.
+    #[serde(flatten)]
+    pub times: CodecTimes,
 }
 
 /// One thread's measurements.
@@ -233,11 +225,6 @@ fn report(bench: &CodecMeasurement, tally: &CompressionSums, geometry: &Geometry
         memory_used_bytes: tally.memory_used(geometry),
         ratio: bytes / tally.bytes.max(1.0),
         incompressible_pages: tally.raw as u64,
-        compress_mb_per_s: bench.compress.mb_per_s(page_size()),
-        decompress_mb_per_s: bench.decompress.mb_per_s(page_size()),
-        compress_ns_median: bench.compress.quantile(0.5),
-        compress_ns_p99: bench.compress.quantile(0.99),
-        decompress_ns_median: bench.decompress.quantile(0.5),
-        decompress_ns_p99: bench.decompress.quantile(0.99),
+        times: CodecTimes::of(&bench.compress, &bench.decompress),
     }
 }

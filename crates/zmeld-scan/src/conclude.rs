@@ -11,7 +11,9 @@ use crate::histogram::Histogram;
 use crate::kernel::PoolModel;
 use crate::machine::MachineFacts;
 use crate::predict::{self, CompressionSums, Overlap};
-use crate::result::{CodecResult, ColdResult, Gain, PageCounts, SampleResult, SkippedResult};
+use crate::result::{
+    CodecResult, CodecTimes, ColdResult, Gain, PageCounts, SampleResult, SkippedResult,
+};
 
 /// What is known of one codec when all reading is done.
 pub(crate) struct CodecSums {
@@ -93,12 +95,7 @@ pub(crate) fn codec_result(
         melded_memory_at_scale_bytes: melded_at_scale.round() as u64,
         effective_ratio: effective,
         melded_effective_ratio: melded_effective,
-        compress_mb_per_s: measured.compress.mb_per_s(page_size()),
-        decompress_mb_per_s: measured.decompress.mb_per_s(page_size()),
-        compress_ns_median: measured.compress.quantile(0.5),
-        compress_ns_p99: measured.compress.quantile(0.99),
-        decompress_ns_median: measured.decompress.quantile(0.5),
-        decompress_ns_p99: measured.decompress.quantile(0.99),
+        times: CodecTimes::of(&measured.compress, &measured.decompress),
         gains: gains(ram_bytes, credited, at_scale, melded_at_scale),
     }
 }

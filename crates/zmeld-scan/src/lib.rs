@@ -38,6 +38,6 @@ pub use duplicates::{Duplicates, Group, Holder};
 pub use error::ScanError;
 pub use progress::ScanProgress;
 pub use result::{
-    CodecResult, ColdResult, Gain, PageCounts, SampleResult, ScanResult, SkippedResult,
+    CodecResult, CodecTimes, ColdResult, Gain, PageCounts, SampleResult, ScanResult, SkippedResult,
 };
 pub use scan::{scan, ScanOptions};

@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use zmeld_advice::Recommendation;
+use zmeld_store::page_size;
 
 use crate::advice::Advice;
+use crate::histogram::Histogram;
 use crate::machine::MachineFacts;
 use crate::Duplicates;
 
@@ -46,6 +48,36 @@ pub struct SampleResult {
     pub interval: f64,
 }
 
+/// How long a codec took, with all processors busy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct CodecTimes {
+    /// Speed on one core, decimal megabytes of pages a second.
+    pub compress_mb_per_s: f64,
+    /// The same for decompressing.
+    pub decompress_mb_per_s: f64,
+    /// Time for a page: half are faster.
+    pub compress_ns_median: u64,
+    /// Time for a page: 99 in 100 are faster.
+    pub compress_ns_p99: u64,
+    /// Time for a page: half are faster.
+    pub decompress_ns_median: u64,
+    /// Time for a page: 99 in 100 are faster.
+    pub decompress_ns_p99: u64,
+}
+
+impl CodecTimes {
+    pub(crate) fn of(compress: &Histogram, decompress: &Histogram) -> CodecTimes {
+        CodecTimes {
+            compress_mb_per_s: compress.mb_per_s(page_size()),
+            decompress_mb_per_s: decompress.mb_per_s(page_size()),
+            compress_ns_median: compress.quantile(0.5),
+            compress_ns_p99: compress.quantile(0.99),
+            decompress_ns_median: decompress.quantile(0.5),
+            decompress_ns_p99: decompress.quantile(0.99),
+        }
+    }
+}
+
 /// One codec on these pages.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct CodecResult {
@@ -81,18 +113,9 @@ pub struct CodecResult {
     pub effective_ratio: f64,
     /// The same after melding.
     pub melded_effective_ratio: f64,
-    /// Speed on one core while all are busy, decimal megabytes of pages a second.
-    pub compress_mb_per_s: f64,
-    /// The same for decompressing.
-    pub decompress_mb_per_s: f64,
-    /// Time for a page: half are faster.
-    pub compress_ns_median: u64,
-    /// Time for a page: 99 in 100 are faster.
-    pub compress_ns_p99: u64,
-    /// Time for a page: half are faster.
-    pub decompress_ns_median: u64,
-    /// Time for a page: 99 in 100 are faster.
-    pub decompress_ns_p99: u64,
+    /// How long it took.
+    #[serde(flatten)]
+    pub times: CodecTimes,
     /// What devices of several sizes would gain.
     pub gains: Vec<Gain>,
 }

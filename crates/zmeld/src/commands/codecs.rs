@@ -283,10 +283,18 @@ fn sort(reports: &mut [CodecReport], column: SortColumn) {
         SortColumn::Ratio => reports.sort_by(|a, b| b.ratio.total_cmp(&a.ratio)),
         SortColumn::Memory => reports.sort_by_key(|report| report.memory_used_bytes),
         SortColumn::Compress => {
-            reports.sort_by(|a, b| b.compress_mb_per_s.total_cmp(&a.compress_mb_per_s));
+            reports.sort_by(|a, b| {
+                b.times
+                    .compress_mb_per_s
+                    .total_cmp(&a.times.compress_mb_per_s)
+            });
         }
         SortColumn::Decompress => {
-            reports.sort_by(|a, b| b.decompress_mb_per_s.total_cmp(&a.decompress_mb_per_s));
+            reports.sort_by(|a, b| {
+                b.times
+                    .decompress_mb_per_s
+                    .total_cmp(&a.times.decompress_mb_per_s)
+            });
         }
     }
 }
@@ -308,9 +316,9 @@ fn table(report: &Report) -> Table {
             codec.compressed_bytes,
             codec.memory_used_bytes,
             codec.incompressible_pages as f64 / codec.pages_measured.max(1) as f64,
-            codec.compress_mb_per_s,
-            codec.decompress_mb_per_s,
-            codec.compress_ns_p99
+            codec.times.compress_mb_per_s,
+            codec.times.decompress_mb_per_s,
+            codec.times.compress_ns_p99
         ]);
     }
     table.note(

@@ -286,12 +286,12 @@ pub fn codec_table(result: &ScanResult) -> Table {
             codec.melded_compressed_bytes,
             codec.melded_memory_used_bytes,
             codec.incompressible_pages,
-            codec.compress_mb_per_s,
-            codec.decompress_mb_per_s,
-            codec.compress_ns_median,
-            codec.compress_ns_p99,
-            codec.decompress_ns_median,
-            codec.decompress_ns_p99
+            codec.times.compress_mb_per_s,
+            codec.times.decompress_mb_per_s,
+            codec.times.compress_ns_median,
+            codec.times.compress_ns_p99,
+            codec.times.decompress_ns_median,
+            codec.times.decompress_ns_p99
         ]);
     }
     table
@@ -314,8 +314,8 @@ fn main_table(result: &ScanResult) -> Table {
             codec.memory_used_bytes,
             codec.melded_memory_used_bytes,
             codec.incompressible_pages as f64 / result.pages.compressible().max(1) as f64,
-            codec.compress_mb_per_s,
-            codec.decompress_mb_per_s
+            codec.times.compress_mb_per_s,
+            codec.times.decompress_mb_per_s
         ]);
         if Some(&codec.codec) == result.recommended.as_ref() {
             row.strong();
@@ -351,10 +351,10 @@ fn time_table(result: &ScanResult) -> Table {
     for codec in &result.codecs {
         table.row(cells![
             codec.codec.as_str(),
-            codec.compress_ns_median,
-            codec.compress_ns_p99,
-            codec.decompress_ns_median,
-            codec.decompress_ns_p99
+            codec.times.compress_ns_median,
+            codec.times.compress_ns_p99,
+            codec.times.decompress_ns_median,
+            codec.times.decompress_ns_p99
         ]);
     }
     table
@@ -393,8 +393,9 @@ fn codec_section(result: &ScanResult, plots: bool) -> Section {
         let mut compress = scatter("Ratio and speed of compressing", "compress");
         let mut decompress = scatter("Ratio and speed of decompressing", "decompress");
         for codec in &result.codecs {
-            compress = compress.point(&codec.codec, codec.compress_mb_per_s, codec.ratio);
-            decompress = decompress.point(&codec.codec, codec.decompress_mb_per_s, codec.ratio);
+            compress = compress.point(&codec.codec, codec.times.compress_mb_per_s, codec.ratio);
+            decompress =
+                decompress.point(&codec.codec, codec.times.decompress_mb_per_s, codec.ratio);
         }
         section = section
             .paragraph("Higher takes less memory, further right is faster.")

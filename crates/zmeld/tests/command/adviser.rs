@@ -3,7 +3,7 @@
 
 use zmeld_advice::CodecVerdict;
 use zmeld_linux::Host;
-use zmeld_scan::{CodecResult, PageCounts, ScanResult};
+use zmeld_scan::{CodecResult, CodecTimes, PageCounts, ScanResult};
 use zmeld_swap::config::{Config, Kind};
 use zmeld_swap::findings::findings;
 use zmeld_swap::machine::Machine;
@@ -90,8 +90,11 @@ fn scanned(case: &Case) -> ScanResult {
             offered: Some(true),
             pages_measured: case.pages,
             effective_ratio: case.ratio,
-            compress_mb_per_s: 500.0,
-            decompress_mb_per_s: 2000.0,
+            times: CodecTimes {
+                compress_mb_per_s: 500.0,
+                decompress_mb_per_s: 2000.0,
+                ..CodecTimes::default()
+            },
             ..CodecResult::default()
         }],
         ..ScanResult::default()

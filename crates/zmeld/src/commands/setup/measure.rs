@@ -161,6 +161,6 @@ fn decompressed(codec: Option<&Codec>) -> anyhow::Result<f64> {
     )?;
     let rate = reports
         .first()
-        .map_or(0.0, |report| report.decompress_mb_per_s);
+        .map_or(0.0, |report| report.times.decompress_mb_per_s);
     Ok(rate * 1e6 / page_size() as f64)
 }
