@@ -15,7 +15,6 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use zmeld_linux::file;
 use zmeld_linux::lock::{Attempt, FileLock};
 
 use crate::config::Config;
@@ -152,7 +151,7 @@ impl Journal {
             .map_err(|cause| Error::io("pass on", LOCK, cause))?;
         // What a run that was killed was about to rename. Where it cannot be
         // removed, writing says why.
-        let _ = file::remove_parts(&folder);
+        let _ = zmeld_linux::file::remove_parts(&folder);
         let state = match State::read_of(host, owner)? {
             Some(state) => state,
             None => State {
@@ -214,10 +213,7 @@ impl Journal {
                 _ => Ok(()),
             };
         }
-        let text = serde_json::to_vec_pretty(state)
-            .map_err(|err| Error::io("write", path, io::Error::other(err)))?;
-        file::replace_with_mode(&self.host.path(path), &text, 0o644)
-            .map_err(|err| Error::io("write", path, io::Error::from(err)))
+        run_folder::write(&self.host, path.as_ref(), 0o644, state)
     }
 }
 

@@ -225,7 +225,7 @@ families! {
     "zmeld_oom_kills_total" Counter "Processes killed for want of memory since boot." =>
         |view| whole(view.now.activity.oom_kills);
     "zmeld_headroom_bytes" Gauge "Memory that programs can take before the kernel has to end one, at today's ratio of compression." =>
-        |view| whole(Some(view.now.headroom().bytes));
+        |view| whole(Some(view.now.headroom(&view.tiers).bytes));
     "zmeld_pressure_memory_ratio" Gauge "Share of the last minute in which tasks waited for memory, 0 to 1." =>
         |view| stall(view, |stall| stall.avg60_percent / 100.0);
     "zmeld_pressure_memory_seconds_total" Counter "Time in which tasks waited for memory since boot." =>

@@ -56,12 +56,25 @@ pub(crate) fn replace(
     mode: u32,
     value: &impl Serialize,
 ) -> Result<(), Error> {
-    let path = path.as_ref();
     make(host)?;
-    let bytes =
-        serde_json::to_vec(value).map_err(|err| Error::io("write", path, io::Error::other(err)))?;
+    write(host, path.as_ref(), mode, value)
+}
+
+/// The same where the folder is there.
+///
+/// # Errors
+/// When it cannot be written.
+pub(crate) fn write(
+    host: &Host,
+    path: &Path,
+    mode: u32,
+    value: &impl Serialize,
+) -> Result<(), Error> {
+    let failed = |cause| Error::io("write", path, cause);
+    // By lines: people look into these files, too.
+    let bytes = serde_json::to_vec_pretty(value).map_err(|err| failed(io::Error::other(err)))?;
     zmeld_linux::file::replace_with_mode(&host.path(path), &bytes, mode)
-        .map_err(|err| Error::malformed(path, format!("cannot be written: {err}")))
+        .map_err(|err| failed(io::Error::from(err)))
 }
 
 /// Whoever owns a tree may have written all of it; on a machine that is root.

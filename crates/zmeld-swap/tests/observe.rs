@@ -124,9 +124,8 @@ fn headroom(stored: u64, used: u64, limit: u64, available: u64, anonymous: u64) 
     );
     let held = format!("{stored} {used} {used} {limit} {used} 0 0 0 0\n");
     put(root.path(), &format!("{device}/mm_stat"), held);
-    Observation::read(&Host::at(root.path()), 4096)
-        .headroom()
-        .bytes
+    let observation = Observation::read(&Host::at(root.path()), 4096);
+    observation.headroom(&observation.tiers()).bytes
 }
 
 #[test]
@@ -469,7 +468,7 @@ fn what_happened_long_ago_is_no_finding_any_more() {
     let note = |host: &Host| lately::note(host, &Observation::read(host, PAGE)).unwrap();
     note(&host);
     let noted = fs::read_to_string(dir.path().join("run/zmeld/counters.json")).unwrap();
-    assert!(noted.contains("\"oom_kill\":2"), "{noted}");
+    assert!(noted.contains("\"oom_kill\": 2"), "{noted}");
     // A quarter of an hour later one more is killed.
     uptime(dir.path(), 2100);
     assert_eq!(found(&host, "oom-kills"), [""; 0]);

@@ -32,8 +32,8 @@ pub struct Headroom {
 }
 
 impl Observation {
-    /// How much more programs can take, all in all.
-    pub fn headroom(&self) -> Headroom {
+    /// How much more programs can take, all in all, with these tiers of it.
+    pub fn headroom(&self, tiers: &[TierState]) -> Headroom {
         let memory = &self.memory;
         let mut room = Headroom {
             available_bytes: memory.available_bytes,
@@ -44,18 +44,18 @@ impl Observation {
         let mut ram = memory
             .available_bytes
             .saturating_add(memory.anonymous_bytes) as f64;
-        for tier in self.tiers() {
+        for tier in tiers {
             let free = tier
                 .used_bytes
                 .map(|used| tier.size_bytes.saturating_sub(used));
             match (tier.kind, free) {
                 (TierKind::Zram | TierKind::Zmeld, Some(free)) => {
-                    let Some(ratio) = judged_ratio(&tier) else {
+                    let Some(ratio) = judged_ratio(tier) else {
                         room.unknown.push(tier.name.clone());
                         continue;
                     };
                     let pages = free as f64;
-                    let pages = pages.min(limit_left(&tier) * ratio).min(ram * ratio);
+                    let pages = pages.min(limit_left(tier) * ratio).min(ram * ratio);
                     let gained = pages * (1.0 - 1.0 / ratio);
                     ram -= pages / ratio;
                     room.compressed_bytes += gained.max(0.0) as u64;
@@ -63,7 +63,7 @@ impl Observation {
                 (TierKind::Disk | TierKind::EncryptedDisk, Some(free)) => {
                     room.disk_bytes = room.disk_bytes.saturating_add(free);
                 }
-                (TierKind::Zswap, _) => pool = pool.saturating_add(pool_left(&tier)),
+                (TierKind::Zswap, _) => pool = pool.saturating_add(pool_left(tier)),
                 _ => {}
             }
         }

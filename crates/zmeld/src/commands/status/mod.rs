@@ -107,9 +107,10 @@ impl Status {
         };
         let applied = applied.as_ref();
         let observation = Observation::read(host, page_size());
+        let tiers = observation.named_tiers(applied);
         Status {
-            tiers: observation.named_tiers(applied),
-            headroom: observation.headroom(),
+            headroom: observation.headroom(&tiers),
+            tiers,
             differences: observation.differences(),
             findings: findings(&observation, &config, applied),
             observation,
