@@ -9,7 +9,7 @@ use crate::tier::ActiveSwap;
 
 /// Where compressed pages are kept in RAM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum CompressedPlace {
     /// A device that is swapped to.
     Device {
         /// Its priority.
@@ -21,41 +21,46 @@ pub enum Place {
     Pool,
 }
 
-impl Place {
+impl CompressedPlace {
     /// A device of that size, whose pool may take so much; 0: no limit.
-    pub fn device(priority: i64, size_bytes: u64, limit_bytes: u64, page_size: u64) -> Place {
+    pub fn device(
+        priority: i64,
+        size_bytes: u64,
+        limit_bytes: u64,
+        page_size: u64,
+    ) -> CompressedPlace {
         let pool = match limit_bytes {
             0 => size_bytes,
             limit => limit.min(size_bytes),
         };
         let takes_bytes = pool.saturating_add(table_bytes(size_bytes, page_size));
-        Place::Device {
+        CompressedPlace::Device {
             priority,
             takes_bytes,
         }
     }
 
     /// An area that is a compressed device.
-    pub fn of(area: &ActiveSwap, page_size: u64) -> Place {
+    pub fn of(area: &ActiveSwap, page_size: u64) -> CompressedPlace {
         let limit = area.memory_limit_bytes;
-        Place::device(area.priority, area.size_bytes, limit, page_size)
+        CompressedPlace::device(area.priority, area.size_bytes, limit, page_size)
     }
 }
 
 /// What comes of the one beside the other; `None` for two pools, of which a kernel has
 /// one.
-pub fn beside(one: Place, other: Place, ram_bytes: u64) -> Option<String> {
+pub fn beside(one: CompressedPlace, other: CompressedPlace, ram_bytes: u64) -> Option<String> {
     let (first, second) = match (one, other) {
-        (Place::Pool, Place::Pool) => return None,
-        (Place::Pool, _) | (_, Place::Pool) => {
+        (CompressedPlace::Pool, CompressedPlace::Pool) => return None,
+        (CompressedPlace::Pool, _) | (_, CompressedPlace::Pool) => {
             return Some("zswap in front of it compresses every page twice".to_owned())
         }
         (
-            Place::Device {
+            CompressedPlace::Device {
                 priority: one,
                 takes_bytes: first,
             },
-            Place::Device {
+            CompressedPlace::Device {
                 priority: other,
                 takes_bytes: second,
             },
@@ -83,28 +88,31 @@ mod tests {
     /// limit of 1 GiB take 1 GiB and as large a table.
     #[test]
     fn what_both_may_take_counts_limits_and_tables() {
-        let open = Place::device(100, 2 * GIB, 0, 4096);
-        let limited = Place::device(100, 2 * GIB, GIB, 4096);
+        let open = CompressedPlace::device(100, 2 * GIB, 0, 4096);
+        let limited = CompressedPlace::device(100, 2 * GIB, GIB, 4096);
         let text = beside(limited, open, 4 * GIB).unwrap();
         assert_eq!(
             text,
             "with the same priority pages go to both in turn, and together they may take \
              3.02 GiB of the 4.00 GiB of RAM"
         );
-        let lower = Place::device(5, 2 * GIB, 0, 4096);
+        let lower = CompressedPlace::device(5, 2 * GIB, 0, 4096);
         let text = beside(limited, lower, 4 * GIB).unwrap();
         assert!(text.starts_with("the one of higher priority"), "{text}");
     }
 
     #[test]
     fn a_pool_in_front_compresses_twice() {
-        let device = Place::device(100, 2 * GIB, 0, 4096);
+        let device = CompressedPlace::device(100, 2 * GIB, 0, 4096);
         for text in [
-            beside(Place::Pool, device, GIB),
-            beside(device, Place::Pool, GIB),
+            beside(CompressedPlace::Pool, device, GIB),
+            beside(device, CompressedPlace::Pool, GIB),
         ] {
             assert!(text.unwrap().contains("compresses every page twice"));
         }
-        assert_eq!(beside(Place::Pool, Place::Pool, GIB), None);
+        assert_eq!(
+            beside(CompressedPlace::Pool, CompressedPlace::Pool, GIB),
+            None
+        );
     }
 }

@@ -29,7 +29,7 @@ pub mod size;
 pub mod tier;
 pub mod tunables;
 
-pub use beside::{beside, Place};
+pub use beside::{beside, CompressedPlace};
 pub use codec::{CodecFacts, CodecVerdict};
 pub use module::ModulePresence;
 pub use size::{Basis, Sizing};

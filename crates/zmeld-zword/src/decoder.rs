@@ -1,7 +1,7 @@
 //! From an object to a page.
 
 use crate::code::Bits;
-use crate::lengths::{self, Lengths, Place, ESCAPE};
+use crate::lengths::{self, Lengths, LiteralPlace, ESCAPE};
 use crate::Error;
 
 /// Bytes of a block.
@@ -22,7 +22,7 @@ pub trait Observer {
     /// A token of words, behind one of that context.
     fn token(&mut self, _width: usize, _context: usize, _token: u16) {}
     /// A literal of a word.
-    fn literal(&mut self, _width: usize, _place: &Place, _byte: u8) {}
+    fn literal(&mut self, _width: usize, _place: &LiteralPlace, _byte: u8) {}
     /// An offset's or a run's byte, of that table.
     fn extra(&mut self, _width: usize, _table: usize, _byte: u8) {}
     /// A token of bytes.
@@ -222,7 +222,7 @@ fn decode_words(
             if mask >> byte & 1 == 0 {
                 continue;
             }
-            let place = Place {
+            let place = LiteralPlace {
                 kind,
                 byte,
                 count: mask.count_ones(),

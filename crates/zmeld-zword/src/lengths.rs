@@ -132,14 +132,14 @@ impl WordCodes {
     }
 
     /// The table of a literal by its place.
-    pub fn table_of(&self, place: &Place) -> usize {
+    pub fn table_of(&self, place: &LiteralPlace) -> usize {
         usize::from(self.table_of[place.index()])
     }
 }
 
 /// What is known of a literal of a word before it is read.
 #[derive(Debug, Clone, Copy)]
-pub struct Place {
+pub struct LiteralPlace {
     /// The kind of its token.
     pub kind: u8,
     /// Which byte of the word it is, 0 the lowest.
@@ -148,7 +148,7 @@ pub struct Place {
     pub count: u32,
 }
 
-impl Place {
+impl LiteralPlace {
     /// Which of the 128.
     pub fn index(&self) -> usize {
         let group = match self.kind {

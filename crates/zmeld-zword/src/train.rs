@@ -8,7 +8,7 @@
 use crate::code::limited_lengths;
 use crate::decoder::{decode, Observer, BLOCK};
 use crate::lengths::{
-    self, layout, Lengths, Place, CLASSES, CONTEXTS, KINDS, MASKS, SETS, TOKENS_KNOWN,
+    self, layout, Lengths, LiteralPlace, CLASSES, CONTEXTS, KINDS, MASKS, SETS, TOKENS_KNOWN,
     WORD_LITERALS,
 };
 use crate::Error;
@@ -84,7 +84,7 @@ impl Observer for Counts {
     fn token(&mut self, width: usize, context: usize, token: u16) {
         self.words[width][self.set].token[context][usize::from(token)] += 1;
     }
-    fn literal(&mut self, width: usize, place: &Place, byte: u8) {
+    fn literal(&mut self, width: usize, place: &LiteralPlace, byte: u8) {
         self.words[width][self.set].literal[place.index()][usize::from(byte)] += 1;
     }
     fn extra(&mut self, width: usize, table: usize, byte: u8) {
@@ -325,7 +325,7 @@ fn cost_of(
     });
     let mut cost = mean_half_bits(tokens);
     for byte in (0..8).filter(|byte| mask >> byte & 1 != 0) {
-        let place = Place {
+        let place = LiteralPlace {
             kind: kind as u8,
             byte,
             count: mask.count_ones(),

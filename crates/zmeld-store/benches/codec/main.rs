@@ -97,7 +97,7 @@ struct Level {
 }
 
 #[derive(Serialize)]
-struct Body<'a> {
+struct CodecBody<'a> {
     machine: &'a Machine,
     rounds: usize,
     pages: usize,
@@ -209,7 +209,7 @@ fn run(settings: &Settings) -> Result<(), String> {
         .provenance("of training", counted(&results.trained))
         .provenance("rounds", settings.rounds.to_string())
         .section(section);
-    let body = Body {
+    let body = CodecBody {
         machine: &machine,
         rounds: settings.rounds,
         pages: pages(&results.held_out) + pages(&results.trained),

@@ -14,7 +14,7 @@ use crate::runs::Runs;
 
 /// A benchmark's JSON: what they all have, and what is one's own.
 #[derive(Serialize)]
-struct Body<'a, T> {
+struct BenchBody<'a, T> {
     machine: &'a Machine,
     #[serde(flatten)]
     own: T,
@@ -50,7 +50,7 @@ impl Measured<'_> {
         json: Option<&Path>,
     ) -> Result<(), String> {
         let tables = self.results.tables.iter();
-        let body = Body {
+        let body = BenchBody {
             machine: self.machine,
             own,
             data: &self.pages.about,

@@ -1,6 +1,6 @@
 //! Tiers that get in each other's way.
 
-use zmeld_advice::{beside, Place};
+use zmeld_advice::{beside, CompressedPlace};
 use zmeld_report::units::bytes;
 
 use super::{Found, View};
@@ -46,7 +46,7 @@ pub(super) fn second_device(view: &View) -> Vec<Found> {
     let ram = view.now.memory.total_bytes;
     let place = |(swap, device): &(&Swap, &Device)| {
         let limit = device.held.unwrap_or_default().limit_bytes;
-        Place::device(swap.area.priority, device.size_bytes, limit, page_size)
+        CompressedPlace::device(swap.area.priority, device.size_bytes, limit, page_size)
     };
     let (own, others): (Vec<_>, Vec<_>) =
         view.compressed().partition(|(swap, _)| view.is_own(swap));

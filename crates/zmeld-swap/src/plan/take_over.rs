@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use zmeld_advice::{beside, ActiveSwap, Place};
+use zmeld_advice::{beside, ActiveSwap, CompressedPlace};
 
 use crate::config::{Kind, Problem, Severity, Trap};
 use crate::error::Error;
@@ -122,11 +122,11 @@ impl Draft<'_> {
         let page_size = rustix::param::page_size() as u64;
         for (tier, priority) in areas(config) {
             let (trap, place) = match &tier.kind {
-                Kind::Zswap(_) => (Trap::ZramWithZswap, Place::Pool),
+                Kind::Zswap(_) => (Trap::ZramWithZswap, CompressedPlace::Pool),
                 Kind::Ram(device) => {
                     let limit = device.memory_limit.map_or(0, |limit| limit.bytes(ram));
                     let size = device.size.bytes(ram);
-                    let place = Place::device(priority.into(), size, limit, page_size);
+                    let place = CompressedPlace::device(priority.into(), size, limit, page_size);
                     (Trap::SecondDevice, place)
                 }
                 Kind::Disk(_) => continue,
@@ -152,7 +152,7 @@ impl Draft<'_> {
                 false => (Severity::Error, "this tier would come"),
             };
             for other in others {
-                let Some(what) = beside(place, Place::of(other, page_size), ram) else {
+                let Some(what) = beside(place, CompressedPlace::of(other, page_size), ram) else {
                     continue;
                 };
                 self.problem(

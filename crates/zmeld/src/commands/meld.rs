@@ -54,7 +54,7 @@ pub struct MeldArgs {
 
 /// The JSON of `zmeld.meld/1`.
 #[derive(Serialize)]
-struct Body<'a> {
+struct PassBody<'a> {
     device: &'a str,
     estimate_only: bool,
     result: &'a PassResult,
@@ -75,7 +75,7 @@ pub fn run(args: &MeldArgs) -> anyhow::Result<Outcome> {
     };
     let stop = progress::interrupt_flag();
     let result = pass(&host, &name, &options, stop)?;
-    let body = Body {
+    let body = PassBody {
         device: &name,
         estimate_only: args.estimate,
         result: &result,
