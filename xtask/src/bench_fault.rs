@@ -233,7 +233,7 @@ impl Guest<'_> {
         let set = |name: &str, value: String| (name.to_owned(), value);
         let boot = BootOptions {
             script: Some(vm::script(&script)?),
-            module: Some(self.module.clone()),
+            module: Some(Addition::module(&self.module)?),
             load: false,
             files: vec![Addition::file("/guest/footprint", &self.program)?],
             variables: vec![

@@ -172,7 +172,7 @@ pub fn kernel(arguments: &[String]) -> Result<ExitCode> {
     let program = bench_program("kernel")?;
     let pages = collect(&program, &options)?;
     let mut boot = BootOptions {
-        module: Some(module),
+        module: Some(Addition::module(&module)?),
         load: true,
         memory: 1024,
         urgent: true,
@@ -290,7 +290,7 @@ pub fn swap(arguments: &[String]) -> Result<ExitCode> {
     for kind in ["zmeld", "zram", "disk", "none"] {
         let boot = BootOptions {
             script: Some(crate::vm::script(&tests.join("../short-of-memory.sh"))?),
-            module: Some(module.clone()),
+            module: Some(Addition::module(&module)?),
             load: false,
             files: vec![Addition::file("/guest/pages", &pages)?],
             variables: vec![("SWAP".into(), kind.into())],

@@ -10,7 +10,7 @@ use anyhow::Result;
 
 use crate::c_build::{Compiler, Flavour};
 use crate::process::{command_line, Log};
-use crate::step::{Tally, TestScope};
+use crate::step::{Stage, Tally, TestScope};
 use crate::tools;
 
 /// The program that `cargo xtask soak` runs for hours.
@@ -266,41 +266,57 @@ impl CTest {
         format!("{}-{}", self.name, self.flavour.name())
     }
 
-    /// Compiles it and does its runs; each counts as one test.
-    pub fn run(
+    /// How many processors it keeps busy.
+    pub fn processors(&self) -> u32 {
+        if matches!(self.name, "threads" | "changing") {
+            2
+        } else {
+            1
+        }
+    }
+
+    /// Compiles it; what is left are its runs, of which each counts as one test.
+    pub fn start(
         &self,
         log: &Log,
         environment: &CTestEnvironment,
         scope: TestScope,
         seed: u64,
-    ) -> Result<Tally> {
-        let mut tally = Tally::default();
+    ) -> Result<Stage> {
+        let step = self.step_name();
+        let mut commands = Vec::new();
         for arguments in (self.runs)(scope, seed) {
             let mut command = match environment.command(log, self.flavour, self.name)? {
                 Ok(command) => command,
-                Err(reason) => return Ok(Tally::skip(&self.step_name(), reason)),
+                Err(reason) => return Ok(Stage::Ended(Tally::skip(&step, reason))),
             };
             command.args(arguments);
-            tally.add(self.run_once(log, command, scope)?);
+            commands.push(command);
         }
-        Ok(tally)
+        Ok(Stage::Rest(Box::new(move |log| {
+            let mut tally = Tally::default();
+            for command in commands {
+                tally.add(run_once(&step, log, command, scope)?);
+            }
+            Ok(tally)
+        })))
     }
+}
 
-    fn run_once(&self, log: &Log, mut command: Command, scope: TestScope) -> Result<Tally> {
-        let limit = match scope {
-            TestScope::Long => Duration::from_secs(6 * 3600),
-            _ => Duration::from_secs(900),
-        };
-        let replay = command_line(&command);
-        let ran = log.run(&mut command, limit)?;
-        let mut tally = Tally::of(
-            &self.step_name(),
-            ran.succeeded(),
-            format!("{}; replay with\n  {replay}", ran.status),
-        );
-        tally.add_skip_lines(&self.step_name(), &ran.text);
-        Ok(tally)
-    }
+fn run_once(step: &str, log: &Log, mut command: Command, scope: TestScope) -> Result<Tally> {
+    let limit = match scope {
+        TestScope::Long => Duration::from_secs(6 * 3600),
+        _ => Duration::from_secs(900),
+    };
+    let replay = command_line(&command);
+    let ran = log.run(&mut command, limit)?;
+    let mut tally = Tally::of(
+        step,
+        ran.succeeded(),
+        format!("{}; replay with\n  {replay}", ran.status),
+    );
+    tally.add_skip_lines(step, &ran.text);
+    Ok(tally)
 }
 
 /// How to start a program, or why it cannot run here.

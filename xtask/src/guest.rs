@@ -61,6 +61,7 @@ const LINKS: &[(&str, &str)] = &[
 ];
 
 /// What one run adds.
+#[derive(Clone)]
 pub struct Addition {
     /// Where the guest finds it.
     pub name: String,
@@ -78,6 +79,12 @@ impl Addition {
             bytes: text.into().into_bytes(),
             executable,
         }
+    }
+
+    /// A module of the kernel, under its file's name.
+    pub fn module(path: &Path) -> Result<Addition> {
+        let name = path.file_name().unwrap_or_default();
+        Addition::file(&name.to_string_lossy(), path)
     }
 
     /// A file of this machine.

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{bail, Context, Result};
@@ -30,7 +30,7 @@ use crate::module_build::{self, Flavour};
 use crate::process::Log;
 use crate::rust_tests::{self, cargo};
 use crate::signing;
-use crate::step::{Tally, TestScope};
+use crate::step::{Stage, Tally, TestScope};
 use crate::tools;
 use crate::vm;
 use crate::workspace;
@@ -62,7 +62,7 @@ const SOAK: &str = "soak";
 /// Kernels that are here, and why others are not: asked for once.
 #[derive(Default)]
 pub struct KernelCache {
-    kernels: RefCell<BTreeMap<&'static str, std::result::Result<Rc<Kernel>, Reason>>>,
+    kernels: RefCell<BTreeMap<&'static str, std::result::Result<Arc<Kernel>, Reason>>>,
 }
 
 impl KernelCache {
@@ -70,12 +70,12 @@ impl KernelCache {
         &self,
         log: &Log,
         name: &'static str,
-    ) -> Result<std::result::Result<Rc<Kernel>, Reason>> {
+    ) -> Result<std::result::Result<Arc<Kernel>, Reason>> {
         if let Some(known) = self.kernels.borrow().get(name) {
             return Ok(known.clone());
         }
         let recipe = kernels::recipe(name).context("a kernel without a recipe")?;
-        let found = kernels::provide(log, recipe)?.map(Rc::new);
+        let found = kernels::provide(log, recipe)?.map(Arc::new);
         self.kernels.borrow_mut().insert(name, found.clone());
         Ok(found)
     }
@@ -273,6 +273,7 @@ impl TestSubject {
 }
 
 /// One script in one kernel, on zmeld or on the kernel's own zram.
+#[derive(Clone)]
 pub struct GuestTest {
     /// The script's name.
     pub name: String,
@@ -301,35 +302,56 @@ impl GuestTest {
         }
     }
 
-    /// Boots it; each of its checks counts as one test.
-    pub fn run(
+    /// How many processors its guest has.
+    pub fn processors(&self, scope: TestScope) -> u32 {
+        let is_user_mode = is_newest(self.kernel);
+        // With two, this young part of the kernel panics now and then by itself
+        // ("scheduling from the idle thread"); QEMU's guests have two.
+        if is_user_mode && scope != TestScope::Long {
+            1
+        } else {
+            2
+        }
+    }
+
+    /// Builds what it needs; what is left is to boot it. Each of its checks counts as one
+    /// test.
+    pub fn start(
         &self,
         log: &Log,
         kernels: &KernelCache,
         scope: TestScope,
         seed: u64,
-    ) -> Result<Tally> {
-        let step = self.step_name();
+    ) -> Result<Stage> {
+        let skip = |reason| Ok(Stage::Ended(Tally::skip(&self.step_name(), reason)));
         let kernel = match kernels.take(log, self.kernel)? {
             Ok(kernel) => kernel,
-            Err(reason) => return Ok(Tally::skip(&step, reason)),
+            Err(reason) => return skip(reason),
         };
         if let Some(reason) = machine::cannot_run(&kernel) {
-            return Ok(Tally::skip(&step, reason));
+            return skip(reason);
         }
         let absent = |name: &&String| !tools::is_on_path(name);
         if let Some(name) = self.needs.programs.iter().find(absent) {
-            return Ok(Tally::skip(&step, format!("{name} is not on this machine")));
+            return skip(format!("{name} is not on this machine"));
         }
         let mut boot = self.boot(log, &kernel, scope, seed)?;
         if self.needs.systemd {
             boot.root = match debian::image(log)? {
                 Ok(image) => Some(image),
-                Err(reason) => return Ok(Tally::skip(&step, reason)),
+                Err(reason) => return skip(reason),
             };
         }
+        let test = self.clone();
+        Ok(Stage::Rest(Box::new(move |log| {
+            test.boots(log, &kernel, &boot)
+        })))
+    }
+
+    fn boots(&self, log: &Log, kernel: &Kernel, boot: &BootOptions) -> Result<Tally> {
+        let step = self.step_name();
         let mut output = Vec::new();
-        let ended = machine::run(&kernel, &boot, &mut output);
+        let ended = machine::run(kernel, boot, &mut output);
         let output = String::from_utf8_lossy(&output).into_owned();
         log.note(&output)?;
         let outcome = ended?;
@@ -337,7 +359,7 @@ impl GuestTest {
             "---- the kernel's messages ----\n{}",
             outcome.messages
         ))?;
-        if self.seconds.is_some() && died_by_itself(&kernel, &outcome) {
+        if self.seconds.is_some() && died_by_itself(kernel, &outcome) {
             log.note("note: that panic is the kernel's own, with two processors")?;
             return Ok(Tally::default());
         }
@@ -373,14 +395,10 @@ impl GuestTest {
             load: false,
             programs: self.needs.programs.clone(),
             memory: self.needs.memory.unwrap_or(512),
+            processors: self.processors(scope),
             disks: self.needs.disks.clone(),
             ..BootOptions::default()
         };
-        if kernel.recipe.kind == Kind::UserMode && scope != TestScope::Long {
-            // With two, this young part of the kernel panics now and then by
-            // itself ("scheduling from the idle thread"); QEMU's guests have two.
-            boot.processors = 1;
-        }
         for name in ["pages", "meddle"] {
             let source = tests.join(name).with_extension("c");
             let program = module_build::guest_program(log, &source)?;
@@ -412,7 +430,8 @@ impl GuestTest {
             } else {
                 Flavour::of(kernel.recipe)
             };
-            boot.module = Some(module_build::build(log, kernel, flavour)?);
+            let module = module_build::build(log, kernel, flavour)?;
+            boot.module = Some(Addition::module(&module)?);
         }
         boot.variables.push(("SEED".into(), seed.to_string()));
         if kernel.recipe.checks {
@@ -596,7 +615,7 @@ pub fn soak(
         upstream: false,
         seconds: Some(seconds),
     };
-    test.run(log, kernels, TestScope::Long, seed)
+    test.start(log, kernels, TestScope::Long, seed)?.finish(log)
 }
 
 fn is_newest(kernel: &str) -> bool {

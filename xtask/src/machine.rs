@@ -34,8 +34,8 @@ pub struct BootOptions {
     pub arguments: Vec<String>,
     /// Variables that it sees.
     pub variables: Vec<(String, String)>,
-    /// Our module, where there is one to load.
-    pub module: Option<PathBuf>,
+    /// Our module, where there is one to load, under its file's name.
+    pub module: Option<Addition>,
     /// Whether the guest's first program loads it.
     pub load: bool,
     /// Further files.
@@ -195,7 +195,8 @@ fn messages_of_boot_alone(kernel: &Kernel) -> Result<String> {
             outcome.tail()
         );
     }
-    fs::write(&kept, &outcome.messages)?;
+    // Another guest of this kernel may read it meanwhile.
+    zmeld_linux::file::replace(&kept, outcome.messages.as_bytes())?;
     Ok(outcome.messages)
 }
 
@@ -270,16 +271,14 @@ fn additions(kernel: &Kernel, boot: &BootOptions, token: &str) -> Result<Vec<Add
     set("root", boot.root.as_ref().map_or("", |_| debian::LABEL));
     let mut all = Vec::new();
     if let Some(module) = &boot.module {
-        let name = module
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
         if boot.load {
-            set("load", name.trim_end_matches(".ko"));
+            set("load", module.name.trim_end_matches(".ko"));
         }
-        let place = format!("/usr/lib/modules/{}/updates/{name}", kernel.release);
-        all.push(Addition::file(&place, module)?);
+        let updates = format!("/usr/lib/modules/{}/updates", kernel.release);
+        all.push(Addition {
+            name: format!("{updates}/{}", module.name),
+            ..module.clone()
+        });
     }
     for (name, value) in &boot.variables {
         environment += &format!("export {name}='{}'\n", value.replace('\'', r"'\''"));
@@ -293,11 +292,7 @@ fn additions(kernel: &Kernel, boot: &BootOptions, token: &str) -> Result<Vec<Add
         }
     }
     for addition in boot.script.iter().chain(&boot.files) {
-        all.push(Addition {
-            name: addition.name.clone(),
-            bytes: addition.bytes.clone(),
-            executable: addition.executable,
-        });
+        all.push(addition.clone());
     }
     Ok(all)
 }

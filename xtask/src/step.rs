@@ -1,12 +1,18 @@
 //! Steps of a test run: what each found, and how it is told.
 
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{anyhow, Result};
 
 use crate::pace::Pace;
 use crate::process::{was_interrupted, Log};
 use crate::workspace;
+
+/// Steps that run beside each other at most, each on a processor of its own: guests
+/// take memory, too.
+const BESIDE_MAX: usize = 4;
 
 /// Lines of a failed step's log that are shown.
 const TAIL_LINES: usize = 60;
@@ -103,8 +109,36 @@ pub fn skip_lines(text: &str) -> impl Iterator<Item = String> + '_ {
         .map(|reason| reason.trim().to_owned())
 }
 
+/// What is left of a step when all that it needs is built.
+pub type Rest = Box<dyn FnOnce(&Log) -> Result<Tally> + Send>;
+
+/// How far a step is in front.
+pub enum Stage {
+    /// At its end.
+    Ended(Tally),
+    /// What is left takes one processor, and nothing that another step changes.
+    Rest(Rest),
+}
+
+impl Stage {
+    /// To the end of the step, in front.
+    pub fn finish(self, log: &Log) -> Result<Tally> {
+        match self {
+            Stage::Ended(tally) => Ok(tally),
+            Stage::Rest(rest) => rest(log),
+        }
+    }
+}
+
+type InFront<'a, T> = Box<dyn Fn(&Log) -> Result<T> + 'a>;
+
 /// What a step does; what its programs say goes to the log.
-pub type Action<'a> = Box<dyn Fn(&Log) -> Result<Tally> + 'a>;
+pub enum Action<'a> {
+    /// With nothing beside it.
+    Alone(InFront<'a, Tally>),
+    /// In front until the rest of it may run beside other steps.
+    Beside(InFront<'a, Stage>),
+}
 
 /// A named part of a test run.
 pub struct Step<'a> {
@@ -116,35 +150,20 @@ pub struct Step<'a> {
     pub run: Action<'a>,
 }
 
-/// Runs the steps one by one, tells how each went, and sums up. `partial` is why
-/// this cannot be a full run, as far as it is known before.
+/// Runs the steps in their order, some beside each other, tells how each went, and sums
+/// up. `partial` is why this cannot be a full run, as far as it is known before.
 ///
 /// # Errors
 /// When it was interrupted, or logs cannot be written.
 pub fn run_all(steps: &[Step], mut partial: Vec<String>) -> Result<Tally> {
-    let logs = workspace::work_folder("logs")?;
-    let names: Vec<&str> = steps.iter().map(|step| step.name.as_str()).collect();
-    let mut pace = Pace::new()?;
     let started = Instant::now();
-    let mut total = Tally::default();
-    let mut not_run = Vec::new();
-    for (done, step) in steps.iter().enumerate() {
-        let log = Log::create(&logs.join(format!("{}.log", step.name)))?;
-        let step_started = Instant::now();
-        pace.begins(&names[done..], done);
-        let found = match (step.run)(&log) {
-            Ok(found) => found,
-            Err(error) if was_interrupted() => return Err(error),
-            Err(error) => Tally::fail(&step.name, format!("{error:#}")),
-        };
-        if found.did_not_run() {
-            not_run.push(step.name.as_str());
-        } else {
-            pace.ended(&step.name, step_started.elapsed())?;
-        }
-        tell(step, &log, &found, step_started.elapsed())?;
-        total.add(found);
-    }
+    let mut report = Report {
+        pace: Pace::new()?,
+        total: Tally::default(),
+        not_run: Vec::new(),
+    };
+    run_steps(steps, &mut report)?;
+    let Report { total, not_run, .. } = report;
     if !not_run.is_empty() {
         partial.push(format!(
             "{} of {} steps could not run here: {}",
@@ -165,6 +184,98 @@ pub fn run_all(steps: &[Step], mut partial: Vec<String>) -> Result<Tally> {
     print!("{}", not_full(&partial));
     println!("{}", total.counts());
     Ok(total)
+}
+
+fn run_steps(steps: &[Step], report: &mut Report) -> Result<()> {
+    let logs = workspace::work_folder("logs")?;
+    let names: Vec<&str> = steps.iter().map(|step| step.name.as_str()).collect();
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let beside_max = processors.min(BESIDE_MAX);
+    std::thread::scope(|scope| {
+        let (over, ended) = channel::<EndedStep>();
+        let mut running = 0;
+        for (done, step) in steps.iter().enumerate() {
+            let others_max = match step.run {
+                Action::Alone(_) => 0,
+                Action::Beside(_) => beside_max - 1,
+            };
+            while running > others_max {
+                report.take(steps, ended.recv()?)?;
+                running -= 1;
+            }
+            let log = Log::create(&logs.join(format!("{}.log", step.name)))?;
+            let began = Instant::now();
+            report.pace.begins(&names[done..], done);
+            let found = match &step.run {
+                Action::Alone(run) => run(&log),
+                Action::Beside(start) => match start(&log) {
+                    Ok(Stage::Ended(tally)) => Ok(tally),
+                    Ok(Stage::Rest(rest)) => {
+                        let over = over.clone();
+                        running += 1;
+                        scope.spawn(move || {
+                            let found = catch_unwind(AssertUnwindSafe(|| rest(&log)));
+                            let found = found.unwrap_or_else(|_| Err(anyhow!("it panicked")));
+                            // Nobody listens any more where the run was interrupted.
+                            let _ = over.send(EndedStep::new(done, log, found, began));
+                        });
+                        continue;
+                    }
+                    Err(error) => Err(error),
+                },
+            };
+            report.take(steps, EndedStep::new(done, log, found, began))?;
+        }
+        for _ in 0..running {
+            report.take(steps, ended.recv()?)?;
+        }
+        Ok(())
+    })
+}
+
+/// A step at its end.
+struct EndedStep {
+    index: usize,
+    log: Log,
+    found: Result<Tally>,
+    took: Duration,
+}
+
+impl EndedStep {
+    fn new(index: usize, log: Log, found: Result<Tally>, began: Instant) -> EndedStep {
+        EndedStep {
+            index,
+            log,
+            found,
+            took: began.elapsed(),
+        }
+    }
+}
+
+/// What all steps found so far.
+struct Report {
+    pace: Pace,
+    total: Tally,
+    not_run: Vec<String>,
+}
+
+impl Report {
+    fn take(&mut self, steps: &[Step], ended: EndedStep) -> Result<()> {
+        let step = &steps[ended.index];
+        let found = match ended.found {
+            Ok(found) => found,
+            Err(error) if was_interrupted() => return Err(error),
+            Err(error) => Tally::fail(&step.name, format!("{error:#}")),
+        };
+        if found.did_not_run() {
+            self.not_run.push(step.name.clone());
+        } else {
+            self.pace.ended(&step.name, ended.took)?;
+        }
+        tell(step, &ended.log, &found, ended.took)?;
+        self.total.add(found);
+        Ok(())
+    }
 }
 
 fn tell(step: &Step, log: &Log, found: &Tally, took: Duration) -> Result<()> {
@@ -248,6 +359,53 @@ mod tests {
         assert!(Tally::skip("a", "why").did_not_run());
         assert!(!Tally::fail("a", "why").did_not_run());
         assert!(!Tally::pass().did_not_run());
+    }
+
+    #[test]
+    fn steps_run_beside_each_other_and_nothing_beside_one_that_is_alone() {
+        use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+        use std::sync::{Arc, Barrier};
+        let running = Arc::new(AtomicUsize::new(0));
+        let both = match std::thread::available_parallelism() {
+            Ok(processors) if processors.get() > 1 => 2,
+            _ => 1,
+        };
+        let meet = Arc::new(Barrier::new(both));
+        let beside = |name: &str| {
+            let (running, meet) = (running.clone(), meet.clone());
+            let start = move |_: &Log| {
+                let (running, meet) = (running.clone(), meet.clone());
+                running.fetch_add(1, SeqCst);
+                Ok(Stage::Rest(Box::new(move |_: &Log| {
+                    // Each waits until the other is there.
+                    meet.wait();
+                    running.fetch_sub(1, SeqCst);
+                    Ok(Tally::pass())
+                })))
+            };
+            Step {
+                name: format!("unit-{name}"),
+                about: String::new(),
+                run: Action::Beside(Box::new(start)),
+            }
+        };
+        let alone = Step {
+            name: "unit-alone".to_owned(),
+            about: String::new(),
+            run: Action::Alone(Box::new(|_| {
+                Ok(Tally::of("alone", running.load(SeqCst) == 0, "others ran"))
+            })),
+        };
+        let panics = Step {
+            name: "unit-panics".to_owned(),
+            about: String::new(),
+            run: Action::Beside(Box::new(|_| {
+                Ok(Stage::Rest(Box::new(|_| panic!("as the test wants it"))))
+            })),
+        };
+        let total = run_all(&[beside("a"), beside("b"), alone, panics], Vec::new()).unwrap();
+        assert_eq!((total.passed, total.failed.len()), (3, 1));
+        assert!(total.failed[0].1.contains("panicked"));
     }
 
     #[test]

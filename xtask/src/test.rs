@@ -18,7 +18,7 @@ use crate::process::Log;
 use crate::processors;
 use crate::rust_tests;
 use crate::setup;
-use crate::step::{run_all, Step, Tally, TestScope};
+use crate::step::{run_all, Action, Stage, Step, Tally, TestScope};
 
 /// The arguments of `test`.
 pub const USAGE: &str = "[--quick|--long] [--only NAME]... [--seed N] [--no-install] [--list]";
@@ -184,9 +184,9 @@ fn steps<'a>(
         |log: &Log| freestanding::warnings(log, &environment.compiler),
     ));
     for test in c_tests::tests(scope) {
-        steps.push(step(&test.step_name(), test.about, move |log: &Log| {
-            test.run(log, environment, scope, seed)
-        }));
+        let start = move |log: &Log| test.start(log, environment, scope, seed);
+        let processors = test.processors();
+        steps.push(staged(&test.step_name(), test.about, processors, start));
     }
     for target in fuzz::targets()? {
         let name = target.clone();
@@ -238,9 +238,9 @@ fn kernel_steps(scope: TestScope, seed: u64, kernels: &KernelCache) -> Result<Ve
     }
     for test in kernel_tests::tests(scope)? {
         let (name, about) = (test.step_name(), test.about());
-        steps.push(step(&name, about, move |log: &Log| {
-            test.run(log, kernels, scope, seed)
-        }));
+        let processors = test.processors(scope);
+        let start = move |log: &Log| test.start(log, kernels, scope, seed);
+        steps.push(staged(&name, about, processors, start));
     }
     Ok(steps)
 }
@@ -249,7 +249,24 @@ fn step<'a>(name: &str, about: &str, run: impl Fn(&Log) -> Result<Tally> + 'a) -
     Step {
         name: name.to_owned(),
         about: about.to_owned(),
-        run: Box::new(run),
+        run: Action::Alone(Box::new(run)),
+    }
+}
+
+/// One that runs beside others where it takes but one processor.
+fn staged<'a>(
+    name: &str,
+    about: &str,
+    processors: u32,
+    start: impl Fn(&Log) -> Result<Stage> + 'a,
+) -> Step<'a> {
+    if processors > 1 {
+        return step(name, about, move |log: &Log| start(log)?.finish(log));
+    }
+    Step {
+        name: name.to_owned(),
+        about: about.to_owned(),
+        run: Action::Beside(Box::new(start)),
     }
 }
 

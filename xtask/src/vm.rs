@@ -163,11 +163,14 @@ pub fn run(arguments: &[String]) -> Result<ExitCode> {
     }
     options.boot.module = match &options.module {
         Module::None => None,
-        Module::Given(path) => Some(path.clone()),
+        Module::Given(path) => Some(Addition::module(path)?),
         Module::Built(_) if !module_build::is_there() => {
             bail!("there is no module to build: store/kmod has no Kbuild (--no-module?)")
         }
-        Module::Built(flavour) => Some(module_build::build(&log, &kernel, *flavour)?),
+        Module::Built(flavour) => {
+            let module = module_build::build(&log, &kernel, *flavour)?;
+            Some(Addition::module(&module)?)
+        }
     };
     let outcome = machine::run(&kernel, &options.boot, &mut std::io::stdout())?;
     if let Some(path) = &options.messages {
