@@ -343,7 +343,24 @@ impl ElfHeaders<'_> {
 
     fn segments(&self) -> Result<Vec<Segment>, Error> {
         let form = self.form()?;
-        let wide = form.wide;
+        let (table, count, entry) = self.program_headers(form)?;
+        let mut segments = Vec::new();
+        for index in 0..count {
+            segments.extend(self.segment(form, index as u32, table + index * entry)?);
+        }
+        if segments.is_empty() {
+            return Err(self.error(
+                "p_type",
+                table,
+                "none of the segments holds memory (PT_LOAD)",
+            ));
+        }
+        Ok(segments)
+    }
+
+    /// Where the program headers begin, how many there are, and the bytes of each; all
+    /// of them lie in the file.
+    fn program_headers(&self, form: ElfEncoding) -> Result<(u64, u64, u64), Error> {
         let kind = self.number(form, "e_type", 16, 2)?;
         if kind != ET_CORE {
             return Err(self.error("e_type", 16, format!("type {kind} is not a core (4)")));
@@ -352,7 +369,7 @@ impl ElfHeaders<'_> {
         if version != 1 {
             return Err(self.error("e_version", 20, format!("version {version} is unknown")));
         }
-        let (phoff_at, word, ehsize_at, phentsize_at, phnum_at, header, entry) = if wide {
+        let (phoff_at, word, ehsize_at, phentsize_at, phnum_at, header, entry) = if form.wide {
             (32, 8, 52, 54, 56, 64, 56)
         } else {
             (28, 4, 40, 42, 44, 52, 32)
@@ -407,18 +424,7 @@ impl ElfHeaders<'_> {
                 ),
             ));
         }
-        let mut segments = Vec::new();
-        for index in 0..count {
-            segments.extend(self.segment(form, index as u32, table + index * entry)?);
-        }
-        if segments.is_empty() {
-            return Err(self.error(
-                "p_type",
-                table,
-                "none of the segments holds memory (PT_LOAD)",
-            ));
-        }
-        Ok(segments)
+        Ok((table, count, entry))
     }
 
     /// With 65535 segments or more their number is in `sh_info` of section 0.

@@ -135,7 +135,34 @@ struct ScanShared<'a> {
     progress: &'a ScanProgress,
 }
 
-impl ScanShared<'_> {
+impl<'a> ScanShared<'a> {
+    /// With one worker: a codec that has no memory is told before anything is read.
+    fn new(
+        options: &'a ScanOptions,
+        pool: &'a PoolModel,
+        expected: Option<u64>,
+        stop: &'a AtomicBool,
+        progress: &'a ScanProgress,
+    ) -> Result<ScanShared<'a>, ScanError> {
+        let seed = options.seed.unwrap_or_else(random_seed);
+        let mut key = [0; 16];
+        key[..8].copy_from_slice(&seed.to_ne_bytes());
+        let shared = ScanShared {
+            candidates: &options.codecs,
+            pool,
+            key: FingerprintKey::new(&key)?,
+            seed,
+            contents: Contents::new(),
+            sampler: Sampler::new(options.sample, expected),
+            workers: Workers::new(),
+            failure: Mutex::new(None),
+            stop,
+            progress,
+        };
+        shared.workers.give(shared.make_worker()?);
+        Ok(shared)
+    }
+
     fn make_worker(&self) -> Result<ScanWorker, ScanError> {
         let geometry = &self.pool.geometry;
         let bench = |candidate| CodecMeasurement::new(candidate, geometry.huge_size());
@@ -319,25 +346,8 @@ pub fn scan(
         .clone()
         .unwrap_or_else(|| PoolModel::running(&machine.kernel, page_size() as u32));
     let candidates = &options.codecs;
-    let seed = options.seed.unwrap_or_else(random_seed);
-    let mut key = [0; 16];
-    key[..8].copy_from_slice(&seed.to_ne_bytes());
     let expected = source.expected_pages();
-    let mut shared = ScanShared {
-        candidates,
-        pool: &pool,
-        key: FingerprintKey::new(&key)?,
-        seed,
-        contents: Contents::new(),
-        sampler: Sampler::new(options.sample, expected),
-        workers: Workers::new(),
-        failure: Mutex::new(None),
-        stop,
-        progress,
-    };
-    // A codec that has no memory is told before anything is read.
-    shared.workers.give(shared.make_worker()?);
-
+    let mut shared = ScanShared::new(options, &pool, expected, stop, progress)?;
     let visit = shared.first_reading(source, options.threads, expected)?;
     let sorted = shared.sort(options.threads);
     let counter = Counter::new(&visit.regions);
@@ -352,10 +362,9 @@ pub fn scan(
     let pages = count_pages(&workers, &sorted, &counter);
     let duplicates = counter.analyse(&sorted, options.groups);
     let fingerprint_ns = fingerprint_time(&workers, &shared.key);
-    let contents_measured = if full && second {
-        workers.iter().map(|worker| worker.contents_measured).sum()
-    } else {
-        shared.sampler.measured()
+    let contents_measured = match full && second {
+        true => workers.iter().map(|worker| worker.contents_measured).sum(),
+        false => shared.sampler.measured(),
     };
     let group_pages = |hash| counter.pages(sorted.find(hash)).0;
     let measured = gather(workers, &shared, full && second, &group_pages);
@@ -364,13 +373,6 @@ pub fn scan(
         codec_result(candidate, measured, &pages, &pool, ram_bytes, &machine)
     };
     let codecs: Vec<CodecResult> = candidates.iter().zip(&measured).map(codec).collect();
-    let mut notes: Vec<String> = visit.notes.iter().map(ToString::to_string).collect();
-    if options.full && !full && !stopped {
-        notes.push(
-            "a stream can be read only once, so this is a sample: give a file for a full scan"
-                .to_owned(),
-        );
-    }
     let mut result = ScanResult {
         source: source.describe(),
         page_size: page_size() as u64,
@@ -382,7 +384,7 @@ pub fn scan(
         codecs,
         cold: cold(&visit),
         skipped: skipped(&visit),
-        notes,
+        notes: notes(&visit, options.full && !full && !stopped),
         ram_bytes,
         zero_pages_credited: !pool.swap_keeps_zeros,
         pool_chain: pool.chain,
@@ -394,6 +396,19 @@ pub fn scan(
     advise(&mut result, options, &visit);
     result.seconds = begin.elapsed().as_secs_f64();
     Ok(result)
+}
+
+/// What a reader has to know of how it was read; `sample_only`: not in full, though
+/// that was asked for.
+fn notes(visit: &Visit, sample_only: bool) -> Vec<String> {
+    let mut notes: Vec<String> = visit.notes.iter().map(ToString::to_string).collect();
+    if sample_only {
+        notes.push(
+            "a stream can be read only once, so this is a sample: give a file for a full scan"
+                .to_owned(),
+        );
+    }
+    notes
 }
 
 /// What was read.

@@ -101,37 +101,8 @@ pub fn recommend(
         Some(TierKind::Disk) | None => None,
     };
     let advised = advice::recommend(&facts, ram_kind);
-    let (kind, why) = match choice.kind {
-        Some(kind) => (kind, "as asked for".to_owned()),
-        None if choice.place.is_some() => (TierKind::Disk, "a place is given".to_owned()),
-        None => {
-            let kind = match advised.kind {
-                advice::AdvisedTier::Zram => TierKind::Zram,
-                advice::AdvisedTier::Zmeld => TierKind::Zmeld,
-                advice::AdvisedTier::Zswap => TierKind::Zswap,
-            };
-            (kind, advised.why.clone())
-        }
-    };
-    if let (None, TierKind::Zram | TierKind::Zmeld, CodecVerdict::NothingToGain(_)) =
-        (choice.kind, kind, measured)
-    {
-        return Err(Error::Refused {
-            what: format!(
-                "{}; use a disk tier (--tier disk --device ...), or --tier zram all the same",
-                measured.why_none().unwrap_or_default()
-            ),
-        });
-    }
-    if choice.place.is_some() != (kind == TierKind::Disk) {
-        return Err(Error::Refused {
-            what: match kind {
-                TierKind::Disk => "a disk tier needs --device: a partition, or a file and --size",
-                _ => "--device is for --tier disk",
-            }
-            .to_owned(),
-        });
-    }
+    let (kind, why) = kind_of_tier(choice, &advised);
+    check_choice(choice, kind, measured)?;
     let name = match kind {
         TierKind::Zram | TierKind::Zmeld => "fast",
         TierKind::Zswap => "cache",
@@ -179,6 +150,47 @@ pub fn recommend(
         comments,
         recommendation,
     })
+}
+
+/// The kind that the user chose, or the one that suits the machine; and why.
+fn kind_of_tier(choice: &Choice, advised: &Recommendation) -> (TierKind, String) {
+    match choice.kind {
+        Some(kind) => (kind, "as asked for".to_owned()),
+        None if choice.place.is_some() => (TierKind::Disk, "a place is given".to_owned()),
+        None => {
+            let kind = match advised.kind {
+                advice::AdvisedTier::Zram => TierKind::Zram,
+                advice::AdvisedTier::Zmeld => TierKind::Zmeld,
+                advice::AdvisedTier::Zswap => TierKind::Zswap,
+            };
+            (kind, advised.why.clone())
+        }
+    }
+}
+
+/// Refuses choices that contradict each other, and a device of pages that do not
+/// compress unless it was asked for by name.
+fn check_choice(choice: &Choice, kind: TierKind, measured: &CodecVerdict) -> Result<(), Error> {
+    if let (None, TierKind::Zram | TierKind::Zmeld, CodecVerdict::NothingToGain(_)) =
+        (choice.kind, kind, measured)
+    {
+        return Err(Error::Refused {
+            what: format!(
+                "{}; use a disk tier (--tier disk --device ...), or --tier zram all the same",
+                measured.why_none().unwrap_or_default()
+            ),
+        });
+    }
+    if choice.place.is_some() != (kind == TierKind::Disk) {
+        return Err(Error::Refused {
+            what: match kind {
+                TierKind::Disk => "a disk tier needs --device: a partition, or a file and --size",
+                _ => "--device is for --tier disk",
+            }
+            .to_owned(),
+        });
+    }
+    Ok(())
 }
 
 /// What is recommended, with what the user decided in it.

@@ -199,39 +199,8 @@ fn device(name: &str, section: &Section, ram_bytes: u64, into: &mut Imported) {
         codecs(value, line, &mut device, into);
         comments.push(("codec", line.to_string()));
     }
-    if let Some((value, line)) = get(section, "writeback-device") {
-        match value.parse() {
-            Ok(location) => {
-                device.writeback = Some(Writeback {
-                    device: location,
-                    encryption: Encryption::None,
-                    daily_limit: None,
-                    compressed: false,
-                    optional: false,
-                    timeout: crate::config::tier::TIMEOUT,
-                });
-                comments.push(("writeback", line.to_string()));
-            }
-            Err(why) => into.left(line, &why),
-        }
-    }
-    match get(section, "swap-priority") {
-        Some((value, line)) => match value.parse::<i16>() {
-            Ok(priority @ -1..) => {
-                device.swap.priority = Some(priority);
-                comments.push(("priority", line.to_string()));
-            }
-            _ => into.left(line, "a priority is a number from -1 to 32767"),
-        },
-        None => comments.push(("priority", "zram-generator's default".to_owned())),
-    }
-    match get(section, "options") {
-        Some((value, line)) => {
-            device.swap.discard = discard(value, line, into);
-            comments.push(("discard", line.to_string()));
-        }
-        None => comments.push(("discard", "zram-generator's default".to_owned())),
-    }
+    comments.extend(writeback(section, &mut device, into));
+    comments.extend(swap(section, &mut device.swap, into));
     for (key, (_, line)) in section {
         if !KNOWN.contains(&key.as_str()) {
             into.left(line, "this key is not known");
@@ -242,6 +211,56 @@ fn device(name: &str, section: &Section, ram_bytes: u64, into: &mut Imported) {
     for (key, comment) in comments {
         into.comment(&tier, key, comment);
     }
+}
+
+/// Where the device writes back to, with a comment where it does.
+fn writeback(
+    section: &Section,
+    device: &mut RamDevice,
+    into: &mut Imported,
+) -> Option<(&'static str, String)> {
+    let (value, line) = get(section, "writeback-device")?;
+    match value.parse() {
+        Ok(location) => {
+            device.writeback = Some(Writeback {
+                device: location,
+                encryption: Encryption::None,
+                daily_limit: None,
+                compressed: false,
+                optional: false,
+                timeout: crate::config::tier::TIMEOUT,
+            });
+            Some(("writeback", line.to_string()))
+        }
+        Err(why) => {
+            into.left(line, &why);
+            None
+        }
+    }
+}
+
+/// How it is used as swap, with comments on what was taken.
+fn swap(section: &Section, swap: &mut Swap, into: &mut Imported) -> Vec<(&'static str, String)> {
+    let by_default = || "zram-generator's default".to_owned();
+    let mut comments = Vec::new();
+    match get(section, "swap-priority") {
+        Some((value, line)) => match value.parse::<i16>() {
+            Ok(priority @ -1..) => {
+                swap.priority = Some(priority);
+                comments.push(("priority", line.to_string()));
+            }
+            _ => into.left(line, "a priority is a number from -1 to 32767"),
+        },
+        None => comments.push(("priority", by_default())),
+    }
+    match get(section, "options") {
+        Some((value, line)) => {
+            swap.discard = discard(value, line, into);
+            comments.push(("discard", line.to_string()));
+        }
+        None => comments.push(("discard", by_default())),
+    }
+    comments
 }
 
 /// The size, from `zram-size` or from the two obsolete keys that override it.

@@ -72,15 +72,11 @@ pub fn steps_table(plan: &Plan) -> Table {
     table
 }
 
-/// All of a plan.
-pub fn plan_document(body: &PlanBody<'_>) -> Document {
+/// What `zmeld up` would do, in a sentence.
+fn plan_lead(body: &PlanBody<'_>, count: usize) -> String {
     let plan = body.plan;
-    let count: usize = plan.groups.iter().map(|group| group.steps.len()).sum();
-    let refused = plan
-        .problems
-        .iter()
-        .any(|it| it.severity == Severity::Error);
-    let lead = if refused {
+    let mut problems = plan.problems.iter();
+    if problems.any(|it| it.severity == Severity::Error) {
         "zmeld up would refuse this.".to_owned()
     } else if count == 0 && plan.undone.is_empty() {
         "There is nothing to set up.".to_owned()
@@ -94,21 +90,14 @@ pub fn plan_document(body: &PlanBody<'_>) -> Document {
             0 => format!("zmeld up would take {left} steps; zmeld down takes them back."),
             undone => format!("zmeld up would take back {undone} steps and take {left}."),
         }
-    };
-    let machine = &plan.machine;
-    let mut document = Document::new("zmeld plan")
-        .lead(lead)
-        .provenance("configuration", body.origin)
-        .provenance("kernel", machine.kernel.as_str())
-        .provenance("RAM", zmeld_report::units::bytes(machine.ram_bytes));
-    if let Some(ratio) = body.expected_ratio {
-        document = document.provenance("expected ratio", format!("{}x", tenths(ratio)));
     }
-    if let Some(sizing) = body.recommendation.and_then(|it| it.sizing.as_ref()) {
-        let mut section = Section::new("What it comes to");
-        if let Some(why) = &body.unmeasured {
-            section = section.advice(Tone::Neutral, format!("{why}: what is usual stands in."));
-        }
+}
+
+/// What the recommended tier takes and gains.
+fn outcome_section(body: &PlanBody<'_>) -> Option<Section> {
+    let recommendation = body.recommendation?;
+    let mut section = Section::new("What it comes to");
+    let (tone, text, measured) = if let Some(sizing) = &recommendation.sizing {
         // Without a measurement there are no such pages to fill it with.
         let (tone, text) = match body.expected_ratio {
             Some(_) => (Tone::Good, format!("{}.", super::capital(&sizing.words()))),
@@ -117,32 +106,59 @@ pub fn plan_document(body: &PlanBody<'_>) -> Document {
                 (Tone::Neutral, format!("It never takes more than {most}."))
             }
         };
-        document = document.section(section.advice(tone, text));
-    }
-    if let Some(pool) = body.recommendation.and_then(|it| it.pool.as_ref()) {
-        let mut section = Section::new("What it comes to");
-        if let Some(why) = body.unmeasured.as_ref().filter(|_| !pool.measured) {
-            section = section.advice(Tone::Neutral, format!("{why}: what is usual stands in."));
-        }
+        (tone, text, false)
+    } else {
+        let pool = recommendation.pool.as_ref()?;
         let tone = match pool.measured {
             true => Tone::Good,
             false => Tone::Neutral,
         };
         let text = format!("{}.", super::capital(&pool.words()));
-        document = document.section(section.advice(tone, text));
+        (tone, text, pool.measured)
+    };
+    if let Some(why) = body.unmeasured.as_ref().filter(|_| !measured) {
+        section = section.advice(Tone::Neutral, format!("{why}: what is usual stands in."));
     }
-    if !plan.problems.is_empty() || !plan.skipped.is_empty() || body.experiment.is_some() {
-        let mut section = Section::new("Please note");
-        if let Some(text) = &body.experiment {
-            section = section.advice(Tone::Warning, text.as_str());
-        }
-        for problem in &plan.problems {
-            section = section.advice(Tone::Warning, problem.to_string());
-        }
-        for skipped in &plan.skipped {
-            let text = format!("{} is left out: {}", skipped.group, skipped.reason);
-            section = section.advice(Tone::Neutral, text);
-        }
+    Some(section.advice(tone, text))
+}
+
+/// What to know before it is done.
+fn notes_section(body: &PlanBody<'_>) -> Option<Section> {
+    let plan = body.plan;
+    if plan.problems.is_empty() && plan.skipped.is_empty() && body.experiment.is_none() {
+        return None;
+    }
+    let mut section = Section::new("Please note");
+    if let Some(text) = &body.experiment {
+        section = section.advice(Tone::Warning, text.as_str());
+    }
+    for problem in &plan.problems {
+        section = section.advice(Tone::Warning, problem.to_string());
+    }
+    for skipped in &plan.skipped {
+        let text = format!("{} is left out: {}", skipped.group, skipped.reason);
+        section = section.advice(Tone::Neutral, text);
+    }
+    Some(section)
+}
+
+/// All of a plan.
+pub fn plan_document(body: &PlanBody<'_>) -> Document {
+    let plan = body.plan;
+    let machine = &plan.machine;
+    let count: usize = plan.groups.iter().map(|group| group.steps.len()).sum();
+    let mut document = Document::new("zmeld plan")
+        .lead(plan_lead(body, count))
+        .provenance("configuration", body.origin)
+        .provenance("kernel", machine.kernel.as_str())
+        .provenance("RAM", zmeld_report::units::bytes(machine.ram_bytes));
+    if let Some(ratio) = body.expected_ratio {
+        document = document.provenance("expected ratio", format!("{}x", tenths(ratio)));
+    }
+    for section in [outcome_section(body), notes_section(body)]
+        .into_iter()
+        .flatten()
+    {
         document = document.section(section);
     }
     if !plan.undone.is_empty() {
