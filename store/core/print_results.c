@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Printers for tests and tools, in user space only: what a pass and a
- * recompression did, and what a slot holds. The module has attributes of its own
- * for these and is built without this file.
+ * Printers for tests and tools, in user space only: what a pass did, and what a
+ * slot holds. The module has attributes of its own for these and is built
+ * without this file.
  */
 #include "store.h"
 #include "text.h"
@@ -40,23 +40,6 @@ int zm_meld_result_to_text(const struct zm_meld_result *result, char *bytes,
 	LINE(&text, result, pages_backed);
 	LINE(&text, result, pages_crowded);
 	LINE(&text, result, below_threshold);
-	LINE(&text, result, stopped);
-	return (int)text.used;
-}
-
-int zm_recompress_result_to_text(const struct zm_recompress_result *result,
-				 char *bytes, size_t size)
-{
-	struct zm_text text = { bytes, size, 0 };
-
-	LINE(&text, result, pages_scanned);
-	LINE(&text, result, pages_tried);
-	LINE(&text, result, pages_recompressed);
-	LINE(&text, result, pages_incompressible);
-	LINE(&text, result, pages_damaged);
-	LINE(&text, result, bytes_before);
-	LINE(&text, result, bytes_after);
-	LINE(&text, result, raced);
 	LINE(&text, result, stopped);
 	return (int)text.used;
 }

@@ -21,12 +21,6 @@ pub fn inert_lines(text: &str) -> Cow<'_, str> {
     })
 }
 
-/// Bytes of whatever kind in one line: text where they are, the replacement
-/// character where not, and [`inert`].
-pub fn inert_bytes(bytes: &[u8]) -> String {
-    inert(&String::from_utf8_lossy(bytes)).into_owned()
-}
-
 /// Whether a character acts on a terminal or on its neighbours.
 pub fn acts(c: char) -> bool {
     visible(c) != c
@@ -91,7 +85,6 @@ mod tests {
         assert_eq!(inert("a\x1b[31mb\nc\x7f"), "a␛[31mb␊c␡");
         assert_eq!(inert("x\u{202e}y\u{9b}"), "x\u{fffd}y\u{fffd}");
         assert_eq!(inert_lines("a\x1b\tb\nc\r"), "a␛\tb\nc␍");
-        assert_eq!(inert_bytes(b"a\xff\x9b\n"), "a\u{fffd}\u{fffd}␊");
         assert!(matches!(inert("größe 名 👩\u{200d}🔬"), Cow::Borrowed(_)));
     }
 

@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::machine::{MachineError, NumaMachine};
+use crate::machine::NumaMachine;
 use crate::time::from_ms;
 
 /// A scheduler that cannot be.
@@ -197,15 +197,4 @@ impl Domains {
         }
         phase + ((after - phase) / every + 1) * every
     }
-}
-
-/// What a machine and its scheduler must satisfy to be simulated.
-#[derive(Debug, Error, Clone, PartialEq)]
-pub enum SetupError {
-    /// The machine is wrong.
-    #[error(transparent)]
-    NumaMachine(#[from] MachineError),
-    /// The scheduler is wrong.
-    #[error(transparent)]
-    Scheduler(#[from] SchedulerError),
 }

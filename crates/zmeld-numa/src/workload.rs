@@ -90,14 +90,6 @@ impl Quantity {
         }
     }
 
-    /// The same shape around another mean.
-    pub fn with_mean(self, mean: f64) -> Self {
-        match self {
-            Self::Same(_) => Self::Same(mean),
-            Self::Distribution(drawn) => Self::Distribution(Distribution { mean, ..drawn }),
-        }
-    }
-
     fn check(&self, what: &'static str) -> Result<(), WorkloadError> {
         let mean = self.mean();
         if !(mean.is_finite() && mean > 0.0) {

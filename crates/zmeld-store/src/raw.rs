@@ -105,9 +105,7 @@ extern "C" {
         result: *mut crate::MeldResult,
     ) -> c_int;
     pub fn zm_pass_stop(store: *mut Opaque);
-    pub fn zm_meld_mode_set(store: *mut Opaque, mode: u32) -> c_int;
     pub fn zm_store_limit_set(store: *mut Opaque, bytes: u64);
-    pub fn zm_store_peak_reset(store: *mut Opaque);
     pub fn zm_store_compact(store: *mut Opaque) -> u64;
     pub fn zm_store_stats(store: *mut Opaque, stats: *mut crate::Stats);
     pub fn zm_store_check(

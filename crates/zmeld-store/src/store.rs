@@ -340,25 +340,10 @@ impl Store {
         unsafe { raw::zm_pass_stop(self.raw.as_ptr()) }
     }
 
-    /// Changes when identical pages are melded.
-    pub fn set_mode(&self, mode: MeldMode) -> Result<(), StoreError> {
-        // SAFETY: the store is alive.
-        match unsafe { raw::zm_meld_mode_set(self.raw.as_ptr(), mode.number()) } {
-            0 => Ok(()),
-            _ => Err(StoreError::NoMemory { what: "the index" }),
-        }
-    }
-
     /// Changes the memory limit, in bytes.
     pub fn set_limit(&self, limit: Option<u64>) {
         // SAFETY: the store is alive.
         unsafe { raw::zm_store_limit_set(self.raw.as_ptr(), limit.unwrap_or(0)) }
-    }
-
-    /// Restarts the high-water mark from what is used now.
-    pub fn reset_peak(&self) {
-        // SAFETY: the store is alive.
-        unsafe { raw::zm_store_peak_reset(self.raw.as_ptr()) }
     }
 
     /// Packs the pool; the bytes given back.

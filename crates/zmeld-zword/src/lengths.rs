@@ -46,9 +46,7 @@ pub const LITERAL_BITS: u8 = 9;
 pub mod layout {
     use super::{BYTE_TABLES, CONTEXTS, KINDS, MASKS, SETS, WORD_TABLES};
 
-    /// Known tokens, two bytes each.
-    pub const SYMBOLS: usize = 0;
-    /// Table by group, place and count.
+    /// Behind the known tokens: table by group, place and count.
     pub const TABLE_OF: usize = 512;
     /// What a kind with a mask costs; for encoders.
     pub const COSTS: usize = TABLE_OF + 4 * 8 * 4;

@@ -407,8 +407,6 @@ int zm_slot_info(struct zm_store *store, u64 index, struct zm_slot_info *info);
 int zm_stats_to_text(const struct zm_stats *stats, char *text, size_t size);
 int zm_meld_result_to_text(const struct zm_meld_result *result, char *text,
 			   size_t size);
-int zm_recompress_result_to_text(const struct zm_recompress_result *result,
-				 char *text, size_t size);
 int zm_slot_to_text(struct zm_store *store, u64 index, char *text,
 		    size_t size);
 const char *zm_reason_name(u32 reason);
