@@ -40,7 +40,7 @@ const STEP: usize = 4;
 const RUN_LIMIT: usize = 180;
 /// Pages of the disk that the program has its contents from.
 const CONTENTS: usize = 61_440;
-/// Without swap, with zram's codecs, with ours: DRIVER:CODEC[:LEVEL].
+/// Without swap, with zram's codecs, with ours: `DRIVER:CODEC[:LEVEL]`.
 const ARMS: &[&str] = &[
     NONE,
     "zram:lzo-rle",
