@@ -87,6 +87,23 @@ impl Access for Direct {
     }
 }
 
+/// Reads only: nothing is written and no command is run.
+struct Reading(Arc<dyn Access>);
+
+impl Access for Reading {
+    fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+        self.0.read(path, limit)
+    }
+
+    fn write(&self, _: &Path, _: &[u8]) -> io::Result<()> {
+        Err(io::ErrorKind::PermissionDenied.into())
+    }
+
+    fn run(&self, _: &Invocation) -> io::Result<Finished> {
+        Err(io::ErrorKind::PermissionDenied.into())
+    }
+}
+
 /// A machine: a root directory and a way to get at it.
 #[derive(Clone)]
 pub struct Host {
@@ -125,6 +142,12 @@ impl Host {
             root: root.into(),
             access,
         }
+    }
+
+    /// The same for who only looks: nothing is written and no command is run, as if
+    /// the system refused it to this user.
+    pub fn without_commands(&self) -> Host {
+        Host::with(self.root.clone(), Arc::new(Reading(self.access.clone())))
     }
 
     /// The root directory.

@@ -396,7 +396,9 @@ impl Run<'_> {
                 record.done = true;
             }
         })?;
-        self.report.applied.push(Done::new(group, step));
+        if record.is_change() {
+            self.report.applied.push(Done::new(group, step));
+        }
         Ok(())
     }
 
@@ -436,6 +438,9 @@ impl Run<'_> {
     /// Puts down what was taken back. Where a device or a mapping is somebody else's by
     /// now, what was done to zmeld's went with that.
     fn tell_undone(&mut self, record: &Record) {
+        if !record.is_change() {
+            return;
+        }
         let done = Done::of(record);
         let made = record
             .step

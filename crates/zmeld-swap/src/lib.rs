@@ -22,6 +22,7 @@
 //! | [`journal`] | what was done, on disk before and after each step, and the lock |
 //! | [`run_folder`] | the folder that it is in, which is root's alone to write |
 //! | [`reconcile`] | what of a plan is in place, what goes and what is missing |
+//! | [`outstanding`] | what `zmeld up` would change, for who only looks |
 //! | [`room`] | whether what is swapped out fits back into RAM and into its control groups |
 //! | [`execute`] | up, down, and what happens when a step fails or a run is killed |
 //! | [`event`] | what happens, told as it happens |
@@ -48,6 +49,7 @@ pub mod machine;
 pub mod meld;
 pub mod metrics;
 pub mod observe;
+pub mod outstanding;
 mod overfull;
 pub mod plan;
 pub mod random_read;

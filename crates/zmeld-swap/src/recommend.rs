@@ -3,13 +3,16 @@
 
 use zmeld_advice::{self as advice, CodecVerdict, Facts, Recommendation, Sizing, SwapKinds};
 
+use crate::applied::Applied;
 use crate::config::tier::TIMEOUT;
 use crate::config::{
-    Codec, Comments, Config, Discard, DiskSwap, Encryption, Kind, Location, MeldMode, RamDevice,
-    RamDriver, Size, Source, Swap, Swappiness, Tier, TierName, Zswap,
+    Codec, Comments, Config, Discard, DiskSwap, Encryption, Kind, Loaded, Location, MeldMode,
+    RamDevice, RamDriver, Size, Source, Swap, Swappiness, Tier, TierName, Zswap,
 };
 use crate::error::Error;
+use crate::journal::State;
 use crate::machine::{Area, Machine};
+use zmeld_linux::Host;
 
 /// Kinds of tiers, as they are asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -191,6 +194,32 @@ fn check_choice(choice: &Choice, kind: TierKind, measured: &CodecVerdict) -> Res
         });
     }
     Ok(())
+}
+
+/// What a file without tiers asks for, where nothing can be measured: the tiers that
+/// are set up, else those that are recommended. A file with tiers stays as it is.
+///
+/// # Errors
+/// Those of [`recommend`]; a journal that cannot be read.
+pub fn completed(
+    host: &Host,
+    machine: &Machine,
+    loaded: Loaded,
+    state: Option<&State>,
+) -> Result<Loaded, Error> {
+    if !loaded.config.tiers.is_empty() || loaded.files.is_empty() {
+        return Ok(loaded);
+    }
+    let found = match state.filter(|state| !state.config.tiers.is_empty()) {
+        Some(state) => state.config.clone(),
+        None => {
+            let applied = Applied::read(host)?;
+            let tiers = applied.map(|applied| applied.tiers).unwrap_or_default();
+            let own: Vec<String> = tiers.into_iter().filter_map(|tier| tier.area).collect();
+            recommend(machine, &Choice::default(), &CodecVerdict::Not, &own)?.config
+        }
+    };
+    Ok(loaded.completed(found))
 }
 
 /// What is recommended, with what the user decided in it.

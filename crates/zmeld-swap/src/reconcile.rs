@@ -99,7 +99,12 @@ fn compare(
 }
 
 /// Whether what a record tells of is still in place.
-fn holds(host: &Host, records: &[Record], record: &Record, doubt: Doubt) -> Result<bool, Error> {
+pub(crate) fn holds(
+    host: &Host,
+    records: &[Record],
+    record: &Record,
+    doubt: Doubt,
+) -> Result<bool, Error> {
     let mut context = StepContext {
         host,
         records,

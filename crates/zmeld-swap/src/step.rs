@@ -98,6 +98,17 @@ pub struct Record {
     pub run: u64,
 }
 
+impl Record {
+    /// Whether it changed something: a value that was as wanted before is written down,
+    /// so that all of a plan is, and was not set.
+    pub fn is_change(&self) -> bool {
+        match &self.step {
+            Step::SetValue(set) => self.before.as_ref() != Some(&set.value),
+            _ => true,
+        }
+    }
+}
+
 /// A RAM device that a step made. In the journal: `zram1 42`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
@@ -310,6 +321,42 @@ impl Step {
     pub fn words(&self) -> String {
         match self {
             Step::SetAttribute(step) => step.words(),
+            step => step.describe(),
+        }
+    }
+}
+
+impl Step {
+    /// What it is about: of two steps of one group that are about the same, the later
+    /// replaces the earlier.
+    pub(crate) fn sets(&self) -> String {
+        match self {
+            Step::SetValue(set) => set.path.clone(),
+            Step::SetAttribute(SetAttribute::Recompression { priority, .. }) => {
+                format!("recompression {priority}")
+            }
+            Step::SetAttribute(SetAttribute::CodecParameters(parameters)) => {
+                // `priority=1 level=3`
+                let first = parameters.split_whitespace().next();
+                format!("parameters {}", first.unwrap_or_default())
+            }
+            Step::SetAttribute(set) => set.name().to_owned(),
+            Step::SwapOff(off) => format!("swap off {}", off.path.display()),
+            Step::LoadModule(_) => "module".to_owned(),
+            Step::AddDevice(_) => "device".to_owned(),
+            Step::CreateFile(_) => "file".to_owned(),
+            Step::FormatLuks(_) => "volume".to_owned(),
+            Step::OpenCrypt(_) => "mapping".to_owned(),
+            Step::MakeSwap(_) => "header".to_owned(),
+            Step::SwapOn(_) => "area".to_owned(),
+        }
+    }
+
+    /// What that is set to, for people.
+    pub(crate) fn sets_to(&self) -> String {
+        match self {
+            Step::SetValue(set) => set.value.clone(),
+            Step::SetAttribute(set) => set.sets_to(),
             step => step.describe(),
         }
     }

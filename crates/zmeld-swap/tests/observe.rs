@@ -13,12 +13,13 @@ use zmeld_swap::config::Config;
 use zmeld_swap::findings::{findings, Severity, RULES};
 use zmeld_swap::metrics;
 use zmeld_swap::observe::{lately, Observation, Since, TierKind};
+use zmeld_swap::outstanding::Outstanding;
 
 const PAGE: u64 = 4096;
 
 fn ids(host: &Host) -> Vec<&'static str> {
     let now = Observation::read(host, PAGE);
-    let mut ids: Vec<_> = findings(&now, &Config::default(), None)
+    let mut ids: Vec<_> = findings(&now, &Config::default(), None, &Outstanding::default())
         .iter()
         .map(|finding| finding.id)
         .collect();
@@ -175,51 +176,6 @@ fn differences_add_up() {
 }
 
 #[test]
-fn what_the_configuration_asks_for_is_compared() {
-    let (_dir, host) = plant("7.2");
-    let now = Observation::read(&host, PAGE);
-    let config = wanted();
-    let found: Vec<_> = findings(&now, &config, None)
-        .into_iter()
-        .filter(|finding| finding.id == "not-applied")
-        .collect();
-    let said: Vec<_> = found.iter().map(|f| f.evidence.as_str()).collect();
-    assert_eq!(
-        said,
-        [
-            "asked for zstd, in effect lz4",
-            "asked for auto, in effect manual"
-        ]
-    );
-}
-
-fn wanted() -> Config {
-    use zmeld_swap::config::{
-        Bytes, Codec, Kind, MeldMode, RamDevice, RamDriver, Size, Swap, Tier,
-    };
-    Config {
-        tiers: vec![Tier {
-            name: "one".parse().unwrap(),
-            optional: false,
-            kind: Kind::Ram(RamDevice {
-                driver: RamDriver::Zmeld,
-                size: Size::percent(50),
-                memory_limit: Some(Size::Bytes(Bytes(256 << 20))),
-                codec: Some(Codec::new("zstd")),
-                recompress: Vec::new(),
-                writeback: None,
-                meld: MeldMode::Auto,
-                swap: Swap {
-                    priority: Some(32_767),
-                    ..Swap::default()
-                },
-            }),
-        }],
-        ..Config::default()
-    }
-}
-
-#[test]
 fn every_rule_is_known_by_one_name() {
     for (at, rule) in RULES.iter().enumerate() {
         assert!(RULES[..at].iter().all(|other| other.id != rule.id));
@@ -292,7 +248,7 @@ fn no_content_of_any_file_stops_an_observation() {
 
 fn look(host: &Host) -> Observation {
     let now = Observation::read(host, PAGE);
-    let found = findings(&now, &Config::default(), None);
+    let found = findings(&now, &Config::default(), None, &Outstanding::default());
     let shown = serde_json::to_string(&(&now, now.tiers(), now.differences(), &found)).unwrap();
     assert!(!shown.contains('\x1b'));
     metrics::render(&now, &found);
@@ -371,7 +327,10 @@ fn a_real_parser_takes_the_metrics() {
     for (kernel, _) in MACHINES {
         let (_dir, host) = plant(kernel);
         let now = Observation::read(&host, PAGE);
-        let text = metrics::render(&now, &findings(&now, &Config::default(), None));
+        let text = metrics::render(
+            &now,
+            &findings(&now, &Config::default(), None, &Outstanding::default()),
+        );
         let mut child = Command::new(python)
             .args(["-c", script])
             .stdin(Stdio::piped())
@@ -436,7 +395,7 @@ fn uptime(root: &std::path::Path, seconds: u64) {
 
 fn found(host: &Host, id: &str) -> Vec<String> {
     let now = Observation::read(host, PAGE);
-    findings(&now, &Config::default(), None)
+    findings(&now, &Config::default(), None, &Outstanding::default())
         .into_iter()
         .filter(|finding| finding.id == id)
         .map(|finding| format!("{}: {}", finding.subject, finding.evidence))
@@ -721,7 +680,7 @@ fn groups_of_version_1_are_known_too() {
     assert_eq!(found(&host, "oom-kills"), ["memory: 1 since boot"]);
     let told = |host: &Host| -> Vec<(&str, Severity)> {
         let now = Observation::read(host, PAGE);
-        let found = findings(&now, &Config::default(), None);
+        let found = findings(&now, &Config::default(), None, &Outstanding::default());
         let killed = found.iter().filter(|it| it.id.ends_with("oom-kills"));
         killed.map(|it| (it.id, it.severity)).collect()
     };
@@ -734,7 +693,10 @@ fn groups_of_version_1_are_known_too() {
     let may_be = ("oom-kills", Severity::Warning);
     assert_eq!(told(&host), [may_be, of_groups, of_groups]);
     let now = Observation::read(&host, PAGE);
-    let text = metrics::render(&now, &findings(&now, &Config::default(), None));
+    let text = metrics::render(
+        &now,
+        &findings(&now, &Config::default(), None, &Outstanding::default()),
+    );
     for line in [
         "zmeld_finding{id=\"oom-kills\",severity=\"critical\"} 0\n",
         "zmeld_finding{id=\"oom-kills\",severity=\"warning\"} 1\n",
@@ -775,7 +737,10 @@ fn a_virtual_disk_is_not_held_against_swappiness() {
 fn every_rule_is_a_metric_whether_it_finds_something_or_not() {
     let (_dir, host) = plant("6.1");
     let now = Observation::read(&host, PAGE);
-    let text = metrics::render(&now, &findings(&now, &Config::default(), None));
+    let text = metrics::render(
+        &now,
+        &findings(&now, &Config::default(), None, &Outstanding::default()),
+    );
     for rule in RULES {
         let name = format!(
             "zmeld_finding{{id=\"{}\",severity=\"{}\"}} ",
@@ -810,7 +775,10 @@ fn figures_for_others_do_not_change_when_a_page_finds_its_twin() {
                 device.hide_melding();
             }
         }
-        metrics::render(&now, &findings(&now, &Config::default(), None))
+        metrics::render(
+            &now,
+            &findings(&now, &Config::default(), None, &Outstanding::default()),
+        )
     };
     assert_ne!(told(true, false), told(false, false));
     assert_eq!(told(true, true), told(false, true));

@@ -16,6 +16,8 @@ pub enum Outcome {
     Done,
     /// Done, and a threshold that was asked for was missed.
     Missed,
+    /// Said what would be refused, which the run itself would end with.
+    Refused,
     /// Stopped by Ctrl-C or SIGTERM; the result so far was printed.
     Interrupted,
 }
@@ -27,7 +29,8 @@ Exit codes:
   1    done, but a threshold that was asked for (--require-..., --check) was
        missed, or config check found a trap
   2    wrong use, or input that is wrong or cannot be read; or it cannot be
-       done now: pages do not fit back, another run holds the lock
+       done now: pages do not fit back, another run holds the lock; or a plan
+       that zmeld up would refuse
   3    a privilege or a kernel feature is missing
   4    integrity failure: bytes did not come back as they were
   130  stopped by Ctrl-C or SIGTERM; the result so far was printed";
@@ -47,6 +50,7 @@ pub fn conclude(result: anyhow::Result<Outcome>) -> ExitCode {
     match result {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Missed) => ExitCode::from(1),
+        Ok(Outcome::Refused) => ExitCode::from(WRONG),
         Ok(Outcome::Interrupted) => ExitCode::from(INTERRUPTED),
         Err(err) => {
             output::say(one_line(&err, is_root()));

@@ -92,7 +92,12 @@ const NO_LIMIT: &str = "no limit";
 
 /// All keys, in the order in which they are documented and written.
 pub const KEYS: &[Key] = &[
-    key(Section::Top, "tier", "one table a tier", "no tiers"),
+    key(
+        Section::Top,
+        "tier",
+        "one table a tier",
+        "those that are set up, or suit the machine",
+    ),
     key(Section::Top, "tunables", "a table", "nothing is tuned"),
     key(Section::Top, "watch", "a table", "no rules"),
     key(Section::Top, "metrics", "a table", "no metrics"),

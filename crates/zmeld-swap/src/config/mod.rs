@@ -103,7 +103,44 @@ impl Loaded {
     }
 }
 
+impl Loaded {
+    /// The same with the tiers of `found` where the files name none; see
+    /// [`Config::completed`]. What the files alone were warned of is looked at again.
+    pub fn completed(self, found: Config) -> Loaded {
+        if !self.config.tiers.is_empty() {
+            return self;
+        }
+        let config = self.config.completed(found);
+        let mut warnings = self.warnings;
+        warnings.retain(|warning| warning.trap.is_none());
+        warnings.extend(check::check(&config, &self.places));
+        Loaded {
+            config,
+            warnings,
+            ..self
+        }
+    }
+}
+
 impl Config {
+    /// What a configuration without tiers comes to: it says nothing of tiers, so they
+    /// stay those of `found` (what is set up, else what is recommended). All else that
+    /// it says counts; where it tunes nothing, the tunables of `found` come along.
+    pub fn completed(self, found: Config) -> Config {
+        if !self.tiers.is_empty() {
+            return self;
+        }
+        let tunables = match self.tunables == Tunables::default() {
+            true => found.tunables,
+            false => self.tunables,
+        };
+        Config {
+            tiers: found.tiers,
+            tunables,
+            ..self
+        }
+    }
+
     /// Reads the configuration of the machine whose root directory is `root`:
     /// the main file and its drop-ins, or nothing where there are none.
     ///

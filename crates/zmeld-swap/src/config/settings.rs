@@ -144,10 +144,18 @@ impl Default for Watch {
 impl Watch {
     /// Whether there is any rule.
     pub fn has_rules(&self) -> bool {
-        self.recompress.is_some()
-            || self.writeback.is_some()
-            || self.meld.is_some()
-            || self.reclaim.is_some()
+        !self.rules().is_empty()
+    }
+
+    /// The names of the rules that there are.
+    pub fn rules(&self) -> Vec<&'static str> {
+        let all = [
+            ("recompress", self.recompress.is_some()),
+            ("writeback", self.writeback.is_some()),
+            ("meld", self.meld.is_some()),
+            ("reclaim", self.reclaim.is_some()),
+        ];
+        all.into_iter().filter(|it| it.1).map(|it| it.0).collect()
     }
 }
 

@@ -9,8 +9,9 @@ use super::size::text_form;
 
 macro_rules! traps {
     ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
-        /// A trap. Naming it in `accept` says that it is meant: what was an
-        /// error or a warning is then passed over in silence.
+        /// A trap, of a configuration or of a machine that `zmeld status` looks at:
+        /// all that `accept` may name. It says that it is meant: what was an error, a
+        /// warning or a finding is then passed over in silence.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(try_from = "String", into = "String")]
         pub enum Trap {
@@ -59,6 +60,50 @@ traps! {
     SecondDevice = "second-device",
     /// A swap file in a folder that is often kept in RAM.
     FileInRam = "file-in-ram",
+    /// A zmeld device read pages that are not what was written.
+    VerifyMismatch = "verify-mismatch",
+    /// A device refused writes.
+    FailedWrites = "failed-writes",
+    /// The kernel killed processes for want of the machine's memory.
+    OomKills = "oom-kills",
+    /// The kernel killed processes at a control group's limit.
+    GroupOomKills = "group-oom-kills",
+    /// RAM and a disk of the same priority.
+    EqualPriority = "equal-priority",
+    /// What `zmeld up` would change.
+    NotApplied = "not-applied",
+    /// A device larger than RAM holds of it.
+    Oversized = "oversized",
+    /// A limit that is nearly reached.
+    NearLimit = "near-limit",
+    /// zswap at its limit.
+    ZswapFull = "zswap-full",
+    /// A control group that was refused swap.
+    GroupRefused = "group-refused",
+    /// Tasks that wait for memory.
+    Pressure = "pressure",
+    /// Pages that compress badly.
+    LowRatio = "low-ratio",
+    /// Slots that swap has given back and the device has not.
+    StaleSlots = "stale-slots",
+    /// Swap on RAM through a layer that passes no discards.
+    DiscardBlocked = "discard-blocked",
+    /// Notes that cannot be read.
+    UnreadableNotes = "unreadable-notes",
+    /// A file system that keeps what is deleted.
+    MountedWithoutDiscard = "mounted-without-discard",
+    /// Rules, and no `zmeld watch` that carries them out.
+    NoWatch = "no-watch",
+    /// Pages that do not compress.
+    Incompressible = "incompressible",
+    /// Pages that repeat one word.
+    SameFilled = "same-filled",
+    /// Swappiness that does not fit the kind of swap.
+    Swappiness = "swappiness",
+    /// Identical pages, and nothing melds them.
+    DuplicatesUnused = "duplicates-unused",
+    /// Inline melding that finds nothing.
+    PassNotWorth = "pass-not-worth",
 }
 
 impl FromStr for Trap {
@@ -93,10 +138,25 @@ mod tests {
 
     #[test]
     fn the_manual_has_every_trap() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
-        let manual = std::fs::read_to_string(path).unwrap();
+        let page = |name: &str| {
+            let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
+            std::fs::read_to_string(std::path::Path::new(docs).join(name)).unwrap()
+        };
+        let (of_files, of_machines) = (page("configuration.md"), page("status.md"));
         for trap in Trap::ALL {
-            assert!(manual.contains(&format!("\n| `{trap}` | ")), "{trap}");
+            let row = format!("\n| `{trap}` | ");
+            assert!(
+                of_files.contains(&row) || of_machines.contains(&row),
+                "{trap}"
+            );
+        }
+    }
+
+    /// What is found can be accepted.
+    #[test]
+    fn every_finding_has_a_name_that_is_accepted() {
+        for rule in crate::findings::RULES {
+            assert!(rule.id.parse::<Trap>().is_ok(), "{}", rule.id);
         }
     }
 }

@@ -28,6 +28,7 @@ use zmeld_advice::SwapKinds;
 use crate::applied::Applied;
 use crate::config::Config;
 use crate::observe::{Device, Observation, Swap};
+use crate::outstanding::{Asked, Outstanding};
 
 /// How much a finding matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -114,9 +115,8 @@ impl Found {
 struct View<'a> {
     now: &'a Observation,
     wanted: &'a Config,
-    /// Who asked for that.
-    wanted_by: &'static str,
     applied: Option<&'a Applied>,
+    outstanding: &'a Outstanding,
 }
 
 impl<'a> View<'a> {
@@ -201,6 +201,7 @@ rules! {
     "stale-slots", Warning, upkeep::stale_slots;
     "discard-blocked", Warning, upkeep::discard_blocked;
     "unreadable-notes", Warning, upkeep::unreadable_notes;
+    "no-watch", Warning, upkeep::no_watch;
     "mounted-without-discard", Notice, upkeep::mounted_without_discard;
     "unused-rule", Notice, upkeep::nothing_fires;
     "incompressible", Notice, content::incompressible;
@@ -214,21 +215,20 @@ rules! {
 /// What is wrong now, the gravest first. What the configuration accepts by name
 /// (`accept`) is left out. A machine without a configuration is compared with what
 /// `zmeld up` was asked for.
-pub fn findings(now: &Observation, wanted: &Config, applied: Option<&Applied>) -> Vec<Finding> {
-    // A file without tiers may accept what was set up without one.
-    let of_file = wanted.accept.as_slice();
-    let (wanted, wanted_by) = match applied {
-        Some(applied) if wanted.tiers.is_empty() => (&applied.config, "the last zmeld up"),
-        _ => (wanted, "/etc/zmeld.toml"),
-    };
+pub fn findings(
+    now: &Observation,
+    file: &Config,
+    applied: Option<&Applied>,
+    outstanding: &Outstanding,
+) -> Vec<Finding> {
+    let wanted = &Asked::new(file, applied).config;
     let view = View {
         now,
         wanted,
-        wanted_by,
         applied,
+        outstanding,
     };
-    let accept = || wanted.accept.iter().chain(of_file);
-    let accepted = |id: &str| accept().any(|trap| trap.name() == id);
+    let accepted = |id: &str| wanted.accept.iter().any(|trap| trap.name() == id);
     let mut all: Vec<Finding> = RULES
         .iter()
         .filter(|rule| !accepted(rule.id))

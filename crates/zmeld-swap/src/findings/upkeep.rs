@@ -168,6 +168,23 @@ pub(super) fn nothing_fires(view: &View) -> Vec<Found> {
     found
 }
 
+/// Rules that nobody carries out: the kernel does none of it by itself.
+pub(super) fn no_watch(view: &View) -> Vec<Found> {
+    if view.outstanding.is_watched != Some(false) {
+        return Vec::new();
+    }
+    let rules = view.wanted.watch.rules().join(", ");
+    vec![Found::new(
+        "zmeld watch",
+        "there are rules, and no zmeld watch runs that carries them out",
+        format!("rules: {rules}; no process is zmeld watch"),
+        "systemctl daemon-reload && systemctl start zmeld-watch.service, where zmeld's generator \
+         makes the unit at each boot; systemctl enable --now zmeld-watch.service where it is \
+         installed or exported; rc-update add zmeld-watch default && rc-service zmeld-watch start \
+         with OpenRC",
+    )]
+}
+
 /// The notes that tell what happened lately cannot be used: kills and refused writes
 /// go untold.
 pub(super) fn unreadable_notes(view: &View) -> Vec<Found> {

@@ -13,16 +13,16 @@ use super::{Options, Plan};
 /// beside what the configuration shows by itself. What only root may look at is left
 /// out.
 ///
-/// # Errors
-/// When the machine itself cannot be read: nothing was looked at then.
-pub fn against(host: &Host, config: &Config) -> Result<Vec<Problem>, Error> {
-    let machine = Machine::read(host)?;
+pub fn against(
+    host: &Host,
+    machine: &Machine,
+    config: &Config,
+    state: Option<&State>,
+) -> Vec<Problem> {
     let mut problems = machine.lacks(config);
     let of_codec = problems.len();
     let by_machine = config.check();
-    // Whose records cannot be read, nothing is on record for here.
-    let state = State::read(host).ok().flatten();
-    match Plan::new(host, config, state.as_ref(), &Options::default()) {
+    match Plan::new(host, config, state, &Options::default()) {
         Ok(plan) => {
             let of_machine = plan.problems.into_iter().filter(|found| {
                 let is_said = |said: &Problem| said.trap == found.trap && said.key == found.key;
@@ -50,7 +50,7 @@ pub fn against(host: &Host, config: &Config) -> Result<Vec<Problem>, Error> {
     if let Some(rule) = &config.watch.reclaim {
         problems.extend(reclaim::unmatched(host, rule).into_iter().map(in_vain));
     }
-    Ok(problems)
+    problems
 }
 
 /// A protection that is mistyped protects nothing.
@@ -78,7 +78,8 @@ fn is_about_codec(err: &Error) -> bool {
     matches!(inner(err), Error::NoCodec { .. })
 }
 
-fn is_denied(err: &Error) -> bool {
+/// Whether this user may not look, or no command was to be run for it.
+pub(crate) fn is_denied(err: &Error) -> bool {
     inner(err).refused_with() == Some(std::io::ErrorKind::PermissionDenied)
 }
 

@@ -23,6 +23,7 @@ use crate::step::{Record, Step};
 use crate::steps::{Area, SetAttribute};
 use zmeld_linux::Host;
 
+pub(crate) use against::is_denied;
 pub use against::{against, is_disproved};
 pub use tunables::Measured;
 
@@ -108,7 +109,8 @@ pub struct Planned {
     /// What the value that it sets was before, where it sets one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
-    /// Whether it was done in an earlier run, and still holds.
+    /// Whether it was done in an earlier run, and still holds; or it is a value that is
+    /// as wanted already.
     pub done: bool,
 }
 
@@ -224,11 +226,12 @@ impl Plan {
         let found = reconcile(host, self, records, Doubt::Recorded)?;
         for (group, in_place) in self.groups.iter_mut().zip(&found.in_place) {
             for (at, planned) in group.steps.iter_mut().enumerate() {
-                planned.done = at < *in_place;
+                planned.done |= at < *in_place;
             }
         }
-        let removed = found.removed.iter().rev();
-        self.undone = removed.map(|&index| Done::of(&records[index])).collect();
+        let removed = found.removed.iter().rev().map(|&index| &records[index]);
+        let changes = removed.filter(|record| record.is_change());
+        self.undone = changes.map(Done::of).collect();
         Ok(())
     }
 
@@ -390,13 +393,19 @@ impl Steps<'_> {
             .filter(|record| record.group == self.name);
         let record = ours.nth(at).filter(|record| record.step == step);
         let sets = matches!(step, Step::SetValue(_));
+        let is_so = matches!(&step, Step::SetValue(set) if before.as_ref() == Some(&set.value));
+        // What an earlier run put there goes with that run's step.
+        let changed = |it: &Record| it.is_change() && it.step.sets() == step.sets();
+        let mut all = self.records.iter().filter(|it| it.group == self.name);
+        let is_so = is_so && !all.any(changed);
         self.steps.push(Planned {
             before: match record {
                 Some(record) if sets => record.before.clone(),
                 _ => before,
             },
-            // Known once all of the plan is: see `Plan::compare`.
-            done: false,
+            // What is in place besides is known once all of the plan is: see
+            // `Plan::compare`.
+            done: is_so,
             reason: reason.into(),
             step,
         });

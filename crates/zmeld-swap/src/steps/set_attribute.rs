@@ -45,6 +45,9 @@ pub enum SetAttribute {
     Meld(MeldMode),
 }
 
+/// The kernel counts what is written back in blocks of that many bytes.
+const BLOCK_BYTES: u64 = 4096;
+
 /// An attribute as it is written, and as the journal has it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WrittenAttribute {
@@ -149,6 +152,65 @@ impl SetAttribute {
                 format!("set its {} to {}", self.name(), bytes(*size))
             }
             _ => self.describe(),
+        }
+    }
+
+    /// What it is of the device.
+    pub(crate) fn noun(&self) -> String {
+        match self {
+            SetAttribute::Codec(_) => "its codec".to_owned(),
+            SetAttribute::Recompression { priority, .. } => {
+                format!("recompression at priority {priority}")
+            }
+            SetAttribute::CodecParameters(_) => "how its codec compresses".to_owned(),
+            SetAttribute::BackingDevice(_) => "its backing device".to_owned(),
+            SetAttribute::CompressedWriteback => "how it writes back".to_owned(),
+            SetAttribute::Size(_) => "its size".to_owned(),
+            SetAttribute::MemoryLimit(_) => "its memory limit".to_owned(),
+            SetAttribute::WritebackLimit(_) | SetAttribute::LimitWriteback => {
+                "its daily limit of writeback".to_owned()
+            }
+            SetAttribute::Meld(_) => "its melding".to_owned(),
+        }
+    }
+
+    /// What it is set to, for people.
+    pub(crate) fn sets_to(&self) -> String {
+        match self {
+            SetAttribute::Size(size) | SetAttribute::MemoryLimit(size) => bytes(*size),
+            SetAttribute::WritebackLimit(blocks) => bytes(blocks.saturating_mul(BLOCK_BYTES)),
+            SetAttribute::Recompression { codec, .. } => codec.clone(),
+            SetAttribute::BackingDevice(device) => device.name(),
+            SetAttribute::CompressedWriteback => "compressed pages".to_owned(),
+            SetAttribute::LimitWriteback => "a limit".to_owned(),
+            set => set.text(),
+        }
+    }
+
+    /// What it is on a device now, for people, where the device shows it.
+    pub(crate) fn in_effect(&self, host: &Host, device: &str) -> Option<String> {
+        let read = |name: &str| {
+            let text = host.read_optional(format!("/sys/block/{device}/{name}"));
+            text.ok().flatten()
+        };
+        let amount = |text: &str| text.parse().ok().map(bytes);
+        match self {
+            SetAttribute::Size(_) => amount(&read("disksize")?),
+            SetAttribute::MemoryLimit(_) => match read("mm_stat")?.split_whitespace().nth(3)? {
+                "0" => Some("none".to_owned()),
+                limit => amount(limit),
+            },
+            SetAttribute::Codec(_) | SetAttribute::Meld(_) => {
+                chosen(&read(self.name())?).map(str::to_owned)
+            }
+            SetAttribute::Recompression { priority, .. } => {
+                let text = read(self.name())?;
+                let mine = |line: &&str| line.starts_with(&format!("#{priority}:"));
+                let line = text.lines().find(mine).and_then(chosen);
+                Some(line.unwrap_or("none").to_owned())
+            }
+            SetAttribute::BackingDevice(_) => read(self.name()).map(|text| short(&text)),
+            _ => None,
         }
     }
 

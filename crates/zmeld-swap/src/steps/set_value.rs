@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
+use crate::machine::ZSWAP;
 use crate::step::{MadeDevice, Record, Reversible, StepContext};
 use zmeld_linux::text::short;
 use zmeld_linux::Host;
@@ -23,6 +24,20 @@ impl SetValue {
             path: path.into(),
             value: value.into(),
         }
+    }
+
+    /// What it belongs to, and what it is of that: `vm.swappiness`, zswap's limit.
+    pub(crate) fn noun(&self) -> (String, String) {
+        let name = self.path.rsplit('/').next().unwrap_or_default();
+        if !self.path.starts_with(ZSWAP) {
+            let name = format!("vm.{name}");
+            return (name.clone(), name);
+        }
+        let what = match name {
+            "enabled" => "zswap".to_owned(),
+            name => format!("its {name}"),
+        };
+        ("zswap".to_owned(), what)
     }
 }
 
@@ -68,7 +83,7 @@ impl Reversible for SetValue {
     }
 
     fn undo(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error> {
-        let Some(before) = &record.before else {
+        let Some(before) = record.before.as_ref().filter(|_| record.is_change()) else {
             return Ok(());
         };
         let Some(now) = context.host.read_optional(&self.path)? else {
@@ -104,7 +119,8 @@ impl Reversible for SetValue {
     }
 
     fn left(&self, host: &Host, record: &Record) -> Result<Option<String>, Error> {
-        let (Some(before), Some(now)) = (&record.before, host.read_optional(&self.path)?) else {
+        let before = record.before.as_ref().filter(|_| record.is_change());
+        let (Some(before), Some(now)) = (before, host.read_optional(&self.path)?) else {
             return Ok(None);
         };
         Ok((now != *before).then(|| {

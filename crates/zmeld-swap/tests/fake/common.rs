@@ -43,6 +43,8 @@ struct Inner {
     // What devices and files carry, by path below the root.
     signatures: BTreeMap<PathBuf, String>,
     sequence: u64,
+    // What devices that are added offer besides.
+    offered: Vec<(&'static str, &'static str)>,
     // What swapon does not take.
     refused: Option<PathBuf>,
     // What swapoff fails on.
@@ -205,6 +207,11 @@ impl Machine {
         self.dir.path().join(path.trim_start_matches('/'))
     }
 
+    /// Devices that are added have that attribute too.
+    pub fn offer(&self, name: &'static str, text: &'static str) {
+        self.inner.inner.lock().unwrap().offered.push((name, text));
+    }
+
     /// Swapon fails on it from now on.
     pub fn refuse_swapon(&self, path: &str) {
         let path = self.dir.path().join(&path[1..]);
@@ -332,6 +339,14 @@ impl Machine {
     }
 }
 
+/// The driver of a control file's device.
+fn driver_of(path: &Path) -> &'static str {
+    match path.to_str().unwrap().contains("zmeld-control") {
+        true => "zmeld",
+        false => "zram",
+    }
+}
+
 /// Whether a line is of that area, which may have been switched on where another path
 /// leads to it.
 fn is_line_of(line: &str, path: &str) -> bool {
@@ -417,12 +432,18 @@ impl Fake {
     }
 
     fn add_zram(&self, inner: &mut Inner) -> u32 {
-        let number = (0..)
-            .find(|number| !self.root.join(format!("sys/block/zram{number}")).exists())
-            .unwrap();
+        self.add_device(inner, "zram")
+    }
+
+    fn add_device(&self, inner: &mut Inner, driver: &str) -> u32 {
+        let folder = |number: &u32| self.root.join(format!("sys/block/{driver}{number}"));
+        let number = (0..).find(|number| !folder(number).exists()).unwrap();
         inner.sequence += 1;
-        let folder = self.root.join(format!("sys/block/zram{number}"));
+        let folder = folder(&number);
         fs::create_dir_all(&folder).unwrap();
+        for (name, text) in &inner.offered {
+            fs::write(folder.join(name), text).unwrap();
+        }
         for (name, text) in [
             ("comp_algorithm", "lzo [lzo-rle] lz4 zstd \n".to_owned()),
             ("algorithm_params", String::new()),
@@ -434,10 +455,9 @@ impl Fake {
         ] {
             fs::write(folder.join(name), text).unwrap();
         }
-        fs::write(self.root.join(format!("dev/zram{number}")), "").unwrap();
-        inner
-            .signatures
-            .remove(&self.root.join(format!("dev/zram{number}")));
+        let device = self.root.join(format!("dev/{driver}{number}"));
+        fs::write(&device, "").unwrap();
+        inner.signatures.remove(&device);
         number
     }
 
@@ -470,11 +490,12 @@ impl Fake {
         let sized = || fs::read_to_string(folder.join("disksize")).unwrap().trim() != "0";
         match path.file_name().unwrap().to_str().unwrap() {
             "hot_remove" => {
-                let device = self.root.join(format!("dev/zram{value}"));
+                let driver = driver_of(path);
+                let device = self.root.join(format!("dev/{driver}{value}"));
                 if self.is_swap(&device) {
                     return Err(errno(EBUSY));
                 }
-                fs::remove_dir_all(self.root.join(format!("sys/block/zram{value}")))?;
+                fs::remove_dir_all(self.root.join(format!("sys/block/{driver}{value}")))?;
                 fs::remove_file(device)
             }
             "comp_algorithm" => {
@@ -499,6 +520,12 @@ impl Fake {
             "algorithm_params" | "disksize" if sized() => Err(errno(EBUSY)),
             "mem_limit" => fs::write(folder.join("mm_stat"), format!("0 0 0 {value} 0 0 0 0 0\n")),
             "algorithm_params" => Ok(()),
+            "recomp_algorithm" => {
+                let (codec, priority) = value.split_once(" priority=").unwrap();
+                let codec = codec.strip_prefix("algo=").unwrap();
+                let line = format!("#{priority}: lzo lz4 [{codec}] \n");
+                fs::write(path, fs::read_to_string(path)? + &line)
+            }
             _ => {
                 // Neither made nor found elsewhere.
                 fs::metadata(path)?;
@@ -599,7 +626,8 @@ impl Access for Fake {
     fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
         let fate = self.enter()?;
         let result = if path.ends_with("hot_add") {
-            let number = self.add_zram(&mut self.inner.lock().unwrap());
+            let mut inner = self.inner.lock().unwrap();
+            let number = self.add_device(&mut inner, driver_of(path));
             Ok(format!("{number}\n").into_bytes())
         } else {
             Direct.read(path, limit)

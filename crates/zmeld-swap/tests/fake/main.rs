@@ -3,6 +3,7 @@
 mod common;
 mod crash;
 mod identity;
+mod outstanding;
 mod reconcile;
 mod room;
 mod take_over;

@@ -11,6 +11,7 @@ use zmeld_swap::execute;
 use zmeld_swap::findings::{findings, Finding};
 use zmeld_swap::journal::{Journal, State};
 use zmeld_swap::observe::Observation;
+use zmeld_swap::outstanding::Outstanding;
 use zmeld_swap::plan::{Options, Plan};
 use zmeld_swap::reconcile::Doubt;
 use zmeld_swap::Error;
@@ -138,7 +139,9 @@ fn status(machine: &Machine, text: &str, id: &str) -> Vec<Finding> {
     let host = machine.host();
     let applied = Applied::read(&host).unwrap();
     let now = Observation::read(&host, 4096);
-    let mut found = findings(&now, &config(text), applied.as_ref());
+    let asked = config(text);
+    let outstanding = Outstanding::read(&host, &asked);
+    let mut found = findings(&now, &asked, applied.as_ref(), &outstanding);
     found.retain(|found| found.id == id);
     found
 }

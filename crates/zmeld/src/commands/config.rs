@@ -13,6 +13,7 @@ use zmeld_swap::config::{Comments, Config, ConfigError, Loaded, Problem, Severit
 use zmeld_swap::import::import;
 use zmeld_swap::machine::Machine;
 use zmeld_swap::plan::{against, is_disproved};
+use zmeld_swap::recommend::completed;
 
 use crate::exit::{Outcome, EXIT_CODES};
 use crate::output;
@@ -125,59 +126,86 @@ fn check(args: &FileArgs) -> anyhow::Result<Outcome> {
             bail!("{first}");
         }
     };
-    let host = Host::at(&args.root);
-    let machine = Machine::read(&host);
-    let mut warnings = loaded.warnings.clone();
-    if let Ok(machine) = &machine {
-        warnings.retain(|problem| !is_disproved(machine, &loaded.config, problem));
-    }
-    tell(&warnings);
-    // Another machine's file may be checked here: what this one lacks is no mistake.
-    let looked_at = machine.and_then(|_| against(&host, &loaded.config));
-    let (traps, refused): (Vec<_>, Vec<_>) = looked_at
-        .iter()
-        .flatten()
-        .cloned()
-        .map(|problem| Problem {
-            place: loaded.place(&problem.key).cloned(),
-            ..problem
-        })
-        .partition(|problem| problem.trap.is_some() && problem.severity == Severity::Warning);
-    warnings.extend(traps.iter().cloned());
-    tell(&traps);
-    tell(&refused);
-    let tiers = loaded.config.tiers.len();
     let files: Vec<_> = loaded
         .files
         .iter()
         .map(|file| inert(&file.to_string_lossy()).into_owned())
         .collect();
+    let count = loaded.config.tiers.len();
+    let Checked {
+        is_machine,
+        traps,
+        refused,
+    } = look(&Host::at(&args.root), loaded)?;
+    tell(&traps);
+    tell(&refused);
     if files.is_empty() {
         output::print("nothing is configured: there is no /etc/zmeld.toml\n")?;
         return Ok(Outcome::Done);
     }
-    let traps = match warnings.len() {
+    let said_of_traps = match traps.len() {
         0 => "no trap".to_owned(),
         1 => "1 trap".to_owned(),
         count => format!("{count} traps"),
     };
     let found = match refused.len() {
-        0 => format!("no mistake, {traps}"),
-        count => format!("{traps}, {count} that zmeld up refuses here"),
+        0 => format!("no mistake, {said_of_traps}"),
+        count => format!("{said_of_traps}, {count} that zmeld up refuses here"),
     };
-    let s = if tiers == 1 { "" } else { "s" };
-    let alone = match looked_at {
-        Ok(_) => "",
-        Err(_) => "; the file alone was looked at, and no machine",
+    let s = if count == 1 { "" } else { "s" };
+    let how = match (is_machine, count) {
+        (false, _) => "; the file alone was looked at, and no machine",
+        (true, 0) => "; looked at with the tiers that zmeld up would take",
+        (true, _) => "",
     };
     output::print(&format!(
-        "{}: {tiers} tier{s}, {found}{alone}\n",
+        "{}: {count} tier{s}, {found}{how}\n",
         files.join(", ")
     ))?;
-    Ok(if warnings.is_empty() && refused.is_empty() {
+    Ok(if traps.is_empty() && refused.is_empty() {
         Outcome::Done
     } else {
         Outcome::Missed
+    })
+}
+
+/// What is to be said of a configuration that has no mistake.
+struct Checked {
+    /// Whether there is a machine that it was held against.
+    is_machine: bool,
+    traps: Vec<Problem>,
+    /// What `zmeld up` refuses there.
+    refused: Vec<Problem>,
+}
+
+/// Another machine's file may be checked here: what this one lacks is no mistake.
+fn look(host: &Host, loaded: Loaded) -> anyhow::Result<Checked> {
+    let Ok(machine) = Machine::read(host) else {
+        return Ok(Checked {
+            is_machine: false,
+            traps: loaded.warnings,
+            refused: Vec::new(),
+        });
+    };
+    let state = super::setup::readable_state(host)?;
+    let loaded = completed(host, &machine, loaded, state.as_ref())?;
+    let mut traps = loaded.warnings.clone();
+    traps.retain(|problem| !is_disproved(&machine, &loaded.config, problem));
+    let mut refused = Vec::new();
+    if !loaded.files.is_empty() {
+        for problem in against(host, &machine, &loaded.config, state.as_ref()) {
+            let place = loaded.place(&problem.key).cloned();
+            let problem = Problem { place, ..problem };
+            match problem.trap.is_some() && problem.severity == Severity::Warning {
+                true => traps.push(problem),
+                false => refused.push(problem),
+            }
+        }
+    }
+    Ok(Checked {
+        is_machine: true,
+        traps,
+        refused,
     })
 }
 

@@ -107,15 +107,23 @@ fn what_up_would_refuse_is_said_where_only_the_configuration_is_asked_for() {
         let (plan_code, out, _) = laptop.run(&["plan"]);
         assert!(out.contains("zmeld up would refuse this"), "{out}");
         let (code, out, err) = laptop.run(&["plan", "--toml"]);
-        assert_eq!(code, plan_code, "{err}");
+        // As up would end.
+        assert_eq!((plan_code, code), (2, 2), "{err}");
         assert!(out.contains("[tier.fast]"), "{out}");
         assert!(
             err.contains("zmeld up refuses this: tier.fast: /dev/zram0 is swapped to already"),
             "{err}"
         );
         assert!(err.contains("zmeld up --take-over"), "{err}");
-        let (_, _, err) = laptop.run(&["plan", "--toml", "--take-over"]);
-        assert!(!err.contains("refuses"), "{err}");
+        let path = laptop.0.path().join("wanted.toml");
+        let write = ["plan", "--toml", "--output", str(&path)];
+        let (code, _, err) = laptop.run(&write);
+        assert_eq!(code, 2);
+        assert!(err.ends_with("wanted.toml is not written\n"), "{err}");
+        assert!(!path.exists());
+        let (code, _, err) = laptop.run(&[&write[..], &["--take-over"]].concat());
+        assert_eq!(code, 0, "{err}");
+        assert!(!err.contains("refuses") && path.exists(), "{err}");
     }
 }
 
@@ -155,24 +163,20 @@ fn a_check_says_what_the_machine_has_against_the_file() {
     assert!(out.contains("the file alone was looked at"), "{out}");
 }
 
-/// Without a record of zmeld's, a device is another tool's.
+/// Without a record of zmeld's, a device is another tool's, whatever its priority.
 #[test]
 fn status_does_not_call_anothers_device_zmelds() {
-    let laptop = Machine::new().with_zram_generator(100);
-    laptop.config(RAM);
-    let found = laptop.findings("not-applied");
-    assert_eq!(found.len(), 2, "{found:?}");
-    for found in &found {
-        let what = found["what"].as_str().unwrap();
-        assert!(what.starts_with("it was set up by another tool"), "{found}");
-    }
-    let other = Machine::new().with_zram_generator(5);
-    other.config(RAM);
-    let found = [found, other.findings("not-applied")].concat();
-    assert_eq!(found.len(), 3, "{found:?}");
-    for found in &found {
-        let remedy = found["remedy"].as_str().unwrap();
-        assert!(remedy.starts_with("zmeld up --take-over"), "{found}");
+    for priority in [100, 5] {
+        let laptop = Machine::new().with_zram_generator(priority);
+        laptop.config(RAM);
+        let found = laptop.findings("not-applied");
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(
+            found[0]["what"],
+            "/etc/zmeld.toml asked for it, and it is not set up"
+        );
+        let remedy = found[0]["remedy"].as_str().unwrap();
+        assert!(remedy.starts_with("zmeld up --take-over"), "{remedy}");
     }
     // Nor does it advise what up refuses beside it.
     let both = Machine::new()
@@ -184,10 +188,92 @@ fn status_does_not_call_anothers_device_zmelds() {
         remedy.ends_with("zmeld plan --tier zswap --take-over"),
         "{remedy}"
     );
+    // What up would refuse is not said to be done by it.
+    let bare = Machine::new();
+    fs::remove_dir_all(bare.0.path().join("sys/class")).unwrap();
+    bare.config(RAM);
+    let found = bare.findings("not-applied");
+    assert_eq!(
+        found[0]["remedy"],
+        "zmeld plan says why zmeld up refuses it"
+    );
     // Where nothing is in the way, a plain up does it.
     let free = Machine::new();
     free.config(RAM);
     assert_eq!(free.findings("not-applied")[0]["remedy"], "zmeld up");
+}
+
+#[test]
+fn rules_that_nobody_carries_out_are_found() {
+    let server = Machine::new();
+    server.config("[watch.reclaim]\n");
+    // Who does not see others' processes cannot tell.
+    assert_eq!(server.findings("no-watch").len(), 0);
+    server.put("proc/1/comm", "systemd\n");
+    server.put("proc/1/cmdline", "/sbin/init\0watch\0");
+    server.put("proc/77/cmdline", "/usr/bin/zmeld\0watch\0--dry-run\0");
+    let found = server.findings("no-watch");
+    assert_eq!(found.len(), 1, "{found:?}");
+    let remedy = found[0]["remedy"].as_str().unwrap();
+    for words in [
+        "systemctl enable --now zmeld-watch.service",
+        "systemctl start zmeld-watch.service",
+    ] {
+        assert!(remedy.contains(words), "{remedy}");
+    }
+    server.put("proc/77/cmdline", "/usr/bin/zmeld\0watch\0");
+    assert_eq!(server.findings("no-watch").len(), 0);
+    fs::remove_dir_all(server.0.path().join("proc/77")).unwrap();
+    // Findings are accepted by the names that status has for them.
+    server.config("accept = [\"no-watch\", \"near-limit\"]\n[watch.reclaim]\n");
+    let (code, out, err) = server.run(&["config", "check"]);
+    assert_eq!((code, err.as_str()), (0, ""), "{out}");
+    assert_eq!(server.findings("no-watch").len(), 0);
+}
+
+/// A file without tiers says nothing of them, wherever it is and whoever reads it.
+#[test]
+fn a_file_without_tiers_leaves_them_to_what_suits_the_machine() {
+    const RULE: &str = "[watch.reclaim]\n[tunables]\nswappiness = 77\n";
+    let server = Machine::new();
+    server.put("other.toml", RULE);
+    let other = server.0.path().join("other.toml");
+    let by_option = ["plan", "--toml", "--config", str(&other)];
+    let (code, named, err) = server.run(&by_option);
+    assert_eq!(code, 0, "{err}");
+    for words in ["[tier.fast]", "[watch.reclaim]", "swappiness = 77"] {
+        assert!(named.contains(words), "{words}: {named}");
+    }
+    server.config(RULE);
+    let (code, found, err) = server.run(&["plan", "--toml"]);
+    assert_eq!((code, &found), (0, &named), "{err}");
+    let (_, shown, _) = server.run(&["plan"]);
+    assert!(
+        shown.contains("/etc/zmeld.toml, which names no tier"),
+        "{shown}"
+    );
+    let check = ["config", "check"];
+    let (code, out, err) = server.run(&check);
+    assert_eq!((code, err.as_str()), (0, ""), "{out}");
+    // What up refuses there, the check names too, wherever the file is.
+    let laptop = Machine::new().with_zram_generator(5);
+    laptop.config(RULE);
+    laptop.put("other.toml", RULE);
+    let other = laptop.0.path().join("other.toml");
+    for file in [&[][..], &[str(&other)]] {
+        let (code, out, err) = laptop.run(&[&check, file].concat());
+        assert_eq!(code, 1, "{out}");
+        assert!(err.contains("/dev/zram0 is swapped to already"), "{err}");
+        assert!(out.contains("1 that zmeld up refuses here"), "{out}");
+    }
+    for config in [&[][..], &["--config", str(&other)]] {
+        let (_, out, _) = laptop.run(&[&["plan"], config].concat());
+        assert!(out.contains("zmeld up would refuse this"), "{out}");
+    }
+    // Its tunables are asked for; nobody asked for tiers.
+    let found = laptop.findings("not-applied");
+    let subjects: Vec<_> = found.iter().map(|it| &it["subject"]).collect();
+    assert_eq!(subjects, ["vm.swappiness"]);
 }
 
 /// zmeld does not warn of its own advice: there is a disk that the file need not name.

@@ -128,52 +128,72 @@ fn status_says_what_it_could_not_read() {
     assert!(out.contains("what zmeld up did is not known"), "{out}");
 }
 
-/// A journal that says that a tier was set up on that device.
-fn journal(config: &str, device: &str, complete: bool) -> String {
+/// A journal that says that the tier of that configuration was set up on that device.
+fn journal(root: &Path, config: &str, device: &str, complete: bool) -> String {
+    use zmeld_swap::plan::{Options, Plan};
     let config = zmeld_swap::config::Config::from_text("x".as_ref(), config).unwrap();
+    let host = zmeld_linux::Host::at(root);
+    let plan = Plan::new(&host, &config.config, None, &Options::default()).unwrap();
+    let tier = plan.groups.iter().find(|it| it.name == "tier.ram").unwrap();
+    let records = tier.steps.iter().map(|planned| {
+        let mut record = serde_json::json!({
+            "group": "tier.ram",
+            "step": &planned.step,
+            "done": true,
+        });
+        if record["step"]["do"] == "add-device" {
+            record["outcome"] = device.into();
+        }
+        record
+    });
     serde_json::json!({
         "schema": "zmeld.state/1",
         "boot": "",
         "complete": complete,
         "config": config.config,
-        "records": [{
-            "group": "tier.ram",
-            "step": {
-                "do": "swap-on",
-                "device": { "path": device },
-                "priority": 100,
-                "discard": "none",
-            },
-            "done": true,
-        }],
+        "records": records.collect::<Vec<_>>(),
     })
     .to_string()
 }
 
 #[test]
 fn status_knows_from_the_journal_what_was_applied() {
-    const CONFIG: &str = "[tier.ram]\nkind = \"zmeld\"\ncodec = \"zstd\"\nmeld = \"manual\"\n\
-                          memory_limit = \"256MiB\"\n";
     let (dir, _) = plant("7.2");
+    put(dir.path(), "/sys/class/zmeld-control/hot_add", "");
+    put(dir.path(), "/dev/zmeld0", "");
     let root = str(dir.path());
+    let read = |name: &str| {
+        let path = dir.path().join("sys/block/zmeld0").join(name);
+        fs::read_to_string(path).unwrap_or_default()
+    };
+    let limit = read("mm_stat")
+        .split_whitespace()
+        .nth(3)
+        .unwrap()
+        .to_owned();
+    let config = format!(
+        "[tier.ram]\nkind = \"zmeld\"\ncodec = \"zstd\"\nmeld = \"manual\"\n\
+         size = \"{}\"\nmemory_limit = \"{limit}\"\npriority = 32767\n",
+        read("disksize").trim()
+    );
     let not_applied = |args: &[&str]| {
         let status = json(&[&["status", "--root", root, "--json"], args].concat());
         (findings(&status, "not-applied"), status)
     };
     // Nothing is asked for.
     assert_eq!(not_applied(&[]).0, Vec::<String>::new());
-    // A file asks, and nothing was set up: its priority is not there either.
-    put(dir.path(), "/etc/zmeld.toml", CONFIG);
+    // A file asks, and nothing was set up: who has that priority is somebody else.
+    put(dir.path(), "/etc/zmeld.toml", &config);
     assert_eq!(
         not_applied(&[]).0,
         ["ram: /etc/zmeld.toml asked for it, and it is not set up"]
     );
-    // The journal says which device it is, whatever the priority.
-    put(
-        dir.path(),
-        "/run/zmeld/state.json",
-        journal(CONFIG, "/dev/zmeld0", true),
-    );
+    // The journal says which device it is.
+    let of_device = |device, complete| {
+        let journal = journal(dir.path(), &config, device, complete);
+        put(dir.path(), "/run/zmeld/state.json", journal);
+    };
+    of_device("zmeld0", true);
     let (found, status) = not_applied(&[]);
     assert_eq!(
         found,
@@ -188,12 +208,22 @@ fn status_knows_from_the_journal_what_was_applied() {
         not_applied(&[]).0,
         ["zmeld0: its codec is not what the last zmeld up asked for"]
     );
-    // Somebody switched it off; a run was interrupted.
+    // A file without tiers leaves them; what it tunes is compared.
     put(
         dir.path(),
-        "/run/zmeld/state.json",
-        journal(CONFIG, "/dev/zmeld7", false),
+        "/etc/zmeld.toml",
+        "[tunables]\npage_cluster = 9\n",
     );
+    assert_eq!(
+        not_applied(&[]).0,
+        [
+            "zmeld0: its codec is not what the last zmeld up asked for",
+            "vm.page-cluster: vm.page-cluster is not what /etc/zmeld.toml asked for"
+        ]
+    );
+    fs::remove_file(dir.path().join("etc/zmeld.toml")).unwrap();
+    // Somebody switched it off; a run was interrupted.
+    of_device("zmeld7", false);
     assert_eq!(
         not_applied(&[]).0,
         [

@@ -518,6 +518,38 @@ fn pages_that_do_not_fit_and_things_that_are_in_the_way_are_named() {
     assert_eq!(machine(), before);
 }
 
+/// A boot recommends nothing; what a file says without tiers it does.
+#[test]
+fn a_boot_sets_up_what_the_file_says_and_no_more() {
+    let Some(_lock) = turn() else { return };
+    let folder = folder();
+    let config = write(
+        folder.path(),
+        "c.toml",
+        b"[tunables]\nvfs_cache_pressure = 77\n",
+    );
+    let up = ["up", "--boot", "--config", str(&config), "--json"];
+    let steps = |found: &serde_json::Value| {
+        let applied = found["applied"].as_array().expect("steps").iter();
+        applied
+            .map(|done| done["step"].as_str().expect("words").to_owned())
+            .collect::<Vec<_>>()
+    };
+    let step = ["set /proc/sys/vm/vfs_cache_pressure to 77"];
+    let dry = json(&[&up[..], &["--dry-run"]].concat());
+    assert_eq!(steps(&dry), step);
+    let done = json(&up);
+    succeed(&["down"], "after a boot");
+    assert_eq!(steps(&done), step);
+    fs::write(&config, "").unwrap();
+    for dry in [&["--dry-run"][..], &[]] {
+        let output = run(&[&up[..4], dry].concat());
+        assert_eq!(code(&output), 0, "{}", text(&output.stderr));
+        let said = text(&output.stderr);
+        assert!(said.contains("nothing is configured"), "{said}");
+    }
+}
+
 /// The configuration may have changed since: what is set up is what the journal says.
 #[test]
 fn down_takes_back_the_tiers_that_are_set_up_whatever_the_configuration_says() {

@@ -13,9 +13,7 @@ use zmeld_advice::{CodecVerdict, Recommendation};
 use zmeld_linux::Host;
 use zmeld_scan::advice::{Advice, AdviceKind};
 use zmeld_swap::applied::Applied;
-use zmeld_swap::config::{
-    Codec, Comments, Config, Kind, Location, Problem, Severity, Size, Tunables,
-};
+use zmeld_swap::config::{Codec, Comments, Config, Kind, Location, Problem, Severity, Size};
 use zmeld_swap::event::Event;
 use zmeld_swap::execute;
 use zmeld_swap::journal::State;
@@ -211,11 +209,25 @@ struct Wanted {
     /// Why it is so, for what was recommended.
     comments: Comments,
     origin: Origin,
+    /// Files without tiers, whose other keys count.
+    beside: Option<String>,
     problems: Vec<Problem>,
     /// What was measured for it.
     measured: CodecVerdict,
     /// What it follows from, where nobody wrote it.
     recommendation: Option<Recommendation>,
+}
+
+impl Wanted {
+    fn origin(&self) -> String {
+        match &self.beside {
+            Some(files) => format!(
+                "{files}, which names no tier; tiers: {}",
+                self.origin.words()
+            ),
+            None => self.origin.words().to_owned(),
+        }
+    }
 }
 
 /// Where a configuration comes from.
@@ -238,69 +250,88 @@ impl Origin {
     }
 }
 
+/// Whether what nobody named a tier for gets one that suits the machine.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Occasion {
+    /// Somebody asked.
+    Asked,
+    /// The machine boots: only what the files say is set up.
+    Boot,
+}
+
 /// The configuration: the options, the files, what is set up, a recommendation,
-/// in this order.
-fn wanted(args: &WantedArgs, host: &Host, state: Option<&State>) -> anyhow::Result<Wanted> {
-    let mut wanted = if args.tier.is_some() || args.device.is_some() {
-        recommended(args, host)?
-    } else {
-        let loaded = match &args.config {
-            Some(path) => Config::load_file(path)?,
-            None => Config::load(host.root())?,
-        };
-        let files: Vec<String> = loaded
-            .files
-            .iter()
-            .map(|it| it.display().to_string())
-            .collect();
-        let is_empty = !files.is_empty() && loaded.config == Config::default();
-        let empty = is_empty.then(|| mind(format!("{}: it is empty", files.join(", "))));
-        if !loaded.config.tiers.is_empty() || args.config.is_some() {
-            Wanted {
-                config: loaded.config,
-                comments: Comments::new(),
-                origin: Origin::Files(files.join(", ")),
-                problems: loaded.warnings.into_iter().chain(empty).collect(),
-                measured: CodecVerdict::Not,
-                recommendation: None,
-            }
-        } else if let Some(state) = state.filter(|state| !state.config.tiers.is_empty()) {
-            Wanted {
-                config: state.config.clone(),
-                comments: Comments::new(),
-                origin: Origin::SetUp,
-                problems: Vec::new(),
-                measured: CodecVerdict::Not,
-                recommendation: None,
-            }
-        } else {
-            let mut wanted = recommended(args, host)?;
-            wanted.problems.extend(empty);
-            // Rules and tunables that a file gives without tiers stay.
-            if !files.is_empty() {
-                let found = std::mem::take(&mut wanted.config);
-                let tunables = match loaded.config.tunables == Tunables::default() {
-                    true => found.tunables,
-                    false => loaded.config.tunables,
-                };
-                wanted.config = Config {
-                    tiers: found.tiers,
-                    tunables,
-                    ..loaded.config
-                };
-            }
-            return Ok(wanted);
-        }
+/// in this order. Files without tiers say nothing of them: see [`Config::completed`].
+fn wanted(
+    args: &WantedArgs,
+    host: &Host,
+    state: Option<&State>,
+    occasion: Occasion,
+) -> anyhow::Result<Wanted> {
+    if args.tier.is_some() || args.device.is_some() {
+        return recommended(args, host);
+    }
+    let mut loaded = match &args.config {
+        Some(path) => Config::load_file(path)?,
+        None => Config::load(host.root())?,
     };
-    override_tier(&mut wanted.config, args)?;
+    let files: Vec<String> = loaded
+        .files
+        .iter()
+        .map(|it| it.display().to_string())
+        .collect();
+    let is_there = !files.is_empty();
+    let files = files.join(", ");
+    let is_empty = is_there && loaded.config == Config::default();
+    let empty = is_empty.then(|| mind(format!("{files}: it is empty")));
+    let is_set_up = state.filter(|state| !state.config.tiers.is_empty());
+    let mut wanted = match is_set_up {
+        _ if !loaded.config.tiers.is_empty() => {
+            of_file(Config::default(), Origin::Files(files.clone()))
+        }
+        Some(state) => of_file(state.config.clone(), Origin::SetUp),
+        None if occasion == Occasion::Boot => {
+            let origin = match is_there && !is_empty {
+                true => Origin::Files(files.clone()),
+                false => Origin::Recommended,
+            };
+            of_file(Config::default(), origin)
+        }
+        None => recommended(args, host)?,
+    };
+    if is_there {
+        loaded = loaded.completed(std::mem::take(&mut wanted.config));
+        wanted.config = loaded.config;
+        let is_wrong = |it: &&Problem| it.severity == Severity::Error;
+        if let Some(problem) = loaded.warnings.iter().find(is_wrong) {
+            anyhow::bail!("{problem}");
+        }
+        // Of what was recommended all is said again, with its place.
+        wanted.problems.retain(|it| it.trap.is_none());
+        wanted.problems.splice(0..0, loaded.warnings);
+        wanted.problems.extend(empty);
+        wanted.beside = (!matches!(wanted.origin, Origin::Files(_))).then_some(files);
+    }
+    if !matches!(wanted.origin, Origin::Recommended) {
+        override_tier(&mut wanted.config, args)?;
+    }
     Ok(wanted)
+}
+
+/// What is written or set up, and follows from no measurement.
+fn of_file(config: Config, origin: Origin) -> Wanted {
+    Wanted {
+        config,
+        comments: Comments::new(),
+        origin,
+        beside: None,
+        problems: Vec::new(),
+        measured: CodecVerdict::Not,
+        recommendation: None,
+    }
 }
 
 /// `--size` and `--codec` over what the first tier says that has them.
 fn override_tier(config: &mut Config, args: &WantedArgs) -> anyhow::Result<()> {
-    if args.tier.is_some() || args.device.is_some() {
-        return Ok(());
-    }
     let first = config
         .tiers
         .iter_mut()
@@ -388,6 +419,7 @@ fn recommended(args: &WantedArgs, host: &Host) -> anyhow::Result<Wanted> {
         config,
         comments,
         origin: Origin::Recommended,
+        beside: None,
         problems,
         measured,
         recommendation: found.recommendation,
@@ -538,19 +570,27 @@ fn planned(
 pub fn plan(args: &PlanArgs) -> anyhow::Result<Outcome> {
     let host = Host::at(&args.root);
     let state = readable_state(&host)?;
-    let wanted = wanted(&args.wanted, &host, state.as_ref())?;
+    let wanted = wanted(&args.wanted, &host, state.as_ref(), Occasion::Asked)?;
     let toml = wanted.config.to_toml(&wanted.comments);
     let mut plan = planned(&wanted, &args.wanted, &host, state.as_ref(), false)?;
     let records = state.as_ref().map_or(&[][..], |state| &state.records);
     room_for(&host, records, &mut plan);
+    // It ends as the run that it is for would.
+    let outcome = match plan.refuse() {
+        Ok(()) => Outcome::Done,
+        Err(_) => Outcome::Refused,
+    };
     if args.toml {
         run::tell_problems(&plan);
         match &args.output {
             None => output::print(&toml)?,
+            Some(path) if outcome == Outcome::Refused => {
+                output::say(format_args!("{} is not written", path.display()));
+            }
             // Nobody's configuration is overwritten, nor cut short.
             Some(path) => output::write_new(path, toml.as_bytes())?,
         }
-        return Ok(Outcome::Done);
+        return Ok(outcome);
     }
     let is_done = plan.is_done();
     let chosen = zmeld_swap::ciphers::chosen(&plan.config);
@@ -565,7 +605,7 @@ pub fn plan(args: &PlanArgs) -> anyhow::Result<Outcome> {
         Err(err) => (Vec::new(), Some(err.to_string())),
     };
     let body = report::PlanBody {
-        origin: wanted.origin.words(),
+        origin: &wanted.origin(),
         done: is_done,
         recommendation: wanted.recommendation.as_ref(),
         unmeasured: wanted.measured.why_none(),
@@ -586,7 +626,7 @@ pub fn plan(args: &PlanArgs) -> anyhow::Result<Outcome> {
         ("zmeld.plan", 1),
         &body,
     )?;
-    Ok(Outcome::Done)
+    Ok(outcome)
 }
 
 /// Adds to a plan that would be carried out what its switching off would meet.
@@ -614,7 +654,7 @@ fn room_for(host: &Host, records: &[Record], plan: &mut Plan) {
 }
 
 /// The state, which an ordinary user may not be able to read.
-fn readable_state(host: &Host) -> anyhow::Result<Option<State>> {
+pub fn readable_state(host: &Host) -> anyhow::Result<Option<State>> {
     State::read(host).with_context(|| {
         format!(
             "cannot tell what is set up ({})",

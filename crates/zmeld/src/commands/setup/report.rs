@@ -8,6 +8,7 @@ use zmeld_swap::ciphers::Speed;
 use zmeld_swap::config::Severity;
 use zmeld_swap::execute::Report;
 use zmeld_swap::plan::Plan;
+use zmeld_swap::step::Step;
 
 /// What a plan is printed from. Schema `zmeld.plan/1`.
 #[derive(Serialize)]
@@ -55,7 +56,10 @@ pub fn steps_table(plan: &Plan) -> Table {
         .iter()
         .flat_map(|group| group.steps.iter().map(move |planned| (group, planned)));
     for (number, (group, planned)) in steps.enumerate() {
+        let is_so =
+            |before: &String| matches!(&planned.step, Step::SetValue(set) if set.value == *before);
         let now = match (&planned.before, planned.done) {
+            (Some(before), true) if is_so(before) => format!("{before}, as wanted"),
             (Some(before), true) => format!("done (was {before})"),
             (None, true) => "done".to_owned(),
             (Some(before), false) => before.clone(),

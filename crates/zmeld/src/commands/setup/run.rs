@@ -14,7 +14,7 @@ use zmeld_swap::plan::Plan;
 use zmeld_swap::reconcile::Doubt;
 
 use super::report::{run_document, RunBody};
-use super::{planned, readable_state, wanted, DownArgs, Origin, UpArgs};
+use super::{planned, readable_state, wanted, DownArgs, Occasion, Origin, UpArgs, Wanted};
 use crate::exit::{Outcome, Stopped};
 use crate::{output, progress};
 
@@ -45,9 +45,8 @@ pub fn up(args: &UpArgs) -> anyhow::Result<Outcome> {
     cleared(&host)?;
     let state = journal.state().clone();
     let state = (!state.records.is_empty()).then_some(state);
-    let wanted = wanted(&args.wanted, &host, state.as_ref())?;
-    if args.boot && matches!(wanted.origin, Origin::Recommended) {
-        output::say("nothing is configured in /etc/zmeld.toml: nothing is set up");
+    let wanted = wanted(&args.wanted, &host, state.as_ref(), occasion(args))?;
+    if is_nothing_at_boot(args, &wanted) {
         return Ok(Outcome::Done);
     }
     let plan = planned(&wanted, &args.wanted, &host, state.as_ref(), args.force)?;
@@ -66,6 +65,23 @@ pub fn up(args: &UpArgs) -> anyhow::Result<Outcome> {
         "Set up. zmeld status shows how it is doing, zmeld down takes it back.".to_owned()
     };
     print("zmeld up", "zmeld.up", &lead, args.json, false, &report)
+}
+
+fn occasion(args: &UpArgs) -> Occasion {
+    match args.boot {
+        true => Occasion::Boot,
+        false => Occasion::Asked,
+    }
+}
+
+/// A boot sets up what is configured; where nothing is, it says so.
+fn is_nothing_at_boot(args: &UpArgs, wanted: &Wanted) -> bool {
+    let is_nothing =
+        args.boot && matches!(wanted.origin, Origin::Recommended) && wanted.config.tiers.is_empty();
+    if is_nothing {
+        output::say("nothing is configured in /etc/zmeld.toml: nothing is set up");
+    }
+    is_nothing
 }
 
 /// What is set up while an experiment runs is the experiment's. Looked at under the journal's lock: an experiment that
@@ -110,7 +126,10 @@ fn cleared(host: &Host) -> anyhow::Result<()> {
 /// What `up` would do.
 fn would_go_up(args: &UpArgs, host: &Host) -> anyhow::Result<Outcome> {
     let state = readable_state(host)?;
-    let wanted = wanted(&args.wanted, host, state.as_ref())?;
+    let wanted = wanted(&args.wanted, host, state.as_ref(), occasion(args))?;
+    if is_nothing_at_boot(args, &wanted) {
+        return as_the_run_would_end();
+    }
     let plan = planned(&wanted, &args.wanted, host, state.as_ref(), args.force)?;
     warn(&plan);
     let records = state.as_ref().map_or(&[][..], |state| &state.records);
@@ -256,7 +275,9 @@ fn would_go_down(args: &DownArgs, host: &Host) -> anyhow::Result<Outcome> {
             leaving
                 .iter()
                 .rev()
-                .map(|&index| Done::of(&state.records[index])),
+                .map(|&index| &state.records[index])
+                .filter(|record| record.is_change())
+                .map(Done::of),
         );
     }
     if only.is_none() {

@@ -12,6 +12,7 @@ use zmeld_swap::applied::Applied;
 use zmeld_swap::config::Config;
 use zmeld_swap::findings::{findings, Finding, Severity};
 use zmeld_swap::observe::{Difference, Headroom, Observation, TierState};
+use zmeld_swap::outstanding::Outstanding;
 
 use crate::cli::{Format, MachineArgs};
 use crate::exit::{Outcome, EXIT_CODES};
@@ -106,13 +107,18 @@ impl Status {
             Err(err) => (None, Some(err.to_string())),
         };
         let applied = applied.as_ref();
+        // What is wrong in the file is asked for by nobody.
+        let outstanding = match configuration_problem {
+            None => Outstanding::read(host, &config),
+            Some(_) => Outstanding::default(),
+        };
         let observation = Observation::read(host, page_size());
         let tiers = observation.named_tiers(applied);
         Status {
             headroom: observation.headroom(&tiers),
             tiers,
             differences: observation.differences(),
-            findings: findings(&observation, &config, applied),
+            findings: findings(&observation, &config, applied, &outstanding),
             observation,
             configuration_problem,
             journal_problem,

@@ -1,0 +1,409 @@
+//! What `zmeld up` would change, for who only looks: asked of the plan and of
+//! [`reconcile`], so that a status finds what `up` would do, and nothing else.
+//!
+//! Only what has to be measured first is left out: `swappiness = "auto"` that never was.
+//! No command is run, and an ordinary user may ask: what cannot be looked at counts as
+//! it is written down.
+
+use std::path::Path;
+
+use zmeld_linux::Host;
+
+use crate::applied::Applied;
+use crate::config::{Config, Swappiness};
+use crate::error::Error;
+use crate::journal::State;
+use crate::plan::{is_denied, Group, Options, Plan, Planned};
+use crate::reconcile::{holds, reconcile, Doubt, Reconciliation};
+use crate::step::{Record, Step};
+
+/// Who asked, where no file did.
+const LAST_UP: &str = "the last zmeld up";
+
+/// What a machine is compared with, and who asked for it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Asked {
+    /// The configuration.
+    pub config: Config,
+    tiers_by: &'static str,
+    rest_by: &'static str,
+}
+
+impl Asked {
+    /// What a file asks for: without tiers, those of the last `zmeld up` count, and
+    /// without a file all of it.
+    pub fn new(file: &Config, applied: Option<&Applied>) -> Asked {
+        const FILE: &str = "/etc/zmeld.toml";
+        let Some(applied) = applied else {
+            return Asked {
+                config: file.clone(),
+                tiers_by: FILE,
+                rest_by: FILE,
+            };
+        };
+        let by = |is_files| if is_files { FILE } else { LAST_UP };
+        let is_file = *file != Config::default();
+        let has_tiers = !applied.config.tiers.is_empty();
+        let tunes = file.tunables != Config::default().tunables;
+        Asked {
+            tiers_by: by(!file.tiers.is_empty()),
+            rest_by: by(!file.tiers.is_empty() || tunes || is_file && !has_tiers),
+            config: match (is_file, has_tiers) {
+                (true, true) => file.clone().completed(applied.config.clone()),
+                (true, false) => file.clone(),
+                (false, _) => applied.config.clone(),
+            },
+        }
+    }
+
+    fn by(&self, group: &str) -> &'static str {
+        match Group::is_tier(group) {
+            true => self.tiers_by,
+            false => self.rest_by,
+        }
+    }
+}
+
+/// Something that is not as it was asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// The tier, device or setting.
+    pub subject: String,
+    /// What is not so, a sentence.
+    pub what: String,
+    /// What was asked for, and what is in effect.
+    pub evidence: String,
+}
+
+/// All that `zmeld up` would change.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Outstanding {
+    /// Each thing, in the order of the plan.
+    pub changes: Vec<Change>,
+    /// Whether `zmeld up` would refuse it.
+    pub is_refused: bool,
+    /// Whether a `zmeld watch` runs, where rules want one; none where they do not, or
+    /// where that cannot be told.
+    pub is_watched: Option<bool>,
+}
+
+impl Outstanding {
+    /// Compares a machine with its configuration; nothing where its journal cannot be
+    /// read, or where nothing is asked for.
+    pub fn read(host: &Host, file: &Config) -> Outstanding {
+        let host = &host.without_commands();
+        let Ok(state) = State::read(host) else {
+            return Outstanding::default();
+        };
+        let state = state.filter(|state| !state.records.is_empty());
+        let Ok(applied) = Applied::read(host) else {
+            return Outstanding::default();
+        };
+        let asked = Asked::new(file, applied.as_ref());
+        let rules = asked.config.watch.has_rules();
+        let is_watched = rules.then(|| is_watched(host)).flatten();
+        let records = state.as_ref().map_or(&[][..], |state| &state.records);
+        let mut look = Look {
+            host,
+            asked: &asked,
+            applied: applied.as_ref(),
+            records,
+            changes: Vec::new(),
+            is_refused: false,
+        };
+        let Some(plan) = look.plan(state.as_ref()) else {
+            return Outstanding {
+                changes: look.changes,
+                is_refused: true,
+                is_watched,
+            };
+        };
+        if let Ok(found) = reconcile(host, &plan, records, Doubt::Recorded) {
+            look.compare(&plan, &found);
+        }
+        Outstanding {
+            changes: look.changes,
+            is_refused: look.is_refused || plan.refuse().is_err(),
+            is_watched,
+        }
+    }
+}
+
+/// Whether a process is `zmeld watch` and acts by its rules. Where others' processes are
+/// hidden from this user, nobody can tell.
+fn is_watched(host: &Host) -> Option<bool> {
+    host.read("/proc/1/comm").ok()?;
+    let names = host.list("/proc").ok()?;
+    let mut processes = names.iter().filter(|name| name.parse::<u32>().is_ok());
+    Some(processes.any(|pid| {
+        let command = host.read_bytes(format!("/proc/{pid}/cmdline"));
+        command.is_ok_and(|line| is_watch(&line))
+    }))
+}
+
+fn is_watch(command: &[u8]) -> bool {
+    let mut words = command.split(|byte| *byte == 0);
+    let program = words
+        .next()
+        .and_then(|path| path.rsplit(|it| *it == b'/').next());
+    let rest: Vec<&[u8]> = words.collect();
+    let has = |word: &[u8]| rest.contains(&word);
+    program == Some(b"zmeld") && has(b"watch") && !has(b"--once") && !has(b"--dry-run")
+}
+
+struct Look<'a> {
+    host: &'a Host,
+    asked: &'a Asked,
+    applied: Option<&'a Applied>,
+    records: &'a [Record],
+    changes: Vec<Change>,
+    is_refused: bool,
+}
+
+impl<'a> Look<'a> {
+    fn add(&mut self, subject: impl Into<String>, what: String, evidence: impl Into<String>) {
+        self.changes.push(Change {
+            subject: subject.into(),
+            what,
+            evidence: evidence.into(),
+        });
+    }
+
+    fn ours(&self, group: &str) -> Vec<&'a Record> {
+        let records = self.records.iter();
+        records.filter(|record| record.group == group).collect()
+    }
+
+    /// The plan for all that can be planned. What cannot is told of.
+    fn plan(&mut self, state: Option<&State>) -> Option<Plan> {
+        let config = &self.asked.config;
+        let mut names: Vec<String> = config.tiers.iter().map(|it| it.name.to_string()).collect();
+        loop {
+            let options = Options {
+                only: (names.len() < config.tiers.len()).then(|| names.clone()),
+                ..Options::default()
+            };
+            match Plan::new(self.host, config, state, &options) {
+                Ok(plan) => return Some(plan),
+                Err(Error::Planned { group, source }) => {
+                    names.retain(|name| Group::of_tier(name) != group);
+                    self.not_planned(&group, &source);
+                }
+                Err(err) => {
+                    if !is_denied(&err) {
+                        let what = "it would set up nothing of what is asked for".to_owned();
+                        self.add("zmeld up", what, err.to_string());
+                    }
+                    return None;
+                }
+            }
+        }
+    }
+
+    fn not_planned(&mut self, group: &str, err: &Error) {
+        let is_set_up = !self.ours(group).is_empty();
+        // Who may not look cannot tell what has become of it.
+        match (is_set_up, is_denied(err)) {
+            (true, true) => {}
+            (_, true) => self.not_set_up(group, None),
+            (_, false) => {
+                self.is_refused = true;
+                self.not_set_up(group, Some(err.to_string()));
+            }
+        }
+    }
+
+    fn not_set_up(&mut self, group: &str, why: Option<String>) {
+        let why = why.unwrap_or_else(|| match self.applied {
+            Some(_) => "the last zmeld up did not set it up".to_owned(),
+            None => "zmeld has set nothing up since the machine booted".to_owned(),
+        });
+        let by = self.asked.by(group);
+        let what = format!("{by} asked for it, and it is not set up");
+        self.add(tier_of(group), what, why);
+    }
+
+    fn compare(&mut self, plan: &Plan, found: &Reconciliation) {
+        for (group, &in_place) in plan.groups.iter().zip(&found.in_place) {
+            let ours = self.ours(&group.name);
+            if in_place < group.steps.len() || in_place < ours.len() {
+                self.group(group, in_place, &ours);
+            }
+        }
+        let mut gone: Vec<&str> = Vec::new();
+        for &index in &found.removed {
+            let group = self.records[index].group.as_str();
+            let is_planned = plan.groups.iter().any(|it| it.name == group);
+            if !is_planned && !gone.contains(&group) {
+                gone.push(group);
+            }
+        }
+        for group in gone {
+            self.not_asked_for(group);
+        }
+    }
+
+    /// A group of which a step is not in place.
+    fn group(&mut self, group: &Group, in_place: usize, ours: &[&'a Record]) {
+        let name = &group.name;
+        let left = &group.steps[in_place..];
+        if ours.is_empty() && Group::is_tier(name) {
+            if left.iter().any(|it| !self.is_so(&it.step)) {
+                self.not_set_up(name, None);
+            }
+            return;
+        }
+        if let Some(why) = self.gone(name) {
+            let what = "it was set up and is not swapped to any more".to_owned();
+            self.add(tier_of(name), what, why);
+            return;
+        }
+        let told = self.changes.len();
+        for planned in &group.steps {
+            let same = ours.iter().find(|record| record.step == planned.step);
+            if self.is_so(&planned.step) || same.is_some_and(|record| self.holds(record)) {
+                continue;
+            }
+            let of_it = |record: &&&Record| record.step.sets() == planned.step.sets();
+            let recorded = ours.iter().find(of_it).map(|record| &record.step);
+            self.differs(name, &planned.step, recorded);
+        }
+        for record in ours {
+            let is_planned = |it: &Planned| it.step.sets() == record.step.sets();
+            if !group.steps.iter().any(is_planned) {
+                self.left_over(record);
+            }
+        }
+        if told == self.changes.len() && left.iter().any(|it| !self.is_so(&it.step)) {
+            let steps: Vec<String> = left.iter().map(|it| it.step.words()).collect();
+            let what = "zmeld up would make it anew".to_owned();
+            self.add(self.subject(name), what, steps.join(", "));
+        }
+    }
+
+    /// A value that is what is asked for, whoever set it.
+    fn is_so(&self, step: &Step) -> bool {
+        match step {
+            Step::SetValue(set) => self.value(&set.path).as_ref() == Some(&set.value),
+            _ => false,
+        }
+    }
+
+    fn holds(&self, record: &Record) -> bool {
+        holds(self.host, self.records, record, Doubt::Recorded).unwrap_or(record.done)
+    }
+
+    fn value(&self, path: &str) -> Option<String> {
+        self.host.read_optional(path).ok().flatten()
+    }
+
+    /// Why a tier's area is not there any more, where it was.
+    fn gone(&self, group: &str) -> Option<String> {
+        let tier = self.applied?.tier(tier_of(group))?;
+        if let Some(lost) = &tier.lost {
+            return Some(lost.clone());
+        }
+        let area = tier.area.as_ref()?;
+        let swaps = self.host.swaps().ok()?;
+        let is_on = swaps.iter().any(|swap| swap.path == Path::new(area));
+        (!is_on).then(|| format!("{area} is not in /proc/swaps"))
+    }
+
+    /// The device of a tier, or its name.
+    fn subject(&self, group: &str) -> String {
+        let device = self.device(group).map(str::to_owned);
+        device.unwrap_or_else(|| tier_of(group).to_owned())
+    }
+
+    fn device(&self, group: &str) -> Option<&'a str> {
+        let tier = self.applied?.tier(tier_of(group))?;
+        tier.device.as_deref()
+    }
+
+    /// A step that is not what is recorded, or does not hold any more.
+    fn differs(&mut self, group: &str, step: &Step, recorded: Option<&Step>) {
+        let is = self.in_effect(group, step, recorded);
+        let by = self.asked.by(group);
+        let (subject, what) = self.noun(group, step);
+        let wanted = step.sets_to();
+        let evidence = match wanted == is {
+            true => format!("asked for {wanted}, which zmeld up did not set"),
+            false => format!("asked for {wanted}, in effect {is}"),
+        };
+        self.add(
+            subject,
+            format!("{what} is not what {by} asked for"),
+            evidence,
+        );
+    }
+
+    fn noun(&self, group: &str, step: &Step) -> (String, String) {
+        match step {
+            Step::SetValue(set) => set.noun(),
+            Step::SetAttribute(set) => (self.subject(group), set.noun()),
+            Step::SwapOn(_) => (self.subject(group), "how it is swapped to".to_owned()),
+            _ => (self.subject(group), "a step of it".to_owned()),
+        }
+    }
+
+    fn in_effect(&self, group: &str, step: &Step, recorded: Option<&Step>) -> String {
+        let now = match step {
+            Step::SetValue(set) => self.value(&set.path),
+            Step::SetAttribute(set) => self
+                .device(group)
+                .and_then(|device| set.in_effect(self.host, device)),
+            _ => None,
+        };
+        let now = now.or_else(|| recorded.filter(|it| *it != step).map(Step::sets_to));
+        now.unwrap_or_else(|| "nothing of the kind".to_owned())
+    }
+
+    /// What was done, and nobody asks for any more.
+    fn left_over(&mut self, record: &Record) {
+        let group = record.group.as_str();
+        let is = match &record.step {
+            Step::SetValue(set) => {
+                // Measured anew, it may be the same.
+                let tunables = &self.asked.config.tunables;
+                let is_measured = set.path.ends_with("vm/swappiness")
+                    && tunables.swappiness == Some(Swappiness::Auto);
+                let now = self.value(&set.path);
+                // What somebody else changed is left, and what was so before stays.
+                if is_measured || now.as_ref() != Some(&set.value) || now == record.before {
+                    return;
+                }
+                let before = record.before.as_deref().unwrap_or("unknown");
+                format!("{}, and was {before} before", set.value)
+            }
+            Step::SetAttribute(_) | Step::SwapOn(_) => record.step.sets_to(),
+            step => step.words(),
+        };
+        let by = self.asked.by(group);
+        let (subject, what) = self.noun(group, &record.step);
+        self.add(
+            subject,
+            format!("{what} is not what {by} asked for"),
+            format!("asked for nothing, in effect {is}"),
+        );
+    }
+
+    /// A group of earlier runs that is not planned.
+    fn not_asked_for(&mut self, group: &str) {
+        if Group::is_tier(group) {
+            let by = self.asked.by(group);
+            let what = format!("it is set up, and {by} does not ask for it");
+            let subject = tier_of(group);
+            let evidence = format!("zmeld up set it up as {}", self.subject(group));
+            self.add(subject, what, evidence);
+            return;
+        }
+        for record in self.ours(group) {
+            self.left_over(record);
+        }
+    }
+}
+
+/// A tier's name, or that of another part of the plan.
+fn tier_of(group: &str) -> &str {
+    group.strip_prefix("tier.").unwrap_or(group)
+}

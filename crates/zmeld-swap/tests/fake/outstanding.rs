@@ -1,0 +1,206 @@
+//! What a status calls not applied is what `up` would change, key by key.
+
+use std::collections::BTreeSet;
+
+use zmeld_swap::applied::Applied;
+use zmeld_swap::config::keys::{Section, KEYS};
+use zmeld_swap::findings::findings;
+use zmeld_swap::observe::Observation;
+use zmeld_swap::outstanding::Outstanding;
+
+use crate::common::{config, Machine};
+
+const ACCEPT: &str = "accept = [\"unstable-name\", \"lru-inversion\", \"readable-copy\", \
+                      \"unused-rule\", \"no-memory-limit\", \"read-ahead\"]\n";
+const RAM: &str = "[tier.fast]\nkind = \"zram\"\nmemory_limit = \"25%\"\n";
+const BACKED: &str = "[tier.fast]\nkind = \"zram\"\nmemory_limit = \"25%\"\n\
+                      [tier.fast.writeback]\n";
+const ZMELD: &str = "[tier.fast]\nkind = \"zmeld\"\n";
+const ZSWAP: &str = "[tier.cache]\nkind = \"zswap\"\n";
+const DISK: &str = "[tier.disk]\nkind = \"disk\"\n";
+
+/// A key, what stands before it, and the two lines that are exchanged.
+type Exchange = (
+    Section,
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static str,
+);
+
+#[rustfmt::skip]
+const EXCHANGES: &[Exchange] = &[
+    (Section::Top, "tier", "", RAM, ""),
+    (Section::Top, "tunables", "", "", "[tunables]\npage_cluster = 1\n"),
+    (Section::Top, "watch", RAM, "", "[watch]\ninterval = \"2min\"\n"),
+    (Section::Top, "metrics", RAM, "", "[metrics]\nlisten = \"127.0.0.1:9890\"\n"),
+    (Section::Top, "accept", RAM, "", ""),
+    (Section::Tier, "kind", "[tier.fast]\n", "kind = \"zram\"\n", "kind = \"zmeld\"\n"),
+    (Section::Tier, "enabled", RAM, "", "enabled = false\n"),
+    (Section::Swapped, "optional", RAM, "", "optional = true\n"),
+    (Section::Swapped, "priority", RAM, "", "priority = 7\n"),
+    (Section::Swapped, "discard", RAM, "", "discard = \"pages\"\n"),
+    (Section::Ram, "size", RAM, "size = \"1GiB\"\n", "size = \"2GiB\"\n"),
+    (Section::Ram, "memory_limit", "[tier.fast]\nkind = \"zram\"\n", "", "memory_limit = \"1GiB\"\n"),
+    (Section::Ram, "codec", RAM, "codec = \"lz4\"\n", "codec = \"zstd\"\n"),
+    (Section::Ram, "recompress", RAM, "", "recompress = [\"zstd\"]\n"),
+    (Section::Ram, "writeback", RAM, "", "writeback = { device = \"/dev/sdb1\" }\n"),
+    (Section::Zmeld, "meld", ZMELD, "meld = \"manual\"\n", "meld = \"auto\"\n"),
+    (Section::Zswap, "compressor", ZSWAP, "compressor = \"lzo\"\n", "compressor = \"zstd\"\n"),
+    (Section::Zswap, "zpool", ZSWAP, "zpool = \"zsmalloc\"\n", "zpool = \"z3fold\"\n"),
+    (Section::Zswap, "max_pool_percent", ZSWAP, "", "max_pool_percent = 30\n"),
+    (Section::Zswap, "accept_threshold_percent", ZSWAP, "", "accept_threshold_percent = 80\n"),
+    (Section::Zswap, "shrinker", ZSWAP, "shrinker = false\n", "shrinker = true\n"),
+    (Section::Zswap, "same_filled", ZSWAP, "", "same_filled = false\n"),
+    (Section::Disk, "device", DISK, "format = true\ndevice = \"/dev/sdb1\"\n", "format = true\ndevice = \"/dev/sdc1\"\n"),
+    (Section::Disk, "file", DISK, "size = \"64KiB\"\nfile = \"/var/one\"\n", "size = \"64KiB\"\nfile = \"/var/two\"\n"),
+    (Section::Disk, "size", DISK, "file = \"/var/one\"\nsize = \"64KiB\"\n", "file = \"/var/one\"\nsize = \"128KiB\"\n"),
+    (Section::Disk, "format", DISK, "device = \"/dev/sdc1\"\n", "device = \"/dev/sdc1\"\nformat = true\n"),
+    (Section::Disk, "encryption", DISK, "device = \"/dev/sdc1\"\nformat = true\n", "device = \"/dev/sdc1\"\nencryption = \"random\"\n"),
+    (Section::Disk, "key_file", DISK, "device = \"/dev/sdc1\"\nencryption = \"luks\"\nformat = true\nkey_file = \"/etc/a\"\n", "device = \"/dev/sdc1\"\nencryption = \"luks\"\nformat = true\nkey_file = \"/etc/b\"\n"),
+    (Section::Disk, "cipher", DISK, "device = \"/dev/sdc1\"\nencryption = \"random\"\n", "device = \"/dev/sdc1\"\nencryption = \"random\"\ncipher = \"serpent-xts-plain64\"\n"),
+    (Section::Disk, "key_size", DISK, "device = \"/dev/sdc1\"\nencryption = \"random\"\n", "device = \"/dev/sdc1\"\nencryption = \"random\"\nkey_size = 256\n"),
+    (Section::Disk, "hibernation", DISK, "device = \"/dev/sdc1\"\nformat = true\n", "device = \"/dev/sdc1\"\nformat = true\nhibernation = true\n"),
+    (Section::Disk, "timeout", DISK, "device = \"/dev/sdc1\"\nformat = true\n", "device = \"/dev/sdc1\"\nformat = true\ntimeout = \"5s\"\n"),
+    (Section::Writeback, "device", BACKED, "device = \"/dev/sdb1\"\n", "device = \"/dev/sdc1\"\n"),
+    (Section::Writeback, "encryption", BACKED, "device = \"/dev/sdb1\"\n", "device = \"/dev/sdb1\"\nencryption = \"random\"\n"),
+    (Section::Writeback, "cipher", BACKED, "device = \"/dev/sdb1\"\nencryption = \"random\"\n", "device = \"/dev/sdb1\"\nencryption = \"random\"\ncipher = \"serpent-xts-plain64\"\n"),
+    (Section::Writeback, "key_size", BACKED, "device = \"/dev/sdb1\"\nencryption = \"random\"\n", "device = \"/dev/sdb1\"\nencryption = \"random\"\nkey_size = 256\n"),
+    (Section::Writeback, "daily_limit", BACKED, "device = \"/dev/sdb1\"\ndaily_limit = \"1GiB\"\n", "device = \"/dev/sdb1\"\ndaily_limit = \"2GiB\"\n"),
+    (Section::Writeback, "compressed", BACKED, "device = \"/dev/sdb1\"\n", "device = \"/dev/sdb1\"\ncompressed = true\n"),
+    (Section::Writeback, "optional", BACKED, "device = \"/dev/sdb1\"\n", "device = \"/dev/sdb1\"\noptional = true\n"),
+    (Section::Writeback, "timeout", BACKED, "device = \"/dev/sdb1\"\n", "device = \"/dev/sdb1\"\ntimeout = \"5s\"\n"),
+    (Section::Recompression, "codec", RAM, "recompress = [{ codec = \"lz4\", priority = 1 }]\n", "recompress = [{ codec = \"zstd\", priority = 1 }]\n"),
+    (Section::Recompression, "priority", RAM, "recompress = [{ codec = \"zstd\", priority = 1 }]\n", "recompress = [{ codec = \"zstd\", priority = 2 }]\n"),
+    (Section::Tunables, "swappiness", "[tunables]\n", "swappiness = 100\n", "swappiness = 120\n"),
+    (Section::Tunables, "page_cluster", "[tunables]\n", "page_cluster = 0\n", "page_cluster = 1\n"),
+    (Section::Tunables, "watermark_scale_factor", "[tunables]\n", "", "watermark_scale_factor = 125\n"),
+    (Section::Tunables, "watermark_boost_factor", "[tunables]\n", "watermark_boost_factor = 0\n", ""),
+    (Section::Tunables, "compaction_proactiveness", "[tunables]\n", "", "compaction_proactiveness = 0\n"),
+    (Section::Tunables, "vfs_cache_pressure", "[tunables]\n", "vfs_cache_pressure = 50\n", "vfs_cache_pressure = 60\n"),
+    (Section::Tunables, "min_free", "[tunables]\n", "min_free = \"64MiB\"\n", "min_free = \"96MiB\"\n"),
+];
+
+/// Rules and figures are for `zmeld watch`: `up` has nothing to do with them.
+const OF_WATCH: &[Section] = &[
+    Section::Watch,
+    Section::WatchRecompress,
+    Section::WatchWriteback,
+    Section::WatchMeld,
+    Section::WatchReclaim,
+    Section::Metrics,
+];
+
+fn machine() -> Machine {
+    let machine = Machine::on_disk();
+    for (path, text) in [
+        ("/sys/class/zmeld-control/hot_add", ""),
+        ("/sys/class/zmeld-control/hot_remove", ""),
+        ("/sys/module/zswap/parameters/enabled", "N\n"),
+        (
+            "/sys/module/zswap/parameters/accept_threshold_percent",
+            "90\n",
+        ),
+        ("/sys/module/zswap/parameters/shrinker_enabled", "N\n"),
+        (
+            "/sys/module/zswap/parameters/same_filled_pages_enabled",
+            "Y\n",
+        ),
+        ("/proc/sys/vm/watermark_scale_factor", "10\n"),
+        ("/proc/sys/vm/watermark_boost_factor", "15000\n"),
+        ("/proc/sys/vm/compaction_proactiveness", "20\n"),
+        ("/proc/sys/vm/vfs_cache_pressure", "100\n"),
+        ("/proc/sys/vm/min_free_kbytes", "67584\n"),
+        ("/etc/a", "0123456789abcdef0123456789abcdef"),
+        ("/etc/b", "0123456789abcdef0123456789abcdef"),
+    ] {
+        machine.put(path, text);
+    }
+    use std::os::unix::fs::PermissionsExt;
+    for key in ["/etc/a", "/etc/b"] {
+        let closed = std::fs::Permissions::from_mode(0o600);
+        std::fs::set_permissions(machine.path(key), closed).unwrap();
+    }
+    for (name, text) in [
+        ("recomp_algorithm", ""),
+        ("compressed_writeback", "0\n"),
+        ("writeback_limit", "0\n"),
+        ("writeback_limit_enable", "0\n"),
+        ("meld_mode", "off\n"),
+    ] {
+        machine.offer(name, text);
+    }
+    // zswap's tiers need somewhere to write.
+    machine.put(
+        "/proc/swaps",
+        "Filename Type Size Used Priority\n/dev/sda2 partition\t4194300\t\t0\t\t-2\n",
+    );
+    machine
+}
+
+/// What status says of it.
+fn not_applied(machine: &Machine, text: &str) -> Vec<String> {
+    let host = machine.host();
+    let asked = config(text);
+    let applied = Applied::read(&host).unwrap();
+    let outstanding = Outstanding::read(&host, &asked);
+    let now = Observation::read(&host, 4096);
+    let all = findings(&now, &asked, applied.as_ref(), &outstanding);
+    let found = all.iter().filter(|found| found.id == "not-applied");
+    found
+        .map(|found| format!("{}: {} ({})", found.subject, found.what, found.evidence))
+        .collect()
+}
+
+/// Whether `up` would change something.
+fn would_change(machine: &Machine, text: &str) -> bool {
+    let plan = machine.plan(&config(text));
+    !plan.is_ok_and(|plan| plan.is_done())
+}
+
+#[test]
+fn every_key_that_up_would_change_is_not_applied_and_no_other() {
+    let mut changed = BTreeSet::new();
+    for (section, name, head, before, after) in EXCHANGES {
+        let machine = machine();
+        if *name == "format" {
+            machine.carry("/dev/sdc1", "swap");
+        }
+        let head = format!("{ACCEPT}{head}");
+        let (before, after) = (format!("{head}{before}"), format!("{head}{after}"));
+        machine
+            .up(&config(&before))
+            .unwrap_or_else(|err| panic!("{name}: {err}"));
+        assert_eq!(not_applied(&machine, &before), [""; 0], "{name}");
+        // A file without tiers leaves them as they are.
+        let is_other = would_change(&machine, &after) && *name != "tier" && *name != "enabled";
+        let found = not_applied(&machine, &after);
+        assert_eq!(!found.is_empty(), is_other, "{section:?} {name}: {found:?}");
+        if is_other {
+            changed.insert(*name);
+            assert!(found.len() <= 3, "{name}: {found:?}");
+        }
+        // And what somebody else changes.
+        machine
+            .up(&config(&after))
+            .unwrap_or_else(|err| panic!("{name}: {err}"));
+        assert_eq!(not_applied(&machine, &after), [""; 0], "{name}");
+    }
+    // Every key is looked at, and those that set something differ.
+    for key in KEYS.iter().filter(|key| !OF_WATCH.contains(&key.section)) {
+        let is_it = |it: &&Exchange| it.0 == key.section && it.1 == key.name;
+        assert!(EXCHANGES.iter().any(|it| is_it(&it)), "{key:?}");
+        let sets_nothing = [
+            "tier",
+            "watch",
+            "metrics",
+            "accept",
+            "enabled",
+            "optional",
+            "hibernation",
+            "timeout",
+        ];
+        let differs = changed.contains(key.name);
+        assert_eq!(differs, !sets_nothing.contains(&key.name), "{key:?}");
+    }
+}
