@@ -7,7 +7,7 @@
 //! can neither fill memory nor smuggle control characters into messages.
 
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -17,6 +17,7 @@ use crate::command::{self, Finished, Invocation};
 use crate::error::{FileError, HostError};
 use crate::swaps::{self, SwapArea};
 use crate::text::{made_text, short};
+use crate::tree::Tree;
 
 /// More than the kernel says in any file that is read here (`/proc/swaps`,
 /// `zoneinfo` of a large machine); what is longer is refused.
@@ -66,16 +67,7 @@ impl Access for Direct {
 
     fn write(&self, path: &Path, value: &[u8]) -> io::Result<()> {
         // Neither created nor cut off: these are the kernel's files.
-        let mut file = OpenOptions::new().write(true).open(path)?;
-        let written = file.write(value)?;
-        if written == value.len() {
-            Ok(())
-        } else {
-            Err(io::Error::new(
-                io::ErrorKind::WriteZero,
-                format!("only {written} of {} bytes were taken", value.len()),
-            ))
-        }
+        store(OpenOptions::new().write(true).open(path)?, value)
     }
 
     fn run(&self, invocation: &Invocation) -> io::Result<Finished> {
@@ -84,6 +76,43 @@ impl Access for Direct {
 
     fn run_until(&self, invocation: &Invocation, stop: &AtomicBool) -> io::Result<Finished> {
         command::run(invocation, Some(stop))
+    }
+}
+
+/// The files of another tree; its machine is not here to run commands on.
+struct Below(Tree);
+
+impl Below {
+    /// A path of the tree as the machine itself names it.
+    fn own<'a>(&self, path: &'a Path) -> io::Result<&'a Path> {
+        let below = path.strip_prefix(self.0.root());
+        below.map_err(|_| io::ErrorKind::NotFound.into())
+    }
+}
+
+impl Access for Below {
+    fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+        self.0.read(self.own(path)?, limit)
+    }
+
+    fn write(&self, path: &Path, value: &[u8]) -> io::Result<()> {
+        store(self.0.open_to_write(self.own(path)?)?, value)
+    }
+
+    fn run(&self, _: &Invocation) -> io::Result<Finished> {
+        Err(io::ErrorKind::PermissionDenied.into())
+    }
+}
+
+/// Writes with one system call.
+fn store(mut file: File, value: &[u8]) -> io::Result<()> {
+    let written = file.write(value)?;
+    match written == value.len() {
+        true => Ok(()),
+        false => Err(io::Error::new(
+            io::ErrorKind::WriteZero,
+            format!("only {written} of {} bytes were taken", value.len()),
+        )),
     }
 }
 
@@ -107,13 +136,15 @@ impl Access for Reading {
 /// A machine: a root directory and a way to get at it.
 #[derive(Clone)]
 pub struct Host {
-    root: PathBuf,
+    tree: Tree,
     access: Arc<dyn Access>,
 }
 
 impl fmt::Debug for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Host").field("root", &self.root).finish()
+        f.debug_struct("Host")
+            .field("root", &self.tree.root())
+            .finish()
     }
 }
 
@@ -129,17 +160,24 @@ impl Host {
         Host::with("/", Arc::new(Direct))
     }
 
-    /// A tree that looks like a machine. Commands run on this machine all the
-    /// same, so give it an [`Access`] of its own ([`Host::with`]) where more than
-    /// reading is wanted.
+    /// A tree that looks like a machine, whoever made it: see [`Tree`]. No command is
+    /// run, unless it is `/`: give it an [`Access`] of its own ([`Host::with`]) where
+    /// more than reading is wanted.
     pub fn at(root: impl Into<PathBuf>) -> Host {
-        Host::with(root, Arc::new(Direct))
+        let tree = Tree::new(root);
+        match tree.root() == Path::new("/") {
+            true => Host::here(),
+            false => Host {
+                access: Arc::new(Below(tree.clone())),
+                tree,
+            },
+        }
     }
 
     /// A root directory and a way to get at it.
     pub fn with(root: impl Into<PathBuf>, access: Arc<dyn Access>) -> Host {
         Host {
-            root: root.into(),
+            tree: Tree::new(root),
             access,
         }
     }
@@ -147,23 +185,30 @@ impl Host {
     /// The same for who only looks: nothing is written and no command is run, as if
     /// the system refused it to this user.
     pub fn without_commands(&self) -> Host {
-        Host::with(self.root.clone(), Arc::new(Reading(self.access.clone())))
+        Host {
+            tree: self.tree.clone(),
+            access: Arc::new(Reading(self.access.clone())),
+        }
     }
 
     /// The root directory.
     pub fn root(&self) -> &Path {
-        &self.root
+        self.tree.root()
+    }
+
+    /// Its files.
+    pub fn tree(&self) -> &Tree {
+        &self.tree
     }
 
     /// Where a path of the machine lies for this process.
     pub fn path(&self, path: impl AsRef<Path>) -> PathBuf {
-        let path = path.as_ref();
-        self.root.join(path.strip_prefix("/").unwrap_or(path))
+        self.tree.path(path.as_ref())
     }
 
     /// Is there such a file, device or directory?
     pub fn exists(&self, path: impl AsRef<Path>) -> bool {
-        self.path(path).exists()
+        self.tree.metadata(path.as_ref()).is_ok()
     }
 
     /// The text of a file, without white space around it.
@@ -237,18 +282,13 @@ impl Host {
     /// When it is there and cannot be read.
     pub fn list(&self, path: impl AsRef<Path>) -> Result<Vec<String>, HostError> {
         let path = path.as_ref();
-        let entries = match fs::read_dir(self.path(path)) {
+        let entries = match self.tree.entries(path) {
             Ok(entries) => entries,
             Err(cause) if is_absent(&cause) => return Ok(Vec::new()),
             Err(cause) => return Err(FileError::new("list", path, cause).into()),
         };
-        let mut names = Vec::new();
-        for entry in entries {
-            let entry = entry.map_err(|cause| FileError::new("list", path, cause))?;
-            if let Ok(name) = entry.file_name().into_string() {
-                names.push(name);
-            }
-        }
+        let names = entries.into_iter().map(|(name, _)| name.into_string());
+        let mut names: Vec<String> = names.flatten().collect();
         names.sort();
         Ok(names)
     }
@@ -273,20 +313,19 @@ impl Host {
         path: &Path,
         most: usize,
     ) -> Result<Option<Vec<PathBuf>>, HostError> {
-        let entries = match fs::read_dir(self.path(path)) {
-            Ok(entries) => entries,
-            Err(cause) if is_absent(&cause) => return Ok(Some(Vec::new())),
-            Err(cause) => return Err(FileError::new("list", path, cause).into()),
-        };
         let mut folders = Vec::new();
-        for entry in entries {
-            let entry = entry.map_err(|cause| FileError::new("list", path, cause))?;
-            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                if folders.len() == most {
-                    return Ok(None);
-                }
-                folders.push(path.join(entry.file_name()));
+        let visited = self.tree.visit(path, &mut |name, is_folder| {
+            if is_folder {
+                folders.push(path.join(name));
             }
+            folders.len() <= most
+        });
+        match visited {
+            Err(cause) if !is_absent(&cause) => {
+                return Err(FileError::new("list", path, cause).into());
+            }
+            _ if folders.len() > most => return Ok(None),
+            _ => {}
         }
         folders.sort();
         Ok(Some(folders))
@@ -393,14 +432,8 @@ impl Host {
     /// A path with its symbolic links resolved, as the machine names it; the
     /// path itself where there is nothing.
     pub fn resolved(&self, path: &Path) -> PathBuf {
-        let Ok(real) = self.path(path).canonicalize() else {
-            return path.to_path_buf();
-        };
-        let root = self.root().canonicalize();
-        match root.ok().and_then(|root| real.strip_prefix(root).ok()) {
-            Some(below) => Path::new("/").join(below),
-            None => real,
-        }
+        let real = self.tree.resolved(path);
+        real.unwrap_or_else(|| path.to_path_buf())
     }
 
     fn started(
@@ -444,6 +477,8 @@ pub fn is_absent(cause: &io::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn tree() -> (tempfile::TempDir, Host) {

@@ -10,6 +10,7 @@
 //! | [`file`](mod@file) | files written whole or not at all, through no other user's link |
 //! | [`own`] | folders and files that nobody else can have written |
 //! | [`shell`] | words of a shell, written and read |
+//! | [`tree`] | the files of a tree that looks like a machine, and nothing outside of it |
 //! | [`text`] | other people's text, made unable to steer a terminal |
 //! | [`swaps`] | `/proc/swaps` |
 //! | [`meminfo`] | `/proc/meminfo` |
@@ -39,6 +40,7 @@ pub mod release;
 pub mod shell;
 pub mod swaps;
 pub mod text;
+pub mod tree;
 
 pub use error::{FileError, HostError};
 pub use host::Host;

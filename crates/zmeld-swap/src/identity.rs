@@ -173,7 +173,7 @@ fn uuid(bytes: &[u8; 16]) -> String {
 }
 
 fn metadata(host: &Host, path: &Path) -> Result<Option<Metadata>, Error> {
-    match std::fs::metadata(host.path(path)) {
+    match host.tree().metadata(path) {
         Ok(meta) => Ok(Some(meta)),
         Err(cause) if is_absent(&cause) => Ok(None),
         Err(cause) => Err(Error::io("look at", path, cause)),

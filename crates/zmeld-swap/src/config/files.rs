@@ -8,11 +8,11 @@
 //! `/dev/null`, hides those of its name.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use zmeld_linux::error::words;
+use zmeld_linux::tree::Tree;
 
 use super::problem::{ConfigError, FilePosition, Problem, Severity};
 
@@ -54,11 +54,15 @@ impl Source {
 /// The files of the machine whose root directory is `root`, in the order in
 /// which they are merged, and warnings about files that are not read.
 pub(super) fn find(root: &Path) -> Result<(Vec<Source>, Vec<Problem>), ConfigError> {
+    let tree = Tree::new(root);
     let mut found = Vec::new();
     let mut warnings = Vec::new();
     for directory in DIRECTORIES {
         let path = Path::new(directory).join(MAIN);
-        if is_there(root, &path)? {
+        if tree
+            .has(&path)
+            .map_err(|cause| unreadable(&path, &words(&cause)))?
+        {
             found.push(path);
             break;
         }
@@ -66,14 +70,13 @@ pub(super) fn find(root: &Path) -> Result<(Vec<Source>, Vec<Problem>), ConfigErr
     let mut drop_ins: BTreeMap<String, PathBuf> = BTreeMap::new();
     for directory in DIRECTORIES {
         let folder = Path::new(directory).join(DROP_INS);
-        let entries = match fs::read_dir(below(root, &folder)) {
+        let entries = match tree.entries(&folder) {
             Ok(entries) => entries,
             Err(cause) if cause.kind() == io::ErrorKind::NotFound => continue,
             Err(cause) => return Err(unreadable(&folder, &words(&cause))),
         };
-        for entry in entries {
-            let entry = entry.map_err(|cause| unreadable(&folder, &words(&cause)))?;
-            let Ok(name) = entry.file_name().into_string() else {
+        for (name, _) in entries {
+            let Ok(name) = name.into_string() else {
                 continue;
             };
             let path = folder.join(&name);
@@ -103,28 +106,26 @@ pub(super) fn find(root: &Path) -> Result<(Vec<Source>, Vec<Problem>), ConfigErr
     found.extend(drop_ins.into_values());
     let mut sources = Vec::new();
     for path in found {
-        if let Some(source) = read(&below(root, &path), &path)? {
+        if let Some(source) = read(&tree, &path)? {
             sources.push(source);
         }
     }
     Ok((sources, warnings))
 }
 
-/// The text of one file, called `path` in messages; nothing if it is
-/// `/dev/null`, which hides others.
-pub(super) fn read(at: &Path, path: &Path) -> Result<Option<Source>, ConfigError> {
-    if fs::read_link(at).is_ok_and(|target| target == Path::new("/dev/null")) {
+/// The text of one file; nothing if it is `/dev/null`, which hides others.
+pub(super) fn read(tree: &Tree, path: &Path) -> Result<Option<Source>, ConfigError> {
+    if tree
+        .link(path)
+        .is_some_and(|target| target == Path::new("/dev/null"))
+    {
         return Ok(None);
     }
     let failed = |cause: io::Error| unreadable(path, &words(&cause));
-    // A pipe without a writer would wait for ever when it is opened.
-    if !fs::metadata(at).map_err(failed)?.is_file() {
-        return Err(unreadable(path, "it is not a file"));
-    }
     let mut bytes = Vec::new();
-    File::open(at)
-        .and_then(|file| file.take(LENGTH_MAX + 1).read_to_end(&mut bytes))
-        .map_err(failed)?;
+    let file = tree.open_file(path).map_err(failed)?;
+    let read = file.take(LENGTH_MAX + 1).read_to_end(&mut bytes);
+    read.map_err(failed)?;
     if bytes.len() as u64 > LENGTH_MAX {
         return Err(unreadable(path, "it is longer than 1 MiB"));
     }
@@ -144,19 +145,6 @@ pub(super) fn read(at: &Path, path: &Path) -> Result<Option<Source>, ConfigError
                 "this is no UTF-8 text; save the file as UTF-8".to_owned(),
             ))
         }
-    }
-}
-
-/// A path of the machine as seen from here.
-fn below(root: &Path, path: &Path) -> PathBuf {
-    root.join(path.strip_prefix("/").unwrap_or(path))
-}
-
-fn is_there(root: &Path, path: &Path) -> Result<bool, ConfigError> {
-    match fs::symlink_metadata(below(root, path)) {
-        Ok(_) => Ok(true),
-        Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(cause) => Err(unreadable(path, &words(&cause))),
     }
 }
 

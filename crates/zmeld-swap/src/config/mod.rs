@@ -26,6 +26,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use zmeld_linux::tree::Tree;
 
 mod check;
 pub mod codec;
@@ -156,7 +157,7 @@ impl Config {
     /// # Errors
     /// All that is wrong, each with its place.
     pub fn load_file(path: &Path) -> Result<Loaded, ConfigError> {
-        let source = files::read(path, path)?;
+        let source = files::read(&Tree::new("/"), path)?;
         Self::assemble(source.as_slice(), Vec::new())
     }
 

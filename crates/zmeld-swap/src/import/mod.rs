@@ -10,12 +10,12 @@
 //! Nothing is dropped in silence: each tier's comment says where it came from,
 //! and what has no counterpart is listed.
 
-use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::config::{Comments, Config, Kind, Tier, TierName};
 use crate::error::Error;
+use zmeld_linux::tree::Tree;
 
 mod expression;
 pub mod fstab;
@@ -223,20 +223,18 @@ const LENGTH_MAX: u64 = 1 << 20;
 /// The lines of a file of the machine, without comments and blank lines; nothing
 /// if there is no such file.
 fn lines(root: &Path, path: &Path) -> Result<Option<Vec<Line>>, Error> {
-    let at = root.join(path.strip_prefix("/").unwrap_or(path));
-    let metadata = match fs::metadata(&at) {
+    let tree = Tree::new(root);
+    let failed = |cause| Error::io("read", path, cause);
+    let metadata = match tree.metadata(path) {
         Ok(metadata) => metadata,
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(cause) => return Err(Error::io("read", path, cause)),
+        Err(cause) => return Err(failed(cause)),
     };
     // A link to /dev/null hides a file; a pipe would be waited for.
     if !metadata.is_file() {
         return Ok(None);
     }
-    let mut bytes = Vec::new();
-    File::open(&at)
-        .and_then(|file| file.take(LENGTH_MAX + 1).read_to_end(&mut bytes))
-        .map_err(|cause| Error::io("read", path, cause))?;
+    let bytes = tree.read(path, LENGTH_MAX + 1).map_err(failed)?;
     if bytes.len() as u64 > LENGTH_MAX {
         return Err(Error::malformed(path, "is longer than 1 MiB"));
     }

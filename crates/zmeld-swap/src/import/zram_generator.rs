@@ -1,7 +1,6 @@
 //! `zram-generator.conf`, after zram-generator.conf(5).
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -11,6 +10,7 @@ use crate::config::{
     Recompression, Size, Swap, Which, Writeback,
 };
 use crate::error::Error;
+use zmeld_linux::tree::Tree;
 
 /// From the weakest to the strongest.
 const DIRECTORIES: [&str; 4] = ["/usr/lib", "/usr/local/lib", "/etc", "/run"];
@@ -38,23 +38,22 @@ pub(super) fn import(root: &Path, ram_bytes: u64, into: &mut Imported) -> Result
 
 /// The strongest main file, then the drop-ins by their names.
 fn files(root: &Path) -> Result<Vec<PathBuf>, Error> {
+    let tree = Tree::new(root);
     let mut main = None;
     let mut drop_ins = BTreeMap::new();
     for directory in DIRECTORIES {
         let folder = Path::new(directory).join("systemd");
         let file = folder.join("zram-generator.conf");
-        if below(root, &file).exists() {
+        if tree.metadata(&file).is_ok() {
             main = Some(file);
         }
         let folder = folder.join("zram-generator.conf.d");
-        let entries = match fs::read_dir(below(root, &folder)) {
+        let entries = match tree.entries(&folder) {
             Ok(entries) => entries,
             Err(cause) if cause.kind() == io::ErrorKind::NotFound => continue,
             Err(cause) => return Err(Error::io("list", folder, cause)),
         };
-        for entry in entries {
-            let entry = entry.map_err(|cause| Error::io("list", &folder, cause))?;
-            let name = entry.file_name();
+        for (name, _) in entries {
             if Path::new(&name)
                 .extension()
                 .is_some_and(|end| end == "conf")
@@ -64,10 +63,6 @@ fn files(root: &Path) -> Result<Vec<PathBuf>, Error> {
         }
     }
     Ok(main.into_iter().chain(drop_ins.into_values()).collect())
-}
-
-fn below(root: &Path, path: &Path) -> PathBuf {
-    root.join(path.strip_prefix("/").unwrap_or(path))
 }
 
 fn read(lines: Vec<Line>, sections: &mut BTreeMap<String, Section>, into: &mut Imported) {

@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::io;
+use std::path::Path;
 
 use serde::Serialize;
 use zmeld_linux::error::words;
@@ -196,7 +197,12 @@ impl<'a> Reader<'a> {
     /// The directories in a directory.
     pub fn folders(&self, path: &str) -> Vec<String> {
         let mut names = self.names(path);
-        names.retain(|name| self.host.path(format!("{path}/{name}")).is_dir());
+        let tree = self.host.tree();
+        let is_folder = |name: &String| {
+            tree.metadata(&Path::new(path).join(name))
+                .is_ok_and(|it| it.is_dir())
+        };
+        names.retain(is_folder);
         names
     }
 }

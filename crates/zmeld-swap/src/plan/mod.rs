@@ -384,6 +384,20 @@ impl Steps<'_> {
         self.add(Step::SetAttribute(attribute), reason);
     }
 
+    /// What a file says once an earlier run's step on it is taken back, which leaves what
+    /// somebody else has put there since.
+    fn taken_back<'b>(&'b self, path: &str, now: Option<&'b String>) -> Option<&'b String> {
+        let mut ours = self.records.iter().filter(|it| it.group == self.name);
+        let set = ours.find_map(|record| match &record.step {
+            Step::SetValue(set) if set.path == path => Some((set, record)),
+            _ => None,
+        });
+        match set {
+            Some((set, record)) if now == Some(&set.value) => record.before.as_ref(),
+            _ => now,
+        }
+    }
+
     /// A step that replaces a value: the one that an earlier run found counts.
     fn add_over(&mut self, step: Step, reason: impl Into<String>, before: Option<String>) {
         let at = self.steps.len();
@@ -393,11 +407,10 @@ impl Steps<'_> {
             .filter(|record| record.group == self.name);
         let record = ours.nth(at).filter(|record| record.step == step);
         let sets = matches!(step, Step::SetValue(_));
-        let is_so = matches!(&step, Step::SetValue(set) if before.as_ref() == Some(&set.value));
-        // What an earlier run put there goes with that run's step.
-        let changed = |it: &Record| it.is_change() && it.step.sets() == step.sets();
-        let mut all = self.records.iter().filter(|it| it.group == self.name);
-        let is_so = is_so && !all.any(changed);
+        let is_so = match &step {
+            Step::SetValue(set) => self.taken_back(&set.path, before.as_ref()) == Some(&set.value),
+            _ => false,
+        };
         self.steps.push(Planned {
             before: match record {
                 Some(record) if sets => record.before.clone(),

@@ -81,7 +81,8 @@ pub fn check_place(host: &Host, path: &Path, size_bytes: u64) -> Result<(), Erro
 /// What is wrong with the file, and the way out.
 pub fn check_file(host: &Host, path: &Path) -> Result<(), Error> {
     use std::os::unix::fs::MetadataExt;
-    let meta = std::fs::metadata(host.path(path)).map_err(|err| Error::io("look at", path, err))?;
+    let meta = host.tree().metadata(path);
+    let meta = meta.map_err(|err| Error::io("look at", path, err))?;
     let wrong = |problem: String, way_out: &str| {
         Err(Error::NoPlace {
             path: path.to_path_buf(),

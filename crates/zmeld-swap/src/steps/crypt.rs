@@ -69,7 +69,9 @@ fn mapping(name: &str) -> PathBuf {
 /// What is wrong with it.
 pub fn check_key_file(host: &Host, path: &Path) -> Result<(), Error> {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
-    let meta = std::fs::metadata(host.path(path))
+    let meta = host
+        .tree()
+        .metadata(path)
         .map_err(|err| Error::io("read the key in", path, err))?;
     let wrong = |problem: &str, way_out: String| {
         Err(Error::NoPlace {

@@ -57,6 +57,37 @@ fn a_plan_says_what_up_does() {
     machine.down().unwrap();
 }
 
+/// What is as wanted already is no step, whoever set it, and stays as it is.
+#[test]
+fn a_value_that_is_so_already_is_no_step() {
+    let machine = Machine::new();
+    let before = machine.snapshot();
+    let steps = |text: &str| {
+        let plan = machine.plan(&config(text)).unwrap();
+        let steps = plan.groups.iter().flat_map(|group| &group.steps);
+        steps.filter(|it| !it.done).count()
+    };
+    const SO: &str = "[tunables]\nswappiness = 60\npage_cluster = 3\n";
+    assert_eq!(steps(SO), 0);
+    agrees(&machine, SO);
+    assert!(machine.down().unwrap().is_unchanged());
+    // One of two; and once it was set, taking it back is a step.
+    const ONE: &str = "[tunables]\nswappiness = 60\npage_cluster = 0\n";
+    assert_eq!(steps(ONE), 1);
+    agrees(&machine, ONE);
+    agrees(&machine, SO);
+    agrees(&machine, "[tunables]\nswappiness = 10\npage_cluster = 0\n");
+    agrees(&machine, ONE);
+    // It is set again where somebody changes it.
+    machine.put("/proc/sys/vm/swappiness", "99\n");
+    assert_eq!(steps(ONE), 2);
+    agrees(&machine, ONE);
+    machine.down().unwrap();
+    // The 99 that was found then is what was there before it.
+    machine.put("/proc/sys/vm/swappiness", "60\n");
+    assert_eq!(machine.snapshot(), before);
+}
+
 #[test]
 fn what_is_not_as_before_is_said() {
     let machine = Machine::new();

@@ -511,13 +511,19 @@ fn what_a_killed_experiment_left_is_named_and_taken_back() {
     let plan = ["plan", "--config", str(&wanted), "--json"];
     let mut child = started(&path, &result, 1);
     wait_for_zram();
-    let during = json(&plan);
+    // Beside the experiment's swap up would refuse it.
+    let shown = || -> serde_json::Value {
+        let output = run(&plan);
+        assert!([0, 2].contains(&code(&output)), "{}", text(&output.stderr));
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    };
+    let during = shown();
     assert_eq!(during["done"], false);
     let said = during["experiment"].as_str().expect("it is said");
     assert!(said.contains(&format!("process {}", child.id())), "{said}");
     child.kill().unwrap();
     child.wait().unwrap();
-    let after = json(&plan);
+    let after = shown();
     let said = after["experiment"].as_str().expect("it is said");
     assert!(
         said.contains("swap of an experiment that was killed"),

@@ -221,7 +221,10 @@ fn what_is_printed_is_what_is_documented() {
         let mut args = args;
         args.push("--json");
         let output = zmeld(&args).output().unwrap();
-        assert_eq!(code(&output), 0, "{args:?}: {}", text(&output.stderr));
+        // What else swaps here may be in the way of a plan, which up would refuse.
+        let is_plan = args[0] == "plan" && code(&output) == 2;
+        let said = text(&output.stderr);
+        assert!(is_plan || code(&output) == 0, "{args:?}: {said}");
         let value: Value = serde_json::from_slice(&output.stdout).expect("JSON");
         seen.append(&mut check(&value));
     }

@@ -203,6 +203,69 @@ fn status_does_not_call_anothers_device_zmelds() {
     assert_eq!(free.findings("not-applied")[0]["remedy"], "zmeld up");
 }
 
+/// Another's tree is neither waited for nor a way out of it.
+#[test]
+fn a_hostile_tree_is_refused_in_one_line() {
+    use std::os::unix::fs::symlink;
+    let secret = folder();
+    let secret = crate::run::write(secret.path(), "secret.toml", b"hidden = 1\n");
+    let fifo = |path: &std::path::Path| {
+        let _ = fs::remove_file(path);
+        nix::unistd::mkfifo(path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    };
+    let spoils: [(&str, &dyn Fn(&std::path::Path)); 6] = [
+        ("proc/meminfo", &fifo),
+        ("proc/swaps", &fifo),
+        ("proc/cmdline", &fifo),
+        ("etc/zmeld.toml", &fifo),
+        ("etc/zmeld.toml", &|path| symlink(&secret, path).unwrap()),
+        ("proc/meminfo", &|path| {
+            let file = fs::File::create(path).unwrap();
+            file.set_len(1 << 40).unwrap();
+        }),
+    ];
+    for (path, spoil) in spoils {
+        let server = Machine::new();
+        let at = server.0.path().join(path);
+        fs::create_dir_all(at.parent().unwrap()).unwrap();
+        spoil(&at);
+        for command in [&["plan"][..], &["config", "check"], &["status", "--json"]] {
+            let mut child = crate::run::zmeld(&[command, &["--root", server.root()]].concat());
+            child.stdout(std::process::Stdio::piped());
+            child.stderr(std::process::Stdio::piped());
+            let mut child = child.spawn().unwrap();
+            let begin = std::time::Instant::now();
+            while child.try_wait().unwrap().is_none() {
+                if begin.elapsed() > std::time::Duration::from_secs(60) {
+                    child.kill().unwrap();
+                    panic!("{path}: {command:?} waits");
+                }
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            let output = child.wait_with_output().unwrap();
+            let (out, err) = (text(&output.stdout), text(&output.stderr));
+            assert!(!format!("{out}{err}").contains("hidden"), "{out}{err}");
+            if command == ["plan"] {
+                assert_eq!(output.status.code(), Some(2), "{path}: {out}");
+                assert_eq!(err.lines().count(), 1, "{path}: {err}");
+                assert!(err.contains(path), "{path}: {err}");
+            }
+        }
+    }
+    // A link is followed as on the machine itself.
+    let server = Machine::new();
+    server.put("usr/share/zmeld.toml", RAM);
+    fs::create_dir_all(server.0.path().join("etc")).unwrap();
+    symlink(
+        "/usr/share/zmeld.toml",
+        server.0.path().join("etc/zmeld.toml"),
+    )
+    .unwrap();
+    let (code, out, err) = server.run(&["plan", "--toml"]);
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("codec = \"zstd\""), "{out}");
+}
+
 #[test]
 fn rules_that_nobody_carries_out_are_found() {
     let server = Machine::new();

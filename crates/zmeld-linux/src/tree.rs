@@ -1,0 +1,281 @@
+//! The files of a tree that looks like a machine, which anybody may have made.
+//!
+//! Nothing outside of it is opened: symbolic links are followed as on the machine itself,
+//! whose root the tree is (`openat2`, Linux 5.6), so that `/etc/zmeld.toml -> /etc/passwd`
+//! is the tree's own `/etc/passwd`. Only regular files are read, since a pipe would be
+//! waited for and a device may do something. The tree `/` is the machine itself.
+
+use std::ffi::OsString;
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{openat2, Dir, FileType, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+
+/// A directory of the kernel has fewer names than that.
+const NAMES_MAX: usize = 1 << 16;
+
+/// A root directory.
+#[derive(Debug, Clone)]
+pub struct Tree {
+    root: PathBuf,
+}
+
+impl Tree {
+    /// The tree below that directory.
+    pub fn new(root: impl Into<PathBuf>) -> Tree {
+        Tree { root: root.into() }
+    }
+
+    /// The directory.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Whether it is the machine itself.
+    fn is_here(&self) -> bool {
+        self.root == Path::new("/")
+    }
+
+    /// Where a path of the machine lies for this process.
+    pub fn path(&self, path: &Path) -> PathBuf {
+        self.root.join(path.strip_prefix("/").unwrap_or(path))
+    }
+
+    fn open(&self, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
+        let path = path.strip_prefix("/").unwrap_or(path);
+        let path = match path.as_os_str().is_empty() {
+            true => Path::new("."),
+            false => path,
+        };
+        let folder = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = rustix::fs::open(&self.root, folder, Mode::empty())?;
+        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+        match openat2(root, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve) {
+            Err(Errno::NOSYS) => Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "this kernel cannot keep links within a directory (Linux 5.6 can)",
+            )),
+            found => Ok(found?),
+        }
+    }
+
+    /// What is said of a file, as `stat` says it.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn metadata(&self, path: &Path) -> io::Result<Metadata> {
+        match self.is_here() {
+            true => fs::metadata(path),
+            false => File::from(self.open(path, OFlags::PATH)?).metadata(),
+        }
+    }
+
+    /// A regular file, opened to be read; another is refused before it is opened.
+    ///
+    /// # Errors
+    /// What the system says; that it is no regular file.
+    pub fn open_file(&self, path: &Path) -> io::Result<File> {
+        let check = |meta: Metadata| match meta.is_file() {
+            true => Ok(()),
+            false => Err(io::Error::other("it is not a file")),
+        };
+        check(self.metadata(path)?)?;
+        // What has taken its place meanwhile is not waited for either.
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let file = match self.is_here() {
+            true => File::from(rustix::fs::open(
+                path,
+                flags | OFlags::CLOEXEC,
+                Mode::empty(),
+            )?),
+            false => File::from(self.open(path, flags)?),
+        };
+        check(file.metadata()?)?;
+        Ok(file)
+    }
+
+    /// The bytes of a regular file, at most so many.
+    ///
+    /// # Errors
+    /// Those of [`Tree::open_file`].
+    pub fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.open_file(path)?.take(limit).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Opens one of the kernel's files to be written.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn open_to_write(&self, path: &Path) -> io::Result<File> {
+        match self.is_here() {
+            true => fs::OpenOptions::new().write(true).open(path),
+            false => Ok(self.open(path, OFlags::WRONLY | OFlags::NONBLOCK)?.into()),
+        }
+    }
+
+    /// Where a symbolic link leads; none where it is none.
+    pub fn link(&self, path: &Path) -> Option<PathBuf> {
+        if self.is_here() {
+            return fs::read_link(path).ok();
+        }
+        let link = self.open(path, OFlags::PATH | OFlags::NOFOLLOW).ok()?;
+        let target = rustix::fs::readlinkat(link, "", Vec::new()).ok()?;
+        Some(OsString::from_vec(target.into_bytes()).into())
+    }
+
+    /// Whether there is such a file, device, directory, or a link without an end.
+    ///
+    /// # Errors
+    /// What the system says where that cannot be told.
+    pub fn has(&self, path: &Path) -> io::Result<bool> {
+        let found = match self.is_here() {
+            true => fs::symlink_metadata(path).map(drop),
+            false => self.open(path, OFlags::PATH | OFlags::NOFOLLOW).map(drop),
+        };
+        match found {
+            Ok(()) => Ok(true),
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(cause) => Err(cause),
+        }
+    }
+
+    /// The path itself with its links resolved, as the machine names it; none where
+    /// there is nothing.
+    pub fn resolved(&self, path: &Path) -> Option<PathBuf> {
+        if self.is_here() {
+            return path.canonicalize().ok();
+        }
+        let found = self.open(path, OFlags::PATH).ok()?;
+        let real = fs::read_link(format!("/proc/self/fd/{}", found.as_raw_fd())).ok()?;
+        let root = self.root.canonicalize().ok()?;
+        Some(Path::new("/").join(real.strip_prefix(root).ok()?))
+    }
+
+    /// The names in a directory, and whether each is a directory itself.
+    ///
+    /// # Errors
+    /// Those of [`Tree::visit`].
+    pub fn entries(&self, path: &Path) -> io::Result<Vec<(OsString, bool)>> {
+        let mut names = Vec::new();
+        self.visit(path, &mut |name, is_folder| {
+            names.push((name, is_folder));
+            true
+        })?;
+        Ok(names)
+    }
+
+    /// The same one by one, as long as `take` says true.
+    ///
+    /// # Errors
+    /// What the system says; a directory of another tree with more names than any
+    /// machine has.
+    pub fn visit(
+        &self,
+        path: &Path,
+        take: &mut dyn FnMut(OsString, bool) -> bool,
+    ) -> io::Result<()> {
+        if self.is_here() {
+            for entry in fs::read_dir(path)? {
+                let entry = entry?;
+                let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+                if !take(entry.file_name(), is_folder) {
+                    break;
+                }
+            }
+            return Ok(());
+        }
+        let folder = self.open(path, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        // Each directory names itself and the one above it.
+        for (count, entry) in Dir::read_from(&folder)?.enumerate() {
+            let entry = entry?;
+            if count == NAMES_MAX + 2 {
+                return Err(io::Error::other(format!(
+                    "it has more than {NAMES_MAX} names: it is no machine's"
+                )));
+            }
+            let name = OsString::from_vec(entry.file_name().to_bytes().to_vec());
+            if name == "." || name == ".." {
+                continue;
+            }
+            let is_folder = match entry.file_type() {
+                FileType::Unknown => self.is_folder(&path.join(&name)),
+                kind => kind == FileType::Directory,
+            };
+            if !take(name, is_folder) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether it is a directory, and no link to one.
+    fn is_folder(&self, path: &Path) -> bool {
+        let found = self.open(path, OFlags::PATH | OFlags::NOFOLLOW);
+        let meta = found.and_then(|it| File::from(it).metadata());
+        meta.is_ok_and(|meta| meta.is_dir())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn nothing_outside_of_a_tree_is_opened() {
+        let outside = tempfile::tempdir().unwrap();
+        fs::write(outside.path().join("secret"), "secret").unwrap();
+        let inside = outside.path().join("tree");
+        fs::create_dir_all(inside.join("etc")).unwrap();
+        let tree = Tree::new(&inside);
+        let secret = outside.path().join("secret");
+        symlink(&secret, inside.join("etc/absolute")).unwrap();
+        symlink("../../../../secret", inside.join("etc/relative")).unwrap();
+        symlink("../..", inside.join("etc/above")).unwrap();
+        for path in [
+            "/etc/absolute",
+            "/etc/relative",
+            "/etc/above/secret",
+            "/../secret",
+        ] {
+            let path = Path::new(path);
+            let err = tree.read(path, 10).unwrap_err();
+            assert_eq!(err.kind(), io::ErrorKind::NotFound, "{path:?}");
+            assert!(tree.metadata(path).is_err() && tree.resolved(path).is_none());
+        }
+        // As on the machine whose root it is.
+        fs::write(inside.join("secret"), "own").unwrap();
+        assert_eq!(tree.read(Path::new("/etc/relative"), 10).unwrap(), b"own");
+        assert_eq!(
+            tree.resolved(Path::new("/etc/relative")).unwrap(),
+            Path::new("/secret")
+        );
+        assert_eq!(tree.link(Path::new("/etc/absolute")), Some(secret));
+        let names = tree.entries(Path::new("/etc/above")).unwrap();
+        assert_eq!(names.len(), 2, "{names:?}");
+    }
+
+    #[test]
+    fn only_regular_files_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let pipe = dir.path().join("pipe");
+        let mode = Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, FileType::Fifo, mode, 0).unwrap();
+        symlink("pipe", dir.path().join("link")).unwrap();
+        let tree = Tree::new(dir.path());
+        for path in ["/pipe", "/link"] {
+            let err = tree.read(Path::new(path), 10).unwrap_err();
+            assert_eq!(err.to_string(), "it is not a file");
+        }
+        assert!(tree.read(Path::new("/"), 10).is_err());
+        // The machine's own are held to the same.
+        assert!(Tree::new("/").read(Path::new("/dev/zero"), 10).is_err());
+    }
+}
