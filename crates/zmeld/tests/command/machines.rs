@@ -213,7 +213,8 @@ fn a_hostile_tree_is_refused_in_one_line() {
         let _ = fs::remove_file(path);
         nix::unistd::mkfifo(path, nix::sys::stat::Mode::S_IRWXU).unwrap();
     };
-    let spoils: [(&str, &dyn Fn(&std::path::Path)); 6] = [
+    type Spoil<'a> = &'a dyn Fn(&std::path::Path);
+    let spoils: [(&str, Spoil<'_>); 6] = [
         ("proc/meminfo", &fifo),
         ("proc/swaps", &fifo),
         ("proc/cmdline", &fifo),
