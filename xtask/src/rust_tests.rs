@@ -132,7 +132,8 @@ fn read_results(text: &str) -> Tally {
             said_by = Some(name.to_owned());
         } else if let Some((name, verdict)) = verdict(line) {
             if verdict == "FAILED" {
-                tally.failed.push((name.to_owned(), "see above".to_owned()));
+                let said = what_it_said(text, name);
+                tally.failed.push((name.to_owned(), said));
             } else if let Some(reason) = verdict.strip_prefix("ignored") {
                 let reason = reason.trim_start_matches([',', ' ']);
                 let reason = if reason.is_empty() { "ignored" } else { reason };
@@ -148,6 +149,37 @@ fn read_results(text: &str) -> Tally {
     }
     tally.passed = tally.passed.saturating_sub(passed_by_skipping);
     tally
+}
+
+/// Lines of a failed test's output that are shown.
+const SAID_LINES: usize = 40;
+
+/// Where a failed test panicked and with what, and then its output: other tests' output stands between it and
+/// the end of the log.
+fn what_it_said(text: &str, name: &str) -> String {
+    let after = text
+        .lines()
+        .skip_while(|line| output_header(line) != Some(name))
+        .skip(1);
+    let mut said: Vec<&str> = Vec::new();
+    for line in after {
+        if output_header(line).is_some() || matches!(line, "failures:" | "successes:") {
+            break;
+        }
+        said.push(line);
+    }
+    let panic = said
+        .iter()
+        .position(|line| line.contains("' panicked at ") || line.contains(") panicked at "));
+    let Some(panic) = panic else {
+        return "see above".to_owned();
+    };
+    let at = said[panic]
+        .split_once("panicked at ")
+        .map_or("", |(_, at)| at);
+    let message = said.get(panic + 1).copied().unwrap_or_default();
+    let from = said.len().saturating_sub(SAID_LINES);
+    format!("{at} {message}\n{}", said[from..].join("\n").trim_end())
 }
 
 /// `---- name stdout ----`
@@ -192,7 +224,13 @@ successes:
 failures:
 
 ---- broken stdout ----
-thread 'broken' panicked
+before
+thread 'broken' (17) panicked at src/lib.rs:5:9:
+one is not two
+note: run with RUST_BACKTRACE=1
+
+failures:
+    broken
 
 test result: FAILED. 3 passed; 1 failed; 1 ignored; 0 measured; 0 filtered out
 
@@ -203,7 +241,9 @@ SKIP: outside of any test
 ";
         let tally = read_results(text);
         assert_eq!(tally.passed, 4);
-        assert_eq!(tally.failed[0].0, "broken");
+        let said = "src/lib.rs:5:9: one is not two\nbefore\nthread 'broken' (17) panicked at src/lib.rs:5:9:\n\
+                    one is not two\nnote: run with RUST_BACKTRACE=1";
+        assert_eq!(tally.failed, [("broken".to_owned(), said.to_owned())]);
         let skipped: Vec<_> = tally
             .skipped
             .iter()
