@@ -118,6 +118,12 @@ pub enum Error {
          them, or say --force; the kernel kills programs where it does not fit"
     )]
     GroupsUnseen,
+    /// The machine cannot be guarded against running out of memory.
+    #[error("the guard cannot act: {why}")]
+    CannotGuard {
+        /// Why, with a way out.
+        why: String,
+    },
     /// Nothing can be reclaimed ahead of time on this machine.
     #[error("nothing can be reclaimed: {why}")]
     CannotReclaim {

@@ -247,6 +247,15 @@ families! {
         |view| per_group(view, |group| group.came_back_bytes as f64);
     "zmeld_reclaim_stalled_seconds_total" Counter "Time in which tasks of such a control group waited for memory." =>
         |view| per_group(view, |group| group.stalled_us as f64 / 1e6);
+    "zmeld_guard_short" Gauge "1 while zmeld watch makes room since memory is short." =>
+        |view| whole(view.now.guard.as_ref().map(|guard| u64::from(guard.is_short)));
+    "zmeld_guard_ended_total" Counter "Control groups that zmeld watch ended for want of memory since it began." =>
+        |view| whole(view.now.guard.as_ref().map(|guard| guard.ended_total));
+    "zmeld_guard_late_seconds_max" Gauge "How much later than it should have the guard looked, at most." =>
+        |view| view.now.guard.iter().map(|guard| Sample {
+            labels: Vec::new(),
+            value: guard.late_us_max as f64 / 1e6,
+        }).collect();
     "zmeld_finding" Gauge "How often zmeld status finds this now; 0: not at all." =>
         |view| crate::findings::RULES.iter().flat_map(|rule| {
             let count = |severity: Severity| {

@@ -167,6 +167,18 @@ const MISTAKES: &[(&str, &str)] = &[
         "z.toml:2:11: watch.reclaim.groups[0]: \"a/b\" names no control group; write its name, \"ssh.service\", or its path from the root on, \"/system.slice/ssh.service\"; * is any part of a name",
     ),
     (
+        "[watch.guard]\nroom_below = \"2%\"\n",
+        "z.toml:2:14: watch.guard.room_below: 2% is less than end_below, 3%: what was not tried is not given up; write more",
+    ),
+    (
+        "[watch.guard]\nend = [\"/\"]\n",
+        "z.toml:2:7: watch.guard.end: \"/\" is all that runs; name the groups that may be ended",
+    ),
+    (
+        "[watch.guard]\nprotect = [\"/\"]\n",
+        "z.toml:2:11: watch.guard.protect: \"/\" protects all that there is; name some groups, or leave end empty",
+    ),
+    (
         "[watch.recompress]\nthreshold = \"5000\"\n",
         "z.toml:2:13: watch.recompress.threshold: \"5000\" is more than a page; write 0 to 4KiB",
     ),
@@ -685,10 +697,14 @@ fn the_sample_is_a_configuration_without_a_trap() {
     let loaded = Config::from_text(path, sample).unwrap_or_else(|err| panic!("{err}"));
     assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
     // And so is what it proposes beside and instead.
-    let (_, rule) = sample.split_once("version 2):\n#\n").unwrap();
-    let (rule, _) = rule.split_once("\n\n").unwrap();
-    let loaded = Config::from_text(path, &rule.replace("# ", ""));
-    assert!(loaded.is_ok_and(|it| it.config.watch.reclaim.is_some()));
+    let proposed = |behind: &str| {
+        let (_, rule) = sample.split_once(&format!("{behind}\n#\n")).unwrap();
+        let (rule, _) = rule.split_once("\n\n").unwrap();
+        let loaded = Config::from_text(path, &rule.replace("# ", ""));
+        loaded.unwrap_or_else(|err| panic!("{err}")).config.watch
+    };
+    assert!(proposed("version 2):").reclaim.is_some());
+    assert!(proposed("(zmeld watch):").guard.is_some());
     let (_, other) = sample.split_once("each boot.\n#\n").unwrap();
     let other = other.replace("# ", "").replace("#\n", "\n");
     let loaded = Config::from_text(path, &other).unwrap_or_else(|err| panic!("{err}"));

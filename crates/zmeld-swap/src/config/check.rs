@@ -32,6 +32,7 @@ pub(super) fn check(config: &Config, places: &Places) -> Vec<Problem> {
     check.tunables(config);
     check.watch(config);
     check.reclaim(config);
+    check.guard(config);
     check.metrics(config);
     check.problems
 }
@@ -597,6 +598,33 @@ impl Check<'_> {
             self.error(
                 "watch.reclaim.protect",
                 "\"/\" protects all that there is; name some groups, or write enabled = false",
+            );
+        }
+    }
+
+    fn guard(&mut self, config: &Config) {
+        let Some(rule) = &config.watch.guard else {
+            return;
+        };
+        if rule.room_below < rule.end_below {
+            self.error(
+                "watch.guard.room_below",
+                format!(
+                    "{} is less than end_below, {}: what was not tried is not given up; write more",
+                    rule.room_below, rule.end_below
+                ),
+            );
+        }
+        if rule.end.iter().any(|pattern| pattern.matches("/")) {
+            self.error(
+                "watch.guard.end",
+                "\"/\" is all that runs; name the groups that may be ended",
+            );
+        }
+        if rule.protect.iter().any(|pattern| pattern.matches("/")) {
+            self.error(
+                "watch.guard.protect",
+                "\"/\" protects all that there is; name some groups, or leave end empty",
             );
         }
     }

@@ -49,6 +49,8 @@ pub enum Section {
     WatchMeld,
     /// `[watch.reclaim]`.
     WatchReclaim,
+    /// `[watch.guard]`.
+    WatchGuard,
     /// `[metrics]`.
     Metrics,
 }
@@ -228,6 +230,7 @@ pub const KEYS: &[Key] = &[
     key(Section::Watch, "writeback", "a table", "no rule"),
     key(Section::Watch, "meld", "a table", "no rule"),
     key(Section::Watch, "reclaim", "a table", "no rule"),
+    key(Section::Watch, "guard", "a table", "no rule"),
     key(Section::WatchRecompress, "enabled", "true or false", "true"),
     key(Section::WatchRecompress, "pages", PAGES, "idle"),
     key(Section::WatchRecompress, "idle_after", "1h", "1h"),
@@ -261,6 +264,19 @@ pub const KEYS: &[Key] = &[
     key(Section::WatchReclaim, "step", "0% to 100%", "0.1%"),
     key(Section::WatchReclaim, "pressure_max", "0% to 100%", "0.1%"),
     key(Section::WatchReclaim, "comeback_max", "0% to 100%", "0.2%"),
+    key(Section::WatchGuard, "enabled", "true or false", "true"),
+    key(Section::WatchGuard, "room_below", "0% to 100%", "10%"),
+    key(Section::WatchGuard, "end_below", "0% to 100%", "3%"),
+    key(Section::WatchGuard, "stalled_max", "0% to 100%", "60%"),
+    key(Section::WatchGuard, "end", GROUPS, "[]"),
+    key(Section::WatchGuard, "protect", GROUPS, "[]"),
+    key(
+        Section::WatchGuard,
+        "protect_real_time",
+        "true or false",
+        "true",
+    ),
+    key(Section::WatchGuard, "grace", "3s", "3s"),
     key(Section::Metrics, "listen", "127.0.0.1:9890", "no exporter"),
     key(
         Section::Metrics,

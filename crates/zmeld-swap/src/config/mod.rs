@@ -14,6 +14,7 @@
 //! | [`location`] | how a device or file is named |
 //! | [`tier`] | zram, zmeld, zswap and disk tiers |
 //! | [`settings`] | tunables, the rules of `zmeld watch`, metrics |
+//! | [`guard`] | the rule of `zmeld watch` that acts before a machine freezes |
 //! | [`reclaim`] | the rule of `zmeld watch` that reclaims idle memory, groups by name |
 //! | [`trap`] | known traps, and how to say that one is meant |
 //! | [`keys`] | every key once, with what it takes and its default |
@@ -31,6 +32,7 @@ use zmeld_linux::tree::Tree;
 mod check;
 pub mod codec;
 mod files;
+pub mod guard;
 pub mod keys;
 pub mod location;
 mod named;
@@ -45,6 +47,7 @@ mod tree;
 mod write;
 
 pub use codec::{Codec, Recompression};
+pub use guard::GuardRule;
 pub use location::{Location, Tag};
 pub(crate) use named::Named;
 pub use problem::{ConfigError, FilePosition, Problem, Severity};

@@ -712,6 +712,7 @@ fn watch(reader: &mut Reader, open: &Open<'_>) -> Watch {
         ),
         meld: open.rule(reader, "meld", Section::WatchMeld, watch_meld),
         reclaim: open.rule(reader, "reclaim", Section::WatchReclaim, watch_reclaim),
+        guard: open.rule(reader, "guard", Section::WatchGuard, watch_guard),
         dry_run: open.boolean(reader, "dry_run").unwrap_or(false),
     }
 }
@@ -761,14 +762,9 @@ fn watch_meld(reader: &mut Reader, open: &Open<'_>) -> MeldRule {
 
 fn watch_reclaim(reader: &mut Reader, open: &Open<'_>) -> ReclaimRule {
     let standard = ReclaimRule::default();
-    let mut groups = |name: &str| {
-        let given = open.node(name).is_some();
-        let read = |reader: &mut Reader, node: &Node, key: &str| reader.text(node, key, str::parse);
-        given.then(|| open.list(reader, name, read))
-    };
     ReclaimRule {
-        groups: groups("groups").unwrap_or(standard.groups),
-        protect: groups("protect").unwrap_or(standard.protect),
+        groups: groups(reader, open, "groups").unwrap_or(standard.groups),
+        protect: groups(reader, open, "protect").unwrap_or(standard.protect),
         protect_real_time: open
             .boolean(reader, "protect_real_time")
             .unwrap_or(standard.protect_real_time),
@@ -781,6 +777,34 @@ fn watch_reclaim(reader: &mut Reader, open: &Open<'_>) -> ReclaimRule {
             .share(reader, "comeback_max")
             .unwrap_or(standard.comeback_max),
     }
+}
+
+fn watch_guard(reader: &mut Reader, open: &Open<'_>) -> GuardRule {
+    let standard = GuardRule::default();
+    GuardRule {
+        room_below: open
+            .share(reader, "room_below")
+            .unwrap_or(standard.room_below),
+        end_below: open
+            .share(reader, "end_below")
+            .unwrap_or(standard.end_below),
+        stalled_max: open
+            .share(reader, "stalled_max")
+            .unwrap_or(standard.stalled_max),
+        end: groups(reader, open, "end").unwrap_or(standard.end),
+        protect: groups(reader, open, "protect").unwrap_or(standard.protect),
+        protect_real_time: open
+            .boolean(reader, "protect_real_time")
+            .unwrap_or(standard.protect_real_time),
+        grace: open.parsed(reader, "grace").unwrap_or(standard.grace),
+    }
+}
+
+/// Names of control groups, where there are any.
+fn groups(reader: &mut Reader, open: &Open<'_>, name: &str) -> Option<Vec<GroupPattern>> {
+    let given = open.node(name).is_some();
+    let read = |reader: &mut Reader, node: &Node, key: &str| reader.text(node, key, str::parse);
+    given.then(|| open.list(reader, name, read))
 }
 
 fn metrics(reader: &mut Reader, open: &Open<'_>) -> Metrics {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Bytes, Percent, ReclaimRule, Span};
+use super::{Bytes, GuardRule, Percent, ReclaimRule, Span};
 
 /// The kernel's tunables; what is not given is left alone. The names are the
 /// kernel's, below `/proc/sys/vm` where nothing else is said.
@@ -123,6 +123,9 @@ pub struct Watch {
     /// Reclaim idle memory before it is needed.
     #[serde(default)]
     pub reclaim: Option<ReclaimRule>,
+    /// Act before the machine freezes.
+    #[serde(default)]
+    pub guard: Option<GuardRule>,
     /// Only log what would be done.
     pub dry_run: bool,
 }
@@ -136,6 +139,7 @@ impl Default for Watch {
             writeback: None,
             meld: None,
             reclaim: None,
+            guard: None,
             dry_run: false,
         }
     }
@@ -154,6 +158,7 @@ impl Watch {
             ("writeback", self.writeback.is_some()),
             ("meld", self.meld.is_some()),
             ("reclaim", self.reclaim.is_some()),
+            ("guard", self.guard.is_some()),
         ];
         all.into_iter().filter(|it| it.1).map(|it| it.0).collect()
     }

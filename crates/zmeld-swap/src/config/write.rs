@@ -275,6 +275,7 @@ impl Writer<'_> {
             writeback: None,
             meld: None,
             reclaim: None,
+            guard: None,
             ..watch.clone()
         };
         if bare != standard || self.comments.contains_key("watch") {
@@ -317,8 +318,8 @@ impl Writer<'_> {
             self.line("every", text(rule.every));
             self.line("duplicates_min", text(rule.duplicates_min));
         }
+        let list = |groups: &[GroupPattern]| Value::Array(groups.iter().map(text).collect());
         if let Some(rule) = &watch.reclaim {
-            let list = |groups: &[GroupPattern]| Value::Array(groups.iter().map(text).collect());
             self.table("watch.reclaim".to_owned());
             self.line("groups", list(&rule.groups));
             self.unless("protect", &rule.protect, &Vec::new(), list(&rule.protect));
@@ -334,6 +335,18 @@ impl Writer<'_> {
             );
             self.line("pressure_max", text(rule.pressure_max));
             self.line("comeback_max", text(rule.comeback_max));
+        }
+        if let Some(rule) = &watch.guard {
+            self.table("watch.guard".to_owned());
+            self.line("room_below", text(rule.room_below));
+            self.line("end_below", text(rule.end_below));
+            self.line("stalled_max", text(rule.stalled_max));
+            self.unless("end", &rule.end, &Vec::new(), list(&rule.end));
+            self.unless("protect", &rule.protect, &Vec::new(), list(&rule.protect));
+            let real_time = rule.protect_real_time;
+            let written = Value::Boolean(real_time);
+            self.unless("protect_real_time", &real_time, &true, written);
+            self.line("grace", text(rule.grace));
         }
     }
 

@@ -193,6 +193,7 @@ rules! {
     "not-applied", Warning, applied::not_applied;
     "no-memory-limit", Warning, sizing::no_memory_limit;
     "oversized", Warning, sizing::oversized;
+    "two-guards", Notice, upkeep::two_guards;
     "near-limit", Warning, sizing::near_limit;
     "zswap-full", Warning, sizing::zswap_full;
     "group-refused", Warning, sizing::group_refused;

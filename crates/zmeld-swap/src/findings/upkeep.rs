@@ -115,6 +115,23 @@ pub(super) fn mounted_without_discard(view: &View) -> Vec<Found> {
         .collect()
 }
 
+/// Two that end programs may end two where one would have done.
+pub(super) fn two_guards(view: &View) -> Vec<Found> {
+    let guard = view.wanted.watch.guard.as_ref();
+    let is_on = guard.is_some_and(|guard| !guard.end.is_empty());
+    let others = view.now.other_guards.iter().filter(|_| is_on);
+    others
+        .map(|other| {
+            Found::new(
+                other,
+                "it ends programs when memory is short, as [watch.guard] does",
+                format!("{other} runs, and [watch.guard] end names groups"),
+                format!("systemctl disable --now {other}, or [watch.guard] without end"),
+            )
+        })
+        .collect()
+}
+
 /// Writeback and recompression only happen when somebody asks, each time.
 pub(super) fn nothing_fires(view: &View) -> Vec<Found> {
     let mut found = Vec::new();

@@ -389,15 +389,31 @@ fn melding(reader: &mut Reader, folder: &str) -> Option<Melding> {
     })
 }
 
-/// All columns of a line of numbers; `None` if one is none.
-fn numbers(text: &str) -> Option<Vec<u64>> {
-    let line = text.lines().next()?;
-    let columns: Vec<u64> = line
-        .split_whitespace()
+/// Columns of a line of numbers, the most that is read of any file.
+const COLUMNS_MAX: usize = 16;
+
+/// All columns of a line of numbers; `None` if one is none. It takes no memory, for
+/// those who look when there is none.
+fn numbers(text: &str) -> Option<Columns> {
+    let mut columns = Columns::default();
+    for word in text.lines().next()?.split_whitespace().take(COLUMNS_MAX) {
         // A high-water mark is signed in the kernel.
-        .map(|word| word.parse::<i128>().ok().map(clamp))
-        .collect::<Option<_>>()?;
-    (!columns.is_empty()).then_some(columns)
+        columns.all[columns.count] = clamp(word.parse::<i128>().ok()?);
+        columns.count += 1;
+    }
+    (columns.count > 0).then_some(columns)
+}
+
+#[derive(Default)]
+struct Columns {
+    all: [u64; COLUMNS_MAX],
+    count: usize,
+}
+
+impl Columns {
+    fn get(&self, at: usize) -> Option<&u64> {
+        self.all[..self.count].get(at)
+    }
 }
 
 fn clamp(value: i128) -> u64 {

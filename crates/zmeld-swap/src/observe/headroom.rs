@@ -31,73 +31,108 @@ pub struct Headroom {
     pub unknown: Vec<String>,
 }
 
+/// Room as it is added up, tier by tier.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sum {
+    available_bytes: u64,
+    compressed_bytes: u64,
+    disk_bytes: u64,
+    pool_bytes: u64,
+    /// RAM that compressed pages can come to fill.
+    ram: f64,
+}
+
+impl Sum {
+    /// Of a machine with so much to be had without swapping, and so much of pages of
+    /// programs in RAM.
+    pub fn new(available_bytes: u64, anonymous_bytes: u64) -> Sum {
+        Sum {
+            available_bytes,
+            compressed_bytes: 0,
+            disk_bytes: 0,
+            pool_bytes: 0,
+            ram: available_bytes.saturating_add(anonymous_bytes) as f64,
+        }
+    }
+
+    /// Adds a compressed device: how much of its size is free, its pages' size over the
+    /// RAM that they take, and the RAM that it may still take.
+    pub fn compressed(&mut self, free_bytes: u64, ratio: f64, limit_left: Option<u64>) {
+        let ratio = ratio.max(1.0);
+        let left = limit_left.map_or(f64::INFINITY, |left| left as f64);
+        let pages = (free_bytes as f64).min(left * ratio).min(self.ram * ratio);
+        self.ram -= pages / ratio;
+        self.compressed_bytes += (pages * (1.0 - 1.0 / ratio)).max(0.0) as u64;
+    }
+
+    /// Adds what is free of swap on a drive.
+    pub fn drive(&mut self, free_bytes: u64) {
+        self.disk_bytes = self.disk_bytes.saturating_add(free_bytes);
+    }
+
+    /// Adds zswap's pool, which may still take so much RAM.
+    pub fn pool(&mut self, left_bytes: u64) {
+        self.pool_bytes = self.pool_bytes.saturating_add(left_bytes);
+    }
+
+    fn disk_bytes(&self) -> u64 {
+        self.disk_bytes.saturating_sub(self.pool_bytes)
+    }
+
+    /// All of it.
+    pub fn bytes(&self) -> u64 {
+        self.available_bytes
+            .saturating_add(self.compressed_bytes)
+            .saturating_add(self.disk_bytes())
+    }
+}
+
 impl Observation {
     /// How much more programs can take, all in all, with these tiers of it.
     pub fn headroom(&self, tiers: &[TierState]) -> Headroom {
         let memory = &self.memory;
-        let mut room = Headroom {
-            available_bytes: memory.available_bytes,
-            ..Headroom::default()
-        };
-        let mut pool = 0_u64;
-        // RAM that compressed pages can come to fill.
-        let mut ram = memory
-            .available_bytes
-            .saturating_add(memory.anonymous_bytes) as f64;
+        let mut sum = Sum::new(memory.available_bytes, memory.anonymous_bytes);
+        let mut unknown = Vec::new();
         for tier in tiers {
+            let used = tier.memory_used_bytes.unwrap_or(0);
             let free = tier
                 .used_bytes
                 .map(|used| tier.size_bytes.saturating_sub(used));
             match (tier.kind, free) {
-                (TierKind::Zram | TierKind::Zmeld, Some(free)) => {
-                    let Some(ratio) = judged_ratio(tier) else {
-                        room.unknown.push(tier.name.clone());
-                        continue;
-                    };
-                    let pages = free as f64;
-                    let pages = pages.min(limit_left(tier) * ratio).min(ram * ratio);
-                    let gained = pages * (1.0 - 1.0 / ratio);
-                    ram -= pages / ratio;
-                    room.compressed_bytes += gained.max(0.0) as u64;
-                }
-                (TierKind::Disk | TierKind::EncryptedDisk, Some(free)) => {
-                    room.disk_bytes = room.disk_bytes.saturating_add(free);
-                }
-                (TierKind::Zswap, _) => pool = pool.saturating_add(pool_left(tier)),
+                (TierKind::Zram | TierKind::Zmeld, Some(free)) => match tier.judged_ratio() {
+                    Some(ratio) => {
+                        let left = tier.limit_bytes.map(|limit| limit.saturating_sub(used));
+                        sum.compressed(free, ratio, left);
+                    }
+                    None => unknown.push(tier.name.clone()),
+                },
+                (TierKind::Disk | TierKind::EncryptedDisk, Some(free)) => sum.drive(free),
+                (TierKind::Zswap, _) => sum.pool(tier.size_bytes.saturating_sub(used)),
                 _ => {}
             }
         }
-        room.disk_bytes = room.disk_bytes.saturating_sub(pool);
-        room.bytes = room
-            .available_bytes
-            .saturating_add(room.compressed_bytes)
-            .saturating_add(room.disk_bytes);
-        room
+        Headroom {
+            bytes: sum.bytes(),
+            available_bytes: sum.available_bytes,
+            compressed_bytes: sum.compressed_bytes,
+            disk_bytes: sum.disk_bytes(),
+            unknown,
+        }
     }
 }
 
-/// The ratio of pages that were compressed, where there are enough of them.
-fn judged_ratio(tier: &TierState) -> Option<f64> {
-    let stored = tier.stored_bytes?;
-    let elsewhere = [tier.same_filled_bytes, tier.writeback_bytes];
-    let stored = elsewhere
-        .into_iter()
-        .flatten()
-        .fold(stored, u64::saturating_sub);
-    let used = tier.memory_used_bytes?;
-    (stored >= zmeld_advice::codec::JUDGED_FROM && used > 0).then(|| stored as f64 / used as f64)
-}
-
-/// RAM that zswap's pool may still take.
-fn pool_left(tier: &TierState) -> u64 {
-    let used = tier.memory_used_bytes.unwrap_or(0);
-    tier.size_bytes.saturating_sub(used)
-}
-
-/// RAM that a device may still take.
-fn limit_left(tier: &TierState) -> f64 {
-    match (tier.limit_bytes, tier.memory_used_bytes) {
-        (Some(limit), Some(used)) => limit.saturating_sub(used) as f64,
-        _ => f64::INFINITY,
+impl TierState {
+    fn judged_ratio(&self) -> Option<f64> {
+        let elsewhere = [self.same_filled_bytes, self.writeback_bytes];
+        let elsewhere = elsewhere.into_iter().flatten().sum();
+        judged_ratio(self.stored_bytes?, elsewhere, self.memory_used_bytes?)
     }
+}
+
+/// The ratio of pages that were compressed, where there are enough of them. `elsewhere`:
+/// of one value, or written back.
+pub(crate) fn judged_ratio(stored_bytes: u64, elsewhere: u64, used_bytes: u64) -> Option<f64> {
+    let stored = stored_bytes.saturating_sub(elsewhere);
+    (stored >= zmeld_advice::codec::JUDGED_FROM && used_bytes > 0)
+        .then(|| stored as f64 / used_bytes as f64)
 }

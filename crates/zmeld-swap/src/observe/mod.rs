@@ -11,6 +11,7 @@
 //! | `zswap` | zswap's parameters and counters |
 //! | `disk` | what lies under a swap area, down to the drive |
 //! | [`lately`] | what happened in the last hour, and in which control group |
+//! | [`guarded`] | what its guard saw and did |
 //! | [`reclaimed`] | what `zmeld watch` reclaimed ahead of time |
 //! | `headroom` | how much more programs can take |
 //! | [`tier`] | all of it as one table, in the order in which pages go there |
@@ -19,8 +20,10 @@
 mod device;
 pub mod difference;
 mod disk;
-mod headroom;
+pub mod guarded;
+pub(crate) mod headroom;
 pub mod lately;
+mod note;
 mod reader;
 pub mod reclaimed;
 mod system;
@@ -35,6 +38,7 @@ use serde::Serialize;
 pub use device::{Backed, Device, Driver, Held, Io, Melding, Mounted};
 pub use difference::Difference;
 pub use disk::{Layer, LayerKind, Stand};
+pub use guarded::Guarded;
 pub use headroom::Headroom;
 pub use lately::{Lately, Since};
 pub use reader::{Problem, Warning};
@@ -80,6 +84,11 @@ pub struct Observation {
     /// What `zmeld watch` reclaims ahead of time; absent where it does not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reclaim: Option<Reclaimed>,
+    /// What its guard saw and did; absent where there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub guard: Option<Guarded>,
+    /// Other services that end programs when memory is short.
+    pub other_guards: Vec<String>,
     /// What could not be read.
     pub warnings: Vec<Warning>,
     /// When it was read.
@@ -118,6 +127,7 @@ impl Observation {
         let kills = system.activity.oom_kills;
         let lately = lately::read(&mut reader, kills, groups.as_deref(), &devices);
         let reclaim = reclaimed::read(&mut reader);
+        let guard = guarded::read(&mut reader);
         Observation {
             kernel: system.kernel,
             page_size: page_size.max(1),
@@ -132,6 +142,8 @@ impl Observation {
             groups: groups.unwrap_or_default(),
             lately,
             reclaim,
+            guard,
+            other_guards: guarded::others(&reader),
             warnings: reader.warnings,
             at,
         }

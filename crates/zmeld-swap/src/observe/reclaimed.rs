@@ -3,17 +3,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::lately::{uptime, BOOT};
+use super::note;
 use super::reader::Reader;
 use crate::error::Error;
-use crate::run_folder;
 use zmeld_linux::Host;
 
 /// Where it is noted.
 pub const FILE: &str = "/run/zmeld/reclaim.json";
 const SCHEMA: &str = "zmeld.reclaim/1";
-/// A note that is older than two rounds and this is of a watch that runs no more.
-const STALE_S: f64 = 60.0;
 /// More groups than this are not noted: the file must stay one that can be read again.
 const GROUPS_MAX: usize = 1024;
 
@@ -60,7 +57,7 @@ pub struct ReclaimedGroup {
     pub backing_off: Option<String>,
 }
 
-/// A group from which nothing is reclaimed.
+/// A group that a rule leaves alone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProtectedGroup {
     /// Its path from the root of its hierarchy on.
@@ -69,30 +66,9 @@ pub struct ProtectedGroup {
     pub why: String,
 }
 
-#[derive(Serialize, Deserialize)]
-struct Note {
-    schema: String,
-    boot: String,
-    uptime_s: f64,
-    reclaimed: Reclaimed,
-}
-
 /// What a watch that runs has noted.
 pub(super) fn read(reader: &mut Reader) -> Option<Reclaimed> {
-    let text = reader.own(FILE)?;
-    let boot = reader.optional(BOOT).unwrap_or_default();
-    let uptime_s = uptime(reader.optional("/proc/uptime").as_deref())?;
-    match serde_json::from_str::<Note>(&text) {
-        Ok(note) if note.schema == SCHEMA => {
-            let old_s = 2.0 * note.reclaimed.every_seconds as f64 + STALE_S;
-            let is_now = note.boot == boot.trim() && uptime_s - note.uptime_s <= old_s;
-            is_now.then_some(note.reclaimed)
-        }
-        _ => {
-            reader.malformed(FILE, "it holds no note of what was reclaimed");
-            None
-        }
-    }
+    note::read(reader, FILE, SCHEMA, |it: &Reclaimed| it.every_seconds)
 }
 
 impl Reclaimed {
@@ -101,19 +77,10 @@ impl Reclaimed {
     /// # Errors
     /// When the file cannot be written.
     pub fn keep(mut self, host: &Host) -> Result<(), Error> {
-        let Some(uptime_s) = uptime(host.read_optional("/proc/uptime")?.as_deref()) else {
-            return Ok(());
-        };
         self.groups.truncate(GROUPS_MAX);
         self.protected.truncate(GROUPS_MAX);
         self.unmatched.truncate(GROUPS_MAX);
-        let note = Note {
-            schema: SCHEMA.to_owned(),
-            boot: host.read_optional(BOOT)?.unwrap_or_default(),
-            uptime_s,
-            reclaimed: self,
-        };
-        run_folder::replace(host, FILE, 0o644, &note)
+        note::keep(host, FILE, SCHEMA, self)
     }
 
     /// What was reclaimed from all groups, in bytes.

@@ -4,7 +4,8 @@ use crate::config::{Config, Kind, Problem, Severity, Trap};
 use crate::error::Error;
 use crate::journal::State;
 use crate::machine::Machine;
-use crate::watch::reclaim;
+use crate::watch::targets::unmatched;
+use crate::watch::{guard, reclaim};
 use zmeld_linux::Host;
 
 use super::{Options, Plan};
@@ -48,19 +49,27 @@ pub fn against(
         }
     }
     if let Some(rule) = &config.watch.reclaim {
-        problems.extend(reclaim::unmatched(host, rule).into_iter().map(in_vain));
+        let unmatched = unmatched(host, reclaim::selection(rule)).into_iter();
+        problems.extend(unmatched.map(|pattern| in_vain("watch.reclaim", &pattern)));
+    }
+    if let Some(rule) = &config.watch.guard {
+        // What may be ended need not run yet; a protection that is mistyped protects nothing.
+        let unmatched = unmatched(host, guard::selection(rule, &rule.protect)).into_iter();
+        let is_of_end = |pattern: &String| rule.end.iter().any(|it| it.to_string() == *pattern);
+        let protections = unmatched.filter(|pattern| !is_of_end(pattern));
+        problems.extend(protections.map(|pattern| in_vain("watch.guard", &pattern)));
     }
     problems
 }
 
 /// A protection that is mistyped protects nothing.
-fn in_vain(pattern: String) -> Problem {
+fn in_vain(key: &str, pattern: &str) -> Problem {
     Problem {
         place: None,
-        key: "watch.reclaim".to_owned(),
+        key: key.to_owned(),
         what: format!(
-            "no control group is called {pattern} here now, so that nothing is reclaimed from it \
-             and nothing protected by it; systemd-cgls lists them"
+            "no control group is called {pattern} here now, so that the rule is not for it, and \
+             it protects nothing; systemd-cgls lists them"
         ),
         severity: Severity::Warning,
         trap: None,

@@ -23,6 +23,22 @@ pub(crate) enum Version {
     Two,
 }
 
+impl Version {
+    /// The path in a line of `/proc/PID/cgroup`, where it is of the memory controller.
+    pub(crate) fn path_of(self, line: &[u8]) -> Option<&[u8]> {
+        let mut words = line.splitn(3, |byte| *byte == b':');
+        let (number, controllers, path) = (words.next()?, words.next()?, words.next()?);
+        let is_it = match self {
+            Version::One => {
+                let mut all = controllers.split(|it| *it == b',');
+                all.any(|it| it == b"memory")
+            }
+            Version::Two => number == b"0" && controllers.is_empty(),
+        };
+        is_it.then_some(path)
+    }
+}
+
 /// A mount that shows the groups.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Hierarchy {
@@ -75,17 +91,8 @@ impl Hierarchy {
     /// group's name need not be text. None where the mount does not show it.
     pub(crate) fn group_of(&self, host: &Host, process: &str) -> Option<PathBuf> {
         let text = host.read_bytes(format!("/proc/{process}/cgroup")).ok()?;
-        let path = text.split(|byte| *byte == b'\n').find_map(|line| {
-            let mut words = line.splitn(3, |byte| *byte == b':');
-            let (number, controllers, path) = (words.next()?, words.next()?, words.next()?);
-            let is_it = match self.version {
-                Version::One => controllers
-                    .split(|it| *it == b',')
-                    .any(|it| it == b"memory"),
-                Version::Two => number == b"0" && controllers.is_empty(),
-            };
-            is_it.then_some(path)
-        })?;
+        let mut lines = text.split(|byte| *byte == b'\n');
+        let path = lines.find_map(|line| self.version.path_of(line))?;
         let below = Path::new(OsStr::from_bytes(path))
             .strip_prefix(&self.root)
             .ok()?;
@@ -99,11 +106,16 @@ impl Hierarchy {
         })
     }
 
+    /// A group's path as the kernel tells it of a process (`/proc/PID/cgroup`).
+    pub(crate) fn kernel_path(&self, group: &Path) -> PathBuf {
+        let below = group.strip_prefix(&self.top).unwrap_or(group);
+        self.root.join(below)
+    }
+
     /// A group's path below the root of its hierarchy, of a single line.
     pub(crate) fn shown(&self, group: &Path) -> String {
-        let below = group.strip_prefix(&self.top).unwrap_or(group);
         // A user who was given a part of the tree names groups as he likes.
-        let path = self.root.join(below);
+        let path = self.kernel_path(group);
         let path = path.to_string_lossy().replace(char::is_control, "?");
         match path.trim_matches('/') {
             "" => "/".to_owned(),

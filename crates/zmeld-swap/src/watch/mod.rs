@@ -11,16 +11,19 @@
 //! rule's age has passed are the idle ones.
 
 mod action;
+pub(crate) mod guard;
 mod limit;
 pub(crate) mod reclaim;
+pub(crate) mod targets;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use zmeld_report::units::{bytes, percent};
 
 pub use action::{Action, ActionKind};
+pub use guard::{Guard, GuardEvent, Sentry};
 
 use crate::applied::Applied;
 use crate::config::{Config, Kind, Watch, Which};
@@ -34,6 +37,8 @@ use zmeld_linux::Host;
 const PASS_TIME_MAX_MS: u64 = 30_000;
 /// A device with less than this has nothing worth an action.
 const STORED_MIN: u64 = 1 << 20;
+/// While memory is short, room is made so often.
+const ROOM_EVERY: Duration = Duration::from_secs(10);
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// Something that a round says.
@@ -68,6 +73,10 @@ pub struct Watcher {
     devices: BTreeMap<String, History>,
     holding: bool,
     reclaimer: Option<Reclaimer>,
+    /// When room was last made because memory was short.
+    room_made: Option<Instant>,
+    /// It is now: rules are not held back by their own limits.
+    is_pressed: bool,
 }
 
 /// What was done on a device.
@@ -99,6 +108,8 @@ impl Watcher {
             devices: BTreeMap::new(),
             holding: false,
             reclaimer: rule.map(|rule| Reclaimer::new(rule, dry_run)),
+            room_made: None,
+            is_pressed: false,
         }
     }
 
@@ -127,6 +138,35 @@ impl Watcher {
                 history.forget_marks(longest, now);
             }
         }
+    }
+
+    /// Does at once what the rules would do from time to time, since memory is short;
+    /// what was done, in words.
+    pub fn make_room(
+        &mut self,
+        now: Instant,
+        stop: &AtomicBool,
+        listener: &mut dyn FnMut(WatchEvent),
+    ) -> Vec<String> {
+        if !is_due(self.room_made, ROOM_EVERY, now) {
+            return Vec::new();
+        }
+        self.room_made = Some(now);
+        let seen = Observation::read(&self.host, rustix::param::page_size() as u64);
+        self.follow_devices(&seen, now, listener);
+        self.is_pressed = true;
+        let mut done = Vec::new();
+        for device in seen.devices.iter().filter(|device| device.initialised) {
+            for action in self.due(device, now) {
+                if stop.load(Ordering::Relaxed) {
+                    break;
+                }
+                self.perform(&action, now, listener);
+                done.push(action.to_string());
+            }
+        }
+        self.is_pressed = false;
+        done
     }
 
     /// Reclaims idle memory where that is due. It has a pace of its own: what it costs
@@ -238,7 +278,8 @@ impl Watcher {
         let watch = &self.config.watch;
         let mut marking = None;
         if let Some(rule) = &watch.recompress {
-            let waited = is_due(history.recompressed, rule.every.duration(), now);
+            let waited =
+                self.is_pressed || is_due(history.recompressed, rule.every.duration(), now);
             if waited && !device.recompression.is_empty() {
                 let idle = needs_idle(rule.pages).then(|| rule.idle_after.duration());
                 match self.readiness(history, idle, now) {
@@ -256,8 +297,9 @@ impl Watcher {
                 0 => device.size_bytes,
                 limit => limit,
             };
-            let full = share(used, whole) >= rule.above.fraction();
-            let waited = is_due(history.written_back, rule.every.duration(), now);
+            let full = self.is_pressed || share(used, whole) >= rule.above.fraction();
+            let waited =
+                self.is_pressed || is_due(history.written_back, rule.every.duration(), now);
             if waited && full && device.backing.is_some() {
                 let idle = needs_idle(rule.pages).then(|| rule.idle_after.duration());
                 match self.readiness(history, idle, now) {
@@ -306,7 +348,8 @@ impl Watcher {
     ) -> Option<Action> {
         let rule = watch.meld.as_ref()?;
         let melding = device.melding.as_ref()?;
-        let waited = is_due(history.melded, rule.every.duration(), now) || history.resume;
+        let waited =
+            self.is_pressed || history.resume || is_due(history.melded, rule.every.duration(), now);
         if !waited || melding.mode == "off" {
             return None;
         }

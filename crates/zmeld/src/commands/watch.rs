@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use zmeld_swap::observe::{lately, Observation};
-use zmeld_swap::watch::{WatchEvent, Watcher};
+use zmeld_swap::watch::{Guard, GuardEvent, WatchEvent, Watcher};
 
 use super::endpoint::Endpoint;
 use super::metrics;
@@ -24,8 +24,9 @@ Examples:
   zmeld watch --once                   one round, for a timer
   zmeld watch --listen 127.0.0.1:9890  metrics for Prometheus as well
 
-The rules are [watch.recompress], [watch.writeback], [watch.meld] and
-[watch.reclaim]; see docs/configuration.md. SIGTERM and Ctrl-C end it after what it is doing.";
+The rules are [watch.recompress], [watch.writeback], [watch.meld],
+[watch.reclaim] and [watch.guard]; see docs/configuration.md. SIGTERM and Ctrl-C
+end it after what it is doing.";
 
 /// How soon a stop is heard, and a rule of its own pace has its turn.
 const TICK: Duration = Duration::from_millis(200);
@@ -65,8 +66,8 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
     if !watcher.has_rules() && listen.is_none() && textfile.is_none() {
         anyhow::bail!(
             "there is nothing to watch: write a rule into /etc/zmeld.toml ([watch.recompress], \
-             [watch.writeback], [watch.meld] or [watch.reclaim]), or ask for metrics with \
-             --listen"
+             [watch.writeback], [watch.meld], [watch.reclaim] or [watch.guard]), or ask for \
+             metrics with --listen"
         );
     }
     let stop = stop_flag();
@@ -77,6 +78,13 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
     if let Some(endpoint) = &endpoint {
         log(&format!("metrics at http://{}/metrics", endpoint.address));
     }
+    let guard = match config.watch.guard.clone().filter(|_| !args.once) {
+        Some(rule) => {
+            let dry_run = args.dry_run || config.watch.dry_run;
+            Some(Guard::start(host.clone(), rule, dry_run, say_guard)?)
+        }
+        None => None,
+    };
     let service = Service::from_env();
     service.tell("READY=1");
     loop {
@@ -102,6 +110,9 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
             if config.watch.reclaim.is_some() {
                 log("[watch.reclaim] does nothing in one round: its cost shows over time only");
             }
+            if config.watch.guard.is_some() {
+                log("[watch.guard] does nothing in one round: it has to be there all the time");
+            }
             break;
         }
         let next = begin + config.watch.interval.duration();
@@ -109,6 +120,10 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
         loop {
             service.alive();
             watcher.reclaim(Instant::now(), stop, &mut say);
+            if let Some(guard) = guard.as_ref().filter(|guard| guard.is_short()) {
+                let done = watcher.make_room(Instant::now(), stop, &mut say);
+                done.into_iter().for_each(|what| guard.tried(what));
+            }
             let left = next.saturating_duration_since(Instant::now());
             if stop.load(Ordering::SeqCst) || left.is_zero() {
                 break;
@@ -120,6 +135,7 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
         }
     }
     service.tell("STOPPING=1");
+    drop(guard);
     drop(endpoint);
     Ok(Outcome::Done)
 }
@@ -140,6 +156,14 @@ fn say(said: WatchEvent) {
         WatchEvent::Reclaim(group, what) => log(&format!("{group}: {what}")),
         WatchEvent::ReclaimFailed(err) => log(&err.to_string()),
         WatchEvent::Holding(why) => log(&format!("holding: {why}")),
+        _ => {}
+    }
+}
+
+fn say_guard(said: GuardEvent) {
+    match said {
+        GuardEvent::Said(text) => log(&text),
+        GuardEvent::Failed(err) => log(&err.to_string()),
         _ => {}
     }
 }

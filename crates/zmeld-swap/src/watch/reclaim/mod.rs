@@ -9,13 +9,11 @@
 //!
 //! | module | what belongs there |
 //! |---|---|
-//! | `targets` | from which groups |
 //! | `group` | a group's counters, and what they tell of the last minute |
 //! | `pace` | how much at a time, by what it cost |
 
 mod group;
 mod pace;
-mod targets;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -31,7 +29,7 @@ use zmeld_report::units::{bytes, percent};
 
 use self::group::{History, Reading};
 use self::pace::{Cost, Pace, Turn};
-use self::targets::Targets;
+use super::targets::{Selection, Targets};
 use super::WatchEvent;
 use crate::config::ReclaimRule;
 use crate::error::Error;
@@ -54,14 +52,13 @@ const SWAP_FREE_MIN: f64 = 0.1;
 /// What is said of a name in the rule that no group has.
 const NO_GROUP: &str = "no control group is called so now (systemd-cgls lists them)";
 
-/// What the rule names on that machine and no control group is called; nothing where
-/// that cannot be told.
-pub(crate) fn unmatched(host: &Host, rule: &ReclaimRule) -> Vec<String> {
-    let hierarchy = Hierarchy::find(host).ok().flatten();
-    let hierarchy = hierarchy.filter(|it| it.version == Version::Two);
-    let never = AtomicBool::new(false);
-    let targets = hierarchy.and_then(|it| Targets::choose(host, &it, rule, &never).ok());
-    targets.map(|it| it.unmatched).unwrap_or_default()
+pub(crate) fn selection(rule: &ReclaimRule) -> Selection<'_> {
+    Selection {
+        named: &rule.groups,
+        protect: &rule.protect,
+        protect_says: "as [watch.reclaim] protect says",
+        protect_real_time: rule.protect_real_time,
+    }
 }
 
 /// The rule at work.
@@ -201,7 +198,7 @@ impl Reclaimer {
                     .to_owned(),
             });
         };
-        self.targets = Targets::choose(host, &hierarchy, &self.rule, stop)?;
+        self.targets = Targets::choose(host, &hierarchy, selection(&self.rule), stop)?;
         if stop.load(Ordering::Relaxed) {
             return Ok(());
         }

@@ -3,7 +3,7 @@
 use zmeld_report::text;
 use zmeld_report::units::{bytes, count, percent};
 use zmeld_report::{Cell, Column, Document, Section, Table};
-use zmeld_swap::observe::{Headroom, Lately, Observation, Reclaimed, Since, TierState};
+use zmeld_swap::observe::{Guarded, Headroom, Lately, Observation, Reclaimed, Since, TierState};
 
 use super::{tone, Status};
 
@@ -21,6 +21,9 @@ pub fn document(status: &Status) -> Document {
     document = document.section(pressure(&status.observation));
     if let Some(reclaim) = &status.observation.reclaim {
         document = document.section(reclaimed(reclaim));
+    }
+    if let Some(guard) = &status.observation.guard {
+        document = document.section(guarded(guard));
     }
     let problems: Vec<String> = status
         .observation
@@ -307,6 +310,56 @@ fn reclaimed(reclaim: &Reclaimed) -> Section {
         ));
     }
     for pattern in reclaim.unmatched.iter().take(GROUPS_SHOWN) {
+        notes.push(format!("{pattern}: no control group is called so now"));
+    }
+    match notes.is_empty() {
+        true => section,
+        false => section.list(notes),
+    }
+}
+
+/// What the guard watches, and what it ended.
+fn guarded(guard: &Guarded) -> Section {
+    let section = Section::new("Guard").paragraph(format!(
+        "zmeld watch looked {} times in {}, {} ms late at most; memory is {}. It ended {}.",
+        count(guard.looks),
+        zmeld_report::units::duration(std::time::Duration::from_secs(guard.seconds)),
+        guard.late_us_max.div_ceil(1000),
+        match guard.is_short {
+            true => "short",
+            false => "not short",
+        },
+        match guard.ended_total {
+            0 => "nothing".to_owned(),
+            1 => "one control group".to_owned(),
+            more => format!("{} control groups", count(more)),
+        }
+    ));
+    let mut notes = Vec::new();
+    for ended in guard.ended.iter().rev().take(GROUPS_SHOWN) {
+        notes.push(format!(
+            "{}{}, {}",
+            ended.why,
+            match ended.tried.is_empty() {
+                true => String::new(),
+                false => format!("; tried before: {}", ended.tried.join("; ")),
+            },
+            match (ended.took_ms, ended.was_killed) {
+                (None, _) => "does not end".to_owned(),
+                (Some(ms), true) => format!("killed, gone after {} ms", count(ms)),
+                (Some(ms), false) => format!("gone after {} ms", count(ms)),
+            }
+        ));
+    }
+    let watched = guard.watched.iter().take(GROUPS_SHOWN);
+    notes.extend(watched.map(|group| format!("{group} may be ended")));
+    for protected in guard.protected.iter().take(GROUPS_SHOWN) {
+        notes.push(format!(
+            "{} is protected: {}",
+            protected.group, protected.why
+        ));
+    }
+    for pattern in guard.unmatched.iter().take(GROUPS_SHOWN) {
         notes.push(format!("{pattern}: no control group is called so now"));
     }
     match notes.is_empty() {

@@ -1,6 +1,6 @@
-//! From which control groups memory is reclaimed, and from which not.
+//! Which control groups a rule is for, and which not.
 //!
-//! A group that the rule names is reclaimed from as a whole, as long as nothing in it
+//! A group that the rule names is taken as a whole, as long as nothing in it
 //! is protected; where something is, the groups beside that are, each by itself.
 //! Protected are the rule's `protect`, the groups of threads with a real-time
 //! priority, and zmeld's own; and a group that has more below it, or deeper, than is
@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::config::{GroupPattern, ReclaimRule};
+use crate::config::GroupPattern;
 use crate::error::Error;
 use crate::observe::reclaimed::ProtectedGroup;
 use crate::room::hierarchy::Hierarchy;
@@ -29,6 +29,19 @@ const PATH_MAX: usize = 1024;
 /// Scheduling policies that do not wait for others: FIFO, RR, DEADLINE (sched(7)).
 const REAL_TIME: [&str; 3] = ["1", "2", "6"];
 
+/// What a rule says of groups.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Selection<'a> {
+    /// For these, with what is below them.
+    pub named: &'a [GroupPattern],
+    /// Never for these, nor for what is below them.
+    pub protect: &'a [GroupPattern],
+    /// Where it says so.
+    pub protect_says: &'static str,
+    /// Nor for groups of real-time threads.
+    pub protect_real_time: bool,
+}
+
 /// What was chosen.
 #[derive(Debug, Default)]
 pub(super) struct Targets {
@@ -39,6 +52,15 @@ pub(super) struct Targets {
     pub unmatched: Vec<String>,
 }
 
+/// What a rule names on that machine and no control group is called; nothing where
+/// that cannot be told.
+pub(crate) fn unmatched(host: &Host, rule: Selection) -> Vec<String> {
+    let hierarchy = Hierarchy::find(host).ok().flatten();
+    let never = AtomicBool::new(false);
+    let targets = hierarchy.and_then(|it| Targets::choose(host, &it, rule, &never).ok());
+    targets.map(|it| it.unmatched).unwrap_or_default()
+}
+
 impl Targets {
     /// Those of the machine as it is; none where `stop` is set meanwhile.
     ///
@@ -47,7 +69,7 @@ impl Targets {
     pub fn choose(
         host: &Host,
         hierarchy: &Hierarchy,
-        rule: &ReclaimRule,
+        rule: Selection,
         stop: &AtomicBool,
     ) -> Result<Targets, Error> {
         let mut protected = protected_by_threads(host, hierarchy, rule, stop)?;
@@ -56,7 +78,7 @@ impl Targets {
             return Ok(Targets::default());
         }
         let mut marks = Vec::with_capacity(groups.len());
-        let mut unmatched: Vec<&GroupPattern> = rule.groups.iter().chain(&rule.protect).collect();
+        let mut unmatched: Vec<&GroupPattern> = rule.named.iter().chain(rule.protect).collect();
         for group in &groups {
             unmatched.retain(|pattern| !pattern.matches(&group.shown));
             let is_any = |patterns: &[GroupPattern]| {
@@ -65,14 +87,14 @@ impl Targets {
             };
             let why = match protected.remove(&group.path) {
                 Some(why) => Some(why),
-                None if is_any(&rule.protect) => Some("as [watch.reclaim] protect says"),
+                None if is_any(rule.protect) => Some(rule.protect_says),
                 None if group.is_cut_off => Some("there is more below it than is looked at"),
                 None => None,
             };
             marks.push(Mark {
                 holds_protected: why.is_some(),
                 why,
-                is_named: is_any(&rule.groups),
+                is_named: is_any(rule.named),
                 is_over: false,
             });
         }
@@ -167,11 +189,11 @@ fn look(host: &Host, hierarchy: &Hierarchy, stop: &AtomicBool) -> Result<Vec<Gro
 }
 
 /// The groups of this process and of threads that do not wait for others, and why.
-/// The root's are the kernel's own, and nothing is reclaimed from it.
+/// The root's are the kernel's own, and no rule is for it.
 fn protected_by_threads(
     host: &Host,
     hierarchy: &Hierarchy,
-    rule: &ReclaimRule,
+    rule: Selection,
     stop: &AtomicBool,
 ) -> Result<HashMap<PathBuf, &'static str>, HostError> {
     let mut protected = HashMap::new();

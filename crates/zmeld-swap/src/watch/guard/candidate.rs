@@ -1,0 +1,227 @@
+//! A control group that may be ended: what it takes, and how it is told to end.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{pidfd_open, pidfd_send_signal, Pid, PidfdFlags, Signal};
+use zmeld_linux::{counters, Host};
+
+use super::open::OpenFile;
+use super::ring::Ring;
+use crate::room::hierarchy::{Hierarchy, Version};
+
+/// Of groups below one, so many are told by signals; `cgroup.kill` reaches all.
+const BELOW_MAX: usize = 16;
+/// A path to a process's group is no longer, the host's root included.
+const PATH_MAX: usize = 512;
+
+/// A group that may be ended.
+#[derive(Debug)]
+pub(super) struct Candidate {
+    /// Its path from the root of its hierarchy on.
+    pub shown: String,
+    /// The place in the rule's `end` of what names it.
+    pub rank: usize,
+    pub directory: PathBuf,
+    version: Version,
+    stat: OpenFile,
+    swap: Option<OpenFile>,
+    /// The lists of its processes, and of those in groups below.
+    members: Vec<OpenFile>,
+    /// As the kernel names it, of a process that is in it.
+    kernel_path: Vec<u8>,
+    /// What kills all of it at once (`cgroup.kill`, Linux 5.14, version 2).
+    kill: Option<File>,
+    taken: Ring<u64>,
+    now_bytes: u64,
+}
+
+impl Candidate {
+    /// None where it is gone, or has no figures.
+    pub fn open(
+        host: &Host,
+        hierarchy: &Hierarchy,
+        directory: &Path,
+        rank: usize,
+    ) -> Option<Candidate> {
+        let file = |name: &str| OpenFile::open(host, directory.join(name));
+        let mut candidate = Candidate {
+            shown: hierarchy.shown(directory),
+            rank,
+            directory: directory.to_path_buf(),
+            version: hierarchy.version,
+            stat: file("memory.stat")?,
+            swap: file("memory.swap.current"),
+            members: Vec::new(),
+            kernel_path: hierarchy
+                .kernel_path(directory)
+                .as_os_str()
+                .as_bytes()
+                .to_vec(),
+            kill: OpenOptions::new()
+                .write(true)
+                .open(host.path(directory.join("cgroup.kill")))
+                .ok(),
+            taken: Ring::new(),
+            now_bytes: 0,
+        };
+        candidate.follow(host);
+        (!candidate.members.is_empty()).then_some(candidate)
+    }
+
+    /// Opens the lists of processes of the groups that are below it by now.
+    pub fn follow(&mut self, host: &Host) {
+        let mut all = vec![self.directory.clone()];
+        let mut at = 0;
+        while at < all.len() && all.len() < BELOW_MAX {
+            let left = BELOW_MAX - all.len();
+            if let Ok(Some(below)) = host.folders_at_most(&all[at], left) {
+                all.extend(below);
+            }
+            at += 1;
+        }
+        let lists = all.iter();
+        self.members = lists
+            .filter_map(|group| OpenFile::open(host, group.join("cgroup.procs")))
+            .collect();
+    }
+
+    /// What is known of it under that name already.
+    pub fn go_on(&mut self, before: &Candidate) {
+        self.taken = before.taken;
+        self.now_bytes = before.now_bytes;
+    }
+
+    /// Looks at what it takes.
+    pub fn look(&mut self, now: Instant, buffer: &mut [u8]) {
+        if let Some(bytes) = self.read(buffer) {
+            self.now_bytes = bytes;
+            self.taken.keep(now, bytes);
+        }
+    }
+
+    /// In RAM, without the page cache, and in swap: what comes back when it ends.
+    pub fn bytes(&self) -> u64 {
+        self.now_bytes
+    }
+
+    /// How much more that is than it was ten seconds ago.
+    pub fn grew_bytes(&self, now: Instant) -> u64 {
+        let before = self.taken.oldest(now);
+        before.map_or(0, |(_, before)| self.now_bytes.saturating_sub(before))
+    }
+
+    fn read(&self, buffer: &mut [u8]) -> Option<u64> {
+        let stat = self.stat.read(buffer).ok()?;
+        let sum = |names: &[&str]| -> u64 {
+            let counted = counters::parse(stat).filter(|(name, _)| names.contains(name));
+            counted.map(|(_, bytes)| bytes).sum()
+        };
+        if self.version == Version::One {
+            return Some(sum(&["total_rss", "total_shmem", "total_swap"]));
+        }
+        // What a bomb of processes takes is the kernel's; as one sum from 5.18 on.
+        let kernel = match counters::value(stat, "kernel") {
+            Some(bytes) => bytes,
+            None => sum(&["kernel_stack", "pagetables", "slab_unreclaimable"]),
+        };
+        let ram = kernel.saturating_add(sum(&["anon", "shmem"]));
+        let swap = self.swap.as_ref().and_then(|file| {
+            let text = file.read(buffer).ok()?;
+            text.trim().parse::<u64>().ok()
+        });
+        Some(ram.saturating_add(swap.unwrap_or(0)))
+    }
+
+    /// Whether no process is left in it, as far as it is seen.
+    pub fn is_empty(&self, buffer: &mut [u8]) -> bool {
+        let mut lists = self.members.iter();
+        lists.all(|list| {
+            list.read(buffer).is_ok_and(|text| text.trim().is_empty()) || {
+                // The group is gone.
+                list.read(buffer).is_err()
+            }
+        })
+    }
+
+    /// Sends a signal to all of its processes, and tells to how many.
+    pub fn signal(&self, host: &Host, signal: Signal, buffer: &mut [u8]) -> usize {
+        let own = rustix::process::getpid();
+        let mut sent = 0;
+        for list in &self.members {
+            let Ok(text) = list.read(buffer) else {
+                continue;
+            };
+            // A list that is longer than the buffer may end within a number.
+            let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+            for pid in whole.lines().filter_map(|line| line.parse::<i32>().ok()) {
+                let Some(pid) = Pid::from_raw(pid) else {
+                    continue;
+                };
+                if pid != own && !pid.is_init() && self.send(host, pid, signal) {
+                    sent += 1;
+                }
+            }
+        }
+        sent
+    }
+
+    /// Kills all of it. Where the kernel cannot do that at once, the groups that came
+    /// below it meanwhile are looked for, which takes memory.
+    pub fn kill(&mut self, host: &Host, buffer: &mut [u8]) {
+        let whole = self.kill.as_ref().map(|file| file.write_at(b"1", 0));
+        if !matches!(whole, Some(Ok(_))) {
+            self.follow(host);
+            self.signal(host, Signal::KILL, buffer);
+        }
+    }
+
+    /// The process is held first and looked at then, so that it is this one that gets
+    /// the signal and none that has its number by now.
+    fn send(&self, host: &Host, pid: Pid, signal: Signal) -> bool {
+        let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else {
+            return false;
+        };
+        self.has(host, pid) && pidfd_send_signal(process, signal).is_ok()
+    }
+
+    /// Whether a process is in it, or in a group below it.
+    fn has(&self, host: &Host, pid: Pid) -> bool {
+        let mut path = [0_u8; PATH_MAX];
+        let mut rest = &mut path[..];
+        let root = host.root().as_os_str().as_bytes();
+        let number = pid.as_raw_nonzero();
+        let written = rest
+            .write_all(root)
+            .and_then(|()| write!(rest, "/proc/{number}/cgroup"));
+        let left = rest.len();
+        if written.is_err() {
+            return false;
+        }
+        let path = &path[..PATH_MAX - left];
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let Ok(file) = rustix::fs::open(path, flags, Mode::empty()) else {
+            return false;
+        };
+        // A path of a group is no longer than that, and the lines of version 1 are few.
+        let mut text = [0_u8; 8192];
+        let mut length = 0;
+        while length < text.len() {
+            match rustix::io::read(&file, &mut text[length..]) {
+                Ok(0) => break,
+                Ok(more) => length += more,
+                Err(_) => return false,
+            }
+        }
+        text[..length].split(|byte| *byte == b'\n').any(|line| {
+            let path = self.version.path_of(line);
+            path.and_then(|path| path.strip_prefix(self.kernel_path.as_slice()))
+                .is_some_and(|below| below.is_empty() || below.starts_with(b"/"))
+        })
+    }
+}

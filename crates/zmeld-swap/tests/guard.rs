@@ -1,0 +1,407 @@
+//! `[watch.guard]` on a machine made of files, whose groups hold real processes: who is
+//! ended, when, and how, and who never is.
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use zmeld_linux::Host;
+use zmeld_swap::config::Config;
+use zmeld_swap::observe::Observation;
+use zmeld_swap::watch::{GuardEvent, Sentry};
+
+const MIB: u64 = 1 << 20;
+const TERM: i32 = 15;
+const KILL: i32 = 9;
+
+/// A machine with 1,000 MiB of RAM.
+struct Machine {
+    dir: tempfile::TempDir,
+    host: Host,
+    sentry: Sentry,
+    now: Instant,
+    said: Vec<String>,
+}
+
+/// A process in a group, which ends with this.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Process {
+    fn start(script: &str) -> Process {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        // Until it says so, signals find it as it was begun.
+        let mut said = [0];
+        std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut said).unwrap();
+        Process(child)
+    }
+
+    fn patient() -> Process {
+        Process::start("echo; exec sleep 1000")
+    }
+
+    fn deaf() -> Process {
+        Process::start("trap '' TERM; echo; exec sleep 1000")
+    }
+
+    fn lives(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_none()
+    }
+
+    fn ended(&mut self) -> ExitStatus {
+        let begin = Instant::now();
+        while self.lives() {
+            assert!(begin.elapsed() < Duration::from_secs(60), "it lives on");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        self.0.wait().unwrap()
+    }
+}
+
+impl Machine {
+    fn new(rule: &str) -> Machine {
+        Machine::with(rule, false)
+    }
+
+    fn with(rule: &str, dry_run: bool) -> Machine {
+        let dir = tempfile::tempdir().unwrap();
+        let text = format!("[watch.guard]\n{rule}");
+        let config = Config::from_text(Path::new("z.toml"), &text).unwrap();
+        let rule = config.config.watch.guard.unwrap();
+        let host = Host::at(dir.path());
+        let put = |path: &str, text: &str| put(dir.path(), path, text);
+        put(
+            "proc/self/mountinfo",
+            "30 1 0:26 / /sys/fs/cgroup rw shared:4 - cgroup2 cgroup2 rw\n",
+        );
+        put("proc/self/cgroup", "0::/system.slice/zmeld-watch.service\n");
+        put("proc/uptime", "1000.00 1.00\n");
+        put("proc/sys/kernel/random/boot_id", "boot-1\n");
+        put("proc/swaps", "Filename Type Size Used Priority\n");
+        put("sys/fs/cgroup/cgroup.controllers", "cpu memory\n");
+        put("proc/meminfo", &meminfo(500));
+        let sentry = Sentry::new(host.clone(), rule, dry_run).unwrap();
+        let mut machine = Machine {
+            dir,
+            host,
+            sentry,
+            now: Instant::now(),
+            said: Vec::new(),
+        };
+        machine.group("system.slice", 0, &[]);
+        machine.group("system.slice/zmeld-watch.service", 1, &[]);
+        machine
+    }
+
+    fn put(&self, path: &str, text: &str) {
+        put(self.dir.path(), path, text);
+    }
+
+    /// A group that takes so much, with those processes.
+    fn group(&mut self, group: &str, mib: u64, processes: &[&Process]) {
+        let stat = format!("anon {}\nfile 7\nkernel 0\nshmem 0\n", mib * MIB);
+        self.put(&format!("sys/fs/cgroup/{group}/memory.stat"), &stat);
+        self.put(&format!("sys/fs/cgroup/{group}/memory.swap.current"), "0\n");
+        let mut all = String::new();
+        for process in processes {
+            let id = process.0.id();
+            all += &format!("{id}\n");
+            self.put(&format!("proc/{id}/cgroup"), &format!("0::/{group}\n"));
+        }
+        self.put(&format!("sys/fs/cgroup/{group}/cgroup.procs"), &all);
+    }
+
+    fn takes(&self, group: &str, mib: u64) {
+        let stat = format!("anon {}\nfile 7\nkernel 0\nshmem 0\n", mib * MIB);
+        self.put(&format!("sys/fs/cgroup/{group}/memory.stat"), &stat);
+    }
+
+    fn leaves(&self, group: &str) {
+        self.put(&format!("sys/fs/cgroup/{group}/cgroup.procs"), "");
+    }
+
+    /// So many MiB are to be had.
+    fn available(&self, mib: u64) {
+        self.put("proc/meminfo", &meminfo(mib));
+    }
+
+    /// So many looks, a second apart.
+    fn look(&mut self, seconds: u32) -> String {
+        let before = self.said.len();
+        for _ in 0..seconds {
+            self.now += Duration::from_secs(1);
+            let said = &mut self.said;
+            self.sentry.look(self.now, &mut |event| match event {
+                GuardEvent::Said(text) => said.push(text),
+                GuardEvent::Failed(err) => said.push(format!("failed: {err}")),
+                _ => unreachable!(),
+            });
+        }
+        self.said[before..].join("\n")
+    }
+}
+
+fn meminfo(available_mib: u64) -> String {
+    format!(
+        "MemTotal: {} kB\nMemFree: 0 kB\nMemAvailable: {} kB\nAnonPages: {} kB\nSwapTotal: 0 kB\n\
+         SwapFree: 0 kB\n",
+        1000 << 10,
+        available_mib << 10,
+        400 << 10
+    )
+}
+
+/// Writes over what is there, as the kernel would: files that are open stay so.
+fn put(root: &Path, path: &str, text: &str) {
+    let path = root.join(path);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+#[test]
+fn the_one_that_grew_is_told_to_end_and_nobody_else() {
+    let (mut runaway, mut still) = (Process::patient(), Process::patient());
+    let mut machine = Machine::new("end = [\"/apps\"]\nprotect = [\"kept\"]\n");
+    let mut kept = Process::patient();
+    machine.group("apps", 0, &[]);
+    machine.group("apps/still", 400, &[&still]);
+    machine.group("apps/runaway", 50, &[&runaway]);
+    machine.group("apps/kept", 300, &[&kept]);
+    assert_eq!(machine.look(3), "");
+    machine.takes("apps/kept", 390);
+    machine.takes("apps/runaway", 120);
+    machine.available(90);
+    let said = machine.look(1);
+    assert!(
+        said.starts_with("memory is short: programs can take 90.0 MiB more, 9.0 % of RAM"),
+        "{said}"
+    );
+    assert!(machine.sentry.is_short());
+    assert!(runaway.lives() && still.lives() && kept.lives());
+    machine.available(20);
+    let said = machine.look(1);
+    assert_eq!(
+        said,
+        "ends /apps/runaway: it holds 120 MiB, 70.0 MiB more than 10 s ago; programs can take \
+         20.0 MiB more, 2.0 % of RAM, gone in 1 s (SIGTERM to 1 processes)"
+    );
+    assert_eq!(runaway.ended().signal(), Some(TERM));
+    machine.leaves("apps/runaway");
+    machine.available(500);
+    let said = machine.look(1);
+    assert!(
+        said.contains("/apps/runaway ended after 1.0 s; programs can take 500 MiB more"),
+        "{said}"
+    );
+    assert!(said.contains("memory is not short any more"), "{said}");
+    assert_eq!(machine.look(30), "");
+    assert!(still.lives() && kept.lives());
+
+    let seen = Observation::read(&machine.host, 4096);
+    let told = seen.guard.expect("it is noted");
+    assert_eq!((told.ended_total, told.is_short), (1, false));
+    assert_eq!(told.ended[0].group, "/apps/runaway");
+    assert_eq!(
+        (told.ended[0].processes, told.ended[0].was_killed),
+        (1, false)
+    );
+    assert_eq!(told.ended[0].took_ms, Some(1000));
+    assert_eq!(told.watched, ["/apps/runaway", "/apps/still"]);
+    let protected: Vec<_> = told.protected.iter().map(|it| it.group.as_str()).collect();
+    assert_eq!(protected, ["/apps/kept"]);
+}
+
+#[test]
+fn one_that_does_not_listen_is_killed_when_its_grace_is_over() {
+    let mut deaf = Process::deaf();
+    let mut machine = Machine::new("end = [\"deaf\"]\ngrace = \"4s\"\n");
+    machine.group("deaf", 50, &[&deaf]);
+    machine.look(2);
+    machine.takes("deaf", 400);
+    machine.available(20);
+    let said = machine.look(1);
+    assert!(said.contains("ends /deaf"), "{said}");
+    assert_eq!(machine.look(3), "");
+    assert!(deaf.lives());
+    let said = machine.look(1);
+    assert!(
+        said.contains("/deaf is killed (SIGKILL): it did not end within 4s"),
+        "{said}"
+    );
+    assert_eq!(deaf.ended().signal(), Some(KILL));
+}
+
+#[test]
+fn where_there_is_no_time_its_grace_is_cut_short() {
+    let mut deaf = Process::deaf();
+    let mut machine = Machine::new("end = [\"deaf\"]\ngrace = \"1h\"\n");
+    machine.group("deaf", 400, &[&deaf]);
+    machine.look(2);
+    machine.available(20);
+    machine.look(2);
+    assert!(deaf.lives());
+    machine.available(10);
+    let said = machine.look(1);
+    assert!(
+        said.contains("/deaf is killed (SIGKILL): programs can take 10.0 MiB more"),
+        "{said}"
+    );
+    assert_eq!(deaf.ended().signal(), Some(KILL));
+}
+
+#[test]
+fn a_process_with_a_number_from_the_list_that_is_elsewhere_by_now_is_left() {
+    let (mut member, mut other) = (Process::patient(), Process::patient());
+    let mut machine = Machine::new("end = [\"/a\"]\n");
+    machine.group("a", 400, &[&member, &other]);
+    let id = other.0.id();
+    // Another group whose name begins alike.
+    machine.put(&format!("proc/{id}/cgroup"), "0::/ab\n");
+    machine.look(2);
+    machine.available(20);
+    let said = machine.look(1);
+    assert!(said.contains("SIGTERM to 1 processes"), "{said}");
+    assert_eq!(member.ended().signal(), Some(TERM));
+    assert!(other.lives());
+}
+
+#[test]
+fn nothing_is_ended_that_no_rule_names_nor_what_is_needed_to_get_at_the_machine() {
+    let (mut shell, mut init) = (Process::patient(), Process::patient());
+    for rule in ["", "end = [\"/*\", \"/system.slice/*\"]\n"] {
+        let mut machine = Machine::new(rule);
+        machine.group("system.slice/ssh.service", 400, &[&shell]);
+        machine.group("init.scope", 300, &[&init]);
+        machine.look(2);
+        machine.available(5);
+        let said = machine.look(20);
+        assert!(
+            said.contains("nothing that may be ended has processes"),
+            "{said}"
+        );
+        assert!(shell.lives() && init.lives());
+    }
+}
+
+#[test]
+fn where_nothing_goes_on_what_grows_is_ended_and_nothing_else() {
+    let (mut still, mut grows) = (Process::patient(), Process::patient());
+    let mut machine = Machine::new("end = [\"/apps/*\"]\n");
+    machine.group("apps", 0, &[]);
+    machine.group("apps/still", 600, &[&still]);
+    machine.group("apps/grows", 100, &[&grows]);
+    let pressure = |us: u64| {
+        let averages = "avg10=0.00 avg60=0.00 avg300=0.00";
+        format!("some {averages} total={us}\nfull {averages} total={us}\n")
+    };
+    // It is there when the guard begins.
+    let mut machine = {
+        machine.put("proc/pressure/memory", &pressure(0));
+        let rule = Config::from_text(Path::new("z.toml"), "[watch.guard]\nend = [\"/apps/*\"]\n");
+        let rule = rule.unwrap().config.watch.guard.unwrap();
+        machine.sentry = Sentry::new(machine.host.clone(), rule, false).unwrap();
+        machine
+    };
+    for second in 1..=14_u64 {
+        machine.put("proc/pressure/memory", &pressure(second * 700_000));
+        machine.look(1);
+    }
+    assert!(still.lives() && grows.lives());
+    let said = machine.said.join("\n");
+    assert!(said.contains("nothing that may be ended grows"), "{said}");
+    machine.takes("apps/grows", 130);
+    machine.put("proc/pressure/memory", &pressure(15 * 700_000));
+    let said = machine.look(1);
+    assert!(said.contains("ends /apps/grows"), "{said}");
+    assert!(
+        said.contains("nothing went on for want of memory in 70.0 % of the last 10 s"),
+        "{said}"
+    );
+    assert_eq!(grows.ended().signal(), Some(TERM));
+    assert!(still.lives());
+}
+
+#[test]
+fn a_dry_run_says_whom_it_would_end_and_writes_nothing() {
+    let mut process = Process::patient();
+    let mut machine = Machine::with("end = [\"/a\"]\n", true);
+    machine.group("a", 400, &[&process]);
+    machine.look(2);
+    machine.available(5);
+    let said = machine.look(10);
+    assert_eq!(
+        said.matches("would end /a: it holds 400 MiB").count(),
+        1,
+        "{said}"
+    );
+    assert!(process.lives());
+    assert!(!machine.dir.path().join("run/zmeld/guard.json").exists());
+}
+
+/// A device can be full of room and out of RAM: what counts is what still fits.
+#[test]
+fn free_swap_that_nothing_fits_into_is_no_room() {
+    let mut machine = Machine::new("");
+    machine.put(
+        "proc/swaps",
+        "Filename Type Size Used Priority\n/dev/zram0 partition 4096000 409600 100\n",
+    );
+    let device = "sys/block/zram0";
+    machine.put(&format!("{device}/disksize"), "4194304000\n");
+    machine.put(&format!("{device}/initstate"), "1\n");
+    machine.put(&format!("{device}/comp_algorithm"), "[lzo]\n");
+    let swap = |ratio: u64, limit: u64| {
+        let (stored, used) = (400 * MIB, 400 * MIB / ratio);
+        format!("{stored} {used} {used} {} {used} 0 0 0 0\n", limit * MIB)
+    };
+    let memory = meminfo(20).replace("SwapFree: 0", "SwapFree: 3686400");
+    machine.put("proc/meminfo", &memory);
+    machine.put(&format!("{device}/mm_stat"), &swap(4, 0));
+    let said = machine.look(2);
+    assert_eq!(said, "", "pages still fit");
+    machine.put(&format!("{device}/mm_stat"), &swap(4, 100));
+    let said = machine.look(1);
+    assert!(
+        said.contains("memory is short: programs can take 20.0 MiB more"),
+        "{said}"
+    );
+}
+
+/// While memory is short a look takes none, nor does waiting for one that was told to end.
+#[test]
+fn a_look_at_a_short_machine_takes_no_memory() {
+    let mut machine = Machine::new("end = [\"/apps/*\"]\n");
+    let processes: Vec<Process> = (0..20).map(|_| Process::deaf()).collect();
+    machine.group("apps", 0, &[]);
+    for (number, process) in processes.iter().enumerate() {
+        machine.group(&format!("apps/{number}"), 10, &[process]);
+    }
+    machine.look(3);
+    machine.available(80);
+    machine.look(3);
+    assert!(machine.sentry.is_short());
+    let five_looks = |machine: &mut Machine| {
+        let (sentry, now) = (&mut machine.sentry, machine.now);
+        let taken = allocation_counter::measure(|| {
+            for tenth in 1..=5 {
+                sentry.look(now + Duration::from_millis(100 * tenth), &mut |_| {});
+            }
+        });
+        assert_eq!(taken.count_total, 0, "{taken:?}");
+    };
+    five_looks(&mut machine);
+    machine.available(20);
+    let said = machine.look(1);
+    assert!(said.contains("SIGTERM to 1 processes"), "{said}");
+    five_looks(&mut machine);
+}

@@ -1,0 +1,90 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
+# guest: kernel=um,6.12 memory=256
+#
+# `[watch.guard]` on a real kernel that runs out of memory: what runs away is ended,
+# before the kernel's own killer has to choose, and what holds its memory lives.
+
+# shellcheck source-path=SCRIPTDIR
+. /guest/guest.sh
+
+modprobe zram num_devices=0 || exit 1
+modprobe -q lz4
+GROUPS_TOP=/sys/fs/cgroup
+grep -q " $GROUPS_TOP " /proc/mounts || {
+	mkdir -p $GROUPS_TOP
+	mount -t cgroup2 none $GROUPS_TOP
+}
+if ! echo +memory >$GROUPS_TOP/cgroup.subtree_control; then
+	skip "guard" "no memory controller of version 2"
+	end
+fi
+ok "up" zmeld up --tier zram --size 60% --codec lz4 --no-scan
+mkdir $GROUPS_TOP/apps
+echo +memory >$GROUPS_TOP/apps/cgroup.subtree_control
+mkdir $GROUPS_TOP/apps/steady $GROUPS_TOP/apps/runaway $GROUPS_TOP/guard
+
+kills() {
+	sed -n 's/^oom_kill //p' /proc/vmstat
+}
+
+# in_group NAME SCRIPT...: a program in that group.
+in_group() {
+	group=$1
+	shift
+	sh -c "echo \$\$ >$GROUPS_TOP/$group/cgroup.procs; $*"
+}
+
+# Larger than what runs away is at first, and still.
+in_group apps/steady 'x=$(head -c 30000000 /dev/zero | tr "\0" a); sleep 1000; echo $x' &
+steady=$!
+cat >/tmp/zmeld.toml <<END
+[watch.guard]
+end = ["/apps"]
+room_below = "30%"
+end_below = "10%"
+END
+in_group guard 'exec zmeld watch --config /tmp/zmeld.toml' 2>/tmp/said &
+watch=$!
+sleep 3
+before=$(kills)
+
+# runs_away NAME SCRIPT: it is ended, and nothing else is.
+runs_away() {
+	in_group apps/runaway "$2" >/dev/null 2>&1 &
+	runaway=$!
+	n=0
+	while kill -0 $runaway 2>/dev/null && [ $n -lt 120 ]; do
+		sleep 1
+		n=$((n + 1))
+	done
+	sed 's/^/# /' /tmp/said
+	grep MemAvailable /proc/meminfo | sed 's/^/# /'
+	ok "$1: the guard ended it ($n s)" grep -q 'ends /apps/runaway: it holds' /tmp/said
+	ok "$1: it is gone" sh -c "! kill -0 $runaway 2>/dev/null"
+	ok "$1: what holds its memory lives" kill -0 $steady
+	same "$1: the kernel had to kill nothing" "$before" "$(kills)"
+	# It settles, and groups are chosen anew.
+	sleep 5
+	: >/tmp/said
+}
+
+# Of zeros, which take nothing in zram: swap is full at last, and then RAM is.
+runs_away "zeros" 'exec tail /dev/zero'
+# What does not compress: swap has room, and nothing fits into it.
+runs_away "random bytes" 'tr -d "\n" </dev/urandom | tail'
+# It does not listen.
+runs_away "deaf" 'trap "" TERM; tr -d "\n" </dev/urandom | tail'
+
+zmeld status --json >/tmp/status.json
+same "status tells of each" 3 "$(grep -o '"ended_total": *[0-9]*' /tmp/status.json | grep -o '[0-9]*$')"
+zmeld status >/tmp/status
+sed -n '/^GUARD/,/^[A-Z]* *$/p' /tmp/status | sed 's/^/# /'
+ok "in words, too" grep -q 'It ended 3 control groups' /tmp/status
+kill $watch
+wait $watch
+same "the watch ended as it should" 0 $?
+kill $steady
+ok "down" zmeld down
+end
