@@ -193,7 +193,6 @@ rules! {
     "not-applied", Warning, applied::not_applied;
     "no-memory-limit", Warning, sizing::no_memory_limit;
     "oversized", Warning, sizing::oversized;
-    "two-guards", Notice, upkeep::two_guards;
     "near-limit", Warning, sizing::near_limit;
     "zswap-full", Warning, sizing::zswap_full;
     "group-refused", Warning, sizing::group_refused;
@@ -205,6 +204,7 @@ rules! {
     "no-watch", Warning, upkeep::no_watch;
     "mounted-without-discard", Notice, upkeep::mounted_without_discard;
     "unused-rule", Notice, upkeep::nothing_fires;
+    "two-guards", Notice, upkeep::two_guards;
     "incompressible", Notice, content::incompressible;
     "same-filled", Notice, content::same_filled;
     "swappiness", Notice, pressure::swappiness;

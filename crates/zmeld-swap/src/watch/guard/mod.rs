@@ -24,6 +24,7 @@ mod open;
 mod ring;
 mod sight;
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -50,8 +51,10 @@ const PAUSE_MIN: Duration = Duration::from_millis(100);
 /// As fast as a program can fill memory: it looks so often that no more than this goes
 /// between two looks, as far as the shortest pause allows.
 const FILLED_PER_SECOND: f64 = 4.0 * (1_u64 << 30) as f64;
-/// How often groups are chosen, and where one has to end and none is known.
+/// How often groups are chosen; while memory is short and there is some, since what runs
+/// away may have begun just now; and where one has to end and none is known.
 const CHOOSE_EVERY: Duration = Duration::from_secs(10);
+const CHOOSE_EVERY_SHORT: Duration = Duration::from_secs(1);
 const CHOOSE_EVERY_LOST: Duration = Duration::from_secs(3);
 /// Groups are followed where programs can take less than so many times what the rule
 /// calls little.
@@ -62,7 +65,8 @@ const SETTLE: Duration = Duration::from_secs(2);
 const GIVEN_UP_AFTER: Duration = Duration::from_secs(10);
 /// A thing that stays is told again after so long.
 const TOLD_EVERY: Duration = Duration::from_secs(60);
-/// No more groups are followed.
+/// No more groups are looked at for processes, and no more are followed.
+const LOOKED_AT_MAX: usize = 4096;
 const CANDIDATES_MAX: usize = 64;
 /// The note is not written more often.
 const NOTE_EVERY: Duration = Duration::from_secs(10);
@@ -472,9 +476,10 @@ impl Sentry {
         say: &mut dyn FnMut(GuardEvent),
     ) {
         let is_lost = cause.is_some() && self.candidates.is_empty();
-        let every = match is_lost {
-            true => CHOOSE_EVERY_LOST,
-            false => CHOOSE_EVERY,
+        let every = match (is_lost, self.is_short()) {
+            (true, _) => CHOOSE_EVERY_LOST,
+            (false, true) => CHOOSE_EVERY_SHORT,
+            (false, false) => CHOOSE_EVERY,
         };
         let is_busy = self.ending.is_some() || cause.is_some() && !is_lost;
         if is_busy || !super::is_due(self.chosen, every, now) {
@@ -509,14 +514,14 @@ impl Sentry {
         let mut targets = Targets::choose(&self.host, &hierarchy, selection, &self.shared.stop)?;
         targets.unmatched.retain(|it| !NEVER.contains(&it.as_str()));
         let mut found = Vec::with_capacity(CANDIDATES_MAX);
-        for (directory, shown) in &targets.groups {
-            let rank = rank(&self.rule.end, shown);
-            let Some(mut candidate) = Candidate::open(&self.host, &hierarchy, directory, rank)
+        for directory in self.ended_whole(targets.groups.into_keys()) {
+            let rank = rank(&self.rule.end, &hierarchy.shown(&directory));
+            let Some(mut candidate) = Candidate::open(&self.host, &hierarchy, &directory, rank)
             else {
                 continue;
             };
             let mut known = self.candidates.iter();
-            if let Some(before) = known.find(|it| it.directory == *directory) {
+            if let Some(before) = known.find(|it| it.directory == directory) {
                 candidate.go_on(before);
             }
             candidate.look(now, &mut self.buffer);
@@ -532,6 +537,38 @@ impl Sentry {
         self.note.protected = targets.protected;
         self.note.unmatched = targets.unmatched;
         Ok(())
+    }
+
+    /// The groups that are ended each by itself: those that have processes of their own or
+    /// none below, or that the kernel would end whole, too (`memory.oom.group`).
+    fn ended_whole(&self, groups: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
+        let says = |group: &PathBuf, file: &str| {
+            let text = self.host.read_optional(group.join(file)).ok().flatten();
+            text.unwrap_or_default()
+        };
+        let mut left: Vec<PathBuf> = groups.collect();
+        let mut looked_at = 0;
+        let mut whole = Vec::new();
+        while let Some(group) = left.pop() {
+            looked_at += 1;
+            if looked_at > LOOKED_AT_MAX || self.shared.stop.load(Ordering::Relaxed) {
+                break;
+            }
+            let has_own = !says(&group, "cgroup.procs").trim().is_empty();
+            let below = match has_own || says(&group, "memory.oom.group").trim() == "1" {
+                true => Vec::new(),
+                false => {
+                    let below = self.host.folders_at_most(&group, LOOKED_AT_MAX);
+                    below.ok().flatten().unwrap_or_default()
+                }
+            };
+            // One without any may have some soon.
+            match below.is_empty() {
+                true => whole.push(group),
+                false => left.extend(below),
+            }
+        }
+        whole
     }
 
     fn fail(&mut self, err: Error, say: &mut dyn FnMut(GuardEvent)) {
