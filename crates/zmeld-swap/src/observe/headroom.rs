@@ -124,7 +124,8 @@ impl Observation {
 impl TierState {
     fn judged_ratio(&self) -> Option<f64> {
         let elsewhere = [self.same_filled_bytes, self.writeback_bytes];
-        let elsewhere = elsewhere.into_iter().flatten().sum();
+        let elsewhere = elsewhere.into_iter().flatten();
+        let elsewhere = elsewhere.fold(0, u64::saturating_add);
         judged_ratio(self.stored_bytes?, elsewhere, self.memory_used_bytes?)
     }
 }

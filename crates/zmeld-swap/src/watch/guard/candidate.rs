@@ -120,7 +120,7 @@ impl Candidate {
         let stat = self.stat.read(buffer).ok()?;
         let sum = |names: &[&str]| -> u64 {
             let counted = counters::parse(stat).filter(|(name, _)| names.contains(name));
-            counted.map(|(_, bytes)| bytes).sum()
+            counted.fold(0, |sum, (_, bytes)| sum.saturating_add(bytes))
         };
         if self.version == Version::One {
             return Some(sum(&["total_rss", "total_shmem", "total_swap"]));

@@ -174,8 +174,10 @@ impl SwapDevice {
         let page = rustix::param::page_size() as u64;
         let stored = Stored {
             pages_bytes: held.stored_bytes,
-            elsewhere_bytes: held.same_filled_pages.saturating_mul(page)
-                + backed.map_or(0, |it| it.held_bytes),
+            elsewhere_bytes: held
+                .same_filled_pages
+                .saturating_mul(page)
+                .saturating_add(backed.map_or(0, |it| it.held_bytes)),
             used_bytes: held.memory_used_bytes,
         };
         self.stored.keep(now, stored);
