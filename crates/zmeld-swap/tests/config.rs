@@ -175,6 +175,14 @@ const MISTAKES: &[(&str, &str)] = &[
         "z.toml:2:7: watch.guard.end: \"/\" is all that runs; name the groups that may be ended",
     ),
     (
+        "[watch.guard]\nend = [\"*\"]\n",
+        "z.toml:2:7: watch.guard.end: \"*\" is all that runs; name the groups that may be ended",
+    ),
+    (
+        "[watch.guard]\ngrace = \"1h\"\n",
+        "z.toml:2:9: watch.guard.grace: 1h: memory is gone long before; write 1min at most",
+    ),
+    (
         "[watch.guard]\nprotect = [\"/\"]\n",
         "z.toml:2:11: watch.guard.protect: \"/\" protects all that there is; name some groups, or leave end empty",
     ),

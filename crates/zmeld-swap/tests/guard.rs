@@ -245,7 +245,7 @@ fn one_that_does_not_listen_is_killed_when_its_grace_is_over() {
 #[test]
 fn where_there_is_no_time_its_grace_is_cut_short() {
     let mut deaf = Process::deaf();
-    let mut machine = Machine::new("end = [\"deaf\"]\ngrace = \"1h\"\n");
+    let mut machine = Machine::new("end = [\"deaf\"]\ngrace = \"1min\"\n");
     machine.group("deaf", 400, &[&deaf]);
     machine.look(2);
     machine.available(20);
@@ -279,7 +279,7 @@ fn a_process_with_a_number_from_the_list_that_is_elsewhere_by_now_is_left() {
 #[test]
 fn nothing_is_ended_that_no_rule_names_nor_what_is_needed_to_get_at_the_machine() {
     let (mut shell, mut init) = (Process::patient(), Process::patient());
-    for rule in ["", "end = [\"/*\", \"/system.slice/*\"]\n"] {
+    for rule in ["", "end = [\"/init.scope\", \"/system.slice\"]\n"] {
         let mut machine = Machine::new(rule);
         machine.group("system.slice/ssh.service", 400, &[&shell]);
         machine.group("init.scope", 300, &[&init]);
@@ -305,6 +305,7 @@ fn where_nothing_goes_on_what_grows_is_ended_and_nothing_else() {
         let averages = "avg10=0.00 avg60=0.00 avg300=0.00";
         format!("some {averages} total={us}\nfull {averages} total={us}\n")
     };
+    machine.available(80);
     // It is there when the guard begins.
     let mut machine = {
         machine.put("proc/pressure/memory", &pressure(0));
@@ -453,4 +454,70 @@ fn what_is_below_a_name_is_ended_each_by_itself() {
             assert!(mail.lives());
         }
     }
+}
+
+/// What began since groups were looked for last has grown from nothing.
+#[test]
+fn a_newcomer_is_not_overlooked() {
+    let (mut grows, mut new) = (Process::patient(), Process::patient());
+    let mut machine = Machine::new("end = [\"/apps\"]\n");
+    machine.group("apps", 0, &[]);
+    machine.group("apps/grows", 100, &[&grows]);
+    machine.look(2);
+    machine.takes("apps/grows", 200);
+    machine.group("apps/new", 300, &[&new]);
+    machine.available(80);
+    machine.look(1);
+    machine.available(20);
+    let said = machine.look(1);
+    assert!(
+        said.contains("ends /apps/new: it holds 300 MiB, 300 MiB more"),
+        "{said}"
+    );
+    assert_eq!(new.ended().signal(), Some(TERM));
+    assert!(grows.lives());
+}
+
+/// Where ending gives nothing back, what takes the memory is elsewhere.
+#[test]
+fn not_everything_is_ended_for_what_none_of_it_holds() {
+    let mut all: Vec<Process> = (0..6).map(|_| Process::patient()).collect();
+    let mut machine = Machine::new("end = [\"/apps\"]\n");
+    machine.group("apps", 0, &[]);
+    for (number, process) in all.iter().enumerate() {
+        machine.group(&format!("apps/{number}"), 50, &[process]);
+    }
+    machine.look(2);
+    machine.available(20);
+    let mut ended = 0;
+    for _ in 0..40 {
+        let said = machine.look(1);
+        if let Some((_, number)) = said.split_once("ends /apps/") {
+            let number: usize = number[..1].parse().unwrap();
+            assert_eq!(all[number].ended().signal(), Some(TERM), "{said}");
+            machine.leaves(&format!("apps/{number}"));
+            ended += 1;
+        }
+    }
+    assert_eq!(ended, 2);
+    let lives = all.iter_mut().filter_map(|it| it.lives().then_some(()));
+    assert_eq!(lives.count(), 4);
+}
+
+/// A service that is begun anew is not the one that was told to end.
+#[test]
+fn what_is_begun_anew_is_not_killed_for_what_was_told_to_end() {
+    let mut first = Process::patient();
+    let mut machine = Machine::new("end = [\"/service\"]\n");
+    machine.group("service", 400, &[&first]);
+    machine.look(2);
+    machine.available(20);
+    machine.look(1);
+    assert_eq!(first.ended().signal(), Some(TERM));
+    let mut second = Process::patient();
+    machine.group("service", 10, &[&second]);
+    machine.available(500);
+    let said = machine.look(10);
+    assert!(said.contains("/service ended after 1.0 s"), "{said}");
+    assert!(second.lives());
 }

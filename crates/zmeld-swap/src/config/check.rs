@@ -615,10 +615,20 @@ impl Check<'_> {
                 ),
             );
         }
-        if rule.end.iter().any(|pattern| pattern.matches("/")) {
+        let is_all = |it: &GroupPattern| it.matches("/") || it.matches("/any");
+        if let Some(all) = rule.end.iter().find(|pattern| is_all(pattern)) {
             self.error(
                 "watch.guard.end",
-                "\"/\" is all that runs; name the groups that may be ended",
+                format!("\"{all}\" is all that runs; name the groups that may be ended"),
+            );
+        }
+        if rule.grace > Span::seconds(60) {
+            self.error(
+                "watch.guard.grace",
+                format!(
+                    "{}: memory is gone long before; write 1min at most",
+                    rule.grace
+                ),
             );
         }
         if rule.protect.iter().any(|pattern| pattern.matches("/")) {

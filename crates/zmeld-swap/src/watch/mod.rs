@@ -37,8 +37,9 @@ use zmeld_linux::Host;
 const PASS_TIME_MAX_MS: u64 = 30_000;
 /// A device with less than this has nothing worth an action.
 const STORED_MIN: u64 = 1 << 20;
-/// While memory is short, room is made so often.
+/// While memory is short, room is made so often at first, and at last.
 const ROOM_EVERY: Duration = Duration::from_secs(10);
+const ROOM_EVERY_MAX: Duration = Duration::from_secs(600);
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// Something that a round says.
@@ -75,6 +76,7 @@ pub struct Watcher {
     reclaimer: Option<Reclaimer>,
     /// When room was last made because memory was short.
     room_made: Option<Instant>,
+    room_pause: Duration,
     /// It is now: rules are not held back by their own limits.
     is_pressed: bool,
 }
@@ -109,6 +111,7 @@ impl Watcher {
             holding: false,
             reclaimer: rule.map(|rule| Reclaimer::new(rule, dry_run)),
             room_made: None,
+            room_pause: ROOM_EVERY,
             is_pressed: false,
         }
     }
@@ -148,9 +151,17 @@ impl Watcher {
         stop: &AtomicBool,
         listener: &mut dyn FnMut(WatchEvent),
     ) -> Vec<String> {
-        if !is_due(self.room_made, ROOM_EVERY, now) {
+        if !is_due(self.room_made, self.room_pause, now) {
             return Vec::new();
         }
+        // One that stays short is not worn out for nothing.
+        let is_long_ago = self
+            .room_made
+            .is_none_or(|at| now.duration_since(at) >= 2 * ROOM_EVERY_MAX);
+        self.room_pause = match is_long_ago {
+            true => ROOM_EVERY,
+            false => (self.room_pause * 2).min(ROOM_EVERY_MAX),
+        };
         self.room_made = Some(now);
         let seen = Observation::read(&self.host, rustix::param::page_size() as u64);
         self.follow_devices(&seen, now, listener);

@@ -40,6 +40,9 @@ pub(crate) struct Selection<'a> {
     pub protect_says: &'static str,
     /// Nor for groups of real-time threads.
     pub protect_real_time: bool,
+    /// Nor for those that have more below them than is looked at: a protected one might
+    /// be there, or somebody hides.
+    pub protect_cut_off: bool,
 }
 
 /// What was chosen.
@@ -88,7 +91,9 @@ impl Targets {
             let why = match protected.remove(&group.path) {
                 Some(why) => Some(why),
                 None if is_any(rule.protect) => Some(rule.protect_says),
-                None if group.is_cut_off => Some("there is more below it than is looked at"),
+                None if group.is_cut_off && rule.protect_cut_off => {
+                    Some("there is more below it than is looked at")
+                }
                 None => None,
             };
             marks.push(Mark {

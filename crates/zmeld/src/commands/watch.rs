@@ -120,6 +120,11 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
         loop {
             service.alive();
             watcher.reclaim(Instant::now(), stop, &mut say);
+            if guard.as_ref().is_some_and(Guard::has_stopped) {
+                anyhow::bail!(
+                    "the guard stopped by itself: this is a fault of zmeld, please report it"
+                );
+            }
             if let Some(guard) = guard.as_ref().filter(|guard| guard.is_short()) {
                 let done = watcher.make_room(Instant::now(), stop, &mut say);
                 done.into_iter().for_each(|what| guard.tried(what));

@@ -1,13 +1,16 @@
 //! A control group that may be ended: what it takes, and how it is told to end.
 
 use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use rustix::process::{pidfd_open, pidfd_send_signal, Pid, PidfdFlags, Signal};
 use zmeld_linux::{counters, Host};
 
@@ -15,8 +18,12 @@ use super::open::OpenFile;
 use super::ring::Ring;
 use crate::room::hierarchy::{Hierarchy, Version};
 
-/// Of groups below one, so many are told by signals; `cgroup.kill` reaches all.
-const BELOW_MAX: usize = 16;
+/// Of groups below one, so many lists are open before they are needed.
+const BELOW_MAX: usize = 4;
+/// No more groups are looked for below one.
+const BELOW_ALL: usize = 65_536;
+/// So many processes that were told to end are looked after each by itself.
+const TOLD_MAX: usize = 128;
 /// A path to a process's group is no longer, the host's root included.
 const PATH_MAX: usize = 512;
 
@@ -33,6 +40,12 @@ pub(super) struct Candidate {
     swap: Option<OpenFile>,
     /// The lists of its processes, and of those in groups below.
     members: Vec<OpenFile>,
+    has_more_below: bool,
+    /// Whether there is any process in it or below it (version 2).
+    events: Option<OpenFile>,
+    /// Processes that were told to end, and whether they are all that were.
+    told: Vec<OwnedFd>,
+    told_all: bool,
     /// As the kernel names it, of a process that is in it.
     kernel_path: Vec<u8>,
     /// What kills all of it at once (`cgroup.kill`, Linux 5.14, version 2).
@@ -58,6 +71,10 @@ impl Candidate {
             stat: file("memory.stat")?,
             swap: file("memory.swap.current"),
             members: Vec::new(),
+            has_more_below: false,
+            events: file("cgroup.events"),
+            told: Vec::with_capacity(TOLD_MAX),
+            told_all: true,
             kernel_path: hierarchy
                 .kernel_path(directory)
                 .as_os_str()
@@ -70,23 +87,24 @@ impl Candidate {
             taken: Ring::new(),
             now_bytes: 0,
         };
-        candidate.follow(host);
+        candidate.follow(host, BELOW_MAX);
         (!candidate.members.is_empty()).then_some(candidate)
     }
 
-    /// Opens the lists of processes of the groups that are below it by now.
-    pub fn follow(&mut self, host: &Host) {
+    /// Opens the lists of processes of the groups that are below it by now, so many.
+    fn follow(&mut self, host: &Host, most: usize) {
+        let most = most.min(BELOW_ALL);
         let mut all = vec![self.directory.clone()];
         let mut at = 0;
-        while at < all.len() && all.len() < BELOW_MAX {
-            let left = BELOW_MAX - all.len();
-            if let Ok(Some(below)) = host.folders_at_most(&all[at], left) {
-                all.extend(below);
-            }
+        while at < all.len() && all.len() <= most {
+            let below = host.folders_at_most(&all[at], BELOW_ALL);
+            all.extend(below.ok().flatten().unwrap_or_default());
             at += 1;
         }
-        let lists = all.iter();
-        self.members = lists
+        self.has_more_below = all.len() > most;
+        self.members = all
+            .iter()
+            .take(most)
             .filter_map(|group| OpenFile::open(host, group.join("cgroup.procs")))
             .collect();
     }
@@ -99,13 +117,21 @@ impl Candidate {
 
     /// Looks at what it takes.
     pub fn look(&mut self, now: Instant, buffer: &mut [u8]) {
-        if let Some(bytes) = self.read(buffer) {
-            self.now_bytes = bytes;
-            self.taken.keep(now, bytes);
-        }
+        // One that is gone, or empty, gives nothing back.
+        self.now_bytes = match self.is_empty(buffer) {
+            true => 0,
+            false => self.read(buffer).unwrap_or(0),
+        };
+        self.taken.keep(now, self.now_bytes);
     }
 
-    /// In RAM, without the page cache, and in swap: what comes back when it ends.
+    /// It was not there at that time.
+    pub fn began_after(&mut self, then: Instant) {
+        self.taken.keep(then, 0);
+    }
+
+    /// In RAM and in swap, without files in memory and the page cache: what comes back
+    /// when it ends.
     pub fn bytes(&self) -> u64 {
         self.now_bytes
     }
@@ -123,14 +149,15 @@ impl Candidate {
             counted.fold(0, |sum, (_, bytes)| sum.saturating_add(bytes))
         };
         if self.version == Version::One {
-            return Some(sum(&["total_rss", "total_shmem", "total_swap"]));
+            return Some(sum(&["total_rss", "total_swap"]));
         }
         // What a bomb of processes takes is the kernel's; as one sum from 5.18 on.
         let kernel = match counters::value(stat, "kernel") {
-            Some(bytes) => bytes,
+            // What can be had back at any time is no burden.
+            Some(bytes) => bytes.saturating_sub(sum(&["slab_reclaimable"])),
             None => sum(&["kernel_stack", "pagetables", "slab_unreclaimable"]),
         };
-        let ram = kernel.saturating_add(sum(&["anon", "shmem"]));
+        let ram = kernel.saturating_add(sum(&["anon"]));
         let swap = self.swap.as_ref().and_then(|file| {
             let text = file.read(buffer).ok()?;
             text.trim().parse::<u64>().ok()
@@ -138,23 +165,49 @@ impl Candidate {
         Some(ram.saturating_add(swap.unwrap_or(0)))
     }
 
-    /// Whether no process is left in it, as far as it is seen.
-    pub fn is_empty(&self, buffer: &mut [u8]) -> bool {
-        let mut lists = self.members.iter();
-        lists.all(|list| {
-            list.read(buffer).is_ok_and(|text| text.trim().is_empty()) || {
-                // The group is gone.
-                list.read(buffer).is_err()
-            }
-        })
+    /// Whether it has ended: nothing is in it or below it, or all that were told have gone,
+    /// and what is there now was begun since.
+    pub fn has_ended(&self, buffer: &mut [u8]) -> bool {
+        let is_whole = self.told_all && !self.told.is_empty();
+        (is_whole && self.told.iter().all(has_gone)) || self.is_empty(buffer)
     }
 
-    /// Sends a signal to all of its processes, and tells to how many.
-    pub fn signal(&self, host: &Host, signal: Signal, buffer: &mut [u8]) -> usize {
+    fn is_empty(&self, buffer: &mut [u8]) -> bool {
+        let Some(events) = &self.events else {
+            return self.members.iter().all(|list| match list.read(buffer) {
+                Ok(text) => text.trim().is_empty(),
+                Err(err) => is_removed(&err),
+            });
+        };
+        match events.read(buffer) {
+            Ok(text) => counters::value(text, "populated") == Some(0),
+            Err(err) => is_removed(&err),
+        }
+    }
+
+    /// Tells all of its processes to end, and how many those are.
+    pub fn tell(&mut self, host: &Host, buffer: &mut [u8]) -> usize {
+        if self.has_more_below {
+            self.follow(host, usize::MAX);
+        }
+        self.signal(host, Signal::TERM, buffer)
+    }
+
+    /// Kills all of it. Where the kernel cannot do that at once, the groups that came
+    /// below it meanwhile are looked for, which takes memory.
+    pub fn kill(&mut self, host: &Host, buffer: &mut [u8]) {
+        let whole = self.kill.as_ref().map(|file| file.write_at(b"1", 0));
+        if !matches!(whole, Some(Ok(_))) {
+            self.follow(host, usize::MAX);
+            self.signal(host, Signal::KILL, buffer);
+        }
+    }
+
+    fn signal(&mut self, host: &Host, signal: Signal, buffer: &mut [u8]) -> usize {
         let own = rustix::process::getpid();
         let mut sent = 0;
-        for list in &self.members {
-            let Ok(text) = list.read(buffer) else {
+        for at in 0..self.members.len() {
+            let Ok(text) = self.members[at].read(buffer) else {
                 continue;
             };
             // A list that is longer than the buffer may end within a number.
@@ -163,31 +216,36 @@ impl Candidate {
                 let Some(pid) = Pid::from_raw(pid) else {
                     continue;
                 };
-                if pid != own && !pid.is_init() && self.send(host, pid, signal) {
-                    sent += 1;
+                if pid == own || pid.is_init() {
+                    continue;
+                }
+                let Some(process) = self.send(host, pid, signal) else {
+                    continue;
+                };
+                sent += 1;
+                match self.told.len() < TOLD_MAX {
+                    true => self.told.push(process),
+                    false => self.told_all = false,
                 }
             }
         }
         sent
     }
 
-    /// Kills all of it. Where the kernel cannot do that at once, the groups that came
-    /// below it meanwhile are looked for, which takes memory.
-    pub fn kill(&mut self, host: &Host, buffer: &mut [u8]) {
-        let whole = self.kill.as_ref().map(|file| file.write_at(b"1", 0));
-        if !matches!(whole, Some(Ok(_))) {
-            self.follow(host);
-            self.signal(host, Signal::KILL, buffer);
-        }
-    }
-
     /// The process is held first and looked at then, so that it is this one that gets
     /// the signal and none that has its number by now.
-    fn send(&self, host: &Host, pid: Pid, signal: Signal) -> bool {
-        let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else {
-            return false;
-        };
-        self.has(host, pid) && pidfd_send_signal(process, signal).is_ok()
+    fn send(&self, host: &Host, pid: Pid, signal: Signal) -> Option<OwnedFd> {
+        let process = pidfd_open(pid, PidfdFlags::empty()).ok()?;
+        let is_told = self.has(host, pid) && pidfd_send_signal(&process, signal).is_ok();
+        is_told.then_some(process)
+    }
+
+    /// Goes the way to a signal once, without one, so that its pages are there.
+    pub fn rehearse(&self, host: &Host) {
+        let own = rustix::process::getpid();
+        if pidfd_open(own, PidfdFlags::empty()).is_ok() {
+            self.has(host, own);
+        }
     }
 
     /// Whether a process is in it, or in a group below it.
@@ -224,4 +282,15 @@ impl Candidate {
                 .is_some_and(|below| below.is_empty() || below.starts_with(b"/"))
         })
     }
+}
+
+/// Whether a process has ended: its descriptor can be read then.
+fn has_gone(process: &OwnedFd) -> bool {
+    let mut fds = [PollFd::new(process, PollFlags::IN)];
+    poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+}
+
+/// Whether the group that an open file is of was removed.
+fn is_removed(err: &io::Error) -> bool {
+    err.raw_os_error() == Some(Errno::NODEV.raw_os_error())
 }

@@ -4,8 +4,10 @@ use std::time::Instant;
 
 use super::candidate::Candidate;
 
-/// A group has grown where it takes this share of RAM more than ten seconds ago.
+/// A group has grown where it takes this share of RAM more than ten seconds ago,
 const GREW_MIN: f64 = 0.01;
+/// or this much, on a large machine.
+const GREW_BYTES_MIN: u64 = 128 << 20;
 
 /// Why one has to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +47,7 @@ fn chosen(
     cause: Cause,
     total_bytes: u64,
 ) -> Option<usize> {
-    let least = (total_bytes as f64 * GREW_MIN) as u64;
+    let least = ((total_bytes as f64 * GREW_MIN) as u64).min(GREW_BYTES_MIN);
     let grown = figures
         .clone()
         .enumerate()

@@ -24,6 +24,7 @@ mod open;
 mod ring;
 mod sight;
 
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -31,7 +32,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::mm::MlockAllFlags;
-use rustix::process::Signal;
+use rustix::process::{getrlimit, setrlimit, Resource};
 use zmeld_linux::Host;
 use zmeld_report::units::{bytes, percent};
 
@@ -40,7 +41,7 @@ use self::choice::{choose, Cause};
 use self::open::touched;
 use self::sight::{is_soon, Seen, Sight};
 use super::targets::{Selection, Targets};
-use crate::config::{GroupPattern, GuardRule};
+use crate::config::{GroupPattern, GuardRule, Percent};
 use crate::error::Error;
 use crate::observe::guarded::{EndedGroup, Guarded};
 use crate::room::hierarchy::Hierarchy;
@@ -58,28 +59,44 @@ const CHOOSE_EVERY_SHORT: Duration = Duration::from_secs(1);
 const CHOOSE_EVERY_LOST: Duration = Duration::from_secs(3);
 /// Groups are followed where programs can take less than so many times what the rule
 /// calls little.
-const FOLLOWED_BELOW: f64 = 4.0;
-/// What a group gives back when it ends is waited for before another one is ended.
+const FOLLOWED_BELOW: u64 = 4;
+/// On a large machine a share of RAM is a lot: this is little, and this very little.
+const ROOM_BELOW_MAX: u64 = 4 << 30;
+const END_BELOW_MAX: u64 = 1 << 30;
+/// What a group gives back when it ends is waited for before another one is ended: until
+/// nothing more came for so long, and no longer than that.
 const SETTLE: Duration = Duration::from_secs(2);
+const SETTLE_MAX: Duration = Duration::from_secs(30);
+/// After so many in a row that gave back less than half of what they held, nothing is
+/// ended for so long: what takes the memory is elsewhere.
+const IN_VAIN_MAX: u32 = 2;
+const BRAKE: Duration = Duration::from_secs(60);
 /// One that has not gone so long after SIGKILL is given up: it waits in the kernel.
 const GIVEN_UP_AFTER: Duration = Duration::from_secs(10);
 /// A thing that stays is told again after so long.
 const TOLD_EVERY: Duration = Duration::from_secs(60);
+/// Files that may be open.
+const FILES: u64 = 4096;
 /// No more groups are looked at for processes, and no more are followed.
 const LOOKED_AT_MAX: usize = 4096;
 const CANDIDATES_MAX: usize = 64;
 /// The note is not written more often.
 const NOTE_EVERY: Duration = Duration::from_secs(10);
+const NOTE_EVERY_SHORT: Duration = Duration::from_secs(120);
 /// Before all others, and whatever the configuration says of them: what is needed to
 /// get at the machine.
-const NEVER: [&str; 7] = [
-    "init.scope",
-    "systemd-*.service",
-    "dbus.service",
-    "dbus-broker.service",
-    "ssh.service",
-    "sshd.service",
-    "getty@*.service",
+const NEVER: [&str; 10] = [
+    // Paths: of a name alone anybody could call a group of his own.
+    "/init.scope",
+    "/system.slice/systemd-*.service",
+    "/system.slice/dbus*.service",
+    "/system.slice/ssh*.service",
+    "/system.slice/system-ssh*.slice",
+    "/system.slice/system-getty.slice",
+    "/system.slice/system-serial*getty.slice",
+    "/system.slice/*getty*.service",
+    "/system.slice/*dm.service",
+    "/user.slice/user-0.slice",
 ];
 
 /// Something that the guard says, after it has done it.
@@ -128,6 +145,12 @@ impl Guard {
                     "the guard's memory may be swapped out, so that it may be late: mlockall: {err}"
                 )));
             }
+            // Files stay open for each group.
+            let mut files = getrlimit(Resource::Nofile);
+            files.current = files
+                .maximum
+                .map_or(Some(FILES), |most| Some(most.min(FILES)));
+            let _ = setrlimit(Resource::Nofile, files);
             // Of this thread. Without the right to, it has its turn like others.
             let _ = rustix::process::setpriority_process(None, -20);
             let mut pause = Duration::ZERO;
@@ -160,6 +183,12 @@ impl Guard {
         self.shared.is_short.load(Ordering::Relaxed)
     }
 
+    /// Whether it has stopped by itself, which it should not.
+    pub fn has_stopped(&self) -> bool {
+        let thread = self.thread.as_ref();
+        thread.is_none_or(|thread| thread.is_finished())
+    }
+
     /// What was done to make room; it is told beside what is ended.
     pub fn tried(&self, what: String) {
         self.shared.note_tried(what);
@@ -180,6 +209,7 @@ impl Drop for Guard {
 impl Shared {
     fn note_tried(&self, what: String) {
         if let Ok(mut tried) = self.tried.lock() {
+            // Whoever tells of it does not wait for this.
             if !tried.contains(&what) && tried.len() < 8 {
                 tried.push(what);
             }
@@ -187,7 +217,10 @@ impl Shared {
     }
 
     fn tried(&self) -> Vec<String> {
-        self.tried.lock().map(|it| it.clone()).unwrap_or_default()
+        self.tried
+            .try_lock()
+            .map(|it| it.clone())
+            .unwrap_or_default()
     }
 }
 
@@ -202,10 +235,13 @@ pub struct Sentry {
     candidates: Vec<Candidate>,
     buffer: Vec<u8>,
     chosen: Option<Instant>,
+    choosing_took: Duration,
     looked_at_groups: Option<Instant>,
     ending: Option<Ending>,
-    /// When the last one that was ended had gone.
-    settled: Option<Instant>,
+    /// What the last one that was ended is giving back.
+    settling: Option<Settling>,
+    /// How many in a row gave back less than half of what they held.
+    in_vain: u32,
     told: Told,
     note: Guarded,
     noted: Option<Instant>,
@@ -221,12 +257,25 @@ struct Told {
     would: Option<Instant>,
 }
 
+/// A group that has gone, and whose memory comes back.
+#[derive(Debug, Clone, Copy)]
+struct Settling {
+    since: Instant,
+    /// When it last came back.
+    rose: Instant,
+    headroom_bytes: u64,
+    /// What there would be with half of what it held.
+    wanted_bytes: u64,
+}
+
 /// A group on its way out.
 #[derive(Debug)]
 struct Ending {
     candidate: Candidate,
     since: Instant,
     killed: Option<Instant>,
+    /// What programs could take when it was told.
+    headroom_bytes: u64,
     told: EndedGroup,
 }
 
@@ -254,12 +303,14 @@ impl Sentry {
             dry_run,
             shared,
             sight,
-            candidates: Vec::with_capacity(CANDIDATES_MAX),
+            candidates: Vec::with_capacity(CANDIDATES_MAX + 1),
             buffer: touched(),
             chosen: None,
+            choosing_took: Duration::ZERO,
             looked_at_groups: None,
             ending: None,
-            settled: None,
+            settling: None,
+            in_vain: 0,
             told: Told::default(),
             note: Guarded::default(),
             noted: None,
@@ -285,7 +336,7 @@ impl Sentry {
             return PAUSE_MAX;
         };
         let cause = self.cause(&seen);
-        self.look_at_groups(&seen, now);
+        self.look_at_groups(&seen, cause, now);
         // What follows takes memory in what it tells, after what it did.
         self.go_on_ending(&seen, now, say);
         if let Some(cause) = cause {
@@ -309,20 +360,31 @@ impl Sentry {
 
     /// Why something has to end now.
     fn cause(&self, seen: &Seen) -> Option<Cause> {
-        if seen.share() < self.rule.end_below.fraction() {
+        if seen.headroom_bytes < self.end_below(seen) {
             return Some(Cause::NoRoom);
         }
+        // Waiting at the limits of groups counts as well: alone it says nothing of the machine.
+        let is_little = seen.headroom_bytes < self.room_below(seen);
         let most = self.rule.stalled_max.fraction();
         let is_stalled = seen.stalled.is_some_and(|stalled| stalled >= most);
-        is_stalled.then_some(Cause::Stalled)
+        (is_little && is_stalled).then_some(Cause::Stalled)
     }
 
-    fn look_at_groups(&mut self, seen: &Seen, now: Instant) {
-        let least = self.rule.room_below.fraction() * FOLLOWED_BELOW;
-        let is_near = seen.share() < least || is_soon(seen) || seen.stalled > Some(0.0);
-        let waited = self
-            .looked_at_groups
-            .is_none_or(|at| now.duration_since(at) >= PAUSE_MAX / 2);
+    fn end_below(&self, seen: &Seen) -> u64 {
+        part(self.rule.end_below, seen).min(END_BELOW_MAX)
+    }
+
+    fn room_below(&self, seen: &Seen) -> u64 {
+        part(self.rule.room_below, seen).min(ROOM_BELOW_MAX)
+    }
+
+    fn look_at_groups(&mut self, seen: &Seen, cause: Option<Cause>, now: Instant) {
+        let least = self.room_below(seen).saturating_mul(FOLLOWED_BELOW);
+        let is_near = seen.headroom_bytes < least || is_soon(seen) || seen.stalled > Some(0.0);
+        let waited = cause.is_some()
+            || self
+                .looked_at_groups
+                .is_none_or(|at| now.duration_since(at) >= PAUSE_MAX / 2);
         if !is_near || !waited {
             return;
         }
@@ -339,10 +401,7 @@ impl Sentry {
         now: Instant,
         say: &mut dyn FnMut(GuardEvent),
     ) {
-        let is_settling = self
-            .settled
-            .is_some_and(|at| now.duration_since(at) < SETTLE);
-        if self.ending.is_some() || is_settling {
+        if self.ending.is_some() || self.is_settling(seen, now) {
             return;
         }
         let begin = Instant::now();
@@ -367,26 +426,24 @@ impl Sentry {
             }
             return;
         }
-        let candidate = self.candidates.swap_remove(place);
-        let count = candidate.signal(&self.host, Signal::TERM, &mut self.buffer);
+        let mut candidate = self.candidates.swap_remove(place);
+        let count = candidate.tell(&self.host, &mut self.buffer);
         let reaction = begin.elapsed();
+        if count == 0 {
+            // Nobody was there any more: the next look takes the next one.
+            return;
+        }
         // It is done: from here on memory may be taken.
         let why = format!("{}; {}", self.what(&candidate, now), self.why(cause, seen));
         let tried = self.shared.tried();
-        say(GuardEvent::Said(format!(
-            "ends {why} (SIGTERM to {count} processes){}",
-            match tried.is_empty() {
-                true => String::new(),
-                false => format!("; before that: {}", tried.join("; ")),
-            }
-        )));
         self.ending = Some(Ending {
             since: now,
+            headroom_bytes: seen.headroom_bytes,
             killed: None,
             told: EndedGroup {
                 group: candidate.shown.clone(),
-                why,
-                tried,
+                why: why.clone(),
+                tried: tried.clone(),
                 held_bytes: candidate.bytes(),
                 processes: count as u64,
                 was_killed: false,
@@ -395,15 +452,52 @@ impl Sentry {
             },
             candidate,
         });
+        say(GuardEvent::Said(format!(
+            "ends {why} (SIGTERM to {count} processes){}",
+            match tried.is_empty() {
+                true => String::new(),
+                false => format!("; before that: {}", tried.join("; ")),
+            }
+        )));
+    }
+
+    /// Whether what was ended still gives back memory; and, where the last ones gave next
+    /// to nothing, whether to wait before another one: what takes the memory is elsewhere.
+    fn is_settling(&mut self, seen: &Seen, now: Instant) -> bool {
+        let Some(settling) = &mut self.settling else {
+            return false;
+        };
+        let rose = seen.headroom_bytes.saturating_sub(settling.headroom_bytes);
+        if rose > seen.total_bytes / 1000 {
+            settling.rose = now;
+            settling.headroom_bytes = seen.headroom_bytes;
+        }
+        let age = now.duration_since(settling.since);
+        if now.duration_since(settling.rose) < SETTLE && age < SETTLE_MAX {
+            return true;
+        }
+        let is_vain = settling.headroom_bytes < settling.wanted_bytes;
+        let is_braked = is_vain && self.in_vain + 1 >= IN_VAIN_MAX;
+        if is_braked && age < BRAKE {
+            return true;
+        }
+        self.in_vain = match is_vain && !is_braked {
+            true => self.in_vain + 1,
+            false => 0,
+        };
+        self.settling = None;
+        false
     }
 
     /// One that was told to end: it has, or is killed.
     fn go_on_ending(&mut self, seen: &Seen, now: Instant, say: &mut dyn FnMut(GuardEvent)) {
+        // Half of what was little: there is no time to wait for an orderly end.
+        let is_pressing = seen.headroom_bytes < self.end_below(seen) / 2;
         let Some(ending) = &mut self.ending else {
             return;
         };
         let age = now.duration_since(ending.since);
-        let is_gone = ending.candidate.is_empty(&mut self.buffer);
+        let is_gone = ending.candidate.has_ended(&mut self.buffer);
         let is_given_up = ending
             .killed
             .is_some_and(|at| now.duration_since(at) >= GIVEN_UP_AFTER);
@@ -420,14 +514,17 @@ impl Sentry {
                 bytes(seen.headroom_bytes)
             )));
             if let Some(ended) = self.ending.take() {
+                self.settling = Some(Settling {
+                    since: now,
+                    rose: now,
+                    headroom_bytes: seen.headroom_bytes,
+                    wanted_bytes: ended.headroom_bytes + ended.told.held_bytes / 2,
+                });
                 self.note.ended(ended.told);
             }
-            self.settled = Some(now);
             self.noted = None;
             return;
         }
-        // Half of what was little: there is no time to wait for an orderly end.
-        let is_pressing = seen.share() < self.rule.end_below.fraction() / 2.0;
         let is_late = age >= self.rule.grace.duration();
         if !is_late && !is_pressing {
             return;
@@ -448,10 +545,10 @@ impl Sentry {
     }
 
     fn tell_of_room(&mut self, seen: &Seen, cause: Option<Cause>, say: &mut dyn FnMut(GuardEvent)) {
-        let little = self.rule.room_below.fraction();
-        let is_short = seen.share() < little || is_soon(seen) || cause.is_some();
+        let little = self.room_below(seen);
+        let is_short = seen.headroom_bytes < little || is_soon(seen) || cause.is_some();
         // Not to and fro at the edge.
-        let stays = self.told.is_short && seen.share() < little * 1.25;
+        let stays = self.told.is_short && seen.headroom_bytes < little / 4 * 5;
         let is_short = is_short || stays;
         self.shared.is_short.store(is_short, Ordering::Relaxed);
         if is_short != self.told.is_short {
@@ -461,7 +558,7 @@ impl Sentry {
                 false => format!("memory is not short any more: {room}"),
             }));
             if !is_short {
-                if let Ok(mut tried) = self.shared.tried.lock() {
+                if let Ok(mut tried) = self.shared.tried.try_lock() {
                     tried.clear();
                 }
             }
@@ -481,18 +578,20 @@ impl Sentry {
             (false, true) => CHOOSE_EVERY_SHORT,
             (false, false) => CHOOSE_EVERY,
         };
-        let is_busy = self.ending.is_some() || cause.is_some() && !is_lost;
-        if is_busy || !super::is_due(self.chosen, every, now) {
+        // A tenth of the time at most, whatever there is to look at.
+        let every = every.max(self.choosing_took * 10);
+        if self.ending.is_some() || !super::is_due(self.chosen, every, now) {
             return;
         }
-        self.chosen = Some(now);
-        if !self.is_short() {
-            self.sight.follow(&self.host);
-        }
+        let before = self.chosen.replace(now);
+        let begin = Instant::now();
+        self.sight.follow(&self.host);
         if self.rule.end.is_empty() {
             return;
         }
-        match self.find_groups(now) {
+        let found = self.find_groups(before, now);
+        self.choosing_took = begin.elapsed();
+        match found {
             Ok(()) => self.told.failed = None,
             Err(err) => {
                 self.candidates.clear();
@@ -501,7 +600,9 @@ impl Sentry {
         }
     }
 
-    fn find_groups(&mut self, now: Instant) -> Result<(), Error> {
+    /// `before`: when they were found last. One that was not there then has grown from
+    /// nothing.
+    fn find_groups(&mut self, before: Option<Instant>, now: Instant) -> Result<(), Error> {
         let hierarchy = Hierarchy::find(&self.host)?.ok_or_else(|| Error::CannotGuard {
             why: "the kernel has no control groups that count memory: nothing can be ended by \
                   its group"
@@ -513,7 +614,7 @@ impl Sentry {
         let selection = selection(&self.rule, &protect);
         let mut targets = Targets::choose(&self.host, &hierarchy, selection, &self.shared.stop)?;
         targets.unmatched.retain(|it| !NEVER.contains(&it.as_str()));
-        let mut found = Vec::with_capacity(CANDIDATES_MAX);
+        let mut found = Vec::with_capacity(CANDIDATES_MAX + 1);
         for directory in self.ended_whole(targets.groups.into_keys()) {
             let rank = rank(&self.rule.end, &hierarchy.shown(&directory));
             let Some(mut candidate) = Candidate::open(&self.host, &hierarchy, &directory, rank)
@@ -521,12 +622,14 @@ impl Sentry {
                 continue;
             };
             let mut known = self.candidates.iter();
-            if let Some(before) = known.find(|it| it.directory == directory) {
-                candidate.go_on(before);
+            match (known.find(|it| it.directory == directory), before) {
+                (Some(known), _) => candidate.go_on(known),
+                (None, Some(before)) => candidate.began_after(before),
+                (None, None) => candidate.rehearse(&self.host),
             }
             candidate.look(now, &mut self.buffer);
             found.push(candidate);
-            if found.len() == CANDIDATES_MAX {
+            if found.len() > CANDIDATES_MAX {
                 // The largest ones matter.
                 let smallest = (0..found.len()).min_by_key(|at| found[*at].bytes());
                 found.swap_remove(smallest.unwrap_or(0));
@@ -546,10 +649,11 @@ impl Sentry {
             let text = self.host.read_optional(group.join(file)).ok().flatten();
             text.unwrap_or_default()
         };
-        let mut left: Vec<PathBuf> = groups.collect();
+        // Level by level: who makes many groups hides those of nobody else.
+        let mut left: VecDeque<PathBuf> = groups.collect();
         let mut looked_at = 0;
         let mut whole = Vec::new();
-        while let Some(group) = left.pop() {
+        while let Some(group) = left.pop_front() {
             looked_at += 1;
             if looked_at > LOOKED_AT_MAX || self.shared.stop.load(Ordering::Relaxed) {
                 break;
@@ -580,8 +684,12 @@ impl Sentry {
     }
 
     fn keep_note(&mut self, now: Instant, say: &mut dyn FnMut(GuardEvent)) {
-        let is_time = !self.is_short() || self.noted.is_none();
-        if self.dry_run || !is_time || !super::is_due(self.noted, NOTE_EVERY, now) {
+        // Seldom while there is little memory to write it with.
+        let every = match self.is_short() {
+            true => NOTE_EVERY_SHORT,
+            false => NOTE_EVERY,
+        };
+        if self.dry_run || self.ending.is_some() || !super::is_due(self.noted, every, now) {
             return;
         }
         self.noted = Some(now);
@@ -629,6 +737,7 @@ pub(crate) fn selection<'a>(rule: &'a GuardRule, protect: &'a [GroupPattern]) ->
         protect,
         protect_says: "as [watch.guard] protect says, or it is needed to get at the machine",
         protect_real_time: rule.protect_real_time,
+        protect_cut_off: false,
     }
 }
 
@@ -653,6 +762,10 @@ fn room(seen: &Seen) -> String {
         Some(time) => format!("{room}, gone in {:.0} s", time.as_secs_f64().ceil()),
         None => room,
     }
+}
+
+fn part(share: Percent, seen: &Seen) -> u64 {
+    (seen.total_bytes as f64 * share.fraction()) as u64
 }
 
 /// Whether it is time to tell of a thing again; it is told now.

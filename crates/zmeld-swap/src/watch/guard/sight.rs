@@ -15,6 +15,11 @@ use super::ring::{Ring, WINDOW};
 use crate::observe::headroom::{judged_ratio, Sum};
 use crate::observe::{Backed, Held, Observation};
 
+/// What is taken where too little is in a device to judge by: pages of programs nearly
+/// always compress better, and an empty device is not one of no use.
+const RATIO_UNKNOWN: f64 = 2.0;
+/// What came lately is judged by itself where it is one part in so many of all.
+const MUCH: u64 = 4;
 /// What is judged of it needs this much of the window: for how long all waited,
 const STALLED_MIN: Duration = Duration::from_secs(8);
 /// and how fast memory goes, since one large request is no trend.
@@ -182,29 +187,31 @@ impl SwapDevice {
         };
         self.stored.keep(now, stored);
         let free = self.size_bytes.saturating_sub(held.stored_bytes);
-        if let Some(ratio) = self.ratio(stored, now) {
-            let limit = (held.limit_bytes > 0).then_some(held.limit_bytes);
-            let left = limit.map(|limit| limit.saturating_sub(held.memory_used_bytes));
-            sum.compressed(free, ratio, left);
-        }
+        let limit = (held.limit_bytes > 0).then_some(held.limit_bytes);
+        let left = limit.map(|limit| limit.saturating_sub(held.memory_used_bytes));
+        sum.compressed(free, self.ratio(stored, now), left);
         Some(free)
     }
 
-    /// That of all, or of what came lately where that is less: what was freed
-    /// meanwhile makes it look like more.
-    fn ratio(&self, stored: Stored, now: Instant) -> Option<f64> {
+    /// That of all, or of what came lately where that is less and much of all: what was
+    /// freed meanwhile is not told apart from it.
+    fn ratio(&self, stored: Stored, now: Instant) -> f64 {
         let of = |it: Stored| judged_ratio(it.pages_bytes, it.elsewhere_bytes, it.used_bytes);
         let came = self.stored.oldest(now).and_then(|(_, before)| {
+            let pages_bytes = stored.pages_bytes.checked_sub(before.pages_bytes)?;
+            if pages_bytes < stored.pages_bytes / MUCH {
+                return None;
+            }
             of(Stored {
-                pages_bytes: stored.pages_bytes.checked_sub(before.pages_bytes)?,
+                pages_bytes,
                 elsewhere_bytes: stored
                     .elsewhere_bytes
                     .saturating_sub(before.elsewhere_bytes),
                 used_bytes: stored.used_bytes.checked_sub(before.used_bytes)?,
             })
         });
-        let all = of(stored)?;
-        Some(came.map_or(all, |came| came.min(all)))
+        let all = of(stored).unwrap_or(RATIO_UNKNOWN);
+        came.map_or(all, |came| came.min(all))
     }
 }
 

@@ -58,6 +58,7 @@ pub(crate) fn selection(rule: &ReclaimRule) -> Selection<'_> {
         protect: &rule.protect,
         protect_says: "as [watch.reclaim] protect says",
         protect_real_time: rule.protect_real_time,
+        protect_cut_off: true,
     }
 }
 
