@@ -126,14 +126,13 @@ impl TierState {
         let elsewhere = [self.same_filled_bytes, self.writeback_bytes];
         let elsewhere = elsewhere.into_iter().flatten();
         let elsewhere = elsewhere.fold(0, u64::saturating_add);
-        judged_ratio(self.stored_bytes?, elsewhere, self.memory_used_bytes?)
+        let pages = self.stored_bytes?.saturating_sub(elsewhere);
+        let is_enough = pages >= zmeld_advice::codec::JUDGED_FROM;
+        ratio(pages, self.memory_used_bytes?).filter(|_| is_enough)
     }
 }
 
-/// The ratio of pages that were compressed, where there are enough of them. `elsewhere`:
-/// of one value, or written back.
-pub(crate) fn judged_ratio(stored_bytes: u64, elsewhere: u64, used_bytes: u64) -> Option<f64> {
-    let stored = stored_bytes.saturating_sub(elsewhere);
-    (stored >= zmeld_advice::codec::JUDGED_FROM && used_bytes > 0)
-        .then(|| stored as f64 / used_bytes as f64)
+/// The size of pages that were compressed over the RAM that they take.
+pub(crate) fn ratio(pages_bytes: u64, used_bytes: u64) -> Option<f64> {
+    (pages_bytes > 0 && used_bytes > 0).then(|| pages_bytes as f64 / used_bytes as f64)
 }

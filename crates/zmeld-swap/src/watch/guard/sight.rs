@@ -12,12 +12,15 @@ use zmeld_linux::{pressure, Host};
 
 use super::open::{touched, OpenFile};
 use super::ring::{Ring, WINDOW};
-use crate::observe::headroom::{judged_ratio, Sum};
+use crate::observe::headroom::{self, Sum};
 use crate::observe::{Backed, Held, Observation};
 
 /// What is taken where too little is in a device to judge by: pages of programs nearly
 /// always compress better, and an empty device is not one of no use.
 const RATIO_UNKNOWN: f64 = 2.0;
+/// With less than this there is too little: when memory is short there is no time to wait
+/// for as much as a codec is judged by.
+const JUDGED_FROM: u64 = 2 << 20;
 /// What came lately is judged by itself where it is one part in so many of all.
 const MUCH: u64 = 4;
 /// What is judged of it needs this much of the window: for how long all waited,
@@ -107,7 +110,7 @@ impl Sight {
         let pool = self.pool_bytes;
         sum.pool(pool.saturating_sub(memory.bytes("Zswap").unwrap_or(0)));
         for device in &mut self.devices {
-            let free = device.add(&mut sum, now, &mut self.buffer);
+            let free = device.add(&mut sum, drives, now, &mut self.buffer);
             drives = drives.saturating_sub(free.unwrap_or(0));
         }
         sum.drive(drives);
@@ -169,8 +172,15 @@ impl SwapDevice {
         })
     }
 
-    /// Adds it, and tells how much of its size is free; nothing where it is gone.
-    fn add(&mut self, sum: &mut Sum, now: Instant, buffer: &mut [u8]) -> Option<u64> {
+    /// Adds it, and tells how much of its size is free; nothing where it is gone. All that
+    /// is free of swap bounds it: pages of zeros take a place and do not reach the device.
+    fn add(
+        &mut self,
+        sum: &mut Sum,
+        swap_free: u64,
+        now: Instant,
+        buffer: &mut [u8],
+    ) -> Option<u64> {
         let held = Held::parse(self.held.read(buffer).ok()?)?;
         let backed = self.backed.as_ref().and_then(|file| {
             let text = file.read(buffer).ok()?;
@@ -187,6 +197,7 @@ impl SwapDevice {
         };
         self.stored.keep(now, stored);
         let free = self.size_bytes.saturating_sub(held.stored_bytes);
+        let free = free.min(swap_free);
         let limit = (held.limit_bytes > 0).then_some(held.limit_bytes);
         let left = limit.map(|limit| limit.saturating_sub(held.memory_used_bytes));
         sum.compressed(free, self.ratio(stored, now), left);
@@ -196,7 +207,10 @@ impl SwapDevice {
     /// That of all, or of what came lately where that is less and much of all: what was
     /// freed meanwhile is not told apart from it.
     fn ratio(&self, stored: Stored, now: Instant) -> f64 {
-        let of = |it: Stored| judged_ratio(it.pages_bytes, it.elsewhere_bytes, it.used_bytes);
+        let of = |it: Stored| {
+            let pages = it.pages_bytes.saturating_sub(it.elsewhere_bytes);
+            headroom::ratio(pages, it.used_bytes).filter(|_| pages >= JUDGED_FROM)
+        };
         let came = self.stored.oldest(now).and_then(|(_, before)| {
             let pages_bytes = stored.pages_bytes.checked_sub(before.pages_bytes)?;
             if pages_bytes < stored.pages_bytes / MUCH {
