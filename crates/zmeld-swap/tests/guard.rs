@@ -11,6 +11,7 @@ use zmeld_linux::Host;
 use zmeld_swap::config::Config;
 use zmeld_swap::findings::findings;
 use zmeld_swap::observe::Observation;
+use zmeld_swap::outstanding::Outstanding;
 use zmeld_swap::watch::{GuardEvent, Sentry};
 
 const MIB: u64 = 1 << 20;
@@ -415,7 +416,7 @@ fn another_service_that_ends_programs_is_found() {
     let config = Config::from_text(Path::new("z.toml"), text).unwrap().config;
     let found = |machine: &Machine, config: &Config| -> Vec<String> {
         let seen = Observation::read(&machine.host, 4096);
-        let all = findings(&seen, config, None);
+        let all = findings(&seen, config, None, &Outstanding::default());
         let guards = all.into_iter().filter(|it| it.id == "two-guards");
         guards.map(|it| it.subject).collect()
     };
