@@ -94,6 +94,8 @@ traps! {
     MountedWithoutDiscard = "mounted-without-discard",
     /// Rules, and no `zmeld watch` that carries them out.
     NoWatch = "no-watch",
+    /// Two services that end programs.
+    TwoGuards = "two-guards",
     /// Pages that do not compress.
     Incompressible = "incompressible",
     /// Pages that repeat one word.
