@@ -88,6 +88,7 @@ const OF_WATCH: &[Section] = &[
     Section::WatchWriteback,
     Section::WatchMeld,
     Section::WatchReclaim,
+    Section::WatchGuard,
     Section::Metrics,
 ];
 
