@@ -24,6 +24,9 @@ pub struct Tree {
     root: PathBuf,
 }
 
+/// How often an open that met a renaming is tried again.
+const TRIES: u32 = 16;
+
 impl Tree {
     /// The tree below that directory.
     pub fn new(root: impl Into<PathBuf>) -> Tree {
@@ -54,7 +57,15 @@ impl Tree {
         let folder = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(&self.root, folder, Mode::empty())?;
         let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-        match openat2(root, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve) {
+        // Where something is renamed meanwhile the kernel may ask to try again.
+        let mut tries = 0..TRIES;
+        let found = loop {
+            match openat2(&root, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve) {
+                Err(Errno::AGAIN) if tries.next().is_some() => {}
+                found => break found,
+            }
+        };
+        match found {
             Err(Errno::NOSYS) => Err(io::Error::new(
                 io::ErrorKind::Unsupported,
                 "this kernel cannot keep links within a directory (Linux 5.6 can)",

@@ -104,8 +104,12 @@ pub fn may_go_up(
     room::check(host, &areas, Coming::default(), plan.force, listener)?;
     // Whose place the plan takes is switched off when zmeld's own areas are on, which
     // its pages may go to. What has come meanwhile is looked at again by then.
-    let (others, coming) = taken_over(host, plan, &found)?;
-    room::check(host, &others, coming, plan.force, listener)?;
+    let (mut all, coming) = taken_over(host, plan, &found)?;
+    if !all.is_empty() {
+        // What was in zmeld's own areas is in RAM, too, by then.
+        all.extend(areas);
+        room::check(host, &all, coming, plan.force, listener)?;
+    }
     Ok(found)
 }
 

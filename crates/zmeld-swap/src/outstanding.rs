@@ -129,6 +129,9 @@ impl Outstanding {
     }
 }
 
+/// No more is read of how a program was started.
+const LINE_MAX: usize = 4096;
+
 /// Whether a process is `zmeld watch` and acts by its rules. Where others' processes are
 /// hidden from this user, nobody can tell.
 fn is_watched(host: &Host) -> Option<bool> {
@@ -136,7 +139,8 @@ fn is_watched(host: &Host) -> Option<bool> {
     let names = host.list("/proc").ok()?;
     let mut processes = names.iter().filter(|name| name.parse::<u32>().is_ok());
     Some(processes.any(|pid| {
-        let command = host.read_bytes(format!("/proc/{pid}/cmdline"));
+        // Who starts a program makes its line as long as he likes.
+        let command = host.read_start(Path::new(&format!("/proc/{pid}/cmdline")), LINE_MAX);
         command.is_ok_and(|line| is_watch(&line))
     }))
 }

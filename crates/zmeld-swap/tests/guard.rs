@@ -522,3 +522,41 @@ fn what_is_begun_anew_is_not_killed_for_what_was_told_to_end() {
     assert!(said.contains("/service ended after 1.0 s"), "{said}");
     assert!(second.lives());
 }
+
+/// Who fills memory with files in it (tmpfs) is who grows.
+#[test]
+fn one_that_fills_memory_with_files_is_ended_and_not_the_largest() {
+    let (mut large, mut fills) = (Process::patient(), Process::patient());
+    let mut machine = Machine::new("end = [\"/apps\"]\n");
+    machine.group("apps", 0, &[]);
+    machine.group("apps/large", 400, &[&large]);
+    machine.group("apps/fills", 10, &[&fills]);
+    machine.look(2);
+    let stat = format!("anon {}\nkernel 0\nshmem {}\n", 10 * MIB, 300 * MIB);
+    machine.put("sys/fs/cgroup/apps/fills/memory.stat", &stat);
+    machine.available(20);
+    let said = machine.look(1);
+    assert!(
+        said.contains("ends /apps/fills: it holds 10.0 MiB, 300 MiB more"),
+        "{said}"
+    );
+    assert_eq!(fills.ended().signal(), Some(TERM));
+    assert!(large.lives());
+}
+
+/// One whose process ends and leaves its memory to a child has not ended.
+#[test]
+fn memory_that_is_left_to_a_child_does_not_get_away() {
+    let mut first = Process::patient();
+    let mut machine = Machine::new("end = [\"/a\"]\n");
+    machine.group("a", 400, &[&first]);
+    machine.look(2);
+    machine.available(20);
+    machine.look(1);
+    assert_eq!(first.ended().signal(), Some(TERM));
+    let mut child = Process::deaf();
+    machine.group("a", 400, &[&child]);
+    let said = machine.look(4);
+    assert!(said.contains("/a is killed (SIGKILL)"), "{said}");
+    assert_eq!(child.ended().signal(), Some(KILL));
+}

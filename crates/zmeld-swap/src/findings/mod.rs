@@ -213,6 +213,9 @@ rules! {
     "pass-not-worth", Notice, melding::not_worth;
 }
 
+/// Nobody means data to be lost: these are shown, whatever is accepted.
+const OF_DATA: [&str; 2] = ["verify-mismatch", "failed-writes"];
+
 /// What is wrong now, the gravest first. What the configuration accepts by name
 /// (`accept`) is left out. A machine without a configuration is compared with what
 /// `zmeld up` was asked for.
@@ -229,7 +232,8 @@ pub fn findings(
         applied,
         outstanding,
     };
-    let accepted = |id: &str| wanted.accept.iter().any(|trap| trap.name() == id);
+    let accepted =
+        |id: &str| !OF_DATA.contains(&id) && wanted.accept.iter().any(|trap| trap.name() == id);
     let mut all: Vec<Finding> = RULES
         .iter()
         .filter(|rule| !accepted(rule.id))

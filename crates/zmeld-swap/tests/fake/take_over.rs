@@ -261,6 +261,34 @@ fn pages_that_do_not_fit_into_ram_are_not_taken_over() {
     assert_eq!(machine.snapshot(), before);
 }
 
+/// Each fits into RAM, its own area's pages and the other's, and both do not.
+#[test]
+fn own_and_others_pages_have_to_fit_into_ram_together() {
+    let machine = laptop(100);
+    let accepted = format!("accept = [\"second-device\"]\n{RAM}");
+    up(&machine, &accepted, false).unwrap();
+    let list = machine.text("/proc/swaps");
+    let full: Vec<String> = list
+        .lines()
+        .enumerate()
+        .map(|(at, line)| {
+            let mut words: Vec<&str> = line.split_whitespace().collect();
+            if at > 0 {
+                // 1.2 GiB of the 2 GiB that can be had.
+                words[3] = "1258291";
+            }
+            words.join("\t")
+        })
+        .collect();
+    machine.put("/proc/swaps", &(full.join("\n") + "\n"));
+    let before = machine.snapshot();
+    let other = RAM.replace("50%", "40%");
+    assert_ne!(other, RAM);
+    let err = up(&machine, &other, true).unwrap_err().to_string();
+    assert!(err.contains("do not fit back into RAM"), "{err}");
+    assert_eq!(machine.snapshot(), before);
+}
+
 #[test]
 fn what_is_gone_or_on_again_is_left_alone() {
     // Somebody switched it on again.

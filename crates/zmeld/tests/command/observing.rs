@@ -96,6 +96,13 @@ fn check_ends_with_1_where_there_is_a_finding_that_counts() {
     let critical = run(&["status", "--root", root, "--check=critical"]);
     assert_eq!(code(&critical), 0, "{}", text(&critical.stdout));
     assert_eq!(code(&run(&["status", "--root", root, "--check"])), 1);
+    // A configuration that cannot be read is no all-clear.
+    fs::create_dir_all(dir.path().join("etc")).unwrap();
+    fs::write(dir.path().join("etc/zmeld.toml"), "[tier").unwrap();
+    assert_eq!(
+        code(&run(&["status", "--root", root, "--check=critical"])),
+        1
+    );
     // Only this machine's counters are noted.
     assert!(!dir.path().join("run/zmeld/counters.json").exists());
 }

@@ -399,6 +399,53 @@ fn a_program_whose_group_cannot_take_its_pages_back_lives_on() {
     assert_eq!(machine(), before);
 }
 
+/// Switching zswap off brings no page back, so that no group needs room for any.
+#[test]
+fn zswap_switched_off_brings_nothing_back_to_a_group() {
+    let Some(_lock) = turn() else { return };
+    let enabled = || fs::read_to_string("/sys/module/zswap/parameters/enabled");
+    if !enabled().is_ok_and(|it| it.trim() == "N") {
+        eprintln!("SKIP: the kernel has no zswap, or it is on already");
+        return;
+    }
+    let folder = folder();
+    let before = machine();
+    let file = folder.path().join("swapfile");
+    let disk = format!(
+        "[tier.file]\nkind = \"disk\"\nfile = \"{}\"\nsize = \"256MiB\"\n",
+        file.display()
+    );
+    let cached = format!("[tier.cache]\nkind = \"zswap\"\nmax_pool_percent = 10\n{disk}");
+    let cached = write(folder.path(), "cached.toml", cached.as_bytes());
+    let bare = write(folder.path(), "bare.toml", disk.as_bytes());
+    succeed(&["up", "--config", str(&cached)], "up");
+    let mut holder = Holder::new(11);
+    let swapped = || {
+        let list = fs::read_to_string("/proc/swaps").expect("swap");
+        let line = list.lines().find(|line| line.contains("swapfile"));
+        let used = line.and_then(|line| line.split_whitespace().nth(3));
+        used.and_then(|used| used.parse::<u64>().ok()).unwrap_or(0) << 10
+    };
+    let held = swapped();
+    assert!(
+        held >= HELD_BYTES as u64 / 4,
+        "{held} bytes are swapped out"
+    );
+    succeed(&["up", "--config", str(&bare)], "without zswap");
+    assert_eq!(enabled().expect("a parameter").trim(), "N");
+    // What is used meanwhile comes back; nothing else does.
+    assert!(
+        swapped() >= held / 2,
+        "{} of {held} bytes are left",
+        swapped()
+    );
+    assert_eq!(holder.ask("check"), "true");
+    holder.group.set(4 * HELD_BYTES);
+    succeed(&["down"], "with room");
+    assert_eq!(holder.ask("check"), "true");
+    assert_eq!(machine(), before);
+}
+
 /// A command of zmeld's that was ended by it would leave a step half done.
 #[test]
 fn ctrl_c_reaches_zmeld_and_not_its_commands() {
@@ -597,6 +644,8 @@ fn an_ordinary_user_is_told_in_one_line() {
         eprintln!("SKIP: needs root to become somebody else");
         return;
     }
+    // What another test has set up would be refused beside what this one asks for.
+    let _held = alone();
     let folder = folder();
     let config = write(folder.path(), "c.toml", b"[tunables]\npage_cluster = 0\n");
     let program = env!("CARGO_BIN_EXE_zmeld");

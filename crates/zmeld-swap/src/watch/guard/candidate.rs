@@ -21,11 +21,26 @@ use crate::room::hierarchy::{Hierarchy, Version};
 /// Of groups below one, so many lists are open before they are needed.
 const BELOW_MAX: usize = 4;
 /// No more groups are looked for below one.
-const BELOW_ALL: usize = 65_536;
+const BELOW_ALL: usize = 8192;
 /// So many processes that were told to end are looked after each by itself.
 const TOLD_MAX: usize = 128;
 /// A path to a process's group is no longer, the host's root included.
 const PATH_MAX: usize = 512;
+
+/// What a group takes.
+#[derive(Debug, Clone, Copy, Default)]
+struct Taken {
+    /// In RAM and in swap, what comes back when it ends.
+    held_bytes: u64,
+    /// Files in memory.
+    shared_bytes: u64,
+}
+
+impl Taken {
+    fn bytes(self) -> u64 {
+        self.held_bytes.saturating_add(self.shared_bytes)
+    }
+}
 
 /// A group that may be ended.
 #[derive(Debug)]
@@ -51,7 +66,7 @@ pub(super) struct Candidate {
     /// What kills all of it at once (`cgroup.kill`, Linux 5.14, version 2).
     kill: Option<File>,
     taken: Ring<u64>,
-    now_bytes: u64,
+    now: Taken,
 }
 
 impl Candidate {
@@ -85,15 +100,25 @@ impl Candidate {
                 .open(host.path(directory.join("cgroup.kill")))
                 .ok(),
             taken: Ring::new(),
-            now_bytes: 0,
+            now: Taken::default(),
         };
-        candidate.follow(host, BELOW_MAX);
+        candidate.follow(host);
         (!candidate.members.is_empty()).then_some(candidate)
     }
 
     /// Opens the lists of processes of the groups that are below it by now, so many.
-    fn follow(&mut self, host: &Host, most: usize) {
-        let most = most.min(BELOW_ALL);
+    fn follow(&mut self, host: &Host) {
+        let all = self.below(host, BELOW_MAX);
+        self.has_more_below = all.len() > BELOW_MAX;
+        self.members = all
+            .iter()
+            .take(BELOW_MAX)
+            .filter_map(|group| OpenFile::open(host, group.join("cgroup.procs")))
+            .collect();
+    }
+
+    /// It and the groups below it, level by level, until they are more than so many.
+    fn below(&self, host: &Host, most: usize) -> Vec<PathBuf> {
         let mut all = vec![self.directory.clone()];
         let mut at = 0;
         while at < all.len() && all.len() <= most {
@@ -101,28 +126,23 @@ impl Candidate {
             all.extend(below.ok().flatten().unwrap_or_default());
             at += 1;
         }
-        self.has_more_below = all.len() > most;
-        self.members = all
-            .iter()
-            .take(most)
-            .filter_map(|group| OpenFile::open(host, group.join("cgroup.procs")))
-            .collect();
+        all
     }
 
     /// What is known of it under that name already.
     pub fn go_on(&mut self, before: &Candidate) {
         self.taken = before.taken;
-        self.now_bytes = before.now_bytes;
+        self.now = before.now;
     }
 
     /// Looks at what it takes.
     pub fn look(&mut self, now: Instant, buffer: &mut [u8]) {
         // One that is gone, or empty, gives nothing back.
-        self.now_bytes = match self.is_empty(buffer) {
-            true => 0,
-            false => self.read(buffer).unwrap_or(0),
+        self.now = match self.is_empty(buffer) {
+            true => Taken::default(),
+            false => self.read(buffer).unwrap_or_default(),
         };
-        self.taken.keep(now, self.now_bytes);
+        self.taken.keep(now, self.now.bytes());
     }
 
     /// It was not there at that time.
@@ -133,23 +153,27 @@ impl Candidate {
     /// In RAM and in swap, without files in memory and the page cache: what comes back
     /// when it ends.
     pub fn bytes(&self) -> u64 {
-        self.now_bytes
+        self.now.held_bytes
     }
 
-    /// How much more that is than it was ten seconds ago.
+    /// How much more it takes than ten seconds ago, files in memory (tmpfs) included: who
+    /// fills memory with those is who runs away, though they stay when he ends.
     pub fn grew_bytes(&self, now: Instant) -> u64 {
         let before = self.taken.oldest(now);
-        before.map_or(0, |(_, before)| self.now_bytes.saturating_sub(before))
+        before.map_or(0, |(_, before)| self.now.bytes().saturating_sub(before))
     }
 
-    fn read(&self, buffer: &mut [u8]) -> Option<u64> {
+    fn read(&self, buffer: &mut [u8]) -> Option<Taken> {
         let stat = self.stat.read(buffer).ok()?;
         let sum = |names: &[&str]| -> u64 {
             let counted = counters::parse(stat).filter(|(name, _)| names.contains(name));
             counted.fold(0, |sum, (_, bytes)| sum.saturating_add(bytes))
         };
         if self.version == Version::One {
-            return Some(sum(&["total_rss", "total_swap"]));
+            return Some(Taken {
+                held_bytes: sum(&["total_rss", "total_swap"]),
+                shared_bytes: sum(&["total_shmem"]),
+            });
         }
         // What a bomb of processes takes is the kernel's; as one sum from 5.18 on.
         let kernel = match counters::value(stat, "kernel") {
@@ -158,21 +182,33 @@ impl Candidate {
             None => sum(&["kernel_stack", "pagetables", "slab_unreclaimable"]),
         };
         let ram = kernel.saturating_add(sum(&["anon"]));
+        let shared_bytes = sum(&["shmem"]);
         let swap = self.swap.as_ref().and_then(|file| {
             let text = file.read(buffer).ok()?;
             text.trim().parse::<u64>().ok()
         });
-        Some(ram.saturating_add(swap.unwrap_or(0)))
+        Some(Taken {
+            held_bytes: ram.saturating_add(swap.unwrap_or(0)),
+            shared_bytes,
+        })
     }
 
     /// Whether it has ended: nothing is in it or below it, or all that were told have gone,
     /// and what is there now was begun since.
     pub fn has_ended(&self, buffer: &mut [u8]) -> bool {
         let is_whole = self.told_all && !self.told.is_empty();
-        (is_whole && self.told.iter().all(has_gone)) || self.is_empty(buffer)
+        if is_whole && self.told.iter().all(has_gone) {
+            // One that leaves its memory to a child has not.
+            let left = self.read(buffer).map_or(0, |it| it.held_bytes);
+            if left < self.now.held_bytes / 2 {
+                return true;
+            }
+        }
+        self.is_empty(buffer)
     }
 
-    fn is_empty(&self, buffer: &mut [u8]) -> bool {
+    /// Whether no process is in it or below it, as far as it is seen.
+    pub fn is_empty(&self, buffer: &mut [u8]) -> bool {
         let Some(events) = &self.events else {
             return self.members.iter().all(|list| match list.read(buffer) {
                 Ok(text) => text.trim().is_empty(),
@@ -187,10 +223,10 @@ impl Candidate {
 
     /// Tells all of its processes to end, and how many those are.
     pub fn tell(&mut self, host: &Host, buffer: &mut [u8]) -> usize {
-        if self.has_more_below {
-            self.follow(host, usize::MAX);
+        match self.has_more_below {
+            true => self.signal_all(host, Signal::TERM, buffer),
+            false => self.signal(host, Signal::TERM, buffer),
         }
-        self.signal(host, Signal::TERM, buffer)
     }
 
     /// Kills all of it. Where the kernel cannot do that at once, the groups that came
@@ -198,9 +234,22 @@ impl Candidate {
     pub fn kill(&mut self, host: &Host, buffer: &mut [u8]) {
         let whole = self.kill.as_ref().map(|file| file.write_at(b"1", 0));
         if !matches!(whole, Some(Ok(_))) {
-            self.follow(host, usize::MAX);
-            self.signal(host, Signal::KILL, buffer);
+            self.signal_all(host, Signal::KILL, buffer);
         }
+    }
+
+    /// Those in all groups that are below it by now, too, one list at a time.
+    fn signal_all(&mut self, host: &Host, signal: Signal, buffer: &mut [u8]) -> usize {
+        let open = std::mem::take(&mut self.members);
+        let mut sent = 0;
+        for group in self.below(host, BELOW_ALL) {
+            self.members
+                .extend(OpenFile::open(host, group.join("cgroup.procs")));
+            sent += self.signal(host, signal, buffer);
+            self.members.clear();
+        }
+        self.members = open;
+        sent
     }
 
     fn signal(&mut self, host: &Host, signal: Signal, buffer: &mut [u8]) -> usize {

@@ -67,8 +67,8 @@ const END_BELOW_MAX: u64 = 1 << 30;
 /// nothing more came for so long, and no longer than that.
 const SETTLE: Duration = Duration::from_secs(2);
 const SETTLE_MAX: Duration = Duration::from_secs(30);
-/// After so many in a row that gave back less than half of what they held, nothing is
-/// ended for so long: what takes the memory is elsewhere.
+/// After so many in a row that gave back less than half of what they held, only what grows
+/// is ended for so long: what takes the memory is elsewhere.
 const IN_VAIN_MAX: u32 = 2;
 const BRAKE: Duration = Duration::from_secs(60);
 /// One that has not gone so long after SIGKILL is given up: it waits in the kernel.
@@ -79,13 +79,15 @@ const TOLD_EVERY: Duration = Duration::from_secs(60);
 const FILES: u64 = 4096;
 /// No more groups are looked at for processes, and no more are followed.
 const LOOKED_AT_MAX: usize = 4096;
+/// Nor those with a longer path, in bytes.
+const PATH_MAX: usize = 1024;
 const CANDIDATES_MAX: usize = 64;
 /// The note is not written more often.
 const NOTE_EVERY: Duration = Duration::from_secs(10);
 const NOTE_EVERY_SHORT: Duration = Duration::from_secs(120);
 /// Before all others, and whatever the configuration says of them: what is needed to
 /// get at the machine.
-const NEVER: [&str; 10] = [
+const NEVER: [&str; 11] = [
     // Paths: of a name alone anybody could call a group of his own.
     "/init.scope",
     "/system.slice/systemd-*.service",
@@ -97,6 +99,8 @@ const NEVER: [&str; 10] = [
     "/system.slice/*getty*.service",
     "/system.slice/*dm.service",
     "/user.slice/user-0.slice",
+    // A desktop's shell: with it, all else of the session would end.
+    "/user.slice/user-*.slice/user@*.service/session.slice",
 ];
 
 /// Something that the guard says, after it has done it.
@@ -242,6 +246,8 @@ pub struct Sentry {
     settling: Option<Settling>,
     /// How many in a row gave back less than half of what they held.
     in_vain: u32,
+    /// Since when only what grows is ended.
+    braked: Option<Instant>,
     told: Told,
     note: Guarded,
     noted: Option<Instant>,
@@ -311,6 +317,7 @@ impl Sentry {
             ending: None,
             settling: None,
             in_vain: 0,
+            braked: None,
             told: Told::default(),
             note: Guarded::default(),
             noted: None,
@@ -404,13 +411,19 @@ impl Sentry {
         if self.ending.is_some() || self.is_settling(seen, now) {
             return;
         }
+        // After some were ended in vain, only what grows: the rest is not to blame.
+        let is_braked = self.braked.is_some_and(|at| now.duration_since(at) < BRAKE);
+        let rule = match is_braked {
+            true => Cause::Stalled,
+            false => cause,
+        };
         let begin = Instant::now();
-        let Some(place) = choose(&self.candidates, cause, seen.total_bytes, now) else {
+        let Some(place) = choose(&self.candidates, rule, seen.total_bytes, now) else {
             if is_over(&mut self.told.nothing, now) {
                 say(GuardEvent::Said(format!(
                     "{}; nothing that may be ended {}",
                     self.why(cause, seen),
-                    match cause {
+                    match rule {
                         Cause::NoRoom => "has processes",
                         Cause::Stalled => "grows",
                     }
@@ -429,7 +442,11 @@ impl Sentry {
         let mut candidate = self.candidates.swap_remove(place);
         let count = candidate.tell(&self.host, &mut self.buffer);
         let reaction = begin.elapsed();
-        if count == 0 {
+        let is_deaf = count == 0 && !candidate.is_empty(&mut self.buffer);
+        if is_deaf {
+            // Somebody is there and cannot be told: not the next one's fault.
+            candidate.kill(&self.host, &mut self.buffer);
+        } else if count == 0 {
             // Nobody was there any more: the next look takes the next one.
             return;
         }
@@ -439,14 +456,14 @@ impl Sentry {
         self.ending = Some(Ending {
             since: now,
             headroom_bytes: seen.headroom_bytes,
-            killed: None,
+            killed: is_deaf.then_some(now),
             told: EndedGroup {
                 group: candidate.shown.clone(),
                 why: why.clone(),
                 tried: tried.clone(),
                 held_bytes: candidate.bytes(),
                 processes: count as u64,
-                was_killed: false,
+                was_killed: is_deaf,
                 reaction_us: u64::try_from(reaction.as_micros()).unwrap_or(u64::MAX),
                 took_ms: None,
             },
@@ -461,8 +478,8 @@ impl Sentry {
         )));
     }
 
-    /// Whether what was ended still gives back memory; and, where the last ones gave next
-    /// to nothing, whether to wait before another one: what takes the memory is elsewhere.
+    /// Whether what was ended still gives back memory. Where the last ones gave next to
+    /// nothing, what takes the memory is elsewhere.
     fn is_settling(&mut self, seen: &Seen, now: Instant) -> bool {
         let Some(settling) = &mut self.settling else {
             return false;
@@ -477,15 +494,15 @@ impl Sentry {
             return true;
         }
         let is_vain = settling.headroom_bytes < settling.wanted_bytes;
-        let is_braked = is_vain && self.in_vain + 1 >= IN_VAIN_MAX;
-        if is_braked && age < BRAKE {
-            return true;
-        }
-        self.in_vain = match is_vain && !is_braked {
+        self.settling = None;
+        self.in_vain = match is_vain {
             true => self.in_vain + 1,
             false => 0,
         };
-        self.settling = None;
+        if self.in_vain >= IN_VAIN_MAX {
+            self.in_vain = 0;
+            self.braked = Some(now);
+        }
         false
     }
 
@@ -579,7 +596,7 @@ impl Sentry {
             (false, false) => CHOOSE_EVERY,
         };
         // A tenth of the time at most, whatever there is to look at.
-        let every = every.max(self.choosing_took * 10);
+        let every = every.max((self.choosing_took * 10).min(CHOOSE_EVERY));
         if self.ending.is_some() || !super::is_due(self.chosen, every, now) {
             return;
         }
@@ -593,10 +610,8 @@ impl Sentry {
         self.choosing_took = begin.elapsed();
         match found {
             Ok(()) => self.told.failed = None,
-            Err(err) => {
-                self.candidates.clear();
-                self.fail(err, say);
-            }
+            // Those that are known stay.
+            Err(err) => self.fail(err, say),
         }
     }
 
@@ -624,7 +639,10 @@ impl Sentry {
             let mut known = self.candidates.iter();
             match (known.find(|it| it.directory == directory), before) {
                 (Some(known), _) => candidate.go_on(known),
-                (None, Some(before)) => candidate.began_after(before),
+                (None, Some(before)) => {
+                    let oldest = now.checked_sub(ring::WINDOW).unwrap_or(before);
+                    candidate.began_after(before.max(oldest));
+                }
                 (None, None) => candidate.rehearse(&self.host),
             }
             candidate.look(now, &mut self.buffer);
@@ -666,12 +684,16 @@ impl Sentry {
                     below.ok().flatten().unwrap_or_default()
                 }
             };
-            // One without any may have some soon.
-            match below.is_empty() {
+            // One without any may have some soon. Where there is more than is looked at, or
+            // a path that is too long, who hides there does not hide from its end.
+            let is_too_much = looked_at + left.len() + below.len() > LOOKED_AT_MAX
+                || below.iter().any(|it| it.as_os_str().len() > PATH_MAX);
+            match below.is_empty() || is_too_much {
                 true => whole.push(group),
                 false => left.extend(below),
             }
         }
+        whole.extend(left);
         whole
     }
 

@@ -108,7 +108,8 @@ impl Sight {
         );
         let mut drives = memory.bytes("SwapFree").unwrap_or(0);
         let pool = self.pool_bytes;
-        sum.pool(pool.saturating_sub(memory.bytes("Zswap").unwrap_or(0)));
+        // Before Linux 5.19 nothing says what is in it: it counts as full.
+        sum.pool(pool.saturating_sub(memory.bytes("Zswap").unwrap_or(pool)));
         for device in &mut self.devices {
             let free = device.add(&mut sum, drives, now, &mut self.buffer);
             drives = drives.saturating_sub(free.unwrap_or(0));

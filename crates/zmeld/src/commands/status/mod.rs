@@ -22,7 +22,8 @@ const EXAMPLES: &str = "\
 Examples:
   zmeld status                  the tiers, why their numbers differ, findings
   zmeld status --json | jq .findings
-  zmeld status --check          exits with 1 when there is a finding
+  zmeld status --check          exits with 1 when there is a finding, or a
+                                configuration that cannot be read
   zmeld status --check=warning  the same, notices left aside
 
 --check, as root, notes the counters of the kernel in /run/zmeld, so that the next
@@ -154,10 +155,12 @@ pub fn run(args: &StatusArgs) -> anyhow::Result<Outcome> {
         let _ = zmeld_swap::observe::lately::note(&args.place.host(), &status.observation);
     }
     let missed = args.check.is_some_and(|least| {
-        status
-            .findings
-            .iter()
-            .any(|f| f.severity >= least.severity())
+        // What cannot be compared is no all-clear.
+        status.configuration_problem.is_some()
+            || status
+                .findings
+                .iter()
+                .any(|f| f.severity >= least.severity())
     });
     Ok(match missed {
         true => Outcome::Missed,
