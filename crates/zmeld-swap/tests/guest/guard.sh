@@ -42,8 +42,9 @@ in_group() {
 	sh -c "echo \$\$ >$GROUPS_TOP/$group/cgroup.procs; $*"
 }
 
-# Larger than what runs away is at first, and still.
-in_group apps/steady 'x=$(head -c 30000000 /dev/zero | tr "\0" a); sleep 1000; echo $x' &
+# Larger than what runs away is at first, and still; of four letters, two bits each.
+in_group apps/steady 'x=$(head -c 30000000 /dev/urandom |
+	tr "\000-\377" "[a*64][b*64][c*64][d*64]"); sleep 1000; echo $x' &
 steady=$!
 cat >/tmp/zmeld.toml <<END
 [watch.guard]
@@ -60,6 +61,8 @@ before=$(others_killed)
 
 # runs_away NAME SCRIPT: it is ended, and nothing else is.
 runs_away() {
+	# As on a machine that has run for a while, zram holds something to judge it by.
+	echo 16M >$GROUPS_TOP/apps/steady/memory.reclaim
 	in_group apps/runaway "$2" >/dev/null 2>&1 &
 	runaway=$!
 	n=0
