@@ -16,16 +16,18 @@
 //! | `sight` | how much programs can take, and how soon that is gone |
 //! | `candidate` | a group that may be ended |
 //! | `choice` | which one of them |
+//! | `groups` | those that the rule names, as the machine has them |
+//! | `ending` | one is told to end, killed, and its memory waited for |
 //! | `open`, `ring` | a file that stays open; a figure of the last ten seconds |
 
 mod candidate;
 mod choice;
+mod ending;
+mod groups;
 mod open;
 mod ring;
 mod sight;
 
-use std::collections::VecDeque;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -37,14 +39,14 @@ use zmeld_linux::Host;
 use zmeld_report::units::{bytes, percent};
 
 use self::candidate::Candidate;
-use self::choice::{choose, Cause};
+use self::choice::Cause;
+pub(crate) use self::groups::selection;
+use self::groups::CANDIDATES_MAX;
 use self::open::touched;
 use self::sight::{is_soon, Seen, Sight};
-use super::targets::{Selection, Targets};
-use crate::config::{GroupPattern, GuardRule, Percent};
+use crate::config::{GuardRule, Percent};
 use crate::error::Error;
 use crate::observe::guarded::{EndedGroup, Guarded};
-use crate::room::hierarchy::Hierarchy;
 
 /// How often it looks, at least and at most.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
@@ -52,56 +54,16 @@ const PAUSE_MIN: Duration = Duration::from_millis(100);
 /// As fast as a program can fill memory: it looks so often that no more than this goes
 /// between two looks, as far as the shortest pause allows.
 const FILLED_PER_SECOND: f64 = 4.0 * (1_u64 << 30) as f64;
-/// How often groups are chosen; while memory is short and there is some, since what runs
-/// away may have begun just now; and where one has to end and none is known.
-const CHOOSE_EVERY: Duration = Duration::from_secs(10);
-const CHOOSE_EVERY_SHORT: Duration = Duration::from_secs(1);
-const CHOOSE_EVERY_LOST: Duration = Duration::from_secs(3);
-/// Groups are followed where programs can take less than so many times what the rule
-/// calls little.
-const FOLLOWED_BELOW: u64 = 4;
 /// On a large machine a share of RAM is a lot: this is little, and this very little.
 const ROOM_BELOW_MAX: u64 = 4 << 30;
 const END_BELOW_MAX: u64 = 1 << 30;
-/// What a group gives back when it ends is waited for before another one is ended: until
-/// nothing more came for so long, and no longer than that.
-const SETTLE: Duration = Duration::from_secs(2);
-const SETTLE_MAX: Duration = Duration::from_secs(30);
-/// After so many in a row that gave back less than half of what they held, only what grows
-/// is ended for so long: what takes the memory is elsewhere.
-const IN_VAIN_MAX: u32 = 2;
-const BRAKE: Duration = Duration::from_secs(60);
-/// One that has not gone so long after SIGKILL is given up: it waits in the kernel.
-const GIVEN_UP_AFTER: Duration = Duration::from_secs(10);
 /// A thing that stays is told again after so long.
 const TOLD_EVERY: Duration = Duration::from_secs(60);
 /// Files that may be open.
 const FILES: u64 = 4096;
-/// No more groups are looked at for processes, and no more are followed.
-const LOOKED_AT_MAX: usize = 4096;
-/// Nor those with a longer path, in bytes.
-const PATH_MAX: usize = 1024;
-const CANDIDATES_MAX: usize = 64;
 /// The note is not written more often.
 const NOTE_EVERY: Duration = Duration::from_secs(10);
 const NOTE_EVERY_SHORT: Duration = Duration::from_secs(120);
-/// Before all others, and whatever the configuration says of them: what is needed to
-/// get at the machine.
-const NEVER: [&str; 11] = [
-    // Paths: of a name alone anybody could call a group of his own.
-    "/init.scope",
-    "/system.slice/systemd-*.service",
-    "/system.slice/dbus*.service",
-    "/system.slice/ssh*.service",
-    "/system.slice/system-ssh*.slice",
-    "/system.slice/system-getty.slice",
-    "/system.slice/system-serial*getty.slice",
-    "/system.slice/*getty*.service",
-    "/system.slice/*dm.service",
-    "/user.slice/user-0.slice",
-    // A desktop's shell: with it, all else of the session would end.
-    "/user.slice/user-*.slice/user@*.service/session.slice",
-];
 
 /// Something that the guard says, after it has done it.
 #[derive(Debug)]
@@ -385,182 +347,6 @@ impl Sentry {
         part(self.rule.room_below, seen).min(ROOM_BELOW_MAX)
     }
 
-    fn look_at_groups(&mut self, seen: &Seen, cause: Option<Cause>, now: Instant) {
-        let least = self.room_below(seen).saturating_mul(FOLLOWED_BELOW);
-        let is_near = seen.headroom_bytes < least || is_soon(seen) || seen.stalled > Some(0.0);
-        let waited = cause.is_some()
-            || self
-                .looked_at_groups
-                .is_none_or(|at| now.duration_since(at) >= PAUSE_MAX / 2);
-        if !is_near || !waited {
-            return;
-        }
-        self.looked_at_groups = Some(now);
-        for candidate in &mut self.candidates {
-            candidate.look(now, &mut self.buffer);
-        }
-    }
-
-    fn end_one(
-        &mut self,
-        cause: Cause,
-        seen: &Seen,
-        now: Instant,
-        say: &mut dyn FnMut(GuardEvent),
-    ) {
-        if self.ending.is_some() || self.is_settling(seen, now) {
-            return;
-        }
-        // After some were ended in vain, only what grows: the rest is not to blame.
-        let is_braked = self.braked.is_some_and(|at| now.duration_since(at) < BRAKE);
-        let rule = match is_braked {
-            true => Cause::Stalled,
-            false => cause,
-        };
-        let begin = Instant::now();
-        let Some(place) = choose(&self.candidates, rule, seen.total_bytes, now) else {
-            if is_over(&mut self.told.nothing, now) {
-                say(GuardEvent::Said(format!(
-                    "{}; nothing that may be ended {}",
-                    self.why(cause, seen),
-                    match rule {
-                        Cause::NoRoom => "has processes",
-                        Cause::Stalled => "grows",
-                    }
-                )));
-            }
-            return;
-        };
-        if self.dry_run {
-            if is_over(&mut self.told.would, now) {
-                let said = self.what(&self.candidates[place], now);
-                let why = self.why(cause, seen);
-                say(GuardEvent::Said(format!("would end {said}; {why}")));
-            }
-            return;
-        }
-        let mut candidate = self.candidates.swap_remove(place);
-        let count = candidate.tell(&self.host, &mut self.buffer);
-        let reaction = begin.elapsed();
-        let is_deaf = count == 0 && !candidate.is_empty(&mut self.buffer);
-        if is_deaf {
-            // Somebody is there and cannot be told: not the next one's fault.
-            candidate.kill(&self.host, &mut self.buffer);
-        } else if count == 0 {
-            // Nobody was there any more: the next look takes the next one.
-            return;
-        }
-        // It is done: from here on memory may be taken.
-        let why = format!("{}; {}", self.what(&candidate, now), self.why(cause, seen));
-        let tried = self.shared.tried();
-        self.ending = Some(Ending {
-            since: now,
-            headroom_bytes: seen.headroom_bytes,
-            killed: is_deaf.then_some(now),
-            told: EndedGroup {
-                group: candidate.shown.clone(),
-                why: why.clone(),
-                tried: tried.clone(),
-                held_bytes: candidate.bytes(),
-                processes: count as u64,
-                was_killed: is_deaf,
-                reaction_us: u64::try_from(reaction.as_micros()).unwrap_or(u64::MAX),
-                took_ms: None,
-            },
-            candidate,
-        });
-        say(GuardEvent::Said(format!(
-            "ends {why} (SIGTERM to {count} processes){}",
-            match tried.is_empty() {
-                true => String::new(),
-                false => format!("; before that: {}", tried.join("; ")),
-            }
-        )));
-    }
-
-    /// Whether what was ended still gives back memory. Where the last ones gave next to
-    /// nothing, what takes the memory is elsewhere.
-    fn is_settling(&mut self, seen: &Seen, now: Instant) -> bool {
-        let Some(settling) = &mut self.settling else {
-            return false;
-        };
-        let rose = seen.headroom_bytes.saturating_sub(settling.headroom_bytes);
-        if rose > seen.total_bytes / 1000 {
-            settling.rose = now;
-            settling.headroom_bytes = seen.headroom_bytes;
-        }
-        let age = now.duration_since(settling.since);
-        if now.duration_since(settling.rose) < SETTLE && age < SETTLE_MAX {
-            return true;
-        }
-        let is_vain = settling.headroom_bytes < settling.wanted_bytes;
-        self.settling = None;
-        self.in_vain = match is_vain {
-            true => self.in_vain + 1,
-            false => 0,
-        };
-        if self.in_vain >= IN_VAIN_MAX {
-            self.in_vain = 0;
-            self.braked = Some(now);
-        }
-        false
-    }
-
-    /// One that was told to end: it has, or is killed.
-    fn go_on_ending(&mut self, seen: &Seen, now: Instant, say: &mut dyn FnMut(GuardEvent)) {
-        // Half of what was little: there is no time to wait for an orderly end.
-        let is_pressing = seen.headroom_bytes < self.end_below(seen) / 2;
-        let Some(ending) = &mut self.ending else {
-            return;
-        };
-        let age = now.duration_since(ending.since);
-        let is_gone = ending.candidate.has_ended(&mut self.buffer);
-        let is_given_up = ending
-            .killed
-            .is_some_and(|at| now.duration_since(at) >= GIVEN_UP_AFTER);
-        if is_gone || is_given_up {
-            ending.told.took_ms = is_gone.then_some(age.as_millis() as u64);
-            say(GuardEvent::Said(format!(
-                "{} {} {:.1} s; programs can take {} more",
-                ending.told.group,
-                match is_gone {
-                    true => "ended after",
-                    false => "does not end, it waits in the kernel: given up after",
-                },
-                age.as_secs_f64(),
-                bytes(seen.headroom_bytes)
-            )));
-            if let Some(ended) = self.ending.take() {
-                self.settling = Some(Settling {
-                    since: now,
-                    rose: now,
-                    headroom_bytes: seen.headroom_bytes,
-                    wanted_bytes: ended.headroom_bytes + ended.told.held_bytes / 2,
-                });
-                self.note.ended(ended.told);
-            }
-            self.noted = None;
-            return;
-        }
-        let is_late = age >= self.rule.grace.duration();
-        if !is_late && !is_pressing {
-            return;
-        }
-        ending.candidate.kill(&self.host, &mut self.buffer);
-        ending.told.was_killed = true;
-        if ending.killed.is_none() {
-            ending.killed = Some(now);
-            say(GuardEvent::Said(format!(
-                "{} is killed (SIGKILL): {}",
-                ending.told.group,
-                match is_late {
-                    true => format!("it did not end within {}", self.rule.grace),
-                    false => format!("programs can take {} more", bytes(seen.headroom_bytes)),
-                }
-            )));
-        }
-    }
-
     fn tell_of_room(&mut self, seen: &Seen, cause: Option<Cause>, say: &mut dyn FnMut(GuardEvent)) {
         let little = self.room_below(seen);
         let is_short = seen.headroom_bytes < little || is_soon(seen) || cause.is_some();
@@ -581,120 +367,6 @@ impl Sentry {
             }
         }
         self.told.is_short = is_short;
-    }
-
-    fn choose_groups(
-        &mut self,
-        cause: Option<Cause>,
-        now: Instant,
-        say: &mut dyn FnMut(GuardEvent),
-    ) {
-        let is_lost = cause.is_some() && self.candidates.is_empty();
-        let every = match (is_lost, self.is_short()) {
-            (true, _) => CHOOSE_EVERY_LOST,
-            (false, true) => CHOOSE_EVERY_SHORT,
-            (false, false) => CHOOSE_EVERY,
-        };
-        // A tenth of the time at most, whatever there is to look at.
-        let every = every.max((self.choosing_took * 10).min(CHOOSE_EVERY));
-        if self.ending.is_some() || !super::is_due(self.chosen, every, now) {
-            return;
-        }
-        let before = self.chosen.replace(now);
-        let begin = Instant::now();
-        self.sight.follow(&self.host);
-        if self.rule.end.is_empty() {
-            return;
-        }
-        let found = self.find_groups(before, now);
-        self.choosing_took = begin.elapsed();
-        match found {
-            Ok(()) => self.told.failed = None,
-            // Those that are known stay.
-            Err(err) => self.fail(err, say),
-        }
-    }
-
-    /// `before`: when they were found last. One that was not there then has grown from
-    /// nothing.
-    fn find_groups(&mut self, before: Option<Instant>, now: Instant) -> Result<(), Error> {
-        let hierarchy = Hierarchy::find(&self.host)?.ok_or_else(|| Error::CannotGuard {
-            why: "the kernel has no control groups that count memory: nothing can be ended by \
-                  its group"
-                .to_owned(),
-        })?;
-        let mut protect = self.rule.protect.clone();
-        let never: Result<Vec<GroupPattern>, String> = NEVER.iter().map(|it| it.parse()).collect();
-        protect.extend(never.unwrap_or_default());
-        let selection = selection(&self.rule, &protect);
-        let mut targets = Targets::choose(&self.host, &hierarchy, selection, &self.shared.stop)?;
-        targets.unmatched.retain(|it| !NEVER.contains(&it.as_str()));
-        let mut found = Vec::with_capacity(CANDIDATES_MAX + 1);
-        for directory in self.ended_whole(targets.groups.into_keys()) {
-            let rank = rank(&self.rule.end, &hierarchy.shown(&directory));
-            let Some(mut candidate) = Candidate::open(&self.host, &hierarchy, &directory, rank)
-            else {
-                continue;
-            };
-            let mut known = self.candidates.iter();
-            match (known.find(|it| it.directory == directory), before) {
-                (Some(known), _) => candidate.go_on(known),
-                (None, Some(before)) => {
-                    let oldest = now.checked_sub(ring::WINDOW).unwrap_or(before);
-                    candidate.began_after(before.max(oldest));
-                }
-                (None, None) => candidate.rehearse(&self.host),
-            }
-            candidate.look(now, &mut self.buffer);
-            found.push(candidate);
-            if found.len() > CANDIDATES_MAX {
-                // The largest ones matter.
-                let smallest = (0..found.len()).min_by_key(|at| found[*at].bytes());
-                found.swap_remove(smallest.unwrap_or(0));
-            }
-        }
-        self.candidates = found;
-        self.note.watched = self.candidates.iter().map(|it| it.shown.clone()).collect();
-        self.note.protected = targets.protected;
-        self.note.unmatched = targets.unmatched;
-        Ok(())
-    }
-
-    /// The groups that are ended each by itself: those that have processes of their own or
-    /// none below, or that the kernel would end whole, too (`memory.oom.group`).
-    fn ended_whole(&self, groups: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
-        let says = |group: &PathBuf, file: &str| {
-            let text = self.host.read_optional(group.join(file)).ok().flatten();
-            text.unwrap_or_default()
-        };
-        // Level by level: who makes many groups hides those of nobody else.
-        let mut left: VecDeque<PathBuf> = groups.collect();
-        let mut looked_at = 0;
-        let mut whole = Vec::new();
-        while let Some(group) = left.pop_front() {
-            looked_at += 1;
-            if looked_at > LOOKED_AT_MAX || self.shared.stop.load(Ordering::Relaxed) {
-                break;
-            }
-            let has_own = !says(&group, "cgroup.procs").trim().is_empty();
-            let below = match has_own || says(&group, "memory.oom.group").trim() == "1" {
-                true => Vec::new(),
-                false => {
-                    let below = self.host.folders_at_most(&group, LOOKED_AT_MAX);
-                    below.ok().flatten().unwrap_or_default()
-                }
-            };
-            // One without any may have some soon. Where there is more than is looked at, or
-            // a path that is too long, who hides there does not hide from its end.
-            let is_too_much = looked_at + left.len() + below.len() > LOOKED_AT_MAX
-                || below.iter().any(|it| it.as_os_str().len() > PATH_MAX);
-            match below.is_empty() || is_too_much {
-                true => whole.push(group),
-                false => left.extend(below),
-            }
-        }
-        whole.extend(left);
-        whole
     }
 
     fn fail(&mut self, err: Error, say: &mut dyn FnMut(GuardEvent)) {
@@ -732,15 +404,6 @@ impl Sentry {
             .clamp(PAUSE_MIN, PAUSE_MAX)
     }
 
-    fn what(&self, candidate: &Candidate, now: Instant) -> String {
-        let grew = candidate.grew_bytes(now);
-        let holds = format!("{}: it holds {}", candidate.shown, bytes(candidate.bytes()));
-        match grew {
-            0 => holds,
-            grew => format!("{holds}, {} more than 10 s ago", bytes(grew)),
-        }
-    }
-
     fn why(&self, cause: Cause, seen: &Seen) -> String {
         match cause {
             Cause::NoRoom => room(seen),
@@ -750,28 +413,6 @@ impl Sentry {
             ),
         }
     }
-}
-
-/// What the rule says of groups, with all that it protects.
-pub(crate) fn selection<'a>(rule: &'a GuardRule, protect: &'a [GroupPattern]) -> Selection<'a> {
-    Selection {
-        named: &rule.end,
-        protect,
-        protect_says: "as [watch.guard] protect says, or it is needed to get at the machine",
-        protect_real_time: rule.protect_real_time,
-        protect_cut_off: false,
-    }
-}
-
-/// The place of the first pattern that names a group, or one above it.
-fn rank(patterns: &[GroupPattern], shown: &str) -> usize {
-    let ends = shown.match_indices('/').map(|(at, _)| at).skip(1);
-    let above: Vec<&str> = ends
-        .map(|end| &shown[..end])
-        .chain(std::iter::once(shown))
-        .collect();
-    let names = |pattern: &GroupPattern| above.iter().any(|group| pattern.matches(group));
-    patterns.iter().position(names).unwrap_or(patterns.len())
 }
 
 fn room(seen: &Seen) -> String {

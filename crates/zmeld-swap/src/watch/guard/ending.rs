@@ -1,0 +1,200 @@
+//! One group at a time is told to end, killed where it does not, and waited for until
+//! its memory is back.
+
+use std::time::{Duration, Instant};
+
+use zmeld_report::units::bytes;
+
+use super::candidate::Candidate;
+use super::choice::{choose, Cause};
+use super::sight::Seen;
+use super::{is_over, Ending, GuardEvent, Sentry, Settling};
+use crate::observe::guarded::EndedGroup;
+
+/// What a group gives back when it ends is waited for before another one is ended: until
+/// nothing more came for so long, and no longer than that.
+const SETTLE: Duration = Duration::from_secs(2);
+const SETTLE_MAX: Duration = Duration::from_secs(30);
+/// After so many in a row that gave back less than half of what they held, only what grows
+/// is ended for so long: what takes the memory is elsewhere.
+const IN_VAIN_MAX: u32 = 2;
+const BRAKE: Duration = Duration::from_secs(60);
+/// One that has not gone so long after SIGKILL is given up: it waits in the kernel.
+const GIVEN_UP_AFTER: Duration = Duration::from_secs(10);
+
+impl Sentry {
+    /// Tells one to end, where none is on its way out.
+    pub(super) fn end_one(
+        &mut self,
+        cause: Cause,
+        seen: &Seen,
+        now: Instant,
+        say: &mut dyn FnMut(GuardEvent),
+    ) {
+        if self.ending.is_some() || self.is_settling(seen, now) {
+            return;
+        }
+        // After some were ended in vain, only what grows: the rest is not to blame.
+        let is_braked = self.braked.is_some_and(|at| now.duration_since(at) < BRAKE);
+        let rule = match is_braked {
+            true => Cause::Stalled,
+            false => cause,
+        };
+        let begin = Instant::now();
+        let Some(place) = choose(&self.candidates, rule, seen.total_bytes, now) else {
+            if is_over(&mut self.told.nothing, now) {
+                say(GuardEvent::Said(format!(
+                    "{}; nothing that may be ended {}",
+                    self.why(cause, seen),
+                    match rule {
+                        Cause::NoRoom => "has processes",
+                        Cause::Stalled => "grows",
+                    }
+                )));
+            }
+            return;
+        };
+        if self.dry_run {
+            if is_over(&mut self.told.would, now) {
+                let said = what(&self.candidates[place], now);
+                let why = self.why(cause, seen);
+                say(GuardEvent::Said(format!("would end {said}; {why}")));
+            }
+            return;
+        }
+        let mut candidate = self.candidates.swap_remove(place);
+        let count = candidate.tell(&self.host, &mut self.buffer);
+        let reaction = begin.elapsed();
+        let is_deaf = count == 0 && !candidate.is_empty(&mut self.buffer);
+        if is_deaf {
+            // Somebody is there and cannot be told: not the next one's fault.
+            candidate.kill(&self.host, &mut self.buffer);
+        } else if count == 0 {
+            // Nobody was there any more: the next look takes the next one.
+            return;
+        }
+        // It is done: from here on memory may be taken.
+        let why = format!("{}; {}", what(&candidate, now), self.why(cause, seen));
+        let tried = self.shared.tried();
+        self.ending = Some(Ending {
+            since: now,
+            headroom_bytes: seen.headroom_bytes,
+            killed: is_deaf.then_some(now),
+            told: EndedGroup {
+                group: candidate.shown.clone(),
+                why: why.clone(),
+                tried: tried.clone(),
+                held_bytes: candidate.bytes(),
+                processes: count as u64,
+                was_killed: is_deaf,
+                reaction_us: u64::try_from(reaction.as_micros()).unwrap_or(u64::MAX),
+                took_ms: None,
+            },
+            candidate,
+        });
+        say(GuardEvent::Said(format!(
+            "ends {why} (SIGTERM to {count} processes){}",
+            match tried.is_empty() {
+                true => String::new(),
+                false => format!("; before that: {}", tried.join("; ")),
+            }
+        )));
+    }
+
+    /// Whether what was ended still gives back memory. Where the last ones gave next to
+    /// nothing, what takes the memory is elsewhere.
+    fn is_settling(&mut self, seen: &Seen, now: Instant) -> bool {
+        let Some(settling) = &mut self.settling else {
+            return false;
+        };
+        let rose = seen.headroom_bytes.saturating_sub(settling.headroom_bytes);
+        if rose > seen.total_bytes / 1000 {
+            settling.rose = now;
+            settling.headroom_bytes = seen.headroom_bytes;
+        }
+        let age = now.duration_since(settling.since);
+        if now.duration_since(settling.rose) < SETTLE && age < SETTLE_MAX {
+            return true;
+        }
+        let is_vain = settling.headroom_bytes < settling.wanted_bytes;
+        self.settling = None;
+        self.in_vain = match is_vain {
+            true => self.in_vain + 1,
+            false => 0,
+        };
+        if self.in_vain >= IN_VAIN_MAX {
+            self.in_vain = 0;
+            self.braked = Some(now);
+        }
+        false
+    }
+
+    /// One that was told to end: it has, or is killed.
+    pub(super) fn go_on_ending(
+        &mut self,
+        seen: &Seen,
+        now: Instant,
+        say: &mut dyn FnMut(GuardEvent),
+    ) {
+        // Half of what was little: there is no time to wait for an orderly end.
+        let is_pressing = seen.headroom_bytes < self.end_below(seen) / 2;
+        let Some(ending) = &mut self.ending else {
+            return;
+        };
+        let age = now.duration_since(ending.since);
+        let is_gone = ending.candidate.has_ended(&mut self.buffer);
+        let is_given_up = ending
+            .killed
+            .is_some_and(|at| now.duration_since(at) >= GIVEN_UP_AFTER);
+        if is_gone || is_given_up {
+            ending.told.took_ms = is_gone.then_some(age.as_millis() as u64);
+            say(GuardEvent::Said(format!(
+                "{} {} {:.1} s; programs can take {} more",
+                ending.told.group,
+                match is_gone {
+                    true => "ended after",
+                    false => "does not end, it waits in the kernel: given up after",
+                },
+                age.as_secs_f64(),
+                bytes(seen.headroom_bytes)
+            )));
+            if let Some(ended) = self.ending.take() {
+                self.settling = Some(Settling {
+                    since: now,
+                    rose: now,
+                    headroom_bytes: seen.headroom_bytes,
+                    wanted_bytes: ended.headroom_bytes + ended.told.held_bytes / 2,
+                });
+                self.note.ended(ended.told);
+            }
+            self.noted = None;
+            return;
+        }
+        let is_late = age >= self.rule.grace.duration();
+        if !is_late && !is_pressing {
+            return;
+        }
+        ending.candidate.kill(&self.host, &mut self.buffer);
+        ending.told.was_killed = true;
+        if ending.killed.is_none() {
+            ending.killed = Some(now);
+            say(GuardEvent::Said(format!(
+                "{} is killed (SIGKILL): {}",
+                ending.told.group,
+                match is_late {
+                    true => format!("it did not end within {}", self.rule.grace),
+                    false => format!("programs can take {} more", bytes(seen.headroom_bytes)),
+                }
+            )));
+        }
+    }
+}
+
+fn what(candidate: &Candidate, now: Instant) -> String {
+    let grew = candidate.grew_bytes(now);
+    let holds = format!("{}: it holds {}", candidate.shown, bytes(candidate.bytes()));
+    match grew {
+        0 => holds,
+        grew => format!("{holds}, {} more than 10 s ago", bytes(grew)),
+    }
+}
