@@ -161,3 +161,18 @@ loop_end() {
 	losetup -d "$loop"
 	rm -f /tmp/backing
 }
+
+GROUPS_TOP=/sys/fs/cgroup
+
+# memory_groups NAME: control groups that count memory, below GROUPS_TOP; a test of that
+# name ends where there are none.
+memory_groups() {
+	grep -q " $GROUPS_TOP " /proc/mounts || {
+		mkdir -p $GROUPS_TOP
+		mount -t cgroup2 none $GROUPS_TOP
+	}
+	if ! echo +memory >$GROUPS_TOP/cgroup.subtree_control; then
+		skip "$1" "no memory controller of version 2"
+		end
+	fi
+}

@@ -11,15 +11,7 @@
 
 modprobe zram num_devices=0 || exit 1
 modprobe -q lz4
-GROUPS_TOP=/sys/fs/cgroup
-grep -q " $GROUPS_TOP " /proc/mounts || {
-	mkdir -p $GROUPS_TOP
-	mount -t cgroup2 none $GROUPS_TOP
-}
-if ! echo +memory >$GROUPS_TOP/cgroup.subtree_control; then
-	skip "guard" "no memory controller of version 2"
-	end
-fi
+memory_groups "guard"
 ok "up" zmeld up --tier zram --size 60% --codec lz4 --no-scan
 mkdir $GROUPS_TOP/apps
 echo +memory >$GROUPS_TOP/apps/cgroup.subtree_control

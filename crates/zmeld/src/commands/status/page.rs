@@ -3,6 +3,7 @@
 use zmeld_report::text;
 use zmeld_report::units::{bytes, count, percent};
 use zmeld_report::{Cell, Column, Document, Section, Table};
+use zmeld_swap::observe::reclaimed::ProtectedGroup;
 use zmeld_swap::observe::{Guarded, Headroom, Lately, Observation, Reclaimed, Since, TierState};
 
 use super::{tone, Status};
@@ -303,15 +304,7 @@ fn reclaimed(reclaim: &Reclaimed) -> Section {
         let why = group.backing_off.iter();
         notes.extend(why.map(|why| format!("{} backs off: {why}", group.group)));
     }
-    for protected in reclaim.protected.iter().take(GROUPS_SHOWN) {
-        notes.push(format!(
-            "{} is protected: {}",
-            protected.group, protected.why
-        ));
-    }
-    for pattern in reclaim.unmatched.iter().take(GROUPS_SHOWN) {
-        notes.push(format!("{pattern}: no control group is called so now"));
-    }
+    notes.extend(left_alone(&reclaim.protected, &reclaim.unmatched));
     match notes.is_empty() {
         true => section,
         false => section.list(notes),
@@ -353,19 +346,27 @@ fn guarded(guard: &Guarded) -> Section {
     }
     let watched = guard.watched.iter().take(GROUPS_SHOWN);
     notes.extend(watched.map(|group| format!("{group} may be ended")));
-    for protected in guard.protected.iter().take(GROUPS_SHOWN) {
-        notes.push(format!(
-            "{} is protected: {}",
-            protected.group, protected.why
-        ));
-    }
-    for pattern in guard.unmatched.iter().take(GROUPS_SHOWN) {
-        notes.push(format!("{pattern}: no control group is called so now"));
-    }
+    notes.extend(left_alone(&guard.protected, &guard.unmatched));
     match notes.is_empty() {
         true => section,
         false => section.list(notes),
     }
+}
+
+/// The groups that a rule is not for, and why.
+fn left_alone<'a>(
+    protected: &'a [ProtectedGroup],
+    unmatched: &'a [String],
+) -> impl Iterator<Item = String> + 'a {
+    let protected = protected
+        .iter()
+        .take(GROUPS_SHOWN)
+        .map(|it| format!("{} is protected: {}", it.group, it.why));
+    let unmatched = unmatched
+        .iter()
+        .take(GROUPS_SHOWN)
+        .map(|pattern| format!("{pattern}: no control group is called so now"));
+    protected.chain(unmatched)
 }
 
 /// How many, when, and where.
