@@ -17,15 +17,14 @@ use rustix::io::Errno;
 
 /// A directory of the kernel has fewer names than that.
 const NAMES_MAX: usize = 1 << 16;
+/// How often an open that met a renaming is tried again.
+const TRIES: u32 = 16;
 
 /// A root directory.
 #[derive(Debug, Clone)]
 pub struct Tree {
     root: PathBuf,
 }
-
-/// How often an open that met a renaming is tried again.
-const TRIES: u32 = 16;
 
 impl Tree {
     /// The tree below that directory.

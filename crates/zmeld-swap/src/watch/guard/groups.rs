@@ -52,10 +52,7 @@ impl Sentry {
     pub(super) fn look_at_groups(&mut self, seen: &Seen, cause: Option<Cause>, now: Instant) {
         let least = self.room_below(seen).saturating_mul(FOLLOWED_BELOW);
         let is_near = seen.headroom_bytes < least || is_soon(seen) || seen.stalled > Some(0.0);
-        let waited = cause.is_some()
-            || self
-                .looked_at_groups
-                .is_none_or(|at| now.duration_since(at) >= PAUSE_MAX / 2);
+        let waited = cause.is_some() || is_due(self.looked_at_groups, PAUSE_MAX / 2, now);
         if !is_near || !waited {
             return;
         }
@@ -85,7 +82,10 @@ impl Sentry {
         }
         let before = self.chosen.replace(now);
         let begin = Instant::now();
-        self.sight.follow(&self.host);
+        if is_due(self.followed, CHOOSE_EVERY, now) {
+            self.followed = Some(now);
+            self.sight.follow(&self.host);
+        }
         if self.rule.end.is_empty() {
             return;
         }
@@ -106,10 +106,7 @@ impl Sentry {
                   its group"
                 .to_owned(),
         })?;
-        let mut protect = self.rule.protect.clone();
-        let never: Result<Vec<GroupPattern>, String> = NEVER.iter().map(|it| it.parse()).collect();
-        protect.extend(never.unwrap_or_default());
-        let selection = selection(&self.rule, &protect);
+        let selection = selection(&self.rule, &self.protect);
         let mut targets = Targets::choose(&self.host, &hierarchy, selection, &self.shared.stop)?;
         targets.unmatched.retain(|it| !NEVER.contains(&it.as_str()));
         let mut found = Vec::with_capacity(CANDIDATES_MAX + 1);
@@ -179,6 +176,14 @@ impl Sentry {
         whole.extend(left);
         whole
     }
+}
+
+/// What the rule protects, and what is never ended.
+pub(super) fn protected(rule: &GuardRule) -> Result<Vec<GroupPattern>, Error> {
+    let never = NEVER.iter().map(|it| it.parse());
+    let all = rule.protect.iter().cloned().map(Ok).chain(never);
+    all.collect::<Result<_, String>>()
+        .map_err(|why| Error::CannotGuard { why })
 }
 
 /// What the rule says of groups, with all that it protects.

@@ -41,10 +41,10 @@ use zmeld_report::units::{bytes, percent};
 use self::candidate::Candidate;
 use self::choice::Cause;
 pub(crate) use self::groups::selection;
-use self::groups::CANDIDATES_MAX;
+use self::groups::{protected, CANDIDATES_MAX};
 use self::open::touched;
 use self::sight::{is_soon, Seen, Sight};
-use crate::config::{GuardRule, Percent};
+use crate::config::{GroupPattern, GuardRule, Percent};
 use crate::error::Error;
 use crate::observe::guarded::{EndedGroup, Guarded};
 
@@ -198,8 +198,12 @@ pub struct Sentry {
     dry_run: bool,
     shared: Arc<Shared>,
     sight: Sight,
+    /// What the rule protects, and what is never ended.
+    protect: Vec<GroupPattern>,
     candidates: Vec<Candidate>,
     buffer: Vec<u8>,
+    /// When swap areas were looked for, and groups.
+    followed: Option<Instant>,
     chosen: Option<Instant>,
     choosing_took: Duration,
     looked_at_groups: Option<Instant>,
@@ -219,7 +223,6 @@ pub struct Sentry {
 /// What was told last, and when.
 #[derive(Debug, Default)]
 struct Told {
-    is_short: bool,
     failed: Option<String>,
     nothing: Option<Instant>,
     would: Option<Instant>,
@@ -266,6 +269,7 @@ impl Sentry {
             why: "/proc/meminfo cannot be opened".to_owned(),
         })?;
         Ok(Sentry {
+            protect: protected(&rule)?,
             host,
             rule,
             dry_run,
@@ -273,6 +277,7 @@ impl Sentry {
             sight,
             candidates: Vec::with_capacity(CANDIDATES_MAX + 1),
             buffer: touched(),
+            followed: None,
             chosen: None,
             choosing_took: Duration::ZERO,
             looked_at_groups: None,
@@ -349,12 +354,13 @@ impl Sentry {
 
     fn tell_of_room(&mut self, seen: &Seen, cause: Option<Cause>, say: &mut dyn FnMut(GuardEvent)) {
         let little = self.room_below(seen);
+        let was_short = self.is_short();
         let is_short = seen.headroom_bytes < little || is_soon(seen) || cause.is_some();
         // Not to and fro at the edge.
-        let stays = self.told.is_short && seen.headroom_bytes < little / 4 * 5;
+        let stays = was_short && seen.headroom_bytes < little / 4 * 5;
         let is_short = is_short || stays;
         self.shared.is_short.store(is_short, Ordering::Relaxed);
-        if is_short != self.told.is_short {
+        if is_short != was_short {
             let room = room(seen);
             say(GuardEvent::Said(match is_short {
                 true => format!("memory is short: {room}"),
@@ -366,7 +372,6 @@ impl Sentry {
                 }
             }
         }
-        self.told.is_short = is_short;
     }
 
     fn fail(&mut self, err: Error, say: &mut dyn FnMut(GuardEvent)) {
