@@ -11,6 +11,7 @@
 //! | [`vm`] | whole machines instead of limits: one booted for each run |
 //! | [`statistics`] | what repeated runs allow to be said |
 //! | [`experiment`] | the order of runs, one run, the result |
+//! | [`size`] | how small a machine will do: the search for the least RAM |
 //! | [`name`] | how what an experiment makes is called |
 //! | `folder` | folders of an experiment's own where anybody may write |
 //! | [`error`] | what can go wrong, in one line each |
@@ -26,6 +27,7 @@ pub mod measure;
 pub mod name;
 pub mod real;
 pub mod recipe;
+pub mod size;
 pub mod statistics;
 pub mod vm;
 pub mod workload;

@@ -162,6 +162,7 @@ built_in!(
     "sysbench",
     "codecs",
     "melding",
+    "size",
 );
 
 impl Recipe {

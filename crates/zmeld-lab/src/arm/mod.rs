@@ -189,6 +189,15 @@ const PREFIX: &str = "lab-";
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Arm {
+    /// One that runs without any limit, and swaps nothing.
+    pub(crate) fn without_limit() -> Arm {
+        Arm {
+            name: "no limit".to_owned(),
+            unlimited: true,
+            ..Arm::default()
+        }
+    }
+
     /// Whether anything may be swapped out.
     pub fn swaps(&self) -> bool {
         !self.config.tiers.is_empty()

@@ -10,6 +10,7 @@
 //! | `machine` | one run in a virtual machine of its own |
 //! | `judge` | from runs to verdicts |
 //! | `overhead` | what the harness itself costs |
+//! | `size` | runs of the search for the least RAM |
 
 pub mod judge;
 mod lock;
@@ -18,6 +19,7 @@ mod order;
 pub mod overhead;
 pub mod result;
 mod run;
+mod size;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -34,6 +36,7 @@ use crate::limit::{Group, Hierarchy};
 use crate::measure::machine::{memory, reclaim_daemons};
 use crate::measure::HostFacts;
 use crate::recipe::{Case, Recipe};
+use crate::size::SizeSearch;
 use crate::vm::host::BootImage;
 use crate::workload::Workload;
 pub use lock::running;
@@ -79,6 +82,19 @@ pub enum Event<'a> {
     },
     /// A run has ended and was added: time to save.
     Ended(&'a Experiment),
+    /// A run of a search for the least RAM begins.
+    Tries {
+        /// With which set-up; none: without a limit.
+        set_up: Option<&'a str>,
+        /// With which limit.
+        limit_bytes: Option<u64>,
+        /// Runs done.
+        done: usize,
+        /// About how long the rest takes, where that is known.
+        left: Option<Duration>,
+    },
+    /// A run of a search has ended and was added: time to save.
+    Tried(&'a SizeSearch),
 }
 
 /// Memory that the machine keeps for everybody else.
@@ -119,10 +135,7 @@ pub fn run(
     let mut lab = Lab::open(settings, stop, listener)?;
     let machine = HostFacts::here(lab.hierarchy.version);
     if !experiment.runs.is_empty() && experiment.machine.kernel != machine.kernel {
-        return Err(Error::Result(format!(
-            "the runs so far were made on kernel {}, and this is {}: their figures do not belong together",
-            experiment.machine.kernel, machine.kernel
-        )));
+        return Err(other_kernel(&experiment.machine, &machine));
     }
     experiment.machine = machine;
     let result = lab.carry_out(experiment);
@@ -145,6 +158,40 @@ pub fn overhead(
     let mut lab = Lab::open(settings, stop, listener)?;
     let machine = HostFacts::here(lab.hierarchy.version);
     lab.overhead(workload, machine, pairs_max)
+}
+
+/// Searches for the least RAM, or carries on with what was done. Where nothing is left to do, it needs no root.
+///
+/// # Errors
+/// What makes it impossible or unsafe; a workload that does not do its job without a limit. What was done before an
+/// error was given to the listener.
+pub fn find_size(
+    search: &mut SizeSearch,
+    settings: &Settings,
+    stop: &AtomicBool,
+    listener: &mut dyn FnMut(Event<'_>),
+) -> Result<(), Error> {
+    if search.is_complete() {
+        search.interrupted = false;
+        return Ok(());
+    }
+    let mut lab = Lab::open(settings, stop, listener)?;
+    let machine = HostFacts::here(lab.hierarchy.version);
+    if !search.unlimited.is_empty() && search.machine.kernel != machine.kernel {
+        return Err(other_kernel(&search.machine, &machine));
+    }
+    search.machine = machine;
+    let result = lab.search(search);
+    search.interrupted = stop.load(Ordering::SeqCst);
+    search.conclude();
+    result
+}
+
+fn other_kernel(then: &HostFacts, now: &HostFacts) -> Error {
+    Error::Result(format!(
+        "the runs so far were made on kernel {}, and this is {}: their figures do not belong together",
+        then.kernel, now.kernel
+    ))
 }
 
 impl<'a> Lab<'a> {

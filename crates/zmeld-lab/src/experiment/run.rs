@@ -412,6 +412,13 @@ impl<'a> RunObserver<'a> {
 }
 
 impl MeasuredRun {
+    /// The most that its group used, files that it read included; 0 where the kernel does not say.
+    pub(super) fn peak_bytes(&self) -> u64 {
+        self.group
+            .get("peak_bytes")
+            .map_or(0, |&bytes| bytes as u64)
+    }
+
     pub(super) fn into_run(self, recipe: &Recipe, case: &Case, arm: &Arm, block: usize) -> Run {
         let value = match (&self.outcome, recipe.metric.name.as_str()) {
             (Outcome::Finished, "elapsed_s") => self.ended.usage.elapsed_s,

@@ -32,7 +32,7 @@ fn recipe(touches: u64, runs: usize) -> String {
 }
 
 /// What an experiment could leave: swap areas, groups, loop devices and zram devices.
-fn machine() -> Vec<String> {
+pub fn machine() -> Vec<String> {
     let mut all: Vec<String> = fs::read_to_string("/proc/swaps")
         .unwrap()
         .lines()

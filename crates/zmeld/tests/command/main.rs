@@ -12,6 +12,7 @@ mod observing;
 mod predictions;
 mod run;
 mod setup;
+mod size;
 mod terminal;
 mod top;
 #[path = "../../../zmeld-linux/tests/support/turn.rs"]

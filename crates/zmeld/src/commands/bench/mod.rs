@@ -1,6 +1,8 @@
 //! `zmeld bench`: experiments under real memory pressure.
 
 mod report;
+mod size;
+mod size_report;
 
 use std::fs::File;
 use std::io::Read;
@@ -11,6 +13,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
+use serde::de::DeserializeOwned;
+use serde::Serialize;
 use zmeld_lab::experiment::overhead::SCHEMA as OVERHEAD_SCHEMA;
 use zmeld_lab::experiment::result::{Experiment, SCHEMA, SCHEMA_VERSION};
 use zmeld_lab::experiment::{judge, overhead, run as carry_out, Event, Settings};
@@ -35,6 +39,7 @@ Examples:
   zmeld bench run codecs --budget 6m --output codecs.json
   zmeld bench run codecs --resume codecs.json        carry on after Ctrl-C
   zmeld bench compare before.json after.json         two kernels, two machines
+  zmeld bench size -- ./my-program --batch           with how little RAM it does
   zmeld bench overhead                               what measuring costs here
 
 An experiment limits memory by a control group and sets up swap, which needs root.
@@ -54,6 +59,8 @@ enum Command {
     Run(Box<RunArgs>),
     /// Compare the arms of two results
     Compare(CompareArgs),
+    /// How small a machine will do: the least RAM for a command, with each set-up
+    Size(Box<size::SizeArgs>),
     /// List the recipes, or print one
     List(ListArgs),
     /// What measuring itself costs: a command alone and under the harness, in turn
@@ -174,6 +181,7 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<Outcome> {
     match &args.command {
         Command::Run(args) => experiment(args),
         Command::Compare(args) => compare(args),
+        Command::Size(args) => size::run(args),
         Command::List(args) => list(args),
         Command::Overhead(args) => measure_overhead(args),
         Command::Workload { json } => workload(json),
@@ -369,14 +377,14 @@ const RESULT_MAX: u64 = 256 << 20;
 /// A result that others may have made: it is looked at, and nothing of it is run.
 fn read(path: &Path) -> anyhow::Result<Experiment> {
     let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
-    read_open(path, &file)
+    read_open(path, &file, (SCHEMA, SCHEMA_VERSION))
 }
 
 /// A result to go on with: what its runs say decides how much memory is taken, by
 /// root. One to which nothing is added may be anybody's.
 fn read_to_go_on(path: &Path, recipe: Recipe, args: &RunArgs) -> anyhow::Result<Experiment> {
     let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let mut done = read_open(path, &file)?;
+    let mut done: Experiment = read_open(path, &file, (SCHEMA, SCHEMA_VERSION))?;
     let mut recipe = recipe;
     if args.runs.is_none() {
         recipe.stopping = done.recipe.stopping;
@@ -384,6 +392,14 @@ fn read_to_go_on(path: &Path, recipe: Recipe, args: &RunArgs) -> anyhow::Result<
     }
     done.go_on_with(recipe, args.full)
         .with_context(|| format!("cannot carry on with {}", path.display()))?;
+    if !done.is_complete() {
+        check_owner(path, &file)?;
+    }
+    Ok(done)
+}
+
+/// Refuses to add runs to another user's file.
+fn check_owner(path: &Path, file: &File) -> anyhow::Result<()> {
     let owner = file.metadata().map(|found| found.uid());
     let owner = owner.with_context(|| format!("cannot read {}", path.display()))?;
     let own = rustix::process::geteuid().as_raw();
@@ -391,17 +407,21 @@ fn read_to_go_on(path: &Path, recipe: Recipe, args: &RunArgs) -> anyhow::Result<
     let asked = std::env::var("SUDO_UID")
         .ok()
         .and_then(|uid| uid.parse().ok());
-    if !done.is_complete() && ![Some(0), Some(own), asked].contains(&Some(owner)) {
+    if ![Some(0), Some(own), asked].contains(&Some(owner)) {
         anyhow::bail!(
             "{} belongs to another user (uid {owner}), and its figures would decide what is done here: \
              copy it first if you trust it",
             path.display()
         );
     }
-    Ok(done)
+    Ok(())
 }
 
-fn read_open(path: &Path, file: &File) -> anyhow::Result<Experiment> {
+fn read_open<T: DeserializeOwned>(
+    path: &Path,
+    file: &File,
+    (schema, version): (&str, u32),
+) -> anyhow::Result<T> {
     let mut text = String::new();
     file.take(RESULT_MAX + 1)
         .read_to_string(&mut text)
@@ -409,18 +429,17 @@ fn read_open(path: &Path, file: &File) -> anyhow::Result<Experiment> {
     if text.len() as u64 > RESULT_MAX {
         anyhow::bail!("{} is longer than any result", path.display());
     }
-    let envelope = Envelope::read(&text, SCHEMA, SCHEMA_VERSION)
-        .with_context(|| path.display().to_string())?;
+    let envelope =
+        Envelope::read(&text, schema, version).with_context(|| path.display().to_string())?;
     Ok(envelope.body)
 }
 
-fn save(path: &Path, experiment: &Experiment) -> anyhow::Result<()> {
-    let envelope = Envelope::new(
-        SCHEMA,
-        SCHEMA_VERSION,
-        env!("CARGO_PKG_VERSION"),
-        experiment,
-    );
+fn save<T: Serialize>(
+    path: &Path,
+    (schema, version): (&str, u32),
+    result: &T,
+) -> anyhow::Result<()> {
+    let envelope = Envelope::new(schema, version, env!("CARGO_PKG_VERSION"), result);
     output::write_whole(path, envelope.to_text().as_bytes())
 }
 
@@ -458,7 +477,7 @@ fn experiment(args: &RunArgs) -> anyhow::Result<Outcome> {
         }
         Event::Ended(experiment) => {
             if let (Some(file), true) = (file, saved.is_ok()) {
-                saved = save(file, experiment);
+                saved = save(file, (SCHEMA, SCHEMA_VERSION), experiment);
             }
         }
         _ => {}
@@ -467,7 +486,7 @@ fn experiment(args: &RunArgs) -> anyhow::Result<Outcome> {
     // Where nothing came of it, what stands in the file from another time is worth more.
     let came_of_it = result.is_ok() || experiment.runs.len() > runs_before;
     if let Some(file) = file.filter(|_| came_of_it) {
-        saved = saved.and(save(file, &experiment));
+        saved = saved.and(save(file, (SCHEMA, SCHEMA_VERSION), &experiment));
     }
     if let Err(err) = result {
         saved?;

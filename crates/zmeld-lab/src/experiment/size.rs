@@ -1,0 +1,249 @@
+//! The runs of a search for the least RAM: in each round one of every set-up that has no
+//! answer yet, with the limit that is its turn, and one without a limit, in an order drawn
+//! anew.
+
+use std::time::{Duration, Instant};
+
+use rand::seq::SliceRandom;
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+
+use super::result::{CaseFacts, Outcome};
+use super::{Event, Lab, RESERVE_BYTES};
+use crate::arm::{Arm, SizeBases};
+use crate::error::Error;
+use crate::limit::Group;
+use crate::measure::machine::memory;
+use crate::recipe::{Case, Recipe};
+use crate::size::result::UNLIMITED_FIRST;
+use crate::size::{SizeRun, SizeSearch};
+
+/// After so many runs without a limit, one in every third round shows whether the machine is still as it was.
+const UNLIMITED_OFTEN: usize = 16;
+/// No run is ended earlier, however short the workload.
+const GIVE_UP_S: f64 = 1.0;
+
+impl Lab<'_> {
+    /// Searches until every set-up has its answer, the budget is spent, or it is stopped.
+    pub(super) fn search(&mut self, search: &mut SizeSearch) -> Result<(), Error> {
+        let begin = Instant::now();
+        self.others_swap(&search.recipe)?;
+        if search.peak_bytes == 0 && !self.look_at_workload(search)? {
+            return Ok(());
+        }
+        self.fits(search.peak_bytes)?;
+        self.leave_set_ups_out(search)?;
+        for round in 0.. {
+            let turns = turns(search, round);
+            if turns.is_empty() {
+                return Ok(());
+            }
+            for turn in turns {
+                let over = |budget: Duration| begin.elapsed() >= budget;
+                search.budget_spent = self.settings.budget.is_some_and(over);
+                if self.stopped() || search.budget_spent {
+                    return Ok(());
+                }
+                match turn {
+                    Turn::Unlimited => self.try_unlimited(search)?,
+                    Turn::SetUp(at) => self.try_set_up(search, at, round)?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What it takes without a limit: a run that does not count for its time. `false`: stopped.
+    fn look_at_workload(&mut self, search: &mut SizeSearch) -> Result<bool, Error> {
+        let recipe = search.recipe.clone();
+        let case = &recipe.cases[0];
+        self.fits(case.workload.expected_bytes().unwrap_or(0))?;
+        self.tell(search, None, None);
+        let group = Group::create(&self.hierarchy, "footprint")?;
+        let measured = self.supervised(case, recipe.run_max_s, &group, None, &[])?;
+        match &measured.outcome {
+            Outcome::Finished => {}
+            Outcome::Stopped => return Ok(false),
+            outcome => return Err(failed(case, outcome)),
+        }
+        let (anonymous, rss) = (measured.footprint_bytes, measured.ended.usage.rss_max_bytes);
+        let footprint = if anonymous > rss / 2 { anonymous } else { rss };
+        let peak = measured.peak_bytes().max(footprint);
+        search.footprint_bytes = footprint;
+        search.peak_bytes = peak.next_multiple_of(4096);
+        Ok(true)
+    }
+
+    /// What is swapped out compresses to at most itself.
+    fn fits(&self, needs: u64) -> Result<(), Error> {
+        let available = memory().available_bytes;
+        if available >= needs.saturating_add(RESERVE_BYTES) {
+            return Ok(());
+        }
+        let bytes = zmeld_report::units::bytes;
+        Err(Error::Unsafe {
+            what: format!(
+                "the workload needs {} and the machine has {} to give, of which {} stay for others: choose a smaller \
+                 workload",
+                bytes(needs),
+                bytes(available),
+                bytes(RESERVE_BYTES)
+            ),
+        })
+    }
+
+    /// Those that this machine cannot have.
+    fn leave_set_ups_out(&mut self, search: &mut SizeSearch) -> Result<(), Error> {
+        let bases = SizeBases {
+            limit: search.peak_bytes,
+            footprint: search.footprint_bytes,
+        };
+        for at in 0..search.set_ups.len() {
+            match search.recipe.arms[at].check(&self.host, bases) {
+                Ok(()) => {}
+                Err(err @ Error::Recipe { .. }) => return Err(err),
+                Err(err) => self.leave_set_up_out(search, at, err.to_string()),
+            }
+        }
+        if search
+            .set_ups
+            .iter()
+            .all(|set_up| set_up.left_out.is_some())
+        {
+            let why: Vec<String> = search
+                .set_ups
+                .iter()
+                .filter_map(|set_up| set_up.left_out.clone())
+                .collect();
+            return Err(Error::Missing {
+                what: why.join("; "),
+            });
+        }
+        Ok(())
+    }
+
+    fn leave_set_up_out(&mut self, search: &mut SizeSearch, at: usize, why: String) {
+        let set_up = &mut search.set_ups[at];
+        (self.listener)(Event::Note(&format!(
+            "set-up {} is left out: {why}",
+            set_up.name
+        )));
+        set_up.left_out = Some(why);
+    }
+
+    fn tell(&mut self, search: &SizeSearch, set_up: Option<&str>, limit_bytes: Option<u64>) {
+        let (done, seconds) = search.progress();
+        (self.listener)(Event::Tries {
+            set_up,
+            limit_bytes,
+            done,
+            left: seconds.map(Duration::from_secs_f64),
+        });
+    }
+
+    fn try_unlimited(&mut self, search: &mut SizeSearch) -> Result<(), Error> {
+        self.tell(search, None, None);
+        let arm = Arm::without_limit();
+        let recipe = search.recipe.clone();
+        let Some(run) = self.tried(search, &recipe, &arm, search.peak_bytes, 0)? else {
+            return Ok(());
+        };
+        if run.outcome != Outcome::Finished {
+            return Err(failed(search.case(), &run.outcome));
+        }
+        search.unlimited.push(run);
+        (self.listener)(Event::Tried(search));
+        Ok(())
+    }
+
+    fn try_set_up(
+        &mut self,
+        search: &mut SizeSearch,
+        at: usize,
+        round: usize,
+    ) -> Result<(), Error> {
+        let Some(limit) = search.next_limit(at) else {
+            return Ok(());
+        };
+        let arm = search.recipe.arms[at].clone();
+        self.tell(search, Some(&arm.name), Some(limit));
+        let mut recipe = search.recipe.clone();
+        if let Some(seconds) = search.unlimited_s() {
+            let give_up = (seconds * search.question.give_up).max(GIVE_UP_S);
+            recipe.run_max_s = recipe.run_max_s.min(give_up);
+        }
+        match self.tried(search, &recipe, &arm, limit, round) {
+            Ok(Some(run)) => search.add(at, limit, run),
+            Ok(None) => return Ok(()),
+            // That a module is not there shows when it is loaded.
+            Err(err) if err.is_missing() => self.leave_set_up_out(search, at, err.to_string()),
+            // Compressed pages that came back wrong are an error; a program that fails for want of memory is not.
+            Err(err) => return Err(err),
+        }
+        (self.listener)(Event::Tried(search));
+        Ok(())
+    }
+
+    /// One run; none: stopped.
+    fn tried(
+        &mut self,
+        search: &SizeSearch,
+        recipe: &Recipe,
+        arm: &Arm,
+        limit: u64,
+        round: usize,
+    ) -> Result<Option<SizeRun>, Error> {
+        let case = Case {
+            limit: Some(limit.to_string()),
+            ..search.case().clone()
+        };
+        let facts = CaseFacts {
+            limit_bytes: Some(limit),
+            ..CaseFacts::new(&case, search.footprint_bytes)
+        };
+        let begin = Instant::now();
+        let mut run = self.run_once(recipe, &case, arm, &facts, round)?;
+        run.took_s = begin.elapsed().as_secs_f64();
+        Ok((run.outcome != Outcome::Stopped).then(|| SizeRun::of(&run, &recipe.metric)))
+    }
+}
+
+/// Whose turn it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    Unlimited,
+    SetUp(usize),
+}
+
+/// The runs of a round; none: every set-up has its answer.
+fn turns(search: &SizeSearch, round: usize) -> Vec<Turn> {
+    let open: Vec<Turn> = (0..search.set_ups.len())
+        .filter(|&at| search.next_limit(at).is_some())
+        .map(Turn::SetUp)
+        .collect();
+    let unlimited = search.unlimited.len();
+    if open.is_empty() {
+        return open;
+    }
+    if unlimited < UNLIMITED_FIRST {
+        return vec![Turn::Unlimited; UNLIMITED_FIRST - unlimited];
+    }
+    let mut turns = open;
+    if unlimited < UNLIMITED_OFTEN || round % 3 == 0 {
+        turns.push(Turn::Unlimited);
+    }
+    let mut random = ChaCha8Rng::seed_from_u64(search.seed);
+    random.set_stream(unlimited as u64 ^ (round as u64) << 32);
+    turns.shuffle(&mut random);
+    turns
+}
+
+fn failed(case: &Case, outcome: &Outcome) -> Error {
+    Error::Workload {
+        what: match outcome {
+            Outcome::Failed(why) => format!("without any limit: {why}"),
+            other => format!("{}: {other:?} without any limit", case.workload.describe()),
+        },
+        integrity: false,
+    }
+}

@@ -1,0 +1,15 @@
+//! How small a machine will do: the least RAM with which a workload still does its job,
+//! for each set-up.
+//!
+//! | module | what belongs there |
+//! |---|---|
+//! | [`search`] | which limit is tried next, and what the runs with it allow to be said |
+//! | [`result`] | what is kept: schema `zmeld.bench.size/1` |
+//!
+//! Running it is `experiment::size`.
+
+pub mod result;
+pub mod search;
+
+pub use result::{Basis, Least, Question, SetUp, SizeRun, SizeSearch, Step};
+pub use search::Verdict;

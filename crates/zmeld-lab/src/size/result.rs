@@ -1,0 +1,549 @@
+//! What is kept of a search for the least RAM: schema `zmeld.bench.size/1`.
+
+use serde::{Deserialize, Serialize};
+
+use super::search::{Bracket, Rule, Verdict, FIRST_LOOK};
+use crate::arm::Arm;
+use crate::error::Error;
+use crate::experiment::result::{Outcome, Run};
+use crate::measure::HostFacts;
+use crate::recipe::{Case, Metric, Recipe};
+use crate::statistics::sample::median;
+use crate::statistics::{Direction, Interval};
+
+/// The schema's name and version.
+pub const SCHEMA: (&str, u32) = ("zmeld.bench.size", 1);
+
+/// No smaller limit is tried.
+const FLOOR_BYTES: u64 = 4 << 20;
+/// Nor one of a smaller share of what is used without a limit.
+const FLOOR_SHARE: u64 = 64;
+/// Runs without a limit before the first one with one.
+pub const UNLIMITED_FIRST: usize = 5;
+/// A step is compared with at most so many runs without a limit, the latest: a machine changes while it measures.
+const UNLIMITED_COMPARED: usize = 20;
+
+/// What the least RAM is the least of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Basis {
+    /// Of a control group: the compressed store comes on top.
+    Group,
+    /// Of a machine: the workload and the store share it.
+    Machine,
+}
+
+/// What is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Question {
+    /// How much slower than without a limit still counts as doing the job, 0.05 for 5 %.
+    pub slowdown: f64,
+    /// How close the ends of the answer are to be, 0.05 for 5 %.
+    pub within: f64,
+    /// At most so many runs for each limit.
+    pub runs_max: usize,
+    /// A run is ended after so many times as long as one without a limit.
+    pub give_up: f64,
+    /// Of what the RAM is.
+    pub basis: Basis,
+}
+
+impl Question {
+    /// Checks that an answer to it can be found.
+    ///
+    /// # Errors
+    /// What is wrong with it, and what would do.
+    pub fn check(&self) -> Result<(), String> {
+        let Question {
+            slowdown,
+            within,
+            runs_max,
+            give_up,
+            ..
+        } = *self;
+        if !(0.001..=10.0).contains(&slowdown) {
+            return Err("a slowdown is from 0.1 % to 1000 %".to_owned());
+        }
+        if !(0.005..=1.0).contains(&within) {
+            return Err("the ends of an answer can be from 0.5 % to 100 % apart".to_owned());
+        }
+        if !(FIRST_LOOK..=99).contains(&runs_max) {
+            return Err(format!("a limit is decided by {FIRST_LOOK} to 99 runs"));
+        }
+        if !(give_up > 1.0 + slowdown && give_up <= 1000.0) {
+            return Err(format!(
+                "a run can be ended after more than {} times as long as without a limit, at most 1000 times",
+                1.0 + slowdown
+            ));
+        }
+        Ok(())
+    }
+
+    /// What decides a step.
+    pub fn rule(&self) -> Rule {
+        Rule {
+            allowed: 1.0 + self.slowdown,
+            runs_max: self.runs_max,
+        }
+    }
+}
+
+/// A search, whole or in part.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SizeSearch {
+    /// The workload and the set-ups; its one case has no limit.
+    pub recipe: Recipe,
+    /// Whether at the published size.
+    pub full: bool,
+    /// What is asked.
+    pub question: Question,
+    /// Where random orders start.
+    pub seed: u64,
+    /// The machine.
+    pub machine: HostFacts,
+    /// Seconds since 1970 when it began.
+    pub began_unix_s: u64,
+    /// Whether Ctrl-C ended it before its time.
+    pub interrupted: bool,
+    /// Whether the time ran out before every set-up had its answer.
+    pub budget_spent: bool,
+    /// The workload and its data, in words.
+    pub workload: String,
+    /// What it needs, bytes of anonymous memory, measured without a limit; 0 before.
+    pub footprint_bytes: u64,
+    /// The most that its group used without a limit, files that it read included; 0 before.
+    pub peak_bytes: u64,
+    /// Runs without a limit that count.
+    pub unlimited: Vec<SizeRun>,
+    /// Each set-up.
+    pub set_ups: Vec<SetUp>,
+}
+
+/// What was found about one set-up.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SetUp {
+    /// Its name.
+    pub name: String,
+    /// Why it is not tried: what this machine lacks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<String>,
+    /// The limits that were tried, in that order.
+    pub steps: Vec<Step>,
+    /// The answer, as far as there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub least: Option<Least>,
+}
+
+/// A limit that was tried.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    /// The limit.
+    pub limit_bytes: u64,
+    /// What is said of it.
+    pub verdict: Verdict,
+    /// What a run costs with it, over one without; infinite: killed, failed, or ended.
+    pub slowdown: Interval,
+    /// Its runs.
+    pub runs: Vec<SizeRun>,
+}
+
+/// One run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SizeRun {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// What is compared: a time, or the inverse of a rate; infinite where it did not finish.
+    #[serde(with = "crate::real")]
+    pub cost: f64,
+    /// How long it ran.
+    pub elapsed_s: f64,
+    /// Its processor time in the kernel.
+    pub system_s: f64,
+    /// Faults that waited for a page.
+    pub faults_major: u64,
+    /// The most that was in swap at once, bytes before compression.
+    pub swapped_max_bytes: u64,
+    /// The most that compressed pages took up.
+    pub store_max_bytes: u64,
+    /// Seconds with setting up and taking back.
+    pub took_s: f64,
+}
+
+/// The least RAM of a set-up.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Least {
+    /// The least that was shown to do.
+    pub bytes: u64,
+    /// The most that was shown not to do; 0: none is known.
+    pub does_not_bytes: u64,
+    /// Whether both are as close as asked for, or `bytes` is the least that is tried.
+    pub resolved: bool,
+    /// Whether `bytes` is what is used without a limit, so that no smaller limit was shown to do.
+    pub unlimited: bool,
+    /// The store at its largest with that limit.
+    pub store_bytes: u64,
+}
+
+impl SizeRun {
+    /// Of a run of an experiment.
+    pub(crate) fn of(run: &Run, metric: &Metric) -> SizeRun {
+        let finished = run.outcome == Outcome::Finished;
+        let cost = match metric.better {
+            _ if !finished => f64::INFINITY,
+            Direction::Lower => run.value,
+            Direction::Higher => 1.0 / run.value,
+        };
+        let usage = &run.ended.usage;
+        let stores = run.series.samples.iter().map(|sample| sample.store_bytes);
+        SizeRun {
+            outcome: run.outcome.clone(),
+            cost: if cost.is_finite() {
+                cost
+            } else {
+                f64::INFINITY
+            },
+            elapsed_s: usage.elapsed_s,
+            system_s: usage.system_s,
+            faults_major: usage.faults_major,
+            swapped_max_bytes: run.swapped_max_bytes,
+            store_max_bytes: stores.max().unwrap_or(0),
+            took_s: run.took_s,
+        }
+    }
+}
+
+impl Step {
+    /// The middle of what runs gave; 0 without any.
+    pub fn median_of(&self, get: impl Fn(&SizeRun) -> f64) -> f64 {
+        let values: Vec<f64> = self.runs.iter().map(get).collect();
+        if values.is_empty() {
+            return 0.0;
+        }
+        median(&values)
+    }
+}
+
+impl SetUp {
+    fn bracket(&self, peak_bytes: u64) -> Bracket {
+        let steps = self.steps.iter();
+        Bracket::of(
+            peak_bytes,
+            steps.map(|step| (step.limit_bytes, step.verdict)),
+        )
+    }
+
+    /// The step of a limit.
+    pub fn step(&self, limit_bytes: u64) -> Option<&Step> {
+        self.steps
+            .iter()
+            .find(|step| step.limit_bytes == limit_bytes)
+    }
+}
+
+impl SizeSearch {
+    /// A search of which nothing was run: for the workload of a recipe's last case, with its set-ups.
+    ///
+    /// # Errors
+    /// A question that makes no sense; a recipe whose case is a machine.
+    pub fn new(
+        recipe: Recipe,
+        full: bool,
+        question: Question,
+        seed: u64,
+    ) -> Result<SizeSearch, Error> {
+        let wrong = |problem: String| Error::Recipe {
+            name: recipe.name.clone(),
+            problem,
+        };
+        question.check().map_err(wrong)?;
+        let mut recipe = if full { recipe.full() } else { recipe };
+        let case = recipe.cases.pop().map(|case| Case {
+            limit: None,
+            full: None,
+            full_limit: None,
+            machine: None,
+            counts_store: question.basis == Basis::Machine,
+            arms: Vec::new(),
+            ..case
+        });
+        recipe.cases = case.into_iter().collect();
+        recipe.arms.retain(|arm| !arm.unlimited);
+        recipe.check()?;
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        Ok(SizeSearch {
+            workload: recipe.cases[0].workload.describe(),
+            set_ups: recipe.arms.iter().map(set_up).collect(),
+            recipe,
+            full,
+            question,
+            seed,
+            machine: HostFacts::here(0),
+            began_unix_s: now.map_or(0, |time| time.as_secs()),
+            interrupted: false,
+            budget_spent: false,
+            footprint_bytes: 0,
+            peak_bytes: 0,
+            unlimited: Vec::new(),
+        })
+    }
+
+    /// Goes on with what was asked now, of which these are runs. What is run from then on
+    /// is what was asked, and nothing that the file said.
+    ///
+    /// # Errors
+    /// What is not as it was.
+    pub fn go_on_with(&mut self, asked: SizeSearch) -> Result<(), Error> {
+        let differs = |what: &str| {
+            Err(Error::Result(format!(
+                "its runs are of another {what}: give the same command, recipe and options as then, or begin anew \
+                 without --resume"
+            )))
+        };
+        if self.recipe.cases != asked.recipe.cases {
+            return differs("workload or basis");
+        }
+        if self.recipe.arms != asked.recipe.arms || self.set_ups.len() != asked.set_ups.len() {
+            return differs("choice of set-ups");
+        }
+        if self.recipe.metric != asked.recipe.metric {
+            return differs("metric");
+        }
+        if self.question != asked.question || self.full != asked.full {
+            return differs("question");
+        }
+        self.recipe = asked.recipe;
+        Ok(())
+    }
+
+    /// The one case.
+    pub(crate) fn case(&self) -> &Case {
+        &self.recipe.cases[0]
+    }
+
+    /// The smallest limit that is tried.
+    pub fn floor_bytes(&self) -> u64 {
+        FLOOR_BYTES.max(self.peak_bytes / FLOOR_SHARE / 4096 * 4096)
+    }
+
+    /// What a run without a limit costs, in the middle.
+    pub fn unlimited_cost(&self) -> Option<f64> {
+        let costs: Vec<f64> = self.unlimited.iter().map(|run| run.cost).collect();
+        (!costs.is_empty()).then(|| median(&costs))
+    }
+
+    /// How long a run without a limit takes, in the middle.
+    pub fn unlimited_s(&self) -> Option<f64> {
+        let times: Vec<f64> = self.unlimited.iter().map(|run| run.elapsed_s).collect();
+        (!times.is_empty()).then(|| median(&times))
+    }
+
+    /// The limit that a set-up is tried with next: one that is not decided yet, or a new one.
+    pub(crate) fn next_limit(&self, set_up: usize) -> Option<u64> {
+        let set_up = &self.set_ups[set_up];
+        if set_up.left_out.is_some() || self.peak_bytes == 0 {
+            return None;
+        }
+        let open = set_up
+            .steps
+            .iter()
+            .find(|step| step.verdict == Verdict::Open);
+        open.map(|step| step.limit_bytes).or_else(|| {
+            let bracket = set_up.bracket(self.peak_bytes);
+            bracket.next(self.floor_bytes(), self.question.within)
+        })
+    }
+
+    /// Adds a run with a limit, and says what follows.
+    pub(crate) fn add(&mut self, set_up: usize, limit_bytes: u64, run: SizeRun) {
+        let from = self.unlimited.len().saturating_sub(UNLIMITED_COMPARED);
+        let unlimited: Vec<f64> = self.unlimited[from..].iter().map(|run| run.cost).collect();
+        let rule = self.question.rule();
+        let set_up = &mut self.set_ups[set_up];
+        let at = match set_up
+            .steps
+            .iter()
+            .position(|step| step.limit_bytes == limit_bytes)
+        {
+            Some(at) => at,
+            None => {
+                set_up.steps.push(Step {
+                    limit_bytes,
+                    verdict: Verdict::Open,
+                    slowdown: rule.judge(&unlimited, &[]).1,
+                    runs: Vec::new(),
+                });
+                set_up.steps.len() - 1
+            }
+        };
+        let step = &mut set_up.steps[at];
+        step.runs.push(run);
+        let limited: Vec<f64> = step.runs.iter().map(|run| run.cost).collect();
+        (step.verdict, step.slowdown) = rule.judge(&unlimited, &limited);
+        self.conclude();
+    }
+
+    /// What follows from the steps: computed anew.
+    pub(crate) fn conclude(&mut self) {
+        let (peak, floor, within) = (self.peak_bytes, self.floor_bytes(), self.question.within);
+        for set_up in &mut self.set_ups {
+            let bracket = set_up.bracket(peak);
+            let (low, high) = bracket.ends();
+            let open = set_up
+                .steps
+                .iter()
+                .any(|step| step.verdict == Verdict::Open);
+            let close = low > 0 && high as f64 <= low as f64 * (1.0 + within) + 4096.0;
+            let at_floor = low == 0 && high <= floor;
+            let step = set_up.step(high);
+            let store_bytes = step.map_or(0, |step| {
+                let stores = step.runs.iter().map(|run| run.store_max_bytes);
+                stores.max().unwrap_or(0)
+            });
+            set_up.least = bracket.is_known().then_some(Least {
+                bytes: high,
+                does_not_bytes: low,
+                resolved: !open && (close || at_floor),
+                unlimited: high == peak,
+                store_bytes,
+            });
+        }
+    }
+
+    /// Whether every set-up has its answer, or all that can be had.
+    pub fn is_complete(&self) -> bool {
+        self.peak_bytes > 0 && (0..self.set_ups.len()).all(|at| self.next_limit(at).is_none())
+    }
+
+    /// Runs done, and about how many seconds the rest takes.
+    pub(crate) fn progress(&self) -> (usize, Option<f64>) {
+        let of_steps = |set_up: &SetUp| set_up.steps.iter().map(|s| s.runs.len()).sum::<usize>();
+        let done = self.unlimited.len() + self.set_ups.iter().map(of_steps).sum::<usize>();
+        let runs = self.set_ups.iter().flat_map(|set_up| &set_up.steps);
+        let runs = runs.flat_map(|step| &step.runs).chain(&self.unlimited);
+        let times: Vec<f64> = runs.map(|run| run.took_s).collect();
+        if self.peak_bytes == 0 || times.is_empty() {
+            return (done, None);
+        }
+        let mean = times.iter().sum::<f64>() / times.len() as f64;
+        let (floor, within) = (self.floor_bytes(), self.question.within);
+        let steps_left = (0..self.set_ups.len()).filter(|&at| self.next_limit(at).is_some());
+        let steps_left = steps_left.map(|at| {
+            let bracket = self.set_ups[at].bracket(self.peak_bytes);
+            bracket.steps_left(floor, within).max(1)
+        });
+        // Most steps are decided at the first look or the second, beside one run without a limit each time.
+        let most = steps_left.clone().max().unwrap_or(0);
+        let runs_left = (steps_left.sum::<usize>() + most) * (FIRST_LOOK + 1);
+        (done, Some(mean * runs_left as f64))
+    }
+}
+
+fn set_up(arm: &Arm) -> SetUp {
+    SetUp {
+        name: arm.name.clone(),
+        left_out: None,
+        steps: Vec::new(),
+        least: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(cost: f64) -> SizeRun {
+        let finished = cost.is_finite();
+        SizeRun {
+            outcome: match finished {
+                true => Outcome::Finished,
+                false => Outcome::OutOfMemory,
+            },
+            cost,
+            elapsed_s: 1.0,
+            system_s: 0.0,
+            faults_major: 0,
+            swapped_max_bytes: 0,
+            store_max_bytes: 7 << 20,
+            took_s: 1.0,
+        }
+    }
+
+    fn question() -> Question {
+        Question {
+            slowdown: 0.05,
+            within: 0.05,
+            runs_max: 7,
+            give_up: 3.0,
+            basis: Basis::Group,
+        }
+    }
+
+    fn search() -> SizeSearch {
+        let recipe = Recipe::load("codecs").unwrap();
+        let mut search = SizeSearch::new(recipe, false, question(), 1).unwrap();
+        search.peak_bytes = 100 << 20;
+        search.unlimited = vec![run(1.0); 8];
+        search
+    }
+
+    #[test]
+    fn what_was_decided_leads_to_an_answer_with_its_store() {
+        let mut search = search();
+        let limit = search.next_limit(0).unwrap();
+        assert_eq!(limit, 80 << 20);
+        for _ in 0..3 {
+            assert_eq!(search.next_limit(0), Some(limit));
+            search.add(0, limit, run(1.01));
+        }
+        let least = search.set_ups[0].least.unwrap();
+        assert_eq!((least.bytes, least.does_not_bytes), (limit, 0));
+        assert!(!least.resolved && !least.unlimited && least.store_bytes == 7 << 20);
+        while let Some(limit) = search.next_limit(0) {
+            search.add(0, limit, run(f64::INFINITY));
+        }
+        let least = search.set_ups[0].least.unwrap();
+        assert!(least.resolved && least.bytes == 80 << 20, "{least:?}");
+        assert!(least.does_not_bytes as f64 * 1.05 >= least.bytes as f64 - 4096.0);
+        // The other set-ups have nothing yet.
+        assert!(search.set_ups[1].least.is_none() && !search.is_complete());
+    }
+
+    #[test]
+    fn what_does_not_do_at_any_limit_needs_what_it_uses() {
+        let mut search = search();
+        while let Some(limit) = search.next_limit(0) {
+            search.add(0, limit, run(f64::INFINITY));
+        }
+        let least = search.set_ups[0].least.unwrap();
+        assert!(least.unlimited && least.resolved && least.bytes == 100 << 20);
+    }
+
+    #[test]
+    fn it_is_written_and_read_again_with_runs_that_never_ended() {
+        let mut search = search();
+        search.add(0, 80 << 20, run(f64::INFINITY));
+        let text = serde_json::to_string(&search).unwrap();
+        assert_eq!(serde_json::from_str::<SizeSearch>(&text).unwrap(), search);
+    }
+
+    #[test]
+    fn questions_without_an_answer_are_refused() {
+        let asked = |change: fn(&mut Question)| {
+            let mut question = question();
+            change(&mut question);
+            question.check()
+        };
+        assert!(asked(|_| ()).is_ok());
+        for change in [
+            (|q| q.slowdown = 0.0) as fn(&mut Question),
+            |q| q.slowdown = f64::NAN,
+            |q| q.within = 0.0,
+            |q| q.within = f64::INFINITY,
+            |q| q.runs_max = 2,
+            |q| q.give_up = 1.05,
+            |q| q.give_up = f64::NAN,
+        ] {
+            assert!(asked(change).is_err());
+        }
+    }
+}

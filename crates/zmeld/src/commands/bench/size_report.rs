@@ -1,0 +1,451 @@
+//! What a search for the least RAM looks like.
+
+use zmeld_lab::experiment::result::Outcome as RunOutcome;
+use zmeld_lab::size::{Basis, Least, SetUp, SizeRun, SizeSearch, Step, Verdict};
+use zmeld_lab::statistics::sample::noise;
+use zmeld_report::plot::{Axis, Lines};
+use zmeld_report::units::{bytes, percent, ratio, seconds};
+use zmeld_report::{cells, Cell, Column, Document, Estimate, Section, Table, Tone, Unit};
+
+/// Does nothing swap with it?
+fn swaps(search: &SizeSearch, set_up: &SetUp) -> bool {
+    let mut arms = search.recipe.arms.iter();
+    arms.any(|arm| arm.name == set_up.name && arm.swaps())
+}
+
+/// An answer that is as close as was asked for is one figure, any other an interval.
+fn amount(least: &Least) -> String {
+    match (least.resolved, least.does_not_bytes) {
+        (true, 0) => format!("at most {}", bytes(least.bytes)),
+        (true, _) => bytes(least.bytes),
+        (false, 0) => format!("at most {}", bytes(least.bytes)),
+        (false, low) => format!("{} to {}", bytes(low), bytes(least.bytes)),
+    }
+}
+
+/// The answer in one sentence.
+fn answer(search: &SizeSearch) -> String {
+    let name = &search.recipe.cases[0].name;
+    let mut swapping: Vec<(&SetUp, &Least)> = Vec::new();
+    let mut without: Vec<&Least> = Vec::new();
+    for set_up in &search.set_ups {
+        match (&set_up.least, swaps(search, set_up)) {
+            (Some(least), true) => swapping.push((set_up, least)),
+            (Some(least), false) => without.push(least),
+            (None, _) => {}
+        }
+    }
+    if swapping.is_empty() && without.is_empty() {
+        return "There is no answer yet: no limit was decided.".to_owned();
+    }
+    swapping.sort_by_key(|(_, least)| least.bytes);
+    let mut parts: Vec<String> = swapping
+        .iter()
+        .map(|(set_up, least)| format!("{} and {}", amount(least), set_up.name))
+        .collect();
+    let without: Vec<String> = without
+        .iter()
+        .map(|least| format!("{} without swap", amount(least)))
+        .collect();
+    let mut text = format!("`{name}` does with {}", parts.join(", "));
+    if parts.is_empty() {
+        parts = without;
+        text.push_str(&parts.join("; "));
+    } else if !without.is_empty() {
+        text = format!("{text}; {}", without.join("; "));
+    }
+    format!("{text}.")
+}
+
+/// One row a set-up.
+fn answers_table(search: &SizeSearch) -> Table {
+    let mut table = Table::new("Least RAM")
+        .column(Column::text("set-up").names_row())
+        .column(Column::bytes("least RAM").with_interval())
+        .column(Column::ratio("time").with_interval())
+        .column(Column::count("faults"))
+        .column(Column::bytes("store"));
+    let best = search
+        .set_ups
+        .iter()
+        .filter_map(|set_up| set_up.least.filter(|least| !least.unlimited))
+        .map(|least| least.bytes)
+        .min();
+    for set_up in search.set_ups.iter().filter(|it| it.left_out.is_none()) {
+        let Some(least) = &set_up.least else {
+            table.row(cells![
+                set_up.name.as_str(),
+                Cell::Empty,
+                Cell::Empty,
+                Cell::Empty,
+                Cell::Empty
+            ]);
+            continue;
+        };
+        let range = Estimate::new(
+            least.bytes as f64,
+            least.does_not_bytes as f64,
+            least.bytes as f64,
+        );
+        let step = set_up.step(least.bytes);
+        let of_step = |get: fn(&Step) -> Cell| step.map_or(Cell::Empty, get);
+        let row = table.row(cells![
+            set_up.name.as_str(),
+            range,
+            of_step(slowdown),
+            of_step(|step| step.median_of(|run| run.faults_major as f64).into()),
+            of_step(|step| step.median_of(|run| run.store_max_bytes as f64).into()),
+        ]);
+        if best == Some(least.bytes) {
+            row.strong();
+        }
+    }
+    table.note(
+        "Least RAM: what was shown to do, and in brackets from what was shown not to do. The other columns are of \
+         runs with that limit: time over that without a limit, major faults, RAM of compressed pages.",
+    );
+    table
+}
+
+fn slowdown(step: &Step) -> Cell {
+    let all = &step.slowdown;
+    match all.value.is_finite() {
+        true => Cell::Estimate(Estimate::new(all.value, all.low, all.high)),
+        false => Cell::Empty,
+    }
+}
+
+/// Every limit that was tried.
+fn steps_table(search: &SizeSearch) -> Table {
+    let mut table = Table::new("What was tried")
+        .column(Column::text("set-up").names_row())
+        .column(Column::bytes("limit").names_row())
+        .column(Column::text("does"))
+        .column(Column::ratio("time").with_interval())
+        .column(Column::count("runs"))
+        .column(Column::text("unfinished"));
+    for set_up in &search.set_ups {
+        let mut steps: Vec<&Step> = set_up.steps.iter().collect();
+        steps.sort_by_key(|step| step.limit_bytes);
+        for step in steps {
+            table.row(cells![
+                set_up.name.as_str(),
+                step.limit_bytes,
+                verdict(step.verdict),
+                slowdown(step),
+                step.runs.len(),
+                unfinished(search, &step.runs),
+            ]);
+        }
+    }
+    table
+}
+
+fn verdict(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Open => "not decided yet",
+        Verdict::Does => "yes",
+        Verdict::DoesNot => "no",
+        Verdict::Undecided => "cannot be told",
+    }
+}
+
+/// Why runs did not finish, and how many.
+fn unfinished(search: &SizeSearch, runs: &[SizeRun]) -> String {
+    let mut reasons: Vec<(String, usize)> = Vec::new();
+    for run in runs {
+        let why = match &run.outcome {
+            RunOutcome::Finished | RunOutcome::Stopped => continue,
+            RunOutcome::OutOfMemory => "out of memory".to_owned(),
+            RunOutcome::TimedOut => format!("over {}", ratio(search.question.give_up)),
+            RunOutcome::Failed(why) => why.clone(),
+        };
+        match reasons.iter_mut().find(|(known, _)| *known == why) {
+            Some((_, count)) => *count += 1,
+            None => reasons.push((why, 1)),
+        }
+    }
+    let words: Vec<String> = reasons
+        .iter()
+        .map(|(why, count)| format!("{count} {why}"))
+        .collect();
+    words.join("; ")
+}
+
+/// What follows, in words.
+fn findings(search: &SizeSearch) -> Vec<(Tone, String)> {
+    let mut all = Vec::new();
+    let asked = &search.question;
+    let of = |swapping: bool| {
+        let fit = search
+            .set_ups
+            .iter()
+            .filter(move |it| swaps(search, it) == swapping);
+        fit.filter_map(|it| Some((it, it.least?)))
+    };
+    let best = of(true).min_by_key(|(_, least)| least.bytes);
+    if let (Some((set_up, least)), Some((_, without))) = (best, of(false).next()) {
+        let (with_store, of_what) = match asked.basis {
+            Basis::Group => (least.bytes + least.store_bytes, " with its store"),
+            Basis::Machine => (least.bytes, ""),
+        };
+        let text = match with_store < without.does_not_bytes.max(1) {
+            true => format!(
+                "{} saves {} against no swap: it takes {}{of_what}.",
+                set_up.name,
+                bytes(without.bytes - with_store),
+                bytes(with_store)
+            ),
+            false => format!(
+                "No set-up is shown to need less RAM than no swap: {} takes {}{of_what}.",
+                set_up.name,
+                bytes(with_store)
+            ),
+        };
+        all.push((Tone::Neutral, text));
+    }
+    let unknown: Vec<&str> = search
+        .set_ups
+        .iter()
+        .filter(|it| it.left_out.is_none() && it.least.is_none())
+        .map(|it| it.name.as_str())
+        .collect();
+    if !unknown.is_empty() {
+        all.push((
+            Tone::Warning,
+            format!("Missing: no limit was decided of {}.", unknown.join(", ")),
+        ));
+    }
+    for set_up in &search.set_ups {
+        if let Some(why) = &set_up.left_out {
+            all.push((Tone::Warning, format!("{} is left out: {why}", set_up.name)));
+        } else if let Some(text) = doubt(search, set_up) {
+            all.push((Tone::Warning, text));
+        }
+    }
+    let costs: Vec<f64> = search.unlimited.iter().map(|run| run.cost).collect();
+    let noise = noise(&costs);
+    if noise.relative_spread > asked.slowdown / 2.0 {
+        all.push((
+            Tone::Warning,
+            format!(
+                "Runs without a limit differ by {}, which is much for a slowdown of {}: a quieter machine, a larger \
+                 --slowdown or more --runs decide more.",
+                percent(noise.relative_spread),
+                percent(asked.slowdown)
+            ),
+        ));
+    }
+    all
+}
+
+/// What is not known of a set-up, and why.
+fn doubt(search: &SizeSearch, set_up: &SetUp) -> Option<String> {
+    let undecided = set_up
+        .steps
+        .iter()
+        .filter(|step| step.verdict == Verdict::Undecided)
+        .map(|step| bytes(step.limit_bytes))
+        .collect::<Vec<_>>();
+    match &set_up.least {
+        None => None,
+        Some(least) if !least.resolved => Some(match undecided.is_empty() {
+            true => format!(
+                "{}: not finished; what is known is that {} does.",
+                set_up.name,
+                bytes(least.bytes)
+            ),
+            false => format!(
+                "{}: with {} it cannot be told whether {} of slowdown are exceeded.",
+                set_up.name,
+                undecided.join(" and "),
+                percent(search.question.slowdown)
+            ),
+        }),
+        Some(least) if least.unlimited => Some(format!(
+            "{}: no limit below {}, what is used without one, was shown to do.",
+            set_up.name,
+            bytes(least.bytes)
+        )),
+        Some(_) => None,
+    }
+}
+
+/// RAM against slowdown, a line for each set-up.
+fn plot(search: &SizeSearch) -> Lines {
+    let of = match search.question.basis {
+        Basis::Group => "RAM of the control group",
+        Basis::Machine => "RAM of the machine, store included",
+    };
+    let mut lines = Lines::new(
+        "RAM against time (1 is without a limit; lines end where it does not finish)",
+        Axis::new(of, Unit::Bytes),
+        Axis::new("time", Unit::Ratio),
+    );
+    let peak = search.peak_bytes as f64;
+    for set_up in search.set_ups.iter().filter(|it| !it.steps.is_empty()) {
+        let mut points: Vec<(f64, Estimate)> = set_up
+            .steps
+            .iter()
+            .filter(|step| step.slowdown.value.is_finite())
+            .map(|step| (step.limit_bytes as f64, within_reach(search, step)))
+            .collect();
+        points.push((peak, Estimate::exact(1.0)));
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        lines = lines.band(&set_up.name, points);
+    }
+    let asked = 1.0 + search.question.slowdown;
+    let ends = [search.floor_bytes() as f64, peak];
+    lines.series(
+        &format!("allowed: {}", ratio(asked)),
+        ends.map(|at| (at, asked)),
+    )
+}
+
+/// The interval of a step without infinite ends, which no plot has room for.
+fn within_reach(search: &SizeSearch, step: &Step) -> Estimate {
+    let all = &step.slowdown;
+    let low = all.low.clamp(0.0, all.value);
+    let high = all
+        .high
+        .clamp(all.value, search.question.give_up.max(all.value));
+    Estimate::new(all.value, low, high)
+}
+
+/// Every run in a row.
+pub fn runs_table(search: &SizeSearch) -> Table {
+    let mut table = Table::new("Runs")
+        .column(Column::text("set-up").names_row())
+        .column(Column::bytes("limit").names_row())
+        .column(Column::text("outcome"))
+        .column(Column::number("cost"))
+        .column(Column::seconds("elapsed"))
+        .column(Column::seconds("system"))
+        .column(Column::count("major faults"))
+        .column(Column::bytes("in swap"))
+        .column(Column::bytes("store"));
+    let mut add = |set_up: &str, limit: Cell, run: &SizeRun| {
+        let outcome = match &run.outcome {
+            RunOutcome::Finished => "finished",
+            RunOutcome::OutOfMemory => "out of memory",
+            RunOutcome::TimedOut => "timed out",
+            RunOutcome::Failed(why) => why,
+            RunOutcome::Stopped => "stopped",
+        };
+        table.row(cells![
+            set_up,
+            limit,
+            outcome,
+            run.cost,
+            run.elapsed_s,
+            run.system_s,
+            run.faults_major,
+            run.swapped_max_bytes,
+            run.store_max_bytes,
+        ]);
+    };
+    for run in &search.unlimited {
+        add("no limit", Cell::Empty, run);
+    }
+    for set_up in &search.set_ups {
+        for step in &set_up.steps {
+            for run in &step.runs {
+                add(&set_up.name, step.limit_bytes.into(), run);
+            }
+        }
+    }
+    table
+}
+
+/// The result for a terminal or as Markdown.
+pub fn document(search: &SizeSearch) -> Document {
+    build(search, false)
+}
+
+/// The result as a page, with a plot and every limit that was tried.
+pub fn page(search: &SizeSearch) -> Document {
+    build(search, true)
+}
+
+fn facts(search: &SizeSearch) -> String {
+    let asked = &search.question;
+    let time = search.unlimited_s().map_or(String::new(), |time| {
+        format!(" and takes {}", seconds(time))
+    });
+    let basis = match asked.basis {
+        Basis::Group => {
+            "RAM is the limit of its control group; the compressed store comes on top of it"
+        }
+        Basis::Machine => {
+            "RAM is what it and the compressed store share; a machine's kernel and other programs come on top of it"
+        }
+    };
+    format!(
+        "{}. Without a limit it uses {} ({} of them its own memory, the rest files){time}. It does its job where it \
+         takes at most {} more. {basis}.",
+        search.workload,
+        bytes(search.peak_bytes),
+        bytes(search.footprint_bytes),
+        percent(asked.slowdown)
+    )
+}
+
+fn build(search: &SizeSearch, plots: bool) -> Document {
+    let text = answer(search);
+    let mut lead = text;
+    if search.interrupted {
+        lead += " (Stopped by Ctrl-C: this is what was known by then.)";
+    } else if search.budget_spent {
+        lead += " (The time ran out before every set-up had its answer.)";
+    }
+    let mut section = Section::new("");
+    if search.peak_bytes > 0 {
+        section = section.paragraph(facts(search));
+    }
+    if plots && search.peak_bytes > 0 {
+        section = section.plot(plot(search));
+    }
+    section = section.table(answers_table(search));
+    for (tone, text) in findings(search) {
+        section = section.advice(tone, text);
+    }
+    let mut document = Document::new("zmeld bench size")
+        .lead(lead)
+        .section(section);
+    if plots {
+        document = document.section(Section::new("Limits").table(steps_table(search)));
+    }
+    let steps: usize = search.set_ups.iter().map(|it| it.steps.len()).sum();
+    let runs: usize = search
+        .set_ups
+        .iter()
+        .flat_map(|it| &it.steps)
+        .map(|step| step.runs.len())
+        .sum();
+    let machine = &search.machine;
+    document
+        .provenance(
+            "machine",
+            format!(
+                "{}, {} processors, {}",
+                machine.processor,
+                machine.processors,
+                bytes(machine.ram_bytes)
+            ),
+        )
+        .provenance(
+            "kernel",
+            format!(
+                "{}, control groups v{}",
+                machine.kernel, machine.cgroup_version
+            ),
+        )
+        .provenance(
+            "runs",
+            format!(
+                "{runs} with {steps} limits, {} without, seed {}",
+                search.unlimited.len(),
+                search.seed
+            ),
+        )
+}

@@ -1,0 +1,331 @@
+//! How small a machine will do, from the command line.
+
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{kill, Signal};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+use crate::bench::machine;
+use crate::errors::{as_nobody, refuses};
+use crate::run::*;
+use crate::setup::{remove_doubtful, turn};
+
+/// A program of so many touches of 24 MiB, with and without zram. Without swap it is killed below what it needs; with
+/// zram it goes on, for `slowdown` as large as a test asks.
+fn recipe(folder: &Path, touches: u64) -> std::path::PathBuf {
+    let text = format!(
+        "name = \"tiny\"\nquestion = \"?\"\nabout = \"\"\nwarm_ups = 0\n\
+         stopping = {{ runs_min = 1, runs_max = 1, width = 0.5 }}\n\
+         [[case]]\nname = \"touches\"\n\
+         workload = {{ kind = \"touch\", bytes = 25165824, touches = {touches} }}\n\
+         [[arm]]\nname = \"no swap\"\n\
+         [[arm]]\nname = \"zram lzo-rle\"\n\
+         tier.zram = {{ kind = \"zram\", codec = \"lzo-rle\", size = \"300% of footprint\" }}\n\
+         [[arm]]\nname = \"zram 842\"\n\
+         tier.zram = {{ kind = \"zram\", codec = \"842\", size = \"300% of footprint\" }}\n"
+    );
+    write(folder, "tiny.toml", text.as_bytes())
+}
+
+/// So much slower as nothing here is, and few steps.
+const GENEROUS: [&str; 6] = ["--slowdown", "900%", "--give-up", "50", "--within", "25%"];
+
+fn set_up<'a>(found: &'a Value, name: &str) -> &'a Value {
+    let all = found["set_ups"].as_array().unwrap();
+    all.iter().find(|it| it["name"] == name).unwrap()
+}
+
+fn kept(path: &Path) -> Value {
+    serde_json::from_slice(&fs::read(path).unwrap()).expect("JSON")
+}
+
+fn runs_of(found: &Value) -> usize {
+    let all = found["set_ups"].as_array().unwrap().iter();
+    let steps = all.flat_map(|it| it["steps"].as_array().unwrap());
+    steps
+        .map(|step| step["runs"].as_array().unwrap().len())
+        .sum()
+}
+
+#[test]
+fn what_has_no_answer_is_refused_in_one_line() {
+    refuses(
+        &["bench", "size"],
+        2,
+        &["no command", "bench size -- COMMAND"],
+    );
+    refuses(
+        &["bench", "size", "--recipe", "matmull"],
+        2,
+        &["matmull", "no such recipe"],
+    );
+    refuses(
+        &["bench", "size", "--set-ups", "zramm", "--", "true"],
+        2,
+        &["no set-up \"zramm\"", "zram lz4"],
+    );
+    for (option, value, word) in [
+        ("--slowdown", "0", "such as 5%"),
+        ("--slowdown", "-5%", "such as 5%"),
+        ("--slowdown", "1e9%", "0.1 % to 1000 %"),
+        ("--within", "nan", "such as 5%"),
+        ("--within", "0.01%", "0.5 % to 100 %"),
+        ("--runs", "2", "3 to 99"),
+        ("--runs", "100000000000000000000", "--runs"),
+        ("--give-up", "1", "1.05 times"),
+        ("--give-up", "inf", "1000 times"),
+        ("--budget", "5 weeks", "6m"),
+        ("--basis", "planet", "planet"),
+        ("--resume", "/nonexistent", "/nonexistent"),
+        ("--output", "/nonexistent/r.json", "no directory"),
+    ] {
+        let option = format!("{option}={value}");
+        refuses(&["bench", "size", &option, "--", "true"], 2, &[word]);
+    }
+}
+
+#[test]
+fn a_search_is_for_root() {
+    let (Some(mut command), _place) = as_nobody() else {
+        return;
+    };
+    let output = command.args(["bench", "size", "--", "true"]).output();
+    let output = output.unwrap();
+    let line = text(&output.stderr);
+    assert_eq!(code(&output), 3, "{line}");
+    assert!(
+        line.contains("needs root") && line.lines().count() == 1,
+        "{line}"
+    );
+}
+
+#[test]
+fn a_command_that_fails_without_a_limit_has_no_least_ram() {
+    let Some(_turn) = turn() else { return };
+    let before = machine();
+    for (command, word) in [
+        ("false", "without any limit: exit code 1"),
+        ("/nonexistent/program", "/nonexistent/program"),
+    ] {
+        let output = patiently(&["bench", "size", "--", command]);
+        let line = text(&output.stderr);
+        assert!(code(&output) != 0 && output.stdout.is_empty(), "{line}");
+        assert!(line.contains(word), "{line}");
+    }
+    assert_eq!(machine(), before);
+}
+
+#[test]
+fn the_least_ram_is_found_with_and_without_swap_and_nothing_is_left() {
+    let Some(_turn) = turn() else { return };
+    let folder = folder();
+    let path = recipe(folder.path(), 2000);
+    let (result, page) = (folder.path().join("r.json"), folder.path().join("r.html"));
+    let before = machine();
+    let mut args = vec!["bench", "size", "--recipe", str(&path), "--json"];
+    args.extend(GENEROUS);
+    args.extend(["--output", str(&result), "--html", str(&page)]);
+    let output = patiently(&args);
+    let said = text(&output.stderr);
+    assert_eq!(code(&output), 0, "{said}");
+    assert_eq!(machine(), before, "something was left");
+    let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(found, kept(&result));
+    assert_eq!(found["schema"], "zmeld.bench.size/1");
+    let seen = crate::json::check(&found);
+    for kind in [
+        "SizeSearch",
+        "SizeQuestion",
+        "SizeSetUp",
+        "SizeStep",
+        "SizeRun",
+        "Least",
+    ] {
+        assert!(seen.contains(kind), "{kind}: {seen:?}");
+    }
+    // Without swap it needs what it has, killed in every run with less. How well zram does is the machine's affair,
+    // but with so much time it needs less.
+    let footprint = found["footprint_bytes"].as_u64().unwrap();
+    let (none, zram) = (set_up(&found, "no swap"), set_up(&found, "zram lzo-rle"));
+    let least = |of: &Value| of["least"]["bytes"].as_u64().unwrap();
+    assert_eq!(none["least"]["resolved"], true, "{none}");
+    assert!(least(none) * 100 >= footprint * 95, "{none}");
+    for step in none["steps"].as_array().unwrap() {
+        let small = step["limit_bytes"].as_u64().unwrap() * 10 < footprint * 9;
+        if small {
+            assert_eq!(step["verdict"], "does-not", "{step}");
+            assert_eq!(step["slowdown"]["low"], "inf", "{step}");
+        }
+    }
+    assert!(least(zram) < least(none), "{zram}");
+    assert!(zram["least"]["store_bytes"].as_u64().unwrap() > 0);
+    assert!(set_up(&found, "zram 842")["left_out"].is_string() || least(zram) > 0);
+    let page = fs::read_to_string(page).unwrap();
+    assert!(
+        page.contains("<svg") && page.contains("RAM against time") && !page.contains("<script")
+    );
+    is_shown(&path, &result);
+    others_questions_are_refused(&path, &result);
+}
+
+/// What is complete is shown without a run, by anybody.
+fn is_shown(path: &Path, result: &Path) {
+    let before = fs::read(result).unwrap();
+    let mut args = vec![
+        "bench",
+        "size",
+        "--recipe",
+        str(path),
+        "--resume",
+        str(result),
+    ];
+    args.extend(GENEROUS);
+    let output = patiently(&args);
+    let said = text(&output.stdout);
+    assert_eq!(code(&output), 0, "{}", text(&output.stderr));
+    assert!(said.contains("'touches' does with "), "{said}");
+    assert!(said.contains(" without swap."), "{said}");
+    assert!(
+        said.lines().all(|line| line.chars().count() <= 80),
+        "{said}"
+    );
+    args.push("--csv");
+    let csv = text(&patiently(&args).stdout);
+    assert!(csv.starts_with("set_up,limit"), "{csv}");
+    assert_eq!(fs::read(result).unwrap(), before);
+}
+
+fn others_questions_are_refused(path: &Path, result: &Path) {
+    for (more, word) in [
+        (&["--slowdown", "10%"][..], "another question"),
+        (&["--basis", "machine"], "another workload or basis"),
+        (&["--set-ups", "zram"], "another choice of set-ups"),
+        (&["--", "true"], "another workload"),
+    ] {
+        let mut args = vec![
+            "bench",
+            "size",
+            "--recipe",
+            str(path),
+            "--resume",
+            str(result),
+        ];
+        if !more.contains(&"--slowdown") {
+            args.extend(GENEROUS);
+        }
+        args.extend(more);
+        refuses(&args, 2, &["r.json", "--resume", word]);
+    }
+}
+
+/// Starts a search that takes long, and waits until so many runs with a limit are kept.
+fn started(path: &Path, result: &Path, runs: usize) -> std::process::Child {
+    let begin = Instant::now();
+    loop {
+        let mut args = vec![
+            "bench",
+            "size",
+            "--recipe",
+            str(path),
+            "--set-ups",
+            "zram lzo-rle",
+        ];
+        args.extend(GENEROUS);
+        args.extend(["--output", str(result)]);
+        let mut command = zmeld(&args);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = child.spawn().unwrap();
+        while child.try_wait().unwrap().is_none() {
+            if result.exists() && runs_of(&kept(result)) >= runs {
+                return child;
+            }
+            assert!(begin.elapsed() < Duration::from_secs(1800), "no run");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let said = text(&child.wait_with_output().unwrap().stderr);
+        assert!(said.contains("another experiment"), "{said}");
+        std::thread::sleep(Duration::from_secs(2));
+    }
+}
+
+#[test]
+fn ctrl_c_keeps_what_is_known_and_resume_carries_on() {
+    let Some(_turn) = turn() else { return };
+    let folder = folder();
+    let path = recipe(folder.path(), 20_000);
+    let result = folder.path().join("r.json");
+    let before = machine();
+    let child = started(&path, &result, 1);
+    // Meanwhile another one is refused.
+    refuses(
+        &["bench", "size", "--", "true"],
+        2,
+        &["another experiment is running"],
+    );
+    kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("Stopped by Ctrl-C"));
+    assert_eq!(machine(), before, "something was left");
+    let part = kept(&result);
+    assert_eq!(part["interrupted"], true);
+    let mut args = vec![
+        "bench",
+        "size",
+        "--recipe",
+        str(&path),
+        "--set-ups",
+        "zram lzo-rle",
+    ];
+    args.extend(GENEROUS);
+    args.extend(["--resume", str(&result)]);
+    let output = patiently(&args);
+    assert_eq!(code(&output), 0, "{}", text(&output.stderr));
+    let whole = kept(&result);
+    assert_eq!(whole["interrupted"], false);
+    assert!(runs_of(&whole) >= runs_of(&part).max(3));
+    let first = |found: &Value| set_up(found, "zram lzo-rle")["steps"][0]["runs"][0].clone();
+    assert_eq!(first(&whole), first(&part));
+    assert_eq!(machine(), before, "something was left");
+}
+
+#[test]
+fn a_search_that_was_killed_is_taken_back_by_the_next() {
+    let Some(_turn) = turn() else { return };
+    let folder = folder();
+    let path = recipe(folder.path(), 200_000);
+    let result = folder.path().join("r.json");
+    let before = machine();
+    let begin = Instant::now();
+    let mut child = started(&path, &result, 0);
+    while !fs::read_to_string("/proc/swaps")
+        .unwrap()
+        .contains("/dev/zram")
+    {
+        assert!(begin.elapsed() < Duration::from_secs(600), "no swap");
+        assert!(child.try_wait().unwrap().is_none(), "it ended");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let quick = recipe(folder.path(), 100);
+    let mut args = vec![
+        "bench",
+        "size",
+        "--recipe",
+        str(&quick),
+        "--set-ups",
+        "no swap",
+    ];
+    args.extend(GENEROUS);
+    let output = patiently(&args);
+    let said = text(&output.stderr);
+    assert_eq!(code(&output), 0, "{said}");
+    assert!(said.contains("of an experiment that was killed"), "{said}");
+    remove_doubtful(&output);
+    assert_eq!(machine(), before, "something was left: {said}");
+}
