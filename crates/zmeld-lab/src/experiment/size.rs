@@ -229,7 +229,7 @@ fn turns(search: &SizeSearch, round: usize) -> Vec<Turn> {
         return vec![Turn::Unlimited; UNLIMITED_FIRST - unlimited];
     }
     let mut turns = open;
-    if unlimited < UNLIMITED_OFTEN || round % 3 == 0 {
+    if unlimited < UNLIMITED_OFTEN || round.is_multiple_of(3) {
         turns.push(Turn::Unlimited);
     }
     let mut random = ChaCha8Rng::seed_from_u64(search.seed);

@@ -57,7 +57,7 @@ impl Rule {
     }
 
     fn is_look(&self, runs: usize) -> bool {
-        runs >= FIRST_LOOK && (runs - FIRST_LOOK) % 2 == 0 || runs == self.runs_max
+        runs >= FIRST_LOOK && (runs - FIRST_LOOK).is_multiple_of(2) || runs == self.runs_max
     }
 
     /// What runs with a limit cost, against runs without one; and the ratio.
