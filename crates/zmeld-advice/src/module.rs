@@ -19,14 +19,23 @@ pub enum ModulePresence {
     Unknown,
 }
 
+/// What a machine has beside the drivers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Else {
+    /// The kernel has zswap.
+    pub has_zswap: bool,
+    /// There is swap on a disk.
+    pub has_disk_swap: bool,
+}
+
 /// What is missing for a device of that driver, and what can be had: the module
-/// itself, a device of the other driver, or swap on a disk. None where the driver is
-/// there, or may be.
+/// itself, a device of the other driver, zswap, or swap on a disk where there is none.
+/// None where the driver is there, or may be.
 pub fn missing(
     driver: &str,
     presence: ModulePresence,
     other: ModulePresence,
-    has_zswap: bool,
+    beside: Else,
 ) -> Option<String> {
     let (what, module) = match presence {
         ModulePresence::Ready | ModulePresence::Module | ModulePresence::Unknown => return None,
@@ -50,13 +59,23 @@ pub fn missing(
         ModulePresence::Absent if is_zram => Some(format!("zmeld.ko: {}", way_to_module("zmeld"))),
         _ => None,
     };
-    let disk = match has_zswap {
-        true => "zswap in front of swap on a disk (zmeld plan --tier disk --device ...)",
-        false => "swap on a disk (zmeld plan --tier disk --device ...)",
+    let disk = match (beside.has_zswap, beside.has_disk_swap) {
+        (true, true) => {
+            Some("zswap in front of the swap on disk that there is (zmeld up --tier zswap)")
+        }
+        (true, false) => {
+            Some("zswap in front of swap on a disk (zmeld plan --tier disk --device ...)")
+        }
+        (false, false) => Some("swap on a disk (zmeld plan --tier disk --device ...)"),
+        // It stays as it is.
+        (false, true) => None,
     };
     let ways = module.map(str::to_owned).into_iter().chain(device);
-    let ways: Vec<String> = ways.chain([disk.to_owned()]).collect();
-    Some(format!("{what}: {}", ways.join("; or ")))
+    let ways: Vec<String> = ways.chain(disk.map(str::to_owned)).collect();
+    Some(match ways.is_empty() {
+        true => what,
+        false => format!("{what}: {}", ways.join("; or ")),
+    })
 }
 
 /// How a kernel gets a module that it has not got.

@@ -5,7 +5,7 @@ use serde::Serialize;
 use zmeld_report::units::bytes;
 
 use crate::codec::CodecVerdict;
-use crate::module::{missing, ModulePresence};
+use crate::module::{missing, Else, ModulePresence};
 use crate::size::{tenths, Sizing, RATIO_ASSUMED};
 
 /// What is known of a machine.
@@ -34,6 +34,20 @@ pub struct ZswapFacts {
     pub compressor: String,
     /// Percent of RAM that its pool may take; none where the kernel does not say.
     pub max_pool_percent: Option<u64>,
+    /// What keeps its pages, where the kernel has a choice: `zbud`.
+    pub zpool: Option<String>,
+}
+
+impl ZswapFacts {
+    /// The pool's name where it keeps so many pages in one at the most, however small
+    /// they get, and how many.
+    fn most_in_a_page(&self) -> Option<(&str, f64)> {
+        match self.zpool.as_deref()? {
+            name @ "zbud" => Some((name, 2.0)),
+            name @ "z3fold" => Some((name, 3.0)),
+            _ => None,
+        }
+    }
 }
 
 /// What zswap's pool may take, and what it comes to.
@@ -53,6 +67,9 @@ pub struct Pool {
     pub ratio: f64,
     /// Whether that was measured with this codec on this machine's pages.
     pub measured: bool,
+    /// What keeps its pages, where that bounds the ratio: `zbud` keeps two in a page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bounded_by: Option<String>,
 }
 
 impl Pool {
@@ -67,6 +84,9 @@ impl Pool {
         // As the kernel computes it, before what is in the pool.
         let limit_bytes = ram_bytes / 100 * limit_percent;
         let counted = ratio.unwrap_or(RATIO_ASSUMED).max(1.0);
+        let most = zswap.most_in_a_page();
+        let bound = most.filter(|(_, most)| counted >= *most);
+        let counted = bound.map_or(counted, |(_, most)| most);
         let holds_bytes = (limit_bytes as f64 * counted) as u64;
         Some(Pool {
             compressor: zswap.compressor.clone(),
@@ -76,17 +96,20 @@ impl Pool {
             gains_bytes: holds_bytes.saturating_sub(limit_bytes),
             ratio: counted,
             measured: ratio.is_some(),
+            bounded_by: bound.map(|(name, _)| name.to_owned()),
         })
     }
 
     /// What it comes to, in a sentence.
     pub fn words(&self) -> String {
-        let basis = match self.measured {
-            true => format!(
-                "pages of this machine get {} times smaller",
-                tenths(self.ratio)
-            ),
-            false => format!("pages usually get {} times smaller", tenths(self.ratio)),
+        let ratio = tenths(self.ratio);
+        let basis = match (&self.bounded_by, self.measured) {
+            (Some(zpool), _) => {
+                let most = self.ratio.round() as u64;
+                format!("{zpool} keeps {most} pages in one at the most, however small they get")
+            }
+            (None, true) => format!("pages of this machine get {ratio} times smaller"),
+            (None, false) => format!("pages usually get {ratio} times smaller"),
         };
         format!(
             "with {} {basis}: full of such pages the pool takes {} ({} % of RAM), which is its \
@@ -243,9 +266,13 @@ pub fn recommend(facts: &Facts, kind: Option<AdvisedTier>) -> Recommendation {
         in_ram.then(|| Sizing::advised(facts.ram_bytes, facts.page_size, facts.measured.basis()));
     let compressed = facts.swaps.iter().filter(|swap| swap.is_in_ram());
     let zswap = facts.zswap.as_ref().filter(|_| !in_ram);
+    let else_there = Else {
+        has_zswap: facts.zswap.is_some(),
+        has_disk_swap: disk.is_some(),
+    };
     let lacking = match kind {
-        AdvisedTier::Zram => missing("zram", facts.zram, facts.zmeld, facts.zswap.is_some()),
-        AdvisedTier::Zmeld => missing("zmeld", facts.zmeld, facts.zram, facts.zswap.is_some()),
+        AdvisedTier::Zram => missing("zram", facts.zram, facts.zmeld, else_there),
+        AdvisedTier::Zmeld => missing("zmeld", facts.zmeld, facts.zram, else_there),
         AdvisedTier::Zswap => None,
     };
     Recommendation {
@@ -308,6 +335,7 @@ mod tests {
             zswap: Some(ZswapFacts {
                 compressor: "lzo".to_owned(),
                 max_pool_percent: Some(20),
+                zpool: None,
             }),
             zram: ModulePresence::Ready,
             measured: CodecVerdict::Codec {
@@ -380,6 +408,20 @@ mod tests {
              takes 1.60 GiB (20 % of RAM), which is its limit, holds 5.12 GiB and gains 3.52 GiB; \
              what does not fit goes to disk"
         );
+        // zbud keeps two pages in one, z3fold three, however small they get.
+        for (zpool, most) in [("zbud", 2), ("z3fold", 3)] {
+            facts.zswap.as_mut().unwrap().zpool = Some(zpool.to_owned());
+            let pool = recommend(&facts, None).pool.unwrap();
+            assert_eq!(
+                (pool.ratio, pool.holds_bytes),
+                (f64::from(most), u64::try_from(most).unwrap() * limit)
+            );
+            let said = pool.words();
+            let bound = format!("{zpool} keeps {most} pages in one at the most");
+            assert!(said.contains(&bound), "{said}");
+        }
+        facts.zswap.as_mut().unwrap().zpool = Some("zsmalloc".to_owned());
+        assert_eq!(recommend(&facts, None).pool.unwrap().ratio, 3.2);
         // A device has a size of its own.
         facts.swaps.clear();
         assert_eq!(recommend(&facts, None).pool, None);
@@ -408,6 +450,17 @@ mod tests {
             "{said}"
         );
         assert!(said.contains("swap on a disk"), "{said}");
+        // What is there is not told as something to be made.
+        facts.swaps.push(area("/dev/sda2", None));
+        let said = |facts: &Facts| recommend(facts, Some(AdvisedTier::Zram)).missing;
+        let none = said(&facts).unwrap();
+        assert!(none.ends_with("zram is not built in"), "{none}");
+        (facts.zram, facts.zmeld) = (ModulePresence::Absent, ModulePresence::Absent);
+        facts.zswap = Some(ZswapFacts::default());
+        let both = said(&facts).unwrap();
+        let way = "zswap in front of the swap on disk that there is (zmeld up --tier zswap)";
+        assert!(both.contains(way) && both.contains("zmeld.ko"), "{both}");
+        assert!(!both.contains("--tier disk"), "{both}");
         // What cannot be told may be there.
         facts.zram = ModulePresence::Unknown;
         assert_eq!(recommend(&facts, None).missing, None);

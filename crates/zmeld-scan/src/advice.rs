@@ -112,6 +112,7 @@ pub fn recommendation(
         zswap: machine.zswap_enabled.map(|_| ZswapFacts {
             compressor: machine.zswap_compressor.clone(),
             max_pool_percent: machine.zswap_max_pool_percent,
+            zpool: machine.zswap_zpool.clone(),
         }),
         zram: machine.zram,
         zmeld: machine.zmeld,

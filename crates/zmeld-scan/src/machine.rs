@@ -35,6 +35,9 @@ pub struct MachineFacts {
     /// Percent of RAM that zswap's pool may take.
     #[serde(skip)]
     pub zswap_max_pool_percent: Option<u64>,
+    /// What keeps zswap's pages; absent where the kernel has no choice.
+    #[serde(skip)]
+    pub zswap_zpool: Option<String>,
     /// Whether the kernel's same-page merging (KSM) runs; absent where the kernel
     /// has none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -99,6 +102,8 @@ impl MachineFacts {
             zswap_max_pool_percent: read_line("/sys/module/zswap/parameters/max_pool_percent")
                 .parse()
                 .ok(),
+            zswap_zpool: Some(read_line("/sys/module/zswap/parameters/zpool"))
+                .filter(|name| !name.is_empty()),
             ksm_runs: switch("/sys/kernel/mm/ksm/run"),
         }
     }

@@ -184,20 +184,10 @@ impl Machine {
         })
     }
 
-    /// What a configuration asks for and this machine refuses: codecs that the kernel
-    /// has not got, as far as a device shows what it has; memory kept free that is
-    /// needed.
+    /// The codecs that a configuration asks for and the kernel has not got, as far as a
+    /// device shows what it has.
     pub fn lacks(&self, config: &Config) -> Vec<Problem> {
-        let kept_free = self.kept_free(config);
-        let mut problems: Vec<Problem> = kept_free
-            .filter(|problem| problem.severity == Severity::Error)
-            .map(|problem| Problem {
-                what: format!("{}; zmeld up refuses it here", problem.what),
-                severity: Severity::Warning,
-                ..problem
-            })
-            .into_iter()
-            .collect();
+        let mut problems = Vec::new();
         for tier in &config.tiers {
             let Kind::Ram(device) = &tier.kind else {
                 continue;
@@ -220,7 +210,7 @@ impl Machine {
                             codec.name,
                             there.join(", ")
                         ),
-                        severity: Severity::Warning,
+                        severity: Severity::Error,
                         trap: None,
                     });
                 }

@@ -10,8 +10,9 @@ use std::path::Path;
 use zmeld_linux::Host;
 
 use crate::applied::Applied;
-use crate::config::{Config, Swappiness};
-use crate::error::Error;
+use crate::config::{Config, Problem, Severity, Swappiness, Trap};
+use crate::error::{Error, ErrorKind};
+use crate::execute::may_go_up;
 use crate::journal::State;
 use crate::plan::{is_denied, Group, Options, Plan, Planned};
 use crate::reconcile::{holds, reconcile, Doubt, Reconciliation};
@@ -30,8 +31,8 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// What a file asks for: without tiers, those of the last `zmeld up` count, and
-    /// without a file all of it.
+    /// What the file asks for: see [`Config::completed`]. Without tiers, those of the last
+    /// `zmeld up` count.
     pub fn new(file: &Config, applied: Option<&Applied>) -> Asked {
         const FILE: &str = "/etc/zmeld.toml";
         let Some(applied) = applied else {
@@ -43,15 +44,14 @@ impl Asked {
         };
         let by = |is_files| if is_files { FILE } else { LAST_UP };
         let is_file = *file != Config::default();
-        let has_tiers = !applied.config.tiers.is_empty();
+        let says = file.says_of_tiers();
         let tunes = file.tunables != Config::default().tunables;
         Asked {
-            tiers_by: by(!file.tiers.is_empty()),
-            rest_by: by(!file.tiers.is_empty() || tunes || is_file && !has_tiers),
-            config: match (is_file, has_tiers) {
-                (true, true) => file.clone().completed(applied.config.clone()),
-                (true, false) => file.clone(),
-                (false, _) => applied.config.clone(),
+            tiers_by: by(says),
+            rest_by: by(says || tunes || is_file && !applied.config.says_of_tiers()),
+            config: match is_file && !applied.config.says_of_tiers() {
+                true => file.clone(),
+                false => file.clone().completed(applied.config.clone()),
             },
         }
     }
@@ -75,13 +75,29 @@ pub struct Change {
     pub evidence: String,
 }
 
+/// What brings about what was asked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Way {
+    /// `zmeld up`.
+    #[default]
+    Up,
+    /// `zmeld up --take-over`: these areas are another tool's.
+    TakeOver(String),
+    /// Nothing as it is now: `zmeld up` refuses it. Why, with what would have to be done
+    /// first, where the changes do not say it.
+    Refused(Option<String>),
+}
+
 /// All that `zmeld up` would change.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outstanding {
     /// Each thing, in the order of the plan.
     pub changes: Vec<Change>,
-    /// Whether `zmeld up` would refuse it.
-    pub is_refused: bool,
+    /// What brings it about.
+    pub way: Way,
+    /// What `zmeld up --take-over` comes to, where a tier stands or would come beside
+    /// another tool's compressed swap.
+    pub take_over: Option<Way>,
     /// Whether a `zmeld watch` runs, where rules want one; none where they do not, or
     /// where that cannot be told.
     pub is_watched: Option<bool>,
@@ -111,22 +127,53 @@ impl Outstanding {
             changes: Vec::new(),
             is_refused: false,
         };
-        let Some(plan) = look.plan(state.as_ref()) else {
-            return Outstanding {
-                changes: look.changes,
-                is_refused: true,
-                is_watched,
-            };
-        };
-        if let Ok(found) = reconcile(host, &plan, records, Doubt::Recorded) {
-            look.compare(&plan, &found);
+        let planned = look.plan(state.as_ref());
+        let mut take_over = None;
+        if let Some(plan) = &planned {
+            if let Ok(found) = reconcile(host, plan, records, Doubt::Recorded) {
+                look.compare(plan, &found);
+            }
+            let mut problems = plan.problems.iter();
+            take_over = problems
+                .any(is_of_another)
+                .then(|| look.taking_over(state.as_ref()));
         }
+        let way = match planned.filter(|_| !look.is_refused) {
+            None => Way::Refused(None),
+            // What changes nothing is not asked for.
+            Some(_) if look.changes.is_empty() => Way::Up,
+            Some(plan) => look.way(&plan, take_over.as_ref()),
+        };
         Outstanding {
             changes: look.changes,
-            is_refused: look.is_refused || plan.refuse().is_err(),
+            way,
+            take_over,
             is_watched,
         }
     }
+}
+
+/// What `zmeld up` would refuse of a plan before it changes anything: traps, and pages
+/// that do not fit back. What this user may not look at is refused by nobody here.
+fn refusal(host: &Host, records: &[Record], plan: &Plan) -> Option<String> {
+    let found = may_go_up(host, records, plan, Doubt::Recorded, &mut |_| {});
+    let err = found.err()?;
+    (err.kind() == ErrorKind::Input).then(|| err.to_string())
+}
+
+/// Whether it is about compressed swap of another tool.
+fn is_of_another(problem: &Problem) -> bool {
+    matches!(problem.trap, Some(Trap::SecondDevice | Trap::ZramWithZswap))
+}
+
+/// The areas that a plan switches off, which are another tool's.
+fn others_of(plan: &Plan) -> String {
+    let steps = plan.groups.iter().flat_map(|group| &group.steps);
+    let others = steps.filter_map(|planned| match &planned.step {
+        Step::SwapOff(off) => Some(off.path.display().to_string()),
+        _ => None,
+    });
+    others.collect::<Vec<_>>().join(", ")
 }
 
 /// No more is read of how a program was started.
@@ -178,6 +225,35 @@ impl<'a> Look<'a> {
         records.filter(|record| record.group == group).collect()
     }
 
+    /// What brings about what is asked for: asked of the plan, and of the room for what is
+    /// swapped out.
+    fn way(&self, plan: &Plan, take_over: Option<&Way>) -> Way {
+        let Some(why) = refusal(self.host, self.records, plan) else {
+            return Way::Up;
+        };
+        let errors = plan.problems.iter();
+        let mut errors = errors.filter(|it| it.severity == Severity::Error);
+        match take_over {
+            Some(way) if errors.any(is_of_another) => way.clone(),
+            _ => Way::Refused(Some(why)),
+        }
+    }
+
+    fn taking_over(&self, state: Option<&State>) -> Way {
+        let options = Options {
+            take_over: true,
+            ..Options::default()
+        };
+        let plan = match Plan::new(self.host, &self.asked.config, state, &options) {
+            Ok(plan) => plan,
+            Err(_) => return Way::Refused(None),
+        };
+        match refusal(self.host, self.records, &plan) {
+            None => Way::TakeOver(others_of(&plan)),
+            Some(why) => Way::Refused(Some(format!("with --take-over, {why}"))),
+        }
+    }
+
     /// The plan for all that can be planned. What cannot is told of.
     fn plan(&mut self, state: Option<&State>) -> Option<Plan> {
         let config = &self.asked.config;
@@ -218,6 +294,12 @@ impl<'a> Look<'a> {
     }
 
     fn not_set_up(&mut self, group: &str, why: Option<String>) {
+        if let Some(why) = why.as_ref().filter(|_| self.stands(group)) {
+            let by = self.asked.by(group);
+            let what = format!("it is set up, and not as {by} asks for it, which cannot be here");
+            self.add(self.subject(group), what, why.as_str());
+            return;
+        }
         let why = why.unwrap_or_else(|| match self.applied {
             Some(_) => "the last zmeld up did not set it up".to_owned(),
             None => "zmeld has set nothing up since the machine booted".to_owned(),
@@ -311,6 +393,11 @@ impl<'a> Look<'a> {
         let swaps = self.host.swaps().ok()?;
         let is_on = swaps.iter().any(|swap| swap.path == Path::new(area));
         (!is_on).then(|| format!("{area} is not in /proc/swaps"))
+    }
+
+    /// Whether a tier is set up, and still there.
+    fn stands(&self, group: &str) -> bool {
+        !self.ours(group).is_empty() && self.gone(group).is_none()
     }
 
     /// The device of a tier, or its name.

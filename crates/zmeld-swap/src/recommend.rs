@@ -76,6 +76,7 @@ pub fn facts(machine: &Machine, measured: &CodecVerdict, own_swaps: &[String]) -
         zswap: machine.zswap.as_ref().map(|zswap| advice::ZswapFacts {
             compressor: zswap.compressor.clone(),
             max_pool_percent: zswap.max_pool_percent,
+            zpool: zswap.zpool.clone(),
         }),
         zram: machine.zram.presence,
         zmeld: machine.zmeld.presence,
@@ -207,10 +208,10 @@ pub fn completed(
     loaded: Loaded,
     state: Option<&State>,
 ) -> Result<Loaded, Error> {
-    if !loaded.config.tiers.is_empty() || loaded.files.is_empty() {
+    if loaded.config.says_of_tiers() || loaded.files.is_empty() {
         return Ok(loaded);
     }
-    let found = match state.filter(|state| !state.config.tiers.is_empty()) {
+    let found = match state.filter(|state| state.config.says_of_tiers()) {
         Some(state) => state.config.clone(),
         None => {
             let applied = Applied::read(host)?;
@@ -242,6 +243,7 @@ fn chosen(
         let zswap = advice::ZswapFacts {
             compressor: codec.clone().unwrap_or(pool.compressor),
             max_pool_percent: Some(pool.limit_percent),
+            zpool: machine.zswap.as_ref().and_then(|it| it.zpool.clone()),
         };
         advice::Pool::of(&zswap, machine.ram_bytes, measured)
     });

@@ -621,7 +621,15 @@ fn a_tier_can_be_switched_off_and_a_rule_too() {
             "tier.a.enabled = false\nwatch.recompress.enabled = false\n",
         ),
     ]);
-    assert_eq!(Config::load(root.path()).unwrap().config, Config::default());
+    // It asks for no tier, where one that names none says nothing of them.
+    let off = Config {
+        without_tiers: true,
+        ..Config::default()
+    };
+    assert_eq!(Config::load(root.path()).unwrap().config, off);
+    let written = off.to_toml(&Default::default());
+    let read = Config::from_text("z.toml".as_ref(), &written).unwrap();
+    assert_eq!(read.config, off, "{written}");
     // No configuration at all is none that says anything.
     let empty = tempfile::tempdir().unwrap();
     let loaded = Config::load(empty.path()).unwrap();

@@ -287,12 +287,59 @@ fn nothing_is_ended_that_no_rule_names_nor_what_is_needed_to_get_at_the_machine(
         machine.look(2);
         machine.available(5);
         let said = machine.look(20);
-        assert!(
-            said.contains("nothing that may be ended has processes"),
-            "{said}"
-        );
+        let why = match rule {
+            "" => "nothing is ended: [watch.guard] end names no group",
+            _ => "nothing that may be ended has processes",
+        };
+        assert!(said.contains(why), "{said}");
         assert!(shell.lives() && init.lives());
     }
+}
+
+/// Nothing is said of groups before they were looked for.
+#[test]
+fn a_guard_that_begins_where_memory_is_short_looks_for_groups_first() {
+    let mut process = Process::patient();
+    let mut machine = Machine::new("end = [\"/apps/*\"]\n");
+    machine.group("apps", 0, &[]);
+    machine.group("apps/one", 400, &[&process]);
+    machine.available(5);
+    let (sentry, now) = (&mut machine.sentry, machine.now);
+    let mut said = Vec::new();
+    for tenth in 0..=1 {
+        sentry.look(now + Duration::from_millis(100 * tenth), &mut |event| {
+            said.push(format!("{event:?}"));
+        });
+    }
+    let said = said.join("\n");
+    assert!(!said.contains("nothing that may be ended"), "{said}");
+    assert!(said.contains("ends /apps/one"), "{said}");
+    assert_eq!(process.ended().signal(), Some(TERM));
+}
+
+/// What the guard could not end is told by status, from its note.
+#[test]
+fn a_guard_that_could_end_nothing_is_found() {
+    let process = Process::patient();
+    let text = "end = [\"/apps\"]\n";
+    let mut machine = Machine::new(text);
+    let config = Config::from_text(Path::new("z.toml"), &format!("[watch.guard]\n{text}"));
+    let config = config.unwrap().config;
+    let found = |machine: &Machine| -> Vec<String> {
+        let seen = Observation::read(&machine.host, 4096);
+        let all = findings(&seen, &config, None, &Outstanding::default());
+        let unused = all.into_iter().filter(|it| it.id == "unused-rule");
+        unused.map(|it| it.evidence).collect()
+    };
+    assert!(found(&machine).is_empty());
+    machine.look(15);
+    assert_eq!(
+        found(&machine),
+        ["end = /apps; no control group is called /apps"]
+    );
+    machine.group("apps", 100, &[&process]);
+    machine.look(25);
+    assert!(found(&machine).is_empty());
 }
 
 #[test]

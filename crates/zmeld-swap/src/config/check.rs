@@ -622,6 +622,10 @@ impl Check<'_> {
                 format!("\"{all}\" is all that runs; name the groups that may be ended"),
             );
         }
+        // With another rule it makes room, and with groups it ends them.
+        if rule.end.is_empty() && config.watch.rules() == ["guard"] {
+            self.warning(Trap::UnusedRule, "watch.guard", GUARDS_NOTHING);
+        }
         if rule.grace > Span::seconds(60) {
             self.error(
                 "watch.guard.grace",
@@ -706,7 +710,7 @@ fn strength(codec: &str) -> u8 {
     }
 }
 
-fn at_least_ram(size: &Size) -> bool {
+pub(crate) fn at_least_ram(size: &Size) -> bool {
     match size {
         Size::Ram {
             percent,

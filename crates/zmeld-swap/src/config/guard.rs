@@ -26,6 +26,11 @@ pub struct GuardRule {
     pub grace: Span,
 }
 
+/// What is said of a rule that has nothing to make room with, and nothing to end.
+pub(crate) const GUARDS_NOTHING: &str =
+    "without end nothing is ended, and no other rule is there to make room with; name the groups \
+     that may be ended (end = [\"/user.slice\"]), or add [watch.reclaim]";
+
 impl Default for GuardRule {
     fn default() -> Self {
         GuardRule {

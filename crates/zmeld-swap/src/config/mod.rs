@@ -46,8 +46,10 @@ pub mod trap;
 mod tree;
 mod write;
 
+pub(crate) use check::at_least_ram;
 pub use codec::{Codec, Recompression};
 pub use guard::GuardRule;
+pub(crate) use guard::GUARDS_NOTHING;
 pub use location::{Location, Tag};
 pub(crate) use named::Named;
 pub use problem::{ConfigError, FilePosition, Problem, Severity};
@@ -70,6 +72,10 @@ pub use write::Comments;
 pub struct Config {
     /// The tiers, the fastest first. Names are unique.
     pub tiers: Vec<Tier>,
+    /// Whether every tier that it names is switched off: it asks for none, where one
+    /// that names none says nothing of them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub without_tiers: bool,
     /// The kernel's tunables that are to be set.
     pub tunables: Tunables,
     /// What `zmeld watch` does, and when.
@@ -111,7 +117,7 @@ impl Loaded {
     /// The same with the tiers of `found` where the files name none; see
     /// [`Config::completed`]. What the files alone were warned of is looked at again.
     pub fn completed(self, found: Config) -> Loaded {
-        if !self.config.tiers.is_empty() {
+        if self.config.says_of_tiers() {
             return self;
         }
         let config = self.config.completed(found);
@@ -128,21 +134,34 @@ impl Loaded {
 
 impl Config {
     /// What a configuration without tiers comes to: it says nothing of tiers, so they
-    /// stay those of `found` (what is set up, else what is recommended). All else that
-    /// it says counts; where it tunes nothing, the tunables of `found` come along.
+    /// stay those of `found` (what is set up, else what is recommended), with the traps
+    /// that are accepted for them. All else that it says counts; where it tunes nothing,
+    /// the tunables of `found` come along. Rules and figures never do: they are those of
+    /// the file that is read.
     pub fn completed(self, found: Config) -> Config {
-        if !self.tiers.is_empty() {
+        if self.says_of_tiers() {
             return self;
         }
         let tunables = match self.tunables == Tunables::default() {
             true => found.tunables,
             false => self.tunables,
         };
+        let mut accept = self.accept;
+        let meant = found.accept.into_iter();
+        let more: Vec<Trap> = meant.filter(|trap| !accept.contains(trap)).collect();
+        accept.extend(more);
         Config {
             tiers: found.tiers,
+            without_tiers: found.without_tiers,
             tunables,
+            accept,
             ..self
         }
+    }
+
+    /// Whether it decides which tiers there are.
+    pub fn says_of_tiers(&self) -> bool {
+        !self.tiers.is_empty() || self.without_tiers
     }
 
     /// Reads the configuration of the machine whose root directory is `root`:

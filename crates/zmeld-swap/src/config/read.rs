@@ -19,8 +19,12 @@ pub(super) type Places = BTreeMap<String, FilePosition>;
 pub(super) fn read(root: &Table) -> (Config, Places, Vec<Problem>) {
     let mut reader = Reader::default();
     let top = Open::new(&mut reader, root, "", &[Section::Top]);
+    let tiers = top.tiers(&mut reader);
+    let of_tiers = dotted(TIERS, "");
+    let is_named = reader.places.keys().any(|key| key.starts_with(&of_tiers));
     let config = Config {
-        tiers: top.tiers(&mut reader),
+        without_tiers: tiers.is_empty() && is_named,
+        tiers,
         tunables: top.inner(&mut reader, "tunables", &[Section::Tunables], tunables),
         watch: top.inner(&mut reader, "watch", &[Section::Watch], watch),
         metrics: top.inner(&mut reader, "metrics", &[Section::Metrics], metrics),

@@ -37,6 +37,13 @@ impl Config {
         for tier in &self.tiers {
             file.tier(tier);
         }
+        if self.without_tiers {
+            // A file that names none says nothing of them.
+            file.push("# No tier is asked for.");
+            file.push("[tier.none]");
+            file.push("kind = \"zram\"");
+            file.push("enabled = false");
+        }
         file.tunables(&self.tunables);
         file.watch(&self.watch);
         file.metrics(&self.metrics);

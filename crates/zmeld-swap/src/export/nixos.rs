@@ -384,6 +384,7 @@ impl Module<'_> {
         let names: Vec<_> = others.iter().map(|tier| tier.name.to_string()).collect();
         let mut rest = Config {
             tiers: others,
+            without_tiers: config.without_tiers,
             tunables: Tunables {
                 swappiness: config.tunables.swappiness.filter(|_| auto),
                 ..Tunables::default()

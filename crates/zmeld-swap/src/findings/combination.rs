@@ -3,8 +3,11 @@
 use zmeld_advice::{beside, CompressedPlace};
 use zmeld_report::units::bytes;
 
+use super::applied::way_out;
 use super::{Found, View};
+use crate::config::Trap;
 use crate::observe::{Device, Swap};
+use crate::outstanding::Way;
 
 /// zswap takes the pages first and hands a zram device compressed data's worth of
 /// trouble: pages are compressed twice, and the figures of both mislead.
@@ -13,7 +16,7 @@ pub(super) fn zram_with_zswap(view: &View) -> Vec<Found> {
         return Vec::new();
     };
     view.compressed()
-        .map(|(_, device)| {
+        .map(|(swap, device)| {
             Found::new(
                 &device.name,
                 "zswap is on in front of a compressed device: pages are compressed twice, and \
@@ -24,19 +27,39 @@ pub(super) fn zram_with_zswap(view: &View) -> Vec<Found> {
                     device.name,
                     bytes(device.held.unwrap_or_default().stored_bytes)
                 ),
-                match view.applied.and_then(|applied| applied.zswap()) {
-                    Some(_) => {
-                        "zmeld up --take-over puts zswap in its place, zmeld down takes it \
-                                back"
-                    }
-                    None => {
-                        "echo N > /sys/module/zswap/parameters/enabled (and zswap.enabled=0 on the \
-                         kernel's command line, in place of zswap.enabled=1 where that is there)"
-                    }
-                },
+                one_of_both(view, swap, device),
             )
         })
         .collect()
+}
+
+/// Which of zswap and a device stays: zswap where it is asked for, or where a disk stands
+/// below, as the plan has it; else the device.
+fn one_of_both(view: &View, swap: &Swap, device: &Device) -> String {
+    let is_asked_for = view.applied.and_then(|applied| applied.zswap()).is_some();
+    if is_asked_for {
+        return format!("{}; zmeld down takes zswap back", take_over(view));
+    }
+    if view.wanted.zswap().is_some() {
+        return match view.is_own(swap) {
+            true => way_out(&view.outstanding.way),
+            false => take_over(view),
+        };
+    }
+    match beside_disk(view, swap) {
+        Some(disk) => zswap_instead(view, swap, device, disk),
+        None => "echo N > /sys/module/zswap/parameters/enabled (and zswap.enabled=0 on the \
+                 kernel's command line, in place of zswap.enabled=1 where that is there)"
+            .to_owned(),
+    }
+}
+
+/// Puts zmeld's in the place of another tool's, or says what keeps it from that.
+fn take_over(view: &View) -> String {
+    match &view.outstanding.take_over {
+        Some(way @ Way::Refused(_)) => way_out(way),
+        _ => "zmeld up --take-over puts zmeld's in its place".to_owned(),
+    }
 }
 
 /// A device that another tool set up beside zmeld's own. What the plan refuses is on
@@ -71,7 +94,7 @@ pub(super) fn second_device(view: &View) -> Vec<Found> {
                 first.0.area.priority,
                 bytes(first.0.area.used_bytes)
             ),
-            "zmeld up --take-over puts zmeld's in its place; zmeld down leaves the other alone",
+            format!("{}; zmeld down leaves the other alone", take_over(view)),
         ))
     });
     found.collect()
@@ -101,26 +124,49 @@ pub(super) fn lru_inversion(view: &View) -> Vec<Found> {
                     bytes(above.area.size_bytes),
                     bytes(below.area.used_bytes)
                 ),
-                {
-                    let zswap = match view.is_own(above) {
-                        true => "zmeld plan --tier zswap",
-                        // Beside another tool's device zswap is refused.
-                        false => "zmeld plan --tier zswap --take-over",
-                    };
-                    match device.can_write_back {
-                        true => format!(
-                            "give the device a writeback partition and a [watch] writeback rule, \
-                             or use zswap in front of the disk instead: {zswap}"
-                        ),
-                        false => format!(
-                            "use zswap in front of the disk instead (this kernel's zram has no \
-                             writeback): {zswap}"
-                        ),
-                    }
-                },
+                zswap_instead(view, above, device, below),
             ))
         })
         .collect()
+}
+
+/// The disk that a device without writeback stands above or beside, unless that is meant.
+fn beside_disk<'a>(view: &View<'a>, swap: &Swap) -> Option<&'a Swap> {
+    let is_backed = |device: &Device| device.backing.is_some();
+    let is_meant = view.wanted.accept.contains(&Trap::LruInversion);
+    if is_meant || view.now.device_of(swap).is_some_and(is_backed) {
+        return None;
+    }
+    view.disks()
+        .find(|disk| disk.area.priority <= swap.area.priority)
+}
+
+/// What stands better in the device's place, the same whichever rule finds it.
+fn zswap_instead(view: &View, swap: &Swap, device: &Device, disk: &Swap) -> String {
+    let zswap = match view.is_own(swap) {
+        true => "zmeld plan --tier zswap",
+        // Beside another tool's device zswap is refused.
+        false => "zmeld plan --tier zswap --take-over",
+    };
+    let writeback = "give the device a writeback partition and a [watch] writeback rule";
+    match (&view.now.zswap, device.can_write_back) {
+        // Where it is on, a device that writes back would still be behind it.
+        (Some(now), _) if now.enabled => {
+            format!("use zswap in front of the disk, without the device: {zswap}")
+        }
+        (Some(_), true) => {
+            format!("{writeback}, or use zswap in front of the disk instead: {zswap}")
+        }
+        (Some(_), false) => format!(
+            "use zswap in front of the disk instead (this kernel's zram has no writeback): {zswap}"
+        ),
+        (None, true) => format!("{writeback} (this kernel has no zswap)"),
+        (None, false) => format!(
+            "swapoff {}, where nothing needs it (this kernel has neither zswap nor zram's \
+             writeback), or accept = [\"lru-inversion\"] in /etc/zmeld.toml",
+            disk.area.path
+        ),
+    }
 }
 
 /// Pages are dealt out in turn to areas of equal priority, fast or slow.
@@ -137,11 +183,15 @@ pub(super) fn equal_priority(view: &View) -> Vec<Found> {
                     device.name, other.area.path
                 ),
                 format!("both have priority {}", area.area.priority),
-                format!(
-                    "swapoff {0}; swapon --priority {1} {0}",
-                    area.area.path,
-                    area.area.priority.max(0).saturating_add(100).min(32_767)
-                ),
+                match beside_disk(view, area) {
+                    // Above the disk by priority alone it would be the next finding.
+                    Some(disk) => zswap_instead(view, area, device, disk),
+                    None => format!(
+                        "swapoff {0}; swapon --priority {1} {0}",
+                        area.area.path,
+                        area.area.priority.max(0).saturating_add(100).min(32_767)
+                    ),
+                },
             ))
         })
         .collect()

@@ -3,6 +3,7 @@
 use zmeld_report::units::{bytes, count, percent};
 
 use super::{Found, View};
+use crate::config::GUARDS_NOTHING;
 use crate::observe::{lately, share};
 
 /// Slots that swap has given back and the device has not.
@@ -134,7 +135,7 @@ pub(super) fn two_guards(view: &View) -> Vec<Found> {
 
 /// Writeback and recompression only happen when somebody asks, each time.
 pub(super) fn nothing_fires(view: &View) -> Vec<Found> {
-    let mut found = Vec::new();
+    let mut found = Vec::from_iter(ends_nothing(view));
     for device in view.now.devices.iter().filter(|device| device.initialised) {
         let name = &device.name;
         let stored = device.held.unwrap_or_default().stored_bytes;
@@ -183,6 +184,35 @@ pub(super) fn nothing_fires(view: &View) -> Vec<Found> {
         }
     }
     found
+}
+
+/// A guard that could end nothing.
+fn ends_nothing(view: &View) -> Option<Found> {
+    let rule = view.wanted.watch.guard.as_ref()?;
+    if rule.end.is_empty() {
+        // It makes room by the other rules.
+        let is_alone = view.wanted.watch.rules() == ["guard"];
+        return is_alone.then(|| {
+            Found::new(
+                "watch.guard",
+                "it can neither make room nor end anything",
+                "[watch.guard] has no end, and there is no other rule",
+                GUARDS_NOTHING,
+            )
+        });
+    }
+    let seen = view.now.guard.as_ref().filter(|it| it.watched.is_empty())?;
+    let names: Vec<String> = rule.end.iter().map(ToString::to_string).collect();
+    let evidence = match seen.unmatched.is_empty() {
+        true => "all that is there of it is protected".to_owned(),
+        false => format!("no control group is called {}", seen.unmatched.join(", ")),
+    };
+    Some(Found::new(
+        "watch.guard",
+        "it could end nothing: no group that it may end is there now",
+        format!("end = {}; {evidence}", names.join(", ")),
+        "zmeld config check says which names are wrong; systemd-cgls lists the groups",
+    ))
 }
 
 /// Rules that nobody carries out: the kernel does none of it by itself.

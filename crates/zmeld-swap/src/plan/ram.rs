@@ -1,7 +1,7 @@
 //! A zram or zmeld device.
 
 use zmeld_advice::module::missing;
-use zmeld_advice::ModulePresence;
+use zmeld_advice::{Else, ModulePresence};
 use zmeld_report::units::bytes as amount;
 
 use crate::config::{Codec, Encryption, MeldMode, RamDevice, RamDriver, Tier, Writeback};
@@ -286,7 +286,10 @@ fn no_driver(driver: RamDriver, machine: &Machine) -> Error {
         driver.name(),
         machine.feature(driver).presence,
         machine.feature(other).presence,
-        machine.zswap.is_some(),
+        Else {
+            has_zswap: machine.zswap.is_some(),
+            has_disk_swap: machine.swaps.iter().any(|swap| !swap.is_in_ram()),
+        },
     );
     Error::KernelFeature {
         what: format!("this tier needs the driver {}", driver.name()),

@@ -4,7 +4,7 @@
 use zmeld_advice::size::{holds, is_oversized, RATIO_ASSUMED};
 use zmeld_report::units::bytes;
 
-use crate::config::{Kind, Problem, RamDevice, Severity, Trap};
+use crate::config::{at_least_ram, Kind, Problem, RamDevice, Severity, Trap};
 
 use super::{Draft, Group};
 
@@ -55,6 +55,19 @@ impl Draft<'_> {
         let ratio = self.options.expected_ratio.unwrap_or(RATIO_ASSUMED);
         let full = size as f64 / ratio;
         if full <= 0.8 * ram as f64 {
+            // What the file shows by itself is said where it is read.
+            if size >= ram && !at_least_ram(&device.size) {
+                self.warn(
+                    Trap::NoMemoryLimit,
+                    &format!("{}.size", Group::of_tier(name)),
+                    format!(
+                        "{} takes pages as large as RAM ({}) and more, and nothing limits the \
+                         memory they use when they compress badly; add memory_limit = \"50%\"",
+                        device.size,
+                        bytes(ram)
+                    ),
+                );
+            }
             return;
         }
         let measured = match self.options.expected_ratio {

@@ -6,7 +6,7 @@ use zmeld_swap::applied::Applied;
 use zmeld_swap::config::keys::{Section, KEYS};
 use zmeld_swap::findings::findings;
 use zmeld_swap::observe::Observation;
-use zmeld_swap::outstanding::Outstanding;
+use zmeld_swap::outstanding::{Asked, Outstanding};
 
 use crate::common::{config, Machine};
 
@@ -174,7 +174,7 @@ fn every_key_that_up_would_change_is_not_applied_and_no_other() {
             .unwrap_or_else(|err| panic!("{name}: {err}"));
         assert_eq!(not_applied(&machine, &before), [""; 0], "{name}");
         // A file without tiers leaves them as they are.
-        let is_other = would_change(&machine, &after) && *name != "tier" && *name != "enabled";
+        let is_other = would_change(&machine, &after) && *name != "tier";
         let found = not_applied(&machine, &after);
         assert_eq!(!found.is_empty(), is_other, "{section:?} {name}: {found:?}");
         if is_other {
@@ -196,7 +196,6 @@ fn every_key_that_up_would_change_is_not_applied_and_no_other() {
             "watch",
             "metrics",
             "accept",
-            "enabled",
             "optional",
             "hibernation",
             "timeout",
@@ -204,4 +203,33 @@ fn every_key_that_up_would_change_is_not_applied_and_no_other() {
         let differs = changed.contains(key.name);
         assert_eq!(differs, !sets_nothing.contains(&key.name), "{key:?}");
     }
+}
+
+const RULES: &str = "[watch.reclaim]\n[watch.guard]\nend = [\"/user.slice\"]\n";
+
+/// Rules are those of the file that is read, never of an earlier run with another one;
+/// tiers, tunables and the traps that are meant for them stay until a file says otherwise.
+#[test]
+fn the_file_that_is_read_has_the_rules_and_what_is_set_up_stays() {
+    let machine = machine();
+    let text = format!("{ACCEPT}{RAM}[tunables]\nswappiness = 77\n{RULES}");
+    machine.up(&config(&text)).unwrap();
+    let host = machine.host();
+    let applied = Applied::read(&host).unwrap();
+    machine.put("/proc/1/comm", "init\n");
+    let asked = |file: &str| Asked::new(&config(file), applied.as_ref()).config;
+    let is_watched = |file: &str| Outstanding::read(&host, &config(file)).is_watched;
+    let without = asked("");
+    assert!(!without.watch.has_rules());
+    assert_eq!(is_watched(""), None);
+    assert_eq!(without.tiers, config(&text).tiers);
+    assert_eq!(without.accept, config(&text).accept);
+    assert_eq!(without.tunables, config(&text).tunables);
+    assert_eq!(asked(RULES).watch, config(RULES).watch);
+    assert_eq!(is_watched(RULES), Some(false));
+    assert_eq!(not_applied(&machine, RULES), [""; 0]);
+    // A file with tiers says all.
+    let other = asked("[tier.fast]\nkind = \"zram\"\n");
+    assert_eq!(other.tunables, Default::default());
+    assert_eq!(other.accept, []);
 }

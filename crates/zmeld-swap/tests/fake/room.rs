@@ -6,8 +6,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
+use zmeld_swap::applied::Applied;
 use zmeld_swap::execute::{self, Removal};
+use zmeld_swap::findings::findings;
 use zmeld_swap::journal::State;
+use zmeld_swap::observe::Observation;
+use zmeld_swap::outstanding::Outstanding;
 use zmeld_swap::reconcile::Doubt;
 
 use crate::common::{config, Machine, MEMINFO};
@@ -104,6 +108,61 @@ fn a_group_whose_swap_does_not_fit_back_is_named_with_its_largest_program() {
     // With room for it, it goes down.
     two(&machine, "/app", 90, 98, Some(250));
     machine.down().unwrap();
+}
+
+/// What status says is to be done.
+fn remedies(machine: &Machine, text: &str) -> Vec<String> {
+    let host = machine.host();
+    let applied = Applied::read(&host).unwrap();
+    let outstanding = Outstanding::read(&host, &config(text));
+    let now = Observation::read(&host, 4096);
+    let all = findings(&now, &config(text), applied.as_ref(), &outstanding);
+    let found = all.into_iter().filter(|found| found.id == "not-applied");
+    found.map(|found| found.remedy).collect()
+}
+
+#[test]
+fn a_status_promises_no_up_that_is_refused_for_want_of_room() {
+    let machine = up();
+    two(&machine, "/app", 90, 98, Some(100));
+    program(&machine, "/app", 42, "python3", 97);
+    let refused = machine.up(&config(LARGER)).unwrap_err();
+    let said = format!("zmeld up refuses it now: {refused}");
+    assert!(said.contains("raise the limit, end the program"), "{said}");
+    assert_eq!(remedies(&machine, LARGER), [said]);
+    // Nothing is refused where nothing is to be switched off.
+    assert_eq!(remedies(&machine, RAM), [""; 0]);
+    two(&machine, "/app", 90, 98, Some(250));
+    assert_eq!(remedies(&machine, LARGER), ["zmeld up"]);
+    // RAM that cannot take it back, too.
+    machine.put(
+        "/proc/meminfo",
+        &MEMINFO.replace("MemAvailable: 2097152", "MemAvailable: 20480"),
+    );
+    let refused = machine.up(&config(LARGER)).unwrap_err().to_string();
+    assert!(refused.contains("do not fit back into RAM"), "{refused}");
+    assert_eq!(
+        remedies(&machine, LARGER),
+        [format!("zmeld up refuses it now: {refused}")]
+    );
+}
+
+#[test]
+fn a_status_promises_no_take_over_that_is_refused_for_want_of_room() {
+    let machine = Machine::new();
+    let swaps = "Filename\tType\tSize\tUsed\tPriority\n/dev/zram0 partition\t2097148\t102400\t5\n";
+    machine.put("/proc/swaps", swaps);
+    machine.put("/sys/block/zram0/disksize", "2147483648\n");
+    machine.put("/sys/module/zswap/parameters/enabled", "N\n");
+    let limited = format!("{RAM}memory_limit = \"20MiB\"\n");
+    assert_eq!(
+        remedies(&machine, &limited),
+        ["zmeld up --take-over (/dev/zram0 was set up by another tool)"]
+    );
+    two(&machine, "/app", 100, 98, Some(100));
+    let said = remedies(&machine, &limited);
+    let words = "zmeld up refuses it now: with --take-over, 98 MiB come back to the control group";
+    assert!(said[0].starts_with(words), "{said:?}");
 }
 
 #[test]

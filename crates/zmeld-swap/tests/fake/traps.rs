@@ -389,12 +389,18 @@ fn memory_kept_free_is_memory_that_programs_need() {
     assert_eq!(problems("200MiB"), []);
     // What its check says, too.
     let host = machine.host();
-    let lacks = |size: &str| {
-        let text = format!("[tunables]\nmin_free = \"{size}\"\n");
+    let check = |size: &str| {
+        let config = config(&format!("[tunables]\nmin_free = \"{size}\"\n"));
         let found = zmeld_swap::machine::Machine::read(&host).unwrap();
-        found.lacks(&config(&text)).len()
+        let problems = zmeld_swap::plan::against(&host, &found, &config, None);
+        problems
+            .into_iter()
+            .map(|it| it.severity)
+            .collect::<Vec<_>>()
     };
-    assert_eq!((lacks("512MiB"), lacks("300MiB")), (1, 0));
+    assert_eq!(check("512MiB"), [Severity::Error]);
+    assert_eq!(check("300MiB"), [Severity::Warning]);
+    assert_eq!(check("200MiB"), []);
 }
 
 #[test]

@@ -132,8 +132,11 @@ fn check(args: &FileArgs) -> anyhow::Result<Outcome> {
         .map(|file| inert(&file.to_string_lossy()).into_owned())
         .collect();
     let count = loaded.config.tiers.len();
+    let is_without = loaded.config.without_tiers;
     let Checked {
         is_machine,
+        is_asked_for,
+        refuses_advised,
         traps,
         refused,
     } = look(&Host::at(&args.root), loaded)?;
@@ -153,10 +156,16 @@ fn check(args: &FileArgs) -> anyhow::Result<Outcome> {
         count => format!("{said_of_traps}, {count} that zmeld up refuses here"),
     };
     let s = if count == 1 { "" } else { "s" };
-    let how = match (is_machine, count) {
-        (false, _) => "; the file alone was looked at, and no machine",
-        (true, 0) => "; looked at with the tiers that zmeld up would take",
-        (true, _) => "",
+    let how = match is_machine {
+        false => "; the file alone was looked at, and no machine",
+        true if is_without => "; every tier is switched off: zmeld up sets up none",
+        true if refuses_advised => {
+            "; it names no tier, and those that would suit the machine zmeld up refuses here: \
+             zmeld plan says why"
+        }
+        true if !is_asked_for => "; looked at with the tiers that zmeld up would take",
+        true if count == 0 => "; looked at with the tiers that are set up",
+        true => "",
     };
     output::print(&format!(
         "{}: {count} tier{s}, {found}{how}\n",
@@ -173,6 +182,10 @@ fn check(args: &FileArgs) -> anyhow::Result<Outcome> {
 struct Checked {
     /// Whether there is a machine that it was held against.
     is_machine: bool,
+    /// Whether the file names a tier, or one is set up.
+    is_asked_for: bool,
+    /// Where it is not: whether `zmeld up` refuses what it would set up instead.
+    refuses_advised: bool,
     traps: Vec<Problem>,
     /// What `zmeld up` refuses there.
     refused: Vec<Problem>,
@@ -183,27 +196,40 @@ fn look(host: &Host, loaded: Loaded) -> anyhow::Result<Checked> {
     let Ok(machine) = Machine::read(host) else {
         return Ok(Checked {
             is_machine: false,
+            is_asked_for: true,
+            refuses_advised: false,
             traps: loaded.warnings,
             refused: Vec::new(),
         });
     };
     let state = super::setup::readable_state(host)?;
+    let is_set_up = state.as_ref().is_some_and(|it| it.config.says_of_tiers());
+    let is_asked_for = loaded.config.says_of_tiers() || is_set_up;
     let loaded = completed(host, &machine, loaded, state.as_ref())?;
+    // Tiers that nobody asked for are no fault of the file.
+    let is_of_file = |problem: &Problem| is_asked_for || loaded.place(&problem.key).is_some();
     let mut traps = loaded.warnings.clone();
-    traps.retain(|problem| !is_disproved(&machine, &loaded.config, problem));
-    let mut refused = Vec::new();
+    traps.retain(|it| is_of_file(it) && !is_disproved(&machine, &loaded.config, it));
+    let (mut refused, mut refuses_advised) = (Vec::new(), false);
     if !loaded.files.is_empty() {
-        for problem in against(host, &machine, &loaded.config, state.as_ref()) {
+        let found = against(host, &machine, &loaded.config, state.as_ref());
+        for problem in found {
+            if !is_of_file(&problem) {
+                refuses_advised |= problem.severity == Severity::Error;
+                continue;
+            }
             let place = loaded.place(&problem.key).cloned();
             let problem = Problem { place, ..problem };
-            match problem.trap.is_some() && problem.severity == Severity::Warning {
-                true => traps.push(problem),
-                false => refused.push(problem),
+            match problem.severity {
+                Severity::Warning => traps.push(problem),
+                Severity::Error => refused.push(problem),
             }
         }
     }
     Ok(Checked {
         is_machine: true,
+        is_asked_for,
+        refuses_advised,
         traps,
         refused,
     })

@@ -30,6 +30,15 @@ impl Machine {
                 "lib/modules/6.12.0/modules.dep",
                 "kernel/fs/ext4/ext4.ko:\n",
             ),
+            (
+                "proc/self/mountinfo",
+                "31 24 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
+            ),
+            ("proc/self/cgroup", "0::/system.slice\n"),
+            ("sys/fs/cgroup/cgroup.controllers", "memory\n"),
+            ("sys/fs/cgroup/user.slice/memory.stat", "anon 1\n"),
+            ("sys/fs/cgroup/system.slice/memory.stat", "anon 1\n"),
+            ("proc/sys/vm/min_free_kbytes", "67584\n"),
             ("sys/class/zram-control/hot_add", ""),
             ("sys/module/zswap/parameters/enabled", "N\n"),
             ("sys/module/zswap/parameters/compressor", "lzo\n"),
@@ -197,10 +206,232 @@ fn status_does_not_call_anothers_device_zmelds() {
         found[0]["remedy"],
         "zmeld plan says why zmeld up refuses it"
     );
+    // What is meant beside another's device, a plain up does, and a plan says nothing else.
+    let laptop = Machine::new().with_zram_generator(100);
+    laptop.config(&format!("accept = [\"second-device\"]\n{RAM}"));
+    assert_eq!(laptop.findings("not-applied")[0]["remedy"], "zmeld up");
+    let laptop = laptop.with_disk_swap(false);
+    laptop.config("accept = [\"zram-with-zswap\"]\n[tier.cache]\nkind = \"zswap\"\n");
+    assert_eq!(laptop.findings("not-applied")[0]["remedy"], "zmeld up");
+    assert_eq!(laptop.run(&["plan"]).0, 0);
     // Where nothing is in the way, a plain up does it.
     let free = Machine::new();
     free.config(RAM);
     assert_eq!(free.findings("not-applied")[0]["remedy"], "zmeld up");
+}
+
+/// Rules that find the same devices from different sides name one way out.
+#[test]
+fn one_machine_gets_one_way_out() {
+    for priority in [100, -2] {
+        let laptop = Machine::new()
+            .with_zram_generator(priority)
+            .with_disk_swap(false);
+        laptop.put("sys/module/zswap/parameters/enabled", "Y\n");
+        let beside = match priority {
+            100 => "lru-inversion",
+            _ => "equal-priority",
+        };
+        for id in ["zram-with-zswap", beside] {
+            let found = laptop.findings(id);
+            assert_eq!(found.len(), 1, "{id}: {found:?}");
+            assert_eq!(
+                found[0]["remedy"],
+                "use zswap in front of the disk, without the device: zmeld plan --tier zswap \
+                 --take-over",
+                "{id}"
+            );
+        }
+        // It is what the plan says, too.
+        let (code, out, err) = laptop.run(&["plan", "--toml", "--take-over"]);
+        assert_eq!(code, 0, "{err}");
+        assert!(out.contains("kind = \"zswap\""), "{out}");
+        // Who means the device to stand there keeps it, and zswap goes.
+        laptop.config("accept = [\"lru-inversion\"]\n");
+        let remedy = &laptop.findings("zram-with-zswap")[0]["remedy"];
+        assert!(
+            remedy.as_str().unwrap().starts_with("echo N > "),
+            "{remedy}"
+        );
+        // A kernel without zswap is not told to use it.
+        laptop.config("");
+        fs::remove_dir_all(laptop.0.path().join("sys/module/zswap")).unwrap();
+        let remedy = &laptop.findings(beside)[0]["remedy"];
+        let remedy = remedy.as_str().unwrap();
+        assert!(!remedy.contains("--tier zswap"), "{remedy}");
+        assert!(remedy.contains("swapoff /dev/sda2"), "{remedy}");
+    }
+}
+
+#[test]
+fn a_check_says_what_only_the_machine_shows() {
+    let server = Machine::new();
+    let tier = "[tier.fast]\nkind = \"zram\"\n";
+    for (rest, place, said) in [
+        (
+            "size = \"4GiB\"\n",
+            "3:8: tier.fast.size",
+            "takes pages as large as RAM (4.00 GiB)",
+        ),
+        (
+            "size = \"3GiB\"\nmemory_limit = \"1GiB\"\n",
+            "3:8: tier.fast.size",
+            "promises more than its limit can hold",
+        ),
+        (
+            "size = \"800%\"\nmemory_limit = \"25%\"\n",
+            "3:8: tier.fast.size",
+            "to keep account of the pages",
+        ),
+        (
+            "memory_limit = \"25%\"\n[tunables]\nmin_free = \"300MiB\"\n",
+            "5:12: tunables.min_free",
+            "7 % of RAM",
+        ),
+    ] {
+        server.config(&format!("{tier}{rest}"));
+        let (code, out, err) = server.run(&["config", "check"]);
+        assert_eq!(code, 1, "{rest}: {out}");
+        let line = err.lines().find(|line| line.contains(said));
+        let line = line.unwrap_or_else(|| panic!("{rest}: {err}"));
+        assert!(line.contains(place), "{line}");
+        assert!(
+            out.contains("no mistake, ") && !out.contains("refuses here"),
+            "{out}"
+        );
+        // The plan warns of it in the same words.
+        let what = line
+            .split_once(": tier.fast")
+            .or(line.split_once(": tunables"))
+            .unwrap()
+            .1;
+        let what = what.split_once(" (if it is meant").map_or(what, |it| it.0);
+        let (_, _, plan) = server.run(&["plan", "--toml"]);
+        assert!(plan.contains(what), "{what}: {plan}");
+    }
+    // What it refuses is told apart, and one mistake does not hide another.
+    server.config(&format!(
+        "{tier}size = \"999999TiB\"\n[tunables]\nmin_free = \"1GiB\"\n"
+    ));
+    let (code, out, err) = server.run(&["config", "check"]);
+    assert_eq!(code, 1);
+    assert!(out.contains("2 that zmeld up refuses here"), "{out}");
+    for key in ["tier.fast: ", "tunables.min_free: "] {
+        let line = err.lines().find(|line| line.contains(key)).unwrap();
+        assert!(line.ends_with("zmeld up refuses it here"), "{line}");
+    }
+}
+
+/// Names of groups are told as other names are; a guard that ends nothing is a rule in vain.
+#[test]
+fn names_of_groups_that_are_not_there_are_told() {
+    let server = Machine::new();
+    let check = |text: &str| {
+        server.config(text);
+        let (code, out, err) = server.run(&["config", "check"]);
+        assert!(!out.contains("refuses"), "{out}");
+        (code, err)
+    };
+    let (code, err) = check("[watch.guard]\nend = [\"/user.slice\", \"baatch.service\"]\n");
+    assert_eq!(code, 1);
+    assert!(
+        err.contains(":2:7: watch.guard.end: no control group is called baatch.service"),
+        "{err}"
+    );
+    assert!(err.contains("the guard cannot end it"), "{err}");
+    let (code, err) =
+        check("[watch.guard]\nend = [\"/user.slice\"]\nprotect = [\"shh.service\"]\n");
+    assert_eq!(code, 1);
+    assert!(
+        err.contains(":3:11: watch.guard.protect: no control group is called shh.service"),
+        "{err}"
+    );
+    assert!(err.contains("so that it protects nothing"), "{err}");
+    for (end, why) in [
+        (
+            "end = [\"baatch.service\"]\n",
+            "no control group is called baatch.service here now",
+        ),
+        (
+            "end = [\"/user.slice\"]\nprotect = [\"/user.slice\"]\n",
+            "all that it names is protected",
+        ),
+        ("", "without end nothing is ended"),
+    ] {
+        let (code, err) = check(&format!("[watch.guard]\n{end}"));
+        assert_eq!(code, 1, "{end}");
+        assert!(
+            err.contains(why) && err.contains("accept = [\"unused-rule\"]"),
+            "{err}"
+        );
+        assert_eq!(err.lines().count(), 1, "{err}");
+    }
+    // With another rule it makes room.
+    let (code, err) = check("[watch.guard]\n[watch.reclaim]\n");
+    assert_eq!((code, err.as_str()), (0, ""));
+    assert_eq!(server.findings("unused-rule").len(), 0);
+    server.config("[watch.guard]\n");
+    assert_eq!(server.findings("unused-rule").len(), 1);
+}
+
+/// Version 1 of control groups has nothing to reclaim by; the guard knows both.
+#[test]
+fn rules_that_need_other_control_groups_are_told() {
+    let server = Machine::new();
+    let memory = "31 24 0:28 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n";
+    server.put("proc/self/mountinfo", memory);
+    server.put("proc/self/cgroup", "4:memory:/\n");
+    server.put("sys/fs/cgroup/memory/memory.limit_in_bytes", "1\n");
+    server.put(
+        "sys/fs/cgroup/memory/user.slice/memory.limit_in_bytes",
+        "1\n",
+    );
+    server.config("[watch.reclaim]\n[watch.guard]\nend = [\"/user.slice\"]\n");
+    let (code, out, err) = server.run(&["config", "check"]);
+    assert_eq!((code, err.lines().count()), (1, 1), "{out}{err}");
+    assert!(
+        err.contains("1:8: watch.reclaim: nothing can be reclaimed: memory is not in control groups of version 2"),
+        "{err}"
+    );
+    server.put("proc/self/mountinfo", "");
+    let (code, out, err) = server.run(&["config", "check"]);
+    assert_eq!((code, err.lines().count()), (1, 2), "{out}{err}");
+    assert!(
+        err.contains("watch.guard.end: the guard cannot act"),
+        "{err}"
+    );
+}
+
+/// A tier that is switched off is a word about tiers: none is asked for.
+#[test]
+fn a_file_whose_tiers_are_all_switched_off_asks_for_none() {
+    let server = Machine::new();
+    let off = format!("{RAM}enabled = false\n");
+    server.config(&off);
+    let (code, out, err) = server.run(&["plan"]);
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("There is nothing to set up."), "{out}");
+    let (code, out, err) = server.run(&["config", "check"]);
+    assert_eq!((code, err.as_str()), (0, ""));
+    assert!(
+        out.contains("every tier is switched off: zmeld up sets up none"),
+        "{out}"
+    );
+    assert_eq!(server.findings("not-applied").len(), 0);
+    // Shown and planned, it says the same.
+    let (_, shown, _) = server.run(&["config", "show"]);
+    let (_, planned, _) = server.run(&["plan", "--toml"]);
+    for text in [shown, planned] {
+        assert!(text.contains("enabled = false"), "{text}");
+        server.config(&text);
+        assert!(server
+            .run(&["plan"])
+            .1
+            .contains("There is nothing to set up."));
+    }
+    // Without it the file says nothing of tiers.
+    server.config("[watch.reclaim]\n");
+    assert!(server.run(&["plan"]).1.contains("zmeld up would take"));
 }
 
 /// Another's tree is neither waited for nor a way out of it.
@@ -319,17 +550,32 @@ fn a_file_without_tiers_leaves_them_to_what_suits_the_machine() {
     let check = ["config", "check"];
     let (code, out, err) = server.run(&check);
     assert_eq!((code, err.as_str()), (0, ""), "{out}");
-    // What up refuses there, the check names too, wherever the file is.
+    // What up refuses there is no fault of the file, which asks for none of it: the check
+    // says it, wherever the file is.
     let laptop = Machine::new().with_zram_generator(5);
     laptop.config(RULE);
     laptop.put("other.toml", RULE);
     let other = laptop.0.path().join("other.toml");
     for file in [&[][..], &[str(&other)]] {
         let (code, out, err) = laptop.run(&[&check, file].concat());
-        assert_eq!(code, 1, "{out}");
-        assert!(err.contains("/dev/zram0 is swapped to already"), "{err}");
-        assert!(out.contains("1 that zmeld up refuses here"), "{out}");
+        assert_eq!((code, err.as_str()), (0, ""), "{out}");
+        assert!(
+            out.contains("those that would suit the machine zmeld up refuses here"),
+            "{out}"
+        );
     }
+    // What it does ask for is judged.
+    laptop.put(
+        "guard.toml",
+        "[watch.guard]\n[tunables]\nmin_free = \"1GiB\"\n",
+    );
+    let guard = laptop.0.path().join("guard.toml");
+    let (code, out, err) = laptop.run(&["config", "check", str(&guard)]);
+    assert_eq!(code, 1, "{out}");
+    assert!(
+        err.contains("tunables.min_free") && err.contains("watch.guard: without end"),
+        "{err}"
+    );
     for config in [&[][..], &["--config", str(&other)]] {
         let (_, out, _) = laptop.run(&[&["plan"], config].concat());
         assert!(out.contains("zmeld up would refuse this"), "{out}");
@@ -399,6 +645,14 @@ fn what_zswap_comes_to_is_said_with_its_limit_and_its_codec() {
     assert!(seen.contains("Pool"), "{seen:?}");
     let pool = &plan["recommendation"]["pool"];
     assert_eq!(pool["limit_bytes"], (4u64 << 30) / 100 * 20);
+    // zbud keeps two pages in one, however small they get.
+    server.put("sys/module/zswap/parameters/zpool", "zbud\n");
+    let (_, out, _) = server.run(&["plan"]);
+    let words = out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        words.contains("zbud keeps 2 pages in one at the most"),
+        "{out}"
+    );
     // A kernel that has no shrinker is not asked for one.
     fs::remove_file(
         server
@@ -430,6 +684,14 @@ fn a_kernel_without_zram_is_told_what_can_be_had() {
             assert!(err.contains(words), "{words}: {err}");
         }
     }
+    // What is there is not told as new.
+    let server = Machine::new().with_disk_swap(false);
+    fs::remove_dir_all(server.0.path().join("sys/class")).unwrap();
+    let (code, _, err) = server.run(&["plan", "--tier", "zram"]);
+    assert_eq!(code, 3);
+    let ways = ["zmeld.ko: build it with DKMS", "(zmeld up --tier zswap)"];
+    assert!(ways.iter().all(|way| err.contains(way)), "{err}");
+    assert!(!err.contains("--tier disk"), "{err}");
     fs::remove_file(bare.0.path().join("proc/modules")).unwrap();
     let (code, _, err) = bare.run(&["plan"]);
     assert_eq!(code, 3);

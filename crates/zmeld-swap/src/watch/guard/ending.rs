@@ -31,7 +31,8 @@ impl Sentry {
         now: Instant,
         say: &mut dyn FnMut(GuardEvent),
     ) {
-        if self.ending.is_some() || self.is_settling(seen, now) {
+        // Groups are chosen at the end of a look: before the first there are none.
+        if self.ending.is_some() || self.chosen.is_none() || self.is_settling(seen, now) {
             return;
         }
         // After some were ended in vain, only what grows: the rest is not to blame.
@@ -44,11 +45,13 @@ impl Sentry {
         let Some(place) = choose(&self.candidates, rule, seen.total_bytes, now) else {
             if is_over(&mut self.told.nothing, now) {
                 say(GuardEvent::Said(format!(
-                    "{}; nothing that may be ended {}",
+                    "{}; {}",
                     self.why(cause, seen),
                     match rule {
-                        Cause::NoRoom => "has processes",
-                        Cause::Stalled => "grows",
+                        _ if self.rule.end.is_empty() =>
+                            "nothing is ended: [watch.guard] end names no group",
+                        Cause::NoRoom => "nothing that may be ended has processes",
+                        Cause::Stalled => "nothing that may be ended grows",
                     }
                 )));
             }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::candidate::Candidate;
@@ -14,6 +14,7 @@ use crate::error::Error;
 use crate::room::hierarchy::Hierarchy;
 use crate::watch::is_due;
 use crate::watch::targets::{Selection, Targets};
+use zmeld_linux::Host;
 
 /// How often groups are chosen; while memory is short and there is some, since what runs
 /// away may have begun just now; and where one has to end and none is known.
@@ -101,14 +102,10 @@ impl Sentry {
     /// `before`: when they were found last. One that was not there then has grown from
     /// nothing.
     fn find_groups(&mut self, before: Option<Instant>, now: Instant) -> Result<(), Error> {
-        let hierarchy = Hierarchy::find(&self.host)?.ok_or_else(|| Error::CannotGuard {
-            why: "the kernel has no control groups that count memory: nothing can be ended by \
-                  its group"
-                .to_owned(),
-        })?;
+        let hierarchy = hierarchy(&self.host)?;
         let selection = selection(&self.rule, &self.protect);
         let mut targets = Targets::choose(&self.host, &hierarchy, selection, &self.shared.stop)?;
-        targets.unmatched.retain(|it| !NEVER.contains(&it.as_str()));
+        targets.unmatched.retain(|it| is_of_rule(it));
         let mut found = Vec::with_capacity(CANDIDATES_MAX + 1);
         for directory in self.ended_whole(targets.groups.into_keys()) {
             let rank = rank(&self.rule.end, &hierarchy.shown(&directory));
@@ -178,6 +175,47 @@ impl Sentry {
     }
 }
 
+/// Where the groups are that may be ended.
+///
+/// # Errors
+/// When there are none.
+pub(crate) fn hierarchy(host: &Host) -> Result<Hierarchy, Error> {
+    Hierarchy::find(host)?.ok_or_else(|| Error::CannotGuard {
+        why: "the kernel has no control groups that count memory: nothing can be ended by its \
+              group"
+            .to_owned(),
+    })
+}
+
+/// Whether a pattern is the rule's own.
+fn is_of_rule(pattern: &str) -> bool {
+    !NEVER.contains(&pattern)
+}
+
+/// What a rule comes to on that machine.
+pub(crate) struct Outlook {
+    /// What it names and no group is called, as it is written there.
+    pub unmatched: Vec<String>,
+    /// Whether there is a group that it may end.
+    pub can_end: bool,
+}
+
+/// What a rule comes to; none where that cannot be told.
+pub(crate) fn outlook(host: &Host, rule: &GuardRule) -> Option<Outlook> {
+    let hierarchy = hierarchy(host).ok()?;
+    let protect = protected(rule).ok()?;
+    let never = AtomicBool::new(false);
+    let targets = Targets::choose(host, &hierarchy, selection(rule, &protect), &never).ok()?;
+    Some(Outlook {
+        unmatched: targets
+            .unmatched
+            .into_iter()
+            .filter(|it| is_of_rule(it))
+            .collect(),
+        can_end: !targets.groups.is_empty(),
+    })
+}
+
 /// What the rule protects, and what is never ended.
 pub(super) fn protected(rule: &GuardRule) -> Result<Vec<GroupPattern>, Error> {
     let never = NEVER.iter().map(|it| it.parse());
@@ -187,7 +225,7 @@ pub(super) fn protected(rule: &GuardRule) -> Result<Vec<GroupPattern>, Error> {
 }
 
 /// What the rule says of groups, with all that it protects.
-pub(crate) fn selection<'a>(rule: &'a GuardRule, protect: &'a [GroupPattern]) -> Selection<'a> {
+fn selection<'a>(rule: &'a GuardRule, protect: &'a [GroupPattern]) -> Selection<'a> {
     Selection {
         named: &rule.end,
         protect,

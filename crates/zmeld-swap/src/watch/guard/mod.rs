@@ -40,7 +40,7 @@ use zmeld_report::units::{bytes, percent};
 
 use self::candidate::Candidate;
 use self::choice::Cause;
-pub(crate) use self::groups::selection;
+pub(crate) use self::groups::{hierarchy, outlook};
 use self::groups::{protected, CANDIDATES_MAX};
 use self::open::touched;
 use self::sight::{is_soon, Seen, Sight};

@@ -52,6 +52,22 @@ const SWAP_FREE_MIN: f64 = 0.1;
 /// What is said of a name in the rule that no group has.
 const NO_GROUP: &str = "no control group is called so now (systemd-cgls lists them)";
 
+/// Where the groups are that memory can be reclaimed from.
+///
+/// # Errors
+/// When they are not there.
+pub(crate) fn hierarchy(host: &Host) -> Result<Hierarchy, Error> {
+    let found = match Hierarchy::find(host) {
+        Err(Error::GroupsUnseen) => None,
+        found => found?.filter(|it| it.version == Version::Two),
+    };
+    found.ok_or_else(|| Error::CannotReclaim {
+        why: "memory is not in control groups of version 2 here; boot with \
+              systemd.unified_cgroup_hierarchy=1, or remove the rule"
+            .to_owned(),
+    })
+}
+
 pub(crate) fn selection(rule: &ReclaimRule) -> Selection<'_> {
     Selection {
         named: &rule.groups,
@@ -188,17 +204,7 @@ impl Reclaimer {
         stop: &AtomicBool,
         listener: &mut dyn FnMut(WatchEvent),
     ) -> Result<(), Error> {
-        let hierarchy = match Hierarchy::find(host) {
-            Err(Error::GroupsUnseen) => None,
-            found => found?.filter(|it| it.version == Version::Two),
-        };
-        let Some(hierarchy) = hierarchy else {
-            return Err(Error::CannotReclaim {
-                why: "memory is not in control groups of version 2 here; boot with \
-                      systemd.unified_cgroup_hierarchy=1, or remove the rule"
-                    .to_owned(),
-            });
-        };
+        let hierarchy = hierarchy(host)?;
         self.targets = Targets::choose(host, &hierarchy, selection(&self.rule), stop)?;
         if stop.load(Ordering::Relaxed) {
             return Ok(());

@@ -283,12 +283,15 @@ fn wanted(
     let files = files.join(", ");
     let is_empty = is_there && loaded.config == Config::default();
     let empty = is_empty.then(|| mind(format!("{files}: it is empty")));
-    let is_set_up = state.filter(|state| !state.config.tiers.is_empty());
+    let is_set_up = state.filter(|state| state.config.says_of_tiers());
     let mut wanted = match is_set_up {
-        _ if !loaded.config.tiers.is_empty() => {
+        _ if loaded.config.says_of_tiers() => {
             of_file(Config::default(), Origin::Files(files.clone()))
         }
-        Some(state) => of_file(state.config.clone(), Origin::SetUp),
+        Some(state) => {
+            let config = Config::default().completed(state.config.clone());
+            of_file(config, Origin::SetUp)
+        }
         None if occasion == Occasion::Boot => {
             let origin = match is_there && !is_empty {
                 true => Origin::Files(files.clone()),
@@ -478,7 +481,7 @@ pub fn what_up_does(host: &Host, to: &Recommendation, of_all: bool) -> Option<Ad
         return Some(advice);
     }
     let configured = Config::load(host.root()).ok();
-    let configured = configured.filter(|loaded| !loaded.config.tiers.is_empty());
+    let configured = configured.filter(|loaded| loaded.config.says_of_tiers());
     if configured.is_some() {
         return say(
             AdviceKind::Note,
