@@ -17,6 +17,8 @@ pub struct Facts {
     pub page_size: u64,
     /// Swap areas that zmeld did not set up.
     pub swaps: Vec<ActiveSwap>,
+    /// The swap partition that the machine hibernates to, where nothing is swapped to it.
+    pub resume_from: Option<String>,
     /// The kernel's zswap; none where it was built without.
     pub zswap: Option<ZswapFacts>,
     /// The kernel's zram.
@@ -216,6 +218,10 @@ pub struct Recommendation {
     /// `zmeld up` can set it up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
+    /// The swap partition that hibernation needs, which is swapped to as well, behind
+    /// zswap; absent where it is already, or where the machine does not hibernate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub swaps_to: Option<String>,
     /// Compressed swap that zmeld did not set up: `zmeld up --take-over` puts this
     /// in its place.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -227,6 +233,14 @@ pub fn recommend(facts: &Facts, kind: Option<AdvisedTier>) -> Recommendation {
     let disk = facts.swaps.iter().find(|swap| !swap.is_in_ram());
     let (kind, why) = match (kind, disk) {
         (Some(kind), _) => (kind, "as asked for".to_owned()),
+        (None, None) if facts.zswap.is_some() && facts.resume_from.is_some() => (
+            AdvisedTier::Zswap,
+            format!(
+                "this machine hibernates to {}, where an image is kept that RAM cannot keep: it is \
+                 swapped to, and zswap in front of it keeps in RAM what is used",
+                facts.resume_from.as_deref().unwrap_or_default()
+            ),
+        ),
         (None, Some(disk)) if facts.zswap.is_some() => (
             AdvisedTier::Zswap,
             format!(
@@ -282,6 +296,7 @@ pub fn recommend(facts: &Facts, kind: Option<AdvisedTier>) -> Recommendation {
         sizing,
         pool: zswap.and_then(|zswap| Pool::of(zswap, facts.ram_bytes, &facts.measured)),
         missing: lacking,
+        swaps_to: facts.resume_from.clone().filter(|_| !in_ram),
         replaces: compressed.cloned().collect(),
     }
 }
@@ -291,7 +306,10 @@ impl Recommendation {
     /// limit of 4.00 GiB".
     pub fn words(&self) -> String {
         let Some(sizing) = &self.sizing else {
-            return "zswap in front of the swap on disk".to_owned();
+            return match &self.swaps_to {
+                Some(path) => format!("swap on {path}, and zswap in front of it"),
+                None => "zswap in front of the swap on disk".to_owned(),
+            };
         };
         let with = match &self.codec {
             Some(codec) => format!(" with {codec} and"),
@@ -386,6 +404,26 @@ mod tests {
         let found = recommend(&facts, None);
         assert_eq!(found.kind, AdvisedTier::Zram);
         assert!(found.why.contains("no zswap"), "{}", found.why);
+    }
+
+    #[test]
+    fn a_machine_that_hibernates_swaps_to_what_it_resumes_from() {
+        let mut facts = facts();
+        facts.resume_from = Some("/dev/sda2".to_owned());
+        let found = recommend(&facts, None);
+        assert_eq!(found.kind, AdvisedTier::Zswap);
+        assert_eq!(found.swaps_to.as_deref(), Some("/dev/sda2"));
+        assert!(
+            found.why.contains("hibernates to /dev/sda2"),
+            "{}",
+            found.why
+        );
+        assert_eq!(found.words(), "swap on /dev/sda2, and zswap in front of it");
+        // Who asks for a device gets one.
+        let asked = recommend(&facts, Some(AdvisedTier::Zram));
+        assert_eq!((asked.kind, asked.swaps_to), (AdvisedTier::Zram, None));
+        facts.zswap = None;
+        assert_eq!(recommend(&facts, None).kind, AdvisedTier::Zram);
     }
 
     /// By hand: a fifth of 8 GiB, rounded down to hundredths of RAM, holds 3.2 times as

@@ -20,6 +20,7 @@
 //! | [`counters`] | a name and a number a line, as in `/proc/vmstat` |
 //! | [`process`] | `/proc/PID/stat` |
 //! | [`pressure`] | `/proc/pressure/*` |
+//! | [`hibernation`] | whether a machine hibernates, and where to |
 //! | [`cpuinfo`] | `/proc/cpuinfo` |
 //! | [`octal`] | the kernel's escapes in all of them |
 
@@ -28,6 +29,7 @@ pub mod counters;
 pub mod cpuinfo;
 pub mod error;
 pub mod file;
+pub mod hibernation;
 pub mod host;
 pub mod lock;
 pub mod meminfo;

@@ -114,6 +114,7 @@ pub fn recommendation(
             max_pool_percent: machine.zswap_max_pool_percent,
             zpool: machine.zswap_zpool.clone(),
         }),
+        resume_from: machine.resume_from.clone(),
         zram: machine.zram,
         zmeld: machine.zmeld,
         measured: measured.clone(),

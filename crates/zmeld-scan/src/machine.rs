@@ -6,7 +6,9 @@ use std::path::Path;
 use serde::Serialize;
 use zmeld_advice::module::{ModulePresence, ModuleSigns};
 use zmeld_linux::cpuinfo;
+use zmeld_linux::hibernation;
 use zmeld_linux::meminfo::{self, Meminfo};
+use zmeld_linux::Host;
 
 /// RAM, processors, kernel, and the compressed swap that there is.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -42,6 +44,9 @@ pub struct MachineFacts {
     /// has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ksm_runs: Option<bool>,
+    /// The swap partition that it hibernates to, where nothing is swapped to it.
+    #[serde(skip)]
+    pub resume_from: Option<String>,
     /// The kernel's zram.
     pub zram: ModulePresence,
     /// The module zmeld.
@@ -105,6 +110,7 @@ impl MachineFacts {
             zswap_zpool: Some(read_line("/sys/module/zswap/parameters/zpool"))
                 .filter(|name| !name.is_empty()),
             ksm_runs: switch("/sys/kernel/mm/ksm/run"),
+            resume_from: idle_resume(&Host::here()),
         }
     }
 
@@ -116,6 +122,12 @@ impl MachineFacts {
         }
         (!self.zram_codecs.is_empty()).then(|| self.zram_codecs.iter().any(|name| name == codec))
     }
+}
+
+fn idle_resume(host: &Host) -> Option<String> {
+    let path = hibernation::partition(host)?;
+    let is_on = host.swap_on(&path).ok()?.is_some();
+    (!is_on).then(|| path.display().to_string())
 }
 
 fn presence(driver: &str, dep: Option<&str>) -> ModulePresence {

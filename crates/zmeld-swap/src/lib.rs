@@ -41,7 +41,6 @@ pub mod execute;
 pub mod export;
 pub mod findings;
 pub mod generator;
-mod hibernation;
 pub mod identity;
 pub mod import;
 pub mod journal;

@@ -9,7 +9,7 @@ use zmeld_report::units::bytes;
 
 use crate::config::{Config, Kind, Problem, RamDriver, Severity};
 use crate::error::Error;
-use crate::hibernation;
+use zmeld_linux::hibernation;
 use zmeld_linux::swaps::SwapArea;
 use zmeld_linux::{Host, KernelVersion};
 
@@ -70,6 +70,9 @@ pub struct Machine {
     pub zswap: Option<Zswap>,
     /// What says that the machine hibernates; none where nothing does.
     pub hibernation: Option<String>,
+    /// The swap partition that it hibernates to, where nothing is swapped to it.
+    #[serde(skip)]
+    pub resume_from: Option<String>,
 }
 
 /// An active swap area, in JSON's terms.
@@ -155,6 +158,7 @@ impl Machine {
             zmeld: Feature::read(host, RamDriver::Zmeld, dep.as_deref())?,
             zswap: zswap(host)?,
             hibernation: hibernation(host)?,
+            resume_from: idle_resume(host)?,
         })
     }
 
@@ -333,10 +337,23 @@ fn zswap(host: &Host) -> Result<Option<Zswap>, Error> {
     }))
 }
 
+fn idle_resume(host: &Host) -> Result<Option<String>, Error> {
+    let Some(path) = hibernation::partition(host) else {
+        return Ok(None);
+    };
+    let is_on = host.swap_on(&path)?.is_some();
+    Ok((!is_on).then(|| path.display().to_string()))
+}
+
 fn hibernation(host: &Host) -> Result<Option<String>, Error> {
     let line = host.read_optional(hibernation::COMMAND_LINE)?;
     let power = host.read_optional(hibernation::POWER)?;
-    let found = hibernation::resume(&line.unwrap_or_default(), power.as_deref());
+    let states = host.read_optional(hibernation::STATES)?;
+    let found = hibernation::resume(
+        &line.unwrap_or_default(),
+        power.as_deref(),
+        states.as_deref(),
+    );
     Ok(found.map(|resume| resume.to_string()))
 }
 

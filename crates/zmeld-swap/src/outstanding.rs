@@ -179,8 +179,8 @@ fn others_of(plan: &Plan) -> String {
 /// No more is read of how a program was started.
 const LINE_MAX: usize = 4096;
 
-/// Whether a process is `zmeld watch` and acts by its rules. Where others' processes are
-/// hidden from this user, nobody can tell.
+/// Whether a process of root's is `zmeld watch` and acts by its rules: anybody may call
+/// his own so. Where others' processes are hidden from this user, nobody can tell.
 fn is_watched(host: &Host) -> Option<bool> {
     host.read("/proc/1/comm").ok()?;
     let names = host.list("/proc").ok()?;
@@ -188,8 +188,16 @@ fn is_watched(host: &Host) -> Option<bool> {
     Some(processes.any(|pid| {
         // Who starts a program makes its line as long as he likes.
         let command = host.read_start(Path::new(&format!("/proc/{pid}/cmdline")), LINE_MAX);
-        command.is_ok_and(|line| is_watch(&line))
+        command.is_ok_and(|line| is_watch(&line)) && is_of_root(host, pid)
     }))
+}
+
+/// Whether all of a process's user ids are root's: one that runs with the rights of another
+/// is still its user's by the first.
+fn is_of_root(host: &Host, pid: &str) -> bool {
+    let status = host.read(format!("/proc/{pid}/status")).unwrap_or_default();
+    let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    ids.is_some_and(|ids| ids.split_whitespace().eq(["0"; 4]))
 }
 
 fn is_watch(command: &[u8]) -> bool {

@@ -78,6 +78,7 @@ pub fn facts(machine: &Machine, measured: &CodecVerdict, own_swaps: &[String]) -
             max_pool_percent: zswap.max_pool_percent,
             zpool: zswap.zpool.clone(),
         }),
+        resume_from: machine.resume_from.clone(),
         zram: machine.zram.presence,
         zmeld: machine.zmeld.presence,
         measured: measured.clone(),
@@ -113,6 +114,7 @@ pub fn recommend(
         TierKind::Disk => "disk",
     };
     comments.insert(format!("tier.{name}"), why);
+    let resumed_from = advised.swaps_to.clone().filter(|_| kind == TierKind::Zswap);
     let recommendation = (kind != TierKind::Disk).then_some(advised);
     let recommendation = recommendation.map(|advised| chosen(advised, machine, choice, measured));
     let kind = match kind {
@@ -138,10 +140,17 @@ pub fn recommend(
     let name: TierName = name.parse().map_err(|what| Error::Refused { what })?;
     let kinds = SwapKinds {
         in_ram: matches!(kind, Kind::Ram(_)),
-        on_disk: matches!(kind, Kind::Disk(_)) || facts.swaps.iter().any(|it| !it.is_in_ram()),
+        on_disk: matches!(kind, Kind::Disk(_))
+            || resumed_from.is_some()
+            || facts.swaps.iter().any(|it| !it.is_in_ram()),
         // It makes no difference to what is set here.
         on_spinning_disk: false,
     };
+    if let Some(tier) = resumed_from.as_deref().map(image_tier).transpose()? {
+        let why = "hibernation keeps its image here; it has to be as large as that";
+        comments.insert(format!("tier.{}", tier.name), why.to_owned());
+        config.tiers.push(tier);
+    }
     config.tiers.push(Tier {
         name,
         optional: false,
@@ -309,6 +318,27 @@ fn ram(
     })
 }
 
+/// The partition that is resumed from.
+fn image_tier(path: &str) -> Result<Tier, Error> {
+    let refused = |what| Error::Refused { what };
+    let choice = Choice {
+        place: Some(path.parse().map_err(refused)?),
+        ..Choice::default()
+    };
+    let kind = match disk(&choice) {
+        Kind::Disk(disk) => Kind::Disk(DiskSwap {
+            hibernation: true,
+            ..disk
+        }),
+        kind => kind,
+    };
+    Ok(Tier {
+        name: "disk".parse().map_err(refused)?,
+        optional: false,
+        kind,
+    })
+}
+
 fn disk(choice: &Choice) -> Kind {
     let place = choice.place.clone();
     let source = match place {
@@ -355,6 +385,7 @@ mod tests {
                 has_shrinker: true,
             }),
             hibernation: None,
+            resume_from: None,
         }
     }
 

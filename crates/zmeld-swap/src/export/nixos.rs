@@ -432,7 +432,7 @@ impl Module<'_> {
         }
         if watched {
             self.line("systemd.services.zmeld-watch = {");
-            self.line("  description = \"Recompression, writeback and melding of swapped pages\";");
+            self.line("  description = \"Recompression, writeback and melding of swapped pages, reclaim and guard\";");
             self.line("  wantedBy = [ \"multi-user.target\" ];");
             self.service("ExecStart", "watch");
             self.line("  serviceConfig.Restart = \"on-failure\";");

@@ -202,17 +202,41 @@ pub(super) fn hibernation(view: &View) -> Vec<Found> {
     let Some(resume) = &view.now.hibernation.resume else {
         return Vec::new();
     };
+    if let Some(largest) = view.disks().max_by_key(|disk| disk.area.size_bytes) {
+        return Vec::from_iter(small_for_image(view, resume, largest));
+    }
     let Some((_, device)) = view.compressed().next() else {
         return Vec::new();
     };
-    if view.disks().next().is_some() {
-        return Vec::new();
-    }
     vec![Found::new(
         "hibernation",
         "hibernation is set up, and all active swap is in RAM: no image can be kept",
         format!("{resume}; the only swap is {}", device.name),
-        "swapon a partition of the size of RAM with a low priority, or say noresume on the \
-         kernel's command line",
+        "zmeld plan puts zswap in front of the partition that it resumes from, where that is \
+         swap; or say noresume on the kernel's command line",
     )]
+}
+
+/// The image is kept in one area.
+fn small_for_image(view: &View, resume: &str, largest: &Swap) -> Option<Found> {
+    let image = view.now.hibernation.image_bytes?;
+    if largest.area.size_bytes >= image {
+        return None;
+    }
+    let found = Found::new(
+        "hibernation",
+        "hibernation is set up, and no swap on a disk is as large as the image that the kernel \
+         aims at: it may fail",
+        format!(
+            "{resume}; /sys/power/image_size is {}, {} has {}",
+            bytes(image),
+            largest.area.path,
+            bytes(largest.area.size_bytes)
+        ),
+        format!(
+            "echo {} > /sys/power/image_size, for a smaller one, or a larger swap partition",
+            largest.area.size_bytes / 5 * 4
+        ),
+    );
+    Some(found)
 }

@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::reader::{Reader, Warning};
-use crate::hibernation;
 use crate::room::{Hierarchy, Version};
+use zmeld_linux::hibernation;
 use zmeld_linux::meminfo::Meminfo;
 use zmeld_linux::mounts;
 use zmeld_linux::swaps;
@@ -219,6 +219,10 @@ pub struct Hibernation {
     pub resume: Option<String>,
     /// The kernel would hibernate: `/sys/power/state` has `disk`.
     pub possible: bool,
+    /// How large an image the kernel aims at (`/sys/power/image_size`); absent where it
+    /// does not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image_bytes: Option<u64>,
 }
 
 /// A control group with a limit on memory or swap.
@@ -329,11 +333,19 @@ impl System {
 fn hibernation(reader: &mut Reader) -> Hibernation {
     let line = reader.optional(hibernation::COMMAND_LINE);
     let power = reader.optional(hibernation::POWER);
-    let states = reader.optional("/sys/power/state").unwrap_or_default();
-    let found = hibernation::resume(&line.unwrap_or_default(), power.as_deref());
+    let states = reader.optional(hibernation::STATES);
+    let found = hibernation::resume(
+        &line.unwrap_or_default(),
+        power.as_deref(),
+        states.as_deref(),
+    );
+    let states = states.unwrap_or_default();
     Hibernation {
         resume: found.map(|resume| resume.to_string()),
         possible: states.split_whitespace().any(|state| state == "disk"),
+        image_bytes: reader
+            .optional("/sys/power/image_size")
+            .and_then(|text| text.trim().parse().ok()),
     }
 }
 

@@ -158,6 +158,21 @@ impl Group {
     }
 }
 
+impl Record {
+    /// Whether taking it back gives the value that a step sets another one.
+    fn puts_back(&self, planned: &Planned) -> bool {
+        match (&self.step, &planned.step) {
+            (Step::SetValue(ours), Step::SetValue(wanted)) => {
+                // What somebody else has put there since is left.
+                let is_ours = planned.before.as_ref() == Some(&ours.value);
+                let before = self.before.as_ref();
+                ours.path == wanted.path && is_ours && before != Some(&wanted.value)
+            }
+            _ => false,
+        }
+    }
+}
+
 impl Plan {
     /// Plans. Reads the machine and changes nothing.
     ///
@@ -230,8 +245,14 @@ impl Plan {
             }
         }
         let removed = found.removed.iter().rev().map(|&index| &records[index]);
-        let changes = removed.filter(|record| record.is_change());
-        self.undone = changes.map(Done::of).collect();
+        let changes: Vec<&Record> = removed.filter(|record| record.is_change()).collect();
+        for (group, in_place) in self.groups.iter_mut().zip(&found.in_place) {
+            for planned in &mut group.steps[*in_place..] {
+                // What taking back changes is not as wanted then, whichever part set it.
+                planned.done &= !changes.iter().any(|record| record.puts_back(planned));
+            }
+        }
+        self.undone = changes.into_iter().map(Done::of).collect();
         Ok(())
     }
 

@@ -82,7 +82,7 @@
   };
 
   systemd.services.zmeld-watch = {
-    description = "Recompression, writeback and melding of swapped pages";
+    description = "Recompression, writeback and melding of swapped pages, reclaim and guard";
     wantedBy = [ "multi-user.target" ];
     serviceConfig.ExecStart = "/run/current-system/sw/bin/zmeld watch";
     serviceConfig.Restart = "on-failure";

@@ -171,3 +171,33 @@ fn a_table_that_takes_much_memory_is_said_and_an_absurd_one_refused() {
         assert!(err.contains("before any is stored"), "{err}");
     }
 }
+
+/// A value that a part of an earlier run set is put back with it, and is not said to be as
+/// wanted for another part before.
+#[test]
+fn what_taking_back_changes_is_not_done() {
+    let machine = Machine::new();
+    let swaps = "Filename Type Size Used Priority\n/dev/sda2 partition 4194300 0 -2\n";
+    machine.put("/proc/swaps", swaps);
+    machine.put("/sys/module/zswap/parameters/enabled", "N\n");
+    let tier = |name: &str| {
+        format!("[tier.{name}]\nkind = \"zswap\"\nmax_pool_percent = 30\ncompressor = \"lzo\"\n")
+    };
+    machine.up(&config(&tier("one"))).unwrap();
+    let plan = machine.plan(&config(&tier("two"))).unwrap();
+    let steps = plan.groups.iter().flat_map(|group| &group.steps);
+    let mut seen = 0;
+    for planned in steps {
+        let words = planned.step.words();
+        // The codec was lzo before, too.
+        let is_same = words.contains("lzo");
+        assert_eq!(planned.done, is_same, "{words}: {planned:?}");
+        seen += 1;
+    }
+    assert_eq!(seen, 3);
+    machine.up(&config(&tier("two"))).unwrap();
+    let percent = "/sys/module/zswap/parameters/max_pool_percent";
+    assert_eq!(machine.text(percent).trim(), "30");
+    machine.down().unwrap();
+    assert_eq!(machine.text(percent).trim(), "20");
+}

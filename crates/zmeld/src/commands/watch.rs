@@ -25,7 +25,9 @@ Examples:
   zmeld watch --listen 127.0.0.1:9890  metrics for Prometheus as well
 
 The rules are [watch.recompress], [watch.writeback], [watch.meld],
-[watch.reclaim] and [watch.guard]; see docs/configuration.md. SIGTERM and Ctrl-C
+[watch.reclaim] (takes idle memory of control groups before it is needed) and
+[watch.guard] (makes room and ends what it may before the machine freezes);
+see docs/configuration.md. SIGTERM and Ctrl-C
 end it after what it is doing.";
 
 /// How soon a stop is heard, and a rule of its own pace has its turn.

@@ -434,6 +434,52 @@ fn a_file_whose_tiers_are_all_switched_off_asks_for_none() {
     assert!(server.run(&["plan"]).1.contains("zmeld up would take"));
 }
 
+/// Hibernation needs its partition as swap: it is not left off for a device in RAM alone.
+#[test]
+fn a_machine_that_hibernates_keeps_its_partition() {
+    let laptop = Machine::new();
+    laptop.put("proc/cmdline", "quiet resume=/dev/sda2\n");
+    laptop.put("sys/power/state", "freeze mem disk\n");
+    let header = format!("{}SWAPSPACE2", "\0".repeat(4086));
+    laptop.put("dev/sda2", &header);
+    let (code, out, err) = laptop.run(&["plan", "--toml"]);
+    assert_eq!(code, 0, "{err}");
+    for words in [
+        "kind = \"zswap\"",
+        "device = \"/dev/sda2\"",
+        "hibernation = true",
+    ] {
+        assert!(out.contains(words), "{words}: {out}");
+    }
+    assert!(!out.contains("zram"), "{out}");
+    let (_, shown, err) = laptop.run(&["plan"]);
+    assert!(shown.contains("zmeld up would take"), "{shown}{err}");
+    // What was planned has no mistake of its own.
+    laptop.config(&out);
+    let (code, said, err) = laptop.run(&["config", "check"]);
+    assert_eq!((code, err.as_str()), (0, ""), "{said}");
+    laptop.config("");
+    // A kernel that cannot hibernate needs none of it.
+    laptop.put("sys/power/state", "freeze mem\n");
+    assert!(laptop
+        .run(&["plan", "--toml"])
+        .1
+        .contains("kind = \"zram\""));
+    // An image that does not fit into what is swapped to.
+    laptop.put("sys/power/state", "freeze mem disk\n");
+    let laptop = laptop.with_disk_swap(false);
+    laptop.put("sys/power/image_size", "1717986918\n");
+    assert_eq!(laptop.findings("hibernation").len(), 0);
+    laptop.put("sys/power/image_size", "8589934592\n");
+    let found = laptop.findings("hibernation");
+    assert_eq!(found.len(), 1, "{found:?}");
+    let evidence = found[0]["evidence"].as_str().unwrap();
+    assert!(
+        evidence.contains("/sys/power/image_size is 8.00 GiB"),
+        "{evidence}"
+    );
+}
+
 /// Another's tree is neither waited for nor a way out of it.
 #[test]
 fn a_hostile_tree_is_refused_in_one_line() {
@@ -517,6 +563,12 @@ fn rules_that_nobody_carries_out_are_found() {
         assert!(remedy.contains(words), "{remedy}");
     }
     server.put("proc/77/cmdline", "/usr/bin/zmeld\0watch\0");
+    // Anybody may call a process of his so, also one that runs with root's rights.
+    for ids in ["1000\t1000\t1000\t1000", "1000\t0\t0\t0", ""] {
+        server.put("proc/77/status", &format!("Name:\tzmeld\nUid:\t{ids}\n"));
+        assert_eq!(server.findings("no-watch").len(), 1, "{ids}");
+    }
+    server.put("proc/77/status", "Name:\tzmeld\nUid:\t0\t0\t0\t0\n");
     assert_eq!(server.findings("no-watch").len(), 0);
     fs::remove_dir_all(server.0.path().join("proc/77")).unwrap();
     // Findings are accepted by the names that status has for them.

@@ -1,0 +1,189 @@
+//! Whether a machine hibernates, by one reading for scans, plans and findings: it says
+//! where to resume from on the kernel's command line, or an initramfs wrote that into
+//! `/sys/power/resume`; and the kernel can (`disk` in `/sys/power/state`).
+
+use std::path::{Path, PathBuf};
+
+use crate::Host;
+
+/// Where the kernel was told, and what an initramfs told it.
+pub const COMMAND_LINE: &str = "/proc/cmdline";
+/// The device that the kernel resumes from: `8:2`, or `0:0` for none.
+pub const POWER: &str = "/sys/power/resume";
+/// What the kernel can do: `freeze mem disk`.
+pub const STATES: &str = "/sys/power/state";
+/// Where a swap file begins on its drive, in pages; 0 where it is a partition.
+const OFFSET: &str = "/sys/power/resume_offset";
+/// The first bytes of an area, up to the end of its first page, whatever its size.
+const HEADER_BYTES: usize = 64 << 10;
+
+/// Where a machine resumes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resume {
+    /// The device, as it is named there.
+    pub device: String,
+    /// What says so.
+    pub said_by: &'static str,
+}
+
+impl std::fmt::Display for Resume {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.said_by {
+            COMMAND_LINE => write!(f, "resume={} on the kernel's command line", self.device),
+            path => write!(f, "{} in {path}", self.device),
+        }
+    }
+}
+
+/// What the three files come to; none where the machine does not hibernate. A kernel that
+/// does not say what it can do counts as one that can.
+pub fn resume(command_line: &str, power: Option<&str>, states: Option<&str>) -> Option<Resume> {
+    let can = |states: &str| states.split_whitespace().any(|state| state == "disk");
+    if !states.is_none_or(can) {
+        return None;
+    }
+    let words = || command_line.split_whitespace();
+    if words().any(|word| word == "noresume" || word == "nohibernate") {
+        return None;
+    }
+    // The kernel takes the last.
+    let named = words().rev().find_map(|word| word.strip_prefix("resume="));
+    let named = named.filter(|device| !device.is_empty());
+    let found = |device: &str, said_by| Resume {
+        device: device.to_owned(),
+        said_by,
+    };
+    let power = || {
+        power
+            .map(str::trim)
+            .filter(|it| !it.is_empty() && *it != "0:0")
+    };
+    named
+        .map(|device| found(device, COMMAND_LINE))
+        .or_else(|| power().map(|device| found(device, POWER)))
+}
+
+/// Where that machine resumes from.
+pub fn read(host: &Host) -> Option<Resume> {
+    let text = |path: &str| host.read_optional(path).ok().flatten();
+    let line = text(COMMAND_LINE).unwrap_or_default();
+    resume(&line, text(POWER).as_deref(), text(STATES).as_deref())
+}
+
+/// The swap partition that it hibernates to; none where that is not swap, or a file, or
+/// cannot be told.
+pub fn partition(host: &Host) -> Option<PathBuf> {
+    let found = read(host)?;
+    let line = host.read_optional(COMMAND_LINE).ok().flatten();
+    let is_file = |offset: &str| offset.trim() != "0" && !offset.trim().is_empty();
+    let line = line.unwrap_or_default();
+    let mut words = line.split_whitespace();
+    let offset = host.read_optional(OFFSET).ok().flatten();
+    if words.any(|it| it.strip_prefix("resume_offset=").is_some_and(is_file))
+        || offset.as_deref().is_some_and(is_file)
+    {
+        return None;
+    }
+    let path = match found.device.split_once('=') {
+        Some((tag, value)) if !value.contains('/') => Path::new("/dev/disk")
+            .join(format!("by-{}", tag.to_lowercase()))
+            .join(value),
+        Some(_) => return None,
+        None if found.device.starts_with("/dev/") => PathBuf::from(&found.device),
+        None => {
+            // `8:2`: what has that number.
+            let node = Path::new("/sys/dev/block").join(&found.device);
+            let real = host.resolved(&node);
+            Path::new("/dev").join(real.file_name().filter(|_| real != node)?)
+        }
+    };
+    if !host.exists(&path) {
+        return None;
+    }
+    match host.read_start(&path, HEADER_BYTES) {
+        // Who may not read it cannot tell.
+        Err(_) => Some(path),
+        Ok(bytes) => is_swap(&bytes).then_some(path),
+    }
+}
+
+/// Whether it begins as a swap area does. One that holds an image is marked otherwise, and
+/// nobody swaps to it.
+fn is_swap(bytes: &[u8]) -> bool {
+    [4 << 10, 16 << 10, 64 << 10].iter().any(|page| {
+        let mark = bytes.get(page - 10..*page);
+        mark.is_some_and(|mark| mark == b"SWAPSPACE2")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_partition_that_is_resumed_from_is_found_by_any_of_its_names() {
+        let dir = tempfile::tempdir().unwrap();
+        let host = Host::at(dir.path());
+        let put = |path: &str, bytes: &[u8]| {
+            let path = dir.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, bytes).unwrap();
+        };
+        let mut page = vec![0; 4096];
+        page[4086..].copy_from_slice(b"SWAPSPACE2");
+        put("dev/sda2", &page);
+        put("dev/disk/by-uuid/12", &page);
+        put("dev/sda1", &[0; 4096]);
+        put("sys/devices/sda2/dev", b"8:2");
+        put("sys/dev/block/x", b"");
+        let link = dir.path().join("sys/dev/block/8:2");
+        std::os::unix::fs::symlink("../../devices/sda2", link).unwrap();
+        put("sys/power/state", b"mem disk\n");
+        let found = |line: &str| {
+            put("proc/cmdline", line.as_bytes());
+            partition(&host).map(|it| it.display().to_string())
+        };
+        let some = |path: &str| Some(path.to_owned());
+        assert_eq!(found("resume=/dev/sda2"), some("/dev/sda2"));
+        assert_eq!(found("resume=UUID=12"), some("/dev/disk/by-uuid/12"));
+        // A file on a partition, no swap at all, nothing there.
+        assert_eq!(found("resume=/dev/sda2 resume_offset=34816"), None);
+        assert_eq!(found("resume=/dev/sda1"), None);
+        assert_eq!(found("resume=UUID=34"), None);
+        assert_eq!(found("quiet"), None);
+        put("sys/power/resume", b"8:2\n");
+        assert_eq!(found("quiet"), some("/dev/sda2"));
+        put("sys/power/state", b"freeze mem\n");
+        assert_eq!(found("quiet"), None);
+    }
+
+    #[test]
+    fn the_last_word_of_the_command_line_counts_and_then_what_an_initramfs_said() {
+        let said = |line: &str, power| resume(line, power, None).map(|it| it.to_string());
+        let by_line = |device: &str| Some(format!("resume={device} on the kernel's command line"));
+        assert_eq!(
+            said("quiet resume=UUID=12", Some("0:0")),
+            by_line("UUID=12")
+        );
+        assert_eq!(
+            said("resume=/dev/a resume=/dev/b", Some("8:2")),
+            by_line("/dev/b")
+        );
+        let by_power = Some("8:2 in /sys/power/resume".to_owned());
+        assert_eq!(said("quiet", Some("8:2\n")), by_power);
+        assert_eq!(said("resume=", Some("8:2")), by_power);
+        for (line, power) in [
+            ("quiet", Some("0:0")),
+            ("quiet", None),
+            ("resume=/dev/a noresume", Some("8:2")),
+            ("nohibernate", Some("8:2")),
+            ("", Some("")),
+        ] {
+            assert_eq!(said(line, power), None, "{line} {power:?}");
+        }
+        // A kernel that cannot does not, whatever it was told.
+        let cannot = resume("resume=/dev/a", Some("8:2"), Some("freeze mem\n"));
+        assert_eq!(cannot, None);
+        assert!(resume("resume=/dev/a", None, Some("mem disk")).is_some());
+    }
+}
