@@ -4,7 +4,7 @@
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use zmeld_linux::own;
@@ -37,13 +37,27 @@ pub fn make(host: &Host) -> Result<(), Error> {
 /// # Errors
 /// When it cannot be read, or somebody else may have written it.
 pub(crate) fn read(host: &Host, path: impl AsRef<Path>) -> Result<Option<Vec<u8>>, Error> {
-    let (owner, path) = (owner(host), host.path(path));
-    let bytes = own::check_folder(&host.path(FOLDER), owner)
-        .and_then(|_| own::read(&path, owner, BYTES_MAX));
+    let owner = owner(host);
+    let Some(folder) = inside(host) else {
+        return Ok(None);
+    };
+    let path = match path.as_ref().strip_prefix(FOLDER) {
+        Ok(name) => folder.join(name),
+        Err(_) => host.path(path),
+    };
+    let bytes = own::check_folder(&folder, owner).and_then(|_| own::read(&path, owner, BYTES_MAX));
     match bytes {
         Err(own::Error::Io { cause, .. }) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
         bytes => bytes.map(Some).map_err(|err| told(host, err)),
     }
+}
+
+/// Where it is: a link above it leads where it would on that machine, and not out of the
+/// tree; none where that is nowhere. A link in its place is refused.
+fn inside(host: &Host) -> Option<PathBuf> {
+    let folder = Path::new(FOLDER);
+    let above = host.tree().resolved(folder.parent()?)?;
+    Some(host.path(above).join(folder.file_name()?))
 }
 
 /// Replaces a file in it, and makes the folder where it is not there.
@@ -103,5 +117,36 @@ fn told(host: &Host, err: own::Error) -> Error {
             ),
         },
         err => Error::malformed(FOLDER, err.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_link_above_it_does_not_lead_out_of_the_tree() {
+        let (outside, tree) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        fs::create_dir_all(outside.path().join("zmeld")).unwrap();
+        fs::write(outside.path().join("zmeld/state.json"), "outside").unwrap();
+        let host = Host::at(tree.path());
+        let run = tree.path().join("run");
+        symlink(outside.path(), &run).unwrap();
+        assert_eq!(read(&host, STATE).unwrap(), None);
+        // One that stays in it is followed, as on the machine itself.
+        fs::remove_file(&run).unwrap();
+        symlink("/var/run", &run).unwrap();
+        fs::create_dir_all(tree.path().join("var/run/zmeld")).unwrap();
+        fs::write(tree.path().join("var/run/zmeld/state.json"), "inside").unwrap();
+        assert_eq!(read(&host, STATE).unwrap().unwrap(), b"inside");
+        // One in its place is not.
+        let folder = tree.path().join("var/run/zmeld");
+        fs::rename(&folder, tree.path().join("other")).unwrap();
+        symlink(tree.path().join("other"), &folder).unwrap();
+        let err = read(&host, STATE).unwrap_err().to_string();
+        assert!(err.contains("it is no directory"), "{err}");
     }
 }
