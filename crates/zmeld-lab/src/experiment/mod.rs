@@ -43,6 +43,7 @@ pub use lock::running;
 use lock::ExperimentLock;
 use overhead::Overhead;
 use result::{CaseFacts, Experiment, Outcome, Run, SkippedArm};
+pub use size::Predicts;
 
 /// What a run of a recipe is given besides the recipe.
 #[derive(Debug, Clone)]
@@ -167,6 +168,7 @@ pub fn overhead(
 /// error was given to the listener.
 pub fn find_size(
     search: &mut SizeSearch,
+    predicts: Predicts,
     settings: &Settings,
     stop: &AtomicBool,
     listener: &mut dyn FnMut(Event<'_>),
@@ -181,7 +183,7 @@ pub fn find_size(
         return Err(other_kernel(&search.machine, &machine));
     }
     search.machine = machine;
-    let result = lab.search(search);
+    let result = lab.search(search, predicts);
     search.interrupted = stop.load(Ordering::SeqCst);
     search.conclude();
     result

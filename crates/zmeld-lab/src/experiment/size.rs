@@ -2,6 +2,7 @@
 //! answer yet, with the limit that is its turn, and one without a limit, in an order drawn
 //! anew.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rand::seq::SliceRandom;
@@ -14,25 +15,54 @@ use crate::arm::{Arm, SizeBases};
 use crate::error::Error;
 use crate::limit::Group;
 use crate::measure::machine::memory;
-use crate::recipe::{Case, Recipe};
+use crate::recipe::{Case, Metric, Recipe};
+use crate::size::predict::{cost_of, FaultCost, Prediction};
 use crate::size::result::UNLIMITED_FIRST;
-use crate::size::{SizeRun, SizeSearch};
+use crate::size::{touches, SizeRun, SizeSearch};
+use crate::statistics::stopping::StoppingRule;
+use crate::workload::content::PageContent;
+use crate::workload::{Touch, Workload};
 
 /// After so many runs without a limit, one in every third round shows whether the machine is still as it was.
 const UNLIMITED_OFTEN: usize = 16;
 /// No run is ended earlier, however short the workload.
 const GIVE_UP_S: f64 = 1.0;
 
+/// What a fault costs is measured in so many runs, of so much memory, that are ended after so long.
+const PROBE_RUNS: usize = 3;
+const PROBE_BYTES: u64 = 32 << 20;
+const PROBE_MAX_S: f64 = 30.0;
+
+/// Whether anything is predicted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Predicts {
+    /// Nothing: limits are tried.
+    No,
+    /// Before limits are tried.
+    First,
+    /// And no limit is tried.
+    Only,
+}
+
 impl Lab<'_> {
     /// Searches until every set-up has its answer, the budget is spent, or it is stopped.
-    pub(super) fn search(&mut self, search: &mut SizeSearch) -> Result<(), Error> {
+    pub(super) fn search(
+        &mut self,
+        search: &mut SizeSearch,
+        predicts: Predicts,
+    ) -> Result<(), Error> {
         let begin = Instant::now();
         self.others_swap(&search.recipe)?;
-        if search.peak_bytes == 0 && !self.look_at_workload(search)? {
+        if search.peak_bytes == 0 && !self.look_at_workload(search, predicts)? {
             return Ok(());
         }
         self.fits(search.peak_bytes)?;
         self.leave_set_ups_out(search)?;
+        self.measure_costs(search)?;
+        search.conclude();
+        if predicts == Predicts::Only {
+            return Ok(());
+        }
         for round in 0.. {
             let turns = turns(search, round);
             if turns.is_empty() {
@@ -54,13 +84,25 @@ impl Lab<'_> {
     }
 
     /// What it takes without a limit: a run that does not count for its time. `false`: stopped.
-    fn look_at_workload(&mut self, search: &mut SizeSearch) -> Result<bool, Error> {
+    fn look_at_workload(
+        &mut self,
+        search: &mut SizeSearch,
+        predicts: Predicts,
+    ) -> Result<bool, Error> {
         let recipe = search.recipe.clone();
         let case = &recipe.cases[0];
         self.fits(case.workload.expected_bytes().unwrap_or(0))?;
         self.tell(search, None, None);
         let group = Group::create(&self.hierarchy, "footprint")?;
-        let measured = self.supervised(case, recipe.run_max_s, &group, None, &[])?;
+        let (folder, over) = (group.file(""), AtomicBool::new(false));
+        let (measured, log) = std::thread::scope(|scope| {
+            let watching =
+                (predicts != Predicts::No).then(|| scope.spawn(|| touches::watch(&folder, &over)));
+            let measured = self.supervised(case, recipe.run_max_s, &group, None, &[]);
+            over.store(true, Ordering::SeqCst);
+            (measured, watching.and_then(|watching| watching.join().ok()))
+        });
+        let measured = measured?;
         match &measured.outcome {
             Outcome::Finished => {}
             Outcome::Stopped => return Ok(false),
@@ -71,7 +113,91 @@ impl Lab<'_> {
         let peak = measured.peak_bytes().max(footprint);
         search.footprint_bytes = footprint;
         search.peak_bytes = peak.next_multiple_of(4096);
+        search.prediction = log.map(|log| Prediction {
+            log,
+            run_s: measured.ended.usage.elapsed_s,
+            costs: Vec::new(),
+            curves: Vec::new(),
+        });
         Ok(true)
+    }
+
+    /// What a fault costs with each set-up that swaps: short runs of pages touched at random, with a limit and without.
+    fn measure_costs(&mut self, search: &mut SizeSearch) -> Result<(), Error> {
+        let Some(mut prediction) = search.prediction.take() else {
+            return Ok(());
+        };
+        let result = self.add_costs(search, &mut prediction);
+        search.prediction = Some(prediction);
+        result
+    }
+
+    fn add_costs(
+        &mut self,
+        search: &mut SizeSearch,
+        prediction: &mut Prediction,
+    ) -> Result<(), Error> {
+        let wanted: Vec<usize> = (0..search.set_ups.len())
+            .filter(|&at| search.set_ups[at].left_out.is_none() && search.recipe.arms[at].swaps())
+            .filter(|&at| {
+                let mut costs = prediction.costs.iter();
+                !costs.any(|cost| cost.set_up == search.set_ups[at].name)
+            })
+            .collect();
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let probe = probe();
+        let mut without_s = Vec::new();
+        let mut with: Vec<Vec<(f64, u64)>> = vec![Vec::new(); wanted.len()];
+        for round in 0..PROBE_RUNS {
+            self.tell(search, Some("what a fault costs"), None);
+            match self.probed(&probe, &Arm::without_limit(), round)? {
+                Some((seconds, _)) => without_s.push(seconds),
+                None => return Ok(()),
+            }
+            for (which, &at) in wanted.iter().enumerate() {
+                if search.set_ups[at].left_out.is_some() {
+                    continue;
+                }
+                let arm = search.recipe.arms[at].clone();
+                match self.probed(&probe, &arm, round) {
+                    Ok(Some(run)) => with[which].push(run),
+                    Ok(None) => return Ok(()),
+                    Err(err) if err.is_missing() => {
+                        self.leave_set_up_out(search, at, err.to_string());
+                    }
+                    Err(err) => return Err(err),
+                }
+            }
+        }
+        for (&at, runs) in wanted.iter().zip(&with) {
+            if let Some((seconds, faults)) = cost_of(&without_s, runs) {
+                prediction.costs.push(FaultCost {
+                    set_up: search.set_ups[at].name.clone(),
+                    seconds,
+                    faults,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// The time and the major faults of a run of the probe, whether or not it reached its end; none: stopped.
+    fn probed(
+        &mut self,
+        probe: &Recipe,
+        arm: &Arm,
+        round: usize,
+    ) -> Result<Option<(f64, u64)>, Error> {
+        let case = &probe.cases[0];
+        let facts = CaseFacts {
+            limit_bytes: Some(PROBE_BYTES / 10 * 7),
+            ..CaseFacts::new(case, PROBE_BYTES)
+        };
+        let run = self.run_once(probe, case, arm, &facts, round)?;
+        let usage = &run.ended.usage;
+        Ok((run.outcome != Outcome::Stopped).then_some((usage.elapsed_s, usage.faults_major)))
     }
 
     /// What is swapped out compresses to at most itself.
@@ -205,6 +331,43 @@ impl Lab<'_> {
         let mut run = self.run_once(recipe, &case, arm, &facts, round)?;
         run.took_s = begin.elapsed().as_secs_f64();
         Ok((run.outcome != Outcome::Stopped).then(|| SizeRun::of(&run, &recipe.metric)))
+    }
+}
+
+/// The workload that shows what a fault costs.
+fn probe() -> Recipe {
+    Recipe {
+        name: "what a fault costs".to_owned(),
+        question: String::new(),
+        about: String::new(),
+        metric: Metric::default(),
+        minutes: 0.0,
+        stopping: StoppingRule {
+            runs_min: 1,
+            runs_max: 1,
+            width: 1.0,
+        },
+        warm_ups: 0,
+        run_max_s: PROBE_MAX_S,
+        cases: vec![Case {
+            name: "pages touched at random".to_owned(),
+            workload: Workload::Touch(Touch {
+                bytes: PROBE_BYTES,
+                touches: 30_000,
+                zipf: 0.5,
+                write_share: 0.3,
+                content: PageContent::default(),
+            }),
+            full: None,
+            limit: Some("70% of footprint".to_owned()),
+            full_limit: None,
+            counts_store: false,
+            huge_pages: false,
+            machine: None,
+            arms: Vec::new(),
+        }],
+        arms: Vec::new(),
+        published: Vec::new(),
     }
 }
 

@@ -4,12 +4,16 @@
 //! | module | what belongs there |
 //! |---|---|
 //! | [`search`] | which limit is tried next, and what the runs with it allow to be said |
+//! | [`touches`] | which pages are touched again, and when, in a run without a limit |
+//! | [`predict`] | what limits would do, from that |
 //! | [`result`] | what is kept: schema `zmeld.bench.size/1` |
 //!
 //! Running it is `experiment::size`.
 
+pub mod predict;
 pub mod result;
 pub mod search;
+pub mod touches;
 
 pub use result::{Basis, Least, Question, SetUp, SizeRun, SizeSearch, Step};
 pub use search::Verdict;

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::predict::Prediction;
 use super::search::{Bracket, Rule, Verdict, FIRST_LOOK};
 use crate::arm::Arm;
 use crate::error::Error;
@@ -113,6 +114,9 @@ pub struct SizeSearch {
     pub footprint_bytes: u64,
     /// The most that its group used without a limit, files that it read included; 0 before.
     pub peak_bytes: u64,
+    /// What was predicted before anything was limited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prediction: Option<Prediction>,
     /// Runs without a limit that count.
     pub unlimited: Vec<SizeRun>,
     /// Each set-up.
@@ -283,6 +287,7 @@ impl SizeSearch {
             budget_spent: false,
             footprint_bytes: 0,
             peak_bytes: 0,
+            prediction: None,
             unlimited: Vec::new(),
         })
     }
@@ -382,9 +387,13 @@ impl SizeSearch {
         self.conclude();
     }
 
-    /// What follows from the steps: computed anew.
+    /// What follows from the steps, and from what was seen without a limit: computed anew.
     pub(crate) fn conclude(&mut self) {
         let (peak, floor, within) = (self.peak_bytes, self.floor_bytes(), self.question.within);
+        let allowed = self.question.rule().allowed;
+        if let Some(prediction) = &mut self.prediction {
+            prediction.draw(peak, floor, allowed, within);
+        }
         for set_up in &mut self.set_ups {
             let bracket = set_up.bracket(peak);
             let (low, high) = bracket.ends();

@@ -144,6 +144,10 @@ fn the_least_ram_is_found_with_and_without_swap_and_nothing_is_left() {
         "SizeStep",
         "SizeRun",
         "Least",
+        "Prediction",
+        "TouchLog",
+        "FaultCost",
+        "PredictedPoint",
     ] {
         assert!(seen.contains(kind), "{kind}: {seen:?}");
     }
@@ -164,12 +168,33 @@ fn the_least_ram_is_found_with_and_without_swap_and_nothing_is_left() {
     assert!(least(zram) < least(none), "{zram}");
     assert!(zram["least"]["store_bytes"].as_u64().unwrap() > 0);
     assert!(set_up(&found, "zram 842")["left_out"].is_string() || least(zram) > 0);
+    is_predicted(&found);
     let page = fs::read_to_string(page).unwrap();
     assert!(
         page.contains("<svg") && page.contains("RAM against time") && !page.contains("<script")
     );
     is_shown(&path, &result);
     others_questions_are_refused(&path, &result);
+}
+
+/// What swaps has a curve: no faults with all that it uses, more of them the smaller the limit.
+fn is_predicted(found: &Value) {
+    let prediction = &found["prediction"];
+    let log = &prediction["log"];
+    assert!(log["cost_s"].as_f64().unwrap() < log["elapsed_s"].as_f64().unwrap());
+    let curves = prediction["curves"].as_array().unwrap();
+    let names: Vec<&str> = curves
+        .iter()
+        .map(|it| it["set_up"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["zram lzo-rle"]);
+    let points = curves[0]["points"].as_array().unwrap();
+    let faults = |at: usize| points[at]["faults"]["value"].as_f64().unwrap();
+    assert!(
+        points.len() > 10 && faults(points.len() - 1) > faults(0),
+        "{points:?}"
+    );
+    assert!(prediction["costs"][0]["seconds"]["value"].as_f64().unwrap() < 0.1);
 }
 
 /// What is complete is shown without a run, by anybody.

@@ -1,8 +1,10 @@
 //! What a search for the least RAM looks like.
 
 use zmeld_lab::experiment::result::Outcome as RunOutcome;
+use zmeld_lab::size::predict::{Point, Prediction};
 use zmeld_lab::size::{Basis, Least, SetUp, SizeRun, SizeSearch, Step, Verdict};
 use zmeld_lab::statistics::sample::noise;
+use zmeld_lab::statistics::Interval;
 use zmeld_report::plot::{Axis, Lines};
 use zmeld_report::units::{bytes, percent, ratio, seconds};
 use zmeld_report::{cells, Cell, Column, Document, Estimate, Section, Table, Tone, Unit};
@@ -172,6 +174,113 @@ fn unfinished(search: &SizeSearch, runs: &[SizeRun]) -> String {
     words.join("; ")
 }
 
+/// The least RAM of each set-up as it was predicted, and what a fault costs.
+fn predicted_table(prediction: &Prediction) -> Table {
+    let mut table = Table::new("Predicted from one run without a limit")
+        .column(Column::text("set-up").names_row())
+        .column(Column::bytes("least RAM"))
+        .column(Column::count("faults").with_interval())
+        .column(Column::nanoseconds("a fault costs").with_interval());
+    for curve in &prediction.curves {
+        let least = curve.least_bytes;
+        let point = least.and_then(|least| prediction.point(&curve.set_up, least));
+        let cost = prediction.costs.iter().find(|it| it.set_up == curve.set_up);
+        let nanoseconds =
+            |cost: &Interval| Estimate::new(cost.value * 1e9, cost.low * 1e9, cost.high * 1e9);
+        table.row(cells![
+            curve.set_up.as_str(),
+            least.map_or(Cell::Empty, Cell::from),
+            point.map_or(Cell::Empty, |point| Cell::Estimate(interval(&point.faults))),
+            cost.map_or(Cell::Empty, |cost| Cell::Estimate(nanoseconds(
+                &cost.seconds
+            ))),
+        ]);
+    }
+    let log = &prediction.log;
+    table.note(format!(
+        "In {} epochs of {} it was looked at which pages were touched again, which took {} of the time. A fault's \
+         cost is of pages touched at random that compress to some 40 %.",
+        log.epochs.len(),
+        seconds(log.elapsed_s),
+        percent(log.cost_s / log.elapsed_s.max(1e-9))
+    ));
+    table
+}
+
+fn interval(of: &Interval) -> Estimate {
+    Estimate::new(of.value, of.low, of.high)
+}
+
+/// A limit that was tried beside what was predicted of it.
+struct Compared<'a> {
+    set_up: &'a str,
+    step: &'a Step,
+    faults: f64,
+    point: Point,
+}
+
+/// Limits that were tried, with runs that finished and more than a few faults.
+fn compared<'a>(search: &'a SizeSearch, prediction: &Prediction) -> Vec<Compared<'a>> {
+    let all = search.set_ups.iter();
+    let steps = all.flat_map(|set_up| set_up.steps.iter().map(move |step| (set_up, step)));
+    steps
+        .filter(|(_, step)| step.slowdown.value.is_finite())
+        .filter_map(|(set_up, step)| {
+            Some(Compared {
+                set_up: &set_up.name,
+                step,
+                faults: step.median_of(|run| run.faults_major as f64),
+                point: prediction.point(&set_up.name, step.limit_bytes)?,
+            })
+        })
+        .filter(|it| it.faults >= 100.0)
+        .collect()
+}
+
+/// How good the prediction was, in a sentence.
+fn how_good(all: &[Compared]) -> String {
+    let within = |by: f64, share: f64| (by - 1.0).abs() <= share;
+    let faults = all
+        .iter()
+        .filter(|it| within(it.point.faults.value / it.faults, 0.1));
+    let covered = all
+        .iter()
+        .filter(|it| it.point.faults.low <= it.faults && it.faults <= it.point.faults.high);
+    let times = all
+        .iter()
+        .filter(|it| within(it.point.slowdown.value / it.step.slowdown.value, 0.15));
+    format!(
+        "Of {} limits that were tried, the prediction has the major faults within 10 % in {}, its interval covers {}, \
+         and it has the time within 15 % in {}.",
+        all.len(),
+        faults.count(),
+        covered.count(),
+        times.count()
+    )
+}
+
+/// Every limit that was tried beside what was predicted of it.
+fn compared_table(all: &[Compared]) -> Table {
+    let mut table = Table::new("Predicted and measured")
+        .column(Column::text("set-up").names_row())
+        .column(Column::bytes("limit").names_row())
+        .column(Column::count("faults predicted").with_interval())
+        .column(Column::count("faults"))
+        .column(Column::ratio("time predicted").with_interval())
+        .column(Column::ratio("time"));
+    for it in all {
+        table.row(cells![
+            it.set_up,
+            it.step.limit_bytes,
+            interval(&it.point.faults),
+            it.faults,
+            interval(&it.point.slowdown),
+            it.step.slowdown.value,
+        ]);
+    }
+    table
+}
+
 /// What follows, in words.
 fn findings(search: &SizeSearch) -> Vec<(Tone, String)> {
     let mut all = Vec::new();
@@ -294,6 +403,18 @@ fn plot(search: &SizeSearch) -> Lines {
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
         lines = lines.band(&set_up.name, points);
     }
+    let curves = search.prediction.iter().flat_map(|it| &it.curves);
+    for curve in curves.filter(|curve| !curve.points.is_empty()) {
+        let name = format!("{}, predicted", curve.set_up);
+        let drawn = curve
+            .points
+            .iter()
+            .filter(|point| !point.at_least && point.slowdown.value <= search.question.give_up);
+        lines = lines.series(
+            &name,
+            drawn.map(|point| (point.limit_bytes as f64, point.slowdown.value)),
+        );
+    }
     let asked = 1.0 + search.question.slowdown;
     let ends = [search.floor_bytes() as f64, peak];
     lines.series(
@@ -406,6 +527,16 @@ fn build(search: &SizeSearch, plots: bool) -> Document {
         section = section.plot(plot(search));
     }
     section = section.table(answers_table(search));
+    let compared = match &search.prediction {
+        Some(prediction) => {
+            section = section.table(predicted_table(prediction));
+            compared(search, prediction)
+        }
+        None => Vec::new(),
+    };
+    if !compared.is_empty() {
+        section = section.paragraph(how_good(&compared));
+    }
     for (tone, text) in findings(search) {
         section = section.advice(tone, text);
     }
@@ -414,6 +545,10 @@ fn build(search: &SizeSearch, plots: bool) -> Document {
         .section(section);
     if plots {
         document = document.section(Section::new("Limits").table(steps_table(search)));
+        if !compared.is_empty() {
+            let section = Section::new("The prediction").table(compared_table(&compared));
+            document = document.section(section);
+        }
     }
     let steps: usize = search.set_ups.iter().map(|it| it.steps.len()).sum();
     let runs: usize = search

@@ -1,0 +1,449 @@
+//! What limits would do, from one run without any: how many major faults, and how much time.
+//!
+//! With room for `L` bytes, and pages evicted in the order in which they were last
+//! touched, the pages in memory at any moment are the `L` bytes touched last. An epoch of
+//! [`TouchLog`] passes through that very moment: when as much as `L` was touched since it
+//! began, everything still cold is what would have been evicted, and each page of it that
+//! is touched from then on is a fault. So the rate at which cold pages are touched again
+//! at that moment is the rate of faults with `L`. (Mattson et al., Evaluation techniques
+//! for storage hierarchies, 1970, for stack distances; Xiang et al., HOTL: a higher order
+//! theory of locality, 2013, for the rate of faults as the slope of the footprint over
+//! windows of time, here without their averaging over the run.)
+//!
+//! An epoch stands for the time that it lasted. Where it ended before `L` bytes were
+//! touched, its last slope goes on towards none at the power of what is still cold that
+//! its looks had, at least in proportion. Where more than `L` were touched before the
+//! first look, the rate is at least that of the first looks, and the estimate says so.
+//!
+//! The interval is twice the standard error of the epochs' mean rate, weighted by their
+//! length, with [`MODEL_ERROR`] for what the kernel does otherwise: it evicts in batches
+//! and keeps two lists, not one in the order of touches.
+
+use serde::{Deserialize, Serialize};
+
+use super::touches::{Epoch, TouchLog};
+use crate::statistics::Interval;
+
+/// Of what is predicted, how far the kernel's choice of pages may be from the order of touches.
+const MODEL_ERROR: f64 = 0.1;
+/// The kernel reads a page at a time for a fault.
+const PAGE: f64 = 4096.0;
+/// The largest power with which a slope goes on.
+const POWER_MAX: f64 = 4.0;
+
+/// What is predicted before anything is limited.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Prediction {
+    /// What was seen in a run without a limit.
+    pub log: TouchLog,
+    /// How long that run took.
+    pub run_s: f64,
+    /// What a fault costs with each set-up that swaps, measured in short runs of pages touched at random.
+    pub costs: Vec<FaultCost>,
+    /// The curve of each.
+    pub curves: Vec<Curve>,
+}
+
+/// What a fault costs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FaultCost {
+    /// With which set-up.
+    pub set_up: String,
+    /// Seconds that a run takes longer for each of its major faults, the evictions that made room among them.
+    pub seconds: Interval,
+    /// In so many faults.
+    pub faults: u64,
+}
+
+/// RAM against faults and time, with one set-up.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Curve {
+    /// Which.
+    pub set_up: String,
+    /// The least RAM with which it does its job; absent where none of the points does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub least_bytes: Option<u64>,
+    /// From the largest limit on.
+    pub points: Vec<Point>,
+}
+
+/// What is predicted of a limit.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// The limit.
+    pub limit_bytes: u64,
+    /// Major faults of a run.
+    pub faults: Interval,
+    /// Its time over that of a run without a limit.
+    pub slowdown: Interval,
+    /// Whether it is at least that: more was touched between two looks than the limit holds.
+    pub at_least: bool,
+}
+
+/// Faults of a run with a limit.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Faults {
+    /// How many.
+    pub count: Interval,
+    /// Whether there are at least so many.
+    pub at_least: bool,
+}
+
+impl TouchLog {
+    /// The faults of a run with that much room, as long as the one that was looked at.
+    pub fn faults(&self, limit_bytes: u64) -> Option<Faults> {
+        let limit = limit_bytes.saturating_sub(self.kernel_bytes) as f64;
+        let rates: Vec<(f64, f64, bool)> = self
+            .epochs
+            .iter()
+            .filter_map(|epoch| {
+                let (rate, at_least) = rate(epoch, limit)?;
+                Some((epoch.lasted_s, rate / PAGE, at_least))
+            })
+            .collect();
+        let whole: f64 = rates.iter().map(|(lasted, ..)| lasted).sum();
+        if whole <= 0.0 {
+            return None;
+        }
+        let mean = rates.iter().map(|(w, rate, _)| w * rate).sum::<f64>() / whole;
+        let squares = rates.iter().map(|(w, rate, _)| (w * (rate - mean)).powi(2));
+        let n = rates.len() as f64;
+        // Of one epoch alone nobody knows how far the next would be.
+        let error = match rates.len() {
+            1 => mean,
+            _ => (squares.sum::<f64>() * n / (n - 1.0)).sqrt() / whole,
+        };
+        let error = 2.0 * error.hypot(MODEL_ERROR / 2.0 * mean);
+        let count = |rate: f64| rate.max(0.0) * self.elapsed_s;
+        Some(Faults {
+            count: Interval {
+                value: count(mean),
+                low: count(mean - error),
+                high: count(mean + error),
+            },
+            at_least: rates.iter().any(|&(.., at_least)| at_least),
+        })
+    }
+}
+
+/// Two looks: how much was touched at the middle between them, how much was cold, and how fast that became less.
+#[derive(Debug, Clone, Copy)]
+struct Slope {
+    touched: f64,
+    cold: f64,
+    rate: f64,
+}
+
+fn slopes(epoch: &Epoch) -> Vec<Slope> {
+    let pairs = epoch.looks.windows(2).filter_map(|two| {
+        let [from, to] = two else { return None };
+        let time = to.after_s - from.after_s;
+        let middle = |a: u64, b: u64| (a as f64 + b as f64) / 2.0;
+        (time > 0.0).then(|| Slope {
+            touched: middle(from.touched_bytes, to.touched_bytes),
+            cold: middle(from.cold_bytes, to.cold_bytes),
+            rate: to.again_bytes.saturating_sub(from.again_bytes) as f64 / time,
+        })
+    });
+    pairs.collect()
+}
+
+/// Bytes a second that would have to be read with that much room; and whether it is at least so much.
+fn rate(epoch: &Epoch, limit: f64) -> Option<(f64, bool)> {
+    let slopes = slopes(epoch);
+    let last = epoch.looks.last()?;
+    // It fits.
+    if (last.touched_bytes + last.cold_bytes) as f64 <= limit {
+        return Some((0.0, false));
+    }
+    let (first, end) = (slopes.first()?, slopes.last()?);
+    if limit <= first.touched {
+        return Some((first.rate, limit < epoch.looks[0].touched_bytes as f64));
+    }
+    let between = slopes.windows(2).find(|two| limit <= two[1].touched);
+    if let Some(&[from, to]) = between {
+        let part = (limit - from.touched) / (to.touched - from.touched).max(1.0);
+        return Some((from.rate + part * (to.rate - from.rate), false));
+    }
+    let cold = (last.touched_bytes + last.cold_bytes) as f64 - limit;
+    let part = (cold / end.cold.max(1.0)).clamp(0.0, 1.0);
+    Some((end_rate(&slopes) * part.powf(power(&slopes)), false))
+}
+
+/// The slope of the last two pairs of looks, of which one alone is a matter of luck.
+fn end_rate(slopes: &[Slope]) -> f64 {
+    let last = &slopes[slopes.len().saturating_sub(2)..];
+    last.iter().map(|slope| slope.rate).sum::<f64>() / last.len().max(1) as f64
+}
+
+/// By which power of what is cold the slope became less over the later half of the looks.
+fn power(slopes: &[Slope]) -> f64 {
+    let (Some(end), Some(from)) = (slopes.last(), slopes.get(slopes.len() / 2)) else {
+        return 1.0;
+    };
+    let power = (from.rate / end.rate).ln() / (from.cold / end.cold).ln();
+    match power.is_finite() {
+        true => power.clamp(1.0, POWER_MAX),
+        false => 1.0,
+    }
+}
+
+impl Prediction {
+    /// What a limit does with a set-up; none where nothing is known of it.
+    pub fn point(&self, set_up: &str, limit_bytes: u64) -> Option<Point> {
+        let cost = self.costs.iter().find(|cost| cost.set_up == set_up)?;
+        let faults = self.log.faults(limit_bytes)?;
+        let slowdown = |faults: f64, seconds: f64| 1.0 + (faults * seconds).max(0.0) / self.run_s;
+        let (count, seconds) = (faults.count, cost.seconds);
+        Some(Point {
+            limit_bytes,
+            faults: count,
+            slowdown: Interval {
+                value: slowdown(count.value, seconds.value),
+                low: slowdown(count.low, seconds.low),
+                high: slowdown(count.high, seconds.high),
+            },
+            at_least: faults.at_least,
+        })
+    }
+
+    /// Computes the curves anew, for limits from `peak` down to `floor`, and where each is more than `allowed` times as slow.
+    pub(crate) fn draw(&mut self, peak_bytes: u64, floor_bytes: u64, allowed: f64, within: f64) {
+        let down = 1.0 / (1.0 + within);
+        let mut limits = vec![peak_bytes];
+        while let Some(&last) = limits.last() {
+            let next = (last as f64 * down) as u64 / 4096 * 4096;
+            if next < floor_bytes.max(1) || limits.len() > 1000 {
+                break;
+            }
+            limits.push(next);
+        }
+        let names = self.costs.iter().map(|cost| cost.set_up.clone());
+        self.curves = names
+            .map(|set_up| {
+                let all = limits.iter();
+                let points: Vec<Point> = all.filter_map(|&at| self.point(&set_up, at)).collect();
+                let does = points.iter().take_while(|it| it.slowdown.value <= allowed);
+                Curve {
+                    least_bytes: does.last().map(|point| point.limit_bytes),
+                    set_up,
+                    points,
+                }
+            })
+            .collect();
+    }
+}
+
+/// What a fault costs, of times with and without a limit and the faults of those with one.
+pub(crate) fn cost_of(without_s: &[f64], with: &[(f64, u64)]) -> Option<(Interval, u64)> {
+    let middle = |mut values: Vec<f64>| {
+        values.sort_by(f64::total_cmp);
+        values.get(values.len() / 2).copied()
+    };
+    let without = middle(without_s.to_vec())?;
+    let mut each: Vec<f64> = with
+        .iter()
+        .filter(|(_, faults)| *faults > 0)
+        .map(|&(seconds, faults)| ((seconds - without) / faults as f64).max(0.0))
+        .collect();
+    each.sort_by(f64::total_cmp);
+    let interval = Interval {
+        value: middle(each.clone())?,
+        low: *each.first()?,
+        high: *each.last()?,
+    };
+    Some((interval, with.iter().map(|(_, faults)| faults).sum()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::touches::Look;
+    use super::*;
+    use rand::{Rng, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+    use rand_distr::{Distribution, Zipf};
+
+    const PAGES: usize = 4000;
+    /// Touches in a second of a trace.
+    const PER_S: usize = 50_000;
+
+    /// Which page is touched at each moment.
+    fn trace(kind: &str, seconds: usize) -> Vec<usize> {
+        let mut random = ChaCha8Rng::seed_from_u64(11);
+        let zipf = Zipf::new(PAGES as f64, 0.9).expect("a valid law");
+        let touches = seconds * PER_S;
+        let uniform = |random: &mut ChaCha8Rng, of: usize| random.random_range(0..of);
+        (0..touches)
+            .map(|at| match kind {
+                "zipf" => zipf.sample(&mut random) as usize - 1,
+                "cycle" => at / 10 % PAGES,
+                // Nine of ten touches go to a tenth of the pages.
+                "hot and cold" if at % 10 > 0 => uniform(&mut random, PAGES / 10),
+                // The hot part is another one in the second half.
+                "phases" if at % 10 > 0 => {
+                    uniform(&mut random, PAGES / 4) + (at * 2 / touches) * PAGES / 2
+                }
+                _ => uniform(&mut random, PAGES),
+            })
+            .collect()
+    }
+
+    /// Faults of touches of pages that were there before, where the one that was touched longest ago is evicted:
+    /// by stack distances (Olken's tree of last touches).
+    fn exact(trace: &[usize], room: usize) -> usize {
+        let mut tree = vec![0i32; trace.len() + 2];
+        let add = |tree: &mut Vec<i32>, mut at: usize, by: i32| {
+            at += 1;
+            while at < tree.len() {
+                tree[at] += by;
+                at += at & at.wrapping_neg();
+            }
+        };
+        let sum = |tree: &[i32], mut at: usize| {
+            let mut all = 0;
+            at += 1;
+            while at > 0 {
+                all += tree[at];
+                at -= at & at.wrapping_neg();
+            }
+            all
+        };
+        let mut last = vec![None; PAGES];
+        let mut faults = 0;
+        for (now, &page) in trace.iter().enumerate() {
+            if let Some(before) = last[page] {
+                let distance = sum(&tree, now) - sum(&tree, before);
+                faults += usize::from(distance as usize >= room);
+                add(&mut tree, before, -1);
+            }
+            add(&mut tree, now, 1);
+            last[page] = Some(now);
+        }
+        faults
+    }
+
+    /// What is seen of a trace, by the timetable of [`super::super::touches`].
+    fn seen(trace: &[usize]) -> TouchLog {
+        let whole_s = trace.len() as f64 / PER_S as f64;
+        let mut log = TouchLog {
+            elapsed_s: whole_s,
+            ..TouchLog::default()
+        };
+        let mut mapped = vec![false; PAGES];
+        let mut at = 0;
+        while at < trace.len() {
+            let at_s = at as f64 / PER_S as f64;
+            let length_s = 0.1f64.max(0.35 * at_s);
+            let mut epoch = Epoch {
+                at_s,
+                ..Epoch::default()
+            };
+            let mut touched = vec![false; PAGES];
+            let (mut due_s, mut again) = (0.005, 0usize);
+            let cold_at_start = mapped.clone();
+            let begin = at;
+            while at < trace.len() {
+                let page = trace[at];
+                again +=
+                    usize::from(!touched[page] && cold_at_start[page] && !epoch.looks.is_empty());
+                touched[page] = true;
+                mapped[page] = true;
+                at += 1;
+                let after_s = (at - begin) as f64 / PER_S as f64;
+                if after_s < due_s {
+                    continue;
+                }
+                let count = |of: &[bool]| of.iter().filter(|&&it| it).count();
+                let (there, warm) = (count(&mapped), count(&touched));
+                epoch.looks.push(Look {
+                    after_s,
+                    touched_bytes: warm as u64 * 4096,
+                    cold_bytes: (there - warm) as u64 * 4096,
+                    again_bytes: again as u64 * 4096,
+                });
+                if after_s >= length_s || (there - warm) * 200 < there {
+                    break;
+                }
+                due_s = (after_s * 1.35).max(after_s + 0.005);
+            }
+            epoch.lasted_s = (at - begin) as f64 / PER_S as f64;
+            log.epochs.push(epoch);
+        }
+        log
+    }
+
+    #[test]
+    fn known_traces_have_the_faults_that_are_predicted() {
+        let mut covered = 0;
+        let mut all = 0;
+        for kind in ["zipf", "uniform", "hot and cold", "phases"] {
+            let trace = trace(kind, 12);
+            let log = seen(&trace);
+            for percent in [95, 90, 80, 70, 60] {
+                let room = PAGES * percent / 100;
+                let truth = exact(&trace, room) as f64;
+                let faults = log.faults(room as u64 * 4096).unwrap();
+                let said = format!("{kind}, {percent} %: {truth} exact, {faults:?}");
+                all += 1;
+                covered += usize::from(faults.count.low <= truth && truth <= faults.count.high);
+                let ratio = faults.count.value / truth;
+                assert!((0.6..1.6).contains(&ratio), "{said}");
+            }
+        }
+        assert!(
+            covered * 10 >= all * 8,
+            "{covered} of {all} intervals cover"
+        );
+    }
+
+    #[test]
+    fn a_cycle_through_more_than_there_is_room_faults_at_every_new_page() {
+        let trace = trace("cycle", 12);
+        let (log, room) = (seen(&trace), PAGES * 8 / 10);
+        let truth = exact(&trace, room) as f64;
+        let faults = log.faults(room as u64 * 4096).unwrap().count;
+        assert!(
+            (0.8..1.25).contains(&(faults.value / truth)),
+            "{truth} {faults:?}"
+        );
+    }
+
+    #[test]
+    fn what_fits_has_no_faults_and_what_was_not_seen_is_at_least() {
+        let log = seen(&trace("uniform", 4));
+        let faults = |pages: usize| log.faults(pages as u64 * 4096).unwrap();
+        assert_eq!(faults(PAGES).count.value, 0.0);
+        assert!(!faults(PAGES * 9 / 10).at_least);
+        assert!(faults(10).at_least);
+        assert!(TouchLog::default().faults(4096).is_none());
+    }
+
+    #[test]
+    fn a_curve_ends_where_time_is_up_and_costs_follow_the_runs() {
+        let (seconds, faults) = cost_of(&[1.0, 1.1, 0.9], &[(2.0, 1000), (3.0, 1000)]).unwrap();
+        assert_eq!((seconds.low, seconds.high, faults), (0.001, 0.002, 2000));
+        assert!(cost_of(&[], &[(1.0, 1)]).is_none() && cost_of(&[1.0], &[(2.0, 0)]).is_none());
+        let mut prediction = Prediction {
+            log: seen(&trace("hot and cold", 6)),
+            run_s: 6.0,
+            costs: vec![FaultCost {
+                set_up: "zram".to_owned(),
+                seconds: Interval {
+                    value: 1e-5,
+                    low: 9e-6,
+                    high: 1.1e-5,
+                },
+                faults,
+            }],
+            curves: Vec::new(),
+        };
+        let peak = PAGES as u64 * 4096;
+        prediction.draw(peak, peak / 64, 1.02, 0.05);
+        let curve = &prediction.curves[0];
+        let least = curve.least_bytes.unwrap();
+        assert!(peak / 10 < least && least < peak, "{curve:?}");
+        let of = |limit: u64| prediction.point("zram", limit).unwrap().slowdown.value;
+        assert!(of(least) <= 1.02 && of((least as f64 / 1.06) as u64) > 1.02);
+        assert!(prediction.point("disk", peak).is_none());
+    }
+}
