@@ -10,22 +10,27 @@
 //! theory of locality, 2013, for the rate of faults as the slope of the footprint over
 //! windows of time, here without their averaging over the run.)
 //!
-//! An epoch stands for the time that it lasted. Where it ended before `L` bytes were
-//! touched, its last slope goes on towards none at the power of what is still cold that
-//! its looks had, at least in proportion. Where more than `L` were touched before the
+//! An epoch stands for the time that it lasted. One that ended before `L` bytes were
+//! touched has the rate of the nearest one that did not; where there is none, its last
+//! slope goes on towards none at the power of what is still cold that its looks had, at
+//! least in proportion. Where more than `L` were touched before the
 //! first look, the rate is at least that of the first looks, and the estimate says so.
 //!
 //! The interval is twice the standard error of the epochs' mean rate, weighted by their
-//! length, with [`MODEL_ERROR`] for what the kernel does otherwise: it evicts in batches
-//! and keeps two lists, not one in the order of touches.
+//! length, around the rates with [`LIMIT_ERROR`] more and less room: the kernel evicts in
+//! batches, sets pages aside for each processor, and keeps two lists, not one in the order
+//! of touches.
 
 use serde::{Deserialize, Serialize};
 
 use super::touches::{Epoch, TouchLog};
 use crate::statistics::Interval;
 
-/// Of what is predicted, how far the kernel's choice of pages may be from the order of touches.
-const MODEL_ERROR: f64 = 0.1;
+/// By how much less room the kernel may make of a limit than it is, or more.
+const LIMIT_ERROR: f64 = 0.02;
+/// So many times as much as pages of the probe a program's own may cost: they compress slower, and a program that is
+/// interrupted finds its caches full of others' data. Programs that were run took up to that (docs/experiments.md).
+const OWN_PAGES: f64 = 2.5;
 /// The kernel reads a page at a time for a fault.
 const PAGE: f64 = 4096.0;
 /// The largest power with which a slope goes on.
@@ -93,37 +98,89 @@ impl TouchLog {
     /// The faults of a run with that much room, as long as the one that was looked at.
     pub fn faults(&self, limit_bytes: u64) -> Option<Faults> {
         let limit = limit_bytes.saturating_sub(self.kernel_bytes) as f64;
-        let rates: Vec<(f64, f64, bool)> = self
-            .epochs
-            .iter()
-            .filter_map(|epoch| {
-                let (rate, at_least) = rate(epoch, limit)?;
-                Some((epoch.lasted_s, rate / PAGE, at_least))
-            })
-            .collect();
-        let whole: f64 = rates.iter().map(|(lasted, ..)| lasted).sum();
-        if whole <= 0.0 {
-            return None;
-        }
-        let mean = rates.iter().map(|(w, rate, _)| w * rate).sum::<f64>() / whole;
-        let squares = rates.iter().map(|(w, rate, _)| (w * (rate - mean)).powi(2));
-        let n = rates.len() as f64;
-        // Of one epoch alone nobody knows how far the next would be.
-        let error = match rates.len() {
-            1 => mean,
-            _ => (squares.sum::<f64>() * n / (n - 1.0)).sqrt() / whole,
-        };
-        let error = 2.0 * error.hypot(MODEL_ERROR / 2.0 * mean);
+        let at = self.rate(limit)?;
+        let less = self.rate(limit * (1.0 - LIMIT_ERROR))?;
+        let more = self.rate(limit * (1.0 + LIMIT_ERROR))?;
         let count = |rate: f64| rate.max(0.0) * self.elapsed_s;
         Some(Faults {
             count: Interval {
-                value: count(mean),
-                low: count(mean - error),
-                high: count(mean + error),
+                value: count(at.mean),
+                low: count((more.mean - 2.0 * more.error).min(at.mean - 2.0 * at.error)),
+                high: count((less.mean + 2.0 * less.error).max(at.mean + 2.0 * at.error)),
             },
-            at_least: rates.iter().any(|&(.., at_least)| at_least),
+            at_least: at.at_least,
         })
     }
+
+    /// Faults a second with that much room.
+    fn rate(&self, limit: f64) -> Option<MeanRate> {
+        let all: Vec<EpochRate> = self
+            .epochs
+            .iter()
+            .filter_map(|epoch| rate(epoch, limit))
+            .collect();
+        let rates = (0..all.len()).map(|at| EpochRate {
+            rate: in_its_place(&all, at),
+            ..all[at]
+        });
+        let whole: f64 = rates.clone().map(|it| it.lasted_s).sum();
+        if whole <= 0.0 {
+            return None;
+        }
+        let mean = rates.clone().map(|it| it.lasted_s * it.rate).sum::<f64>() / whole;
+        let squares = rates
+            .clone()
+            .map(|it| (it.lasted_s * (it.rate - mean)).powi(2));
+        let n = rates.clone().count() as f64;
+        Some(MeanRate {
+            mean,
+            // Of one epoch alone nobody knows how far the next would be.
+            error: match n > 1.0 {
+                true => (squares.sum::<f64>() * n / (n - 1.0)).sqrt() / whole,
+                false => mean,
+            },
+            at_least: rates.clone().any(|it| it.at_least),
+        })
+    }
+}
+
+/// Faults a second over a run.
+#[derive(Debug, Clone, Copy)]
+struct MeanRate {
+    mean: f64,
+    error: f64,
+    at_least: bool,
+}
+
+/// Faults a second as one epoch has them.
+#[derive(Debug, Clone, Copy)]
+struct EpochRate {
+    lasted_s: f64,
+    rate: f64,
+    reach: Reach,
+    at_least: bool,
+}
+
+/// Whether an epoch went through the moment at which as much was touched as there is room for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    /// There was room for all.
+    Fits,
+    /// It did.
+    Passed,
+    /// It ended before.
+    TooShort,
+}
+
+/// The rate of an epoch; of one that ended too early that of the nearest one that did not, if there is one.
+fn in_its_place(all: &[EpochRate], at: usize) -> f64 {
+    let passed = |it: &EpochRate| it.reach == Reach::Passed;
+    if all[at].reach != Reach::TooShort {
+        return all[at].rate;
+    }
+    let others = all.iter().enumerate().filter(|(_, it)| passed(it));
+    let nearest = others.min_by_key(|(other, _)| other.abs_diff(at));
+    nearest.map_or(all[at].rate, |(_, it)| it.rate)
 }
 
 /// Two looks: how much was touched at the middle between them, how much was cold, and how fast that became less.
@@ -148,26 +205,42 @@ fn slopes(epoch: &Epoch) -> Vec<Slope> {
     pairs.collect()
 }
 
-/// Bytes a second that would have to be read with that much room; and whether it is at least so much.
-fn rate(epoch: &Epoch, limit: f64) -> Option<(f64, bool)> {
+fn rate(epoch: &Epoch, limit: f64) -> Option<EpochRate> {
+    let of = |bytes: f64, reach: Reach, at_least: bool| {
+        Some(EpochRate {
+            lasted_s: epoch.lasted_s,
+            rate: bytes / PAGE,
+            reach,
+            at_least,
+        })
+    };
     let slopes = slopes(epoch);
     let last = epoch.looks.last()?;
     // It fits.
     if (last.touched_bytes + last.cold_bytes) as f64 <= limit {
-        return Some((0.0, false));
+        return of(0.0, Reach::Fits, false);
     }
     let (first, end) = (slopes.first()?, slopes.last()?);
     if limit <= first.touched {
-        return Some((first.rate, limit < epoch.looks[0].touched_bytes as f64));
+        let at_least = limit < epoch.looks[0].touched_bytes as f64;
+        return of(first.rate, Reach::Passed, at_least);
     }
     let between = slopes.windows(2).find(|two| limit <= two[1].touched);
     if let Some(&[from, to]) = between {
         let part = (limit - from.touched) / (to.touched - from.touched).max(1.0);
-        return Some((from.rate + part * (to.rate - from.rate), false));
+        return of(
+            from.rate + part * (to.rate - from.rate),
+            Reach::Passed,
+            false,
+        );
     }
     let cold = (last.touched_bytes + last.cold_bytes) as f64 - limit;
     let part = (cold / end.cold.max(1.0)).clamp(0.0, 1.0);
-    Some((end_rate(&slopes) * part.powf(power(&slopes)), false))
+    of(
+        end_rate(&slopes) * part.powf(power(&slopes)),
+        Reach::TooShort,
+        false,
+    )
 }
 
 /// The slope of the last two pairs of looks, of which one alone is a matter of luck.
@@ -201,7 +274,7 @@ impl Prediction {
             slowdown: Interval {
                 value: slowdown(count.value, seconds.value),
                 low: slowdown(count.low, seconds.low),
-                high: slowdown(count.high, seconds.high),
+                high: slowdown(count.high, seconds.high * OWN_PAGES),
             },
             at_least: faults.at_least,
         })
@@ -257,7 +330,7 @@ pub(crate) fn cost_of(without_s: &[f64], with: &[(f64, u64)]) -> Option<(Interva
 
 #[cfg(test)]
 mod tests {
-    use super::super::touches::Look;
+    use super::super::touches::{length_s, Look};
     use super::*;
     use rand::{Rng, SeedableRng};
     use rand_chacha::ChaCha8Rng;
@@ -333,7 +406,7 @@ mod tests {
         let mut at = 0;
         while at < trace.len() {
             let at_s = at as f64 / PER_S as f64;
-            let length_s = 0.1f64.max(0.35 * at_s);
+            let length_s = length_s(log.epochs.len(), at_s);
             let mut epoch = Epoch {
                 at_s,
                 ..Epoch::default()
@@ -364,7 +437,7 @@ mod tests {
                 if after_s >= length_s || (there - warm) * 200 < there {
                     break;
                 }
-                due_s = (after_s * 1.35).max(after_s + 0.005);
+                due_s = (after_s * 1.45).max(after_s + 0.005);
             }
             epoch.lasted_s = (at - begin) as f64 / PER_S as f64;
             log.epochs.push(epoch);

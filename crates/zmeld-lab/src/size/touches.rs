@@ -27,15 +27,15 @@ use serde::{Deserialize, Serialize};
 use zmeld_linux::counters;
 
 /// At most so much of an epoch goes into looking, unless the run ends before.
-const COST_MAX: f64 = 0.02;
+const COST_MAX: f64 = 0.04;
 /// So many times as long as a look takes, none follows it.
 const PAUSE: f64 = 4.0;
 /// The first look of an epoch, and how much later than the one before each further one is.
 const FIRST_LOOK_S: f64 = 0.005;
-const LATER: f64 = 1.35;
-/// How long the first epoch lasts at most, and a later one as a share of the time so far.
-const FIRST_EPOCH_S: f64 = 0.1;
-const EPOCH_SHARE: f64 = 0.35;
+const LATER: f64 = 1.45;
+/// How long an epoch lasts at least, and as a share of the time so far: one long one, then two short ones, so that both
+/// what is touched seldom and what changes soon is seen.
+const EPOCHS: [(f64, f64); 3] = [(0.1, 0.25), (0.04, 0.02), (0.04, 0.02)];
 /// An epoch is over when no more than that share of the pages is cold.
 const COLD_LEAST: f64 = 0.005;
 /// A processor charges so much at once (MEMCG_CHARGE_BATCH), of which half is in use on average.
@@ -94,10 +94,12 @@ pub(crate) fn watch(group: &Path, over: &AtomicBool) -> TouchLog {
     let procs = &group.join("cgroup.procs");
     let processors = std::thread::available_parallelism().map_or(1, usize::from) as u64;
     let begin = Instant::now();
-    while !over.load(Ordering::SeqCst) {
+    for number in 0.. {
+        if over.load(Ordering::SeqCst) {
+            break;
+        }
         let at_s = begin.elapsed().as_secs_f64();
-        let length = FIRST_EPOCH_S.max(EPOCH_SHARE * at_s);
-        let mut epoch = epoch(procs, length, over, &mut log.cost_s);
+        let mut epoch = epoch(procs, length_s(number, at_s), over, &mut log.cost_s);
         epoch.at_s = at_s;
         epoch.lasted_s = begin.elapsed().as_secs_f64() - at_s;
         log.elapsed_s = begin.elapsed().as_secs_f64();
@@ -108,6 +110,12 @@ pub(crate) fn watch(group: &Path, over: &AtomicBool) -> TouchLog {
         }
     }
     log
+}
+
+/// How long an epoch lasts that begins then, unless it is over before.
+pub(super) fn length_s(number: usize, at_s: f64) -> f64 {
+    let (least_s, share) = EPOCHS[number % EPOCHS.len()];
+    least_s.max(share * at_s)
 }
 
 fn epoch(procs: &Path, length_s: f64, over: &AtomicBool, cost_s: &mut f64) -> Epoch {

@@ -38,6 +38,9 @@ fn answer(search: &SizeSearch) -> String {
         }
     }
     if swapping.is_empty() && without.is_empty() {
+        if let Some(predicted) = predicted(search) {
+            return predicted;
+        }
         return "There is no answer yet: no limit was decided.".to_owned();
     }
     swapping.sort_by_key(|(_, least)| least.bytes);
@@ -57,6 +60,27 @@ fn answer(search: &SizeSearch) -> String {
         text = format!("{text}; {}", without.join("; "));
     }
     format!("{text}.")
+}
+
+/// The answer where nothing was limited, as it is predicted.
+fn predicted(search: &SizeSearch) -> Option<String> {
+    let curves = &search.prediction.as_ref()?.curves;
+    let mut parts: Vec<(u64, &str)> = curves
+        .iter()
+        .filter_map(|curve| Some((curve.least_bytes?, curve.set_up.as_str())))
+        .collect();
+    parts.sort_unstable();
+    let parts: Vec<String> = parts
+        .iter()
+        .map(|(least, set_up)| format!("{} and {set_up}", bytes(*least)))
+        .collect();
+    (!parts.is_empty()).then(|| {
+        format!(
+            "It is predicted that `{}` does with {}; no limit was decided.",
+            search.recipe.cases[0].name,
+            parts.join(", ")
+        )
+    })
 }
 
 /// One row a set-up.
@@ -199,7 +223,7 @@ fn predicted_table(prediction: &Prediction) -> Table {
     let log = &prediction.log;
     table.note(format!(
         "In {} epochs of {} it was looked at which pages were touched again, which took {} of the time. A fault's \
-         cost is of pages touched at random that compress to some 40 %.",
+         cost is of pages touched at random that compress to some 40 %; those of programs may cost more.",
         log.epochs.len(),
         seconds(log.elapsed_s),
         percent(log.cost_s / log.elapsed_s.max(1e-9))
@@ -319,7 +343,7 @@ fn findings(search: &SizeSearch) -> Vec<(Tone, String)> {
         .filter(|it| it.left_out.is_none() && it.least.is_none())
         .map(|it| it.name.as_str())
         .collect();
-    if !unknown.is_empty() {
+    if !unknown.is_empty() && search.set_ups.iter().any(|it| !it.steps.is_empty()) {
         all.push((
             Tone::Warning,
             format!("Missing: no limit was decided of {}.", unknown.join(", ")),
@@ -526,7 +550,10 @@ fn build(search: &SizeSearch, plots: bool) -> Document {
     if plots && search.peak_bytes > 0 {
         section = section.plot(plot(search));
     }
-    section = section.table(answers_table(search));
+    let tried = search.set_ups.iter().any(|it| !it.steps.is_empty());
+    if tried || search.prediction.is_none() {
+        section = section.table(answers_table(search));
+    }
     let compared = match &search.prediction {
         Some(prediction) => {
             section = section.table(predicted_table(prediction));
