@@ -18,7 +18,8 @@ use crate::measure::machine::memory;
 use crate::recipe::{Case, Metric, Recipe};
 use crate::size::predict::{cost_of, FaultCost, Prediction};
 use crate::size::result::UNLIMITED_FIRST;
-use crate::size::{touches, SizeRun, SizeSearch};
+use crate::size::touches::{self, TouchLog};
+use crate::size::{SizeRun, SizeSearch};
 use crate::statistics::stopping::StoppingRule;
 use crate::workload::content::PageContent;
 use crate::workload::{Touch, Workload};
@@ -113,7 +114,12 @@ impl Lab<'_> {
         let peak = measured.peak_bytes().max(footprint);
         search.footprint_bytes = footprint;
         search.peak_bytes = peak.next_multiple_of(4096);
-        search.prediction = log.map(|log| Prediction {
+        if log.as_ref().is_some_and(|log| !log.is_enough()) {
+            (self.listener)(Event::Note(
+                "nothing is predicted: a run is too short to see which pages are touched again",
+            ));
+        }
+        search.prediction = log.filter(TouchLog::is_enough).map(|log| Prediction {
             log,
             run_s: measured.ended.usage.elapsed_s,
             costs: Vec::new(),

@@ -68,6 +68,16 @@ pub struct Epoch {
     pub looks: Vec<Look>,
 }
 
+/// With fewer epochs nothing can be said.
+const EPOCHS_LEAST: usize = 5;
+
+impl TouchLog {
+    /// Whether the run was long enough to predict from.
+    pub fn is_enough(&self) -> bool {
+        self.epochs.len() >= EPOCHS_LEAST
+    }
+}
+
 /// What had happened by then.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Look {
