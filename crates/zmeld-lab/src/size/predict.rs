@@ -17,7 +17,7 @@
 //! first look, the rate is at least that of the first looks, and the estimate says so.
 //!
 //! The interval is twice the standard error of the epochs' mean rate, weighted by their
-//! length, around the rates with [`LIMIT_ERROR`] more and less room: the kernel evicts in
+//! length, around the rates with 2 % more and less room: the kernel evicts in
 //! batches, sets pages aside for each processor, and keeps two lists, not one in the order
 //! of touches.
 

@@ -9,7 +9,7 @@
 //!
 //! The kernel counts all pages of a process in one walk of its page tables, so that none
 //! have to be sampled to keep the cost down; instead an epoch goes on until its looks are
-//! at most [`COST_MAX`] of it, and no look follows another at once.
+//! at most 4 % of it, and no look follows another at once.
 //!
 //! Only memory that is swapped counts: anonymous and shared memory, not mapped files.
 //! Processes share pages: what each of them counts is scaled by its share of what it maps
