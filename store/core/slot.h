@@ -108,16 +108,13 @@ static inline void zm_slot_unlock(struct zm_slot *slot)
 /* Two at once, the lower index first. pre: lower < higher. */
 static inline void zm_slots_lock(struct zm_slot *lower, struct zm_slot *higher)
 {
-	zm_slot_lock(lower);
-	zm_bit_lock(&higher->state, ZM_LOCK_SLOT_SECOND);
+	zm_bit_lock_two(&lower->state, &higher->state);
 }
 
 static inline void zm_slots_unlock(struct zm_slot *lower,
 				   struct zm_slot *higher)
 {
-	zm_bit_unlock(&higher->state, zm_load32(&higher->state),
-		      ZM_LOCK_SLOT_SECOND);
-	zm_slot_unlock(lower);
+	zm_bit_unlock_two(&lower->state, &higher->state);
 }
 
 static inline void zm_slot_assert_locked(const struct zm_slot *slot)

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::{bail, Context, Result};
 
+use crate::kernels::Arch;
 use crate::process::Log;
 use crate::progress::Progress;
 use crate::tools;
@@ -23,6 +24,7 @@ pub type Reason = String;
 /// One suite of the machine's mirror.
 pub struct Suite {
     name: String,
+    arch: Arch,
     folder: PathBuf,
     options: Vec<String>,
 }
@@ -33,6 +35,7 @@ impl Suite {
     pub fn open(
         log: &Log,
         name: &str,
+        arch: Arch,
         folder: &Path,
     ) -> Result<std::result::Result<Suite, Reason>> {
         if !tools::is_there("apt-get") || !tools::is_there("dpkg-deb") {
@@ -50,8 +53,9 @@ impl Suite {
         fs::write(folder.join("sources.list"), source.line(name))?;
         let option = |key: &str, value: &str| format!("{key}={value}");
         let path = |part: &str| folder.join(part).display().to_string();
-        let suite = Suite {
+        let mut suite = Suite {
             name: name.to_owned(),
+            arch,
             folder: folder.to_path_buf(),
             options: vec![
                 option("Dir::State::lists", &path("lists")),
@@ -65,6 +69,11 @@ impl Suite {
                 option("Acquire::Retries", "3"),
             ],
         };
+        if arch != Arch::Amd64 {
+            for name in [Arch::Amd64.debian(), arch.debian()] {
+                suite.options.push(option("APT::Architectures::", name));
+            }
+        }
         let mut update = suite.command("apt-get");
         update.args(["-q", "update", "--error-on=any"]);
         if !log.run(&mut update, UPDATE_LIMIT)?.succeeded() {
@@ -84,6 +93,25 @@ impl Suite {
             command.args(["-o", option]);
         }
         command
+    }
+
+    /// A package's name with the processor that it is for, where that is not this
+    /// machine's.
+    pub fn of_arch(&self, package: &str) -> String {
+        match self.arch {
+            Arch::Amd64 => package.to_owned(),
+            other => format!("{package}:{}", other.debian()),
+        }
+    }
+
+    /// The names of packages that fit a regular expression, of any processor.
+    pub fn names(&self, pattern: &str) -> Result<Vec<String>> {
+        let mut command = self.command("apt-cache");
+        command.args(["search", "--names-only", pattern]);
+        let output = command.output().context("cannot start apt-cache")?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let first = |line: &str| line.split_whitespace().next().map(str::to_owned);
+        Ok(text.lines().filter_map(first).collect())
     }
 
     /// What a package depends on, by name, alternatives left out.
@@ -197,10 +225,13 @@ impl Wanted {
     }
 }
 
+/// A name in angle brackets is one that others provide, but for one with a processor
+/// in it: that package is for all of them.
 fn depends_lines(text: &str) -> Vec<String> {
     text.lines()
         .filter_map(|line| line.trim().strip_prefix("Depends: "))
-        .filter(|name| !name.starts_with('<'))
+        .filter(|name| !name.starts_with('<') || name.contains(':'))
+        .map(|name| name.trim_start_matches('<'))
         .map(|name| name.split(':').next().unwrap_or(name).to_owned())
         .collect()
 }
@@ -329,7 +360,8 @@ Signed-By: /usr/share/keyrings/archive.gpg";
         assert_eq!(wanted.bytes, 123);
         assert_eq!(Wanted::read("N: some note"), None);
         let text =
-            "linux-image-amd64\n  Depends: linux-image-6.1\n |Depends: <x>\n  Depends: gcc-12:any\n";
-        assert_eq!(depends_lines(text), ["linux-image-6.1", "gcc-12"]);
+            "linux-image-amd64\n  Depends: linux-image-6.1\n |Depends: <x>\n  Depends: gcc-12:any\n  \
+             Depends: <y>\n  Depends: <common:arm64>\n    common\n";
+        assert_eq!(depends_lines(text), ["linux-image-6.1", "gcc-12", "common"]);
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{bail, Result};
 
 use crate::apt::{self, Reason};
-use crate::kernels;
+use crate::kernels::{self, Arch};
 use crate::process::Log;
 use crate::tools;
 
@@ -47,15 +47,51 @@ pub fn image(log: &Log) -> Result<std::result::Result<PathBuf, Reason>> {
 /// A Debian of the machine's own suite in that folder, the smallest there is with
 /// some packages more; if that cannot be had, why.
 pub fn install(log: &Log, root: &Path, packages: &str) -> Result<std::result::Result<(), Reason>> {
+    match own_suite() {
+        Some(suite) => install_suite(log, root, &suite, packages),
+        None => Ok(Err("this machine is no Debian".into())),
+    }
+}
+
+/// The same of any suite.
+pub fn install_suite(
+    log: &Log,
+    root: &Path,
+    suite: &str,
+    packages: &str,
+) -> Result<std::result::Result<(), Reason>> {
+    bootstrap(log, root, suite, &["--variant=minbase"], packages)
+}
+
+/// The packages of the machine's own suite for another processor, fetched and not
+/// installed: in `var/cache/apt/archives` of that folder.
+pub fn fetch(
+    log: &Log,
+    root: &Path,
+    arch: Arch,
+    packages: &str,
+) -> Result<std::result::Result<(), Reason>> {
+    let Some(suite) = own_suite() else {
+        return Ok(Err("this machine is no Debian".into()));
+    };
+    let arch = format!("--arch={}", arch.debian());
+    let options = ["--variant=minbase", "--foreign", &arch];
+    bootstrap(log, root, &suite, &options, packages)
+}
+
+fn bootstrap(
+    log: &Log,
+    root: &Path,
+    suite: &str,
+    options: &[&str],
+    packages: &str,
+) -> Result<std::result::Result<(), Reason>> {
     if !tools::is_on_path("debootstrap") {
         return Ok(Err("debootstrap is not installed".into()));
     }
     if !tools::is_root() {
         return Ok(Err("debootstrap needs root".into()));
     }
-    let Some(suite) = own_suite() else {
-        return Ok(Err("this machine is no Debian".into()));
-    };
     let Some(source) = apt::own_source() else {
         return Ok(Err("the machine's apt names no Debian mirror".into()));
     };
@@ -63,7 +99,7 @@ pub fn install(log: &Log, root: &Path, packages: &str) -> Result<std::result::Re
         fs::remove_dir_all(root)?;
     }
     let mut install = Command::new("debootstrap");
-    install.args(["--variant=minbase", &format!("--include={packages}")]);
+    install.args(options).arg(format!("--include={packages}"));
     if let Some(keyring) = &source.signed_by {
         install.arg(format!("--keyring={keyring}"));
     }

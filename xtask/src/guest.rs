@@ -5,7 +5,7 @@
 //! The archive is three, one behind the other, as the kernel takes them: programs
 //! and modules are kept, the run's own is made anew.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{BufWriter, Write};
@@ -17,6 +17,7 @@ use anyhow::{Context, Result};
 
 use zmeld_vm::{libraries_of, Archive};
 
+use crate::foreign;
 use crate::kernels::{self, Kernel};
 use crate::tools;
 
@@ -112,7 +113,7 @@ pub fn write_archive(
     let folder = kernels::folder("guest")?;
     let mut out = File::create(to)?;
     for part in [
-        programs_archive(&folder, programs)?,
+        programs_archive(kernel, &folder, programs)?,
         modules_archive(kernel)?,
     ] {
         std::io::copy(&mut File::open(part)?, &mut out)?;
@@ -149,57 +150,77 @@ fn keep(
     Ok(())
 }
 
+/// Where a guest's program is here: this machine's, or one of the guest's processor.
+pub fn program(kernel: &Kernel, name: &str) -> Option<PathBuf> {
+    match &kernel.programs {
+        None => tools::on_path(name),
+        Some(root) => foreign::find(root, name),
+    }
+}
+
+/// The libraries of a guest's program: where it looks for each, and where that is here.
+pub fn libraries(kernel: &Kernel, program: &Path) -> Result<Vec<(String, PathBuf)>> {
+    match &kernel.programs {
+        Some(root) => foreign::libraries(root, program),
+        // Under its own name: that is where the program looks.
+        None => Ok(libraries_of(program)
+            .into_iter()
+            .map(|library| (library.display().to_string(), library))
+            .collect()),
+    }
+}
+
 /// The archive of programs: kept under a name that tells what is in it.
-fn programs_archive(folder: &Path, more: &[String]) -> Result<PathBuf> {
-    let busybox = tools::on_path("busybox").context("busybox-static is not installed")?;
+fn programs_archive(kernel: &Kernel, folder: &Path, more: &[String]) -> Result<PathBuf> {
+    let busybox = program(kernel, "busybox").context("busybox-static is not installed")?;
     let mut files = vec![busybox];
-    files.extend(PROGRAMS.iter().filter_map(|name| tools::on_path(name)));
+    files.extend(PROGRAMS.iter().filter_map(|name| program(kernel, name)));
     for name in more {
-        let file = tools::on_path(name)
+        let file = program(kernel, name)
             .with_context(|| format!("{name} is not on this machine, and the guest needs it"))?;
         files.push(file);
     }
     let mut hash = DefaultHasher::new();
-    stopping_library().hash(&mut hash);
+    stopping_library(kernel).hash(&mut hash);
     for file in &files {
         (file, fs::metadata(file)?.modified()?).hash(&mut hash);
     }
     let archive = folder.join(format!("programs-{:016x}.cpio", hash.finish()));
     let _held = kernels::lock(folder)?;
     if !archive.exists() {
-        keep(&archive, |packed| add_programs(packed, &files))?;
+        keep(&archive, |packed| add_programs(kernel, packed, &files))?;
     }
     Ok(archive)
 }
 
-fn add_programs<W: Write>(archive: &mut Archive<W>, files: &[PathBuf]) -> Result<()> {
+fn add_programs<W: Write>(
+    kernel: &Kernel,
+    archive: &mut Archive<W>,
+    files: &[PathBuf],
+) -> Result<()> {
     for folder in FOLDERS {
         archive.folder(folder)?;
     }
     for (link, target) in LINKS {
         archive.link(link, target)?;
     }
-    let mut libraries = BTreeSet::new();
+    let mut libraries = BTreeMap::new();
     for file in files {
-        let folder = if file.starts_with("/usr/sbin") || file.starts_with("/sbin") {
-            "sbin"
-        } else {
-            "bin"
-        };
+        let is_for_root = file.parent().is_some_and(|folder| folder.ends_with("sbin"));
+        let folder = if is_for_root { "sbin" } else { "bin" };
         let name = file.file_name().unwrap_or_default().to_string_lossy();
         archive.copy(file, &format!("{folder}/{name}"))?;
-        libraries.extend(libraries_of(file));
+        libraries.extend(self::libraries(kernel, file)?);
         if name == "kmod" {
             for name in KMOD_NAMES {
                 archive.link(&format!("sbin/{name}"), &format!("../{folder}/kmod"))?;
             }
         }
     }
-    // Loaded by name when a thread is stopped, so ldd does not tell.
-    libraries.extend(stopping_library());
-    for library in libraries {
-        // Under its own name: that is where the program looks.
-        archive.copy(&library, &archive_name(&library.to_string_lossy()))?;
+    // Loaded by name when a thread is stopped, so nothing names it.
+    libraries.extend(stopping_library(kernel));
+    for (place, library) in libraries {
+        archive.copy(&library, &archive_name(&place))?;
     }
     Ok(())
 }
@@ -216,17 +237,20 @@ fn modules_archive(kernel: &Kernel) -> Result<PathBuf> {
     Ok(archive)
 }
 
-fn stopping_library() -> Option<PathBuf> {
+fn stopping_library(kernel: &Kernel) -> Option<(String, PathBuf)> {
+    const NAME: &str = "libgcc_s.so.1";
+    if let Some(root) = &kernel.programs {
+        return foreign::library(root, NAME);
+    }
     let mut command = Command::new(tools::c_compiler());
     let output = command
-        .arg("-print-file-name=libgcc_s.so.1")
+        .arg(format!("-print-file-name={NAME}"))
         .output()
         .ok()?;
     let path = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
     // Through the folder's links: programs look where the linker's path ends.
-    path.is_absolute()
-        .then(|| path.canonicalize().ok())
-        .flatten()
+    let path = path.is_absolute().then(|| path.canonicalize().ok())??;
+    Some((path.display().to_string(), path))
 }
 
 #[cfg(test)]

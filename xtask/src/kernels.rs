@@ -13,8 +13,11 @@ use anyhow::{bail, Context, Result};
 use zmeld_linux::lock::{Attempt, FileLock};
 
 use crate::apt::{Reason, Suite};
+use crate::compilers;
+use crate::foreign;
 use crate::process::Log;
 use crate::progress::Progress;
+use crate::stock_kernels;
 use crate::tools;
 use crate::workspace;
 
@@ -30,92 +33,121 @@ pub enum Kind {
     Stock,
 }
 
+/// What a kernel is built for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arch {
+    /// This machine's.
+    Amd64,
+    /// Emulated.
+    Arm64,
+}
+
+impl Arch {
+    /// As Debian calls it.
+    pub fn debian(self) -> &'static str {
+        match self {
+            Arch::Amd64 => "amd64",
+            Arch::Arm64 => "arm64",
+        }
+    }
+
+    /// The prefix of compilers for it, where they are not this machine's own.
+    pub fn cross(self) -> Option<&'static str> {
+        match self {
+            Arch::Amd64 => None,
+            Arch::Arm64 => Some("aarch64-linux-gnu-"),
+        }
+    }
+}
+
 /// A kernel that we know how to get.
 pub struct KernelRecipe {
     /// What the command line calls it.
     pub name: &'static str,
     /// How it runs.
     pub kind: Kind,
+    /// What it runs on.
+    pub arch: Arch,
     /// Built with every check of its own: slow, in need of more memory, and the
     /// place for a module with assertions and self-tests.
     pub checks: bool,
-    suite: &'static str,
+    /// Where its packages are.
+    pub suite: &'static str,
+    /// A stock kernel's version as far as it is chosen, and its flavour.
+    pub series: (&'static str, &'static str),
+    /// The Debian whose compilers build modules for it, where this machine's are too
+    /// old for it.
+    pub compilers: Option<&'static str>,
     fragments: &'static [&'static str],
     /// Lines that its build prints, as last counted.
     build_lines: u64,
 }
 
-/// All kernels.
-pub const RECIPES: &[KernelRecipe] = &[
+const fn user_mode(name: &'static str, checks: bool, build_lines: u64) -> KernelRecipe {
     KernelRecipe {
-        name: "um",
+        name,
         kind: Kind::UserMode,
-        checks: false,
+        arch: Arch::Amd64,
+        checks,
         suite: "sid",
-        fragments: &["um.config"],
-        build_lines: 1600,
-    },
-    KernelRecipe {
-        name: "um-debug",
-        kind: Kind::UserMode,
-        checks: true,
-        suite: "sid",
-        fragments: &["um.config", "um-debug.config"],
-        build_lines: 1660,
-    },
-    KernelRecipe {
-        name: "6.1",
-        kind: Kind::Stock,
-        checks: false,
-        suite: "bookworm",
-        fragments: &[],
-        build_lines: 0,
-    },
-    KernelRecipe {
-        name: "6.12",
-        kind: Kind::Stock,
-        checks: false,
-        suite: "bookworm-backports",
-        fragments: &[],
-        build_lines: 0,
-    },
-];
+        series: ("", ""),
+        compilers: None,
+        fragments: match checks {
+            true => &["um.config", "um-debug.config"],
+            false => &["um.config"],
+        },
+        build_lines,
+    }
+}
 
-/// Modules of stock kernels that guests get, with what these depend on.
-const STOCK_MODULES: &[&str] = &[
-    "zram",
-    "zsmalloc",
-    "lz4",
-    "lz4hc",
-    "lz4_compress",
-    "lz4hc_compress",
-    "zstd",
-    "842",
-    "842_compress",
-    "842_decompress",
-    "lzo",
-    "lzo-rle",
-    "deflate",
-    "ext4",
-    "btrfs",
-    "loop",
-    "dm-mod",
-    "dm-crypt",
-    "xts",
-    "aesni-intel",
-    "algif_skcipher",
-    "zbud",
-    "z3fold",
-    "dm-flakey",
-    "dm-delay",
-    "dm-zero",
-    "virtio_blk",
-    "virtio_pci",
-    "crc32c_generic",
-    "crc32c-intel",
-    "xxhash_generic",
-    "sha256_generic",
-    "blake2b_generic",
+const fn stock(
+    name: &'static str,
+    arch: Arch,
+    suite: &'static str,
+    series: (&'static str, &'static str),
+) -> KernelRecipe {
+    KernelRecipe {
+        name,
+        kind: Kind::Stock,
+        arch,
+        checks: false,
+        suite,
+        series,
+        compilers: None,
+        fragments: &[],
+        build_lines: 0,
+    }
+}
+
+/// One that is built with the compilers of the newest stable Debian.
+const fn newer(
+    name: &'static str,
+    arch: Arch,
+    series: (&'static str, &'static str),
+) -> KernelRecipe {
+    KernelRecipe {
+        compilers: Some("trixie"),
+        ..stock(name, arch, "trixie-backports", series)
+    }
+}
+
+use Arch::{Amd64, Arm64};
+
+/// All kernels.
+#[rustfmt::skip]
+pub const RECIPES: &[KernelRecipe] = &[
+    user_mode("um", false, 1600),
+    user_mode("um-debug", true, 1660),
+    stock("6.1", Amd64, "bookworm", ("6.1", "amd64")),
+    stock("6.12", Amd64, "bookworm-backports", ("6.12", "amd64")),
+    stock("6.12-rt", Amd64, "bookworm-backports", ("6.12", "rt-amd64")),
+    newer("7.2", Amd64, ("7.2", "amd64")),
+    newer("7.3", Amd64, ("7.3", "amd64")),
+    newer("7.3-rt", Amd64, ("7.3", "rt-amd64")),
+    stock("6.1-arm64", Arm64, "bookworm", ("6.1", "arm64")),
+    stock("6.12-arm64-16k", Arm64, "bookworm-backports", ("6.12", "arm64-16k")),
+    newer("7.3-arm64", Arm64, ("7.3", "arm64")),
+    newer("7.3-arm64-16k", Arm64, ("7.3", "arm64-16k")),
 ];
 
 /// A kernel that is here.
@@ -132,6 +164,10 @@ pub struct Kernel {
     pub source: Option<PathBuf>,
     /// A folder with `lib/modules`, as guests get it.
     pub modules: PathBuf,
+    /// The root of the Debian whose compilers build its modules.
+    pub compilers: Option<PathBuf>,
+    /// The folder of the guest's programs, where they are not this machine's.
+    pub programs: Option<PathBuf>,
 }
 
 impl Kernel {
@@ -142,8 +178,15 @@ impl Kernel {
 
     /// `make` for modules of this kernel.
     pub fn make(&self) -> Command {
-        let mut command = Command::new("make");
+        let mut command = match &self.compilers {
+            None => Command::new("make"),
+            Some(root) => compilers::command(root, "make"),
+        };
         command.arg("-C").arg(&self.build);
+        if let Some(prefix) = self.recipe.arch.cross() {
+            command.arg(format!("ARCH={}", self.recipe.arch.debian()));
+            command.arg(format!("CROSS_COMPILE={prefix}"));
+        }
         if self.recipe.kind == Kind::UserMode {
             command.arg("ARCH=um");
         }
@@ -182,22 +225,43 @@ pub fn provide(
     log: &Log,
     recipe: &'static KernelRecipe,
 ) -> Result<std::result::Result<Kernel, Reason>> {
+    let compilers = match recipe.compilers {
+        None => None,
+        Some(suite) => match compilers::root(log, suite)? {
+            Ok(root) => Some(root),
+            Err(reason) => return Ok(Err(reason)),
+        },
+    };
+    let programs = match recipe.arch {
+        Arch::Amd64 => None,
+        other => match foreign::root(log, other)? {
+            Ok(root) => Some(root),
+            Err(reason) => return Ok(Err(reason)),
+        },
+    };
+    let kernel = |place: &Path, release: &str| -> Result<Kernel> {
+        Ok(Kernel {
+            compilers,
+            programs,
+            ..kernel(recipe, place, release)?
+        })
+    };
     let place = folder(recipe.name)?;
     let _held = lock(&place)?;
     let ready = place.join("ready");
     if let Ok(release) = fs::read_to_string(&ready) {
-        return Ok(Ok(kernel(recipe, &place, release.trim())?));
+        return Ok(Ok(kernel(&place, release.trim())?));
     }
     let made = match recipe.kind {
         Kind::UserMode => build_user_mode(log, recipe, &place)?,
-        Kind::Stock => fetch_stock(log, recipe, &place)?,
+        Kind::Stock => stock_kernels::fetch(log, recipe, &place)?,
     };
     let release = match made {
         Ok(release) => release,
         Err(reason) => return Ok(Err(reason)),
     };
     fs::write(&ready, format!("{release}\n"))?;
-    Ok(Ok(kernel(recipe, &place, &release)?))
+    Ok(Ok(kernel(&place, &release)?))
 }
 
 fn kernel(recipe: &'static KernelRecipe, place: &Path, release: &str) -> Result<Kernel> {
@@ -208,7 +272,7 @@ fn kernel(recipe: &'static KernelRecipe, place: &Path, release: &str) -> Result<
             Some(folder("source")?.join("linux")),
         ),
         Kind::Stock => (
-            place.join(format!("root/boot/vmlinuz-{release}")),
+            stock_kernels::image(place, release),
             place.join(format!("root/usr/src/linux-headers-{release}")),
             None,
         ),
@@ -220,11 +284,13 @@ fn kernel(recipe: &'static KernelRecipe, place: &Path, release: &str) -> Result<
         build,
         source,
         modules: place.join("modules"),
+        compilers: None,
+        programs: None,
     })
 }
 
 /// Programs that a build of the kernel or of a module starts.
-fn missing_tool(programs: &[&str]) -> Option<Reason> {
+pub fn missing_tool(programs: &[&str]) -> Option<Reason> {
     let missing: Vec<&str> = programs
         .iter()
         .copied()
@@ -241,7 +307,7 @@ fn source(log: &Log, suite: &str) -> Result<std::result::Result<PathBuf, Reason>
     if linux.exists() {
         return Ok(Ok(linux));
     }
-    let suite = match Suite::open(log, suite, &place.join("apt"))? {
+    let suite = match Suite::open(log, suite, Arch::Amd64, &place.join("apt"))? {
         Ok(suite) => suite,
         Err(reason) => return Ok(Err(reason)),
     };
@@ -402,97 +468,6 @@ fn options_not_taken(fragment: &str, config: &str) -> Vec<String> {
 /// What guests and kernel builds bring along.
 pub fn guest_folder() -> PathBuf {
     workspace::root().join("xtask/guest")
-}
-
-fn fetch_stock(
-    log: &Log,
-    recipe: &KernelRecipe,
-    place: &Path,
-) -> Result<std::result::Result<String, Reason>> {
-    if let Some(reason) = missing_tool(&["depmod", "xz"]) {
-        return Ok(Err(reason));
-    }
-    let suite = match Suite::open(log, recipe.suite, &place.join("apt"))? {
-        Ok(suite) => suite,
-        Err(reason) => return Ok(Err(reason)),
-    };
-    let image = suite.dependency("linux-image-amd64", "linux-image-")?;
-    let release = image
-        .trim_start_matches("linux-image-")
-        .trim_end_matches("-unsigned")
-        .to_owned();
-    let headers = format!("linux-headers-{release}");
-    let mut packages = vec![image, headers.clone()];
-    for name in suite.dependencies(&headers)? {
-        if name.ends_with("-common") || name.starts_with("linux-kbuild-") {
-            packages.push(name);
-        }
-    }
-    let root = place.join("root");
-    suite.unpack(log, &packages, &root)?;
-    redirect_headers(&root, &release)?;
-    choose_modules(log, &root, &release, &place.join("modules"))?;
-    Ok(Ok(release))
-}
-
-/// The packages expect to lie in `/usr/src`; here they lie under `root`.
-fn redirect_headers(root: &Path, release: &str) -> Result<()> {
-    let makefile = root.join(format!("usr/src/linux-headers-{release}/Makefile"));
-    let text = fs::read_to_string(&makefile).with_context(|| {
-        format!(
-            "no header package of the known form: {}",
-            makefile.display()
-        )
-    })?;
-    let there = format!("include {}/usr/src/", root.display());
-    let text = text.replace("include /usr/src/", &there);
-    fs::write(&makefile, text)?;
-    Ok(())
-}
-
-/// Copies the modules that guests need, unpacked, into a folder of their own.
-fn choose_modules(log: &Log, root: &Path, release: &str, to: &Path) -> Result<()> {
-    let unfinished = to.with_extension("unfinished");
-    if unfinished.exists() {
-        fs::remove_dir_all(&unfinished)?;
-    }
-    let from = root.join("lib/modules").join(release);
-    let depmod = |root: &Path| -> Result<()> {
-        let mut command = Command::new("depmod");
-        command.arg("-b").arg(root).arg(release);
-        match log.run(&mut command, UNPACK_LIMIT)?.succeeded() {
-            true => Ok(()),
-            false => bail!("depmod fails on {}", root.display()),
-        }
-    };
-    depmod(root)?;
-    let dependencies = fs::read_to_string(from.join("modules.dep"))?;
-    let target = unfinished.join("lib/modules").join(release);
-    for path in zmeld_vm::with_dependencies(&dependencies, STOCK_MODULES) {
-        let copy = target.join(&path);
-        fs::create_dir_all(copy.parent().unwrap_or(&target))?;
-        fs::copy(from.join(&path), &copy)?;
-        if path.ends_with(".xz") {
-            let mut command = Command::new("xz");
-            command.arg("-d").arg(&copy);
-            if !log.run(&mut command, UNPACK_LIMIT)?.succeeded() {
-                bail!("{} cannot be unpacked", copy.display());
-            }
-        }
-    }
-    for name in [
-        "modules.order",
-        "modules.builtin",
-        "modules.builtin.modinfo",
-    ] {
-        fs::copy(from.join(name), target.join(name))?;
-    }
-    depmod(&unfinished)?;
-    if to.exists() {
-        fs::remove_dir_all(to)?;
-    }
-    fs::rename(&unfinished, to)?;
-    Ok(())
 }
 
 #[cfg(test)]

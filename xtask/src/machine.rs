@@ -15,7 +15,7 @@ use zmeld_vm::{Disk, DiskWrites, KernelKind, Lines, VirtualMachine};
 use crate::apt::Reason;
 use crate::debian;
 use crate::guest::{self, Addition};
-use crate::kernels::{self, Kernel, Kind};
+use crate::kernels::{self, Arch, Kernel, Kind};
 use crate::process::{end_group, was_interrupted};
 use crate::splats;
 use crate::tools;
@@ -123,9 +123,10 @@ impl Drop for RunFolder {
 
 /// Why guests of this kernel cannot run here.
 pub fn cannot_run(kernel: &Kernel) -> Option<Reason> {
-    let needed: &[&str] = match kernel.recipe.kind {
-        Kind::UserMode => &["busybox"],
-        Kind::Stock => &["busybox", zmeld_vm::PROGRAM],
+    let needed: &[&str] = match (kernel.recipe.kind, kernel.recipe.arch) {
+        (Kind::UserMode, _) => &["busybox"],
+        (Kind::Stock, Arch::Amd64) => &["busybox", zmeld_vm::PROGRAM],
+        (Kind::Stock, Arch::Arm64) => &["aarch64-linux-gnu-gcc", zmeld_vm::ARM64_PROGRAM],
     };
     let missing: Vec<&str> = needed
         .iter()
@@ -259,7 +260,7 @@ fn seed() -> u64 {
 
 fn additions(kernel: &Kernel, boot: &BootOptions, token: &str) -> Result<Vec<Addition>> {
     // Where scripts write: not where the kernel does.
-    let kind = kernel_kind(kernel.recipe.kind);
+    let kind = kernel_kind(kernel);
     let terminal = VirtualMachine::line_device(kind, &lines(Path::new("")));
     let mut environment = format!("token={token}\nterminal={terminal}\n");
     let mut set = |name: &str, value: &str| {
@@ -331,7 +332,7 @@ fn command(
     archive: &Path,
     disks: Vec<Disk>,
 ) -> Result<Command> {
-    let kind = kernel_kind(kernel.recipe.kind);
+    let kind = kernel_kind(kernel);
     let kept = kernel.folder()?.join("kvm");
     let machine = VirtualMachine {
         kernel: kernel.image.clone(),
@@ -352,10 +353,11 @@ fn command(
     Ok(command)
 }
 
-fn kernel_kind(kind: Kind) -> KernelKind {
-    match kind {
-        Kind::UserMode => KernelKind::UserMode,
-        Kind::Stock => KernelKind::Image,
+fn kernel_kind(kernel: &Kernel) -> KernelKind {
+    match (kernel.recipe.kind, kernel.recipe.arch) {
+        (Kind::UserMode, _) => KernelKind::UserMode,
+        (Kind::Stock, Arch::Amd64) => KernelKind::Image,
+        (Kind::Stock, Arch::Arm64) => KernelKind::Arm64Image,
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{bail, Result};
 
-use crate::kernels::{Kernel, KernelRecipe};
+use crate::kernels::{Arch, Kernel, KernelRecipe};
 use crate::process::Log;
 use crate::tools;
 use crate::workspace;
@@ -122,7 +122,8 @@ fn make(kernel: &Kernel, place: &Path, flavour: Flavour) -> Command {
     command.arg(format!("-j{jobs}"));
     command.arg(format!("M={}", place.display()));
     command.args(flavour.variables());
-    if !tools::is_on_path("pahole") {
+    // Where its compilers are not this machine's, there is none beside them.
+    if !tools::is_on_path("pahole") || kernel.compilers.is_some() {
         command.arg("CONFIG_DEBUG_INFO_BTF_MODULES=");
     }
     command
@@ -134,6 +135,7 @@ fn warnings(text: &str) -> Vec<String> {
     text.lines()
         .filter(|line| line.to_lowercase().contains("warning"))
         .filter(|line| !line.contains("the compiler differs from the one used to build"))
+        .filter(|line| !line.contains("pahole version differs from the one used to build"))
         .map(str::to_owned)
         .collect()
 }
@@ -201,9 +203,13 @@ fn is_source(path: &Path) -> bool {
 }
 
 /// A program for guests, from a C file, without libraries.
-pub fn guest_program(log: &Log, source: &Path) -> Result<PathBuf> {
-    let program = workspace::work_folder("guest")?.join(workspace::stem(source));
-    let mut command = Command::new(tools::c_compiler());
+pub fn guest_program(log: &Log, arch: Arch, source: &Path) -> Result<PathBuf> {
+    let folder = workspace::work_folder(&format!("guest/{}", arch.debian()))?;
+    let program = folder.join(workspace::stem(source));
+    let mut command = match arch.cross() {
+        None => Command::new(tools::c_compiler()),
+        Some(prefix) => Command::new(format!("{prefix}gcc")),
+    };
     command.args([
         "-std=gnu11",
         "-O2",

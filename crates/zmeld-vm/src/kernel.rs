@@ -21,8 +21,10 @@ pub struct Kernel {
 /// What starts a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KernelKind {
-    /// QEMU: an image.
+    /// QEMU: an image for x86-64.
     Image,
+    /// QEMU: an image for arm64, which it imitates.
+    Arm64Image,
     /// Nothing: user-mode Linux is a program.
     UserMode,
 }

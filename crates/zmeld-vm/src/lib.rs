@@ -22,7 +22,7 @@ use zmeld_linux::FileError;
 
 pub use archive::{libraries_of, Archive};
 pub use kernel::{with_dependencies, Kernel, KernelKind};
-pub use machine::{hardware_runs, Disk, DiskWrites, Lines, VirtualMachine, PROGRAM};
+pub use machine::{hardware_runs, Disk, DiskWrites, Lines, VirtualMachine, ARM64_PROGRAM, PROGRAM};
 
 /// Why a machine could not be had.
 #[derive(Debug, thiserror::Error)]

@@ -10,8 +10,15 @@ use zmeld_linux::file;
 
 use crate::KernelKind;
 
-/// The program.
+/// The program for x86-64.
 pub const PROGRAM: &str = "qemu-system-x86_64";
+
+/// The program for arm64.
+pub const ARM64_PROGRAM: &str = "qemu-system-aarch64";
+
+/// The machine that it imitates: a board without a make, with the processor of a Raspberry
+/// Pi 5, which has pages of 4 and of 16 KiB.
+const ARM64_MACHINE: &[&str] = &["-machine", "virt", "-cpu", "cortex-a76"];
 
 /// Starting a kernel in hardware takes no longer where it works at all.
 const PROBE_MAX: Duration = Duration::from_secs(20);
@@ -101,13 +108,15 @@ impl VirtualMachine {
             (KernelKind::UserMode, _) => "/dev/tty1",
             (KernelKind::Image, Lines::ToFiles { .. }) => "/dev/ttyS1",
             (KernelKind::Image, Lines::OfScript { .. }) => "/dev/ttyS0",
+            // The board has one line; the other is a card.
+            (KernelKind::Arm64Image, _) => "/dev/ttyS0",
         }
     }
 
     /// What the guest calls its first disk.
     pub fn disk_device(kind: KernelKind) -> &'static str {
         match kind {
-            KernelKind::Image => "/dev/vda",
+            KernelKind::Image | KernelKind::Arm64Image => "/dev/vda",
             KernelKind::UserMode => "/dev/ubda",
         }
     }
@@ -115,7 +124,7 @@ impl VirtualMachine {
     /// The command that runs it. It ends when the guest ends or starts anew, and when its kernel panics.
     pub fn command(&self) -> Vec<String> {
         match self.kind {
-            KernelKind::Image => self.qemu(),
+            KernelKind::Image | KernelKind::Arm64Image => self.qemu(),
             KernelKind::UserMode => self.user_mode(),
         }
     }
@@ -145,24 +154,43 @@ impl VirtualMachine {
     }
 
     fn qemu(&self) -> Vec<String> {
-        let mut words: Vec<String> = vec![PROGRAM.into()];
+        let is_arm64 = self.kind == KernelKind::Arm64Image;
+        let program = if is_arm64 { ARM64_PROGRAM } else { PROGRAM };
+        let mut words: Vec<String> = vec![program.into()];
         let mut say = |more: &[&str]| words.extend(more.iter().map(|&word| word.to_owned()));
-        say(accelerator(self.hardware));
+        match is_arm64 {
+            true => say(ARM64_MACHINE),
+            false => say(accelerator(self.hardware)),
+        }
         say(&["-nodefaults", "-no-reboot", "-display", "none"]);
         say(&["-m", &format!("{}M", self.ram_mib)]);
         say(&["-smp", &self.processors.to_string()]);
         say(&["-kernel", &self.kernel.display().to_string()]);
         say(&["-initrd", &self.archive.display().to_string()]);
         let to_file = |file: &Path| format!("file:{}", file.display());
-        let console = match &self.lines {
-            Lines::ToFiles { messages, answer } => {
+        const CARD: [&str; 2] = ["-device", "pci-serial,chardev=out"];
+        let console = match (&self.lines, is_arm64) {
+            (Lines::ToFiles { messages, answer }, false) => {
                 say(&["-serial", &to_file(messages), "-serial", &to_file(answer)]);
                 "ttyS0"
             }
-            Lines::OfScript { messages } => {
+            (Lines::ToFiles { messages, answer }, true) => {
+                let answer = answer.display().to_string().replace(',', ",,");
+                say(&["-chardev", &format!("file,path={answer},id=out")]);
+                say(&["-serial", &to_file(messages)]);
+                say(&CARD);
+                "ttyAMA0"
+            }
+            (Lines::OfScript { messages }, false) => {
                 say(&["-chardev", "stdio,id=out,signal=off"]);
                 say(&["-serial", "chardev:out", "-serial", &to_file(messages)]);
                 "ttyS1"
+            }
+            (Lines::OfScript { messages }, true) => {
+                say(&["-chardev", "stdio,id=out,signal=off"]);
+                say(&["-serial", &to_file(messages)]);
+                say(&CARD);
+                "ttyAMA0"
             }
         };
         for (index, disk) in self.disks.iter().enumerate() {
@@ -367,6 +395,15 @@ mod tests {
             VirtualMachine::line_device(machine.kind, &machine.lines),
             "/dev/ttyS0"
         );
+        machine.kind = KernelKind::Arm64Image;
+        let words = machine.command().join(" ");
+        for part in [
+            "qemu-system-aarch64 -machine virt -cpu cortex-a76 -nodefaults",
+            "-chardev stdio,id=out,signal=off -serial file:m -device pci-serial,chardev=out",
+            "-s -append console=ttyAMA0,115200 panic=-1 rdinit=/init",
+        ] {
+            assert!(words.contains(part), "{part}: {words}");
+        }
         machine.kind = KernelKind::UserMode;
         let words = machine.command().join(" ");
         assert!(words.contains("con0=null,fd:2 con1=fd:0,fd:1 "), "{words}");

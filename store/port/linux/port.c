@@ -38,6 +38,21 @@ struct lockdep_map zm_lock_maps[ZM_LOCKS] = {
 
 #endif
 
+#ifdef CONFIG_PREEMPT_RT
+
+spinlock_t zm_buckets[ZM_LOCKS][1 << ZM_BUCKET_BITS];
+
+void zm_buckets_init(void)
+{
+	u32 kind, i;
+
+	for (kind = 0; kind < ZM_LOCKS; kind++)
+		for (i = 0; i < ARRAY_SIZE(zm_buckets[kind]); i++)
+			spin_lock_init(&zm_buckets[kind][i]);
+}
+
+#endif
+
 /* -- Memory ---------------------------------------------------------------- */
 
 /*
@@ -124,6 +139,7 @@ int zm_home_start(void)
 {
 	int err;
 
+	zm_buckets_init();
 	small_cache = kmem_cache_create("zmeld_small", SMALL_SIZE,
 					sizeof(u64), 0, NULL);
 	if (!small_cache)

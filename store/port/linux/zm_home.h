@@ -26,10 +26,6 @@
 
 #include <zmeld/lock.h>
 
-#ifdef CONFIG_PREEMPT_RT
-#error "zmeld: PREEMPT_RT kernels are not supported: zsmalloc sleeps in them under the slot locks"
-#endif
-
 #define ZM_PAGE_SHIFT PAGE_SHIFT
 #define ZM_PAGE_SIZE (1u << ZM_PAGE_SHIFT)
 
@@ -115,83 +111,7 @@ static inline void zm_max64(u64 *word, u64 value)
 #define zm_publish(where, pointer) smp_store_release(where, pointer)
 #define zm_consume(where) smp_load_acquire(where) /* pairs with zm_publish */
 
-/*
- * lockdep sees one lock of each kind, whatever the word: that is enough for their
- * order, and a word has no room for a map. It is told where the kernel has it.
- */
-#ifdef CONFIG_DEBUG_LOCK_ALLOC
-
-extern struct lockdep_map zm_lock_maps[ZM_LOCKS];
-
-static inline void zm_lockdep_acquire(enum zm_lock lock, int try)
-{
-	lock_acquire_exclusive(&zm_lock_maps[lock], 0, try, NULL, _THIS_IP_);
-}
-
-static inline void zm_lockdep_release(enum zm_lock lock)
-{
-	lock_release(&zm_lock_maps[lock], _THIS_IP_);
-}
-
-#else
-
-static inline void zm_lockdep_acquire(enum zm_lock lock, int try)
-{
-}
-
-static inline void zm_lockdep_release(enum zm_lock lock)
-{
-}
-
-#endif
-
-static inline bool zm_bit_try(u32 *word)
-{
-	u32 old;
-
-	preempt_disable();
-	old = READ_ONCE(*word) & ~1u;
-	if (likely(cmpxchg_acquire(word, old, old | 1) == old))
-		return true;
-	preempt_enable();
-	return false;
-}
-
-static inline bool zm_bit_trylock(u32 *word, enum zm_lock lock)
-{
-	if (!zm_bit_try(word))
-		return false;
-	zm_lockdep_acquire(lock, 1);
-	return true;
-}
-
-static inline void zm_bit_lock(u32 *word, enum zm_lock lock)
-	zm_acquires(word)
-{
-	zm_lockdep_acquire(lock, 0);
-	while (!zm_bit_try(word))
-		while (READ_ONCE(*word) & 1)
-			cpu_relax();
-	zm_acquired(word);
-}
-
-/* Unlocks and sets the word's other bits in one store. */
-static inline void zm_bit_unlock(u32 *word, u32 value, enum zm_lock lock)
-	zm_releases(word)
-{
-	zm_lockdep_release(lock);
-	/* Pairs with the acquire in zm_bit_try(). */
-	smp_store_release(word, value & ~1u);
-	preempt_enable();
-	zm_released(word);
-}
-
-/* Somebody has locked the word: who, lockdep does not know of one word. */
-static inline void zm_bit_assert_locked(const u32 *word)
-{
-	if (IS_ENABLED(CONFIG_LOCKDEP) || IS_ENABLED(ZMELD_DEBUG))
-		WARN_ON_ONCE(!(READ_ONCE(*word) & 1));
-}
+#include "zm_bit_lock.h"
 
 /* What get_unaligned() does, whose header is not the same in all kernels. */
 struct zm_unaligned {

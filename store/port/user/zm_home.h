@@ -14,7 +14,8 @@
  *   zm_publish zm_consume      a pointer, with what it points to;
  *   zm_bit_lock and kin        a spinning lock in bit 0 of a word: acquire and
  *                              release, no sleeping while it is held; each is
- *                              told which kind it is, see zmeld/lock.h;
+ *                              told which kind it is, see zmeld/lock.h; two
+ *                              slots' are taken by one function;
  *   zm_acquires zm_releases zm_must_hold zm_acquired zm_released zm_acquired_if
  *                              what a function does with a lock, for a checker;
  *   zm_get64 zm_put64          a word of a page's bytes, at any address: not every
@@ -164,6 +165,19 @@ static inline void zm_bit_unlock(u32 *word, u32 value, enum zm_lock lock)
 	(void)lock;
 	zm_held_remove(word);
 	__atomic_store_n(word, value & ~1u, __ATOMIC_RELEASE);
+}
+
+/* Two slots' words, that of the lower index first. */
+static inline void zm_bit_lock_two(u32 *lower, u32 *higher)
+{
+	zm_bit_lock(lower, ZM_LOCK_SLOT);
+	zm_bit_lock(higher, ZM_LOCK_SLOT_SECOND);
+}
+
+static inline void zm_bit_unlock_two(u32 *lower, u32 *higher)
+{
+	zm_bit_unlock(higher, zm_load32(higher), ZM_LOCK_SLOT_SECOND);
+	zm_bit_unlock(lower, zm_load32(lower), ZM_LOCK_SLOT);
 }
 
 /* By this thread; looked at under the sanitizers, where all tests run. */

@@ -169,7 +169,9 @@ impl BootImage {
         }
         let create = |path: &Path| File::create(path).map_err(|err| Error::io("create", path, err));
         let (said, complained): (Stdio, Stdio) = match kind {
-            KernelKind::Image => (Stdio::null(), create(&complaints)?.into()),
+            KernelKind::Image | KernelKind::Arm64Image => {
+                (Stdio::null(), create(&complaints)?.into())
+            }
             KernelKind::UserMode => (create(&answer)?.into(), create(&console)?.into()),
         };
         let (program, arguments) = launcher
