@@ -16,7 +16,7 @@ use zmeld_report::{cells, Cell, Column, Document, Section, Style, Table};
 use crate::arguments::Arguments;
 use crate::bench_guest::{prepare, timed_setting};
 use crate::guest::Addition;
-use crate::kernels::{Arch, Kernel};
+use crate::kernels::Kernel;
 use crate::machine::{self, BootOptions};
 use crate::module_build;
 use crate::pages;
@@ -168,7 +168,7 @@ pub fn run(arguments: &[String]) -> Result<ExitCode> {
     let disk = workspace::work_folder("bench-fault")?.join("contents");
     fs::write(&disk, &contents.bytes).with_context(|| workspace::shown(&disk))?;
     let tests = workspace::root().join("store/kmod/tests");
-    let program = module_build::guest_program(&log, Arch::Amd64, &tests.join("footprint.c"))?;
+    let program = module_build::guest_program(&log, kernel.recipe, &tests.join("footprint.c"))?;
     let guest = Guest {
         kernel: &kernel,
         module,

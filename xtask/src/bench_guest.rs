@@ -281,7 +281,7 @@ pub fn swap(arguments: &[String]) -> Result<ExitCode> {
         Err(code) => return Ok(code),
     };
     let tests = workspace::root().join("store/kmod/tests");
-    let pages = module_build::guest_program(&log, kernels::Arch::Amd64, &tests.join("pages.c"))?;
+    let pages = module_build::guest_program(&log, kernel.recipe, &tests.join("pages.c"))?;
     println!(
         "{} MiB of memory, a program with 1.5 times as much, 30 % of its pages duplicates\n{}\n",
         SHORT_MEMORY,

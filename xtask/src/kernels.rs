@@ -83,6 +83,16 @@ pub struct KernelRecipe {
     build_lines: u64,
 }
 
+impl KernelRecipe {
+    /// Bytes of its pages.
+    pub fn page_bytes(&self) -> u64 {
+        match self.series.1.ends_with("-16k") {
+            true => 16 << 10,
+            false => 4 << 10,
+        }
+    }
+}
+
 const fn user_mode(name: &'static str, checks: bool, build_lines: u64) -> KernelRecipe {
     KernelRecipe {
         name,

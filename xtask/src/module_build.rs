@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{bail, Result};
 
-use crate::kernels::{Arch, Kernel, KernelRecipe};
+use crate::kernels::{Kernel, KernelRecipe};
 use crate::process::Log;
 use crate::tools;
 use crate::workspace;
@@ -203,10 +203,11 @@ fn is_source(path: &Path) -> bool {
 }
 
 /// A program for guests, from a C file, without libraries.
-pub fn guest_program(log: &Log, arch: Arch, source: &Path) -> Result<PathBuf> {
-    let folder = workspace::work_folder(&format!("guest/{}", arch.debian()))?;
+pub fn guest_program(log: &Log, recipe: &KernelRecipe, source: &Path) -> Result<PathBuf> {
+    let name = format!("guest/{}-{}", recipe.arch.debian(), recipe.page_bytes());
+    let folder = workspace::work_folder(&name)?;
     let program = folder.join(workspace::stem(source));
-    let mut command = match arch.cross() {
+    let mut command = match recipe.arch.cross() {
         None => Command::new(tools::c_compiler()),
         Some(prefix) => Command::new(format!("{prefix}gcc")),
     };
@@ -218,6 +219,7 @@ pub fn guest_program(log: &Log, arch: Arch, source: &Path) -> Result<PathBuf> {
         "-Werror",
         "-static",
     ]);
+    command.arg(format!("-DPAGE={}", recipe.page_bytes()));
     command.arg(source).arg("-o").arg(&program).arg("-lpthread");
     if !log.run(&mut command, LIMIT)?.succeeded() {
         bail!("{} does not compile", workspace::shown(source));

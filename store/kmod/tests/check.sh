@@ -64,7 +64,7 @@ same "without users everything is, and what was not read is said" \
 	"every slot and counter is right, and every page in memory; $away on the backing device were not read" \
 	"$(cat "$debug/check")"
 same "the store says how many pages it holds" "$(field mm_stat 1)" \
-	"$(($(awk '$1 == "pages_stored" { print $2 }' "$debug/store") * 4096))"
+	"$(($(awk '$1 == "pages_stored" { print $2 }' "$debug/store") * PAGE))"
 
 # A reset comes in between two checks, a removal ends one.
 (while cat "$debug/check"; do :; done) >/dev/null 2>&1 &

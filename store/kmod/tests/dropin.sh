@@ -27,7 +27,7 @@ if command -v zramctl >/dev/null; then
 	/guest/pages fill /dev/zram0 500 "$SEED" 0
 	same "zramctl lists it" "/dev/zram0 $codec 50331648" \
 		"$(zramctl --noheadings --bytes --raw --output NAME,ALGORITHM,DISKSIZE)"
-	same "zramctl's DATA" $((500 * 4096)) \
+	same "zramctl's DATA" $((500 * PAGE)) \
 		"$(zramctl --noheadings --bytes --raw --output DATA)"
 	ok "zramctl --reset" zramctl --reset /dev/zram0
 	# Of a device that it has reset, zramctl also asks hot_remove.

@@ -10,7 +10,9 @@
 SYS=/sys/block/${DEVICE}0
 DEV=/dev/${DEVICE}0
 CONTROL=/sys/class/${DEVICE}-control
-PAGES=$((SIZE * 256))
+# The kernel's own page, which a block of the device is a part of.
+PAGE=$(awk '/^KernelPageSize:/ { print $2 * 1024; exit }' /proc/self/smaps)
+PAGES=$((SIZE * 1024 * 1024 / PAGE))
 checks=0
 failures=0
 

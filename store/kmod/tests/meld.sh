@@ -26,14 +26,14 @@ ok "meld_mode shows the chosen one" grep -q '\[manual\]' "$SYS/meld_mode"
 copies() {
 	n=0
 	while [ $n -lt 20 ]; do
-		dd if=/tmp/hundred of="$DEV" bs=4k seek=$((n * 100)) conv=notrunc 2>/dev/null
+		dd if=/tmp/hundred of="$DEV" bs="$PAGE" seek=$((n * 100)) conv=notrunc 2>/dev/null
 		n=$((n + 1))
 	done
 }
 right() {
 	n=${1:-0}
 	while [ $n -lt 20 ]; do
-		dd if="$DEV" bs=4k count=100 skip=$((n * 100)) 2>/dev/null |
+		dd if="$DEV" bs="$PAGE" count=100 skip=$((n * 100)) 2>/dev/null |
 			cmp -s - /tmp/hundred || {
 			echo "# copy $n differs"
 			return 1
@@ -41,11 +41,11 @@ right() {
 		n=$((n + 1))
 	done
 }
-dd if=/dev/urandom of=/tmp/hundred bs=4k count=100 2>/dev/null
+dd if=/dev/urandom of=/tmp/hundred bs="$PAGE" count=100 2>/dev/null
 # Half of them compress.
 n=0
 while [ $n -lt 100 ]; do
-	dd if=/dev/zero of=/tmp/hundred bs=1k count=2 seek=$((n * 4 + 1)) conv=notrunc 2>/dev/null
+	dd if=/dev/zero of=/tmp/hundred bs=$((PAGE / 4)) count=2 seek=$((n * 4 + 1)) conv=notrunc 2>/dev/null
 	n=$((n + 2))
 done
 
@@ -61,8 +61,8 @@ for mode in manual inline; do
 	ok "$mode: memory is saved" [ "$(field mm_stat 3)" -le "$before" ]
 	ok "$mode: every sharer is right" right
 	# Some go, the others stay.
-	dd if=/dev/urandom of="$DEV" bs=4k count=100 oflag=direct 2>/dev/null
-	blkdiscard -o $((100 * 4096)) -l $((100 * 4096)) "$DEV"
+	dd if=/dev/urandom of="$DEV" bs="$PAGE" count=100 oflag=direct 2>/dev/null
+	blkdiscard -o $((100 * PAGE)) -l $((100 * PAGE)) "$DEV"
 	echo 3 >/proc/sys/vm/drop_caches
 	ok "$mode: after overwriting and discarding some" right 2
 	same "$mode: one sharer fewer each" 1700 "$(meld_stat pages_melded)"
@@ -87,7 +87,7 @@ if has backing_dev; then
 	echo 3 >/proc/sys/vm/drop_caches
 	ok "one block for all sharers ($(field bd_stat 1))" [ "$(field bd_stat 1)" -le 100 ]
 	ok "every sharer is right after it" right
-	dd if=/dev/urandom of="$DEV" bs=4k count=500 oflag=direct 2>/dev/null
+	dd if=/dev/urandom of="$DEV" bs="$PAGE" count=500 oflag=direct 2>/dev/null
 	echo 3 >/proc/sys/vm/drop_caches
 	ok "and the rest after some are overwritten" right 5
 	blkdiscard "$DEV"

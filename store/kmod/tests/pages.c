@@ -39,7 +39,10 @@
 
 #include "nth.h"
 
+/* The kernel's; its build says where it is another. */
+#ifndef PAGE
 #define PAGE 4096
+#endif
 #define WORDS (PAGE / 8)
 #define RUN_MAX 16
 /* An operation has fewer allocations; more is a test that does not end. */

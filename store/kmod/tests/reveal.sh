@@ -29,13 +29,13 @@ user_field() {
 
 # page_write FILE PAGE
 page_write() {
-	dd if="$1" of="$DEV" bs=4k count=1 seek="$2" oflag=direct conv=notrunc 2>/dev/null
+	dd if="$1" of="$DEV" bs="$PAGE" count=1 seek="$2" oflag=direct conv=notrunc 2>/dev/null
 }
 
 # One page that compresses by half, one that does not at all.
-dd if=/dev/urandom of=/tmp/raw bs=4k count=1 2>/dev/null
+dd if=/dev/urandom of=/tmp/raw bs="$PAGE" count=1 2>/dev/null
 cp /tmp/raw /tmp/half
-dd if=/dev/zero of=/tmp/half bs=1k count=2 conv=notrunc 2>/dev/null
+dd if=/dev/zero of=/tmp/half bs=$((PAGE / 4)) count=2 conv=notrunc 2>/dev/null
 for kind in half raw; do
 	device_new
 	put meld_mode inline >/dev/null

@@ -18,7 +18,7 @@ holes() {
 	/guest/pages random "$DEV" "$PAGES" 2 "$1" 2 >/dev/null
 	page=0
 	while [ $page -lt "$PAGES" ]; do
-		blkdiscard -o $((page * 4096)) -l $((11 * 4096)) "$DEV" || return 1
+		blkdiscard -o $((page * PAGE)) -l $((11 * PAGE)) "$DEV" || return 1
 		page=$((page + 16))
 	done
 }

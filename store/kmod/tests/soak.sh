@@ -12,7 +12,7 @@
 # shellcheck source-path=SCRIPTDIR
 . /guest/guest.sh
 [ "$SIZE" -le 32 ] || SIZE=32
-PAGES=$((SIZE * 256))
+PAGES=$((SIZE * 1024 * 1024 / PAGE))
 debug=/sys/kernel/debug
 check=$debug/$DEVICE/${DEVICE}0/check
 online=/sys/devices/system/cpu/cpu1/online

@@ -39,7 +39,7 @@ ok "pages were swapped out ($out)" [ "$out" -gt 1000 ]
 beside_stop
 ok swapoff swapoff "$DEV"
 same "swap-slot frees left nothing but the header" 1 \
-	"$(awk '{ print ($1 <= 4096) }' "$SYS/mm_stat")"
+	"$(awk -v page="$PAGE" '{ print ($1 <= page) }' "$SYS/mm_stat")"
 put reset 1 >/dev/null
 ok "the module can be unloaded" module_unload
 end
