@@ -8,7 +8,6 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde_json::{json, Value};
 
-use super::program::Target;
 use super::{source, Release};
 use crate::workspace;
 
@@ -40,8 +39,8 @@ pub struct Bill {
 
 impl Bill {
     /// Of the program `zmeld` in that tree.
-    pub fn of(tree: &Path, target: Target, compiler: &str) -> Result<Bill> {
-        let metadata = source::metadata(tree, target.triple)?;
+    pub fn of(tree: &Path, triple: &str, compiler: &str) -> Result<Bill> {
+        let metadata = source::metadata(tree, triple)?;
         let linked = linked(&metadata).context("cargo's metadata has another form")?;
         let packages = metadata["packages"].as_array().context("no packages")?;
         let mut crates = Vec::new();
@@ -63,7 +62,7 @@ impl Bill {
         Ok(Bill {
             crates,
             compiler: compiler.to_owned(),
-            musl: target.triple.ends_with("musl"),
+            musl: triple.ends_with("musl"),
         })
     }
 

@@ -10,6 +10,7 @@ use anyhow::{bail, Context, Result};
 
 use super::tree::Tree;
 use super::{Package, Release};
+use crate::kernels::Arch;
 use crate::process::Log;
 use crate::workspace;
 
@@ -19,8 +20,14 @@ const LIMIT: Duration = Duration::from_secs(900);
 const SCRIPTS: &[&str] = &["preinst", "postinst", "prerm", "postrm"];
 
 /// Makes the package; the tree gets dpkg's own folder for as long as that takes.
-pub fn make(log: &Log, release: &Release, package: &Package, tree: &Tree) -> Result<PathBuf> {
-    let arch = if package.any_machine { "all" } else { "amd64" };
+pub fn make(
+    log: &Log,
+    release: &Release,
+    package: &Package,
+    arch: Option<Arch>,
+    tree: &Tree,
+) -> Result<PathBuf> {
+    let arch = arch.map_or("all", Arch::debian);
     let place = release
         .folder
         .join(format!("{}_{}_{arch}.deb", package.name, release.version));

@@ -23,6 +23,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{bail, Context, Result};
 
+use crate::kernels::Arch;
 use crate::package;
 use crate::process::Log;
 use crate::tools;
@@ -36,8 +37,8 @@ pub const USAGE: &str = "";
 /// What `dist` does.
 pub const ABOUT: &str = "\
 Makes under target/dist what is released, from the last commit: the source archive with
-all crates, the static program, packages of it and of the kernel module's sources (.deb,
-.rpm), a bill of materials, and SHA256SUMS. What this machine lacks is named and left
+all crates, static programs for x86-64 and arm64, packages of them and of the kernel module's sources (.deb,
+.rpm), bills of materials, and SHA256SUMS. What this machine lacks is named and left
 out. The same commit and compilers give the same bytes.";
 
 /// What is made, and where.
@@ -56,8 +57,6 @@ pub struct Package {
     summary: &'static str,
     description: &'static str,
     section: &'static str,
-    /// Without machine code.
-    any_machine: bool,
     /// More fields for dpkg.
     debian: &'static [(&'static str, &'static str)],
 }
@@ -70,7 +69,6 @@ Says what compressed swap would save on this machine, sets it up (zram, zswap,
 disks, encrypted ones), watches over it and takes it back. Installing it sets
 nothing up.",
     section: "admin",
-    any_machine: false,
     debian: &[
         // util-linux, which every Debian has, is not to be named.
         ("Depends", "mount"),
@@ -87,12 +85,11 @@ The sources of zmeld.ko, a compressed block device in RAM with zram's interface
 that also keeps identical pages once. DKMS builds it for each kernel that is
 installed.",
     section: "kernel",
-    any_machine: true,
     debian: &[
         ("Depends", "dkms (>= 2.8)"),
         (
             "Recommends",
-            "linux-headers-amd64 | linux-headers-generic | linux-headers",
+            "linux-headers-amd64 | linux-headers-arm64 | linux-headers-generic | linux-headers",
         ),
     ],
 };
@@ -175,27 +172,42 @@ pub fn make(log: &Log, release: &Release) -> Result<Vec<PathBuf>> {
     let sources = source::tree(log, release, &release.work("source")?)?;
     let archive = release.folder.join(format!("{}.tar.xz", release.name()));
     source::pack(log, release, &sources, &archive)?;
-    let (target, better) = program::target()?;
+    let (own, better) = program::target()?;
     if let Some(better) = better {
         println!("The program is {better}.");
     }
+    let mut targets = vec![own];
+    match program::arm64(log)? {
+        Ok(target) => targets.push(target),
+        Err(reason) => println!("Nothing for arm64: {reason}."),
+    }
     let products = release.work("products")?;
-    let program = program::build(log, release, &sources, target, &products)?;
-    let bill = Bill::of(&sources, target, &compiler()?)?;
-    let mut made = vec![
-        archive,
-        release.folder.join(format!("{}.cdx.json", release.name())),
-    ];
-    fs::write(&made[1], bill.cyclonedx(release)?)?;
-    println!("{} crates of others are linked in.", bill.count());
+    let mut made = vec![archive];
+    // What the program says of itself is the same for every processor: this one's.
+    let mut speaks = None;
+    for target in &targets {
+        let program = program::build(log, release, &sources, target, &products)?;
+        let bill = Bill::of(&sources, target.triple, &compiler()?)?;
+        let machine = program::machine(target.arch);
+        let list = format!("{}-{machine}.cdx.json", release.name());
+        let list = release.folder.join(list);
+        fs::write(&list, bill.cyclonedx(release)?)?;
+        made.push(list);
+        println!(
+            "{machine}: {} crates of others are linked in.",
+            bill.count()
+        );
 
-    let files = program_tree(release, &sources, &program, &bill)?;
-    let alone = release.folder.join(format!("{}-x86_64", release.name()));
-    fs::copy(&program, &alone)?;
-    made.push(alone);
-    made.extend(packages(log, release, &PROGRAM, &files)?);
+        let speaks = speaks.get_or_insert_with(|| program.clone());
+        let files = program_tree(release, &sources, target.arch, &program, speaks, &bill)?;
+        let alone = format!("{}-{machine}", release.name());
+        let alone = release.folder.join(alone);
+        fs::copy(&program, &alone)?;
+        made.push(alone);
+        made.extend(packages(log, release, &PROGRAM, Some(target.arch), &files)?);
+    }
     let files = module_tree(release, &sources)?;
-    made.extend(packages(log, release, &MODULE, &files)?);
+    made.extend(packages(log, release, &MODULE, None, &files)?);
     made.push(checksums(release, &made)?);
     Ok(made)
 }
@@ -208,31 +220,45 @@ pub fn make_debs_of(log: &Log, from: &Release, version: &str, folder: &Path) -> 
         folder: folder.to_path_buf(),
     };
     fs::create_dir_all(folder)?;
-    let program = Tree::of(&from.work("tree-zmeld")?)?;
-    deb::make(log, &next, &PROGRAM, &program)?;
+    let program = Tree::of(&from.work("tree-zmeld-amd64")?)?;
+    deb::make(log, &next, &PROGRAM, Some(Arch::Amd64), &program)?;
     let mut module = Tree::new(&next.work("tree-zmeld-dkms")?)?;
     let sources = package::dkms_of_version(&next.work("dkms")?, version)?;
     module.folder(&format!("/usr/src/{}", next.name()), &sources)?;
-    deb::make(log, &next, &MODULE, &module)?;
+    deb::make(log, &next, &MODULE, None, &module)?;
     Ok(())
 }
 
-fn packages(log: &Log, release: &Release, package: &Package, tree: &Tree) -> Result<Vec<PathBuf>> {
+/// For that processor, or for all.
+fn packages(
+    log: &Log,
+    release: &Release,
+    package: &Package,
+    arch: Option<Arch>,
+    tree: &Tree,
+) -> Result<Vec<PathBuf>> {
     let mut made = Vec::new();
     match tools::is_on_path("dpkg-deb") {
-        true => made.push(deb::make(log, release, package, tree)?),
+        true => made.push(deb::make(log, release, package, arch, tree)?),
         false => println!("No .deb of {}: dpkg-deb is not installed.", package.name),
     }
     match tools::is_on_path("rpmbuild") {
-        true => made.push(rpm::make(log, release, package, tree)?),
+        true => made.push(rpm::make(log, release, package, arch, tree)?),
         false => println!("No .rpm of {}: rpmbuild is not installed.", package.name),
     }
     Ok(made)
 }
 
-fn program_tree(release: &Release, from: &Path, program: &Path, bill: &Bill) -> Result<Tree> {
+fn program_tree(
+    release: &Release,
+    from: &Path,
+    arch: Arch,
+    program: &Path,
+    speaks: &Path,
+    bill: &Bill,
+) -> Result<Tree> {
     const UNITS: &str = "/usr/lib/systemd";
-    let mut tree = Tree::new(&release.work("tree-zmeld")?)?;
+    let mut tree = Tree::new(&release.work(&format!("tree-zmeld-{}", arch.debian()))?)?;
     tree.program("/usr/bin/zmeld", &fs::read(program)?)?;
     tree.link(
         &format!("{UNITS}/system-generators/zmeld-generator"),
@@ -242,7 +268,7 @@ fn program_tree(release: &Release, from: &Path, program: &Path, bill: &Bill) -> 
     tree.folder(&format!("{UNITS}/system"), &packaging.join("systemd"))?;
 
     let says = |words: &[&str]| -> Result<Vec<u8>> {
-        let output = Command::new(program).args(words).output()?;
+        let output = Command::new(speaks).args(words).output()?;
         if !output.status.success() {
             bail!("zmeld {} fails", words.join(" "));
         }

@@ -8,7 +8,8 @@ use std::time::Duration;
 use anyhow::{bail, Context, Result};
 
 use super::tree::Tree;
-use super::{Package, Release};
+use super::{program, Package, Release};
+use crate::kernels::Arch;
 use crate::process::Log;
 use crate::workspace;
 
@@ -28,12 +29,14 @@ const DEFINES: &[&str] = &[
 ];
 
 /// Makes the package.
-pub fn make(log: &Log, release: &Release, package: &Package, tree: &Tree) -> Result<PathBuf> {
-    let arch = if package.any_machine {
-        "noarch"
-    } else {
-        "x86_64"
-    };
+pub fn make(
+    log: &Log,
+    release: &Release,
+    package: &Package,
+    arch: Option<Arch>,
+    tree: &Tree,
+) -> Result<PathBuf> {
+    let arch = arch.map_or("noarch", program::machine);
     let work = release.work(&format!("rpm-{}", package.name))?;
     let spec = workspace::root().join(format!("packaging/rpm/{}.spec", package.name));
     let text = fs::read_to_string(&spec)
