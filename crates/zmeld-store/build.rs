@@ -1,8 +1,8 @@
 //! Builds the store's C sources for user space: `store/core`, `store/zword`, and
 //! `store/port/user` on top of the codec libraries that Cargo built.
 //!
-//! `ZMELD_PAGE_SHIFT` (12 to 16) chooses the page size of the machine that is
-//! predicted for; 4 KiB without it.
+//! `ZMELD_PAGE_SHIFT` (12 to 16) chooses the page size of the store itself, for its
+//! tests; 4 KiB without it. What measures pages of other sizes needs no other build.
 
 use std::env;
 use std::path::{Path, PathBuf};

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -45,9 +46,31 @@ pub fn root(log: &Log, arch: Arch) -> Result<std::result::Result<PathBuf, Reason
             bail!("{} cannot be unpacked", package.display());
         }
     }
+    keep_links_inside(&unfinished, &unfinished)?;
     fs::remove_dir_all(&fetched)?;
     fs::rename(&unfinished, &root)?;
     Ok(Ok(root))
+}
+
+/// A link that names a place from the root on would lead out of the folder: it leads to
+/// the same place in it.
+fn keep_links_inside(root: &Path, folder: &Path) -> Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let path = entry.path();
+        if entry.file_type()?.is_dir() {
+            keep_links_inside(root, &path)?;
+        } else if entry.file_type()?.is_symlink() {
+            let target = fs::read_link(&path)?;
+            let Ok(below) = target.strip_prefix("/") else {
+                continue;
+            };
+            let up = folder.strip_prefix(root)?.components().count();
+            fs::remove_file(&path)?;
+            symlink(Path::new(&"../".repeat(up)).join(below), &path)?;
+        }
+    }
+    Ok(())
 }
 
 /// Where a program of that name is below the folder.
@@ -123,6 +146,20 @@ pub fn library(root: &Path, name: &str) -> Option<(String, PathBuf)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn links_stay_inside() {
+        let root = workspace::work_folder("unit/foreign").unwrap();
+        let _ = fs::remove_dir_all(&root);
+        fs::create_dir_all(root.join("usr/sbin")).unwrap();
+        fs::write(root.join("usr/kmod"), "theirs").unwrap();
+        symlink("/usr/kmod", root.join("usr/sbin/modinfo")).unwrap();
+        symlink("usr/kmod", root.join("beside")).unwrap();
+        keep_links_inside(&root, &root).unwrap();
+        let read = |name: &str| fs::read_to_string(root.join(name)).unwrap();
+        assert_eq!(read("usr/sbin/modinfo"), "theirs");
+        assert_eq!(read("beside"), "theirs");
+    }
 
     #[test]
     fn what_a_program_names_is_read() {

@@ -8,7 +8,6 @@ use zmeld_advice::codec::{self, CodecFacts, CodecVerdict, Reason, CPU_SHARE_MAX,
 use zmeld_advice::meld::{self, Melders, Melding};
 use zmeld_advice::{size, tier, ActiveSwap, AdvisedTier, Facts, Recommendation, ZswapFacts};
 use zmeld_report::units::{bytes, percent};
-use zmeld_store::page_size;
 
 use crate::result::{CodecResult, ScanResult};
 
@@ -323,7 +322,7 @@ fn meld_advice(result: &ScanResult, measured: &CodecVerdict, rate: f64) -> Optio
         return Some(advice_of(AdviceKind::Nothing, "meld", text));
     }
     // Each page swapped out is fingerprinted once.
-    let cost = rate * 1e6 / page_size() as f64 * result.fingerprint_ns as f64 * 1e-9;
+    let cost = rate * 1e6 / result.page_size as f64 * result.fingerprint_ns as f64 * 1e-9;
     let melders = Melders {
         zmeld: result.machine.zmeld,
         ksm_runs: result.machine.ksm_runs,

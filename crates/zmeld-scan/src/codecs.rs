@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use serde::Serialize;
-use zmeld_store::{fill_word, page_size, Codec, CodecSpec, Geometry, Stream};
+use zmeld_store::{fill_word, Codec, CodecSpec, Geometry, Stream};
 
 use crate::error::ScanError;
 use crate::histogram::Histogram;
@@ -54,13 +54,14 @@ pub(crate) struct CodecMeasurement {
 }
 
 impl CodecMeasurement {
-    pub fn new(candidate: &Candidate, huge_size: u32) -> Result<CodecMeasurement, ScanError> {
+    pub fn new(candidate: &Candidate, geometry: &Geometry) -> Result<CodecMeasurement, ScanError> {
+        let page_size = geometry.page_size() as usize;
         Ok(CodecMeasurement {
             name: candidate.name.clone(),
-            stream: Stream::new(&candidate.codec)?,
-            object: vec![0; 2 * page_size()],
-            back: vec![0; page_size()],
-            huge_size: huge_size as usize,
+            stream: Stream::new(&candidate.codec.for_pages(page_size)?)?,
+            object: vec![0; 2 * page_size],
+            back: vec![0; page_size],
+            huge_size: geometry.huge_size() as usize,
             compress: Histogram::new(),
             decompress: Histogram::new(),
         })
@@ -125,7 +126,7 @@ struct CodecWorker {
 const PAGES_AT_ONCE: usize = 16;
 
 /// Compresses and decompresses every page with every codec. `pages` is a whole
-/// number of pages. Returns a report for each codec and the number of
+/// number of the pages of that geometry. Returns a report for each codec and the number of
 /// same-filled pages, which a store does not compress.
 ///
 /// # Errors
@@ -138,12 +139,13 @@ pub fn measure_pages(
     stop: &AtomicBool,
     progress: &ScanProgress,
 ) -> Result<(Vec<CodecReport>, u64), ScanError> {
-    let chunks: Vec<&[u8]> = pages.chunks(PAGES_AT_ONCE * page_size()).collect();
-    progress.start(Some((pages.len() / page_size()) as u64));
+    let page_size = geometry.page_size() as usize;
+    let chunks: Vec<&[u8]> = pages.chunks(PAGES_AT_ONCE * page_size).collect();
+    progress.start(Some((pages.len() / page_size) as u64));
     let next = AtomicUsize::new(0);
     let failed = AtomicBool::new(false);
     let work = || -> Result<CodecWorker, ScanError> {
-        let bench = |candidate| CodecMeasurement::new(candidate, geometry.huge_size());
+        let bench = |candidate| CodecMeasurement::new(candidate, geometry);
         let mut worker = CodecWorker {
             benches: candidates.iter().map(bench).collect::<Result<_, _>>()?,
             tallies: candidates
@@ -157,7 +159,7 @@ pub fn measure_pages(
                 break;
             };
             worker.measure(chunk, geometry)?;
-            progress.advance(chunk.len() / page_size());
+            progress.advance(chunk.len() / page_size);
         }
         Ok(worker)
     };
@@ -190,12 +192,13 @@ impl CodecWorker {
     /// Codec by codec over a chunk of pages, so that each finds its tables in
     /// the processor's caches, as it would where it is the only one.
     fn measure(&mut self, chunk: &[u8], geometry: &Geometry) -> Result<(), ScanError> {
+        let page_size = geometry.page_size() as usize;
         let pages = || {
             chunk
-                .chunks_exact(page_size())
+                .chunks_exact(page_size)
                 .filter(|page| fill_word(page).is_none())
         };
-        self.same_filled += (chunk.len() / page_size() - pages().count()) as u64;
+        self.same_filled += (chunk.len() / page_size - pages().count()) as u64;
         for (bench, tally) in self.benches.iter_mut().zip(&mut self.tallies) {
             for page in pages() {
                 tally.add(geometry, bench.measure(page)?, 1.0);
@@ -217,7 +220,7 @@ impl CodecWorker {
 }
 
 fn report(bench: &CodecMeasurement, tally: &CompressionSums, geometry: &Geometry) -> CodecReport {
-    let bytes = tally.pages * page_size() as f64;
+    let bytes = tally.pages * f64::from(geometry.page_size());
     CodecReport {
         codec: bench.name.clone(),
         pages_measured: tally.pages as u64,
@@ -225,6 +228,6 @@ fn report(bench: &CodecMeasurement, tally: &CompressionSums, geometry: &Geometry
         memory_used_bytes: tally.memory_used(geometry),
         ratio: bytes / tally.bytes.max(1.0),
         incompressible_pages: tally.raw as u64,
-        times: CodecTimes::of(&bench.compress, &bench.decompress),
+        times: CodecTimes::of(&bench.compress, &bench.decompress, geometry),
     }
 }

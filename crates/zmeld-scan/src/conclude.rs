@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use zmeld_advice::size;
 use zmeld_memory::{Coldness, Counted, Visit};
-use zmeld_store::page_size;
 
 use crate::codecs::Candidate;
 use crate::histogram::Histogram;
@@ -73,7 +72,7 @@ pub(crate) fn codec_result(
     let memory_used = all.memory_used(geometry);
     let melded_compressed = contents.bytes.round() as u64;
     let melded_used = contents.memory_used(geometry);
-    let page = page_size() as u64;
+    let page = u64::from(geometry.page_size());
     let ratio = (pages.compressible() * page) as f64 / compressed.max(1) as f64;
     let credited = credited_pages(pages, pool) * page;
     let at_scale = all.memory_at_scale(geometry);
@@ -95,8 +94,8 @@ pub(crate) fn codec_result(
         melded_memory_at_scale_bytes: melded_at_scale.round() as u64,
         effective_ratio: effective,
         melded_effective_ratio: melded_effective,
-        times: CodecTimes::of(&measured.compress, &measured.decompress),
-        gains: gains(ram_bytes, credited, at_scale, melded_at_scale),
+        times: CodecTimes::of(&measured.compress, &measured.decompress, geometry),
+        gains: gains(ram_bytes, page, credited, at_scale, melded_at_scale),
     }
 }
 
@@ -109,14 +108,13 @@ fn credited_pages(pages: &PageCounts, pool: &PoolModel) -> u64 {
     }
 }
 
-fn gains(ram: u64, credited: u64, at_scale: f64, melded_at_scale: f64) -> Vec<Gain> {
+fn gains(ram: u64, page: u64, credited: u64, at_scale: f64, melded_at_scale: f64) -> Vec<Gain> {
     if credited == 0 {
         return Vec::new();
     }
     // The ratio that advice counts on, so that table and advice say the same.
     let stored = 1.0 / size::rounded(credited as f64 / at_scale.max(1.0)).max(1.0);
     let melded = stored * melded_at_scale / at_scale.max(1.0);
-    let page = page_size() as u64;
     let gain = |percent: u32| {
         let disksize = ram / 100 * u64::from(percent) / page * page;
         let gained = size::gained(disksize, stored, page);

@@ -35,19 +35,14 @@ pub enum ScanError {
         /// Whether root asked.
         is_root: bool,
     },
-    /// The source's pages are not those that this build predicts for.
+    /// No kernel's pool has such pages.
     #[error(
-        "{source_name} has pages of {found} bytes, and this zmeld predicts for pages of {expected}: \
-         build it with ZMELD_PAGE_SHIFT={shift}"
+        "{source_name} has pages of {found} bytes: pages are a power of two from 4096 to 65536"
     )]
     PageSize {
         /// The source.
         source_name: String,
         /// Its pages.
         found: usize,
-        /// This build's.
-        expected: usize,
-        /// What to build with.
-        shift: u32,
     },
 }

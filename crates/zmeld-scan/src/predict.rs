@@ -17,6 +17,8 @@ pub(crate) struct CompressionSums {
     pub raw: f64,
     /// Objects in each size class.
     classes: Vec<f64>,
+    /// Bytes of a page.
+    page_size: f64,
 }
 
 impl CompressionSums {
@@ -27,6 +29,7 @@ impl CompressionSums {
             moments: [0.0; 3],
             raw: 0.0,
             classes: vec![0.0; geometry.classes()],
+            page_size: geometry.page_size().into(),
         }
     }
 
@@ -65,6 +68,7 @@ impl CompressionSums {
             moments: self.moments.map(|moment| moment * factor * factor),
             raw: self.raw * factor,
             classes: self.classes.iter().map(|count| count * factor).collect(),
+            page_size: self.page_size,
         }
     }
 
@@ -105,7 +109,7 @@ impl CompressionSums {
         let n = self.pages * self.pages / self.moments[0].max(f64::MIN_POSITIVE);
         if n < 2.0 {
             // Next to nothing is known of them: anything from 0 to a page.
-            return (all * zmeld_store::page_size() as f64 / 2.0 / CONFIDENCE).powi(2);
+            return (all * self.page_size / 2.0 / CONFIDENCE).powi(2);
         }
         let mean = self.mean();
         let deviations = centred(&self.moments, mean, mean).max(0.0) * n / (n - 1.0);

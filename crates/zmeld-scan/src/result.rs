@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use zmeld_advice::Recommendation;
-use zmeld_store::page_size;
+use zmeld_store::Geometry;
 
 use crate::advice::Advice;
 use crate::histogram::Histogram;
@@ -66,10 +66,15 @@ pub struct CodecTimes {
 }
 
 impl CodecTimes {
-    pub(crate) fn of(compress: &Histogram, decompress: &Histogram) -> CodecTimes {
+    pub(crate) fn of(
+        compress: &Histogram,
+        decompress: &Histogram,
+        geometry: &Geometry,
+    ) -> CodecTimes {
+        let page_size = geometry.page_size() as usize;
         CodecTimes {
-            compress_mb_per_s: compress.mb_per_s(page_size()),
-            decompress_mb_per_s: decompress.mb_per_s(page_size()),
+            compress_mb_per_s: compress.mb_per_s(page_size),
+            decompress_mb_per_s: decompress.mb_per_s(page_size),
             compress_ns_median: compress.quantile(0.5),
             compress_ns_p99: compress.quantile(0.99),
             decompress_ns_median: decompress.quantile(0.5),

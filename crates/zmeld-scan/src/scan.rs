@@ -47,7 +47,7 @@ pub struct ScanOptions {
     pub groups: usize,
     /// Pages swapped out, and as many in, that costs are given for: decimal MB a second.
     pub swap_mb_per_s: f64,
-    /// The kernel's pool; `None`: the running kernel's.
+    /// The kernel's pool, of pages as the source has them; `None`: the running kernel's.
     pub pool: Option<PoolModel>,
     /// Distinct contents in a first sample.
     pub sample: usize,
@@ -81,15 +81,18 @@ impl ScanOptions {
     }
 }
 
-fn check_page_size(source: &dyn Source) -> Result<(), ScanError> {
-    if source.page_size() == page_size() {
-        return Ok(());
+/// The sizes that kernels' pages have.
+const PAGE_SIZES: std::ops::RangeInclusive<usize> = 4096..=65536;
+
+/// Bytes of the source's pages, which are those that are predicted for.
+fn page_size_of(source: &dyn Source) -> Result<usize, ScanError> {
+    let found = source.page_size();
+    if found.is_power_of_two() && PAGE_SIZES.contains(&found) && found >= page_size() {
+        return Ok(found);
     }
     Err(ScanError::PageSize {
         source_name: source.describe(),
-        found: source.page_size(),
-        expected: page_size(),
-        shift: source.page_size().trailing_zeros(),
+        found,
     })
 }
 
@@ -165,7 +168,7 @@ impl<'a> ScanShared<'a> {
 
     fn make_worker(&self) -> Result<ScanWorker, ScanError> {
         let geometry = &self.pool.geometry;
-        let bench = |candidate| CodecMeasurement::new(candidate, geometry.huge_size());
+        let bench = |candidate| CodecMeasurement::new(candidate, geometry);
         Ok(ScanWorker {
             outgoing: RecordBuffers::new(),
             benches: self
@@ -227,10 +230,11 @@ impl<'a> ScanShared<'a> {
         batch: Batch<'_>,
         work: impl Fn(&mut ScanWorker, &[u8], PageOrigin) -> Result<(), ScanError>,
     ) {
+        let page_size = self.pool.geometry.page_size() as usize;
         let result = self.workers.with(
             || self.make_worker(),
             |worker| {
-                for (at, page) in batch.bytes.chunks_exact(page_size()).enumerate() {
+                for (at, page) in batch.bytes.chunks_exact(page_size).enumerate() {
                     let shared = batch.maybe_shared.is_some_and(|shared| shared[at]);
                     let number = batch.first_page + at as u64;
                     work(worker, page, PageOrigin::new(batch.region, number, shared))?;
@@ -238,7 +242,7 @@ impl<'a> ScanShared<'a> {
                 Ok(())
             },
         );
-        self.progress.advance(batch.bytes.len() / page_size());
+        self.progress.advance(batch.bytes.len() / page_size);
         if let Err(err) = result {
             let mut failure = self.failure.lock().expect("no panic");
             failure.get_or_insert(err);
@@ -284,7 +288,7 @@ impl<'a> ScanShared<'a> {
         };
         self.sampler.take(&choice, || {
             let begin = Instant::now();
-            std::hint::black_box(self.key.fingerprint(page));
+            std::hint::black_box(self.key.work(page));
             worker.fingerprints.add(begin.elapsed().as_nanos() as u64);
             worker
                 .benches
@@ -332,19 +336,23 @@ impl<'a> ScanShared<'a> {
 /// # Errors
 /// When the source cannot be read at all, a codec cannot be had, or a page does
 /// not survive its round trip.
+///
+/// # Panics
+/// Where the pool of the options is one of other pages than the source has.
 pub fn scan(
     source: &dyn Source,
     options: &ScanOptions,
     stop: &AtomicBool,
     progress: &ScanProgress,
 ) -> Result<ScanResult, ScanError> {
-    check_page_size(source)?;
+    let page_size = page_size_of(source)?;
     let begin = Instant::now();
     let machine = MachineFacts::here();
     let pool = options
         .pool
         .clone()
-        .unwrap_or_else(|| PoolModel::running(&machine.kernel, page_size() as u32));
+        .unwrap_or_else(|| PoolModel::running(&machine.kernel, page_size as u32));
+    assert_eq!(pool.geometry.page_size() as usize, page_size);
     let candidates = &options.codecs;
     let expected = source.expected_pages();
     let mut shared = ScanShared::new(options, &pool, expected, stop, progress)?;
@@ -361,7 +369,7 @@ pub fn scan(
     let workers = std::mem::replace(&mut shared.workers, Workers::new()).into_all();
     let pages = count_pages(&workers, &sorted, &counter);
     let duplicates = counter.analyse(&sorted, options.groups);
-    let fingerprint_ns = fingerprint_time(&workers, &shared.key);
+    let fingerprint_ns = fingerprint_time(&workers, &shared.key, page_size);
     let contents_measured = match full && second {
         true => workers.iter().map(|worker| worker.contents_measured).sum(),
         false => shared.sampler.measured(),
@@ -375,7 +383,7 @@ pub fn scan(
     let codecs: Vec<CodecResult> = candidates.iter().zip(&measured).map(codec).collect();
     let mut result = ScanResult {
         source: source.describe(),
-        page_size: page_size() as u64,
+        page_size: page_size as u64,
         interrupted: stopped,
         pages,
         memory: memory(&visit.counted),
@@ -468,7 +476,7 @@ fn advise(result: &mut ScanResult, options: &ScanOptions, visit: &Visit) {
     result.advice = advice::advise(result, &measured, options.swap_mb_per_s);
     let refused = visit.skipped.get(SkipReason::Permission);
     if refused.processes > 0 && visit.notes.contains(&Note::NoFrameNumbers) {
-        let bytes = refused.pages * page_size() as u64;
+        let bytes = refused.pages * result.page_size;
         result.advice.push(advice::others_processes(
             refused.processes,
             bytes,
@@ -551,16 +559,16 @@ fn count_pages(
 }
 
 /// Median time of a fingerprint; measured here where no sample was taken.
-fn fingerprint_time(workers: &[ScanWorker], key: &FingerprintKey) -> u64 {
+fn fingerprint_time(workers: &[ScanWorker], key: &FingerprintKey, page_size: usize) -> u64 {
     let mut times = Histogram::new();
     for worker in workers {
         times.merge(&worker.fingerprints);
     }
     if times.quantile(0.5) == 0 {
-        let page = vec![1; page_size()];
+        let page = vec![1; page_size];
         for _ in 0..200 {
             let begin = Instant::now();
-            std::hint::black_box(key.fingerprint(&page));
+            std::hint::black_box(key.work(&page));
             times.add(begin.elapsed().as_nanos() as u64);
         }
     }

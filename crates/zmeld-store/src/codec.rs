@@ -45,6 +45,7 @@ pub(crate) mod raw {
     pub struct Params {
         pub level: c_int,
         pub window_bits: c_int,
+        pub page_size: u32,
         pub dict: *const c_void,
         pub dict_size: usize,
         pub prepared: *mut c_void,
@@ -243,6 +244,24 @@ impl Codec {
         level: Option<i32>,
         dict: Option<Arc<[u8]>>,
     ) -> Result<Codec, CodecError> {
+        Codec::prepare(name, level, dict, crate::page_size())
+    }
+
+    /// The same codec for pages of another size: some choose by it how they work.
+    ///
+    /// # Errors
+    /// Those of [`Codec::new`].
+    pub fn for_pages(&self, page_size: usize) -> Result<Codec, CodecError> {
+        let level = self.info().takes_level().then(|| self.level());
+        Codec::prepare(self.name(), level, self.0.dict.clone(), page_size)
+    }
+
+    fn prepare(
+        name: &str,
+        level: Option<i32>,
+        dict: Option<Arc<[u8]>>,
+        page_size: usize,
+    ) -> Result<Codec, CodecError> {
         let ops = find(name)?;
         let info = CodecInfo::of(ops);
         check_level(&info, level)?;
@@ -253,6 +272,7 @@ impl Codec {
         let mut params = raw::Params {
             level: level.unwrap_or(raw::LEVEL_DEFAULT),
             window_bits: 0,
+            page_size: page_size as u32,
             dict: dict
                 .as_ref()
                 .map_or(ptr::null(), |bytes| bytes.as_ptr().cast()),

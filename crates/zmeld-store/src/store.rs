@@ -441,6 +441,7 @@ fn unused() -> raw::CodecChoice {
         params: codec::raw::Params {
             level: codec::raw::LEVEL_DEFAULT,
             window_bits: 0,
+            page_size: 0,
             dict: ptr::null(),
             dict_size: 0,
             prepared: ptr::null_mut(),
@@ -449,15 +450,27 @@ fn unused() -> raw::CodecChoice {
     }
 }
 
-/// The word that a page repeats from end to end, if it does: a same-filled page.
+/// The word that a page repeats from end to end, if it does: a same-filled page. The
+/// page may be one of another machine.
 ///
 /// # Panics
-/// When `page` is not [`page_size`] bytes long.
+/// When `page` is not some times [`page_size`] bytes long, and at least once.
 pub fn fill_word(page: &[u8]) -> Option<u64> {
-    assert_eq!(page.len(), page_size());
+    let mut parts = parts(page).map(fill_word_of_part);
+    let first = parts.next().flatten()?;
+    parts.all(|word| word == Some(first)).then_some(first)
+}
+
+/// The parts of another machine's page that are as long as the store's own.
+fn parts(page: &[u8]) -> std::slice::ChunksExact<'_, u8> {
+    assert!(!page.is_empty() && page.len().is_multiple_of(page_size()));
+    page.chunks_exact(page_size())
+}
+
+fn fill_word_of_part(part: &[u8]) -> Option<u64> {
     let mut word = 0;
-    // SAFETY: the page has its full length, word is a valid place.
-    unsafe { raw::zm_page_fill(page.as_ptr().cast(), &mut word) }.then_some(word)
+    // SAFETY: the part has a page's full length, word is a valid place.
+    unsafe { raw::zm_page_fill(part.as_ptr().cast(), &mut word) }.then_some(word)
 }
 
 /// A key for the store's 32-bit page fingerprints.
@@ -487,6 +500,14 @@ impl FingerprintKey {
         assert_eq!(page.len(), page_size());
         // SAFETY: the key is alive, the page has its full length.
         unsafe { raw::zm_fingerprint(self.0.as_ptr(), page.as_ptr().cast()) }
+    }
+
+    /// The work that the fingerprint of another machine's page is: that of its parts.
+    ///
+    /// # Panics
+    /// When `page` is not some times [`page_size`] bytes long, and at least once.
+    pub fn work(&self, page: &[u8]) -> u32 {
+        parts(page).fold(0, |sum, part| sum ^ self.fingerprint(part))
     }
 }
 
@@ -619,6 +640,12 @@ mod tests {
         let word = 0x0123_4567_89ab_cdefu64;
         let mut page = word.to_ne_bytes().repeat(page_size() / 8);
         assert_eq!(fill_word(&page), Some(word));
+        let mut larger = page.repeat(4);
+        assert_eq!(fill_word(&larger), Some(word));
+        larger[2 * page_size() + 8] ^= 1;
+        assert_eq!(fill_word(&larger), None);
+        larger[..page_size()].fill(0);
+        assert_eq!(fill_word(&larger), None);
         page[page_size() - 9] ^= 1;
         assert_eq!(fill_word(&page), None);
     }

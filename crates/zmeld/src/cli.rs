@@ -193,6 +193,10 @@ pub struct SourceArgs {
     #[arg(long, requires = "file", help_heading = "Which pages")]
     pub raw: bool,
 
+    /// Bytes of a page of --file, 4K to 64K, and so of the kernel that is predicted for [default: this machine's]
+    #[arg(long, value_name = "SIZE", requires = "file", value_parser = parse_page_size, help_heading = "Which pages")]
+    pub page_size: Option<usize>,
+
     /// Shared memory too
     #[arg(long, conflicts_with_all = ["swap", "file"], help_heading = "Which pages")]
     pub shared: bool,
@@ -271,6 +275,10 @@ pub struct CodecsArgs {
     /// Read the files as plain bytes, even if they look like dumps
     #[arg(long, help_heading = "Measuring")]
     pub raw: bool,
+
+    /// Bytes of a page, 4K to 64K [default: this machine's]
+    #[arg(long, value_name = "SIZE", value_parser = parse_page_size, help_heading = "Measuring")]
+    pub page_size: Option<usize>,
 
     /// Codecs to measure [default: every codec at every level of interest]
     #[arg(long, value_name = "LIST", help_heading = "Measuring")]
@@ -385,6 +393,18 @@ impl std::str::FromStr for CodecList {
             }
         }
         Ok(CodecList(specs))
+    }
+}
+
+/// A page that some kernel has.
+fn parse_page_size(text: &str) -> Result<usize, String> {
+    match parse_size(text)? {
+        bytes if bytes.is_power_of_two() && (4 << 10..=64 << 10).contains(&bytes) => {
+            Ok(bytes as usize)
+        }
+        _ => Err(format!(
+            "no kernel has pages of \"{text}\": they are 4K, 8K, 16K, 32K or 64K"
+        )),
     }
 }
 

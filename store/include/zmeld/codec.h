@@ -39,6 +39,11 @@
 struct zm_codec_params {
 	int level;		/* in: a level or ZM_CODEC_LEVEL_DEFAULT */
 	int window_bits;	/* in: deflate's, 0: zram's default; see above */
+	/*
+	 * in: bytes of the pages that are compressed, for codecs that choose by it;
+	 * 0: the home's own. In user space pages of other machines are measured.
+	 */
+	u32 page_size;
 	const void *dict;	/* in: borrowed, outlives the params; or NULL */
 	size_t dict_size;	/* bytes */
 	void *prepared;		/* out: the codec's own, e.g. digested dict */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The one place that knows how kernels differ. Stock 6.1, 6.12 and 7.2 are built
- * and tested. What lies between is known from the kernel's public sources, and was
+ * The one place that knows how kernels differ. Stock 6.1, 6.12, 7.2 and 7.3 are
+ * built and tested. What lies between is known from the kernel's public sources, and was
  * not built.
  *
  * A macro ZM_HAS_... is 1 where the kernel has the feature and 0 where it does

@@ -61,6 +61,11 @@ static void zstd_params_release(struct zm_codec_params *params)
 	free(dict);
 }
 
+static size_t page_size_of(const struct zm_codec_params *params)
+{
+	return params->page_size ? params->page_size : ZM_PAGE_SIZE;
+}
+
 static int zstd_params_setup(struct zm_codec_params *params)
 {
 	ZSTD_compressionParameters chosen;
@@ -74,7 +79,7 @@ static int zstd_params_setup(struct zm_codec_params *params)
 	if (!dict)
 		return -ENOMEM;
 	params->prepared = dict;
-	chosen = ZSTD_getCParams(params->level, ZM_PAGE_SIZE,
+	chosen = ZSTD_getCParams(params->level, page_size_of(params),
 				 params->dict_size);
 	dict->compressing = ZSTD_createCDict_advanced(params->dict,
 						      params->dict_size,
@@ -116,9 +121,11 @@ static bool zstd_settings_apply(ZSTD_CCtx *compressor, ZSTD_parameters chosen)
 }
 
 /* The compressor in memory of its own, big enough for every source. */
-static bool zstd_compressor_place(struct zstd_context *context, int level)
+static bool zstd_compressor_place(struct zstd_context *context,
+				  const struct zm_codec_params *params)
 {
-	ZSTD_parameters chosen = ZSTD_getParams(level, ZM_PAGE_SIZE, 0);
+	ZSTD_parameters chosen = ZSTD_getParams(params->level,
+						page_size_of(params), 0);
 	ZSTD_CCtx_params *settings = ZSTD_createCCtxParams();
 	size_t size;
 
@@ -141,9 +148,10 @@ static bool zstd_compressor_place(struct zstd_context *context, int level)
 
 /* The compressor in the library's memory, grown to what the dictionary asks. */
 static bool zstd_compressor_grow(struct zstd_context *context,
-				 const struct zstd_dict *dict)
+				 const struct zm_codec_params *params)
 {
-	void *page = calloc(1, ZM_PAGE_SIZE);
+	const struct zstd_dict *dict = params->prepared;
+	void *page = calloc(1, page_size_of(params));
 	size_t size;
 
 	context->compressor = ZSTD_createCCtx();
@@ -153,7 +161,7 @@ static bool zstd_compressor_grow(struct zstd_context *context,
 	}
 	size = ZSTD_compress_usingCDict(context->compressor,
 					context->object, ZSTD_BOUND,
-					page, ZM_PAGE_SIZE,
+					page, page_size_of(params),
 					dict->compressing);
 	free(page);
 	return !ZSTD_isError(size);
@@ -168,9 +176,9 @@ static int zstd_context_create(const struct zm_codec_params *params, void **ctx)
 		return -ENOMEM;
 	context->decompressor = ZSTD_createDCtx();
 	if (params->dict)
-		made = zstd_compressor_grow(context, params->prepared);
+		made = zstd_compressor_grow(context, params);
 	else
-		made = zstd_compressor_place(context, params->level);
+		made = zstd_compressor_place(context, params);
 	if (!made || !context->decompressor) {
 		zstd_context_destroy(context);
 		return -ENOMEM;

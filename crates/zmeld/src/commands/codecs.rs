@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use rustix::param::page_size;
 use serde::Serialize;
 use zmeld_memory::{open_path, OpenOptions, Source};
 use zmeld_report::units::{bytes, count};
@@ -11,7 +12,7 @@ use zmeld_scan::kernel::PoolModel;
 use zmeld_scan::machine::MachineFacts;
 use zmeld_scan::{measure_pages, Candidate, CodecReport, ScanProgress};
 use zmeld_store::codec::{codecs, train_dictionary};
-use zmeld_store::{fill_word, page_size, Codec, CodecSpec};
+use zmeld_store::{fill_word, Codec, CodecSpec};
 
 use crate::cli::{CodecsArgs, SortColumn};
 use crate::exit::Outcome;
@@ -37,17 +38,18 @@ pub fn run(args: &CodecsArgs) -> anyhow::Result<Outcome> {
     let stop = progress::interrupt_flag();
     let done = ScanProgress::default();
     let limit = if args.full { u64::MAX } else { args.pages };
-    let sources = open_all(args)?;
+    let page_size = args.page_size.unwrap_or_else(page_size);
+    let sources = open_all(args, page_size)?;
     let (picked, measured) = progress::show(
         &["reading", "measuring"],
         &done,
-        page_size() as u64,
+        page_size as u64,
         || -> anyhow::Result<_> {
-            let mut picked = pick(&sources, limit, stop, &done)?;
-            let (pages, dictionary) = split(args, std::mem::take(&mut picked.pages))?;
+            let mut picked = pick(&sources, page_size, limit, stop, &done)?;
+            let (pages, dictionary) = split(args, page_size, std::mem::take(&mut picked.pages))?;
             let candidates = candidates(args, dictionary.as_ref())?;
             let machine = MachineFacts::here();
-            let pool = PoolModel::running(&machine.kernel, page_size() as u32);
+            let pool = PoolModel::running(&machine.kernel, page_size as u32);
             let threads = args.threads.into();
             let (reports, _) =
                 measure_pages(&pages, &candidates, &pool.geometry, threads, stop, &done)?;
@@ -58,7 +60,7 @@ pub fn run(args: &CodecsArgs) -> anyhow::Result<Outcome> {
     sort(&mut reports, args.sort);
     let report = Report {
         sources: sources.iter().map(|source| source.describe()).collect(),
-        page_size: page_size() as u64,
+        page_size: page_size as u64,
         pages_read: picked.read,
         same_filled_pages: picked.same_filled,
         interrupted: stop.load(Ordering::Relaxed),
@@ -88,9 +90,9 @@ struct Picked {
     same_filled: u64,
 }
 
-fn open_all(args: &CodecsArgs) -> anyhow::Result<Vec<Box<dyn Source>>> {
+fn open_all(args: &CodecsArgs, page_size: usize) -> anyhow::Result<Vec<Box<dyn Source>>> {
     let options = OpenOptions {
-        page_size: page_size(),
+        page_size,
         raw: args.raw,
     };
     if args
@@ -111,6 +113,7 @@ fn open_all(args: &CodecsArgs) -> anyhow::Result<Vec<Box<dyn Source>>> {
 /// most twice `limit` pages are in memory, however long the input is.
 fn pick(
     sources: &[Box<dyn Source>],
+    page_size: usize,
     limit: u64,
     stop: &AtomicBool,
     progress: &ScanProgress,
@@ -145,7 +148,7 @@ fn pick(
         state.pages.extend_from_slice(page);
         state.kept += 1;
         if state.kept >= limit.saturating_mul(2) {
-            let size = page_size();
+            let size = page_size;
             let half = state.kept as usize / 2;
             for at in 0..half {
                 state
@@ -160,13 +163,13 @@ fn pick(
     progress.start(sources.iter().map(|source| source.expected_pages()).sum());
     for source in sources {
         source.visit(1, stop, &|batch| {
-            batch.bytes.chunks_exact(page_size()).for_each(take);
-            progress.advance(batch.bytes.len() / page_size());
+            batch.bytes.chunks_exact(page_size).for_each(take);
+            progress.advance(batch.bytes.len() / page_size);
         })?;
     }
     let mut state = state.into_inner().expect("no panic");
     if state.kept > limit {
-        thin(&mut state.pages, state.kept, limit);
+        thin(&mut state.pages, page_size, state.kept, limit);
     }
     if state.pages.is_empty() && !stop.load(Ordering::Relaxed) {
         anyhow::bail!(
@@ -182,8 +185,7 @@ fn pick(
 }
 
 /// Keeps `limit` of `kept` pages, evenly spread.
-fn thin(pages: &mut Vec<u8>, kept: u64, limit: u64) {
-    let size = page_size();
+fn thin(pages: &mut Vec<u8>, size: usize, kept: u64, limit: u64) {
     for at in 0..limit {
         let from = (u128::from(at) * u128::from(kept) / u128::from(limit)) as usize;
         pages.copy_within(from * size..(from + 1) * size, at as usize * size);
@@ -195,20 +197,24 @@ fn thin(pages: &mut Vec<u8>, kept: u64, limit: u64) {
 type Dictionary = Arc<[u8]>;
 
 /// With `--train`: a dictionary from every second page, and the other pages.
-fn split(args: &CodecsArgs, pages: Vec<u8>) -> anyhow::Result<(Vec<u8>, Option<Dictionary>)> {
+fn split(
+    args: &CodecsArgs,
+    page_size: usize,
+    pages: Vec<u8>,
+) -> anyhow::Result<(Vec<u8>, Option<Dictionary>)> {
     let Some(size) = args.train else {
         return Ok((pages, None));
     };
     let mut samples = Vec::with_capacity(pages.len() / 2);
-    let mut rest = Vec::with_capacity(pages.len() / 2 + page_size());
-    for (at, page) in pages.chunks_exact(page_size()).enumerate() {
+    let mut rest = Vec::with_capacity(pages.len() / 2 + page_size);
+    for (at, page) in pages.chunks_exact(page_size).enumerate() {
         if at % 2 == 0 {
             rest.extend_from_slice(page);
         } else {
             samples.extend_from_slice(page);
         }
     }
-    let trained = train_dictionary(&samples, page_size(), size as usize)?;
+    let trained = train_dictionary(&samples, page_size, size as usize)?;
     if let Some(path) = &args.write_dict {
         output::write_whole(path, &trained)?;
     }

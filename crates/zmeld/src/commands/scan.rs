@@ -3,12 +3,12 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use rustix::param::page_size;
 use zmeld_memory::{
     open_path, ColdTracker, LiveMemory, LiveOptions, OpenOptions, Selection, Source, SwapDevice,
 };
 use zmeld_scan::kernel::PoolModel;
 use zmeld_scan::{Candidate, ScanOptions, ScanProgress, ScanResult};
-use zmeld_store::page_size;
 
 use zmeld_linux::Host;
 
@@ -29,21 +29,21 @@ pub fn run(args: &ScanArgs) -> anyhow::Result<Outcome> {
     options.ram_bytes = args.ram;
     options.swap_mb_per_s = args.swap_rate;
     options.threads = args.threads.map_or(options.threads, usize::from);
-    options.pool = args
-        .kernel
-        .map(|version| PoolModel::of_kernel(version, None, page_size() as u32));
-
     let host = Host::here();
     options.own_swaps = setup::own_swaps(&host);
 
     let source = open(&args.source)?;
+    let page_size = source.page_size();
+    options.pool = args
+        .kernel
+        .map(|version| PoolModel::of_kernel(version, None, page_size as u32));
     let done = ScanProgress::default();
     let names = if args.full {
         &["reading", "compressing"][..]
     } else {
         &["reading", "sampling more"][..]
     };
-    let mut result = progress::show(names, &done, page_size() as u64, || {
+    let mut result = progress::show(names, &done, page_size as u64, || {
         zmeld_scan::scan(source.as_ref(), &options, stop, &done)
     })?;
     let is_whole = !result.advice.iter().any(|it| it.topic == "privilege");
@@ -116,7 +116,7 @@ fn judge(result: &ScanResult, args: &ScanArgs) -> Outcome {
 fn open(args: &SourceArgs) -> anyhow::Result<Box<dyn Source>> {
     if let Some(path) = &args.file {
         let options = OpenOptions {
-            page_size: page_size(),
+            page_size: args.page_size.unwrap_or_else(page_size),
             raw: args.raw,
         };
         return Ok(open_path(path, &options)?);

@@ -4,13 +4,14 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::param::page_size;
 use zmeld_advice::codec::Reason;
 use zmeld_advice::CodecVerdict;
 use zmeld_linux::Host;
 use zmeld_memory::{LiveMemory, LiveOptions, Selection};
 use zmeld_scan::kernel::PoolModel;
 use zmeld_scan::{measure_pages, Candidate, ScanProgress};
-use zmeld_store::{page_size, CodecSpec};
+use zmeld_store::CodecSpec;
 use zmeld_swap::config::{Codec, Config, Kind, Source, Swappiness};
 use zmeld_swap::journal::State;
 use zmeld_swap::machine::Machine;
