@@ -7,7 +7,7 @@
 //! `memory=MIB`, `disk=MIB` for each empty disk, `program=NAME`,
 //! `packages=NAME,NAME`, `module` (the command line's tests go without), `small-blocks`
 //! (its blocks are smaller than a page), `narrow-fingerprints` (they have one bit),
-//! `systemd` (it runs in a Debian that systemd started), `long` (only with `--long`).
+//! `systemd` (it runs in a Debian that systemd started), `dist` (the program's packages), `long` (only with `--long`).
 //! It prints a line a check, `ok N - name` or `not ok N - name`.
 
 use std::cell::RefCell;
@@ -27,6 +27,7 @@ use crate::kernel_features;
 use crate::kernels::{self, Arch, Kernel, KernelRecipe, Kind};
 use crate::machine::{self, BootOptions, GuestOutcome};
 use crate::module_build::{self, Flavour};
+use crate::package_tests;
 use crate::process::Log;
 use crate::rust_tests::{self, cargo};
 use crate::signing;
@@ -235,6 +236,7 @@ struct GuestNeeds {
     narrow_fingerprints: bool,
     module: bool,
     systemd: bool,
+    dist: bool,
     long: bool,
     kernels: Vec<String>,
     memory: Option<u64>,
@@ -256,6 +258,7 @@ fn needs(script: &str) -> Option<GuestNeeds> {
             None if word == "narrow-fingerprints" => needs.narrow_fingerprints = true,
             None if word == "module" => needs.module = true,
             None if word == "systemd" => needs.systemd = true,
+            None if word == "dist" => needs.dist = true,
             None if word == "long" => needs.long = true,
             Some(("kernel", names)) => {
                 needs.kernels = names.split(',').map(str::to_owned).collect();
@@ -438,6 +441,15 @@ impl GuestTest {
             for library in zmeld_vm::libraries_of(&program) {
                 boot.files
                     .push(Addition::file(&library.to_string_lossy(), &library)?);
+            }
+        }
+        if self.needs.dist {
+            for (name, package) in ["zmeld", "next"]
+                .iter()
+                .zip(package_tests::for_guests(log)?)
+            {
+                boot.files
+                    .push(Addition::file(&format!("/guest/{name}.deb"), &package)?);
             }
         }
         if self.upstream {

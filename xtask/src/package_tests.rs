@@ -48,6 +48,15 @@ fn made(log: &Log) -> Result<(Release, Vec<PathBuf>)> {
     Ok((release, made))
 }
 
+/// The program's package and the same as a later version, for guests.
+pub fn for_guests(log: &Log) -> Result<[PathBuf; 2]> {
+    let release = Release::of_commit(&workspace::target().join("dist"))?;
+    let now = dist::make_program_deb(log, &release)?;
+    let folder = release.folder.join("next");
+    let next = dist::make_program_deb_of(log, &release, "99.0.0", &folder)?;
+    Ok([now, next])
+}
+
 /// Made again elsewhere, from the same commit, all is the same to the byte.
 pub fn twice(log: &Log) -> Result<Tally> {
     let (_, made) = made(log)?;

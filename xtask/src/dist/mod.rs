@@ -172,6 +172,7 @@ pub fn make(log: &Log, release: &Release) -> Result<Vec<PathBuf>> {
     let sources = source::tree(log, release, &release.work("source")?)?;
     let archive = release.folder.join(format!("{}.tar.xz", release.name()));
     source::pack(log, release, &sources, &archive)?;
+    let [build, scripts] = arch_files(release, &archive)?;
     let (own, better) = program::target()?;
     if let Some(better) = better {
         println!("The program is {better}.");
@@ -182,7 +183,7 @@ pub fn make(log: &Log, release: &Release) -> Result<Vec<PathBuf>> {
         Err(reason) => println!("Nothing for arm64: {reason}."),
     }
     let products = release.work("products")?;
-    let mut made = vec![archive];
+    let mut made = vec![archive, build, scripts];
     // What the program says of itself is the same for every processor: this one's.
     let mut speaks = None;
     for target in &targets {
@@ -212,8 +213,24 @@ pub fn make(log: &Log, release: &Release) -> Result<Vec<PathBuf>> {
     Ok(made)
 }
 
-/// The two .deb again with another version, from the trees that [`make`] left.
-pub fn make_debs_of(log: &Log, from: &Release, version: &str, folder: &Path) -> Result<()> {
+/// The program's .deb for this machine's processor, and its tree for others.
+pub fn make_program_deb(log: &Log, release: &Release) -> Result<PathBuf> {
+    let sources = source::tree(log, release, &release.work("source")?)?;
+    let (target, _) = program::target()?;
+    let products = release.work("products")?;
+    let program = program::build(log, release, &sources, &target, &products)?;
+    let bill = Bill::of(&sources, target.triple, &compiler()?)?;
+    let tree = program_tree(release, &sources, target.arch, &program, &program, &bill)?;
+    deb::make(log, release, &PROGRAM, Some(target.arch), &tree)
+}
+
+/// The program's .deb again with another version, from the tree that was left.
+pub fn make_program_deb_of(
+    log: &Log,
+    from: &Release,
+    version: &str,
+    folder: &Path,
+) -> Result<PathBuf> {
     let next = Release {
         version: version.to_owned(),
         epoch: from.epoch,
@@ -221,7 +238,17 @@ pub fn make_debs_of(log: &Log, from: &Release, version: &str, folder: &Path) -> 
     };
     fs::create_dir_all(folder)?;
     let program = Tree::of(&from.work("tree-zmeld-amd64")?)?;
-    deb::make(log, &next, &PROGRAM, Some(Arch::Amd64), &program)?;
+    deb::make(log, &next, &PROGRAM, Some(Arch::Amd64), &program)
+}
+
+/// The two .deb again with another version, from the trees that [`make`] left.
+pub fn make_debs_of(log: &Log, from: &Release, version: &str, folder: &Path) -> Result<()> {
+    make_program_deb_of(log, from, version, folder)?;
+    let next = Release {
+        version: version.to_owned(),
+        epoch: from.epoch,
+        folder: folder.to_path_buf(),
+    };
     let mut module = Tree::new(&next.work("tree-zmeld-dkms")?)?;
     let sources = package::dkms_of_version(&next.work("dkms")?, version)?;
     module.folder(&format!("/usr/src/{}", next.name()), &sources)?;
@@ -365,6 +392,28 @@ fn compiler() -> Result<String> {
     Ok(text.split(' ').nth(1).unwrap_or_default().trim().to_owned())
 }
 
+/// How Arch Linux builds it, with the archive's version and checksum.
+fn arch_files(release: &Release, archive: &Path) -> Result<[PathBuf; 2]> {
+    let output = Command::new("sha256sum")
+        .arg(archive)
+        .output()
+        .context("cannot start sha256sum")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let sum = text.split(' ').next().unwrap_or_default();
+    if !output.status.success() || sum.len() != 64 {
+        bail!("sha256sum fails");
+    }
+    let from = workspace::root().join("packaging/arch");
+    let text = fs::read_to_string(from.join("PKGBUILD"))?
+        .replace("@VERSION@", &release.version)
+        .replace("@SHA256@", sum);
+    let build = release.folder.join("PKGBUILD");
+    fs::write(&build, text)?;
+    let scripts = release.folder.join("zmeld.install");
+    fs::copy(from.join("zmeld.install"), &scripts)?;
+    Ok([build, scripts])
+}
+
 fn checksums(release: &Release, made: &[PathBuf]) -> Result<PathBuf> {
     let mut names: Vec<_> = made.iter().filter_map(|path| path.file_name()).collect();
     names.sort();
@@ -398,6 +447,62 @@ mod tests {
         let text = fs::read_to_string(workspace::root().join("CHANGELOG.md")).unwrap();
         let first = text.lines().find(|line| line.starts_with("## ")).unwrap();
         assert!(first.contains(env!("CARGO_PKG_VERSION")), "{first}");
+    }
+
+    #[test]
+    fn a_package_for_arch_is_made_of_the_archive() {
+        let release = Release {
+            version: "1.2.3".into(),
+            epoch: 1,
+            folder: workspace::work_folder("unit/arch").unwrap(),
+        };
+        let archive = release.folder.join("archive");
+        fs::write(&archive, "x").unwrap();
+        let [build, scripts] = arch_files(&release, &archive).unwrap();
+        // What makepkg reads first, by the shell that it is written in.
+        let script = "set -e; bash -n \"$2\"; . \"$1\"; \
+            declare -F build package_zmeld package_zmeld-dkms >/dev/null; \
+            echo \"$pkgver ${source[0]} ${sha256sums[0]}\"";
+        let output = Command::new("bash")
+            .args(["-c", script, "bash"])
+            .args([&build, &scripts])
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let sum = "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881";
+        assert_eq!(said.trim(), format!("1.2.3 zmeld-1.2.3.tar.xz {sum}"));
+    }
+
+    /// Without nixpkgs: what it would be given is made up, so that names and paths of
+    /// ours are all that is tried.
+    #[test]
+    fn the_flake_names_what_there_is() {
+        if !tools::is_on_path("nix-instantiate") {
+            return;
+        }
+        let expression = r#"
+            let
+              system = { callPackage = path: _: builtins.isFunction (import path); };
+              nixpkgs = {
+                legacyPackages = { x86_64-linux = system; aarch64-linux = system; };
+                lib.genAttrs = names: of: builtins.listToAttrs
+                  (map (name: { inherit name; value = of name; }) names);
+              };
+              made = (import ./flake.nix).outputs { self = { }; inherit nixpkgs; };
+            in
+            made.packages.x86_64-linux.default && made.packages.aarch64-linux.zmeld
+              && builtins.isFunction (import made.nixosModules.default)
+              && builtins.isFunction (import ./packaging/nix/kernel-module.nix)
+        "#;
+        let output = Command::new("nix-instantiate")
+            .current_dir(workspace::root())
+            .args(["--eval", "--expr", expression])
+            .env("NIX_STATE_DIR", workspace::work_folder("unit/nix").unwrap())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(said.trim(), "true", "{error}");
     }
 
     #[test]
