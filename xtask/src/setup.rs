@@ -81,8 +81,28 @@ const KERNELS: &[&str] = &["kernel-", "module-", "guest-", "machine-", "dkms", "
 const GUESTS: &[&str] = &["guest-", "machine-", "numa-boot", "soak"];
 /// Guests, and tests on the machine itself.
 const DEVICES: &[&str] = &["guest-", "machine-", "cargo-test", "soak"];
-const QEMU: &[&str] = &["guest-6", "machine-6", "dkms", "numa-boot", "soak"];
+const QEMU: &[&str] = &[
+    "guest-6",
+    "guest-7",
+    "machine-6",
+    "dkms",
+    "numa-boot",
+    "soak",
+];
 const PROCESSORS: &[&str] = &["processors"];
+#[rustfmt::skip]
+const ARM64_GUESTS: &[&str] = &["guest-6.1-arm64", "guest-6.12-arm64", "guest-7.3-arm64"];
+#[rustfmt::skip]
+const ARM64: &[&str] = &[
+    "processors", "packages", "module-6.1-arm64", "module-6.12-arm64", "module-7.3-arm64",
+    "guest-6.1-arm64", "guest-6.12-arm64", "guest-7.3-arm64",
+];
+/// A Debian is made to test in, to take programs from, or to compile in.
+#[rustfmt::skip]
+const DEBIANS: &[&str] = &[
+    "guest-", "clean-root", "packages", "kernel-7", "module-7",
+    "kernel-6.1-arm64", "module-6.1-arm64", "kernel-6.12-arm64", "module-6.12-arm64",
+];
 
 use Detection::{Cargo, File, FuzzerRuntime, Program, PythonModule};
 use Origin::{ClangRuntime, Component, Package};
@@ -123,8 +143,9 @@ const NEEDS: &[Requirement] = &[
     need(File("/usr/powerpc-linux-gnu/include/stdio.h"), Package("libc6-dev-powerpc-cross"), "compiles zword, 32 bits", PROCESSORS),
     need(Program("arm-linux-gnueabihf-gcc"), Package("gcc-arm-linux-gnueabihf"), "compiles zword, 32 bits", PROCESSORS),
     need(File("/usr/arm-linux-gnueabihf/include/stdio.h"), Package("libc6-dev-armhf-cross"), "compiles zword, 32 bits", PROCESSORS),
-    need(Program("aarch64-linux-gnu-gcc"), Package("gcc-aarch64-linux-gnu"), "compiles zword for arm64", PROCESSORS),
-    need(File("/usr/aarch64-linux-gnu/include/stdio.h"), Package("libc6-dev-arm64-cross"), "compiles zword for arm64", PROCESSORS),
+    need(Program("aarch64-linux-gnu-gcc"), Package("gcc-aarch64-linux-gnu"), "compiles for arm64", ARM64),
+    need(File("/usr/aarch64-linux-gnu/include/stdio.h"), Package("libc6-dev-arm64-cross"), "compiles for arm64", ARM64),
+    need(Program("qemu-system-aarch64"), Package("qemu-system-arm"), "runs kernels for arm64", ARM64_GUESTS),
     // Kernels, and what works in them.
     need(Program("make"), Package("make"), "builds kernels and the module", KERNELS),
     need(Program("gcc"), Package("gcc"), "builds kernels and the module", KERNELS),
@@ -143,7 +164,7 @@ const NEEDS: &[Requirement] = &[
     need(Program("qemu-system-x86_64"), Package("qemu-system-x86"), "runs Debian's kernels", QEMU),
     need(Program("git"), Package("git"), "copies the checkout", &["clean-root", "packages"]),
     need(Program("unshare"), Package("util-linux"), "mounts where nobody else sees it", &["cargo-test", "clean-root", "packages"]),
-    need(Program("debootstrap"), Package("debootstrap"), "makes a Debian to test in", &["guest-", "clean-root", "packages"]),
+    need(Program("debootstrap"), Package("debootstrap"), "makes a Debian", DEBIANS),
     need(Program("musl-gcc"), Package("musl-tools"), "compiles the static program", &["packages"]),
     need(Program("rpmbuild"), Package("rpm"), "makes packages", &["packages"]),
     need(Program("dpkg-deb"), Package("dpkg"), "makes packages", &["packages"]),

@@ -32,7 +32,10 @@ script's output goes to standard output and its exit code is ours; 77: it cannot
 run here, and why; 100: the kernel complained; 101: the guest died. KERNEL is
   um        user-mode Linux from the newest linux-source
   um-debug  the same with KASAN, lockdep, kmemleak and fault injection
-  6.1, 6.12 Debian's kernels in QEMU
+  6.1, 6.12, 7.2, 7.3, 6.12-rt, 7.3-rt
+            Debian's kernels in QEMU, -rt: with PREEMPT_RT
+  6.1-arm64, 7.3-arm64, 6.12-arm64-16k, 7.3-arm64-16k
+            the same for arm64, -16k: with pages of 16 KiB
 What is missing is fetched and built under target/kernels, once. Remove a folder
 there to take a newer kernel. Options:
   --module PATH     this module, and not one built from store/kmod
