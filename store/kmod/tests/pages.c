@@ -459,7 +459,7 @@ static int parts(char **a)
 
 static int swap(char **a)
 {
-	uint64_t pages = strtoull(a[0], NULL, 0) << 8, seed = strtoull(a[2], NULL, 0);
+	uint64_t pages = strtoull(a[0], NULL, 0) * ((1 << 20) / PAGE), seed = strtoull(a[2], NULL, 0);
 	unsigned int rounds = atoi(a[1]), duplicates = atoi(a[3]);
 	unsigned char *memory = mmap(NULL, pages * PAGE, PROT_READ | PROT_WRITE,
 				     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
