@@ -46,6 +46,21 @@ pub fn targets() -> Result<Vec<String>> {
 
 const DRIVER: &str = "fuzz_driver";
 
+/// What a target says of each codec at its end, before the codec's name.
+const ENCODED: &str = "pages encoded with ";
+
+/// Of so many pages for each codec, one whose codec had none is no accident.
+const ENCODED_ENOUGH: u64 = 200;
+
+/// What was done while fuzzing.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Done {
+    /// Inputs that were tried.
+    pub executions: u64,
+    /// Pages that codecs encoded and gave back.
+    pub encoded: u64,
+}
+
 struct Effort {
     runs: u64,
     seconds: u64,
@@ -89,8 +104,7 @@ impl Fuzzer {
         }
     }
 
-    /// Fuzzes for so many seconds on what was found interesting so far; how many
-    /// inputs were tried.
+    /// Fuzzes for so many seconds on what was found interesting so far.
     pub fn soak(
         &self,
         log: &Log,
@@ -98,9 +112,9 @@ impl Fuzzer {
         target: &str,
         seed: u64,
         seconds: u64,
-    ) -> Result<(u64, Tally)> {
+    ) -> Result<(Done, Tally)> {
         if let Some(reason) = self.why_missing(log)? {
-            return Ok((0, Tally::skip(target, reason)));
+            return Ok((Done::default(), Tally::skip(target, reason)));
         }
         // Short inputs are tried more often in the same time, long ones reach further.
         let size_max = [192, 1024, INPUT_MAX][(seed % 3) as usize];
@@ -110,7 +124,11 @@ impl Fuzzer {
             size_max,
         };
         let (tally, text) = with_libfuzzer(log, environment, target, &effort, seed)?;
-        Ok((executions(&text), tally))
+        let done = Done {
+            executions: executions(&text),
+            encoded: encoded(&text).iter().map(|(_, count)| count).sum(),
+        };
+        Ok((done, tally))
     }
 
     fn why_missing(&self, log: &Log) -> Result<Option<String>> {
@@ -168,6 +186,25 @@ fn executions(text: &str) -> u64 {
         .sum()
 }
 
+/// How many pages came back from each codec: `pages encoded with CODEC: N`.
+fn encoded(text: &str) -> Vec<(&str, u64)> {
+    text.lines()
+        .filter_map(|line| line.strip_prefix(ENCODED)?.split_once(": "))
+        .filter_map(|(codec, count)| Some((codec, count.trim().parse().ok()?)))
+        .collect()
+}
+
+/// A codec that encoded nothing where others had enough.
+fn left_out(text: &str) -> Option<String> {
+    let encoded = encoded(text);
+    let all: u64 = encoded.iter().map(|(_, count)| count).sum();
+    if all < ENCODED_ENOUGH * encoded.len() as u64 {
+        return None;
+    }
+    let (codec, _) = encoded.iter().find(|(_, count)| *count == 0)?;
+    Some(format!("no page was encoded with {codec}, of {all} pages"))
+}
+
 /// libFuzzer's `artifact_prefix='...'; Test unit written to FILE`.
 fn crash_file(line: &str) -> Option<&str> {
     line.split_once("Test unit written to ")
@@ -209,6 +246,9 @@ fn with_driver(
 }
 
 fn verdict(target: &str, ran: &FinishedProgram, program: &Path, input: Option<String>) -> Tally {
+    if let Some(why) = left_out(&ran.text).filter(|_| ran.succeeded()) {
+        return Tally::fail(target, why);
+    }
     let mut replay = Command::new(program);
     replay.args(input);
     Tally::of(
@@ -229,6 +269,19 @@ mod tests {
         assert_eq!(crash_file("#2 INITED cov: 3"), None);
         let text = "Done 12 runs\nstat::number_of_executed_units: 12\nstat::peak_rss_mb: 3\n";
         assert_eq!(executions(text), 12);
+    }
+
+    #[test]
+    fn a_codec_that_encodes_nothing_is_told() {
+        let text = "pages encoded with lz4: 390\nDone 400 runs\npages encoded with zword: 10\n";
+        assert_eq!(encoded(text), [("lz4", 390), ("zword", 10)]);
+        assert_eq!(left_out(text), None);
+        let text = text.replace("zword: 10", "zword: 0").replace("390", "400");
+        let why = left_out(&text).unwrap();
+        assert!(why.contains("no page was encoded with zword"), "{why}");
+        // Too few to say, and a target without codecs.
+        assert_eq!(left_out(&text.replace("400", "399")), None);
+        assert_eq!(left_out("Done 9 runs\n"), None);
     }
 
     #[test]

@@ -142,6 +142,8 @@ impl SoakPart {
 #[derive(Clone, Debug, Default, PartialEq)]
 struct PartTotal {
     done: u64,
+    /// Pages that codecs gave back, where the part is of codecs.
+    encoded: u64,
     seconds: u64,
     turns: u64,
     first: String,
@@ -176,6 +178,7 @@ impl State {
         let total = |(name, value): (&String, &Value)| {
             let total = PartTotal {
                 done: number(&value["done"]),
+                encoded: number(&value["encoded"]),
                 seconds: number(&value["seconds"]),
                 turns: number(&value["turns"]),
                 first: text(&value["first"]),
@@ -200,7 +203,7 @@ impl State {
     fn json(&self) -> Value {
         let total = |(name, total): &(String, PartTotal)| {
             let value = json!({
-                "done": total.done, "seconds": total.seconds, "turns": total.turns,
+                "done": total.done, "encoded": total.encoded, "seconds": total.seconds, "turns": total.turns,
                 "first": total.first, "last": total.last,
             });
             (name.clone(), value)
@@ -275,6 +278,7 @@ fn seed_of(seed: u64, part: &str, turn: u64) -> u64 {
 /// What a turn did.
 struct TurnResult {
     amount: u64,
+    encoded: u64,
     tally: Tally,
 }
 
@@ -349,6 +353,7 @@ fn turns(
             Err(error) if was_interrupted() => return Err(error),
             Err(error) => TurnResult {
                 amount: 0,
+                encoded: 0,
                 tally: Tally::fail(&part, format!("{error:#}")),
             },
         };
@@ -412,6 +417,7 @@ fn count(state: &mut State, part: &str, done: &TurnResult, took: Duration) {
     state.last_part = part.to_owned();
     let total = state.total(part);
     total.done += done.amount;
+    total.encoded += done.encoded;
     total.seconds += took.as_secs();
     total.turns += 1;
     if total.first.is_empty() {
@@ -449,14 +455,18 @@ fn one_turn(
     match work {
         SoakPart::Model => model(environment, log, seed, left.min(TURN)),
         SoakPart::Fuzz(target) => {
-            let (amount, tally) = environment.fuzzer.soak(
+            let (done, tally) = environment.fuzzer.soak(
                 log,
                 &environment.c_tests,
                 target,
                 seed,
                 left.min(TURN).as_secs().max(1),
             )?;
-            Ok(TurnResult { amount, tally })
+            Ok(TurnResult {
+                amount: done.executions,
+                encoded: done.encoded,
+                tally,
+            })
         }
         SoakPart::Kernel(name) => {
             let seconds = left.min(KERNEL_TURN).as_secs().max(1);
@@ -464,6 +474,7 @@ fn one_turn(
             let tally = kernel_tests::soak(log, &environment.kernels, name, seed, seconds)?;
             Ok(TurnResult {
                 amount: begin.elapsed().as_secs(),
+                encoded: 0,
                 tally,
             })
         }
@@ -480,6 +491,7 @@ fn model(
     let begin = Instant::now();
     let mut done = TurnResult {
         amount: 0,
+        encoded: 0,
         tally: Tally::default(),
     };
     for n in 0.. {
@@ -517,6 +529,14 @@ fn today() -> String {
     String::from_utf8_lossy(&text).trim().to_owned()
 }
 
+/// Of a part that fuzzes codecs.
+fn encoded(pages: u64) -> String {
+    match pages {
+        0 => String::new(),
+        _ => format!(", {} pages encoded", units::count(pages)),
+    }
+}
+
 /// The table that docs/testing.md has.
 fn totals(state: &State, works: &[SoakPart]) -> String {
     let mut text = String::from(
@@ -529,9 +549,10 @@ fn totals(state: &State, works: &[SoakPart]) -> String {
         let measure = work.measure();
         let found = state.findings.iter().filter(|finding| finding.part == part);
         text += &format!(
-            "| {part} | {} {} | {:.2} % | {} | {} | {} |\n",
+            "| {part} | {} {}{} | {:.2} % | {} | {} | {} |\n",
             units::count(total.done),
             measure.unit,
+            encoded(total.encoded),
             100.0 * total.done as f64 / measure.aim,
             total.first,
             total.last,
@@ -577,6 +598,7 @@ mod tests {
             let part = state.next(&works).name();
             let done = TurnResult {
                 amount: 7,
+                encoded: 3,
                 tally: Tally::default(),
             };
             count(&mut state, &part, &done, Duration::from_secs(2));
@@ -589,6 +611,7 @@ mod tests {
         assert_eq!(seen[works.len()], names[0]);
         let total = state.total("model");
         assert_eq!((total.done, total.seconds, total.turns), (14, 4, 2));
+        assert_eq!(total.encoded, 6);
         // Where the last part is not among those that are chosen.
         assert_eq!(state.next(&works[1..]).name(), names[1]);
     }
@@ -611,6 +634,11 @@ mod tests {
     fn totals_stand_beside_their_aims_and_findings_below() {
         let mut state = State::default();
         state.total("model").done = 12_345_678;
+        *state.total("fuzz_codec") = PartTotal {
+            done: 500_000,
+            encoded: 499_000,
+            ..PartTotal::default()
+        };
         state.findings.push(Finding {
             part: "model".into(),
             date: "2026-01-02".into(),
@@ -622,6 +650,8 @@ mod tests {
             text.contains("| model | 12\u{202f}345\u{202f}678 operations | 1.23 % |"),
             "{text}"
         );
+        let fuzzed = "500\u{202f}000 executions, 499\u{202f}000 pages encoded | 0.50 % |";
+        assert!(text.contains(fuzzed), "{text}");
         assert!(
             text.contains("2026-01-02 model: wrong\n  see a.log"),
             "{text}"
