@@ -138,13 +138,25 @@ void zword_size_sum(struct zword_size *size, u32 streams);
 u32 zword_header_write(u8 *dst, u32 capacity, u32 first, u32 streams,
 		       const u32 *start);
 
+/* Sums of votes stand in one word, as many bits for each set but the first. */
+#define ZWORD_SUM_BITS		21
+#define ZWORD_VOTE_MASK		((1ull << ZWORD_VOTE_BITS) - 1)
+
+_Static_assert((ZWORD_SETS - 1) * ZWORD_SUM_BITS <= 64, "sums in one word");
+_Static_assert((ZWORD_WORD_LITERALS_MAX + 1024ull + 8) * ZWORD_VOTE_MASK <
+	       1ull << ZWORD_SUM_BITS, "no sum of words reaches the next one");
+_Static_assert((ZWORD_BLOCK_SIZE + ZWORD_BYTE_TOKENS_MAX + 8) * ZWORD_VOTE_MASK <
+	       1ull << ZWORD_SUM_BITS, "no sum of bytes reaches the next one");
+
 /* The set with the fewest bits, by the sum of votes; count: how many there were. */
 u32 zword_set_elect(u64 votes, u32 count);
 
 static inline u64 zword_vote(u32 vote)
 {
-	return (vote | (u64)vote << (16 - ZWORD_VOTE_BITS) |
-		(u64)vote << 2 * (16 - ZWORD_VOTE_BITS)) & 0x001f001f001full;
+	return (vote | (u64)vote << (ZWORD_SUM_BITS - ZWORD_VOTE_BITS) |
+		(u64)vote << 2 * (ZWORD_SUM_BITS - ZWORD_VOTE_BITS)) &
+	       (ZWORD_VOTE_MASK | ZWORD_VOTE_MASK << ZWORD_SUM_BITS |
+		ZWORD_VOTE_MASK << 2 * ZWORD_SUM_BITS);
 }
 
 /* What 7 bits left of the last byte leave room for. */

@@ -18,6 +18,9 @@ static int zword_params_setup(struct zm_codec_params *params)
 
 	if (ret)
 		return ret;
+	/* Of a machine with larger pages, it would keep all of them raw. */
+	if (ZM_PAGE_SIZE > ZWORD_PAGE_SIZE_MAX)
+		return -EINVAL;
 	params->prepared = codec_alloc(zword_tables_size());
 	if (!params->prepared)
 		return -ENOMEM;

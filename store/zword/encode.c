@@ -86,8 +86,8 @@ u32 zword_set_elect(u64 votes, u32 count)
 {
 	u32 best = 0, least = count * ZWORD_VOTE_NONE, set, bits;
 
-	for (set = 1; set < ZWORD_SETS; set++, votes >>= 16) {
-		bits = (u32)votes & 0xffff;
+	for (set = 1; set < ZWORD_SETS; set++, votes >>= ZWORD_SUM_BITS) {
+		bits = (u32)votes & ((1u << ZWORD_SUM_BITS) - 1);
 		if (bits >= least)
 			continue;
 		least = bits;
@@ -256,6 +256,9 @@ static void mode_try(struct job *job, u32 mode, u32 limit, enum effort effort)
 /* No parse gives up: a bound that none passes. */
 #define LIMIT_NONE	(4 * ZWORD_BLOCK_SIZE)
 
+/* More than any parse takes: of a mode whose parse gave up all the same. */
+#define SIZE_HOPELESS	(1u << 16)
+
 /* A mode whose quick parse takes a part more than the best is tried thoroughly too. */
 #define PART_MORE	16u
 
@@ -270,13 +273,15 @@ static void all_try(struct job *job)
 	u32 size[ZWORD_RAW], least = ~0u, mode;
 
 	for (mode = 0; mode < ZWORD_RAW; mode++) {
-		parse(job, mode, &part, QUICK);
-		size[mode] = measure(job, mode, elect(job, mode));
+		size[mode] = SIZE_HOPELESS;
+		if (parse(job, mode, &part, QUICK))
+			size[mode] = measure(job, mode, elect(job, mode));
 		if (size[mode] < least)
 			least = size[mode];
 	}
 	for (mode = 0; mode < ZWORD_RAW; mode++)
-		if (size[mode] <= least + least / PART_MORE)
+		if (size[mode] < SIZE_HOPELESS &&
+		    size[mode] <= least + least / PART_MORE)
 			mode_try(job, mode, LIMIT_NONE, THOROUGH);
 }
 

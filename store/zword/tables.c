@@ -99,15 +99,18 @@ static u32 reversed(u32 code, u32 bits)
 }
 
 /*
- * The codes of count symbols with these lengths, 0 for one without, into an
- * encoding and a decoding table. Every row of bits must be the begin of a code:
- * then no decoder has to look for one that is not.
+ * The codes of count symbols with these lengths, into an encoding and a decoding
+ * table. Every symbol must have one: an encoder writes any of them. Every row of
+ * bits must be the begin of one: then no decoder has to look for one that is not.
  */
 static int codes_build(const u8 *lengths, u32 count, u32 length_max,
 		       u16 *encoding, u16 *decoding)
 {
 	u32 size = 1u << length_max, code = 0, length, symbol, at;
 
+	for (symbol = 0; symbol < count; symbol++)
+		if (!lengths[symbol] || lengths[symbol] > length_max)
+			return -EINVAL;
 	for (length = 1; length <= length_max; length++, code <<= 1) {
 		for (symbol = 0; symbol < count; symbol++) {
 			if (lengths[symbol] != length)
@@ -385,6 +388,11 @@ void zword_symbol_of(const struct zword_word_decoder *decoder, u32 token,
 size_t zword_tables_size(void)
 {
 	return sizeof(struct zword_tables);
+}
+
+size_t zword_work_size(void)
+{
+	return sizeof(struct zword_work);
 }
 
 int zword_tables_build(struct zword_tables *tables, const u8 *lengths,

@@ -23,7 +23,7 @@ enum zword_kind {
 	ZWORD_STRIDE,	/* the word at the stride */
 	ZWORD_ZERO,	/* zero */
 	ZWORD_NEAR,	/* the stride becomes 1 + the offset byte */
-	ZWORD_FAR,	/* the same with two offset bytes, the high one first */
+	ZWORD_FAR,	/* the same with two offset bytes, the low one first */
 	ZWORD_LINEAR,	/* 2 a - b: a at the stride, b at twice the stride */
 	ZWORD_KINDS,
 };

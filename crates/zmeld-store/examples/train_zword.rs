@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use zmeld_store::zword::Zword;
+use zmeld_store::zword::{Level, Zword};
 use zmeld_zword::{lengths::layout, train};
 
 const PAGE: usize = 4096;
@@ -103,7 +103,7 @@ fn round(
     let (mut bytes, mut count) = (0, 0);
     let encode = |page: &[u8]| {
         let size = zword
-            .compress(page, &mut object)
+            .compress(Level::All, page, &mut object)
             .filter(|&size| size < PAGE);
         bytes += size.unwrap_or(PAGE);
         count += 1;

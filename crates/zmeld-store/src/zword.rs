@@ -10,6 +10,7 @@ struct RawTables {
 
 extern "C" {
     fn zword_tables_size() -> usize;
+    fn zword_work_size() -> usize;
     fn zword_tables_build(tables: *mut RawTables, lengths: *const u8, size: usize) -> c_int;
     fn zword_compress(
         tables: *const RawTables,
@@ -32,11 +33,14 @@ extern "C" {
     static zword_lengths_size: usize;
 }
 
-/// `ZWORD_LEVEL_ALL`.
-const LEVEL_ALL: c_int = 2;
-
-/// `ZWORD_WORK_SIZE`, in words.
-const WORK_WORDS: usize = (29 << 10) / 8;
+/// How hard the encoder tries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Level {
+    /// `ZWORD_LEVEL_GLANCE`: one mode, parsed quickly.
+    Glance = 1,
+    /// `ZWORD_LEVEL_ALL`: all modes, the best of them parsed thoroughly.
+    All = 2,
+}
 
 /// The lengths that the codec was trained to.
 pub fn trained_lengths() -> &'static [u8] {
@@ -54,11 +58,11 @@ pub struct Zword {
 impl Zword {
     /// With tables of these lengths; nothing if they are none.
     pub fn new(lengths: &[u8]) -> Option<Zword> {
-        // SAFETY: reads nothing.
-        let size = unsafe { zword_tables_size() };
+        // SAFETY: both read nothing.
+        let (tables, work) = unsafe { (zword_tables_size(), zword_work_size()) };
         let mut zword = Zword {
-            tables: vec![0; size.div_ceil(8)],
-            work: vec![0; WORK_WORDS],
+            tables: vec![0; tables.div_ceil(8)],
+            work: vec![0; work.div_ceil(8)],
         };
         // SAFETY: the tables have the size that was asked for, the lengths theirs.
         let ret = unsafe {
@@ -71,8 +75,8 @@ impl Zword {
         (ret == 0).then_some(zword)
     }
 
-    /// The object's size, nothing if it does not fit. All modes are tried.
-    pub fn compress(&mut self, page: &[u8], object: &mut [u8]) -> Option<usize> {
+    /// The object's size, nothing if it does not fit.
+    pub fn compress(&mut self, level: Level, page: &[u8], object: &mut [u8]) -> Option<usize> {
         let mut size = object.len();
         // SAFETY: tables and memory are of their sizes, and built; both slices
         // are told with theirs.
@@ -80,7 +84,7 @@ impl Zword {
             zword_compress(
                 self.tables.as_ptr().cast(),
                 self.work.as_mut_ptr(),
-                LEVEL_ALL,
+                level as c_int,
                 page.as_ptr(),
                 page.len(),
                 object.as_mut_ptr(),

@@ -10,8 +10,8 @@ pub struct Code {
 }
 
 impl Code {
-    /// The code of these lengths, one for each symbol, 0 for a symbol without.
-    /// Every row of bits must begin with a code.
+    /// The code of these lengths, from 1 to `length_max`, one for each symbol. Every row
+    /// of bits must begin with a code.
     pub fn new(lengths: &[u8], length_max: u8) -> Result<Code, Error> {
         let mut code = Code {
             symbols: Vec::new(),
@@ -27,7 +27,8 @@ impl Code {
                     .ok_or(Error::Lengths)?;
             }
         }
-        if room != 0 || lengths.iter().any(|&length| length > length_max) {
+        let mut all = lengths.iter();
+        if room != 0 || all.any(|length| !(1..=length_max).contains(length)) {
             return Err(Error::Lengths);
         }
         Ok(code)
