@@ -2,11 +2,9 @@
 
 use serde::Serialize;
 
+use crate::interval::{interval, Pair, Verdict};
 use crate::program::{cold, compress, decompress, pool, stored, text_pool, Program};
 use crate::{CODECS, LZ4, LZO, ZSTD};
-
-/// Samples of pages for the intervals.
-const SAMPLES: usize = 400;
 
 /// One line of the bar.
 #[derive(Serialize)]
@@ -17,19 +15,7 @@ pub struct Bar {
     pub measured: f64,
     pub low: f64,
     pub high: f64,
-    pub met: bool,
-}
-
-/// Numbers that look random, the same in every run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % limit
-    }
+    pub verdict: Verdict,
 }
 
 /// What of a page is compared: its figure with one codec.
@@ -50,8 +36,7 @@ pub fn percentile_99(values: &mut [f64]) -> f64 {
         .unwrap_or(0.0)
 }
 
-/// One codec's figures by another's, and an interval of 95 %: pages are drawn anew,
-/// within each program.
+/// One codec's figures by another's, and an interval of 95 %.
 fn ratio(
     programs: &[Program],
     figure: Figure<'_>,
@@ -59,7 +44,7 @@ fn ratio(
     one: usize,
     other: usize,
 ) -> [f64; 3] {
-    let pairs: Vec<Vec<(f64, f64)>> = programs
+    let pairs: Vec<Vec<Pair>> = programs
         .iter()
         .map(|program| {
             let (a, b) = (figure(program, one), figure(program, other));
@@ -67,29 +52,12 @@ fn ratio(
         })
         .filter(|pairs: &Vec<_>| !pairs.is_empty())
         .collect();
-    let of = |pairs: &[(f64, f64)]| {
+    let of = |pairs: &[Pair]| {
         let (mut a, mut b): (Vec<f64>, Vec<f64>) = pairs.iter().copied().unzip();
         summary(&mut a) / summary(&mut b)
     };
-    let mut random = Random(0x9e37_79b9_7f4a_7c15);
-    let mut samples: Vec<f64> = (0..SAMPLES)
-        .map(|_| {
-            let drawn: Vec<(f64, f64)> = pairs
-                .iter()
-                .flat_map(|pairs| {
-                    let each = (0..pairs.len()).map(|_| pairs[random.below(pairs.len())]);
-                    each.collect::<Vec<_>>()
-                })
-                .collect();
-            of(&drawn)
-        })
-        .collect();
-    samples.sort_by(f64::total_cmp);
-    [
-        of(&pairs.concat()),
-        samples[SAMPLES * 25 / 1000],
-        samples[SAMPLES * 975 / 1000],
-    ]
+    let [low, high] = interval(&pairs, of);
+    [of(&pairs.concat()), low, high]
 }
 
 /// The lines of the bar, for one level of zword. The two lines of bytes are what the
@@ -117,7 +85,7 @@ pub fn bars(programs: &[Program], codec: usize) -> Vec<Bar> {
             measured,
             low,
             high,
-            met: measured <= at_most,
+            verdict: Verdict::of(at_most, low, high),
         }
     };
     lines.into_iter().map(bar).collect()

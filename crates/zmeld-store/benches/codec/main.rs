@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod bar;
+mod interval;
 mod measure;
 mod program;
 mod tables;

@@ -23,10 +23,13 @@ pub fn bar_table(codec: usize, bars: &[Bar]) -> Table {
             bar.measured,
             bar.low,
             bar.high,
-            if bar.met { "met" } else { "missed" }
+            bar.verdict.text()
         ]);
     }
-    table.note("of programs that the tables never saw; from, to: 95 % of samples of their pages");
+    table.note(
+        "of programs that the tables never saw; from, to: 95 % of samples of these programs and, \
+         in each, of its pages; met: the whole interval is",
+    );
     table
 }
 
