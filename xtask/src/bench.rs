@@ -34,9 +34,9 @@ Runs a benchmark and prints its tables. WHAT is
   fault   how long the faults of such a program take and how large it may be, with
           swap on zram and on zmeld with each codec, on the same kept pages
           [--kernel NAME] [--json FILE] [--rounds N] [--only time|largest]
-  arm64   instructions that codecs take for a page on arm64, counted by an emulator,
-          on the same kept pages
-          [--json FILE] [--pages N]";
+  arm64   instructions that codecs take for a page on arm64, or on x86-64, counted by an
+          emulator, on the same kept pages
+          [--json FILE] [--pages N] [--x86-64]";
 
 struct Bench {
     name: &'static str,

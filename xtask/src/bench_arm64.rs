@@ -1,5 +1,5 @@
-//! Instructions of a page on arm64, which an emulator counts. No times: those are the
-//! emulator's own.
+//! Instructions of a page on arm64, or on x86-64, which an emulator counts. No times:
+//! those are the emulator's own.
 
 use std::fs;
 use std::io::Read;
@@ -15,7 +15,7 @@ use crate::arguments::Arguments;
 use crate::c_build;
 use crate::pages;
 use crate::process::Log;
-use crate::processors::ARM64;
+use crate::processors::{Processor, ARM64, X86_64};
 use crate::rust_tests::cargo;
 use crate::workspace;
 
@@ -25,6 +25,7 @@ const CODECS: &[&str] = &["lz4", "lzo-rle", "zstd", "zword", "zword:2"];
 
 #[derive(Serialize)]
 struct Body {
+    processor: &'static str,
     emulator: String,
     data: String,
     pages: usize,
@@ -33,16 +34,17 @@ struct Body {
 
 /// Runs `bench arm64`.
 pub fn run(arguments: &[String]) -> Result<ExitCode> {
-    let (mut json, mut wanted) = (None, PAGES);
+    let (mut json, mut wanted, mut processor, mut name) = (None, PAGES, ARM64, "arm64");
     let mut arguments = Arguments::new(arguments);
     while let Some(argument) = arguments.next() {
         match argument {
             "--json" => json = Some(PathBuf::from(arguments.value()?)),
             "--pages" => wanted = arguments.number()?,
+            "--x86-64" => (processor, name) = (X86_64, "x86-64"),
             other => bail!("there is no argument {other:?}"),
         }
     }
-    if let Some(reason) = ARM64.missing() {
+    if let Some(reason) = processor.missing() {
         bail!("{reason}; cargo xtask test --long --only processors installs it");
     }
     let log = Log::create(&workspace::work_folder("logs")?.join("bench-arm64.log"))?;
@@ -54,13 +56,14 @@ pub fn run(arguments: &[String]) -> Result<ExitCode> {
     fs::write(&file, &data.bytes).with_context(|| workspace::shown(&file))?;
     let program = folder.join("instructions");
     let (sources, includes) = sources()?;
-    ARM64.compile_with(&log, &includes, &sources, &program)?;
-    let mut table = table();
+    processor.compile_with(&log, &includes, &sources, &program)?;
+    let mut table = table(name);
     for codec in CODECS {
         eprintln!("{codec}");
         let of = |what: &str, passes: u32| -> Result<u64> {
             let passes = passes.to_string();
-            instructions(&program, &[codec, what, &passes, &file.to_string_lossy()])
+            let arguments = [codec, what, &passes, &file.to_string_lossy()];
+            instructions(&processor, &program, &arguments)
         };
         let compress = of("compress", 1)? - of("compress", 0)?;
         let decompress = of("decompress", 2)? - of("decompress", 1)?;
@@ -71,14 +74,15 @@ pub fn run(arguments: &[String]) -> Result<ExitCode> {
         ]);
     }
     table.note("Means. The processor is emulated: this says how much it does, not how fast.");
-    let emulator = first_line(&ARM64)?;
-    let document = Document::new("What codecs do on arm64")
+    let emulator = first_line(&processor)?;
+    let document = Document::new(&format!("What codecs do on {name}"))
         .provenance("emulator", &emulator)
         .provenance("data", &data.about)
         .section(Section::new("").table(table.clone()));
     print!("{}", document.to_text(&Style::plain(80)));
     if let Some(path) = json {
         let body = Body {
+            processor: name,
             emulator,
             data: data.about,
             pages: count,
@@ -91,17 +95,17 @@ pub fn run(arguments: &[String]) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn table() -> Table {
-    Table::new("Instructions of a page on arm64")
+fn table(processor: &str) -> Table {
+    Table::new(&format!("Instructions of a page on {processor}"))
         .column(Column::text("codec"))
         .column(Column::count("compress"))
         .column(Column::count("decompress"))
 }
 
 /// What the program executes: each instruction is a line of the emulator's.
-fn instructions(program: &Path, arguments: &[&str]) -> Result<u64> {
-    let mut command = ARM64.run();
-    command.args(one_by_one(&ARM64)?);
+fn instructions(processor: &Processor, program: &Path, arguments: &[&str]) -> Result<u64> {
+    let mut command = processor.run();
+    command.args(one_by_one(processor)?);
     command.args(["-d", "nochain,exec", "-D", "/dev/stdout"]);
     command.arg(program).args(arguments);
     let mut child = command
@@ -124,7 +128,7 @@ fn instructions(program: &Path, arguments: &[&str]) -> Result<u64> {
 }
 
 /// Blocks of one instruction each; the option's name depends on the version.
-fn one_by_one(processor: &crate::processors::Processor) -> Result<[&'static str; 1]> {
+fn one_by_one(processor: &Processor) -> Result<[&'static str; 1]> {
     let help = processor.run().arg("--help").output()?.stdout;
     let help = String::from_utf8_lossy(&help).into_owned();
     let names = ["-one-insn-per-tb", "-singlestep"];
@@ -132,7 +136,7 @@ fn one_by_one(processor: &crate::processors::Processor) -> Result<[&'static str;
     Ok([known.context("the emulator cannot go instruction by instruction")?])
 }
 
-fn first_line(processor: &crate::processors::Processor) -> Result<String> {
+fn first_line(processor: &Processor) -> Result<String> {
     let output = processor.run().arg("--version").output()?.stdout;
     let text = String::from_utf8_lossy(&output).into_owned();
     Ok(text.lines().next().unwrap_or_default().to_owned())

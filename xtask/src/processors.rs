@@ -56,6 +56,13 @@ pub const ARM64: Processor = Processor {
     emulator: "qemu-aarch64",
 };
 
+/// Instructions of this one are counted, too: no other machine's.
+pub const X86_64: Processor = Processor {
+    name: "x86-64: little endian, 64 bits",
+    compiler: "x86_64-linux-gnu-gcc",
+    emulator: "qemu-x86_64",
+};
+
 impl Processor {
     /// What is missing to run programs of its.
     pub fn missing(&self) -> Option<String> {
