@@ -51,6 +51,13 @@ const TESTS: &[CTest] = &[
         in_quick: false,
     },
     CTest {
+        name: "large_pages",
+        flavour: Flavour::Address,
+        about: "zword refuses machines whose pages are larger than its own",
+        runs: |_, _| vec![words![]],
+        in_quick: false,
+    },
+    CTest {
         name: "model",
         flavour: Flavour::Address,
         about: "random operations and failing allocations against plain pages",
