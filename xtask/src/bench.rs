@@ -6,6 +6,7 @@ use anyhow::{bail, ensure, Result};
 
 use crate::bench_arm64;
 use crate::bench_fault;
+use crate::bench_guard;
 use crate::bench_guest;
 use crate::pages::{self, Set};
 use crate::process::run_in_front;
@@ -34,6 +35,10 @@ Runs a benchmark and prints its tables. WHAT is
   fault   how long the faults of such a program take and how large it may be, with
           swap on zram and on zmeld with each codec, on the same kept pages
           [--kernel NAME] [--json FILE] [--rounds N] [--only time|largest]
+  guard   programs that run away and others that only take much, in guests that are
+          looked after by the kernel alone, earlyoom, systemd-oomd and zmeld's guard
+          [--kernel NAME] [--json FILE] [--rounds N] [--seed N] [--arm NAME]...
+          [--kind NAME]...
   arm64   instructions that codecs take for a page on arm64, or on x86-64, counted by an
           emulator, on the same kept pages
           [--json FILE] [--pages N] [--x86-64]";
@@ -63,6 +68,10 @@ const BENCHES: &[Bench] = &[
     Bench {
         name: "fault",
         run: bench_fault::run,
+    },
+    Bench {
+        name: "guard",
+        run: bench_guard::run,
     },
     Bench {
         name: "arm64",

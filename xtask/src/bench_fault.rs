@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -15,9 +14,10 @@ use zmeld_report::{cells, Cell, Column, Document, Section, Style, Table};
 
 use crate::arguments::Arguments;
 use crate::bench_guest::{prepare, timed_setting};
+use crate::bench_runs::{self, Run};
 use crate::guest::Addition;
 use crate::kernels::Kernel;
-use crate::machine::{self, BootOptions};
+use crate::machine::BootOptions;
 use crate::module_build;
 use crate::pages;
 use crate::process::Log;
@@ -118,31 +118,6 @@ fn parse(arguments: &[String]) -> Result<Options> {
     }
     ensure!(options.rounds > 0, "--rounds 0 measures nothing");
     Ok(options)
-}
-
-/// A line of the guest's: an arm, what was done with it, and what came of it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-struct Run {
-    arm: String,
-    part: String,
-    values: BTreeMap<String, f64>,
-}
-
-impl Run {
-    fn of_line(line: &str) -> Option<Run> {
-        let mut words = line.split_whitespace();
-        let arm = words.next()?.to_owned();
-        let part = words.next().filter(|word| !word.contains('='))?.to_owned();
-        let pairs = words.map(|word| {
-            let (name, number) = word.split_once('=')?;
-            Some((name.to_owned(), number.parse().ok()?))
-        });
-        Some(Run {
-            arm,
-            part,
-            values: pairs.collect::<Option<_>>()?,
-        })
-    }
 }
 
 #[derive(Serialize)]
@@ -254,34 +229,7 @@ impl Guest<'_> {
             limit: Duration::from_secs(2 * 3600),
             ..BootOptions::default()
         };
-        let mut output = Lines::default();
-        let outcome = machine::run(self.kernel, &boot, &mut output)?;
-        let text = String::from_utf8_lossy(&output.bytes);
-        for complaint in &outcome.complaints {
-            eprintln!("the kernel complained: {complaint}");
-        }
-        match outcome.code {
-            Some(0) => Ok(text.lines().filter_map(Run::of_line).collect()),
-            Some(code) => bail!("{text}\nthe guest's script ended with {code}"),
-            None => bail!("{}\nthe guest ended before its script", outcome.tail()),
-        }
-    }
-}
-
-/// Keeps what a guest says, and shows it as progress.
-#[derive(Default)]
-struct Lines {
-    bytes: Vec<u8>,
-}
-
-impl Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.bytes.extend_from_slice(bytes);
-        std::io::stderr().write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        std::io::stderr().flush()
+        bench_runs::boot(self.kernel, &boot)
     }
 }
 
@@ -374,16 +322,6 @@ fn largest_table(runs: &[Run]) -> Table {
 mod tests {
     use super::*;
     use crate::arguments::words;
-
-    #[test]
-    fn lines_are_runs_or_something_else() {
-        let run = Run::of_line("zram:lz4 time round=1 mean_ns=20.5").unwrap();
-        assert_eq!((run.arm.as_str(), run.part.as_str()), ("zram:lz4", "time"));
-        assert_eq!(run.values["mean_ns"], 20.5);
-        for other in ["", "machine total_mib=3", "# what went wrong", "a b c"] {
-            assert_eq!(Run::of_line(other), None, "{other}");
-        }
-    }
 
     #[test]
     fn what_is_beyond_ram_is_compared() {

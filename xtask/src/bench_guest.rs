@@ -49,23 +49,29 @@ pub fn timed_setting(kernel: &Kernel) -> String {
     )
 }
 
-/// A kernel and a module for it, or the code to end with where it cannot be had.
-pub fn prepare(log: &Log, name: &str) -> Result<std::result::Result<(Kernel, PathBuf), ExitCode>> {
+/// A kernel that guests can have here, or the code to end with where it cannot be had.
+pub fn named_kernel(log: &Log, name: &str) -> Result<std::result::Result<Kernel, ExitCode>> {
     let Some(recipe) = kernels::recipe(name) else {
         let known: Vec<&str> = kernels::RECIPES.iter().map(|recipe| recipe.name).collect();
         bail!("there is no kernel {name:?}: {}", known.join(", "));
     };
-    let kernel = match kernels::provide(log, recipe)? {
-        Ok(kernel) => kernel,
-        Err(reason) => {
-            eprintln!("SKIP: {name}: {reason}");
-            return Ok(Err(ExitCode::from(SKIPPED)));
-        }
+    let reason = match kernels::provide(log, recipe)? {
+        Ok(kernel) => match machine::cannot_run(&kernel) {
+            None => return Ok(Ok(kernel)),
+            Some(reason) => reason,
+        },
+        Err(reason) => reason,
     };
-    if let Some(reason) = machine::cannot_run(&kernel) {
-        eprintln!("SKIP: {name}: {reason}");
-        return Ok(Err(ExitCode::from(SKIPPED)));
-    }
+    eprintln!("SKIP: {name}: {reason}");
+    Ok(Err(ExitCode::from(SKIPPED)))
+}
+
+/// The same with a module for it.
+pub fn prepare(log: &Log, name: &str) -> Result<std::result::Result<(Kernel, PathBuf), ExitCode>> {
+    let kernel = match named_kernel(log, name)? {
+        Ok(kernel) => kernel,
+        Err(code) => return Ok(Err(code)),
+    };
     let module = module_build::build(log, &kernel, Flavour::Release)?;
     Ok(Ok((kernel, module)))
 }

@@ -436,12 +436,7 @@ impl GuestTest {
             boot.files.extend(package_files(log, package)?);
         }
         if self.subject == TestSubject::CommandLine {
-            let program = command_line(log)?;
-            boot.files.push(Addition::file("/usr/bin/zmeld", &program)?);
-            for library in zmeld_vm::libraries_of(&program) {
-                boot.files
-                    .push(Addition::file(&library.to_string_lossy(), &library)?);
-            }
+            boot.files.extend(command_line_files(log)?);
         }
         if self.needs.dist {
             for (name, package) in ["zmeld", "next"]
@@ -512,9 +507,19 @@ fn command_line(log: &Log) -> Result<PathBuf> {
     Ok(stripped)
 }
 
+/// The command line, as guests have it, with its libraries.
+pub fn command_line_files(log: &Log) -> Result<Vec<Addition>> {
+    let program = command_line(log)?;
+    let mut files = vec![Addition::file("/usr/bin/zmeld", &program)?];
+    for library in zmeld_vm::libraries_of(&program) {
+        files.push(Addition::file(&library.to_string_lossy(), &library)?);
+    }
+    Ok(files)
+}
+
 /// The files of a package that the guest's own suite has, under its name; nothing
 /// where it cannot be had, which the test then says.
-fn package_files(log: &Log, package: &str) -> Result<Vec<Addition>> {
+pub fn package_files(log: &Log, package: &str) -> Result<Vec<Addition>> {
     let place = kernels::folder("packages")?;
     let _held = kernels::lock(&place)?;
     let folder = place.join(package);

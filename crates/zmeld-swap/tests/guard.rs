@@ -244,6 +244,32 @@ fn one_that_does_not_listen_is_killed_when_its_grace_is_over() {
 }
 
 #[test]
+fn what_multiplies_is_killed_at_once_and_what_begins_a_helper_is_not() {
+    for (grown, is_killed) in [(25, true), (20, false)] {
+        let mut all: Vec<_> = (0..25).map(|_| Process::deaf()).collect();
+        let mut machine = Machine::new("end = [\"/apps\"]\n");
+        machine.group("apps", 0, &[]);
+        machine.group("apps/build", 100, &all.iter().take(16).collect::<Vec<_>>());
+        machine.look(2);
+        machine.takes("apps/build", 300);
+        machine.available(20);
+        let said = machine.look(1);
+        assert!(said.contains("(SIGTERM to 16 processes)"), "{said}");
+        machine.group(
+            "apps/build",
+            300,
+            &all.iter().take(grown).collect::<Vec<_>>(),
+        );
+        let said = machine.look(1);
+        let killed = said.contains("is killed (SIGKILL): it has more processes than were told");
+        assert_eq!(killed, is_killed, "{grown}: {said}");
+        if is_killed {
+            assert_eq!(all[24].ended().signal(), Some(KILL));
+        }
+    }
+}
+
+#[test]
 fn where_there_is_no_time_its_grace_is_cut_short() {
     let mut deaf = Process::deaf();
     let mut machine = Machine::new("end = [\"deaf\"]\ngrace = \"1min\"\n");
@@ -425,6 +451,43 @@ fn free_swap_that_nothing_fits_into_is_no_room() {
         said.contains("memory is short: programs can take 20.0 MiB more"),
         "{said}"
     );
+}
+
+/// What doubles takes what is left before a group that is told to end has gone.
+#[test]
+fn what_goes_too_fast_is_ended_before_nothing_is_left() {
+    let mut runaway = Process::patient();
+    let mut machine = Machine::new("end = [\"/apps\"]\nend_below = \"2%\"\n");
+    machine.group("apps", 0, &[]);
+    machine.group("apps/runaway", 50, &[&runaway]);
+    assert_eq!(machine.look(3), "");
+    // One large request: it may be all that is wanted.
+    machine.takes("apps/runaway", 450);
+    machine.available(90);
+    let said = machine.look(3);
+    assert!(!said.contains("ends"), "{said}");
+    // Slowly is not too fast, though it is more than 1 % of RAM.
+    for left in [75, 60, 50] {
+        machine.available(left);
+        let said = machine.look(1);
+        assert!(!said.contains("ends"), "{said}");
+    }
+    machine.available(98);
+    machine.look(1);
+    machine.takes("apps/runaway", 500);
+    machine.available(47);
+    let said = machine.look(1);
+    assert!(!said.contains("ends"), "{said}");
+    machine.takes("apps/runaway", 525);
+    machine.available(22);
+    let said = machine.look(1);
+    assert!(said.starts_with("ends /apps/runaway"), "{said}");
+    assert!(
+        said.contains("22.0 MiB more")
+            && said.contains("before anything has ended it would be gone"),
+        "{said}"
+    );
+    assert_eq!(runaway.ended().signal(), Some(TERM));
 }
 
 /// While memory is short a look takes none, nor does waiting for one that was told to end.

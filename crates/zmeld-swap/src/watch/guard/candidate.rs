@@ -24,6 +24,8 @@ const BELOW_MAX: usize = 4;
 const BELOW_ALL: usize = 8192;
 /// So many processes that were told to end are looked after each by itself.
 const TOLD_MAX: usize = 128;
+/// A group with fewer processes may begin some more to end in order.
+const MANY: usize = 16;
 /// A path to a process's group is no longer, the host's root included.
 const PATH_MAX: usize = 512;
 
@@ -219,6 +221,17 @@ impl Candidate {
             Ok(text) => counters::value(text, "populated") == Some(0),
             Err(err) => is_removed(&err),
         }
+    }
+
+    /// Whether there are clearly more processes than were told to end: what multiplies is
+    /// not ended by telling each.
+    pub fn multiplies(&self, told: usize, buffer: &mut [u8]) -> bool {
+        let count: usize = self
+            .members
+            .iter()
+            .filter_map(|list| Some(list.read(buffer).ok()?.lines().count()))
+            .sum();
+        told >= MANY && count > told + told / 4
     }
 
     /// Tells all of its processes to end, and how many those are.

@@ -14,6 +14,8 @@ const GREW_BYTES_MIN: u64 = 128 << 20;
 pub(super) enum Cause {
     /// Programs can take no more.
     NoRoom,
+    /// Before a group has ended they can take no more.
+    TooSoon,
     /// Nothing goes on for want of memory, though they could.
     Stalled,
 }
@@ -53,7 +55,7 @@ fn chosen(
         .enumerate()
         .filter(|(_, it)| it.grew_bytes > 0 && it.grew_bytes >= least)
         .max_by_key(|(_, it)| it.grew_bytes);
-    if grown.is_some() || cause == Cause::Stalled {
+    if grown.is_some() || cause != Cause::NoRoom {
         return grown.map(|(at, _)| at);
     }
     let held = figures.enumerate().filter(|(_, it)| it.bytes > 0);
@@ -78,7 +80,7 @@ mod tests {
     #[test]
     fn the_one_that_grew_most_goes_whatever_is_named_first_and_is_largest() {
         let all = [(0, 900, 0), (1, 100, 50), (2, 300, 80), (3, 400, 79)];
-        for cause in [Cause::NoRoom, Cause::Stalled] {
+        for cause in [Cause::NoRoom, Cause::TooSoon, Cause::Stalled] {
             assert_eq!(chosen(figures(&all), cause, 1024 * MIB), Some(2));
         }
     }
@@ -88,7 +90,9 @@ mod tests {
         // 10 MiB are less than 1 % of RAM.
         let all = [(1, 900, 10), (0, 100, 0), (0, 300, 5), (0, 0, 0)];
         assert_eq!(chosen(figures(&all), Cause::NoRoom, 1024 * MIB), Some(2));
-        assert_eq!(chosen(figures(&all), Cause::Stalled, 1024 * MIB), None);
+        for cause in [Cause::TooSoon, Cause::Stalled] {
+            assert_eq!(chosen(figures(&all), cause, 1024 * MIB), None);
+        }
         assert_eq!(chosen(figures(&[]), Cause::NoRoom, 1024 * MIB), None);
         assert_eq!(chosen(figures(&[(0, 0, 0)]), Cause::NoRoom, MIB), None);
     }

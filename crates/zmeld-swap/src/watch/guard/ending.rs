@@ -51,7 +51,7 @@ impl Sentry {
                         _ if self.rule.end.is_empty() =>
                             "nothing is ended: [watch.guard] end names no group",
                         Cause::NoRoom => "nothing that may be ended has processes",
-                        Cause::Stalled => "nothing that may be ended grows",
+                        Cause::TooSoon | Cause::Stalled => "nothing that may be ended grows",
                     }
                 )));
             }
@@ -174,7 +174,10 @@ impl Sentry {
             return;
         }
         let is_late = age >= self.rule.grace.duration();
-        if !is_late && !is_pressing {
+        let told = ending.told.processes as usize;
+        let multiplies =
+            ending.killed.is_none() && ending.candidate.multiplies(told, &mut self.buffer);
+        if !is_late && !is_pressing && !multiplies {
             return;
         }
         ending.candidate.kill(&self.host, &mut self.buffer);
@@ -184,9 +187,10 @@ impl Sentry {
             say(GuardEvent::Said(format!(
                 "{} is killed (SIGKILL): {}",
                 ending.told.group,
-                match is_late {
-                    true => format!("it did not end within {}", self.rule.grace),
-                    false => format!("programs can take {} more", bytes(seen.headroom_bytes)),
+                match (is_late, multiplies) {
+                    (true, _) => format!("it did not end within {}", self.rule.grace),
+                    (_, true) => "it has more processes than were told".to_owned(),
+                    _ => format!("programs can take {} more", bytes(seen.headroom_bytes)),
                 }
             )));
         }

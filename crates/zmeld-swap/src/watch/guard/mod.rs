@@ -43,7 +43,7 @@ use self::choice::Cause;
 pub(crate) use self::groups::{hierarchy, outlook};
 use self::groups::{protected, CANDIDATES_MAX};
 use self::open::touched;
-use self::sight::{is_soon, Seen, Sight};
+use self::sight::{is_soon, is_too_soon, Seen, Sight};
 use crate::config::{GroupPattern, GuardRule, Percent};
 use crate::error::Error;
 use crate::observe::guarded::{EndedGroup, Guarded};
@@ -61,6 +61,8 @@ const END_BELOW_MAX: u64 = 1 << 30;
 const TOLD_EVERY: Duration = Duration::from_secs(60);
 /// Files that may be open.
 const FILES: u64 = 4096;
+/// One look at which memory goes fast is one large request.
+const TOO_SOON_LOOKS: u32 = 2;
 /// The note is not written more often.
 const NOTE_EVERY: Duration = Duration::from_secs(10);
 const NOTE_EVERY_SHORT: Duration = Duration::from_secs(120);
@@ -212,6 +214,8 @@ pub struct Sentry {
     settling: Option<Settling>,
     /// How many in a row gave back less than half of what they held.
     in_vain: u32,
+    /// In how many looks in a row memory went too fast.
+    too_soon: u32,
     /// Since when only what grows is ended.
     braked: Option<Instant>,
     told: Told,
@@ -284,6 +288,7 @@ impl Sentry {
             ending: None,
             settling: None,
             in_vain: 0,
+            too_soon: 0,
             braked: None,
             told: Told::default(),
             note: Guarded::default(),
@@ -308,6 +313,10 @@ impl Sentry {
                 say,
             );
             return PAUSE_MAX;
+        };
+        self.too_soon = match is_too_soon(&seen) {
+            true => self.too_soon.saturating_add(1),
+            false => 0,
         };
         let cause = self.cause(&seen);
         self.look_at_groups(&seen, cause, now);
@@ -339,6 +348,9 @@ impl Sentry {
         }
         // Waiting at the limits of groups counts as well: alone it says nothing of the machine.
         let is_little = seen.headroom_bytes < self.room_below(seen);
+        if is_little && self.too_soon >= TOO_SOON_LOOKS {
+            return Some(Cause::TooSoon);
+        }
         let most = self.rule.stalled_max.fraction();
         let is_stalled = seen.stalled.is_some_and(|stalled| stalled >= most);
         (is_little && is_stalled).then_some(Cause::Stalled)
@@ -402,7 +414,8 @@ impl Sentry {
             return PAUSE_MIN;
         }
         let filled = seen.headroom_bytes as f64 / FILLED_PER_SECOND;
-        let gone = seen.gone_in.map_or(f64::INFINITY, |it| it.as_secs_f64());
+        let gone = seen.gone_in.into_iter().chain(seen.lately_gone_in).min();
+        let gone = gone.map_or(f64::INFINITY, |it| it.as_secs_f64());
         let soonest = filled.min(gone / 8.0);
         Duration::try_from_secs_f64(soonest)
             .unwrap_or(PAUSE_MAX)
@@ -412,6 +425,7 @@ impl Sentry {
     fn why(&self, cause: Cause, seen: &Seen) -> String {
         match cause {
             Cause::NoRoom => room(seen),
+            Cause::TooSoon => format!("{}; before anything has ended it would be gone", room(seen)),
             Cause::Stalled => format!(
                 "nothing went on for want of memory in {} of the last 10 s",
                 percent(seen.stalled.unwrap_or_default())

@@ -27,6 +27,8 @@ const MUCH: u64 = 4;
 const STALLED_MIN: Duration = Duration::from_secs(8);
 /// and how fast memory goes, since one large request is no trend.
 const TREND_MIN: Duration = Duration::from_secs(2);
+/// A group that is told to end gives its memory back so much later.
+const END_TAKES: Duration = Duration::from_secs(1);
 
 /// What is seen at one moment.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -35,8 +37,10 @@ pub(super) struct Seen {
     pub total_bytes: u64,
     /// How much more programs can take.
     pub headroom_bytes: u64,
-    /// When that is gone, as it went lately.
+    /// When that is gone, as it went in the last ten seconds.
     pub gone_in: Option<Duration>,
+    /// The same, as it went since the last look: what doubles is faster than it was.
+    pub lately_gone_in: Option<Duration>,
     /// The share of the last ten seconds in which no task could go on for want of
     /// memory; absent where the kernel does not measure it, or not long enough yet.
     pub stalled: Option<f64>,
@@ -51,6 +55,7 @@ pub(super) struct Sight {
     /// The most that zswap's pool may take; 0 where it is off.
     pool_bytes: u64,
     headroom: Ring<u64>,
+    last: Option<(Instant, u64)>,
     stalled_us: Ring<u64>,
     buffer: Vec<u8>,
 }
@@ -64,6 +69,7 @@ impl Sight {
             devices: Vec::new(),
             pool_bytes: 0,
             headroom: Ring::new(),
+            last: None,
             stalled_us: Ring::new(),
             buffer: touched(),
         };
@@ -94,6 +100,7 @@ impl Sight {
         if self.devices.len() != count {
             // Another sum: what it was before tells nothing of how fast memory goes.
             self.headroom = Ring::new();
+            self.last = None;
         }
     }
 
@@ -121,16 +128,19 @@ impl Sight {
             total_bytes,
             headroom_bytes,
             gone_in: self.gone_in(headroom_bytes, now),
+            lately_gone_in: self.lately_gone_in(headroom_bytes, now),
             stalled: self.stalled(now),
         })
     }
 
     fn gone_in(&self, headroom_bytes: u64, now: Instant) -> Option<Duration> {
-        let (age, before) = self.headroom.oldest(now)?;
-        let went = before.saturating_sub(headroom_bytes);
-        let times = headroom_bytes as f64 / went as f64;
-        (went > 0 && age >= TREND_MIN)
-            .then(|| Duration::try_from_secs_f64(age.as_secs_f64() * times).ok())?
+        let before = self.headroom.oldest(now)?;
+        (before.0 >= TREND_MIN).then(|| gone(before, headroom_bytes))?
+    }
+
+    fn lately_gone_in(&mut self, headroom_bytes: u64, now: Instant) -> Option<Duration> {
+        let (then, before) = self.last.replace((now, headroom_bytes))?;
+        gone((now.duration_since(then), before), headroom_bytes)
     }
 
     fn stalled(&mut self, now: Instant) -> Option<f64> {
@@ -141,6 +151,13 @@ impl Sight {
         let waited = full.total_us.saturating_sub(before) as f64;
         (age >= STALLED_MIN).then(|| waited / age.as_micros() as f64)
     }
+}
+
+/// When what is left is gone, where so long ago there was so much.
+fn gone((age, before): (Duration, u64), left: u64) -> Option<Duration> {
+    let went = before.saturating_sub(left);
+    let times = left as f64 / went as f64;
+    (went > 0).then(|| Duration::try_from_secs_f64(age.as_secs_f64() * times).ok())?
 }
 
 /// A compressed device that is swapped to.
@@ -228,6 +245,11 @@ impl SwapDevice {
         let all = of(stored).unwrap_or(RATIO_UNKNOWN);
         came.map_or(all, |came| came.min(all))
     }
+}
+
+/// Whether it is gone before a group that is told to end now has given anything back.
+pub(super) fn is_too_soon(seen: &Seen) -> bool {
+    seen.lately_gone_in.is_some_and(|time| time < END_TAKES)
 }
 
 /// Whether it is gone within the window.

@@ -1,0 +1,180 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
+# What a machine short of memory does with programs that run away and with others that
+# only take much, while ARM looks after it: kernel (nothing does), earlyoom, systemd-oomd,
+# or zmeld. `cargo xtask bench guard` runs it, once for each arm.
+#
+# Each of KINDS, ROUNDS times, with other seeds from SEED on: beside a program that holds
+# its memory and one that waits as a shell does. What did not end in LIMIT seconds is
+# ended. One line for each: the arm, the kind, then NAME=NUMBER:
+#
+#	round, seed
+#	ended		it is gone
+#	seconds		it took
+#	code		it ended with; 137 and 143 where it was killed or told to end
+#	kernel_killed	of its processes
+#	others_lost	what the kernel killed besides, or else is gone
+#	wait_ms		the longest that the shell waited
+#	watcher_lost	ARM's own program is gone
+
+# shellcheck source-path=SCRIPTDIR
+. /guest/guest.sh
+
+echo -1000 >/proc/self/oom_score_adj
+mkfifo /tmp/nobody
+modprobe zram num_devices=0 || exit 1
+modprobe -q lz4
+memory_groups "bench"
+groups="apps shell watcher"
+for group in $groups; do mkdir $GROUPS_TOP/$group; done
+echo +memory >$GROUPS_TOP/apps/cgroup.subtree_control
+mkdir $GROUPS_TOP/apps/steady
+zmeld up --tier zram --size 60% --codec lz4 --no-scan >/tmp/up 2>&1 || {
+	cat /tmp/up
+	exit 1
+}
+mib=$(awk '/^MemAvailable:/ { print int($2 / 1024) }' /proc/meminfo)
+disk=$(ls -d /dev/ubda /dev/vda 2>/dev/null | head -n 1)
+echo "machine available_mib=$mib"
+
+# in_group GROUP COMMAND... &: as any program is, for the kernel's killer.
+in_group() {
+	group=$1
+	shift
+	exec sh -c "echo 0 >/proc/self/oom_score_adj
+		echo \$\$ >$GROUPS_TOP/$group/cgroup.procs
+		exec \"\$@\"" sh "$@"
+}
+
+steady_start() {
+	in_group apps/steady /guest/load hold 1 $((mib / 8)) &
+	steady=$!
+	sleep 2
+}
+
+watcher_start() {
+	case $ARM in
+	kernel)
+		watcher=
+		return
+		;;
+	earlyoom) in_group watcher "/guest/earlyoom/usr/bin/earlyoom" >>/tmp/said 2>&1 & ;;
+	systemd-oomd) oomd_start ;;
+	zmeld)
+		printf '[watch.guard]\nend = ["/apps"]\n' >/tmp/zmeld.toml
+		in_group watcher zmeld watch --config /tmp/zmeld.toml >>/tmp/said 2>&1 &
+		;;
+	esac
+	watcher=$!
+	# As their units set it.
+	case $ARM in
+	earlyoom) echo -100 >/proc/$watcher/oom_score_adj ;;
+	*) echo -900 >/proc/$watcher/oom_score_adj ;;
+	esac
+	sleep 12
+}
+
+# It asks the first program which groups to watch; Debian's defaults for the rest.
+oomd_start() {
+	mkdir -p /run/systemd/system /run/systemd/oom /etc/systemd
+	printf '[OOM]\nDefaultMemoryPressureDurationSec=20s\n' >/etc/systemd/oomd.conf
+	rm -f /run/systemd/io.system.ManagedOOM
+	/guest/load groups /run/systemd/io.system.ManagedOOM /apps &
+	in_group watcher "/guest/systemd-oomd/lib/systemd/systemd-oomd" >>/tmp/said 2>&1 &
+}
+
+is_alive() {
+	kill -0 "$1" 2>/dev/null
+}
+
+killed() {
+	sed -n 's/^oom_kill //p' "$1"
+}
+
+# What follows is asked while a machine stands still, so no program is started for it.
+
+# Whole seconds: $now.
+now() {
+	IFS='. ' read -r now _ </proc/uptime
+}
+
+# A fifth of a second.
+rest() {
+	read -r -t 0.2 _ <>/tmp/nobody
+}
+
+is_populated() {
+	while read -r name value; do
+		[ "$name" != populated ] || return $((1 - value))
+	done <"$1/cgroup.events"
+	return 1
+}
+
+# scenario KIND ROUND SEED
+scenario() {
+	load=$GROUPS_TOP/apps/load
+	mkdir $load
+	# As on a machine that has run for a while, zram holds something.
+	echo 32M >$GROUPS_TOP/apps/steady/memory.reclaim 2>/dev/null
+	before=$(killed /proc/vmstat)
+	in_group shell /guest/load probe /tmp/waited &
+	shell=$!
+	sleep 1
+	now
+	began=$now
+	in_group apps/load /guest/load "$1" "$3" "$mib" "$disk" 2>/tmp/load &
+	pid=$!
+	rest
+	while is_populated $load && [ $((now - began)) -lt "$LIMIT" ]; do
+		rest
+		now
+	done
+	took=$((now - began))
+	ended=1
+	is_populated $load && ended=0 && echo 1 >$load/cgroup.kill
+	wait $pid
+	code=$?
+	[ ! -s /tmp/load ] || cat /tmp/load
+	own=$(killed $load/memory.events)
+	lost=$(($(killed /proc/vmstat) - before - own))
+	[ $lost = 0 ] || dmesg | grep 'Killed process' | tail -n $((lost + own)) | sed 's/^/# /'
+	is_alive $shell || {
+		echo "# the shell is gone"
+		[ $lost -gt 0 ] || lost=1
+	}
+	kill $shell 2>/dev/null
+	wait $shell
+	waited=$(cat /tmp/waited 2>/dev/null || echo 0)
+	rm -f /tmp/waited
+	gone=0
+	[ -z "$watcher" ] || is_alive $watcher || gone=1
+	is_alive $steady || {
+		echo "# what holds its memory is gone"
+		[ $lost -gt 0 ] || lost=1
+	}
+	echo "$ARM $1 round=$2 seed=$3 ended=$ended seconds=$took code=$code kernel_killed=$own" \
+		"others_lost=$lost wait_ms=$waited watcher_lost=$gone"
+	for _ in 1 2 3 4 5 6 7 8 9 10; do
+		rmdir $load 2>/dev/null && break
+		sleep 0.5
+	done
+	is_alive $steady || steady_start
+	[ $gone = 0 ] || watcher_start
+	# It settles.
+	sleep 4
+}
+
+steady_start
+watcher_start
+seed=$SEED
+for round in $(seq "$ROUNDS"); do
+	for kind in $KINDS; do
+		scenario "$kind" "$round" "$seed"
+		seed=$((seed + 1))
+	done
+done
+sed 's/^/# /' /tmp/said 2>/dev/null
+kill $steady $watcher 2>/dev/null
+wait
+exit 0

@@ -1,0 +1,367 @@
+//! What ends when a machine runs out of memory: programs that run away beside others
+//! that only take much, looked after by the kernel alone, by earlyoom, by systemd-oomd
+//! and by zmeld's guard, each in guests of its own with the same seeds.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{bail, ensure, Context, Result};
+use serde::Serialize;
+use zmeld_report::schema::Envelope;
+use zmeld_report::{cells, Cell, Column, Document, Section, Style, Table};
+
+use crate::arguments::Arguments;
+use crate::bench_guest::{named_kernel, timed_setting};
+use crate::bench_runs::{self, Run};
+use crate::guest::Addition;
+use crate::kernel_tests::{command_line_files, package_files};
+use crate::kernels::Kernel;
+use crate::machine::BootOptions;
+use crate::module_build;
+use crate::process::Log;
+use crate::vm;
+use crate::workspace;
+
+/// MiB of a guest: of the smallest machines that one can rent.
+const MEMORY: u64 = 512;
+/// MiB of the file that is read again and again: more than there is memory.
+const FILE: u64 = 768;
+/// Seconds after which what did not end is ended.
+const LIMIT: u64 = 90;
+/// What a shell may wait, in ms.
+const WAIT_MAX: f64 = 5000.0;
+/// Who looks after the machine, and the package that has it.
+const ARMS: &[(&str, Option<&str>)] = &[
+    ("kernel", None),
+    ("earlyoom", Some("earlyoom")),
+    ("systemd-oomd", Some("systemd-oomd")),
+    ("zmeld", None),
+];
+const RUNAWAYS: &[&str] = &[
+    "slow-leak",
+    "fast-leak",
+    "fork-bomb",
+    "cache-storm",
+    "incompressible",
+];
+const HARMLESS: &[&str] = &["still", "sawtooth", "many", "reader", "random", "swapped"];
+
+struct Options {
+    kernel: String,
+    json: Option<PathBuf>,
+    rounds: usize,
+    seed: u64,
+    arms: Vec<String>,
+    kinds: Vec<String>,
+}
+
+fn parse(arguments: &[String]) -> Result<Options> {
+    let arms = || ARMS.iter().map(|(name, _)| *name);
+    let kinds = || RUNAWAYS.iter().chain(HARMLESS).copied();
+    let mut options = Options {
+        kernel: "um".to_owned(),
+        json: None,
+        rounds: 10,
+        seed: 1,
+        arms: Vec::new(),
+        kinds: Vec::new(),
+    };
+    let mut arguments = Arguments::new(arguments);
+    while let Some(argument) = arguments.next() {
+        match argument {
+            "--kernel" => options.kernel = arguments.value()?.to_owned(),
+            "--json" => options.json = Some(PathBuf::from(arguments.value()?)),
+            "--rounds" => options.rounds = arguments.number()?,
+            "--seed" => options.seed = arguments.number()?,
+            "--arm" => options.arms.push(one_of(arms(), arguments.value()?)?),
+            "--kind" => options.kinds.push(one_of(kinds(), arguments.value()?)?),
+            other => bail!("there is no argument {other:?}"),
+        }
+    }
+    ensure!(options.rounds > 0, "--rounds 0 measures nothing");
+    if options.arms.is_empty() {
+        options.arms = arms().map(str::to_owned).collect();
+    }
+    if options.kinds.is_empty() {
+        options.kinds = kinds().map(str::to_owned).collect();
+    }
+    Ok(options)
+}
+
+fn one_of<'a>(known: impl Iterator<Item = &'a str>, name: &str) -> Result<String> {
+    let known: Vec<&str> = known.collect();
+    ensure!(
+        known.contains(&name),
+        "there is no {name:?}: {}",
+        known.join(", ")
+    );
+    Ok(name.to_owned())
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    kernel: &'a str,
+    setting: &'a str,
+    memory_mib: u64,
+    seed: u64,
+    tables: [Vec<serde_json::Value>; 2],
+    runs: &'a [Run],
+}
+
+/// Runs `bench guard`.
+pub fn run(arguments: &[String]) -> Result<ExitCode> {
+    let options = parse(arguments)?;
+    let log = Log::create(&workspace::work_folder("logs")?.join("bench-guard.log"))?;
+    let kernel = match named_kernel(&log, &options.kernel)? {
+        Ok(kernel) => kernel,
+        Err(code) => return Ok(code),
+    };
+    let setting = timed_setting(&kernel);
+    let mut runs = Vec::new();
+    for arm in &options.arms {
+        runs.extend(guest(&log, &kernel, &options, arm)?);
+    }
+    let tables = [
+        runaway_table(&runs, &options.arms),
+        harmless_table(&runs, &options.arms),
+    ];
+    let mut document = Document::new("Programs that run away, and others")
+        .provenance("kernel", &kernel.release)
+        .provenance("bed", &setting)
+        .provenance(
+            "memory",
+            format!("{MEMORY} MiB, one processor, zram with lz4 of 60 %"),
+        )
+        .provenance("seeds", format!("from {}", options.seed));
+    for table in &tables {
+        document = document.section(Section::new("").table(table.clone()));
+    }
+    print!("{}", document.to_text(&Style::plain(80)));
+    if let Some(path) = &options.json {
+        let body = Body {
+            kernel: &kernel.release,
+            setting: &setting,
+            memory_mib: MEMORY,
+            seed: options.seed,
+            tables: tables.map(|table| table.to_json_rows()),
+            runs: &runs,
+        };
+        let envelope = Envelope::new("zmeld.bench.guard", 1, env!("CARGO_PKG_VERSION"), body);
+        fs::write(path, envelope.to_text())
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// All runs of one arm, in one boot.
+fn guest(log: &Log, kernel: &Kernel, options: &Options, arm: &str) -> Result<Vec<Run>> {
+    let root = workspace::root();
+    let folder = root.join("xtask/guest");
+    let program = module_build::guest_program(log, &folder.join("load.c"))?;
+    let mut files = vec![
+        Addition::file("/guest/load", &program)?,
+        Addition::file("/guest/guest.sh", &root.join("store/kmod/tests/guest.sh"))?,
+    ];
+    files.extend(command_line_files(log)?);
+    let package = ARMS.iter().find(|(name, _)| *name == arm);
+    if let Some(package) = package.and_then(|(_, package)| *package) {
+        let found = package_files(log, package)?;
+        if found.is_empty() {
+            eprintln!("SKIP: {arm}: its package cannot be had");
+            return Ok(Vec::new());
+        }
+        files.extend(found);
+    }
+    let set = |name: &str, value: String| (name.to_owned(), value);
+    let boot = BootOptions {
+        script: Some(vm::script(&folder.join("guard.sh"))?),
+        load: false,
+        files,
+        variables: vec![
+            set("ARM", arm.to_owned()),
+            set("KINDS", options.kinds.join(" ")),
+            set("ROUNDS", options.rounds.to_string()),
+            set("SEED", options.seed.to_string()),
+            set("LIMIT", LIMIT.to_string()),
+        ],
+        memory: MEMORY,
+        // What waits, waits for memory and not for others' programs.
+        processors: 1,
+        urgent: true,
+        disks: vec![FILE],
+        limit: Duration::from_secs(6 * 3600),
+        ..BootOptions::default()
+    };
+    let runs = bench_runs::boot(kernel, &boot)?;
+    Ok(runs.into_iter().filter(|run| run.arm == arm).collect())
+}
+
+/// A number that every run has.
+fn value(run: &Run, name: &str) -> f64 {
+    run.values.get(name).copied().unwrap_or(f64::NAN)
+}
+
+fn count(runs: &[&Run], holds: impl Fn(&Run) -> bool) -> u64 {
+    runs.iter().filter(|run| holds(run)).count() as u64
+}
+
+fn of_kinds<'a>(runs: &'a [Run], arm: &str, kinds: &[&str]) -> Vec<&'a Run> {
+    runs.iter()
+        .filter(|run| run.arm == arm && kinds.contains(&run.part.as_str()))
+        .collect()
+}
+
+/// The longest that the shell waited in a run: the middle of the runs, and the most.
+fn waits(runs: &[&Run]) -> [f64; 2] {
+    let mut waits: Vec<f64> = runs.iter().map(|run| value(run, "wait_ms")).collect();
+    waits.sort_by(f64::total_cmp);
+    [
+        waits.get(waits.len() / 2).copied().unwrap_or(f64::NAN),
+        waits.last().copied().unwrap_or(f64::NAN),
+    ]
+}
+
+/// Of its processes the kernel killed one.
+fn is_the_kernels(run: &Run) -> bool {
+    value(run, "kernel_killed") > 0.0
+}
+
+fn has_lost(run: &Run) -> bool {
+    value(run, "others_lost") != 0.0 || value(run, "watcher_lost") != 0.0
+}
+
+fn runaway_table(runs: &[Run], arms: &[String]) -> Table {
+    let mut table = Table::new("Programs that run away")
+        .column(Column::text("looked after by").key("arm"))
+        .column(Column::text("kind"))
+        .column(Column::count("runs"))
+        .column(Column::count("ended by it").key("ended"))
+        .column(Column::count("by the kernel").key("kernel_ended"))
+        .column(Column::count("stayed").key("stayed"))
+        .column(Column::count("others lost").key("others_lost"))
+        .column(Column::number("wait, s").key("wait_median_s"))
+        .column(Column::number("at most").key("wait_max_s"));
+    for arm in arms {
+        for kind in RUNAWAYS {
+            let own = of_kinds(runs, arm, &[*kind]);
+            if own.is_empty() {
+                continue;
+            }
+            let ended = |run: &Run| value(run, "ended") == 1.0;
+            table.row(
+                cells![
+                    arm.clone(),
+                    *kind,
+                    own.len() as u64,
+                    count(&own, |run| ended(run) && !is_the_kernels(run)),
+                    count(&own, |run| ended(run) && is_the_kernels(run)),
+                    count(&own, |run| !ended(run)),
+                    count(&own, has_lost),
+                ]
+                .into_iter()
+                .chain(waits(&own).map(|ms| Cell::from(ms / 1000.0))),
+            );
+        }
+    }
+    table.note(format!(
+        "Stayed: after {LIMIT} s. By the kernel: it killed one of its processes at least. Others \
+         lost: something else was killed or ended. Wait: the longest that a shell had to wait in a \
+         run for a program to start, the middle of the runs and the most; {:.0} s is asked for.",
+        WAIT_MAX / 1000.0
+    ));
+    table
+}
+
+fn harmless_table(runs: &[Run], arms: &[String]) -> Table {
+    let mut table = Table::new("Programs that take much and do no harm")
+        .column(Column::text("looked after by").key("arm"))
+        .column(Column::text("kind"))
+        .column(Column::count("runs"))
+        .column(Column::count("done").key("done"))
+        .column(Column::count("killed by the kernel").key("kernel_killed"))
+        .column(Column::count("ended else").key("ended_else"))
+        .column(Column::count("others lost").key("others_lost"))
+        .column(Column::number("wait, s").key("wait_median_s"))
+        .column(Column::number("at most").key("wait_max_s"));
+    for arm in arms {
+        for kind in HARMLESS {
+            let own = of_kinds(runs, arm, &[*kind]);
+            if own.is_empty() {
+                continue;
+            }
+            let done = |run: &Run| value(run, "code") == 0.0;
+            table.row(
+                cells![
+                    arm.clone(),
+                    *kind,
+                    own.len() as u64,
+                    count(&own, done),
+                    count(&own, |run| !done(run) && is_the_kernels(run)),
+                    count(&own, |run| !done(run) && !is_the_kernels(run)),
+                    count(&own, has_lost),
+                ]
+                .into_iter()
+                .chain(waits(&own).map(|ms| Cell::from(ms / 1000.0))),
+            );
+        }
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arguments::words;
+
+    fn run_of(text: &str) -> Run {
+        Run::of_line(text).unwrap()
+    }
+
+    #[test]
+    fn who_ended_a_program_is_counted() {
+        let runs = [
+            run_of(
+                "zmeld fast-leak ended=1 kernel_killed=0 others_lost=0 watcher_lost=0 wait_ms=20",
+            ),
+            run_of(
+                "zmeld fast-leak ended=1 kernel_killed=2 others_lost=0 watcher_lost=1 wait_ms=90",
+            ),
+            run_of(
+                "zmeld fast-leak ended=0 kernel_killed=0 others_lost=1 watcher_lost=0 wait_ms=50",
+            ),
+        ];
+        let rows = runaway_table(&runs, &["zmeld".to_owned()]).to_json_rows();
+        assert_eq!(rows.len(), 1);
+        for (key, expected) in [("ended", 1.0), ("kernel_ended", 1.0), ("stayed", 1.0)] {
+            assert_eq!(rows[0][key], expected, "{key}");
+        }
+        assert_eq!(rows[0]["others_lost"], 2.0);
+        assert_eq!(rows[0]["wait_median_s"], 0.05);
+        assert_eq!(rows[0]["wait_max_s"], 0.09);
+    }
+
+    #[test]
+    fn what_was_not_done_was_ended_by_someone() {
+        let runs = [
+            run_of("kernel many code=0 kernel_killed=0 others_lost=0 watcher_lost=0 wait_ms=1"),
+            run_of("kernel many code=137 kernel_killed=1 others_lost=0 watcher_lost=0 wait_ms=1"),
+            run_of("kernel many code=143 kernel_killed=0 others_lost=0 watcher_lost=0 wait_ms=1"),
+        ];
+        let rows = harmless_table(&runs, &["kernel".to_owned()]).to_json_rows();
+        for key in ["done", "kernel_killed", "ended_else"] {
+            assert_eq!(rows[0][key], 1.0, "{key}");
+        }
+    }
+
+    #[test]
+    fn arguments_are_understood_or_refused() {
+        let options = parse(&words("--arm zmeld --kind still --rounds 2")).unwrap();
+        assert_eq!(options.arms, ["zmeld"]);
+        assert_eq!(options.kinds, ["still"]);
+        assert_eq!(parse(&[]).unwrap().arms.len(), ARMS.len());
+        assert!(parse(&words("--arm nohang")).is_err());
+        assert!(parse(&words("--rounds 0")).is_err());
+    }
+}
