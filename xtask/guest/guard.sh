@@ -175,6 +175,7 @@ for round in $(seq "$ROUNDS"); do
 	done
 done
 sed 's/^/# /' /tmp/said 2>/dev/null
+[ ! -e /run/zmeld/guard.json ] || grep -E 'late|reaction' /run/zmeld/guard.json | sed 's/^/# /'
 kill $steady $watcher 2>/dev/null
 wait
 exit 0

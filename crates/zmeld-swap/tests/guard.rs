@@ -243,28 +243,40 @@ fn one_that_does_not_listen_is_killed_when_its_grace_is_over() {
     assert_eq!(deaf.ended().signal(), Some(KILL));
 }
 
+/// There is no time to tell each, and each has begun two others by then.
 #[test]
-fn what_multiplies_is_killed_at_once_and_what_begins_a_helper_is_not() {
-    for (grown, is_killed) in [(25, true), (20, false)] {
-        let mut all: Vec<_> = (0..25).map(|_| Process::deaf()).collect();
+fn what_multiplies_is_killed_at_once_and_what_is_only_many_is_told() {
+    let mut all: Vec<_> = (0..64).map(|_| Process::patient()).collect();
+    for (before, count, is_killed) in [(64, 64, false), (10, 63, false), (30, 64, true)] {
         let mut machine = Machine::new("end = [\"/apps\"]\n");
         machine.group("apps", 0, &[]);
-        machine.group("apps/build", 100, &all.iter().take(16).collect::<Vec<_>>());
-        machine.look(2);
-        machine.takes("apps/build", 300);
+        let of = |count: usize| all.iter().take(count).collect::<Vec<_>>();
+        machine.group("apps/build", 100, &of(before));
+        machine.put("sys/fs/cgroup/apps/build/cgroup.kill", "");
+        machine.available(120);
+        machine.look(4);
+        machine.group("apps/build", 300, &of(count));
         machine.available(20);
         let said = machine.look(1);
-        assert!(said.contains("(SIGTERM to 16 processes)"), "{said}");
-        machine.group(
-            "apps/build",
-            300,
-            &all.iter().take(grown).collect::<Vec<_>>(),
+        let kill = fs::read_to_string(
+            machine
+                .dir
+                .path()
+                .join("sys/fs/cgroup/apps/build/cgroup.kill"),
         );
-        let said = machine.look(1);
-        let killed = said.contains("is killed (SIGKILL): it has more processes than were told");
-        assert_eq!(killed, is_killed, "{grown}: {said}");
-        if is_killed {
-            assert_eq!(all[24].ended().signal(), Some(KILL));
+        assert_eq!(kill.unwrap() == "1", is_killed, "{said}");
+        let told = match is_killed {
+            true => format!("(SIGKILL to {count} processes, which multiply)"),
+            false => format!("(SIGTERM to {count} processes)"),
+        };
+        assert!(said.contains(&told), "{told}: {said}");
+        let ended = if is_killed { 0 } else { count };
+        for (at, process) in all.iter_mut().enumerate() {
+            if at < ended {
+                assert_eq!(process.ended().signal(), Some(TERM));
+                *process = Process::patient();
+            }
+            assert!(process.lives());
         }
     }
 }

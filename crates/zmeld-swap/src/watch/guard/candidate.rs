@@ -24,8 +24,8 @@ const BELOW_MAX: usize = 4;
 const BELOW_ALL: usize = 8192;
 /// So many processes that were told to end are looked after each by itself.
 const TOLD_MAX: usize = 128;
-/// A group with fewer processes may begin some more to end in order.
-const MANY: usize = 16;
+/// Fewer processes than this can be told one by one.
+const MANY: u64 = 64;
 /// A path to a process's group is no longer, the host's root included.
 const PATH_MAX: usize = 512;
 
@@ -69,6 +69,9 @@ pub(super) struct Candidate {
     kill: Option<File>,
     taken: Ring<u64>,
     now: Taken,
+    /// How many processes it had, as far as they are followed.
+    processes: Ring<u64>,
+    count: u64,
 }
 
 impl Candidate {
@@ -103,6 +106,8 @@ impl Candidate {
                 .ok(),
             taken: Ring::new(),
             now: Taken::default(),
+            processes: Ring::new(),
+            count: 0,
         };
         candidate.follow(host);
         (!candidate.members.is_empty()).then_some(candidate)
@@ -135,6 +140,8 @@ impl Candidate {
     pub fn go_on(&mut self, before: &Candidate) {
         self.taken = before.taken;
         self.now = before.now;
+        self.processes = before.processes;
+        self.count = before.count;
     }
 
     /// Looks at what it takes.
@@ -145,11 +152,18 @@ impl Candidate {
             false => self.read(buffer).unwrap_or_default(),
         };
         self.taken.keep(now, self.now.bytes());
+        let lists = self.members.iter().filter_map(|list| {
+            let text = list.read(buffer).ok()?;
+            Some(text.lines().count() as u64)
+        });
+        self.count = lists.sum();
+        self.processes.keep(now, self.count);
     }
 
     /// It was not there at that time.
     pub fn began_after(&mut self, then: Instant) {
         self.taken.keep(then, 0);
+        self.processes.keep(then, 0);
     }
 
     /// In RAM and in swap, without files in memory and the page cache: what comes back
@@ -223,15 +237,12 @@ impl Candidate {
         }
     }
 
-    /// Whether there are clearly more processes than were told to end: what multiplies is
-    /// not ended by telling each.
-    pub fn multiplies(&self, told: usize, buffer: &mut [u8]) -> bool {
-        let count: usize = self
-            .members
-            .iter()
-            .filter_map(|list| Some(list.read(buffer).ok()?.lines().count()))
-            .sum();
-        told >= MANY && count > told + told / 4
+    /// How many processes it has, where those multiply: by telling each of them to end
+    /// they are not ended, nor is there time for it.
+    pub fn multiplies(&self, now: Instant) -> Option<u64> {
+        let (_, before) = self.processes.oldest(now)?;
+        let multiply = self.count >= MANY && self.count / 2 >= before;
+        (multiply && self.kill.is_some()).then_some(self.count)
     }
 
     /// Tells all of its processes to end, and how many those are.

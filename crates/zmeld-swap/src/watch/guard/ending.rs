@@ -66,7 +66,14 @@ impl Sentry {
             return;
         }
         let mut candidate = self.candidates.swap_remove(place);
-        let count = candidate.tell(&self.host, &mut self.buffer);
+        let multiplied = candidate.multiplies(now);
+        let count = match multiplied {
+            Some(count) => {
+                candidate.kill(&self.host, &mut self.buffer);
+                count
+            }
+            None => candidate.tell(&self.host, &mut self.buffer) as u64,
+        };
         let reaction = begin.elapsed();
         let is_deaf = count == 0 && !candidate.is_empty(&mut self.buffer);
         if is_deaf {
@@ -79,24 +86,29 @@ impl Sentry {
         // It is done: from here on memory may be taken.
         let why = format!("{}; {}", what(&candidate, now), self.why(cause, seen));
         let tried = self.shared.tried();
+        let was_killed = is_deaf || multiplied.is_some();
         self.ending = Some(Ending {
             since: now,
             headroom_bytes: seen.headroom_bytes,
-            killed: is_deaf.then_some(now),
+            killed: was_killed.then_some(now),
             told: EndedGroup {
                 group: candidate.shown.clone(),
                 why: why.clone(),
                 tried: tried.clone(),
                 held_bytes: candidate.bytes(),
-                processes: count as u64,
-                was_killed: is_deaf,
+                processes: count,
+                was_killed,
                 reaction_us: u64::try_from(reaction.as_micros()).unwrap_or(u64::MAX),
                 took_ms: None,
             },
             candidate,
         });
         say(GuardEvent::Said(format!(
-            "ends {why} (SIGTERM to {count} processes){}",
+            "ends {why} ({}){}",
+            match multiplied {
+                Some(count) => format!("SIGKILL to {count} processes, which multiply"),
+                None => format!("SIGTERM to {count} processes"),
+            },
             match tried.is_empty() {
                 true => String::new(),
                 false => format!("; before that: {}", tried.join("; ")),
@@ -174,10 +186,7 @@ impl Sentry {
             return;
         }
         let is_late = age >= self.rule.grace.duration();
-        let told = ending.told.processes as usize;
-        let multiplies =
-            ending.killed.is_none() && ending.candidate.multiplies(told, &mut self.buffer);
-        if !is_late && !is_pressing && !multiplies {
+        if !is_late && !is_pressing {
             return;
         }
         ending.candidate.kill(&self.host, &mut self.buffer);
@@ -187,10 +196,9 @@ impl Sentry {
             say(GuardEvent::Said(format!(
                 "{} is killed (SIGKILL): {}",
                 ending.told.group,
-                match (is_late, multiplies) {
-                    (true, _) => format!("it did not end within {}", self.rule.grace),
-                    (_, true) => "it has more processes than were told".to_owned(),
-                    _ => format!("programs can take {} more", bytes(seen.headroom_bytes)),
+                match is_late {
+                    true => format!("it did not end within {}", self.rule.grace),
+                    false => format!("programs can take {} more", bytes(seen.headroom_bytes)),
                 }
             )));
         }
