@@ -241,7 +241,7 @@ impl Candidate {
     /// they are not ended, nor is there time for it.
     pub fn multiplies(&self, now: Instant) -> Option<u64> {
         let (_, before) = self.processes.oldest(now)?;
-        let multiply = self.count >= MANY && self.count / 2 >= before;
+        let multiply = self.count >= MANY && self.count - self.count / 4 > before;
         (multiply && self.kill.is_some()).then_some(self.count)
     }
 

@@ -35,6 +35,7 @@ use std::time::{Duration, Instant};
 
 use rustix::mm::MlockAllFlags;
 use rustix::process::{getrlimit, setrlimit, Resource};
+use zmeld_linux::command::Invocation;
 use zmeld_linux::Host;
 use zmeld_report::units::{bytes, percent};
 
@@ -119,8 +120,7 @@ impl Guard {
                 .maximum
                 .map_or(Some(FILES), |most| Some(most.min(FILES)));
             let _ = setrlimit(Resource::Nofile, files);
-            // Of this thread. Without the right to, it has its turn like others.
-            let _ = rustix::process::setpriority_process(None, -20);
+            hurry(&sentry.host);
             let mut pause = Duration::ZERO;
             while !sentry.shared.stop.load(Ordering::Relaxed) {
                 let planned = Instant::now() + pause;
@@ -160,6 +160,15 @@ impl Guard {
     /// What was done to make room; it is told beside what is ended.
     pub fn tried(&self, what: String) {
         self.shared.note_tried(what);
+    }
+}
+
+/// This thread runs before all that run away, or where it may not, more than its turn.
+fn hurry(host: &Host) {
+    let thread = rustix::thread::gettid().as_raw_nonzero();
+    let first = Invocation::new("chrt").args(["-f", "-p", "1", &thread.to_string()]);
+    if host.run(&first).is_err() {
+        let _ = rustix::process::setpriority_process(None, -20);
     }
 }
 
