@@ -247,14 +247,24 @@ fn one_that_does_not_listen_is_killed_when_its_grace_is_over() {
 #[test]
 fn what_multiplies_is_killed_at_once_and_what_is_only_many_is_told() {
     let mut all: Vec<_> = (0..64).map(|_| Process::patient()).collect();
-    for (before, count, is_killed) in [(64, 64, false), (10, 63, false), (30, 64, true)] {
+    let cases = [
+        (64, 64, false),
+        (10, 63, false),
+        (33, 64, false),
+        (0, 64, false),
+        (30, 64, true),
+    ];
+    for (before, count, is_killed) in cases {
         let mut machine = Machine::new("end = [\"/apps\"]\n");
         machine.group("apps", 0, &[]);
         let of = |count: usize| all.iter().take(count).collect::<Vec<_>>();
-        machine.group("apps/build", 100, &of(before));
-        machine.put("sys/fs/cgroup/apps/build/cgroup.kill", "");
         machine.available(120);
-        machine.look(4);
+        machine.look(2);
+        // One that is begun with all of them does not multiply.
+        let first = if before == 0 { count } else { before };
+        machine.group("apps/build", 100, &of(first));
+        machine.put("sys/fs/cgroup/apps/build/cgroup.kill", "");
+        machine.look(if before == 0 { 12 } else { 22 });
         machine.group("apps/build", 300, &of(count));
         machine.available(20);
         let said = machine.look(1);
@@ -602,6 +612,51 @@ fn a_newcomer_is_not_overlooked() {
 }
 
 /// Where ending gives nothing back, what takes the memory is elsewhere.
+/// Only the largest are followed. One that comes among them again was there all the time,
+/// and has not grown from nothing.
+#[test]
+fn one_that_was_not_followed_has_not_grown_by_all_that_it_holds() {
+    let (mut old, mut runaway) = (Process::patient(), Process::patient());
+    let others: Vec<_> = (0..64).map(|_| Process::patient()).collect();
+    let mut machine = Machine::new("end = [\"/apps\"]\n");
+    machine.group("apps", 0, &[]);
+    machine.group("apps/old", 10, &[&old]);
+    machine.group("apps/runaway", 50, &[&runaway]);
+    for (at, other) in others.iter().enumerate() {
+        machine.group(&format!("apps/other{at}"), 20, &[other]);
+    }
+    machine.look(3);
+    assert!(machine.sentry.follows() == 64);
+    // It is among the largest from now on.
+    machine.takes("apps/old", 30);
+    machine.takes("apps/runaway", 75);
+    machine.available(90);
+    machine.look(3);
+    machine.available(20);
+    let said = machine.look(1);
+    assert!(said.starts_with("ends /apps/runaway"), "{said}");
+    assert_eq!(runaway.ended().signal(), Some(TERM));
+    assert!(old.lives());
+}
+
+/// What goes fast and elsewhere is not what a group took that grew.
+#[test]
+fn what_goes_too_fast_elsewhere_ends_nobody() {
+    let mut bystander = Process::patient();
+    let mut machine = Machine::new("end = [\"/apps\"]\nend_below = \"2%\"\n");
+    machine.group("apps", 0, &[]);
+    machine.group("apps/bystander", 50, &[&bystander]);
+    machine.available(200);
+    machine.look(3);
+    for (left, holds) in [(99, 65), (48, 75), (23, 85)] {
+        machine.available(left);
+        machine.takes("apps/bystander", holds);
+        let said = machine.look(1);
+        assert!(!said.contains("ends"), "{said}");
+    }
+    assert!(bystander.lives());
+}
+
 #[test]
 fn not_everything_is_ended_for_what_none_of_it_holds() {
     let mut all: Vec<Process> = (0..6).map(|_| Process::patient()).collect();

@@ -69,6 +69,8 @@ pub(super) struct Candidate {
     kill: Option<File>,
     taken: Ring<u64>,
     now: Taken,
+    /// How much more that is than at the last look.
+    took_bytes: u64,
     /// How many processes it had, as far as they are followed.
     processes: Ring<u64>,
     count: u64,
@@ -106,6 +108,7 @@ impl Candidate {
                 .ok(),
             taken: Ring::new(),
             now: Taken::default(),
+            took_bytes: 0,
             processes: Ring::new(),
             count: 0,
         };
@@ -140,17 +143,23 @@ impl Candidate {
     pub fn go_on(&mut self, before: &Candidate) {
         self.taken = before.taken;
         self.now = before.now;
-        self.processes = before.processes;
-        self.count = before.count;
+        self.took_bytes = before.took_bytes;
+        // Of other lists the count says nothing.
+        if self.members.len() == before.members.len() && !self.has_more_below {
+            self.processes = before.processes;
+            self.count = before.count;
+        }
     }
 
     /// Looks at what it takes.
     pub fn look(&mut self, now: Instant, buffer: &mut [u8]) {
+        let before = self.now.bytes();
         // One that is gone, or empty, gives nothing back.
         self.now = match self.is_empty(buffer) {
             true => Taken::default(),
             false => self.read(buffer).unwrap_or_default(),
         };
+        self.took_bytes = self.now.bytes().saturating_sub(before);
         self.taken.keep(now, self.now.bytes());
         let lists = self.members.iter().filter_map(|list| {
             let text = list.read(buffer).ok()?;
@@ -163,7 +172,11 @@ impl Candidate {
     /// It was not there at that time.
     pub fn began_after(&mut self, then: Instant) {
         self.taken.keep(then, 0);
-        self.processes.keep(then, 0);
+    }
+
+    /// How much more it takes than at the look before the last one.
+    pub fn took_bytes(&self) -> u64 {
+        self.took_bytes
     }
 
     /// In RAM and in swap, without files in memory and the page cache: what comes back
@@ -237,11 +250,12 @@ impl Candidate {
         }
     }
 
-    /// How many processes it has, where those multiply: by telling each of them to end
-    /// they are not ended, nor is there time for it.
+    /// How many processes it has, where those have doubled since it was first looked at, or
+    /// within ten seconds: by telling each of them to end they are not ended, nor is there
+    /// time for it.
     pub fn multiplies(&self, now: Instant) -> Option<u64> {
         let (_, before) = self.processes.oldest(now)?;
-        let multiply = self.count >= MANY && self.count - self.count / 4 > before;
+        let multiply = self.count >= MANY && self.count / 2 >= before;
         (multiply && self.kill.is_some()).then_some(self.count)
     }
 

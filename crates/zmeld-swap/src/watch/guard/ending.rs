@@ -42,7 +42,13 @@ impl Sentry {
             false => cause,
         };
         let begin = Instant::now();
-        let Some(place) = choose(&self.candidates, rule, seen.total_bytes, now) else {
+        let Some(place) = choose(
+            &self.candidates,
+            rule,
+            seen.total_bytes,
+            self.went_bytes,
+            now,
+        ) else {
             if is_over(&mut self.told.nothing, now) {
                 say(GuardEvent::Said(format!(
                     "{}; {}",

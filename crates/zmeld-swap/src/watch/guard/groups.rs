@@ -1,6 +1,6 @@
 //! Which groups may be ended, as the rule names them and the machine has them.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -58,6 +58,8 @@ impl Sentry {
             return;
         }
         self.looked_at_groups = Some(now);
+        self.went_bytes = self.headroom_then.saturating_sub(seen.headroom_bytes);
+        self.headroom_then = seen.headroom_bytes;
         for candidate in &mut self.candidates {
             candidate.look(now, &mut self.buffer);
         }
@@ -77,7 +79,7 @@ impl Sentry {
             (false, false) => CHOOSE_EVERY,
         };
         // A tenth of the time at most, whatever there is to look at.
-        let every = every.max((self.choosing_took * 10).min(CHOOSE_EVERY));
+        let every = every.max(self.choosing_took * 10);
         if self.ending.is_some() || !is_due(self.chosen, every, now) {
             return;
         }
@@ -107,20 +109,24 @@ impl Sentry {
         let mut targets = Targets::choose(&self.host, &hierarchy, selection, &self.shared.stop)?;
         targets.unmatched.retain(|it| is_of_rule(it));
         let mut found = Vec::with_capacity(CANDIDATES_MAX + 1);
-        for directory in self.ended_whole(targets.groups.into_keys()) {
+        let (whole, all) = self.ended_whole(targets.groups.into_keys());
+        for directory in whole {
             let rank = rank(&self.rule.end, &hierarchy.shown(&directory));
             let Some(mut candidate) = Candidate::open(&self.host, &hierarchy, &directory, rank)
             else {
                 continue;
             };
-            let mut known = self.candidates.iter();
-            match (known.find(|it| it.directory == directory), before) {
-                (Some(known), _) => candidate.go_on(known),
-                (None, Some(before)) => {
+            let mut followed = self.candidates.iter();
+            let was_there = |known: &HashSet<PathBuf>| known.contains(&directory);
+            // One that was there and not followed has grown by nothing that is known.
+            let is_new = self.known.as_ref().is_some_and(|known| !was_there(known));
+            match (followed.find(|it| it.directory == directory), before) {
+                (Some(followed), _) => candidate.go_on(followed),
+                (None, Some(before)) if is_new => {
                     let oldest = now.checked_sub(ring::WINDOW).unwrap_or(before);
                     candidate.began_after(before.max(oldest));
                 }
-                (None, None) => candidate.rehearse(&self.host),
+                (None, _) => candidate.rehearse(&self.host),
             }
             candidate.look(now, &mut self.buffer);
             found.push(candidate);
@@ -131,6 +137,7 @@ impl Sentry {
             }
         }
         self.candidates = found;
+        self.known = all;
         self.note.watched = self.candidates.iter().map(|it| it.shown.clone()).collect();
         self.note.protected = targets.protected;
         self.note.unmatched = targets.unmatched;
@@ -138,8 +145,12 @@ impl Sentry {
     }
 
     /// The groups that are ended each by itself: those that have processes of their own or
-    /// none below, or that the kernel would end whole, too (`memory.oom.group`).
-    fn ended_whole(&self, groups: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
+    /// none below, or that the kernel would end whole, too (`memory.oom.group`). With them
+    /// all groups that were looked at, unless there are more.
+    fn ended_whole(
+        &self,
+        groups: impl Iterator<Item = PathBuf>,
+    ) -> (Vec<PathBuf>, Option<HashSet<PathBuf>>) {
         let says = |group: &PathBuf, file: &str| {
             let text = self.host.read_optional(group.join(file)).ok().flatten();
             text.unwrap_or_default()
@@ -148,11 +159,14 @@ impl Sentry {
         let mut left: VecDeque<PathBuf> = groups.collect();
         let mut looked_at = 0;
         let mut whole = Vec::new();
+        let mut all = HashSet::new();
+        let mut are_all = true;
         while let Some(group) = left.pop_front() {
             looked_at += 1;
             if looked_at > LOOKED_AT_MAX || self.shared.stop.load(Ordering::Relaxed) {
                 break;
             }
+            all.insert(group.clone());
             let has_own = !says(&group, "cgroup.procs").trim().is_empty();
             let below = match has_own || says(&group, "memory.oom.group").trim() == "1" {
                 true => Vec::new(),
@@ -165,13 +179,15 @@ impl Sentry {
             // a path that is too long, who hides there does not hide from its end.
             let is_too_much = looked_at + left.len() + below.len() > LOOKED_AT_MAX
                 || below.iter().any(|it| it.as_os_str().len() > PATH_MAX);
+            are_all &= !is_too_much;
             match below.is_empty() || is_too_much {
                 true => whole.push(group),
                 false => left.extend(below),
             }
         }
+        are_all &= left.is_empty();
         whole.extend(left);
-        whole
+        (whole, are_all.then_some(all))
     }
 }
 

@@ -28,6 +28,8 @@ mod open;
 mod ring;
 mod sight;
 
+use std::collections::HashSet;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -62,8 +64,9 @@ const END_BELOW_MAX: u64 = 1 << 30;
 const TOLD_EVERY: Duration = Duration::from_secs(60);
 /// Files that may be open.
 const FILES: u64 = 4096;
-/// One look at which memory goes fast is one large request.
-const TOO_SOON_LOOKS: u32 = 2;
+/// For so long, in each look, memory goes too fast before that counts: less is one large
+/// request.
+const TOO_SOON_LASTS: Duration = Duration::from_millis(400);
 /// The note is not written more often.
 const NOTE_EVERY: Duration = Duration::from_secs(10);
 const NOTE_EVERY_SHORT: Duration = Duration::from_secs(120);
@@ -166,7 +169,7 @@ impl Guard {
 /// This thread runs before all that run away, or where it may not, more than its turn.
 fn hurry(host: &Host) {
     let thread = rustix::thread::gettid().as_raw_nonzero();
-    let first = Invocation::new("chrt").args(["-f", "-p", "1", &thread.to_string()]);
+    let first = Invocation::new("chrt").args(["-R", "-f", "-p", "1", &thread.to_string()]);
     if host.run(&first).is_err() {
         let _ = rustix::process::setpriority_process(None, -20);
     }
@@ -223,8 +226,14 @@ pub struct Sentry {
     settling: Option<Settling>,
     /// How many in a row gave back less than half of what they held.
     in_vain: u32,
-    /// In how many looks in a row memory went too fast.
-    too_soon: u32,
+    /// Since when memory goes too fast, in each look.
+    too_soon: Option<Instant>,
+    /// What programs could take when groups were last looked at, and how much less that
+    /// was than at the look before.
+    headroom_then: u64,
+    went_bytes: u64,
+    /// All groups that were there when some were chosen last; none where those were too many.
+    known: Option<HashSet<PathBuf>>,
     /// Since when only what grows is ended.
     braked: Option<Instant>,
     told: Told,
@@ -297,7 +306,10 @@ impl Sentry {
             ending: None,
             settling: None,
             in_vain: 0,
-            too_soon: 0,
+            too_soon: None,
+            headroom_then: 0,
+            went_bytes: 0,
+            known: None,
             braked: None,
             told: Told::default(),
             note: Guarded::default(),
@@ -311,10 +323,16 @@ impl Sentry {
         self.shared.is_short.load(Ordering::Relaxed)
     }
 
+    /// How many groups it follows.
+    pub fn follows(&self) -> usize {
+        self.candidates.len()
+    }
+
     /// Looks, and does what is due; when to look again.
     pub fn look(&mut self, now: Instant, say: &mut dyn FnMut(GuardEvent)) -> Duration {
         let began = *self.began.get_or_insert(now);
         let Some(seen) = self.sight.look(now) else {
+            self.too_soon = None;
             self.fail(
                 Error::CannotGuard {
                     why: "/proc/meminfo cannot be read".to_owned(),
@@ -323,11 +341,8 @@ impl Sentry {
             );
             return PAUSE_MAX;
         };
-        self.too_soon = match is_too_soon(&seen) {
-            true => self.too_soon.saturating_add(1),
-            false => 0,
-        };
-        let cause = self.cause(&seen);
+        self.too_soon = is_too_soon(&seen).then(|| self.too_soon.unwrap_or(now));
+        let cause = self.cause(&seen, now);
         self.look_at_groups(&seen, cause, now);
         // What follows takes memory in what it tells, after what it did.
         self.go_on_ending(&seen, now, say);
@@ -351,13 +366,14 @@ impl Sentry {
     }
 
     /// Why something has to end now.
-    fn cause(&self, seen: &Seen) -> Option<Cause> {
+    fn cause(&self, seen: &Seen, now: Instant) -> Option<Cause> {
         if seen.headroom_bytes < self.end_below(seen) {
             return Some(Cause::NoRoom);
         }
         // Waiting at the limits of groups counts as well: alone it says nothing of the machine.
         let is_little = seen.headroom_bytes < self.room_below(seen);
-        if is_little && self.too_soon >= TOO_SOON_LOOKS {
+        let lasts = |since| now.saturating_duration_since(since) >= TOO_SOON_LASTS;
+        if is_little && self.too_soon.is_some_and(lasts) {
             return Some(Cause::TooSoon);
         }
         let most = self.rule.stalled_max.fraction();
