@@ -159,7 +159,7 @@ pub fn run(arguments: &[String]) -> Result<ExitCode> {
 fn guest(log: &Log, kernel: &Kernel, options: &Options, arm: &str) -> Result<Vec<Run>> {
     let root = workspace::root();
     let folder = root.join("xtask/guest");
-    let program = module_build::guest_program(log, &folder.join("load.c"))?;
+    let program = module_build::guest_program(log, kernel.recipe, &folder.join("load.c"))?;
     let mut files = vec![
         Addition::file("/guest/load", &program)?,
         Addition::file("/guest/guest.sh", &root.join("store/kmod/tests/guest.sh"))?,
