@@ -19,6 +19,8 @@ pub struct Facts {
     pub swaps: Vec<ActiveSwap>,
     /// The swap partition that the machine hibernates to, where nothing is swapped to it.
     pub resume_from: Option<String>,
+    /// The size of that partition in bytes; none where nobody can tell.
+    pub resume_bytes: Option<u64>,
     /// The kernel's zswap; none where it was built without.
     pub zswap: Option<ZswapFacts>,
     /// The kernel's zram.
@@ -32,6 +34,8 @@ pub struct Facts {
 /// zswap as it is set, used or not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ZswapFacts {
+    /// Whether it takes pages now.
+    pub is_enabled: bool,
     /// Its codec.
     pub compressor: String,
     /// Percent of RAM that its pool may take; none where the kernel does not say.
@@ -41,6 +45,18 @@ pub struct ZswapFacts {
 }
 
 impl ZswapFacts {
+    /// What its pool may take, in bytes, as the kernel computes it.
+    fn limit_bytes(&self, ram_bytes: u64) -> Option<u64> {
+        Some(ram_bytes / 100 * self.max_pool_percent?.min(100))
+    }
+
+    /// Whether swap is smaller than the pool in front of it may get: so little is no place
+    /// for what the pool lets go of, and a device in RAM holds clearly more.
+    pub fn is_held_back_by(&self, swap_bytes: u64, ram_bytes: u64) -> bool {
+        let limit = self.limit_bytes(ram_bytes);
+        !self.is_enabled && limit.is_some_and(|limit| swap_bytes < limit)
+    }
+
     /// The pool's name where it keeps so many pages in one at the most, however small
     /// they get, and how many.
     fn most_in_a_page(&self) -> Option<(&str, f64)> {
@@ -72,33 +88,49 @@ pub struct Pool {
     /// What keeps its pages, where that bounds the ratio: `zbud` keeps two in a page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bounded_by: Option<String>,
+    /// Room in the swap behind it, where that bounds what it holds: each page in the pool
+    /// has its slot there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bounded_by_swap_bytes: Option<u64>,
 }
 
 impl Pool {
     /// The pool of such a zswap on a machine with that much RAM, on the same basis as a
-    /// device: what was measured with its codec, else what is usual.
-    pub fn of(zswap: &ZswapFacts, ram_bytes: u64, measured: &CodecVerdict) -> Option<Pool> {
+    /// device: what was measured with its codec, else what is usual. `behind_bytes`: room
+    /// in the swap that it stands in front of; none where nobody can tell.
+    pub fn of(
+        zswap: &ZswapFacts,
+        ram_bytes: u64,
+        behind_bytes: Option<u64>,
+        measured: &CodecVerdict,
+    ) -> Option<Pool> {
         let limit_percent = zswap.max_pool_percent?.min(100);
         let ratio = match measured {
             CodecVerdict::Codec { name, ratio, .. } if *name == zswap.compressor => Some(*ratio),
             _ => None,
         };
-        // As the kernel computes it, before what is in the pool.
-        let limit_bytes = ram_bytes / 100 * limit_percent;
+        let limit_bytes = zswap.limit_bytes(ram_bytes)?;
         let counted = ratio.unwrap_or(RATIO_ASSUMED).max(1.0);
         let most = zswap.most_in_a_page();
         let bound = most.filter(|(_, most)| counted >= *most);
         let counted = bound.map_or(counted, |(_, most)| most);
-        let holds_bytes = (limit_bytes as f64 * counted) as u64;
+        let full_bytes = (limit_bytes as f64 * counted) as u64;
+        let by_swap = behind_bytes.filter(|room| *room < full_bytes);
+        let holds_bytes = by_swap.unwrap_or(full_bytes);
+        let takes_bytes = match by_swap {
+            Some(room) => (room as f64 / counted) as u64,
+            None => limit_bytes,
+        };
         Some(Pool {
             compressor: zswap.compressor.clone(),
             limit_percent,
             limit_bytes,
             holds_bytes,
-            gains_bytes: holds_bytes.saturating_sub(limit_bytes),
+            gains_bytes: holds_bytes.saturating_sub(takes_bytes),
             ratio: counted,
             measured: ratio.is_some(),
             bounded_by: bound.map(|(name, _)| name.to_owned()),
+            bounded_by_swap_bytes: by_swap,
         })
     }
 
@@ -113,6 +145,19 @@ impl Pool {
             (None, true) => format!("pages of this machine get {ratio} times smaller"),
             (None, false) => format!("pages usually get {ratio} times smaller"),
         };
+        if let Some(room) = self.bounded_by_swap_bytes {
+            return format!(
+                "with {} {basis}: the swap behind it has room for {}, and the pool holds no more \
+                 than that, takes {} for it ({} % of RAM are its limit, {}) and gains {}; a larger \
+                 swap on disk lets it hold more",
+                self.compressor,
+                bytes(room),
+                bytes(self.holds_bytes.saturating_sub(self.gains_bytes)),
+                self.limit_percent,
+                bytes(self.limit_bytes),
+                bytes(self.gains_bytes)
+            );
+        }
         format!(
             "with {} {basis}: full of such pages the pool takes {} ({} % of RAM), which is its \
              limit, holds {} and gains {}; what does not fit goes to disk",
@@ -132,6 +177,9 @@ pub struct ActiveSwap {
     pub path: String,
     /// Its size in bytes.
     pub size_bytes: u64,
+    /// Bytes in use.
+    #[serde(skip)]
+    pub used_bytes: u64,
     /// Its priority.
     pub priority: i64,
     /// Its codec, where it is a compressed device in RAM.
@@ -228,6 +276,42 @@ pub struct Recommendation {
     pub replaces: Vec<ActiveSwap>,
 }
 
+impl Facts {
+    /// Room in the disk swap that zswap would stand in front of; none where nobody can
+    /// tell. What is in use counts where zswap is on: it may be in its pool.
+    pub fn room_behind_zswap(&self) -> Option<u64> {
+        let is_on = self.zswap.as_ref().is_some_and(|zswap| zswap.is_enabled);
+        let disks = self.swaps.iter().filter(|swap| !swap.is_in_ram());
+        let room = disks.map(|swap| match is_on {
+            true => swap.size_bytes,
+            false => swap.size_bytes.saturating_sub(swap.used_bytes),
+        });
+        let room = room.fold(0, u64::saturating_add);
+        match &self.resume_from {
+            Some(_) => Some(room.saturating_add(self.resume_bytes?)),
+            // Where no swap is on disk yet, none is known.
+            None => (self.swaps.iter().any(|swap| !swap.is_in_ram())).then_some(room),
+        }
+    }
+
+    /// The size of all swap on disks.
+    fn disk_bytes(&self) -> u64 {
+        let disks = self.swaps.iter().filter(|swap| !swap.is_in_ram());
+        disks.fold(0, |sum: u64, swap| sum.saturating_add(swap.size_bytes))
+    }
+
+    /// Whether a device in RAM suits the machine better than zswap in front of the disk
+    /// swap that it has, which is too small.
+    fn is_disk_too_small(&self) -> bool {
+        let size = self.disk_bytes();
+        let is_there = |it| matches!(it, ModulePresence::Ready | ModulePresence::Module);
+        let zswap = self.zswap.as_ref();
+        (is_there(self.zram) || is_there(self.zmeld))
+            && self.resume_from.is_none()
+            && zswap.is_some_and(|zswap| zswap.is_held_back_by(size, self.ram_bytes))
+    }
+}
+
 /// What suits a machine. `kind`: what its owner decided.
 pub fn recommend(facts: &Facts, kind: Option<AdvisedTier>) -> Recommendation {
     let disk = facts.swaps.iter().find(|swap| !swap.is_in_ram());
@@ -241,7 +325,7 @@ pub fn recommend(facts: &Facts, kind: Option<AdvisedTier>) -> Recommendation {
                 facts.resume_from.as_deref().unwrap_or_default()
             ),
         ),
-        (None, Some(disk)) if facts.zswap.is_some() => (
+        (None, Some(disk)) if facts.zswap.is_some() && !facts.is_disk_too_small() => (
             AdvisedTier::Zswap,
             format!(
                 "{} is swapped to: zswap keeps what is used in RAM and lets the rest go to disk, \
@@ -251,6 +335,13 @@ pub fn recommend(facts: &Facts, kind: Option<AdvisedTier>) -> Recommendation {
         ),
         (None, disk) => {
             let why = match disk {
+                Some(disk) if facts.zswap.is_some() => format!(
+                    "{} is swapped to, and swap on disk has {} only: zswap in front of it could hold no more \
+                     than that, and a device in RAM holds more; a larger swap on disk would suit \
+                     zswap",
+                    disk.path,
+                    bytes(facts.disk_bytes())
+                ),
                 Some(disk) => format!(
                     "{} is swapped to, and this kernel has no zswap: a device in RAM takes the \
                      pages first",
@@ -294,7 +385,14 @@ pub fn recommend(facts: &Facts, kind: Option<AdvisedTier>) -> Recommendation {
         why,
         codec,
         sizing,
-        pool: zswap.and_then(|zswap| Pool::of(zswap, facts.ram_bytes, &facts.measured)),
+        pool: zswap.and_then(|zswap| {
+            Pool::of(
+                zswap,
+                facts.ram_bytes,
+                facts.room_behind_zswap(),
+                &facts.measured,
+            )
+        }),
         missing: lacking,
         swaps_to: facts.resume_from.clone().filter(|_| !in_ram),
         replaces: compressed.cloned().collect(),
@@ -351,6 +449,7 @@ mod tests {
             ram_bytes: 8 << 30,
             page_size: 4096,
             zswap: Some(ZswapFacts {
+                is_enabled: false,
                 compressor: "lzo".to_owned(),
                 max_pool_percent: Some(20),
                 zpool: None,
@@ -369,7 +468,8 @@ mod tests {
     fn area(path: &str, codec: Option<&str>) -> ActiveSwap {
         ActiveSwap {
             path: path.to_owned(),
-            size_bytes: 4 << 30,
+            size_bytes: 6 << 30,
+            used_bytes: 0,
             priority: 100,
             codec: codec.map(str::to_owned),
             memory_limit_bytes: 0,
@@ -465,6 +565,38 @@ mod tests {
         assert_eq!(recommend(&facts, None).pool, None);
     }
 
+    /// By hand: each page in the pool has a slot in the swap behind it.
+    #[test]
+    fn a_pool_holds_no_more_than_the_swap_behind_it() {
+        let mut facts = facts();
+        let mut disk = area("/dev/sda2", None);
+        disk.size_bytes = 2 << 30;
+        disk.used_bytes = 1 << 30;
+        facts.swaps.push(disk);
+        let pool = recommend(&facts, None).pool.unwrap();
+        assert_eq!((pool.holds_bytes, pool.gains_bytes), (1 << 30, 512 << 20));
+        let said = pool.words();
+        assert!(said.contains("room for 1.00 GiB"), "{said}");
+        assert!(said.contains("takes 512 MiB for it"), "{said}");
+        // What zswap has taken already is in its pool, or was.
+        facts.zswap.as_mut().unwrap().is_enabled = true;
+        let pool = recommend(&facts, None).pool.unwrap();
+        assert_eq!(pool.holds_bytes, 2 << 30);
+        // Less than the pool may take is no place for what it lets go of.
+        facts.swaps[0].size_bytes = 1 << 30;
+        assert_eq!(recommend(&facts, None).kind, AdvisedTier::Zswap);
+        facts.zswap.as_mut().unwrap().is_enabled = false;
+        let found = recommend(&facts, None);
+        assert_eq!(found.kind, AdvisedTier::Zram);
+        assert!(found.why.contains("has 1.00 GiB only"), "{}", found.why);
+        // Who asks for it gets it, and what it comes to.
+        let asked = recommend(&facts, Some(AdvisedTier::Zswap));
+        assert_eq!(asked.pool.unwrap().holds_bytes, 0);
+        // Where there is nothing else, it is zswap.
+        facts.zram = ModulePresence::Absent;
+        assert_eq!(recommend(&facts, None).kind, AdvisedTier::Zswap);
+    }
+
     #[test]
     fn what_the_kernel_has_not_got_is_not_promised() {
         let mut facts = facts();
@@ -511,7 +643,7 @@ mod tests {
         let found = recommend(&facts, None);
         assert_eq!(
             found.compared().unwrap(),
-            "/dev/zram0 is swapped to already (lzo-rle, 4.00 GiB with no memory limit, priority \
+            "/dev/zram0 is swapped to already (lzo-rle, 6.00 GiB with no memory limit, priority \
              100); zmeld would set up a zram device of 8.00 GiB (100 % of RAM) with zstd and a \
              memory limit of 4.00 GiB (50 %)"
         );

@@ -96,6 +96,7 @@ pub fn recommendation(
     let area = |swap: &crate::machine::SwapInUse| ActiveSwap {
         path: swap.path.clone(),
         size_bytes: swap.size_bytes,
+        used_bytes: swap.used_bytes,
         priority: swap.priority,
         codec: swap.zram.as_ref().map(|zram| zram.codec.clone()),
         memory_limit_bytes: swap.zram.as_ref().map_or(0, |zram| zram.memory_limit_bytes),
@@ -108,12 +109,14 @@ pub fn recommendation(
         ram_bytes: result.ram_bytes,
         page_size: result.page_size,
         swaps: others.map(area).collect(),
-        zswap: machine.zswap_enabled.map(|_| ZswapFacts {
+        zswap: machine.zswap_enabled.map(|is_enabled| ZswapFacts {
+            is_enabled,
             compressor: machine.zswap_compressor.clone(),
             max_pool_percent: machine.zswap_max_pool_percent,
             zpool: machine.zswap_zpool.clone(),
         }),
         resume_from: machine.resume_from.clone(),
+        resume_bytes: machine.resume_bytes,
         zram: machine.zram,
         zmeld: machine.zmeld,
         measured: measured.clone(),

@@ -47,6 +47,9 @@ pub struct MachineFacts {
     /// The swap partition that it hibernates to, where nothing is swapped to it.
     #[serde(skip)]
     pub resume_from: Option<String>,
+    /// Its size in bytes.
+    #[serde(skip)]
+    pub resume_bytes: Option<u64>,
     /// The kernel's zram.
     pub zram: ModulePresence,
     /// The module zmeld.
@@ -89,7 +92,11 @@ impl MachineFacts {
         let memory = Meminfo::new(&memory);
         let kernel = read_line("/proc/sys/kernel/osrelease");
         let dep = fs::read_to_string(format!("/lib/modules/{kernel}/modules.dep")).ok();
+        let resume_from = idle_resume(&Host::here());
         MachineFacts {
+            resume_bytes: resume_from
+                .as_ref()
+                .and_then(|path| hibernation::size_bytes(&Host::here(), Path::new(path))),
             zram: presence("zram", dep.as_deref()),
             zmeld: presence("zmeld", dep.as_deref()),
             kernel,
@@ -110,7 +117,7 @@ impl MachineFacts {
             zswap_zpool: Some(read_line("/sys/module/zswap/parameters/zpool"))
                 .filter(|name| !name.is_empty()),
             ksm_runs: switch("/sys/kernel/mm/ksm/run"),
-            resume_from: idle_resume(&Host::here()),
+            resume_from,
         }
     }
 

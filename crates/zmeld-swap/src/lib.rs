@@ -42,6 +42,7 @@ pub mod export;
 pub mod findings;
 pub mod generator;
 pub mod identity;
+mod image;
 pub mod import;
 pub mod journal;
 pub mod machine;

@@ -1,6 +1,6 @@
 //! The machine as a plan needs to know it. Reading it changes nothing.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use zmeld_advice::module::{ModulePresence, ModuleSigns};
@@ -73,6 +73,12 @@ pub struct Machine {
     /// The swap partition that it hibernates to, where nothing is swapped to it.
     #[serde(skip)]
     pub resume_from: Option<String>,
+    /// Its size in bytes; none where nobody can tell.
+    #[serde(skip)]
+    pub resume_bytes: Option<u64>,
+    /// How large an image the kernel aims at; none where it does not say.
+    #[serde(skip)]
+    pub image_bytes: Option<u64>,
 }
 
 /// An active swap area, in JSON's terms.
@@ -134,6 +140,18 @@ pub struct Zswap {
     pub has_shrinker: bool,
 }
 
+impl Zswap {
+    /// The same for `zmeld-advice`.
+    pub(crate) fn facts(&self) -> zmeld_advice::ZswapFacts {
+        zmeld_advice::ZswapFacts {
+            is_enabled: self.enabled,
+            compressor: self.compressor.clone(),
+            max_pool_percent: self.max_pool_percent,
+            zpool: self.zpool.clone(),
+        }
+    }
+}
+
 impl Machine {
     /// Looks at a machine.
     ///
@@ -148,7 +166,14 @@ impl Machine {
         let dep = host.read_optional(format!("/lib/modules/{kernel}/modules.dep"));
         let dep = dep.ok().flatten();
         let swaps: Vec<Area> = host.swaps()?.iter().map(Area::from).collect();
+        let resume_from = idle_resume(host)?;
         Ok(Machine {
+            resume_bytes: resume_from
+                .as_ref()
+                .and_then(|path| hibernation::size_bytes(host, Path::new(path))),
+            image_bytes: host
+                .read_optional("/sys/power/image_size")?
+                .and_then(|text| text.trim().parse().ok()),
             kernel,
             ram_bytes: memory.total_bytes,
             available_bytes: memory.available_bytes,
@@ -158,8 +183,17 @@ impl Machine {
             zmeld: Feature::read(host, RamDriver::Zmeld, dep.as_deref())?,
             zswap: zswap(host)?,
             hibernation: hibernation(host)?,
-            resume_from: idle_resume(host)?,
+            resume_from,
         })
+    }
+
+    /// Whether the disk swap that it has is too small for zswap in front of it: a device
+    /// in RAM suits it better, which the recommendation goes by.
+    pub fn has_little_disk_swap(&self) -> bool {
+        let disks = self.swaps.iter().filter(|swap| !swap.is_in_ram());
+        let size = disks.fold(0, |sum: u64, swap| sum.saturating_add(swap.size_bytes));
+        let zswap = self.zswap.as_ref().map(Zswap::facts);
+        zswap.is_some_and(|zswap| zswap.is_held_back_by(size, self.ram_bytes))
     }
 
     /// Memory that is kept free is taken from all programs: a machine whose RAM is
@@ -312,6 +346,7 @@ fn compressed(host: &Host, swaps: &[Area]) -> Result<Vec<zmeld_advice::ActiveSwa
             Ok(zmeld_advice::ActiveSwap {
                 path: swap.path.clone(),
                 size_bytes: swap.size_bytes,
+                used_bytes: swap.used_bytes,
                 priority: i64::from(swap.priority),
                 codec,
                 memory_limit_bytes: limit.unwrap_or(0),
@@ -337,7 +372,7 @@ fn zswap(host: &Host) -> Result<Option<Zswap>, Error> {
     }))
 }
 
-fn idle_resume(host: &Host) -> Result<Option<String>, Error> {
+pub(crate) fn idle_resume(host: &Host) -> Result<Option<String>, Error> {
     let Some(path) = hibernation::partition(host) else {
         return Ok(None);
     };
@@ -414,6 +449,7 @@ mod tests {
             [zmeld_advice::ActiveSwap {
                 path: "/dev/zram0".to_owned(),
                 size_bytes: 2 << 20,
+                used_bytes: machine.swaps[0].used_bytes,
                 priority: 100,
                 codec: Some("lzo-rle".to_owned()),
                 memory_limit_bytes: 1 << 20,

@@ -14,7 +14,7 @@ use crate::config::{Config, Problem, Severity, Swappiness, Trap};
 use crate::error::{Error, ErrorKind};
 use crate::execute::may_go_up;
 use crate::journal::State;
-use crate::plan::{is_denied, Group, Options, Plan, Planned};
+use crate::plan::{guarding, is_denied, of_up, Gap, Group, Options, Plan, Planned};
 use crate::reconcile::{holds, reconcile, Doubt, Reconciliation};
 use crate::step::{Record, Step};
 
@@ -101,6 +101,9 @@ pub struct Outstanding {
     /// Whether a `zmeld watch` runs, where rules want one; none where they do not, or
     /// where that cannot be told.
     pub is_watched: Option<bool>,
+    /// What is in vain in the guard's rule; none where there is no rule, or nobody can
+    /// tell.
+    pub guard: Option<Vec<Gap>>,
 }
 
 impl Outstanding {
@@ -149,6 +152,7 @@ impl Outstanding {
             way,
             take_over,
             is_watched,
+            guard: guarding(host, &asked.config).map(|found| found.gaps),
         }
     }
 }
@@ -158,7 +162,7 @@ impl Outstanding {
 fn refusal(host: &Host, records: &[Record], plan: &Plan) -> Option<String> {
     let found = may_go_up(host, records, plan, Doubt::Recorded, &mut |_| {});
     let err = found.err()?;
-    (err.kind() == ErrorKind::Input).then(|| err.to_string())
+    (err.kind() == ErrorKind::Input).then(|| of_up(&err))
 }
 
 /// Whether it is about compressed swap of another tool.
@@ -426,7 +430,10 @@ impl<'a> Look<'a> {
         let (subject, what) = self.noun(group, step);
         let wanted = step.sets_to();
         let evidence = match wanted == is {
-            true => format!("asked for {wanted}, which zmeld up did not set"),
+            true => match self.apart(group, step) {
+                Some((wanted, is)) => format!("asked for {wanted}, in effect {is}"),
+                None => format!("asked for {wanted}, which zmeld up did not set"),
+            },
             false => format!("asked for {wanted}, in effect {is}"),
         };
         self.add(
@@ -442,6 +449,14 @@ impl<'a> Look<'a> {
             Step::SetAttribute(set) => (self.subject(group), set.noun()),
             Step::SwapOn(_) => (self.subject(group), "how it is swapped to".to_owned()),
             _ => (self.subject(group), "a step of it".to_owned()),
+        }
+    }
+
+    /// Two sizes that round alike, in a unit in which they differ.
+    fn apart(&self, group: &str, step: &Step) -> Option<(String, String)> {
+        match step {
+            Step::SetAttribute(set) => set.apart(self.host, self.device(group)?),
+            _ => None,
         }
     }
 

@@ -11,7 +11,7 @@ use crate::config::{
 };
 use crate::error::Error;
 use crate::journal::State;
-use crate::machine::{Area, Machine};
+use crate::machine::{Area, Machine, Zswap as ZswapNow};
 use zmeld_linux::Host;
 
 /// Kinds of tiers, as they are asked for.
@@ -61,6 +61,7 @@ pub fn facts(machine: &Machine, measured: &CodecVerdict, own_swaps: &[String]) -
             .unwrap_or_else(|| zmeld_advice::ActiveSwap {
                 path: swap.path.clone(),
                 size_bytes: swap.size_bytes,
+                used_bytes: swap.used_bytes,
                 priority: i64::from(swap.priority),
                 ..zmeld_advice::ActiveSwap::default()
             })
@@ -73,12 +74,9 @@ pub fn facts(machine: &Machine, measured: &CodecVerdict, own_swaps: &[String]) -
         ram_bytes: machine.ram_bytes,
         page_size: rustix::param::page_size() as u64,
         swaps: others.map(area).collect(),
-        zswap: machine.zswap.as_ref().map(|zswap| advice::ZswapFacts {
-            compressor: zswap.compressor.clone(),
-            max_pool_percent: zswap.max_pool_percent,
-            zpool: zswap.zpool.clone(),
-        }),
+        zswap: machine.zswap.as_ref().map(ZswapNow::facts),
         resume_from: machine.resume_from.clone(),
+        resume_bytes: machine.resume_bytes,
         zram: machine.zram.presence,
         zmeld: machine.zmeld.presence,
         measured: measured.clone(),
@@ -116,7 +114,7 @@ pub fn recommend(
     comments.insert(format!("tier.{name}"), why);
     let resumed_from = advised.swaps_to.clone().filter(|_| kind == TierKind::Zswap);
     let recommendation = (kind != TierKind::Disk).then_some(advised);
-    let recommendation = recommendation.map(|advised| chosen(advised, machine, choice, measured));
+    let recommendation = recommendation.map(|advised| chosen(advised, machine, choice, &facts));
     let kind = match kind {
         TierKind::Zram | TierKind::Zmeld => {
             let driver = match kind {
@@ -237,8 +235,9 @@ fn chosen(
     advised: Recommendation,
     machine: &Machine,
     choice: &Choice,
-    measured: &CodecVerdict,
+    facts: &Facts,
 ) -> Recommendation {
+    let measured = &facts.measured;
     let codec = choice.codec.as_ref().map(Codec::to_string);
     let page_size = rustix::param::page_size() as u64;
     let sizing = advised.sizing.map(|sizing| match choice.size {
@@ -250,11 +249,17 @@ fn chosen(
     });
     let pool = advised.pool.and_then(|pool| {
         let zswap = advice::ZswapFacts {
+            is_enabled: machine.zswap.as_ref().is_some_and(|it| it.enabled),
             compressor: codec.clone().unwrap_or(pool.compressor),
             max_pool_percent: Some(pool.limit_percent),
             zpool: machine.zswap.as_ref().and_then(|it| it.zpool.clone()),
         };
-        advice::Pool::of(&zswap, machine.ram_bytes, measured)
+        advice::Pool::of(
+            &zswap,
+            machine.ram_bytes,
+            facts.room_behind_zswap(),
+            measured,
+        )
     });
     Recommendation {
         codec: codec.or(advised.codec),
@@ -386,6 +391,8 @@ mod tests {
             }),
             hibernation: None,
             resume_from: None,
+            resume_bytes: None,
+            image_bytes: None,
         }
     }
 

@@ -7,6 +7,7 @@ use super::codec::OF_ZMELD_ALONE;
 use super::problem::{Problem, Severity};
 use super::read::Places;
 use super::*;
+use zmeld_advice::SwapKinds;
 
 /// All that is wrong with a configuration whose values were all understood.
 pub(super) fn check(config: &Config, places: &Places) -> Vec<Problem> {
@@ -537,6 +538,24 @@ impl Check<'_> {
                     1 << pages
                 ),
             );
+        }
+        let in_ram = SwapKinds {
+            in_ram: only_ram,
+            ..SwapKinds::default()
+        };
+        let least = in_ram.swappiness_min();
+        if let (Some(least), Some(Swappiness::Value(value))) = (least, config.tunables.swappiness) {
+            if value < least {
+                self.warning(
+                    Trap::Swappiness,
+                    "tunables.swappiness",
+                    format!(
+                        "{value} is low for swap in RAM: caches are dropped, and read from disk \
+                         again, before cold pages are compressed; write {least} at least, 150 \
+                         suits it"
+                    ),
+                );
+            }
         }
     }
 

@@ -29,6 +29,8 @@ pub enum Severity {
     Error,
     /// It can, and will disappoint.
     Warning,
+    /// It can, and may not do yet what it is for.
+    Notice,
 }
 
 /// One thing that is wrong, in one line: `FILE:LINE:COLUMN: KEY: WHAT; WAY OUT`.

@@ -1,11 +1,12 @@
 //! Tiers that get in each other's way.
 
-use zmeld_advice::{beside, CompressedPlace};
+use zmeld_advice::{beside, CompressedPlace, ZswapFacts};
 use zmeld_report::units::bytes;
 
 use super::applied::way_out;
 use super::{Found, View};
 use crate::config::Trap;
+use crate::image::Image;
 use crate::observe::{Device, Swap};
 use crate::outstanding::Way;
 
@@ -103,6 +104,9 @@ pub(super) fn second_device(view: &View) -> Vec<Found> {
 /// A compressed device above a disk by priority alone fills with what was swapped
 /// first, the coldest pages; what comes later, and is needed sooner, goes to disk.
 pub(super) fn lru_inversion(view: &View) -> Vec<Found> {
+    if has_little_disk_swap(view) {
+        return Vec::new();
+    }
     view.compressed()
         .filter(|(_, device)| device.backing.is_none())
         .filter_map(|(above, device)| {
@@ -130,10 +134,22 @@ pub(super) fn lru_inversion(view: &View) -> Vec<Found> {
         .collect()
 }
 
+/// Whether the disk swap is too small for zswap in front of it, as the plan judges it.
+fn has_little_disk_swap(view: &View) -> bool {
+    let size = view.disks().map(|disk| disk.area.size_bytes);
+    let size = size.fold(0, u64::saturating_add);
+    let zswap = view.now.zswap.as_ref().map(|zswap| ZswapFacts {
+        is_enabled: zswap.enabled,
+        max_pool_percent: Some(zswap.max_pool_percent),
+        ..ZswapFacts::default()
+    });
+    zswap.is_some_and(|zswap| zswap.is_held_back_by(size, view.now.memory.total_bytes))
+}
+
 /// The disk that a device without writeback stands above or beside, unless that is meant.
 fn beside_disk<'a>(view: &View<'a>, swap: &Swap) -> Option<&'a Swap> {
     let is_backed = |device: &Device| device.backing.is_some();
-    let is_meant = view.wanted.accept.contains(&Trap::LruInversion);
+    let is_meant = view.wanted.accept.contains(&Trap::LruInversion) || has_little_disk_swap(view);
     if is_meant || view.now.device_of(swap).is_some_and(is_backed) {
         return None;
     }
@@ -202,41 +218,18 @@ pub(super) fn hibernation(view: &View) -> Vec<Found> {
     let Some(resume) = &view.now.hibernation.resume else {
         return Vec::new();
     };
-    if let Some(largest) = view.disks().max_by_key(|disk| disk.area.size_bytes) {
-        return Vec::from_iter(small_for_image(view, resume, largest));
-    }
-    let Some((_, device)) = view.compressed().next() else {
-        return Vec::new();
+    let disks = view
+        .disks()
+        .map(|disk| (&disk.area.path, disk.area.size_bytes));
+    let image = Image {
+        resume,
+        largest: disks
+            .max_by_key(|(_, size)| *size)
+            .map(|(path, size)| (path.as_str(), size)),
+        idle: view.now.hibernation.idle.as_deref(),
+        bytes: view.now.hibernation.image_bytes,
     };
-    vec![Found::new(
-        "hibernation",
-        "hibernation is set up, and all active swap is in RAM: no image can be kept",
-        format!("{resume}; the only swap is {}", device.name),
-        "zmeld plan puts zswap in front of the partition that it resumes from, where that is \
-         swap; or say noresume on the kernel's command line",
-    )]
-}
-
-/// The image is kept in one area.
-fn small_for_image(view: &View, resume: &str, largest: &Swap) -> Option<Found> {
-    let image = view.now.hibernation.image_bytes?;
-    if largest.area.size_bytes >= image {
-        return None;
-    }
-    let found = Found::new(
-        "hibernation",
-        "hibernation is set up, and no swap on a disk is as large as the image that the kernel \
-         aims at: it may fail",
-        format!(
-            "{resume}; /sys/power/image_size is {}, {} has {}",
-            bytes(image),
-            largest.area.path,
-            bytes(largest.area.size_bytes)
-        ),
-        format!(
-            "echo {} > /sys/power/image_size, for a smaller one, or a larger swap partition",
-            largest.area.size_bytes / 5 * 4
-        ),
-    );
-    Some(found)
+    let lack = image.lack().into_iter();
+    lack.map(|lack| Found::new("hibernation", lack.what, lack.evidence, lack.way_out))
+        .collect()
 }

@@ -3,6 +3,7 @@
 use zmeld_report::units::{bytes, count};
 
 use super::{is_experiment, Found, Severity, View};
+use crate::config::Swappiness;
 use crate::observe::{share, Group, Pressure};
 use zmeld_linux::command::Invocation;
 
@@ -170,12 +171,23 @@ fn group_waits(group: &Group) -> Option<Found> {
     })
 }
 
+/// How a tunable gets another value: where the file sets it, it is the one to change.
+fn by_file(is_set: bool, line: &str, now: &str) -> String {
+    match is_set {
+        true => format!(
+            "{line} in [tunables] of /etc/zmeld.toml, then zmeld up; until the next boot: {now}"
+        ),
+        false => now.to_owned(),
+    }
+}
+
 /// Swappiness that does not fit the kind of swap.
 pub(super) fn swappiness(view: &View) -> Vec<Found> {
     let Some(value) = view.now.tunables.swappiness else {
         return Vec::new();
     };
     let kinds = view.kinds();
+    let set = view.wanted.tunables.swappiness;
     let below = |least: u8| value < u64::from(least);
     let above = |most: u8| value > u64::from(most);
     if kinds.swappiness_min().is_some_and(below) {
@@ -184,7 +196,11 @@ pub(super) fn swappiness(view: &View) -> Vec<Found> {
             "it is low for swap in RAM: caches are dropped, and read from disk again, before \
              cold pages are compressed",
             format!("vm.swappiness {value}; with swap k times as fast as files, 200 k/(k+1)"),
-            "sysctl vm.swappiness=150",
+            by_file(
+                matches!(set, Some(Swappiness::Value(_))),
+                "swappiness = 150",
+                "sysctl vm.swappiness=150",
+            ),
         )];
     }
     let spinning = view.disks().find(|disk| disk.stand.is_spinning());
@@ -197,7 +213,11 @@ pub(super) fn swappiness(view: &View) -> Vec<Found> {
                 "vm.swappiness {value}; {} is on a spinning disk",
                 disk.area.path
             ),
-            "sysctl vm.swappiness=60 (100: swap is as fast as files)",
+            by_file(
+                matches!(set, Some(Swappiness::Value(_))),
+                "swappiness = 60",
+                "sysctl vm.swappiness=60 (100: swap is as fast as files)",
+            ),
         )],
         _ => Vec::new(),
     }
@@ -221,6 +241,10 @@ pub(super) fn read_ahead(view: &View) -> Vec<Found> {
             "vm.page-cluster {value}: {} pages at once; all swap is in RAM",
             1u64 << value.min(20)
         ),
-        "sysctl vm.page-cluster=0",
+        by_file(
+            view.wanted.tunables.page_cluster.is_some(),
+            "page_cluster = 0",
+            "sysctl vm.page-cluster=0",
+        ),
     )]
 }

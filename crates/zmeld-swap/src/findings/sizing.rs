@@ -60,7 +60,8 @@ pub(super) fn no_memory_limit(view: &View) -> Vec<Found> {
     view.compressed()
         .filter(|(_, device)| {
             let limit = device.held.unwrap_or_default().limit_bytes;
-            limit == 0 && device.size_bytes >= ram / 2 && ram > 0
+            // As large as the trap of a configuration has it.
+            limit == 0 && device.size_bytes >= ram && ram > 0
         })
         .map(|(_, device)| {
             Found::new(

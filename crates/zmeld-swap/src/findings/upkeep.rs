@@ -127,7 +127,7 @@ pub(super) fn two_guards(view: &View) -> Vec<Found> {
                 other,
                 "it ends programs when memory is short, as [watch.guard] does",
                 format!("{other} runs, and [watch.guard] end names groups"),
-                format!("systemctl disable --now {other}, or [watch.guard] without end"),
+                format!("systemctl disable --now {other}, or remove [watch.guard]"),
             )
         })
         .collect()
@@ -136,6 +136,7 @@ pub(super) fn two_guards(view: &View) -> Vec<Found> {
 /// Writeback and recompression only happen when somebody asks, each time.
 pub(super) fn nothing_fires(view: &View) -> Vec<Found> {
     let mut found = Vec::from_iter(ends_nothing(view));
+    found.extend(guarded_in_vain(view));
     for device in view.now.devices.iter().filter(|device| device.initialised) {
         let name = &device.name;
         let stored = device.held.unwrap_or_default().stored_bytes;
@@ -201,6 +202,10 @@ fn ends_nothing(view: &View) -> Option<Found> {
             )
         });
     }
+    // What is there now is asked of the machine; without that, of the watch's note.
+    if view.outstanding.guard.is_some() {
+        return None;
+    }
     let seen = view.now.guard.as_ref().filter(|it| it.watched.is_empty())?;
     let names: Vec<String> = rule.end.iter().map(ToString::to_string).collect();
     let evidence = match seen.unmatched.is_empty() {
@@ -213,6 +218,21 @@ fn ends_nothing(view: &View) -> Option<Found> {
         format!("end = {}; {evidence}", names.join(", ")),
         "zmeld config check says which names are wrong; systemd-cgls lists the groups",
     ))
+}
+
+/// Names in the guard's rule that are no group now, as `zmeld config check` has them.
+fn guarded_in_vain(view: &View) -> Vec<Found> {
+    let gaps = view.outstanding.guard.iter().flatten();
+    let gaps = gaps.filter(|gap| !gap.is_form);
+    gaps.map(|gap| {
+        Found::new(
+            "watch.guard",
+            gap.so,
+            format!("{}: {}", gap.key, gap.why),
+            "another name: systemd-cgls lists the groups; or remove it",
+        )
+    })
+    .collect()
 }
 
 /// Rules that nobody carries out: the kernel does none of it by itself.

@@ -223,6 +223,9 @@ pub struct Hibernation {
     /// does not say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image_bytes: Option<u64>,
+    /// The swap partition that it resumes from, where nothing is swapped to it.
+    #[serde(skip)]
+    pub idle: Option<String>,
 }
 
 /// A control group with a limit on memory or swap.
@@ -346,6 +349,7 @@ fn hibernation(reader: &mut Reader) -> Hibernation {
         image_bytes: reader
             .optional("/sys/power/image_size")
             .and_then(|text| text.trim().parse().ok()),
+        idle: crate::machine::idle_resume(reader.host()).ok().flatten(),
     }
 }
 

@@ -1,9 +1,13 @@
 //! What a machine has against a configuration, for who checks it and sets nothing up.
 
 use crate::config::{Config, Kind, Problem, Severity, Trap};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
+use crate::event::Event;
+use crate::execute::may_go_up;
 use crate::journal::State;
 use crate::machine::Machine;
+use crate::reconcile::Doubt;
+use crate::step::Record;
 use crate::watch::targets::unmatched;
 use crate::watch::{guard, reclaim};
 use zmeld_linux::Host;
@@ -40,6 +44,15 @@ pub fn against(
         };
         match Plan::new(host, config, state, &options) {
             Ok(plan) => {
+                let records = state.map_or(&[][..], |state| &state.records);
+                let of_room = match options.only {
+                    None => room_for(host, records, &plan),
+                    Some(_) => Vec::new(),
+                };
+                let of_room = of_room
+                    .into_iter()
+                    .filter(|it| it.severity == Severity::Error);
+                problems.extend(of_room.map(refused));
                 problems.extend(plan.problems.into_iter().filter(is_new).map(refused));
                 break;
             }
@@ -63,6 +76,37 @@ pub fn against(
     }
     of_rules(host, config, &mut problems);
     problems
+}
+
+/// What the switching off of a plan that would be carried out meets: an error is what
+/// `zmeld up` refuses for it.
+pub fn room_for(host: &Host, records: &[Record], plan: &Plan) -> Vec<Problem> {
+    if plan.refuse().is_err() {
+        return Vec::new();
+    }
+    let mut problems = Vec::new();
+    let found = may_go_up(host, records, plan, Doubt::Recorded, &mut |event| {
+        if let Event::Note { text } = event {
+            problems.push(mind("", text.to_owned()));
+        }
+    });
+    match found.map_err(|err| (err.kind(), err)) {
+        Ok(_) => {}
+        Err((ErrorKind::Input, err)) => problems.push(Problem {
+            severity: Severity::Error,
+            ..mind("", of_up(&err))
+        }),
+        Err((_, err)) => problems.push(mind(
+            "",
+            format!("whether what is swapped out fits back cannot be told: {err}"),
+        )),
+    }
+    problems
+}
+
+/// What is refused, for who did not call `zmeld up`: whose option it is.
+pub(crate) fn of_up(err: &Error) -> String {
+    err.to_string().replace("say --force", "zmeld up --force")
 }
 
 /// An error of the machine's alone says who refuses it; that of a trap has its way out.
@@ -90,12 +134,15 @@ fn refusal(key: String, err: &Error) -> Problem {
 
 /// What the machine has against the rules about groups.
 fn of_rules(host: &Host, config: &Config, problems: &mut Vec<Problem>) {
+    let is_accepted = config.accept.contains(&Trap::UnusedRule);
     if let Some(rule) = &config.watch.reclaim {
         match reclaim::hierarchy(host) {
             Err(err) => problems.push(mind("watch.reclaim", err.to_string())),
+            Ok(_) if is_accepted => {}
             Ok(_) => {
-                let unmatched = unmatched(host, reclaim::selection(rule)).into_iter();
-                problems.extend(unmatched.map(|it| in_vain("watch.reclaim", &it, OF_RECLAIM)));
+                let names = unmatched(host, reclaim::selection(rule)).into_iter();
+                problems
+                    .extend(names.map(|it| Gap::of("watch.reclaim", &it, OF_RECLAIM).problem()));
             }
         }
     }
@@ -109,43 +156,99 @@ fn of_rules(host: &Host, config: &Config, problems: &mut Vec<Problem>) {
         }
         return;
     }
-    let Some(found) = guard::outlook(host, rule) else {
-        return;
-    };
+    let gaps = guarding(host, config).map(|found| found.gaps);
+    problems.extend(gaps.unwrap_or_default().iter().map(Gap::problem));
+}
+
+/// What a guard's rule comes to on a machine.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Guarding {
+    /// The groups that it may end, each with what is below it.
+    pub groups: Vec<String>,
+    /// What is in vain in it; nothing where that is meant.
+    pub gaps: Vec<Gap>,
+}
+
+/// What the guard's rule names and the machine has not got.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gap {
+    /// The key.
+    pub key: &'static str,
+    /// What is not there.
+    pub why: String,
+    /// What comes of it.
+    pub so: &'static str,
+    /// It is the form of names (`*`), of which there may be some at another time.
+    pub is_form: bool,
+}
+
+impl Gap {
+    fn of(key: &'static str, pattern: &str, so: &'static str) -> Gap {
+        Gap {
+            key,
+            why: format!("no control group is called {pattern} here now"),
+            so,
+            is_form: pattern.contains('*'),
+        }
+    }
+
+    /// The same as a check says it.
+    pub fn problem(&self) -> Problem {
+        let (severity, trap) = match self.is_form {
+            true => (Severity::Notice, None),
+            false => (Severity::Warning, Some(Trap::UnusedRule)),
+        };
+        Problem {
+            severity,
+            trap,
+            ..mind(
+                self.key,
+                format!(
+                    "{}, so that {}; systemd-cgls lists the groups",
+                    self.why, self.so
+                ),
+            )
+        }
+    }
+}
+
+/// What the guard's rule comes to; none where there is none, or nobody can tell.
+pub fn guarding(host: &Host, config: &Config) -> Option<Guarding> {
+    let rule = config.watch.guard.as_ref()?;
+    let found = guard::outlook(host, rule)?;
+    let groups = found.groups;
+    if config.accept.contains(&Trap::UnusedRule) {
+        let gaps = Vec::new();
+        return Some(Guarding { groups, gaps });
+    }
     let is_of_end = |pattern: &String| rule.end.iter().any(|it| it.to_string() == *pattern);
     let (of_end, protections): (Vec<_>, Vec<_>) = found.unmatched.into_iter().partition(is_of_end);
     let protections = protections.iter();
-    problems.extend(protections.map(|it| in_vain("watch.guard.protect", it, OF_PROTECT)));
-    let is_accepted = config.accept.contains(&Trap::UnusedRule);
-    if rule.end.is_empty() || found.can_end || is_accepted {
+    let mut gaps: Vec<Gap> = protections
+        .map(|it| Gap::of("watch.guard.protect", it, OF_PROTECT))
+        .collect();
+    if rule.end.is_empty() || !groups.is_empty() {
         let of_end = of_end.iter();
-        problems.extend(of_end.map(|it| in_vain("watch.guard.end", it, OF_END)));
-        return;
+        gaps.extend(of_end.map(|it| Gap::of("watch.guard.end", it, OF_END)));
+        return Some(Guarding { groups, gaps });
     }
-    let what = match of_end.is_empty() {
+    let why = match of_end.is_empty() {
         true => "all that it names is protected".to_owned(),
         false => format!("no control group is called {} here now", of_end.join(", ")),
     };
-    problems.push(Problem {
-        trap: Some(Trap::UnusedRule),
-        ..mind(
-            "watch.guard.end",
-            format!("{what}, so that the guard could end nothing; systemd-cgls lists the groups"),
-        )
+    gaps.push(Gap {
+        key: "watch.guard.end",
+        why,
+        so: "the guard could end nothing",
+        is_form: false,
     });
+    Some(Guarding { groups, gaps })
 }
 
 /// What comes of a pattern that names no group.
-const OF_RECLAIM: &str = "so that the rule is not for it, and it protects nothing";
-const OF_END: &str = "so that the guard cannot end it";
-const OF_PROTECT: &str = "so that it protects nothing";
-
-fn in_vain(key: &str, pattern: &str, so: &str) -> Problem {
-    mind(
-        key,
-        format!("no control group is called {pattern} here now, {so}; systemd-cgls lists them"),
-    )
-}
+const OF_RECLAIM: &str = "the rule is not for it, and it protects nothing";
+const OF_END: &str = "the guard cannot end it";
+const OF_PROTECT: &str = "it protects nothing";
 
 fn mind(key: &str, what: String) -> Problem {
     Problem {
@@ -185,7 +288,7 @@ pub fn is_disproved(machine: &Machine, config: &Config, problem: &Problem) -> bo
     };
     match problem.trap {
         Some(Trap::UnusedRule) => is_zswap(&problem.key),
-        Some(Trap::ReadAhead) => true,
+        Some(Trap::ReadAhead | Trap::Swappiness) => true,
         _ => false,
     }
 }

@@ -23,8 +23,8 @@ use crate::step::{Record, Step};
 use crate::steps::{Area, SetAttribute};
 use zmeld_linux::Host;
 
-pub(crate) use against::is_denied;
-pub use against::{against, is_disproved};
+pub use against::{against, guarding, is_disproved, room_for, Gap, Guarding};
+pub(crate) use against::{is_denied, of_up};
 pub use tunables::Measured;
 
 /// A step that was applied or taken back.
@@ -139,6 +139,7 @@ fn as_lines<S: serde::Serializer>(problems: &[Problem], serializer: S) -> Result
             "severity": match problem.severity {
                 Severity::Error => "error",
                 Severity::Warning => "warning",
+                Severity::Notice => "notice",
             },
             "trap": problem.trap.map(|trap| trap.name()),
             "text": problem.to_string(),

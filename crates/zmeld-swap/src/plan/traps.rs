@@ -7,6 +7,7 @@ use zmeld_report::units::bytes;
 use crate::config::{at_least_ram, Kind, Problem, RamDevice, Severity, Trap};
 
 use super::{Draft, Group};
+use crate::image::Image;
 
 /// A table is warned of that takes one part in so many of RAM.
 const TABLE_PART: u64 = 50;
@@ -34,7 +35,10 @@ impl Draft<'_> {
             Kind::Ram(device) if self.asked_for(tier) => Some((tier.name.to_string(), device)),
             _ => None,
         });
-        let Some(first) = ram.next() else { return };
+        let Some(first) = ram.next() else {
+            self.hibernation();
+            return;
+        };
         let all: Vec<_> = std::iter::once(first).chain(ram).collect();
         for (name, device) in &all {
             self.too_large(name, device);
@@ -137,6 +141,7 @@ impl Draft<'_> {
         });
     }
 
+    /// Whether the image can be kept once this is set up.
     fn hibernation(&mut self) {
         let Some(sign) = self.machine.hibernation.clone() else {
             return;
@@ -145,21 +150,37 @@ impl Draft<'_> {
             Kind::Disk(disk) => disk.hibernation,
             _ => false,
         };
-        if self.config.tiers.iter().any(said) {
+        let is_said = self.config.tiers.iter().any(said);
+        let resumed = self.machine.resume_from.clone().filter(|_| is_said);
+        let resumed = resumed.zip(self.machine.resume_bytes);
+        if is_said && resumed.is_none() {
+            // How large it is shows when it is on.
             return;
         }
-        self.warn(
-            Trap::Hibernation,
-            "",
-            format!(
-                "this machine hibernates ({sign}), and an image cannot be kept in RAM: it needs \
-                 swap on a disk that is large enough beside these tiers"
-            ),
-        );
+        let disks = self.machine.swaps.iter().filter(|swap| !swap.is_in_ram());
+        let disks = disks.map(|swap| (swap.path.as_str(), swap.size_bytes));
+        let resumed = resumed.as_ref().map(|(path, size)| (path.as_str(), *size));
+        let image = Image {
+            resume: &sign,
+            largest: disks.chain(resumed).max_by_key(|(_, size)| *size),
+            idle: match is_said {
+                true => None,
+                false => self.machine.resume_from.as_deref(),
+            },
+            bytes: self.machine.image_bytes,
+        };
+        if let Some(lack) = image.lack() {
+            let what = format!("{} ({}); {}", lack.what, lack.evidence, lack.way_out);
+            self.warn(Trap::Hibernation, "", what);
+        }
     }
 
     /// Swap that somebody else switched on, filled only when RAM is.
     fn others_below(&mut self, first: &str) {
+        // As the recommendation has it: there is little that could be upside down.
+        if self.machine.has_little_disk_swap() {
+            return;
+        }
         let own = self.own_areas();
         let mut others = self
             .machine

@@ -187,6 +187,28 @@ impl SetAttribute {
         }
     }
 
+    /// A size that is asked for and the one that a device has, in the largest unit in
+    /// which both are whole; none where they are the same.
+    pub(crate) fn apart(&self, host: &Host, device: &str) -> Option<(String, String)> {
+        let read = |name: &str| {
+            let text = host.read_optional(format!("/sys/block/{device}/{name}"));
+            text.ok().flatten()
+        };
+        let (wanted, is) = match self {
+            SetAttribute::Size(size) => (*size, read("disksize")?.trim().parse::<u64>().ok()?),
+            SetAttribute::MemoryLimit(size) => {
+                let limit = read("mm_stat")?;
+                (*size, limit.split_whitespace().nth(3)?.parse().ok()?)
+            }
+            _ => return None,
+        };
+        let units = [(1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B")];
+        let whole = |(unit, _): &&(u64, &str)| wanted % unit == 0 && is % unit == 0;
+        let (unit, name) = units.iter().find(whole)?;
+        let shown = |size: u64| format!("{} {name}", size / unit);
+        (wanted != is).then(|| (shown(wanted), shown(is)))
+    }
+
     /// What it is on a device now, for people, where the device shows it.
     pub(crate) fn in_effect(&self, host: &Host, device: &str) -> Option<String> {
         let read = |name: &str| {

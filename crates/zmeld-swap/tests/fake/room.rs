@@ -127,7 +127,12 @@ fn a_status_promises_no_up_that_is_refused_for_want_of_room() {
     two(&machine, "/app", 90, 98, Some(100));
     program(&machine, "/app", 42, "python3", 97);
     let refused = machine.up(&config(LARGER)).unwrap_err();
+    // Who did not call it is told whose option it is.
+    let refused = refused
+        .to_string()
+        .replace("say --force", "zmeld up --force");
     let said = format!("zmeld up refuses it now: {refused}");
+    assert!(said.ends_with("or zmeld up --force"), "{said}");
     assert!(said.contains("raise the limit, end the program"), "{said}");
     assert_eq!(remedies(&machine, LARGER), [said]);
     // Nothing is refused where nothing is to be switched off.

@@ -212,9 +212,20 @@ fn more_than_memory_can_hold() {
 fn hibernation_and_disk_swap_below_are_warned_of() {
     let machine = Machine::new();
     machine.put("/proc/cmdline", "resume=/dev/sda2\n");
-    warned(&machine, RAM, Trap::Hibernation, "cannot be kept in RAM");
-    let swaps = machine.text("/proc/swaps") + "/dev/sda2 partition 1024 0 -2\n";
-    machine.put("/proc/swaps", &swaps);
+    warned(&machine, RAM, Trap::Hibernation, "no image can be kept");
+    let list = machine.text("/proc/swaps");
+    // As little as that is no place for zswap to stand in front of.
+    machine.put("/sys/module/zswap/parameters/enabled", "N\n");
+    machine.put(
+        "/proc/swaps",
+        &format!("{list}/dev/sda2 partition 1024 0 -2\n"),
+    );
+    let plan = machine.plan(&config(RAM)).unwrap();
+    assert_eq!(plan.problems, []);
+    machine.put(
+        "/proc/swaps",
+        &format!("{list}/dev/sda2 partition 8388608 0 -2\n"),
+    );
     warned(
         &machine,
         RAM,
@@ -244,6 +255,52 @@ fn pages_that_do_not_fit_back_into_memory() {
     machine.put("/proc/swaps", &less.replace("9000000\t\t1024", "1024\t\t0"));
     assert_eq!(machine.snapshot(), up);
     machine.down().unwrap();
+}
+
+/// A check says what a run would be refused for.
+#[test]
+fn a_check_refuses_what_has_no_room() {
+    let machine = Machine::new();
+    machine.up(&config(RAM)).unwrap();
+    let full = machine
+        .text("/proc/swaps")
+        .replace("1024\t\t0", "9000000\t\t5242880");
+    machine.put("/proc/swaps", &full);
+    let host = machine.host();
+    let state = State::read(&host).unwrap();
+    let found = zmeld_swap::machine::Machine::read(&host).unwrap();
+    let check =
+        |text: &str| zmeld_swap::plan::against(&host, &found, &config(text), state.as_ref());
+    assert_eq!(check(RAM), []);
+    let other = check("[tier.fast]\nkind = \"zram\"\nsize = \"25%\"\n");
+    assert_eq!(other.len(), 1, "{other:?}");
+    assert_eq!(other[0].severity, Severity::Error);
+    let said = other[0].to_string();
+    assert!(said.contains("3072 MiB are missing"), "{said}");
+    assert!(said.ends_with("zmeld up refuses it here"), "{said}");
+}
+
+/// Sizes that round alike are told in a unit in which they differ.
+#[test]
+fn sizes_that_differ_are_told_apart() {
+    let machine = Machine::new();
+    let of = |size: &str| {
+        config(&format!(
+            "[tier.fast]\nkind = \"zram\"\nsize = \"{size}\"\n"
+        ))
+    };
+    machine.up(&of("2048MiB")).unwrap();
+    let evidence = |size: &str| {
+        let found = zmeld_swap::outstanding::Outstanding::read(&machine.host(), &of(size));
+        let changes = found.changes.into_iter().map(|it| it.evidence);
+        changes.collect::<Vec<_>>()
+    };
+    assert_eq!(evidence("2048MiB"), Vec::<String>::new());
+    assert_eq!(
+        evidence("2049MiB"),
+        ["asked for 2049 MiB, in effect 2048 MiB"]
+    );
+    assert_eq!(evidence("3GiB"), ["asked for 3.00 GiB, in effect 2.00 GiB"]);
 }
 
 #[test]

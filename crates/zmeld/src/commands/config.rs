@@ -139,9 +139,13 @@ fn check(args: &FileArgs) -> anyhow::Result<Outcome> {
         refuses_advised,
         traps,
         refused,
+        notices,
     } = look(&Host::at(&args.root), loaded)?;
     tell(&traps);
     tell(&refused);
+    for notice in &notices {
+        output::say(format_args!("notice: {notice}"));
+    }
     if files.is_empty() {
         output::print("nothing is configured: there is no /etc/zmeld.toml\n")?;
         return Ok(Outcome::Done);
@@ -189,6 +193,8 @@ struct Checked {
     traps: Vec<Problem>,
     /// What `zmeld up` refuses there.
     refused: Vec<Problem>,
+    /// What may be no fault: it is told, and changes nothing of how the check ends.
+    notices: Vec<Problem>,
 }
 
 /// Another machine's file may be checked here: what this one lacks is no mistake.
@@ -200,6 +206,7 @@ fn look(host: &Host, loaded: Loaded) -> anyhow::Result<Checked> {
             refuses_advised: false,
             traps: loaded.warnings,
             refused: Vec::new(),
+            notices: Vec::new(),
         });
     };
     let state = super::setup::readable_state(host)?;
@@ -210,7 +217,7 @@ fn look(host: &Host, loaded: Loaded) -> anyhow::Result<Checked> {
     let is_of_file = |problem: &Problem| is_asked_for || loaded.place(&problem.key).is_some();
     let mut traps = loaded.warnings.clone();
     traps.retain(|it| is_of_file(it) && !is_disproved(&machine, &loaded.config, it));
-    let (mut refused, mut refuses_advised) = (Vec::new(), false);
+    let (mut refused, mut notices, mut refuses_advised) = (Vec::new(), Vec::new(), false);
     if !loaded.files.is_empty() {
         let found = against(host, &machine, &loaded.config, state.as_ref());
         for problem in found {
@@ -223,6 +230,7 @@ fn look(host: &Host, loaded: Loaded) -> anyhow::Result<Checked> {
             match problem.severity {
                 Severity::Warning => traps.push(problem),
                 Severity::Error => refused.push(problem),
+                Severity::Notice => notices.push(problem),
             }
         }
     }
@@ -232,6 +240,7 @@ fn look(host: &Host, loaded: Loaded) -> anyhow::Result<Checked> {
         refuses_advised,
         traps,
         refused,
+        notices,
     })
 }
 

@@ -7,7 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use zmeld_linux::Host;
+use zmeld_swap::config::Config;
 use zmeld_swap::observe::{lately, Observation};
+use zmeld_swap::plan::guarding;
 use zmeld_swap::watch::{Guard, GuardEvent, WatchEvent, Watcher};
 
 use super::endpoint::Endpoint;
@@ -32,6 +35,9 @@ end it after what it is doing.";
 
 /// How soon a stop is heard, and a rule of its own pace has its turn.
 const TICK: Duration = Duration::from_millis(200);
+
+/// No more groups are named when the guard begins.
+const GROUPS_SHOWN: usize = 10;
 
 /// Arguments of `zmeld watch`.
 #[derive(Args)]
@@ -85,6 +91,7 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
             // The numbers of processes in another tree are those of others here.
             let is_here = args.place.root == Path::new("/");
             let dry_run = args.dry_run || config.watch.dry_run || !is_here;
+            say_guarding(&host, &config);
             Some(Guard::start(host.clone(), rule, dry_run, say_guard)?)
         }
         None => None,
@@ -167,6 +174,29 @@ fn say(said: WatchEvent) {
         WatchEvent::Holding(why) => log(&format!("holding: {why}")),
         _ => {}
     }
+}
+
+/// What the guard follows, and what it names in vain.
+fn say_guarding(host: &Host, config: &Config) {
+    let Some(found) = guarding(host, config) else {
+        return;
+    };
+    for gap in &found.gaps {
+        log(&gap.problem().to_string());
+    }
+    let named = found.groups.iter().take(GROUPS_SHOWN);
+    let named: Vec<_> = named.map(String::as_str).collect();
+    let more = match found.groups.len().saturating_sub(GROUPS_SHOWN) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    log(&match named.is_empty() {
+        true => "the guard follows this machine's memory, and ends nothing".to_owned(),
+        false => format!(
+            "the guard follows this machine's memory, and may end: {}{more}",
+            named.join(", ")
+        ),
+    });
 }
 
 fn say_guard(said: GuardEvent) {

@@ -339,6 +339,12 @@ fn names_of_groups_that_are_not_there_are_told() {
         "{err}"
     );
     assert!(err.contains("the guard cannot end it"), "{err}");
+    // Said by status, too, whether a watch runs or not.
+    let found = server.findings("unused-rule");
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0]["what"], "the guard cannot end it");
+    let evidence = "watch.guard.end: no control group is called baatch.service here now";
+    assert_eq!(found[0]["evidence"], evidence);
     let (code, err) =
         check("[watch.guard]\nend = [\"/user.slice\"]\nprotect = [\"shh.service\"]\n");
     assert_eq!(code, 1);
@@ -366,6 +372,21 @@ fn names_of_groups_that_are_not_there_are_told() {
         );
         assert_eq!(err.lines().count(), 1, "{err}");
     }
+    // Programs come and go: a form of names is told, and is no trap.
+    let forms = "[watch.guard]\nend = [\"/user.slice\"]\nprotect = [\"vte-spawn-*.scope\"]\n";
+    let (code, err) = check(forms);
+    assert_eq!(code, 0, "{err}");
+    assert!(
+        err.contains("notice: ") && err.contains("called vte-spawn-*.scope here now"),
+        "{err}"
+    );
+    assert_eq!(server.findings("unused-rule").len(), 0);
+    // Who means it says so once, for names of both lists.
+    let meant = "accept = [\"unused-rule\"]\n[watch.reclaim]\nprotect = [\"shh.service\"]\n\
+                 [watch.guard]\nend = [\"/user.slice\", \"baatch.service\"]\n";
+    let (code, err) = check(meant);
+    assert_eq!((code, err.as_str()), (0, ""));
+    assert_eq!(server.findings("unused-rule").len(), 0);
     // With another rule it makes room.
     let (code, err) = check("[watch.guard]\n[watch.reclaim]\n");
     assert_eq!((code, err.as_str()), (0, ""));
@@ -459,6 +480,14 @@ fn a_machine_that_hibernates_keeps_its_partition() {
     let (code, said, err) = laptop.run(&["config", "check"]);
     assert_eq!((code, err.as_str()), (0, ""), "{said}");
     laptop.config("");
+    // Until that is set up, status finds what the plan mends.
+    let found = laptop.findings("hibernation");
+    assert_eq!(found.len(), 1, "{found:?}");
+    let evidence = found[0]["evidence"].as_str().unwrap();
+    assert!(
+        evidence.ends_with("/dev/sda2 is not in /proc/swaps"),
+        "{evidence}"
+    );
     // A kernel that cannot hibernate needs none of it.
     laptop.put("sys/power/state", "freeze mem\n");
     assert!(laptop
@@ -471,6 +500,8 @@ fn a_machine_that_hibernates_keeps_its_partition() {
     laptop.put("sys/power/image_size", "1717986918\n");
     assert_eq!(laptop.findings("hibernation").len(), 0);
     laptop.put("sys/power/image_size", "8589934592\n");
+    let (_, _, err) = laptop.run(&["plan", "--toml"]);
+    assert!(err.contains("/sys/power/image_size is 8.00 GiB"), "{err}");
     let found = laptop.findings("hibernation");
     assert_eq!(found.len(), 1, "{found:?}");
     let evidence = found[0]["evidence"].as_str().unwrap();
@@ -796,9 +827,133 @@ fn way_outs_name_where_they_are_written_and_what_is_allowed() {
     assert!(err.contains("more than 1000%"), "{err}");
     // What holds for one boot only is said to, after what stays.
     laptop.config("");
+    laptop.put("sys/block/zram0/disksize", "4294967296\n");
     let found = laptop.findings("no-memory-limit");
     let remedy = found[0]["remedy"].as_str().unwrap();
     let (stays, now) = remedy.split_once("until the next boot: echo ").unwrap();
     assert!(stays.contains("zram-resident-limit"), "{remedy}");
     assert!(now.ends_with(" > /sys/block/zram0/mem_limit"), "{remedy}");
+}
+
+/// A page in zswap's pool has its slot in the swap behind it.
+#[test]
+fn zswap_is_promised_no_more_than_the_swap_behind_it() {
+    let server = Machine::new();
+    server.put(
+        "proc/meminfo",
+        "MemTotal: 1048576 kB\nMemFree: 524288 kB\nMemAvailable: 786432 kB\n",
+    );
+    server.swap("/dev/sda2 partition 65532 0 -2");
+    server.put("sys/block/sda/sda2/partition", "2\n");
+    let room = 65_532 * 1024;
+    let plan = json(&["plan", "--json", "--tier", "zswap", "--root", server.root()]);
+    crate::json::check(&plan);
+    let pool = &plan["recommendation"]["pool"];
+    assert_eq!(pool["holds_bytes"], room);
+    assert_eq!(pool["bounded_by_swap_bytes"], room);
+    assert_eq!(pool["gains_bytes"], room / 2);
+    let (_, out, _) = server.run(&["plan", "--tier", "zswap"]);
+    let words = out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        words.contains("the swap behind it has room for 64.0 MiB"),
+        "{out}"
+    );
+    assert!(!words.contains("410 MiB"), "{out}");
+    // A device in RAM gains clearly more, and nothing finds fault with it.
+    let (code, toml, err) = server.run(&["plan", "--toml"]);
+    assert_eq!(code, 0, "{err}");
+    assert!(
+        toml.contains("kind = \"zram\"") && toml.contains("64.0 MiB only"),
+        "{toml}"
+    );
+    assert!(!err.contains("zswap"), "{err}");
+    server.config(&toml);
+    let (code, said, err) = server.run(&["config", "check"]);
+    assert_eq!((code, err.as_str()), (0, ""), "{said}");
+    let server = server.with_zram_generator(100);
+    assert_eq!(server.findings("lru-inversion"), Vec::<Value>::new());
+    // Where zswap is on already, it stays.
+    server.put("sys/module/zswap/parameters/enabled", "Y\n");
+    server.config("");
+    assert_eq!(server.findings("zram-with-zswap").len(), 1);
+    let (_, toml, _) = server.run(&["plan", "--toml", "--take-over"]);
+    assert!(toml.contains("kind = \"zswap\""), "{toml}");
+}
+
+/// A file that says nothing of sizes sets up what nothing warns of.
+#[test]
+fn a_device_of_the_usual_size_is_not_warned_of() {
+    let laptop = Machine::new().with_zram_generator(100);
+    laptop.config("[tier.ram]\nkind = \"zram\"\n");
+    // Half of RAM, as the default is.
+    assert_eq!(laptop.findings("no-memory-limit"), Vec::<Value>::new());
+    laptop.put("sys/block/zram0/disksize", "4294963200\n");
+    assert_eq!(laptop.findings("no-memory-limit"), Vec::<Value>::new());
+    laptop.put("sys/block/zram0/disksize", "4294967296\n");
+    assert_eq!(laptop.findings("no-memory-limit").len(), 1);
+}
+
+/// What a file sets is changed in the file, and the check sees it there.
+#[test]
+fn a_value_of_the_file_is_changed_in_the_file() {
+    let laptop = Machine::new().with_zram_generator(100);
+    let remedy = |id: &str| {
+        let found = laptop.findings(id);
+        assert_eq!(found.len(), 1, "{id}: {found:?}");
+        found[0]["remedy"].as_str().unwrap().to_owned()
+    };
+    laptop.put("proc/sys/vm/swappiness", "20\n");
+    assert_eq!(remedy("swappiness"), "sysctl vm.swappiness=150");
+    assert_eq!(remedy("read-ahead"), "sysctl vm.page-cluster=0");
+    let accept = "accept = [\"second-device\"]\n";
+    laptop.config(&format!(
+        "{accept}{RAM}[tunables]\nswappiness = 20\npage_cluster = 3\n"
+    ));
+    for (id, line) in [
+        ("swappiness", "swappiness = 150"),
+        ("read-ahead", "page_cluster = 0"),
+    ] {
+        let said = remedy(id);
+        let way = format!(
+            "{line} in [tunables] of /etc/zmeld.toml, then zmeld up; until the next boot: "
+        );
+        assert!(said.starts_with(&way), "{said}");
+    }
+    let (code, _, err) = laptop.run(&["config", "check"]);
+    assert_eq!((code, err.lines().count()), (1, 2), "{err}");
+    assert!(err.contains("tunables.swappiness: 20 is low"), "{err}");
+    laptop.config(&format!(
+        "{accept}{RAM}[tunables]\nswappiness = 150\npage_cluster = 0\n"
+    ));
+    let (code, _, err) = laptop.run(&["config", "check"]);
+    assert_eq!((code, err.as_str()), (0, ""));
+}
+
+/// The guard says at its begin what it follows, and what is in vain.
+#[test]
+fn a_watch_says_what_its_guard_follows() {
+    use std::io::BufRead;
+    let server = Machine::new();
+    server.config(
+        "[watch.guard]\nend = [\"/user.slice\", \"baatch.service\"]\nprotect = [\"shh.service\"]\n",
+    );
+    server.put(
+        "proc/pressure/memory",
+        "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n",
+    );
+    let mut child = crate::run::zmeld(&["watch", "--dry-run", "--root", server.root()]);
+    child.stderr(std::process::Stdio::piped());
+    let mut child = child.spawn().unwrap();
+    let lines = std::io::BufReader::new(child.stderr.take().unwrap()).lines();
+    let said: Vec<String> = lines.map_while(Result::ok).take(3).collect();
+    let _ = child.kill();
+    child.wait().unwrap();
+    let all = said.join("\n");
+    for words in [
+        "watch.guard.end: no control group is called baatch.service",
+        "watch.guard.protect: no control group is called shh.service",
+        "may end: /user.slice",
+    ] {
+        assert!(all.contains(words), "{words}: {all}");
+    }
 }

@@ -212,8 +212,8 @@ fn is_of_rule(pattern: &str) -> bool {
 pub(crate) struct Outlook {
     /// What it names and no group is called, as it is written there.
     pub unmatched: Vec<String>,
-    /// Whether there is a group that it may end.
-    pub can_end: bool,
+    /// The groups that it may end, each with what is below it.
+    pub groups: Vec<String>,
 }
 
 /// What a rule comes to; none where that cannot be told.
@@ -228,7 +228,7 @@ pub(crate) fn outlook(host: &Host, rule: &GuardRule) -> Option<Outlook> {
             .into_iter()
             .filter(|it| is_of_rule(it))
             .collect(),
-        can_end: !targets.groups.is_empty(),
+        groups: targets.groups.into_values().collect(),
     })
 }
 

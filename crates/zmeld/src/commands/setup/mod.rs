@@ -14,15 +14,10 @@ use zmeld_linux::Host;
 use zmeld_scan::advice::{Advice, AdviceKind};
 use zmeld_swap::applied::Applied;
 use zmeld_swap::config::{Codec, Comments, Config, Kind, Location, Problem, Severity, Size};
-use zmeld_swap::event::Event;
-use zmeld_swap::execute;
 use zmeld_swap::journal::State;
 use zmeld_swap::machine::Machine;
-use zmeld_swap::plan::{is_disproved, Options, Plan};
+use zmeld_swap::plan::{is_disproved, room_for, Options, Plan};
 use zmeld_swap::recommend::{recommend, Choice, TierKind};
-use zmeld_swap::reconcile::Doubt;
-use zmeld_swap::step::Record;
-use zmeld_swap::ErrorKind;
 
 use crate::exit::{Outcome, EXIT_CODES};
 use crate::output;
@@ -577,7 +572,8 @@ pub fn plan(args: &PlanArgs) -> anyhow::Result<Outcome> {
     let toml = wanted.config.to_toml(&wanted.comments);
     let mut plan = planned(&wanted, &args.wanted, &host, state.as_ref(), false)?;
     let records = state.as_ref().map_or(&[][..], |state| &state.records);
-    room_for(&host, records, &mut plan);
+    let of_room = room_for(&host, records, &plan);
+    plan.problems.extend(of_room);
     // It ends as the run that it is for would.
     let outcome = match plan.refuse() {
         Ok(()) => Outcome::Done,
@@ -630,30 +626,6 @@ pub fn plan(args: &PlanArgs) -> anyhow::Result<Outcome> {
         &body,
     )?;
     Ok(outcome)
-}
-
-/// Adds to a plan that would be carried out what its switching off would meet.
-fn room_for(host: &Host, records: &[Record], plan: &mut Plan) {
-    if plan.refuse().is_err() {
-        return;
-    }
-    let mut notes = Vec::new();
-    let found = execute::may_go_up(host, records, plan, Doubt::Recorded, &mut |event| {
-        if let Event::Note { text } = event {
-            notes.push(text.to_owned());
-        }
-    });
-    plan.problems.extend(notes.into_iter().map(mind));
-    match found.map_err(|err| (err.kind(), err)) {
-        Ok(_) => {}
-        Err((ErrorKind::Input, err)) => plan.problems.push(Problem {
-            severity: Severity::Error,
-            ..mind(err.to_string())
-        }),
-        Err((_, err)) => plan.problems.push(mind(format!(
-            "whether what is swapped out fits back cannot be told: {err}"
-        ))),
-    }
 }
 
 /// The state, which an ordinary user may not be able to read.
