@@ -550,7 +550,12 @@ fn another_service_that_ends_programs_is_found() {
         let seen = Observation::read(&machine.host, 4096);
         let all = findings(&seen, config, None, &Outstanding::default());
         let guards = all.into_iter().filter(|it| it.id == "two-guards");
-        guards.map(|it| it.subject).collect()
+        // Without end it would be a rule for nothing.
+        let way = "systemctl disable --now earlyoom.service, or remove [watch.guard]";
+        guards
+            .inspect(|it| assert_eq!(it.remedy, way))
+            .map(|it| it.subject)
+            .collect()
     };
     assert!(found(&machine, &config).is_empty());
     machine.group("system.slice/earlyoom.service", 1, &[]);

@@ -29,7 +29,7 @@ pub struct GuardRule {
 /// What is said of a rule that has nothing to make room with, and nothing to end.
 pub(crate) const GUARDS_NOTHING: &str =
     "without end nothing is ended, and no other rule is there to make room with; name the groups \
-     that may be ended (end = [\"/user.slice\"]), or add [watch.reclaim]";
+     that may be ended (end = [\"/user.slice\"]), add [watch.reclaim], or remove [watch.guard]";
 
 impl Default for GuardRule {
     fn default() -> Self {

@@ -957,3 +957,21 @@ fn a_watch_says_what_its_guard_follows() {
         assert!(all.contains(words), "{words}: {all}");
     }
 }
+
+/// The first steps' guard has no fault on a machine with nothing open.
+#[test]
+fn the_guard_of_the_first_steps_passes_its_check() {
+    let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/first-steps.md");
+    let docs = fs::read_to_string(docs).unwrap();
+    let mut blocks = docs.split("```").skip(1).step_by(2);
+    let example = blocks
+        .find(|block| block.contains("[watch.guard]"))
+        .unwrap();
+    let server = Machine::new();
+    server.config(example);
+    let (code, out, err) = server.run(&["config", "check"]);
+    assert_eq!(code, 0, "{out}{err}");
+    assert!(out.contains("no trap"), "{out}");
+    assert!(err.lines().all(|line| line.contains("notice: ")), "{err}");
+    assert_eq!(server.findings("unused-rule"), Vec::<Value>::new());
+}
