@@ -37,8 +37,8 @@ fn another_choice_of_pages_is_in_the_interval() {
 #[test]
 fn a_bar_is_met_where_the_whole_interval_is() {
     assert_eq!(Verdict::of(0.85, 0.80, 0.85), Verdict::Met);
-    assert_eq!(Verdict::of(0.85, 0.80, 0.86), Verdict::WithinTheInterval);
+    assert_eq!(Verdict::of(0.85, 0.80, 0.86), Verdict::Undecided);
     assert_eq!(Verdict::of(0.85, 0.86, 0.90), Verdict::Missed);
-    let said = [Verdict::Met, Verdict::WithinTheInterval, Verdict::Missed].map(Verdict::text);
-    assert_eq!(said, ["met", "within the interval", "missed"]);
+    let said = [Verdict::Met, Verdict::Undecided, Verdict::Missed].map(Verdict::text);
+    assert_eq!(said, ["met", "undecided", "missed"]);
 }

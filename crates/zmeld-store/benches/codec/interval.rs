@@ -10,7 +10,7 @@ const SAMPLES: usize = 1000;
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     Met,
-    WithinTheInterval,
+    Undecided,
     Missed,
 }
 
@@ -20,7 +20,7 @@ impl Verdict {
         if high <= at_most {
             Verdict::Met
         } else if low <= at_most {
-            Verdict::WithinTheInterval
+            Verdict::Undecided
         } else {
             Verdict::Missed
         }
@@ -30,7 +30,7 @@ impl Verdict {
     pub fn text(self) -> &'static str {
         match self {
             Verdict::Met => "met",
-            Verdict::WithinTheInterval => "within the interval",
+            Verdict::Undecided => "undecided",
             Verdict::Missed => "missed",
         }
     }
