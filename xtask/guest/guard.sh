@@ -21,7 +21,9 @@
 # shellcheck source-path=SCRIPTDIR
 . /guest/guest.sh
 
+# What judges goes on, whatever stands still.
 echo -1000 >/proc/self/oom_score_adj
+chrt -f -p 2 $$ >/dev/null
 mkfifo /tmp/nobody
 modprobe zram num_devices=0 || exit 1
 modprobe -q lz4
@@ -38,11 +40,11 @@ mib=$(awk '/^MemAvailable:/ { print int($2 / 1024) }' /proc/meminfo)
 disk=$(ls -d /dev/ubda /dev/vda 2>/dev/null | head -n 1)
 echo "machine available_mib=$mib"
 
-# in_group GROUP COMMAND... &: as any program is, for the kernel's killer.
+# in_group GROUP COMMAND... &: as any program is, for the kernel's killer and scheduler.
 in_group() {
 	group=$1
 	shift
-	exec sh -c "echo 0 >/proc/self/oom_score_adj
+	exec chrt -o 0 sh -c "echo 0 >/proc/self/oom_score_adj
 		echo \$\$ >$GROUPS_TOP/$group/cgroup.procs
 		exec \"\$@\"" sh "$@"
 }

@@ -203,13 +203,9 @@ fn value(run: &Run, name: &str) -> f64 {
     run.values.get(name).copied().unwrap_or(f64::NAN)
 }
 
-fn count(runs: &[&Run], holds: impl Fn(&Run) -> bool) -> u64 {
-    runs.iter().filter(|run| holds(run)).count() as u64
-}
-
-fn of_kinds<'a>(runs: &'a [Run], arm: &str, kinds: &[&str]) -> Vec<&'a Run> {
+fn of_kind<'a>(runs: &'a [Run], arm: &str, kind: &str) -> Vec<&'a Run> {
     runs.iter()
-        .filter(|run| run.arm == arm && kinds.contains(&run.part.as_str()))
+        .filter(|run| run.arm == arm && run.part == kind)
         .collect()
 }
 
@@ -223,6 +219,14 @@ fn waits(runs: &[&Run]) -> [f64; 2] {
     ]
 }
 
+fn is_ended(run: &Run) -> bool {
+    value(run, "ended") == 1.0
+}
+
+fn is_done(run: &Run) -> bool {
+    value(run, "code") == 0.0
+}
+
 /// Of its processes the kernel killed one.
 fn is_the_kernels(run: &Run) -> bool {
     value(run, "kernel_killed") > 0.0
@@ -232,39 +236,51 @@ fn has_lost(run: &Run) -> bool {
     value(run, "others_lost") != 0.0 || value(run, "watcher_lost") != 0.0
 }
 
-fn runaway_table(runs: &[Run], arms: &[String]) -> Table {
-    let mut table = Table::new("Programs that run away")
+/// What is counted of a kind's runs.
+type Counted = (&'static str, &'static str, fn(&Run) -> bool);
+
+/// A row for each arm and kind: what is counted of its runs, and what the shell waited.
+fn table(title: &str, runs: &[Run], arms: &[String], kinds: &[&str], counted: &[Counted]) -> Table {
+    let mut table = Table::new(title)
         .column(Column::text("looked after by").key("arm"))
         .column(Column::text("kind"))
-        .column(Column::count("runs"))
-        .column(Column::count("ended by it").key("ended"))
-        .column(Column::count("by the kernel").key("kernel_ended"))
-        .column(Column::count("stayed").key("stayed"))
-        .column(Column::count("others lost").key("others_lost"))
+        .column(Column::count("runs"));
+    for (name, key, _) in counted {
+        table = table.column(Column::count(name).key(key));
+    }
+    table = table
         .column(Column::number("wait, s").key("wait_median_s"))
         .column(Column::number("at most").key("wait_max_s"));
     for arm in arms {
-        for kind in RUNAWAYS {
-            let own = of_kinds(runs, arm, &[*kind]);
+        for kind in kinds {
+            let own = of_kind(runs, arm, kind);
             if own.is_empty() {
                 continue;
             }
-            let ended = |run: &Run| value(run, "ended") == 1.0;
-            table.row(
-                cells![
-                    arm.clone(),
-                    *kind,
-                    own.len() as u64,
-                    count(&own, |run| ended(run) && !is_the_kernels(run)),
-                    count(&own, |run| ended(run) && is_the_kernels(run)),
-                    count(&own, |run| !ended(run)),
-                    count(&own, has_lost),
-                ]
-                .into_iter()
-                .chain(waits(&own).map(|ms| Cell::from(ms / 1000.0))),
-            );
+            let count = |holds: fn(&Run) -> bool| own.iter().filter(|run| holds(run)).count();
+            let counts = counted
+                .iter()
+                .map(|(_, _, holds)| Cell::from(count(*holds) as u64));
+            let waits = waits(&own).map(|ms| Cell::from(ms / 1000.0));
+            let first = cells![arm.clone(), *kind, own.len() as u64];
+            table.row(first.into_iter().chain(counts).chain(waits));
         }
     }
+    table
+}
+
+fn runaway_table(runs: &[Run], arms: &[String]) -> Table {
+    let counted: [Counted; 4] = [
+        ("ended by it", "ended", |run| {
+            is_ended(run) && !is_the_kernels(run)
+        }),
+        ("by the kernel", "kernel_ended", |run| {
+            is_ended(run) && is_the_kernels(run)
+        }),
+        ("stayed", "stayed", |run| !is_ended(run)),
+        ("others lost", "others_lost", has_lost),
+    ];
+    let mut table = table("Programs that run away", runs, arms, RUNAWAYS, &counted);
     table.note(format!(
         "Stayed: after {LIMIT} s. By the kernel: it killed one of its processes at least. Others \
          lost: something else was killed or ended. Wait: the longest that a shell had to wait in a \
@@ -275,39 +291,18 @@ fn runaway_table(runs: &[Run], arms: &[String]) -> Table {
 }
 
 fn harmless_table(runs: &[Run], arms: &[String]) -> Table {
-    let mut table = Table::new("Programs that take much and do no harm")
-        .column(Column::text("looked after by").key("arm"))
-        .column(Column::text("kind"))
-        .column(Column::count("runs"))
-        .column(Column::count("done").key("done"))
-        .column(Column::count("killed by the kernel").key("kernel_killed"))
-        .column(Column::count("ended else").key("ended_else"))
-        .column(Column::count("others lost").key("others_lost"))
-        .column(Column::number("wait, s").key("wait_median_s"))
-        .column(Column::number("at most").key("wait_max_s"));
-    for arm in arms {
-        for kind in HARMLESS {
-            let own = of_kinds(runs, arm, &[*kind]);
-            if own.is_empty() {
-                continue;
-            }
-            let done = |run: &Run| value(run, "code") == 0.0;
-            table.row(
-                cells![
-                    arm.clone(),
-                    *kind,
-                    own.len() as u64,
-                    count(&own, done),
-                    count(&own, |run| !done(run) && is_the_kernels(run)),
-                    count(&own, |run| !done(run) && !is_the_kernels(run)),
-                    count(&own, has_lost),
-                ]
-                .into_iter()
-                .chain(waits(&own).map(|ms| Cell::from(ms / 1000.0))),
-            );
-        }
-    }
-    table
+    let counted: [Counted; 4] = [
+        ("done", "done", is_done),
+        ("killed by the kernel", "kernel_killed", |run| {
+            !is_done(run) && is_the_kernels(run)
+        }),
+        ("ended else", "ended_else", |run| {
+            !is_done(run) && !is_the_kernels(run)
+        }),
+        ("others lost", "others_lost", has_lost),
+    ];
+    let title = "Programs that take much and do no harm";
+    table(title, runs, arms, HARMLESS, &counted)
 }
 
 #[cfg(test)]
