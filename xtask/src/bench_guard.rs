@@ -186,6 +186,7 @@ fn guest(log: &Log, kernel: &Kernel, options: &Options, arm: &str) -> Result<Vec
             set("SEED", options.seed.to_string()),
             set("LIMIT", LIMIT.to_string()),
         ],
+        programs: vec!["chrt".to_owned()],
         memory: MEMORY,
         // What waits, waits for memory and not for others' programs.
         processors: 1,

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
-# guest: kernel=um,6.12 memory=256
+# guest: kernel=um,6.12 memory=256 program=chrt
 #
 # `[watch.guard]` on a real kernel that runs out of memory: what runs away is ended, and
 # what holds its memory lives.
