@@ -631,7 +631,8 @@ fn one_that_was_not_followed_has_not_grown_by_all_that_it_holds() {
         machine.group(&format!("apps/other{at}"), 20, &[other]);
     }
     machine.look(3);
-    assert!(machine.sentry.follows() == 64);
+    let told = Observation::read(&machine.host, 4096).guard;
+    assert_eq!(told.map(|told| told.watched.len()), Some(64));
     // It is among the largest from now on.
     machine.takes("apps/old", 30);
     machine.takes("apps/runaway", 75);

@@ -323,11 +323,6 @@ impl Sentry {
         self.shared.is_short.load(Ordering::Relaxed)
     }
 
-    /// How many groups it follows.
-    pub fn follows(&self) -> usize {
-        self.candidates.len()
-    }
-
     /// Looks, and does what is due; when to look again.
     pub fn look(&mut self, now: Instant, say: &mut dyn FnMut(GuardEvent)) -> Duration {
         let began = *self.began.get_or_insert(now);
