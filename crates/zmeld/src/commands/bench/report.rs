@@ -5,6 +5,7 @@ use std::fmt::Write;
 use zmeld_lab::experiment::judge::ArmPair;
 use zmeld_lab::experiment::overhead::{cost, CostVerdict, Overhead};
 use zmeld_lab::experiment::result::{CaseFacts, CaseJudgement, Experiment, Outcome, Run};
+use zmeld_lab::measure::HostFacts;
 use zmeld_lab::recipe::{Metric, PublishedTable};
 use zmeld_lab::statistics::sample::median;
 use zmeld_lab::statistics::verdict::{ArmSummary, Judgement, SIGNIFICANCE};
@@ -17,6 +18,27 @@ use zmeld_report::{cells, Cell, Column, Document, Estimate, Section, Table, Tone
 const READING: &str = "Intervals in tables and plots are comparison intervals (83.4 %): where those of two arms have \
                        no point in common, their medians differ at the 5 % level. A winner is named only if \
                        Mann-Whitney's test, corrected for all pairs (Holm), agrees.";
+
+/// Where it was measured.
+pub fn of_machine(document: Document, machine: &HostFacts) -> Document {
+    document
+        .provenance(
+            "machine",
+            format!(
+                "{}, {} processors, {}",
+                machine.processor,
+                machine.processors,
+                bytes(machine.ram_bytes)
+            ),
+        )
+        .provenance(
+            "kernel",
+            format!(
+                "{}, control groups v{}",
+                machine.kernel, machine.cgroup_version
+            ),
+        )
+}
 
 fn unit(metric: &Metric) -> Unit {
     match metric.name.as_str() {
@@ -651,23 +673,7 @@ fn build(experiment: &Experiment, plots: bool) -> Document {
         document = document.section(section);
     }
     document = document.section(Section::new("How to read this").paragraph(READING));
-    document
-        .provenance(
-            "machine",
-            format!(
-                "{}, {} processors, {}",
-                machine.processor,
-                machine.processors,
-                bytes(machine.ram_bytes)
-            ),
-        )
-        .provenance(
-            "kernel",
-            format!(
-                "{}, control groups v{}",
-                machine.kernel, machine.cgroup_version
-            ),
-        )
+    of_machine(document, machine)
         .provenance(
             "runs",
             format!(

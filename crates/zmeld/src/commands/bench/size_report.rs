@@ -9,6 +9,8 @@ use zmeld_report::plot::{Axis, Lines};
 use zmeld_report::units::{bytes, percent, ratio, seconds};
 use zmeld_report::{cells, Cell, Column, Document, Estimate, Section, Table, Tone, Unit};
 
+use super::report::of_machine;
+
 /// Does nothing swap with it?
 fn swaps(search: &SizeSearch, set_up: &SetUp) -> bool {
     let mut arms = search.recipe.arms.iter();
@@ -584,30 +586,12 @@ fn build(search: &SizeSearch, plots: bool) -> Document {
         .flat_map(|it| &it.steps)
         .map(|step| step.runs.len())
         .sum();
-    let machine = &search.machine;
-    document
-        .provenance(
-            "machine",
-            format!(
-                "{}, {} processors, {}",
-                machine.processor,
-                machine.processors,
-                bytes(machine.ram_bytes)
-            ),
-        )
-        .provenance(
-            "kernel",
-            format!(
-                "{}, control groups v{}",
-                machine.kernel, machine.cgroup_version
-            ),
-        )
-        .provenance(
-            "runs",
-            format!(
-                "{runs} with {steps} limits, {} without, seed {}",
-                search.unlimited.len(),
-                search.seed
-            ),
-        )
+    of_machine(document, &search.machine).provenance(
+        "runs",
+        format!(
+            "{runs} with {steps} limits, {} without, seed {}",
+            search.unlimited.len(),
+            search.seed
+        ),
+    )
 }
