@@ -95,9 +95,29 @@ static u64 expanded(const u8 *key, u64 counter)
 	return sip(key, bytes, 8);
 }
 
+/* sum += a * b as on paper, in digits of 32 bits: machines of 32 bits have no more. */
+static void add_product(u32 *sum, u64 a, u64 b)
+{
+	u32 digits[2][2] = { { (u32)a, (u32)(a >> 32) }, { (u32)b, (u32)(b >> 32) } };
+	u32 i, j, place;
+
+	for (i = 0; i < 2; i++) {
+		for (j = 0; j < 2; j++) {
+			u64 carry = (u64)digits[0][i] * digits[1][j];
+
+			for (place = i + j; place < 4; place++) {
+				u64 digit = (u64)sum[place] + (u32)carry;
+
+				sum[place] = (u32)digit;
+				carry = (carry >> 32) + (digit >> 32);
+			}
+		}
+	}
+}
+
 static u32 plain(const u8 *key, const u8 *page)
 {
-	unsigned __int128 sum = 0;
+	u32 sum[4] = { 0 };
 	u8 finish[16], nh[16];
 	u64 i;
 
@@ -105,11 +125,11 @@ static u32 plain(const u8 *key, const u8 *page)
 		u64 a = bytes_word(page + 8 * i, 8) + expanded(key, i);
 		u64 b = bytes_word(page + 8 * i + 8, 8) + expanded(key, i + 1);
 
-		sum += (unsigned __int128)a * b;
+		add_product(sum, a, b);
 	}
 	for (i = 0; i < 16; i++) {
 		finish[i] = (u8)(expanded(key, WORDS + i / 8) >> i % 8 * 8);
-		nh[i] = (u8)(sum >> 8 * i);
+		nh[i] = (u8)(sum[i / 4] >> 8 * (i % 4));
 	}
 	return (u32)(sip(finish, nh, 16) >> 32) &
 	       ~0u << (32 - ZM_FINGERPRINT_BITS);

@@ -13,10 +13,10 @@ use zmeld_report::{cells, Column, Document, Section, Style, Table};
 
 use crate::arguments::Arguments;
 use crate::c_build;
+use crate::library_sources;
 use crate::pages;
 use crate::process::Log;
-use crate::processors::{Processor, ARM64, X86_64};
-use crate::rust_tests::cargo;
+use crate::processors::{self, Processor, ARM64, X86_64};
 use crate::workspace;
 
 /// Each of them costs a second or two.
@@ -56,7 +56,9 @@ pub fn run(arguments: &[String]) -> Result<ExitCode> {
     fs::write(&file, &data.bytes).with_context(|| workspace::shown(&file))?;
     let program = folder.join("instructions");
     let (sources, includes) = sources()?;
-    processor.compile_with(&log, &includes, &sources, &program)?;
+    let mut compiler = processor.library_compiler();
+    processors::add_store_flags(&mut compiler, &includes);
+    processors::compile(&log, compiler, &sources, &program)?;
     let mut table = table(name);
     for codec in CODECS {
         eprintln!("{codec}");
@@ -150,26 +152,11 @@ fn sources() -> Result<(Vec<PathBuf>, Vec<PathBuf>)> {
         sources.push(store.join(format!("port/user/codec_{codec}.c")));
     }
     sources.extend(workspace::files(&store.join("zword"), "c")?);
-    let lz4 = crate_folder("lz4-sys")?.join("liblz4/lib");
-    sources.extend(["lz4.c", "lz4hc.c"].map(|name| lz4.join(name)));
-    let zstd = crate_folder("zstd-sys")?.join("zstd/lib");
-    for part in ["common", "compress", "decompress"] {
-        sources.extend(workspace::files(&zstd.join(part), "c")?);
+    let libraries = [library_sources::lz4()?, library_sources::zstd()?];
+    let mut includes = Vec::new();
+    for library in libraries {
+        sources.extend(library.files);
+        includes.push(library.include);
     }
-    Ok((sources, vec![lz4, zstd]))
-}
-
-/// Where cargo keeps a dependency's sources.
-fn crate_folder(name: &str) -> Result<PathBuf> {
-    let output = cargo(&["metadata", "--format-version", "1"])
-        .stderr(Stdio::inherit())
-        .output()
-        .context("cannot start cargo")?;
-    let known: serde_json::Value = serde_json::from_slice(&output.stdout)?;
-    let packages = known["packages"].as_array().into_iter().flatten();
-    let manifest = packages
-        .filter(|package| package["name"] == name)
-        .find_map(|package| package["manifest_path"].as_str())
-        .with_context(|| format!("cargo knows no {name}"))?;
-    Ok(Path::new(manifest).with_file_name(""))
+    Ok((sources, includes))
 }

@@ -26,7 +26,8 @@ pub struct Processor {
     /// Its name in tables.
     pub name: &'static str,
     compiler: &'static str,
-    emulator: &'static str,
+    /// What runs its programs.
+    pub emulator: &'static str,
 }
 
 /// Of each byte order and of 32 and 64 bits.
@@ -41,13 +42,23 @@ const PROCESSORS: &[Processor] = &[
         compiler: "powerpc-linux-gnu-gcc",
         emulator: "qemu-ppc",
     },
-    Processor {
-        name: "armhf: little endian, 32 bits",
-        compiler: "arm-linux-gnueabihf-gcc",
-        emulator: "qemu-arm",
-    },
+    ARMHF,
     ARM64,
 ];
+
+/// The store is tested on it, too.
+pub const ARMHF: Processor = Processor {
+    name: "armhf: little endian, 32 bits",
+    compiler: "arm-linux-gnueabihf-gcc",
+    emulator: "qemu-arm",
+};
+
+/// The store is tested on it.
+pub const I386: Processor = Processor {
+    name: "i386: little endian, 32 bits",
+    compiler: "i686-linux-gnu-gcc",
+    emulator: "qemu-i386",
+};
 
 /// The one that instructions are counted on.
 pub const ARM64: Processor = Processor {
@@ -73,27 +84,19 @@ impl Processor {
         (!missing.is_empty()).then(|| format!("missing: {}", missing.join(", ")))
     }
 
-    /// Compiles a program for it, without shared libraries.
-    fn compile(&self, log: &Log, sources: &[PathBuf], program: &Path) -> Result<()> {
+    /// What compiles our own sources for it, and links without shared libraries.
+    pub fn strict_compiler(&self, includes: &[PathBuf]) -> Command {
         let mut command = Command::new(self.compiler);
         command.args(STRICT);
-        compile(log, command, sources, program)
+        add_store_flags(&mut command, includes);
+        command
     }
 
-    /// The same of others' sources, too, with their folders.
-    pub fn compile_with(
-        &self,
-        log: &Log,
-        includes: &[PathBuf],
-        sources: &[PathBuf],
-        program: &Path,
-    ) -> Result<()> {
+    /// What compiles others' sources: no warnings, nothing that only an assembler knows.
+    pub fn library_compiler(&self) -> Command {
         let mut command = Command::new(self.compiler);
-        command.args(["-w", "-DZSTD_DISABLE_ASM"]);
-        for folder in includes {
-            command.arg("-I").arg(folder);
-        }
-        compile(log, command, sources, program)
+        command.args(["-w", "-O2", "-DZSTD_DISABLE_ASM", "-DHAVE_UNISTD_H"]);
+        command
     }
 
     /// What runs its programs.
@@ -102,13 +105,20 @@ impl Processor {
     }
 }
 
-/// With what all of the store's C needs.
-fn compile(log: &Log, mut command: Command, sources: &[PathBuf], program: &Path) -> Result<()> {
+/// What all of the store's C needs.
+pub fn add_store_flags(command: &mut Command, includes: &[PathBuf]) {
     let store = workspace::root().join("store");
     command.args(["-std=gnu11", "-O2", "-static", "-DZM_PAGE_SHIFT=12"]);
     for folder in ["include", "port/user", "zword"] {
         command.arg("-I").arg(store.join(folder));
     }
+    for folder in includes {
+        command.arg("-I").arg(folder);
+    }
+}
+
+/// Compiles a program of ours.
+pub fn compile(log: &Log, mut command: Command, sources: &[PathBuf], program: &Path) -> Result<()> {
     command.args(sources).arg("-o").arg(program);
     if !log.run(&mut command, LIMIT)?.succeeded() {
         bail!("{} does not compile", workspace::shown(&sources[0]));
@@ -129,6 +139,7 @@ pub fn test(log: &Log) -> Result<Tally> {
     let own = folder.join("own");
     let mut compiler = Command::new(tools::c_compiler());
     compiler.args(STRICT);
+    add_store_flags(&mut compiler, &[]);
     compile(log, compiler, &sources, &own)?;
     let ran = log.run(Command::new(&own).arg(&pages), LIMIT)?;
     let expected = results(&ran.text);
@@ -142,7 +153,7 @@ pub fn test(log: &Log) -> Result<Tally> {
             continue;
         }
         let program = folder.join(processor.emulator);
-        processor.compile(log, &sources, &program)?;
+        compile(log, processor.strict_compiler(&[]), &sources, &program)?;
         let ran = log.run(processor.run().arg(&program).arg(&pages), LIMIT)?;
         tally.add(Tally::of(
             STEP,

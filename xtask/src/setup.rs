@@ -90,6 +90,7 @@ const QEMU: &[&str] = &[
     "soak",
 ];
 const PROCESSORS: &[&str] = &["processors"];
+const NARROW: &[&str] = &["processors", "store-32-bits"];
 #[rustfmt::skip]
 const ARM64_GUESTS: &[&str] = &["guest-6.1-arm64", "guest-6.12-arm64", "guest-7.3-arm64"];
 #[rustfmt::skip]
@@ -136,13 +137,15 @@ const NEEDS: &[Requirement] = &[
     need(Program("zsh"), Package("zsh"), "reads its completions", COMMANDS),
     need(Program("fish"), Package("fish"), "reads its completions", COMMANDS),
     // Programs for other processors.
-    need(Program("qemu-arm"), Package("qemu-user"), "runs programs of other processors", PROCESSORS),
+    need(Program("qemu-arm"), Package("qemu-user"), "runs programs of other processors", NARROW),
     need(Program("s390x-linux-gnu-gcc"), Package("gcc-s390x-linux-gnu"), "compiles zword, big endian", PROCESSORS),
     need(File("/usr/s390x-linux-gnu/include/stdio.h"), Package("libc6-dev-s390x-cross"), "compiles zword, big endian", PROCESSORS),
     need(Program("powerpc-linux-gnu-gcc"), Package("gcc-powerpc-linux-gnu"), "compiles zword, 32 bits", PROCESSORS),
     need(File("/usr/powerpc-linux-gnu/include/stdio.h"), Package("libc6-dev-powerpc-cross"), "compiles zword, 32 bits", PROCESSORS),
-    need(Program("arm-linux-gnueabihf-gcc"), Package("gcc-arm-linux-gnueabihf"), "compiles zword, 32 bits", PROCESSORS),
-    need(File("/usr/arm-linux-gnueabihf/include/stdio.h"), Package("libc6-dev-armhf-cross"), "compiles zword, 32 bits", PROCESSORS),
+    need(Program("arm-linux-gnueabihf-gcc"), Package("gcc-arm-linux-gnueabihf"), "compiles for armhf", NARROW),
+    need(File("/usr/arm-linux-gnueabihf/include/stdio.h"), Package("libc6-dev-armhf-cross"), "compiles for armhf", NARROW),
+    need(Program("i686-linux-gnu-gcc"), Package("gcc-i686-linux-gnu"), "compiles for i386", &["store-32-bits"]),
+    need(File("/usr/i686-linux-gnu/include/stdio.h"), Package("libc6-dev-i386-cross"), "compiles for i386", &["store-32-bits"]),
     need(Program("aarch64-linux-gnu-gcc"), Package("gcc-aarch64-linux-gnu"), "compiles for arm64", ARM64),
     need(File("/usr/aarch64-linux-gnu/include/stdio.h"), Package("libc6-dev-arm64-cross"), "compiles for arm64", ARM64),
     need(Program("qemu-system-aarch64"), Package("qemu-system-arm"), "runs kernels for arm64", ARM64_GUESTS),

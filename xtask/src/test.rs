@@ -13,6 +13,7 @@ use crate::fuzz::{self, Fuzzer};
 use crate::kernel_features;
 use crate::kernel_tests::{self, KernelCache};
 use crate::module_build;
+use crate::narrow;
 use crate::package_tests;
 use crate::process::Log;
 use crate::processors;
@@ -159,6 +160,11 @@ fn steps<'a>(
             processors::STEP,
             "zword gives the same bytes on other processors, emulated",
             processors::test,
+        ));
+        steps.push(step(
+            narrow::STEP,
+            "the store's C tests on i386 and armhf, emulated",
+            narrow::test,
         ));
         steps.push(step(
             "numa-boot",
