@@ -3,8 +3,10 @@
 //! | module | whose words it knows |
 //! |---|---|
 //! | [`zram_generator`] | systemd's zram-generator, `zram-generator.conf` and its drop-ins |
+//! | [`rpi_swap`] | Raspberry Pi OS's rpi-swap, `rpi/swap.conf` and its drop-ins |
 //! | [`zram_tools`] | Debian's zram-tools, `/etc/default/zramswap` |
 //! | [`fstab`] | swap lines of `/etc/fstab`, with their volumes in `/etc/crypttab` |
+//! | `ini` | files of sections with drop-ins, as systemd's tools read them |
 //! | `expression` | sizes of zram-generator, which are arithmetic over the size of RAM |
 //!
 //! Nothing is dropped in silence: each tier's comment says where it came from,
@@ -19,6 +21,8 @@ use zmeld_linux::tree::Tree;
 
 mod expression;
 pub mod fstab;
+mod ini;
+pub mod rpi_swap;
 pub mod zram_generator;
 pub mod zram_tools;
 
@@ -42,7 +46,8 @@ pub struct Imported {
 /// When a file is there and cannot be read.
 pub fn import(root: &Path, ram_bytes: u64) -> Result<Imported, Error> {
     let mut imported = Imported::default();
-    zram_generator::import(root, ram_bytes, &mut imported)?;
+    let rpi = rpi_swap::import(root, ram_bytes, &mut imported)?;
+    zram_generator::import(root, ram_bytes, rpi, &mut imported)?;
     zram_tools::import(root, &mut imported)?;
     fstab::import(root, &mut imported)?;
     // Areas without a priority come last, in their order, as the kernel has it.
@@ -67,12 +72,16 @@ pub enum Tool {
     ZramTools,
     /// systemd's zram-generator.
     ZramGenerator,
+    /// Raspberry Pi OS's rpi-swap.
+    RpiSwap,
 }
 
 impl Tool {
     /// Whose file that is.
     fn of(file: &Path) -> Tool {
         match file.file_name().and_then(|name| name.to_str()) {
+            Some("rpi-swap-generator") => Tool::RpiSwap,
+            _ if file.components().any(|part| part.as_os_str() == "rpi") => Tool::RpiSwap,
             Some("fstab") => Tool::Fstab,
             Some("crypttab") => Tool::Crypttab,
             Some("zramswap") => Tool::ZramTools,
@@ -82,7 +91,7 @@ impl Tool {
 
     /// Whether it makes compressed devices.
     pub fn is_for_ram(self) -> bool {
-        matches!(self, Tool::ZramTools | Tool::ZramGenerator)
+        matches!(self, Tool::ZramTools | Tool::ZramGenerator | Tool::RpiSwap)
     }
 
     /// The commands that switch it off, in order. None of them touches what is on now:
@@ -95,6 +104,11 @@ impl Tool {
             Tool::ZramGenerator => &[
                 "mkdir -p /etc/systemd/system-generators",
                 "ln -sf /dev/null /etc/systemd/system-generators/zram-generator",
+            ],
+            // Its own Mechanism=none would remove the swap file at each boot.
+            Tool::RpiSwap => &[
+                "mkdir -p /etc/systemd/system-generators",
+                "ln -sf /dev/null /etc/systemd/system-generators/rpi-swap-generator",
             ],
         }
     }
@@ -201,14 +215,29 @@ impl Imported {
 #[derive(Debug, Clone)]
 struct Line {
     file: PathBuf,
+    /// From 1; 0 where no line says it.
     number: usize,
     text: String,
+}
+
+impl Line {
+    /// What a tool does without being told, beside the file that could say it.
+    fn of_tool(file: &Path, text: &str) -> Line {
+        Line {
+            file: file.to_owned(),
+            number: 0,
+            text: text.to_owned(),
+        }
+    }
 }
 
 impl std::fmt::Display for Line {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         const MAX: usize = 160;
-        write!(f, "{}:{}: ", self.file.display(), self.number)?;
+        match self.number {
+            0 => write!(f, "{}: ", self.file.display())?,
+            number => write!(f, "{}:{number}: ", self.file.display())?,
+        }
         if self.text.chars().count() <= MAX {
             return f.write_str(&self.text);
         }

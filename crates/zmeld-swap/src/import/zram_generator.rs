@@ -1,31 +1,51 @@
 //! `zram-generator.conf`, after zram-generator.conf(5).
 
-use std::collections::BTreeMap;
-use std::io;
 use std::path::{Path, PathBuf};
 
+use super::ini::{self, get, Section, Sections};
+use super::rpi_swap::{self, ZramWanted};
 use super::{expression, lines, Imported, Line};
 use crate::config::{
     Bytes, Codec, Discard, Encryption, Kind, MeldMode, RamDevice, RamDriver, RecompressRule,
     Recompression, Size, Swap, Which, Writeback,
 };
 use crate::error::Error;
-use zmeld_linux::tree::Tree;
 
 /// From the weakest to the strongest.
 const DIRECTORIES: [&str; 4] = ["/usr/lib", "/usr/local/lib", "/etc", "/run"];
 
-/// The keys of a section, each with the line that said it last.
-type Section = BTreeMap<String, (String, Line)>;
+/// The device that rpi-swap asks for.
+const RPI_DEVICE: &str = "zram0";
 
 /// Reads the files and adds a tier for each device that is swapped to.
-pub(super) fn import(root: &Path, ram_bytes: u64, into: &mut Imported) -> Result<(), Error> {
-    let mut sections: BTreeMap<String, Section> = BTreeMap::new();
-    for file in files(root)? {
-        let Some(lines) = lines(root, &file)? else {
-            continue;
-        };
-        read(lines, &mut sections, into);
+pub(super) fn import(
+    root: &Path,
+    ram_bytes: u64,
+    rpi: ZramWanted,
+    into: &mut Imported,
+) -> Result<(), Error> {
+    let mut sections = Sections::new();
+    let mut files = ini::files(root, &DIRECTORIES, "systemd/zram-generator.conf")?;
+    if !matches!(rpi, ZramWanted::NotAsked) {
+        files.retain(|file| !file.ends_with(rpi_swap::CONTROL));
+    }
+    // What the drop-in of rpi-swap has to say comes where that would stand.
+    let before =
+        |file: &PathBuf| !is_drop_in(file) || file.file_name() < Some(rpi_swap::CONTROL.as_ref());
+    let place = files.iter().take_while(|file| before(file)).count();
+    for (at, file) in files.iter().enumerate() {
+        if at == place {
+            add(&rpi, &mut sections);
+        }
+        if let Some(lines) = lines(root, file)? {
+            ini::read(lines, &mut sections, into, refusal);
+        }
+    }
+    if place == files.len() {
+        add(&rpi, &mut sections);
+    }
+    if matches!(rpi, ZramWanted::Nothing) {
+        sections.remove(RPI_DEVICE);
     }
     for (name, section) in &sections {
         if let Some((_, line)) = section.values().next() {
@@ -36,78 +56,24 @@ pub(super) fn import(root: &Path, ram_bytes: u64, into: &mut Imported) -> Result
     Ok(())
 }
 
-/// The strongest main file, then the drop-ins by their names.
-fn files(root: &Path) -> Result<Vec<PathBuf>, Error> {
-    let tree = Tree::new(root);
-    let mut main = None;
-    let mut drop_ins = BTreeMap::new();
-    for directory in DIRECTORIES {
-        let folder = Path::new(directory).join("systemd");
-        let file = folder.join("zram-generator.conf");
-        if tree.metadata(&file).is_ok() {
-            main = Some(file);
-        }
-        let folder = folder.join("zram-generator.conf.d");
-        let entries = match tree.entries(&folder) {
-            Ok(entries) => entries,
-            Err(cause) if cause.kind() == io::ErrorKind::NotFound => continue,
-            Err(cause) => return Err(Error::io("list", folder, cause)),
-        };
-        for (name, _) in entries {
-            if Path::new(&name)
-                .extension()
-                .is_some_and(|end| end == "conf")
-            {
-                drop_ins.insert(name.clone(), folder.join(&name));
-            }
-        }
-    }
-    Ok(main.into_iter().chain(drop_ins.into_values()).collect())
-}
-
-fn read(lines: Vec<Line>, sections: &mut BTreeMap<String, Section>, into: &mut Imported) {
-    let mut current: Option<String> = None;
-    for line in lines {
-        if let Some(name) = line.text.strip_prefix('[') {
-            let Some(name) = name.strip_suffix(']') else {
-                into.left(
-                    &line,
-                    "its bracket is not closed; what follows it is passed over",
-                );
-                current = None;
-                continue;
-            };
-            let name = name.trim().to_owned();
-            let number = name.strip_prefix("zram").unwrap_or_default();
-            let is_device = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
-            if is_device {
-                // A section without keys is a device with all defaults.
-                sections.entry(name.clone()).or_insert_with(|| {
-                    BTreeMap::from([(String::new(), (String::new(), line.clone()))])
-                });
-                current = Some(name);
-            } else {
-                into.left(&line, "it is no device, and zram-generator ignores it too");
-                current = None;
-            }
-            continue;
-        }
-        let Some(name) = &current else { continue };
-        match line.text.split_once('=') {
-            Some((key, value)) => {
-                let (key, value) = (key.trim().to_owned(), value.trim().to_owned());
-                if let Some(section) = sections.get_mut(name) {
-                    section.insert(key, (value, line));
-                }
-            }
-            None => into.left(&line, "it is neither a section nor KEY = VALUE"),
-        }
+/// What rpi-swap asks for, over what weaker files said.
+fn add(rpi: &ZramWanted, sections: &mut Sections) {
+    if let ZramWanted::Device(device) = rpi {
+        let section = sections.entry(RPI_DEVICE.to_owned()).or_default();
+        section.extend(device.clone());
     }
 }
 
-/// What a key says: its value and its line.
-fn get<'s>(section: &'s Section, key: &str) -> Option<(&'s str, &'s Line)> {
-    section.get(key).map(|(value, line)| (value.as_str(), line))
+fn is_drop_in(file: &Path) -> bool {
+    file.parent()
+        .is_some_and(|folder| folder.extension().is_some_and(|end| end == "d"))
+}
+
+/// Why a section is no device.
+fn refusal(name: &str) -> Option<&'static str> {
+    let number = name.strip_prefix("zram").unwrap_or_default();
+    let is_device = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    (!is_device).then_some("it is no device, and zram-generator ignores it too")
 }
 
 /// The keys of a device; the empty one stands for the section itself.
@@ -201,8 +167,7 @@ fn device(name: &str, section: &Section, ram_bytes: u64, into: &mut Imported) {
             into.left(line, "this key is not known");
         }
     }
-    let comment = format!("{}:{}: [{name}]", head.file.display(), head.number);
-    let tier = into.add(name, false, Kind::Ram(device), comment);
+    let tier = into.add(name, false, Kind::Ram(device), head.to_string());
     for (key, comment) in comments {
         into.comment(&tier, key, comment);
     }

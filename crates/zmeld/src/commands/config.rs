@@ -23,7 +23,7 @@ Examples:
   zmeld config check               every mistake and trap, one line each
   zmeld config check swap.toml     of one file
   zmeld config show                all files as one, as zmeld understands them
-  zmeld config import              what zram-generator, zram-tools and fstab set up
+  zmeld config import              what other tools and fstab set up
 
 docs/configuration.md has every key.";
 
@@ -285,8 +285,8 @@ fn take_over(args: &ImportArgs) -> anyhow::Result<Outcome> {
     let imported = import(&args.root, ram_bytes(&args.root)?)?;
     if imported.files.is_empty() {
         bail!(
-            "nothing to take over: neither zram-generator nor zram-tools is configured, and \
-             /etc/fstab has no swap line; zmeld plan suggests a configuration"
+            "nothing to take over: none of zram-generator, zram-tools and rpi-swap is configured, \
+             and /etc/fstab has no swap line; zmeld plan suggests a configuration"
         );
     }
     for left in &imported.left {
