@@ -3,7 +3,7 @@
 #
 # Installs, upgrades, removes and purges the packages in a Debian that this is
 # the root of; `cargo xtask test --long --only packages-life` starts it, with
-# `program`, and with `module`. /packages has the packages, /packages/next the same
+# `program deb`, `program rpm`, and `module`. /packages has the packages, /packages/next the same
 # with a higher version. The kernel is the machine's own: whoever starts this with
 # `program` holds the lock of tests that change swap.
 
@@ -32,10 +32,10 @@ not() {
 	! "$@"
 }
 
-# All that packages may leave; not dpkg's own books, caches, and what depmod makes.
+# All that packages may leave; not the package managers' own books, caches, and what depmod makes.
 everything() {
 	find /boot /etc /lib/modules /opt /root /srv /usr /var/lib /var/spool \
-		! -path '/var/lib/dpkg/*' ! -path '/lib/modules/*/modules.*' \
+		! -path '/var/lib/dpkg/*' ! -path '/var/lib/rpm/*' ! -path '/lib/modules/*/modules.*' \
 		! -path '/usr/lib/modules/*/modules.*' ! -path '/etc/ld.so.cache' | sort
 }
 
@@ -46,11 +46,6 @@ swaps() {
 # The device that the configuration asks for.
 ours() {
 	awk '$5 == 77 { print $1 }' /proc/swaps
-}
-
-# Whatever dpkg has been asked to do with it.
-installed() {
-	[ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
 }
 
 said() {
@@ -73,8 +68,22 @@ run() {
 
 export DEBIAN_FRONTEND=noninteractive
 
+# What a package manager of that format does. rpm's books are empty here, so that nothing
+# else counts as installed, and what is asked for is not looked for.
+deb_install() { dpkg -i "$1"/zmeld_*_amd64.deb; }
+deb_upgrade() { deb_install "$1"; }
+deb_verify() { dpkg -V zmeld; }
+deb_remove() { dpkg -r zmeld; }
+deb_purge() { dpkg -P zmeld; }
+rpm_install() { rpm -i --nodeps "$1"/zmeld-[0-9]*.x86_64.rpm; }
+rpm_upgrade() { rpm -U --nodeps "$1"/zmeld-[0-9]*.x86_64.rpm; }
+rpm_verify() { rpm -V --nodeps zmeld; }
+rpm_remove() { rpm -e zmeld; }
+# It knows no purge, and leaves what an administrator wrote.
+rpm_purge() { rm /etc/zmeld.toml; }
+
 program() {
-	check 'zmeld is installed' run dpkg -i /packages/zmeld_*.deb
+	check 'zmeld is installed' run "$1_install" /packages
 	check 'it says what to do next' said 'zmeld plan'
 	swaps | cmp -s - /tmp/swaps-before
 	check 'nothing is set up by that' test $? = 0 -a ! -e /etc/zmeld.toml
@@ -82,7 +91,7 @@ program() {
 	check 'the generator is there' test -x /usr/lib/systemd/system-generators/zmeld-generator
 	check 'so are man page and completions' test -s /usr/share/man/man1/zmeld.1.gz -a \
 		-s /usr/share/bash-completion/completions/zmeld
-	check 'dpkg finds every file as it was' run dpkg -V zmeld
+	check 'every file is found as it was' run "$1_verify"
 
 	cat >/etc/zmeld.toml <<'END'
 [tier.ram]
@@ -95,7 +104,7 @@ END
 	device=$(ours)
 	check 'it is on' test -n "$device"
 
-	check 'an upgrade' run dpkg -i /packages/next/zmeld_*.deb
+	check 'an upgrade' run "$1_upgrade" /packages/next
 	check 'swap stays on the same device' test "$(ours)" = "$device"
 	check 'the configuration stays' cmp -s /etc/zmeld.toml /tmp/zmeld.toml
 	check 'the upgrade says so' said 'stays on'
@@ -121,22 +130,22 @@ END
 		seconds=$((seconds + 1))
 	done
 	check 'pages are in swap' test "$(awk '$5 == 77 { print $4 }' /proc/swaps)" -gt 10000
-	check 'removing is refused while they do not fit back' not run dpkg -r zmeld
+	check 'removing is refused while they do not fit back' not run "$1_remove"
 	check 'it says so' said 'not removed'
 	check 'swap is still on' test "$(ours)" = "$device"
-	check 'the package is still there' installed zmeld
+	check 'the package is still there' run "$1_verify"
 	pkill -P "$hog" 2>/dev/null
 	kill "$hog"
 	wait "$hog" 2>/dev/null
 	hog=''
 	rmdir "$group" && group=''
 
-	check 'when they fit, it is removed' run dpkg -r zmeld
+	check 'when they fit, it is removed' run "$1_remove"
 	check 'its swap is off' test -z "$(ours)"
 	swaps | cmp -s - /tmp/swaps-before
 	check 'all other swap is as before' test $? = 0
 	check 'the configuration is still there' cmp -s /etc/zmeld.toml /tmp/zmeld.toml
-	check 'it is purged' run dpkg -P zmeld
+	check 'it is purged' run "$1_purge"
 	everything >/tmp/after
 	check 'purging leaves nothing' run diff /tmp/before /tmp/after
 }
@@ -172,5 +181,5 @@ module() {
 
 everything >/tmp/before
 swaps >/tmp/swaps-before
-"$1"
+"$@"
 echo "1..$checks"

@@ -26,6 +26,9 @@ const LIMIT: Duration = Duration::from_secs(3600);
 /// What zmeld-dkms needs there.
 const PACKAGES: &str = "dkms,linux-headers-amd64,kmod,mount,procps";
 
+/// What a .rpm needs there: no Fedora can be had.
+const RPM_PACKAGES: &str = "rpm,kmod,mount,procps";
+
 /// Into the Debian; what the machine's other tests must know of is shared.
 const ENTER: &str = r#"
 set -e
@@ -37,7 +40,7 @@ mount --rbind /dev "$root/dev"
 mount -t proc proc "$root/proc"
 cp "$script" "$root/tmp/packages.sh"
 exec chroot "$root" env -i HOME=/root LC_ALL=C.UTF-8 \
-	PATH=/usr/sbin:/usr/bin:/sbin:/bin sh /tmp/packages.sh "$part"
+	PATH=/usr/sbin:/usr/bin:/sbin:/bin sh /tmp/packages.sh $part
 "#;
 
 /// What is released, made where `cargo xtask dist` makes it: what that compiled is not
@@ -99,7 +102,7 @@ fn names_no_place(made: &[PathBuf]) -> Result<Tally> {
     }
     let named = names.iter().find(|name| has(name));
     Ok(Tally::of(
-        LIFE,
+        TWICE,
         named.is_none(),
         format!("the program names {named:?}: a folder of this machine, or a registry"),
     ))
@@ -113,23 +116,31 @@ pub fn life(log: &Log) -> Result<Tally> {
     if !Path::new("/sys/class/zram-control").exists() {
         return Ok(Tally::skip(LIFE, "the kernel has no zram to swap to"));
     }
-    let base = match clean_root::base(log, "dkms", PACKAGES)? {
-        Ok(base) => base,
-        Err(reason) => return Ok(Tally::skip(LIFE, reason)),
-    };
     let (release, _) = made(log)?;
-    let folder = workspace::work_folder("packages")?;
-    dist::make_debs_of(log, &release, "99.0.0", &release.folder.join("next"))?;
-    let root = clean_root::copy(log, &base, LIFE)?;
-    let kept = folder.join("life.log");
-    let mut text = String::new();
-    {
-        let _turn = turn().context("cannot wait for this machine's swap")?;
-        text += &enter(log, &root.0, &release, "program")?;
+    dist::make_next(log, &release, "99.0.0", &release.folder.join("next"))?;
+    let (mut text, mut tally) = (String::new(), Tally::default());
+    for (name, packages, parts) in [
+        ("dkms", PACKAGES, &["program deb", "module"][..]),
+        ("rpm", RPM_PACKAGES, &["program rpm"]),
+    ] {
+        let base = match clean_root::base(log, name, packages)? {
+            Ok(base) => base,
+            Err(reason) => {
+                tally.add(Tally::skip(LIFE, reason));
+                continue;
+            }
+        };
+        let root = clean_root::copy(log, &base, LIFE)?;
+        for part in parts {
+            // The machine's swap, whose turn others wait for.
+            let turn = part.starts_with("program").then(turn).transpose();
+            let _turn = turn.context("cannot wait for this machine's swap")?;
+            text += &enter(log, &root.0, &release, part)?;
+        }
     }
-    text += &enter(log, &root.0, &release, "module")?;
-    fs::write(&kept, &text)?;
-    Ok(judged(&text))
+    fs::write(workspace::work_folder("packages")?.join("life.log"), &text)?;
+    tally.add(judged(&text));
+    Ok(tally)
 }
 
 /// Runs a part of the script there; what it said.

@@ -115,6 +115,16 @@ impl Release {
         })
     }
 
+    /// The same as another version, with results in `folder`.
+    fn as_version(&self, version: &str, folder: &Path) -> Result<Release> {
+        fs::create_dir_all(folder)?;
+        Ok(Release {
+            version: version.to_owned(),
+            epoch: self.epoch,
+            folder: folder.to_path_buf(),
+        })
+    }
+
     /// The name of its tree and archive.
     pub fn name(&self) -> String {
         format!("zmeld-{}", self.version)
@@ -231,28 +241,21 @@ pub fn make_program_deb_of(
     version: &str,
     folder: &Path,
 ) -> Result<PathBuf> {
-    let next = Release {
-        version: version.to_owned(),
-        epoch: from.epoch,
-        folder: folder.to_path_buf(),
-    };
-    fs::create_dir_all(folder)?;
+    let next = from.as_version(version, folder)?;
     let program = Tree::of(&from.work("tree-zmeld-amd64")?)?;
     deb::make(log, &next, &PROGRAM, Some(Arch::Amd64), &program)
 }
 
-/// The two .deb again with another version, from the trees that [`make`] left.
-pub fn make_debs_of(log: &Log, from: &Release, version: &str, folder: &Path) -> Result<()> {
-    make_program_deb_of(log, from, version, folder)?;
-    let next = Release {
-        version: version.to_owned(),
-        epoch: from.epoch,
-        folder: folder.to_path_buf(),
-    };
+/// The packages for this machine again with another version, from the trees that [`make`]
+/// left.
+pub fn make_next(log: &Log, from: &Release, version: &str, folder: &Path) -> Result<()> {
+    let next = from.as_version(version, folder)?;
+    let program = Tree::of(&from.work("tree-zmeld-amd64")?)?;
+    packages(log, &next, &PROGRAM, Some(Arch::Amd64), &program)?;
     let mut module = Tree::new(&next.work("tree-zmeld-dkms")?)?;
     let sources = package::dkms_of_version(&next.work("dkms")?, version)?;
     module.folder(&format!("/usr/src/{}", next.name()), &sources)?;
-    deb::make(log, &next, &MODULE, None, &module)?;
+    packages(log, &next, &MODULE, None, &module)?;
     Ok(())
 }
 
