@@ -10,6 +10,8 @@ use ratatui::widgets::{Cell, Paragraph, Row, Sparkline, Table};
 use ratatui::Frame;
 use zmeld_report::text::inert;
 use zmeld_report::units::{bytes, count_short, percent, ratio};
+use zmeld_swap::observe::guarded::Guarded;
+use zmeld_swap::observe::reclaimed::Reclaimed;
 use zmeld_swap::observe::TierState;
 
 use super::history::{History, Rates};
@@ -60,14 +62,15 @@ impl Look {
 pub fn draw(frame: &mut Frame, history: &History, look: Look, interval: f64, held: bool) {
     let tiers = history.now.tiers();
     let tier_rows = (tiers.len() as u16).saturating_add(1).max(2);
+    let lines = head(history, look);
     let [head, table, rest, foot] = Layout::vertical([
-        Constraint::Length(3),
+        Constraint::Length(lines.len() as u16 + 1),
         Constraint::Length(tier_rows + 1),
         Constraint::Min(0),
         Constraint::Length(1),
     ])
     .areas(frame.area());
-    draw_head(frame, head, history, look);
+    frame.render_widget(Paragraph::new(lines), head);
     draw_tiers(frame, table, &tiers, look);
     draw_histories(frame, rest, history, look);
     let state = if held { ", held" } else { "" };
@@ -75,7 +78,8 @@ pub fn draw(frame: &mut Frame, history: &History, look: Look, interval: f64, hel
     frame.render_widget(Paragraph::new(help), foot);
 }
 
-fn draw_head(frame: &mut Frame, area: Rect, history: &History, look: Look) {
+/// The machine's memory, what waits for it, and what the watch does about it.
+fn head(history: &History, look: Look) -> Vec<Line<'static>> {
     let now = &history.now;
     let memory = &now.memory;
     let used = memory.total_bytes.saturating_sub(memory.available_bytes);
@@ -116,7 +120,48 @@ fn draw_head(frame: &mut Frame, area: Rect, history: &History, look: Look) {
         }
     };
     lines.push(Line::from(waiting));
-    frame.render_widget(Paragraph::new(lines), area);
+    lines.extend(
+        now.reclaim
+            .as_ref()
+            .map(|it| Line::from(plain(reclaimed(it)))),
+    );
+    lines.extend(now.guard.as_ref().map(|it| {
+        let style = look.warn(it.is_short || it.ended_total > 0);
+        Line::from(Span::styled(plain(guarded(it)), style))
+    }));
+    lines
+}
+
+/// What was reclaimed ahead of time, and what it cost, in a line.
+fn reclaimed(reclaim: &Reclaimed) -> String {
+    let stalled: u64 = reclaim.groups.iter().map(|group| group.stalled_us).sum();
+    let mut text = format!(
+        "reclaimed ahead: {}, {} came back, waited {}",
+        bytes(reclaim.reclaimed_bytes()),
+        bytes(reclaim.came_back_bytes()),
+        percent(stalled as f64 / 1e6 / reclaim.seconds.max(1) as f64),
+    );
+    let backing_off = reclaim.groups.iter().filter(|it| it.backing_off.is_some());
+    match (&reclaim.holding, backing_off.count()) {
+        (Some(why), _) => text += &format!("; held back: {}", inert(why)),
+        (None, 0) => {}
+        (None, some) => text += &format!("; {some} of {} back off", reclaim.groups.len()),
+    }
+    text
+}
+
+/// What the guard sees, in a line.
+fn guarded(guard: &Guarded) -> String {
+    let state = match guard.is_short {
+        true => "memory is short",
+        false => "memory is not short",
+    };
+    format!(
+        "guard: room for {}, {state}; groups that may be ended {}, were {}",
+        bytes(guard.headroom_bytes),
+        guard.watched.len(),
+        guard.ended_total
+    )
 }
 
 /// A column: heading, width, and its text.

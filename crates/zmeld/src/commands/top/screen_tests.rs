@@ -5,6 +5,7 @@ use std::fs;
 use ratatui::backend::TestBackend;
 use ratatui::Terminal;
 use zmeld_linux::Host;
+use zmeld_swap::observe::reclaimed::ReclaimedGroup;
 use zmeld_swap::observe::Observation;
 
 use super::*;
@@ -130,6 +131,40 @@ fn small_terminals_lose_what_matters_least() {
     for (width, height) in [(1, 1), (5, 2), (20, 4), (79, 23), (300, 100), (0, 0)] {
         screen(width, height, &history, PLAIN);
     }
+}
+
+#[test]
+fn what_the_watch_does_has_its_lines() {
+    let mut history = history(true);
+    let group = |backing_off: Option<&str>| ReclaimedGroup {
+        group: "/system.slice/web.service".to_owned(),
+        reclaimed_bytes: 300 << 20,
+        came_back_bytes: 2 << 20,
+        stalled_us: 360_000,
+        backing_off: backing_off.map(str::to_owned),
+        ..ReclaimedGroup::default()
+    };
+    history.now.reclaim = Some(Reclaimed {
+        seconds: 3600,
+        groups: vec![group(None), group(Some("came back"))],
+        ..Reclaimed::default()
+    });
+    history.now.guard = Some(Guarded {
+        headroom_bytes: 1 << 30,
+        is_short: true,
+        watched: vec!["/user.slice".to_owned()],
+        ..Guarded::default()
+    });
+    let rows = screen(80, 24, &history, PLAIN);
+    assert_eq!(
+        rows[2],
+        "reclaimed ahead: 600 MiB, 4.00 MiB came back, waited <0.1 %; 1 of 2 back off"
+    );
+    assert_eq!(
+        rows[3],
+        "guard: room for 1.00 GiB, memory is short; groups that may be ended 1, were 0"
+    );
+    assert!(rows[5].starts_with("tier"), "{rows:#?}");
 }
 
 #[test]
