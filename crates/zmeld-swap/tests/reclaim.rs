@@ -138,6 +138,13 @@ impl Machine {
         std::mem::take(said)
     }
 
+    /// What is done at that second since memory is short.
+    fn make_room(&mut self, second: u64) -> Vec<String> {
+        let now = self.begin + Duration::from_secs(second);
+        self.watcher
+            .make_room(now, &self.stop, &mut |event| panic!("{event:?}"))
+    }
+
     /// Every 5 s from one second up to another.
     fn between(&mut self, from: u64, to: u64) -> Vec<String> {
         (from..=to).step_by(5).flat_map(|at| self.at(at)).collect()
@@ -146,6 +153,55 @@ impl Machine {
     fn noted(&self) -> Reclaimed {
         Observation::read(&self.host, 4096).reclaim.unwrap()
     }
+}
+
+#[test]
+fn where_memory_is_short_cold_groups_give_more_at_once() {
+    let mut machine = Machine::new(
+        "groups = [\"*.service\"]\nprotect = [\"kept.service\"]\n",
+        false,
+    );
+    for name in [
+        "cold.service",
+        "busy.service",
+        "full.service",
+        "kept.service",
+    ] {
+        machine.group(name, 400, 0);
+    }
+    machine.group("full.service", 400, 400);
+    machine.between(0, 5);
+    // Its tasks wait: what is taken from it comes back.
+    machine.cost("busy.service", 2_000_000, 0);
+    machine.between(10, 10);
+    let groups = [
+        "cold.service",
+        "busy.service",
+        "full.service",
+        "kept.service",
+    ];
+    let had = groups.map(|name| machine.memory(name));
+    let done = machine.make_room(11);
+    let gave: Vec<u64> = groups
+        .iter()
+        .zip(had)
+        .map(|(name, had)| had - machine.memory(name))
+        .collect();
+    assert_eq!(gave[1..], [0, 0, 0], "{done:?}");
+    // A twentieth of what it had when it was looked at, where a step is a hundredth at most.
+    assert!((had[0] / 21..had[0] / 19).contains(&gave[0]), "{done:?}");
+    assert_eq!(done.len(), 1);
+    assert!(
+        done[0].starts_with("reclaimed 20.0 MiB of memory that is idle"),
+        "{done:?}"
+    );
+    // Not again before its time, and not at all where it only says what it would do.
+    assert!(machine.make_room(12).is_empty());
+    let mut dry = Machine::new("groups = [\"cold.service\"]\n", true);
+    dry.group("cold.service", 400, 0);
+    dry.between(0, 5);
+    assert!(dry.make_room(6).is_empty());
+    assert_eq!(dry.memory("cold.service"), 400 * MIB);
 }
 
 #[test]

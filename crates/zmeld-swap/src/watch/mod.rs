@@ -163,10 +163,13 @@ impl Watcher {
             false => (self.room_pause * 2).min(ROOM_EVERY_MAX),
         };
         self.room_made = Some(now);
+        let mut done = Vec::new();
+        if let Some(reclaimer) = &mut self.reclaimer {
+            done.extend(reclaimer.make_room(&self.host, now, stop, listener));
+        }
         let seen = Observation::read(&self.host, rustix::param::page_size() as u64);
         self.follow_devices(&seen, now, listener);
         self.is_pressed = true;
-        let mut done = Vec::new();
         for device in seen.devices.iter().filter(|device| device.initialised) {
             for action in self.due(device, now) {
                 if stop.load(Ordering::Relaxed) {

@@ -188,6 +188,49 @@ impl Reclaimer {
         }
     }
 
+    /// Takes at once from groups in which it costs little, since memory is short; what was
+    /// done, in words. A group that rests is left alone here, too: what is taken from it
+    /// comes back.
+    pub fn make_room(
+        &mut self,
+        host: &Host,
+        now: Instant,
+        stop: &AtomicBool,
+        listener: &mut dyn FnMut(WatchEvent),
+    ) -> Option<String> {
+        if self.dry_run {
+            return None;
+        }
+        let begin = Instant::now();
+        let (mut sum, mut groups) = (0, 0);
+        let mut failures = Vec::new();
+        for (group, followed) in &mut self.followed {
+            let is_over = stop.load(Ordering::Relaxed) || begin.elapsed() > ROUND_MAX;
+            if is_over || swap_is_full(host).is_some() {
+                break;
+            }
+            let wanted = followed.room(&self.rule);
+            if wanted == 0 {
+                continue;
+            }
+            let before = followed.reclaimed_bytes;
+            if let Err(err) = followed.reclaim(host, group, wanted, now, stop) {
+                failures.push(err);
+            }
+            sum += followed.reclaimed_bytes - before;
+            groups += 1;
+        }
+        for err in failures {
+            self.fail(err, listener);
+        }
+        (groups > 0).then(|| {
+            format!(
+                "reclaimed {} of memory that is idle, from {groups} control groups",
+                bytes(sum)
+            )
+        })
+    }
+
     /// Tells of an error; of one that stays once, and of many a few a minute.
     fn fail(&mut self, err: Error, listener: &mut dyn FnMut(WatchEvent)) {
         let text = err.to_string();
@@ -416,6 +459,16 @@ impl Followed {
             Turn::Reclaim(wanted) => wanted / page * page,
             Turn::BackOff | Turn::Rest => 0,
         }
+    }
+
+    /// How many bytes are reclaimed where memory is short, whole pages.
+    fn room(&self, rule: &ReclaimRule) -> u64 {
+        let Some(last) = self.history.last() else {
+            return 0;
+        };
+        let memory_bytes = last.memory_bytes.saturating_sub(last.kept_bytes);
+        let page = rustix::param::page_size() as u64;
+        self.pace.room(memory_bytes, self.cost(rule)) / page * page
     }
 
     /// Asks the kernel for it in pieces, so that a stop is heard in between.

@@ -18,6 +18,8 @@ const STEP_MIN: f64 = 0.000_2;
 const STEP_MAX: f64 = 0.01;
 /// No step is longer, so that it does not go on after a stop.
 const STEP_BYTES_MAX: u64 = 64 << 20;
+/// The share that is taken at once where the machine's memory is short.
+const ROOM_STEP: f64 = 0.05;
 /// A group with less has nothing worth a step.
 const MEMORY_MIN: u64 = 16 << 20;
 const REST_FIRST: Duration = Duration::from_secs(30);
@@ -107,6 +109,15 @@ impl Pace {
         }
         let bytes = memory_bytes as f64 * self.step * (1.0 - part);
         Turn::Reclaim((bytes as u64).min(STEP_BYTES_MAX))
+    }
+
+    /// How much is taken at once where memory is short: from what costs half of what is
+    /// allowed at most, and nothing while it rests.
+    pub fn room(&self, memory_bytes: u64, cost: Cost) -> u64 {
+        if self.is_resting() || cost.part() >= 0.5 || memory_bytes < MEMORY_MIN {
+            return 0;
+        }
+        ((memory_bytes as f64 * ROOM_STEP) as u64).min(STEP_BYTES_MAX)
     }
 
     /// Nothing is tried: a time in which nothing is done proves nothing.
