@@ -132,8 +132,20 @@ pub fn replace_with_mode(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Err
 /// When anything stands under that name, a link to nothing included, or it
 /// cannot be written.
 pub fn create(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    create_new(path, bytes, None)
+}
+
+/// The same with exactly that mode, whatever the umask.
+///
+/// # Errors
+/// Those of [`create`].
+pub fn create_with_mode(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Error> {
+    create_new(path, bytes, Some(mode))
+}
+
+fn create_new(path: &Path, bytes: &[u8], mode: Option<u32>) -> Result<(), Error> {
     let failed = |cause| io_error(path, cause);
-    let part = written_beside(path, bytes, None).map_err(failed)?;
+    let part = written_beside(path, bytes, mode).map_err(failed)?;
     part.persist_noclobber(path)
         .map_err(|err| failed(err.error))?;
     sync_folder(path).map_err(failed)

@@ -35,7 +35,7 @@ pub use cold::{ColdPages, ColdPagesFound, ColdReport, ColdTracker, Coldness};
 pub use elf::ElfCore;
 pub use error::{Error, ErrorKind};
 pub use file::FileSource;
-pub use live::{LiveMemory, LiveOptions, Selection};
+pub use live::{LiveMemory, LiveOptions, Member, SeenFrames, Selection};
 pub use open::{open_path, OpenOptions};
 pub use source::{
     Batch, Counted, Note, Owner, Region, RegionId, RegionKind, SkipReason, Skipped, Skips, Source,

@@ -43,17 +43,21 @@ impl Candidate {
 }
 
 /// One worker's context of one codec, with what it has measured so far.
-pub(crate) struct CodecMeasurement {
+pub struct CodecMeasurement {
     name: String,
     stream: Stream,
     object: Vec<u8>,
     back: Vec<u8>,
     huge_size: usize,
-    pub compress: Histogram,
-    pub decompress: Histogram,
+    pub(crate) compress: Histogram,
+    pub(crate) decompress: Histogram,
 }
 
 impl CodecMeasurement {
+    /// A context for pages of that geometry.
+    ///
+    /// # Errors
+    /// When there is no memory for the codec.
     pub fn new(candidate: &Candidate, geometry: &Geometry) -> Result<CodecMeasurement, ScanError> {
         let page_size = geometry.page_size() as usize;
         Ok(CodecMeasurement {
@@ -68,6 +72,9 @@ impl CodecMeasurement {
     }
 
     /// Bytes that the store would keep for the page. The round trip is verified.
+    ///
+    /// # Errors
+    /// When the page does not come back as it was.
     pub fn measure(&mut self, page: &[u8]) -> Result<u32, ScanError> {
         let begin = Instant::now();
         let size = self.stream.compress(page, &mut self.object);

@@ -33,7 +33,7 @@ mod sample;
 mod scan;
 mod workers;
 
-pub use codecs::{measure_pages, Candidate, CodecReport};
+pub use codecs::{measure_pages, Candidate, CodecMeasurement, CodecReport};
 pub use duplicates::{Duplicates, Group, Holder};
 pub use error::ScanError;
 pub use progress::ScanProgress;

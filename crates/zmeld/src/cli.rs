@@ -40,7 +40,7 @@ pub struct Cli {
 #[derive(Subcommand)]
 pub enum Command {
     /// How much would compression and melding save here, with which codec?
-    Scan(ScanArgs),
+    Scan(Box<ScanArgs>),
     /// How does each codec do on these pages, one page at a time?
     Codecs(CodecsArgs),
     /// What would suit this machine, and what would up do about it?
@@ -86,6 +86,8 @@ Examples:
   zmeld scan --file core.1234       a core, a memory dump, any file
   zmeld scan --codecs lz4,zstd:1 --full --json
   zmeld scan --html scan.html       a page with plots
+  zmeld scan --survey /srv/surveys --label role=web
+                                    a small file for who runs many machines
 
 Nothing is changed: pages that are swapped out stay there and are only counted.
 (--cold resets the referenced bits of the processes, which the kernel uses to
@@ -149,6 +151,78 @@ pub struct ScanArgs {
     /// Exit with 1 if less than this share of the pages are duplicates
     #[arg(long, value_name = "PERCENT", value_parser = parse_percent, help_heading = "Thresholds")]
     pub require_duplicates: Option<f64>,
+
+    /// A survey instead
+    #[command(flatten)]
+    pub survey: SurveyArgs,
+}
+
+/// What a survey cannot be combined with: it reads all memory, with its own codecs.
+const NOT_IN_SURVEYS: [&str; 16] = [
+    "source",
+    "raw",
+    "page_size",
+    "shared",
+    "mapped_files",
+    "cold",
+    "codecs",
+    "full",
+    "threads",
+    "ram",
+    "kernel",
+    "swap_rate",
+    "groups",
+    "html",
+    "require_ratio",
+    "require_duplicates",
+];
+
+/// A survey: a small file that says what memory holds, for who runs many machines.
+#[derive(Args)]
+pub struct SurveyArgs {
+    /// Leave a survey behind: a folder, or s3://, gs://, az://
+    ///
+    /// Reads the memory of all processes once, at idle priority, and writes one small
+    /// Parquet file: pages of each service, container and virtual machine, what they
+    /// would take in a compressed pool, and a sketch of their contents under the
+    /// fleet's key. zmeld-fleet reads the surveys of many machines. Where memory is
+    /// short it gives up with exit code 75 and writes nothing.
+    #[arg(long, value_name = "PLACE", conflicts_with_all = NOT_IN_SURVEYS, help_heading = "Survey")]
+    pub survey: Option<String>,
+
+    /// The fleet's secret [default: /etc/zmeld/fleet.key]
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "survey",
+        help_heading = "Survey"
+    )]
+    pub key: Option<PathBuf>,
+
+    /// A name and a value that the survey carries; may be given several times
+    #[arg(
+        long = "label",
+        value_name = "NAME=VALUE",
+        requires = "survey",
+        help_heading = "Survey"
+    )]
+    pub labels: Vec<String>,
+
+    /// Contents that the sketch of each owner keeps
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = zmeld_survey::Limits::SKETCH,
+        value_parser = clap::value_parser!(u16)
+            .range(i64::from(zmeld_survey::Limits::SKETCH_MIN)..=i64::from(zmeld_survey::Limits::SKETCH_MAX)),
+        requires = "survey",
+        help_heading = "Survey"
+    )]
+    pub sketch: u16,
+
+    /// Make a new secret for a fleet, and nothing else
+    #[arg(long, value_name = "FILE", exclusive = true, help_heading = "Survey")]
+    pub survey_new_key: Option<PathBuf>,
 }
 
 /// Which pages to look at. Without any: the memory of all processes.

@@ -33,6 +33,7 @@ Exit codes:
        that zmeld up would refuse
   3    a privilege or a kernel feature is missing
   4    integrity failure: bytes did not come back as they were
+  75   memory is short, so scan --survey gave up: nothing was written
   130  stopped by Ctrl-C or SIGTERM; the result so far was printed";
 
 /// Ctrl-C came before there was a result.
@@ -43,6 +44,8 @@ pub struct Stopped(pub String);
 const WRONG: u8 = 2;
 const MISSING: u8 = 3;
 const INTEGRITY: u8 = 4;
+/// Try again later: `EX_TEMPFAIL` of sysexits.h.
+const LATER: u8 = 75;
 const INTERRUPTED: u8 = 130;
 
 /// Prints the error, if it is one, in one line, and picks the exit code.
@@ -174,12 +177,10 @@ fn code(err: &anyhow::Error) -> u8 {
             return INTERRUPTED;
         }
         if let Some(err) = cause.downcast_ref::<ScanError>() {
-            match err {
-                ScanError::Integrity { .. } => return INTEGRITY,
-                ScanError::Source(err) => return source_code(err),
-                ScanError::NotPermitted { .. } => return MISSING,
-                _ => return WRONG,
-            }
+            return scan_code(err);
+        }
+        if let Some(err) = cause.downcast_ref::<zmeld_survey::Error>() {
+            return survey_code(err);
         }
         if let Some(err) = cause.downcast_ref::<zmeld_memory::Error>() {
             return source_code(err);
@@ -201,6 +202,27 @@ fn code(err: &anyhow::Error) -> u8 {
         }
     }
     WRONG
+}
+
+fn scan_code(err: &ScanError) -> u8 {
+    match err {
+        ScanError::Integrity { .. } => INTEGRITY,
+        ScanError::Source(err) => source_code(err),
+        ScanError::NotPermitted { .. } => MISSING,
+        _ => WRONG,
+    }
+}
+
+fn survey_code(err: &zmeld_survey::Error) -> u8 {
+    use zmeld_survey::Error;
+    match err {
+        Error::Pressure { .. } => LATER,
+        Error::NotPermitted { .. } => MISSING,
+        Error::Interrupted => INTERRUPTED,
+        Error::Scan(err) => scan_code(err),
+        Error::Memory(err) => source_code(err),
+        _ => WRONG,
+    }
 }
 
 fn swap_code(err: &zmeld_swap::Error) -> u8 {

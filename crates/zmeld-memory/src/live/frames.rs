@@ -73,6 +73,29 @@ impl FrameSet {
     }
 }
 
+/// The physical pages that were delivered, by one reading or by several that must not
+/// deliver a page twice. Empty, and of no use, where the kernel hides frame numbers.
+#[derive(Debug)]
+pub struct SeenFrames(pub(crate) Option<FrameSet>);
+
+impl SeenFrames {
+    /// None yet, with one bit for each page of this machine.
+    pub fn new() -> SeenFrames {
+        SeenFrames(super::visit::frame_numbers_visible().then(FrameSet::of_machine))
+    }
+
+    /// Whether the kernel tells frame numbers.
+    pub fn are_told(&self) -> bool {
+        self.0.is_some()
+    }
+}
+
+impl Default for SeenFrames {
+    fn default() -> SeenFrames {
+        SeenFrames::new()
+    }
+}
+
 /// One past the last frame of any zone.
 fn frames_end(zoneinfo: &str) -> u64 {
     let mut end = 0;

@@ -17,12 +17,16 @@ mod reader;
 pub(crate) mod smaps;
 pub(crate) mod visit;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
 
 use crate::cold::ColdPagesFound;
 use crate::{Batch, Error, Source, Visit};
 use processes::ChosenProcess;
+
+pub use frames::SeenFrames;
 
 /// Which processes' memory is looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,6 +78,19 @@ pub struct LiveMemory {
     pub(crate) page_size: usize,
     chosen: Vec<ChosenProcess>,
     cold: Option<ColdPagesFound>,
+    seen: Option<Arc<SeenFrames>>,
+}
+
+/// A process whose memory is looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member {
+    /// Its number.
+    pub pid: i32,
+    /// Its name, at most 15 bytes.
+    pub comm: Arc<str>,
+    /// Its private and shared memory in RAM, in bytes: pages that are shared count
+    /// in each process.
+    pub resident_bytes: u64,
 }
 
 impl LiveMemory {
@@ -89,7 +106,32 @@ impl LiveMemory {
             page_size: rustix::param::page_size(),
             chosen,
             cold: None,
+            seen: None,
         })
+    }
+
+    /// The processes that are read, by number.
+    pub fn members(&self) -> impl Iterator<Item = Member> + '_ {
+        self.readable().map(|process| Member {
+            pid: process.pid,
+            comm: Arc::clone(&process.comm),
+            resident_bytes: (process.resident.anonymous + process.resident.shared) * 1024,
+        })
+    }
+
+    /// Those of its processes alone, and of their pages none that `seen` has already:
+    /// readings of several parts deliver each physical page once, where frame numbers
+    /// are told.
+    #[must_use]
+    pub fn part(&self, pids: &BTreeSet<i32>, seen: &Arc<SeenFrames>) -> LiveMemory {
+        let is_in = |process: &&ChosenProcess| pids.contains(&process.pid);
+        LiveMemory {
+            options: self.options.clone(),
+            page_size: self.page_size,
+            chosen: self.chosen.iter().filter(is_in).cloned().collect(),
+            cold: None,
+            seen: Some(Arc::clone(seen)),
+        }
     }
 
     /// How many processes were chosen, kernel threads and this one left out.

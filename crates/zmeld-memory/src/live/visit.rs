@@ -12,7 +12,7 @@ use std::fs::File;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use super::frames::{FrameSet, HeadFinder, PageFlags};
+use super::frames::{HeadFinder, PageFlags, SeenFrames};
 use super::kinds::KindFilter;
 use super::pagemap::{self, PagemapEntry};
 use super::processes::{self, ChosenProcess};
@@ -91,8 +91,8 @@ pub(super) fn visit(
 struct VisitShared<'a> {
     live: &'a LiveMemory,
     page_size: u64,
-    /// Frames delivered so far; `None` when frame numbers are hidden.
-    frames: Option<FrameSet>,
+    /// Frames delivered so far.
+    seen: Arc<SeenFrames>,
     flags: Option<PageFlags>,
     regions: Mutex<Vec<Region>>,
     kinds: KindFilter,
@@ -153,12 +153,12 @@ impl MappingPart {
 
 impl<'a> VisitShared<'a> {
     fn new(live: &'a LiveMemory) -> Self {
-        let frames = frame_numbers_visible().then(FrameSet::of_machine);
+        let seen = live.seen.clone().unwrap_or_default();
         VisitShared {
             live,
             page_size: live.page_size as u64,
-            flags: frames.is_some().then(PageFlags::open).flatten(),
-            frames,
+            flags: seen.are_told().then(PageFlags::open).flatten(),
+            seen,
             regions: Mutex::default(),
             kinds: KindFilter::new(&live.options),
         }
@@ -187,7 +187,7 @@ impl<'a> VisitShared<'a> {
 
     fn notes(&self, skipped: &Skips) -> Vec<Note> {
         let mut notes = Vec::new();
-        if self.frames.is_none() {
+        if !self.seen.are_told() {
             notes.push(Note::NoFrameNumbers);
         }
         if processes::proc_hides_processes() {
@@ -454,7 +454,7 @@ impl<'a> LiveWorker<'a> {
         if !self.is_cold(kind, entry) {
             return false;
         }
-        let frames = self.shared.frames.as_ref();
+        let frames = self.shared.seen.0.as_ref();
         if frames.is_some_and(|frames| !frames.insert(entry.frame())) {
             self.counted.shared_again += 1;
             return false;
@@ -617,7 +617,8 @@ impl<'a> LiveWorker<'a> {
             bytes: &self.buffer.bytes()[(at + from) * page_size..(at + until) * page_size],
             maybe_shared: self
                 .shared
-                .frames
+                .seen
+                .0
                 .is_none()
                 .then(|| &self.maybe_shared[at + from..at + until]),
         });

@@ -14,5 +14,6 @@ pub mod scan;
 mod scan_report;
 pub mod setup;
 pub mod status;
+mod survey;
 pub mod top;
 pub mod watch;

@@ -12,13 +12,19 @@ use zmeld_scan::{Candidate, ScanOptions, ScanProgress, ScanResult};
 
 use zmeld_linux::Host;
 
-use super::{scan_report, setup};
+use super::{scan_report, setup, survey};
 use crate::cli::{ScanArgs, SourceArgs};
 use crate::exit::Outcome;
 use crate::{output, progress};
 
 /// Scans, prints, and compares with the thresholds.
 pub fn run(args: &ScanArgs) -> anyhow::Result<Outcome> {
+    if let Some(path) = &args.survey.survey_new_key {
+        return survey::new_key(path);
+    }
+    if let Some(place) = &args.survey.survey {
+        return survey::run(place, &args.survey, &args.format);
+    }
     let stop = progress::interrupt_flag();
     if let Some(path) = &args.html {
         output::check_page(path)?;

@@ -1,0 +1,46 @@
+//! What a machine leaves behind for who looks at many: a survey.
+//!
+//! A [`survey`] reads the memory of all processes once, owner by owner (a service, a
+//! container, a virtual machine), in bounded memory: of each it keeps counts, a sketch
+//! of the contents under the fleet's key, and what the sampled pages take in a pool.
+//! [`parquet`] makes a file of it, [`Place`] keeps the file. `docs/survey.md` is the
+//! format, the formulas with their sources, and what a survey gives away.
+//!
+//! | module | what it knows |
+//! |---|---|
+//! | [`key`] | the fleet's secret and what is derived from it |
+//! | [`sketch`] | the k smallest hashes, and what follows from some of them |
+//! | [`owners`] | whose a process is |
+//! | `collect` | one owner's pages, as they come |
+//! | [`machine`] | what the kernel says of the machine, `idle` of its pages' age |
+//! | [`pressure`] | when to stay out of the way |
+//! | [`place`] | where files go |
+//!
+//! This crate prints nothing.
+#![deny(missing_docs)]
+
+mod collect;
+mod columns;
+mod error;
+mod idle;
+pub mod key;
+pub mod machine;
+mod objects;
+pub mod owners;
+pub mod place;
+pub mod pressure;
+mod reservoir;
+pub mod sketch;
+mod survey;
+
+pub use columns::parquet;
+pub use error::Error;
+pub use key::Key;
+pub use objects::CODECS;
+pub use place::Place;
+pub use survey::{
+    labels, survey, Estimate, Limits, OwnerResult, PageCounts, Survey, SurveyOptions,
+};
+
+/// The schema's name and version, as it stands in each row.
+pub const SCHEMA: &str = "zmeld.survey/1";

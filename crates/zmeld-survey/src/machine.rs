@@ -1,0 +1,256 @@
+//! What the kernel says of the machine. What it does not say is absent, never 0.
+
+use zmeld_linux::meminfo::{self, Meminfo};
+use zmeld_linux::{mounts, pressure, Host};
+
+use crate::Error;
+
+/// What the kernel says of the machine.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Machine {
+    /// Its name.
+    pub host: Option<String>,
+    /// `uname -r`.
+    pub kernel: Option<String>,
+    /// `uname -m`.
+    pub architecture: Option<String>,
+    /// PRETTY_NAME of os-release.
+    pub distribution: Option<String>,
+    /// RAM.
+    pub ram_bytes: Option<u64>,
+    /// All swap areas.
+    pub swap_bytes: Option<u64>,
+    /// What of them is used.
+    pub swap_used_bytes: Option<u64>,
+    /// `none`, `zram lz4`, `zswap zstd`, `zmeld zword`; several joined by ` + `.
+    pub compressed_swap: String,
+    /// Pages that same-page merging keeps.
+    pub ksm_pages_shared: Option<u64>,
+    /// Mappings of these beyond the first.
+    pub ksm_pages_sharing: Option<u64>,
+    /// Stalls for memory.
+    pub stalls: Stalls,
+    /// Since boot.
+    pub uptime_seconds: Option<f64>,
+}
+
+/// Who waited for memory, percent of the last 300 seconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Stalls {
+    /// Some tasks.
+    pub some_avg300: Option<f64>,
+    /// All tasks.
+    pub full_avg300: Option<f64>,
+}
+
+impl Stalls {
+    pub(crate) fn parse(text: &str) -> Stalls {
+        let of = |kind| {
+            let stall = pressure::parse(text).find(|stall| stall.kind == kind)?;
+            Some(stall.averages_percent[2])
+        };
+        Stalls {
+            some_avg300: of("some"),
+            full_avg300: of("full"),
+        }
+    }
+}
+
+impl Machine {
+    /// As it is now.
+    pub fn look(host: &Host) -> Machine {
+        let text = |path: &str| host.read(path).ok().filter(|text| !text.is_empty());
+        let memory = text(meminfo::PATH).unwrap_or_default();
+        let memory = Meminfo::new(&memory);
+        let swap = memory.bytes("SwapTotal");
+        let free = memory.bytes("SwapFree");
+        Machine {
+            host: text("/proc/sys/kernel/hostname"),
+            kernel: text("/proc/sys/kernel/osrelease"),
+            architecture: architecture(),
+            distribution: distribution(host),
+            ram_bytes: memory.total_bytes(),
+            swap_bytes: swap,
+            swap_used_bytes: swap.zip(free).map(|(all, free)| all.saturating_sub(free)),
+            compressed_swap: compressed_swap(host),
+            ksm_pages_shared: host.read_u64("/sys/kernel/mm/ksm/pages_shared").ok(),
+            ksm_pages_sharing: host.read_u64("/sys/kernel/mm/ksm/pages_sharing").ok(),
+            stalls: Stalls::parse(&text(crate::pressure::PATH).unwrap_or_default()),
+            uptime_seconds: text("/proc/uptime")
+                .and_then(|text| text.split_whitespace().next()?.parse().ok()),
+        }
+    }
+}
+
+/// A path of this file system, and of the host's where this is a container that sees
+/// the host's processes.
+fn of_host(host: &Host, path: &str) -> Option<String> {
+    let read = |path: &str| host.read(path).ok().filter(|text| !text.is_empty());
+    read(&format!("/proc/1/root{path}")).or_else(|| read(path))
+}
+
+/// What tells a machine from all others: the id of /etc/machine-id.
+///
+/// # Errors
+/// When it has none.
+pub fn id(host: &Host) -> Result<String, Error> {
+    let is_id =
+        |text: &String| text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    of_host(host, "/etc/machine-id")
+        .or_else(|| of_host(host, "/var/lib/dbus/machine-id"))
+        .map(|text| text.to_ascii_lowercase())
+        .filter(is_id)
+        .ok_or(Error::NoMachineId)
+}
+
+fn architecture() -> Option<String> {
+    let name = rustix::system::uname();
+    Some(name.machine().to_string_lossy().into_owned())
+}
+
+fn distribution(host: &Host) -> Option<String> {
+    let text = of_host(host, "/etc/os-release").or_else(|| of_host(host, "/usr/lib/os-release"))?;
+    let value = text
+        .lines()
+        .find_map(|line| line.strip_prefix("PRETTY_NAME="))?;
+    let value = value.trim();
+    let quoted = value
+        .strip_prefix('"')
+        .and_then(|rest| rest.strip_suffix('"'));
+    Some(quoted.unwrap_or(value).to_owned())
+}
+
+/// Which compressed places pages are swapped to.
+fn compressed_swap(host: &Host) -> String {
+    let mut found: Vec<String> = Vec::new();
+    if host
+        .read("/sys/module/zswap/parameters/enabled")
+        .is_ok_and(|text| text == "Y")
+    {
+        let codec = host.read("/sys/module/zswap/parameters/compressor");
+        found.push(
+            format!("zswap {}", codec.unwrap_or_default())
+                .trim_end()
+                .to_owned(),
+        );
+    }
+    for area in host.swaps().unwrap_or_default() {
+        let device = host.device_path(area.path);
+        let Some(name) = device.file_name().and_then(|name| name.to_str()) else {
+            continue;
+        };
+        let Some(driver) = ["zram", "zmeld"]
+            .into_iter()
+            .find(|it| name.starts_with(it))
+        else {
+            continue;
+        };
+        let codecs = host
+            .read(format!("/sys/block/{name}/comp_algorithm"))
+            .unwrap_or_default();
+        let codec = codecs
+            .split_whitespace()
+            .find_map(|word| word.strip_prefix('[')?.strip_suffix(']'));
+        found.push(
+            format!("{driver} {}", codec.unwrap_or_default())
+                .trim_end()
+                .to_owned(),
+        );
+    }
+    found.dedup();
+    match found.is_empty() {
+        true => "none".to_owned(),
+        false => found.join(" + "),
+    }
+}
+
+/// Where control groups of version 2 are mounted.
+pub(crate) fn unified_mount(host: &Host) -> Option<std::path::PathBuf> {
+    let text = host.read(mounts::PATH).ok()?;
+    let found = mounts::parse(&text).find(|mount| mount.kind == "cgroup2");
+    found.map(|mount| mount.point)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::path::Path;
+
+    fn put(root: &Path, files: &[(&str, &str)]) {
+        for (path, text) in files {
+            let path = root.join(path.trim_start_matches('/'));
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_the_kernel_does_not_say_is_absent() {
+        let dir = tempfile::tempdir().unwrap();
+        let machine = Machine::look(&Host::at(dir.path()));
+        assert_eq!(machine.compressed_swap, "none");
+        assert_eq!(
+            (
+                machine.ram_bytes,
+                machine.ksm_pages_shared,
+                machine.stalls.some_avg300
+            ),
+            (None, None, None)
+        );
+        assert!(matches!(id(&Host::at(dir.path())), Err(Error::NoMachineId)));
+    }
+
+    #[test]
+    fn a_machine_says_what_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        put(
+            dir.path(),
+            &[
+                (
+                    "/proc/meminfo",
+                    "MemTotal: 2048 kB\nSwapTotal: 100 kB\nSwapFree: 40 kB\n",
+                ),
+                ("/proc/sys/kernel/hostname", "web7\n"),
+                ("/proc/uptime", "12.50 3.00\n"),
+                (
+                    "/proc/pressure/memory",
+                    "some avg10=0.00 avg60=0.00 avg300=1.25 total=9\n\
+                  full avg10=0.00 avg60=0.00 avg300=0.50 total=1\n",
+                ),
+                (
+                    "/proc/swaps",
+                    "Filename Type Size Used Priority\n\
+                  /dev/zram0 partition 100 60 100\n/dev/sda2 partition 100 0 -2\n",
+                ),
+                ("/sys/block/zram0/comp_algorithm", "lzo [lz4] zstd\n"),
+                ("/sys/module/zswap/parameters/enabled", "Y\n"),
+                ("/sys/module/zswap/parameters/compressor", "zstd\n"),
+                ("/sys/kernel/mm/ksm/pages_shared", "5\n"),
+                ("/etc/os-release", "NAME=x\nPRETTY_NAME=\"Debian 12\"\n"),
+                ("/etc/machine-id", "0123456789ABCDEF0123456789abcdef\n"),
+            ],
+        );
+        let host = Host::at(dir.path());
+        let machine = Machine::look(&host);
+        assert_eq!(machine.compressed_swap, "zswap zstd + zram lz4");
+        assert_eq!(machine.host.as_deref(), Some("web7"));
+        assert_eq!(
+            (machine.ram_bytes, machine.swap_used_bytes),
+            (Some(2 << 20), Some(60 << 10))
+        );
+        assert_eq!(
+            (machine.ksm_pages_shared, machine.ksm_pages_sharing),
+            (Some(5), None)
+        );
+        assert_eq!(machine.stalls.some_avg300, Some(1.25));
+        assert_eq!(machine.distribution.as_deref(), Some("Debian 12"));
+        assert_eq!(id(&host).unwrap(), "0123456789abcdef0123456789abcdef");
+        // In a container with the host's processes, the host's id counts.
+        put(
+            dir.path(),
+            &[("/proc/1/root/etc/machine-id", &"a".repeat(32))],
+        );
+        assert_eq!(id(&host).unwrap(), "a".repeat(32));
+    }
+}

@@ -1,0 +1,553 @@
+//! Whose a process is: what its control group says, and for virtual machines its
+//! command line.
+
+use std::fmt;
+
+use zmeld_linux::Host;
+
+/// What kind of owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum OwnerKind {
+    /// A systemd service.
+    Service,
+    /// A systemd scope.
+    Scope,
+    /// A user's sessions.
+    User,
+    /// Another control group.
+    Cgroup,
+    /// A container.
+    Container,
+    /// A virtual machine.
+    Vm,
+    /// All smaller ones together.
+    Other,
+}
+
+impl OwnerKind {
+    /// As it stands in files.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            OwnerKind::Service => "service",
+            OwnerKind::Scope => "scope",
+            OwnerKind::User => "user",
+            OwnerKind::Cgroup => "cgroup",
+            OwnerKind::Container => "container",
+            OwnerKind::Vm => "vm",
+            OwnerKind::Other => "other",
+        }
+    }
+}
+
+impl fmt::Display for OwnerKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Whose processes are.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Owner {
+    /// Its name in the survey, which no other owner has.
+    pub id: String,
+    /// What kind of owner.
+    pub kind: OwnerKind,
+    /// Its name for people.
+    pub name: String,
+    /// Its control group in version 2's hierarchy, where it has one of its own.
+    pub group: Option<String>,
+}
+
+impl Owner {
+    fn new(kind: OwnerKind, id: impl Into<String>, name: impl Into<String>) -> Owner {
+        Owner {
+            id: id.into(),
+            kind,
+            name: name.into(),
+            group: None,
+        }
+    }
+
+    /// All that are too small for a row of their own.
+    pub(crate) fn others(how_many: usize) -> Owner {
+        Owner::new(OwnerKind::Other, "other", format!("{how_many} more"))
+    }
+
+    /// The owner of a process, as far as it can be told, and the control group that its
+    /// memory is charged to.
+    pub fn of_process(host: &Host, pid: i32) -> (Owner, Option<String>) {
+        let read = |name: &str| {
+            host.read_bytes(format!("/proc/{pid}/{name}"))
+                .unwrap_or_default()
+        };
+        let command = read("cmdline");
+        let words: Vec<String> = command
+            .split(|&byte| byte == 0)
+            .map(|word| String::from_utf8_lossy(word).into_owned())
+            .collect();
+        let groups = Groups::parse(&String::from_utf8_lossy(&read("cgroup")));
+        (of(&groups, &words), groups.memory)
+    }
+}
+
+/// The control groups of a process.
+struct Groups {
+    /// With the one of version 2 first, then those of version 1 that say the most.
+    paths: Vec<String>,
+    unified: Option<String>,
+    /// Where its memory is charged.
+    memory: Option<String>,
+}
+
+impl Groups {
+    /// Lines of `/proc/PID/cgroup`: `number:controllers:path`.
+    fn parse(text: &str) -> Groups {
+        let lines: Vec<(&str, &str)> = text
+            .lines()
+            .filter_map(|line| line.split_once(':')?.1.split_once(':'))
+            .collect();
+        let of = |has: &dyn Fn(&str) -> bool| {
+            let found = lines.iter().find(|(controllers, _)| has(controllers));
+            found.map(|(_, path)| seen_from_above(path))
+        };
+        let unified = of(&|controllers| controllers.is_empty());
+        let memory = of(&|controllers| controllers.split(',').any(|it| it == "memory"));
+        let systemd = of(&|controllers| controllers == "name=systemd");
+        let paths = [unified.clone(), memory.clone(), systemd];
+        let paths = paths.into_iter().flatten().filter(|path| path != "/");
+        Groups {
+            paths: paths.collect(),
+            memory: memory.or_else(|| unified.clone()),
+            unified,
+        }
+    }
+}
+
+/// A path without the steps upwards that a process in a group namespace of its own sees.
+fn seen_from_above(path: &str) -> String {
+    let mut path = path;
+    while let Some(rest) = path.strip_prefix("/..") {
+        path = rest;
+    }
+    match path {
+        "" => "/".to_owned(),
+        path => path.to_owned(),
+    }
+}
+
+fn of(groups: &Groups, command: &[String]) -> Owner {
+    let known = || groups.paths.iter().find_map(|path| known_group(path));
+    let mut owner = match machine_by_command(command) {
+        Some(owner) => owner,
+        None => known().unwrap_or_else(|| {
+            let path = groups.paths.first().map_or("/", String::as_str);
+            let mut owner = Owner::new(OwnerKind::Cgroup, path, path);
+            owner.group = Some(path.to_owned());
+            owner
+        }),
+    };
+    // Where version 2 has another path than the one that told, it tells nothing of it.
+    let unified = groups.unified.as_deref().unwrap_or("");
+    owner.group = owner.group.filter(|group| {
+        unified == group || unified.starts_with(&format!("{}/", group.trim_end_matches('/')))
+    });
+    owner
+}
+
+/// A virtual machine by the command line of the program that runs it.
+fn machine_by_command(command: &[String]) -> Option<Owner> {
+    let program = command.first()?.rsplit('/').next()?;
+    let after = |option: &str| {
+        let at = command.iter().position(|word| word == option)?;
+        command.get(at + 1)
+    };
+    let name = if program.starts_with("qemu-system-") || matches!(program, "qemu-kvm" | "kvm") {
+        let name = after("-name").map(|name| name.split(',').next().unwrap_or(name));
+        name.map_or(program, |name| name.strip_prefix("guest=").unwrap_or(name))
+    } else if program == "firecracker" {
+        after("--id").map_or(program, String::as_str)
+    } else {
+        // User-mode Linux, whatever its file is called.
+        command.iter().find_map(|word| word.strip_prefix("umid="))?
+    };
+    Some(Owner::new(OwnerKind::Vm, format!("vm:{name}"), name))
+}
+
+/// What a group's path says, if it says whose it is.
+fn known_group(path: &str) -> Option<Owner> {
+    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    let (at, mut owner) = machine_or_container(&parts).or_else(|| unit(&parts))?;
+    owner.group = Some(format!("/{}", parts[..=at].join("/")));
+    if owner.id.is_empty() {
+        owner.id.clone_from(owner.group.as_ref().expect("just set"));
+    }
+    Some(owner)
+}
+
+/// The outermost virtual machine or container of a path, and which part of it that is.
+fn machine_or_container(parts: &[&str]) -> Option<(usize, Owner)> {
+    parts.iter().enumerate().find_map(|(at, part)| {
+        let before = at.checked_sub(1).map(|before| parts[before]);
+        let owner = machine_scope(part, before).or_else(|| container(part, &parts[..at]))?;
+        Some((at, owner))
+    })
+}
+
+/// Groups that systemd-machined, libvirt, Proxmox and LXC make.
+fn machine_scope(part: &str, before: Option<&str>) -> Option<Owner> {
+    let vm = |name: &str| Owner::new(OwnerKind::Vm, format!("vm:{name}"), name);
+    let held = |name: &str| Owner::new(OwnerKind::Container, format!("container:{name}"), name);
+    // qemu-3-web1: its number in libvirt is another after each start.
+    let numbered = |text: &str, driver: &str| {
+        let (number, name) = text.strip_prefix(driver)?.split_once('-')?;
+        number.parse::<u32>().ok().map(|_| name.to_owned())
+    };
+    if let Some(scope) = part
+        .strip_prefix("machine-")
+        .and_then(|it| it.strip_suffix(".scope"))
+    {
+        let name = unescape(scope);
+        return Some(match numbered(&name, "qemu-") {
+            Some(name) => vm(&name),
+            None => held(&numbered(&name, "lxc-").unwrap_or(name)),
+        });
+    }
+    if let Some(name) = part.strip_suffix(".libvirt-qemu") {
+        return Some(vm(
+            &numbered(name, "qemu-").unwrap_or_else(|| name.to_owned())
+        ));
+    }
+    if before == Some("qemu.slice") {
+        return part.strip_suffix(".scope").map(vm);
+    }
+    if let Some(name) = part.strip_prefix("systemd-nspawn@") {
+        return Some(held(&unescape(name.strip_suffix(".service")?)));
+    }
+    if let Some(name) = part.strip_prefix("lxc.payload.") {
+        return Some(held(name));
+    }
+    (matches!(before, Some("lxc" | "lxc.payload")) && !part.contains('.')).then(|| held(part))
+}
+
+/// Digits of a container's id.
+const CONTAINER_DIGITS: usize = 64;
+/// As many as people write of it.
+const SHORT_DIGITS: usize = 12;
+
+/// `docker-ID.scope`, `cri-containerd-ID.scope`, `crio-ID.scope`, `libpod-ID.scope`, or
+/// the digits alone.
+fn container(part: &str, before: &[&str]) -> Option<Owner> {
+    let part = part.strip_suffix(".scope").unwrap_or(part);
+    let (prefix, id) = match part.len().checked_sub(CONTAINER_DIGITS) {
+        Some(at) if part.is_char_boundary(at) => part.split_at(at),
+        _ => return None,
+    };
+    let is_id = id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let is_apart = prefix.is_empty() || prefix.ends_with(['-', ':']);
+    if !is_id || !is_apart || prefix.contains("conmon") {
+        return None;
+    }
+    let short = &id[..SHORT_DIGITS];
+    let name = match before.iter().rev().find_map(|part| pod(part)) {
+        Some(pod) => format!("pod {pod}/{short}"),
+        None => short.to_owned(),
+    };
+    Some(Owner::new(
+        OwnerKind::Container,
+        format!("container:{id}"),
+        name,
+    ))
+}
+
+/// The first digits of a pod's id: `kubepods-burstable-pod1a2b_3c.slice`, `pod1a2b-3c`.
+fn pod(part: &str) -> Option<&str> {
+    let part = part.strip_suffix(".slice").unwrap_or(part);
+    let at = match part.rfind("-pod") {
+        Some(at) => at + 4,
+        None => part.starts_with("pod").then_some(3)?,
+    };
+    let digits = part[at..].split(['-', '_']).next()?;
+    let is_id = digits.len() >= 8 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_id.then(|| &digits[..8])
+}
+
+/// The unit, or the user, that a path of systemd's names.
+fn unit(parts: &[&str]) -> Option<(usize, Owner)> {
+    let user = parts.iter().position(|part| user_of_slice(part).is_some());
+    let below = user.map_or(0, |at| at + 1);
+    let is_sessions = |part: &str| {
+        user.is_some()
+            && (part.starts_with("session-") || part.starts_with("user@") || part == "init.scope")
+    };
+    let found = parts.iter().enumerate().skip(below).find_map(|(at, part)| {
+        let kind = match part {
+            part if is_sessions(part) => return None,
+            part if part.ends_with(".service") => OwnerKind::Service,
+            part if part.ends_with(".scope") => OwnerKind::Scope,
+            _ => return None,
+        };
+        Some((at, Owner::new(kind, "", unescape(part))))
+    });
+    found.or_else(|| {
+        let at = user?;
+        let name = format!("user {}", user_of_slice(parts[at])?);
+        Some((at, Owner::new(OwnerKind::User, "", name)))
+    })
+}
+
+fn user_of_slice(part: &str) -> Option<u32> {
+    part.strip_prefix("user-")?
+        .strip_suffix(".slice")?
+        .parse()
+        .ok()
+}
+
+/// A name without systemd's escapes: `\x2d` is a dash.
+fn unescape(name: &str) -> String {
+    let mut bytes = Vec::with_capacity(name.len());
+    let mut rest = name.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        let code = after
+            .get(1..3)
+            .filter(|_| byte == b'\\' && after[0] == b'x');
+        let code = code.and_then(|digits| std::str::from_utf8(digits).ok());
+        match code.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(code) => {
+                bytes.push(code);
+                rest = &after[3..];
+            }
+            None => {
+                bytes.push(byte);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn owner(groups: &str, command: &[&str]) -> (OwnerKind, String, String, Option<String>) {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("proc/77");
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("cgroup"), groups).unwrap();
+        fs::write(folder.join("cmdline"), command.join("\0") + "\0").unwrap();
+        let (owner, _) = Owner::of_process(&Host::at(dir.path()), 77);
+        (owner.kind, owner.id, owner.name, owner.group)
+    }
+
+    fn check(groups: &str, command: &[&str], kind: OwnerKind, id: &str, name: &str) {
+        let found = owner(groups, command);
+        assert_eq!(
+            (found.0, &*found.1, &*found.2),
+            (kind, id, name),
+            "{groups}"
+        );
+    }
+
+    const ID: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+    #[test]
+    fn units_are_owners_with_all_that_is_below_them() {
+        use OwnerKind::*;
+        let nginx = "/system.slice/nginx.service";
+        check(
+            "0::/system.slice/nginx.service\n",
+            &[],
+            Service,
+            nginx,
+            "nginx.service",
+        );
+        check(
+            "0::/system.slice/nginx.service/worker/1\n",
+            &[],
+            Service,
+            nginx,
+            "nginx.service",
+        );
+        let getty = "/system.slice/system-getty.slice/getty@tty1.service";
+        check(
+            &format!("0::{getty}\n"),
+            &[],
+            Service,
+            getty,
+            "getty@tty1.service",
+        );
+        check("0::/init.scope\n", &[], Scope, "/init.scope", "init.scope");
+        let user = "/user.slice/user-1000.slice";
+        check(
+            &format!("0::{user}/session-2.scope\n"),
+            &[],
+            User,
+            user,
+            "user 1000",
+        );
+        check(
+            &format!("0::{user}/user@1000.service/init.scope\n"),
+            &[],
+            User,
+            user,
+            "user 1000",
+        );
+        let app = format!("{user}/user@1000.service/app.slice/app-mail\\x2dbox-9.scope");
+        check(
+            &format!("0::{app}\n"),
+            &[],
+            Scope,
+            &app,
+            "app-mail-box-9.scope",
+        );
+        let bus = format!("{user}/user@1000.service/session.slice/dbus.service");
+        check(&format!("0::{bus}\n"), &[], Service, &bus, "dbus.service");
+        assert_eq!(owner(&format!("0::{bus}/x\n"), &[]).3, Some(bus));
+    }
+
+    #[test]
+    fn containers_are_known_by_their_digits() {
+        let container = format!("container:{ID}");
+        let short = &ID[..12];
+        for path in [
+            format!("/system.slice/docker-{ID}.scope"),
+            format!("/docker/{ID}/init.scope"),
+            format!("/machine.slice/libpod-{ID}.scope/container"),
+            format!("/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{ID}.scope"),
+            format!("/system.slice/web.service/libpod-payload-{ID}"),
+            // A node of Kubernetes that is a container itself.
+            format!("/docker/{ID}/kubepods/burstable/pod1/{}", "a".repeat(64)),
+        ] {
+            check(
+                &format!("0::{path}\n"),
+                &[],
+                OwnerKind::Container,
+                &container,
+                short,
+            );
+        }
+        for path in [
+            "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1a2b3c4d_55_66.slice/\
+             cri-containerd-ID.scope",
+            "/kubepods/besteffort/pod1a2b3c4d-55-66/ID",
+            "/../../kubepods-pod1a2b3c4d_55.slice/crio-ID.scope",
+            "/system.slice/containerd.service/kubepods-pod1a2b3c4d_5.slice:cri-containerd:ID",
+        ] {
+            let name = format!("pod 1a2b3c4d/{short}");
+            let groups = format!("0::{}\n", path.replace("ID", ID));
+            let found = owner(&groups, &[]);
+            assert_eq!(
+                (found.0, &found.1),
+                (OwnerKind::Container, &container),
+                "{path}"
+            );
+            assert!(found.2 == name || path.contains(':'), "{path}: {}", found.2);
+        }
+        let monitor = format!("/machine.slice/libpod-conmon-{ID}.scope");
+        assert_eq!(owner(&format!("0::{monitor}\n"), &[]).0, OwnerKind::Scope);
+        for (path, name) in [
+            ("/lxc.payload.box/system.slice/cron.service", "box"),
+            ("/lxc/box/init.scope", "box"),
+            (
+                "/machine.slice/systemd-nspawn@my\\x2dbox.service/payload",
+                "my-box",
+            ),
+            ("/machine.slice/machine-box.scope", "box"),
+            ("/machine.slice/machine-lxc\\x2d91\\x2dbox.scope", "box"),
+        ] {
+            let id = format!("container:{name}");
+            check(
+                &format!("0::{path}\n"),
+                &[],
+                OwnerKind::Container,
+                &id,
+                name,
+            );
+        }
+    }
+
+    #[test]
+    fn virtual_machines_are_known_by_group_or_command() {
+        let libvirt = "0::/machine.slice/machine-qemu\\x2d3\\x2dweb\\x2d1.scope/libvirt/emulator\n";
+        check(libvirt, &[], OwnerKind::Vm, "vm:web-1", "web-1");
+        check(
+            "4:memory:/machine/qemu-9-web.libvirt-qemu\n",
+            &[],
+            OwnerKind::Vm,
+            "vm:web",
+            "web",
+        );
+        check(
+            "0::/qemu.slice/104.scope\n",
+            &[],
+            OwnerKind::Vm,
+            "vm:104",
+            "104",
+        );
+        for (command, name) in [
+            (
+                &[
+                    "/usr/bin/qemu-system-x86_64",
+                    "-name",
+                    "guest=db,debug-threads=on",
+                ][..],
+                "db",
+            ),
+            (&["/usr/libexec/qemu-kvm", "-name", "db,process=x"], "db"),
+            (&["qemu-system-aarch64", "-m", "1G"], "qemu-system-aarch64"),
+            (&["/opt/firecracker", "--id", "f7"], "f7"),
+            (&["./linux", "mem=64M", "umid=guest3"], "guest3"),
+        ] {
+            // Whatever group it stands in.
+            let id = format!("vm:{name}");
+            check(
+                "0::/user.slice/user-0.slice/session-1.scope\n",
+                command,
+                OwnerKind::Vm,
+                &id,
+                name,
+            );
+        }
+        check(
+            "0::/a\n",
+            &["vi", "-name", "x"],
+            OwnerKind::Cgroup,
+            "/a",
+            "/a",
+        );
+    }
+
+    #[test]
+    fn of_version_1_the_hierarchy_that_says_most_is_asked() {
+        let groups = "9:name=systemd:/system.slice/cron.service\n4:memory:/\n0::/\n";
+        let cron = "/system.slice/cron.service";
+        check(groups, &[], OwnerKind::Service, cron, "cron.service");
+        assert_eq!(owner(groups, &[]).3, None, "not a group of version 2");
+        check(
+            "4:cpu,memory:/jobs/7\n9:name=systemd:/\n",
+            &[],
+            OwnerKind::Cgroup,
+            "/jobs/7",
+            "/jobs/7",
+        );
+        let mixed =
+            "4:memory:/user.slice\n9:name=systemd:/user.slice/user-7.slice/session-1.scope\n";
+        check(
+            mixed,
+            &[],
+            OwnerKind::User,
+            "/user.slice/user-7.slice",
+            "user 7",
+        );
+        check("", &[], OwnerKind::Cgroup, "/", "/");
+        check("nonsense\n0::/x\n", &[], OwnerKind::Cgroup, "/x", "/x");
+    }
+
+    #[test]
+    fn escapes_that_are_none_stay() {
+        assert_eq!(unescape("a\\x2db\\x"), "a-b\\x");
+        assert_eq!(unescape("\\x\u{e9}9"), "\\x\u{e9}9");
+        assert_eq!(unescape("\\x2"), "\\x2");
+    }
+}

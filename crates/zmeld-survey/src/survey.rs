@@ -1,0 +1,581 @@
+//! The survey: all owners, one after the other.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use zmeld_linux::Host;
+use zmeld_memory::{
+    Batch, LiveMemory, LiveOptions, Note, SeenFrames, Selection, SkipReason, Source, Visit,
+};
+use zmeld_scan::kernel::PoolModel;
+use zmeld_scan::ScanProgress;
+
+use crate::collect::{Collected, Collector, SharedPages};
+use crate::idle::{Ages, IdlePages};
+use crate::key::{chance, hex, Key};
+use crate::machine::{self, Machine, Stalls};
+use crate::objects::{Objects, PoolBytes, CODECS};
+use crate::owners::Owner;
+use crate::pressure::Watch;
+use crate::reservoir;
+use crate::sketch::{Sketch, CONFIDENCE};
+use crate::Error;
+
+pub use crate::sketch::Estimate;
+
+/// Owners with rows of their own; all others are one.
+const OWNERS_MAX: usize = 63;
+
+/// Why pages count as skipped: they are memory that this survey should have read.
+const SKIPPED: [SkipReason; 4] = [
+    SkipReason::Permission,
+    SkipReason::Vanished,
+    SkipReason::ReadFailed,
+    SkipReason::TooManyRegions,
+];
+
+/// What can be asked of a sketch's size.
+pub struct Limits;
+
+impl Limits {
+    /// The smallest sketch: its intervals are a quarter wide.
+    pub const SKETCH_MIN: u16 = 64;
+    /// The largest: at 40 bytes a row, uncompressed, it is within 64 KiB.
+    pub const SKETCH_MAX: u16 = 1600;
+    /// What it is if nothing is asked for.
+    pub const SKETCH: u16 = 1024;
+}
+
+/// What a survey is asked for.
+#[derive(Debug, Clone)]
+pub struct SurveyOptions {
+    /// Names and values that its rows carry.
+    pub labels: Vec<(String, String)>,
+    /// Hashes that are kept of each owner.
+    pub sketch: usize,
+    /// The program that asks, with its version.
+    pub version: String,
+}
+
+/// Labels that a survey may carry.
+const LABELS_MAX: usize = 64;
+/// Characters of a label's name, and of its value.
+const LABEL_CHARACTERS_MAX: usize = 256;
+
+/// Names and values from texts `NAME=VALUE`.
+///
+/// # Errors
+/// When one is none, a name comes twice, or there are too many.
+pub fn labels(texts: &[String]) -> Result<Vec<(String, String)>, Error> {
+    let mut labels: Vec<(String, String)> = Vec::new();
+    for text in texts {
+        let bad = |problem| Error::BadLabel {
+            text: text.clone(),
+            problem,
+        };
+        let (name, value) = text
+            .split_once('=')
+            .ok_or_else(|| bad("write NAME=VALUE"))?;
+        let is_name = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
+        if name.is_empty() || !name.chars().all(is_name) {
+            return Err(bad("its name has letters, digits, and ._-/ only"));
+        }
+        if name.len() > LABEL_CHARACTERS_MAX || value.chars().count() > LABEL_CHARACTERS_MAX {
+            return Err(bad("name and value have 256 characters at most"));
+        }
+        if value.chars().any(char::is_control) {
+            return Err(bad("its value has control characters"));
+        }
+        if labels.iter().any(|(known, _)| known == name) {
+            return Err(bad("that name was given already"));
+        }
+        if labels.len() == LABELS_MAX {
+            return Err(bad("64 labels are the most"));
+        }
+        labels.push((name.to_owned(), value.to_owned()));
+    }
+    Ok(labels)
+}
+
+/// Pages of an owner by what they are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PageCounts {
+    /// Read.
+    pub pages: u64,
+    /// Of these: of zeros.
+    pub zero: u64,
+    /// Of these: one word repeated, not zero.
+    pub same: u64,
+    /// Mappings of private memory in RAM.
+    pub anonymous: u64,
+    /// Mappings of shared memory in RAM.
+    pub shared_memory: u64,
+    /// Mappings of files' pages.
+    pub file: u64,
+    /// In swap.
+    pub swapped: u64,
+    /// Melded by KSM.
+    pub ksm: u64,
+    /// Part of a huge page.
+    pub huge: u64,
+    /// Locked in memory.
+    pub locked: u64,
+    /// Not read.
+    pub skipped: u64,
+}
+
+impl PageCounts {
+    /// Pages that a pool would keep: neither zero nor same-filled.
+    pub fn rest(&self) -> u64 {
+        self.pages - self.zero - self.same
+    }
+}
+
+/// What was learnt of an owner.
+#[derive(Debug, Clone)]
+pub struct OwnerResult {
+    /// Whose pages.
+    pub owner: Owner,
+    /// Processes that were read.
+    pub processes: u64,
+    /// Pages by what they are.
+    pub pages: PageCounts,
+    /// Distinct contents among those that are neither zero nor same-filled.
+    pub distinct: Estimate,
+    /// Bytes of the pool for each of [`CODECS`], without melding.
+    pub pool: [Estimate; CODECS.len()],
+    /// The same, each content once.
+    pub melded: [Estimate; CODECS.len()],
+    /// Pages not used for a minute, ten, an hour.
+    pub idle: Option<[u64; 3]>,
+    /// Stalls of its control group.
+    pub stalls: Stalls,
+    /// Its contents, with bytes of the pool for each codec.
+    pub sketch: Sketch<[f64; CODECS.len()]>,
+}
+
+/// What a machine leaves behind.
+#[derive(Debug, Clone)]
+pub struct Survey {
+    /// The machine, as its key names it.
+    pub machine: String,
+    /// This survey.
+    pub id: String,
+    /// When reading began.
+    pub time: SystemTime,
+    /// What tells the key from others.
+    pub key_id: String,
+    /// What the kernel says of the machine.
+    pub facts: Machine,
+    /// Names and values.
+    pub labels: Vec<(String, String)>,
+    /// Bytes of a page.
+    pub page_size: u64,
+    /// Hashes that were kept of each owner.
+    pub sketch_size: u64,
+    /// The program that wrote it.
+    pub version: String,
+    /// How long it took.
+    pub elapsed: Duration,
+    /// What it cost.
+    pub cpu: Duration,
+    /// Stopped before everything was read; owners that were read whole are here.
+    pub interrupted: bool,
+    /// The owners, the largest first.
+    pub owners: Vec<OwnerResult>,
+    /// Processes that this user may not read.
+    pub refused: u64,
+    /// What limits how exact this is.
+    pub notes: Vec<Note>,
+}
+
+impl Survey {
+    /// All owners together, as one.
+    pub fn total(&self) -> OwnerResult {
+        let mut pages = PageCounts::default();
+        for owner in &self.owners {
+            pages.add(&owner.pages);
+        }
+        let sketch = Sketch::unite(self.owners.iter().map(|owner| &owner.sketch));
+        let rest = pages.rest();
+        OwnerResult {
+            owner: Owner::others(self.owners.len()),
+            processes: self.owners.iter().map(|owner| owner.processes).sum(),
+            pages,
+            distinct: sketch.distinct(rest),
+            pool: std::array::from_fn(|codec| {
+                sum(self.owners.iter().map(|owner| owner.pool[codec]))
+            }),
+            melded: melded(&sketch, rest, self.page_size),
+            idle: None,
+            stalls: self.facts.stalls,
+            sketch,
+        }
+    }
+}
+
+impl PageCounts {
+    fn add(&mut self, other: &PageCounts) {
+        self.pages += other.pages;
+        self.zero += other.zero;
+        self.same += other.same;
+        self.anonymous += other.anonymous;
+        self.shared_memory += other.shared_memory;
+        self.file += other.file;
+        self.swapped += other.swapped;
+        self.ksm += other.ksm;
+        self.huge += other.huge;
+        self.locked += other.locked;
+        self.skipped += other.skipped;
+    }
+}
+
+/// The sum of independent estimates.
+fn sum(estimates: impl Iterator<Item = Estimate>) -> Estimate {
+    let (mut value, mut variance) = (0.0, 0.0);
+    for one in estimates {
+        value += one.value;
+        variance += ((one.high - one.low) / 2.0 / CONFIDENCE).powi(2);
+    }
+    Estimate::new(value, variance, (0.0, f64::INFINITY))
+}
+
+fn melded(sketch: &Sketch<PoolBytes>, rest: u64, page_size: u64) -> [Estimate; CODECS.len()] {
+    std::array::from_fn(|codec| sketch.sum(rest, page_size as f64, |bytes| bytes[codec]))
+}
+
+/// An owner before it is read.
+struct Planned {
+    owner: Owner,
+    pids: BTreeSet<i32>,
+    bytes: u64,
+    /// Control groups of its processes, as the kernel's ages name them; none where it
+    /// does not say it of one.
+    groups: Option<BTreeSet<String>>,
+}
+
+/// Who is there, the largest first; the small ones are one.
+fn plan(host: &Host, live: &LiveMemory) -> Vec<Planned> {
+    let mut owners: BTreeMap<String, Planned> = BTreeMap::new();
+    for member in live.members() {
+        let (owner, group) = Owner::of_process(host, member.pid);
+        let planned = owners.entry(owner.id.clone()).or_insert_with(|| Planned {
+            owner,
+            pids: BTreeSet::new(),
+            bytes: 0,
+            groups: Some(BTreeSet::new()),
+        });
+        planned.pids.insert(member.pid);
+        planned.bytes += member.resident_bytes;
+        match (&mut planned.groups, group) {
+            (Some(groups), Some(group)) => drop(groups.insert(group)),
+            (groups, _) => *groups = None,
+        }
+    }
+    let mut owners: Vec<Planned> = owners.into_values().collect();
+    owners.sort_by(|a, b| (b.bytes, &a.owner.id).cmp(&(a.bytes, &b.owner.id)));
+    if owners.len() > OWNERS_MAX {
+        let small = owners.split_off(OWNERS_MAX);
+        owners.push(together(small));
+    }
+    owners
+}
+
+fn together(small: Vec<Planned>) -> Planned {
+    let mut all = Planned {
+        owner: Owner::others(small.len()),
+        pids: BTreeSet::new(),
+        bytes: 0,
+        groups: None,
+    };
+    for one in small {
+        all.pids.extend(one.pids);
+        all.bytes += one.bytes;
+    }
+    all
+}
+
+/// What reading takes that is the same for all owners.
+struct Reading<'a> {
+    host: &'a Host,
+    key: &'a Key,
+    options: &'a SurveyOptions,
+    stop: &'a AtomicBool,
+    progress: &'a ScanProgress,
+    watch: Watch<'a>,
+    live: LiveMemory,
+    seen: Arc<SeenFrames>,
+    page_size: usize,
+    objects: Objects,
+    shared: SharedPages,
+    ages: Ages,
+    unified: Option<std::path::PathBuf>,
+}
+
+/// Reads the memory of all processes, as far as it may.
+///
+/// # Errors
+/// When memory is short, no process may be read, or it was stopped before one owner was
+/// read whole. Nothing was changed.
+pub fn survey(
+    host: &Host,
+    key: &Key,
+    options: &SurveyOptions,
+    stop: &AtomicBool,
+    progress: &ScanProgress,
+) -> Result<Survey, Error> {
+    let (begun, cpu_begun) = (Instant::now(), cpu_time());
+    let time = SystemTime::now();
+    let watch = Watch::new(host)?;
+    let facts = Machine::look(host);
+    let machine = key.machine(&machine::id(host)?);
+    let live = LiveMemory::open(LiveOptions {
+        shared: true,
+        ..LiveOptions::new(Selection::All)
+    })?;
+    let page_size = live.page_size();
+    let release = facts.kernel.clone().unwrap_or_default();
+    progress.start(live.expected_pages());
+    let planned = plan(host, &live);
+    let mut reading = Reading {
+        host,
+        key,
+        options,
+        stop,
+        progress,
+        watch,
+        live,
+        seen: Arc::default(),
+        page_size,
+        objects: Objects::new(PoolModel::running(&release, page_size as u32))?,
+        shared: SharedPages::default(),
+        ages: Ages::of(host),
+        unified: machine::unified_mount(host),
+    };
+    let mut survey = Survey {
+        machine,
+        id: hex(&chance::<16>()?),
+        time,
+        key_id: key.id(),
+        facts,
+        labels: options.labels.clone(),
+        page_size: page_size as u64,
+        sketch_size: options.sketch as u64,
+        version: options.version.clone(),
+        elapsed: Duration::ZERO,
+        cpu: Duration::ZERO,
+        interrupted: false,
+        owners: Vec::new(),
+        refused: 0,
+        notes: Vec::new(),
+    };
+    reading.all(planned, &mut survey)?;
+    survey.elapsed = begun.elapsed();
+    survey.cpu = cpu_time().saturating_sub(cpu_begun);
+    Ok(survey)
+}
+
+impl Reading<'_> {
+    /// Owner after owner.
+    fn all(&mut self, planned: Vec<Planned>, survey: &mut Survey) -> Result<(), Error> {
+        for owner in planned {
+            let (collected, visit) = self.collect(&owner.pids)?;
+            if self.stop.load(Ordering::Relaxed) {
+                survey.interrupted = true;
+                break;
+            }
+            survey.refused += visit.skipped.get(SkipReason::Permission).processes;
+            for note in &visit.notes {
+                if !survey.notes.contains(note) {
+                    survey.notes.push(note.clone());
+                }
+            }
+            let is_there = visit.counted.processes > 0 || collected.pages > 0;
+            let found = self.result(owner, collected, &visit)?;
+            if is_there || found.pages.skipped > 0 {
+                survey.owners.push(found);
+            }
+        }
+        if survey.owners.iter().all(|owner| owner.processes == 0) {
+            return Err(match survey.interrupted {
+                true => Error::Interrupted,
+                false => Error::NotPermitted {
+                    processes: survey.refused,
+                    is_root: rustix::process::geteuid().is_root(),
+                },
+            });
+        }
+        Ok(())
+    }
+
+    /// Reads the memory of those processes.
+    fn collect(&mut self, pids: &BTreeSet<i32>) -> Result<(Collected, Visit), Error> {
+        let part = self.live.part(pids, &self.seen);
+        let seed = u64::from_ne_bytes(chance()?);
+        let state = OwnerState {
+            collector: Collector::new(self.options.sketch, self.page_size, seed),
+            objects: &mut self.objects,
+            shared: &mut self.shared,
+            failure: None,
+        };
+        let state = Mutex::new(state);
+        let over = AtomicBool::new(self.stop.load(Ordering::Relaxed));
+        // One thread: it is to be in nobody's way.
+        let visit = part.visit(1, &over, &|batch| {
+            let mut state = state.lock().expect("no panic");
+            let taken = self
+                .watch
+                .look()
+                .and_then(|()| state.batch(batch, self.key, self.page_size));
+            if let Err(err) = taken {
+                state.failure.get_or_insert(err);
+            }
+            if state.failure.is_some() || self.stop.load(Ordering::Relaxed) {
+                over.store(true, Ordering::Relaxed);
+            }
+            self.progress.advance(batch.bytes.len() / self.page_size);
+        })?;
+        let state = state.into_inner().expect("no panic");
+        match state.failure {
+            Some(err) => Err(err),
+            None => Ok((state.collector.finish(&mut self.objects)?, visit)),
+        }
+    }
+
+    fn result(
+        &self,
+        planned: Planned,
+        collected: Collected,
+        visit: &Visit,
+    ) -> Result<OwnerResult, Error> {
+        let counted = &visit.counted;
+        let rest = collected.rest();
+        let page_size = self.page_size as u64;
+        let skipped = SKIPPED.map(|reason| visit.skipped.get(reason).pages);
+        let drawn = |codec: usize| collected.drawn.iter().map(move |bytes| bytes[codec]);
+        Ok(OwnerResult {
+            processes: counted.processes,
+            pages: PageCounts {
+                pages: collected.pages,
+                zero: collected.zero,
+                same: collected.same,
+                anonymous: counted.anon_present,
+                shared_memory: counted.shmem_present,
+                file: counted.file_present,
+                swapped: counted.anon_swapped + counted.shmem_swapped,
+                ksm: counted.ksm,
+                huge: counted.huge,
+                locked: counted.locked,
+                skipped: skipped.iter().sum(),
+            },
+            distinct: collected.sketch.distinct(rest),
+            pool: std::array::from_fn(|codec| reservoir::sum(rest, page_size as f64, drawn(codec))),
+            melded: melded(&collected.sketch, rest, page_size),
+            idle: self.idle(&planned),
+            stalls: self.stalls(&planned.owner),
+            sketch: collected.sketch,
+            owner: planned.owner,
+        })
+    }
+
+    fn idle(&self, planned: &Planned) -> Option<IdlePages> {
+        let groups = planned.groups.as_ref()?;
+        self.ages.of_groups(groups.iter().map(String::as_str))
+    }
+
+    fn stalls(&self, owner: &Owner) -> Stalls {
+        let path = self.unified.as_ref().zip(owner.group.as_ref());
+        let text = path.and_then(|(mount, group)| {
+            let folder = mount.join(group.trim_start_matches('/'));
+            self.host.read(folder.join("memory.pressure")).ok()
+        });
+        text.map(|text| Stalls::parse(&text)).unwrap_or_default()
+    }
+}
+
+/// What the pages of one owner meet.
+struct OwnerState<'a> {
+    collector: Collector,
+    objects: &'a mut Objects,
+    shared: &'a mut SharedPages,
+    failure: Option<Error>,
+}
+
+impl OwnerState<'_> {
+    fn batch(&mut self, batch: Batch<'_>, key: &Key, page_size: usize) -> Result<(), Error> {
+        for (at, page) in batch.bytes.chunks_exact(page_size).enumerate() {
+            let maybe = batch.maybe_shared.is_some_and(|shared| shared[at]);
+            let shared = maybe.then_some(&mut *self.shared);
+            self.collector.add(page, key, shared, self.objects)?;
+        }
+        Ok(())
+    }
+}
+
+/// Processor time of this process so far.
+fn cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(
+        u64::try_from(time.tv_sec).unwrap_or(0),
+        u32::try_from(time.tv_nsec).unwrap_or(0),
+    )
+}
+
+/// Microseconds since 1970.
+pub(crate) fn microseconds(time: SystemTime) -> i64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(texts: &[&str]) -> Result<Vec<(String, String)>, String> {
+        let texts: Vec<String> = texts.iter().map(|&text| text.to_owned()).collect();
+        labels(&texts).map_err(|err| err.to_string())
+    }
+
+    #[test]
+    fn labels_are_names_with_values() {
+        let found = parsed(&["role=web", "app.kubernetes.io/name=a=b c", "empty="]).unwrap();
+        assert_eq!(
+            found[1],
+            ("app.kubernetes.io/name".to_owned(), "a=b c".to_owned())
+        );
+        assert_eq!(found[2].1, "");
+        for (wrong, word) in [
+            (&["role"][..], "NAME=VALUE"),
+            (&["=x"], "letters"),
+            (&["a b=x"], "letters"),
+            (&["a=x\u{1b}[2J"], "control"),
+            (&["a=1", "a=2"], "already"),
+        ] {
+            let said = parsed(wrong).unwrap_err();
+            assert!(said.contains(word), "{said}");
+        }
+        let long = format!("a={}", "x".repeat(257));
+        assert!(parsed(&[&long]).unwrap_err().contains("256"));
+    }
+
+    #[test]
+    fn independent_estimates_add_by_their_variances() {
+        let one = Estimate {
+            value: 10.0,
+            low: 7.0,
+            high: 13.0,
+        };
+        let two = Estimate {
+            value: 20.0,
+            low: 16.0,
+            high: 24.0,
+        };
+        let both = sum([one, two].into_iter());
+        assert!(
+            (both.value - 30.0).abs() < 1e-9 && (both.high - 35.0).abs() < 1e-9,
+            "{both:?}"
+        );
+    }
+}

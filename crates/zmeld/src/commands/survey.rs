@@ -1,0 +1,262 @@
+//! `zmeld scan --survey`: a file for who looks at many machines.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use zmeld_linux::Host;
+use zmeld_report::units::{bytes, bytes_real, count, count_real, seconds};
+use zmeld_report::{cells, Column, Document, Section, Table};
+use zmeld_scan::ScanProgress;
+use zmeld_survey::{key, pressure, Estimate, Key, OwnerResult, Place, Survey, CODECS};
+
+use crate::cli::{Format, SurveyArgs};
+use crate::exit::Outcome;
+use crate::{output, progress};
+
+/// Owners that are listed; the file has all.
+const LISTED: usize = 12;
+
+/// Makes the fleet's secret.
+pub fn new_key(path: &Path) -> anyhow::Result<Outcome> {
+    let key = Key::create(path)?;
+    output::print(&format!(
+        "{} is a new key, {}. Copy it to each machine of the fleet, readable by root\n\
+         alone; whoever has it can test surveys for pages that he knows.\n",
+        path.display(),
+        key.id()
+    ))?;
+    Ok(Outcome::Done)
+}
+
+/// Surveys, keeps the file, and says what is in it.
+pub fn run(place: &str, args: &SurveyArgs, format: &Format) -> anyhow::Result<Outcome> {
+    let stop = progress::interrupt_flag();
+    let host = Host::here();
+    let options = zmeld_survey::SurveyOptions {
+        labels: zmeld_survey::labels(&args.labels)?,
+        sketch: args.sketch.into(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    let key_path = args.key.clone().unwrap_or_else(|| PathBuf::from(key::PATH));
+    let key = Key::read(&key_path)?;
+    let place = Place::parse(place)?;
+    place.check()?;
+    let is_idle = pressure::be_idle();
+    let done = ScanProgress::default();
+    let page_size = rustix::param::page_size() as u64;
+    let survey = progress::show(&["reading"], &done, page_size, || {
+        zmeld_survey::survey(&host, &key, &options, stop, &done)
+    })?;
+    let written = zmeld_survey::parquet(&survey)?;
+    let file = place.put(&survey, &written)?;
+    let result = SurveyResult::new(&survey, file, written.len() as u64, is_idle);
+    let document = || document(&result);
+    let table = || owner_table(&result, usize::MAX);
+    output::show(format, document, table, ("zmeld.survey.result", 1), &result)?;
+    Ok(match survey.interrupted {
+        true => Outcome::Interrupted,
+        false => Outcome::Done,
+    })
+}
+
+/// What was left behind.
+#[derive(Serialize)]
+struct SurveyResult {
+    file: String,
+    file_bytes: u64,
+    machine: String,
+    survey: String,
+    key_id: String,
+    page_size: u64,
+    sketch_size: u64,
+    interrupted: bool,
+    is_idle: bool,
+    seconds: f64,
+    cpu_seconds: f64,
+    refused_processes: u64,
+    owners: Vec<SurveyOwner>,
+    total: SurveyOwner,
+    notes: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct SurveyOwner {
+    owner: String,
+    kind: &'static str,
+    name: String,
+    processes: u64,
+    pages: u64,
+    pages_zero: u64,
+    pages_same: u64,
+    pages_distinct: SurveyEstimate,
+    pages_skipped: u64,
+    contents_sampled: usize,
+    pool_bytes: BTreeMap<&'static str, SurveyEstimate>,
+    melded_pool_bytes: BTreeMap<&'static str, SurveyEstimate>,
+}
+
+#[derive(Serialize, Clone, Copy)]
+struct SurveyEstimate {
+    value: f64,
+    low: f64,
+    high: f64,
+}
+
+impl From<Estimate> for SurveyEstimate {
+    fn from(found: Estimate) -> SurveyEstimate {
+        SurveyEstimate {
+            value: found.value,
+            low: found.low,
+            high: found.high,
+        }
+    }
+}
+
+impl SurveyOwner {
+    fn new(found: &OwnerResult) -> SurveyOwner {
+        let by_codec = |estimates: &[Estimate; CODECS.len()]| {
+            let named = CODECS.iter().zip(estimates);
+            named
+                .map(|((_, name), &found)| (*name, found.into()))
+                .collect()
+        };
+        SurveyOwner {
+            owner: found.owner.id.clone(),
+            kind: found.owner.kind.as_str(),
+            name: found.owner.name.clone(),
+            processes: found.processes,
+            pages: found.pages.pages,
+            pages_zero: found.pages.zero,
+            pages_same: found.pages.same,
+            pages_distinct: found.distinct.into(),
+            pages_skipped: found.pages.skipped,
+            contents_sampled: found.sketch.rows.len(),
+            pool_bytes: by_codec(&found.pool),
+            melded_pool_bytes: by_codec(&found.melded),
+        }
+    }
+}
+
+impl SurveyResult {
+    fn new(survey: &Survey, file: String, file_bytes: u64, is_idle: bool) -> SurveyResult {
+        SurveyResult {
+            file,
+            file_bytes,
+            machine: survey.machine.clone(),
+            survey: survey.id.clone(),
+            key_id: survey.key_id.clone(),
+            page_size: survey.page_size,
+            sketch_size: survey.sketch_size,
+            interrupted: survey.interrupted,
+            is_idle,
+            seconds: survey.elapsed.as_secs_f64(),
+            cpu_seconds: survey.cpu.as_secs_f64(),
+            refused_processes: survey.refused,
+            owners: survey.owners.iter().map(SurveyOwner::new).collect(),
+            total: SurveyOwner::new(&survey.total()),
+            notes: survey.notes.iter().map(ToString::to_string).collect(),
+        }
+    }
+}
+
+fn document(result: &SurveyResult) -> Document {
+    let total = &result.total;
+    let lead = format!(
+        "{} pages of {} owners, {} distinct contents; {} of Parquet.",
+        count(total.pages),
+        count(result.owners.len() as u64),
+        count_real(total.pages_distinct.value),
+        bytes(result.file_bytes),
+    );
+    let mut owners = Section::new("Owners").table(owner_table(result, LISTED));
+    if let Some(more) = result.owners.len().checked_sub(LISTED).filter(|&n| n > 0) {
+        owners = owners.paragraph(format!(
+            "{} more are in the file, --csv and --json.",
+            count(more as u64)
+        ));
+    }
+    let mut document = Document::new("zmeld scan --survey")
+        .lead(lead)
+        .section(Section::new("File").code(result.file.as_str()))
+        .section(owners)
+        .section(Section::new("All together").table(total_table(total)));
+    let limits = limits(result);
+    if !limits.is_empty() {
+        document = document.section(Section::new("Limits").list(limits));
+    }
+    document.section(Section::new("Cost").paragraph(format!(
+        "It took {}, {} of one processor.",
+        seconds(result.seconds),
+        seconds(result.cpu_seconds)
+    )))
+}
+
+fn limits(result: &SurveyResult) -> Vec<String> {
+    let mut limits = Vec::new();
+    if result.interrupted {
+        limits.push("Stopped: only the owners above were read, and those whole.".to_owned());
+    }
+    if result.refused_processes > 0 {
+        let way_out = match rustix::process::geteuid().is_root() {
+            true => "they protect themselves, or this container lacks CAP_SYS_PTRACE",
+            false => "run it as root",
+        };
+        limits.push(format!(
+            "Processes not permitted to this user: {}; {way_out}.",
+            count(result.refused_processes)
+        ));
+    }
+    if !result.is_idle {
+        limits.push("The system refused idle priority; it ran as any program.".to_owned());
+    }
+    limits.extend(result.notes.iter().cloned());
+    limits
+}
+
+fn owner_table(result: &SurveyResult, most: usize) -> Table {
+    let mut table = Table::new("Pages, and their bytes in a pool without melding")
+        .column(Column::path("owner").names_row())
+        .column(Column::text("kind"))
+        .column(Column::count("pages"))
+        .column(Column::count("distinct"));
+    for (_, name) in CODECS {
+        table = table.column(Column::bytes(name));
+    }
+    for owner in result.owners.iter().take(most) {
+        let pool = |at: usize| owner.pool_bytes[CODECS[at].1].value;
+        table.row(cells![
+            owner.name.as_str(),
+            owner.kind,
+            owner.pages,
+            owner.pages_distinct.value.round() as u64,
+            pool(0),
+            pool(1),
+            pool(2),
+            pool(3)
+        ]);
+    }
+    table
+}
+
+fn total_table(total: &SurveyOwner) -> Table {
+    let mut table = Table::new("All pages in a pool, with 95 % intervals")
+        .column(Column::text("codec").names_row())
+        .column(Column::text("pool"))
+        .column(Column::text("interval"))
+        .column(Column::text("melded"))
+        .column(Column::text("interval of melded"));
+    let interval =
+        |it: &SurveyEstimate| format!("{} to {}", bytes_real(it.low), bytes_real(it.high));
+    for (_, name) in CODECS {
+        let (pool, melded) = (&total.pool_bytes[name], &total.melded_pool_bytes[name]);
+        table.row(cells![
+            name,
+            bytes_real(pool.value),
+            interval(pool),
+            bytes_real(melded.value),
+            interval(melded)
+        ]);
+    }
+    table
+}
