@@ -17,6 +17,7 @@ mod clean_root;
 mod compilers;
 mod debian;
 mod dist;
+mod fleet;
 mod foreign;
 mod freestanding;
 mod fuzz;

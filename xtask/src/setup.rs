@@ -74,6 +74,7 @@ const C: &[&str] = &["c-", "codec-", "model-", "pass-", "threads-", "fuzz_"];
 /// The same, and what only looks whether something compiles.
 #[rustfmt::skip]
 const C_COMPILER: &[&str] = &["c-", "codec-", "model-", "pass-", "threads-", "fuzz_", "features"];
+const FLEET: &[&str] = &["fleet"];
 const FUZZ: &[&str] = &["fuzz_", "soak"];
 /// A guest's kernel is made by the first step that asks for it.
 #[rustfmt::skip]
@@ -136,6 +137,9 @@ const NEEDS: &[Requirement] = &[
     need(Program("bash"), Package("bash"), "reads its completions", COMMANDS),
     need(Program("zsh"), Package("zsh"), "reads its completions", COMMANDS),
     need(Program("fish"), Package("fish"), "reads its completions", COMMANDS),
+    // The Python package.
+    need(Program("python3"), Package("python3"), "runs zmeld-fleet", FLEET),
+    need(PythonModule("ensurepip"), Package("python3-venv"), "installs what zmeld-fleet needs", FLEET),
     // Programs for other processors.
     need(Program("qemu-arm"), Package("qemu-user"), "runs programs of other processors", NARROW),
     need(Program("s390x-linux-gnu-gcc"), Package("gcc-s390x-linux-gnu"), "compiles zword, big endian", PROCESSORS),

@@ -8,6 +8,7 @@ use anyhow::{bail, Result};
 use crate::arguments::Arguments;
 use crate::c_tests::{self, CTestEnvironment};
 use crate::clean_root;
+use crate::fleet;
 use crate::freestanding;
 use crate::fuzz::{self, Fuzzer};
 use crate::kernel_features;
@@ -140,6 +141,13 @@ fn steps<'a>(
         "all tests that cargo runs; those inside the crates where --quick",
         move |log: &Log| rust_tests::tests(log, quick),
     ));
+    if !quick {
+        steps.push(step(
+            fleet::STEP,
+            "zmeld-fleet: its style, its types, its tests; Spark where --long",
+            move |log: &Log| fleet::test(log, scope),
+        ));
+    }
     if scope == TestScope::Long {
         steps.push(step(
             clean_root::STEP,

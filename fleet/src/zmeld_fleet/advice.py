@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The configuration for a kind of machine, and why: the rules of crates/zmeld-advice.
+
+A survey says what pages take, not how fast codecs are on that machine. So of the codecs
+of zram the fastest is taken that gains nearly as much as the best; `zmeld plan` on one
+machine of the kind knows the speeds, too.
+"""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from dataclasses import dataclass
+
+from zmeld_fleet import units
+from zmeld_fleet.analysis import Kind, Setup
+from zmeld_fleet.words import inert
+
+WORTH = 0.05
+"""Share of the compressed memory that melding has to save (zmeld-advice, meld.rs)."""
+NEARLY = 0.95
+"""Share of the best gain that lets a faster codec be taken."""
+GAIN_MIN = 0.1
+"""Of each byte, what has to be saved for compression to be worth it (codec.rs)."""
+JUDGED_FROM = 16 << 20
+"""From fewer bytes of pages nothing follows."""
+MARGIN = 1.2
+LIMIT_MAX_PERCENT = 50
+STEPS = (100, 75, 50, 25)
+UNMEASURED_PERCENT = 50
+BASIS_MIN_PERCENT = 25
+RATIO_ASSUMED = 2.0
+
+FASTEST_FIRST = ("lz4", "lzo-rle", "zstd")
+"""zram's codecs, by how fast they decompress; zword comes with zmeld's module alone."""
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """What a kind of machine should have."""
+
+    kind: str
+    setup: Setup | None
+    toml: str
+    reasons: list[str]
+
+
+def configure(kind: Kind, page_size: int) -> Configuration:
+    """zmeld.toml for a kind of machine."""
+    measured = kind.pages * page_size
+    if measured < JUDGED_FROM:
+        why = f"only {units.size(measured)} of pages were read: nothing follows from them"
+        return _nothing(kind, why)
+    plain = [s for s in kind.setups if not s.melded and s.codec in FASTEST_FIRST]
+    if not plain:
+        return _nothing(kind, "no codec of zram was measured on all of its machines")
+    best = max(plain, key=lambda setup: setup.gains.value)
+    if best.takes.value > measured * (1.0 - GAIN_MIN):
+        why = f"the best codec, {best.codec}, saves less than {units.percent(GAIN_MIN)}"
+        return _nothing(kind, why)
+    chosen = _fastest(plain, best)
+    reasons = [_why_codec(chosen, best, measured)]
+    melded = kind.setup(chosen.codec, True)
+    melds = melded is not None and _saved(chosen, melded) >= WORTH
+    reasons.append(_why_meld(chosen, melded, melds))
+    setup = melded if melds and melded is not None else chosen
+    return _written(kind, setup, melds, reasons, page_size)
+
+
+def _fastest(plain: list[Setup], best: Setup) -> Setup:
+    near = [s for s in plain if s.gains.value >= NEARLY * best.gains.value]
+    return min(near, key=lambda setup: FASTEST_FIRST.index(setup.codec))
+
+
+def _why_codec(chosen: Setup, best: Setup, measured: float) -> str:
+    holds = f"{units.ratio(chosen.ratio)} on {units.size(measured)} of pages"
+    if chosen is best:
+        return f"{chosen.codec}: {holds}, the best of {', '.join(FASTEST_FIRST)}"
+    part = units.percent(chosen.gains.value / best.gains.value)
+    return f"{chosen.codec}: {holds}; it gains {part} of what {best.codec} does, and is faster"
+
+
+def _saved(plain: Setup, melded: Setup) -> float:
+    return 1.0 - melded.takes.value / plain.takes.value if plain.takes.value > 0.0 else 0.0
+
+
+def _why_meld(plain: Setup, melded: Setup | None, melds: bool) -> str:
+    if melded is None:
+        return "melding: not measured on all of its machines"
+    saved = units.percent(max(_saved(plain, melded), 0.0))
+    word = "pays" if melds else "does not pay"
+    return f"melding {word}: it saves {saved} of the pool, and pays from {units.percent(WORTH)} on"
+
+
+def _nothing(kind: Kind, why: str) -> Configuration:
+    said = _comment(f"No compressed swap is advised: {why}.")
+    text = "\n".join([f"# {inert(kind.name)}", *said, ""])
+    return Configuration(kind.name, None, text, [f"no compressed swap: {why}"])
+
+
+def _comment(text: str) -> list[str]:
+    return [f"# {line}" for line in textwrap.wrap(inert(text), 74)]
+
+
+def size_percent(ratio: float, thin: bool) -> int:
+    """Disk size in percent of RAM: what half of RAM holds with a fifth to spare."""
+    if thin:
+        ratio = min(ratio, RATIO_ASSUMED)
+    fitting = [s for s in STEPS if s * MARGIN / max(ratio, 1.0) <= LIMIT_MAX_PERCENT]
+    size = fitting[0] if fitting else STEPS[-1]
+    return min(size, UNMEASURED_PERCENT) if thin else size
+
+
+def limit_percent(size: int, ratio: float) -> int:
+    """The pool's limit in percent of RAM (zmeld-advice, size.rs)."""
+    limit = max(size / max(ratio, 1.0) * MARGIN, size / RATIO_ASSUMED)
+    return min(max(math.ceil(min(limit, LIMIT_MAX_PERCENT)), 1), LIMIT_MAX_PERCENT)
+
+
+def _written(
+    kind: Kind, setup: Setup, melds: bool, reasons: list[str], page_size: int
+) -> Configuration:
+    ratio = round((setup.ratio or 1.0) * 10.0) / 10.0
+    thin = kind.pages * page_size < kind.ram_bytes * BASIS_MIN_PERCENT / 100
+    size = size_percent(ratio, thin)
+    limit = limit_percent(size, ratio)
+    reasons = [*reasons, _why_size(size, limit, ratio, thin)]
+    lines = [f"# {inert(kind.name)}: {kind.machines} machines"]
+    lines += [line for reason in reasons for line in _comment(reason)]
+    lines += ["", "[tier.ram]", f'kind = "{"zmeld" if melds else "zram"}"']
+    lines += [f'size = "{size}%"', f'memory_limit = "{limit}%"', f'codec = "{setup.codec}"']
+    if melds:
+        lines.append('meld = "auto"')
+    lines += ["", "[tunables]", "swappiness = 150", "page_cluster = 0", ""]
+    return Configuration(kind.name, setup, "\n".join(lines), reasons)
+
+
+def _why_size(size: int, limit: int, ratio: float, thin: bool) -> str:
+    basis = "few pages were read, so no more than half of RAM" if thin else f"at {ratio:.1f}x"
+    return f"size {size} % of RAM ({basis}), of which the pool may take {limit} %"

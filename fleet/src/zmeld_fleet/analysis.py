@@ -1,0 +1,592 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""From surveys to results: what each kind of machine would gain, and where.
+
+The engine adds up whole numbers; what follows from them is computed here, in one order,
+so that every engine gives the same result to the last bit.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from zmeld_fleet import expressions
+from zmeld_fleet.catalogue import SYNTHETIC, Catalogue, Survey
+from zmeld_fleet.engines import Engine, rows_of
+from zmeld_fleet.estimate import Estimate, around, sampled_sum, total
+from zmeld_fleet.schema import CODECS, THETA_ALL, bound_of, sampled
+
+CONTENTS_MAX = 1_500_000
+"""Rows of sketches that a report reads, about: beyond it the bound is lowered."""
+NAMES_MAX = 12
+KINDS_MIN = 5
+"""Machines of a kind from which on one can stand out."""
+STANDS_OUT = 3.5
+"""In robust standard deviations (Iglewicz and Hoaglin, 1993)."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Pages in a pool of one codec, melded or not."""
+
+    codec: str
+    melded: bool
+    takes: Estimate
+    gains: Estimate
+    ratio: float | None
+
+
+@dataclass(frozen=True)
+class Duplicates:
+    """Pages that are there more than once, by how far apart they are."""
+
+    within_owners: Estimate
+    between_owners: Estimate
+    between_machines: Estimate
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Machines of one kind."""
+
+    name: str
+    machines: int
+    synthetic: int
+    ram_bytes: int
+    pages: int
+    pages_zero: int
+    pages_same: int
+    pages_swapped: int
+    owners: int
+    share_sampled: float
+    duplicates: Duplicates
+    setups: list[Setup]
+    compressed_swap: int
+    """Machines that have some already."""
+
+    def setup(self, codec: str, melded: bool) -> Setup | None:
+        """That set-up, where all machines measured it."""
+        found = (s for s in self.setups if s.codec == codec and s.melded == melded)
+        return next(found, None)
+
+
+@dataclass(frozen=True)
+class Standout:
+    """A machine unlike the others of its kind."""
+
+    machine: str
+    host: str
+    kind: str
+    measure: str
+    value: float
+    median: float
+    deviations: float
+
+
+@dataclass(frozen=True)
+class Day:
+    """All machines that were surveyed on a day."""
+
+    date: str
+    machines: int
+    pages: int
+    duplicate_share: float
+    setups: list[Setup]
+
+
+@dataclass(frozen=True)
+class Name:
+    """Owners of one name, wherever they are."""
+
+    kind: str
+    name: str
+    surveys: int
+    owners: int
+    pages: int
+    duplicate_share: float
+    codec: str
+    takes: float
+    gains: float
+
+
+@dataclass
+class Report:
+    """What the surveys of PLACE say together."""
+
+    place: str
+    engine: str
+    by: str
+    page_size: int
+    key_id: str | None
+    files_seen: int
+    surveys_seen: int
+    surveys_used: int
+    machines: int
+    synthetic: int
+    left_out: list[Any]
+    bound_share: float
+    kinds: list[Kind] = field(default_factory=list)
+    fleet: Kind | None = None
+    between_kinds: Estimate | None = None
+    names: list[Name] = field(default_factory=list)
+    days: list[Day] = field(default_factory=list)
+    standouts: list[Standout] = field(default_factory=list)
+
+
+def kind_of(survey: Survey, by: str | None) -> str:
+    """The kind of a machine: a label's value, or distribution, RAM and architecture."""
+    if by is not None:
+        return survey.labels.get(by, f"without {by}")
+    facts = survey.facts
+    ram = facts["ram_bytes"]
+    memory = f"{_nominal_gib(ram)} GiB" if ram else "RAM unknown"
+    return " ".join([facts["distribution"] or "unknown", memory, facts["architecture"] or ""])
+
+
+def _nominal_gib(ram: int) -> int:
+    """The size that was bought: a power of two, or half as much again."""
+    gib = ram / 2**30
+    steps = [step * 2**power for power in range(14) for step in (1, 1.5)]
+    return max(1, math.ceil(min(steps, key=lambda step: abs(math.log(step / gib) - 0.03))))
+
+
+def analyse(
+    catalogue: Catalogue,
+    engine: Engine,
+    by: str | None = None,
+    contents_max: int = CONTENTS_MAX,
+) -> Report:
+    """The whole report."""
+    current = catalogue.current
+    report = _heading(catalogue, engine, by, current)
+    if not current:
+        return report
+    with catalogue.place.on_disk(catalogue.paths(catalogue.surveys)) as paths:
+        sums = _sums(engine, engine.read(paths))
+    report.days = _days(catalogue, sums)
+    kinds = sorted({kind_of(survey, by) for survey in current})
+    bounds = _bounds(current, sums, by, contents_max)
+    report.bound_share = sampled(bounds.fleet)
+    with catalogue.place.on_disk(catalogue.paths(current)) as paths:
+        table = engine.read(paths)
+        answers = _ask(engine, table, _chosen(current, by, kinds, bounds), bounds)
+    cross = _Cross(answers, bounds)
+    report.kinds = [
+        _kind(name, at, [s for s in current if kind_of(s, by) == name], sums, cross, catalogue)
+        for at, name in enumerate(kinds)
+    ]
+    report.fleet, report.between_kinds = _fleet(current, sums, cross, catalogue)
+    report.names = _names(answers["names"], catalogue.page_size)
+    report.standouts = _standouts(report, current, by, sums, answers["surveys"], bounds)
+    return report
+
+
+def _heading(
+    catalogue: Catalogue, engine: Engine, by: str | None, current: list[Survey]
+) -> Report:
+    return Report(
+        place=catalogue.place.shown,
+        engine=engine.name,
+        by=by or "distribution, RAM, architecture",
+        page_size=catalogue.page_size,
+        key_id=catalogue.key_id,
+        files_seen=catalogue.files_seen,
+        surveys_seen=catalogue.surveys_seen,
+        surveys_used=len(catalogue.surveys),
+        machines=len(current),
+        synthetic=sum(SYNTHETIC in survey.labels for survey in current),
+        left_out=catalogue.left_out,
+        bound_share=1.0,
+    )
+
+
+Sums = dict[str, dict[str, Any]]
+
+
+def _sums(engine: Engine, table: Any) -> Sums:
+    rows = engine.ask(expressions.owner_sums(table)).to_pylist()
+    return {row["survey"]: _as_integers(row) for row in rows}
+
+
+def _as_integers(row: dict[str, Any]) -> dict[str, Any]:
+    """Sums come as wider types from some engines."""
+    return {
+        key: value if value is None or isinstance(value, str) else int(value)
+        for key, value in row.items()
+    }
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Hashes below which contents are read: of each survey, each kind, the fleet."""
+
+    surveys: dict[str, int]
+    kinds: dict[str, int]
+    fleet: int
+
+    @property
+    def most(self) -> int:
+        """No survey needs more."""
+        return max(self.surveys.values())
+
+
+def _bounds(current: list[Survey], sums: Sums, by: str | None, contents_max: int) -> Bounds:
+    theta = {survey.survey: _theta(sums, survey) for survey in current}
+    rows = math.fsum(
+        sampled(theta[survey.survey]) * (sums.get(survey.survey, {}).get("distinct") or 0)
+        for survey in current
+    )
+    if rows > contents_max:
+        distinct = math.fsum(
+            sums.get(survey.survey, {}).get("distinct") or 0 for survey in current
+        )
+        limit = bound_of(contents_max / distinct)
+        theta = {survey: min(own, limit) for survey, own in theta.items()}
+    kinds: dict[str, int] = {}
+    for survey in current:
+        kind = kind_of(survey, by)
+        kinds[kind] = min(kinds.get(kind, THETA_ALL), theta[survey.survey])
+    return Bounds(theta, kinds, min(kinds.values()))
+
+
+def _theta(sums: Sums, survey: Survey) -> int:
+    theta = sums.get(survey.survey, {}).get("theta")
+    return THETA_ALL if theta is None else int(theta)
+
+
+def _chosen(current: list[Survey], by: str | None, kinds: list[str], bounds: Bounds) -> pa.Table:
+    number = {name: at for at, name in enumerate(kinds)}
+    names = [kind_of(survey, by) for survey in current]
+    return pa.table(
+        {
+            "survey": pa.array([survey.survey for survey in current], pa.string()),
+            "kind": pa.array([number[name] for name in names], pa.int64()),
+            "survey_bound": pa.array([bounds.surveys[s.survey] for s in current], pa.int64()),
+            "kind_bound": pa.array([bounds.kinds[name] for name in names], pa.int64()),
+            "fleet_bound": pa.array([bounds.fleet] * len(current), pa.int64()),
+        }
+    )
+
+
+def _ask(engine: Engine, table: Any, chosen: pa.Table, bounds: Bounds) -> dict[str, Any]:
+    asked = engine.take(chosen)
+    found = engine.keep(expressions.contents(table, asked, bounds.most))
+    kinds = engine.keep(expressions.by_kind(found))
+    return {
+        "surveys": rows_of(engine.ask(expressions.within_surveys(found)), ("survey", "owners")),
+        "kinds": rows_of(
+            engine.ask(expressions.within_kinds(kinds)), ("kind", "owners", "machines")
+        ),
+        "fleet": rows_of(
+            engine.ask(expressions.whole_fleet(kinds)), ("owners", "machines", "kinds")
+        ),
+        "names": rows_of(
+            engine.ask(expressions.owners_by_name(table, asked, NAMES_MAX)),
+            ("owner_kind", "name"),
+        ),
+    }
+
+
+Weight = Callable[[dict[str, Any]], int]
+
+
+class _Cross:
+    """What contents that stand in several places come to."""
+
+    def __init__(self, answers: dict[str, Any], bounds: Bounds) -> None:
+        self._bounds = bounds
+        self._kinds: dict[int, list[dict[str, Any]]] = defaultdict(list)
+        for row in answers["kinds"]:
+            self._kinds[row["kind"]].append(row)
+        self._fleet: list[dict[str, Any]] = answers["fleet"]
+
+    def of_kind(self, at: int, name: str, weight: Weight, codec: str | None) -> Estimate:
+        """Over the contents of a kind: pages, or bytes in a codec's pool."""
+        return estimate_tally(self._kinds[at], weight, codec, sampled(self._bounds.kinds[name]))
+
+    def of_fleet(self, weight: Weight, codec: str | None) -> Estimate:
+        """Over all contents."""
+        return estimate_tally(self._fleet, weight, codec, sampled(self._bounds.fleet))
+
+
+OBJECT_MAX = 4096
+
+
+def estimate_tally(
+    rows: Iterable[dict[str, Any]], weight: Weight, codec: str | None, share: float
+) -> Estimate:
+    """The sum of `weight` over all contents, each times what it takes with a codec."""
+    summed = squares = largest = 0
+    for row in rows:
+        times = weight(row)
+        if times == 0:
+            continue
+        unit = "contents" if codec is None else f"object_{codec}"
+        unit_squares = "contents" if codec is None else f"object_{codec}_squares"
+        summed += times * int(row[unit] or 0)
+        squares += times * times * int(row[unit_squares] or 0)
+        largest = max(largest, times)
+    scale = 1 if codec is None else OBJECT_MAX
+    return sampled_sum(float(summed), float(squares), float(max(largest, 1) * scale), share)
+
+
+def _between_owners(row: dict[str, Any]) -> int:
+    return int(row["owners"]) - int(row["machines"])
+
+
+def _between_machines(row: dict[str, Any]) -> int:
+    return int(row["machines"]) - 1
+
+
+def _kind(
+    name: str,
+    at: int,
+    surveys: list[Survey],
+    sums: Sums,
+    cross: _Cross,
+    catalogue: Catalogue,
+) -> Kind:
+    def tally(weight: Weight, codec: str | None) -> Estimate:
+        return cross.of_kind(at, name, weight, codec)
+
+    return _summary(name, surveys, sums, tally, catalogue, cross._bounds.kinds[name])
+
+
+def _fleet(
+    current: list[Survey], sums: Sums, cross: _Cross, catalogue: Catalogue
+) -> tuple[Kind, Estimate]:
+    bound = cross._bounds.fleet
+    fleet = _summary("all machines", current, sums, cross.of_fleet, catalogue, bound)
+    return fleet, cross.of_fleet(lambda row: int(row["kinds"]) - 1, None)
+
+
+def _summary(
+    name: str,
+    surveys: list[Survey],
+    sums: Sums,
+    tally: Callable[[Weight, str | None], Estimate],
+    catalogue: Catalogue,
+    bound: int,
+) -> Kind:
+    parts = [sums[s.survey] for s in surveys if s.survey in sums]
+    page = catalogue.page_size
+    pages = _sum(parts, "pages")
+    swaps = [survey.facts["compressed_swap"] for survey in surveys]
+    return Kind(
+        name=name,
+        machines=len(surveys),
+        synthetic=sum(SYNTHETIC in survey.labels for survey in surveys),
+        ram_bytes=sum(survey.facts["ram_bytes"] or 0 for survey in surveys),
+        pages=pages,
+        pages_zero=_sum(parts, "pages_zero"),
+        pages_same=_sum(parts, "pages_same"),
+        pages_swapped=_sum(parts, "pages_swapped"),
+        owners=_sum(parts, "owners"),
+        share_sampled=sampled(bound),
+        duplicates=Duplicates(
+            within_owners=_within_owners(parts),
+            between_owners=tally(_between_owners, None),
+            between_machines=tally(_between_machines, None),
+        ),
+        setups=setups(parts, page, lambda codec: tally(_between_owners, codec)),
+        compressed_swap=sum(swap not in (None, "none") for swap in swaps),
+    )
+
+
+def _sum(parts: list[dict[str, Any]], name: str) -> int:
+    return sum(part[name] or 0 for part in parts)
+
+
+def _content_pages(parts: list[dict[str, Any]]) -> int:
+    """Pages that have a content: neither zero nor same-filled."""
+    return _sum(parts, "pages") - _sum(parts, "pages_zero") - _sum(parts, "pages_same")
+
+
+def _within_owners(parts: list[dict[str, Any]]) -> Estimate:
+    distinct = around(float(_sum(parts, "distinct")), float(_sum(parts, "distinct_half")))
+    whole = float(_content_pages(parts))
+    return distinct.taken_from(whole).within(0.0, whole)
+
+
+def setups(
+    parts: list[dict[str, Any]],
+    page_size: int,
+    shared: Callable[[str], Estimate] | None,
+) -> list[Setup]:
+    """Each codec, without and with melding.
+
+    Without: pools come from random samples that know nothing of each other, so their
+    variances add up. With: sketches are coordinated, so widths add up; what owners of
+    one machine share is taken off once more, `shared`.
+    """
+    whole = float(_sum(parts, "pages") * page_size)
+    found = []
+    for codec in CODECS:
+        if _sum(parts, f"measured_{codec}") < _sum(parts, "owners") or not parts:
+            continue
+        half = math.sqrt(_sum(parts, f"pool_{codec}_squares")) * expressions.BLOCK
+        plain = around(float(_sum(parts, f"pool_{codec}")), half).within(0.0, math.inf)
+        found.append(_setup(codec, False, plain, whole))
+        width = float(_sum(parts, f"melded_{codec}_half") * expressions.BLOCK)
+        melded = around(float(_sum(parts, f"melded_{codec}")), width)
+        if shared is not None:
+            again = shared(codec)
+            melded = total([melded, Estimate(-again.value, -again.high, -again.low)])
+        found.append(_setup(codec, True, melded.within(0.0, math.inf), whole))
+    return found
+
+
+def _setup(codec: str, melded: bool, takes: Estimate, whole: float) -> Setup:
+    ratio = whole / takes.value if takes.value > 0.0 else None
+    return Setup(codec.replace("_", "-"), melded, takes, takes.taken_from(whole), ratio)
+
+
+def _days(catalogue: Catalogue, sums: Sums) -> list[Day]:
+    by_date: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for survey in catalogue.surveys:
+        if survey.survey in sums:
+            by_date[survey.date].append(sums[survey.survey])
+    days = []
+    for date, parts in sorted(by_date.items()):
+        pages = _content_pages(parts)
+        share = _within_owners(parts).value / pages if pages else 0.0
+        days.append(
+            Day(
+                date,
+                len(parts),
+                _sum(parts, "pages"),
+                share,
+                setups(parts, catalogue.page_size, None),
+            )
+        )
+    return days
+
+
+def _names(rows: list[dict[str, Any]], page_size: int) -> list[Name]:
+    return sorted(
+        (_name(_as_whole(row), page_size) for row in rows),
+        key=lambda name: (-name.gains, name.kind, name.name),
+    )
+
+
+def _as_whole(row: dict[str, Any]) -> dict[str, Any]:
+    texts = ("owner_kind", "name")
+    return {
+        key: str(value or "–") if key in texts else int(value or 0) for key, value in row.items()
+    }
+
+
+def _name(row: dict[str, Any], page_size: int) -> Name:
+    contents = row["pages"] - row["pages_zero"] - row["pages_same"]
+    takes, codec = min((row[f"melded_{codec}"], codec) for codec in CODECS)
+    return Name(
+        kind=row["owner_kind"],
+        name=row["name"],
+        surveys=row["surveys"],
+        owners=row["owners"],
+        pages=row["pages"],
+        duplicate_share=max(0.0, 1.0 - row["distinct"] / contents) if contents > 0 else 0.0,
+        codec=codec.replace("_", "-"),
+        takes=float(takes),
+        gains=float(row["pages"] * page_size - takes),
+    )
+
+
+Measure = Callable[[Survey, dict[str, Any]], "float | None"]
+
+
+def _standouts(
+    report: Report,
+    current: list[Survey],
+    by: str | None,
+    sums: Sums,
+    shared: list[dict[str, Any]],
+    bounds: Bounds,
+) -> list[Standout]:
+    found: list[Standout] = []
+    groups: dict[str, list[Survey]] = defaultdict(list)
+    for survey in current:
+        if survey.survey in sums:
+            groups[kind_of(survey, by)].append(survey)
+    measures = _measures(shared, bounds, report.page_size)
+    for kind, surveys in sorted(groups.items()):
+        if len(surveys) >= KINDS_MIN:
+            for measure, of in measures.items():
+                found.extend(_outside(kind, measure, of, surveys, sums))
+    found.sort(key=lambda one: (-one.deviations, one.machine, one.measure))
+    return found
+
+
+def _measures(shared: list[dict[str, Any]], bounds: Bounds, page_size: int) -> dict[str, Measure]:
+    between: dict[str, float] = defaultdict(float)
+    for row in shared:
+        share = sampled(bounds.surveys[row["survey"]])
+        between[row["survey"]] += (int(row["owners"]) - 1) * int(row["contents"]) / share
+
+    def ratio(_: Survey, part: dict[str, Any]) -> float | None:
+        contents, takes = _content_pages([part]), part["pool_zstd"]
+        return contents * page_size / takes if takes else None
+
+    def duplicates(survey: Survey, part: dict[str, Any]) -> float | None:
+        contents = _content_pages([part])
+        inside = contents - part["distinct"] + between[survey.survey]
+        return inside / contents if contents else None
+
+    def swapped(survey: Survey, _: dict[str, Any]) -> float | None:
+        used, ram = survey.facts["swap_used_bytes"], survey.facts["ram_bytes"]
+        return None if used is None or not ram else used / ram
+
+    def zero(_: Survey, part: dict[str, Any]) -> float | None:
+        return (part["pages_zero"] or 0) / part["pages"] if part["pages"] else None
+
+    def read(survey: Survey, part: dict[str, Any]) -> float | None:
+        ram = survey.facts["ram_bytes"]
+        return part["pages"] * page_size / ram if ram and part["pages"] else None
+
+    return {
+        "ratio with zstd": ratio,
+        "duplicate pages": duplicates,
+        "swap used, of RAM": swapped,
+        "zero pages": zero,
+        "pages read, of RAM": read,
+        "stalled for memory": lambda survey, _: _percent(survey.facts["memory_some_avg300"]),
+    }
+
+
+def _percent(value: float | None) -> float | None:
+    return None if value is None else value / 100.0
+
+
+_LEAST_SPREAD = 0.01
+"""Machines that are all alike to a hundredth do not make the next one strange."""
+
+
+def _outside(
+    kind: str, measure: str, of: Measure, surveys: list[Survey], sums: Sums
+) -> list[Standout]:
+    values = [(of(survey, sums[survey.survey]), survey) for survey in surveys]
+    known = [(value, survey) for value, survey in values if value is not None]
+    if len(known) < KINDS_MIN:
+        return []
+    median = statistics.median(value for value, _ in known)
+    spread = statistics.median(abs(value - median) for value, _ in known) * 1.4826
+    spread = max(spread, _LEAST_SPREAD * max(abs(median), 0.1))
+    return [
+        Standout(
+            machine=survey.machine,
+            host=survey.facts["host"] or "–",
+            kind=kind,
+            measure=measure,
+            value=value,
+            median=median,
+            deviations=abs(value - median) / spread,
+        )
+        for value, survey in known
+        if abs(value - median) / spread > STANDS_OUT
+    ]

@@ -1,0 +1,408 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Which surveys count, and why the others do not.
+
+Every file is looked at before an engine reads it: its footer, and its rows about
+machines. What is wrong with it has a name (`Reason`), is left out, and is counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from enum import Enum
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from zmeld_fleet.places import Place, StoredFile
+from zmeld_fleet.schema import COLUMNS, LABEL, MACHINE, MACHINE_COLUMNS, PACKED_PREFIX, SCHEMA
+from zmeld_fleet.words import inert
+
+MAGIC = b"PAR1"
+CLOCK_TOLERANCE = timedelta(minutes=15)
+"""A survey may be so much newer than its file before its clock is doubted."""
+BOOT_TOLERANCE_S = 300.0
+"""Two surveys of one boot may disagree by so much on when that was."""
+READERS = 4
+SYNTHETIC = "zmeld.synthetic"
+"""The label of a machine that was made up."""
+
+
+class Reason(Enum):
+    """Why something is left out."""
+
+    UNREADABLE = "unreadable"
+    TRUNCATED = "truncated"
+    NOT_PARQUET = "not-parquet"
+    DAMAGED = "damaged"
+    VERSION = "version"
+    COLUMNS = "columns"
+    ROWS = "rows"
+    KEY = "key"
+    PAGE_SIZE = "page-size"
+    CLOCK = "clock"
+    SUPERSEDED = "superseded"
+    TWICE = "twice"
+    INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A file, or one survey of it, that does not count."""
+
+    file: str
+    survey: str | None
+    reason: Reason
+    why: str
+
+
+@dataclass(frozen=True)
+class Survey:
+    """One machine at one time."""
+
+    survey: str
+    machine: str
+    time: datetime
+    file: StoredFile
+    facts: dict[str, Any]
+    labels: dict[str, str]
+
+    @property
+    def date(self) -> str:
+        """The day, in UTC."""
+        return self.time.strftime("%Y-%m-%d")
+
+    @property
+    def booted(self) -> float | None:
+        """When the machine started by its own clock, in seconds since 1970."""
+        uptime = self.facts.get("uptime_seconds")
+        return None if uptime is None else self.time.timestamp() - uptime
+
+
+@dataclass
+class FileContents:
+    """What one file says of itself."""
+
+    file: StoredFile
+    columns: int
+    surveys: list[Survey]
+
+
+@dataclass
+class Catalogue:
+    """What there is, what counts, and what is left out."""
+
+    place: Place
+    files_seen: int = 0
+    surveys_seen: int = 0
+    key_id: str | None = None
+    page_size: int = 4096
+    surveys: list[Survey] = field(default_factory=list)
+    """What counts: one of a machine and a day."""
+    left_out: list[LeftOut] = field(default_factory=list)
+    columns: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def current(self) -> list[Survey]:
+        """The latest of each machine."""
+        latest: dict[str, Survey] = {}
+        for survey in self.surveys:
+            known = latest.get(survey.machine)
+            if known is None or _age(survey) > _age(known):
+                latest[survey.machine] = survey
+        return sorted(latest.values(), key=lambda survey: survey.machine)
+
+    def paths(self, surveys: Iterable[Survey]) -> list[str]:
+        """The files of these surveys, those with the fewest columns first.
+
+        An engine takes the first file's columns for all.
+        """
+        wanted = {survey.file.path for survey in surveys}
+        return sorted(wanted, key=lambda path: (self.columns[path], path))
+
+
+def _age(survey: Survey) -> tuple[datetime, str]:
+    return survey.time, survey.survey
+
+
+def read(place: Place, key_id: str | None = None, now: datetime | None = None) -> Catalogue:
+    """Looks at every file of PLACE."""
+    stored = place.surveys()
+    catalogue = Catalogue(place, files_seen=len(stored))
+    with ThreadPoolExecutor(READERS) as readers:
+        looked = list(readers.map(lambda file: look(place, file), stored))
+    found: list[Survey] = []
+    for contents in looked:
+        if isinstance(contents, LeftOut):
+            catalogue.left_out.append(contents)
+            continue
+        catalogue.columns[contents.file.path] = contents.columns
+        found.extend(contents.surveys)
+    catalogue.surveys_seen = len(found)
+    for test in (_once, _whole, lambda c, s: _one_key(c, s, key_id), _one_page_size):
+        found = test(catalogue, found)
+    found = _right_clocks(catalogue, found, now or datetime.now(timezone.utc))
+    catalogue.surveys = sorted(_one_a_day(catalogue, found), key=lambda s: (s.date, s.machine))
+    catalogue.left_out.sort(key=lambda left: (left.file, left.survey or "", left.reason.value))
+    return catalogue
+
+
+def look(place: Place, stored: StoredFile) -> FileContents | LeftOut:
+    """One file: what it says, or why it cannot be used."""
+
+    def left(reason: Reason, why: object) -> LeftOut:
+        return LeftOut(inert(stored.path), None, reason, inert(why))
+
+    try:
+        with place.open(stored.path) as file:
+            flaw = _magic(file)
+            if flaw is not None:
+                return left(*flaw)
+            parquet = pq.ParquetFile(file)
+            missing = _missing_columns(parquet.schema_arrow)
+            if missing:
+                return left(*missing)
+            table = _facts(parquet)
+            rows = parquet.metadata.num_rows
+            columns = len(parquet.schema_arrow)
+    except (pa.ArrowException, OSError, ValueError, EOFError) as error:
+        # What the system refuses has a number; what pyarrow cannot make sense of has none.
+        refused = isinstance(error, OSError) and error.errno is not None
+        return left(Reason.UNREADABLE if refused else Reason.DAMAGED, error)
+    foreign = sorted({str(name) for name in table["schema"].to_pylist()} - {SCHEMA})
+    if foreign:
+        return left(Reason.VERSION, f"its schema is {', '.join(foreign)}, read is {SCHEMA}")
+    surveys, flaw = _surveys(table, stored)
+    if flaw is not None:
+        return left(*flaw)
+    said = sum(survey.facts["rows"] or 0 for survey in surveys)
+    if said != rows:
+        return left(Reason.ROWS, f"it has {rows} rows and says {said}")
+    return FileContents(stored, columns, surveys)
+
+
+def _magic(file: pa.NativeFile) -> tuple[Reason, str] | None:
+    size = file.size()
+    if size < 12:
+        return Reason.TRUNCATED, f"{size} bytes are no Parquet file"
+    head = file.read_at(4, 0)
+    tail = file.read_at(4, size - 4)
+    if head == MAGIC and tail != MAGIC:
+        return Reason.TRUNCATED, "it begins as Parquet and has no end"
+    if head != MAGIC:
+        return Reason.NOT_PARQUET, "it does not begin as Parquet does"
+    return None
+
+
+def _missing_columns(there: pa.Schema) -> tuple[Reason, str] | None:
+    names = set(there.names)
+    if "schema" not in names:
+        return Reason.VERSION, f"it has no column `schema`; read is {SCHEMA}"
+    missing = [name for name in COLUMNS if name not in names]
+    if missing:
+        return Reason.COLUMNS, f"no column {', '.join(missing[:5])}"
+    wrong = [name for name, kind in COLUMNS.items() if not _fits(there.field(name).type, kind)]
+    return (Reason.COLUMNS, f"another type: {', '.join(wrong[:5])}") if wrong else None
+
+
+def _fits(there: pa.DataType, wanted: pa.DataType) -> bool:
+    if pa.types.is_dictionary(there):
+        there = there.value_type
+    if pa.types.is_timestamp(wanted):
+        return pa.types.is_timestamp(there) and there.unit == "us"
+    if pa.types.is_string(wanted):
+        return pa.types.is_string(there) or pa.types.is_large_string(there)
+    return bool(there == wanted)
+
+
+_LOOKED_AT = (
+    *("schema", "record", "machine", "survey", "time"),
+    *MACHINE_COLUMNS,
+    *("label_name", "label_value"),
+)
+
+
+def _facts(parquet: pq.ParquetFile) -> pa.Table:
+    """The rows about machines and labels."""
+    record = parquet.schema_arrow.get_field_index("record")
+    groups = [at for at in range(parquet.num_row_groups) if _may_hold_facts(parquet, at, record)]
+    table = parquet.read_row_groups(groups, columns=list(_LOOKED_AT), use_threads=False)
+    return table.filter(pc.is_in(table["record"], pa.array([MACHINE, LABEL])))
+
+
+def _may_hold_facts(parquet: pq.ParquetFile, group: int, column: int) -> bool:
+    statistics = parquet.metadata.row_group(group).column(column).statistics
+    if statistics is None or not statistics.has_min_max:
+        return True
+    return any(statistics.min <= record <= statistics.max for record in (MACHINE, LABEL))
+
+
+def _surveys(
+    table: pa.Table, stored: StoredFile
+) -> tuple[list[Survey], tuple[Reason, str] | None]:
+    labels: dict[str, dict[str, str]] = defaultdict(dict)
+    machines: dict[str, dict[str, Any]] = {}
+    for row in table.to_pylist():
+        name = str(row["survey"])
+        if row["record"] == LABEL:
+            labels[name][str(row["label_name"])] = str(row["label_value"])
+        elif name in machines:
+            return [], (Reason.DAMAGED, f"survey {name} has two rows about its machine")
+        else:
+            machines[name] = row
+    if not machines:
+        return [], (Reason.DAMAGED, "no row says which machine it is")
+    incomplete = [
+        name
+        for name, row in machines.items()
+        if None in (row["machine"], row["time"], row["rows"], row["key_id"], row["page_size"])
+    ]
+    if incomplete:
+        return [], (Reason.DAMAGED, f"survey {incomplete[0]} lacks machine, time, key or size")
+    kept = {name: {key: row[key] for key in MACHINE_COLUMNS} for name, row in machines.items()}
+    return [
+        Survey(name, row["machine"], row["time"], stored, kept[name], labels.get(name, {}))
+        for name, row in machines.items()
+    ], None
+
+
+def _leave(catalogue: Catalogue, survey: Survey, reason: Reason, why: str) -> None:
+    path = inert(survey.file.path)
+    catalogue.left_out.append(LeftOut(path, inert(survey.survey), reason, inert(why)))
+
+
+def _once(catalogue: Catalogue, surveys: list[Survey]) -> list[Survey]:
+    """A survey counts once: from the pack that it is in, else from its first file."""
+
+    def order(survey: Survey) -> tuple[bool, int, str]:
+        size = -survey.file.size if survey.file.name.startswith(PACKED_PREFIX) else 0
+        return size == 0, size, survey.file.path
+
+    kept: dict[str, Survey] = {}
+    for survey in sorted(surveys, key=order):
+        first = kept.setdefault(survey.survey, survey)
+        if first is not survey:
+            why = f"the same survey is in {first.file.name}"
+            _leave(catalogue, survey, Reason.TWICE, why)
+    return list(kept.values())
+
+
+def _whole(catalogue: Catalogue, surveys: list[Survey]) -> list[Survey]:
+    kept = []
+    for survey in surveys:
+        if survey.facts["interrupted"]:
+            why = "it was stopped before everything was read"
+            _leave(catalogue, survey, Reason.INTERRUPTED, why)
+        else:
+            kept.append(survey)
+    return kept
+
+
+def _one_key(catalogue: Catalogue, surveys: list[Survey], key_id: str | None) -> list[Survey]:
+    wanted = key_id or _usual(survey.facts["key_id"] for survey in surveys)
+    catalogue.key_id = wanted
+    why = "its key is {0}, counted are those with {1}"
+    return _all_with(catalogue, surveys, "key_id", wanted, Reason.KEY, why)
+
+
+def _one_page_size(catalogue: Catalogue, surveys: list[Survey]) -> list[Survey]:
+    wanted = _usual(survey.facts["page_size"] for survey in surveys)
+    catalogue.page_size = wanted or catalogue.page_size
+    why = "its pages have {0} bytes, counted are those with {1}"
+    return _all_with(catalogue, surveys, "page_size", wanted, Reason.PAGE_SIZE, why)
+
+
+def _usual(values: Iterable[Any]) -> Any:
+    counts = Counter(values)
+    return min(counts, key=lambda value: (-counts[value], value)) if counts else None
+
+
+def _all_with(
+    catalogue: Catalogue, surveys: list[Survey], fact: str, wanted: Any, reason: Reason, why: str
+) -> list[Survey]:
+    kept = []
+    for survey in surveys:
+        if survey.facts[fact] == wanted:
+            kept.append(survey)
+        else:
+            _leave(catalogue, survey, reason, why.format(survey.facts[fact], wanted))
+    return kept
+
+
+def _right_clocks(catalogue: Catalogue, surveys: list[Survey], now: datetime) -> list[Survey]:
+    by_machine: dict[str, list[Survey]] = defaultdict(list)
+    for survey in surveys:
+        why = _clock_flaw(survey, now)
+        if why is None:
+            by_machine[survey.machine].append(survey)
+        else:
+            _leave(catalogue, survey, Reason.CLOCK, why)
+    kept = []
+    for machine in by_machine.values():
+        kept.extend(_steady(catalogue, sorted(machine, key=_age)))
+    return kept
+
+
+def _clock_flaw(survey: Survey, now: datetime) -> str | None:
+    if survey.date != survey.file.date:
+        return f"it was made on {survey.date} and lies under date={survey.file.date}"
+    uptime = survey.facts["uptime_seconds"]
+    if uptime is not None and uptime < 0.0:
+        return "the machine says that it has not started yet"
+    written = survey.file.modified
+    if survey.time > now + CLOCK_TOLERANCE:
+        return f"its time, {survey.time:%Y-%m-%dT%H:%M:%SZ}, is yet to come"
+    if written is not None and survey.time > written + CLOCK_TOLERANCE:
+        return f"its time is after {written:%Y-%m-%dT%H:%M:%SZ}, when the file was written"
+    return None
+
+
+def _steady(catalogue: Catalogue, surveys: list[Survey]) -> list[Survey]:
+    """Of one machine, by time: those whose uptime fits with the newest's clock.
+
+    Between two surveys a machine ran on, or started anew after the first. If it says
+    neither, its clock was set in between, and the older time is not believed.
+    """
+    kept: list[Survey] = []
+    for survey in reversed(surveys):
+        newer = kept[-1] if kept else None
+        if newer is None or _fits_before(survey, newer):
+            kept.append(survey)
+        else:
+            why = "its uptime does not fit with that of the machine's next survey: a clock was set"
+            _leave(catalogue, survey, Reason.CLOCK, why)
+    return kept
+
+
+def _fits_before(older: Survey, newer: Survey) -> bool:
+    if older.booted is None or newer.booted is None:
+        return True
+    ran_on = abs(newer.booted - older.booted) <= BOOT_TOLERANCE_S
+    return ran_on or newer.booted >= older.time.timestamp() - BOOT_TOLERANCE_S
+
+
+def _one_a_day(catalogue: Catalogue, surveys: list[Survey]) -> list[Survey]:
+    kept: dict[tuple[str, str], Survey] = {}
+    for survey in sorted(surveys, key=_age, reverse=True):
+        later = kept.setdefault((survey.machine, survey.date), survey)
+        if later is not survey:
+            why = f"the machine was surveyed again that day, at {later.time:%H:%M:%S}"
+            _leave(catalogue, survey, Reason.SUPERSEDED, why)
+    return list(kept.values())
+
+
+def verify(place: Place, stored: StoredFile) -> LeftOut | None:
+    """Reads all of a file: for when an engine could not."""
+    try:
+        with place.open(stored.path) as file:
+            parquet = pq.ParquetFile(file)
+            for group in range(parquet.num_row_groups):
+                parquet.read_row_group(group, use_threads=False)
+    except (pa.ArrowException, OSError, ValueError, EOFError) as error:
+        return LeftOut(inert(stored.path), None, Reason.DAMAGED, inert(error))
+    return None

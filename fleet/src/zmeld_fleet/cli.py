@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The command `zmeld-fleet`: arguments become calls, results are written, errors are one line.
+
+Exit codes are `zmeld`'s (docs/exit-codes.md): 0 done, 1 done but something was left out
+and `--require-all` was given, 2 wrong use or input, 3 something is missing that the
+command needs, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from zmeld_fleet import __version__
+from zmeld_fleet.places import PlaceError
+from zmeld_fleet.words import inert
+
+DONE, MISSED, WRONG, MISSING, INTERRUPTED = 0, 1, 2, 3, 130
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.exit(WRONG, f"{self.prog}: {inert(message)}; see {self.prog} --help\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command and gives its exit code."""
+    plan = _parser().parse_args(arguments)
+    try:
+        return int(plan.run(plan))
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+    except PlaceError as error:
+        return _fail(error, WRONG)
+    except OSError as error:
+        return _fail(error, WRONG)
+    except Exception as error:
+        code = _code_of(error)
+        if code is None:
+            raise
+        return _fail(error, code)
+
+
+def _code_of(error: Exception) -> int | None:
+    """The exit code of an error of ours."""
+    codes = {"EngineError": MISSING, "SweepError": WRONG, "PlanError": WRONG, "SynthError": WRONG}
+    return codes.get(type(error).__name__)
+
+
+def _fail(error: Exception, code: int) -> int:
+    print(f"zmeld-fleet: {inert(error)}", file=sys.stderr)
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="zmeld-fleet", description="What surveys of many machines say together.")
+    parser.add_argument("--version", action="version", version=f"zmeld-fleet {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _add_report(commands)
+    return parser
+
+
+def _add_place(command: argparse.ArgumentParser) -> None:
+    command.add_argument("place", metavar="PLACE", help="a folder, or s3://, gs://, az://")
+    command.add_argument("--key-id", metavar="ID", help="count surveys with this key alone")
+
+
+def _add_engine(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--engine", choices=("duckdb", "spark"), default="duckdb")
+    command.add_argument("--threads", type=_positive, metavar="N", help="threads to use")
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("has to be 1 or more")
+    return number
+
+
+def _add_report(commands: Any) -> None:
+    command = commands.add_parser(
+        "report",
+        help="what each kind of machine would gain",
+        description="What each kind of machine would gain with each set-up, where identical "
+        "pages are, what changes, which machines stand out, and zmeld.toml for each kind.",
+    )
+    _add_place(command)
+    _add_engine(command)
+    command.add_argument("--by", metavar="LABEL", help="a kind is what has this label's value")
+    command.add_argument("--json", action="store_true", help="print JSON (zmeld.fleet.report/1)")
+    command.add_argument("--html", metavar="FILE", type=Path, help="write a page with plots")
+    command.add_argument("--parquet", metavar="DIR", type=Path, help="write tables as Parquet")
+    command.add_argument("--toml", metavar="DIR", type=Path, help="write zmeld.toml of each kind")
+    command.add_argument(
+        "--require-all", action="store_true", help="end with 1 where anything was left out"
+    )
+    command.set_defaults(run=_report)
+
+
+def _report(plan: argparse.Namespace) -> int:
+    from zmeld_fleet import documents, render_text, reporting, results
+
+    report = reporting.make(
+        plan.place, plan.engine, by=plan.by, key_id=plan.key_id, threads=plan.threads
+    )
+    _tell_left_out(report.left_out)
+    document = documents.report_document(report)
+    if plan.html is not None:
+        from zmeld_fleet import render_html
+
+        results.write_whole(plan.html, render_html.render(document).encode())
+    if plan.parquet is not None:
+        results.write_tables(results.report_tables(report), plan.parquet)
+    if plan.toml is not None:
+        reporting.write_configurations(report, plan.toml)
+    if plan.json:
+        print(results.report_json(report))
+    else:
+        print(render_text.render(document, _columns()), end="")
+    if not report.machines:
+        return WRONG
+    return MISSED if plan.require_all and report.left_out else DONE
+
+
+def _columns() -> int:
+    return max(40, shutil.get_terminal_size((80, 24)).columns)
+
+
+def _tell_left_out(found: list[Any]) -> None:
+    for one in found:
+        survey = f" survey {one.survey[:8]}" if one.survey else ""
+        said = f"left out {one.file}{survey}: {one.reason.value}: {one.why}"
+        print(f"zmeld-fleet: {said}", file=sys.stderr)
+    if found:
+        print(f"zmeld-fleet: {len(found)} left out", file=sys.stderr)

@@ -1,0 +1,328 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What the report shows, in `zmeld`'s words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from zmeld_fleet import units
+from zmeld_fleet.advice import Configuration, configure
+from zmeld_fleet.analysis import Kind, Report, Setup
+from zmeld_fleet.catalogue import LeftOut
+from zmeld_fleet.document import (
+    Bars,
+    Block,
+    Code,
+    Column,
+    Document,
+    Lines,
+    Note,
+    Section,
+    Table,
+)
+from zmeld_fleet.estimate import Estimate
+from zmeld_fleet.words import plural
+
+KINDS_SHOWN = 8
+LEFT_OUT_SHOWN = 20
+STANDOUTS_SHOWN = 15
+
+
+def report_document(report: Report) -> Document:
+    """The report."""
+    document = Document(f"zmeld-fleet report of {report.place}", _lead(report))
+    sections = document.sections
+    if report.fleet is not None:
+        sections.append(_where(report))
+        sections.extend(_kind_sections(report))
+        sections.append(_duplicates(report))
+        sections.append(_names(report))
+        sections.append(_change(report))
+        sections.append(_standouts(report))
+        sections.append(_configurations(report))
+    sections.append(_counted(report))
+    return document
+
+
+def _lead(report: Report) -> str:
+    fleet = report.fleet
+    if fleet is None:
+        return "No survey counts; what was left out, and why, stands below."
+    pages = units.size(fleet.pages * report.page_size)
+    plain, melded = _best(fleet, False), _best(fleet, True)
+    if plain is None or melded is None:
+        return f"{plural(fleet.machines, 'machine', 'machines')} with {pages} of pages."
+    return (
+        f"{pages} of pages of {plural(fleet.machines, 'machine', 'machines')} would take "
+        f"{units.size(plain.takes.value)} with {plain.codec}, and "
+        f"{units.size(melded.takes.value)} with {melded.codec} and identical pages of each "
+        "machine melded."
+    )
+
+
+def _best(kind: Kind, melded: bool) -> Setup | None:
+    setups = [setup for setup in kind.setups if setup.melded == melded]
+    return min(setups, key=lambda setup: setup.takes.value, default=None)
+
+
+def _by_memory(report: Report) -> list[Kind]:
+    return sorted(report.kinds, key=lambda kind: (-kind.pages, kind.name))
+
+
+def _where(report: Report) -> Section:
+    section = Section("Where it pays most")
+    rows = []
+    for kind in sorted(report.kinds, key=_gain_of_ram, reverse=True):
+        best, page = _best(kind, True), report.page_size
+        rows.append(
+            [
+                kind.name,
+                units.count(kind.machines),
+                units.size(kind.pages * page),
+                units.size(best.gains.value if best else None),
+                units.percent(_gain_of_ram(kind)),
+                units.size(best.gains.value / kind.machines if best else None),
+            ]
+        )
+    heads = [Column("kind", False), Column("machines"), Column("pages"), Column("gains")]
+    heads += [Column("of RAM"), Column("a machine")]
+    shown = rows[: 2 * KINDS_SHOWN]
+    caption = "Kinds of machine, by what the best set-up gains of their RAM."
+    section.blocks += [Table(heads, shown, caption), *_more(len(rows) - len(shown), "kinds")]
+    return section
+
+
+def _gain_of_ram(kind: Kind) -> float:
+    best = _best(kind, True)
+    return best.gains.value / kind.ram_bytes if best and kind.ram_bytes else 0.0
+
+
+def _more(count: int, what: str) -> list[Block]:
+    return [f"{count} more {what} are in --json and --parquet."] if count > 0 else []
+
+
+def _kind_sections(report: Report) -> list[Section]:
+    kinds = _by_memory(report)
+    shown = kinds[:KINDS_SHOWN]
+    sections = [_kind(kind, report) for kind in shown]
+    if len(report.kinds) > 1 and report.fleet is not None:
+        sections.append(_kind(report.fleet, report))
+    sections[-1].blocks += _more(len(kinds) - len(shown), "kinds")
+    sections[-1].blocks.append(_bars(shown, report))
+    return sections
+
+
+def _kind(kind: Kind, report: Report) -> Section:
+    machines = plural(kind.machines, "machine", "machines")
+    whole = kind.pages * report.page_size
+    section = Section(kind.name)
+    intro = f"{machines}, {units.size(kind.ram_bytes)} of RAM, {units.size(whole)} of pages"
+    zero = (kind.pages_zero + kind.pages_same) / kind.pages if kind.pages else 0.0
+    intro += f", of which {units.percent(zero)} are zero or same-filled."
+    if kind.compressed_swap:
+        intro += f" {units.count(kind.compressed_swap)} have compressed swap already."
+    if kind.synthetic:
+        intro += f" {units.count(kind.synthetic)} are synthetic."
+    heads = [Column("codec", False), Column("melded", False), Column("ratio")]
+    heads += [Column("memory used"), Column("gains"), Column("of the pages")]
+    rows = [
+        [
+            setup.codec,
+            "yes" if setup.melded else "no",
+            units.ratio(setup.ratio),
+            units.size_estimate(setup.takes),
+            units.size(setup.gains.value),
+            units.percent(setup.gains.value / whole if whole else None),
+        ]
+        for setup in kind.setups
+    ]
+    section.blocks += [intro, Table(heads, rows)]
+    return section
+
+
+def _bars(kinds: list[Kind], report: Report) -> Bars:
+    names = [kind.name for kind in kinds]
+    chosen = [("lz4", False), ("zstd", False), ("zstd", True), ("zword", True)]
+    values: list[list[float | None]] = []
+    halves: list[list[float]] = []
+    for codec, melded in chosen:
+        found = [(kind, kind.setup(codec, melded)) for kind in kinds]
+        wholes = [max(kind.pages * report.page_size, 1) for kind, _ in found]
+        values.append(
+            [s.gains.value / w if s else None for (_, s), w in zip(found, wholes, strict=True)]
+        )
+        halves.append(
+            [s.gains.half_width / w if s else 0.0 for (_, s), w in zip(found, wholes, strict=True)]
+        )
+    labels = [f"{codec}, melded" if melded else codec for codec, melded in chosen]
+    return Bars("What is gained of the pages, with 95 % intervals", labels, names, values, halves)
+
+
+def _duplicates(report: Report) -> Section:
+    section = Section("Duplicates")
+    heads = [Column("kind", False), Column("in a service"), Column("in a machine")]
+    heads += [Column("in the kind"), Column("of the pages")]
+    rows = []
+    fleet = [report.fleet] if report.fleet is not None and len(report.kinds) > 1 else []
+    for kind in [*_by_memory(report)[:KINDS_SHOWN], *fleet]:
+        found = kind.duplicates
+        parts = [found.within_owners, found.between_owners, found.between_machines]
+        page = report.page_size
+        share = sum(part.value for part in parts) / kind.pages if kind.pages else 0.0
+        cells = [units.size(part.value * page) for part in parts]
+        rows.append([kind.name, *cells, units.percent(share)])
+    caption = (
+        "Pages that have a twin: in the same service, container or virtual machine; in another "
+        "one of the machine; on another machine of the kind. The first two are melded on a "
+        "machine, the third only where the machines stand together (`zmeld-fleet place`)."
+    )
+    section.blocks.append(Table(heads, rows, caption))
+    if report.between_kinds is not None and len(report.kinds) > 1:
+        size = units.size_estimate(_times(report.between_kinds, report.page_size))
+        section.blocks.append(f"Between kinds: {size}; it is part of the last row's.")
+    if report.bound_share < 1.0:
+        section.blocks.append(
+            f"From {units.percent(report.bound_share)} of all contents of all machines, chosen "
+            "by hash; of a kind alone it is more where its sketches allow."
+        )
+    return section
+
+
+def _times(estimate: Estimate, factor: int) -> Estimate:
+    return estimate.scaled(float(factor))
+
+
+def _names(report: Report) -> Section:
+    section = Section("Services, containers and virtual machines")
+    heads = [Column("kind", False), Column("name", False), Column("machines"), Column("pages")]
+    heads += [Column("twins"), Column("codec", False), Column("gains")]
+    rows = [
+        [
+            name.kind,
+            name.name,
+            units.count(name.surveys),
+            units.size(name.pages * report.page_size),
+            units.percent(name.duplicate_share),
+            name.codec,
+            units.size(name.gains),
+        ]
+        for name in report.names
+    ]
+    caption = "Those with most pages, wherever they run, with the codec that gains most, melded."
+    section.blocks.append(Table(heads, rows, caption))
+    return section
+
+
+def _change(report: Report) -> Section:
+    section = Section("Change over time")
+    if len(report.days) < 2:
+        section.blocks.append("All surveys are of one day.")
+        return section
+    heads = [Column("day", False), Column("machines"), Column("pages"), Column("twins")]
+    heads += [Column("zstd"), Column("zstd, melded")]
+    rows, gained, melded = [], [], []
+    for day in report.days:
+        whole = day.pages * report.page_size
+        plain, shared = _day_share(day.setups, False, whole), _day_share(day.setups, True, whole)
+        gained.append(plain)
+        melded.append(shared)
+        rows.append(
+            [
+                day.date,
+                units.count(day.machines),
+                units.size(whole),
+                units.percent(day.duplicate_share),
+                units.percent(plain),
+                units.percent(shared),
+            ]
+        )
+    caption = "What zstd gains of the pages, and twins within services, day by day."
+    section.blocks.append(Table(heads, rows[-3 * KINDS_SHOWN :], caption))
+    section.blocks.append(
+        Lines(
+            "Gained of the pages, and twins within services",
+            [day.date for day in report.days],
+            {
+                "zstd": gained,
+                "zstd, melded": melded,
+                "twins": [day.duplicate_share for day in report.days],
+            },
+        )
+    )
+    return section
+
+
+def _day_share(setups: list[Setup], melded: bool, whole: int) -> float:
+    found = (s for s in setups if s.codec == "zstd" and s.melded == melded)
+    setup = next(found, None)
+    return setup.gains.value / whole if setup is not None and whole else float("nan")
+
+
+def _standouts(report: Report) -> Section:
+    section = Section("Machines that stand out")
+    if not report.standouts:
+        section.blocks.append("None is unlike the others of its kind.")
+        return section
+    heads = [Column("host", False), Column("machine", False), Column("what", False)]
+    heads += [Column("here"), Column("usual")]
+    shown = report.standouts[:STANDOUTS_SHOWN]
+    rows = []
+    for one in shown:
+        show = units.ratio if one.measure.startswith("ratio") else units.percent
+        rows.append([one.host, one.machine[:8], one.measure, show(one.value), show(one.median)])
+    section.blocks.append(Table(heads, rows, "Against the median of machines of their kind."))
+    section.blocks += _more(len(report.standouts) - len(shown), "of them")
+    return section
+
+
+def configurations(report: Report) -> list[Configuration]:
+    """zmeld.toml for each kind."""
+    return [configure(kind, report.page_size) for kind in _by_memory(report)]
+
+
+def _configurations(report: Report) -> Section:
+    section = Section("Configuration")
+    section.blocks.append(
+        "zmeld.toml for each kind. Codecs' speeds are not in surveys: `zmeld plan` on one "
+        "machine of the kind measures them. Where an own module may not be loaded, take the "
+        "same with kind zram."
+    )
+    for configuration in configurations(report)[:KINDS_SHOWN]:
+        section.blocks.append(Code(configuration.toml))
+    section.blocks += _more(len(report.kinds) - KINDS_SHOWN, "kinds")
+    return section
+
+
+def _counted(report: Report) -> Section:
+    section = Section("What was counted")
+    used = plural(report.surveys_used, "survey", "surveys")
+    machines = plural(report.machines, "machine", "machines")
+    files = plural(report.files_seen, "file", "files")
+    text = f"{used} of {machines}, from {files}"
+    text += f" with {report.surveys_seen} surveys. Key {report.key_id or 'unknown'}. "
+    text += f"Computed with {report.engine}."
+    section.blocks.append(text)
+    if report.synthetic:
+        section.blocks.append(
+            Note("Warning", f"{units.count(report.synthetic)} machines are synthetic.")
+        )
+    section.blocks += left_out(report.left_out)
+    return section
+
+
+def left_out(found: Iterable[LeftOut]) -> list[Block]:
+    """What does not count: by reason, then the first of them by name."""
+    found = list(found)
+    if not found:
+        return ["Nothing was left out."]
+    counts = Counter(one.reason.value for one in found)
+    heads = [Column("left out for", False), Column("times")]
+    rows = [[reason, units.count(count)] for reason, count in sorted(counts.items())]
+    named = [f"{_short(one)}: {one.reason.value}: {one.why}" for one in found[:LEFT_OUT_SHOWN]]
+    return [Table(heads, rows), *named, *_more(len(found) - LEFT_OUT_SHOWN, "of them")]
+
+
+def _short(one: LeftOut) -> str:
+    name = one.file.rpartition("/")[2]
+    return name if one.survey is None else f"{name} (survey {one.survey[:8]})"

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""PLACE: a folder, or an object store by its URL.
+
+Names that begin with a dot are never read: they are files on their way.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path, PurePosixPath
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+from pyarrow import fs
+
+from zmeld_fleet.schema import FOLDER
+from zmeld_fleet.words import inert
+
+COPY_BYTES = 1 << 20
+
+
+class PlaceError(Exception):
+    """PLACE cannot be read: what, and the way out."""
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """A file with surveys in it."""
+
+    path: str
+    name: str
+    date: str
+    size: int
+    modified: datetime | None
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where surveys are."""
+
+    shown: str
+    root: str
+    files: fs.FileSystem
+    local: bool
+
+    def surveys(self) -> list[StoredFile]:
+        """All files that are whole, by their names."""
+        top = f"{self.root}/{FOLDER}"
+        try:
+            found = self.files.get_file_info(fs.FileSelector(top, recursive=True))
+        except FileNotFoundError as error:
+            raise PlaceError(
+                f"{self.shown}: no folder {FOLDER} there; `zmeld scan --survey {self.shown}` "
+                "on a machine makes one"
+            ) from error
+        except (OSError, pa.ArrowException) as error:
+            raise PlaceError(f"{self.shown}: cannot be listed: {inert(error)}") from error
+        stored = [self._stored(info, top) for info in found if info.type == fs.FileType.File]
+        return sorted((file for file in stored if file), key=lambda file: file.path)
+
+    def _stored(self, info: fs.FileInfo, top: str) -> StoredFile | None:
+        below = PurePosixPath(info.path[len(top) :].lstrip("/"))
+        hidden = any(part.startswith(".") for part in below.parts)
+        if hidden or below.suffix != ".parquet" or len(below.parts) != 2:
+            return None
+        folder = below.parts[0]
+        if not folder.startswith("date="):
+            return None
+        return StoredFile(info.path, below.name, folder[5:], info.size, info.mtime)
+
+    def open(self, path: str) -> pa.NativeFile:
+        """A file for reading at any position."""
+        return self.files.open_input_file(path)
+
+    @contextmanager
+    def on_disk(self, paths: list[str]) -> Iterator[list[str]]:
+        """The files as paths that every engine can open; copies, from an object store."""
+        if self.local:
+            yield paths
+            return
+        with tempfile.TemporaryDirectory(prefix="zmeld-fleet-") as folder:
+            yield [self._fetch(path, Path(folder), at) for at, path in enumerate(paths)]
+
+    def _fetch(self, path: str, folder: Path, at: int) -> str:
+        target = folder / f"{at}.parquet"
+        with self.files.open_input_stream(path) as source, target.open("wb") as copy:
+            while chunk := source.read(COPY_BYTES):
+                copy.write(chunk)
+        return str(target)
+
+
+def open_place(place: str) -> Place:
+    """PLACE as it is written: a folder, `s3://`, `gs://`, `az://`."""
+    scheme = urlsplit(place).scheme
+    if scheme in ("", "file") or "://" not in place:
+        folder = os.path.abspath(place.removeprefix("file://"))
+        if not os.path.isdir(folder):
+            raise PlaceError(f"{inert(place)}: not a folder; give the PLACE of the surveys")
+        return Place(inert(place), folder, fs.LocalFileSystem(), True)
+    return _open_url(place, scheme)
+
+
+def _open_url(place: str, scheme: str) -> Place:
+    shown = inert(place)
+    try:
+        if scheme == "az":
+            account = os.environ.get("AZURE_STORAGE_ACCOUNT_NAME", "")
+            files: fs.FileSystem = fs.AzureFileSystem(account_name=account)
+            return Place(shown, place.removeprefix("az://").rstrip("/"), files, False)
+        if scheme == "s3" and (endpoint := os.environ.get("AWS_ENDPOINT_URL")):
+            files = fs.S3FileSystem(endpoint_override=endpoint)
+            return Place(shown, place.removeprefix("s3://").rstrip("/"), files, False)
+        if scheme in ("s3", "gs"):
+            files, root = fs.FileSystem.from_uri(place)
+            return Place(shown, root.rstrip("/"), files, False)
+    except (OSError, pa.ArrowException, AttributeError) as error:
+        raise PlaceError(f"{shown}: cannot be opened: {inert(error)}") from error
+    raise PlaceError(f"{shown}: give a folder, or a URL with s3://, gs:// or az://")

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Plots as SVG inside of a page, in the page's own colours.
+
+matplotlib draws with marked colours; they become the page's variables, so that one
+drawing is right in light and in dark.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import re
+import warnings
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("svg")
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
+
+from zmeld_fleet.document import Bars, Lines
+from zmeld_fleet.words import inert
+
+logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
+
+_MARKS = {f"#0a0b{at:02x}": f"var(--c{at})" for at in range(8)}
+_TEXT, _GRID = "#0a0c01", "#0a0c02"
+_MARKS |= {_TEXT: "var(--text)", _GRID: "var(--line)"}
+_SERIES = [mark for mark in _MARKS if mark.startswith("#0a0b")]
+
+_STYLE: Any = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "zmeld",
+    "text.parse_math": False,
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "text.color": _TEXT,
+    "axes.labelcolor": _TEXT,
+    "axes.edgecolor": _GRID,
+    "axes.facecolor": "none",
+    "figure.facecolor": "none",
+    "xtick.color": _TEXT,
+    "ytick.color": _TEXT,
+    "grid.color": _GRID,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "legend.frameon": False,
+}
+WIDTH = 8.6
+NAME_MAX = 40
+
+
+def bars(plot: Bars) -> str:
+    """Groups of horizontal bars from zero, with their intervals."""
+    count = len(plot.names) * (len(plot.series) + 1)
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(WIDTH, 1.2 + 0.16 * count), layout="constrained")
+        axes = figure.subplots()
+        for at, series in enumerate(plot.series):
+            places = [group * (len(plot.series) + 1) + at for group in range(len(plot.names))]
+            values = [value or 0.0 for value in plot.values[at]]
+            axes.barh(
+                places,
+                values,
+                0.9,
+                xerr=plot.halves[at],
+                color=_SERIES[at % len(_SERIES)],
+                ecolor=_TEXT,
+                error_kw={"elinewidth": 0.8},
+                label=inert(series),
+            )
+        middle = (len(plot.series) - 1) / 2
+        ticks = [group * (len(plot.series) + 1) + middle for group in range(len(plot.names))]
+        axes.set_yticks(ticks, [_short(name) for name in plot.names])
+        axes.invert_yaxis()
+        axes.xaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
+        axes.grid(axis="x")
+        figure.legend(loc="outside upper center", ncols=4)
+        return _svg(figure, plot.caption)
+
+
+def lines(plot: Lines) -> str:
+    """A line for each series."""
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(WIDTH, 3.2), layout="constrained")
+        axes = figure.subplots()
+        for at, (name, values) in enumerate(plot.series.items()):
+            colour = _SERIES[at % len(_SERIES)]
+            axes.plot(range(len(values)), values, marker="o", color=colour, label=inert(name))
+        step = max(1, len(plot.days) // 8)
+        axes.set_xticks(range(0, len(plot.days), step), plot.days[::step])
+        axes.set_ylim(bottom=0.0)
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
+        axes.grid(axis="y")
+        figure.legend(loc="outside upper center", ncols=4)
+        return _svg(figure, plot.caption)
+
+
+def _short(name: str) -> str:
+    name = inert(name)
+    return name if len(name) <= NAME_MAX else name[: NAME_MAX - 1] + "…"
+
+
+def _svg(figure: Figure, label: str) -> str:
+    buffer = io.StringIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    svg = buffer.getvalue()
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r"<style type=\"text/css\">.*?</style>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r"#0a0[bc][0-9a-f]{2}", lambda mark: _MARKS[mark.group(0)], svg)
+    named = inert(label).replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
+    return svg.replace("<svg ", f'<svg role="img" aria-label="{named}" ', 1)

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A document as one page: no scripts, no requests, light and dark, everything escaped.
+
+The colours and the look are those of crates/zmeld-report.
+"""
+
+from __future__ import annotations
+
+from html import escape
+
+from zmeld_fleet import plots
+from zmeld_fleet.document import Bars, Block, Code, Document, Lines, Note, Section, Table
+from zmeld_fleet.words import inert
+
+POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+
+_LIGHT = {
+    "page": "#ffffff",
+    "raised": "#f4f6f8",
+    "text": "#1b2127",
+    "quiet": "#56616c",
+    "line": "#d5dbe1",
+    "good": "#00735a",
+    "warning": "#a54a00",
+}
+_LIGHT_SERIES = "#0065a4 #e96f00 #036d58 #bc6e95 #6d5600 #418de9 #597846 #5a2bb0".split()
+_DARK = {
+    "page": "#12161b",
+    "raised": "#1b2128",
+    "text": "#e6eaee",
+    "quiet": "#a0abb6",
+    "line": "#343d47",
+    "good": "#35c79f",
+    "warning": "#f0a04b",
+}
+_DARK_SERIES = "#47b8fa #ff8f40 #38c080 #e682bd #f0e341 #3f73c1 #dce4c0 #9f69ff".split()
+
+_STYLE = """
+*{box-sizing:border-box}
+body{margin:0 auto;max-width:60rem;padding:1.5rem 1rem 4rem;background:var(--page);
+color:var(--text);font:16px/1.5 system-ui,sans-serif}
+h1{font-size:1.6rem;margin:0 0 .5rem}h2{font-size:1.15rem;margin:2.2rem 0 .6rem}
+.lead{font-size:1.1rem}
+.scroll{overflow-x:auto}
+table{border-collapse:collapse;font-variant-numeric:tabular-nums;margin:.6rem 0}
+caption{text-align:left;color:var(--quiet);padding-bottom:.3rem}
+th,td{padding:.25rem .9rem .25rem 0;text-align:left;border-bottom:1px solid var(--line)}
+th{font-weight:600;color:var(--quiet)}
+.n{text-align:right;white-space:nowrap}
+pre{background:var(--raised);padding:.8rem 1rem;overflow-x:auto;border-radius:6px}
+.note{background:var(--raised);border-left:4px solid var(--quiet);padding:.6rem 1rem}
+.Advice{border-color:var(--good)}.Warning{border-color:var(--warning)}
+figure{margin:1rem 0}figure svg{max-width:100%;height:auto}
+figcaption{color:var(--quiet)}
+nav ul{columns:2;padding-left:1.1rem}a{color:var(--c0)}
+@media print{body{max-width:none}pre{white-space:pre-wrap}}
+"""
+
+
+def render(document: Document) -> str:
+    """The whole page."""
+    title = _text(document.title)
+    sections = "".join(_section(at, part) for at, part in enumerate(document.sections))
+    contents = "".join(
+        f'<li><a href="#s{at}">{_text(part.heading)}</a></li>'
+        for at, part in enumerate(document.sections)
+    )
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<meta name="color-scheme" content="light dark"><meta name="generator" content="zmeld">'
+        f"<title>{title}</title><style>{_css()}</style></head><body>"
+        f'<header><h1>{title}</h1><p class="lead">{_text(document.lead)}</p>'
+        f'<nav aria-label="Contents"><ul>{contents}</ul></nav></header>'
+        f"<main>{sections}</main></body></html>\n"
+    )
+
+
+def _css() -> str:
+    light, dark = _scheme(_LIGHT, _LIGHT_SERIES), _scheme(_DARK, _DARK_SERIES)
+    return f":root{{{light}}}@media (prefers-color-scheme:dark){{:root{{{dark}}}}}{_STYLE}"
+
+
+def _scheme(colours: dict[str, str], series: list[str]) -> str:
+    named = [f"--{name}:{value}" for name, value in colours.items()]
+    return ";".join(named + [f"--c{at}:{value}" for at, value in enumerate(series)])
+
+
+def _text(text: str) -> str:
+    return escape(inert(text))
+
+
+def _section(at: int, section: Section) -> str:
+    blocks = "".join(_block(block) for block in section.blocks)
+    heading = _text(section.heading)
+    return f'<section id="s{at}"><h2>{heading}</h2>{blocks}</section>'
+
+
+def _block(block: Block) -> str:
+    if isinstance(block, str):
+        return f"<p>{_text(block)}</p>"
+    if isinstance(block, Note):
+        word = escape(block.word)
+        return f'<p class="note {word}"><strong>{word}</strong> {_text(block.text)}</p>'
+    if isinstance(block, Code):
+        lines = (_text(line) for line in block.text.rstrip("\n").split("\n"))
+        return f'<pre tabindex="0"><code>{chr(10).join(lines)}</code></pre>'
+    if isinstance(block, Table):
+        return _table(block)
+    return _figure(block)
+
+
+def _table(table: Table) -> str:
+    kinds = [' class="n"' if column.number else "" for column in table.columns]
+    heads = "".join(
+        f'<th scope="col"{kind}>{_text(column.head)}</th>'
+        for kind, column in zip(kinds, table.columns, strict=True)
+    )
+    rows = "".join(
+        "<tr>"
+        + "".join(f"<td{k}>{_text(cell)}</td>" for k, cell in zip(kinds, row, strict=True))
+        + "</tr>"
+        for row in table.rows
+    )
+    caption = f"<caption>{_text(table.caption)}</caption>" if table.caption else ""
+    body = f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody>"
+    return f'<div class="scroll"><table>{caption}{body}</table></div>'
+
+
+def _figure(plot: Bars | Lines) -> str:
+    svg = plots.bars(plot) if isinstance(plot, Bars) else plots.lines(plot)
+    return f"<figure>{svg}<figcaption>{_text(plot.caption)}</figcaption></figure>"

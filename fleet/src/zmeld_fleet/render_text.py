@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A document on the terminal: no line is longer than its width."""
+
+from __future__ import annotations
+
+import textwrap
+
+from zmeld_fleet.document import Block, Code, Document, Note, Table
+from zmeld_fleet.words import inert, width
+
+GAP = 2
+NAME_MIN = 8
+
+
+def render(document: Document, columns: int = 80) -> str:
+    """All of it but the plots, whose numbers stand in tables."""
+    parts = [inert(document.title), _wrapped(document.lead, columns)]
+    for section in document.sections:
+        parts.append(inert(section.heading).upper())
+        parts.extend(text for block in section.blocks if (text := _block(block, columns)))
+    return "\n\n".join(parts) + "\n"
+
+
+def _block(block: Block, columns: int) -> str:
+    if isinstance(block, str):
+        return _wrapped(block, columns)
+    if isinstance(block, Note):
+        head = f"{block.word}: "
+        return _wrapped(head + block.text, columns, " " * len(head))
+    if isinstance(block, Code):
+        lines = (inert(line) for line in block.text.rstrip("\n").split("\n"))
+        return "\n".join(_cut(f"  {line}".rstrip(), columns) for line in lines)
+    if isinstance(block, Table):
+        return table(block, columns)
+    return ""
+
+
+def _wrapped(text: str, columns: int, indent: str = "") -> str:
+    wide = min(columns, 80)
+    return "\n".join(textwrap.wrap(_glued(inert(text)), wide, subsequent_indent=indent)).replace(
+        "\u00a0", " "
+    )
+
+
+def _glued(text: str) -> str:
+    """Numbers stay with their units."""
+    words = text.split(" ")
+    glued = words[0]
+    for before, word in zip(words, words[1:], strict=False):
+        sticks = before[-1:].isdigit() and word.rstrip(".,;:)") in _UNITS
+        glued += ("\u00a0" if sticks else " ") + word
+    return glued
+
+
+_UNITS = {"%", "B", "KiB", "MiB", "GiB", "TiB", "PiB"}
+
+
+def table(block: Table, columns: int) -> str:
+    """Columns as wide as they need; where that is too much, names are cut."""
+    heads = [column.head for column in block.columns]
+    rows = [[inert(cell) for cell in row] for row in block.rows]
+    widths = [max(width(cell) for cell in cells) for cells in zip(heads, *rows, strict=True)]
+    _shrink(block, widths, columns)
+    lines = [_line(heads, widths, block)]
+    lines.append("─" * min(sum(widths) + GAP * (len(widths) - 1), columns))
+    lines += [_line(row, widths, block) for row in rows]
+    caption = [_wrapped(block.caption, columns)] if block.caption else []
+    return "\n".join(caption + lines)
+
+
+def _shrink(block: Table, widths: list[int], columns: int) -> None:
+    over = sum(widths) + GAP * (len(widths) - 1) - columns
+    texts = [at for at, column in enumerate(block.columns) if not column.number]
+    while over > 0 and texts:
+        widest = max(texts, key=lambda at: widths[at])
+        if widths[widest] <= NAME_MIN:
+            return
+        widths[widest] -= 1
+        over -= 1
+
+
+def _line(cells: list[str], widths: list[int], block: Table) -> str:
+    shown = []
+    for cell, wide, column in zip(cells, widths, block.columns, strict=True):
+        cut = _cut(cell, wide)
+        blank = " " * (wide - width(cut))
+        shown.append(blank + cut if column.number else cut + blank)
+    return (" " * GAP).join(shown).rstrip()
+
+
+def _cut(text: str, wide: int) -> str:
+    if width(text) <= wide:
+        return text
+    kept = ""
+    for character in text:
+        if width(kept + character) > wide - 1:
+            break
+        kept += character
+    return kept + "…"

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A report from a PLACE, with files left out that break while they are read."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TypeVar
+
+from zmeld_fleet import analysis, catalogue, documents, engines, places
+from zmeld_fleet.catalogue import Catalogue
+from zmeld_fleet.engines import Engine
+from zmeld_fleet.results import write_whole
+
+T = TypeVar("T")
+
+
+def make(
+    place: str,
+    engine: str = "duckdb",
+    by: str | None = None,
+    key_id: str | None = None,
+    threads: int | None = None,
+) -> analysis.Report:
+    """Reads PLACE and analyses what is there."""
+    found = catalogue.read(places.open_place(place), key_id)
+    runner = engines.start(engine, threads)
+    try:
+        return analyse_what_is_whole(found, runner, by)
+    finally:
+        runner.close()
+
+
+def analyse_what_is_whole(found: Catalogue, runner: Engine, by: str | None) -> analysis.Report:
+    """A file that only breaks in its middle fails the engine: then every file is read."""
+    try:
+        return analysis.analyse(found, runner, by)
+    except Exception:
+        if not drop_damaged(found):
+            raise
+        return analysis.analyse(found, runner, by)
+
+
+def drop_damaged(found: Catalogue) -> bool:
+    """Leaves out files that cannot be read to their end; whether there were any."""
+    files = {survey.file.path: survey.file for survey in found.surveys}
+    flaws = {
+        path: flaw
+        for path, stored in files.items()
+        if (flaw := catalogue.verify(found.place, stored)) is not None
+    }
+    found.left_out += flaws.values()
+    found.surveys = [survey for survey in found.surveys if survey.file.path not in flaws]
+    return bool(flaws)
+
+
+def write_configurations(report: analysis.Report, folder: Path) -> list[Path]:
+    """A file for each kind, named after it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written: list[Path] = []
+    for configuration in documents.configurations(report):
+        name = re.sub(r"[^A-Za-z0-9.-]+", "-", configuration.kind).strip("-.")[:80] or "kind"
+        path = folder / f"{name}.toml"
+        while path in written:
+            path = path.with_name(f"{path.stem}-.toml")
+        write_whole(path, configuration.toml.encode())
+        written.append(path)
+    return written

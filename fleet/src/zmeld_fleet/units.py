@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Numbers as `zmeld` writes them: the rules of crates/zmeld-report/src/units.rs."""
+
+from __future__ import annotations
+
+import math
+
+from zmeld_fleet.estimate import Estimate
+
+MISSING = "–"
+GROUP = "\u202f"
+IEC = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+
+
+def _fixed(value: float, decimals: int) -> str:
+    text = f"{value:.{decimals}f}"
+    return text[1:] if text.startswith("-") and not text.strip("-0.") else text
+
+
+def _leading(value: float, decimals: int) -> tuple[int, int]:
+    mantissa, exponent = f"{value:.{decimals}e}".split("e")
+    return int(mantissa[0]), int(exponent)
+
+
+def _significant(value: float) -> str:
+    if value == 0.0:
+        return "0"
+    _, exponent = _leading(abs(value), 2)
+    return _fixed(value, max(2 - exponent, 0))
+
+
+def _grouped(text: str) -> str:
+    sign, rest = ("-", text[1:]) if text.startswith("-") else ("", text)
+    whole, point, fraction = rest.partition(".")
+    if len(whole) < 5:
+        return text
+    return sign + f"{int(whole):,}".replace(",", GROUP) + point + fraction
+
+
+def _iec_power(size: float) -> int:
+    power = 0
+    while size >= 1023.5 and power + 1 < len(IEC):
+        size, power = size / 1024.0, power + 1
+    return power
+
+
+def size(value: float | None) -> str:
+    """Bytes: `4.21 GiB`."""
+    if value is None or not math.isfinite(value):
+        return MISSING
+    power = _iec_power(abs(value))
+    if power == 0:
+        return f"{_fixed(value, 0)} B"
+    return f"{_significant(value / 1024.0**power)} {IEC[power]}"
+
+
+def size_estimate(estimate: Estimate | None) -> str:
+    """Bytes with their interval: `2.31 ± 0.02 GiB`, `2.31 (2.28 to 2.40) GiB`."""
+    if estimate is None or not math.isfinite(estimate.value):
+        return MISSING
+    unit = 1024.0 ** _iec_power(abs(estimate.value))
+    value, low, high = (x / unit for x in (estimate.value, estimate.low, estimate.high))
+    name = IEC[_iec_power(abs(estimate.value))]
+    if high <= low:
+        return size(estimate.value)
+    below, above = value - low, high - value
+    if abs(below - above) <= 0.1 * max(abs(below), abs(above)):
+        half = (high - low) / 2.0
+        decimals = _decimals(half)
+        return f"{_fixed(value, decimals)} ± {_fixed(half, decimals)} {name}"
+    smaller = min(abs(below), abs(above))
+    decimals = _decimals(max(smaller, (high - low) / 10.0))
+    ends = f"{_fixed(low, decimals)} to {_fixed(high, decimals)}"
+    return f"{_fixed(value, decimals)} ({ends}) {name}"
+
+
+def _decimals(half_width: float) -> int:
+    if half_width <= 0.0 or not math.isfinite(half_width):
+        return 2
+    first, exponent = _leading(half_width, 0)
+    return min(max((1 if first == 1 else 0) - exponent, 0), 12)
+
+
+def count(value: int | None) -> str:
+    """`9999`, `12 345`."""
+    return MISSING if value is None else _grouped(str(value))
+
+
+def percent(fraction: float | None) -> str:
+    """`12.8 %`; what is not nothing is never shown as nothing."""
+    if fraction is None or not math.isfinite(fraction):
+        return MISSING
+    if 0.0 < fraction < 0.0005:
+        return "<0.1 %"
+    if 0.9995 <= fraction < 1.0:
+        return ">99.9 %"
+    return f"{_grouped(_fixed(fraction * 100.0, 1))} %"
+
+
+def ratio(value: float | None) -> str:
+    """`2.31x`."""
+    if value is None or not math.isfinite(value):
+        return MISSING
+    return f"{_fixed(value, 2) if abs(value) < 1 else _significant(value)}x"
+
+
+def seconds(value: float) -> str:
+    """`1.20 s`, `2m 05s`."""
+    if value < 59.95:
+        return f"{_significant(value)} s"
+    minutes, rest = divmod(round(value), 60)
+    if minutes < 60:
+        return f"{minutes}m {rest:02d}s"
+    return f"{minutes // 60}h {minutes % 60:02d}m"

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Other people's text, made harmless.
+
+Names of hosts, services and files come from machines that anybody may hold. What could
+steer a terminal or turn text around is shown as an escape.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+
+LENGTH_MAX = 500
+
+
+def inert(text: object) -> str:
+    """One line without control, format or private characters, and not endless."""
+    shown = "".join(_inert(character) for character in str(text)[: LENGTH_MAX + 1])
+    return shown if len(str(text)) <= LENGTH_MAX else shown[:LENGTH_MAX] + "…"
+
+
+def _inert(character: str) -> str:
+    if character in " \u202f" or unicodedata.category(character)[0] not in "CZ":
+        return character
+    if unicodedata.category(character) == "Zs":
+        return " "
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{{{code:x}}}"
+
+
+def width(text: str) -> int:
+    """Columns that it takes on a terminal."""
+    columns = 0
+    for character in text:
+        if unicodedata.combining(character):
+            continue
+        columns += 2 if unicodedata.east_asian_width(character) in "WF" else 1
+    return columns
+
+
+def plural(count: int, one: str, many: str) -> str:
+    """`1 machine`, `2 machines`."""
+    return f"{count} {one if count == 1 else many}"

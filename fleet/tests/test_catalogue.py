@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Bad input is named, left out, counted; half a file is never read."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from made import NOON, Machine, Owner, program, write
+from zmeld_fleet import catalogue, cli, places, schema
+from zmeld_fleet.catalogue import Reason
+
+
+def machine(name, **more):
+    return Machine(name, [Owner("nginx.service", program(name, 50, 20))], **more)
+
+
+def look(place, **more):
+    return catalogue.read(places.open_place(str(place)), **more)
+
+
+def reasons(found):
+    return sorted(left.reason.value for left in found.left_out)
+
+
+def sound(place, count=3):
+    return [write(place, machine(f"sound{at}")) for at in range(count)]
+
+
+def rewritten(path, change):
+    table = change(pq.read_table(path, partitioning=None))
+    os.unlink(path)
+    pq.write_table(table, path, compression="zstd")
+
+
+def with_column(table, name, values):
+    at = table.column_names.index(name)
+    return table.set_column(at, name, values)
+
+
+def test_sound_files_count(tmp_path):
+    sound(tmp_path)
+    found = look(tmp_path)
+    assert (len(found.surveys), found.left_out, found.files_seen) == (3, [], 3)
+
+
+def test_files_on_their_way_are_not_even_seen(tmp_path):
+    path = sound(tmp_path)[0]
+    whole = path.read_bytes()
+    (path.parent / f".{path.name}.part-1234").write_bytes(whole[: len(whole) // 2])
+    (path.parent / f".{path.name}").write_bytes(whole)
+    (path.parent / f"{path.name}.part-12").write_bytes(whole)
+    hidden = path.parent.parent / ".trash" / "x.parquet"
+    hidden.parent.mkdir()
+    hidden.write_bytes(whole)
+    found = look(tmp_path)
+    assert (found.files_seen, found.left_out) == (3, [])
+
+
+@pytest.mark.parametrize("keep", [0, 3, 11, 200, -1, -4, -200])
+def test_a_truncated_file_is_left_out(tmp_path, keep):
+    path = sound(tmp_path)[0]
+    path.write_bytes(path.read_bytes()[:keep])
+    found = look(tmp_path)
+    assert (reasons(found), len(found.surveys)) == (["truncated"], 2)
+
+
+def test_what_is_no_parquet_is_left_out(tmp_path):
+    path = sound(tmp_path)[0]
+    path.write_text("host,pages\nweb1,17\nweb2,18\n")
+    assert reasons(look(tmp_path)) == ["not-parquet"]
+
+
+def test_a_damaged_end_is_left_out(tmp_path):
+    path = sound(tmp_path)[0]
+    data = bytearray(path.read_bytes())
+    start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    data[start : start + 50] = b"\xff" * 50
+    path.write_bytes(data)
+    assert reasons(look(tmp_path)) == ["damaged"]
+
+
+def test_another_version_is_left_out_and_named(tmp_path):
+    path = sound(tmp_path)[0]
+    other = "zmeld.survey/2"
+    rewritten(path, lambda t: with_column(t, "schema", pa.array([other] * len(t))))
+    found = look(tmp_path)
+    assert reasons(found) == ["version"]
+    assert other in found.left_out[0].why
+
+
+def test_a_foreign_parquet_file_is_another_version(tmp_path):
+    path = sound(tmp_path)[0]
+    pq.write_table(pa.table({"a": [1, 2, 3]}), path)
+    assert reasons(look(tmp_path)) == ["version"]
+
+
+def test_a_missing_column_and_a_wrong_type_are_named(tmp_path):
+    first, second, _ = sound(tmp_path)
+    rewritten(first, lambda t: t.drop_columns(["theta"]))
+    rewritten(second, lambda t: with_column(t, "theta", t["theta"].cast(pa.float64(), safe=False)))
+    found = look(tmp_path)
+    assert reasons(found) == ["columns", "columns"]
+    assert all("theta" in left.why for left in found.left_out)
+
+
+def test_new_columns_are_passed_over(tmp_path):
+    path = sound(tmp_path)[0]
+    rewritten(path, lambda t: t.append_column("new", pa.array([1] * len(t))))
+    found = look(tmp_path)
+    assert (found.left_out, len(found.surveys)) == ([], 3)
+    assert found.paths(found.surveys)[-1] == str(path)
+
+
+def test_rows_that_are_missing_are_noticed(tmp_path):
+    path = sound(tmp_path)[0]
+    rewritten(path, lambda t: t.slice(0, len(t) - 1))
+    assert reasons(look(tmp_path)) == ["rows"]
+
+
+def test_the_key_of_most_counts_or_the_one_asked_for(tmp_path):
+    sound(tmp_path)
+    write(tmp_path, machine("other", facts={"key_id": "feedfeedfeedfeed"}))
+    found = look(tmp_path)
+    assert (reasons(found), found.key_id) == (["key"], "0123456789abcdef")
+    found = look(tmp_path, key_id="feedfeedfeedfeed")
+    assert (reasons(found), len(found.surveys)) == (["key"] * 3, 1)
+
+
+def test_other_page_sizes_are_left_out(tmp_path):
+    sound(tmp_path)
+    write(tmp_path, machine("arm", facts={"page_size": 16384}))
+    assert reasons(look(tmp_path)) == ["page-size"]
+
+
+def test_of_a_machine_that_surveyed_twice_a_day_the_latest_counts(tmp_path):
+    sound(tmp_path)
+    later = machine("sound0", time=NOON + timedelta(hours=2), facts={"uptime_seconds": 10800.0})
+    write(tmp_path, later)
+    found = look(tmp_path)
+    assert (reasons(found), len(found.surveys)) == (["superseded"], 3)
+    assert later.survey in [survey.survey for survey in found.surveys]
+
+
+def test_of_two_days_both_count_and_the_latest_is_current(tmp_path):
+    first = machine("a")
+    day = timedelta(days=1)
+    second = machine("a", time=NOON + day, facts={"uptime_seconds": 3600.0 + 86400.0})
+    write(tmp_path, second)
+    write(tmp_path, first)
+    found = look(tmp_path)
+    assert (found.left_out, len(found.surveys)) == ([], 2)
+    assert [survey.survey for survey in found.current] == [second.survey]
+
+
+def test_the_same_survey_counts_once(tmp_path):
+    path = sound(tmp_path)[0]
+    (path.parent / "packed-copy.parquet").write_bytes(path.read_bytes())
+    found = look(tmp_path)
+    assert reasons(found) == ["twice"]
+    assert found.left_out[0].file == str(path)
+
+
+def test_clocks_that_differ_are_left_out(tmp_path):
+    sound(tmp_path)
+    soon = datetime.now(timezone.utc).replace(microsecond=0) + timedelta(hours=30)
+    write(tmp_path, machine("ahead", time=soon))
+    moved = write(tmp_path, machine("moved"))
+    other = moved.parent.parent / "date=2026-03-20"
+    other.mkdir()
+    moved.rename(other / moved.name)
+    write(tmp_path, machine("unborn", facts={"uptime_seconds": -5.0}))
+    written = write(tmp_path, machine("before", time=NOON + timedelta(hours=3)))
+    past = (NOON + timedelta(hours=1)).timestamp()
+    os.utime(written, (past, past))
+    found = look(tmp_path)
+    assert reasons(found) == ["clock"] * 4
+    whys = "\n".join(left.why for left in found.left_out)
+    for said in ("yet to come", "date=2026-03-20", "not started yet", "the file was written"):
+        assert said in whys
+
+
+def test_an_uptime_that_contradicts_the_clock_is_noticed(tmp_path):
+    # Up for ten days at noon, and a day later for ten minutes more: it never started anew.
+    ten = 10 * 86400.0
+    write(tmp_path, machine("a", facts={"uptime_seconds": ten}))
+    next_day = NOON + timedelta(days=1)
+    write(tmp_path, machine("a", time=next_day, facts={"uptime_seconds": ten + 600.0}))
+    # One that did start anew, and one that ran on.
+    for name, uptime in (("b", 300.0), ("c", ten + 86400.0)):
+        write(tmp_path, machine(name, facts={"uptime_seconds": ten}))
+        write(tmp_path, machine(name, time=next_day, facts={"uptime_seconds": uptime}))
+    found = look(tmp_path)
+    assert (reasons(found), len(found.surveys)) == (["clock"], 5)
+
+
+def test_interrupted_surveys_are_left_out(tmp_path):
+    sound(tmp_path)
+    write(tmp_path, machine("stopped", facts={"interrupted": True}))
+    assert reasons(look(tmp_path)) == ["interrupted"]
+
+
+def test_a_survey_without_its_machine_is_left_out(tmp_path):
+    path = sound(tmp_path)[0]
+    rewritten(path, lambda t: t.slice(1))
+    assert reasons(look(tmp_path)) == ["damaged"]
+
+
+def test_what_breaks_in_its_middle_is_left_out_when_it_is_read(tmp_path, capsys):
+    paths = sound(tmp_path, 4)
+    data = bytearray(paths[0].read_bytes())
+    contents = pq.ParquetFile(paths[0]).metadata.row_group(1)
+    names = [contents.column(at).path_in_schema for at in range(contents.num_columns)]
+    column = contents.column(names.index("hash_high"))
+    start = column.data_page_offset
+    data[start : start + 60] = b"\xff" * 60
+    paths[0].write_bytes(data)
+    assert look(tmp_path).left_out == []
+    assert cli.main(["report", str(tmp_path), "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert [left["reason"] for left in report["left_out"]] == ["damaged"]
+    assert report["machines"] == 3
+
+
+def test_all_of_it_is_named_on_standard_error_in_json_and_by_the_exit_code(tmp_path, capsys):
+    path = sound(tmp_path)[0]
+    path.write_bytes(path.read_bytes()[:-9])
+    assert cli.main(["report", str(tmp_path), "--json"]) == 0
+    out, err = capsys.readouterr()
+    report = json.loads(out)
+    assert report["left_out"][0]["reason"] == "truncated"
+    assert path.name in err and "1 left out" in err
+    assert cli.main(["report", str(tmp_path), "--require-all"]) == 1
+    for one in tmp_path.rglob("*.parquet"):
+        one.unlink()
+    assert cli.main(["report", str(tmp_path)]) == 2
+
+
+@pytest.mark.parametrize("place", ["/nowhere/at/all", "ftp://host/x", "."])
+def test_a_place_that_is_none_is_one_line(tmp_path, monkeypatch, capsys, place):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["report", place]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("zmeld-fleet: ") and err.count("\n") == 1
+
+
+def test_every_reason_has_a_test():
+    here = Path(__file__).read_text()
+    for reason in Reason:
+        if reason is not Reason.UNREADABLE:
+            assert f'"{reason.value}"' in here, reason
+
+
+def test_names_cannot_steer_the_terminal(tmp_path, capsys):
+    name = "evil\x1b[2J\u202e<script>alert(1)</script>"
+    for at in range(2):
+        owner = Owner(name, program("p", 50), kind="vm")
+        write(tmp_path, Machine(f"{name}{at}", [owner], labels={"role": name}))
+    page = tmp_path / "page.html"
+    assert cli.main(["report", str(tmp_path), "--by", "role", "--html", str(page)]) == 0
+    out = capsys.readouterr().out
+    assert "\x1b" not in out and "\u202e" not in out and "\\x1b" in out
+    html = page.read_text()
+    assert "<script" not in html and "\x1b" not in html and "&lt;script&gt;" in html
+
+
+def test_theta_and_its_share_belong_together():
+    assert schema.sampled(schema.THETA_ALL) == 1.0
+    assert schema.sampled(schema.HASH_MIN) == 0.0
+    assert schema.sampled(0) == 0.5
+    assert schema.sampled(schema.bound_of(0.125)) == 0.125

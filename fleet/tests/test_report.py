@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The report against machines whose every page is known."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+from collections import Counter
+from datetime import timedelta
+from html.parser import HTMLParser
+
+import pyarrow.parquet as pq
+import pytest
+
+from made import NOON, Machine, Owner, hash_of, object_of, program, write
+from zmeld_fleet import cli, documents, render_text, reporting, results
+from zmeld_fleet.schema import CODECS
+from zmeld_fleet.words import width
+
+MACHINES = 8
+
+
+def machines(k=1024, time=NOON, grown=0):
+    """Web servers and databases: some equal, some not, one unlike the others."""
+    made = []
+    for at in range(MACHINES):
+        web = at % 2 == 0
+        owners = [
+            Owner("/system.slice/ssh.service", program("ssh", 300, 200), zero=20, same=4),
+            Owner("own", program(f"own{at}", 2500 + at + grown, 400)),
+        ]
+        if web:
+            owners.append(Owner("nginx", program("nginx", 1800, 400), kind="container"))
+        else:
+            twice = {("db", at, page): 2 for page in range(1500)}
+            owners.append(Owner("db", twice | program("postgres", 700, 400), kind="vm"))
+        facts = {"uptime_seconds": 864000.0 + (time - NOON).total_seconds()}
+        labels = {"role": "web" if web else "db"}
+        made.append(Machine(f"host{at}", owners, labels, facts, time, k=k))
+    return made
+
+
+def exactly(chosen):
+    """Twins by where they are, and bytes: from all pages, without any sketch."""
+    within = between_owners = 0
+    on_machines = Counter()
+    takes = {(codec, melded): 0 for codec in CODECS for melded in (False, True)}
+    for machine in chosen:
+        holders = Counter()
+        for owner in machine.owners:
+            within += sum(owner.pages.values()) - len(owner.pages)
+            holders.update(owner.pages.keys())
+            for content, count in owner.pages.items():
+                for codec in CODECS:
+                    takes[codec, False] += count * object_of(hash_of(content), codec)
+        between_owners += sum(holders.values()) - len(holders)
+        on_machines.update(holders.keys())
+        for content in holders:
+            for codec in CODECS:
+                takes[codec, True] += object_of(hash_of(content), codec)
+    between = sum(on_machines.values()) - len(on_machines)
+    return within, between_owners, between, takes
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    place = tmp_path_factory.mktemp("place")
+    for machine in machines():
+        write(place, machine)
+    return place
+
+
+@pytest.fixture(scope="module")
+def report(place):
+    return reporting.make(str(place), by="role")
+
+
+def holds(estimate, truth):
+    return estimate.low - 1 <= truth <= estimate.high + 1
+
+
+def test_estimates_hold_the_exact_values(report):
+    groups = {"web": machines()[::2], "db": machines()[1::2], "all machines": machines()}
+    for kind in [*report.kinds, report.fleet]:
+        within, between_owners, between, takes = exactly(groups[kind.name])
+        assert holds(kind.duplicates.within_owners, within), kind.name
+        assert holds(kind.duplicates.between_owners, between_owners), kind.name
+        assert holds(kind.duplicates.between_machines, between), kind.name
+        assert len(kind.setups) == 2 * len(CODECS)
+        for setup in kind.setups:
+            truth = takes[setup.codec.replace("-", "_"), setup.melded]
+            assert holds(setup.takes, truth), (kind.name, setup, truth)
+
+
+def test_sketches_that_hold_all_are_exact(tmp_path):
+    for machine in machines(k=100_000):
+        write(tmp_path, machine)
+    fleet = reporting.make(str(tmp_path), by="role").fleet
+    within, between_owners, between, takes = exactly(machines())
+    assert fleet.share_sampled == 1.0
+    assert fleet.duplicates.within_owners.value == within
+    assert fleet.duplicates.between_owners.value == between_owners
+    assert fleet.duplicates.between_machines.value == between
+    for setup in fleet.setups:
+        assert setup.takes.value == takes[setup.codec.replace("-", "_"), setup.melded]
+
+
+def test_a_lowered_bound_is_still_right(place):
+    from zmeld_fleet import analysis, catalogue, engines, places
+
+    found = catalogue.read(places.open_place(str(place)))
+    engine = engines.start("duckdb")
+    report = analysis.analyse(found, engine, "role", contents_max=2_000)
+    engine.close()
+    assert report.bound_share < 0.1
+    _, between_owners, between, _ = exactly(machines())
+    assert holds(report.fleet.duplicates.between_owners, between_owners)
+    assert holds(report.fleet.duplicates.between_machines, between)
+
+
+def test_the_order_of_uniting_does_not_matter(tmp_path, report):
+    made = machines()
+    for seed in range(3):
+        random.Random(seed).shuffle(made)
+        place = tmp_path / str(seed)
+        for machine in made:
+            machine.survey = f"{random.Random(seed).getrandbits(96):024x}{made.index(machine):08x}"
+            write(place, machine)
+        other = reporting.make(str(place), by="role", threads=1 + seed)
+        assert results.plain(other.kinds) == results.plain(report.kinds)
+        assert results.plain(other.fleet) == results.plain(report.fleet)
+        assert results.plain(other.names) == results.plain(report.names)
+
+
+@pytest.mark.long
+def test_spark_says_the_same_to_the_last_bit(place, report):
+    pytest.importorskip("pyspark")
+    other = reporting.make(str(place), engine="spark", by="role", threads=2)
+    other.engine = report.engine
+    assert results.plain(other) == results.plain(report)
+    assert repr(other) == repr(report)
+
+
+def test_without_a_label_the_kind_is_distribution_ram_and_architecture(place):
+    report = reporting.make(str(place))
+    assert [kind.name for kind in report.kinds] == ["Debian GNU/Linux 12 (bookworm) 8 GiB x86_64"]
+
+
+def test_change_over_time_has_each_day(tmp_path):
+    for day in range(3):
+        for machine in machines(time=NOON + timedelta(days=day), grown=400 * day):
+            write(tmp_path, machine)
+    report = reporting.make(str(tmp_path), by="role")
+    assert [day.machines for day in report.days] == [MACHINES] * 3
+    assert report.days[0].pages + 800 * MACHINES == report.days[2].pages
+    assert report.machines == MACHINES and report.left_out == []
+
+
+def test_a_machine_that_is_unlike_the_others_stands_out(tmp_path):
+    made = machines()
+    made[3].facts["swap_used_bytes"] = 4 * 2**30
+    for machine in made:
+        machine.labels = {"role": "all"}
+        write(tmp_path, machine)
+    report = reporting.make(str(tmp_path), by="role")
+    assert ("host3", "swap used, of RAM") in [(one.host, one.measure) for one in report.standouts]
+
+
+def test_text_fits_80_columns(report):
+    text = render_text.render(documents.report_document(report), 80)
+    assert max(width(line) for line in text.split("\n")) <= 80
+    for word in ("lzo-rle", "zword", "DUPLICATES", "meld = ", "Nothing was left out"):
+        assert word in text
+
+
+class Page(HTMLParser):
+    void = frozenset({"meta", "br", "img", "path", "use", "rect", "line"})
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.seen, self.outside = [], set(), []
+
+    def handle_starttag(self, tag, attributes):
+        self.seen.add(tag)
+        for name, value in attributes:
+            at_home = value is None or value.startswith("#") or name.startswith("xmlns")
+            if name in ("src", "href", "xlink:href") and not at_home:
+                self.outside.append(value)
+            assert not name.startswith("on")
+        if tag not in self.void:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.seen.add(tag)
+
+    def handle_endtag(self, tag):
+        if tag not in self.void:
+            assert self.open.pop() == tag
+
+
+def test_the_page_is_whole_and_loads_nothing(place, tmp_path, capsys):
+    path = tmp_path / "page.html"
+    assert cli.main(["report", str(place), "--by", "role", "--html", str(path)]) == 0
+    html = path.read_text()
+    page = Page()
+    page.feed(html)
+    assert page.open == [] and page.outside == []
+    assert {"svg", "table", "figure", "style"} <= page.seen and "script" not in page.seen
+    assert "prefers-color-scheme:dark" in html and "var(--c1)" in html and "#0a0b" not in html
+    assert "url(http" not in html and "@import" not in html
+
+
+def test_json_is_what_the_documentation_lists(place, capsys):
+    assert cli.main(["report", str(place), "--by", "role", "--json"]) == 0
+    body = json.loads(capsys.readouterr().out)
+    assert body["schema"] == "zmeld.fleet.report/1"
+    page = (reporting_top() / "docs" / "fleet.md").read_text()
+    for key in [*body, *body["kinds"][0], *body["kinds"][0]["setups"][0]]:
+        assert f"| `{key}` |" in page, key
+
+
+def reporting_top():
+    from conftest import TOP
+
+    return TOP
+
+
+def test_tables_are_parquet(place, tmp_path, capsys):
+    assert cli.main(["report", str(place), "--by", "role", "--parquet", str(tmp_path)]) == 0
+    setups = pq.read_table(tmp_path / "setups.parquet")
+    assert setups.num_rows == 3 * 2 * len(CODECS)
+    assert not [name for name in tmp_path.iterdir() if name.name.startswith(".")]
+
+
+def test_configurations_are_what_zmeld_takes(place, tmp_path, capsys, zmeld):
+    assert cli.main(["report", str(place), "--by", "role", "--toml", str(tmp_path)]) == 0
+    written = sorted(tmp_path.glob("*.toml"))
+    assert [path.name for path in written] == ["db.toml", "web.toml"]
+    for path in written:
+        command = [zmeld, "config", "check", "--config", str(path), "--root", str(tmp_path)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_page_of_no_machines_says_so(tmp_path, capsys):
+    path = write(tmp_path, machines()[0])
+    path.write_bytes(b"PAR1")
+    assert cli.main(["report", str(tmp_path)]) == 2
+    assert "No survey counts" in capsys.readouterr().out
