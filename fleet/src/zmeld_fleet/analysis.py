@@ -10,10 +10,12 @@ from __future__ import annotations
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import ibis.expr.types as ir
 import pyarrow as pa
 
 from zmeld_fleet import expressions
@@ -167,14 +169,13 @@ def analyse(
     report = _heading(catalogue, engine, by, current)
     if not current:
         return report
-    with catalogue.place.on_disk(catalogue.paths(catalogue.surveys)) as paths:
-        sums = _sums(engine, engine.read(paths))
+    with rows_read(catalogue, engine, catalogue.surveys) as table:
+        sums = _sums(engine, table)
     report.days = _days(catalogue, sums)
     kinds = sorted({kind_of(survey, by) for survey in current})
     bounds = _bounds(current, sums, by, contents_max)
     report.bound_share = sampled(bounds.fleet)
-    with catalogue.place.on_disk(catalogue.paths(current)) as paths:
-        table = engine.read(paths)
+    with rows_read(catalogue, engine, current) as table:
         answers = _ask(engine, table, _chosen(current, by, kinds, bounds), bounds)
     cross = _Cross(answers, bounds)
     report.kinds = [
@@ -185,6 +186,21 @@ def analyse(
     report.names = _names(answers["names"], catalogue.page_size)
     report.standouts = _standouts(report, current, by, sums, answers["surveys"], bounds)
     return report
+
+
+@contextmanager
+def rows_read(catalogue: Catalogue, engine: Engine, surveys: list[Survey]) -> Iterator[ir.Table]:
+    """The rows of the files that hold these surveys, each survey from one file."""
+    paths = catalogue.paths(surveys)
+    ambiguous = catalogue.ambiguous(paths)
+    with catalogue.place.on_disk(paths) as there:
+        where = dict(zip(paths, there, strict=True))
+        plain = [where[path] for path in paths if path not in ambiguous]
+        parts = [engine.read(plain)] if plain else []
+        for path, chosen in ambiguous.items():
+            rows = engine.read([where[path]])
+            parts.append(rows.filter(rows.survey.isin(chosen)))
+        yield expressions.united(parts)
 
 
 def _heading(
@@ -209,7 +225,7 @@ def _heading(
 Sums = dict[str, dict[str, Any]]
 
 
-def _sums(engine: Engine, table: Any) -> Sums:
+def _sums(engine: Engine, table: ir.Table) -> Sums:
     rows = engine.ask(expressions.owner_sums(table)).to_pylist()
     return {row["survey"]: _as_integers(row) for row in rows}
 
@@ -274,7 +290,7 @@ def _chosen(current: list[Survey], by: str | None, kinds: list[str], bounds: Bou
     )
 
 
-def _ask(engine: Engine, table: Any, chosen: pa.Table, bounds: Bounds) -> dict[str, Any]:
+def _ask(engine: Engine, table: ir.Table, chosen: pa.Table, bounds: Bounds) -> dict[str, Any]:
     asked = engine.take(chosen)
     found = engine.keep(expressions.contents(table, asked, bounds.most))
     kinds = engine.keep(expressions.by_kind(found))

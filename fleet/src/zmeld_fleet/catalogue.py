@@ -106,6 +106,8 @@ class Catalogue:
     """What counts: one of a machine and a day."""
     left_out: list[LeftOut] = field(default_factory=list)
     columns: dict[str, int] = field(default_factory=dict)
+    held: dict[str, set[str]] = field(default_factory=dict)
+    """The surveys that stand in each file, whether they count or not."""
 
     @property
     def current(self) -> list[Survey]:
@@ -125,6 +127,19 @@ class Catalogue:
         wanted = {survey.file.path for survey in surveys}
         return sorted(wanted, key=lambda path: (self.columns[path], path))
 
+    def ambiguous(self, paths: list[str]) -> dict[str, list[str]]:
+        """Of these files those with a survey that another has, too: which to take from each."""
+        holders = Counter(survey for path in paths for survey in self.held[path])
+        counted: dict[str, list[str]] = {path: [] for path in paths}
+        for survey in self.surveys:
+            if survey.file.path in counted:
+                counted[survey.file.path].append(survey.survey)
+        return {
+            path: counted[path]
+            for path in paths
+            if any(holders[survey] > 1 for survey in self.held[path])
+        }
+
 
 def _age(survey: Survey) -> tuple[datetime, str]:
     return survey.time, survey.survey
@@ -142,6 +157,7 @@ def read(place: Place, key_id: str | None = None, now: datetime | None = None) -
             catalogue.left_out.append(contents)
             continue
         catalogue.columns[contents.file.path] = contents.columns
+        catalogue.held[contents.file.path] = {survey.survey for survey in contents.surveys}
         found.extend(contents.surveys)
     catalogue.surveys_seen = len(found)
     for test in (_once, _whole, lambda c, s: _one_key(c, s, key_id), _one_page_size):

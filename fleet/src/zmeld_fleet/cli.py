@@ -65,6 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"zmeld-fleet {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_report(commands)
+    _add_pack(commands)
     return parser
 
 
@@ -128,6 +129,30 @@ def _report(plan: argparse.Namespace) -> int:
     if not report.machines:
         return WRONG
     return MISSED if plan.require_all and report.left_out else DONE
+
+
+def _add_pack(commands: Any) -> None:
+    command = commands.add_parser(
+        "pack",
+        help="unite each day's files in one",
+        description="Unites each day's files in one, sorted by hash, which reports read faster. "
+        "Nothing is lost when it is killed.",
+    )
+    command.add_argument("place", metavar="PLACE", help="a folder")
+    command.set_defaults(run=_pack)
+
+
+def _pack(plan: argparse.Namespace) -> int:
+    from zmeld_fleet import packing, places
+
+    packed, left = packing.pack(places.open_place(plan.place))
+    _tell_left_out(left)
+    for day in packed:
+        said = f"{day.date}: {day.files} files with {day.surveys} surveys are one now"
+        print(f"{said}: {inert(day.path.name)}")
+    files = sum(day.files for day in packed)
+    print(f"Packed {files} files of {len(packed)} days." if packed else "Nothing to pack.")
+    return DONE
 
 
 def _columns() -> int:

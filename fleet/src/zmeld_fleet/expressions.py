@@ -75,6 +75,14 @@ _COUNTS = (
 )
 
 
+def united(parts: list[ir.Table]) -> ir.Table:
+    """The rows of several reads, in the columns of the format."""
+    if len(parts) == 1:
+        return parts[0]
+    names = list(COLUMNS)
+    return ibis.union(*(part.select(names) for part in parts))
+
+
 def owner_sums(table: ir.Table) -> ir.Table:
     """A row for each survey: sums over its owners."""
     owners = table.filter(table.record == OWNER)

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""`pack`: a day's many small files become one, sorted by hash.
+
+Invariants:
+- Memory is bounded: contents go through one file a range of hashes, each sorted by
+  itself.
+- The pack is whole, on the disk and under its name before an original is deleted. After
+  a kill at any moment every survey is still there, once or twice; twice counts once.
+- What a report would not read as a file (truncated, another version) is left alone.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from zmeld_fleet.catalogue import FileContents, LeftOut, look
+from zmeld_fleet.places import Place, PlaceError, StoredFile
+from zmeld_fleet.schema import COLUMNS, CONTENT, HASH_MIN, LABEL, MACHINE, OWNER, PACKED_PREFIX
+from zmeld_fleet.writing import GROUP_ROWS, complete, sync_folder, whole_file
+
+RANGE_ROWS = 2_000_000
+"""Rows of contents that are sorted at once, about."""
+RANGES_MAX = 512
+
+_CONTENT_COLUMNS = (
+    *("schema", "record", "machine", "survey", "time", "owner"),
+    *("hash_high", "hash_low", "count", "object_lzo_rle", "object_lz4", "object_zstd"),
+    "object_zword",
+)
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A day that was packed."""
+
+    date: str
+    path: Path
+    files: int
+    surveys: int
+    rows: int
+
+
+def pack(place: Place, least: int = 2) -> tuple[list[Packed], list[LeftOut]]:
+    """Packs every day that has at least so many files."""
+    if not place.local:
+        raise PlaceError(f"{place.shown}: pack works in a folder; mount the store, or pack a copy")
+    days: dict[str, list[StoredFile]] = defaultdict(list)
+    for stored in place.surveys():
+        days[stored.date].append(stored)
+    packed, left = [], []
+    for date, files in sorted(days.items()):
+        done, flaws = _pack_day(place, date, files, least)
+        packed += done
+        left += flaws
+    return packed, left
+
+
+def _pack_day(
+    place: Place, date: str, stored: list[StoredFile], least: int
+) -> tuple[list[Packed], list[LeftOut]]:
+    looked = [look(place, file) for file in stored]
+    left = [one for one in looked if isinstance(one, LeftOut)]
+    whole = [one for one in looked if isinstance(one, FileContents)]
+    if len(whole) < least:
+        return [], left
+    folder = Path(whole[0].file.path).parent
+    target = folder / f"{PACKED_PREFIX}{secrets.token_hex(8)}.parquet"
+    surveys, sources = _each_once(whole)
+    rows = unite(sources, target)
+    for one in whole:
+        os.unlink(one.file.path)
+    sync_folder(folder)
+    return [Packed(date, target, len(whole), surveys, rows)], left
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file, and which of its surveys are taken from it."""
+
+    path: str
+    surveys: list[str]
+    all: bool
+
+
+def _each_once(files: list[FileContents]) -> tuple[int, list[Source]]:
+    """Each survey from one file, though it may stand in several."""
+    seen: set[str] = set()
+    sources = []
+    for one in files:
+        new = [survey.survey for survey in one.surveys if survey.survey not in seen]
+        seen.update(new)
+        if new:
+            sources.append(Source(one.file.path, new, len(new) == len(one.surveys)))
+    return len(seen), sources
+
+
+def unite(sources: list[Source], target: Path) -> int:
+    """All rows of the sources in one file: what is about machines first, then contents."""
+    rows = sum(pq.read_metadata(source.path).num_rows for source in sources)
+    writer = RangeWriter(rows)
+    with tempfile.TemporaryDirectory(prefix=".pack-", dir=target.parent) as folder:
+        writer.open(Path(folder))
+        for source in sources:
+            for table in _tables(source):
+                writer.add(table)
+        return writer.write(target)
+
+
+def _tables(source: Source) -> Iterator[pa.Table]:
+    with pq.ParquetFile(source.path) as file:
+        for group in range(file.num_row_groups):
+            table = file.read_row_group(group, columns=list(COLUMNS), use_threads=False)
+            if not source.all:
+                wanted = pa.array(source.surveys)
+                table = table.filter(pc.is_in(table["survey"], wanted))
+            yield complete(table)
+
+
+class RangeWriter:
+    """Sorts more contents than memory holds: by ranges of hashes, each in its own file."""
+
+    def __init__(self, rows: int) -> None:
+        self._ranges = max(1, min(RANGES_MAX, rows // RANGE_ROWS))
+        self._facts: list[pa.Table] = []
+        self._stack = ExitStack()
+        self._writers: list[pa.ipc.RecordBatchFileWriter] = []
+        self._paths: list[Path] = []
+
+    def open(self, folder: Path) -> None:
+        """Makes the ranges' files."""
+        schema = pa.schema([(name, COLUMNS[name]) for name in _CONTENT_COLUMNS])
+        options = pa.ipc.IpcWriteOptions(compression="zstd")
+        for at in range(self._ranges):
+            path = folder / f"{at}.arrow"
+            self._paths.append(path)
+            writer = pa.ipc.new_file(str(path), schema, options=options)
+            self._writers.append(self._stack.enter_context(writer))
+
+    def add(self, table: pa.Table) -> None:
+        """Rows of any kind."""
+        content = pc.equal(table["record"], CONTENT)
+        facts = table.filter(pc.invert(content))
+        if len(facts):
+            self._facts.append(facts)
+        contents = table.filter(content).select(_CONTENT_COLUMNS)
+        if len(contents) == 0:
+            return
+        if self._ranges == 1:
+            self._writers[0].write_table(contents)
+            return
+        ranges = self._range_of(contents["hash_high"])
+        for at in np.unique(ranges):
+            self._writers[at].write_table(contents.filter(pa.array(ranges == at)))
+
+    def _range_of(self, hashes: pa.ChunkedArray) -> np.ndarray:
+        """Small sketches crowd at small hashes, so ranges are by the square root."""
+        share = (hashes.to_numpy().astype(np.float64) - HASH_MIN) / 2.0**64
+        found = (np.sqrt(np.clip(share, 0.0, 1.0)) * self._ranges).astype(np.int64)
+        return np.minimum(found, self._ranges - 1)
+
+    def write(self, target: Path) -> int:
+        """The whole file; how many rows it has."""
+        self._stack.close()
+        with whole_file(target) as writer:
+            rows = 0
+            for table in self._in_order():
+                writer.write_table(table, row_group_size=GROUP_ROWS)
+                rows += len(table)
+        return rows
+
+    def _in_order(self) -> Iterator[pa.Table]:
+        facts = pa.concat_tables(self._facts)
+        for record in (MACHINE, LABEL, OWNER):
+            rows = facts.filter(pc.equal(facts["record"], record))
+            if len(rows):
+                yield rows
+        order = [("hash_high", "ascending"), ("hash_low", "ascending")]
+        ties = [("survey", "ascending"), ("owner", "ascending")]
+        for path in self._paths:
+            with pa.memory_map(str(path)) as source:
+                table = pa.ipc.open_file(source).read_all()
+            if len(table):
+                yield from _pieces(table.sort_by([*order, *ties]))
+            path.unlink()
+
+
+def _pieces(table: pa.Table) -> Iterable[pa.Table]:
+    """Completed by pieces: most columns of contents are NULL."""
+    step = 4 * GROUP_ROWS
+    for start in range(0, len(table), step):
+        yield complete(table.slice(start, step))
