@@ -206,6 +206,13 @@ def test_interrupted_surveys_are_left_out(tmp_path):
     assert reasons(look(tmp_path)) == ["interrupted"]
 
 
+def test_surveys_of_some_processes_only_are_left_out(tmp_path):
+    path = sound(tmp_path)[0]
+    rewritten(path, lambda t: t.append_column("selection", pa.array(["--pid 7"] * len(t))))
+    found = look(tmp_path)
+    assert reasons(found) == ["selection"] and "--pid 7" in found.left_out[0].why
+
+
 def test_a_survey_without_its_machine_is_left_out(tmp_path):
     path = sound(tmp_path)[0]
     rewritten(path, lambda t: t.slice(1))

@@ -61,7 +61,7 @@ def configure(kind: Kind, page_size: int) -> Configuration:
     chosen = _fastest(plain, best)
     reasons = [_why_codec(chosen, best, measured)]
     melded = kind.setup(chosen.codec, True)
-    melds = melded is not None and _saved(chosen, melded) >= WORTH
+    melds = melded is not None and _pays(chosen, melded)
     reasons.append(_why_meld(chosen, melded, melds))
     setup = melded if melds and melded is not None else chosen
     return _written(kind, setup, melds, reasons, page_size)
@@ -84,12 +84,20 @@ def _saved(plain: Setup, melded: Setup) -> float:
     return 1.0 - melded.takes.value / plain.takes.value if plain.takes.value > 0.0 else 0.0
 
 
+def _pays(plain: Setup, melded: Setup) -> bool:
+    """Enough is saved, and it is certain that something is."""
+    return _saved(plain, melded) >= WORTH and melded.takes.high < plain.takes.low
+
+
 def _why_meld(plain: Setup, melded: Setup | None, melds: bool) -> str:
     if melded is None:
         return "melding: not measured on all of its machines"
-    saved = units.percent(max(_saved(plain, melded), 0.0))
+    share = max(_saved(plain, melded), 0.0)
+    saved = f"it saves {units.percent(share)} of the pool"
+    if not melds and share >= WORTH:
+        return f"melding is not advised: {saved}, but too few contents were seen to be certain"
     word = "pays" if melds else "does not pay"
-    return f"melding {word}: it saves {saved} of the pool, and pays from {units.percent(WORTH)} on"
+    return f"melding {word}: {saved}, and pays from {units.percent(WORTH)} on"
 
 
 def _nothing(kind: Kind, why: str) -> Configuration:

@@ -454,6 +454,12 @@ def setups(
         if shared is not None:
             again = shared(codec)
             melded = total([melded, Estimate(-again.value, -again.high, -again.low)])
+        # Melding never makes a pool larger, whatever chance put into a sketch.
+        melded = Estimate(
+            min(melded.value, plain.value),
+            min(melded.low, plain.value),
+            min(melded.high, plain.high),
+        )
         found.append(_setup(codec, True, melded.within(0.0, math.inf), whole))
     return found
 

@@ -49,6 +49,7 @@ class Reason(Enum):
     SUPERSEDED = "superseded"
     TWICE = "twice"
     INTERRUPTED = "interrupted"
+    SELECTION = "selection"
 
 
 @dataclass(frozen=True)
@@ -236,6 +237,9 @@ def _fits(there: pa.DataType, wanted: pa.DataType) -> bool:
     return bool(there == wanted)
 
 
+SELECTION_COLUMN = "selection"
+"""Which processes were read, where it was not all; files of before have no such column."""
+
 _LOOKED_AT = (
     *("schema", "record", "machine", "survey", "time"),
     *MACHINE_COLUMNS,
@@ -247,7 +251,9 @@ def _facts(parquet: pq.ParquetFile) -> pa.Table:
     """The rows about machines and labels."""
     record = parquet.schema_arrow.get_field_index("record")
     groups = [at for at in range(parquet.num_row_groups) if _may_hold_facts(parquet, at, record)]
-    table = parquet.read_row_groups(groups, columns=list(_LOOKED_AT), use_threads=False)
+    optional = {SELECTION_COLUMN} & set(parquet.schema_arrow.names)
+    names = [*_LOOKED_AT, *optional]
+    table = parquet.read_row_groups(groups, columns=names, use_threads=False)
     return table.filter(pc.is_in(table["record"], pa.array([MACHINE, LABEL])))
 
 
@@ -280,7 +286,8 @@ def _surveys(
     ]
     if incomplete:
         return [], (Reason.DAMAGED, f"survey {incomplete[0]} lacks machine, time, key or size")
-    kept = {name: {key: row[key] for key in MACHINE_COLUMNS} for name, row in machines.items()}
+    facts = [*MACHINE_COLUMNS, SELECTION_COLUMN]
+    kept = {name: {key: row.get(key) for key in facts} for name, row in machines.items()}
     return [
         Survey(name, row["machine"], row["time"], stored, kept[name], labels.get(name, {}))
         for name, row in machines.items()
@@ -314,6 +321,9 @@ def _whole(catalogue: Catalogue, surveys: list[Survey]) -> list[Survey]:
         if survey.facts["interrupted"]:
             why = "it was stopped before everything was read"
             _leave(catalogue, survey, Reason.INTERRUPTED, why)
+        elif survey.facts[SELECTION_COLUMN] is not None:
+            why = f"it is of some processes only: {survey.facts[SELECTION_COLUMN]}"
+            _leave(catalogue, survey, Reason.SELECTION, why)
         else:
             kept.append(survey)
     return kept
