@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import sys
 from collections.abc import Sequence
@@ -65,7 +66,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"zmeld-fleet {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_report(commands)
+    _add_place_command(commands)
     _add_pack(commands)
+    _add_synth(commands)
     return parser
 
 
@@ -131,6 +134,71 @@ def _report(plan: argparse.Namespace) -> int:
     return MISSED if plan.require_all and report.left_out else DONE
 
 
+def _size(text: str) -> int:
+    """`8GiB`, `512MiB`, bytes; K, M, G, T are powers of 1024."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:iB)?", text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{inert(text)}: write it as 8GiB or 512MiB")
+    return int(float(found[1]) * 1024 ** " KMGT".index(found[2] or " "))
+
+
+WORKLOADS = ("vm", "container", "service", "scope", "user", "cgroup")
+
+
+def _add_place_command(commands: Any) -> None:
+    command = commands.add_parser(
+        "place",
+        help="which workloads to put together",
+        description="Which workloads to put together so that melding frees most, beside random "
+        "placement and, for small cases, the optimum. It plans; it moves nothing.",
+    )
+    _add_place(command)
+    _add_engine(command)
+    command.add_argument(
+        "--kind", action="append", choices=WORKLOADS, help="what is placed (vm and container)"
+    )
+    command.add_argument("--ram", type=_size, required=True, help="of a machine, as 64GiB")
+    command.add_argument(
+        "--machines", type=_positive, metavar="N", help="how many (as many as were surveyed)"
+    )
+    command.add_argument(
+        "--tenant", metavar="LABEL", help="workloads with other values never share a machine"
+    )
+    command.add_argument(
+        "--apart", nargs=2, action="append", metavar=("A", "B"), help="names that must not share"
+    )
+    command.add_argument("--draws", type=_positive, default=200, help="random placements (200)")
+    command.add_argument("--seed", type=int, default=1, help="of the random placements (1)")
+    command.add_argument("--json", action="store_true", help="print JSON (zmeld.fleet.place/1)")
+    command.set_defaults(run=_place)
+
+
+def _place(plan: argparse.Namespace) -> int:
+    from zmeld_fleet import catalogue, engines, places, placing, render_text, results
+
+    found = catalogue.read(places.open_place(plan.place), plan.key_id)
+    _tell_left_out(found.left_out)
+    request = placing.Request(
+        kinds=tuple(plan.kind or ("vm", "container")),
+        ram_bytes=plan.ram,
+        machines=plan.machines,
+        tenant=plan.tenant,
+        apart=tuple((one, other) for one, other in plan.apart or ()),
+        draws=plan.draws,
+        seed=plan.seed,
+    )
+    engine = engines.start(plan.engine, plan.threads)
+    try:
+        result = placing.make(found, engine, request)
+    finally:
+        engine.close()
+    if plan.json:
+        print(results.body_json(placing.PLACE_SCHEMA, result))
+    else:
+        print(render_text.render(placing.document(result), _columns()), end="")
+    return DONE
+
+
 def _add_pack(commands: Any) -> None:
     command = commands.add_parser(
         "pack",
@@ -152,6 +220,35 @@ def _pack(plan: argparse.Namespace) -> int:
         print(f"{said}: {inert(day.path.name)}")
     files = sum(day.files for day in packed)
     print(f"Packed {files} files of {len(packed)} days." if packed else "Nothing to pack.")
+    return DONE
+
+
+def _add_synth(commands: Any) -> None:
+    command = commands.add_parser(
+        "synth",
+        help="make synthetic machines from real surveys",
+        description="Makes surveys of synthetic machines from the distributions of real ones, to "
+        "see how reports grow. They have the label zmeld.synthetic.",
+    )
+    _add_place(command)
+    command.add_argument("target", metavar="TARGET", type=Path, help="the folder to write to")
+    command.add_argument("--machines", type=_positive, required=True, metavar="N")
+    command.add_argument("--sketch", type=_positive, metavar="K", help="cut sketches to K")
+    command.add_argument("--seed", type=int, default=1, help="of all that is random (1)")
+    command.set_defaults(run=_synth)
+
+
+def _synth(plan: argparse.Namespace) -> int:
+    from zmeld_fleet import catalogue, places, synthesis
+
+    found = catalogue.read(places.open_place(plan.place), plan.key_id)
+    _tell_left_out(found.left_out)
+    made = synthesis.make(found, plan.target, plan.machines, plan.seed, plan.sketch)
+    share = f"{100 * made.common:.0f} % of contents are common"
+    print(
+        f"{made.machines} machines from {made.templates} real surveys, {made.rows} rows; {share}"
+    )
+    print(inert(made.path))
     return DONE
 
 

@@ -14,9 +14,9 @@ NAME_MIN = 8
 
 def render(document: Document, columns: int = 80) -> str:
     """All of it but the plots, whose numbers stand in tables."""
-    parts = [inert(document.title), _wrapped(document.lead, columns)]
+    parts = [_wrapped(document.title, columns), _wrapped(document.lead, columns)]
     for section in document.sections:
-        parts.append(inert(section.heading).upper())
+        parts.append(_cut(inert(section.heading).upper(), columns))
         parts.extend(text for block in section.blocks if (text := _block(block, columns)))
     return "\n\n".join(parts) + "\n"
 

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Placement: its limits are kept, it is near the optimum, and better than chance."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+
+import pytest
+
+from made import Machine, Owner, program, write
+from zmeld_fleet import cli, optimum, placement
+from zmeld_fleet.placement import Machines, Workload
+
+
+def workload(name, contents, tenant=None):
+    hashes = frozenset((hash((0, one)), hash((1, one))) for one in contents)
+    return Workload("s", name, "vm", name, tenant, len(contents), hashes)
+
+
+def mix(seed, count=8, families=3):
+    """Guests of a few families: each holds its family's pages and some of its own."""
+    chance = random.Random(seed)
+    made = []
+    for at in range(count):
+        family = chance.randrange(families)
+        common = {("family", family, page) for page in range(60)}
+        own = {("own", at, page) for page in range(chance.randrange(10, 40))}
+        made.append(workload(f"g{at}", common | own))
+    return made
+
+
+def total(machines):
+    return machines.placed, -machines.size
+
+
+def every_placement(task):
+    choices = [*range(task.machines), None]
+    for places in itertools.product(choices, repeat=len(task.workloads)):
+        machines = Machines(task)
+        if all(
+            where is None or (machines.fits(at, where) and machines.put(at, where) is None)
+            for at, where in enumerate(places)
+        ):
+            yield machines
+
+
+def kept(machines):
+    task = machines.problem
+    for at in range(task.machines):
+        inside = [one for one, where in enumerate(machines.place) if where == at]
+        union = 0
+        for one in inside:
+            union |= task.sets[one]
+            assert not task.apart[one] & machines.members[at]
+        assert union == machines.contents[at] and union.bit_count() <= task.room
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_solver_finds_the_optimum_and_the_plan_is_near(seed):
+    task = placement.problem(mix(seed, count=6), 2, 150.0, 1.0)
+    best = max(total(machines) for machines in every_placement(task))
+    found = optimum.solve(task)
+    assert found.proved and total(found.machines) == best
+    assert found.placed_max >= best[0]
+    planned = placement.plan(task)
+    kept(planned)
+    assert best[0] - 1 <= planned.placed <= best[0]
+
+
+def test_the_plan_is_never_worse_than_the_best_of_many_random_ones():
+    for seed in range(4):
+        task = placement.problem(mix(seed, count=24, families=5), 5, 260.0, 1.0)
+        planned = placement.plan(task)
+        kept(planned)
+        drawn = [placement.at_random(task, at) for at in range(50)]
+        for machines in drawn:
+            kept(machines)
+        assert planned.placed >= max(machines.placed for machines in drawn)
+
+
+def test_families_that_share_most_stand_together():
+    made = [workload(f"{f}{n}", {(f, page) for page in range(100)}) for f in "abc" for n in "12"]
+    planned = placement.plan(placement.problem(made, 3, 150.0, 1.0))
+    assert planned.placed == 6
+    assert placement.freed(planned).value == 300.0
+
+
+def test_tenants_and_named_pairs_never_share():
+    same = {("all", page) for page in range(50)}
+    tenants = [workload(f"t{at}", same, tenant=f"tenant{at % 2}") for at in range(6)]
+    planned = placement.plan(placement.problem(tenants, 2, 1000.0, 1.0))
+    kept(planned)
+    assert planned.placed == 6 and planned.place[0] != planned.place[1]
+    alone = placement.plan(placement.problem(tenants, 1, 1000.0, 1.0))
+    assert alone.placed == 3
+    pair = [workload("a", same), workload("b", same)]
+    assert placement.plan(placement.problem(pair, 1, 1000.0, 1.0, [("b", "a")])).placed == 1
+    best = optimum.solve(placement.problem(tenants, 1, 1000.0, 1.0))
+    assert best.machines.placed == 3
+
+
+def test_what_no_machine_holds_stays_out():
+    planned = placement.plan(placement.problem(mix(1), 2, 10.0, 1.0))
+    assert planned.placed == 0 and placement.freed(planned).value == 0.0
+
+
+def test_half_of_a_sample_plans_and_the_other_half_judges():
+    made = mix(3, count=10)
+    task = placement.problem(made, 3, 1e6, 0.5)
+    for planned, judged, one in zip(task.sets, task.judged, made, strict=True):
+        assert planned & judged == 0
+        assert (planned | judged).bit_count() == len(one.contents)
+    assert task.set_share == task.judged_share == 0.25
+
+
+def guests(place, k=1024):
+    """Twelve guests of three images on three machines, mixed as they came."""
+    for at in range(3):
+        owners = [
+            Owner(f"vm:{image}{at}{n}", program((image, at, n), 100, 400, image), kind="vm")
+            for n, image in enumerate(("debian", "alpine", "rocky", "debian"))
+        ]
+        write(place, Machine(f"host{at}", owners, {"tenant": "x"}, k=k))
+
+
+def test_the_command_plans_more_than_chance_and_says_what_it_did(tmp_path, capsys):
+    guests(tmp_path)
+    ram = str(1200 * 4096)
+    arguments = ["place", str(tmp_path), "--ram", ram, "--machines", "2", "--draws", "50"]
+    assert cli.main([*arguments, "--json"]) == 0
+    body = json.loads(capsys.readouterr().out)
+    assert body["schema"] == "zmeld.fleet.place/1"
+    assert body["optimum"]["placed"] >= body["planned"]["placed"] >= body["random"]["placed"]
+    assert body["more_than_random"] > 0.0
+    assert max(body["used_bytes"]) <= 1200 * 4096 * 1.1
+    assert cli.main(arguments) == 0
+    text = capsys.readouterr().out
+    assert "Nothing was moved" in text
+    assert all(len(line) <= 80 for line in text.split("\n"))
+
+
+def test_nothing_to_place_is_one_line(tmp_path, capsys):
+    guests(tmp_path)
+    assert cli.main(["place", str(tmp_path), "--ram", "1GiB", "--kind", "container"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["place", str(tmp_path), "--ram", "much"])
+    assert ended.value.code == 2
