@@ -127,8 +127,8 @@ def _template(path: str, survey: str) -> Template:
 def _part(row: dict[str, Any], contents: pa.Table) -> Part:
     own = contents.filter(pc.equal(contents["owner"], row["owner"]))
     objects = {f"object_{codec}": own[f"object_{codec}"].to_numpy() for codec in CODECS}
-    numbers = [own[name].to_numpy() for name in ("hash_high", "hash_low", "count")]
-    return Part(row, *numbers, objects)
+    high, low, count = (own[name].to_numpy() for name in ("hash_high", "hash_low", "count"))
+    return Part(row, high, low, count, objects)
 
 
 def _cut(part: Part, k: int) -> Part:
