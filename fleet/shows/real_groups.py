@@ -102,7 +102,9 @@ def compare(zmeld: str, place: str, top: Path, processes: dict[str, subprocess.P
     def show(what: str, estimate: unions.Estimate, truth: int) -> None:
         hits.append(estimate.low <= truth <= estimate.high)
         ends = f"{estimate.low:9.0f} to {estimate.high:9.0f}"
-        print(f"{what:34} {truth:9} {estimate.value:9.0f}  {ends}  {'' if hits[-1] else 'outside'}")
+        print(
+            f"{what:34} {truth:9} {estimate.value:9.0f}  {ends}  {'' if hits[-1] else 'outside'}"
+        )
 
     print(f"{'contents':34} {'exact':>9} {'estimate':>9}  95 % interval")
     for name, sketch in sorted(sketches.items()):

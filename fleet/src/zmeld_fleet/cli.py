@@ -69,6 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_place_command(commands)
     _add_pack(commands)
     _add_synth(commands)
+    _add_sweep(commands)
     return parser
 
 
@@ -249,6 +250,44 @@ def _synth(plan: argparse.Namespace) -> int:
         f"{made.machines} machines from {made.templates} real surveys, {made.rows} rows; {share}"
     )
     print(inert(made.path))
+    return DONE
+
+
+def _add_sweep(commands: Any) -> None:
+    command = commands.add_parser(
+        "sweep",
+        help="run the simulator's sweeps in shards",
+        description="Runs `zmeld numa sweep` in shards, on this machine, on Dask or on Ray, and "
+        "merges them. Started again, it goes on where it was. What stands behind -- goes to "
+        "`zmeld numa sweep`.",
+    )
+    command.add_argument("--results", metavar="DIR", type=Path, required=True, help="of shards")
+    command.add_argument("--zmeld", default="zmeld", metavar="PROGRAM", help="zmeld itself")
+    command.add_argument("--on", choices=("local", "dask", "ray"), default="local")
+    command.add_argument("--address", help="of a Dask or Ray cluster that shares the folder")
+    command.add_argument("--workers", type=_positive, metavar="N", help="at once (processors)")
+    command.add_argument("--shards", type=_positive, metavar="N", help="parts (4 a worker)")
+    for output in ("parquet", "csv", "html"):
+        command.add_argument(f"--{output}", metavar="FILE", help=f"also write {output}")
+    command.add_argument("--json", action="store_true", help="print JSON (zmeld.numa/1)")
+    command.add_argument("sweep", nargs="*", metavar="-- ARGUMENT", help="of zmeld numa sweep")
+    command.set_defaults(run=_sweep)
+
+
+def _sweep(plan: argparse.Namespace) -> int:
+    from zmeld_fleet import sweeping
+
+    zmeld = sweeping.find_zmeld(plan.zmeld)
+    workers = plan.workers or os.cpu_count() or 1
+    parts = sweeping.shards(zmeld, plan.sweep, plan.shards or 4 * workers, plan.results)
+    for done in sweeping.RUNNERS[plan.on](parts, workers, plan.address):
+        again = f", started {done.starts} times" if done.starts > 1 else ""
+        print(f"zmeld-fleet: shard {done.number} of {len(parts)} is done{again}", file=sys.stderr)
+    outputs = ["--json"] if plan.json else []
+    for output in ("parquet", "csv", "html"):
+        if getattr(plan, output) is not None:
+            outputs += [f"--{output}", getattr(plan, output)]
+    print(sweeping.merge(zmeld, parts, outputs), end="")
     return DONE
 
 
