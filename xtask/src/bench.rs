@@ -8,6 +8,7 @@ use crate::bench_arm64;
 use crate::bench_fault;
 use crate::bench_guard;
 use crate::bench_guest;
+use crate::bench_surveys;
 use crate::pages::{self, Set};
 use crate::process::run_in_front;
 use crate::rust_tests::cargo;
@@ -39,6 +40,8 @@ Runs a benchmark and prints its tables. WHAT is
           looked after by the kernel alone, earlyoom, systemd-oomd and zmeld's guard
           [--kernel NAME] [--json FILE] [--rounds N] [--seed N] [--arm NAME]...
           [--kind NAME]...
+  surveys surveys of guests that run programs of this machine, some of them the same
+          [--place FOLDER] [--sketch N]
   arm64   instructions that codecs take for a page on arm64, or on x86-64, counted by an
           emulator, on the same kept pages
           [--json FILE] [--pages N] [--x86-64]";
@@ -72,6 +75,10 @@ const BENCHES: &[Bench] = &[
     Bench {
         name: "guard",
         run: bench_guard::run,
+    },
+    Bench {
+        name: "surveys",
+        run: bench_surveys::run,
     },
     Bench {
         name: "arm64",
