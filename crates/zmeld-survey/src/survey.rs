@@ -41,11 +41,12 @@ pub struct Limits;
 
 impl Limits {
     /// The smallest sketch: its intervals are a quarter wide.
-    pub const SKETCH_MIN: u16 = 64;
-    /// The largest: at 40 bytes a row, uncompressed, it is within 64 KiB.
-    pub const SKETCH_MAX: u16 = 1600;
+    pub const SKETCH_MIN: u32 = 64;
+    /// The largest, for whoever wants every content of small machines: up to 1,600 a sketch
+    /// is within 64 KiB, at 40 bytes a row, uncompressed.
+    pub const SKETCH_MAX: u32 = 1 << 20;
     /// What it is if nothing is asked for.
-    pub const SKETCH: u16 = 1024;
+    pub const SKETCH: u32 = 1024;
 }
 
 /// What a survey is asked for.

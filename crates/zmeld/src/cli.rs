@@ -213,12 +213,12 @@ pub struct SurveyArgs {
         long,
         value_name = "N",
         default_value_t = zmeld_survey::Limits::SKETCH,
-        value_parser = clap::value_parser!(u16)
+        value_parser = clap::value_parser!(u32)
             .range(i64::from(zmeld_survey::Limits::SKETCH_MIN)..=i64::from(zmeld_survey::Limits::SKETCH_MAX)),
         requires = "survey",
         help_heading = "Survey"
     )]
-    pub sketch: u16,
+    pub sketch: u32,
 
     /// Make a new secret for a fleet, and nothing else
     #[arg(long, value_name = "FILE", exclusive = true, help_heading = "Survey")]

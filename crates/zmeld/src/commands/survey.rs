@@ -35,7 +35,7 @@ pub fn run(place: &str, args: &SurveyArgs, format: &Format) -> anyhow::Result<Ou
     let host = Host::here();
     let options = zmeld_survey::SurveyOptions {
         labels: zmeld_survey::labels(&args.labels)?,
-        sketch: args.sketch.into(),
+        sketch: args.sketch as usize,
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let key_path = args.key.clone().unwrap_or_else(|| PathBuf::from(key::PATH));
