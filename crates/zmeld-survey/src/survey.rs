@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use nix::time::{clock_gettime, ClockId};
 use zmeld_linux::Host;
 use zmeld_memory::{
     Batch, LiveMemory, LiveOptions, Note, SeenFrames, Selection, SkipReason, Source, Visit,
@@ -515,13 +516,10 @@ impl OwnerState<'_> {
     }
 }
 
-/// Processor time of this process so far.
+/// Processor time of this process so far. Not by rustix, which asks for a vDSO that
+/// kernels without one (user-mode Linux) do not have.
 fn cpu_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    Duration::new(
-        u64::try_from(time.tv_sec).unwrap_or(0),
-        u32::try_from(time.tv_nsec).unwrap_or(0),
-    )
+    clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }
 
 /// Microseconds since 1970.
