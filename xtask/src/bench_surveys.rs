@@ -1,6 +1,6 @@
 //! Surveys of real machines, several of them with the same programs: guests of user-mode
 //! Linux that run programs of this machine. What sketches say of them is held against all
-//! of their pages by `fleet/shows/exact.py`.
+//! of their pages by `fleet/shows/real_guests.py`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
