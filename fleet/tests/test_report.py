@@ -227,7 +227,9 @@ def reporting_top():
 
 
 def test_tables_are_parquet(place, tmp_path, capsys):
+    (tmp_path / "left_out.parquet").write_bytes(b"of yesterday")
     assert cli.main(["report", str(place), "--by", "role", "--parquet", str(tmp_path)]) == 0
+    assert not (tmp_path / "left_out.parquet").exists()
     setups = pq.read_table(tmp_path / "setups.parquet")
     assert setups.num_rows == 3 * 2 * len(CODECS)
     assert not [name for name in tmp_path.iterdir() if name.name.startswith(".")]

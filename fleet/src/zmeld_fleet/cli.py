@@ -158,6 +158,7 @@ def _add_place_command(commands: Any) -> None:
     command.add_argument(
         "--kind", action="append", choices=WORKLOADS, help="what is placed (vm and container)"
     )
+    command.add_argument("--name", metavar="PATTERN", help="only what is called so, as 'web-*'")
     command.add_argument("--ram", type=_size, required=True, help="of a machine, as 64GiB")
     command.add_argument(
         "--machines", type=_positive, metavar="N", help="how many (as many as were surveyed)"
@@ -187,6 +188,7 @@ def _place(plan: argparse.Namespace) -> int:
         apart=tuple((one, other) for one, other in plan.apart or ()),
         draws=plan.draws,
         seed=plan.seed,
+        names=plan.name,
     )
     engine = engines.start(plan.engine, plan.threads)
     try:

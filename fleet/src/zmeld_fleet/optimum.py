@@ -17,8 +17,8 @@ from scipy.sparse import coo_array
 
 from zmeld_fleet.placement import Machines, Problem
 
-WORKLOADS_MAX = 14
-MACHINES_MAX = 4
+WORKLOADS_MAX = 24
+MACHINES_MAX = 6
 SECONDS_MAX = 20.0
 
 

@@ -19,6 +19,13 @@ ROUNDS_MAX = 50
 """Passes of the local search."""
 PAIRS_MAX = 200
 """Workloads up to which every pair of workload and machine is looked at, each time."""
+RANDOM_STARTS = 10
+RUINS_MAX = 600
+RUIN_STEPS_MAX = 60_000
+RUIN_MOST = 8
+"""Workloads that are taken out at once, at most."""
+RUIN_SEED = 1_000_003
+"""Chance in planning is always the same, and never that of the random placements."""
 SWAPS_MAX = 20_000
 """Exchanges that one pass of the local search looks at."""
 
@@ -127,6 +134,13 @@ class Machines:
         self.contents = [0] * problem.machines
         self.place: list[int | None] = [None] * len(problem.workloads)
 
+    def copy(self) -> Machines:
+        """Another one that is alike."""
+        other = Machines(self.problem)
+        other.members, other.contents = list(self.members), list(self.contents)
+        other.place = list(self.place)
+        return other
+
     def fits(self, workload: int, machine: int) -> bool:
         """Whether it may go there, and there is room."""
         if self.members[machine] & self.problem.apart[workload]:
@@ -188,8 +202,37 @@ def plan(problem: Problem) -> Machines:
     ]
     if count <= PAIRS_MAX:
         starts.append(_cheapest_first(problem))
+        starts += [at_random(problem, RUIN_SEED + at) for at in range(RANDOM_STARTS)]
     improved = [_improve(start) for start in starts]
-    return max(improved, key=lambda machines: machines.score)
+    return _ruin_and_rebuild(max(improved, key=lambda machines: machines.score))
+
+
+def _ruin_and_rebuild(best: Machines) -> Machines:
+    """Takes some out by chance and puts them in again, where that is not worse.
+
+    (Schrimpf et al., Record breaking optimization results using the ruin and recreate
+    principle, 2000.) It finds what no single move does: three that fit in a gap.
+    """
+    chance = random.Random(RUIN_SEED)
+    count = len(best.place)
+    now = best
+    for _ in range(min(RUINS_MAX, RUIN_STEPS_MAX // max(count, 1))):
+        tried = now.copy()
+        out = [at for at in range(count) if tried.place[at] is None]
+        inside = [at for at in range(count) if tried.place[at] is not None]
+        for workload in chance.sample(inside, min(len(inside), chance.randint(2, RUIN_MOST))):
+            tried.take(workload)
+            out.append(workload)
+        chance.shuffle(out)
+        for workload in out:
+            where = _best_machine(tried, workload)
+            if where is not None:
+                tried.put(workload, where)
+        if tried.score >= now.score:
+            now = tried
+        if now.score > best.score:
+            best = now
+    return best
 
 
 def _best_machine(machines: Machines, workload: int) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import statistics
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any
 
 from zmeld_fleet import analysis, expressions, optimum, placement, units
@@ -33,6 +34,8 @@ class Request:
     apart: tuple[tuple[str, str], ...] = ()
     draws: int = DRAWS
     seed: int = 1
+    names: str | None = None
+    """As a shell's pattern; none: all."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +117,8 @@ def _problem(found: Catalogue, engine: Engine, request: Request) -> Problem:
         chosen = engine.take(table)
         asked = engine.ask(expressions.workloads(rows, chosen, request.kinds))
         owners = rows_of(asked, ("survey", "owner"))
+        if request.names is not None:
+            owners = [one for one in owners if fnmatchcase(str(one["name"]), request.names)]
         theta = _bound(owners)
         answer = engine.ask(expressions.sketches(rows, chosen, theta)).to_pylist()
     tenants = {s.survey: s.labels.get(request.tenant or "") for s in current}
@@ -189,11 +194,13 @@ def document(result: Placement) -> Document:
     """What is shown."""
     frees = units.size(result.planned.freed_bytes.value)
     machines = plural(result.machines, "machine", "machines")
+    more = result.more_than_random
+    word = "more" if more >= 0.0 else "fewer"
     lead = (
         f"{int(result.planned.placed)} of {result.workloads} workloads find room on {machines} "
         f"of {units.size(result.ram_bytes)}; melding frees {frees} there. Placed at random it "
         f"is {result.random.placed:.1f} ({result.random.placed_low:.0f} to "
-        f"{result.random.placed_high:.0f}): {units.percent(result.more_than_random)} more."
+        f"{result.random.placed_high:.0f}): {units.percent(abs(more))} {word}."
     )
     shown = Document(f"zmeld-fleet placement of {result.place}", lead)
     shown.sections += [_compared(result), _where(result), Section("What was counted")]

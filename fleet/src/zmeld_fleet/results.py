@@ -123,9 +123,11 @@ def write_tables(tables: dict[str, pa.Table], folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for name, table in tables.items():
-        if table.num_columns == 0:
-            continue
         path = folder / f"{name}.parquet"
+        if table.num_columns == 0:
+            # Of an earlier report: it would be taken for this one's.
+            path.unlink(missing_ok=True)
+            continue
         buffer = pa.BufferOutputStream()
         pq.write_table(table, buffer, compression="zstd")
         write_whole(path, buffer.getvalue().to_pybytes())

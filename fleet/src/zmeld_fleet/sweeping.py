@@ -129,7 +129,7 @@ def on_ray(parts: list[Shard], workers: int, address: str | None) -> Iterator[Do
         import ray
     except ImportError as error:
         raise SweepError("Ray is missing: pip install 'zmeld-fleet[ray]'") from error
-    cores = {} if address else {"num_cpus": workers, "include_dashboard": False}
+    cores: dict[str, Any] = {} if address else {"num_cpus": workers, "include_dashboard": False}
     ray.init(address=address, log_to_driver=False, **cores)
     try:
         task = ray.remote(max_retries=ATTEMPTS_MAX)(run_shard)
