@@ -32,7 +32,7 @@ def mix(seed, count=8, families=3):
 
 
 def total(machines):
-    return machines.placed, -machines.size
+    return machines.score
 
 
 def every_placement(task):
@@ -149,6 +149,22 @@ def test_the_command_plans_more_than_chance_and_says_what_it_did(tmp_path, capsy
     text = capsys.readouterr().out
     assert "Nothing was moved" in text
     assert all(len(line) <= 80 for line in text.split("\n"))
+
+
+def test_guests_that_survey_themselves_are_placed_whole(tmp_path, capsys):
+    for at in range(6):
+        image = "ab"[at % 2]
+        owners = [Owner("init", program(f"init{image}", 50, 300, image))]
+        owners.append(Owner("app", program(at, 100, 300, image)))
+        write(tmp_path, Machine(f"guest{at}", owners))
+    place = ["place", str(tmp_path), "--ram", "4MiB", "--machines", "2", "--json"]
+    assert cli.main([*place, "--kind", "machine"]) == 0
+    body = json.loads(capsys.readouterr().out)
+    together = {(one["name"], one["machine"]) for one in body["plan"]}
+    assert body["planned"]["placed"] == 6 == len(together)
+    machine = dict(together)
+    assert machine["guest0"] == machine["guest2"] != machine["guest1"] == machine["guest3"]
+    assert cli.main([*place, "--kind", "machine", "--kind", "vm"]) == 2
 
 
 def test_nothing_to_place_is_one_line(tmp_path, capsys):

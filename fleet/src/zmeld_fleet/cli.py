@@ -143,7 +143,7 @@ def _size(text: str) -> int:
     return int(float(found[1]) * 1024 ** " KMGT".index(found[2] or " "))
 
 
-WORKLOADS = ("vm", "container", "service", "scope", "user", "cgroup")
+WORKLOADS = ("vm", "container", "service", "scope", "user", "cgroup", "machine")
 
 
 def _add_place_command(commands: Any) -> None:
@@ -156,7 +156,10 @@ def _add_place_command(commands: Any) -> None:
     _add_place(command)
     _add_engine(command)
     command.add_argument(
-        "--kind", action="append", choices=WORKLOADS, help="what is placed (vm and container)"
+        "--kind",
+        action="append",
+        choices=WORKLOADS,
+        help="what is placed (vm and container); machine: guests that survey themselves",
     )
     command.add_argument("--name", metavar="PATTERN", help="only what is called so, as 'web-*'")
     command.add_argument("--ram", type=_size, required=True, help="of a machine, as 64GiB")
@@ -176,10 +179,12 @@ def _add_place_command(commands: Any) -> None:
 
 
 def _place(plan: argparse.Namespace) -> int:
-    from zmeld_fleet import catalogue, engines, places, placing, render_text, results
+    from zmeld_fleet import catalogue, engines, placement, places, placing, render_text, results
 
     found = catalogue.read(places.open_place(plan.place), plan.key_id)
     _tell_left_out(found.left_out)
+    if "machine" in (plan.kind or ()) and len(plan.kind) > 1:
+        raise placement.PlanError("--kind machine stands alone: a machine is all that it runs")
     request = placing.Request(
         kinds=tuple(plan.kind or ("vm", "container")),
         ram_bytes=plan.ram,

@@ -3,7 +3,7 @@
 
 x[w, m] says that workload w is on machine m, z[c, m] that contents of class c are. A class
 is all contents that the same workloads hold, so there are few. Most workloads count
-first, then fewest contents.
+first, then what melding frees of them.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def solve(problem: Problem, seconds: float = SECONDS_MAX) -> Optimum | None:
             if found.x[program.x(workload, machine)] > 0.5:
                 machines.put(workload, machine)
     bound = -float(found.mip_dual_bound) / program.reward
-    return Optimum(machines, int(np.floor(bound + 1e-6)) + 1, found.status == 0)
+    return Optimum(machines, int(np.floor(bound + 1e-6)), found.status == 0)
 
 
 class _Program:
@@ -66,7 +66,8 @@ class _Program:
             held = (at for at, bits in enumerate(problem.sets) if bits >> content & 1)
             classes[tuple(held)] += 1
         self.classes = sorted((held, count) for held, count in classes.items() if held)
-        self.reward = float(sum(c for _, c in self.classes) * problem.machines + 1)
+        self.sizes = [bits.bit_count() for bits in problem.sets]
+        self.reward = float(sum(self.sizes) + 1)
         self._rows: list[int] = []
         self._columns: list[int] = []
         self._values: list[float] = []
@@ -84,9 +85,11 @@ class _Program:
         return (self.workloads + len(self.classes)) * self.problem.machines
 
     def costs(self) -> np.ndarray:
-        """Less is better: a workload is worth more than all contents."""
+        """Less is better: a workload is worth more than all that melding could free."""
         costs = np.zeros(self.variables)
-        costs[: self.workloads * self.problem.machines] = -self.reward
+        for workload, size in enumerate(self.sizes):
+            for machine in range(self.problem.machines):
+                costs[self.x(workload, machine)] = -self.reward - size
         for at, (_, count) in enumerate(self.classes):
             for machine in range(self.problem.machines):
                 costs[self.z(at, machine)] = count

@@ -21,6 +21,9 @@ from zmeld_fleet.words import plural
 PLACE_SCHEMA = "zmeld.fleet.place/1"
 DRAWS = 200
 CONTENTS_MAX = 400_000
+GUEST = "machine"
+"""Not a kind of owner: all owners of a machine that is itself a guest."""
+OWNER_KINDS = ("vm", "container", "service", "scope", "user", "cgroup", "other")
 
 
 @dataclass(frozen=True)
@@ -115,7 +118,8 @@ def _problem(found: Catalogue, engine: Engine, request: Request) -> Problem:
     table = analysis.chosen_surveys(current, bounds)
     with analysis.rows_read(found, engine, current) as rows:
         chosen = engine.take(table)
-        asked = engine.ask(expressions.workloads(rows, chosen, request.kinds))
+        kinds = OWNER_KINDS if request.kinds == (GUEST,) else request.kinds
+        asked = engine.ask(expressions.workloads(rows, chosen, kinds))
         owners = rows_of(asked, ("survey", "owner"))
         if request.names is not None:
             owners = [one for one in owners if fnmatchcase(str(one["name"]), request.names)]
@@ -123,6 +127,9 @@ def _problem(found: Catalogue, engine: Engine, request: Request) -> Problem:
         answer = engine.ask(expressions.sketches(rows, chosen, theta)).to_pylist()
     tenants = {s.survey: s.labels.get(request.tenant or "") for s in current}
     workloads = _workloads(owners, answer, tenants if request.tenant else {})
+    if request.kinds == (GUEST,):
+        hosts = {survey.survey: survey.facts["host"] or survey.machine for survey in current}
+        workloads = _whole_machines(workloads, hosts)
     machines = request.machines or len({one.survey for one in workloads})
     pages = request.ram_bytes / found.page_size
     return placement.problem(workloads, machines, pages, sampled(theta), request.apart)
@@ -160,6 +167,25 @@ def _workloads(
         )
         for owner in owners
         if owner["pages"] > 0
+    ]
+
+
+def _whole_machines(workloads: list[Workload], hosts: dict[str, str]) -> list[Workload]:
+    """What each machine holds as one workload: guests that survey themselves."""
+    found: dict[str, list[Workload]] = {}
+    for workload in workloads:
+        found.setdefault(workload.survey, []).append(workload)
+    return [
+        Workload(
+            survey=survey,
+            owner=hosts[survey],
+            kind=GUEST,
+            name=hosts[survey],
+            tenant=parts[0].tenant,
+            content_pages=sum(part.content_pages for part in parts),
+            contents=frozenset().union(*(part.contents for part in parts)),
+        )
+        for survey, parts in sorted(found.items())
     ]
 
 
