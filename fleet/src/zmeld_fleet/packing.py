@@ -193,7 +193,7 @@ class RangeWriter:
                 table = pa.ipc.open_file(source).read_all()
             if len(table):
                 yield from _pieces(table.sort_by([*order, *ties]))
-            path.unlink()
+            os.unlink(path)
 
 
 def _pieces(table: pa.Table) -> Iterable[pa.Table]:
