@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -74,13 +75,30 @@ def test_the_command_itself_killed_goes_on(zmeld, tmp_path):
     command = [sys.executable, "-m", "zmeld_fleet", *arguments(zmeld, tmp_path, SLOW)]
     paths = [path for path in sys.path if path.endswith("src")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
-    first = subprocess.Popen(command, env=environment, stdout=-3, start_new_session=True)
+    first = subprocess.Popen(command, env=environment, stdout=-3, stderr=-3)
     while first.poll() is None and not list((tmp_path).glob("shards/*.jsonl")):
         time.sleep(0.01)
-    os.killpg(first.pid, signal.SIGKILL)
+    # Alone: the zmelds that it started live on, and would write beside new ones.
+    first.kill()
     first.wait()
     subprocess.run(command, env=environment, check=True, stdout=-3, timeout=120)
     assert (tmp_path / "merged.parquet").read_bytes() == whole(zmeld, tmp_path, SLOW)
+    for shard in (tmp_path / "shards").glob("*.jsonl"):
+        points = [line for line in shard.read_text().split("\n") if line.startswith('{"point"')]
+        assert len(points) == len(set(points)) >= 2
+
+
+def test_a_shard_waits_for_the_zmeld_that_a_lost_worker_left(zmeld, tmp_path):
+    """The lock belongs to the child, too: it outlives the worker."""
+    shard = sweeping.shards(zmeld, SWEEP, 1, tmp_path)[0]
+    with sweeping._alone(shard) as lock:
+        left = subprocess.Popen(["sleep", "60"], pass_fds=[lock])
+    with open(shard.results.with_suffix(".lock"), "w") as other:
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        left.kill()
+        left.wait()
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 @pytest.mark.long

@@ -2,8 +2,8 @@
 """`pack`: a day's many small files become one, sorted by hash.
 
 Invariants:
-- Memory is bounded: contents go through one file a range of hashes, each sorted by
-  itself.
+- Contents take bounded memory: they go through one file a range of hashes, each sorted
+  by itself. The rows about machines and owners are held, some 60 KiB a machine.
 - The pack is whole, on the disk and under its name before an original is deleted. After
   a kill at any moment every survey is still there, once or twice; twice counts once.
 - What a report would not read as a file (truncated, another version) is left alone.

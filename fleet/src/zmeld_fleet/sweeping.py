@@ -9,10 +9,12 @@ shards, to the byte.
 
 from __future__ import annotations
 
+import fcntl
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,13 +64,28 @@ def run_shard(shard: Shard) -> Done:
     """Runs a shard to its end, however often its worker is lost."""
     said = ""
     for start in range(1, ATTEMPTS_MAX + 1):
-        done = subprocess.run(shard.command, capture_output=True, text=True, check=False)
+        with _alone(shard) as lock:
+            done = subprocess.run(
+                shard.command, capture_output=True, text=True, check=False, pass_fds=[lock]
+            )
         if done.returncode == 0:
             return Done(shard.number, start)
         said = done.stderr.strip().rpartition("\n")[2] or f"it ended with {done.returncode}"
         if done.returncode == REFUSED:
             break
     raise SweepError(f"shard {shard.number} of {shard.of}: {said}")
+
+
+@contextmanager
+def _alone(shard: Shard) -> Iterator[int]:
+    """Nobody else writes the shard's file: a handle for the `zmeld` that does.
+
+    A worker that is killed leaves its `zmeld` behind. That has the lock as long as it
+    runs, and whoever starts the shard again waits, and finds its points.
+    """
+    with open(shard.results.with_suffix(".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield lock.fileno()
 
 
 def shards(zmeld: str, arguments: Sequence[str], count: int, folder: Path) -> list[Shard]:
