@@ -362,6 +362,10 @@ impl<'a> Look<'a> {
             if self.is_so(&planned.step) || same.is_some_and(|record| self.holds(record)) {
                 continue;
             }
+            // Nobody asked for it: the finding `read-ahead` tells of it.
+            if self.is_left_out(&planned.step) {
+                continue;
+            }
             let of_it = |record: &&&Record| record.step.sets() == planned.step.sets();
             let recorded = ours.iter().find(of_it).map(|record| &record.step);
             self.differs(name, &planned.step, recorded);
@@ -372,7 +376,8 @@ impl<'a> Look<'a> {
                 self.left_over(record);
             }
         }
-        if told == self.changes.len() && left.iter().any(|it| !self.is_so(&it.step)) {
+        let is_open = |it: &Planned| !self.is_so(&it.step) && !self.is_left_out(&it.step);
+        if told == self.changes.len() && left.iter().any(is_open) {
             let steps: Vec<String> = left.iter().map(|it| it.step.words()).collect();
             let what = "zmeld up would make it anew".to_owned();
             self.add(self.subject(name), what, steps.join(", "));
@@ -385,6 +390,13 @@ impl<'a> Look<'a> {
             Step::SetValue(set) => self.value(&set.path).as_ref() == Some(&set.value),
             _ => false,
         }
+    }
+
+    /// A value that the plan makes fit, where the configuration leaves it out.
+    fn is_left_out(&self, step: &Step) -> bool {
+        let is_read_ahead =
+            matches!(step, Step::SetValue(set) if set.path.ends_with("vm/page-cluster"));
+        is_read_ahead && self.asked.config.tunables.page_cluster.is_none()
     }
 
     fn holds(&self, record: &Record) -> bool {

@@ -238,7 +238,7 @@ impl Arm {
             return Ok(());
         }
         let disk = Path::new(ANY_DISK);
-        let plan = Plan::new(host, &self.config(bases, disk)?, None, &Options::default())?;
+        let plan = Plan::new(host, &self.config(bases, disk)?, None, &just_that())?;
         Ok(plan.refuse()?)
     }
 
@@ -277,7 +277,7 @@ impl Arm {
         let config = self.config(bases, disk)?;
         let mut journal = journal(host)?;
         free(host)?;
-        let plan = Plan::new(host, &config, Some(journal.state()), &Options::default())?;
+        let plan = Plan::new(host, &config, Some(journal.state()), &just_that())?;
         applied.active = true;
         up(
             host,
@@ -288,6 +288,14 @@ impl Arm {
         )?;
         applied.devices = devices(journal.records());
         Ok(applied)
+    }
+}
+
+/// An arm is what its recipe says, and nothing that would suit the machine.
+fn just_that() -> Options {
+    Options {
+        only_named: true,
+        ..Options::default()
     }
 }
 

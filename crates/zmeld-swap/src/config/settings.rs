@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{Bytes, GuardRule, Percent, ReclaimRule, Span};
 
-/// The kernel's tunables; what is not given is left alone. The names are the
-/// kernel's, below `/proc/sys/vm` where nothing else is said.
+/// The kernel's tunables; what is not given is left alone, but for reading ahead where all
+/// swap is in RAM. The names are the kernel's, below `/proc/sys/vm` where nothing else is
+/// said.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tunables {
     /// How anonymous pages and cached files are weighed, 0 to 200.

@@ -2,6 +2,7 @@
 
 use zmeld_report::units::{bytes, count};
 
+use super::applied::way_out;
 use super::{is_experiment, Found, Severity, View};
 use crate::config::Swappiness;
 use crate::observe::{share, Group, Pressure};
@@ -233,6 +234,9 @@ pub(super) fn read_ahead(view: &View) -> Vec<Found> {
     if value <= fits {
         return Vec::new();
     }
+    let has_own = view
+        .compressed()
+        .any(|(swap, _)| view.is_own(swap) && view.wanted.tunables.page_cluster.is_none());
     vec![Found::new(
         "vm.page-cluster",
         "pages are read ahead from swap in RAM: neighbours are decompressed that nobody asked \
@@ -241,10 +245,13 @@ pub(super) fn read_ahead(view: &View) -> Vec<Found> {
             "vm.page-cluster {value}: {} pages at once; all swap is in RAM",
             1u64 << value.min(20)
         ),
-        by_file(
-            view.wanted.tunables.page_cluster.is_some(),
-            "page_cluster = 0",
-            "sysctl vm.page-cluster=0",
-        ),
+        match has_own {
+            true => way_out(&view.outstanding.way),
+            false => by_file(
+                view.wanted.tunables.page_cluster.is_some(),
+                "page_cluster = 0",
+                "sysctl vm.page-cluster=0",
+            ),
+        },
     )]
 }

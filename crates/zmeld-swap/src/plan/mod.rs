@@ -127,6 +127,9 @@ pub struct Options {
     pub swappiness: Option<Measured>,
     /// Whether areas are switched off for it even where that costs a program.
     pub force: bool,
+    /// Whether nothing is set but what the configuration names. An experiment compares
+    /// just that; on a machine that is used, what is left out is made to fit.
+    pub only_named: bool,
 }
 
 fn as_words<S: serde::Serializer>(step: &Step, serializer: S) -> Result<S::Ok, S::Error> {

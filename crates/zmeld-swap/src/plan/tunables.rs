@@ -7,7 +7,7 @@ use zmeld_advice::tier::is_in_ram;
 use zmeld_advice::SwapKinds;
 use zmeld_report::units::count;
 
-use crate::config::{Kind, Problem, Severity, Source, Swappiness};
+use crate::config::{Kind, Problem, Severity, Source, Swappiness, Trap};
 use crate::error::Error;
 use crate::observe::is_spinning;
 use crate::step::Step;
@@ -17,6 +17,9 @@ use super::{Draft, Group, Steps};
 
 const GROUP: &str = "tunables";
 const SWAPPINESS: &str = "swappiness";
+const PAGE_CLUSTER: &str = "page-cluster";
+const NO_READ_AHEAD: &str =
+    "all swap is in RAM: reading ahead decompresses pages that nobody asked for";
 const VM: &str = "/proc/sys/vm";
 
 /// Random I/O of swap against the file system's, measured.
@@ -93,7 +96,11 @@ impl Draft<'_> {
             )
         });
         let measured = measured.map(|(value, reason)| (SWAPPINESS, value, reason));
-        for (name, value, reason) in measured.into_iter().chain(given) {
+        let fitting = self
+            .fitting_read_ahead()
+            .map(|value| (PAGE_CLUSTER, value, NO_READ_AHEAD.to_owned()));
+        let all = measured.into_iter().chain(given).chain(fitting);
+        for (name, value, reason) in all {
             let path = format!("{VM}/{name}");
             let Some(before) = self.host.read_optional(&path)? else {
                 return Err(Error::KernelFeature {
@@ -153,6 +160,34 @@ impl Draft<'_> {
             }
         }
         kinds
+    }
+
+    /// `vm.page-cluster` for tiers in RAM whose configuration says nothing of it. Nothing
+    /// where it means the kernel's own, and where the kernel has none.
+    fn fitting_read_ahead(&self) -> Option<String> {
+        let config = self.config;
+        let is_left_out = config.tunables.page_cluster.is_none() && !self.options.only_named;
+        let is_meant = config.accept.contains(&Trap::ReadAhead);
+        let has_device = config
+            .tiers
+            .iter()
+            .any(|tier| matches!(tier.kind, Kind::Ram(_)));
+        let path = format!("{VM}/{PAGE_CLUSTER}");
+        if !is_left_out || is_meant || !has_device || !self.host.exists(path) {
+            return None;
+        }
+        // A drive that is swapped to later, as those of /etc/fstab are at boot, changes
+        // nothing: what is set up would depend on which came first.
+        let asked_before = self
+            .old
+            .is_some_and(|old| old.tunables.page_cluster.is_none() && old.tiers == config.tiers);
+        let recorded = self.recorded(GROUP).find_map(|record| match &record.step {
+            Step::SetValue(set) if set.path.ends_with(PAGE_CLUSTER) => Some(set.value.clone()),
+            _ => None,
+        });
+        recorded
+            .filter(|_| asked_before)
+            .or_else(|| self.kinds().page_cluster().map(|value| value.to_string()))
     }
 
     /// The swappiness that was measured, and how it follows from that; nothing where

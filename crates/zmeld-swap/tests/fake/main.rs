@@ -3,6 +3,7 @@
 mod common;
 mod crash;
 mod identity;
+mod left_out;
 mod outstanding;
 mod reconcile;
 mod room;

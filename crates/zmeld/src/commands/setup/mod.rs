@@ -554,6 +554,7 @@ fn planned(
             true => measure::swappiness(host, &wanted.config, state)?,
             false => None,
         },
+        only_named: false,
     };
     let mut plan = Plan::new(host, &wanted.config, state, &options)?;
     // What the configuration shows by itself comes first.
