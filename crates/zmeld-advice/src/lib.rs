@@ -31,7 +31,7 @@ pub mod tunables;
 
 pub use beside::{beside, CompressedPlace};
 pub use codec::{CodecFacts, CodecVerdict};
-pub use module::{Else, ModulePresence};
+pub use module::{DkmsSigns, Else, ModulePresence};
 pub use size::{Basis, Sizing};
 pub use tier::{recommend, ActiveSwap, AdvisedTier, Facts, Pool, Recommendation, ZswapFacts};
 pub use tunables::SwapKinds;

@@ -89,6 +89,58 @@ pub fn way_to_module(module: &str) -> &'static str {
     }
 }
 
+/// What there is of DKMS and of zmeld's module in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DkmsSigns {
+    /// The module's sources are installed: there is `/usr/src/zmeld-VERSION`.
+    pub has_sources: bool,
+    /// What modules of this kernel are built with is here.
+    pub has_headers: bool,
+    /// The log of a build for this kernel that failed, and its first error.
+    pub failed: Option<(String, String)>,
+}
+
+/// Why a kernel has no zmeld.ko, and the way to it.
+pub fn why_no_zmeld(kernel: &str, dkms: &DkmsSigns) -> (String, String) {
+    if !dkms.has_sources {
+        return (
+            "zmeld.ko is not installed".to_owned(),
+            "install zmeld-dkms (docs/kernel-module.md)".to_owned(),
+        );
+    }
+    let build = format!("dkms autoinstall -k {kernel}, then zmeld up");
+    match &dkms.failed {
+        _ if !dkms.has_headers => (
+            format!("DKMS built none for {kernel}, whose headers are not installed"),
+            format!(
+                "install linux-headers-{kernel} (kernel-devel-{kernel} on Fedora), then zmeld up"
+            ),
+        ),
+        Some((log, error)) => (
+            format!("DKMS could not build it for {kernel}: {error}"),
+            format!("see {log}; when that is mended: {build}"),
+        ),
+        None => (format!("DKMS has built none for {kernel}"), build),
+    }
+}
+
+/// The log of a build of DKMS that failed, where it is about that kernel: its first
+/// error, or its last line.
+pub fn error_of_build(log: &str, kernel: &str) -> Option<String> {
+    let head = log.lines().next()?;
+    if !head.split_whitespace().any(|word| word == kernel) {
+        return None;
+    }
+    let is_error = |line: &&str| {
+        ["error:", "does not compile", "***", "Error!"]
+            .iter()
+            .any(|word| line.contains(word))
+    };
+    let lines = || log.lines().skip(1).filter(|line| !line.trim().is_empty());
+    let line = lines().find(is_error).or_else(|| lines().last());
+    Some(line.unwrap_or("its log says nothing").trim().to_owned())
+}
+
 /// What says where a driver is.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ModuleSigns<'a> {
@@ -154,6 +206,35 @@ mod tests {
             ModulePresence::Absent
         );
         assert_eq!(judge("zram", None), ModulePresence::Unknown);
+    }
+
+    #[test]
+    fn why_there_is_no_module_is_what_dkms_shows() {
+        let mut dkms = DkmsSigns::default();
+        let why = |dkms: &DkmsSigns| why_no_zmeld("6.1.0-50-amd64", dkms);
+        assert!(why(&dkms).1.contains("install zmeld-dkms"));
+        dkms.has_sources = true;
+        let (said, way) = why(&dkms);
+        assert!(said.contains("headers are not installed"), "{said}");
+        assert!(
+            way.contains("install linux-headers-6.1.0-50-amd64"),
+            "{way}"
+        );
+        dkms.has_headers = true;
+        let (said, way) = why(&dkms);
+        assert!(said.contains("has built none"), "{said}");
+        assert_eq!(way, "dkms autoinstall -k 6.1.0-50-amd64, then zmeld up");
+        let log = "DKMS make.log for zmeld-1.0 for kernel 6.1.0-50-amd64 (x86_64)\n\
+                   Sun Nov 22\nmake: Entering directory\npool.c:1:2: error: no such kernel\n\
+                   make: *** [Makefile:1: x] Error 2\n";
+        let error = error_of_build(log, "6.1.0-50-amd64").unwrap();
+        assert_eq!(error, "pool.c:1:2: error: no such kernel");
+        assert_eq!(error_of_build(log, "6.1.0-5-amd64"), None);
+        assert_eq!(error_of_build("", "6.1.0-50-amd64"), None);
+        dkms.failed = Some(("/var/lib/x/make.log".to_owned(), error));
+        let (said, way) = why(&dkms);
+        assert!(said.ends_with("error: no such kernel"), "{said}");
+        assert!(way.starts_with("see /var/lib/x/make.log"), "{way}");
     }
 
     #[test]

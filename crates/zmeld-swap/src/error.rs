@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use zmeld_linux::{FileError, HostError};
 
 use crate::overfull::Overfull;
+use crate::plan::RefusedModule;
 
 /// Why something could not be read, planned, set up or taken down.
 #[derive(Debug, thiserror::Error)]
@@ -27,6 +28,20 @@ pub enum Error {
     KernelFeature {
         /// What was asked for.
         what: String,
+        /// What to do instead.
+        way_out: String,
+    },
+    /// The kernel did not take a module.
+    #[error(
+        "{group} needs the module {module} ({said}), which this kernel does not offer: {way_out}"
+    )]
+    ModuleRefused {
+        /// The part of the plan.
+        group: String,
+        /// The module.
+        module: String,
+        /// What was said.
+        said: String,
         /// What to do instead.
         way_out: String,
     },
@@ -178,15 +193,25 @@ impl Error {
     /// Which kind of error this is.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Error::Privilege { .. } | Error::KernelFeature { .. } | Error::NoCodec { .. } => {
-                ErrorKind::Missing
-            }
+            Error::Privilege { .. }
+            | Error::KernelFeature { .. }
+            | Error::ModuleRefused { .. }
+            | Error::NoCodec { .. } => ErrorKind::Missing,
             Error::Step { source, .. } | Error::Planned { source, .. } => source.kind(),
             Error::Interrupted { .. } => ErrorKind::Interrupted,
             err if err.refused_with() == Some(io::ErrorKind::PermissionDenied) => {
                 ErrorKind::Missing
             }
             _ => ErrorKind::Input,
+        }
+    }
+
+    /// The module that the kernel did not take, where it is that.
+    pub(crate) fn refused_module(&self) -> Option<RefusedModule<'_>> {
+        match self {
+            Error::ModuleRefused { module, said, .. } => Some(RefusedModule { module, said }),
+            Error::Step { source, .. } | Error::Planned { source, .. } => source.refused_module(),
+            _ => None,
         }
     }
 

@@ -20,8 +20,8 @@ use crate::error::Error;
 use crate::event::{Event, Listener};
 use crate::identity::Identity;
 use crate::journal::Journal;
-pub use crate::plan::{Done, Skipped};
-use crate::plan::{Group, Plan};
+pub use crate::plan::{Done, Skipped, StandIn};
+use crate::plan::{Group, Options, Plan};
 use crate::reconcile::{reconcile, Doubt, Reconciliation};
 use crate::room::{self, Coming};
 use crate::step::{DeviceRef, Record, Step, StepContext};
@@ -39,6 +39,8 @@ pub struct Report {
     pub kept: usize,
     /// Optional parts of the plan that failed.
     pub skipped: Vec<Skipped>,
+    /// Tiers for which another driver's device stands in.
+    pub stand_ins: Vec<StandIn>,
     /// What is not as it was before although it was taken back, in words.
     pub left: Vec<String>,
     /// Steps with nothing of zmeld's to take back any more: what they were about is
@@ -78,12 +80,41 @@ pub fn up(
     let found = may_go_up(host, journal.records(), plan, Doubt::Fails, listener)?;
     let mut run = Run::begin(host, journal, stop, plan.force, listener);
     run.report.kept = found.kept;
+    run.report.stand_ins = plan.stand_ins.clone();
     if let Err((group, err)) = run.carry_out(plan, &found.removed) {
         return Err(run.back_out(err, &group));
     }
     run.tell_price();
     run.finish(plan.config.clone())?;
     Ok(run.report)
+}
+
+/// [`up`], and where the kernel does not take zmeld's module once more, with zram in its
+/// place. `options` are those of the plan. `listener` is told.
+///
+/// # Errors
+/// Those of [`up`]; where zram stands in, of that.
+pub fn up_or_stand_in(
+    host: &Host,
+    journal: &mut Journal,
+    plan: &Plan,
+    options: &Options,
+    stop: &AtomicBool,
+    listener: &mut Listener<'_>,
+) -> Result<Report, Error> {
+    let err = match up(host, journal, plan, stop, listener) {
+        Err(err) if plan.is_dispensable(&err) => err,
+        result => return result,
+    };
+    let said = err.refused_module().map(|it| it.said.to_owned());
+    // Without records there is nothing to write down yet: the next step does.
+    journal.note(|state| state.refused = said)?;
+    let again = Plan::new(host, &plan.config, Some(journal.state()), options)?;
+    for stand_in in &again.stand_ins {
+        let text = format!("tier.{}: {}", stand_in.tier, stand_in.words());
+        listener(Event::Note { text: &text });
+    }
+    up(host, journal, &again, stop, listener)
 }
 
 /// What becomes of the records when a plan is applied. With [`Doubt::Recorded`] an
@@ -348,7 +379,11 @@ impl Run<'_> {
         }
         for group in &plan.groups {
             let result = match self.apply_group(group) {
-                Err(err) if group.optional && !matches!(err, Error::Interrupted { .. }) => {
+                Err(err)
+                    if group.optional
+                        && !matches!(err, Error::Interrupted { .. })
+                        && !plan.is_dispensable(&err) =>
+                {
                     self.give_up(group, &err)
                 }
                 result => result,

@@ -60,6 +60,10 @@ pub struct State {
     pub config: Config,
     /// Every step that was begun and not taken back, in order.
     pub records: Vec<Record>,
+    /// What was said when the kernel did not take zmeld's module, for which zram stands
+    /// in since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
 }
 
 impl State {

@@ -14,7 +14,7 @@ use crate::config::{Config, Problem, Severity, Swappiness, Trap};
 use crate::error::{Error, ErrorKind};
 use crate::execute::may_go_up;
 use crate::journal::State;
-use crate::plan::{guarding, is_denied, of_up, Gap, Group, Options, Plan, Planned};
+use crate::plan::{guarding, is_denied, of_up, Gap, Group, Options, Plan, Planned, StandIn};
 use crate::reconcile::{holds, reconcile, Doubt, Reconciliation};
 use crate::step::{Record, Step};
 
@@ -101,6 +101,8 @@ pub struct Outstanding {
     /// Whether a `zmeld watch` runs, where rules want one; none where they do not, or
     /// where that cannot be told.
     pub is_watched: Option<bool>,
+    /// Tiers for which another driver's device stands in.
+    pub stand_ins: Vec<StandIn>,
     /// What is in vain in the guard's rule; none where there is no rule, or nobody can
     /// tell.
     pub guard: Option<Vec<Gap>>,
@@ -132,6 +134,7 @@ impl Outstanding {
         };
         let planned = look.plan(state.as_ref());
         let mut take_over = None;
+        let stand_ins = planned.as_ref().map(|plan| plan.stand_ins.clone());
         if let Some(plan) = &planned {
             if let Ok(found) = reconcile(host, plan, records, Doubt::Recorded) {
                 look.compare(plan, &found);
@@ -152,6 +155,7 @@ impl Outstanding {
             way,
             take_over,
             is_watched,
+            stand_ins: stand_ins.unwrap_or_default(),
             guard: guarding(host, &asked.config).map(|found| found.gaps),
         }
     }

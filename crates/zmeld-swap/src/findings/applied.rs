@@ -19,6 +19,24 @@ pub(super) fn not_applied(view: &View) -> Vec<Found> {
     interrupted(view).into_iter().chain(changes).collect()
 }
 
+/// zram where zmeld's own driver was asked for.
+pub(super) fn stand_in(view: &View) -> Vec<Found> {
+    let is_set_up = |name: &str| view.applied.is_some_and(|it| it.tier(name).is_some());
+    let stand_ins = view.outstanding.stand_ins.iter();
+    let found = stand_ins.filter(|it| is_set_up(&it.tier)).map(|it| {
+        Found::new(
+            it.tier.as_str(),
+            format!(
+                "{} was asked for, and a {} device stands in for it: what only {} does is left out",
+                it.asked, it.has, it.asked
+            ),
+            it.why.as_str(),
+            it.way_out.as_str(),
+        )
+    });
+    found.collect()
+}
+
 /// What to do, or what is to be done first.
 pub(super) fn way_out(way: &Way) -> String {
     match way {

@@ -191,6 +191,7 @@ rules! {
     "equal-priority", Warning, combination::equal_priority;
     "hibernation", Warning, combination::hibernation;
     "not-applied", Warning, applied::not_applied;
+    "stand-in", Warning, applied::stand_in;
     "no-memory-limit", Warning, sizing::no_memory_limit;
     "oversized", Warning, sizing::oversized;
     "near-limit", Warning, sizing::near_limit;

@@ -7,6 +7,7 @@
 mod against;
 mod disk;
 mod ram;
+mod stand_in;
 mod take_over;
 mod traps;
 mod tunables;
@@ -25,6 +26,7 @@ use zmeld_linux::Host;
 
 pub use against::{against, guarding, is_disproved, room_for, Gap, Guarding};
 pub(crate) use against::{is_denied, of_up};
+pub use stand_in::{RefusedModule, StandIn};
 pub use tunables::Measured;
 
 /// A step that was applied or taken back.
@@ -82,9 +84,14 @@ pub struct Plan {
     pub only: Option<Vec<String>>,
     /// What of earlier runs is taken back first, in order.
     pub undone: Vec<Done>,
+    /// Tiers for which another driver's device stands in.
+    pub stand_ins: Vec<StandIn>,
     /// Whether areas are switched off for it even where that costs a program.
     #[serde(skip)]
     pub force: bool,
+    /// Whether nothing is set but what the configuration names.
+    #[serde(skip)]
+    pub only_named: bool,
 }
 
 /// A part of a plan that stands or falls together.
@@ -128,7 +135,8 @@ pub struct Options {
     /// Whether areas are switched off for it even where that costs a program.
     pub force: bool,
     /// Whether nothing is set but what the configuration names. An experiment compares
-    /// just that; on a machine that is used, what is left out is made to fit.
+    /// just that; on a machine that is used, what is left out is made to fit, and zram
+    /// stands in for a driver that cannot be had.
     pub only_named: bool,
 }
 
@@ -201,18 +209,27 @@ impl Plan {
                 });
             }
         }
+        let (effective, mut stand_ins) = match options.only_named {
+            true => (config.clone(), Vec::new()),
+            false => stand_in::with_stand_ins(host, config, &machine, state),
+        };
+        stand_ins.retain(|it| {
+            let only = options.only.as_ref();
+            only.is_none_or(|only| only.contains(&it.tier))
+        });
         let mut draft = Draft {
             host,
-            config,
+            config: &effective,
+            asked: config,
             machine: &machine,
             records: state.map_or(&[], |state| &state.records),
             old: state.map(|state| &state.config),
             options,
             groups: Vec::new(),
             skipped: Vec::new(),
-            problems: Vec::new(),
+            problems: stand_ins.iter().map(StandIn::problem).collect(),
         };
-        for (tier, priority) in areas(config) {
+        for (tier, priority) in areas(&effective) {
             if draft.asked_for(tier) {
                 draft.tier(tier, priority)?;
             }
@@ -233,7 +250,9 @@ impl Plan {
             problems,
             only: options.only.clone(),
             undone: Vec::new(),
+            stand_ins,
             force: options.force,
+            only_named: options.only_named,
             machine,
         };
         plan.compare(host, state.map_or(&[], |state| &state.records))?;
@@ -315,7 +334,9 @@ fn areas(config: &Config) -> Vec<(&Tier, i16)> {
 /// A plan in the making.
 struct Draft<'a> {
     host: &'a Host,
+    /// What is planned: what was asked for, with stand-ins.
     config: &'a Config,
+    asked: &'a Config,
     machine: &'a Machine,
     records: &'a [Record],
     old: Option<&'a Config>,

@@ -178,9 +178,9 @@ impl Draft<'_> {
         }
         // A drive that is swapped to later, as those of /etc/fstab are at boot, changes
         // nothing: what is set up would depend on which came first.
-        let asked_before = self
-            .old
-            .is_some_and(|old| old.tunables.page_cluster.is_none() && old.tiers == config.tiers);
+        let asked_before = self.old.is_some_and(|old| {
+            old.tunables.page_cluster.is_none() && old.tiers == self.asked.tiers
+        });
         let recorded = self.recorded(GROUP).find_map(|record| match &record.step {
             Step::SetValue(set) if set.path.ends_with(PAGE_CLUSTER) => Some(set.value.clone()),
             _ => None,
@@ -198,7 +198,7 @@ impl Draft<'_> {
         }
         // Measured anew, it would be a little different each time.
         let asked_before = self.old.is_some_and(|old| {
-            old.tunables.swappiness == Some(Swappiness::Auto) && old.tiers == self.config.tiers
+            old.tunables.swappiness == Some(Swappiness::Auto) && old.tiers == self.asked.tiers
         });
         let recorded = self.recorded(GROUP).find_map(|record| match &record.step {
             Step::SetValue(set) if set.path.ends_with(SWAPPINESS) => Some(set.value.clone()),

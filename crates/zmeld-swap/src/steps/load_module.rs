@@ -47,11 +47,10 @@ impl Reversible for LoadModule {
             .arg(self.module.as_str())
             .args(self.options.iter().map(String::as_str));
         context.host.run(&modprobe).map_err(|err| match err {
-            HostError::Command { said, .. } => Error::KernelFeature {
-                what: format!(
-                    "{} needs the module {} ({said})",
-                    context.group, self.module
-                ),
+            HostError::Command { said, .. } => Error::ModuleRefused {
+                group: context.group.to_owned(),
+                module: self.module.clone(),
+                said,
                 way_out: way_to_module(&self.module),
             },
             err => err.into(),

@@ -7,5 +7,6 @@ mod left_out;
 mod outstanding;
 mod reconcile;
 mod room;
+mod stand_in;
 mod take_over;
 mod traps;

@@ -537,14 +537,14 @@ fn as_command(to: &Recommendation) -> String {
     command
 }
 
-/// The plan for what is wanted.
+/// The plan for what is wanted, and what it was made with.
 fn planned(
     wanted: &Wanted,
     args: &WantedArgs,
     host: &Host,
     state: Option<&State>,
     force: bool,
-) -> anyhow::Result<Plan> {
+) -> anyhow::Result<(Plan, Options)> {
     let options = Options {
         force,
         only: args.only.clone(),
@@ -554,7 +554,8 @@ fn planned(
             true => measure::swappiness(host, &wanted.config, state)?,
             false => None,
         },
-        only_named: false,
+        // What is asked for here and now is had, or refused.
+        only_named: args.tier.is_some(),
     };
     let mut plan = Plan::new(host, &wanted.config, state, &options)?;
     // What the configuration shows by itself comes first.
@@ -562,7 +563,7 @@ fn planned(
     let of_file = of_file.filter(|it| !is_disproved(&plan.machine, &plan.config, it));
     let of_file: Vec<Problem> = of_file.cloned().collect();
     plan.problems.splice(0..0, of_file);
-    Ok(plan)
+    Ok((plan, options))
 }
 
 /// `zmeld plan`.
@@ -571,7 +572,7 @@ pub fn plan(args: &PlanArgs) -> anyhow::Result<Outcome> {
     let state = readable_state(&host)?;
     let wanted = wanted(&args.wanted, &host, state.as_ref(), Occasion::Asked)?;
     let toml = wanted.config.to_toml(&wanted.comments);
-    let mut plan = planned(&wanted, &args.wanted, &host, state.as_ref(), false)?;
+    let (mut plan, _) = planned(&wanted, &args.wanted, &host, state.as_ref(), false)?;
     let records = state.as_ref().map_or(&[][..], |state| &state.records);
     let of_room = room_for(&host, records, &plan);
     plan.problems.extend(of_room);

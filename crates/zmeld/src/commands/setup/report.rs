@@ -253,11 +253,21 @@ pub fn run_document(title: &str, lead: &str, report: &Report, dry_run: bool) -> 
         let text = format!("{} is left out: {}", skipped.group, skipped.reason);
         section = section.advice(Tone::Warning, text);
     }
+    for stand_in in &report.stand_ins {
+        let text = format!(
+            "tier.{}: {}; {}",
+            stand_in.tier,
+            stand_in.words(),
+            stand_in.way_out
+        );
+        section = section.advice(Tone::Warning, text);
+    }
     let is_empty = report.is_unchanged() && report.not_undone.is_empty();
     if !is_empty {
         section = section.table(table);
     }
-    if !is_empty || !report.skipped.is_empty() || !report.left.is_empty() {
+    let is_told = !report.skipped.is_empty() || !report.stand_ins.is_empty();
+    if !is_empty || is_told || !report.left.is_empty() {
         document = document.section(section);
     }
     document

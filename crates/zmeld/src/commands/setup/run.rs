@@ -49,11 +49,10 @@ pub fn up(args: &UpArgs) -> anyhow::Result<Outcome> {
     if is_nothing_at_boot(args, &wanted) {
         return Ok(Outcome::Done);
     }
-    let plan = planned(&wanted, &args.wanted, &host, state.as_ref(), args.force)?;
+    let (plan, options) = planned(&wanted, &args.wanted, &host, state.as_ref(), args.force)?;
     warn(&plan);
-    let result = execute::up(&host, &mut journal, &plan, stop, &mut |event| {
-        told.tell(event)
-    });
+    let mut tell = |event: Event<'_>| told.tell(event);
+    let result = execute::up_or_stand_in(&host, &mut journal, &plan, &options, stop, &mut tell);
     drop(told);
     let mut report = result?;
     report.skipped.splice(0..0, plan.skipped.iter().cloned());
@@ -130,7 +129,7 @@ fn would_go_up(args: &UpArgs, host: &Host) -> anyhow::Result<Outcome> {
     if is_nothing_at_boot(args, &wanted) {
         return as_the_run_would_end();
     }
-    let plan = planned(&wanted, &args.wanted, host, state.as_ref(), args.force)?;
+    let (plan, _) = planned(&wanted, &args.wanted, host, state.as_ref(), args.force)?;
     warn(&plan);
     let records = state.as_ref().map_or(&[][..], |state| &state.records);
     let mut told = Reporter::new();
@@ -152,6 +151,7 @@ fn would_go_up(args: &UpArgs, host: &Host) -> anyhow::Result<Outcome> {
         undone: plan.undone.clone(),
         kept: steps(true).count(),
         skipped: plan.skipped.clone(),
+        stand_ins: plan.stand_ins.clone(),
         ..Report::default()
     };
     let lead = match report.is_unchanged() {

@@ -1,0 +1,208 @@
+//! A machine that asks for zmeld's own driver and cannot have it swaps to zram.
+
+use std::fs;
+
+use crate::common::{config, Machine, PATIENCE};
+use zmeld_linux::Host;
+use zmeld_swap::applied::Applied;
+use zmeld_swap::error::ErrorKind;
+use zmeld_swap::execute::{self, Report};
+use zmeld_swap::findings::{findings, Finding};
+use zmeld_swap::journal::Journal;
+use zmeld_swap::observe::Observation;
+use zmeld_swap::outstanding::Outstanding;
+use zmeld_swap::plan::{Options, Plan};
+use zmeld_swap::Error;
+
+const ZMELD: &str = "[tier.ram]\nkind = \"zmeld\"\nsize = \"50%\"\nmeld = \"auto\"\n";
+const INDEX: &str = "/lib/modules/6.12.0/modules.dep";
+const ZRAM_ALONE: &str = "kernel/drivers/block/zram/zram.ko:\n";
+const BOTH: &str = "kernel/drivers/block/zram/zram.ko:\nupdates/dkms/zmeld.ko:\n";
+
+/// A kernel that loads modules, with that index of them.
+fn machine(index: &str) -> Machine {
+    let machine = Machine::new();
+    machine.put("/proc/modules", "zram 1 0 - Live 0x0\n");
+    machine.put(INDEX, index);
+    machine
+}
+
+fn up_with(machine: &Machine, text: &str, options: &Options) -> Result<Report, Error> {
+    let host = machine.host();
+    let mut journal = Journal::lock(&host, PATIENCE, &mut |_| {})?;
+    let state = journal.state().clone();
+    let state = (!state.records.is_empty()).then_some(state);
+    let plan = Plan::new(&host, &config(text), state.as_ref(), options)?;
+    let stop = false.into();
+    execute::up_or_stand_in(&host, &mut journal, &plan, options, &stop, &mut |_| {})
+}
+
+fn up(machine: &Machine, text: &str) -> Result<Report, Error> {
+    up_with(machine, text, &Options::default())
+}
+
+fn found_by(host: &Host, text: &str) -> Vec<Finding> {
+    let applied = Applied::read(host).unwrap();
+    let outstanding = Outstanding::read(host, &config(text));
+    let now = Observation::read(host, 4096);
+    findings(&now, &config(text), applied.as_ref(), &outstanding)
+}
+
+fn found(machine: &Machine, text: &str) -> Vec<Finding> {
+    found_by(&machine.host(), text)
+}
+
+/// The one finding, that zram stands in.
+fn why(machine: &Machine, text: &str) -> (String, String) {
+    let all = found(machine, text);
+    assert_eq!(all.len(), 1, "{all:?}");
+    assert_eq!(all[0].id, "stand-in");
+    assert_eq!(all[0].subject, "ram");
+    (all[0].evidence.clone(), all[0].remedy.clone())
+}
+
+#[test]
+fn zram_stands_in_for_a_module_that_is_not_there() {
+    let machine = machine(ZRAM_ALONE);
+    let before = machine.snapshot();
+    let plan = machine.plan(&config(ZMELD)).unwrap();
+    assert_eq!(plan.stand_ins.len(), 1);
+    let said = plan.problems[0].to_string();
+    assert!(
+        said.contains("tier.ram.kind: a zram device stands in for zmeld"),
+        "{said}"
+    );
+    let report = up(&machine, ZMELD).unwrap();
+    assert_eq!(report.stand_ins, plan.stand_ins);
+    assert!(machine.text("/proc/swaps").contains("/dev/zram1"));
+    assert_eq!(
+        machine.text("/sys/block/zram1/disksize").trim(),
+        "2147483648"
+    );
+    let (said, way) = why(&machine, ZMELD);
+    assert_eq!(said, "zmeld.ko is not installed");
+    assert!(way.contains("install zmeld-dkms"), "{way}");
+    // Again, and again, nothing changes; and all goes back.
+    assert!(up(&machine, ZMELD).unwrap().is_unchanged());
+    machine.down().unwrap();
+    assert_eq!(machine.snapshot(), before);
+    assert!(found(&machine, ZMELD).iter().all(|it| it.id != "stand-in"));
+}
+
+#[test]
+fn the_finding_says_why_dkms_has_none() {
+    let machine = machine(ZRAM_ALONE);
+    machine.put("/usr/src/zmeld-1.0/dkms.conf", "");
+    up(&machine, ZMELD).unwrap();
+    let (said, way) = why(&machine, ZMELD);
+    assert_eq!(
+        said,
+        "DKMS built none for 6.12.0, whose headers are not installed"
+    );
+    assert!(way.starts_with("install linux-headers-6.12.0"), "{way}");
+    machine.put("/lib/modules/6.12.0/build/Makefile", "");
+    let (said, way) = why(&machine, ZMELD);
+    assert_eq!(said, "DKMS has built none for 6.12.0");
+    assert_eq!(way, "dkms autoinstall -k 6.12.0, then zmeld up");
+    machine.put(
+        "/var/lib/dkms/zmeld/1.0/build/make.log",
+        "DKMS make.log for zmeld-1.0 for kernel 6.12.0 (x86_64)\nx.c:3: error: no\u{1b} such\n",
+    );
+    let (said, way) = why(&machine, ZMELD);
+    assert!(
+        said.starts_with("DKMS could not build it for 6.12.0: x.c:3: error:"),
+        "{said}"
+    );
+    assert!(
+        way.contains("/var/lib/dkms/zmeld/1.0/build/make.log"),
+        "{way}"
+    );
+    // What was built meanwhile is what `zmeld up` sets up.
+    machine.put(INDEX, BOTH);
+    let all = found(&machine, ZMELD);
+    assert!(
+        all.iter()
+            .any(|it| it.id == "not-applied" && it.remedy == "zmeld up"),
+        "{all:?}"
+    );
+    assert!(all.iter().all(|it| it.id != "stand-in"), "{all:?}");
+}
+
+/// The module is there and cannot be loaded: no machine of the tests has a modprobe.
+#[test]
+fn zram_stands_in_for_a_module_that_the_kernel_does_not_take() {
+    for optional in [false, true] {
+        let machine = machine(BOTH);
+        let before = machine.snapshot();
+        let text = format!("{ZMELD}optional = {optional}\n");
+        let plan = machine.plan(&config(&text)).unwrap();
+        assert_eq!(plan.stand_ins, []);
+        let report = up(&machine, &text).unwrap();
+        assert_eq!(report.stand_ins.len(), 1, "{report:?}");
+        assert_eq!(report.skipped, []);
+        assert!(machine.text("/proc/swaps").contains("/dev/zram1"));
+        let (said, way) = why(&machine, &text);
+        assert!(
+            said.contains("did not take zmeld.ko (modprobe is not known"),
+            "{said}"
+        );
+        assert!(way.ends_with("zmeld down, then zmeld up"), "{way}");
+        assert!(up(&machine, &text).unwrap().is_unchanged());
+        machine.down().unwrap();
+        assert_eq!(machine.snapshot(), before);
+    }
+}
+
+#[test]
+fn what_only_zmeld_has_is_left_out() {
+    let machine = machine(ZRAM_ALONE);
+    for (codec, kept) in [
+        ("zword", None),
+        ("zstd:3", Some("zstd")),
+        ("lz4", Some("lz4")),
+    ] {
+        let text = format!(
+            "{ZMELD}codec = \"{codec}\"\n[[tier.ram.recompress]]\ncodec = \"deflate\"\n\
+             priority = 1\n"
+        );
+        let plan = machine.plan(&config(&text)).unwrap();
+        let steps: Vec<String> = plan
+            .groups
+            .iter()
+            .flat_map(|group| &group.steps)
+            .map(|planned| planned.step.describe())
+            .collect();
+        let all = steps.join("\n");
+        for word in ["zword", "meld", "deflate"] {
+            assert!(!all.contains(word), "{word}: {all}");
+        }
+        let has_codec = kept.is_none_or(|kept| all.contains(kept));
+        assert!(has_codec, "{codec}: {all}");
+        // What was asked for is still what it says.
+        assert_eq!(plan.config, config(&text));
+    }
+}
+
+#[test]
+fn nothing_stands_in_where_just_that_is_wanted_or_zram_is_missing() {
+    let machine = machine(ZRAM_ALONE);
+    let named = Options {
+        only_named: true,
+        ..Options::default()
+    };
+    let err = up_with(&machine, ZMELD, &named).unwrap_err();
+    assert_eq!(err.kind(), ErrorKind::Missing);
+    assert!(err.to_string().contains("needs the driver zmeld"), "{err}");
+    machine.put(INDEX, BOTH);
+    let err = up_with(&machine, ZMELD, &named).unwrap_err();
+    assert_eq!(err.kind(), ErrorKind::Missing);
+    assert!(err.to_string().contains("modprobe is not known"), "{err}");
+    // A kernel without zram has nothing that could.
+    fs::remove_file(machine.path("/sys/class/zram-control/hot_add")).unwrap();
+    machine.put(INDEX, "updates/dkms/zmeld.ko:\n");
+    let err = up(&machine, ZMELD).unwrap_err();
+    assert!(err.to_string().contains("modprobe is not known"), "{err}");
+    machine.put(INDEX, "kernel/x.ko:\n");
+    let err = up(&machine, ZMELD).unwrap_err();
+    assert!(err.to_string().contains("needs the driver zmeld"), "{err}");
+}
