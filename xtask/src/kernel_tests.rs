@@ -435,7 +435,8 @@ impl GuestTest {
         for package in &self.needs.packages {
             boot.files.extend(package_files(log, package)?);
         }
-        if self.subject == TestSubject::CommandLine {
+        // Where the package brings it, it is not put over that.
+        if self.subject == TestSubject::CommandLine && !self.needs.dist {
             boot.files.extend(command_line_files(log)?);
         }
         if self.needs.dist {

@@ -72,6 +72,8 @@ traps! {
     EqualPriority = "equal-priority",
     /// What `zmeld up` would change.
     NotApplied = "not-applied",
+    /// zram in the place of zmeld.ko, which the kernel cannot have.
+    StandIn = "stand-in",
     /// A device larger than RAM holds of it.
     Oversized = "oversized",
     /// A limit that is nearly reached.

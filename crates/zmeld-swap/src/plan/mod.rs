@@ -15,7 +15,7 @@ mod zswap;
 
 use serde::Serialize;
 
-use crate::config::{Config, Kind, Problem, Severity, Tier};
+use crate::config::{Config, Kind, Problem, Severity, Tier, Trap};
 use crate::error::Error;
 use crate::journal::State;
 use crate::machine::Machine;
@@ -217,6 +217,9 @@ impl Plan {
             let only = options.only.as_ref();
             only.is_none_or(|only| only.contains(&it.tier))
         });
+        let is_meant = config.accept.contains(&Trap::StandIn);
+        let told = stand_ins.iter().filter(|_| !is_meant);
+        let problems = told.map(StandIn::problem).collect();
         let mut draft = Draft {
             host,
             config: &effective,
@@ -227,7 +230,7 @@ impl Plan {
             options,
             groups: Vec::new(),
             skipped: Vec::new(),
-            problems: stand_ins.iter().map(StandIn::problem).collect(),
+            problems,
         };
         for (tier, priority) in areas(&effective) {
             if draft.asked_for(tier) {

@@ -11,7 +11,9 @@ use zmeld_advice::module::{error_of_build, why_no_zmeld};
 use zmeld_advice::{DkmsSigns, ModulePresence};
 use zmeld_linux::Host;
 
-use crate::config::{Codec, Config, Kind, MeldMode, Problem, RamDevice, RamDriver, Severity, Tier};
+use crate::config::{
+    Codec, Config, Kind, MeldMode, Problem, RamDevice, RamDriver, Severity, Tier, Trap,
+};
 use crate::error::Error;
 use crate::journal::State;
 use crate::machine::{Feature, Machine};
@@ -49,7 +51,7 @@ impl StandIn {
             key: format!("tier.{}.kind", self.tier),
             what: format!("{}; {}", self.words(), self.way_out),
             severity: Severity::Warning,
-            trap: None,
+            trap: Some(Trap::StandIn),
         }
     }
 }

@@ -82,6 +82,10 @@ fn zram_stands_in_for_a_module_that_is_not_there() {
     let (said, way) = why(&machine, ZMELD);
     assert_eq!(said, "zmeld.ko is not installed");
     assert!(way.contains("install zmeld-dkms"), "{way}");
+    // Who means it is told nothing.
+    let meant = format!("accept = [\"stand-in\"]\n{ZMELD}");
+    assert_eq!(found(&machine, &meant), []);
+    assert!(machine.plan(&config(&meant)).unwrap().problems.is_empty());
     // Again, and again, nothing changes; and all goes back.
     assert!(up(&machine, ZMELD).unwrap().is_unchanged());
     machine.down().unwrap();
