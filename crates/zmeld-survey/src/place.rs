@@ -34,7 +34,9 @@ impl Place {
             return Err(bad("it is empty: name a folder or a URL"));
         }
         if text.contains("://") {
-            return Err(bad("only folders are known yet"));
+            return Err(bad(
+                "name a folder; what is in it may be copied to an object store",
+            ));
         }
         Ok(Place::Folder(PathBuf::from(text)))
     }

@@ -53,6 +53,8 @@ impl Limits {
 /// What a survey is asked for.
 #[derive(Debug, Clone)]
 pub struct SurveyOptions {
+    /// Which processes' memory; a survey for a fleet is of all.
+    pub selection: Selection,
     /// Names and values that its rows carry.
     pub labels: Vec<(String, String)>,
     /// Hashes that are kept of each owner.
@@ -175,6 +177,8 @@ pub struct Survey {
     pub labels: Vec<(String, String)>,
     /// Bytes of a page.
     pub page_size: u64,
+    /// Which processes, in words; none: all of them.
+    pub selection: Option<String>,
     /// Hashes that were kept of each owner.
     pub sketch_size: u64,
     /// The program that wrote it.
@@ -330,14 +334,15 @@ pub fn survey(
 ) -> Result<Survey, Error> {
     let (begun, cpu_begun) = (Instant::now(), cpu_time());
     let time = SystemTime::now();
-    let watch = Watch::new(host)?;
     let facts = Machine::look(host);
     let machine = key.machine(&machine::id(host)?);
     let live = LiveMemory::open(LiveOptions {
         shared: true,
-        ..LiveOptions::new(Selection::All)
+        ..LiveOptions::new(options.selection.clone())
     })?;
-    let page_size = live.page_size();
+    // After what was asked for was looked at: that is wrong at any time.
+    let watch = Watch::new(host)?;
+    let (page_size, live_name) = (live.page_size(), live.describe());
     let release = facts.kernel.clone().unwrap_or_default();
     progress.start(live.expected_pages());
     let planned = plan(host, &live);
@@ -364,6 +369,7 @@ pub fn survey(
         facts,
         labels: options.labels.clone(),
         page_size: page_size as u64,
+        selection: (options.selection != Selection::All).then_some(live_name),
         sketch_size: options.sketch as u64,
         version: options.version.clone(),
         elapsed: Duration::ZERO,

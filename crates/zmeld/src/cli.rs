@@ -157,9 +157,10 @@ pub struct ScanArgs {
     pub survey: SurveyArgs,
 }
 
-/// What a survey cannot be combined with: it reads all memory, with its own codecs.
-const NOT_IN_SURVEYS: [&str; 16] = [
-    "source",
+/// What a survey cannot be combined with: it reads live memory, with its own codecs.
+const NOT_IN_SURVEYS: [&str; 17] = [
+    "swap",
+    "file",
     "raw",
     "page_size",
     "shared",
@@ -180,7 +181,7 @@ const NOT_IN_SURVEYS: [&str; 16] = [
 /// A survey: a small file that says what memory holds, for who runs many machines.
 #[derive(Args)]
 pub struct SurveyArgs {
-    /// Leave a survey behind: a folder, or s3://, gs://, az://
+    /// Leave a survey behind in this folder
     ///
     /// Reads the memory of all processes once, at idle priority, and writes one small
     /// Parquet file: pages of each service, container and virtual machine, what they

@@ -23,7 +23,7 @@ pub fn run(args: &ScanArgs) -> anyhow::Result<Outcome> {
         return survey::new_key(path);
     }
     if let Some(place) = &args.survey.survey {
-        return survey::run(place, &args.survey, &args.format);
+        return survey::run(place, selection(&args.source), args);
     }
     let stop = progress::interrupt_flag();
     if let Some(path) = &args.html {
@@ -130,15 +130,7 @@ fn open(args: &SourceArgs) -> anyhow::Result<Box<dyn Source>> {
     if let Some(device) = &args.swap {
         return Ok(Box::new(SwapDevice::open(device)?));
     }
-    let selection = if let Some(pid) = args.tree {
-        Selection::Tree(pid)
-    } else if let Some(path) = &args.cgroup {
-        Selection::Cgroup(path.clone())
-    } else if args.pid.is_empty() {
-        Selection::All
-    } else {
-        Selection::Pids(args.pid.clone())
-    };
+    let selection = selection(args);
     let live = LiveMemory::open(LiveOptions {
         shared: args.shared,
         files: args.mapped_files,
@@ -147,6 +139,19 @@ fn open(args: &SourceArgs) -> anyhow::Result<Box<dyn Source>> {
     match args.cold {
         None => Ok(Box::new(live)),
         Some(seconds) => Ok(Box::new(watch(live, seconds)?)),
+    }
+}
+
+/// The processes that were asked for.
+fn selection(args: &SourceArgs) -> Selection {
+    if let Some(pid) = args.tree {
+        Selection::Tree(pid)
+    } else if let Some(path) = &args.cgroup {
+        Selection::Cgroup(path.clone())
+    } else if args.pid.is_empty() {
+        Selection::All
+    } else {
+        Selection::Pids(args.pid.clone())
     }
 }
 

@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use zmeld_linux::Host;
+use zmeld_memory::Selection;
 use zmeld_report::units::{bytes, bytes_real, count, count_real, seconds};
 use zmeld_report::{cells, Column, Document, Section, Table};
 use zmeld_scan::ScanProgress;
 use zmeld_survey::{key, pressure, Estimate, Key, OwnerResult, Place, Survey, CODECS};
 
-use crate::cli::{Format, SurveyArgs};
+use crate::cli::ScanArgs;
 use crate::exit::Outcome;
 use crate::{output, progress};
 
@@ -30,10 +31,12 @@ pub fn new_key(path: &Path) -> anyhow::Result<Outcome> {
 }
 
 /// Surveys, keeps the file, and says what is in it.
-pub fn run(place: &str, args: &SurveyArgs, format: &Format) -> anyhow::Result<Outcome> {
+pub fn run(place: &str, selection: Selection, args: &ScanArgs) -> anyhow::Result<Outcome> {
+    let (format, args) = (&args.format, &args.survey);
     let stop = progress::interrupt_flag();
     let host = Host::here();
     let options = zmeld_survey::SurveyOptions {
+        selection,
         labels: zmeld_survey::labels(&args.labels)?,
         sketch: args.sketch as usize,
         version: env!("CARGO_PKG_VERSION").to_owned(),

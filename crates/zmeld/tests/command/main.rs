@@ -13,6 +13,7 @@ mod predictions;
 mod run;
 mod setup;
 mod size;
+mod survey;
 mod terminal;
 mod top;
 #[path = "../../../zmeld-linux/tests/support/turn.rs"]

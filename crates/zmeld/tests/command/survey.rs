@@ -1,0 +1,595 @@
+//! `zmeld scan --survey`: what the file says against what memory holds, bad input, and
+//! that there is a whole file or none.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::{kill, Signal};
+use nix::unistd::Pid;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::Field;
+
+use crate::errors::{as_nobody, refuses};
+use crate::full_disk::{cannot_mount, with_place};
+use crate::run::*;
+
+type Record = BTreeMap<String, Field>;
+
+fn key_in(folder: &Path) -> PathBuf {
+    let key = folder.join("fleet.key");
+    fs::write(&key, "5a".repeat(32)).unwrap();
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
+    key
+}
+
+/// Runs a survey as soon as memory is not short, which other tests may make it.
+fn calm(mut start: impl FnMut() -> Output) -> Output {
+    for _ in 0..120 {
+        let output = start();
+        if output.status.code() != Some(75) {
+            return output;
+        }
+        std::thread::sleep(Duration::from_secs(1));
+    }
+    panic!("memory was short for two minutes");
+}
+
+/// All files below a folder.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        match entry.file_type().unwrap().is_dir() {
+            true => found.extend(files(&entry.path())),
+            false => found.push(entry.path()),
+        }
+    }
+    found.sort();
+    found
+}
+
+fn surveys(folder: &Path) -> Vec<PathBuf> {
+    let is_survey = |path: &PathBuf| path.extension().is_some_and(|it| it == "parquet");
+    files(folder).into_iter().filter(is_survey).collect()
+}
+
+fn read(path: &Path) -> Vec<Record> {
+    let reader = SerializedFileReader::new(File::open(path).unwrap()).unwrap();
+    let rows = reader.get_row_iter(None).unwrap();
+    let record = |row: parquet::record::Row| -> Record {
+        let columns = row.into_columns().into_iter();
+        columns.filter(|(_, field)| *field != Field::Null).collect()
+    };
+    rows.map(|row| record(row.unwrap())).collect()
+}
+
+fn string(record: &Record, column: &str) -> String {
+    match &record[column] {
+        Field::Str(text) => text.clone(),
+        other => panic!("{column}: {other:?}"),
+    }
+}
+
+fn int(record: &Record, column: &str) -> i64 {
+    match record[column] {
+        Field::Long(value) => value,
+        Field::Int(value) => value.into(),
+        ref other => panic!("{column}: {other:?}"),
+    }
+}
+
+fn real(record: &Record, column: &str) -> f64 {
+    match record[column] {
+        Field::Double(value) => value,
+        ref other => panic!("{column}: {other:?}"),
+    }
+}
+
+/// A process that holds pages and can be told from others: an owner of its own.
+struct Holder(Child);
+
+impl Holder {
+    /// `lines` fill the mapping `m` of so many pages with `put(number, content)`.
+    fn start(name: &str, pages: usize, lines: &str) -> Option<Holder> {
+        let script = format!(
+            "import mmap, os, struct, sys\n\
+             PAGE = mmap.PAGESIZE\n\
+             m = mmap.mmap(-1, {pages} * PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\n\
+             def put(at, content):\n \
+                 page = b'zmeld %8d ' % content * (PAGE // 15) + bytes(PAGE % 15)\n \
+                 m[at * PAGE:(at + 1) * PAGE] = page\n\
+             {lines}\n\
+             print('ready', flush=True)\n\
+             sys.stdin.readline()\n"
+        );
+        let spawned = Command::new("python3")
+            .args(["-c", &script, &format!("umid={name}")])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn();
+        let Ok(mut child) = spawned else {
+            eprintln!("SKIP: python3 is not there");
+            return None;
+        };
+        let mut line = String::new();
+        let out = child.stdout.take().unwrap();
+        BufReader::new(out).read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n");
+        Some(Holder(child))
+    }
+
+    fn pid(&self) -> String {
+        self.0.id().to_string()
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What `zmeld scan` finds in those processes, counting each page.
+fn exact(pids: &str) -> serde_json::Value {
+    json(&[
+        "scan", "--pid", pids, "--shared", "--codecs", "lz4", "--json",
+    ])["pages"]
+        .clone()
+}
+
+#[test]
+fn a_survey_says_what_processes_hold() {
+    // 300 contents of which 200 are in both, one on 500 pages, zeros, and one word.
+    let first = "for at in range(300): put(at, at)\n\
+                 for at in range(300, 800): put(at, 7)\n\
+                 m[800 * PAGE:850 * PAGE] = bytes(50 * PAGE)\n\
+                 m[850 * PAGE:860 * PAGE] = b'x' * (10 * PAGE)";
+    let second = "for at in range(400): put(at, at + 100)";
+    let Some(one) = Holder::start("first", 900, first) else {
+        return;
+    };
+    let two = Holder::start("second", 400, second).unwrap();
+    let (place, pids) = (folder(), format!("{},{}", one.pid(), two.pid()));
+    let key = key_in(place.path());
+    let args = [
+        "scan",
+        "--survey",
+        str(place.path()),
+        "--key",
+        str(&key),
+        "--pid",
+        &pids,
+        "--sketch",
+        "8192",
+        "--label",
+        "role=test",
+        "--json",
+    ];
+    let output = calm(|| run(&args));
+    assert_eq!(code(&output), 0, "{}", text(&output.stderr));
+    let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    crate::json::check(&result);
+    let found = surveys(place.path());
+    assert_eq!(found.len(), 1);
+    assert_eq!(result["file"], str(&found[0]));
+    let records = read(&found[0]);
+    check_form(&found[0], &records);
+    let of = |kind: &'static str| {
+        records
+            .iter()
+            .filter(move |it| string(it, "record") == kind)
+    };
+
+    let machine = of("machine").next().unwrap();
+    assert_eq!(int(machine, "rows"), records.len() as i64);
+    assert!(string(machine, "selection").contains("2 processes"));
+    assert!(int(machine, "ram_bytes") > 0 && real(machine, "cpu_seconds") > 0.0);
+    let label = of("label").next().unwrap();
+    assert_eq!(
+        (string(label, "label_name"), string(label, "label_value")),
+        ("role".into(), "test".into())
+    );
+
+    let owners: Vec<&Record> = of("owner").collect();
+    let ids: Vec<String> = owners.iter().map(|owner| string(owner, "owner")).collect();
+    assert_eq!(ids, ["vm:first", "vm:second"], "the largest first");
+    let mut distinct = Vec::new();
+    for (owner, holder) in owners.iter().zip([&one, &two]) {
+        let exact = exact(&holder.pid());
+        let is = |column: &str, field: &str| {
+            assert_eq!(
+                int(owner, column),
+                exact[field].as_i64().unwrap(),
+                "{column}"
+            );
+        };
+        is("pages", "total");
+        is("pages_zero", "zero");
+        is("pages_same", "same_filled");
+        assert_eq!(
+            real(owner, "pages_distinct"),
+            exact["unique"].as_f64().unwrap()
+        );
+        assert_eq!(int(owner, "theta"), i64::MAX);
+        assert_eq!(int(owner, "processes"), 1);
+        distinct.push(exact["unique"].as_i64().unwrap());
+        check_pool(owner, &records);
+    }
+    let zeros = int(owners[0], "pages_zero") - int(owners[1], "pages_zero");
+    assert!((40..60).contains(&zeros), "{zeros}");
+
+    // Shared contents: the join on the hash, against both processes together.
+    let hashes = |owner: &str| -> BTreeSet<(i64, i64)> {
+        let rows = of("content").filter(|row| string(row, "owner") == owner);
+        rows.map(|row| (int(row, "hash_high"), int(row, "hash_low")))
+            .collect()
+    };
+    let (first, second) = (hashes("vm:first"), hashes("vm:second"));
+    let shared = first.intersection(&second).count() as i64;
+    let both = exact(&pids)["unique"].as_i64().unwrap();
+    assert_eq!(shared, distinct[0] + distinct[1] - both);
+    assert!(shared >= 200, "{shared}");
+    let most = of("content").map(|row| int(row, "count")).max().unwrap();
+    assert_eq!(most, 501, "one content on 501 pages");
+}
+
+/// The bytes of the pool, from the rows of a sketch that holds all contents.
+fn check_pool(owner: &Record, records: &[Record]) {
+    let id = string(owner, "owner");
+    let rows = || {
+        records
+            .iter()
+            .filter(|row| string(row, "record") == "content" && string(row, "owner") == id)
+    };
+    for codec in ["lzo_rle", "lz4", "zstd", "zword"] {
+        let column = format!("object_{codec}");
+        let melded: i64 = rows().map(|row| int(row, &column)).sum();
+        let all: i64 = rows()
+            .map(|row| int(row, &column) * int(row, "count"))
+            .sum();
+        let name = |prefix: &str, suffix: &str| format!("{prefix}_{codec}{suffix}");
+        assert_eq!(real(owner, &name("melded", "")), melded as f64);
+        assert_eq!(real(owner, &name("melded", "_low")), melded as f64);
+        // Drawn by chance, unless all pages are: half as much again is many intervals.
+        let (pool, all) = (real(owner, &name("pool", "")), all as f64);
+        let half = real(owner, &name("pool", "_high")) - pool;
+        assert!(
+            (pool - all).abs() <= 3.0 * half + 1.0,
+            "{codec}: {pool} for {all}, {half}"
+        );
+    }
+}
+
+/// Columns are those of docs/survey.md, in types too; contents are sorted, below their
+/// owner's bound, and come last.
+fn check_form(path: &Path, records: &[Record]) {
+    let reader = SerializedFileReader::new(File::open(path).unwrap()).unwrap();
+    let schema = reader.metadata().file_metadata().schema_descr();
+    let written: BTreeMap<String, String> = schema
+        .columns()
+        .iter()
+        .map(|column| {
+            let kind = match column.physical_type().to_string().as_str() {
+                "BYTE_ARRAY" => "STRING".to_owned(),
+                "INT64" if column.logical_type_ref().is_some() => {
+                    "TIMESTAMP, UTC, microseconds".to_owned()
+                }
+                kind => kind.to_owned(),
+            };
+            (column.name().to_owned(), kind)
+        })
+        .collect();
+    assert_eq!(written, documented());
+    let contents: Vec<&Record> = records
+        .iter()
+        .filter(|it| string(it, "record") == "content")
+        .collect();
+    let order: Vec<_> = contents
+        .iter()
+        .map(|it| (int(it, "hash_high"), int(it, "hash_low")))
+        .collect();
+    assert!(order.windows(2).all(|two| two[0] <= two[1]));
+    let others = records.len() - contents.len();
+    assert!(records[..others]
+        .iter()
+        .all(|it| string(it, "record") != "content"));
+    let bounds: BTreeMap<String, i64> = records
+        .iter()
+        .filter(|it| string(it, "record") == "owner")
+        .map(|it| (string(it, "owner"), int(it, "theta")))
+        .collect();
+    assert!(contents
+        .iter()
+        .all(|it| int(it, "hash_high") < bounds[&string(it, "owner")]));
+}
+
+/// The table of columns of docs/survey.md, with C written out.
+fn documented() -> BTreeMap<String, String> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/survey.md");
+    let page = fs::read_to_string(path).unwrap();
+    let mut columns = BTreeMap::new();
+    let rows = page
+        .lines()
+        .skip_while(|line| !line.starts_with("| column |"));
+    for line in rows.skip(2).take_while(|line| line.starts_with('|')) {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        for name in cells[1].split('`').skip(1).step_by(2) {
+            let named = match name.contains("_C") {
+                true => ["lzo_rle", "lz4", "zstd", "zword"]
+                    .map(|codec| name.replace("_C", &format!("_{codec}")))
+                    .to_vec(),
+                false => vec![name.to_owned()],
+            };
+            columns.extend(named.into_iter().map(|name| (name, cells[2].to_owned())));
+        }
+    }
+    columns
+}
+
+#[test]
+fn a_large_owner_is_sampled() {
+    let Some(holder) = Holder::start("large", 9000, "for at in range(9000): put(at, at // 2)")
+    else {
+        return;
+    };
+    let place = folder();
+    let key = key_in(place.path());
+    let pid = holder.pid();
+    let args = [
+        "scan",
+        "--survey",
+        str(place.path()),
+        "--key",
+        str(&key),
+        "--pid",
+        &pid,
+    ];
+    let output = calm(|| run(&args));
+    let said = text(&output.stdout);
+    assert_eq!(code(&output), 0, "{}", text(&output.stderr));
+    // A path is never broken: who copies it gets it whole.
+    let is_narrow = |line: &str| line.contains(".parquet") || line.chars().count() <= 80;
+    assert!(said.lines().all(is_narrow), "{said}");
+    let file = &surveys(place.path())[0];
+    assert!(
+        fs::metadata(file).unwrap().len() < 64 << 10,
+        "a sketch is 64 KiB at most"
+    );
+    let records = read(file);
+    check_form(file, &records);
+    let owner = records
+        .iter()
+        .find(|it| string(it, "record") == "owner")
+        .unwrap();
+    let exact = exact(&pid);
+    let distinct = exact["unique"].as_f64().unwrap();
+    // Five standard deviations: it is chance, and the test is not to fail.
+    let (value, low) = (
+        real(owner, "pages_distinct"),
+        real(owner, "pages_distinct_low"),
+    );
+    assert!(
+        (value - distinct).abs() < 5.0 / 1.96 * (value - low),
+        "{value} for {distinct}"
+    );
+    assert!(int(owner, "theta") < i64::MAX);
+    let rows = records
+        .iter()
+        .filter(|it| string(it, "record") == "content")
+        .count();
+    assert_eq!(rows, 1024);
+}
+
+#[test]
+fn what_is_wrong_is_named_in_one_line() {
+    let place = folder();
+    let at = str(place.path());
+    let key = key_in(place.path());
+    let key = str(&key);
+    let missing = place.path().join("none.key");
+    let survey = ["scan", "--survey", at, "--key", key];
+    let with = |more: &[&'static str]| [&survey[..], more].concat();
+    refuses(
+        &["scan", "--survey", at, "--key", str(&missing)],
+        2,
+        &["no key", "--survey-new-key"],
+    );
+    refuses(&with(&["--label", "role"]), 2, &["role", "NAME=VALUE"]);
+    refuses(&with(&["--sketch", "63"]), 2, &["63", "64..=1048576"]);
+    refuses(&with(&["--full"]), 2, &["--full", "cannot be used"]);
+    refuses(&["scan", "--label", "a=b"], 2, &["--survey"]);
+    refuses(&["scan", "--survey", "", "--key", key], 2, &["no place"]);
+    refuses(
+        &["scan", "--survey", key, "--key", key],
+        2,
+        &["fleet.key/zmeld-survey-1"],
+    );
+    refuses(&with(&["--pid", "999999999"]), 2, &["999999999"]);
+    fs::set_permissions(key, fs::Permissions::from_mode(0o640)).unwrap();
+    refuses(&survey, 2, &["others may read it (mode 0640)", "chmod 600"]);
+    fs::write(key, "short").unwrap();
+    fs::set_permissions(key, fs::Permissions::from_mode(0o600)).unwrap();
+    refuses(&survey, 2, &["64 hexadecimal digits"]);
+    assert!(surveys(place.path()).is_empty());
+}
+
+#[test]
+fn a_new_key_is_a_secret() {
+    let place = folder();
+    let key = place.path().join("new.key");
+    let output = run(&["scan", "--survey-new-key", str(&key)]);
+    assert_eq!(code(&output), 0, "{}", text(&output.stderr));
+    assert_eq!(
+        fs::metadata(&key).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
+    let secret = fs::read_to_string(&key).unwrap();
+    assert!(!text(&output.stdout).contains(secret.trim()));
+    refuses(
+        &["scan", "--survey-new-key", str(&key)],
+        2,
+        &["new.key", "exists"],
+    );
+    assert_eq!(fs::read_to_string(&key).unwrap(), secret);
+}
+
+#[test]
+fn an_ordinary_user_surveys_his_own_and_is_told() {
+    let (command, place) = as_nobody();
+    let Some(mut command) = command else { return };
+    let nobody = nix::unistd::User::from_name("nobody").unwrap().unwrap();
+    let key = key_in(place.path());
+    let open = place.path().join("surveys");
+    fs::create_dir(&open).unwrap();
+    for path in [&key, &open] {
+        std::os::unix::fs::chown(path, Some(nobody.uid.as_raw()), None).unwrap();
+    }
+    // A process that he may not read.
+    let mine = std::process::id().to_string();
+    let args = [
+        "scan",
+        "--survey",
+        str(&open),
+        "--key",
+        str(&key),
+        "--pid",
+        &mine,
+    ];
+    command.args(args);
+    let output = calm(|| command.output().unwrap());
+    assert_eq!(code(&output), 3, "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("run it as root"));
+    assert!(surveys(&open).is_empty());
+    // A place that he may not write to.
+    let (command, _copy) = as_nobody();
+    let closed = str(place.path());
+    let args = ["scan", "--survey", closed, "--key", str(&key)];
+    let output = command.unwrap().args(args).output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(code(&output), 2, "{said}");
+    assert!(
+        said.contains("Permission denied") && said.lines().count() == 1,
+        "{said}"
+    );
+}
+
+/// The kernel says that memory is short, as far as the command sees.
+#[test]
+fn it_gives_up_where_memory_is_short() {
+    if cannot_mount() || !Path::new("/proc/pressure/memory").exists() {
+        return;
+    }
+    let place = folder();
+    let key = key_in(place.path());
+    let line = |kind: &str, x: &str| format!("{kind} avg10={x} avg60=0.00 avg300=0.00 total=1\n");
+    let short = line("some", "55.00") + &line("full", "0.00");
+    let said = write(place.path(), "pressure", short.as_bytes());
+    let script = format!(
+        "mount --bind {} /proc/pressure/memory || exit 99\n\
+         exec \"$zmeld\" scan --survey {} --key {}",
+        str(&said),
+        str(place.path()),
+        str(&key)
+    );
+    let other = folder();
+    let output = with_place(other.path(), 4, &script);
+    let said = text(&output.stderr);
+    assert_eq!(code(&output), 75, "{said}");
+    assert!(said.contains("memory is short (some 55 %"), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(surveys(place.path()).is_empty() && output.stdout.is_empty());
+}
+
+#[test]
+fn a_full_disk_leaves_no_survey() {
+    if cannot_mount() {
+        return;
+    }
+    let Some(holder) = Holder::start("full", 3000, "for at in range(3000): put(at, at)") else {
+        return;
+    };
+    let (small, keys) = (folder(), folder());
+    let key = key_in(keys.path());
+    let script = format!(
+        "\"$zmeld\" scan --survey \"$place\" --key {} --pid {}; code=$?\n\
+         find \"$place\" -type f\n\
+         exit $code",
+        str(&key),
+        holder.pid()
+    );
+    let output = calm(|| with_place(small.path(), 20, &script));
+    let said = text(&output.stderr);
+    assert_eq!(code(&output), 2, "{said}");
+    assert!(said.contains("No space left on device"), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert_eq!(text(&output.stdout), "", "no file, not even a part");
+}
+
+#[test]
+fn a_survey_that_is_killed_leaves_a_whole_file_or_none() {
+    let Some(holder) = Holder::start("killed", 6000, "for at in range(6000): put(at, at)") else {
+        return;
+    };
+    let place = folder();
+    let key = key_in(place.path());
+    let pid = holder.pid();
+    let args = [
+        "scan",
+        "--survey",
+        str(place.path()),
+        "--key",
+        str(&key),
+        "--pid",
+        &pid,
+    ];
+    for milliseconds in [0, 20, 40, 80, 120, 160, 240] {
+        let mut child = zmeld(&args)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(Duration::from_millis(milliseconds));
+        kill(Pid::from_raw(child.id() as i32), Signal::SIGKILL).unwrap();
+        child.wait().unwrap();
+        for file in surveys(place.path()) {
+            let records = read(&file);
+            assert_eq!(int(&records[0], "rows"), records.len() as i64);
+        }
+    }
+    // Whoever comes next is not disturbed by what is left.
+    assert_eq!(code(&calm(|| run(&args))), 0);
+}
+
+#[test]
+fn a_signal_ends_it_without_half_an_owner() {
+    let Some(holder) = Holder::start("stopped", 60_000, "for at in range(60000): put(at, at)")
+    else {
+        return;
+    };
+    let place = folder();
+    let key = key_in(place.path());
+    let pid = holder.pid();
+    let args = [
+        "scan",
+        "--survey",
+        str(place.path()),
+        "--key",
+        str(&key),
+        "--pid",
+        &pid,
+    ];
+    let child = zmeld(&args).stderr(Stdio::piped()).spawn().unwrap();
+    crate::interrupt::await_handler(&child);
+    let _ = kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM);
+    let output = child.wait_with_output().unwrap();
+    match output.status.code() {
+        Some(75 | 130) => assert!(surveys(place.path()).is_empty()),
+        // It was faster than the signal.
+        ended => assert_eq!((ended, surveys(place.path()).len()), (Some(0), 1)),
+    }
+}
