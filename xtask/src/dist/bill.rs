@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{bail, Context, Result};
 use serde_json::{json, Value};
 
 use super::{source, Release};
@@ -115,21 +115,27 @@ impl Bill {
         for it in self.crates.iter().filter(|it| !it.ours) {
             let name = format!("{} {}", it.name, it.version);
             list += &format!("  {name}: {}\n", it.licence);
-            for text in licence_files(&it.folder)? {
+            let mut found = licence_files(&it.folder)?;
+            if found.is_empty() {
+                found.insert(licence_text(it)?);
+            }
+            for text in found {
                 texts.entry(text).or_default().insert(name.clone());
             }
         }
-        let folder = workspace::root().join("packaging/licences");
-        for own in ["rust.txt", "musl.txt"] {
-            let text = fs::read_to_string(folder.join(own))?;
-            texts
-                .entry(text)
-                .or_default()
-                .insert(own.replace(".txt", ""));
+        // Without musl the system's glibc is used, which is not in the program.
+        for own in ["rust", "musl"]
+            .iter()
+            .filter(|own| self.musl || **own != "musl")
+        {
+            let text = kept_text(&format!("{own}.txt"))?;
+            texts.entry(text).or_default().insert((*own).to_owned());
         }
         let mut all = format!(
-            "zmeld is under the GPL, version 2 or later: see LICENSE. The program is linked from\n\
-             these crates and the C libraries that they bring along:\n\n{list}"
+            "zmeld is under the GPL, version 2 or later: see LICENSE. Some crates are under the\n\
+             Apache License 2.0 alone, which goes with version 3: so the program as a whole, in\n\
+             binary form, is under version 3, whose text is GPL-3.0.txt. It is linked from these\n\
+             crates and the C libraries that they bring along:\n\n{list}"
         );
         for (text, names) in texts {
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -202,6 +208,24 @@ fn linked(metadata: &Value) -> Option<BTreeSet<String>> {
         }
     }
     Some(found)
+}
+
+/// The text of a licence for a crate that brings none.
+fn licence_text(of: &Crate) -> Result<String> {
+    match of.licence.contains("Apache-2.0") {
+        true => kept_text("Apache-2.0.txt"),
+        false => bail!(
+            "{} {} brings no text of its licence, {}: put it into packaging/licences",
+            of.name,
+            of.version,
+            of.licence
+        ),
+    }
+}
+
+fn kept_text(name: &str) -> Result<String> {
+    let path = workspace::root().join("packaging/licences").join(name);
+    fs::read_to_string(&path).with_context(|| format!("cannot read {}", workspace::shown(&path)))
 }
 
 fn licence_files(folder: &Path) -> Result<BTreeSet<String>> {

@@ -155,7 +155,7 @@ pub fn run(arguments: &[String]) -> Result<ExitCode> {
     let release = Release::of_commit(&workspace::target().join("dist"))?;
     let log = Log::create(&workspace::work_folder("logs")?.join("dist.log"))?;
     if is_changed()? {
-        println!("What is not committed is not in it.");
+        bail!("there are changes that are not committed: packages are made from a commit");
     }
     let made = make(&log, &release)?;
     for path in &made {
@@ -172,7 +172,7 @@ fn kib(bytes: u64) -> String {
 fn is_changed() -> Result<bool> {
     let output = Command::new("git")
         .current_dir(workspace::root())
-        .args(["status", "--porcelain", "--untracked-files=no"])
+        .args(["status", "--porcelain"])
         .output()?;
     Ok(!output.stdout.is_empty())
 }
@@ -318,9 +318,10 @@ fn program_tree(
     }
 
     const DOCS: &str = "/usr/share/doc/zmeld";
-    for page in ["README.md", "CHANGELOG.md"] {
-        tree.file(&format!("{DOCS}/{page}"), &fs::read(from.join(page))?)?;
-    }
+    tree.file(
+        &format!("{DOCS}/README.md"),
+        &fs::read(from.join("README.md"))?,
+    )?;
     tree.folder(&format!("{DOCS}/docs"), &from.join("docs"))?;
     tree.folder(&format!("{DOCS}/grafana"), &packaging.join("grafana"))?;
     tree.file(
@@ -328,6 +329,10 @@ fn program_tree(
         &fs::read(packaging.join("zmeld.toml"))?,
     )?;
     copyright(&mut tree, DOCS, from)?;
+    let changes = fs::read(from.join("CHANGELOG.md"))?;
+    tree.file(&format!("{DOCS}/changelog.gz"), &gzip(&changes)?)?;
+    let third = fs::read(packaging.join("licences/GPL-3.0.txt"))?;
+    tree.file(&format!("{DOCS}/GPL-3.0.gz"), &gzip(&third)?)?;
     tree.file(
         &format!("{DOCS}/licences.gz"),
         &gzip(bill.licences()?.as_bytes())?,
@@ -345,6 +350,8 @@ fn module_tree(release: &Release, from: &Path) -> Result<Tree> {
     tree.folder(&format!("/usr/src/{}", release.name()), &sources)?;
     const DOCS: &str = "/usr/share/doc/zmeld-dkms";
     copyright(&mut tree, DOCS, from)?;
+    let changes = fs::read(from.join("CHANGELOG.md"))?;
+    tree.file(&format!("{DOCS}/changelog.gz"), &gzip(&changes)?)?;
     for page in ["kernel-module.md", "secure-boot.md"] {
         tree.file(
             &format!("{DOCS}/{page}"),
@@ -356,8 +363,15 @@ fn module_tree(release: &Release, from: &Path) -> Result<Tree> {
 
 const COPYRIGHT: &str = "\
 zmeld is free software under the GNU General Public License, version 2 or later: see
-LICENSE.gz, and on Debian /usr/share/common-licenses/GPL-2. What is linked into the
-program, and under which licences, is in licences.gz of the package zmeld.
+LICENSE.gz, and on Debian /usr/share/common-licenses/GPL-2.
+
+Copyright: the zmeld developers.
+
+Some of what is linked into the program is under the Apache License 2.0 alone, which goes
+with version 3 of the GPL and not with version 2. So the program as a whole, in binary
+form, is under version 3: see GPL-3.0.gz of the package zmeld, and on Debian
+/usr/share/common-licenses/GPL-3. What is linked in, and under which licences, is in
+licences.gz there.
 ";
 
 fn copyright(tree: &mut Tree, docs: &str, from: &Path) -> Result<()> {

@@ -41,11 +41,10 @@ pub fn make(
     let spec = workspace::root().join(format!("packaging/rpm/{}.spec", package.name));
     let text = fs::read_to_string(&spec)
         .with_context(|| format!("cannot read {}", workspace::shown(&spec)))?;
-    let files: Vec<String> = tree
-        .paths()
-        .iter()
-        .map(|path| format!("\"{path}\""))
-        .collect();
+    let own = tree.own_folders();
+    let folders = own.iter().map(|path| format!("%dir \"{path}\""));
+    let paths = tree.paths().iter().map(|path| format!("\"{path}\""));
+    let files: Vec<String> = folders.chain(paths).collect();
     let text = text
         .replace("@VERSION@", &release.version)
         .replace("@ARCH@", arch)

@@ -1,5 +1,6 @@
 //! A package's files, laid out as they are installed.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{symlink, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -46,6 +47,22 @@ impl Tree {
     /// What it installs.
     pub fn paths(&self) -> &[String] {
         &self.paths
+    }
+
+    /// Folders that no other package has: those of our name, and what is in them.
+    pub fn own_folders(&self) -> BTreeSet<String> {
+        let above = self
+            .paths
+            .iter()
+            .flat_map(|path| Path::new(path).ancestors().skip(1));
+        let is_own = |folder: &&Path| {
+            let mut parts = folder.components();
+            parts.any(|part| part.as_os_str().to_string_lossy().starts_with("zmeld"))
+        };
+        above
+            .filter(is_own)
+            .map(|folder| folder.display().to_string())
+            .collect()
     }
 
     /// Adds a file that everybody reads.
@@ -145,5 +162,9 @@ mod tests {
         assert_eq!(mode("etc/z") & 0o777, 0o644);
         assert_eq!(mode("usr/bin") & 0o777, 0o755);
         assert!(folder.join("usr/lib/y").exists());
+        assert!(tree.own_folders().is_empty());
+        tree.file("/usr/share/doc/zmeld/docs/a.md", b"").unwrap();
+        let own: Vec<String> = tree.own_folders().into_iter().collect();
+        assert_eq!(own, ["/usr/share/doc/zmeld", "/usr/share/doc/zmeld/docs"]);
     }
 }

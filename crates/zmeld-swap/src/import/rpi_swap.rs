@@ -190,6 +190,9 @@ fn size(section: &Section, by_default: &Line, into: &mut Imported) -> (String, L
 /// Its file as a tier. It has no priority there.
 fn swap_file(file: &Section, ram_bytes: u64, by_default: &Line, into: &mut Imported) {
     let path = get(file, "Path").map_or("/var/swap", |(path, _)| path);
+    if let Some((_, line)) = get(file, "Path").filter(|(path, _)| !path.starts_with('/')) {
+        return into.left(line, "it is no absolute path, so there is no file here");
+    }
     let (text, line) = size(file, by_default, into);
     let found = match expression::size(&text, ram_bytes) {
         Ok(Some(found)) => found,
