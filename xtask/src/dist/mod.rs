@@ -89,7 +89,8 @@ installed.",
         ("Depends", "dkms (>= 2.8)"),
         (
             "Recommends",
-            "linux-headers-amd64 | linux-headers-arm64 | linux-headers-generic | linux-headers",
+            "openssl, linux-headers-amd64 | linux-headers-arm64 | linux-headers-rpi-2712 | \
+             linux-headers-generic | linux-headers",
         ),
     ],
 };

@@ -137,13 +137,9 @@ fn why_none(host: &Host, machine: &Machine, state: Option<&State>) -> Option<(St
 
 /// Its settings as those of a zram device, whatever kernel's that is.
 fn replace(device: &mut RamDevice, zram: &Feature) {
-    // Every kernel's zram that was built with the choice of codecs; without a device to
-    // ask nobody can tell.
-    const USUAL: &[&str] = &["lzo", "lzo-rle", "lz4", "zstd"];
-    let is_there = |codec: &Codec| match zram.codecs.is_empty() {
-        true => USUAL.contains(&codec.name.as_str()),
-        false => zram.codecs.contains(&codec.name),
-    };
+    // Which codecs a kernel's zram was built with only a device tells (Debian's 6.12 has no
+    // lzo): where there is none to ask, zram takes the one that it was built for.
+    let is_there = |codec: &Codec| zram.codecs.contains(&codec.name);
     device.driver = RamDriver::Zram;
     device.meld = MeldMode::Off;
     device.recompress.clear();
@@ -170,7 +166,9 @@ fn dkms(host: &Host, kernel: &str) -> DkmsSigns {
     });
     let failed = logs.into_iter().next();
     DkmsSigns {
-        has_sources: sources.iter().any(|name| name.starts_with("zmeld-")),
+        has_sources: sources.iter().any(|name| {
+            name.starts_with("zmeld-") && host.exists(format!("/usr/src/{name}/dkms.conf"))
+        }),
         has_headers: host.exists(format!("/lib/modules/{kernel}/build/Makefile")),
         failed,
     }
