@@ -255,7 +255,8 @@ pub struct Source {
 }
 
 impl Source {
-    fn line(&self, suite: &str) -> String {
+    /// The line of `sources.list` for a suite.
+    pub fn line(&self, suite: &str) -> String {
         let signed = match &self.signed_by {
             Some(path) => format!("[signed-by={path}] "),
             None => String::new(),

@@ -19,10 +19,10 @@ const INSTALL_LIMIT: Duration = Duration::from_secs(1800);
 pub const LABEL: &str = "guest-root";
 
 /// More than it takes, for what a test writes; unwritten blocks take no space.
-const IMAGE_MIB: u64 = 1024;
+pub const IMAGE_MIB: u64 = 1024;
 
 /// Beside what every Debian has.
-const PACKAGES: &str = "systemd-sysv,udev,kmod,dbus,dmsetup,cryptsetup-bin,e2fsprogs";
+pub const PACKAGES: &str = "systemd-sysv,udev,kmod,dbus,dmsetup,cryptsetup-bin,e2fsprogs";
 
 /// The image, made if it is not here; if that cannot be, why.
 pub fn image(log: &Log) -> Result<std::result::Result<PathBuf, Reason>> {
@@ -39,7 +39,7 @@ pub fn image(log: &Log) -> Result<std::result::Result<PathBuf, Reason>> {
     if let Err(reason) = install(log, &root, PACKAGES)? {
         return Ok(Err(reason));
     }
-    pack(log, &root, &image)?;
+    pack(log, &root, &image, IMAGE_MIB)?;
     fs::remove_dir_all(&root)?;
     Ok(Ok(image))
 }
@@ -114,11 +114,12 @@ fn bootstrap(
     Ok(Ok(()))
 }
 
-fn pack(log: &Log, root: &Path, image: &Path) -> Result<()> {
+/// A file system of that size with all that is below a folder, without what apt keeps.
+pub fn pack(log: &Log, root: &Path, image: &Path, mib: u64) -> Result<()> {
     fs::remove_dir_all(root.join("var/cache/apt"))?;
     fs::remove_dir_all(root.join("var/lib/apt/lists"))?;
     let unfinished = image.with_extension("unfinished");
-    fs::File::create(&unfinished)?.set_len(IMAGE_MIB << 20)?;
+    fs::File::create(&unfinished)?.set_len(mib << 20)?;
     let mut make = Command::new("mke2fs");
     make.args(["-q", "-t", "ext4", "-F", "-L", LABEL, "-d"]);
     make.arg(root).arg(&unfinished);
@@ -130,7 +131,7 @@ fn pack(log: &Log, root: &Path, image: &Path) -> Result<()> {
 }
 
 /// The machine's own suite: its programs run in the guest, with its libraries.
-fn own_suite() -> Option<String> {
+pub fn own_suite() -> Option<String> {
     suite_of(&fs::read_to_string("/etc/os-release").ok()?)
 }
 

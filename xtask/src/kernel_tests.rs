@@ -7,7 +7,9 @@
 //! `memory=MIB`, `disk=MIB` for each empty disk, `program=NAME`,
 //! `packages=NAME,NAME`, `module` (the command line's tests go without), `small-blocks`
 //! (its blocks are smaller than a page), `narrow-fingerprints` (they have one bit),
-//! `systemd` (it runs in a Debian that systemd started), `dist` (the program's packages), `long` (only with `--long`).
+//! `systemd` (it runs in a Debian that systemd started), `dist` (the program's packages),
+//! `dkms` (that Debian has both packages and two kernels), `dkms-broken` (the module
+//! builds for the first of them alone), `long` (only with `--long`).
 //! It prints a line a check, `ok N - name` or `not ok N - name`.
 
 use std::cell::RefCell;
@@ -27,7 +29,7 @@ use crate::kernel_features;
 use crate::kernels::{self, Arch, Kernel, KernelRecipe, Kind};
 use crate::machine::{self, BootOptions, GuestOutcome};
 use crate::module_build::{self, Flavour};
-use crate::package_tests;
+use crate::package_tests::{self, Sources};
 use crate::process::Log;
 use crate::rust_tests::{self, cargo};
 use crate::signing;
@@ -237,6 +239,7 @@ struct GuestNeeds {
     module: bool,
     systemd: bool,
     dist: bool,
+    dkms: Option<Sources>,
     long: bool,
     kernels: Vec<String>,
     memory: Option<u64>,
@@ -259,6 +262,8 @@ fn needs(script: &str) -> Option<GuestNeeds> {
             None if word == "module" => needs.module = true,
             None if word == "systemd" => needs.systemd = true,
             None if word == "dist" => needs.dist = true,
+            None if word == "dkms" => needs.dkms = Some(Sources::Sound),
+            None if word == "dkms-broken" => needs.dkms = Some(Sources::Broken),
             None if word == "long" => needs.long = true,
             Some(("kernel", names)) => {
                 needs.kernels = names.split(',').map(str::to_owned).collect();
@@ -362,7 +367,7 @@ impl GuestTest {
         }
         let mut boot = self.boot(log, &kernel, scope, seed)?;
         if self.needs.systemd {
-            boot.root = match debian::image(log)? {
+            boot.root = match self.image(log, kernels)? {
                 Ok(image) => Some(image),
                 Err(reason) => return skip(reason),
             };
@@ -371,6 +376,25 @@ impl GuestTest {
         Ok(Stage::Rest(Box::new(move |log| {
             test.boots(log, &kernel, &boot)
         })))
+    }
+
+    /// The file system that its guest boots.
+    fn image(
+        &self,
+        log: &Log,
+        kernels: &KernelCache,
+    ) -> Result<std::result::Result<PathBuf, Reason>> {
+        let Some(sources) = self.needs.dkms else {
+            return debian::image(log);
+        };
+        let mut releases = Vec::new();
+        for name in package_tests::DKMS_KERNELS {
+            match kernels.take(log, name)? {
+                Ok(kernel) => releases.push(kernel.release.clone()),
+                Err(reason) => return Ok(Err(reason)),
+            }
+        }
+        package_tests::image_with_dkms(log, &releases, sources)
     }
 
     fn boots(&self, log: &Log, kernel: &Kernel, boot: &BootOptions) -> Result<Tally> {
@@ -436,7 +460,8 @@ impl GuestTest {
             boot.files.extend(package_files(log, package)?);
         }
         // Where the package brings it, it is not put over that.
-        if self.subject == TestSubject::CommandLine && !self.needs.dist {
+        let has_package = self.needs.dist || self.needs.dkms.is_some();
+        if self.subject == TestSubject::CommandLine && !has_package {
             boot.files.extend(command_line_files(log)?);
         }
         if self.needs.dist {

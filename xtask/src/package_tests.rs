@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use anyhow::{bail, Context, Result};
 
+use crate::apt::{self, Reason};
 use crate::clean_root;
+use crate::debian;
 use crate::dist::{self, Release};
 use crate::process::Log;
 use crate::step::Tally;
@@ -40,7 +42,8 @@ mount --rbind /dev "$root/dev"
 mount -t proc proc "$root/proc"
 cp "$script" "$root/tmp/packages.sh"
 exec chroot "$root" env -i HOME=/root LC_ALL=C.UTF-8 \
-	PATH=/usr/sbin:/usr/bin:/sbin:/bin sh /tmp/packages.sh $part
+	PATH=/usr/sbin:/usr/bin:/sbin:/bin http_proxy="$http_proxy" https_proxy="$https_proxy" \
+	sh /tmp/packages.sh "$@"
 "#;
 
 /// What is released, made where `cargo xtask dist` makes it: what that compiled is not
@@ -58,6 +61,122 @@ pub fn for_guests(log: &Log) -> Result<[PathBuf; 2]> {
     let folder = release.folder.join("next");
     let next = dist::make_program_deb_of(log, &release, "99.0.0", &folder)?;
     Ok([now, next])
+}
+
+/// The kernels of a machine that has both packages: the one that it has when they are
+/// installed, and the one that comes then.
+pub const DKMS_KERNELS: [&str; 2] = ["6.1", "6.12"];
+
+/// The suite that has the second, beside the machine's own.
+const BACKPORTS: &str = "-backports";
+
+/// Whether the module's sources build for every kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sources {
+    /// As they are released.
+    Sound,
+    /// Not for what comes later.
+    Broken,
+}
+
+/// With two kernels' headers and a compiler.
+const DKMS_IMAGE_MIB: u64 = 4096;
+
+/// A Debian that systemd starts, where both packages were installed under the first of
+/// those kernels, and the second kernel later, as an image for guests. What DKMS did then
+/// is in the log.
+pub fn image_with_dkms(
+    log: &Log,
+    releases: &[String],
+    sources: Sources,
+) -> Result<std::result::Result<PathBuf, Reason>> {
+    if !tools::is_root() {
+        return Ok(Err("packages are installed by root".into()));
+    }
+    let [now, next] = releases else {
+        bail!("there are two kernels to install");
+    };
+    let base = match dkms_base(log, now, next)? {
+        Ok(base) => base,
+        Err(reason) => return Ok(Err(reason)),
+    };
+    let release = Release::of_commit(&workspace::target().join("dist"))?;
+    let mut packages = vec![dist::make_program_deb(log, &release)?];
+    packages.push(dist::make_module_deb(log, &release)?);
+    let folder = workspace::work_folder("packages")?;
+    let name = match sources {
+        Sources::Sound => "dkms",
+        Sources::Broken => "dkms-broken",
+    };
+    let image = folder.join(format!("{name}.ext4"));
+    let made_of = folder.join(format!("{name}.made-of"));
+    let mut bytes = format!("{now} {next} {}", include_str!("../guest/dkms.sh")).into_bytes();
+    for package in &packages {
+        bytes.extend(fs::read(package)?);
+    }
+    if image.exists() && fs::read(&made_of).is_ok_and(|known| known == bytes) {
+        return Ok(Ok(image));
+    }
+    let place = folder.join("for-dkms");
+    let _ = fs::remove_dir_all(&place);
+    fs::create_dir_all(&place)?;
+    for package in &packages {
+        fs::copy(package, place.join(package.file_name().unwrap_or_default()))?;
+    }
+    let root = clean_root::copy(log, &base, name)?;
+    let broken = match sources {
+        Sources::Sound => "",
+        Sources::Broken => "broken",
+    };
+    let ran = log.run(
+        &mut within(&root.0, &place, "dkms.sh", &[next, now, broken]),
+        LIMIT,
+    )?;
+    if !ran.succeeded() || !ran.text.contains("\nok done") {
+        let why = workspace::shown(log.path());
+        bail!("the machine with both packages cannot be made, see {why}");
+    }
+    debian::pack(log, &root.0, &image, DKMS_IMAGE_MIB)?;
+    fs::write(&made_of, bytes)?;
+    Ok(Ok(image))
+}
+
+/// What such a machine is made from, with the second kernel's packages fetched and not
+/// installed: made once.
+fn dkms_base(log: &Log, now: &str, next: &str) -> Result<std::result::Result<PathBuf, Reason>> {
+    let packages = format!(
+        "{},dkms,linux-headers-{now},linux-base,initramfs-tools,procps",
+        debian::PACKAGES
+    );
+    let base = match clean_root::base(log, "two-kernels", &packages)? {
+        Ok(base) => base,
+        Err(reason) => return Ok(Err(reason)),
+    };
+    let there = base.join(format!("etc/apt/has-{next}"));
+    let headers = base.join(format!("usr/src/linux-headers-{now}"));
+    if !headers.exists() {
+        let why = format!("{} has no headers of {now}: remove it", base.display());
+        return Ok(Err(why));
+    }
+    if !there.exists() {
+        let Some(source) = apt::own_source() else {
+            return Ok(Err("the machine's apt names no Debian mirror".into()));
+        };
+        let Some(suite) = debian::own_suite() else {
+            return Ok(Err("this machine is no Debian".into()));
+        };
+        let lines = source.line(&suite) + &source.line(&format!("{suite}{BACKPORTS}"));
+        fs::write(base.join("etc/apt/sources.list"), lines)?;
+        fs::copy("/etc/resolv.conf", base.join("etc/resolv.conf"))?;
+        fs::copy("/etc/hosts", base.join("etc/hosts"))?;
+        let mut fetch = within(&base, &base, "fetch-kernel.sh", &[next]);
+        if !log.run(&mut fetch, LIMIT)?.succeeded() {
+            let why = workspace::shown(log.path());
+            return Ok(Err(format!("kernel {next} cannot be fetched, see {why}")));
+        }
+        fs::write(&there, "")?;
+    }
+    Ok(Ok(base))
 }
 
 /// Made again elsewhere, from the same commit, all is the same to the byte.
@@ -145,12 +264,8 @@ pub fn life(log: &Log) -> Result<Tally> {
 
 /// Runs a part of the script there; what it said.
 fn enter(log: &Log, root: &Path, release: &Release, part: &str) -> Result<String> {
-    let mut command = Command::new("unshare");
-    command.args(["--mount", "--pid", "--fork", "--kill-child"]);
-    command.args(["sh", "-c", ENTER]);
-    command.env("root", root).env("part", part);
-    command.env("packages", &release.folder);
-    command.env("script", workspace::root().join("xtask/guest/packages.sh"));
+    let words: Vec<&str> = part.split_whitespace().collect();
+    let mut command = within(root, &release.folder, "packages.sh", &words);
     let ran = log.run(&mut command, LIMIT)?;
     if !ran.succeeded() || !ran.text.contains("\n1..") {
         bail!(
@@ -159,6 +274,17 @@ fn enter(log: &Log, root: &Path, release: &Release, part: &str) -> Result<String
         );
     }
     Ok(ran.text)
+}
+
+/// A script of `xtask/guest` in a Debian, with that folder of packages.
+fn within(root: &Path, packages: &Path, script: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--pid", "--fork", "--kill-child"]);
+    command.args(["sh", "-c", ENTER, "sh"]).args(arguments);
+    command.env("root", root).env("packages", packages);
+    let guests = workspace::root().join("xtask/guest");
+    command.env("script", guests.join(script));
+    command
 }
 
 fn judged(text: &str) -> Tally {

@@ -235,6 +235,18 @@ pub fn make_program_deb(log: &Log, release: &Release) -> Result<PathBuf> {
     deb::make(log, release, &PROGRAM, Some(target.arch), &tree)
 }
 
+/// The .deb of the module's sources.
+pub fn make_module_deb(log: &Log, release: &Release) -> Result<PathBuf> {
+    let sources = source::tree(log, release, &release.work("source")?)?;
+    deb::make(
+        log,
+        release,
+        &MODULE,
+        None,
+        &module_tree(release, &sources)?,
+    )
+}
+
 /// The program's .deb again with another version, from the tree that was left.
 pub fn make_program_deb_of(
     log: &Log,

@@ -1,0 +1,72 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
+# guest: kernel=6.1,6.12 memory=640 systemd long dkms
+#
+# A machine with both packages that asks for zmeld.ko. DKMS built that for 6.1 when it
+# was installed, and for 6.12 when that kernel was; each is booted. Then the kernel does
+# not take the module any more.
+
+# shellcheck source-path=SCRIPTDIR
+. /guest/guest.sh
+
+if [ -n "$PREPARE" ]; then
+	# The guest's index does not have what DKMS built.
+	chroot "$PREPARE" /usr/sbin/depmod -a "$(uname -r)" || exit 1
+	cat >"$PREPARE/etc/zmeld.toml" <<-END
+		[tier.ram]
+		kind = "zmeld"
+		size = "50%"
+	END
+	exit 0
+fi
+
+# since UNIT: when it was there, microseconds of this boot.
+since() {
+	systemctl show --value -p ActiveEnterTimestampMonotonic "$1"
+}
+
+status() {
+	zmeld status --check >/tmp/status
+	code=$?
+	sed 's/^/# /' /tmp/status
+	return $code
+}
+
+# quietly COMMAND...: what it says is in the log and in /tmp/said.
+quietly() {
+	"$@" >/tmp/said 2>&1
+	code=$?
+	sed 's/^/# /' /tmp/said
+	return $code
+}
+
+systemctl is-system-running --wait >/dev/null
+systemctl --no-pager --failed
+same "the system runs" running "$(systemctl is-system-running)"
+dkms status | sed 's/^/# /'
+ok "swap is on, in zmeld's own device" grep -q '^/dev/zmeld0 ' /proc/swaps
+ok "nothing is in zram" [ ! -e /sys/block/zram0 ]
+ok "it was there before services start" \
+	[ "$(since zmeld.service)" -le "$(since basic.target)" ]
+ok "status has no findings" status
+ok "up has nothing to do" sh -c 'zmeld up --json | grep -q "\"applied\": \[\]"'
+/guest/pages swap 600 1 "$SEED" 30
+same "memory is right under pressure" 0 $?
+ok "down" quietly zmeld down
+
+# A file that no kernel takes for a module. DKMS may have compressed its own.
+! grep -q '^zmeld ' /proc/modules || rmmod zmeld
+echo broken >"$(modinfo -n zmeld)"
+ok "up sets up zram in its place" quietly zmeld up
+ok "and says so" grep -q 'a zram device stands in for zmeld' /tmp/said
+ok "swap is on, in zram" grep -q '^/dev/zram0 ' /proc/swaps
+ok "status has a finding" sh -c '! zmeld status --check >/tmp/status'
+sed 's/^/# /' /tmp/status
+ok "which says why" sh -c \
+	'tr -d "\n" </tmp/status | tr -s " " | grep -q "did not take zmeld.ko"'
+ok "up has nothing to do then" sh -c 'zmeld up --json | grep -q "\"applied\": \[\]"'
+ok "and tells programs" sh -c 'zmeld up --json | grep -q "\"asked\": \"zmeld\""'
+ok "down takes that back, too" quietly zmeld down
+same "no swap is left" 1 "$(wc -l </proc/swaps)"
+end
