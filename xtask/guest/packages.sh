@@ -35,7 +35,7 @@ not() {
 # All that packages may leave; not the package managers' own books, caches, and what depmod makes.
 everything() {
 	find /boot /etc /lib/modules /opt /root /srv /usr /var/lib /var/spool \
-		! -path '/var/lib/dpkg/*' ! -path '/var/lib/rpm/*' ! -path '/lib/modules/*/modules.*' \
+		! -path '/var/lib/dpkg/*' ! -path '/var/lib/rpm/*' ! -path '/root/.rpmdb*' ! -path '/lib/modules/*/modules.*' \
 		! -path '/usr/lib/modules/*/modules.*' ! -path '/etc/ld.so.cache' | sort
 }
 
@@ -180,6 +180,9 @@ module() {
 	check 'and can be removed' run dpkg -P zmeld-dkms
 }
 
+# What other packages of a system that rpm manages have made; their owner is not here.
+[ "$2" != rpm ] || mkdir -p /usr/lib/systemd/system-generators \
+	/usr/share/fish/vendor_completions.d /usr/share/zsh/site-functions
 everything >/tmp/before
 swaps >/tmp/swaps-before
 "$@"
