@@ -53,6 +53,26 @@ swap_out() {
 	ok "pages were swapped" [ "$(field mm_stat 1)" -ge "$3" ]
 }
 
+# since UNIT: when it was there, microseconds of this boot.
+since() {
+	systemctl show --value -p ActiveEnterTimestampMonotonic "$1"
+}
+
+# before_services: zmeld.service is there, and was before what services wait for.
+before_services() {
+	systemctl -q is-active zmeld.service &&
+		[ "$(since zmeld.service)" -gt 0 ] &&
+		[ "$(since zmeld.service)" -le "$(since basic.target)" ]
+}
+
+# quietly COMMAND...: what it says is in the log and in /tmp/said.
+quietly() {
+	"$@" >/tmp/said 2>&1
+	code=$?
+	sed 's/^/# /' /tmp/said
+	return $code
+}
+
 skip() {
 	checks=$((checks + 1))
 	echo "ok $checks - $1 # SKIP $2"

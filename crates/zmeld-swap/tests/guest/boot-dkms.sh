@@ -21,23 +21,10 @@ if [ -n "$PREPARE" ]; then
 	exit 0
 fi
 
-# since UNIT: when it was there, microseconds of this boot.
-since() {
-	systemctl show --value -p ActiveEnterTimestampMonotonic "$1"
-}
-
 status() {
 	zmeld status --check >/tmp/status
 	code=$?
 	sed 's/^/# /' /tmp/status
-	return $code
-}
-
-# quietly COMMAND...: what it says is in the log and in /tmp/said.
-quietly() {
-	"$@" >/tmp/said 2>&1
-	code=$?
-	sed 's/^/# /' /tmp/said
 	return $code
 }
 
@@ -48,7 +35,7 @@ dkms status | sed 's/^/# /'
 ok "swap is on, in zmeld's own device" grep -q '^/dev/zmeld0 ' /proc/swaps
 ok "nothing is in zram" [ ! -e /sys/block/zram0 ]
 ok "it was there before services start" \
-	[ "$(since zmeld.service)" -le "$(since basic.target)" ]
+	before_services
 ok "status has no findings" status
 ok "up has nothing to do" sh -c 'zmeld up --json | grep -q "\"applied\": \[\]"'
 /guest/pages swap 600 1 "$SEED" 30

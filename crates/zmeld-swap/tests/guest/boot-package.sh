@@ -32,22 +32,10 @@ active() {
 	[ "$(systemctl is-active "$1")" = active ]
 }
 
-# since UNIT: when it was there, microseconds of this boot.
-since() {
-	systemctl show --value -p ActiveEnterTimestampMonotonic "$1"
-}
-
 status() {
 	zmeld status --check >/tmp/status
 	code=$?
 	sed 's/^/# /' /tmp/status
-	return $code
-}
-
-quietly() {
-	"$@" >/tmp/said 2>&1
-	code=$?
-	sed 's/^/# /' /tmp/said
 	return $code
 }
 
@@ -57,7 +45,7 @@ same "the system runs" running "$(systemctl is-system-running)"
 ok "swap is on" grep -q '^/dev/zram0 ' /proc/swaps
 ok "by zmeld.service" active zmeld.service
 ok "it was there before services start" \
-	[ "$(since zmeld.service)" -le "$(since basic.target)" ]
+	before_services
 ok "an ordinary service found it" grep -q '^/dev/zram0 ' /run/swaps-seen
 ok "status has no findings" status
 ok "up has nothing to do" sh -c 'zmeld up --json | grep -q "\"applied\": \[\]"'

@@ -19,11 +19,6 @@ if [ -n "$PREPARE" ]; then
 	exit 0
 fi
 
-# since UNIT: when it was there, microseconds of this boot.
-since() {
-	systemctl show --value -p ActiveEnterTimestampMonotonic "$1"
-}
-
 # finding WORDS: status has it, over however many lines.
 finding() {
 	zmeld status --check >/tmp/status
@@ -38,7 +33,7 @@ ok "there is no zmeld.ko for this kernel" [ ! -e "/lib/modules/$(uname -r)/updat
 same "the system runs" running "$(systemctl is-system-running)"
 ok "swap is on, in zram" grep -q '^/dev/zram0 ' /proc/swaps
 ok "it was there before services start" \
-	[ "$(since zmeld.service)" -le "$(since basic.target)" ]
+	before_services
 ok "the boot says so" sh -c \
 	'journalctl -b -o cat -u zmeld.service | grep -q "a zram device stands in for zmeld"'
 ok "a finding says why" finding "DKMS could not build it for $(uname -r)"
