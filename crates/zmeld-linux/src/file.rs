@@ -203,18 +203,7 @@ fn written_beside(
     bytes: &[u8],
     mode: Option<u32>,
 ) -> io::Result<tempfile::NamedTempFile> {
-    if name.file_name().is_none() {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "this is no name of a file",
-        ));
-    }
-    let mut part = tempfile::Builder::new()
-        .prefix(PART.0)
-        .suffix(PART.1)
-        .permissions(Permissions::from_mode(0o666))
-        .tempfile_in(folder(name))
-        .map_err(without_path)?;
+    let mut part = begin_beside(name, mode)?;
     part.write_all(bytes).map_err(without_path)?;
     if let Some(mode) = mode {
         part.as_file()
@@ -222,6 +211,24 @@ fn written_beside(
     }
     part.as_file().sync_all()?;
     Ok(part)
+}
+
+/// The same without its content. What gets a mode of its own may be a secret: until it
+/// is whole nobody else reads it.
+fn begin_beside(name: &Path, mode: Option<u32>) -> io::Result<tempfile::NamedTempFile> {
+    if name.file_name().is_none() {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "this is no name of a file",
+        ));
+    }
+    let first = if mode.is_some() { 0o600 } else { 0o666 };
+    tempfile::Builder::new()
+        .prefix(PART.0)
+        .suffix(PART.1)
+        .permissions(Permissions::from_mode(first))
+        .tempfile_in(folder(name))
+        .map_err(without_path)
 }
 
 /// What the system said, without the random name, which tells nobody anything.
@@ -365,5 +372,24 @@ fn io_error(path: &Path, cause: io::Error) -> Error {
     Error::Io {
         path: path.to_owned(),
         cause,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_a_mode_is_nobody_elses_before_it_is_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let name = dir.path().join("key");
+        let mode = |part: &tempfile::NamedTempFile| {
+            part.as_file().metadata().unwrap().permissions().mode() & 0o777
+        };
+        for wanted in [0o600, 0o644] {
+            assert_eq!(mode(&begin_beside(&name, Some(wanted)).unwrap()), 0o600);
+            let whole = written_beside(&name, b"secret", Some(wanted)).unwrap();
+            assert_eq!(mode(&whole), wanted);
+        }
     }
 }

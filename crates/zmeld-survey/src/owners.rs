@@ -5,6 +5,9 @@ use std::fmt;
 
 use zmeld_linux::Host;
 
+/// Bytes of a name that a command line gives.
+const NAME_MAX: usize = 128;
+
 /// What kind of owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum OwnerKind {
@@ -68,6 +71,11 @@ impl Owner {
         }
     }
 
+    /// Whether an ordinary user can make as many of such as he likes.
+    pub(crate) fn is_a_users(&self) -> bool {
+        self.id.starts_with("/user.slice/") || self.kind == OwnerKind::Vm && self.id.contains('@')
+    }
+
     /// All that are too small for a row of their own.
     pub(crate) fn others(how_many: usize) -> Owner {
         Owner::new(OwnerKind::Other, "other", format!("{how_many} more"))
@@ -86,7 +94,8 @@ impl Owner {
             .map(|word| String::from_utf8_lossy(word).into_owned())
             .collect();
         let groups = Groups::parse(&String::from_utf8_lossy(&read("cgroup")));
-        (of(&groups, &words), groups.memory)
+        let uid = uid_in(&String::from_utf8_lossy(&read("status")));
+        (of(&groups, &words, uid), groups.memory)
     }
 }
 
@@ -135,17 +144,25 @@ fn seen_from_above(path: &str) -> String {
     }
 }
 
-fn of(groups: &Groups, command: &[String]) -> Owner {
-    let known = || groups.paths.iter().find_map(|path| known_group(path));
-    let mut owner = match machine_by_command(command) {
-        Some(owner) => owner,
-        None => known().unwrap_or_else(|| {
+/// Whose a process is, by its status; nobody's where that cannot be read.
+fn uid_in(status: &str) -> u32 {
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    let first = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+    first.unwrap_or(u32::MAX)
+}
+
+/// What a group says goes before what a command line says, which anybody writes as he likes.
+fn of(groups: &Groups, command: &[String], uid: u32) -> Owner {
+    let find = |of: fn(&str) -> Option<Owner>| groups.paths.iter().find_map(|path| of(path));
+    let mut owner = find(machine_group)
+        .or_else(|| machine_by_command(command, uid))
+        .or_else(|| find(known_group))
+        .unwrap_or_else(|| {
             let path = groups.paths.first().map_or("/", String::as_str);
             let mut owner = Owner::new(OwnerKind::Cgroup, path, path);
             owner.group = Some(path.to_owned());
             owner
-        }),
-    };
+        });
     // Where version 2 has another path than the one that told, it tells nothing of it.
     let unified = groups.unified.as_deref().unwrap_or("");
     owner.group = owner.group.filter(|group| {
@@ -155,7 +172,10 @@ fn of(groups: &Groups, command: &[String]) -> Owner {
 }
 
 /// A virtual machine by the command line of the program that runs it.
-fn machine_by_command(command: &[String]) -> Option<Owner> {
+///
+/// Of an ordinary user's the id has his number, so that nobody's pages count as those of
+/// another's machine.
+fn machine_by_command(command: &[String], uid: u32) -> Option<Owner> {
     let program = command.first()?.rsplit('/').next()?;
     let after = |option: &str| {
         let at = command.iter().position(|word| word == option)?;
@@ -170,7 +190,26 @@ fn machine_by_command(command: &[String]) -> Option<Owner> {
         // User-mode Linux, whatever its file is called.
         command.iter().find_map(|word| word.strip_prefix("umid="))?
     };
-    Some(Owner::new(OwnerKind::Vm, format!("vm:{name}"), name))
+    let name = shortened(name);
+    let id = match uid {
+        0 => format!("vm:{name}"),
+        uid => format!("vm:{name}@{uid}"),
+    };
+    Some(Owner::new(OwnerKind::Vm, id, name))
+}
+
+/// A name of a length that a file of many rows can bear.
+fn shortened(name: &str) -> &str {
+    let mut end = name.len().min(NAME_MAX);
+    while !name.is_char_boundary(end) {
+        end -= 1;
+    }
+    &name[..end]
+}
+
+/// What a group's path says where it is a virtual machine's or a container's.
+fn machine_group(path: &str) -> Option<Owner> {
+    known_group(path).filter(|owner| matches!(owner.kind, OwnerKind::Vm | OwnerKind::Container))
 }
 
 /// What a group's path says, if it says whose it is.
@@ -331,11 +370,24 @@ mod tests {
     use std::fs;
 
     fn owner(groups: &str, command: &[&str]) -> (OwnerKind, String, String, Option<String>) {
+        owner_of(groups, command, 0)
+    }
+
+    fn owner_of(
+        groups: &str,
+        command: &[&str],
+        uid: u32,
+    ) -> (OwnerKind, String, String, Option<String>) {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().join("proc/77");
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join("cgroup"), groups).unwrap();
         fs::write(folder.join("cmdline"), command.join("\0") + "\0").unwrap();
+        fs::write(
+            folder.join("status"),
+            format!("Name:\tx\nUid:\t{uid}\t0\t0\t0\n"),
+        )
+        .unwrap();
         let (owner, _) = Owner::of_process(&Host::at(dir.path()), 77);
         (owner.kind, owner.id, owner.name, owner.group)
     }
@@ -549,5 +601,19 @@ mod tests {
         assert_eq!(unescape("a\\x2db\\x"), "a-b\\x");
         assert_eq!(unescape("\\x\u{e9}9"), "\\x\u{e9}9");
         assert_eq!(unescape("\\x2"), "\\x2");
+    }
+
+    #[test]
+    fn a_command_line_claims_nothing_of_others_and_no_room() {
+        let long = format!("umid={}", "x".repeat(100_000));
+        let (_, id, name, _) = owner_of("0::/user.slice\n", &["./a", &long], 1000);
+        assert_eq!(name.len(), NAME_MAX);
+        assert!(id.ends_with("@1000") && id.len() < 150, "{id}");
+        let claims = owner_of("0::/user.slice\n", &["./a", "umid=db"], 1000);
+        assert_eq!(claims.1, "vm:db@1000");
+        // In a container it is the container's, whoever it says that it is.
+        let group = format!("0::/system.slice/docker-{ID}.scope\n");
+        let held = owner_of(&group, &["./a", "umid=db"], 0);
+        assert_eq!(held.0, OwnerKind::Container);
     }
 }

@@ -1,6 +1,7 @@
 //! Where surveys go: a folder, where a file appears whole or not at all.
 
 use std::fs;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -63,13 +64,31 @@ impl Place {
         let Place::Folder(folder) = self;
         let path = folder.join(&name);
         make_folder(path.parent().expect("a name has folders"))?;
-        file::create(&path, bytes)?;
+        // Who reads surveys and has memory on a machine can try out what others hold there.
+        file::create_with_mode(&path, bytes, 0o600)?;
         Ok(path.display().to_string())
     }
 }
 
+/// Makes a folder that is not there, with those above it: nobody else's to read. What is
+/// there already and is another user's is believed as little as a link would be.
 fn make_folder(folder: &Path) -> Result<(), Error> {
-    fs::create_dir_all(folder).map_err(|cause| FileError::new("make", folder, cause).into())
+    let failed = |cause| FileError::new("make", folder, cause);
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true).mode(0o700);
+    builder.create(folder).map_err(failed)?;
+    let me = rustix::process::geteuid().as_raw();
+    let is_ours = |part: &&Path| part.components().any(|name| name.as_os_str() == ROOT);
+    for part in folder.ancestors().take_while(is_ours) {
+        let found = fs::symlink_metadata(part).map_err(failed)?;
+        if !found.is_dir() || ![0, me].contains(&found.uid()) {
+            return Err(Error::BadPlace {
+                text: part.display().to_string(),
+                problem: "it is a link, or another user's: surveys could land anywhere".to_owned(),
+            });
+        }
+    }
+    Ok(())
 }
 
 /// Below a place: folder and file.
@@ -147,6 +166,12 @@ mod tests {
         assert!(said.contains("file/zmeld-survey-1"), "{said}");
         let folder = dir.path().join("new/folder");
         Place::Folder(folder.clone()).check().unwrap();
-        assert!(folder.join(ROOT).is_dir());
+        let made = fs::metadata(folder.join(ROOT)).unwrap();
+        assert_eq!(made.mode() & 0o777, 0o700);
+        let linked = dir.path().join("linked");
+        fs::create_dir(&linked).unwrap();
+        std::os::unix::fs::symlink(dir.path(), linked.join(ROOT)).unwrap();
+        let said = Place::Folder(linked).check().unwrap_err().to_string();
+        assert!(said.contains("it is a link"), "{said}");
     }
 }

@@ -37,6 +37,9 @@ const SKIPPED: [SkipReason; 4] = [
     SkipReason::TooManyRegions,
 ];
 
+/// Of the owners with rows of their own, those that ordinary users can make.
+const USERS_MAX: usize = 24;
+
 /// What can be asked of a sketch's size.
 pub struct Limits;
 
@@ -282,11 +285,23 @@ fn plan(host: &Host, live: &LiveMemory) -> Vec<Planned> {
     }
     let mut owners: Vec<Planned> = owners.into_values().collect();
     owners.sort_by(|a, b| (b.bytes, &a.owner.id).cmp(&(a.bytes, &b.owner.id)));
-    if owners.len() > OWNERS_MAX {
-        let small = owners.split_off(OWNERS_MAX);
-        owners.push(together(small));
+    // Users make as many groups and processes as they like: they leave room for services.
+    let mut of_users = 0;
+    let (mut shown, mut small) = (Vec::new(), Vec::new());
+    for owner in owners {
+        let is_users = owner.owner.is_a_users();
+        let has_room = shown.len() < OWNERS_MAX && (!is_users || of_users < USERS_MAX);
+        of_users += usize::from(is_users && has_room);
+        if has_room {
+            shown.push(owner);
+        } else {
+            small.push(owner);
+        }
     }
-    owners
+    if !small.is_empty() {
+        shown.push(together(small));
+    }
+    shown
 }
 
 fn together(small: Vec<Planned>) -> Planned {
