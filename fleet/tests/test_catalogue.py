@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from made import NOON, Machine, Owner, program, write
-from zmeld_fleet import catalogue, cli, places, schema
+from made import NOON, Machine, Owner, program, table_of, write
+from zmeld_fleet import catalogue, cli, places, reporting, schema
 from zmeld_fleet.catalogue import Reason
 
 
@@ -211,6 +211,80 @@ def test_surveys_of_some_processes_only_are_left_out(tmp_path):
     rewritten(path, lambda t: t.append_column("selection", pa.array(["--pid 7"] * len(t))))
     found = look(tmp_path)
     assert reasons(found) == ["selection"] and "--pid 7" in found.left_out[0].why
+
+
+VALUES = {
+    "ram_bytes": -1,
+    "page_size": 0,
+    "uptime_seconds": float("nan"),
+    "theta": schema.HASH_MIN + 1000,
+    "pages": 2**63 - 1,
+    "pages_zero": 10**6,
+    "pages_distinct": float("inf"),
+    "pool_zstd": 1e300,
+    "pool_zstd_high": 1e17,
+    "object_zstd": 2**31 - 1,
+    "count": -1,
+    "label_value": "z" * 10_000,
+    "survey": "0" * 32,
+    "time": datetime(2301, 1, 1, tzinfo=timezone.utc),
+}
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_what_cannot_be_true_is_left_out(tmp_path, name):
+    sound(tmp_path)
+    bad = machine("bad", labels={"role": "web"})
+    rows = table_of(bad).to_pylist()
+    ordered = rows if name == "time" else reversed(rows)
+    row = next(row for row in ordered if row[name] is not None)
+    row[name] = VALUES[name]
+    write(tmp_path, bad, pa.Table.from_pylist(rows, schema=schema.ARROW))
+    found = look(tmp_path)
+    assert (reasons(found), len(found.surveys)) == (["values"], 3)
+
+
+def test_a_text_that_is_none_does_not_end_the_report(tmp_path):
+    """In a row about a machine at once, in one about a content when it is read."""
+    paths = sound(tmp_path, 4)
+    for path, at in ((paths[0], 0), (paths[1], -1)):
+        table = pq.read_table(path, partitioning=None)
+        name = "host" if at == 0 else "owner"
+        texts = table[name].to_pylist()
+        texts[at] = b"\xff\xfe"
+        raw = pa.array([t.encode() if isinstance(t, str) else t for t in texts], pa.binary())
+        broken = pa.Array.from_buffers(pa.string(), len(raw), raw.buffers(), raw.null_count)
+        pq.write_table(with_column(table, name, broken), path)
+    report = reporting.make(str(tmp_path))
+    assert [left.reason for left in report.left_out] == [Reason.DAMAGED] * 2
+    assert report.machines == 2
+
+
+def test_a_time_without_a_zone_is_another_type(tmp_path):
+    path = sound(tmp_path)[0]
+    naive = pa.timestamp("us")
+    rewritten(path, lambda t: with_column(t, "time", t["time"].cast(naive)))
+    assert reasons(look(tmp_path)) == ["columns"]
+
+
+def test_very_many_labels_are_not_read(tmp_path):
+    write(tmp_path, machine("bad", labels={f"label{at}": "x" for at in range(65)}))
+    assert reasons(look(tmp_path)) == ["values"]
+
+
+def test_an_error_that_nobody_foresaw_is_one_line(tmp_path, monkeypatch, capsys):
+    sound(tmp_path)
+
+    def broken(*_, **__):
+        raise KeyError("what?")
+
+    monkeypatch.setattr(reporting, "make", broken)
+    assert cli.main(["report", str(tmp_path)]) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1 and "KeyError" in err and cli.TRACE in err
+    monkeypatch.setenv(cli.TRACE, "1")
+    with pytest.raises(KeyError):
+        cli.main(["report", str(tmp_path)])
 
 
 def test_a_survey_without_its_machine_is_left_out(tmp_path):

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from zmeld_fleet.analysis import estimate_tally
+from zmeld_fleet.analysis import Tally, estimate_tally
 from zmeld_fleet.estimate import Estimate, around, exact, sampled_sum, total
 from zmeld_fleet.schema import HASH_MIN, THETA_ALL, sampled
 
@@ -84,13 +84,37 @@ def weighted(random, k):
         {"machines": int(n), "object_zstd": int(o), "object_zstd_squares": int(o) ** 2}
         for n, o in zip(machines[below], objects[below], strict=True)
     ]
-    estimate = estimate_tally(rows, lambda row: row["machines"] - 1, "zstd", sampled(theta))
+    tally = Tally(lambda row: row["machines"] - 1, int(machines.max()) - 1)
+    estimate = estimate_tally(rows, tally, "zstd", sampled(theta))
     return estimate, int(((machines - 1) * objects).sum())
 
 
 def test_bytes_that_machines_share():
     random = np.random.default_rng(SEED + 2)
     share = covered([weighted(random, 256) for _ in range(TRIALS)])
+    assert share >= COVERED_MIN, share
+
+
+def skewed(random, everywhere, elsewhere):
+    """A few contents on all of a thousand machines, the others on one or on some."""
+    fleet = 1000
+    machines = np.concatenate(
+        [np.full(everywhere, fleet), 1 + random.poisson(elsewhere, size=5_000)]
+    )
+    share = float(np.exp(random.uniform(np.log(0.002), np.log(0.5))))
+    below = machines[random.random(len(machines)) < share]
+    rows = [
+        {"machines": int(held), "contents": int(contents)}
+        for held, contents in zip(*np.unique(below, return_counts=True), strict=True)
+    ]
+    tally = Tally(lambda row: row["machines"] - 1, fleet - 1)
+    return estimate_tally(rows, tally, None, share), int((machines - 1).sum())
+
+
+@pytest.mark.parametrize(("everywhere", "elsewhere"), [(1, 0.0), (5, 0.0), (5, 0.3), (60, 2.0)])
+def test_a_few_contents_that_are_on_all_machines(everywhere, elsewhere):
+    random = np.random.default_rng(SEED + 3)
+    share = covered([skewed(random, everywhere, elsewhere) for _ in range(TRIALS)])
     assert share >= COVERED_MIN, share
 
 

@@ -177,12 +177,12 @@ def analyse(
     report.bound_share = sampled(bounds.fleet)
     with rows_read(catalogue, engine, current) as table:
         answers = _ask(engine, table, _chosen(current, by, kinds, bounds), bounds)
-    cross = _Cross(answers, bounds)
+    cross = _Cross(answers, bounds, catalogue.page_size)
     report.kinds = [
         _kind(name, at, [s for s in current if kind_of(s, by) == name], sums, cross, catalogue)
         for at, name in enumerate(kinds)
     ]
-    report.fleet, report.between_kinds = _fleet(current, sums, cross, catalogue)
+    report.fleet, report.between_kinds = _fleet(current, sums, cross, catalogue, len(kinds))
     report.names = _names(answers["names"], catalogue.page_size)
     report.standouts = _standouts(report, current, by, sums, answers["surveys"], bounds)
     return report
@@ -325,44 +325,59 @@ def _ask(engine: Engine, table: ir.Table, chosen: pa.Table, bounds: Bounds) -> d
 Weight = Callable[[dict[str, Any]], int]
 
 
+@dataclass(frozen=True)
+class Tally:
+    """What a content counts, and what it can count at most: if one is on all of them."""
+
+    weight: Weight
+    most: int
+
+
 class _Cross:
     """What contents that stand in several places come to."""
 
-    def __init__(self, answers: dict[str, Any], bounds: Bounds) -> None:
+    def __init__(self, answers: dict[str, Any], bounds: Bounds, page_size: int) -> None:
         self._bounds = bounds
+        self._page_size = page_size
         self._kinds: dict[int, list[dict[str, Any]]] = defaultdict(list)
         for row in answers["kinds"]:
             self._kinds[row["kind"]].append(row)
         self._fleet: list[dict[str, Any]] = answers["fleet"]
 
-    def of_kind(self, at: int, name: str, weight: Weight, codec: str | None) -> Estimate:
+    def of_kind(self, at: int, name: str, tally: Tally, codec: str | None) -> Estimate:
         """Over the contents of a kind: pages, or bytes in a codec's pool."""
-        return estimate_tally(self._kinds[at], weight, codec, sampled(self._bounds.kinds[name]))
+        share = sampled(self._bounds.kinds[name])
+        return estimate_tally(self._kinds[at], tally, codec, share, self._page_size)
 
-    def of_fleet(self, weight: Weight, codec: str | None) -> Estimate:
+    def of_fleet(self, tally: Tally, codec: str | None) -> Estimate:
         """Over all contents."""
-        return estimate_tally(self._fleet, weight, codec, sampled(self._bounds.fleet))
-
-
-OBJECT_MAX = 4096
+        share = sampled(self._bounds.fleet)
+        return estimate_tally(self._fleet, tally, codec, share, self._page_size)
 
 
 def estimate_tally(
-    rows: Iterable[dict[str, Any]], weight: Weight, codec: str | None, share: float
+    rows: Iterable[dict[str, Any]],
+    tally: Tally,
+    codec: str | None,
+    share: float,
+    page_size: int = 4096,
 ) -> Estimate:
-    """The sum of `weight` over all contents, each times what it takes with a codec."""
-    summed = squares = largest = 0
+    """The sum of the weights of all contents, each times what it takes with a codec.
+
+    The heaviest content need not be in the sample, so the interval reckons with what one
+    can count at most, not with what the heaviest of the sample does.
+    """
+    summed = squares = 0
     for row in rows:
-        times = weight(row)
+        times = tally.weight(row)
         if times == 0:
             continue
         unit = "contents" if codec is None else f"object_{codec}"
         unit_squares = "contents" if codec is None else f"object_{codec}_squares"
         summed += times * int(row[unit] or 0)
         squares += times * times * int(row[unit_squares] or 0)
-        largest = max(largest, times)
-    scale = 1 if codec is None else OBJECT_MAX
-    return sampled_sum(float(summed), float(squares), float(max(largest, 1) * scale), share)
+    largest = tally.most * (1 if codec is None else page_size)
+    return sampled_sum(float(summed), float(squares), float(largest), share)
 
 
 def _between_owners(row: dict[str, Any]) -> int:
@@ -381,31 +396,35 @@ def _kind(
     cross: _Cross,
     catalogue: Catalogue,
 ) -> Kind:
-    def tally(weight: Weight, codec: str | None) -> Estimate:
-        return cross.of_kind(at, name, weight, codec)
+    def tally(asked: Tally, codec: str | None) -> Estimate:
+        return cross.of_kind(at, name, asked, codec)
 
     return _summary(name, surveys, sums, tally, catalogue, cross._bounds.kinds[name])
 
 
 def _fleet(
-    current: list[Survey], sums: Sums, cross: _Cross, catalogue: Catalogue
+    current: list[Survey], sums: Sums, cross: _Cross, catalogue: Catalogue, kinds: int
 ) -> tuple[Kind, Estimate]:
     bound = cross._bounds.fleet
     fleet = _summary("all machines", current, sums, cross.of_fleet, catalogue, bound)
-    return fleet, cross.of_fleet(lambda row: int(row["kinds"]) - 1, None)
+    between = Tally(lambda row: int(row["kinds"]) - 1, kinds - 1)
+    return fleet, cross.of_fleet(between, None)
 
 
 def _summary(
     name: str,
     surveys: list[Survey],
     sums: Sums,
-    tally: Callable[[Weight, str | None], Estimate],
+    tally: Callable[[Tally, str | None], Estimate],
     catalogue: Catalogue,
     bound: int,
 ) -> Kind:
     parts = [sums[s.survey] for s in surveys if s.survey in sums]
     page = catalogue.page_size
     pages = _sum(parts, "pages")
+    contents = float(_content_pages(parts))
+    owners = Tally(_between_owners, sum(max(part["owners"] - 1, 0) for part in parts))
+    machines = Tally(_between_machines, max(len(parts) - 1, 0))
     swaps = [survey.facts["compressed_swap"] for survey in surveys]
     return Kind(
         name=name,
@@ -420,10 +439,10 @@ def _summary(
         share_sampled=sampled(bound),
         duplicates=Duplicates(
             within_owners=_within_owners(parts),
-            between_owners=tally(_between_owners, None),
-            between_machines=tally(_between_machines, None),
+            between_owners=tally(owners, None).within(0.0, contents),
+            between_machines=tally(machines, None).within(0.0, contents),
         ),
-        setups=setups(parts, page, lambda codec: tally(_between_owners, codec)),
+        setups=setups(parts, page, lambda codec: tally(owners, codec)),
         compressed_swap=sum(swap not in (None, "none") for swap in swaps),
     )
 

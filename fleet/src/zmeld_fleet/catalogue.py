@@ -20,7 +20,26 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from zmeld_fleet.places import Place, StoredFile
-from zmeld_fleet.schema import COLUMNS, LABEL, MACHINE, MACHINE_COLUMNS, PACKED_PREFIX, SCHEMA
+from zmeld_fleet.schema import (
+    COLUMNS,
+    CONTENT,
+    CONTENT_COLUMNS,
+    LABEL,
+    MACHINE,
+    MACHINE_COLUMNS,
+    OWNER,
+    PACKED_PREFIX,
+    SCHEMA,
+)
+from zmeld_fleet.validity import (
+    LABELS_MAX,
+    FlawError,
+    Owners,
+    check_contents,
+    check_size,
+    check_values,
+    is_content,
+)
 from zmeld_fleet.words import inert
 
 MAGIC = b"PAR1"
@@ -29,6 +48,8 @@ CLOCK_TOLERANCE = timedelta(minutes=15)
 BOOT_TOLERANCE_S = 300.0
 """Two surveys of one boot may disagree by so much on when that was."""
 READERS = 4
+UTC = ("UTC", "Etc/UTC", "+00:00")
+"""What writers call it."""
 SYNTHETIC = "zmeld.synthetic"
 """The label of a machine that was made up."""
 
@@ -50,6 +71,7 @@ class Reason(Enum):
     TWICE = "twice"
     INTERRUPTED = "interrupted"
     SELECTION = "selection"
+    VALUES = "values"
 
 
 @dataclass(frozen=True)
@@ -90,7 +112,8 @@ class FileContents:
     """What one file says of itself."""
 
     file: StoredFile
-    columns: int
+    extras: frozenset[str]
+    """Columns that the format of this package does not have."""
     surveys: list[Survey]
 
 
@@ -106,7 +129,8 @@ class Catalogue:
     surveys: list[Survey] = field(default_factory=list)
     """What counts: one of a machine and a day."""
     left_out: list[LeftOut] = field(default_factory=list)
-    columns: dict[str, int] = field(default_factory=dict)
+    extras: dict[str, frozenset[str]] = field(default_factory=dict)
+    """Of each file the columns that it has beyond the format."""
     held: dict[str, set[str]] = field(default_factory=dict)
     """The surveys that stand in each file, whether they count or not."""
 
@@ -126,7 +150,7 @@ class Catalogue:
         An engine takes the first file's columns for all.
         """
         wanted = {survey.file.path for survey in surveys}
-        return sorted(wanted, key=lambda path: (self.columns[path], path))
+        return sorted(wanted, key=lambda path: (len(self.extras[path]), path))
 
     def ambiguous(self, paths: list[str]) -> dict[str, list[str]]:
         """Of these files those with a survey that another has, too: which to take from each."""
@@ -157,7 +181,7 @@ def read(place: Place, key_id: str | None = None, now: datetime | None = None) -
         if isinstance(contents, LeftOut):
             catalogue.left_out.append(contents)
             continue
-        catalogue.columns[contents.file.path] = contents.columns
+        catalogue.extras[contents.file.path] = contents.extras
         catalogue.held[contents.file.path] = {survey.survey for survey in contents.surveys}
         found.extend(contents.surveys)
     catalogue.surveys_seen = len(found)
@@ -180,27 +204,39 @@ def look(place: Place, stored: StoredFile) -> FileContents | LeftOut:
             flaw = _magic(file)
             if flaw is not None:
                 return left(*flaw)
-            parquet = pq.ParquetFile(file)
+            parquet = _opened(file)
             missing = _missing_columns(parquet.schema_arrow)
             if missing:
                 return left(*missing)
-            table = _facts(parquet)
+            found = _Rows(parquet)
+            found.read()
             rows = parquet.metadata.num_rows
-            columns = len(parquet.schema_arrow)
-    except (pa.ArrowException, OSError, ValueError, EOFError) as error:
+            extras = frozenset(parquet.schema_arrow.names) - COLUMNS.keys()
+    except FlawError as error:
+        return left(Reason.VALUES, error)
+    except Exception as error:  # Whatever is wrong with it, the other files count.
         # What the system refuses has a number; what pyarrow cannot make sense of has none.
         refused = isinstance(error, OSError) and error.errno is not None
         return left(Reason.UNREADABLE if refused else Reason.DAMAGED, error)
-    foreign = sorted({str(name) for name in table["schema"].to_pylist()} - {SCHEMA})
-    if foreign:
-        return left(Reason.VERSION, f"its schema is {', '.join(foreign)}, read is {SCHEMA}")
-    surveys, flaw = _surveys(table, stored)
+    surveys, flaw = _surveys(found, stored)
     if flaw is not None:
         return left(*flaw)
     said = sum(survey.facts["rows"] or 0 for survey in surveys)
     if said != rows:
         return left(Reason.ROWS, f"it has {rows} rows and says {said}")
-    return FileContents(stored, columns, surveys)
+    return FileContents(stored, extras, surveys)
+
+
+def _opened(file: pa.NativeFile) -> pq.ParquetFile:
+    """With texts as dictionaries: one that stands in many rows takes its memory once."""
+    metadata = pq.read_metadata(file)
+    there = {
+        leaf.path
+        for leaf in (metadata.schema.column(at) for at in range(metadata.num_columns))
+        if leaf.physical_type == "BYTE_ARRAY"
+    }
+    texts = [name for name in _TEXTS if name in there]
+    return pq.ParquetFile(file, metadata=metadata, read_dictionary=texts)
 
 
 def _magic(file: pa.NativeFile) -> tuple[Reason, str] | None:
@@ -223,7 +259,8 @@ def _missing_columns(there: pa.Schema) -> tuple[Reason, str] | None:
     missing = [name for name in COLUMNS if name not in names]
     if missing:
         return Reason.COLUMNS, f"no column {', '.join(missing[:5])}"
-    wrong = [name for name, kind in COLUMNS.items() if not _fits(there.field(name).type, kind)]
+    wanted = COLUMNS | {name: kind for name, kind in OPTIONAL.items() if name in names}
+    wrong = [name for name, kind in wanted.items() if not _fits(there.field(name).type, kind)]
     return (Reason.COLUMNS, f"another type: {', '.join(wrong[:5])}") if wrong else None
 
 
@@ -231,7 +268,7 @@ def _fits(there: pa.DataType, wanted: pa.DataType) -> bool:
     if pa.types.is_dictionary(there):
         there = there.value_type
     if pa.types.is_timestamp(wanted):
-        return pa.types.is_timestamp(there) and there.unit == "us"
+        return pa.types.is_timestamp(there) and there.unit == "us" and there.tz in UTC
     if pa.types.is_string(wanted):
         return pa.types.is_string(there) or pa.types.is_large_string(there)
     return bool(there == wanted)
@@ -240,53 +277,99 @@ def _fits(there: pa.DataType, wanted: pa.DataType) -> bool:
 SELECTION_COLUMN = "selection"
 """Which processes were read, where it was not all; files of before have no such column."""
 
-_LOOKED_AT = (
-    *("schema", "record", "machine", "survey", "time"),
-    *MACHINE_COLUMNS,
-    *("label_name", "label_value"),
-)
+OPTIONAL: dict[str, pa.DataType] = {SELECTION_COLUMN: pa.string()}
+"""Columns that are looked at and that files of before do not have."""
+
+_TEXTS = [name for name, kind in (COLUMNS | OPTIONAL).items() if pa.types.is_string(kind)]
 
 
-def _facts(parquet: pq.ParquetFile) -> pa.Table:
-    """The rows about machines and labels."""
-    record = parquet.schema_arrow.get_field_index("record")
-    groups = [at for at in range(parquet.num_row_groups) if _may_hold_facts(parquet, at, record)]
-    optional = {SELECTION_COLUMN} & set(parquet.schema_arrow.names)
-    names = [*_LOOKED_AT, *optional]
-    table = parquet.read_row_groups(groups, columns=names, use_threads=False)
-    return table.filter(pc.is_in(table["record"], pa.array([MACHINE, LABEL])))
+class _Rows:
+    """The rows about machines and labels, and whether all rows can be true."""
+
+    def __init__(self, parquet: pq.ParquetFile) -> None:
+        self._parquet = parquet
+        self._names = [
+            name
+            for name in parquet.schema_arrow.names
+            if name in OPTIONAL or (name in COLUMNS and name not in CONTENT_COLUMNS)
+        ]
+        self._owners = Owners()
+        self.versions: set[str] = set()
+        self.machines: list[dict[str, Any]] = []
+        self.labels: list[dict[str, Any]] = []
+
+    def read(self) -> None:
+        """Reads what is not contents; of those only the footer, where it says enough."""
+        metadata = self._parquet.metadata
+        record = _leaves(metadata).get("record", 0)
+        contents = []
+        for at in range(metadata.num_row_groups):
+            has_contents, has_more = is_content(metadata.row_group(at), record)
+            if has_contents:
+                contents.append(at)
+            if has_more:
+                self._read_group(at)
+        page = max((row["page_size"] or 0 for row in self.machines), default=0)
+        names = {row["survey"] for row in self.machines}
+        if self.versions <= {SCHEMA} and page and len(names) == len(self.machines):
+            only = names.pop() if len(names) == 1 else None
+            for at in contents:
+                check_contents(self._parquet, at, page, only)
+
+    def _read_group(self, at: int) -> None:
+        check_size(self._parquet.metadata.row_group(at))
+        table = self._parquet.read_row_group(at, columns=self._names, use_threads=False)
+        check_values(table.select(["schema"]))
+        self.versions |= set(pc.unique(table["schema"].cast(pa.string())).to_pylist())
+        if self.versions != {SCHEMA}:
+            return
+        record = table["record"].cast(pa.string())
+        table = table.filter(pc.not_equal(record, CONTENT))
+        record = record.filter(pc.not_equal(record, CONTENT))
+        check_values(table)
+        facts = [name for name in (*_LOOKED_AT, *OPTIONAL) if name in self._names]
+        for row in table.filter(pc.equal(record, MACHINE)).select(facts).to_pylist():
+            self.machines.append(row)
+            self._owners.add_machine(row["survey"], row)
+        labels = table.filter(pc.equal(record, LABEL))
+        if len(self.labels) + len(labels) > LABELS_MAX * len(self.machines):
+            raise FlawError(f"a survey has more than {LABELS_MAX} labels")
+        self.labels += labels.select(["survey", "label_name", "label_value"]).to_pylist()
+        self._owners.check(table.filter(pc.equal(record, OWNER)))
 
 
-def _may_hold_facts(parquet: pq.ParquetFile, group: int, column: int) -> bool:
-    statistics = parquet.metadata.row_group(group).column(column).statistics
-    if statistics is None or not statistics.has_min_max:
-        return True
-    return any(statistics.min <= record <= statistics.max for record in (MACHINE, LABEL))
+_LOOKED_AT = ("machine", "survey", "time", *MACHINE_COLUMNS)
 
 
-def _surveys(
-    table: pa.Table, stored: StoredFile
-) -> tuple[list[Survey], tuple[Reason, str] | None]:
+def _leaves(metadata: pq.FileMetaData) -> dict[str, int]:
+    """Where columns stand among those that hold values."""
+    return {metadata.schema.column(at).path: at for at in range(metadata.num_columns)}
+
+
+def _surveys(found: _Rows, stored: StoredFile) -> tuple[list[Survey], tuple[Reason, str] | None]:
+    foreign = sorted(found.versions - {SCHEMA})
+    if foreign:
+        why = f"its schema is {', '.join(foreign)}, read is {SCHEMA}"
+        return [], (Reason.VERSION, why)
     labels: dict[str, dict[str, str]] = defaultdict(dict)
+    for row in found.labels:
+        labels[row["survey"]][str(row["label_name"])] = str(row["label_value"])
     machines: dict[str, dict[str, Any]] = {}
-    for row in table.to_pylist():
-        name = str(row["survey"])
-        if row["record"] == LABEL:
-            labels[name][str(row["label_name"])] = str(row["label_value"])
-        elif name in machines:
-            return [], (Reason.DAMAGED, f"survey {name} has two rows about its machine")
-        else:
-            machines[name] = row
+    for row in found.machines:
+        if row["survey"] in machines:
+            why = f"survey {row['survey']} has two rows about its machine"
+            return [], (Reason.DAMAGED, why)
+        machines[row["survey"]] = row
     if not machines:
         return [], (Reason.DAMAGED, "no row says which machine it is")
     incomplete = [
         name
         for name, row in machines.items()
-        if None in (row["machine"], row["time"], row["rows"], row["key_id"], row["page_size"])
+        if None in (row["rows"], row["key_id"], row["page_size"])
     ]
     if incomplete:
-        return [], (Reason.DAMAGED, f"survey {incomplete[0]} lacks machine, time, key or size")
-    facts = [*MACHINE_COLUMNS, SELECTION_COLUMN]
+        return [], (Reason.DAMAGED, f"survey {incomplete[0]} lacks rows, key or size of pages")
+    facts = [*MACHINE_COLUMNS, *OPTIONAL]
     kept = {name: {key: row.get(key) for key in facts} for name, row in machines.items()}
     return [
         Survey(name, row["machine"], row["time"], stored, kept[name], labels.get(name, {}))
@@ -428,7 +511,7 @@ def verify(place: Place, stored: StoredFile) -> LeftOut | None:
         with place.open(stored.path) as file:
             parquet = pq.ParquetFile(file)
             for group in range(parquet.num_row_groups):
-                parquet.read_row_group(group, use_threads=False)
+                parquet.read_row_group(group, use_threads=False).validate(full=True)
     except (pa.ArrowException, OSError, ValueError, EOFError) as error:
         return LeftOut(inert(stored.path), None, Reason.DAMAGED, inert(error))
     return None

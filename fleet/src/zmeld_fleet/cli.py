@@ -21,6 +21,9 @@ from zmeld_fleet import __version__
 from zmeld_fleet.places import PlaceError
 from zmeld_fleet.words import inert
 
+TRACE = "ZMELD_FLEET_TRACE"
+"""With it an error that nobody foresaw shows where it was."""
+
 DONE, MISSED, WRONG, MISSING, INTERRUPTED = 0, 1, 2, 3, 130
 
 
@@ -45,9 +48,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(error, WRONG)
     except Exception as error:
         code = _code_of(error)
-        if code is None:
+        if code is not None:
+            return _fail(error, code)
+        if os.environ.get(TRACE):
             raise
-        return _fail(error, code)
+        said = f"unexpected {type(error).__name__}: {inert(error)[:200]}"
+        hint = "a file may be at fault: try with half of them, and so on"
+        return _fail(RuntimeError(f"{said}; {hint}; {TRACE}=1 shows where it was"), WRONG)
 
 
 def _code_of(error: Exception) -> int | None:

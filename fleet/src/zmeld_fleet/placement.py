@@ -378,7 +378,8 @@ def freed(machines: Machines) -> Estimate:
         times[count] = times.get(count, 0) + 1
     total = float(sum(count * number for count, number in times.items()))
     squares = float(sum(count * count * number for count, number in times.items()))
-    largest = float(max(times, default=1))
+    # A content that no sketch shows may be on all of them.
+    largest = float(max(sum(union != 0 for union in unions), 1))
     distinct = sampled_sum(total, squares, largest, problem.judged_share)
     return distinct.taken_from(float(whole)).within(0.0, float(whole))
 

@@ -97,6 +97,7 @@ def make(
     if sketch is not None:
         for template in templates:
             template.parts = [_cut(part, sketch) for part in template.parts]
+            template.facts["sketch_size"] = sketch
     common = _common_share(found)
     now = datetime.now(timezone.utc).replace(hour=0, minute=0, second=1, microsecond=0)
     folder = target / FOLDER / f"date={now:%Y-%m-%d}"

@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Whether the rows of a file can be true: their ranges, and how they fit together.
+
+One survey that says what no machine can would spoil the sums of all. What is checked here
+is what sums and bounds need; who may write surveys is believed for the rest.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from zmeld_fleet.schema import (
+    CODECS,
+    CONTENT,
+    CONTENT_COLUMNS,
+    HASH_MIN,
+    MACHINE_COLUMNS,
+    OWNER_COLUMNS,
+    THETA_ALL,
+)
+
+GROUP_ROWS_MAX = 1 << 20
+GROUP_BYTES_MAX = 1 << 28
+"""Of a row group that is not of contents alone: more is not read."""
+TEXT_MAX = 4096
+LABELS_MAX = 64
+"""Of a survey."""
+PAGES_MAX = 1 << 40
+PAGE_MIN, PAGE_MAX = 1 << 10, 1 << 20
+BYTES_MAX = 1 << 60
+SECONDS_MAX = 1e10
+YEAR_2000_US, YEAR_2200_US = 946_684_800_000_000, 7_258_118_400_000_000
+SLACK = 16
+"""An estimate may err by so much before it is not believed."""
+OF_RAM = 4
+"""An owner cannot have so many times the RAM; some pages may be counted again."""
+
+_COMMON = ("schema", "record", "machine", "survey", "time")
+_NEEDED = ("owner", "pages", "pages_zero", "pages_same", "theta")
+
+
+def _bounds() -> dict[str, tuple[float, float]]:
+    found: dict[str, tuple[float, float]] = {}
+    for name, kind in (MACHINE_COLUMNS | OWNER_COLUMNS).items():
+        if pa.types.is_integer(kind):
+            found[name] = (0, BYTES_MAX if name.endswith("_bytes") else PAGES_MAX)
+        elif pa.types.is_floating(kind):
+            found[name] = (0.0, float(BYTES_MAX))
+            if name.endswith("_low"):
+                found[name] = (-float(BYTES_MAX), float(BYTES_MAX))
+    found |= {"page_size": (PAGE_MIN, PAGE_MAX), "sketch_size": (1, PAGES_MAX)}
+    found |= {"theta": (HASH_MIN + 1, THETA_ALL), "count": (1, PAGES_MAX)}
+    found |= {name: (0.0, 100.0) for name in found if name.endswith("_avg300")}
+    # An uptime below 0 is a clock that is wrong, which has a reason of its own.
+    found["uptime_seconds"] = (-SECONDS_MAX, SECONDS_MAX)
+    found |= {f"object_{codec}": (0, PAGE_MAX) for codec in CODECS}
+    found["processes_refused"] = (0, PAGES_MAX)
+    return found
+
+
+BOUNDS = _bounds()
+
+
+class FlawError(Exception):
+    """A row that cannot be true: which, and why."""
+
+
+def check_size(group: pq.RowGroupMetaData) -> None:
+    """Before it is read: a few bytes on disk can be very many in memory."""
+    if group.num_rows > GROUP_ROWS_MAX or group.total_byte_size > GROUP_BYTES_MAX:
+        size = f"{group.num_rows} rows, {group.total_byte_size} bytes"
+        raise FlawError(f"a row group about machines has {size}, which is more than is read")
+
+
+def check_values(table: pa.Table) -> None:
+    """Every value by itself, of rows of any kind."""
+    table.validate(full=True)
+    for name in table.column_names:
+        column = table[name]
+        if name in _COMMON and column.null_count:
+            raise FlawError(f"{name} is NULL in {column.null_count} rows")
+        if pa.types.is_dictionary(column.type):
+            _check_texts(name, column)
+        elif name == "time":
+            _check_range(name, column.cast(pa.int64()), YEAR_2000_US, YEAR_2200_US)
+        elif name in BOUNDS:
+            _check_range(name, column, *BOUNDS[name])
+
+
+def _check_texts(name: str, column: pa.ChunkedArray) -> None:
+    for chunk in column.chunks:
+        longest = pc.max(pc.binary_length(chunk.dictionary)).as_py() or 0
+        if longest > TEXT_MAX:
+            raise FlawError(f"{name} has {longest} bytes, {TEXT_MAX} are the most")
+        if name in ("machine", "survey"):
+            hexadecimal = pc.match_substring_regex(chunk.dictionary, "^[0-9a-f]{32}$")
+            if not pc.all(hexadecimal, min_count=0).as_py():
+                raise FlawError(f"{name} is not 32 hexadecimal digits")
+
+
+def _check_range(name: str, column: pa.ChunkedArray, least: float, most: float) -> None:
+    if pa.types.is_floating(column.type) and not pc.all(pc.is_finite(column), min_count=0).as_py():
+        raise FlawError(f"{name} is no number")
+    ends = pc.min_max(column)
+    low, high = ends["min"].as_py(), ends["max"].as_py()
+    if low is not None and (low < least or high > most):
+        wrong = low if low < least else high
+        raise FlawError(f"{name} is {wrong}, it has to be {least} to {most}")
+
+
+class Owners:
+    """Owner rows against what their survey says of its machine."""
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+        self._facts: list[tuple[float, float, float]] = []
+        self._seen: set[str] = set()
+
+    def add_machine(self, survey: str, facts: dict[str, Any]) -> None:
+        """A machine row; it stands before its owners, or among them."""
+        ram = facts["ram_bytes"] or BYTES_MAX
+        self._names.append(survey)
+        page = facts["page_size"] or PAGE_MIN
+        self._facts.append((float(page), float(ram), float(facts["sketch_size"] or 1)))
+
+    def check(self, owners: pa.Table) -> None:
+        """Rows that a file has of its owners."""
+        if not self._names:
+            return  # No row says which machine it is: that has a reason of its own.
+        for name in _NEEDED:
+            if owners[name].null_count:
+                raise FlawError(f"{name} is NULL in a row about an owner")
+        surveys = owners["survey"].cast(pa.string())
+        found = pc.index_in(surveys, pa.array(self._names, pa.string()))
+        if found.null_count:
+            raise FlawError("a row about an owner is of a survey without a row about its machine")
+        names = zip(surveys.to_pylist(), owners["owner"].to_pylist(), strict=True)
+        if len(set(names)) < len(owners):
+            raise FlawError("an owner is there twice")
+        facts = np.array(self._facts)[found.to_numpy()].reshape(-1, 3)
+        self._check_counts(owners, *facts.T)
+
+    def _check_counts(
+        self, owners: pa.Table, page: np.ndarray, ram: np.ndarray, k: np.ndarray
+    ) -> None:
+        pages, zero, same = (
+            owners[name].to_numpy().astype(np.float64)
+            for name in ("pages", "pages_zero", "pages_same")
+        )
+        if (zero + same > pages).any():
+            raise FlawError("an owner has more pages of zeros and same-filled pages than pages")
+        if (pages * page > OF_RAM * ram).any():
+            raise FlawError(f"an owner has more pages than {OF_RAM} times the machine's RAM")
+        theta = owners["theta"].to_numpy()
+        share = (theta.astype(np.float64) - HASH_MIN) / 2.0**64
+        expected = share * SLACK * (pages - zero - same)
+        if ((theta != THETA_ALL) & (expected < k)).any():
+            raise FlawError("an owner's theta is too small for its pages and its sketch's size")
+        _check_estimate(owners, "pages_distinct", SLACK * (pages + 1.0))
+        for what in ("pool", "melded"):
+            for codec in CODECS:
+                _check_estimate(owners, f"{what}_{codec}", SLACK * (pages + 1.0) * page)
+
+
+def _check_estimate(owners: pa.Table, name: str, most: np.ndarray) -> None:
+    columns = [owners[f"{name}{end}"] for end in ("", "_low", "_high")]
+    if len({column.null_count for column in columns}) > 1:
+        raise FlawError(f"{name} has no interval")
+    value, low, high = (column.to_numpy().astype(np.float64) for column in columns)
+    if (np.maximum(np.maximum(value, high), -low) > most).any():
+        raise FlawError(f"{name} is more than its pages can take")
+    if (low > high + 1.0 + 1e-6 * np.abs(high)).any():
+        raise FlawError(f"{name} has an interval that ends before it begins")
+
+
+def check_contents(parquet: pq.ParquetFile, group: int, page: int, survey: str | None) -> None:
+    """Contents by the footer's statistics; without them the columns are read.
+
+    `page` is what an object takes at most; `survey` the only one of the file.
+    """
+    metadata = parquet.metadata.row_group(group)
+    wanted = ("survey", *CONTENT_COLUMNS)
+    unknown = []
+    for at in range(metadata.num_columns):
+        column = metadata.column(at)
+        name = column.path_in_schema
+        if name not in wanted or name.startswith("hash_"):
+            continue
+        statistics = column.statistics
+        if statistics is None or not statistics.has_min_max:
+            unknown.append(name)
+        else:
+            _check_ends(name, statistics.min, statistics.max, page, survey)
+    if not unknown:
+        return
+    for batch in parquet.iter_batches(row_groups=[group], columns=unknown, use_threads=False):
+        for name in unknown:
+            column = batch.column(name)
+            column = column.dictionary_decode() if hasattr(column, "dictionary") else column
+            ends = pc.min_max(column)
+            _check_ends(name, ends["min"].as_py(), ends["max"].as_py(), page, survey)
+
+
+def _check_ends(name: str, low: Any, high: Any, page: int, survey: str | None) -> None:
+    if low is None:
+        return
+    if name == "survey":
+        if survey is not None and not low == high == survey:
+            raise FlawError("contents are of a survey without a row about its machine")
+        return
+    least, most = BOUNDS[name]
+    most = page if name.startswith("object_") else most
+    if low < least or high > most:
+        wrong = low if low < least else high
+        raise FlawError(f"{name} is {wrong}, it has to be {least} to {most}")
+
+
+def is_content(metadata: pq.RowGroupMetaData, column: int) -> tuple[bool, bool]:
+    """Whether a row group may hold contents, and whether anything else."""
+    statistics = metadata.column(column).statistics
+    if statistics is None or not statistics.has_min_max:
+        return True, True
+    contents = statistics.min <= CONTENT <= statistics.max
+    return contents, not statistics.min == statistics.max == CONTENT
