@@ -287,6 +287,37 @@ def test_an_error_that_nobody_foresaw_is_one_line(tmp_path, monkeypatch, capsys)
         cli.main(["report", str(tmp_path)])
 
 
+def test_a_survey_by_an_ordinary_user_never_supersedes_one_of_the_whole(tmp_path):
+    sound(tmp_path)
+    later = machine("sound0", time=NOON + timedelta(hours=1), facts={"uptime_seconds": 7200.0})
+    path = write(tmp_path, later)
+    values = [17] + [None] * (len(pq.read_table(path, partitioning=None)) - 1)
+    rewritten(path, lambda t: t.append_column("processes_refused", pa.array(values, pa.int64())))
+    found = look(tmp_path)
+    assert (reasons(found), len(found.surveys)) == (["partial"], 3)
+    assert later.survey not in [survey.survey for survey in found.surveys]
+
+
+@pytest.mark.parametrize("name", ["*.parquet", "a[1].parquet", "{a,b}.parquet", "a b.parquet"])
+def test_a_name_is_no_pattern(tmp_path, name):
+    paths = sound(tmp_path)
+    paths[0].rename(paths[0].with_name(name))
+    report = reporting.make(str(tmp_path))
+    assert [left.reason.value for left in report.left_out] == ["name"]
+    assert report.fleet.pages == 2 * 70
+
+
+def test_a_folder_whose_name_looks_like_a_pattern_is_read(tmp_path):
+    for at, name in enumerate(("a[1]*", "a1x")):
+        write(tmp_path / name, machine(f"host{at}"))
+    odd = tmp_path / "a[1]*" / schema.FOLDER / "date=*"
+    odd.mkdir()
+    (odd / "x.parquet").write_bytes(b"PAR1")
+    report = reporting.make(str(tmp_path / "a[1]*"))
+    assert (report.machines, report.fleet.pages) == (1, 70)
+    assert [left.reason.value for left in report.left_out] == ["name"]
+
+
 def test_a_survey_without_its_machine_is_left_out(tmp_path):
     path = sound(tmp_path)[0]
     rewritten(path, lambda t: t.slice(1))

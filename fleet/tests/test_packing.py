@@ -7,6 +7,7 @@ import os
 import shutil
 from datetime import timedelta
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
@@ -171,3 +172,42 @@ def test_a_survey_in_two_packs_counts_once(place):
     after, report = said(place)
     assert after == before
     assert len(report.left_out) == 12
+
+
+def test_columns_that_are_new_are_carried_along(tmp_path):
+    place = tmp_path / "place"
+    fill(place, machines=4, days=1)
+    new = {
+        "selection": (pa.string(), "--pid 7"),
+        "processes_refused": (pa.int64(), 3),
+        "colour": (pa.float64(), 1.5),
+    }
+    paths = sorted(place.rglob("*.parquet"))
+    for path, (name, (kind, value)) in zip(paths, new.items(), strict=False):
+        table = pq.read_table(path, partitioning=None)
+        values = [value if record != "label" else None for record in table["record"].to_pylist()]
+        pq.write_table(table.append_column(name, pa.array(values, kind)), path)
+    before, report = said(place)
+    reasons = sorted(left.reason.value for left in report.left_out)
+    assert (reasons, report.machines) == (["partial", "selection"], 2)
+    packed, _ = packing.pack(places.open_place(str(place)))
+    after, report = said(place)
+    assert after == before
+    assert sorted(left.reason.value for left in report.left_out) == reasons
+    table = pq.read_table(packed[0].path, partitioning=None)
+    for name, (_, value) in new.items():
+        column = table[name]
+        assert pc.unique(column.drop_null()).to_pylist() == [value]
+        assert 0 < column.null_count < len(column)
+
+
+def test_a_new_column_of_another_type_keeps_its_file_apart(place):
+    day = next((place / "zmeld-survey-1").iterdir())
+    for path, kind in zip(sorted(day.iterdir())[:2], (pa.int64(), pa.string()), strict=True):
+        table = pq.read_table(path, partitioning=None)
+        pq.write_table(table.append_column("new", pa.nulls(len(table), kind)), path)
+    before, _ = said(place)
+    packed, left = packing.pack(places.open_place(str(place)))
+    assert sorted(one.files for one in packed) == [5, 6]
+    assert [one.reason.value for one in left] == ["columns"]
+    assert said(place)[0] == before

@@ -71,7 +71,9 @@ class Reason(Enum):
     TWICE = "twice"
     INTERRUPTED = "interrupted"
     SELECTION = "selection"
+    PARTIAL = "partial"
     VALUES = "values"
+    NAME = "name"
 
 
 @dataclass(frozen=True)
@@ -152,6 +154,15 @@ class Catalogue:
         wanted = {survey.file.path for survey in surveys}
         return sorted(wanted, key=lambda path: (len(self.extras[path]), path))
 
+    def alike(self, paths: list[str]) -> list[list[str]]:
+        """These files in groups whose first has no column that another lacks."""
+        if not paths or all(self.extras[paths[0]] <= self.extras[path] for path in paths):
+            return [paths] if paths else []
+        groups: dict[frozenset[str], list[str]] = defaultdict(list)
+        for path in paths:
+            groups[self.extras[path]].append(path)
+        return list(groups.values())
+
     def ambiguous(self, paths: list[str]) -> dict[str, list[str]]:
         """Of these files those with a survey that another has, too: which to take from each."""
         holders = Counter(survey for path in paths for survey in self.held[path])
@@ -199,6 +210,9 @@ def look(place: Place, stored: StoredFile) -> FileContents | LeftOut:
     def left(reason: Reason, why: object) -> LeftOut:
         return LeftOut(inert(stored.path), None, reason, inert(why))
 
+    if not stored.is_named_well:
+        why = "names are date=YYYY-MM-DD/*.parquet of letters, digits, dots, - and _"
+        return left(Reason.NAME, why)
     try:
         with place.open(stored.path) as file:
             flaw = _magic(file)
@@ -277,7 +291,9 @@ def _fits(there: pa.DataType, wanted: pa.DataType) -> bool:
 SELECTION_COLUMN = "selection"
 """Which processes were read, where it was not all; files of before have no such column."""
 
-OPTIONAL: dict[str, pa.DataType] = {SELECTION_COLUMN: pa.string()}
+REFUSED_COLUMN = "processes_refused"
+"""How many the survey might not read."""
+OPTIONAL: dict[str, pa.DataType] = {SELECTION_COLUMN: pa.string(), REFUSED_COLUMN: pa.int64()}
 """Columns that are looked at and that files of before do not have."""
 
 _TEXTS = [name for name, kind in (COLUMNS | OPTIONAL).items() if pa.types.is_string(kind)]
@@ -407,6 +423,9 @@ def _whole(catalogue: Catalogue, surveys: list[Survey]) -> list[Survey]:
         elif survey.facts[SELECTION_COLUMN] is not None:
             why = f"it is of some processes only: {survey.facts[SELECTION_COLUMN]}"
             _leave(catalogue, survey, Reason.SELECTION, why)
+        elif survey.facts[REFUSED_COLUMN]:
+            why = f"{survey.facts[REFUSED_COLUMN]} processes might not be read; root may"
+            _leave(catalogue, survey, Reason.PARTIAL, why)
         else:
             kept.append(survey)
     return kept

@@ -6,6 +6,7 @@ Invariants:
   by itself. The rows about machines and owners are held, some 60 KiB a machine.
 - The pack is whole, on the disk and under its name before an original is deleted. After
   a kill at any moment every survey is still there, once or twice; twice counts once.
+- Columns that this package does not know are carried along.
 - What a report would not read as a file (truncated, another version) is left alone.
 """
 
@@ -15,7 +16,7 @@ import os
 import secrets
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,9 +26,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from zmeld_fleet.catalogue import FileContents, LeftOut, look
+from zmeld_fleet.catalogue import FileContents, LeftOut, Reason, look
 from zmeld_fleet.places import Place, PlaceError, StoredFile
-from zmeld_fleet.schema import COLUMNS, CONTENT, HASH_MIN, LABEL, MACHINE, OWNER, PACKED_PREFIX
+from zmeld_fleet.schema import ARROW, CONTENT, HASH_MIN, LABEL, MACHINE, OWNER, PACKED_PREFIX
+from zmeld_fleet.words import inert
 from zmeld_fleet.writing import GROUP_ROWS, complete, sync_folder, whole_file
 
 RANGE_ROWS = 2_000_000
@@ -75,14 +77,37 @@ def _pack_day(
     whole = [one for one in looked if isinstance(one, FileContents)]
     if len(whole) < least:
         return [], left
+    extras, strangers = _extras(whole)
+    left += strangers
+    apart = {flaw.file for flaw in strangers}
+    whole = [one for one in whole if inert(one.file.path) not in apart]
+    if len(whole) < least:
+        return [], left
     folder = Path(whole[0].file.path).parent
     target = folder / f"{PACKED_PREFIX}{secrets.token_hex(8)}.parquet"
     surveys, sources = _each_once(whole)
-    rows = unite(sources, target)
+    rows = unite(sources, target, extras)
     for one in whole:
         os.unlink(one.file.path)
     sync_folder(folder)
     return [Packed(date, target, len(whole), surveys, rows)], left
+
+
+def _extras(files: list[FileContents]) -> tuple[list[pa.Field], list[LeftOut]]:
+    """The columns beyond the format of all files; those that contradict the others' types."""
+    found: dict[str, pa.Field] = {}
+    flaws = []
+    for one in files:
+        with pq.ParquetFile(one.file.path) as file:
+            fields = [file.schema_arrow.field(name) for name in sorted(one.extras)]
+        wrong = [f.name for f in fields if found.get(f.name, f).type != f.type]
+        if wrong:
+            why = f"another type than in the day's other files: {inert(', '.join(wrong))}"
+            flaws.append(LeftOut(inert(one.file.path), None, Reason.COLUMNS, why))
+            continue
+        for field in fields:
+            found.setdefault(field.name, pa.field(field.name, field.type))
+    return [found[name] for name in sorted(found)], flaws
 
 
 @dataclass(frozen=True)
@@ -106,32 +131,35 @@ def _each_once(files: list[FileContents]) -> tuple[int, list[Source]]:
     return len(seen), sources
 
 
-def unite(sources: list[Source], target: Path) -> int:
+def unite(sources: list[Source], target: Path, extras: list[pa.Field]) -> int:
     """All rows of the sources in one file: what is about machines first, then contents."""
     rows = sum(pq.read_metadata(source.path).num_rows for source in sources)
-    writer = RangeWriter(rows)
+    writer = RangeWriter(rows, extras)
     with tempfile.TemporaryDirectory(prefix=".pack-", dir=target.parent) as folder:
         writer.open(Path(folder))
         for source in sources:
-            for table in _tables(source):
+            for table in _tables(source, writer.schema):
                 writer.add(table)
         return writer.write(target)
 
 
-def _tables(source: Source) -> Iterator[pa.Table]:
+def _tables(source: Source, schema: pa.Schema) -> Iterator[pa.Table]:
     with pq.ParquetFile(source.path) as file:
+        names = [name for name in schema.names if name in file.schema_arrow.names]
         for group in range(file.num_row_groups):
-            table = file.read_row_group(group, columns=list(COLUMNS), use_threads=False)
+            table = file.read_row_group(group, columns=names, use_threads=False)
             if not source.all:
                 wanted = pa.array(source.surveys)
                 table = table.filter(pc.is_in(table["survey"], wanted))
-            yield complete(table)
+            yield complete(table, schema)
 
 
 class RangeWriter:
     """Sorts more contents than memory holds: by ranges of hashes, each in its own file."""
 
-    def __init__(self, rows: int) -> None:
+    def __init__(self, rows: int, extras: Sequence[pa.Field] = ()) -> None:
+        self.schema = pa.schema([*ARROW, *extras])
+        self._content_columns = [*_CONTENT_COLUMNS, *(field.name for field in extras)]
         self._ranges = max(1, min(RANGES_MAX, rows // RANGE_ROWS))
         self._facts: list[pa.Table] = []
         self._stack = ExitStack()
@@ -140,7 +168,7 @@ class RangeWriter:
 
     def open(self, folder: Path) -> None:
         """Makes the ranges' files."""
-        schema = pa.schema([(name, COLUMNS[name]) for name in _CONTENT_COLUMNS])
+        schema = pa.schema([self.schema.field(name) for name in self._content_columns])
         options = pa.ipc.IpcWriteOptions(compression="zstd")
         for at in range(self._ranges):
             path = folder / f"{at}.arrow"
@@ -154,7 +182,7 @@ class RangeWriter:
         facts = table.filter(pc.invert(content))
         if len(facts):
             self._facts.append(facts)
-        contents = table.filter(content).select(_CONTENT_COLUMNS)
+        contents = table.filter(content).select(self._content_columns)
         if len(contents) == 0:
             return
         if self._ranges == 1:
@@ -173,7 +201,7 @@ class RangeWriter:
     def write(self, target: Path) -> int:
         """The whole file; how many rows it has."""
         self._stack.close()
-        with whole_file(target) as writer:
+        with whole_file(target, self.schema) as writer:
             rows = 0
             for table in self._in_order():
                 writer.write_table(table, row_group_size=GROUP_ROWS)
@@ -192,12 +220,12 @@ class RangeWriter:
             with pa.memory_map(str(path)) as source:
                 table = pa.ipc.open_file(source).read_all()
             if len(table):
-                yield from _pieces(table.sort_by([*order, *ties]))
+                yield from _pieces(table.sort_by([*order, *ties]), self.schema)
             os.unlink(path)
 
 
-def _pieces(table: pa.Table) -> Iterable[pa.Table]:
+def _pieces(table: pa.Table, schema: pa.Schema) -> Iterable[pa.Table]:
     """Completed by pieces: most columns of contents are NULL."""
     step = 4 * GROUP_ROWS
     for start in range(0, len(table), step):
-        yield complete(table.slice(start, step))
+        yield complete(table.slice(start, step), schema)

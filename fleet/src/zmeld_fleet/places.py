@@ -7,6 +7,7 @@ Names that begin with a dot are never read: they are files on their way.
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +23,10 @@ from zmeld_fleet.schema import FOLDER
 from zmeld_fleet.words import inert
 
 COPY_BYTES = 1 << 20
+_FILE = re.compile(r"[A-Za-z0-9._-]+\.parquet")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_PLAIN = re.compile(r"[A-Za-z0-9/._=@+~-]+")
+"""Paths in which no engine sees a pattern."""
 
 
 class PlaceError(Exception):
@@ -37,6 +42,11 @@ class StoredFile:
     date: str
     size: int
     modified: datetime | None
+
+    @property
+    def is_named_well(self) -> bool:
+        """As surveys and packs are: engines take other names for patterns of names."""
+        return bool(_FILE.fullmatch(self.name) and _DATE.fullmatch(self.date))
 
 
 @dataclass(frozen=True)
@@ -80,10 +90,15 @@ class Place:
     @contextmanager
     def on_disk(self, paths: list[str]) -> Iterator[list[str]]:
         """The files as paths that every engine can open; copies, from an object store."""
-        if self.local:
+        if self.local and _PLAIN.fullmatch(self.root):
             yield paths
             return
         with tempfile.TemporaryDirectory(prefix="zmeld-fleet-") as folder:
+            if self.local:
+                link = os.path.join(folder, "place")
+                os.symlink(self.root, link)
+                yield [link + path[len(self.root) :] for path in paths]
+                return
             yield [self._fetch(path, Path(folder), at) for at, path in enumerate(paths)]
 
     def _fetch(self, path: str, folder: Path, at: int) -> str:

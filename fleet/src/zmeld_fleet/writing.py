@@ -20,23 +20,25 @@ GROUP_ROWS = 64 * 1024
 _TEXTS = [name for name, kind in COLUMNS.items() if pa.types.is_string(kind)]
 
 
-def complete(table: pa.Table) -> pa.Table:
+def complete(table: pa.Table, schema: pa.Schema = ARROW) -> pa.Table:
     """The table with all columns of the format, NULL where it has none."""
     columns = [
-        table[name].cast(kind) if name in table.column_names else pa.nulls(len(table), kind)
-        for name, kind in COLUMNS.items()
+        table[field.name].cast(field.type)
+        if field.name in table.column_names
+        else pa.nulls(len(table), field.type)
+        for field in schema
     ]
-    return pa.table(columns, schema=ARROW)
+    return pa.table(columns, schema=schema)
 
 
 @contextmanager
-def whole_file(target: Path) -> Iterator[pq.ParquetWriter]:
+def whole_file(target: Path, schema: pa.Schema = ARROW) -> Iterator[pq.ParquetWriter]:
     """A writer whose file gets its name when all of it is on the disk."""
     part = target.with_name(f".{target.name}.part-{secrets.token_hex(4)}")
     try:
         with open(part, "xb") as file:
             with pq.ParquetWriter(
-                file, ARROW, compression="zstd", use_dictionary=_TEXTS, store_schema=False
+                file, schema, compression="zstd", use_dictionary=_TEXTS, store_schema=False
             ) as writer:
                 yield writer
             file.flush()
