@@ -298,6 +298,41 @@ def test_a_survey_by_an_ordinary_user_never_supersedes_one_of_the_whole(tmp_path
     assert later.survey not in [survey.survey for survey in found.surveys]
 
 
+def test_a_far_smaller_sketch_does_not_bound_all(tmp_path):
+    sound(tmp_path)
+    write(tmp_path, machine("small", k=64))
+    write(tmp_path, machine("half", k=512))
+    found = look(tmp_path)
+    assert (reasons(found), len(found.surveys)) == (["sketch"], 4)
+
+
+def test_two_hosts_with_one_id_are_called_so(tmp_path):
+    write(tmp_path, machine("a", facts={"host": "first"}))
+    later = {"host": "second", "uptime_seconds": 7200.0}
+    write(tmp_path, machine("a", time=NOON + timedelta(hours=1), facts=later))
+    found = look(tmp_path)
+    assert (reasons(found), len(found.surveys)) == (["same-id"], 1)
+    assert "first and second" in found.left_out[0].why
+
+
+def test_superseded_ones_are_one_line(tmp_path, capsys):
+    for at in range(4):
+        uptime = {"uptime_seconds": 3600.0 * (at + 1)}
+        write(tmp_path, machine("a", time=NOON + timedelta(hours=at), facts=uptime))
+    assert cli.main(["report", str(tmp_path), "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert err == "zmeld-fleet: 3 left out, of these 3 superseded on their day\n"
+    assert len(json.loads(out)["left_out"]) == 3
+
+
+def test_a_label_that_looks_like_a_colour_is_drawn(tmp_path):
+    for at in range(2):
+        write(tmp_path, machine(f"host{at}", labels={"role": "#0a0bff"}))
+    page = tmp_path / "page.html"
+    assert cli.main(["report", str(tmp_path), "--by", "role", "--html", str(page)]) == 0
+    assert "#0a0bff" in page.read_text()
+
+
 @pytest.mark.parametrize("name", ["*.parquet", "a[1].parquet", "{a,b}.parquet", "a b.parquet"])
 def test_a_name_is_no_pattern(tmp_path, name):
     paths = sound(tmp_path)

@@ -211,3 +211,42 @@ def test_a_new_column_of_another_type_keeps_its_file_apart(place):
     assert sorted(one.files for one in packed) == [5, 6]
     assert [one.reason.value for one in left] == ["columns"]
     assert said(place)[0] == before
+
+
+def test_a_file_that_claims_another_survey_is_named_and_nothing_is_deleted(tmp_path, capsys):
+    place = tmp_path / "place"
+    fill(place, machines=3, days=1)
+    paths = sorted(place.rglob("*.parquet"))
+    claimed = pq.read_table(paths[0], partitioning=None)["survey"][0].as_py()
+    evil = write(place, Machine("evil", [Owner("x", program("x", 9))], survey=claimed))
+    evil = evil.rename(evil.with_name("0.parquet"))
+    assert cli.main(["pack", str(place)]) == 0
+    assert "other rows" in capsys.readouterr().err
+    there = sorted(place.rglob("*.parquet"))
+    assert {paths[0], evil} < set(there) and len(there) == 3
+
+
+def test_links_are_not_followed_to_where_files_would_be_deleted(place, tmp_path, capsys):
+    top = place / "zmeld-survey-1"
+    day = next(top.iterdir())
+    elsewhere = tmp_path / "elsewhere"
+    day.rename(elsewhere)
+    day.symlink_to(elsewhere)
+    before = sorted(elsewhere.iterdir())
+    assert cli.main(["pack", str(place)]) == 2
+    assert "is a link" in capsys.readouterr().err
+    assert sorted(elsewhere.iterdir()) == before
+
+
+def test_of_two_packs_at_once_one_gives_way(place, monkeypatch):
+    met = []
+
+    def again(sources, target, extras, real=packing.unite):
+        with pytest.raises(places.PlaceError, match="another pack"):
+            packing.pack(places.open_place(str(place)))
+        met.append(target)
+        return real(sources, target, extras)
+
+    monkeypatch.setattr(packing, "unite", again)
+    packing.pack(places.open_place(str(place)))
+    assert len(met) == 2 and len(list(place.rglob("*.parquet"))) == 2

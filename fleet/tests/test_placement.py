@@ -174,3 +174,18 @@ def test_nothing_to_place_is_one_line(tmp_path, capsys):
     with pytest.raises(SystemExit) as ended:
         cli.main(["place", str(tmp_path), "--ram", "much"])
     assert ended.value.code == 2
+
+
+def test_a_name_or_label_that_nothing_has_is_an_error(tmp_path, capsys):
+    for at, name in enumerate(("db-a", "db-b")):
+        owner = Owner(name, program(name, 300), kind="container")
+        write(tmp_path, Machine(f"host{at}", [owner], {"customer": str(at)}))
+    asked = ["place", str(tmp_path), "--ram", "1GiB", "--machines", "2", "--draws", "2"]
+    for more, code in (
+        (["--apart", "db-a", "db-b", "--tenant", "customer"], 0),
+        (["--apart", "db-a", "db_b"], 2),
+        (["--tenant", "custommer"], 2),
+    ):
+        assert cli.main([*asked, *more]) == code
+        err = capsys.readouterr().err
+        assert err.count("\n") == (1 if code else 0) and (not code or more[-1] in err)

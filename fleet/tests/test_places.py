@@ -78,3 +78,12 @@ def test_other_schemes_are_opened_or_said_to_be_wrong(monkeypatch):
     assert places.open_place("gs://anonymous@bucket/prefix/").root == "bucket/prefix"
     with pytest.raises(places.PlaceError):
         places.open_place("ftp://host/surveys")
+
+
+def test_a_secret_in_a_url_is_not_shown():
+    place = "s3://KEY:se/cret@bucket/p?region=us-east-1&x=a@b"
+    with pytest.raises(places.PlaceError) as error:
+        places.open_place("ftp" + place[2:])
+    assert "cret" not in str(error.value) and "bucket/p" in str(error.value)
+    opened = places.open_place("s3://KEY:secret@bucket/p?region=us-east-1")
+    assert opened.shown == "s3://bucket/p?region=us-east-1"

@@ -47,6 +47,7 @@ CLOCK_TOLERANCE = timedelta(minutes=15)
 """A survey may be so much newer than its file before its clock is doubted."""
 BOOT_TOLERANCE_S = 300.0
 """Two surveys of one boot may disagree by so much on when that was."""
+SKETCH_FACTOR = 4
 READERS = 4
 UTC = ("UTC", "Etc/UTC", "+00:00")
 """What writers call it."""
@@ -72,6 +73,8 @@ class Reason(Enum):
     INTERRUPTED = "interrupted"
     SELECTION = "selection"
     PARTIAL = "partial"
+    SKETCH = "sketch"
+    SAME_ID = "same-id"
     VALUES = "values"
     NAME = "name"
 
@@ -196,7 +199,7 @@ def read(place: Place, key_id: str | None = None, now: datetime | None = None) -
         catalogue.held[contents.file.path] = {survey.survey for survey in contents.surveys}
         found.extend(contents.surveys)
     catalogue.surveys_seen = len(found)
-    for test in (_once, _whole, lambda c, s: _one_key(c, s, key_id), _one_page_size):
+    for test in (_once, _whole, lambda c, s: _one_key(c, s, key_id), _one_page_size, _alike):
         found = test(catalogue, found)
     found = _right_clocks(catalogue, found, now or datetime.now(timezone.utc))
     catalogue.surveys = sorted(_one_a_day(catalogue, found), key=lambda s: (s.date, s.machine))
@@ -445,6 +448,20 @@ def _one_page_size(catalogue: Catalogue, surveys: list[Survey]) -> list[Survey]:
     return _all_with(catalogue, surveys, "page_size", wanted, Reason.PAGE_SIZE, why)
 
 
+def _alike(catalogue: Catalogue, surveys: list[Survey]) -> list[Survey]:
+    """One survey with a sketch far smaller would lower the bound of all."""
+    usual = _usual(survey.facts["sketch_size"] or 0 for survey in surveys) or 0
+    kept = []
+    for survey in surveys:
+        size = survey.facts["sketch_size"] or 0
+        if size * SKETCH_FACTOR < usual:
+            why = f"its sketches have {size} contents, most have {usual}: all would be cut to it"
+            _leave(catalogue, survey, Reason.SKETCH, why)
+        else:
+            kept.append(survey)
+    return kept
+
+
 def _usual(values: Iterable[Any]) -> Any:
     counts = Counter(values)
     return min(counts, key=lambda value: (-counts[value], value)) if counts else None
@@ -503,7 +520,7 @@ def _steady(catalogue: Catalogue, surveys: list[Survey]) -> list[Survey]:
             kept.append(survey)
         else:
             why = "its uptime does not fit with that of the machine's next survey: a clock was set"
-            _leave(catalogue, survey, Reason.CLOCK, why)
+            _leave_for(catalogue, survey, newer, Reason.CLOCK, why)
     return kept
 
 
@@ -520,8 +537,19 @@ def _one_a_day(catalogue: Catalogue, surveys: list[Survey]) -> list[Survey]:
         later = kept.setdefault((survey.machine, survey.date), survey)
         if later is not survey:
             why = f"the machine was surveyed again that day, at {later.time:%H:%M:%S}"
-            _leave(catalogue, survey, Reason.SUPERSEDED, why)
+            _leave_for(catalogue, survey, later, Reason.SUPERSEDED, why)
     return list(kept.values())
+
+
+def _leave_for(
+    catalogue: Catalogue, survey: Survey, other: Survey, reason: Reason, why: str
+) -> None:
+    """Left out because of another one of that machine, if it is that machine."""
+    one, two = survey.facts["host"], other.facts["host"]
+    if one != two:
+        reason = Reason.SAME_ID
+        why = f"hosts {one} and {two} have one machine id: give a clone its own /etc/machine-id"
+    _leave(catalogue, survey, reason, why)
 
 
 def verify(place: Place, stored: StoredFile) -> LeftOut | None:

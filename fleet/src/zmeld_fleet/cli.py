@@ -310,9 +310,13 @@ def _columns() -> int:
 
 
 def _tell_left_out(found: list[Any]) -> None:
+    superseded = [one for one in found if one.reason.value == "superseded"]
     for one in found:
+        if one.reason.value == "superseded":
+            continue
         survey = f" survey {one.survey[:8]}" if one.survey else ""
         said = f"left out {one.file}{survey}: {one.reason.value}: {one.why}"
         print(f"zmeld-fleet: {said}", file=sys.stderr)
     if found:
-        print(f"zmeld-fleet: {len(found)} left out", file=sys.stderr)
+        older = f", of these {len(superseded)} superseded on their day" if superseded else ""
+        print(f"zmeld-fleet: {len(found)} left out{older}", file=sys.stderr)

@@ -6,18 +6,20 @@ Invariants:
   by itself. The rows about machines and owners are held, some 60 KiB a machine.
 - The pack is whole, on the disk and under its name before an original is deleted. After
   a kill at any moment every survey is still there, once or twice; twice counts once.
+- Where two files have other rows of one survey, neither is touched.
 - Columns that this package does not know are carried along.
 - What a report would not read as a file (truncated, another version) is left alone.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import secrets
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,7 +30,17 @@ import pyarrow.parquet as pq
 
 from zmeld_fleet.catalogue import FileContents, LeftOut, Reason, look
 from zmeld_fleet.places import Place, PlaceError, StoredFile
-from zmeld_fleet.schema import ARROW, CONTENT, HASH_MIN, LABEL, MACHINE, OWNER, PACKED_PREFIX
+from zmeld_fleet.sameness import digests
+from zmeld_fleet.schema import (
+    ARROW,
+    CONTENT,
+    FOLDER,
+    HASH_MIN,
+    LABEL,
+    MACHINE,
+    OWNER,
+    PACKED_PREFIX,
+)
 from zmeld_fleet.words import inert
 from zmeld_fleet.writing import GROUP_ROWS, complete, sync_folder, whole_file
 
@@ -58,15 +70,46 @@ def pack(place: Place, least: int = 2) -> tuple[list[Packed], list[LeftOut]]:
     """Packs every day that has at least so many files."""
     if not place.local:
         raise PlaceError(f"{place.shown}: pack works in a folder; mount the store, or pack a copy")
-    days: dict[str, list[StoredFile]] = defaultdict(list)
-    for stored in place.surveys():
-        days[stored.date].append(stored)
     packed, left = [], []
-    for date, files in sorted(days.items()):
-        done, flaws = _pack_day(place, date, files, least)
-        packed += done
-        left += flaws
+    with _alone(place):
+        days: dict[str, list[StoredFile]] = defaultdict(list)
+        for stored in place.surveys():
+            days[stored.date].append(stored)
+        for files in days.values():
+            _refuse_link(Path(files[0].path).parent)
+        for date, files in sorted(days.items()):
+            done, flaws = _pack_day(place, date, files, least)
+            packed += done
+            left += flaws
     return packed, left
+
+
+@contextmanager
+def _alone(place: Place) -> Iterator[None]:
+    """Two packs at once would delete each other's files."""
+    folder = Path(place.root) / FOLDER
+    if not folder.is_dir():
+        place.surveys()  # It says what is missing.
+    _refuse_link(folder)
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(handle)
+        raise PlaceError(f"{place.shown}: another pack works there; wait for it") from error
+    except OSError:
+        pass  # A file system without locks.
+    try:
+        yield
+    finally:
+        os.close(handle)
+
+
+def _refuse_link(folder: Path) -> None:
+    if folder.is_symlink():
+        raise PlaceError(
+            f"{inert(folder)}: is a link, and pack deletes files; pack the place it leads to"
+        )
 
 
 def _pack_day(
@@ -78,6 +121,7 @@ def _pack_day(
     if len(whole) < least:
         return [], left
     extras, strangers = _extras(whole)
+    strangers += _contradictions(whole)
     left += strangers
     apart = {flaw.file for flaw in strangers}
     whole = [one for one in whole if inert(one.file.path) not in apart]
@@ -108,6 +152,24 @@ def _extras(files: list[FileContents]) -> tuple[list[pa.Field], list[LeftOut]]:
         for field in fields:
             found.setdefault(field.name, pa.field(field.name, field.type))
     return [found[name] for name in sorted(found)], flaws
+
+
+def _contradictions(files: list[FileContents]) -> list[LeftOut]:
+    """Files that hold other rows of one survey: whose are true is not for a pack to say."""
+    holders: dict[str, list[str]] = defaultdict(list)
+    for one in files:
+        for held in one.surveys:
+            holders[held.survey].append(one.file.path)
+    doubled = {survey: paths for survey, paths in holders.items() if len(paths) > 1}
+    said = {path: digests(path) for path in {p for paths in doubled.values() for p in paths}}
+    flaws: dict[str, LeftOut] = {}
+    for survey, paths in sorted(doubled.items()):
+        if len({said[path][survey] for path in paths}) > 1:
+            names = ", ".join(inert(Path(path).name) for path in paths)
+            why = f"a survey has other rows in {names}; delete the wrong one"
+            for path in paths:
+                flaws[path] = LeftOut(inert(path), survey, Reason.TWICE, why)
+    return list(flaws.values())
 
 
 @dataclass(frozen=True)

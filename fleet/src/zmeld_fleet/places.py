@@ -25,6 +25,8 @@ from zmeld_fleet.words import inert
 COPY_BYTES = 1 << 20
 _FILE = re.compile(r"[A-Za-z0-9._-]+\.parquet")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_USER = re.compile(r"//[^?#\s]*@")
+"""Of a URL what may hold a secret."""
 _PLAIN = re.compile(r"[A-Za-z0-9/._=@+~-]+")
 """Paths in which no engine sees a pattern."""
 
@@ -121,7 +123,7 @@ def open_place(place: str) -> Place:
 
 
 def _open_url(place: str, scheme: str) -> Place:
-    shown = inert(place)
+    shown = inert(_USER.sub("//", place))
     try:
         if scheme == "az":
             account = os.environ.get("AZURE_STORAGE_ACCOUNT_NAME", "")
@@ -134,5 +136,6 @@ def _open_url(place: str, scheme: str) -> Place:
             files, root = fs.FileSystem.from_uri(place)
             return Place(shown, root.rstrip("/"), files, False)
     except (OSError, pa.ArrowException, AttributeError) as error:
-        raise PlaceError(f"{shown}: cannot be opened: {inert(error)}") from error
+        said = inert(_USER.sub("//", str(error)))
+        raise PlaceError(f"{shown}: cannot be opened: {said}") from error
     raise PlaceError(f"{shown}: give a folder, or a URL with s3://, gs:// or az://")

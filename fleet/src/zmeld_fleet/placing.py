@@ -16,7 +16,7 @@ from zmeld_fleet.engines import Engine, rows_of
 from zmeld_fleet.estimate import Estimate
 from zmeld_fleet.placement import Machines, Problem, Workload
 from zmeld_fleet.schema import THETA_ALL, bound_of, sampled
-from zmeld_fleet.words import plural
+from zmeld_fleet.words import inert, plural
 
 PLACE_SCHEMA = "zmeld.fleet.place/1"
 DRAWS = 200
@@ -121,6 +121,7 @@ def _problem(found: Catalogue, engine: Engine, request: Request) -> Problem:
         kinds = OWNER_KINDS if request.kinds == (GUEST,) else request.kinds
         asked = engine.ask(expressions.workloads(rows, chosen, kinds))
         owners = rows_of(asked, ("survey", "owner"))
+        known = {str(one["name"] or one["owner"]) for one in owners}
         if request.names is not None:
             owners = [one for one in owners if fnmatchcase(str(one["name"]), request.names)]
         theta = _bound(owners)
@@ -130,9 +131,19 @@ def _problem(found: Catalogue, engine: Engine, request: Request) -> Problem:
     if request.kinds == (GUEST,):
         hosts = {survey.survey: survey.facts["host"] or survey.machine for survey in current}
         workloads = _whole_machines(workloads, hosts)
+    _check_names(found, request, known | {one.name for one in workloads})
     machines = request.machines or len({one.survey for one in workloads})
     pages = request.ram_bytes / found.page_size
     return placement.problem(workloads, machines, pages, sampled(theta), request.apart)
+
+
+def _check_names(found: Catalogue, request: Request, known: set[str]) -> None:
+    """A name that nothing has keeps nothing apart."""
+    for name in {name for pair in request.apart for name in pair} - known:
+        raise placement.PlanError(f"--apart {inert(name)}: no workload is called so")
+    labels = {label for survey in found.current for label in survey.labels}
+    if request.tenant is not None and request.tenant not in labels:
+        raise placement.PlanError(f"--tenant {inert(request.tenant)}: no survey has that label")
 
 
 def _bound(owners: list[dict[str, Any]]) -> int:

@@ -113,6 +113,8 @@ def _svg(figure: Figure, label: str) -> str:
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r"<style type=\"text/css\">.*?</style>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r"#0a0[bc][0-9a-f]{2}", lambda mark: _MARKS[mark.group(0)], svg)
+    svg = re.sub(
+        r"#0a0[bc][0-9a-f]{2}", lambda mark: _MARKS.get(mark.group(0), mark.group(0)), svg
+    )
     named = inert(label).replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
     return svg.replace("<svg ", f'<svg role="img" aria-label="{named}" ', 1)

@@ -15,10 +15,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from zmeld_fleet.estimate import Estimate, sampled_sum
-from zmeld_fleet.schema import CODECS, CONTENT, OWNER, THETA_ALL, sampled
+from zmeld_fleet.schema import CODECS, CONTENT, MACHINE, OWNER, THETA_ALL, sampled
 
 Hash = tuple[int, int]
-OBJECT_MAX = 4096
 
 
 @dataclass
@@ -37,6 +36,7 @@ class Sketch:
     """Pages of each."""
     objects: dict[str, dict[Hash, int]] = field(default_factory=dict)
     """Of each codec, what each content takes in its pool."""
+    page_size: int = 4096
 
     @property
     def id(self) -> tuple[str, str]:
@@ -64,12 +64,17 @@ _CONTENT = ("survey", "owner", "hash_high", "hash_low", "count")
 
 def _of_file(path: str) -> list[Sketch]:
     objects = tuple(f"object_{codec}" for codec in CODECS)
-    names = [*dict.fromkeys(("record", *_OWNER, *_CONTENT, *objects))]
+    names = [*dict.fromkeys(("record", "page_size", *_OWNER, *_CONTENT, *objects))]
     with pq.ParquetFile(path) as file:
         table = file.read(columns=names)
     owners = table.filter(pc.equal(table["record"], OWNER)).select(_OWNER).to_pylist()
     sketches = {(row["survey"], row["owner"]): Sketch(**row) for row in owners}
+    machines = table.filter(pc.equal(table["record"], MACHINE))
+    pages = dict(
+        zip(*(machines[name].to_pylist() for name in ("survey", "page_size")), strict=True)
+    )
     for sketch in sketches.values():
+        sketch.page_size = pages[sketch.survey]
         sketch.objects = {codec: {} for codec in CODECS}
     contents = table.filter(pc.equal(table["record"], CONTENT)).select((*_CONTENT, *objects))
     for row in contents.to_pylist():
@@ -118,9 +123,10 @@ def melded(sketches: Iterable[Sketch], codec: str) -> Estimate:
         for key, size in one.objects[codec].items():
             if key[0] < theta:
                 largest[key] = max(largest[key], size)
+    page = max((one.page_size for one in sketches), default=0)
     total = float(sum(largest.values()))
     squares = float(sum(size * size for size in largest.values()))
-    return sampled_sum(total, squares, float(OBJECT_MAX), sampled(theta))
+    return sampled_sum(total, squares, float(page), sampled(theta))
 
 
 def cut(sketch: Sketch, k: int) -> Sketch:
@@ -138,4 +144,5 @@ def cut(sketch: Sketch, k: int) -> Sketch:
             codec: {key: size for key, size in sizes.items() if key in kept}
             for codec, sizes in sketch.objects.items()
         },
+        sketch.page_size,
     )
