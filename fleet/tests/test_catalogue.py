@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from made import NOON, Machine, Owner, program, table_of, write
-from zmeld_fleet import catalogue, cli, places, reporting, schema
+from zmeld_fleet import catalogue, cli, places, reporting, schema, validity
 from zmeld_fleet.catalogue import Reason
 
 
@@ -270,6 +270,16 @@ def test_a_time_without_a_zone_is_another_type(tmp_path):
 def test_very_many_labels_are_not_read(tmp_path):
     write(tmp_path, machine("bad", labels={f"label{at}": "x" for at in range(65)}))
     assert reasons(look(tmp_path)) == ["values"]
+
+
+def test_what_is_small_on_disk_and_large_in_memory_is_not_read(tmp_path):
+    path = sound(tmp_path)[0]
+    row = pq.read_table(path, partitioning=None).slice(0, 1)
+    many = row.take(pa.array([0] * (validity.FACT_ROWS_MAX + 1)))
+    pq.write_table(many, path, compression="zstd")
+    assert path.stat().st_size < 100_000
+    found = look(tmp_path)
+    assert reasons(found) == ["values"] and "row group" in found.left_out[0].why
 
 
 def test_an_error_that_nobody_foresaw_is_one_line(tmp_path, monkeypatch, capsys):

@@ -220,6 +220,9 @@ def test_a_file_that_claims_another_survey_is_named_and_nothing_is_deleted(tmp_p
     claimed = pq.read_table(paths[0], partitioning=None)["survey"][0].as_py()
     evil = write(place, Machine("evil", [Owner("x", program("x", 9))], survey=claimed))
     evil = evil.rename(evil.with_name("0.parquet"))
+    _, report = said(place)
+    assert report.machines == 2
+    assert [left.reason.value for left in report.left_out] == ["twice", "twice"]
     assert cli.main(["pack", str(place)]) == 0
     assert "other rows" in capsys.readouterr().err
     there = sorted(place.rglob("*.parquet"))

@@ -32,6 +32,8 @@ from zmeld_fleet.schema import (
     SCHEMA,
 )
 from zmeld_fleet.validity import (
+    CONTENT_ROWS_MAX,
+    FACT_ROWS_MAX,
     LABELS_MAX,
     FlawError,
     Owners,
@@ -324,6 +326,8 @@ class _Rows:
         contents = []
         for at in range(metadata.num_row_groups):
             has_contents, has_more = is_content(metadata.row_group(at), record)
+            most = FACT_ROWS_MAX if has_more else CONTENT_ROWS_MAX
+            check_size(metadata.row_group(at), most)
             if has_contents:
                 contents.append(at)
             if has_more:
@@ -336,7 +340,6 @@ class _Rows:
                 check_contents(self._parquet, at, page, only)
 
     def _read_group(self, at: int) -> None:
-        check_size(self._parquet.metadata.row_group(at))
         table = self._parquet.read_row_group(at, columns=self._names, use_threads=False)
         check_values(table.select(["schema"]))
         self.versions |= set(pc.unique(table["schema"].cast(pa.string())).to_pylist())
@@ -409,12 +412,25 @@ def _once(catalogue: Catalogue, surveys: list[Survey]) -> list[Survey]:
         return size == 0, size, survey.file.path
 
     kept: dict[str, Survey] = {}
+    claimed: set[str] = set()
     for survey in sorted(surveys, key=order):
         first = kept.setdefault(survey.survey, survey)
-        if first is not survey:
+        if first is survey:
+            continue
+        if _says(survey) == _says(first):
             why = f"the same survey is in {first.file.name}"
-            _leave(catalogue, survey, Reason.TWICE, why)
+        else:
+            claimed.add(survey.survey)
+            why = f"{first.file.name} says something else of the same survey: neither counts"
+        _leave(catalogue, survey, Reason.TWICE, why)
+    for name in sorted(claimed):
+        why = "another file says something else of the same survey: neither counts"
+        _leave(catalogue, kept.pop(name), Reason.TWICE, why)
     return list(kept.values())
+
+
+def _says(survey: Survey) -> tuple[Any, ...]:
+    return survey.machine, survey.time, survey.facts, survey.labels
 
 
 def _whole(catalogue: Catalogue, surveys: list[Survey]) -> list[Survey]:

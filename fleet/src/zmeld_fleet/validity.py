@@ -24,9 +24,10 @@ from zmeld_fleet.schema import (
     THETA_ALL,
 )
 
-GROUP_ROWS_MAX = 1 << 20
+FACT_ROWS_MAX = 1 << 17
+"""Of a row group that is not of contents alone: it has many columns."""
+CONTENT_ROWS_MAX = 1 << 20
 GROUP_BYTES_MAX = 1 << 28
-"""Of a row group that is not of contents alone: more is not read."""
 TEXT_MAX = 4096
 LABELS_MAX = 64
 """Of a survey."""
@@ -70,11 +71,11 @@ class FlawError(Exception):
     """A row that cannot be true: which, and why."""
 
 
-def check_size(group: pq.RowGroupMetaData) -> None:
+def check_size(group: pq.RowGroupMetaData, most: int) -> None:
     """Before it is read: a few bytes on disk can be very many in memory."""
-    if group.num_rows > GROUP_ROWS_MAX or group.total_byte_size > GROUP_BYTES_MAX:
-        size = f"{group.num_rows} rows, {group.total_byte_size} bytes"
-        raise FlawError(f"a row group about machines has {size}, which is more than is read")
+    if group.num_rows > most or group.total_byte_size > GROUP_BYTES_MAX:
+        size = f"{group.num_rows} rows and {group.total_byte_size} bytes"
+        raise FlawError(f"a row group has {size}; {most} and {GROUP_BYTES_MAX} are the most")
 
 
 def check_values(table: pa.Table) -> None:
