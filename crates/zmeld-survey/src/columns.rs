@@ -200,6 +200,7 @@ fn machine<'a>(columns: &mut Columns<'a>, survey: &'a Survey) {
         || Cell::Flag(Some(survey.interrupted)),
     );
     columns.machine_text("selection", || optional(&survey.selection));
+    columns.machine_int("processes_refused", Some(survey.refused));
     columns.machine_int("sketch_size", Some(survey.sketch_size));
     columns.add("rows", |row| match row {
         Row::Machine { rows } => Cell::Int(count(*rows as u64)),
