@@ -65,6 +65,14 @@ before_services() {
 		[ "$(since zmeld.service)" -le "$(since basic.target)" ]
 }
 
+# status: it finds nothing; what it says is in the log and in /tmp/status.
+status() {
+	zmeld status --check >/tmp/status
+	code=$?
+	sed 's/^/# /' /tmp/status
+	return $code
+}
+
 # quietly COMMAND...: what it says is in the log and in /tmp/said.
 quietly() {
 	"$@" >/tmp/said 2>&1

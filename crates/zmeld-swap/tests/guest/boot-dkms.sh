@@ -21,13 +21,6 @@ if [ -n "$PREPARE" ]; then
 	exit 0
 fi
 
-status() {
-	zmeld status --check >/tmp/status
-	code=$?
-	sed 's/^/# /' /tmp/status
-	return $code
-}
-
 systemctl is-system-running --wait >/dev/null
 systemctl --no-pager --failed
 same "the system runs" running "$(systemctl is-system-running)"

@@ -32,13 +32,6 @@ active() {
 	[ "$(systemctl is-active "$1")" = active ]
 }
 
-status() {
-	zmeld status --check >/tmp/status
-	code=$?
-	sed 's/^/# /' /tmp/status
-	return $code
-}
-
 systemctl is-system-running --wait >/dev/null
 systemctl --no-pager --failed
 same "the system runs" running "$(systemctl is-system-running)"

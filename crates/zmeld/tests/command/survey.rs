@@ -142,6 +142,19 @@ fn exact(pids: &str) -> serde_json::Value {
         .clone()
 }
 
+/// A survey of one process.
+fn survey_of<'a>(place: &'a Path, key: &'a Path, pid: &'a str) -> [&'a str; 7] {
+    [
+        "scan",
+        "--survey",
+        str(place),
+        "--key",
+        str(key),
+        "--pid",
+        pid,
+    ]
+}
+
 #[test]
 fn a_survey_says_what_processes_hold() {
     // 300 contents of which 200 are in both, one on 500 pages, zeros, and one word.
@@ -340,15 +353,7 @@ fn a_large_owner_is_sampled() {
     let place = folder();
     let key = key_in(place.path());
     let pid = holder.pid();
-    let args = [
-        "scan",
-        "--survey",
-        str(place.path()),
-        "--key",
-        str(&key),
-        "--pid",
-        &pid,
-    ];
+    let args = survey_of(place.path(), &key, &pid);
     let output = calm(|| run(&args));
     let said = text(&output.stdout);
     assert_eq!(code(&output), 0, "{}", text(&output.stderr));
@@ -538,15 +543,7 @@ fn a_survey_that_is_killed_leaves_a_whole_file_or_none() {
     let place = folder();
     let key = key_in(place.path());
     let pid = holder.pid();
-    let args = [
-        "scan",
-        "--survey",
-        str(place.path()),
-        "--key",
-        str(&key),
-        "--pid",
-        &pid,
-    ];
+    let args = survey_of(place.path(), &key, &pid);
     for milliseconds in [0, 20, 40, 80, 120, 160, 240] {
         let mut child = zmeld(&args)
             .stdout(Stdio::null())
@@ -574,15 +571,7 @@ fn a_signal_ends_it_without_half_an_owner() {
     let place = folder();
     let key = key_in(place.path());
     let pid = holder.pid();
-    let args = [
-        "scan",
-        "--survey",
-        str(place.path()),
-        "--key",
-        str(&key),
-        "--pid",
-        &pid,
-    ];
+    let args = survey_of(place.path(), &key, &pid);
     let child = zmeld(&args).stderr(Stdio::piped()).spawn().unwrap();
     crate::interrupt::await_handler(&child);
     let _ = kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM);
