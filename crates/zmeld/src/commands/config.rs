@@ -289,6 +289,12 @@ fn take_over(args: &ImportArgs) -> anyhow::Result<Outcome> {
              and /etc/fstab has no swap line; zmeld plan suggests a configuration"
         );
     }
+    if args.root != Path::new("/") && !args.root.join("proc/meminfo").exists() {
+        output::say(format_args!(
+            "{} has no proc/meminfo: what depends on RAM is for this machine's",
+            args.root.display()
+        ));
+    }
     for left in &imported.left {
         output::say(format_args!("not carried over: {left}"));
     }

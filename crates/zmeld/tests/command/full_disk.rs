@@ -119,7 +119,10 @@ fn an_imported_configuration_is_written_whole_or_not_at_all() {
     }
     let folder = folder();
     let root = folder.path().join("root");
-    fs::create_dir_all(root.join("etc/systemd")).unwrap();
+    for below in ["etc/systemd", "proc"] {
+        fs::create_dir_all(root.join(below)).unwrap();
+    }
+    fs::write(root.join("proc/meminfo"), "MemTotal: 1048576 kB\n").unwrap();
     fs::write(
         root.join("etc/systemd/zram-generator.conf"),
         "[zram0]\nzram-size = ram / 2\n",
