@@ -3,7 +3,7 @@
 //! A [`survey`] reads the memory of all processes once, owner by owner (a service, a
 //! container, a virtual machine), in bounded memory: of each it keeps counts, a sketch
 //! of the contents under the fleet's key, and what the sampled pages take in a pool.
-//! [`parquet`] makes a file of it, [`Place`] keeps the file. `docs/survey.md` is the
+//! [`parquet()`] makes a file of it, [`Place`] keeps the file. `docs/survey.md` is the
 //! format, the formulas with their sources, and what a survey gives away.
 //!
 //! | module | what it knows |

@@ -14,6 +14,9 @@ use crate::errors::{as_nobody, refuses};
 use crate::run::*;
 use crate::setup::{remove_doubtful, turn};
 
+/// What the program holds, in bytes.
+const HELD: u64 = 24 << 20;
+
 /// A program of so many touches of 24 MiB, with and without zram. Without swap it is killed below what it needs; with
 /// zram it goes on, for `slowdown` as large as a test asks.
 fn recipe(folder: &Path, touches: u64) -> std::path::PathBuf {
@@ -21,7 +24,7 @@ fn recipe(folder: &Path, touches: u64) -> std::path::PathBuf {
         "name = \"tiny\"\nquestion = \"?\"\nabout = \"\"\nwarm_ups = 0\n\
          stopping = {{ runs_min = 1, runs_max = 1, width = 0.5 }}\n\
          [[case]]\nname = \"touches\"\n\
-         workload = {{ kind = \"touch\", bytes = 25165824, touches = {touches} }}\n\
+         workload = {{ kind = \"touch\", bytes = {HELD}, touches = {touches} }}\n\
          [[arm]]\nname = \"no swap\"\n\
          [[arm]]\nname = \"zram lzo-rle\"\n\
          tier.zram = {{ kind = \"zram\", codec = \"lzo-rle\", size = \"300% of footprint\" }}\n\
@@ -147,16 +150,16 @@ fn the_least_ram_is_found_with_and_without_swap_and_nothing_is_left() {
     ] {
         assert!(seen.contains(kind), "{kind}: {seen:?}");
     }
-    // Without swap it needs what it has, killed in every run with less. How well zram does is the machine's affair,
-    // but with so much time it needs less.
-    let footprint = found["footprint_bytes"].as_u64().unwrap();
+    // Without swap it needs what it holds, killed in every run with less. (Its footprint can be more: pages of its
+    // program count for whoever reads them first.) How well zram does is the machine's affair, but with so much time
+    // it needs less.
+    assert!(found["footprint_bytes"].as_u64().unwrap() >= HELD);
     let (none, zram) = (set_up(&found, "no swap"), set_up(&found, "zram lzo-rle"));
     let least = |of: &Value| of["least"]["bytes"].as_u64().unwrap();
     assert_eq!(none["least"]["resolved"], true, "{none}");
-    assert!(least(none) * 100 >= footprint * 95, "{none}");
+    assert!(least(none) >= HELD, "{none}");
     for step in none["steps"].as_array().unwrap() {
-        let small = step["limit_bytes"].as_u64().unwrap() * 10 < footprint * 9;
-        if small {
+        if step["limit_bytes"].as_u64().unwrap() < HELD {
             assert_eq!(step["verdict"], "does-not", "{step}");
             assert_eq!(step["slowdown"]["low"], "inf", "{step}");
         }
