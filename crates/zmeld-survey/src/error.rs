@@ -33,6 +33,13 @@ pub enum Error {
          systemd-machine-id-setup or dbus-uuidgen --ensure=/etc/machine-id makes one"
     )]
     NoMachineId,
+    /// A container that may not look at the machine's first process.
+    #[error(
+        "this container sees the machine's processes and may not read their files \
+         (/proc/1/root), so it does not know whose memory this is: give it CAP_SYS_PTRACE, and \
+         no AppArmor or SELinux profile that forbids it, or mount /etc/machine-id there"
+    )]
+    HiddenMachine,
     /// A label that is none.
     #[error("\"{text}\" is no label: {problem}")]
     BadLabel {

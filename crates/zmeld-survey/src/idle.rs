@@ -4,6 +4,8 @@ use std::collections::HashMap;
 
 use zmeld_linux::Host;
 
+use crate::machine::of_host;
+
 /// Where it says it.
 const PATH: &str = "/sys/kernel/debug/lru_gen";
 
@@ -19,8 +21,7 @@ pub(crate) struct Ages(Option<HashMap<String, IdlePages>>);
 impl Ages {
     /// As the kernel says it now.
     pub fn of(host: &Host) -> Ages {
-        let text = host.read(PATH).ok().filter(|text| !text.is_empty());
-        Ages(text.map(|text| parse(&text)))
+        Ages(of_host(host, PATH).map(|text| parse(&text)))
     }
 
     /// Of all those groups; none where the kernel does not say it of one of them.

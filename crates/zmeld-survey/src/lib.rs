@@ -15,6 +15,7 @@
 //! | [`machine`] | what the kernel says of the machine, `idle` of its pages' age |
 //! | [`pressure`] | when to stay out of the way |
 //! | [`place`] | where files go |
+//! | [`schedule`] | when to survey next |
 //!
 //! This crate prints nothing.
 #![deny(missing_docs)]
@@ -30,6 +31,7 @@ pub mod owners;
 pub mod place;
 pub mod pressure;
 mod reservoir;
+pub mod schedule;
 pub mod sketch;
 mod survey;
 
@@ -38,6 +40,7 @@ pub use error::Error;
 pub use key::Key;
 pub use objects::CODECS;
 pub use place::Place;
+pub use schedule::Schedule;
 pub use survey::{
     labels, survey, Estimate, Limits, OwnerResult, PageCounts, Survey, SurveyOptions,
 };

@@ -1,5 +1,8 @@
 //! What the kernel says of the machine. What it does not say is absent, never 0.
 
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
 use zmeld_linux::meminfo::{self, Meminfo};
 use zmeld_linux::{mounts, pressure, Host};
 
@@ -65,7 +68,7 @@ impl Machine {
         let swap = memory.bytes("SwapTotal");
         let free = memory.bytes("SwapFree");
         Machine {
-            host: text("/proc/sys/kernel/hostname"),
+            host: host_name(host),
             kernel: text("/proc/sys/kernel/osrelease"),
             architecture: architecture(),
             distribution: distribution(host),
@@ -82,25 +85,61 @@ impl Machine {
     }
 }
 
-/// A path of this file system, and of the host's where this is a container that sees
-/// the host's processes.
-fn of_host(host: &Host, path: &str) -> Option<String> {
+/// The files that the first process sees: the machine's, also where this is a container
+/// that sees the machine's processes.
+const FIRST_ROOT: &str = "/proc/1/root";
+
+/// A file of the machine: as the first process sees it, or where that is not to be known
+/// as this one does.
+pub(crate) fn of_host(host: &Host, path: &str) -> Option<String> {
     let read = |path: &str| host.read(path).ok().filter(|text| !text.is_empty());
-    read(&format!("/proc/1/root{path}")).or_else(|| read(path))
+    read(&format!("{FIRST_ROOT}{path}")).or_else(|| read(path))
 }
+
+/// The machine's name. A container has one of its own, and the kernel tells nobody
+/// another's: then it is the one that the machine takes when it boots.
+fn host_name(host: &Host) -> Option<String> {
+    let names = |process: &str| {
+        let space = format!("/proc/{process}/ns/uts");
+        let found = host.tree().metadata(space.as_ref()).ok()?;
+        Some((found.dev(), found.ino()))
+    };
+    let text = match (names("self"), names("1")) {
+        (Some(own), Some(first)) if own != first => {
+            host.read(format!("{FIRST_ROOT}/etc/hostname")).ok()?
+        }
+        _ => host.read("/proc/sys/kernel/hostname").ok()?,
+    };
+    let is_name = |line: &&str| !line.is_empty() && !line.starts_with('#');
+    text.lines().map(str::trim).find(is_name).map(str::to_owned)
+}
+
+/// Where a machine's id is.
+const IDS: [&str; 2] = ["/etc/machine-id", "/var/lib/dbus/machine-id"];
 
 /// What tells a machine from all others: the id of /etc/machine-id.
 ///
 /// # Errors
-/// When it has none.
+/// When it has none, or the machine is not to be seen.
 pub fn id(host: &Host) -> Result<String, Error> {
     let is_id =
         |text: &String| text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    of_host(host, "/etc/machine-id")
-        .or_else(|| of_host(host, "/var/lib/dbus/machine-id"))
-        .map(|text| text.to_ascii_lowercase())
-        .filter(is_id)
-        .ok_or(Error::NoMachineId)
+    let id = IDS
+        .iter()
+        .find_map(|path| of_host(host, path))
+        .map(|text| text.to_ascii_lowercase());
+    match id.filter(is_id) {
+        Some(id) => Ok(id),
+        None if is_hidden(host) => Err(Error::HiddenMachine),
+        None => Err(Error::NoMachineId),
+    }
+}
+
+/// Whether the first process's files are there and root may not read them.
+fn is_hidden(host: &Host) -> bool {
+    let looked = host.tree().metadata(FIRST_ROOT.as_ref());
+    rustix::process::geteuid().is_root()
+        && looked.is_err_and(|cause| cause.kind() == std::io::ErrorKind::PermissionDenied)
 }
 
 fn architecture() -> Option<String> {
@@ -164,18 +203,27 @@ fn compressed_swap(host: &Host) -> String {
     }
 }
 
-/// Where control groups of version 2 are mounted.
-pub(crate) fn unified_mount(host: &Host) -> Option<std::path::PathBuf> {
-    let text = host.read(mounts::PATH).ok()?;
-    let found = mounts::parse(&text).find(|mount| mount.kind == "cgroup2");
-    found.map(|mount| mount.point)
+/// Where the machine's control groups of version 2 are mounted. A container's own mount
+/// shows its own groups only.
+pub(crate) fn unified_mount(host: &Host) -> Option<PathBuf> {
+    let mounted = |path: &str| {
+        let text = host.read(path).ok()?;
+        let found = mounts::parse(&text).find(|mount| mount.kind == "cgroup2");
+        found.map(|mount| mount.point)
+    };
+    let first = mounted("/proc/1/mountinfo").map(|point| {
+        let below = point.strip_prefix("/").unwrap_or(&point);
+        Path::new(FIRST_ROOT).join(below)
+    });
+    first
+        .filter(|point| host.exists(point.join("cgroup.procs")))
+        .or_else(|| mounted(mounts::PATH))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::fs;
-    use std::path::Path;
 
     fn put(root: &Path, files: &[(&str, &str)]) {
         for (path, text) in files {
@@ -252,5 +300,47 @@ mod tests {
             &[("/proc/1/root/etc/machine-id", &"a".repeat(32))],
         );
         assert_eq!(id(&host).unwrap(), "a".repeat(32));
+    }
+
+    #[test]
+    fn in_a_container_names_and_groups_are_the_machines() {
+        let dir = tempfile::tempdir().unwrap();
+        let host = Host::at(dir.path());
+        let name = || Machine::look(&host).host;
+        let groups = "30 1 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+        put(
+            dir.path(),
+            &[
+                ("/proc/sys/kernel/hostname", "zmeld-survey-x7k2p\n"),
+                ("/proc/self/ns/uts", ""),
+                ("/proc/self/mountinfo", groups),
+            ],
+        );
+        // The first process is not to be looked at: an ordinary user, or hidden ones.
+        assert_eq!(name().as_deref(), Some("zmeld-survey-x7k2p"));
+        let own = unified_mount(&host);
+        assert_eq!(own.as_deref(), Some(Path::new("/sys/fs/cgroup")));
+        // It has a name of its own, which this kernel keeps to itself.
+        put(
+            dir.path(),
+            &[
+                ("/proc/1/ns/uts", ""),
+                ("/proc/1/mountinfo", groups),
+                ("/proc/1/root/sys/fs/cgroup/cgroup.procs", "1\n"),
+            ],
+        );
+        assert_eq!(name(), None);
+        put(
+            dir.path(),
+            &[("/proc/1/root/etc/hostname", "# set at boot\nnode7\n")],
+        );
+        assert_eq!(name().as_deref(), Some("node7"));
+        let first = unified_mount(&host).unwrap();
+        assert_eq!(first, Path::new("/proc/1/root/sys/fs/cgroup"));
+        // The same namespace: the kernel's word counts.
+        let (own, first) = ("proc/self/ns/uts", "proc/1/ns/uts");
+        fs::remove_file(dir.path().join(first)).unwrap();
+        fs::hard_link(dir.path().join(own), dir.path().join(first)).unwrap();
+        assert_eq!(name().as_deref(), Some("zmeld-survey-x7k2p"));
     }
 }

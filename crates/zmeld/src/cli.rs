@@ -7,7 +7,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use zmeld_linux::Host;
 use zmeld_store::CodecSpec;
-use zmeld_swap::config::{Config, ConfigError};
+use zmeld_swap::config::{Config, ConfigError, Span};
 
 use crate::exit::EXIT_CODES;
 
@@ -208,6 +208,19 @@ pub struct SurveyArgs {
         help_heading = "Survey"
     )]
     pub labels: Vec<String>,
+
+    /// Go on until stopped: a survey in each such time, such as 1d, at a moment of chance
+    ///
+    /// The first comes within ten minutes. Where memory is short it waits for the next
+    /// moment; anything else that fails ends it with its exit code. SIGTERM and Ctrl-C end
+    /// it at once, with 0 between two surveys.
+    #[arg(
+        long,
+        value_name = "TIME",
+        requires = "survey",
+        help_heading = "Survey"
+    )]
+    pub every: Option<Span>,
 
     /// Contents that the sketch of each owner keeps
     #[arg(

@@ -217,7 +217,7 @@ fn survey_code(err: &zmeld_survey::Error) -> u8 {
     use zmeld_survey::Error;
     match err {
         Error::Pressure { .. } => LATER,
-        Error::NotPermitted { .. } => MISSING,
+        Error::NotPermitted { .. } | Error::HiddenMachine => MISSING,
         Error::Interrupted => INTERRUPTED,
         Error::Scan(err) => scan_code(err),
         Error::Memory(err) => source_code(err),

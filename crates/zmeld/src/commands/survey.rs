@@ -2,21 +2,27 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 use zmeld_linux::Host;
 use zmeld_memory::Selection;
-use zmeld_report::units::{bytes, bytes_real, count, count_real, seconds};
+use zmeld_report::units::{bytes, bytes_real, count, count_real, duration, seconds};
 use zmeld_report::{cells, Column, Document, Section, Table};
 use zmeld_scan::ScanProgress;
-use zmeld_survey::{key, pressure, Estimate, Key, OwnerResult, Place, Survey, CODECS};
+use zmeld_survey::{
+    key, pressure, Estimate, Key, OwnerResult, Place, Schedule, Survey, SurveyOptions, CODECS,
+};
 
-use crate::cli::ScanArgs;
+use crate::cli::{ScanArgs, SurveyArgs};
 use crate::exit::Outcome;
 use crate::{output, progress};
 
 /// Owners that are listed; the file has all.
 const LISTED: usize = 12;
+/// How soon a stop is heard between two surveys.
+const TICK: Duration = Duration::from_millis(500);
 
 /// Makes the fleet's secret.
 pub fn new_key(path: &Path) -> anyhow::Result<Outcome> {
@@ -30,21 +36,97 @@ pub fn new_key(path: &Path) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// Surveys, keeps the file, and says what is in it.
+/// Surveys once, or on and on.
 pub fn run(place: &str, selection: Selection, args: &ScanArgs) -> anyhow::Result<Outcome> {
-    let (format, args) = (&args.format, &args.survey);
+    let Some(every) = args.survey.every else {
+        return once(place, selection, args);
+    };
+    // What is wrong with the question is said now, not when the first moment comes.
+    Asked::new(place, selection.clone(), &args.survey)?;
+    let schedule = Schedule::new(every.duration());
+    let mut moment = schedule.first(SystemTime::now())?;
+    while wait(&schedule, moment)? {
+        let short = match once(place, selection.clone(), args) {
+            Ok(Outcome::Done) => None,
+            Ok(other) => return Ok(other),
+            Err(err) => Some(short_of_memory(err)?),
+        };
+        if let Some(said) = short {
+            output::say(format_args!("no survey this time: {said}"));
+        }
+        moment = schedule.next(SystemTime::now())?;
+    }
+    Ok(Outcome::Done)
+}
+
+/// Waits for a moment; false where it was stopped before.
+fn wait(schedule: &Schedule, mut moment: SystemTime) -> anyhow::Result<bool> {
+    let stop = progress::interrupt_flag();
+    let left = |moment: SystemTime| {
+        let left = moment.duration_since(SystemTime::now());
+        left.unwrap_or_default()
+    };
+    output::say(format_args!(
+        "the next survey is in {}",
+        duration(left(moment))
+    ));
+    while !stop.load(Ordering::SeqCst) {
+        if schedule.is_too_far(moment, SystemTime::now()) {
+            moment = schedule.first(SystemTime::now())?;
+        }
+        match left(moment) {
+            Duration::ZERO => return Ok(true),
+            left => std::thread::sleep(TICK.min(left)),
+        }
+    }
+    Ok(false)
+}
+
+/// What an error says that the next moment may mend by itself.
+fn short_of_memory(err: anyhow::Error) -> anyhow::Result<String> {
+    match err.downcast_ref() {
+        Some(zmeld_survey::Error::Pressure { .. }) => Ok(err.to_string()),
+        _ => Err(err),
+    }
+}
+
+/// What a survey is asked for.
+struct Asked {
+    options: SurveyOptions,
+    key: Key,
+    place: Place,
+}
+
+impl Asked {
+    fn new(place: &str, selection: Selection, args: &SurveyArgs) -> anyhow::Result<Asked> {
+        let options = SurveyOptions {
+            selection,
+            labels: zmeld_survey::labels(&args.labels)?,
+            sketch: args.sketch as usize,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        };
+        let key_path = args.key.clone().unwrap_or_else(|| PathBuf::from(key::PATH));
+        let key = Key::read(&key_path)?;
+        let place = Place::parse(place)?;
+        place.check()?;
+        Ok(Asked {
+            options,
+            key,
+            place,
+        })
+    }
+}
+
+/// Surveys, keeps the file, and says what is in it.
+fn once(place: &str, selection: Selection, args: &ScanArgs) -> anyhow::Result<Outcome> {
+    let format = &args.format;
     let stop = progress::interrupt_flag();
     let host = Host::here();
-    let options = zmeld_survey::SurveyOptions {
-        selection,
-        labels: zmeld_survey::labels(&args.labels)?,
-        sketch: args.sketch as usize,
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-    };
-    let key_path = args.key.clone().unwrap_or_else(|| PathBuf::from(key::PATH));
-    let key = Key::read(&key_path)?;
-    let place = Place::parse(place)?;
-    place.check()?;
+    let Asked {
+        options,
+        key,
+        place,
+    } = Asked::new(place, selection, &args.survey)?;
     let is_idle = pressure::be_idle();
     let done = ScanProgress::default();
     let page_size = rustix::param::page_size() as u64;
@@ -202,7 +284,10 @@ fn limits(result: &SurveyResult) -> Vec<String> {
     }
     if result.refused_processes > 0 {
         let way_out = match rustix::process::geteuid().is_root() {
-            true => "they protect themselves, or this container lacks CAP_SYS_PTRACE",
+            true => {
+                "they protect themselves, or this container lacks CAP_SYS_PTRACE or \
+                 CAP_DAC_READ_SEARCH"
+            }
             false => "run it as root",
         };
         limits.push(format!(

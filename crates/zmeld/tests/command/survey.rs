@@ -582,3 +582,53 @@ fn a_signal_ends_it_without_half_an_owner() {
         ended => assert_eq!((ended, surveys(place.path()).len()), (Some(0), 1)),
     }
 }
+
+#[test]
+fn every_goes_on_until_it_is_stopped() {
+    let Some(holder) = Holder::start("again", 500, "for at in range(500): put(at, at)") else {
+        return;
+    };
+    let place = folder();
+    let key = key_in(place.path());
+    let pid = holder.pid();
+    let mut args = survey_of(place.path(), &key, &pid).to_vec();
+    args.extend(["--every", "1s", "--label", "node=a"]);
+    let child = zmeld(&args)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Where memory is short it passes moments over.
+    let enough = (0..1200).any(|_| {
+        std::thread::sleep(Duration::from_millis(100));
+        surveys(place.path()).len() > 1
+    });
+    let _ = kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM);
+    let output = child.wait_with_output().unwrap();
+    let said = text(&output.stderr);
+    assert!(enough, "{said}");
+    assert!(matches!(code(&output), 0 | 130), "{said}");
+    assert!(said.contains("the next survey is in"), "{said}");
+    for file in surveys(place.path()) {
+        assert_eq!(string(&read(&file)[1], "label_value"), "a");
+    }
+}
+
+#[test]
+fn every_says_what_is_wrong_before_it_waits() {
+    let place = folder();
+    let key = key_in(place.path());
+    let pid = "999999999";
+    let survey = survey_of(place.path(), &key, pid);
+    let with = |more: &[&'static str]| [&survey[..], more].concat();
+    refuses(&with(&["--every", "0s"]), 2, &["0s", "1d"]);
+    refuses(&["scan", "--every", "1d"], 2, &["--survey"]);
+    refuses(&with(&["--every", "1d", "--label", "role"]), 2, &["role"]);
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
+    refuses(&with(&["--every", "1d"]), 2, &["others may read it"]);
+    // What fails later ends it, too, with its own code.
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
+    let output = calm(|| run(&with(&["--every", "1s"])));
+    assert_eq!(code(&output), 2);
+    assert!(text(&output.stderr).contains("999999999"));
+}
