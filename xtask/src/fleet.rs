@@ -1,14 +1,14 @@
 //! The Python package `fleet/`: its style, its types, its tests, in an environment of
 //! its own with the packages that its lock names.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use crate::process::Log;
+use crate::python;
 use crate::rust_tests::cargo;
 use crate::step::{Tally, TestScope};
 use crate::workspace;
@@ -18,21 +18,16 @@ pub const STEP: &str = "fleet";
 
 const LIMIT: Duration = Duration::from_secs(1800);
 
-/// What was installed last stands here.
-const STAMP: &str = "lock";
-
-/// Interpreters, the newest that is likely to be whole first.
-const PYTHONS: &[&str] = &["python3", "/usr/bin/python3"];
-
 /// Format, lints, types and tests; with Spark and many machines where `--long`.
 pub fn test(log: &Log, scope: TestScope) -> Result<Tally> {
-    let Some(python) = PYTHONS.iter().copied().find(|python| is_usable(python)) else {
-        return Ok(Tally::skip(STEP, "no Python of 3.10 or newer with venv"));
-    };
     let long = scope == TestScope::Long;
-    let Some(programs) = environment(log, python, long)? else {
-        let why = "its packages cannot be had, is there a network? The log says more";
-        return Ok(Tally::skip(STEP, why));
+    let (lock, folder) = match long {
+        true => ("requirements-long.lock", "fleet-venv-long"),
+        false => ("requirements.lock", "fleet-venv"),
+    };
+    let programs = match python::environment(log, &package().join(lock), folder)? {
+        Ok(programs) => programs,
+        Err(why) => return Ok(Tally::skip(STEP, why)),
     };
     let mut tally = Tally::default();
     for (name, arguments) in [
@@ -57,44 +52,6 @@ fn command(programs: &Path, words: &[&str]) -> Command {
 
 fn package() -> PathBuf {
     workspace::root().join("fleet")
-}
-
-fn is_usable(python: &str) -> bool {
-    let probe = "import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 10))";
-    let ran = Command::new(python).args(["-c", probe]).output();
-    ran.is_ok_and(|output| output.status.success())
-}
-
-/// The programs' folder, with what the lock names; `None` where that cannot be had.
-fn environment(log: &Log, python: &str, long: bool) -> Result<Option<PathBuf>> {
-    let lock = package().join(match long {
-        true => "requirements-long.lock",
-        false => "requirements.lock",
-    });
-    let wanted =
-        fs::read_to_string(&lock).with_context(|| format!("cannot read {}", lock.display()))?;
-    let folder = workspace::target().join(match long {
-        true => "fleet-venv-long",
-        false => "fleet-venv",
-    });
-    let programs = folder.join("bin");
-    let stamp = folder.join(STAMP);
-    if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
-        return Ok(Some(programs));
-    }
-    let mut make = Command::new(python);
-    make.args(["-m", "venv", "--clear"]).arg(&folder);
-    if !log.run(&mut make, LIMIT)?.succeeded() {
-        return Ok(None);
-    }
-    let mut install = Command::new(programs.join("python"));
-    install.args(["-m", "pip", "install", "--quiet", "--require-hashes", "-r"]);
-    install.arg(&lock);
-    if !log.run(&mut install, LIMIT)?.succeeded() {
-        return Ok(None);
-    }
-    fs::write(&stamp, wanted).with_context(|| format!("cannot write {}", stamp.display()))?;
-    Ok(Some(programs))
 }
 
 fn pytest(log: &Log, programs: &Path, long: bool) -> Result<Tally> {
@@ -169,16 +126,5 @@ ERROR tests/test_x.py
             "zmeld is not built: cargo build -p zmeld".to_owned(),
         );
         assert_eq!(tally.skipped, [skipped]);
-    }
-
-    #[test]
-    fn what_is_locked_comes_from_no_address() {
-        for lock in ["requirements.lock", "requirements-long.lock"] {
-            let text = fs::read_to_string(package().join(lock)).unwrap();
-            assert!(
-                text.contains("--hash=sha256:") && !text.contains("://"),
-                "{lock}"
-            );
-        }
     }
 }

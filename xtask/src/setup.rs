@@ -74,7 +74,7 @@ const C: &[&str] = &["c-", "codec-", "model-", "pass-", "threads-", "fuzz_"];
 /// The same, and what only looks whether something compiles.
 #[rustfmt::skip]
 const C_COMPILER: &[&str] = &["c-", "codec-", "model-", "pass-", "threads-", "fuzz_", "features"];
-const FLEET: &[&str] = &["fleet"];
+const FLEET: &[&str] = &["fleet", "kubernetes"];
 const FUZZ: &[&str] = &["fuzz_", "soak"];
 /// A guest's kernel is made by the first step that asks for it.
 #[rustfmt::skip]
@@ -138,8 +138,11 @@ const NEEDS: &[Requirement] = &[
     need(Program("zsh"), Package("zsh"), "reads its completions", COMMANDS),
     need(Program("fish"), Package("fish"), "reads its completions", COMMANDS),
     // The Python package.
-    need(Program("python3"), Package("python3"), "runs zmeld-fleet", FLEET),
-    need(PythonModule("ensurepip"), Package("python3-venv"), "installs what zmeld-fleet needs", FLEET),
+    need(Program("python3"), Package("python3"), "runs zmeld-fleet, reads manifests", FLEET),
+    need(PythonModule("ensurepip"), Package("python3-venv"), "installs what these need", FLEET),
+    need(Program("podman"), Package("podman"), "makes an image and runs it", &["kubernetes-run"]),
+    need(Program("runc"), Package("runc"), "runs containers", &["kubernetes-run"]),
+    need(Program("conmon"), Package("conmon"), "runs containers", &["kubernetes-run"]),
     // Programs for other processors.
     need(Program("qemu-arm"), Package("qemu-user"), "runs programs of other processors", NARROW),
     need(Program("s390x-linux-gnu-gcc"), Package("gcc-s390x-linux-gnu"), "compiles zword, big endian", PROCESSORS),
@@ -172,7 +175,7 @@ const NEEDS: &[Requirement] = &[
     need(Program("git"), Package("git"), "copies the checkout", &["clean-root", "packages"]),
     need(Program("unshare"), Package("util-linux"), "mounts where nobody else sees it", &["cargo-test", "clean-root", "packages"]),
     need(Program("debootstrap"), Package("debootstrap"), "makes a Debian", DEBIANS),
-    need(Program("musl-gcc"), Package("musl-tools"), "compiles the static program", &["packages"]),
+    need(Program("musl-gcc"), Package("musl-tools"), "compiles the static program", &["packages", "kubernetes-run"]),
     need(Program("rpmbuild"), Package("rpm"), "makes packages", &["packages"]),
     need(Program("dpkg-deb"), Package("dpkg"), "makes packages", &["packages"]),
     need(Program("xz"), Package("xz-utils"), "packs sources", &["packages"]),

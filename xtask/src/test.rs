@@ -13,6 +13,7 @@ use crate::freestanding;
 use crate::fuzz::{self, Fuzzer};
 use crate::kernel_features;
 use crate::kernel_tests::{self, KernelCache};
+use crate::kubernetes;
 use crate::module_build;
 use crate::narrow;
 use crate::package_tests;
@@ -147,8 +148,18 @@ fn steps<'a>(
             "zmeld-fleet: its style, its types, its tests; Spark where --long",
             move |log: &Log| fleet::test(log, scope),
         ));
+        steps.push(step(
+            kubernetes::STEP,
+            "manifest and chart against Kubernetes' schemas; the chart where helm is here",
+            move |log: &Log| kubernetes::test(log, scope),
+        ));
     }
     if scope == TestScope::Long {
+        steps.push(step(
+            kubernetes::RUN,
+            "a survey in a container with the manifest's rights, and with one less",
+            kubernetes::run,
+        ));
         steps.push(step(
             clean_root::STEP,
             "the README's command in a new Debian, and where nothing is allowed",

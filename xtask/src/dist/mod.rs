@@ -336,7 +336,9 @@ fn program_tree(
         &fs::read(from.join("README.md"))?,
     )?;
     tree.folder(&format!("{DOCS}/docs"), &from.join("docs"))?;
-    tree.folder(&format!("{DOCS}/grafana"), &packaging.join("grafana"))?;
+    for folder in ["grafana", "kubernetes"] {
+        tree.folder(&format!("{DOCS}/{folder}"), &packaging.join(folder))?;
+    }
     tree.file(
         &format!("{DOCS}/examples/zmeld.toml"),
         &fs::read(packaging.join("zmeld.toml"))?,

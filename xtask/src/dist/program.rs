@@ -45,6 +45,11 @@ impl Target {
             headers: Vec::new(),
         }
     }
+
+    /// What the compiler of Rust is told besides.
+    pub fn flags(&self) -> &'static [&'static str] {
+        self.flags
+    }
 }
 
 /// How names of files and packages of RPM call a processor.
