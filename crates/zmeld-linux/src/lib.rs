@@ -19,6 +19,7 @@
 //! | [`error`] | what the machine refuses, with the file or the command |
 //! | [`counters`] | a name and a number a line, as in `/proc/vmstat` |
 //! | [`process`] | `/proc/PID/stat` |
+//! | [`smaps`] | `/proc/PID/smaps` |
 //! | [`pressure`] | `/proc/pressure/*` |
 //! | [`hibernation`] | whether a machine hibernates, and where to |
 //! | [`cpuinfo`] | `/proc/cpuinfo` |
@@ -40,6 +41,7 @@ pub mod pressure;
 pub mod process;
 pub mod release;
 pub mod shell;
+pub mod smaps;
 pub mod swaps;
 pub mod text;
 pub mod tree;

@@ -30,10 +30,10 @@ use std::time::{Duration, Instant};
 use crate::live::frames::{FrameSet, HeadFinder, PageFlags};
 use crate::live::kinds::KindFilter;
 use crate::live::processes::ChosenProcess;
-use crate::live::smaps::{self, Mapping};
 use crate::live::visit::frame_numbers_visible;
 use crate::live::{pagemap, LiveMemory};
 use crate::{Error, RegionKind, SkipReason, Skips};
+use zmeld_linux::smaps::{self, Mapping};
 
 const IDLE_BITMAP: &str = "/sys/kernel/mm/page_idle/bitmap";
 /// How often a wait looks up.

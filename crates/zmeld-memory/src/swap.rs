@@ -16,14 +16,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use zmeld_linux::KernelVersion;
+use zmeld_linux::{smaps, KernelVersion};
 
 use crate::buffer::Buffer;
 use crate::file::{read_at_most, BATCH_BYTES};
 use crate::live::frames::FrameSet;
 use crate::live::processes::{self, ChosenProcess};
 use crate::live::visit::frame_numbers_visible;
-use crate::live::{pagemap, smaps, Selection};
+use crate::live::{pagemap, Selection};
 use crate::work::Queue;
 use crate::{
     Batch, Counted, Error, Note, Owner, Region, RegionId, RegionKind, SkipReason, Skips, Source,

@@ -4,9 +4,9 @@
 //! modified copies, and the file's. The page table tells which is which.
 
 use super::processes;
-use super::smaps::Mapping;
 use super::LiveOptions;
 use crate::{RegionKind, SkipReason};
+use zmeld_linux::smaps::Mapping;
 
 #[derive(Debug)]
 pub(crate) struct KindFilter {

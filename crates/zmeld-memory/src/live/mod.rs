@@ -14,7 +14,6 @@ pub(crate) mod kinds;
 pub(crate) mod pagemap;
 pub(crate) mod processes;
 mod reader;
-pub(crate) mod smaps;
 pub(crate) mod visit;
 
 use std::collections::BTreeSet;

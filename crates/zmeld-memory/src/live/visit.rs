@@ -17,7 +17,6 @@ use super::kinds::KindFilter;
 use super::pagemap::{self, PagemapEntry};
 use super::processes::{self, ChosenProcess};
 use super::reader::{self, PageRange};
-use super::smaps::{self, Mapping};
 use super::LiveMemory;
 use crate::buffer::Buffer;
 use crate::cold::{ColdPages, ColdSet};
@@ -26,6 +25,7 @@ use crate::{
     Batch, ColdReport, Counted, Error, Note, Owner, Region, RegionId, RegionKind, SkipReason,
     Skips, Visit,
 };
+use zmeld_linux::smaps::{self, Mapping};
 
 /// Bytes read in one call, and the most in one batch: small enough to stay in
 /// a core's cache until the sink has looked at it.

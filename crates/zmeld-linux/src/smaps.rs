@@ -4,31 +4,47 @@
 //! be any bytes: one file name that is not UTF-8 must not cost a process. Only
 //! the fields that are used are kept, without a table per mapping.
 
+use std::io::{self, BufRead};
 use std::sync::Arc;
 
 /// One mapping, sizes in pages.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Mapping {
-    pub(crate) start: u64,
-    pub(crate) end: u64,
-    pub(crate) readable: bool,
-    pub(crate) private: bool,
-    pub(crate) inode: u64,
-    pub(crate) device: (u32, u32),
-    pub(crate) name: MappingName,
-    pub(crate) rss: u64,
-    pub(crate) referenced: u64,
-    pub(crate) anonymous: u64,
-    pub(crate) swap: u64,
-    pub(crate) ksm: u64,
-    pub(crate) huge: u64,
-    pub(crate) hugetlb: u64,
-    pub(crate) flags: VmFlags,
+pub struct Mapping {
+    /// Where it begins.
+    pub start: u64,
+    /// Where it ends: the first address behind it.
+    pub end: u64,
+    /// It may be read.
+    pub readable: bool,
+    /// Its pages are copied when they are written.
+    pub private: bool,
+    /// Of its file; 0 where it has none.
+    pub inode: u64,
+    /// Of its file's file system.
+    pub device: (u32, u32),
+    /// What stands behind it.
+    pub name: MappingName,
+    /// In RAM.
+    pub rss: u64,
+    /// Of these, touched since that was last forgotten.
+    pub referenced: u64,
+    /// Of no file.
+    pub anonymous: u64,
+    /// In swap.
+    pub swap: u64,
+    /// Shared by samepage merging.
+    pub ksm: u64,
+    /// In huge pages.
+    pub huge: u64,
+    /// Of hugetlbfs.
+    pub hugetlb: u64,
+    /// What is special about it.
+    pub flags: VmFlags,
 }
 
 /// The name at the end of a mapping's line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct MappingName(pub(crate) Arc<str>);
+pub struct MappingName(pub Arc<str>);
 
 impl Default for MappingName {
     fn default() -> Self {
@@ -38,24 +54,25 @@ impl Default for MappingName {
 
 /// The `VmFlags` that matter here.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct VmFlags {
+pub struct VmFlags {
     /// `io` or `pf`: device memory or bare frame numbers.
-    pub(crate) device: bool,
+    pub device: bool,
     /// `ht`: hugetlbfs.
-    pub(crate) hugetlb: bool,
+    pub hugetlb: bool,
     /// `lo`: locked in memory.
-    pub(crate) locked: bool,
+    pub locked: bool,
 }
 
 impl Mapping {
-    pub(crate) fn pages(&self, page_size: u64) -> u64 {
+    /// How many pages it spans.
+    pub fn pages(&self, page_size: u64) -> u64 {
         (self.end - self.start) / page_size
     }
 }
 
 /// Parses a whole smaps file. Lines that are not understood are passed over:
 /// newer kernels add fields.
-pub(crate) fn parse(text: &[u8], page_size: u64) -> Vec<Mapping> {
+pub fn parse(text: &[u8], page_size: u64) -> Vec<Mapping> {
     let mut mappings: Vec<Mapping> = Vec::new();
     for line in text.split(|&byte| byte == b'\n') {
         if let Some(mapping) = parse_head(line) {
@@ -65,6 +82,40 @@ pub(crate) fn parse(text: &[u8], page_size: u64) -> Vec<Mapping> {
         }
     }
     mappings
+}
+
+/// The same line by line, for who keeps few of them: a process may have so many mappings
+/// that the text is longer than what it is read for.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn visit(
+    mut text: impl BufRead,
+    page_size: u64,
+    each: &mut dyn FnMut(Mapping),
+) -> io::Result<()> {
+    let mut last: Option<Mapping> = None;
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        if text.read_until(b'\n', &mut line)? == 0 {
+            break;
+        }
+        if line.last() == Some(&b'\n') {
+            line.pop();
+        }
+        if let Some(mapping) = parse_head(&line) {
+            if let Some(whole) = last.replace(mapping) {
+                each(whole);
+            }
+        } else if let Some(mapping) = &mut last {
+            parse_field(mapping, &line, page_size);
+        }
+    }
+    if let Some(whole) = last {
+        each(whole);
+    }
+    Ok(())
 }
 
 /// `55d840ee8000-55d840eea000 r--p 00000000 fe:00 247026      /usr/bin/cat`
@@ -200,6 +251,9 @@ Size:                  4 kB
         assert_eq!(second.hugetlb, 1024);
         assert_eq!(&*mappings[2].name.0, "[vsyscall]");
         assert_eq!(mappings[2].pages(4096), 1);
+        let mut visited = Vec::new();
+        visit(TEXT, 4096, &mut |mapping| visited.push(mapping)).unwrap();
+        assert_eq!(visited, mappings);
     }
 
     #[test]
