@@ -247,6 +247,11 @@ families! {
         |view| per_group(view, |group| group.came_back_bytes as f64);
     "zmeld_reclaim_stalled_seconds_total" Counter "Time in which tasks of such a control group waited for memory." =>
         |view| per_group(view, |group| group.stalled_us as f64 / 1e6);
+    "zmeld_reclaim_info" Gauge "1 for each such control group, with what memory is reclaimed by there." =>
+        |view| view.now.reclaim.iter().flat_map(|it| &it.groups).take(GROUPS_MAX).map(|group| Sample {
+            labels: vec![("cgroup", group.group.clone()), ("mechanism", group.mechanism.clone())],
+            value: 1.0,
+        }).collect();
     "zmeld_guard_short" Gauge "1 while zmeld watch makes room since memory is short." =>
         |view| whole(view.now.guard.as_ref().map(|guard| u64::from(guard.is_short)));
     "zmeld_guard_ended_total" Counter "Control groups that zmeld watch ended for want of memory since it began." =>

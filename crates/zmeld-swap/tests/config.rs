@@ -155,6 +155,10 @@ const MISTAKES: &[(&str, &str)] = &[
         "z.toml:2:8: watch.reclaim.step: 0% reclaims nothing; write more, or enabled = false",
     ),
     (
+        "[watch.reclaim]\nmechanism = \"damon\"\n",
+        "z.toml:2:13: watch.reclaim.mechanism: \"damon\" is none of its values; there are: auto, memory.reclaim, process_madvise",
+    ),
+    (
         "[watch.reclaim]\ngroups = []\n",
         "z.toml:2:10: watch.reclaim.groups: from no group nothing is reclaimed; write [\"/\"] for all, or enabled = false",
     ),
@@ -719,7 +723,7 @@ fn the_sample_is_a_configuration_without_a_trap() {
         let loaded = Config::from_text(path, &rule.replace("# ", ""));
         loaded.unwrap_or_else(|err| panic!("{err}")).config.watch
     };
-    assert!(proposed("version 2):").reclaim.is_some());
+    assert!(proposed("have of their own is):").reclaim.is_some());
     assert!(proposed("(zmeld watch):").guard.is_some());
     let (_, other) = sample.split_once("each boot.\n#\n").unwrap();
     let other = other.replace("# ", "").replace("#\n", "\n");

@@ -343,7 +343,21 @@ fn a_machine_that_cannot_says_so_once() {
     let mut machine = Machine::new("", false);
     machine.put("proc/self/mountinfo", "");
     let said = machine.between(0, 600);
+    let why = "memory is in no control groups, and processes of another tree are not here";
+    assert!(said.len() == 1 && said[0].ends_with(why), "{said:?}");
+    let mut machine = Machine::new("mechanism = \"memory.reclaim\"\n", false);
+    machine.put("proc/self/mountinfo", "");
+    let said = machine.between(0, 600);
     assert!(said.len() == 1 && said[0].contains("version 2"), "{said:?}");
+    // Of an old kernel it is known before anybody asks.
+    let mut machine = Machine::new("", false);
+    machine.put("proc/self/mountinfo", "");
+    machine.put("proc/sys/kernel/osrelease", "5.9.0-1-amd64\n");
+    let said = machine.between(0, 600);
+    assert!(
+        said.len() == 1 && said[0].contains("5.9.0-1-amd64, has no process_madvise"),
+        "{said:?}"
+    );
     let mut machine = Machine::new("groups = [\"old.service\"]\n", false);
     machine.group("old.service", 400, 0);
     let file = "sys/fs/cgroup/old.service/memory.reclaim";

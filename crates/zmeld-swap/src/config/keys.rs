@@ -260,6 +260,13 @@ pub const KEYS: &[Key] = &[
         "true or false",
         "true",
     ),
+    key(
+        Section::WatchReclaim,
+        "mechanism",
+        "auto, memory.reclaim or process_madvise",
+        "auto",
+    ),
+    key(Section::WatchReclaim, "idle_after", "1min", "1min"),
     key(Section::WatchReclaim, "every", "5s", "5s"),
     key(Section::WatchReclaim, "step", "0% to 100%", "0.1%"),
     key(Section::WatchReclaim, "pressure_max", "0% to 100%", "0.1%"),

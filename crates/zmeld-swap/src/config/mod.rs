@@ -53,7 +53,7 @@ pub(crate) use guard::GUARDS_NOTHING;
 pub use location::{Location, Tag};
 pub(crate) use named::Named;
 pub use problem::{ConfigError, FilePosition, Problem, Severity};
-pub use reclaim::{GroupPattern, ReclaimRule};
+pub use reclaim::{GroupPattern, Mechanism, ReclaimRule};
 pub use settings::{
     MeldRule, Metrics, RecompressRule, Swappiness, Tunable, Tunables, Watch, Which, WritebackRule,
 };

@@ -772,6 +772,12 @@ fn watch_reclaim(reader: &mut Reader, open: &Open<'_>) -> ReclaimRule {
         protect_real_time: open
             .boolean(reader, "protect_real_time")
             .unwrap_or(standard.protect_real_time),
+        mechanism: open
+            .named(reader, "mechanism")
+            .unwrap_or(standard.mechanism),
+        idle_after: open
+            .parsed(reader, "idle_after")
+            .unwrap_or(standard.idle_after),
         every: open.parsed(reader, "every").unwrap_or(standard.every),
         step: open.share(reader, "step").unwrap_or(standard.step),
         pressure_max: open

@@ -17,6 +17,12 @@ pub struct ReclaimRule {
     /// Nor from groups in which a thread has a real-time priority, as those that play
     /// sound have.
     pub protect_real_time: bool,
+    /// What the kernel is asked by.
+    #[serde(default)]
+    pub mechanism: Mechanism,
+    /// By `process_madvise`, only what was not touched for so long.
+    #[serde(default = "idle_after")]
+    pub idle_after: Span,
     /// How often a little is reclaimed.
     pub every: Span,
     /// How much of a group's memory is reclaimed at a time, at first.
@@ -35,6 +41,8 @@ impl Default for ReclaimRule {
             groups: vec![GroupPattern("/".to_owned())],
             protect: Vec::new(),
             protect_real_time: true,
+            mechanism: Mechanism::Auto,
+            idle_after: idle_after(),
             every: Span::seconds(5),
             step: Percent::of_hundredths(10),
             // What TMO holds its services to, and g-swap its machines.
@@ -42,6 +50,26 @@ impl Default for ReclaimRule {
             comeback_max: Percent::of_hundredths(20),
         }
     }
+}
+
+fn idle_after() -> Span {
+    Span::seconds(60)
+}
+
+/// By what memory is reclaimed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Mechanism {
+    /// By `memory.reclaim` where a group has it, else by `process_madvise`.
+    #[default]
+    #[serde(rename = "auto")]
+    Auto,
+    /// By a control group's file, where the kernel chooses the pages (version 2, Linux
+    /// 5.19).
+    #[serde(rename = "memory.reclaim")]
+    MemoryReclaim,
+    /// By `MADV_PAGEOUT` on what processes do not touch (Linux 5.10).
+    #[serde(rename = "process_madvise")]
+    ProcessMadvise,
 }
 
 /// Which control groups: a name as `postgresql.service`, wherever it stands, or a path

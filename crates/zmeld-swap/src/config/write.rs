@@ -333,6 +333,16 @@ impl Writer<'_> {
             let real_time = rule.protect_real_time;
             let written = Value::Boolean(real_time);
             self.unless("protect_real_time", &real_time, &true, written);
+            let standard = ReclaimRule::default();
+            let mechanism = text(rule.mechanism.name());
+            self.unless("mechanism", &rule.mechanism, &standard.mechanism, mechanism);
+            let idle_after = text(rule.idle_after);
+            self.unless(
+                "idle_after",
+                &rule.idle_after,
+                &standard.idle_after,
+                idle_after,
+            );
             self.line("every", text(rule.every));
             self.unless(
                 "step",

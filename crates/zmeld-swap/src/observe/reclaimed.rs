@@ -38,6 +38,12 @@ pub struct Reclaimed {
 pub struct ReclaimedGroup {
     /// Its path from the root of its hierarchy on.
     pub group: String,
+    /// By what: `memory.reclaim` or `process_madvise`.
+    #[serde(default)]
+    pub mechanism: String,
+    /// Why by that.
+    #[serde(default)]
+    pub mechanism_why: String,
     /// In RAM when it was first looked at.
     pub first_memory_bytes: u64,
     /// In RAM now.

@@ -136,7 +136,7 @@ fn refusal(key: String, err: &Error) -> Problem {
 fn of_rules(host: &Host, config: &Config, problems: &mut Vec<Problem>) {
     let is_accepted = config.accept.contains(&Trap::UnusedRule);
     if let Some(rule) = &config.watch.reclaim {
-        match reclaim::hierarchy(host) {
+        match reclaim::hierarchy(host, rule) {
             Err(err) => problems.push(mind("watch.reclaim", err.to_string())),
             Ok(_) if is_accepted => {}
             Ok(_) => {

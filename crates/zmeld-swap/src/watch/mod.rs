@@ -24,6 +24,7 @@ use zmeld_report::units::{bytes, percent};
 
 pub use action::{Action, ActionKind};
 pub use guard::{Guard, GuardEvent, Sentry};
+pub use reclaim::Advise;
 
 use crate::applied::Applied;
 use crate::config::{Config, Kind, Watch, Which};
@@ -114,6 +115,16 @@ impl Watcher {
             room_pause: ROOM_EVERY,
             is_pressed: false,
         }
+    }
+
+    /// Lets it reclaim from processes where control groups cannot be asked: they have to be
+    /// this machine's.
+    #[must_use]
+    pub fn advising(mut self, advise: Box<dyn Advise>) -> Watcher {
+        if let Some(reclaimer) = &mut self.reclaimer {
+            reclaimer.advise_by(advise);
+        }
+        self
     }
 
     /// Whether there is any rule.

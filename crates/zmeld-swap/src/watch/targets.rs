@@ -50,6 +50,8 @@ pub(crate) struct Selection<'a> {
 pub(super) struct Targets {
     /// Directories, with the groups' paths as they are shown.
     pub groups: BTreeMap<PathBuf, String>,
+    /// The rule names the root: those of its own processes that are protected, and why.
+    pub root: Option<HashMap<u32, &'static str>>,
     pub protected: Vec<ProtectedGroup>,
     /// What the rule names and no group is called, as it is written there.
     pub unmatched: Vec<String>,
@@ -58,9 +60,15 @@ pub(super) struct Targets {
 /// What a rule names on that machine and no control group is called; nothing where
 /// that cannot be told.
 pub(crate) fn unmatched(host: &Host, rule: Selection) -> Vec<String> {
-    let hierarchy = Hierarchy::find(host).ok().flatten();
+    let Ok(hierarchy) = Hierarchy::find(host) else {
+        return Vec::new();
+    };
     let never = AtomicBool::new(false);
-    let targets = hierarchy.and_then(|it| Targets::choose(host, &it, rule, &never).ok());
+    let targets = match hierarchy {
+        Some(hierarchy) => Targets::choose(host, &hierarchy, rule, &never),
+        None => Targets::without_groups(host, rule, &never),
+    }
+    .ok();
     targets.map(|it| it.unmatched).unwrap_or_default()
 }
 
@@ -75,7 +83,8 @@ impl Targets {
         rule: Selection,
         stop: &AtomicBool,
     ) -> Result<Targets, Error> {
-        let mut protected = protected_by_threads(host, hierarchy, rule, stop)?;
+        let by_threads = ByThreads::find(host, Some(hierarchy), rule, stop)?;
+        let mut protected = by_threads.groups;
         let groups = look(host, hierarchy, stop)?;
         if stop.load(Ordering::Relaxed) {
             return Ok(Targets::default());
@@ -110,6 +119,7 @@ impl Targets {
         }
         let mut found = Targets {
             unmatched: unmatched.into_iter().map(ToString::to_string).collect(),
+            root: marks[0].is_named.then_some(by_threads.of_root),
             ..Targets::default()
         };
         for at in 0..groups.len() {
@@ -137,6 +147,30 @@ impl Targets {
             }
         }
         Ok(found)
+    }
+
+    /// Those of a machine without groups: all of its processes are the root's own.
+    ///
+    /// # Errors
+    /// When what is protected cannot be told.
+    pub fn without_groups(
+        host: &Host,
+        rule: Selection,
+        stop: &AtomicBool,
+    ) -> Result<Targets, Error> {
+        let by_threads = ByThreads::find(host, None, rule, stop)?;
+        let is_root = |pattern: &&GroupPattern| pattern.matches("/");
+        let all = rule.named.iter().chain(rule.protect);
+        let unmatched = all.filter(|pattern| !is_root(pattern));
+        Ok(Targets {
+            unmatched: unmatched.map(ToString::to_string).collect(),
+            root: rule
+                .named
+                .iter()
+                .any(|it| is_root(&it))
+                .then_some(by_threads.of_root),
+            ..Targets::default()
+        })
     }
 }
 
@@ -193,42 +227,67 @@ fn look(host: &Host, hierarchy: &Hierarchy, stop: &AtomicBool) -> Result<Vec<Gro
     Ok(groups)
 }
 
-/// The groups of this process and of threads that do not wait for others, and why.
-/// The root's are the kernel's own, and no rule is for it.
-fn protected_by_threads(
-    host: &Host,
-    hierarchy: &Hierarchy,
-    rule: Selection,
-    stop: &AtomicBool,
-) -> Result<HashMap<PathBuf, &'static str>, HostError> {
-    let mut protected = HashMap::new();
-    let mut protect = |process: &str, why| {
-        let group = hierarchy.group_of(host, process);
-        if let Some(group) = group.filter(|group| *group != hierarchy.top) {
-            protected.entry(group).or_insert(why);
+/// What this process and threads that do not wait for others are in, and why it is
+/// protected.
+#[derive(Default)]
+struct ByThreads {
+    groups: HashMap<PathBuf, &'static str>,
+    /// Processes that are in no group but the root.
+    of_root: HashMap<u32, &'static str>,
+}
+
+impl ByThreads {
+    fn find(
+        host: &Host,
+        hierarchy: Option<&Hierarchy>,
+        rule: Selection,
+        stop: &AtomicBool,
+    ) -> Result<ByThreads, HostError> {
+        let mut found = ByThreads::default();
+        // One that cannot be read would leave this process unprotected.
+        host.read_bytes("/proc/self/cgroup")?;
+        found.protect(host, hierarchy, "self", "zmeld's own");
+        if !rule.protect_real_time {
+            return Ok(found);
         }
-    };
-    // One that cannot be read would leave this process unprotected.
-    host.read_bytes("/proc/self/cgroup")?;
-    protect("self", "zmeld's own");
-    if !rule.protect_real_time {
-        return Ok(protected);
-    }
-    for process in host.list("/proc")? {
-        if process.parse::<u32>().is_err() || stop.load(Ordering::Relaxed) {
-            continue;
-        }
-        // None of what ended meanwhile.
-        let threads = or_gone(host.list(format!("/proc/{process}/task")))?;
-        for thread in threads.unwrap_or_default() {
-            let stat = or_gone(host.read(format!("/proc/{process}/task/{thread}/stat")))?;
-            if stat.as_deref().is_some_and(is_real_time) {
-                protect(&process, "a thread of it is real-time");
-                break;
+        for process in host.list("/proc")? {
+            if process.parse::<u32>().is_err() || stop.load(Ordering::Relaxed) {
+                continue;
+            }
+            // None of what ended meanwhile.
+            let threads = or_gone(host.list(format!("/proc/{process}/task")))?;
+            for thread in threads.unwrap_or_default() {
+                let stat = or_gone(host.read(format!("/proc/{process}/task/{thread}/stat")))?;
+                if stat.as_deref().is_some_and(is_real_time) {
+                    found.protect(host, hierarchy, &process, "a thread of it is real-time");
+                    break;
+                }
             }
         }
+        Ok(found)
     }
-    Ok(protected)
+
+    fn protect(
+        &mut self,
+        host: &Host,
+        hierarchy: Option<&Hierarchy>,
+        process: &str,
+        why: &'static str,
+    ) {
+        let is_root = |group: &PathBuf| hierarchy.is_some_and(|it| *group == it.top);
+        let group = hierarchy.and_then(|it| it.group_of(host, process));
+        if let Some(group) = group.filter(|group| !is_root(group)) {
+            self.groups.entry(group).or_insert(why);
+        }
+        let pid = match process {
+            "self" => Some(std::process::id()),
+            pid => pid.parse().ok(),
+        };
+        // Wherever it is: it may be the root's own by the time that it matters.
+        if let Some(pid) = pid {
+            self.of_root.entry(pid).or_insert(why);
+        }
+    }
 }
 
 /// None where the process has ended: another error is one.

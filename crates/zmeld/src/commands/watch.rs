@@ -16,6 +16,7 @@ use zmeld_swap::watch::{Guard, GuardEvent, WatchEvent, Watcher};
 use super::endpoint::Endpoint;
 use super::metrics;
 use super::status::page_size;
+use crate::advise::Madvise;
 use crate::cli::MachineArgs;
 use crate::exit::{Outcome, EXIT_CODES};
 use crate::{output, progress};
@@ -28,7 +29,7 @@ Examples:
   zmeld watch --listen 127.0.0.1:9890  metrics for Prometheus as well
 
 The rules are [watch.recompress], [watch.writeback], [watch.meld],
-[watch.reclaim] (takes idle memory of control groups before it is needed) and
+[watch.reclaim] (takes idle memory of programs before it is needed) and
 [watch.guard] (makes room and ends what it may before the machine freezes);
 see docs/configuration.md. SIGTERM and Ctrl-C
 end it after what it is doing.";
@@ -71,6 +72,11 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
     let listen = args.listen.or(config.metrics.listen).filter(|_| !args.once);
     let textfile = args.textfile.clone().or(config.metrics.textfile.clone());
     let mut watcher = Watcher::new(host.clone(), config.clone(), args.dry_run);
+    // The numbers of processes in another tree are those of others here.
+    let is_here = args.place.root == Path::new("/");
+    if is_here {
+        watcher = watcher.advising(Box::new(Madvise));
+    }
     if !watcher.has_rules() && listen.is_none() && textfile.is_none() {
         anyhow::bail!(
             "there is nothing to watch: write a rule into /etc/zmeld.toml ([watch.recompress], \
@@ -88,8 +94,6 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
     }
     let guard = match config.watch.guard.clone().filter(|_| !args.once) {
         Some(rule) => {
-            // The numbers of processes in another tree are those of others here.
-            let is_here = args.place.root == Path::new("/");
             let dry_run = args.dry_run || config.watch.dry_run || !is_here;
             say_guarding(&host, &config);
             Some(Guard::start(host.clone(), rule, dry_run, say_guard)?)
@@ -103,7 +107,7 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
         let seen = Observation::read(&host, page_size());
         // What happened in the last hour is told from notes; where they cannot be
         // made, it is told as what happened since boot. Another tree is not written to.
-        if !args.dry_run && args.place.root == Path::new("/") {
+        if !args.dry_run && is_here {
             let _ = lately::note(&host, &seen);
         }
         watcher.round(&seen, begin, &mut say);

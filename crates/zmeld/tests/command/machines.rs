@@ -395,7 +395,8 @@ fn names_of_groups_that_are_not_there_are_told() {
     assert_eq!(server.findings("unused-rule").len(), 1);
 }
 
-/// Version 1 of control groups has nothing to reclaim by; the guard knows both.
+/// Version 1 of control groups has no file to reclaim by, and old kernels have nothing else;
+/// the guard knows both.
 #[test]
 fn rules_that_need_other_control_groups_are_told() {
     let server = Machine::new();
@@ -408,6 +409,10 @@ fn rules_that_need_other_control_groups_are_told() {
         "1\n",
     );
     server.config("[watch.reclaim]\n[watch.guard]\nend = [\"/user.slice\"]\n");
+    server.put("proc/sys/kernel/osrelease", "5.10.0-1\n");
+    let (code, out, err) = server.run(&["config", "check"]);
+    assert_eq!((code, err.as_str()), (0, ""), "{out}");
+    server.put("proc/sys/kernel/osrelease", "5.9.0-1\n");
     let (code, out, err) = server.run(&["config", "check"]);
     assert_eq!((code, err.lines().count()), (1, 1), "{out}{err}");
     assert!(

@@ -7,16 +7,27 @@
 //! of the group itself the kernel passes over where it is asked by itself, so that here
 //! nothing is asked of what they keep.
 //!
+//! Where a group has no such file, by `process_madvise` on its processes (Linux 5.10):
+//! here it is chosen what is swapped out, of their own memory only.
+//!
 //! | module | what belongs there |
 //! |---|---|
+//! | `advise` | the call, and a process that is held |
+//! | `parts` | which parts of a process's memory it does not touch |
+//! | `processes` | a group's processes: what they have, what comes back, what is swapped out |
 //! | `group` | a group's counters, and what they tell of the last minute |
 //! | `pace` | how much at a time, by what it cost |
 
+mod advise;
 mod group;
 mod pace;
+mod parts;
+mod processes;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -24,14 +35,16 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use zmeld_linux::host::is_absent;
 use zmeld_linux::meminfo::{self, Meminfo};
-use zmeld_linux::{Host, HostError};
+use zmeld_linux::{Host, HostError, KernelVersion};
 use zmeld_report::units::{bytes, percent};
 
+pub use self::advise::Advise;
 use self::group::{History, Reading};
-use self::pace::{Cost, Pace, Turn};
+use self::pace::{Cost, Pace, Turn, MEMORY_MIN};
+use self::processes::{Processes, Whose};
 use super::targets::{Selection, Targets};
 use super::WatchEvent;
-use crate::config::ReclaimRule;
+use crate::config::{Mechanism, ReclaimRule};
 use crate::error::Error;
 use crate::observe::reclaimed::{Reclaimed, ReclaimedGroup};
 use crate::room::hierarchy::{Hierarchy, Version};
@@ -49,23 +62,65 @@ const NOTE_EVERY: Duration = Duration::from_secs(10);
 /// With less of swap free, nothing is moved there ahead of time.
 const SWAP_FREE_MIN: f64 = 0.1;
 
+/// Why a group's own file is used, or not.
+const BY_KERNEL: &str = "the kernel chooses among all pages of a group";
+const NO_FILE: &str = "the kernel has no memory.reclaim (Linux 5.19)";
+const NO_PRESSURE: &str = "the kernel does not measure pressure (psi=1 on its command line)";
+/// Why nothing is taken from processes for now.
+const NO_SWAP: &str = "no swap is on, and its memory has nowhere to go";
+
 /// What is said of a name in the rule that no group has.
 const NO_GROUP: &str = "no control group is called so now (systemd-cgls lists them)";
 
-/// Where the groups are that memory can be reclaimed from.
+/// Since when a process can be told of another one's memory.
+const SINCE_MADVISE: KernelVersion = KernelVersion::new(5, 10);
+/// Where a kernel says its version.
+const RELEASE: &str = "/proc/sys/kernel/osrelease";
+
+/// Where the groups are that memory can be reclaimed from; none where the machine has none,
+/// and its processes are all that there is.
 ///
 /// # Errors
-/// When they are not there.
-pub(crate) fn hierarchy(host: &Host) -> Result<Hierarchy, Error> {
+/// When nothing can be reclaimed there in the way that the rule says.
+pub(crate) fn hierarchy(host: &Host, rule: &ReclaimRule) -> Result<Option<Hierarchy>, Error> {
+    let cannot = |why: String| Err(Error::CannotReclaim { why });
     let found = match Hierarchy::find(host) {
-        Err(Error::GroupsUnseen) => None,
-        found => found?.filter(|it| it.version == Version::Two),
+        Err(Error::GroupsUnseen) => {
+            return cannot(
+                "the memory controller's groups are not mounted here, so that nobody can tell \
+                 what is protected"
+                    .to_owned(),
+            )
+        }
+        found => found?,
     };
-    found.ok_or_else(|| Error::CannotReclaim {
-        why: "memory is not in control groups of version 2 here; boot with \
-              systemd.unified_cgroup_hierarchy=1, or remove the rule"
-            .to_owned(),
-    })
+    let is_two = found.as_ref().is_some_and(|it| it.version == Version::Two);
+    if is_two {
+        return Ok(found);
+    }
+    if rule.mechanism == Mechanism::MemoryReclaim {
+        return cannot(
+            "memory is not in control groups of version 2 here; boot with \
+             systemd.unified_cgroup_hierarchy=1, or write mechanism = \"auto\""
+                .to_owned(),
+        );
+    }
+    let release = host.read_optional(RELEASE)?.unwrap_or_default();
+    if KernelVersion::parse(&release).is_some_and(|it| it < SINCE_MADVISE) {
+        return cannot(format!(
+            "memory is not in control groups of version 2 here, and the kernel, {release}, has \
+             no process_madvise (Linux 5.10); boot with systemd.unified_cgroup_hierarchy=1, or \
+             remove the rule"
+        ));
+    }
+    if found.is_none() && !rule.protect.is_empty() {
+        return cannot(
+            "protect names control groups, and memory is in none here: nobody can tell what is \
+             protected; remove protect, or the rule"
+                .to_owned(),
+        );
+    }
+    Ok(found)
 }
 
 pub(crate) fn selection(rule: &ReclaimRule) -> Selection<'_> {
@@ -78,16 +133,69 @@ pub(crate) fn selection(rule: &ReclaimRule) -> Selection<'_> {
     }
 }
 
-/// The rule at work.
+/// By what a group's memory is reclaimed.
 #[derive(Debug)]
+enum By {
+    /// The group's file `memory.reclaim`.
+    Group,
+    /// Its processes, by `process_madvise`.
+    Processes(Box<Processes>),
+}
+
+impl By {
+    /// None where the group is gone, or nobody measures pressure.
+    fn reading(
+        &mut self,
+        host: &Host,
+        group: &Path,
+        at: Instant,
+    ) -> Result<Option<Reading>, HostError> {
+        match self {
+            By::Group => Reading::take(host, group, at),
+            By::Processes(processes) => processes.reading(host, at),
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        match self {
+            By::Group => "memory.reclaim",
+            By::Processes(_) => "process_madvise",
+        }
+    }
+}
+
+/// From where memory is to be reclaimed.
+#[derive(Debug, Clone)]
+struct Place {
+    shown: String,
+    /// The processes; none where the group's file is used.
+    whose: Option<Whose>,
+    /// Why so.
+    why: &'static str,
+}
+
+impl Place {
+    fn by(&self, host: &Host, stop: &AtomicBool) -> Result<By, Error> {
+        let Some(whose) = &self.whose else {
+            return Ok(By::Group);
+        };
+        let mut processes = Processes::new(host, whose.clone());
+        processes.choose(host, whose.clone(), stop)?;
+        Ok(By::Processes(Box::new(processes)))
+    }
+}
+
+/// The rule at work.
 pub(super) struct Reclaimer {
     rule: ReclaimRule,
     dry_run: bool,
+    advise: Option<Box<dyn Advise>>,
     began: Option<Instant>,
     round: Option<Instant>,
     chosen: Option<Instant>,
     noted: Option<Instant>,
     targets: Targets,
+    places: BTreeMap<PathBuf, Place>,
     followed: BTreeMap<PathBuf, Followed>,
     holding: Option<String>,
     /// What was told last, so that a thing that stays is told once.
@@ -99,10 +207,24 @@ pub(super) struct Reclaimer {
     next: Option<PathBuf>,
 }
 
+impl fmt::Debug for Reclaimer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Reclaimer");
+        shown
+            .field("rule", &self.rule)
+            .field("followed", &self.followed);
+        shown.finish_non_exhaustive()
+    }
+}
+
 /// A group that is reclaimed from.
 #[derive(Debug)]
 struct Followed {
     shown: String,
+    by: By,
+    /// Why by that.
+    why: &'static str,
+    idle_after: Duration,
     first: Reading,
     history: History,
     pace: Pace,
@@ -110,6 +232,10 @@ struct Followed {
     backing_off: Option<String>,
     /// It was said that it backs off.
     is_told: bool,
+    /// It was said that it is reclaimed from.
+    has_begun: bool,
+    /// It is to be reclaimed from by something else now.
+    is_other: bool,
 }
 
 impl Reclaimer {
@@ -117,11 +243,13 @@ impl Reclaimer {
         Reclaimer {
             rule,
             dry_run,
+            advise: None,
             began: None,
             round: None,
             chosen: None,
             noted: None,
             targets: Targets::default(),
+            places: BTreeMap::new(),
             followed: BTreeMap::new(),
             holding: None,
             failed: None,
@@ -129,6 +257,11 @@ impl Reclaimer {
             failures_told: 0,
             next: None,
         }
+    }
+
+    /// Lets it reclaim from processes.
+    pub fn advise_by(&mut self, advise: Box<dyn Advise>) {
+        self.advise = Some(advise);
     }
 
     pub fn is_due(&self, now: Instant) -> bool {
@@ -155,6 +288,7 @@ impl Reclaimer {
                 Ok(()) => self.failed = None,
                 Err(err) => {
                     self.targets = Targets::default();
+                    self.places.clear();
                     self.followed.clear();
                     self.fail(err, listener);
                 }
@@ -162,7 +296,7 @@ impl Reclaimer {
         }
         self.hold(host, busy, listener);
         // Where the last round left off for want of time, this one begins.
-        let groups = self.targets.groups.keys();
+        let groups = self.places.keys();
         let (before, behind): (Vec<_>, Vec<_>) =
             groups.partition(|group| self.next.as_ref().is_some_and(|next| *group < next));
         let groups: Vec<PathBuf> = behind.into_iter().chain(before).cloned().collect();
@@ -214,7 +348,8 @@ impl Reclaimer {
                 continue;
             }
             let before = followed.reclaimed_bytes;
-            if let Err(err) = followed.reclaim(host, group, wanted, now, stop) {
+            let advise = self.advise.as_deref();
+            if let Err(err) = followed.reclaim(host, advise, group, wanted, now, stop) {
                 failures.push(err);
             }
             sum += followed.reclaimed_bytes - before;
@@ -247,8 +382,12 @@ impl Reclaimer {
         stop: &AtomicBool,
         listener: &mut dyn FnMut(WatchEvent),
     ) -> Result<(), Error> {
-        let hierarchy = hierarchy(host)?;
-        self.targets = Targets::choose(host, &hierarchy, selection(&self.rule), stop)?;
+        let hierarchy = hierarchy(host, &self.rule)?;
+        let rule = selection(&self.rule);
+        self.targets = match &hierarchy {
+            Some(hierarchy) => Targets::choose(host, hierarchy, rule, stop)?,
+            None => Targets::without_groups(host, rule, stop)?,
+        };
         if stop.load(Ordering::Relaxed) {
             return Ok(());
         }
@@ -258,41 +397,130 @@ impl Reclaimer {
             }
         }
         self.in_vain.clone_from(&self.targets.unmatched);
-        let groups = &self.targets.groups;
-        if groups.is_empty() {
-            return Err(Error::CannotReclaim {
-                why: "no control group is of that name, or all are protected; \
-                      systemd-cgls lists them"
-                    .to_owned(),
-            });
-        }
-        for (file, why) in [
-            (
-                "memory.reclaim",
-                "the kernel has no memory.reclaim (Linux 5.19)",
-            ),
-            (
-                "memory.pressure",
-                "the kernel does not measure pressure (psi=1 on its command line)",
-            ),
-        ] {
-            let has = |group: &PathBuf| host.exists(group.join(file));
-            if !groups.keys().any(has) {
-                return Err(Error::CannotReclaim {
-                    why: why.to_owned(),
-                });
-            }
-        }
+        self.places = self.places(host, hierarchy.as_ref(), stop)?;
+        let places = &self.places;
         for (group, followed) in &self.followed {
-            if !groups.contains_key(group) {
+            if !places.contains_key(group) {
                 listener(WatchEvent::Reclaim(
                     &followed.shown,
                     "left alone".to_owned(),
                 ));
             }
         }
-        self.followed.retain(|group, _| groups.contains_key(group));
+        self.followed.retain(|group, _| places.contains_key(group));
+        for (group, followed) in &mut self.followed {
+            let whose = places.get(group).and_then(|place| place.whose.clone());
+            match (&mut followed.by, whose) {
+                (By::Processes(processes), Some(whose)) => processes.choose(host, whose, stop)?,
+                // Made anew in its turn.
+                (By::Group, Some(_)) | (By::Processes(_), None) => followed.is_other = true,
+                (By::Group, None) => {}
+            }
+        }
         Ok(())
+    }
+
+    /// From where, and by what.
+    fn places(
+        &self,
+        host: &Host,
+        hierarchy: Option<&Hierarchy>,
+        stop: &AtomicBool,
+    ) -> Result<BTreeMap<PathBuf, Place>, Error> {
+        let cannot = |why: &str| Error::CannotReclaim {
+            why: why.to_owned(),
+        };
+        let is_two = hierarchy.is_some_and(|it| it.version == Version::Two);
+        let no_processes = self.no_processes(host);
+        let mut places = BTreeMap::new();
+        let mut lacking = None;
+        for (group, shown) in &self.targets.groups {
+            let has = |file: &str| host.exists(group.join(file));
+            let mechanism = self.rule.mechanism;
+            let is_by_file = is_two && has("memory.reclaim");
+            let (whose, why) = match (mechanism, is_by_file) {
+                (Mechanism::Auto | Mechanism::MemoryReclaim, true) => (None, BY_KERNEL),
+                (Mechanism::MemoryReclaim, false) => {
+                    lacking = Some(NO_FILE.to_owned());
+                    continue;
+                }
+                (Mechanism::Auto, false) => (
+                    Some(Whose::Group(group.clone())),
+                    match is_two {
+                        true => NO_FILE,
+                        false => "control groups are of version 1",
+                    },
+                ),
+                (Mechanism::ProcessMadvise, _) => {
+                    (Some(Whose::Group(group.clone())), "mechanism says so")
+                }
+            };
+            if let (Some(_), Some(why_not)) = (&whose, &no_processes) {
+                lacking = Some(match mechanism {
+                    Mechanism::ProcessMadvise => why_not.clone(),
+                    _ => format!("{why}, and {why_not}"),
+                });
+                continue;
+            }
+            if is_two && !has("memory.pressure") {
+                lacking = Some(NO_PRESSURE.to_owned());
+                continue;
+            }
+            let shown = shown.clone();
+            places.insert(group.clone(), Place { shown, whose, why });
+        }
+        if let (Some(protected), None) = (&self.targets.root, &no_processes) {
+            let is_wanted = self.rule.mechanism != Mechanism::MemoryReclaim;
+            let top = hierarchy.map(|it| it.top.clone());
+            let group = top.clone().unwrap_or_else(|| PathBuf::from("/"));
+            let whose = Whose::Root(top, protected.clone());
+            let mut all = Processes::new(host, whose.clone());
+            if is_wanted && host.exists(processes::PRESSURE) {
+                all.choose(host, whose.clone(), stop)?;
+            }
+            // Most machines have nothing there.
+            if all.memory_bytes() >= MEMORY_MIN || self.followed.contains_key(&group) {
+                let place = Place {
+                    shown: "/".to_owned(),
+                    whose: Some(whose),
+                    why: match hierarchy {
+                        Some(_) => "these processes are in the root group, which has no such file",
+                        None => "memory is in no control groups",
+                    },
+                };
+                places.insert(group, place);
+            }
+        }
+        match (places.is_empty(), lacking) {
+            (false, _) => Ok(places),
+            (true, Some(why)) => Err(cannot(&why)),
+            (true, None) => Err(match (hierarchy, no_processes) {
+                (None, Some(why)) => cannot(&format!("memory is in no control groups, and {why}")),
+                (None, None) => cannot("memory is in no control groups, and no process has much"),
+                (Some(_), _) => cannot(
+                    "no control group is of that name, or all are protected; systemd-cgls lists \
+                     them",
+                ),
+            }),
+        }
+    }
+
+    /// Why nothing can be reclaimed from processes.
+    fn no_processes(&self, host: &Host) -> Option<String> {
+        let Some(advise) = &self.advise else {
+            return Some("processes of another tree are not here".to_owned());
+        };
+        // Tables of a machine that does not measure it have no such file, or an empty one.
+        let pressure = host.read_optional(processes::PRESSURE).ok().flatten();
+        if pressure.is_none() {
+            return Some(NO_PRESSURE.to_owned());
+        }
+        let own = advise.hold(std::process::id());
+        let told = own.and_then(|own| advise.forget(own.as_fd(), &[]));
+        told.err().map(|err| match advise::is(&err, Errno::NOSYS) {
+            true => "the kernel has no process_madvise (Linux 5.10)".to_owned(),
+            false => format!("process_madvise does not work: {err}"),
+        })
     }
 
     /// Whether nothing may be reclaimed anywhere, and why.
@@ -315,24 +543,33 @@ impl Reclaimer {
         stop: &AtomicBool,
         listener: &mut dyn FnMut(WatchEvent),
     ) -> Result<(), Error> {
-        let Some(reading) = Reading::take(host, group, now)? else {
-            self.followed.remove(group);
+        let Some(place) = self.places.get(group) else {
             return Ok(());
         };
-        let known = self.followed.get(group);
-        if known.is_some_and(|known| known.history.is_of_another(&reading)) {
+        let known = self.followed.get_mut(group).filter(|it| !it.is_other);
+        let reading = match known {
+            Some(known) => {
+                let reading = known.by.reading(host, group, now)?;
+                reading.filter(|reading| !known.history.is_of_another(reading))
+            }
+            None => None,
+        };
+        let Some(reading) = reading else {
+            // It is new, was made anew, or is gone.
             self.followed.remove(group);
-        }
-        let followed = self.followed.entry(group.to_path_buf()).or_insert_with(|| {
-            let shown = self.targets.groups.get(group).cloned().unwrap_or_default();
-            Followed::new(shown, self.rule.step.fraction(), reading)
-        });
-        let is_first = followed.history.last().is_none();
-        followed.history.add(reading);
-        if is_first {
+            let mut by = place.by(host, stop)?;
+            if let Some(first) = by.reading(host, group, now)? {
+                let mut followed = Followed::new(place, by, &self.rule, first);
+                followed.history.add(first);
+                self.followed.insert(group.to_path_buf(), followed);
+            }
             return Ok(());
-        }
-        if self.holding.is_some() {
+        };
+        let Some(followed) = self.followed.get_mut(group) else {
+            return Ok(());
+        };
+        followed.history.add(reading);
+        if self.holding.is_some() || followed.has_no_swap(host, listener) {
             followed.pace.hold(now);
             return Ok(());
         }
@@ -341,19 +578,28 @@ impl Reclaimer {
             return Ok(());
         }
         if self.dry_run {
-            let text = format!("would reclaim {}", bytes(wanted));
+            let text = match followed.by {
+                By::Group => format!("would reclaim {}", bytes(wanted)),
+                By::Processes(_) => format!(
+                    "would reclaim {} of what its processes do not touch for {}",
+                    bytes(wanted),
+                    self.rule.idle_after
+                ),
+            };
             listener(WatchEvent::Reclaim(&followed.shown, text));
             return Ok(());
         }
-        if followed.reclaimed_bytes == 0 && followed.backing_off.is_none() {
+        if !std::mem::replace(&mut followed.has_begun, true) {
             let text = format!(
-                "reclaimed from, {} of it at a time at first, of {}",
+                "reclaimed from by {}, {} of it at a time at first, of {} ({})",
+                followed.by.name(),
                 percent(followed.pace.step()),
-                bytes(reading.memory_bytes)
+                bytes(reading.memory_bytes),
+                followed.why
             );
             listener(WatchEvent::Reclaim(&followed.shown, text));
         }
-        followed.reclaim(host, group, wanted, now, stop)
+        followed.reclaim(host, self.advise.as_deref(), group, wanted, now, stop)
     }
 
     /// What is told to those who ask.
@@ -378,16 +624,40 @@ impl Reclaimer {
 }
 
 impl Followed {
-    fn new(shown: String, step: f64, first: Reading) -> Followed {
+    fn new(place: &Place, by: By, rule: &ReclaimRule, first: Reading) -> Followed {
         Followed {
-            shown,
+            shown: place.shown.clone(),
+            by,
+            why: place.why,
+            idle_after: rule.idle_after.duration(),
             first,
             history: History::default(),
-            pace: Pace::new(step, first.at),
+            pace: Pace::new(rule.step.fraction(), first.at),
             reclaimed_bytes: 0,
             backing_off: None,
             is_told: false,
+            has_begun: false,
+            is_other: false,
         }
+    }
+
+    /// Whether it needs swap, and there is none.
+    fn has_no_swap(&mut self, host: &Host, listener: &mut dyn FnMut(WatchEvent)) -> bool {
+        let By::Processes(_) = self.by else {
+            return false;
+        };
+        let text = host.read_optional(meminfo::PATH).ok().flatten();
+        let swap = text.and_then(|text| Meminfo::new(&text).bytes("SwapTotal"));
+        let is_without = swap.is_none_or(|bytes| bytes == 0);
+        let was_without = self.backing_off.as_deref() == Some(NO_SWAP);
+        if is_without && !was_without {
+            let text = format!("nothing is reclaimed: {NO_SWAP}");
+            listener(WatchEvent::Reclaim(&self.shown, text));
+            self.backing_off = Some(NO_SWAP.to_owned());
+        } else if was_without && !is_without {
+            self.backing_off = None;
+        }
+        is_without
     }
 
     fn memory_bytes(&self) -> u64 {
@@ -471,8 +741,30 @@ impl Followed {
         self.pace.room(memory_bytes, self.cost(rule)) / page * page
     }
 
-    /// Asks the kernel for it in pieces, so that a stop is heard in between.
+    /// Reclaims it, or as much of it as is cold.
     fn reclaim(
+        &mut self,
+        host: &Host,
+        advise: Option<&dyn Advise>,
+        group: &Path,
+        wanted: u64,
+        now: Instant,
+        stop: &AtomicBool,
+    ) -> Result<(), Error> {
+        let (By::Processes(processes), Some(advise)) = (&mut self.by, advise) else {
+            return self.reclaim_group(host, group, wanted, now, stop);
+        };
+        processes.look(host, advise, wanted, self.idle_after, now, stop)?;
+        let done = processes.page_out(host, advise, wanted, stop)?;
+        self.reclaimed_bytes += done;
+        if done == 0 {
+            self.pace.hold(now);
+        }
+        Ok(())
+    }
+
+    /// Asks the kernel for it in pieces, so that a stop is heard in between.
+    fn reclaim_group(
         &mut self,
         host: &Host,
         group: &Path,
@@ -512,6 +804,8 @@ impl Followed {
         let last = self.history.last().unwrap_or(&self.first);
         ReclaimedGroup {
             group: self.shown.clone(),
+            mechanism: self.by.name().to_owned(),
+            mechanism_why: self.why.to_owned(),
             first_memory_bytes: self.first.memory_bytes,
             memory_bytes: last.memory_bytes,
             swap_bytes: last.swap_bytes,

@@ -21,7 +21,7 @@ const STEP_BYTES_MAX: u64 = 64 << 20;
 /// The share that is taken at once where the machine's memory is short.
 const ROOM_STEP: f64 = 0.05;
 /// A group with less has nothing worth a step.
-const MEMORY_MIN: u64 = 16 << 20;
+pub(super) const MEMORY_MIN: u64 = 16 << 20;
 const REST_FIRST: Duration = Duration::from_secs(30);
 const REST_MAX: Duration = Duration::from_secs(600);
 const MINUTE: Duration = Duration::from_secs(60);

@@ -1,9 +1,11 @@
 //! A status as people read it.
 
+use std::collections::BTreeMap;
+
 use zmeld_report::text;
 use zmeld_report::units::{bytes, count, percent};
 use zmeld_report::{Cell, Column, Document, Section, Table};
-use zmeld_swap::observe::reclaimed::ProtectedGroup;
+use zmeld_swap::observe::reclaimed::{ProtectedGroup, ReclaimedGroup};
 use zmeld_swap::observe::{Guarded, Headroom, Lately, Observation, Reclaimed, Since, TierState};
 
 use super::{tone, Status};
@@ -285,7 +287,7 @@ fn reclaimed(reclaim: &Reclaimed) -> Section {
         ]);
     }
     let mut section = Section::new("Reclaimed ahead of time").paragraph(format!(
-        "zmeld watch reclaimed {} in {}, by memory.reclaim; {} came back.",
+        "zmeld watch reclaimed {} in {}; {} came back.",
         bytes(reclaim.reclaimed_bytes()),
         zmeld_report::units::duration(std::time::Duration::from_secs(reclaim.seconds)),
         bytes(reclaim.came_back_bytes()),
@@ -300,6 +302,7 @@ fn reclaimed(reclaim: &Reclaimed) -> Section {
             .iter()
             .map(|why| format!("held back everywhere: {why}")),
     );
+    notes.extend(mechanisms(&reclaim.groups));
     for group in reclaim.groups.iter().take(GROUPS_SHOWN) {
         let why = group.backing_off.iter();
         notes.extend(why.map(|why| format!("{} backs off: {why}", group.group)));
@@ -309,6 +312,25 @@ fn reclaimed(reclaim: &Reclaimed) -> Section {
         true => section,
         false => section.list(notes),
     }
+}
+
+/// By what, why, and from which groups.
+fn mechanisms(groups: &[ReclaimedGroup]) -> Vec<String> {
+    let mut by: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
+    for group in groups.iter().filter(|group| !group.mechanism.is_empty()) {
+        let way = (group.mechanism.as_str(), group.mechanism_why.as_str());
+        by.entry(way).or_default().push(&group.group);
+    }
+    let is_one = by.len() == 1;
+    let line = |((mechanism, why), groups): ((&str, &str), Vec<&str>)| {
+        let from = match (is_one, groups.len()) {
+            (true, _) => String::new(),
+            (false, all) if all > GROUPS_SHOWN => format!(" from {} groups", count(all as u64)),
+            (false, _) => format!(" from {}", groups.join(", ")),
+        };
+        format!("by {mechanism}{from}: {why}")
+    };
+    by.into_iter().map(line).collect()
 }
 
 /// What the guard watches, and what it ended.

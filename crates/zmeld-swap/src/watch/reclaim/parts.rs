@@ -1,0 +1,252 @@
+//! Which parts of a process's memory it does not touch.
+//!
+//! The kernel swaps out whatever part it is told to, so that what is told has to be known
+//! to be cold. No file shows which page was touched; `Referenced` in `smaps` says how much
+//! of a mapping was, and a mapping is often a whole heap. So a mapping is seen as
+//! [`PARTS`] parts. One of them at a time is looked at: what `Referenced` loses when the
+//! kernel forgets that part's marks (`MADV_COLD`, which also flushes translations, so that
+//! what is touched all the time is marked again) is what was touched of it since they were
+//! last forgotten. Where that is nothing, the part is cold.
+//!
+//! What is touched for the first time between the two readings hides as much of what is
+//! lost: what is found is held against what comes back.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use zmeld_linux::smaps::Mapping;
+
+/// In how many parts a mapping is looked at.
+pub(super) const PARTS: usize = 16;
+/// No part is smaller, lest huge pages be split.
+const PART_BYTES_MIN: u64 = 2 << 20;
+/// A mapping with less is not worth a look,
+const AREA_BYTES_MIN: u64 = 256 << 10;
+/// and no more of them are looked at, the largest.
+const AREAS_MAX: usize = 64;
+
+/// A mapping that nobody else has, of no file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Area {
+    pub start: u64,
+    pub end: u64,
+    resident_bytes: u64,
+    touched_bytes: u64,
+    has_huge: bool,
+}
+
+impl Area {
+    /// None where what is there cannot be swapped out, or is not worth it.
+    pub fn of(mapping: &Mapping, page: u64) -> Option<Area> {
+        let flags = mapping.flags;
+        let can = mapping.private
+            && mapping.inode == 0
+            && !(flags.device || flags.hugetlb || flags.locked);
+        let area = Area {
+            start: mapping.start,
+            end: mapping.end,
+            resident_bytes: mapping.rss * page,
+            touched_bytes: mapping.referenced * page,
+            has_huge: mapping.huge > 0,
+        };
+        (can && area.resident_bytes >= AREA_BYTES_MIN).then_some(area)
+    }
+
+    /// One of its parts: up to two ranges, since parts lie at multiples of their size.
+    fn part(&self, part: usize, huge: u64) -> Vec<Range<u64>> {
+        let whole = self.end - self.start;
+        let least = match self.has_huge {
+            true => huge.max(PART_BYTES_MIN),
+            false => PART_BYTES_MIN,
+        };
+        let size = (whole / PARTS as u64).next_power_of_two().max(least);
+        let blocks = self.start / size..self.end.div_ceil(size);
+        blocks
+            .filter(|block| block % PARTS as u64 == part as u64)
+            .map(|block| (block * size).max(self.start)..((block + 1) * size).min(self.end))
+            .collect()
+    }
+}
+
+/// The largest of them, as they lie.
+pub(super) fn largest(mut areas: Vec<Area>) -> Vec<Area> {
+    areas.sort_by_key(|area| std::cmp::Reverse(area.resident_bytes));
+    areas.truncate(AREAS_MAX);
+    areas.sort_by_key(|area| area.start);
+    areas
+}
+
+/// A cold range.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Cold {
+    pub range: Range<u64>,
+    pub has_huge: bool,
+}
+
+/// When the marks of a process's parts were last forgotten.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Marks {
+    next: usize,
+    forgotten: [Option<Instant>; PARTS],
+    ranges: [HashMap<(u64, u64), Instant>; PARTS],
+}
+
+impl Marks {
+    /// Whether there is a part to look at: one that was left alone for so long.
+    pub fn is_due(&self, idle_after: Duration, now: Instant) -> bool {
+        self.forgotten[self.next].is_none_or(|at| now.duration_since(at) >= idle_after)
+    }
+
+    /// What is to be forgotten at the next look: all of it at the first one.
+    pub fn wanted(&self, areas: &[Area], huge: u64) -> Vec<Range<u64>> {
+        let parts = match self.forgotten[self.next] {
+            None => 0..PARTS,
+            Some(_) => self.next..self.next + 1,
+        };
+        parts
+            .flat_map(|part| areas.iter().flat_map(move |area| area.part(part, huge)))
+            .collect()
+    }
+
+    /// What of it is cold, by the mappings before and after it was forgotten.
+    pub fn looked(
+        &mut self,
+        before: &[Area],
+        after: &[Area],
+        huge: u64,
+        idle_after: Duration,
+        now: Instant,
+    ) -> Vec<Cold> {
+        if self.forgotten[self.next].is_none() {
+            for part in 0..PARTS {
+                let ranges = before.iter().flat_map(|area| area.part(part, huge));
+                self.ranges[part] = ranges.map(|it| ((it.start, it.end), now)).collect();
+                self.forgotten[part] = Some(now);
+            }
+            return Vec::new();
+        }
+        let part = self.next;
+        self.next = (part + 1) % PARTS;
+        self.forgotten[part] = Some(now);
+        let known = std::mem::take(&mut self.ranges[part]);
+        let mut cold = Vec::new();
+        for area in before {
+            let ranges = area.part(part, huge);
+            let later = after.binary_search_by_key(&area.start, |it| it.start);
+            let is_untouched = later.is_ok_and(|at| {
+                after[at].end == area.end && after[at].touched_bytes >= area.touched_bytes
+            });
+            let is_old = ranges.iter().all(|range| {
+                let since = known.get(&(range.start, range.end));
+                since.is_some_and(|since| now.duration_since(*since) >= idle_after)
+            });
+            for range in ranges {
+                self.ranges[part].insert((range.start, range.end), now);
+                if is_untouched && is_old {
+                    cold.push(Cold {
+                        range,
+                        has_huge: area.has_huge,
+                    });
+                }
+            }
+        }
+        cold
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+    const IDLE: Duration = Duration::from_secs(60);
+    const HUGE: u64 = 2 * MIB;
+
+    fn area(start_mib: u64, mib: u64, touched_mib: u64) -> Area {
+        Area {
+            start: start_mib * MIB,
+            end: (start_mib + mib) * MIB,
+            resident_bytes: mib * MIB,
+            touched_bytes: touched_mib * MIB,
+            has_huge: true,
+        }
+    }
+
+    #[test]
+    fn the_parts_of_a_mapping_are_all_of_it_once() {
+        for area in [
+            area(0, 1, 0),
+            area(3, 64, 0),
+            area(7, 1000, 0),
+            area(1, 33, 0),
+        ] {
+            for huge in [HUGE, 512 * MIB] {
+                let parts = (0..PARTS).flat_map(|part| area.part(part, huge));
+                let mut parts: Vec<_> = parts.collect();
+                parts.sort_by_key(|range| range.start);
+                assert_eq!(parts.first().map(|it| it.start), Some(area.start));
+                assert_eq!(parts.last().map(|it| it.end), Some(area.end));
+                assert!(parts.windows(2).all(|two| two[0].end == two[1].start));
+                // No huge page has a part of it cut off.
+                let cuts = parts.windows(2).map(|two| two[0].end);
+                assert!(cuts.into_iter().all(|cut| cut % huge == 0));
+            }
+        }
+    }
+
+    #[test]
+    fn a_part_is_cold_where_forgetting_it_loses_nothing_and_it_was_forgotten_long_ago() {
+        let begin = Instant::now();
+        let at = |seconds| begin + Duration::from_secs(seconds);
+        let mut marks = Marks::default();
+        let two = [area(0, 64, 30), area(100, 64, 64)];
+        assert!(marks.is_due(IDLE, begin));
+        let all = marks.wanted(&two, HUGE);
+        assert_eq!(
+            all.iter().map(|it| it.end - it.start).sum::<u64>(),
+            128 * MIB
+        );
+        let cleared = [area(0, 64, 0), area(100, 64, 0)];
+        assert!(marks.looked(&two, &cleared, HUGE, IDLE, begin).is_empty());
+        assert!(!marks.is_due(IDLE, at(59)));
+        assert!(marks.is_due(IDLE, at(60)));
+        // The first one's part 0 was touched, the second one's was not; a third is new.
+        let before = [area(0, 64, 4), area(100, 64, 4), area(200, 64, 0)];
+        let part = before[1].part(0, HUGE);
+        assert_eq!(marks.wanted(&before[1..2], HUGE), part);
+        let after = [area(0, 64, 2), area(100, 64, 4), area(200, 64, 0)];
+        let cold = marks.looked(&before, &after, HUGE, IDLE, at(60));
+        let cold: Vec<_> = cold.into_iter().map(|it| it.range).collect();
+        assert_eq!(cold, part);
+        // One that is another size now, or gone, is not known.
+        let grown = [area(0, 64, 0), area(100, 68, 4), area(200, 64, 0)];
+        assert!(marks
+            .looked(&before[1..2], &grown, HUGE, IDLE, at(61))
+            .is_empty());
+        assert!(marks
+            .looked(&before[1..2], &[], HUGE, IDLE, at(62))
+            .is_empty());
+    }
+
+    #[test]
+    fn what_cannot_be_swapped_out_is_no_area() {
+        let plain = Mapping {
+            end: 4 * MIB,
+            private: true,
+            rss: 1024,
+            ..Mapping::default()
+        };
+        assert!(Area::of(&plain, 4096).is_some());
+        let mut others = vec![plain.clone(); 6];
+        others[0].private = false;
+        others[1].inode = 7;
+        others[2].flags.locked = true;
+        others[3].flags.hugetlb = true;
+        others[4].flags.device = true;
+        others[5].rss = 63;
+        for other in &others {
+            assert_eq!(Area::of(other, 4096), None, "{other:?}");
+        }
+    }
+}

@@ -1,0 +1,469 @@
+//! The processes of a control group, where memory is reclaimed from them by
+//! `process_madvise`: what they have, what comes back to them, which of it is cold.
+//!
+//! Nothing counts for a process what was swapped out and came back. What it has in swap is
+//! known after each step, so that what it has less at the next look came back or was freed:
+//! it is counted up to what it has more in RAM, or up to its major faults, whichever is
+//! more. Where it has more in swap than the step left there, somebody else swaps, too, and
+//! all its major faults count.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::fs::File;
+use std::io::{self, BufReader};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use zmeld_linux::host::is_absent;
+use zmeld_linux::meminfo::Meminfo;
+use zmeld_linux::{process, smaps, Host, HostError};
+
+use super::advise::{is, Advise, Held, Identity};
+use super::group::Reading;
+use super::parts::{largest, Area, Cold, Marks};
+use crate::error::Error;
+use crate::observe::Pressure;
+
+/// A process with less of its own memory is not followed,
+const MEMBER_BYTES_MIN: u64 = 1 << 20;
+/// nor more of them in a group, the largest.
+const MEMBERS_MAX: usize = 256;
+/// Looking takes no larger share of the time than one in so many: `smaps` is read twice,
+/// which keeps the process from mapping memory meanwhile.
+const LOOK_PAUSE: u32 = 100;
+/// A process that takes longer to look at is left alone.
+const LOOK_MAX: Duration = Duration::from_millis(500);
+/// What was found cold counts for so long.
+const COLD_FOR: Duration = Duration::from_secs(60);
+/// While there is so much cold for each byte that is wanted, nothing is looked at.
+const COLD_AHEAD: u64 = 12;
+/// What is swapped out at a time at least.
+const PIECE_BYTES_MIN: u64 = 256 << 10;
+/// How large huge pages are.
+const HUGE: &str = "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size";
+pub(super) const PRESSURE: &str = "/proc/pressure/memory";
+
+/// Which processes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Whose {
+    /// Of a control group and of those below it.
+    Group(PathBuf),
+    /// Of the root's own, which is in no other group, or of all where there are no groups;
+    /// without these.
+    Root(Option<PathBuf>, HashMap<u32, &'static str>),
+}
+
+/// A group's processes.
+#[derive(Debug)]
+pub(super) struct Processes {
+    whose: Whose,
+    members: BTreeMap<u32, Member>,
+    /// Pages that came back, in all.
+    came_back: u64,
+    cold: VecDeque<Found>,
+    next_look: Option<Instant>,
+    huge: u64,
+}
+
+#[derive(Debug)]
+struct Member {
+    identity: Identity,
+    figures: Figures,
+    marks: Marks,
+    is_too_long: bool,
+}
+
+/// What a process has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Figures {
+    /// Of no file, in RAM.
+    anonymous_bytes: u64,
+    swap_bytes: u64,
+    /// Major faults since it began.
+    faults: u64,
+}
+
+#[derive(Debug)]
+struct Found {
+    pid: u32,
+    cold: Cold,
+    until: Instant,
+}
+
+impl Processes {
+    pub fn new(host: &Host, whose: Whose) -> Processes {
+        Processes {
+            whose,
+            members: BTreeMap::new(),
+            came_back: 0,
+            cold: VecDeque::new(),
+            next_look: None,
+            huge: host.read_u64(HUGE).unwrap_or(0),
+        }
+    }
+
+    /// Follows those that are there now.
+    ///
+    /// # Errors
+    /// When they cannot be listed.
+    pub fn choose(&mut self, host: &Host, whose: Whose, stop: &AtomicBool) -> Result<(), Error> {
+        self.whose = whose;
+        let mut found = Vec::new();
+        for pid in self.whose.list(host)? {
+            if stop.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            if let Some((identity, figures)) = Figures::read(host, pid)? {
+                if figures.anonymous_bytes + figures.swap_bytes >= MEMBER_BYTES_MIN {
+                    found.push((pid, identity, figures));
+                }
+            }
+        }
+        found.sort_by_key(|(_, _, it)| std::cmp::Reverse(it.anonymous_bytes + it.swap_bytes));
+        found.truncate(MEMBERS_MAX);
+        let mut known = std::mem::take(&mut self.members);
+        for (pid, identity, figures) in found {
+            let member = known.remove(&pid).filter(|it| it.identity == identity);
+            let member = member.unwrap_or(Member {
+                identity,
+                figures,
+                marks: Marks::default(),
+                is_too_long: false,
+            });
+            self.members.insert(pid, member);
+        }
+        Ok(())
+    }
+
+    /// What they have of no file, in RAM.
+    pub fn memory_bytes(&self) -> u64 {
+        self.members
+            .values()
+            .map(|it| it.figures.anonymous_bytes)
+            .sum()
+    }
+
+    /// What they have, and what came back; of the group's own counters what it has of them.
+    /// None where the group is gone, or nobody measures pressure.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn reading(&mut self, host: &Host, at: Instant) -> Result<Option<Reading>, HostError> {
+        let mut ended = Vec::new();
+        for (pid, member) in &mut self.members {
+            match Figures::read(host, *pid)? {
+                Some((identity, now)) if identity == member.identity => {
+                    self.came_back += member.figures.came_back(now);
+                    member.figures = now;
+                }
+                _ => ended.push(*pid),
+            }
+        }
+        for pid in ended {
+            self.members.remove(&pid);
+        }
+        if let Whose::Group(group) = &self.whose {
+            if let Some(reading) = Reading::take(host, group, at)? {
+                return Ok(Some(reading));
+            }
+            if !host.exists(group) {
+                return Ok(None);
+            }
+        }
+        let pressure = host.read_optional(PRESSURE)?;
+        let Some(pressure) = pressure.and_then(|text| Pressure::parse(&text)) else {
+            return Ok(None);
+        };
+        Ok(Some(Reading {
+            at,
+            memory_bytes: self.memory_bytes(),
+            kept_bytes: 0,
+            swap_bytes: self.members.values().map(|it| it.figures.swap_bytes).sum(),
+            stalled_us: pressure.some.total_us,
+            refaults: self.came_back,
+        }))
+    }
+
+    /// Looks what is cold, where there is not enough of it for what is wanted.
+    ///
+    /// # Errors
+    /// When the kernel does not let us.
+    pub fn look(
+        &mut self,
+        host: &Host,
+        advise: &dyn Advise,
+        wanted: u64,
+        idle_after: Duration,
+        now: Instant,
+        stop: &AtomicBool,
+    ) -> Result<(), Error> {
+        self.cold.retain(|found| found.until > now);
+        let is_enough = self.cold_bytes() >= wanted.saturating_mul(COLD_AHEAD);
+        if is_enough || self.next_look.is_some_and(|at| now < at) {
+            return Ok(());
+        }
+        let mut took = Duration::ZERO;
+        for (pid, member) in &mut self.members {
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
+            if member.is_too_long || !member.marks.is_due(idle_after, now) {
+                continue;
+            }
+            let begin = Instant::now();
+            let cold = member.look(host, advise, *pid, self.huge, idle_after, now)?;
+            let this = begin.elapsed();
+            member.is_too_long = this > LOOK_MAX;
+            took += this;
+            self.cold.extend(cold.into_iter().map(|cold| Found {
+                pid: *pid,
+                cold,
+                until: now + COLD_FOR,
+            }));
+        }
+        self.next_look = Some(now + took * LOOK_PAUSE);
+        Ok(())
+    }
+
+    fn cold_bytes(&self) -> u64 {
+        let bytes = |found: &Found| found.cold.range.end - found.cold.range.start;
+        self.cold.iter().map(bytes).sum()
+    }
+
+    /// Swaps out so much of what is cold, as far as there is so much; how much it was.
+    ///
+    /// # Errors
+    /// When the kernel does not do it.
+    pub fn page_out(
+        &mut self,
+        host: &Host,
+        advise: &dyn Advise,
+        wanted: u64,
+        stop: &AtomicBool,
+    ) -> Result<u64, Error> {
+        let mut done = 0;
+        let mut piece = 0;
+        while done < wanted && !stop.load(Ordering::Relaxed) {
+            let Some(mut found) = self.cold.pop_front() else {
+                break;
+            };
+            let Some(member) = self.members.get_mut(&found.pid) else {
+                continue;
+            };
+            let held = Held::new(advise, host, found.pid, member.identity);
+            let Some(held) = held.map_err(|err| refused(found.pid, err))? else {
+                continue;
+            };
+            while !found.cold.range.is_empty() && done < wanted && !stop.load(Ordering::Relaxed) {
+                let unit = match found.cold.has_huge {
+                    true => self.huge.max(PIECE_BYTES_MIN),
+                    false => PIECE_BYTES_MIN,
+                };
+                // Where nothing is, more of it is gone through at a time.
+                piece = (wanted - done).max(piece).min(super::PIECE_BYTES);
+                let range = &mut found.cold.range;
+                let end = (range.start + piece).next_multiple_of(unit).min(range.end);
+                let is_there = held.page_out(range.start..end);
+                if !is_there.map_err(|err| refused(found.pid, err))? {
+                    break;
+                }
+                range.start = end;
+                let Some((_, now)) = Figures::read(host, found.pid)? else {
+                    break;
+                };
+                let gone = now.swap_bytes.saturating_sub(member.figures.swap_bytes);
+                piece = match gone {
+                    0 => piece.saturating_mul(2),
+                    _ => 0,
+                };
+                done += gone;
+                // What came back meanwhile is seen at the next look.
+                member.figures.swap_bytes += gone;
+                member.figures.anonymous_bytes = now.anonymous_bytes;
+            }
+            if !found.cold.range.is_empty() {
+                self.cold.push_front(found);
+            }
+        }
+        Ok(done)
+    }
+}
+
+impl Member {
+    fn look(
+        &mut self,
+        host: &Host,
+        advise: &dyn Advise,
+        pid: u32,
+        huge: u64,
+        idle_after: Duration,
+        now: Instant,
+    ) -> Result<Vec<Cold>, Error> {
+        let Some(before) = areas(host, pid)? else {
+            return Ok(Vec::new());
+        };
+        let wanted = self.marks.wanted(&before, huge);
+        if !wanted.is_empty() {
+            let held = Held::new(advise, host, pid, self.identity);
+            let Some(held) = held.map_err(|err| refused(pid, err))? else {
+                return Ok(Vec::new());
+            };
+            if !held.forget(&wanted).map_err(|err| refused(pid, err))? {
+                return Ok(Vec::new());
+            }
+        }
+        let after = areas(host, pid)?.unwrap_or_default();
+        Ok(self.marks.looked(&before, &after, huge, idle_after, now))
+    }
+}
+
+impl Whose {
+    fn list(&self, host: &Host) -> Result<Vec<u32>, Error> {
+        let mut pids = Vec::new();
+        match self {
+            Whose::Group(group) => members(host, group, &mut pids)?,
+            Whose::Root(Some(top), _) => pids = in_group(host, top)?,
+            Whose::Root(None, _) => {
+                let all = host.list("/proc")?.into_iter();
+                pids.extend(all.filter_map(|name| name.parse::<u32>().ok()));
+            }
+        }
+        if let Whose::Root(_, protected) = self {
+            pids.retain(|pid| !protected.contains_key(pid));
+        }
+        Ok(pids)
+    }
+}
+
+/// Those in a group and below it, without what is promised to groups below.
+fn members(host: &Host, group: &Path, pids: &mut Vec<u32>) -> Result<(), HostError> {
+    pids.extend(in_group(host, group)?);
+    for below in host.folders(group)? {
+        let is_promised = |file: &str| -> Result<bool, HostError> {
+            let kept = host.read_optional(below.join(file))?;
+            Ok(kept.is_some_and(|kept| kept != "0"))
+        };
+        if !is_promised("memory.min")? && !is_promised("memory.low")? {
+            members(host, &below, pids)?;
+        }
+    }
+    Ok(())
+}
+
+fn in_group(host: &Host, group: &Path) -> Result<Vec<u32>, HostError> {
+    match host.read_optional(group.join("cgroup.procs")) {
+        // A group of threads has no processes of its own.
+        Err(HostError::File(err)) if is(&err.cause, Errno::OPNOTSUPP) => Ok(Vec::new()),
+        text => {
+            let text = text?.unwrap_or_default();
+            Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
+        }
+    }
+}
+
+impl Figures {
+    /// None where it has ended, or has no memory.
+    fn read(host: &Host, pid: u32) -> Result<Option<(Identity, Figures)>, HostError> {
+        let read = |name: &str| or_gone(host.read(format!("/proc/{pid}/{name}")));
+        let (Some(stat), Some(status)) = (read("stat")?, read("status")?) else {
+            return Ok(None);
+        };
+        let status = Meminfo::new(&status);
+        let (Some(identity), Some(anonymous_bytes)) =
+            (Identity::of(&stat), status.bytes("RssAnon"))
+        else {
+            return Ok(None);
+        };
+        let faults = process::fields(&stat).and_then(|fields| fields.get(9)?.parse().ok());
+        let figures = Figures {
+            anonymous_bytes,
+            swap_bytes: status.bytes("VmSwap").unwrap_or(0),
+            faults: faults.unwrap_or(0),
+        };
+        Ok(Some((identity, figures)))
+    }
+
+    /// Pages that came back since.
+    fn came_back(self, now: Figures) -> u64 {
+        let page = rustix::param::page_size() as u64;
+        let faults = now.faults.saturating_sub(self.faults);
+        if now.swap_bytes > self.swap_bytes {
+            return faults;
+        }
+        let less = (self.swap_bytes - now.swap_bytes) / page;
+        let more = now.anonymous_bytes.saturating_sub(self.anonymous_bytes) / page;
+        less.min(more.max(faults))
+    }
+}
+
+/// The mappings of a process that could be swapped out; none where it has ended.
+fn areas(host: &Host, pid: u32) -> Result<Option<Vec<Area>>, Error> {
+    let path = host.path(format!("/proc/{pid}/smaps"));
+    let page = rustix::param::page_size() as u64;
+    let mut areas = Vec::new();
+    let read = File::open(path).and_then(|file| {
+        let text = BufReader::with_capacity(64 << 10, file);
+        smaps::visit(text, page, &mut |mapping| {
+            areas.extend(Area::of(&mapping, page))
+        })
+    });
+    match read {
+        Ok(()) => Ok(Some(largest(areas))),
+        Err(err) if is_absent(&err) || is(&err, Errno::SRCH) => Ok(None),
+        Err(err) => Err(refused(pid, err)),
+    }
+}
+
+fn or_gone<T>(read: Result<T, HostError>) -> Result<Option<T>, HostError> {
+    match read {
+        Err(HostError::File(err)) if is_absent(&err.cause) || is(&err.cause, Errno::SRCH) => {
+            Ok(None)
+        }
+        read => read.map(Some),
+    }
+}
+
+fn refused(pid: u32, err: io::Error) -> Error {
+    Error::CannotReclaim {
+        why: match is(&err, Errno::PERM) || is(&err, Errno::ACCESS) {
+            true => format!(
+                "the kernel lets nobody look at process {pid} or swap out its memory who has \
+                 not CAP_SYS_NICE and CAP_SYS_PTRACE; run zmeld watch as root"
+            ),
+            false => format!("process_madvise for process {pid}: {err}"),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_came_back_is_told_from_what_was_freed_and_from_files() {
+        let page = rustix::param::page_size() as u64;
+        let of = |anonymous: u64, swap: u64, faults: u64| Figures {
+            anonymous_bytes: anonymous * page,
+            swap_bytes: swap * page,
+            faults,
+        };
+        let before = of(1000, 500, 10);
+        for (now, came_back) in [
+            (of(1000, 500, 10), 0),
+            // Read by fault, and read ahead.
+            (of(1040, 460, 50), 40),
+            (of(1040, 460, 20), 40),
+            // It gave memory back that was swapped out.
+            (of(1000, 300, 10), 0),
+            // Some of it, and some came back while it gave others back.
+            (of(1000, 300, 17), 7),
+            // It reads files.
+            (of(1000, 500, 900), 0),
+            // Somebody else swaps it out: what comes back is hidden.
+            (of(900, 600, 40), 30),
+        ] {
+            assert_eq!(before.came_back(now), came_back, "{now:?}");
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! The call by which `zmeld watch` reclaims from processes, from the crate that may make it.
+
+use std::io;
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
+
+use zmeld_store::advise::{process_madvise, Advice};
+use zmeld_swap::watch::Advise;
+
+/// This machine's processes.
+pub struct Madvise;
+
+impl Advise for Madvise {
+    fn forget(&self, process: BorrowedFd, ranges: &[Range<u64>]) -> io::Result<()> {
+        process_madvise(process, ranges, Advice::Cold).map(drop)
+    }
+
+    fn page_out(&self, process: BorrowedFd, range: Range<u64>) -> io::Result<()> {
+        process_madvise(process, &[range], Advice::PageOut).map(drop)
+    }
+}

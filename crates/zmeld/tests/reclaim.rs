@@ -1,0 +1,265 @@
+//! `[watch.reclaim]` by `process_madvise` on this machine: of a program with one mapping,
+//! in part in use and in part not, the idle part goes to swap and the other one stays, and
+//! when all of it is used, nothing more goes.
+
+#[path = "../../zmeld-linux/tests/support/turn.rs"]
+mod turn;
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{kill, Signal};
+use nix::unistd::Pid;
+
+const MIB: u64 = 1 << 20;
+const ALL: u64 = 96 * MIB;
+/// From the beginning on.
+const HOT: u64 = 24 * MIB;
+/// Longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+const PROGRAM: &str = "
+import ctypes, hashlib, mmap, os, select, sys
+ALL, HOT = int(sys.argv[1]), int(sys.argv[2])
+m = mmap.mmap(-1, ALL, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+page = bytes(3000)
+for at in range(0, ALL, 4096):
+    m[at:at + 4096] = os.urandom(1096) + page
+def digest():
+    return hashlib.sha256(m).hexdigest()
+print('%x' % ctypes.addressof(ctypes.c_char.from_buffer(m)), digest(), flush=True)
+end = HOT
+while True:
+    m[0:end:4096]
+    if select.select([sys.stdin], [], [], 0.01)[0]:
+        line = sys.stdin.readline()
+        if line == 'all\\n':
+            end = ALL
+        else:
+            print(digest(), flush=True)
+            break
+";
+
+/// What is undone when the test is over, however it ends.
+struct Undo(Vec<Box<dyn FnOnce()>>);
+
+impl Drop for Undo {
+    fn drop(&mut self) {
+        while let Some(undo) = self.0.pop() {
+            undo();
+        }
+    }
+}
+
+fn run(command: &str, arguments: &[&str]) -> bool {
+    let output = Command::new(command).args(arguments).output();
+    output.is_ok_and(|output| output.status.success())
+}
+
+/// A zram device that is swapped to.
+fn swap(undo: &mut Undo) -> Result<(), String> {
+    let number = fs::read_to_string("/sys/class/zram-control/hot_add")
+        .map_err(|error| format!("no zram device can be added: {error}"))?;
+    let number = number.trim().to_owned();
+    let device = format!("/dev/zram{number}");
+    undo.0.push(Box::new(move || {
+        let _ = fs::write("/sys/class/zram-control/hot_remove", number);
+    }));
+    let name = device.trim_start_matches("/dev/");
+    fs::write(format!("/sys/block/{name}/disksize"), "256M").map_err(|error| error.to_string())?;
+    if !run("mkswap", &[&device]) || !run("swapon", &["-p", "32000", &device]) {
+        return Err("mkswap or swapon failed".to_owned());
+    }
+    undo.0.push(Box::new(move || {
+        assert!(run("swapoff", &[&device]));
+    }));
+    Ok(())
+}
+
+/// A control group of the memory controller, of either version.
+fn group(undo: &mut Undo) -> Result<PathBuf, String> {
+    let version_one = Path::new("/sys/fs/cgroup/memory");
+    let top = match version_one.join("memory.limit_in_bytes").exists() {
+        true => version_one,
+        false => Path::new("/sys/fs/cgroup"),
+    };
+    let controllers = fs::read_to_string(top.join("cgroup.controllers")).unwrap_or_default();
+    if top != version_one && !controllers.contains("memory") {
+        return Err("memory is in no control groups".to_owned());
+    }
+    let group = top.join(format!("zmeld-test-{}", std::process::id()));
+    fs::create_dir(&group).map_err(|error| format!("no control group can be made: {error}"))?;
+    let made = group.clone();
+    undo.0.push(Box::new(move || {
+        let begin = Instant::now();
+        while fs::remove_dir(&made).is_err() && begin.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }));
+    Ok(group)
+}
+
+struct Program {
+    child: Child,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+    start: u64,
+    digest: String,
+}
+
+impl Program {
+    fn start(group: &Path) -> Option<Program> {
+        let (all, hot) = (ALL.to_string(), HOT.to_string());
+        let child = Command::new("python3")
+            .args(["-c", PROGRAM, &all, &hot])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn();
+        let mut child = child.ok()?;
+        fs::write(group.join("cgroup.procs"), child.id().to_string()).unwrap();
+        let mut program = Program {
+            stdin: child.stdin.take()?,
+            stdout: BufReader::new(child.stdout.take()?),
+            child,
+            start: 0,
+            digest: String::new(),
+        };
+        let line = program.line();
+        let (start, digest) = line.split_once(' ')?;
+        program.start = u64::from_str_radix(start, 16).unwrap();
+        program.digest = digest.to_owned();
+        Some(program)
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).unwrap();
+        line.trim().to_owned()
+    }
+
+    fn say(&mut self, word: &str) {
+        writeln!(self.stdin, "{word}").unwrap();
+    }
+
+    /// How much is in swap of that part of it.
+    fn swapped(&self, from: u64, to: u64) -> u64 {
+        let page = 4096;
+        let file = File::open(format!("/proc/{}/pagemap", self.child.id())).unwrap();
+        let mut words = vec![0; ((to - from) / page * 8) as usize];
+        file.read_exact_at(&mut words, (self.start + from) / page * 8)
+            .unwrap();
+        let is_swapped = |word: &[u8]| u64::from_ne_bytes(word.try_into().unwrap()) >> 62 & 1 == 1;
+        words.chunks(8).filter(|word| is_swapped(word)).count() as u64 * page
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// `zmeld watch`, ended with the test.
+struct Watch(Child);
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Waits for it; how long that took.
+fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) -> Duration {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    begin.elapsed()
+}
+
+#[test]
+fn of_a_program_the_idle_part_goes_and_the_part_in_use_stays() {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("SKIP: only root may reclaim from others");
+        return;
+    }
+    let _turn = turn::turn().unwrap();
+    let mut undo = Undo(Vec::new());
+    let group = match swap(&mut undo).and_then(|()| group(&mut undo)) {
+        Ok(group) => group,
+        Err(reason) => {
+            eprintln!("SKIP: {reason}");
+            return;
+        }
+    };
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let config = folder.path().join("zmeld.toml");
+    let said = folder.path().join("said");
+    let name = group.file_name().unwrap().to_str().unwrap();
+    let rule = format!(
+        "[watch]\ncpu_pressure_max = \"100%\"\n[watch.reclaim]\ngroups = [\"/{name}\"]\n\
+         mechanism = \"process_madvise\"\nidle_after = \"2s\"\nevery = \"1s\"\nstep = \"10%\"\n\
+         pressure_max = \"100%\"\ncomeback_max = \"5%\"\n"
+    );
+    fs::write(&config, rule).unwrap();
+    let Some(mut program) = Program::start(&group) else {
+        eprintln!("SKIP: python3 is not there");
+        return;
+    };
+    let zmeld = || Command::new(env!("CARGO_BIN_EXE_zmeld"));
+    let watch = zmeld()
+        .args(["watch", "--config", config.to_str().unwrap()])
+        .stderr(File::create(&said).unwrap())
+        .spawn();
+    let mut watch = Watch(watch.unwrap());
+    let told = || fs::read_to_string(&said).unwrap();
+
+    let cold = ALL - HOT;
+    let took = wait_for("half of what is idle is in swap", || {
+        told().contains("nothing can be reclaimed") || program.swapped(HOT, ALL) > cold / 2
+    });
+    if told().contains("nothing can be reclaimed") {
+        eprintln!("SKIP: {}", told());
+        return;
+    }
+    let hot = program.swapped(0, HOT);
+    eprintln!(
+        "of {} MiB that are idle {} MiB were in swap after {:.0} s, of {} MiB in use {} KiB",
+        cold / MIB,
+        program.swapped(HOT, ALL) / MIB,
+        took.as_secs_f64(),
+        HOT / MIB,
+        hot / 1024
+    );
+    assert!(hot < HOT / 50, "{hot} bytes of what is in use\n{}", told());
+    // The note is written every 10 s.
+    let status = || {
+        let output = zmeld().args(["status", "--json"]).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    wait_for("status tells by what", || {
+        status().contains("\"mechanism\": \"process_madvise\"")
+    });
+
+    program.say("all");
+    let took = wait_for("it backs off", || told().contains("backs off"));
+    eprintln!(
+        "it backed off {:.1} s after all of it was used",
+        took.as_secs_f64()
+    );
+    eprintln!("{}", told());
+    assert!(told().contains("came back within a minute"), "{}", told());
+    program.say("end");
+    let digest = program.line();
+    assert_eq!(digest, program.digest, "memory came back as it was");
+    let watched = Pid::from_raw(i32::try_from(watch.0.id()).unwrap());
+    kill(watched, Signal::SIGTERM).unwrap();
+    assert!(watch.0.wait().unwrap().success());
+}
