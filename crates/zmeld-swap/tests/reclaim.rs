@@ -12,7 +12,9 @@ use zmeld_linux::command::{Finished, Invocation};
 use zmeld_linux::host::{Access, Direct};
 use zmeld_linux::Host;
 use zmeld_swap::config::{Config, ReclaimRule};
+use zmeld_swap::findings::findings;
 use zmeld_swap::observe::{Observation, Reclaimed};
+use zmeld_swap::outstanding::Outstanding;
 use zmeld_swap::watch::{WatchEvent, Watcher};
 
 const MIB: u64 = 1 << 20;
@@ -367,6 +369,37 @@ fn a_machine_that_cannot_says_so_once() {
         said.len() == 1 && said[0].contains("Linux 5.19"),
         "{said:?}"
     );
+}
+
+#[test]
+fn damon_beside_the_rule_is_found() {
+    let machine = Machine::new("", false);
+    let ruled = Config::from_text(Path::new("z.toml"), "[watch.reclaim]\n").unwrap();
+    let found = |config: &Config| -> Vec<String> {
+        let seen = Observation::read(&machine.host, 4096);
+        let all = findings(&seen, config, None, &Outstanding::default());
+        let both = all.into_iter().filter(|it| it.id == "two-reclaimers");
+        both.map(|it| it.subject).collect()
+    };
+    let module = "sys/module/damon_reclaim/parameters/enabled";
+    let threads = "sys/kernel/mm/damon/admin/kdamonds";
+    machine.put(module, "N\n");
+    for (thread, state, action) in [
+        (0, "on", "stat"),
+        (1, "off", "pageout"),
+        (2, "on", "pageout"),
+    ] {
+        machine.put(&format!("{threads}/{thread}/state"), &format!("{state}\n"));
+        let scheme = format!("{threads}/{thread}/contexts/0/schemes/0/action");
+        machine.put(&scheme, &format!("{action}\n"));
+    }
+    assert_eq!(found(&ruled.config), ["kdamond 2"]);
+    machine.put(module, "Y\n");
+    assert_eq!(found(&ruled.config), ["damon_reclaim", "kdamond 2"]);
+    assert!(found(&Config::default()).is_empty());
+    let accepted = "accept = [\"two-reclaimers\"]\n[watch.reclaim]\n";
+    let accepted = Config::from_text(Path::new("z.toml"), accepted).unwrap();
+    assert!(found(&accepted.config).is_empty());
 }
 
 #[test]

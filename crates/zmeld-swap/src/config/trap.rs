@@ -98,6 +98,8 @@ traps! {
     NoWatch = "no-watch",
     /// Two services that end programs.
     TwoGuards = "two-guards",
+    /// Two that reclaim ahead of time.
+    TwoReclaimers = "two-reclaimers",
     /// Pages that do not compress.
     Incompressible = "incompressible",
     /// Pages that repeat one word.

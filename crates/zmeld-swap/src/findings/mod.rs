@@ -206,6 +206,7 @@ rules! {
     "mounted-without-discard", Notice, upkeep::mounted_without_discard;
     "unused-rule", Notice, upkeep::nothing_fires;
     "two-guards", Notice, upkeep::two_guards;
+    "two-reclaimers", Notice, upkeep::two_reclaimers;
     "incompressible", Notice, content::incompressible;
     "same-filled", Notice, content::same_filled;
     "swappiness", Notice, pressure::swappiness;

@@ -133,6 +133,27 @@ pub(super) fn two_guards(view: &View) -> Vec<Found> {
         .collect()
 }
 
+/// Two that reclaim ahead of time: what one takes and is needed again, the other is blamed
+/// for, and each takes what the other has left for a reason.
+pub(super) fn two_reclaimers(view: &View) -> Vec<Found> {
+    if view.wanted.watch.reclaim.is_none() {
+        return Vec::new();
+    }
+    let found = view.now.damon_reclaim.iter().map(|damon| {
+        Found::new(
+            &damon.name,
+            "DAMON reclaims memory ahead of time, as [watch.reclaim] does, and knows neither \
+             its limits nor what it protects",
+            format!(
+                "{} says so, and there is [watch.reclaim]",
+                damon.path.display()
+            ),
+            damon.way_out(),
+        )
+    });
+    found.collect()
+}
+
 /// Writeback and recompression only happen when somebody asks, each time.
 pub(super) fn nothing_fires(view: &View) -> Vec<Found> {
     let mut found = Vec::from_iter(ends_nothing(view));

@@ -17,6 +17,7 @@
 //! | [`tier`] | all of it as one table, in the order in which pages go there |
 //! | [`difference`] | why the kernel's numbers of one tier differ |
 
+pub(crate) mod damon;
 mod device;
 pub mod difference;
 mod disk;
@@ -35,6 +36,7 @@ use std::time::Instant;
 
 use serde::Serialize;
 
+pub use damon::DamonReclaim;
 pub use device::{Backed, Device, Driver, Held, Io, Melding, Mounted};
 pub use difference::Difference;
 pub use disk::{Layer, LayerKind, Stand};
@@ -89,6 +91,8 @@ pub struct Observation {
     pub guard: Option<Guarded>,
     /// Other services that end programs when memory is short.
     pub other_guards: Vec<String>,
+    /// By what DAMON reclaims memory ahead of time.
+    pub damon_reclaim: Vec<DamonReclaim>,
     /// What could not be read.
     pub warnings: Vec<Warning>,
     /// When it was read.
@@ -144,6 +148,7 @@ impl Observation {
             reclaim,
             guard,
             other_guards: guarded::others(&reader),
+            damon_reclaim: DamonReclaim::read(host),
             warnings: reader.warnings,
             at,
         }

@@ -6,6 +6,7 @@ use crate::event::Event;
 use crate::execute::may_go_up;
 use crate::journal::State;
 use crate::machine::Machine;
+use crate::observe::DamonReclaim;
 use crate::reconcile::Doubt;
 use crate::step::Record;
 use crate::watch::targets::unmatched;
@@ -145,6 +146,20 @@ fn of_rules(host: &Host, config: &Config, problems: &mut Vec<Problem>) {
                     .extend(names.map(|it| Gap::of("watch.reclaim", &it, OF_RECLAIM).problem()));
             }
         }
+    }
+    if config.watch.reclaim.is_some() && !config.accept.contains(&Trap::TwoReclaimers) {
+        let both = DamonReclaim::read(host).into_iter().map(|damon| Problem {
+            trap: Some(Trap::TwoReclaimers),
+            ..mind(
+                "watch.reclaim",
+                format!(
+                    "{} of DAMON reclaims memory ahead of time, too; {}",
+                    damon.name,
+                    damon.way_out()
+                ),
+            )
+        });
+        problems.extend(both);
     }
     let Some(rule) = &config.watch.guard else {
         return;
