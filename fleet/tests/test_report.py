@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import subprocess
 from collections import Counter
 from datetime import timedelta
@@ -218,6 +219,36 @@ def test_json_is_what_the_documentation_lists(place, capsys):
     page = (reporting_top() / "docs" / "fleet.md").read_text()
     for key in [*body, *body["kinds"][0], *body["kinds"][0]["setups"][0]]:
         assert f"| `{key}` |" in page, key
+
+
+def test_the_documentations_queries_say_what_is_so(tmp_path):
+    duckdb = pytest.importorskip("duckdb")
+    page = (reporting_top() / "docs" / "fleet.md").read_text()
+    services, contents = re.findall(r"^```sql\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    made = machines()
+    for machine in made:
+        write(tmp_path, machine)
+    found = duckdb.sql(services.replace("PLACE", str(tmp_path))).fetchall()
+    at = {row[1]: row for row in found}
+    held = sum(
+        owner.zero + owner.same + sum(owner.pages.values())
+        for machine in made
+        for owner in machine.owners
+        if owner.name == "own"
+    )
+    assert (at["own"][2], at["own"][3]) == (MACHINES, held * 4096)
+    assert 0 < at["own"][4] < at["own"][3]
+    ((estimated,),) = duckdb.sql(contents.replace("PLACE", str(tmp_path))).fetchall()
+    truth = len(
+        {content for machine in made for owner in machine.owners for content in owner.pages}
+    )
+    # The hashes are the same each time: a sample of some 5,000 contents of 30,000.
+    assert abs(estimated - truth) < 0.1 * truth
+    full = tmp_path / "full"
+    for machine in machines(k=100_000):
+        write(full, machine)
+    ((exact,),) = duckdb.sql(contents.replace("PLACE", str(full))).fetchall()
+    assert round(exact) == truth
 
 
 def reporting_top():

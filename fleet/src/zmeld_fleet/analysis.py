@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from typing import Any
 
 import ibis.expr.types as ir
@@ -70,6 +71,8 @@ class Kind:
     duplicates: Duplicates
     setups: list[Setup]
     compressed_swap: int
+    oldest: str
+    newest: str
     """Machines that have some already."""
 
     def setup(self, codec: str, melded: bool) -> Setup | None:
@@ -402,6 +405,11 @@ def _kind(
     return _summary(name, surveys, sums, tally, catalogue, cross._bounds.kinds[name])
 
 
+def _moment(time: datetime) -> str:
+    """Whole seconds of UTC."""
+    return time.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def _fleet(
     current: list[Survey], sums: Sums, cross: _Cross, catalogue: Catalogue, kinds: int
 ) -> tuple[Kind, Estimate]:
@@ -444,6 +452,8 @@ def _summary(
         ),
         setups=setups(parts, page, lambda codec: tally(owners, codec)),
         compressed_swap=sum(swap not in (None, "none") for swap in swaps),
+        oldest=_moment(min(survey.time for survey in surveys)),
+        newest=_moment(max(survey.time for survey in surveys)),
     )
 
 

@@ -112,6 +112,9 @@ def _add_report(commands: Any) -> None:
     command.add_argument("--parquet", metavar="DIR", type=Path, help="write tables as Parquet")
     command.add_argument("--toml", metavar="DIR", type=Path, help="write zmeld.toml of each kind")
     command.add_argument(
+        "--prometheus", metavar="FILE", type=Path, help="write gauges, as for a textfile collector"
+    )
+    command.add_argument(
         "--require-all", action="store_true", help="end with 1 where anything was left out"
     )
     command.set_defaults(run=_report)
@@ -133,6 +136,10 @@ def _report(plan: argparse.Namespace) -> int:
         results.write_tables(results.report_tables(report), plan.parquet)
     if plan.toml is not None:
         reporting.write_configurations(report, plan.toml)
+    if plan.prometheus is not None:
+        from zmeld_fleet import metrics
+
+        results.write_whole(plan.prometheus, metrics.render(report).encode())
     if plan.json:
         print(results.report_json(report))
     else:

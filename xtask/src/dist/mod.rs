@@ -336,7 +336,7 @@ fn program_tree(
         &fs::read(from.join("README.md"))?,
     )?;
     tree.folder(&format!("{DOCS}/docs"), &from.join("docs"))?;
-    for folder in ["grafana", "kubernetes"] {
+    for folder in ["grafana", "kubernetes", "prometheus"] {
         tree.folder(&format!("{DOCS}/{folder}"), &packaging.join(folder))?;
     }
     tree.file(

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A report as gauges in Prometheus' text format (version 0.0.4).
+
+Names follow its conventions as `zmeld`'s own do (docs/status.md): the prefix `zmeld_fleet_`,
+the unit last. `FAMILIES` is the list; docs/fleet.md and the dashboard in packaging/grafana use
+these names. Made anew with each report, so all are gauges.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timezone
+
+from zmeld_fleet.analysis import Kind, Report
+from zmeld_fleet.estimate import Estimate
+from zmeld_fleet.words import inert
+
+Sample = tuple[dict[str, str], float]
+
+WHERE = {
+    "within_owners": "owner",
+    "between_owners": "machine",
+    "between_machines": "fleet",
+}
+"""Where a page has its twin: in the same owner, in another one of the machine, elsewhere."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """A metric with all its samples."""
+
+    name: str
+    help: str
+    samples: Callable[[Report], Iterable[Sample]]
+
+
+def _kinds(value: Callable[[Kind], float]) -> Callable[[Report], Iterator[Sample]]:
+    """A value of each kind. All machines together are no kind: a sum over kinds is right."""
+
+    def samples(report: Report) -> Iterator[Sample]:
+        for kind in report.kinds:
+            yield {"kind": kind.name}, value(kind)
+
+    return samples
+
+
+def _setups(value: Callable[[Estimate], float], of: str) -> Callable[[Report], Iterator[Sample]]:
+    def samples(report: Report) -> Iterator[Sample]:
+        for kind in report.kinds:
+            for setup in kind.setups:
+                labels = {"kind": kind.name, "codec": setup.codec}
+                labels["melded"] = "yes" if setup.melded else "no"
+                yield labels, value(getattr(setup, of))
+
+    return samples
+
+
+def _duplicates(report: Report) -> Iterator[Sample]:
+    for kind in report.kinds:
+        for name, where in WHERE.items():
+            pages = getattr(kind.duplicates, name).value
+            yield {"kind": kind.name, "where": where}, pages * report.page_size
+
+
+def _left_out(report: Report) -> Iterator[Sample]:
+    reasons = Counter(one.reason.value for one in report.left_out)
+    for reason, count in sorted(reasons.items()):
+        yield {"reason": reason}, count
+
+
+def _standouts(report: Report) -> Iterator[Sample]:
+    seen = set()
+    for one in report.standouts:
+        labels = {"machine": one.machine, "host": one.host or "", "kind": one.kind}
+        key = (one.machine, one.measure)
+        if key not in seen:
+            seen.add(key)
+            yield labels | {"measure": one.measure}, one.deviations
+
+
+def _seconds(moment: str) -> float:
+    return datetime.strptime(moment, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc).timestamp()
+
+
+def _value(estimate: Estimate) -> float:
+    return estimate.value
+
+
+def _low(estimate: Estimate) -> float:
+    return estimate.low
+
+
+def _high(estimate: Estimate) -> float:
+    return estimate.high
+
+
+FAMILIES = [
+    Family(
+        "zmeld_fleet_machines",
+        "Machines whose surveys count.",
+        _kinds(lambda kind: kind.machines),
+    ),
+    Family(
+        "zmeld_fleet_compressed_swap_machines",
+        "Of these: machines that have compressed swap already.",
+        _kinds(lambda kind: kind.compressed_swap),
+    ),
+    Family(
+        "zmeld_fleet_ram_bytes",
+        "RAM of these machines.",
+        _kinds(lambda kind: kind.ram_bytes),
+    ),
+    Family(
+        "zmeld_fleet_read_bytes",
+        "Pages that their surveys read.",
+        lambda report: _kinds(lambda kind: kind.pages * report.page_size)(report),
+    ),
+    Family(
+        "zmeld_fleet_swapped_bytes",
+        "Pages in swap, which surveys do not read.",
+        lambda report: _kinds(lambda kind: kind.pages_swapped * report.page_size)(report),
+    ),
+    Family(
+        "zmeld_fleet_pool_bytes",
+        "What all pages that were read would take in a compressed pool.",
+        _setups(_value, "takes"),
+    ),
+    Family(
+        "zmeld_fleet_gain_bytes",
+        "What that would free.",
+        _setups(_value, "gains"),
+    ),
+    Family(
+        "zmeld_fleet_gain_low_bytes",
+        "The lower end of its 95 % interval.",
+        _setups(_low, "gains"),
+    ),
+    Family(
+        "zmeld_fleet_gain_high_bytes",
+        "The upper end of its 95 % interval.",
+        _setups(_high, "gains"),
+    ),
+    Family(
+        "zmeld_fleet_duplicate_bytes",
+        "Pages with a twin in the same owner, on the machine, or on another of the kind (fleet).",
+        _duplicates,
+    ),
+    Family(
+        "zmeld_fleet_oldest_survey_time_seconds",
+        "When the oldest of the machines' latest surveys began, since 1970.",
+        _kinds(lambda kind: _seconds(kind.oldest)),
+    ),
+    Family(
+        "zmeld_fleet_newest_survey_time_seconds",
+        "When the newest survey began, since 1970.",
+        _kinds(lambda kind: _seconds(kind.newest)),
+    ),
+    Family(
+        "zmeld_fleet_standout_deviations",
+        "Machines that stand out: so many deviations from their kind's median.",
+        _standouts,
+    ),
+    Family(
+        "zmeld_fleet_surveys_used",
+        "Surveys that count, one of a machine and a day.",
+        lambda report: [({}, report.surveys_used)],
+    ),
+    Family(
+        "zmeld_fleet_left_out",
+        "Files and surveys that do not count, by reason.",
+        _left_out,
+    ),
+]
+
+
+def render(report: Report) -> str:
+    """The text that a monitoring system reads; a family without a sample is left out."""
+    lines = []
+    for family in FAMILIES:
+        samples = [
+            f"{family.name}{_labels(labels)} {float(value)!r}"
+            for labels, value in family.samples(report)
+            if math.isfinite(value)
+        ]
+        if samples:
+            lines += [f"# HELP {family.name} {family.help}", f"# TYPE {family.name} gauge"]
+            lines += samples
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _labels(labels: dict[str, str]) -> str:
+    if not labels:
+        return ""
+    pairs = [f'{name}="{_escaped(value)}"' for name, value in labels.items()]
+    return "{" + ",".join(pairs) + "}"
+
+
+def _escaped(value: str) -> str:
+    """Names of kinds and hosts are other people's text."""
+    return inert(value).replace("\\", "\\\\").replace('"', '\\"')

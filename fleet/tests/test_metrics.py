@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Gauges for Prometheus, and what asks for them: dashboards and rules."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+
+import promql_parser
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from conftest import TOP
+from made import NOON, Machine, Owner, program, write
+from zmeld_fleet import cli, metrics, reporting
+
+HOSTILE = 'a"b\\c\nd\x1b[2J'
+NAME = re.compile(r"zmeld_[a-z0-9_]+")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    place = tmp_path_factory.mktemp("place")
+    for at in range(6):
+        owners = [Owner("ssh", program("ssh", 300, 200)), Owner("own", program(f"{at}", 500, 0))]
+        labels = {"role": "web" if at % 2 else HOSTILE}
+        write(place, Machine(f"host{at}", owners, labels))
+    (place / "zmeld-survey-1" / "date=2026-03-14" / "torn.parquet").write_bytes(b"PAR1")
+    return place
+
+
+@pytest.fixture(scope="module")
+def report(place):
+    return reporting.make(str(place), by="role")
+
+
+def read(text):
+    """Samples by family, as Prometheus' own parser reads them."""
+    families = list(text_string_to_metric_families(text))
+    assert all(family.type == "gauge" and family.documentation for family in families)
+    assert len({family.name for family in families}) == len(families)
+    return {family.name: family.samples for family in families}
+
+
+def test_gauges_are_what_the_report_says(place, report, tmp_path, capsys):
+    path = tmp_path / "fleet.prom"
+    command = ["report", str(place), "--by", "role", "--prometheus", str(path)]
+    assert cli.main(command) == 0
+    found = read(path.read_text())
+    machines = {one.labels["kind"]: one.value for one in found["zmeld_fleet_machines"]}
+    assert machines["web"] == 3 and sum(machines.values()) == report.machines == 6
+    gains = found["zmeld_fleet_gain_bytes"]
+    assert len(gains) == sum(len(kind.setups) for kind in report.kinds)
+    for kind in report.kinds:
+        for setup in kind.setups:
+            labels = {"codec": setup.codec, "melded": "yes" if setup.melded else "no"}
+            same = [one for one in gains if labels.items() <= one.labels.items()]
+            assert setup.gains.value in [one.value for one in same]
+    newest = {one.value for one in found["zmeld_fleet_newest_survey_time_seconds"]}
+    assert newest == {NOON.timestamp()}
+    (torn,) = found["zmeld_fleet_left_out"]
+    assert (torn.labels, torn.value) == ({"reason": "truncated"}, 1.0)
+
+
+def test_other_peoples_text_stays_in_its_label(report):
+    found = read(metrics.render(report))
+    kinds = [one.labels["kind"] for one in found["zmeld_fleet_machines"]]
+    (hostile,) = [kind for kind in kinds if kind != "web"]
+    assert hostile == 'a"b\\c\\x0ad\\x1b[2J'
+
+
+def test_a_report_of_nothing_is_no_mistake(report):
+    empty = replace(report, kinds=[], fleet=None, standouts=[], left_out=[], surveys_used=0)
+    assert set(read(metrics.render(empty))) == {"zmeld_fleet_surveys_used"}
+
+
+def test_every_gauge_is_documented():
+    page = (TOP / "docs" / "fleet.md").read_text()
+    for family in metrics.FAMILIES:
+        assert f"| `{family.name}` |" in page, family.name
+
+
+def known():
+    """What zmeld and zmeld-fleet export."""
+    source = (TOP / "crates" / "zmeld-swap" / "src" / "metrics.rs").read_text()
+    of_zmeld = re.findall(r'^    "(zmeld_[a-z0-9_]+)" (?:Gauge|Counter) "', source, re.MULTILINE)
+    assert len(of_zmeld) > 40
+    return {*of_zmeld, *(family.name for family in metrics.FAMILIES)}
+
+
+def check(query):
+    """A query that Prometheus parses and whose metrics there are."""
+    plain = (
+        query.replace("$__rate_interval", "5m").replace("$kind", ".*").replace("$instance", "x")
+    )
+    promql_parser.parse(plain)
+    names = set(NAME.findall(query))
+    assert names and names <= known(), query
+    return names
+
+
+def test_what_is_no_query_is_found():
+    with pytest.raises(ValueError):
+        check("sum by (kind (zmeld_fleet_machines)")
+    with pytest.raises(AssertionError):
+        check("sum(zmeld_fleet_machine)")
+
+
+@pytest.mark.parametrize("name", ["zmeld.json", "zmeld-fleet.json"])
+def test_dashboards_ask_for_what_there_is(name):
+    board = json.loads((TOP / "packaging" / "grafana" / name).read_text())
+    panels = board["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels) > 10
+    taken = set()
+    for panel in panels:
+        assert panel["title"] and panel["description"] and panel["targets"]
+        for target in panel["targets"]:
+            check(target["expr"])
+        at = panel["gridPos"]
+        cells = {(at["x"] + x, at["y"] + y) for x in range(at["w"]) for y in range(at["h"])}
+        assert at["x"] + at["w"] <= 24 and not cells & taken, panel["title"]
+        taken |= cells
+    for variable in board["templating"]["list"]:
+        if variable["type"] == "query":
+            assert NAME.search(variable["query"]["query"])[0] in known()
+
+
+def test_fleets_gauges_are_on_its_dashboard():
+    text = (TOP / "packaging" / "grafana" / "zmeld-fleet.json").read_text()
+    asked = set(NAME.findall(text))
+    of_fleet = {family.name for family in metrics.FAMILIES}
+    assert len(of_fleet & asked) >= 8
+
+
+def test_rules_ask_for_what_there_is():
+    rules = yaml.safe_load((TOP / "packaging" / "prometheus" / "rules.yaml").read_text())
+    alerts = [rule for group in rules["groups"] for rule in group["rules"]]
+    assert len({rule["alert"] for rule in alerts}) == len(alerts) > 4
+    for rule in alerts:
+        check(rule["expr"])
+        assert rule["annotations"]["summary"] and rule["labels"]["severity"]
+        assert re.fullmatch(r"\d+[mhd]", rule["for"])
