@@ -16,6 +16,7 @@
 //! | [`pressure`] | when to stay out of the way |
 //! | [`place`] | where files go |
 //! | [`schedule`] | when to survey next |
+//! | [`url`], `store` | object stores; only `store` speaks with a network |
 //!
 //! This crate prints nothing.
 #![deny(missing_docs)]
@@ -33,7 +34,10 @@ pub mod pressure;
 mod reservoir;
 pub mod schedule;
 pub mod sketch;
+#[cfg(feature = "object-stores")]
+mod store;
 mod survey;
+pub mod url;
 
 pub use columns::parquet;
 pub use error::Error;

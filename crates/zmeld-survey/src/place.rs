@@ -1,24 +1,47 @@
-//! Where surveys go: a folder, where a file appears whole or not at all.
+//! Where surveys go: a folder, where a file appears whole or not at all, or an object
+//! store.
 
+use std::fmt;
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use parquet::file::reader::{FileReader, SerializedFileReader};
 use zmeld_linux::{file, FileError};
 
 use crate::key::{chance, hex};
+#[cfg(feature = "object-stores")]
+use crate::store;
 use crate::survey::{microseconds, Survey};
+use crate::url::StoreUrl;
 use crate::Error;
 
 /// What holds the surveys of this version, below a place.
-const ROOT: &str = "zmeld-survey-1";
+pub(crate) const ROOT: &str = "zmeld-survey-1";
+
+/// Where root's surveys are kept.
+const STATE: &str = "/var/lib/zmeld/surveys";
+
+/// No survey is larger: the largest sketches of all owners.
+const FILE_BYTES_MAX: u64 = 4 << 30;
 
 /// Where surveys go.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
     /// A folder.
     Folder(PathBuf),
+    /// An object store.
+    Store(StoreUrl),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Folder(path) => path.display().fmt(f),
+            Place::Store(url) => url.fmt(f),
+        }
+    }
 }
 
 impl Place {
@@ -27,19 +50,25 @@ impl Place {
     /// # Errors
     /// When it names none.
     pub fn parse(text: &str) -> Result<Place, Error> {
-        let bad = |problem: &str| Error::BadPlace {
-            text: text.to_owned(),
-            problem: problem.to_owned(),
-        };
         if text.is_empty() {
-            return Err(bad("it is empty: name a folder or a URL"));
+            return Err(Error::BadPlace {
+                text: text.to_owned(),
+                problem: "it is empty: name a folder or a URL".to_owned(),
+            });
         }
-        if text.contains("://") {
-            return Err(bad(
-                "name a folder; what is in it may be copied to an object store",
-            ));
+        if !text.contains("://") {
+            return Ok(Place::Folder(PathBuf::from(text)));
         }
-        Ok(Place::Folder(PathBuf::from(text)))
+        let url = StoreUrl::parse(text)?;
+        if cfg!(not(feature = "object-stores")) {
+            return Err(Error::BadPlace {
+                text: url.to_string(),
+                problem: "this zmeld was built without object stores: name a folder; what is \
+                          in it may be copied to one"
+                    .to_owned(),
+            });
+        }
+        Ok(Place::Store(url))
     }
 
     /// Finds out before a long run whether a survey could be kept there, as far as that
@@ -48,26 +77,138 @@ impl Place {
     /// # Errors
     /// When it could not.
     pub fn check(&self) -> Result<(), Error> {
-        let Place::Folder(folder) = self;
+        let folder = match self {
+            Place::Folder(folder) => folder,
+            #[cfg(feature = "object-stores")]
+            Place::Store(url) => return store::check(url),
+            #[cfg(not(feature = "object-stores"))]
+            Place::Store(_) => return Ok(()),
+        };
         let below = folder.join(ROOT);
         make_folder(&below)?;
         rustix::fs::access(&below, rustix::fs::Access::WRITE_OK)
             .map_err(|cause| FileError::new("write to", &below, cause).into())
     }
 
-    /// Keeps a survey that is a file of these bytes; says where.
+    /// Keeps a survey that is a file of these bytes; says where. One that a store does not
+    /// take is kept on this machine.
     ///
     /// # Errors
-    /// When it cannot be kept; then nothing is there.
+    /// When it cannot be kept there; then nothing is there. What could be kept here is named.
     pub fn put(&self, survey: &Survey, bytes: &[u8]) -> Result<String, Error> {
-        let name = name(survey, chance()?);
-        let Place::Folder(folder) = self;
-        let path = folder.join(&name);
+        let name = file_name(survey, chance()?);
+        self.put_named(&name, bytes).map_err(|err| match self {
+            Place::Folder(_) => err,
+            Place::Store(_) => self.unsent(err, &name, bytes),
+        })
+    }
+
+    /// Puts there a survey that is a file, under the name that it has; says where.
+    ///
+    /// # Errors
+    /// When it is no survey, or cannot be kept there.
+    pub fn put_file(&self, path: &Path) -> Result<String, Error> {
+        let none = |problem: &str| Error::BadFile {
+            path: path.to_owned(),
+            problem: problem.to_owned(),
+        };
+        let name = path.file_name().and_then(|name| name.to_str());
+        let name = name.filter(|name| date(name).is_some()).ok_or_else(|| {
+            none("its name is not that of a survey, MACHINE-YYYYMMDDThhmmssZ-XXXXXXXX.parquet")
+        })?;
+        let failed = |cause| FileError::new("read", path, cause);
+        let size = fs::metadata(path).map_err(failed)?;
+        if !size.is_file() || size.len() > FILE_BYTES_MAX {
+            return Err(none("it is no file, or larger than a survey can be"));
+        }
+        let opened = fs::File::open(path).map_err(failed)?;
+        let is_survey = SerializedFileReader::new(opened).is_ok_and(|reader| {
+            let schema = reader.metadata().file_metadata().schema_descr();
+            let is_there = |name: &&str| schema.columns().iter().any(|it| it.name() == *name);
+            ["schema", "record", "survey"].iter().all(is_there)
+        });
+        if !is_survey {
+            return Err(none("it is no whole file of Parquet, or none of a survey"));
+        }
+        let bytes = fs::read(path).map_err(failed)?;
+        self.put_named(name, &bytes)
+    }
+
+    fn put_named(&self, name: &str, bytes: &[u8]) -> Result<String, Error> {
+        let date = date(name).expect("a survey's name");
+        let below = format!("{ROOT}/date={date}/{name}");
+        let folder = match self {
+            Place::Folder(folder) => folder,
+            #[cfg(feature = "object-stores")]
+            Place::Store(url) => {
+                store::put(url, &below, bytes)?;
+                return Ok(url.object(&below));
+            }
+            #[cfg(not(feature = "object-stores"))]
+            Place::Store(url) => return Ok(url.object(&below)),
+        };
+        let path = folder.join(&below);
         make_folder(path.parent().expect("a name has folders"))?;
         // Who reads surveys and has memory on a machine can try out what others hold there.
         file::create_with_mode(&path, bytes, 0o600)?;
         Ok(path.display().to_string())
     }
+
+    /// Half an hour's work is not lost because a store was not there.
+    fn unsent(&self, err: Error, name: &str, bytes: &[u8]) -> Error {
+        let mut tried = Vec::new();
+        for folder in keeping() {
+            let path = folder.join(name);
+            let kept = make_private(&folder)
+                .and_then(|()| Ok(file::create_with_mode(&path, bytes, 0o600)?));
+            match kept {
+                Ok(()) => {
+                    return Error::Unsent {
+                        cause: Box::new(err),
+                        place: self.to_string(),
+                        path,
+                    }
+                }
+                Err(why) => tried.push(why.to_string()),
+            }
+        }
+        Error::Lost {
+            cause: Box::new(err),
+            why: tried.join("; "),
+        }
+    }
+}
+
+/// Where a survey is kept that a store did not take: what systemd gave the unit, else
+/// what is root's or the user's, else where temporary files are.
+fn keeping() -> Vec<PathBuf> {
+    let named = |name: &str| std::env::var_os(name).filter(|path| !path.is_empty());
+    let state = named("STATE_DIRECTORY").and_then(|all| {
+        let all = all.into_string().ok()?;
+        all.split(':').next().map(PathBuf::from)
+    });
+    let own = match rustix::process::geteuid().is_root() {
+        true => Some(PathBuf::from(STATE)),
+        false => named("XDG_STATE_HOME")
+            .map(PathBuf::from)
+            .or_else(|| Some(PathBuf::from(named("HOME")?).join(".local/state")))
+            .map(|folder| folder.join("zmeld")),
+    };
+    let mut folders: Vec<PathBuf> = state.or(own).into_iter().collect();
+    folders.retain(|folder| folder.is_absolute());
+    for folder in &mut folders {
+        folder.push("unsent");
+    }
+    folders.push(std::env::temp_dir());
+    folders
+}
+
+/// Makes a folder that others may not read, where it is not there.
+fn make_private(folder: &Path) -> Result<(), Error> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true).mode(0o700);
+    let made = builder.create(folder);
+    Ok(made.map_err(|cause| FileError::new("make", folder, cause))?)
 }
 
 /// Makes a folder that is not there, with those above it: nobody else's to read. What is
@@ -91,15 +232,33 @@ fn make_folder(folder: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Below a place: folder and file.
-fn name(survey: &Survey, chance: [u8; 4]) -> String {
+/// The file of a survey.
+fn file_name(survey: &Survey, chance: [u8; 4]) -> String {
     let [year, month, day, hour, minute, second] = civil(survey.time);
     format!(
-        "{ROOT}/date={year:04}-{month:02}-{day:02}/{}-\
-         {year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z-{}.parquet",
+        "{}-{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z-{}.parquet",
         survey.machine,
         hex(&chance)
     )
+}
+
+/// The date in the name of a survey's file, `YYYY-MM-DD`; none where it has no such name.
+fn date(name: &str) -> Option<String> {
+    let mut parts = name.strip_suffix(".parquet")?.split('-');
+    let (machine, time, chance) = (parts.next()?, parts.next()?, parts.next()?);
+    let is_hex = |text: &str, length| {
+        let is_digit = |c: u8| c.is_ascii_digit() || (b'a'..=b'f').contains(&c);
+        text.len() == length && text.bytes().all(is_digit)
+    };
+    let form: String = time
+        .chars()
+        .map(|c| if c.is_ascii_digit() { '0' } else { c })
+        .collect();
+    let is_survey = is_hex(machine, 32)
+        && is_hex(chance, 8)
+        && form == "00000000T000000Z"
+        && parts.next().is_none();
+    is_survey.then(|| format!("{}-{}-{}", &time[..4], &time[4..6], &time[6..8]))
 }
 
 /// Year, month, day, hour, minute and second in UTC (Howard Hinnant, chrono-compatible
@@ -149,12 +308,52 @@ mod tests {
     }
 
     #[test]
-    fn places_are_folders() {
+    fn places_are_folders_and_stores() {
         let folder = Place::Folder(PathBuf::from("/var/lib/x"));
         assert_eq!(Place::parse("/var/lib/x").unwrap(), folder);
+        let store = Place::parse("s3://fleet/production");
+        match cfg!(feature = "object-stores") {
+            true => assert_eq!(store.unwrap().to_string(), "s3://fleet/production"),
+            false => {
+                let said = store.unwrap_err().to_string();
+                assert!(said.contains("built without object stores"), "{said}");
+            }
+        }
         for wrong in ["", "ftp://x/y"] {
             assert!(Place::parse(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_file_says_its_date_and_only_surveys_do() {
+        let machine = "5a".repeat(16);
+        let name = format!("{machine}-20261123T013223Z-0123abcd.parquet");
+        assert_eq!(date(&name).unwrap(), "2026-11-23");
+        for wrong in [
+            "x.parquet".to_owned(),
+            format!("{machine}-20261123T013223Z-0123abcd"),
+            format!("{machine}-20261123T013223Z-0123ABCD.parquet"),
+            format!("{machine}-2026112300132232-0123abcd.parquet"),
+            format!("{machine}-20261123T013223Z-0123abcd-x.parquet"),
+            format!("../{machine}-20261123T013223Z-0123abcd.parquet"),
+            format!("{}-20261123T013223Z-0123abcd.parquet", "\u{e4}".repeat(16)),
+        ] {
+            assert_eq!(date(&wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_survey_is_not_put_anywhere() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = Place::Folder(dir.path().join("surveys"));
+        let named = format!("{}-20261123T013223Z-0123abcd.parquet", "5a".repeat(16));
+        for (name, word) in [("x.parquet", "its name"), (named.as_str(), "Parquet")] {
+            let file = dir.path().join(name);
+            fs::write(&file, "PAR1PAR1").unwrap();
+            let said = place.put_file(&file).unwrap_err().to_string();
+            assert!(said.contains(word) && said.contains(name), "{said}");
+        }
+        assert!(!dir.path().join("surveys").exists());
     }
 
     #[test]

@@ -57,6 +57,12 @@ impl<'a> Watch<'a> {
     }
 }
 
+/// Whether the kernel says who waits for memory.
+pub fn is_told(host: &Host) -> bool {
+    let text = host.read(PATH);
+    text.is_ok_and(|text| pressure::parse(&text).any(|it| it.kind == "some"))
+}
+
 /// Whether memory is short. A kernel that does not say has none.
 fn check(host: &Host) -> Result<(), Error> {
     let text = host.read(PATH).unwrap_or_default();
@@ -86,6 +92,12 @@ pub fn be_idle() -> bool {
     .is_ok()
 }
 
+/// Where memory runs out all the same, this process is ended before any other: the survey
+/// of tomorrow is as good. Where the system refuses, it is as any.
+pub fn be_first_to_go(host: &Host) -> bool {
+    host.write("/proc/self/oom_score_adj", "1000").is_ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,7 +107,7 @@ mod tests {
     fn short_memory_is_told_with_its_figure() {
         let dir = tempfile::tempdir().unwrap();
         let host = Host::at(dir.path());
-        assert!(check(&host).is_ok());
+        assert!(check(&host).is_ok() && !is_told(&host));
         fs::create_dir_all(dir.path().join("proc/pressure")).unwrap();
         let say = |some: f64, full: f64| {
             let line = |kind, x| format!("{kind} avg10={x:.2} avg60=0.00 avg300=0.00 total=1\n");
@@ -103,7 +115,7 @@ mod tests {
             fs::write(dir.path().join("proc/pressure/memory"), text).unwrap();
             check(&host).map_err(|err| err.to_string())
         };
-        assert!(say(9.99, 1.99).is_ok());
+        assert!(say(9.99, 1.99).is_ok() && is_told(&host));
         let some = say(10.0, 0.0).unwrap_err();
         assert!(some.contains("some 10 %"), "{some}");
         let full = say(5.0, 2.5).unwrap_err();

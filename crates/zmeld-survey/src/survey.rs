@@ -19,7 +19,7 @@ use crate::key::{chance, hex, Key};
 use crate::machine::{self, Machine, Stalls};
 use crate::objects::{Objects, PoolBytes, CODECS};
 use crate::owners::Owner;
-use crate::pressure::Watch;
+use crate::pressure::{self, Watch};
 use crate::reservoir;
 use crate::sketch::{Sketch, CONFIDENCE};
 use crate::Error;
@@ -196,6 +196,8 @@ pub struct Survey {
     pub owners: Vec<OwnerResult>,
     /// Processes that this user may not read.
     pub refused: u64,
+    /// Whether the kernel says who waits for memory; where not, nothing gave way.
+    pub is_pressure_told: bool,
     /// What limits how exact this is.
     pub notes: Vec<Note>,
 }
@@ -357,6 +359,7 @@ pub fn survey(
     })?;
     // After what was asked for was looked at: that is wrong at any time.
     let watch = Watch::new(host)?;
+    let is_pressure_told = pressure::is_told(host);
     let (page_size, live_name) = (live.page_size(), live.describe());
     let release = facts.kernel.clone().unwrap_or_default();
     progress.start(live.expected_pages());
@@ -392,6 +395,7 @@ pub fn survey(
         interrupted: false,
         owners: Vec::new(),
         refused: 0,
+        is_pressure_told,
         notes: Vec::new(),
     };
     reading.all(planned, &mut survey)?;

@@ -197,6 +197,44 @@ fn systemd_accepts_the_units() {
     assert!(verified >= 12, "only {verified} units were verified");
 }
 
+/// The service that surveys, alone and with the example for object stores: systemd reads
+/// both, and the second has a network.
+#[test]
+fn systemd_accepts_the_surveys_service_with_and_without_a_network() {
+    let found = Command::new("systemd-analyze").arg("--version").output();
+    if !found.is_ok_and(|output| output.status.success()) {
+        eprintln!("SKIP: systemd-analyze is not installed");
+        return;
+    }
+    let packaging = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging");
+    let folder = tempfile::tempdir().unwrap();
+    let service = folder.path().join("zmeld-survey.service");
+    let text = fs::read_to_string(packaging.join("systemd/zmeld-survey.service")).unwrap();
+    fs::write(&service, text.replace("/usr/bin/zmeld", "/bin/true")).unwrap();
+    let path = format!("{}:", folder.path().display());
+    let analyze = |words: &[&str]| {
+        let output = Command::new("systemd-analyze")
+            .args(words)
+            .arg(&service)
+            .env("SYSTEMD_UNIT_PATH", &path)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stderr).trim(), "");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let verify = ["verify", "--man=no", "--recursive-errors=no"];
+    analyze(&verify);
+    let store = folder.path().join("zmeld-survey.service.d");
+    fs::create_dir(&store).unwrap();
+    fs::copy(
+        packaging.join("survey-store.conf"),
+        store.join("store.conf"),
+    )
+    .unwrap();
+    analyze(&verify);
+}
+
 /// Names of device units are systemd's own.
 #[test]
 fn device_units_are_named_as_systemd_names_them() {

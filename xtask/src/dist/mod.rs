@@ -339,10 +339,12 @@ fn program_tree(
     for folder in ["grafana", "kubernetes", "prometheus"] {
         tree.folder(&format!("{DOCS}/{folder}"), &packaging.join(folder))?;
     }
-    tree.file(
-        &format!("{DOCS}/examples/zmeld.toml"),
-        &fs::read(packaging.join("zmeld.toml"))?,
-    )?;
+    for example in ["zmeld.toml", "survey-store.conf"] {
+        tree.file(
+            &format!("{DOCS}/examples/{example}"),
+            &fs::read(packaging.join(example))?,
+        )?;
+    }
     copyright(&mut tree, DOCS, from)?;
     let changes = fs::read(from.join("CHANGELOG.md"))?;
     tree.file(&format!("{DOCS}/changelog.gz"), &gzip(&changes)?)?;

@@ -38,6 +38,9 @@ pub fn new_key(path: &Path) -> anyhow::Result<Outcome> {
 
 /// Surveys once, or on and on.
 pub fn run(place: &str, selection: Selection, args: &ScanArgs) -> anyhow::Result<Outcome> {
+    if !args.survey.survey_put.is_empty() {
+        return put(&Place::parse(place)?, &args.survey);
+    }
     let Some(every) = args.survey.every else {
         return once(place, selection, args);
     };
@@ -45,7 +48,13 @@ pub fn run(place: &str, selection: Selection, args: &ScanArgs) -> anyhow::Result
     Asked::new(place, selection.clone(), &args.survey)?;
     let schedule = Schedule::new(every.duration());
     let mut moment = schedule.first(SystemTime::now())?;
-    while wait(&schedule, moment)? {
+    loop {
+        if !args.survey.quiet {
+            say_when(moment);
+        }
+        if !wait(&schedule, moment)? {
+            return Ok(Outcome::Done);
+        }
         let short = match once(place, selection.clone(), args) {
             Ok(Outcome::Done) => None,
             Ok(other) => return Ok(other),
@@ -56,20 +65,23 @@ pub fn run(place: &str, selection: Selection, args: &ScanArgs) -> anyhow::Result
         }
         moment = schedule.next(SystemTime::now())?;
     }
-    Ok(Outcome::Done)
+}
+
+fn say_when(moment: SystemTime) {
+    output::say(format_args!(
+        "the next survey is in {}",
+        duration(left(moment))
+    ));
+}
+
+fn left(moment: SystemTime) -> Duration {
+    let left = moment.duration_since(SystemTime::now());
+    left.unwrap_or_default()
 }
 
 /// Waits for a moment; false where it was stopped before.
 fn wait(schedule: &Schedule, mut moment: SystemTime) -> anyhow::Result<bool> {
     let stop = progress::interrupt_flag();
-    let left = |moment: SystemTime| {
-        let left = moment.duration_since(SystemTime::now());
-        left.unwrap_or_default()
-    };
-    output::say(format_args!(
-        "the next survey is in {}",
-        duration(left(moment))
-    ));
     while !stop.load(Ordering::SeqCst) {
         if schedule.is_too_far(moment, SystemTime::now()) {
             moment = schedule.first(SystemTime::now())?;
@@ -119,30 +131,51 @@ impl Asked {
 
 /// Surveys, keeps the file, and says what is in it.
 fn once(place: &str, selection: Selection, args: &ScanArgs) -> anyhow::Result<Outcome> {
-    let format = &args.format;
+    let (format, args) = (&args.format, &args.survey);
     let stop = progress::interrupt_flag();
     let host = Host::here();
     let Asked {
         options,
         key,
         place,
-    } = Asked::new(place, selection, &args.survey)?;
+    } = Asked::new(place, selection, args)?;
     let is_idle = pressure::be_idle();
+    pressure::be_first_to_go(&host);
     let done = ScanProgress::default();
     let page_size = rustix::param::page_size() as u64;
-    let survey = progress::show(&["reading"], &done, page_size, || {
-        zmeld_survey::survey(&host, &key, &options, stop, &done)
-    })?;
+    let read = || zmeld_survey::survey(&host, &key, &options, stop, &done);
+    let survey = match args.quiet {
+        true => read(),
+        false => progress::show(&["reading"], &done, page_size, read),
+    }?;
     let written = zmeld_survey::parquet(&survey)?;
     let file = place.put(&survey, &written)?;
+    let outcome = match survey.interrupted {
+        true => Outcome::Interrupted,
+        false => Outcome::Done,
+    };
+    if args.quiet {
+        return Ok(outcome);
+    }
     let result = SurveyResult::new(&survey, file, written.len() as u64, is_idle);
     let document = || document(&result);
     let table = || owner_table(&result, usize::MAX);
     output::show(format, document, table, ("zmeld.survey.result", 1), &result)?;
-    Ok(match survey.interrupted {
-        true => Outcome::Interrupted,
-        false => Outcome::Done,
-    })
+    Ok(outcome)
+}
+
+/// Puts surveys where they should have gone. What is there already stays as it is.
+fn put(place: &Place, args: &SurveyArgs) -> anyhow::Result<Outcome> {
+    for file in &args.survey_put {
+        let object = place.put_file(file)?;
+        if !args.quiet {
+            output::print(&format!(
+                "{object} is there; {} is needed no more.\n",
+                file.display()
+            ))?;
+        }
+    }
+    Ok(Outcome::Done)
 }
 
 /// What was left behind.
@@ -157,6 +190,7 @@ struct SurveyResult {
     sketch_size: u64,
     interrupted: bool,
     is_idle: bool,
+    is_pressure_told: bool,
     seconds: f64,
     cpu_seconds: f64,
     refused_processes: u64,
@@ -235,6 +269,7 @@ impl SurveyResult {
             sketch_size: survey.sketch_size,
             interrupted: survey.interrupted,
             is_idle,
+            is_pressure_told: survey.is_pressure_told,
             seconds: survey.elapsed.as_secs_f64(),
             cpu_seconds: survey.cpu.as_secs_f64(),
             refused_processes: survey.refused,
@@ -297,6 +332,13 @@ fn limits(result: &SurveyResult) -> Vec<String> {
     }
     if !result.is_idle {
         limits.push("The system refused idle priority; it ran as any program.".to_owned());
+    }
+    if !result.is_pressure_told {
+        limits.push(format!(
+            "This kernel does not say who waits for memory ({}): the survey could not \
+             have given way; it takes CONFIG_PSI, and psi=1 where that is off by default.",
+            pressure::PATH
+        ));
     }
     limits.extend(result.notes.iter().cloned());
     limits

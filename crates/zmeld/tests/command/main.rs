@@ -14,6 +14,8 @@ mod run;
 mod setup;
 mod size;
 mod survey;
+#[cfg(feature = "object-stores")]
+mod survey_store;
 mod terminal;
 mod top;
 #[path = "../../../zmeld-linux/tests/support/turn.rs"]

@@ -20,7 +20,7 @@ use crate::run::*;
 
 type Record = BTreeMap<String, Field>;
 
-fn key_in(folder: &Path) -> PathBuf {
+pub fn key_in(folder: &Path) -> PathBuf {
     let key = folder.join("fleet.key");
     fs::write(&key, "5a".repeat(32)).unwrap();
     fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
@@ -28,7 +28,7 @@ fn key_in(folder: &Path) -> PathBuf {
 }
 
 /// Runs a survey as soon as memory is not short, which other tests may make it.
-fn calm(mut start: impl FnMut() -> Output) -> Output {
+pub fn calm(mut start: impl FnMut() -> Output) -> Output {
     for _ in 0..120 {
         let output = start();
         if output.status.code() != Some(75) {
@@ -40,7 +40,7 @@ fn calm(mut start: impl FnMut() -> Output) -> Output {
 }
 
 /// All files below a folder.
-fn files(folder: &Path) -> Vec<PathBuf> {
+pub fn files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         match entry.file_type().unwrap().is_dir() {

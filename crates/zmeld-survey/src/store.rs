@@ -1,0 +1,461 @@
+//! Object stores: the one module that speaks with a network.
+//!
+//! A survey is one PUT that makes an object and never replaces one. The crate
+//! `object_store` finds the credentials, signs, and tries again; between it and the
+//! network a listener notes how the last request came out, which makes the errors. What
+//! it waits for is waited for in this thread.
+
+use std::future::Future;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use object_store::aws::AmazonS3Builder;
+use object_store::azure::MicrosoftAzureBuilder;
+use object_store::client::{
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
+    ReqwestConnector,
+};
+use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::list::{PaginatedListOptions, PaginatedListStore};
+use object_store::path::Path;
+use object_store::{
+    Attribute, Attributes, BackoffConfig, ClientOptions, ObjectStore, ObjectStoreExt, PutMode,
+    PutOptions, RetryConfig,
+};
+
+use crate::url::{Scheme, StoreUrl};
+use crate::Error;
+
+/// A store that does not answer for so long before a survey is not there.
+const CHECK_WITHIN: Duration = Duration::from_secs(15);
+/// For so long a survey that cannot be put is tried again.
+const RETRY_FOR: Duration = Duration::from_secs(40);
+/// Then the request under way has so long.
+const PUT_WITHIN: Duration = Duration::from_secs(60);
+/// Between tries, at first and at most.
+const PAUSE: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(10)];
+
+/// Codes with which a store refuses who asks, and not what is asked.
+const UNKNOWN_USER: [&str; 10] = [
+    "InvalidAccessKeyId",
+    "SignatureDoesNotMatch",
+    "ExpiredToken",
+    "InvalidToken",
+    "TokenRefreshRequired",
+    "RequestTimeTooSkewed",
+    "AuthenticationFailed",
+    "AuthorizationFailure",
+    "AccountIsDisabled",
+    "NoSuchBucket",
+];
+
+/// Where machines of a cloud ask for their credentials.
+const METADATA: [&str; 4] = [
+    "169.254.169.254",
+    "169.254.170.2",
+    "metadata.google.internal",
+    "metadata",
+];
+
+/// Finds out whether the store is there and knows who asks: by a list of one name, which
+/// who may only write may be refused.
+pub(crate) fn check(url: &StoreUrl) -> Result<(), Error> {
+    let last = Arc::<Last>::default();
+    let failed =
+        |cause: String| failure(url, &url.to_string(), "cannot be written to", &last, &cause);
+    let store = open(url, &last, CHECK_WITHIN).map_err(|err| failed(err.to_string()))?;
+    let options = PaginatedListOptions {
+        max_keys: Some(1),
+        ..PaginatedListOptions::default()
+    };
+    let prefix = url.key(crate::place::ROOT) + "/";
+    let listed = within(CHECK_WITHIN, store.list_paginated(Some(&prefix), options))?;
+    match listed {
+        Some(Ok(_)) => Ok(()),
+        Some(Err(err)) => {
+            let said = err.to_string();
+            match may_still_write(&last, &said) {
+                true => Ok(()),
+                false => Err(failed(said)),
+            }
+        }
+        None => Err(failed(no_answer(CHECK_WITHIN))),
+    }
+}
+
+/// Makes an object of these bytes.
+pub(crate) fn put(url: &StoreUrl, name: &str, bytes: &[u8]) -> Result<(), Error> {
+    let last = Arc::<Last>::default();
+    let object = url.object(name);
+    let failed = |cause: String| failure(url, &object, "cannot be written", &last, &cause);
+    let store = open(url, &last, RETRY_FOR).map_err(|err| failed(err.to_string()))?;
+    let key = Path::parse(url.key(name)).map_err(|err| failed(err.to_string()))?;
+    match within(PUT_WITHIN, made(store.as_ref(), &key, bytes, &last))? {
+        Some(Ok(())) => Ok(()),
+        Some(Err(object_store::Error::AlreadyExists { .. })) => Err(Error::Store {
+            object,
+            action: "cannot be written".to_owned(),
+            why: "another object has that name, which no survey has by chance".to_owned(),
+            way_out: "look who else may write there".to_owned(),
+        }),
+        Some(Err(err)) => Err(failed(err.to_string())),
+        None => Err(failed(no_answer(PUT_WITHIN))),
+    }
+}
+
+async fn made(
+    store: &dyn Store,
+    key: &Path,
+    bytes: &[u8],
+    last: &Last,
+) -> Result<(), object_store::Error> {
+    let begun = Instant::now();
+    let mut pause = PAUSE[0];
+    let mut mode = PutMode::Create;
+    loop {
+        let options = PutOptions {
+            mode: mode.clone(),
+            attributes: Attributes::from_iter([(
+                Attribute::ContentType,
+                "application/vnd.apache.parquet",
+            )]),
+            ..PutOptions::default()
+        };
+        let err = match store.put_opts(key, bytes.to_vec().into(), options).await {
+            Ok(_) => return Ok(()),
+            Err(err) => err,
+        };
+        match err {
+            // Nobody else makes such a name: an answer to an earlier try was lost.
+            object_store::Error::AlreadyExists { .. } => return same(store, key, bytes, err).await,
+            // A store that cannot promise not to replace; there is nothing to replace.
+            object_store::Error::NotImplemented { .. } if mode == PutMode::Create => {
+                mode = PutMode::Overwrite;
+            }
+            _ if mode == PutMode::Create && last.status() == Some(501) => mode = PutMode::Overwrite,
+            // Whether it is there nobody knows, so the crate does not try again.
+            _ if last.is_open() && begun.elapsed() < RETRY_FOR => {
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(PAUSE[1]);
+            }
+            err => return Err(err),
+        }
+    }
+}
+
+/// Whether what is there already is this. Who may only write cannot see it, and need not:
+/// the name is drawn by chance.
+async fn same(
+    store: &dyn Store,
+    key: &Path,
+    bytes: &[u8],
+    err: object_store::Error,
+) -> Result<(), object_store::Error> {
+    let found = match store.get(key).await {
+        Err(
+            object_store::Error::PermissionDenied { .. }
+            | object_store::Error::Unauthenticated { .. },
+        ) => return Ok(()),
+        found => found?,
+    };
+    if found.meta.size != bytes.len() as u64 || found.bytes().await? != bytes {
+        return Err(err);
+    }
+    Ok(())
+}
+
+/// What is asked of a store here.
+trait Store: ObjectStore + PaginatedListStore {}
+impl<T: ObjectStore + PaginatedListStore> Store for T {}
+
+fn open(
+    url: &StoreUrl,
+    last: &Arc<Last>,
+    retry_for: Duration,
+) -> Result<Box<dyn Store>, object_store::Error> {
+    // Where another part of the program chose one, that is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let retry = RetryConfig {
+        backoff: BackoffConfig {
+            init_backoff: PAUSE[0],
+            max_backoff: PAUSE[1],
+            base: 2.0,
+        },
+        max_retries: 20,
+        retry_timeout: retry_for,
+    };
+    let connector = Listening(Arc::clone(last));
+    let bucket = url.bucket.as_str();
+    Ok(match url.scheme {
+        Scheme::S3 => Box::new(
+            AmazonS3Builder::from_env()
+                .with_bucket_name(bucket)
+                .with_retry(retry)
+                .with_http_connector(connector)
+                .build()?,
+        ),
+        Scheme::Gs => Box::new(
+            GoogleCloudStorageBuilder::from_env()
+                .with_bucket_name(bucket)
+                .with_retry(retry)
+                .with_http_connector(connector)
+                .build()?,
+        ),
+        Scheme::Az => Box::new(
+            MicrosoftAzureBuilder::from_env()
+                .with_container_name(bucket)
+                .with_retry(retry)
+                .with_http_connector(connector)
+                .build()?,
+        ),
+    })
+}
+
+/// Waits for something for so long, in this thread; `None` where it takes longer.
+fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Result<Option<T>, Error> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        // One looks up names.
+        .max_blocking_threads(1)
+        .build()
+        .map_err(Error::NoRuntime)?;
+    let found = runtime.block_on(async { tokio::time::timeout(limit, work).await.ok() });
+    // A name that is still looked up is not waited for.
+    runtime.shutdown_background();
+    Ok(found)
+}
+
+/// How the last request came out.
+#[derive(Debug, Default)]
+struct Last(Mutex<Option<Exchange>>);
+
+#[derive(Debug, Clone)]
+struct Exchange {
+    host: String,
+    answer: Answer,
+}
+
+#[derive(Debug, Clone)]
+enum Answer {
+    Status { code: u16, reason: &'static str },
+    None { kind: HttpErrorKind, why: String },
+}
+
+impl Last {
+    fn get(&self) -> Option<Exchange> {
+        self.0.lock().expect("no panic").clone()
+    }
+
+    fn status(&self) -> Option<u16> {
+        match self.get()?.answer {
+            Answer::Status { code, .. } => Some(code),
+            Answer::None { .. } => None,
+        }
+    }
+
+    /// Whether the request may have been carried out though no answer came.
+    fn is_open(&self) -> bool {
+        use HttpErrorKind::{Interrupted, Timeout};
+        self.get().is_some_and(|it| match it.answer {
+            Answer::None { kind, .. } => matches!(kind, Timeout | Interrupted),
+            Answer::Status { .. } => false,
+        })
+    }
+}
+
+/// Makes clients that note how requests come out.
+#[derive(Debug)]
+struct Listening(Arc<Last>);
+
+impl HttpConnector for Listening {
+    fn connect(&self, options: &ClientOptions) -> Result<HttpClient, object_store::Error> {
+        let inner = ReqwestConnector::default().connect(options)?;
+        let last = Arc::clone(&self.0);
+        Ok(HttpClient::new(Listener { inner, last }))
+    }
+}
+
+#[derive(Debug)]
+struct Listener {
+    inner: HttpClient,
+    last: Arc<Last>,
+}
+
+#[async_trait]
+impl HttpService for Listener {
+    async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let host = request.uri().host().unwrap_or_default().to_owned();
+        let answered = self.inner.execute(request).await;
+        let answer = match &answered {
+            Ok(response) => Answer::Status {
+                code: response.status().as_u16(),
+                reason: response.status().canonical_reason().unwrap_or_default(),
+            },
+            Err(err) => Answer::None {
+                kind: err.kind(),
+                why: deepest(err),
+            },
+        };
+        *self.last.0.lock().expect("no panic") = Some(Exchange { host, answer });
+        answered
+    }
+}
+
+/// What lies at the bottom of an error.
+fn deepest(err: &HttpError) -> String {
+    let mut cause: &dyn std::error::Error = err;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    let said = cause.to_string();
+    match said.split_once(" (os error ") {
+        Some((words, _)) => words.to_owned(),
+        None => said,
+    }
+}
+
+/// Whether a list was refused to somebody who may be let write: rights to write alone are
+/// the least that a survey takes.
+fn may_still_write(last: &Last, said: &str) -> bool {
+    let refused = last.get().is_some_and(|it| {
+        matches!(it.answer, Answer::Status { code: 403, .. })
+            && !METADATA.contains(&it.host.as_str())
+    });
+    refused && !element(said, "Code").is_some_and(|code| UNKNOWN_USER.contains(&code))
+}
+
+/// The first element of that name in an answer of XML, where it is short and plain.
+fn element<'a>(said: &'a str, name: &str) -> Option<&'a str> {
+    let (_, rest) = said.split_once(&format!("<{name}>"))?;
+    let (text, _) = rest.split_once(&format!("</{name}>"))?;
+    let is_plain = text.len() <= 64 && text.chars().all(|c| c.is_ascii_alphanumeric());
+    is_plain.then_some(text)
+}
+
+fn no_answer(limit: Duration) -> String {
+    format!("no answer within {} s", limit.as_secs())
+}
+
+/// What failed in one line: the object, who answered what, the way out. Answers hold the
+/// keys' names and what was signed; of them only the code is told.
+fn failure(url: &StoreUrl, object: &str, action: &str, last: &Last, cause: &str) -> Error {
+    let (names, place) = match url.scheme {
+        Scheme::S3 => (
+            "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+            "AWS_ENDPOINT_URL and AWS_REGION",
+        ),
+        Scheme::Gs => (
+            "GOOGLE_APPLICATION_CREDENTIALS, the file of a service account",
+            "GOOGLE_BASE_URL",
+        ),
+        Scheme::Az => (
+            "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
+            "AZURE_STORAGE_ENDPOINT",
+        ),
+    };
+    let (why, way_out) = match last.get() {
+        None => (without_secrets(cause), format!("set {names}")),
+        Some(it) if METADATA.contains(&it.host.as_str()) => (
+            format!(
+                "no credentials are set, and {}, which has those of a machine in a cloud, gives none",
+                it.host
+            ),
+            format!("set {names}"),
+        ),
+        Some(Exchange { host, answer }) => match answer {
+            Answer::Status { code, reason } => {
+                let told = element(cause, "Code").map(|told| format!(" ({told})"));
+                let why = format!("{host} answers {code} {reason}{}", told.unwrap_or_default());
+                let way_out = match code {
+                    401 | 403 => format!("look at {names}, and at what they may do there"),
+                    404 => format!("make {} there, or look at {place}", url.bucket),
+                    300..=399 => format!("look at {place}"),
+                    500.. | 429 => "try again later".to_owned(),
+                    // The request was understood, its answer not.
+                    200..=299 => format!("{host} may be no such store: look at {place}"),
+                    _ => format!("look at {place}"),
+                };
+                (why, way_out)
+            }
+            Answer::None { why, .. } if why.contains("scheme is not allowed") => (
+                format!("{host} is asked by plain http, which anybody on the way reads"),
+                format!("use https, or set {}_ALLOW_HTTP=true", prefix(url.scheme)),
+            ),
+            Answer::None { why, .. } => (
+                format!("{host} cannot be reached: {why}"),
+                format!("look at the network and {place}"),
+            ),
+        },
+    };
+    Error::Store {
+        object: object.to_owned(),
+        action: action.to_owned(),
+        why,
+        way_out,
+    }
+}
+
+/// What names of variables begin with.
+fn prefix(scheme: Scheme) -> &'static str {
+    match scheme {
+        Scheme::S3 => "AWS",
+        Scheme::Gs => "GOOGLE",
+        Scheme::Az => "AZURE",
+    }
+}
+
+/// What a library says of a setting, without its value.
+fn without_secrets(said: &str) -> String {
+    let mut said = said.to_owned();
+    for (name, value) in std::env::vars() {
+        let is_ours = ["AWS_", "GOOGLE_", "AZURE_"]
+            .iter()
+            .any(|it| name.starts_with(it));
+        if is_ours && value.len() > 3 {
+            said = said.replace(&value, &format!("${name}"));
+        }
+    }
+    // A parser of JSON quotes what it did not expect.
+    let (said, _) = said.split_once("invalid type").unwrap_or((&said, ""));
+    said.trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn last(code: u16) -> Last {
+        Last(Mutex::new(Some(Exchange {
+            host: "store".to_owned(),
+            answer: Answer::Status { code, reason: "" },
+        })))
+    }
+
+    #[test]
+    fn who_may_only_write_is_let_in_and_who_is_unknown_is_not() {
+        let answer = |code: &str| format!("<?xml?><Error><Code>{code}</Code></Error>");
+        assert!(may_still_write(&last(403), &answer("AccessDenied")));
+        assert!(may_still_write(&last(403), ""));
+        assert!(!may_still_write(&last(403), &answer("InvalidAccessKeyId")));
+        assert!(!may_still_write(&last(401), &answer("AccessDenied")));
+        assert!(!may_still_write(&last(404), &answer("NoSuchBucket")));
+        assert!(!may_still_write(&Last::default(), ""));
+    }
+
+    #[test]
+    fn of_an_answer_only_a_plain_code_is_told() {
+        assert_eq!(
+            element("a<Code>AccessDenied</Code>b", "Code"),
+            Some("AccessDenied")
+        );
+        for odd in [
+            "<Code></Code",
+            "<Code>a b</Code>",
+            "<Code>\u{1b}[2J</Code>",
+            "",
+        ] {
+            assert_eq!(element(odd, "Code"), None, "{odd}");
+        }
+    }
+}
