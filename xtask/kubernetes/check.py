@@ -37,6 +37,14 @@ VALUES = [
     ),
     (
         {
+            "place": "gs://surveys",
+            "certificates": "",
+            "serviceAccount": {"annotations": {"iam.gke.io/gcp-service-account": "x@y"}},
+        },
+        ["gs://surveys"],
+    ),
+    (
+        {
             "image": {
                 "repository": "example.org/zmeld",
                 "digest": "sha256:" + "0" * 64,
@@ -62,6 +70,7 @@ WRONG = [
     {"labels": {"a b": "x"}},
     {"image": {"repository": "zmeld", "digest": "sha256:1"}},
     {"credentialsSecret": "store"},
+    {"place": "s3://x", "certificates": "ca.pem"},
 ]
 
 FAILED: list[str] = []
@@ -134,6 +143,9 @@ def rights(found: list[dict]) -> list[str]:
     kinds = {it["kind"] for it in found} - {"Namespace"}
     more = kinds - {"DaemonSet", "NetworkPolicy", "PriorityClass", "ServiceAccount"}
     problems += [f"there is a {kind}" for kind in more]
+    # One folder or file of the node, no more.
+    if len([it for it in spec["volumes"] if "hostPath" in it]) > 1:
+        problems.append("more than one hostPath")
     secret = [it["secret"] for it in spec["volumes"] if "secret" in it]
     if [it["defaultMode"] for it in secret] != [0o400]:
         problems.append("others may read the key")
