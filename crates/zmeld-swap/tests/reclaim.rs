@@ -3,9 +3,11 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::ops::Range;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use zmeld_linux::command::{Finished, Invocation};
@@ -15,7 +17,7 @@ use zmeld_swap::config::{Config, ReclaimRule};
 use zmeld_swap::findings::findings;
 use zmeld_swap::observe::{Observation, Reclaimed};
 use zmeld_swap::outstanding::Outstanding;
-use zmeld_swap::watch::{WatchEvent, Watcher};
+use zmeld_swap::watch::{Advise, WatchEvent, Watcher};
 
 const MIB: u64 = 1 << 20;
 
@@ -155,6 +157,246 @@ impl Machine {
     fn noted(&self) -> Reclaimed {
         Observation::read(&self.host, 4096).reclaim.unwrap()
     }
+}
+
+/// Does to the files of processes what the kernel would do to processes, and notes to whom.
+#[derive(Clone)]
+struct Told {
+    root: PathBuf,
+    held: Arc<Mutex<u32>>,
+    told: Arc<Mutex<Vec<u32>>>,
+    /// Who has another's number as soon as that is held.
+    replaced: Arc<Mutex<Option<u32>>>,
+}
+
+impl Advise for Told {
+    fn hold(&self, pid: u32) -> io::Result<OwnedFd> {
+        *self.held.lock().unwrap() = pid;
+        if *self.replaced.lock().unwrap() == Some(pid) {
+            fs::write(self.file(pid, "stat"), stat(pid, 4712, 0))?;
+        }
+        Ok(fs::File::open("/dev/null")?.into())
+    }
+
+    fn forget(&self, _: BorrowedFd, ranges: &[Range<u64>]) -> io::Result<()> {
+        let pid = *self.held.lock().unwrap();
+        if ranges.is_empty() {
+            return Ok(());
+        }
+        self.told.lock().unwrap().push(pid);
+        // What is touched loses some of its marks at each part.
+        let smaps = fs::read_to_string(self.file(pid, "smaps"))?;
+        let touched = number(&smaps, "Referenced:");
+        let (before, after) = (format!("{touched} kB"), format!("{} kB", touched / 2));
+        fs::write(self.file(pid, "smaps"), smaps.replace(&before, &after))
+    }
+
+    fn page_out(&self, _: BorrowedFd, range: Range<u64>) -> io::Result<()> {
+        let pid = *self.held.lock().unwrap();
+        self.told.lock().unwrap().push(pid);
+        let text = fs::read_to_string(self.file(pid, "status"))?;
+        let (ram, swap) = (number(&text, "RssAnon:"), number(&text, "VmSwap:"));
+        let some = ((range.end - range.start) / 1024).min(ram);
+        fs::write(self.file(pid, "status"), status(ram - some, swap + some))
+    }
+}
+
+impl Told {
+    fn file(&self, pid: u32, name: &str) -> PathBuf {
+        self.root.join(format!("proc/{pid}/{name}"))
+    }
+}
+
+fn number(text: &str, name: &str) -> u64 {
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    line.unwrap()
+        .trim()
+        .trim_end_matches(" kB")
+        .parse()
+        .unwrap()
+}
+
+fn status(ram_kib: u64, swap_kib: u64) -> String {
+    format!("RssAnon: {ram_kib} kB\nVmSwap: {swap_kib} kB\n")
+}
+
+fn stat(pid: u32, began: u32, faults: u32) -> String {
+    let zeros = |count| "0 ".repeat(count);
+    format!(
+        "{pid} (it) S {}{faults} {}{began} {}",
+        zeros(8),
+        zeros(9),
+        zeros(30)
+    )
+}
+
+impl Machine {
+    /// With control groups of version 1, and processes in two of them and in none.
+    fn of_version_one(rule: &str, dry_run: bool) -> (Machine, Told) {
+        let mut machine = Machine::new(rule, dry_run);
+        let told = Told {
+            root: machine.dir.path().to_path_buf(),
+            held: Arc::default(),
+            told: Arc::default(),
+            replaced: Arc::default(),
+        };
+        let text = format!("[watch.reclaim]\n{rule}");
+        let config = Config::from_text(Path::new("z.toml"), &text)
+            .unwrap()
+            .config;
+        let watcher = Watcher::new(machine.host.clone(), config, dry_run);
+        machine.watcher = watcher.advising(Box::new(told.clone()));
+        let mount = "31 1 0:28 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n";
+        machine.put("proc/self/mountinfo", mount);
+        machine.put("proc/self/cgroup", "4:memory:/\n");
+        machine.put(
+            "proc/pressure/memory",
+            "some avg10=0.00 avg60=0.00 avg300=0.00 total=7\n",
+        );
+        machine.put("sys/fs/cgroup/memory/memory.limit_in_bytes", "1\n");
+        for (pid, group, touched) in [
+            (101, "/app", false),
+            (102, "/app", true),
+            (103, "/kept", false),
+            (104, "/", false),
+            (105, "/", false),
+            (std::process::id(), "/", false),
+        ] {
+            machine.process(pid, group, touched);
+        }
+        // A thread with a real-time priority.
+        let words = "0 ".repeat(37);
+        machine.put(
+            "proc/105/task/106/stat",
+            &format!("106 (jackd) S {words}1 0"),
+        );
+        (machine, told)
+    }
+
+    /// One with 64 MiB in a mapping.
+    fn process(&self, pid: u32, group: &str, is_touched: bool) {
+        let file = |name: &str| format!("proc/{pid}/{name}");
+        self.put(&file("stat"), &stat(pid, 4711, 0));
+        self.put(&file("status"), &status(64 << 10, 0));
+        self.put(&file("cgroup"), &format!("4:memory:{group}\n"));
+        let touched = if is_touched { 64 << 10 } else { 0 };
+        let smaps = format!(
+            "10000000-14000000 rw-p 00000000 00:00 0\nRss: 65536 kB\nReferenced: {touched} kB\n\
+             VmFlags: rd wr\n"
+        );
+        self.put(&file("smaps"), &smaps);
+        let procs = format!("sys/fs/cgroup/memory{group}/cgroup.procs");
+        let others = fs::read_to_string(self.dir.path().join(&procs)).unwrap_or_default();
+        self.put(&procs, &format!("{others}{pid}\n"));
+    }
+
+    fn swapped_kib(&self, pid: u32) -> u64 {
+        let path = self.dir.path().join(format!("proc/{pid}/status"));
+        number(&fs::read_to_string(path).unwrap(), "VmSwap:")
+    }
+}
+
+#[test]
+fn of_processes_the_cold_parts_go_and_nobody_that_is_protected_is_told_of() {
+    let rule = "protect = [\"kept\"]\n";
+    let (mut machine, told) = Machine::of_version_one(rule, false);
+    let said = machine.between(0, 600);
+    let mut of: Vec<u32> = told.told.lock().unwrap().clone();
+    of.sort_unstable();
+    of.dedup();
+    assert_eq!(of, [101, 102, 104], "{said:?}");
+    assert!(machine.swapped_kib(101) > 8 << 10, "{said:?}");
+    assert!(machine.swapped_kib(104) > 8 << 10, "{said:?}");
+    let noted = machine.noted();
+    let by = |group: &str| {
+        let found = noted.groups.iter().find(|it| it.group == group).unwrap();
+        (found.mechanism.clone(), found.mechanism_why.clone())
+    };
+    let madvise = "process_madvise".to_owned();
+    let version = "control groups are of version 1".to_owned();
+    assert_eq!(by("/app"), (madvise.clone(), version));
+    assert_eq!(by("/").0, madvise);
+    // What it is told to do at all is bounded by the limits of the rule.
+    assert!(
+        said.iter().all(|line| !line.contains("backs off")),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn what_is_touched_between_two_looks_is_not_swapped_out() {
+    let (mut machine, _) = Machine::of_version_one("groups = [\"/app\"]\n", false);
+    // Its marks are lost one part after the other; as long as some are, it stays.
+    machine.between(0, 110);
+    assert!(machine.swapped_kib(101) > 0);
+    assert_eq!(machine.swapped_kib(102), 0);
+}
+
+#[test]
+fn of_processes_it_backs_off_where_memory_comes_back() {
+    let (mut machine, _) = Machine::of_version_one("groups = [\"/app\"]\n", false);
+    machine.between(0, 200);
+    let swapped = machine.swapped_kib(101);
+    assert!(swapped > 1 << 10);
+    machine.put(
+        "proc/101/status",
+        &status((64 << 10) - swapped + 1024, swapped - 1024),
+    );
+    machine.put("proc/101/stat", &stat(101, 4711, 256));
+    let said = machine.at(205);
+    let back_off = "of its memory came back within a minute, and 0.20 % is allowed";
+    assert!(said[0].ends_with(back_off), "{said:?}");
+    assert!(machine.between(210, 260).is_empty());
+    assert_eq!(machine.swapped_kib(101), swapped - 1024);
+}
+
+#[test]
+fn who_has_the_number_of_a_process_or_is_in_another_group_by_now_is_not_told_of() {
+    let (mut machine, told) = Machine::of_version_one("groups = [\"/app\"]\n", false);
+    *told.replaced.lock().unwrap() = Some(101);
+    machine.put("proc/102/cgroup", "4:memory:/kept\n");
+    machine.between(0, 50);
+    assert!(told.told.lock().unwrap().is_empty());
+}
+
+#[test]
+fn of_processes_nothing_is_done_without_swap_or_in_a_dry_run() {
+    let (mut machine, told) = Machine::of_version_one("groups = [\"/app\"]\n", false);
+    machine.put(
+        "proc/meminfo",
+        "MemTotal: 4000 kB\nSwapTotal: 0 kB\nSwapFree: 0 kB\n",
+    );
+    let said = machine.between(0, 300);
+    assert_eq!(
+        said,
+        ["/app: nothing is reclaimed: no swap is on, and its memory has nowhere to go"]
+    );
+    assert!(told.told.lock().unwrap().is_empty());
+    let (mut dry, told) = Machine::of_version_one("groups = [\"/app\"]\n", true);
+    let said = dry.between(0, 300);
+    assert!(
+        said[0].ends_with("of what its processes do not touch for 1min"),
+        "{said:?}"
+    );
+    assert!(told.told.lock().unwrap().is_empty());
+}
+
+#[test]
+fn without_control_groups_all_processes_are_meant_and_protect_is_refused() {
+    let (mut machine, told) = Machine::of_version_one("", false);
+    machine.put("proc/self/mountinfo", "");
+    machine.between(0, 600);
+    let of = told.told.lock().unwrap().clone();
+    assert!([101, 102, 103, 104].iter().all(|pid| of.contains(pid)));
+    assert!(!of.contains(&105) && !of.contains(&std::process::id()));
+    let (mut machine, told) = Machine::of_version_one("protect = [\"kept\"]\n", false);
+    machine.put("proc/self/mountinfo", "");
+    let said = machine.between(0, 600);
+    assert!(
+        said.len() == 1 && said[0].contains("nobody can tell what is protected"),
+        "{said:?}"
+    );
+    assert!(told.told.lock().unwrap().is_empty());
 }
 
 #[test]

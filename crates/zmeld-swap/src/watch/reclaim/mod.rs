@@ -438,6 +438,7 @@ impl Reclaimer {
             let has = |file: &str| host.exists(group.join(file));
             let mechanism = self.rule.mechanism;
             let is_by_file = is_two && has("memory.reclaim");
+            let processes = || hierarchy.map(|it| Whose::Group(it.clone(), group.clone()));
             let (whose, why) = match (mechanism, is_by_file) {
                 (Mechanism::Auto | Mechanism::MemoryReclaim, true) => (None, BY_KERNEL),
                 (Mechanism::MemoryReclaim, false) => {
@@ -445,15 +446,13 @@ impl Reclaimer {
                     continue;
                 }
                 (Mechanism::Auto, false) => (
-                    Some(Whose::Group(group.clone())),
+                    processes(),
                     match is_two {
                         true => NO_FILE,
                         false => "control groups are of version 1",
                     },
                 ),
-                (Mechanism::ProcessMadvise, _) => {
-                    (Some(Whose::Group(group.clone())), "mechanism says so")
-                }
+                (Mechanism::ProcessMadvise, _) => (processes(), "mechanism says so"),
             };
             if let (Some(_), Some(why_not)) = (&whose, &no_processes) {
                 lacking = Some(match mechanism {
@@ -471,9 +470,8 @@ impl Reclaimer {
         }
         if let (Some(protected), None) = (&self.targets.root, &no_processes) {
             let is_wanted = self.rule.mechanism != Mechanism::MemoryReclaim;
-            let top = hierarchy.map(|it| it.top.clone());
-            let group = top.clone().unwrap_or_else(|| PathBuf::from("/"));
-            let whose = Whose::Root(top, protected.clone());
+            let group = hierarchy.map_or_else(|| PathBuf::from("/"), |it| it.top.clone());
+            let whose = Whose::Root(hierarchy.cloned(), protected.clone());
             let mut all = Processes::new(host, whose.clone());
             if is_wanted && host.exists(processes::PRESSURE) {
                 all.choose(host, whose.clone(), stop)?;

@@ -98,6 +98,18 @@ impl Marks {
         self.forgotten[self.next].is_none_or(|at| now.duration_since(at) >= idle_after)
     }
 
+    /// Passes over parts that no mapping has anything in: smaller ones have few.
+    pub fn skip_empty(&mut self, areas: &[Area], huge: u64, now: Instant) {
+        let is_empty = |part| areas.iter().all(|area| area.part(part, huge).is_empty());
+        for _ in 0..PARTS {
+            if self.forgotten[self.next].is_none() || !is_empty(self.next) {
+                break;
+            }
+            self.forgotten[self.next] = Some(now);
+            self.next = (self.next + 1) % PARTS;
+        }
+    }
+
     /// What is to be forgotten at the next look: all of it at the first one.
     pub fn wanted(&self, areas: &[Area], huge: u64) -> Vec<Range<u64>> {
         let parts = match self.forgotten[self.next] {
@@ -219,6 +231,14 @@ mod tests {
         let cold = marks.looked(&before, &after, HUGE, IDLE, at(60));
         let cold: Vec<_> = cold.into_iter().map(|it| it.range).collect();
         assert_eq!(cold, part);
+        // A small one has two parts only: the others have no turn.
+        let small = [area(300, 2, 0)];
+        let mut of_small = Marks::default();
+        of_small.looked(&small, &small, HUGE, IDLE, begin);
+        of_small.skip_empty(&small, HUGE, at(60));
+        let part = (300 / 2) % PARTS;
+        assert_eq!(of_small.next, part);
+        assert_eq!(of_small.wanted(&small, HUGE), small[0].part(part, HUGE));
         // One that is another size now, or gone, is not known.
         let grown = [area(0, 64, 0), area(100, 68, 4), area(200, 64, 0)];
         assert!(marks

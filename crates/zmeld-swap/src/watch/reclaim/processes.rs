@@ -24,6 +24,7 @@ use super::group::Reading;
 use super::parts::{largest, Area, Cold, Marks};
 use crate::error::Error;
 use crate::observe::Pressure;
+use crate::room::hierarchy::Hierarchy;
 
 /// A process with less of its own memory is not followed,
 const MEMBER_BYTES_MIN: u64 = 1 << 20;
@@ -32,8 +33,14 @@ const MEMBERS_MAX: usize = 256;
 /// Looking takes no larger share of the time than one in so many: `smaps` is read twice,
 /// which keeps the process from mapping memory meanwhile.
 const LOOK_PAUSE: u32 = 100;
-/// A process that takes longer to look at is left alone.
+/// A process that takes longer to look at, so many times in a row, is left alone.
 const LOOK_MAX: Duration = Duration::from_millis(500);
+const LONG_LOOKS_MAX: u32 = 3;
+/// One round of looks takes hardly longer.
+const ROUND_MAX: Duration = Duration::from_secs(1);
+/// In a round so many parts of a process are looked at, as long as that takes less.
+const PARTS_A_ROUND: usize = 4;
+const ROUND_TRIED: Duration = Duration::from_millis(50);
 /// What was found cold counts for so long.
 const COLD_FOR: Duration = Duration::from_secs(60);
 /// While there is so much cold for each byte that is wanted, nothing is looked at.
@@ -48,10 +55,10 @@ pub(super) const PRESSURE: &str = "/proc/pressure/memory";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Whose {
     /// Of a control group and of those below it.
-    Group(PathBuf),
+    Group(Hierarchy, PathBuf),
     /// Of the root's own, which is in no other group, or of all where there are no groups;
     /// without these.
-    Root(Option<PathBuf>, HashMap<u32, &'static str>),
+    Root(Option<Hierarchy>, HashMap<u32, &'static str>),
 }
 
 /// A group's processes.
@@ -63,6 +70,8 @@ pub(super) struct Processes {
     came_back: u64,
     cold: VecDeque<Found>,
     next_look: Option<Instant>,
+    /// Which process has the first turn then.
+    next_member: u32,
     huge: u64,
 }
 
@@ -71,7 +80,8 @@ struct Member {
     identity: Identity,
     figures: Figures,
     marks: Marks,
-    is_too_long: bool,
+    /// Looks in a row that took too long.
+    long_looks: u32,
 }
 
 /// What a process has.
@@ -99,6 +109,7 @@ impl Processes {
             came_back: 0,
             cold: VecDeque::new(),
             next_look: None,
+            next_member: 0,
             huge: host.read_u64(HUGE).unwrap_or(0),
         }
     }
@@ -129,7 +140,7 @@ impl Processes {
                 identity,
                 figures,
                 marks: Marks::default(),
-                is_too_long: false,
+                long_looks: 0,
             });
             self.members.insert(pid, member);
         }
@@ -163,7 +174,7 @@ impl Processes {
         for pid in ended {
             self.members.remove(&pid);
         }
-        if let Whose::Group(group) = &self.whose {
+        if let Whose::Group(_, group) = &self.whose {
             if let Some(reading) = Reading::take(host, group, at)? {
                 return Ok(Some(reading));
             }
@@ -204,26 +215,66 @@ impl Processes {
             return Ok(());
         }
         let mut took = Duration::ZERO;
-        for (pid, member) in &mut self.members {
+        // Where the part that has its turn is in use, another one may be cold.
+        for _ in 0..PARTS_A_ROUND {
+            let is_enough = self.cold_bytes() >= wanted.saturating_mul(COLD_AHEAD);
+            if is_enough || took > ROUND_TRIED || stop.load(Ordering::Relaxed) {
+                break;
+            }
+            took += self.look_once(host, advise, idle_after, now, stop)?;
+        }
+        self.next_look = Some(now + took * LOOK_PAUSE);
+        Ok(())
+    }
+
+    /// Looks at one part of each process; how long that took.
+    fn look_once(
+        &mut self,
+        host: &Host,
+        advise: &dyn Advise,
+        idle_after: Duration,
+        now: Instant,
+        stop: &AtomicBool,
+    ) -> Result<Duration, Error> {
+        let mut took = Duration::ZERO;
+        let behind = self.members.range(self.next_member..);
+        let before = self.members.range(..self.next_member);
+        let turns: Vec<u32> = behind.chain(before).map(|(pid, _)| *pid).collect();
+        self.next_member = 0;
+        for pid in turns {
             if stop.load(Ordering::Relaxed) {
                 break;
             }
-            if member.is_too_long || !member.marks.is_due(idle_after, now) {
+            if took > ROUND_MAX {
+                self.next_member = pid;
+                break;
+            }
+            let Some(member) = self.members.get_mut(&pid) else {
+                continue;
+            };
+            let is_left_alone = member.long_looks >= LONG_LOOKS_MAX;
+            if is_left_alone || !member.marks.is_due(idle_after, now) {
+                continue;
+            }
+            if !self.whose.has(host, pid) {
+                self.members.remove(&pid);
                 continue;
             }
             let begin = Instant::now();
-            let cold = member.look(host, advise, *pid, self.huge, idle_after, now)?;
+            let cold = member.look(host, advise, pid, self.huge, idle_after, now)?;
             let this = begin.elapsed();
-            member.is_too_long = this > LOOK_MAX;
+            member.long_looks = match this > LOOK_MAX {
+                true => member.long_looks + 1,
+                false => 0,
+            };
             took += this;
             self.cold.extend(cold.into_iter().map(|cold| Found {
-                pid: *pid,
+                pid,
                 cold,
                 until: now + COLD_FOR,
             }));
         }
-        self.next_look = Some(now + took * LOOK_PAUSE);
-        Ok(())
+        Ok(took)
     }
 
     fn cold_bytes(&self) -> u64 {
@@ -255,6 +306,9 @@ impl Processes {
             let Some(held) = held.map_err(|err| refused(found.pid, err))? else {
                 continue;
             };
+            if !self.whose.has(host, found.pid) {
+                continue;
+            }
             while !found.cold.range.is_empty() && done < wanted && !stop.load(Ordering::Relaxed) {
                 let unit = match found.cold.has_huge {
                     true => self.huge.max(PIECE_BYTES_MIN),
@@ -303,6 +357,10 @@ impl Member {
         let Some(before) = areas(host, pid)? else {
             return Ok(Vec::new());
         };
+        self.marks.skip_empty(&before, huge, now);
+        if !self.marks.is_due(idle_after, now) {
+            return Ok(Vec::new());
+        }
         let wanted = self.marks.wanted(&before, huge);
         if !wanted.is_empty() {
             let held = Held::new(advise, host, pid, self.identity);
@@ -322,8 +380,8 @@ impl Whose {
     fn list(&self, host: &Host) -> Result<Vec<u32>, Error> {
         let mut pids = Vec::new();
         match self {
-            Whose::Group(group) => members(host, group, &mut pids)?,
-            Whose::Root(Some(top), _) => pids = in_group(host, top)?,
+            Whose::Group(_, group) => members(host, group, &mut pids)?,
+            Whose::Root(Some(hierarchy), _) => pids = in_group(host, &hierarchy.top)?,
             Whose::Root(None, _) => {
                 let all = host.list("/proc")?.into_iter();
                 pids.extend(all.filter_map(|name| name.parse::<u32>().ok()));
@@ -333,6 +391,22 @@ impl Whose {
             pids.retain(|pid| !protected.contains_key(pid));
         }
         Ok(pids)
+    }
+
+    /// Whether it is one of them still: it may have been moved to a group that is protected.
+    fn has(&self, host: &Host, pid: u32) -> bool {
+        let group_in = |hierarchy: &Hierarchy| hierarchy.group_of(host, &pid.to_string());
+        match self {
+            Whose::Group(hierarchy, group) => {
+                group_in(hierarchy).is_some_and(|now| now.starts_with(group))
+            }
+            Whose::Root(hierarchy, protected) => {
+                let is_in = hierarchy
+                    .as_ref()
+                    .is_none_or(|it| group_in(it).as_ref() == Some(&it.top));
+                is_in && !protected.contains_key(&pid)
+            }
+        }
     }
 }
 
