@@ -577,6 +577,32 @@ fn nothing_is_reclaimed_while_swap_is_full_or_processors_are_busy_or_it_is_dry()
 }
 
 #[test]
+fn at_the_edge_of_full_swap_it_does_not_go_to_and_fro() {
+    let mut machine = Machine::new("groups = [\"idle.service\"]\n", false);
+    machine.group("idle.service", 400, 0);
+    let swap = |machine: &Machine, free: u32| {
+        let text = format!("SwapTotal: 1000 kB\nSwapFree: {free} kB\n");
+        machine.put("proc/meminfo", &text);
+    };
+    machine.between(0, 20);
+    swap(&machine, 99);
+    let mut said = machine.between(25, 30);
+    let left = machine.memory("idle.service");
+    // Full by turns, as what was reclaimed is used again.
+    for second in (35..=200).step_by(10) {
+        swap(&machine, 110);
+        said.extend(machine.at(second));
+        swap(&machine, 90);
+        said.extend(machine.at(second + 5));
+    }
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert_eq!(machine.memory("idle.service"), left);
+    swap(&machine, 151);
+    machine.between(210, 220);
+    assert!(machine.memory("idle.service") < left);
+}
+
+#[test]
 fn a_machine_that_cannot_says_so_once() {
     let mut machine = Machine::new("groups = [\"nobody.service\"]\n", false);
     let said = machine.between(0, 600);

@@ -61,6 +61,8 @@ const FAILURES_TOLD: u32 = 5;
 const NOTE_EVERY: Duration = Duration::from_secs(10);
 /// With less of swap free, nothing is moved there ahead of time.
 const SWAP_FREE_MIN: f64 = 0.1;
+/// and not again before this is, lest it goes to and fro.
+const SWAP_FREE_AGAIN: f64 = 0.15;
 
 /// Why a group's own file is used, or not.
 const BY_KERNEL: &str = "the kernel chooses among all pages of a group";
@@ -198,6 +200,8 @@ pub(super) struct Reclaimer {
     places: BTreeMap<PathBuf, Place>,
     followed: BTreeMap<PathBuf, Followed>,
     holding: Option<String>,
+    /// Swap was full at the last look.
+    is_swap_full: bool,
     /// What was told last, so that a thing that stays is told once.
     failed: Option<String>,
     in_vain: Vec<String>,
@@ -252,6 +256,7 @@ impl Reclaimer {
             places: BTreeMap::new(),
             followed: BTreeMap::new(),
             holding: None,
+            is_swap_full: false,
             failed: None,
             in_vain: Vec::new(),
             failures_told: 0,
@@ -340,7 +345,7 @@ impl Reclaimer {
         let mut failures = Vec::new();
         for (group, followed) in &mut self.followed {
             let is_over = stop.load(Ordering::Relaxed) || begin.elapsed() > ROUND_MAX;
-            if is_over || swap_is_full(host).is_some() {
+            if is_over || self.is_swap_full || swap_is_full(host).is_some() {
                 break;
             }
             let wanted = followed.room(&self.rule);
@@ -523,7 +528,12 @@ impl Reclaimer {
 
     /// Whether nothing may be reclaimed anywhere, and why.
     fn hold(&mut self, host: &Host, busy: Option<String>, listener: &mut dyn FnMut(WatchEvent)) {
-        let holding = busy.or_else(|| swap_is_full(host));
+        let full = match self.is_swap_full {
+            true => swap_free_below(host, SWAP_FREE_AGAIN),
+            false => swap_is_full(host),
+        };
+        self.is_swap_full = full.is_some();
+        let holding = busy.or(full);
         if let (None, Some(why)) = (&self.holding, &holding) {
             listener(WatchEvent::Holding(format!(
                 "no memory is reclaimed: {why}"
@@ -828,9 +838,13 @@ fn is_too_little(cause: &io::Error) -> bool {
 
 /// Why nothing more should be moved to swap ahead of time.
 fn swap_is_full(host: &Host) -> Option<String> {
+    swap_free_below(host, SWAP_FREE_MIN)
+}
+
+fn swap_free_below(host: &Host, least: f64) -> Option<String> {
     let text = host.read_optional(meminfo::PATH).ok()??;
     let memory = Meminfo::new(&text);
     let all = memory.bytes("SwapTotal").filter(|all| *all > 0)?;
     let free = memory.bytes("SwapFree")? as f64 / all as f64;
-    (free < SWAP_FREE_MIN).then(|| format!("swap is {} full", percent(1.0 - free)))
+    (free < least).then(|| format!("swap is {} full", percent(1.0 - free)))
 }
