@@ -80,7 +80,7 @@ zmeld status >/tmp/status
 sed 's/^/# /' /tmp/status
 ok "status tells of it" grep -q '^RECLAIMED AHEAD OF TIME' /tmp/status
 ok "and why a group is protected" grep -q '/kept is protected: as' /tmp/status
-ok "and by what" grep -q 'by memory.reclaim: the kernel chooses' /tmp/status
+ok "and by what" grep -q 'by memory.reclaim' /tmp/status
 ok "metrics tell of it" sh -c \
 	'zmeld metrics | grep -q "^zmeld_reclaimed_bytes_total{cgroup=\"/app\"} [1-9]"'
 
