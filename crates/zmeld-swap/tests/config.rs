@@ -191,6 +191,18 @@ const MISTAKES: &[(&str, &str)] = &[
         "z.toml:2:11: watch.guard.protect: \"/\" protects all that there is; name some groups, or leave end empty",
     ),
     (
+        "[watch.survey]\nevery = \"1min\"\n",
+        "z.toml:2:9: watch.survey.every: 1min: a survey reads all memory; write 10min or more",
+    ),
+    (
+        "[watch.survey]\nplace = \"s3://KEY:secret@fleet\"\n",
+        "z.toml:2:9: watch.survey.place: \"s3\" is no place; write a folder from the root on, or s3://, gs:// or az:// with a bucket and no credentials",
+    ),
+    (
+        "[watch.survey]\nlabels = [\"role\"]\n",
+        "z.toml:2:11: watch.survey.labels[0]: \"role\" is no label; write NAME=VALUE",
+    ),
+    (
         "[watch.recompress]\nthreshold = \"5000\"\n",
         "z.toml:2:13: watch.recompress.threshold: \"5000\" is more than a page; write 0 to 4KiB",
     ),

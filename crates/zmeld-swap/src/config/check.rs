@@ -9,6 +9,9 @@ use super::read::Places;
 use super::*;
 use zmeld_advice::SwapKinds;
 
+/// Who surveys more often reads memory all the time.
+const SURVEYS_EVERY_MIN: Span = Span::seconds(600);
+
 /// All that is wrong with a configuration whose values were all understood.
 pub(super) fn check(config: &Config, places: &Places) -> Vec<Problem> {
     let mut check = Check {
@@ -33,6 +36,7 @@ pub(super) fn check(config: &Config, places: &Places) -> Vec<Problem> {
     check.tunables(config);
     check.watch(config);
     check.reclaim(config);
+    check.survey(config);
     check.guard(config);
     check.metrics(config);
     check.problems
@@ -621,6 +625,19 @@ impl Check<'_> {
         }
     }
 
+    fn survey(&mut self, config: &Config) {
+        let rule = config.watch.survey.as_ref();
+        if let Some(rule) = rule.filter(|rule| rule.every < SURVEYS_EVERY_MIN) {
+            self.error(
+                "watch.survey.every",
+                format!(
+                    "{}: a survey reads all memory; write {SURVEYS_EVERY_MIN} or more",
+                    rule.every
+                ),
+            );
+        }
+    }
+
     fn guard(&mut self, config: &Config) {
         let Some(rule) = &config.watch.guard else {
             return;
@@ -642,7 +659,7 @@ impl Check<'_> {
             );
         }
         // With another rule it makes room, and with groups it ends them.
-        if rule.end.is_empty() && config.watch.rules() == ["guard"] {
+        if rule.end.is_empty() && config.watch.is_guard_alone() {
             self.warning(Trap::UnusedRule, "watch.guard", GUARDS_NOTHING);
         }
         if rule.grace > Span::seconds(60) {

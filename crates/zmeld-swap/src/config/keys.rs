@@ -51,6 +51,8 @@ pub enum Section {
     WatchReclaim,
     /// `[watch.guard]`.
     WatchGuard,
+    /// `[watch.survey]`.
+    WatchSurvey,
     /// `[metrics]`.
     Metrics,
 }
@@ -231,6 +233,7 @@ pub const KEYS: &[Key] = &[
     key(Section::Watch, "meld", "a table", "no rule"),
     key(Section::Watch, "reclaim", "a table", "no rule"),
     key(Section::Watch, "guard", "a table", "no rule"),
+    key(Section::Watch, "survey", "a table", "no rule"),
     key(Section::WatchRecompress, "enabled", "true or false", "true"),
     key(Section::WatchRecompress, "pages", PAGES, "idle"),
     key(Section::WatchRecompress, "idle_after", "1h", "1h"),
@@ -284,6 +287,22 @@ pub const KEYS: &[Key] = &[
         "true",
     ),
     key(Section::WatchGuard, "grace", "3s", "3s"),
+    key(Section::WatchSurvey, "enabled", "true or false", "true"),
+    key(
+        Section::WatchSurvey,
+        "place",
+        "absolute path, s3://, gs:// or az://",
+        "/var/lib/zmeld/surveys",
+    ),
+    key(
+        Section::WatchSurvey,
+        "key",
+        "absolute path",
+        "/etc/zmeld/fleet.key",
+    ),
+    key(Section::WatchSurvey, "every", "1d, 6h", "1d"),
+    key(Section::WatchSurvey, "labels", "list of NAME=VALUE", "[]"),
+    key(Section::WatchSurvey, "sketch", "64 to 1048576", "1024"),
     key(Section::Metrics, "listen", "127.0.0.1:9890", "no exporter"),
     key(
         Section::Metrics,

@@ -717,6 +717,7 @@ fn watch(reader: &mut Reader, open: &Open<'_>) -> Watch {
         meld: open.rule(reader, "meld", Section::WatchMeld, watch_meld),
         reclaim: open.rule(reader, "reclaim", Section::WatchReclaim, watch_reclaim),
         guard: open.rule(reader, "guard", Section::WatchGuard, watch_guard),
+        survey: open.rule(reader, "survey", Section::WatchSurvey, watch_survey),
         dry_run: open.boolean(reader, "dry_run").unwrap_or(false),
     }
 }
@@ -807,6 +808,21 @@ fn watch_guard(reader: &mut Reader, open: &Open<'_>) -> GuardRule {
             .boolean(reader, "protect_real_time")
             .unwrap_or(standard.protect_real_time),
         grace: open.parsed(reader, "grace").unwrap_or(standard.grace),
+    }
+}
+
+fn watch_survey(reader: &mut Reader, open: &Open<'_>) -> SurveyRule {
+    let standard = SurveyRule::default();
+    SurveyRule {
+        place: open
+            .text(reader, "place", survey::place)
+            .unwrap_or(standard.place),
+        key: open.absolute(reader, "key").unwrap_or(standard.key),
+        every: open.parsed(reader, "every").unwrap_or(standard.every),
+        labels: open.list(reader, "labels", |reader, node, key| {
+            reader.text(node, key, survey::label)
+        }),
+        sketch: open.number(reader, "sketch", 64, 1 << 20),
     }
 }
 

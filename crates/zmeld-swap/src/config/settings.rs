@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Bytes, GuardRule, Percent, ReclaimRule, Span};
+use super::{Bytes, GuardRule, Percent, ReclaimRule, Span, SurveyRule};
 
 /// The kernel's tunables; what is not given is left alone, but for reading ahead where all
 /// swap is in RAM. The names are the kernel's, below `/proc/sys/vm` where nothing else is
@@ -127,6 +127,9 @@ pub struct Watch {
     /// Act before the machine freezes.
     #[serde(default)]
     pub guard: Option<GuardRule>,
+    /// Leave surveys behind.
+    #[serde(default)]
+    pub survey: Option<SurveyRule>,
     /// Only log what would be done.
     pub dry_run: bool,
 }
@@ -141,6 +144,7 @@ impl Default for Watch {
             meld: None,
             reclaim: None,
             guard: None,
+            survey: None,
             dry_run: false,
         }
     }
@@ -152,6 +156,12 @@ impl Watch {
         !self.rules().is_empty()
     }
 
+    /// Whether the guard has no other rule to make room with.
+    pub(crate) fn is_guard_alone(&self) -> bool {
+        let rules = self.rules();
+        rules.contains(&"guard") && rules.iter().all(|rule| ["guard", "survey"].contains(rule))
+    }
+
     /// The names of the rules that there are.
     pub fn rules(&self) -> Vec<&'static str> {
         let all = [
@@ -160,6 +170,7 @@ impl Watch {
             ("meld", self.meld.is_some()),
             ("reclaim", self.reclaim.is_some()),
             ("guard", self.guard.is_some()),
+            ("survey", self.survey.is_some()),
         ];
         all.into_iter().filter(|it| it.1).map(|it| it.0).collect()
     }

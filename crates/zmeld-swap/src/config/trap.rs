@@ -96,6 +96,8 @@ traps! {
     MountedWithoutDiscard = "mounted-without-discard",
     /// Rules, and no `zmeld watch` that carries them out.
     NoWatch = "no-watch",
+    /// The last survey of a watch failed.
+    SurveyFailed = "survey-failed",
     /// Two services that end programs.
     TwoGuards = "two-guards",
     /// Two that reclaim ahead of time.

@@ -154,6 +154,21 @@ pub(super) fn two_reclaimers(view: &View) -> Vec<Found> {
     found.collect()
 }
 
+/// The last survey of `[watch.survey]` was none.
+pub(super) fn survey_failed(view: &View) -> Vec<Found> {
+    let survey = view.now.survey.as_ref();
+    let failed = survey.and_then(|it| Some((it, it.problem.as_ref()?)));
+    let found = failed.map(|(survey, problem)| {
+        Found::new(
+            "watch.survey",
+            "the last survey of this machine failed",
+            format!("{problem}; failed {}, done {}", survey.failed, survey.done),
+            "what it names; zmeld scan --survey PLACE shows the same",
+        )
+    });
+    found.into_iter().collect()
+}
+
 /// Writeback and recompression only happen when somebody asks, each time.
 pub(super) fn nothing_fires(view: &View) -> Vec<Found> {
     let mut found = Vec::from_iter(ends_nothing(view));
@@ -213,7 +228,7 @@ fn ends_nothing(view: &View) -> Option<Found> {
     let rule = view.wanted.watch.guard.as_ref()?;
     if rule.end.is_empty() {
         // It makes room by the other rules.
-        let is_alone = view.wanted.watch.rules() == ["guard"];
+        let is_alone = view.wanted.watch.is_guard_alone();
         return is_alone.then(|| {
             Found::new(
                 "watch.guard",

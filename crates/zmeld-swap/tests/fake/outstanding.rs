@@ -89,6 +89,7 @@ const OF_WATCH: &[Section] = &[
     Section::WatchMeld,
     Section::WatchReclaim,
     Section::WatchGuard,
+    Section::WatchSurvey,
     Section::Metrics,
 ];
 

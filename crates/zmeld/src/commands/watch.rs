@@ -30,7 +30,8 @@ Examples:
 
 The rules are [watch.recompress], [watch.writeback], [watch.meld],
 [watch.reclaim] (takes idle memory of programs before it is needed) and
-[watch.guard] (makes room and ends what it may before the machine freezes);
+[watch.guard] (makes room and ends what it may before the machine freezes), and
+[watch.survey] (a survey for zmeld-fleet now and then);
 see docs/configuration.md. SIGTERM and Ctrl-C
 end it after what it is doing.";
 
@@ -72,6 +73,10 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
     let listen = args.listen.or(config.metrics.listen).filter(|_| !args.once);
     let textfile = args.textfile.clone().or(config.metrics.textfile.clone());
     let mut watcher = Watcher::new(host.clone(), config.clone(), args.dry_run);
+    // One that surveys another tree would survey this machine.
+    if args.place.root == Path::new("/") && !args.once {
+        watcher = watcher.surveying_by(program());
+    }
     // The numbers of processes in another tree are those of others here.
     let is_here = args.place.root == Path::new("/");
     if is_here {
@@ -80,8 +85,8 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
     if !watcher.has_rules() && listen.is_none() && textfile.is_none() {
         anyhow::bail!(
             "there is nothing to watch: write a rule into /etc/zmeld.toml ([watch.recompress], \
-             [watch.writeback], [watch.meld], [watch.reclaim] or [watch.guard]), or ask for \
-             metrics with --listen"
+             [watch.writeback], [watch.meld], [watch.reclaim], [watch.guard] or [watch.survey]), or ask \
+             for metrics with --listen"
         );
     }
     let stop = stop_flag();
@@ -125,6 +130,9 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
             if config.watch.reclaim.is_some() {
                 log("[watch.reclaim] does nothing in one round: its cost shows over time only");
             }
+            if config.watch.survey.is_some() {
+                log("[watch.survey] does nothing in one round: zmeld scan --survey makes one");
+            }
             if config.watch.guard.is_some() {
                 log("[watch.guard] does nothing in one round: it has to be there all the time");
             }
@@ -135,6 +143,7 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
         loop {
             service.alive();
             watcher.reclaim(Instant::now(), stop, &mut say);
+            watcher.survey(Instant::now(), &mut say);
             if guard.as_ref().is_some_and(Guard::has_stopped) {
                 anyhow::bail!(
                     "the guard stopped by itself: this is a fault of zmeld, please report it"
@@ -160,6 +169,15 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
+/// This program, also where an upgrade put another one in its place.
+fn program() -> PathBuf {
+    let path = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("zmeld"));
+    match path.to_str().and_then(|it| it.strip_suffix(" (deleted)")) {
+        Some(path) => PathBuf::from(path),
+        None => path,
+    }
+}
+
 /// SIGTERM and Ctrl-C; being stopped is how a watch ends, and no failure.
 fn stop_flag() -> &'static AtomicBool {
     progress::silent_interrupt_flag()
@@ -174,7 +192,8 @@ fn say(said: WatchEvent) {
         WatchEvent::Appeared(name) => log(&format!("{name}: watched from now on")),
         WatchEvent::Gone(name) => log(&format!("{name}: gone")),
         WatchEvent::Reclaim(group, what) => log(&format!("{group}: {what}")),
-        WatchEvent::ReclaimFailed(err) => log(&err.to_string()),
+        WatchEvent::ReclaimFailed(err) | WatchEvent::SurveyFailed(err) => log(&err.to_string()),
+        WatchEvent::Survey(what) => log(&what),
         WatchEvent::Holding(why) => log(&format!("holding: {why}")),
         _ => {}
     }
