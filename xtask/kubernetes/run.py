@@ -10,7 +10,6 @@ no container can run here, `SKIP: why`.
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -59,12 +58,12 @@ class Node:
         words = ["build", "--timestamp", "0", "-t", self.container["image"], "-f", file]
         return ran(self.podman(*words, str(context)))
 
-    def command(self, arguments: list[str], without: str = "") -> list[str]:
+    def command(self, arguments: list[str], without: str = "", name: str = "once") -> list[str]:
         """Podman's words for the manifest's rights, without one of them."""
         security = self.container["securityContext"]
         added = [it for it in security["capabilities"]["add"] if it != without]
         memory = self.container["resources"]["limits"]["memory"].removesuffix("i")
-        words = ["run", "--rm", "--network=none", "--hostname=pod", "--cpu-shares=10"]
+        words = ["run", "--rm", f"--name={name}", "--network=none", "--hostname=pod", "--cpu-shares=10"]
         words += ["--ulimit=nofile=1024:4096", "--ulimit=nproc=1000:1000"]
         words += [f"--memory={memory}", f"--user={self.pod['securityContext']['runAsUser']}"]
         words += [f"--cap-drop={it}" for it in security["capabilities"]["drop"]]
@@ -133,9 +132,11 @@ def check(node: Node) -> None:
     say("without CAP_DAC_READ_SEARCH others are refused", refused > 0, less.stderr)
 
     before = node.files()
-    running = subprocess.Popen(node.command(node.arguments()), stderr=subprocess.PIPE, text=True)
+    command = node.command(node.arguments(), name="waits")
+    running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     line = running.stderr.readline()
-    running.send_signal(signal.SIGTERM)
+    # As a node's runtime does it, and not through podman in front, which may not listen yet.
+    ran(node.podman("kill", "--signal=TERM", "waits"))
     rest = running.stderr.read()
     # Chance may have it survey at once: then it is stopped half-way.
     ended = running.wait()

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
@@ -46,13 +46,15 @@ pub fn run(place: &str, selection: Selection, args: &ScanArgs) -> anyhow::Result
     };
     // What is wrong with the question is said now, not when the first moment comes.
     Asked::new(place, selection.clone(), &args.survey)?;
+    // A stop is heard before anything is said: who reads it may send one.
+    let stop = progress::interrupt_flag();
     let schedule = Schedule::new(every.duration());
     let mut moment = schedule.first(SystemTime::now())?;
     loop {
         if !args.survey.quiet {
             say_when(moment);
         }
-        if !wait(&schedule, moment)? {
+        if !wait(&schedule, moment, stop)? {
             return Ok(Outcome::Done);
         }
         let short = match once(place, selection.clone(), args) {
@@ -80,8 +82,7 @@ fn left(moment: SystemTime) -> Duration {
 }
 
 /// Waits for a moment; false where it was stopped before.
-fn wait(schedule: &Schedule, mut moment: SystemTime) -> anyhow::Result<bool> {
-    let stop = progress::interrupt_flag();
+fn wait(schedule: &Schedule, mut moment: SystemTime, stop: &AtomicBool) -> anyhow::Result<bool> {
     while !stop.load(Ordering::SeqCst) {
         if schedule.is_too_far(moment, SystemTime::now()) {
             moment = schedule.first(SystemTime::now())?;
