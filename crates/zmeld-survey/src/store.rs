@@ -382,6 +382,11 @@ fn failure(url: &StoreUrl, object: &str, action: &str, last: &Last, cause: &str)
                 format!("{host} is asked by plain http, which anybody on the way reads"),
                 format!("use https, or set {}_ALLOW_HTTP=true", prefix(url.scheme)),
             ),
+            Answer::None { why, .. } if why.contains("certificate") => (
+                // What follows are numbers of algorithms.
+                format!("{host}: {}", why.split(" {").next().unwrap_or(&why)),
+                "SSL_CERT_FILE names a file of all certificates that are trusted".to_owned(),
+            ),
             Answer::None { why, .. } => (
                 format!("{host} cannot be reached: {why}"),
                 format!("look at the network and {place}"),
