@@ -1,5 +1,6 @@
 //! A Debian with systemd for guests: the smallest there is, made once from the
-//! mirror of the machine's own apt, kept as an image of a file system.
+//! mirror of the machine's own apt, kept as an image of a file system. That of another
+//! processor is set up in a guest: nothing of it runs here.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,11 +10,17 @@ use std::time::Duration;
 use anyhow::{bail, Result};
 
 use crate::apt::{self, Reason};
-use crate::kernels::{self, Arch};
+use crate::guest::Addition;
+use crate::kernels::{self, Arch, Kernel};
+use crate::machine::{self, BootOptions};
 use crate::process::Log;
 use crate::tools;
 
 const INSTALL_LIMIT: Duration = Duration::from_secs(1800);
+
+/// What is left to do in a guest of another processor; the packages are there, unpacked
+/// in part.
+const SECOND_STAGE: &str = include_str!("../guest/second-stage.sh");
 
 /// The label by which the guest's first program finds it.
 pub const LABEL: &str = "guest-root";
@@ -41,6 +48,44 @@ pub fn image(log: &Log) -> Result<std::result::Result<PathBuf, Reason>> {
     }
     pack(log, &root, &image, IMAGE_MIB)?;
     fs::remove_dir_all(&root)?;
+    Ok(Ok(image))
+}
+
+/// The same for the processor of that kernel, in which it is set up.
+pub fn foreign_image(log: &Log, kernel: &Kernel) -> Result<std::result::Result<PathBuf, Reason>> {
+    let arch = kernel.recipe.arch;
+    let place = kernels::folder("debian")?;
+    let _held = kernels::lock(&place)?;
+    let image = place.join(format!("root-{}.ext4", arch.debian()));
+    if image.exists() {
+        return Ok(Ok(image));
+    }
+    let root = place.join(format!("root-{}", arch.debian()));
+    if let Err(reason) = fetch(log, &root, arch, PACKAGES)? {
+        return Ok(Err(reason));
+    }
+    let unfinished = image.with_extension("unfinished");
+    make_file_system(log, &root, &unfinished, IMAGE_MIB)?;
+    fs::remove_dir_all(&root)?;
+    let boot = BootOptions {
+        script: Some(Addition::text("/guest/script", SECOND_STAGE, true)),
+        kept: Some(unfinished.clone()),
+        memory: 1024,
+        limit: INSTALL_LIMIT,
+        ..BootOptions::default()
+    };
+    let mut output = Vec::new();
+    let outcome = machine::run(kernel, &boot, &mut output)?;
+    log.note(&String::from_utf8_lossy(&output))?;
+    if outcome.code != Some(0) {
+        log.note(&outcome.messages)?;
+        bail!(
+            "a Debian for {} cannot be set up, see {}",
+            arch.debian(),
+            crate::workspace::shown(log.path())
+        );
+    }
+    fs::rename(&unfinished, &image)?;
     Ok(Ok(image))
 }
 
@@ -119,14 +164,19 @@ pub fn pack(log: &Log, root: &Path, image: &Path, mib: u64) -> Result<()> {
     fs::remove_dir_all(root.join("var/cache/apt"))?;
     fs::remove_dir_all(root.join("var/lib/apt/lists"))?;
     let unfinished = image.with_extension("unfinished");
-    fs::File::create(&unfinished)?.set_len(mib << 20)?;
+    make_file_system(log, root, &unfinished, mib)?;
+    fs::rename(&unfinished, image)?;
+    Ok(())
+}
+
+fn make_file_system(log: &Log, root: &Path, image: &Path, mib: u64) -> Result<()> {
+    fs::File::create(image)?.set_len(mib << 20)?;
     let mut make = Command::new("mke2fs");
     make.args(["-q", "-t", "ext4", "-F", "-L", LABEL, "-d"]);
-    make.arg(root).arg(&unfinished);
+    make.arg(root).arg(image);
     if !log.run(&mut make, INSTALL_LIMIT)?.succeeded() {
         bail!("mke2fs cannot pack {}", root.display());
     }
-    fs::rename(&unfinished, image)?;
     Ok(())
 }
 

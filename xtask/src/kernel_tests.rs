@@ -68,6 +68,9 @@ pub fn kernels(scope: TestScope) -> &'static [&'static str] {
 /// nothing depends on the newest kernel, with two processors. QEMU is slow.
 const COMPACT: &[&str] = &["attributes", "meddled", "meld", "parts", "swap"];
 
+/// The kernel in which a Debian for arm64 is set up.
+const SETS_UP_ARM64: &str = "6.1-arm64";
+
 /// The kernels of `cargo xtask soak`: the one that checks most, whose processors
 /// stay, and one whose processors come and go.
 pub const SOAK_KERNELS: &[&str] = &["um-debug", "6.12"];
@@ -366,8 +369,14 @@ impl GuestTest {
             return skip(format!("{name} is not on this machine"));
         }
         let mut boot = self.boot(log, &kernel, scope, seed)?;
+        if self.needs.dist {
+            match package_tests::for_guests(log, kernel.recipe.arch)? {
+                Ok(packages) => boot.files.extend(under_names(&packages)?),
+                Err(reason) => return skip(reason),
+            }
+        }
         if self.needs.systemd {
-            boot.root = match self.image(log, kernels)? {
+            boot.root = match self.image(log, kernels, &kernel)? {
                 Ok(image) => Some(image),
                 Err(reason) => return skip(reason),
             };
@@ -383,9 +392,16 @@ impl GuestTest {
         &self,
         log: &Log,
         kernels: &KernelCache,
+        kernel: &Kernel,
     ) -> Result<std::result::Result<PathBuf, Reason>> {
         let Some(sources) = self.needs.dkms else {
-            return debian::image(log);
+            return match kernel.recipe.arch {
+                Arch::Amd64 => debian::image(log),
+                Arch::Arm64 => match kernels.take(log, SETS_UP_ARM64)? {
+                    Ok(kernel) => debian::foreign_image(log, &kernel),
+                    Err(reason) => Ok(Err(reason)),
+                },
+            };
         };
         let mut releases = Vec::new();
         for name in package_tests::DKMS_KERNELS {
@@ -464,15 +480,6 @@ impl GuestTest {
         if self.subject == TestSubject::CommandLine && !has_package {
             boot.files.extend(command_line_files(log)?);
         }
-        if self.needs.dist {
-            for (name, package) in ["zmeld", "next"]
-                .iter()
-                .zip(package_tests::for_guests(log)?)
-            {
-                boot.files
-                    .push(Addition::file(&format!("/guest/{name}.deb"), &package)?);
-            }
-        }
         if self.upstream {
             boot.variables.push(("DEVICE".into(), "zram".into()));
         } else if self.needs.module || self.subject == TestSubject::Module {
@@ -507,6 +514,15 @@ impl GuestTest {
         }
         Ok(boot)
     }
+}
+
+/// The program's package and its later version, as guests find them.
+fn under_names(packages: &[PathBuf; 2]) -> Result<Vec<Addition>> {
+    let names = ["/guest/zmeld.deb", "/guest/next.deb"];
+    let files = names.iter().zip(packages);
+    files
+        .map(|(name, package)| Addition::file(name, package))
+        .collect()
 }
 
 /// What user-mode Linux does with two processors now and then, whatever runs in it.
@@ -709,7 +725,9 @@ fn is_run(
         TestSubject::Module => !is_newest(kernel) && !COMPACT.contains(&name),
         TestSubject::CommandLine => !is_newest(kernel) || needs.long,
     };
-    kernel_fits && !is_left_out || scope == TestScope::Long && kernel_fits && runs_all(kernel)
+    // Who names one of the emulated kernels means it.
+    let is_meant = runs_all(kernel) || needs.kernels.iter().any(|only| only == kernel);
+    kernel_fits && (!is_left_out || scope == TestScope::Long && is_meant)
 }
 
 #[cfg(test)]

@@ -53,6 +53,8 @@ pub struct BootOptions {
     /// A file system with an init of its own, which the script prepares and then
     /// runs in; what is written to it is forgotten. QEMU only.
     pub root: Option<PathBuf>,
+    /// A file that is a disk, and keeps what is written.
+    pub kept: Option<PathBuf>,
     /// More for the kernel's command line.
     pub append: String,
     /// More for QEMU's command line.
@@ -78,6 +80,7 @@ impl Default for BootOptions {
             contents: Vec::new(),
             disks: Vec::new(),
             root: None,
+            kept: None,
             append: String::new(),
             qemu: Vec::new(),
             urgent: false,
@@ -224,6 +227,11 @@ fn run_once(kernel: &Kernel, boot: &BootOptions, sink: &mut dyn Write) -> Result
         });
     }
     disks.extend(boot.root.as_deref().map(forgetful));
+    disks.extend(boot.kept.iter().map(|file| Disk {
+        file: file.clone(),
+        writes: DiskWrites::Cached,
+        ..Disk::default()
+    }));
     let mut command = command(kernel, boot, &folder.0, &archive, disks)?;
     if boot.urgent && can_be_urgent() {
         command = urgent(&command);

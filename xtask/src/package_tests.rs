@@ -12,6 +12,7 @@ use crate::apt::{self, Reason};
 use crate::clean_root;
 use crate::debian;
 use crate::dist::{self, Release};
+use crate::kernels::Arch;
 use crate::process::Log;
 use crate::step::Tally;
 use crate::tools;
@@ -54,13 +55,17 @@ fn made(log: &Log) -> Result<(Release, Vec<PathBuf>)> {
     Ok((release, made))
 }
 
-/// The program's package and the same as a later version, for guests.
-pub fn for_guests(log: &Log) -> Result<[PathBuf; 2]> {
+/// The program's package and the same as a later version, for guests of that processor;
+/// if they cannot be made here, why.
+pub fn for_guests(log: &Log, arch: Arch) -> Result<std::result::Result<[PathBuf; 2], Reason>> {
     let release = Release::of_commit(&workspace::target().join("dist"))?;
-    let now = dist::make_program_deb(log, &release)?;
+    let now = match dist::make_program_deb(log, &release, arch)? {
+        Ok(now) => now,
+        Err(reason) => return Ok(Err(reason)),
+    };
     let folder = release.folder.join("next");
-    let next = dist::make_program_deb_of(log, &release, "99.0.0", &folder)?;
-    Ok([now, next])
+    let next = dist::make_program_deb_of(log, &release, arch, "99.0.0", &folder)?;
+    Ok(Ok([now, next]))
 }
 
 /// The kernels of a machine that has both packages: the one that it has when they are
@@ -101,8 +106,11 @@ pub fn image_with_dkms(
         Err(reason) => return Ok(Err(reason)),
     };
     let release = Release::of_commit(&workspace::target().join("dist"))?;
-    let mut packages = vec![dist::make_program_deb(log, &release)?];
-    packages.push(dist::make_module_deb(log, &release)?);
+    let program = match dist::make_program_deb(log, &release, Arch::Amd64)? {
+        Ok(program) => program,
+        Err(reason) => return Ok(Err(reason)),
+    };
+    let packages = [program, dist::make_module_deb(log, &release)?];
     let folder = workspace::work_folder("packages")?;
     let name = match sources {
         Sources::Sound => "dkms",

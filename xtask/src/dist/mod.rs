@@ -23,12 +23,14 @@ use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{bail, Context, Result};
 
+use crate::apt::Reason;
 use crate::kernels::Arch;
 use crate::package;
 use crate::process::Log;
 use crate::tools;
 use crate::workspace;
 use bill::Bill;
+use program::Target;
 use tree::Tree;
 
 /// The arguments of `dist`.
@@ -184,11 +186,7 @@ pub fn make(log: &Log, release: &Release) -> Result<Vec<PathBuf>> {
     let archive = release.folder.join(format!("{}.tar.xz", release.name()));
     source::pack(log, release, &sources, &archive)?;
     let [build, scripts] = arch_files(release, &archive)?;
-    let (own, better) = program::target()?;
-    if let Some(better) = better {
-        println!("The program is {better}.");
-    }
-    let mut targets = vec![own];
+    let mut targets = vec![own_target()?];
     match program::arm64(log)? {
         Ok(target) => targets.push(target),
         Err(reason) => println!("Nothing for arm64: {reason}."),
@@ -224,15 +222,40 @@ pub fn make(log: &Log, release: &Release) -> Result<Vec<PathBuf>> {
     Ok(made)
 }
 
-/// The program's .deb for this machine's processor, and its tree for others.
-pub fn make_program_deb(log: &Log, release: &Release) -> Result<PathBuf> {
+/// This machine's; says what would be better, where that is not the best.
+fn own_target() -> Result<Target> {
+    let (target, better) = program::target()?;
+    if let Some(better) = better {
+        println!("The program is {better}.");
+    }
+    Ok(target)
+}
+
+/// The program's .deb for a processor; if it cannot be built here, why.
+pub fn make_program_deb(
+    log: &Log,
+    release: &Release,
+    arch: Arch,
+) -> Result<std::result::Result<PathBuf, Reason>> {
     let sources = source::tree(log, release, &release.work("source")?)?;
-    let (target, _) = program::target()?;
+    let own = own_target()?;
     let products = release.work("products")?;
-    let program = program::build(log, release, &sources, &target, &products)?;
+    let build = |target: &Target| program::build(log, release, &sources, target, &products);
+    // What the program says of itself is asked of one that runs here.
+    let speaks = build(&own)?;
+    let (target, program) = match arch {
+        Arch::Amd64 => (own, speaks.clone()),
+        Arch::Arm64 => match program::arm64(log)? {
+            Ok(target) => {
+                let program = build(&target)?;
+                (target, program)
+            }
+            Err(reason) => return Ok(Err(reason)),
+        },
+    };
     let bill = Bill::of(&sources, target.triple, &compiler()?)?;
-    let tree = program_tree(release, &sources, target.arch, &program, &program, &bill)?;
-    deb::make(log, release, &PROGRAM, Some(target.arch), &tree)
+    let tree = program_tree(release, &sources, arch, &program, &speaks, &bill)?;
+    Ok(Ok(deb::make(log, release, &PROGRAM, Some(arch), &tree)?))
 }
 
 /// The .deb of the module's sources.
@@ -251,19 +274,20 @@ pub fn make_module_deb(log: &Log, release: &Release) -> Result<PathBuf> {
 pub fn make_program_deb_of(
     log: &Log,
     from: &Release,
+    arch: Arch,
     version: &str,
     folder: &Path,
 ) -> Result<PathBuf> {
     let next = from.as_version(version, folder)?;
-    let program = Tree::of(&from.work("tree-zmeld-amd64")?)?;
-    deb::make(log, &next, &PROGRAM, Some(Arch::Amd64), &program)
+    let program = Tree::of(&from.work(&program_tree_name(arch))?)?;
+    deb::make(log, &next, &PROGRAM, Some(arch), &program)
 }
 
 /// The packages for this machine again with another version, from the trees that [`make`]
 /// left.
 pub fn make_next(log: &Log, from: &Release, version: &str, folder: &Path) -> Result<()> {
     let next = from.as_version(version, folder)?;
-    let program = Tree::of(&from.work("tree-zmeld-amd64")?)?;
+    let program = Tree::of(&from.work(&program_tree_name(Arch::Amd64))?)?;
     packages(log, &next, &PROGRAM, Some(Arch::Amd64), &program)?;
     let mut module = Tree::new(&next.work("tree-zmeld-dkms")?)?;
     let sources = package::dkms_of_version(&next.work("dkms")?, version)?;
@@ -292,6 +316,10 @@ fn packages(
     Ok(made)
 }
 
+fn program_tree_name(arch: Arch) -> String {
+    format!("tree-zmeld-{}", arch.debian())
+}
+
 fn program_tree(
     release: &Release,
     from: &Path,
@@ -301,7 +329,7 @@ fn program_tree(
     bill: &Bill,
 ) -> Result<Tree> {
     const UNITS: &str = "/usr/lib/systemd";
-    let mut tree = Tree::new(&release.work(&format!("tree-zmeld-{}", arch.debian()))?)?;
+    let mut tree = Tree::new(&release.work(&program_tree_name(arch))?)?;
     tree.program("/usr/bin/zmeld", &fs::read(program)?)?;
     tree.link(
         &format!("{UNITS}/system-generators/zmeld-generator"),

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
-# guest: kernel=6.1 memory=512 systemd long dist
+# guest: kernel=6.1,6.1-arm64,6.12-arm64-16k memory=512 systemd long dist
 #
 # The package as a stranger has it: installed in a Debian, three lines of
 # configuration, a boot. Swap is there before services start. Then an upgrade, a
