@@ -153,11 +153,17 @@ fn replace(device: &mut RamDevice, zram: &Feature) {
 /// More of a build's log is not read.
 const LOG_MAX: usize = 1 << 20;
 
+/// A version's numbers: 0.10 comes after 0.9.
+fn numbers(version: &str) -> Vec<u64> {
+    let parts = version.split(|c: char| !c.is_ascii_digit());
+    parts.filter_map(|part| part.parse().ok()).collect()
+}
+
 fn dkms(host: &Host, kernel: &str) -> DkmsSigns {
     const TREE: &str = "/var/lib/dkms/zmeld";
     let sources = host.list("/usr/src").unwrap_or_default();
     let mut versions = host.list(TREE).unwrap_or_default();
-    versions.sort();
+    versions.sort_by_key(|version| numbers(version));
     let logs = versions.iter().rev().filter_map(|version| {
         let log = format!("{TREE}/{version}/build/make.log");
         let bytes = host.read_start(log.as_ref(), LOG_MAX).ok()?;
@@ -171,5 +177,17 @@ fn dkms(host: &Host, kernel: &str) -> DkmsSigns {
         }),
         has_headers: host.exists(format!("/lib/modules/{kernel}/build/Makefile")),
         failed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn later_versions_come_later() {
+        let mut versions = ["0.10.0", "0.9.1", "0.9.10", "0.9"];
+        versions.sort_by_key(|version| numbers(version));
+        assert_eq!(versions, ["0.9", "0.9.1", "0.9.10", "0.10.0"]);
     }
 }
