@@ -35,6 +35,9 @@ pub struct Recipe {
     /// What is compared.
     #[serde(default)]
     pub metric: Metric,
+    /// What is compared besides. It decides neither who is ahead nor when there are enough runs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<Metric>,
     /// About how many minutes it takes on two processors.
     #[serde(default)]
     pub minutes: f64,
@@ -82,7 +85,9 @@ fn run_max() -> f64 {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Metric {
-    /// `elapsed_s`, `measured_s` (without filling memory first), or a figure that the workload gives.
+    /// `elapsed_s`, `measured_s` (without filling memory first), `memory_mean_bytes` and `taken_mean_bytes` (what the
+    /// group has in RAM in the second half of the run, and with what the store takes), or a figure that the workload
+    /// gives.
     pub name: String,
     /// Which values are better.
     pub better: Direction,
@@ -163,6 +168,7 @@ built_in!(
     "codecs",
     "melding",
     "size",
+    "reclaim",
 );
 
 impl Recipe {

@@ -8,6 +8,7 @@
 //! for good.
 
 pub mod slow_disk;
+pub mod watch;
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -27,6 +28,7 @@ use zmeld_swap::Error as SwapError;
 use crate::error::Error;
 use crate::limit::Group;
 use slow_disk::{AttachedDisk, SlowDisk};
+use watch::RunningWatch;
 
 /// One set-up.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -44,6 +46,8 @@ pub struct Arm {
     pub accept: Vec<Trap>,
     /// The tiers as they are written, whose sizes a run decides.
     written: toml::Table,
+    /// The rules by which `zmeld watch` looks after its runs; empty: nobody does.
+    watch: watch::Written,
     /// What is swapped to, in a run of [`STAND_IN`].
     config: Config,
 }
@@ -63,6 +67,9 @@ struct WrittenArm {
     unlimited: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     slow_disk: Option<SlowDisk>,
+    /// `[watch]` as in `/etc/zmeld.toml`; its groups are the run's.
+    #[serde(default, skip_serializing_if = "toml::Table::is_empty")]
+    watch: toml::Table,
 }
 
 impl TryFrom<WrittenArm> for Arm {
@@ -75,9 +82,11 @@ impl TryFrom<WrittenArm> for Arm {
             slow_disk: written.slow_disk,
             accept: written.accept,
             written: written.tier,
+            watch: written.watch,
             config: Config::default(),
         };
         arm.config = arm.config(STAND_IN, Path::new(ANY_DISK))?;
+        arm.check_watch()?;
         Ok(arm)
     }
 }
@@ -90,6 +99,7 @@ impl From<Arm> for WrittenArm {
             accept: arm.accept,
             unlimited: arm.unlimited,
             slow_disk: arm.slow_disk,
+            watch: arm.watch,
         }
     }
 }
@@ -223,10 +233,48 @@ impl Arm {
             ("tier".to_owned(), toml::Value::Table(tiers)),
             ("accept".to_owned(), toml::Value::Array(accept)),
         ]);
-        Config::from_table(&table).map_err(|err| Error::Recipe {
+        Config::from_table(&table).map_err(|err| self.wrong(err.to_string()))
+    }
+
+    fn wrong(&self, problem: String) -> Error {
+        Error::Recipe {
             name: format!("arm {}", self.name),
-            problem: err.to_string(),
-        })
+            problem,
+        }
+    }
+
+    /// Whether its rules are rules, and such as an experiment has: reclaim.
+    fn check_watch(&self) -> Result<(), Error> {
+        if let Some(key) = self.watch.keys().find(|key| *key != "reclaim") {
+            return Err(self.wrong(format!(
+                "watch.{key} is nothing that an arm has: there is watch.reclaim"
+            )));
+        }
+        let reclaim = self.watch.get("reclaim").and_then(toml::Value::as_table);
+        if reclaim.is_some_and(|rule| rule.contains_key("groups")) {
+            return Err(
+                self.wrong("watch.reclaim.groups is the run's own group: leave it out".to_owned())
+            );
+        }
+        let config = Config::from_table(&watch::config(&self.watch, "/"));
+        config.map_err(|err| self.wrong(err.to_string()))?;
+        Ok(())
+    }
+
+    /// Starts what looks after a run in that group, where something does.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start_watch(
+        &self,
+        group: &Group,
+        command: &[String],
+        folder: &Path,
+    ) -> Result<Option<RunningWatch>, Error> {
+        match self.watch.is_empty() {
+            true => Ok(None),
+            false => Ok(Some(watch::start(&self.watch, group, command, folder)?)),
+        }
     }
 
     /// Whether this machine can have it: plans and changes nothing.

@@ -1,15 +1,24 @@
 //! From runs to verdicts, within an experiment and between two.
 
 use crate::error::Error;
+use crate::recipe::Metric;
 use crate::statistics::verdict::{self, ArmRuns, Judgement};
 
-use super::result::{CaseJudgement, Experiment, Outcome, Run};
+use super::result::{CaseJudgement, Experiment, MetricJudgement, Outcome, Run};
 
 fn runs_of<'a>(arm: &str, runs: impl Iterator<Item = &'a Run>) -> ArmRuns {
+    runs_with(arm, runs, |run| run.value)
+}
+
+fn runs_with<'a>(
+    arm: &str,
+    runs: impl Iterator<Item = &'a Run>,
+    value: impl Fn(&Run) -> f64,
+) -> ArmRuns {
     let runs: Vec<&Run> = runs.collect();
     ArmRuns {
         arm: arm.to_owned(),
-        values: runs.iter().map(|run| run.value).collect(),
+        values: runs.iter().map(|run| value(run)).collect(),
         unfinished: runs
             .iter()
             .filter(|run| run.outcome != Outcome::Finished)
@@ -41,12 +50,36 @@ impl Experiment {
                     judgement.without_times();
                 }
                 CaseJudgement {
+                    also: self.judged_besides(&facts.case),
                     case: facts.case.clone(),
                     judgement,
                     baseline: alone.arms.into_iter().next(),
                 }
             })
             .collect();
+    }
+
+    /// The recipe's further metrics, each by itself.
+    fn judged_besides(&self, case: &str) -> Vec<MetricJudgement> {
+        let judged = |metric: &Metric| {
+            let value = |run: &Run| match run.outcome {
+                Outcome::Finished => run.figures.get(&metric.name).copied(),
+                _ => None,
+            };
+            let arms = self.arms_of(case).into_iter();
+            let arms = arms.filter(|arm| !self.is_unlimited(arm));
+            let runs = arms.map(|arm| {
+                runs_with(arm, self.counted(case, arm), |run| {
+                    value(run).unwrap_or_else(|| metric.better.worst())
+                })
+            });
+            let runs: Vec<ArmRuns> = runs.filter(|runs| !runs.values.is_empty()).collect();
+            MetricJudgement {
+                metric: metric.clone(),
+                judgement: verdict::judge(&runs, metric.better, self.seed),
+            }
+        };
+        self.recipe.also.iter().map(judged).collect()
     }
 }
 

@@ -56,6 +56,8 @@ pub struct Settings {
     pub launcher: Vec<String>,
     /// The same for a supervisor.
     pub supervisor: Vec<String>,
+    /// The same for `zmeld watch`; `--config FILE` follows.
+    pub watch: Vec<String>,
     /// The same for a built-in workload; the workload as JSON follows.
     pub workload: Vec<String>,
     /// The kernel's image for virtual machines; none: one that is installed.
@@ -625,7 +627,11 @@ impl Lab<'_> {
         let disk = self.disk.as_ref().and_then(|disk| disk.device.file_name());
         devices.extend(disk.map(|name| name.to_string_lossy().into_owned()));
         devices.extend(applied.disk());
-        let measured = self.supervised(case, recipe.run_max_s, group, budget, &devices)?;
+        let watch = arm.start_watch(group, &self.settings.watch, self.folder.path())?;
+        let mut measured = self.supervised(case, recipe.run_max_s, group, budget, &devices)?;
+        if let Some(watch) = watch {
+            measured.watched(watch.end()?);
+        }
         drop(set_up.group);
         set_up.applied.undo()?;
         Ok(measured.into_run(recipe, case, arm, block))

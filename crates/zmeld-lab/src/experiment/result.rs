@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::measure::{Counters, HostFacts, Series, WorkloadEnd};
-use crate::recipe::{Case, Recipe};
+use crate::recipe::{Case, Metric, Recipe};
 use crate::statistics::verdict::{ArmSummary, Judgement};
 use crate::vm;
 
@@ -105,6 +105,19 @@ pub struct CaseJudgement {
     /// The arm without a limit, which is compared with none; absent where there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<ArmSummary>,
+    /// The recipe's further metrics.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<MetricJudgement>,
+}
+
+/// What may be said about a further metric of a case.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MetricJudgement {
+    /// Which.
+    pub metric: Metric,
+    /// The verdicts.
+    #[serde(flatten)]
+    pub judgement: Judgement,
 }
 
 /// How a run ended.
@@ -268,7 +281,7 @@ impl Experiment {
         if old.arms != recipe.arms {
             return differ("choice of arms", &names(old), &names(&recipe));
         }
-        if old.metric != recipe.metric {
+        if (&old.metric, &old.also) != (&recipe.metric, &recipe.also) {
             return differ("metric", &old.metric.name, &recipe.metric.name);
         }
         if (old.warm_ups, old.run_max_s) != (recipe.warm_ups, recipe.run_max_s) {

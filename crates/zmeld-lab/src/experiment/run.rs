@@ -419,21 +419,28 @@ impl MeasuredRun {
             .map_or(0, |&bytes| bytes as u64)
     }
 
-    pub(super) fn into_run(self, recipe: &Recipe, case: &Case, arm: &Arm, block: usize) -> Run {
-        let value = match (&self.outcome, recipe.metric.name.as_str()) {
-            (Outcome::Finished, "elapsed_s") => self.ended.usage.elapsed_s,
-            (Outcome::Finished, "measured_s") => self.report.measured_s,
-            (Outcome::Finished, figure) => match self.report.figures.get(figure) {
-                Some(value) => *value,
-                None => recipe.metric.better.worst(),
-            },
-            _ => recipe.metric.better.worst(),
-        };
-        let outcome = match self.outcome {
-            Outcome::Finished if !has_figure(&recipe.metric.name, &self.report) => {
-                Outcome::Failed(format!("it gave no figure {}", recipe.metric.name))
+    /// So many seconds had `zmeld watch` computed beside it.
+    pub(super) fn watched(&mut self, seconds: f64) {
+        let figures = &mut self.report.figures;
+        figures.insert("watch_cpu_s".to_owned(), seconds);
+    }
+
+    pub(super) fn into_run(mut self, recipe: &Recipe, case: &Case, arm: &Arm, block: usize) -> Run {
+        let figures = &mut self.report.figures;
+        figures.insert("elapsed_s".to_owned(), self.ended.usage.elapsed_s);
+        figures.insert("measured_s".to_owned(), self.report.measured_s);
+        figures.extend(self.series.figures());
+        let mut metrics = std::iter::once(&recipe.metric).chain(&recipe.also);
+        let absent = metrics.find(|metric| !figures.contains_key(&metric.name));
+        let outcome = match (self.outcome, absent) {
+            (Outcome::Finished, Some(metric)) => {
+                Outcome::Failed(format!("it gave no figure {}", metric.name))
             }
-            outcome => outcome,
+            (outcome, _) => outcome,
+        };
+        let value = match outcome {
+            Outcome::Finished => figures[&recipe.metric.name],
+            _ => recipe.metric.better.worst(),
         };
         Run {
             case: case.name.clone(),
@@ -453,10 +460,6 @@ impl MeasuredRun {
             series: self.series,
         }
     }
-}
-
-fn has_figure(name: &str, report: &WorkloadReport) -> bool {
-    name == "elapsed_s" || name == "measured_s" || report.figures.contains_key(name)
 }
 
 #[cfg(test)]

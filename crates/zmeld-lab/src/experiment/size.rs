@@ -346,6 +346,7 @@ fn probe() -> Recipe {
         name: "what a fault costs".to_owned(),
         question: String::new(),
         about: String::new(),
+        also: Vec::new(),
         metric: Metric::default(),
         minutes: 0.0,
         stopping: StoppingRule {

@@ -141,6 +141,12 @@ impl Group {
         Ok(group)
     }
 
+    /// Its path in the memory controller's hierarchy: `/NAME`.
+    pub fn path(&self) -> String {
+        let below = self.memory.strip_prefix(&self.hierarchy.memory);
+        format!("/{}", below.unwrap_or(&self.memory).display())
+    }
+
     /// The files that a process writes itself to in order to join.
     pub fn joins(&self) -> Vec<PathBuf> {
         let memory = self.memory.join("cgroup.procs");

@@ -53,6 +53,27 @@ impl Series {
             .is_none_or(|last| at_s - last.at_s >= self.every_s - slack_s)
     }
 
+    /// What was used over the second half of the run, on average: by then what a workload
+    /// makes to begin with is there. None without a sample.
+    pub fn figures(&self) -> Vec<(String, f64)> {
+        let half = self.samples.last().map_or(0.0, |last| last.at_s / 2.0);
+        let late: Vec<&Sample> = self.samples.iter().filter(|it| it.at_s >= half).collect();
+        let mean = |get: fn(&Sample) -> u64| {
+            let sum: f64 = late.iter().map(|sample| get(sample) as f64).sum();
+            sum / late.len() as f64
+        };
+        if late.is_empty() {
+            return Vec::new();
+        }
+        vec![
+            ("memory_mean_bytes".to_owned(), mean(|it| it.memory_bytes)),
+            (
+                "taken_mean_bytes".to_owned(),
+                mean(|it| it.memory_bytes + it.store_bytes),
+            ),
+        ]
+    }
+
     /// Adds a sample that is due.
     pub fn push(&mut self, sample: Sample) {
         self.samples.push(sample);
@@ -70,6 +91,26 @@ impl Series {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_taken_is_the_mean_of_the_second_half() {
+        let mut series = Series::default();
+        assert!(series.figures().is_empty());
+        for (at_s, memory_bytes, store_bytes) in [(0.0, 9, 0), (1.0, 7, 1), (2.0, 5, 3)] {
+            series.push(Sample {
+                at_s,
+                memory_bytes,
+                store_bytes,
+                ..Sample::default()
+            });
+        }
+        let named = |name: &str| {
+            let figures = series.figures();
+            figures.into_iter().find(|it| it.0 == name).unwrap().1
+        };
+        assert_eq!(named("memory_mean_bytes"), 6.0);
+        assert_eq!(named("taken_mean_bytes"), 8.0);
+    }
 
     #[test]
     fn a_long_run_has_as_few_samples_as_a_short_one() {

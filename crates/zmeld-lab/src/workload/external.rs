@@ -36,13 +36,26 @@ pub enum OutputFormat {
     StressNg,
     /// A benchmark of the NAS Parallel Benchmarks.
     Npb,
+    /// Lines that are `name=number` and nothing else: the command's own figures.
+    Figures,
 }
 
 impl ExternalCommand {
     /// In a sentence.
     pub fn describe(&self) -> String {
         let data = self.data.as_deref().unwrap_or("not known");
-        format!("{}; data: {data}", self.command.join(" "))
+        format!("{}; data: {data}", shown(&self.command.join(" ")))
+    }
+}
+
+/// A script's beginning says enough.
+const SHOWN_CHARS: usize = 120;
+
+fn shown(command: &str) -> String {
+    let one_line = command.split_whitespace().collect::<Vec<_>>().join(" ");
+    match one_line.char_indices().nth(SHOWN_CHARS) {
+        Some((end, _)) => format!("{} ...", &one_line[..end]),
+        None => one_line,
     }
 }
 
@@ -62,6 +75,7 @@ impl OutputFormat {
             OutputFormat::Sysbench => Ok((sysbench(text), false)),
             OutputFormat::StressNg => stress_ng(text),
             OutputFormat::Npb => npb(text),
+            OutputFormat::Figures => Ok((own_figures(text), false)),
         }
     }
 }
@@ -137,6 +151,20 @@ fn stress_ng(text: &str) -> ParsedOutput {
     Ok((figures, true))
 }
 
+/// `requests_per_s=1234.5`: a name of lower-case letters, digits and underscores.
+fn own_figures(text: &str) -> BTreeMap<String, f64> {
+    let is_name = |name: &str| {
+        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+        name.starts_with(|c: char| c.is_ascii_lowercase()) && name.chars().all(plain)
+    };
+    let figures = text.lines().filter_map(|line| {
+        let (name, value) = line.trim().split_once('=')?;
+        let value: f64 = value.parse().ok()?;
+        (is_name(name) && value.is_finite()).then(|| (name.to_owned(), value))
+    });
+    figures.collect()
+}
+
 /// ` Mop/s total = 14772.15`, ` Verification = SUCCESSFUL`.
 fn npb(text: &str) -> ParsedOutput {
     let mut figures = BTreeMap::new();
@@ -186,5 +214,8 @@ mod tests {
             ([("mop_per_s".to_owned(), 14772.15)].into(), true)
         );
         assert!(npb(" Verification = UNSUCCESSFUL\n").is_err());
+        let own = own_figures("work_s=1.5\nA=3\nwork_s is 4\nrate_2=7\nx=inf\nx = 3\n");
+        let expected = [("work_s".to_owned(), 1.5), ("rate_2".to_owned(), 7.0)];
+        assert_eq!(own, expected.into());
     }
 }

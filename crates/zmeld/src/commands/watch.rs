@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use rustix::process::{set_parent_process_death_signal, Signal};
 use zmeld_linux::Host;
 use zmeld_swap::config::Config;
 use zmeld_swap::observe::{lately, Observation};
@@ -61,6 +62,10 @@ pub struct WatchArgs {
     #[arg(long, value_name = "FILE")]
     pub textfile: Option<PathBuf>,
 
+    /// End with the process that started it
+    #[arg(long, hide = true)]
+    pub with_parent: bool,
+
     /// Which machine, and its configuration
     #[command(flatten)]
     pub place: MachineArgs,
@@ -68,6 +73,9 @@ pub struct WatchArgs {
 
 /// Runs the command.
 pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
+    if args.with_parent {
+        set_parent_process_death_signal(Some(Signal::TERM))?;
+    }
     let config = args.place.config()?;
     let host = args.place.host();
     let listen = args.listen.or(config.metrics.listen).filter(|_| !args.once);

@@ -314,6 +314,7 @@ fn settings(seed: u64, budget: Option<Duration>) -> anyhow::Result<Settings> {
         budget,
         launcher: own(&["bench", "launch"]),
         supervisor: own(&["bench", "supervise"]),
+        watch: own(&["watch", "--with-parent"]),
         workload: own(&["bench", "workload"]),
         kernel: None,
     })

@@ -44,6 +44,7 @@ fn unit(metric: &Metric) -> Unit {
     match metric.name.as_str() {
         name if name.ends_with("_s") && !name.ends_with("per_s") => Unit::Seconds,
         "mb_per_s" => Unit::MbPerSecond,
+        name if name.ends_with("_bytes") => Unit::Bytes,
         _ => Unit::Number,
     }
 }
@@ -53,7 +54,10 @@ fn label(metric: &Metric) -> String {
         "elapsed_s" => "elapsed".to_owned(),
         "measured_s" => "measured time".to_owned(),
         "mb_per_s" => "speed".to_owned(),
+        "memory_mean_bytes" => "memory".to_owned(),
+        "taken_mean_bytes" => "memory and store".to_owned(),
         name => name
+            .trim_end_matches("_bytes")
             .replace("_per_s", "/s")
             .replace('_', " ")
             .replace("kib/s", "KiB/s"),
@@ -552,6 +556,9 @@ fn case_section(experiment: &Experiment, case: &CaseJudgement, plots: bool) -> S
         section = section.plot(bars(experiment, case));
     }
     section = section.table(arms_table(experiment, case));
+    if !case.also.is_empty() {
+        section = section.table(metrics_table(experiment, case));
+    }
     if let Some(facts) = experiment.facts(&case.case) {
         for skipped in &facts.skipped {
             section = section.advice(
@@ -570,6 +577,40 @@ fn case_section(experiment: &Experiment, case: &CaseJudgement, plots: bool) -> S
         }
     }
     section
+}
+
+/// Every metric of a recipe that has more than one: each arm, and how it stands to the
+/// first.
+fn metrics_table(experiment: &Experiment, case: &CaseJudgement) -> Table {
+    let mut table = Table::new("All metrics")
+        .column(Column::text("metric"))
+        .column(Column::text("arm").names_row())
+        .column(Column::text("median"))
+        .column(Column::text("of the first").key("ratio"));
+    let first = std::iter::once((&experiment.recipe.metric, &case.judgement));
+    let also = case.also.iter().map(|it| (&it.metric, &it.judgement));
+    for (metric, judgement) in first.chain(also) {
+        let base = judgement.arms.first().map(|arm| arm.arm.as_str());
+        for arm in &judgement.arms {
+            let mut all = judgement.comparisons.iter();
+            let compared = all.find(|it| Some(it.base.as_str()) == base && it.arm == arm.arm);
+            let ratio = compared.map(|it| &it.effect.ratio);
+            let ratio = ratio.map_or(String::new(), |it| {
+                format!("{:.3} ({:.3} to {:.3})", it.value, it.low, it.high)
+            });
+            table.row(cells![
+                label(metric),
+                arm.arm.as_str(),
+                unit(metric).format(arm.median.value),
+                ratio,
+            ]);
+        }
+    }
+    table.note(
+        "Memory is what the group had in RAM in the second half of a run, on average; the store is \
+         what compressed devices took. Ratios with 95 % intervals (Hodges and Lehmann's estimate).",
+    );
+    table
 }
 
 fn bars(experiment: &Experiment, case: &CaseJudgement) -> Bars {
