@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 from dataclasses import replace
 
 import promql_parser
@@ -15,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from conftest import TOP
 from made import NOON, Machine, Owner, program, write
 from zmeld_fleet import cli, metrics, reporting
+from zmeld_fleet.analysis import Standout
 
 HOSTILE = 'a"b\\c\nd\x1b[2J'
 NAME = re.compile(r"zmeld_[a-z0-9_]+")
@@ -73,7 +76,57 @@ def test_other_peoples_text_stays_in_its_label(report):
 
 def test_a_report_of_nothing_is_no_mistake(report):
     empty = replace(report, kinds=[], fleet=None, standouts=[], left_out=[], surveys_used=0)
-    assert set(read(metrics.render(empty))) == {"zmeld_fleet_surveys_used"}
+    of_none = {"zmeld_fleet_surveys_used", "zmeld_fleet_kinds_left_out"}
+    assert set(read(metrics.render(empty))) == of_none
+
+
+def called(report, names):
+    """The report with a kind of each name, the first with most machines, and what stands out."""
+    kinds = [
+        replace(report.kinds[0], name=name, machines=2000 - at) for at, name in enumerate(names)
+    ]
+    standouts = [Standout("5a", "h", name, f"m{at}", 1, 1, 9) for at, name in enumerate(names)]
+    return replace(report, kinds=kinds, standouts=standouts)
+
+
+def test_names_that_look_alike_stay_apart(report):
+    long = "x" * 600
+    names = ["a\nb", "a\\x0ab", "a\\x0ab (2)", "a b", "a\u00a0b", long + "1", long + "2"]
+    found = read(metrics.render(called(report, names)))
+    for samples in found.values():
+        labels = [tuple(sorted(one.labels.items())) for one in samples]
+        assert len(set(labels)) == len(labels)
+    kinds = {one.value: one.labels["kind"] for one in found["zmeld_fleet_machines"]}
+    assert len(set(kinds.values())) == len(names)
+    # Who is shown as he is keeps his name, whatever the others call themselves.
+    told = [kinds[2000 - at] for at in range(len(names))]
+    assert told[1:4] == ["a\\x0ab", "a\\x0ab (2)", "a b"]
+    assert told[0] == "a\\x0ab (3)" and told[4] == "a b (2)"
+    measures = {
+        one.labels["measure"]: one.labels["kind"]
+        for one in found["zmeld_fleet_standout_deviations"]
+    }
+    assert [measures[f"m{at}"] for at in range(len(names))] == told
+
+
+def test_kinds_without_end_have_no_gauges(report, tmp_path, monkeypatch, capsys):
+    many = called(report, [f"node{at}" for at in range(metrics.KINDS_MAX + 7)])
+    found = read(metrics.render(many))
+    kinds = [one.labels["kind"] for one in found["zmeld_fleet_machines"]]
+    assert kinds == [f"node{at}" for at in range(metrics.KINDS_MAX)]
+    for samples in found.values():
+        assert {one.labels.get("kind", kinds[0]) for one in samples} <= set(kinds)
+    (more,) = found["zmeld_fleet_kinds_left_out"]
+    assert more.value == 7
+    monkeypatch.setattr(reporting, "make", lambda *_, **__: many)
+    assert cli.main(["report", str(tmp_path), "--prometheus", str(tmp_path / "x.prom")]) == 0
+    said = capsys.readouterr().err
+    assert (
+        said.splitlines().count(
+            "zmeld-fleet: 7 kinds have no gauges: only the 100 with most machines do"
+        )
+        == 1
+    )
 
 
 def test_every_gauge_is_documented():
@@ -142,3 +195,107 @@ def test_rules_ask_for_what_there_is():
         check(rule["expr"])
         assert rule["annotations"]["summary"] and rule["labels"]["severity"]
         assert re.fullmatch(r"\d+[mhd]", rule["for"])
+
+
+def rules_that(rules, query):
+    """The alerts whose query has this."""
+    alerts = [rule for group in rules["groups"] for rule in group["rules"]]
+    return {rule["alert"] for rule in alerts if query in rule["expr"]}
+
+
+def test_machines_and_reports_that_are_gone_are_told():
+    rules = yaml.safe_load((TOP / "packaging" / "prometheus" / "rules.yaml").read_text())
+    assert rules_that(rules, "time() - zmeld_fleet_oldest_survey_time_seconds")
+    assert rules_that(rules, "absent(zmeld_fleet_surveys_used)")
+
+
+def queries(name, title):
+    """A panel's queries, with all kinds and machines chosen."""
+    board = json.loads((TOP / "packaging" / "grafana" / name).read_text())
+    (panel,) = [panel for panel in board["panels"] if panel["title"] == title]
+    found = [target["expr"] for target in panel["targets"]]
+    return [one.replace("$kind", ".*").replace("$instance", ".*") for one in found]
+
+
+def test_a_tier_without_a_table_is_no_gap():
+    for name in ("zmeld.json", "zmeld-fleet.json"):
+        board = (TOP / "packaging" / "grafana" / name).read_text()
+        sums = re.findall(r"sum\(zmeld_tier_metadata_bytes[^)]*\)(.{13})", board)
+        assert sums and set(sums) == {" or vector(0)"}
+
+
+def test_the_interval_is_the_best_setups():
+    low, high = queries("zmeld-fleet.json", "Gain over time, by kind")[1:]
+    best = 'and on (kind, codec, melded) topk by (kind) (1, zmeld_fleet_gain_bytes{kind=~".*"})'
+    assert best in low and best in high
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
+def test_prometheus_answers_as_they_say(tmp_path):
+    gains = [("zstd", "yes", 100, 90, 110), ("lz4", "yes", 95, 94, 96), ("zstd", "no", 60, 1, 190)]
+    had = {}
+    for codec, melded, value, low, high in gains:
+        labels = f'{{kind="web",codec="{codec}",melded="{melded}"}}'
+        had[f"zmeld_fleet_gain_bytes{labels}"] = value
+        had[f"zmeld_fleet_gain_low_bytes{labels}"] = low
+        had[f"zmeld_fleet_gain_high_bytes{labels}"] = high
+    had['zmeld_tier_stored_bytes{instance="a",tier="zswap"}'] = 50
+    had['zmeld_tier_memory_used_bytes{instance="a",tier="zswap"}'] = 20
+    had['zmeld_fleet_oldest_survey_time_seconds{kind="web"}'] = 0
+    had['zmeld_fleet_newest_survey_time_seconds{kind="web"}'] = 20 * 86400
+    asked = {}
+    for query, value in zip(
+        queries("zmeld-fleet.json", "Gain over time, by kind"), (100, 90, 110), strict=True
+    ):
+        asked[query] = ('{kind="web"}', value)
+    (freed,) = queries("zmeld-fleet.json", "Freed now")
+    asked[freed] = ("{}", 30)
+    days = 20
+    told = {
+        "ZmeldMachineNotSurveyed": [{"kind": "web"}],
+        "ZmeldFleetReportMissing": [{}],
+        "ZmeldSurveysOld": [],
+    }
+    rules = TOP / "packaging" / "prometheus" / "rules.yaml"
+    said = {}
+    for group in yaml.safe_load(rules.read_text())["groups"]:
+        for rule in group["rules"]:
+            text = json.dumps(rule.get("annotations"))
+            text = text.replace("{{ $labels.kind }}", "web")
+            text = text.replace("{{ $value | humanizeDuration }}", f"{days}d 0h 0m 0s")
+            said[rule["alert"]] = json.loads(text)
+    test = {
+        "interval": "1h",
+        "input_series": [
+            {"series": one, "values": f"{value}+0x{days * 24}"} for one, value in had.items()
+        ],
+        "promql_expr_test": [
+            {
+                "expr": query,
+                "eval_time": f"{days}d",
+                "exp_samples": [{"labels": labels, "value": value}],
+            }
+            for query, (labels, value) in asked.items()
+        ],
+        "alert_rule_test": [
+            {
+                "eval_time": f"{days}d",
+                "alertname": alert,
+                "exp_alerts": [
+                    {
+                        "exp_labels": {**labels, "severity": "warning"},
+                        "exp_annotations": said[alert],
+                    }
+                    for labels in found
+                ],
+            }
+            for alert, found in told.items()
+        ],
+    }
+    asks = tmp_path / "test.yaml"
+    whole = {"rule_files": [str(rules)], "evaluation_interval": "1h", "tests": [test]}
+    asks.write_text(yaml.safe_dump(whole))
+    done = subprocess.run(
+        ["promtool", "test", "rules", str(asks)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 from zmeld_fleet import __version__
 from zmeld_fleet.places import PlaceError
-from zmeld_fleet.words import inert
+from zmeld_fleet.words import inert, plural
 
 TRACE = "ZMELD_FLEET_TRACE"
 """With it an error that nobody foresaw shows where it was."""
@@ -140,6 +140,10 @@ def _report(plan: argparse.Namespace) -> int:
         from zmeld_fleet import metrics
 
         results.write_whole(plan.prometheus, metrics.render(report).encode())
+        if more := metrics.kinds_left_out(report):
+            said = f"{plural(more, 'kind has', 'kinds have')} no gauges"
+            most = f"only the {metrics.KINDS_MAX} with most machines do"
+            print(f"zmeld-fleet: {said}: {most}", file=sys.stderr)
     if plan.json:
         print(results.report_json(report))
     else:

@@ -4,6 +4,9 @@
 Names follow its conventions as `zmeld`'s own do (docs/status.md): the prefix `zmeld_fleet_`,
 the unit last. `FAMILIES` is the list; docs/fleet.md and the dashboard in packaging/grafana use
 these names. Made anew with each report, so all are gauges.
+
+Prometheus takes a file as a whole or not at all, and two samples of a gauge with the same labels
+spoil it: texts that differ are told apart here, whoever made them look alike.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from datetime import datetime, timezone
 
 from zmeld_fleet.analysis import Kind, Report
 from zmeld_fleet.estimate import Estimate
-from zmeld_fleet.words import inert
+from zmeld_fleet.words import LENGTH_MAX, inert
 
 Sample = tuple[dict[str, str], float]
 
@@ -26,6 +29,9 @@ WHERE = {
     "between_machines": "fleet",
 }
 """Where a page has its twin: in the same owner, in another one of the machine, elsewhere."""
+
+KINDS_MAX = 100
+"""Kinds that have gauges: each is some 45 series, and a report by node has as many as nodes."""
 
 
 @dataclass(frozen=True)
@@ -37,21 +43,48 @@ class Family:
     samples: Callable[[Report], Iterable[Sample]]
 
 
+def distinct(texts: Iterable[str]) -> dict[str, str]:
+    """Each text as it is shown. Where two would be shown alike, one that is shown as it is keeps
+    its name, and the others are numbered."""
+    shown: dict[str, str] = {}
+    taken: set[str] = set()
+    for text in sorted(set(texts), key=lambda one: (inert(one) != one, one)):
+        name, number = inert(text), 1
+        while name in taken:
+            number += 1
+            name = f"{inert(text)[: LENGTH_MAX - 20]} ({number})"
+        shown[text] = name
+        taken.add(name)
+    return shown
+
+
+def told(report: Report) -> dict[str, Kind]:
+    """The kinds that have gauges, by what they are called: those with most machines."""
+    kinds = sorted(report.kinds, key=lambda kind: (-kind.machines, kind.name))[:KINDS_MAX]
+    shown = distinct(kind.name for kind in kinds)
+    return {shown[kind.name]: kind for kind in kinds}
+
+
+def kinds_left_out(report: Report) -> int:
+    """How many kinds have no gauges."""
+    return max(0, len(report.kinds) - KINDS_MAX)
+
+
 def _kinds(value: Callable[[Kind], float]) -> Callable[[Report], Iterator[Sample]]:
     """A value of each kind. All machines together are no kind: a sum over kinds is right."""
 
     def samples(report: Report) -> Iterator[Sample]:
-        for kind in report.kinds:
-            yield {"kind": kind.name}, value(kind)
+        for name, kind in told(report).items():
+            yield {"kind": name}, value(kind)
 
     return samples
 
 
 def _setups(value: Callable[[Estimate], float], of: str) -> Callable[[Report], Iterator[Sample]]:
     def samples(report: Report) -> Iterator[Sample]:
-        for kind in report.kinds:
+        for name, kind in told(report).items():
             for setup in kind.setups:
-                labels = {"kind": kind.name, "codec": setup.codec}
+                labels = {"kind": name, "codec": setup.codec}
                 labels["melded"] = "yes" if setup.melded else "no"
                 yield labels, value(getattr(setup, of))
 
@@ -59,10 +92,10 @@ def _setups(value: Callable[[Estimate], float], of: str) -> Callable[[Report], I
 
 
 def _duplicates(report: Report) -> Iterator[Sample]:
-    for kind in report.kinds:
-        for name, where in WHERE.items():
-            pages = getattr(kind.duplicates, name).value
-            yield {"kind": kind.name, "where": where}, pages * report.page_size
+    for name, kind in told(report).items():
+        for of, where in WHERE.items():
+            pages = getattr(kind.duplicates, of).value
+            yield {"kind": name, "where": where}, pages * report.page_size
 
 
 def _left_out(report: Report) -> Iterator[Sample]:
@@ -73,10 +106,13 @@ def _left_out(report: Report) -> Iterator[Sample]:
 
 def _standouts(report: Report) -> Iterator[Sample]:
     seen = set()
+    kinds = {kind.name: name for name, kind in told(report).items()}
+    machines = distinct(one.machine for one in report.standouts)
     for one in report.standouts:
-        labels = {"machine": one.machine, "host": one.host or "", "kind": one.kind}
         key = (one.machine, one.measure)
-        if key not in seen:
+        if key not in seen and one.kind in kinds:
+            labels = {"machine": machines[one.machine], "host": one.host or ""}
+            labels["kind"] = kinds[one.kind]
             seen.add(key)
             yield labels | {"measure": one.measure}, one.deviations
 
@@ -172,6 +208,11 @@ FAMILIES = [
         "zmeld_fleet_left_out",
         "Files and surveys that do not count, by reason.",
         _left_out,
+    ),
+    Family(
+        "zmeld_fleet_kinds_left_out",
+        f"Kinds without gauges: the {KINDS_MAX} with most machines have some.",
+        lambda report: [({}, kinds_left_out(report))],
     ),
 ]
 
