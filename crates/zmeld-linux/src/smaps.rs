@@ -89,33 +89,57 @@ pub fn parse(text: &[u8], page_size: u64) -> Vec<Mapping> {
 ///
 /// # Errors
 /// When it cannot be read.
-pub fn visit(
-    mut text: impl BufRead,
-    page_size: u64,
-    each: &mut dyn FnMut(Mapping),
-) -> io::Result<()> {
-    let mut last: Option<Mapping> = None;
-    let mut line = Vec::new();
-    loop {
-        line.clear();
-        if text.read_until(b'\n', &mut line)? == 0 {
-            break;
-        }
-        if line.last() == Some(&b'\n') {
-            line.pop();
-        }
-        if let Some(mapping) = parse_head(&line) {
-            if let Some(whole) = last.replace(mapping) {
-                each(whole);
-            }
-        } else if let Some(mapping) = &mut last {
-            parse_field(mapping, &line, page_size);
-        }
-    }
-    if let Some(whole) = last {
-        each(whole);
+pub fn visit(text: impl BufRead, page_size: u64, each: &mut dyn FnMut(Mapping)) -> io::Result<()> {
+    let mut reader = Reader::new(text, page_size);
+    while let Some(mapping) = reader.next_mapping()? {
+        each(mapping);
     }
     Ok(())
+}
+
+/// The same one by one, for who does something between two of them.
+#[derive(Debug)]
+pub struct Reader<R> {
+    text: R,
+    page_size: u64,
+    /// The mapping whose fields are being read.
+    last: Option<Mapping>,
+    line: Vec<u8>,
+}
+
+impl<R: BufRead> Reader<R> {
+    /// Of that text.
+    pub fn new(text: R, page_size: u64) -> Self {
+        Reader {
+            text,
+            page_size,
+            last: None,
+            line: Vec::new(),
+        }
+    }
+
+    /// The next mapping; none behind the last.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn next_mapping(&mut self) -> io::Result<Option<Mapping>> {
+        loop {
+            self.line.clear();
+            if self.text.read_until(b'\n', &mut self.line)? == 0 {
+                return Ok(self.last.take());
+            }
+            if self.line.last() == Some(&b'\n') {
+                self.line.pop();
+            }
+            if let Some(mapping) = parse_head(&self.line) {
+                if let Some(whole) = self.last.replace(mapping) {
+                    return Ok(Some(whole));
+                }
+            } else if let Some(mapping) = &mut self.last {
+                parse_field(mapping, &self.line, self.page_size);
+            }
+        }
+    }
 }
 
 /// `55d840ee8000-55d840eea000 r--p 00000000 fe:00 247026      /usr/bin/cat`

@@ -355,6 +355,7 @@ pub fn survey(
     let machine = key.machine(&machine::id(host)?);
     let live = LiveMemory::open(LiveOptions {
         shared: true,
+        regions: false,
         ..LiveOptions::new(options.selection.clone())
     })?;
     // After what was asked for was looked at: that is wrong at any time.

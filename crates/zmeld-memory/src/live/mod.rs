@@ -55,6 +55,9 @@ pub struct LiveOptions {
     /// Read the scanning process itself too. It is left out otherwise, because
     /// its own buffers would distort the result.
     pub include_self: bool,
+    /// Number and name regions. Without, all are number 0 and none is kept, so that memory
+    /// does not grow with the mappings of who is read.
+    pub regions: bool,
 }
 
 impl LiveOptions {
@@ -65,6 +68,7 @@ impl LiveOptions {
             shared: false,
             files: false,
             include_self: false,
+            regions: true,
         }
     }
 }

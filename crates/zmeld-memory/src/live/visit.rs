@@ -9,6 +9,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::io::{self, BufReader};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -35,6 +36,9 @@ const PIECE_PAGES: u64 = 16 << 10;
 /// In mappings larger than this, looking stops once as many pages are found as
 /// smaps says are there: sanitizers and runtimes reserve terabytes.
 const SPARSE_PAGES: u64 = 64 << 10;
+/// Mappings of a process that are known at a time: it may have a million of them, each
+/// with a name of 4 KiB.
+const MAPPINGS_AT_ONCE: usize = 512;
 
 pub(super) fn visit(
     live: &LiveMemory,
@@ -50,6 +54,7 @@ pub(super) fn visit(
         || LiveWorker::new(&shared, stop, sink),
         |worker, work| match work {
             VisitTask::Process(chosen) => queue.extend(worker.open(chosen)),
+            VisitTask::Mappings(rest) => queue.extend(worker.mappings(rest)),
             VisitTask::MappingPart(piece) => {
                 let (now, later) = piece.split();
                 if let Some(later) = later {
@@ -100,6 +105,7 @@ struct VisitShared<'a> {
 
 enum VisitTask<'a> {
     Process(&'a ChosenProcess),
+    Mappings(Box<Mappings>),
     MappingPart(MappingPart),
 }
 
@@ -111,6 +117,12 @@ struct OpenProcess {
     pagemap: File,
     /// Gone: counted once, and nothing more is read.
     given_up: AtomicBool,
+}
+
+/// The mappings of a process that were not looked at yet.
+struct Mappings {
+    process: Arc<OpenProcess>,
+    smaps: smaps::Reader<BufReader<File>>,
 }
 
 /// A mapping that is being visited. The two kinds of page in it (the process's
@@ -151,6 +163,20 @@ impl MappingPart {
     }
 }
 
+impl Mappings {
+    /// The next ones; none behind the last.
+    fn some(&mut self) -> io::Result<Vec<Mapping>> {
+        let mut some = Vec::new();
+        while some.len() < MAPPINGS_AT_ONCE {
+            let Some(mapping) = self.smaps.next_mapping()? else {
+                break;
+            };
+            some.push(mapping);
+        }
+        Ok(some)
+    }
+}
+
 impl<'a> VisitShared<'a> {
     fn new(live: &'a LiveMemory) -> Self {
         let seen = live.seen.clone().unwrap_or_default();
@@ -166,6 +192,9 @@ impl<'a> VisitShared<'a> {
 
     /// `None` when the numbers are used up.
     fn new_region(&self, visited: &MappingVisit, kind: RegionKind) -> Option<RegionId> {
+        if !self.live.options.regions {
+            return Some(RegionId(0));
+        }
         let mut regions = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
         let id = RegionId(u32::try_from(regions.len()).ok()?);
         if id > RegionId::MAX {
@@ -298,31 +327,61 @@ impl<'a> LiveWorker<'a> {
                 .open_relative(name)
                 .map_err(|error| skip_reason(&error))
         };
-        let mut text = Vec::new();
-        std::io::Read::read_to_end(&mut open("smaps")?, &mut text).map_err(|error| match error
-            .kind()
-        {
-            std::io::ErrorKind::PermissionDenied => SkipReason::Permission,
-            _ => SkipReason::Vanished,
-        })?;
+        let smaps = BufReader::new(open("smaps")?);
         let pagemap = open("pagemap")?;
         let mem = open("mem")?;
-        let mappings = smaps::parse(&text, self.shared.page_size);
-        if mappings.is_empty() {
-            return Err(SkipReason::Vanished); // a process that is exiting has no memory any more
-        }
-        let opened = Arc::new(OpenProcess {
+        let process = Arc::new(OpenProcess {
             pid: chosen.pid,
             comm: Arc::clone(&chosen.comm),
             mem,
             pagemap,
             given_up: AtomicBool::new(false),
         });
-        Ok(mappings
-            .into_iter()
-            .rev()
-            .filter_map(|mapping| self.mapping(&opened, mapping))
-            .collect())
+        let mut mappings = Box::new(Mappings {
+            process,
+            smaps: smaps::Reader::new(smaps, self.shared.page_size),
+        });
+        let first = mappings.some().map_err(|error| match error.kind() {
+            io::ErrorKind::PermissionDenied => SkipReason::Permission,
+            _ => SkipReason::Vanished,
+        })?;
+        if first.is_empty() {
+            return Err(SkipReason::Vanished); // a process that is exiting has no memory any more
+        }
+        Ok(self.work(mappings, first))
+    }
+
+    /// Some more mappings of a process, as work.
+    fn mappings<'w>(&mut self, mut mappings: Box<Mappings>) -> Vec<VisitTask<'w>> {
+        let process = Arc::clone(&mappings.process);
+        if process.given_up.load(Ordering::Relaxed) {
+            return Vec::new();
+        }
+        match mappings.some() {
+            Ok(some) if !some.is_empty() => self.work(mappings, some),
+            // That was all, unless the process ended, whose page tables read as nothing.
+            Ok(_) => {
+                let got = pagemap::read(&process.pagemap, 0, 1, &mut self.entries);
+                if !matches!(got, Ok(1)) {
+                    self.give_up(&process, 0);
+                }
+                Vec::new()
+            }
+            Err(_) => {
+                self.give_up(&process, 0);
+                Vec::new()
+            }
+        }
+    }
+
+    /// Mappings as work, of which the last is done first, and what follows them last.
+    fn work<'w>(&mut self, rest: Box<Mappings>, some: Vec<Mapping>) -> Vec<VisitTask<'w>> {
+        let process = Arc::clone(&rest.process);
+        let is_all = some.len() < MAPPINGS_AT_ONCE;
+        let rest = (!is_all).then_some(VisitTask::Mappings(rest));
+        let some = some.into_iter().rev();
+        let some = some.filter_map(|mapping| self.mapping(&process, mapping));
+        rest.into_iter().chain(some).collect()
     }
 
     /// Counts a mapping as a whole; returns it as work if its pages matter.
@@ -409,7 +468,7 @@ impl<'a> LiveWorker<'a> {
         let got = pagemap::read(&process.pagemap, first, count, &mut entries);
         if !matches!(got, Ok(got) if got > 0) {
             // The page tables of a process that ended read as nothing.
-            self.give_up(visited, 0);
+            self.give_up(process, 0);
             entries.clear();
         }
         let mut found = 0;
@@ -529,15 +588,15 @@ impl<'a> LiveWorker<'a> {
             failed[at] = true
         }) {
             Ok(()) => self.deliver_runs(visited),
-            Err(reader::ProcessGone) => self.give_up(visited, pages),
+            Err(reader::ProcessGone) => self.give_up(&visited.process, pages),
         }
         self.runs.clear();
         self.maybe_shared.clear();
     }
 
     /// The process ended: counted once, with the pages that were about to be read.
-    fn give_up(&mut self, visited: &MappingVisit, pages: usize) {
-        if visited.process.given_up.swap(true, Ordering::Relaxed) {
+    fn give_up(&mut self, process: &OpenProcess, pages: usize) {
+        if process.given_up.swap(true, Ordering::Relaxed) {
             self.skipped.pages(SkipReason::Vanished, pages as u64);
         } else {
             self.skipped.process(SkipReason::Vanished, pages as u64);
