@@ -137,6 +137,26 @@ fn what_systemd_says_of_the_machine_is_heard() {
     }
 }
 
+/// A survey, in a process of its own, needs room beside the watch, which outlives it.
+#[test]
+fn the_watch_has_more_memory_where_it_surveys() {
+    let limit = |case: &str| {
+        let case = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/generator/{case}"));
+        let out = tempfile::tempdir().unwrap();
+        generate(&environment(&case.join("root")), out.path());
+        let unit = fs::read_to_string(out.path().join("zmeld-watch.service")).unwrap();
+        assert!(unit.lines().any(|line| line == "OOMPolicy=continue"));
+        let mut found = unit.lines().filter_map(|line| {
+            let limit = line.strip_prefix("MemoryMax=")?;
+            limit.strip_suffix('M')?.parse::<u64>().ok()
+        });
+        found.next().unwrap()
+    };
+    let watch = limit("several-tiers");
+    assert_eq!(limit("surveys"), watch + 64);
+    assert_eq!(limit("surveys-in-a-store"), watch + 64);
+}
+
 #[test]
 fn units_that_cannot_be_written_leave_nothing_behind() {
     let case = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/generator/several-tiers/root");

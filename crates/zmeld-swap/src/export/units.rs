@@ -319,9 +319,9 @@ impl Maker<'_> {
             }
             let is_watch = file == "zmeld-watch.service";
             let survey = config.watch.survey.as_ref().filter(|_| is_watch);
-            if survey.is_some() && line == "MemoryMax=64M" {
+            if survey.is_some() && line == "MemoryMax=128M" {
                 // A survey, in a process of its own, has 64 MiB more, and goes first.
-                line = "MemoryMax=128M".to_owned();
+                line = "MemoryMax=192M".to_owned();
             }
             filled.push_str(&line);
             filled.push('\n');
