@@ -104,7 +104,10 @@ WRONG = [
     ({"image": {"digest": "sha256:1"}}, "digest"),
     ({"key": {"secret": "a: b"}}, "secret"),
     ({"priorityClass": {"name": "a: b"}}, "priorityClass"),
-    ({"podAnnotations": {"container.apparmor.security.beta.kubernetes.io/zmeld": "x"}}, "apparmor"),
+    (
+        {"podAnnotations": {"container.apparmor.security.beta.kubernetes.io/zmeld": "x"}},
+        "apparmor",
+    ),
     ({"credentialsSecret": "store"}, "credentialsSecret"),
     ({"place": "s3://x", "certificates": "ca.pem"}, "certificates"),
 ]
@@ -168,7 +171,9 @@ def rights(found: list[dict]) -> list[str]:
         "allowPrivilegeEscalation": False,
         "readOnlyRootFilesystem": True,
     }
-    problems = [f"{name} is {security.get(name)}" for name in wanted if security.get(name) != wanted[name]]
+    problems = [
+        f"{name} is {security.get(name)}" for name in wanted if security.get(name) != wanted[name]
+    ]
     if spec["securityContext"]["seccompProfile"] != {"type": "RuntimeDefault"}:
         problems.append("no seccomp profile")
     for name in ("hostNetwork", "hostIPC", "initContainers"):
@@ -240,7 +245,9 @@ class Chart:
         if found:
             spec = pod(found)
             env = {it["name"]: it.get("value") for it in spec["containers"][0]["env"]}
-            problems += [f"no {it}" for it in TEXTS["environment"].items() if it not in env.items()]
+            problems += [
+                f"no {it}" for it in TEXTS["environment"].items() if it not in env.items()
+            ]
             if spec["priorityClassName"] != "true":
                 problems.append("another class")
         say("values that look like others stay texts", problems)
