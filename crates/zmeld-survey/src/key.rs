@@ -2,9 +2,9 @@
 //! surveys need not have.
 
 use std::fmt::Write;
-use std::fs::File;
+use std::fs::{DirBuilder, File};
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::Path;
 
 use zmeld_linux::{file, FileError};
@@ -90,6 +90,19 @@ impl Key {
     /// When something is there, it cannot be written, or there is no chance to be had.
     pub fn create(path: &Path) -> Result<Key, Error> {
         let key = Key(chance()?);
+        if let Some(folder) = path.parent().filter(|it| !it.as_os_str().is_empty()) {
+            let mut builder = DirBuilder::new();
+            let made = builder.recursive(true).mode(0o755).create(folder);
+            made.map_err(|cause| FileError::new("make", folder, cause))?;
+        }
+        if path.symlink_metadata().is_ok() {
+            return Err(Error::BadKey {
+                path: path.to_owned(),
+                problem: "it is there already, and surveys made with another cannot be compared \
+                          with those made with it: keep it, or name another file"
+                    .to_owned(),
+            });
+        }
         file::create_with_mode(path, format!("{}\n", hex(&key.0)).as_bytes(), 0o600)?;
         Ok(key)
     }
@@ -157,6 +170,17 @@ mod tests {
     use super::*;
     use std::fs::{self, Permissions};
     use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_new_key_makes_its_folder_and_replaces_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("etc/zmeld/fleet.key");
+        let key = Key::create(&path).unwrap();
+        assert_eq!(Key::read(&path).unwrap().id(), key.id());
+        let said = Key::create(&path).unwrap_err().to_string();
+        assert!(said.contains("it is there already"), "{said}");
+        assert_eq!(Key::read(&path).unwrap().id(), key.id());
+    }
 
     #[test]
     fn a_key_is_made_once_for_its_owner_alone_and_read_back() {

@@ -57,6 +57,16 @@ impl Place {
             });
         }
         if !text.contains("://") {
+            // A URL that lacks a slash would be made as folders, and nobody would see it.
+            let scheme = text.split_once(":/").map_or("", |(scheme, _)| scheme);
+            if !scheme.is_empty() && scheme.chars().all(|c| c.is_ascii_alphanumeric()) {
+                return Err(Error::BadPlace {
+                    text: format!("{scheme}:/..."),
+                    problem: format!(
+                        "a URL is {scheme}://BUCKET; for a folder of that name write ./{scheme}:"
+                    ),
+                });
+            }
             return Ok(Place::Folder(PathBuf::from(text)));
         }
         let url = StoreUrl::parse(text)?;
@@ -293,6 +303,17 @@ fn civil(time: SystemTime) -> [i64; 6] {
 mod tests {
     use super::*;
     use std::time::{Duration, UNIX_EPOCH};
+
+    #[test]
+    fn a_url_that_lacks_a_slash_is_no_folder() {
+        for text in ["s3:/fleet/x", "az:/x", "ftp:/x"] {
+            let said = Place::parse(text).unwrap_err().to_string();
+            assert!(said.contains("://BUCKET"), "{said}");
+        }
+        for text in ["./s3:/x", "/srv/a:/b", "surveys"] {
+            assert!(matches!(Place::parse(text), Ok(Place::Folder(_))), "{text}");
+        }
+    }
 
     #[test]
     fn moments_have_their_date() {

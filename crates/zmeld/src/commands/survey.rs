@@ -155,6 +155,13 @@ fn once(place: &str, selection: Selection, args: &ScanArgs) -> anyhow::Result<Ou
         true => Outcome::Interrupted,
         false => Outcome::Done,
     };
+    if survey.refused > 0 && survey.selection.is_none() {
+        // It is kept, and will not count: that is said to cron, too.
+        output::say(format_args!(
+            "processes that might not be read: {}; zmeld-fleet leaves such a survey out as partial",
+            survey.refused
+        ));
+    }
     if args.quiet {
         return Ok(outcome);
     }
