@@ -1,10 +1,13 @@
 //! Where surveys go: a folder, where a file appears whole or not at all, or an object
 //! store.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::fs;
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::time::SystemTime;
 
 use parquet::file::reader::{FileReader, SerializedFileReader};
@@ -33,6 +36,16 @@ pub enum Place {
     Folder(PathBuf),
     /// An object store.
     Store(StoreUrl),
+}
+
+/// A survey that was put somewhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Put {
+    /// Where it is.
+    pub object: String,
+    /// What is there is known to be this survey; without, one of its name was there and
+    /// may not be read.
+    pub is_seen: bool,
 }
 
 impl fmt::Display for Place {
@@ -101,23 +114,57 @@ impl Place {
     }
 
     /// Keeps a survey that is a file of these bytes; says where. One that a store does not
-    /// take is kept on this machine.
+    /// take soon after `stop` is set, or at all, is kept on this machine.
     ///
     /// # Errors
     /// When it cannot be kept there; then nothing is there. What could be kept here is named.
-    pub fn put(&self, survey: &Survey, bytes: &[u8]) -> Result<String, Error> {
+    pub fn put(&self, survey: &Survey, bytes: &[u8], stop: &AtomicBool) -> Result<String, Error> {
         let name = file_name(survey, chance()?);
-        self.put_named(&name, bytes).map_err(|err| match self {
-            Place::Folder(_) => err,
-            Place::Store(_) => self.unsent(err, &name, bytes),
-        })
+        match self.put_named(&name, bytes, stop) {
+            // Nobody else makes such a name.
+            Ok(put) => Ok(put.object),
+            Err(err) => Err(match self {
+                Place::Folder(_) => err,
+                Place::Store(_) => self.unsent(err, &name, bytes),
+            }),
+        }
+    }
+
+    /// Puts there what was kept on this machine because a store did not take it, and removes
+    /// it here; says what is there.
+    ///
+    /// # Errors
+    /// When one is not taken: it stays, with those after it.
+    pub fn put_unsent(&self, stop: &AtomicBool) -> Result<Vec<Put>, Error> {
+        let mut all = Vec::new();
+        if matches!(self, Place::Folder(_)) {
+            return Ok(all);
+        }
+        for folder in state().into_iter() {
+            let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
+            let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+            files.retain(|path| {
+                let name = path.file_name().and_then(|name| name.to_str());
+                name.is_some_and(|name| date(name).is_some())
+            });
+            files.sort();
+            for path in files {
+                let put = self.put_file(&path, stop)?;
+                if put.is_seen {
+                    let removed = fs::remove_file(&path);
+                    removed.map_err(|cause| FileError::new("remove", &path, cause))?;
+                }
+                all.push(put);
+            }
+        }
+        Ok(all)
     }
 
     /// Puts there a survey that is a file, under the name that it has; says where.
     ///
     /// # Errors
     /// When it is no survey, or cannot be kept there.
-    pub fn put_file(&self, path: &Path) -> Result<String, Error> {
+    pub fn put_file(&self, path: &Path, stop: &AtomicBool) -> Result<Put, Error> {
         let none = |problem: &str| Error::BadFile {
             path: path.to_owned(),
             problem: problem.to_owned(),
@@ -141,27 +188,35 @@ impl Place {
             return Err(none("it is no whole file of Parquet, or none of a survey"));
         }
         let bytes = fs::read(path).map_err(failed)?;
-        self.put_named(name, &bytes)
+        self.put_named(name, &bytes, stop)
     }
 
-    fn put_named(&self, name: &str, bytes: &[u8]) -> Result<String, Error> {
+    #[cfg_attr(not(feature = "object-stores"), allow(unused_variables))]
+    fn put_named(&self, name: &str, bytes: &[u8], stop: &AtomicBool) -> Result<Put, Error> {
+        let seen = |object| Put {
+            object,
+            is_seen: true,
+        };
         let date = date(name).expect("a survey's name");
         let below = format!("{ROOT}/date={date}/{name}");
         let folder = match self {
             Place::Folder(folder) => folder,
             #[cfg(feature = "object-stores")]
             Place::Store(url) => {
-                store::put(url, &below, bytes)?;
-                return Ok(url.object(&below));
+                let made = store::put(url, &below, bytes, stop)?;
+                return Ok(Put {
+                    object: url.object(&below),
+                    is_seen: made == store::Made::Whole,
+                });
             }
             #[cfg(not(feature = "object-stores"))]
-            Place::Store(url) => return Ok(url.object(&below)),
+            Place::Store(url) => return Ok(seen(url.object(&below))),
         };
         let path = folder.join(&below);
         make_folder(path.parent().expect("a name has folders"))?;
         // Who reads surveys and has memory on a machine can try out what others hold there.
         file::create_with_mode(&path, bytes, 0o600)?;
-        Ok(path.display().to_string())
+        Ok(seen(path.display().to_string()))
     }
 
     /// Half an hour's work is not lost because a store was not there.
@@ -190,9 +245,18 @@ impl Place {
 }
 
 /// Where a survey is kept that a store did not take: what systemd gave the unit, else
-/// what is root's or the user's, else where temporary files are.
+/// what is root's or the user's, else where temporary files are. Those of a unit may go
+/// with it.
 fn keeping() -> Vec<PathBuf> {
-    let named = |name: &str| std::env::var_os(name).filter(|path| !path.is_empty());
+    let mut folders: Vec<PathBuf> = state().into_iter().collect();
+    if named("STATE_DIRECTORY").is_none() {
+        folders.push(std::env::temp_dir());
+    }
+    folders
+}
+
+/// The first of these, which has nothing else in it.
+fn state() -> Option<PathBuf> {
     let state = named("STATE_DIRECTORY").and_then(|all| {
         let all = all.into_string().ok()?;
         all.split(':').next().map(PathBuf::from)
@@ -204,13 +268,12 @@ fn keeping() -> Vec<PathBuf> {
             .or_else(|| Some(PathBuf::from(named("HOME")?).join(".local/state")))
             .map(|folder| folder.join("zmeld")),
     };
-    let mut folders: Vec<PathBuf> = state.or(own).into_iter().collect();
-    folders.retain(|folder| folder.is_absolute());
-    for folder in &mut folders {
-        folder.push("unsent");
-    }
-    folders.push(std::env::temp_dir());
-    folders
+    let folder = state.or(own).filter(|folder| folder.is_absolute())?;
+    Some(folder.join("unsent"))
+}
+
+fn named(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|path| !path.is_empty())
 }
 
 /// Makes a folder that others may not read, where it is not there.
@@ -227,7 +290,9 @@ fn make_folder(folder: &Path) -> Result<(), Error> {
     let failed = |cause| FileError::new("make", folder, cause);
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true).mode(0o700);
-    builder.create(folder).map_err(failed)?;
+    builder
+        .create(folder)
+        .map_err(|cause| not_made(folder, cause))?;
     let me = rustix::process::geteuid().as_raw();
     let is_ours = |part: &&Path| part.components().any(|name| name.as_os_str() == ROOT);
     for part in folder.ancestors().take_while(is_ours) {
@@ -240,6 +305,20 @@ fn make_folder(folder: &Path) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// Why a folder is not there. Of a unit's file system nothing can be written but what the
+/// unit names, and that only where it was there when the unit started.
+fn not_made(folder: &Path, cause: io::Error) -> Error {
+    match cause.kind() {
+        io::ErrorKind::ReadOnlyFilesystem => Error::BadPlace {
+            text: folder.display().to_string(),
+            problem: "its file system is read-only here; for a unit of systemd, make the folder \
+                      first, name it in ReadWritePaths=, and start the unit again"
+                .to_owned(),
+        },
+        _ => FileError::new("make", folder, cause).into(),
+    }
 }
 
 /// The file of a survey.
@@ -371,10 +450,26 @@ mod tests {
         for (name, word) in [("x.parquet", "its name"), (named.as_str(), "Parquet")] {
             let file = dir.path().join(name);
             fs::write(&file, "PAR1PAR1").unwrap();
-            let said = place.put_file(&file).unwrap_err().to_string();
+            let said = place
+                .put_file(&file, &AtomicBool::new(false))
+                .unwrap_err()
+                .to_string();
             assert!(said.contains(word) && said.contains(name), "{said}");
         }
         assert!(!dir.path().join("surveys").exists());
+    }
+
+    #[test]
+    fn a_folder_that_a_unit_may_not_make_is_to_be_made_first() {
+        let read_only = io::Error::from(io::ErrorKind::ReadOnlyFilesystem);
+        let said = not_made(Path::new("/srv/x"), read_only).to_string();
+        assert!(
+            said.contains("/srv/x") && said.contains("ReadWritePaths="),
+            "{said}"
+        );
+        let denied = io::Error::from(io::ErrorKind::PermissionDenied);
+        let said = not_made(Path::new("/srv/x"), denied).to_string();
+        assert!(!said.contains("ReadWritePaths="), "{said}");
     }
 
     #[test]

@@ -5,8 +5,13 @@
 //! network a listener notes how the last request came out, which makes the errors. What
 //! it waits for is waited for in this thread.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::future::Future;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -33,6 +38,10 @@ const CHECK_WITHIN: Duration = Duration::from_secs(15);
 const RETRY_FOR: Duration = Duration::from_secs(40);
 /// Then the request under way has so long.
 const PUT_WITHIN: Duration = Duration::from_secs(60);
+/// And so long, where the program is to end: whoever ends it may wait 10 s at most.
+const STOPPED_WITHIN: Duration = Duration::from_secs(3);
+/// How often is looked whether it is to end.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Between tries, at first and at most.
 const PAUSE: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(10)];
 
@@ -51,9 +60,10 @@ const UNKNOWN_USER: [&str; 10] = [
 ];
 
 /// Where machines of a cloud ask for their credentials.
-const METADATA: [&str; 4] = [
+const METADATA: [&str; 5] = [
     "169.254.169.254",
     "169.254.170.2",
+    "169.254.170.23",
     "metadata.google.internal",
     "metadata",
 ];
@@ -61,6 +71,7 @@ const METADATA: [&str; 4] = [
 /// Finds out whether the store is there and knows who asks: by a list of one name, which
 /// who may only write may be refused.
 pub(crate) fn check(url: &StoreUrl) -> Result<(), Error> {
+    usable(url, "cannot be written to")?;
     let last = Arc::<Last>::default();
     let failed =
         |cause: String| failure(url, &url.to_string(), "cannot be written to", &last, &cause);
@@ -84,15 +95,43 @@ pub(crate) fn check(url: &StoreUrl) -> Result<(), Error> {
     }
 }
 
-/// Makes an object of these bytes.
-pub(crate) fn put(url: &StoreUrl, name: &str, bytes: &[u8]) -> Result<(), Error> {
+/// What became of an object that was to be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Made {
+    /// It is there, with these bytes.
+    Whole,
+    /// One of that name was there, and may not be read.
+    Unseen,
+}
+
+/// Makes an object of these bytes. Once `stop` is set, it is given up soon.
+pub(crate) fn put(
+    url: &StoreUrl,
+    name: &str,
+    bytes: &[u8],
+    stop: &AtomicBool,
+) -> Result<Made, Error> {
+    usable(url, "cannot be written to")?;
     let last = Arc::<Last>::default();
     let object = url.object(name);
     let failed = |cause: String| failure(url, &object, "cannot be written", &last, &cause);
     let store = open(url, &last, RETRY_FOR).map_err(|err| failed(err.to_string()))?;
     let key = Path::parse(url.key(name)).map_err(|err| failed(err.to_string()))?;
-    match within(PUT_WITHIN, made(store.as_ref(), &key, bytes, &last))? {
-        Some(Ok(())) => Ok(()),
+    let work = unless(stop, made(store.as_ref(), &key, bytes, &last));
+    let put = match within(PUT_WITHIN, work)? {
+        Some(None) => {
+            return Err(Error::Store {
+                object,
+                action: "is not written".to_owned(),
+                why: "stopped before the store answered".to_owned(),
+                way_out: "nothing is wrong with the survey".to_owned(),
+            })
+        }
+        Some(Some(put)) => Some(put),
+        None => None,
+    };
+    match put {
+        Some(Ok(made)) => Ok(made),
         Some(Err(object_store::Error::AlreadyExists { .. })) => Err(Error::Store {
             object,
             action: "cannot be written".to_owned(),
@@ -109,7 +148,7 @@ async fn made(
     key: &Path,
     bytes: &[u8],
     last: &Last,
-) -> Result<(), object_store::Error> {
+) -> Result<Made, object_store::Error> {
     let begun = Instant::now();
     let mut pause = PAUSE[0];
     let mut mode = PutMode::Create;
@@ -123,7 +162,7 @@ async fn made(
             ..PutOptions::default()
         };
         let err = match store.put_opts(key, bytes.to_vec().into(), options).await {
-            Ok(_) => return Ok(()),
+            Ok(_) => return Ok(Made::Whole),
             Err(err) => err,
         };
         match err {
@@ -151,18 +190,96 @@ async fn same(
     key: &Path,
     bytes: &[u8],
     err: object_store::Error,
-) -> Result<(), object_store::Error> {
+) -> Result<Made, object_store::Error> {
     let found = match store.get(key).await {
         Err(
             object_store::Error::PermissionDenied { .. }
             | object_store::Error::Unauthenticated { .. },
-        ) => return Ok(()),
+        ) => return Ok(Made::Unseen),
         found => found?,
     };
     if found.meta.size != bytes.len() as u64 || found.bytes().await? != bytes {
         return Err(err);
     }
-    Ok(())
+    Ok(Made::Whole)
+}
+
+/// Does that, unless `stop` is set: then the request under way has a moment more.
+async fn unless<T>(stop: &AtomicBool, work: impl Future<Output = T>) -> Option<T> {
+    let stopped = async {
+        while !stop.load(Ordering::SeqCst) {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        tokio::time::sleep(STOPPED_WITHIN).await;
+    };
+    let (mut work, mut stopped) = (pin!(work), pin!(stopped));
+    std::future::poll_fn(|context| {
+        if let Poll::Ready(done) = work.as_mut().poll(context) {
+            return Poll::Ready(Some(done));
+        }
+        stopped.as_mut().poll(context).map(|()| None)
+    })
+    .await
+}
+
+/// Refuses settings with which requests cannot be made or do not go where they should:
+/// of the first the libraries below make a panic.
+fn usable(url: &StoreUrl, action: &str) -> Result<(), Error> {
+    match unusable(url, std::env::vars_os()) {
+        None => Ok(()),
+        Some((why, way_out)) => Err(Error::Store {
+            object: url.to_string(),
+            action: action.to_owned(),
+            why,
+            way_out,
+        }),
+    }
+}
+
+/// What is wrong with the settings, and the way out; no values.
+fn unusable(
+    url: &StoreUrl,
+    variables: impl Iterator<Item = (OsString, OsString)>,
+) -> Option<(String, String)> {
+    let begins = format!("{}_", prefix(url.scheme));
+    let mut ours = BTreeMap::new();
+    for (name, value) in variables {
+        let Some(name) = name.to_str().filter(|name| name.starts_with(&begins)) else {
+            continue;
+        };
+        let Some(value) = value.to_str() else {
+            let why = format!("{name} holds bytes that are no UTF-8");
+            return Some((why, "set it anew".to_owned()));
+        };
+        // A key as JSON may have lines.
+        let is_json = value.trim_start().starts_with('{');
+        if !is_json && value.contains(char::is_control) {
+            let why = format!("{name} holds a line break or another control character");
+            let way_out = "set it anew without (a file's last line break is one, too)";
+            return Some((why, way_out.to_owned()));
+        }
+        ours.insert(name.to_owned(), value.to_owned());
+    }
+    let of = |names: &[&str]| {
+        let mut found = names.iter().filter_map(|name| ours.get(*name));
+        found.find(|value| !value.is_empty()).map(String::as_str)
+    };
+    let is_on = |value: &str| ["1", "true", "on", "yes", "y"].contains(&value);
+    let style = of(&["AWS_VIRTUAL_HOSTED_STYLE_REQUEST"]).map(str::to_ascii_lowercase);
+    let endpoint = of(&["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"])?;
+    let host = endpoint
+        .split_once("://")
+        .map_or(endpoint, |(_, rest)| rest);
+    if style.as_deref().is_some_and(is_on) && !host.starts_with(&format!("{}.", url.bucket)) {
+        let bucket = &url.bucket;
+        let why = format!(
+            "AWS_VIRTUAL_HOSTED_STYLE_REQUEST is set, and AWS_ENDPOINT_URL does not begin with \
+             {bucket}: requests would name no bucket"
+        );
+        let way_out = format!("write https://{bucket}. before the endpoint's name, or unset it");
+        return Some((why, way_out));
+    }
+    None
 }
 
 /// What is asked of a store here.
@@ -233,6 +350,8 @@ struct Last(Mutex<Option<Exchange>>);
 #[derive(Debug, Clone)]
 struct Exchange {
     host: String,
+    /// It asked for names, and not for credentials.
+    is_list: bool,
     answer: Answer,
 }
 
@@ -286,6 +405,8 @@ struct Listener {
 impl HttpService for Listener {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let host = request.uri().host().unwrap_or_default().to_owned();
+        let is_list = request.method().as_str() == "GET"
+            && is_list(request.uri().query().unwrap_or_default());
         let answered = self.inner.execute(request).await;
         let answer = match &answered {
             Ok(response) => Answer::Status {
@@ -297,7 +418,11 @@ impl HttpService for Listener {
                 why: deepest(err),
             },
         };
-        *self.last.0.lock().expect("no panic") = Some(Exchange { host, answer });
+        *self.last.0.lock().expect("no panic") = Some(Exchange {
+            host,
+            is_list,
+            answer,
+        });
         answered
     }
 }
@@ -315,11 +440,19 @@ fn deepest(err: &HttpError) -> String {
     }
 }
 
+/// Whether a request asks a store for names: who gives credentials is asked otherwise.
+fn is_list(query: &str) -> bool {
+    query
+        .split('&')
+        .any(|pair| ["list-type=2", "comp=list"].contains(&pair))
+}
+
 /// Whether a list was refused to somebody who may be let write: rights to write alone are
 /// the least that a survey takes.
 fn may_still_write(last: &Last, said: &str) -> bool {
     let refused = last.get().is_some_and(|it| {
         matches!(it.answer, Answer::Status { code: 403, .. })
+            && it.is_list
             && !METADATA.contains(&it.host.as_str())
     });
     refused && !element(said, "Code").is_some_and(|code| UNKNOWN_USER.contains(&code))
@@ -363,7 +496,7 @@ fn failure(url: &StoreUrl, object: &str, action: &str, last: &Last, cause: &str)
             ),
             format!("set {names}"),
         ),
-        Some(Exchange { host, answer }) => match answer {
+        Some(Exchange { host, answer, .. }) => match answer {
             Answer::Status { code, reason } => {
                 let told = element(cause, "Code").map(|told| format!(" ({told})"));
                 let why = format!("{host} answers {code} {reason}{}", told.unwrap_or_default());
@@ -381,11 +514,6 @@ fn failure(url: &StoreUrl, object: &str, action: &str, last: &Last, cause: &str)
             Answer::None { why, .. } if why.contains("scheme is not allowed") => (
                 format!("{host} is asked by plain http, which anybody on the way reads"),
                 format!("use https, or set {}_ALLOW_HTTP=true", prefix(url.scheme)),
-            ),
-            Answer::None { why, .. } if why.contains("certificate") => (
-                // What follows are numbers of algorithms.
-                format!("{host}: {}", why.split(" {").next().unwrap_or(&why)),
-                "SSL_CERT_FILE names a file of all certificates that are trusted".to_owned(),
             ),
             Answer::None { why, .. } => (
                 format!("{host} cannot be reached: {why}"),
@@ -413,12 +541,15 @@ fn prefix(scheme: Scheme) -> &'static str {
 /// What a library says of a setting, without its value.
 fn without_secrets(said: &str) -> String {
     let mut said = said.to_owned();
-    for (name, value) in std::env::vars() {
+    for (name, value) in std::env::vars_os() {
+        let (Some(name), Some(value)) = (name.to_str(), value.to_str()) else {
+            continue;
+        };
         let is_ours = ["AWS_", "GOOGLE_", "AZURE_"]
             .iter()
             .any(|it| name.starts_with(it));
         if is_ours && value.len() > 3 {
-            said = said.replace(&value, &format!("${name}"));
+            said = said.replace(value, &format!("${name}"));
         }
     }
     // A parser of JSON quotes what it did not expect.
@@ -428,11 +559,14 @@ fn without_secrets(said: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStringExt;
+
     use super::*;
 
     fn last(code: u16) -> Last {
         Last(Mutex::new(Some(Exchange {
             host: "store".to_owned(),
+            is_list: true,
             answer: Answer::Status { code, reason: "" },
         })))
     }
@@ -446,6 +580,57 @@ mod tests {
         assert!(!may_still_write(&last(401), &answer("AccessDenied")));
         assert!(!may_still_write(&last(404), &answer("NoSuchBucket")));
         assert!(!may_still_write(&Last::default(), ""));
+    }
+
+    #[test]
+    fn who_gives_credentials_and_refuses_them_lets_nobody_in() {
+        let asked = |query: &str| {
+            let last = last(403);
+            last.0.lock().unwrap().as_mut().unwrap().is_list = is_list(query);
+            may_still_write(&last, "")
+        };
+        assert!(asked("list-type=2&prefix=zmeld-survey-1%2F&max-keys=1"));
+        assert!(asked("restype=container&comp=list"));
+        assert!(!asked(
+            "Action=AssumeRoleWithWebIdentity&Version=2011-06-15"
+        ));
+        assert!(!asked(""));
+    }
+
+    #[test]
+    fn settings_that_cannot_be_sent_are_named_and_not_shown() {
+        let url = |text: &str| StoreUrl::parse(text).unwrap();
+        let said = |text: &str, name: &str, value: &[u8]| {
+            let set = std::iter::once((name.into(), OsString::from_vec(value.to_vec())));
+            unusable(&url(text), set).map(|(why, _)| why)
+        };
+        for wrong in [&b"secret\n"[..], b"sec\rret", b"secret\xff"] {
+            let why = said("s3://fleet", "AWS_ACCESS_KEY_ID", wrong).unwrap();
+            assert!(
+                why.contains("AWS_ACCESS_KEY_ID") && !why.contains("sec"),
+                "{why}"
+            );
+            assert_eq!(said("gs://fleet", "AWS_ACCESS_KEY_ID", wrong), None);
+        }
+        let json = b"{\n\"type\": \"service_account\"\n}\n";
+        assert_eq!(said("gs://fleet", "GOOGLE_SERVICE_ACCOUNT_KEY", json), None);
+        assert_eq!(said("s3://fleet", "AWS_REGION", b"eu-north-1"), None);
+    }
+
+    #[test]
+    fn a_request_that_would_name_no_bucket_is_not_made() {
+        let with = |style: &str, endpoint: &str| {
+            let set = [
+                ("AWS_VIRTUAL_HOSTED_STYLE_REQUEST", style),
+                ("AWS_ENDPOINT_URL", endpoint),
+            ];
+            let set = set.map(|(name, value)| (name.into(), value.into()));
+            unusable(&StoreUrl::parse("s3://fleet/x").unwrap(), set.into_iter()).is_none()
+        };
+        assert!(!with("true", "https://s3.example.org"));
+        assert!(!with("True", "https://fleetx.example.org"));
+        assert!(with("true", "https://fleet.s3.example.org"));
+        assert!(with("false", "https://s3.example.org"));
     }
 
     #[test]

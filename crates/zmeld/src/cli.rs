@@ -214,8 +214,9 @@ pub struct SurveyArgs {
 
     /// Go on until stopped: a survey in each such time, such as 1d, at a moment of chance
     ///
-    /// The first comes within ten minutes. Where memory is short it waits for the next
-    /// moment; anything else that fails ends it with its exit code. SIGTERM and Ctrl-C end
+    /// 10min at least. The first comes within ten minutes. Where memory is short, or a store
+    /// takes nothing, it waits for the next moment and sends then what it kept; anything else
+    /// that fails ends it with its exit code. SIGTERM and Ctrl-C end
     /// it at once, with 0 between two surveys.
     #[arg(
         long,

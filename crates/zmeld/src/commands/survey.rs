@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
@@ -14,6 +14,7 @@ use zmeld_scan::ScanProgress;
 use zmeld_survey::{
     key, pressure, Estimate, Key, OwnerResult, Place, Schedule, Survey, SurveyOptions, CODECS,
 };
+use zmeld_swap::config::Span;
 
 use crate::cli::{ScanArgs, SurveyArgs};
 use crate::exit::Outcome;
@@ -21,6 +22,8 @@ use crate::{output, progress};
 
 /// Owners that are listed; the file has all.
 const LISTED: usize = 12;
+/// Who surveys more often reads memory all the time.
+const EVERY_MIN: Span = Span::seconds(600);
 /// How soon a stop is heard between two surveys.
 const TICK: Duration = Duration::from_millis(500);
 
@@ -45,25 +48,26 @@ pub fn run(place: &str, selection: Selection, args: &ScanArgs) -> anyhow::Result
         return once(place, selection, args);
     };
     // What is wrong with the question is said now, not when the first moment comes.
+    often_enough(every)?;
     Asked::new(place, selection.clone(), &args.survey)?;
-    // A stop is heard before anything is said: who reads it may send one.
-    let stop = progress::interrupt_flag();
     let schedule = Schedule::new(every.duration());
     let mut moment = schedule.first(SystemTime::now())?;
     loop {
         if !args.survey.quiet {
             say_when(moment);
         }
-        if !wait(&schedule, moment, stop)? {
+        if !wait(&schedule, moment)? {
             return Ok(Outcome::Done);
         }
-        let short = match once(place, selection.clone(), args) {
-            Ok(Outcome::Done) => None,
-            Ok(other) => return Ok(other),
-            Err(err) => Some(short_of_memory(err)?),
+        // Where a store takes nothing, what could not be sent is no reason to read all memory.
+        let sent = match send_unsent(place, args.survey.quiet) {
+            Ok(()) => once(place, selection.clone(), args),
+            Err(err) => Err(err),
         };
-        if let Some(said) = short {
-            output::say(format_args!("no survey this time: {said}"));
+        match sent {
+            Ok(Outcome::Done) => {}
+            Ok(other) => return Ok(other),
+            Err(err) => output::say(format_args!("{}", for_this_time(err)?)),
         }
         moment = schedule.next(SystemTime::now())?;
     }
@@ -82,7 +86,8 @@ fn left(moment: SystemTime) -> Duration {
 }
 
 /// Waits for a moment; false where it was stopped before.
-fn wait(schedule: &Schedule, mut moment: SystemTime, stop: &AtomicBool) -> anyhow::Result<bool> {
+fn wait(schedule: &Schedule, mut moment: SystemTime) -> anyhow::Result<bool> {
+    let stop = progress::interrupt_flag();
     while !stop.load(Ordering::SeqCst) {
         if schedule.is_too_far(moment, SystemTime::now()) {
             moment = schedule.first(SystemTime::now())?;
@@ -96,11 +101,36 @@ fn wait(schedule: &Schedule, mut moment: SystemTime, stop: &AtomicBool) -> anyho
 }
 
 /// What an error says that the next moment may mend by itself.
-fn short_of_memory(err: anyhow::Error) -> anyhow::Result<String> {
+fn for_this_time(err: anyhow::Error) -> anyhow::Result<String> {
+    use zmeld_survey::Error;
+    let stopped = progress::interrupt_flag().load(Ordering::SeqCst);
     match err.downcast_ref() {
-        Some(zmeld_survey::Error::Pressure { .. }) => Ok(err.to_string()),
+        Some(Error::Pressure { .. } | Error::Store { .. }) if !stopped => {
+            Ok(format!("no survey this time: {err}"))
+        }
+        Some(Error::Unsent { .. }) if !stopped => Ok(err.to_string()),
         _ => Err(err),
     }
+}
+
+/// Sends what a store did not take earlier.
+fn send_unsent(place: &str, quiet: bool) -> anyhow::Result<()> {
+    let stop = progress::interrupt_flag();
+    for put in Place::parse(place)?.put_unsent(stop)? {
+        if !quiet {
+            output::say(format_args!("{} was kept, and is there now", put.object));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses to read memory all the time.
+fn often_enough(every: Span) -> anyhow::Result<()> {
+    let tested = std::env::var_os("ZMELD_TEST_EVERY").is_some();
+    if every < EVERY_MIN && !tested {
+        anyhow::bail!("--every {every}: a survey reads all memory; write {EVERY_MIN} or more");
+    }
+    Ok(())
 }
 
 /// What a survey is asked for.
@@ -150,7 +180,7 @@ fn once(place: &str, selection: Selection, args: &ScanArgs) -> anyhow::Result<Ou
         false => progress::show(&["reading"], &done, page_size, read),
     }?;
     let written = zmeld_survey::parquet(&survey)?;
-    let file = place.put(&survey, &written)?;
+    let file = place.put(&survey, &written, stop)?;
     let outcome = match survey.interrupted {
         true => Outcome::Interrupted,
         false => Outcome::Done,
@@ -174,13 +204,19 @@ fn once(place: &str, selection: Selection, args: &ScanArgs) -> anyhow::Result<Ou
 
 /// Puts surveys where they should have gone. What is there already stays as it is.
 fn put(place: &Place, args: &SurveyArgs) -> anyhow::Result<Outcome> {
+    let stop = progress::interrupt_flag();
     for file in &args.survey_put {
-        let object = place.put_file(file)?;
-        if !args.quiet {
-            output::print(&format!(
-                "{object} is there; {} is needed no more.\n",
-                file.display()
-            ))?;
+        let put = place.put_file(file, stop)?;
+        let (object, file) = (put.object, file.display());
+        let said = match put.is_seen {
+            true => format!("{object} is there; {file} is needed no more.\n"),
+            false => format!(
+                "{object} was there already and may not be read, so it was not compared: keep \
+                 {file} until somebody has.\n"
+            ),
+        };
+        if !args.quiet || !put.is_seen {
+            output::print(&said)?;
         }
     }
     Ok(Outcome::Done)

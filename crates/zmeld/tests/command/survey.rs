@@ -594,6 +594,7 @@ fn every_goes_on_until_it_is_stopped() {
     let mut args = survey_of(place.path(), &key, &pid).to_vec();
     args.extend(["--every", "1s", "--label", "node=a"]);
     let child = zmeld(&args)
+        .env("ZMELD_TEST_EVERY", "1")
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
@@ -628,7 +629,11 @@ fn every_says_what_is_wrong_before_it_waits() {
     refuses(&with(&["--every", "1d"]), 2, &["others may read it"]);
     // What fails later ends it, too, with its own code.
     fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
-    let output = calm(|| run(&with(&["--every", "1s"])));
+    refuses(&with(&["--every", "9min"]), 2, &["9min", "10min or more"]);
+    let output = calm(|| {
+        let mut command = zmeld(&with(&["--every", "1s"]));
+        command.env("ZMELD_TEST_EVERY", "1").output().unwrap()
+    });
     assert_eq!(code(&output), 2);
     assert!(text(&output.stderr).contains("999999999"));
 }

@@ -7,8 +7,12 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use nix::sys::signal::{kill, Signal};
+use nix::unistd::Pid;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 
 use crate::run::*;
@@ -376,6 +380,170 @@ fn what_a_store_refuses_is_kept_and_can_be_sent() {
     let output = machine.zmeld(&open, &args).output().unwrap();
     is_refused(&output, &["fleet.key", "its name is not that of a survey"]);
     assert_eq!(open.puts().len(), 1);
+}
+
+/// Looks at something until it is so; false after two minutes.
+fn becomes(mut is_so: impl FnMut() -> bool) -> bool {
+    (0..1200).any(|_| {
+        std::thread::sleep(Duration::from_millis(100));
+        is_so()
+    })
+}
+
+#[test]
+fn one_that_is_ended_while_a_store_does_not_answer_keeps_its_survey() {
+    let machine = Machine::new();
+    let is_put = Arc::<AtomicBool>::default();
+    let heard = Arc::clone(&is_put);
+    let store = Store::with_puts(move |_| {
+        heard.store(true, Ordering::SeqCst);
+        std::thread::sleep(Duration::from_secs(600));
+        None
+    });
+    let (pid, key) = (machine.process.id().to_string(), str(&machine.key));
+    let args = [
+        "scan",
+        "--survey",
+        "s3://fleet",
+        "--key",
+        key,
+        "--pid",
+        &pid,
+    ];
+    let start = || {
+        let mut command = machine.zmeld(&store, &args);
+        command.stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let mut child = start();
+    let is_sent = becomes(|| {
+        // Where memory was short.
+        if child
+            .try_wait()
+            .unwrap()
+            .is_some_and(|it| it.code() == Some(75))
+        {
+            child = start();
+        }
+        is_put.load(Ordering::SeqCst)
+    });
+    assert!(is_sent);
+    kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(code(&output), 2, "{said}");
+    for word in ["stopped before the store answered", "the survey is kept"] {
+        assert!(said.contains(word), "{said}");
+    }
+    assert_eq!(machine.kept().len(), 1);
+}
+
+#[test]
+fn every_goes_on_where_a_store_refuses_and_sends_what_was_kept_first() {
+    let machine = Machine::new();
+    let store = Store::start(|request, before| match request.method.as_str() {
+        "PUT" if before.iter().filter(|it| it.method == "PUT").count() > 1 => {
+            Some((200, Vec::new()))
+        }
+        _ => error(403, "AccessDenied"),
+    });
+    let (pid, key) = (machine.process.id().to_string(), str(&machine.key));
+    let args = [
+        "scan",
+        "--survey",
+        "s3://fleet",
+        "--key",
+        key,
+        "--pid",
+        &pid,
+    ];
+    let mut command = machine.zmeld(&store, &[&args[..], &["--every", "1s"]].concat());
+    command.env("ZMELD_TEST_EVERY", "1");
+    let child = command.stdout(Stdio::null()).stderr(Stdio::piped());
+    let child = child.spawn().unwrap();
+    let is_enough = becomes(|| store.puts().len() > 3);
+    let _ = kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM);
+    let output = child.wait_with_output().unwrap();
+    let said = text(&output.stderr);
+    assert!(is_enough, "{said}");
+    assert!(matches!(code(&output), 0 | 130), "{said}");
+    for word in [
+        "the survey is kept",
+        "no survey this time: ",
+        "is there now",
+    ] {
+        assert!(said.contains(word), "{word}: {said}");
+    }
+    let puts = store.puts();
+    let bodies: Vec<_> = puts.iter().map(|it| (&it.path, &it.body)).collect();
+    assert!(bodies[0] == bodies[1] && bodies[0] == bodies[2], "{said}");
+    assert!(
+        bodies[0] != bodies[3],
+        "another, once that was sent: {said}"
+    );
+    assert_eq!(machine.kept().len(), 0, "{said}");
+}
+
+#[test]
+fn what_cannot_be_compared_is_not_called_needless() {
+    let machine = Machine::new();
+    let closed = Store::with_puts(|_| error(403, "AccessDenied"));
+    machine.survey(&closed, "s3://fleet", &[]);
+    let kept = machine.kept();
+    let store = Store::start(|request, _| match request.method.as_str() {
+        "PUT" => error(412, "PreconditionFailed"),
+        _ => error(403, "AccessDenied"),
+    });
+    let args = [
+        "scan",
+        "--survey",
+        "s3://fleet",
+        "--survey-put",
+        str(&kept[0]),
+    ];
+    let output = machine.zmeld(&store, &args).output().unwrap();
+    let said = text(&output.stdout);
+    assert_eq!(code(&output), 0, "{}", text(&output.stderr));
+    assert!(said.contains("was not compared"), "{said}");
+    assert!(!said.contains("needed no more"), "{said}");
+}
+
+/// Where temporary files are a unit's own they go with it.
+#[test]
+fn in_a_unit_nothing_is_kept_among_temporary_files() {
+    let machine = Machine::new();
+    let store = Store::with_puts(|_| error(403, "AccessDenied"));
+    let (pid, key) = (machine.process.id().to_string(), str(&machine.key));
+    let temporary = folder();
+    let output = calm(|| {
+        let args = [
+            "scan",
+            "--survey",
+            "s3://fleet",
+            "--key",
+            key,
+            "--pid",
+            &pid,
+        ];
+        let mut command = machine.zmeld(&store, &args);
+        command.env("STATE_DIRECTORY", &machine.key);
+        command.env("TMPDIR", temporary.path()).output().unwrap()
+    });
+    is_refused(&output, &["nor can the survey be kept here", "unsent"]);
+    assert!(files(temporary.path()).is_empty());
+}
+
+#[test]
+fn credentials_that_cannot_be_sent_are_named() {
+    let machine = Machine::new();
+    let store = Store::with_puts(|_| Some((200, Vec::new())));
+    let key = str(&machine.key);
+    for name in ["AWS_ACCESS_KEY_ID", "AWS_SESSION_TOKEN"] {
+        let args = ["scan", "--survey", "s3://fleet", "--key", key];
+        let mut command = machine.zmeld(&store, &args);
+        let output = command.env(name, "AKIDsecret\n").output().unwrap();
+        is_refused(&output, &[name, "line break"]);
+    }
+    assert!(store.requests().is_empty());
 }
 
 #[test]
