@@ -240,7 +240,7 @@ impl Machine {
             told: Arc::default(),
             replaced: Arc::default(),
         };
-        let text = format!("[watch.reclaim]\n{rule}");
+        let text = format!("[watch.reclaim]\nmechanism = \"process_madvise\"\n{rule}");
         let config = Config::from_text(Path::new("z.toml"), &text)
             .unwrap()
             .config;
@@ -313,8 +313,8 @@ fn of_processes_the_cold_parts_go_and_nobody_that_is_protected_is_told_of() {
         (found.mechanism.clone(), found.mechanism_why.clone())
     };
     let madvise = "process_madvise".to_owned();
-    let version = "control groups are of version 1".to_owned();
-    assert_eq!(by("/app"), (madvise.clone(), version));
+    let named = "mechanism says so".to_owned();
+    assert_eq!(by("/app"), (madvise.clone(), named));
     assert_eq!(by("/").0, madvise);
     // What it is told to do at all is bounded by the limits of the rule.
     assert!(
@@ -610,17 +610,20 @@ fn a_machine_that_cannot_says_so_once() {
         said.len() == 2 && said[1].contains("no control group is of that name"),
         "{said:?}"
     );
-    let mut machine = Machine::new("", false);
+    let mut machine = Machine::new("mechanism = \"process_madvise\"\n", false);
     machine.put("proc/self/mountinfo", "");
     let said = machine.between(0, 600);
     let why = "memory is in no control groups, and processes of another tree are not here";
     assert!(said.len() == 1 && said[0].ends_with(why), "{said:?}");
-    let mut machine = Machine::new("mechanism = \"memory.reclaim\"\n", false);
-    machine.put("proc/self/mountinfo", "");
-    let said = machine.between(0, 600);
-    assert!(said.len() == 1 && said[0].contains("version 2"), "{said:?}");
+    // Processes are told of only where the rule names that.
+    for rule in ["", "mechanism = \"memory.reclaim\"\n"] {
+        let mut machine = Machine::new(rule, false);
+        machine.put("proc/self/mountinfo", "");
+        let said = machine.between(0, 600);
+        assert!(said.len() == 1 && said[0].contains("version 2"), "{said:?}");
+    }
     // Of an old kernel it is known before anybody asks.
-    let mut machine = Machine::new("", false);
+    let mut machine = Machine::new("mechanism = \"process_madvise\"\n", false);
     machine.put("proc/self/mountinfo", "");
     machine.put("proc/sys/kernel/osrelease", "5.9.0-1-amd64\n");
     let said = machine.between(0, 600);
