@@ -438,7 +438,7 @@ fn a_new_key_is_a_secret() {
     refuses(
         &["scan", "--survey-new-key", str(&key)],
         2,
-        &["new.key", "exists"],
+        &["new.key", "there already"],
     );
     assert_eq!(fs::read_to_string(&key).unwrap(), secret);
 }
