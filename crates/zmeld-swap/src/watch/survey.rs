@@ -22,6 +22,8 @@ const GAVE_UP: i32 = 75;
 /// survey is even started. What the survey itself takes for short.
 const SOME_PERCENT: f64 = 10.0;
 const FULL_PERCENT: f64 = 2.0;
+/// A survey that is told to end has so long: it sends or keeps what it has.
+const ENDS_WITHIN: Duration = Duration::from_secs(6);
 
 /// Surveys, and what became of them.
 pub(super) struct Surveyor {
@@ -36,6 +38,9 @@ pub(super) struct Surveyor {
 }
 
 struct Running {
+    since: Instant,
+    /// It took as long as until the next would begin, and was told to end.
+    is_late: bool,
     thread: JoinHandle<Result<Finished, HostError>>,
     stop: Arc<AtomicBool>,
 }
@@ -65,6 +70,12 @@ impl Surveyor {
             self.ended(now, listener);
         }
         let period = self.rule.every.duration();
+        if let Some(running) = &mut self.running {
+            if now.duration_since(running.since) >= period {
+                running.is_late = true;
+                running.stop.store(true, Ordering::SeqCst);
+            }
+        }
         let next = *self.next.get_or_insert_with(|| now + part(period));
         if self.running.is_none() && now >= next && !is_short(host) {
             self.start(host, now, listener);
@@ -98,7 +109,12 @@ impl Surveyor {
         match thread {
             Ok(thread) => {
                 self.told.is_running = true;
-                self.running = Some(Running { thread, stop });
+                self.running = Some(Running {
+                    since: now,
+                    is_late: false,
+                    thread,
+                    stop,
+                });
             }
             Err(cause) => self.failed(format!("no thread for it: {cause}"), listener),
         }
@@ -142,6 +158,10 @@ impl Surveyor {
                 self.next = Some(now + period / 10 + part(period));
                 listener(WatchEvent::Survey(said(&ended)));
             }
+            Ok(Ok(_)) if running.is_late => {
+                let why = format!("it took longer than {}, and was stopped", self.rule.every);
+                self.failed(why, listener);
+            }
             Ok(Ok(ended)) => self.failed(said(&ended), listener),
             Ok(Err(err)) => self.failed(err.to_string(), listener),
             Err(_) => self.failed("it ended by a fault of zmeld".to_owned(), listener),
@@ -163,7 +183,11 @@ impl Drop for Surveyor {
     fn drop(&mut self) {
         if let Some(running) = self.running.take() {
             running.stop.store(true, Ordering::SeqCst);
-            let _ = running.thread.join();
+            // One that does not hear is ended by the kernel together with this program.
+            let begun = Instant::now();
+            while !running.thread.is_finished() && begun.elapsed() < ENDS_WITHIN {
+                std::thread::sleep(Duration::from_millis(10));
+            }
         }
     }
 }
@@ -298,7 +322,7 @@ mod tests {
         machine.after(0);
         machine.after(3);
         assert!(machine.surveyor.running.is_some() && machine.surveyor.told.is_running);
-        machine.after(30);
+        machine.after(20);
         machine.put("zmeld.end", "");
         let told = machine.ended(0);
         assert_eq!((told.done, told.failed, told.is_running), (1, 0, false));
@@ -352,6 +376,20 @@ mod tests {
         machine.put("zmeld.does", "echo 'zmeld: no key' >&2; exit 2\n");
         machine.ended(30);
         assert_eq!(failed(&machine), 2, "it failed anew");
+    }
+
+    #[test]
+    fn one_that_takes_longer_than_until_the_next_is_stopped() {
+        let mut machine = Machine::new(false);
+        machine.put("zmeld.does", "exec sleep 1000\n");
+        machine.after(0);
+        machine.after(3);
+        machine.after(23);
+        assert!(machine.surveyor.running.is_some(), "within its day");
+        let told = machine.ended(2);
+        assert_eq!((told.failed, told.done), (1, 0));
+        let why = told.problem.unwrap();
+        assert!(why.contains("longer than 1d"), "{why}");
     }
 
     #[test]
