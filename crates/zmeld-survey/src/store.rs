@@ -258,6 +258,15 @@ fn unusable(
             let way_out = "set it anew without (a file's last line break is one, too)";
             return Some((why, way_out.to_owned()));
         }
+        if URLS.contains(&name) && !is_url(value) {
+            let why = match value.contains('@') {
+                true => format!("{name} holds more than a scheme, a host and a path"),
+                false => format!("{name} is {value:?}, no URL"),
+            };
+            let way_out =
+                "write https://HOST[:PORT], or http:// where that is allowed, or unset it";
+            return Some((why, way_out.to_owned()));
+        }
         ours.insert(name.to_owned(), value.to_owned());
     }
     let of = |names: &[&str]| {
@@ -280,6 +289,32 @@ fn unusable(
         return Some((why, way_out));
     }
     None
+}
+
+/// Variables whose values are URLs; of others the libraries below make a panic.
+const URLS: [&str; 12] = [
+    "AWS_ENDPOINT_URL_S3",
+    "AWS_ENDPOINT_URL",
+    "AWS_ENDPOINT_URL_STS",
+    "AWS_ENDPOINT",
+    "AWS_METADATA_ENDPOINT",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+    "GOOGLE_BASE_URL",
+    "AZURE_STORAGE_ENDPOINT",
+    "AZURE_ENDPOINT",
+    "AZURE_AUTHORITY_HOST",
+    "AZURE_MSI_ENDPOINT",
+    "AZURE_IDENTITY_ENDPOINT",
+];
+
+fn is_url(text: &str) -> bool {
+    let rest = ["https://", "http://"]
+        .iter()
+        .find_map(|scheme| text.strip_prefix(scheme));
+    let host = rest.map(|rest| rest.split(['/', '?']).next().unwrap_or_default());
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c);
+    host.is_some_and(|host| !host.is_empty() && host.chars().all(is_plain))
+        && text.chars().all(|c| c.is_ascii_graphic())
 }
 
 /// What is asked of a store here.
@@ -615,6 +650,32 @@ mod tests {
         let json = b"{\n\"type\": \"service_account\"\n}\n";
         assert_eq!(said("gs://fleet", "GOOGLE_SERVICE_ACCOUNT_KEY", json), None);
         assert_eq!(said("s3://fleet", "AWS_REGION", b"eu-north-1"), None);
+    }
+
+    #[test]
+    fn an_endpoint_is_a_url_or_refused() {
+        let url = StoreUrl::parse("s3://fleet").unwrap();
+        let said = |value: &str| {
+            let set = std::iter::once(("AWS_ENDPOINT_URL".into(), value.into()));
+            unusable(&url, set)
+        };
+        for wrong in [
+            "127.0.0.1:5077",
+            "",
+            "garbage",
+            "http://127.0.0.1:1/ x",
+            "https://",
+        ] {
+            let (why, way_out) = said(wrong).unwrap();
+            assert!(why.contains("AWS_ENDPOINT_URL") && way_out.contains("https://HOST"));
+        }
+        for right in [
+            "http://127.0.0.1:5077",
+            "https://s3.example.org/a",
+            "http://[::1]:9",
+        ] {
+            assert_eq!(said(right), None, "{right}");
+        }
     }
 
     #[test]
