@@ -28,6 +28,8 @@ pub struct Mapping {
     pub rss: u64,
     /// Of these, touched since that was last forgotten.
     pub referenced: u64,
+    /// Of these in RAM, mapped elsewhere, too.
+    pub shared: u64,
     /// Of no file.
     pub anonymous: u64,
     /// In swap.
@@ -195,6 +197,7 @@ fn parse_field(mapping: &mut Mapping, line: &[u8], page_size: u64) {
     let field = match key {
         b"Rss" => &mut mapping.rss,
         b"Referenced" => &mut mapping.referenced,
+        b"Shared_Clean" | b"Shared_Dirty" => &mut mapping.shared,
         b"Anonymous" => &mut mapping.anonymous,
         b"Swap" => &mut mapping.swap,
         b"KSM" => &mut mapping.ksm,
@@ -245,7 +248,9 @@ Anonymous:             4 kB
 Swap:                 12 kB
 VmFlags: rd mr lo me \n\
 7fff00000000-7fff00400000 -w-s 00000000 00:0e 9   anon_inode:[x]
-Rss:                   8 kB
+Rss:                  16 kB
+Shared_Clean:          4 kB
+Shared_Dirty:          8 kB
 Shared_Hugetlb:     2048 kB
 Private_Hugetlb:    2048 kB
 SomethingNew: yes
@@ -272,7 +277,7 @@ Size:                  4 kB
         );
         let second = &mappings[1];
         assert!(!second.readable && !second.private && second.flags.device && second.flags.hugetlb);
-        assert_eq!(second.hugetlb, 1024);
+        assert_eq!((second.hugetlb, second.shared), (1024, 3));
         assert_eq!(&*mappings[2].name.0, "[vsyscall]");
         assert_eq!(mappings[2].pages(4096), 1);
         let mut visited = Vec::new();

@@ -167,6 +167,8 @@ struct Told {
     told: Arc<Mutex<Vec<u32>>>,
     /// Who has another's number as soon as that is held.
     replaced: Arc<Mutex<Option<u32>>>,
+    /// Of whose memory nothing can be forgotten.
+    locked: Arc<Mutex<Option<u32>>>,
 }
 
 impl Advise for Told {
@@ -178,17 +180,21 @@ impl Advise for Told {
         Ok(fs::File::open("/dev/null")?.into())
     }
 
-    fn forget(&self, _: BorrowedFd, ranges: &[Range<u64>]) -> io::Result<()> {
+    fn forget(&self, _: BorrowedFd, ranges: &[Range<u64>]) -> io::Result<Vec<Range<u64>>> {
         let pid = *self.held.lock().unwrap();
         if ranges.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
+        }
+        if *self.locked.lock().unwrap() == Some(pid) {
+            return Ok(Vec::new());
         }
         self.told.lock().unwrap().push(pid);
         // What is touched loses some of its marks at each part.
         let smaps = fs::read_to_string(self.file(pid, "smaps"))?;
         let touched = number(&smaps, "Referenced:");
         let (before, after) = (format!("{touched} kB"), format!("{} kB", touched / 2));
-        fs::write(self.file(pid, "smaps"), smaps.replace(&before, &after))
+        fs::write(self.file(pid, "smaps"), smaps.replace(&before, &after))?;
+        Ok(ranges.to_vec())
     }
 
     fn page_out(&self, _: BorrowedFd, range: Range<u64>) -> io::Result<()> {
@@ -239,6 +245,7 @@ impl Machine {
             held: Arc::default(),
             told: Arc::default(),
             replaced: Arc::default(),
+            locked: Arc::default(),
         };
         let text = format!("[watch.reclaim]\nmechanism = \"process_madvise\"\n{rule}");
         let config = Config::from_text(Path::new("z.toml"), &text)
@@ -330,6 +337,22 @@ fn what_is_touched_between_two_looks_is_not_swapped_out() {
     machine.between(0, 110);
     assert!(machine.swapped_kib(101) > 0);
     assert_eq!(machine.swapped_kib(102), 0);
+}
+
+#[test]
+fn what_the_kernel_does_not_forget_is_not_taken_for_cold() {
+    let (mut machine, told) = Machine::of_version_one("groups = [\"/app\"]\n", false);
+    // Nothing of it can be, and of the other one the kernel passes over shared pages.
+    *told.locked.lock().unwrap() = Some(101);
+    let smaps = machine.dir.path().join("proc/102/smaps");
+    let text = fs::read_to_string(&smaps).unwrap();
+    let shared = text.replace("Referenced: 65536", "Shared_Dirty: 4 kB\nReferenced: 0");
+    assert_ne!(shared, text);
+    fs::write(&smaps, shared).unwrap();
+    let said = machine.between(0, 600);
+    assert_eq!(machine.swapped_kib(101), 0, "{said:?}");
+    assert_eq!(machine.swapped_kib(102), 0, "{said:?}");
+    assert!(!told.told.lock().unwrap().contains(&102));
 }
 
 #[test]

@@ -11,8 +11,8 @@ use zmeld_swap::watch::Advise;
 pub struct Madvise;
 
 impl Advise for Madvise {
-    fn forget(&self, process: BorrowedFd, ranges: &[Range<u64>]) -> io::Result<()> {
-        process_madvise(process, ranges, Advice::Cold).map(drop)
+    fn forget(&self, process: BorrowedFd, ranges: &[Range<u64>]) -> io::Result<Vec<Range<u64>>> {
+        process_madvise(process, ranges, Advice::Cold)
     }
 
     fn page_out(&self, process: BorrowedFd, range: Range<u64>) -> io::Result<()> {

@@ -3,7 +3,7 @@
 
 use std::io;
 use std::ops::Range;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags};
@@ -22,13 +22,14 @@ pub trait Advise: Send {
         Ok(rustix::process::pidfd_open(pid, PidfdFlags::empty())?)
     }
 
-    /// Forgets that these pages were touched (`MADV_COLD`).
+    /// Forgets that these pages were touched (`MADV_COLD`); the ranges for which all of it
+    /// was done.
     ///
     /// # Errors
     /// What the system says.
-    fn forget(&self, process: BorrowedFd, ranges: &[Range<u64>]) -> io::Result<()>;
+    fn forget(&self, process: BorrowedFd, ranges: &[Range<u64>]) -> io::Result<Vec<Range<u64>>>;
 
-    /// Swaps these pages out (`MADV_PAGEOUT`).
+    /// Swaps these pages out (`MADV_PAGEOUT`), as far as it can be done.
     ///
     /// # Errors
     /// What the system says.
@@ -85,13 +86,15 @@ impl<'a> Held<'a> {
         Ok((now == Some(identity)).then_some(Held { advise, process }))
     }
 
-    /// See [`Advise::forget`]; false where the process has ended.
+    /// See [`Advise::forget`]; none where the process has ended.
     ///
     /// # Errors
     /// When the kernel does not do it.
-    pub fn forget(&self, ranges: &[Range<u64>]) -> io::Result<bool> {
-        use std::os::fd::AsFd;
-        taken(self.advise.forget(self.process.as_fd(), ranges))
+    pub fn forget(&self, ranges: &[Range<u64>]) -> io::Result<Option<Vec<Range<u64>>>> {
+        match self.advise.forget(self.process.as_fd(), ranges) {
+            Err(err) if is_gone(&err) => Ok(None),
+            done => done.map(Some),
+        }
     }
 
     /// See [`Advise::page_out`]; false where the process has ended.
@@ -99,18 +102,10 @@ impl<'a> Held<'a> {
     /// # Errors
     /// When the kernel does not do it.
     pub fn page_out(&self, range: Range<u64>) -> io::Result<bool> {
-        use std::os::fd::AsFd;
-        taken(self.advise.page_out(self.process.as_fd(), range))
-    }
-}
-
-/// What is no longer mapped, or locked since it was looked at, is passed over.
-fn taken(result: io::Result<()>) -> io::Result<bool> {
-    match result {
-        Ok(()) => Ok(true),
-        Err(err) if is_gone(&err) => Ok(false),
-        Err(err) if is(&err, Errno::NOMEM) || is(&err, Errno::INVAL) => Ok(true),
-        Err(err) => Err(err),
+        match self.advise.page_out(self.process.as_fd(), range) {
+            Err(err) if is_gone(&err) => Ok(false),
+            done => done.map(|()| true),
+        }
     }
 }
 

@@ -8,10 +8,14 @@
 //! what is touched all the time is marked again) is what was touched of it since they were
 //! last forgotten. Where that is nothing, the part is cold.
 //!
+//! Where the kernel did not forget the marks, nothing is lost, however much of it is in use:
+//! what it says that it did not do is not judged, nor a mapping with pages that another
+//! process maps, too, since it passes over these without saying so.
+//!
 //! What is touched for the first time between the two readings hides as much of what is
 //! lost: what is found is held against what comes back.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
@@ -37,11 +41,13 @@ pub(super) struct Area {
 }
 
 impl Area {
-    /// None where what is there cannot be swapped out, or is not worth it.
+    /// None where what is there cannot be swapped out, or is not worth it. What is shared by
+    /// fork, or merged, cannot.
     pub fn of(mapping: &Mapping, page: u64) -> Option<Area> {
         let flags = mapping.flags;
         let can = mapping.private
             && mapping.inode == 0
+            && mapping.shared == 0
             && !(flags.device || flags.hugetlb || flags.locked);
         let area = Area {
             start: mapping.start,
@@ -121,18 +127,23 @@ impl Marks {
             .collect()
     }
 
-    /// What of it is cold, by the mappings before and after it was forgotten.
+    /// What of it is cold, by the mappings before and after it was forgotten; `forgotten`:
+    /// of which ranges it was.
     pub fn looked(
         &mut self,
         before: &[Area],
         after: &[Area],
+        forgotten: &[Range<u64>],
         huge: u64,
         idle_after: Duration,
         now: Instant,
     ) -> Vec<Cold> {
+        let forgotten: HashSet<&Range<u64>> = forgotten.iter().collect();
+        let is_forgotten = |range: &Range<u64>| forgotten.contains(range);
         if self.forgotten[self.next].is_none() {
             for part in 0..PARTS {
                 let ranges = before.iter().flat_map(|area| area.part(part, huge));
+                let ranges = ranges.filter(is_forgotten);
                 self.ranges[part] = ranges.map(|it| ((it.start, it.end), now)).collect();
                 self.forgotten[part] = Some(now);
             }
@@ -144,7 +155,8 @@ impl Marks {
         let known = std::mem::take(&mut self.ranges[part]);
         let mut cold = Vec::new();
         for area in before {
-            let ranges = area.part(part, huge);
+            let mut ranges = area.part(part, huge);
+            ranges.retain(is_forgotten);
             let later = after.binary_search_by_key(&area.start, |it| it.start);
             let is_untouched = later.is_ok_and(|at| {
                 after[at].end == area.end && after[at].touched_bytes >= area.touched_bytes
@@ -220,7 +232,9 @@ mod tests {
             128 * MIB
         );
         let cleared = [area(0, 64, 0), area(100, 64, 0)];
-        assert!(marks.looked(&two, &cleared, HUGE, IDLE, begin).is_empty());
+        assert!(marks
+            .looked(&two, &cleared, &all, HUGE, IDLE, begin)
+            .is_empty());
         assert!(!marks.is_due(IDLE, at(59)));
         assert!(marks.is_due(IDLE, at(60)));
         // The first one's part 0 was touched, the second one's was not; a third is new.
@@ -228,25 +242,48 @@ mod tests {
         let part = before[1].part(0, HUGE);
         assert_eq!(marks.wanted(&before[1..2], HUGE), part);
         let after = [area(0, 64, 2), area(100, 64, 4), area(200, 64, 0)];
-        let cold = marks.looked(&before, &after, HUGE, IDLE, at(60));
+        let done = marks.wanted(&before, HUGE);
+        let cold = marks.looked(&before, &after, &done, HUGE, IDLE, at(60));
         let cold: Vec<_> = cold.into_iter().map(|it| it.range).collect();
         assert_eq!(cold, part);
         // A small one has two parts only: the others have no turn.
         let small = [area(300, 2, 0)];
         let mut of_small = Marks::default();
-        of_small.looked(&small, &small, HUGE, IDLE, begin);
+        let all = of_small.wanted(&small, HUGE);
+        of_small.looked(&small, &small, &all, HUGE, IDLE, begin);
         of_small.skip_empty(&small, HUGE, at(60));
         let part = (300 / 2) % PARTS;
         assert_eq!(of_small.next, part);
         assert_eq!(of_small.wanted(&small, HUGE), small[0].part(part, HUGE));
         // One that is another size now, or gone, is not known.
         let grown = [area(0, 64, 0), area(100, 68, 4), area(200, 64, 0)];
-        assert!(marks
-            .looked(&before[1..2], &grown, HUGE, IDLE, at(61))
-            .is_empty());
-        assert!(marks
-            .looked(&before[1..2], &[], HUGE, IDLE, at(62))
-            .is_empty());
+        for (after, second) in [(&grown[..], 61), (&[], 62)] {
+            let done = marks.wanted(&before[1..2], HUGE);
+            let cold = marks.looked(&before[1..2], after, &done, HUGE, IDLE, at(second));
+            assert!(cold.is_empty());
+        }
+    }
+
+    #[test]
+    fn what_the_kernel_did_not_forget_is_not_judged_then_nor_the_next_time() {
+        let begin = Instant::now();
+        let at = |seconds| begin + Duration::from_secs(seconds);
+        // Each part has a range of both.
+        let two = [area(0, 64, 64), area(64, 64, 64)];
+        let mut marks = Marks::default();
+        let mut done = marks.wanted(&two, HUGE);
+        // Of the first one nothing was forgotten at first: how old its marks are is unknown.
+        done.retain(|range| range.start >= 64 * MIB);
+        marks.looked(&two, &two, &done, HUGE, IDLE, begin);
+        let done = marks.wanted(&two, HUGE);
+        assert_eq!(done.len(), 2);
+        let cold = marks.looked(&two, &two, &done, HUGE, IDLE, at(60));
+        let cold: Vec<_> = cold.into_iter().map(|it| it.range).collect();
+        assert_eq!(cold, done[1..]);
+        // Of the second one nothing is now, so that it lost nothing.
+        let done = marks.wanted(&two, HUGE);
+        let cold = marks.looked(&two, &two, &done[..1], HUGE, IDLE, at(60));
+        assert!(cold.is_empty(), "{cold:?}");
     }
 
     #[test]
@@ -258,13 +295,14 @@ mod tests {
             ..Mapping::default()
         };
         assert!(Area::of(&plain, 4096).is_some());
-        let mut others = vec![plain.clone(); 6];
+        let mut others = vec![plain.clone(); 7];
         others[0].private = false;
         others[1].inode = 7;
         others[2].flags.locked = true;
         others[3].flags.hugetlb = true;
         others[4].flags.device = true;
         others[5].rss = 63;
+        others[6].shared = 1;
         for other in &others {
             assert_eq!(Area::of(other, 4096), None, "{other:?}");
         }

@@ -361,18 +361,21 @@ impl Member {
         if !self.marks.is_due(idle_after, now) {
             return Ok(Vec::new());
         }
-        let wanted = self.marks.wanted(&before, huge);
-        if !wanted.is_empty() {
+        let mut forgotten = self.marks.wanted(&before, huge);
+        if !forgotten.is_empty() {
             let held = Held::new(advise, host, pid, self.identity);
             let Some(held) = held.map_err(|err| refused(pid, err))? else {
                 return Ok(Vec::new());
             };
-            if !held.forget(&wanted).map_err(|err| refused(pid, err))? {
+            let done = held.forget(&forgotten).map_err(|err| refused(pid, err))?;
+            let Some(done) = done else {
                 return Ok(Vec::new());
-            }
+            };
+            forgotten = done;
         }
         let after = areas(host, pid)?.unwrap_or_default();
-        Ok(self.marks.looked(&before, &after, huge, idle_after, now))
+        let marks = &mut self.marks;
+        Ok(marks.looked(&before, &after, &forgotten, huge, idle_after, now))
     }
 }
 
