@@ -14,7 +14,7 @@ use anyhow::{bail, ensure, Context, Result};
 use serde::Deserialize;
 
 use crate::process::{run_in_front, was_interrupted};
-use crate::turn::turn;
+use crate::turn::{turn, Swap};
 use crate::workspace;
 
 /// The arguments of `pages`.
@@ -207,82 +207,34 @@ fn write(path: &Path, value: impl ToString) -> Result<()> {
     fs::write(path, value.to_string()).with_context(|| format!("cannot write {}", path.display()))
 }
 
-fn tool(name: &str, arguments: &[&str]) -> Result<()> {
-    let output = Command::new(name)
-        .args(arguments)
-        .output()
-        .with_context(|| format!("cannot start {name}"))?;
-    ensure!(
-        output.status.success(),
-        "{name} {}: {}",
-        arguments.join(" "),
-        String::from_utf8_lossy(&output.stderr).trim()
-    );
-    Ok(())
+/// What is swapped out to it.
+fn used_bytes(swap: &Swap) -> Result<u64> {
+    let swaps = fs::read_to_string("/proc/swaps")?;
+    let device = swap.path().to_string_lossy();
+    let line = swaps
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let used = line
+        .filter(|fields| fields.first() == Some(&device.as_ref()))
+        .find_map(|fields| fields.get(3)?.parse::<u64>().ok());
+    Ok(used.context("the swap device is gone")? * 1024)
 }
 
-/// A zram device of ours that is swapped to; gone when it is dropped.
-struct Swap {
-    number: u32,
-}
-
-impl Swap {
-    fn new() -> Result<Swap> {
-        let number = fs::read_to_string("/sys/class/zram-control/hot_add")?;
-        let swap = Swap {
-            number: number.trim().parse()?,
-        };
-        write(&swap.attribute("disksize"), DEVICE_BYTES)?;
-        tool("mkswap", &[&swap.device()])?;
-        tool("swapon", &["--priority", "100", &swap.device()])?;
-        Ok(swap)
-    }
-
-    fn device(&self) -> String {
-        format!("/dev/zram{}", self.number)
-    }
-
-    fn attribute(&self, name: &str) -> PathBuf {
-        PathBuf::from(format!("/sys/block/zram{}/{name}", self.number))
-    }
-
-    fn used_bytes(&self) -> Result<u64> {
-        let swaps = fs::read_to_string("/proc/swaps")?;
-        let device = self.device();
-        let line = swaps
-            .lines()
-            .map(|line| line.split_whitespace().collect::<Vec<_>>());
-        let used = line
-            .filter(|fields| fields.first() == Some(&device.as_str()))
-            .find_map(|fields| fields.get(3)?.parse::<u64>().ok());
-        Ok(used.context("the swap device is gone")? * 1024)
-    }
-
-    /// All pages on it but same-filled ones, which free slots read as too.
-    fn pages(&self) -> Result<Vec<Vec<u8>>> {
-        let mut device = File::open(self.device())?;
-        // Slots are given from the front.
-        let most = (4 * self.used_bytes()? + (64 << 20)).min(DEVICE_BYTES) as usize / PAGE;
-        let mut pages = Vec::new();
-        let mut page = vec![0; PAGE];
-        for number in 0..most {
-            device.read_exact(&mut page)?;
-            // The first one is the header.
-            if number > 0 && page[8..] != page[..PAGE - 8] {
-                pages.push(page.clone());
-            }
+/// All pages on it but same-filled ones, which free slots read as too.
+fn pages_of(swap: &Swap) -> Result<Vec<Vec<u8>>> {
+    let mut device = File::open(swap.path())?;
+    // Slots are given from the front.
+    let most = (4 * used_bytes(swap)? + (64 << 20)).min(DEVICE_BYTES) as usize / PAGE;
+    let mut pages = Vec::new();
+    let mut page = vec![0; PAGE];
+    for number in 0..most {
+        device.read_exact(&mut page)?;
+        // The first one is the header.
+        if number > 0 && page[8..] != page[..PAGE - 8] {
+            pages.push(page.clone());
         }
-        Ok(pages)
     }
-}
-
-impl Drop for Swap {
-    fn drop(&mut self) {
-        // Whatever is not possible was not done.
-        let _ = tool("swapoff", &[&self.device()]);
-        let _ = write(&self.attribute("reset"), 1);
-        let _ = write(Path::new("/sys/class/zram-control/hot_remove"), self.number);
-    }
+    Ok(pages)
 }
 
 /// A control group of ours; its processes end with it.
@@ -342,7 +294,7 @@ fn collect(program: &Program) -> Result<usize> {
     let place = workspace::work_folder(&format!("pages/{}", program.name))?;
     fs::remove_dir_all(&place)?;
     fs::create_dir_all(&place)?;
-    let swap = Swap::new()?;
+    let swap = Swap::zram(DEVICE_BYTES, 100).map_err(anyhow::Error::msg)?;
     let group = Group::new(program.limit_mib)?;
     let log = File::create(folder().join(format!("{}.log", program.name)))?;
     // The shell joins the group before it becomes the program.
@@ -364,7 +316,7 @@ fn collect(program: &Program) -> Result<usize> {
     wait_for_swap(program, &swap, &group)?;
     group.signal(nix::sys::signal::Signal::SIGSTOP);
     sleep(Duration::from_millis(200));
-    let pages = drawn(swap.pages()?, &program.name);
+    let pages = drawn(pages_of(&swap)?, &program.name);
     drop(group);
     child.wait()?;
     drop(swap);
@@ -386,7 +338,7 @@ fn wait_for_swap(program: &Program, swap: &Swap, group: &Group) -> Result<()> {
     while Instant::now() < end && still < STILL_S {
         sleep(Duration::from_secs(1));
         ensure!(!was_interrupted(), "interrupted");
-        let used = swap.used_bytes()?;
+        let used = used_bytes(swap)?;
         if used >= ENOUGH_BYTES || group.processes().is_empty() {
             break;
         }

@@ -6,72 +6,11 @@ mod turn;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use common::{is_root, live, page, page_size, see, Script};
-use zmeld_linux::lock::FileLock;
+use turn::Swap;
 use zmeld_memory::{swap_areas, Error, Selection, SwapDevice};
-
-fn run(command: &str, arguments: &[&str]) -> bool {
-    Command::new(command)
-        .args(arguments)
-        .output()
-        .is_ok_and(|output| output.status.success())
-}
-
-/// A zram swap device of its own, switched off and removed afterwards.
-struct Zram {
-    number: String,
-    path: PathBuf,
-    _turn: FileLock,
-}
-
-impl Zram {
-    fn start(bytes: &str) -> Result<Zram, String> {
-        let turn = turn::turn().map_err(|error| format!("cannot wait for my turn: {error}"))?;
-        let number = fs::read_to_string("/sys/class/zram-control/hot_add")
-            .map_err(|error| format!("no zram device can be added: {error}"))?
-            .trim()
-            .to_owned();
-        let zram = Zram {
-            path: format!("/dev/zram{number}").into(),
-            number,
-            _turn: turn,
-        };
-        fs::write(format!("/sys/block/zram{}/disksize", zram.number), bytes)
-            .map_err(|error| error.to_string())?;
-        let device = zram.path.to_str().unwrap();
-        for _ in 0..50 {
-            if zram.path.exists() {
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        if !run("mkswap", &[device]) || !run("swapon", &["-p", "32000", device]) {
-            return Err("mkswap or swapon failed".to_owned());
-        }
-        Ok(zram)
-    }
-}
-
-impl Drop for Zram {
-    fn drop(&mut self) {
-        let device = self.path.to_str().unwrap();
-        if fs::read_to_string("/proc/swaps").is_ok_and(|text| text.contains(&format!("{device} ")))
-        {
-            assert!(run("swapoff", &[device]), "{device} is still in use");
-        }
-        let _ = fs::write(format!("/sys/block/zram{}/reset", self.number), "1");
-        for _ in 0..50 {
-            if fs::write("/sys/class/zram-control/hot_remove", &self.number).is_ok() {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        eprintln!("could not remove {device}");
-    }
-}
 
 struct Group(PathBuf);
 
@@ -105,34 +44,6 @@ fn limited_group(bytes: &str) -> Option<Group> {
     None
 }
 
-/// A swap file of its own, switched off and removed afterwards.
-struct SwapFile(PathBuf);
-
-impl SwapFile {
-    fn start(megabytes: usize) -> Result<SwapFile, String> {
-        let file =
-            SwapFile(std::env::temp_dir().join(format!("zmeld-swap-file-{}", std::process::id())));
-        let path = file.0.to_str().unwrap();
-        fs::write(path, vec![0; megabytes << 20]).map_err(|error| error.to_string())?;
-        fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
-        // The file system may not bear swap files.
-        if !run("mkswap", &[path]) || !run("swapon", &["-p", "32001", path]) {
-            return Err(format!("{path} cannot be swap"));
-        }
-        Ok(file)
-    }
-}
-
-impl Drop for SwapFile {
-    fn drop(&mut self) {
-        let path = self.0.to_str().unwrap();
-        if fs::read_to_string("/proc/swaps").is_ok_and(|text| text.contains(path)) {
-            assert!(run("swapoff", &[path]), "{path} is still in use");
-        }
-        let _ = fs::remove_file(path);
-    }
-}
-
 /// Swap is the machine's: one test at a time.
 static SWAP: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
@@ -145,8 +56,9 @@ fn pages_in_zram_are_counted_in_place_and_read_from_the_device() {
     let _one_at_a_time = SWAP
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner);
-    match Zram::start("96M") {
-        Ok(zram) => check_swap(&zram.path, true),
+    let _turn = turn::turn().unwrap();
+    match Swap::zram(96 << 20, 32_000) {
+        Ok(zram) => check_swap(zram.path(), true),
         Err(reason) => println!("SKIP: {reason}"),
     }
 }
@@ -160,8 +72,11 @@ fn pages_in_a_swap_file_are_read_by_what_page_tables_say() {
     let _one_at_a_time = SWAP
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner);
-    match SwapFile::start(96) {
-        Ok(file) => check_swap(&file.0, false),
+    let _turn = turn::turn().unwrap();
+    let file = std::env::temp_dir().join(format!("zmeld-swap-file-{}", std::process::id()));
+    // The file system may not bear swap files.
+    match Swap::file(&file, 96 << 20, 32_001) {
+        Ok(file) => check_swap(file.path(), false),
         Err(reason) => println!("SKIP: {reason}"),
     }
 }

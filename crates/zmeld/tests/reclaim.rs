@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
+use turn::Swap;
 
 const MIB: u64 = 1 << 20;
 const ALL: u64 = 96 * MIB;
@@ -44,44 +45,20 @@ while True:
             break
 ";
 
-/// What is undone when the test is over, however it ends.
-struct Undo(Vec<Box<dyn FnOnce()>>);
+/// A control group; gone with the test, however it ends.
+struct Group(PathBuf);
 
-impl Drop for Undo {
+impl Drop for Group {
     fn drop(&mut self) {
-        while let Some(undo) = self.0.pop() {
-            undo();
+        let begin = Instant::now();
+        while fs::remove_dir(&self.0).is_err() && begin.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(50));
         }
     }
 }
 
-fn run(command: &str, arguments: &[&str]) -> bool {
-    let output = Command::new(command).args(arguments).output();
-    output.is_ok_and(|output| output.status.success())
-}
-
-/// A zram device that is swapped to.
-fn swap(undo: &mut Undo) -> Result<(), String> {
-    let number = fs::read_to_string("/sys/class/zram-control/hot_add")
-        .map_err(|error| format!("no zram device can be added: {error}"))?;
-    let number = number.trim().to_owned();
-    let device = format!("/dev/zram{number}");
-    undo.0.push(Box::new(move || {
-        let _ = fs::write("/sys/class/zram-control/hot_remove", number);
-    }));
-    let name = device.trim_start_matches("/dev/");
-    fs::write(format!("/sys/block/{name}/disksize"), "256M").map_err(|error| error.to_string())?;
-    if !run("mkswap", &[&device]) || !run("swapon", &["-p", "32000", &device]) {
-        return Err("mkswap or swapon failed".to_owned());
-    }
-    undo.0.push(Box::new(move || {
-        assert!(run("swapoff", &[&device]));
-    }));
-    Ok(())
-}
-
 /// A control group of the memory controller, of either version.
-fn group(undo: &mut Undo) -> Result<PathBuf, String> {
+fn group() -> Result<Group, String> {
     let version_one = Path::new("/sys/fs/cgroup/memory");
     let top = match version_one.join("memory.limit_in_bytes").exists() {
         true => version_one,
@@ -93,14 +70,7 @@ fn group(undo: &mut Undo) -> Result<PathBuf, String> {
     }
     let group = top.join(format!("zmeld-test-{}", std::process::id()));
     fs::create_dir(&group).map_err(|error| format!("no control group can be made: {error}"))?;
-    let made = group.clone();
-    undo.0.push(Box::new(move || {
-        let begin = Instant::now();
-        while fs::remove_dir(&made).is_err() && begin.elapsed() < PATIENCE {
-            std::thread::sleep(Duration::from_millis(50));
-        }
-    }));
-    Ok(group)
+    Ok(Group(group))
 }
 
 struct Program {
@@ -191,9 +161,8 @@ fn of_a_program_the_idle_part_goes_and_the_part_in_use_stays() {
         return;
     }
     let _turn = turn::turn().unwrap();
-    let mut undo = Undo(Vec::new());
-    let group = match swap(&mut undo).and_then(|()| group(&mut undo)) {
-        Ok(group) => group,
+    let (_swap, group) = match Swap::zram(256 * MIB, 32_000).and_then(|it| Ok((it, group()?))) {
+        Ok(both) => both,
         Err(reason) => {
             eprintln!("SKIP: {reason}");
             return;
@@ -202,14 +171,14 @@ fn of_a_program_the_idle_part_goes_and_the_part_in_use_stays() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let config = folder.path().join("zmeld.toml");
     let said = folder.path().join("said");
-    let name = group.file_name().unwrap().to_str().unwrap();
+    let name = group.0.file_name().unwrap().to_str().unwrap();
     let rule = format!(
         "[watch]\ncpu_pressure_max = \"100%\"\n[watch.reclaim]\ngroups = [\"/{name}\"]\n\
          mechanism = \"process_madvise\"\nidle_after = \"2s\"\nevery = \"1s\"\nstep = \"10%\"\n\
          pressure_max = \"100%\"\ncomeback_max = \"5%\"\n"
     );
     fs::write(&config, rule).unwrap();
-    let Some(mut program) = Program::start(&group) else {
+    let Some(mut program) = Program::start(&group.0) else {
         eprintln!("SKIP: python3 is not there");
         return;
     };
