@@ -7,7 +7,8 @@
 //! of the group itself the kernel passes over where it is asked by itself, so that here
 //! nothing is asked of what they keep.
 //!
-//! Where the rule says so, by `process_madvise` on its processes (Linux 5.10): here it is chosen what is swapped out, of their own memory only.
+//! Where the rule says so, by `process_madvise` on its processes (Linux 5.10): here it is
+//! chosen what is swapped out, of their own memory only.
 //!
 //! | module | what belongs there |
 //! |---|---|
@@ -186,6 +187,42 @@ impl Place {
     }
 }
 
+/// One round, which has an end.
+struct Round<'a> {
+    /// When it is, for those who look back.
+    now: Instant,
+    began: Instant,
+    /// Nothing more is begun then.
+    end: Instant,
+    stop: &'a AtomicBool,
+}
+
+impl Round<'_> {
+    fn new(now: Instant, stop: &AtomicBool) -> Round<'_> {
+        let began = Instant::now();
+        Round {
+            now,
+            began,
+            end: began + ROUND_MAX,
+            stop,
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// It has taken its time, or the watch is to end.
+    fn is_over(&self) -> bool {
+        self.is_stopped() || Instant::now() >= self.end
+    }
+
+    /// What `now` has become.
+    fn by_now(&self) -> Instant {
+        self.now + self.began.elapsed()
+    }
+}
+
 /// The rule at work.
 pub(super) struct Reclaimer {
     rule: ReclaimRule,
@@ -282,7 +319,7 @@ impl Reclaimer {
         stop: &AtomicBool,
         listener: &mut dyn FnMut(WatchEvent),
     ) {
-        let begin = Instant::now();
+        let round = Round::new(now, stop);
         self.round = Some(now);
         self.began.get_or_insert(now);
         if super::is_due(self.chosen, CHOOSE_EVERY, now) {
@@ -306,14 +343,14 @@ impl Reclaimer {
         let groups: Vec<PathBuf> = behind.into_iter().chain(before).cloned().collect();
         self.next = None;
         for group in groups {
-            if stop.load(Ordering::Relaxed) {
+            if round.is_stopped() {
                 return;
             }
-            if begin.elapsed() > ROUND_MAX {
+            if round.is_over() {
                 self.next = Some(group);
                 break;
             }
-            if let Err(err) = self.turn(host, &group, now, stop, listener) {
+            if let Err(err) = self.turn(host, &group, &round, listener) {
                 self.followed.remove(&group);
                 self.fail(err, listener);
             }
@@ -339,12 +376,11 @@ impl Reclaimer {
         if self.dry_run {
             return None;
         }
-        let begin = Instant::now();
+        let round = Round::new(now, stop);
         let (mut sum, mut groups) = (0, 0);
         let mut failures = Vec::new();
         for (group, followed) in &mut self.followed {
-            let is_over = stop.load(Ordering::Relaxed) || begin.elapsed() > ROUND_MAX;
-            if is_over || self.is_swap_full || swap_is_full(host).is_some() {
+            if round.is_over() || self.is_swap_full || swap_is_full(host).is_some() {
                 break;
             }
             let wanted = followed.room(&self.rule);
@@ -353,7 +389,7 @@ impl Reclaimer {
             }
             let before = followed.reclaimed_bytes;
             let advise = self.advise.as_deref();
-            if let Err(err) = followed.reclaim(host, advise, group, wanted, now, stop) {
+            if let Err(err) = followed.reclaim(host, advise, group, wanted, &round) {
                 failures.push(err);
             }
             sum += followed.reclaimed_bytes - before;
@@ -536,10 +572,10 @@ impl Reclaimer {
         &mut self,
         host: &Host,
         group: &Path,
-        now: Instant,
-        stop: &AtomicBool,
+        round: &Round,
         listener: &mut dyn FnMut(WatchEvent),
     ) -> Result<(), Error> {
+        let now = round.now;
         let Some(place) = self.places.get(group) else {
             return Ok(());
         };
@@ -554,7 +590,7 @@ impl Reclaimer {
         let Some(reading) = reading else {
             // It is new, was made anew, or is gone.
             self.followed.remove(group);
-            let mut by = place.by(host, stop)?;
+            let mut by = place.by(host, round.stop)?;
             if let Some(first) = by.reading(host, group, now)? {
                 let mut followed = Followed::new(place, by, &self.rule, first);
                 followed.history.add(first);
@@ -596,7 +632,7 @@ impl Reclaimer {
             );
             listener(WatchEvent::Reclaim(&followed.shown, text));
         }
-        followed.reclaim(host, self.advise.as_deref(), group, wanted, now, stop)
+        followed.reclaim(host, self.advise.as_deref(), group, wanted, round)
     }
 
     /// What is told to those who ask.
@@ -745,17 +781,16 @@ impl Followed {
         advise: Option<&dyn Advise>,
         group: &Path,
         wanted: u64,
-        now: Instant,
-        stop: &AtomicBool,
+        round: &Round,
     ) -> Result<(), Error> {
         let (By::Processes(processes), Some(advise)) = (&mut self.by, advise) else {
-            return self.reclaim_group(host, group, wanted, now, stop);
+            return self.reclaim_group(host, group, wanted, round);
         };
-        processes.look(host, advise, wanted, self.idle_after, now, stop)?;
-        let done = processes.page_out(host, advise, wanted, stop)?;
+        processes.look(host, advise, wanted, self.idle_after, round)?;
+        let done = processes.page_out(host, advise, wanted, round)?;
         self.reclaimed_bytes += done;
         if done == 0 {
-            self.pace.hold(now);
+            self.pace.hold(round.now);
         }
         Ok(())
     }
@@ -766,21 +801,20 @@ impl Followed {
         host: &Host,
         group: &Path,
         wanted: u64,
-        now: Instant,
-        stop: &AtomicBool,
+        round: &Round,
     ) -> Result<(), Error> {
         let mut before = self.memory_bytes();
         let mut left = wanted;
-        while left > 0 && !stop.load(Ordering::Relaxed) {
+        while left > 0 && !round.is_over() {
             let piece = left.min(PIECE_BYTES);
             match host.write(group.join("memory.reclaim"), &piece.to_string()) {
                 Ok(()) => self.reclaimed_bytes += piece,
                 Err(HostError::File(err)) if is_too_little(&err.cause) => {
                     before = before.saturating_sub(wanted - left);
-                    let after = Reading::take(host, group, now)?;
+                    let after = Reading::take(host, group, round.now)?;
                     let after = after.map_or(before, |after| after.memory_bytes);
                     self.reclaimed_bytes += before.saturating_sub(after).min(piece);
-                    self.pace.back_off(now);
+                    self.pace.back_off(round.now);
                     self.backing_off = Some("the kernel finds no more that is idle".to_owned());
                     break;
                 }

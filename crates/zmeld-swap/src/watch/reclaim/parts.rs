@@ -27,6 +27,8 @@ pub(super) const PARTS: usize = 16;
 const PART_BYTES_MIN: u64 = 2 << 20;
 /// A mapping with less is not worth a look,
 const AREA_BYTES_MIN: u64 = 256 << 10;
+/// nor one with less than one byte of so many in RAM: to go through it costs the more,
+const AREA_SPARSE_MAX: u64 = 64;
 /// and no more of them are looked at, the largest.
 const AREAS_MAX: usize = 64;
 
@@ -56,7 +58,9 @@ impl Area {
             touched_bytes: mapping.referenced * page,
             has_huge: mapping.huge > 0,
         };
-        (can && area.resident_bytes >= AREA_BYTES_MIN).then_some(area)
+        let is_worth_it = area.resident_bytes >= AREA_BYTES_MIN
+            && area.end - area.start <= area.resident_bytes.saturating_mul(AREA_SPARSE_MAX);
+        (can && is_worth_it).then_some(area)
     }
 
     /// One of its parts: up to two ranges, since parts lie at multiples of their size.
@@ -295,7 +299,14 @@ mod tests {
             ..Mapping::default()
         };
         assert!(Area::of(&plain, 4096).is_some());
+        let sparse = |mib: u64| Mapping {
+            end: mib * MIB,
+            ..plain.clone()
+        };
+        assert!(Area::of(&sparse(4 * 64), 4096).is_some());
         let mut others = vec![plain.clone(); 7];
+        others.push(sparse(4 * 64 + 1));
+        others.push(sparse(127 << 20));
         others[0].private = false;
         others[1].inode = 7;
         others[2].flags.locked = true;

@@ -22,6 +22,7 @@ use zmeld_linux::{process, smaps, Host, HostError};
 use super::advise::{is, Advise, Held, Identity};
 use super::group::Reading;
 use super::parts::{largest, Area, Cold, Marks};
+use super::Round;
 use crate::error::Error;
 use crate::observe::Pressure;
 use crate::room::hierarchy::Hierarchy;
@@ -36,8 +37,8 @@ const LOOK_PAUSE: u32 = 100;
 /// A process that takes longer to look at, so many times in a row, is left alone.
 const LOOK_MAX: Duration = Duration::from_millis(500);
 const LONG_LOOKS_MAX: u32 = 3;
-/// One round of looks takes hardly longer.
-const ROUND_MAX: Duration = Duration::from_secs(1);
+/// Looks take hardly longer in one round.
+const LOOKS_MAX: Duration = Duration::from_secs(1);
 /// In a round so many parts of a process are looked at, as long as that takes less.
 const PARTS_A_ROUND: usize = 4;
 const ROUND_TRIED: Duration = Duration::from_millis(50);
@@ -206,9 +207,9 @@ impl Processes {
         advise: &dyn Advise,
         wanted: u64,
         idle_after: Duration,
-        now: Instant,
-        stop: &AtomicBool,
+        round: &Round,
     ) -> Result<(), Error> {
+        let now = round.now;
         self.cold.retain(|found| found.until > now);
         let is_enough = self.cold_bytes() >= wanted.saturating_mul(COLD_AHEAD);
         if is_enough || self.next_look.is_some_and(|at| now < at) {
@@ -218,10 +219,10 @@ impl Processes {
         // Where the part that has its turn is in use, another one may be cold.
         for _ in 0..PARTS_A_ROUND {
             let is_enough = self.cold_bytes() >= wanted.saturating_mul(COLD_AHEAD);
-            if is_enough || took > ROUND_TRIED || stop.load(Ordering::Relaxed) {
+            if is_enough || took > ROUND_TRIED || round.is_over() {
                 break;
             }
-            took += self.look_once(host, advise, idle_after, now, stop)?;
+            took += self.look_once(host, advise, idle_after, round)?;
         }
         self.next_look = Some(now + took * LOOK_PAUSE);
         Ok(())
@@ -233,19 +234,16 @@ impl Processes {
         host: &Host,
         advise: &dyn Advise,
         idle_after: Duration,
-        now: Instant,
-        stop: &AtomicBool,
+        round: &Round,
     ) -> Result<Duration, Error> {
+        let now = round.now;
         let mut took = Duration::ZERO;
         let behind = self.members.range(self.next_member..);
         let before = self.members.range(..self.next_member);
         let turns: Vec<u32> = behind.chain(before).map(|(pid, _)| *pid).collect();
         self.next_member = 0;
         for pid in turns {
-            if stop.load(Ordering::Relaxed) {
-                break;
-            }
-            if took > ROUND_MAX {
+            if took > LOOKS_MAX || round.is_over() {
                 self.next_member = pid;
                 break;
             }
@@ -282,7 +280,8 @@ impl Processes {
         self.cold.iter().map(bytes).sum()
     }
 
-    /// Swaps out so much of what is cold, as far as there is so much; how much it was.
+    /// Swaps out so much of what is cold, as far as there is so much and until the round is
+    /// over; how much it was.
     ///
     /// # Errors
     /// When the kernel does not do it.
@@ -291,14 +290,17 @@ impl Processes {
         host: &Host,
         advise: &dyn Advise,
         wanted: u64,
-        stop: &AtomicBool,
+        round: &Round,
     ) -> Result<u64, Error> {
         let mut done = 0;
         let mut piece = 0;
-        while done < wanted && !stop.load(Ordering::Relaxed) {
+        while done < wanted && !round.is_over() {
             let Some(mut found) = self.cold.pop_front() else {
                 break;
             };
+            if found.until <= round.by_now() {
+                continue;
+            }
             let Some(member) = self.members.get_mut(&found.pid) else {
                 continue;
             };
@@ -309,7 +311,7 @@ impl Processes {
             if !self.whose.has(host, found.pid) {
                 continue;
             }
-            while !found.cold.range.is_empty() && done < wanted && !stop.load(Ordering::Relaxed) {
+            while !found.cold.range.is_empty() && done < wanted && !round.is_over() {
                 let unit = match found.cold.has_huge {
                     true => self.huge.max(PIECE_BYTES_MIN),
                     false => PIECE_BYTES_MIN,
@@ -515,7 +517,65 @@ fn refused(pid: u32, err: io::Error) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+    use std::os::fd::{BorrowedFd, OwnedFd};
+    use std::sync::Mutex;
+
     use super::*;
+
+    /// Takes note of what it is told.
+    #[derive(Default)]
+    struct Noted(Mutex<Vec<Range<u64>>>);
+
+    impl Advise for Noted {
+        fn hold(&self, _: u32) -> io::Result<OwnedFd> {
+            Ok(File::open("/dev/null")?.into())
+        }
+
+        fn forget(&self, _: BorrowedFd, ranges: &[Range<u64>]) -> io::Result<Vec<Range<u64>>> {
+            Ok(ranges.to_vec())
+        }
+
+        fn page_out(&self, _: BorrowedFd, range: Range<u64>) -> io::Result<()> {
+            self.0.lock().unwrap().push(range);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn nothing_is_swapped_out_behind_its_time_nor_when_the_round_is_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let proc = dir.path().join("proc/101");
+        std::fs::create_dir_all(&proc).unwrap();
+        let stat = format!("101 (it) S {}", "1 ".repeat(30));
+        std::fs::write(proc.join("stat"), &stat).unwrap();
+        std::fs::write(proc.join("status"), "RssAnon: 65536 kB\nVmSwap: 0 kB\n").unwrap();
+        let host = Host::at(dir.path());
+        let stop = AtomicBool::new(false);
+        let mut of = Processes::new(&host, Whose::Root(None, HashMap::new()));
+        of.choose(&host, of.whose.clone(), &stop).unwrap();
+        let round = Round::new(Instant::now(), &stop);
+        let second = Duration::from_secs(1);
+        for (until, end, calls) in [
+            (round.now, round.end, 0),
+            (round.now + 100 * second, round.now, 0),
+            (round.now + 100 * second, round.end, 1),
+        ] {
+            let cold = Cold {
+                range: 0..PIECE_BYTES_MIN,
+                has_huge: false,
+            };
+            let pid = 101;
+            of.cold = VecDeque::from([Found { pid, cold, until }]);
+            let noted = Noted::default();
+            let round = Round {
+                end,
+                ..Round::new(round.now, &stop)
+            };
+            of.page_out(&host, &noted, 1 << 20, &round).unwrap();
+            assert_eq!(noted.0.lock().unwrap().len(), calls);
+        }
+    }
 
     #[test]
     fn what_came_back_is_told_from_what_was_freed_and_from_files() {
