@@ -268,6 +268,10 @@ impl Machine {
             "some avg10=0.00 avg60=0.00 avg300=0.00 total=7\n",
         );
         machine.put("sys/fs/cgroup/memory/memory.limit_in_bytes", "1\n");
+        machine.put(
+            "proc/meminfo",
+            "MemTotal: 4000000 kB\nSwapTotal: 1000000 kB\nSwapFree: 900000 kB\n",
+        );
         for (pid, group, touched) in [
             (101, "/app", false),
             (102, "/app", true),
@@ -401,6 +405,46 @@ fn of_processes_it_backs_off_where_memory_comes_back() {
     assert!(said[0].ends_with(back_off), "{said:?}");
     assert!(machine.between(210, 260).is_empty());
     assert_eq!(machine.swapped_kib(101), swapped - 1024);
+}
+
+#[test]
+fn what_processes_share_by_fork_is_counted_once() {
+    for (file, text) in [
+        // Of version 1, of old kernels too, where a group's own counter is without what is
+        // below it.
+        (
+            "sys/fs/cgroup/memory/app/memory.usage_in_bytes",
+            "69206016\n",
+        ),
+        (
+            "sys/fs/cgroup/memory/app/memory.stat",
+            "cache 1\ntotal_rss 69206016\n",
+        ),
+        (
+            "proc/meminfo",
+            "MemTotal: 4000000 kB\nAnonPages: 67584 kB\nSwapTotal: 1000 kB\nSwapFree: 900 kB\n",
+        ),
+        (
+            "proc/meminfo",
+            "MemTotal: 67584 kB\nSwapTotal: 1000 kB\nSwapFree: 900 kB\n",
+        ),
+    ] {
+        let (mut machine, _) = Machine::of_version_one("groups = [\"/app\"]\n", false);
+        for pid in 201..209 {
+            machine.process(pid, "/app", true);
+        }
+        machine.between(0, 15);
+        assert_eq!(machine.noted().groups[0].memory_bytes, 10 * 64 * MIB);
+        machine.put(file, text);
+        machine.between(20, 30);
+        let once = 66 * MIB;
+        assert_eq!(machine.noted().groups[0].memory_bytes, once, "{file}");
+        machine.put("sys/fs/cgroup/memory/app/memory.use_hierarchy", "0\n");
+        machine.between(35, 45);
+        let of_all = file.starts_with("proc");
+        let now = machine.noted().groups[0].memory_bytes;
+        assert_eq!(now == once, of_all, "{file}: {now}");
+    }
 }
 
 #[test]

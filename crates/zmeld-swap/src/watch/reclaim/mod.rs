@@ -507,7 +507,7 @@ impl Reclaimer {
                 all.choose(host, whose.clone(), stop)?;
             }
             // Most machines have nothing there.
-            if all.memory_bytes() >= MEMORY_MIN || self.followed.contains_key(&group) {
+            if all.memory_bytes(host)? >= MEMORY_MIN || self.followed.contains_key(&group) {
                 let place = Place {
                     shown: "/".to_owned(),
                     whose: Some(whose),

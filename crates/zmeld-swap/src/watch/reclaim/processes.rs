@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use zmeld_linux::host::is_absent;
-use zmeld_linux::meminfo::Meminfo;
-use zmeld_linux::{process, smaps, Host, HostError};
+use zmeld_linux::meminfo::{self, Meminfo};
+use zmeld_linux::{counters, process, smaps, Host, HostError};
 
 use super::advise::{is, Advise, Held, Identity};
 use super::group::Reading;
@@ -148,12 +148,29 @@ impl Processes {
         Ok(())
     }
 
-    /// What they have of no file, in RAM.
-    pub fn memory_bytes(&self) -> u64 {
-        self.members
-            .values()
-            .map(|it| it.figures.anonymous_bytes)
-            .sum()
+    /// What they have of no file, in RAM. Each counts what it shares by fork, so that the
+    /// sum may be many times as much as there is: it is no more than the group is charged
+    /// with, nor than all have.
+    ///
+    /// # Errors
+    /// When that cannot be read.
+    pub fn memory_bytes(&self, host: &Host) -> Result<u64, HostError> {
+        let each = self.members.values().map(|it| it.figures.anonymous_bytes);
+        let memory = host.read_optional(meminfo::PATH)?.unwrap_or_default();
+        let memory = Meminfo::new(&memory);
+        let all = memory.bytes("AnonPages").or_else(|| memory.total_bytes());
+        let mut most = all.unwrap_or(u64::MAX);
+        if let Whose::Group(_, group) = &self.whose {
+            let read = |name: &str| host.read_optional(group.join(name));
+            // With what is below it, where the kernel counts that there.
+            if read("memory.use_hierarchy")?.is_none_or(|it| it.trim() != "0") {
+                let usage = read("memory.usage_in_bytes")?.and_then(|it| it.trim().parse().ok());
+                let stat = read("memory.stat")?.unwrap_or_default();
+                let own = counters::value(&stat, "total_rss");
+                most = most.min(own.or(usage).unwrap_or(u64::MAX));
+            }
+        }
+        Ok(most.min(each.fold(0, u64::saturating_add)))
     }
 
     /// What they have, and what came back; of the group's own counters what it has of them.
@@ -189,7 +206,7 @@ impl Processes {
         };
         Ok(Some(Reading {
             at,
-            memory_bytes: self.memory_bytes(),
+            memory_bytes: self.memory_bytes(host)?,
             kept_bytes: 0,
             swap_bytes: self.members.values().map(|it| it.figures.swap_bytes).sum(),
             stalled_us: pressure.some.total_us,
