@@ -341,6 +341,36 @@ fn of_processes_the_cold_parts_go_and_nobody_that_is_protected_is_told_of() {
     );
 }
 
+/// A service has no group for memory on version 1 where nobody limits its memory.
+#[test]
+fn who_is_protected_and_in_no_group_for_memory_is_not_told_of() {
+    let rule = "protect = [\"kept\", \"db.service\"]\n";
+    let (mut machine, told) = Machine::of_version_one(rule, false);
+    // Nobody can tell that it is one of the root's own.
+    let said = machine.between(0, 300);
+    let of = |told: &Told| {
+        let mut of = std::mem::take(&mut *told.told.lock().unwrap());
+        of.sort_unstable();
+        of.dedup();
+        of
+    };
+    assert_eq!(of(&told), [101, 102], "{said:?}");
+    let noted = machine.noted();
+    let root = noted.protected.iter().find(|it| it.group == "/").unwrap();
+    assert!(root.why.contains("protect has a name"), "{noted:?}");
+    assert_eq!(noted.unmatched, ["db.service"]);
+    // It is told by another controller, here and in a group.
+    let rule = "protect = [\"kept\"]\n";
+    for (pid, of_memory) in [(104, "/"), (102, "/app")] {
+        let (mut machine, told) = Machine::of_version_one(rule, false);
+        let text = format!("4:memory:{of_memory}\n1:name=systemd:/system.slice/kept/a\n");
+        machine.put(&format!("proc/{pid}/cgroup"), &text);
+        machine.between(0, 300);
+        let of = of(&told);
+        assert!(of.contains(&101) && !of.contains(&pid), "{of:?}");
+    }
+}
+
 #[test]
 fn what_is_touched_between_two_looks_is_not_swapped_out() {
     let (mut machine, _) = Machine::of_version_one("groups = [\"/app\"]\n", false);

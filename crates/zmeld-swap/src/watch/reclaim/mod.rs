@@ -41,12 +41,12 @@ use zmeld_report::units::{bytes, percent};
 pub use self::advise::Advise;
 use self::group::{History, Reading};
 use self::pace::{Cost, Pace, Turn, MEMORY_MIN};
-use self::processes::{Processes, Whose};
+use self::processes::{Of, Processes, Whose};
 use super::targets::{Selection, Targets};
 use super::WatchEvent;
 use crate::config::{Mechanism, ReclaimRule};
 use crate::error::Error;
-use crate::observe::reclaimed::{Reclaimed, ReclaimedGroup};
+use crate::observe::reclaimed::{ProtectedGroup, Reclaimed, ReclaimedGroup};
 use crate::room::hierarchy::{Hierarchy, Version};
 
 /// How often groups and real-time threads are looked for.
@@ -73,6 +73,10 @@ const NO_SWAP: &str = "no swap is on, and its memory has nowhere to go";
 
 /// What is said of a name in the rule that no group has.
 const NO_GROUP: &str = "no control group is called so now (systemd-cgls lists them)";
+
+/// Why nothing is taken from the root's own processes.
+const WHICH_ARE_MEANT: &str = "protect has a name that no control group has, and its own \
+                               processes may be who is meant";
 
 /// Since when a process can be told of another one's memory.
 const SINCE_MADVISE: KernelVersion = KernelVersion::new(5, 10);
@@ -437,6 +441,14 @@ impl Reclaimer {
             }
         }
         self.in_vain.clone_from(&self.targets.unmatched);
+        let is_one = hierarchy.as_ref().is_some_and(is_one);
+        let is_unsure = is_one && self.targets.is_protect_unmatched;
+        if is_unsure && self.targets.root.take().is_some() {
+            self.targets.protected.push(ProtectedGroup {
+                group: "/".to_owned(),
+                why: WHICH_ARE_MEANT.to_owned(),
+            });
+        }
         self.places = self.places(host, hierarchy.as_ref(), stop)?;
         let places = &self.places;
         for (group, followed) in &self.followed {
@@ -472,13 +484,20 @@ impl Reclaimer {
         };
         let is_two = hierarchy.is_some_and(|it| it.version == Version::Two);
         let no_processes = self.no_processes(host);
+        // Version 2 has one group for all controllers.
+        let is_one = hierarchy.is_some_and(is_one);
+        let protect = self.rule.protect.iter().filter(|_| is_one);
+        let whose = |of: Of| Whose {
+            of,
+            protect: protect.clone().cloned().collect(),
+        };
         let mut places = BTreeMap::new();
         let mut lacking = None;
         for (group, shown) in &self.targets.groups {
             let has = |file: &str| host.exists(group.join(file));
             let mechanism = self.rule.mechanism;
             let is_by_file = is_two && has("memory.reclaim");
-            let processes = || hierarchy.map(|it| Whose::Group(it.clone(), group.clone()));
+            let processes = || hierarchy.map(|it| whose(Of::Group(it.clone(), group.clone())));
             let (whose, why) = match (mechanism, is_by_file) {
                 (Mechanism::Auto | Mechanism::MemoryReclaim, true) => (None, BY_KERNEL),
                 (Mechanism::Auto | Mechanism::MemoryReclaim, false) => {
@@ -501,7 +520,7 @@ impl Reclaimer {
         if let (Some(protected), None) = (&self.targets.root, &no_processes) {
             let is_wanted = self.rule.mechanism == Mechanism::ProcessMadvise;
             let group = hierarchy.map_or_else(|| PathBuf::from("/"), |it| it.top.clone());
-            let whose = Whose::Root(hierarchy.cloned(), protected.clone());
+            let whose = whose(Of::Root(hierarchy.cloned(), protected.clone()));
             let mut all = Processes::new(host, whose.clone());
             if is_wanted && host.exists(processes::PRESSURE) {
                 all.choose(host, whose.clone(), stop)?;
@@ -857,6 +876,10 @@ fn fine(share: f64) -> String {
 /// The kernel found less than was asked for.
 fn is_too_little(cause: &io::Error) -> bool {
     cause.raw_os_error() == Some(Errno::AGAIN.raw_os_error())
+}
+
+fn is_one(hierarchy: &Hierarchy) -> bool {
+    hierarchy.version == Version::One
 }
 
 /// Why nothing more should be moved to swap ahead of time.

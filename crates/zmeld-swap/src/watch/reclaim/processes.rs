@@ -23,6 +23,7 @@ use super::advise::{is, Advise, Held, Identity};
 use super::group::Reading;
 use super::parts::{largest, Area, Cold, Marks};
 use super::Round;
+use crate::config::GroupPattern;
 use crate::error::Error;
 use crate::observe::Pressure;
 use crate::room::hierarchy::Hierarchy;
@@ -53,8 +54,16 @@ const HUGE: &str = "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size";
 pub(super) const PRESSURE: &str = "/proc/pressure/memory";
 
 /// Which processes.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Whose {
+    pub of: Of,
+    /// Nor those that are in such a group by another controller: on version 1 of control
+    /// groups a service has one for memory only where somebody limits it.
+    pub protect: Vec<GroupPattern>,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Whose {
+pub(super) enum Of {
     /// Of a control group and of those below it.
     Group(Hierarchy, PathBuf),
     /// Of the root's own, which is in no other group, or of all where there are no groups;
@@ -160,7 +169,7 @@ impl Processes {
         let memory = Meminfo::new(&memory);
         let all = memory.bytes("AnonPages").or_else(|| memory.total_bytes());
         let mut most = all.unwrap_or(u64::MAX);
-        if let Whose::Group(_, group) = &self.whose {
+        if let Of::Group(_, group) = &self.whose.of {
             let read = |name: &str| host.read_optional(group.join(name));
             // With what is below it, where the kernel counts that there.
             if read("memory.use_hierarchy")?.is_none_or(|it| it.trim() != "0") {
@@ -192,7 +201,7 @@ impl Processes {
         for pid in ended {
             self.members.remove(&pid);
         }
-        if let Whose::Group(_, group) = &self.whose {
+        if let Of::Group(_, group) = &self.whose.of {
             if let Some(reading) = Reading::take(host, group, at)? {
                 return Ok(Some(reading));
             }
@@ -401,34 +410,54 @@ impl Member {
 impl Whose {
     fn list(&self, host: &Host) -> Result<Vec<u32>, Error> {
         let mut pids = Vec::new();
-        match self {
-            Whose::Group(_, group) => members(host, group, &mut pids)?,
-            Whose::Root(Some(hierarchy), _) => pids = in_group(host, &hierarchy.top)?,
-            Whose::Root(None, _) => {
+        match &self.of {
+            Of::Group(_, group) => members(host, group, &mut pids)?,
+            Of::Root(Some(hierarchy), _) => pids = in_group(host, &hierarchy.top)?,
+            Of::Root(None, _) => {
                 let all = host.list("/proc")?.into_iter();
                 pids.extend(all.filter_map(|name| name.parse::<u32>().ok()));
             }
         }
-        if let Whose::Root(_, protected) = self {
+        if let Of::Root(_, protected) = &self.of {
             pids.retain(|pid| !protected.contains_key(pid));
         }
+        pids.retain(|pid| !self.protects(host, *pid));
         Ok(pids)
     }
 
     /// Whether it is one of them still: it may have been moved to a group that is protected.
     fn has(&self, host: &Host, pid: u32) -> bool {
         let group_in = |hierarchy: &Hierarchy| hierarchy.group_of(host, &pid.to_string());
-        match self {
-            Whose::Group(hierarchy, group) => {
+        let is_in = match &self.of {
+            Of::Group(hierarchy, group) => {
                 group_in(hierarchy).is_some_and(|now| now.starts_with(group))
             }
-            Whose::Root(hierarchy, protected) => {
+            Of::Root(hierarchy, protected) => {
                 let is_in = hierarchy
                     .as_ref()
                     .is_none_or(|it| group_in(it).as_ref() == Some(&it.top));
                 is_in && !protected.contains_key(&pid)
             }
+        };
+        is_in && !self.protects(host, pid)
+    }
+
+    /// Whether it is in a group that is protected, by any controller.
+    fn protects(&self, host: &Host, pid: u32) -> bool {
+        if self.protect.is_empty() {
+            return false;
         }
+        let Ok(text) = host.read_bytes(format!("/proc/{pid}/cgroup")) else {
+            return true;
+        };
+        let text = String::from_utf8_lossy(&text);
+        // `4:memory:/a/b`
+        let mut paths = text.lines().filter_map(|line| line.splitn(3, ':').nth(2));
+        paths.any(|path| {
+            let above = Path::new(path).ancestors();
+            let mut names = above.filter_map(Path::to_str);
+            names.any(|name| name != "/" && self.protect.iter().any(|it| it.matches(name)))
+        })
     }
 }
 
@@ -569,7 +598,11 @@ mod tests {
         std::fs::write(proc.join("status"), "RssAnon: 65536 kB\nVmSwap: 0 kB\n").unwrap();
         let host = Host::at(dir.path());
         let stop = AtomicBool::new(false);
-        let mut of = Processes::new(&host, Whose::Root(None, HashMap::new()));
+        let whose = Whose {
+            of: Of::Root(None, HashMap::new()),
+            protect: Vec::new(),
+        };
+        let mut of = Processes::new(&host, whose);
         of.choose(&host, of.whose.clone(), &stop).unwrap();
         let round = Round::new(Instant::now(), &stop);
         let second = Duration::from_secs(1);
