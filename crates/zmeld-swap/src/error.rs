@@ -151,6 +151,14 @@ pub enum Error {
         /// Why, and the way out.
         why: String,
     },
+    /// Nothing more is reclaimed from a process.
+    #[error("process {pid} is left alone, nothing is reclaimed from it: {why}")]
+    ProcessRefused {
+        /// Its number.
+        pid: u32,
+        /// Why.
+        why: String,
+    },
     /// The plan would walk into a trap.
     #[error("{what}")]
     Refused {

@@ -169,6 +169,8 @@ struct Told {
     replaced: Arc<Mutex<Option<u32>>>,
     /// Of whose memory nothing can be forgotten.
     locked: Arc<Mutex<Option<u32>>>,
+    /// Who refuses what, and how.
+    refuses: Arc<Mutex<Option<Refusal>>>,
     /// Where nothing is to be swapped out, and how long it takes to see that.
     sparse: Arc<Mutex<Option<(u32, Duration)>>>,
 }
@@ -176,6 +178,7 @@ struct Told {
 impl Advise for Told {
     fn hold(&self, pid: u32) -> io::Result<OwnedFd> {
         *self.held.lock().unwrap() = pid;
+        self.or_refused("hold")?;
         if *self.replaced.lock().unwrap() == Some(pid) {
             fs::write(self.file(pid, "stat"), stat(pid, 4712, 0))?;
         }
@@ -187,6 +190,7 @@ impl Advise for Told {
         if ranges.is_empty() {
             return Ok(Vec::new());
         }
+        self.or_refused("forget")?;
         if *self.locked.lock().unwrap() == Some(pid) {
             return Ok(Vec::new());
         }
@@ -201,6 +205,7 @@ impl Advise for Told {
 
     fn page_out(&self, _: BorrowedFd, range: Range<u64>) -> io::Result<()> {
         let pid = *self.held.lock().unwrap();
+        self.or_refused("page_out")?;
         self.told.lock().unwrap().push(pid);
         if let Some((_, takes)) = self.sparse.lock().unwrap().filter(|it| it.0 == pid) {
             std::thread::sleep(takes);
@@ -213,7 +218,17 @@ impl Advise for Told {
     }
 }
 
+/// Who refuses, which call, and the error's number.
+type Refusal = (u32, &'static str, i32);
+
 impl Told {
+    fn or_refused(&self, what: &str) -> io::Result<()> {
+        let pid = *self.held.lock().unwrap();
+        let refuses = *self.refuses.lock().unwrap();
+        let refuses = refuses.filter(|it| (it.0, it.1) == (pid, what));
+        refuses.map_or(Ok(()), |it| Err(io::Error::from_raw_os_error(it.2)))
+    }
+
     fn file(&self, pid: u32, name: &str) -> PathBuf {
         self.root.join(format!("proc/{pid}/{name}"))
     }
@@ -252,6 +267,7 @@ impl Machine {
             told: Arc::default(),
             replaced: Arc::default(),
             locked: Arc::default(),
+            refuses: Arc::default(),
             sparse: Arc::default(),
         };
         let text = format!("[watch.reclaim]\nmechanism = \"process_madvise\"\n{rule}");
@@ -394,6 +410,37 @@ fn what_the_kernel_does_not_forget_is_not_taken_for_cold() {
     assert_eq!(machine.swapped_kib(101), 0, "{said:?}");
     assert_eq!(machine.swapped_kib(102), 0, "{said:?}");
     assert!(!told.told.lock().unwrap().contains(&102));
+}
+
+#[test]
+fn a_process_that_refuses_is_left_alone_and_the_others_of_its_group_are_not() {
+    const ERRORS: [(&str, i32); 4] = [("EPERM", 1), ("ESRCH", 3), ("EACCES", 13), ("EINVAL", 22)];
+    for call in ["hold", "forget", "page_out"] {
+        for (name, errno) in ERRORS {
+            let (mut machine, told) = Machine::of_version_one("groups = [\"/app\"]\n", false);
+            machine.process(107, "/app", false);
+            let said = machine.between(0, 150);
+            assert_eq!(said.len(), 1, "{said:?}");
+            let before = machine.noted().groups[0].clone();
+            let swapped = machine.swapped_kib(107);
+            assert!(before.reclaimed_bytes > 0);
+            *told.refuses.lock().unwrap() = Some((101, call, errno));
+            let said = machine.between(155, 400);
+            // Who has ended is not spoken of.
+            let wanted = usize::from(name != "ESRCH");
+            assert_eq!(said.len(), wanted, "{call} {name}: {said:?}");
+            assert!(said
+                .iter()
+                .all(|it| it.starts_with("process 101 is left alone")));
+            let after = machine.noted().groups[0].clone();
+            assert_eq!(after.first_memory_bytes, before.first_memory_bytes);
+            assert!(
+                after.reclaimed_bytes > before.reclaimed_bytes,
+                "{call} {name}"
+            );
+            assert!(machine.swapped_kib(107) > swapped, "{call} {name}");
+        }
+    }
 }
 
 #[test]

@@ -651,7 +651,12 @@ impl Reclaimer {
             );
             listener(WatchEvent::Reclaim(&followed.shown, text));
         }
-        followed.reclaim(host, self.advise.as_deref(), group, wanted, round)
+        // What refuses once, or one process that does, costs the group no account.
+        let advise = self.advise.as_deref();
+        if let Err(err) = followed.reclaim(host, advise, group, wanted, round) {
+            self.fail(err, listener);
+        }
+        Ok(())
     }
 
     /// What is told to those who ask.
@@ -805,13 +810,13 @@ impl Followed {
         let (By::Processes(processes), Some(advise)) = (&mut self.by, advise) else {
             return self.reclaim_group(host, group, wanted, round);
         };
-        processes.look(host, advise, wanted, self.idle_after, round)?;
-        let done = processes.page_out(host, advise, wanted, round)?;
+        processes.look(host, advise, wanted, self.idle_after, round);
+        let done = processes.page_out(host, advise, wanted, round);
         self.reclaimed_bytes += done;
         if done == 0 {
             self.pace.hold(round.now);
         }
-        Ok(())
+        processes.refused().map_or(Ok(()), Err)
     }
 
     /// Asks the kernel for it in pieces, so that a stop is heard in between.

@@ -83,6 +83,8 @@ pub(super) struct Processes {
     /// Which process has the first turn then.
     next_member: u32,
     huge: u64,
+    /// Why one of them is left alone, of those that refused since that was told.
+    refused: Option<Error>,
 }
 
 #[derive(Debug)]
@@ -92,6 +94,8 @@ struct Member {
     marks: Marks,
     /// Looks in a row that took too long.
     long_looks: u32,
+    /// The kernel lets us tell nothing of it: nothing is asked of it again.
+    refuses: bool,
 }
 
 /// What a process has.
@@ -121,6 +125,7 @@ impl Processes {
             next_look: None,
             next_member: 0,
             huge: host.read_u64(HUGE).unwrap_or(0),
+            refused: None,
         }
     }
 
@@ -135,7 +140,8 @@ impl Processes {
             if stop.load(Ordering::Relaxed) {
                 return Ok(());
             }
-            if let Some((identity, figures)) = Figures::read(host, pid)? {
+            // One that cannot be read is not followed, and the others are.
+            if let Ok(Some((identity, figures))) = Figures::read(host, pid) {
                 if figures.anonymous_bytes + figures.swap_bytes >= MEMBER_BYTES_MIN {
                     found.push((pid, identity, figures));
                 }
@@ -151,6 +157,7 @@ impl Processes {
                 figures,
                 marks: Marks::default(),
                 long_looks: 0,
+                refuses: false,
             });
             self.members.insert(pid, member);
         }
@@ -190,8 +197,8 @@ impl Processes {
     pub fn reading(&mut self, host: &Host, at: Instant) -> Result<Option<Reading>, HostError> {
         let mut ended = Vec::new();
         for (pid, member) in &mut self.members {
-            match Figures::read(host, *pid)? {
-                Some((identity, now)) if identity == member.identity => {
+            match Figures::read(host, *pid) {
+                Ok(Some((identity, now))) if identity == member.identity => {
                     self.came_back += member.figures.came_back(now);
                     member.figures = now;
                 }
@@ -223,10 +230,21 @@ impl Processes {
         }))
     }
 
+    /// Why one of them is left alone from now on: the kernel refused something of it. Not
+    /// of all of them, and not twice.
+    pub fn refused(&mut self) -> Option<Error> {
+        self.refused.take()
+    }
+
+    fn leave_alone(&mut self, pid: u32, why: Error) {
+        if let Some(member) = self.members.get_mut(&pid) {
+            member.refuses = true;
+        }
+        self.cold.retain(|found| found.pid != pid);
+        self.refused.get_or_insert(why);
+    }
+
     /// Looks what is cold, where there is not enough of it for what is wanted.
-    ///
-    /// # Errors
-    /// When the kernel does not let us.
     pub fn look(
         &mut self,
         host: &Host,
@@ -234,12 +252,12 @@ impl Processes {
         wanted: u64,
         idle_after: Duration,
         round: &Round,
-    ) -> Result<(), Error> {
+    ) {
         let now = round.now;
         self.cold.retain(|found| found.until > now);
         let is_enough = self.cold_bytes() >= wanted.saturating_mul(COLD_AHEAD);
         if is_enough || self.next_look.is_some_and(|at| now < at) {
-            return Ok(());
+            return;
         }
         let mut took = Duration::ZERO;
         // Where the part that has its turn is in use, another one may be cold.
@@ -248,10 +266,9 @@ impl Processes {
             if is_enough || took > ROUND_TRIED || round.is_over() {
                 break;
             }
-            took += self.look_once(host, advise, idle_after, round)?;
+            took += self.look_once(host, advise, idle_after, round);
         }
         self.next_look = Some(now + took * LOOK_PAUSE);
-        Ok(())
     }
 
     /// Looks at one part of each process; how long that took.
@@ -261,7 +278,7 @@ impl Processes {
         advise: &dyn Advise,
         idle_after: Duration,
         round: &Round,
-    ) -> Result<Duration, Error> {
+    ) -> Duration {
         let now = round.now;
         let mut took = Duration::ZERO;
         let behind = self.members.range(self.next_member..);
@@ -276,7 +293,7 @@ impl Processes {
             let Some(member) = self.members.get_mut(&pid) else {
                 continue;
             };
-            let is_left_alone = member.long_looks >= LONG_LOOKS_MAX;
+            let is_left_alone = member.refuses || member.long_looks >= LONG_LOOKS_MAX;
             if is_left_alone || !member.marks.is_due(idle_after, now) {
                 continue;
             }
@@ -285,20 +302,27 @@ impl Processes {
                 continue;
             }
             let begin = Instant::now();
-            let cold = member.look(host, advise, pid, self.huge, idle_after, now)?;
+            let cold = member.look(host, advise, pid, self.huge, idle_after, now);
             let this = begin.elapsed();
             member.long_looks = match this > LOOK_MAX {
                 true => member.long_looks + 1,
                 false => 0,
             };
             took += this;
+            let cold = match cold {
+                Ok(cold) => cold,
+                Err(why) => {
+                    self.leave_alone(pid, why);
+                    continue;
+                }
+            };
             self.cold.extend(cold.into_iter().map(|cold| Found {
                 pid,
                 cold,
                 until: now + COLD_FOR,
             }));
         }
-        Ok(took)
+        took
     }
 
     fn cold_bytes(&self) -> u64 {
@@ -308,16 +332,13 @@ impl Processes {
 
     /// Swaps out so much of what is cold, as far as there is so much and until the round is
     /// over; how much it was.
-    ///
-    /// # Errors
-    /// When the kernel does not do it.
     pub fn page_out(
         &mut self,
         host: &Host,
         advise: &dyn Advise,
         wanted: u64,
         round: &Round,
-    ) -> Result<u64, Error> {
+    ) -> u64 {
         let mut done = 0;
         let mut piece = 0;
         while done < wanted && !round.is_over() {
@@ -327,49 +348,80 @@ impl Processes {
             if found.until <= round.by_now() {
                 continue;
             }
-            let Some(member) = self.members.get_mut(&found.pid) else {
-                continue;
+            let step = Step {
+                wanted,
+                done: &mut done,
+                piece: &mut piece,
             };
-            let held = Held::new(advise, host, found.pid, member.identity);
-            let Some(held) = held.map_err(|err| refused(found.pid, err))? else {
-                continue;
-            };
-            if !self.whose.has(host, found.pid) {
-                continue;
-            }
-            while !found.cold.range.is_empty() && done < wanted && !round.is_over() {
-                let unit = match found.cold.has_huge {
-                    true => self.huge.max(PIECE_BYTES_MIN),
-                    false => PIECE_BYTES_MIN,
-                };
-                // Where nothing is, more of it is gone through at a time.
-                piece = (wanted - done).max(piece).min(super::PIECE_BYTES);
-                let range = &mut found.cold.range;
-                let end = (range.start + piece).next_multiple_of(unit).min(range.end);
-                let is_there = held.page_out(range.start..end);
-                if !is_there.map_err(|err| refused(found.pid, err))? {
-                    break;
-                }
-                range.start = end;
-                let Some((_, now)) = Figures::read(host, found.pid)? else {
-                    break;
-                };
-                let gone = now.swap_bytes.saturating_sub(member.figures.swap_bytes);
-                piece = match gone {
-                    0 => piece.saturating_mul(2),
-                    _ => 0,
-                };
-                done += gone;
-                // What came back meanwhile is seen at the next look.
-                member.figures.swap_bytes += gone;
-                member.figures.anonymous_bytes = now.anonymous_bytes;
-            }
-            if !found.cold.range.is_empty() {
-                self.cold.push_front(found);
+            match self.page_out_one(host, advise, &mut found, step, round) {
+                Err(why) => self.leave_alone(found.pid, why),
+                Ok(()) if found.cold.range.is_empty() => {}
+                Ok(()) => self.cold.push_front(found),
             }
         }
-        Ok(done)
+        done
     }
+
+    /// The same of one that was found; what is left of it is for later.
+    fn page_out_one(
+        &mut self,
+        host: &Host,
+        advise: &dyn Advise,
+        found: &mut Found,
+        step: Step,
+        round: &Round,
+    ) -> Result<(), Error> {
+        let range = &mut found.cold.range;
+        let held = match self.members.get(&found.pid) {
+            Some(member) => Held::new(advise, host, found.pid, member.identity),
+            None => Ok(None),
+        };
+        let held = held.map_err(|err| refused(found.pid, &err))?;
+        let (Some(held), Some(member)) = (held, self.members.get_mut(&found.pid)) else {
+            range.start = range.end;
+            return Ok(());
+        };
+        if !self.whose.has(host, found.pid) {
+            range.start = range.end;
+            return Ok(());
+        }
+        while !range.is_empty() && *step.done < step.wanted && !round.is_over() {
+            let unit = match found.cold.has_huge {
+                true => self.huge.max(PIECE_BYTES_MIN),
+                false => PIECE_BYTES_MIN,
+            };
+            // Where nothing is, more of it is gone through at a time.
+            let piece = (step.wanted - *step.done).max(*step.piece);
+            let piece = piece.min(super::PIECE_BYTES);
+            let end = (range.start + piece).next_multiple_of(unit).min(range.end);
+            let is_there = held.page_out(range.start..end);
+            let is_there = is_there.map_err(|err| refused(found.pid, &err))?;
+            let now = Figures::read(host, found.pid)?;
+            let (true, Some((_, now))) = (is_there, now) else {
+                range.start = range.end;
+                break;
+            };
+            range.start = end;
+            let gone = now.swap_bytes.saturating_sub(member.figures.swap_bytes);
+            *step.piece = match gone {
+                0 => piece.saturating_mul(2),
+                _ => 0,
+            };
+            *step.done += gone;
+            // What came back meanwhile is seen at the next look.
+            member.figures.swap_bytes += gone;
+            member.figures.anonymous_bytes = now.anonymous_bytes;
+        }
+        Ok(())
+    }
+}
+
+/// How much is to be swapped out, and was.
+struct Step<'a> {
+    wanted: u64,
+    done: &'a mut u64,
+    /// What is gone through at a time at least.
+    piece: &'a mut u64,
 }
 
 impl Member {
@@ -392,10 +444,10 @@ impl Member {
         let mut forgotten = self.marks.wanted(&before, huge);
         if !forgotten.is_empty() {
             let held = Held::new(advise, host, pid, self.identity);
-            let Some(held) = held.map_err(|err| refused(pid, err))? else {
+            let Some(held) = held.map_err(|err| refused(pid, &err))? else {
                 return Ok(Vec::new());
             };
-            let done = held.forget(&forgotten).map_err(|err| refused(pid, err))?;
+            let done = held.forget(&forgotten).map_err(|err| refused(pid, &err))?;
             let Some(done) = done else {
                 return Ok(Vec::new());
             };
@@ -536,7 +588,7 @@ fn areas(host: &Host, pid: u32) -> Result<Option<Vec<Area>>, Error> {
     match read {
         Ok(()) => Ok(Some(largest(areas))),
         Err(err) if is_absent(&err) || is(&err, Errno::SRCH) => Ok(None),
-        Err(err) => Err(refused(pid, err)),
+        Err(err) => Err(refused(pid, &err)),
     }
 }
 
@@ -549,14 +601,14 @@ fn or_gone<T>(read: Result<T, HostError>) -> Result<Option<T>, HostError> {
     }
 }
 
-fn refused(pid: u32, err: io::Error) -> Error {
-    Error::CannotReclaim {
-        why: match is(&err, Errno::PERM) || is(&err, Errno::ACCESS) {
-            true => format!(
-                "the kernel lets nobody look at process {pid} or swap out its memory who has \
-                 not CAP_SYS_NICE and CAP_SYS_PTRACE; run zmeld watch as root"
-            ),
-            false => format!("process_madvise for process {pid}: {err}"),
+fn refused(pid: u32, err: &io::Error) -> Error {
+    Error::ProcessRefused {
+        pid,
+        why: match is(err, Errno::PERM) || is(err, Errno::ACCESS) {
+            true => "only who has CAP_SYS_NICE and CAP_SYS_PTRACE may look at it and swap out \
+                     its memory; run zmeld watch as root"
+                .to_owned(),
+            false => format!("process_madvise: {err}"),
         },
     }
 }
@@ -622,7 +674,7 @@ mod tests {
                 end,
                 ..Round::new(round.now, &stop)
             };
-            of.page_out(&host, &noted, 1 << 20, &round).unwrap();
+            of.page_out(&host, &noted, 1 << 20, &round);
             assert_eq!(noted.0.lock().unwrap().len(), calls);
         }
     }
