@@ -444,6 +444,43 @@ fn a_process_that_refuses_is_left_alone_and_the_others_of_its_group_are_not() {
 }
 
 #[test]
+fn where_memory_is_short_nothing_is_marked_and_what_was_found_cold_may_go() {
+    let calm = "some avg10=0.00 avg60=0.00 avg300=0.00 total=7\n";
+    let swap = "SwapTotal: 1000000 kB\nSwapFree: 900000 kB\n";
+    for (file, text) in [
+        // Above pressure_max.
+        (
+            "proc/pressure/memory",
+            calm.replace("avg10=0.00", "avg10=0.11"),
+        ),
+        (
+            "proc/meminfo",
+            format!("MemTotal: 4000000 kB\nMemAvailable: 199000 kB\n{swap}"),
+        ),
+    ] {
+        let (mut machine, told) = Machine::of_version_one("groups = [\"/app\"]\n", false);
+        let before = fs::read_to_string(machine.dir.path().join(file)).unwrap();
+        machine.put(file, &text);
+        let said = machine.between(0, 600);
+        assert!(told.told.lock().unwrap().is_empty(), "{said:?}");
+        machine.put(file, &before);
+        machine.between(605, 700);
+        // The touched one is told of only where marks are forgotten.
+        assert!(told.told.lock().unwrap().contains(&102));
+        let swapped = machine.swapped_kib(101);
+        assert!(swapped > 0);
+        machine.put(file, &text);
+        told.told.lock().unwrap().clear();
+        machine.make_room(701);
+        assert_eq!(
+            told.told.lock().unwrap().iter().find(|it| **it == 102),
+            None
+        );
+        assert!(machine.swapped_kib(101) > swapped);
+    }
+}
+
+#[test]
 fn where_little_is_in_much_the_round_ends_all_the_same() {
     let (mut machine, told) = Machine::of_version_one("groups = [\"/app\"]\n", false);
     // As much as there may be for each byte in RAM: 64 pieces of 4 MiB for each part.

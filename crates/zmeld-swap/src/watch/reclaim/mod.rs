@@ -47,6 +47,7 @@ use super::WatchEvent;
 use crate::config::{Mechanism, ReclaimRule};
 use crate::error::Error;
 use crate::observe::reclaimed::{ProtectedGroup, Reclaimed, ReclaimedGroup};
+use crate::observe::Pressure;
 use crate::room::hierarchy::{Hierarchy, Version};
 
 /// How often groups and real-time threads are looked for.
@@ -63,6 +64,9 @@ const NOTE_EVERY: Duration = Duration::from_secs(10);
 const SWAP_FREE_MIN: f64 = 0.1;
 /// and not again before this is, lest it goes to and fro.
 const SWAP_FREE_AGAIN: f64 = 0.15;
+
+/// Memory is short with less of it to be had.
+const AVAILABLE_MIN: f64 = 0.05;
 
 /// Why a group's own file is used, or not.
 const BY_KERNEL: &str = "the kernel chooses among all pages of a group";
@@ -199,16 +203,19 @@ struct Round<'a> {
     /// Nothing more is begun then.
     end: Instant,
     stop: &'a AtomicBool,
+    /// Memory is short: what is marked as not used would be the first that the kernel takes.
+    is_short: bool,
 }
 
 impl Round<'_> {
-    fn new(now: Instant, stop: &AtomicBool) -> Round<'_> {
+    fn new(now: Instant, stop: &AtomicBool, is_short: bool) -> Round<'_> {
         let began = Instant::now();
         Round {
             now,
             began,
             end: began + ROUND_MAX,
             stop,
+            is_short,
         }
     }
 
@@ -323,7 +330,7 @@ impl Reclaimer {
         stop: &AtomicBool,
         listener: &mut dyn FnMut(WatchEvent),
     ) {
-        let round = Round::new(now, stop);
+        let round = Round::new(now, stop, is_short(host, &self.rule));
         self.round = Some(now);
         self.began.get_or_insert(now);
         if super::is_due(self.chosen, CHOOSE_EVERY, now) {
@@ -380,7 +387,7 @@ impl Reclaimer {
         if self.dry_run {
             return None;
         }
-        let round = Round::new(now, stop);
+        let round = Round::new(now, stop, true);
         let (mut sum, mut groups) = (0, 0);
         let mut failures = Vec::new();
         for (group, followed) in &mut self.followed {
@@ -885,6 +892,20 @@ fn is_too_little(cause: &io::Error) -> bool {
 
 fn is_one(hierarchy: &Hierarchy) -> bool {
     hierarchy.version == Version::One
+}
+
+/// Whether the machine's memory is short, or tasks wait for some.
+fn is_short(host: &Host, rule: &ReclaimRule) -> bool {
+    let read = |path: &str| host.read_optional(path).ok().flatten().unwrap_or_default();
+    let waited =
+        Pressure::parse(&read(processes::PRESSURE)).map_or(0.0, |it| it.some.avg10_percent);
+    let text = read(meminfo::PATH);
+    let memory = Meminfo::new(&text);
+    let available = match (memory.available_bytes(), memory.total_bytes()) {
+        (Some(available), Some(all)) => available as f64 / all as f64,
+        _ => 1.0,
+    };
+    waited / 100.0 > rule.pressure_max.fraction() || available < AVAILABLE_MIN
 }
 
 /// Why nothing more should be moved to swap ahead of time.

@@ -244,7 +244,9 @@ impl Processes {
         self.refused.get_or_insert(why);
     }
 
-    /// Looks what is cold, where there is not enough of it for what is wanted.
+    /// Looks what is cold, where there is not enough of it for what is wanted. Not while
+    /// memory is short: what is looked at is the next that the kernel swaps out where it is
+    /// not touched before it gets there, seconds later.
     pub fn look(
         &mut self,
         host: &Host,
@@ -256,7 +258,7 @@ impl Processes {
         let now = round.now;
         self.cold.retain(|found| found.until > now);
         let is_enough = self.cold_bytes() >= wanted.saturating_mul(COLD_AHEAD);
-        if is_enough || self.next_look.is_some_and(|at| now < at) {
+        if is_enough || round.is_short || self.next_look.is_some_and(|at| now < at) {
             return;
         }
         let mut took = Duration::ZERO;
@@ -656,7 +658,7 @@ mod tests {
         };
         let mut of = Processes::new(&host, whose);
         of.choose(&host, of.whose.clone(), &stop).unwrap();
-        let round = Round::new(Instant::now(), &stop);
+        let round = Round::new(Instant::now(), &stop, false);
         let second = Duration::from_secs(1);
         for (until, end, calls) in [
             (round.now, round.end, 0),
@@ -672,7 +674,7 @@ mod tests {
             let noted = Noted::default();
             let round = Round {
                 end,
-                ..Round::new(round.now, &stop)
+                ..Round::new(round.now, &stop, false)
             };
             of.page_out(&host, &noted, 1 << 20, &round);
             assert_eq!(noted.0.lock().unwrap().len(), calls);
