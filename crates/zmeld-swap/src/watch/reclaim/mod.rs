@@ -41,6 +41,7 @@ use zmeld_report::units::{bytes, percent};
 pub use self::advise::Advise;
 use self::group::{History, Reading};
 use self::pace::{Cost, Pace, Turn, MEMORY_MIN};
+use self::parts::Room;
 use self::processes::{Of, Processes, Whose};
 use super::targets::{Selection, Targets};
 use super::WatchEvent;
@@ -65,6 +66,8 @@ const SWAP_FREE_MIN: f64 = 0.1;
 /// and not again before this is, lest it goes to and fro.
 const SWAP_FREE_AGAIN: f64 = 0.15;
 
+/// What is noted of the parts of all processes takes no more.
+const NOTED_BYTES_MAX: u64 = 8 << 20;
 /// Memory is short with less of it to be had.
 const AVAILABLE_MIN: f64 = 0.05;
 
@@ -185,11 +188,11 @@ struct Place {
 }
 
 impl Place {
-    fn by(&self, host: &Host, stop: &AtomicBool) -> Result<By, Error> {
+    fn by(&self, host: &Host, room: &Room, stop: &AtomicBool) -> Result<By, Error> {
         let Some(whose) = &self.whose else {
             return Ok(By::Group);
         };
-        let mut processes = Processes::new(host, whose.clone());
+        let mut processes = Processes::new(host, whose.clone(), room);
         processes.choose(host, whose.clone(), stop)?;
         Ok(By::Processes(Box::new(processes)))
     }
@@ -245,6 +248,7 @@ pub(super) struct Reclaimer {
     noted: Option<Instant>,
     targets: Targets,
     places: BTreeMap<PathBuf, Place>,
+    room: Room,
     followed: BTreeMap<PathBuf, Followed>,
     holding: Option<String>,
     /// Swap was full at the last look.
@@ -301,6 +305,7 @@ impl Reclaimer {
             noted: None,
             targets: Targets::default(),
             places: BTreeMap::new(),
+            room: Room::new(NOTED_BYTES_MAX),
             followed: BTreeMap::new(),
             holding: None,
             is_swap_full: false,
@@ -528,7 +533,7 @@ impl Reclaimer {
             let is_wanted = self.rule.mechanism == Mechanism::ProcessMadvise;
             let group = hierarchy.map_or_else(|| PathBuf::from("/"), |it| it.top.clone());
             let whose = whose(Of::Root(hierarchy.cloned(), protected.clone()));
-            let mut all = Processes::new(host, whose.clone());
+            let mut all = Processes::new(host, whose.clone(), &self.room);
             if is_wanted && host.exists(processes::PRESSURE) {
                 all.choose(host, whose.clone(), stop)?;
             }
@@ -616,7 +621,7 @@ impl Reclaimer {
         let Some(reading) = reading else {
             // It is new, was made anew, or is gone.
             self.followed.remove(group);
-            let mut by = place.by(host, round.stop)?;
+            let mut by = place.by(host, &self.room, round.stop)?;
             if let Some(first) = by.reading(host, group, now)? {
                 let mut followed = Followed::new(place, by, &self.rule, first);
                 followed.history.add(first);

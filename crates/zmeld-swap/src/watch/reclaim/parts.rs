@@ -15,8 +15,10 @@
 //! What is touched for the first time between the two readings hides as much of what is
 //! lost: what is found is held against what comes back.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use zmeld_linux::smaps::Mapping;
@@ -94,15 +96,67 @@ pub(super) struct Cold {
     pub has_huge: bool,
 }
 
-/// When the marks of a process's parts were last forgotten.
-#[derive(Debug, Clone, Default)]
+/// What may be noted of all processes together, whoever makes how many of them.
+#[derive(Debug, Clone)]
+pub(super) struct Room(Arc<AtomicU64>);
+
+impl Room {
+    /// For so many bytes.
+    pub fn new(bytes: u64) -> Room {
+        Room(Arc::new(AtomicU64::new(bytes)))
+    }
+}
+
+/// What of it one process takes, given back with it.
+#[derive(Debug)]
+struct Taken {
+    room: Room,
+    bytes: u64,
+}
+
+impl Taken {
+    /// Takes so much in place of what it has; false where there is not so much.
+    fn resize(&mut self, bytes: u64) -> bool {
+        let has = self.bytes;
+        let left = |left: u64| (left + has).checked_sub(bytes);
+        let all = &self.room.0;
+        let is_there = all.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left);
+        if is_there.is_ok() {
+            self.bytes = bytes;
+        }
+        is_there.is_ok()
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.resize(0);
+    }
+}
+
+/// When the marks of a process's parts were last forgotten, and of which ranges.
+#[derive(Debug)]
 pub(super) struct Marks {
     next: usize,
     forgotten: [Option<Instant>; PARTS],
-    ranges: [HashMap<(u64, u64), Instant>; PARTS],
+    /// As they lie.
+    ranges: [Box<[Range<u64>]>; PARTS],
+    taken: Taken,
 }
 
 impl Marks {
+    pub fn new(room: &Room) -> Marks {
+        Marks {
+            next: 0,
+            forgotten: [None; PARTS],
+            ranges: Default::default(),
+            taken: Taken {
+                room: room.clone(),
+                bytes: 0,
+            },
+        }
+    }
+
     /// Whether there is a part to look at: one that was left alone for so long.
     pub fn is_due(&self, idle_after: Duration, now: Instant) -> bool {
         self.forgotten[self.next].is_none_or(|at| now.duration_since(at) >= idle_after)
@@ -115,9 +169,38 @@ impl Marks {
             if self.forgotten[self.next].is_none() || !is_empty(self.next) {
                 break;
             }
-            self.forgotten[self.next] = Some(now);
-            self.next = (self.next + 1) % PARTS;
+            self.pass(now);
         }
+    }
+
+    /// Passes over the part that has its turn, or all of them where none had one yet: it is
+    /// not known how old their marks are.
+    pub fn pass(&mut self, now: Instant) {
+        match self.forgotten[self.next] {
+            None => self.forgotten = [Some(now); PARTS],
+            Some(_) => {
+                self.ranges[self.next] = Box::default();
+                self.forgotten[self.next] = Some(now);
+                self.next = (self.next + 1) % PARTS;
+            }
+        }
+        self.taken.resize(self.bytes());
+    }
+
+    /// What its ranges take.
+    fn bytes(&self) -> u64 {
+        let each = self.ranges.iter().map(|it| size_of_val(&**it) as u64);
+        each.sum()
+    }
+
+    /// Whether there is room for what is to be forgotten at the next look.
+    pub fn has_room(&mut self, wanted: &[Range<u64>]) -> bool {
+        let had = match self.forgotten[self.next] {
+            None => 0,
+            Some(_) => size_of_val(&*self.ranges[self.next]) as u64,
+        };
+        let bytes = self.bytes() - had + size_of_val(wanted) as u64;
+        self.taken.resize(bytes)
     }
 
     /// What is to be forgotten at the next look: all of it at the first one.
@@ -147,16 +230,22 @@ impl Marks {
         if self.forgotten[self.next].is_none() {
             for part in 0..PARTS {
                 let ranges = before.iter().flat_map(|area| area.part(part, huge));
-                let ranges = ranges.filter(is_forgotten);
-                self.ranges[part] = ranges.map(|it| ((it.start, it.end), now)).collect();
+                self.ranges[part] = ranges.filter(is_forgotten).collect();
                 self.forgotten[part] = Some(now);
             }
+            self.taken.resize(self.bytes());
             return Vec::new();
         }
         let part = self.next;
         self.next = (part + 1) % PARTS;
-        self.forgotten[part] = Some(now);
+        let since = self.forgotten[part].replace(now);
+        let is_old = since.is_some_and(|since| now.duration_since(since) >= idle_after);
         let known = std::mem::take(&mut self.ranges[part]);
+        let is_known = |range: &Range<u64>| {
+            let at = known.binary_search_by_key(&range.start, |it| it.start);
+            at.is_ok_and(|at| known[at] == *range)
+        };
+        let mut noted = Vec::new();
         let mut cold = Vec::new();
         for area in before {
             let mut ranges = area.part(part, huge);
@@ -165,20 +254,16 @@ impl Marks {
             let is_untouched = later.is_ok_and(|at| {
                 after[at].end == area.end && after[at].touched_bytes >= area.touched_bytes
             });
-            let is_old = ranges.iter().all(|range| {
-                let since = known.get(&(range.start, range.end));
-                since.is_some_and(|since| now.duration_since(*since) >= idle_after)
-            });
-            for range in ranges {
-                self.ranges[part].insert((range.start, range.end), now);
-                if is_untouched && is_old {
-                    cold.push(Cold {
-                        range,
-                        has_huge: area.has_huge,
-                    });
-                }
+            if is_untouched && is_old && ranges.iter().all(is_known) {
+                cold.extend(ranges.iter().cloned().map(|range| Cold {
+                    range,
+                    has_huge: area.has_huge,
+                }));
             }
+            noted.extend(ranges);
         }
+        self.ranges[part] = noted.into();
+        self.taken.resize(self.bytes());
         cold
     }
 }
@@ -227,7 +312,7 @@ mod tests {
     fn a_part_is_cold_where_forgetting_it_loses_nothing_and_it_was_forgotten_long_ago() {
         let begin = Instant::now();
         let at = |seconds| begin + Duration::from_secs(seconds);
-        let mut marks = Marks::default();
+        let mut marks = Marks::new(&Room::new(1 << 20));
         let two = [area(0, 64, 30), area(100, 64, 64)];
         assert!(marks.is_due(IDLE, begin));
         let all = marks.wanted(&two, HUGE);
@@ -252,7 +337,7 @@ mod tests {
         assert_eq!(cold, part);
         // A small one has two parts only: the others have no turn.
         let small = [area(300, 2, 0)];
-        let mut of_small = Marks::default();
+        let mut of_small = Marks::new(&Room::new(1 << 20));
         let all = of_small.wanted(&small, HUGE);
         of_small.looked(&small, &small, &all, HUGE, IDLE, begin);
         of_small.skip_empty(&small, HUGE, at(60));
@@ -274,7 +359,7 @@ mod tests {
         let at = |seconds| begin + Duration::from_secs(seconds);
         // Each part has a range of both.
         let two = [area(0, 64, 64), area(64, 64, 64)];
-        let mut marks = Marks::default();
+        let mut marks = Marks::new(&Room::new(1 << 20));
         let mut done = marks.wanted(&two, HUGE);
         // Of the first one nothing was forgotten at first: how old its marks are is unknown.
         done.retain(|range| range.start >= 64 * MIB);
@@ -288,6 +373,50 @@ mod tests {
         let done = marks.wanted(&two, HUGE);
         let cold = marks.looked(&two, &two, &done[..1], HUGE, IDLE, at(60));
         assert!(cold.is_empty(), "{cold:?}");
+    }
+
+    #[test]
+    fn what_is_noted_of_all_processes_has_a_bound_and_is_given_back_with_them() {
+        let room = Room::new(100 * 16);
+        let left = || room.0.load(Ordering::Relaxed) / 16;
+        let begin = Instant::now();
+        let at = |seconds| begin + Duration::from_secs(seconds);
+        // 16 ranges each.
+        let areas = [area(0, 64, 0), area(64, 64, 0)];
+        let look = |marks: &mut Marks, second| {
+            let wanted = marks.wanted(&areas, HUGE);
+            match marks.has_room(&wanted) {
+                true => marks.looked(&areas, &areas, &wanted, HUGE, IDLE, at(second)),
+                false => {
+                    marks.pass(at(second));
+                    Vec::new()
+                }
+            }
+        };
+        let mut many: Vec<Marks> = (0..20).map(|_| Marks::new(&room)).collect();
+        for (number, marks) in many.iter_mut().enumerate() {
+            look(marks, 0);
+            let had = 100_u64.saturating_sub(32 * (number as u64 + 1)).max(4);
+            assert_eq!(left(), had);
+        }
+        // Of those that have none, none is judged; of the others a part is.
+        let found: Vec<usize> = many.iter_mut().map(|it| look(it, 60).len()).collect();
+        assert_eq!(found[..3], [2, 2, 2]);
+        assert_eq!(found[3..].iter().sum::<usize>(), 0);
+        assert!(left() <= 4);
+        // The last ones have their turn when others are gone, and are judged after that.
+        many.drain(..19);
+        let mut last = many.pop().unwrap();
+        let before = left();
+        assert!(before >= 90, "{before}");
+        let found: Vec<usize> = (2..2 + 32)
+            .map(|minute| look(&mut last, 60 * minute).len())
+            .collect();
+        assert_eq!(found[..16].iter().sum::<usize>(), 0);
+        assert_eq!(found[16..], [2; 16]);
+        assert_eq!(left(), 100 - 32);
+        drop(last);
+        assert_eq!(left(), 100);
     }
 
     #[test]

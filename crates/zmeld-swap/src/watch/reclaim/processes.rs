@@ -21,7 +21,7 @@ use zmeld_linux::{counters, process, smaps, Host, HostError};
 
 use super::advise::{is, Advise, Held, Identity};
 use super::group::Reading;
-use super::parts::{largest, Area, Cold, Marks};
+use super::parts::{largest, Area, Cold, Marks, Room};
 use super::Round;
 use crate::config::GroupPattern;
 use crate::error::Error;
@@ -75,6 +75,8 @@ pub(super) enum Of {
 #[derive(Debug)]
 pub(super) struct Processes {
     whose: Whose,
+    /// For what is noted of them.
+    room: Room,
     members: BTreeMap<u32, Member>,
     /// Pages that came back, in all.
     came_back: u64,
@@ -116,9 +118,10 @@ struct Found {
 }
 
 impl Processes {
-    pub fn new(host: &Host, whose: Whose) -> Processes {
+    pub fn new(host: &Host, whose: Whose, room: &Room) -> Processes {
         Processes {
             whose,
+            room: room.clone(),
             members: BTreeMap::new(),
             came_back: 0,
             cold: VecDeque::new(),
@@ -155,7 +158,7 @@ impl Processes {
             let member = member.unwrap_or(Member {
                 identity,
                 figures,
-                marks: Marks::default(),
+                marks: Marks::new(&self.room),
                 long_looks: 0,
                 refuses: false,
             });
@@ -445,6 +448,10 @@ impl Member {
         }
         let mut forgotten = self.marks.wanted(&before, huge);
         if !forgotten.is_empty() {
+            if !self.marks.has_room(&forgotten) {
+                self.marks.pass(now);
+                return Ok(Vec::new());
+            }
             let held = Held::new(advise, host, pid, self.identity);
             let Some(held) = held.map_err(|err| refused(pid, &err))? else {
                 return Ok(Vec::new());
@@ -633,6 +640,8 @@ mod tests {
         }
 
         fn forget(&self, _: BorrowedFd, ranges: &[Range<u64>]) -> io::Result<Vec<Range<u64>>> {
+            let first = ranges.first().cloned();
+            self.0.lock().unwrap().extend(first);
             Ok(ranges.to_vec())
         }
 
@@ -642,22 +651,53 @@ mod tests {
         }
     }
 
-    #[test]
-    fn nothing_is_swapped_out_behind_its_time_nor_when_the_round_is_over() {
+    /// With one process that has 64 MiB.
+    fn machine() -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
         let proc = dir.path().join("proc/101");
         std::fs::create_dir_all(&proc).unwrap();
-        let stat = format!("101 (it) S {}", "1 ".repeat(30));
-        std::fs::write(proc.join("stat"), &stat).unwrap();
-        std::fs::write(proc.join("status"), "RssAnon: 65536 kB\nVmSwap: 0 kB\n").unwrap();
-        let host = Host::at(dir.path());
-        let stop = AtomicBool::new(false);
+        let put = |name: &str, text: &str| std::fs::write(proc.join(name), text).unwrap();
+        put("stat", &format!("101 (it) S {}", "1 ".repeat(30)));
+        put("status", "RssAnon: 65536 kB\nVmSwap: 0 kB\n");
+        put(
+            "smaps",
+            "10000000-14000000 rw-p 00000000 00:00 0\nRss: 65536 kB\n",
+        );
+        dir
+    }
+
+    fn all(host: &Host, room: &Room) -> Processes {
         let whose = Whose {
             of: Of::Root(None, HashMap::new()),
             protect: Vec::new(),
         };
-        let mut of = Processes::new(&host, whose);
-        of.choose(&host, of.whose.clone(), &stop).unwrap();
+        let mut of = Processes::new(host, whose.clone(), room);
+        of.choose(host, whose, &AtomicBool::new(false)).unwrap();
+        of
+    }
+
+    #[test]
+    fn what_there_is_no_room_to_note_is_not_looked_at() {
+        let dir = machine();
+        let host = Host::at(dir.path());
+        let stop = AtomicBool::new(false);
+        let idle_after = Duration::from_secs(60);
+        // It has 16 ranges of 16 bytes.
+        for (room, calls) in [(16 * 16 - 1, 0), (16 * 16, 1)] {
+            let mut of = all(&host, &Room::new(room));
+            let noted = Noted::default();
+            let round = Round::new(Instant::now(), &stop, false);
+            of.look(&host, &noted, 1 << 20, idle_after, &round);
+            assert_eq!(noted.0.lock().unwrap().len(), calls);
+        }
+    }
+
+    #[test]
+    fn nothing_is_swapped_out_behind_its_time_nor_when_the_round_is_over() {
+        let dir = machine();
+        let host = Host::at(dir.path());
+        let stop = AtomicBool::new(false);
+        let mut of = all(&host, &Room::new(1 << 20));
         let round = Round::new(Instant::now(), &stop, false);
         let second = Duration::from_secs(1);
         for (until, end, calls) in [
