@@ -189,3 +189,52 @@ def test_a_name_or_label_that_nothing_has_is_an_error(tmp_path, capsys):
         assert cli.main([*asked, *more]) == code
         err = capsys.readouterr().err
         assert err.count("\n") == (1 if code else 0) and (not code or more[-1] in err)
+
+
+@pytest.mark.parametrize(
+    ("written", "taken"),
+    [
+        ("64GiB", 64 << 30),
+        ("64G", 64 << 30),
+        ("64g", 64 << 30),
+        ("1.5 gib", 3 << 29),
+        ("512MiB", 512 << 20),
+        ("2048k", 2 << 20),
+        ("68719476736", 64 << 30),
+        ("68719476736B", 64 << 30),
+    ],
+)
+def test_ram_is_taken_as_zmeld_takes_sizes(written, taken):
+    assert cli._ram(written) == taken
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("64", "64 has no unit, and so many bytes are less than 1 MiB"),
+        ("64", "write 64GiB"),
+        ("64K", "64K is less than 1 MiB"),
+        ("0", "write"),
+        ("64GB", "64GB: write it as 8GiB or 512MiB"),
+        ("-1GiB", "expected one argument"),
+        ("9" * 19 + "TiB", "more than any machine has"),
+        ("9" * 400, "write it as"),
+        ("\u0663GiB", "write it as"),
+        ("nan", "write it as"),
+    ],
+)
+def test_ram_that_cannot_be_meant_is_refused_with_the_way_out(tmp_path, capsys, written, said):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["place", str(tmp_path), "--ram", written])
+    out, err = capsys.readouterr()
+    assert (ended.value.code, out, err.count("\n")) == (2, "", 1)
+    assert said in err and "Traceback" not in err
+
+
+@pytest.mark.parametrize("written", ["0", "-1", "two", "1.5", "9" * 5000])
+def test_a_number_that_is_none_is_refused_in_words(tmp_path, capsys, written):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["place", str(tmp_path), "--ram", "1GiB", f"--machines={written}"])
+    err = capsys.readouterr().err
+    assert ended.value.code == 2 and err.count("\n") == 1
+    assert "write a whole number, 1 or more" in err and "_positive" not in err

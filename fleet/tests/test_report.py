@@ -11,13 +11,14 @@ from collections import Counter
 from datetime import timedelta
 from html.parser import HTMLParser
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from made import NOON, Machine, Owner, hash_of, object_of, program, write
-from zmeld_fleet import cli, documents, render_text, reporting, results
+from zmeld_fleet import cli, documents, render_text, reporting, results, units
 from zmeld_fleet.schema import CODECS
-from zmeld_fleet.words import width
+from zmeld_fleet.words import plural, width
 
 MACHINES = 8
 
@@ -281,3 +282,85 @@ def test_a_page_of_no_machines_says_so(tmp_path, capsys):
     path.write_bytes(b"PAR1")
     assert cli.main(["report", str(tmp_path)]) == 2
     assert "No survey counts" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        ({"role": "web", "rack": "r1"}, "there are rack, role"),
+        ({"role": "web"}, "there is role"),
+        ({}, "--label NAME=VALUE"),
+    ],
+)
+def test_a_label_that_no_machine_has_is_one_line_with_those_there_are(
+    tmp_path, capsys, labels, said
+):
+    machine = machines()[0]
+    machine.labels = labels
+    write(tmp_path, machine)
+    page = tmp_path / "page.html"
+    assert cli.main(["report", str(tmp_path), "--by", "rol", "--html", str(page)]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("\n") == 1 and not page.exists()
+    assert "--by rol: no machine that counts has that label; " in err and said in err
+    assert cli.main(["place", str(tmp_path), "--ram", "1GiB", "--tenant", "rol"]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_one_and_many_are_told_apart(tmp_path, capsys):
+    one = Machine(
+        "one",
+        [Owner("db", program("db", 6000), kind="vm")],
+        {"role": "x", "zmeld.synthetic": "yes"},
+        {"compressed_swap": "zram lz4"},
+    )
+    path = write(tmp_path, one)
+    (path.parent / "left.parquet").write_bytes(b"x")
+    assert cli.main(["report", str(tmp_path), "--by", "role"]) == 0
+    out, err = capsys.readouterr()
+    for said in (
+        "# x: 1 machine\n",
+        "1 has compressed swap",
+        "1 is synthetic",
+        "1 machine is synthetic",
+        "1 survey of 1 machine, from 2 files with 1 survey.",
+    ):
+        assert said in out, said
+    assert "1 byte is no Parquet file" in err
+    assert cli.main(["place", str(tmp_path), "--ram", "1GiB"]) == 0
+    said = capsys.readouterr().out
+    assert "1 of 1 workload finds room on 1 machine of 1.00 GiB" in said.replace("\n", " ")
+    other = machines()[0]
+    write(tmp_path, other)
+    assert cli.main(["pack", str(tmp_path)]) == 0
+    assert "Packed 2 files of 1 day.\n" in capsys.readouterr().out
+
+
+def test_one_process_and_one_content_are_one(tmp_path, capsys):
+    for refused in (1, 2):
+        machine = machines()[0]
+        path = write(tmp_path, machine)
+        table = pq.read_table(path, partitioning=None)
+        values = [refused] + [None] * (len(table) - 1)
+        path.unlink()
+        pq.write_table(
+            table.append_column("processes_refused", pa.array(values, pa.int64())), path
+        )
+    cli.main(["report", str(tmp_path)])
+    err = capsys.readouterr().err
+    assert ": 1 process might not" in err and ": 2 processes might not" in err
+
+
+def test_more_kinds_than_are_shown_are_counted_right(tmp_path, capsys):
+    for at in range(documents.KINDS_SHOWN + 1):
+        machine = Machine(f"host{at}", [Owner("own", program(f"own{at}", 20))], {"role": str(at)})
+        write(tmp_path, machine)
+    assert cli.main(["report", str(tmp_path), "--by", "role"]) == 0
+    out = capsys.readouterr().out
+    assert "1 more kind is in --json and --parquet." in out
+
+
+def test_counts_have_their_groups():
+    assert plural(1, "machine", "machines") == "1 machine"
+    assert plural(9999, "machine", "machines") == "9999 machines"
+    assert plural(10_000, "machine", "machines") == f"{units.count(10_000)} machines"

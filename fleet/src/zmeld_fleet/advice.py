@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from zmeld_fleet import units
 from zmeld_fleet.analysis import Kind, Setup
-from zmeld_fleet.words import inert
+from zmeld_fleet.words import inert, plural
 
 WORTH = 0.05
 """Share of the compressed memory that melding has to save (zmeld-advice, meld.rs)."""
@@ -133,7 +133,7 @@ def _written(
     size = size_percent(ratio, thin)
     limit = limit_percent(size, ratio)
     reasons = [*reasons, _why_size(size, limit, ratio, thin)]
-    lines = [f"# {inert(kind.name)}: {kind.machines} machines"]
+    lines = [f"# {inert(kind.name)}: {plural(kind.machines, 'machine', 'machines')}"]
     lines += [line for reason in reasons for line in _comment(reason)]
     lines += ["", "[tier.ram]", f'kind = "{"zmeld" if melds else "zram"}"']
     lines += [f'size = "{size}%"', f'memory_limit = "{limit}%"', f'codec = "{setup.codec}"']

@@ -24,6 +24,7 @@ from zmeld_fleet.catalogue import SYNTHETIC, Catalogue, Survey
 from zmeld_fleet.engines import Engine, rows_of
 from zmeld_fleet.estimate import Estimate, around, sampled_sum, total
 from zmeld_fleet.schema import CODECS, THETA_ALL, bound_of, sampled
+from zmeld_fleet.words import inert, listed
 
 CONTENTS_MAX = 1_500_000
 """Rows of sketches that a report reads, about: beyond it the bound is lowered."""
@@ -142,6 +143,22 @@ class Report:
     names: list[Name] = field(default_factory=list)
     days: list[Day] = field(default_factory=list)
     standouts: list[Standout] = field(default_factory=list)
+
+
+class LabelError(Exception):
+    """A label that was asked for and that no machine has."""
+
+
+def check_label(catalogue: Catalogue, option: str, label: str) -> None:
+    """A label of no machine tells none from another."""
+    current = catalogue.current
+    if not current or any(label in survey.labels for survey in current):
+        return
+    known = {name for survey in current for name in survey.labels}
+    there = f"there is {listed(known)}" if len(known) == 1 else f"there are {listed(known)}"
+    if not known:
+        there = "none has labels; `zmeld scan --survey PLACE --label NAME=VALUE` gives one"
+    raise LabelError(f"{option} {inert(label)}: no machine that counts has that label; {there}")
 
 
 def kind_of(survey: Survey, by: str | None) -> str:

@@ -7,6 +7,8 @@ machines. What is wrong with it has a name (`Reason`), is left out, and is count
 
 from __future__ import annotations
 
+import errno
+import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -42,15 +44,17 @@ from zmeld_fleet.validity import (
     check_values,
     is_content,
 )
-from zmeld_fleet.words import inert
+from zmeld_fleet.words import inert, listed, plural
 
-MAGIC = b"PAR1"
+MAGIC, ENCRYPTED = b"PAR1", b"PARE"
 CLOCK_TOLERANCE = timedelta(minutes=15)
 """A survey may be so much newer than its file before its clock is doubted."""
 BOOT_TOLERANCE_S = 300.0
 """Two surveys of one boot may disagree by so much on when that was."""
 SKETCH_FACTOR = 4
 READERS = 4
+EXTRAS_MAX = 256
+"""Columns beyond the format: they are carried into packs."""
 UTC = ("UTC", "Etc/UTC", "+00:00")
 """What writers call it."""
 SYNTHETIC = "zmeld.synthetic"
@@ -80,6 +84,34 @@ class Reason(Enum):
     VALUES = "values"
     NAME = "name"
 
+    @property
+    def meaning(self) -> str:
+        """The same for people, of one or of many."""
+        return _MEANINGS[self]
+
+
+_MEANINGS = {
+    Reason.UNREADABLE: "refused by the system or the store, as to who may not read it",
+    Reason.TRUNCATED: "cut off",
+    Reason.NOT_PARQUET: "something else than Parquet",
+    Reason.DAMAGED: "broken: its bytes make no sense",
+    Reason.VERSION: "another version of the format",
+    Reason.COLUMNS: "columns that are missing, or are others",
+    Reason.ROWS: "another number of rows than it says",
+    Reason.KEY: "made with another key",
+    Reason.PAGE_SIZE: "another size of pages",
+    Reason.CLOCK: "a time that cannot be right",
+    Reason.SUPERSEDED: "surveyed again on that day",
+    Reason.TWICE: "the same survey in two files",
+    Reason.INTERRUPTED: "stopped before everything was read",
+    Reason.SELECTION: "of some processes only",
+    Reason.PARTIAL: "processes were refused to it",
+    Reason.SKETCH: "sketches far smaller than most",
+    Reason.SAME_ID: "two hosts with one machine id",
+    Reason.VALUES: "it says what cannot be true",
+    Reason.NAME: "a name that no survey has",
+}
+
 
 @dataclass(frozen=True)
 class LeftOut:
@@ -101,6 +133,8 @@ class Survey:
     file: StoredFile
     facts: dict[str, Any]
     labels: dict[str, str]
+    doubled: tuple[str, ...] = ()
+    """Labels that it has more than once."""
 
     @property
     def date(self) -> str:
@@ -188,8 +222,9 @@ def _age(survey: Survey) -> tuple[datetime, str]:
 
 def read(place: Place, key_id: str | None = None, now: datetime | None = None) -> Catalogue:
     """Looks at every file of PLACE."""
-    stored = place.surveys()
+    stored, refused = place.listed()
     catalogue = Catalogue(place, files_seen=len(stored))
+    catalogue.left_out += unlisted(refused)
     with ThreadPoolExecutor(READERS) as readers:
         looked = list(readers.map(lambda file: look(place, file), stored))
     found: list[Survey] = []
@@ -209,6 +244,23 @@ def read(place: Place, key_id: str | None = None, now: datetime | None = None) -
     return catalogue
 
 
+def unlisted(refused: dict[str, str]) -> list[LeftOut]:
+    """Folders whose files cannot be seen."""
+    return [
+        LeftOut(inert(path), None, Reason.UNREADABLE, f"its files cannot be listed: {why}")
+        for path, why in refused.items()
+    ]
+
+
+def _refusal(error: Exception) -> str:
+    """What the system said, without the name of the file, which stands before it."""
+    number = error.errno if isinstance(error, OSError) else None
+    if number is None:
+        return inert(error)
+    hint = "; root or its owner may read it" if number in (errno.EACCES, errno.EPERM) else ""
+    return f"{os.strerror(number)}{hint}"
+
+
 def look(place: Place, stored: StoredFile) -> FileContents | LeftOut:
     """One file: what it says, or why it cannot be used."""
 
@@ -219,14 +271,18 @@ def look(place: Place, stored: StoredFile) -> FileContents | LeftOut:
         why = "names are date=YYYY-MM-DD/*.parquet of letters, digits, dots, - and _"
         return left(Reason.NAME, why)
     try:
-        with place.open(stored.path) as file:
+        opened = place.open(stored.path)
+    except Exception as error:  # An object store's refusals have no number.
+        return left(Reason.UNREADABLE, _refusal(error))
+    try:
+        with opened as file:
             flaw = _magic(file)
             if flaw is not None:
                 return left(*flaw)
             parquet = _opened(file)
-            missing = _missing_columns(parquet.schema_arrow)
-            if missing:
-                return left(*missing)
+            flaw = _foreign(parquet) or _missing_columns(parquet.schema_arrow)
+            if flaw is not None:
+                return left(*flaw)
             found = _Rows(parquet)
             found.read()
             rows = parquet.metadata.num_rows
@@ -234,16 +290,21 @@ def look(place: Place, stored: StoredFile) -> FileContents | LeftOut:
     except FlawError as error:
         return left(Reason.VALUES, error)
     except Exception as error:  # Whatever is wrong with it, the other files count.
-        # What the system refuses has a number; what pyarrow cannot make sense of has none.
-        refused = isinstance(error, OSError) and error.errno is not None
-        return left(Reason.UNREADABLE if refused else Reason.DAMAGED, error)
+        return left(*_broken(error))
     surveys, flaw = _surveys(found, stored)
     if flaw is not None:
         return left(*flaw)
     said = sum(survey.facts["rows"] or 0 for survey in surveys)
     if said != rows:
-        return left(Reason.ROWS, f"it has {rows} rows and says {said}")
+        return left(Reason.ROWS, f"it has {plural(rows, 'row', 'rows')} and says {said}")
     return FileContents(stored, extras, surveys)
+
+
+def _broken(error: Exception) -> tuple[Reason, str]:
+    """What the system refuses has a number; what pyarrow cannot make sense of has none."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return Reason.UNREADABLE, _refusal(error)
+    return Reason.DAMAGED, inert(error)
 
 
 def _opened(file: pa.NativeFile) -> pq.ParquetFile:
@@ -261,20 +322,53 @@ def _opened(file: pa.NativeFile) -> pq.ParquetFile:
 def _magic(file: pa.NativeFile) -> tuple[Reason, str] | None:
     size = file.size()
     if size < 12:
-        return Reason.TRUNCATED, f"{size} bytes are no Parquet file"
+        said = plural(size, "byte is", "bytes are")
+        return Reason.TRUNCATED, f"{said} no Parquet file"
     head = file.read_at(4, 0)
     tail = file.read_at(4, size - 4)
     if head == MAGIC and tail != MAGIC:
         return Reason.TRUNCATED, "it begins as Parquet and has no end"
+    if head == ENCRYPTED == tail:
+        return Reason.NOT_PARQUET, "it is encrypted as a whole, which no survey is"
     if head != MAGIC:
         return Reason.NOT_PARQUET, "it does not begin as Parquet does"
     return None
 
 
+def _foreign(parquet: pq.ParquetFile) -> tuple[Reason, str] | None:
+    """Another version may have other columns: so what it says it is comes first."""
+    there = parquet.schema_arrow
+    if "schema" not in there.names:
+        return Reason.VERSION, f"it has no column `schema`; read is {SCHEMA}"
+    if there.names.count("schema") > 1 or not _fits(there.field("schema").type, pa.string()):
+        return Reason.VERSION, f"its column `schema` is no text; read is {SCHEMA}"
+    if not parquet.metadata.num_row_groups or all(name in there.names for name in COLUMNS):
+        return None
+    check_size(parquet.metadata.row_group(0), CONTENT_ROWS_MAX)
+    first = parquet.read_row_group(0, columns=["schema"], use_threads=False)
+    check_values(first)
+    return _other_version(set(pc.unique(first["schema"].cast(pa.string())).to_pylist()))
+
+
+def _other_version(versions: set[str]) -> tuple[Reason, str] | None:
+    foreign = sorted(versions - {SCHEMA})
+    if not foreign:
+        return None
+    return Reason.VERSION, f"its schema is {listed(foreign)}, read is {SCHEMA}"
+
+
 def _missing_columns(there: pa.Schema) -> tuple[Reason, str] | None:
     names = set(there.names)
-    if "schema" not in names:
-        return Reason.VERSION, f"it has no column `schema`; read is {SCHEMA}"
+    known = {name.lower() for name in COLUMNS}
+    extras = [name for name in there.names if name not in COLUMNS]
+    alike = [name for name in extras if name.lower() in known]
+    lowered = Counter(name.lower() for name in there.names)
+    alike += [name for name, count in lowered.items() if count > 1]
+    if alike:
+        # Engines that do not tell capitals from others would read one for the other.
+        return Reason.COLUMNS, f"two columns of one name: {listed(alike, 5)}"
+    if len(extras) > EXTRAS_MAX:
+        return Reason.COLUMNS, f"{len(extras)} columns that are unknown, {EXTRAS_MAX} are the most"
     missing = [name for name in COLUMNS if name not in names]
     if missing:
         return Reason.COLUMNS, f"no column {', '.join(missing[:5])}"
@@ -356,6 +450,9 @@ class _Rows:
         labels = table.filter(pc.equal(record, LABEL))
         if len(self.labels) + len(labels) > LABELS_MAX * len(self.machines):
             raise FlawError(f"a survey has more than {LABELS_MAX} labels")
+        for name in ("label_name", "label_value"):
+            if labels[name].null_count:
+                raise FlawError(f"{name} is NULL in a row about a label")
         self.labels += labels.select(["survey", "label_name", "label_value"]).to_pylist()
         self._owners.check(table.filter(pc.equal(record, OWNER)))
 
@@ -369,32 +466,43 @@ def _leaves(metadata: pq.FileMetaData) -> dict[str, int]:
 
 
 def _surveys(found: _Rows, stored: StoredFile) -> tuple[list[Survey], tuple[Reason, str] | None]:
-    foreign = sorted(found.versions - {SCHEMA})
+    foreign = _other_version(found.versions)
     if foreign:
-        why = f"its schema is {', '.join(foreign)}, read is {SCHEMA}"
-        return [], (Reason.VERSION, why)
+        return [], foreign
     labels: dict[str, dict[str, str]] = defaultdict(dict)
+    doubled: dict[str, set[str]] = defaultdict(set)
     for row in found.labels:
-        labels[row["survey"]][str(row["label_name"])] = str(row["label_value"])
+        own, name = labels[row["survey"]], row["label_name"]
+        if name in own:
+            doubled[row["survey"]].add(name)
+        own[name] = row["label_value"]
     machines: dict[str, dict[str, Any]] = {}
     for row in found.machines:
         if row["survey"] in machines:
             why = f"survey {row['survey']} has two rows about its machine"
-            return [], (Reason.DAMAGED, why)
+            return [], (Reason.VALUES, why)
         machines[row["survey"]] = row
     if not machines:
-        return [], (Reason.DAMAGED, "no row says which machine it is")
+        return [], (Reason.VALUES, "no row says which machine it is")
     incomplete = [
         name
         for name, row in machines.items()
         if None in (row["rows"], row["key_id"], row["page_size"])
     ]
     if incomplete:
-        return [], (Reason.DAMAGED, f"survey {incomplete[0]} lacks rows, key or size of pages")
+        return [], (Reason.VALUES, f"survey {incomplete[0]} lacks rows, key or size of pages")
     facts = [*MACHINE_COLUMNS, *OPTIONAL]
     kept = {name: {key: row.get(key) for key in facts} for name, row in machines.items()}
     return [
-        Survey(name, row["machine"], row["time"], stored, kept[name], labels.get(name, {}))
+        Survey(
+            name,
+            row["machine"],
+            row["time"],
+            stored,
+            kept[name],
+            labels.get(name, {}),
+            tuple(sorted(doubled.get(name, ()))),
+        )
         for name, row in machines.items()
     ], None
 
@@ -436,14 +544,19 @@ def _says(survey: Survey) -> tuple[Any, ...]:
 def _whole(catalogue: Catalogue, surveys: list[Survey]) -> list[Survey]:
     kept = []
     for survey in surveys:
-        if survey.facts["interrupted"]:
+        if survey.doubled:
+            named = listed(survey.doubled, 5)
+            why = f"more than one value for the label {named}: which is meant is not clear"
+            _leave(catalogue, survey, Reason.VALUES, why)
+        elif survey.facts["interrupted"]:
             why = "it was stopped before everything was read"
             _leave(catalogue, survey, Reason.INTERRUPTED, why)
         elif survey.facts[SELECTION_COLUMN] is not None:
             why = f"it is of some processes only: {survey.facts[SELECTION_COLUMN]}"
             _leave(catalogue, survey, Reason.SELECTION, why)
         elif survey.facts[REFUSED_COLUMN]:
-            why = f"{survey.facts[REFUSED_COLUMN]} processes might not be read; root may"
+            refused = plural(survey.facts[REFUSED_COLUMN], "process", "processes")
+            why = f"{refused} might not be read; root may"
             _leave(catalogue, survey, Reason.PARTIAL, why)
         else:
             kept.append(survey)
@@ -471,7 +584,8 @@ def _alike(catalogue: Catalogue, surveys: list[Survey]) -> list[Survey]:
     for survey in surveys:
         size = survey.facts["sketch_size"] or 0
         if size * SKETCH_FACTOR < usual:
-            why = f"its sketches have {size} contents, most have {usual}: all would be cut to it"
+            has = plural(size, "content", "contents")
+            why = f"its sketches have {has}, most have {usual}: all would be cut to it"
             _leave(catalogue, survey, Reason.SKETCH, why)
         else:
             kept.append(survey)
@@ -576,5 +690,5 @@ def verify(place: Place, stored: StoredFile) -> LeftOut | None:
             for group in range(parquet.num_row_groups):
                 parquet.read_row_group(group, use_threads=False).validate(full=True)
     except (pa.ArrowException, OSError, ValueError, EOFError) as error:
-        return LeftOut(inert(stored.path), None, Reason.DAMAGED, inert(error))
+        return LeftOut(inert(stored.path), None, *_broken(error))
     return None

@@ -60,6 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _code_of(error: Exception) -> int | None:
     """The exit code of an error of ours."""
     codes = {"EngineError": MISSING, "SweepError": WRONG, "PlanError": WRONG, "SynthError": WRONG}
+    codes["LabelError"] = WRONG
     return codes.get(type(error).__name__)
 
 
@@ -91,10 +92,9 @@ def _add_engine(command: argparse.ArgumentParser) -> None:
 
 
 def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("has to be 1 or more")
-    return number
+    if not re.fullmatch(r"[0-9]{1,18}", text) or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text[:40]}: write a whole number, 1 or more")
+    return int(text)
 
 
 def _add_report(commands: Any) -> None:
@@ -153,12 +153,23 @@ def _report(plan: argparse.Namespace) -> int:
     return MISSED if plan.require_all and report.left_out else DONE
 
 
-def _size(text: str) -> int:
-    """`8GiB`, `512MiB`, bytes; K, M, G, T are powers of 1024."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:iB)?", text)
+RAM_MIN, RAM_MAX = 1 << 20, 1 << 60
+
+
+def _ram(text: str) -> int:
+    """`8GiB`, `512M`, bytes; K, M, G, T are powers of 1024, as `zmeld` takes sizes."""
+    found = re.fullmatch(r"([0-9]{1,19}(?:\.[0-9]{1,9})?) *(?:([kmgt])(?:ib)?|b)?", text.lower())
     if found is None:
-        raise argparse.ArgumentTypeError(f"{inert(text)}: write it as 8GiB or 512MiB")
-    return int(float(found[1]) * 1024 ** " KMGT".index(found[2] or " "))
+        raise argparse.ArgumentTypeError(f"{text[:40]}: write it as 8GiB or 512MiB")
+    size = int(float(found[1]) * 1024 ** " kmgt".index(found[2] or " "))
+    if size < RAM_MIN:
+        why = f"{text} is less than 1 MiB"
+        if found[2] is None:
+            why = f"{text} has no unit, and so many bytes are less than 1 MiB"
+        raise argparse.ArgumentTypeError(f"{why}; for gibibytes write {found[1]}GiB")
+    if size > RAM_MAX:
+        raise argparse.ArgumentTypeError(f"{text} is more than any machine has")
+    return size
 
 
 WORKLOADS = ("vm", "container", "service", "scope", "user", "cgroup", "machine")
@@ -180,7 +191,7 @@ def _add_place_command(commands: Any) -> None:
         help="what is placed (vm and container); machine: guests that survey themselves",
     )
     command.add_argument("--name", metavar="PATTERN", help="only what is called so, as 'web-*'")
-    command.add_argument("--ram", type=_size, required=True, help="of a machine, as 64GiB")
+    command.add_argument("--ram", type=_ram, required=True, help="of a machine, as 64GiB")
     command.add_argument(
         "--machines", type=_positive, metavar="N", help="how many (as many as were surveyed)"
     )
@@ -242,10 +253,12 @@ def _pack(plan: argparse.Namespace) -> int:
     packed, left = packing.pack(places.open_place(plan.place))
     _tell_left_out(left)
     for day in packed:
-        said = f"{day.date}: {day.files} files with {day.surveys} surveys are one now"
+        files = plural(day.files, "file", "files")
+        said = f"{day.date}: {files} with {plural(day.surveys, 'survey', 'surveys')} are one now"
         print(f"{said}: {inert(day.path.name)}")
-    files = sum(day.files for day in packed)
-    print(f"Packed {files} files of {len(packed)} days." if packed else "Nothing to pack.")
+    files = plural(sum(day.files for day in packed), "file", "files")
+    days = plural(len(packed), "day", "days")
+    print(f"Packed {files} of {days}." if packed else "Nothing to pack.")
     return DONE
 
 
@@ -271,9 +284,9 @@ def _synth(plan: argparse.Namespace) -> int:
     _tell_left_out(found.left_out)
     made = synthesis.make(found, plan.target, plan.machines, plan.seed, plan.sketch)
     share = f"{100 * made.common:.0f} % of contents are common"
-    print(
-        f"{made.machines} machines from {made.templates} real surveys, {made.rows} rows; {share}"
-    )
+    machines = plural(made.machines, "machine", "machines")
+    templates = plural(made.templates, "real survey", "real surveys")
+    print(f"{machines} from {templates}, {plural(made.rows, 'row', 'rows')}; {share}")
     print(inert(made.path))
     return DONE
 

@@ -89,7 +89,10 @@ def _where(report: Report) -> Section:
     heads += [Column("of RAM"), Column("a machine")]
     shown = rows[: 2 * KINDS_SHOWN]
     caption = "Kinds of machine, by what the best set-up gains of their RAM."
-    section.blocks += [Table(heads, shown, caption), *_more(len(rows) - len(shown), "kinds")]
+    section.blocks += [
+        Table(heads, shown, caption),
+        *_more(len(rows) - len(shown), "kind is", "kinds are"),
+    ]
     return section
 
 
@@ -98,8 +101,9 @@ def _gain_of_ram(kind: Kind) -> float:
     return best.gains.value / kind.ram_bytes if best and kind.ram_bytes else 0.0
 
 
-def _more(count: int, what: str) -> list[Block]:
-    return [f"{count} more {what} are in --json and --parquet."] if count > 0 else []
+def _more(count: int, one: str, many: str) -> list[Block]:
+    said = f"{units.count(count)} more {one if count == 1 else many}"
+    return [f"{said} in --json and --parquet."] if count > 0 else []
 
 
 def _kind_sections(report: Report) -> list[Section]:
@@ -108,7 +112,7 @@ def _kind_sections(report: Report) -> list[Section]:
     sections = [_kind(kind, report) for kind in shown]
     if len(report.kinds) > 1 and report.fleet is not None:
         sections.append(_kind(report.fleet, report))
-    sections[-1].blocks += _more(len(kinds) - len(shown), "kinds")
+    sections[-1].blocks += _more(len(kinds) - len(shown), "kind is", "kinds are")
     sections[-1].blocks.append(_bars(shown, report))
     return sections
 
@@ -121,9 +125,9 @@ def _kind(kind: Kind, report: Report) -> Section:
     zero = (kind.pages_zero + kind.pages_same) / kind.pages if kind.pages else 0.0
     intro += f", of which {units.percent(zero)} are zero or same-filled."
     if kind.compressed_swap:
-        intro += f" {units.count(kind.compressed_swap)} have compressed swap already."
+        intro += f" {plural(kind.compressed_swap, 'has', 'have')} compressed swap already."
     if kind.synthetic:
-        intro += f" {units.count(kind.synthetic)} are synthetic."
+        intro += f" {plural(kind.synthetic, 'is', 'are')} synthetic."
     heads = [Column("codec", False), Column("melded", False), Column("ratio")]
     heads += [Column("memory used"), Column("gains"), Column("of the pages")]
     rows = [
@@ -272,7 +276,7 @@ def _standouts(report: Report) -> Section:
         show = units.ratio if one.measure.startswith("ratio") else units.percent
         rows.append([one.host, one.machine[:8], one.measure, show(one.value), show(one.median)])
     section.blocks.append(Table(heads, rows, "Against the median of machines of their kind."))
-    section.blocks += _more(len(report.standouts) - len(shown), "of them")
+    section.blocks += _more(len(report.standouts) - len(shown), "of them is", "of them are")
     return section
 
 
@@ -290,7 +294,7 @@ def _configurations(report: Report) -> Section:
     )
     for configuration in configurations(report)[:KINDS_SHOWN]:
         section.blocks.append(Code(configuration.toml))
-    section.blocks += _more(len(report.kinds) - KINDS_SHOWN, "kinds")
+    section.blocks += _more(len(report.kinds) - KINDS_SHOWN, "kind is", "kinds are")
     return section
 
 
@@ -300,12 +304,13 @@ def _counted(report: Report) -> Section:
     machines = plural(report.machines, "machine", "machines")
     files = plural(report.files_seen, "file", "files")
     text = f"{used} of {machines}, from {files}"
-    text += f" with {report.surveys_seen} surveys. Key {report.key_id or 'unknown'}. "
+    seen = plural(report.surveys_seen, "survey", "surveys")
+    text += f" with {seen}. Key {report.key_id or 'unknown'}. "
     text += f"Computed with {report.engine}."
     section.blocks.append(text)
     if report.synthetic:
         section.blocks.append(
-            Note("Warning", f"{units.count(report.synthetic)} machines are synthetic.")
+            Note("Warning", f"{plural(report.synthetic, 'machine is', 'machines are')} synthetic.")
         )
     section.blocks += left_out(report.left_out)
     return section
@@ -316,11 +321,18 @@ def left_out(found: Iterable[LeftOut]) -> list[Block]:
     found = list(found)
     if not found:
         return ["Nothing was left out."]
-    counts = Counter(one.reason.value for one in found)
-    heads = [Column("left out for", False), Column("times")]
-    rows = [[reason, units.count(count)] for reason, count in sorted(counts.items())]
+    counts = Counter(one.reason for one in found)
+    heads = [Column("left out for", False), Column("times"), Column("what it is", False)]
+    rows = [
+        [reason.value, units.count(count), reason.meaning]
+        for reason, count in sorted(counts.items(), key=lambda item: item[0].value)
+    ]
     named = [f"{_short(one)}: {one.reason.value}: {one.why}" for one in found[:LEFT_OUT_SHOWN]]
-    return [Table(heads, rows), *named, *_more(len(found) - LEFT_OUT_SHOWN, "of them")]
+    return [
+        Table(heads, rows),
+        *named,
+        *_more(len(found) - LEFT_OUT_SHOWN, "of them is", "of them are"),
+    ]
 
 
 def _short(one: LeftOut) -> str:

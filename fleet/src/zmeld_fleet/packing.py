@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from zmeld_fleet.catalogue import FileContents, LeftOut, Reason, look
+from zmeld_fleet.catalogue import FileContents, LeftOut, Reason, look, unlisted
 from zmeld_fleet.places import Place, PlaceError, StoredFile
 from zmeld_fleet.sameness import digests
 from zmeld_fleet.schema import (
@@ -73,10 +73,12 @@ def pack(place: Place, least: int = 2) -> tuple[list[Packed], list[LeftOut]]:
     packed, left = [], []
     with _alone(place):
         days: dict[str, list[StoredFile]] = defaultdict(list)
-        for stored in place.surveys():
+        files, refused = place.listed()
+        left += unlisted(refused)
+        for stored in files:
             days[stored.date].append(stored)
-        for files in days.values():
-            _refuse_link(Path(files[0].path).parent)
+        for found in days.values():
+            _refuse_link(Path(found[0].path).parent)
         for date, files in sorted(days.items()):
             done, flaws = _pack_day(place, date, files, least)
             packed += done

@@ -51,6 +51,10 @@ class StoredFile:
         return bool(_FILE.fullmatch(self.name) and _DATE.fullmatch(self.date))
 
 
+def _is_day(folder: str) -> bool:
+    return folder.startswith("date=")
+
+
 @dataclass(frozen=True)
 class Place:
     """Where surveys are."""
@@ -62,9 +66,16 @@ class Place:
 
     def surveys(self) -> list[StoredFile]:
         """All files that are whole, by their names."""
+        return self.listed()[0]
+
+    def listed(self) -> tuple[list[StoredFile], dict[str, str]]:
+        """All files that are whole, by their names; folders that cannot be listed, and why.
+
+        No folder is entered that surveys are not in, and no link leads in a circle.
+        """
         top = f"{self.root}/{FOLDER}"
         try:
-            found = self.files.get_file_info(fs.FileSelector(top, recursive=True))
+            found = self._infos(top, recursive=not self.local)
         except FileNotFoundError as error:
             raise PlaceError(
                 f"{self.shown}: no folder {FOLDER} there; `zmeld scan --survey {self.shown}` "
@@ -72,8 +83,23 @@ class Place:
             ) from error
         except (OSError, pa.ArrowException) as error:
             raise PlaceError(f"{self.shown}: cannot be listed: {inert(error)}") from error
+        refused: dict[str, str] = {}
+        if self.local:
+            folders = sorted(i.path for i in found if i.type == fs.FileType.Directory)
+            found = []
+            for folder in folders:
+                if not _is_day(folder.rpartition("/")[2]):
+                    continue
+                try:
+                    found += self._infos(folder)
+                except (OSError, pa.ArrowException) as error:
+                    number = error.errno if isinstance(error, OSError) else None
+                    refused[folder] = os.strerror(number) if number else inert(error)
         stored = [self._stored(info, top) for info in found if info.type == fs.FileType.File]
-        return sorted((file for file in stored if file), key=lambda file: file.path)
+        return sorted((file for file in stored if file), key=lambda file: file.path), refused
+
+    def _infos(self, folder: str, recursive: bool = False) -> list[fs.FileInfo]:
+        return list(self.files.get_file_info(fs.FileSelector(folder, recursive=recursive)))
 
     def _stored(self, info: fs.FileInfo, top: str) -> StoredFile | None:
         below = PurePosixPath(info.path[len(top) :].lstrip("/"))
@@ -81,7 +107,7 @@ class Place:
         if hidden or below.suffix != ".parquet" or len(below.parts) != 2:
             return None
         folder = below.parts[0]
-        if not folder.startswith("date="):
+        if not _is_day(folder):
             return None
         return StoredFile(info.path, below.name, folder[5:], info.size, info.mtime)
 

@@ -141,9 +141,8 @@ def _check_names(found: Catalogue, request: Request, known: set[str]) -> None:
     """A name that nothing has keeps nothing apart."""
     for name in {name for pair in request.apart for name in pair} - known:
         raise placement.PlanError(f"--apart {inert(name)}: no workload is called so")
-    labels = {label for survey in found.current for label in survey.labels}
-    if request.tenant is not None and request.tenant not in labels:
-        raise placement.PlanError(f"--tenant {inert(request.tenant)}: no survey has that label")
+    if request.tenant is not None:
+        analysis.check_label(found, "--tenant", request.tenant)
 
 
 def _bound(owners: list[dict[str, Any]]) -> int:
@@ -233,8 +232,9 @@ def document(result: Placement) -> Document:
     machines = plural(result.machines, "machine", "machines")
     more = result.more_than_random
     word = "more" if more >= 0.0 else "fewer"
+    find = plural(result.workloads, "workload finds", "workloads find")
     lead = (
-        f"{int(result.planned.placed)} of {result.workloads} workloads find room on {machines} "
+        f"{int(result.planned.placed)} of {find} room on {machines} "
         f"of {units.size(result.ram_bytes)}; melding frees {frees} there. Placed at random it "
         f"is {result.random.placed:.1f} ({result.random.placed_low:.0f} to "
         f"{result.random.placed_high:.0f}): {units.percent(abs(more))} {word}."
@@ -266,7 +266,8 @@ def _compared(result: Placement) -> Section:
             f"{optimum.MACHINES_MAX} machines."
         )
     elif not result.optimum_proved:
-        section.blocks.append(f"No placement has more than {result.placed_max} workloads.")
+        most = plural(result.placed_max or 0, "workload", "workloads")
+        section.blocks.append(f"No placement has more than {most}.")
     return section
 
 

@@ -24,6 +24,8 @@ def make(
 ) -> analysis.Report:
     """Reads PLACE and analyses what is there."""
     found = catalogue.read(places.open_place(place), key_id)
+    if by is not None:
+        analysis.check_label(found, "--by", by)
     runner = engines.start(engine, threads)
     try:
         return analyse_what_is_whole(found, runner, by)

@@ -6,9 +6,9 @@ from __future__ import annotations
 import math
 
 from zmeld_fleet.estimate import Estimate
+from zmeld_fleet.words import GROUP
 
 MISSING = "–"
-GROUP = "\u202f"
 IEC = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 

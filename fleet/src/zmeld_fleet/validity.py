@@ -23,6 +23,7 @@ from zmeld_fleet.schema import (
     OWNER_COLUMNS,
     THETA_ALL,
 )
+from zmeld_fleet.words import plural
 
 FACT_ROWS_MAX = 1 << 17
 """Of a row group that is not of contents alone: it has many columns."""
@@ -74,7 +75,7 @@ class FlawError(Exception):
 def check_size(group: pq.RowGroupMetaData, most: int) -> None:
     """Before it is read: a few bytes on disk can be very many in memory."""
     if group.num_rows > most or group.total_byte_size > GROUP_BYTES_MAX:
-        size = f"{group.num_rows} rows and {group.total_byte_size} bytes"
+        size = f"{plural(group.num_rows, 'row', 'rows')} and {group.total_byte_size} bytes"
         raise FlawError(f"a row group has {size}; {most} and {GROUP_BYTES_MAX} are the most")
 
 
@@ -84,7 +85,8 @@ def check_values(table: pa.Table) -> None:
     for name in table.column_names:
         column = table[name]
         if name in _COMMON and column.null_count:
-            raise FlawError(f"{name} is NULL in {column.null_count} rows")
+            rows = plural(column.null_count, "row", "rows")
+            raise FlawError(f"{name} is NULL in {rows}")
         if pa.types.is_dictionary(column.type):
             _check_texts(name, column)
         elif name == "time":

@@ -8,8 +8,11 @@ steer a terminal or turn text around is shown as an escape.
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterable
 
 LENGTH_MAX = 500
+GROUP, GROUPED_FROM = "\u202f", 10_000
+"""Between thousands, as units.py has it."""
 
 
 def inert(text: object) -> str:
@@ -38,5 +41,13 @@ def width(text: str) -> int:
 
 
 def plural(count: int, one: str, many: str) -> str:
-    """`1 machine`, `2 machines`."""
-    return f"{count} {one if count == 1 else many}"
+    """`1 machine`, `2 machines`, `12 345 machines`."""
+    shown = f"{count:,}".replace(",", GROUP) if abs(count) >= GROUPED_FROM else str(count)
+    return f"{shown} {one if count == 1 else many}"
+
+
+def listed(texts: Iterable[str], most: int = 12) -> str:
+    """`a, b, c`, in order; of very many the first, and how many more there are."""
+    known = sorted(set(texts))
+    more = f" and {len(known) - most} more" if len(known) > most else ""
+    return ", ".join(inert(text)[:80] for text in known[:most]) + more
