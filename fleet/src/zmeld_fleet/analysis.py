@@ -23,7 +23,7 @@ from zmeld_fleet import expressions
 from zmeld_fleet.catalogue import SYNTHETIC, Catalogue, Survey
 from zmeld_fleet.engines import Engine, rows_of
 from zmeld_fleet.estimate import Estimate, around, sampled_sum, total
-from zmeld_fleet.schema import CODECS, THETA_ALL, bound_of, sampled
+from zmeld_fleet.schema import BLOCK, CODECS, THETA_ALL, bound_of, sampled
 from zmeld_fleet.words import inert, listed
 
 CONTENTS_MAX = 1_500_000
@@ -198,9 +198,11 @@ def analyse(
     with rows_read(catalogue, engine, current) as table:
         answers = _ask(engine, table, _chosen(current, by, kinds, bounds), bounds)
     cross = _Cross(answers, bounds, catalogue.page_size)
+    grouped: dict[str, list[Survey]] = defaultdict(list)
+    for survey in current:
+        grouped[kind_of(survey, by)].append(survey)
     report.kinds = [
-        _kind(name, at, [s for s in current if kind_of(s, by) == name], sums, cross, catalogue)
-        for at, name in enumerate(kinds)
+        _kind(name, at, grouped[name], sums, cross, catalogue) for at, name in enumerate(kinds)
     ]
     report.fleet, report.between_kinds = _fleet(current, sums, cross, catalogue, len(kinds))
     report.names = _names(answers["names"], catalogue.page_size)
@@ -505,10 +507,10 @@ def setups(
     for codec in CODECS:
         if _sum(parts, f"measured_{codec}") < _sum(parts, "owners") or not parts:
             continue
-        half = math.sqrt(_sum(parts, f"pool_{codec}_squares")) * expressions.BLOCK
+        half = math.sqrt(_sum(parts, f"pool_{codec}_squares")) * BLOCK
         plain = around(float(_sum(parts, f"pool_{codec}")), half).within(0.0, math.inf)
         found.append(_setup(codec, False, plain, whole))
-        width = float(_sum(parts, f"melded_{codec}_half") * expressions.BLOCK)
+        width = float(_sum(parts, f"melded_{codec}_half") * BLOCK)
         melded = around(float(_sum(parts, f"melded_{codec}")), width)
         if shared is not None:
             again = shared(codec)

@@ -36,10 +36,14 @@ from zmeld_fleet.schema import (
 from zmeld_fleet.validity import (
     CONTENT_ROWS_MAX,
     FACT_ROWS_MAX,
+    FLEET_RAM_MAX,
     LABELS_MAX,
+    RAM_UNKNOWN,
     FlawError,
     Owners,
     check_contents,
+    check_facts,
+    check_rows,
     check_size,
     check_values,
     is_content,
@@ -239,7 +243,8 @@ def read(place: Place, key_id: str | None = None, now: datetime | None = None) -
     for test in (_once, _whole, lambda c, s: _one_key(c, s, key_id), _one_page_size, _alike):
         found = test(catalogue, found)
     found = _right_clocks(catalogue, found, now or datetime.now(timezone.utc))
-    catalogue.surveys = sorted(_one_a_day(catalogue, found), key=lambda s: (s.date, s.machine))
+    found = _countable(catalogue, _one_a_day(catalogue, found))
+    catalogue.surveys = sorted(found, key=lambda s: (s.date, s.machine))
     catalogue.left_out.sort(key=lambda left: (left.file, left.survey or "", left.reason.value))
     return catalogue
 
@@ -283,7 +288,7 @@ def look(place: Place, stored: StoredFile) -> FileContents | LeftOut:
             flaw = _foreign(parquet) or _missing_columns(parquet.schema_arrow)
             if flaw is not None:
                 return left(*flaw)
-            found = _Rows(parquet)
+            found = _Rows(parquet, file.size())
             found.read()
             rows = parquet.metadata.num_rows
             extras = frozenset(parquet.schema_arrow.names) - COLUMNS.keys()
@@ -401,8 +406,12 @@ _TEXTS = [name for name, kind in (COLUMNS | OPTIONAL).items() if pa.types.is_str
 class _Rows:
     """The rows about machines and labels, and whether all rows can be true."""
 
-    def __init__(self, parquet: pq.ParquetFile) -> None:
+    def __init__(self, parquet: pq.ParquetFile, size: int, believe: bool = True) -> None:
         self._parquet = parquet
+        self._size = size
+        self._believe = believe
+        self._facts = 0
+        self._surveys: set[str] = set()
         self._names = [
             name
             for name in parquet.schema_arrow.names
@@ -414,24 +423,29 @@ class _Rows:
         self.labels: list[dict[str, Any]] = []
 
     def read(self) -> None:
-        """Reads what is not contents; of those only the footer, where it says enough."""
+        """Reads what is not contents; of those only the footer, where it says enough.
+
+        A footer that is not believed is held against all rows.
+        """
         metadata = self._parquet.metadata
+        groups = range(metadata.num_row_groups)
+        check_rows(sum(metadata.row_group(at).num_rows for at in groups), self._size)
         record = _leaves(metadata).get("record", 0)
         contents = []
-        for at in range(metadata.num_row_groups):
+        for at in groups:
             has_contents, has_more = is_content(metadata.row_group(at), record)
             most = FACT_ROWS_MAX if has_more else CONTENT_ROWS_MAX
             check_size(metadata.row_group(at), most)
-            if has_contents:
+            if has_contents or not self._believe:
                 contents.append(at)
-            if has_more:
+            if has_more or not self._believe:
                 self._read_group(at)
         page = max((row["page_size"] or 0 for row in self.machines), default=0)
         names = {row["survey"] for row in self.machines}
         if self.versions <= {SCHEMA} and page and len(names) == len(self.machines):
             only = names.pop() if len(names) == 1 else None
             for at in contents:
-                check_contents(self._parquet, at, page, only)
+                check_contents(self._parquet, at, page, only, self._believe)
 
     def _read_group(self, at: int) -> None:
         table = self._parquet.read_row_group(at, columns=self._names, use_threads=False)
@@ -443,6 +457,13 @@ class _Rows:
         table = table.filter(pc.not_equal(record, CONTENT))
         record = record.filter(pc.not_equal(record, CONTENT))
         check_values(table)
+        machines = table["survey"].filter(pc.equal(record, MACHINE)).to_pylist()
+        for survey in machines:
+            if survey in self._surveys:
+                raise FlawError(f"survey {survey} has two rows about its machine")
+            self._surveys.add(survey)
+        self._facts += len(table)
+        check_facts(self._facts, len(self._surveys), self._size)
         facts = [name for name in (*_LOOKED_AT, *OPTIONAL) if name in self._names]
         for row in table.filter(pc.equal(record, MACHINE)).select(facts).to_pylist():
             self.machines.append(row)
@@ -478,9 +499,6 @@ def _surveys(found: _Rows, stored: StoredFile) -> tuple[list[Survey], tuple[Reas
         own[name] = row["label_value"]
     machines: dict[str, dict[str, Any]] = {}
     for row in found.machines:
-        if row["survey"] in machines:
-            why = f"survey {row['survey']} has two rows about its machine"
-            return [], (Reason.VALUES, why)
         machines[row["survey"]] = row
     if not machines:
         return [], (Reason.VALUES, "no row says which machine it is")
@@ -671,6 +689,34 @@ def _one_a_day(catalogue: Catalogue, surveys: list[Survey]) -> list[Survey]:
     return list(kept.values())
 
 
+def _countable(catalogue: Catalogue, surveys: list[Survey]) -> list[Survey]:
+    """Those whose sums an engine can hold: the largest machines would be too much for it."""
+    sizes: dict[str, int] = defaultdict(int)
+    for survey in surveys:
+        ram = survey.facts["ram_bytes"] or RAM_UNKNOWN
+        sizes[survey.machine] = max(sizes[survey.machine], ram)
+    kept, fitting = [], _fitting(sizes)
+    for survey in surveys:
+        if survey.machine in fitting:
+            kept.append(survey)
+        else:
+            most = FLEET_RAM_MAX >> 50
+            why = f"with it all machines would have more than {most} PiB of RAM"
+            _leave(catalogue, survey, Reason.VALUES, why)
+    return kept
+
+
+def _fitting(sizes: dict[str, int]) -> set[str]:
+    """The smallest machines, as many as are within the bound together."""
+    fitting, sum_of = set(), 0
+    for machine, ram in sorted(sizes.items(), key=lambda item: (item[1], item[0])):
+        sum_of += ram
+        if sum_of > FLEET_RAM_MAX:
+            break
+        fitting.add(machine)
+    return fitting
+
+
 def _leave_for(
     catalogue: Catalogue, survey: Survey, other: Survey, reason: Reason, why: str
 ) -> None:
@@ -683,12 +729,15 @@ def _leave_for(
 
 
 def verify(place: Place, stored: StoredFile) -> LeftOut | None:
-    """Reads all of a file: for when an engine could not."""
+    """Reads all of a file, and believes no footer: for when an engine could not."""
     try:
         with place.open(stored.path) as file:
             parquet = pq.ParquetFile(file)
             for group in range(parquet.num_row_groups):
                 parquet.read_row_group(group, use_threads=False).validate(full=True)
+            _Rows(_opened(file), file.size(), believe=False).read()
+    except FlawError as error:
+        return LeftOut(inert(stored.path), None, Reason.VALUES, inert(error))
     except (pa.ArrowException, OSError, ValueError, EOFError) as error:
         return LeftOut(inert(stored.path), None, *_broken(error))
     return None

@@ -333,14 +333,19 @@ def _columns() -> int:
     return max(40, shutil.get_terminal_size((80, 24)).columns)
 
 
+LEFT_OUT_TOLD = 1000
+
+
 def _tell_left_out(found: list[Any]) -> None:
     superseded = [one for one in found if one.reason.value == "superseded"]
-    for one in found:
-        if one.reason.value == "superseded":
-            continue
+    others = [one for one in found if one.reason.value != "superseded"]
+    for one in others[:LEFT_OUT_TOLD]:
         survey = f" survey {one.survey[:8]}" if one.survey else ""
         said = f"left out {one.file}{survey}: {one.reason.value}: {one.why}"
         print(f"zmeld-fleet: {said}", file=sys.stderr)
+    if len(others) > LEFT_OUT_TOLD:
+        said = plural(len(others) - LEFT_OUT_TOLD, "more is", "more are")
+        print(f"zmeld-fleet: {said} named in report --json alone", file=sys.stderr)
     if found:
         older = f", of these {len(superseded)} superseded on their day" if superseded else ""
         print(f"zmeld-fleet: {len(found)} left out{older}", file=sys.stderr)

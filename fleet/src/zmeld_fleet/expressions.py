@@ -17,10 +17,7 @@ from __future__ import annotations
 import ibis
 import ibis.expr.types as ir
 
-from zmeld_fleet.schema import CODECS, COLUMNS, CONTENT, OWNER
-
-BLOCK = 4096
-"""Bytes in which half-widths are kept."""
+from zmeld_fleet.schema import BLOCK, CODECS, COLUMNS, CONTENT, OWNER
 
 SURVEYS = ibis.schema(
     {

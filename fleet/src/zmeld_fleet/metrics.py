@@ -34,6 +34,10 @@ KINDS_MAX = 100
 """Kinds that have gauges: each is some 45 series, and a report by node has as many as nodes."""
 
 
+STANDOUTS_MAX = 500
+"""Machines that stand out and have a gauge: those that do most."""
+
+
 @dataclass(frozen=True)
 class Family:
     """A metric with all its samples."""
@@ -105,10 +109,12 @@ def _left_out(report: Report) -> Iterator[Sample]:
 
 
 def _standouts(report: Report) -> Iterator[Sample]:
-    seen = set()
+    seen: set[tuple[str, str]] = set()
     kinds = {kind.name: name for name, kind in told(report).items()}
     machines = distinct(one.machine for one in report.standouts)
     for one in report.standouts:
+        if len(seen) >= STANDOUTS_MAX:
+            return
         key = (one.machine, one.measure)
         if key not in seen and one.kind in kinds:
             labels = {"machine": machines[one.machine], "host": one.host or ""}

@@ -8,6 +8,7 @@ Invariants:
   a kill at any moment every survey is still there, once or twice; twice counts once.
 - Where two files have other rows of one survey, neither is touched.
 - Columns that this package does not know are carried along.
+- Nobody may read a pack who might not read each of its surveys; no link is followed.
 - What a report would not read as a file (truncated, another version) is left alone.
 """
 
@@ -117,8 +118,11 @@ def _refuse_link(folder: Path) -> None:
 def _pack_day(
     place: Place, date: str, stored: list[StoredFile], least: int
 ) -> tuple[list[Packed], list[LeftOut]]:
-    looked = [look(place, file) for file in stored]
+    links = [one for one in stored if os.path.islink(one.path)]
+    looked = [look(place, file) for file in stored if file not in links]
     left = [one for one in looked if isinstance(one, LeftOut)]
+    why = "it is a link, and pack would copy what it leads to"
+    left += [LeftOut(inert(one.path), None, Reason.NAME, why) for one in links]
     whole = [one for one in looked if isinstance(one, FileContents)]
     if len(whole) < least:
         return [], left
@@ -204,7 +208,15 @@ def unite(sources: list[Source], target: Path, extras: list[pa.Field]) -> int:
         for source in sources:
             for table in _tables(source, writer.schema):
                 writer.add(table)
-        return writer.write(target)
+        return writer.write(target, _narrowest(sources))
+
+
+def _narrowest(sources: list[Source]) -> int:
+    """Who may read one of the sources, and not another, may not read the pack."""
+    mode = 0o666
+    for source in sources:
+        mode &= os.stat(source.path).st_mode
+    return mode | 0o400
 
 
 def _tables(source: Source, schema: pa.Schema) -> Iterator[pa.Table]:
@@ -262,10 +274,10 @@ class RangeWriter:
         found = (np.sqrt(np.clip(share, 0.0, 1.0)) * self._ranges).astype(np.int64)
         return np.minimum(found, self._ranges - 1)
 
-    def write(self, target: Path) -> int:
+    def write(self, target: Path, mode: int | None = None) -> int:
         """The whole file; how many rows it has."""
         self._stack.close()
-        with whole_file(target, self.schema) as writer:
+        with whole_file(target, self.schema, mode) as writer:
             rows = 0
             for table in self._in_order():
                 writer.write_table(table, row_group_size=GROUP_ROWS)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 from typing import TypeVar
 
@@ -59,12 +60,14 @@ def drop_damaged(found: Catalogue) -> bool:
 def write_configurations(report: analysis.Report, folder: Path) -> list[Path]:
     """A file for each kind, named after it."""
     folder.mkdir(parents=True, exist_ok=True)
-    written: list[Path] = []
+    written: dict[Path, None] = {}
+    alike: Counter[str] = Counter()
     for configuration in documents.configurations(report):
         name = re.sub(r"[^A-Za-z0-9.-]+", "-", configuration.kind).strip("-.")[:80] or "kind"
         path = folder / f"{name}.toml"
         while path in written:
-            path = path.with_name(f"{path.stem}-.toml")
+            alike[name] += 1
+            path = folder / f"{name}--{alike[name] + 1}.toml"
         write_whole(path, configuration.toml.encode())
-        written.append(path)
-    return written
+        written[path] = None
+    return list(written)

@@ -14,6 +14,9 @@ RECORDS = (MACHINE, LABEL, OWNER, CONTENT)
 
 CODECS = ("lzo_rle", "lz4", "zstd", "zword")
 
+BLOCK = 4096
+"""Bytes in which half-widths of intervals are added up."""
+
 HASH_MIN = -(2**63)
 THETA_ALL = 2**63 - 1
 """theta of an owner whose contents are all listed."""

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from zmeld_fleet.schema import (
+    BLOCK,
     CODECS,
     CONTENT,
     CONTENT_COLUMNS,
@@ -39,8 +40,23 @@ SECONDS_MAX = 1e10
 YEAR_2000_US, YEAR_2200_US = 946_684_800_000_000, 7_258_118_400_000_000
 SLACK = 16
 """An estimate may err by so much before it is not believed."""
+VALUE_SLACK = 4
+"""The same of what pages take: none takes more than a page."""
 OF_RAM = 4
-"""An owner cannot have so many times the RAM; some pages may be counted again."""
+"""The owners cannot have so many times the RAM; some pages may be counted again."""
+RAM_MAX, RAM_UNKNOWN = 1 << 52, 1 << 44
+FLEET_RAM_MAX = 1 << 58
+"""Of all machines: engines add up 64 bits."""
+SQUARES_MAX = float(1 << 62)
+"""Of a survey's half-widths, in blocks: they are squared and added up."""
+OWNERS_MAX = 1024
+"""Of a survey, which has 64."""
+
+ROWS_A_BYTE = 4
+FACT_BYTES, MACHINE_BYTES = 16, 64
+"""Rows for each byte of a file; bytes for each row that is not of contents, and for each about a
+machine. Hashes, chance and measurements cannot be written in fewer (a pack has some 24 bytes for
+a row), and so what is read takes time and memory in proportion to what was written."""
 
 _COMMON = ("schema", "record", "machine", "survey", "time")
 _NEEDED = ("owner", "pages", "pages_zero", "pages_same", "theta")
@@ -56,6 +72,7 @@ def _bounds() -> dict[str, tuple[float, float]]:
             if name.endswith("_low"):
                 found[name] = (-float(BYTES_MAX), float(BYTES_MAX))
     found |= {"page_size": (PAGE_MIN, PAGE_MAX), "sketch_size": (1, PAGES_MAX)}
+    found["ram_bytes"] = (0, RAM_MAX)
     found |= {"theta": (HASH_MIN + 1, THETA_ALL), "count": (1, PAGES_MAX)}
     found |= {name: (0.0, 100.0) for name in found if name.endswith("_avg300")}
     # An uptime below 0 is a clock that is wrong, which has a reason of its own.
@@ -116,17 +133,30 @@ def _check_range(name: str, column: pa.ChunkedArray, least: float, most: float) 
         raise FlawError(f"{name} is {wrong}, it has to be {least} to {most}")
 
 
+def check_rows(rows: int, size: int) -> None:
+    """Before any is read: few bytes can say very many rows."""
+    if rows > ROWS_A_BYTE * size:
+        raise FlawError(f"{rows} rows are more than {size} bytes can say")
+
+
+def check_facts(facts: int, machines: int, size: int) -> None:
+    """While they are read, before more of them take memory."""
+    if facts * FACT_BYTES > size or machines * MACHINE_BYTES > size:
+        said = plural(facts, "row about a machine", "rows about machines")
+        raise FlawError(f"{said}, labels and owners are more than {size} bytes can say")
+
+
 class Owners:
     """Owner rows against what their survey says of its machine."""
 
     def __init__(self) -> None:
         self._names: list[str] = []
         self._facts: list[tuple[float, float, float]] = []
-        self._seen: set[str] = set()
+        self._sums: dict[str, np.ndarray] = {}
 
     def add_machine(self, survey: str, facts: dict[str, Any]) -> None:
         """A machine row; it stands before its owners, or among them."""
-        ram = facts["ram_bytes"] or BYTES_MAX
+        ram = facts["ram_bytes"] or RAM_UNKNOWN
         self._names.append(survey)
         page = facts["page_size"] or PAGE_MIN
         self._facts.append((float(page), float(ram), float(facts["sketch_size"] or 1)))
@@ -145,11 +175,37 @@ class Owners:
         names = zip(surveys.to_pylist(), owners["owner"].to_pylist(), strict=True)
         if len(set(names)) < len(owners):
             raise FlawError("an owner is there twice")
-        facts = np.array(self._facts)[found.to_numpy()].reshape(-1, 3)
+        at = found.to_numpy()
+        facts = np.array(self._facts)[at].reshape(-1, 3)
         self._check_counts(owners, *facts.T)
+        self._check_sums(owners, at)
+
+    def _check_sums(self, owners: pa.Table, at: np.ndarray) -> None:
+        """What the rows of one survey come to, in however many row groups."""
+        page, ram, _ = np.array(self._facts).T
+        if (self._sum("rows", at, np.ones(len(at))) > OWNERS_MAX).any():
+            raise FlawError(f"a survey has more than {OWNERS_MAX} owners")
+        pages = self._sum("pages", at, owners["pages"].to_numpy().astype(np.float64))
+        if (pages * page > OF_RAM * ram).any():
+            raise FlawError(f"a survey has more pages than {OF_RAM} times the machine's RAM")
+        for codec in CODECS:
+            low, high = (
+                np.nan_to_num(owners[f"pool_{codec}{end}"].to_numpy().astype(np.float64))
+                for end in ("_low", "_high")
+            )
+            squares = ((high - low) / (2.0 * BLOCK)) ** 2
+            if (self._sum(f"pool_{codec}", at, squares) > SQUARES_MAX).any():
+                raise FlawError(f"pool_{codec} has intervals that are too wide to be added up")
+
+    def _sum(self, name: str, at: np.ndarray, values: np.ndarray) -> np.ndarray:
+        known = self._sums.get(name, np.zeros(0))
+        sums = np.bincount(at, values, len(self._names)).astype(np.float64)
+        sums[: len(known)] += known
+        self._sums[name] = sums
+        return sums
 
     def _check_counts(
-        self, owners: pa.Table, page: np.ndarray, ram: np.ndarray, k: np.ndarray
+        self, owners: pa.Table, page: np.ndarray, _ram: np.ndarray, k: np.ndarray
     ) -> None:
         pages, zero, same = (
             owners[name].to_numpy().astype(np.float64)
@@ -157,17 +213,15 @@ class Owners:
         )
         if (zero + same > pages).any():
             raise FlawError("an owner has more pages of zeros and same-filled pages than pages")
-        if (pages * page > OF_RAM * ram).any():
-            raise FlawError(f"an owner has more pages than {OF_RAM} times the machine's RAM")
         theta = owners["theta"].to_numpy()
         share = (theta.astype(np.float64) - HASH_MIN) / 2.0**64
         expected = share * SLACK * (pages - zero - same)
         if ((theta != THETA_ALL) & (expected < k)).any():
             raise FlawError("an owner's theta is too small for its pages and its sketch's size")
-        _check_estimate(owners, "pages_distinct", SLACK * (pages + 1.0))
+        _check_estimate(owners, "pages_distinct", pages + 1.0)
         for what in ("pool", "melded"):
             for codec in CODECS:
-                _check_estimate(owners, f"{what}_{codec}", SLACK * (pages + 1.0) * page)
+                _check_estimate(owners, f"{what}_{codec}", (pages + 1.0) * page)
 
 
 def _check_estimate(owners: pa.Table, name: str, most: np.ndarray) -> None:
@@ -175,16 +229,20 @@ def _check_estimate(owners: pa.Table, name: str, most: np.ndarray) -> None:
     if len({column.null_count for column in columns}) > 1:
         raise FlawError(f"{name} has no interval")
     value, low, high = (column.to_numpy().astype(np.float64) for column in columns)
-    if (np.maximum(np.maximum(value, high), -low) > most).any():
+    wide = np.maximum(high, -low) > SLACK * most
+    if (wide | (value > VALUE_SLACK * most)).any():
         raise FlawError(f"{name} is more than its pages can take")
     if (low > high + 1.0 + 1e-6 * np.abs(high)).any():
         raise FlawError(f"{name} has an interval that ends before it begins")
 
 
-def check_contents(parquet: pq.ParquetFile, group: int, page: int, survey: str | None) -> None:
+def check_contents(
+    parquet: pq.ParquetFile, group: int, page: int, survey: str | None, believe: bool = True
+) -> None:
     """Contents by the footer's statistics; without them the columns are read.
 
-    `page` is what an object takes at most; `survey` the only one of the file.
+    `page` is what an object takes at most; `survey` the only one of the file. Where the footer
+    is not to be believed the columns are read, too.
     """
     metadata = parquet.metadata.row_group(group)
     wanted = ("survey", *CONTENT_COLUMNS)
@@ -195,7 +253,7 @@ def check_contents(parquet: pq.ParquetFile, group: int, page: int, survey: str |
         if name not in wanted or name.startswith("hash_"):
             continue
         statistics = column.statistics
-        if statistics is None or not statistics.has_min_max:
+        if not believe or statistics is None or not statistics.has_min_max:
             unknown.append(name)
         else:
             _check_ends(name, statistics.min, statistics.max, page, survey)

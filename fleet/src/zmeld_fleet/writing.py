@@ -32,11 +32,19 @@ def complete(table: pa.Table, schema: pa.Schema = ARROW) -> pa.Table:
 
 
 @contextmanager
-def whole_file(target: Path, schema: pa.Schema = ARROW) -> Iterator[pq.ParquetWriter]:
-    """A writer whose file gets its name when all of it is on the disk."""
+def whole_file(
+    target: Path, schema: pa.Schema = ARROW, mode: int | None = None
+) -> Iterator[pq.ParquetWriter]:
+    """A writer whose file gets its name when all of it is on the disk.
+
+    With `mode` nobody beyond it may read the file at any moment.
+    """
     part = target.with_name(f".{target.name}.part-{secrets.token_hex(4)}")
     try:
-        with open(part, "xb") as file:
+        rights = 0o666 if mode is None else 0o600
+        with open(part, "xb", opener=lambda path, flags: os.open(path, flags, rights)) as file:
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
             with pq.ParquetWriter(
                 file, schema, compression="zstd", use_dictionary=_TEXTS, store_schema=False
             ) as writer:

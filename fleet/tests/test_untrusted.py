@@ -1,0 +1,345 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Surveys by a machine that writes whatever it wants: the others' still count."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import stat
+import unicodedata
+from datetime import timedelta
+from html.parser import HTMLParser
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from made import GIB, NOON, Machine, Owner, owner_row, program, table_of, write
+from zmeld_fleet import analysis, catalogue, cli, metrics, packing, places, reporting, schema
+from zmeld_fleet.analysis import Standout
+from zmeld_fleet.validity import FLEET_RAM_MAX, RAM_MAX
+
+
+def machine(name, **more):
+    return Machine(name, [Owner("nginx.service", program(name, 50, 20))], **more)
+
+
+def look(place):
+    return catalogue.read(places.open_place(str(place)))
+
+
+def left(found):
+    return [(one.reason.value, one.why) for one in found.left_out]
+
+
+def sound(place, count=3):
+    return [write(place, machine(f"sound{at}")) for at in range(count)]
+
+
+def of_rows(place, whose, rows):
+    """A survey with these rows, which it counts right."""
+    rows[0]["rows"] = len(rows)
+    return write(place, whose, pa.Table.from_pylist(rows, schema=schema.ARROW))
+
+
+NASTY = [
+    '=HYPERLINK("http://x";"y")',
+    "<img src=x onerror=alert(1)>\"'</svg><script>",
+    "[x](javascript:alert(1)) | **b** | `c`\n# d",
+    "'; DROP TABLE rows; --\"",
+    "\x1b]0;title\x07\x1b[2J\x9b31m",
+    "$(reboot) `reboot` ${x} %s {0} $\\frac{1}{2}$",
+    "\u202e\u2066\u200b\ufeff\u2028\u0085\u00ad\U000e0041",
+    'a\r\nkind = "zmeld"\n[tier.other]',
+    "../../../etc/passwd",
+    "e" + "\u0301" * 300,
+    "x" * 4000,
+    "",
+]
+
+
+class Tags(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.seen = set()
+
+    def handle_starttag(self, tag, attributes):
+        self.seen.add(tag)
+        assert not [name for name, _ in attributes if name.startswith("on")]
+
+
+def test_texts_of_machines_are_texts_in_every_form(tmp_path, capsys):
+    toml = pytest.importorskip("tomllib")
+    place, out = tmp_path / "place", tmp_path / "out"
+    for at, text in enumerate(NASTY):
+        names = ("host", "distribution", "architecture", "kernel", "compressed_swap")
+        owners = [Owner(text or "-", program(f"p{at}", 6000), kind="vm")]
+        facts = dict.fromkeys(names, text)
+        write(place, Machine(f"m{at}", owners, {"role": text, text: "x"}, facts))
+    arguments = ["report", str(place), "--by", "role", "--html", str(tmp_path / "page.html")]
+    arguments += ["--prometheus", str(tmp_path / "fleet.prom"), "--toml", str(out)]
+    assert cli.main([*arguments, "--parquet", str(out)]) == 0
+    shown = capsys.readouterr()
+    assert cli.main(["report", str(place), "--json"]) == 0
+    as_json = capsys.readouterr().out
+    assert json.loads(as_json)["machines"] == len(NASTY) and as_json.isascii()
+    assert cli.main(["place", str(place), "--ram", "1GiB", "--draws", "2"]) == 0
+    placed = capsys.readouterr().out
+    page = (tmp_path / "page.html").read_text()
+    for text in (shown.out, shown.err, placed, as_json, page):
+        # Controls, formats, and what breaks lines; the document's own are new lines alone.
+        odd = {c for c in text if unicodedata.category(c)[0] in "CZ"} - set("\n \u202f")
+        assert not odd
+    tags = Tags()
+    tags.feed(page)
+    assert not tags.seen & {"img", "script", "iframe", "object", "link", "base", "form"}
+    for path in out.glob("*.toml"):
+        assert set(toml.loads(path.read_text())) <= {"tier", "tunables"}
+    assert {path.parent for path in tmp_path.rglob("*.toml")} == {out}
+    gauges = list(text_string_to_metric_families((tmp_path / "fleet.prom").read_text()))
+    counted = next(one for one in gauges if one.name == "zmeld_fleet_machines")
+    assert len(counted.samples) == len(NASTY)
+
+
+@pytest.mark.parametrize("name", ["PAGES", "Theta", "Survey", "HASH_HIGH"])
+def test_a_column_that_an_engine_would_take_for_another_is_refused(tmp_path, name):
+    sound(tmp_path)
+    bad = machine("bad")
+    path = write(tmp_path, bad)
+    table = pq.read_table(path, partitioning=None)
+    path.unlink()
+    pq.write_table(table.add_column(0, name, pa.array([2**62] * len(table))), path)
+    found = look(tmp_path)
+    assert [reason for reason, _ in left(found)] == ["columns"] and name in left(found)[0][1]
+    assert reporting.make(str(tmp_path)).fleet.pages == 3 * 70
+
+
+def test_very_many_unknown_columns_are_refused(tmp_path):
+    path = sound(tmp_path)[0]
+    table = pq.read_table(path, partitioning=None)
+    path.unlink()
+    for at in range(catalogue.EXTRAS_MAX + 1):
+        table = table.append_column(f"new{at}", pa.nulls(len(table), pa.int64()))
+    pq.write_table(table, path)
+    assert [reason for reason, _ in left(look(tmp_path))] == ["columns"]
+
+
+def test_more_contents_than_a_files_bytes_can_say_are_not_read(tmp_path):
+    sound(tmp_path)
+    bad = machine("bad")
+    table = table_of(bad)
+    many = table.slice(len(table) - 1).take(pa.array([0] * 2_000_000))
+    facts = table.slice(0, 2).to_pylist()
+    facts[0]["rows"] = len(facts) + len(many)
+    path = write(tmp_path, bad)
+    path.unlink()
+    with pq.ParquetWriter(path, schema.ARROW, compression="zstd") as writer:
+        writer.write_table(pa.Table.from_pylist(facts, schema=schema.ARROW))
+        writer.write_table(many, row_group_size=500_000)
+    assert path.stat().st_size < 1_000_000
+    found = look(tmp_path)
+    ((reason, why),) = left(found)
+    assert reason == "values" and "bytes can say" in why
+    assert len(found.surveys) == 3
+
+
+def test_very_many_machines_in_few_bytes_are_not_read(tmp_path):
+    sound(tmp_path)
+    bad = machine("bad")
+    row = table_of(bad).slice(0, 1).to_pylist()[0] | {"rows": 1}
+    rows = [row | {"survey": f"{at:032x}", "machine": f"{at:032x}"} for at in range(6000)]
+    path = write(tmp_path, bad)
+    path.unlink()
+    columns = pa.Table.from_pylist(rows, schema=schema.ARROW)
+    pq.write_table(columns, path, compression="zstd", row_group_size=1000)
+    found = look(tmp_path)
+    ((reason, why),) = left(found)
+    assert reason == "values" and "bytes can say" in why
+    assert len(found.surveys) == 3
+
+
+def test_a_machine_that_is_there_again_ends_the_reading_of_its_file(tmp_path, monkeypatch):
+    bad = machine("bad")
+    row = table_of(bad).slice(0, 1)
+    path = write(tmp_path, bad)
+    path.unlink()
+    with pq.ParquetWriter(path, schema.ARROW) as writer:
+        for _ in range(20):
+            writer.write_table(row)
+    read = []
+    real = pq.ParquetFile.read_row_group
+
+    def counted(self, at, **more):
+        read.append(at)
+        return real(self, at, **more)
+
+    monkeypatch.setattr(pq.ParquetFile, "read_row_group", counted)
+    assert "two rows" in left(look(tmp_path))[0][1]
+    assert max(read) == 1
+
+
+def test_very_many_owners_are_too_many(tmp_path):
+    bad = machine("bad")
+    rows = table_of(bad).slice(0, 2).to_pylist()
+    rows = [rows[0], *(rows[1] | {"owner": f"o{at}-{os.urandom(24).hex()}"} for at in range(1100))]
+    of_rows(tmp_path, bad, rows)
+    assert "owners" in left(look(tmp_path))[0][1]
+
+
+def huge(name, wide=False):
+    """As large as can be, and where `wide` with intervals as wide as its pages are many."""
+    owners = [Owner(f"{at}/huge.service", program("huge", 40)) for at in range(4)]
+    whose = Machine(name, owners, {}, {"ram_bytes": RAM_MAX})
+    rows = table_of(whose).to_pylist()
+    pages = RAM_MAX // 4096
+    takes = float(4 * pages * 4096)
+    said = {"pages": pages}
+    for codec in schema.CODECS:
+        for what in ("pool", "melded"):
+            said |= dict.fromkeys((f"{what}_{codec}{end}" for end in ("", "_low", "_high")), takes)
+        if wide:
+            said |= {f"pool_{codec}_low": 0.0}
+    return whose, [row | said if row["record"] == "owner" else row for row in rows]
+
+
+def test_intervals_that_leave_64_bits_are_left_out_and_end_no_report(tmp_path):
+    sound(tmp_path)
+    of_rows(tmp_path, *huge("bad", wide=True))
+    report = reporting.make(str(tmp_path))
+    assert [(one.reason.value, "too wide" in one.why) for one in report.left_out] == [
+        ("values", True)
+    ]
+    assert report.machines == 3
+
+
+def test_sums_of_all_machines_stay_within_64_bits(tmp_path):
+    """So many of the largest that a service's sum over machines would be more than that."""
+    sound(tmp_path)
+    most = FLEET_RAM_MAX // RAM_MAX
+    for at in range(2 * most):
+        of_rows(tmp_path, *huge(f"bad{at}"))
+    report = reporting.make(str(tmp_path))
+    whys = [one.why for one in report.left_out]
+    assert report.machines == 3 + most - 1
+    assert len(whys) == most + 1
+    assert all("256 PiB" in why for why in whys)
+
+
+def test_a_footer_that_lies_is_found_when_the_engine_fails(tmp_path, capsys):
+    paths = sound(tmp_path, 4)
+    table = pq.read_table(paths[0], partitioning=None).to_pylist()
+    for row in table:
+        if row["object_zstd"] is not None:
+            row["object_zstd"] = 2**31 - 1
+    paths[0].unlink()
+    with pq.ParquetWriter(paths[0], schema.ARROW, write_page_index=False) as writer:
+        rows = pa.Table.from_pylist(table, schema=schema.ARROW)
+        writer.write_table(rows.slice(0, 2))
+        writer.write_table(rows.slice(2))
+    data = bytearray(paths[0].read_bytes())
+    footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    real, said = (2**31 - 1).to_bytes(4, "little"), (4096).to_bytes(4, "little")
+    assert real in data[footer:]
+    data[footer:] = data[footer:].replace(real, said)
+    paths[0].write_bytes(data)
+    assert look(tmp_path).left_out == []
+    assert cli.main(["report", str(tmp_path), "--json"]) == 0
+    body = json.loads(capsys.readouterr().out)
+    assert [one["reason"] for one in body["left_out"]] == ["values"]
+    assert "object_zstd" in body["left_out"][0]["why"] and body["machines"] == 3
+
+
+def test_folders_of_other_names_are_not_entered(tmp_path):
+    path = sound(tmp_path)[0]
+    (path.parent / "loop").symlink_to(path.parent.parent)
+    (path.parent.parent / "else").mkdir()
+    (path.parent.parent / "date=9999-99-99").mkdir()
+    (path.parent.parent / "date=9999-99-99" / path.name).write_bytes(path.read_bytes())
+    path.unlink()
+    found = look(tmp_path)
+    assert [reason for reason, _ in left(found)] == ["clock"] and len(found.surveys) == 2
+
+
+def test_the_work_does_not_grow_with_kinds_times_machines(tmp_path, monkeypatch):
+    count = 40
+    for at in range(count):
+        write(tmp_path, machine(f"m{at}", labels={"node": f"n{at}"}))
+    calls = []
+    real = analysis.kind_of
+    monkeypatch.setattr(analysis, "kind_of", lambda *a: calls.append(1) or real(*a))
+    report = reporting.make(str(tmp_path), by="node")
+    assert len(report.kinds) == count and len(calls) < 10 * count
+
+
+def test_names_of_configurations_stay_short_and_differ(tmp_path):
+    sound(tmp_path)
+    report = reporting.make(str(tmp_path))
+    kind = report.kinds[0]
+    names = ["\u4e2d" * (at + 1) for at in range(300)] + ["kind--2", "kind--3"]
+    report.kinds = [dataclasses.replace(kind, name=name) for name in names]
+    written = reporting.write_configurations(report, tmp_path / "out")
+    assert len(set(written)) == len(list((tmp_path / "out").iterdir())) == len(names)
+
+
+def test_machines_that_stand_out_do_not_flood_prometheus(tmp_path):
+    sound(tmp_path)
+    report = reporting.make(str(tmp_path))
+    name = report.kinds[0].name
+    most = metrics.STANDOUTS_MAX
+    report.standouts = [
+        Standout(f"{at:032x}", "h", name, "zero pages", 1.0, 0.0, 1e4 - at)
+        for at in range(most + 100)
+    ]
+    lines = [one for one in metrics.render(report).splitlines() if "_standout_dev" in one]
+    assert len([one for one in lines if not one.startswith("#")]) == most
+    assert any(f'machine="{0:032x}"' in one for one in lines)
+
+
+def test_standard_error_is_not_flooded(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(cli, "LEFT_OUT_TOLD", 2)
+    for path in sound(tmp_path, 5)[:4]:
+        path.write_bytes(b"x")
+    assert cli.main(["report", str(tmp_path)]) == 0
+    err = capsys.readouterr().err
+    assert err.count("truncated") == 2
+    assert "2 more are named" in err and "4 left out" in err
+
+
+def test_who_may_not_read_a_survey_may_not_read_its_pack(tmp_path):
+    first, second, third = sound(tmp_path)
+    first.chmod(0o640)
+    second.chmod(0o604)
+    third.chmod(0o644)
+    ((packed,), _) = packing.pack(places.open_place(str(tmp_path)))
+    assert stat.S_IMODE(packed.path.stat().st_mode) == 0o600
+    later = NOON + timedelta(days=1)
+    for at in range(2):
+        facts = {"uptime_seconds": 90_000.0}
+        write(tmp_path, machine(f"sound{at}", time=later, facts=facts)).chmod(0o640)
+    ((packed,), _) = packing.pack(places.open_place(str(tmp_path)))
+    assert stat.S_IMODE(packed.path.stat().st_mode) == 0o640
+
+
+def test_a_link_is_not_packed(tmp_path):
+    place, elsewhere = tmp_path / "place", tmp_path / "elsewhere"
+    paths = sound(place)
+    secret = write(elsewhere, machine("secret"))
+    link = paths[0].parent / secret.name
+    link.symlink_to(secret)
+    ((packed,), flaws) = packing.pack(places.open_place(str(place)))
+    assert (packed.files, [flaw.reason.value for flaw in flaws]) == (3, ["name"])
+    assert link.is_symlink() and secret.exists()
+    held = set(pq.read_table(packed.path, partitioning=None)["machine"].to_pylist())
+    assert machine("secret").machine not in held
+
+
+def test_owners_that_are_many_and_small_count(tmp_path):
+    """What the bounds are not for: an ordinary machine with as many owners as there can be."""
+    owners = [Owner(f"s{at}.service", program(f"s{at}", 30)) for at in range(64)]
+    write(tmp_path, Machine("many", owners, {f"l{at}": "x" for at in range(64)}))
+    empty = Machine("empty", [], {}, {"ram_bytes": GIB})
+    write(tmp_path, empty)
+    assert look(tmp_path).left_out == []
+    assert owner_row(owners[0], *owners[0].sketch(1024))["pages"] == 30
