@@ -14,6 +14,7 @@ import pytest
 
 from made import NOON, Machine, Owner, program, write
 from zmeld_fleet import cli, packing, places, reporting, results
+from zmeld_fleet.sameness import digests
 
 
 def fill(place, machines=6, days=2):
@@ -253,3 +254,24 @@ def test_of_two_packs_at_once_one_gives_way(place, monkeypatch):
     monkeypatch.setattr(packing, "unite", again)
     packing.pack(places.open_place(str(place)))
     assert len(met) == 2 and len(list(place.rglob("*.parquet"))) == 2
+
+
+def test_no_more_is_sorted_at_once_however_hashes_crowd(tmp_path, monkeypatch):
+    """Small sketches of large owners have all of their hashes in a small part of the range."""
+    for at in range(4):
+        write(tmp_path, Machine(f"m{at}", [Owner("db", program(f"m{at}", 20_000, 200))]))
+    sorted_at_once = []
+    real = packing._pieces
+    monkeypatch.setattr(packing, "RANGE_ROWS", 500)
+    monkeypatch.setattr(
+        packing, "_pieces", lambda t, s: sorted_at_once.append(len(t)) or real(t, s)
+    )
+    before = {}
+    for path in tmp_path.rglob("*.parquet"):
+        before |= digests(str(path))
+    ((packed,), _) = packing.pack(places.open_place(str(tmp_path)))
+    assert digests(str(packed.path)) == before
+    assert max(sorted_at_once) <= 750 and sum(sorted_at_once) == 4 * 1024
+    table = pq.read_table(packed.path, partitioning=None)
+    hashes = table["hash_high"].drop_null().to_pylist()
+    assert hashes == sorted(hashes)

@@ -45,7 +45,7 @@ from zmeld_fleet.schema import (
 from zmeld_fleet.words import inert
 from zmeld_fleet.writing import GROUP_ROWS, complete, sync_folder, whole_file
 
-RANGE_ROWS = 2_000_000
+RANGE_ROWS = 1_000_000
 """Rows of contents that are sorted at once, about."""
 RANGES_MAX = 512
 
@@ -241,6 +241,7 @@ class RangeWriter:
         self._stack = ExitStack()
         self._writers: list[pa.ipc.RecordBatchFileWriter] = []
         self._paths: list[Path] = []
+        self._rows = [0] * self._ranges
 
     def open(self, folder: Path) -> None:
         """Makes the ranges' files."""
@@ -263,10 +264,13 @@ class RangeWriter:
             return
         if self._ranges == 1:
             self._writers[0].write_table(contents)
+            self._rows[0] += len(contents)
             return
         ranges = self._range_of(contents["hash_high"])
         for at in np.unique(ranges):
-            self._writers[at].write_table(contents.filter(pa.array(ranges == at)))
+            own = contents.filter(pa.array(ranges == at))
+            self._writers[at].write_table(own)
+            self._rows[at] += len(own)
 
     def _range_of(self, hashes: pa.ChunkedArray) -> np.ndarray:
         """Small sketches crowd at small hashes, so ranges are by the square root."""
@@ -292,12 +296,48 @@ class RangeWriter:
                 yield rows
         order = [("hash_high", "ascending"), ("hash_low", "ascending")]
         ties = [("survey", "ascending"), ("owner", "ascending")]
-        for path in self._paths:
-            with pa.memory_map(str(path)) as source:
-                table = pa.ipc.open_file(source).read_all()
-            if len(table):
+        for path, rows in zip(self._paths, self._rows, strict=True):
+            for table in _parts(path, rows):
                 yield from _pieces(table.sort_by([*order, *ties]), self.schema)
             os.unlink(path)
+
+
+def _parts(path: Path, rows: int) -> Iterator[pa.Table]:
+    """The contents of a range; of one that took far more than its share a part at a time.
+
+    Where hashes crowd depends on how many contents owners have, so ranges are of unlike sizes.
+    """
+    if 2 * rows <= 3 * RANGE_ROWS:
+        with pa.OSFile(str(path)) as source:
+            table = pa.ipc.open_file(source).read_all()
+        if len(table):
+            yield table
+        return
+    with pa.OSFile(str(path)) as source:
+        fields = pa.ipc.open_file(source).schema.names
+        only = pa.ipc.IpcReadOptions(included_fields=[fields.index("hash_high")])
+        hashes = pa.ipc.open_file(source, options=only).read_all()["hash_high"].to_numpy()
+    cuts = np.unique(np.sort(hashes)[RANGE_ROWS::RANGE_ROWS])
+    del hashes
+    for least, beyond in zip([None, *cuts.tolist()], [*cuts.tolist(), None], strict=True):
+        with pa.OSFile(str(path)) as source:
+            file = pa.ipc.open_file(source)
+            batches = (file.get_batch(at) for at in range(file.num_record_batches))
+            kept = [_between(batch, least, beyond) for batch in batches]
+        table = pa.Table.from_batches([batch for batch in kept if len(batch)], kept[0].schema)
+        if len(table):
+            yield table
+
+
+def _between(batch: pa.RecordBatch, least: int | None, beyond: int | None) -> pa.RecordBatch:
+    """Rows with hashes from `least` on and below `beyond`."""
+    hashes = batch.column("hash_high").to_numpy()
+    kept = np.ones(len(hashes), bool)
+    if least is not None:
+        kept &= hashes >= least
+    if beyond is not None:
+        kept &= hashes < beyond
+    return batch.filter(pa.array(kept))
 
 
 def _pieces(table: pa.Table, schema: pa.Schema) -> Iterable[pa.Table]:
