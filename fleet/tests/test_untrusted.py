@@ -227,28 +227,88 @@ def test_sums_of_all_machines_stay_within_64_bits(tmp_path):
     assert all("256 PiB" in why for why in whys)
 
 
-def test_a_footer_that_lies_is_found_when_the_engine_fails(tmp_path, capsys):
-    paths = sound(tmp_path, 4)
-    table = pq.read_table(paths[0], partitioning=None).to_pylist()
-    for row in table:
+def lying(path):
+    """Its objects take more than a page can, and its footer says that they do not."""
+    rows = pq.read_table(path, partitioning=None).to_pylist()
+    for row in rows:
         if row["object_zstd"] is not None:
             row["object_zstd"] = 2**31 - 1
-    paths[0].unlink()
-    with pq.ParquetWriter(paths[0], schema.ARROW, write_page_index=False) as writer:
-        rows = pa.Table.from_pylist(table, schema=schema.ARROW)
-        writer.write_table(rows.slice(0, 2))
-        writer.write_table(rows.slice(2))
-    data = bytearray(paths[0].read_bytes())
+    path.unlink()
+    with pq.ParquetWriter(path, schema.ARROW) as writer:
+        table = pa.Table.from_pylist(rows, schema=schema.ARROW)
+        writer.write_table(table.slice(0, 2))
+        writer.write_table(table.slice(2))
+    data = bytearray(path.read_bytes())
     footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
     real, said = (2**31 - 1).to_bytes(4, "little"), (4096).to_bytes(4, "little")
     assert real in data[footer:]
     data[footer:] = data[footer:].replace(real, said)
-    paths[0].write_bytes(data)
+    path.write_bytes(data)
+
+
+def broken(path):
+    """In its middle, where nothing but reading it finds that."""
+    data = bytearray(path.read_bytes())
+    contents = pq.ParquetFile(path).metadata.row_group(1)
+    names = [contents.column(at).path_in_schema for at in range(contents.num_columns)]
+    start = contents.column(names.index("hash_high")).data_page_offset
+    data[start : start + 60] = b"\xff" * 60
+    path.write_bytes(data)
+
+
+def test_a_footer_that_lies_is_found_when_the_engine_fails(tmp_path, capsys):
+    lying(sound(tmp_path, 4)[0])
     assert look(tmp_path).left_out == []
     assert cli.main(["report", str(tmp_path), "--json"]) == 0
     body = json.loads(capsys.readouterr().out)
     assert [one["reason"] for one in body["left_out"]] == ["values"]
     assert "object_zstd" in body["left_out"][0]["why"] and body["machines"] == 3
+
+
+@pytest.mark.parametrize("harm", [lying, broken])
+def test_a_file_that_lies_or_breaks_is_not_packed_and_the_others_are(tmp_path, capsys, harm):
+    bad, *_ = sound(tmp_path, 4)
+    harm(bad)
+    kept = bad.read_bytes()
+    assert cli.main(["pack", str(tmp_path)]) == 0
+    out, err = capsys.readouterr()
+    assert "Packed 3 files of 1 day." in out and bad.name in err
+    assert bad.read_bytes() == kept
+    report = reporting.make(str(tmp_path))
+    assert (report.machines, len(report.left_out)) == (3, 1)
+
+
+def test_a_pack_that_would_not_count_costs_no_survey(tmp_path, capsys, monkeypatch):
+    """Files count one by one, and not together: what is between their bytes is not packed."""
+    paths = sound(tmp_path)
+    real = packing.look
+
+    def look_again(place, stored):
+        if stored.name.startswith(schema.PACKED_PREFIX):
+            path = stored.path
+            return catalogue.LeftOut(path, None, catalogue.Reason.VALUES, "too few bytes")
+        return real(place, stored)
+
+    monkeypatch.setattr(packing, "look", look_again)
+    assert cli.main(["pack", str(tmp_path)]) == 0
+    out, err = capsys.readouterr()
+    assert "Nothing to pack." in out and "stay as they are: too few bytes" in err
+    assert sorted(tmp_path.rglob("*.parquet")) == sorted(paths)
+
+
+def test_a_file_that_breaks_in_its_middle_ends_no_placement_and_no_synthesis(tmp_path, capsys):
+    place = tmp_path / "place"
+    for at in range(4):
+        owners = [Owner(f"vm{at}", program(f"p{at}", 100), kind="vm")]
+        path = write(place, Machine(f"m{at}", owners))
+    broken(path)
+    assert cli.main(["place", str(place), "--ram", "1GiB", "--draws", "2", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["workloads"] == 3
+    assert [one["reason"] for one in json.loads(out)["left_out"]] == ["damaged"]
+    assert path.name in err
+    assert cli.main(["synth", str(place), str(tmp_path / "out"), "--machines", "2"]) == 0
+    assert path.name in capsys.readouterr().err
 
 
 def test_folders_of_other_names_are_not_entered(tmp_path):

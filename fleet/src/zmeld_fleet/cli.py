@@ -208,7 +208,16 @@ def _add_place_command(commands: Any) -> None:
 
 
 def _place(plan: argparse.Namespace) -> int:
-    from zmeld_fleet import catalogue, engines, placement, places, placing, render_text, results
+    from zmeld_fleet import (
+        catalogue,
+        engines,
+        placement,
+        places,
+        placing,
+        render_text,
+        reporting,
+        results,
+    )
 
     found = catalogue.read(places.open_place(plan.place), plan.key_id)
     _tell_left_out(found.left_out)
@@ -225,10 +234,12 @@ def _place(plan: argparse.Namespace) -> int:
         names=plan.name,
     )
     engine = engines.start(plan.engine, plan.threads)
+    told = set(found.left_out)
     try:
-        result = placing.make(found, engine, request)
+        result = reporting.of_what_is_whole(found, lambda: placing.make(found, engine, request))
     finally:
         engine.close()
+    _tell_left_out([one for one in found.left_out if one not in told])
     if plan.json:
         print(results.body_json(placing.PLACE_SCHEMA, result))
     else:
@@ -278,9 +289,10 @@ def _add_synth(commands: Any) -> None:
 
 
 def _synth(plan: argparse.Namespace) -> int:
-    from zmeld_fleet import catalogue, places, synthesis
+    from zmeld_fleet import catalogue, places, reporting, synthesis
 
     found = catalogue.read(places.open_place(plan.place), plan.key_id)
+    reporting.drop_damaged(found)
     _tell_left_out(found.left_out)
     made = synthesis.make(found, plan.target, plan.machines, plan.seed, plan.sketch)
     share = f"{100 * made.common:.0f} % of contents are common"

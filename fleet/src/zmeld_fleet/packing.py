@@ -7,6 +7,8 @@ Invariants:
 - The pack is whole, on the disk and under its name before an original is deleted. After
   a kill at any moment every survey is still there, once or twice; twice counts once.
 - Where two files have other rows of one survey, neither is touched.
+- A file is read to its end before it is taken, with its footer not believed, and the pack is
+  looked at as a report would before an original is deleted.
 - Columns that this package does not know are carried along.
 - Nobody may read a pack who might not read each of its surveys; no link is followed.
 - What a report would not read as a file (truncated, another version) is left alone.
@@ -22,6 +24,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +32,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from zmeld_fleet.catalogue import FileContents, LeftOut, Reason, look, unlisted
+from zmeld_fleet.catalogue import FileContents, LeftOut, Reason, look, unlisted, verify
 from zmeld_fleet.places import Place, PlaceError, StoredFile
 from zmeld_fleet.sameness import digests
 from zmeld_fleet.schema import (
@@ -120,6 +123,7 @@ def _pack_day(
 ) -> tuple[list[Packed], list[LeftOut]]:
     links = [one for one in stored if os.path.islink(one.path)]
     looked = [look(place, file) for file in stored if file not in links]
+    looked = [_read_whole(place, one) for one in looked]
     left = [one for one in looked if isinstance(one, LeftOut)]
     why = "it is a link, and pack would copy what it leads to"
     left += [LeftOut(inert(one.path), None, Reason.NAME, why) for one in links]
@@ -137,10 +141,36 @@ def _pack_day(
     target = folder / f"{PACKED_PREFIX}{secrets.token_hex(8)}.parquet"
     surveys, sources = _each_once(whole)
     rows = unite(sources, target, extras)
+    flaw = _unsound(place, date, target, surveys)
+    if flaw is not None:
+        os.unlink(target)
+        return [], [*left, flaw]
     for one in whole:
         os.unlink(one.file.path)
     sync_folder(folder)
     return [Packed(date, target, len(whole), surveys, rows)], left
+
+
+def _read_whole(place: Place, found: FileContents | LeftOut) -> FileContents | LeftOut:
+    """A file that is broken, or whose footer lies, would take the whole pack along."""
+    if isinstance(found, LeftOut):
+        return found
+    return verify(place, found.file) or found
+
+
+def _unsound(place: Place, date: str, target: Path, surveys: int) -> LeftOut | None:
+    """Why a pack would not count, for which its originals are kept."""
+    status = target.stat()
+    modified = datetime.fromtimestamp(status.st_mtime, timezone.utc)
+    looked = look(place, StoredFile(str(target), target.name, date, status.st_size, modified))
+    folder = inert(target.parent)
+    if isinstance(looked, LeftOut):
+        why = f"its files would not count as a pack, and stay as they are: {looked.why}"
+        return LeftOut(folder, None, looked.reason, why)
+    if len(looked.surveys) != surveys:
+        why = f"a pack would have {len(looked.surveys)} surveys, and not {surveys}"
+        return LeftOut(folder, None, Reason.ROWS, why)
+    return None
 
 
 def _extras(files: list[FileContents]) -> tuple[list[pa.Field], list[LeftOut]]:

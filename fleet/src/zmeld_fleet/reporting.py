@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
 from zmeld_fleet import analysis, catalogue, documents, engines, places
 from zmeld_fleet.catalogue import Catalogue
-from zmeld_fleet.engines import Engine
+from zmeld_fleet.engines import Engine, EngineError
+from zmeld_fleet.placement import PlanError
 from zmeld_fleet.results import write_whole
 
 T = TypeVar("T")
@@ -35,13 +37,20 @@ def make(
 
 
 def analyse_what_is_whole(found: Catalogue, runner: Engine, by: str | None) -> analysis.Report:
+    """The report of the files that can be read to their end."""
+    return of_what_is_whole(found, lambda: analysis.analyse(found, runner, by))
+
+
+def of_what_is_whole(found: Catalogue, ask: Callable[[], T]) -> T:
     """A file that only breaks in its middle fails the engine: then every file is read."""
     try:
-        return analysis.analyse(found, runner, by)
+        return ask()
+    except (EngineError, PlanError):
+        raise
     except Exception:
         if not drop_damaged(found):
             raise
-        return analysis.analyse(found, runner, by)
+        return ask()
 
 
 def drop_damaged(found: Catalogue) -> bool:
