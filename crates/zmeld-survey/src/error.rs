@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use zmeld_linux::store_url::BadStoreUrl;
+
 /// Why there is no survey.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -144,4 +146,13 @@ pub enum Error {
     /// The rows do not make a file. This must never happen.
     #[error("the survey cannot be written as Parquet: {0}")]
     Parquet(#[from] parquet::errors::ParquetError),
+}
+
+impl From<BadStoreUrl> for Error {
+    fn from(bad: BadStoreUrl) -> Error {
+        Error::BadPlace {
+            text: bad.text,
+            problem: bad.problem.to_owned(),
+        }
+    }
 }

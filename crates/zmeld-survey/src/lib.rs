@@ -16,7 +16,7 @@
 //! | [`pressure`] | when to stay out of the way |
 //! | [`place`] | where files go |
 //! | [`schedule`] | when to survey next |
-//! | [`url`], `store` | object stores; only `store` speaks with a network |
+//! | `store` | object stores; nothing else speaks with a network |
 //!
 //! This crate prints nothing.
 #![deny(missing_docs)]
@@ -37,7 +37,6 @@ pub mod sketch;
 #[cfg(feature = "object-stores")]
 mod store;
 mod survey;
-pub mod url;
 
 pub use columns::parquet;
 pub use error::Error;

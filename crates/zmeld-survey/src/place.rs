@@ -17,8 +17,8 @@ use crate::key::{chance, hex};
 #[cfg(feature = "object-stores")]
 use crate::store;
 use crate::survey::{microseconds, Survey};
-use crate::url::StoreUrl;
 use crate::Error;
+use zmeld_linux::store_url::StoreUrl;
 
 /// What holds the surveys of this version, below a place.
 pub(crate) const ROOT: &str = "zmeld-survey-1";

@@ -29,8 +29,8 @@ use object_store::{
     PutOptions, RetryConfig,
 };
 
-use crate::url::{Scheme, StoreUrl};
 use crate::Error;
+use zmeld_linux::store_url::{Scheme, StoreUrl};
 
 /// A store that does not answer for so long before a survey is not there.
 const CHECK_WITHIN: Duration = Duration::from_secs(15);

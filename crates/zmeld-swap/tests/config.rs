@@ -196,7 +196,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "[watch.survey]\nplace = \"s3://KEY:secret@fleet\"\n",
-        "z.toml:2:9: watch.survey.place: \"s3\" is no place; write a folder from the root on, or s3://, gs:// or az:// with a bucket and no credentials",
+        "z.toml:2:9: watch.survey.place: \"s3://...\" is no place: credentials and options are no part of it: they stand in the environment (docs/survey.md)",
     ),
     (
         "[watch.survey]\nlabels = [\"role\"]\n",

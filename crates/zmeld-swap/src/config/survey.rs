@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use zmeld_linux::store_url::StoreUrl;
 
 use super::Span;
 
@@ -42,20 +43,22 @@ impl SurveyRule {
 
 /// A place as it may stand in a configuration, which others than its writer may read.
 pub(super) fn place(text: &str) -> Result<String, String> {
-    let store = ["s3://", "gs://", "az://"]
-        .iter()
-        .find_map(|scheme| text.strip_prefix(scheme));
-    let is_folder = text.starts_with('/');
-    let is_store = store.is_some_and(|rest| !rest.is_empty() && !rest.contains(['@', '?', '#']));
-    if text.contains(char::is_control) || !(is_folder || is_store) {
-        // What stands behind a scheme may be a secret.
-        let shown = text.split_once("://").map_or(text, |(scheme, _)| scheme);
-        return Err(format!(
-            "{shown:?} is no place; write a folder from the root on, or s3://, gs:// or az:// \
-             with a bucket and no credentials"
-        ));
+    if text.starts_with('/') && !text.contains(char::is_control) {
+        return Ok(text.to_owned());
     }
-    Ok(text.to_owned())
+    if text.contains("://") {
+        // What stands behind a scheme may be a secret, and is not shown.
+        return match StoreUrl::parse(text) {
+            Ok(_) => Ok(text.to_owned()),
+            Err(bad) => Err(format!("\"{}\" is no place: {}", bad.text, bad.problem)),
+        };
+    }
+    let scheme = text.split_once(":/").map(|(scheme, _)| scheme);
+    let shown = scheme.map_or_else(|| text.to_owned(), |scheme| format!("{scheme}:/..."));
+    Err(format!(
+        "{shown:?} is no place; write a folder from the root on, or s3://, gs:// or az:// \
+         with a bucket"
+    ))
 }
 
 /// A label as `zmeld scan --label` takes it.
@@ -93,6 +96,10 @@ mod tests {
             "s3://",
             "s3://K:secret@fleet",
             "ftp://secret",
+            "s3:/secret",
+            "s3://bucket//secret",
+            "az://bucket/secret/../x",
+            "gs://bu cket/secret",
             "/a\nb",
         ] {
             let said = place(wrong).unwrap_err();

@@ -1,8 +1,16 @@
-//! An object store by its URL.
+//! The URL of an object store: a bucket and a prefix, and no secret.
 
 use std::fmt;
 
-use crate::Error;
+/// A text that names no object store.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("\"{text}\": {problem}")]
+pub struct BadStoreUrl {
+    /// What may be shown of it: no secret.
+    pub text: String,
+    /// What is wrong with it, and what to write.
+    pub problem: &'static str,
+}
 
 /// Who speaks what with an object store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,12 +49,12 @@ impl StoreUrl {
     ///
     /// # Errors
     /// When it names none. What may be a secret is not repeated.
-    pub fn parse(text: &str) -> Result<StoreUrl, Error> {
+    pub fn parse(text: &str) -> Result<StoreUrl, BadStoreUrl> {
         let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
-        let bad = |problem: &str| Error::BadPlace {
+        let bad = |problem| BadStoreUrl {
             // Of what follows, an ordinary mistake is a secret.
             text: format!("{scheme}://..."),
-            problem: problem.to_owned(),
+            problem,
         };
         let known = Scheme::ALL.iter().find(|(name, _)| *name == scheme);
         let Some(&(_, known)) = known else {
