@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -195,15 +195,21 @@ impl Machine {
         command
     }
 
-    fn survey(&self, store: &Store, place: &str, more: &[&str]) -> Output {
-        let pid = self.process.id().to_string();
-        let key = str(&self.key);
+    /// A survey of the process.
+    fn scan(&self, store: &Store, place: &str, more: &[&str]) -> Command {
+        let (pid, key) = (self.process.id().to_string(), str(&self.key));
         let args = ["scan", "--survey", place, "--key", key, "--pid", &pid];
-        calm(|| {
-            self.zmeld(store, &[&args[..], more].concat())
-                .output()
-                .unwrap()
-        })
+        self.zmeld(store, &[&args[..], more].concat())
+    }
+
+    fn survey(&self, store: &Store, place: &str, more: &[&str]) -> Output {
+        calm(|| self.scan(store, place, more).output().unwrap())
+    }
+
+    /// A survey that is there already.
+    fn send(&self, store: &Store, place: &str, file: &Path) -> Output {
+        let args = ["scan", "--survey", place, "--survey-put", str(file)];
+        self.zmeld(store, &args).output().unwrap()
     }
 
     fn kept(&self) -> Vec<PathBuf> {
@@ -349,8 +355,7 @@ fn what_a_store_refuses_is_kept_and_can_be_sent() {
     );
 
     let open = Store::with_puts(|_| Some((200, Vec::new())));
-    let args = ["scan", "--survey", "s3://fleet/prod", "--survey-put", path];
-    let output = machine.zmeld(&open, &args).output().unwrap();
+    let output = machine.send(&open, "s3://fleet/prod", &kept[0]);
     assert_eq!(code(&output), 0, "{}", text(&output.stderr));
     let (first, second) = (&closed.puts()[0], &open.puts()[0]);
     assert!(first.path == second.path && first.body == second.body);
@@ -370,14 +375,7 @@ fn what_a_store_refuses_is_kept_and_can_be_sent() {
     assert_eq!(code(&run(&args)), 0);
     let copies = files(&place);
     assert_eq!(fs::read(&copies[0]).unwrap(), second.body);
-    let args = [
-        "scan",
-        "--survey",
-        "s3://fleet",
-        "--survey-put",
-        str(&machine.key),
-    ];
-    let output = machine.zmeld(&open, &args).output().unwrap();
+    let output = machine.send(&open, "s3://fleet", &machine.key);
     is_refused(&output, &["fleet.key", "its name is not that of a survey"]);
     assert_eq!(open.puts().len(), 1);
 }
@@ -400,18 +398,8 @@ fn one_that_is_ended_while_a_store_does_not_answer_keeps_its_survey() {
         std::thread::sleep(Duration::from_secs(600));
         None
     });
-    let (pid, key) = (machine.process.id().to_string(), str(&machine.key));
-    let args = [
-        "scan",
-        "--survey",
-        "s3://fleet",
-        "--key",
-        key,
-        "--pid",
-        &pid,
-    ];
     let start = || {
-        let mut command = machine.zmeld(&store, &args);
+        let mut command = machine.scan(&store, "s3://fleet", &[]);
         command.stderr(Stdio::piped()).spawn().unwrap()
     };
     let mut child = start();
@@ -446,17 +434,7 @@ fn every_goes_on_where_a_store_refuses_and_sends_what_was_kept_first() {
         }
         _ => error(403, "AccessDenied"),
     });
-    let (pid, key) = (machine.process.id().to_string(), str(&machine.key));
-    let args = [
-        "scan",
-        "--survey",
-        "s3://fleet",
-        "--key",
-        key,
-        "--pid",
-        &pid,
-    ];
-    let mut command = machine.zmeld(&store, &[&args[..], &["--every", "1s"]].concat());
+    let mut command = machine.scan(&store, "s3://fleet", &["--every", "1s"]);
     command.env("ZMELD_TEST_EVERY", "1");
     let child = command.stdout(Stdio::null()).stderr(Stdio::piped());
     let child = child.spawn().unwrap();
@@ -493,14 +471,7 @@ fn what_cannot_be_compared_is_not_called_needless() {
         "PUT" => error(412, "PreconditionFailed"),
         _ => error(403, "AccessDenied"),
     });
-    let args = [
-        "scan",
-        "--survey",
-        "s3://fleet",
-        "--survey-put",
-        str(&kept[0]),
-    ];
-    let output = machine.zmeld(&store, &args).output().unwrap();
+    let output = machine.send(&store, "s3://fleet", &kept[0]);
     let said = text(&output.stdout);
     assert_eq!(code(&output), 0, "{}", text(&output.stderr));
     assert!(said.contains("was not compared"), "{said}");
@@ -512,19 +483,9 @@ fn what_cannot_be_compared_is_not_called_needless() {
 fn in_a_unit_nothing_is_kept_among_temporary_files() {
     let machine = Machine::new();
     let store = Store::with_puts(|_| error(403, "AccessDenied"));
-    let (pid, key) = (machine.process.id().to_string(), str(&machine.key));
     let temporary = folder();
     let output = calm(|| {
-        let args = [
-            "scan",
-            "--survey",
-            "s3://fleet",
-            "--key",
-            key,
-            "--pid",
-            &pid,
-        ];
-        let mut command = machine.zmeld(&store, &args);
+        let mut command = machine.scan(&store, "s3://fleet", &[]);
         command.env("STATE_DIRECTORY", &machine.key);
         command.env("TMPDIR", temporary.path()).output().unwrap()
     });
@@ -536,10 +497,8 @@ fn in_a_unit_nothing_is_kept_among_temporary_files() {
 fn credentials_that_cannot_be_sent_are_named() {
     let machine = Machine::new();
     let store = Store::with_puts(|_| Some((200, Vec::new())));
-    let key = str(&machine.key);
     for name in ["AWS_ACCESS_KEY_ID", "AWS_SESSION_TOKEN"] {
-        let args = ["scan", "--survey", "s3://fleet", "--key", key];
-        let mut command = machine.zmeld(&store, &args);
+        let mut command = machine.scan(&store, "s3://fleet", &[]);
         let output = command.env(name, "AKIDsecret\n").output().unwrap();
         is_refused(&output, &[name, "line break"]);
     }
@@ -564,11 +523,10 @@ fn a_store_that_cannot_be_written_to_is_told_before_memory_is_read() {
         assert!(store.puts().is_empty());
     }
     let store = Store::with_puts(|_| Some((200, Vec::new())));
-    let key = str(&machine.key);
-    let mut command = machine.zmeld(&store, &["scan", "--survey", "s3://fleet", "--key", key]);
+    let mut command = machine.scan(&store, "s3://fleet", &[]);
     let output = command.env_remove("AWS_ALLOW_HTTP").output().unwrap();
     is_refused(&output, &["plain http", "AWS_ALLOW_HTTP=true"]);
-    let mut command = machine.zmeld(&store, &["scan", "--survey", "s3://fleet", "--key", key]);
+    let mut command = machine.scan(&store, "s3://fleet", &[]);
     let output = command
         .env_remove("AWS_SECRET_ACCESS_KEY")
         .output()
@@ -586,7 +544,7 @@ fn a_store_that_cannot_be_written_to_is_told_before_memory_is_read() {
         address,
         requests: Arc::default(),
     };
-    let mut command = machine.zmeld(&gone, &["scan", "--survey", "s3://fleet", "--key", key]);
+    let mut command = machine.scan(&gone, "s3://fleet", &[]);
     let output = command.stdout(Stdio::piped()).output().unwrap();
     is_refused(
         &output,
