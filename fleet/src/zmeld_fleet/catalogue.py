@@ -43,6 +43,7 @@ from zmeld_fleet.validity import (
     Owners,
     check_contents,
     check_facts,
+    check_pages,
     check_rows,
     check_size,
     check_values,
@@ -285,10 +286,10 @@ def look(place: Place, stored: StoredFile) -> FileContents | LeftOut:
             if flaw is not None:
                 return left(*flaw)
             parquet = _opened(file)
-            flaw = _foreign(parquet) or _missing_columns(parquet.schema_arrow)
+            flaw = _foreign(parquet, file) or _missing_columns(parquet.schema_arrow)
             if flaw is not None:
                 return left(*flaw)
-            found = _Rows(parquet, file.size())
+            found = _Rows(parquet, file)
             found.read()
             rows = parquet.metadata.num_rows
             extras = frozenset(parquet.schema_arrow.names) - COLUMNS.keys()
@@ -340,7 +341,7 @@ def _magic(file: pa.NativeFile) -> tuple[Reason, str] | None:
     return None
 
 
-def _foreign(parquet: pq.ParquetFile) -> tuple[Reason, str] | None:
+def _foreign(parquet: pq.ParquetFile, file: pa.NativeFile) -> tuple[Reason, str] | None:
     """Another version may have other columns: so what it says it is comes first."""
     there = parquet.schema_arrow
     if "schema" not in there.names:
@@ -350,6 +351,7 @@ def _foreign(parquet: pq.ParquetFile) -> tuple[Reason, str] | None:
     if not parquet.metadata.num_row_groups or all(name in there.names for name in COLUMNS):
         return None
     check_size(parquet.metadata.row_group(0), CONTENT_ROWS_MAX)
+    check_pages(file, parquet.metadata.row_group(0), {"schema"})
     first = parquet.read_row_group(0, columns=["schema"], use_threads=False)
     check_values(first)
     return _other_version(set(pc.unique(first["schema"].cast(pa.string())).to_pylist()))
@@ -406,9 +408,10 @@ _TEXTS = [name for name, kind in (COLUMNS | OPTIONAL).items() if pa.types.is_str
 class _Rows:
     """The rows about machines and labels, and whether all rows can be true."""
 
-    def __init__(self, parquet: pq.ParquetFile, size: int, believe: bool = True) -> None:
+    def __init__(self, parquet: pq.ParquetFile, file: pa.NativeFile, believe: bool = True) -> None:
         self._parquet = parquet
-        self._size = size
+        self._file = file
+        self._size = file.size()
         self._believe = believe
         self._facts = 0
         self._surveys: set[str] = set()
@@ -445,9 +448,10 @@ class _Rows:
         if self.versions <= {SCHEMA} and page and len(names) == len(self.machines):
             only = names.pop() if len(names) == 1 else None
             for at in contents:
-                check_contents(self._parquet, at, page, only, self._believe)
+                check_contents(self._parquet, self._file, at, page, only, self._believe)
 
     def _read_group(self, at: int) -> None:
+        check_pages(self._file, self._parquet.metadata.row_group(at), {*self._names})
         table = self._parquet.read_row_group(at, columns=self._names, use_threads=False)
         check_values(table.select(["schema"]))
         self.versions |= set(pc.unique(table["schema"].cast(pa.string())).to_pylist())
@@ -733,9 +737,12 @@ def verify(place: Place, stored: StoredFile) -> LeftOut | None:
     try:
         with place.open(stored.path) as file:
             parquet = pq.ParquetFile(file)
-            for group in range(parquet.num_row_groups):
-                parquet.read_row_group(group, use_threads=False).validate(full=True)
-            _Rows(_opened(file), file.size(), believe=False).read()
+            for at in range(parquet.num_row_groups):
+                group = parquet.metadata.row_group(at)
+                check_size(group, CONTENT_ROWS_MAX)
+                check_pages(file, group, {*_leaves(parquet.metadata)})
+                parquet.read_row_group(at, use_threads=False).validate(full=True)
+            _Rows(_opened(file), file, believe=False).read()
     except FlawError as error:
         return LeftOut(inert(stored.path), None, Reason.VALUES, inert(error))
     except (pa.ArrowException, OSError, ValueError, EOFError) as error:
