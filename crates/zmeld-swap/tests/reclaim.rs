@@ -208,6 +208,7 @@ impl Advise for Told {
         self.or_refused("page_out")?;
         self.told.lock().unwrap().push(pid);
         if let Some((_, takes)) = self.sparse.lock().unwrap().filter(|it| it.0 == pid) {
+            self.told.lock().unwrap().push(SPARSE);
             std::thread::sleep(takes);
             return Ok(());
         }
@@ -218,6 +219,8 @@ impl Advise for Told {
     }
 }
 
+/// In what was told: that pages were to be swapped out where none are.
+const SPARSE: u32 = u32::MAX;
 /// Who refuses, which call, and the error's number.
 type Refusal = (u32, &'static str, i32);
 
@@ -487,20 +490,20 @@ fn where_little_is_in_much_the_round_ends_all_the_same() {
     let smaps = machine.dir.path().join("proc/101/smaps");
     let text = fs::read_to_string(&smaps).unwrap();
     fs::write(&smaps, text.replace("-14000000", "-110000000")).unwrap();
-    // A round is over after 2 s; at most four looks are before that.
-    let (takes, most) = (Duration::from_millis(250), 8 + 4);
+    // A round is over after 2 s.
+    let (takes, most) = (Duration::from_millis(250), 8);
     *told.sparse.lock().unwrap() = Some((101, takes));
     let mut calls = 0;
     for second in (0..120).step_by(5) {
         told.told.lock().unwrap().clear();
         machine.at(second);
         let told = told.told.lock().unwrap();
-        calls = told.iter().filter(|pid| **pid == 101).count();
-        if calls > 4 {
+        calls = told.iter().filter(|pid| **pid == SPARSE).count();
+        if calls > 0 {
             break;
         }
     }
-    assert!((5..=most).contains(&calls), "{calls}");
+    assert!((1..=most).contains(&calls), "{calls}");
 }
 
 #[test]

@@ -12,8 +12,11 @@
 //! what it says that it did not do is not judged, nor a mapping with pages that another
 //! process maps, too, since it passes over these without saying so.
 //!
-//! What is touched for the first time between the two readings hides as much of what is
-//! lost: what is found is held against what comes back.
+//! What is touched between the two readings hides as much of what is lost; so does what is
+//! in use all the time and touched again by then, all the more where this process has to
+//! wait for a processor meanwhile. So what seems to be cold is asked for again and again at
+//! once, and is cold where nothing is lost at any time. What is found is held against what
+//! comes back.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -87,6 +90,21 @@ pub(super) fn largest(mut areas: Vec<Area>) -> Vec<Area> {
     areas.truncate(AREAS_MAX);
     areas.sort_by_key(|area| area.start);
     areas
+}
+
+/// Whether the mapping of that range lost no mark of touch between two readings.
+pub(super) fn lost_nothing(before: &[Area], after: &[Area], range: &Range<u64>) -> bool {
+    let of = |areas: &[Area]| {
+        let at = areas.partition_point(|it| it.end <= range.start);
+        areas.get(at).filter(|it| it.start <= range.start).copied()
+    };
+    match (of(before), of(after)) {
+        (Some(before), Some(after)) => {
+            (before.start, before.end) == (after.start, after.end)
+                && after.touched_bytes >= before.touched_bytes
+        }
+        _ => false,
+    }
 }
 
 /// A cold range.

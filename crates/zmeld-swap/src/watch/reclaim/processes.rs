@@ -21,7 +21,7 @@ use zmeld_linux::{counters, process, smaps, Host, HostError};
 
 use super::advise::{is, Advise, Held, Identity};
 use super::group::Reading;
-use super::parts::{largest, Area, Cold, Marks, Room};
+use super::parts::{largest, lost_nothing, Area, Cold, Marks, Room};
 use super::Round;
 use crate::config::GroupPattern;
 use crate::error::Error;
@@ -43,6 +43,8 @@ const LOOKS_MAX: Duration = Duration::from_secs(1);
 /// In a round so many parts of a process are looked at, as long as that takes less.
 const PARTS_A_ROUND: usize = 4;
 const ROUND_TRIED: Duration = Duration::from_millis(50);
+/// What seems to be cold is asked for so many times more.
+const CONFIRMATIONS: u32 = 4;
 /// What was found cold counts for so long.
 const COLD_FOR: Duration = Duration::from_secs(60);
 /// While there is so much cold for each byte that is wanted, nothing is looked at.
@@ -447,15 +449,15 @@ impl Member {
             return Ok(Vec::new());
         }
         let mut forgotten = self.marks.wanted(&before, huge);
+        if !forgotten.is_empty() && !self.marks.has_room(&forgotten) {
+            self.marks.pass(now);
+            return Ok(Vec::new());
+        }
+        let held = Held::new(advise, host, pid, self.identity);
+        let Some(held) = held.map_err(|err| refused(pid, &err))? else {
+            return Ok(Vec::new());
+        };
         if !forgotten.is_empty() {
-            if !self.marks.has_room(&forgotten) {
-                self.marks.pass(now);
-                return Ok(Vec::new());
-            }
-            let held = Held::new(advise, host, pid, self.identity);
-            let Some(held) = held.map_err(|err| refused(pid, &err))? else {
-                return Ok(Vec::new());
-            };
             let done = held.forget(&forgotten).map_err(|err| refused(pid, &err))?;
             let Some(done) = done else {
                 return Ok(Vec::new());
@@ -464,8 +466,32 @@ impl Member {
         }
         let after = areas(host, pid)?.unwrap_or_default();
         let marks = &mut self.marks;
-        Ok(marks.looked(&before, &after, &forgotten, huge, idle_after, now))
+        let cold = marks.looked(&before, &after, &forgotten, huge, idle_after, now);
+        confirm(host, &held, pid, cold, after)
     }
+}
+
+/// Those that are cold indeed: what is used all the time may have been touched again before
+/// it was read that its mark was lost.
+fn confirm(
+    host: &Host,
+    held: &Held,
+    pid: u32,
+    mut cold: Vec<Cold>,
+    mut before: Vec<Area>,
+) -> Result<Vec<Cold>, Error> {
+    for _ in 0..CONFIRMATIONS {
+        if cold.is_empty() {
+            break;
+        }
+        let ranges: Vec<_> = cold.iter().map(|it| it.range.clone()).collect();
+        let done = held.forget(&ranges).map_err(|err| refused(pid, &err))?;
+        let after = areas(host, pid)?.unwrap_or_default();
+        let done = done.unwrap_or_default();
+        cold.retain(|it| done.contains(&it.range) && lost_nothing(&before, &after, &it.range));
+        before = after;
+    }
+    Ok(cold)
 }
 
 impl Whose {
@@ -674,6 +700,61 @@ mod tests {
         let mut of = Processes::new(host, whose.clone(), room);
         of.choose(host, whose, &AtomicBool::new(false)).unwrap();
         of
+    }
+
+    /// In which the process touches what was forgotten again, up to that time.
+    struct Busy {
+        smaps: std::path::PathBuf,
+        until: usize,
+        forgot: Mutex<usize>,
+    }
+
+    impl Advise for Busy {
+        fn hold(&self, _: u32) -> io::Result<OwnedFd> {
+            Ok(File::open("/dev/null")?.into())
+        }
+
+        fn forget(&self, _: BorrowedFd, ranges: &[Range<u64>]) -> io::Result<Vec<Range<u64>>> {
+            let mut forgot = self.forgot.lock().unwrap();
+            *forgot += 1;
+            let touched = if *forgot <= self.until { 8192 } else { 4096 };
+            std::fs::write(&self.smaps, smaps_of(touched))?;
+            Ok(ranges.to_vec())
+        }
+
+        fn page_out(&self, _: BorrowedFd, _: Range<u64>) -> io::Result<()> {
+            unreachable!("nothing is swapped out here")
+        }
+    }
+
+    fn smaps_of(touched_kib: u64) -> String {
+        format!(
+            "10000000-14000000 rw-p 00000000 00:00 0\nRss: 65536 kB\nReferenced: {touched_kib} kB\n"
+        )
+    }
+
+    #[test]
+    fn what_is_touched_again_before_it_is_read_is_cold_only_where_it_always_is() {
+        let all_looks = 2 + CONFIRMATIONS as usize;
+        for until in 1..=all_looks {
+            let dir = machine();
+            let host = Host::at(dir.path());
+            let stop = AtomicBool::new(false);
+            let mut of = all(&host, &Room::new(1 << 20));
+            let busy = Busy {
+                smaps: dir.path().join("proc/101/smaps"),
+                until,
+                forgot: Mutex::new(0),
+            };
+            let idle_after = Duration::from_secs(60);
+            let begin = Instant::now();
+            for now in [begin, begin + idle_after] {
+                // One part at a time: another would have its turn.
+                let round = Round::new(now, &stop, false);
+                of.look_once(&host, &busy, idle_after, &round);
+            }
+            assert_eq!(of.cold.is_empty(), until < all_looks, "{until}");
+        }
     }
 
     #[test]
