@@ -9,7 +9,7 @@ use anyhow::Result;
 
 use crate::process::Log;
 use crate::python;
-use crate::rust_tests::cargo;
+use crate::rust_tests;
 use crate::step::{Tally, TestScope};
 use crate::workspace;
 
@@ -55,13 +55,13 @@ fn package() -> PathBuf {
 }
 
 fn pytest(log: &Log, programs: &Path, long: bool) -> Result<Tally> {
-    let built = log.run(&mut cargo(&["build", "--package", "zmeld"]), LIMIT)?;
+    let program = rust_tests::zmeld(log)?;
     let mut command = command(programs, &["pytest"]);
     if long {
         command.arg("--long");
     }
-    if built.succeeded() {
-        command.env("ZMELD", workspace::target().join("debug/zmeld"));
+    if let Some(program) = program {
+        command.env("ZMELD", program);
     }
     let ran = log.run(&mut command, LIMIT)?;
     let mut tally = read_results(&ran.text);

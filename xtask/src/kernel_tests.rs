@@ -31,7 +31,7 @@ use crate::machine::{self, BootOptions, GuestOutcome};
 use crate::module_build::{self, Flavour};
 use crate::package_tests::{self, Sources};
 use crate::process::Log;
-use crate::rust_tests::{self, cargo};
+use crate::rust_tests;
 use crate::signing;
 use crate::step::{Stage, Tally, TestScope};
 use crate::tools;
@@ -39,7 +39,6 @@ use crate::vm;
 use crate::workspace;
 
 const CHECK_LIMIT: Duration = Duration::from_secs(300);
-const BUILD_LIMIT: Duration = Duration::from_secs(1800);
 
 /// The kernels of a scope: the newest, and each stock one; the one that checks
 /// most is some twenty times slower, and is for those who have the time.
@@ -535,14 +534,12 @@ fn died_by_itself(kernel: &Kernel, outcome: &GuestOutcome) -> bool {
 /// The command line without its debugging information, which a guest has no room
 /// for.
 fn command_line(log: &Log) -> Result<PathBuf> {
-    let mut build = cargo(&["build", "--package", "zmeld"]);
-    if !log.run(&mut build, BUILD_LIMIT)?.succeeded() {
+    let Some(program) = rust_tests::zmeld(log)? else {
         bail!("zmeld does not build");
-    }
+    };
     let stripped = workspace::work_folder("guest")?.join("zmeld");
     let mut strip = Command::new("strip");
-    strip.arg("-o").arg(&stripped);
-    strip.arg(workspace::target().join("debug/zmeld"));
+    strip.arg("-o").arg(&stripped).arg(program);
     if !log.run(&mut strip, CHECK_LIMIT)?.succeeded() {
         bail!("strip fails on zmeld");
     }

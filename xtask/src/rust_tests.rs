@@ -1,6 +1,6 @@
 //! What cargo checks and tests.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -18,7 +18,34 @@ const LIMIT: Duration = Duration::from_secs(3600);
 pub fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(workspace::root()).args(arguments);
+    // What cargo tells this program of itself. A build script that asks for it (ring's)
+    // would run again, and much be compiled again, whenever cargo is run by hand between.
+    for (name, _) in std::env::vars_os() {
+        let name = name.to_string_lossy().into_owned();
+        if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(name);
+        }
+    }
     command
+}
+
+/// The command line, built; nothing where it does not build.
+///
+/// # Errors
+/// When cargo cannot be run.
+pub fn zmeld(log: &Log) -> Result<Option<PathBuf>> {
+    // A test of it among the targets gives all libraries the features that the step of
+    // all tests gives them; with others they would be compiled once more.
+    let mut build = cargo(&[
+        "build",
+        "--workspace",
+        "--bin",
+        "zmeld",
+        "--test",
+        "machine",
+    ]);
+    let is_built = log.run(&mut build, LIMIT)?.succeeded();
+    Ok(is_built.then(|| workspace::target().join("debug/zmeld")))
 }
 
 /// The code is formatted.
@@ -91,17 +118,14 @@ pub fn tests(log: &Log, quick: bool) -> Result<Tally> {
 
 /// The simulator's counters against those of a real kernel, booted in QEMU.
 pub fn numa_boot(log: &Log) -> Result<Tally> {
-    let package = ["--package", "zmeld-numa", "--test", "real_linux"];
-    let mut command = cargo(&["test"]);
-    command
-        .args(package)
-        .args(["--", "--ignored", "--show-output"]);
+    let mut command = cargo(&["test", "--workspace", "--test", "real_linux"]);
+    command.args(["--", "--ignored", "--show-output"]);
     one(log, "numa-boot", &mut command)
 }
 
 /// Experiments in virtual machines that boot this kernel.
 pub fn machines(log: &Log, name: &str, image: &Path) -> Result<Tally> {
-    let mut command = cargo(&["test", "--package", "zmeld", "--test", "machine"]);
+    let mut command = cargo(&["test", "--workspace", "--test", "machine"]);
     command.args(["--", "--show-output"]);
     command.env("ZMELD_TEST_KERNEL", image);
     one(log, name, &mut command)
