@@ -3,8 +3,8 @@
 //! and by zmeld's guard, each in guests of its own with the same seeds.
 
 use std::fs;
-use std::path::PathBuf;
-use std::process::ExitCode;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use anyhow::{bail, ensure, Context, Result};
@@ -30,6 +30,9 @@ const MEMORY: u64 = 512;
 const FILE: u64 = 768;
 /// Seconds after which what did not end is ended.
 const LIMIT: u64 = 90;
+/// The line of a guest that says how long an idle one takes to start a program.
+const PACE: &str = "pace";
+const LIMIT_PACE: Duration = Duration::from_secs(60);
 /// What a shell may wait, in ms.
 const WAIT_MAX: f64 = 5000.0;
 /// Who looks after the machine, and the package that has it.
@@ -106,6 +109,8 @@ struct Body<'a> {
     setting: &'a str,
     memory_mib: u64,
     seed: u64,
+    /// To start a program, on this machine; in guests it is in the runs, as `pace`.
+    host_us: Option<f64>,
     tables: [Vec<serde_json::Value>; 2],
     runs: &'a [Run],
 }
@@ -119,9 +124,11 @@ pub fn run(arguments: &[String]) -> Result<ExitCode> {
         Err(code) => return Ok(code),
     };
     let setting = timed_setting(&kernel);
+    let program = load_program(&log, &kernel)?;
+    let host_us = pace_here(&log, &kernel, &program)?;
     let mut runs = Vec::new();
     for arm in &options.arms {
-        runs.extend(guest(&log, &kernel, &options, arm)?);
+        runs.extend(guest(&log, &kernel, &options, arm, &program)?);
     }
     let tables = [
         runaway_table(&runs, &options.arms),
@@ -135,6 +142,9 @@ pub fn run(arguments: &[String]) -> Result<ExitCode> {
             format!("{MEMORY} MiB, one processor, zram with lz4 of 60 %"),
         )
         .provenance("seeds", format!("from {}", options.seed));
+    if let Some(slowness) = slowness(&runs, host_us) {
+        document = document.provenance("slowness", slowness);
+    }
     for table in &tables {
         document = document.section(Section::new("").table(table.clone()));
     }
@@ -145,6 +155,7 @@ pub fn run(arguments: &[String]) -> Result<ExitCode> {
             setting: &setting,
             memory_mib: MEMORY,
             seed: options.seed,
+            host_us,
             tables: tables.map(|table| table.to_json_rows()),
             runs: &runs,
         };
@@ -155,13 +166,47 @@ pub fn run(arguments: &[String]) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// What runs away, what takes much, and what waits.
+fn load_program(log: &Log, kernel: &Kernel) -> Result<PathBuf> {
+    let source = workspace::root().join("xtask/guest/load.c");
+    module_build::guest_program(log, kernel.recipe, &source)
+}
+
+/// How long this machine takes to start a program, in us, where it can run a guest's.
+fn pace_here(log: &Log, kernel: &Kernel, program: &Path) -> Result<Option<f64>> {
+    if kernel.recipe.arch.cross().is_some() {
+        return Ok(None);
+    }
+    let ran = log.run(Command::new(program).args(["pace", "201"]), LIMIT_PACE)?;
+    Ok(ran.text.trim().parse().ok())
+}
+
+/// How much slower than this machine its guests start a program.
+fn slowness(runs: &[Run], host_us: Option<f64>) -> Option<String> {
+    let host_us = host_us?;
+    let paces = runs.iter().filter(|run| run.part == PACE);
+    let guest_us = paces.map(|run| value(run, "us")).fold(f64::NAN, f64::min);
+    (guest_us > 0.0 && host_us > 0.0).then(|| {
+        format!(
+            "a program starts in {guest_us:.0} us in an idle guest, in {host_us:.0} us on this \
+             machine: {:.1} times",
+            guest_us / host_us
+        )
+    })
+}
+
 /// All runs of one arm, in one boot.
-fn guest(log: &Log, kernel: &Kernel, options: &Options, arm: &str) -> Result<Vec<Run>> {
+fn guest(
+    log: &Log,
+    kernel: &Kernel,
+    options: &Options,
+    arm: &str,
+    program: &Path,
+) -> Result<Vec<Run>> {
     let root = workspace::root();
     let folder = root.join("xtask/guest");
-    let program = module_build::guest_program(log, kernel.recipe, &folder.join("load.c"))?;
     let mut files = vec![
-        Addition::file("/guest/load", &program)?,
+        Addition::file("/guest/load", program)?,
         Addition::file("/guest/guest.sh", &root.join("store/kmod/tests/guest.sh"))?,
     ];
     files.extend(command_line_files(log)?);
@@ -251,7 +296,8 @@ fn table(title: &str, runs: &[Run], arms: &[String], kinds: &[&str], counted: &[
     }
     table = table
         .column(Column::number("wait, s").key("wait_median_s"))
-        .column(Column::number("at most").key("wait_max_s"));
+        .column(Column::number("at most").key("wait_max_s"))
+        .column(Column::count("over 5 s").key("waits_long"));
     for arm in arms {
         for kind in kinds {
             let own = of_kind(runs, arm, kind);
@@ -263,8 +309,10 @@ fn table(title: &str, runs: &[Run], arms: &[String], kinds: &[&str], counted: &[
                 .iter()
                 .map(|(_, _, holds)| Cell::from(count(*holds) as u64));
             let waits = waits(&own).map(|ms| Cell::from(ms / 1000.0));
+            let long = own.iter().filter(|run| value(run, "wait_ms") > WAIT_MAX);
+            let long = std::iter::once(Cell::from(long.count() as u64));
             let first = cells![arm.clone(), *kind, own.len() as u64];
-            table.row(first.into_iter().chain(counts).chain(waits));
+            table.row(first.into_iter().chain(counts).chain(waits).chain(long));
         }
     }
     table
@@ -285,7 +333,8 @@ fn runaway_table(runs: &[Run], arms: &[String]) -> Table {
     table.note(format!(
         "Stayed: after {LIMIT} s. By the kernel: it killed one of its processes at least. Others \
          lost: something else was killed or ended. Wait: the longest that a shell had to wait in a \
-         run for a program to start, the middle of the runs and the most; {:.0} s is asked for.",
+         run for a program to start, the middle of the runs and the most; {:.0} s is asked for, of a \
+         machine that is no guest: see slowness.",
         WAIT_MAX / 1000.0
     ));
     table
@@ -336,6 +385,19 @@ mod tests {
         assert_eq!(rows[0]["others_lost"], 2.0);
         assert_eq!(rows[0]["wait_median_s"], 0.05);
         assert_eq!(rows[0]["wait_max_s"], 0.09);
+        assert_eq!(rows[0]["waits_long"], 0.0);
+    }
+
+    #[test]
+    fn slowness_is_of_an_idle_guest_beside_this_machine() {
+        let runs = [run_of("zmeld pace us=900"), run_of("kernel pace us=600")];
+        let said = slowness(&runs, Some(200.0)).unwrap();
+        assert!(
+            said.contains("600 us") && said.ends_with("3.0 times"),
+            "{said}"
+        );
+        assert_eq!(slowness(&[], Some(200.0)), None);
+        assert_eq!(slowness(&runs, None), None);
     }
 
     #[test]
