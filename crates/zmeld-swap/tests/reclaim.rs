@@ -273,7 +273,7 @@ impl Machine {
             refuses: Arc::default(),
             sparse: Arc::default(),
         };
-        let text = format!("[watch.reclaim]\n{rule}");
+        let text = format!("[watch.reclaim]\nmechanism = \"process_madvise\"\n{rule}");
         let config = Config::from_text(Path::new("z.toml"), &text)
             .unwrap()
             .config;
@@ -350,50 +350,14 @@ fn of_processes_the_cold_parts_go_and_nobody_that_is_protected_is_told_of() {
         (found.mechanism.clone(), found.mechanism_why.clone())
     };
     let madvise = "process_madvise".to_owned();
-    let version = "control groups are of version 1".to_owned();
-    assert_eq!(by("/app"), (madvise.clone(), version));
+    let named = "mechanism says so".to_owned();
+    assert_eq!(by("/app"), (madvise.clone(), named));
     assert_eq!(by("/").0, madvise);
     // What it is told to do at all is bounded by the limits of the rule.
     assert!(
         said.iter().all(|line| !line.contains("backs off")),
         "{said:?}"
     );
-}
-
-#[test]
-fn by_processes_where_the_rule_says_so_and_where_an_old_kernel_has_no_file() {
-    let old = "the kernel has no memory.reclaim (Linux 5.19)";
-    let by_kernel = "the kernel chooses among all pages of a group";
-    for (rule, file, mechanism, why) in [
-        ("", false, "process_madvise", old),
-        ("", true, "memory.reclaim", by_kernel),
-        (
-            "mechanism = \"process_madvise\"\n",
-            true,
-            "process_madvise",
-            "mechanism says so",
-        ),
-    ] {
-        let rule = format!("groups = [\"/app\"]\n{rule}");
-        let (mut machine, told) = Machine::of_version_one(&rule, false);
-        let two = "30 1 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
-        machine.put("proc/self/mountinfo", two);
-        machine.put("proc/self/cgroup", "0::/system.slice/zmeld-watch.service\n");
-        machine.put("proc/101/cgroup", "0::/app\n");
-        machine.group("app", 400, 0);
-        machine.file("app", "cgroup.procs", "101\n");
-        if !file {
-            let path = machine.dir.path().join("sys/fs/cgroup/app/memory.reclaim");
-            fs::remove_file(path).unwrap();
-        }
-        let said = machine.between(0, 100);
-        let noted = machine.noted();
-        let found = (&*noted.groups[0].mechanism, &*noted.groups[0].mechanism_why);
-        assert_eq!(found, (mechanism, why), "{said:?}");
-        assert!(noted.groups[0].reclaimed_bytes > 0, "{said:?}");
-        let is_told = told.told.lock().unwrap().contains(&101);
-        assert_eq!(is_told, mechanism == "process_madvise");
-    }
 }
 
 /// A service has no group for memory on version 1 where nobody limits its memory.
@@ -860,17 +824,20 @@ fn a_machine_that_cannot_says_so_once() {
         said.len() == 2 && said[1].contains("no control group is of that name"),
         "{said:?}"
     );
-    let mut machine = Machine::new("", false);
+    let mut machine = Machine::new("mechanism = \"process_madvise\"\n", false);
     machine.put("proc/self/mountinfo", "");
     let said = machine.between(0, 600);
     let why = "memory is in no control groups, and processes of another tree are not here";
     assert!(said.len() == 1 && said[0].ends_with(why), "{said:?}");
-    let mut machine = Machine::new("mechanism = \"memory.reclaim\"\n", false);
-    machine.put("proc/self/mountinfo", "");
-    let said = machine.between(0, 600);
-    assert!(said.len() == 1 && said[0].contains("version 2"), "{said:?}");
+    // Processes are told of only where the rule names that.
+    for rule in ["", "mechanism = \"memory.reclaim\"\n"] {
+        let mut machine = Machine::new(rule, false);
+        machine.put("proc/self/mountinfo", "");
+        let said = machine.between(0, 600);
+        assert!(said.len() == 1 && said[0].contains("version 2"), "{said:?}");
+    }
     // Of an old kernel it is known before anybody asks.
-    let mut machine = Machine::new("", false);
+    let mut machine = Machine::new("mechanism = \"process_madvise\"\n", false);
     machine.put("proc/self/mountinfo", "");
     machine.put("proc/sys/kernel/osrelease", "5.9.0-1-amd64\n");
     let said = machine.between(0, 600);

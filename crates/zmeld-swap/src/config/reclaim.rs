@@ -59,7 +59,7 @@ fn idle_after() -> Span {
 /// By what memory is reclaimed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Mechanism {
-    /// By `memory.reclaim` where a group has it, else by `process_madvise`.
+    /// By `memory.reclaim`, where a group has it.
     #[default]
     #[serde(rename = "auto")]
     Auto,

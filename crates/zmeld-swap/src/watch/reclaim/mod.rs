@@ -7,8 +7,8 @@
 //! of the group itself the kernel passes over where it is asked by itself, so that here
 //! nothing is asked of what they keep.
 //!
-//! Where a group has no such file, by `process_madvise` on its processes (Linux 5.10):
-//! here it is chosen what is swapped out, of their own memory only.
+//! Where the rule says so, by `process_madvise` on its processes (Linux 5.10): here it is
+//! chosen what is swapped out, of their own memory only.
 //!
 //! | module | what belongs there |
 //! |---|---|
@@ -111,10 +111,10 @@ pub(crate) fn hierarchy(host: &Host, rule: &ReclaimRule) -> Result<Option<Hierar
     if is_two {
         return Ok(found);
     }
-    if rule.mechanism == Mechanism::MemoryReclaim {
+    if rule.mechanism != Mechanism::ProcessMadvise {
         return cannot(
             "memory is not in control groups of version 2 here; boot with \
-             systemd.unified_cgroup_hierarchy=1, or write mechanism = \"auto\""
+             systemd.unified_cgroup_hierarchy=1, or write mechanism = \"process_madvise\""
                 .to_owned(),
         );
     }
@@ -512,24 +512,14 @@ impl Reclaimer {
             let processes = || hierarchy.map(|it| whose(Of::Group(it.clone(), group.clone())));
             let (whose, why) = match (mechanism, is_by_file) {
                 (Mechanism::Auto | Mechanism::MemoryReclaim, true) => (None, BY_KERNEL),
-                (Mechanism::MemoryReclaim, false) => {
+                (Mechanism::Auto | Mechanism::MemoryReclaim, false) => {
                     lacking = Some(NO_FILE.to_owned());
                     continue;
                 }
-                (Mechanism::Auto, false) => (
-                    processes(),
-                    match is_two {
-                        true => NO_FILE,
-                        false => "control groups are of version 1",
-                    },
-                ),
                 (Mechanism::ProcessMadvise, _) => (processes(), "mechanism says so"),
             };
             if let (Some(_), Some(why_not)) = (&whose, &no_processes) {
-                lacking = Some(match mechanism {
-                    Mechanism::ProcessMadvise => why_not.clone(),
-                    _ => format!("{why}, and {why_not}"),
-                });
+                lacking = Some(why_not.clone());
                 continue;
             }
             if is_two && !has("memory.pressure") {
@@ -540,7 +530,7 @@ impl Reclaimer {
             places.insert(group.clone(), Place { shown, whose, why });
         }
         if let (Some(protected), None) = (&self.targets.root, &no_processes) {
-            let is_wanted = self.rule.mechanism != Mechanism::MemoryReclaim;
+            let is_wanted = self.rule.mechanism == Mechanism::ProcessMadvise;
             let group = hierarchy.map_or_else(|| PathBuf::from("/"), |it| it.top.clone());
             let whose = whose(Of::Root(hierarchy.cloned(), protected.clone()));
             let mut all = Processes::new(host, whose.clone(), &self.room);
