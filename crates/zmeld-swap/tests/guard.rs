@@ -344,6 +344,24 @@ fn nothing_is_ended_that_no_rule_names_nor_what_is_needed_to_get_at_the_machine(
     }
 }
 
+#[test]
+fn what_is_below_a_protected_group_is_not_ended_whatever_names_it() {
+    let mut process = Process::patient();
+    for rule in [
+        "end = [\"job.service\"]\nprotect = [\"batch.slice\"]\n",
+        "end = [\"/batch.slice/job.service\"]\nprotect = [\"/batch.slice\"]\n",
+    ] {
+        let mut machine = Machine::new(rule);
+        machine.group("batch.slice", 400, &[]);
+        machine.group("batch.slice/job.service", 400, &[&process]);
+        machine.look(2);
+        machine.available(5);
+        let said = machine.look(20);
+        assert!(said.contains("nothing that may be ended"), "{said}");
+        assert!(process.lives());
+    }
+}
+
 /// Nothing is said of groups before they were looked for.
 #[test]
 fn a_guard_that_begins_where_memory_is_short_looks_for_groups_first() {

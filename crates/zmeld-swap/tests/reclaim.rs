@@ -757,6 +757,24 @@ fn what_is_protected_is_left_alone_and_what_stands_beside_it_is_not() {
 }
 
 #[test]
+fn what_is_below_a_protected_group_is_protected_whatever_names_it() {
+    for (groups, protect, is_taken) in [
+        ("below.service", "/system.slice", false),
+        ("below.service", "system.slice", false),
+        ("/system.slice/below.service", "/system*", false),
+        ("below.service", "/other.slice", true),
+    ] {
+        let rule = format!("groups = [\"{groups}\"]\nprotect = [\"{protect}\"]\n");
+        let mut machine = Machine::new(&rule, false);
+        machine.group("system.slice", 800, 0);
+        machine.group("system.slice/below.service", 400, 0);
+        machine.between(0, 60);
+        let has = machine.memory("system.slice/below.service");
+        assert_eq!(has < 400 * MIB, is_taken, "{rule}");
+    }
+}
+
+#[test]
 fn nothing_is_reclaimed_while_swap_is_full_or_processors_are_busy_or_it_is_dry() {
     let rule = "groups = [\"idle.service\"]\n";
     for (path, text, why) in [

@@ -99,17 +99,22 @@ impl Targets {
                 let mut patterns = patterns.iter();
                 patterns.any(|pattern| pattern.matches(&group.shown))
             };
-            let why = match protected.remove(&group.path) {
+            // Those above stand before it; nothing is above the first.
+            let above = marks
+                .get(group.above)
+                .and_then(|mark: &Mark| mark.why_below);
+            let why_below = match protected.remove(&group.path) {
                 Some(why) => Some(why),
                 None if is_any(rule.protect) => Some(rule.protect_says),
-                None if group.is_cut_off && rule.protect_cut_off => {
-                    Some("there is more below it than is looked at")
-                }
-                None => None,
+                None => above,
             };
+            let is_cut_off = group.is_cut_off && rule.protect_cut_off;
+            let why =
+                why_below.or(is_cut_off.then_some("there is more below it than is looked at"));
             marks.push(Mark {
                 holds_protected: why.is_some(),
                 why,
+                why_below,
                 is_named: is_any(rule.named),
                 is_over: false,
             });
@@ -195,6 +200,8 @@ struct Group {
 struct Mark {
     /// Why it is protected.
     why: Option<&'static str>,
+    /// Why all that is below it is, too, whether the rule names it or not.
+    why_below: Option<&'static str>,
     /// It is, or one below it.
     holds_protected: bool,
     /// The rule names it, or one above it.

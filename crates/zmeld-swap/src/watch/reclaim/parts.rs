@@ -12,11 +12,13 @@
 //! what it says that it did not do is not judged, nor a mapping with pages that another
 //! process maps, too, since it passes over these without saying so.
 //!
-//! What is touched between the two readings hides as much of what is lost; so does what is
-//! in use all the time and touched again by then, all the more where this process has to
-//! wait for a processor meanwhile. So what seems to be cold is asked for again and again at
-//! once, and is cold where nothing is lost at any time. What is found is held against what
-//! comes back.
+//! What is touched between the two readings hides as much of what is lost. So a part is cold
+//! only where its mapping lost nothing and won nothing: while another part of it is being
+//! touched anew, nothing of it is judged. What is in use all the time and touched again by
+//! then hides itself, all the more where this process has to wait for a processor meanwhile.
+//! So what seems to be cold is asked for again and again at once, and once more before it is
+//! swapped out, and is cold where nothing changes at any time. What is found is held against
+//! what comes back.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -92,16 +94,20 @@ pub(super) fn largest(mut areas: Vec<Area>) -> Vec<Area> {
     areas
 }
 
-/// Whether the mapping of that range lost no mark of touch between two readings.
-pub(super) fn lost_nothing(before: &[Area], after: &[Area], range: &Range<u64>) -> bool {
+/// Whether the mapping of that range neither lost nor won a mark of touch between two
+/// readings. What another part of it wins would hide what this one loses.
+pub(super) fn is_untouched(before: &[Area], after: &[Area], range: &Range<u64>) -> bool {
     let of = |areas: &[Area]| {
         let at = areas.partition_point(|it| it.end <= range.start);
-        areas.get(at).filter(|it| it.start <= range.start).copied()
+        areas
+            .get(at)
+            .filter(|it| it.start <= range.start && range.end <= it.end)
+            .copied()
     };
     match (of(before), of(after)) {
         (Some(before), Some(after)) => {
             (before.start, before.end) == (after.start, after.end)
-                && after.touched_bytes >= before.touched_bytes
+                && after.touched_bytes == before.touched_bytes
         }
         _ => false,
     }
@@ -268,11 +274,8 @@ impl Marks {
         for area in before {
             let mut ranges = area.part(part, huge);
             ranges.retain(is_forgotten);
-            let later = after.binary_search_by_key(&area.start, |it| it.start);
-            let is_untouched = later.is_ok_and(|at| {
-                after[at].end == area.end && after[at].touched_bytes >= area.touched_bytes
-            });
-            if is_untouched && is_old && ranges.iter().all(is_known) {
+            let is_cold = is_untouched(before, after, &(area.start..area.end));
+            if is_cold && is_old && ranges.iter().all(is_known) {
                 cold.extend(ranges.iter().cloned().map(|range| Cold {
                     range,
                     has_huge: area.has_huge,
