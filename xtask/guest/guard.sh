@@ -29,6 +29,7 @@ modprobe zram num_devices=0 || exit 1
 modprobe -q lz4
 memory_groups "bench"
 groups="apps shell watcher"
+answers=
 for group in $groups; do mkdir $GROUPS_TOP/$group; done
 echo +memory >$GROUPS_TOP/apps/cgroup.subtree_control
 mkdir $GROUPS_TOP/apps/steady
@@ -85,6 +86,7 @@ oomd_start() {
 	printf '[OOM]\nDefaultMemoryPressureDurationSec=20s\n' >/etc/systemd/oomd.conf
 	rm -f /run/systemd/io.system.ManagedOOM
 	/guest/load groups /run/systemd/io.system.ManagedOOM /apps &
+	answers="$answers $!"
 	in_group watcher "/guest/systemd-oomd/lib/systemd/systemd-oomd" >>/tmp/said 2>&1 &
 }
 
@@ -180,6 +182,6 @@ for round in $(seq "$ROUNDS"); do
 done
 sed 's/^/# /' /tmp/said 2>/dev/null
 [ ! -e /run/zmeld/guard.json ] || grep -E 'late|reaction' /run/zmeld/guard.json | sed 's/^/# /'
-kill $steady $watcher 2>/dev/null
+kill $steady $watcher $answers 2>/dev/null
 wait
 exit 0

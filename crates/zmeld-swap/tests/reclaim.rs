@@ -566,11 +566,16 @@ fn what_processes_share_by_fork_is_counted_once() {
 
 #[test]
 fn who_has_the_number_of_a_process_or_is_in_another_group_by_now_is_not_told_of() {
-    let (mut machine, told) = Machine::of_version_one("groups = [\"/app\"]\n", false);
-    *told.replaced.lock().unwrap() = Some(101);
-    machine.put("proc/102/cgroup", "4:memory:/kept\n");
-    machine.between(0, 50);
-    assert!(told.told.lock().unwrap().is_empty());
+    for is_same in [true, false] {
+        let (mut machine, told) = Machine::of_version_one("groups = [\"/app\"]\n", false);
+        if !is_same {
+            *told.replaced.lock().unwrap() = Some(101);
+            machine.put("proc/102/cgroup", "4:memory:/kept\n");
+        }
+        // Later it is followed as who it is by then.
+        machine.between(0, 5);
+        assert_eq!(told.told.lock().unwrap().is_empty(), !is_same);
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What a machine has against a configuration, for who checks it and sets nothing up.
 
-use crate::config::{Config, Kind, Problem, Severity, Trap};
+use crate::config::{Config, GroupPattern, Kind, Problem, Severity, Trap};
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
 use crate::execute::may_go_up;
@@ -9,7 +9,7 @@ use crate::machine::Machine;
 use crate::observe::DamonReclaim;
 use crate::reconcile::Doubt;
 use crate::step::Record;
-use crate::watch::targets::unmatched;
+use crate::watch::targets::{outlook, Outlook};
 use crate::watch::{guard, reclaim};
 use zmeld_linux::Host;
 
@@ -141,9 +141,9 @@ fn of_rules(host: &Host, config: &Config, problems: &mut Vec<Problem>) {
             Err(err) => problems.push(mind("watch.reclaim", err.to_string())),
             Ok(_) if is_accepted => {}
             Ok(_) => {
-                let names = unmatched(host, reclaim::selection(rule)).into_iter();
-                problems
-                    .extend(names.map(|it| Gap::of("watch.reclaim", &it, OF_RECLAIM).problem()));
+                let found = outlook(host, reclaim::selection(rule)).unwrap_or_default();
+                let gaps = RECLAIM.gaps(&rule.groups, &found);
+                problems.extend(gaps.iter().map(Gap::problem));
             }
         }
     }
@@ -246,39 +246,67 @@ impl Gap {
 pub fn guarding(host: &Host, config: &Config) -> Option<Guarding> {
     let rule = config.watch.guard.as_ref()?;
     let found = guard::outlook(host, rule)?;
-    let groups = found.groups;
-    if config.accept.contains(&Trap::UnusedRule) {
-        let gaps = Vec::new();
-        return Some(Guarding { groups, gaps });
-    }
-    let is_of_end = |pattern: &String| rule.end.iter().any(|it| it.to_string() == *pattern);
-    let (of_end, protections): (Vec<_>, Vec<_>) = found.unmatched.into_iter().partition(is_of_end);
-    let protections = protections.iter();
-    let mut gaps: Vec<Gap> = protections
-        .map(|it| Gap::of("watch.guard.protect", it, OF_PROTECT))
-        .collect();
-    if rule.end.is_empty() || !groups.is_empty() {
-        let of_end = of_end.iter();
-        gaps.extend(of_end.map(|it| Gap::of("watch.guard.end", it, OF_END)));
-        return Some(Guarding { groups, gaps });
-    }
-    let why = match of_end.is_empty() {
-        true => "all that it names is protected".to_owned(),
-        false => format!("no control group is called {} here now", of_end.join(", ")),
+    let gaps = match config.accept.contains(&Trap::UnusedRule) {
+        true => Vec::new(),
+        false => GUARD.gaps(&rule.end, &found),
     };
-    gaps.push(Gap {
-        key: "watch.guard.end",
-        why,
-        so: "the guard could end nothing",
-        is_form: false,
-    });
+    let groups = found.groups;
     Some(Guarding { groups, gaps })
 }
 
-/// What comes of a pattern that names no group.
-const OF_RECLAIM: &str = "the rule is not for it, and it protects nothing";
-const OF_END: &str = "the guard cannot end it";
-const OF_PROTECT: &str = "it protects nothing";
+/// What comes of names that no group has, in a rule about groups.
+struct Names {
+    /// The key of those that it is for.
+    key: &'static str,
+    /// What comes of one of them,
+    so: &'static str,
+    /// and of all of them.
+    so_none: &'static str,
+    /// The key of those that it is not for.
+    protect: &'static str,
+}
+
+const RECLAIM: Names = Names {
+    key: "watch.reclaim.groups",
+    so: "the rule is not for it",
+    so_none: "nothing can be reclaimed",
+    protect: "watch.reclaim.protect",
+};
+const GUARD: Names = Names {
+    key: "watch.guard.end",
+    so: "the guard cannot end it",
+    so_none: "the guard could end nothing",
+    protect: "watch.guard.protect",
+};
+
+impl Names {
+    /// What is in vain in a rule for `named`.
+    fn gaps(&self, named: &[GroupPattern], found: &Outlook) -> Vec<Gap> {
+        let is_named = |pattern: &&String| named.iter().any(|it| it.to_string() == **pattern);
+        let (missing, protections): (Vec<_>, Vec<_>) = found.unmatched.iter().partition(is_named);
+        let protections = protections.into_iter();
+        let mut gaps: Vec<Gap> = protections
+            .map(|it| Gap::of(self.protect, it, "it protects nothing"))
+            .collect();
+        if named.is_empty() || found.is_for_root || !found.groups.is_empty() {
+            let missing = missing.into_iter();
+            gaps.extend(missing.map(|it| Gap::of(self.key, it, self.so)));
+            return gaps;
+        }
+        let missing: Vec<&str> = missing.into_iter().map(String::as_str).collect();
+        let why = match missing.is_empty() {
+            true => "all that it names is protected".to_owned(),
+            false => format!("no control group is called {} here now", missing.join(", ")),
+        };
+        gaps.push(Gap {
+            key: self.key,
+            why,
+            so: self.so_none,
+            is_form: false,
+        });
+        gaps
+    }
+}
 
 fn mind(key: &str, what: String) -> Problem {
     Problem {

@@ -59,19 +59,35 @@ pub(super) struct Targets {
     pub is_protect_unmatched: bool,
 }
 
-/// What a rule names on that machine and no control group is called; nothing where
-/// that cannot be told.
-pub(crate) fn unmatched(host: &Host, rule: Selection) -> Vec<String> {
-    let Ok(hierarchy) = Hierarchy::find(host) else {
-        return Vec::new();
-    };
+/// What a rule comes to on a machine.
+#[derive(Debug, Default)]
+pub(crate) struct Outlook {
+    /// What it names and no group is called, as it is written there.
+    pub unmatched: Vec<String>,
+    /// The groups that it is for, each with what is below it.
+    pub groups: Vec<String>,
+    /// It names the root, whose own processes it is for, too.
+    pub is_for_root: bool,
+}
+
+impl From<Targets> for Outlook {
+    fn from(targets: Targets) -> Outlook {
+        Outlook {
+            unmatched: targets.unmatched,
+            groups: targets.groups.into_values().collect(),
+            is_for_root: targets.root.is_some(),
+        }
+    }
+}
+
+/// What a rule comes to; none where that cannot be told.
+pub(crate) fn outlook(host: &Host, rule: Selection) -> Option<Outlook> {
     let never = AtomicBool::new(false);
-    let targets = match hierarchy {
+    let targets = match Hierarchy::find(host).ok()? {
         Some(hierarchy) => Targets::choose(host, &hierarchy, rule, &never),
         None => Targets::without_groups(host, rule, &never),
-    }
-    .ok();
-    targets.map(|it| it.unmatched).unwrap_or_default()
+    };
+    Some(targets.ok()?.into())
 }
 
 impl Targets {

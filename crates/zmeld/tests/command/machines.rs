@@ -372,6 +372,31 @@ fn names_of_groups_that_are_not_there_are_told() {
         );
         assert_eq!(err.lines().count(), 1, "{err}");
     }
+    // The same of what is reclaimed from.
+    for (rule, line) in [
+        (
+            "groups = [\"/user.slice\", \"rediss.service\"]\n",
+            ":2:10: watch.reclaim.groups: no control group is called rediss.service here now, so \
+             that the rule is not for it",
+        ),
+        (
+            "groups = [\"rediss.service\"]\n",
+            "rediss.service here now, so that nothing can be reclaimed",
+        ),
+        (
+            "protect = [\"shh.service\"]\n",
+            ":2:11: watch.reclaim.protect: no control group is called shh.service here now, so \
+             that it protects nothing",
+        ),
+        (
+            "groups = [\"/user.slice\"]\nprotect = [\"/user.slice\"]\n",
+            "watch.reclaim.groups: all that it names is protected, so that nothing can be reclaimed",
+        ),
+    ] {
+        let (code, err) = check(&format!("[watch.reclaim]\n{rule}"));
+        assert!(code == 1 && err.contains(line), "{err}");
+        assert_eq!(err.lines().count(), 1, "{err}");
+    }
     // Programs come and go: a form of names is told, and is no trap.
     let forms = "[watch.guard]\nend = [\"/user.slice\"]\nprotect = [\"vte-spawn-*.scope\"]\n";
     let (code, err) = check(forms);

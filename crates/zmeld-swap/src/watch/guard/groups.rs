@@ -13,7 +13,7 @@ use crate::config::{GroupPattern, GuardRule};
 use crate::error::Error;
 use crate::room::hierarchy::Hierarchy;
 use crate::watch::is_due;
-use crate::watch::targets::{Selection, Targets};
+use crate::watch::targets::{Outlook, Selection, Targets};
 use zmeld_linux::Host;
 
 /// How often groups are chosen; while memory is short and there is some, since what runs
@@ -208,28 +208,15 @@ fn is_of_rule(pattern: &str) -> bool {
     !NEVER.contains(&pattern)
 }
 
-/// What a rule comes to on that machine.
-pub(crate) struct Outlook {
-    /// What it names and no group is called, as it is written there.
-    pub unmatched: Vec<String>,
-    /// The groups that it may end, each with what is below it.
-    pub groups: Vec<String>,
-}
-
 /// What a rule comes to; none where that cannot be told.
 pub(crate) fn outlook(host: &Host, rule: &GuardRule) -> Option<Outlook> {
     let hierarchy = hierarchy(host).ok()?;
     let protect = protected(rule).ok()?;
     let never = AtomicBool::new(false);
-    let targets = Targets::choose(host, &hierarchy, selection(rule, &protect), &never).ok()?;
-    Some(Outlook {
-        unmatched: targets
-            .unmatched
-            .into_iter()
-            .filter(|it| is_of_rule(it))
-            .collect(),
-        groups: targets.groups.into_values().collect(),
-    })
+    let targets = Targets::choose(host, &hierarchy, selection(rule, &protect), &never);
+    let mut found = Outlook::from(targets.ok()?);
+    found.unmatched.retain(|it| is_of_rule(it));
+    Some(found)
 }
 
 /// What the rule protects, and what is never ended.

@@ -613,6 +613,9 @@ impl Reclaimer {
         let known = self.followed.get_mut(group).filter(|it| !it.is_other);
         let reading = match known {
             Some(known) => {
+                if let By::Processes(processes) = &mut known.by {
+                    processes.look_for_others(host, round)?;
+                }
                 let reading = known.by.reading(host, group, now)?;
                 reading.filter(|reading| !known.history.is_of_another(reading))
             }

@@ -33,6 +33,8 @@ use crate::room::hierarchy::Hierarchy;
 const MEMBER_BYTES_MIN: u64 = 1 << 20;
 /// nor more of them in a group, the largest.
 const MEMBERS_MAX: usize = 256;
+/// Others are looked for so often, as long as that takes little.
+const OTHERS_EVERY: Duration = Duration::from_secs(10);
 /// Looking takes no larger share of the time than one in so many: `smaps` is read twice,
 /// which keeps the process from mapping memory meanwhile.
 const LOOK_PAUSE: u32 = 100;
@@ -88,6 +90,8 @@ pub(super) struct Processes {
     came_back: u64,
     cold: VecDeque<Found>,
     next_look: Option<Instant>,
+    /// When others are looked for, that came since.
+    next_choice: Option<Instant>,
     /// Which process has the first turn then.
     next_member: u32,
     huge: u64,
@@ -134,6 +138,7 @@ impl Processes {
             came_back: 0,
             cold: VecDeque::new(),
             next_look: None,
+            next_choice: None,
             next_member: 0,
             huge: host.read_u64(HUGE).unwrap_or(0),
             refused: None,
@@ -172,6 +177,22 @@ impl Processes {
             });
             self.members.insert(pid, member);
         }
+        Ok(())
+    }
+
+    /// Follows those that came since, too: programs are begun at any time.
+    ///
+    /// # Errors
+    /// When they cannot be listed.
+    pub fn look_for_others(&mut self, host: &Host, round: &Round) -> Result<(), Error> {
+        let next = self.next_choice.get_or_insert(round.now + OTHERS_EVERY);
+        if round.now < *next {
+            return Ok(());
+        }
+        let begin = Instant::now();
+        self.choose(host, self.whose.clone(), round.stop)?;
+        let pause = OTHERS_EVERY.max(begin.elapsed() * LOOK_PAUSE);
+        self.next_choice = Some(round.now + pause);
         Ok(())
     }
 
@@ -804,6 +825,25 @@ mod tests {
         let wins = [0, 253, 356, 510, 642, 900, 1002, 1100];
         assert!(!finds_cold(move |time| wins[time as usize]));
         assert!(finds_cold(|_| 253));
+    }
+
+    #[test]
+    fn who_came_since_is_followed_within_ten_seconds() {
+        let dir = machine();
+        let host = Host::at(dir.path());
+        let stop = AtomicBool::new(false);
+        let mut of = all(&host, &Room::new(1 << 20));
+        let others = dir.path().join("proc/102");
+        std::fs::create_dir(&others).unwrap();
+        for name in ["stat", "status"] {
+            std::fs::copy(dir.path().join("proc/101").join(name), others.join(name)).unwrap();
+        }
+        let begin = Instant::now();
+        for (seconds, members) in [(0, 1), (9, 1), (10, 2)] {
+            let round = Round::new(begin + Duration::from_secs(seconds), &stop, false);
+            of.look_for_others(&host, &round).unwrap();
+            assert_eq!(of.members.len(), members, "{seconds}");
+        }
     }
 
     #[test]
