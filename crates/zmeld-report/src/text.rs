@@ -33,16 +33,28 @@ pub fn width(text: &str) -> usize {
 /// Running text in lines of at most `width` columns. A number stays with its unit; hyphens do not break words;
 /// only a word that is longer than a line is broken.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
-    let glued = glue_units(text);
-    let options = Options::new(width.max(1))
+    let mut lines = Vec::new();
+    wrap_into(&mut lines, &glue_units(text), width, width);
+    let shown = lines.into_iter();
+    shown
+        .map(|line| line.replace(NO_BREAK_SPACE, " "))
+        .collect()
+}
+
+/// The same at `at` columns, and at fewer where that is too wide: the library adds up the widths
+/// of characters, and a sequence of them (of emoji) may be wider.
+fn wrap_into(lines: &mut Vec<String>, text: &str, width: usize, at: usize) {
+    let options = Options::new(at.max(1))
         .word_separator(WordSeparator::AsciiSpace)
         .word_splitter(WordSplitter::NoHyphenation)
         .wrap_algorithm(WrapAlgorithm::FirstFit)
         .break_words(true);
-    textwrap::wrap(&glued, options)
-        .into_iter()
-        .map(|line| line.replace(NO_BREAK_SPACE, " "))
-        .collect()
+    for line in textwrap::wrap(text, options) {
+        match line.width() > width && at > 1 {
+            true => wrap_into(lines, &line, width, at - 1),
+            false => lines.push(line.into_owned()),
+        }
+    }
 }
 
 /// The text with no-break spaces between numbers and units (`4.21 GiB`, `12.8 %`, `2.31 ± 0.02`).
@@ -187,6 +199,8 @@ mod tests {
             ["a ratio of", "2.31 ± 0.02", "holds"]
         );
         assert_eq!(wrap("codec lzo-rle", 9), ["codec", "lzo-rle"]);
+        // With its selector a digit is two columns wide.
+        assert_eq!(wrap("a 0\u{fe0f} b", 4), ["a 0\u{fe0f}", "b"]);
     }
 
     #[test]
