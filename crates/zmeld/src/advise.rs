@@ -1,4 +1,5 @@
-//! The call by which `zmeld watch` reclaims from processes, from the crate that may make it.
+//! The call by which `zmeld watch` reclaims from processes, and `zmeld bench size` sees which
+//! pages are touched, from the crate that may make it.
 
 use std::io;
 use std::ops::Range;
@@ -6,6 +7,14 @@ use std::os::fd::BorrowedFd;
 
 use zmeld_store::advise::{process_madvise, Advice};
 use zmeld_swap::watch::Advise;
+
+/// Swaps these pages of a process out, as far as it can be done.
+///
+/// # Errors
+/// What the system says.
+pub fn page_out(process: BorrowedFd<'_>, ranges: &[Range<u64>]) -> io::Result<()> {
+    process_madvise(process, ranges, Advice::PageOut).map(drop)
+}
 
 /// This machine's processes.
 pub struct Madvise;

@@ -36,6 +36,7 @@ use crate::limit::{Group, Hierarchy};
 use crate::measure::machine::{memory, reclaim_daemons};
 use crate::measure::HostFacts;
 use crate::recipe::{Case, Recipe};
+use crate::size::sampled::PageOut;
 use crate::size::SizeSearch;
 use crate::vm::host::BootImage;
 use crate::workload::Workload;
@@ -62,6 +63,8 @@ pub struct Settings {
     pub workload: Vec<String>,
     /// The kernel's image for virtual machines; none: one that is installed.
     pub kernel: Option<PathBuf>,
+    /// Swaps pages of a process out; without it nothing is predicted page by page.
+    pub page_out: Option<PageOut>,
 }
 
 /// What happens meanwhile.

@@ -2,6 +2,8 @@
 //! answer yet, with the limit that is its turn, and one without a limit, in an order drawn
 //! anew.
 
+use std::fs;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -10,19 +12,20 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
 use super::result::{CaseFacts, Outcome};
-use super::{Event, Lab, RESERVE_BYTES};
+use super::{Event, Lab, RunSetup, RESERVE_BYTES};
 use crate::arm::{Arm, SizeBases};
 use crate::error::Error;
 use crate::limit::Group;
-use crate::measure::machine::memory;
+use crate::measure::machine::{held, memory};
 use crate::recipe::{Case, Metric, Recipe};
 use crate::size::predict::{cost_of, FaultCost, Prediction};
 use crate::size::result::UNLIMITED_FIRST;
+use crate::size::sampled::{Looker, PageOut, Sampled};
 use crate::size::touches::{self, TouchLog};
 use crate::size::{SizeRun, SizeSearch};
 use crate::statistics::stopping::StoppingRule;
 use crate::workload::content::PageContent;
-use crate::workload::{Touch, Workload};
+use crate::workload::{Copies, Touch, Workload};
 
 /// After so many runs without a limit, one in every third round shows whether the machine is still as it was.
 const UNLIMITED_OFTEN: usize = 16;
@@ -33,6 +36,10 @@ const GIVE_UP_S: f64 = 1.0;
 const PROBE_RUNS: usize = 3;
 const PROBE_BYTES: u64 = 32 << 20;
 const PROBE_MAX_S: f64 = 30.0;
+const PROBE_TOUCHES: u64 = 30_000;
+const PROBE_WRITES: f64 = 0.3;
+/// Where pages of the workload are while that is measured, in the experiment's folder, which is closed to others.
+const OWN_PAGES: &str = "pages";
 
 /// Whether anything is predicted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +66,7 @@ impl Lab<'_> {
         }
         self.fits(search.peak_bytes)?;
         self.leave_set_ups_out(search)?;
+        self.look_page_by_page(search)?;
         self.measure_costs(search)?;
         search.conclude();
         if predicts == Predicts::Only {
@@ -121,11 +129,109 @@ impl Lab<'_> {
         }
         search.prediction = log.filter(TouchLog::is_enough).map(|log| Prediction {
             log,
+            sampled: None,
             run_s: measured.ended.usage.elapsed_s,
             costs: Vec::new(),
             curves: Vec::new(),
         });
         Ok(true)
+    }
+
+    /// Which pages are touched, and when: another run without a limit, of which a sample of pages is swapped out on
+    /// purpose. Where that cannot be done, it is said why, and what was seen of all pages has to do.
+    fn look_page_by_page(&mut self, search: &mut SizeSearch) -> Result<(), Error> {
+        let wanted = |prediction: &Prediction| prediction.sampled.is_none();
+        let Some(run_s) = search
+            .prediction
+            .as_ref()
+            .filter(|it| wanted(it))
+            .map(|it| it.run_s)
+        else {
+            return Ok(());
+        };
+        let bases = SizeBases {
+            limit: search.peak_bytes,
+            footprint: search.footprint_bytes,
+        };
+        let arms = Recipe::load("size")?.arms;
+        let mut arms = arms.into_iter().filter(|arm| arm.name.starts_with("zram"));
+        let arm = arms.find(|arm| arm.check(&self.host, bases).is_ok());
+        let found = match (self.settings.page_out, arm) {
+            (None, _) => Err("this program cannot swap pages of another one out"),
+            (_, None) => Err("there is no zram to swap to"),
+            (Some(page_out), Some(arm)) => {
+                self.tell(search, Some("which pages are touched"), None);
+                self.sampled(search, run_s, page_out, &arm)?
+            }
+        };
+        match (found, &mut search.prediction) {
+            (Ok(sampled), Some(prediction)) => prediction.sampled = Some(sampled),
+            (Err(why), _) if !self.stopped() => (self.listener)(Event::Note(&format!(
+                "which pages are touched is not seen page by page: {why}"
+            ))),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn sampled(
+        &mut self,
+        search: &SizeSearch,
+        run_s: f64,
+        page_out: PageOut,
+        arm: &Arm,
+    ) -> Result<Result<Sampled, &'static str>, Error> {
+        let bases = SizeBases {
+            limit: search.peak_bytes,
+            footprint: search.footprint_bytes,
+        };
+        let group = Group::create(&self.hierarchy, "pages")?;
+        let applied = match arm.apply(&self.host, bases, &group, self.disk.as_ref()) {
+            Ok(applied) => applied,
+            Err(err) if err.is_missing() => return Ok(Err("there is no zram to swap to")),
+            Err(err) => return Err(err),
+        };
+        let set_up = RunSetup { group, applied };
+        let RunSetup { group, applied } = &set_up;
+        let devices = applied.devices().to_vec();
+        let (folder, over) = (group.file(""), AtomicBool::new(false));
+        let looker = Looker::new(
+            &folder,
+            group.freezer(),
+            page_out,
+            search.footprint_bytes,
+            run_s,
+        );
+        let stored = || {
+            let held = devices.iter().find_map(|name| held(name))?;
+            Some((held.stored_bytes, held.compressed_bytes))
+        };
+        let (measured, trace) = std::thread::scope(|scope| {
+            let looking = scope.spawn(|| looker.watch(&over, &stored));
+            let measured = self.supervised(
+                search.case(),
+                search.recipe.run_max_s,
+                group,
+                None,
+                &devices,
+            );
+            over.store(true, Ordering::SeqCst);
+            (measured, looking.join().ok())
+        });
+        let measured = measured?;
+        drop(set_up.group);
+        set_up.applied.undo()?;
+        Ok(match (measured.outcome, trace) {
+            (Outcome::Finished, Some(trace)) => {
+                let own = self.folder.path().join(OWN_PAGES);
+                let copies = trace.copies();
+                if !copies.is_empty() {
+                    fs::write(&own, copies).map_err(|err| Error::io("write", own, err))?;
+                }
+                trace.concluded(measured.ended.usage.elapsed_s)
+            }
+            _ => Err("the run that was looked at did not finish"),
+        })
     }
 
     /// What a fault costs with each set-up that swaps: short runs of pages touched at random, with a limit and without.
@@ -153,12 +259,25 @@ impl Lab<'_> {
         if wanted.is_empty() {
             return Ok(());
         }
-        let probe = probe();
+        let own = self.folder.path().join(OWN_PAGES);
+        let probe = probe(own.exists().then_some(own));
+        let result = self.add_costs_of(&probe, &wanted, search, prediction);
+        let _ = fs::remove_file(self.folder.path().join(OWN_PAGES));
+        result
+    }
+
+    fn add_costs_of(
+        &mut self,
+        probe: &Recipe,
+        wanted: &[usize],
+        search: &mut SizeSearch,
+        prediction: &mut Prediction,
+    ) -> Result<(), Error> {
         let mut without_s = Vec::new();
         let mut with: Vec<Vec<(f64, u64)>> = vec![Vec::new(); wanted.len()];
         for round in 0..PROBE_RUNS {
             self.tell(search, Some("what a fault costs"), None);
-            match self.probed(&probe, &Arm::without_limit(), round)? {
+            match self.probed(probe, &Arm::without_limit(), round)? {
                 Some((seconds, _)) => without_s.push(seconds),
                 None => return Ok(()),
             }
@@ -167,7 +286,7 @@ impl Lab<'_> {
                     continue;
                 }
                 let arm = search.recipe.arms[at].clone();
-                match self.probed(&probe, &arm, round) {
+                match self.probed(probe, &arm, round) {
                     Ok(Some(run)) => with[which].push(run),
                     Ok(None) => return Ok(()),
                     Err(err) if err.is_missing() => {
@@ -340,8 +459,23 @@ impl Lab<'_> {
     }
 }
 
-/// The workload that shows what a fault costs.
-fn probe() -> Recipe {
+/// The workload that shows what a fault costs: with pages that the workload had, where they are known.
+fn probe(pages: Option<PathBuf>) -> Recipe {
+    let workload = match pages {
+        Some(pages) => Workload::Copies(Copies {
+            pages,
+            bytes: PROBE_BYTES,
+            touches: PROBE_TOUCHES,
+            write_share: PROBE_WRITES,
+        }),
+        None => Workload::Touch(Touch {
+            bytes: PROBE_BYTES,
+            touches: PROBE_TOUCHES,
+            zipf: 0.5,
+            write_share: PROBE_WRITES,
+            content: PageContent::default(),
+        }),
+    };
     Recipe {
         name: "what a fault costs".to_owned(),
         question: String::new(),
@@ -358,13 +492,7 @@ fn probe() -> Recipe {
         run_max_s: PROBE_MAX_S,
         cases: vec![Case {
             name: "pages touched at random".to_owned(),
-            workload: Workload::Touch(Touch {
-                bytes: PROBE_BYTES,
-                touches: 30_000,
-                zipf: 0.5,
-                write_share: 0.3,
-                content: PageContent::default(),
-            }),
+            workload,
             full: None,
             limit: Some("70% of footprint".to_owned()),
             full_limit: None,

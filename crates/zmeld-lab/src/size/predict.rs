@@ -1,4 +1,7 @@
-//! What limits would do, from one run without any: how many major faults, and how much time.
+//! What limits would do, from runs without any: how many major faults, and how much time.
+//!
+//! Where pages were seen one by one ([`Sampled`]), what each room does was computed from that. Else
+//! it follows from the referenced bits of all pages ([`TouchLog`]), as told here.
 //!
 //! With room for `L` bytes, and pages evicted in the order in which they were last
 //! touched, the pages in memory at any moment are the `L` bytes touched last. An epoch of
@@ -23,6 +26,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::sampled::Sampled;
 use super::touches::{Epoch, TouchLog};
 use crate::statistics::Interval;
 
@@ -30,7 +34,9 @@ use crate::statistics::Interval;
 const LIMIT_ERROR: f64 = 0.02;
 /// So many times as much as pages of the probe a program's own may cost: they compress slower, and a program that is
 /// interrupted finds its caches full of others' data. Programs that were run took up to that (docs/experiments.md).
-const OWN_PAGES: f64 = 2.5;
+const MADE_UP_PAGES: f64 = 2.5;
+/// The same where the probe had pages of the program.
+const OWN_PAGES: f64 = 1.5;
 /// The kernel reads a page at a time for a fault.
 const PAGE: f64 = 4096.0;
 /// The largest power with which a slope goes on.
@@ -41,6 +47,9 @@ const POWER_MAX: f64 = 4.0;
 pub struct Prediction {
     /// What was seen in a run without a limit.
     pub log: TouchLog,
+    /// What was seen page by page in another one; absent where that could not be done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampled: Option<Sampled>,
     /// How long that run took.
     pub run_s: f64,
     /// What a fault costs with each set-up that swaps, measured in short runs of pages touched at random.
@@ -265,18 +274,42 @@ impl Prediction {
     /// What a limit does with a set-up; none where nothing is known of it.
     pub fn point(&self, set_up: &str, limit_bytes: u64) -> Option<Point> {
         let cost = self.costs.iter().find(|cost| cost.set_up == set_up)?;
-        let faults = self.log.faults(limit_bytes)?;
+        let faults = self.faults(limit_bytes)?;
         let slowdown = |faults: f64, seconds: f64| 1.0 + (faults * seconds).max(0.0) / self.run_s;
         let (count, seconds) = (faults.count, cost.seconds);
+        let unlike = match self.sampled {
+            Some(_) => OWN_PAGES,
+            None => MADE_UP_PAGES,
+        };
         Some(Point {
             limit_bytes,
             faults: count,
             slowdown: Interval {
                 value: slowdown(count.value, seconds.value),
                 low: slowdown(count.low, seconds.low),
-                high: slowdown(count.high, seconds.high * OWN_PAGES),
+                high: slowdown(count.high, seconds.high * unlike),
             },
             at_least: faults.at_least,
+        })
+    }
+
+    /// The faults of a limit, from what was seen page by page where that is known.
+    pub fn faults(&self, limit_bytes: u64) -> Option<Faults> {
+        let Some(sampled) = &self.sampled else {
+            return self.log.faults(limit_bytes);
+        };
+        let room = limit_bytes.saturating_sub(sampled.kernel_bytes) as f64;
+        let at = sampled.faults(room)?;
+        let more = sampled.faults(room * (1.0 + LIMIT_ERROR))?;
+        // What is not on a disk yet cannot be dropped: memory goes out in its place, or does not.
+        let less = sampled.faults(room * (1.0 - LIMIT_ERROR) - sampled.unwritten_bytes as f64)?;
+        Some(Faults {
+            count: Interval {
+                value: at.faults,
+                low: (more.faults - 2.0 * more.error).clamp(0.0, at.faults),
+                high: (less.faults + 2.0 * less.error).max(at.faults),
+            },
+            at_least: at.at_least,
         })
     }
 
@@ -498,6 +531,7 @@ mod tests {
         assert!(cost_of(&[], &[(1.0, 1)]).is_none() && cost_of(&[1.0], &[(2.0, 0)]).is_none());
         let mut prediction = Prediction {
             log: seen(&trace("hot and cold", 6)),
+            sampled: None,
             run_s: 6.0,
             costs: vec![FaultCost {
                 set_up: "zram".to_owned(),

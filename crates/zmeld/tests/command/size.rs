@@ -199,6 +199,8 @@ fn one_run_without_a_limit_predicts_a_curve() {
         "TouchLog",
         "Epoch",
         "Look",
+        "SampledPages",
+        "RoomFaults",
         "FaultCost",
         "PredictedPoint",
     ] {

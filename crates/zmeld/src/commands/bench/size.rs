@@ -25,7 +25,7 @@ Examples:
   zmeld bench size -- ./my-program --batch           every set-up that the kernel has
   zmeld bench size --set-ups disk,zram --html size.html -- 7zz b 1 -md22
   zmeld bench size --slowdown 20% --within 10% -- make -j2
-  zmeld bench size --predict-only -- ./my-program    in one run without a limit
+  zmeld bench size --predict-only -- ./my-program    from runs without a limit
   zmeld bench size --basis machine -- ./my-program   its RAM holds the store as well
   zmeld bench size --recipe vps-7zip                 a recipe's workload and set-ups
   zmeld bench size --budget 20m --output size.json -- ./my-program
@@ -72,7 +72,7 @@ pub struct SizeArgs {
         help_heading = "What is asked"
     )]
     basis: BasisName,
-    /// Only predict, from one run without a limit: try no limit
+    /// Only predict, from runs without a limit: try no limit
     #[arg(long, help_heading = "What is asked")]
     predict_only: bool,
     /// Predict nothing

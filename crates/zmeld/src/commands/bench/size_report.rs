@@ -202,7 +202,7 @@ fn unfinished(search: &SizeSearch, runs: &[SizeRun]) -> String {
 
 /// The least RAM of each set-up as it was predicted, and what a fault costs.
 fn predicted_table(prediction: &Prediction) -> Table {
-    let mut table = Table::new("Predicted from one run without a limit")
+    let mut table = Table::new("Predicted from runs without a limit")
         .column(Column::text("set-up").names_row())
         .column(Column::bytes("least RAM"))
         .column(Column::count("faults").with_interval())
@@ -223,6 +223,18 @@ fn predicted_table(prediction: &Prediction) -> Table {
         ]);
     }
     let log = &prediction.log;
+    if let Some(sampled) = &prediction.sampled {
+        table.note(format!(
+            "In another run without a limit, which took {} instead of {}, a sample of {} pages ({} of all) was swapped \
+             out {} times to see which came back. A fault's cost is of pages that the program had.",
+            seconds(sampled.elapsed_s),
+            seconds(prediction.run_s),
+            sampled.pages,
+            percent(sampled.share),
+            sampled.looks
+        ));
+        return table;
+    }
     table.note(format!(
         "In {} epochs of {} it was looked at which pages were touched again, which took {} of the time. A fault's \
          cost is of pages touched at random that compress to some 40 %; those of programs may cost more.",
