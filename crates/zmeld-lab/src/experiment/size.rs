@@ -164,14 +164,31 @@ impl Lab<'_> {
                 self.sampled(search, run_s, page_out, &arm)?
             }
         };
+        // The first run read its files, and was looked at: how long it takes is better seen without either.
+        let again_s = match self.stopped() || found.is_err() {
+            true => None,
+            false => self.timed(search)?,
+        };
         match (found, &mut search.prediction) {
-            (Ok(sampled), Some(prediction)) => prediction.sampled = Some(sampled),
+            (Ok(sampled), Some(prediction)) => {
+                prediction.sampled = Some(sampled);
+                prediction.run_s = again_s.unwrap_or(prediction.run_s);
+            }
             (Err(why), _) if !self.stopped() => (self.listener)(Event::Note(&format!(
                 "which pages are touched is not seen page by page: {why}"
             ))),
             _ => {}
         }
         Ok(())
+    }
+
+    /// How long a run without a limit takes that nobody looks at; none: it did not finish.
+    fn timed(&mut self, search: &SizeSearch) -> Result<Option<f64>, Error> {
+        self.tell(search, None, None);
+        let (recipe, case) = (search.recipe.clone(), search.case().clone());
+        let facts = CaseFacts::new(&case, search.footprint_bytes);
+        let run = self.run_once(&recipe, &case, &Arm::without_limit(), &facts, 0)?;
+        Ok((run.outcome == Outcome::Finished).then_some(run.ended.usage.elapsed_s))
     }
 
     fn sampled(

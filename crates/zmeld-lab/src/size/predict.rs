@@ -35,7 +35,7 @@ const LIMIT_ERROR: f64 = 0.02;
 /// So many times as much as pages of the probe a program's own may cost: they compress slower, and a program that is
 /// interrupted finds its caches full of others' data. Programs that were run took up to that (docs/experiments.md).
 const MADE_UP_PAGES: f64 = 2.5;
-/// The same where the probe had pages of the program.
+/// The same where the probe had pages of the program, which writes no files: reclaim meets these, too.
 const OWN_PAGES: f64 = 1.5;
 /// The kernel reads a page at a time for a fault.
 const PAGE: f64 = 4096.0;
@@ -50,7 +50,7 @@ pub struct Prediction {
     /// What was seen page by page in another one; absent where that could not be done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampled: Option<Sampled>,
-    /// How long that run took.
+    /// How long a run takes without a limit: the one that was looked at, or one that nobody looked at.
     pub run_s: f64,
     /// What a fault costs with each set-up that swaps, measured in short runs of pages touched at random.
     pub costs: Vec<FaultCost>,
@@ -277,9 +277,9 @@ impl Prediction {
         let faults = self.faults(limit_bytes)?;
         let slowdown = |faults: f64, seconds: f64| 1.0 + (faults * seconds).max(0.0) / self.run_s;
         let (count, seconds) = (faults.count, cost.seconds);
-        let unlike = match self.sampled {
-            Some(_) => OWN_PAGES,
-            None => MADE_UP_PAGES,
+        let unlike = match &self.sampled {
+            Some(sampled) if !sampled.writes_files() => OWN_PAGES,
+            _ => MADE_UP_PAGES,
         };
         Some(Point {
             limit_bytes,

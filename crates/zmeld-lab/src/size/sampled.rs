@@ -42,6 +42,8 @@ const LOOKS: f64 = 2000.0;
 const PAUSE_LEAST_S: f64 = 0.002;
 /// The workload goes on between two looks for so long at least, as a share of what the look before took.
 const PAUSE_SHARE: f64 = 0.3;
+/// Files that were written to count from that share of the largest room on.
+const WRITES_LEAST: f64 = 0.01;
 /// A mapping that is larger is passed over: some programs reserve addresses without end.
 const MAPPING_MAX: u64 = 64 << 30;
 /// More than that share of what is swapped may not be shared, or nothing is said.
@@ -514,6 +516,12 @@ impl Trace {
 }
 
 impl Sampled {
+    /// Whether a part of its memory was files that were written to, which counts.
+    pub(crate) fn writes_files(&self) -> bool {
+        let largest = self.rooms.first().map_or(0, |it| it.room_bytes);
+        self.unwritten_bytes as f64 > WRITES_LEAST * largest as f64
+    }
+
     /// The faults with room for so much.
     pub fn faults(&self, room_bytes: f64) -> Option<RoomFaults> {
         let first = self.rooms.first()?;
