@@ -5,6 +5,7 @@
 //! last. What an interrupted run left is used again where it can be.
 
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -259,8 +260,13 @@ pub fn provide(
     let place = folder(recipe.name)?;
     let _held = lock(&place)?;
     let ready = place.join("ready");
-    if let Ok(release) = fs::read_to_string(&ready) {
-        return Ok(Ok(kernel(&place, release.trim())?));
+    let configuration = configuration(recipe)?;
+    let there = fs::read_to_string(&ready).unwrap_or_default();
+    // What was made from another configuration is made anew.
+    let there = there.trim_end();
+    let (release, made_from) = there.split_once(' ').unwrap_or((there, ""));
+    if !release.is_empty() && made_from == configuration {
+        return Ok(Ok(kernel(&place, release)?));
     }
     let made = match recipe.kind {
         Kind::UserMode => build_user_mode(log, recipe, &place)?,
@@ -270,8 +276,20 @@ pub fn provide(
         Ok(release) => release,
         Err(reason) => return Ok(Err(reason)),
     };
-    fs::write(&ready, format!("{release}\n"))?;
+    fs::write(&ready, format!("{release} {configuration}").trim_end())?;
     Ok(Ok(kernel(&place, &release)?))
+}
+
+/// What a kernel's configuration is made of, in a word that differs with it; empty where we make none.
+fn configuration(recipe: &KernelRecipe) -> Result<String> {
+    if recipe.fragments.is_empty() {
+        return Ok(String::new());
+    }
+    let mut hash = DefaultHasher::new();
+    for fragment in recipe.fragments {
+        fs::read(guest_folder().join(fragment))?.hash(&mut hash);
+    }
+    Ok(format!("{:016x}", hash.finish()))
 }
 
 fn kernel(recipe: &'static KernelRecipe, place: &Path, release: &str) -> Result<Kernel> {

@@ -343,6 +343,7 @@ fn command(
     let kind = kernel_kind(kernel);
     let kept = kernel.folder()?.join("kvm");
     let machine = VirtualMachine {
+        shows_files: false,
         kernel: kernel.image.clone(),
         kind,
         archive: archive.to_owned(),

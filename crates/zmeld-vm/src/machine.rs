@@ -20,6 +20,9 @@ pub const ARM64_PROGRAM: &str = "qemu-system-aarch64";
 /// Pi 5, which has pages of 4 and of 16 KiB.
 const ARM64_MACHINE: &[&str] = &["-machine", "virt", "-cpu", "cortex-a76"];
 
+/// What QEMU calls this machine's files to the guest.
+const FILES_TAG: &str = "files";
+
 /// Starting a kernel in hardware takes no longer where it works at all.
 const PROBE_MAX: Duration = Duration::from_secs(20);
 
@@ -93,6 +96,9 @@ pub struct VirtualMachine {
     pub lines: Lines,
     /// Where user-mode Linux keeps what it needs while it runs.
     pub folder: PathBuf,
+    /// Whether the guest may mount this machine's files ([`VirtualMachine::files_mount`]). QEMU lets it read them
+    /// alone; what user-mode Linux mounts read-only it could mount anew.
+    pub shows_files: bool,
     /// More for the kernel's command line; what stands behind `--` is for its first program.
     pub append: String,
     /// More for QEMU's.
@@ -118,6 +124,18 @@ impl VirtualMachine {
         match kind {
             KernelKind::Image | KernelKind::Arm64Image => "/dev/vda",
             KernelKind::UserMode => "/dev/ubda",
+        }
+    }
+
+    /// How the guest mounts this machine's files: the source, the kind of file system, its options.
+    pub fn files_mount(kind: KernelKind) -> [&'static str; 3] {
+        match kind {
+            KernelKind::Image | KernelKind::Arm64Image => {
+                // They do not change under the guest, so that it may keep what it read.
+                let options = "trans=virtio,version=9p2000.L,msize=512000,cache=loose";
+                [FILES_TAG, "9p", options]
+            }
+            KernelKind::UserMode => ["none", "hostfs", "/"],
         }
     }
 
@@ -197,6 +215,11 @@ impl VirtualMachine {
             for option in disk.options(index) {
                 say(&[&option]);
             }
+        }
+        if self.shows_files {
+            let readable = "security_model=none,readonly=on,multidevs=remap";
+            words.push("-virtfs".to_owned());
+            words.push(format!("local,path=/,mount_tag={FILES_TAG},{readable}"));
         }
         words.extend(self.qemu.iter().cloned());
         words.push("-append".to_owned());
@@ -331,6 +354,7 @@ mod tests {
                 answer: "r".into(),
             },
             folder: "f".into(),
+            shows_files: true,
             append: "rdinit=/bin/run -- one two".into(),
             qemu: Vec::new(),
             hardware: false,
@@ -342,6 +366,7 @@ mod tests {
             "-serial file:m -serial file:r",
             "file=x,,y,format=raw,if=none,cache=none,id=disk0",
             "throttling.bps-read=6870000,throttling.iops-write=9 -device",
+            "-virtfs local,path=/,mount_tag=files,security_model=none,readonly=on,",
             "console=ttyS0,115200 panic=-1 rdinit=/bin/run -- one two",
         ] {
             assert!(words.contains(part), "{part}: {words}");
@@ -378,6 +403,7 @@ mod tests {
                 messages: "m".into(),
             },
             folder: "f".into(),
+            shows_files: false,
             append: "rdinit=/init".into(),
             qemu: vec!["-s".to_owned()],
             hardware: true,

@@ -125,6 +125,7 @@ fn started(recipe: &Path, arm: &str) -> Child {
 fn machines_of_a_given_size_make_the_runs_and_are_gone_afterwards() {
     let before = left_by_any();
     arms_are_compared(&before);
+    a_command_finds_the_files_of_this_machine(&before);
     ctrl_c_ends_the_machine(&before);
     what_a_killed_one_left_is_taken_back(&before);
     what_cannot_be_had_is_said();
@@ -208,6 +209,57 @@ fn arms_are_compared(before: &[String]) {
         );
         assert!(found["judgements"][0]["winner"].is_null());
     }
+}
+
+/// It reads them and has our environment; what it writes stays there.
+fn a_command_finds_the_files_of_this_machine(before: &[String]) {
+    let folder = folder();
+    write(folder.path(), "data", b"42\n");
+    let script = format!(
+        "cd {} && read answer <data && touch \\\"by-$(cat /proc/sys/kernel/random/boot_id)\\\" && \
+         rm data && ! test -e data && echo 42 >data && \
+         echo answer=$answer && echo ours=$(test \\\"$CARGO_PKG_NAME\\\" = zmeld && echo 1 || echo 0)",
+        str(folder.path())
+    );
+    let ram = ram_mib();
+    let text_of_recipe = format!(
+        "name = \"files\"\nquestion = \"?\"\nabout = \"\"\nwarm_ups = 0\n\
+         metric = {{ name = \"answer\", better = \"higher\" }}\nalso = [{{ name = \"ours\", better = \"higher\" }}]\n\
+         stopping = {{ runs_min = 1, runs_max = 1, width = 0.5 }}\n\
+         [[case]]\nname = \"files\"\n\
+         machine = {{ ram = \"{ram}MiB\", files = \"host\" }}\n\
+         workload = {{ kind = \"command\", reads = \"figures\", command = [\"sh\", \"-c\", \"{script}\"] }}\n\
+         [[arm]]\nname = \"no swap\"\n"
+    );
+    let path = write(folder.path(), "files.toml", text_of_recipe.as_bytes());
+    let result = folder.path().join("r.json");
+    // What it needs is measured here first, where what it writes is written.
+    let words = ["bench", "run", str(&path), "--kernel"];
+    let kernel = kernel();
+    let output = patiently(&[&words[..], &[str(&kernel), "--output", str(&result)]].concat());
+    assert_eq!(code(&output), 0, "{}", text(&output.stderr));
+    let found: Value = serde_json::from_slice(&fs::read(&result).unwrap()).expect("JSON");
+    let run = &found["runs"][0];
+    let figures = &run["figures"];
+    let mine = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let names = fs::read_dir(folder.path()).unwrap().flatten();
+    let by: Vec<String> = names
+        .filter_map(|entry| {
+            entry
+                .file_name()
+                .into_string()
+                .ok()?
+                .strip_prefix("by-")
+                .map(str::to_owned)
+        })
+        .collect();
+    assert_eq!(by, [mine.trim()], "{run}");
+    assert!(left(before).is_empty(), "left: {:?}", left(before));
+    assert_eq!(
+        (&figures["answer"], &figures["ours"]),
+        (&42.0.into(), &1.0.into()),
+        "{run}"
+    );
 }
 
 fn ctrl_c_ends_the_machine(before: &[String]) {

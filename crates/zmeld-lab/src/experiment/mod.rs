@@ -34,6 +34,7 @@ use crate::error::Error;
 use crate::folder::{self, Folder};
 use crate::limit::{Group, Hierarchy};
 use crate::measure::machine::{memory, reclaim_daemons};
+use crate::measure::supervise::World;
 use crate::measure::HostFacts;
 use crate::recipe::{Case, Recipe};
 use crate::size::sampled::PageOut;
@@ -116,6 +117,8 @@ pub(crate) struct Lab<'a> {
     kswapd: Vec<u32>,
     /// A disk that arms use as their slow disk.
     pub(crate) disk: Option<arm::GuestDisk>,
+    /// What commands find, where that is not what this program does.
+    pub(crate) world: Option<World>,
     /// What machines boot from, by case.
     boot_images: BTreeMap<String, BootImage>,
     _lock: ExperimentLock,
@@ -235,6 +238,7 @@ impl<'a> Lab<'a> {
             folder,
             kswapd: reclaim_daemons(),
             disk: None,
+            world: None,
             boot_images: BTreeMap::new(),
             _lock: lock,
             listener,

@@ -228,6 +228,7 @@ impl Lab<'_> {
     /// The workload as the supervisor's own child, with nothing around it.
     fn run_alone(&mut self, workload: &Workload) -> Result<WorkloadEnd, Error> {
         let request = SupervisorRequest {
+            world: None,
             parent: std::process::id(),
             launcher: Vec::new(),
             joins: Vec::new(),

@@ -80,6 +80,11 @@ impl Lab<'_> {
             joins: group.joins(),
             huge_pages: case.huge_pages,
             command: self.command(workload)?,
+            // What is built in is this program.
+            world: self
+                .world
+                .clone()
+                .filter(|_| matches!(workload, Workload::Command(_))),
             stdout: stdout.clone(),
             stderr: stderr.clone(),
         };

@@ -9,11 +9,12 @@
 //! Both die with whoever started them, so that an experiment that is killed
 //! leaves nothing running.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -21,8 +22,19 @@ use nix::sys::prctl::set_thp_disable;
 use nix::sys::resource::{getrusage, UsageWho};
 use nix::time::{clock_gettime, ClockId};
 use rustix::pipe::{pipe_with, PipeFlags};
-use rustix::process::{set_parent_process_death_signal, Signal};
+use rustix::process::{chroot, set_parent_process_death_signal, Signal};
 use serde::{Deserialize, Serialize};
+
+/// Files and an environment that are not the supervisor's own.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct World {
+    /// The root folder.
+    pub root: PathBuf,
+    /// The working directory, below it.
+    pub folder: PathBuf,
+    /// The environment: all of it.
+    pub environment: BTreeMap<String, String>,
+}
 
 /// What a supervisor is asked to do.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -38,6 +50,8 @@ pub struct SupervisorRequest {
     pub huge_pages: bool,
     /// The workload.
     pub command: Vec<String>,
+    /// What it finds; none: what the supervisor does.
+    pub world: Option<World>,
     /// Where its output goes.
     pub stdout: PathBuf,
     /// Where its errors go.
@@ -96,6 +110,10 @@ pub fn supervise(request: &SupervisorRequest) -> io::Result<WorkloadEnd> {
         if !request.huge_pages {
             words.push("--no-huge-pages".into());
         }
+        if let Some(world) = &request.world {
+            words.extend(["--root".into(), world.root.clone().into()]);
+            words.extend(["--folder".into(), world.folder.clone().into()]);
+        }
         words.push("--".into());
     }
     words.extend(request.command.iter().map(OsString::from));
@@ -114,6 +132,9 @@ pub fn supervise(request: &SupervisorRequest) -> io::Result<WorkloadEnd> {
         })
         .stdout(File::create(&request.stdout)?)
         .stderr(File::create(&request.stderr)?);
+    if let Some(world) = &request.world {
+        command.env_clear().envs(&world.environment);
+    }
     let mut begin = now()?;
     let mut child = command.spawn()?;
     // Our copy of the launcher's end goes with it, or the pipe would not end.
@@ -165,24 +186,43 @@ fn end_with(parent: u32) -> io::Result<()> {
     }
 }
 
+/// How a launcher becomes a command.
+#[derive(Debug, Clone, Default)]
+pub struct Launch {
+    /// The process that asks; the command ends with it.
+    pub parent: u32,
+    /// The control groups' files that it joins.
+    pub join: Vec<PathBuf>,
+    /// Whether it is refused huge pages.
+    pub no_huge_pages: bool,
+    /// Its root folder, where that is not the launcher's.
+    pub root: Option<PathBuf>,
+    /// Its working directory there.
+    pub folder: Option<PathBuf>,
+}
+
 /// Joins control groups and becomes the command: the launcher's whole life. Returns only if that failed.
 ///
 /// # Errors
 /// Which step failed.
-pub fn launch(parent: u32, joins: &[PathBuf], huge_pages: bool, command: &[String]) -> io::Error {
+pub fn launch(launch: &Launch, command: &[String]) -> io::Error {
     let become_it = || -> io::Result<io::Error> {
         let (program, arguments) = command
             .split_first()
             .ok_or_else(|| io::Error::other("no command"))?;
-        end_with(parent)?;
-        if !huge_pages {
+        end_with(launch.parent)?;
+        if launch.no_huge_pages {
             set_thp_disable(true)?;
         }
-        for join in joins {
+        for join in &launch.join {
             fs::write(join, std::process::id().to_string())?;
         }
         // If the whole machine runs short after all, this process goes first. Without root the kernel may refuse.
         let _ = fs::write("/proc/self/oom_score_adj", "1000");
+        if let Some(root) = &launch.root {
+            chroot(root)?;
+            std::env::set_current_dir(launch.folder.as_deref().unwrap_or(Path::new("/")))?;
+        }
         // Whether somebody listens is not the workload's concern.
         let now_ns = u64::try_from(now()?.as_nanos()).unwrap_or(0);
         let _ = rustix::io::write(rustix::stdio::stdin(), &now_ns.to_ne_bytes());

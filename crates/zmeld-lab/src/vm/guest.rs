@@ -1,17 +1,21 @@
 //! The guest's side: the first program of a machine that lives for one run.
 
+use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::Write;
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
 
-use rustix::mount::{mount, MountFlags};
+use rustix::mount::{mount, mount_bind_recursive, MountFlags};
 use rustix::system::{reboot, RebootCommand};
 
-use super::{GuestAnswer, GuestRefusal, GuestRequest, BEGIN, END, REQUEST};
+use super::{
+    FilesHere, GuestAnswer, GuestRefusal, GuestRequest, BEGIN, END, FILE_MODULES, REQUEST,
+};
 use crate::error::Error;
 use crate::experiment::result::{CaseFacts, Run};
 use crate::experiment::{Lab, Settings};
+use crate::measure::supervise::World;
 use crate::measure::HostFacts;
 
 /// File systems that programs expect.
@@ -26,6 +30,16 @@ const MOUNTS: &[(&str, &str)] = &[
 
 /// What nobody asks for by name; compressed devices are loaded as arms ask for them.
 const MODULES: &[&str] = &["virtio_pci", "virtio_blk"];
+
+/// Where the host's files are: as they are there, what is written over them, and both as one.
+const BELOW: &str = "/host/below";
+const ABOVE: &str = "/host/above";
+const FILES: &str = "/host/files";
+
+/// File systems of this machine's that stand in the place of the host's.
+const OWN: &[&str] = &["/proc", "/sys", "/dev"];
+/// Where programs make memory that they share.
+const SHARED: &str = "/dev/shm";
 
 /// Makes a machine of what was booted, makes the run and answers.
 ///
@@ -107,11 +121,51 @@ fn answer(request: &GuestRequest, settings: &Settings) -> Result<(), String> {
         .map_err(|err| format!("cannot write to {place}: {err}"))
 }
 
+/// Mounts the host's files below [`FILES`], so that they are read from there and what is written stays here.
+fn mount_files(files: &FilesHere) -> Result<(), String> {
+    for module in FILE_MODULES {
+        // As above.
+        let _ = Command::new("modprobe").arg(module).output();
+    }
+    let at = |source: &str, place: &str, kind: &str, flags: MountFlags, options: &str| {
+        let options = CString::new(options).map_err(|err| err.to_string())?;
+        fs::create_dir_all(place)
+            .and_then(|()| Ok(mount(source, place, kind, flags, options.as_c_str())?))
+            .map_err(|err| {
+                format!("the host's files cannot be had: no {kind} can be mounted here ({err}): another kernel, or files=copied")
+            })
+    };
+    let [source, kind, options] = &files.mount;
+    at(source, BELOW, kind, MountFlags::RDONLY, options)?;
+    at("tmpfs", ABOVE, "tmpfs", MountFlags::empty(), "size=75%")?;
+    for folder in ["data", "work"] {
+        let folder = format!("{ABOVE}/{folder}");
+        fs::create_dir_all(&folder).map_err(|err| format!("cannot make {folder}: {err}"))?;
+    }
+    let layers = format!("lowerdir={BELOW},upperdir={ABOVE}/data,workdir={ABOVE}/work");
+    at("overlay", FILES, "overlay", MountFlags::empty(), &layers)?;
+    at("tmpfs", SHARED, "tmpfs", MountFlags::empty(), "mode=1777")?;
+    for place in OWN {
+        let there = format!("{FILES}{place}");
+        mount_bind_recursive(*place, there.as_str())
+            .map_err(|err| format!("cannot mount {there}: {err}"))?;
+    }
+    Ok(())
+}
+
 fn run(request: &GuestRequest, settings: &Settings) -> Result<Run, Error> {
     let stop = AtomicBool::new(false);
     let mut listener = |_: crate::experiment::Event<'_>| {};
     let mut lab = Lab::open(settings, &stop, &mut listener)?;
     lab.disk = request.disk.clone();
+    if let Some(files) = &request.files {
+        mount_files(files).map_err(|what| Error::Missing { what })?;
+        lab.world = Some(World {
+            root: FILES.into(),
+            folder: files.folder.clone(),
+            environment: files.environment.clone(),
+        });
+    }
     let recipe = &request.recipe;
     let (Some(case), Some(arm)) = (recipe.cases.first(), recipe.arms.first()) else {
         return Err(Error::Result("a request without a case or an arm".into()));

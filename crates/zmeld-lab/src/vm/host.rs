@@ -11,7 +11,10 @@ use zmeld_linux::Host;
 use zmeld_swap::run_folder::FOLDER;
 use zmeld_vm::{hardware_runs, on_path, Archive, Disk, Kernel, KernelKind, Lines, VirtualMachine};
 
-use super::{GuestAnswer, GuestFacts, GuestRequest, GuestSize, BEGIN, END, REQUEST};
+use super::{
+    FilesHere, GuestAnswer, GuestFacts, GuestFiles, GuestRequest, GuestSize, BEGIN, END,
+    FILE_MODULES, REQUEST,
+};
 use crate::arm::slow_disk::{bytes_per_s, DiskFile};
 use crate::arm::{self, SizeBases};
 use crate::error::Error;
@@ -99,8 +102,8 @@ impl BootImage {
             )));
         }
         let path = folder.join("machine.cpio");
-        let programs_bytes =
-            pack(case, &kernel, own, folder, &path).map_err(|err| missing(err.to_string()))?;
+        let programs_bytes = pack(case, size.files, &kernel, own, folder, &path)
+            .map_err(|err| missing(err.to_string()))?;
         Ok(BootImage {
             hardware: kernel.kind == KernelKind::Image
                 && hardware_runs(&kernel.image, &Path::new(FOLDER).join("hardware")),
@@ -148,6 +151,9 @@ impl BootImage {
             // QEMU slows its disks down itself.
             is_fast: kind == KernelKind::UserMode,
         });
+        if self.size.files == GuestFiles::Host {
+            request.files = Some(FilesHere::new(kind)?);
+        }
         self.add_request(&request, &archive)?;
         let machine = VirtualMachine {
             kernel: self.kernel.image.clone(),
@@ -159,6 +165,7 @@ impl BootImage {
             // A root file system of the other kind holds half of the memory at most.
             lines,
             folder: folder.to_owned(),
+            shows_files: request.files.is_some(),
             append: "quiet rootfstype=ramfs rdinit=/bin/zmeld -- bench guest".to_owned(),
             qemu: Vec::new(),
             hardware: self.hardware,
@@ -310,6 +317,7 @@ fn reason(console: &str, complaints: &str) -> String {
 /// Packs zmeld, the programs of arms and workload, and the kernel's modules. Returns what they take up in memory.
 fn pack(
     case: &Case,
+    files: GuestFiles,
     kernel: &Kernel,
     own: &Path,
     folder: &Path,
@@ -340,10 +348,16 @@ fn pack(
             true => name.to_owned(),
             false => format!("bin/{name}"),
         };
-        archive.program(&path, &at)?;
+        if files == GuestFiles::Copied {
+            archive.program(&path, &at)?;
+        }
     }
     let tree = folder.join("modules");
-    kernel.copy_modules(MODULES, &tree)?;
+    let mut modules = MODULES.to_vec();
+    if files == GuestFiles::Host {
+        modules.extend(FILE_MODULES);
+    }
+    kernel.copy_modules(&modules, &tree)?;
     if tree.exists() {
         archive.tree(&tree, "")?;
     }

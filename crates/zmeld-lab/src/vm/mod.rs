@@ -13,9 +13,13 @@
 pub mod guest;
 pub(crate) mod host;
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use zmeld_vm::{KernelKind, VirtualMachine};
 
 use crate::arm::GuestDisk;
 use crate::error::Error;
@@ -32,6 +36,38 @@ pub struct GuestSize {
     /// Processors.
     #[serde(default = "one")]
     pub processors: u32,
+    /// What a command finds there.
+    #[serde(default, skip_serializing_if = "GuestFiles::is_copied")]
+    pub files: GuestFiles,
+}
+
+/// What a command finds in a machine.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum GuestFiles {
+    /// Its program with the libraries that it is linked with, copied into the machine's RAM.
+    #[default]
+    Copied,
+    /// All files of this machine, as they are here. What it writes stays in the machine's RAM.
+    Host,
+}
+
+impl GuestFiles {
+    fn is_copied(&self) -> bool {
+        *self == GuestFiles::Copied
+    }
+}
+
+impl FromStr for GuestFiles {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<GuestFiles, String> {
+        match text {
+            "copied" => Ok(GuestFiles::Copied),
+            "host" => Ok(GuestFiles::Host),
+            _ => Err(format!("files={text} is not known: write copied or host")),
+        }
+    }
 }
 
 fn one() -> u32 {
@@ -79,9 +115,9 @@ impl GuestSize {
 impl FromStr for GuestSize {
     type Err = String;
 
-    /// `ram=214M` or `ram=1G,processors=2`.
+    /// `ram=214M`, `ram=1G,processors=2` or `ram=1G,files=host`.
     fn from_str(text: &str) -> Result<GuestSize, String> {
-        let (mut ram, mut processors) = (None, one());
+        let (mut ram, mut processors, mut files) = (None, one(), GuestFiles::default());
         for part in text.split(',') {
             match part.split_once('=') {
                 Some(("ram", value)) => ram = Some(value.to_owned()),
@@ -90,15 +126,20 @@ impl FromStr for GuestSize {
                         .parse()
                         .map_err(|_| format!("{value:?} is no number of processors"))?;
                 }
+                Some(("files", value)) => files = value.parse()?,
                 _ => {
                     return Err(format!(
-                        "{part:?} is not known: write ram=214M or ram=1G,processors=2"
+                        "{part:?} is not known: write ram=214M or ram=1G,processors=2,files=host"
                     ))
                 }
             }
         }
         let ram = ram.ok_or("how much RAM? Write ram=214M or ram=1G,processors=2")?;
-        let size = GuestSize { ram, processors };
+        let size = GuestSize {
+            ram,
+            processors,
+            files,
+        };
         size.check()?;
         Ok(size)
     }
@@ -155,6 +196,38 @@ pub(crate) struct GuestRequest {
     answer: String,
     /// The disk, if there is one.
     disk: Option<GuestDisk>,
+    /// This machine's files, if it has them.
+    files: Option<FilesHere>,
+}
+
+/// This machine's files, as a command finds them in a guest.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct FilesHere {
+    /// How they are mounted: the source, the kind of file system, its options.
+    mount: [String; 3],
+    /// Where the command runs.
+    folder: PathBuf,
+    /// Its environment.
+    environment: BTreeMap<String, String>,
+}
+
+impl FilesHere {
+    /// For a guest with this kernel, and a command that runs as this program does.
+    ///
+    /// # Errors
+    /// When the working directory is gone.
+    pub(crate) fn new(kind: KernelKind) -> Result<FilesHere, Error> {
+        let folder = std::env::current_dir().map_err(|err| Error::io("find", ".", err))?;
+        // What is no text is nothing that a command needs to start.
+        let texts = |(name, value): (OsString, OsString)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        };
+        Ok(FilesHere {
+            mount: VirtualMachine::files_mount(kind).map(str::to_owned),
+            folder,
+            environment: std::env::vars_os().filter_map(texts).collect(),
+        })
+    }
 }
 
 impl GuestRequest {
@@ -172,6 +245,7 @@ impl GuestRequest {
             seed,
             answer: String::new(),
             disk: None,
+            files: None,
         }
     }
 }
@@ -208,6 +282,9 @@ pub(crate) struct GuestRefusal {
     integrity: bool,
     what: String,
 }
+
+/// What a guest needs to have this machine's files, where its kernel has it as modules.
+const FILE_MODULES: &[&str] = &["9pnet_virtio", "9p", "overlay"];
 
 /// Where the guest finds its request.
 const REQUEST: &str = "/request.json";
@@ -246,7 +323,10 @@ mod tests {
         let size: GuestSize = "ram=214M,processors=2".parse().unwrap();
         assert_eq!(size.processors, 2);
         assert_eq!(size.ram_bytes(), Ok(214 << 20));
+        assert_eq!(size.files, GuestFiles::Copied);
         assert_eq!("ram=1GiB".parse::<GuestSize>().unwrap().processors, 1);
+        let size: GuestSize = "files=host,ram=1GiB".parse().unwrap();
+        assert_eq!(size.files, GuestFiles::Host);
         for (text, word) in [
             ("", "not known"),
             ("214M", "not known"),
@@ -256,6 +336,7 @@ mod tests {
             ("ram=1G,processors=0", "1 to 255"),
             ("ram=1G,processors=x", "no number"),
             ("ram=1G,disk=1G", "not known"),
+            ("ram=1G,files=mine", "write copied or host"),
         ] {
             let err = text.parse::<GuestSize>().unwrap_err();
             assert!(err.contains(word), "{text}: {err}");

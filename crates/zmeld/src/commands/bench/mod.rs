@@ -18,7 +18,7 @@ use serde::Serialize;
 use zmeld_lab::experiment::overhead::SCHEMA as OVERHEAD_SCHEMA;
 use zmeld_lab::experiment::result::{Experiment, SCHEMA, SCHEMA_VERSION};
 use zmeld_lab::experiment::{judge, overhead, run as carry_out, Event, Settings};
-use zmeld_lab::measure::supervise::{launch, supervise, SupervisorRequest};
+use zmeld_lab::measure::supervise::{launch, supervise, Launch, SupervisorRequest};
 use zmeld_lab::recipe::BUILT_IN;
 use zmeld_lab::vm::{guest, GuestSize};
 use zmeld_lab::workload::content::PageContent;
@@ -84,6 +84,10 @@ enum Command {
         join: Vec<PathBuf>,
         #[arg(long)]
         no_huge_pages: bool,
+        #[arg(long)]
+        root: Option<PathBuf>,
+        #[arg(long)]
+        folder: Option<PathBuf>,
         #[arg(last = true, required = true)]
         command: Vec<String>,
     },
@@ -105,7 +109,7 @@ struct RunArgs {
     /// Another memory limit: 512M, or "60% of footprint"
     #[arg(long, value_name = "SIZE", help_heading = "What is run")]
     limit: Option<String>,
-    /// In a virtual machine of that size instead, booted for each run: ram=214M,processors=1
+    /// In a virtual machine of that size instead, booted for each run: ram=214M,processors=1,files=host
     #[arg(
         long,
         value_name = "SIZE",
@@ -209,9 +213,18 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<Outcome> {
             parent,
             join,
             no_huge_pages,
+            root,
+            folder,
             command,
         } => {
-            let err = launch(*parent, join, !no_huge_pages, command);
+            let how = Launch {
+                parent: *parent,
+                join: join.clone(),
+                no_huge_pages: *no_huge_pages,
+                root: root.clone(),
+                folder: folder.clone(),
+            };
+            let err = launch(&how, command);
             output::say(format_args!("cannot start {}: {err}", command.join(" ")));
             // As a shell says it: not found, or not to be run.
             std::process::exit(if err.kind() == std::io::ErrorKind::NotFound {
