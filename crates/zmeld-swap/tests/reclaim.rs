@@ -4,9 +4,10 @@
 use std::fs;
 use std::io;
 use std::ops::Range;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -129,6 +130,16 @@ impl Machine {
 
     /// What is said at that second.
     fn at(&mut self, second: u64) -> Vec<String> {
+        let mut said = self.begin(second);
+        while self.watcher.is_at_work() {
+            std::thread::sleep(Duration::from_millis(1));
+            said.extend(self.begin(second));
+        }
+        said
+    }
+
+    /// The same without waiting for what is begun then.
+    fn begin(&mut self, second: u64) -> Vec<String> {
         let said = &mut self.said;
         let now = self.begin + Duration::from_secs(second);
         self.watcher.reclaim(now, &self.stop, &mut |event| {
@@ -145,8 +156,12 @@ impl Machine {
     /// What is done at that second since memory is short.
     fn make_room(&mut self, second: u64) -> Vec<String> {
         let now = self.begin + Duration::from_secs(second);
-        self.watcher
-            .make_room(now, &self.stop, &mut |event| panic!("{event:?}"))
+        let done = self
+            .watcher
+            .make_room(now, &self.stop, &mut |event| panic!("{event:?}"));
+        let said = self.at(second);
+        assert!(said.is_empty(), "{said:?}");
+        done
     }
 
     /// Every 5 s from one second up to another.
@@ -163,7 +178,6 @@ impl Machine {
 #[derive(Clone)]
 struct Told {
     root: PathBuf,
-    held: Arc<Mutex<u32>>,
     told: Arc<Mutex<Vec<u32>>>,
     /// Who has another's number as soon as that is held.
     replaced: Arc<Mutex<Option<u32>>>,
@@ -173,24 +187,25 @@ struct Told {
     refuses: Arc<Mutex<Option<Refusal>>>,
     /// Where nothing is to be swapped out, and how long it takes to see that.
     sparse: Arc<Mutex<Option<(u32, Duration)>>>,
+    /// Who waits in which call until that says so.
+    waits: Arc<Mutex<Option<Wait>>>,
 }
 
 impl Advise for Told {
     fn hold(&self, pid: u32) -> io::Result<OwnedFd> {
-        *self.held.lock().unwrap() = pid;
-        self.or_refused("hold")?;
+        self.or_refused(pid, "hold")?;
         if *self.replaced.lock().unwrap() == Some(pid) {
             fs::write(self.file(pid, "stat"), stat(pid, 4712, 0))?;
         }
-        Ok(fs::File::open("/dev/null")?.into())
+        Ok(fs::File::open(self.file(pid, "status"))?.into())
     }
 
-    fn forget(&self, _: BorrowedFd, ranges: &[Range<u64>]) -> io::Result<Vec<Range<u64>>> {
-        let pid = *self.held.lock().unwrap();
+    fn forget(&self, held: BorrowedFd, ranges: &[Range<u64>]) -> io::Result<Vec<Range<u64>>> {
+        let pid = pid_of(held);
         if ranges.is_empty() {
             return Ok(Vec::new());
         }
-        self.or_refused("forget")?;
+        self.or_refused(pid, "forget")?;
         if *self.locked.lock().unwrap() == Some(pid) {
             return Ok(Vec::new());
         }
@@ -203,9 +218,9 @@ impl Advise for Told {
         Ok(ranges.to_vec())
     }
 
-    fn page_out(&self, _: BorrowedFd, range: Range<u64>) -> io::Result<()> {
-        let pid = *self.held.lock().unwrap();
-        self.or_refused("page_out")?;
+    fn page_out(&self, held: BorrowedFd, range: Range<u64>) -> io::Result<()> {
+        let pid = pid_of(held);
+        self.or_refused(pid, "page_out")?;
         self.told.lock().unwrap().push(pid);
         if let Some((_, takes)) = self.sparse.lock().unwrap().filter(|it| it.0 == pid) {
             self.told.lock().unwrap().push(SPARSE);
@@ -224,9 +239,24 @@ const SPARSE: u32 = u32::MAX;
 /// Who refuses, which call, and the error's number.
 type Refusal = (u32, &'static str, i32);
 
+/// Somebody holds the map of that process's memory in that call.
+struct Wait {
+    pid: u32,
+    call: &'static str,
+    begun: Sender<()>,
+    end: Receiver<()>,
+}
+
 impl Told {
-    fn or_refused(&self, what: &str) -> io::Result<()> {
-        let pid = *self.held.lock().unwrap();
+    fn or_refused(&self, pid: u32, what: &str) -> io::Result<()> {
+        let mut waits = self.waits.lock().unwrap();
+        let wait = waits.take_if(|it| (it.pid, it.call) == (pid, what));
+        drop(waits);
+        if let Some(wait) = wait {
+            wait.begun.send(()).unwrap();
+            // Also where the test has ended.
+            let _ = wait.end.recv();
+        }
         let refuses = *self.refuses.lock().unwrap();
         let refuses = refuses.filter(|it| (it.0, it.1) == (pid, what));
         refuses.map_or(Ok(()), |it| Err(io::Error::from_raw_os_error(it.2)))
@@ -235,6 +265,13 @@ impl Told {
     fn file(&self, pid: u32, name: &str) -> PathBuf {
         self.root.join(format!("proc/{pid}/{name}"))
     }
+}
+
+/// Whose file it is that stands for the process.
+fn pid_of(held: BorrowedFd) -> u32 {
+    let path = fs::read_link(format!("/proc/self/fd/{}", held.as_raw_fd())).unwrap();
+    let name = path.parent().and_then(Path::file_name).unwrap();
+    name.to_str().unwrap().parse().unwrap()
 }
 
 fn number(text: &str, name: &str) -> u64 {
@@ -266,12 +303,12 @@ impl Machine {
         let mut machine = Machine::new(rule, dry_run);
         let told = Told {
             root: machine.dir.path().to_path_buf(),
-            held: Arc::default(),
             told: Arc::default(),
             replaced: Arc::default(),
             locked: Arc::default(),
             refuses: Arc::default(),
             sparse: Arc::default(),
+            waits: Arc::default(),
         };
         let text = format!("[watch.reclaim]\nmechanism = \"process_madvise\"\n{rule}");
         let config = Config::from_text(Path::new("z.toml"), &text)
@@ -443,6 +480,62 @@ fn a_process_that_refuses_is_left_alone_and_the_others_of_its_group_are_not() {
             );
             assert!(machine.swapped_kib(107) > swapped, "{call} {name}");
         }
+    }
+}
+
+/// Reading `smaps` and the calls wait for as long as somebody holds the map of its memory.
+#[test]
+fn a_process_that_does_not_answer_keeps_nobody_else_waiting() {
+    for call in ["hold", "forget", "page_out"] {
+        let (mut machine, told) = Machine::of_version_one("groups = [\"/app\"]\n", false);
+        machine.between(0, 150);
+        let before = machine.noted().groups[0].clone();
+        let (begun, has_begun) = channel();
+        let (end, ends) = channel();
+        *told.waits.lock().unwrap() = Some(Wait {
+            pid: 101,
+            call,
+            begun,
+            end: ends,
+        });
+        // The watch goes on while it waits.
+        let mut second = 150;
+        while has_begun.try_recv().is_err() {
+            if !machine.watcher.is_at_work() {
+                second += 5;
+            }
+            assert!(machine.begin(second).is_empty());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let swapped = (machine.swapped_kib(101), machine.swapped_kib(102));
+        told.told.lock().unwrap().clear();
+        let said: Vec<String> = (second + 5..=second + 300)
+            .step_by(5)
+            .flat_map(|at| machine.begin(at))
+            .collect();
+        assert_eq!(said.len(), 1, "{call}: {said:?}");
+        assert!(said[0].contains("process 101 does not answer"), "{said:?}");
+        let noted = machine.noted();
+        // It is noted every 10 s.
+        assert!(noted.seconds > second + 290, "{noted:?}");
+        assert!(noted
+            .unanswered
+            .is_some_and(|it| it.contains("process 101")));
+        assert!(told.told.lock().unwrap().is_empty());
+        end.send(()).unwrap();
+        let said = machine.at(second + 301);
+        assert!(said[0].contains("goes on: process 101 answers"), "{said:?}");
+        assert_eq!(said.len(), 1);
+        // It has no account to begin anew, and is reclaimed from again.
+        machine.between(second + 305, second + 700);
+        let after = machine.noted();
+        assert_eq!(after.unanswered, None);
+        assert_eq!(
+            after.groups[0].first_memory_bytes,
+            before.first_memory_bytes
+        );
+        let now = (machine.swapped_kib(101), machine.swapped_kib(102));
+        assert!(now.0 > swapped.0, "{call}");
     }
 }
 

@@ -31,6 +31,10 @@ pub struct Reclaimed {
     /// What the rule names and no group is called.
     #[serde(default)]
     pub unmatched: Vec<String>,
+    /// That a process does not answer, and nothing is reclaimed by `process_madvise`
+    /// meanwhile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unanswered: Option<String>,
 }
 
 /// What came of reclaiming a group's memory.

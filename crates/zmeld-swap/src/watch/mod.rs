@@ -218,19 +218,29 @@ impl Watcher {
         done
     }
 
-    /// Reclaims idle memory where that is due. It has a pace of its own: what it costs
-    /// has to be seen within seconds. It ends early where `stop` is set.
+    /// Reclaims idle memory where that is due, and hears what became of what was begun
+    /// with: processes are looked at in a thread of its own, which is not waited for. It has a
+    /// pace of its own: what it costs has to be seen within seconds. It ends early where
+    /// `stop` is set.
     pub fn reclaim(
         &mut self,
         now: Instant,
         stop: &AtomicBool,
         listener: &mut dyn FnMut(WatchEvent),
     ) {
+        if let Some(reclaimer) = &mut self.reclaimer {
+            reclaimer.hear(&self.host, now, listener);
+        }
         let due = self.reclaimer.as_ref().is_some_and(|it| it.is_due(now));
         let busy = due.then(|| self.busy()).flatten();
         if let (Some(reclaimer), true) = (&mut self.reclaimer, due) {
             reclaimer.round(&self.host, now, busy, stop, listener);
         }
+    }
+
+    /// Whether processes are being looked at now, or one of them does not answer.
+    pub fn is_at_work(&self) -> bool {
+        self.reclaimer.as_ref().is_some_and(Reclaimer::is_at_work)
     }
 
     /// How long the rule that waits longest waits for idle pages.

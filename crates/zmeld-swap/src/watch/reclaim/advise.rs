@@ -10,8 +10,9 @@ use rustix::process::{Pid, PidfdFlags};
 use zmeld_linux::{process, Host};
 
 /// Tells the kernel that memory of a process is not used. The program brings it along:
-/// this crate has no unsafe code, and no safe function has the call.
-pub trait Advise: Send {
+/// this crate has no unsafe code, and no safe function has the call. A call may wait for as
+/// long as the process's memory is held by somebody: it is made in a thread of its own.
+pub trait Advise: Send + Sync {
     /// Holds a process, so that nobody else can have its number meanwhile.
     ///
     /// # Errors

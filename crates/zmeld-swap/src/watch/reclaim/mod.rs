@@ -17,19 +17,22 @@
 //! | `processes` | a group's processes: what they have, what comes back, what is swapped out |
 //! | `group` | a group's counters, and what they tell of the last minute |
 //! | `pace` | how much at a time, by what it cost |
+//! | `worker` | the thread that looks at processes, for which the watch never waits |
 
 mod advise;
 mod group;
 mod pace;
 mod parts;
 mod processes;
+mod worker;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
@@ -43,6 +46,7 @@ use self::group::{History, Reading};
 use self::pace::{Cost, Pace, Turn, MEMORY_MIN};
 use self::parts::Room;
 use self::processes::{Of, Processes, Whose};
+use self::worker::{Done, Heard, Task, Worker};
 use super::targets::{Selection, Targets};
 use super::WatchEvent;
 use crate::config::{Mechanism, ReclaimRule};
@@ -55,6 +59,9 @@ use crate::room::hierarchy::{Hierarchy, Version};
 const CHOOSE_EVERY: Duration = Duration::from_secs(60);
 /// A round takes no longer, for whatever else the watch has to do.
 const ROUND_MAX: Duration = Duration::from_secs(2);
+/// Who looks at processes and does not answer for so long, stands at one; what it was told to
+/// do is void then.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// What the kernel is asked for at a time.
 const PIECE_BYTES: u64 = 4 << 20;
 /// Errors that are told a minute.
@@ -151,8 +158,8 @@ pub(crate) fn selection(rule: &ReclaimRule) -> Selection<'_> {
 enum By {
     /// The group's file `memory.reclaim`.
     Group,
-    /// Its processes, by `process_madvise`.
-    Processes(Box<Processes>),
+    /// Its processes, by `process_madvise`; none while who works on them has them.
+    Processes(Option<Box<Processes>>),
 }
 
 impl By {
@@ -165,8 +172,13 @@ impl By {
     ) -> Result<Option<Reading>, HostError> {
         match self {
             By::Group => Reading::take(host, group, at),
-            By::Processes(processes) => processes.reading(host, at),
+            By::Processes(Some(processes)) => processes.reading(host, at),
+            By::Processes(None) => Ok(None),
         }
+    }
+
+    fn is_worked_on(&self) -> bool {
+        matches!(self, By::Processes(None))
     }
 
     fn name(&self) -> &'static str {
@@ -194,7 +206,7 @@ impl Place {
         };
         let mut processes = Processes::new(host, whose.clone(), room);
         processes.choose(host, whose.clone(), stop)?;
-        Ok(By::Processes(Box::new(processes)))
+        Ok(By::Processes(Some(Box::new(processes))))
     }
 }
 
@@ -208,6 +220,8 @@ struct Round<'a> {
     stop: &'a AtomicBool,
     /// Memory is short: what is marked as not used would be the first that the kernel takes.
     is_short: bool,
+    /// Where it is noted at which process it stands.
+    at: Option<&'a AtomicU32>,
 }
 
 impl Round<'_> {
@@ -219,7 +233,19 @@ impl Round<'_> {
             end: began + ROUND_MAX,
             stop,
             is_short,
+            at: None,
         }
+    }
+
+    fn stands_at(&self, pid: u32) {
+        if let Some(at) = self.at {
+            at.store(pid, Ordering::Relaxed);
+        }
+    }
+
+    /// It is so long ago that nothing of it is to be done any more.
+    fn is_void(&self) -> bool {
+        self.is_stopped() || self.began.elapsed() >= ANSWER_MAX
     }
 
     fn is_stopped(&self) -> bool {
@@ -241,7 +267,10 @@ impl Round<'_> {
 pub(super) struct Reclaimer {
     rule: ReclaimRule,
     dry_run: bool,
-    advise: Option<Box<dyn Advise>>,
+    advise: Option<Arc<dyn Advise>>,
+    worker: Option<Worker>,
+    /// What it is to take since memory is short, when it has done what it was at, until then.
+    room_owed: Option<(Vec<(PathBuf, u64)>, Instant)>,
     began: Option<Instant>,
     round: Option<Instant>,
     chosen: Option<Instant>,
@@ -291,6 +320,8 @@ struct Followed {
     has_begun: bool,
     /// It is to be reclaimed from by something else now.
     is_other: bool,
+    /// Its processes are to be chosen anew when they are back.
+    is_choice_due: bool,
 }
 
 impl Reclaimer {
@@ -299,6 +330,8 @@ impl Reclaimer {
             rule,
             dry_run,
             advise: None,
+            worker: None,
+            room_owed: None,
             began: None,
             round: None,
             chosen: None,
@@ -318,7 +351,12 @@ impl Reclaimer {
 
     /// Lets it reclaim from processes.
     pub fn advise_by(&mut self, advise: Box<dyn Advise>) {
-        self.advise = Some(advise);
+        self.advise = Some(Arc::from(advise));
+    }
+
+    /// Whether processes are being worked on.
+    pub fn is_at_work(&self) -> bool {
+        self.worker.as_ref().is_some_and(Worker::is_busy)
     }
 
     pub fn is_due(&self, now: Instant) -> bool {
@@ -358,6 +396,7 @@ impl Reclaimer {
             groups.partition(|group| self.next.as_ref().is_some_and(|next| *group < next));
         let groups: Vec<PathBuf> = behind.into_iter().chain(before).cloned().collect();
         self.next = None;
+        let mut wanted = Vec::new();
         for group in groups {
             if round.is_stopped() {
                 return;
@@ -366,11 +405,16 @@ impl Reclaimer {
                 self.next = Some(group);
                 break;
             }
-            if let Err(err) = self.turn(host, &group, &round, listener) {
-                self.followed.remove(&group);
-                self.fail(err, listener);
+            match self.turn(host, &group, &round, listener) {
+                Ok(0) => {}
+                Ok(bytes) => wanted.push((group, bytes)),
+                Err(err) => {
+                    self.followed.remove(&group);
+                    self.fail(err, listener);
+                }
             }
         }
+        self.give(host, wanted, round.by_now(), round.is_short, listener);
         if !self.dry_run && super::is_due(self.noted, NOTE_EVERY, now) {
             self.noted = Some(now);
             if let Err(err) = self.told(now).keep(host) {
@@ -392,9 +436,11 @@ impl Reclaimer {
         if self.dry_run {
             return None;
         }
+        self.hear(host, now, listener);
         let round = Round::new(now, stop, true);
         let (mut sum, mut groups) = (0, 0);
         let mut failures = Vec::new();
+        let mut of_processes = Vec::new();
         for (group, followed) in &mut self.followed {
             if round.is_over() || self.is_swap_full || swap_is_full(host).is_some() {
                 break;
@@ -403,9 +449,12 @@ impl Reclaimer {
             if wanted == 0 {
                 continue;
             }
+            if let By::Processes(_) = followed.by {
+                of_processes.push((group.clone(), wanted));
+                continue;
+            }
             let before = followed.reclaimed_bytes;
-            let advise = self.advise.as_deref();
-            if let Err(err) = followed.reclaim(host, advise, group, wanted, &round) {
+            if let Err(err) = followed.reclaim_group(host, group, wanted, &round) {
                 failures.push(err);
             }
             sum += followed.reclaimed_bytes - before;
@@ -414,12 +463,137 @@ impl Reclaimer {
         for err in failures {
             self.fail(err, listener);
         }
-        (groups > 0).then(|| {
-            format!(
+        let asked: u64 = of_processes.iter().map(|(_, bytes)| bytes).sum();
+        let asked_groups = of_processes.len();
+        self.room_owed = match self.is_at_work() {
+            true => Some((of_processes, now + ROUND_MAX)),
+            false => {
+                self.give(host, of_processes, now, true, listener);
+                None
+            }
+        };
+        let mut done = Vec::new();
+        if groups > 0 {
+            done.push(format!(
                 "reclaimed {} of memory that is idle, from {groups} control groups",
                 bytes(sum)
-            )
-        })
+            ));
+        }
+        // What comes of it is not waited for.
+        if asked_groups > 0 {
+            done.push(format!(
+                "asked for {} of what processes do not touch, in {asked_groups} control groups",
+                bytes(asked)
+            ));
+        }
+        (!done.is_empty()).then(|| done.join("; "))
+    }
+
+    /// Has so much taken from the processes of each group, where nothing of that is being done.
+    fn give(
+        &mut self,
+        host: &Host,
+        wanted: Vec<(PathBuf, u64)>,
+        now: Instant,
+        is_short: bool,
+        listener: &mut dyn FnMut(WatchEvent),
+    ) {
+        let (false, Some(advise)) = (wanted.is_empty() || self.is_at_work(), &self.advise) else {
+            return;
+        };
+        if self.worker.is_none() {
+            match Worker::start(host, Arc::clone(advise)) {
+                Ok(worker) => self.worker = Some(worker),
+                Err(err) => return self.fail(err, listener),
+            }
+        }
+        let mut tasks = Vec::new();
+        for (group, wanted) in wanted {
+            let followed = self.followed.get_mut(&group);
+            if let Some(Followed {
+                by: By::Processes(processes),
+                idle_after,
+                ..
+            }) = followed
+            {
+                let idle_after = *idle_after;
+                tasks.extend(processes.take().map(|processes| Task {
+                    group,
+                    processes,
+                    wanted,
+                    idle_after,
+                }));
+            }
+        }
+        if let (false, Some(worker)) = (tasks.is_empty(), &mut self.worker) {
+            worker.give(tasks, now, is_short);
+        }
+    }
+
+    /// Takes back what was worked on, and tells of a process that does not answer.
+    pub fn hear(&mut self, host: &Host, now: Instant, listener: &mut dyn FnMut(WatchEvent)) {
+        let heard = match &mut self.worker {
+            Some(worker) => worker.hear(now),
+            None => return,
+        };
+        match heard {
+            Heard::Nothing => {}
+            Heard::Stands(pid) => {
+                let text = format!("{}; the other rules go on", unanswered(pid));
+                listener(WatchEvent::Reclaim("process_madvise", text));
+            }
+            Heard::Done(all, since, stood_at) => {
+                if let Some(pid) = stood_at {
+                    let text = format!("goes on: process {pid} answers, or has ended");
+                    listener(WatchEvent::Reclaim("process_madvise", text));
+                }
+                for done in all {
+                    if let Err(err) = self.take_back(host, done, since) {
+                        self.fail(err, listener);
+                    }
+                }
+                if let Some((owed, _)) = self.room_owed.take().filter(|it| now < it.1) {
+                    self.give(host, owed, now, true, listener);
+                }
+            }
+            Heard::Ended => {
+                self.worker = None;
+                // What it had is lost: those groups are begun with anew.
+                self.followed.retain(|_, it| !it.by.is_worked_on());
+                let why = "what looks at processes stopped by itself: this is a fault of zmeld, \
+                           please report it"
+                    .to_owned();
+                self.fail(Error::CannotReclaim { why }, listener);
+            }
+        }
+    }
+
+    /// Notes what came of an order of that time.
+    fn take_back(&mut self, host: &Host, done: Done, since: Instant) -> Result<(), Error> {
+        if done.is_left {
+            self.next.get_or_insert_with(|| done.group.clone());
+        }
+        let Some(followed) = self.followed.get_mut(&done.group) else {
+            return Ok(());
+        };
+        // It may have been begun with anew meanwhile.
+        if !followed.by.is_worked_on() {
+            return Ok(());
+        }
+        let mut processes = done.processes;
+        let refused = processes.refused();
+        followed.reclaimed_bytes += done.reclaimed_bytes;
+        if done.reclaimed_bytes == 0 {
+            followed.pace.hold(since);
+        }
+        let whose = self.places.get(&done.group).and_then(|it| it.whose.clone());
+        let is_due = std::mem::take(&mut followed.is_choice_due);
+        let chosen = match whose.filter(|_| is_due) {
+            Some(whose) => processes.choose(host, whose, &AtomicBool::new(false)),
+            None => Ok(()),
+        };
+        followed.by = By::Processes(Some(processes));
+        refused.map_or(chosen, Err)
     }
 
     /// Tells of an error; of one that stays once, and of many a few a minute.
@@ -475,7 +649,10 @@ impl Reclaimer {
         for (group, followed) in &mut self.followed {
             let whose = places.get(group).and_then(|place| place.whose.clone());
             match (&mut followed.by, whose) {
-                (By::Processes(processes), Some(whose)) => processes.choose(host, whose, stop)?,
+                (By::Processes(Some(processes)), Some(whose)) => {
+                    processes.choose(host, whose, stop)?;
+                }
+                (By::Processes(None), Some(_)) => followed.is_choice_due = true,
                 // Made anew in its turn.
                 (By::Group, Some(_)) | (By::Processes(_), None) => followed.is_other = true,
                 (By::Group, None) => {}
@@ -598,22 +775,25 @@ impl Reclaimer {
         self.holding = holding;
     }
 
-    /// One group's turn.
+    /// One group's turn; how many bytes are to be taken from its processes.
     fn turn(
         &mut self,
         host: &Host,
         group: &Path,
         round: &Round,
         listener: &mut dyn FnMut(WatchEvent),
-    ) -> Result<(), Error> {
+    ) -> Result<u64, Error> {
         let now = round.now;
         let Some(place) = self.places.get(group) else {
-            return Ok(());
+            return Ok(0);
         };
         let known = self.followed.get_mut(group).filter(|it| !it.is_other);
+        if known.as_ref().is_some_and(|it| it.by.is_worked_on()) {
+            return Ok(0);
+        }
         let reading = match known {
             Some(known) => {
-                if let By::Processes(processes) = &mut known.by {
+                if let By::Processes(Some(processes)) = &mut known.by {
                     processes.look_for_others(host, round)?;
                 }
                 let reading = known.by.reading(host, group, now)?;
@@ -630,19 +810,19 @@ impl Reclaimer {
                 followed.history.add(first);
                 self.followed.insert(group.to_path_buf(), followed);
             }
-            return Ok(());
+            return Ok(0);
         };
         let Some(followed) = self.followed.get_mut(group) else {
-            return Ok(());
+            return Ok(0);
         };
         followed.history.add(reading);
         if self.holding.is_some() || followed.has_no_swap(host, listener) {
             followed.pace.hold(now);
-            return Ok(());
+            return Ok(0);
         }
         let wanted = followed.wanted(&self.rule, reading, now, listener);
         if wanted == 0 || swap_is_full(host).is_some() {
-            return Ok(());
+            return Ok(0);
         }
         if self.dry_run {
             let text = match followed.by {
@@ -654,7 +834,7 @@ impl Reclaimer {
                 ),
             };
             listener(WatchEvent::Reclaim(&followed.shown, text));
-            return Ok(());
+            return Ok(0);
         }
         if !std::mem::replace(&mut followed.has_begun, true) {
             let text = format!(
@@ -666,18 +846,21 @@ impl Reclaimer {
             );
             listener(WatchEvent::Reclaim(&followed.shown, text));
         }
-        // What refuses once, or one process that does, costs the group no account.
-        let advise = self.advise.as_deref();
-        if let Err(err) = followed.reclaim(host, advise, group, wanted, round) {
+        if let By::Processes(_) = followed.by {
+            return Ok(wanted);
+        }
+        // What refuses once costs the group no account.
+        if let Err(err) = followed.reclaim_group(host, group, wanted, round) {
             self.fail(err, listener);
         }
-        Ok(())
+        Ok(0)
     }
 
     /// What is told to those who ask.
     fn told(&self, now: Instant) -> Reclaimed {
         let page = rustix::param::page_size() as u64;
         let began = self.began.unwrap_or(now);
+        let stands_at = self.worker.as_ref().and_then(Worker::stands_at);
         let mut groups: Vec<ReclaimedGroup> = self
             .followed
             .values()
@@ -691,6 +874,7 @@ impl Reclaimer {
             groups,
             protected: self.targets.protected.clone(),
             unmatched: self.targets.unmatched.clone(),
+            unanswered: stands_at.map(unanswered),
         }
     }
 }
@@ -710,6 +894,7 @@ impl Followed {
             is_told: false,
             has_begun: false,
             is_other: false,
+            is_choice_due: false,
         }
     }
 
@@ -813,27 +998,6 @@ impl Followed {
         self.pace.room(memory_bytes, self.cost(rule)) / page * page
     }
 
-    /// Reclaims it, or as much of it as is cold.
-    fn reclaim(
-        &mut self,
-        host: &Host,
-        advise: Option<&dyn Advise>,
-        group: &Path,
-        wanted: u64,
-        round: &Round,
-    ) -> Result<(), Error> {
-        let (By::Processes(processes), Some(advise)) = (&mut self.by, advise) else {
-            return self.reclaim_group(host, group, wanted, round);
-        };
-        processes.look(host, advise, wanted, self.idle_after, round);
-        let done = processes.page_out(host, advise, wanted, round);
-        self.reclaimed_bytes += done;
-        if done == 0 {
-            self.pace.hold(round.now);
-        }
-        processes.refused().map_or(Ok(()), Err)
-    }
-
     /// Asks the kernel for it in pieces, so that a stop is heard in between.
     fn reclaim_group(
         &mut self,
@@ -886,6 +1050,14 @@ impl Followed {
             backing_off: self.backing_off.clone(),
         }
     }
+}
+
+/// What is said of a process that does not answer.
+fn unanswered(pid: u32) -> String {
+    format!(
+        "process {pid} does not answer: somebody holds the map of its memory. Nothing is \
+         reclaimed by process_madvise until it does"
+    )
 }
 
 /// A share as small as the limits are.

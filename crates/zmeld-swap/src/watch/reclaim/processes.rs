@@ -335,8 +335,9 @@ impl Processes {
                 self.members.remove(&pid);
                 continue;
             }
+            round.stands_at(pid);
             let begin = Instant::now();
-            let cold = member.look(host, advise, pid, self.huge, idle_after, now);
+            let cold = member.look(host, advise, pid, self.huge, idle_after, round);
             let this = begin.elapsed();
             member.long_looks = match this > LOOK_MAX {
                 true => member.long_looks + 1,
@@ -406,6 +407,7 @@ impl Processes {
         step: Step,
         round: &Round,
     ) -> Result<(), Error> {
+        round.stands_at(found.pid);
         let range = &mut found.cold.range;
         let held = match self.members.get(&found.pid) {
             Some(member) => Held::new(advise, host, found.pid, member.identity),
@@ -421,7 +423,7 @@ impl Processes {
             return Ok(());
         }
         // Since it was found, it may have come into use, or something else stand there.
-        if !found.is_begun && !is_cold_still(host, &held, found.pid, range)? {
+        if !found.is_begun && !is_cold_still(host, &held, found.pid, range, round)? {
             range.start = range.end;
             return Ok(());
         }
@@ -473,9 +475,10 @@ impl Member {
         pid: u32,
         huge: u64,
         idle_after: Duration,
-        now: Instant,
+        round: &Round,
     ) -> Result<Vec<Cold>, Error> {
-        let Some(before) = areas(host, pid)? else {
+        let now = round.now;
+        let Some(before) = areas(host, pid)?.filter(|_| !round.is_void()) else {
             return Ok(Vec::new());
         };
         self.marks.skip_empty(&before, huge, now);
@@ -501,7 +504,7 @@ impl Member {
         let after = areas(host, pid)?.unwrap_or_default();
         let marks = &mut self.marks;
         let cold = marks.looked(&before, &after, &forgotten, huge, idle_after, now);
-        confirm(host, &held, pid, cold, after)
+        confirm(host, &held, pid, cold, after, round)
     }
 }
 
@@ -513,8 +516,12 @@ fn confirm(
     pid: u32,
     mut cold: Vec<Cold>,
     mut before: Vec<Area>,
+    round: &Round,
 ) -> Result<Vec<Cold>, Error> {
     for _ in 0..CONFIRMATIONS {
+        if round.is_void() {
+            cold.clear();
+        }
         if cold.is_empty() {
             break;
         }
@@ -529,10 +536,16 @@ fn confirm(
 }
 
 /// Whether nothing of it is touched while it is looked at once more.
-fn is_cold_still(host: &Host, held: &Held, pid: u32, range: &Range<u64>) -> Result<bool, Error> {
+fn is_cold_still(
+    host: &Host,
+    held: &Held,
+    pid: u32,
+    range: &Range<u64>,
+    round: &Round,
+) -> Result<bool, Error> {
     let before = areas(host, pid)?.unwrap_or_default();
     let is_there = is_untouched(&before, &before, range);
-    if !is_there {
+    if !is_there || round.is_void() {
         return Ok(false);
     }
     let done = held.forget(std::slice::from_ref(range));
@@ -933,6 +946,28 @@ mod tests {
             };
             of.page_out(&host, &noted, 1 << 20, &round);
             assert_eq!(noted.0.lock().unwrap().len(), calls);
+        }
+    }
+
+    #[test]
+    fn what_was_to_be_told_too_long_ago_is_void() {
+        let dir = machine();
+        let host = Host::at(dir.path());
+        let stop = AtomicBool::new(false);
+        for (seconds, calls) in [(9, 1), (10, 0)] {
+            let ago = Duration::from_secs(seconds);
+            let new = Round::new(Instant::now(), &stop, false);
+            let round = Round {
+                began: new.began.checked_sub(ago).unwrap(),
+                ..new
+            };
+            let noted = Noted::default();
+            let mut of = all(&host, &Room::new(1 << 20));
+            of.look_once(&host, &noted, Duration::from_secs(60), &round);
+            assert_eq!(noted.0.lock().unwrap().len(), calls, "{seconds}");
+            of.cold = VecDeque::from([found(round.now + Duration::from_secs(100))]);
+            of.page_out(&host, &noted, 1 << 20, &round);
+            assert_eq!(noted.0.lock().unwrap().len(), 3 * calls, "{seconds}");
         }
     }
 

@@ -302,6 +302,7 @@ fn reclaimed(reclaim: &Reclaimed) -> Section {
             .iter()
             .map(|why| format!("held back everywhere: {why}")),
     );
+    notes.extend(reclaim.unanswered.clone());
     notes.extend(mechanisms(&reclaim.groups));
     for group in reclaim.groups.iter().take(GROUPS_SHOWN) {
         let why = group.backing_off.iter();
