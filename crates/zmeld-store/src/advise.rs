@@ -4,6 +4,7 @@
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::Instant;
 
 /// Ranges that one call takes at most (`UIO_MAXIOV`).
 const RANGES_MAX: usize = 1024;
@@ -43,6 +44,23 @@ pub fn process_madvise(
     advice: Advice,
 ) -> io::Result<Vec<Range<u64>>> {
     in_calls(ranges, &mut |ranges| call(process, ranges, advice))
+}
+
+/// The same, of which nothing more is begun at that time: each call may wait for as long as
+/// somebody holds the process's memory.
+///
+/// # Errors
+/// As above, and `ETIMEDOUT` where not all of it was begun by then.
+pub fn process_madvise_until(
+    process: BorrowedFd,
+    ranges: &[Range<u64>],
+    advice: Advice,
+    until: Instant,
+) -> io::Result<Vec<Range<u64>>> {
+    in_calls(ranges, &mut |ranges| match Instant::now() < until {
+        true => call(process, ranges, advice),
+        false => Err(io::Error::from_raw_os_error(libc::ETIMEDOUT)),
+    })
 }
 
 /// The same by calls each of which the kernel can take whole.
@@ -133,6 +151,9 @@ fn of_range(range: &Range<u64>) -> Option<libc::iovec> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd;
+    use std::time::Duration;
+
     use super::*;
 
     const GIB: u64 = 1 << 30;
@@ -194,6 +215,19 @@ mod tests {
         for ranges in [&[][..], &[one]] {
             let told = in_calls(ranges, &mut |_| ended()).unwrap_err();
             assert_eq!(told.raw_os_error(), Some(libc::ESRCH));
+        }
+    }
+
+    #[test]
+    fn what_is_to_be_told_too_late_is_not() {
+        // No process is held by it: a call would say so.
+        let none = std::fs::File::open("/dev/null").unwrap();
+        let one = 0..4096;
+        for (seconds, errno) in [(0, libc::ETIMEDOUT), (1000, libc::EBADF)] {
+            let until = Instant::now() + Duration::from_secs(seconds);
+            let ranges = std::slice::from_ref(&one);
+            let told = process_madvise_until(none.as_fd(), ranges, Advice::Cold, until);
+            assert_eq!(told.unwrap_err().raw_os_error(), Some(errno));
         }
     }
 }

@@ -1,6 +1,7 @@
 //! `[watch.reclaim]` on a machine made of files, in which writing `memory.reclaim`
 //! makes a control group smaller: from which groups, when not, and what is told.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::ops::Range;
@@ -200,8 +201,14 @@ impl Advise for Told {
         Ok(fs::File::open(self.file(pid, "status"))?.into())
     }
 
-    fn forget(&self, held: BorrowedFd, ranges: &[Range<u64>]) -> io::Result<Vec<Range<u64>>> {
+    fn forget(
+        &self,
+        held: BorrowedFd,
+        ranges: &[Range<u64>],
+        until: Instant,
+    ) -> io::Result<Vec<Range<u64>>> {
         let pid = pid_of(held);
+        assert!(Instant::now() < until);
         if ranges.is_empty() {
             return Ok(Vec::new());
         }
@@ -236,6 +243,8 @@ impl Advise for Told {
 
 /// In what was told: that pages were to be swapped out where none are.
 const SPARSE: u32 = u32::MAX;
+/// The number of no error: it panics.
+const PANICS: i32 = 0;
 /// Who refuses, which call, and the error's number.
 type Refusal = (u32, &'static str, i32);
 
@@ -258,6 +267,7 @@ impl Told {
             let _ = wait.end.recv();
         }
         let refuses = *self.refuses.lock().unwrap();
+        assert_ne!(refuses, Some((pid, what, PANICS)), "as it is meant to");
         let refuses = refuses.filter(|it| (it.0, it.1) == (pid, what));
         refuses.map_or(Ok(()), |it| Err(io::Error::from_raw_os_error(it.2)))
     }
@@ -487,7 +497,8 @@ fn a_process_that_refuses_is_left_alone_and_the_others_of_its_group_are_not() {
 #[test]
 fn a_process_that_does_not_answer_keeps_nobody_else_waiting() {
     for call in ["hold", "forget", "page_out"] {
-        let (mut machine, told) = Machine::of_version_one("groups = [\"/app\"]\n", false);
+        let rule = "groups = [\"/app\", \"/late\"]\n";
+        let (mut machine, told) = Machine::of_version_one(rule, false);
         machine.between(0, 150);
         let before = machine.noted().groups[0].clone();
         let (begun, has_begun) = channel();
@@ -509,11 +520,16 @@ fn a_process_that_does_not_answer_keeps_nobody_else_waiting() {
         }
         let swapped = (machine.swapped_kib(101), machine.swapped_kib(102));
         told.told.lock().unwrap().clear();
+        // Who comes meanwhile is not reclaimed from.
+        machine.process(109, "/late", false);
         let said: Vec<String> = (second + 5..=second + 300)
             .step_by(5)
             .flat_map(|at| machine.begin(at))
             .collect();
         assert_eq!(said.len(), 1, "{call}: {said:?}");
+        let now = machine.begin + Duration::from_secs(second + 300);
+        let asked = machine.watcher.make_room(now, &machine.stop, &mut |_| {});
+        assert!(asked.is_empty(), "{asked:?}");
         assert!(said[0].contains("process 101 does not answer"), "{said:?}");
         let noted = machine.noted();
         // It is noted every 10 s.
@@ -522,12 +538,22 @@ fn a_process_that_does_not_answer_keeps_nobody_else_waiting() {
             .unanswered
             .is_some_and(|it| it.contains("process 101")));
         assert!(told.told.lock().unwrap().is_empty());
+        let steps = |machine: &Machine| {
+            let noted = machine.noted();
+            let steps = noted.groups.iter().map(|it| (it.group.clone(), it.step));
+            steps.collect::<BTreeMap<_, _>>()
+        };
+        let held = steps(&machine);
+        assert_eq!(held["/late"], ReclaimRule::default().step.fraction());
         end.send(()).unwrap();
         let said = machine.at(second + 301);
         assert!(said[0].contains("goes on: process 101 answers"), "{said:?}");
         assert_eq!(said.len(), 1);
+        // A time in which nothing was tried lets no step grow.
+        machine.between(second + 305, second + 310);
+        assert_eq!(steps(&machine), held);
         // It has no account to begin anew, and is reclaimed from again.
-        machine.between(second + 305, second + 700);
+        machine.between(second + 315, second + 700);
         let after = machine.noted();
         assert_eq!(after.unanswered, None);
         assert_eq!(
@@ -537,6 +563,28 @@ fn a_process_that_does_not_answer_keeps_nobody_else_waiting() {
         let now = (machine.swapped_kib(101), machine.swapped_kib(102));
         assert!(now.0 > swapped.0, "{call}");
     }
+}
+
+#[test]
+fn what_looks_at_processes_and_panics_is_told_once_and_not_begun_with_again() {
+    let rule = "groups = [\"/app\", \"/\"]\n";
+    let (mut machine, told) = Machine::of_version_one(rule, false);
+    machine.between(0, 100);
+    let calls = || told.told.lock().unwrap().len();
+    assert!(calls() > 0);
+    *told.refuses.lock().unwrap() = Some((101, "forget", PANICS));
+    let said = machine.between(105, 170);
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(said[0].contains("stopped by itself"), "{said:?}");
+    *told.refuses.lock().unwrap() = None;
+    let before = calls();
+    assert!(machine.between(175, 600).is_empty());
+    assert_eq!(calls(), before);
+    let noted = machine.noted();
+    assert!(noted.seconds >= 590 && noted.groups.is_empty(), "{noted:?}");
+    assert!(noted
+        .unanswered
+        .is_some_and(|it| it.contains("stopped by itself")));
 }
 
 #[test]

@@ -31,8 +31,8 @@ pub struct Reclaimed {
     /// What the rule names and no group is called.
     #[serde(default)]
     pub unmatched: Vec<String>,
-    /// That a process does not answer, and nothing is reclaimed by `process_madvise`
-    /// meanwhile.
+    /// That a process does not answer, or that what looks at processes stopped, and nothing
+    /// is reclaimed by `process_madvise` meanwhile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unanswered: Option<String>,
 }

@@ -4,6 +4,7 @@
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Instant;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags};
@@ -24,11 +25,16 @@ pub trait Advise: Send + Sync {
     }
 
     /// Forgets that these pages were touched (`MADV_COLD`); the ranges for which all of it
-    /// was done.
+    /// was done. Nothing more is begun at that time.
     ///
     /// # Errors
-    /// What the system says.
-    fn forget(&self, process: BorrowedFd, ranges: &[Range<u64>]) -> io::Result<Vec<Range<u64>>>;
+    /// What the system says, and `ETIMEDOUT` where not all of it was begun by then.
+    fn forget(
+        &self,
+        process: BorrowedFd,
+        ranges: &[Range<u64>],
+        until: Instant,
+    ) -> io::Result<Vec<Range<u64>>>;
 
     /// Swaps these pages out (`MADV_PAGEOUT`), as far as it can be done.
     ///
@@ -87,13 +93,17 @@ impl<'a> Held<'a> {
         Ok((now == Some(identity)).then_some(Held { advise, process }))
     }
 
-    /// See [`Advise::forget`]; none where the process has ended.
+    /// See [`Advise::forget`]; none where the process has ended, or it came to that time.
     ///
     /// # Errors
     /// When the kernel does not do it.
-    pub fn forget(&self, ranges: &[Range<u64>]) -> io::Result<Option<Vec<Range<u64>>>> {
-        match self.advise.forget(self.process.as_fd(), ranges) {
-            Err(err) if is_gone(&err) => Ok(None),
+    pub fn forget(
+        &self,
+        ranges: &[Range<u64>],
+        until: Instant,
+    ) -> io::Result<Option<Vec<Range<u64>>>> {
+        match self.advise.forget(self.process.as_fd(), ranges, until) {
+            Err(err) if is_gone(&err) || is(&err, Errno::TIMEDOUT) => Ok(None),
             done => done.map(Some),
         }
     }

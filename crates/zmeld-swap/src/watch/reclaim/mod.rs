@@ -85,6 +85,10 @@ const NO_PRESSURE: &str = "the kernel does not measure pressure (psi=1 on its co
 /// Why nothing is taken from processes for now.
 const NO_SWAP: &str = "no swap is on, and its memory has nowhere to go";
 
+/// What is said where what looks at processes panicked.
+const BROKEN: &str = "what looks at processes stopped by itself: this is a fault of zmeld, \
+                      please report it; restart zmeld watch to try it again";
+
 /// What is said of a name in the rule that no group has.
 const NO_GROUP: &str = "no control group is called so now (systemd-cgls lists them)";
 
@@ -243,9 +247,13 @@ impl Round<'_> {
         }
     }
 
-    /// It is so long ago that nothing of it is to be done any more.
+    /// When it is so long ago that nothing of it is to be done any more.
+    fn void_at(&self) -> Instant {
+        self.began + ANSWER_MAX
+    }
+
     fn is_void(&self) -> bool {
-        self.is_stopped() || self.began.elapsed() >= ANSWER_MAX
+        self.is_stopped() || Instant::now() >= self.void_at()
     }
 
     fn is_stopped(&self) -> bool {
@@ -269,6 +277,8 @@ pub(super) struct Reclaimer {
     dry_run: bool,
     advise: Option<Arc<dyn Advise>>,
     worker: Option<Worker>,
+    /// It ended by itself, and is not begun with again.
+    is_broken: bool,
     /// What it is to take since memory is short, when it has done what it was at, until then.
     room_owed: Option<(Vec<(PathBuf, u64)>, Instant)>,
     began: Option<Instant>,
@@ -331,6 +341,7 @@ impl Reclaimer {
             dry_run,
             advise: None,
             worker: None,
+            is_broken: false,
             room_owed: None,
             began: None,
             round: None,
@@ -357,6 +368,11 @@ impl Reclaimer {
     /// Whether processes are being worked on.
     pub fn is_at_work(&self) -> bool {
         self.worker.as_ref().is_some_and(Worker::is_busy)
+    }
+
+    /// The process that does not answer, as it was told.
+    fn stands_at(&self) -> Option<u32> {
+        self.worker.as_ref().and_then(Worker::stands_at)
     }
 
     pub fn is_due(&self, now: Instant) -> bool {
@@ -441,6 +457,7 @@ impl Reclaimer {
         let (mut sum, mut groups) = (0, 0);
         let mut failures = Vec::new();
         let mut of_processes = Vec::new();
+        let stands = self.stands_at().is_some();
         for (group, followed) in &mut self.followed {
             if round.is_over() || self.is_swap_full || swap_is_full(host).is_some() {
                 break;
@@ -450,6 +467,10 @@ impl Reclaimer {
                 continue;
             }
             if let By::Processes(_) = followed.by {
+                // Nothing comes of what is asked of it while it stands.
+                if stands {
+                    continue;
+                }
                 of_processes.push((group.clone(), wanted));
                 continue;
             }
@@ -498,9 +519,18 @@ impl Reclaimer {
         is_short: bool,
         listener: &mut dyn FnMut(WatchEvent),
     ) {
-        let (false, Some(advise)) = (wanted.is_empty() || self.is_at_work(), &self.advise) else {
+        let Some(advise) = self.advise.as_ref().filter(|_| !wanted.is_empty()) else {
             return;
         };
+        if self.is_at_work() {
+            // Nothing is tried of those that it does not have, either.
+            for (group, _) in wanted {
+                if let Some(followed) = self.followed.get_mut(&group) {
+                    followed.pace.hold(now);
+                }
+            }
+            return;
+        }
         if self.worker.is_none() {
             match Worker::start(host, Arc::clone(advise)) {
                 Ok(worker) => self.worker = Some(worker),
@@ -542,13 +572,13 @@ impl Reclaimer {
                 let text = format!("{}; the other rules go on", unanswered(pid));
                 listener(WatchEvent::Reclaim("process_madvise", text));
             }
-            Heard::Done(all, since, stood_at) => {
+            Heard::Done(all, stood_at) => {
                 if let Some(pid) = stood_at {
                     let text = format!("goes on: process {pid} answers, or has ended");
                     listener(WatchEvent::Reclaim("process_madvise", text));
                 }
                 for done in all {
-                    if let Err(err) = self.take_back(host, done, since) {
+                    if let Err(err) = self.take_back(host, done, now, stood_at.is_some()) {
                         self.fail(err, listener);
                     }
                 }
@@ -557,19 +587,27 @@ impl Reclaimer {
                 }
             }
             Heard::Ended => {
+                // It would do so again, and again.
                 self.worker = None;
-                // What it had is lost: those groups are begun with anew.
-                self.followed.retain(|_, it| !it.by.is_worked_on());
-                let why = "what looks at processes stopped by itself: this is a fault of zmeld, \
-                           please report it"
-                    .to_owned();
+                self.is_broken = true;
+                self.room_owed = None;
+                self.followed
+                    .retain(|_, it| !matches!(it.by, By::Processes(_)));
+                self.chosen = None;
+                let why = BROKEN.to_owned();
                 self.fail(Error::CannotReclaim { why }, listener);
             }
         }
     }
 
-    /// Notes what came of an order of that time.
-    fn take_back(&mut self, host: &Host, done: Done, since: Instant) -> Result<(), Error> {
+    /// Notes what came of an order; `stood`: it stood at a process for long.
+    fn take_back(
+        &mut self,
+        host: &Host,
+        done: Done,
+        now: Instant,
+        stood: bool,
+    ) -> Result<(), Error> {
         if done.is_left {
             self.next.get_or_insert_with(|| done.group.clone());
         }
@@ -583,8 +621,8 @@ impl Reclaimer {
         let mut processes = done.processes;
         let refused = processes.refused();
         followed.reclaimed_bytes += done.reclaimed_bytes;
-        if done.reclaimed_bytes == 0 {
-            followed.pace.hold(since);
+        if done.reclaimed_bytes == 0 || stood {
+            followed.pace.hold(now);
         }
         let whose = self.places.get(&done.group).and_then(|it| it.whose.clone());
         let is_due = std::mem::take(&mut followed.is_choice_due);
@@ -733,6 +771,7 @@ impl Reclaimer {
             (true, None) => Err(match (hierarchy, no_processes) {
                 (None, Some(why)) => cannot(&format!("memory is in no control groups, and {why}")),
                 (None, None) => cannot("memory is in no control groups, and no process has much"),
+                (Some(_), Some(why)) if self.targets.root.is_some() => cannot(&why),
                 (Some(_), _) => cannot(
                     "no control group is of that name, or all are protected; systemd-cgls lists \
                      them",
@@ -743,6 +782,9 @@ impl Reclaimer {
 
     /// Why nothing can be reclaimed from processes.
     fn no_processes(&self, host: &Host) -> Option<String> {
+        if self.is_broken {
+            return Some(BROKEN.to_owned());
+        }
         let Some(advise) = &self.advise else {
             return Some("processes of another tree are not here".to_owned());
         };
@@ -752,7 +794,7 @@ impl Reclaimer {
             return Some(NO_PRESSURE.to_owned());
         }
         let own = advise.hold(std::process::id());
-        let told = own.and_then(|own| advise.forget(own.as_fd(), &[]));
+        let told = own.and_then(|own| advise.forget(own.as_fd(), &[], Instant::now() + ANSWER_MAX));
         told.err().map(|err| match advise::is(&err, Errno::NOSYS) {
             true => "the kernel has no process_madvise (Linux 5.10)".to_owned(),
             false => format!("process_madvise does not work: {err}"),
@@ -812,11 +854,13 @@ impl Reclaimer {
             }
             return Ok(0);
         };
+        let stands = self.stands_at().is_some();
         let Some(followed) = self.followed.get_mut(group) else {
             return Ok(0);
         };
         followed.history.add(reading);
-        if self.holding.is_some() || followed.has_no_swap(host, listener) {
+        let stands = stands && matches!(followed.by, By::Processes(_));
+        if self.holding.is_some() || stands || followed.has_no_swap(host, listener) {
             followed.pace.hold(now);
             return Ok(0);
         }
@@ -860,7 +904,10 @@ impl Reclaimer {
     fn told(&self, now: Instant) -> Reclaimed {
         let page = rustix::param::page_size() as u64;
         let began = self.began.unwrap_or(now);
-        let stands_at = self.worker.as_ref().and_then(Worker::stands_at);
+        let unanswered = match self.is_broken {
+            true => Some(BROKEN.to_owned()),
+            false => self.stands_at().map(unanswered),
+        };
         let mut groups: Vec<ReclaimedGroup> = self
             .followed
             .values()
@@ -874,7 +921,7 @@ impl Reclaimer {
             groups,
             protected: self.targets.protected.clone(),
             unmatched: self.targets.unmatched.clone(),
-            unanswered: stands_at.map(unanswered),
+            unanswered,
         }
     }
 }
@@ -1055,8 +1102,8 @@ impl Followed {
 /// What is said of a process that does not answer.
 fn unanswered(pid: u32) -> String {
     format!(
-        "process {pid} does not answer: somebody holds the map of its memory. Nothing is \
-         reclaimed by process_madvise until it does"
+        "process {pid} does not answer: somebody holds the map of its memory, or it is very \
+         large. Nothing is reclaimed by process_madvise until it does"
     )
 }
 

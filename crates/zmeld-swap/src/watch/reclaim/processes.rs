@@ -331,14 +331,18 @@ impl Processes {
             if is_left_alone || !member.marks.is_due(idle_after, now) {
                 continue;
             }
+            round.stands_at(pid);
             if !self.whose.has(host, pid) {
                 self.members.remove(&pid);
                 continue;
             }
-            round.stands_at(pid);
             let begin = Instant::now();
             let cold = member.look(host, advise, pid, self.huge, idle_after, round);
-            let this = begin.elapsed();
+            // Who does not answer costs the others no pause.
+            let this = match round.is_void() {
+                true => begin.elapsed().min(LOOKS_MAX),
+                false => begin.elapsed(),
+            };
             member.long_looks = match this > LOOK_MAX {
                 true => member.long_looks + 1,
                 false => 0,
@@ -495,13 +499,19 @@ impl Member {
             return Ok(Vec::new());
         };
         if !forgotten.is_empty() {
-            let done = held.forget(&forgotten).map_err(|err| refused(pid, &err))?;
-            let Some(done) = done else {
-                return Ok(Vec::new());
+            let done = held.forget(&forgotten, round.void_at());
+            let Ok(Some(done)) = done else {
+                // Of some of it they may be forgotten: it is not known how old they are.
+                self.marks.pass(round.by_now());
+                return done.map(|_| Vec::new()).map_err(|err| refused(pid, &err));
             };
             forgotten = done;
         }
-        let after = areas(host, pid)?.unwrap_or_default();
+        let after = areas(host, pid);
+        if after.is_err() {
+            self.marks.pass(round.by_now());
+        }
+        let after = after?.unwrap_or_default();
         let marks = &mut self.marks;
         let cold = marks.looked(&before, &after, &forgotten, huge, idle_after, now);
         confirm(host, &held, pid, cold, after, round)
@@ -526,7 +536,8 @@ fn confirm(
             break;
         }
         let ranges: Vec<_> = cold.iter().map(|it| it.range.clone()).collect();
-        let done = held.forget(&ranges).map_err(|err| refused(pid, &err))?;
+        let done = held.forget(&ranges, round.void_at());
+        let done = done.map_err(|err| refused(pid, &err))?;
         let after = areas(host, pid)?.unwrap_or_default();
         let done = done.unwrap_or_default();
         cold.retain(|it| done.contains(&it.range) && is_untouched(&before, &after, &it.range));
@@ -548,7 +559,7 @@ fn is_cold_still(
     if !is_there || round.is_void() {
         return Ok(false);
     }
-    let done = held.forget(std::slice::from_ref(range));
+    let done = held.forget(std::slice::from_ref(range), round.void_at());
     let done = done.map_err(|err| refused(pid, &err))?;
     let after = areas(host, pid)?.unwrap_or_default();
     let is_done = done.is_some_and(|done| done.contains(range));
@@ -729,7 +740,12 @@ mod tests {
             Ok(File::open("/dev/null")?.into())
         }
 
-        fn forget(&self, _: BorrowedFd, ranges: &[Range<u64>]) -> io::Result<Vec<Range<u64>>> {
+        fn forget(
+            &self,
+            _: BorrowedFd,
+            ranges: &[Range<u64>],
+            _: Instant,
+        ) -> io::Result<Vec<Range<u64>>> {
             let first = ranges.first().cloned();
             self.0.lock().unwrap().extend(first);
             Ok(ranges.to_vec())
@@ -788,7 +804,12 @@ mod tests {
             Ok(File::open("/dev/null")?.into())
         }
 
-        fn forget(&self, _: BorrowedFd, ranges: &[Range<u64>]) -> io::Result<Vec<Range<u64>>> {
+        fn forget(
+            &self,
+            _: BorrowedFd,
+            ranges: &[Range<u64>],
+            _: Instant,
+        ) -> io::Result<Vec<Range<u64>>> {
             let mut forgot = self.forgot.lock().unwrap();
             *forgot += 1;
             std::fs::write(&self.smaps, smaps_of((self.touched_kib)(*forgot)))?;

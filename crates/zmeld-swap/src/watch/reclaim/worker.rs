@@ -67,8 +67,8 @@ pub(super) enum Heard {
     Nothing,
     /// It does not answer, and stands at that process.
     Stands(u32),
-    /// It did what it was told to, when that was said; it had stood at that process before.
-    Done(Vec<Done>, Instant, Option<u32>),
+    /// It did what it was told to; it had stood at that process before.
+    Done(Vec<Done>, Option<u32>),
     /// It ended by itself.
     Ended,
 }
@@ -139,7 +139,8 @@ impl Worker {
         match self.done.try_recv() {
             Ok(done) => {
                 self.since = None;
-                Heard::Done(done, since, self.told.take())
+                self.stop.store(false, Ordering::Relaxed);
+                Heard::Done(done, self.told.take())
             }
             Err(TryRecvError::Disconnected) => Heard::Ended,
             Err(TryRecvError::Empty) => {
@@ -149,6 +150,8 @@ impl Worker {
                     return Heard::Nothing;
                 }
                 self.told = Some(pid);
+                // Nothing more of it is begun, whatever the clock says.
+                self.stop.store(true, Ordering::Relaxed);
                 Heard::Stands(pid)
             }
         }
