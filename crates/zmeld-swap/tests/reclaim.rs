@@ -1110,6 +1110,89 @@ fn many_groups_that_cannot_be_read_fill_no_log() {
     assert!((1..=5).contains(&said.len()), "{said:?}");
 }
 
+/// What cannot be read as a file.
+fn make_unreadable(machine: &Machine, file: &str) {
+    let path = machine.dir.path().join(file);
+    fs::rename(&path, path.with_extension("was")).unwrap();
+    fs::create_dir(&path).unwrap();
+}
+
+fn make_readable(machine: &Machine, file: &str) {
+    let path = machine.dir.path().join(file);
+    fs::remove_dir(&path).unwrap();
+    fs::rename(path.with_extension("was"), &path).unwrap();
+}
+
+#[test]
+fn an_error_of_one_group_takes_nobodys_account() {
+    // While its processes cannot be listed, or it cannot be told who is protected.
+    for (file, goes_on) in [
+        ("sys/fs/cgroup/memory/other/cgroup.procs", true),
+        ("proc/self/cgroup", false),
+    ] {
+        let rule = "groups = [\"/app\", \"/other\"]\n";
+        let (mut machine, told) = Machine::of_version_one(rule, false);
+        machine.process(109, "/other", false);
+        machine.between(0, 175);
+        let accounts = |machine: &Machine| {
+            let all = machine.noted().groups.into_iter();
+            let all = all.map(|it| (it.group.clone(), it));
+            all.collect::<BTreeMap<_, _>>()
+        };
+        let before = accounts(&machine);
+        let swapped = machine.swapped_kib(101);
+        make_unreadable(&machine, file);
+        let said = machine.between(180, 190);
+        assert_eq!(said.len(), 1, "{said:?}");
+        let asked = |machine: &mut Machine, second| {
+            let now = machine.begin + Duration::from_secs(second);
+            let asked = machine.watcher.make_room(now, &machine.stop, &mut |_| {});
+            machine.at(second);
+            asked
+        };
+        let at_first = machine.swapped_kib(101);
+        let room = asked(&mut machine, 191);
+        assert_eq!(room.is_empty(), !goes_on, "{room:?}");
+        let said = machine.between(195, 290);
+        assert!(said.is_empty(), "{said:?}");
+        assert_eq!(machine.swapped_kib(101) > at_first, goes_on, "{file}");
+        assert_eq!(machine.noted().holding.is_some(), !goes_on);
+        let meanwhile = accounts(&machine);
+        make_readable(&machine, file);
+        machine.between(295, 700);
+        let after = accounts(&machine);
+        for group in ["/app", "/other"] {
+            let (before, after) = (&before[group], &after[group]);
+            assert_eq!(before.first_memory_bytes, after.first_memory_bytes);
+            assert!(after.reclaimed_bytes >= before.reclaimed_bytes, "{group}");
+            // No step grew while nothing was tried.
+            let is_still = goes_on || meanwhile[group].step == before.step;
+            assert!(is_still, "{group}");
+        }
+        assert!(machine.swapped_kib(101) > swapped, "{file}");
+        assert!(told.told.lock().unwrap().contains(&109));
+        assert_eq!(machine.noted().holding, None);
+    }
+}
+
+#[test]
+fn a_group_whose_counters_cannot_be_read_for_a_while_keeps_its_account() {
+    let mut machine = Machine::new("groups = [\"idle.service\"]\n", false);
+    machine.group("idle.service", 400, 0);
+    machine.between(0, 100);
+    let before = machine.noted().groups[0].clone();
+    let file = "sys/fs/cgroup/idle.service/memory.current";
+    make_unreadable(&machine, file);
+    let said = machine.between(105, 200);
+    assert!(said.len() <= 3, "{said:?}");
+    make_readable(&machine, file);
+    machine.between(205, 215);
+    let after = machine.noted().groups[0].clone();
+    assert_eq!(after.first_memory_bytes, before.first_memory_bytes);
+    assert!(after.reclaimed_bytes > before.reclaimed_bytes);
+    assert_eq!(after.step, before.step);
+}
+
 #[test]
 fn a_group_made_anew_under_its_name_is_another() {
     let mut machine = Machine::new("groups = [\"idle.service\"]\n", false);

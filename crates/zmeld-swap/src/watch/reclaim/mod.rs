@@ -290,6 +290,8 @@ pub(super) struct Reclaimer {
     room: Room,
     followed: BTreeMap<PathBuf, Followed>,
     holding: Option<String>,
+    /// Why it is not known from where memory may be reclaimed.
+    blind: Option<String>,
     /// Swap was full at the last look.
     is_swap_full: bool,
     /// What was told last, so that a thing that stays is told once.
@@ -352,6 +354,7 @@ impl Reclaimer {
             room: Room::new(NOTED_BYTES_MAX),
             followed: BTreeMap::new(),
             holding: None,
+            blind: None,
             is_swap_full: false,
             failed: None,
             in_vain: Vec::new(),
@@ -395,17 +398,27 @@ impl Reclaimer {
         if super::is_due(self.chosen, CHOOSE_EVERY, now) {
             self.chosen = Some(now);
             self.failures_told = 0;
-            match self.choose(host, stop, listener) {
-                Ok(()) => self.failed = None,
+            let chosen = self.choose(host, stop, listener);
+            self.blind = chosen.as_ref().err().map(ToString::to_string);
+            match chosen {
+                Ok(failures) if failures.is_empty() => self.failed = None,
+                Ok(failures) => failures
+                    .into_iter()
+                    .for_each(|err| self.fail(err, listener)),
                 Err(err) => {
                     self.targets = Targets::default();
                     self.places.clear();
-                    self.followed.clear();
                     self.fail(err, listener);
                 }
             }
         }
         self.hold(host, busy, listener);
+        // What they have cost is not forgotten while nothing may be done with them.
+        for (group, followed) in &mut self.followed {
+            if !self.places.contains_key(group) {
+                followed.pace.hold(now);
+            }
+        }
         // Where the last round left off for want of time, this one begins.
         let groups = self.places.keys();
         let (before, behind): (Vec<_>, Vec<_>) =
@@ -425,7 +438,9 @@ impl Reclaimer {
                 Ok(0) => {}
                 Ok(bytes) => wanted.push((group, bytes)),
                 Err(err) => {
-                    self.followed.remove(&group);
+                    if let Some(followed) = self.followed.get_mut(&group) {
+                        followed.pace.hold(now);
+                    }
                     self.fail(err, listener);
                 }
             }
@@ -463,7 +478,7 @@ impl Reclaimer {
                 break;
             }
             let wanted = followed.room(&self.rule);
-            if wanted == 0 {
+            if wanted == 0 || followed.is_other || !self.places.contains_key(group) {
                 continue;
             }
             if let By::Processes(_) = followed.by {
@@ -644,20 +659,22 @@ impl Reclaimer {
         self.failed = Some(text);
     }
 
+    /// Chooses the groups; what failed of one of them, which is followed as it was.
     fn choose(
         &mut self,
         host: &Host,
         stop: &AtomicBool,
         listener: &mut dyn FnMut(WatchEvent),
-    ) -> Result<(), Error> {
+    ) -> Result<Vec<Error>, Error> {
         let hierarchy = hierarchy(host, &self.rule)?;
         let rule = selection(&self.rule);
         self.targets = match &hierarchy {
             Some(hierarchy) => Targets::choose(host, hierarchy, rule, stop)?,
             None => Targets::without_groups(host, rule, stop)?,
         };
+        let mut failures = Vec::new();
         if stop.load(Ordering::Relaxed) {
-            return Ok(());
+            return Ok(failures);
         }
         for pattern in &self.targets.unmatched {
             if !self.in_vain.contains(pattern) {
@@ -673,7 +690,11 @@ impl Reclaimer {
                 why: WHICH_ARE_MEANT.to_owned(),
             });
         }
-        self.places = self.places(host, hierarchy.as_ref(), stop)?;
+        let places = self.places(host, hierarchy.as_ref(), stop, &mut failures);
+        if places.is_err() {
+            self.followed.clear();
+        }
+        self.places = places?;
         let places = &self.places;
         for (group, followed) in &self.followed {
             if !places.contains_key(group) {
@@ -688,7 +709,7 @@ impl Reclaimer {
             let whose = places.get(group).and_then(|place| place.whose.clone());
             match (&mut followed.by, whose) {
                 (By::Processes(Some(processes)), Some(whose)) => {
-                    processes.choose(host, whose, stop)?;
+                    failures.extend(processes.choose(host, whose, stop).err());
                 }
                 (By::Processes(None), Some(_)) => followed.is_choice_due = true,
                 // Made anew in its turn.
@@ -696,7 +717,7 @@ impl Reclaimer {
                 (By::Group, None) => {}
             }
         }
-        Ok(())
+        Ok(failures)
     }
 
     /// From where, and by what.
@@ -705,6 +726,7 @@ impl Reclaimer {
         host: &Host,
         hierarchy: Option<&Hierarchy>,
         stop: &AtomicBool,
+        failures: &mut Vec<Error>,
     ) -> Result<BTreeMap<PathBuf, Place>, Error> {
         let cannot = |why: &str| Error::CannotReclaim {
             why: why.to_owned(),
@@ -749,11 +771,15 @@ impl Reclaimer {
             let group = hierarchy.map_or_else(|| PathBuf::from("/"), |it| it.top.clone());
             let whose = whose(Of::Root(hierarchy.cloned(), protected.clone()));
             let mut all = Processes::new(host, whose.clone(), &self.room);
-            if is_wanted && host.exists(processes::PRESSURE) {
-                all.choose(host, whose.clone(), stop)?;
-            }
+            let chosen = match is_wanted && host.exists(processes::PRESSURE) {
+                true => all.choose(host, whose.clone(), stop),
+                false => Ok(()),
+            };
+            let memory_bytes = chosen.and_then(|()| Ok(all.memory_bytes(host)?));
             // Most machines have nothing there.
-            if all.memory_bytes(host)? >= MEMORY_MIN || self.followed.contains_key(&group) {
+            let has_some = memory_bytes.as_ref().is_ok_and(|has| *has >= MEMORY_MIN);
+            failures.extend(memory_bytes.err());
+            if has_some || self.followed.contains_key(&group) {
                 let place = Place {
                     shown: "/".to_owned(),
                     whose: Some(whose),
@@ -764,6 +790,9 @@ impl Reclaimer {
                 };
                 places.insert(group, place);
             }
+        }
+        if let (true, Some(_)) = (places.is_empty(), failures.first()) {
+            return Err(failures.remove(0));
         }
         match (places.is_empty(), lacking) {
             (false, _) => Ok(places),
@@ -917,7 +946,7 @@ impl Reclaimer {
         Reclaimed {
             seconds: now.duration_since(began).as_secs(),
             every_seconds: self.rule.every.duration().as_secs(),
-            holding: self.holding.clone(),
+            holding: self.holding.clone().or_else(|| self.blind.clone()),
             groups,
             protected: self.targets.protected.clone(),
             unmatched: self.targets.unmatched.clone(),
