@@ -186,6 +186,8 @@ struct Told {
     locked: Arc<Mutex<Option<u32>>>,
     /// Who refuses what, and how.
     refuses: Arc<Mutex<Option<Refusal>>>,
+    /// How often somebody did.
+    refused: Arc<Mutex<u32>>,
     /// Where nothing is to be swapped out, and how long it takes to see that.
     sparse: Arc<Mutex<Option<(u32, Duration)>>>,
     /// Who waits in which call until that says so.
@@ -269,6 +271,7 @@ impl Told {
         let refuses = *self.refuses.lock().unwrap();
         assert_ne!(refuses, Some((pid, what, PANICS)), "as it is meant to");
         let refuses = refuses.filter(|it| (it.0, it.1) == (pid, what));
+        *self.refused.lock().unwrap() += u32::from(refuses.is_some());
         refuses.map_or(Ok(()), |it| Err(io::Error::from_raw_os_error(it.2)))
     }
 
@@ -317,6 +320,7 @@ impl Machine {
             replaced: Arc::default(),
             locked: Arc::default(),
             refuses: Arc::default(),
+            refused: Arc::default(),
             sparse: Arc::default(),
             waits: Arc::default(),
         };
@@ -490,6 +494,27 @@ fn a_process_that_refuses_is_left_alone_and_the_others_of_its_group_are_not() {
             );
             assert!(machine.swapped_kib(107) > swapped, "{call} {name}");
         }
+    }
+}
+
+#[test]
+fn of_whom_something_is_refused_that_passes_it_is_tried_again_more_and_more_seldom() {
+    // EINTR, EAGAIN, ENOMEM.
+    for (call, errno) in [("hold", 4), ("forget", 11), ("page_out", 12)] {
+        let (mut machine, told) = Machine::of_version_one("groups = [\"/app\"]\n", false);
+        machine.between(0, 150);
+        assert!(machine.swapped_kib(101) > 0);
+        *told.refuses.lock().unwrap() = Some((101, call, errno));
+        let said = machine.between(155, 700);
+        // Pauses of 10 s, 20 s, and so on up to 320 s.
+        let refused = std::mem::take(&mut *told.refused.lock().unwrap());
+        assert!((5..=6).contains(&refused), "{call} {errno}: {refused}");
+        assert_eq!(said.len(), 1, "{call} {errno}: {said:?}");
+        assert!(said[0].ends_with("it is tried again now and then"));
+        let swapped = machine.swapped_kib(101);
+        *told.refuses.lock().unwrap() = None;
+        machine.between(705, 1300);
+        assert!(machine.swapped_kib(101) > swapped, "{call} {errno}");
     }
 }
 

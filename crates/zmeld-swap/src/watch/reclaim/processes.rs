@@ -57,6 +57,13 @@ const COLD_FOR: Duration = Duration::from_secs(60);
 const COLD_AHEAD: u64 = 12;
 /// What is swapped out at a time at least.
 const PIECE_BYTES_MIN: u64 = 256 << 10;
+/// Of whom something is refused that may pass, nothing is asked for so long, twice as long each
+/// time,
+const REST_FIRST: Duration = Duration::from_secs(10);
+/// but no longer.
+const REST_MAX: Duration = Duration::from_secs(3600);
+/// Told when it was refused so many times in a row.
+const REFUSALS_UNTOLD: u32 = 5;
 /// How large huge pages are.
 const HUGE: &str = "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size";
 pub(super) const PRESSURE: &str = "/proc/pressure/memory";
@@ -106,8 +113,7 @@ struct Member {
     marks: Marks,
     /// Looks in a row that took too long.
     long_looks: u32,
-    /// The kernel lets us tell nothing of it: nothing is asked of it again.
-    refuses: bool,
+    rest: Rest,
 }
 
 /// What a process has.
@@ -173,7 +179,7 @@ impl Processes {
                 figures,
                 marks: Marks::new(&self.room),
                 long_looks: 0,
-                refuses: false,
+                rest: Rest::default(),
             });
             self.members.insert(pid, member);
         }
@@ -268,12 +274,15 @@ impl Processes {
         self.refused.take()
     }
 
-    fn leave_alone(&mut self, pid: u32, why: Error) {
-        if let Some(member) = self.members.get_mut(&pid) {
-            member.refuses = true;
-        }
+    /// Asks nothing of it for a while, longer each time, or never again.
+    fn leave_alone(&mut self, pid: u32, refusal: Refusal, now: Instant) {
         self.cold.retain(|found| found.pid != pid);
-        self.refused.get_or_insert(why);
+        let Some(member) = self.members.get_mut(&pid) else {
+            return;
+        };
+        if member.rest.begin(refusal.is_lasting, now) {
+            self.refused.get_or_insert(refusal.why);
+        }
     }
 
     /// Looks what is cold, where there is not enough of it for what is wanted. Not while
@@ -327,7 +336,7 @@ impl Processes {
             let Some(member) = self.members.get_mut(&pid) else {
                 continue;
             };
-            let is_left_alone = member.refuses || member.long_looks >= LONG_LOOKS_MAX;
+            let is_left_alone = member.rest.is_on(now) || member.long_looks >= LONG_LOOKS_MAX;
             if is_left_alone || !member.marks.is_due(idle_after, now) {
                 continue;
             }
@@ -350,8 +359,8 @@ impl Processes {
             took += this;
             let cold = match cold {
                 Ok(cold) => cold,
-                Err(why) => {
-                    self.leave_alone(pid, why);
+                Err(refusal) => {
+                    self.leave_alone(pid, refusal, round.by_now());
                     continue;
                 }
             };
@@ -394,7 +403,7 @@ impl Processes {
                 piece: &mut piece,
             };
             match self.page_out_one(host, advise, &mut found, step, round) {
-                Err(why) => self.leave_alone(found.pid, why),
+                Err(refusal) => self.leave_alone(found.pid, refusal, round.by_now()),
                 Ok(()) if found.cold.range.is_empty() => {}
                 Ok(()) => self.cold.push_front(found),
             }
@@ -410,14 +419,14 @@ impl Processes {
         found: &mut Found,
         step: Step,
         round: &Round,
-    ) -> Result<(), Error> {
+    ) -> Result<(), Refusal> {
         round.stands_at(found.pid);
         let range = &mut found.cold.range;
         let held = match self.members.get(&found.pid) {
             Some(member) => Held::new(advise, host, found.pid, member.identity),
             None => Ok(None),
         };
-        let held = held.map_err(|err| refused(found.pid, &err))?;
+        let held = held.map_err(|err| Refusal::of(found.pid, &err))?;
         let (Some(held), Some(member)) = (held, self.members.get_mut(&found.pid)) else {
             range.start = range.end;
             return Ok(());
@@ -442,13 +451,17 @@ impl Processes {
             let piece = piece.min(super::PIECE_BYTES);
             let end = (range.start + piece).next_multiple_of(unit).min(range.end);
             let is_there = held.page_out(range.start..end);
-            let is_there = is_there.map_err(|err| refused(found.pid, &err))?;
-            let now = Figures::read(host, found.pid)?;
+            let is_there = is_there.map_err(|err| Refusal::of(found.pid, &err))?;
+            let now = Figures::read(host, found.pid).map_err(|err| Refusal {
+                why: err.into(),
+                is_lasting: false,
+            })?;
             let (true, Some((_, now))) = (is_there, now) else {
                 range.start = range.end;
                 break;
             };
             range.start = end;
+            member.rest = Rest::default();
             let gone = now.swap_bytes.saturating_sub(member.figures.swap_bytes);
             *step.piece = match gone {
                 0 => piece.saturating_mul(2),
@@ -480,7 +493,7 @@ impl Member {
         huge: u64,
         idle_after: Duration,
         round: &Round,
-    ) -> Result<Vec<Cold>, Error> {
+    ) -> Result<Vec<Cold>, Refusal> {
         let now = round.now;
         let Some(before) = areas(host, pid)?.filter(|_| !round.is_void()) else {
             return Ok(Vec::new());
@@ -495,7 +508,7 @@ impl Member {
             return Ok(Vec::new());
         }
         let held = Held::new(advise, host, pid, self.identity);
-        let Some(held) = held.map_err(|err| refused(pid, &err))? else {
+        let Some(held) = held.map_err(|err| Refusal::of(pid, &err))? else {
             return Ok(Vec::new());
         };
         if !forgotten.is_empty() {
@@ -503,7 +516,9 @@ impl Member {
             let Ok(Some(done)) = done else {
                 // Of some of it they may be forgotten: it is not known how old they are.
                 self.marks.pass(round.by_now());
-                return done.map(|_| Vec::new()).map_err(|err| refused(pid, &err));
+                return done
+                    .map(|_| Vec::new())
+                    .map_err(|err| Refusal::of(pid, &err));
             };
             forgotten = done;
         }
@@ -527,7 +542,7 @@ fn confirm(
     mut cold: Vec<Cold>,
     mut before: Vec<Area>,
     round: &Round,
-) -> Result<Vec<Cold>, Error> {
+) -> Result<Vec<Cold>, Refusal> {
     for _ in 0..CONFIRMATIONS {
         if round.is_void() {
             cold.clear();
@@ -537,7 +552,7 @@ fn confirm(
         }
         let ranges: Vec<_> = cold.iter().map(|it| it.range.clone()).collect();
         let done = held.forget(&ranges, round.void_at());
-        let done = done.map_err(|err| refused(pid, &err))?;
+        let done = done.map_err(|err| Refusal::of(pid, &err))?;
         let after = areas(host, pid)?.unwrap_or_default();
         let done = done.unwrap_or_default();
         cold.retain(|it| done.contains(&it.range) && is_untouched(&before, &after, &it.range));
@@ -553,14 +568,14 @@ fn is_cold_still(
     pid: u32,
     range: &Range<u64>,
     round: &Round,
-) -> Result<bool, Error> {
+) -> Result<bool, Refusal> {
     let before = areas(host, pid)?.unwrap_or_default();
     let is_there = is_untouched(&before, &before, range);
     if !is_there || round.is_void() {
         return Ok(false);
     }
     let done = held.forget(std::slice::from_ref(range), round.void_at());
-    let done = done.map_err(|err| refused(pid, &err))?;
+    let done = done.map_err(|err| Refusal::of(pid, &err))?;
     let after = areas(host, pid)?.unwrap_or_default();
     let is_done = done.is_some_and(|done| done.contains(range));
     Ok(is_done && is_untouched(&before, &after, range))
@@ -682,7 +697,7 @@ impl Figures {
 }
 
 /// The mappings of a process that could be swapped out; none where it has ended.
-fn areas(host: &Host, pid: u32) -> Result<Option<Vec<Area>>, Error> {
+fn areas(host: &Host, pid: u32) -> Result<Option<Vec<Area>>, Refusal> {
     let path = host.path(format!("/proc/{pid}/smaps"));
     let page = rustix::param::page_size() as u64;
     let mut areas = Vec::new();
@@ -698,7 +713,7 @@ fn areas(host: &Host, pid: u32) -> Result<Option<Vec<Area>>, Error> {
         Ok(()) if is_machine => Ok(Some(Vec::new())),
         Ok(()) => Ok(Some(largest(areas))),
         Err(err) if is_absent(&err) || is(&err, Errno::SRCH) => Ok(None),
-        Err(err) => Err(refused(pid, &err)),
+        Err(err) => Err(Refusal::of(pid, &err)),
     }
 }
 
@@ -711,15 +726,56 @@ fn or_gone<T>(read: Result<T, HostError>) -> Result<Option<T>, HostError> {
     }
 }
 
-fn refused(pid: u32, err: &io::Error) -> Error {
-    Error::ProcessRefused {
-        pid,
-        why: match is(err, Errno::PERM) || is(err, Errno::ACCESS) {
-            true => "only who has CAP_SYS_NICE and CAP_SYS_PTRACE may look at it and swap out \
-                     its memory; run zmeld watch as root"
+/// The kernel did not do what it was told of a process.
+struct Refusal {
+    why: Error,
+    /// It would refuse again.
+    is_lasting: bool,
+}
+
+impl Refusal {
+    fn of(pid: u32, err: &io::Error) -> Refusal {
+        let is_any = |all: &[Errno]| all.iter().any(|errno| is(err, *errno));
+        let is_forbidden = is_any(&[Errno::PERM, Errno::ACCESS]);
+        let is_lasting = is_forbidden || is_any(&[Errno::INVAL, Errno::NOSYS]);
+        let why = match (is_forbidden, is_lasting) {
+            (true, _) => "only who has CAP_SYS_NICE and CAP_SYS_PTRACE may look at it and swap \
+                          out its memory; run zmeld watch as root"
                 .to_owned(),
-            false => format!("process_madvise: {err}"),
-        },
+            (false, true) => format!("process_madvise: {err}"),
+            (false, false) => format!("process_madvise: {err}; it is tried again now and then"),
+        };
+        Refusal {
+            why: Error::ProcessRefused { pid, why },
+            is_lasting,
+        }
+    }
+}
+
+/// Until when nothing is asked of a process, since something was refused of it.
+#[derive(Debug, Default)]
+struct Rest {
+    /// Refusals in a row that may pass.
+    refusals: u32,
+    until: Option<Instant>,
+    is_for_good: bool,
+}
+
+impl Rest {
+    fn is_on(&self, now: Instant) -> bool {
+        self.is_for_good || self.until.is_some_and(|until| now < until)
+    }
+
+    /// Whether it is to be told.
+    fn begin(&mut self, is_lasting: bool, now: Instant) -> bool {
+        self.is_for_good |= is_lasting;
+        if self.until.is_some_and(|until| now >= until + REST_MAX) {
+            self.refusals = 0;
+        }
+        let pause = REST_FIRST.saturating_mul(1 << self.refusals.min(16));
+        self.until = Some(now + pause.min(REST_MAX));
+        self.refusals += 1;
+        is_lasting || self.refusals == REFUSALS_UNTOLD
     }
 }
 
