@@ -238,8 +238,24 @@ impl Marks {
             .collect()
     }
 
+    /// The marks of a part with that range were forgotten once more.
+    pub fn forgot(&mut self, range: &Range<u64>, now: Instant) {
+        let has = |part: &usize| {
+            let at = self.ranges[*part].binary_search_by_key(&range.start, |it| it.start);
+            at.is_ok()
+        };
+        if let Some(part) = (0..PARTS).find(has) {
+            self.forgotten[part] = Some(now);
+        }
+    }
+
+    #[cfg(test)]
+    pub fn since(&self, part: usize) -> Option<Instant> {
+        self.forgotten[part]
+    }
+
     /// What of it is cold, by the mappings before and after it was forgotten; `forgotten`:
-    /// of which ranges it was.
+    /// of which ranges it was; `times`: when that was begun, and was over.
     pub fn looked(
         &mut self,
         before: &[Area],
@@ -247,7 +263,7 @@ impl Marks {
         forgotten: &[Range<u64>],
         huge: u64,
         idle_after: Duration,
-        now: Instant,
+        times: Range<Instant>,
     ) -> Vec<Cold> {
         let forgotten: HashSet<&Range<u64>> = forgotten.iter().collect();
         let is_forgotten = |range: &Range<u64>| forgotten.contains(range);
@@ -255,15 +271,15 @@ impl Marks {
             for part in 0..PARTS {
                 let ranges = before.iter().flat_map(|area| area.part(part, huge));
                 self.ranges[part] = ranges.filter(is_forgotten).collect();
-                self.forgotten[part] = Some(now);
+                self.forgotten[part] = Some(times.end);
             }
             self.taken.resize(self.bytes());
             return Vec::new();
         }
         let part = self.next;
         self.next = (part + 1) % PARTS;
-        let since = self.forgotten[part].replace(now);
-        let is_old = since.is_some_and(|since| now.duration_since(since) >= idle_after);
+        let since = self.forgotten[part].replace(times.end);
+        let is_old = since.is_some_and(|at| times.start.duration_since(at) >= idle_after);
         let known = std::mem::take(&mut self.ranges[part]);
         let is_known = |range: &Range<u64>| {
             let at = known.binary_search_by_key(&range.start, |it| it.start);
@@ -296,6 +312,10 @@ mod tests {
     const MIB: u64 = 1 << 20;
     const IDLE: Duration = Duration::from_secs(60);
     const HUGE: u64 = 2 * MIB;
+
+    fn once(at: Instant) -> Range<Instant> {
+        at..at
+    }
 
     fn area(start_mib: u64, mib: u64, touched_mib: u64) -> Area {
         Area {
@@ -343,7 +363,7 @@ mod tests {
         );
         let cleared = [area(0, 64, 0), area(100, 64, 0)];
         assert!(marks
-            .looked(&two, &cleared, &all, HUGE, IDLE, begin)
+            .looked(&two, &cleared, &all, HUGE, IDLE, once(begin))
             .is_empty());
         assert!(!marks.is_due(IDLE, at(59)));
         assert!(marks.is_due(IDLE, at(60)));
@@ -353,14 +373,14 @@ mod tests {
         assert_eq!(marks.wanted(&before[1..2], HUGE), part);
         let after = [area(0, 64, 2), area(100, 64, 4), area(200, 64, 0)];
         let done = marks.wanted(&before, HUGE);
-        let cold = marks.looked(&before, &after, &done, HUGE, IDLE, at(60));
+        let cold = marks.looked(&before, &after, &done, HUGE, IDLE, once(at(60)));
         let cold: Vec<_> = cold.into_iter().map(|it| it.range).collect();
         assert_eq!(cold, part);
         // A small one has two parts only: the others have no turn.
         let small = [area(300, 2, 0)];
         let mut of_small = Marks::new(&Room::new(1 << 20));
         let all = of_small.wanted(&small, HUGE);
-        of_small.looked(&small, &small, &all, HUGE, IDLE, begin);
+        of_small.looked(&small, &small, &all, HUGE, IDLE, once(begin));
         of_small.skip_empty(&small, HUGE, at(60));
         let part = (300 / 2) % PARTS;
         assert_eq!(of_small.next, part);
@@ -369,7 +389,7 @@ mod tests {
         let grown = [area(0, 64, 0), area(100, 68, 4), area(200, 64, 0)];
         for (after, second) in [(&grown[..], 61), (&[], 62)] {
             let done = marks.wanted(&before[1..2], HUGE);
-            let cold = marks.looked(&before[1..2], after, &done, HUGE, IDLE, at(second));
+            let cold = marks.looked(&before[1..2], after, &done, HUGE, IDLE, once(at(second)));
             assert!(cold.is_empty());
         }
     }
@@ -384,15 +404,15 @@ mod tests {
         let mut done = marks.wanted(&two, HUGE);
         // Of the first one nothing was forgotten at first: how old its marks are is unknown.
         done.retain(|range| range.start >= 64 * MIB);
-        marks.looked(&two, &two, &done, HUGE, IDLE, begin);
+        marks.looked(&two, &two, &done, HUGE, IDLE, once(begin));
         let done = marks.wanted(&two, HUGE);
         assert_eq!(done.len(), 2);
-        let cold = marks.looked(&two, &two, &done, HUGE, IDLE, at(60));
+        let cold = marks.looked(&two, &two, &done, HUGE, IDLE, once(at(60)));
         let cold: Vec<_> = cold.into_iter().map(|it| it.range).collect();
         assert_eq!(cold, done[1..]);
         // Of the second one nothing is now, so that it lost nothing.
         let done = marks.wanted(&two, HUGE);
-        let cold = marks.looked(&two, &two, &done[..1], HUGE, IDLE, at(60));
+        let cold = marks.looked(&two, &two, &done[..1], HUGE, IDLE, once(at(60)));
         assert!(cold.is_empty(), "{cold:?}");
     }
 
@@ -407,7 +427,7 @@ mod tests {
         let look = |marks: &mut Marks, second| {
             let wanted = marks.wanted(&areas, HUGE);
             match marks.has_room(&wanted) {
-                true => marks.looked(&areas, &areas, &wanted, HUGE, IDLE, at(second)),
+                true => marks.looked(&areas, &areas, &wanted, HUGE, IDLE, once(at(second))),
                 false => {
                     marks.pass(at(second));
                     Vec::new()

@@ -436,9 +436,13 @@ impl Processes {
             return Ok(());
         }
         // Since it was found, it may have come into use, or something else stand there.
-        if !found.is_begun && !is_cold_still(host, &held, found.pid, range, round)? {
-            range.start = range.end;
-            return Ok(());
+        if !found.is_begun {
+            let is_cold = is_cold_still(host, &held, found.pid, range, round);
+            member.marks.forgot(range, round.by_now());
+            if !is_cold? {
+                range.start = range.end;
+                return Ok(());
+            }
         }
         found.is_begun = true;
         while !range.is_empty() && *step.done < step.wanted && !round.is_over() {
@@ -494,17 +498,17 @@ impl Member {
         idle_after: Duration,
         round: &Round,
     ) -> Result<Vec<Cold>, Refusal> {
-        let now = round.now;
         let Some(before) = areas(host, pid)?.filter(|_| !round.is_void()) else {
             return Ok(Vec::new());
         };
-        self.marks.skip_empty(&before, huge, now);
-        if !self.marks.is_due(idle_after, now) {
+        let began = round.by_now();
+        self.marks.skip_empty(&before, huge, began);
+        if !self.marks.is_due(idle_after, began) {
             return Ok(Vec::new());
         }
         let mut forgotten = self.marks.wanted(&before, huge);
         if !forgotten.is_empty() && !self.marks.has_room(&forgotten) {
-            self.marks.pass(now);
+            self.marks.pass(began);
             return Ok(Vec::new());
         }
         let held = Held::new(advise, host, pid, self.identity);
@@ -528,8 +532,14 @@ impl Member {
         }
         let after = after?.unwrap_or_default();
         let marks = &mut self.marks;
-        let cold = marks.looked(&before, &after, &forgotten, huge, idle_after, now);
-        confirm(host, &held, pid, cold, after, round)
+        let times = began..round.by_now();
+        let cold = marks.looked(&before, &after, &forgotten, huge, idle_after, times);
+        let found = cold.first().map(|it| it.range.clone());
+        let cold = confirm(host, &held, pid, cold, after, round);
+        if let Some(found) = found {
+            marks.forgot(&found, round.by_now());
+        }
+        cold
     }
 }
 
@@ -892,7 +902,7 @@ mod tests {
         let busy = Busy::new(&dir.path().join("proc/101/smaps"), touched_kib);
         let idle_after = Duration::from_secs(60);
         let begin = Instant::now();
-        for now in [begin, begin + idle_after] {
+        for now in [begin, begin + idle_after + Duration::from_secs(10)] {
             // One part at a time: another would have its turn.
             let round = Round::new(now, &stop, false);
             of.look_once(&host, &busy, idle_after, &round);
@@ -907,6 +917,43 @@ mod tests {
             let touched_kib = move |time| if time <= until { 8192 } else { 4096 };
             assert_eq!(finds_cold(touched_kib), until == all_looks, "{until}");
         }
+    }
+
+    #[test]
+    fn what_was_looked_at_late_in_a_round_has_its_time_from_then_on() {
+        let idle_after = Duration::from_secs(60);
+        let dir = machine();
+        let host = Host::at(dir.path());
+        let stop = AtomicBool::new(false);
+        let mut of = all(&host, &Room::new(1 << 20));
+        let busy = Busy::new(&dir.path().join("proc/101/smaps"), |_| 0);
+        let begin = Instant::now();
+        // The first round has been at it for so long.
+        for (second, late, calls) in [(0, 9, 1), (61, 0, 1), (68, 0, 1), (71, 0, 6), (72, 0, 11)] {
+            let new = Round::new(begin + Duration::from_secs(second), &stop, false);
+            let round = Round {
+                began: new.began.checked_sub(Duration::from_secs(late)).unwrap(),
+                end: new.end,
+                ..new
+            };
+            of.look_once(&host, &busy, idle_after, &round);
+            assert_eq!(*busy.forgot.lock().unwrap(), calls, "{second}");
+        }
+        assert_eq!(of.cold.len(), 2);
+        // What is asked for once more before it goes has its time from then on.
+        let busy = Busy::new(&dir.path().join("proc/101/smaps"), |times| 4096 * times);
+        let round = Round::new(begin + Duration::from_secs(100), &stop, false);
+        of.page_out(&host, &busy, 1 << 20, &round);
+        assert_eq!(*busy.forgot.lock().unwrap(), 2);
+        let member = of.members.get_mut(&101).unwrap();
+        let since = |part: usize| member.marks.since(part).unwrap() - begin;
+        let times: Vec<u64> = (0..16).map(|part| since(part).as_secs()).collect();
+        assert_eq!(
+            times.iter().filter(|it| **it == 100).count(),
+            2,
+            "{times:?}"
+        );
+        assert_eq!(times.iter().filter(|it| **it == 9).count(), 14, "{times:?}");
     }
 
     #[test]
