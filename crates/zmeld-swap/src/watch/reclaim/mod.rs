@@ -13,6 +13,7 @@
 //! | module | what belongs there |
 //! |---|---|
 //! | `advise` | the call, and a process that is held |
+//! | `budget` | how long all processes together may be looked at |
 //! | `parts` | which parts of a process's memory it does not touch |
 //! | `processes` | a group's processes: what they have, what comes back, what is swapped out |
 //! | `group` | a group's counters, and what they tell of the last minute |
@@ -20,6 +21,7 @@
 //! | `worker` | the thread that looks at processes, for which the watch never waits |
 
 mod advise;
+mod budget;
 mod group;
 mod pace;
 mod parts;

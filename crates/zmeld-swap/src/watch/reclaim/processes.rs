@@ -21,6 +21,7 @@ use zmeld_linux::meminfo::{self, Meminfo};
 use zmeld_linux::{counters, process, smaps, Host, HostError};
 
 use super::advise::{is, Advise, Held, Identity};
+use super::budget::{Budget, SHORT_MAX};
 use super::group::Reading;
 use super::parts::{is_untouched, largest, Area, Cold, Marks, Room};
 use super::Round;
@@ -35,11 +36,10 @@ const MEMBER_BYTES_MIN: u64 = 1 << 20;
 const MEMBERS_MAX: usize = 256;
 /// Others are looked for so often, as long as that takes little.
 const OTHERS_EVERY: Duration = Duration::from_secs(10);
-/// Looking takes no larger share of the time than one in so many: `smaps` is read twice,
-/// which keeps the process from mapping memory meanwhile.
-const LOOK_PAUSE: u32 = 100;
+/// which is one part in so many of the time.
+const OTHERS_PAUSE: u32 = 100;
 /// A process that takes longer to look at, so many times in a row, is left alone.
-const LOOK_MAX: Duration = Duration::from_millis(500);
+const LOOK_MAX: Duration = Duration::from_secs(5);
 const LONG_LOOKS_MAX: u32 = 3;
 /// Looks take hardly longer in one round.
 const LOOKS_MAX: Duration = Duration::from_secs(1);
@@ -96,11 +96,10 @@ pub(super) struct Processes {
     /// Pages that came back, in all.
     came_back: u64,
     cold: VecDeque<Found>,
-    next_look: Option<Instant>,
+    /// When they were looked at last.
+    looked: Option<Instant>,
     /// When others are looked for, that came since.
     next_choice: Option<Instant>,
-    /// Which process has the first turn then.
-    next_member: u32,
     huge: u64,
     /// Why one of them is left alone, of those that refused since that was told.
     refused: Option<Error>,
@@ -111,6 +110,8 @@ struct Member {
     identity: Identity,
     figures: Figures,
     marks: Marks,
+    /// When it was looked at last, and how long that took.
+    looked: Option<(Instant, Duration)>,
     /// Looks in a row that took too long.
     long_looks: u32,
     rest: Rest,
@@ -143,9 +144,8 @@ impl Processes {
             members: BTreeMap::new(),
             came_back: 0,
             cold: VecDeque::new(),
-            next_look: None,
+            looked: None,
             next_choice: None,
-            next_member: 0,
             huge: host.read_u64(HUGE).unwrap_or(0),
             refused: None,
         }
@@ -178,6 +178,7 @@ impl Processes {
                 identity,
                 figures,
                 marks: Marks::new(&self.room),
+                looked: None,
                 long_looks: 0,
                 rest: Rest::default(),
             });
@@ -197,7 +198,7 @@ impl Processes {
         }
         let begin = Instant::now();
         self.choose(host, self.whose.clone(), round.stop)?;
-        let pause = OTHERS_EVERY.max(begin.elapsed() * LOOK_PAUSE);
+        let pause = OTHERS_EVERY.max(begin.elapsed() * OTHERS_PAUSE);
         self.next_choice = Some(round.now + pause);
         Ok(())
     }
@@ -285,6 +286,11 @@ impl Processes {
         }
     }
 
+    /// When they were looked at last.
+    pub fn looked(&self) -> Option<Instant> {
+        self.looked
+    }
+
     /// Looks what is cold, where there is not enough of it for what is wanted. Not while
     /// memory is short: what is looked at is the next that the kernel swaps out where it is
     /// not touched before it gets there, seconds later.
@@ -295,49 +301,54 @@ impl Processes {
         wanted: u64,
         idle_after: Duration,
         round: &Round,
+        budget: &mut Budget,
     ) {
-        let now = round.now;
+        let now = round.by_now();
         self.cold.retain(|found| found.until > now);
         let is_enough = self.cold_bytes() >= wanted.saturating_mul(COLD_AHEAD);
-        if is_enough || round.is_short || self.next_look.is_some_and(|at| now < at) {
+        if is_enough || round.is_short || !budget.allows(now) {
             return;
         }
         let mut took = Duration::ZERO;
         // Where the part that has its turn is in use, another one may be cold.
         for _ in 0..PARTS_A_ROUND {
             let is_enough = self.cold_bytes() >= wanted.saturating_mul(COLD_AHEAD);
-            if is_enough || took > ROUND_TRIED || round.is_over() {
+            let is_over = round.is_over() || !budget.allows(round.by_now());
+            if is_enough || took > ROUND_TRIED || is_over {
                 break;
             }
-            took += self.look_once(host, advise, idle_after, round);
+            took += self.look_once(host, advise, idle_after, round, budget);
         }
-        self.next_look = Some(now + took * LOOK_PAUSE);
+        self.looked = Some(round.by_now());
     }
 
-    /// Looks at one part of each process; how long that took.
+    /// Looks at one part of each process, who waited longest first; how long that took.
     fn look_once(
         &mut self,
         host: &Host,
         advise: &dyn Advise,
         idle_after: Duration,
         round: &Round,
+        budget: &mut Budget,
     ) -> Duration {
-        let now = round.now;
         let mut took = Duration::ZERO;
-        let behind = self.members.range(self.next_member..);
-        let before = self.members.range(..self.next_member);
-        let turns: Vec<u32> = behind.chain(before).map(|(pid, _)| *pid).collect();
-        self.next_member = 0;
-        for pid in turns {
+        let turns = self.members.iter();
+        let mut turns: Vec<_> = turns.map(|(pid, it)| (it.looked, *pid)).collect();
+        turns.sort_unstable();
+        for (last, pid) in turns {
             if took > LOOKS_MAX || round.is_over() {
-                self.next_member = pid;
                 break;
             }
+            let now = round.by_now();
             let Some(member) = self.members.get_mut(&pid) else {
                 continue;
             };
             let is_left_alone = member.rest.is_on(now) || member.long_looks >= LONG_LOOKS_MAX;
             if is_left_alone || !member.marks.is_due(idle_after, now) {
+                continue;
+            }
+            let long = last.filter(|it| it.1 > SHORT_MAX);
+            if long.is_some_and(|it| !budget.allows_long(it.0, now)) {
                 continue;
             }
             round.stands_at(pid);
@@ -356,6 +367,9 @@ impl Processes {
                 true => member.long_looks + 1,
                 false => 0,
             };
+            member.looked = Some((round.by_now(), this));
+            let is_long = long.is_some() || this > SHORT_MAX;
+            budget.charge(this, is_long, round.by_now());
             took += this;
             let cold = match cold {
                 Ok(cold) => cold,
@@ -367,7 +381,7 @@ impl Processes {
             self.cold.extend(cold.into_iter().map(|cold| Found {
                 pid,
                 cold,
-                until: now + COLD_FOR,
+                until: round.by_now() + COLD_FOR,
                 is_begun: false,
             }));
         }
@@ -387,6 +401,7 @@ impl Processes {
         advise: &dyn Advise,
         wanted: u64,
         round: &Round,
+        budget: &mut Budget,
     ) -> u64 {
         let mut done = 0;
         let mut piece = 0;
@@ -402,7 +417,7 @@ impl Processes {
                 done: &mut done,
                 piece: &mut piece,
             };
-            match self.page_out_one(host, advise, &mut found, step, round) {
+            match self.page_out_one(host, advise, &mut found, step, round, budget) {
                 Err(refusal) => self.leave_alone(found.pid, refusal, round.by_now()),
                 Ok(()) if found.cold.range.is_empty() => {}
                 Ok(()) => self.cold.push_front(found),
@@ -419,6 +434,7 @@ impl Processes {
         found: &mut Found,
         step: Step,
         round: &Round,
+        budget: &mut Budget,
     ) -> Result<(), Refusal> {
         round.stands_at(found.pid);
         let range = &mut found.cold.range;
@@ -437,7 +453,12 @@ impl Processes {
         }
         // Since it was found, it may have come into use, or something else stand there.
         if !found.is_begun {
+            let begin = Instant::now();
             let is_cold = is_cold_still(host, &held, found.pid, range, round);
+            if !round.is_void() {
+                let is_long = member.looked.is_some_and(|it| it.1 > SHORT_MAX);
+                budget.charge(begin.elapsed(), is_long, round.by_now());
+            }
             member.marks.forgot(range, round.by_now());
             if !is_cold? {
                 range.start = range.end;
@@ -905,7 +926,7 @@ mod tests {
         for now in [begin, begin + idle_after + Duration::from_secs(10)] {
             // One part at a time: another would have its turn.
             let round = Round::new(now, &stop, false);
-            of.look_once(&host, &busy, idle_after, &round);
+            of.look_once(&host, &busy, idle_after, &round, &mut Budget::default());
         }
         !of.cold.is_empty()
     }
@@ -936,14 +957,14 @@ mod tests {
                 end: new.end,
                 ..new
             };
-            of.look_once(&host, &busy, idle_after, &round);
+            of.look_once(&host, &busy, idle_after, &round, &mut Budget::default());
             assert_eq!(*busy.forgot.lock().unwrap(), calls, "{second}");
         }
         assert_eq!(of.cold.len(), 2);
         // What is asked for once more before it goes has its time from then on.
         let busy = Busy::new(&dir.path().join("proc/101/smaps"), |times| 4096 * times);
         let round = Round::new(begin + Duration::from_secs(100), &stop, false);
-        of.page_out(&host, &busy, 1 << 20, &round);
+        of.page_out(&host, &busy, 1 << 20, &round, &mut Budget::default());
         assert_eq!(*busy.forgot.lock().unwrap(), 2);
         let member = of.members.get_mut(&101).unwrap();
         let since = |part: usize| member.marks.since(part).unwrap() - begin;
@@ -954,6 +975,96 @@ mod tests {
             "{times:?}"
         );
         assert_eq!(times.iter().filter(|it| **it == 9).count(), 14, "{times:?}");
+    }
+
+    /// In which each look takes at least so long.
+    struct Slow(Duration, Mutex<u32>);
+
+    impl Advise for Slow {
+        fn hold(&self, _: u32) -> io::Result<OwnedFd> {
+            std::thread::sleep(self.0);
+            *self.1.lock().unwrap() += 1;
+            Ok(File::open("/dev/null")?.into())
+        }
+
+        fn forget(
+            &self,
+            _: BorrowedFd,
+            ranges: &[Range<u64>],
+            _: Instant,
+        ) -> io::Result<Vec<Range<u64>>> {
+            Ok(ranges.to_vec())
+        }
+
+        fn page_out(&self, _: BorrowedFd, _: Range<u64>) -> io::Result<()> {
+            unreachable!("nothing is swapped out here")
+        }
+    }
+
+    #[test]
+    fn a_large_process_is_looked_at_more_seldom_and_not_left_alone() {
+        let dir = machine();
+        let host = Host::at(dir.path());
+        let stop = AtomicBool::new(false);
+        let mut of = all(&host, &Room::new(1 << 20));
+        let slow = Slow(SHORT_MAX + Duration::from_millis(100), Mutex::default());
+        let mut budget = Budget::default();
+        let idle_after = Duration::from_secs(60);
+        let begin = Instant::now();
+        // A look takes 0.6 s at least and is paid for after 120 s.
+        let mut looks = 0;
+        for number in 0..5 {
+            for (second, is_looked_at) in [(0, true), (70, false), (118, false)] {
+                let now = begin + Duration::from_secs(1000 * number + second);
+                let round = Round::new(now, &stop, false);
+                of.look_once(&host, &slow, idle_after, &round, &mut budget);
+                looks += u32::from(is_looked_at);
+                assert_eq!(*slow.1.lock().unwrap(), looks, "{number} {second}");
+            }
+        }
+        // What takes far too long is.
+        of.members.get_mut(&101).unwrap().long_looks = LONG_LOOKS_MAX;
+        let round = Round::new(begin + Duration::from_secs(9000), &stop, false);
+        of.look_once(&host, &slow, idle_after, &round, &mut budget);
+        assert_eq!(*slow.1.lock().unwrap(), looks);
+    }
+
+    #[test]
+    fn who_does_not_answer_costs_nobody_else_as_long_a_pause() {
+        /// It is said to stand meanwhile.
+        struct Standing<'a>(&'a AtomicBool);
+        impl Advise for Standing<'_> {
+            fn forget(
+                &self,
+                _: BorrowedFd,
+                ranges: &[Range<u64>],
+                _: Instant,
+            ) -> io::Result<Vec<Range<u64>>> {
+                self.0.store(true, Ordering::Relaxed);
+                std::thread::sleep(LOOKS_MAX + Duration::from_millis(500));
+                Ok(ranges.to_vec())
+            }
+
+            fn hold(&self, _: u32) -> io::Result<OwnedFd> {
+                Ok(File::open("/dev/null")?.into())
+            }
+
+            fn page_out(&self, _: BorrowedFd, _: Range<u64>) -> io::Result<()> {
+                unreachable!("nothing is swapped out here")
+            }
+        }
+        let dir = machine();
+        let host = Host::at(dir.path());
+        let stop = AtomicBool::new(false);
+        let mut of = all(&host, &Room::new(1 << 20));
+        let mut budget = Budget::default();
+        let round = Round::new(Instant::now(), &stop, false);
+        of.look_once(&host, &Standing(&stop), COLD_FOR, &round, &mut budget);
+        let last = of.members[&101].looked.unwrap();
+        assert_eq!(last.1, LOOKS_MAX);
+        // As long as a look of one second.
+        assert!(budget.allows_long(last.0, round.by_now() + Duration::from_secs(200)));
+        assert!(budget.allows(round.by_now()));
     }
 
     #[test]
@@ -994,7 +1105,14 @@ mod tests {
             let mut of = all(&host, &Room::new(room));
             let noted = Noted::default();
             let round = Round::new(Instant::now(), &stop, false);
-            of.look(&host, &noted, 1 << 20, idle_after, &round);
+            of.look(
+                &host,
+                &noted,
+                1 << 20,
+                idle_after,
+                &round,
+                &mut Budget::default(),
+            );
             assert_eq!(noted.0.lock().unwrap().len(), calls);
         }
     }
@@ -1042,7 +1160,7 @@ mod tests {
             let round = Round::new(Instant::now(), &stop, false);
             of.cold = VecDeque::from([found(round.now + Duration::from_secs(100))]);
             let busy = Busy::new(&path, |_| 8192);
-            of.page_out(&host, &busy, 1 << 20, &round);
+            of.page_out(&host, &busy, 1 << 20, &round, &mut Budget::default());
             assert_eq!(*busy.forgot.lock().unwrap(), calls);
             assert!(of.cold.is_empty());
         }
@@ -1068,7 +1186,7 @@ mod tests {
                 end,
                 ..Round::new(round.now, &stop, false)
             };
-            of.page_out(&host, &noted, 1 << 20, &round);
+            of.page_out(&host, &noted, 1 << 20, &round, &mut Budget::default());
             assert_eq!(noted.0.lock().unwrap().len(), calls);
         }
     }
@@ -1087,10 +1205,16 @@ mod tests {
             };
             let noted = Noted::default();
             let mut of = all(&host, &Room::new(1 << 20));
-            of.look_once(&host, &noted, Duration::from_secs(60), &round);
+            of.look_once(
+                &host,
+                &noted,
+                Duration::from_secs(60),
+                &round,
+                &mut Budget::default(),
+            );
             assert_eq!(noted.0.lock().unwrap().len(), calls, "{seconds}");
             of.cold = VecDeque::from([found(round.now + Duration::from_secs(100))]);
-            of.page_out(&host, &noted, 1 << 20, &round);
+            of.page_out(&host, &noted, 1 << 20, &round, &mut Budget::default());
             assert_eq!(noted.0.lock().unwrap().len(), 3 * calls, "{seconds}");
         }
     }

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use zmeld_linux::Host;
 
 use super::advise::Advise;
+use super::budget::Budget;
 use super::processes::Processes;
 use super::{Round, ANSWER_MAX, ROUND_MAX};
 use crate::error::Error;
@@ -88,8 +89,9 @@ impl Worker {
             .name("reclaim".to_owned())
             .spawn(move || {
                 let (at, stop) = shared;
+                let mut budget = Budget::default();
                 for order in taken {
-                    let done = order.carry_out(&host, &*advise, &at, &stop);
+                    let done = order.carry_out(&host, &*advise, &at, &stop, &mut budget);
                     at.store(0, Ordering::Relaxed);
                     if give.send(done).is_err() {
                         break;
@@ -171,6 +173,7 @@ impl Order {
         advise: &dyn Advise,
         at: &AtomicU32,
         stop: &AtomicBool,
+        budget: &mut Budget,
     ) -> Vec<Done> {
         let round = Round {
             now: self.now,
@@ -180,14 +183,24 @@ impl Order {
             is_short: self.is_short,
             at: Some(at),
         };
-        let tasks = self.tasks.into_iter();
-        let done = tasks.map(|task| {
+        let mut tasks = self.tasks;
+        // What looks may take is for all groups; who waited longest is the first.
+        let mut looks: Vec<&mut Task> = tasks.iter_mut().collect();
+        looks.sort_by_key(|task| task.processes.looked());
+        for task in looks {
+            if round.is_over() {
+                break;
+            }
+            let (wanted, idle_after) = (task.wanted, task.idle_after);
+            let processes = &mut task.processes;
+            processes.look(host, advise, wanted, idle_after, &round, budget);
+        }
+        let done = tasks.into_iter().map(|task| {
             let mut processes = task.processes;
             let is_left = round.is_over();
             let mut reclaimed_bytes = 0;
             if !is_left {
-                processes.look(host, advise, task.wanted, task.idle_after, &round);
-                reclaimed_bytes = processes.page_out(host, advise, task.wanted, &round);
+                reclaimed_bytes = processes.page_out(host, advise, task.wanted, &round, budget);
             }
             Done {
                 group: task.group,
@@ -197,5 +210,111 @@ impl Order {
             }
         });
         done.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::fs::{self, File};
+    use std::io;
+    use std::ops::Range;
+    use std::os::fd::{BorrowedFd, OwnedFd};
+    use std::path::Path;
+    use std::sync::Mutex;
+
+    use super::super::parts::Room;
+    use super::super::processes::{Of, Whose};
+    use super::*;
+
+    /// Notes who is looked at, which takes 20 ms at least.
+    #[derive(Default)]
+    struct Noted(Mutex<Vec<u32>>);
+
+    impl Advise for Noted {
+        fn hold(&self, pid: u32) -> io::Result<OwnedFd> {
+            self.0.lock().unwrap().push(pid);
+            thread::sleep(Duration::from_millis(20));
+            Ok(File::open("/dev/null")?.into())
+        }
+
+        fn forget(
+            &self,
+            _: BorrowedFd,
+            ranges: &[Range<u64>],
+            _: Instant,
+        ) -> io::Result<Vec<Range<u64>>> {
+            Ok(ranges.to_vec())
+        }
+
+        fn page_out(&self, _: BorrowedFd, _: Range<u64>) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn process(root: &Path, pid: u32) {
+        let folder = root.join(format!("proc/{pid}"));
+        fs::create_dir_all(&folder).unwrap();
+        let put = |name: &str, text: &str| fs::write(folder.join(name), text).unwrap();
+        put("stat", &format!("{pid} (it) S {}", "1 ".repeat(30)));
+        put("status", "RssAnon: 65536 kB\nVmSwap: 0 kB\n");
+        put(
+            "smaps",
+            "10000000-14000000 rw-p 00000000 00:00 0\nRss: 65536 kB\n",
+        );
+    }
+
+    #[test]
+    fn all_groups_have_one_budget_of_looks_and_each_its_turn() {
+        let dir = tempfile::tempdir().unwrap();
+        let host = Host::at(dir.path());
+        let room = Room::new(1 << 20);
+        let pids: Vec<u32> = (101..=110).collect();
+        let mut groups: Vec<Box<Processes>> = Vec::new();
+        for pid in &pids {
+            process(dir.path(), *pid);
+            // Each of them without those of the others.
+            let others = pids.iter().filter(|other| *other != pid);
+            let whose = Whose {
+                of: Of::Root(
+                    None,
+                    others.map(|it| (*it, "another")).collect::<HashMap<_, _>>(),
+                ),
+                protect: Vec::new(),
+            };
+            let mut processes = Processes::new(&host, whose.clone(), &room);
+            let stop = AtomicBool::new(false);
+            processes.choose(&host, whose, &stop).unwrap();
+            groups.push(Box::new(processes));
+        }
+        let noted = Noted::default();
+        let mut budget = Budget::default();
+        let begin = Instant::now();
+        for round in 0..1000 {
+            let task = |processes| Task {
+                group: PathBuf::new(),
+                processes,
+                wanted: 1 << 20,
+                idle_after: Duration::from_secs(1),
+            };
+            let order = Order {
+                tasks: groups.into_iter().map(task).collect(),
+                now: begin + Duration::from_secs(5 * round),
+                began: Instant::now(),
+                is_short: false,
+            };
+            let (at, stop) = (AtomicU32::new(0), AtomicBool::new(false));
+            let done = order.carry_out(&host, &noted, &at, &stop, &mut budget);
+            groups = done.into_iter().map(|it| it.processes).collect();
+            let noted = noted.0.lock().unwrap();
+            // A hundredth of 5 s, and the look that goes beyond.
+            assert!(round > 0 || (1..=3).contains(&noted.len()), "{noted:?}");
+            if noted.len() >= pids.len() {
+                break;
+            }
+        }
+        let mut first: Vec<u32> = noted.0.lock().unwrap()[..pids.len()].to_vec();
+        first.sort_unstable();
+        assert_eq!(first, pids, "nobody had a second turn before all had one");
     }
 }
