@@ -183,6 +183,26 @@ const MISTAKES: &[(&str, &str)] = &[
         "z.toml:2:7: watch.guard.end: \"*\" is all that runs; name the groups that may be ended",
     ),
     (
+        "[watch.guard]\nend = [\"batch-*.service\", \"*.service\"]\n",
+        "warning: z.toml:2:26: watch.guard.end[1]: \"*.service\" is all services of the system, which others need; name those that may be ended (if it is meant: accept = [\"ends-services\"])",
+    ),
+    (
+        "[watch.guard]\nend = [\"/system.slice\"]\n",
+        "warning: z.toml:2:7: watch.guard.end[0]: \"/system.slice\" is all services of the system, which others need; name those that may be ended (if it is meant: accept = [\"ends-services\"])",
+    ),
+    (
+        "[watch.guard]\nend = [\"/system.slice/*\"]\n",
+        "warning: z.toml:2:7: watch.guard.end[0]: \"/system.slice/*\" is all services of the system, which others need; name those that may be ended (if it is meant: accept = [\"ends-services\"])",
+    ),
+    (
+        "[watch.reclaim]\npressure_max = \"0%\"\n",
+        "warning: z.toml:2:16: watch.reclaim.pressure_max: 0% is reached by the first wait or page, so that it rests nearly all the time; write 0.1%, or enabled = false (if it is meant: accept = [\"zero-limit\"])",
+    ),
+    (
+        "[watch.reclaim]\ncomeback_max = \"0.0%\"\n",
+        "warning: z.toml:2:16: watch.reclaim.comeback_max: 0% is reached by the first wait or page, so that it rests nearly all the time; write 0.2%, or enabled = false (if it is meant: accept = [\"zero-limit\"])",
+    ),
+    (
         "[watch.guard]\ngrace = \"1h\"\n",
         "z.toml:2:9: watch.guard.grace: 1h: memory is gone long before; write 1min at most",
     ),

@@ -611,6 +611,21 @@ impl Check<'_> {
                 "0% reclaims nothing; write more, or enabled = false",
             );
         }
+        for (name, limit, usual) in [
+            ("pressure_max", rule.pressure_max, "0.1%"),
+            ("comeback_max", rule.comeback_max, "0.2%"),
+        ] {
+            if limit == Percent::whole(0) {
+                self.warning(
+                    Trap::ZeroLimit,
+                    &format!("watch.reclaim.{name}"),
+                    format!(
+                        "0% is reached by the first wait or page, so that it rests nearly all the \
+                         time; write {usual}, or enabled = false"
+                    ),
+                );
+            }
+        }
         if rule.groups.is_empty() {
             self.error(
                 "watch.reclaim.groups",
@@ -657,6 +672,18 @@ impl Check<'_> {
                 "watch.guard.end",
                 format!("\"{all}\" is all that runs; name the groups that may be ended"),
             );
+        }
+        for (number, pattern) in rule.end.iter().enumerate() {
+            if !is_all(pattern) && is_of_all_services(pattern) {
+                self.warning(
+                    Trap::EndsServices,
+                    &format!("watch.guard.end[{number}]"),
+                    format!(
+                        "\"{pattern}\" is all services of the system, which others need; name those \
+                         that may be ended"
+                    ),
+                );
+            }
         }
         // With another rule it makes room, and with groups it ends them.
         if rule.end.is_empty() && config.watch.is_guard_alone() {
@@ -744,6 +771,14 @@ fn strength(codec: &str) -> u8 {
         "842" => 0,
         _ => 1,
     }
+}
+
+/// Whether each service of the system is meant, whatever it is called, or what all of them are
+/// in.
+fn is_of_all_services(pattern: &GroupPattern) -> bool {
+    // Names that nobody gives a service.
+    let services = ["/system.slice/0.service", "/system.slice/\u{1}.service"];
+    services.iter().all(|path| pattern.matches(path)) || pattern.matches("/system.slice")
 }
 
 pub(crate) fn at_least_ram(size: &Size) -> bool {

@@ -52,6 +52,10 @@ traps! {
     PublicMetrics = "public-metrics",
     /// Something set up for `zmeld watch` and no rule that uses it, or the reverse.
     UnusedRule = "unused-rule",
+    /// A limit of nothing, which any cost is above.
+    ZeroLimit = "zero-limit",
+    /// All services of the system are among what may be ended.
+    EndsServices = "ends-services",
     /// Swap pages read ahead, where only RAM devices are swapped to.
     ReadAhead = "read-ahead",
     /// Recompression with a codec that compresses less.
