@@ -759,8 +759,10 @@ fn of_processes_nothing_is_done_without_swap_or_in_a_dry_run() {
     assert!(told.told.lock().unwrap().is_empty());
     let (mut dry, told) = Machine::of_version_one("groups = [\"/app\"]\n", true);
     let said = dry.between(0, 300);
+    let of_it = "/app: would be reclaimed from by process_madvise, of 128 MiB (mechanism says so)";
+    assert_eq!(said[0], of_it);
     assert!(
-        said[0].ends_with("of what its processes do not touch for 1min"),
+        said[1].ends_with("of what its processes do not touch for 1min"),
         "{said:?}"
     );
     assert!(told.told.lock().unwrap().is_empty());
@@ -970,7 +972,11 @@ fn nothing_is_reclaimed_while_swap_is_full_or_processors_are_busy_or_it_is_dry()
     }
     let mut machine = Machine::new(rule, true);
     machine.group("idle.service", 400, 0);
-    let said = machine.between(0, 10);
+    // Which groups at once, and what of them from the second look on.
+    let of_it = "/idle.service: would be reclaimed from by memory.reclaim, of 400 MiB (";
+    let said = machine.at(0);
+    assert!(said.len() == 1 && said[0].starts_with(of_it), "{said:?}");
+    let said = machine.between(5, 10);
     assert_eq!(machine.memory("idle.service"), 400 * MIB);
     assert!(
         said[0].starts_with("/idle.service: would reclaim"),

@@ -881,6 +881,15 @@ impl Reclaimer {
             if let Some(first) = by.reading(host, group, now)? {
                 let mut followed = Followed::new(place, by, &self.rule, first);
                 followed.history.add(first);
+                if self.dry_run && first.memory_bytes >= MEMORY_MIN {
+                    let text = format!(
+                        "would be reclaimed from by {}, of {} ({})",
+                        followed.by.name(),
+                        bytes(first.memory_bytes),
+                        followed.why
+                    );
+                    listener(WatchEvent::Reclaim(&followed.shown, text));
+                }
                 self.followed.insert(group.to_path_buf(), followed);
             }
             return Ok(0);
