@@ -184,15 +184,15 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "[watch.guard]\nend = [\"batch-*.service\", \"*.service\"]\n",
-        "warning: z.toml:2:26: watch.guard.end[1]: \"*.service\" is all services of the system, which others need; name those that may be ended (if it is meant: accept = [\"ends-services\"])",
+        "warning: z.toml:2:27: watch.guard.end[1]: \"*.service\" is all services of the system, which others need; name those that may be ended (if it is meant: accept = [\"ends-services\"])",
     ),
     (
         "[watch.guard]\nend = [\"/system.slice\"]\n",
-        "warning: z.toml:2:7: watch.guard.end[0]: \"/system.slice\" is all services of the system, which others need; name those that may be ended (if it is meant: accept = [\"ends-services\"])",
+        "warning: z.toml:2:8: watch.guard.end[0]: \"/system.slice\" is all services of the system, which others need; name those that may be ended (if it is meant: accept = [\"ends-services\"])",
     ),
     (
         "[watch.guard]\nend = [\"/system.slice/*\"]\n",
-        "warning: z.toml:2:7: watch.guard.end[0]: \"/system.slice/*\" is all services of the system, which others need; name those that may be ended (if it is meant: accept = [\"ends-services\"])",
+        "warning: z.toml:2:8: watch.guard.end[0]: \"/system.slice/*\" is all services of the system, which others need; name those that may be ended (if it is meant: accept = [\"ends-services\"])",
     ),
     (
         "[watch.reclaim]\npressure_max = \"0%\"\n",
