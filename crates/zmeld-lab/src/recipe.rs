@@ -168,6 +168,7 @@ built_in!(
     "codecs",
     "melding",
     "size",
+    "size-vps-7zip",
     "reclaim",
 );
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::predict::Prediction;
+use super::predict::{Point, Prediction};
 use super::search::{Bracket, Rule, Verdict, FIRST_LOOK};
 use crate::arm::Arm;
 use crate::error::Error;
@@ -35,7 +35,7 @@ pub enum Basis {
 }
 
 /// What is asked.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Question {
     /// How much slower than without a limit still counts as doing the job, 0.05 for 5 %.
     pub slowdown: f64,
@@ -47,6 +47,9 @@ pub struct Question {
     pub give_up: f64,
     /// Of what the RAM is.
     pub basis: Basis,
+    /// Only these limits are tried, as shares of what is used without one; none are named: it is searched.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<f64>,
 }
 
 impl Question {
@@ -60,8 +63,14 @@ impl Question {
             within,
             runs_max,
             give_up,
+            ref limits,
             ..
         } = *self;
+        if limits.iter().any(|share| !(0.01..=1.0).contains(share)) {
+            return Err(
+                "a limit that is tried is 1 % to 100 % of what is used without one".to_owned(),
+            );
+        }
         if !(0.001..=10.0).contains(&slowdown) {
             return Err("a slowdown is from 0.1 % to 1000 %".to_owned());
         }
@@ -149,6 +158,9 @@ pub struct Step {
     pub slowdown: Interval,
     /// Its runs.
     pub runs: Vec<SizeRun>,
+    /// What was predicted of it; absent where nothing was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub predicted: Option<Point>,
 }
 
 /// One run.
@@ -217,6 +229,12 @@ impl SizeRun {
 }
 
 impl Step {
+    /// The runs that finished.
+    pub fn finished(&self) -> impl Iterator<Item = &SizeRun> {
+        let runs = self.runs.iter();
+        runs.filter(|run| run.outcome == Outcome::Finished)
+    }
+
     /// The middle of what runs gave; 0 without any.
     pub fn median_of(&self, get: impl Fn(&SizeRun) -> f64) -> f64 {
         let values: Vec<f64> = self.runs.iter().map(get).collect();
@@ -352,10 +370,35 @@ impl SizeSearch {
             .steps
             .iter()
             .find(|step| step.verdict == Verdict::Open);
-        open.map(|step| step.limit_bytes).or_else(|| {
-            let bracket = set_up.bracket(self.peak_bytes);
-            bracket.next(self.floor_bytes(), self.question.within)
-        })
+        if let Some(step) = open {
+            return Some(step.limit_bytes);
+        }
+        if !self.question.limits.is_empty() {
+            return self.limits_left(set_up).next();
+        }
+        let bracket = set_up.bracket(self.peak_bytes);
+        bracket.next(
+            self.floor_bytes(),
+            self.question.within,
+            self.guess(&set_up.name),
+        )
+    }
+
+    /// The limits that were named and that a set-up was not tried with yet.
+    fn limits_left<'a>(&'a self, set_up: &'a SetUp) -> impl Iterator<Item = u64> + 'a {
+        let shares = self.question.limits.iter();
+        let limits = shares.map(|share| (self.peak_bytes as f64 * share) as u64 / 4096 * 4096);
+        limits.filter(|&limit| set_up.step(limit).is_none())
+    }
+
+    /// Where the least RAM of a set-up is predicted to lie; not where the store shares the RAM, which is not predicted.
+    fn guess(&self, set_up: &str) -> Option<u64> {
+        let prediction = self.prediction.as_ref();
+        let curves = &prediction
+            .filter(|_| self.question.basis == Basis::Group)?
+            .curves;
+        let mut curves = curves.iter();
+        curves.find(|curve| curve.set_up == set_up)?.least_bytes
     }
 
     /// Adds a run with a limit, and says what follows.
@@ -376,6 +419,7 @@ impl SizeSearch {
                     verdict: Verdict::Open,
                     slowdown: rule.judge(&unlimited, &[]).1,
                     runs: Vec::new(),
+                    predicted: None,
                 });
                 set_up.steps.len() - 1
             }
@@ -393,6 +437,11 @@ impl SizeSearch {
         let allowed = self.question.rule().allowed;
         if let Some(prediction) = &mut self.prediction {
             prediction.draw(peak, floor, allowed, within);
+            for set_up in &mut self.set_ups {
+                for step in &mut set_up.steps {
+                    step.predicted = prediction.point(&set_up.name, step.limit_bytes);
+                }
+            }
         }
         for set_up in &mut self.set_ups {
             let bracket = set_up.bracket(peak);
@@ -437,8 +486,13 @@ impl SizeSearch {
         let (floor, within) = (self.floor_bytes(), self.question.within);
         let steps_left = (0..self.set_ups.len()).filter(|&at| self.next_limit(at).is_some());
         let steps_left = steps_left.map(|at| {
-            let bracket = self.set_ups[at].bracket(self.peak_bytes);
-            bracket.steps_left(floor, within).max(1)
+            let set_up = &self.set_ups[at];
+            if !self.question.limits.is_empty() {
+                return self.limits_left(set_up).count().max(1);
+            }
+            let bracket = set_up.bracket(self.peak_bytes);
+            let left = bracket.steps_left(floor, within, self.guess(&set_up.name));
+            left.max(1)
         });
         // Most steps are decided at the first look or the second, beside one run without a limit each time.
         let most = steps_left.clone().max().unwrap_or(0);
@@ -484,6 +538,7 @@ mod tests {
             runs_max: 7,
             give_up: 3.0,
             basis: Basis::Group,
+            limits: Vec::new(),
         }
     }
 
@@ -515,6 +570,21 @@ mod tests {
         assert!(least.does_not_bytes as f64 * 1.05 >= least.bytes as f64 - 4096.0);
         // The other set-ups have nothing yet.
         assert!(search.set_ups[1].least.is_none() && !search.is_complete());
+    }
+
+    #[test]
+    fn limits_that_are_named_are_tried_and_no_others() {
+        let mut search = search();
+        search.question.limits = vec![0.9, 0.5];
+        let mut tried = Vec::new();
+        while let Some(limit) = search.next_limit(0) {
+            tried.push(limit >> 20);
+            search.add(0, limit, run(1.0 + f64::from(limit < 60 << 20)));
+        }
+        assert_eq!(tried, [90, 90, 90, 50, 50, 50]);
+        let least = search.set_ups[0].least.unwrap();
+        assert_eq!((least.bytes, least.does_not_bytes), (90 << 20, 50 << 20));
+        assert!(!least.resolved && search.next_limit(1) == Some(90 << 20));
     }
 
     #[test]
@@ -551,6 +621,8 @@ mod tests {
             |q| q.runs_max = 2,
             |q| q.give_up = 1.05,
             |q| q.give_up = f64::NAN,
+            |q| q.limits = vec![0.5, 1.1],
+            |q| q.limits = vec![0.0],
         ] {
             assert!(asked(change).is_err());
         }

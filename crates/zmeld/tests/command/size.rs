@@ -83,6 +83,8 @@ fn what_has_no_answer_is_refused_in_one_line() {
         ("--give-up", "inf", "1000 times"),
         ("--budget", "5 weeks", "6m"),
         ("--basis", "planet", "planet"),
+        ("--limits", "90,101", "1 % to 100 %"),
+        ("--limits", "many", "such as 5%"),
         ("--resume", "/nonexistent", "/nonexistent"),
         ("--output", "/nonexistent/r.json", "no directory"),
     ] {
@@ -230,6 +232,41 @@ fn one_run_without_a_limit_predicts_a_curve() {
         at(1),
         at(3)
     );
+}
+
+#[test]
+fn limits_that_are_named_stand_beside_what_was_predicted_of_them() {
+    let Some(_turn) = turn() else { return };
+    let folder = folder();
+    let path = recipe(folder.path(), 600_000);
+    let result = folder.path().join("r.json");
+    let before = machine();
+    let mut args = vec!["bench", "size", "--recipe", str(&path)];
+    args.extend(["--set-ups", "zram lzo-rle", "--give-up", "50"]);
+    args.extend(["--limits", "90,60%", "--runs", "3"]);
+    args.extend(["--output", str(&result)]);
+    let output = patiently(&args);
+    let said = text(&output.stdout);
+    assert_eq!(code(&output), 0, "{}", text(&output.stderr));
+    assert_eq!(machine(), before, "something was left");
+    assert!(said.contains("Predicted and measured"), "{said}");
+    assert!(
+        said.lines().all(|line| line.chars().count() <= 80),
+        "{said}"
+    );
+    let found = kept(&result);
+    crate::json::check(&found);
+    assert_eq!(found["question"]["limits"], serde_json::json!([0.9, 0.6]));
+    let peak = found["peak_bytes"].as_u64().unwrap();
+    let steps = set_up(&found, "zram lzo-rle")["steps"].as_array().unwrap();
+    assert_eq!(steps.len(), 2);
+    for (step, percent) in steps.iter().zip([90, 60]) {
+        assert_eq!(step["limit_bytes"], peak * percent / 100 / 4096 * 4096);
+        assert_eq!(step["runs"].as_array().unwrap().len(), 3);
+        assert!(step["predicted"]["faults"]["value"].is_number(), "{step}");
+    }
+    let faults = |at: usize| steps[at]["predicted"]["faults"]["value"].as_f64().unwrap();
+    assert!(faults(0) < faults(1), "{} {}", faults(0), faults(1));
 }
 
 /// What is complete is shown without a run, by anybody.

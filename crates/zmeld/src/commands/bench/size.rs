@@ -26,6 +26,7 @@ Examples:
   zmeld bench size --set-ups disk,zram --html size.html -- 7zz b 1 -md22
   zmeld bench size --slowdown 20% --within 10% -- make -j2
   zmeld bench size --predict-only -- ./my-program    from runs without a limit
+  zmeld bench size --limits 90,70,50 --runs 3 -- ./my-program    beside the prediction
   zmeld bench size --basis machine -- ./my-program   its RAM holds the store as well
   zmeld bench size --recipe vps-7zip                 a recipe's workload and set-ups
   zmeld bench size --budget 20m --output size.json -- ./my-program
@@ -64,6 +65,16 @@ pub struct SizeArgs {
     /// How close the answer is to be
     #[arg(long, value_name = "PERCENT", default_value = "5%", value_parser = parse_share, help_heading = "What is asked")]
     within: f64,
+    /// Try only these limits, in percent of what is used without one, such as 90,70,50: no search
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        value_parser = parse_share,
+        conflicts_with = "predict_only",
+        help_heading = "What is asked"
+    )]
+    limits: Vec<f64>,
     /// What the RAM is of: a control group, with the compressed store on top; or a machine, where both share it
     #[arg(
         long,
@@ -262,6 +273,7 @@ fn asked(args: &SizeArgs) -> anyhow::Result<SizeSearch> {
             BasisName::Group => Basis::Group,
             BasisName::Machine => Basis::Machine,
         },
+        limits: args.limits.clone(),
     };
     question.check().map_err(anyhow::Error::msg)?;
     Ok(SizeSearch::new(

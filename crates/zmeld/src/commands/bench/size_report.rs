@@ -3,13 +3,16 @@
 use zmeld_lab::experiment::result::Outcome as RunOutcome;
 use zmeld_lab::size::predict::{Point, Prediction};
 use zmeld_lab::size::{Basis, Least, SetUp, SizeRun, SizeSearch, Step, Verdict};
-use zmeld_lab::statistics::sample::noise;
+use zmeld_lab::statistics::sample::{median, noise};
 use zmeld_lab::statistics::Interval;
 use zmeld_report::plot::{Axis, Lines};
 use zmeld_report::units::{bytes, percent, ratio, seconds};
 use zmeld_report::{cells, Cell, Column, Document, Estimate, Section, Table, Tone, Unit};
 
 use super::report::of_machine;
+
+/// With fewer faults nothing is said of how well they were predicted.
+const FAULTS_TOLD: f64 = 100.0;
 
 /// Does nothing swap with it?
 fn swaps(search: &SizeSearch, set_up: &SetUp) -> bool {
@@ -252,48 +255,73 @@ fn interval(of: &Interval) -> Estimate {
 /// A limit that was tried beside what was predicted of it.
 struct Compared<'a> {
     set_up: &'a str,
-    step: &'a Step,
+    finished: usize,
+    runs: usize,
+    /// In the middle of the runs that finished.
     faults: f64,
+    /// The same, over the middle of those without a limit.
+    time: f64,
     point: Point,
 }
 
-/// Limits that were tried, with runs that finished and more than a few faults.
-fn compared<'a>(search: &'a SizeSearch, prediction: &Prediction) -> Vec<Compared<'a>> {
+impl Compared<'_> {
+    fn is_near(&self) -> [bool; 4] {
+        let within = |by: f64, share: f64| (by - 1.0).abs() <= share;
+        let covers = |of: &Interval, what: f64| of.low <= what && what <= of.high;
+        let Point {
+            faults, slowdown, ..
+        } = &self.point;
+        [
+            within(faults.value / self.faults, 0.1),
+            covers(faults, self.faults),
+            within(slowdown.value / self.time, 0.15),
+            covers(slowdown, self.time),
+        ]
+    }
+}
+
+/// Limits that were tried, with runs that finished.
+fn compared(search: &SizeSearch) -> Vec<Compared<'_>> {
+    let Some(unlimited_s) = search.unlimited_s() else {
+        return Vec::new();
+    };
     let all = search.set_ups.iter();
     let steps = all.flat_map(|set_up| set_up.steps.iter().map(move |step| (set_up, step)));
     steps
-        .filter(|(_, step)| step.slowdown.value.is_finite())
         .filter_map(|(set_up, step)| {
+            let finished: Vec<&SizeRun> = step.finished().collect();
+            let middle = |get: fn(&SizeRun) -> f64| {
+                let values: Vec<f64> = finished.iter().map(|run| get(run)).collect();
+                (!values.is_empty()).then(|| median(&values))
+            };
             Some(Compared {
                 set_up: &set_up.name,
-                step,
-                faults: step.median_of(|run| run.faults_major as f64),
-                point: prediction.point(&set_up.name, step.limit_bytes)?,
+                finished: finished.len(),
+                runs: step.runs.len(),
+                faults: middle(|run| run.faults_major as f64)?,
+                time: middle(|run| run.elapsed_s)? / unlimited_s,
+                point: step.predicted?,
             })
         })
-        .filter(|it| it.faults >= 100.0)
         .collect()
 }
 
-/// How good the prediction was, in a sentence.
+/// How good the prediction was, in a sentence: a share of next to no faults says nothing.
 fn how_good(all: &[Compared]) -> String {
-    let within = |by: f64, share: f64| (by - 1.0).abs() <= share;
-    let faults = all
+    let told: Vec<[bool; 4]> = all
         .iter()
-        .filter(|it| within(it.point.faults.value / it.faults, 0.1));
-    let covered = all
-        .iter()
-        .filter(|it| it.point.faults.low <= it.faults && it.faults <= it.point.faults.high);
-    let times = all
-        .iter()
-        .filter(|it| within(it.point.slowdown.value / it.step.slowdown.value, 0.15));
+        .filter(|it| it.faults >= FAULTS_TOLD)
+        .map(Compared::is_near)
+        .collect();
+    let count = |which: usize| told.iter().filter(|it| it[which]).count();
     format!(
-        "Of {} limits that were tried, the prediction has the major faults within 10 % in {}, its interval covers {}, \
-         and it has the time within 15 % in {}.",
-        all.len(),
-        faults.count(),
-        covered.count(),
-        times.count()
+        "Of {} limits that were tried and had {FAULTS_TOLD} faults or more, the prediction has the major faults within \
+         10 % in {}, its interval covers {}; it has the time within 15 % in {}, its interval covers {}.",
+        told.len(),
+        count(0),
+        count(1),
+        count(2),
+        count(3)
     )
 }
 
@@ -302,18 +330,20 @@ fn compared_table(all: &[Compared]) -> Table {
     let mut table = Table::new("Predicted and measured")
         .column(Column::text("set-up").names_row())
         .column(Column::bytes("limit").names_row())
-        .column(Column::count("faults predicted").with_interval())
+        .column(Column::text("finished"))
         .column(Column::count("faults"))
-        .column(Column::ratio("time predicted").with_interval())
-        .column(Column::ratio("time"));
+        .column(Column::count("predicted").with_interval())
+        .column(Column::ratio("time"))
+        .column(Column::ratio("predicted").with_interval());
     for it in all {
         table.row(cells![
             it.set_up,
-            it.step.limit_bytes,
-            interval(&it.point.faults),
+            it.point.limit_bytes,
+            format!("{} of {}", it.finished, it.runs),
             it.faults,
+            interval(&it.point.faults),
+            it.time,
             interval(&it.point.slowdown),
-            it.step.slowdown.value,
         ]);
     }
     table
@@ -357,7 +387,10 @@ fn findings(search: &SizeSearch) -> Vec<(Tone, String)> {
         .filter(|it| it.left_out.is_none() && it.least.is_none())
         .map(|it| it.name.as_str())
         .collect();
-    if !unknown.is_empty() && search.set_ups.iter().any(|it| !it.steps.is_empty()) {
+    if !unknown.is_empty()
+        && asked.limits.is_empty()
+        && search.set_ups.iter().any(|it| !it.steps.is_empty())
+    {
         all.push((
             Tone::Warning,
             format!("Missing: no limit was decided of {}.", unknown.join(", ")),
@@ -396,6 +429,8 @@ fn doubt(search: &SizeSearch, set_up: &SetUp) -> Option<String> {
         .collect::<Vec<_>>();
     match &set_up.least {
         None => None,
+        // What lies between limits that were named was not asked.
+        Some(_) if !search.question.limits.is_empty() => None,
         Some(least) if !least.resolved => Some(match undecided.is_empty() {
             true => format!(
                 "{}: not finished; what is known is that {} does.",
@@ -568,14 +603,15 @@ fn build(search: &SizeSearch, plots: bool) -> Document {
     if tried || search.prediction.is_none() {
         section = section.table(answers_table(search));
     }
-    let compared = match &search.prediction {
-        Some(prediction) => {
-            section = section.table(predicted_table(prediction));
-            compared(search, prediction)
-        }
-        None => Vec::new(),
-    };
-    if !compared.is_empty() {
+    if let Some(prediction) = &search.prediction {
+        section = section.table(predicted_table(prediction));
+    }
+    let compared = compared(search);
+    // Who names limits asks for this.
+    if !compared.is_empty() && !plots && !search.question.limits.is_empty() {
+        section = section.table(compared_table(&compared));
+    }
+    if compared.iter().any(|it| it.faults >= FAULTS_TOLD) {
         section = section.paragraph(how_good(&compared));
     }
     for (tone, text) in findings(search) {
