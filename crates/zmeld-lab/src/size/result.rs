@@ -50,6 +50,15 @@ pub struct Question {
     /// Only these limits are tried, as shares of what is used without one; none are named: it is searched.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<f64>,
+    /// Whether what a program computes itself counts in each run as in the middle of those without a limit, so that only
+    /// the kernel's part and waiting are compared: these are what a limit changes, and others' work on the machine
+    /// disturbs them far less.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub steady: bool,
+}
+
+fn is_false(what: &bool) -> bool {
+    !what
 }
 
 impl Question {
@@ -175,6 +184,9 @@ pub struct SizeRun {
     pub elapsed_s: f64,
     /// Its processor time in the kernel.
     pub system_s: f64,
+    /// Its processor time outside of it.
+    #[serde(default)]
+    pub user_s: f64,
     /// Faults that waited for a page.
     pub faults_major: u64,
     /// The most that was in swap at once, bytes before compression.
@@ -220,6 +232,7 @@ impl SizeRun {
             },
             elapsed_s: usage.elapsed_s,
             system_s: usage.system_s,
+            user_s: usage.user_s,
             faults_major: usage.faults_major,
             swapped_max_bytes: run.swapped_max_bytes,
             store_max_bytes: stores.max().unwrap_or(0),
@@ -278,6 +291,12 @@ impl SizeSearch {
             problem,
         };
         question.check().map_err(wrong)?;
+        if question.steady && recipe.metric != Metric::default() {
+            return Err(wrong(format!(
+                "its metric is {}, of which the program's own computing cannot be told apart: leave --steady out",
+                recipe.metric.name
+            )));
+        }
         let mut recipe = if full { recipe.full() } else { recipe };
         let case = recipe.cases.pop().map(|case| Case {
             limit: None,
@@ -348,9 +367,27 @@ impl SizeSearch {
         FLOOR_BYTES.max(self.peak_bytes / FLOOR_SHARE / 4096 * 4096)
     }
 
+    /// What runs cost, as they are compared.
+    pub fn costs<'a>(&self, runs: impl IntoIterator<Item = &'a SizeRun>) -> Vec<f64> {
+        let own: Vec<f64> = self.lately().iter().map(|run| run.user_s).collect();
+        let own_s = median(&own);
+        let cost = |run: &SizeRun| match self.question.steady && own_s.is_finite() {
+            // A run that did not finish is infinitely slow.
+            true if run.cost.is_finite() => run.elapsed_s - run.user_s + own_s,
+            _ => run.cost,
+        };
+        runs.into_iter().map(cost).collect()
+    }
+
+    /// Runs without a limit that others are compared with.
+    pub fn lately(&self) -> &[SizeRun] {
+        let from = self.unlimited.len().saturating_sub(UNLIMITED_COMPARED);
+        &self.unlimited[from..]
+    }
+
     /// What a run without a limit costs, in the middle.
     pub fn unlimited_cost(&self) -> Option<f64> {
-        let costs: Vec<f64> = self.unlimited.iter().map(|run| run.cost).collect();
+        let costs = self.costs(&self.unlimited);
         (!costs.is_empty()).then(|| median(&costs))
     }
 
@@ -403,30 +440,28 @@ impl SizeSearch {
 
     /// Adds a run with a limit, and says what follows.
     pub(crate) fn add(&mut self, set_up: usize, limit_bytes: u64, run: SizeRun) {
-        let from = self.unlimited.len().saturating_sub(UNLIMITED_COMPARED);
-        let unlimited: Vec<f64> = self.unlimited[from..].iter().map(|run| run.cost).collect();
+        let unlimited = self.costs(self.lately());
         let rule = self.question.rule();
-        let set_up = &mut self.set_ups[set_up];
-        let at = match set_up
-            .steps
+        let steps = &mut self.set_ups[set_up].steps;
+        let at = match steps
             .iter()
             .position(|step| step.limit_bytes == limit_bytes)
         {
             Some(at) => at,
             None => {
-                set_up.steps.push(Step {
+                steps.push(Step {
                     limit_bytes,
                     verdict: Verdict::Open,
                     slowdown: rule.judge(&unlimited, &[]).1,
                     runs: Vec::new(),
                     predicted: None,
                 });
-                set_up.steps.len() - 1
+                steps.len() - 1
             }
         };
-        let step = &mut set_up.steps[at];
-        step.runs.push(run);
-        let limited: Vec<f64> = step.runs.iter().map(|run| run.cost).collect();
+        steps[at].runs.push(run);
+        let limited = self.costs(&self.set_ups[set_up].steps[at].runs);
+        let step = &mut self.set_ups[set_up].steps[at];
         (step.verdict, step.slowdown) = rule.judge(&unlimited, &limited);
         self.conclude();
     }
@@ -524,6 +559,7 @@ mod tests {
             cost,
             elapsed_s: 1.0,
             system_s: 0.0,
+            user_s: 0.0,
             faults_major: 0,
             swapped_max_bytes: 0,
             store_max_bytes: 7 << 20,
@@ -539,6 +575,7 @@ mod tests {
             give_up: 3.0,
             basis: Basis::Group,
             limits: Vec::new(),
+            steady: false,
         }
     }
 
@@ -585,6 +622,36 @@ mod tests {
         let least = search.set_ups[0].least.unwrap();
         assert_eq!((least.bytes, least.does_not_bytes), (90 << 20, 50 << 20));
         assert!(!least.resolved && search.next_limit(1) == Some(90 << 20));
+    }
+
+    #[test]
+    fn steady_costs_leave_out_what_others_do_to_a_program_s_own_computing() {
+        // The program computes for 0.9 s, more where others disturb it; the kernel's part is 0.1 s, and 0.17 s with the limit.
+        let of = |own_s: f64, rest_s: f64| SizeRun {
+            elapsed_s: own_s + rest_s,
+            user_s: own_s,
+            ..run(own_s + rest_s)
+        };
+        let own = [0.9, 1.2, 0.91, 1.1, 0.88, 0.9, 1.0, 0.93];
+        let mut verdicts = Vec::new();
+        for steady in [false, true] {
+            let mut search = search();
+            search.question.steady = steady;
+            search.unlimited = own.iter().map(|&own_s| of(own_s, 0.1)).collect();
+            for own_s in [1.1, 0.9, 1.0] {
+                search.add(0, 80 << 20, of(own_s, 0.17));
+            }
+            verdicts.push(search.set_ups[0].steps[0].verdict);
+            let step = search.set_ups[0].steps[0].clone();
+            assert!(
+                !steady || (step.slowdown.value - 1.0675).abs() < 0.01,
+                "{step:?}"
+            );
+            search.add(0, 80 << 20, run(f64::INFINITY));
+            let costs = search.costs(&search.set_ups[0].steps[0].runs);
+            assert!(costs[3].is_infinite());
+        }
+        assert_eq!(verdicts, [Verdict::Open, Verdict::DoesNot]);
     }
 
     #[test]

@@ -71,6 +71,11 @@ fn what_has_no_answer_is_refused_in_one_line() {
         2,
         &["no set-up \"zramm\"", "zram lz4"],
     );
+    refuses(
+        &["bench", "size", "--recipe", "vps-7zip", "--steady"],
+        2,
+        &["vps-7zip", "compress_kib_per_s", "leave --steady out"],
+    );
     for (option, value, word) in [
         ("--slowdown", "0", "such as 5%"),
         ("--slowdown", "-5%", "such as 5%"),

@@ -75,6 +75,9 @@ pub struct SizeArgs {
         help_heading = "What is asked"
     )]
     limits: Vec<f64>,
+    /// Compare only the kernel's part of the time and waiting: for a machine that others use, and programs of one thread
+    #[arg(long, help_heading = "What is asked")]
+    steady: bool,
     /// What the RAM is of: a control group, with the compressed store on top; or a machine, where both share it
     #[arg(
         long,
@@ -274,6 +277,7 @@ fn asked(args: &SizeArgs) -> anyhow::Result<SizeSearch> {
             BasisName::Machine => Basis::Machine,
         },
         limits: args.limits.clone(),
+        steady: args.steady,
     };
     question.check().map_err(anyhow::Error::msg)?;
     Ok(SizeSearch::new(

@@ -1,8 +1,10 @@
 //! What a search for the least RAM looks like.
 
 use zmeld_lab::experiment::result::Outcome as RunOutcome;
+use zmeld_lab::recipe::Metric;
 use zmeld_lab::size::predict::{Point, Prediction};
 use zmeld_lab::size::{Basis, Least, SetUp, SizeRun, SizeSearch, Step, Verdict};
+use zmeld_lab::statistics::effect::effect;
 use zmeld_lab::statistics::sample::{median, noise};
 use zmeld_lab::statistics::Interval;
 use zmeld_report::plot::{Axis, Lines};
@@ -282,7 +284,9 @@ impl Compared<'_> {
 
 /// Limits that were tried, with runs that finished.
 fn compared(search: &SizeSearch) -> Vec<Compared<'_>> {
-    let Some(unlimited_s) = search.unlimited_s() else {
+    // What is predicted is a time, whatever limits are decided by.
+    let is_time = search.recipe.metric == Metric::default();
+    let (Some(unlimited_s), Some(cost)) = (search.unlimited_s(), search.unlimited_cost()) else {
         return Vec::new();
     };
     let all = search.set_ups.iter();
@@ -290,16 +294,19 @@ fn compared(search: &SizeSearch) -> Vec<Compared<'_>> {
     steps
         .filter_map(|(set_up, step)| {
             let finished: Vec<&SizeRun> = step.finished().collect();
-            let middle = |get: fn(&SizeRun) -> f64| {
-                let values: Vec<f64> = finished.iter().map(|run| get(run)).collect();
-                (!values.is_empty()).then(|| median(&values))
+            let middle = |values: Vec<f64>| (!values.is_empty()).then(|| median(&values));
+            let of =
+                |get: fn(&SizeRun) -> f64| middle(finished.iter().map(|run| get(run)).collect());
+            let time = match is_time {
+                true => middle(search.costs(step.finished()))? / cost,
+                false => of(|run| run.elapsed_s)? / unlimited_s,
             };
             Some(Compared {
                 set_up: &set_up.name,
                 finished: finished.len(),
                 runs: step.runs.len(),
-                faults: middle(|run| run.faults_major as f64)?,
-                time: middle(|run| run.elapsed_s)? / unlimited_s,
+                faults: of(|run| run.faults_major as f64)?,
+                time,
                 point: step.predicted?,
             })
         })
@@ -403,20 +410,41 @@ fn findings(search: &SizeSearch) -> Vec<(Tone, String)> {
             all.push((Tone::Warning, text));
         }
     }
-    let costs: Vec<f64> = search.unlimited.iter().map(|run| run.cost).collect();
-    let noise = noise(&costs);
+    if let Some(text) = own_time(search) {
+        all.push((Tone::Neutral, text));
+    }
+    let noise = noise(&search.costs(&search.unlimited));
     if noise.relative_spread > asked.slowdown / 2.0 {
         all.push((
             Tone::Warning,
             format!(
-                "Runs without a limit differ by {}, which is much for a slowdown of {}: a quieter machine, a larger \
-                 --slowdown or more --runs decide more.",
+                "Runs without a limit differ by {}, which is much for a slowdown of {}: a quieter machine, \
+                 --steady, a larger --slowdown or more --runs decide more.",
                 percent(noise.relative_spread),
                 percent(asked.slowdown)
             ),
         ));
     }
     all
+}
+
+/// What `--steady` leaves out: how much longer the program itself computed with a limit.
+fn own_time(search: &SizeSearch) -> Option<String> {
+    let of =
+        |runs: &mut dyn Iterator<Item = &SizeRun>| runs.map(|run| run.user_s).collect::<Vec<_>>();
+    let steps = search.set_ups.iter().flat_map(|it| &it.steps);
+    let with = of(&mut steps.flat_map(Step::finished));
+    let without = of(&mut search.lately().iter());
+    if !search.question.steady || with.len() < 3 || without.len() < 3 {
+        return None;
+    }
+    let found = effect(&without, &with, 0.95).ratio;
+    Some(format!(
+        "What --steady leaves out: the program itself computed {} times as long ({} to {}) in runs with a limit.",
+        ratio(found.value),
+        ratio(found.low),
+        ratio(found.high)
+    ))
 }
 
 /// What is not known of a set-up, and why.
@@ -566,6 +594,10 @@ fn facts(search: &SizeSearch) -> String {
     let time = search.unlimited_s().map_or(String::new(), |time| {
         format!(" and takes {}", seconds(time))
     });
+    let steady = match asked.steady {
+        true => ", by the kernel's part of its time and waiting: what it computes itself counts as without a limit",
+        false => "",
+    };
     let basis = match asked.basis {
         Basis::Group => {
             "RAM is the limit of its control group; the compressed store comes on top of it"
@@ -576,7 +608,7 @@ fn facts(search: &SizeSearch) -> String {
     };
     format!(
         "{}. Without a limit it uses {} ({} of them its own memory, the rest files){time}. It does its job where it \
-         takes at most {} more. {basis}.",
+         takes at most {} more{steady}. {basis}.",
         search.workload,
         bytes(search.peak_bytes),
         bytes(search.footprint_bytes),
