@@ -13,6 +13,8 @@ use zmeld_report::{cells, Cell, Column, Document, Estimate, Section, Table, Tone
 
 use super::report::of_machine;
 
+/// A plot shows what is predicted up to so many times the slowdown that is allowed, or what was measured.
+const SHOWN: f64 = 6.0;
 /// With fewer faults nothing is said of how well they were predicted.
 const FAULTS_TOLD: f64 = 100.0;
 
@@ -493,45 +495,51 @@ fn plot(search: &SizeSearch) -> Lines {
         Axis::new("time", Unit::Ratio),
     );
     let peak = search.peak_bytes as f64;
+    let asked = 1.0 + search.question.slowdown;
+    let steps = search.set_ups.iter().flat_map(|it| &it.steps);
+    let drawn = steps.filter(|step| step.slowdown.value.is_finite());
+    let tops = drawn.clone().map(|step| step.slowdown.value);
+    // What is asked and what was measured shall be seen, and not lie flat below what is predicted of far smaller limits.
+    let top = tops.fold(1.0 + SHOWN * search.question.slowdown, f64::max);
+    let curves = search.prediction.iter().flat_map(|it| &it.curves);
+    let predicted = curves.map(|curve| {
+        let points = curve.points.iter();
+        let points = points.filter(|point| point.slowdown.value <= top);
+        let points = points.map(|point| (point.limit_bytes as f64, point.slowdown.value));
+        (&curve.set_up, points.collect::<Vec<_>>())
+    });
+    let predicted: Vec<_> = predicted.filter(|(_, points)| !points.is_empty()).collect();
+    let least = drawn.map(|step| step.limit_bytes as f64);
+    let least = least.chain(predicted.iter().flat_map(|(_, all)| all).map(|&(at, _)| at));
+    let ends = [least.fold(peak, f64::min), peak];
     for set_up in search.set_ups.iter().filter(|it| !it.steps.is_empty()) {
         let mut points: Vec<(f64, Estimate)> = set_up
             .steps
             .iter()
             .filter(|step| step.slowdown.value.is_finite())
-            .map(|step| (step.limit_bytes as f64, within_reach(search, step)))
+            .map(|step| (step.limit_bytes as f64, within_reach(step, top)))
             .collect();
         points.push((peak, Estimate::exact(1.0)));
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
         lines = lines.band(&set_up.name, points);
     }
-    let curves = search.prediction.iter().flat_map(|it| &it.curves);
-    for curve in curves.filter(|curve| !curve.points.is_empty()) {
-        let name = format!("{}, predicted", curve.set_up);
-        let drawn = curve
-            .points
-            .iter()
-            .filter(|point| !point.at_least && point.slowdown.value <= search.question.give_up);
-        lines = lines.series(
-            &name,
-            drawn.map(|point| (point.limit_bytes as f64, point.slowdown.value)),
-        );
+    for (set_up, points) in predicted {
+        lines = lines.series(&format!("{set_up}, predicted"), points);
     }
-    let asked = 1.0 + search.question.slowdown;
-    let ends = [search.floor_bytes() as f64, peak];
     lines.series(
         &format!("allowed: {}", ratio(asked)),
         ends.map(|at| (at, asked)),
     )
 }
 
-/// The interval of a step without infinite ends, which no plot has room for.
-fn within_reach(search: &SizeSearch, step: &Step) -> Estimate {
+/// The interval of a step without infinite ends, which no plot has room for; none where there are too few runs for one.
+fn within_reach(step: &Step, top: f64) -> Estimate {
     let all = &step.slowdown;
-    let low = all.low.clamp(0.0, all.value);
-    let high = all
-        .high
-        .clamp(all.value, search.question.give_up.max(all.value));
-    Estimate::new(all.value, low, high)
+    if step.verdict == Verdict::Open || !all.low.is_finite() {
+        return Estimate::exact(all.value);
+    }
+    let high = all.high.clamp(all.value, top.max(all.value));
+    Estimate::new(all.value, all.low.clamp(0.0, all.value), high)
 }
 
 /// Every run in a row.
