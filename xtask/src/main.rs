@@ -11,6 +11,7 @@ mod bench_fault;
 mod bench_guard;
 mod bench_guest;
 mod bench_runs;
+mod bench_size;
 mod bench_surveys;
 mod c_build;
 mod c_tests;
