@@ -355,6 +355,7 @@ fn command(
         append: format!("rdinit=/init ignore_loglevel {}", boot.append),
         qemu: boot.qemu.clone(),
         hardware: kind == KernelKind::Image && zmeld_vm::hardware_runs(&kernel.image, &kept),
+        counts_time: false,
     };
     let mut words = machine.command().into_iter();
     let mut command = Command::new(words.next().unwrap_or_default());

@@ -163,6 +163,7 @@ built_in!(
     "matmul-inverted",
     "bt",
     "vps-7zip",
+    "reclaim-half-hour",
     "entropy-walk",
     "sysbench",
     "codecs",

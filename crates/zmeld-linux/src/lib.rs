@@ -20,6 +20,7 @@
 //! | [`counters`] | a name and a number a line, as in `/proc/vmstat` |
 //! | [`process`] | `/proc/PID/stat` |
 //! | [`smaps`] | `/proc/PID/smaps` |
+//! | [`lru_gen`] | since when pages were not used, by the kernel's generations |
 //! | [`pressure`] | `/proc/pressure/*` |
 //! | [`hibernation`] | whether a machine hibernates, and where to |
 //! | [`cpuinfo`] | `/proc/cpuinfo` |
@@ -34,6 +35,7 @@ pub mod file;
 pub mod hibernation;
 pub mod host;
 pub mod lock;
+pub mod lru_gen;
 pub mod meminfo;
 pub mod mounts;
 pub mod octal;

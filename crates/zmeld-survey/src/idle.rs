@@ -2,12 +2,10 @@
 
 use std::collections::HashMap;
 
+use zmeld_linux::lru_gen::{self, Node};
 use zmeld_linux::Host;
 
 use crate::machine::of_host;
-
-/// Where it says it.
-const PATH: &str = "/sys/kernel/debug/lru_gen";
 
 /// Milliseconds of `idle_1m`, `idle_10m`, `idle_1h`.
 const AGES_MS: [u64; 3] = [60_000, 600_000, 3_600_000];
@@ -21,7 +19,7 @@ pub(crate) struct Ages(Option<HashMap<String, IdlePages>>);
 impl Ages {
     /// As the kernel says it now.
     pub fn of(host: &Host) -> Ages {
-        Ages(of_host(host, PATH).map(|text| parse(&text)))
+        Ages(of_host(host, lru_gen::PATH).map(|text| parse(&text)))
     }
 
     /// Of all those groups; none where the kernel does not say it of one of them.
@@ -38,43 +36,19 @@ impl Ages {
     }
 }
 
-/// ```text
-/// memcg     5 /system.slice/web.service
-///  node     0
-///         12     600123      1200        40
-/// ```
-///
-/// A line is a generation: its number, milliseconds since it began, pages of anonymous
-/// and shared memory, pages of files. A page in it was used before the next one began,
-/// and not since: that is how long it is idle at least.
+/// For groups of one path, the sum of what they have.
 fn parse(text: &str) -> HashMap<String, IdlePages> {
     let mut groups: HashMap<String, IdlePages> = HashMap::new();
-    let mut group = None;
-    let mut waiting: Option<u64> = None;
-    for line in text.lines() {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        match words[..] {
-            ["memcg", _, ref path @ ..] => {
-                // A path may hold blanks; the root's is empty, or a slash.
-                let path = path.join(" ");
-                let path = if path.is_empty() { "/" } else { &path };
-                group = Some(path.to_owned());
-                waiting = None;
-            }
-            ["node", _] => waiting = None,
-            [number, age, anonymous, _] if number.bytes().all(|byte| byte.is_ascii_digit()) => {
-                let (Some(group), Ok(age)) = (&group, age.parse::<u64>()) else {
-                    continue;
+    for group in lru_gen::parse(text.as_bytes(), |_| true) {
+        let path = group.path.to_string_lossy().into_owned();
+        let idle = groups.entry(path).or_default();
+        for (generation, idle_ms) in group.nodes.iter().flat_map(Node::idle) {
+            for (sum, least) in idle.iter_mut().zip(AGES_MS) {
+                *sum += match idle_ms >= least {
+                    true => generation.anonymous_pages,
+                    false => 0,
                 };
-                let idle = groups.entry(group.clone()).or_default();
-                if let Some(pages) = waiting {
-                    for (sum, least) in idle.iter_mut().zip(AGES_MS) {
-                        *sum += if age >= least { pages } else { 0 };
-                    }
-                }
-                waiting = anonymous.parse().ok();
             }
-            _ => {}
         }
     }
     groups

@@ -156,7 +156,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "[watch.reclaim]\nmechanism = \"damon\"\n",
-        "z.toml:2:13: watch.reclaim.mechanism: \"damon\" is none of its values; there are: auto, memory.reclaim, process_madvise",
+        "z.toml:2:13: watch.reclaim.mechanism: \"damon\" is none of its values; there are: auto, lru_gen, memory.reclaim, process_madvise",
     ),
     (
         "[watch.reclaim]\ngroups = []\n",

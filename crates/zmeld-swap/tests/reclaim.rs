@@ -13,7 +13,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use zmeld_linux::command::{Finished, Invocation};
+use zmeld_linux::counters;
 use zmeld_linux::host::{Access, Direct};
+use zmeld_linux::lru_gen::{self, Generation};
 use zmeld_linux::Host;
 use zmeld_swap::config::{Config, ReclaimRule};
 use zmeld_swap::findings::findings;
@@ -32,6 +34,9 @@ impl Access for Kernel {
     }
 
     fn write(&self, path: &Path, value: &[u8]) -> io::Result<()> {
+        if path.ends_with("debug/lru_gen") {
+            return generations(path, std::str::from_utf8(value).unwrap());
+        }
         assert!(path.ends_with("memory.reclaim"), "{}", path.display());
         let number = |name: &str| -> u64 {
             let text = fs::read_to_string(path.with_file_name(name)).unwrap();
@@ -51,6 +56,95 @@ impl Access for Kernel {
     fn run(&self, _: &Invocation) -> io::Result<Finished> {
         unreachable!("watch runs no commands")
     }
+}
+
+/// Does what is ordered of generations, and notes it in `orders` beside that file.
+fn generations(path: &Path, order: &str) -> io::Result<()> {
+    let invalid = Err(io::Error::from_raw_os_error(22));
+    let mut groups = lru_gen::parse(&fs::read(path)?, |_| true);
+    let words: Vec<&str> = order.split(' ').collect();
+    let number = |at: usize| words[at].parse::<u64>().unwrap();
+    let group = groups.iter_mut().find(|group| group.id == number(1));
+    let Some(group) = group else { return invalid };
+    let folder = path.ancestors().nth(4).unwrap().join("sys/fs/cgroup");
+    let folder = folder.join(group.path.strip_prefix("/").unwrap());
+    // A group that is as if it were walked by another task, or refuses all.
+    if folder.join("walked").exists() {
+        return Err(io::Error::from_raw_os_error(17));
+    }
+    if folder.join("refused").exists() {
+        return Err(io::Error::from_raw_os_error(1));
+    }
+    let node = group
+        .nodes
+        .iter_mut()
+        .find(|it| u64::from(it.node) == number(2));
+    let generations = &mut node.unwrap().generations;
+    let youngest = generations.last().unwrap().number;
+    match words[0] {
+        "+" if number(3) != youngest => return invalid,
+        "+" => {
+            assert_eq!(words[4..], ["1", "1"]);
+            generations.push(Generation {
+                number: youngest + 1,
+                age_ms: 0,
+                anonymous_pages: 0,
+                file_pages: 0,
+            });
+            if generations.len() > 4 {
+                let oldest = generations.remove(0);
+                generations[0].anonymous_pages += oldest.anonymous_pages;
+                generations[0].file_pages += oldest.file_pages;
+            }
+        }
+        "-" if number(3) + 2 > youngest => return invalid,
+        "-" => {
+            let release = path
+                .ancestors()
+                .nth(4)
+                .unwrap()
+                .join("proc/sys/kernel/osrelease");
+            let release = fs::read_to_string(release).unwrap_or_default();
+            let no_files = if release.starts_with("6.16") {
+                "max"
+            } else {
+                "200"
+            };
+            assert_eq!(words[4], no_files);
+            let mut left = number(5);
+            for old in generations.iter_mut().filter(|it| it.number <= number(3)) {
+                let taken = left.min(old.anonymous_pages);
+                old.anonymous_pages -= taken;
+                left -= taken;
+            }
+            let taken = number(5) - left;
+            let current = folder.join("memory.current");
+            let bytes: u64 = fs::read_to_string(&current)?.parse().unwrap();
+            let page = rustix::param::page_size() as u64;
+            fs::write(current, (bytes - taken * page).to_string())?;
+            let stat = folder.join("memory.stat");
+            let text = fs::read_to_string(&stat)?;
+            let before = counters::value(&text, "pgsteal").unwrap_or(0);
+            let text = text.replace(&format!("pgsteal {before}\n"), "");
+            fs::write(stat, format!("{text}pgsteal {}\n", before + taken))?;
+        }
+        other => panic!("{other}"),
+    }
+    let mut text = String::new();
+    for group in &groups {
+        text += &format!("memcg {} {}\n", group.id, group.path.display());
+        for node in &group.nodes {
+            text += &format!(" node {}\n", node.node);
+            for it in &node.generations {
+                let (anonymous, file) = (it.anonymous_pages, it.file_pages);
+                text += &format!(" {} {} {anonymous} {file}\n", it.number, it.age_ms);
+            }
+        }
+    }
+    fs::write(path, text)?;
+    let orders = path.with_file_name("orders");
+    let before = fs::read_to_string(&orders).unwrap_or_default();
+    fs::write(orders, format!("{before}{order}\n"))
 }
 
 struct Machine {
@@ -1293,4 +1387,253 @@ fn the_limits_are_those_of_the_published_systems() {
         (rule.pressure_max.fraction(), rule.comeback_max.fraction()),
         (0.001, 0.002)
     );
+}
+
+/// A machine whose kernel tells that of generations, and groups of 400 MiB each.
+fn with_generations(rule: &str, told: &str) -> Machine {
+    let machine = Machine::new(rule, false);
+    machine.put("sys/kernel/mm/lru_gen/enabled", "0x0007\n");
+    machine.put("sys/kernel/debug/lru_gen", told);
+    for line in told.lines().filter(|line| line.starts_with("memcg")) {
+        let path = line.split(' ').nth(2).unwrap().trim_start_matches('/');
+        machine.group(path, 400, 0);
+        machine.file(path, "memory.min", "0");
+        machine.file(path, "memory.low", "0");
+    }
+    machine
+}
+
+fn orders(machine: &Machine) -> Vec<String> {
+    let path = machine.dir.path().join("sys/kernel/debug/orders");
+    let text = fs::read_to_string(path).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+/// The generations of the group with that number, pages of each.
+fn generations_of(machine: &Machine, id: u64) -> Vec<u64> {
+    let text = fs::read(machine.dir.path().join("sys/kernel/debug/lru_gen")).unwrap();
+    let groups = lru_gen::parse(&text, |_| true);
+    let group = groups.iter().find(|group| group.id == id).unwrap();
+    let generations = group.nodes[0].generations.iter();
+    generations.map(|it| it.anonymous_pages).collect()
+}
+
+const TOLD: &str = "\
+memcg 7 /web.service
+ node 0
+ 10 500000 30 5
+ 11 90000 4000 0
+ 12 70000 900 0
+ 13 1000 800 0
+memcg 8 /web.service/below
+ node 0
+ 3 900000 40 7
+ 4 800000 1 1
+ 5 1000 1 1
+memcg 9 /web.service-other
+ node 0
+ 3 900000 4000 40
+ 4 800000 1 1
+ 5 1000 1 1
+";
+
+#[test]
+fn what_generations_say_is_idle_goes_the_oldest_first() {
+    for release in ["6.12.1", "6.16.0"] {
+        let rule = "groups = [\"web.service\"]\nstep = \"1%\"\n";
+        let mut machine = with_generations(rule, TOLD);
+        machine.put("proc/sys/kernel/osrelease", release);
+        let said = machine.between(0, 10);
+        assert!(
+            said.len() == 1 && said[0].contains("by lru_gen, 1.0 % of it"),
+            "{said:?}"
+        );
+        // 1 % of 400 MiB is 1024 pages, and then a little less, since there is less.
+        let mut all = orders(&machine);
+        let no_files = if release == "6.12.1" { "200" } else { "max" };
+        let first: Vec<String> = all.drain(..3).collect();
+        let expected = ["8 0 3", "7 0 10", "7 0 11"].into_iter().zip([40, 30, 954]);
+        let expected = expected.map(|(which, pages)| format!("- {which} {no_files} {pages}"));
+        assert_eq!(first, expected.collect::<Vec<_>>());
+        assert!(
+            all.iter().all(|order| order.starts_with("- 7 0 11 ")),
+            "{all:?}"
+        );
+        let group = machine.noted().groups.remove(0);
+        assert_eq!(group.mechanism, "lru_gen");
+        assert!(group.reclaimed_bytes > 1024 * 4096);
+        // What is left of that generation goes, and nothing that was used since.
+        machine.between(15, 600);
+        let (own, other) = (generations_of(&machine, 7), generations_of(&machine, 9));
+        assert_eq!((own[1], own[2], other[0]), (0, 900, 4000));
+    }
+}
+
+#[test]
+fn what_became_one_generation_when_another_began_is_taken_in_the_same_round() {
+    let told = "\
+memcg 7 /web.service
+ node 0
+ 10 900000 4000 0
+ 11 800000 900 0
+ 12 700000 0 0
+ 13 600000 80000 0
+";
+    let rule = "groups = [\"web.service\"]\nstep = \"1%\"\n";
+    let mut machine = with_generations(rule, told);
+    machine.between(0, 10);
+    let all = orders(&machine);
+    assert_eq!(all[..2], ["+ 7 0 13 1 1", "- 7 0 11 200 1024"]);
+    let group = machine.noted().groups.remove(0);
+    assert!(group.reclaimed_bytes > 1024 * 4096);
+    assert_eq!(group.backing_off, None);
+}
+
+#[test]
+fn a_dry_run_gives_the_kernel_no_order() {
+    let mut machine = Machine::new("groups = [\"web.service\"]\n", true);
+    machine.put("sys/kernel/mm/lru_gen/enabled", "0x0007\n");
+    machine.put("sys/kernel/debug/lru_gen", TOLD);
+    machine.group("web.service", 400, 0);
+    let said = machine.between(0, 100);
+    assert!(
+        said.iter()
+            .any(|line| line.contains("of what is not used for")),
+        "{said:?}"
+    );
+    assert_eq!(orders(&machine), [""; 0]);
+}
+
+#[test]
+fn where_memory_is_short_idle_generations_go_at_once() {
+    let mut machine = with_generations("groups = [\"web.service\"]\n", TOLD);
+    machine.between(0, 5);
+    let before = generations_of(&machine, 7);
+    let done = machine.make_room(7);
+    assert!(
+        done.iter().any(|line| line.contains("reclaimed")),
+        "{done:?}"
+    );
+    let after = generations_of(&machine, 7);
+    assert!(after[1] < before[1] && after[2] == 900, "{after:?}");
+}
+
+#[test]
+fn what_may_not_be_swapped_is_not_asked_for() {
+    let mut machine = with_generations("groups = [\"web.service\"]\n", TOLD);
+    machine.file("web.service/below", "memory.swap.max", "0");
+    machine.file("web.service/below", "memory.swap.current", "0");
+    machine.file("web.service", "memory.swap.max", "max");
+    machine.between(0, 30);
+    let all = orders(&machine);
+    assert!(
+        !all.is_empty() && all.iter().all(|order| order.starts_with("- 7 ")),
+        "{all:?}"
+    );
+    // The limit of a group goes for those below it, too.
+    let mut machine = with_generations("groups = [\"web.service\"]\n", TOLD);
+    machine.file("web.service", "memory.swap.max", "8192");
+    machine.file("web.service", "memory.swap.current", "8192");
+    machine.file("web.service/below", "memory.swap.max", "max");
+    machine.between(0, 30);
+    assert_eq!(orders(&machine), [""; 0]);
+}
+
+#[test]
+fn an_order_that_comes_too_late_costs_no_account_and_one_refused_for_good_another_way() {
+    let rule = "groups = [\"web.service\"]\nidle_after = \"2s\"\n";
+    let mut machine = with_generations(rule, TOLD);
+    machine.file("web.service", "walked", "");
+    let said = machine.between(0, 100);
+    assert!(
+        said.len() == 1 && said[0].contains("reclaimed from by lru_gen"),
+        "{said:?}"
+    );
+    // The group below goes on.
+    assert!(orders(&machine).iter().all(|order| order.contains(" 8 ")));
+    let mut machine = with_generations(rule, TOLD);
+    machine.file("web.service", "refused", "");
+    let said = machine.between(0, 100).join("\n");
+    assert!(said.contains("lru_gen"), "{said}");
+    assert!(said.contains("reclaimed from by memory.reclaim"), "{said}");
+}
+
+#[test]
+fn a_generation_begins_twice_in_the_time_after_which_memory_is_idle() {
+    let told = |youngest_ms: u64| {
+        format!("memcg 7 /web.service\n node 0\n 1 900000 0 0\n 2 {youngest_ms} 90000 0\n")
+    };
+    let rule = "groups = [\"web.service\"]\nidle_after = \"40s\"\n";
+    let mut machine = with_generations(rule, &told(19_999));
+    machine.between(0, 10);
+    assert_eq!(orders(&machine), [""; 0]);
+    machine.put("sys/kernel/debug/lru_gen", &told(20_000));
+    machine.between(15, 15);
+    assert_eq!(orders(&machine), ["+ 7 0 2 1 1"]);
+    // While it backs off, too, so that it is known then what is idle.
+    machine.cost("web.service", 9_000_000, 0);
+    machine.put("sys/kernel/debug/lru_gen", &told(20_000));
+    let said = machine.between(20, 20);
+    assert!(said[0].contains("backs off"), "{said:?}");
+    assert_eq!(orders(&machine).len(), 2);
+}
+
+#[test]
+fn of_generations_nothing_is_taken_that_is_promised_or_has_nowhere_to_go() {
+    let told = "\
+memcg 7 /web.service
+ node 0
+ 1 900000 4000 0
+ 2 800000 0 0
+ 3 1000 0 0
+memcg 8 /web.service/kept
+ node 0
+ 1 900000 9000 0
+ 2 800000 0 0
+ 3 1000 0 0
+memcg 9 /web.service/kept/below
+ node 0
+ 1 900000 9000 0
+ 2 800000 0 0
+ 3 1000 0 0
+";
+    let rule = "groups = [\"web.service\"]\n";
+    let mut machine = with_generations(rule, told);
+    machine.file("web.service/kept", "memory.low", "1048576");
+    machine.put(
+        "proc/meminfo",
+        "MemTotal: 4000 kB\nSwapTotal: 0 kB\nSwapFree: 0 kB\n",
+    );
+    machine.between(0, 300);
+    assert_eq!(orders(&machine), [""; 0]);
+    let memory = "MemTotal: 4000 kB\nSwapTotal: 1000 kB\nSwapFree: 900 kB\n";
+    machine.put("proc/meminfo", memory);
+    machine.between(305, 320);
+    let all = orders(&machine);
+    let is_own = |order: &String| order.starts_with("- 7 0 1 200 ");
+    assert!(!all.is_empty() && all.iter().all(is_own), "{all:?}");
+}
+
+#[test]
+fn without_generations_the_kernel_chooses_and_it_is_said_why() {
+    let told = "memcg 7 /web.service\n node 0\n 1 900000 4000 0\n 2 9 0 0\n 3 1 0 0\n";
+    for (enabled, why) in [
+        ("0x0000", "is off"),
+        ("0x0001", "is off"),
+        ("", "no lru_gen"),
+    ] {
+        let mut machine = with_generations("groups = [\"web.service\"]\n", told);
+        machine.put("sys/kernel/mm/lru_gen/enabled", enabled);
+        let said = machine.between(0, 10);
+        assert!(
+            said[0].contains("by memory.reclaim") && said[0].contains(why),
+            "{said:?}"
+        );
+        let rule = "groups = [\"web.service\"]\nmechanism = \"lru_gen\"\n";
+        let mut machine = with_generations(rule, told);
+        machine.put("sys/kernel/mm/lru_gen/enabled", enabled);
+        let said = machine.between(0, 10);
+        assert!(said.len() == 1 && said[0].contains(why), "{said:?}");
+        assert_eq!(orders(&machine), [""; 0]);
+    }
 }

@@ -105,6 +105,9 @@ pub struct VirtualMachine {
     pub qemu: Vec<String>,
     /// Whether the processor runs it ([`hardware_runs`]), and not a program that imitates one.
     pub hardware: bool,
+    /// Whether the time of QEMU's guest is a count: each instruction that it runs takes a nanosecond, and where all
+    /// its processors wait for a time to come, it has come. For one that is imitated.
+    pub counts_time: bool,
 }
 
 impl VirtualMachine {
@@ -178,7 +181,10 @@ impl VirtualMachine {
         let mut say = |more: &[&str]| words.extend(more.iter().map(|&word| word.to_owned()));
         match is_arm64 {
             true => say(ARM64_MACHINE),
-            false => say(accelerator(self.hardware)),
+            false => say(accelerator(self.hardware, self.counts_time)),
+        }
+        if self.counts_time {
+            say(&["-icount", "shift=0,sleep=off", "-rtc", "clock=vm"]);
         }
         say(&["-nodefaults", "-no-reboot", "-display", "none"]);
         say(&["-m", &format!("{}M", self.ram_mib)]);
@@ -257,11 +263,12 @@ impl Disk {
 }
 
 /// The options for a machine that hardware runs, or one that is imitated.
-fn accelerator(hardware: bool) -> &'static [&'static str] {
-    if hardware {
-        &["-accel", "kvm", "-cpu", "host"]
-    } else {
-        &["-accel", "tcg,thread=multi", "-cpu", "max"]
+fn accelerator(hardware: bool, counts_time: bool) -> &'static [&'static str] {
+    match (hardware, counts_time) {
+        // Processors take turns then.
+        (_, true) => &["-accel", "tcg,thread=single", "-cpu", "max"],
+        (true, false) => &["-accel", "kvm", "-cpu", "host"],
+        (false, false) => &["-accel", "tcg,thread=multi", "-cpu", "max"],
     }
 }
 
@@ -297,7 +304,7 @@ fn hardware_starts(kernel: &Path) -> bool {
         return false;
     }
     let mut command = Command::new(PROGRAM);
-    command.args(accelerator(true));
+    command.args(accelerator(true, false));
     command.args(["-nodefaults", "-no-reboot", "-display", "none"]);
     command.args(["-m", "256M", "-serial", "stdio"]);
     command.arg("-kernel").arg(kernel);
@@ -358,6 +365,7 @@ mod tests {
             append: "rdinit=/bin/run -- one two".into(),
             qemu: Vec::new(),
             hardware: false,
+            counts_time: false,
         };
         let words = machine.command().join(" ");
         for part in [
@@ -407,6 +415,7 @@ mod tests {
             append: "rdinit=/init".into(),
             qemu: vec!["-s".to_owned()],
             hardware: true,
+            counts_time: false,
         };
         let words = machine.command().join(" ");
         for part in [

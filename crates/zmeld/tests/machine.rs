@@ -126,6 +126,7 @@ fn machines_of_a_given_size_make_the_runs_and_are_gone_afterwards() {
     let before = left_by_any();
     arms_are_compared(&before);
     a_command_finds_the_files_of_this_machine(&before);
+    what_is_not_used_goes_by_generations();
     ctrl_c_ends_the_machine(&before);
     what_a_killed_one_left_is_taken_back(&before);
     what_cannot_be_had_is_said();
@@ -260,6 +261,60 @@ fn a_command_finds_the_files_of_this_machine(before: &[String]) {
         (&42.0.into(), &1.0.into()),
         "{run}"
     );
+}
+
+/// Nine minutes of a program with 64 MiB that it leaves alone and 8 MiB that it uses every 5 s.
+fn what_is_not_used_goes_by_generations() {
+    let clock = "clock = \"instructions\"";
+    let script = "\
+import mmap, os, time
+own = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+idle, used = mmap.mmap(-1, 64 << 20, own), mmap.mmap(-1, 8 << 20, own)
+for at in range(0, 64 << 20, 4096): idle[at:at + 64] = os.urandom(32) * 2
+for turn in range(110):
+    for at in range(0, 8 << 20, 4096): used[at] = turn
+    time.sleep(5)
+swapped = [line.split()[1] for line in open('/proc/self/status') if line.startswith('VmSwap')]
+print(f'swapped_kib={swapped[0]}')
+";
+    let folder = folder();
+    let text_of_recipe = format!(
+        "name = \"idle\"\nquestion = \"?\"\nabout = \"\"\nwarm_ups = 0\n\
+         metric = {{ name = \"swapped_kib\", better = \"higher\" }}\n\
+         stopping = {{ runs_min = 1, runs_max = 1, width = 0.5 }}\n\
+         [[case]]\nname = \"idle\"\n\
+         machine = {{ ram = \"256MiB\", files = \"host\", {clock} }}\n\
+         workload = {{ kind = \"command\", reads = \"figures\", command = [\"python3\", \"-c\", {script:?}] }}\n\
+         [[arm]]\nname = \"reclaim\"\n\
+         tier.zram = {{ kind = \"zram\", codec = \"lz4\", size = \"256MiB\" }}\n\
+         watch.reclaim = {{ mechanism = \"lru_gen\", step = \"1%\", idle_after = \"30s\" }}\n"
+    );
+    let path = write(folder.path(), "idle.toml", text_of_recipe.as_bytes());
+    let result = folder.path().join("r.json");
+    let words = ["bench", "run", str(&path), "--kernel"];
+    let kernel = kernel();
+    let output = patiently(&[&words[..], &[str(&kernel), "--output", str(&result)]].concat());
+    let complained = text(&output.stderr);
+    if is_user_mode() {
+        let said = text(&output.stdout) + &complained;
+        assert!(said.contains("instructions of user-mode Linux"), "{said}");
+        return;
+    }
+    assert_eq!(code(&output), 0, "{complained}");
+    let found: Value = serde_json::from_slice(&fs::read(&result).unwrap()).expect("JSON");
+    assert_eq!(found["cases"][0]["on"]["clock"], "instructions");
+    let run = &found["runs"][0];
+    let swapped_kib = run["figures"]["swapped_kib"].as_f64().unwrap();
+    assert!(swapped_kib > 32.0 * 1024.0, "{run}");
+    // Time passed at once while it waited, so that it was done sooner here; what it used stayed. As
+    // it ends it uses what it had at its start.
+    let there_s = run["figures"]["elapsed_s"].as_f64().unwrap();
+    assert!(
+        there_s > 540.0 && there_s > run["took_s"].as_f64().unwrap(),
+        "{run}"
+    );
+    let faults = run["ended"]["usage"]["faults_major"].as_u64().unwrap();
+    assert!(faults < 4096, "{run}");
 }
 
 fn ctrl_c_ends_the_machine(before: &[String]) {

@@ -40,6 +40,7 @@ use crate::recipe::{Case, Recipe};
 use crate::size::sampled::PageOut;
 use crate::size::SizeSearch;
 use crate::vm::host::BootImage;
+use crate::vm::GuestClock;
 use crate::workload::Workload;
 pub use lock::running;
 use lock::ExperimentLock;
@@ -486,7 +487,13 @@ impl Lab<'_> {
         };
         let is_relative = |limit: &String| matches!(limit.parse(), Ok(RunSize::OfFootprint(_)));
         let relative = boot_image.is_none() && case.limit.as_ref().is_none_or(is_relative);
-        let footprint = match (relative, case.workload.expected_bytes()) {
+        // What takes minutes there takes hours here.
+        let counted = case
+            .machine
+            .as_ref()
+            .filter(|it| it.clock == GuestClock::Instructions);
+        let counted = counted.and_then(|machine| machine.ram_bytes().ok());
+        let footprint = match (relative, case.workload.expected_bytes().or(counted)) {
             (false, Some(bytes)) => bytes,
             (_, expected) => {
                 let expected = expected.unwrap_or(0);
@@ -522,7 +529,8 @@ impl Lab<'_> {
         };
         let skipped = self.skipped(recipe, case, bases)?;
         experiment.cases.push(CaseFacts {
-            footprint_measured: relative || case.workload.expected_bytes().is_none(),
+            footprint_measured: relative
+                || (case.workload.expected_bytes().is_none() && counted.is_none()),
             limit_bytes: limit,
             skipped,
             ..CaseFacts::new(case, footprint)

@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::measure::{Counters, HostFacts, Series, WorkloadEnd};
 use crate::recipe::{Case, Metric, Recipe};
 use crate::statistics::verdict::{ArmSummary, Judgement};
-use crate::vm;
+use crate::vm::{self, GuestClock};
 
 /// The schema's name.
 pub const SCHEMA: &str = "zmeld.bench";
@@ -79,9 +79,11 @@ impl CaseFacts {
         }
     }
 
-    /// Whether its runs' times are those of an imitated processor.
+    /// Whether its runs' times are those of an imitated processor, as fast as that came along.
     pub fn is_emulated(&self) -> bool {
-        self.on.as_ref().is_some_and(|on| on.emulated)
+        self.on
+            .as_ref()
+            .is_some_and(|on| on.emulated && on.clock == GuestClock::Real)
     }
 }
 

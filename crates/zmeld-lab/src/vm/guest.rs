@@ -74,6 +74,14 @@ fn prepare() -> Result<GuestRequest, String> {
             .and_then(|()| Ok(mount(*kind, *place, *kind, MountFlags::empty(), None)?))
             .map_err(|err| format!("cannot mount {place}: {err}"))?;
     }
+    // Where a kernel has it, it says there how old pages are.
+    let _ = mount(
+        "debugfs",
+        "/sys/kernel/debug",
+        "debugfs",
+        MountFlags::empty(),
+        None,
+    );
     // Without it groups do not count memory.
     let controllers = "/sys/fs/cgroup/cgroup.subtree_control";
     fs::write(controllers, "+memory")

@@ -12,8 +12,8 @@ use zmeld_swap::run_folder::FOLDER;
 use zmeld_vm::{hardware_runs, on_path, Archive, Disk, Kernel, KernelKind, Lines, VirtualMachine};
 
 use super::{
-    FilesHere, GuestAnswer, GuestFacts, GuestFiles, GuestRequest, GuestSize, BEGIN, END,
-    FILE_MODULES, REQUEST,
+    FilesHere, GuestAnswer, GuestClock, GuestFacts, GuestFiles, GuestRequest, GuestSize, BEGIN,
+    END, FILE_MODULES, REQUEST,
 };
 use crate::arm::slow_disk::{bytes_per_s, DiskFile};
 use crate::arm::{self, SizeBases};
@@ -95,6 +95,13 @@ impl BootImage {
             None => Kernel::installed(),
         }
         .map_err(|err| missing(format!("{err} (--kernel)")))?;
+        if kernel.kind == KernelKind::UserMode && size.clock == GuestClock::Instructions {
+            return Err(missing(
+                "the instructions of user-mode Linux are not counted: name an image for QEMU (--kernel), or \
+                 clock=real"
+                    .to_owned(),
+            ));
+        }
         if kernel.kind == KernelKind::Image && on_path(zmeld_vm::PROGRAM).is_none() {
             return Err(missing(format!(
                 "{} is not installed: install qemu-system-x86",
@@ -106,6 +113,7 @@ impl BootImage {
             .map_err(|err| missing(err.to_string()))?;
         Ok(BootImage {
             hardware: kernel.kind == KernelKind::Image
+                && size.clock == GuestClock::Real
                 && hardware_runs(&kernel.image, &Path::new(FOLDER).join("hardware")),
             kernel,
             archive: path,
@@ -169,6 +177,7 @@ impl BootImage {
             append: "quiet rootfstype=ramfs rdinit=/bin/zmeld -- bench guest".to_owned(),
             qemu: Vec::new(),
             hardware: self.hardware,
+            counts_time: self.size.clock == GuestClock::Instructions,
         };
         for file in [&console, &answer] {
             // Of the run before.
@@ -243,6 +252,7 @@ impl BootImage {
                 kernel: answer.machine.kernel.clone(),
                 user_mode: self.kernel.kind == KernelKind::UserMode,
                 emulated: !self.hardware,
+                clock: self.size.clock,
             };
             return Ok(MachineEnd::Answer(Box::new(answer), facts));
         }

@@ -39,6 +39,41 @@ pub struct GuestSize {
     /// What a command finds there.
     #[serde(default, skip_serializing_if = "GuestFiles::is_copied")]
     pub files: GuestFiles,
+    /// How its time passes.
+    #[serde(default, skip_serializing_if = "GuestClock::is_real")]
+    pub clock: GuestClock,
+}
+
+/// How time passes in a machine.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum GuestClock {
+    /// As here.
+    #[default]
+    Real,
+    /// Each instruction takes a nanosecond on an imitated processor, and waiting for a time to come none.
+    /// So a figure says how much was computed, whatever else runs here, and hours with pauses take minutes.
+    Instructions,
+}
+
+impl GuestClock {
+    fn is_real(&self) -> bool {
+        *self == GuestClock::Real
+    }
+}
+
+impl FromStr for GuestClock {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<GuestClock, String> {
+        match text {
+            "real" => Ok(GuestClock::Real),
+            "instructions" => Ok(GuestClock::Instructions),
+            _ => Err(format!(
+                "clock={text} is not known: write real or instructions"
+            )),
+        }
+    }
 }
 
 /// What a command finds in a machine.
@@ -108,6 +143,13 @@ impl GuestSize {
                 self.processors
             ));
         }
+        if self.processors > 1 && self.clock == GuestClock::Instructions {
+            return Err(format!(
+                "a machine of {} processors whose clock counts instructions: they take turns there, so that each is \
+                 slower; choose 1",
+                self.processors
+            ));
+        }
         self.ram_bytes().map(|_| ())
     }
 }
@@ -117,7 +159,8 @@ impl FromStr for GuestSize {
 
     /// `ram=214M`, `ram=1G,processors=2` or `ram=1G,files=host`.
     fn from_str(text: &str) -> Result<GuestSize, String> {
-        let (mut ram, mut processors, mut files) = (None, one(), GuestFiles::default());
+        let (mut ram, mut processors) = (None, one());
+        let (mut files, mut clock) = (GuestFiles::default(), GuestClock::default());
         for part in text.split(',') {
             match part.split_once('=') {
                 Some(("ram", value)) => ram = Some(value.to_owned()),
@@ -127,9 +170,10 @@ impl FromStr for GuestSize {
                         .map_err(|_| format!("{value:?} is no number of processors"))?;
                 }
                 Some(("files", value)) => files = value.parse()?,
+                Some(("clock", value)) => clock = value.parse()?,
                 _ => {
                     return Err(format!(
-                        "{part:?} is not known: write ram=214M or ram=1G,processors=2,files=host"
+                        "{part:?} is not known: write ram=214M or ram=1G,processors=2,files=host,clock=instructions"
                     ))
                 }
             }
@@ -139,6 +183,7 @@ impl FromStr for GuestSize {
             ram,
             processors,
             files,
+            clock,
         };
         size.check()?;
         Ok(size)
@@ -163,6 +208,9 @@ pub struct GuestFacts {
     /// Whether it was user-mode Linux: programs run by the processor, faults and system calls by another process.
     #[serde(default)]
     pub user_mode: bool,
+    /// How its time passed.
+    #[serde(default, skip_serializing_if = "GuestClock::is_real")]
+    pub clock: GuestClock,
 }
 
 impl GuestFacts {
@@ -177,6 +225,9 @@ impl GuestFacts {
     /// How it was run, behind the kernel's name.
     pub(crate) fn way(&self) -> &'static str {
         match (self.emulated, self.user_mode) {
+            _ if self.clock == GuestClock::Instructions => {
+                " (emulated, a nanosecond each instruction)"
+            }
             (_, true) => " (user-mode Linux)",
             (true, false) => " (emulated)",
             (false, false) => " (KVM)",
@@ -306,6 +357,7 @@ mod tests {
             kernel: "6.12".into(),
             emulated: true,
             user_mode: false,
+            clock: GuestClock::Real,
         };
         let with = |change: &dyn Fn(&mut GuestFacts)| {
             let mut other = one.clone();
@@ -327,7 +379,11 @@ mod tests {
         assert_eq!("ram=1GiB".parse::<GuestSize>().unwrap().processors, 1);
         let size: GuestSize = "files=host,ram=1GiB".parse().unwrap();
         assert_eq!(size.files, GuestFiles::Host);
+        let size: GuestSize = "clock=instructions,ram=1GiB".parse().unwrap();
+        assert_eq!(size.clock, GuestClock::Instructions);
         for (text, word) in [
+            ("ram=1G,clock=fast", "real or instructions"),
+            ("ram=1G,clock=instructions,processors=2", "choose 1"),
             ("", "not known"),
             ("214M", "not known"),
             ("processors=2", "how much RAM"),

@@ -79,6 +79,7 @@ impl Named for MeldMode {
 impl Named for Mechanism {
     const ALL: &'static [(&'static str, Self)] = &[
         ("auto", Mechanism::Auto),
+        ("lru_gen", Mechanism::LruGen),
         ("memory.reclaim", Mechanism::MemoryReclaim),
         ("process_madvise", Mechanism::ProcessMadvise),
     ];

@@ -20,7 +20,7 @@ pub struct ReclaimRule {
     /// What the kernel is asked by.
     #[serde(default)]
     pub mechanism: Mechanism,
-    /// By `process_madvise`, only what was not touched for so long.
+    /// By `lru_gen` and `process_madvise`, only what was not used for so long.
     #[serde(default = "idle_after")]
     pub idle_after: Span,
     /// How often a little is reclaimed.
@@ -59,10 +59,14 @@ fn idle_after() -> Span {
 /// By what memory is reclaimed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Mechanism {
-    /// By `memory.reclaim`, where a group has it.
+    /// By `lru_gen` where the kernel has it, else by `memory.reclaim` where a group has it.
     #[default]
     #[serde(rename = "auto")]
     Auto,
+    /// By the kernel's multi-generational LRU, where it is known what was not used for how
+    /// long (version 2, Linux 6.1, `CONFIG_LRU_GEN`).
+    #[serde(rename = "lru_gen")]
+    LruGen,
     /// By a control group's file, where the kernel chooses the pages (version 2, Linux
     /// 5.19).
     #[serde(rename = "memory.reclaim")]

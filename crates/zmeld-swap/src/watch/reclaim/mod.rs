@@ -7,11 +7,15 @@
 //! of the group itself the kernel passes over where it is asked by itself, so that here
 //! nothing is asked of what they keep.
 //!
+//! Where the kernel has a multi-generational LRU (Linux 6.1), by that: then it is known,
+//! page by page, for how long what is taken was not used.
+//!
 //! Where the rule says so, by `process_madvise` on its processes (Linux 5.10): here it is
 //! chosen what is swapped out, of their own memory only.
 //!
 //! | module | what belongs there |
 //! |---|---|
+//! | `generations` | what the kernel's generations of pages say is idle, and taking that |
 //! | `advise` | the call, and a process that is held |
 //! | `budget` | how long all processes together may be looked at |
 //! | `parts` | which parts of a process's memory it does not touch |
@@ -22,6 +26,7 @@
 
 mod advise;
 mod budget;
+mod generations;
 mod group;
 mod pace;
 mod parts;
@@ -44,6 +49,7 @@ use zmeld_linux::{Host, HostError, KernelVersion};
 use zmeld_report::units::{bytes, percent};
 
 pub use self::advise::Advise;
+use self::generations::{Generations, Told, Walks};
 use self::group::{History, Reading};
 use self::pace::{Cost, Pace, Turn, MEMORY_MIN};
 use self::parts::Room;
@@ -82,8 +88,12 @@ const AVAILABLE_MIN: f64 = 0.05;
 
 /// Why a group's own file is used, or not.
 const BY_KERNEL: &str = "the kernel chooses among all pages of a group";
+const BY_AGE: &str = "the kernel says for how long pages were not used";
+const SAID_SO: &str = "mechanism says so";
 const NO_FILE: &str = "the kernel has no memory.reclaim (Linux 5.19)";
 const NO_PRESSURE: &str = "the kernel does not measure pressure (psi=1 on its command line)";
+/// Why a group rests from which less came than was asked for.
+const NO_MORE: &str = "the kernel finds no more that is idle";
 /// Why nothing is taken from processes for now.
 const NO_SWAP: &str = "no swap is on, and its memory has nowhere to go";
 
@@ -162,6 +172,8 @@ pub(crate) fn selection(rule: &ReclaimRule) -> Selection<'_> {
 /// By what a group's memory is reclaimed.
 #[derive(Debug)]
 enum By {
+    /// The kernel's generations of its pages.
+    Generations(Generations),
     /// The group's file `memory.reclaim`.
     Group,
     /// Its processes, by `process_madvise`; none while who works on them has them.
@@ -177,7 +189,7 @@ impl By {
         at: Instant,
     ) -> Result<Option<Reading>, HostError> {
         match self {
-            By::Group => Reading::take(host, group, at),
+            By::Generations(_) | By::Group => Reading::take(host, group, at),
             By::Processes(Some(processes)) => processes.reading(host, at),
             By::Processes(None) => Ok(None),
         }
@@ -189,6 +201,7 @@ impl By {
 
     fn name(&self) -> &'static str {
         match self {
+            By::Generations(_) => "lru_gen",
             By::Group => "memory.reclaim",
             By::Processes(_) => "process_madvise",
         }
@@ -199,16 +212,37 @@ impl By {
 #[derive(Debug, Clone)]
 struct Place {
     shown: String,
-    /// The processes; none where the group's file is used.
-    whose: Option<Whose>,
+    way: Way,
     /// Why so.
-    why: &'static str,
+    why: String,
+}
+
+/// By what.
+#[derive(Debug, Clone)]
+enum Way {
+    /// Generations of the group with that path, as the kernel tells it.
+    Generations(PathBuf),
+    /// The group's file.
+    Group,
+    /// Its processes.
+    Processes(Whose),
 }
 
 impl Place {
-    fn by(&self, host: &Host, room: &Room, stop: &AtomicBool) -> Result<By, Error> {
-        let Some(whose) = &self.whose else {
-            return Ok(By::Group);
+    fn by(
+        &self,
+        host: &Host,
+        rule: &ReclaimRule,
+        room: &Room,
+        stop: &AtomicBool,
+    ) -> Result<By, Error> {
+        let whose = match &self.way {
+            Way::Generations(path) => {
+                let idle_after = rule.idle_after.duration();
+                return Ok(By::Generations(Generations::new(path.clone(), idle_after)));
+            }
+            Way::Group => return Ok(By::Group),
+            Way::Processes(whose) => whose,
         };
         let mut processes = Processes::new(host, whose.clone(), room);
         processes.choose(host, whose.clone(), stop)?;
@@ -291,6 +325,12 @@ pub(super) struct Reclaimer {
     places: BTreeMap<PathBuf, Place>,
     room: Room,
     followed: BTreeMap<PathBuf, Followed>,
+    /// What the kernel's generations were in this round, where they are used.
+    told: Option<Told>,
+    walks: Walks,
+    /// Why generations are not used, and which parts of them were on when that was asked. What
+    /// others do to the machine from then on changes nothing of it, so that no account is lost.
+    no_generations: Option<(Option<u64>, Option<String>)>,
     holding: Option<String>,
     /// Why it is not known from where memory may be reclaimed.
     blind: Option<String>,
@@ -321,7 +361,7 @@ struct Followed {
     shown: String,
     by: By,
     /// Why by that.
-    why: &'static str,
+    why: String,
     idle_after: Duration,
     first: Reading,
     history: History,
@@ -355,6 +395,9 @@ impl Reclaimer {
             places: BTreeMap::new(),
             room: Room::new(NOTED_BYTES_MAX),
             followed: BTreeMap::new(),
+            told: None,
+            walks: Walks::default(),
+            no_generations: None,
             holding: None,
             blind: None,
             is_swap_full: false,
@@ -421,6 +464,7 @@ impl Reclaimer {
                 followed.pace.hold(now);
             }
         }
+        self.told = self.tell(host, listener);
         // Where the last round left off for want of time, this one begins.
         let groups = self.places.keys();
         let (before, behind): (Vec<_>, Vec<_>) =
@@ -448,6 +492,8 @@ impl Reclaimer {
             }
         }
         self.give(host, wanted, round.by_now(), round.is_short, listener);
+        // Numbers of groups may be others' soon.
+        self.told = None;
         if !self.dry_run && super::is_due(self.noted, NOTE_EVERY, now) {
             self.noted = Some(now);
             if let Err(err) = self.told(now).keep(host) {
@@ -475,6 +521,7 @@ impl Reclaimer {
         let mut failures = Vec::new();
         let mut of_processes = Vec::new();
         let stands = self.stands_at().is_some();
+        let told = self.tell(host, listener);
         for (group, followed) in &mut self.followed {
             if round.is_over() || self.is_swap_full || swap_is_full(host).is_some() {
                 break;
@@ -492,7 +539,7 @@ impl Reclaimer {
                 continue;
             }
             let before = followed.reclaimed_bytes;
-            if let Err(err) = followed.reclaim_group(host, group, wanted, &round) {
+            if let Err(err) = followed.reclaim(host, told.as_ref(), group, wanted, &round) {
                 failures.push(err);
             }
             sum += followed.reclaimed_bytes - before;
@@ -641,14 +688,42 @@ impl Reclaimer {
         if done.reclaimed_bytes == 0 || stood {
             followed.pace.hold(now);
         }
-        let whose = self.places.get(&done.group).and_then(|it| it.whose.clone());
+        let way = self.places.get(&done.group).map(|place| &place.way);
         let is_due = std::mem::take(&mut followed.is_choice_due);
-        let chosen = match whose.filter(|_| is_due) {
-            Some(whose) => processes.choose(host, whose, &AtomicBool::new(false)),
-            None => Ok(()),
+        let chosen = match way.filter(|_| is_due) {
+            Some(Way::Processes(whose)) => {
+                processes.choose(host, whose.clone(), &AtomicBool::new(false))
+            }
+            _ => Ok(()),
         };
         followed.by = By::Processes(Some(processes));
         refused.map_or(chosen, Err)
+    }
+
+    /// What the kernel's generations are now, where they are used.
+    fn tell(&mut self, host: &Host, listener: &mut dyn FnMut(WatchEvent)) -> Option<Told> {
+        let mut ways = self.places.values().map(|place| &place.way);
+        if !ways.any(|way| matches!(way, Way::Generations(_))) {
+            return None;
+        }
+        match Told::read(host, self.places.values()) {
+            Ok(told) => Some(told),
+            Err(err) => {
+                self.refused_generations(err, listener);
+                None
+            }
+        }
+    }
+
+    /// Tells of an error; where it stays so, memory goes by something else.
+    fn refused_generations(&mut self, err: HostError, listener: &mut dyn FnMut(WatchEvent)) {
+        if generations::is_lasting(&err) {
+            if let Some((_, why_not)) = &mut self.no_generations {
+                *why_not = Some(format!("lru_gen is not to be had: {err}"));
+            }
+            self.chosen = None;
+        }
+        self.fail(err.into(), listener);
     }
 
     /// Tells of an error; of one that stays once, and of many a few a minute.
@@ -669,6 +744,20 @@ impl Reclaimer {
         listener: &mut dyn FnMut(WatchEvent),
     ) -> Result<Vec<Error>, Error> {
         let hierarchy = hierarchy(host, &self.rule)?;
+        let is_two = hierarchy
+            .as_ref()
+            .is_some_and(|it| it.version == Version::Two);
+        let is_by_age = matches!(self.rule.mechanism, Mechanism::Auto | Mechanism::LruGen);
+        if is_by_age && is_two {
+            let bits = generations::enabled(host);
+            if self
+                .no_generations
+                .as_ref()
+                .is_none_or(|known| known.0 != bits)
+            {
+                self.no_generations = Some((bits, generations::why_not(host)));
+            }
+        }
         let rule = selection(&self.rule);
         self.targets = match &hierarchy {
             Some(hierarchy) => Targets::choose(host, hierarchy, rule, stop)?,
@@ -708,15 +797,16 @@ impl Reclaimer {
         }
         self.followed.retain(|group, _| places.contains_key(group));
         for (group, followed) in &mut self.followed {
-            let whose = places.get(group).and_then(|place| place.whose.clone());
-            match (&mut followed.by, whose) {
-                (By::Processes(Some(processes)), Some(whose)) => {
-                    failures.extend(processes.choose(host, whose, stop).err());
+            let way = places.get(group).map(|place| &place.way);
+            match (&mut followed.by, way) {
+                (By::Processes(Some(processes)), Some(Way::Processes(whose))) => {
+                    failures.extend(processes.choose(host, whose.clone(), stop).err());
                 }
-                (By::Processes(None), Some(_)) => followed.is_choice_due = true,
+                (By::Processes(None), Some(Way::Processes(_))) => followed.is_choice_due = true,
+                (By::Group, Some(Way::Group)) => {}
+                (By::Generations(known), Some(Way::Generations(path))) if known.path() == path => {}
                 // Made anew in its turn.
-                (By::Group, Some(_)) | (By::Processes(_), None) => followed.is_other = true,
-                (By::Group, None) => {}
+                _ => followed.is_other = true,
             }
         }
         Ok(failures)
@@ -742,22 +832,41 @@ impl Reclaimer {
             of,
             protect: protect.clone().cloned().collect(),
         };
+        let no_generations = self.no_generations.as_ref().and_then(|it| it.1.as_ref());
         let mut places = BTreeMap::new();
         let mut lacking = None;
         for (group, shown) in &self.targets.groups {
             let has = |file: &str| host.exists(group.join(file));
             let mechanism = self.rule.mechanism;
             let is_by_file = is_two && has("memory.reclaim");
-            let processes = || hierarchy.map(|it| whose(Of::Group(it.clone(), group.clone())));
-            let (whose, why) = match (mechanism, is_by_file) {
-                (Mechanism::Auto | Mechanism::MemoryReclaim, true) => (None, BY_KERNEL),
-                (Mechanism::Auto | Mechanism::MemoryReclaim, false) => {
+            let by_age = || hierarchy.map(|it| Way::Generations(path_of(it, group)));
+            let by_processes = || {
+                let group = |it: &Hierarchy| whose(Of::Group(it.clone(), group.clone()));
+                hierarchy.map(|it| Way::Processes(group(it)))
+            };
+            let (way, why) = match (mechanism, no_generations) {
+                (Mechanism::Auto, None) if is_two => (by_age(), BY_AGE.to_owned()),
+                (Mechanism::LruGen, None) => (by_age(), SAID_SO.to_owned()),
+                (Mechanism::LruGen, Some(why_not)) => {
+                    lacking = Some(why_not.clone());
+                    continue;
+                }
+                (Mechanism::Auto | Mechanism::MemoryReclaim, _) if !is_by_file => {
                     lacking = Some(NO_FILE.to_owned());
                     continue;
                 }
-                (Mechanism::ProcessMadvise, _) => (processes(), "mechanism says so"),
+                (Mechanism::Auto, Some(why_not)) => {
+                    (Some(Way::Group), format!("{BY_KERNEL}; {why_not}"))
+                }
+                (Mechanism::Auto | Mechanism::MemoryReclaim, _) => {
+                    (Some(Way::Group), BY_KERNEL.to_owned())
+                }
+                (Mechanism::ProcessMadvise, _) => (by_processes(), SAID_SO.to_owned()),
             };
-            if let (Some(_), Some(why_not)) = (&whose, &no_processes) {
+            let Some(way) = way else {
+                continue;
+            };
+            if let (Way::Processes(_), Some(why_not)) = (&way, &no_processes) {
                 lacking = Some(why_not.clone());
                 continue;
             }
@@ -766,7 +875,7 @@ impl Reclaimer {
                 continue;
             }
             let shown = shown.clone();
-            places.insert(group.clone(), Place { shown, whose, why });
+            places.insert(group.clone(), Place { shown, way, why });
         }
         if let (Some(protected), None) = (&self.targets.root, &no_processes) {
             let is_wanted = self.rule.mechanism == Mechanism::ProcessMadvise;
@@ -784,11 +893,12 @@ impl Reclaimer {
             if has_some || self.followed.contains_key(&group) {
                 let place = Place {
                     shown: "/".to_owned(),
-                    whose: Some(whose),
+                    way: Way::Processes(whose),
                     why: match hierarchy {
                         Some(_) => "these processes are in the root group, which has no such file",
                         None => "memory is in no control groups",
-                    },
+                    }
+                    .to_owned(),
                 };
                 places.insert(group, place);
             }
@@ -877,7 +987,7 @@ impl Reclaimer {
         let Some(reading) = reading else {
             // It is new, was made anew, or is gone.
             self.followed.remove(group);
-            let mut by = place.by(host, &self.room, round.stop)?;
+            let mut by = place.by(host, &self.rule, &self.room, round.stop)?;
             if let Some(first) = by.reading(host, group, now)? {
                 let mut followed = Followed::new(place, by, &self.rule, first);
                 followed.history.add(first);
@@ -904,12 +1014,30 @@ impl Reclaimer {
             followed.pace.hold(now);
             return Ok(0);
         }
+        if let (By::Generations(generations), Some(told), false) =
+            (&followed.by, &self.told, self.dry_run)
+        {
+            match generations.begin(host, told, &mut self.walks, round) {
+                // The oldest ones may have become one, and what was told of them is old.
+                Ok(true) => self.told = self.tell(host, listener),
+                Ok(false) => {}
+                Err(err) => self.refused_generations(err, listener),
+            }
+        }
+        let Some(followed) = self.followed.get_mut(group) else {
+            return Ok(0);
+        };
         let wanted = followed.wanted(&self.rule, reading, now, listener);
         if wanted == 0 || swap_is_full(host).is_some() {
             return Ok(0);
         }
         if self.dry_run {
             let text = match followed.by {
+                By::Generations(_) => format!(
+                    "would reclaim {} of what is not used for {}",
+                    bytes(wanted),
+                    self.rule.idle_after
+                ),
                 By::Group => format!("would reclaim {}", bytes(wanted)),
                 By::Processes(_) => format!(
                     "would reclaim {} of what its processes do not touch for {}",
@@ -934,8 +1062,13 @@ impl Reclaimer {
             return Ok(wanted);
         }
         // What refuses once costs the group no account.
-        if let Err(err) = followed.reclaim_group(host, group, wanted, round) {
-            self.fail(err, listener);
+        let told = self.told.as_ref();
+        match followed.reclaim(host, told, group, wanted, round) {
+            Err(Error::Host(err)) if matches!(followed.by, By::Generations(_)) => {
+                self.refused_generations(err, listener);
+            }
+            Err(err) => self.fail(err, listener),
+            Ok(()) => {}
         }
         Ok(0)
     }
@@ -971,7 +1104,7 @@ impl Followed {
         Followed {
             shown: place.shown.clone(),
             by,
-            why: place.why,
+            why: place.why.clone(),
             idle_after: rule.idle_after.duration(),
             first,
             history: History::default(),
@@ -1085,6 +1218,31 @@ impl Followed {
         self.pace.room(memory_bytes, self.cost(rule)) / page * page
     }
 
+    /// Reclaims it, or as much of it as is idle. From processes the worker does.
+    fn reclaim(
+        &mut self,
+        host: &Host,
+        told: Option<&Told>,
+        group: &Path,
+        wanted: u64,
+        round: &Round,
+    ) -> Result<(), Error> {
+        let By::Generations(generations) = &self.by else {
+            return self.reclaim_group(host, group, wanted, round);
+        };
+        // None where it could not be read, which was told.
+        let Some(told) = told else { return Ok(()) };
+        let (done, is_in_vain) = generations.reclaim(host, told, group, wanted, round)?;
+        self.reclaimed_bytes += done;
+        if is_in_vain {
+            self.pace.back_off(round.now);
+            self.backing_off = Some(NO_MORE.to_owned());
+        } else if done == 0 {
+            self.pace.hold(round.now);
+        }
+        Ok(())
+    }
+
     /// Asks the kernel for it in pieces, so that a stop is heard in between.
     fn reclaim_group(
         &mut self,
@@ -1105,7 +1263,7 @@ impl Followed {
                     let after = after.map_or(before, |after| after.memory_bytes);
                     self.reclaimed_bytes += before.saturating_sub(after).min(piece);
                     self.pace.back_off(round.now);
-                    self.backing_off = Some("the kernel finds no more that is idle".to_owned());
+                    self.backing_off = Some(NO_MORE.to_owned());
                     break;
                 }
                 // The group ended meanwhile, or the watch is to end.
@@ -1126,7 +1284,7 @@ impl Followed {
         ReclaimedGroup {
             group: self.shown.clone(),
             mechanism: self.by.name().to_owned(),
-            mechanism_why: self.why.to_owned(),
+            mechanism_why: self.why.clone(),
             first_memory_bytes: self.first.memory_bytes,
             memory_bytes: last.memory_bytes,
             swap_bytes: last.swap_bytes,
@@ -1155,6 +1313,12 @@ fn fine(share: f64) -> String {
 /// The kernel found less than was asked for.
 fn is_too_little(cause: &io::Error) -> bool {
     cause.raw_os_error() == Some(Errno::AGAIN.raw_os_error())
+}
+
+/// A group's path as the kernel tells it where it is no process that is asked about.
+fn path_of(hierarchy: &Hierarchy, group: &Path) -> PathBuf {
+    // Without a slash at the end.
+    hierarchy.kernel_path(group).components().collect()
 }
 
 fn is_one(hierarchy: &Hierarchy) -> bool {

@@ -10,6 +10,7 @@ use zmeld_lab::recipe::{Metric, PublishedTable};
 use zmeld_lab::statistics::sample::median;
 use zmeld_lab::statistics::verdict::{ArmSummary, Judgement, SIGNIFICANCE};
 use zmeld_lab::statistics::{Comparison, Direction, Interval, Verdict};
+use zmeld_lab::vm::{GuestClock, GuestFacts};
 use zmeld_lab::Recipe;
 use zmeld_report::plot::{Axis, Bars, Lines};
 use zmeld_report::units::{bytes, percent, ratio, seconds};
@@ -454,8 +455,12 @@ fn published(table: &PublishedTable) -> Table {
 }
 
 /// The machine of its own that a case's runs were made on.
-fn machine_line(on: &zmeld_lab::vm::GuestFacts) -> String {
+fn machine_line(on: &GuestFacts) -> String {
     let way = match (on.emulated, on.user_mode) {
+        _ if on.clock == GuestClock::Instructions => {
+            "Emulated, and its time counts instructions, a nanosecond for each: compare figures with each other, not \
+             with a machine's."
+        }
         (false, _) => "Run by the processor itself (KVM).",
         (true, false) => "Emulated: compare counts, not times.",
         (true, true) => "User-mode Linux, whose faults take longer: compare counts, not times.",
@@ -493,16 +498,17 @@ fn facts_line(facts: &CaseFacts, counts_store: bool, charges_zswap: bool) -> Str
             percent(limit as f64 / facts.footprint_bytes.max(1) as f64)
         ),
     };
-    let how = if facts.footprint_measured {
-        "measured"
-    } else {
-        "by its settings"
+    let is_counted = |on: &GuestFacts| on.clock == GuestClock::Instructions;
+    let footprint = bytes(facts.footprint_bytes);
+    let needs = match facts.footprint_measured {
+        true => format!("It needs {footprint} (measured)"),
+        // Not measured where it would take hours.
+        false if facts.on.as_ref().is_some_and(is_counted) => {
+            format!("It needs {footprint} at most")
+        }
+        false => format!("It needs {footprint} (by its settings)"),
     };
-    format!(
-        "{}. It needs {} ({how}) and is {limit}.",
-        facts.workload,
-        bytes(facts.footprint_bytes)
-    )
+    format!("{}. {needs} and is {limit}.", facts.workload)
 }
 
 fn noise_lines(case: &CaseJudgement) -> Vec<String> {
