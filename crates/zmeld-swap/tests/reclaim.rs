@@ -1490,6 +1490,40 @@ memcg 7 /web.service
 }
 
 #[test]
+fn where_too_much_comes_back_memory_must_be_idle_for_longer() {
+    let told = "\
+memcg 7 /web.service
+ node 0
+ 10 900000 4000 0
+ 11 200000 9000 0
+ 12 90000 900 0
+ 13 100 800 0
+";
+    let rule = "groups = [\"web.service\"]\nstep = \"0.1%\"\n";
+    let mut machine = with_generations(rule, told);
+    machine.between(0, 60);
+    assert!(orders(&machine)
+        .iter()
+        .all(|order| order.starts_with("- 7 0 10 ")));
+    machine.put("sys/kernel/debug/lru_gen", &told.replace("4000", "0"));
+    machine.between(65, 100);
+    assert!(orders(&machine)
+        .iter()
+        .any(|order| order.starts_with("- 7 0 11 ")));
+    machine.cost("web.service", 0, 5000);
+    let said = machine.between(105, 105);
+    assert!(
+        said[0].ends_with("; now only what is idle for 2min goes"),
+        "{said:?}"
+    );
+    let before = orders(&machine).len();
+    // It goes on, and finds nothing that was idle for so long.
+    let said = machine.between(110, 400).join("\n");
+    assert!(said.contains("goes on"), "{said}");
+    assert_eq!(orders(&machine).len(), before);
+}
+
+#[test]
 fn a_dry_run_gives_the_kernel_no_order() {
     let mut machine = Machine::new("groups = [\"web.service\"]\n", true);
     machine.put("sys/kernel/mm/lru_gen/enabled", "0x0007\n");

@@ -17,12 +17,14 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use zmeld_linux::lru_gen::{self, Group, Node, ENABLED, PATH, WALKS, YOUNGEST};
 use zmeld_linux::meminfo::{self, Meminfo};
 use zmeld_linux::{counters, Host, HostError, KernelVersion};
+
+use crate::config::Span;
 
 use super::{Place, Round, Way, PIECE_BYTES, RELEASE};
 
@@ -30,6 +32,8 @@ use super::{Place, Round, Way, PIECE_BYTES, RELEASE};
 const READ_MAX: usize = 16 << 20;
 /// Generations begin so many times in the time after which memory is idle.
 const IN_IDLE_TIME: u32 = 2;
+/// Where what was idle comes back it must have been idle for longer, up to so many times.
+const WAIT_MAX: u32 = 16;
 /// Beginning them takes no larger share of the time than one in so many, for all groups
 /// together: page tables are walked.
 const WALK_PAUSE: u32 = 100;
@@ -136,6 +140,8 @@ pub(super) struct Generations {
     path: PathBuf,
     /// After how many milliseconds memory is idle.
     idle_ms: u64,
+    /// No longer than that.
+    idle_max_ms: u64,
 }
 
 /// Pages that may be reclaimed.
@@ -151,11 +157,19 @@ struct Idle {
 }
 
 impl Generations {
-    pub fn new(path: PathBuf, idle_after: std::time::Duration) -> Generations {
+    pub fn new(path: PathBuf, idle_after: Duration) -> Generations {
         Generations {
             path,
             idle_ms: u64::try_from(idle_after.as_millis()).unwrap_or(u64::MAX),
+            idle_max_ms: u64::try_from((idle_after * WAIT_MAX).as_millis()).unwrap_or(u64::MAX),
         }
+    }
+
+    /// Too much came back of what was idle for so long: from now on it takes twice as long,
+    /// up to a bound. After how long that is.
+    pub fn wait_longer(&mut self) -> Span {
+        self.idle_ms = self.idle_ms.saturating_mul(2).min(self.idle_max_ms);
+        Span::seconds(u32::try_from(self.idle_ms / 1000).unwrap_or(u32::MAX))
     }
 
     pub fn path(&self) -> &Path {

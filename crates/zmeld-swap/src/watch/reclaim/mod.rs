@@ -1190,7 +1190,13 @@ impl Followed {
         let was_resting = self.pace.is_resting();
         let turn = self.pace.turn(memory_bytes, cost, now);
         if turn == Turn::BackOff {
-            let why = self.why(rule, cost);
+            let mut why = self.why(rule, cost);
+            if let (By::Generations(generations), true) =
+                (&mut self.by, cost.comeback > cost.pressure)
+            {
+                let idle_after = generations.wait_longer();
+                why += &format!("; now only what is idle for {idle_after} goes");
+            }
             let text = format!("backs off: {why}");
             listener(WatchEvent::Reclaim(&self.shown, text));
             self.backing_off = Some(why);
