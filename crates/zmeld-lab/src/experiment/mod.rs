@@ -584,10 +584,7 @@ impl Lab<'_> {
                 integrity: false,
             });
         }
-        // RSS counts the program's own pages too, which are files and never swapped; it stands in where the run was too
-        // short to be sampled at its largest.
-        let (anonymous, rss) = (measured.footprint_bytes, measured.ended.usage.rss_max_bytes);
-        Ok(Some(if anonymous > rss / 2 { anonymous } else { rss }))
+        Ok(Some(measured.needed_bytes()))
     }
 
     /// Swap that somebody else uses would take part.

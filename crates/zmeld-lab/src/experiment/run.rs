@@ -39,6 +39,8 @@ pub(super) struct MeasuredRun {
 const TICK: Duration = Duration::from_millis(10);
 /// So long a group may be above what the store leaves it before it counts as out of memory.
 const OVERDRAWN_MAX: Duration = Duration::from_secs(3);
+/// Of fewer samples none may have been taken of the most that a run had.
+const SAMPLES_MIN: usize = 10;
 /// As much of a workload's output is read.
 const OUTPUT_MAX: u64 = 4 << 20;
 /// A group is never shrunk below that.
@@ -417,6 +419,17 @@ impl<'a> RunObserver<'a> {
 }
 
 impl MeasuredRun {
+    /// What it needs without a limit. RSS counts the program's own pages too, which are files and never swapped; it
+    /// stands in where the run was too short to be sampled at its largest.
+    pub(super) fn needed_bytes(&self) -> u64 {
+        let (anonymous, rss) = (self.footprint_bytes, self.ended.usage.rss_max_bytes);
+        match self.series.samples.len() < SAMPLES_MIN {
+            true => anonymous.max(rss),
+            false if anonymous > rss / 2 => anonymous,
+            false => rss,
+        }
+    }
+
     /// The most that its group used, files that it read included; 0 where the kernel does not say.
     pub(super) fn peak_bytes(&self) -> u64 {
         self.group

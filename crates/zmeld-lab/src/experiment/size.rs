@@ -117,8 +117,7 @@ impl Lab<'_> {
             Outcome::Stopped => return Ok(false),
             outcome => return Err(failed(case, outcome)),
         }
-        let (anonymous, rss) = (measured.footprint_bytes, measured.ended.usage.rss_max_bytes);
-        let footprint = if anonymous > rss / 2 { anonymous } else { rss };
+        let footprint = measured.needed_bytes();
         let peak = measured.peak_bytes().max(footprint);
         search.footprint_bytes = footprint;
         search.peak_bytes = peak.next_multiple_of(4096);
