@@ -80,6 +80,8 @@ pub struct KernelRecipe {
     /// old for it.
     pub compilers: Option<&'static str>,
     fragments: &'static [&'static str],
+    /// Patches against its sources, for what goes wrong in them under our tests.
+    fixes: &'static [&'static str],
     /// Lines that its build prints, as last counted.
     build_lines: u64,
 }
@@ -107,6 +109,7 @@ const fn user_mode(name: &'static str, checks: bool, build_lines: u64) -> Kernel
             true => &["um.config", "um-debug.config"],
             false => &["um.config"],
         },
+        fixes: &["um-out-of-memory.patch"],
         build_lines,
     }
 }
@@ -126,6 +129,7 @@ const fn stock(
         series,
         compilers: None,
         fragments: &[],
+        fixes: &[],
         build_lines: 0,
     }
 }
@@ -286,8 +290,8 @@ fn configuration(recipe: &KernelRecipe) -> Result<String> {
         return Ok(String::new());
     }
     let mut hash = DefaultHasher::new();
-    for fragment in recipe.fragments {
-        fs::read(guest_folder().join(fragment))?.hash(&mut hash);
+    for file in recipe.fragments.iter().chain(recipe.fixes) {
+        fs::read(guest_folder().join(file))?.hash(&mut hash);
     }
     Ok(format!("{:016x}", hash.finish()))
 }
@@ -390,6 +394,29 @@ fn unpacked_bytes(archive: &Path) -> u64 {
     bytes.unwrap_or(1)
 }
 
+/// Takes what is known to be wrong out of the sources, once. A newer kernel may have another remedy, which is noted.
+fn fix(log: &Log, recipe: &KernelRecipe, source: &Path) -> Result<()> {
+    let _held = lock(&folder("source")?)?;
+    for file in recipe.fixes {
+        let applies = |options: &[&str]| -> Result<bool> {
+            let mut patch = Command::new("patch");
+            patch.args(["-p1", "--batch", "--silent", "--reject-file=-"]);
+            patch.args(options).arg("-d").arg(source);
+            patch.arg("-i").arg(guest_folder().join(file));
+            Ok(log.run(&mut patch, BUILD_LIMIT)?.succeeded())
+        };
+        if applies(&["--reverse", "--force", "--dry-run"])? {
+            continue;
+        }
+        if !applies(&["--forward", "--dry-run"])? {
+            log.note(&format!("note: {file} does not apply to these sources"))?;
+        } else if !applies(&["--forward"])? {
+            bail!("{file} was applied in part to {}", source.display());
+        }
+    }
+    Ok(())
+}
+
 fn jobs() -> String {
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
     format!("-j{jobs}")
@@ -401,7 +428,7 @@ fn build_user_mode(
     place: &Path,
 ) -> Result<std::result::Result<String, Reason>> {
     let needed = [
-        "make", "gcc", "ld", "flex", "bison", "bc", "xz", "tar", "depmod",
+        "make", "gcc", "ld", "flex", "bison", "bc", "xz", "tar", "depmod", "patch",
     ];
     if let Some(reason) = missing_tool(&needed) {
         return Ok(Err(reason));
@@ -410,6 +437,7 @@ fn build_user_mode(
         Ok(source) => source,
         Err(reason) => return Ok(Err(reason)),
     };
+    fix(log, recipe, &source)?;
     let build = place.join("build");
     fs::create_dir_all(&build)?;
     let make = || {

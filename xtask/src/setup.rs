@@ -160,6 +160,7 @@ const NEEDS: &[Requirement] = &[
     need(Program("make"), Package("make"), "builds kernels and the module", KERNELS),
     need(Program("gcc"), Package("gcc"), "builds kernels and the module", KERNELS),
     need(Program("flex"), Package("flex"), "builds kernels", KERNELS),
+    need(Program("patch"), Package("patch"), "builds kernels", KERNELS),
     need(Program("bison"), Package("bison"), "builds kernels", KERNELS),
     need(Program("bc"), Package("bc"), "builds kernels", KERNELS),
     need(Program("xz"), Package("xz-utils"), "unpacks kernels", KERNELS),
