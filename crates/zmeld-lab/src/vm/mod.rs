@@ -161,7 +161,13 @@ impl FromStr for GuestSize {
     fn from_str(text: &str) -> Result<GuestSize, String> {
         let (mut ram, mut processors) = (None, one());
         let (mut files, mut clock) = (GuestFiles::default(), GuestClock::default());
+        let mut given: Vec<&str> = Vec::new();
         for part in text.split(',') {
+            let key = part.split('=').next().unwrap_or(part);
+            if given.contains(&key) {
+                return Err(format!("{key} stands twice: leave one of them out"));
+            }
+            given.push(key);
             match part.split_once('=') {
                 Some(("ram", value)) => ram = Some(value.to_owned()),
                 Some(("processors", value)) => {
@@ -393,6 +399,7 @@ mod tests {
             ("ram=1G,processors=x", "no number"),
             ("ram=1G,disk=1G", "not known"),
             ("ram=1G,files=mine", "write copied or host"),
+            ("ram=1G,ram=2G", "ram stands twice"),
         ] {
             let err = text.parse::<GuestSize>().unwrap_err();
             assert!(err.contains(word), "{text}: {err}");

@@ -146,6 +146,11 @@ fn what_cannot_be_run_is_said_in_one_line() {
         &["/nonexistent.toml", "No such file"],
     );
     refuses(
+        &["bench", "run", str(&path), "--kernel", "/boot/vmlinuz"],
+        2,
+        &["--kernel /boot/vmlinuz", "on this machine", "--machine"],
+    );
+    refuses(
         &["bench", "run", str(&path), "--arm", "zramm"],
         2,
         &["no arm \"zramm\"", "no swap"],

@@ -290,6 +290,14 @@ fn recipe(args: &RunArgs) -> anyhow::Result<Recipe> {
             (case.limit, case.full_limit, case.counts_store) = (None, None, false);
         }
     }
+    let is_machine = |case: &zmeld_lab::recipe::Case| case.machine.is_some();
+    if let (Some(kernel), false) = (&args.kernel, recipe.cases.iter().any(is_machine)) {
+        anyhow::bail!(
+            "--kernel {}: {} runs on this machine and in none of its own; add --machine ram=1G, or leave --kernel out",
+            kernel.display(),
+            recipe.name
+        );
+    }
     if let Some(runs) = args.runs {
         recipe.stopping.runs_max = runs.into();
         recipe.stopping.runs_min = recipe.stopping.runs_min.min(runs.into());

@@ -136,7 +136,9 @@ fn parse_share(text: &str) -> Result<f64, String> {
     let number = text.trim().trim_end_matches('%').trim_end();
     match number.parse::<f64>() {
         Ok(percent) if percent.is_finite() && percent > 0.0 => Ok(percent / 100.0),
-        _ => Err(format!("\"{text}\" is no share: write one such as 5%")),
+        _ => Err(format!(
+            "\"{text}\" is no share: write more than 0, such as 5%"
+        )),
     }
 }
 
