@@ -13,7 +13,6 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use zmeld_linux::command::{Finished, Invocation};
-use zmeld_linux::counters;
 use zmeld_linux::host::{Access, Direct};
 use zmeld_linux::lru_gen::{self, Generation};
 use zmeld_linux::Host;
@@ -98,6 +97,7 @@ fn generations(path: &Path, order: &str) -> io::Result<()> {
             }
         }
         "-" if number(3) + 2 > youngest => return invalid,
+        "-" if folder.join("stuck").exists() => {}
         "-" => {
             let release = path
                 .ancestors()
@@ -111,22 +111,39 @@ fn generations(path: &Path, order: &str) -> io::Result<()> {
                 "200"
             };
             assert_eq!(words[4], no_files);
-            let mut left = number(5);
+            // Of each generation what can be swapped, and then, up to 6.15, its files. What is
+            // kept since it was used becomes younger.
+            let page = rustix::param::page_size() as u64;
+            let of = |name: &str| -> io::Result<u64> {
+                Ok(fs::read_to_string(folder.join(name))?.parse().unwrap())
+            };
+            let kept = of("kept").unwrap_or(0);
+            let (mut left, mut to_swap, mut kept_now) = (number(5), 0, 0);
             for old in generations.iter_mut().filter(|it| it.number <= number(3)) {
+                let is_kept = kept.min(old.anonymous_pages);
+                if left > old.anonymous_pages - is_kept {
+                    old.anonymous_pages -= is_kept;
+                    kept_now += is_kept;
+                }
                 let taken = left.min(old.anonymous_pages);
                 old.anonymous_pages -= taken;
-                left -= taken;
+                (left, to_swap) = (left - taken, to_swap + taken);
+                if no_files == "200" {
+                    let files = left.min(old.file_pages);
+                    old.file_pages -= files;
+                    left -= files;
+                }
             }
-            let taken = number(5) - left;
-            let current = folder.join("memory.current");
-            let bytes: u64 = fs::read_to_string(&current)?.parse().unwrap();
-            let page = rustix::param::page_size() as u64;
-            fs::write(current, (bytes - taken * page).to_string())?;
-            let stat = folder.join("memory.stat");
-            let text = fs::read_to_string(&stat)?;
-            let before = counters::value(&text, "pgsteal").unwrap_or(0);
-            let text = text.replace(&format!("pgsteal {before}\n"), "");
-            fs::write(stat, format!("{text}pgsteal {}\n", before + taken))?;
+            generations.last_mut().unwrap().anonymous_pages += kept_now;
+            let change = |name: &str, by: i64| -> io::Result<()> {
+                let bytes = of(name)?.saturating_add_signed(by * page as i64);
+                fs::write(folder.join(name), bytes.to_string())
+            };
+            change("memory.current", -((number(5) - left) as i64))?;
+            // Pages of which swap has a copy still need no more of it.
+            if !folder.join("has_copies").exists() {
+                change("memory.swap.current", to_swap as i64)?;
+            }
         }
         other => panic!("{other}"),
     }
@@ -1421,13 +1438,13 @@ fn generations_of(machine: &Machine, id: u64) -> Vec<u64> {
 const TOLD: &str = "\
 memcg 7 /web.service
  node 0
- 10 500000 30 5
+ 10 500000 30 0
  11 90000 4000 0
  12 70000 900 0
  13 1000 800 0
 memcg 8 /web.service/below
  node 0
- 3 900000 40 7
+ 3 900000 40 0
  4 800000 1 1
  5 1000 1 1
 memcg 9 /web.service-other
@@ -1451,9 +1468,19 @@ fn what_generations_say_is_idle_goes_the_oldest_first() {
         // 1 % of 400 MiB is 1024 pages, and then a little less, since there is less.
         let mut all = orders(&machine);
         let no_files = if release == "6.12.1" { "200" } else { "max" };
-        let first: Vec<String> = all.drain(..3).collect();
-        let expected = ["8 0 3", "7 0 10", "7 0 11"].into_iter().zip([40, 30, 954]);
-        let expected = expected.map(|(which, pages)| format!("- {which} {no_files} {pages}"));
+        let mut expected = vec![("8 0 3", 40), ("7 0 10", 30)];
+        // Before 6.16 a little at a time: 954 pages are 14 times 64, and 58.
+        match release {
+            "6.12.1" => {
+                expected.extend([("7 0 11", 64); 14]);
+                expected.push(("7 0 11", 58));
+            }
+            _ => expected.push(("7 0 11", 954)),
+        }
+        let first: Vec<String> = all.drain(..expected.len()).collect();
+        let expected = expected
+            .into_iter()
+            .map(|(which, pages)| format!("- {which} {no_files} {pages}"));
         assert_eq!(first, expected.collect::<Vec<_>>());
         assert!(
             all.iter().all(|order| order.starts_with("- 7 0 11 ")),
@@ -1481,12 +1508,127 @@ memcg 7 /web.service
 ";
     let rule = "groups = [\"web.service\"]\nstep = \"1%\"\n";
     let mut machine = with_generations(rule, told);
+    machine.put("proc/sys/kernel/osrelease", "6.16.0");
     machine.between(0, 10);
     let all = orders(&machine);
-    assert_eq!(all[..2], ["+ 7 0 13 1 1", "- 7 0 11 200 1024"]);
+    assert_eq!(all[..2], ["+ 7 0 13 1 1", "- 7 0 11 max 1024"]);
     let group = machine.noted().groups.remove(0);
     assert!(group.reclaimed_bytes > 1024 * 4096);
     assert_eq!(group.backing_off, None);
+}
+
+/// Pages of files in the oldest generation of the group with that number.
+fn files_of(machine: &Machine, id: u64) -> u64 {
+    let text = fs::read(machine.dir.path().join("sys/kernel/debug/lru_gen")).unwrap();
+    let groups = lru_gen::parse(&text, |_| true);
+    let group = groups.iter().find(|group| group.id == id).unwrap();
+    group.nodes[0].generations[0].file_pages
+}
+
+#[test]
+fn up_to_linux_6_15_no_files_go_but_what_one_order_may_take() {
+    // Nothing of what seems to be idle is: it was used since.
+    let told = |anonymous: u64| {
+        format!(
+            "memcg 7 /web.service\n node 0\n 10 500000 {anonymous} 90000\n 11 400000 900 0\n \
+             12 70000 0 0\n 13 1000 0 0\n"
+        )
+    };
+    for (release, kept, may_go) in [
+        ("6.12.1", 4000, 64),
+        ("6.12.1", 3000, 64),
+        ("6.16.0", 4000, 0),
+    ] {
+        let rule = "groups = [\"web.service\"]\nstep = \"1%\"\n";
+        let mut machine = with_generations(rule, &told(4000));
+        machine.put("proc/sys/kernel/osrelease", release);
+        machine.file("web.service", "kept", &kept.to_string());
+        machine.between(0, 120);
+        let gone = 90_000 - files_of(&machine, 7);
+        assert!(gone <= may_go, "{gone} pages of files on {release}");
+        assert_eq!(generations_of(&machine, 7)[0], 0, "{release}");
+    }
+    // Where an older generation has files and nothing else, these would be taken first.
+    for (release, are_reached) in [("6.12.1", false), ("6.16.0", true)] {
+        let mut machine = with_generations("groups = [\"web.service\"]\n", &told(0));
+        machine.put("proc/sys/kernel/osrelease", release);
+        machine.between(0, 120);
+        assert_eq!(!orders(&machine).is_empty(), are_reached, "{release}");
+        assert_eq!(files_of(&machine, 7), 90_000);
+    }
+}
+
+#[test]
+fn a_step_is_spent_by_what_was_asked_for_and_only_rounds_in_vain_in_a_row_are_rested_from() {
+    let rule = "groups = [\"web.service\"]\nstep = \"1%\"\n";
+    let told = "memcg 7 /web.service\n node 0\n 10 500000 90000 0\n 11 400000 900 0\n \
+                12 9000 0 0\n 13 1000 0 0\n";
+    for release in ["6.12.1", "6.16.0"] {
+        let asked = |machine: &Machine| -> u64 {
+            let pages = |order: &String| -> u64 {
+                assert!(order.starts_with("- "), "{order}");
+                order.split(' ').next_back().unwrap().parse().unwrap()
+            };
+            orders(machine).iter().map(pages).sum()
+        };
+        // The kernel does what it is told, and nothing is seen of it.
+        let mut machine = with_generations(rule, told);
+        machine.put("proc/sys/kernel/osrelease", release);
+        machine.file("web.service", "stuck", "");
+        machine.at(0);
+        let mut before = 0;
+        for round in 1..=3 {
+            machine.at(round * 10);
+            let after = asked(&machine);
+            assert!(
+                (1..=1024).contains(&(after - before)),
+                "{} in round {round}",
+                after - before
+            );
+            before = after;
+        }
+        assert_eq!(machine.noted().groups[0].reclaimed_bytes, 0);
+        machine.at(40);
+        assert_eq!(asked(&machine), before, "it rests after three on {release}");
+        let resting = machine.noted().groups[0].backing_off.clone();
+        assert!(resting.unwrap().contains("no more that is idle"));
+        // Of what swap has a copy still is the group smaller, and no more is in swap.
+        let mut machine = with_generations(rule, told);
+        machine.put("proc/sys/kernel/osrelease", release);
+        machine.file("web.service", "has_copies", "");
+        machine.between(0, 50);
+        let before = asked(&machine);
+        machine.between(55, 100);
+        assert!(asked(&machine) > before);
+        let group = machine.noted().groups.remove(0);
+        assert_eq!((group.reclaimed_bytes, group.backing_off), (0, None));
+    }
+}
+
+#[test]
+fn what_is_reclaimed_is_what_went_to_swap() {
+    let told = "memcg 7 /web.service\n node 0\n 10 500000 90000 0\n 11 400000 900 0\n \
+                12 9000 0 0\n 13 1000 0 0\n";
+    for release in ["6.12.1", "6.16.0"] {
+        let rule = "groups = [\"web.service\"]\nstep = \"1%\"\n";
+        let mut machine = with_generations(rule, told);
+        machine.put("proc/sys/kernel/osrelease", release);
+        machine.between(0, 100);
+        let group = machine.noted().groups.remove(0);
+        // The note has the counters from before its round.
+        assert!(group.swap_bytes > 16 * MIB);
+        let gone = 400 * MIB - machine.memory("web.service");
+        assert_eq!(group.reclaimed_bytes, gone);
+        let path = "sys/fs/cgroup/web.service/memory.swap.current";
+        let swapped = fs::read_to_string(machine.dir.path().join(path)).unwrap();
+        assert_eq!(swapped, gone.to_string());
+    }
+}
+
+/// So many pages came back, by that counter.
+fn came_back(machine: &Machine, counter: &str, pages: u64) {
+    let stat = format!("anon 1\n{counter} {pages}\n");
+    machine.file("web.service", "memory.stat", &stat);
 }
 
 #[test]
@@ -1521,6 +1663,102 @@ memcg 7 /web.service
     let said = machine.between(110, 400).join("\n");
     assert!(said.contains("goes on"), "{said}");
     assert_eq!(orders(&machine).len(), before);
+    // What was idle for a little longer goes.
+    machine.put(
+        "sys/kernel/debug/lru_gen",
+        &told.replace(" 90000 ", " 130000 "),
+    );
+    machine.between(405, 405);
+    assert!(orders(&machine).len() > before);
+}
+
+#[test]
+fn how_long_memory_must_be_idle_has_a_bound_and_goes_back_where_nothing_comes_back() {
+    let told = "memcg 7 /web.service\n node 0\n 10 9900000 4000 0\n 11 9800000 9000 0\n \
+                12 9000 0 0\n 13 100 0 0\n";
+    let rule = "groups = [\"web.service\"]\nstep = \"0.1%\"\n";
+    let mut machine = with_generations(rule, told);
+    machine.put("proc/sys/kernel/osrelease", "6.16.0");
+    let mut pages = 0;
+    let mut said = Vec::new();
+    // Each 20 min something is taken, and too much is back: up to 16 times the rule's.
+    for begin in (0..7).map(|turn| turn * 1200) {
+        machine.put("sys/kernel/debug/lru_gen", told);
+        machine.between(begin, begin + 20);
+        pages += 5000;
+        came_back(&machine, "workingset_refault_anon", pages);
+        said.extend(machine.between(begin + 25, begin + 180));
+    }
+    let longer = |said: &[String]| -> Vec<String> {
+        let mut all = Vec::new();
+        for line in said {
+            all.extend(
+                line.split_once("what is idle for ")
+                    .map(|it| it.1.to_owned()),
+            );
+        }
+        all
+    };
+    let expected = ["2min goes", "4min goes", "8min goes", "16min goes"];
+    assert_eq!(longer(&said), expected, "{said:?}");
+    let backed_off = said.iter().filter(|line| line.contains("backs off"));
+    assert_eq!(backed_off.count(), 7);
+    // 16 times 16, 8, 4 and 2 minutes later it is the rule's: what is idle for 61 s goes.
+    let idle = told
+        .replace(" 9000 0 0", " 61000 0 0")
+        .replace("9800000", "61000");
+    let begin = 7 * 1200;
+    for (from, minutes, goes) in [(0, 450, false), (452, 490, true)] {
+        for minute in (from..minutes).step_by(2) {
+            machine.put("sys/kernel/debug/lru_gen", &told.replace("9800000", "100"));
+            machine.at(begin + minute * 60);
+        }
+        let before = orders(&machine).len();
+        machine.put("sys/kernel/debug/lru_gen", &idle);
+        machine.between(begin + minutes * 60, begin + minutes * 60 + 5);
+        assert_eq!(orders(&machine).len() > before, goes, "{minutes} min");
+    }
+}
+
+#[test]
+fn memory_must_be_idle_for_longer_only_where_that_may_be_why_it_came_back() {
+    let told = "memcg 7 /web.service\n node 0\n 10 900000 4000 0\n 11 800000 9000 0\n \
+                12 9000 0 0\n 13 100 0 0\n";
+    let rule = "groups = [\"web.service\"]\nstep = \"0.1%\"\n";
+    let is_longer = |said: &[String]| said.iter().any(|line| line.contains("now only"));
+    let is_back_off = |said: &[String]| said.iter().any(|line| line.contains("backs off"));
+    // Nothing was taken from it.
+    let nothing = told.replace("4000", "0").replace("9000 0\n", "0 0\n");
+    let mut machine = with_generations(rule, &nothing);
+    machine.between(0, 60);
+    came_back(&machine, "workingset_refault_anon", 5000);
+    let said = machine.between(65, 65);
+    assert!(is_back_off(&said) && !is_longer(&said), "{said:?}");
+    // Something was, but only files came back, which it does not take.
+    let mut machine = with_generations(rule, told);
+    machine.between(0, 60);
+    came_back(&machine, "workingset_refault_file", 5000);
+    let said = machine.between(65, 65);
+    assert!(!is_back_off(&said), "{said:?}");
+    assert_eq!(machine.noted().groups[0].came_back_bytes, 0);
+    // It came back on another node, which the kernel does not call a refault.
+    for counter in ["pswpin", "zswpin", "swpin_zero"] {
+        let mut machine = with_generations(rule, told);
+        machine.between(0, 60);
+        came_back(&machine, counter, 5000);
+        let said = machine.between(65, 75);
+        assert!(is_back_off(&said) && is_longer(&said), "{said:?}");
+        assert_eq!(machine.noted().groups[0].came_back_bytes, 5000 * 4096);
+    }
+    // Again, at once when its rest is over, and something was taken again: not long enough since.
+    let mut machine = with_generations("groups = [\"web.service\"]\nidle_after = \"5min\"\n", told);
+    machine.between(0, 60);
+    came_back(&machine, "workingset_refault_anon", 5000);
+    assert!(is_longer(&machine.between(65, 65)));
+    machine.between(70, 200);
+    came_back(&machine, "workingset_refault_anon", 15000);
+    let said = machine.between(205, 205);
+    assert!(is_back_off(&said) && !is_longer(&said), "{said:?}");
 }
 
 #[test]

@@ -9,7 +9,10 @@
 //! processes of its group used meanwhile.
 //!
 //! Of the page cache that is no age: what is read through descriptors begins in the oldest
-//! generation. So only what can be swapped is taken here.
+//! generation. So only what can be swapped is asked for here. Linux 6.16 has a word for that;
+//! before, the kernel goes on with files of a generation once all that can be swapped is gone
+//! from it, so that a little is asked for at a time, and no more as soon as less of it went to
+//! swap.
 //!
 //! The kernel is told so in debugfs, for each group and each node by itself. `memory.min`
 //! and `memory.low` do not hold there: groups below that have such a promise are left alone.
@@ -20,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use zmeld_linux::lru_gen::{self, Group, Node, ENABLED, PATH, WALKS, YOUNGEST};
+use zmeld_linux::lru_gen::{self, Generation, Group, Node, ENABLED, PATH, WALKS, YOUNGEST};
 use zmeld_linux::meminfo::{self, Meminfo};
 use zmeld_linux::{counters, Host, HostError, KernelVersion};
 
@@ -39,8 +42,17 @@ const WAIT_MAX: u32 = 16;
 const WALK_PAUSE: u32 = 100;
 /// A group with less has nothing worth a walk.
 const WALK_BYTES_MIN: u64 = 1 << 20;
-/// Since when a word says that no files are to be taken; before, the largest number does.
+/// Too much came back once in so many times of that length at most, where it was seen how
+/// long memory must be idle: after so many without, half of it is tried again.
+const CALM: u32 = 16;
+/// So many rounds in a row that brought nothing, and there is no more that is idle.
+const VAIN_MAX: u32 = 3;
+/// Since when a word says that no files are to be taken. Before, the largest number says that
+/// they are the last to be taken.
 const SINCE_MAX: KernelVersion = KernelVersion::new(6, 16);
+/// Pages that the kernel is asked for at a time where it may go on with files: it looks at so
+/// many at once itself (`MAX_LRU_BATCH`).
+const BATCH_PAGES: u64 = 64;
 /// The name space of control groups in which the kernel's paths are those seen here.
 const FIRST_NAMESPACE: &str = "cgroup:[4026531835]";
 
@@ -89,8 +101,8 @@ pub(super) fn is_lasting(err: &HostError) -> bool {
 pub(super) struct Told {
     groups: Vec<Group>,
     has_swap: bool,
-    /// How the kernel is told to take what can be swapped, and no files.
-    no_files: &'static str,
+    /// The kernel can be told to take no files.
+    is_without_files: bool,
 }
 
 impl Told {
@@ -116,8 +128,24 @@ impl Told {
         Ok(Told {
             groups: lru_gen::parse(&text, is_wanted),
             has_swap: free.is_some_and(|bytes| bytes > 0),
-            no_files: if is_new { "max" } else { "200" },
+            is_without_files: is_new,
         })
+    }
+
+    /// How the kernel is told to take what can be swapped, before files or without any.
+    fn no_files(&self) -> &'static str {
+        match self.is_without_files {
+            true => "max",
+            false => "200",
+        }
+    }
+
+    /// What it is asked for at a time.
+    fn piece_bytes(&self) -> u64 {
+        match self.is_without_files {
+            true => PIECE_BYTES,
+            false => BATCH_PAGES * rustix::param::page_size() as u64,
+        }
     }
 
     /// Those with that path, and those below it.
@@ -140,8 +168,29 @@ pub(super) struct Generations {
     path: PathBuf,
     /// After how many milliseconds memory is idle.
     idle_ms: u64,
+    /// As the rule has it, which is the least.
+    rule_ms: u64,
     /// No longer than that.
     idle_max_ms: u64,
+    /// Something was taken since that was changed.
+    has_taken: bool,
+    /// When it was changed.
+    changed: Option<Instant>,
+    /// When too much came back, or it was changed.
+    not_calm: Option<Instant>,
+    /// Rounds in a row that brought nothing.
+    in_vain: u32,
+}
+
+/// What came of a round.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Taken {
+    /// What was asked for, and went to swap meanwhile.
+    pub bytes: u64,
+    /// The group became smaller, or has more in swap.
+    pub is_seen: bool,
+    /// What was asked for, or went if that is more: the step is spent by it.
+    spent: u64,
 }
 
 /// Pages that may be reclaimed.
@@ -158,18 +207,70 @@ struct Idle {
 
 impl Generations {
     pub fn new(path: PathBuf, idle_after: Duration) -> Generations {
+        let rule_ms = u64::try_from(idle_after.as_millis()).unwrap_or(u64::MAX);
         Generations {
             path,
-            idle_ms: u64::try_from(idle_after.as_millis()).unwrap_or(u64::MAX),
-            idle_max_ms: u64::try_from((idle_after * WAIT_MAX).as_millis()).unwrap_or(u64::MAX),
+            idle_ms: rule_ms,
+            rule_ms,
+            idle_max_ms: rule_ms.saturating_mul(u64::from(WAIT_MAX)),
+            has_taken: false,
+            changed: None,
+            not_calm: None,
+            in_vain: 0,
         }
     }
 
-    /// Too much came back of what was idle for so long: from now on it takes twice as long,
-    /// up to a bound. After how long that is.
-    pub fn wait_longer(&mut self) -> Span {
-        self.idle_ms = self.idle_ms.saturating_mul(2).min(self.idle_max_ms);
+    /// Too much came back. Where that may be what was taken for being idle for so long, it takes
+    /// twice as long from now on, up to a bound: after how long that is.
+    pub fn came_back(&mut self, now: Instant) -> Option<Span> {
+        self.not_calm = Some(now);
+        // What comes back at once was asked for before it was changed.
+        let is_shown = self.has_taken && self.is_past(self.changed, 1, now);
+        if !is_shown || self.idle_ms >= self.idle_max_ms {
+            return None;
+        }
+        let longer = self.idle_ms.saturating_mul(2).min(self.idle_max_ms);
+        self.change(longer, now);
+        Some(self.idle_after())
+    }
+
+    /// Takes back some of that where nothing too much came back for long.
+    pub fn calm_down(&mut self, now: Instant) {
+        if self.idle_ms > self.rule_ms && self.is_past(self.not_calm, CALM, now) {
+            self.change((self.idle_ms / 2).max(self.rule_ms), now);
+        }
+    }
+
+    /// After how long memory is idle.
+    pub fn idle_after(&self) -> Span {
         Span::seconds(u32::try_from(self.idle_ms / 1000).unwrap_or(u32::MAX))
+    }
+
+    fn change(&mut self, idle_ms: u64, now: Instant) {
+        self.idle_ms = idle_ms;
+        self.has_taken = false;
+        self.changed = Some(now);
+        self.not_calm = Some(now);
+    }
+
+    /// Whether so many times of that length have passed since then.
+    fn is_past(&self, since: Option<Instant>, times: u32, now: Instant) -> bool {
+        let length = Duration::from_millis(self.idle_ms).saturating_mul(times);
+        since.is_none_or(|since| now.duration_since(since) >= length)
+    }
+
+    /// Whether too many rounds in a row brought nothing of what was asked for.
+    pub fn is_in_vain(&mut self, taken: Taken) -> bool {
+        if taken.is_seen {
+            self.in_vain = 0;
+        } else if taken.spent > 0 {
+            self.in_vain += 1;
+        }
+        let is_so = self.in_vain >= VAIN_MAX;
+        if is_so {
+            self.in_vain = 0;
+        }
+        is_so
     }
 
     pub fn path(&self) -> &Path {
@@ -217,47 +318,61 @@ impl Generations {
         failed.map(|()| has_begun)
     }
 
-    /// Reclaims so many bytes of what is idle; how many that were, and whether all that is
-    /// idle was asked for in vain.
+    /// Reclaims so many bytes of what is idle, no more than that is asked for; what came of it
+    /// is noted.
     ///
     /// # Errors
     /// When the kernel refuses it.
     pub fn reclaim(
-        &self,
+        &mut self,
         host: &Host,
         told: &Told,
         group: &Path,
         wanted: u64,
         round: &Round,
-    ) -> Result<(u64, bool), HostError> {
+        taken: &mut Taken,
+    ) -> Result<(), HostError> {
         let page = rustix::param::page_size() as u64;
-        let (mut taken, mut has_asked) = (0, false);
         for idle in self.idle(host, told, group, round)? {
-            let room = swap_room(host, &idle.folder)?;
-            let mut left = (idle.pages * page).min(room);
-            while left > 0 && taken < wanted && !round.is_over() {
-                let piece = left.min(PIECE_BYTES).min(wanted - taken);
+            let mut left = (idle.pages * page).min(swap_room(host, &idle.folder)?);
+            let mut before = Has::read(host, &idle.folder, told)?;
+            while left > 0 && taken.spent < wanted && !round.is_over() {
+                let pages = left
+                    .min(told.piece_bytes())
+                    .min(wanted - taken.spent)
+                    .div_ceil(page);
+                let piece = pages * page;
                 let order = format!(
-                    "- {} {} {} {} {}",
+                    "- {} {} {} {} {pages}",
                     idle.group,
                     idle.node,
                     idle.generation,
-                    told.no_files,
-                    piece.div_ceil(page)
+                    told.no_files(),
                 );
-                let before = stolen(host, &idle.folder)?;
-                let is_done = is_done(host.write(PATH, &order))?;
-                let done = stolen(host, &idle.folder)?.saturating_sub(before) * page;
-                has_asked |= is_done;
-                taken += done;
-                // What is left of it was used meanwhile, or finds no room.
-                if !is_done || done == 0 {
+                if !is_done(host.write(PATH, &order))? {
                     break;
                 }
-                left -= piece;
+                let after = Has::read(host, &idle.folder, told)?;
+                // Less of it where some came back meanwhile or was freed.
+                let gone = after.swap_bytes.saturating_sub(before.swap_bytes);
+                let is_seen = gone > 0 || after.memory_bytes < before.memory_bytes;
+                taken.bytes += gone.min(piece);
+                taken.spent += gone.max(piece);
+                taken.is_seen |= is_seen;
+                self.has_taken |= is_seen;
+                // What is left of it was used meanwhile, or finds no room.
+                let is_over = match told.is_without_files {
+                    true => !is_seen,
+                    false => gone < piece || after.file_bytes < before.file_bytes,
+                };
+                if is_over {
+                    break;
+                }
+                left = left.saturating_sub(piece);
+                before = after;
             }
         }
-        Ok((taken, has_asked && taken == 0))
+        Ok(())
     }
 
     /// What is idle, that for the longest time first.
@@ -278,10 +393,8 @@ impl Generations {
                 break;
             }
             let rest = below.path.strip_prefix(&self.path).unwrap_or(&below.path);
-            let idle = below
-                .nodes
-                .iter()
-                .flat_map(|node| idle_of(node, self.idle_ms));
+            let nodes = below.nodes.iter();
+            let idle = nodes.flat_map(|node| idle_of(node, self.idle_ms, told.is_without_files));
             let folder = match rest.as_os_str().is_empty() {
                 true => group.to_owned(),
                 false => group.join(rest),
@@ -302,10 +415,18 @@ impl Generations {
     }
 }
 
-/// What of a node's memory is idle for so long, and can be swapped.
-fn idle_of(node: &Node, old_ms: u64) -> impl Iterator<Item = Idle> + '_ {
+/// What of a node's memory is idle for so long, can be swapped, and is within reach.
+fn idle_of(node: &Node, old_ms: u64, is_without_files: bool) -> impl Iterator<Item = Idle> + '_ {
     let may_go = node.generations.len().saturating_sub(YOUNGEST);
-    let all = node.idle().take(may_go);
+    // Up to Linux 6.13 what can be swapped of a generation is reached when no older one has
+    // files any more: those would be taken for it.
+    let mut has_files = false;
+    let is_in_reach = move |(it, _): &(&Generation, u64)| {
+        let is_behind = has_files;
+        has_files |= it.file_pages > 0;
+        is_without_files || !is_behind
+    };
+    let all = node.idle().take(may_go).take_while(is_in_reach);
     let idle = all.filter(move |(it, idle_ms)| *idle_ms >= old_ms && it.anonymous_pages > 0);
     idle.map(|(generation, idle_ms)| Idle {
         folder: PathBuf::new(),
@@ -359,12 +480,37 @@ fn swap_room(host: &Host, folder: &Path) -> Result<u64, HostError> {
     Ok(room)
 }
 
-/// Pages of a group that were reclaimed, in all.
-fn stolen(host: &Host, folder: &Path) -> Result<u64, HostError> {
-    let stat = host.read_optional(folder.join("memory.stat"))?;
-    Ok(stat
-        .and_then(|stat| counters::value(&stat, "pgsteal"))
-        .unwrap_or(0))
+/// What a group has, as far as orders change it.
+#[derive(Debug, Clone, Copy)]
+struct Has {
+    /// To the page; that of groups below is in it.
+    swap_bytes: u64,
+    memory_bytes: u64,
+    /// As of up to 2 s ago; 0 where no files go.
+    file_bytes: u64,
+}
+
+impl Has {
+    fn read(host: &Host, folder: &Path, told: &Told) -> Result<Has, HostError> {
+        let number = |file: &str| -> Result<u64, HostError> {
+            let text = host.read_optional(folder.join(file))?;
+            Ok(text.and_then(|text| text.parse().ok()).unwrap_or(0))
+        };
+        let mut file_bytes = 0;
+        if !told.is_without_files {
+            let stat = host.read_optional(folder.join("memory.stat"))?;
+            let stat = stat.unwrap_or_default();
+            // Not `file`: memory of tmpfs is in that, too.
+            let lists = ["active_file", "inactive_file"];
+            let lists = lists.map(|name| counters::value(&stat, name).unwrap_or(0));
+            file_bytes = lists.into_iter().sum();
+        }
+        Ok(Has {
+            swap_bytes: number("memory.swap.current")?,
+            memory_bytes: number("memory.current")?,
+            file_bytes,
+        })
+    }
 }
 
 /// Whether it was carried out. What was told is old where the kernel has begun or emptied

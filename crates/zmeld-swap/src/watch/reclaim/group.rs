@@ -26,6 +26,17 @@ pub(super) struct Reading {
     pub stalled_us: u64,
     /// Pages that were reclaimed and are back, in all.
     pub refaults: u64,
+    /// Pages that came out of swap, in all, where that is told (Linux 6.13; of zswap before).
+    pub swapped_in: u64,
+}
+
+/// What may come back of what was reclaimed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Of {
+    /// Only what can be swapped.
+    Swapped,
+    /// That, and files.
+    All,
 }
 
 impl Reading {
@@ -33,7 +44,12 @@ impl Reading {
     ///
     /// # Errors
     /// When a file of it cannot be read.
-    pub fn take(host: &Host, group: &Path, at: Instant) -> Result<Option<Reading>, HostError> {
+    pub fn take(
+        host: &Host,
+        group: &Path,
+        of: Of,
+        at: Instant,
+    ) -> Result<Option<Reading>, HostError> {
         let text = |name: &str| host.read_optional(group.join(name));
         let number = |text: Option<String>| text.and_then(|text| text.parse::<u64>().ok());
         let kept = |name: &str| -> Result<u64, HostError> {
@@ -49,17 +65,35 @@ impl Reading {
             return Ok(None);
         };
         let counted = |name: &str| counters::value(&stat, name).unwrap_or(0);
+        let (refaults, swapped_in) = match of {
+            // What comes back on another node is no refault for the kernel, by its generations.
+            Of::Swapped => (
+                counted("workingset_refault_anon"),
+                counted("pswpin") + counted("zswpin") + counted("swpin_zero"),
+            ),
+            // Up to 5.8 files alone were counted, under one name.
+            Of::All => (
+                counted("workingset_refault_anon")
+                    + counted("workingset_refault_file")
+                    + counted("workingset_refault"),
+                0,
+            ),
+        };
         Ok(Some(Reading {
             at,
             memory_bytes,
             kept_bytes: kept("memory.min")?.max(kept("memory.low")?),
             swap_bytes: number(text("memory.swap.current")?).unwrap_or(0),
             stalled_us: pressure.some.total_us,
-            // Up to 5.8 files alone were counted, under one name.
-            refaults: counted("workingset_refault_anon")
-                + counted("workingset_refault_file")
-                + counted("workingset_refault"),
+            refaults,
+            swapped_in,
         }))
+    }
+
+    /// Pages that came back since then.
+    pub fn came_back_since(&self, first: &Reading) -> u64 {
+        let refaults = self.refaults.saturating_sub(first.refaults);
+        refaults.max(self.swapped_in.saturating_sub(first.swapped_in))
     }
 }
 
@@ -78,7 +112,9 @@ impl History {
     /// Whether the counters were begun anew: another group has that path now.
     pub fn is_of_another(&self, reading: &Reading) -> bool {
         self.last().is_some_and(|last| {
-            reading.stalled_us < last.stalled_us || reading.refaults < last.refaults
+            reading.stalled_us < last.stalled_us
+                || reading.refaults < last.refaults
+                || reading.swapped_in < last.swapped_in
         })
     }
 
@@ -107,7 +143,7 @@ impl History {
     /// Pages that came back within the window.
     pub fn came_back(&self) -> u64 {
         match (self.readings.front(), self.readings.back()) {
-            (Some(first), Some(last)) => last.refaults.saturating_sub(first.refaults),
+            (Some(first), Some(last)) => last.came_back_since(first),
             _ => 0,
         }
     }
@@ -129,6 +165,7 @@ mod tests {
                 swap_bytes: 0,
                 stalled_us,
                 refaults,
+                swapped_in: 0,
             });
             if second == 5 {
                 assert_eq!((history.came_back(), history.stalled()), (60, 0.01));

@@ -49,7 +49,7 @@ use zmeld_linux::{Host, HostError, KernelVersion};
 use zmeld_report::units::{bytes, percent};
 
 pub use self::advise::Advise;
-use self::generations::{Generations, Told, Walks};
+use self::generations::{Generations, Taken, Told, Walks};
 use self::group::{History, Reading};
 use self::pace::{Cost, Pace, Turn, MEMORY_MIN};
 use self::parts::Room;
@@ -189,7 +189,8 @@ impl By {
         at: Instant,
     ) -> Result<Option<Reading>, HostError> {
         match self {
-            By::Generations(_) | By::Group => Reading::take(host, group, at),
+            By::Generations(_) => Reading::take(host, group, group::Of::Swapped, at),
+            By::Group => Reading::take(host, group, group::Of::All, at),
             By::Processes(Some(processes)) => processes.reading(host, at),
             By::Processes(None) => Ok(None),
         }
@@ -1189,13 +1190,17 @@ impl Followed {
         let cost = self.cost(rule);
         let was_resting = self.pace.is_resting();
         let turn = self.pace.turn(memory_bytes, cost, now);
+        if let By::Generations(generations) = &mut self.by {
+            generations.calm_down(now);
+        }
         if turn == Turn::BackOff {
             let mut why = self.why(rule, cost);
             if let (By::Generations(generations), true) =
                 (&mut self.by, cost.comeback > cost.pressure)
             {
-                let idle_after = generations.wait_longer();
-                why += &format!("; now only what is idle for {idle_after} goes");
+                if let Some(idle_after) = generations.came_back(now) {
+                    why += &format!("; now only what is idle for {idle_after} goes");
+                }
             }
             let text = format!("backs off: {why}");
             listener(WatchEvent::Reclaim(&self.shown, text));
@@ -1233,20 +1238,21 @@ impl Followed {
         wanted: u64,
         round: &Round,
     ) -> Result<(), Error> {
-        let By::Generations(generations) = &self.by else {
+        let By::Generations(generations) = &mut self.by else {
             return self.reclaim_group(host, group, wanted, round);
         };
         // None where it could not be read, which was told.
         let Some(told) = told else { return Ok(()) };
-        let (done, is_in_vain) = generations.reclaim(host, told, group, wanted, round)?;
-        self.reclaimed_bytes += done;
-        if is_in_vain {
+        let mut taken = Taken::default();
+        let reclaimed = generations.reclaim(host, told, group, wanted, round, &mut taken);
+        self.reclaimed_bytes += taken.bytes;
+        if generations.is_in_vain(taken) {
             self.pace.back_off(round.now);
             self.backing_off = Some(NO_MORE.to_owned());
-        } else if done == 0 {
+        } else if !taken.is_seen {
             self.pace.hold(round.now);
         }
-        Ok(())
+        Ok(reclaimed?)
     }
 
     /// Asks the kernel for it in pieces, so that a stop is heard in between.
@@ -1265,7 +1271,7 @@ impl Followed {
                 Ok(()) => self.reclaimed_bytes += piece,
                 Err(HostError::File(err)) if is_too_little(&err.cause) => {
                     before = before.saturating_sub(wanted - left);
-                    let after = Reading::take(host, group, round.now)?;
+                    let after = Reading::take(host, group, group::Of::All, round.now)?;
                     let after = after.map_or(before, |after| after.memory_bytes);
                     self.reclaimed_bytes += before.saturating_sub(after).min(piece);
                     self.pace.back_off(round.now);
@@ -1295,7 +1301,7 @@ impl Followed {
             memory_bytes: last.memory_bytes,
             swap_bytes: last.swap_bytes,
             reclaimed_bytes: self.reclaimed_bytes,
-            came_back_bytes: last.refaults.saturating_sub(self.first.refaults) * page,
+            came_back_bytes: last.came_back_since(&self.first) * page,
             stalled_us: last.stalled_us.saturating_sub(self.first.stalled_us),
             step: self.pace.step(),
             backing_off: self.backing_off.clone(),

@@ -248,7 +248,7 @@ impl Processes {
             self.members.remove(&pid);
         }
         if let Of::Group(_, group) = &self.whose.of {
-            if let Some(reading) = Reading::take(host, group, at)? {
+            if let Some(reading) = Reading::take(host, group, super::group::Of::All, at)? {
                 return Ok(Some(reading));
             }
             if !host.exists(group) {
@@ -266,6 +266,7 @@ impl Processes {
             swap_bytes: self.members.values().map(|it| it.figures.swap_bytes).sum(),
             stalled_us: pressure.some.total_us,
             refaults: self.came_back,
+            swapped_in: 0,
         }))
     }
 
