@@ -12,6 +12,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::command::{self, Finished, Invocation};
 use crate::error::{FileError, HostError};
@@ -31,6 +32,18 @@ pub trait Access: Send + Sync {
     /// # Errors
     /// What the system says.
     fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>>;
+
+    /// The same piece by piece, as the kernel gives it, up to that time; and whether that is
+    /// all of the file.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn read_until(&self, path: &Path, limit: u64, end: Instant) -> io::Result<(Vec<u8>, bool)> {
+        let _ = end;
+        let bytes = self.read(path, limit)?;
+        let is_all = (bytes.len() as u64) < limit;
+        Ok((bytes, is_all))
+    }
 
     /// Writes a value into a file that exists, with one system call.
     ///
@@ -63,6 +76,23 @@ impl Access for Direct {
         let mut bytes = Vec::new();
         File::open(path)?.take(limit).read_to_end(&mut bytes)?;
         Ok(bytes)
+    }
+
+    fn read_until(&self, path: &Path, limit: u64, end: Instant) -> io::Result<(Vec<u8>, bool)> {
+        let mut file = File::open(path)?.take(limit);
+        let mut bytes = Vec::new();
+        let mut piece = vec![0; 64 << 10];
+        loop {
+            match file.read(&mut piece) {
+                Ok(0) => return Ok((bytes, file.limit() > 0)),
+                Ok(more) => bytes.extend_from_slice(&piece[..more]),
+                Err(err) if err.kind() == io::ErrorKind::Interrupted => {}
+                Err(err) => return Err(err),
+            }
+            if Instant::now() >= end {
+                return Ok((bytes, false));
+            }
+        }
     }
 
     fn write(&self, path: &Path, value: &[u8]) -> io::Result<()> {
@@ -122,6 +152,10 @@ struct Reading(Arc<dyn Access>);
 impl Access for Reading {
     fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
         self.0.read(path, limit)
+    }
+
+    fn read_until(&self, path: &Path, limit: u64, end: Instant) -> io::Result<(Vec<u8>, bool)> {
+        self.0.read_until(path, limit, end)
     }
 
     fn write(&self, _: &Path, _: &[u8]) -> io::Result<()> {
@@ -244,6 +278,21 @@ impl Host {
     /// When it cannot be read.
     pub fn read_start(&self, path: &Path, bytes: usize) -> Result<Vec<u8>, FileError> {
         let read = self.access.read(&self.path(path), bytes as u64);
+        read.map_err(|cause| FileError::new("read", path, cause))
+    }
+
+    /// The same up to that time, and whether that is all: for a file that others can make so
+    /// long that it takes the kernel long to tell it.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn read_start_until(
+        &self,
+        path: &Path,
+        bytes: usize,
+        end: Instant,
+    ) -> Result<(Vec<u8>, bool), FileError> {
+        let read = self.access.read_until(&self.path(path), bytes as u64, end);
         read.map_err(|cause| FileError::new("read", path, cause))
     }
 
@@ -517,6 +566,25 @@ mod tests {
         );
         assert_eq!(host.list("/sys/block").unwrap(), ["zram0"]);
         assert!(host.list("/sys/class/none").unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_file_is_read_up_to_a_time_or_a_length() {
+        let (dir, _) = tree();
+        let host = Host::with(dir.path(), Arc::new(Direct));
+        let at = Path::new("/sys/block/zram0/long");
+        fs::write(host.path(at), vec![b'x'; 200_000]).unwrap();
+        let later = Instant::now() + std::time::Duration::from_secs(600);
+        let length = |bytes, end| {
+            let (read, is_all) = host.read_start_until(at, bytes, end).unwrap();
+            (read.len(), is_all)
+        };
+        assert_eq!(length(1 << 20, later), (200_000, true));
+        assert_eq!(length(200_000, later), (200_000, false));
+        // One piece when it is over.
+        let (read, is_all) = length(1 << 20, Instant::now());
+        assert!(read > 0 && read < 200_000 && !is_all);
+        assert!(host.read_start_until(Path::new("/none"), 1, later).is_err());
     }
 
     #[test]
