@@ -32,6 +32,22 @@ impl Access for Kernel {
         Direct.read(path, limit)
     }
 
+    /// Where `slow_read` says so, after so many milliseconds so many bytes of what is told of
+    /// generations; each time is noted in `reads`.
+    fn read_until(&self, path: &Path, limit: u64, _: Instant) -> io::Result<(Vec<u8>, bool)> {
+        let bytes = Direct.read(path, limit)?;
+        let Ok(slow) = fs::read_to_string(path.with_file_name("slow_read")) else {
+            return Ok((bytes, true));
+        };
+        let (ms, length) = slow.split_once(' ').unwrap();
+        std::thread::sleep(Duration::from_millis(ms.parse().unwrap()));
+        let reads = path.with_file_name("reads");
+        let before = fs::read_to_string(&reads).unwrap_or_default();
+        fs::write(reads, before + "x")?;
+        let length = bytes.len().min(length.parse().unwrap());
+        Ok((bytes[..length].to_vec(), length == bytes.len()))
+    }
+
     fn write(&self, path: &Path, value: &[u8]) -> io::Result<()> {
         if path.ends_with("debug/lru_gen") {
             return generations(path, std::str::from_utf8(value).unwrap());
@@ -84,6 +100,9 @@ fn generations(path: &Path, order: &str) -> io::Result<()> {
         "+" if number(3) != youngest => return invalid,
         "+" => {
             assert_eq!(words[4..], ["1", "1"]);
+            if let Ok(ms) = fs::read_to_string(path.with_file_name("slow_walk")) {
+                std::thread::sleep(Duration::from_millis(ms.parse().unwrap()));
+            }
             generations.push(Generation {
                 number: youngest + 1,
                 age_ms: 0,
@@ -1658,11 +1677,16 @@ memcg 7 /web.service
         said[0].ends_with("; now only what is idle for 2min goes"),
         "{said:?}"
     );
+    let longer = machine.noted().groups[0].idle_after_s;
     let before = orders(&machine).len();
     // It goes on, and finds nothing that was idle for so long.
     let said = machine.between(110, 400).join("\n");
     assert!(said.contains("goes on"), "{said}");
     assert_eq!(orders(&machine).len(), before);
+    assert_eq!(
+        (longer, machine.noted().groups[0].idle_after_s),
+        (None, Some(120))
+    );
     // What was idle for a little longer goes.
     machine.put(
         "sys/kernel/debug/lru_gen",
@@ -1762,18 +1786,207 @@ fn memory_must_be_idle_for_longer_only_where_that_may_be_why_it_came_back() {
 }
 
 #[test]
-fn a_dry_run_gives_the_kernel_no_order() {
-    let mut machine = Machine::new("groups = [\"web.service\"]\n", true);
-    machine.put("sys/kernel/mm/lru_gen/enabled", "0x0007\n");
-    machine.put("sys/kernel/debug/lru_gen", TOLD);
-    machine.group("web.service", 400, 0);
-    let said = machine.between(0, 100);
-    assert!(
-        said.iter()
-            .any(|line| line.contains("of what is not used for")),
-        "{said:?}"
+fn a_dry_run_gives_the_kernel_no_order_and_says_what_is_idle() {
+    let dry = |told: &str| {
+        let mut machine = Machine::new("groups = [\"web.service\"]\nstep = \"1%\"\n", true);
+        machine.put("sys/kernel/mm/lru_gen/enabled", "0x0007\n");
+        machine.put("sys/kernel/debug/lru_gen", told);
+        machine.group("web.service", 400, 0);
+        let said = machine.between(0, 100);
+        assert_eq!(orders(&machine), [""; 0]);
+        said
+    };
+    // 4030 pages of it; what is below it has no memory.low that could be read.
+    let said = dry(TOLD);
+    let idle = "web.service: would reclaim 4.00 MiB of 15.7 MiB that was not used for 1min";
+    assert!(said.iter().any(|line| line.contains(idle)), "{said:?}");
+    let said = dry(&TOLD
+        .replace("90000 4000", "90000 0")
+        .replace("500000 30 ", "500000 3 "));
+    let idle = "would reclaim 12.0 KiB of 12.0 KiB";
+    assert!(said.iter().any(|line| line.contains(idle)), "{said:?}");
+    let said = dry("memcg 7 /web.service\n node 0\n 1 900 4000 0\n 2 800 90000 0\n");
+    let nothing: Vec<_> = said
+        .iter()
+        .filter(|it| it.contains("would reclaim"))
+        .collect();
+    assert_eq!(nothing.len(), 1, "{said:?}");
+    assert!(nothing[0].contains("would reclaim nothing yet"), "{said:?}");
+}
+
+/// All generations become older.
+fn pass(machine: &Machine, ms: u64) {
+    let path = machine.dir.path().join("sys/kernel/debug/lru_gen");
+    let mut text = String::new();
+    for line in fs::read_to_string(&path).unwrap().lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        text += &match words[..] {
+            [number, age, anonymous, file] if number != "memcg" => {
+                let age: u64 = age.parse().unwrap();
+                format!(" {number} {} {anonymous} {file}\n", age + ms)
+            }
+            _ => format!("{line}\n"),
+        };
+    }
+    fs::write(path, text).unwrap();
+}
+
+#[test]
+fn where_walks_take_long_nobody_waits_for_one_for_ever() {
+    let told = "\
+memcg 7 /a.service
+ node 0
+ 1 40000 90000 0
+memcg 8 /a.service/below
+ node 0
+ 1 40000 90000 0
+memcg 9 /b.service
+ node 0
+ 1 40000 90000 0
+";
+    let rule = "groups = [\"a.service\", \"b.service\"]\n";
+    let mut machine = with_generations(rule, told);
+    // A walk is followed by 30 s without at least, and generations begin every 30 s.
+    machine.put("sys/kernel/debug/slow_walk", "300");
+    let mut walked = Vec::new();
+    for second in (0..).step_by(5).take(2000) {
+        machine.at(second);
+        pass(&machine, 5000);
+        let all = orders(&machine);
+        let walks = all.iter().filter(|order| order.starts_with('+'));
+        walked = walks.map(|order| order[2..3].to_owned()).collect();
+        if walked.len() >= 6 {
+            break;
+        }
+    }
+    for three in walked.chunks(3) {
+        let mut three = three.to_vec();
+        three.sort_unstable();
+        assert_eq!(three, ["7", "8", "9"], "{walked:?}");
+    }
+}
+
+#[test]
+fn what_takes_long_to_be_told_is_read_seldom_and_who_is_not_told_of_is_named() {
+    let group = |id: u32, name: &str| {
+        format!(
+            "memcg {id} /{name}\n node 0\n 1 900000 90000 0\n 2 800000 0 0\n 3 1000 0 0\n 4 10 0 0\n"
+        )
+    };
+    let told = group(7, "a.service") + &group(8, "b.service");
+    let rule = "groups = [\"a.service\", \"b.service\"]\n";
+    let mut machine = with_generations(rule, &told);
+    // All but the end of what is told of the second one.
+    machine.put(
+        "sys/kernel/debug/slow_read",
+        &format!("100 {}", told.len() - 20),
     );
-    assert_eq!(orders(&machine), [""; 0]);
+    let said = machine.between(0, 60).join("\n");
+    assert_eq!(
+        said.matches("lru_gen: the kernel takes too long").count(),
+        1,
+        "{said}"
+    );
+    let all = orders(&machine);
+    let is_first = |order: &String| order.starts_with("- 7 ");
+    assert!(!all.is_empty() && all.iter().all(is_first), "{all:?}");
+    let path = machine.dir.path().join("sys/kernel/debug/reads");
+    let reads = fs::read_to_string(path).unwrap().len();
+    assert!(reads <= 7, "{reads} times in 60 s, for 100 ms each");
+    let why = |machine: &Machine| {
+        let groups = machine.noted().groups.into_iter();
+        let second = groups.filter(|it| it.group == "/b.service");
+        second.map(|it| it.backing_off).next().unwrap()
+    };
+    assert!(why(&machine).unwrap().contains("takes too long"));
+    // All of it is told again.
+    fs::remove_file(machine.dir.path().join("sys/kernel/debug/slow_read")).unwrap();
+    machine.between(65, 120);
+    assert_eq!(why(&machine), None);
+    assert!(orders(&machine)
+        .iter()
+        .any(|order| order.starts_with("- 8 ")));
+}
+
+#[test]
+fn where_nothing_can_be_swapped_the_kernel_chooses_and_no_page_tables_are_walked() {
+    let told = "memcg 7 /web.service\n node 0\n 1 900000 4000 0\n 2 800000 90000 0\n";
+    let no_swap = |machine: &Machine| {
+        let text = "MemTotal: 4000 kB\nMemFree: 1000 kB\nSwapTotal: 0 kB\nSwapFree: 0 kB\n";
+        machine.put("proc/meminfo", text);
+    };
+    let no_swap_here = |machine: &Machine| machine.file("web.service", "memory.swap.max", "0");
+    let cases: [(&dyn Fn(&Machine), &str); 2] = [
+        (&no_swap, "no swap is on"),
+        (&no_swap_here, "memory.swap.max lets nothing"),
+    ];
+    for (set_up, why) in cases {
+        let mut machine = with_generations("groups = [\"web.service\"]\n", told);
+        set_up(&machine);
+        let said = machine.between(0, 60).join("\n");
+        assert!(
+            said.contains("by memory.reclaim") && said.contains(why),
+            "{said}"
+        );
+        assert!(machine.noted().groups[0].reclaimed_bytes > 0);
+        assert_eq!(orders(&machine), [""; 0]);
+        // Where it is named nothing is done, and that is said.
+        let rule = "groups = [\"web.service\"]\nmechanism = \"lru_gen\"\n";
+        let mut machine = with_generations(rule, told);
+        set_up(&machine);
+        let said = machine.between(0, 60);
+        assert!(said.len() == 1 && said[0].contains(why), "{said:?}");
+        assert_eq!(orders(&machine), [""; 0]);
+    }
+}
+
+#[test]
+fn groups_of_which_nothing_may_be_taken_are_not_walked() {
+    let told = "\
+memcg 7 /web.service
+ node 0
+ 1 900000 90000 0
+memcg 8 /web.service/kept
+ node 0
+ 1 950000 90000 0
+memcg 9 /web.service/unswapped
+ node 0
+ 1 960000 90000 0
+";
+    let mut machine = with_generations("groups = [\"web.service\"]\n", told);
+    machine.file("web.service/kept", "memory.min", "1048576");
+    machine.file("web.service/unswapped", "memory.swap.max", "0");
+    machine.between(0, 30);
+    assert_eq!(orders(&machine), ["+ 7 0 1 1 1"]);
+}
+
+#[test]
+fn what_groups_above_keep_is_left_to_them() {
+    let told = "memcg 7 /app.slice/web.service\n node 0\n 10 500000 90000 0\n 11 400000 900 0\n \
+                12 9000 0 0\n 13 1000 0 0\n";
+    for mechanism in ["lru_gen", "memory.reclaim"] {
+        let rule =
+            format!("groups = [\"web.service\"]\nstep = \"1%\"\nmechanism = \"{mechanism}\"\n");
+        let mut machine = with_generations(&rule, told);
+        machine.put("proc/sys/kernel/osrelease", "6.16.0");
+        let group = "app.slice/web.service";
+        machine.group("app.slice", 400, 0);
+        machine.file("app.slice", "memory.min", "0");
+        for kept in ["max".to_owned(), (400 * MIB).to_string()] {
+            machine.file("app.slice", "memory.low", &kept);
+            machine.between(0, 20);
+            assert_eq!(machine.memory(group), 400 * MIB, "{mechanism}");
+            let why = machine.noted().groups[0].backing_off.clone();
+            assert!(why.unwrap().contains("a group above has no more"));
+        }
+        // It has 1 MiB more, which goes, and no step of 4 MiB.
+        machine.file("app.slice", "memory.low", &(399 * MIB).to_string());
+        machine.at(25);
+        assert_eq!(machine.memory(group), 399 * MIB, "{mechanism}");
+        machine.file("app.slice", "memory.low", "0");
+        machine.at(30);
+        assert!(machine.memory(group) < 396 * MIB, "{mechanism}");
+    }
 }
 
 #[test]
@@ -1869,21 +2082,70 @@ memcg 9 /web.service/kept/below
  2 800000 0 0
  3 1000 0 0
 ";
-    let rule = "groups = [\"web.service\"]\n";
+    let rule = "groups = [\"web.service\"]\nmechanism = \"lru_gen\"\n";
     let mut machine = with_generations(rule, told);
     machine.file("web.service/kept", "memory.low", "1048576");
     machine.put(
         "proc/meminfo",
         "MemTotal: 4000 kB\nSwapTotal: 0 kB\nSwapFree: 0 kB\n",
     );
-    machine.between(0, 300);
+    let said = machine.between(0, 300);
     assert_eq!(orders(&machine), [""; 0]);
+    let of_swap: Vec<_> = said
+        .iter()
+        .filter(|it| it.contains("no swap is on"))
+        .collect();
+    assert_eq!(of_swap.len(), 1, "{said:?}");
     let memory = "MemTotal: 4000 kB\nSwapTotal: 1000 kB\nSwapFree: 900 kB\n";
     machine.put("proc/meminfo", memory);
     machine.between(305, 320);
     let all = orders(&machine);
     let is_own = |order: &String| order.starts_with("- 7 0 1 200 ");
     assert!(!all.is_empty() && all.iter().all(is_own), "{all:?}");
+}
+
+/// What a check says of a configuration on that machine.
+fn check(machine: &Machine, text: &str) -> String {
+    let config = Config::from_text(Path::new("z.toml"), text).unwrap();
+    let of_machine = zmeld_swap::machine::Machine::read(&machine.host).unwrap();
+    let told = zmeld_swap::plan::against(&machine.host, &of_machine, &config.config, None);
+    format!("{told:?}")
+}
+
+#[test]
+fn a_check_says_what_will_do_nothing() {
+    let told = "memcg 7 /web.service\n node 0\n 1 900000 4000 0\n 2 9 0 0\n";
+    let text = "[watch.reclaim]\ngroups = [\"web.service\"]\nmechanism = \"lru_gen\"\n";
+    let machine = with_generations("", told);
+    let said = check(&machine, text);
+    assert!(!said.contains("nothing can be reclaimed"), "{said}");
+    fs::remove_file(machine.dir.path().join("sys/kernel/debug/lru_gen")).unwrap();
+    let said = check(&machine, text);
+    let why = "nothing can be reclaimed: /sys/kernel/debug/lru_gen is not there";
+    assert!(said.contains(why) && said.contains("UnusedRule"), "{said}");
+    let said = check(&machine, &text.replace("lru_gen", "auto"));
+    assert!(!said.contains("nothing can be reclaimed"), "{said}");
+    // What the guard never ends.
+    machine.group("init.scope", 100, 0);
+    machine.group("user.slice", 100, 0);
+    for (end, is_all) in [
+        ("\"/init.scope\"", true),
+        ("\"/user.slice\", \"/system.slice/sshd.service\"", false),
+        ("\"/user.slice/user-0.slice/session-1.scope\"", true),
+    ] {
+        let said = check(&machine, &format!("[watch.guard]\nend = [{end}]\n"));
+        assert_eq!(
+            said.matches("is never ended: it is needed").count(),
+            1,
+            "{said}"
+        );
+        assert!(
+            !is_all || !said.contains("the guard could end nothing"),
+            "{said}"
+        );
+    }
+    let said = check(&machine, "[watch.guard]\nend = [\"/user.slice\"]\n");
+    assert!(!said.contains("is never ended"), "{said}");
 }
 
 #[test]

@@ -42,7 +42,7 @@ pub struct Reclaimed {
 pub struct ReclaimedGroup {
     /// Its path from the root of its hierarchy on.
     pub group: String,
-    /// By what: `memory.reclaim` or `process_madvise`.
+    /// By what: `lru_gen`, `memory.reclaim` or `process_madvise`.
     #[serde(default)]
     pub mechanism: String,
     /// Why by that.
@@ -54,7 +54,7 @@ pub struct ReclaimedGroup {
     pub memory_bytes: u64,
     /// In swap now.
     pub swap_bytes: u64,
-    /// What was asked for and reclaimed, in all.
+    /// What was asked for and reclaimed, in all; by `lru_gen` what went to swap of it.
     pub reclaimed_bytes: u64,
     /// What was reclaimed, by anybody, and is back, in all.
     pub came_back_bytes: u64,
@@ -62,6 +62,10 @@ pub struct ReclaimedGroup {
     pub stalled_us: u64,
     /// The share of its memory that is reclaimed at a time, at most.
     pub step: f64,
+    /// After how many seconds its memory is idle, where that is longer now than the rule has it,
+    /// by `lru_gen`: too much came back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_after_s: Option<u64>,
     /// Why nothing is reclaimed from it for now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backing_off: Option<String>,

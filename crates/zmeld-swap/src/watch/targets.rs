@@ -21,7 +21,7 @@ use zmeld_linux::host::is_absent;
 use zmeld_linux::{process, Host, HostError};
 
 /// No more groups are looked at,
-const GROUPS_MAX: usize = 8192;
+pub(super) const GROUPS_MAX: usize = 8192;
 /// nor deeper ones,
 const DEPTH_MAX: usize = 32;
 /// nor those with a longer path, in bytes.

@@ -15,10 +15,13 @@
 //! swap.
 //!
 //! The kernel is told so in debugfs, for each group and each node by itself. `memory.min`
-//! and `memory.low` do not hold there: groups below that have such a promise are left alone.
+//! and `memory.low` do not hold there: groups below that have such a promise are left alone, and
+//! of one above nothing is taken of what it keeps.
 
-use std::collections::BTreeMap;
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -29,6 +32,8 @@ use zmeld_linux::{counters, Host, HostError, KernelVersion};
 
 use crate::config::Span;
 
+use super::super::targets::GROUPS_MAX;
+use super::group::beyond_kept;
 use super::{Place, Round, Way, PIECE_BYTES, RELEASE};
 
 /// As much of the file is read: what is told of groups behind that is not known.
@@ -38,8 +43,15 @@ const IN_IDLE_TIME: u32 = 2;
 /// Where what was idle comes back it must have been idle for longer, up to so many times.
 const WAIT_MAX: u32 = 16;
 /// Beginning them takes no larger share of the time than one in so many, for all groups
-/// together: page tables are walked.
-const WALK_PAUSE: u32 = 100;
+/// together, since page tables are walked; nor does reading them.
+const PAUSE: u32 = 100;
+/// The kernel looks for where it stands each time that it has told a page of them, and any user
+/// may have many groups: nothing more is read then.
+const READ_TIME: Duration = Duration::from_millis(200);
+/// The kernel has no more of them (`MAX_NR_GENS`).
+const GENERATIONS_MAX: usize = 4;
+/// For so long it is not asked again whether something of a group may be taken.
+const LEFT_ALONE: Duration = Duration::from_secs(60);
 /// A group with less has nothing worth a walk.
 const WALK_BYTES_MIN: u64 = 1 << 20;
 /// Too much came back once in so many times of that length at most, where it was seen how
@@ -99,10 +111,14 @@ pub(super) fn is_lasting(err: &HostError) -> bool {
 /// What the kernel told in this round.
 #[derive(Debug)]
 pub(super) struct Told {
-    groups: Vec<Group>,
-    has_swap: bool,
+    /// Of each place, by its path: those with that path, and those below it.
+    groups: BTreeMap<PathBuf, Vec<Group>>,
+    /// There is room in swap.
+    pub has_swap: bool,
     /// The kernel can be told to take no files.
     is_without_files: bool,
+    /// It was not all told: it took too long, or there are too many groups.
+    pub is_cut: bool,
 }
 
 impl Told {
@@ -112,23 +128,47 @@ impl Told {
     /// When it cannot be read.
     pub fn read<'a>(
         host: &Host,
-        places: impl Iterator<Item = &'a Place> + Clone,
+        places: impl Iterator<Item = &'a Place>,
     ) -> Result<Told, HostError> {
         let memory = host.read_optional(meminfo::PATH)?.unwrap_or_default();
         let free = Meminfo::new(&memory).bytes("SwapFree");
-        let text = host.read_start(Path::new(PATH), READ_MAX)?;
         let release = host.read_optional(RELEASE)?.unwrap_or_default();
         let is_new = KernelVersion::parse(&release).is_some_and(|it| it >= SINCE_MAX);
-        let is_wanted = |group: &Path| {
-            places.clone().any(|place| match &place.way {
-                Way::Generations(path) => group.starts_with(path),
-                Way::Group | Way::Processes(_) => false,
-            })
+        let end = Instant::now() + READ_TIME;
+        let (mut text, is_all) = host.read_start_until(Path::new(PATH), READ_MAX, end)?;
+        if !is_all {
+            // The last one may not be told to its end.
+            let last = text.windows(6).rposition(|six| six == b"memcg ");
+            text.truncate(last.unwrap_or(0));
+        }
+        let paths = places.filter_map(|place| match &place.way {
+            Way::Generations(path) => Some(path.as_path()),
+            Way::Group | Way::Processes(_) => None,
+        });
+        let paths: BTreeSet<&Path> = paths.collect();
+        // No place is below another, so that the last one that is not behind it is the one.
+        let place_of = |group: &Path| {
+            let before = (Bound::Unbounded, Bound::Included(group));
+            let place = paths.range::<Path, _>(before).next_back();
+            place.filter(|place| group.starts_with(place))
         };
+        let wanted = Cell::new(0);
+        let is_wanted = |group: &Path| {
+            let is_wanted = place_of(group).is_some();
+            wanted.set(wanted.get() + usize::from(is_wanted));
+            is_wanted && wanted.get() <= GROUPS_MAX
+        };
+        let mut groups: BTreeMap<PathBuf, Vec<Group>> = BTreeMap::new();
+        for group in lru_gen::parse(&text, is_wanted) {
+            if let Some(place) = place_of(&group.path) {
+                groups.entry(place.to_path_buf()).or_default().push(group);
+            }
+        }
         Ok(Told {
-            groups: lru_gen::parse(&text, is_wanted),
+            groups,
             has_swap: free.is_some_and(|bytes| bytes > 0),
             is_without_files: is_new,
+            is_cut: !is_all || wanted.get() > GROUPS_MAX,
         })
     }
 
@@ -149,16 +189,144 @@ impl Told {
     }
 
     /// Those with that path, and those below it.
-    fn of<'a>(&'a self, path: &'a Path) -> impl Iterator<Item = &'a Group> {
-        let groups = self.groups.iter();
-        groups.filter(move |group| group.path.starts_with(path))
+    fn of(&self, path: &Path) -> &[Group] {
+        self.groups.get(path).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether something is known of that place.
+    fn knows(&self, path: &Path) -> bool {
+        !self.of(path).is_empty()
+    }
+
+    /// A generation began. What is in each of them is not told again.
+    fn begun(&mut self, path: &Path, id: u64, node: u32) {
+        let groups = self.groups.get_mut(path).into_iter().flatten();
+        let nodes = groups.filter(|it| it.id == id).flat_map(|it| &mut it.nodes);
+        for node in nodes.filter(|it| it.node == node) {
+            let Some(last) = node.generations.last().copied() else {
+                continue;
+            };
+            node.generations.push(Generation {
+                number: last.number + 1,
+                age_ms: 0,
+                anonymous_pages: 0,
+                file_pages: 0,
+            });
+            // Without room for another one the two oldest ones become one.
+            if node.generations.len() > GENERATIONS_MAX {
+                let oldest = node.generations.remove(0);
+                node.generations[0].anonymous_pages += oldest.anonymous_pages;
+                node.generations[0].file_pages += oldest.file_pages;
+            }
+        }
     }
 }
 
-/// When page tables may be walked again, of whatever group.
+/// What all groups together may cost: a hundredth of the time each.
 #[derive(Debug, Default)]
 pub(super) struct Walks {
+    /// When page tables may be walked again, of whatever group.
     next: Option<Instant>,
+    /// When generations may be read again.
+    next_read: Option<Instant>,
+    /// Groups that are not walked, and until when that is not asked again.
+    left_alone: BTreeMap<u64, Instant>,
+}
+
+impl Walks {
+    pub fn may_read(&self, now: Instant) -> bool {
+        self.next_read.is_none_or(|next| next <= now)
+    }
+
+    /// Reading them took so long.
+    pub fn have_read(&mut self, took: Duration, now: Instant) {
+        self.next_read = Some(now + took * PAUSE);
+    }
+
+    /// Begins generations where they are due, where that is the longest ago, first; what was
+    /// told has them then.
+    ///
+    /// # Errors
+    /// What the kernel refused first; the others were told nevertheless.
+    pub fn begin(
+        &mut self,
+        host: &Host,
+        mut due: Vec<Due>,
+        told: &mut Told,
+        round: &Round,
+    ) -> Result<(), HostError> {
+        let now = round.by_now();
+        self.left_alone.retain(|_, until| now < *until);
+        due.retain(|due| !self.left_alone.contains_key(&due.id));
+        due.sort_by(|one, other| other.times.total_cmp(&one.times));
+        let mut promised = BTreeMap::new();
+        let mut failed = Ok(());
+        for due in &due {
+            let now = round.by_now();
+            if self.next.is_some_and(|next| now < next) || round.is_over() {
+                break;
+            }
+            match due.is_in_vain(host, &mut promised) {
+                Ok(false) => {}
+                Ok(true) => {
+                    self.left_alone.insert(due.id, now + LEFT_ALONE);
+                    continue;
+                }
+                Err(err) => {
+                    failed = failed.and(Err(err));
+                    continue;
+                }
+            }
+            // Both kinds of pages, and all page tables, though there is no room for
+            // another one.
+            let order = format!("+ {} {} {} 1 1", due.id, due.node, due.youngest);
+            let began = Instant::now();
+            let done = is_done(host.write(PATH, &order));
+            self.next = Some(now + began.elapsed() * PAUSE);
+            if let Ok(true) = done {
+                told.begun(&due.path, due.id, due.node);
+            }
+            failed = failed.and(done.map(|_| ()));
+        }
+        failed
+    }
+}
+
+/// A group's node of memory in which a generation is to begin.
+#[derive(Debug)]
+pub(super) struct Due {
+    /// The place's path, as the kernel tells it, and its directory.
+    path: PathBuf,
+    group: PathBuf,
+    /// The group's from there on.
+    rest: PathBuf,
+    id: u64,
+    node: u32,
+    youngest: u64,
+    /// So many times as old as it is to become.
+    times: f64,
+}
+
+impl Due {
+    /// Whether nothing may be taken of it.
+    fn is_in_vain(
+        &self,
+        host: &Host,
+        promised: &mut BTreeMap<PathBuf, bool>,
+    ) -> Result<bool, HostError> {
+        let folder = folder(&self.group, &self.rest);
+        Ok(swap_room(host, &folder)? == 0
+            || beyond_kept(host, &self.group)? == 0
+            || is_promised(host, &self.group, &self.rest, promised)?)
+    }
+}
+
+/// A group's directory, from that of the place on.
+fn folder(place: &Path, rest: &Path) -> PathBuf {
+    match rest.as_os_str().is_empty() {
+        true => place.to_owned(),
+        false => place.join(rest),
+    }
 }
 
 /// A control group, and the groups below it.
@@ -246,6 +414,11 @@ impl Generations {
         Span::seconds(u32::try_from(self.idle_ms / 1000).unwrap_or(u32::MAX))
     }
 
+    /// The same in seconds, where it is longer than the rule has it.
+    pub fn longer_s(&self) -> Option<u64> {
+        (self.idle_ms > self.rule_ms).then_some(self.idle_ms / 1000)
+    }
+
     fn change(&mut self, idle_ms: u64, now: Instant) {
         self.idle_ms = idle_ms;
         self.has_taken = false;
@@ -277,45 +450,58 @@ impl Generations {
         &self.path
     }
 
-    /// Begins generations where the youngest one is old enough; whether any began.
-    ///
-    /// # Errors
-    /// What the kernel refused first; the others were told nevertheless.
-    pub fn begin(
-        &self,
-        host: &Host,
-        told: &Told,
-        walks: &mut Walks,
-        round: &Round,
-    ) -> Result<bool, HostError> {
+    /// Whether something was told of it.
+    pub fn is_known(&self, told: &Told) -> bool {
+        told.knows(&self.path)
+    }
+
+    /// Where the youngest generation is old enough for another one to begin.
+    pub fn due(&self, told: &Told, group: &Path) -> Vec<Due> {
         let page = rustix::param::page_size() as u64;
-        let (mut has_begun, mut failed) = (false, Ok(()));
-        for group in told.of(&self.path) {
-            for node in &group.nodes {
+        let length_ms = (self.idle_ms / u64::from(IN_IDLE_TIME)).max(1);
+        let mut all = Vec::new();
+        for below in told.of(&self.path) {
+            let rest = below.path.strip_prefix(&self.path).unwrap_or(&below.path);
+            for node in &below.nodes {
                 let pages: u64 = node.generations.iter().map(|it| it.anonymous_pages).sum();
                 let youngest = node.generations.last();
-                let is_old = |age_ms: u64| age_ms >= self.idle_ms / u64::from(IN_IDLE_TIME);
-                let Some(youngest) = youngest.filter(|it| is_old(it.age_ms)) else {
+                let Some(youngest) = youngest.filter(|it| it.age_ms >= length_ms) else {
                     continue;
                 };
-                let now = round.by_now();
-                if walks.next.is_some_and(|next| now < next) || round.is_over() {
-                    return failed.map(|()| has_begun);
-                }
                 if pages * page < WALK_BYTES_MIN {
                     continue;
                 }
-                // Both kinds of pages, and all page tables, though there is no room for
-                // another one: then the two oldest ones become one.
-                let order = format!("+ {} {} {} 1 1", group.id, node.node, youngest.number);
-                let began = Instant::now();
-                let done = is_done(host.write(PATH, &order));
-                walks.next = Some(now + began.elapsed() * WALK_PAUSE);
-                has_begun |= matches!(done, Ok(true));
-                failed = failed.and(done.map(|_| ()));
+                all.push(Due {
+                    path: self.path.clone(),
+                    group: group.to_owned(),
+                    rest: rest.to_owned(),
+                    id: below.id,
+                    node: node.node,
+                    youngest: youngest.number,
+                    times: youngest.age_ms as f64 / length_ms as f64,
+                });
             }
         }
-        failed.map(|()| has_begun)
+        all
+    }
+
+    /// How many bytes of a group are idle and may go.
+    ///
+    /// # Errors
+    /// When a file of it cannot be read.
+    pub fn idle_bytes(
+        &self,
+        host: &Host,
+        told: &Told,
+        group: &Path,
+        round: &Round,
+    ) -> Result<u64, HostError> {
+        let page = rustix::param::page_size() as u64;
+        let mut all = 0;
+        for idle in self.idle(host, told, group, round)? {
+            all += (idle.pages * page).min(swap_room(host, &idle.folder)?);
+        }
+        Ok(all)
     }
 
     /// Reclaims so many bytes of what is idle, no more than that is asked for; what came of it
@@ -395,10 +581,7 @@ impl Generations {
             let rest = below.path.strip_prefix(&self.path).unwrap_or(&below.path);
             let nodes = below.nodes.iter();
             let idle = nodes.flat_map(|node| idle_of(node, self.idle_ms, told.is_without_files));
-            let folder = match rest.as_os_str().is_empty() {
-                true => group.to_owned(),
-                false => group.join(rest),
-            };
+            let folder = folder(group, rest);
             let idle: Vec<Idle> = idle
                 .map(|idle| Idle {
                     folder: folder.clone(),
@@ -440,25 +623,26 @@ fn idle_of(node: &Node, old_ms: u64, is_without_files: bool) -> impl Iterator<It
 
 /// Whether `memory.min` or `memory.low` keeps memory of a group below that one, or of one in
 /// between. `below`: from there on.
-fn is_promised<'a>(
+fn is_promised(
     host: &Host,
     group: &Path,
-    below: &'a Path,
-    known: &mut BTreeMap<&'a Path, bool>,
+    below: &Path,
+    known: &mut BTreeMap<PathBuf, bool>,
 ) -> Result<bool, HostError> {
     let Some(above) = below.parent() else {
         return Ok(false);
     };
-    if let Some(known) = known.get(below) {
+    let folder = group.join(below);
+    if let Some(known) = known.get(&folder) {
         return Ok(*known);
     }
     let mut is_kept = is_promised(host, group, above, known)?;
     for file in ["memory.min", "memory.low"] {
-        let kept = host.read_optional(group.join(below).join(file))?;
+        let kept = host.read_optional(folder.join(file))?;
         // Of one that is not seen nobody knows.
         is_kept |= kept.is_none_or(|kept| kept.trim() != "0");
     }
-    known.insert(below, is_kept);
+    known.insert(folder, is_kept);
     Ok(is_kept)
 }
 

@@ -4,9 +4,15 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use zmeld_linux::meminfo::{self, Meminfo};
 use zmeld_linux::{counters, Host, HostError};
 
 use crate::observe::Pressure;
+
+/// Why nothing is taken that needs swap.
+pub(super) const NO_SWAP: &str = "no swap is on, and its memory has nowhere to go";
+pub(super) const NO_SWAP_HERE: &str =
+    "memory.swap.max lets nothing of it go to swap, its own or that of a group above";
 
 /// For how long what came back counts.
 const WINDOW: Duration = Duration::from_secs(60);
@@ -95,6 +101,59 @@ impl Reading {
         let refaults = self.refaults.saturating_sub(first.refaults);
         refaults.max(self.swapped_in.saturating_sub(first.swapped_in))
     }
+}
+
+/// How many bytes the groups above one have besides what `memory.min` and `memory.low` keep for
+/// them, the least of them. The kernel does not spare that where a group below is asked by
+/// itself.
+///
+/// # Errors
+/// When a file of them cannot be read.
+pub(super) fn beyond_kept(host: &Host, group: &Path) -> Result<u64, HostError> {
+    let mut least = u64::MAX;
+    for above in group.ancestors().skip(1) {
+        let number = |name: &str| host.read_optional(above.join(name));
+        // The root has none.
+        let Some(min) = number("memory.min")? else {
+            break;
+        };
+        let low = number("memory.low")?.unwrap_or_default();
+        // "max" keeps all of it.
+        let kept = [min, low].map(|text| match text.as_str() {
+            "" => 0,
+            text => text.parse().unwrap_or(u64::MAX),
+        });
+        let kept: u64 = kept.into_iter().max().unwrap_or(0);
+        if kept > 0 {
+            let has = number("memory.current")?.and_then(|has| has.parse::<u64>().ok());
+            least = least.min(has.unwrap_or(0).saturating_sub(kept));
+        }
+    }
+    Ok(least)
+}
+
+/// Why nothing may go to swap, of whatever group.
+pub(super) fn no_swap(host: &Host) -> Option<&'static str> {
+    let text = host.read_optional(meminfo::PATH).ok().flatten();
+    let swap = text.and_then(|text| Meminfo::new(&text).bytes("SwapTotal"));
+    swap.is_none_or(|bytes| bytes == 0).then_some(NO_SWAP)
+}
+
+/// Why nothing of that group may.
+///
+/// # Errors
+/// When a file cannot be read.
+pub(super) fn no_swap_of(host: &Host, group: &Path) -> Result<Option<&'static str>, HostError> {
+    for folder in group.ancestors() {
+        // The root has none.
+        let Some(max) = host.read_optional(folder.join("memory.swap.max"))? else {
+            break;
+        };
+        if max == "0" {
+            return Ok(Some(NO_SWAP_HERE));
+        }
+    }
+    Ok(None)
 }
 
 /// A group's readings of the last minute.

@@ -50,7 +50,7 @@ use zmeld_report::units::{bytes, percent};
 
 pub use self::advise::Advise;
 use self::generations::{Generations, Taken, Told, Walks};
-use self::group::{History, Reading};
+use self::group::{beyond_kept, History, Reading};
 use self::pace::{Cost, Pace, Turn, MEMORY_MIN};
 use self::parts::Room;
 use self::processes::{Of, Processes, Whose};
@@ -94,8 +94,13 @@ const NO_FILE: &str = "the kernel has no memory.reclaim (Linux 5.19)";
 const NO_PRESSURE: &str = "the kernel does not measure pressure (psi=1 on its command line)";
 /// Why a group rests from which less came than was asked for.
 const NO_MORE: &str = "the kernel finds no more that is idle";
-/// Why nothing is taken from processes for now.
-const NO_SWAP: &str = "no swap is on, and its memory has nowhere to go";
+/// What is lacking as long as it is.
+const LACKS: [&str; 4] = [group::NO_SWAP, group::NO_SWAP_HERE, KEPT_ABOVE, CUT];
+/// Why nothing is taken of what groups above keep.
+const KEPT_ABOVE: &str = "a group above has no more than its memory.min or memory.low keeps";
+/// Why nothing is taken from a group that the kernel did not tell of.
+const CUT: &str = "the kernel takes too long to tell of all control groups by lru_gen, and this \
+                   one was not among those that it told";
 
 /// What is said where what looks at processes panicked.
 const BROKEN: &str = "what looks at processes stopped by itself: this is a fault of zmeld, \
@@ -157,6 +162,18 @@ pub(crate) fn hierarchy(host: &Host, rule: &ReclaimRule) -> Result<Option<Hierar
         );
     }
     Ok(found)
+}
+
+/// Why nothing can be reclaimed by `lru_gen` there, as far as who asks may look.
+pub(crate) fn no_generations(host: &Host) -> Option<String> {
+    let read = host.read_start(Path::new(zmeld_linux::lru_gen::PATH), 1);
+    let is_shut = |err: zmeld_linux::FileError| {
+        err.cause.raw_os_error() == Some(Errno::ACCESS.raw_os_error())
+    };
+    match read.is_err_and(is_shut) {
+        true => None,
+        false => generations::why_not(host),
+    }
 }
 
 pub(crate) fn selection(rule: &ReclaimRule) -> Selection<'_> {
@@ -329,6 +346,8 @@ pub(super) struct Reclaimer {
     /// What the kernel's generations were in this round, where they are used.
     told: Option<Told>,
     walks: Walks,
+    /// Not all of them were told, and that was said.
+    is_cut: bool,
     /// Why generations are not used, and which parts of them were on when that was asked. What
     /// others do to the machine from then on changes nothing of it, so that no account is lost.
     no_generations: Option<(Option<u64>, Option<String>)>,
@@ -398,6 +417,7 @@ impl Reclaimer {
             followed: BTreeMap::new(),
             told: None,
             walks: Walks::default(),
+            is_cut: false,
             no_generations: None,
             holding: None,
             blind: None,
@@ -438,7 +458,7 @@ impl Reclaimer {
         stop: &AtomicBool,
         listener: &mut dyn FnMut(WatchEvent),
     ) {
-        let round = Round::new(now, stop, is_short(host, &self.rule));
+        let mut round = Round::new(now, stop, is_short(host, &self.rule));
         self.round = Some(now);
         self.began.get_or_insert(now);
         if super::is_due(self.chosen, CHOOSE_EVERY, now) {
@@ -465,7 +485,13 @@ impl Reclaimer {
                 followed.pace.hold(now);
             }
         }
-        self.told = self.tell(host, listener);
+        self.told = match self.walks.may_read(now) {
+            true => self.tell(host, now, listener),
+            false => None,
+        };
+        self.begin_generations(host, &round, listener);
+        // Both have a bound of their own, and leave the others their time.
+        round.end = Instant::now() + ROUND_MAX;
         // Where the last round left off for want of time, this one begins.
         let groups = self.places.keys();
         let (before, behind): (Vec<_>, Vec<_>) =
@@ -522,7 +548,7 @@ impl Reclaimer {
         let mut failures = Vec::new();
         let mut of_processes = Vec::new();
         let stands = self.stands_at().is_some();
-        let told = self.tell(host, listener);
+        let told = self.tell(host, now, listener);
         for (group, followed) in &mut self.followed {
             if round.is_over() || self.is_swap_full || swap_is_full(host).is_some() {
                 break;
@@ -702,17 +728,58 @@ impl Reclaimer {
     }
 
     /// What the kernel's generations are now, where they are used.
-    fn tell(&mut self, host: &Host, listener: &mut dyn FnMut(WatchEvent)) -> Option<Told> {
+    fn tell(
+        &mut self,
+        host: &Host,
+        now: Instant,
+        listener: &mut dyn FnMut(WatchEvent),
+    ) -> Option<Told> {
         let mut ways = self.places.values().map(|place| &place.way);
         if !ways.any(|way| matches!(way, Way::Generations(_))) {
             return None;
         }
-        match Told::read(host, self.places.values()) {
-            Ok(told) => Some(told),
+        let began = Instant::now();
+        let told = Told::read(host, self.places.values());
+        self.walks.have_read(began.elapsed(), now);
+        match told {
+            Ok(told) => {
+                let was_cut = std::mem::replace(&mut self.is_cut, told.is_cut);
+                if told.is_cut && !was_cut {
+                    let text = "the kernel takes too long to tell of all control groups: nothing \
+                                is reclaimed from those that it tells last";
+                    listener(WatchEvent::Reclaim("lru_gen", text.to_owned()));
+                }
+                Some(told)
+            }
             Err(err) => {
                 self.refused_generations(err, listener);
                 None
             }
+        }
+    }
+
+    /// Begins generations, of all groups where that is due.
+    fn begin_generations(
+        &mut self,
+        host: &Host,
+        round: &Round,
+        listener: &mut dyn FnMut(WatchEvent),
+    ) {
+        let Some(told) = self.told.as_mut() else {
+            return;
+        };
+        if self.dry_run || self.holding.is_some() || !told.has_swap {
+            return;
+        }
+        let mut due = Vec::new();
+        for (group, followed) in &self.followed {
+            let is_there = !followed.is_other && self.places.contains_key(group);
+            if let (By::Generations(generations), true) = (&followed.by, is_there) {
+                due.extend(generations.due(told, group));
+            }
+        }
+        if let Err(err) = self.walks.begin(host, due, told, round) {
+            self.refused_generations(err, listener);
         }
     }
 
@@ -833,23 +900,32 @@ impl Reclaimer {
             of,
             protect: protect.clone().cloned().collect(),
         };
-        let no_generations = self.no_generations.as_ref().and_then(|it| it.1.as_ref());
+        let no_generations = self.no_generations.as_ref().and_then(|it| it.1.clone());
+        let no_swap = group::no_swap(host);
         let mut places = BTreeMap::new();
         let mut lacking = None;
         for (group, shown) in &self.targets.groups {
             let has = |file: &str| host.exists(group.join(file));
             let mechanism = self.rule.mechanism;
             let is_by_file = is_two && has("memory.reclaim");
+            // By generations nothing goes that has nowhere to go.
+            let why_not = match (&no_generations, no_swap) {
+                (None, None) if mechanism == Mechanism::Auto && is_two => {
+                    group::no_swap_of(host, group)?.map(str::to_owned)
+                }
+                (None, Some(why)) if mechanism == Mechanism::Auto => Some(why.to_owned()),
+                (known, _) => known.clone(),
+            };
             let by_age = || hierarchy.map(|it| Way::Generations(path_of(it, group)));
             let by_processes = || {
                 let group = |it: &Hierarchy| whose(Of::Group(it.clone(), group.clone()));
                 hierarchy.map(|it| Way::Processes(group(it)))
             };
-            let (way, why) = match (mechanism, no_generations) {
+            let (way, why) = match (mechanism, why_not) {
                 (Mechanism::Auto, None) if is_two => (by_age(), BY_AGE.to_owned()),
                 (Mechanism::LruGen, None) => (by_age(), SAID_SO.to_owned()),
                 (Mechanism::LruGen, Some(why_not)) => {
-                    lacking = Some(why_not.clone());
+                    lacking = Some(why_not);
                     continue;
                 }
                 (Mechanism::Auto | Mechanism::MemoryReclaim, _) if !is_by_file => {
@@ -1011,34 +1087,37 @@ impl Reclaimer {
         };
         followed.history.add(reading);
         let stands = stands && matches!(followed.by, By::Processes(_));
-        if self.holding.is_some() || stands || followed.has_no_swap(host, listener) {
+        let told = self.told.as_ref();
+        if self.holding.is_some()
+            || stands
+            || followed.lacks_something(host, told, group, listener)?
+        {
             followed.pace.hold(now);
             return Ok(0);
         }
-        if let (By::Generations(generations), Some(told), false) =
-            (&followed.by, &self.told, self.dry_run)
-        {
-            match generations.begin(host, told, &mut self.walks, round) {
-                // The oldest ones may have become one, and what was told of them is old.
-                Ok(true) => self.told = self.tell(host, listener),
-                Ok(false) => {}
-                Err(err) => self.refused_generations(err, listener),
-            }
-        }
-        let Some(followed) = self.followed.get_mut(group) else {
-            return Ok(0);
-        };
         let wanted = followed.wanted(&self.rule, reading, now, listener);
         if wanted == 0 || swap_is_full(host).is_some() {
             return Ok(0);
         }
         if self.dry_run {
-            let text = match followed.by {
-                By::Generations(_) => format!(
-                    "would reclaim {} of what is not used for {}",
-                    bytes(wanted),
-                    self.rule.idle_after
-                ),
+            let text = match &followed.by {
+                By::Generations(generations) => {
+                    let Some(told) = told else { return Ok(0) };
+                    let idle = generations.idle_bytes(host, told, group, round)?;
+                    let idle_after = generations.idle_after();
+                    match idle {
+                        0 if std::mem::replace(&mut followed.has_begun, true) => return Ok(0),
+                        0 => format!(
+                            "would reclaim nothing yet: the kernel says of nothing that it was \
+                             not used for {idle_after}, and a dry run does not have it look"
+                        ),
+                        idle => format!(
+                            "would reclaim {} of {} that was not used for {idle_after}",
+                            bytes(wanted.min(idle)),
+                            bytes(idle)
+                        ),
+                    }
+                }
                 By::Group => format!("would reclaim {}", bytes(wanted)),
                 By::Processes(_) => format!(
                     "would reclaim {} of what its processes do not touch for {}",
@@ -1063,7 +1142,6 @@ impl Reclaimer {
             return Ok(wanted);
         }
         // What refuses once costs the group no account.
-        let told = self.told.as_ref();
         match followed.reclaim(host, told, group, wanted, round) {
             Err(Error::Host(err)) if matches!(followed.by, By::Generations(_)) => {
                 self.refused_generations(err, listener);
@@ -1119,23 +1197,50 @@ impl Followed {
         }
     }
 
-    /// Whether it needs swap, and there is none.
-    fn has_no_swap(&mut self, host: &Host, listener: &mut dyn FnMut(WatchEvent)) -> bool {
-        let By::Processes(_) = self.by else {
-            return false;
+    /// Whether nothing can be taken from it for now, which goes away by itself; it is told why.
+    fn lacks_something(
+        &mut self,
+        host: &Host,
+        told: Option<&Told>,
+        group: &Path,
+        listener: &mut dyn FnMut(WatchEvent),
+    ) -> Result<bool, Error> {
+        // While it is not read again, it is as it was.
+        let is_cut = |generations: &Generations| match told {
+            Some(told) => told.is_cut && !generations.is_known(told),
+            None => self.backing_off.as_deref() == Some(CUT),
         };
-        let text = host.read_optional(meminfo::PATH).ok().flatten();
-        let swap = text.and_then(|text| Meminfo::new(&text).bytes("SwapTotal"));
-        let is_without = swap.is_none_or(|bytes| bytes == 0);
-        let was_without = self.backing_off.as_deref() == Some(NO_SWAP);
-        if is_without && !was_without {
-            let text = format!("nothing is reclaimed: {NO_SWAP}");
-            listener(WatchEvent::Reclaim(&self.shown, text));
-            self.backing_off = Some(NO_SWAP.to_owned());
-        } else if was_without && !is_without {
-            self.backing_off = None;
+        let is_kept = |host| beyond_kept(host, group).map(|bytes| bytes == 0);
+        let why = match &self.by {
+            By::Generations(generations) => match group::no_swap(host) {
+                Some(why) => Some(why),
+                None if is_kept(host)? => Some(KEPT_ABOVE),
+                None if is_cut(generations) => Some(CUT),
+                None => group::no_swap_of(host, group)?,
+            },
+            By::Processes(_) => group::no_swap(host),
+            By::Group => is_kept(host)?.then_some(KEPT_ABOVE),
+        };
+        self.is_without(why, listener);
+        Ok(why.is_some())
+    }
+
+    /// Notes why nothing can be taken from it, which goes away by itself.
+    fn is_without(&mut self, why: Option<&str>, listener: &mut dyn FnMut(WatchEvent)) {
+        let known = self.backing_off.as_deref();
+        let was = known.filter(|it| LACKS.contains(it)).map(str::to_owned);
+        match why {
+            Some(why) if known != Some(why) => {
+                // That is said once for all.
+                if why != CUT {
+                    let text = format!("nothing is reclaimed: {why}");
+                    listener(WatchEvent::Reclaim(&self.shown, text));
+                }
+                self.backing_off = Some(why.to_owned());
+            }
+            None if was.is_some() => self.backing_off = None,
+            _ => {}
         }
-        is_without
     }
 
     fn memory_bytes(&self) -> u64 {
@@ -1238,11 +1343,16 @@ impl Followed {
         wanted: u64,
         round: &Round,
     ) -> Result<(), Error> {
+        let page = rustix::param::page_size() as u64;
+        let wanted = wanted.min(beyond_kept(host, group)?) / page * page;
         let By::Generations(generations) = &mut self.by else {
             return self.reclaim_group(host, group, wanted, round);
         };
-        // None where it could not be read, which was told.
-        let Some(told) = told else { return Ok(()) };
+        // None where it could not be read, which was told, or is not to be read again so soon.
+        let Some(told) = told else {
+            self.pace.hold(round.now);
+            return Ok(());
+        };
         let mut taken = Taken::default();
         let reclaimed = generations.reclaim(host, told, group, wanted, round, &mut taken);
         self.reclaimed_bytes += taken.bytes;
@@ -1304,6 +1414,10 @@ impl Followed {
             came_back_bytes: last.came_back_since(&self.first) * page,
             stalled_us: last.stalled_us.saturating_sub(self.first.stalled_us),
             step: self.pace.step(),
+            idle_after_s: match &self.by {
+                By::Generations(generations) => generations.longer_s(),
+                By::Group | By::Processes(_) => None,
+            },
             backing_off: self.backing_off.clone(),
         }
     }

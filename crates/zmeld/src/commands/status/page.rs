@@ -305,6 +305,13 @@ fn reclaimed(reclaim: &Reclaimed) -> Section {
     notes.extend(reclaim.unanswered.clone());
     notes.extend(mechanisms(&reclaim.groups));
     for group in reclaim.groups.iter().take(GROUPS_SHOWN) {
+        if let Some(seconds) = group.idle_after_s {
+            let time = zmeld_report::units::duration(std::time::Duration::from_secs(seconds));
+            notes.push(format!(
+                "{}: only what is idle for {time} goes",
+                group.group
+            ));
+        }
         let why = group.backing_off.iter();
         notes.extend(why.map(|why| format!("{} backs off: {why}", group.group)));
     }
