@@ -203,6 +203,18 @@ const MISTAKES: &[(&str, &str)] = &[
         "warning: z.toml:2:16: watch.reclaim.comeback_max: 0% is reached by the first wait or page, so that it rests nearly all the time; write 0.2%, or enabled = false (if it is meant: accept = [\"zero-limit\"])",
     ),
     (
+        "[watch.reclaim]\ngroups = [\"a.slice\", \"b.slice\"]\nprotect = [\"b.slice\"]\n",
+        "warning: z.toml:3:11: watch.reclaim.protect: \"b.slice\" is in groups, too, and nothing is reclaimed from it; remove it from one of them (if it is meant: accept = [\"unused-rule\"])",
+    ),
+    (
+        "[watch.reclaim]\nprotect = [\"/sys/fs/cgroup/db.slice\"]\n",
+        "z.toml:2:12: watch.reclaim.protect[0]: \"/sys/fs/cgroup/db.slice\" names no control group: paths begin at the first group, not where they are mounted; write \"/db.slice\"",
+    ),
+    (
+        "[watch.guard]\nend = [\"a.slice\", \"/sys/fs/cgroup/b.slice\"]\n",
+        "z.toml:2:19: watch.guard.end[1]: \"/sys/fs/cgroup/b.slice\" names no control group: paths begin at the first group, not where they are mounted; write \"/b.slice\"",
+    ),
+    (
         "[watch.guard]\ngrace = \"1h\"\n",
         "z.toml:2:9: watch.guard.grace: 1h: memory is gone long before; write 1min at most",
     ),

@@ -1916,7 +1916,8 @@ fn where_nothing_can_be_swapped_the_kernel_chooses_and_no_page_tables_are_walked
         machine.put("proc/meminfo", text);
     };
     let no_swap_here = |machine: &Machine| machine.file("web.service", "memory.swap.max", "0");
-    let cases: [(&dyn Fn(&Machine), &str); 2] = [
+    type SetUp<'a> = &'a dyn Fn(&Machine);
+    let cases: [(SetUp, &str); 2] = [
         (&no_swap, "no swap is on"),
         (&no_swap_here, "memory.swap.max lets nothing"),
     ];

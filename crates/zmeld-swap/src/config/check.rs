@@ -626,6 +626,18 @@ impl Check<'_> {
                 );
             }
         }
+        self.groups("watch.reclaim.groups", &rule.groups);
+        self.groups("watch.reclaim.protect", &rule.protect);
+        for both in rule.groups.iter().filter(|it| rule.protect.contains(it)) {
+            self.warning(
+                Trap::UnusedRule,
+                "watch.reclaim.protect",
+                format!(
+                    "\"{both}\" is in groups, too, and nothing is reclaimed from it; remove it from \
+                     one of them"
+                ),
+            );
+        }
         if rule.groups.is_empty() {
             self.error(
                 "watch.reclaim.groups",
@@ -636,6 +648,24 @@ impl Check<'_> {
             self.error(
                 "watch.reclaim.protect",
                 "\"/\" protects all that there is; name some groups, or write enabled = false",
+            );
+        }
+    }
+
+    /// Paths are those of groups, and not of where they are mounted.
+    fn groups(&mut self, key: &str, patterns: &[GroupPattern]) {
+        for (number, pattern) in patterns.iter().enumerate() {
+            let pattern = pattern.to_string();
+            let Ok(below) = Path::new(&pattern).strip_prefix("/sys/fs/cgroup") else {
+                continue;
+            };
+            self.error(
+                &format!("{key}[{number}]"),
+                format!(
+                    "\"{pattern}\" names no control group: paths begin at the first group, not \
+                     where they are mounted; write \"/{}\"",
+                    below.display()
+                ),
             );
         }
     }
@@ -666,6 +696,8 @@ impl Check<'_> {
                 ),
             );
         }
+        self.groups("watch.guard.end", &rule.end);
+        self.groups("watch.guard.protect", &rule.protect);
         let is_all = |it: &GroupPattern| it.matches("/") || it.matches("/any");
         if let Some(all) = rule.end.iter().find(|pattern| is_all(pattern)) {
             self.error(

@@ -331,26 +331,11 @@ impl Writer<'_> {
             self.table("watch.reclaim".to_owned());
             self.line("groups", list(&rule.groups));
             self.unless("protect", &rule.protect, &Vec::new(), list(&rule.protect));
-            let real_time = rule.protect_real_time;
-            let written = Value::Boolean(real_time);
-            self.unless("protect_real_time", &real_time, &true, written);
-            let standard = ReclaimRule::default();
-            let mechanism = text(rule.mechanism.name());
-            self.unless("mechanism", &rule.mechanism, &standard.mechanism, mechanism);
-            let idle_after = text(rule.idle_after);
-            self.unless(
-                "idle_after",
-                &rule.idle_after,
-                &standard.idle_after,
-                idle_after,
-            );
+            self.line("protect_real_time", Value::Boolean(rule.protect_real_time));
+            self.line("mechanism", text(rule.mechanism.name()));
+            self.line("idle_after", text(rule.idle_after));
             self.line("every", text(rule.every));
-            self.unless(
-                "step",
-                &rule.step,
-                &ReclaimRule::default().step,
-                text(rule.step),
-            );
+            self.line("step", text(rule.step));
             self.line("pressure_max", text(rule.pressure_max));
             self.line("comeback_max", text(rule.comeback_max));
         }

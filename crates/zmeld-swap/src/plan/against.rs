@@ -1,6 +1,6 @@
 //! What a machine has against a configuration, for who checks it and sets nothing up.
 
-use crate::config::{Config, GroupPattern, Kind, Problem, Severity, Trap};
+use crate::config::{Config, GroupPattern, Kind, Mechanism, Problem, ReclaimRule, Severity, Trap};
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
 use crate::execute::may_go_up;
@@ -139,12 +139,19 @@ fn of_rules(host: &Host, config: &Config, problems: &mut Vec<Problem>) {
     if let Some(rule) = &config.watch.reclaim {
         match reclaim::hierarchy(host, rule) {
             Err(err) => problems.push(mind("watch.reclaim", err.to_string())),
-            Ok(_) if is_accepted => {}
-            Ok(_) => {
-                let found = outlook(host, reclaim::selection(rule)).unwrap_or_default();
-                let gaps = RECLAIM.gaps(&rule.groups, &found);
-                problems.extend(gaps.iter().map(Gap::problem));
+            Ok(_) if rule.mechanism == Mechanism::LruGen && !is_accepted => {
+                let why_not = reclaim::no_generations(host);
+                problems.extend(why_not.map(|why| Problem {
+                    trap: Some(Trap::UnusedRule),
+                    ..mind(
+                        "watch.reclaim.mechanism",
+                        format!("nothing can be reclaimed: {why}; or write mechanism = \"auto\""),
+                    )
+                }));
+                problems.extend(of_reclaim(host, rule));
             }
+            Ok(_) if is_accepted => {}
+            Ok(_) => problems.extend(of_reclaim(host, rule)),
         }
     }
     if let Some(rule) = config
@@ -187,7 +194,36 @@ fn of_rules(host: &Host, config: &Config, problems: &mut Vec<Problem>) {
         return;
     }
     let gaps = guarding(host, config).map(|found| found.gaps);
-    problems.extend(gaps.unwrap_or_default().iter().map(Gap::problem));
+    let mut gaps = gaps.unwrap_or_default();
+    if !is_accepted {
+        let never: Vec<_> = rule
+            .end
+            .iter()
+            .filter(|it| guard::is_never_ended(it))
+            .collect();
+        if !never.is_empty() && never.len() == rule.end.len() {
+            // That is why.
+            gaps.retain(|gap| gap.key != GUARD.key);
+        }
+        problems.extend(never.into_iter().map(|pattern| Problem {
+            trap: Some(Trap::UnusedRule),
+            ..mind(
+                GUARD.key,
+                format!(
+                    "{pattern} is never ended: it is needed to get at the machine; remove it from \
+                     end"
+                ),
+            )
+        }));
+    }
+    problems.extend(gaps.iter().map(Gap::problem));
+}
+
+/// What is in vain in a rule for reclaim.
+fn of_reclaim(host: &Host, rule: &ReclaimRule) -> Vec<Problem> {
+    let found = outlook(host, reclaim::selection(rule)).unwrap_or_default();
+    let gaps = RECLAIM.gaps(&rule.groups, &found);
+    gaps.iter().map(Gap::problem).collect()
 }
 
 /// What a guard's rule comes to on a machine.

@@ -1,7 +1,7 @@
 //! Which groups may be ended, as the rule names them and the machine has them.
 
 use std::collections::{HashSet, VecDeque};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -206,6 +206,17 @@ pub(crate) fn hierarchy(host: &Host) -> Result<Hierarchy, Error> {
 /// Whether a pattern is the rule's own.
 fn is_of_rule(pattern: &str) -> bool {
     !NEVER.contains(&pattern)
+}
+
+/// Whether a path names what is never ended, or something below that.
+pub(crate) fn is_never_ended(pattern: &GroupPattern) -> bool {
+    let path = pattern.to_string();
+    let mut never = NEVER.iter().filter_map(|it| it.parse().ok());
+    let is_it = |never: GroupPattern| {
+        let mut above = Path::new(&path).ancestors();
+        above.any(|path| path.to_str().is_some_and(|path| never.matches(path)))
+    };
+    path.starts_with('/') && never.any(is_it)
 }
 
 /// What a rule comes to; none where that cannot be told.

@@ -43,7 +43,7 @@ use zmeld_report::units::{bytes, percent};
 
 use self::candidate::Candidate;
 use self::choice::Cause;
-pub(crate) use self::groups::{hierarchy, outlook};
+pub(crate) use self::groups::{hierarchy, is_never_ended, outlook};
 use self::groups::{protected, CANDIDATES_MAX};
 use self::open::touched;
 use self::sight::{is_soon, is_too_soon, Seen, Sight};
