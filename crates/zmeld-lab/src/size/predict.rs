@@ -32,11 +32,14 @@ use crate::statistics::Interval;
 
 /// By how much less room the kernel may make of a limit than it is, or more.
 const LIMIT_ERROR: f64 = 0.02;
-/// So many times as much as pages of the probe a program's own may cost: they compress slower, and a program that is
-/// interrupted finds its caches full of others' data. Programs that were run took up to that (docs/experiments.md).
+/// So many times as much as pages of the probe a program's own may cost: they compress slower, more of them are passed over
+/// for one that is evicted, and a program that is interrupted finds its caches full of others' data. Programs that were
+/// run took up to that (docs/experiments.md).
 const MADE_UP_PAGES: f64 = 2.5;
-/// The same where the probe had pages of the program, which writes no files: reclaim meets these, too.
+/// The same where the probe had pages of the program, and it is known how many are passed over.
 const OWN_PAGES: f64 = 1.5;
+/// By so much has reclaim to look at more pages for a fault in one probe than in the other, or nothing follows.
+const SCANNED_APART: f64 = 1.2;
 /// The kernel reads a page at a time for a fault.
 const PAGE: f64 = 4096.0;
 /// The largest power with which a slope goes on.
@@ -50,9 +53,10 @@ pub struct Prediction {
     /// What was seen page by page in another one; absent where that could not be done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampled: Option<Sampled>,
-    /// How long a run takes without a limit: the one that was looked at, or one that nobody looked at.
+    /// How long a run takes without a limit: the one that was looked at, or, with `sampled`, the middle of those that nobody
+    /// looked at.
     pub run_s: f64,
-    /// What a fault costs with each set-up that swaps, measured in short runs of pages touched at random.
+    /// What a fault costs with each set-up that swaps, measured in short runs.
     pub costs: Vec<FaultCost>,
     /// The curve of each.
     pub curves: Vec<Curve>,
@@ -67,6 +71,20 @@ pub struct FaultCost {
     pub seconds: Interval,
     /// In so many faults.
     pub faults: u64,
+    /// How many pages reclaim looked at for each of these faults.
+    #[serde(default)]
+    pub scanned: f64,
+    /// Seconds that a run takes longer for each page more that reclaim looks at; 0: that is not known.
+    #[serde(default)]
+    pub scan_s: f64,
+}
+
+impl FaultCost {
+    /// What so many faults take longer for which reclaim looks at so many pages.
+    fn of(&self, seconds: f64, faults: f64, scanned: f64) -> f64 {
+        let more = scanned - faults * self.scanned;
+        (faults * seconds + more * self.scan_s).max(0.0)
+    }
 }
 
 /// RAM against faults and time, with one set-up.
@@ -99,6 +117,8 @@ pub struct Point {
 pub struct Faults {
     /// How many.
     pub count: Interval,
+    /// How many pages reclaim looks at for each; none where that is not known.
+    pub scanned: Option<f64>,
     /// Whether there are at least so many.
     pub at_least: bool,
 }
@@ -117,6 +137,7 @@ impl TouchLog {
                 low: count((more.mean - 2.0 * more.error).min(at.mean - 2.0 * at.error)),
                 high: count((less.mean + 2.0 * less.error).max(at.mean + 2.0 * at.error)),
             },
+            scanned: None,
             at_least: at.at_least,
         })
     }
@@ -275,11 +296,14 @@ impl Prediction {
     pub fn point(&self, set_up: &str, limit_bytes: u64) -> Option<Point> {
         let cost = self.costs.iter().find(|cost| cost.set_up == set_up)?;
         let faults = self.faults(limit_bytes)?;
-        let slowdown = |faults: f64, seconds: f64| 1.0 + (faults * seconds).max(0.0) / self.run_s;
+        let scanned = faults.scanned.unwrap_or(cost.scanned);
+        let slowdown = |faults: f64, seconds: f64| {
+            1.0 + cost.of(seconds, faults, faults * scanned) / self.run_s
+        };
         let (count, seconds) = (faults.count, cost.seconds);
         let unlike = match &self.sampled {
-            Some(sampled) if !sampled.writes_files() => OWN_PAGES,
-            _ => MADE_UP_PAGES,
+            Some(_) => OWN_PAGES,
+            None => MADE_UP_PAGES,
         };
         Some(Point {
             limit_bytes,
@@ -309,6 +333,7 @@ impl Prediction {
                 low: (more.faults - 2.0 * more.error).clamp(0.0, at.faults),
                 high: (less.faults + 2.0 * less.error).max(at.faults),
             },
+            scanned: (at.faults > 0.0).then(|| at.scanned / at.faults),
             at_least: at.at_least,
         })
     }
@@ -340,25 +365,59 @@ impl Prediction {
     }
 }
 
-/// What a fault costs, of times with and without a limit and the faults of those with one.
-pub(crate) fn cost_of(without_s: &[f64], with: &[(f64, u64)]) -> Option<(Interval, u64)> {
-    let middle = |mut values: Vec<f64>| {
-        values.sort_by(f64::total_cmp);
-        values.get(values.len() / 2).copied()
-    };
+/// A run of the probe with a limit.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Probed {
+    pub(crate) elapsed_s: f64,
+    pub(crate) faults: u64,
+    /// How many pages reclaim looked at, where the kernel says so.
+    pub(crate) scanned: Option<f64>,
+}
+
+impl Probed {
+    /// By how much longer it ran for each of its faults, and how many pages reclaim looked at for each.
+    fn each(&self, without_s: f64) -> Option<(f64, Option<f64>)> {
+        let faults = self.faults as f64;
+        let seconds = (self.elapsed_s - without_s) / faults;
+        (self.faults > 0).then(|| (seconds.max(0.0), self.scanned.map(|it| it / faults)))
+    }
+}
+
+fn middle(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
+}
+
+/// What a fault costs with a set-up, of times without a limit and of runs with one.
+pub(crate) fn cost_of(set_up: &str, without_s: &[f64], with: &[Probed]) -> Option<FaultCost> {
     let without = middle(without_s.to_vec())?;
-    let mut each: Vec<f64> = with
-        .iter()
-        .filter(|(_, faults)| *faults > 0)
-        .map(|&(seconds, faults)| ((seconds - without) / faults as f64).max(0.0))
-        .collect();
+    let all: Vec<_> = with.iter().filter_map(|run| run.each(without)).collect();
+    let mut each: Vec<f64> = all.iter().map(|it| it.0).collect();
     each.sort_by(f64::total_cmp);
-    let interval = Interval {
-        value: middle(each.clone())?,
-        low: *each.first()?,
-        high: *each.last()?,
-    };
-    Some((interval, with.iter().map(|(_, faults)| faults).sum()))
+    Some(FaultCost {
+        set_up: set_up.to_owned(),
+        seconds: Interval {
+            value: middle(each.clone())?,
+            low: *each.first()?,
+            high: *each.last()?,
+        },
+        faults: with.iter().map(|run| run.faults).sum(),
+        scanned: middle(all.iter().filter_map(|it| it.1).collect()).unwrap_or(0.0),
+        scan_s: 0.0,
+    })
+}
+
+/// What each page more costs that reclaim looks at: of runs with more room for the same pages, for whose faults it has to look
+/// at more of them than for those that cost so much with the same set-up. None where that cannot be told.
+pub(crate) fn scan_cost_of(cost: &FaultCost, without_s: &[f64], with: &[Probed]) -> Option<f64> {
+    let without = middle(without_s.to_vec())?;
+    let all: Vec<_> = with.iter().filter_map(|run| run.each(without)).collect();
+    let seconds = middle(all.iter().map(|it| it.0).collect())?;
+    let scanned = middle(all.iter().filter_map(|it| it.1).collect())?;
+    let apart = cost.scanned > 0.0 && scanned > cost.scanned * SCANNED_APART;
+    let most = cost.seconds.value / cost.scanned;
+    let each = (seconds - cost.seconds.value) / (scanned - cost.scanned);
+    apart.then_some(each.clamp(0.0, most))
 }
 
 #[cfg(test)]
@@ -524,11 +583,55 @@ mod tests {
         assert!(TouchLog::default().faults(4096).is_none());
     }
 
+    /// 1000 faults, for each of which reclaim looked at so many pages.
+    fn probed(elapsed_s: f64, scanned: f64) -> Probed {
+        Probed {
+            elapsed_s,
+            faults: 1000,
+            scanned: Some(scanned * 1000.0),
+        }
+    }
+
+    #[test]
+    fn pages_that_reclaim_passes_over_take_time_of_their_own() {
+        // A fault takes 10 us, and each look at a page 2 us: with 3 and with 8 of them.
+        let without = [1.0];
+        let tight = cost_of("zram", &without, &[probed(1.016, 3.0)]).unwrap();
+        let scan_s = scan_cost_of(&tight, &without, &[probed(1.026, 8.0)]).unwrap();
+        assert!((scan_s - 2e-6).abs() < 1e-12, "{scan_s}");
+        let cost = FaultCost { scan_s, ..tight };
+        let took = cost.of(cost.seconds.value, 100.0, 500.0);
+        assert!((took - 100.0 * 20e-6).abs() < 1e-9, "{took}");
+        // Of as many looks nothing follows, nor of none that were counted.
+        let tight = cost_of("zram", &without, &[probed(1.016, 3.0)]).unwrap();
+        assert!(scan_cost_of(&tight, &without, &[probed(1.026, 3.1)]).is_none());
+        let uncounted = Probed {
+            scanned: None,
+            ..probed(1.026, 0.0)
+        };
+        assert!(scan_cost_of(&tight, &without, &[uncounted]).is_none());
+        // It costs nothing rather than less than nothing.
+        let less = scan_cost_of(&tight, &without, &[probed(1.001, 8.0)]);
+        assert_eq!(less, Some(0.0));
+        let untold = FaultCost {
+            scan_s: 0.0,
+            ..cost
+        };
+        assert_eq!(untold.of(1e-5, 100.0, 900.0), 1e-3);
+    }
+
     #[test]
     fn a_curve_ends_where_time_is_up_and_costs_follow_the_runs() {
-        let (seconds, faults) = cost_of(&[1.0, 1.1, 0.9], &[(2.0, 1000), (3.0, 1000)]).unwrap();
-        assert_eq!((seconds.low, seconds.high, faults), (0.001, 0.002, 2000));
-        assert!(cost_of(&[], &[(1.0, 1)]).is_none() && cost_of(&[1.0], &[(2.0, 0)]).is_none());
+        let without = [1.0, 1.1, 0.9];
+        let cost = cost_of("zram", &without, &[probed(2.0, 2.0), probed(3.0, 4.0)]).unwrap();
+        let Interval { low, high, .. } = cost.seconds;
+        assert_eq!((low, high, cost.faults), (0.001, 0.002, 2000));
+        let of_none = Probed {
+            faults: 0,
+            ..probed(2.0, 1.0)
+        };
+        assert!(cost_of("zram", &[], &[probed(1.0, 1.0)]).is_none());
+        assert!(cost_of("zram", &[1.0], &[of_none]).is_none());
         let mut prediction = Prediction {
             log: seen(&trace("hot and cold", 6)),
             sampled: None,
@@ -540,7 +643,9 @@ mod tests {
                     low: 9e-6,
                     high: 1.1e-5,
                 },
-                faults,
+                faults: 2000,
+                scanned: 2.0,
+                scan_s: 1e-6,
             }],
             curves: Vec::new(),
         };

@@ -19,6 +19,8 @@ pub const SCHEMA: (&str, u32) = ("zmeld.bench.size", 1);
 const FLOOR_BYTES: u64 = 4 << 20;
 /// Nor one of a smaller share of what is used without a limit.
 const FLOOR_SHARE: u64 = 64;
+/// The middle of so many runs says how long one takes.
+pub(crate) const TIMED_LEAST: usize = 3;
 /// Runs without a limit before the first one with one.
 pub const UNLIMITED_FIRST: usize = 5;
 /// A step is compared with at most so many runs without a limit, the latest: a machine changes while it measures.
@@ -470,7 +472,12 @@ impl SizeSearch {
     pub(crate) fn conclude(&mut self) {
         let (peak, floor, within) = (self.peak_bytes, self.floor_bytes(), self.question.within);
         let allowed = self.question.rule().allowed;
+        let run_s = self.unlimited_s();
+        let timed = self.unlimited.len() >= TIMED_LEAST;
         if let Some(prediction) = &mut self.prediction {
+            prediction.run_s = run_s
+                .filter(|_| timed && prediction.sampled.is_some())
+                .unwrap_or(prediction.run_s);
             prediction.draw(peak, floor, allowed, within);
             for set_up in &mut self.set_ups {
                 for step in &mut set_up.steps {

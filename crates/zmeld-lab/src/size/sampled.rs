@@ -4,7 +4,8 @@
 //!
 //! At each **look** the workload is frozen. `/proc/PID/pagemap` says of each page whether it
 //! is in memory. Which pages belong to the sample is drawn by a hash of their number
-//! (spatial sampling: Waldspurger et al., Efficient MRC construction with SHARDS, 2015);
+//! (spatial sampling: Waldspurger et al., Efficient MRC construction with SHARDS, 2015), one of each
+//! so many neighbours;
 //! those of them that are in memory were touched since the look before, and are swapped out
 //! (`process_madvise`, `MADV_PAGEOUT`) to compressed swap in RAM. So it is known of each
 //! page of the sample at which looks it was touched, which the referenced bits of a whole
@@ -42,8 +43,6 @@ const LOOKS: f64 = 2000.0;
 const PAUSE_LEAST_S: f64 = 0.002;
 /// The workload goes on between two looks for so long at least, as a share of what the look before took.
 const PAUSE_SHARE: f64 = 0.3;
-/// Files that were written to count from that share of the largest room on.
-const WRITES_LEAST: f64 = 0.01;
 /// A mapping that is larger is passed over: some programs reserve addresses without end.
 const MAPPING_MAX: u64 = 64 << 30;
 /// More than that share of what is swapped may not be shared, or nothing is said.
@@ -94,6 +93,9 @@ pub struct RoomFaults {
     pub room_bytes: u64,
     /// Major faults of a run.
     pub faults: f64,
+    /// How many pages reclaim looks at in a run, to evict some of them.
+    #[serde(default)]
+    pub scanned: f64,
     /// The standard error that the sample leaves.
     pub error: f64,
     /// Whether so much is touched from one look to the next that there are at least so many.
@@ -330,10 +332,9 @@ impl Looker<'_> {
                     continue;
                 }
                 trace.all += 1;
-                let drawn = crate::workload::mix(page ^ SEED);
-                if drawn & (self.one_of - 1) != 0 {
+                let Some(drawn) = drawn(page, self.one_of) else {
                     continue;
-                }
+                };
                 trace.sampled += 1;
                 let is_new = !known.contains_key(&(pid, page));
                 let it = known.entry((pid, page)).or_insert_with(|| {
@@ -390,6 +391,13 @@ impl Looker<'_> {
 
 /// Where the drawing of the sample starts.
 const SEED: u64 = 0x7a6d_656c_6400_0000;
+
+/// Whether a page is in the sample: one of each so many that lie side by side, drawn by a hash. Neighbours are much alike,
+/// so that such a sample has hot and cold pages in the proportion of all. What is drawn besides is the block's.
+fn drawn(page: u64, one_of: u64) -> Option<u64> {
+    let drawn = crate::workload::mix(page / one_of ^ SEED);
+    (drawn & (one_of - 1) == page & (one_of - 1)).then_some(drawn)
+}
 
 fn hold(pid: u32) -> Option<OwnedFd> {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw)?;
@@ -509,6 +517,7 @@ impl Trace {
         RoomFaults {
             room_bytes: (room as f64 / share) as u64 * PAGE,
             faults: faults as f64 / share,
+            scanned: lists.scanned() as f64 / share,
             error: (squares * parts / (parts - 1.0)).sqrt() / share,
             at_least: filling * 4 > faults,
         }
@@ -516,12 +525,6 @@ impl Trace {
 }
 
 impl Sampled {
-    /// Whether a part of its memory was files that were written to, which counts.
-    pub(crate) fn writes_files(&self) -> bool {
-        let largest = self.rooms.first().map_or(0, |it| it.room_bytes);
-        self.unwritten_bytes as f64 > WRITES_LEAST * largest as f64
-    }
-
     /// The faults with room for so much.
     pub fn faults(&self, room_bytes: f64) -> Option<RoomFaults> {
         let first = self.rooms.first()?;
@@ -547,6 +550,7 @@ impl Sampled {
         Some(RoomFaults {
             room_bytes: room_bytes as u64,
             faults: between(above.faults, below.faults),
+            scanned: between(above.scanned, below.scanned),
             error: between(above.error, below.error),
             at_least: above.at_least || below.at_least,
         })
@@ -585,10 +589,9 @@ mod tests {
             touched.sort_unstable();
             touched.dedup();
             for page in touched {
-                let drawn = crate::workload::mix(page ^ SEED);
-                if drawn & (one_of - 1) != 0 {
+                let Some(drawn) = drawn(page, one_of) else {
                     continue;
-                }
+                };
                 let number = *numbers.entry(page).or_insert_with(|| {
                     trace.part.push((drawn >> 32) as u8 % PARTS as u8);
                     trace.part.len() as u32 - 1
@@ -620,7 +623,7 @@ mod tests {
             let truth = truth.count() as f64;
             let found = sampled.faults((room as u64 * PAGE) as f64).unwrap();
             let said = format!("{percent} %: {truth} in truth, {found:?}");
-            assert!((0.8..1.25).contains(&(found.faults / truth)), "{said}");
+            assert!((0.9..1.1).contains(&(found.faults / truth)), "{said}");
             assert!((found.faults - truth).abs() < 5.0 * found.error, "{said}");
             assert!(!found.at_least, "{said}");
         }
@@ -628,6 +631,45 @@ mod tests {
         assert!(sampled.faults((PAGES / 50 * PAGE) as f64).unwrap().at_least);
         let fits = sampled.faults((PAGES * 2 * PAGE) as f64).unwrap();
         assert_eq!((fits.faults, fits.error, fits.at_least), (0.0, 0.0, false));
+    }
+
+    #[test]
+    fn of_neighbours_one_is_in_the_sample_and_not_always_the_same() {
+        for one_of in [1u64, 2, 8] {
+            let mut offsets = std::collections::BTreeSet::new();
+            for block in 0..500 {
+                let pages = block * one_of..(block + 1) * one_of;
+                let in_it: Vec<u64> = pages.filter(|&it| drawn(it, one_of).is_some()).collect();
+                assert_eq!(in_it.len(), 1, "{one_of} {block}");
+                offsets.insert(in_it[0] % one_of);
+            }
+            assert_eq!(offsets.len() as u64, one_of);
+        }
+        // What is drawn besides, by which the sample is divided into parts, goes by neither.
+        let part = |page| drawn(page, 1).unwrap() >> 32 & 1;
+        let of_first = (0..1000).map(part).sum::<u64>();
+        assert!((400..600).contains(&of_first), "{of_first}");
+    }
+
+    #[test]
+    fn a_room_between_two_has_what_lies_between_them() {
+        let sampled = seen(&touches()[..100_000], 8).concluded(1.0).unwrap();
+        let [above, below] = sampled.rooms[10..12] else {
+            panic!("{:?}", sampled.rooms);
+        };
+        let middle = (above.room_bytes + below.room_bytes) as f64 / 2.0;
+        let found = sampled.faults(middle).unwrap();
+        // To evict a page, reclaim looks at it.
+        assert!(below.scanned >= below.faults && below.faults > 0.0);
+        for (found, one, other) in [
+            (found.faults, above.faults, below.faults),
+            (found.scanned, above.scanned, below.scanned),
+        ] {
+            assert!(
+                (found - (one + other) / 2.0).abs() < 1.0,
+                "{found} {one} {other}"
+            );
+        }
     }
 
     #[test]

@@ -1,9 +1,11 @@
-//! Pages that a program had, touched at random: what a fault costs depends on what is in a page.
+//! Pages that a program had, some touched more often than others: what a fault costs depends on what is in a page, and
+//! on how many pages in use the kernel passes over to find one that is not.
 
 use std::fs;
 use std::path::PathBuf;
 use std::time::Instant;
 
+use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
@@ -25,11 +27,18 @@ pub struct Copies {
     pub write_share: f64,
 }
 
+/// After so many touches others get their turn.
+const OTHERS_AFTER: u64 = 128;
+
+/// How uneven the touches are: one of two goes to an eighth of the pages, as the number of a page is a random share of
+/// all to this power.
+const UNEVEN: i32 = 3;
+
 impl Copies {
     /// In a sentence.
     pub fn describe(&self) -> String {
         format!(
-            "{} touches at random of {} of pages that a program had, each page read verified",
+            "{} touches of {} of pages that a program had, some more often, each word read verified",
             self.touches,
             zmeld_report::units::bytes(self.bytes)
         )
@@ -50,16 +59,23 @@ impl Copies {
         let mut memory = vec![0u64; pages * WORDS];
         let mut versions = vec![0u64; pages];
         for (page, words) in memory.chunks_exact_mut(WORDS).enumerate() {
+            let_others(page as u64);
             words.copy_from_slice(&originals[page % kinds * WORDS..][..WORDS]);
             words[0] = mark(page, 0);
         }
         let mut random = ChaCha8Rng::seed_from_u64(1);
+        // Those that are touched often lie anywhere.
+        let mut order: Vec<usize> = (0..pages).collect();
+        order.shuffle(&mut random);
         let begin = Instant::now();
-        for _ in 0..self.touches {
-            let page = random.random_range(0..pages);
+        for touch in 0..self.touches {
+            let_others(touch);
+            let share = random.random::<f64>().powi(UNEVEN);
+            let page = order[((share * pages as f64) as usize).min(pages - 1)];
+            let word = random.random_range(1..WORDS);
             let words = &mut memory[page * WORDS..][..WORDS];
             let original = &originals[page % kinds * WORDS..][..WORDS];
-            if words[0] != mark(page, versions[page]) || words[1..] != original[1..] {
+            if words[0] != mark(page, versions[page]) || words[word] != original[word] {
                 return Err(WorkloadError::Wrong {
                     what: format!("page {page} is not what was written"),
                 });
@@ -74,6 +90,14 @@ impl Copies {
             verified: true,
             ..WorkloadReport::default()
         })
+    }
+}
+
+/// What looks on gets its turn, also where both have the same real-time priority: what it asks has the kernel bring its
+/// statistics up to date, by which reclaim goes.
+fn let_others(turn: u64) {
+    if turn.is_multiple_of(OTHERS_AFTER) {
+        std::thread::yield_now();
     }
 }
 

@@ -229,6 +229,15 @@ fn predicted_table(prediction: &Prediction) -> Table {
             ))),
         ]);
     }
+    let passed_over = prediction.costs.iter().find(|cost| cost.scan_s > 0.0);
+    if let Some(cost) = passed_over {
+        table.note(format!(
+            "A fault costs that where reclaim looks at {:.1} pages for one that it evicts; each page more that it passes \
+             over, as it is in use, costs {}. How many there are with a limit is predicted, too.",
+            cost.scanned,
+            seconds(cost.scan_s)
+        ));
+    }
     let log = &prediction.log;
     if let Some(sampled) = &prediction.sampled {
         table.note(format!(
