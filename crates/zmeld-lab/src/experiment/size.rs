@@ -369,7 +369,7 @@ impl Lab<'_> {
         search: &SizeSearch,
         pages: Option<PathBuf>,
         arm: &Arm,
-    ) -> Result<Option<(Vec<f64>, Vec<Probed>)>, Error> {
+    ) -> Result<Option<Probes>, Error> {
         let loose = probe(pages, LOOSE);
         let (mut without_s, mut with) = (Vec::new(), Vec::new());
         for round in 0..PROBE_RUNS {
@@ -545,6 +545,9 @@ impl Lab<'_> {
         Ok((run.outcome != Outcome::Stopped).then(|| SizeRun::of(&run, &recipe.metric)))
     }
 }
+
+/// How long the probe takes without a limit, and its runs with one.
+type Probes = (Vec<f64>, Vec<Probed>);
 
 /// Room for that share of the probe's pages, and how many of them are touched.
 #[derive(Debug, Clone, Copy)]

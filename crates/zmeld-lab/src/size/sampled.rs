@@ -395,7 +395,7 @@ const SEED: u64 = 0x7a6d_656c_6400_0000;
 /// Whether a page is in the sample: one of each so many that lie side by side, drawn by a hash. Neighbours are much alike,
 /// so that such a sample has hot and cold pages in the proportion of all. What is drawn besides is the block's.
 fn drawn(page: u64, one_of: u64) -> Option<u64> {
-    let drawn = crate::workload::mix(page / one_of ^ SEED);
+    let drawn = crate::workload::mix((page / one_of) ^ SEED);
     (drawn & (one_of - 1) == page & (one_of - 1)).then_some(drawn)
 }
 
@@ -646,7 +646,7 @@ mod tests {
             assert_eq!(offsets.len() as u64, one_of);
         }
         // What is drawn besides, by which the sample is divided into parts, goes by neither.
-        let part = |page| drawn(page, 1).unwrap() >> 32 & 1;
+        let part = |page| (drawn(page, 1).unwrap() >> 32) & 1;
         let of_first = (0..1000).map(part).sum::<u64>();
         assert!((400..600).contains(&of_first), "{of_first}");
     }
