@@ -32,9 +32,9 @@ use crate::statistics::Interval;
 
 /// By how much less room the kernel may make of a limit than it is, or more.
 const LIMIT_ERROR: f64 = 0.02;
-/// So many times as much as pages of the probe a program's own may cost: they compress slower, more of them are passed over
-/// for one that is evicted, and a program that is interrupted finds its caches full of others' data. Programs that were
-/// run took up to that (docs/experiments.md).
+/// So many times as much as pages of the probe a program's own may cost, or as little: they compress slower or faster, more
+/// of them are passed over for one that is evicted, and a program that is interrupted finds its caches full of others'
+/// data. Programs that were run took up to that (docs/experiments.md).
 const MADE_UP_PAGES: f64 = 2.5;
 /// The same where the probe had pages of the program, and it is known how many are passed over.
 const OWN_PAGES: f64 = 1.5;
@@ -310,7 +310,7 @@ impl Prediction {
             faults: count,
             slowdown: Interval {
                 value: slowdown(count.value, seconds.value),
-                low: slowdown(count.low, seconds.low),
+                low: slowdown(count.low, seconds.low / unlike),
                 high: slowdown(count.high, seconds.high * unlike),
             },
             at_least: faults.at_least,
@@ -656,6 +656,13 @@ mod tests {
         assert!(peak / 10 < least && least < peak, "{curve:?}");
         let of = |limit: u64| prediction.point("zram", limit).unwrap().slowdown.value;
         assert!(of(least) <= 1.02 && of((least as f64 / 1.06) as u64) > 1.02);
+        // A fault may cost 2.5 times as much as one of pages that were made up, or as little.
+        let Point {
+            faults, slowdown, ..
+        } = prediction.point("zram", peak / 2).unwrap();
+        let slower = |faults: f64, seconds: f64| 1.0 + faults * seconds / 6.0;
+        assert!((slowdown.low - slower(faults.low, 9e-6 / 2.5)).abs() < 1e-9);
+        assert!((slowdown.high - slower(faults.high, 1.1e-5 * 2.5)).abs() < 1e-9);
         assert!(prediction.point("disk", peak).is_none());
     }
 }
