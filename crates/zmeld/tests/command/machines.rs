@@ -389,7 +389,7 @@ fn names_of_groups_that_are_not_there_are_told() {
              that it protects nothing",
         ),
         (
-            "groups = [\"/user.slice\"]\nprotect = [\"/user.slice\"]\n",
+            "groups = [\"/user.slice\"]\nprotect = [\"user.slice\"]\n",
             "watch.reclaim.groups: all that it names is protected, so that nothing can be reclaimed",
         ),
     ] {
@@ -397,6 +397,12 @@ fn names_of_groups_that_are_not_there_are_told() {
         assert!(code == 1 && err.contains(line), "{err}");
         assert_eq!(err.lines().count(), 1, "{err}");
     }
+    // A name that stands in both is told by itself, and then what comes of it.
+    let both = "[watch.reclaim]\ngroups = [\"/user.slice\"]\nprotect = [\"/user.slice\"]\n";
+    let (code, err) = check(both);
+    let line = ":3:11: watch.reclaim.protect: \"/user.slice\" is in groups, too, and nothing is reclaimed from it";
+    assert!(code == 1 && err.contains(line), "{err}");
+    assert_eq!(err.lines().count(), 2, "{err}");
     // Programs come and go: a form of names is told, and is no trap.
     let forms = "[watch.guard]\nend = [\"/user.slice\"]\nprotect = [\"vte-spawn-*.scope\"]\n";
     let (code, err) = check(forms);
