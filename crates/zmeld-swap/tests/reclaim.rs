@@ -1577,11 +1577,19 @@ fn up_to_linux_6_15_no_files_go_but_what_one_order_may_take() {
     }
 }
 
+/// A group of which much is idle in one generation.
+const MUCH_IDLE: &str = "\
+memcg 7 /web.service
+ node 0
+ 10 500000 90000 0
+ 11 400000 900 0
+ 12 9000 0 0
+ 13 1000 0 0
+";
+
 #[test]
 fn a_step_is_spent_by_what_was_asked_for_and_only_rounds_in_vain_in_a_row_are_rested_from() {
     let rule = "groups = [\"web.service\"]\nstep = \"1%\"\n";
-    let told = "memcg 7 /web.service\n node 0\n 10 500000 90000 0\n 11 400000 900 0\n \
-                12 9000 0 0\n 13 1000 0 0\n";
     for release in ["6.12.1", "6.16.0"] {
         let asked = |machine: &Machine| -> u64 {
             let pages = |order: &String| -> u64 {
@@ -1591,7 +1599,7 @@ fn a_step_is_spent_by_what_was_asked_for_and_only_rounds_in_vain_in_a_row_are_re
             orders(machine).iter().map(pages).sum()
         };
         // The kernel does what it is told, and nothing is seen of it.
-        let mut machine = with_generations(rule, told);
+        let mut machine = with_generations(rule, MUCH_IDLE);
         machine.put("proc/sys/kernel/osrelease", release);
         machine.file("web.service", "stuck", "");
         machine.at(0);
@@ -1612,7 +1620,7 @@ fn a_step_is_spent_by_what_was_asked_for_and_only_rounds_in_vain_in_a_row_are_re
         let resting = machine.noted().groups[0].backing_off.clone();
         assert!(resting.unwrap().contains("no more that is idle"));
         // Of what swap has a copy still is the group smaller, and no more is in swap.
-        let mut machine = with_generations(rule, told);
+        let mut machine = with_generations(rule, MUCH_IDLE);
         machine.put("proc/sys/kernel/osrelease", release);
         machine.file("web.service", "has_copies", "");
         machine.between(0, 50);
@@ -1626,11 +1634,9 @@ fn a_step_is_spent_by_what_was_asked_for_and_only_rounds_in_vain_in_a_row_are_re
 
 #[test]
 fn what_is_reclaimed_is_what_went_to_swap() {
-    let told = "memcg 7 /web.service\n node 0\n 10 500000 90000 0\n 11 400000 900 0\n \
-                12 9000 0 0\n 13 1000 0 0\n";
     for release in ["6.12.1", "6.16.0"] {
         let rule = "groups = [\"web.service\"]\nstep = \"1%\"\n";
-        let mut machine = with_generations(rule, told);
+        let mut machine = with_generations(rule, MUCH_IDLE);
         machine.put("proc/sys/kernel/osrelease", release);
         machine.between(0, 100);
         let group = machine.noted().groups.remove(0);

@@ -139,17 +139,6 @@ fn of_rules(host: &Host, config: &Config, problems: &mut Vec<Problem>) {
     if let Some(rule) = &config.watch.reclaim {
         match reclaim::hierarchy(host, rule) {
             Err(err) => problems.push(mind("watch.reclaim", err.to_string())),
-            Ok(_) if rule.mechanism == Mechanism::LruGen && !is_accepted => {
-                let why_not = reclaim::no_generations(host);
-                problems.extend(why_not.map(|why| Problem {
-                    trap: Some(Trap::UnusedRule),
-                    ..mind(
-                        "watch.reclaim.mechanism",
-                        format!("nothing can be reclaimed: {why}; or write mechanism = \"auto\""),
-                    )
-                }));
-                problems.extend(of_reclaim(host, rule));
-            }
             Ok(_) if is_accepted => {}
             Ok(_) => problems.extend(of_reclaim(host, rule)),
         }
@@ -221,9 +210,23 @@ fn of_rules(host: &Host, config: &Config, problems: &mut Vec<Problem>) {
 
 /// What is in vain in a rule for reclaim.
 fn of_reclaim(host: &Host, rule: &ReclaimRule) -> Vec<Problem> {
+    let why_not = match rule.mechanism {
+        Mechanism::LruGen => reclaim::no_generations(host),
+        _ => None,
+    };
+    let of_mechanism = why_not.map(|why| Problem {
+        trap: Some(Trap::UnusedRule),
+        ..mind(
+            "watch.reclaim.mechanism",
+            format!("nothing can be reclaimed: {why}; or write mechanism = \"auto\""),
+        )
+    });
     let found = outlook(host, reclaim::selection(rule)).unwrap_or_default();
     let gaps = RECLAIM.gaps(&rule.groups, &found);
-    gaps.iter().map(Gap::problem).collect()
+    of_mechanism
+        .into_iter()
+        .chain(gaps.iter().map(Gap::problem))
+        .collect()
 }
 
 /// What a guard's rule comes to on a machine.

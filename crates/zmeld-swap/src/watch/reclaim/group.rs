@@ -58,11 +58,6 @@ impl Reading {
     ) -> Result<Option<Reading>, HostError> {
         let text = |name: &str| host.read_optional(group.join(name));
         let number = |text: Option<String>| text.and_then(|text| text.parse::<u64>().ok());
-        let kept = |name: &str| -> Result<u64, HostError> {
-            let text = text(name)?.unwrap_or_else(|| "0".to_owned());
-            // "max" keeps all of it.
-            Ok(text.parse().unwrap_or(u64::MAX))
-        };
         let (Some(memory_bytes), Some(stat), Some(pressure)) = (
             number(text("memory.current")?),
             text("memory.stat")?,
@@ -88,7 +83,7 @@ impl Reading {
         Ok(Some(Reading {
             at,
             memory_bytes,
-            kept_bytes: kept("memory.min")?.max(kept("memory.low")?),
+            kept_bytes: kept(host, group)?.unwrap_or(0),
             swap_bytes: number(text("memory.swap.current")?).unwrap_or(0),
             stalled_us: pressure.some.total_us,
             refaults,
@@ -103,6 +98,16 @@ impl Reading {
     }
 }
 
+/// What `memory.min` and `memory.low` keep for a group, whichever is more; none where it has neither.
+fn kept(host: &Host, group: &Path) -> Result<Option<u64>, HostError> {
+    let kept = |name: &str| -> Result<Option<u64>, HostError> {
+        let text = host.read_optional(group.join(name))?;
+        // "max" keeps all of it.
+        Ok(text.map(|text| text.parse().unwrap_or(u64::MAX)))
+    };
+    Ok(kept("memory.min")?.max(kept("memory.low")?))
+}
+
 /// How many bytes the groups above one have besides what `memory.min` and `memory.low` keep for
 /// them, the least of them. The kernel does not spare that where a group below is asked by
 /// itself.
@@ -112,21 +117,14 @@ impl Reading {
 pub(super) fn beyond_kept(host: &Host, group: &Path) -> Result<u64, HostError> {
     let mut least = u64::MAX;
     for above in group.ancestors().skip(1) {
-        let number = |name: &str| host.read_optional(above.join(name));
         // The root has none.
-        let Some(min) = number("memory.min")? else {
+        let Some(kept) = kept(host, above)? else {
             break;
         };
-        let low = number("memory.low")?.unwrap_or_default();
-        // "max" keeps all of it.
-        let kept = [min, low].map(|text| match text.as_str() {
-            "" => 0,
-            text => text.parse().unwrap_or(u64::MAX),
-        });
-        let kept: u64 = kept.into_iter().max().unwrap_or(0);
         if kept > 0 {
-            let has = number("memory.current")?.and_then(|has| has.parse::<u64>().ok());
-            least = least.min(has.unwrap_or(0).saturating_sub(kept));
+            let has = host.read_optional(above.join("memory.current"))?;
+            let has = has.and_then(|has| has.parse::<u64>().ok()).unwrap_or(0);
+            least = least.min(has.saturating_sub(kept));
         }
     }
     Ok(least)
