@@ -133,24 +133,36 @@ static inline bool match_find(const struct scan *scan, struct match *match)
 	return true;
 }
 
-/* To both sides, from the four bytes that are known to be equal. */
+/*
+ * To both sides, from the four bytes that are known to be equal. The length is
+ * bounded while it grows, and these four bytes stay in: a match that was cut
+ * afterwards could end before the place where it was found, and the parse would go
+ * back there.
+ */
 static inline void match_extend(const struct scan *scan, struct match *match)
 {
 	const u8 *page = scan->page;
+	u32 end = scan->end;
 
-	match->length = 4 + length_at(page, match->from + 4, match->start + 4,
-				      scan->end);
-	while (match->start > scan->anchor && match->from &&
+	match->length = 4;
+	while (match->length < ZWORD_MATCH_MAX &&
+	       match->start > scan->anchor && match->from &&
 	       page[match->start - 1] == page[match->from - 1]) {
 		match->start--;
 		match->from--;
 		match->length++;
 	}
-	if (match->length > ZWORD_MATCH_MAX)
-		match->length = ZWORD_MATCH_MAX;
+	if (end > match->start + ZWORD_MATCH_MAX)
+		end = match->start + ZWORD_MATCH_MAX;
+	match->length += length_at(page, match->from + match->length,
+				   match->start + match->length, end);
 }
 
-static inline void match_put(struct scan *scan, struct zword_byte_parse *parsed,
+/*
+ * False: no decoder could follow it. No match is like that; if one were, the block
+ * is kept raw.
+ */
+static inline bool match_put(struct scan *scan, struct zword_byte_parse *parsed,
 			     const struct match *match)
 {
 	u32 literals = match->start - scan->anchor;
@@ -158,10 +170,14 @@ static inline void match_put(struct scan *scan, struct zword_byte_parse *parsed,
 	u32 kind = offset == scan->again ? ZWORD_MATCH_AGAIN :
 		   offset <= ZWORD_NEAR_MAX ? ZWORD_MATCH_NEAR : ZWORD_MATCH_FAR;
 
+	if (match->from >= match->start || match->start < scan->anchor ||
+	    match->length > scan->end - match->start)
+		return false;
 	literals_take(parsed, scan->page, scan->anchor, literals, scan->end);
 	token_take(parsed, literals, match->length, offset, kind);
 	scan->again = offset;
 	scan->anchor = match->start + match->length;
+	return true;
 }
 
 /* What no match took. */
@@ -176,21 +192,24 @@ static inline void rest_put(const struct scan *scan,
 	token_take(parsed, literals, 0, 0, ZWORD_MATCH_NONE);
 }
 
-static inline void match_take(struct scan *scan,
+static inline bool match_take(struct scan *scan,
 			      struct zword_byte_parse *parsed,
 			      const struct match *match)
 {
+	u32 found = scan->at;
 	u64 word;
 
-	match_put(scan, parsed, match);
+	if (!match_put(scan, parsed, match) || scan->anchor <= found)
+		return false;
 	scan->at = scan->anchor;
 	if (scan->at >= scan->end - TAIL)
-		return;
+		return true;
 	remember(scan, zword_get_le64(scan->page + match->start + 2),
 		 match->start + 2);
 	word = zword_get_le64(scan->page + scan->at - 2);
 	scan->positions->longer[hash_of_8(word)] = (u16)(scan->at - 2);
 	scan->positions->shorter[hash_of_4(word >> 8)] = (u16)(scan->at - 1);
+	return true;
 }
 
 bool zword_bytes_parse(struct zword_encoding *work,
@@ -221,7 +240,8 @@ bool zword_bytes_parse(struct zword_encoding *work,
 		match_extend(&scan, &match);
 		budget.spent += (match.start - scan.anchor) * BITS_LITERAL +
 				BITS_MATCH;
-		match_take(&scan, parsed, &match);
+		if (!match_take(&scan, parsed, &match))
+			return false;
 		if (scan.at >= budget.check &&
 		    !zword_budget_left(&budget, budget.spent))
 			return false;
@@ -350,7 +370,8 @@ bool zword_bytes_parse_thoroughly(struct zword_encoding *work,
 				break;
 			best = next;
 		}
-		match_put(&scan, parsed, &best.match);
+		if (!match_put(&scan, parsed, &best.match))
+			return false;
 		chains.again = scan.again;
 		while (scan.at < scan.anchor && scan.at < scan.end - TAIL)
 			chain(&chains, scan.at++);

@@ -347,6 +347,15 @@ static __always_inline void look_at(const struct scan *scan,
 	choice->reference = word_before(scan->page, scan->at, scan->back, width);
 }
 
+/*
+ * Whether a reference stands before its word, in the page or, of the first word,
+ * in front of it. All do; if one did not, the block is kept raw.
+ */
+static __always_inline bool is_behind(u32 at, u32 back, u32 width)
+{
+	return back - 1 < (at ? at : width);
+}
+
 static __always_inline bool parse(const struct zword_word_encoder *tables,
 				  struct zword_encoding *work, u32 width,
 				  const struct zword_part *part,
@@ -376,6 +385,8 @@ static __always_inline bool parse(const struct zword_word_encoder *tables,
 				    width);
 		else
 			choose(&scan, &choice, width);
+		if (!is_behind(scan.at, choice.back, width))
+			return false;
 		put_token(tables, &output, &choice, width);
 		budget.spent += choice.cost;
 		scan.back = choice.back;
