@@ -100,7 +100,39 @@ pub enum Flavour {
     FourBits,
     /// As `Address`, with fingerprints of one bit and shares of three slots.
     OneBit,
+    /// zword alone, as `Address`, with blocks of 64 bytes and limits to suit them.
+    Blocks64,
+    /// The same with blocks of 128 bytes.
+    Blocks128,
+    /// zword alone with blocks of 64 bytes; it tells each read and write to the test.
+    Reads64,
 }
+
+/// zword's limits where a block is 64 bytes.
+const LIMITS_64: &[&str] = &[
+    "-DZWORD_BLOCK_SIZE=64u",
+    "-DZWORD_MATCH_MAX=12u",
+    "-DZWORD_RUN_MAX=5u",
+    "-DZWORD_COUNT_MAX=3u",
+    "-DZWORD_NARROW_MAX=7u",
+    "-DZWORD_NEAR_MAX=8u",
+    "-DZWORD_POSITION_BITS=2",
+    "-DZWORD_CHAIN_LINKS=2u",
+    "-DZWORD_SKIP_SHIFT=2",
+];
+
+/// zword's limits where a block is 128 bytes.
+const LIMITS_128: &[&str] = &[
+    "-DZWORD_BLOCK_SIZE=128u",
+    "-DZWORD_MATCH_MAX=15u",
+    "-DZWORD_RUN_MAX=6u",
+    "-DZWORD_COUNT_MAX=7u",
+    "-DZWORD_NARROW_MAX=15u",
+    "-DZWORD_NEAR_MAX=16u",
+    "-DZWORD_POSITION_BITS=2",
+    "-DZWORD_CHAIN_LINKS=3u",
+    "-DZWORD_SKIP_SHIFT=3",
+];
 
 impl Flavour {
     /// In names of steps and folders.
@@ -112,6 +144,9 @@ impl Flavour {
             Flavour::Fuzzer => "fuzzer",
             Flavour::FourBits => "4-bits",
             Flavour::OneBit => "1-bit",
+            Flavour::Blocks64 => "64-bytes",
+            Flavour::Blocks128 => "128-bytes",
+            Flavour::Reads64 => "64-bytes-reads",
         }
     }
 
@@ -119,10 +154,12 @@ impl Flavour {
     pub fn flags(self) -> &'static [&'static str] {
         match self {
             Flavour::AsBuilt => &[],
-            Flavour::Address | Flavour::FourBits | Flavour::OneBit => {
-                &["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-            }
-            Flavour::Thread => &["-fsanitize=thread"],
+            Flavour::Address
+            | Flavour::FourBits
+            | Flavour::OneBit
+            | Flavour::Blocks64
+            | Flavour::Blocks128 => &["-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
+            Flavour::Thread | Flavour::Reads64 => &["-fsanitize=thread"],
             Flavour::Fuzzer => &[
                 "-fsanitize=fuzzer-no-link,address,undefined",
                 "-fno-sanitize-recover=all",
@@ -135,6 +172,8 @@ impl Flavour {
         match self {
             Flavour::FourBits => &["-DZM_FINGERPRINT_BITS=4", "-DZM_SHARE_SLOTS_MAX=40"],
             Flavour::OneBit => &["-DZM_FINGERPRINT_BITS=1", "-DZM_SHARE_SLOTS_MAX=3"],
+            Flavour::Blocks64 | Flavour::Reads64 => LIMITS_64,
+            Flavour::Blocks128 => LIMITS_128,
             _ => &[],
         }
     }
@@ -145,7 +184,19 @@ impl Flavour {
                 "-fsanitize=fuzzer,address,undefined",
                 "-fno-sanitize-recover=all",
             ],
+            // What the sanitizer would be told is the test's to hear.
+            Flavour::Reads64 => &[],
             other => other.flags(),
+        }
+    }
+
+    /// The sources that are compiled in this way.
+    fn sources(self) -> Result<Vec<PathBuf>> {
+        match self {
+            Flavour::Blocks64 | Flavour::Blocks128 | Flavour::Reads64 => {
+                workspace::files(&workspace::root().join("store/zword"), "c")
+            }
+            _ => sources(),
         }
     }
 
@@ -240,7 +291,7 @@ impl Compiler {
             return Ok(objects.clone());
         }
         let folder = workspace::work_folder(&format!("c/{}", flavour.name()))?;
-        let sources = sources()?;
+        let sources = flavour.sources()?;
         let jobs = std::thread::available_parallelism().map_or(1, usize::from);
         let mut commands = Vec::new();
         for share in sources.chunks(sources.len().div_ceil(jobs)) {

@@ -58,6 +58,31 @@ const TESTS: &[CTest] = &[
         in_quick: false,
     },
     CTest {
+        name: "small_scope",
+        flavour: Flavour::Blocks64,
+        about: "zword with blocks of 64 bytes: all pages of few letters come back",
+        runs: small_scope_runs,
+        in_quick: true,
+    },
+    CTest {
+        name: "small_scope",
+        flavour: Flavour::Blocks128,
+        about: "the same with blocks of 128 bytes",
+        runs: small_scope_runs,
+        in_quick: false,
+    },
+    CTest {
+        name: "small_reads",
+        flavour: Flavour::Reads64,
+        about: "pages that change at any one of zword's reads are some page",
+        runs: |scope, seed| match scope {
+            TestScope::Quick => vec![words![10, seed]],
+            TestScope::Default => vec![words![80, seed]],
+            TestScope::Long => vec![words![5000, seed]],
+        },
+        in_quick: true,
+    },
+    CTest {
         name: "model",
         flavour: Flavour::Address,
         about: "random operations and failing allocations against plain pages",
@@ -246,6 +271,14 @@ fn changing_runs(scope: TestScope, _: u64) -> Vec<Vec<String>> {
     }
 }
 
+fn small_scope_runs(scope: TestScope, seed: u64) -> Vec<Vec<String>> {
+    match scope {
+        TestScope::Quick => vec![words![1000, seed]],
+        TestScope::Default => vec![words![50_000, seed]],
+        TestScope::Long => vec![words![5_000_000, seed]],
+    }
+}
+
 fn codec_runs(_: TestScope, seed: u64) -> Vec<Vec<String>> {
     // The pages of a real program besides the made ones.
     let own = std::env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into());
@@ -371,9 +404,13 @@ impl CTestEnvironment {
 
     fn way_to_run(&self, log: &Log, flavour: Flavour) -> Result<Launch> {
         let cell = match flavour {
-            Flavour::Address | Flavour::FourBits | Flavour::OneBit => &self.address,
+            Flavour::Address
+            | Flavour::FourBits
+            | Flavour::OneBit
+            | Flavour::Blocks64
+            | Flavour::Blocks128 => &self.address,
             Flavour::Thread => &self.thread,
-            Flavour::AsBuilt | Flavour::Fuzzer => return Ok(Ok(Vec::new())),
+            Flavour::AsBuilt | Flavour::Fuzzer | Flavour::Reads64 => return Ok(Ok(Vec::new())),
         };
         if let Some(way) = cell.get() {
             return Ok(way.clone());
