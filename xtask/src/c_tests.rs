@@ -16,6 +16,12 @@ use crate::tools;
 /// The program that `cargo xtask soak` runs for hours.
 pub const SOAK_PROGRAM: &str = "model";
 
+/// The program that gives pages back, also for hours.
+pub const ROUND_TRIP_PROGRAM: &str = "round_trip";
+
+/// Pages of zword's level 1 in as many seconds as a million without sanitizers.
+const ROUND_TRIP_CHECKED: u64 = 300_000;
+
 const PROBE: &str = "int main(void) { return 0; }\n";
 
 /// One program of `store/tests`, compiled in one way.
@@ -48,6 +54,27 @@ const TESTS: &[CTest] = &[
         flavour: Flavour::Address,
         about: "the same under the address and undefined-behaviour sanitizers",
         runs: codec_runs,
+        in_quick: false,
+    },
+    CTest {
+        name: ROUND_TRIP_PROGRAM,
+        flavour: Flavour::AsBuilt,
+        about: "pages that know zword's limits come back, at both levels",
+        runs: |scope, seed| match scope {
+            TestScope::Quick => vec![words![1, seed, 0, 100_000]],
+            TestScope::Default => round_trip_runs(seed, 1_000_000),
+            TestScope::Long => round_trip_runs(seed, 30_000_000),
+        },
+        in_quick: true,
+    },
+    CTest {
+        name: ROUND_TRIP_PROGRAM,
+        flavour: Flavour::Address,
+        about: "the same under the address and undefined-behaviour sanitizers",
+        runs: |scope, seed| match scope {
+            TestScope::Long => round_trip_runs(seed, 3_000_000),
+            _ => round_trip_runs(seed, ROUND_TRIP_CHECKED),
+        },
         in_quick: false,
     },
     CTest {
@@ -283,6 +310,11 @@ fn codec_runs(_: TestScope, seed: u64) -> Vec<Vec<String>> {
     // The pages of a real program besides the made ones.
     let own = std::env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into());
     vec![words![seed, own.display()]]
+}
+
+/// So many pages at level 1, and those that level 2 encodes in a fourth of the time.
+fn round_trip_runs(seed: u64, pages: u64) -> Vec<Vec<String>> {
+    vec![words![1, seed, 0, pages], words![2, seed, 0, pages / 32]]
 }
 
 fn thread_runs(scope: TestScope, seed: u64) -> Vec<Vec<String>> {

@@ -70,10 +70,18 @@ const fn need(
 }
 
 const COMMANDS: &[&str] = &["cargo-test"];
-const C: &[&str] = &["c-", "codec-", "model-", "pass-", "threads-", "fuzz_"];
+const C: &[&str] = &[
+    "c-",
+    "codec-",
+    "round_trip-",
+    "model-",
+    "pass-",
+    "threads-",
+    "fuzz_",
+];
 /// The same, and what only looks whether something compiles.
 #[rustfmt::skip]
-const C_COMPILER: &[&str] = &["c-", "codec-", "model-", "pass-", "threads-", "fuzz_", "features"];
+const C_COMPILER: &[&str] = &["c-", "codec-", "round_trip-", "model-", "pass-", "threads-", "fuzz_", "features"];
 const FLEET: &[&str] = &["fleet", "kubernetes"];
 const FUZZ: &[&str] = &["fuzz_", "soak"];
 /// A guest's kernel is made by the first step that asks for it.
