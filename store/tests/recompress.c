@@ -319,6 +319,72 @@ static void try_idle(void)
 	close_store(store);
 }
 
+/* Marks all, does that, and sees that the share of slots 0 and 1 is idle no more. */
+static void expect_awake(struct zm_store *store, void (*what)(struct zm_store *),
+			 u64 slot)
+{
+	struct disk_write write;
+
+	EXPECT(!zm_idle_mark(store, 0, 0));
+	EXPECT(info(store, 0).idle && info(store, 1).idle);
+	what(store);
+	EXPECT(info(store, slot).idle);
+	EXPECT(disk_write_begin(&disk, store, &write, slot, ZM_PICK_IDLE,
+				false) == -ENOENT);
+}
+
+static void read_second(struct zm_store *store)
+{
+	expect(store, 1, text(1));
+}
+
+/* Its own slot is the twin that is found. */
+static void write_first_again(struct zm_store *store)
+{
+	put(store, 0, text(1));
+	EXPECT(!info(store, 0).idle);
+}
+
+/* And here that of another. */
+static void write_second_again(struct zm_store *store)
+{
+	put(store, 1, text(1));
+	EXPECT(!info(store, 1).idle);
+}
+
+static void write_third(struct zm_store *store)
+{
+	put(store, 2, text(1));
+	EXPECT(info(store, 0).sharers == 3);
+}
+
+static void recompress_first(struct zm_store *store)
+{
+	EXPECT(recompress(store, ZM_PICK_IDLE, 0, 0).pages_recompressed == 1);
+	EXPECT(!info(store, 0).idle);
+}
+
+/* Whoever works with a page through one slot keeps it from being idle in the others. */
+static void try_idle_shares(void)
+{
+	struct zm_store *store = open_store(ZM_MELD_INLINE);
+	struct disk_write write;
+
+	put(store, 0, text(1));
+	put(store, 1, text(1));
+	EXPECT(info(store, 0).sharers == 2);
+	expect_awake(store, read_second, 0);
+	expect_awake(store, write_first_again, 1);
+	expect_awake(store, write_second_again, 0);
+	expect_awake(store, write_third, 0);
+	expect_awake(store, recompress_first, 1);
+	EXPECT(!zm_idle_mark(store, 0, 0));
+	EXPECT(!disk_write_begin(&disk, store, &write, 1, ZM_PICK_IDLE, false));
+	disk_write_end(&disk, store, &write, true);
+	expect(store, 0, text(1));
+	close_store(store);
+}
+
 /* What does not have its fingerprint stays as it is, to be told to its reader. */
 static void try_damage(void)
 {
@@ -512,6 +578,41 @@ static void try_late_write(bool keep_compressed, bool written)
 	close_store(store);
 }
 
+static struct disk_write begun;
+
+static void begin_to_write_first(struct zm_store *store)
+{
+	EXPECT(!disk_write_begin(&disk, store, &begun, 0, 0, true));
+}
+
+/*
+ * A writeback begins while a share is recompressed and ends after it: what its block
+ * holds is what was copied for it, and not what the object is by then.
+ */
+static void try_write_begun_meanwhile(bool written)
+{
+	struct zm_meld_options all = { .threshold_permille = 0 };
+	struct zm_store *store = open_store(ZM_MELD_MANUAL);
+	struct zm_meld_result melded;
+	u32 size;
+
+	put(store, 0, text(1));
+	put(store, 1, text(1));
+	EXPECT(!zm_meld_run(store, &all, &melded) && melded.pages_melded == 1);
+	size = info(store, 0).size;
+	hook = begin_to_write_first;
+	EXPECT(recompress(store, 0, 0, 1).pages_recompressed == 1);
+	hook = NULL;
+	EXPECT(info(store, 0).priority == 2 && info(store, 0).size < size);
+	EXPECT(disk_write_end(&disk, store, &begun, written) == written);
+	EXPECT(info(store, 0).backed == written);
+	if (written)
+		EXPECT(info(store, 0).size == size && !info(store, 0).priority);
+	expect(store, 0, text(1));
+	expect(store, 1, text(1));
+	close_store(store);
+}
+
 static void expect_refused(struct zm_store *store,
 			   struct zm_recompress_options options)
 {
@@ -564,11 +665,14 @@ int main(void)
 	try_limit_on_shares();
 	try_share_beneath_a_harder_codec();
 	try_idle();
+	try_idle_shares();
 	try_damage();
 	try_races();
 	try_joined();
 	for (i = 0; i < 4; i++)
 		try_late_write(i & 1, i & 2);
+	try_write_begun_meanwhile(true);
+	try_write_begun_meanwhile(false);
 	printf("recompress: all cases ok\n");
 	return 0;
 }

@@ -214,6 +214,16 @@ pub fn clang() -> OsString {
     std::env::var_os("CLANG").unwrap_or_else(|| "clang".into())
 }
 
+/// A copy of the store's sources in which something is changed.
+pub struct StoreCopy {
+    /// The copy of the folder `store`.
+    pub store: PathBuf,
+    /// Where what is made of it goes.
+    pub objects: PathBuf,
+    /// The files that are changed, from `store` on.
+    pub changed: Vec<String>,
+}
+
 /// Compiles programs; the store's sources once for each flavour.
 #[derive(Default)]
 pub struct Compiler {
@@ -240,12 +250,62 @@ impl Compiler {
         with: &[&str],
     ) -> Result<PathBuf> {
         let program = workspace::work_folder("c")?.join(format!("{name}-{}", flavour.name()));
-        let mut command = self.command(log, flavour)?;
-        command.args(flavour.link_flags());
-        for source in std::iter::once(&name).chain(with) {
-            command.arg(tests_folder().join(format!("{source}.c")));
+        let sources: Vec<PathBuf> = std::iter::once(&name)
+            .chain(with)
+            .map(|source| tests_folder().join(format!("{source}.c")))
+            .collect();
+        let objects = self.objects(log, flavour)?;
+        self.link(log, flavour, &store(), &sources, &objects, &program)?;
+        Ok(program)
+    }
+
+    /// The same of a copy of the store in which something is changed.
+    pub fn program_of_copy(
+        &self,
+        log: &Log,
+        flavour: Flavour,
+        name: &str,
+        copy: &StoreCopy,
+    ) -> Result<PathBuf> {
+        let program = copy.objects.join(format!("{name}-{}", flavour.name()));
+        let mut objects = self.objects(log, flavour)?;
+        let header = copy.changed.iter().any(|path| path.ends_with(".h"));
+        for (source, object) in sources()?.iter().zip(&mut objects) {
+            let path = source.strip_prefix(store())?;
+            if !header
+                && !copy
+                    .changed
+                    .iter()
+                    .any(|changed| path == Path::new(changed))
+            {
+                continue;
+            }
+            let stem = format!("{}-{}.o", workspace::stem(source), flavour.name());
+            *object = copy.objects.join(stem);
+            let mut command = self.command_in(log, flavour, &copy.store)?;
+            command.args(flavour.flags()).arg("-c");
+            command.arg(copy.store.join(path)).arg("-o").arg(&*object);
+            if !log.run(&mut command, LIMIT)?.succeeded() {
+                bail!("{} does not compile", path.display());
+            }
         }
-        command.args(self.objects(log, flavour)?);
+        let tests = [copy.store.join(format!("tests/{name}.c"))];
+        self.link(log, flavour, &copy.store, &tests, &objects, &program)?;
+        Ok(program)
+    }
+
+    fn link(
+        &self,
+        log: &Log,
+        flavour: Flavour,
+        store: &Path,
+        sources: &[PathBuf],
+        objects: &[PathBuf],
+        program: &Path,
+    ) -> Result<()> {
+        let mut command = self.command_in(log, flavour, store)?;
+        command.args(flavour.link_flags());
+        command.args(sources).args(objects);
         for library in self.built(log)?.paths("ZMELD_C_LIBRARIES")? {
             command.arg("-L").arg(library);
         }
@@ -256,15 +316,23 @@ impl Compiler {
         if Path::new("/usr/include/lzo/lzo1x.h").exists() {
             command.args(["-DTEST_LIBLZO2", "-llzo2"]);
         }
-        command.arg("-o").arg(&program);
+        command.arg("-o").arg(program);
         if !log.run(&mut command, LIMIT)?.succeeded() {
+            let name = sources
+                .first()
+                .map_or(String::new(), |path| workspace::stem(path));
             bail!("store/tests/{name}.c does not compile");
         }
-        Ok(program)
+        Ok(())
     }
 
     /// The compiler with what every C file of ours needs.
     pub fn command(&self, log: &Log, flavour: Flavour) -> Result<Command> {
+        self.command_in(log, flavour, &store())
+    }
+
+    /// The same with the headers of a store that is elsewhere.
+    fn command_in(&self, log: &Log, flavour: Flavour, at: &Path) -> Result<Command> {
         let built = self.built(log)?;
         let mut command = Command::new(flavour.compiler());
         command.args(["-std=gnu11", "-g", "-Wall", "-Wextra"]);
@@ -277,8 +345,10 @@ impl Compiler {
             "-DZM_PAGE_SHIFT={}",
             built.variable("ZMELD_C_PAGE_SHIFT")?
         ));
+        let store = store().canonicalize()?;
         for include in built.paths("ZMELD_C_INCLUDES")? {
-            command.arg("-I").arg(include);
+            let own = include.strip_prefix(&store).map(|path| at.join(path));
+            command.arg("-I").arg(own.unwrap_or(include.clone()));
         }
         Ok(command)
     }
@@ -314,7 +384,7 @@ impl Compiler {
 
 /// The store's C sources for user space.
 pub fn sources() -> Result<Vec<PathBuf>> {
-    let store = workspace::root().join("store");
+    let store = store();
     let mut sources = workspace::files(&store.join("core"), "c")?;
     sources.extend(workspace::files(&store.join("zword"), "c")?);
     sources.extend(workspace::files(&store.join("port/user"), "c")?);
@@ -327,9 +397,13 @@ pub fn sources() -> Result<Vec<PathBuf>> {
     Ok(sources)
 }
 
+fn store() -> PathBuf {
+    workspace::root().join("store")
+}
+
 /// Where the C tests are.
 pub fn tests_folder() -> PathBuf {
-    workspace::root().join("store/tests")
+    store().join("tests")
 }
 
 #[cfg(test)]

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
-use crate::c_build::{Compiler, Flavour};
+use crate::c_build::{Compiler, Flavour, StoreCopy};
 use crate::process::{command_line, Log};
 use crate::step::{Stage, Tally, TestScope};
 use crate::tools;
@@ -165,6 +165,20 @@ const TESTS: &[CTest] = &[
         flavour: Flavour::Address,
         about: "recompression and idle marks, and what happens meanwhile",
         runs: |_, _| vec![words![]],
+        in_quick: true,
+    },
+    CTest {
+        name: "hostile",
+        flavour: Flavour::Address,
+        about: "objects that no encoder writes, one step past each limit of a decoder",
+        runs: |_, _| vec![words![]],
+        in_quick: true,
+    },
+    CTest {
+        name: "pool",
+        flavour: Flavour::Address,
+        about: "the pool by itself: objects that come and go while others are read",
+        runs: |_, seed| vec![words![seed]],
         in_quick: true,
     },
     CTest {
@@ -424,14 +438,28 @@ impl CTestEnvironment {
         self.programs
             .borrow_mut()
             .insert((flavour, name), program.clone());
-        Ok(Ok(match before.split_first() {
-            Some((first, rest)) => {
-                let mut command = Command::new(first);
-                command.args(rest).arg(program);
-                command
-            }
-            None => Command::new(program),
-        }))
+        Ok(Ok(launched(&before, program)))
+    }
+
+    /// The same of a copy of the store, for the test whose step has that name.
+    pub fn command_of_copy(
+        &self,
+        log: &Log,
+        step: &str,
+        copy: &StoreCopy,
+    ) -> Result<std::result::Result<Command, String>> {
+        let test = TESTS
+            .iter()
+            .find(|test| test.step_name() == step)
+            .with_context(|| format!("no C test is called {step}"))?;
+        let before = match self.way_to_run(log, test.flavour)? {
+            Ok(before) => before,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        let program = self
+            .compiler
+            .program_of_copy(log, test.flavour, test.name, copy)?;
+        Ok(Ok(launched(&before, program)))
     }
 
     fn way_to_run(&self, log: &Log, flavour: Flavour) -> Result<Launch> {
@@ -449,6 +477,17 @@ impl CTestEnvironment {
         }
         let way = find_way(log, flavour)?;
         Ok(cell.get_or_init(|| way).clone())
+    }
+}
+
+fn launched(before: &[&str], program: PathBuf) -> Command {
+    match before.split_first() {
+        Some((first, rest)) => {
+            let mut command = Command::new(first);
+            command.args(rest).arg(program);
+            command
+        }
+        None => Command::new(program),
     }
 }
 
