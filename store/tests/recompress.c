@@ -10,6 +10,9 @@
  * it calls the case back, which then does to the store what another thread
  * could do at that moment. So each race happens, and always the same way.
  */
+#define _GNU_SOURCE
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "disk.h"
@@ -26,6 +29,17 @@ static u32 hook_calls;
 static struct zm_codec_ops lying;
 static bool lie;
 static struct disk disk;
+/* What the store's clock says more than the machine's. */
+static s64 seconds_ahead;
+
+/* Instead of the library's, in all of this program. */
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+	int err = (int)syscall(SYS_clock_gettime, clock, now);
+
+	now->tv_sec += seconds_ahead;
+	return err;
+}
 
 static int hooked_compress(void *ctx, const struct zm_codec_params *params,
 			   const void *src, size_t src_size,
@@ -294,7 +308,7 @@ static void try_idle(void)
 	put(store, 4, text(9));
 	put(store, 5, text(10));
 	EXPECT(!zm_meld_run(store, &all, &melded) && melded.pages_melded == 2);
-	sleep(2);
+	seconds_ahead += 2;
 	expect(store, 1, text(0));
 	expect(store, 4, text(9));
 	EXPECT(!zm_idle_mark(store, 2, 0));
@@ -316,6 +330,21 @@ static void try_idle(void)
 	EXPECT(!info(store, 0).idle && info(store, 2).idle);
 	for (i = 0; i < 4; i++)
 		expect(store, i, text(i / 2));
+	close_store(store);
+}
+
+/* A page that is used while others are marked, in the next second, is not idle. */
+static void try_used_meanwhile(void)
+{
+	struct zm_store *store = open_store(ZM_MELD_MANUAL);
+
+	put(store, 0, text(1));
+	seconds_ahead += 5;
+	put(store, 1, text(2));
+	/* The second in which the marking began. */
+	seconds_ahead -= 1;
+	EXPECT(!zm_idle_mark(store, 2, 0));
+	EXPECT(info(store, 0).idle && !info(store, 1).idle);
 	close_store(store);
 }
 
@@ -564,6 +593,7 @@ int main(void)
 	try_limit_on_shares();
 	try_share_beneath_a_harder_codec();
 	try_idle();
+	try_used_meanwhile();
 	try_damage();
 	try_races();
 	try_joined();
