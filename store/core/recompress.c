@@ -381,7 +381,7 @@ static int attempt_recompress(struct recompression *run,
 			result->pages_incompressible++;
 		return 0;
 	}
-	if (zm_object_store(run->store, bytes, 0, NULL, &object)) {
+	if (zm_object_store(run->store, run->stream, bytes, 0, &object)) {
 		attempt_finish(run, attempt, NULL, 0);
 		return -ENOMEM;
 	}
