@@ -294,6 +294,68 @@ static void try_limits(void)
 	close_store(store);
 }
 
+/* What stays free in the classes that objects leave is not beyond the limit. */
+static u64 bytes_max;
+
+static void note_bytes(struct zm_store *store)
+{
+	struct zm_stats stats;
+
+	zm_store_stats(store, &stats);
+	if (stats.memory_used > bytes_max)
+		bytes_max = stats.memory_used;
+}
+
+/* So many pages of text, of which lz4 makes objects of many sizes. */
+static struct zm_store *full_store(u64 slots)
+{
+	struct zm_store_options options = test_options("lz4", slots,
+						       ZM_MELD_OFF);
+	u8 page[ZM_PAGE_SIZE];
+	struct zm_store *store;
+	u64 i;
+
+	options.codecs[2].ops = &hooked;
+	options.codecs[2].params.level = ZM_CODEC_LEVEL_DEFAULT;
+	store = test_store(&options, 0);
+	for (i = 0; i < slots; i++) {
+		page_make(page, text(i));
+		memset(page + ZM_PAGE_SIZE - i * 61 % 3500, 0, i * 61 % 3500);
+		test_write(store, i, page);
+	}
+	hooked_store = store;
+	hook_calls = 0;
+	return store;
+}
+
+static void try_memory_limit(void)
+{
+	struct zm_store *store = full_store(4000);
+	struct zm_stats before, after;
+	u8 page[ZM_PAGE_SIZE];
+	u64 i;
+
+	/* One of two is picked, so that hardly a span of the pool gets empty. */
+	EXPECT(!zm_idle_mark(store, 0, 0));
+	for (i = 0; i < 4000; i += 2)
+		EXPECT(!zm_page_read(store, i, page));
+	zm_store_stats(store, &before);
+	zm_store_limit_set(store, before.memory_used);
+	bytes_max = 0;
+	hook = note_bytes;
+	EXPECT(recompress(store, ZM_PICK_IDLE, 0, 0).pages_recompressed > 1500);
+	hook = NULL;
+	note_bytes(store);
+	zm_store_stats(store, &after);
+	printf("recompress: %llu bytes, %llu meanwhile, %llu after\n",
+	       (unsigned long long)before.memory_used,
+	       (unsigned long long)bytes_max,
+	       (unsigned long long)after.memory_used);
+	EXPECT(bytes_max <= before.memory_used + before.memory_used / 16);
+	EXPECT(after.memory_used < before.memory_used);
+	close_store(store);
+}
+
 /* Idle pages only; a share rests when all its slots do. */
 static void try_idle(void)
 {
@@ -592,6 +654,7 @@ int main(void)
 	try_limits();
 	try_limit_on_shares();
 	try_share_beneath_a_harder_codec();
+	try_memory_limit();
 	try_idle();
 	try_used_meanwhile();
 	try_damage();
