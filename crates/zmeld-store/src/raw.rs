@@ -8,7 +8,7 @@ use crate::codec::raw as codec;
 pub const KEY_SIZE: usize = 16;
 pub const REASONS: usize = 6;
 pub const PRIORITIES: usize = 4;
-const CLASSES_MAX: usize = 256;
+const CLASSES_MAX: usize = 257;
 
 #[repr(C)]
 pub struct Options {
