@@ -16,6 +16,7 @@ pub struct Options {
     pub memory_limit: u64,
     pub mode: u32,
     pub streams: u32,
+    pub check_writes: u32,
     pub verify: bool,
     pub keyed: bool,
     pub track_time: bool,
