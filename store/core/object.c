@@ -18,12 +18,9 @@ void zm_fail(struct zm_store *store, enum zm_reason reason)
 	zm_count(&store->counters->failures[reason]);
 }
 
-/*
- * Compresses into the stream's buffer; a page that does not compress is its own
- * bytes. Returns their number.
- */
-u32 zm_page_pack(struct zm_store *store, struct zm_stream *stream,
-		 u32 priority, const void *page, const void **bytes)
+/* Compresses into the stream's buffer. ZM_PAGE_SIZE: it stays raw. */
+static u32 page_encode(struct zm_store *store, struct zm_stream *stream,
+		       u32 priority, const void *page)
 {
 	const struct zm_codec_choice *codec = &store->codecs[priority];
 	size_t size = 2 * ZM_PAGE_SIZE;
@@ -31,12 +28,64 @@ u32 zm_page_pack(struct zm_store *store, struct zm_stream *stream,
 
 	err = codec->ops->compress(stream->ctx[priority], &codec->params, page,
 				   ZM_PAGE_SIZE, stream->packed, &size);
-	if (err || size >= store->huge_size) {
-		*bytes = page;
-		return ZM_PAGE_SIZE;
+	return err || size >= store->huge_size ? ZM_PAGE_SIZE : (u32)size;
+}
+
+static bool encoding_is_checked(const struct zm_store *store, u32 priority)
+{
+	switch (zm_load32(&store->check_writes)) {
+	case ZM_CHECK_WRITES_ON:
+		return true;
+	case ZM_CHECK_WRITES_OFF:
+		return false;
+	default:
+		return priority || store->codecs[priority].ops->check_writes;
 	}
-	*bytes = stream->packed;
-	return (u32)size;
+}
+
+/* Whether what was encoded, in the stream's buffer, decodes to the page. */
+static bool encoding_gives(struct zm_store *store, struct zm_stream *stream,
+			   u32 priority, u32 size, const void *page)
+{
+	/* Encoded bytes are fewer than a page: the second page is free. */
+	u8 *decoded = stream->packed + ZM_PAGE_SIZE;
+
+	return !zm_bytes_unpack(store, stream, priority, stream->packed, size,
+				decoded) &&
+	       zm_equal(decoded, page, ZM_PAGE_SIZE);
+}
+
+/*
+ * Makes the bytes that are to be stored for a page: encoded, or the page itself
+ * where it does not compress. Returns their number.
+ *
+ * Where encodings are checked, one that does not decode to the page is not used.
+ * The page's owner may have changed it meanwhile, so it is encoded once more,
+ * from a copy: what that does not give back is the codec's fault. The page stays
+ * raw then.
+ */
+u32 zm_page_pack(struct zm_store *store, struct zm_stream *stream,
+		 u32 priority, const void *page, const void **bytes)
+{
+	bool checked = encoding_is_checked(store, priority);
+	u32 size;
+
+	for (;;) {
+		size = page_encode(store, stream, priority, page);
+		if (!checked || size == ZM_PAGE_SIZE ||
+		    encoding_gives(store, stream, priority, size, page))
+			break;
+		if (page == stream->copy || page == stream->page) {
+			zm_count(&store->counters->encode_errors);
+			zm_port_encode_error(store->codecs[priority].ops->name);
+			size = ZM_PAGE_SIZE;
+			break;
+		}
+		memcpy(stream->copy, page, ZM_PAGE_SIZE);
+		page = stream->copy;
+	}
+	*bytes = size == ZM_PAGE_SIZE ? page : stream->packed;
+	return size;
 }
 
 /*

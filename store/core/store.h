@@ -11,7 +11,8 @@
  *              fingerprint and stored bytes are of the same page.
  *   melded     inline.c asks index.c for slots of that fingerprint, compares, and
  *              takes the twin's share: nothing is compressed.
- *   stored     object.c compresses it, or leaves it raw, and puts it into the
+ *   stored     object.c compresses it, or leaves it raw, checks that the bytes
+ *              give the page where that is asked for, and puts them into the
  *              pool; page.c swaps it into the slot, under the slot's lock, for
  *              what was there, which is let go of when the lock is gone.
  *   shared     share.c. Found by a later write or by the pass (pass.c, meld.c) to
@@ -78,6 +79,7 @@ struct zm_counters {
 	u64 auto_switches;
 	u64 recompressed;
 	u64 writebacks;
+	u64 encode_errors;
 	u64 failures[ZM_REASON_COUNT];
 };
 
@@ -120,6 +122,7 @@ struct zm_store {
 	/* Read by all, written seldom. */
 	u32 mode;
 	u32 verify;
+	u32 check_writes;
 	u64 memory_limit;
 	u64 memory_used_max;
 	struct zm_index *index;		/* made on first use, then kept */

@@ -182,6 +182,20 @@ const TESTS: &[CTest] = &[
         in_quick: true,
     },
     CTest {
+        name: "check_writes",
+        flavour: Flavour::Address,
+        about: "codecs that encode wrongly, in writes and in recompression",
+        runs: |_, _| vec![words![]],
+        in_quick: true,
+    },
+    CTest {
+        name: "check_writes",
+        flavour: Flavour::OneBit,
+        about: "the same where fingerprints and shares are short",
+        runs: |_, _| vec![words![]],
+        in_quick: false,
+    },
+    CTest {
         name: "threads",
         flavour: Flavour::Address,
         about: "writers, readers, passes, recompression and writeback at once",

@@ -8,7 +8,7 @@ use crate::codec::raw as codec;
 pub const KEY_SIZE: usize = 16;
 pub const REASONS: usize = 6;
 pub const PRIORITIES: usize = 4;
-const CLASSES_MAX: usize = 256;
+const CLASSES_MAX: usize = 257;
 
 #[repr(C)]
 pub struct Options {
@@ -16,6 +16,7 @@ pub struct Options {
     pub memory_limit: u64,
     pub mode: u32,
     pub streams: u32,
+    pub check_writes: u32,
     pub verify: bool,
     pub keyed: bool,
     pub track_time: bool,

@@ -29,7 +29,8 @@ struct zm_streams;
  */
 struct zm_stream {
 	void *ctx[ZM_PRIORITIES];	/* each codec's context, or NULL */
-	u8 *packed;	/* 2 * ZM_PAGE_SIZE: output of compress, copies */
+	/* 2 * ZM_PAGE_SIZE: output of compress, copies, what is decoded to check */
+	u8 *packed;
 	u8 *page;	/* ZM_PAGE_SIZE: scratch for one raw page */
 	u8 *copy;	/* ZM_PAGE_SIZE: of the page that is being written */
 	void *spare;	/* the core's: a share kept for the next meld */
@@ -185,6 +186,11 @@ void zm_port_random(void *bytes, size_t size);
 /* As snprintf, but returns the characters written, without the NUL. Atomic. */
 int zm_port_print(char *text, size_t size, const char *format, ...)
 	zm_printf_like(3, 4);
+/*
+ * A codec encoded a page to bytes that do not give it back; they are not used.
+ * The kernel warns, at a limited rate; user space has the counter. Atomic.
+ */
+void zm_port_encode_error(const char *codec);
 /*
  * A broken invariant: user space says so and aborts; the kernel warns once
  * and the caller fails the request. Atomic.

@@ -9,7 +9,9 @@
 #include <linux/cpumask.h>
 #include <linux/mutex.h>
 #include <linux/percpu.h>
+#include <linux/printk.h>
 #include <linux/random.h>
+#include <linux/ratelimit.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/timekeeping.h>
@@ -234,6 +236,12 @@ int zm_port_print(char *text, size_t size, const char *format, ...)
 	written = vscnprintf(text, size, format, args);
 	va_end(args);
 	return written;
+}
+
+void zm_port_encode_error(const char *codec)
+{
+	pr_warn_ratelimited("zmeld: %s encoded a page to bytes that do not give it back; they are not used\n",
+			    codec);
 }
 
 void zm_port_broken(const char *what)

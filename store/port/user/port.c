@@ -384,6 +384,11 @@ int zm_port_print(char *text, size_t size, const char *format, ...)
 	return (size_t)wanted < size ? wanted : (int)size - 1;
 }
 
+void zm_port_encode_error(const char *codec)
+{
+	(void)codec;
+}
+
 void zm_port_broken(const char *what)
 {
 	fprintf(stderr, "zmeld store: broken invariant: %s\n", what);
