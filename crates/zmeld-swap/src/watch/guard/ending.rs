@@ -1,6 +1,7 @@
 //! One group at a time is told to end, killed where it does not, and waited for until
 //! its memory is back.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use zmeld_report::units::bytes;
@@ -19,6 +20,10 @@ const SETTLE_MAX: Duration = Duration::from_secs(30);
 /// is ended for so long: what takes the memory is elsewhere.
 const IN_VAIN_MAX: u32 = 2;
 const BRAKE: Duration = Duration::from_secs(60);
+/// One that has to end once more within so long does not end by being told.
+const AGAIN: Duration = Duration::from_secs(60);
+/// So many are remembered for that.
+pub(super) const AGAIN_MAX: usize = 64;
 /// One that has not gone so long after SIGKILL is given up: it waits in the kernel.
 const GIVEN_UP_AFTER: Duration = Duration::from_secs(10);
 
@@ -72,16 +77,21 @@ impl Sentry {
             return;
         }
         let mut candidate = self.candidates.swap_remove(place);
-        let multiplied = candidate.multiplies(now);
-        let count = match multiplied {
-            Some(count) => {
+        let at_once = match candidate.multiplies(now) {
+            Some(count) => Some((count, "which multiply")),
+            None => self
+                .is_again(&candidate, now)
+                .then(|| (candidate.count(), "again within a minute")),
+        };
+        let count = match at_once {
+            Some((count, _)) => {
                 candidate.kill(&self.host, &mut self.buffer);
                 count
             }
             None => candidate.tell(&self.host, &mut self.buffer) as u64,
         };
         let reaction = begin.elapsed();
-        let is_deaf = count == 0 && !candidate.is_empty(&mut self.buffer);
+        let is_deaf = count == 0 && !candidate.is_empty(&self.host, &mut self.buffer);
         if is_deaf {
             // Somebody is there and cannot be told: not the next one's fault.
             candidate.kill(&self.host, &mut self.buffer);
@@ -90,9 +100,13 @@ impl Sentry {
             return;
         }
         // It is done: from here on memory may be taken.
+        self.remember(candidate.directory.clone(), now);
         let why = format!("{}; {}", what(&candidate, now), self.why(cause, seen));
         let tried = self.shared.tried();
-        let was_killed = is_deaf || multiplied.is_some();
+        let was_killed = is_deaf || at_once.is_some();
+        if was_killed {
+            candidate.ends_when_empty();
+        }
         self.ending = Some(Ending {
             since: now,
             headroom_bytes: seen.headroom_bytes,
@@ -111,8 +125,8 @@ impl Sentry {
         });
         say(GuardEvent::Said(format!(
             "ends {why} ({}){}",
-            match multiplied {
-                Some(count) => format!("SIGKILL to {count} processes, which multiply"),
+            match at_once {
+                Some((count, why)) => format!("SIGKILL to {count} processes, {why}"),
                 None => format!("SIGTERM to {count} processes"),
             },
             match tried.is_empty() {
@@ -120,6 +134,23 @@ impl Sentry {
                 false => format!("; before that: {}", tried.join("; ")),
             }
         )));
+    }
+
+    /// Whether it was told to end within a minute already.
+    fn is_again(&self, candidate: &Candidate, now: Instant) -> bool {
+        let mut lately = self.ended_lately.iter();
+        lately.any(|(at, directory)| {
+            now.duration_since(*at) < AGAIN && *directory == candidate.directory
+        })
+    }
+
+    fn remember(&mut self, directory: PathBuf, now: Instant) {
+        self.ended_lately
+            .retain(|(at, it)| now.duration_since(*at) < AGAIN && *it != directory);
+        if self.ended_lately.len() == AGAIN_MAX {
+            self.ended_lately.remove(0);
+        }
+        self.ended_lately.push((now, directory));
     }
 
     /// Whether what was ended still gives back memory. Where the last ones gave next to
@@ -163,7 +194,7 @@ impl Sentry {
             return;
         };
         let age = now.duration_since(ending.since);
-        let is_gone = ending.candidate.has_ended(&mut self.buffer);
+        let is_gone = ending.candidate.has_ended(&self.host, &mut self.buffer);
         let is_given_up = ending
             .killed
             .is_some_and(|at| now.duration_since(at) >= GIVEN_UP_AFTER);
@@ -192,7 +223,8 @@ impl Sentry {
             return;
         }
         let is_late = age >= self.rule.grace.duration();
-        if !is_late && !is_pressing {
+        // Until it is empty.
+        if !is_late && !is_pressing && ending.killed.is_none() {
             return;
         }
         ending.candidate.kill(&self.host, &mut self.buffer);

@@ -1,11 +1,12 @@
 //! Which groups may be ended, as the rule names them and the machine has them.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::candidate::Candidate;
+use super::candidate::{Candidate, Spared};
 use super::choice::Cause;
 use super::sight::{is_soon, Seen};
 use super::{ring, GuardEvent, Sentry, PAUSE_MAX};
@@ -13,6 +14,7 @@ use crate::config::{GroupPattern, GuardRule};
 use crate::error::Error;
 use crate::room::hierarchy::Hierarchy;
 use crate::watch::is_due;
+use crate::watch::owners::Group;
 use crate::watch::targets::{Outlook, Selection, Targets};
 use zmeld_linux::Host;
 
@@ -24,11 +26,11 @@ const CHOOSE_EVERY_LOST: Duration = Duration::from_secs(3);
 /// Groups are followed where programs can take less than so many times what the rule
 /// calls little.
 const FOLLOWED_BELOW: u64 = 4;
-/// No more groups are looked at for processes,
-const LOOKED_AT_MAX: usize = 4096;
-/// nor those with a longer path, in bytes.
-const PATH_MAX: usize = 1024;
-/// No more are followed, the largest ones.
+/// A group with more below it than is looked at is followed as a whole for so long: what
+/// grows does not begin anew each time that some of it comes or goes.
+const WHOLE_FOR: Duration = Duration::from_secs(60);
+/// No more are followed, the largest ones; of an owner none in place of another's who has
+/// fewer.
 pub(super) const CANDIDATES_MAX: usize = 64;
 /// Before all others, and whatever the configuration says of them: what is needed to
 /// get at the machine.
@@ -85,10 +87,6 @@ impl Sentry {
         }
         let before = self.chosen.replace(now);
         let begin = Instant::now();
-        if is_due(self.followed, CHOOSE_EVERY, now) {
-            self.followed = Some(now);
-            self.sight.follow(&self.host);
-        }
         if self.rule.end.is_empty() {
             return;
         }
@@ -106,21 +104,38 @@ impl Sentry {
     fn find_groups(&mut self, before: Option<Instant>, now: Instant) -> Result<(), Error> {
         let hierarchy = hierarchy(&self.host)?;
         let selection = selection(&self.rule, &self.protect);
-        let mut targets = Targets::choose(&self.host, &hierarchy, selection, &self.shared.stop)?;
+        let mut whole: HashSet<PathBuf> = self.whole.keys().cloned().collect();
+        self.whole
+            .retain(|_, since| now.duration_since(*since) < WHOLE_FOR);
+        let cut_off: HashSet<PathBuf> = self.whole.keys().cloned().collect();
+        let stop = &self.shared.stop;
+        let chosen = Targets::choose_of(&self.host, &hierarchy, selection, &cut_off, stop)?;
+        let (mut targets, groups) = chosen;
         targets.unmatched.retain(|it| is_of_rule(it));
-        let mut found = Vec::with_capacity(CANDIDATES_MAX + 1);
-        let (whole, all) = self.ended_whole(targets.groups.into_keys());
-        for directory in whole {
-            let rank = rank(&self.rule.end, &hierarchy.shown(&directory));
-            let Some(mut candidate) = Candidate::open(&self.host, &hierarchy, &directory, rank)
-            else {
+        let spared = Arc::new(Spared {
+            patterns: self.protect.clone(),
+            groups: std::mem::take(&mut targets.spared),
+        });
+        let mut incomplete = HashSet::new();
+        for group in groups.iter().filter(|it| it.is_cut_off) {
+            incomplete.insert(group.owner);
+            self.whole.entry(group.path.clone()).or_insert(now);
+            whole.insert(group.path.clone());
+        }
+        let mut found: Vec<(usize, Candidate)> = Vec::with_capacity(CANDIDATES_MAX + 1);
+        let mut known = HashSet::new();
+        for group in self.ended_whole(&groups, &targets.places) {
+            let rank = rank(&self.rule.end, &group.shown);
+            let spared = group.is_cut_off.then(|| Arc::clone(&spared));
+            let opened = Candidate::open(&self.host, &hierarchy, &group.path, rank, spared);
+            let Some(mut candidate) = opened else {
                 continue;
             };
+            candidate.is_unclear = incomplete.contains(&group.owner);
             let mut followed = self.candidates.iter();
-            let was_there = |known: &HashSet<PathBuf>| known.contains(&directory);
             // One that was there and not followed has grown by nothing that is known.
-            let is_new = self.known.as_ref().is_some_and(|known| !was_there(known));
-            match (followed.find(|it| it.directory == directory), before) {
+            let is_new = self.is_new(group, &whole);
+            match (followed.find(|it| it.directory == group.path), before) {
                 (Some(followed), _) => candidate.go_on(followed),
                 (None, Some(before)) if is_new => {
                     let oldest = now.checked_sub(ring::WINDOW).unwrap_or(before);
@@ -129,66 +144,71 @@ impl Sentry {
                 (None, _) => candidate.rehearse(&self.host),
             }
             candidate.look(now, &mut self.buffer);
-            found.push(candidate);
+            known.insert(group.path.clone());
+            found.push((group.owner, candidate));
             if found.len() > CANDIDATES_MAX {
-                // The largest ones matter.
-                let smallest = (0..found.len()).min_by_key(|at| found[*at].bytes());
-                found.swap_remove(smallest.unwrap_or(0));
+                found.swap_remove(least(&found));
             }
         }
-        self.candidates = found;
-        self.known = all;
+        self.candidates.clear();
+        self.candidates.extend(found.into_iter().map(|(_, it)| it));
+        self.known = Some(known);
         self.note.watched = self.candidates.iter().map(|it| it.shown.clone()).collect();
         self.note.protected = targets.protected;
         self.note.unmatched = targets.unmatched;
         Ok(())
     }
 
-    /// The groups that are ended each by itself: those that have processes of their own or
-    /// none below, or that the kernel would end whole, too (`memory.oom.group`). With them
-    /// all groups that were looked at, unless there are more.
-    fn ended_whole(
-        &self,
-        groups: impl Iterator<Item = PathBuf>,
-    ) -> (Vec<PathBuf>, Option<HashSet<PathBuf>>) {
-        let says = |group: &PathBuf, file: &str| {
-            let text = self.host.read_optional(group.join(file)).ok().flatten();
-            text.unwrap_or_default()
+    /// Whether a group was not there, or had no processes, when some were chosen last.
+    /// What was followed as a `whole` was not told apart.
+    fn is_new(&self, group: &Group, whole: &HashSet<PathBuf>) -> bool {
+        let was_told = !group.path.ancestors().any(|it| whole.contains(it));
+        let is_unknown = |known: &HashSet<PathBuf>| !known.contains(&group.path);
+        was_told && self.known.as_ref().is_some_and(is_unknown)
+    }
+
+    /// The groups that are ended each by itself: those that have processes of their own,
+    /// that the kernel would end whole, too (`memory.oom.group`), or that are cut off. One
+    /// without processes cannot be ended.
+    fn ended_whole<'a>(&self, groups: &'a [Group], places: &[usize]) -> Vec<&'a Group> {
+        let says = |group: &Group, file: &str| {
+            let text = self.host.read_start(&group.path.join(file), 16);
+            text.unwrap_or_default().trim_ascii().to_vec()
         };
-        // Level by level: who makes many groups hides those of nobody else.
-        let mut left: VecDeque<PathBuf> = groups.collect();
-        let mut looked_at = 0;
+        let mut is_split = vec![false; groups.len()];
+        let is_meant: HashSet<usize> = places.iter().copied().collect();
         let mut whole = Vec::new();
-        let mut all = HashSet::new();
-        let mut are_all = true;
-        while let Some(group) = left.pop_front() {
-            looked_at += 1;
-            if looked_at > LOOKED_AT_MAX || self.shared.stop.load(Ordering::Relaxed) {
+        for (at, group) in groups.iter().enumerate().skip(1) {
+            if self.shared.stop.load(Ordering::Relaxed) {
                 break;
             }
-            all.insert(group.clone());
-            let has_own = !says(&group, "cgroup.procs").trim().is_empty();
-            let below = match has_own || says(&group, "memory.oom.group").trim() == "1" {
-                true => Vec::new(),
-                false => {
-                    let below = self.host.folders_at_most(&group, LOOKED_AT_MAX);
-                    below.ok().flatten().unwrap_or_default()
-                }
-            };
-            // One without any may have some soon. Where there is more than is looked at, or
-            // a path that is too long, who hides there does not hide from its end.
-            let is_too_much = looked_at + left.len() + below.len() > LOOKED_AT_MAX
-                || below.iter().any(|it| it.as_os_str().len() > PATH_MAX);
-            are_all &= !is_too_much;
-            match below.is_empty() || is_too_much {
+            if !is_meant.contains(&at) && !is_split[group.above] {
+                continue;
+            }
+            let is_whole = group.is_cut_off
+                || !says(group, "cgroup.procs").is_empty()
+                || says(group, "memory.oom.group") == b"1";
+            match is_whole {
                 true => whole.push(group),
-                false => left.extend(below),
+                false => is_split[at] = true,
             }
         }
-        are_all &= left.is_empty();
-        whole.extend(left);
-        (whole, are_all.then_some(all))
+        whole
     }
+}
+
+/// The place of the one that is followed least of all: the smallest of the owner who has
+/// most.
+fn least(found: &[(usize, Candidate)]) -> usize {
+    let mut counts = HashMap::new();
+    for (owner, _) in found {
+        *counts.entry(*owner).or_insert(0) += 1;
+    }
+    let least = (0..found.len()).min_by_key(|at| {
+        let (owner, candidate) = &found[*at];
+        (std::cmp::Reverse(counts[owner]), candidate.bytes())
+    });
+    least.unwrap_or(0)
 }
 
 /// Where the groups are that may be ended.
