@@ -30,7 +30,7 @@
 
 #include <zm_home.h>
 
-#include "limits.h"
+#include "sizes.h"
 
 struct zword_tables;
 
