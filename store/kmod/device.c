@@ -34,6 +34,7 @@ static void settings_reset(struct zm_device *device)
 	WRITE_ONCE(device->memory_limit, 0);
 	WRITE_ONCE(device->meld_mode, zm_meld_mode_default);
 	WRITE_ONCE(device->verify, false);
+	WRITE_ONCE(device->check_writes, zm_check_writes_default);
 	zm_codecs_reset(device);
 	zm_backing_release(device);
 }
@@ -197,6 +198,7 @@ static int store_make(struct zm_device *device, u64 pages,
 		.memory_limit = READ_ONCE(device->memory_limit),
 		.mode = READ_ONCE(device->meld_mode),
 		.verify = READ_ONCE(device->verify),
+		.check_writes = READ_ONCE(device->check_writes),
 		.track_time = zm_track_time,
 	};
 	int err;

@@ -9,7 +9,7 @@
  *   attributes.c  size, limits, statistics: zram's plain attributes
  *   arguments.c   "key=value" as attributes take it
  *   codecs.c      which codecs, and their parameters
- *   meld.c        the pass, its modes, verifying
+ *   meld.c        the pass, its modes, checking what is read and written
  *   recompress.c  stored pages through a stronger codec
  *   backing.c     the backing device and the settings of writeback
  *   writeback.c   stored pages to the backing device
@@ -114,6 +114,7 @@ struct zm_device {
 	u64 memory_limit;		/* bytes, whole pages; 0: none */
 	u32 meld_mode;			/* enum zm_meld_mode */
 	bool verify;
+	u32 check_writes;		/* enum zm_check_writes */
 	u32 writeback_batch;		/* requests in flight */
 	bool writeback_limited;
 	atomic64_t writeback_left;	/* units of 4 KiB, where limited */
@@ -156,6 +157,7 @@ static inline bool zm_device_must_stop(const struct zm_device *device)
 
 /* control.c */
 extern u32 zm_meld_mode_default;
+extern u32 zm_check_writes_default;
 extern bool zm_track_time;
 /* The stem of every name: "zmeld", or zram's as a drop-in. */
 const char *zm_stem(void);
@@ -232,6 +234,7 @@ void zm_backing_release(struct zm_device *device);
 
 /* meld.c */
 int zm_meld_mode_find(const char *name);
+int zm_check_writes_find(const char *name);
 
 /* debug.c */
 void zm_debug_create(void);
