@@ -152,8 +152,8 @@ fn steps<'a>(
         ));
         steps.push(step(
             kubernetes::STEP,
-            "manifest and chart against Kubernetes' schemas; the chart where helm is here",
-            move |log: &Log| kubernetes::test(log, scope),
+            "the manifest against Kubernetes' schemas",
+            kubernetes::test,
         ));
     }
     if scope == TestScope::Long {

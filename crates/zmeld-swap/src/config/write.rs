@@ -283,7 +283,6 @@ impl Writer<'_> {
             meld: None,
             reclaim: None,
             guard: None,
-            survey: None,
             ..watch.clone()
         };
         if bare != standard || self.comments.contains_key("watch") {
@@ -356,17 +355,6 @@ impl Writer<'_> {
             self.unless("protected_max", &most, &standard, text(most));
             self.line("grace", text(rule.grace));
         }
-        if let Some(rule) = &watch.survey {
-            self.table("watch.survey".to_owned());
-            self.line("place", text(&rule.place));
-            self.line("key", text(rule.key.display()));
-            self.line("every", text(rule.every));
-            let labels = Value::Array(rule.labels.iter().map(text).collect());
-            self.unless("labels", &rule.labels, &Vec::new(), labels);
-            self.given("sketch", rule.sketch, |contents| {
-                Value::Integer(contents.into())
-            });
-        }
     }
 
     fn metrics(&mut self, metrics: &Metrics) {
@@ -374,7 +362,6 @@ impl Writer<'_> {
             return;
         }
         self.table("metrics".to_owned());
-        self.given("listen", metrics.listen, text);
         self.given("textfile", metrics.textfile.as_ref(), |path| {
             text(path.display())
         });

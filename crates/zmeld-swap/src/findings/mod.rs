@@ -203,7 +203,6 @@ rules! {
     "discard-blocked", Warning, upkeep::discard_blocked;
     "unreadable-notes", Warning, upkeep::unreadable_notes;
     "no-watch", Warning, upkeep::no_watch;
-    "survey-failed", Warning, upkeep::survey_failed;
     "mounted-without-discard", Notice, upkeep::mounted_without_discard;
     "unused-rule", Notice, upkeep::nothing_fires;
     "two-guards", Notice, upkeep::two_guards;

@@ -143,21 +143,6 @@ fn of_rules(host: &Host, config: &Config, problems: &mut Vec<Problem>) {
             Ok(_) => problems.extend(of_reclaim(host, rule)),
         }
     }
-    if let Some(rule) = config
-        .watch
-        .survey
-        .as_ref()
-        .filter(|it| !host.exists(&it.key))
-    {
-        problems.push(mind(
-            "watch.survey.key",
-            format!(
-                "there is no {} here, so no survey will be made; zmeld scan --survey-new-key makes \
-                 the first, for all machines",
-                rule.key.display()
-            ),
-        ));
-    }
     if config.watch.reclaim.is_some() && !config.accept.contains(&Trap::TwoReclaimers) {
         let both = DamonReclaim::read(host).into_iter().map(|damon| Problem {
             trap: Some(Trap::TwoReclaimers),

@@ -33,7 +33,7 @@ const EXCHANGES: &[Exchange] = &[
     (Section::Top, "tier", "", RAM, ""),
     (Section::Top, "tunables", "", "", "[tunables]\npage_cluster = 1\n"),
     (Section::Top, "watch", RAM, "", "[watch]\ninterval = \"2min\"\n"),
-    (Section::Top, "metrics", RAM, "", "[metrics]\nlisten = \"127.0.0.1:9890\"\n"),
+    (Section::Top, "metrics", RAM, "", "[metrics]\nmelding = true\n"),
     (Section::Top, "accept", RAM, "", ""),
     (Section::Tier, "kind", "[tier.fast]\n", "kind = \"zram\"\n", "kind = \"zmeld\"\n"),
     (Section::Tier, "enabled", RAM, "", "enabled = false\n"),
@@ -89,7 +89,6 @@ const OF_WATCH: &[Section] = &[
     Section::WatchMeld,
     Section::WatchReclaim,
     Section::WatchGuard,
-    Section::WatchSurvey,
     Section::Metrics,
 ];
 
