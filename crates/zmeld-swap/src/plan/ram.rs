@@ -15,6 +15,9 @@ use crate::steps::{
 
 use super::{Draft, Steps};
 
+/// The part of a plan that switches zswap off.
+pub(super) const ZSWAP_OFF: &str = "zswap-off";
+
 impl Draft<'_> {
     pub(super) fn ram(
         &mut self,
@@ -199,7 +202,6 @@ impl Draft<'_> {
     /// zswap in front of a RAM device compresses every page twice; where the
     /// kernel has it switched on by itself, it is switched off meanwhile.
     fn zswap_off(&mut self) {
-        const GROUP: &str = "zswap-off";
         let accepted = self
             .config
             .accept
@@ -209,13 +211,13 @@ impl Draft<'_> {
             .zswap
             .as_ref()
             .is_some_and(|zswap| zswap.enabled);
-        let recorded = self.recorded(GROUP).next().is_some();
-        let there = self.groups.iter().any(|group| group.name == GROUP);
+        let recorded = self.recorded(ZSWAP_OFF).next().is_some();
+        let there = self.groups.iter().any(|group| group.name == ZSWAP_OFF);
         if there || accepted || self.config.zswap().is_some() || !(enabled || recorded) {
             return;
         }
         let mut steps = Steps {
-            name: GROUP,
+            name: ZSWAP_OFF,
             records: self.records,
             steps: Vec::new(),
         };
@@ -227,7 +229,7 @@ impl Draft<'_> {
         );
         let steps = steps.steps;
         self.groups.push(super::Group {
-            name: GROUP.to_owned(),
+            name: ZSWAP_OFF.to_owned(),
             optional: false,
             steps,
         });

@@ -44,6 +44,44 @@ fn told(machine: &Machine, text: &str) -> Vec<Finding> {
     findings(&now, &config, applied.as_ref(), &outstanding)
 }
 
+/// As the units of a boot do it, in both orders.
+#[test]
+fn one_tiers_run_leaves_what_another_tier_needs() {
+    let enabled = "/sys/module/zswap/parameters/enabled";
+    for order in [["fast", "d"], ["d", "fast"]] {
+        let machine = Machine::new();
+        for tier in order.iter().chain(&order) {
+            up_with(&machine, BOTH, &only(tier)).unwrap();
+        }
+        assert_eq!(machine.text(enabled).trim(), "N", "{order:?}");
+        assert_eq!(machine.text("/proc/swaps").lines().count(), 3);
+        assert!(machine.plan(&config(BOTH)).unwrap().is_done());
+        assert!(machine.up(&config(BOTH)).unwrap().is_unchanged());
+        machine.down().unwrap();
+        assert_eq!(machine.text(enabled).trim(), "Y");
+    }
+}
+
+#[test]
+fn a_run_for_one_tier_leaves_taken_over_what_another_took_over() {
+    let machine = Machine::new();
+    let host = machine.host();
+    host.write("/sys/block/zram0/disksize", "4096").unwrap();
+    machine.others_swap("/dev/zram0");
+    let taking = Options {
+        take_over: true,
+        ..Options::default()
+    };
+    let optional = BOTH.replace("format = true\n", "format = true\noptional = true\n");
+    up_with(&machine, &optional, &taking).unwrap();
+    let areas = machine.text("/proc/swaps");
+    assert!(!areas.contains("/dev/zram0"), "{areas}");
+    for tier in ["d", "fast", "d"] {
+        up_with(&machine, &optional, &only(tier)).unwrap();
+        assert_eq!(machine.text("/proc/swaps"), areas, "{tier}");
+    }
+}
+
 /// Another version may have other keys: what was done is undone all the same.
 #[test]
 fn what_another_version_was_asked_for_does_not_keep_it_from_being_undone() {
