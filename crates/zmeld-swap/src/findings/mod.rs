@@ -183,6 +183,7 @@ macro_rules! rules {
 rules! {
     "verify-mismatch", Critical, melding::mismatch;
     "failed-writes", Critical, sizing::failed_writes;
+    "not-encrypted", Critical, applied::in_plain;
     "oom-kills", Critical, pressure::oom_kills;
     "group-oom-kills", Warning, pressure::group_oom_kills;
     "zram-with-zswap", Warning, combination::zram_with_zswap;

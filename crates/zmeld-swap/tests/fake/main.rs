@@ -11,3 +11,4 @@ mod room;
 mod stand_in;
 mod take_over;
 mod traps;
+mod truth;
