@@ -928,6 +928,42 @@ fn one_that_has_to_end_twice_within_a_minute_is_killed_at_once() {
     }
 }
 
+/// Whoever makes groups makes choosing them take as long as he likes.
+#[test]
+fn choosing_that_takes_long_keeps_it_from_nothing() {
+    let (mut first, mut second) = (Process::deaf(), Process::deaf());
+    let rule = "end = [\"/a\", \"/b\", \"/c\"]\ngrace = \"1s\"\n";
+    let mut machine = Machine::new(rule);
+    machine.group("a", 100, &[&first]);
+    machine.group("b", 100, &[&second]);
+    machine.available(20);
+    let groups = machine.dir.path().join("sys/fs/cgroup");
+    let say = move |event| {
+        if format!("{event:?}").contains("/a is killed") {
+            put(&groups, "a/cgroup.procs", "");
+            put(&groups, "c/memory.stat", "anon 1\n");
+            // Nobody writes into it: whoever looks for processes waits.
+            let pipe = groups.join("c/cgroup.procs");
+            Command::new("mkfifo").arg(pipe).status().unwrap();
+        }
+    };
+    start(&machine, rule, say);
+    assert_eq!(first.ended().signal(), Some(KILL));
+    assert_eq!(second.ended().signal(), Some(KILL));
+}
+
+/// A guard with threads of its own; one that hangs when it begins is left behind.
+fn start(machine: &Machine, rule: &str, say: impl FnMut(GuardEvent) + Send + 'static) {
+    let config = Config::from_text(Path::new("z.toml"), &format!("[watch.guard]\n{rule}"));
+    let rule = config.unwrap().config.watch.guard.unwrap();
+    let host = machine.host.clone();
+    std::thread::spawn(move || {
+        let guard = Guard::start(host, rule, false, say);
+        std::thread::sleep(Duration::from_secs(60));
+        drop(guard);
+    });
+}
+
 /// A guard with threads of its own on a machine whose group `a` grows and does not listen;
 /// it has to be killed all the same.
 fn kills_though(prepare: impl FnOnce(&Machine), say: impl FnMut(GuardEvent) + Send + 'static) {
@@ -937,15 +973,7 @@ fn kills_though(prepare: impl FnOnce(&Machine), say: impl FnMut(GuardEvent) + Se
     machine.group("a", 100, &[&deaf]);
     machine.available(20);
     prepare(&machine);
-    let config = Config::from_text(Path::new("z.toml"), &format!("[watch.guard]\n{rule}"));
-    let rule = config.unwrap().config.watch.guard.unwrap();
-    let host = machine.host.clone();
-    // One that hangs when it begins is left behind.
-    std::thread::spawn(move || {
-        let guard = Guard::start(host, rule, false, say);
-        std::thread::sleep(Duration::from_secs(60));
-        drop(guard);
-    });
+    start(&machine, rule, say);
     assert_eq!(deaf.ended().signal(), Some(KILL));
 }
 
