@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use zmeld_report::units::bytes;
 
 use super::{refuse_to_lose, while_busy, written_over};
-use crate::config::{MeldMode, Named};
+use crate::config::{CheckWrites, MeldMode, Named};
 use crate::error::Error;
 use crate::step::{DeviceRef, MadeDevice, Record, Reversible, StepContext};
 use zmeld_linux::text::short;
@@ -43,6 +43,8 @@ pub enum SetAttribute {
     LimitWriteback,
     /// When identical pages are melded.
     Meld(MeldMode),
+    /// Whether what is encoded is decoded and compared before it is used.
+    CheckWrites(CheckWrites),
 }
 
 /// The kernel counts what is written back in blocks of that many bytes.
@@ -96,6 +98,9 @@ impl TryFrom<WrittenAttribute> for SetAttribute {
             ("writeback_limit", None) => number.ok().map(SetAttribute::WritebackLimit),
             ("writeback_limit_enable", None) => Some(SetAttribute::LimitWriteback),
             ("meld_mode", None) => MeldMode::named(&value).ok().map(SetAttribute::Meld),
+            ("check_writes", None) => CheckWrites::named(&value)
+                .ok()
+                .map(SetAttribute::CheckWrites),
             (_, None) => None,
         };
         set.ok_or(wrong)
@@ -125,6 +130,7 @@ impl SetAttribute {
             SetAttribute::WritebackLimit(_) => "writeback_limit",
             SetAttribute::LimitWriteback => "writeback_limit_enable",
             SetAttribute::Meld(_) => "meld_mode",
+            SetAttribute::CheckWrites(_) => "check_writes",
         }
     }
 
@@ -142,6 +148,7 @@ impl SetAttribute {
             | SetAttribute::MemoryLimit(number)
             | SetAttribute::WritebackLimit(number) => number.to_string(),
             SetAttribute::Meld(mode) => mode.name().to_owned(),
+            SetAttribute::CheckWrites(value) => value.name().to_owned(),
         }
     }
 
@@ -171,6 +178,7 @@ impl SetAttribute {
                 "its daily limit of writeback".to_owned()
             }
             SetAttribute::Meld(_) => "its melding".to_owned(),
+            SetAttribute::CheckWrites(_) => "how it checks what it writes".to_owned(),
         }
     }
 
@@ -222,7 +230,7 @@ impl SetAttribute {
                 "0" => Some("none".to_owned()),
                 limit => amount(limit),
             },
-            SetAttribute::Codec(_) | SetAttribute::Meld(_) => {
+            SetAttribute::Codec(_) | SetAttribute::Meld(_) | SetAttribute::CheckWrites(_) => {
                 chosen(&read(self.name())?).map(str::to_owned)
             }
             SetAttribute::Recompression { priority, .. } => {
@@ -267,7 +275,7 @@ impl SetAttribute {
         };
         let same = match self {
             // `lzo [lz4] zstd`
-            SetAttribute::Codec(_) | SetAttribute::Meld(_) => {
+            SetAttribute::Codec(_) | SetAttribute::Meld(_) | SetAttribute::CheckWrites(_) => {
                 chosen(&read) == Some(wanted.as_str())
             }
             // `#1: lzo [zstd]`, a line for each priority.
@@ -418,6 +426,7 @@ mod tests {
             SetAttribute::WritebackLimit(256),
             SetAttribute::LimitWriteback,
             SetAttribute::Meld(MeldMode::Auto),
+            SetAttribute::CheckWrites(CheckWrites::On),
         ];
         for set in all {
             let text = serde_json::to_string(&set).unwrap();
