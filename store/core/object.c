@@ -89,20 +89,71 @@ u32 zm_page_pack(struct zm_store *store, struct zm_stream *stream,
 }
 
 /*
- * Puts bytes into an object, whose size and priority are given. -ENOMEM, with
- * its reason counted: there is no room, or more than limit bytes (0: any) would
- * be used; nothing is left behind. near: see zm_port_pool_alloc().
+ * Room for an object. -EAGAIN: the stream's room is to be waited for first; -ENOMEM,
+ * with its reason counted, where the stream is the caller's own: there is none.
  */
-int zm_object_store(struct zm_store *store, const void *bytes, u64 limit,
-		    const void *near, struct zm_object *object)
+static int object_place(struct zm_store *store, struct zm_stream *stream,
+			struct zm_object *object)
 {
-	u64 used;
+	struct zm_room *room = stream->room;
 
-	if (zm_port_pool_alloc(store->pool, object->size, near,
-			       &object->handle)) {
+	if (room && room->handle.value && room->size == object->size) {
+		object->handle = room->handle;
+		room->handle.value = 0;
+		return 0;
+	}
+	if (!zm_port_pool_alloc(store->pool, object->size, !room, stream->near,
+				&object->handle))
+		return 0;
+	if (!room) {
 		zm_fail(store, ZM_REASON_NO_MEMORY);
 		return -ENOMEM;
 	}
+	if (!room->handle.value)
+		room->size = object->size;
+	return -EAGAIN;
+}
+
+/*
+ * Waits for room; a second time, since the page has changed meanwhile, for a page's,
+ * which holds whatever it will be. -ENOMEM, with its reason counted: there is none.
+ * pre: no stream is borrowed.
+ */
+int zm_room_wait(struct zm_store *store, const void *near,
+		 struct zm_room *room)
+{
+	if (room->handle.value) {
+		zm_room_release(store, room);
+		room->size = ZM_PAGE_SIZE;
+	}
+	if (!zm_port_pool_alloc(store->pool, room->size, true, near,
+				&room->handle))
+		return 0;
+	zm_fail(store, ZM_REASON_NO_MEMORY);
+	return -ENOMEM;
+}
+
+void zm_room_release(struct zm_store *store, struct zm_room *room)
+{
+	if (room->handle.value)
+		zm_port_pool_free(store->pool, room->handle);
+	room->handle.value = 0;
+}
+
+/*
+ * Puts bytes into an object, whose size and priority are given. Errors as above, or
+ * -ENOMEM, with its reason counted: more than limit bytes (0: any) would be used;
+ * nothing is left behind.
+ */
+int zm_object_store(struct zm_store *store, struct zm_stream *stream,
+		    const void *bytes, u64 limit, struct zm_object *object)
+{
+	u64 used;
+	int err;
+
+	err = object_place(store, stream, object);
+	if (err)
+		return err;
 	used = zm_port_pool_used(store->pool);
 	if (limit && used > limit) {
 		zm_port_pool_free(store->pool, object->handle);
@@ -123,9 +174,12 @@ int zm_object_create(struct zm_store *store, struct zm_stream *stream,
 	int err;
 
 	object->priority = 0;
-	object->size = zm_page_pack(store, stream, 0, page, &bytes);
-	err = zm_object_store(store, bytes, zm_load64(&store->memory_limit),
-			      stream->near, object);
+	object->size = ZM_PAGE_SIZE;
+	bytes = page;
+	if (!zm_room_is_whole(stream->room))
+		object->size = zm_page_pack(store, stream, 0, page, &bytes);
+	err = zm_object_store(store, stream, bytes,
+			      zm_load64(&store->memory_limit), object);
 	if (!err && zm_object_is_raw(*object))
 		zm_count(&store->counters->raw_since);
 	return err;

@@ -158,8 +158,8 @@ bool zm_share_is_picked(const struct zm_share *share, u32 which);
 /* object.c: stored bytes, and what slots hold */
 u32 zm_page_pack(struct zm_store *store, struct zm_stream *stream,
 		 u32 priority, const void *page, const void **bytes);
-int zm_object_store(struct zm_store *store, const void *bytes, u64 limit,
-		    const void *near, struct zm_object *object);
+int zm_object_store(struct zm_store *store, struct zm_stream *stream,
+		    const void *bytes, u64 limit, struct zm_object *object);
 int zm_object_create(struct zm_store *store, struct zm_stream *stream,
 		     const void *page, struct zm_object *object);
 void zm_object_free(struct zm_store *store, struct zm_object object);
@@ -167,6 +167,25 @@ int zm_bytes_unpack(struct zm_store *store, struct zm_stream *stream,
 		    u32 priority, const void *bytes, u32 size, void *page);
 void zm_slot_prefetch(struct zm_store *store, struct zm_slot *slot);
 u32 zm_content_release(struct zm_store *store, struct zm_content content);
+
+/*
+ * Room in the pool for a page that is being written: what the pool has not at hand
+ * is waited for when the stream has been given back, and then the write begins anew.
+ */
+struct zm_room {
+	struct zm_handle handle;	/* 0: there is none yet */
+	u32 size;			/* of it, or of what is missing */
+};
+
+/* Any page fits, as it is. */
+static inline bool zm_room_is_whole(const struct zm_room *room)
+{
+	return room && room->handle.value && room->size == ZM_PAGE_SIZE;
+}
+
+int zm_room_wait(struct zm_store *store, const void *near,
+		 struct zm_room *room);
+void zm_room_release(struct zm_store *store, struct zm_room *room);
 
 /* What became of a look at a slot's object. */
 enum zm_look {
@@ -199,7 +218,7 @@ enum zm_look zm_content_compare(struct zm_store *store,
 				const struct zm_copy *copy);
 
 /* share.c */
-struct zm_share *zm_share_create(void);
+struct zm_share *zm_share_create(bool wait);
 void zm_share_free(void *share);
 void zm_slot_make_share(struct zm_store *store, struct zm_slot *slot,
 			struct zm_share *share);

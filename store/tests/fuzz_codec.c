@@ -3,7 +3,8 @@
  * libFuzzer's target for the codecs. The first byte chooses codec, dictionary and
  * level, the second one the size of a page; the rest is used three times, always by
  * the same context: as a hostile object, as the recipe of a page that must come
- * back, and, where the codec takes any size, as bytes that must, too.
+ * back (zword/grammar.h), and, where the codec takes any size, as bytes that must,
+ * too. The mutator changes recipes by whole operations.
  * ZMELD_FUZZ_CODEC in the environment names one codec to attack alone.
  *
  * At the end it says of each codec how many pages it encoded that came back.
@@ -14,7 +15,10 @@
 #include <stdlib.h>
 #include <zmeld/codec.h>
 
+#include "grammar.h"
+
 #define PAGE		4096u
+#define HEAD		2	/* bytes before the recipe */
 #define DICT_SIZE	4096
 #define LEVELS		3
 #define CODECS_MAX	8
@@ -109,105 +113,25 @@ static void meet_hostile_object(struct target *t, const u8 *data, size_t size,
 	free(page);
 }
 
-/* What is left of a recipe, which begins anew at its end. */
-struct recipe {
-	const u8 *data;
-	size_t size;
-	size_t at;
-};
-
-static u8 take(struct recipe *recipe)
+/* A page by the operations of a recipe; what is too short for one is left. */
+static void make_page(const u8 *recipe, size_t size, u8 *page, u32 page_size)
 {
-	return recipe->data[recipe->at++ % recipe->size];
-}
+	struct zword_grammar_op op;
 
-static u64 take_word(struct recipe *recipe, u32 bytes)
-{
-	u64 word = 0;
-
-	for (u32 k = 0; k < bytes; k++)
-		word |= (u64)take(recipe) << 8 * k;
-	return word;
-}
-
-/* A word again and again, each more than the one before by a step. */
-static size_t make_words(struct recipe *recipe, u8 *to, size_t room, u32 count,
-			 u32 width)
-{
-	u64 word = take_word(recipe, width), step = take(recipe);
-	size_t at = 0;
-
-	step = (step ^ 0x80) - 0x80;
-	for (u32 k = 0; k < count; k++, word += step)
-		for (u32 b = 0; b < width && at < room; b++)
-			to[at++] = (u8)(word >> 8 * b);
-	return at;
-}
-
-/* What stands some bytes before, to overlap or not. */
-static size_t make_copy(struct recipe *recipe, u8 *to, size_t made, size_t room,
-			u32 count)
-{
-	size_t back = 1 + take_word(recipe, 2) % made, k;
-
-	for (k = 0; k < count && k < room; k++)
-		to[k] = *(to + k - back);
-	return k;
-}
-
-/* Bytes that nothing predicts, of as many values as one byte of the recipe says. */
-static size_t make_noise(struct recipe *recipe, u8 *to, size_t room, u32 count)
-{
-	u64 state = take_word(recipe, 2) * 0x9e3779b97f4a7c15ull + 1;
-	u8 mask = take(recipe);
-	size_t k;
-
-	for (k = 0; k < count && k < room; k++) {
-		state ^= state << 13;
-		state ^= state >> 7;
-		state ^= state << 17;
-		to[k] = (u8)(state >> 32) & mask;
+	memset(page, 0, page_size);
+	for (; size >= ZWORD_GRAMMAR_OP_SIZE; size -= ZWORD_GRAMMAR_OP_SIZE) {
+		zword_grammar_read(recipe, &op);
+		zword_grammar_do(&op, page, page_size);
+		recipe += ZWORD_GRAMMAR_OP_SIZE;
 	}
-	return k;
 }
 
-/* Pages are made of parts, so that a short input makes whole ones of all kinds. */
-static void make_page(struct recipe *recipe, u8 *page, size_t size)
+/* Large pages take long, and are many small ones. */
+static u32 page_size_of(u8 byte)
 {
-	size_t at = 0, room, k;
-	u32 part, count;
+	static const u32 scale[] = { 1, 1, 1, 1, 1, 4, 4, 16 };
 
-	while (at < size) {
-		part = take(recipe);
-		count = 1 + (part >> 3);
-		room = size - at;
-		switch (part & 7) {
-		case 0:
-		case 1:
-			at += make_words(recipe, page + at, room, count, 8);
-			break;
-		case 2:
-			at += make_words(recipe, page + at, room, 2 * count, 4);
-			break;
-		case 3:
-			at += make_noise(recipe, page + at, room, 16 * count);
-			break;
-		case 4:
-			at += make_words(recipe, page + at, room, 16 * count, 1);
-			break;
-		case 5:
-		case 6:
-			if (at) {
-				at += make_copy(recipe, page + at, at, room,
-						part & 1 ? count : 16 * count);
-				break;
-			}
-			/* fallthrough */
-		default:
-			for (k = 0; k < count && k < room; k++)
-				page[at++] = take(recipe);
-		}
-	}
+	return scale[byte % 8] * PAGE;
 }
 
 /* Made for pages, it refuses what is none. */
@@ -266,31 +190,104 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 {
-	/* Large pages take long, and are many small ones. */
-	static const u32 scale[] = { 1, 1, 1, 1, 1, 4, 4, 16 };
-	struct recipe recipe;
 	struct target *target;
 	size_t page_size;
 	u8 *page;
 
 	if (!target_count)
 		targets_make();
-	if (size < 3)
+	if (size <= HEAD)
 		return 0;
 	target = &targets[data[0] % target_count];
-	page_size = scale[data[1] % 8] * PAGE;
-	recipe = (struct recipe){ .data = data + 2, .size = size - 2 };
-	meet_hostile_object(target, recipe.data, recipe.size, page_size);
+	page_size = page_size_of(data[1]);
+	data += HEAD;
+	size -= HEAD;
+	meet_hostile_object(target, data, size, page_size);
 	page = malloc(page_size);
 	if (!page)
 		abort();
-	make_page(&recipe, page, page_size);
+	make_page(data, size, page, (u32)page_size);
 	round_trip(target, page, page_size);
 	encoded[target->codec]++;
 	free(page);
 	if (takes_pages_only(target))
-		refuse(target, recipe.data, recipe.size);
+		refuse(target, data, size);
 	else
-		round_trip(target, recipe.data, recipe.size);
+		round_trip(target, data, size);
 	return 0;
+}
+
+/* A whole new recipe. */
+static u32 recipe_draw(struct zword_grammar *grammar, u8 *recipe, u32 room)
+{
+	struct zword_grammar_op ops[ZWORD_GRAMMAR_OPS_MAX];
+	u32 count = zword_grammar_draw(grammar, ops), k;
+
+	for (k = 0; k < count && k < room; k++)
+		zword_grammar_write(recipe + k * ZWORD_GRAMMAR_OP_SIZE,
+				    &ops[k]);
+	return k;
+}
+
+/* One operation more, less, or another one; a whole new recipe. The new count. */
+static u32 recipe_mutate(struct zword_grammar *grammar, u8 *recipe, u32 count,
+			 u32 room)
+{
+	u32 at = zword_grammar_below(&grammar->state, count), last = count - 1;
+	u8 *op_at = recipe + at * ZWORD_GRAMMAR_OP_SIZE;
+	u8 *next = op_at + ZWORD_GRAMMAR_OP_SIZE;
+	size_t behind = (last - at) * ZWORD_GRAMMAR_OP_SIZE;
+	struct zword_grammar_op op;
+
+	switch (zword_grammar_random(grammar) & 7) {
+	case 0:
+		return recipe_draw(grammar, recipe, room);
+	case 1:
+	case 2:
+		if (!last)
+			break;
+		memmove(op_at, next, behind);
+		return last;
+	case 3:
+	case 4:
+	case 5:
+		if (count == room)
+			break;
+		memmove(next, op_at, behind + ZWORD_GRAMMAR_OP_SIZE);
+		count++;
+		break;
+	}
+	zword_grammar_draw_op(grammar, &op);
+	zword_grammar_write(op_at, &op);
+	return count;
+}
+
+/* libFuzzer's own mutations, which the driver without it does not have. */
+size_t LLVMFuzzerMutate(u8 *data, size_t size, size_t size_max)
+	__attribute__((weak));
+size_t LLVMFuzzerCustomMutator(u8 *data, size_t size, size_t size_max,
+			       unsigned int seed);
+
+size_t LLVMFuzzerCustomMutator(u8 *data, size_t size, size_t size_max,
+			       unsigned int seed)
+{
+	struct zword_grammar grammar = { .state = seed };
+	u32 count, room;
+	u64 random = zword_grammar_random(&grammar);
+
+	if (size_max < HEAD + ZWORD_GRAMMAR_OP_SIZE ||
+	    (LLVMFuzzerMutate && !(random & 3)))
+		return LLVMFuzzerMutate ?
+		       LLVMFuzzerMutate(data, size, size_max) : size;
+	if (size < HEAD || !(random & 7 << 2)) {
+		data[0] = (u8)(random >> 8);
+		data[1] = (u8)(random >> 16);
+	}
+	grammar.page_size = page_size_of(data[1]);
+	room = (u32)((size_max - HEAD) / ZWORD_GRAMMAR_OP_SIZE);
+	count = size < HEAD ? 0 :
+		(u32)((size - HEAD) / ZWORD_GRAMMAR_OP_SIZE);
+	count = count ? recipe_mutate(&grammar, data + HEAD, count, room) :
+			recipe_draw(&grammar, data + HEAD, room);
+	return HEAD + count * ZWORD_GRAMMAR_OP_SIZE;
 }

@@ -20,6 +20,9 @@
 #define INPUT_MAX 8192
 
 int LLVMFuzzerTestOneInput(const u8 *data, size_t size);
+/* A target may have one. */
+size_t LLVMFuzzerCustomMutator(u8 *data, size_t size, size_t size_max,
+			       unsigned int seed) __attribute__((weak));
 
 static u8 input[INPUT_MAX];
 
@@ -63,6 +66,9 @@ static size_t make(struct rng *rng)
 	for (i = 0; i < size; i++)
 		input[i] = (u8)(rng_next(rng) >> 40 & mask);
 	input[0] = (u8)(rng_next(rng) >> 40);
+	if (LLVMFuzzerCustomMutator && rng_below(rng, 2))
+		return LLVMFuzzerCustomMutator(input, 1, INPUT_MAX,
+					       (unsigned int)rng_next(rng));
 	return size;
 }
 

@@ -14,20 +14,17 @@
 #define BITS_LITERAL	6
 #define BITS_MATCH	18
 
-/* Literals in a row, as a shift, after which a match is looked for less often. */
-#define SKIP_SHIFT	6
-
 /* The last place where eight bytes can be read. */
 #define TAIL		8u
 
 static inline u32 hash_of_8(u64 word)
 {
-	return (u32)(word * 0xcf1bbcdcb7a56463ull >> (64 - 10));
+	return (u32)(word * 0xcf1bbcdcb7a56463ull >> (64 - ZWORD_POSITION_BITS));
 }
 
 static inline u32 hash_of_4(u64 word)
 {
-	return (u32)((u32)word * 2654435761u) >> (32 - 10);
+	return (u32)((u32)word * 2654435761u) >> (32 - ZWORD_POSITION_BITS);
 }
 
 /* How many bytes are equal from here on. */
@@ -136,35 +133,51 @@ static inline bool match_find(const struct scan *scan, struct match *match)
 	return true;
 }
 
-/* To both sides, from the four bytes that are known to be equal. */
+/*
+ * To both sides, from the four bytes that are known to be equal. The length is
+ * bounded while it grows, and these four bytes stay in: a match that was cut
+ * afterwards could end before the place where it was found, and the parse would go
+ * back there.
+ */
 static inline void match_extend(const struct scan *scan, struct match *match)
 {
 	const u8 *page = scan->page;
+	u32 end = scan->end;
 
-	match->length = 4 + length_at(page, match->from + 4, match->start + 4,
-				      scan->end);
-	while (match->start > scan->anchor && match->from &&
+	match->length = 4;
+	while (match->length < ZWORD_MATCH_MAX &&
+	       match->start > scan->anchor && match->from &&
 	       page[match->start - 1] == page[match->from - 1]) {
 		match->start--;
 		match->from--;
 		match->length++;
 	}
-	if (match->length > ZWORD_MATCH_MAX)
-		match->length = ZWORD_MATCH_MAX;
+	if (end > match->start + ZWORD_MATCH_MAX)
+		end = match->start + ZWORD_MATCH_MAX;
+	match->length += length_at(page, match->from + match->length,
+				   match->start + match->length, end);
 }
 
-static inline void match_put(struct scan *scan, struct zword_byte_parse *parsed,
+/*
+ * False: no decoder could follow it. No match is like that; if one were, the block
+ * is kept raw.
+ */
+static inline bool match_put(struct scan *scan, struct zword_byte_parse *parsed,
 			     const struct match *match)
 {
 	u32 literals = match->start - scan->anchor;
 	u32 offset = match->start - match->from;
 	u32 kind = offset == scan->again ? ZWORD_MATCH_AGAIN :
-		   offset <= 256 ? ZWORD_MATCH_NEAR : ZWORD_MATCH_FAR;
+		   offset <= ZWORD_NEAR_MAX ? ZWORD_MATCH_NEAR : ZWORD_MATCH_FAR;
 
+	if (match->from >= match->start || match->start < scan->anchor ||
+	    match->length > scan->end - match->start)
+		return false;
 	literals_take(parsed, scan->page, scan->anchor, literals, scan->end);
 	token_take(parsed, literals, match->length, offset, kind);
 	scan->again = offset;
 	scan->anchor = match->start + match->length;
+	return true;
 }
 
 /* What no match took. */
@@ -179,21 +192,24 @@ static inline void rest_put(const struct scan *scan,
 	token_take(parsed, literals, 0, 0, ZWORD_MATCH_NONE);
 }
 
-static inline void match_take(struct scan *scan,
+static inline bool match_take(struct scan *scan,
 			      struct zword_byte_parse *parsed,
 			      const struct match *match)
 {
+	u32 found = scan->at;
 	u64 word;
 
-	match_put(scan, parsed, match);
+	if (!match_put(scan, parsed, match) || scan->anchor <= found)
+		return false;
 	scan->at = scan->anchor;
 	if (scan->at >= scan->end - TAIL)
-		return;
+		return true;
 	remember(scan, zword_get_le64(scan->page + match->start + 2),
 		 match->start + 2);
 	word = zword_get_le64(scan->page + scan->at - 2);
 	scan->positions->longer[hash_of_8(word)] = (u16)(scan->at - 2);
 	scan->positions->shorter[hash_of_4(word >> 8)] = (u16)(scan->at - 1);
+	return true;
 }
 
 bool zword_bytes_parse(struct zword_encoding *work,
@@ -217,13 +233,15 @@ bool zword_bytes_parse(struct zword_encoding *work,
 	parsed->literals = 0;
 	while (scan.at < scan.end - TAIL) {
 		if (!match_find(&scan, &match)) {
-			scan.at += 1 + ((scan.at - scan.anchor) >> SKIP_SHIFT);
+			scan.at += 1 + ((scan.at - scan.anchor) >>
+					ZWORD_SKIP_SHIFT);
 			continue;
 		}
 		match_extend(&scan, &match);
 		budget.spent += (match.start - scan.anchor) * BITS_LITERAL +
 				BITS_MATCH;
-		match_take(&scan, parsed, &match);
+		if (!match_take(&scan, parsed, &match))
+			return false;
 		if (scan.at >= budget.check &&
 		    !zword_budget_left(&budget, budget.spent))
 			return false;
@@ -237,13 +255,12 @@ bool zword_bytes_parse(struct zword_encoding *work,
  * The thorough parse. All places in the block where the same four bytes stand are
  * in a chain, from the last one back; what a match saves decides, in half bits.
  */
-#define CHAIN_LINKS	16u
 #define SAVED_BYTE	11u
 #define COST_AGAIN	2u
 #define COST_NEAR	18u
 #define COST_FAR	26u
 
-#define HEAD_BITS	11
+#define HEAD_BITS	(ZWORD_POSITION_BITS + 1)
 _Static_assert(sizeof(u16) << HEAD_BITS <= sizeof(struct zword_byte_positions),
 	       "heads of chains stand where positions do");
 
@@ -289,7 +306,7 @@ static inline void consider(const struct chains *chains, u32 at, u32 place,
 	if (length > ZWORD_MATCH_MAX)
 		length = ZWORD_MATCH_MAX;
 	cost = offset == chains->again ? COST_AGAIN :
-	       offset <= 256 ? COST_NEAR : COST_FAR;
+	       offset <= ZWORD_NEAR_MAX ? COST_NEAR : COST_FAR;
 	if (length * SAVED_BYTE <= cost + best->saved)
 		return;
 	best->saved = length * SAVED_BYTE - cost;
@@ -308,7 +325,7 @@ static inline void best_find(const struct chains *chains, u32 at,
 		return;
 	if (at >= chains->again)
 		consider(chains, at, at - chains->again, best);
-	for (links = 0; links < CHAIN_LINKS; links++) {
+	for (links = 0; links < ZWORD_CHAIN_LINKS; links++) {
 		consider(chains, at, place, best);
 		if (place < chains->from)
 			return;
@@ -353,7 +370,8 @@ bool zword_bytes_parse_thoroughly(struct zword_encoding *work,
 				break;
 			best = next;
 		}
-		match_put(&scan, parsed, &best.match);
+		if (!match_put(&scan, parsed, &best.match))
+			return false;
 		chains.again = scan.again;
 		while (scan.at < scan.anchor && scan.at < scan.end - TAIL)
 			chain(&chains, scan.at++);

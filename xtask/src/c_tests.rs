@@ -6,15 +6,21 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
-use crate::c_build::{Compiler, Flavour};
+use crate::c_build::{Compiler, Flavour, StoreCopy};
 use crate::process::{command_line, Log};
 use crate::step::{Stage, Tally, TestScope};
 use crate::tools;
 
 /// The program that `cargo xtask soak` runs for hours.
 pub const SOAK_PROGRAM: &str = "model";
+
+/// The program that gives pages back, also for hours.
+pub const ROUND_TRIP_PROGRAM: &str = "round_trip";
+
+/// Pages of zword's level 1 in as many seconds as a million without sanitizers.
+const ROUND_TRIP_CHECKED: u64 = 300_000;
 
 const PROBE: &str = "int main(void) { return 0; }\n";
 
@@ -51,11 +57,57 @@ const TESTS: &[CTest] = &[
         in_quick: false,
     },
     CTest {
+        name: ROUND_TRIP_PROGRAM,
+        flavour: Flavour::AsBuilt,
+        about: "pages that know zword's limits come back, at both levels",
+        runs: |scope, seed| match scope {
+            TestScope::Quick => vec![words![1, seed, 0, 100_000]],
+            TestScope::Default => round_trip_runs(seed, 1_000_000),
+            TestScope::Long => round_trip_runs(seed, 30_000_000),
+        },
+        in_quick: true,
+    },
+    CTest {
+        name: ROUND_TRIP_PROGRAM,
+        flavour: Flavour::Address,
+        about: "the same under the address and undefined-behaviour sanitizers",
+        runs: |scope, seed| match scope {
+            TestScope::Long => round_trip_runs(seed, 3_000_000),
+            _ => round_trip_runs(seed, ROUND_TRIP_CHECKED),
+        },
+        in_quick: false,
+    },
+    CTest {
         name: "large_pages",
         flavour: Flavour::Address,
         about: "zword refuses machines whose pages are larger than its own",
         runs: |_, _| vec![words![]],
         in_quick: false,
+    },
+    CTest {
+        name: "small_scope",
+        flavour: Flavour::Blocks64,
+        about: "zword with blocks of 64 bytes: all pages of few letters come back",
+        runs: small_scope_runs,
+        in_quick: true,
+    },
+    CTest {
+        name: "small_scope",
+        flavour: Flavour::Blocks128,
+        about: "the same with blocks of 128 bytes",
+        runs: small_scope_runs,
+        in_quick: false,
+    },
+    CTest {
+        name: "small_reads",
+        flavour: Flavour::Reads64,
+        about: "pages that change at any one of zword's reads are some page",
+        runs: |scope, seed| match scope {
+            TestScope::Quick => vec![words![10, seed]],
+            TestScope::Default => vec![words![80, seed]],
+            TestScope::Long => vec![words![5000, seed]],
+        },
+        in_quick: true,
     },
     CTest {
         name: "model",
@@ -113,6 +165,20 @@ const TESTS: &[CTest] = &[
         flavour: Flavour::Address,
         about: "recompression and idle marks, and what happens meanwhile",
         runs: |_, _| vec![words![]],
+        in_quick: true,
+    },
+    CTest {
+        name: "hostile",
+        flavour: Flavour::Address,
+        about: "objects that no encoder writes, one step past each limit of a decoder",
+        runs: |_, _| vec![words![]],
+        in_quick: true,
+    },
+    CTest {
+        name: "pool",
+        flavour: Flavour::Address,
+        about: "the pool by itself: objects that come and go while others are read",
+        runs: |_, seed| vec![words![seed]],
         in_quick: true,
     },
     CTest {
@@ -260,10 +326,23 @@ fn changing_runs(scope: TestScope, _: u64) -> Vec<Vec<String>> {
     }
 }
 
+fn small_scope_runs(scope: TestScope, seed: u64) -> Vec<Vec<String>> {
+    match scope {
+        TestScope::Quick => vec![words![1000, seed]],
+        TestScope::Default => vec![words![50_000, seed]],
+        TestScope::Long => vec![words![5_000_000, seed]],
+    }
+}
+
 fn codec_runs(_: TestScope, seed: u64) -> Vec<Vec<String>> {
     // The pages of a real program besides the made ones.
     let own = std::env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into());
     vec![words![seed, own.display()]]
+}
+
+/// So many pages at level 1, and those that level 2 encodes in a fourth of the time.
+fn round_trip_runs(seed: u64, pages: u64) -> Vec<Vec<String>> {
+    vec![words![1, seed, 0, pages], words![2, seed, 0, pages / 32]]
 }
 
 fn thread_runs(scope: TestScope, seed: u64) -> Vec<Vec<String>> {
@@ -373,27 +452,56 @@ impl CTestEnvironment {
         self.programs
             .borrow_mut()
             .insert((flavour, name), program.clone());
-        Ok(Ok(match before.split_first() {
-            Some((first, rest)) => {
-                let mut command = Command::new(first);
-                command.args(rest).arg(program);
-                command
-            }
-            None => Command::new(program),
-        }))
+        Ok(Ok(launched(&before, program)))
+    }
+
+    /// The same of a copy of the store, for the test whose step has that name.
+    pub fn command_of_copy(
+        &self,
+        log: &Log,
+        step: &str,
+        copy: &StoreCopy,
+    ) -> Result<std::result::Result<Command, String>> {
+        let test = TESTS
+            .iter()
+            .find(|test| test.step_name() == step)
+            .with_context(|| format!("no C test is called {step}"))?;
+        let before = match self.way_to_run(log, test.flavour)? {
+            Ok(before) => before,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        let program = self
+            .compiler
+            .program_of_copy(log, test.flavour, test.name, copy)?;
+        Ok(Ok(launched(&before, program)))
     }
 
     fn way_to_run(&self, log: &Log, flavour: Flavour) -> Result<Launch> {
         let cell = match flavour {
-            Flavour::Address | Flavour::FourBits | Flavour::OneBit => &self.address,
+            Flavour::Address
+            | Flavour::FourBits
+            | Flavour::OneBit
+            | Flavour::Blocks64
+            | Flavour::Blocks128 => &self.address,
             Flavour::Thread => &self.thread,
-            Flavour::AsBuilt | Flavour::Fuzzer => return Ok(Ok(Vec::new())),
+            Flavour::AsBuilt | Flavour::Fuzzer | Flavour::Reads64 => return Ok(Ok(Vec::new())),
         };
         if let Some(way) = cell.get() {
             return Ok(way.clone());
         }
         let way = find_way(log, flavour)?;
         Ok(cell.get_or_init(|| way).clone())
+    }
+}
+
+fn launched(before: &[&str], program: PathBuf) -> Command {
+    match before.split_first() {
+        Some((first, rest)) => {
+            let mut command = Command::new(first);
+            command.args(rest).arg(program);
+            command
+        }
+        None => Command::new(program),
     }
 }
 

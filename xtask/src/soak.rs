@@ -1,7 +1,7 @@
 //! `cargo xtask soak`: for hours, what the tests do for seconds.
 //!
-//! Its parts take turns: model operations with failing allocations, each fuzz
-//! target, and the module in a kernel that checks itself and in one whose processors
+//! Its parts take turns: model operations with failing allocations, pages that zword
+//! encodes and gives back, each fuzz target, and the module in a kernel that checks itself and in one whose processors
 //! come and go. Every turn has numbers of its own from the seed. What was done is
 //! kept under `target/xtask/soak`, and the next run carries on there.
 
@@ -17,7 +17,7 @@ use zmeld_report::units;
 
 use crate::arguments::Arguments;
 use crate::c_build::Flavour;
-use crate::c_tests::{CTestEnvironment, SOAK_PROGRAM};
+use crate::c_tests::{CTestEnvironment, ROUND_TRIP_PROGRAM, SOAK_PROGRAM};
 use crate::fuzz::{self, Fuzzer};
 use crate::kernel_tests::{self, KernelCache};
 use crate::kernels;
@@ -31,8 +31,8 @@ pub const USAGE: &str = "[--hours N] [--seed S] [--only PART]... [--no-install] 
 
 /// What `soak` does.
 pub const ABOUT: &str = "\
-Model operations with failing allocations, every fuzz target, and the module in
-kernels, in turn, for hours. It carries on where the last run stopped; totals and
+Model operations with failing allocations, pages that zword encodes and gives back,
+every fuzz target, and the module in kernels, in turn, for hours. It carries on where the last run stopped; totals and
 what was found are kept in target/xtask/soak. Exit code 1: something was found.
   --hours N     how long, such as 0.5 (1)
   --seed S      random numbers from S (those of the last run)
@@ -53,6 +53,41 @@ const OPERATIONS_CHECKED: u64 = 200_000;
 const CHECKED_EVERY: u64 = 4;
 /// A run may wait for other programs, but not for ever.
 const RUN_LIMIT: Duration = Duration::from_secs(3600);
+
+/// Pages that zword encodes and gives back.
+#[derive(Debug, PartialEq)]
+struct RoundTrip {
+    name: &'static str,
+    level: u32,
+    flavour: Flavour,
+    /// Pages of one run, which takes less than a minute on an idle machine.
+    pages: u64,
+    aim: f64,
+}
+
+static ROUND_TRIPS: [RoundTrip; 3] = [
+    RoundTrip {
+        name: "round-trip-1",
+        level: 1,
+        flavour: Flavour::AsBuilt,
+        pages: 2_000_000,
+        aim: 1e9,
+    },
+    RoundTrip {
+        name: "round-trip-2",
+        level: 2,
+        flavour: Flavour::AsBuilt,
+        pages: 200_000,
+        aim: 1e8,
+    },
+    RoundTrip {
+        name: "round-trip-asan",
+        level: 1,
+        flavour: Flavour::Address,
+        pages: 200_000,
+        aim: 1e7,
+    },
+];
 
 const SCHEMA: &str = "zmeld.soak/1";
 
@@ -97,6 +132,7 @@ fn parse(arguments: &[String]) -> Result<Options> {
 #[derive(Clone, Debug, PartialEq)]
 enum SoakPart {
     Model,
+    RoundTrip(&'static RoundTrip),
     Fuzz(String),
     Kernel(&'static str),
 }
@@ -111,6 +147,7 @@ impl SoakPart {
     /// All parts, in the order of their turns.
     fn all() -> Result<Vec<SoakPart>> {
         let mut all = vec![SoakPart::Model];
+        all.extend(ROUND_TRIPS.iter().map(SoakPart::RoundTrip));
         all.extend(fuzz::targets()?.into_iter().map(SoakPart::Fuzz));
         all.extend(
             kernel_tests::SOAK_KERNELS
@@ -123,6 +160,7 @@ impl SoakPart {
     fn name(&self) -> String {
         match self {
             SoakPart::Model => "model".to_owned(),
+            SoakPart::RoundTrip(pages) => pages.name.to_owned(),
             SoakPart::Fuzz(target) => target.clone(),
             SoakPart::Kernel(name) => format!("kernel-{name}"),
         }
@@ -131,6 +169,7 @@ impl SoakPart {
     fn measure(&self) -> Measure {
         let (aim, unit) = match self {
             SoakPart::Model => (1e9, "operations"),
+            SoakPart::RoundTrip(pages) => (pages.aim, "pages"),
             SoakPart::Fuzz(_) => (1e8, "executions"),
             SoakPart::Kernel(_) => (36_000.0, "seconds"),
         };
@@ -394,6 +433,12 @@ fn cannot_run(environment: &SoakEnvironment, log: &Log, work: &SoakPart) -> Resu
                 .command(log, Flavour::AsBuilt, SOAK_PROGRAM)?
                 .err());
         }
+        SoakPart::RoundTrip(pages) => {
+            return Ok(environment
+                .c_tests
+                .command(log, pages.flavour, ROUND_TRIP_PROGRAM)?
+                .err());
+        }
         SoakPart::Fuzz(target) => {
             if let Some(reason) = fuzz::why_not(log)? {
                 return Ok(Some(reason));
@@ -454,6 +499,7 @@ fn one_turn(
 ) -> Result<TurnResult> {
     match work {
         SoakPart::Model => model(environment, log, seed, left.min(TURN)),
+        SoakPart::RoundTrip(pages) => round_trip(environment, log, pages, seed, left.min(TURN)),
         SoakPart::Fuzz(target) => {
             let (done, tally) = environment.fuzzer.soak(
                 log,
@@ -519,6 +565,43 @@ fn model(
         if begin.elapsed() >= turn {
             break;
         }
+    }
+    Ok(done)
+}
+
+/// Pages of one seed until the turn is over, each run from where the last one ended.
+fn round_trip(
+    environment: &SoakEnvironment,
+    log: &Log,
+    pages: &RoundTrip,
+    seed: u64,
+    turn: Duration,
+) -> Result<TurnResult> {
+    let begin = Instant::now();
+    let mut done = TurnResult {
+        amount: 0,
+        encoded: 0,
+        tally: Tally::default(),
+    };
+    while begin.elapsed() < turn {
+        let mut command =
+            match environment
+                .c_tests
+                .command(log, pages.flavour, ROUND_TRIP_PROGRAM)?
+            {
+                Ok(command) => command,
+                Err(reason) => bail!(reason),
+            };
+        let numbers = [u64::from(pages.level), seed, done.amount, pages.pages];
+        command.args(numbers.map(|number| number.to_string()));
+        let replay = command_line(&command);
+        let ran = log.run(&mut command, RUN_LIMIT)?;
+        let why = format!("{}; replay with\n  {replay}", ran.status);
+        done.tally.add(Tally::of(pages.name, ran.succeeded(), why));
+        if !ran.succeeded() {
+            break;
+        }
+        done.amount += pages.pages;
     }
     Ok(done)
 }

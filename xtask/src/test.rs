@@ -20,7 +20,9 @@ use crate::package_tests;
 use crate::process::Log;
 use crate::processors;
 use crate::rust_tests;
+use crate::seeded;
 use crate::setup;
+use crate::shares_model;
 use crate::step::{run_all, Action, Stage, Step, Tally, TestScope};
 
 /// The arguments of `test`.
@@ -212,6 +214,18 @@ fn steps<'a>(
         let start = move |log: &Log| test.start(log, environment, scope, seed);
         let processors = test.processors();
         steps.push(staged(&test.step_name(), test.about, processors, start));
+    }
+    steps.push(step(
+        shares_model::STEP,
+        "the protocol of shares in all interleavings of three threads, by spin",
+        shares_model::test,
+    ));
+    if !quick {
+        steps.push(step(
+            seeded::STEP,
+            "faults put into the store are found by its tests; four, all where --long",
+            move |log: &Log| seeded::test(log, environment, kernels, scope),
+        ));
     }
     for target in fuzz::targets()? {
         let name = target.clone();

@@ -89,11 +89,13 @@ void zm_port_table_free(void *table, u64 size)
 
 static struct kmem_cache *small_cache;
 
-void *zm_port_small_alloc(size_t size)
+void *zm_port_small_alloc(size_t size, bool wait)
 {
+	gfp_t gfp = __GFP_NOWARN | (wait ? GFP_NOIO : GFP_NOWAIT);
+
 	if (size == SMALL_SIZE)
-		return kmem_cache_alloc(small_cache, GFP_NOIO | __GFP_NOWARN);
-	return kmalloc(size, GFP_NOIO | __GFP_NOWARN);
+		return kmem_cache_alloc(small_cache, gfp);
+	return kmalloc(size, gfp);
 }
 
 void zm_port_small_free(void *small, size_t size)

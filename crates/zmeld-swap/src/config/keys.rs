@@ -287,6 +287,13 @@ pub const KEYS: &[Key] = &[
         "true or false",
         "true",
     ),
+    key(
+        Section::WatchGuard,
+        "protect_sessions",
+        "true or false",
+        "true",
+    ),
+    key(Section::WatchGuard, "protected_max", "0% to 100%", "25%"),
     key(Section::WatchGuard, "grace", "3s", "3s"),
     key(Section::WatchSurvey, "enabled", "true or false", "true"),
     key(

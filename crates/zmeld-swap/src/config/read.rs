@@ -811,6 +811,12 @@ fn watch_guard(reader: &mut Reader, open: &Open<'_>) -> GuardRule {
         protect_real_time: open
             .boolean(reader, "protect_real_time")
             .unwrap_or(standard.protect_real_time),
+        protect_sessions: open
+            .boolean(reader, "protect_sessions")
+            .unwrap_or(standard.protect_sessions),
+        protected_max: open
+            .share(reader, "protected_max")
+            .unwrap_or(standard.protected_max),
         grace: open.parsed(reader, "grace").unwrap_or(standard.grace),
     }
 }

@@ -351,6 +351,11 @@ impl Writer<'_> {
             let real_time = rule.protect_real_time;
             let written = Value::Boolean(real_time);
             self.unless("protect_real_time", &real_time, &true, written);
+            let sessions = rule.protect_sessions;
+            let written = Value::Boolean(sessions);
+            self.unless("protect_sessions", &sessions, &true, written);
+            let (most, standard) = (rule.protected_max, GuardRule::default().protected_max);
+            self.unless("protected_max", &most, &standard, text(most));
             self.line("grace", text(rule.grace));
         }
         if let Some(rule) = &watch.survey {

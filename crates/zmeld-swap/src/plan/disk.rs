@@ -6,7 +6,8 @@ use crate::config::{Discard, DiskSwap, Encryption, Location, Source, Tier, Trap}
 use crate::error::Error;
 use crate::step::{DeviceRef, Step};
 use crate::steps::{
-    check_file, check_key_file, check_place, signatures, CreateFile, FormatLuks, MakeSwap, SwapOn,
+    check_device, check_file, check_key_file, check_owner, check_place, signatures, CreateFile,
+    FormatLuks, MakeSwap, SwapOn,
 };
 use zmeld_linux::swaps::SwapArea;
 
@@ -22,7 +23,13 @@ impl Draft<'_> {
     ) -> Result<(), Error> {
         let path = match &disk.source {
             Source::Device(location) => self.device(location, steps.name)?,
-            Source::File { path, .. } => path.clone(),
+            Source::File { path, .. } => {
+                // That something is missing, or not seen by this user, is said below.
+                if let Err(err @ Error::NoPlace { .. }) = check_owner(self.host, path) {
+                    return Err(err);
+                }
+                path.clone()
+            }
         };
         let ours = self.recorded(steps.name).next().is_some();
         if let Some(active) = self.host.swap_on(&path)?.filter(|_| !ours) {
@@ -101,7 +108,11 @@ impl Draft<'_> {
     /// The path of a device that is there, or was when it was set up.
     pub(super) fn device(&self, location: &Location, group: &str) -> Result<PathBuf, Error> {
         let path = location.path();
-        if self.host.exists(&path) || self.recorded(group).next().is_some() {
+        if self.host.exists(&path) {
+            check_device(self.host, &path)?;
+            return Ok(path);
+        }
+        if self.recorded(group).next().is_some() {
             return Ok(path);
         }
         Err(Error::NoPlace {

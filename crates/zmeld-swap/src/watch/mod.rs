@@ -13,6 +13,7 @@
 mod action;
 pub(crate) mod guard;
 mod limit;
+mod owners;
 pub(crate) mod reclaim;
 mod survey;
 pub(crate) mod targets;

@@ -49,6 +49,8 @@ struct Inner {
     refused: Option<PathBuf>,
     // What swapoff fails on.
     kept_on: Option<PathBuf>,
+    // What happens before the operation of that number.
+    at: Option<(usize, Box<dyn FnOnce() + Send>)>,
     // What happens while swapoff runs, which then goes on until it is told to end.
     meanwhile: Option<Box<dyn FnOnce() + Send>>,
 }
@@ -200,6 +202,12 @@ impl Machine {
     /// it is told to end. Where nobody does, it is done at last.
     pub fn during_swapoff(&self, reversible: impl FnOnce() + Send + 'static) {
         self.inner.inner.lock().unwrap().meanwhile = Some(Box::new(reversible));
+    }
+
+    /// Before the operation of that number, counted from now, this happens.
+    pub fn before_operation(&self, number: usize, what: impl FnOnce() + Send + 'static) {
+        let mut inner = self.inner.inner.lock().unwrap();
+        inner.at = Some((inner.count + number, Box::new(what)));
     }
 
     /// Where a file of the machine lies.
@@ -407,6 +415,11 @@ impl Fake {
         let mut inner = self.inner.lock().unwrap();
         let now = inner.count;
         inner.count += 1;
+        if inner.at.as_ref().is_some_and(|(at, _)| *at == now) {
+            if let Some((_, what)) = inner.at.take() {
+                what();
+            }
+        }
         match inner.fate {
             Some((at, fate)) if at == now => {
                 inner.fate = inner
@@ -545,7 +558,11 @@ impl Fake {
             let at = words.iter().position(|it| it == word)?;
             Some(words[at + 1].as_str())
         };
-        let last = PathBuf::from(words.last().unwrap());
+        // Where what it is given lies by now.
+        let last = match &invocation.object {
+            Some(object) => object.path_now().unwrap(),
+            None => PathBuf::from(words.last().unwrap()),
+        };
         let mut inner = self.inner.lock().unwrap();
         match invocation.program.as_str() {
             "wipefs" if has("--all") => {

@@ -5,6 +5,7 @@ mod crash;
 mod identity;
 mod left_out;
 mod outstanding;
+mod owner;
 mod reconcile;
 mod room;
 mod stand_in;

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Pages that know zword's limits come back as they were: page after page of
+ * zword/grammar.h is encoded and decoded, always in the same working memory, and
+ * compared. Most are of 4 KiB, one in 64 is larger.
+ *
+ *	round_trip [LEVEL [SEED [FIRST [COUNT]]]]
+ *
+ * FIRST is the number of the first page: a run goes on where another one ended.
+ */
+#include <time.h>
+
+#include "harness.h"
+
+#include "grammar.h"
+
+/* More than any object of a page. */
+#define ROOM(page_size)	((page_size) + (page_size) / 8)
+
+struct bench {
+	struct zword_tables *tables;
+	struct zword_work *work;
+	u8 *page[3];		/* of 1, 4 and 16 blocks, each of just its size */
+	u8 *back[3];
+	u8 *object;
+	u8 *exact;		/* an object ends where this does */
+	const char *program;
+	int level;
+	u64 seed;
+};
+
+static const u32 page_blocks[3] = { 1, 4, 16 };
+
+static void *memory(size_t size)
+{
+	void *bytes = malloc(size);
+
+	if (!bytes)
+		DIE("no memory");
+	return bytes;
+}
+
+static void bench_make(struct bench *bench)
+{
+	bench->tables = memory(zword_tables_size());
+	bench->work = memory(sizeof(*bench->work));
+	bench->object = memory(ROOM(ZWORD_PAGE_SIZE_MAX));
+	bench->exact = memory(ROOM(ZWORD_PAGE_SIZE_MAX));
+	for (u32 k = 0; k < 3; k++) {
+		bench->page[k] = memory(page_blocks[k] * ZWORD_BLOCK_SIZE);
+		bench->back[k] = memory(page_blocks[k] * ZWORD_BLOCK_SIZE);
+	}
+	if (zword_tables_build(bench->tables, zword_lengths,
+			       zword_lengths_size))
+		DIE("no tables");
+}
+
+static void bench_free(struct bench *bench)
+{
+	free(bench->tables);
+	free(bench->work);
+	free(bench->object);
+	free(bench->exact);
+	for (u32 k = 0; k < 3; k++) {
+		free(bench->page[k]);
+		free(bench->back[k]);
+	}
+}
+
+static void wrong(const struct bench *bench, u64 number, const char *what)
+{
+	const unsigned long long seed = bench->seed, page = number;
+
+	DIE("level %d, seed %llu, page %llu: %s; replay with\n"
+	    "  %s %d %llu %llu 1", bench->level, seed, page, what,
+	    bench->program, bench->level, seed, page);
+}
+
+/* Whether the page became smaller. */
+static bool round_trip(struct bench *bench, u64 number)
+{
+	const u32 which = number % 64 ? 0 : number % 512 ? 1 : 2;
+	const u32 size = page_blocks[which] * ZWORD_BLOCK_SIZE;
+	u8 *page = bench->page[which], *back = bench->back[which];
+	size_t object_size = ROOM(size);
+	u8 *end = bench->exact + ROOM(ZWORD_PAGE_SIZE_MAX);
+
+	zword_grammar_page(bench->seed, number, page, size);
+	if (zword_compress(bench->tables, bench->work, bench->level, page,
+			   size, bench->object, &object_size))
+		wrong(bench, number, "not encoded");
+	memcpy(end - object_size, bench->object, object_size);
+	if (zword_decompress(bench->tables, bench->work, end - object_size,
+			     object_size, back, size))
+		wrong(bench, number, "not decoded");
+	if (memcmp(page, back, size))
+		wrong(bench, number, "comes back as other bytes");
+	return object_size < size;
+}
+
+static double now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
+}
+
+int main(int argc, char **argv)
+{
+	struct bench bench = {
+		.program = argv[0], .level = ZWORD_LEVEL_GLANCE, .seed = 1,
+	};
+	u64 first = 0, count = 100000, smaller = 0;
+	double begin, took;
+
+	if (argc > 1)
+		bench.level = atoi(argv[1]);
+	if (argc > 2)
+		bench.seed = strtoull(argv[2], NULL, 0);
+	if (argc > 3)
+		first = strtoull(argv[3], NULL, 0);
+	if (argc > 4)
+		count = strtoull(argv[4], NULL, 0);
+	bench_make(&bench);
+	begin = now();
+	for (u64 k = 0; k < count; k++)
+		smaller += round_trip(&bench, first + k);
+	took = now() - begin;
+	bench_free(&bench);
+	printf("level %d, seed %llu, from page %llu on: %llu pages came back, %llu smaller; %.0f pages/s\n",
+	       bench.level, (unsigned long long)bench.seed,
+	       (unsigned long long)first, (unsigned long long)count,
+	       (unsigned long long)smaller, (double)count / took);
+	return 0;
+}
