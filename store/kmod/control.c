@@ -40,7 +40,7 @@ MODULE_PARM_DESC(meld_mode,
 static char *check_writes = "auto";
 module_param(check_writes, charp, 0444);
 MODULE_PARM_DESC(check_writes,
-		 "Decode what is encoded and compare, on new devices: auto (zword, recompression), on, off (auto)");
+		 "Whether new devices decode and compare what they encode: auto, on, off (auto)");
 
 bool zm_track_time = true;
 module_param_named(track_time, zm_track_time, bool, 0444);

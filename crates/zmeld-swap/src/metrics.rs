@@ -207,6 +207,8 @@ families! {
         |view| per_device(view, |device| melding(device, "inline_melded"));
     "zmeld_device_mismatches_total" Counter "Pages that did not have their fingerprint when read." =>
         |view| per_device(view, |device| melding(device, "mismatches"));
+    "zmeld_device_encode_errors_total" Counter "Pages that a codec encoded wrongly, kept as they are." =>
+        |view| per_device(view, |device| melding(device, "encode_errors"));
     "zmeld_device_sampled_duplicate_ratio" Gauge "Share of duplicates in the last sample, 0 to 1." =>
         |view| view.now.devices.iter().filter_map(|device| Some(Sample {
             value: device.melding.as_ref()?.duplicates_sampled()?,

@@ -71,6 +71,10 @@ const MISTAKES: &[(&str, &str)] = &[
         "z.toml:3:1: tier.a.device: is for disk tiers; remove it here",
     ),
     (
+        "[tier.a]\nkind = \"zmeld\"\ncheck_writes = \"yes\"\n",
+        "z.toml:3:16: tier.a.check_writes: \"yes\" is none of its values; there are: auto, on, off",
+    ),
+    (
         "[tier.a]\nkind = \"zram\"\nmeld = \"auto\"\n",
         "z.toml:3:1: tier.a.meld: is for zmeld tiers; remove it here",
     ),

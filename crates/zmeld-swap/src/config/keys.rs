@@ -158,6 +158,7 @@ pub const KEYS: &[Key] = &[
         "off, manual, auto or inline",
         "manual",
     ),
+    key(Section::Zmeld, "check_writes", "auto, on or off", LEFT),
     key(Section::Zswap, "compressor", "name of a codec", LEFT),
     key(Section::Zswap, "zpool", "zbud, z3fold or zsmalloc", LEFT),
     key(Section::Zswap, "max_pool_percent", "1 to 100", LEFT),

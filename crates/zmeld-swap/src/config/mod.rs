@@ -59,8 +59,8 @@ pub use settings::{
 };
 pub use size::{Bytes, Percent, Size, Span};
 pub use tier::{
-    Cipher, Discard, DiskSwap, Encryption, Kind, MeldMode, RamDevice, RamDriver, Source, Swap,
-    Tier, TierName, Writeback, Zpool, Zswap, ZswapParameter,
+    CheckWrites, Cipher, Discard, DiskSwap, Encryption, Kind, MeldMode, RamDevice, RamDriver,
+    Source, Swap, Tier, TierName, Writeback, Zpool, Zswap, ZswapParameter,
 };
 pub use trap::Trap;
 pub use write::Comments;

@@ -454,9 +454,12 @@ fn tier_of_kind(
 }
 
 fn ram(reader: &mut Reader, open: &Open<'_>, driver: RamDriver, swap: Swap) -> RamDevice {
-    let meld = match driver {
-        RamDriver::Zram => MeldMode::Off,
-        RamDriver::Zmeld => open.named(reader, "meld").unwrap_or(MeldMode::Manual),
+    let (meld, check_writes) = match driver {
+        RamDriver::Zram => (MeldMode::Off, None),
+        RamDriver::Zmeld => (
+            open.named(reader, "meld").unwrap_or(MeldMode::Manual),
+            open.named(reader, "check_writes"),
+        ),
     };
     let mut turn = 0;
     let mut recompress = open.list(reader, "recompress", |reader, node, key| {
@@ -474,6 +477,7 @@ fn ram(reader: &mut Reader, open: &Open<'_>, driver: RamDriver, swap: Swap) -> R
             .optional(reader, "writeback", &[Section::Writeback], writeback)
             .flatten(),
         meld,
+        check_writes,
         swap,
     }
 }

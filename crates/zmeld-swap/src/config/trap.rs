@@ -64,6 +64,8 @@ traps! {
     FileInRam = "file-in-ram",
     /// A zmeld device read pages that are not what was written.
     VerifyMismatch = "verify-mismatch",
+    /// A codec of a zmeld device encoded pages wrongly.
+    EncodeErrors = "encode-errors",
     /// A device refused writes.
     FailedWrites = "failed-writes",
     /// The kernel killed processes for want of the machine's memory.

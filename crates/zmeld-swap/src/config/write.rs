@@ -180,6 +180,8 @@ impl Writer<'_> {
         }
         if device.driver == RamDriver::Zmeld {
             self.line("meld", text(device.meld.name()));
+            let check_writes = device.check_writes.map(CheckWrites::name);
+            self.given("check_writes", check_writes, text);
         }
         self.swap(&device.swap, optional);
         if let Some(writeback) = &device.writeback {

@@ -182,6 +182,7 @@ macro_rules! rules {
 
 rules! {
     "verify-mismatch", Critical, melding::mismatch;
+    "encode-errors", Critical, melding::encode_errors;
     "failed-writes", Critical, sizing::failed_writes;
     "not-encrypted", Critical, applied::in_plain;
     "oom-kills", Critical, pressure::oom_kills;
@@ -217,7 +218,7 @@ rules! {
 }
 
 /// Nobody means data to be lost: these are shown, whatever is accepted.
-const OF_DATA: [&str; 2] = ["verify-mismatch", "failed-writes"];
+const OF_DATA: [&str; 3] = ["verify-mismatch", "encode-errors", "failed-writes"];
 
 /// What is wrong now, the gravest first. What the configuration accepts by name
 /// (`accept`) is left out. A machine without a configuration is compared with what

@@ -63,6 +63,12 @@ impl Draft<'_> {
                 "when identical pages are melded",
             );
         }
+        if let Some(check_writes) = device.check_writes {
+            steps.set(
+                SetAttribute::CheckWrites(check_writes),
+                "whether what is encoded is decoded and compared before it is used",
+            );
+        }
         let make = MakeSwap {
             device: DeviceRef::Added,
             label: tier.name.to_string(),

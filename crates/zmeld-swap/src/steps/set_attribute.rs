@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use zmeld_report::units::bytes;
 
 use super::{refuse_to_lose, while_busy, written_over};
-use crate::config::{MeldMode, Named};
+use crate::config::{CheckWrites, MeldMode, Named};
 use crate::error::Error;
 use crate::event::Event;
 use crate::step::{DeviceRef, MadeDevice, Record, Reversible, Step, StepContext};
@@ -44,6 +44,8 @@ pub enum SetAttribute {
     LimitWriteback,
     /// When identical pages are melded.
     Meld(MeldMode),
+    /// Whether what is encoded is decoded and compared before it is used.
+    CheckWrites(CheckWrites),
 }
 
 /// The kernel counts what is written back in blocks of that many bytes.
@@ -97,6 +99,9 @@ impl TryFrom<WrittenAttribute> for SetAttribute {
             ("writeback_limit", None) => number.ok().map(SetAttribute::WritebackLimit),
             ("writeback_limit_enable", None) => Some(SetAttribute::LimitWriteback),
             ("meld_mode", None) => MeldMode::named(&value).ok().map(SetAttribute::Meld),
+            ("check_writes", None) => CheckWrites::named(&value)
+                .ok()
+                .map(SetAttribute::CheckWrites),
             (_, None) => None,
         };
         set.ok_or(wrong)
@@ -168,6 +173,7 @@ impl SetAttribute {
             SetAttribute::WritebackLimit(_) => "writeback_limit",
             SetAttribute::LimitWriteback => "writeback_limit_enable",
             SetAttribute::Meld(_) => "meld_mode",
+            SetAttribute::CheckWrites(_) => "check_writes",
         }
     }
 
@@ -185,6 +191,7 @@ impl SetAttribute {
             | SetAttribute::MemoryLimit(number)
             | SetAttribute::WritebackLimit(number) => number.to_string(),
             SetAttribute::Meld(mode) => mode.name().to_owned(),
+            SetAttribute::CheckWrites(value) => value.name().to_owned(),
         }
     }
 
@@ -214,6 +221,7 @@ impl SetAttribute {
                 "its daily limit of writeback".to_owned()
             }
             SetAttribute::Meld(_) => "its melding".to_owned(),
+            SetAttribute::CheckWrites(_) => "how it checks what it writes".to_owned(),
         }
     }
 
@@ -265,7 +273,7 @@ impl SetAttribute {
                 "0" => Some("none".to_owned()),
                 limit => amount(limit),
             },
-            SetAttribute::Codec(_) | SetAttribute::Meld(_) => {
+            SetAttribute::Codec(_) | SetAttribute::Meld(_) | SetAttribute::CheckWrites(_) => {
                 chosen(&read(self.name())?).map(str::to_owned)
             }
             SetAttribute::Recompression { priority, .. } => {
@@ -310,7 +318,7 @@ impl SetAttribute {
         };
         let same = match self {
             // `lzo [lz4] zstd`
-            SetAttribute::Codec(_) | SetAttribute::Meld(_) => {
+            SetAttribute::Codec(_) | SetAttribute::Meld(_) | SetAttribute::CheckWrites(_) => {
                 chosen(&read) == Some(wanted.as_str())
             }
             // `#1: lzo [zstd]`, a line for each priority.
@@ -471,6 +479,7 @@ mod tests {
             SetAttribute::WritebackLimit(256),
             SetAttribute::LimitWriteback,
             SetAttribute::Meld(MeldMode::Auto),
+            SetAttribute::CheckWrites(CheckWrites::On),
         ];
         for set in all {
             let text = serde_json::to_string(&set).unwrap();
