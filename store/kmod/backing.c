@@ -124,13 +124,15 @@ static ssize_t backing_dev_store(struct device *dev,
 				 const char *buf, size_t len)
 {
 	char *path = kstrdup(buf, GFP_KERNEL);
+	size_t size;
 	int err;
 
 	if (!path)
 		return -ENOMEM;
-	/* One newline, that of echo, is not of the name. */
-	if (len && path[len - 1] == '\n')
-		path[len - 1] = '\0';
+	/* One newline, that of echo, is not of the name; nor is what follows a NUL. */
+	size = strlen(path);
+	if (size && path[size - 1] == '\n')
+		path[size - 1] = '\0';
 	err = backing_set(zm_device_of(dev), path);
 	kfree(path);
 	return err ? err : len;
