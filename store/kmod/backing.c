@@ -149,6 +149,7 @@ static ssize_t bd_stat_show(struct device *dev, struct device_attribute *attr,
 	down_read(&device->lock);
 	if (device->store)
 		zm_store_stats(device->store, &stats);
+	zm_stats_for_all(&stats);
 	size = sysfs_emit(buf, "%8llu %8llu %8llu\n",
 			  ZM_UNITS_PER_PAGE * stats.blocks_used,
 			  ZM_UNITS_PER_PAGE *

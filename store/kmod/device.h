@@ -208,6 +208,9 @@ void zm_later_fetch(struct zm_later *later, const struct zm_backed *backed,
 int zm_backed_read_wait(struct zm_device *device, struct zm_backed *backed,
 			struct page *page, bool in_worker);
 
+/* attributes.c */
+void zm_stats_for_all(struct zm_stats *stats);
+
 /* codecs.c */
 void zm_codecs_reset(struct zm_device *device);
 void zm_codecs_choose(const struct zm_device *device,
