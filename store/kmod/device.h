@@ -22,10 +22,10 @@
  *   - sysfs and debugfs hold `lock` for reading and look whether there is one.
  *
  * Lock order: zm_devices_lock (control.c), then a sysfs file's own reference,
- * then device->lock, then device->work or device->mode_lock, then what the store
- * takes. device->result_lock is inside all of them. disk->open_mutex is held for
- * a look at openers only, also inside device->work; nothing of these is taken
- * inside.
+ * then device->settings, then device->lock, then device->work or
+ * device->mode_lock, then what the store takes. device->result_lock is inside all
+ * of them. disk->open_mutex is held for a look at openers only, also inside
+ * device->work; nothing of these is taken inside.
  *
  * How long anyone waits: a long operation holds device->lock for reading. Who
  * wants it for writing while there is a store first sets `stop`, which each
@@ -89,6 +89,8 @@ struct zm_device {
 	 * Written: to make or end the store, or to change such a setting.
 	 */
 	struct rw_semaphore lock;
+	/* Held beside it to change a setting or to make the store; one at a time. */
+	struct mutex settings;
 	/* One long operation at a time: pass, writeback, recompression, check. */
 	struct mutex work;
 	/* Either keeps everybody from opening it. Under disk->open_mutex. */
@@ -207,6 +209,9 @@ void zm_later_fetch(struct zm_later *later, const struct zm_backed *backed,
 		    struct page *page);
 int zm_backed_read_wait(struct zm_device *device, struct zm_backed *backed,
 			struct page *page, bool in_worker);
+
+/* attributes.c */
+void zm_stats_for_all(struct zm_stats *stats);
 
 /* codecs.c */
 void zm_codecs_reset(struct zm_device *device);
