@@ -100,6 +100,10 @@ pub enum Flavour {
     FourBits,
     /// As `Address`, with fingerprints of one bit and shares of three slots.
     OneBit,
+    /// Counting how often each line and branch is reached.
+    Coverage,
+    /// As `Coverage`, with the fingerprints and shares of `OneBit`.
+    CoverageOneBit,
 }
 
 impl Flavour {
@@ -112,6 +116,8 @@ impl Flavour {
             Flavour::Fuzzer => "fuzzer",
             Flavour::FourBits => "4-bits",
             Flavour::OneBit => "1-bit",
+            Flavour::Coverage => "coverage",
+            Flavour::CoverageOneBit => "coverage-1-bit",
         }
     }
 
@@ -123,6 +129,7 @@ impl Flavour {
                 &["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
             }
             Flavour::Thread => &["-fsanitize=thread"],
+            Flavour::Coverage | Flavour::CoverageOneBit => &["--coverage"],
             Flavour::Fuzzer => &[
                 "-fsanitize=fuzzer-no-link,address,undefined",
                 "-fno-sanitize-recover=all",
@@ -134,7 +141,9 @@ impl Flavour {
     fn definitions(self) -> &'static [&'static str] {
         match self {
             Flavour::FourBits => &["-DZM_FINGERPRINT_BITS=4", "-DZM_SHARE_SLOTS_MAX=40"],
-            Flavour::OneBit => &["-DZM_FINGERPRINT_BITS=1", "-DZM_SHARE_SLOTS_MAX=3"],
+            Flavour::OneBit | Flavour::CoverageOneBit => {
+                &["-DZM_FINGERPRINT_BITS=1", "-DZM_SHARE_SLOTS_MAX=3"]
+            }
             _ => &[],
         }
     }
@@ -219,6 +228,8 @@ impl Compiler {
         command.args(["-std=gnu11", "-g", "-Wall", "-Wextra"]);
         command.args(match flavour {
             Flavour::Thread | Flavour::AsBuilt => ["-O2", "-fno-omit-frame-pointer"],
+            // Code that is moved about counts for lines that it does not stand in.
+            Flavour::Coverage | Flavour::CoverageOneBit => ["-O0", "-fno-inline"],
             _ => ["-O1", "-fno-omit-frame-pointer"],
         });
         command.args(flavour.definitions());

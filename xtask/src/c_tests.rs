@@ -305,6 +305,11 @@ impl CTest {
         format!("{}-{}", self.name, self.flavour.name())
     }
 
+    /// The arguments of its runs.
+    pub fn arguments(&self, scope: TestScope, seed: u64) -> Vec<Vec<String>> {
+        (self.runs)(scope, seed)
+    }
+
     /// How many processors it keeps busy.
     pub fn processors(&self) -> u32 {
         if matches!(self.name, "threads" | "changing") {
@@ -405,7 +410,9 @@ impl CTestEnvironment {
         let cell = match flavour {
             Flavour::Address | Flavour::FourBits | Flavour::OneBit => &self.address,
             Flavour::Thread => &self.thread,
-            Flavour::AsBuilt | Flavour::Fuzzer => return Ok(Ok(Vec::new())),
+            Flavour::AsBuilt | Flavour::Fuzzer | Flavour::Coverage | Flavour::CoverageOneBit => {
+                return Ok(Ok(Vec::new()))
+            }
         };
         if let Some(way) = cell.get() {
             return Ok(way.clone());

@@ -70,15 +70,7 @@ const fn need(
 }
 
 const COMMANDS: &[&str] = &["cargo-test"];
-const C: &[&str] = &[
-    "c-",
-    "codec-",
-    "round_trip-",
-    "model-",
-    "pass-",
-    "threads-",
-    "fuzz_",
-];
+const C: &[&str] = &["c-", "codec-", "model-", "pass-", "threads-", "fuzz_"];
 /// The same, and what only looks whether something compiles.
 #[rustfmt::skip]
 const C_COMPILER: &[&str] = &["c-", "codec-", "round_trip-", "model-", "pass-", "threads-", "fuzz_", "features"];
