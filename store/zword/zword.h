@@ -30,7 +30,7 @@
 
 #include <zm_home.h>
 
-#include "sizes.h"
+#include "zword_limits.h"
 
 struct zword_tables;
 

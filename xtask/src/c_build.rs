@@ -106,6 +106,10 @@ pub enum Flavour {
     Blocks128,
     /// zword alone with blocks of 64 bytes; it tells each read and write to the test.
     Reads64,
+    /// Counting how often each line and branch is reached.
+    Coverage,
+    /// As `Coverage`, with the fingerprints and shares of `OneBit`.
+    CoverageOneBit,
 }
 
 /// zword's limits where a block is 64 bytes.
@@ -147,6 +151,8 @@ impl Flavour {
             Flavour::Blocks64 => "64-bytes",
             Flavour::Blocks128 => "128-bytes",
             Flavour::Reads64 => "64-bytes-reads",
+            Flavour::Coverage => "coverage",
+            Flavour::CoverageOneBit => "coverage-1-bit",
         }
     }
 
@@ -160,6 +166,7 @@ impl Flavour {
             | Flavour::Blocks64
             | Flavour::Blocks128 => &["-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
             Flavour::Thread | Flavour::Reads64 => &["-fsanitize=thread"],
+            Flavour::Coverage | Flavour::CoverageOneBit => &["--coverage"],
             Flavour::Fuzzer => &[
                 "-fsanitize=fuzzer-no-link,address,undefined",
                 "-fno-sanitize-recover=all",
@@ -171,7 +178,9 @@ impl Flavour {
     fn definitions(self) -> &'static [&'static str] {
         match self {
             Flavour::FourBits => &["-DZM_FINGERPRINT_BITS=4", "-DZM_SHARE_SLOTS_MAX=40"],
-            Flavour::OneBit => &["-DZM_FINGERPRINT_BITS=1", "-DZM_SHARE_SLOTS_MAX=3"],
+            Flavour::OneBit | Flavour::CoverageOneBit => {
+                &["-DZM_FINGERPRINT_BITS=1", "-DZM_SHARE_SLOTS_MAX=3"]
+            }
             Flavour::Blocks64 | Flavour::Reads64 => LIMITS_64,
             Flavour::Blocks128 => LIMITS_128,
             _ => &[],
@@ -338,6 +347,8 @@ impl Compiler {
         command.args(["-std=gnu11", "-g", "-Wall", "-Wextra"]);
         command.args(match flavour {
             Flavour::Thread | Flavour::AsBuilt => ["-O2", "-fno-omit-frame-pointer"],
+            // Code that is moved about counts for lines that it does not stand in.
+            Flavour::Coverage | Flavour::CoverageOneBit => ["-O0", "-fno-inline"],
             _ => ["-O1", "-fno-omit-frame-pointer"],
         });
         command.args(flavour.definitions());

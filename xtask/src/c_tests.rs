@@ -366,6 +366,11 @@ impl CTest {
         format!("{}-{}", self.name, self.flavour.name())
     }
 
+    /// The arguments of its runs.
+    pub fn arguments(&self, scope: TestScope, seed: u64) -> Vec<Vec<String>> {
+        (self.runs)(scope, seed)
+    }
+
     /// How many processors it keeps busy.
     pub fn processors(&self) -> u32 {
         if matches!(self.name, "threads" | "changing") {
@@ -484,7 +489,11 @@ impl CTestEnvironment {
             | Flavour::Blocks64
             | Flavour::Blocks128 => &self.address,
             Flavour::Thread => &self.thread,
-            Flavour::AsBuilt | Flavour::Fuzzer | Flavour::Reads64 => return Ok(Ok(Vec::new())),
+            Flavour::AsBuilt
+            | Flavour::Fuzzer
+            | Flavour::Reads64
+            | Flavour::Coverage
+            | Flavour::CoverageOneBit => return Ok(Ok(Vec::new())),
         };
         if let Some(way) = cell.get() {
             return Ok(way.clone());

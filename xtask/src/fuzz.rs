@@ -44,7 +44,8 @@ pub fn targets() -> Result<Vec<String>> {
         .collect())
 }
 
-const DRIVER: &str = "fuzz_driver";
+/// What drives a target where there is no libFuzzer.
+pub const DRIVER: &str = "fuzz_driver";
 
 /// What a target says of each codec at its end, before the codec's name.
 const ENCODED: &str = "pages encoded with ";

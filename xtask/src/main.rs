@@ -17,6 +17,7 @@ mod c_build;
 mod c_tests;
 mod clean_root;
 mod compilers;
+mod coverage;
 mod debian;
 mod dist;
 mod fleet;

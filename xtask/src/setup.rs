@@ -71,14 +71,7 @@ const fn need(
 
 const COMMANDS: &[&str] = &["cargo-test"];
 const C: &[&str] = &[
-    "c-",
-    "codec-",
-    "round_trip-",
-    "model-",
-    "pass-",
-    "threads-",
-    "fuzz_",
-    "seeded",
+    "c-", "codec-", "model-", "pass-", "threads-", "fuzz_", "seeded",
 ];
 /// The same, and what only looks whether something compiles.
 #[rustfmt::skip]

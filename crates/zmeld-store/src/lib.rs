@@ -24,5 +24,5 @@ pub use codec::{Codec, CodecError, CodecInfo, CodecSpec, Damaged, NoFit, Stream}
 pub use geometry::{BadGeometry, ChainRule, Geometry};
 pub use store::{
     fill_word, page_size, CheckLevel, CheckWrites, FingerprintKey, MeldMode, MeldOptions,
-    MeldResult, Stats, Store, StoreError, StoreOptions,
+    MeldResult, Stats, Store, StoreError, StoreOptions, SHARE_BYTES,
 };

@@ -90,6 +90,7 @@ pub struct Abi {
     pub meld_options: usize,
     pub meld_result: usize,
     pub geometry: usize,
+    pub share: usize,
 }
 
 extern "C" {
@@ -152,5 +153,6 @@ mod tests {
         assert_eq!(abi.meld_options, size_of::<MeldOptions>());
         assert_eq!(abi.meld_result, size_of::<crate::MeldResult>());
         assert_eq!(abi.geometry, size_of::<Geometry>());
+        assert_eq!(abi.share as u64, crate::SHARE_BYTES);
     }
 }

@@ -12,6 +12,9 @@ pub fn page_size() -> usize {
     unsafe { raw::zm_abi.page_size }
 }
 
+/// Bytes that a share takes beside its object.
+pub const SHARE_BYTES: u64 = 24;
+
 /// When identical pages are melded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum MeldMode {

@@ -79,6 +79,11 @@ impl Identity {
         Ok(Some(identity))
     }
 
+    /// What tells that file from others.
+    pub(crate) fn file_of(meta: &Metadata) -> String {
+        of_file(meta)
+    }
+
     /// What says that something else is there now, in words.
     pub fn differs(&self, now: &Identity) -> Option<&'static str> {
         // Where a header was is not another thing without it.

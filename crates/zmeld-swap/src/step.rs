@@ -153,6 +153,8 @@ pub struct StepContext<'a> {
     pub stop: Option<&'a AtomicBool>,
     /// Whether areas are switched off even where that costs a program.
     pub force: bool,
+    /// Whether what the kernel lacks is an error: an experiment compares what it names.
+    pub only_named: bool,
     /// Writes down at once which thing a step made; none where nothing is applied.
     pub remember: Option<Remember<'a>>,
     /// Whether what a step is about was left as it is, being somebody else's by now.

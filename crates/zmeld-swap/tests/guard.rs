@@ -137,13 +137,13 @@ impl Machine {
         self.put("proc/meminfo", &meminfo(mib));
     }
 
-    /// So many empty groups below one, some with long names of no text.
-    fn fills(&self, group: &str, count: usize) {
+    /// So many empty groups below one; one in `every` has a long name of no text.
+    fn fills(&self, group: &str, count: usize, every: usize) {
         use std::os::unix::ffi::OsStringExt;
         let group = self.dir.path().join("sys/fs/cgroup").join(group);
         for number in 0..count {
             let mut name = format!("{number}").into_bytes();
-            if number % 2 == 1 {
+            if number % every == 0 {
                 name.resize(255, 0xff);
             }
             fs::create_dir_all(group.join(std::ffi::OsString::from_vec(name))).unwrap();
@@ -791,7 +791,7 @@ fn many_groups_of_one_user_hide_nobody_elses() {
     ));
     machine.group("user.slice", 0, &[]);
     machine.group(USER, 0, &[]);
-    machine.fills(USER, MANY_GROUPS);
+    machine.fills(USER, MANY_GROUPS, 2);
     let mut own = Process::patient();
     machine.group(&format!("{USER}/own.slice/a.scope"), 200, &[&own]);
     machine.group(&format!("{OTHER}/grows.scope"), 50, &[&grows]);
@@ -810,6 +810,21 @@ fn many_groups_of_one_user_hide_nobody_elses() {
     assert!(kept.lives() && own.lives(), "{said}");
 }
 
+/// The watch's unit may take 128 MiB.
+#[test]
+fn long_names_of_many_groups_take_little_memory() {
+    let mut machine = Machine::new("end = [\"/user.slice\"]\n");
+    machine.group("user.slice", 0, &[]);
+    let long = ["a".repeat(250), "b".repeat(250), "c".repeat(250)].join("/");
+    let group = format!("{USER}/{long}/{}", "d".repeat(150));
+    machine.fills(&group, MANY_GROUPS, 1);
+    let taken = allocation_counter::measure(|| {
+        machine.look(3);
+    });
+    let most_mib = taken.bytes_max / MIB;
+    assert!(most_mib < 32, "{most_mib} MiB");
+}
+
 /// What cannot be told apart is one that grows, without what is protected of it; and where
 /// none grew it is not somebody else's fault.
 #[test]
@@ -820,7 +835,7 @@ fn who_makes_more_groups_than_are_looked_at_is_followed_as_a_whole() {
         let mut machine = Machine::new("end = [\"/user.slice\"]\n");
         machine.group("user.slice", 0, &[]);
         machine.group(USER, 100, &[]);
-        machine.fills(USER, MANY_GROUPS);
+        machine.fills(USER, MANY_GROUPS, 2);
         machine.group(&format!("{USER}/z"), 100, &[&hidden]);
         machine.group(&format!("{USER}/session.slice/shell"), 50, &[&shell]);
         machine.group(&format!("{OTHER}/idle.scope"), 300, &[&idle]);
@@ -833,6 +848,39 @@ fn who_makes_more_groups_than_are_looked_at_is_followed_as_a_whole() {
         assert!(said.contains(&format!("ends /{USER}: ")), "{said}");
         assert_eq!(hidden.ended().signal(), Some(TERM));
         assert!(idle.lives() && shell.lives());
+    }
+}
+
+/// `session.slice` is in each user's own tree: it is no place to hide.
+#[test]
+fn what_hides_in_a_session_is_ended_in_nobody_elses_place() {
+    // What the hider holds at last, and who goes for it.
+    for (key, mib, ends) in [
+        ("", 200, "own.scope"),
+        ("", 300, "shell"),
+        ("protected_max = \"40%\"\n", 300, "own.scope"),
+        ("protect_sessions = false\n", 200, "shell"),
+    ] {
+        let (mut shell, mut own) = (Process::patient(), Process::patient());
+        let mut idle = Process::patient();
+        let rule = format!("end = [\"/user.slice\"]\n{key}");
+        let mut machine = Machine::new(&rule);
+        machine.group("user.slice", 0, &[]);
+        machine.group(&format!("{USER}/session.slice/shell"), 50, &[&shell]);
+        machine.group(&format!("{USER}/app.slice/own.scope"), 20, &[&own]);
+        machine.group(&format!("{OTHER}/idle.scope"), 400, &[&idle]);
+        machine.look(2);
+        machine.takes(&format!("{USER}/session.slice/shell"), mib);
+        machine.available(20);
+        let said = machine.look(1);
+        assert!(said.contains(&format!("/{ends}: it holds")), "{key}{said}");
+        let ended = if ends == "shell" {
+            &mut shell
+        } else {
+            &mut own
+        };
+        assert_eq!(ended.ended().signal(), Some(TERM));
+        assert!(idle.lives());
     }
 }
 
@@ -880,6 +928,42 @@ fn one_that_has_to_end_twice_within_a_minute_is_killed_at_once() {
     }
 }
 
+/// Whoever makes groups makes choosing them take as long as he likes.
+#[test]
+fn choosing_that_takes_long_keeps_it_from_nothing() {
+    let (mut first, mut second) = (Process::deaf(), Process::deaf());
+    let rule = "end = [\"/a\", \"/b\", \"/c\"]\ngrace = \"1s\"\n";
+    let mut machine = Machine::new(rule);
+    machine.group("a", 100, &[&first]);
+    machine.group("b", 100, &[&second]);
+    machine.available(20);
+    let groups = machine.dir.path().join("sys/fs/cgroup");
+    let say = move |event| {
+        if format!("{event:?}").contains("/a is killed") {
+            put(&groups, "a/cgroup.procs", "");
+            put(&groups, "c/memory.stat", "anon 1\n");
+            // Nobody writes into it: whoever looks for processes waits.
+            let pipe = groups.join("c/cgroup.procs");
+            Command::new("mkfifo").arg(pipe).status().unwrap();
+        }
+    };
+    start(&machine, rule, say);
+    assert_eq!(first.ended().signal(), Some(KILL));
+    assert_eq!(second.ended().signal(), Some(KILL));
+}
+
+/// A guard with threads of its own; one that hangs when it begins is left behind.
+fn start(machine: &Machine, rule: &str, say: impl FnMut(GuardEvent) + Send + 'static) {
+    let config = Config::from_text(Path::new("z.toml"), &format!("[watch.guard]\n{rule}"));
+    let rule = config.unwrap().config.watch.guard.unwrap();
+    let host = machine.host.clone();
+    std::thread::spawn(move || {
+        let guard = Guard::start(host, rule, false, say);
+        std::thread::sleep(Duration::from_secs(60));
+        drop(guard);
+    });
+}
+
 /// A guard with threads of its own on a machine whose group `a` grows and does not listen;
 /// it has to be killed all the same.
 fn kills_though(prepare: impl FnOnce(&Machine), say: impl FnMut(GuardEvent) + Send + 'static) {
@@ -889,15 +973,7 @@ fn kills_though(prepare: impl FnOnce(&Machine), say: impl FnMut(GuardEvent) + Se
     machine.group("a", 100, &[&deaf]);
     machine.available(20);
     prepare(&machine);
-    let config = Config::from_text(Path::new("z.toml"), &format!("[watch.guard]\n{rule}"));
-    let rule = config.unwrap().config.watch.guard.unwrap();
-    let host = machine.host.clone();
-    // One that hangs when it begins is left behind.
-    std::thread::spawn(move || {
-        let guard = Guard::start(host, rule, false, say);
-        std::thread::sleep(Duration::from_secs(60));
-        drop(guard);
-    });
+    start(&machine, rule, say);
     assert_eq!(deaf.ended().signal(), Some(KILL));
 }
 

@@ -208,9 +208,10 @@ struct zm_recompress_result {
 /*
  * Compresses pages again with codecs of higher priority than theirs. An object
  * is replaced where the new one falls into a smaller size class and below
- * size_min, and gives the page back (enum zm_check_writes); where the last codec of the store did not help, the object is
- * marked incompressible and left alone until the page is written again. A share
- * is recompressed once for all its slots.
+ * size_min, and gives the page back (enum zm_check_writes); where the last codec
+ * of the store did not help, the object is marked incompressible and left alone
+ * until the page is written again. A share is recompressed once for all its
+ * slots.
  *
  * -EINVAL: no codec in that range, or size_min is above a page; -EBUSY: a pass
  * or recompression runs; -ENOMEM: it went as far as the result says. May sleep.

@@ -12,9 +12,11 @@
 
 #include <zmeld/port.h>
 
+#include "../../zword/grammar.h"
 #include "home_selftest.h"
 
 #define CODEC_PAGES	32
+#define CODEC_LIMITS	256	/* pages that know the limits of an encoder */
 #define CODEC_DAMAGES	48	/* of each page's object */
 #define CODEC_NOISE	400	/* inputs that no codec ever wrote */
 #define CANARY		0xa5
@@ -140,6 +142,28 @@ static int codec_page(struct codec_trial *trial, u64 content)
 	return 0;
 }
 
+static int codec_limits(struct codec_trial *trial, u64 number)
+{
+	const struct zm_codec_ops *ops = trial->ops;
+	size_t size = 2 * ZM_PAGE_SIZE;
+	int err;
+
+	zword_grammar_page(1, number, trial->page, ZM_PAGE_SIZE);
+	err = ops->compress(trial->ctx, &trial->params, trial->page,
+			    ZM_PAGE_SIZE, trial->packed, &size);
+	if (err)
+		return zm_selftest_failed("%s: limits %llu: compress gives %d",
+					  ops->name, number, err);
+	if (size > ZM_PAGE_SIZE)
+		return 0;	/* the store keeps such a page raw */
+	memcpy(trial->in_end - size, trial->packed, size);
+	if (codec_feed_once(trial, trial->in_end - size, size, 0x11) ||
+	    memcmp(trial->guarded + ZM_PAGE_SIZE, trial->page, ZM_PAGE_SIZE))
+		return zm_selftest_failed("%s: limits %llu come back changed",
+					  ops->name, number);
+	return 0;
+}
+
 /* No room: nothing may be written where there is none. */
 static int codec_cramped(struct codec_trial *trial, u64 content)
 {
@@ -194,7 +218,7 @@ static int codec_noise(struct codec_trial *trial)
 
 static int codec_try(struct codec_trial *trial)
 {
-	u64 content;
+	u64 content, number;
 	int err;
 
 	err = trial->ops->params_setup(&trial->params);
@@ -208,6 +232,10 @@ static int codec_try(struct codec_trial *trial)
 		err = codec_page(trial, content);
 		cond_resched();
 	}
+	for (number = 0; number < CODEC_LIMITS && !err; number++) {
+		err = codec_limits(trial, number);
+		cond_resched();
+	}
 	for (content = 1; content < ZM_SELFTEST_KINDS && !err; content++)
 		err = codec_cramped(trial, content);
 	if (!err)
@@ -216,6 +244,17 @@ static int codec_try(struct codec_trial *trial)
 release:
 	trial->ops->params_release(&trial->params);
 	return err;
+}
+
+/* The other levels of the libraries' codecs are theirs to test. */
+static int codec_try_last_level(struct codec_trial *trial)
+{
+	const struct zm_codec_ops *ops = trial->ops;
+
+	if (strcmp(ops->name, "zword"))
+		return 0;
+	trial->params = (struct zm_codec_params){ .level = ops->level_max };
+	return codec_try(trial);
 }
 
 static int codec_try_all(struct codec_trial *trial, const u8 *dict)
@@ -231,6 +270,8 @@ static int codec_try_all(struct codec_trial *trial, const u8 *dict)
 			.level = ZM_CODEC_LEVEL_DEFAULT,
 		};
 		err = codec_try(trial);
+		if (!err)
+			err = codec_try_last_level(trial);
 		if (err || !ops->takes_dict)
 			continue;
 		trial->params = (struct zm_codec_params){

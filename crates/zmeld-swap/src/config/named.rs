@@ -1,6 +1,6 @@
 //! Choices that have a name in the configuration.
 
-use super::{Discard, Mechanism, MeldMode, RamDriver, Which, Zpool};
+use super::{CheckWrites, Discard, Mechanism, MeldMode, RamDriver, Which, Zpool};
 
 /// A choice among few, each with its name.
 pub(crate) trait Named: Copy + PartialEq + 'static {
@@ -73,6 +73,14 @@ impl Named for MeldMode {
         ("manual", MeldMode::Manual),
         ("auto", MeldMode::Auto),
         ("inline", MeldMode::Inline),
+    ];
+}
+
+impl Named for CheckWrites {
+    const ALL: &'static [(&'static str, Self)] = &[
+        ("auto", CheckWrites::Auto),
+        ("on", CheckWrites::On),
+        ("off", CheckWrites::Off),
     ];
 }
 

@@ -24,8 +24,7 @@ pub fn against(
     config: &Config,
     state: Option<&State>,
 ) -> Vec<Problem> {
-    let mut problems = machine.lacks(config);
-    let of_codec = !problems.is_empty();
+    let mut problems = Vec::new();
     let by_file = config.check();
     let is_new = |found: &Problem| {
         let is_same = |said: &Problem| match found.trap {
@@ -60,8 +59,7 @@ pub fn against(
             // The rest is looked at all the same.
             Err(Error::Planned { group, source }) => {
                 names.retain(|name| Group::of_tier(name) != group);
-                let is_said = of_codec && is_about_codec(&source);
-                if !is_said && !is_denied(&source) {
+                if !is_denied(&source) {
                     problems.push(refusal(group, &source));
                 }
             }
@@ -142,21 +140,6 @@ fn of_rules(host: &Host, config: &Config, problems: &mut Vec<Problem>) {
             Ok(_) if is_accepted => {}
             Ok(_) => problems.extend(of_reclaim(host, rule)),
         }
-    }
-    if let Some(rule) = config
-        .watch
-        .survey
-        .as_ref()
-        .filter(|it| !host.exists(&it.key))
-    {
-        problems.push(mind(
-            "watch.survey.key",
-            format!(
-                "there is no {} here, so no survey will be made; zmeld scan --survey-new-key makes \
-                 the first, for all machines",
-                rule.key.display()
-            ),
-        ));
     }
     if config.watch.reclaim.is_some() && !config.accept.contains(&Trap::TwoReclaimers) {
         let both = DamonReclaim::read(host).into_iter().map(|damon| Problem {
@@ -362,10 +345,6 @@ fn inner(err: &Error) -> &Error {
         Error::Planned { source, .. } | Error::Step { source, .. } => inner(source),
         err => err,
     }
-}
-
-fn is_about_codec(err: &Error) -> bool {
-    matches!(inner(err), Error::NoCodec { .. })
 }
 
 /// Whether this user may not look, or no command was to be run for it.

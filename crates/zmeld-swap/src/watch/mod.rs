@@ -15,11 +15,9 @@ pub(crate) mod guard;
 mod limit;
 mod owners;
 pub(crate) mod reclaim;
-mod survey;
 pub(crate) mod targets;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -35,7 +33,6 @@ use crate::error::Error;
 use crate::meld::PassOptions;
 use crate::observe::{share, Device, Observation, Pressure};
 use reclaim::Reclaimer;
-use survey::Surveyor;
 use zmeld_linux::Host;
 
 /// A pass is stopped after so long and goes on in the next round.
@@ -69,10 +66,6 @@ pub enum WatchEvent<'a> {
     Reclaim(&'a str, String),
     /// Memory could not be reclaimed.
     ReclaimFailed(Error),
-    /// What becomes of a survey.
-    Survey(String),
-    /// A survey failed otherwise than the last one.
-    SurveyFailed(Error),
 }
 
 /// Rules and what was done so far.
@@ -83,7 +76,6 @@ pub struct Watcher {
     devices: BTreeMap<String, History>,
     holding: bool,
     reclaimer: Option<Reclaimer>,
-    surveyor: Option<Surveyor>,
     /// When room was last made because memory was short.
     room_made: Option<Instant>,
     room_pause: Duration,
@@ -120,7 +112,6 @@ impl Watcher {
             devices: BTreeMap::new(),
             holding: false,
             reclaimer: rule.map(|rule| Reclaimer::new(rule, dry_run)),
-            surveyor: None,
             room_made: None,
             room_pause: ROOM_EVERY,
             is_pressed: false,
@@ -135,21 +126,6 @@ impl Watcher {
             reclaimer.advise_by(advise);
         }
         self
-    }
-
-    /// The same with the rule of surveys, which that program makes.
-    pub fn surveying_by(mut self, program: impl Into<PathBuf>) -> Watcher {
-        let rule = self.config.watch.survey.clone();
-        let (program, dry_run) = (program.into(), self.dry_run);
-        self.surveyor = rule.map(|rule| Surveyor::new(rule, dry_run, program));
-        self
-    }
-
-    /// Starts a survey where it is due, and hears what became of the last one.
-    pub fn survey(&mut self, now: Instant, listener: &mut dyn FnMut(WatchEvent)) {
-        if let Some(surveyor) = &mut self.surveyor {
-            surveyor.round(&self.host, now, listener);
-        }
     }
 
     /// Whether there is any rule.

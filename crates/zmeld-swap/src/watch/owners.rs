@@ -36,11 +36,11 @@ const OWNER_DEPTH: usize = 2;
 #[derive(Debug, Default)]
 pub(super) struct Sought<'a> {
     /// What is protected by its name,
-    pub protect: &'a [GroupPattern],
+    pub protect: Vec<&'a GroupPattern>,
     /// and groups that are, with all above them.
     pub paths: HashSet<&'a Path>,
     /// What the rule is for.
-    pub named: &'a [GroupPattern],
+    pub named: Vec<&'a GroupPattern>,
 }
 
 /// Which quota a group is on.
@@ -137,13 +137,13 @@ impl Reader<'_> {
             return Ok(Vec::new());
         }
         let (path, depth) = (&group.path, group.depth + 1);
-        let leads = |patterns: &[GroupPattern]| -> Vec<String> {
+        let leads = |patterns: &[&GroupPattern]| -> Vec<String> {
             let forms = patterns
                 .iter()
                 .filter_map(|it| it.leads_below(&group.shown));
             forms.map(str::to_owned).collect()
         };
-        let (protect, named) = (leads(self.sought.protect), leads(self.sought.named));
+        let (protect, named) = (leads(&self.sought.protect), leads(&self.sought.named));
         let is_above_sought = self.sought.paths.contains(path.as_path());
         let is_any_sought = !protect.is_empty() || !named.is_empty() || is_above_sought;
         let is_deep = depth > DEPTH_MAX || path.as_os_str().len() > PATH_MAX;
@@ -224,8 +224,8 @@ fn protected_only(below: Vec<Group>) -> Vec<Group> {
 
 /// All of them, the owners from that place on with what is below each.
 fn joined(mut groups: Vec<Group>, first: usize, owners: Vec<Vec<Group>>) -> Vec<Group> {
-    for owner in first..groups.len() {
-        groups[owner].owner = owner;
+    for (owner, group) in groups.iter_mut().enumerate().skip(first) {
+        group.owner = owner;
     }
     for (owner, below) in owners.into_iter().enumerate() {
         let (owner, offset) = (first + owner, groups.len());

@@ -23,6 +23,10 @@ use zmeld_linux::{process, Host, HostError};
 /// Scheduling policies that do not wait for others: FIFO, RR, DEADLINE (sched(7)).
 const REAL_TIME: [&str; 3] = ["1", "2", "6"];
 
+/// Why a group is protected by its owner's own means.
+const IS_REAL_TIME: &str = "a thread of it is real-time";
+const IS_SESSION: &str = "a desktop's shell is in it";
+
 /// What a rule says of groups.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Selection<'a> {
@@ -32,8 +36,10 @@ pub(crate) struct Selection<'a> {
     pub protect: &'a [GroupPattern],
     /// Where it says so.
     pub protect_says: &'static str,
-    /// Nor for groups of real-time threads.
+    /// Nor for groups of real-time threads,
     pub protect_real_time: bool,
+    /// nor for these: both are their owners' to give, and told apart.
+    pub shelter: &'a [GroupPattern],
     /// Nor for those that have more below them than is looked at: a protected one might
     /// be there, or somebody hides.
     pub protect_cut_off: bool,
@@ -48,6 +54,10 @@ pub(super) struct Targets {
     pub places: Vec<usize>,
     /// What is protected of these, which are taken though they are cut off.
     pub spared: HashSet<PathBuf>,
+    /// Places of what is protected by its owner's own means only,
+    pub sheltered: Vec<usize>,
+    /// and what of that is protected by others.
+    pub kept: HashSet<PathBuf>,
     /// The rule names the root: those of its own processes that are protected, and why.
     pub root: Option<HashMap<u32, &'static str>>,
     pub protected: Vec<ProtectedGroup>,
@@ -121,9 +131,9 @@ impl Targets {
             host,
             hierarchy,
             sought: Sought {
-                protect: rule.protect,
+                protect: rule.protect.iter().chain(rule.shelter).collect(),
                 paths: above.filter(|it| it.starts_with(&hierarchy.top)).collect(),
-                named: rule.named,
+                named: rule.named.iter().collect(),
             },
             cut_off,
             stop,
@@ -145,15 +155,16 @@ impl Targets {
                 let mut patterns = patterns.iter();
                 patterns.any(|pattern| pattern.matches(&group.shown))
             };
+            let by_thread = protected.remove(&group.path);
+            let hard = by_thread.filter(|why| *why != IS_REAL_TIME);
+            let hard = hard.or_else(|| is_any(rule.protect).then_some(rule.protect_says));
+            let soft = by_thread.or_else(|| is_any(rule.shelter).then_some(IS_SESSION));
             // Those above stand before it; nothing is above the first.
-            let above = marks
-                .get(group.above)
-                .and_then(|mark: &Mark| mark.why_below);
-            let why_below = match protected.remove(&group.path) {
-                Some(why) => Some(why),
-                None if is_any(rule.protect) => Some(rule.protect_says),
-                None => above,
-            };
+            let above: Option<&Mark> = marks.get(group.above);
+            let above = above.and_then(|it| Some((it.why_below?, it.is_soft)));
+            let found = hard.map(|why| (why, false)).or(above);
+            let found = found.or(soft.map(|why| (why, true)));
+            let why_below = found.map(|(why, _)| why);
             let is_cut_off = group.is_cut_off && rule.protect_cut_off;
             let why =
                 why_below.or(is_cut_off.then_some("there is more below it than is looked at"));
@@ -161,6 +172,7 @@ impl Targets {
                 holds_protected: why.is_some(),
                 why,
                 why_below,
+                is_soft: found.is_some_and(|(_, is_soft)| is_soft),
                 is_named: is_any(rule.named),
                 is_over: false,
             });
@@ -210,6 +222,16 @@ impl Targets {
             .filter(|at| marks[groups[*at].above].is_over)
             .map(|at| groups[at].path.clone())
             .collect();
+        for (at, mark) in marks.iter().enumerate().skip(1) {
+            let above = &marks[groups[at].above];
+            match mark.is_soft {
+                true if mark.is_named && above.why_below.is_none() => found.sheltered.push(at),
+                false if mark.why.is_some() && above.is_soft => {
+                    found.kept.insert(groups[at].path.clone());
+                }
+                _ => {}
+            }
+        }
         found
     }
 
@@ -245,6 +267,8 @@ struct Mark {
     why: Option<&'static str>,
     /// Why all that is below it is, too, whether the rule names it or not.
     why_below: Option<&'static str>,
+    /// By its owner's own means only.
+    is_soft: bool,
     /// It is, or one below it.
     holds_protected: bool,
     /// The rule names it, or one above it.
@@ -285,7 +309,7 @@ impl ByThreads {
             for thread in threads.unwrap_or_default() {
                 let stat = or_gone(host.read(format!("/proc/{process}/task/{thread}/stat")))?;
                 if stat.as_deref().is_some_and(is_real_time) {
-                    found.protect(host, hierarchy, &process, "a thread of it is real-time");
+                    found.protect(host, hierarchy, &process, IS_REAL_TIME);
                     break;
                 }
             }

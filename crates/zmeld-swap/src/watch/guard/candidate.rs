@@ -72,8 +72,12 @@ pub(super) struct Candidate {
     /// The place in the rule's `end` of what names it.
     pub rank: usize,
     pub directory: PathBuf,
+    /// The place of its owner, as groups were chosen last.
+    pub owner: usize,
     /// Not all that its owner has is seen.
     pub is_unclear: bool,
+    /// It is protected by its owner's own means.
+    pub is_sheltered: bool,
     hierarchy: Hierarchy,
     /// Set where some of it may have to be.
     spared: Option<Arc<Spared>>,
@@ -118,7 +122,9 @@ impl Candidate {
             shown: hierarchy.shown(directory),
             rank,
             directory: directory.to_path_buf(),
+            owner: 0,
             is_unclear: false,
+            is_sheltered: false,
             hierarchy: hierarchy.clone(),
             stat: file("memory.stat")?,
             swap: file("memory.swap.current"),
@@ -234,6 +240,11 @@ impl Candidate {
     /// when it ends.
     pub fn bytes(&self) -> u64 {
         self.now.held_bytes
+    }
+
+    /// The same with files in memory.
+    pub fn all_bytes(&self) -> u64 {
+        self.now.bytes()
     }
 
     /// How much more it takes than ten seconds ago, files in memory (tmpfs) included: who

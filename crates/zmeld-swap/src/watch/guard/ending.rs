@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use zmeld_report::units::bytes;
 
 use super::candidate::Candidate;
-use super::choice::{choose, Cause};
+use super::choice::{choose, Cause, Choice};
 use super::sight::Seen;
-use super::{is_over, Ending, GuardEvent, Sentry, Settling};
+use super::{is_over, part, Ending, GuardEvent, Sentry, Settling};
 use crate::observe::guarded::EndedGroup;
 
 /// What a group gives back when it ends is waited for before another one is ended: until
@@ -36,8 +36,8 @@ impl Sentry {
         now: Instant,
         say: &mut dyn FnMut(GuardEvent),
     ) {
-        // Groups are chosen at the end of a look: before the first there are none.
-        if self.ending.is_some() || self.chosen.is_none() || self.is_settling(seen, now) {
+        // Before groups are chosen first there are none.
+        if self.ending.is_some() || !self.has_chosen || self.is_settling(seen, now) {
             return;
         }
         // After some were ended in vain, only what grows: the rest is not to blame.
@@ -47,13 +47,12 @@ impl Sentry {
             false => cause,
         };
         let begin = Instant::now();
-        let Some(place) = choose(
-            &self.candidates,
-            rule,
-            seen.total_bytes,
-            self.went_bytes,
-            now,
-        ) else {
+        let choice = Choice {
+            cause: rule,
+            total_bytes: seen.total_bytes,
+            sheltered_max: part(self.rule.protected_max, seen),
+        };
+        let Some(place) = choose(&self.candidates, choice, self.went_bytes, now) else {
             if is_over(&mut self.told.nothing, now) {
                 say(GuardEvent::Said(format!(
                     "{}; {}",

@@ -31,7 +31,6 @@ mod open;
 mod ring;
 mod sight;
 
-use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -47,12 +46,12 @@ use zmeld_report::units::{bytes, percent};
 use self::candidate::Candidate;
 use self::choice::Cause;
 use self::ending::AGAIN_MAX;
+use self::groups::Chooser;
 pub(crate) use self::groups::{hierarchy, is_never_ended, outlook};
-use self::groups::{protected, CANDIDATES_MAX};
 use self::log::Log;
 use self::open::touched;
 use self::sight::{is_soon, is_too_soon, Seen, Sight};
-use crate::config::{GroupPattern, GuardRule, Percent};
+use crate::config::{GuardRule, Percent};
 use crate::error::Error;
 use crate::observe::guarded::{EndedGroup, Guarded};
 
@@ -115,7 +114,9 @@ impl Guard {
     ) -> Result<Guard, Error> {
         let shared = Arc::new(Shared::default());
         let devices = devices::Reader::start(host.clone())?;
-        let mut sentry = Sentry::with(host, rule, dry_run, Arc::clone(&shared), devices)?;
+        let chooser = Chooser::start(host.clone(), rule.clone(), Arc::clone(&shared))?;
+        let at_work = Arc::clone(&shared);
+        let mut sentry = Sentry::with(host, rule, dry_run, at_work, devices, chooser)?;
         let (log, mut lines) = Log::start(say)?;
         let work = move || {
             let mut say = |event| lines.say(event);
@@ -227,12 +228,12 @@ pub struct Sentry {
     dry_run: bool,
     shared: Arc<Shared>,
     sight: Sight,
-    /// What the rule protects, and what is never ended.
-    protect: Vec<GroupPattern>,
+    chooser: Chooser,
     candidates: Vec<Candidate>,
     buffer: Vec<u8>,
-    /// When groups were looked for.
+    /// When groups were asked for, and whether there was an answer.
     chosen: Option<Instant>,
+    has_chosen: bool,
     choosing_took: Duration,
     looked_at_groups: Option<Instant>,
     ending: Option<Ending>,
@@ -248,10 +249,6 @@ pub struct Sentry {
     /// was than at the look before.
     headroom_then: u64,
     went_bytes: u64,
-    /// All groups with processes that were told apart when some were chosen last.
-    known: Option<HashSet<PathBuf>>,
-    /// Groups with more below them than is looked at, and since when.
-    whole: HashMap<PathBuf, Instant>,
     /// Since when only what grows is ended.
     braked: Option<Instant>,
     told: Told,
@@ -296,8 +293,10 @@ impl Sentry {
     /// # Errors
     /// When the machine cannot be looked at.
     pub fn new(host: Host, rule: GuardRule, dry_run: bool) -> Result<Sentry, Error> {
+        let shared = Arc::new(Shared::default());
         let devices = devices::Reader::here(host.clone());
-        Sentry::with(host, rule, dry_run, Arc::default(), devices)
+        let chooser = Chooser::here(host.clone(), rule.clone(), Arc::clone(&shared))?;
+        Sentry::with(host, rule, dry_run, shared, devices, chooser)
     }
 
     fn with(
@@ -306,18 +305,21 @@ impl Sentry {
         dry_run: bool,
         shared: Arc<Shared>,
         devices: devices::Reader,
+        chooser: Chooser,
     ) -> Result<Sentry, Error> {
         let sight = Sight::open(&host, devices).ok_or_else(|| Error::CannotGuard {
             why: "/proc/meminfo cannot be opened".to_owned(),
         })?;
         Ok(Sentry {
-            protect: protected(&rule)?,
+            // Without any to end there is nothing to wait for.
+            has_chosen: rule.end.is_empty(),
+            chooser,
             host,
             rule,
             dry_run,
             shared,
             sight,
-            candidates: Vec::with_capacity(CANDIDATES_MAX + 1),
+            candidates: Vec::new(),
             buffer: touched(),
             chosen: None,
             choosing_took: Duration::ZERO,
@@ -329,8 +331,6 @@ impl Sentry {
             too_soon: None,
             headroom_then: 0,
             went_bytes: 0,
-            known: None,
-            whole: HashMap::new(),
             braked: None,
             told: Told::default(),
             note: Guarded::default(),
