@@ -279,7 +279,7 @@ impl Compiler {
         let program = copy.objects.join(format!("{name}-{}", flavour.name()));
         let mut objects = self.objects(log, flavour)?;
         let header = copy.changed.iter().any(|path| path.ends_with(".h"));
-        for (source, object) in sources()?.iter().zip(&mut objects) {
+        for (source, object) in flavour.sources()?.iter().zip(&mut objects) {
             let path = source.strip_prefix(store())?;
             if !header
                 && !copy
