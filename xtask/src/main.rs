@@ -40,6 +40,7 @@ mod pages;
 mod process;
 mod processors;
 mod progress;
+mod proofs;
 mod python;
 mod rust_tests;
 mod seeded;
