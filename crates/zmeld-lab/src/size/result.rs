@@ -377,12 +377,6 @@ impl SizeSearch {
         &self.unlimited[from..]
     }
 
-    /// What a run without a limit costs, in the middle.
-    pub fn unlimited_cost(&self) -> Option<f64> {
-        let costs = self.costs(&self.unlimited);
-        (!costs.is_empty()).then(|| median(&costs))
-    }
-
     /// How long a run without a limit takes, in the middle.
     pub fn unlimited_s(&self) -> Option<f64> {
         let times: Vec<f64> = self.unlimited.iter().map(|run| run.elapsed_s).collect();
