@@ -11,7 +11,6 @@ mod bench_fault;
 mod bench_guard;
 mod bench_guest;
 mod bench_runs;
-mod bench_size;
 mod bench_surveys;
 mod c_build;
 mod c_tests;
