@@ -104,11 +104,12 @@ pub(crate) fn hierarchy(host: &Host) -> Result<Hierarchy, Error> {
 /// Why nothing can be reclaimed there: the kernel has neither `lru_gen` nor, in a group, the
 /// file.
 pub(crate) fn no_mechanism(host: &Host, hierarchy: &Hierarchy) -> Option<&'static str> {
-    let mut below = host
-        .folders_at_most(&hierarchy.top, usize::MAX)
-        .ok()??
-        .into_iter();
-    let has_file = below.any(|group| host.exists(group.join("memory.reclaim")));
+    let mut has_file = false;
+    host.each_folder(&hierarchy.top, &mut |name| {
+        has_file = host.exists(hierarchy.top.join(name).join("memory.reclaim"));
+        !has_file
+    })
+    .ok()?;
     (!has_file && no_generations(host).is_some()).then_some(NO_FILE)
 }
 
