@@ -224,8 +224,8 @@ fn protected_only(below: Vec<Group>) -> Vec<Group> {
 
 /// All of them, the owners from that place on with what is below each.
 fn joined(mut groups: Vec<Group>, first: usize, owners: Vec<Vec<Group>>) -> Vec<Group> {
-    for (owner, group) in groups.iter_mut().enumerate().skip(first) {
-        group.owner = owner;
+    for (place, owner) in groups.iter_mut().enumerate().skip(first) {
+        owner.owner = place;
     }
     for (owner, below) in owners.into_iter().enumerate() {
         let (owner, offset) = (first + owner, groups.len());
