@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use zmeld_memory::FileSource;
 use zmeld_scan::kernel::PoolModel;
 use zmeld_scan::{scan, Candidate, ScanError, ScanOptions, ScanProgress, ScanResult};
-use zmeld_store::Stream;
+use zmeld_store::{Stream, SHARE_BYTES};
 
 const NAMES: [&str; 4] = ["lz4", "lzo-rle", "zstd", "zword"];
 
@@ -66,13 +66,19 @@ fn pages_of_other_machines_are_predicted_for() {
             let what = format!("{} on pages of {page_size}", candidate.name);
             let bytes = sizes.iter().map(|&size| u64::from(size)).sum::<u64>();
             assert_eq!(codec.compressed_bytes, bytes, "{what}");
-            let mut classes = vec![0; pool.geometry.classes()];
-            for size in sizes {
-                classes[pool.geometry.class(size)] += 1;
-            }
-            let used = classes.iter().enumerate();
-            let used = used.map(|(class, &count)| pool.geometry.class_bytes(class, count));
-            assert_eq!(codec.memory_used_bytes, used.sum::<u64>(), "{what}");
+            let used = |sizes: &[u32]| -> u64 {
+                let mut classes = vec![0; pool.geometry.classes()];
+                for &size in sizes {
+                    classes[pool.geometry.class(size)] += 1;
+                }
+                let used = classes.iter().enumerate();
+                used.map(|(class, &count)| pool.geometry.class_bytes(class, count))
+                    .sum()
+            };
+            assert_eq!(codec.memory_used_bytes, used(&sizes), "{what}");
+            // The last four are shared.
+            let melded = used(&sizes[..32]) + 4 * SHARE_BYTES;
+            assert_eq!(codec.melded_memory_used_bytes, melded, "{what}");
         }
     }
 }
