@@ -73,6 +73,8 @@ const PROOFS: &[Proof] = &[
     proof("matches", "match_extend_keeps_the_match", 32, 48),
     proof("matches", "match_take_goes_on", 32, 64),
     proof("matches", "best_find_looks_back", 24, 32),
+    proof("runs", "run_of_keeps_to_the_block", 32, 128),
+    proof("runs", "zeros_of_keeps_to_the_block", 32, 128),
     proof("shares", "pin_adds_one", 8, 8),
     proof("shares", "unpin_frees_the_last", 8, 8),
     proof("shares", "take_counts_one", 8, 8),
