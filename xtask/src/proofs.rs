@@ -59,28 +59,34 @@ const CHECKS: &[&str] = &[
 struct Proof {
     file: &'static str,
     function: &'static str,
-    /// The bytes of zword's block.
-    block: u32,
+    /// The bytes of zword's block. A loop is followed two times more, at most.
+    bound: u32,
     /// The same where `--long`.
-    block_long: u32,
-    /// How often a loop is followed, at most, besides the bytes of a block.
-    turns: u32,
+    bound_long: u32,
 }
 
 const PROOFS: &[Proof] = &[
-    zword("matches", "match_find_looks_back", 32, 64),
-    zword("matches", "match_extend_keeps_the_match", 32, 48),
-    zword("matches", "match_take_goes_on", 32, 64),
-    zword("matches", "best_find_looks_back", 24, 32),
+    proof("bits", "fields_come_back", 16, 16),
+    proof("bits", "writer_keeps_to_its_capacity", 16, 16),
+    proof("bits", "reader_keeps_to_its_object", 16, 16),
+    proof("matches", "match_find_looks_back", 32, 64),
+    proof("matches", "match_extend_keeps_the_match", 32, 48),
+    proof("matches", "match_take_goes_on", 32, 64),
+    proof("matches", "best_find_looks_back", 24, 32),
+    proof("runs", "run_of_keeps_to_the_block", 32, 128),
+    proof("runs", "zeros_of_keeps_to_the_block", 32, 128),
+    proof("shares", "pin_adds_one", 8, 8),
+    proof("shares", "unpin_frees_the_last", 8, 8),
+    proof("shares", "take_counts_one", 8, 8),
+    proof("index", "index_keeps_to_its_table", 32, 32),
 ];
 
-const fn zword(file: &'static str, function: &'static str, block: u32, block_long: u32) -> Proof {
+const fn proof(file: &'static str, function: &'static str, bound: u32, bound_long: u32) -> Proof {
     Proof {
         file,
         function,
-        block,
-        block_long,
-        turns: 2,
+        bound,
+        bound_long,
     }
 }
 
@@ -105,9 +111,9 @@ fn cbmc(log: &Log) -> Result<std::result::Result<PathBuf, Reason>> {
 impl Proof {
     fn command(&self, root: &Path, scope: TestScope) -> Command {
         let store = workspace::root().join("store");
-        let block = match scope {
-            TestScope::Long => self.block_long,
-            _ => self.block,
+        let bound = match scope {
+            TestScope::Long => self.bound_long,
+            _ => self.bound,
         };
         let libraries = root.join(LIBRARIES);
         let mut command = Command::new(libraries.join("ld-linux-x86-64.so.2"));
@@ -125,10 +131,10 @@ impl Proof {
             .arg(store.join("include"))
             .arg("-I")
             .arg(store.join("port/user"))
-            .arg(format!("-DZWORD_BLOCK_SIZE={block}u"))
+            .arg(format!("-DZWORD_BLOCK_SIZE={bound}u"))
             .args(LIMITS)
             .args(CHECKS)
-            .args(["--unwind", &(block + self.turns).to_string()]);
+            .args(["--unwind", &(bound + 2).to_string()]);
         command
     }
 }
