@@ -102,14 +102,6 @@ static int write_begin(struct zm_store *store, struct zm_stream *stream,
 	struct zm_content content;
 	int err;
 
-	/* Before any lock: a share may be needed under it. */
-	if (!stream->spare) {
-		stream->spare = zm_share_create();
-		if (!stream->spare) {
-			zm_block_free(store, wb->block);
-			return -ENOMEM;
-		}
-	}
 	err = write_start(store, stream, index, which, wb, &content);
 	if (err) {
 		zm_block_free(store, wb->block);
@@ -120,6 +112,31 @@ static int write_begin(struct zm_store *store, struct zm_stream *stream,
 	if (err)
 		zm_writeback_end(store, wb, false);
 	return err;
+}
+
+/*
+ * A stream with a share to spare, since one may be needed under a lock; memory for
+ * it is waited for without a stream. NULL: there is none.
+ */
+static struct zm_stream *stream_get_with_spare(struct zm_store *store)
+{
+	struct zm_stream *stream = zm_port_stream_get(store->streams);
+	struct zm_share *share;
+
+	if (!stream->spare)
+		stream->spare = zm_share_create(false);
+	if (stream->spare)
+		return stream;
+	zm_port_stream_put(store->streams, stream);
+	share = zm_share_create(true);
+	if (!share)
+		return NULL;
+	stream = zm_port_stream_get(store->streams);
+	if (stream->spare)
+		zm_share_free(share);
+	else
+		stream->spare = share;
+	return stream;
 }
 
 int zm_writeback_begin(struct zm_store *store, u64 index, u32 which,
@@ -141,7 +158,11 @@ int zm_writeback_begin(struct zm_store *store, u64 index, u32 which,
 	err = zm_block_reserve(store, &wb->block);
 	if (err)
 		return err;
-	stream = zm_port_stream_get(store->streams);
+	stream = stream_get_with_spare(store);
+	if (!stream) {
+		zm_block_free(store, wb->block);
+		return -ENOMEM;
+	}
 	err = write_begin(store, stream, index, which, keep_compressed, wb,
 			  bytes);
 	zm_port_stream_put(store->streams, stream);

@@ -23,10 +23,18 @@ void zm_access_note(struct zm_store *store, u64 index)
 	zm_set32(&store->accessed[index], zm_port_time_s());
 }
 
-/* Whether the slot was left alone for so long; with 0 any was. */
+/*
+ * Whether the slot was left alone for so long; with 0 any was. Used since `now`, it
+ * has no age.
+ */
 static bool is_old(const struct zm_store *store, u64 index, u32 now, u32 age_s)
 {
-	return !age_s || now - zm_load32(&store->accessed[index]) >= age_s;
+	u32 accessed;
+
+	if (!age_s)
+		return true;
+	accessed = zm_load32(&store->accessed[index]);
+	return accessed <= now && now - accessed >= age_s;
 }
 
 static void slot_mark(struct zm_store *store, u64 index, bool idle)

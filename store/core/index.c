@@ -47,7 +47,7 @@ static u32 slot_bits_for(u64 slots)
 
 struct zm_index *zm_index_create(u64 slots)
 {
-	struct zm_index *index = zm_port_small_alloc(sizeof(*index));
+	struct zm_index *index = zm_port_small_alloc(sizeof(*index), true);
 
 	if (!index)
 		return NULL;

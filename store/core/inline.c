@@ -165,9 +165,12 @@ static enum twin twin_try(const struct search *search, u64 twin,
 	struct zm_share *share;
 	enum twin result = TWIN_NO;
 
-	/* Before any lock: a share may be needed under it. */
+	/*
+	 * Before any lock: a share may be needed under it. Not waited for, since
+	 * readers want the stream; without one the page is stored as any other.
+	 */
 	if (!search->stream->spare)
-		search->stream->spare = zm_share_create();
+		search->stream->spare = zm_share_create(false);
 	if (!search->stream->spare)
 		return TWIN_NO;
 	share = twin_pin(search, slot, &object);

@@ -320,7 +320,7 @@ static void lead_anew(struct group *group, u64 kept, u64 next)
 static bool spare_is_ready(struct zm_pass *pass)
 {
 	if (!pass->stream->spare)
-		pass->stream->spare = zm_share_create();
+		pass->stream->spare = zm_share_create(true);
 	return pass->stream->spare;
 }
 

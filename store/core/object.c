@@ -18,12 +18,9 @@ void zm_fail(struct zm_store *store, enum zm_reason reason)
 	zm_count(&store->counters->failures[reason]);
 }
 
-/*
- * Compresses into the stream's buffer; a page that does not compress is its own
- * bytes. Returns their number.
- */
-u32 zm_page_pack(struct zm_store *store, struct zm_stream *stream,
-		 u32 priority, const void *page, const void **bytes)
+/* Compresses into the stream's buffer. ZM_PAGE_SIZE: it stays raw. */
+static u32 page_encode(struct zm_store *store, struct zm_stream *stream,
+		       u32 priority, const void *page)
 {
 	const struct zm_codec_choice *codec = &store->codecs[priority];
 	size_t size = 2 * ZM_PAGE_SIZE;
@@ -31,29 +28,132 @@ u32 zm_page_pack(struct zm_store *store, struct zm_stream *stream,
 
 	err = codec->ops->compress(stream->ctx[priority], &codec->params, page,
 				   ZM_PAGE_SIZE, stream->packed, &size);
-	if (err || size >= store->huge_size) {
-		*bytes = page;
-		return ZM_PAGE_SIZE;
+	return err || size >= store->huge_size ? ZM_PAGE_SIZE : (u32)size;
+}
+
+static bool encoding_is_checked(const struct zm_store *store, u32 priority)
+{
+	switch (zm_load32(&store->check_writes)) {
+	case ZM_CHECK_WRITES_ON:
+		return true;
+	case ZM_CHECK_WRITES_OFF:
+		return false;
+	default:
+		return priority || store->codecs[priority].ops->check_writes;
 	}
-	*bytes = stream->packed;
-	return (u32)size;
+}
+
+/* Whether what was encoded, in the stream's buffer, decodes to the page. */
+static bool encoding_gives(struct zm_store *store, struct zm_stream *stream,
+			   u32 priority, u32 size, const void *page)
+{
+	/* Encoded bytes are fewer than a page: the second page is free. */
+	u8 *decoded = stream->packed + ZM_PAGE_SIZE;
+
+	return !zm_bytes_unpack(store, stream, priority, stream->packed, size,
+				decoded) &&
+	       zm_equal(decoded, page, ZM_PAGE_SIZE);
 }
 
 /*
- * Puts bytes into an object, whose size and priority are given. -ENOMEM, with
- * its reason counted: there is no room, or more than limit bytes (0: any) would
- * be used; nothing is left behind. near: see zm_port_pool_alloc().
+ * Makes the bytes that are to be stored for a page: encoded, or the page itself
+ * where it does not compress. Returns their number.
+ *
+ * Where encodings are checked, one that does not decode to the page is not used.
+ * The page's owner may have changed it meanwhile, so it is encoded once more,
+ * from a copy: what that does not give back is the codec's fault. The page stays
+ * raw then.
  */
-int zm_object_store(struct zm_store *store, const void *bytes, u64 limit,
-		    const void *near, struct zm_object *object)
+u32 zm_page_pack(struct zm_store *store, struct zm_stream *stream,
+		 u32 priority, const void *page, const void **bytes)
 {
-	u64 used;
+	bool checked = encoding_is_checked(store, priority);
+	u32 size;
 
-	if (zm_port_pool_alloc(store->pool, object->size, near,
-			       &object->handle)) {
+	for (;;) {
+		size = page_encode(store, stream, priority, page);
+		if (!checked || size == ZM_PAGE_SIZE ||
+		    encoding_gives(store, stream, priority, size, page))
+			break;
+		if (page == stream->copy || page == stream->page) {
+			zm_count(&store->counters->encode_errors);
+			zm_port_encode_error(store->codecs[priority].ops->name);
+			size = ZM_PAGE_SIZE;
+			break;
+		}
+		memcpy(stream->copy, page, ZM_PAGE_SIZE);
+		page = stream->copy;
+	}
+	*bytes = size == ZM_PAGE_SIZE ? page : stream->packed;
+	return size;
+}
+
+/*
+ * Room for an object. -EAGAIN: the stream's room is to be waited for first; -ENOMEM,
+ * with its reason counted, where the stream is the caller's own: there is none.
+ */
+static int object_place(struct zm_store *store, struct zm_stream *stream,
+			struct zm_object *object)
+{
+	struct zm_room *room = stream->room;
+
+	if (room && room->handle.value && room->size == object->size) {
+		object->handle = room->handle;
+		room->handle.value = 0;
+		return 0;
+	}
+	if (!zm_port_pool_alloc(store->pool, object->size, !room, stream->near,
+				&object->handle))
+		return 0;
+	if (!room) {
 		zm_fail(store, ZM_REASON_NO_MEMORY);
 		return -ENOMEM;
 	}
+	if (!room->handle.value)
+		room->size = object->size;
+	return -EAGAIN;
+}
+
+/*
+ * Waits for room; a second time, since the page has changed meanwhile, for a page's,
+ * which holds whatever it will be. -ENOMEM, with its reason counted: there is none.
+ * pre: no stream is borrowed.
+ */
+int zm_room_wait(struct zm_store *store, const void *near,
+		 struct zm_room *room)
+{
+	if (room->handle.value) {
+		zm_room_release(store, room);
+		room->size = ZM_PAGE_SIZE;
+	}
+	if (!zm_port_pool_alloc(store->pool, room->size, true, near,
+				&room->handle))
+		return 0;
+	zm_fail(store, ZM_REASON_NO_MEMORY);
+	return -ENOMEM;
+}
+
+void zm_room_release(struct zm_store *store, struct zm_room *room)
+{
+	if (room->handle.value)
+		zm_port_pool_free(store->pool, room->handle);
+	room->handle.value = 0;
+}
+
+/*
+ * Puts bytes into an object, whose size and priority are given. Errors as above, or
+ * -ENOMEM, with its reason counted: more than limit bytes (0: any) would be used;
+ * nothing is left behind.
+ */
+int zm_object_store(struct zm_store *store, struct zm_stream *stream,
+		    const void *bytes, u64 limit, struct zm_object *object)
+{
+	u64 used;
+	int err;
+
+	err = object_place(store, stream, object);
+	if (err)
+		return err;
 	used = zm_port_pool_used(store->pool);
 	if (limit && used > limit) {
 		zm_port_pool_free(store->pool, object->handle);
@@ -74,9 +174,12 @@ int zm_object_create(struct zm_store *store, struct zm_stream *stream,
 	int err;
 
 	object->priority = 0;
-	object->size = zm_page_pack(store, stream, 0, page, &bytes);
-	err = zm_object_store(store, bytes, zm_load64(&store->memory_limit),
-			      stream->near, object);
+	object->size = ZM_PAGE_SIZE;
+	bytes = page;
+	if (!zm_room_is_whole(stream->room))
+		object->size = zm_page_pack(store, stream, 0, page, &bytes);
+	err = zm_object_store(store, stream, bytes,
+			      zm_load64(&store->memory_limit), object);
 	if (!err && zm_object_is_raw(*object))
 		zm_count(&store->counters->raw_since);
 	return err;

@@ -11,6 +11,9 @@
  * page of our own. What is fingerprinted, compared, compressed or kept raw are
  * then the same bytes, whichever they were.
  *
+ * A stream is let go of before memory is waited for, since others read with it, and
+ * a write that has to wait begins anew with the room that it waited for.
+ *
  * Its place in the life of a page: "written", "read" and "let go" in store.h.
  */
 #include "store.h"
@@ -86,7 +89,8 @@ static int write_unique(struct zm_store *store, struct zm_stream *stream,
  * A page that is neither fingerprinted nor looked for. It is copied only where a
  * codec would find that its owner changes it meanwhile.
  */
-static int write_plain(struct zm_store *store, u64 index, const void *page)
+static int write_plain(struct zm_store *store, u64 index, const void *page,
+		       struct zm_room *room)
 {
 	struct zm_stream *stream;
 	int err;
@@ -94,6 +98,7 @@ static int write_plain(struct zm_store *store, u64 index, const void *page)
 	zm_slot_prefetch(store, &store->slots[index]);
 	stream = zm_port_stream_get(store->streams);
 	stream->near = page;
+	stream->room = room;
 	if (store->checks_pages) {
 		memcpy(stream->copy, page, ZM_PAGE_SIZE);
 		page = stream->copy;
@@ -104,13 +109,15 @@ static int write_plain(struct zm_store *store, u64 index, const void *page)
 }
 
 static int write_fingerprinted(struct zm_store *store, u64 index,
-			       const void *page, u32 mode)
+			       const void *page, u32 mode,
+			       struct zm_room *room)
 {
 	struct zm_stream *stream = zm_port_stream_get(store->streams);
 	u32 fingerprint;
 	int err = 0;
 
 	stream->near = page;
+	stream->room = room;
 	memcpy(stream->copy, page, ZM_PAGE_SIZE);
 	page = stream->copy;
 	fingerprint = zm_fingerprint(store->key, page);
@@ -129,7 +136,9 @@ static int write_fingerprinted(struct zm_store *store, u64 index,
 int zm_page_write(struct zm_store *store, u64 index, const void *page)
 {
 	u32 mode = zm_load32(&store->mode);
+	struct zm_room room = { { 0 }, 0 };
 	u64 word;
+	int err;
 
 	if (index >= store->slot_count) {
 		zm_fail(store, ZM_REASON_BAD_INDEX);
@@ -146,9 +155,13 @@ int zm_page_write(struct zm_store *store, u64 index, const void *page)
 		});
 		return 0;
 	}
-	if (mode == ZM_MELD_OFF && !zm_load32(&store->verify))
-		return write_plain(store, index, page);
-	return write_fingerprinted(store, index, page, mode);
+	do {
+		err = mode == ZM_MELD_OFF && !zm_load32(&store->verify) ?
+		      write_plain(store, index, page, &room) :
+		      write_fingerprinted(store, index, page, mode, &room);
+	} while (err == -EAGAIN && !(err = zm_room_wait(store, page, &room)));
+	zm_room_release(store, &room);
+	return err;
 }
 
 static void fill_page(void *page, u64 word)

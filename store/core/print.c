@@ -22,6 +22,12 @@ static const char *const mode_names[] = {
 	[ZM_MELD_INLINE] = "inline",
 };
 
+static const char *const check_writes_names[] = {
+	[ZM_CHECK_WRITES_AUTO] = "auto",
+	[ZM_CHECK_WRITES_ON] = "on",
+	[ZM_CHECK_WRITES_OFF] = "off",
+};
+
 const char *zm_reason_name(u32 reason)
 {
 	return reason < ZM_REASON_COUNT ? reason_names[reason] : "unknown";
@@ -30,6 +36,12 @@ const char *zm_reason_name(u32 reason)
 const char *zm_meld_mode_name(u32 mode)
 {
 	return mode <= ZM_MELD_INLINE ? mode_names[mode] : "unknown";
+}
+
+const char *zm_check_writes_name(u32 check_writes)
+{
+	return check_writes <= ZM_CHECK_WRITES_OFF ?
+		check_writes_names[check_writes] : "unknown";
 }
 
 #define LINE(text, from, name) \
@@ -70,6 +82,7 @@ int zm_stats_to_text(const struct zm_stats *stats, char *bytes, size_t size)
 	LINE(&text, stats, auto_switches);
 	LINE(&text, stats, recompressed);
 	LINE(&text, stats, writebacks);
+	LINE(&text, stats, encode_errors);
 	zm_text_add(&text, "%-22s %s\n", "mode", zm_meld_mode_name(stats->mode));
 	LINE(&text, stats, inline_active);
 	for (reason = 0; reason < ZM_REASON_COUNT; reason++)

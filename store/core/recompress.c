@@ -17,6 +17,11 @@
  * to give: a first walk over the slots counts candidates by size, the second
  * takes those from a certain size on.
  *
+ * New objects take room before the old ones give theirs back, and that is free in the
+ * pool only where all of a span's objects went. So while the pool is above the store's
+ * limit it is packed before each new object, and none is made that would take it
+ * LIMIT_PART of the limit further, or further than it was.
+ *
  * Invariants:
  *   - an object goes only when its page was read from it, had its fingerprint
  *     (if one was taken), and a smaller object of that page is in its place;
@@ -32,6 +37,8 @@
 /* Sizes that differ by less count as one where the largest are chosen. */
 #define SIZE_STEP	64
 #define SIZE_STEPS	(ZM_PAGE_SIZE / SIZE_STEP + 1)
+/* What the pool may take beyond the limit, a part of that: in classes not full yet. */
+#define LIMIT_PART	16
 /* An object among its slots; below 2^32 slots no sum of them overflows. */
 #define WHOLE		(1u << 20)
 
@@ -43,6 +50,7 @@ struct recompression {
 	struct zm_stop stop;
 	u64 *sizes;		/* candidates by size, in parts of WHOLE */
 	u32 size_min;		/* of what is tried */
+	u64 bytes_max;		/* of the pool; 0: any */
 	u8 *page;
 };
 
@@ -358,6 +366,15 @@ static bool attempt_pack(struct recompression *run, u32 old_size, u32 first,
 	return false;
 }
 
+/* Gives room back that is free between objects, where the pool is above the limit. */
+static void pack_above_limit(struct zm_store *store)
+{
+	u64 limit = zm_load64(&store->memory_limit);
+
+	if (limit && zm_port_pool_used(store->pool) > limit)
+		zm_port_pool_compact(store->pool);
+}
+
 /* pre: it was started; ends it. -ENOMEM: no room for the new object. */
 static int attempt_recompress(struct recompression *run,
 			      struct attempt *attempt)
@@ -381,7 +398,9 @@ static int attempt_recompress(struct recompression *run,
 			result->pages_incompressible++;
 		return 0;
 	}
-	if (zm_object_store(run->store, bytes, 0, NULL, &object)) {
+	pack_above_limit(run->store);
+	if (zm_object_store(run->store, run->stream, bytes, run->bytes_max,
+			    &object)) {
 		attempt_finish(run, attempt, NULL, 0);
 		return -ENOMEM;
 	}
@@ -428,6 +447,17 @@ static int recompress_slots(struct recompression *run)
 	return 0;
 }
 
+static u64 bytes_max(struct zm_store *store)
+{
+	u64 limit = zm_load64(&store->memory_limit);
+	u64 used = zm_port_pool_used(store->pool);
+	u64 max = limit + limit / LIMIT_PART;
+
+	if (!limit || max < limit)
+		return 0;
+	return max > used ? max : used;
+}
+
 static int recompress_run(struct recompression *run)
 {
 	struct zm_streams *streams;
@@ -442,7 +472,9 @@ static int recompress_run(struct recompression *run)
 		return err;
 	run->stream = zm_port_stream_get(streams);
 	run->page = run->stream->page;
+	run->bytes_max = bytes_max(run->store);
 	err = recompress_slots(run);
+	pack_above_limit(run->store);
 	zm_port_stream_put(streams, run->stream);
 	zm_port_streams_destroy(streams, zm_share_free);
 	return err;

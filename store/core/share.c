@@ -12,9 +12,9 @@
  */
 #include "store.h"
 
-struct zm_share *zm_share_create(void)
+struct zm_share *zm_share_create(bool wait)
 {
-	return zm_port_small_alloc(sizeof(struct zm_share));
+	return zm_port_small_alloc(sizeof(struct zm_share), wait);
 }
 
 void zm_share_free(void *share)

@@ -7,9 +7,9 @@
  * stored does: recompression puts another object in its place, a writeback a
  * block. `state` packs, under the lock in its bit 0:
  *
- *   31    8 7..6      5     4        3        2        1       0
- *   pins    priority  idle  incom-   writing  backed  (free)   lock
- *                           pressible
+ *   31..10  9..8   7..6      5     4        3        2        1       0
+ *   pins    tried  priority  idle  incom-   writing  backed  (free)   lock
+ *                                  pressible
  *
  * `place` is the handle, or the block where the share is backed; `size` are the
  * stored bytes there, a page for a raw one. `count` are the slots; `held` are
@@ -57,6 +57,10 @@ _Static_assert(sizeof(struct zm_share) == ZM_SHARE_BYTES, "the metadata of a sha
 #define ZM_SHARE_TRIED_SHIFT	8
 #define ZM_SHARE_TRIED_MASK	(3u << ZM_SHARE_TRIED_SHIFT)
 #define ZM_SHARE_PIN		(1u << 10)	/* the lowest bit of their number */
+
+_Static_assert(ZM_SHARE_TRIED_SHIFT == ZM_STATE_PRIORITY_SHIFT + 2 &&
+	       ZM_SHARE_PIN == ZM_SHARE_TRIED_MASK + (1u << ZM_SHARE_TRIED_SHIFT),
+	       "the fields of a share's state lie side by side");
 
 static inline void zm_share_lock(struct zm_share *share)
 	zm_acquires(share)

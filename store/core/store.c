@@ -10,7 +10,9 @@ static u64 slots_bytes(const struct zm_store *store)
 static bool options_are_valid(const struct zm_store_options *options)
 {
 	return options->slots && options->slots <= ZM_SLOTS_MAX &&
-	       options->mode <= ZM_MELD_INLINE && options->codecs[0].ops;
+	       options->mode <= ZM_MELD_INLINE &&
+	       options->check_writes <= ZM_CHECK_WRITES_OFF &&
+	       options->codecs[0].ops;
 }
 
 /* Prepares what each codec needs; those that are ready have their ops set. */
@@ -99,6 +101,7 @@ int zm_store_create(const struct zm_store_options *options,
 	store->slot_count = options->slots;
 	store->stops = 1;
 	store->verify = options->verify;
+	store->check_writes = options->check_writes;
 	store->memory_limit = options->memory_limit;
 	err = store_fill(store, options);
 	if (err) {
@@ -185,6 +188,14 @@ void zm_store_verify_set(struct zm_store *store, bool verify)
 	zm_set32(&store->verify, verify);
 }
 
+int zm_store_check_writes_set(struct zm_store *store, u32 check_writes)
+{
+	if (check_writes > ZM_CHECK_WRITES_OFF)
+		return -EINVAL;
+	zm_set32(&store->check_writes, check_writes);
+	return 0;
+}
+
 void zm_store_limit_set(struct zm_store *store, u64 bytes)
 {
 	zm_set64(&store->memory_limit, bytes);
@@ -253,6 +264,7 @@ void zm_store_stats(struct zm_store *store, struct zm_stats *stats)
 		.auto_switches = counter_shown(&c->auto_switches),
 		.recompressed = counter_shown(&c->recompressed),
 		.writebacks = counter_shown(&c->writebacks),
+		.encode_errors = counter_shown(&c->encode_errors),
 		.blocks = zm_load64(&store->blocks.count),
 		.blocks_used = zm_load64(&store->blocks.used),
 		.mode = zm_load32(&store->mode),

@@ -11,7 +11,8 @@
  *              fingerprint and stored bytes are of the same page.
  *   melded     inline.c asks index.c for slots of that fingerprint, compares, and
  *              takes the twin's share: nothing is compressed.
- *   stored     object.c compresses it, or leaves it raw, and puts it into the
+ *   stored     object.c compresses it, or leaves it raw, checks that the bytes
+ *              give the page where that is asked for, and puts them into the
  *              pool; page.c swaps it into the slot, under the slot's lock, for
  *              what was there, which is let go of when the lock is gone.
  *   shared     share.c. Found by a later write or by the pass (pass.c, meld.c) to
@@ -78,6 +79,7 @@ struct zm_counters {
 	u64 auto_switches;
 	u64 recompressed;
 	u64 writebacks;
+	u64 encode_errors;
 	u64 failures[ZM_REASON_COUNT];
 };
 
@@ -120,6 +122,7 @@ struct zm_store {
 	/* Read by all, written seldom. */
 	u32 mode;
 	u32 verify;
+	u32 check_writes;
 	u64 memory_limit;
 	u64 memory_used_max;
 	struct zm_index *index;		/* made on first use, then kept */
@@ -155,8 +158,8 @@ bool zm_share_is_picked(const struct zm_share *share, u32 which);
 /* object.c: stored bytes, and what slots hold */
 u32 zm_page_pack(struct zm_store *store, struct zm_stream *stream,
 		 u32 priority, const void *page, const void **bytes);
-int zm_object_store(struct zm_store *store, const void *bytes, u64 limit,
-		    const void *near, struct zm_object *object);
+int zm_object_store(struct zm_store *store, struct zm_stream *stream,
+		    const void *bytes, u64 limit, struct zm_object *object);
 int zm_object_create(struct zm_store *store, struct zm_stream *stream,
 		     const void *page, struct zm_object *object);
 void zm_object_free(struct zm_store *store, struct zm_object object);
@@ -164,6 +167,25 @@ int zm_bytes_unpack(struct zm_store *store, struct zm_stream *stream,
 		    u32 priority, const void *bytes, u32 size, void *page);
 void zm_slot_prefetch(struct zm_store *store, struct zm_slot *slot);
 u32 zm_content_release(struct zm_store *store, struct zm_content content);
+
+/*
+ * Room in the pool for a page that is being written: what the pool has not at hand
+ * is waited for when the stream has been given back, and then the write begins anew.
+ */
+struct zm_room {
+	struct zm_handle handle;	/* 0: there is none yet */
+	u32 size;			/* of it, or of what is missing */
+};
+
+/* Any page fits, as it is. */
+static inline bool zm_room_is_whole(const struct zm_room *room)
+{
+	return room && room->handle.value && room->size == ZM_PAGE_SIZE;
+}
+
+int zm_room_wait(struct zm_store *store, const void *near,
+		 struct zm_room *room);
+void zm_room_release(struct zm_store *store, struct zm_room *room);
 
 /* What became of a look at a slot's object. */
 enum zm_look {
@@ -196,7 +218,7 @@ enum zm_look zm_content_compare(struct zm_store *store,
 				const struct zm_copy *copy);
 
 /* share.c */
-struct zm_share *zm_share_create(void);
+struct zm_share *zm_share_create(bool wait);
 void zm_share_free(void *share);
 void zm_slot_make_share(struct zm_store *store, struct zm_slot *slot,
 			struct zm_share *share);

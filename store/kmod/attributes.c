@@ -177,12 +177,15 @@ static DEVICE_ATTR_RO(io_stat);
  * at each write, whether the page just written had a twin. To others than root
  * it is therefore the sum as it would be if nothing shared: what zram would say.
  * What the pool takes is told as it is, for /proc/vmstat (nr_zspages) tells it,
- * too. docs/melding.md says what follows from that.
+ * too. bd_stat's blocks would tell at a discard whether the page was shared: to
+ * others they are the pages in them. docs/melding.md says what follows from that.
  */
-static void stats_for_all(struct zm_stats *stats)
+void zm_stats_for_all(struct zm_stats *stats)
 {
-	if (!ns_capable_noaudit(&init_user_ns, CAP_SYS_ADMIN))
-		stats->bytes_compressed += stats->bytes_melded;
+	if (ns_capable_noaudit(&init_user_ns, CAP_SYS_ADMIN))
+		return;
+	stats->bytes_compressed += stats->bytes_melded;
+	stats->blocks_used = stats->pages_backed;
 }
 
 static ssize_t mm_stat_show(struct device *dev, struct device_attribute *attr,
@@ -198,7 +201,7 @@ static ssize_t mm_stat_show(struct device *dev, struct device_attribute *attr,
 		zm_store_stats(device->store, &stats);
 		compacted = zm_store_compacted(device->store);
 	}
-	stats_for_all(&stats);
+	zm_stats_for_all(&stats);
 	size = sysfs_emit(buf,
 			  "%8llu %8llu %8llu %8llu %8llu %8llu %8llu %8llu %8llu\n",
 			  stats.pages_stored << PAGE_SHIFT,

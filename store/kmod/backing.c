@@ -124,13 +124,15 @@ static ssize_t backing_dev_store(struct device *dev,
 				 const char *buf, size_t len)
 {
 	char *path = kstrdup(buf, GFP_KERNEL);
+	size_t size;
 	int err;
 
 	if (!path)
 		return -ENOMEM;
-	/* One newline, that of echo, is not of the name. */
-	if (len && path[len - 1] == '\n')
-		path[len - 1] = '\0';
+	/* One newline, that of echo, is not of the name; nor is what follows a NUL. */
+	size = strlen(path);
+	if (size && path[size - 1] == '\n')
+		path[size - 1] = '\0';
 	err = backing_set(zm_device_of(dev), path);
 	kfree(path);
 	return err ? err : len;
@@ -147,6 +149,7 @@ static ssize_t bd_stat_show(struct device *dev, struct device_attribute *attr,
 	down_read(&device->lock);
 	if (device->store)
 		zm_store_stats(device->store, &stats);
+	zm_stats_for_all(&stats);
 	size = sysfs_emit(buf, "%8llu %8llu %8llu\n",
 			  ZM_UNITS_PER_PAGE * stats.blocks_used,
 			  ZM_UNITS_PER_PAGE *

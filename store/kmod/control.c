@@ -37,12 +37,18 @@ module_param(meld_mode, charp, 0444);
 MODULE_PARM_DESC(meld_mode,
 		 "Mode of new devices: off, manual, auto, inline (manual)");
 
+static char *check_writes = "auto";
+module_param(check_writes, charp, 0444);
+MODULE_PARM_DESC(check_writes,
+		 "Whether new devices decode and compare what they encode: auto, on, off (auto)");
+
 bool zm_track_time = true;
 module_param_named(track_time, zm_track_time, bool, 0444);
 MODULE_PARM_DESC(track_time,
 		 "Note when each page was last used, 4 bytes a page (Y)");
 
 u32 zm_meld_mode_default;
+u32 zm_check_writes_default;
 
 /* Guards the set of devices; each device's life is told in device.c. */
 static DEFINE_MUTEX(zm_devices_lock);
@@ -170,6 +176,7 @@ static bool zram_is_there(void)
 static int parameters_check(void)
 {
 	int mode = zm_meld_mode_find(meld_mode);
+	int checked = zm_check_writes_find(check_writes);
 
 	if (mode < 0) {
 		pr_err("meld_mode=%s: it is one of off, manual, auto, inline\n",
@@ -177,6 +184,12 @@ static int parameters_check(void)
 		return -EINVAL;
 	}
 	zm_meld_mode_default = mode;
+	if (checked < 0) {
+		pr_err("check_writes=%s: it is one of auto, on, off\n",
+		       check_writes);
+		return -EINVAL;
+	}
+	zm_check_writes_default = checked;
 	if (num_devices > DEVICES_AT_ONCE_MAX) {
 		pr_err("num_devices=%u: at most %d are made at once; more come from hot_add\n",
 		       num_devices, DEVICES_AT_ONCE_MAX);

@@ -38,20 +38,23 @@ static int line_print(char *text, u64 index, const struct zm_slot_info *info)
 			 info->incompressible ? 'n' : '.');
 }
 
-/* *at is a page of the device. The characters that fit, whole lines only. */
-static size_t lines_print(struct zm_device *device, char *text, size_t size,
-			  loff_t *at)
+/*
+ * *at is a page of the device. The characters that fit, whole lines only. -EINVAL:
+ * not one fits; -EINTR: a signal came, or the device is going, before the first.
+ */
+static ssize_t lines_print(struct zm_device *device, char *text, size_t size,
+			   loff_t *at)
 {
 	struct zm_slot_info info;
-	size_t used = 0;
+	ssize_t used = 0;
 
 	for (; *at < zm_device_pages(device); ++*at) {
 		if (used + LINE_SIZE > size)
-			break;
+			return used ?: -EINVAL;
 		if (*at % 4096 == 0) {
 			cond_resched();
 			if (zm_device_must_stop(device))
-				break;
+				return used ?: -EINTR;
 		}
 		if (zm_slot_info(device->store, *at, &info) ||
 		    info.kind == ZM_KIND_EMPTY)
@@ -76,9 +79,6 @@ static ssize_t block_state_read(struct file *file, char __user *to,
 	down_read(&device->lock);
 	used = device->store ? lines_print(device, text, size, &index) :
 			       -EINVAL;
-	/* No room for a line, but there are more: that is not the end. */
-	if (!used && index < zm_device_pages(device))
-		used = -EINVAL;
 	up_read(&device->lock);
 	if (used > 0 && copy_to_user(to, text, used))
 		used = -EFAULT;

@@ -34,6 +34,7 @@ static void settings_reset(struct zm_device *device)
 	WRITE_ONCE(device->memory_limit, 0);
 	WRITE_ONCE(device->meld_mode, zm_meld_mode_default);
 	WRITE_ONCE(device->verify, false);
+	WRITE_ONCE(device->check_writes, zm_check_writes_default);
 	zm_codecs_reset(device);
 	zm_backing_release(device);
 }
@@ -95,34 +96,48 @@ static int settings_refused(const struct zm_device *device)
 	return device->store ? -EBUSY : 0;
 }
 
-/*
- * To change what a store is made with: -EBUSY where there is one, -ENODEV where
- * the device is going. Nobody waits here for a pass to end, and nobody who comes
- * to stop one waits behind us: the lock is taken where it is free, and where it is
- * not, a look tells whether there is something to wait for.
- */
-int zm_device_lock_settings(struct zm_device *device)
+/* pre: the settings' mutex is held, so that no store appears. */
+static int settings_lock(struct zm_device *device)
 {
 	int err;
 
-	while (!down_write_trylock(&device->lock)) {
-		down_read(&device->lock);
-		err = settings_refused(device);
-		up_read(&device->lock);
-		if (err)
-			return err;
-		/* Whoever had it is quick: there is no store to work on. */
-		cond_resched();
-	}
+	if (down_read_killable(&device->lock))
+		return -EINTR;
+	err = settings_refused(device);
+	up_read(&device->lock);
+	if (err)
+		return err;
+	if (down_write_killable(&device->lock))
+		return -EINTR;
 	err = settings_refused(device);
 	if (err)
 		up_write(&device->lock);
 	return err;
 }
 
+/*
+ * To change what a store is made with: -EBUSY where there is one, -ENODEV where
+ * the device is going, -EINTR where a signal ends the caller. Nobody waits here for
+ * a pass to end, and nobody who comes to stop one waits behind us: the lock is
+ * queued for only where there is no store to work on, and whoever would make one
+ * waits for the mutex.
+ */
+int zm_device_lock_settings(struct zm_device *device)
+{
+	int err;
+
+	if (mutex_lock_killable(&device->settings))
+		return -EINTR;
+	err = settings_lock(device);
+	if (err)
+		mutex_unlock(&device->settings);
+	return err;
+}
+
 void zm_device_unlock_settings(struct zm_device *device)
 {
 	up_write(&device->lock);
+	mutex_unlock(&device->settings);
 }
 
 /*
@@ -197,6 +212,7 @@ static int store_make(struct zm_device *device, u64 pages,
 		.memory_limit = READ_ONCE(device->memory_limit),
 		.mode = READ_ONCE(device->meld_mode),
 		.verify = READ_ONCE(device->verify),
+		.check_writes = READ_ONCE(device->check_writes),
 		.track_time = zm_track_time,
 	};
 	int err;
@@ -291,6 +307,7 @@ int zm_device_reset(struct zm_device *device)
 
 static void device_free(struct zm_device *device)
 {
+	mutex_destroy(&device->settings);
 	mutex_destroy(&device->work);
 	mutex_destroy(&device->mode_lock);
 	mutex_destroy(&device->result_lock);
@@ -306,6 +323,7 @@ static struct zm_device *device_alloc(int id)
 		return NULL;
 	device->id = id;
 	init_rwsem(&device->lock);
+	mutex_init(&device->settings);
 	mutex_init(&device->work);
 	mutex_init(&device->mode_lock);
 	mutex_init(&device->result_lock);

@@ -9,7 +9,7 @@
  *   attributes.c  size, limits, statistics: zram's plain attributes
  *   arguments.c   "key=value" as attributes take it
  *   codecs.c      which codecs, and their parameters
- *   meld.c        the pass, its modes, verifying
+ *   meld.c        the pass, its modes, checking what is read and written
  *   recompress.c  stored pages through a stronger codec
  *   backing.c     the backing device and the settings of writeback
  *   writeback.c   stored pages to the backing device
@@ -22,10 +22,10 @@
  *   - sysfs and debugfs hold `lock` for reading and look whether there is one.
  *
  * Lock order: zm_devices_lock (control.c), then a sysfs file's own reference,
- * then device->lock, then device->work or device->mode_lock, then what the store
- * takes. device->result_lock is inside all of them. disk->open_mutex is held for
- * a look at openers only, also inside device->work; nothing of these is taken
- * inside.
+ * then device->settings, then device->lock, then device->work or
+ * device->mode_lock, then what the store takes. device->result_lock is inside all
+ * of them. disk->open_mutex is held for a look at openers only, also inside
+ * device->work; nothing of these is taken inside.
  *
  * How long anyone waits: a long operation holds device->lock for reading. Who
  * wants it for writing while there is a store first sets `stop`, which each
@@ -89,6 +89,8 @@ struct zm_device {
 	 * Written: to make or end the store, or to change such a setting.
 	 */
 	struct rw_semaphore lock;
+	/* Held beside it to change a setting or to make the store; one at a time. */
+	struct mutex settings;
 	/* One long operation at a time: pass, writeback, recompression, check. */
 	struct mutex work;
 	/* Either keeps everybody from opening it. Under disk->open_mutex. */
@@ -114,6 +116,7 @@ struct zm_device {
 	u64 memory_limit;		/* bytes, whole pages; 0: none */
 	u32 meld_mode;			/* enum zm_meld_mode */
 	bool verify;
+	u32 check_writes;		/* enum zm_check_writes */
 	u32 writeback_batch;		/* requests in flight */
 	bool writeback_limited;
 	atomic64_t writeback_left;	/* units of 4 KiB, where limited */
@@ -156,6 +159,7 @@ static inline bool zm_device_must_stop(const struct zm_device *device)
 
 /* control.c */
 extern u32 zm_meld_mode_default;
+extern u32 zm_check_writes_default;
 extern bool zm_track_time;
 /* The stem of every name: "zmeld", or zram's as a drop-in. */
 const char *zm_stem(void);
@@ -206,6 +210,9 @@ void zm_later_fetch(struct zm_later *later, const struct zm_backed *backed,
 int zm_backed_read_wait(struct zm_device *device, struct zm_backed *backed,
 			struct page *page, bool in_worker);
 
+/* attributes.c */
+void zm_stats_for_all(struct zm_stats *stats);
+
 /* codecs.c */
 void zm_codecs_reset(struct zm_device *device);
 void zm_codecs_choose(const struct zm_device *device,
@@ -232,6 +239,7 @@ void zm_backing_release(struct zm_device *device);
 
 /* meld.c */
 int zm_meld_mode_find(const char *name);
+int zm_check_writes_find(const char *name);
 
 /* debug.c */
 void zm_debug_create(void);

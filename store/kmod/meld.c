@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * Melding, as its attributes show it: the pass, the mode, what came of it, and
- * checking pages on read.
+ * checking pages when they are read and when they are written.
  *
  * A pass runs in the context of whoever writes "start" and ends early by
  * "stop", by a signal, by its own time limit, or because the device is reset.
@@ -199,7 +199,7 @@ static ssize_t meld_mode_store(struct device *dev,
 }
 static DEVICE_ATTR_RW(meld_mode);
 
-/* -- Verifying ------------------------------------------------------------- */
+/* -- Checking reads and writes --------------------------------------------- */
 
 static ssize_t verify_show(struct device *dev, struct device_attribute *attr,
 			   char *buf)
@@ -226,6 +226,50 @@ static ssize_t verify_store(struct device *dev, struct device_attribute *attr,
 	return len;
 }
 static DEVICE_ATTR_RW(verify);
+
+static ssize_t check_writes_show(struct device *dev,
+				 struct device_attribute *attr, char *buf)
+{
+	u32 value, chosen = READ_ONCE(zm_device_of(dev)->check_writes);
+	ssize_t size = 0;
+
+	for (value = ZM_CHECK_WRITES_AUTO; value <= ZM_CHECK_WRITES_OFF; value++)
+		size += sysfs_emit_at(buf, size,
+				      value == chosen ? "[%s] " : "%s ",
+				      zm_check_writes_name(value));
+	return size + sysfs_emit_at(buf, size, "\n");
+}
+
+/* The value of that name, or -EINVAL. */
+int zm_check_writes_find(const char *name)
+{
+	u32 value;
+
+	for (value = ZM_CHECK_WRITES_AUTO; value <= ZM_CHECK_WRITES_OFF; value++)
+		if (sysfs_streq(name, zm_check_writes_name(value)))
+			return value;
+	return -EINVAL;
+}
+
+static ssize_t check_writes_store(struct device *dev,
+				  struct device_attribute *attr,
+				  const char *buf, size_t len)
+{
+	struct zm_device *device = zm_device_of(dev);
+	int value = zm_check_writes_find(buf), err;
+
+	if (value < 0)
+		return value;
+	err = mode_lock(device);
+	if (err)
+		return err;
+	WRITE_ONCE(device->check_writes, value);
+	if (device->store)
+		err = zm_store_check_writes_set(device->store, value);
+	mode_unlock(device);
+	return err ? err : len;
+}
+static DEVICE_ATTR_RW(check_writes);
 
 /* -- What came of it ------------------------------------------------------- */
 
@@ -311,7 +355,9 @@ static ssize_t meld_stat_show(struct device *dev,
 	up_read(&device->lock);
 	size = totals_show(&stats, result.time_sample_ns +
 			   result.time_find_ns + result.time_meld_ns, buf, 0);
-	return pass_show(&result, buf, size);
+	size = pass_show(&result, buf, size);
+	LINE("encode_errors", stats.encode_errors);
+	return size;
 }
 static DEVICE_ATTR_ADMIN_RO(meld_stat);
 
@@ -320,6 +366,7 @@ static struct attribute *meld_attributes[] = {
 	&dev_attr_meld_mode.attr,
 	&dev_attr_meld_stat.attr,
 	&dev_attr_verify.attr,
+	&dev_attr_check_writes.attr,
 	NULL,
 };
 

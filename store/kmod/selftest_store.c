@@ -201,6 +201,9 @@ static int clear(struct store_trial *trial)
 	for (slot = 0; slot < SLOTS; slot++)
 		zm_page_discard(trial->store, slot);
 	zm_store_stats(trial->store, &stats);
+	if (stats.encode_errors)
+		return trial_failed(trial, "%llu pages were encoded wrongly",
+				    stats.encode_errors);
 	if (stats.pages_stored || stats.objects || stats.shares ||
 	    stats.bytes_compressed || stats.bytes_melded ||
 	    stats.memory_used || stats.blocks_used)
@@ -242,6 +245,7 @@ static int store_try(struct store_trial *trial, size_t codec, u32 mode)
 		.slots = SLOTS,
 		.mode = mode,
 		.verify = true,
+		.check_writes = ZM_CHECK_WRITES_ON,
 		.keyed = true,
 	};
 	int err;

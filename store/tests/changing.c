@@ -234,8 +234,7 @@ static void try_backed(const char *codec, bool verify, bool keep_compressed)
 	zm_store_destroy(store);
 }
 
-/* What `codec` is, and what is changed while it works. */
-static void try_codec(const char *codec, u64 writes)
+static void try_writes(const char *codec, u64 writes)
 {
 	u32 mode;
 
@@ -246,6 +245,18 @@ static void try_codec(const char *codec, u64 writes)
 	/* No copy is made: the codec itself meets what changes. */
 	try_in_codec(codec, ZM_MELD_OFF, false);
 	try_threads(codec, ZM_MELD_OFF, false, writes);
+}
+
+/* What `codec` is, and what is changed while it works. */
+static void try_codec(const char *codec, u64 writes)
+{
+	u32 mode;
+
+	try_writes(codec, writes);
+	/* A write that waits for room begins anew, with another page. */
+	zm_fault_scarce_set(true);
+	try_writes(codec, writes);
+	zm_fault_scarce_set(false);
 	for (mode = 0; mode < 4; mode++)
 		try_backed(codec, mode & 1, mode & 2);
 }

@@ -74,16 +74,32 @@ static inline struct disk_read *disk_read_free(struct disk *disk)
 	return NULL;
 }
 
+/*
+ * What goes to the device is all of the page's own: behind compressed bytes there is
+ * nothing, and not what the memory held before.
+ */
+static inline void disk_expect_nothing_behind(const struct disk_write *write)
+{
+	u32 at;
+
+	for (at = write->wb.size; at < ZM_PAGE_SIZE; at++)
+		if (write->bytes[at])
+			DIE("byte %u of a block is of other memory", at);
+}
+
 /* Begins to write a page back; as zm_writeback_begin(). pre: write is free. */
 static inline int disk_write_begin(struct disk *disk, struct zm_store *store,
 				   struct disk_write *write, u64 index,
 				   u32 which, bool keep_compressed)
 {
-	int err = zm_writeback_begin(store, index, which, keep_compressed,
-				     &write->wb, write->bytes);
+	int err;
 
+	memset(write->bytes, 0x5c, ZM_PAGE_SIZE);
+	err = zm_writeback_begin(store, index, which, keep_compressed,
+				 &write->wb, write->bytes);
 	if (err)
 		return err;
+	disk_expect_nothing_behind(write);
 	write->active = true;
 	memset(disk_block(disk, write->wb.block), 0xa5, ZM_PAGE_SIZE);
 	return 0;

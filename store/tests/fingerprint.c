@@ -8,7 +8,8 @@
  * The plain one is SipHash-2-4 on bytes, tried on its authors' own vectors, and
  * NH by the formula. The attack is the one that a universal hash alone falls to:
  * of two pages that collide and differ in two words, all other words are made
- * anew, the same in both, and the two still collide more often than not.
+ * anew, the same in both, and the two still collide more often than not. And pages of
+ * one word are told from those that differ in any.
  */
 #include "harness.h"
 
@@ -238,9 +239,28 @@ static void try_carrying(void)
 	zm_fingerprint_key_destroy(key);
 }
 
+/* A page is same-filled only where every word is; each has its turn to differ. */
+static void try_same_filled(void)
+{
+	u64 page[WORDS], word, i;
+
+	for (i = 0; i < WORDS; i++)
+		page[i] = 0x0123456789abcdefull;
+	if (!zm_page_fill(page, &word) || word != page[0])
+		DIE("a page of one word is not same-filled");
+	for (i = 0; i < WORDS; i++) {
+		page[i] ^= 1ull << i % 64;
+		if (zm_page_fill(page, &word))
+			DIE("a page is same-filled though word %llu differs",
+			    (unsigned long long)i);
+		page[i] ^= 1ull << i % 64;
+	}
+}
+
 int main(int argc, char **argv)
 {
 	try_vectors();
+	try_same_filled();
 	try_second_implementation(argc > 1 ? strtoull(argv[1], NULL, 0) : 300);
 	if (ZM_FINGERPRINT_BITS == 32)
 		try_carrying();

@@ -25,8 +25,11 @@ static const struct zm_codec_ops *lz4;
 static struct zm_store *store;
 static struct disk disk;
 static u8 page[ZM_PAGE_SIZE], other[ZM_PAGE_SIZE];
+/* Two pages that only their bytes tell apart. */
+static u8 colliding[2][ZM_PAGE_SIZE];
 static u64 seed = 1;
 static u32 comparisons;
+static u32 depth;
 static void (*meanwhile)(void);
 
 /* Looks at the locks, and lets happen once what is to happen. */
@@ -39,6 +42,7 @@ static void interrupt(void)
 		return;
 	meanwhile = NULL;
 	comparisons++;
+	depth++;
 	for (i = 0; i < SLOTS; i++) {
 		if (!zm_slot_trylock(&store->slots[i]))
 			DIE("slot %llu is locked over a decompression",
@@ -47,7 +51,8 @@ static void interrupt(void)
 	}
 	zm_held_play_other(true);
 	what();
-	zm_held_play_other(false);
+	/* What happens may read, and be interrupted itself. */
+	zm_held_play_other(--depth > 0);
 }
 
 static int test_decompress(void *ctx, const struct zm_codec_params *params,
@@ -262,6 +267,8 @@ static struct zm_store *store_make(u32 mode)
 	options.codecs[0].ops = &codec;
 	/* Makes a smaller class of the page, whatever it is. */
 	test_codec(&options, 1, "zstd");
+	/* Who reads is interrupted by who reads, and is interrupted. */
+	options.streams = 3;
 	return test_store(&options, DISK_BLOCKS);
 }
 
@@ -317,9 +324,8 @@ static void try_self(void)
 static void try_collision(void)
 {
 	struct zm_stats before, after;
-	u8 first[ZM_PAGE_SIZE], second[ZM_PAGE_SIZE];
+	const u8 *first = colliding[0], *second = colliding[1];
 
-	collision_find(first, second);
 	store = store_make(ZM_MELD_INLINE);
 	write_page(0, first);
 	zm_store_stats(store, &before);
@@ -334,6 +340,48 @@ static void try_collision(void)
 	zm_store_destroy(store);
 }
 
+/* A writeback of slot 0 that begins during a read, and ends with it or after it. */
+static struct disk_write late;
+
+static void late_begin(void)
+{
+	if (disk_write_begin(&disk, store, &late, 0, 0, true))
+		DIE("writeback");
+}
+
+static void late_end(void)
+{
+	if (late.active && disk_write_end(&disk, store, &late, true))
+		DIE("a page that nobody has is said to leave");
+}
+
+/* The share is held, loses its slots, and is let go of, all while it is read. */
+static void hold_over_discard(void)
+{
+	late_begin();
+	discard_all();
+	late_end();
+}
+
+static void hold_past_discard(void)
+{
+	late_begin();
+	discard_all();
+}
+
+/* A second reader is at the object when its last slot goes, and ends first. */
+static void read_over_discard(void)
+{
+	meanwhile = discard_all;
+	expect(0, page, "under another reader");
+}
+
+static void read_over_hold(void)
+{
+	meanwhile = hold_past_discard;
+	expect(0, page, "under another reader");
+}
+
 /* What happens to slot 0 while slot 2, which shares with it, is read. */
 static const struct event beside[] = {
 	{ .name = "nothing", .happens = nothing },
@@ -342,10 +390,16 @@ static const struct event beside[] = {
 	{ .name = "another twin", .happens = join },
 	{ .name = "writeback", .happens = write_back },
 	{ .name = "compaction", .happens = compact },
+	{ "a discard of all", discard_all, true, true },
+	{ "a discard of all under a writeback", hold_over_discard, true, true },
+	{ "a discard of all and a late writeback", hold_past_discard, true, true },
+	{ "a discard of all under two readers", read_over_discard, true, true },
+	{ "the same and a late writeback", read_over_hold, true, true },
 };
 
 static void try_read(const struct event *event)
 {
+	static const u8 zeros[ZM_PAGE_SIZE];
 	char when[80];
 
 	snprintf(when, sizeof(when), "after %s during a read", event->name);
@@ -355,8 +409,47 @@ static void try_read(const struct event *event)
 	expect(2, page, when);
 	if (meanwhile)
 		DIE("the share was not decompressed %s", when);
-	expect(2, page, when);
+	late_end();
+	expect(2, event->ends_share ? zeros : page, when);
 	check_store(store, ZM_CHECK_CONTENTS, when, seed);
+	zm_store_destroy(store);
+}
+
+/* -- A page that only its bytes tell from the twin ---------------------------- */
+
+/* Written, compared, found to be another; then whatever was a share is used anew. */
+static void write_alike(void)
+{
+	write_page(1, colliding[1]);
+	write_page(3, other);
+	write_page(4, other);
+}
+
+/* The twin, a share of one, is read, or on its way to a block, meanwhile. */
+static void try_alike(bool held)
+{
+	struct disk_write write = { 0 };
+	const u8 *first = colliding[0];
+
+	store = store_make(ZM_MELD_INLINE);
+	write_page(0, first);
+	write_page(2, first);
+	zm_page_discard(store, 2);
+	if (held) {
+		if (disk_write_begin(&disk, store, &write, 0, 0, true))
+			DIE("writeback");
+		write_alike();
+		disk_write_end(&disk, store, &write, true);
+	} else {
+		meanwhile = write_alike;
+		expect(0, first, "while a page alike is written");
+		if (meanwhile)
+			DIE("the share was not decompressed");
+	}
+	expect(0, first, "after a page alike was written");
+	expect(1, colliding[1], "and reads back");
+	expect(3, other, "beside it");
+	check_store(store, ZM_CHECK_CONTENTS, "after a page alike", seed);
 	zm_store_destroy(store);
 }
 
@@ -424,6 +517,15 @@ static const struct event beside_pass[] = {
 	{ .name = "idle marks", .happens = mark_idle },
 };
 
+static void try_passes(void)
+{
+	size_t i, j;
+
+	for (i = 0; i < sizeof(beside_pass) / sizeof(*beside_pass); i++)
+		for (j = 0; j < sizeof(written_late) / sizeof(*written_late); j++)
+			try_pass(&beside_pass[i], written_late[j]);
+}
+
 int main(int argc, char **argv)
 {
 	size_t i, j;
@@ -436,6 +538,7 @@ int main(int argc, char **argv)
 	/* Of the kind that compresses. */
 	page_make(page, seed * 8 + 4);
 	page_make(other, seed * 8 + 5);
+	collision_find(colliding[0], colliding[1]);
 	for (i = 0; i < sizeof(befores) / sizeof(*befores); i++)
 		for (j = 0; j < sizeof(events) / sizeof(*events); j++)
 			try_case(&befores[i], &events[j]);
@@ -443,9 +546,13 @@ int main(int argc, char **argv)
 	try_collision();
 	for (i = 0; i < sizeof(beside) / sizeof(*beside); i++)
 		try_read(&beside[i]);
-	for (i = 0; i < sizeof(beside_pass) / sizeof(*beside_pass); i++)
-		for (j = 0; j < sizeof(written_late) / sizeof(*written_late); j++)
-			try_pass(&beside_pass[i], written_late[j]);
+	try_alike(false);
+	try_alike(true);
+	try_passes();
+	/* What overwrites a page has its fingerprint. */
+	memcpy(page, colliding[0], ZM_PAGE_SIZE);
+	memcpy(other, colliding[1], ZM_PAGE_SIZE);
+	try_passes();
 	printf("inline: %u comparisons interrupted, seed %llu: ok\n",
 	       comparisons, (unsigned long long)seed);
 	return 0;

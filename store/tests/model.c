@@ -414,6 +414,8 @@ static void run(struct model *m, u64 operations)
 	for (i = 0; i < operations; i++) {
 		if (m->soaks && rng_below(&m->rng, 32) == 0)
 			zm_fault_set(1 + rng_below(&m->rng, 16));
+		/* Now and then what is not waited for is not there. */
+		zm_fault_scarce_set(i / 64 % 4 == 3);
 		do_something(m);
 		if (m->check_each || i % 64 == 0)
 			check_store(m->store, ZM_CHECK_COUNTS,

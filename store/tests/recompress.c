@@ -10,6 +10,9 @@
  * it calls the case back, which then does to the store what another thread
  * could do at that moment. So each race happens, and always the same way.
  */
+#define _GNU_SOURCE
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "disk.h"
@@ -26,6 +29,17 @@ static u32 hook_calls;
 static struct zm_codec_ops lying;
 static bool lie;
 static struct disk disk;
+/* What the store's clock says more than the machine's. */
+static s64 seconds_ahead;
+
+/* Instead of the library's, in all of this program. */
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+	int err = (int)syscall(SYS_clock_gettime, clock, now);
+
+	now->tv_sec += seconds_ahead;
+	return err;
+}
 
 static int hooked_compress(void *ctx, const struct zm_codec_params *params,
 			   const void *src, size_t src_size,
@@ -280,6 +294,68 @@ static void try_limits(void)
 	close_store(store);
 }
 
+/* What stays free in the classes that objects leave is not beyond the limit. */
+static u64 bytes_max;
+
+static void note_bytes(struct zm_store *store)
+{
+	struct zm_stats stats;
+
+	zm_store_stats(store, &stats);
+	if (stats.memory_used > bytes_max)
+		bytes_max = stats.memory_used;
+}
+
+/* So many pages of text, of which lz4 makes objects of many sizes. */
+static struct zm_store *full_store(u64 slots)
+{
+	struct zm_store_options options = test_options("lz4", slots,
+						       ZM_MELD_OFF);
+	u8 page[ZM_PAGE_SIZE];
+	struct zm_store *store;
+	u64 i;
+
+	options.codecs[2].ops = &hooked;
+	options.codecs[2].params.level = ZM_CODEC_LEVEL_DEFAULT;
+	store = test_store(&options, 0);
+	for (i = 0; i < slots; i++) {
+		page_make(page, text(i));
+		memset(page + ZM_PAGE_SIZE - i * 61 % 3500, 0, i * 61 % 3500);
+		test_write(store, i, page);
+	}
+	hooked_store = store;
+	hook_calls = 0;
+	return store;
+}
+
+static void try_memory_limit(void)
+{
+	struct zm_store *store = full_store(4000);
+	struct zm_stats before, after;
+	u8 page[ZM_PAGE_SIZE];
+	u64 i;
+
+	/* One of two is picked, so that hardly a span of the pool gets empty. */
+	EXPECT(!zm_idle_mark(store, 0, 0));
+	for (i = 0; i < 4000; i += 2)
+		EXPECT(!zm_page_read(store, i, page));
+	zm_store_stats(store, &before);
+	zm_store_limit_set(store, before.memory_used);
+	bytes_max = 0;
+	hook = note_bytes;
+	EXPECT(recompress(store, ZM_PICK_IDLE, 0, 0).pages_recompressed > 1500);
+	hook = NULL;
+	note_bytes(store);
+	zm_store_stats(store, &after);
+	printf("recompress: %llu bytes, %llu meanwhile, %llu after\n",
+	       (unsigned long long)before.memory_used,
+	       (unsigned long long)bytes_max,
+	       (unsigned long long)after.memory_used);
+	EXPECT(bytes_max <= before.memory_used + before.memory_used / 16);
+	EXPECT(after.memory_used < before.memory_used);
+	close_store(store);
+}
+
 /* Idle pages only; a share rests when all its slots do. */
 static void try_idle(void)
 {
@@ -294,7 +370,7 @@ static void try_idle(void)
 	put(store, 4, text(9));
 	put(store, 5, text(10));
 	EXPECT(!zm_meld_run(store, &all, &melded) && melded.pages_melded == 2);
-	sleep(2);
+	seconds_ahead += 2;
 	expect(store, 1, text(0));
 	expect(store, 4, text(9));
 	EXPECT(!zm_idle_mark(store, 2, 0));
@@ -316,6 +392,87 @@ static void try_idle(void)
 	EXPECT(!info(store, 0).idle && info(store, 2).idle);
 	for (i = 0; i < 4; i++)
 		expect(store, i, text(i / 2));
+	close_store(store);
+}
+
+/* Marks all, does that, and sees that the share of slots 0 and 1 is idle no more. */
+static void expect_awake(struct zm_store *store, void (*what)(struct zm_store *),
+			 u64 slot)
+{
+	struct disk_write write;
+
+	EXPECT(!zm_idle_mark(store, 0, 0));
+	EXPECT(info(store, 0).idle && info(store, 1).idle);
+	what(store);
+	EXPECT(info(store, slot).idle);
+	EXPECT(disk_write_begin(&disk, store, &write, slot, ZM_PICK_IDLE,
+				false) == -ENOENT);
+}
+
+static void read_second(struct zm_store *store)
+{
+	expect(store, 1, text(1));
+}
+
+/* Its own slot is the twin that is found. */
+static void write_first_again(struct zm_store *store)
+{
+	put(store, 0, text(1));
+	EXPECT(!info(store, 0).idle);
+}
+
+/* And here that of another. */
+static void write_second_again(struct zm_store *store)
+{
+	put(store, 1, text(1));
+	EXPECT(!info(store, 1).idle);
+}
+
+static void write_third(struct zm_store *store)
+{
+	put(store, 2, text(1));
+	EXPECT(info(store, 0).sharers == 3);
+}
+
+static void recompress_first(struct zm_store *store)
+{
+	EXPECT(recompress(store, ZM_PICK_IDLE, 0, 0).pages_recompressed == 1);
+	EXPECT(!info(store, 0).idle);
+}
+
+/* Whoever works with a page through one slot keeps it from being idle in the others. */
+static void try_idle_shares(void)
+{
+	struct zm_store *store = open_store(ZM_MELD_INLINE);
+	struct disk_write write;
+
+	put(store, 0, text(1));
+	put(store, 1, text(1));
+	EXPECT(info(store, 0).sharers == 2);
+	expect_awake(store, read_second, 0);
+	expect_awake(store, write_first_again, 1);
+	expect_awake(store, write_second_again, 0);
+	expect_awake(store, write_third, 0);
+	expect_awake(store, recompress_first, 1);
+	EXPECT(!zm_idle_mark(store, 0, 0));
+	EXPECT(!disk_write_begin(&disk, store, &write, 1, ZM_PICK_IDLE, false));
+	disk_write_end(&disk, store, &write, true);
+	expect(store, 0, text(1));
+	close_store(store);
+}
+
+/* A page that is used while others are marked, in the next second, is not idle. */
+static void try_used_meanwhile(void)
+{
+	struct zm_store *store = open_store(ZM_MELD_MANUAL);
+
+	put(store, 0, text(1));
+	seconds_ahead += 5;
+	put(store, 1, text(2));
+	/* The second in which the marking began. */
+	seconds_ahead -= 1;
+	EXPECT(!zm_idle_mark(store, 2, 0));
+	EXPECT(info(store, 0).idle && !info(store, 1).idle);
 	close_store(store);
 }
 
@@ -512,6 +669,41 @@ static void try_late_write(bool keep_compressed, bool written)
 	close_store(store);
 }
 
+static struct disk_write begun;
+
+static void begin_to_write_first(struct zm_store *store)
+{
+	EXPECT(!disk_write_begin(&disk, store, &begun, 0, 0, true));
+}
+
+/*
+ * A writeback begins while a share is recompressed and ends after it: what its block
+ * holds is what was copied for it, and not what the object is by then.
+ */
+static void try_write_begun_meanwhile(bool written)
+{
+	struct zm_meld_options all = { .threshold_permille = 0 };
+	struct zm_store *store = open_store(ZM_MELD_MANUAL);
+	struct zm_meld_result melded;
+	u32 size;
+
+	put(store, 0, text(1));
+	put(store, 1, text(1));
+	EXPECT(!zm_meld_run(store, &all, &melded) && melded.pages_melded == 1);
+	size = info(store, 0).size;
+	hook = begin_to_write_first;
+	EXPECT(recompress(store, 0, 0, 1).pages_recompressed == 1);
+	hook = NULL;
+	EXPECT(info(store, 0).priority == 2 && info(store, 0).size < size);
+	EXPECT(disk_write_end(&disk, store, &begun, written) == written);
+	EXPECT(info(store, 0).backed == written);
+	if (written)
+		EXPECT(info(store, 0).size == size && !info(store, 0).priority);
+	expect(store, 0, text(1));
+	expect(store, 1, text(1));
+	close_store(store);
+}
+
 static void expect_refused(struct zm_store *store,
 			   struct zm_recompress_options options)
 {
@@ -563,12 +755,17 @@ int main(void)
 	try_limits();
 	try_limit_on_shares();
 	try_share_beneath_a_harder_codec();
+	try_memory_limit();
 	try_idle();
+	try_idle_shares();
+	try_used_meanwhile();
 	try_damage();
 	try_races();
 	try_joined();
 	for (i = 0; i < 4; i++)
 		try_late_write(i & 1, i & 2);
+	try_write_begun_meanwhile(true);
+	try_write_begun_meanwhile(false);
 	printf("recompress: all cases ok\n");
 	return 0;
 }

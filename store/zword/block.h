@@ -37,7 +37,7 @@ struct zword_header {
 
 /* What a decoder writes beside the page. */
 struct zword_word_memory {
-	struct zword_step step[1024];
+	struct zword_step step[ZWORD_WORD_TOKENS_MAX];
 	u8 literal[2][ZWORD_HALF_LITERALS];	/* first their tables */
 };
 
@@ -70,24 +70,23 @@ int zword_bytes_decode(const struct zword_byte_decoder *tables,
 		       const struct zword_decoding *job);
 
 /* Positions in the page, hashed by what stands there; checked before use. */
-#define ZWORD_WORD_POSITIONS	1024u
-#define ZWORD_BYTE_POSITIONS	1024u
+#define ZWORD_POSITIONS		(1u << ZWORD_POSITION_BITS)
 
 struct zword_positions {
-	u16 whole[ZWORD_WORD_POSITIONS];	/* by the word, in 4 bytes */
-	u16 high[ZWORD_WORD_POSITIONS];		/* without its low bits */
+	u16 whole[ZWORD_POSITIONS];	/* by the word, in 4 bytes */
+	u16 high[ZWORD_POSITIONS];	/* without its low bits */
 };
 
 struct zword_byte_positions {
-	u16 longer[ZWORD_BYTE_POSITIONS];	/* by 8 bytes */
-	u16 shorter[ZWORD_BYTE_POSITIONS];	/* by 4 */
+	u16 longer[ZWORD_POSITIONS];	/* by 8 bytes */
+	u16 shorter[ZWORD_POSITIONS];	/* by 4 */
 };
 
 struct zword_word_parse {
 	u32 spent;	/* about, in bits */
 	u32 tokens;
 	u32 literals;
-	u16 token[1024];
+	u16 token[ZWORD_WORD_TOKENS_MAX];
 	u8 literal[ZWORD_WORD_LITERALS_MAX + 16];
 	u8 table[ZWORD_WORD_LITERALS_MAX + 16];
 };
@@ -143,8 +142,9 @@ u32 zword_header_write(u8 *dst, u32 capacity, u32 first, u32 streams,
 #define ZWORD_VOTE_MASK		((1ull << ZWORD_VOTE_BITS) - 1)
 
 _Static_assert((ZWORD_SETS - 1) * ZWORD_SUM_BITS <= 64, "sums in one word");
-_Static_assert((ZWORD_WORD_LITERALS_MAX + 1024ull + 8) * ZWORD_VOTE_MASK <
-	       1ull << ZWORD_SUM_BITS, "no sum of words reaches the next one");
+_Static_assert((ZWORD_WORD_LITERALS_MAX + ZWORD_WORD_TOKENS_MAX + 8ull) *
+	       ZWORD_VOTE_MASK < 1ull << ZWORD_SUM_BITS,
+	       "no sum of words reaches the next one");
 _Static_assert((ZWORD_BLOCK_SIZE + ZWORD_BYTE_TOKENS_MAX + 8) * ZWORD_VOTE_MASK <
 	       1ull << ZWORD_SUM_BITS, "no sum of bytes reaches the next one");
 

@@ -72,6 +72,7 @@ const struct zm_codec_ops zm_codec_zword = {
 	.level_min = ZWORD_LEVEL_GLANCE,
 	.level_max = ZWORD_LEVEL_ALL,
 	.level_default = ZWORD_LEVEL_GLANCE,
+	.check_writes = true,
 	.params_setup = zword_params_setup,
 	.params_release = zword_params_release,
 	.context_create = zword_context_create,

@@ -533,7 +533,7 @@ int zword_decompress(const struct zword_tables *tables,
 
 	if (!dst_size || dst_size % ZWORD_BLOCK_SIZE ||
 	    dst_size > ZWORD_PAGE_SIZE_MAX ||
-	    src_size > dst_size + dst_size / 512)
+	    src_size > dst_size + 8 * (dst_size / ZWORD_BLOCK_SIZE))
 		return -EBADMSG;
 	for (; job.from < dst_size; job.from += ZWORD_BLOCK_SIZE) {
 		size = src_size;

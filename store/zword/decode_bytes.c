@@ -105,7 +105,8 @@ static bool counts_read(const struct zword_byte_set *tables,
 	u32 more = counts->literals - symbol->literals;
 
 	zword_refill(reader, job->src, job->src_size);
-	while (more == 255 && counts->literals <= ZWORD_BLOCK_SIZE) {
+	while (more == ZWORD_COUNT_MAX &&
+	       counts->literals <= ZWORD_BLOCK_SIZE) {
 		more = byte_read(tables, reader, ZWORD_BYTE_LENGTH);
 		counts->literals += more;
 		zword_refill(reader, job->src, job->src_size);

@@ -7,14 +7,16 @@
  */
 #include "block.h"
 
-/* Every eighth word of 8 bytes is looked at. */
-#define GLANCE_STEP	64u
+/* Every eighth word of 8 bytes is looked at, of small blocks every second one. */
+#define GLANCE_STEP	(ZWORD_BLOCK_SIZE < 1024 ? 16 : ZWORD_BLOCK_SIZE / 64)
+#define GLANCES		(ZWORD_BLOCK_SIZE / GLANCE_STEP)
+#define OF_GLANCES(share)	(((share) * GLANCES + 63) / 64)
 
 /* Of 64: from here on a block is text and nothing else is tried. */
-#define TEXT_SURE	32u
-#define TEXT_LIKELY	3u
-#define HALVES_LIKELY	12u
-#define HARD_LIKELY	40u
+#define TEXT_SURE	OF_GLANCES(32)
+#define TEXT_LIKELY	OF_GLANCES(3)
+#define HALVES_LIKELY	OF_GLANCES(12)
+#define HARD_LIKELY	OF_GLANCES(40)
 /* The top of an address, or of what else is one word of 64 bits. */
 #define HIGH_HALF_MIN	0x100u
 #define HIGH_HALF_MAX	0xffffu
@@ -22,16 +24,18 @@
 #define HARD_BYTES	6u
 
 /* Two places where a part of a block is parsed to see which mode suits it. */
-#define PROBE_SIZE	512u
-#define PROBE_FIRST	1280u
-#define PROBE_SECOND	3328u
+#define PROBE_SIZE	(ZWORD_BLOCK_SIZE < 128 ? 16 : ZWORD_BLOCK_SIZE / 8)
+#define PROBE_FIRST	(ZWORD_BLOCK_SIZE * 5 / 16 & ~7u)
+#define PROBE_SECOND	(ZWORD_BLOCK_SIZE * 13 / 16 & ~7u)
+_Static_assert(PROBE_SECOND + PROBE_SIZE <= ZWORD_BLOCK_SIZE &&
+	       ZWORD_BLOCK_SIZE % GLANCE_STEP == 0, "places in the block");
 /* What each mode's guess at its bits is multiplied with, by 20: guesses differ. */
 #define PROBE_SCALE	20u
 /* With so many bits and more, a block will not fit an object. */
 #define PROBE_HOPELESS	(2 * PROBE_SIZE * 8 * PROBE_SCALE * 15 / 16)
 
 /* An object of more takes a whole page of the pool. */
-#define SIZE_USEFUL	3625u
+#define SIZE_USEFUL	(ZWORD_BLOCK_SIZE * 3625 / 4096)
 
 struct glance {
 	u32 text;	/* words of nothing but characters */
@@ -48,7 +52,7 @@ void zword_size_sum(struct zword_size *size, u32 streams)
 	for (k = 0; k < streams; k++) {
 		bytes = (size->bits[k] + 7) / 8;
 		size->all += bytes;
-		wide |= k < streams - 1 && bytes > 255;
+		wide |= k < streams - 1 && bytes > ZWORD_NARROW_MAX;
 	}
 	size->all += ZWORD_HEADER_SIZE(streams, wide);
 }
@@ -65,7 +69,7 @@ u32 zword_header_write(u8 *dst, u32 capacity, u32 first, u32 streams,
 		before = start[k];
 		largest |= sizes[k];
 	}
-	if (largest > 255) {
+	if (largest > ZWORD_NARROW_MAX) {
 		if (end + shift > capacity)
 			return 0;
 		memmove(dst + narrow + shift, dst + narrow, end - narrow);
@@ -76,7 +80,7 @@ u32 zword_header_write(u8 *dst, u32 capacity, u32 first, u32 streams,
 	dst[1] = (u8)(first >> 8);
 	for (k = 0; k < streams - 1; k++) {
 		dst[at++] = (u8)sizes[k];
-		if (largest > 255)
+		if (largest > ZWORD_NARROW_MAX)
 			dst[at++] = (u8)(sizes[k] >> 8);
 	}
 	return end;

@@ -16,11 +16,8 @@ static inline u32 symbol_of(const struct zword_byte_token *token)
 	return zword_byte_token(literals, length, token->match);
 }
 
-/*
- * The symbols of the numbers of a token, as they stand in the stream; how many.
- * A token has at most 2 + 4096 / 255 of them.
- */
-#define NUMBERS_MAX	20u
+/* The symbols of the numbers of a token, as they stand in the stream; how many. */
+#define NUMBERS_MAX	(4 + ZWORD_BLOCK_SIZE / ZWORD_COUNT_MAX)
 
 struct number {
 	u8 table;
@@ -34,9 +31,9 @@ static u32 numbers_of(const struct zword_byte_token *token,
 
 	if (token->literals >= ZWORD_LITERALS_LONG) {
 		more = token->literals - ZWORD_LITERALS_LONG;
-		for (; more >= 255; more -= 255)
+		for (; more >= ZWORD_COUNT_MAX; more -= ZWORD_COUNT_MAX)
 			numbers[count++] = (struct number){
-				ZWORD_BYTE_LENGTH, 255 };
+				ZWORD_BYTE_LENGTH, ZWORD_COUNT_MAX };
 		numbers[count++] = (struct number){ ZWORD_BYTE_LENGTH, (u8)more };
 	}
 	if (token->length >= ZWORD_MATCH_MIN + ZWORD_LENGTH_LONG)
@@ -150,8 +147,10 @@ static bool counts_write(const struct zword_byte_codes *codes,
 			continue;
 		if (token->literals >= ZWORD_LITERALS_LONG) {
 			more = token->literals - ZWORD_LITERALS_LONG;
-			for (; more >= 255; more -= 255) {
-				add_byte(codes, writer, ZWORD_BYTE_LENGTH, 255);
+			for (; more >= ZWORD_COUNT_MAX;
+			     more -= ZWORD_COUNT_MAX) {
+				add_byte(codes, writer, ZWORD_BYTE_LENGTH,
+					 ZWORD_COUNT_MAX);
 				if (!zword_flush(writer, dst, capacity))
 					return false;
 			}

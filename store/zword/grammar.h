@@ -281,7 +281,7 @@ static inline u32 zword_grammar_near(struct zword_grammar *grammar, u32 limit)
 		/* The last near offset, in bytes and in words of either width. */
 		256, 4 * 256, 8 * 256,
 		/* Places that positions hold; literals until one is skipped. */
-		ZWORD_BYTE_POSITIONS, 64, ZWORD_BLOCK_SIZE,
+		ZWORD_POSITIONS, 64, ZWORD_BLOCK_SIZE,
 	};
 	/* Around it by one, by the shortest match, by a word. */
 	static const signed char around[16] = {

@@ -14,20 +14,17 @@
 #define BITS_LITERAL	6
 #define BITS_MATCH	18
 
-/* Literals in a row, as a shift, after which a match is looked for less often. */
-#define SKIP_SHIFT	6
-
 /* The last place where eight bytes can be read. */
 #define TAIL		8u
 
 static inline u32 hash_of_8(u64 word)
 {
-	return (u32)(word * 0xcf1bbcdcb7a56463ull >> (64 - 10));
+	return (u32)(word * 0xcf1bbcdcb7a56463ull >> (64 - ZWORD_POSITION_BITS));
 }
 
 static inline u32 hash_of_4(u64 word)
 {
-	return (u32)((u32)word * 2654435761u) >> (32 - 10);
+	return (u32)((u32)word * 2654435761u) >> (32 - ZWORD_POSITION_BITS);
 }
 
 /* How many bytes are equal from here on. */
@@ -171,7 +168,7 @@ static inline bool match_put(struct scan *scan, struct zword_byte_parse *parsed,
 	u32 literals = match->start - scan->anchor;
 	u32 offset = match->start - match->from;
 	u32 kind = offset == scan->again ? ZWORD_MATCH_AGAIN :
-		   offset <= 256 ? ZWORD_MATCH_NEAR : ZWORD_MATCH_FAR;
+		   offset <= ZWORD_NEAR_MAX ? ZWORD_MATCH_NEAR : ZWORD_MATCH_FAR;
 
 	if (match->from >= match->start || match->start < scan->anchor ||
 	    match->length > scan->end - match->start)
@@ -236,7 +233,8 @@ bool zword_bytes_parse(struct zword_encoding *work,
 	parsed->literals = 0;
 	while (scan.at < scan.end - TAIL) {
 		if (!match_find(&scan, &match)) {
-			scan.at += 1 + ((scan.at - scan.anchor) >> SKIP_SHIFT);
+			scan.at += 1 + ((scan.at - scan.anchor) >>
+					ZWORD_SKIP_SHIFT);
 			continue;
 		}
 		match_extend(&scan, &match);
@@ -257,13 +255,12 @@ bool zword_bytes_parse(struct zword_encoding *work,
  * The thorough parse. All places in the block where the same four bytes stand are
  * in a chain, from the last one back; what a match saves decides, in half bits.
  */
-#define CHAIN_LINKS	16u
 #define SAVED_BYTE	11u
 #define COST_AGAIN	2u
 #define COST_NEAR	18u
 #define COST_FAR	26u
 
-#define HEAD_BITS	11
+#define HEAD_BITS	(ZWORD_POSITION_BITS + 1)
 _Static_assert(sizeof(u16) << HEAD_BITS <= sizeof(struct zword_byte_positions),
 	       "heads of chains stand where positions do");
 
@@ -309,7 +306,7 @@ static inline void consider(const struct chains *chains, u32 at, u32 place,
 	if (length > ZWORD_MATCH_MAX)
 		length = ZWORD_MATCH_MAX;
 	cost = offset == chains->again ? COST_AGAIN :
-	       offset <= 256 ? COST_NEAR : COST_FAR;
+	       offset <= ZWORD_NEAR_MAX ? COST_NEAR : COST_FAR;
 	if (length * SAVED_BYTE <= cost + best->saved)
 		return;
 	best->saved = length * SAVED_BYTE - cost;
@@ -328,7 +325,7 @@ static inline void best_find(const struct chains *chains, u32 at,
 		return;
 	if (at >= chains->again)
 		consider(chains, at, at - chains->again, best);
-	for (links = 0; links < CHAIN_LINKS; links++) {
+	for (links = 0; links < ZWORD_CHAIN_LINKS; links++) {
 		consider(chains, at, place, best);
 		if (place < chains->from)
 			return;

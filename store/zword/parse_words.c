@@ -13,8 +13,6 @@
 /* A word at the stride that costs no more is taken without a look elsewhere. */
 #define COST_CHEAP	(11 * COST_BIT)
 
-#define HASH_BITS	10
-
 /* A word before the page. */
 static const u64 nothing[1];
 
@@ -39,7 +37,7 @@ struct scan {
 
 static inline u32 hash_of(u64 word)
 {
-	return (u32)(word * 0x9e3779b97f4a7c15ull >> (64 - HASH_BITS));
+	return (u32)(word * 0x9e3779b97f4a7c15ull >> (64 - ZWORD_POSITION_BITS));
 }
 
 static inline u64 word_before(const u8 *page, u32 at, u32 back, u32 width)
@@ -115,7 +113,9 @@ static inline u32 zeros_of(const struct scan *scan, u32 width)
 static __always_inline u32 near_cost(const struct scan *scan, u32 back,
 				     u32 width)
 {
-	return scan->tables->offset_cost[lesser(back / width, 257) - 1];
+	u32 words = lesser(back / width, ZWORD_NEAR_MAX + 1);
+
+	return scan->tables->offset_cost[words - 1];
 }
 
 /* A reference, in one number: what is cheapest is least. */
@@ -155,7 +155,7 @@ static __always_inline void look_elsewhere(const struct scan *scan,
 	choice->reference = number == 2 ? linear : choice->reference;
 	choice->reference = number == 3 ? other : choice->reference;
 	choice->back = number == 3 ? back : choice->back;
-	choice->kind += number == 3 && back > 256 * width;
+	choice->kind += number == 3 && back > ZWORD_NEAR_MAX * width;
 }
 
 /* The word is one that has no bytes to tell. */
@@ -205,7 +205,7 @@ static __always_inline void choose(const struct scan *scan,
 	} else if (zword_get_word(scan->page + whole_place, width) ==
 		   choice->word) {
 		choice->back = scan->at - whole_place;
-		take_whole(scan, choice, choice->back > 256 * width ?
+		take_whole(scan, choice, choice->back > ZWORD_NEAR_MAX * width ?
 					 ZWORD_FAR : ZWORD_NEAR);
 		choice->cost += near_cost(scan, choice->back, width);
 	} else {
@@ -217,7 +217,6 @@ static __always_inline void choose(const struct scan *scan,
  * The thorough choice: places with the same upper bits are in a chain, from the last
  * one back, and all that costs count is compared.
  */
-#define CHAIN_LINKS	16u
 /* What a reference is worth that also fits the next word. */
 #define COST_NEXT	(9 * COST_BIT / 2)
 
@@ -232,7 +231,7 @@ static __always_inline void consider(const struct scan *scan,
 
 	if (kind == ZWORD_NEAR) {
 		cost += near_cost(scan, back, width);
-		kind += back > 256 * width;
+		kind += back > ZWORD_NEAR_MAX * width;
 	}
 	if (next < scan->end) {
 		if (kind != ZWORD_ZERO)
@@ -276,7 +275,7 @@ static __always_inline void choose_best(const struct scan *scan, u16 *before,
 	consider(scan, choice, ZWORD_NEAR,
 		 zword_get_word(scan->page + other, width), scan->at - other,
 		 width);
-	for (links = 0; links < CHAIN_LINKS; links++) {
+	for (links = 0; links < ZWORD_CHAIN_LINKS; links++) {
 		consider(scan, choice, ZWORD_NEAR,
 			 zword_get_word(scan->page + place, width),
 			 scan->at - place, width);

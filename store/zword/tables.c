@@ -241,14 +241,14 @@ static void word_costs_build(struct zword_word_encoder *encoder,
 				lengths[ZWORD_L_COSTS + kind * ZWORD_MASKS_64 +
 					encoder->mask[bytes]];
 	}
-	for (k = 0; k < 256; k++) {
+	for (k = 0; k < ZWORD_NEAR_MAX; k++) {
 		sum = 0;
 		for (set = 0; set < ZWORD_SETS; set++)
 			sum += encoder->codes[set].literal[ZWORD_OFFSETS][k] &
 			       ZWORD_ENTRY_LENGTH;
 		encoder->offset_cost[k] = (u8)(2 * sum / ZWORD_SETS);
 	}
-	encoder->offset_cost[256] = 2 * 18;
+	encoder->offset_cost[ZWORD_NEAR_MAX] = 2 * 18;
 }
 
 static int words_build(struct zword_word_decoder *decoder,
@@ -301,7 +301,7 @@ static void byte_symbols_build(struct zword_byte_symbol *symbols)
 		symbol->is_literals = symbol->literals == ZWORD_LITERALS_LONG;
 		symbol->is_long = symbol->is_literals || length_more;
 		symbol->more_from = !symbol->is_literals ? 256 :
-				    length_more ? 0 : 255;
+				    length_more ? 0 : ZWORD_COUNT_MAX;
 	}
 }
 

@@ -35,7 +35,8 @@ enum zword_kind {
 
 /* A run of this class has a byte of its own: what it is longer than this. */
 #define ZWORD_RUN_LONG		3
-#define ZWORD_RUN_MAX		(ZWORD_RUN_LONG + 255)
+_Static_assert(ZWORD_RUN_MAX >= ZWORD_RUN_LONG &&
+	       ZWORD_RUN_MAX <= ZWORD_RUN_LONG + 255, "a class and a byte");
 
 /*
  * A token in one number: its kind, the index of its mask, the class of its run.
@@ -70,7 +71,9 @@ enum zword_kind {
 
 /* Literals of words: what a block can have at most, with room to write 16 at once. */
 #define ZWORD_TOKEN_LITERALS	3	/* a run and an offset */
-#define ZWORD_WORD_LITERALS_MAX	(1024u * (4 + ZWORD_TOKEN_LITERALS))
+#define ZWORD_WORD_TOKENS_MAX	(ZWORD_BLOCK_SIZE / 4)
+#define ZWORD_WORD_LITERALS_MAX \
+	(ZWORD_WORD_TOKENS_MAX * (4 + ZWORD_TOKEN_LITERALS))
 
 /* An entry of a decoding table. */
 #define ZWORD_ENTRY_LENGTH	0x000f
@@ -164,7 +167,7 @@ struct zword_word_encoder {
 	u64 table_of[ZWORD_KINDS][ZWORD_MASKS_64];	/* of each packed byte */
 	u8 symbol[ZWORD_TOKENS];		/* token to symbol or escape */
 	u8 cost[ZWORD_KINDS][256];		/* by bytes that differ, half bits */
-	u8 offset_cost[257];			/* half bits; last: of far ones */
+	u8 offset_cost[ZWORD_NEAR_MAX + 1];	/* half bits; last: of far ones */
 	u8 mask[256];				/* bytes that differ to mask */
 };
 
@@ -180,7 +183,7 @@ struct zword_word_encoder {
 enum zword_match {
 	ZWORD_MATCH_NONE,
 	ZWORD_MATCH_AGAIN,	/* at the offset before */
-	ZWORD_MATCH_NEAR,	/* 1 to 256 bytes back */
+	ZWORD_MATCH_NEAR,	/* 1 to ZWORD_NEAR_MAX bytes back */
 	ZWORD_MATCH_FAR,
 };
 
@@ -188,7 +191,9 @@ enum zword_match {
 #define ZWORD_LENGTH_CODES	9
 #define ZWORD_LENGTH_LONG	(ZWORD_LENGTH_CODES - 1)
 #define ZWORD_MATCH_MIN		4
-#define ZWORD_MATCH_MAX		(ZWORD_MATCH_MIN + ZWORD_LENGTH_LONG + 255)
+_Static_assert(ZWORD_MATCH_MAX >= ZWORD_MATCH_MIN + ZWORD_LENGTH_LONG &&
+	       ZWORD_MATCH_MAX <= ZWORD_MATCH_MIN + ZWORD_LENGTH_LONG + 255,
+	       "a code and a byte");
 #define ZWORD_BYTE_TOKENS	(8 * ZWORD_LENGTH_CODES * 3 + 8)
 #define ZWORD_AGAIN_FIRST	8	/* the offset before the first match */
 

@@ -30,8 +30,7 @@
 
 #include <zm_home.h>
 
-#define ZWORD_BLOCK_SIZE	4096u
-#define ZWORD_PAGE_SIZE_MAX	65536u
+#include "zword_limits.h"
 
 struct zword_tables;
 

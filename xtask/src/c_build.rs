@@ -100,11 +100,43 @@ pub enum Flavour {
     FourBits,
     /// As `Address`, with fingerprints of one bit and shares of three slots.
     OneBit,
+    /// zword alone, as `Address`, with blocks of 64 bytes and limits to suit them.
+    Blocks64,
+    /// The same with blocks of 128 bytes.
+    Blocks128,
+    /// zword alone with blocks of 64 bytes; it tells each read and write to the test.
+    Reads64,
     /// Counting how often each line and branch is reached.
     Coverage,
     /// As `Coverage`, with the fingerprints and shares of `OneBit`.
     CoverageOneBit,
 }
+
+/// zword's limits where a block is 64 bytes.
+const LIMITS_64: &[&str] = &[
+    "-DZWORD_BLOCK_SIZE=64u",
+    "-DZWORD_MATCH_MAX=12u",
+    "-DZWORD_RUN_MAX=5u",
+    "-DZWORD_COUNT_MAX=3u",
+    "-DZWORD_NARROW_MAX=7u",
+    "-DZWORD_NEAR_MAX=8u",
+    "-DZWORD_POSITION_BITS=2",
+    "-DZWORD_CHAIN_LINKS=2u",
+    "-DZWORD_SKIP_SHIFT=2",
+];
+
+/// zword's limits where a block is 128 bytes.
+const LIMITS_128: &[&str] = &[
+    "-DZWORD_BLOCK_SIZE=128u",
+    "-DZWORD_MATCH_MAX=15u",
+    "-DZWORD_RUN_MAX=6u",
+    "-DZWORD_COUNT_MAX=7u",
+    "-DZWORD_NARROW_MAX=15u",
+    "-DZWORD_NEAR_MAX=16u",
+    "-DZWORD_POSITION_BITS=2",
+    "-DZWORD_CHAIN_LINKS=3u",
+    "-DZWORD_SKIP_SHIFT=3",
+];
 
 impl Flavour {
     /// In names of steps and folders.
@@ -116,6 +148,9 @@ impl Flavour {
             Flavour::Fuzzer => "fuzzer",
             Flavour::FourBits => "4-bits",
             Flavour::OneBit => "1-bit",
+            Flavour::Blocks64 => "64-bytes",
+            Flavour::Blocks128 => "128-bytes",
+            Flavour::Reads64 => "64-bytes-reads",
             Flavour::Coverage => "coverage",
             Flavour::CoverageOneBit => "coverage-1-bit",
         }
@@ -125,10 +160,12 @@ impl Flavour {
     pub fn flags(self) -> &'static [&'static str] {
         match self {
             Flavour::AsBuilt => &[],
-            Flavour::Address | Flavour::FourBits | Flavour::OneBit => {
-                &["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-            }
-            Flavour::Thread => &["-fsanitize=thread"],
+            Flavour::Address
+            | Flavour::FourBits
+            | Flavour::OneBit
+            | Flavour::Blocks64
+            | Flavour::Blocks128 => &["-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
+            Flavour::Thread | Flavour::Reads64 => &["-fsanitize=thread"],
             Flavour::Coverage | Flavour::CoverageOneBit => &["--coverage"],
             Flavour::Fuzzer => &[
                 "-fsanitize=fuzzer-no-link,address,undefined",
@@ -149,6 +186,8 @@ impl Flavour {
                 "-DZM_SHARE_SLOTS_MAX=3",
                 "-D__always_inline__=__unused__",
             ],
+            Flavour::Blocks64 | Flavour::Reads64 => LIMITS_64,
+            Flavour::Blocks128 => LIMITS_128,
             _ => &[],
         }
     }
@@ -159,7 +198,19 @@ impl Flavour {
                 "-fsanitize=fuzzer,address,undefined",
                 "-fno-sanitize-recover=all",
             ],
+            // What the sanitizer would be told is the test's to hear.
+            Flavour::Reads64 => &[],
             other => other.flags(),
+        }
+    }
+
+    /// The sources that are compiled in this way.
+    fn sources(self) -> Result<Vec<PathBuf>> {
+        match self {
+            Flavour::Blocks64 | Flavour::Blocks128 | Flavour::Reads64 => {
+                workspace::files(&workspace::root().join("store/zword"), "c")
+            }
+            _ => sources(),
         }
     }
 
@@ -175,6 +226,16 @@ impl Flavour {
 /// The clang to fuzz with: `CLANG`, or `clang`.
 pub fn clang() -> OsString {
     std::env::var_os("CLANG").unwrap_or_else(|| "clang".into())
+}
+
+/// A copy of the store's sources in which something is changed.
+pub struct StoreCopy {
+    /// The copy of the folder `store`.
+    pub store: PathBuf,
+    /// Where what is made of it goes.
+    pub objects: PathBuf,
+    /// The files that are changed, from `store` on.
+    pub changed: Vec<String>,
 }
 
 /// Compiles programs; the store's sources once for each flavour.
@@ -203,12 +264,62 @@ impl Compiler {
         with: &[&str],
     ) -> Result<PathBuf> {
         let program = workspace::work_folder("c")?.join(format!("{name}-{}", flavour.name()));
-        let mut command = self.command(log, flavour)?;
-        command.args(flavour.link_flags());
-        for source in std::iter::once(&name).chain(with) {
-            command.arg(tests_folder().join(format!("{source}.c")));
+        let sources: Vec<PathBuf> = std::iter::once(&name)
+            .chain(with)
+            .map(|source| tests_folder().join(format!("{source}.c")))
+            .collect();
+        let objects = self.objects(log, flavour)?;
+        self.link(log, flavour, &store(), &sources, &objects, &program)?;
+        Ok(program)
+    }
+
+    /// The same of a copy of the store in which something is changed.
+    pub fn program_of_copy(
+        &self,
+        log: &Log,
+        flavour: Flavour,
+        name: &str,
+        copy: &StoreCopy,
+    ) -> Result<PathBuf> {
+        let program = copy.objects.join(format!("{name}-{}", flavour.name()));
+        let mut objects = self.objects(log, flavour)?;
+        let header = copy.changed.iter().any(|path| path.ends_with(".h"));
+        for (source, object) in flavour.sources()?.iter().zip(&mut objects) {
+            let path = source.strip_prefix(store())?;
+            if !header
+                && !copy
+                    .changed
+                    .iter()
+                    .any(|changed| path == Path::new(changed))
+            {
+                continue;
+            }
+            let stem = format!("{}-{}.o", workspace::stem(source), flavour.name());
+            *object = copy.objects.join(stem);
+            let mut command = self.command_in(log, flavour, &copy.store)?;
+            command.args(flavour.flags()).arg("-c");
+            command.arg(copy.store.join(path)).arg("-o").arg(&*object);
+            if !log.run(&mut command, LIMIT)?.succeeded() {
+                bail!("{} does not compile", path.display());
+            }
         }
-        command.args(self.objects(log, flavour)?);
+        let tests = [copy.store.join(format!("tests/{name}.c"))];
+        self.link(log, flavour, &copy.store, &tests, &objects, &program)?;
+        Ok(program)
+    }
+
+    fn link(
+        &self,
+        log: &Log,
+        flavour: Flavour,
+        store: &Path,
+        sources: &[PathBuf],
+        objects: &[PathBuf],
+        program: &Path,
+    ) -> Result<()> {
+        let mut command = self.command_in(log, flavour, store)?;
+        command.args(flavour.link_flags());
+        command.args(sources).args(objects);
         for library in self.built(log)?.paths("ZMELD_C_LIBRARIES")? {
             command.arg("-L").arg(library);
         }
@@ -219,15 +330,23 @@ impl Compiler {
         if Path::new("/usr/include/lzo/lzo1x.h").exists() {
             command.args(["-DTEST_LIBLZO2", "-llzo2"]);
         }
-        command.arg("-o").arg(&program);
+        command.arg("-o").arg(program);
         if !log.run(&mut command, LIMIT)?.succeeded() {
+            let name = sources
+                .first()
+                .map_or(String::new(), |path| workspace::stem(path));
             bail!("store/tests/{name}.c does not compile");
         }
-        Ok(program)
+        Ok(())
     }
 
     /// The compiler with what every C file of ours needs.
     pub fn command(&self, log: &Log, flavour: Flavour) -> Result<Command> {
+        self.command_in(log, flavour, &store())
+    }
+
+    /// The same with the headers of a store that is elsewhere.
+    fn command_in(&self, log: &Log, flavour: Flavour, at: &Path) -> Result<Command> {
         let built = self.built(log)?;
         let mut command = Command::new(flavour.compiler());
         command.args(["-std=gnu11", "-g", "-Wall", "-Wextra"]);
@@ -242,8 +361,10 @@ impl Compiler {
             "-DZM_PAGE_SHIFT={}",
             built.variable("ZMELD_C_PAGE_SHIFT")?
         ));
+        let store = store().canonicalize()?;
         for include in built.paths("ZMELD_C_INCLUDES")? {
-            command.arg("-I").arg(include);
+            let own = include.strip_prefix(&store).map(|path| at.join(path));
+            command.arg("-I").arg(own.unwrap_or(include.clone()));
         }
         Ok(command)
     }
@@ -256,7 +377,7 @@ impl Compiler {
             return Ok(objects.clone());
         }
         let folder = workspace::work_folder(&format!("c/{}", flavour.name()))?;
-        let sources = sources()?;
+        let sources = flavour.sources()?;
         let jobs = std::thread::available_parallelism().map_or(1, usize::from);
         let mut commands = Vec::new();
         for share in sources.chunks(sources.len().div_ceil(jobs)) {
@@ -279,7 +400,7 @@ impl Compiler {
 
 /// The store's C sources for user space.
 pub fn sources() -> Result<Vec<PathBuf>> {
-    let store = workspace::root().join("store");
+    let store = store();
     let mut sources = workspace::files(&store.join("core"), "c")?;
     sources.extend(workspace::files(&store.join("zword"), "c")?);
     sources.extend(workspace::files(&store.join("port/user"), "c")?);
@@ -292,9 +413,13 @@ pub fn sources() -> Result<Vec<PathBuf>> {
     Ok(sources)
 }
 
+fn store() -> PathBuf {
+    workspace::root().join("store")
+}
+
 /// Where the C tests are.
 pub fn tests_folder() -> PathBuf {
-    workspace::root().join("store/tests")
+    store().join("tests")
 }
 
 #[cfg(test)]

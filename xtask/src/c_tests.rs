@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
-use crate::c_build::{Compiler, Flavour};
+use crate::c_build::{Compiler, Flavour, StoreCopy};
 use crate::process::{command_line, Log};
 use crate::step::{Stage, Tally, TestScope};
 use crate::tools;
@@ -85,6 +85,31 @@ const TESTS: &[CTest] = &[
         in_quick: false,
     },
     CTest {
+        name: "small_scope",
+        flavour: Flavour::Blocks64,
+        about: "zword with blocks of 64 bytes: all pages of few letters come back",
+        runs: small_scope_runs,
+        in_quick: true,
+    },
+    CTest {
+        name: "small_scope",
+        flavour: Flavour::Blocks128,
+        about: "the same with blocks of 128 bytes",
+        runs: small_scope_runs,
+        in_quick: false,
+    },
+    CTest {
+        name: "small_reads",
+        flavour: Flavour::Reads64,
+        about: "pages that change at any one of zword's reads are some page",
+        runs: |scope, seed| match scope {
+            TestScope::Quick => vec![words![10, seed]],
+            TestScope::Default => vec![words![80, seed]],
+            TestScope::Long => vec![words![5000, seed]],
+        },
+        in_quick: true,
+    },
+    CTest {
         name: "model",
         flavour: Flavour::Address,
         about: "random operations and failing allocations against plain pages",
@@ -141,6 +166,34 @@ const TESTS: &[CTest] = &[
         about: "recompression and idle marks, and what happens meanwhile",
         runs: |_, _| vec![words![]],
         in_quick: true,
+    },
+    CTest {
+        name: "hostile",
+        flavour: Flavour::Address,
+        about: "objects that no encoder writes, one step past each limit of a decoder",
+        runs: |_, _| vec![words![]],
+        in_quick: true,
+    },
+    CTest {
+        name: "pool",
+        flavour: Flavour::Address,
+        about: "the pool by itself: objects that come and go while others are read",
+        runs: |_, seed| vec![words![seed]],
+        in_quick: true,
+    },
+    CTest {
+        name: "check_writes",
+        flavour: Flavour::Address,
+        about: "codecs that encode wrongly, in writes and in recompression",
+        runs: |_, _| vec![words![]],
+        in_quick: true,
+    },
+    CTest {
+        name: "check_writes",
+        flavour: Flavour::OneBit,
+        about: "the same where fingerprints and shares are short",
+        runs: |_, _| vec![words![]],
+        in_quick: false,
     },
     CTest {
         name: "threads",
@@ -280,6 +333,14 @@ fn changing_runs(scope: TestScope, _: u64) -> Vec<Vec<String>> {
     }
 }
 
+fn small_scope_runs(scope: TestScope, seed: u64) -> Vec<Vec<String>> {
+    match scope {
+        TestScope::Quick => vec![words![1000, seed]],
+        TestScope::Default => vec![words![50_000, seed]],
+        TestScope::Long => vec![words![5_000_000, seed]],
+    }
+}
+
 fn codec_runs(_: TestScope, seed: u64) -> Vec<Vec<String>> {
     // The pages of a real program besides the made ones.
     let own = std::env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into());
@@ -403,29 +464,60 @@ impl CTestEnvironment {
         self.programs
             .borrow_mut()
             .insert((flavour, name), program.clone());
-        Ok(Ok(match before.split_first() {
-            Some((first, rest)) => {
-                let mut command = Command::new(first);
-                command.args(rest).arg(program);
-                command
-            }
-            None => Command::new(program),
-        }))
+        Ok(Ok(launched(&before, program)))
+    }
+
+    /// The same of a copy of the store, for the test whose step has that name.
+    pub fn command_of_copy(
+        &self,
+        log: &Log,
+        step: &str,
+        copy: &StoreCopy,
+    ) -> Result<std::result::Result<Command, String>> {
+        let test = TESTS
+            .iter()
+            .find(|test| test.step_name() == step)
+            .with_context(|| format!("no C test is called {step}"))?;
+        let before = match self.way_to_run(log, test.flavour)? {
+            Ok(before) => before,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        let program = self
+            .compiler
+            .program_of_copy(log, test.flavour, test.name, copy)?;
+        Ok(Ok(launched(&before, program)))
     }
 
     fn way_to_run(&self, log: &Log, flavour: Flavour) -> Result<Launch> {
         let cell = match flavour {
-            Flavour::Address | Flavour::FourBits | Flavour::OneBit => &self.address,
+            Flavour::Address
+            | Flavour::FourBits
+            | Flavour::OneBit
+            | Flavour::Blocks64
+            | Flavour::Blocks128 => &self.address,
             Flavour::Thread => &self.thread,
-            Flavour::AsBuilt | Flavour::Fuzzer | Flavour::Coverage | Flavour::CoverageOneBit => {
-                return Ok(Ok(Vec::new()))
-            }
+            Flavour::AsBuilt
+            | Flavour::Fuzzer
+            | Flavour::Reads64
+            | Flavour::Coverage
+            | Flavour::CoverageOneBit => return Ok(Ok(Vec::new())),
         };
         if let Some(way) = cell.get() {
             return Ok(way.clone());
         }
         let way = find_way(log, flavour)?;
         Ok(cell.get_or_init(|| way).clone())
+    }
+}
+
+fn launched(before: &[&str], program: PathBuf) -> Command {
+    match before.split_first() {
+        Some((first, rest)) => {
+            let mut command = Command::new(first);
+            command.args(rest).arg(program);
+            command
+        }
+        None => Command::new(program),
     }
 }
 

@@ -316,6 +316,8 @@ pub struct GuestTest {
     upstream: bool,
     /// How many seconds, where that is not the scope's.
     seconds: Option<u64>,
+    /// What the module is built from, where that is not the workspace's store.
+    store: Option<PathBuf>,
 }
 
 impl GuestTest {
@@ -491,7 +493,10 @@ impl GuestTest {
             } else {
                 Flavour::of(kernel.recipe)
             };
-            let module = module_build::build(log, kernel, flavour)?;
+            let module = match &self.store {
+                Some(store) => module_build::build_from(log, kernel, flavour, store)?,
+                None => module_build::build(log, kernel, flavour)?,
+            };
             boot.module = Some(Addition::module(&module)?);
         }
         boot.variables.push(("SEED".into(), seed.to_string()));
@@ -664,6 +669,7 @@ pub fn tests(scope: TestScope) -> Result<Vec<GuestTest>> {
                         kernel,
                         upstream,
                         seconds: None,
+                        store: None,
                     });
                 }
             }
@@ -692,8 +698,31 @@ pub fn soak(
         kernel,
         upstream: false,
         seconds: Some(seconds),
+        store: None,
     };
     test.start(log, kernels, TestScope::Long, seed)?.finish(log)
+}
+
+/// Whether the guest test whose step has that name fails with a module that is built
+/// from this store; or why it cannot run here.
+pub fn fails_with(
+    log: &Log,
+    kernels: &KernelCache,
+    step: &str,
+    store: &Path,
+) -> Result<std::result::Result<bool, Reason>> {
+    let mut test = tests(TestScope::Default)?
+        .into_iter()
+        .find(|test| test.step_name() == step)
+        .with_context(|| format!("no guest test is called {step}"))?;
+    test.store = Some(store.to_owned());
+    let tally = test
+        .start(log, kernels, TestScope::Default, 1)?
+        .finish(log)?;
+    Ok(match tally.skipped.first() {
+        Some((_, reason)) if tally.passed == 0 && tally.failed.is_empty() => Err(reason.clone()),
+        _ => Ok(!tally.failed.is_empty()),
+    })
 }
 
 /// Whether a kernel runs all tests where time is long. The others show that nothing

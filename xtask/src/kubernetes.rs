@@ -1,5 +1,5 @@
-//! Surveys in Kubernetes: the manifest and the chart against the schemas of its versions,
-//! and a container with just the manifest's rights.
+//! Surveys in Kubernetes: the manifest against the schemas of its versions, and a container
+//! with just the manifest's rights.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,39 +14,28 @@ use crate::package;
 use crate::process::Log;
 use crate::python;
 use crate::rust_tests::cargo;
-use crate::step::{Tally, TestScope};
+use crate::step::Tally;
 use crate::tools;
 use crate::workspace;
 
-/// The step that reads the manifest and the chart.
+/// The step that reads the manifest.
 pub const STEP: &str = "kubernetes";
 /// The step that runs a container.
 pub const RUN: &str = "kubernetes-run";
 
 const LIMIT: Duration = Duration::from_secs(3600);
 
-/// What renders charts, by its Go module.
-const HELM: &str = "helm.sh/helm/v3/cmd/helm@v3.22.0";
-
-/// The manifest against the schemas; the chart too, where helm is here, and `--long` builds
-/// it.
-pub fn test(log: &Log, scope: TestScope) -> Result<Tally> {
+/// The manifest against the schemas.
+pub fn test(log: &Log) -> Result<Tally> {
     let programs = match environment(log)? {
         Ok(programs) => programs,
         Err(why) => return Ok(Tally::skip(STEP, why)),
     };
-    let mut tally = Tally::default();
     let mut check = Command::new(programs.join("python"));
     check.arg(scripts().join("check.py"));
     check.arg(folder()).arg(package::module_version()?);
-    match helm(log, scope)? {
-        Ok(helm) => drop(check.arg(helm)),
-        Err(why) if scope == TestScope::Long => tally.add(Tally::skip("the chart", why)),
-        Err(why) => log.note(&format!("the chart is left out: {why}"))?,
-    }
     let ran = log.run(&mut check, LIMIT)?;
-    tally.add(read_results(&ran.text, ran.succeeded()));
-    Ok(tally)
+    Ok(read_results(&ran.text, ran.succeeded()))
 }
 
 /// A container of the static program with the rights that the manifest gives it, and with
@@ -85,32 +74,6 @@ fn scripts() -> PathBuf {
 
 fn environment(log: &Log) -> Result<std::result::Result<PathBuf, Reason>> {
     python::environment(log, &scripts().join("requirements.lock"), "kubernetes-venv")
-}
-
-/// Helm: the machine's, or the one that was built here.
-fn helm(log: &Log, scope: TestScope) -> Result<std::result::Result<PathBuf, Reason>> {
-    if let Some(helm) = tools::on_path("helm") {
-        return Ok(Ok(helm));
-    }
-    let version = HELM.rsplit('@').next().unwrap_or_default();
-    let built = workspace::target().join("tools").join(version);
-    let helm = built.join("helm");
-    if helm.exists() {
-        return Ok(Ok(helm));
-    }
-    if scope != TestScope::Long {
-        return Ok(Err("helm is not here; --long builds it".into()));
-    }
-    if !tools::is_on_path("go") {
-        return Ok(Err("helm is not here, nor Go to build it".into()));
-    }
-    fs::create_dir_all(&built)?;
-    let mut build = Command::new("go");
-    build.args(["install", HELM]).env("GOBIN", &built);
-    match log.run(&mut build, LIMIT)?.succeeded() {
-        true => Ok(Ok(helm)),
-        false => Ok(Err("helm cannot be built here, the log says more".into())),
-    }
 }
 
 /// The program as images have it.

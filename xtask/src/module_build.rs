@@ -71,7 +71,18 @@ pub fn is_there() -> bool {
 /// Builds the module with all warnings that the kernel has; any is an error.
 pub fn build(log: &Log, kernel: &Kernel, flavour: Flavour) -> Result<PathBuf> {
     let place = copy_of_sources(kernel, flavour)?;
-    let mut command = make(kernel, &place, flavour);
+    build_at(log, kernel, flavour, &place)
+}
+
+/// The same from another store than the workspace's.
+pub fn build_from(log: &Log, kernel: &Kernel, flavour: Flavour, store: &Path) -> Result<PathBuf> {
+    let folder = format!("{}-of-copy", flavour.folder());
+    let place = copy_of(store, kernel, &folder)?;
+    build_at(log, kernel, flavour, &place)
+}
+
+fn build_at(log: &Log, kernel: &Kernel, flavour: Flavour, place: &Path) -> Result<PathBuf> {
+    let mut command = make(kernel, place, flavour);
     command.args(["W=1", "modules"]);
     let ran = log.run(&mut command, LIMIT)?;
     if !ran.succeeded() {
@@ -141,11 +152,14 @@ fn warnings(text: &str) -> Vec<String> {
 }
 
 fn copy_of_sources(kernel: &Kernel, flavour: Flavour) -> Result<PathBuf> {
+    copy_of(&workspace::root().join("store"), kernel, flavour.folder())
+}
+
+fn copy_of(store: &Path, kernel: &Kernel, folder: &str) -> Result<PathBuf> {
     // By checkout, not by kernel: checkouts may share `target/kernels`.
     let place = workspace::work_folder(&format!("module/{}", kernel.recipe.name))?
         .canonicalize()?
-        .join(flavour.folder());
-    let store = workspace::root().join("store");
+        .join(folder);
     for part in SOURCES {
         mirror(&store.join(part), &place.join(part))?;
     }

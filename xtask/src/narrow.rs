@@ -27,6 +27,7 @@ const RUNS: &[(&str, &[&str])] = &[
     ("pass", &["20000"]),
     ("inline", &["1"]),
     ("recompress", &[]),
+    ("check_writes", &[]),
     ("fingerprint", &["300"]),
     ("changing", &["300"]),
     ("threads", &["3", "1"]),

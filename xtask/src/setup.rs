@@ -70,10 +70,12 @@ const fn need(
 }
 
 const COMMANDS: &[&str] = &["cargo-test"];
-const C: &[&str] = &["c-", "codec-", "model-", "pass-", "threads-", "fuzz_"];
+const C: &[&str] = &[
+    "c-", "codec-", "model-", "pass-", "threads-", "fuzz_", "seeded",
+];
 /// The same, and what only looks whether something compiles.
 #[rustfmt::skip]
-const C_COMPILER: &[&str] = &["c-", "codec-", "round_trip-", "model-", "pass-", "threads-", "fuzz_", "features"];
+const C_COMPILER: &[&str] = &["c-", "codec-", "round_trip-", "model-", "pass-", "threads-", "fuzz_", "features", "seeded", "shares-model"];
 const FLEET: &[&str] = &["fleet", "kubernetes"];
 const FUZZ: &[&str] = &["fuzz_", "soak"];
 /// A guest's kernel is made by the first step that asks for it.
@@ -116,6 +118,8 @@ const NEEDS: &[Requirement] = &[
     need(Program("cc"), Package("build-essential"), "compiles the store", C_COMPILER),
     need(Program("ld"), Package("binutils"), "links the core alone", &["freestanding"]),
     need(Program("setarch"), Package("util-linux"), "starts what the thread sanitizer watches", C),
+    need(Program("patch"), Package("patch"), "puts faults into the store", &["seeded"]),
+    need(Program("spin"), Package("spin"), "checks the model of shares", &["shares-model"]),
     need(Program("clang"), Package("clang"), "fuzzes", FUZZ),
     need(FuzzerRuntime, ClangRuntime, "fuzzes", FUZZ),
     // What tests of the commands start.

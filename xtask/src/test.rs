@@ -20,8 +20,11 @@ use crate::narrow;
 use crate::package_tests;
 use crate::process::Log;
 use crate::processors;
+use crate::proofs;
 use crate::rust_tests;
+use crate::seeded;
 use crate::setup;
+use crate::shares_model;
 use crate::step::{run_all, Action, Stage, Step, Tally, TestScope};
 
 /// The arguments of `test`.
@@ -161,8 +164,8 @@ fn steps<'a>(
         ));
         steps.push(step(
             kubernetes::STEP,
-            "manifest and chart against Kubernetes' schemas; the chart where helm is here",
-            move |log: &Log| kubernetes::test(log, scope),
+            "the manifest against Kubernetes' schemas",
+            kubernetes::test,
         ));
     }
     if scope == TestScope::Long {
@@ -219,10 +222,29 @@ fn steps<'a>(
         "the C compiler has nothing to say",
         |log: &Log| freestanding::warnings(log, &environment.compiler),
     ));
+    if !quick {
+        steps.push(step(
+            proofs::STEP,
+            "CBMC proves bounds of the codec and the core; larger blocks where --long",
+            move |log: &Log| proofs::test(log, scope),
+        ));
+    }
     for test in c_tests::tests(scope) {
         let start = move |log: &Log| test.start(log, environment, scope, seed);
         let processors = test.processors();
         steps.push(staged(&test.step_name(), test.about, processors, start));
+    }
+    steps.push(step(
+        shares_model::STEP,
+        "the protocol of shares in all interleavings of three threads, by spin",
+        shares_model::test,
+    ));
+    if !quick {
+        steps.push(step(
+            seeded::STEP,
+            "faults put into the store are found by its tests; four, all where --long",
+            move |log: &Log| seeded::test(log, environment, kernels, scope),
+        ));
     }
     for target in fuzz::targets()? {
         let name = target.clone();

@@ -2,37 +2,74 @@
 
 use std::ffi::OsString;
 use std::fmt;
+use std::fs::File;
 use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
 use rustix::process::{kill_process, Pid, Signal};
 
+use crate::own;
 use crate::shell::word;
 use crate::text::made_text;
 
 /// More than any of them has to say; the rest is read and dropped.
 const OUTPUT_MAX: u64 = 1 << 20;
 
-/// Where root's commands are, added to `PATH`, which may lack them (a login
-/// shell's, a service's).
-const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin";
+/// Where the system has its commands; the last is NixOS's.
+const SYSTEM_PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin:/run/current-system/sw/bin";
+/// Where a machine's own are, in folders that a group may write on some.
+const LOCAL: [&str; 2] = ["/usr/local/sbin", "/usr/local/bin"];
+
+/// How a command names the file that it is given as its standard input.
+const GIVEN: &str = "/proc/self/fd/0";
 
 /// A command to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Invocation {
-    /// The program, looked up in `PATH` and where root's commands are.
+    /// The program: zmeld's own by its path, any other by its name. For root it is
+    /// looked up where the system has its commands, and nowhere else; for others in
+    /// `PATH` first.
     pub program: String,
     /// Its arguments.
     pub arguments: Vec<OsString>,
     /// What it reads on standard input.
     pub input: Vec<u8>,
+    /// The argument that stands for an open file.
+    pub object: Option<Object>,
 }
+
+/// An argument that names a file which is held open: the command works on that file,
+/// whatever has its name by then.
+#[derive(Debug, Clone)]
+pub struct Object {
+    at: usize,
+    file: Arc<File>,
+}
+
+impl Object {
+    /// Where it lies by now.
+    ///
+    /// # Errors
+    /// When the kernel does not say it.
+    pub fn path_now(&self) -> io::Result<PathBuf> {
+        std::fs::read_link(format!("/proc/self/fd/{}", self.file.as_raw_fd()))
+    }
+}
+
+impl PartialEq for Object {
+    fn eq(&self, other: &Object) -> bool {
+        self.at == other.at && Arc::ptr_eq(&self.file, &other.file)
+    }
+}
+
+impl Eq for Object {}
 
 impl Invocation {
     /// A program without arguments.
@@ -41,6 +78,7 @@ impl Invocation {
             program: program.into(),
             arguments: Vec::new(),
             input: Vec::new(),
+            object: None,
         }
     }
 
@@ -54,6 +92,16 @@ impl Invocation {
     pub fn args<A: Into<OsString>>(mut self, arguments: impl IntoIterator<Item = A>) -> Invocation {
         self.arguments.extend(arguments.into_iter().map(Into::into));
         self
+    }
+
+    /// One argument more, which names that open file; it has no other input then. In
+    /// messages it is called by its path.
+    pub fn object(mut self, path: &Path, file: &Arc<File>) -> Invocation {
+        self.object = Some(Object {
+            at: self.arguments.len(),
+            file: Arc::clone(file),
+        });
+        self.arg(path)
     }
 
     /// What it is to read on standard input, nothing unless said.
@@ -125,19 +173,28 @@ impl Finished {
 /// One that can be asked to end also ends with the thread that waits for it, however
 /// that ends (SIGKILL): nobody would look after it any more.
 pub(crate) fn run(invocation: &Invocation, stop: Option<&AtomicBool>) -> io::Result<Finished> {
-    let path = match std::env::var("PATH") {
-        Ok(path) if !path.is_empty() => format!("{path}:{SYSTEM_PATH}"),
-        _ => SYSTEM_PATH.to_owned(),
-    };
+    let path = lookup_path();
     let mut command = match stop.is_some() && is_there(&invocation.program, &path) {
         true if can_tie(&path) => tied(&invocation.program),
         _ => Command::new(&invocation.program),
     };
+    // zmeld itself takes credentials from there.
+    if is_root() && !invocation.program.starts_with('/') {
+        command.env_clear();
+    }
+    let mut arguments = invocation.arguments.clone();
+    let mut input = Stdio::piped();
+    let mut name = None;
+    if let Some(object) = &invocation.object {
+        input = object.file.try_clone()?.into();
+        let named = std::mem::replace(&mut arguments[object.at], GIVEN.into());
+        name = Some(named.to_string_lossy().into_owned());
+    }
     let mut child = command
-        .args(&invocation.arguments)
+        .args(&arguments)
         .env("PATH", path)
         .env("LC_ALL", "C")
-        .stdin(Stdio::piped())
+        .stdin(input)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0)
@@ -147,12 +204,40 @@ pub(crate) fn run(invocation: &Invocation, stop: Option<&AtomicBool>) -> io::Res
         Some(stop) => conversed_until(&mut child, &invocation.input, stop),
     };
     let status = child.wait()?;
+    let said = |bytes: &[u8]| match &name {
+        Some(name) => made_text(bytes).replace(GIVEN, name),
+        None => made_text(bytes),
+    };
     Ok(Finished {
         code: status.code(),
         signal: status.signal(),
-        output: made_text(&output),
-        errors: made_text(&errors),
+        output: said(&output),
+        errors: said(&errors),
     })
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Where commands are looked up. Whoever calls root's zmeld does not choose what root
+/// runs (`su`, `sudo -E`, a folder of root's `PATH` that others may write).
+fn lookup_path() -> String {
+    if is_root() {
+        let mut path = SYSTEM_PATH.to_owned();
+        for folder in LOCAL.map(Path::new) {
+            let is_roots = |it: &Path| own::check_folder(it, 0).is_ok();
+            if is_roots(folder) && folder.parent().is_some_and(is_roots) {
+                path.push_str(&format!(":{}", folder.display()));
+            }
+        }
+        return path;
+    }
+    // A login shell's, or a service's, may lack root's commands.
+    match std::env::var("PATH") {
+        Ok(path) if !path.is_empty() => format!("{path}:{SYSTEM_PATH}"),
+        _ => SYSTEM_PATH.to_owned(),
+    }
 }
 
 /// A command that the kernel kills when the thread that starts it ends: `setpriv`
@@ -329,6 +414,63 @@ mod tests {
             thread::sleep(LOOK_EVERY);
             ask()
         })
+    }
+
+    /// This test again, as a program of its own, is the one whose caller chose that.
+    #[test]
+    fn a_caller_does_not_choose_what_root_runs() {
+        const AGAIN: &str = "ZMELD_TEST_PATH";
+        if std::env::var_os(AGAIN).is_some() {
+            let finished = run(&Invocation::new("env"), None).unwrap();
+            assert!(finished.output.contains("LC_ALL=C\n"), "{finished:?}");
+            assert!(!finished.output.contains("LD_LIBRARY_PATH"), "{finished:?}");
+            let finished = run(&Invocation::new("wipefs").arg("--version"), None).unwrap();
+            assert!(finished.output.contains("util-linux"), "{finished:?}");
+            return;
+        }
+        if !is_root() {
+            eprintln!("SKIP: this needs root");
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["env", "wipefs"] {
+            let at = folder.path().join(name);
+            std::fs::write(&at, "#!/bin/sh\necho taken\n").unwrap();
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+            std::fs::set_permissions(&at, mode).unwrap();
+        }
+        let path = format!("{}:/usr/bin:/bin", folder.path().display());
+        let output = Command::new(std::env::current_exe().unwrap())
+            .args([
+                "--exact",
+                "command::tests::a_caller_does_not_choose_what_root_runs",
+            ])
+            .env("PATH", path)
+            .env("LD_LIBRARY_PATH", folder.path())
+            .env(AGAIN, "1")
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+
+    #[test]
+    fn a_command_works_on_the_file_that_it_is_given() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        std::fs::write(&path, "ours").unwrap();
+        let pinned = own::Pinned::open(dir.path(), &path, None).unwrap();
+        std::fs::rename(&path, dir.path().join("away")).unwrap();
+        std::fs::write(&path, "another").unwrap();
+        let file = pinned.file().unwrap();
+        let cat = Invocation::new("cat").object(&path, file);
+        assert_eq!(cat.to_string(), format!("cat {}", path.display()));
+        assert_eq!(run(&cat, None).unwrap().output, "ours");
+        let script = "echo \"cannot open $0\" >&2; exit 1";
+        let sh = Invocation::new("sh")
+            .args(["-c", script])
+            .object(&path, file);
+        let said = run(&sh, None).unwrap().said();
+        assert_eq!(said, format!("cannot open {}", path.display()));
     }
 
     #[test]

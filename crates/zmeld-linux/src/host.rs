@@ -6,6 +6,7 @@
 //! Reads are bounded and what is no text is made text, so that a hostile tree
 //! can neither fill memory nor smuggle control characters into messages.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -348,36 +349,32 @@ impl Host {
     /// # Errors
     /// When it is there and cannot be read.
     pub fn folders(&self, path: &Path) -> Result<Vec<PathBuf>, HostError> {
-        let all = self.folders_at_most(path, usize::MAX)?;
-        Ok(all.unwrap_or_default())
+        let mut folders = Vec::new();
+        self.each_folder(path, &mut |name| {
+            folders.push(path.join(name));
+            true
+        })?;
+        folders.sort();
+        Ok(folders)
     }
 
-    /// [`Host::folders`]; none where there are more than so many, which anybody may
-    /// have made.
+    /// The names of [`Host::folders`] one by one, as the kernel gives them, as long as
+    /// `take` says true: anybody may have made more than there is memory for.
     ///
     /// # Errors
     /// Those of [`Host::folders`].
-    pub fn folders_at_most(
+    pub fn each_folder(
         &self,
         path: &Path,
-        most: usize,
-    ) -> Result<Option<Vec<PathBuf>>, HostError> {
-        let mut folders = Vec::new();
-        let visited = self.tree.visit(path, &mut |name, is_folder| {
-            if is_folder {
-                folders.push(path.join(name));
-            }
-            folders.len() <= most
-        });
+        take: &mut dyn FnMut(&OsStr) -> bool,
+    ) -> Result<(), HostError> {
+        let visited = self
+            .tree
+            .visit(path, &mut |name, is_folder| !is_folder || take(&name));
         match visited {
-            Err(cause) if !is_absent(&cause) => {
-                return Err(FileError::new("list", path, cause).into());
-            }
-            _ if folders.len() > most => return Ok(None),
-            _ => {}
+            Err(cause) if !is_absent(&cause) => Err(FileError::new("list", path, cause).into()),
+            _ => Ok(()),
         }
-        folders.sort();
-        Ok(Some(folders))
     }
 
     /// Writes a value into one of the kernel's files, which must be there.
@@ -415,18 +412,6 @@ impl Host {
             invocation,
             self.started(invocation, self.access.run_until(invocation, stop))?,
         )
-    }
-
-    /// [`Host::attempt`]; once `stop` is set, the command is asked to end.
-    ///
-    /// # Errors
-    /// When it cannot be started.
-    pub fn attempt_until(
-        &self,
-        invocation: &Invocation,
-        stop: &AtomicBool,
-    ) -> Result<Finished, HostError> {
-        self.started(invocation, self.access.run_until(invocation, stop))
     }
 
     /// Runs a command whose exit code is an answer.

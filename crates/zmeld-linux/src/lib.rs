@@ -24,7 +24,6 @@
 //! | [`pressure`] | `/proc/pressure/*` |
 //! | [`hibernation`] | whether a machine hibernates, and where to |
 //! | [`cpuinfo`] | `/proc/cpuinfo` |
-//! | [`store_url`] | the URL of an object store |
 //! | [`octal`] | the kernel's escapes in all of them |
 
 pub mod command;
@@ -45,7 +44,6 @@ pub mod process;
 pub mod release;
 pub mod shell;
 pub mod smaps;
-pub mod store_url;
 pub mod swaps;
 pub mod text;
 pub mod tree;

@@ -2,14 +2,18 @@
 //!
 //! What root acts on must be root's: whoever could write a folder puts another
 //! file in the place of any in it. So it is looked at who owns the folder and the
-//! file, and who else may write them, before a word of it is believed.
+//! file, and who else may write them, before a word of it is believed; and what root
+//! works on is held open meanwhile ([`Pinned`]).
 
-use std::fs::{self, DirBuilder, Metadata, OpenOptions, Permissions};
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
-use rustix::fs::OFlags;
+use rustix::fs::{linkat, openat, renameat_with, unlinkat, AtFlags, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
 
 /// What all may read and only its owner may write.
 const MODE: u32 = 0o755;
@@ -31,7 +35,7 @@ pub enum Error {
         #[source]
         cause: io::Error,
     },
-    /// Somebody else may have written it.
+    /// Somebody else may have written it, or may put another in its place.
     #[error("{}: {problem}", path.display())]
     Foreign {
         /// What it is.
@@ -146,6 +150,163 @@ pub fn check(path: &Path, meta: &Metadata, owner: u32) -> Result<(), Error> {
     Ok(())
 }
 
+/// A name in a folder, and the file that has it, both held open: whoever renames
+/// them, or puts a link in their place, does not change which they are.
+#[derive(Debug)]
+pub struct Pinned {
+    path: PathBuf,
+    folder: File,
+    name: OsString,
+    file: Option<Arc<File>>,
+}
+
+impl Pinned {
+    /// Goes from `root` down to `path`, which is below it, one folder at a time and
+    /// through no link. With an `owner`, only root and that user may write each folder
+    /// on the way.
+    ///
+    /// # Errors
+    /// When a folder is not there, is a link, or somebody else may write it.
+    pub fn open(root: &Path, path: &Path, owner: Option<u32>) -> Result<Pinned, Error> {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let below = path.strip_prefix(root).unwrap_or(path);
+        let mut parts = Vec::new();
+        for part in below.components() {
+            match part {
+                Component::Normal(name) => parts.push(name),
+                Component::RootDir | Component::CurDir => {}
+                _ => return Err(foreign(path, "it leads out of a folder again (\"..\")")),
+            }
+        }
+        let Some(name) = parts.pop() else {
+            return Err(foreign(path, "it is no file"));
+        };
+        let above = path.parent().unwrap_or(root);
+        let failed = |cause: Errno| failed("look at", above)(cause.into());
+        let mut at = root.to_path_buf();
+        let opened = rustix::fs::open(root, flags | OFlags::DIRECTORY, Mode::empty());
+        let mut folder = File::from(opened.map_err(failed)?);
+        let look = |folder: &File, at: &Path| {
+            let meta = folder.metadata();
+            let meta = meta.map_err(self::failed("look at", at))?;
+            if meta.is_symlink() {
+                return Err(foreign(at, LINK));
+            }
+            owner.map_or(Ok(()), |owner| check(at, &meta, owner))
+        };
+        look(&folder, &at)?;
+        for part in parts {
+            at.push(part);
+            let opened = openat(&folder, part, flags | OFlags::NOFOLLOW, Mode::empty());
+            folder = File::from(opened.map_err(failed)?);
+            look(&folder, &at)?;
+        }
+        let file = match openat(&folder, name, flags | OFlags::NOFOLLOW, Mode::empty()) {
+            Ok(file) => Some(Arc::new(File::from(file))),
+            Err(Errno::NOENT) => None,
+            Err(cause) => return Err(failed(cause)),
+        };
+        Ok(Pinned {
+            path: path.to_path_buf(),
+            folder,
+            name: name.to_owned(),
+            file,
+        })
+    }
+
+    /// Where it was found.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The file, to be named to a command; it cannot be read by itself. None where
+    /// nothing has that name.
+    pub fn file(&self) -> Option<&Arc<File>> {
+        self.file.as_ref()
+    }
+
+    /// What is said of the file; none where nothing has that name.
+    ///
+    /// # Errors
+    /// When the system does not say it.
+    pub fn metadata(&self) -> Result<Option<Metadata>, Error> {
+        let meta = self.file.as_ref().map(|file| file.metadata()).transpose();
+        meta.map_err(failed("look at", &self.path))
+    }
+
+    /// The file, where it is one that only `owner` (or root) may read or write; none
+    /// where nothing has that name.
+    ///
+    /// # Errors
+    /// When it is a link, or somebody else may read or write it.
+    pub fn secret(&self, owner: u32) -> Result<Option<Metadata>, Error> {
+        let Some(meta) = self.metadata()? else {
+            return Ok(None);
+        };
+        if meta.is_symlink() {
+            return Err(foreign(&self.path, LINK));
+        }
+        check(&self.path, &meta, owner)?;
+        if meta.is_file() && meta.mode() & 0o077 != 0 {
+            let mode = meta.mode() & 0o7777;
+            return Err(foreign(
+                &self.path,
+                format!("others may read it (mode {mode:04o})"),
+            ));
+        }
+        Ok(Some(meta))
+    }
+
+    /// Makes a file of that name in the same folder, which nothing may have, for its
+    /// owner alone.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn create_beside(&self, name: &OsStr) -> io::Result<File> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        let mode = Mode::from_raw_mode(0o600);
+        let made = openat(&self.folder, name, flags | OFlags::CLOEXEC, mode)?;
+        Ok(File::from(made))
+    }
+
+    /// Gives a file of the same folder this name, which nothing may have.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn take_name_of(&self, beside: &OsStr) -> io::Result<()> {
+        let folder = &self.folder;
+        match renameat_with(folder, beside, folder, &self.name, RenameFlags::NOREPLACE) {
+            // File systems that cannot make sure of it.
+            Err(Errno::INVAL | Errno::NOSYS) => {
+                linkat(folder, beside, folder, &self.name, AtFlags::empty())?;
+                Ok(unlinkat(folder, beside, AtFlags::empty())?)
+            }
+            result => Ok(result?),
+        }
+    }
+
+    /// Removes the name, whatever has it by now: look at which file it is before.
+    ///
+    /// # Errors
+    /// What the system says, unless nothing has that name.
+    pub fn remove(&self) -> io::Result<()> {
+        match unlinkat(&self.folder, &self.name, AtFlags::empty()) {
+            Err(Errno::NOENT) => Ok(()),
+            result => Ok(result?),
+        }
+    }
+
+    /// How much room there is in its folder's file system, and what that is.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn file_system(&self) -> io::Result<rustix::fs::StatFs> {
+        Ok(rustix::fs::fstatfs(&self.folder)?)
+    }
+}
+
+const LINK: &str = "it is a symbolic link";
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -205,6 +366,84 @@ mod tests {
             let err = read(&file, 0, 100).unwrap_err().to_string();
             assert!(err.contains("another user (uid 65534)"), "{err}");
             assert!(read(&file, 65534, 100).is_ok());
+        }
+    }
+
+    #[test]
+    fn a_pinned_file_stays_the_same_whoever_takes_its_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let (root, folder) = (dir.path(), dir.path().join("a/b"));
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("swap");
+        let open = |path: &Path| Pinned::open(root, path, Some(me()));
+        assert!(open(&path).unwrap().file().is_none());
+        let mut made = open(&path).unwrap().create_beside(OsStr::new("part"));
+        assert_eq!(
+            made.as_mut().unwrap().metadata().unwrap().mode() & 0o777,
+            0o600
+        );
+        open(&path)
+            .unwrap()
+            .take_name_of(OsStr::new("part"))
+            .unwrap();
+        let pinned = open(&path).unwrap();
+        let inode = |pinned: &Pinned| pinned.metadata().unwrap().unwrap().ino();
+        let was = inode(&pinned);
+        assert_eq!(was, made.unwrap().metadata().unwrap().ino());
+        assert!(pinned.secret(me()).unwrap().is_some());
+        // Another folder has the name by now, by way of a link.
+        fs::create_dir(root.join("other")).unwrap();
+        fs::write(root.join("other/swap"), "root's").unwrap();
+        fs::rename(&folder, root.join("a/c")).unwrap();
+        std::os::unix::fs::symlink("../other", &folder).unwrap();
+        assert_eq!(inode(&pinned), was);
+        let err = open(&path).unwrap_err().to_string();
+        assert!(err.ends_with("a/b: it is a symbolic link"), "{err}");
+        pinned.remove().unwrap();
+        assert!(!root.join("a/c/swap").exists() && root.join("other/swap").exists());
+        // Nor is a link taken for the file.
+        let link = root.join("a/c/swap");
+        std::os::unix::fs::symlink(root.join("other/swap"), &link).unwrap();
+        let err = open(&link).unwrap().secret(me()).unwrap_err().to_string();
+        assert!(err.ends_with("swap: it is a symbolic link"), "{err}");
+        let err = open(&folder.join("../x")).unwrap_err().to_string();
+        assert!(err.contains("leads out of a folder"), "{err}");
+    }
+
+    #[test]
+    fn every_folder_above_a_file_is_looked_at() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a/b/swap");
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let open = |owner| Pinned::open(dir.path(), &path, owner).map(drop);
+        assert!(open(Some(me())).is_ok());
+        let above = dir.path().join("a");
+        // Sticky, too: who may make files there has the name as soon as it is free.
+        for mode in [0o777, 0o1777, 0o775] {
+            // A user's own group counts as that user.
+            if mode == 0o775 && me() != 0 {
+                continue;
+            }
+            set(&above, mode);
+            let err = open(Some(me())).unwrap_err().to_string();
+            assert!(err.contains("a: others may write it"), "{err}");
+            assert!(open(None).is_ok());
+            set(&above, 0o755);
+        }
+        for (mode, said) in [
+            (0o644, "others may read it"),
+            (0o666, "others may write it"),
+        ] {
+            fs::write(&path, "").unwrap();
+            set(&path, mode);
+            let pinned = Pinned::open(dir.path(), &path, Some(me())).unwrap();
+            let err = pinned.secret(me()).unwrap_err().to_string();
+            assert!(err.contains(said), "{err}");
+        }
+        if me() == 0 {
+            std::os::unix::fs::chown(&above, Some(65534), None).unwrap();
+            let err = open(Some(0)).unwrap_err().to_string();
+            assert!(err.contains("a: it belongs to another user"), "{err}");
         }
     }
 }

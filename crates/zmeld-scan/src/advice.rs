@@ -7,7 +7,8 @@ use serde::Serialize;
 use zmeld_advice::codec::{self, CodecFacts, CodecVerdict, Reason, CPU_SHARE_MAX, SMALL_RAM};
 use zmeld_advice::meld::{self, Melders, Melding};
 use zmeld_advice::{size, tier, ActiveSwap, AdvisedTier, Facts, Recommendation, ZswapFacts};
-use zmeld_report::units::{bytes, percent};
+use zmeld_report::units::{bytes, count, percent};
+use zmeld_store::SHARE_BYTES;
 
 use crate::result::{CodecResult, ScanResult};
 
@@ -305,14 +306,23 @@ fn meld_advice(result: &ScanResult, measured: &CodecVerdict, rate: f64) -> Optio
             .memory_at_scale_bytes
             .saturating_sub(codec.melded_memory_at_scale_bytes),
     };
-    let figures = format!(
-        "{} of the pages are duplicates ({}); melded, they would save {}, {} of the compressed \
-         memory",
+    let duplicates = format!(
+        "{} of the pages are duplicates ({})",
         percent(pages.duplicate as f64 / pages.total as f64),
         bytes(pages.duplicate * result.page_size),
-        bytes(melding.saved_bytes),
-        percent(melding.share()),
     );
+    let figures = match melding.saved_bytes {
+        0 => format!(
+            "{duplicates}; sharing them costs {} for {} contents, which is no less than it saves",
+            bytes(result.duplicates.groups * SHARE_BYTES),
+            count(result.duplicates.groups),
+        ),
+        saved => format!(
+            "{duplicates}; melded, they would save {}, {} of the compressed memory",
+            bytes(saved),
+            percent(melding.share()),
+        ),
+    };
     if matches!(measured, CodecVerdict::TooLittle(_)) {
         let text = format!("Whether melding pays these few pages do not say: {figures}.");
         return Some(advice_of(AdviceKind::Nothing, "meld", text));
@@ -569,6 +579,21 @@ mod tests {
             "{meld:?}"
         );
         assert!(meld.text.contains("pays from 5.0 % on"), "{meld:?}");
+    }
+
+    #[test]
+    fn melding_that_costs_more_than_it_saves_is_said_so() {
+        let mut found = result(8 << 30, vec![codec("lz4", 2.0, 700.0, None)]);
+        found.duplicates.groups = 900;
+        found.codecs[0].melded_memory_at_scale_bytes = 1_003_000;
+        let all = told(&mut found, 100.0);
+        let meld = of(&all, "meld");
+        assert_eq!(meld.kind, AdviceKind::Nothing);
+        assert!(
+            meld.text
+                .contains("sharing them costs 21.1 KiB for 900 contents"),
+            "{meld:?}"
+        );
     }
 
     #[test]

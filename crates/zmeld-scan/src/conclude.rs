@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use zmeld_advice::size;
 use zmeld_memory::{Coldness, Counted, Visit};
+use zmeld_store::SHARE_BYTES;
 
 use crate::codecs::Candidate;
 use crate::histogram::Histogram;
@@ -62,21 +63,23 @@ pub(crate) fn codec_result(
     candidate: &Candidate,
     measured: &CodecSums,
     pages: &PageCounts,
+    shares: u64,
     pool: &PoolModel,
     ram_bytes: u64,
     machine: &MachineFacts,
 ) -> CodecResult {
     let geometry = &pool.geometry;
+    let shared = shares * SHARE_BYTES;
     let (contents, all) = measured.totals(pages);
     let compressed = all.bytes.round() as u64;
     let memory_used = all.memory_used(geometry);
     let melded_compressed = contents.bytes.round() as u64;
-    let melded_used = contents.memory_used(geometry);
+    let melded_used = contents.memory_used(geometry) + shared;
     let page = u64::from(geometry.page_size());
     let ratio = (pages.compressible() * page) as f64 / compressed.max(1) as f64;
     let credited = credited_pages(pages, pool) * page;
     let at_scale = all.memory_at_scale(geometry);
-    let melded_at_scale = contents.memory_at_scale(geometry);
+    let melded_at_scale = contents.memory_at_scale(geometry) + shared as f64;
     let effective = credited as f64 / at_scale.max(1.0);
     let melded_effective = credited as f64 / melded_at_scale.max(1.0);
     CodecResult {

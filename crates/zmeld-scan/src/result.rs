@@ -99,7 +99,8 @@ pub struct CodecResult {
     pub memory_used_bytes: u64,
     /// The first after melding.
     pub melded_compressed_bytes: u64,
-    /// The second after melding and compaction.
+    /// The second after melding and compaction, with what the shares take beside the
+    /// pool: 24 bytes for each content that stands in several pages.
     pub melded_memory_used_bytes: u64,
     /// Pages kept raw.
     pub incompressible_pages: u64,
@@ -111,7 +112,7 @@ pub struct CodecResult {
     /// of whole spans that is theirs. Less than `memory_used_bytes` where there
     /// are few pages, since those leave spans partly empty.
     pub memory_at_scale_bytes: u64,
-    /// The same after melding.
+    /// The same after melding, with what the shares take.
     pub melded_memory_at_scale_bytes: u64,
     /// Bytes that a device full of such pages is given for each byte of memory
     /// that it uses.

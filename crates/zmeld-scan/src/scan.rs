@@ -378,7 +378,15 @@ pub fn scan(
     let measured = gather(workers, &shared, full && second, &group_pages);
     let ram_bytes = options.ram_bytes.unwrap_or(machine.ram_bytes);
     let codec = |(candidate, measured)| {
-        codec_result(candidate, measured, &pages, &pool, ram_bytes, &machine)
+        codec_result(
+            candidate,
+            measured,
+            &pages,
+            duplicates.groups,
+            &pool,
+            ram_bytes,
+            &machine,
+        )
     };
     let codecs: Vec<CodecResult> = candidates.iter().zip(&measured).map(codec).collect();
     let mut result = ScanResult {

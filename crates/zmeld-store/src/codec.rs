@@ -60,6 +60,7 @@ pub(crate) mod raw {
         pub level_max: c_int,
         pub level_default: c_int,
         pub takes_dict: bool,
+        pub check_writes: bool,
         pub params_setup: unsafe extern "C" fn(*mut Params) -> c_int,
         pub params_release: unsafe extern "C" fn(*mut Params),
         pub context_create: unsafe extern "C" fn(*const Params, *mut *mut c_void) -> c_int,

@@ -8,7 +8,7 @@ use crate::codec::raw as codec;
 pub const KEY_SIZE: usize = 16;
 pub const REASONS: usize = 6;
 pub const PRIORITIES: usize = 4;
-const CLASSES_MAX: usize = 256;
+const CLASSES_MAX: usize = 257;
 
 #[repr(C)]
 pub struct Options {
@@ -16,6 +16,7 @@ pub struct Options {
     pub memory_limit: u64,
     pub mode: u32,
     pub streams: u32,
+    pub check_writes: u32,
     pub verify: bool,
     pub keyed: bool,
     pub track_time: bool,
@@ -89,6 +90,7 @@ pub struct Abi {
     pub meld_options: usize,
     pub meld_result: usize,
     pub geometry: usize,
+    pub share: usize,
 }
 
 extern "C" {
@@ -151,5 +153,6 @@ mod tests {
         assert_eq!(abi.meld_options, size_of::<MeldOptions>());
         assert_eq!(abi.meld_result, size_of::<crate::MeldResult>());
         assert_eq!(abi.geometry, size_of::<Geometry>());
+        assert_eq!(abi.share as u64, crate::SHARE_BYTES);
     }
 }

@@ -12,6 +12,9 @@ pub fn page_size() -> usize {
     unsafe { raw::zm_abi.page_size }
 }
 
+/// Bytes that a share takes beside its object.
+pub const SHARE_BYTES: u64 = 24;
+
 /// When identical pages are melded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum MeldMode {
@@ -50,6 +53,19 @@ impl MeldMode {
     }
 }
 
+/// Whether what a codec encoded is decoded and compared with the page before it is
+/// used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CheckWrites {
+    /// What zword encoded, and what recompression makes of any object.
+    #[default]
+    Auto,
+    /// What any codec encoded.
+    On,
+    /// Nothing.
+    Off,
+}
+
 /// What a store is made with.
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
@@ -63,6 +79,8 @@ pub struct StoreOptions {
     pub streams: Option<u32>,
     /// Check every read against the page's fingerprint.
     pub verify: bool,
+    /// Check what codecs encode before it is used.
+    pub check_writes: CheckWrites,
     /// Key of the fingerprints; `None`: random.
     pub key: Option<[u8; raw::KEY_SIZE]>,
 }
@@ -76,6 +94,7 @@ impl StoreOptions {
             mode: MeldMode::default(),
             streams: None,
             verify: false,
+            check_writes: CheckWrites::default(),
             key: None,
         }
     }
@@ -164,6 +183,7 @@ pub struct Stats {
     pub auto_switches: u64,
     pub recompressed: u64,
     pub writebacks: u64,
+    pub encode_errors: u64,
     pub failures: [u64; raw::REASONS],
     pub mode: u32,
     pub inline_active: u32,
@@ -243,6 +263,7 @@ impl Store {
             memory_limit: options.memory_limit.unwrap_or(0),
             mode: options.mode.number(),
             streams: options.streams.unwrap_or(0),
+            check_writes: options.check_writes as u32,
             verify: options.verify,
             keyed: options.key.is_some(),
             track_time: false,

@@ -3,8 +3,6 @@
 use std::io;
 use std::path::PathBuf;
 
-use zmeld_linux::store_url::BadStoreUrl;
-
 /// Why there is no survey.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -58,50 +56,6 @@ pub enum Error {
         /// What is wrong with it.
         problem: String,
     },
-    /// A file that is no survey.
-    #[error("{}: {problem}", path.display())]
-    BadFile {
-        /// What was given.
-        path: PathBuf,
-        /// What is wrong with it.
-        problem: String,
-    },
-    /// An object store refused, or did not answer.
-    #[error("{object} {action}: {why}; {way_out}")]
-    Store {
-        /// Its URL.
-        object: String,
-        /// What could not be done with it.
-        action: String,
-        /// Who answered what.
-        why: String,
-        /// What helps.
-        way_out: String,
-    },
-    /// An object store did not take a survey, which is kept here.
-    #[error(
-        "{cause}; the survey is kept: zmeld scan --survey {place} --survey-put {} sends it",
-        zmeld_linux::shell::word(&path.to_string_lossy())
-    )]
-    Unsent {
-        /// Why.
-        cause: Box<Error>,
-        /// Where it should have gone.
-        place: String,
-        /// Where it is.
-        path: PathBuf,
-    },
-    /// An object store did not take a survey, and it could not be kept here.
-    #[error("{cause}; nor can the survey be kept here: {why}")]
-    Lost {
-        /// Why.
-        cause: Box<Error>,
-        /// What was tried.
-        why: String,
-    },
-    /// The system gives no sockets to wait for.
-    #[error("cannot wait for a network: {0}")]
-    NoRuntime(#[source] io::Error),
     /// Memory is short, so the survey stays out of the way.
     #[error(
         "memory is short ({what} {percent} % of the last 10 seconds): no survey now, and \
@@ -146,13 +100,4 @@ pub enum Error {
     /// The rows do not make a file. This must never happen.
     #[error("the survey cannot be written as Parquet: {0}")]
     Parquet(#[from] parquet::errors::ParquetError),
-}
-
-impl From<BadStoreUrl> for Error {
-    fn from(bad: BadStoreUrl) -> Error {
-        Error::BadPlace {
-            text: bad.text,
-            problem: bad.problem.to_owned(),
-        }
-    }
 }

@@ -16,7 +16,6 @@
 //! | [`pressure`] | when to stay out of the way |
 //! | [`place`] | where files go |
 //! | [`schedule`] | when to survey next |
-//! | `store` | object stores; nothing else speaks with a network |
 //!
 //! This crate prints nothing.
 #![deny(missing_docs)]
@@ -34,8 +33,6 @@ pub mod pressure;
 mod reservoir;
 pub mod schedule;
 pub mod sketch;
-#[cfg(feature = "object-stores")]
-mod store;
 mod survey;
 
 pub use columns::parquet;

@@ -17,12 +17,6 @@ pub enum Error {
     /// The machine did not say or do what it was asked for.
     #[error(transparent)]
     Host(#[from] HostError),
-    /// A survey of this machine was none.
-    #[error("the survey failed: {why}")]
-    Survey {
-        /// What it said.
-        why: String,
-    },
     /// A privilege is missing.
     #[error("{what} needs {}", way_to_root())]
     Privilege {

@@ -55,6 +55,9 @@ pub struct Removal<'a> {
     pub only: Option<&'a [String]>,
     /// Even where pages do not fit back: a program may be killed for it.
     pub force: bool,
+    /// Swap files stay, with their headers: what stops a unit does not take back what is
+    /// meant to outlive a boot.
+    pub keep_files: bool,
 }
 
 impl Report {
@@ -79,6 +82,7 @@ pub fn up(
 ) -> Result<Report, Error> {
     let found = may_go_up(host, journal.records(), plan, Doubt::Fails, listener)?;
     let mut run = Run::begin(host, journal, stop, plan.force, listener);
+    run.only_named = plan.only_named;
     run.report.kept = found.kept;
     run.report.stand_ins = plan.stand_ins.clone();
     if let Err((group, err)) = run.carry_out(plan, &found.removed) {
@@ -190,7 +194,8 @@ pub fn may_go_down(
     removal: Removal<'_>,
     listener: &mut Listener<'_>,
 ) -> Result<Vec<usize>, Error> {
-    let leaving = leaving(records, removal.only);
+    let mut leaving = leaving(records, removal.only);
+    leaving.retain(|&index| !(removal.keep_files && is_of_file(&records[index].step)));
     let areas = areas_of(host, records, &leaving)?;
     room::check(host, &areas, Coming::default(), removal.force, listener)?;
     Ok(leaving)
@@ -259,6 +264,15 @@ pub fn down(
     Ok(run.report)
 }
 
+/// Whether a step makes a swap file, or its header.
+fn is_of_file(step: &Step) -> bool {
+    match step {
+        Step::CreateFile(_) => true,
+        Step::MakeSwap(make) => make.device.path().is_some_and(|it| !it.starts_with("/dev")),
+        _ => false,
+    }
+}
+
 /// The indexes of the records that [`down`] takes back, ascending.
 fn leaving(records: &[Record], only: Option<&[String]>) -> Vec<usize> {
     let named = |record: &Record| {
@@ -286,6 +300,8 @@ struct Run<'a> {
     stop: Option<&'a AtomicBool>,
     /// Not while it goes back, which nobody asked to force.
     force: bool,
+    /// Whether what the kernel lacks is an error.
+    only_named: bool,
     /// How many processes the kernel had killed before.
     kills: Option<u64>,
     /// Its number in the records.
@@ -316,6 +332,7 @@ impl<'a> Run<'a> {
             host,
             stop: Some(stop),
             force,
+            only_named: false,
             kills: room::kills(host),
             number: records.iter().map(|it| it.run).max().unwrap_or(0) + 1,
             found: records.iter().filter(|it| it.done).cloned().collect(),
@@ -358,6 +375,7 @@ impl Run<'_> {
             listener: &mut *self.listener,
             stop: self.stop,
             force: self.force,
+            only_named: self.only_named,
             remember: Some(&mut remember),
             left: false,
         };
@@ -509,12 +527,14 @@ impl Run<'_> {
     fn give_up(&mut self, group: &Group, err: &Error) -> Result<(), Error> {
         let count = self.journal.records().len();
         let force = std::mem::take(&mut self.force);
+        let mut taken_back = Ok(());
         for index in (0..count).rev() {
-            if self.journal.records()[index].group == group.name {
-                self.take_back(index)?;
+            if taken_back.is_ok() && self.journal.records()[index].group == group.name {
+                taken_back = self.take_back(index).map(drop);
             }
         }
         self.force = force;
+        taken_back?;
         let reason = err.to_string();
         self.report.applied.retain(|done| done.group != group.name);
         self.report.undone.retain(|done| done.group != group.name);

@@ -56,7 +56,9 @@ pub struct State {
     pub boot: String,
     /// Whether the last `up` came to its end.
     pub complete: bool,
-    /// What that `up` was asked for.
+    /// What that `up` was asked for. Another version's may not be understood: it is empty
+    /// then, and what was done is taken back all the same.
+    #[serde(default, deserialize_with = "understood")]
     pub config: Config,
     /// Every step that was begun and not taken back, in order.
     pub records: Vec<Record>,
@@ -106,6 +108,11 @@ impl State {
         // Before a boot: nothing of it is there any more.
         Ok((state.boot == boot(host)?).then_some(state))
     }
+}
+
+fn understood<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Config, D::Error> {
+    let value = serde_json::Value::deserialize(deserializer)?;
+    Ok(serde_json::from_value(value).unwrap_or_default())
 }
 
 fn boot(host: &Host) -> Result<String, Error> {

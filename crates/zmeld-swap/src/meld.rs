@@ -226,15 +226,19 @@ pub fn melding(host: &Host, name: &str) -> Result<Melding, Error> {
     let path = format!("/sys/block/{name}/meld_stat");
     let counters = Melding::parse_counters(&host.read(&path)?)
         .map_err(|line| Error::malformed(&path, format!("has a line \"{line}\"")))?;
+    let chosen = |text: &str| {
+        let mut words = text.split_whitespace();
+        let word = words.find_map(|word| word.strip_prefix('[')?.strip_suffix(']'));
+        word.unwrap_or(text).to_owned()
+    };
     let mode = host.read(format!("/sys/block/{name}/meld_mode"))?;
+    // Older modules have none.
+    let check_writes = host.read_optional(format!("/sys/block/{name}/check_writes"))?;
     let verify = host.read(format!("/sys/block/{name}/verify"))?;
     Ok(Melding {
-        mode: mode
-            .split_whitespace()
-            .find_map(|word| word.strip_prefix('[')?.strip_suffix(']'))
-            .unwrap_or(&mode)
-            .to_owned(),
+        mode: chosen(&mode),
         verify: verify == "1",
+        check_writes: chosen(&check_writes.unwrap_or_default()),
         counters,
     })
 }

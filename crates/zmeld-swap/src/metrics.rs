@@ -11,9 +11,6 @@ use crate::findings::{Finding, Severity};
 use crate::observe::reclaimed::ReclaimedGroup;
 use crate::observe::{Device, Observation, TierState};
 
-/// The content type of what [`render`] makes.
-pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
-
 /// What a value means over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricKind {
@@ -207,6 +204,8 @@ families! {
         |view| per_device(view, |device| melding(device, "inline_melded"));
     "zmeld_device_mismatches_total" Counter "Pages that did not have their fingerprint when read." =>
         |view| per_device(view, |device| melding(device, "mismatches"));
+    "zmeld_device_encode_errors_total" Counter "Pages that a codec encoded wrongly, kept as they are." =>
+        |view| per_device(view, |device| melding(device, "encode_errors"));
     "zmeld_device_sampled_duplicate_ratio" Gauge "Share of duplicates in the last sample, 0 to 1." =>
         |view| view.now.devices.iter().filter_map(|device| Some(Sample {
             value: device.melding.as_ref()?.duplicates_sampled()?,
@@ -252,15 +251,6 @@ families! {
             labels: vec![("cgroup", group.group.clone()), ("mechanism", group.mechanism.clone())],
             value: 1.0,
         }).collect();
-    "zmeld_surveys_total" Counter "Surveys that zmeld watch began since it did, by how they ended." =>
-        |view| view.now.survey.iter().flat_map(|it| {
-            [("done", it.done), ("gave_up", it.gave_up), ("failed", it.failed)]
-        }).map(|(how, count)| Sample {
-            labels: vec![("result", how.to_owned())],
-            value: count as f64,
-        }).collect();
-    "zmeld_survey_last_done_timestamp_seconds" Gauge "When zmeld watch last left a survey behind, in seconds since 1970." =>
-        |view| whole(view.now.survey.as_ref().and_then(|it| it.last_done));
     "zmeld_guard_short" Gauge "1 while zmeld watch makes room since memory is short." =>
         |view| whole(view.now.guard.as_ref().map(|guard| u64::from(guard.is_short)));
     "zmeld_guard_ended_total" Counter "Control groups that zmeld watch ended for want of memory since it began." =>

@@ -319,6 +319,7 @@ fn ram(
             RamDriver::Zram => MeldMode::Off,
             RamDriver::Zmeld => MeldMode::Auto,
         },
+        check_writes: None,
         swap: Swap::default(),
     })
 }

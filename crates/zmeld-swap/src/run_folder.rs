@@ -92,7 +92,7 @@ pub(crate) fn write(
 }
 
 /// Whoever owns a tree may have written all of it; on a machine that is root.
-fn owner(host: &Host) -> u32 {
+pub(crate) fn owner(host: &Host) -> u32 {
     host.root().metadata().map_or(0, |meta| meta.uid())
 }
 

@@ -51,11 +51,32 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "[metrics]\nq = 1\n",
-        "z.toml:2:1: metrics.q: there is no such key; there are: listen, textfile, melding",
+        "z.toml:2:1: metrics.q: there is no such key; there are: textfile, melding",
+    ),
+    // What the last version had.
+    (
+        "[watch.survey]\nplace = \"/srv\"\n",
+        "warning: z.toml:1:8: watch.survey: is ignored, since this version has it no more; enable zmeld-survey.timer, or run zmeld scan --survey PLACE --every 1d",
+    ),
+    (
+        "[metrics]\nlisten = \"127.0.0.1:9890\"\n",
+        "warning: z.toml:2:1: metrics.listen: is ignored, since this version has it no more; write textfile, which node_exporter reads",
+    ),
+    (
+        "[watch.reclaim]\nmechanism = \"process_madvise\"\n",
+        "warning: z.toml:2:13: watch.reclaim.mechanism: is ignored, since this version has it no more; remove it: memory goes by lru_gen or memory.reclaim",
+    ),
+    (
+        "accept = [\"survey-failed\"]\n",
+        "warning: z.toml:1:11: accept[0]: is ignored, since this version has it no more; remove it",
     ),
     (
         "[tier.a]\nkind = \"zram\"\ndevice = \"/dev/sda1\"\n",
         "z.toml:3:1: tier.a.device: is for disk tiers; remove it here",
+    ),
+    (
+        "[tier.a]\nkind = \"zmeld\"\ncheck_writes = \"yes\"\n",
+        "z.toml:3:16: tier.a.check_writes: \"yes\" is none of its values; there are: auto, on, off",
     ),
     (
         "[tier.a]\nkind = \"zram\"\nmeld = \"auto\"\n",
@@ -156,7 +177,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "[watch.reclaim]\nmechanism = \"damon\"\n",
-        "z.toml:2:13: watch.reclaim.mechanism: \"damon\" is none of its values; there are: auto, lru_gen, memory.reclaim, process_madvise",
+        "z.toml:2:13: watch.reclaim.mechanism: \"damon\" is none of its values; there are: auto, lru_gen, memory.reclaim",
     ),
     (
         "[watch.reclaim]\ngroups = []\n",
@@ -223,18 +244,6 @@ const MISTAKES: &[(&str, &str)] = &[
         "z.toml:2:11: watch.guard.protect: \"/\" protects all that there is; name some groups, or leave end empty",
     ),
     (
-        "[watch.survey]\nevery = \"1min\"\n",
-        "z.toml:2:9: watch.survey.every: 1min: a survey reads all memory; write 10min or more",
-    ),
-    (
-        "[watch.survey]\nplace = \"s3://KEY:secret@fleet\"\n",
-        "z.toml:2:9: watch.survey.place: \"s3://...\" is no place: credentials and options are no part of it: they stand in the environment (docs/survey.md)",
-    ),
-    (
-        "[watch.survey]\nlabels = [\"role\"]\n",
-        "z.toml:2:11: watch.survey.labels[0]: \"role\" is no label; write NAME=VALUE",
-    ),
-    (
         "[watch.recompress]\nthreshold = \"5000\"\n",
         "z.toml:2:13: watch.recompress.threshold: \"5000\" is more than a page; write 0 to 4KiB",
     ),
@@ -244,18 +253,6 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     ("accept = \"all\"\n", "z.toml:1:10: accept: is the text \"all\"; write a list in [ ]"),
     // Metrics.
-    (
-        "[metrics]\nlisten = \"localhost\"\n",
-        "z.toml:2:10: metrics.listen: \"localhost\" is no address; write it with its port, 127.0.0.1:9890",
-    ),
-    (
-        "[metrics]\nlisten = \"127.0.0.1:0\"\n",
-        "z.toml:2:10: metrics.listen: port 0 is another one each time; write the port that is asked for figures",
-    ),
-    (
-        "[metrics]\nlisten = \"0.0.0.0:9890\"\n",
-        "warning: z.toml:2:10: metrics.listen: 0.0.0.0:9890 can be reached from other machines, and the exporter asks nobody who they are; use 127.0.0.1:9890 (if it is meant: accept = [\"public-metrics\"])",
-    ),
     (
         "[metrics]\ntextfile = \"/var/lib/zmeld\"\n",
         "z.toml:2:12: metrics.textfile: node_exporter reads files whose names end in .prom only; write /var/lib/zmeld.prom",

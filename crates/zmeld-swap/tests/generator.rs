@@ -137,26 +137,6 @@ fn what_systemd_says_of_the_machine_is_heard() {
     }
 }
 
-/// A survey, in a process of its own, needs room beside the watch, which outlives it.
-#[test]
-fn the_watch_has_more_memory_where_it_surveys() {
-    let limit = |case: &str| {
-        let case = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/generator/{case}"));
-        let out = tempfile::tempdir().unwrap();
-        generate(&environment(&case.join("root")), out.path());
-        let unit = fs::read_to_string(out.path().join("zmeld-watch.service")).unwrap();
-        assert!(unit.lines().any(|line| line == "OOMPolicy=continue"));
-        let mut found = unit.lines().filter_map(|line| {
-            let limit = line.strip_prefix("MemoryMax=")?;
-            limit.strip_suffix('M')?.parse::<u64>().ok()
-        });
-        found.next().unwrap()
-    };
-    let watch = limit("several-tiers");
-    assert_eq!(limit("surveys"), watch + 64);
-    assert_eq!(limit("surveys-in-a-store"), watch + 64);
-}
-
 #[test]
 fn units_that_cannot_be_written_leave_nothing_behind() {
     let case = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/generator/several-tiers/root");
@@ -217,50 +197,47 @@ fn systemd_accepts_the_units() {
     assert!(verified >= 12, "only {verified} units were verified");
 }
 
-/// The service that surveys, alone and with the example for object stores: systemd reads
-/// both, and the second has a network.
+/// The service that surveys and the one that sends surveys on: systemd reads both, and only
+/// the second has a network.
 #[test]
-fn systemd_accepts_the_surveys_service_with_and_without_a_network() {
+fn systemd_accepts_the_services_for_surveys_and_one_of_them_has_no_network() {
     let found = Command::new("systemd-analyze").arg("--version").output();
     if !found.is_ok_and(|output| output.status.success()) {
         eprintln!("SKIP: systemd-analyze is not installed");
         return;
     }
-    let packaging = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging");
+    let packaging = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/systemd");
     let folder = tempfile::tempdir().unwrap();
-    let service = folder.path().join("zmeld-survey.service");
-    let text = fs::read_to_string(packaging.join("systemd/zmeld-survey.service")).unwrap();
-    fs::write(&service, text.replace("/usr/bin/zmeld", "/bin/true")).unwrap();
-    let path = format!("{}:", folder.path().display());
-    let analyze = |words: &[&str]| {
-        let output = Command::new("systemd-analyze")
-            .args(words)
-            .arg(&service)
-            .env("SYSTEMD_UNIT_PATH", &path)
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{output:?}");
-        assert_eq!(String::from_utf8_lossy(&output.stderr).trim(), "");
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    };
-    let verify = ["verify", "--man=no", "--recursive-errors=no"];
-    // systemd rates units that do not run from 250 on.
-    let network = || {
+    let units = [
+        ("zmeld-survey.service", "/usr/bin/zmeld", "has no access"),
+        (
+            "zmeld-survey-upload.service",
+            "/etc/zmeld/survey-upload",
+            "has access",
+        ),
+    ];
+    for (name, program, _) in units {
+        let text = fs::read_to_string(packaging.join(name)).unwrap();
+        fs::write(folder.path().join(name), text.replace(program, "/bin/true")).unwrap();
+    }
+    for (name, _, network) in units {
+        let analyze = |words: &[&str]| {
+            let output = Command::new("systemd-analyze")
+                .args(words)
+                .arg(folder.path().join(name))
+                .env("SYSTEMD_UNIT_PATH", format!("{}:", folder.path().display()))
+                .output()
+                .unwrap();
+            assert!(output.status.success(), "{output:?}");
+            assert_eq!(String::from_utf8_lossy(&output.stderr).trim(), "");
+            String::from_utf8_lossy(&output.stdout).into_owned()
+        };
+        analyze(&["verify", "--man=no", "--recursive-errors=no"]);
+        // systemd rates units that do not run from 250 on.
         let said = analyze(&["security", "--offline=yes", "--no-pager"]);
         let line = said.lines().find(|line| line.contains("PrivateNetwork="));
-        line.unwrap_or_default().to_owned()
-    };
-    analyze(&verify);
-    let alone = network();
-    assert!(alone.contains("has no access"), "{alone}");
-    let store = folder.path().join("zmeld-survey.service.d");
-    fs::create_dir(&store).unwrap();
-    fs::copy(
-        packaging.join("survey-store.conf"),
-        store.join("store.conf"),
-    )
-    .unwrap();
-    analyze(&verify);
+        assert!(line.is_some_and(|line| line.contains(network)), "{said}");
+    }
 }
 
 /// Names of device units are systemd's own.

@@ -64,6 +64,48 @@ fn a_machine_without_swap_gives_nothing() {
     assert_eq!(imported.config, Config::default());
 }
 
+/// Where it begins, what its header is: a volume that is opened without such an option is
+/// another, and may be written over.
+#[test]
+fn a_volume_with_an_option_that_is_not_known_stays_as_it_is() {
+    let root = tempfile::tempdir().unwrap();
+    fs::create_dir(root.path().join("etc")).unwrap();
+    let put = |name: &str, text: &str| fs::write(root.path().join("etc").join(name), text).unwrap();
+    put("fstab", "/dev/mapper/one none swap sw 0 0\n");
+    let device = |key: &str, options: &str| {
+        put("crypttab", &format!("one /dev/sdc1 {key} {options}\n"));
+        let imported = import(root.path(), RAM).unwrap();
+        let text = imported.to_toml();
+        (imported.left, text.contains("device = \"/dev/sdc1\""), text)
+    };
+    const RANDOM: &str = "swap,cipher=aes-xts-plain64,size=256";
+    for (key, known, unknown) in [
+        ("/dev/urandom", RANDOM, "offset=1024"),
+        ("/dev/urandom", RANDOM, "skip=8"),
+        ("/dev/urandom", RANDOM, "sector-size=4096"),
+        ("/etc/key", "luks", "header=/boot/header"),
+        ("/etc/key", "luks,discard", "keyfile-offset=4"),
+        ("/etc/key", "luks", "keyfile-size=64"),
+        ("/etc/key", "noearly", "tcrypt"),
+        // That is plain dm-crypt, too.
+        ("/etc/key", "noearly", "swap"),
+    ] {
+        let (left, is_opened, _) = device(key, known);
+        assert!(left.is_empty() && is_opened, "{known}: {left:?}");
+        for options in [format!("{known},{unknown}"), format!("{unknown},{known}")] {
+            let (left, is_opened, text) = device(key, &options);
+            let is_named = |it: &String| it.ends_with(&format!("{unknown:?}: it stays as it is"));
+            assert!(left.iter().any(is_named), "{options}: {left:?}");
+            assert!(
+                !is_opened && text.contains("device = \"/dev/mapper/one\""),
+                "{text}"
+            );
+        }
+    }
+    let (_, _, text) = device("/etc/key", "luks,nofail");
+    assert!(text.contains("optional = true"), "{text}");
+}
+
 #[test]
 fn files_that_cannot_be_read_are_named() {
     let root = tempfile::tempdir().unwrap();

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use machine::{files, plant, put, MACHINES};
 use zmeld_linux::Host;
-use zmeld_swap::config::Config;
+use zmeld_swap::config::{Config, Trap};
 use zmeld_swap::findings::{findings, Severity, RULES};
 use zmeld_swap::metrics;
 use zmeld_swap::observe::{lately, Observation, Since, TierKind};
@@ -173,6 +173,32 @@ fn differences_add_up() {
     let (_dir, host) = plant("7.2");
     let found = Observation::read(&host, PAGE).differences();
     assert!(found[0].reasons[0].contains("pages of zeros"), "{found:?}");
+}
+
+/// Bytes that a codec got wrong and were not used: no page is lost, and whoever accepts
+/// findings does not accept that one.
+#[test]
+fn a_codec_that_encodes_wrongly_is_found() {
+    let (dir, host) = plant("7.2");
+    let now = Observation::read(&host, PAGE);
+    let melding = now.devices[0].melding.as_ref().unwrap();
+    assert_eq!(melding.check_writes, "auto");
+    let path = "/sys/block/zmeld0/meld_stat";
+    let stat = host.read(path).unwrap();
+    let wrong = stat.replace("encode_errors            0", "encode_errors            2");
+    assert_ne!(stat, wrong);
+    put(dir.path(), path, wrong);
+    let now = Observation::read(&host, PAGE);
+    let accepting = Config {
+        accept: vec![Trap::EncodeErrors],
+        ..Config::default()
+    };
+    let all = findings(&now, &accepting, None, &Outstanding::default());
+    let found = all.iter().find(|it| it.id == "encode-errors").unwrap();
+    assert_eq!(found.severity, Severity::Critical);
+    assert_eq!(found.subject, "zmeld0");
+    assert!(found.evidence.starts_with("2 pages"), "{found:?}");
+    assert!(found.remedy.contains("swapoff /dev/zmeld0"), "{found:?}");
 }
 
 #[test]
@@ -783,4 +809,5 @@ fn figures_for_others_do_not_change_when_a_page_finds_its_twin() {
     assert_ne!(told(true, false), told(false, false));
     assert_eq!(told(true, true), told(false, true));
     assert!(told(true, true).contains("zmeld_device_mismatches_total"));
+    assert!(told(true, true).contains("zmeld_device_encode_errors_total"));
 }

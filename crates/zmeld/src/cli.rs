@@ -88,8 +88,8 @@ Examples:
   zmeld scan --html scan.html       a page with plots
   zmeld scan --survey /srv/surveys --label role=web
                                     a small file for who runs many machines
-  zmeld scan --survey s3://fleet/surveys --quiet
-                                    the same in an object store, for cron
+  zmeld scan --survey /srv/surveys --quiet
+                                    the same from cron
 
 Nothing is changed: pages that are swapped out stay there and are only counted.
 (--cold resets the referenced bits of the processes, which the kernel uses to
@@ -183,10 +183,9 @@ const NOT_IN_SURVEYS: [&str; 17] = [
 /// A survey: a small file that says what memory holds, for who runs many machines.
 #[derive(Args)]
 pub struct SurveyArgs {
-    /// Leave a survey behind in this folder or object store
+    /// Leave a survey behind in this folder
     ///
-    /// PLACE is a folder, s3://BUCKET/NAME, gs://BUCKET/NAME or az://CONTAINER/NAME;
-    /// docs/survey.md says where credentials come from. Reads the memory of all processes once, at idle priority, and writes one small
+    /// Reads the memory of all processes once, at idle priority, and writes one small
     /// Parquet file: pages of each service, container and virtual machine, what they
     /// would take in a compressed pool, and a sketch of their contents under the
     /// fleet's key. zmeld-fleet reads the surveys of many machines. Where memory is
@@ -214,10 +213,9 @@ pub struct SurveyArgs {
 
     /// Go on until stopped: a survey in each such time, such as 1d, at a moment of chance
     ///
-    /// 10min at least. The first comes within ten minutes. Where memory is short, or a store
-    /// takes nothing, it waits for the next moment and sends then what it kept; anything else
-    /// that fails ends it with its exit code. SIGTERM and Ctrl-C end
-    /// it at once, with 0 between two surveys.
+    /// 10min at least. The first comes within ten minutes. Where memory is short it waits
+    /// for the next moment; anything else that fails ends it with its exit code. SIGTERM
+    /// and Ctrl-C end it at once, with 0 between two surveys.
     #[arg(
         long,
         value_name = "TIME",
@@ -237,17 +235,6 @@ pub struct SurveyArgs {
         help_heading = "Survey"
     )]
     pub sketch: u32,
-
-    /// Put surveys there that were kept when a store did not answer; read no memory
-    #[arg(
-        long,
-        value_name = "FILE",
-        num_args = 1..,
-        requires = "survey",
-        conflicts_with_all = ["source", "key", "labels", "sketch", "every"],
-        help_heading = "Survey"
-    )]
-    pub survey_put: Vec<PathBuf>,
 
     /// Print nothing but errors
     #[arg(long, requires = "survey", help_heading = "Survey")]

@@ -60,6 +60,7 @@ struct zm_codec_ops {
 	int level_max;
 	int level_default;	/* what zram uses when none is given */
 	bool takes_dict;
+	bool check_writes;	/* what it encodes is checked unless told not to */
 
 	/*
 	 * Checks level, window and dictionary, replaces ZM_CODEC_LEVEL_DEFAULT by the

@@ -20,6 +20,7 @@ struct zm_handle {
 };
 
 struct zm_pool;
+struct zm_room;
 struct zm_streams;
 
 /*
@@ -28,7 +29,8 @@ struct zm_streams;
  */
 struct zm_stream {
 	void *ctx[ZM_PRIORITIES];	/* each codec's context, or NULL */
-	u8 *packed;	/* 2 * ZM_PAGE_SIZE: output of compress, copies */
+	/* 2 * ZM_PAGE_SIZE: output of compress, copies, what is decoded to check */
+	u8 *packed;
 	u8 *page;	/* ZM_PAGE_SIZE: scratch for one raw page */
 	u8 *copy;	/* ZM_PAGE_SIZE: of the page that is being written */
 	void *spare;	/* the core's: a share kept for the next meld */
@@ -36,17 +38,24 @@ struct zm_stream {
 	u32 hits;
 	/* The core's: the page being written, whose node its object is for. */
 	const void *near;
+	struct zm_room *room;	/* the core's: of that page, or NULL */
 };
 
 /* -- Metadata memory ------------------------------------------------------ */
 
-/* Zeroed memory for a table of any size, or NULL. May sleep. */
+/*
+ * Zeroed memory for a table of any size, or NULL. May sleep until others gave
+ * memory up. pre: no stream of a store's own set is borrowed.
+ */
 void *zm_port_table_alloc(u64 size);
 /* pre: table came from zm_port_table_alloc(size), or is NULL. May sleep. */
 void zm_port_table_free(void *table, u64 size);
 
-/* A few dozen bytes, not zeroed, or NULL. May sleep, starts no I/O. */
-void *zm_port_small_alloc(size_t size);
+/*
+ * A few dozen bytes, not zeroed, or NULL. wait: as of a table, but starts no I/O;
+ * else only what is there, whatever is borrowed.
+ */
+void *zm_port_small_alloc(size_t size, bool wait);
 /* pre: as allocated, or NULL. Atomic. */
 void zm_port_small_free(void *small, size_t size);
 
@@ -75,11 +84,11 @@ void zm_port_pool_destroy(struct zm_pool *pool);
 
 /*
  * Room for size bytes, 1 <= size <= ZM_PAGE_SIZE, on the memory node of the
- * page at `near` where that can be had; NULL: on any. 0 or -ENOMEM. May sleep,
- * starts no I/O.
+ * page at `near` where that can be had; NULL: on any. 0 or -ENOMEM. wait: as
+ * of zm_port_small_alloc().
  */
-int zm_port_pool_alloc(struct zm_pool *pool, u32 size, const void *near,
-		       struct zm_handle *handle);
+int zm_port_pool_alloc(struct zm_pool *pool, u32 size, bool wait,
+		       const void *near, struct zm_handle *handle);
 /* pre: handle is allocated and nobody reads it. Atomic. */
 void zm_port_pool_free(struct zm_pool *pool, struct zm_handle handle);
 /* Fills the object. pre: size as allocated; nobody reads it. Atomic. */
@@ -128,9 +137,9 @@ u32 zm_port_pool_class(struct zm_pool *pool, u32 size);
  * context of every codec in choices[ZM_PRIORITIES], so that it reads any
  * object. *streams or -ENOMEM. choices outlive them. May sleep.
  *
- * A store has one such set, from which requests borrow for a page at a time;
- * what runs for long (a pass, a check, recompression) makes a set of one for
- * itself and keeps no processor waiting.
+ * A store has one such set, from which requests borrow for a page at a time, and
+ * give back before they wait for memory; what runs for long (a pass, a check,
+ * recompression) makes a set of one for itself and keeps no processor waiting.
  */
 int zm_port_streams_create(const struct zm_codec_choice *choices, u32 count,
 			   struct zm_streams **streams);
@@ -177,6 +186,11 @@ void zm_port_random(void *bytes, size_t size);
 /* As snprintf, but returns the characters written, without the NUL. Atomic. */
 int zm_port_print(char *text, size_t size, const char *format, ...)
 	zm_printf_like(3, 4);
+/*
+ * A codec encoded a page to bytes that do not give it back; they are not used.
+ * The kernel warns, at a limited rate; user space has the counter. Atomic.
+ */
+void zm_port_encode_error(const char *codec);
 /*
  * A broken invariant: user space says so and aborts; the kernel warns once
  * and the caller fails the request. Atomic.

@@ -45,6 +45,13 @@ enum zm_meld_mode {
 	ZM_MELD_INLINE,	/* each write looks for its twin first */
 };
 
+/* What a codec encoded is decoded and compared with the page before it is used. */
+enum zm_check_writes {
+	ZM_CHECK_WRITES_AUTO,	/* where the codec asks for it, or recompresses */
+	ZM_CHECK_WRITES_ON,
+	ZM_CHECK_WRITES_OFF,
+};
+
 #define ZM_KEY_SIZE 16
 
 struct zm_store_options {
@@ -52,6 +59,7 @@ struct zm_store_options {
 	u64 memory_limit;	/* bytes of pool memory; 0: no limit */
 	u32 mode;		/* enum zm_meld_mode */
 	u32 streams;		/* contexts; 0: one for each processor */
+	u32 check_writes;	/* enum zm_check_writes */
 	bool verify;		/* check fingerprints on every read */
 	bool keyed;		/* key is given; otherwise it is random */
 	bool track_time;	/* note when pages are accessed: 4 bytes each */
@@ -61,8 +69,8 @@ struct zm_store_options {
 };
 
 /*
- * -EINVAL: slots is 0 or above ZM_SLOTS_MAX, there is no first codec, or one
- * refuses its params; -ENOMEM. May sleep.
+ * -EINVAL: slots is 0 or above ZM_SLOTS_MAX, no such mode or check_writes, there
+ * is no first codec, or one refuses its params; -ENOMEM. May sleep.
  */
 int zm_store_create(const struct zm_store_options *options,
 		    struct zm_store **store);
@@ -200,9 +208,10 @@ struct zm_recompress_result {
 /*
  * Compresses pages again with codecs of higher priority than theirs. An object
  * is replaced where the new one falls into a smaller size class and below
- * size_min; where the last codec of the store did not help, the object is
- * marked incompressible and left alone until the page is written again. A share
- * is recompressed once for all its slots.
+ * size_min, and gives the page back (enum zm_check_writes); where the last codec
+ * of the store did not help, the object is marked incompressible and left alone
+ * until the page is written again. A share is recompressed once for all its
+ * slots.
  *
  * -EINVAL: no codec in that range, or size_min is above a page; -EBUSY: a pass
  * or recompression runs; -ENOMEM: it went as far as the result says. May sleep.
@@ -294,6 +303,8 @@ int zm_page_read_end(struct zm_store *store, struct zm_backed *backed,
 
 /* Whether reads check fingerprints from now on. Atomic. */
 void zm_store_verify_set(struct zm_store *store, bool verify);
+/* -EINVAL: no such value of enum zm_check_writes. Atomic. */
+int zm_store_check_writes_set(struct zm_store *store, u32 check_writes);
 void zm_store_limit_set(struct zm_store *store, u64 bytes);
 /* Restarts the high-water mark from what is used now. */
 void zm_store_peak_reset(struct zm_store *store);
@@ -349,6 +360,7 @@ struct zm_stats {
 	u64 auto_switches;
 	u64 recompressed;	/* objects replaced by smaller ones */
 	u64 writebacks;		/* objects that went to a block */
+	u64 encode_errors;	/* objects not used: they did not give the page */
 	u64 failures[ZM_REASON_COUNT];
 	u32 mode;		/* enum zm_meld_mode */
 	u32 inline_active;	/* auto: whether it is on now */
@@ -411,6 +423,7 @@ int zm_slot_to_text(struct zm_store *store, u64 index, char *text,
 		    size_t size);
 const char *zm_reason_name(u32 reason);
 const char *zm_meld_mode_name(u32 mode);
+const char *zm_check_writes_name(u32 check_writes);
 
 /* -- Pieces that predictors use as well ------------------------------------ */
 

@@ -43,6 +43,19 @@ ok "overwriting and discarding them" /guest/pages random "$DEV" "$PAGES" "$TIME"
 blkdiscard "$DEV"
 same "all blocks are free again" 0 "$(field bd_stat 1)"
 
+# What follows a NUL is not of the name, however long it is.
+named() {
+	put reset 1 >/dev/null
+	{
+		printf '%s\n\000' "$loop"
+		head -c "$1" /dev/zero | tr '\000' '\n'
+	} | dd of="$SYS/backing_dev" bs=4096 count=1 iflag=fullblock 2>/dev/null
+	cat "$SYS/backing_dev"
+}
+for size in 0 1 300 4000; do
+	same "a name, a NUL and $size characters" "$loop" "$(named $size)"
+done
+
 # The limit.
 start "$loop"
 same "writeback_limit_enable" 0 "$(put writeback_limit_enable 1)"

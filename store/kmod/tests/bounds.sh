@@ -23,6 +23,7 @@ for many in 1025 4294967295; do
 done
 ok "a number that is none is refused" refused num_devices=-1 zmeld
 ok "another mode is refused with the modes there are" refused meld_mode=always "off, manual"
+ok "another check_writes as well" refused check_writes=yes "auto, on, off"
 
 # Each stands on the one before: a read of the last waits for reads of all others,
 # made for it while it holds what it took from its own pools.

@@ -66,6 +66,23 @@ same "without users everything is, and what was not read is said" \
 same "the store says how many pages it holds" "$(field mm_stat 1)" \
 	"$(($(awk '$1 == "pages_stored" { print $2 }' "$debug/store") * PAGE))"
 
+# A walk over pages that have no line is ended by a signal, which is no bad read.
+put reset 1 >/dev/null
+put disksize 8G >/dev/null
+dd if="$debug/block_state" of=/dev/null bs=64K 2>/tmp/said &
+reader=$!
+# Not before dd counts on it: bit 9.
+until grep -q '^SigCgt:.*[2367abef]..$' /proc/$reader/status; do :; done
+n=0
+while [ $n -lt 20 ] && kill -USR1 $reader 2>/dev/null; do
+	n=$((n + 1))
+	sleep 0.01
+done
+ok "block_state is read on after $n signals" wait $reader
+sed 's/^/# /' /tmp/said
+put reset 1 >/dev/null
+put disksize "${SIZE}M" >/dev/null
+
 # A reset comes in between two checks, a removal ends one.
 (while cat "$debug/check"; do :; done) >/dev/null 2>&1 &
 n=0

@@ -16,11 +16,31 @@ device_new
 for row in "meld start:0" "meld nothing:EINVAL" "meld start threshold=1001:EINVAL" \
 	"meld start threshold=x:EINVAL" "meld estimate:0" "meld stop:0" \
 	"meld_mode off:0" "meld_mode auto:0" "meld_mode inline:0" "meld_mode manual:0" \
-	"meld_mode sometimes:EINVAL" "verify 1:0" "verify 0:0" "verify x:EINVAL"; do
+	"meld_mode sometimes:EINVAL" "verify 1:0" "verify 0:0" "verify x:EINVAL" \
+	"check_writes on:0" "check_writes off:0" "check_writes auto:0" \
+	"check_writes 1:EINVAL"; do
 	words=${row%:*}
 	same "$words" "${row##*:}" "$(put "${words%% *}" "${words#* }")"
 done
 ok "meld_mode shows the chosen one" grep -q '\[manual\]' "$SYS/meld_mode"
+
+# What is written and recompressed is decoded first, with every codec.
+ok "check_writes shows the chosen one" grep -qF '[auto]' "$SYS/check_writes"
+module_load num_devices=1 check_writes=on
+ok "the module's parameter is the device's" grep -qF '[on]' "$SYS/check_writes"
+put check_writes off >/dev/null
+put reset 1 >/dev/null
+ok "and is so after a reset" grep -qF '[on]' "$SYS/check_writes"
+for codec in $(codecs); do
+	device_new "comp_algorithm=$codec" "recomp_algorithm=algo=$(other_codec) priority=1"
+	ok "$codec: pages are written" /guest/pages fill "$DEV" 500 "$SEED" 30
+	put idle all >/dev/null
+	same "$codec: recompress" 0 "$(put recompress type=idle)"
+	echo 3 >/proc/sys/vm/drop_caches
+	ok "$codec: and read back" /guest/pages verify "$DEV" 500 "$SEED" 30
+	same "$codec: none was encoded wrongly" 0 "$(meld_stat encode_errors)"
+done
+module_load num_devices=1
 
 # 100 contents, each on 20 pages, 75 of them no same-filled ones.
 copies() {

@@ -55,6 +55,30 @@ for kind in half raw; do
 	blkdiscard "$DEV"
 	same "$kind: nothing is left" "$size0" "$(user_field 2)"
 done
+
+# Two pages that share a block, and one that has its own: discarding one of the two
+# looks to others as discarding any.
+if has backing_dev; then
+	loop_new "$SIZE"
+	units=$((PAGE / 4096))
+	device_new "backing_dev=$loop"
+	put meld_mode inline >/dev/null
+	page_write /tmp/half 0
+	page_write /tmp/half 1
+	page_write /tmp/raw 2
+	put idle all >/dev/null
+	same "writeback" 0 "$(put writeback idle)"
+	blocks() {
+		echo "$(($(field bd_stat 1) / units)) $(($($user cat "$SYS/bd_stat" | awk '{ print $1 }') / units))"
+	}
+	same "blocks to root, pages to others" "2 3" "$(blocks)"
+	for row in 0:2_2 2:1_1 1:0_0; do
+		blkdiscard -o $((${row%:*} * PAGE)) -l "$PAGE" "$DEV"
+		same "one less to others without page ${row%:*}" "${row#*:}" "$(blocks | tr ' ' _)"
+	done
+	put reset 1 >/dev/null
+	loop_end
+fi
 put reset 1 >/dev/null
 ok "the module can be unloaded" module_unload
 end

@@ -8,7 +8,7 @@
  * the caller's buffer where it lies across two pages.
  *
  * Requests come from swapping, so nothing here starts I/O, and failing is
- * silent: the caller counts it.
+ * silent: the caller counts it, or asks again in a way that waits for reclaim.
  */
 #include <linux/atomic.h>
 #include <linux/err.h>
@@ -20,7 +20,7 @@
 
 #include "compat.h"
 
-#define POOL_GFP (GFP_NOIO | __GFP_NOWARN | __GFP_HIGHMEM | __GFP_MOVABLE)
+#define POOL_GFP (__GFP_NOWARN | __GFP_HIGHMEM | __GFP_MOVABLE)
 
 /* Pools have names of their own: zsmalloc makes debugfs folders of them. */
 static atomic_t pools_made = ATOMIC_INIT(0);
@@ -58,26 +58,27 @@ static int node_of(const void *near)
 					       NUMA_NO_NODE;
 }
 
-static unsigned long object_alloc(struct zs_pool *pool, u32 size,
+static unsigned long object_alloc(struct zs_pool *pool, u32 size, gfp_t gfp,
 				  const void *near)
 {
-	return zs_malloc(pool, size, POOL_GFP, node_of(near));
+	return zs_malloc(pool, size, gfp, node_of(near));
 }
 
 #else
 
-static unsigned long object_alloc(struct zs_pool *pool, u32 size,
+static unsigned long object_alloc(struct zs_pool *pool, u32 size, gfp_t gfp,
 				  const void *near)
 {
-	return zs_malloc(pool, size, POOL_GFP);
+	return zs_malloc(pool, size, gfp);
 }
 
 #endif
 
-int zm_port_pool_alloc(struct zm_pool *pool, u32 size, const void *near,
-		       struct zm_handle *handle)
+int zm_port_pool_alloc(struct zm_pool *pool, u32 size, bool wait,
+		       const void *near, struct zm_handle *handle)
 {
-	unsigned long made = object_alloc(zs_pool_of(pool), size, near);
+	gfp_t gfp = POOL_GFP | (wait ? GFP_NOIO : GFP_NOWAIT);
+	unsigned long made = object_alloc(zs_pool_of(pool), size, gfp, near);
 
 	if (!made || IS_ERR_VALUE(made))
 		return -ENOMEM;

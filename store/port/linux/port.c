@@ -9,7 +9,9 @@
 #include <linux/cpumask.h>
 #include <linux/mutex.h>
 #include <linux/percpu.h>
+#include <linux/printk.h>
 #include <linux/random.h>
+#include <linux/ratelimit.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/timekeeping.h>
@@ -87,11 +89,13 @@ void zm_port_table_free(void *table, u64 size)
 
 static struct kmem_cache *small_cache;
 
-void *zm_port_small_alloc(size_t size)
+void *zm_port_small_alloc(size_t size, bool wait)
 {
+	gfp_t gfp = __GFP_NOWARN | (wait ? GFP_NOIO : GFP_NOWAIT);
+
 	if (size == SMALL_SIZE)
-		return kmem_cache_alloc(small_cache, GFP_NOIO | __GFP_NOWARN);
-	return kmalloc(size, GFP_NOIO | __GFP_NOWARN);
+		return kmem_cache_alloc(small_cache, gfp);
+	return kmalloc(size, gfp);
 }
 
 void zm_port_small_free(void *small, size_t size)
@@ -232,6 +236,12 @@ int zm_port_print(char *text, size_t size, const char *format, ...)
 	written = vscnprintf(text, size, format, args);
 	va_end(args);
 	return written;
+}
+
+void zm_port_encode_error(const char *codec)
+{
+	pr_warn_ratelimited("zmeld: %s encoded a page to bytes that do not give it back; they are not used\n",
+			    codec);
 }
 
 void zm_port_broken(const char *what)

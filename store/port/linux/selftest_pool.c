@@ -54,7 +54,7 @@ static int pool_try(struct pool_trial *trial)
 	int err = 0;
 
 	for (size = 1; size <= ZM_PAGE_SIZE; size++) {
-		err = zm_port_pool_alloc(trial->pool, size, NULL,
+		err = zm_port_pool_alloc(trial->pool, size, true, NULL,
 					 &trial->handles[size - 1]);
 		if (err)
 			break;

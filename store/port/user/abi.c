@@ -8,7 +8,8 @@
 #include "geometry.h"
 
 struct zm_abi {
-	size_t page_size, options, stats, meld_options, meld_result, geometry;
+	size_t page_size, options, stats, meld_options, meld_result, geometry,
+	       share;
 };
 
 const struct zm_abi zm_abi = {
@@ -18,4 +19,5 @@ const struct zm_abi zm_abi = {
 	.meld_options = sizeof(struct zm_meld_options),
 	.meld_result = sizeof(struct zm_meld_result),
 	.geometry = sizeof(struct zm_geometry),
+	.share = ZM_SHARE_BYTES,
 };

@@ -62,6 +62,8 @@ int zm_geometry_init(struct zm_geometry *g, u32 page_size, u32 chain,
 		.size_min = SMALLEST,
 	};
 	steps = (page_size - SMALLEST + g->delta - 1) / g->delta + 1;
+	if (steps > ZM_CLASSES_MAX)
+		return -EINVAL;
 	/* From the largest down: a class joins the one above it. */
 	for (step = steps; step-- > 0;) {
 		size = SMALLEST + step * g->delta;

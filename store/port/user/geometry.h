@@ -19,7 +19,7 @@
 #include <zm_home.h>
 
 #define ZM_HANDLE_BYTES		8
-#define ZM_CLASSES_MAX		256
+#define ZM_CLASSES_MAX		257	/* of 4 KiB pages 255, of larger ones 257 */
 #define ZM_CHAIN_DEFAULT	8
 #define ZM_CHAIN_MAX		16
 

@@ -6,7 +6,8 @@
  * Every lock of a kind may be waited for while locks of lower kinds are held, of
  * two slots the higher one last; what is only tried may come in any order. What
  * may sleep is called with none of them held. A stream is no such lock: it is
- * borrowed for long, by who may sleep.
+ * borrowed for long, by who may sleep. But nobody waits for memory with one that
+ * others may want meanwhile.
  */
 #include <zmeld/port.h>
 
@@ -107,6 +108,12 @@ void zm_held_may_sleep(void)
 	for (i = 0; i < list->count; i++)
 		if (list->at[i].lock != ZM_LOCK_STREAM)
 			zm_port_broken("what may sleep is called with a lock held");
+}
+
+void zm_held_may_wait(void)
+{
+	if (own()->count)
+		zm_port_broken("memory is waited for with a lock or a stream held");
 }
 
 #endif

@@ -18,6 +18,8 @@ void zm_held_add(const uint32_t *word, enum zm_lock lock);
 void zm_held_remove(const uint32_t *word);
 void zm_held_expect(const uint32_t *word);
 void zm_held_may_sleep(void);
+/* As may_sleep, and no stream is borrowed that others wait for. */
+void zm_held_may_wait(void);
 /* For a test that does what another thread could do, in the middle of its own. */
 void zm_held_play_other(bool other);
 
@@ -29,6 +31,7 @@ void zm_held_play_other(bool other);
 #define zm_held_remove(word)		((void)(word))
 #define zm_held_expect(word)		((void)(word))
 #define zm_held_may_sleep()		((void)0)
+#define zm_held_may_wait()		((void)0)
 #define zm_held_play_other(other)	((void)(other))
 
 #endif

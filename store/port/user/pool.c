@@ -338,8 +338,8 @@ static struct span *span_find(struct class *class)
 }
 
 /* `near` says nothing here: user space has no say in nodes. */
-int zm_port_pool_alloc(struct zm_pool *pool, u32 size, const void *near,
-		       struct zm_handle *handle)
+int zm_port_pool_alloc(struct zm_pool *pool, u32 size, bool wait,
+		       const void *near, struct zm_handle *handle)
 {
 	struct class *class =
 		&pool->classes[zm_geometry_class(&pool->geometry, size)];
@@ -347,8 +347,12 @@ int zm_port_pool_alloc(struct zm_pool *pool, u32 size, const void *near,
 	struct cell *cell;
 	u8 *object;
 
+	if (wait)
+		zm_held_may_wait();
 	zm_held_may_sleep();
 	(void)near;
+	if (!wait && zm_fault_is_scarce())
+		return -ENOMEM;
 	pthread_mutex_lock(&class->lock);
 	cell = cell_take(class);
 	if (!cell)

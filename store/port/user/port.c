@@ -42,6 +42,18 @@ bool zm_fault_now(void)
 	return zm_add64(&fault_asked, 1) == nth;
 }
 
+static u32 fault_scarce;
+
+void zm_fault_scarce_set(bool scarce)
+{
+	zm_set32(&fault_scarce, scarce);
+}
+
+bool zm_fault_is_scarce(void)
+{
+	return zm_load32(&fault_scarce);
+}
+
 /* -- Memory ---------------------------------------------------------------- */
 
 /*
@@ -51,7 +63,7 @@ bool zm_fault_now(void)
  */
 void *zm_port_table_alloc(u64 size)
 {
-	zm_held_may_sleep();
+	zm_held_may_wait();
 	return zm_fault_now() ? NULL : calloc(1, size ? size : 1);
 }
 
@@ -62,9 +74,13 @@ void zm_port_table_free(void *table, u64 size)
 	free(table);
 }
 
-void *zm_port_small_alloc(size_t size)
+void *zm_port_small_alloc(size_t size, bool wait)
 {
+	if (wait)
+		zm_held_may_wait();
 	zm_held_may_sleep();
+	if (!wait && zm_fault_is_scarce())
+		return NULL;
 	return zm_fault_now() ? NULL : malloc(size);
 }
 
@@ -146,9 +162,9 @@ static int seat_fill(struct seat *seat, const struct zm_codec_choice *choices)
 	u32 priority;
 	int err;
 
-	seat->stream.packed = zm_port_small_alloc(2 * ZM_PAGE_SIZE);
-	seat->stream.page = zm_port_small_alloc(ZM_PAGE_SIZE);
-	seat->stream.copy = zm_port_small_alloc(ZM_PAGE_SIZE);
+	seat->stream.packed = zm_port_small_alloc(2 * ZM_PAGE_SIZE, true);
+	seat->stream.page = zm_port_small_alloc(ZM_PAGE_SIZE, true);
+	seat->stream.copy = zm_port_small_alloc(ZM_PAGE_SIZE, true);
 	if (!seat->stream.packed || !seat->stream.page || !seat->stream.copy)
 		return -ENOMEM;
 	for (priority = 0; priority < ZM_PRIORITIES; priority++) {
@@ -238,6 +254,9 @@ struct zm_stream *zm_port_stream_get(struct zm_streams *streams)
 					    ZM_LOCK_STREAM))
 				continue;
 			last_seat = seat;
+			/* Alone in its set it is its maker's own. */
+			if (streams->count == 1)
+				zm_held_remove(&streams->seats[seat].lock);
 			return &streams->seats[seat].stream;
 		}
 		zm_port_relax(++tries);
@@ -249,7 +268,8 @@ void zm_port_stream_put(struct zm_streams *streams, struct zm_stream *stream)
 	struct seat *seat = (struct seat *)((char *)stream -
 					    offsetof(struct seat, stream));
 
-	(void)streams;
+	if (streams->count == 1)
+		zm_held_add(&seat->lock, ZM_LOCK_STREAM);
 	zm_bit_unlock(&seat->lock, 0, ZM_LOCK_STREAM);
 }
 
@@ -261,7 +281,7 @@ struct zm_mutex {
 
 struct zm_mutex *zm_port_mutex_create(void)
 {
-	struct zm_mutex *mutex = zm_port_small_alloc(sizeof(*mutex));
+	struct zm_mutex *mutex = zm_port_small_alloc(sizeof(*mutex), true);
 
 	if (mutex)
 		pthread_mutex_init(&mutex->mutex, NULL);
@@ -362,6 +382,11 @@ int zm_port_print(char *text, size_t size, const char *format, ...)
 	if (wanted < 0)
 		return 0;
 	return (size_t)wanted < size ? wanted : (int)size - 1;
+}
+
+void zm_port_encode_error(const char *codec)
+{
+	(void)codec;
 }
 
 void zm_port_broken(const char *what)

@@ -337,6 +337,10 @@ fn program_tree(
     )?;
     let packaging = from.join("packaging");
     tree.folder(&format!("{UNITS}/system"), &packaging.join("systemd"))?;
+    tree.file(
+        "/usr/lib/sysusers.d/zmeld.conf",
+        &fs::read(packaging.join("sysusers.conf"))?,
+    )?;
 
     let says = |words: &[&str]| -> Result<Vec<u8>> {
         let output = Command::new(speaks).args(words).output()?;
@@ -367,12 +371,10 @@ fn program_tree(
     for folder in ["grafana", "kubernetes", "prometheus"] {
         tree.folder(&format!("{DOCS}/{folder}"), &packaging.join(folder))?;
     }
-    for example in ["zmeld.toml", "survey-store.conf"] {
-        tree.file(
-            &format!("{DOCS}/examples/{example}"),
-            &fs::read(packaging.join(example))?,
-        )?;
-    }
+    tree.file(
+        &format!("{DOCS}/examples/zmeld.toml"),
+        &fs::read(packaging.join("zmeld.toml"))?,
+    )?;
     copyright(&mut tree, DOCS, from)?;
     let changes = fs::read(from.join("CHANGELOG.md"))?;
     tree.file(&format!("{DOCS}/changelog.gz"), &gzip(&changes)?)?;

@@ -4,6 +4,7 @@
 //! keeps all of it, every run included. Nothing here fails for being slow.
 #![forbid(unsafe_code)]
 
+mod checks;
 mod codecs;
 mod hashes;
 mod inline;
@@ -49,6 +50,7 @@ type Part = fn(&Settings, &Pages, &mut Results);
 const PARTS: &[(&str, Part)] = &[
     ("hashes", hashes::run),
     ("codecs", codecs::run),
+    ("checks", checks::run),
     ("pass", pass::run),
     ("inline", inline::run),
     ("threads", threads::run),

@@ -9,9 +9,6 @@ use super::read::Places;
 use super::*;
 use zmeld_advice::SwapKinds;
 
-/// Who surveys more often reads memory all the time.
-const SURVEYS_EVERY_MIN: Span = Span::seconds(600);
-
 /// All that is wrong with a configuration whose values were all understood.
 pub(super) fn check(config: &Config, places: &Places) -> Vec<Problem> {
     let mut check = Check {
@@ -36,7 +33,6 @@ pub(super) fn check(config: &Config, places: &Places) -> Vec<Problem> {
     check.tunables(config);
     check.watch(config);
     check.reclaim(config);
-    check.survey(config);
     check.guard(config);
     check.metrics(config);
     check.problems
@@ -670,19 +666,6 @@ impl Check<'_> {
         }
     }
 
-    fn survey(&mut self, config: &Config) {
-        let rule = config.watch.survey.as_ref();
-        if let Some(rule) = rule.filter(|rule| rule.every < SURVEYS_EVERY_MIN) {
-            self.error(
-                "watch.survey.every",
-                format!(
-                    "{}: a survey reads all memory; write {SURVEYS_EVERY_MIN} or more",
-                    rule.every
-                ),
-            );
-        }
-    }
-
     fn guard(&mut self, config: &Config) {
         let Some(rule) = &config.watch.guard else {
             return;
@@ -763,25 +746,6 @@ impl Check<'_> {
     }
 
     fn metrics(&mut self, config: &Config) {
-        if let Some(listen) = config.metrics.listen {
-            if !listen.ip().is_loopback() {
-                self.warning(
-                    Trap::PublicMetrics,
-                    "metrics.listen",
-                    format!(
-                        "{listen} can be reached from other machines, and the exporter asks nobody \
-                         who they are; use 127.0.0.1:{}",
-                        listen.port()
-                    ),
-                );
-            }
-            if listen.port() == 0 {
-                self.error(
-                    "metrics.listen",
-                    "port 0 is another one each time; write the port that is asked for figures",
-                );
-            }
-        }
         if let Some(path) = &config.metrics.textfile {
             if path.extension().is_none_or(|extension| extension != "prom") {
                 self.error(

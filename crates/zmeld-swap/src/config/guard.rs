@@ -22,6 +22,11 @@ pub struct GuardRule {
     pub protect: Vec<GroupPattern>,
     /// Nor groups in which a thread has a real-time priority.
     pub protect_real_time: bool,
+    /// Nor the `session.slice` of users' managers, which a desktop's shell is in.
+    pub protect_sessions: bool,
+    /// The last two protect an owner's groups as long as those together hold no more than
+    /// this share of RAM.
+    pub protected_max: Percent,
     /// How long a group has from SIGTERM to SIGKILL.
     pub grace: Span,
 }
@@ -41,6 +46,8 @@ impl Default for GuardRule {
             end: Vec::new(),
             protect: Vec::new(),
             protect_real_time: true,
+            protect_sessions: true,
+            protected_max: Percent::whole(25),
             grace: Span::seconds(3),
         }
     }

@@ -51,8 +51,6 @@ pub enum Section {
     WatchReclaim,
     /// `[watch.guard]`.
     WatchGuard,
-    /// `[watch.survey]`.
-    WatchSurvey,
     /// `[metrics]`.
     Metrics,
 }
@@ -93,6 +91,24 @@ const PAGES: &str = "idle, huge or huge_idle";
 const GROUPS: &str = "list of control groups";
 const LEFT: &str = "left alone";
 const NO_LIMIT: &str = "no limit";
+
+/// Keys that the last version had, by their section, and what to do instead: they are
+/// ignored with a notice, so that no machine boots without swap for one.
+pub(super) const REMOVED: &[(Section, &str, &str)] = &[
+    (
+        Section::Watch,
+        "survey",
+        "enable zmeld-survey.timer, or run zmeld scan --survey PLACE --every 1d",
+    ),
+    (
+        Section::Metrics,
+        "listen",
+        "write textfile, which node_exporter reads",
+    ),
+];
+
+/// Findings that the last version had, which `accept` may still name.
+pub(super) const REMOVED_FINDINGS: &[&str] = &["survey-failed", "public-metrics"];
 
 /// All keys, in the order in which they are documented and written.
 pub const KEYS: &[Key] = &[
@@ -142,6 +158,7 @@ pub const KEYS: &[Key] = &[
         "off, manual, auto or inline",
         "manual",
     ),
+    key(Section::Zmeld, "check_writes", "auto, on or off", LEFT),
     key(Section::Zswap, "compressor", "name of a codec", LEFT),
     key(Section::Zswap, "zpool", "zbud, z3fold or zsmalloc", LEFT),
     key(Section::Zswap, "max_pool_percent", "1 to 100", LEFT),
@@ -233,7 +250,6 @@ pub const KEYS: &[Key] = &[
     key(Section::Watch, "meld", "a table", "no rule"),
     key(Section::Watch, "reclaim", "a table", "no rule"),
     key(Section::Watch, "guard", "a table", "no rule"),
-    key(Section::Watch, "survey", "a table", "no rule"),
     key(Section::WatchRecompress, "enabled", "true or false", "true"),
     key(Section::WatchRecompress, "pages", PAGES, "idle"),
     key(Section::WatchRecompress, "idle_after", "1h", "1h"),
@@ -266,7 +282,7 @@ pub const KEYS: &[Key] = &[
     key(
         Section::WatchReclaim,
         "mechanism",
-        "auto, memory.reclaim or process_madvise",
+        "auto, lru_gen or memory.reclaim",
         "auto",
     ),
     key(Section::WatchReclaim, "idle_after", "1min", "1min"),
@@ -286,24 +302,14 @@ pub const KEYS: &[Key] = &[
         "true or false",
         "true",
     ),
+    key(
+        Section::WatchGuard,
+        "protect_sessions",
+        "true or false",
+        "true",
+    ),
+    key(Section::WatchGuard, "protected_max", "0% to 100%", "25%"),
     key(Section::WatchGuard, "grace", "3s", "3s"),
-    key(Section::WatchSurvey, "enabled", "true or false", "true"),
-    key(
-        Section::WatchSurvey,
-        "place",
-        "absolute path, s3://, gs:// or az://",
-        "/var/lib/zmeld/surveys",
-    ),
-    key(
-        Section::WatchSurvey,
-        "key",
-        "absolute path",
-        "/etc/zmeld/fleet.key",
-    ),
-    key(Section::WatchSurvey, "every", "1d, 6h", "1d"),
-    key(Section::WatchSurvey, "labels", "list of NAME=VALUE", "[]"),
-    key(Section::WatchSurvey, "sketch", "64 to 1048576", "1024"),
-    key(Section::Metrics, "listen", "127.0.0.1:9890", "no exporter"),
     key(
         Section::Metrics,
         "textfile",

@@ -15,7 +15,6 @@
 //! | [`tier`] | zram, zmeld, zswap and disk tiers |
 //! | [`settings`] | tunables, the rules of `zmeld watch`, metrics |
 //! | [`guard`] | the rule of `zmeld watch` that acts before a machine freezes |
-//! | [`survey`] | its rule that leaves surveys behind |
 //! | [`reclaim`] | the rule of `zmeld watch` that reclaims idle memory, groups by name |
 //! | [`trap`] | known traps, and how to say that one is meant |
 //! | [`keys`] | every key once, with what it takes and its default |
@@ -42,7 +41,6 @@ mod read;
 pub mod reclaim;
 pub mod settings;
 pub mod size;
-pub mod survey;
 pub mod tier;
 pub mod trap;
 mod tree;
@@ -60,10 +58,9 @@ pub use settings::{
     MeldRule, Metrics, RecompressRule, Swappiness, Tunable, Tunables, Watch, Which, WritebackRule,
 };
 pub use size::{Bytes, Percent, Size, Span};
-pub use survey::SurveyRule;
 pub use tier::{
-    Cipher, Discard, DiskSwap, Encryption, Kind, MeldMode, RamDevice, RamDriver, Source, Swap,
-    Tier, TierName, Writeback, Zpool, Zswap, ZswapParameter,
+    CheckWrites, Cipher, Discard, DiskSwap, Encryption, Kind, MeldMode, RamDevice, RamDriver,
+    Source, Swap, Tier, TierName, Writeback, Zpool, Zswap, ZswapParameter,
 };
 pub use trap::Trap;
 pub use write::Comments;
@@ -281,11 +278,12 @@ fn understand(
     if !wrong.is_empty() {
         return (None, wrong);
     }
-    let (config, places, wrong) = read::read(&tree);
-    if !wrong.is_empty() {
-        return (None, wrong);
+    let (config, places, mut problems) = read::read(&tree);
+    // Notices are no reason to leave a machine without swap.
+    if problems.iter().any(|it| it.severity == Severity::Error) {
+        return (None, problems);
     }
-    let problems = check::check(&config, &places);
+    problems.extend(check::check(&config, &places));
     (Some((config, places)), problems)
 }
 

@@ -1,6 +1,6 @@
 //! Choices that have a name in the configuration.
 
-use super::{Discard, Mechanism, MeldMode, RamDriver, Which, Zpool};
+use super::{CheckWrites, Discard, Mechanism, MeldMode, RamDriver, Which, Zpool};
 
 /// A choice among few, each with its name.
 pub(crate) trait Named: Copy + PartialEq + 'static {
@@ -76,12 +76,19 @@ impl Named for MeldMode {
     ];
 }
 
+impl Named for CheckWrites {
+    const ALL: &'static [(&'static str, Self)] = &[
+        ("auto", CheckWrites::Auto),
+        ("on", CheckWrites::On),
+        ("off", CheckWrites::Off),
+    ];
+}
+
 impl Named for Mechanism {
     const ALL: &'static [(&'static str, Self)] = &[
         ("auto", Mechanism::Auto),
         ("lru_gen", Mechanism::LruGen),
         ("memory.reclaim", Mechanism::MemoryReclaim),
-        ("process_madvise", Mechanism::ProcessMadvise),
     ];
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use super::keys::{self, Section, KEYS};
+use super::keys::{self, Section, KEYS, REMOVED, REMOVED_FINDINGS};
 use super::named::{EncryptionName, KindName, Named};
 use super::problem::{FilePosition, Problem, Severity};
 use super::tier::{PRIORITIES, SIZE, TIMEOUT};
@@ -29,7 +29,13 @@ pub(super) fn read(root: &Table) -> (Config, Places, Vec<Problem>) {
         watch: top.inner(&mut reader, "watch", &[Section::Watch], watch),
         metrics: top.inner(&mut reader, "metrics", &[Section::Metrics], metrics),
         accept: top.list(&mut reader, "accept", |reader, node, key| {
-            reader.text(node, key, str::parse)
+            match &node.value {
+                Value::String(name) if REMOVED_FINDINGS.contains(&name.as_str()) => {
+                    reader.ignored(&node.place, key, "remove it");
+                    None
+                }
+                _ => reader.text(node, key, str::parse),
+            }
         }),
     };
     (config, reader.places, reader.problems)
@@ -51,11 +57,21 @@ impl Reader {
     }
 
     fn wrong(&mut self, place: &FilePosition, key: &str, what: impl Into<String>) {
+        self.add(Severity::Error, place, key, what.into());
+    }
+
+    /// What the last version knew and this one does not.
+    fn ignored(&mut self, place: &FilePosition, key: &str, way_out: &str) {
+        let what = format!("is ignored, since this version has it no more; {way_out}");
+        self.add(Severity::Notice, place, key, what);
+    }
+
+    fn add(&mut self, severity: Severity, place: &FilePosition, key: &str, what: String) {
         self.problems.push(Problem {
             place: Some(place.clone()),
             key: key.to_owned(),
-            what: what.into(),
-            severity: Severity::Error,
+            what,
+            severity,
             trap: None,
         });
     }
@@ -106,6 +122,12 @@ impl<'t> Open<'t> {
                 continue;
             }
             let (place, key) = (&entry.key_place, dotted(path, &entry.written));
+            let mut removed = REMOVED.iter();
+            let is_it = |it: &&(Section, &str, &str)| sections.contains(&it.0) && it.1 == name;
+            if let Some((_, _, way_out)) = removed.find(is_it) {
+                reader.ignored(place, &key, way_out);
+                continue;
+            }
             match elsewhere(name, sections) {
                 Some(section) => {
                     let what = format!("is for {}; remove it here", section.kinds());
@@ -432,9 +454,12 @@ fn tier_of_kind(
 }
 
 fn ram(reader: &mut Reader, open: &Open<'_>, driver: RamDriver, swap: Swap) -> RamDevice {
-    let meld = match driver {
-        RamDriver::Zram => MeldMode::Off,
-        RamDriver::Zmeld => open.named(reader, "meld").unwrap_or(MeldMode::Manual),
+    let (meld, check_writes) = match driver {
+        RamDriver::Zram => (MeldMode::Off, None),
+        RamDriver::Zmeld => (
+            open.named(reader, "meld").unwrap_or(MeldMode::Manual),
+            open.named(reader, "check_writes"),
+        ),
     };
     let mut turn = 0;
     let mut recompress = open.list(reader, "recompress", |reader, node, key| {
@@ -452,6 +477,7 @@ fn ram(reader: &mut Reader, open: &Open<'_>, driver: RamDriver, swap: Swap) -> R
             .optional(reader, "writeback", &[Section::Writeback], writeback)
             .flatten(),
         meld,
+        check_writes,
         swap,
     }
 }
@@ -717,7 +743,6 @@ fn watch(reader: &mut Reader, open: &Open<'_>) -> Watch {
         meld: open.rule(reader, "meld", Section::WatchMeld, watch_meld),
         reclaim: open.rule(reader, "reclaim", Section::WatchReclaim, watch_reclaim),
         guard: open.rule(reader, "guard", Section::WatchGuard, watch_guard),
-        survey: open.rule(reader, "survey", Section::WatchSurvey, watch_survey),
         dry_run: open.boolean(reader, "dry_run").unwrap_or(false),
     }
 }
@@ -773,9 +798,7 @@ fn watch_reclaim(reader: &mut Reader, open: &Open<'_>) -> ReclaimRule {
         protect_real_time: open
             .boolean(reader, "protect_real_time")
             .unwrap_or(standard.protect_real_time),
-        mechanism: open
-            .named(reader, "mechanism")
-            .unwrap_or(standard.mechanism),
+        mechanism: mechanism(reader, open).unwrap_or(standard.mechanism),
         idle_after: open
             .parsed(reader, "idle_after")
             .unwrap_or(standard.idle_after),
@@ -807,22 +830,28 @@ fn watch_guard(reader: &mut Reader, open: &Open<'_>) -> GuardRule {
         protect_real_time: open
             .boolean(reader, "protect_real_time")
             .unwrap_or(standard.protect_real_time),
+        protect_sessions: open
+            .boolean(reader, "protect_sessions")
+            .unwrap_or(standard.protect_sessions),
+        protected_max: open
+            .share(reader, "protected_max")
+            .unwrap_or(standard.protected_max),
         grace: open.parsed(reader, "grace").unwrap_or(standard.grace),
     }
 }
 
-fn watch_survey(reader: &mut Reader, open: &Open<'_>) -> SurveyRule {
-    let standard = SurveyRule::default();
-    SurveyRule {
-        place: open
-            .text(reader, "place", survey::place)
-            .unwrap_or(standard.place),
-        key: open.absolute(reader, "key").unwrap_or(standard.key),
-        every: open.parsed(reader, "every").unwrap_or(standard.every),
-        labels: open.list(reader, "labels", |reader, node, key| {
-            reader.text(node, key, survey::label)
-        }),
-        sketch: open.number(reader, "sketch", 64, 1 << 20),
+fn mechanism(reader: &mut Reader, open: &Open<'_>) -> Option<Mechanism> {
+    match open.node("mechanism") {
+        // What the last version had.
+        Some(node) if matches!(&node.value, Value::String(name) if name == "process_madvise") => {
+            reader.ignored(
+                &node.place,
+                &open.key("mechanism"),
+                "remove it: memory goes by lru_gen or memory.reclaim",
+            );
+            None
+        }
+        _ => open.named(reader, "mechanism"),
     }
 }
 
@@ -835,11 +864,6 @@ fn groups(reader: &mut Reader, open: &Open<'_>, name: &str) -> Option<Vec<GroupP
 
 fn metrics(reader: &mut Reader, open: &Open<'_>) -> Metrics {
     Metrics {
-        listen: open.text(reader, "listen", |text| {
-            text.parse().map_err(|_| {
-                format!("{text:?} is no address; write it with its port, 127.0.0.1:9890")
-            })
-        }),
         textfile: open.absolute(reader, "textfile"),
         melding: open.boolean(reader, "melding").unwrap_or(false),
     }

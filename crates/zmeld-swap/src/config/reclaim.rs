@@ -20,7 +20,7 @@ pub struct ReclaimRule {
     /// What the kernel is asked by.
     #[serde(default)]
     pub mechanism: Mechanism,
-    /// By `lru_gen` and `process_madvise`, only what was not used for so long.
+    /// By `lru_gen`, only what was not used for so long.
     #[serde(default = "idle_after")]
     pub idle_after: Span,
     /// How often a little is reclaimed.
@@ -71,9 +71,6 @@ pub enum Mechanism {
     /// 5.19).
     #[serde(rename = "memory.reclaim")]
     MemoryReclaim,
-    /// By `MADV_PAGEOUT` on what processes do not touch (Linux 5.10).
-    #[serde(rename = "process_madvise")]
-    ProcessMadvise,
 }
 
 /// Which control groups: a name as `postgresql.service`, wherever it stands, or a path
@@ -87,12 +84,28 @@ impl GroupPattern {
     /// `/system.slice/ssh.service`.
     pub fn matches(&self, path: &str) -> bool {
         let mut names = parts(path);
-        if !self.0.starts_with('/') {
+        if !self.is_path() {
             return names.last().is_some_and(|name| is_like(&self.0, name));
         }
         let is_each_like =
             parts(&self.0).all(|wanted| names.next().is_some_and(|name| is_like(wanted, name)));
         is_each_like && names.next().is_none()
+    }
+
+    /// Whether it is a path from the root on, and no name that may stand anywhere.
+    pub(crate) fn is_path(&self) -> bool {
+        self.0.starts_with('/')
+    }
+
+    /// The form of the names in the group of that path that are meant, or lead to what is.
+    pub(crate) fn leads_below(&self, path: &str) -> Option<&str> {
+        let mut forms = parts(&self.0);
+        if self.is_path() {
+            for name in parts(path) {
+                forms.next().filter(|form| is_like(form, name))?;
+            }
+        }
+        forms.next()
     }
 }
 
@@ -102,7 +115,7 @@ fn parts(path: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Whether a name is of that form, in which `*` stands for any characters.
-fn is_like(form: &str, name: &str) -> bool {
+pub(crate) fn is_like(form: &str, name: &str) -> bool {
     let Some((begin, rest)) = form.split_once('*') else {
         return form == name;
     };

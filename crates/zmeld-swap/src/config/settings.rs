@@ -1,11 +1,10 @@
 //! Tunables, the rules of `zmeld watch`, metrics.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Bytes, GuardRule, Percent, ReclaimRule, Span, SurveyRule};
+use super::{Bytes, GuardRule, Percent, ReclaimRule, Span};
 
 /// The kernel's tunables; what is not given is left alone, but for reading ahead where all
 /// swap is in RAM. The names are the kernel's, below `/proc/sys/vm` where nothing else is
@@ -127,9 +126,6 @@ pub struct Watch {
     /// Act before the machine freezes.
     #[serde(default)]
     pub guard: Option<GuardRule>,
-    /// Leave surveys behind.
-    #[serde(default)]
-    pub survey: Option<SurveyRule>,
     /// Only log what would be done.
     pub dry_run: bool,
 }
@@ -144,7 +140,6 @@ impl Default for Watch {
             meld: None,
             reclaim: None,
             guard: None,
-            survey: None,
             dry_run: false,
         }
     }
@@ -158,8 +153,7 @@ impl Watch {
 
     /// Whether the guard has no other rule to make room with.
     pub(crate) fn is_guard_alone(&self) -> bool {
-        let rules = self.rules();
-        rules.contains(&"guard") && rules.iter().all(|rule| ["guard", "survey"].contains(rule))
+        self.rules() == ["guard"]
     }
 
     /// The names of the rules that there are.
@@ -170,7 +164,6 @@ impl Watch {
             ("meld", self.meld.is_some()),
             ("reclaim", self.reclaim.is_some()),
             ("guard", self.guard.is_some()),
-            ("survey", self.survey.is_some()),
         ];
         all.into_iter().filter(|it| it.1).map(|it| it.0).collect()
     }
@@ -265,8 +258,6 @@ impl Default for MeldRule {
 /// Where figures are offered to a monitoring system.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Metrics {
-    /// Where the exporter listens.
-    pub listen: Option<SocketAddr>,
     /// The file that `zmeld watch` writes for node_exporter's textfile collector.
     pub textfile: Option<PathBuf>,
     /// Whether those figures are among them that tell whether a page had a twin.

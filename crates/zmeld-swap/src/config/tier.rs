@@ -125,6 +125,9 @@ pub struct RamDevice {
     pub writeback: Option<Writeback>,
     /// When identical pages are melded. [`MeldMode::Off`] for zram.
     pub meld: MeldMode,
+    /// Whether zmeld checks what its codecs encode; without, as the module has it.
+    #[serde(default)]
+    pub check_writes: Option<CheckWrites>,
     /// How it is swapped to.
     pub swap: Swap,
 }
@@ -152,6 +155,19 @@ pub enum MeldMode {
     Auto,
     /// At write time, always.
     Inline,
+}
+
+/// Whether what a codec encoded is decoded and compared with the page before it is
+/// used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CheckWrites {
+    /// zword's, and every codec's in recompression.
+    Auto,
+    /// Every codec's.
+    On,
+    /// None's.
+    Off,
 }
 
 /// The backing device of a RAM device.

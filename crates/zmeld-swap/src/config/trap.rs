@@ -48,8 +48,6 @@ traps! {
     UnstableName = "unstable-name",
     /// Hibernation with a RAM device.
     Hibernation = "hibernation",
-    /// Figures offered to other machines.
-    PublicMetrics = "public-metrics",
     /// Something set up for `zmeld watch` and no rule that uses it, or the reverse.
     UnusedRule = "unused-rule",
     /// A limit of nothing, which any cost is above.
@@ -66,6 +64,8 @@ traps! {
     FileInRam = "file-in-ram",
     /// A zmeld device read pages that are not what was written.
     VerifyMismatch = "verify-mismatch",
+    /// A codec of a zmeld device encoded pages wrongly.
+    EncodeErrors = "encode-errors",
     /// A device refused writes.
     FailedWrites = "failed-writes",
     /// The kernel killed processes for want of the machine's memory.
@@ -100,12 +100,12 @@ traps! {
     MountedWithoutDiscard = "mounted-without-discard",
     /// Rules, and no `zmeld watch` that carries them out.
     NoWatch = "no-watch",
-    /// The last survey of a watch failed.
-    SurveyFailed = "survey-failed",
     /// Two services that end programs.
     TwoGuards = "two-guards",
     /// Two that reclaim ahead of time.
     TwoReclaimers = "two-reclaimers",
+    /// A drive that is to be encrypted, swapped to as it is: shown all the same.
+    NotEncrypted = "not-encrypted",
     /// Pages that do not compress.
     Incompressible = "incompressible",
     /// Pages that repeat one word.

@@ -180,6 +180,8 @@ impl Writer<'_> {
         }
         if device.driver == RamDriver::Zmeld {
             self.line("meld", text(device.meld.name()));
+            let check_writes = device.check_writes.map(CheckWrites::name);
+            self.given("check_writes", check_writes, text);
         }
         self.swap(&device.swap, optional);
         if let Some(writeback) = &device.writeback {
@@ -283,7 +285,6 @@ impl Writer<'_> {
             meld: None,
             reclaim: None,
             guard: None,
-            survey: None,
             ..watch.clone()
         };
         if bare != standard || self.comments.contains_key("watch") {
@@ -349,18 +350,12 @@ impl Writer<'_> {
             let real_time = rule.protect_real_time;
             let written = Value::Boolean(real_time);
             self.unless("protect_real_time", &real_time, &true, written);
+            let sessions = rule.protect_sessions;
+            let written = Value::Boolean(sessions);
+            self.unless("protect_sessions", &sessions, &true, written);
+            let (most, standard) = (rule.protected_max, GuardRule::default().protected_max);
+            self.unless("protected_max", &most, &standard, text(most));
             self.line("grace", text(rule.grace));
-        }
-        if let Some(rule) = &watch.survey {
-            self.table("watch.survey".to_owned());
-            self.line("place", text(&rule.place));
-            self.line("key", text(rule.key.display()));
-            self.line("every", text(rule.every));
-            let labels = Value::Array(rule.labels.iter().map(text).collect());
-            self.unless("labels", &rule.labels, &Vec::new(), labels);
-            self.given("sketch", rule.sketch, |contents| {
-                Value::Integer(contents.into())
-            });
         }
     }
 
@@ -369,7 +364,6 @@ impl Writer<'_> {
             return;
         }
         self.table("metrics".to_owned());
-        self.given("listen", metrics.listen, text);
         self.given("textfile", metrics.textfile.as_ref(), |path| {
             text(path.display())
         });

@@ -261,7 +261,7 @@ impl Maker<'_> {
         let program = quoted(&self.program.to_string_lossy());
         let config = self.config_words();
         line(&format!("ExecStart={program} up --boot{config}{only}"));
-        line(&format!("ExecStop={program} down{only}"));
+        line(&format!("ExecStop={program} down --boot{only}"));
         line(&format!("TimeoutStartSec={}", service.timeout));
         // Reading everything back into RAM takes as long as it takes.
         line("TimeoutStopSec=infinity");
@@ -318,25 +318,11 @@ impl Maker<'_> {
                 line.push_str(&self.config_words());
             }
             let is_watch = file == "zmeld-watch.service";
-            let survey = config.watch.survey.as_ref().filter(|_| is_watch);
-            if survey.is_some() && line == "MemoryMax=128M" {
-                // A survey, in a process of its own, has 64 MiB more, and goes first.
-                line = "MemoryMax=192M".to_owned();
-            }
             filled.push_str(&line);
             filled.push('\n');
-            if let (Some(rule), true) = (survey, line == "ProtectSystem=strict") {
-                filled.push_str("StateDirectory=zmeld/surveys\nStateDirectoryMode=0700\n");
-                if rule.is_in_a_store() {
-                    filled.push_str("EnvironmentFile=-/etc/zmeld/survey.env\n");
-                } else {
-                    let folder = quoted(&format!("-{}", rule.place));
-                    filled.push_str(&format!("ReadWritePaths={folder}\n"));
-                }
-            }
             if line == "ProtectSystem=strict" {
                 let folder = config.metrics.textfile.as_deref().and_then(Path::parent);
-                if let (true, Some(folder)) = (file == "zmeld-watch.service", folder) {
+                if let (true, Some(folder)) = (is_watch, folder) {
                     // The folder may belong to an exporter that is not installed.
                     let folder = quoted(&format!("-{}", folder.display()));
                     filled.push_str(&format!("ReadWritePaths={folder}\n"));

@@ -35,6 +35,33 @@ pub(super) fn mismatch(view: &View) -> Vec<Found> {
         .collect()
 }
 
+/// A codec encoded pages to bytes that do not give them back. `check_writes` kept them
+/// from being used.
+pub(super) fn encode_errors(view: &View) -> Vec<Found> {
+    view.now
+        .devices
+        .iter()
+        .filter_map(|device| {
+            let melding = device.melding.as_ref()?;
+            let wrong = melding.encode_errors();
+            if wrong == 0 {
+                return None;
+            }
+            Some(Found::new(
+                &device.name,
+                "a codec encoded pages wrongly; they were kept as they are",
+                format!("{} pages did not decode to what they were", count(wrong)),
+                format!(
+                    "leave check_writes on; dmesg names the codec: choose another one, or a \
+                     newer zmeld.ko, then swapoff /dev/{0} (or umount it) and set it up anew; \
+                     if that does not end it, test the RAM (memtest86+)",
+                    device.name
+                ),
+            ))
+        })
+        .collect()
+}
+
 /// A sample found duplicates, and melding is off.
 pub(super) fn unused(view: &View) -> Vec<Found> {
     view.now

@@ -182,7 +182,9 @@ macro_rules! rules {
 
 rules! {
     "verify-mismatch", Critical, melding::mismatch;
+    "encode-errors", Critical, melding::encode_errors;
     "failed-writes", Critical, sizing::failed_writes;
+    "not-encrypted", Critical, applied::in_plain;
     "oom-kills", Critical, pressure::oom_kills;
     "group-oom-kills", Warning, pressure::group_oom_kills;
     "zram-with-zswap", Warning, combination::zram_with_zswap;
@@ -203,7 +205,6 @@ rules! {
     "discard-blocked", Warning, upkeep::discard_blocked;
     "unreadable-notes", Warning, upkeep::unreadable_notes;
     "no-watch", Warning, upkeep::no_watch;
-    "survey-failed", Warning, upkeep::survey_failed;
     "mounted-without-discard", Notice, upkeep::mounted_without_discard;
     "unused-rule", Notice, upkeep::nothing_fires;
     "two-guards", Notice, upkeep::two_guards;
@@ -216,8 +217,13 @@ rules! {
     "pass-not-worth", Notice, melding::not_worth;
 }
 
-/// Nobody means data to be lost: these are shown, whatever is accepted.
-const OF_DATA: [&str; 2] = ["verify-mismatch", "failed-writes"];
+/// Nobody means data to be lost or to be read: these are shown, whatever is accepted.
+const OF_DATA: [&str; 4] = [
+    "verify-mismatch",
+    "encode-errors",
+    "failed-writes",
+    "not-encrypted",
+];
 
 /// What is wrong now, the gravest first. What the configuration accepts by name
 /// (`accept`) is left out. A machine without a configuration is compared with what

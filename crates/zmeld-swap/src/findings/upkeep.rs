@@ -154,21 +154,6 @@ pub(super) fn two_reclaimers(view: &View) -> Vec<Found> {
     found.collect()
 }
 
-/// The last survey of `[watch.survey]` was none.
-pub(super) fn survey_failed(view: &View) -> Vec<Found> {
-    let survey = view.now.survey.as_ref();
-    let failed = survey.and_then(|it| Some((it, it.problem.as_ref()?)));
-    let found = failed.map(|(survey, problem)| {
-        Found::new(
-            "watch.survey",
-            "the last survey of this machine failed",
-            format!("{problem}; failed {}, done {}", survey.failed, survey.done),
-            "what it names; zmeld scan --survey PLACE shows the same",
-        )
-    });
-    found.into_iter().collect()
-}
-
 /// Writeback and recompression only happen when somebody asks, each time.
 pub(super) fn nothing_fires(view: &View) -> Vec<Found> {
     let mut found = Vec::from_iter(ends_nothing(view));

@@ -42,6 +42,7 @@ fn area(device: &str, options: &str, line: &Line, volumes: &[Volume], into: &mut
     let mut comment = line.to_string();
     let mut encryption = Encryption::None;
     let mut discards = false;
+    let mut may_fail = false;
     let source = if is_file {
         Source::File {
             path: PathBuf::from(device),
@@ -56,12 +57,19 @@ fn area(device: &str, options: &str, line: &Line, volumes: &[Volume], into: &mut
                 Some(known) => {
                     encryption = known.clone();
                     discards = volume.discards;
+                    may_fail = volume.may_fail;
                     comment = format!("{comment}\n{}", volume.line);
                     into.found(Path::new(CRYPTTAB));
                     volume.device.clone()
                 }
                 None => {
                     comment = format!("{comment}\n{} stays as it is", volume.line);
+                    if let Some(option) = &volume.unknown {
+                        into.left(
+                            &volume.line,
+                            &format!("option {option:?}: it stays as it is"),
+                        );
+                    }
                     device.to_owned()
                 }
             },
@@ -95,7 +103,7 @@ fn area(device: &str, options: &str, line: &Line, volumes: &[Volume], into: &mut
     };
     let name = path.map_or("disk".into(), |name| name.to_string_lossy());
     let name = name.into_owned();
-    into.add(&name, optional, Kind::Disk(disk), comment);
+    into.add(&name, optional || may_fail, Kind::Disk(disk), comment);
 }
 
 /// Reads the options into a tier: whether the boot goes on without it. None where it is
@@ -146,9 +154,20 @@ struct Volume {
     device: String,
     /// Nothing where it asks for a passphrase or does what zmeld does not.
     encryption: Option<Encryption>,
+    /// The option that zmeld would have to do and does not.
+    unknown: Option<String>,
     discards: bool,
+    may_fail: bool,
     line: Line,
 }
+
+/// Options of every volume that say what zmeld does as well. Any other may say where its
+/// data begins, or what else has to be there: a volume with one stays as it is.
+const KNOWN: [&str; 4] = ["discard", "nofail", "noearly", ""];
+/// Those of a volume with a random key, which no passphrase is hashed for.
+const KNOWN_OF_RANDOM: [&str; 5] = ["swap", "plain", "cipher", "size", "hash"];
+/// Those of a LUKS volume, whose header says the rest.
+const KNOWN_OF_LUKS: [&str; 1] = ["luks"];
 
 fn volumes(root: &Path) -> Result<Vec<Volume>, Error> {
     let mut volumes = Vec::new();
@@ -172,20 +191,28 @@ fn volumes(root: &Path) -> Result<Vec<Volume>, Error> {
                 .and_then(|size| size.parse().ok())
                 .unwrap_or(standard.key_size),
         };
-        let encryption = if random && options.contains(&"swap") {
-            Some(Encryption::Random { cipher })
+        let (encryption, known) = if random && options.contains(&"swap") {
+            (Encryption::Random { cipher }, &KNOWN_OF_RANDOM[..])
         } else if key.starts_with('/') && !random && !options.contains(&"plain") {
-            Some(Encryption::Luks {
+            let luks = Encryption::Luks {
                 key_file: PathBuf::from(key),
                 cipher: Cipher::default(),
-            })
+            };
+            (luks, &KNOWN_OF_LUKS[..])
         } else {
-            None
+            (Encryption::None, &[][..])
         };
+        let is_zmelds = encryption != Encryption::None;
+        let unknown = options.iter().find(|option| {
+            let name = option.split_once('=').map_or(**option, |(name, _)| name);
+            is_zmelds && !known.contains(&name) && !KNOWN.contains(&name)
+        });
         volumes.push(Volume {
             name: name.clone(),
             device: device.clone(),
-            encryption,
+            encryption: Some(encryption).filter(|_| is_zmelds && unknown.is_none()),
+            unknown: unknown.map(|option| (*option).to_owned()),
+            may_fail: options.contains(&"nofail"),
             discards: options.contains(&"discard"),
             line,
         });

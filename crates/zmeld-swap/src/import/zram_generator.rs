@@ -139,6 +139,7 @@ fn device(name: &str, section: &Section, ram_bytes: u64, into: &mut Imported) {
         recompress: Vec::new(),
         writeback: None,
         meld: MeldMode::Off,
+        check_writes: None,
         swap: Swap {
             priority: Some(100),
             discard: Discard::Both,

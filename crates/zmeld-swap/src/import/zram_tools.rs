@@ -80,6 +80,7 @@ pub(super) fn import(root: &Path, into: &mut Imported) -> Result<(), Error> {
         recompress: Vec::new(),
         writeback: None,
         meld: MeldMode::Off,
+        check_writes: None,
         swap: Swap {
             priority: Some(priority),
             discard: Discard::None,

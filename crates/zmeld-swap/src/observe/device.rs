@@ -180,20 +180,25 @@ impl Backed {
     }
 }
 
-/// What a zmeld device says of its melding: `meld_mode`, `verify`, and the lines of
-/// `meld_stat`, by name.
+/// What a zmeld device says of its melding: `meld_mode`, `verify`, `check_writes`, and
+/// the lines of `meld_stat`, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Melding {
     /// `off`, `manual`, `auto` or `inline`.
     pub mode: String,
     /// Whether fingerprints are checked on every read.
     pub verify: bool,
+    /// Whether what is encoded is decoded and compared: `auto`, `on` or `off`; empty where
+    /// the module has no such check.
+    pub check_writes: String,
     /// The lines of `meld_stat` with a number: name and number.
     pub counters: BTreeMap<String, i64>,
 }
 
 /// The counter of pages that did not have their fingerprint.
 const MISMATCHES: &str = "mismatches";
+/// The counter of pages that a codec encoded wrongly.
+const ENCODE_ERRORS: &str = "encode_errors";
 
 impl Melding {
     /// Reads the lines of `meld_stat`, a name and a value each; lines whose value is
@@ -237,6 +242,11 @@ impl Melding {
         self.counter(MISMATCHES)
     }
 
+    /// Pages that a codec encoded to bytes that do not give them back.
+    pub fn encode_errors(&self) -> u64 {
+        self.counter(ENCODE_ERRORS)
+    }
+
     /// The share of duplicates in the last sample, 0 to 1; `None` before the first.
     pub fn duplicates_sampled(&self) -> Option<f64> {
         let sampled = self.counter("pass_pages_sampled");
@@ -255,7 +265,9 @@ impl Device {
         if let Some(held) = &mut self.held {
             held.compressed_bytes = held.compressed_bytes.saturating_add(melding.melded_bytes());
         }
-        melding.counters.retain(|name, _| name == MISMATCHES);
+        melding
+            .counters
+            .retain(|name, _| [MISMATCHES, ENCODE_ERRORS].contains(&name.as_str()));
     }
 
     /// Stored pages that are in memory: without those that were written back.
@@ -375,15 +387,17 @@ fn melding(reader: &mut Reader, folder: &str) -> Option<Melding> {
         reader.malformed(&path, &format!("\"{line}\" is not a name with a value"));
         BTreeMap::new()
     });
-    let mode = reader
-        .line(&format!("{folder}/meld_mode"))
-        .map(|text| match choices(&text) {
+    let mut chosen = |name: &str| {
+        let text = reader.line(&format!("{folder}/{name}"));
+        text.map(|text| match choices(&text) {
             (chosen, _) if !chosen.is_empty() => chosen,
             _ => text,
         })
-        .unwrap_or_default();
+        .unwrap_or_default()
+    };
     Some(Melding {
-        mode,
+        mode: chosen("meld_mode"),
+        check_writes: chosen("check_writes"),
         verify: reader.switch(&format!("{folder}/verify")) == Some(true),
         counters,
     })

@@ -12,7 +12,6 @@
 //! | `disk` | what lies under a swap area, down to the drive |
 //! | [`lately`] | what happened in the last hour, and in which control group |
 //! | [`guarded`] | what its guard saw and did |
-//! | [`surveyed`] | what became of the surveys that it makes |
 //! | [`reclaimed`] | what `zmeld watch` reclaimed ahead of time |
 //! | `headroom` | how much more programs can take |
 //! | [`tier`] | all of it as one table, in the order in which pages go there |
@@ -28,7 +27,6 @@ pub mod lately;
 mod note;
 mod reader;
 pub mod reclaimed;
-pub mod surveyed;
 mod system;
 pub mod tier;
 mod zswap;
@@ -47,7 +45,6 @@ pub use headroom::Headroom;
 pub use lately::{Lately, Since};
 pub use reader::{Problem, Warning};
 pub use reclaimed::Reclaimed;
-pub use surveyed::Surveyed;
 pub use system::{Activity, Group, Hibernation, Memory, Pressure, Stall, SwapArea, Tunables};
 pub use tier::{TierKind, TierState};
 pub use zswap::Zswap;
@@ -92,9 +89,6 @@ pub struct Observation {
     /// What its guard saw and did; absent where there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guard: Option<Guarded>,
-    /// What became of the surveys of `zmeld watch`; absent where it makes none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub survey: Option<Surveyed>,
     /// Other services that end programs when memory is short.
     pub other_guards: Vec<String>,
     /// By what DAMON reclaims memory ahead of time.
@@ -138,7 +132,6 @@ impl Observation {
         let lately = lately::read(&mut reader, kills, groups.as_deref(), &devices);
         let reclaim = reclaimed::read(&mut reader);
         let guard = guarded::read(&mut reader);
-        let survey = surveyed::read(&mut reader);
         Observation {
             kernel: system.kernel,
             page_size: page_size.max(1),
@@ -154,7 +147,6 @@ impl Observation {
             lately,
             reclaim,
             guard,
-            survey,
             other_guards: guarded::others(&reader),
             damon_reclaim: DamonReclaim::read(host),
             warnings: reader.warnings,

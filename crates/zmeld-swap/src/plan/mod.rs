@@ -24,7 +24,7 @@ use crate::step::{Record, Step};
 use crate::steps::{Area, SetAttribute};
 use zmeld_linux::Host;
 
-pub use against::{against, guarding, is_disproved, room_for, Gap, Guarding};
+pub use against::{against, guarding, is_disproved, lacks_for_reclaim, room_for, Gap, Guarding};
 pub(crate) use against::{is_denied, of_up};
 pub use stand_in::{RefusedModule, StandIn};
 pub use tunables::Measured;
@@ -239,6 +239,10 @@ impl Plan {
         }
         draft.tunables()?;
         draft.take_over()?;
+        if !options.only_named {
+            let lacking = draft.machine.lacks(draft.config);
+            draft.problems.extend(lacking);
+        }
         draft.traps();
         let Draft {
             groups,
@@ -303,13 +307,21 @@ impl Plan {
         })
     }
 
-    /// Whether the plan decides about a recorded group: with `only`, other tiers
-    /// are left as they are.
+    /// Whether the plan decides about a recorded group that is not in it: with `only`,
+    /// other tiers are left as they are, and so is what was done for them.
     pub fn speaks_of(&self, group: &str) -> bool {
-        match &self.only {
-            Some(only) if Group::is_tier(group) => {
-                only.iter().any(|tier| group == Group::of_tier(tier))
-            }
+        let Some(only) = &self.only else {
+            return true;
+        };
+        let has = |is_it: fn(&Kind) -> bool| {
+            let mut tiers = only.iter().filter_map(|name| self.config.tier(name));
+            tiers.any(|tier| is_it(&tier.kind))
+        };
+        match group {
+            // Of the tiers, those in RAM need it, and zswap does not suffer it.
+            ram::ZSWAP_OFF => has(|kind| !matches!(kind, Kind::Disk(_))),
+            take_over::GROUP => false,
+            group if Group::is_tier(group) => only.iter().any(|it| group == Group::of_tier(it)),
             _ => true,
         }
     }

@@ -15,6 +15,9 @@ use crate::steps::{
 
 use super::{Draft, Steps};
 
+/// The part of a plan that switches zswap off.
+pub(super) const ZSWAP_OFF: &str = "zswap-off";
+
 impl Draft<'_> {
     pub(super) fn ram(
         &mut self,
@@ -33,7 +36,14 @@ impl Draft<'_> {
             Step::AddDevice(AddDevice { driver }),
             "a device of its own: nobody else's is touched",
         );
-        codecs(device, self.machine.feature(driver), steps)?;
+        let feature = self.machine.feature(driver);
+        // An experiment compares what it names; a machine is better off with another codec
+        // than without swap.
+        codecs(
+            device,
+            Some(feature).filter(|_| self.options.only_named),
+            steps,
+        )?;
         if let Some(backing) = backing {
             steps.set(
                 SetAttribute::BackingDevice(backing),
@@ -51,6 +61,12 @@ impl Draft<'_> {
             steps.set(
                 SetAttribute::Meld(device.meld),
                 "when identical pages are melded",
+            );
+        }
+        if let Some(check_writes) = device.check_writes {
+            steps.set(
+                SetAttribute::CheckWrites(check_writes),
+                "whether what is encoded is decoded and compared before it is used",
             );
         }
         let make = MakeSwap {
@@ -199,7 +215,6 @@ impl Draft<'_> {
     /// zswap in front of a RAM device compresses every page twice; where the
     /// kernel has it switched on by itself, it is switched off meanwhile.
     fn zswap_off(&mut self) {
-        const GROUP: &str = "zswap-off";
         let accepted = self
             .config
             .accept
@@ -209,13 +224,13 @@ impl Draft<'_> {
             .zswap
             .as_ref()
             .is_some_and(|zswap| zswap.enabled);
-        let recorded = self.recorded(GROUP).next().is_some();
-        let there = self.groups.iter().any(|group| group.name == GROUP);
+        let recorded = self.recorded(ZSWAP_OFF).next().is_some();
+        let there = self.groups.iter().any(|group| group.name == ZSWAP_OFF);
         if there || accepted || self.config.zswap().is_some() || !(enabled || recorded) {
             return;
         }
         let mut steps = Steps {
-            name: GROUP,
+            name: ZSWAP_OFF,
             records: self.records,
             steps: Vec::new(),
         };
@@ -227,7 +242,7 @@ impl Draft<'_> {
         );
         let steps = steps.steps;
         self.groups.push(super::Group {
-            name: GROUP.to_owned(),
+            name: ZSWAP_OFF.to_owned(),
             optional: false,
             steps,
         });
@@ -235,7 +250,11 @@ impl Draft<'_> {
 }
 
 /// What pages are compressed with, and what they may be compressed with again.
-fn codecs(device: &RamDevice, feature: &Feature, steps: &mut Steps<'_>) -> Result<(), Error> {
+fn codecs(
+    device: &RamDevice,
+    must_have: Option<&Feature>,
+    steps: &mut Steps<'_>,
+) -> Result<(), Error> {
     let parameters = |codec: &Codec, priority: u8, steps: &mut Steps<'_>| {
         if let Some(parameters) = codec.parameters(priority) {
             steps.set(
@@ -245,7 +264,7 @@ fn codecs(device: &RamDevice, feature: &Feature, steps: &mut Steps<'_>) -> Resul
         }
     };
     if let Some(codec) = &device.codec {
-        has_codec(feature, codec)?;
+        has_codec(must_have, codec)?;
         steps.set(
             SetAttribute::Codec(codec.name.clone()),
             "what pages are compressed with",
@@ -254,7 +273,7 @@ fn codecs(device: &RamDevice, feature: &Feature, steps: &mut Steps<'_>) -> Resul
     }
     for recompression in &device.recompress {
         let (priority, codec) = (recompression.priority, &recompression.codec);
-        has_codec(feature, codec)?;
+        has_codec(must_have, codec)?;
         let again = SetAttribute::Recompression {
             codec: codec.name.clone(),
             priority,
@@ -266,13 +285,13 @@ fn codecs(device: &RamDevice, feature: &Feature, steps: &mut Steps<'_>) -> Resul
 }
 
 /// Refuses a codec that the driver has not got, as far as a device shows.
-fn has_codec(feature: &Feature, codec: &Codec) -> Result<(), Error> {
-    match feature.codecs.is_empty() || feature.codecs.contains(&codec.name) {
-        true => Ok(()),
-        false => Err(Error::NoCodec {
+fn has_codec(must_have: Option<&Feature>, codec: &Codec) -> Result<(), Error> {
+    match must_have.map(|feature| &feature.codecs) {
+        Some(there) if !there.is_empty() && !there.contains(&codec.name) => Err(Error::NoCodec {
             codec: codec.name.clone(),
-            there: feature.codecs.join(", "),
+            there: there.join(", "),
         }),
+        _ => Ok(()),
     }
 }
 

@@ -142,6 +142,7 @@ fn replace(device: &mut RamDevice, zram: &Feature) {
     let is_there = |codec: &Codec| zram.codecs.contains(&codec.name);
     device.driver = RamDriver::Zram;
     device.meld = MeldMode::Off;
+    device.check_writes = None;
     device.recompress.clear();
     let codec = device.codec.take().filter(is_there);
     device.codec = codec.map(|codec| Codec::new(&codec.name));

@@ -15,7 +15,7 @@ use crate::steps::SwapOff;
 use super::{areas, Draft, Group, Steps};
 
 /// The part of a plan.
-const GROUP: &str = "take-over";
+pub(super) const GROUP: &str = "take-over";
 
 impl Draft<'_> {
     /// The steps that switch the other areas off, after zmeld's own are on: what

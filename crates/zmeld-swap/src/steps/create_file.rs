@@ -3,22 +3,18 @@
 //! It is made under a name that nothing else has, and given its own when it is written
 //! down which file it is: a run that was killed leaves none whose owner is in doubt.
 
-use std::fs::{File, Metadata, OpenOptions};
+use std::ffi::OsStr;
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{
-    fallocate, fstatvfs, ioctl_getflags, ioctl_setflags, renameat_with, statfs, FallocateFlags,
-    IFlags, RenameFlags, CWD,
-};
-use rustix::io::Errno;
+use rustix::fs::{fallocate, ioctl_getflags, ioctl_setflags, FallocateFlags, IFlags};
 use serde::{Deserialize, Serialize};
 
-use super::{thing, Thing};
+use super::{pin, thing, Thing};
 use crate::error::Error;
-use crate::identity::{self, new_uuid, Identity};
+use crate::identity::{new_uuid, Identity};
 use crate::step::{left_as_it_is, MadeDevice, Record, Reversible, StepContext};
 use zmeld_linux::Host;
 
@@ -49,14 +45,15 @@ pub struct CreateFile {
     pub size_bytes: u64,
 }
 
-/// Refuses a place whose file system cannot hold a swap file, or has no room.
+/// Refuses a place that is not root's alone, and one whose file system cannot hold a
+/// swap file or has no room.
 ///
 /// # Errors
 /// What is wrong with the place, and the way out.
 pub fn check_place(host: &Host, path: &Path, size_bytes: u64) -> Result<(), Error> {
     let folder = path.parent().unwrap_or(Path::new("/"));
-    let inside = host.path(folder);
-    let found = statfs(&inside).map_err(|cause| Error::io("look at", folder, cause))?;
+    let found = pin::place(host, path)?.file_system();
+    let found = found.map_err(|cause| Error::io("look at", folder, cause))?;
     #[allow(clippy::unnecessary_cast)] // other widths on other architectures
     let kind = (found.f_type as i64) & 0xffff_ffff;
     if let Some((_, what)) = CANNOT_HOLD_SWAP.iter().find(|(magic, _)| *magic == kind) {
@@ -74,15 +71,14 @@ pub fn check_place(host: &Host, path: &Path, size_bytes: u64) -> Result<(), Erro
     Ok(())
 }
 
-/// Refuses an existing file that cannot be swapped to: one with holes, since
-/// the kernel writes to its blocks directly.
+/// Refuses an existing file that cannot be swapped to: one that others may read, or
+/// with holes, since the kernel writes to its blocks directly.
 ///
 /// # Errors
 /// What is wrong with the file, and the way out.
 pub fn check_file(host: &Host, path: &Path) -> Result<(), Error> {
     use std::os::unix::fs::MetadataExt;
-    let meta = host.tree().metadata(path);
-    let meta = meta.map_err(|err| Error::io("look at", path, err))?;
+    let (_, meta) = pin::file(host, path)?;
     let wrong = |problem: String, way_out: &str| {
         Err(Error::NoPlace {
             path: path.to_path_buf(),
@@ -119,30 +115,20 @@ fn no_room(path: &Path, size_bytes: u64, room: u64) -> Error {
 }
 
 impl CreateFile {
-    /// The name that the file is made under, in the same folder: nothing that somebody
-    /// else made has it.
-    fn part(&self, record: &Record) -> Option<PathBuf> {
-        Some(self.path.with_file_name(record.before.as_ref()?))
-    }
-
-    /// Makes it under the other name, and gives it its own once it is written down
-    /// which file it is.
-    fn create(&self, context: &mut StepContext<'_>, part: &Path) -> Result<(), Error> {
+    /// Makes it under the other name, which nothing that somebody else made has, and
+    /// gives it its own once it is written down which file it is.
+    fn create(&self, context: &mut StepContext<'_>, part: &OsStr) -> Result<(), Error> {
         let host = context.host;
+        let pinned = pin::place(host, &self.path)?;
         let failed = |cause: io::Error| self.failed(host, cause);
-        let inside = host.path(part);
-        let file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&inside)
-            .map_err(failed)?;
+        let file = pinned.create_beside(part).map_err(failed)?;
+        let meta = file.metadata().map_err(failed)?;
         context.remember(Identity {
-            file: identity::file(host, part)?,
+            file: Some(Identity::file_of(&meta)),
             ..Identity::default()
         })?;
         self.fill(&file).map_err(failed)?;
-        place(&inside, &host.path(&self.path)).map_err(failed)
+        pinned.take_name_of(part).map_err(failed)
     }
 
     fn fill(&self, file: &File) -> io::Result<()> {
@@ -196,9 +182,9 @@ impl CreateFile {
     }
 
     fn room(&self, host: &Host) -> Option<u64> {
-        let folder = std::fs::File::open(host.path(self.path.parent()?)).ok()?;
-        let found = fstatvfs(folder).ok()?;
-        Some(found.f_bavail * found.f_frsize)
+        let found = pin::place(host, &self.path).ok()?.file_system().ok()?;
+        #[allow(clippy::unnecessary_cast)]
+        Some(found.f_bavail as u64 * found.f_bsize as u64)
     }
 }
 
@@ -226,8 +212,8 @@ impl Reversible for CreateFile {
         context: &mut StepContext<'_>,
         record: &Record,
     ) -> Result<Option<MadeDevice>, Error> {
-        let part = self.part(record).unwrap_or_else(|| self.path.clone());
-        self.create(context, &part)?;
+        let part = record.before.as_ref().ok_or_else(|| context.no_device())?;
+        self.create(context, part.as_ref())?;
         Ok(None)
     }
 
@@ -237,8 +223,8 @@ impl Reversible for CreateFile {
     }
 
     fn undo(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error> {
-        if let Some(part) = self.part(record) {
-            remove(context.host, &part)?;
+        if let Some(part) = &record.before {
+            remove(context.host, &self.path.with_file_name(part), record)?;
         }
         match self.found(context.host, record)? {
             Thing::Gone => return Ok(()),
@@ -249,7 +235,7 @@ impl Reversible for CreateFile {
             Thing::Named => context.tell_by_name(&self.path),
             Thing::Same => {}
         }
-        remove(context.host, &self.path)
+        remove(context.host, &self.path, record)
     }
 
     fn left(&self, host: &Host, record: &Record) -> Result<Option<String>, Error> {
@@ -261,23 +247,13 @@ impl Reversible for CreateFile {
     }
 }
 
-/// Gives a file its name, which nothing may have.
-fn place(from: &Path, to: &Path) -> io::Result<()> {
-    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-        // File systems that cannot make sure of it.
-        Err(Errno::INVAL | Errno::NOSYS) => {
-            std::fs::hard_link(from, to)?;
-            std::fs::remove_file(from)
+/// Removes the file that a record is about, if it has that name.
+fn remove(host: &Host, path: &Path, record: &Record) -> Result<(), Error> {
+    match pin::recorded(host, path, record)? {
+        Some(pinned) => {
+            let removed = pinned.remove();
+            removed.map_err(|cause| Error::io("remove", path, cause))
         }
-        result => result.map_err(io::Error::from),
-    }
-}
-
-fn remove(host: &Host, path: &Path) -> Result<(), Error> {
-    match std::fs::remove_file(host.path(path)) {
-        Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
-            Err(Error::io("remove", path, cause))
-        }
-        _ => Ok(()),
+        None => Ok(()),
     }
 }

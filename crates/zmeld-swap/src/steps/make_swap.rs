@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::crypt::Mode;
-use super::{carries, thing, Thing};
+use super::{carries, pin, thing, Thing};
 use crate::error::Error;
 use crate::identity::{new_uuid, swap_label, Identity};
 use crate::step::{left_as_it_is, DeviceRef, MadeDevice, Record, Reversible, Step, StepContext};
@@ -39,11 +39,8 @@ pub struct MakeSwap {
 /// # Errors
 /// When it cannot be looked at.
 pub fn signatures(host: &Host, path: &Path) -> Result<Vec<String>, Error> {
-    let text = host.run(
-        &Invocation::new("wipefs")
-            .args(["--noheadings", "--output", "TYPE"])
-            .arg(host.path(path)),
-    )?;
+    let wipefs = Invocation::new("wipefs").args(["--noheadings", "--output", "TYPE"]);
+    let text = host.run(&pin::named(host, wipefs, path)?)?;
     let mut types: Vec<String> = text
         .lines()
         .map(|line| line.trim().to_owned())
@@ -91,6 +88,9 @@ impl Reversible for MakeSwap {
         if self.device == DeviceRef::Added {
             return Ok(None);
         }
+        if pin::is_file(&path) {
+            pin::file(context.host, &path)?;
+        }
         let found = signatures(context.host, &path)?;
         if found == [IS_SWAP] {
             return Ok(Some(IS_SWAP.to_owned()));
@@ -127,7 +127,11 @@ impl Reversible for MakeSwap {
         if let Some(uuid) = record.identity.as_ref().and_then(|it| it.swap.as_ref()) {
             mkswap = mkswap.args(["--uuid", uuid]);
         }
-        context.host.run(&mkswap.arg(context.host.path(&path)))?;
+        mkswap = match pin::is_file(&path) {
+            true => pin::given(mkswap, &pin::same_file(context.host, &path, record)?),
+            false => mkswap.arg(context.host.path(&path)),
+        };
+        context.host.run(&mkswap)?;
         Ok(None)
     }
 
@@ -166,9 +170,14 @@ impl Reversible for MakeSwap {
         if record.identity.is_none() {
             context.tell_by_name(path);
         }
-        let wipefs = Invocation::new("wipefs")
-            .args(["--all", "--types", IS_SWAP])
-            .arg(context.host.path(path));
+        let wipefs = Invocation::new("wipefs").args(["--all", "--types", IS_SWAP]);
+        let wipefs = match pin::is_file(path) {
+            true => match pin::recorded(context.host, path, record)? {
+                Some(pinned) => pin::given(wipefs, &pinned),
+                None => return Ok(()),
+            },
+            false => wipefs.arg(context.host.path(path)),
+        };
         context.host.run(&wipefs)?;
         Ok(())
     }

@@ -6,9 +6,10 @@ use serde::{Deserialize, Serialize};
 use zmeld_report::units::bytes;
 
 use super::{refuse_to_lose, while_busy, written_over};
-use crate::config::{MeldMode, Named};
+use crate::config::{CheckWrites, MeldMode, Named};
 use crate::error::Error;
-use crate::step::{DeviceRef, MadeDevice, Record, Reversible, StepContext};
+use crate::event::Event;
+use crate::step::{DeviceRef, MadeDevice, Record, Reversible, Step, StepContext};
 use zmeld_linux::text::short;
 use zmeld_linux::Host;
 
@@ -43,6 +44,8 @@ pub enum SetAttribute {
     LimitWriteback,
     /// When identical pages are melded.
     Meld(MeldMode),
+    /// Whether what is encoded is decoded and compared before it is used.
+    CheckWrites(CheckWrites),
 }
 
 /// The kernel counts what is written back in blocks of that many bytes.
@@ -96,6 +99,9 @@ impl TryFrom<WrittenAttribute> for SetAttribute {
             ("writeback_limit", None) => number.ok().map(SetAttribute::WritebackLimit),
             ("writeback_limit_enable", None) => Some(SetAttribute::LimitWriteback),
             ("meld_mode", None) => MeldMode::named(&value).ok().map(SetAttribute::Meld),
+            ("check_writes", None) => CheckWrites::named(&value)
+                .ok()
+                .map(SetAttribute::CheckWrites),
             (_, None) => None,
         };
         set.ok_or(wrong)
@@ -111,7 +117,49 @@ fn recompression(text: &str) -> Option<SetAttribute> {
     })
 }
 
+/// What was found where the kernel has no such codec: it keeps its own.
+const LACKS: &str = "lacks";
+
 impl SetAttribute {
+    /// Whether it says how a codec compresses that the kernel lacks.
+    fn is_of_lacking(&self, context: &StepContext<'_>) -> bool {
+        let SetAttribute::CodecParameters(parameters) = self else {
+            return false;
+        };
+        let mine = |step: &Step| {
+            let priority = match step {
+                Step::SetAttribute(SetAttribute::Codec(_)) => 0,
+                Step::SetAttribute(SetAttribute::Recompression { priority, .. }) => *priority,
+                _ => return false,
+            };
+            parameters.starts_with(&format!("priority={priority} "))
+        };
+        let lacks = |it: &Record| it.before.as_deref() == Some(LACKS);
+        let mut records = context.records.iter();
+        records.any(|it| it.group == context.group && lacks(it) && mine(&it.step))
+    }
+
+    /// Says what is used instead of a codec that the kernel lacks.
+    fn tell_lacking(&self, context: &mut StepContext<'_>, path: &str) -> Result<(), Error> {
+        let (codec, instead) = match self {
+            SetAttribute::Codec(codec) => {
+                let text = context.host.read(path)?;
+                let own = chosen(&text).unwrap_or("its own").to_owned();
+                (codec, format!("pages are compressed with {own}"))
+            }
+            SetAttribute::Recompression { codec, .. } => {
+                (codec, "none are compressed again with it".to_owned())
+            }
+            _ => return Ok(()),
+        };
+        let text = format!(
+            "{}: the kernel has no codec {codec}: {instead}",
+            context.group
+        );
+        context.tell(Event::Note { text: &text });
+        Ok(())
+    }
+
     /// The attribute's name below `/sys/block/DEVICE`.
     pub fn name(&self) -> &'static str {
         match self {
@@ -125,6 +173,7 @@ impl SetAttribute {
             SetAttribute::WritebackLimit(_) => "writeback_limit",
             SetAttribute::LimitWriteback => "writeback_limit_enable",
             SetAttribute::Meld(_) => "meld_mode",
+            SetAttribute::CheckWrites(_) => "check_writes",
         }
     }
 
@@ -142,6 +191,7 @@ impl SetAttribute {
             | SetAttribute::MemoryLimit(number)
             | SetAttribute::WritebackLimit(number) => number.to_string(),
             SetAttribute::Meld(mode) => mode.name().to_owned(),
+            SetAttribute::CheckWrites(value) => value.name().to_owned(),
         }
     }
 
@@ -171,6 +221,7 @@ impl SetAttribute {
                 "its daily limit of writeback".to_owned()
             }
             SetAttribute::Meld(_) => "its melding".to_owned(),
+            SetAttribute::CheckWrites(_) => "how it checks what it writes".to_owned(),
         }
     }
 
@@ -222,7 +273,7 @@ impl SetAttribute {
                 "0" => Some("none".to_owned()),
                 limit => amount(limit),
             },
-            SetAttribute::Codec(_) | SetAttribute::Meld(_) => {
+            SetAttribute::Codec(_) | SetAttribute::Meld(_) | SetAttribute::CheckWrites(_) => {
                 chosen(&read(self.name())?).map(str::to_owned)
             }
             SetAttribute::Recompression { priority, .. } => {
@@ -267,7 +318,7 @@ impl SetAttribute {
         };
         let same = match self {
             // `lzo [lz4] zstd`
-            SetAttribute::Codec(_) | SetAttribute::Meld(_) => {
+            SetAttribute::Codec(_) | SetAttribute::Meld(_) | SetAttribute::CheckWrites(_) => {
                 chosen(&read) == Some(wanted.as_str())
             }
             // `#1: lzo [zstd]`, a line for each priority.
@@ -342,21 +393,28 @@ impl Reversible for SetAttribute {
             there.dedup();
             // The crypto interface of older kernels finds more than it lists.
             if !there.is_empty() && !there.contains(&codec.as_str()) {
+                if !context.only_named {
+                    return Ok(Some(LACKS.to_owned()));
+                }
                 return Err(Error::NoCodec {
                     codec: codec.clone(),
                     there: short(&there.join(", ")),
                 });
             }
         }
-        Ok(None)
+        Ok(self.is_of_lacking(context).then(|| LACKS.to_owned()))
     }
 
     fn apply(
         &self,
         context: &mut StepContext<'_>,
-        _: &Record,
+        record: &Record,
     ) -> Result<Option<MadeDevice>, Error> {
         let path = self.path(context)?;
+        if record.before.as_deref() == Some(LACKS) {
+            self.tell_lacking(context, &path)?;
+            return Ok(None);
+        }
         let value = self.value(context)?;
         while_busy(|| context.host.write(&path, &value))?;
         // The kernel rounds, refuses in silence, or drops parameters it does not
@@ -375,11 +433,14 @@ impl Reversible for SetAttribute {
             return Ok(false);
         }
         let path = self.path(context)?;
-        // What is used up as it works, or cannot be read, is taken to hold.
-        if matches!(
+        // What is used up as it works, or cannot be read, is taken to hold; and so is what
+        // the kernel lacks, which another run would not find either.
+        let is_lacking = record.before.as_deref() == Some(LACKS);
+        let is_unseen = matches!(
             self,
             SetAttribute::WritebackLimit(_) | SetAttribute::CodecParameters(_)
-        ) {
+        );
+        if is_lacking || is_unseen {
             return Ok(record.done);
         }
         Ok(record.done && !matches!(self.seen(context, &path)?, Seen::Other(_)))
@@ -418,6 +479,7 @@ mod tests {
             SetAttribute::WritebackLimit(256),
             SetAttribute::LimitWriteback,
             SetAttribute::Meld(MeldMode::Auto),
+            SetAttribute::CheckWrites(CheckWrites::On),
         ];
         for set in all {
             let text = serde_json::to_string(&set).unwrap();

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::{thing, Thing};
+use super::{pin, thing, Thing};
 use crate::config::Discard;
 use crate::error::Error;
 use crate::event::Event;
@@ -51,6 +51,9 @@ impl Reversible for SwapOn {
 
     fn before(&self, context: &mut StepContext<'_>) -> Result<Option<String>, Error> {
         let path = context.path(&self.device)?;
+        if pin::is_file(&path) {
+            pin::file(context.host, &path)?;
+        }
         match context.host.swap_on(&path)? {
             None => Ok(None),
             Some(_) => Err(Error::InUse {
@@ -73,7 +76,7 @@ impl Reversible for SwapOn {
     fn apply(
         &self,
         context: &mut StepContext<'_>,
-        _: &Record,
+        record: &Record,
     ) -> Result<Option<MadeDevice>, Error> {
         let path = context.path(&self.device)?;
         let mut swapon = Invocation::new("swapon");
@@ -86,7 +89,19 @@ impl Reversible for SwapOn {
             Discard::Pages => swapon.arg("--discard=pages"),
             Discard::Both => swapon.arg("--discard"),
         };
+        let is_file = pin::is_file(&path);
+        // swapon looks its file up by name, which nobody but root can give to another
+        // between these two looks.
+        let is_same = || pin::same_file(context.host, &path, record).map(drop);
+        if is_file {
+            is_same()?;
+        }
         context.host.run(&swapon.arg(context.host.path(&path)))?;
+        if let Err(err) = if is_file { is_same() } else { Ok(()) } {
+            let swapoff = Invocation::new("swapoff").arg(context.host.path(&path));
+            context.host.run(&swapoff)?;
+            return Err(err);
+        }
         match context.host.swap_on(&path)? {
             Some(swap) if self.priority < 0 || swap.priority == i32::from(self.priority) => {
                 Ok(None)

@@ -13,12 +13,11 @@
 mod action;
 pub(crate) mod guard;
 mod limit;
+mod owners;
 pub(crate) mod reclaim;
-mod survey;
 pub(crate) mod targets;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -26,7 +25,6 @@ use zmeld_report::units::{bytes, percent};
 
 pub use action::{Action, ActionKind};
 pub use guard::{Guard, GuardEvent, Sentry};
-pub use reclaim::Advise;
 
 use crate::applied::Applied;
 use crate::config::{Config, Kind, Watch, Which};
@@ -34,7 +32,6 @@ use crate::error::Error;
 use crate::meld::PassOptions;
 use crate::observe::{share, Device, Observation, Pressure};
 use reclaim::Reclaimer;
-use survey::Surveyor;
 use zmeld_linux::Host;
 
 /// A pass is stopped after so long and goes on in the next round.
@@ -68,10 +65,6 @@ pub enum WatchEvent<'a> {
     Reclaim(&'a str, String),
     /// Memory could not be reclaimed.
     ReclaimFailed(Error),
-    /// What becomes of a survey.
-    Survey(String),
-    /// A survey failed otherwise than the last one.
-    SurveyFailed(Error),
 }
 
 /// Rules and what was done so far.
@@ -82,7 +75,6 @@ pub struct Watcher {
     devices: BTreeMap<String, History>,
     holding: bool,
     reclaimer: Option<Reclaimer>,
-    surveyor: Option<Surveyor>,
     /// When room was last made because memory was short.
     room_made: Option<Instant>,
     room_pause: Duration,
@@ -119,35 +111,9 @@ impl Watcher {
             devices: BTreeMap::new(),
             holding: false,
             reclaimer: rule.map(|rule| Reclaimer::new(rule, dry_run)),
-            surveyor: None,
             room_made: None,
             room_pause: ROOM_EVERY,
             is_pressed: false,
-        }
-    }
-
-    /// Lets it reclaim from processes where control groups cannot be asked: they have to be
-    /// this machine's.
-    #[must_use]
-    pub fn advising(mut self, advise: Box<dyn Advise>) -> Watcher {
-        if let Some(reclaimer) = &mut self.reclaimer {
-            reclaimer.advise_by(advise);
-        }
-        self
-    }
-
-    /// The same with the rule of surveys, which that program makes.
-    pub fn surveying_by(mut self, program: impl Into<PathBuf>) -> Watcher {
-        let rule = self.config.watch.survey.clone();
-        let (program, dry_run) = (program.into(), self.dry_run);
-        self.surveyor = rule.map(|rule| Surveyor::new(rule, dry_run, program));
-        self
-    }
-
-    /// Starts a survey where it is due, and hears what became of the last one.
-    pub fn survey(&mut self, now: Instant, listener: &mut dyn FnMut(WatchEvent)) {
-        if let Some(surveyor) = &mut self.surveyor {
-            surveyor.round(&self.host, now, listener);
         }
     }
 
@@ -218,29 +184,19 @@ impl Watcher {
         done
     }
 
-    /// Reclaims idle memory where that is due, and hears what became of what was begun
-    /// with: processes are looked at in a thread of its own, which is not waited for. It has a
-    /// pace of its own: what it costs has to be seen within seconds. It ends early where
-    /// `stop` is set.
+    /// Reclaims idle memory where that is due. It has a pace of its own: what it costs has to
+    /// be seen within seconds. It ends early where `stop` is set.
     pub fn reclaim(
         &mut self,
         now: Instant,
         stop: &AtomicBool,
         listener: &mut dyn FnMut(WatchEvent),
     ) {
-        if let Some(reclaimer) = &mut self.reclaimer {
-            reclaimer.hear(&self.host, now, listener);
-        }
         let due = self.reclaimer.as_ref().is_some_and(|it| it.is_due(now));
         let busy = due.then(|| self.busy()).flatten();
         if let (Some(reclaimer), true) = (&mut self.reclaimer, due) {
             reclaimer.round(&self.host, now, busy, stop, listener);
         }
-    }
-
-    /// Whether processes are being looked at now, or one of them does not answer.
-    pub fn is_at_work(&self) -> bool {
-        self.reclaimer.as_ref().is_some_and(Reclaimer::is_at_work)
     }
 
     /// How long the rule that waits longest waits for idle pages.

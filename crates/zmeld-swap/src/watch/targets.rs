@@ -3,12 +3,11 @@
 //! A group that the rule names is taken as a whole, as long as nothing in it
 //! is protected; where something is, the groups beside that are, each by itself.
 //! Protected are the rule's `protect`, the groups of threads with a real-time
-//! priority, and zmeld's own; and a group that has more below it, or deeper, than is
-//! looked at, since a protected one might be there. A user who was given a part of the
-//! tree makes as many groups as he likes: they are looked at level by level, so that
-//! his are the last, and what they cost is bounded.
+//! priority, and zmeld's own. A group that has more below it, or deeper, than is looked
+//! at is protected as well, since a protected one might be there, or, where the rule
+//! wants that, taken as a whole without those that are.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -16,18 +15,17 @@ use crate::config::GroupPattern;
 use crate::error::Error;
 use crate::observe::reclaimed::ProtectedGroup;
 use crate::room::hierarchy::Hierarchy;
+use crate::watch::owners::{Group, Reader, Sought};
 use rustix::io::Errno;
 use zmeld_linux::host::is_absent;
 use zmeld_linux::{process, Host, HostError};
 
-/// No more groups are looked at,
-pub(super) const GROUPS_MAX: usize = 8192;
-/// nor deeper ones,
-const DEPTH_MAX: usize = 32;
-/// nor those with a longer path, in bytes.
-const PATH_MAX: usize = 1024;
 /// Scheduling policies that do not wait for others: FIFO, RR, DEADLINE (sched(7)).
 const REAL_TIME: [&str; 3] = ["1", "2", "6"];
+
+/// Why a group is protected by its owner's own means.
+const IS_REAL_TIME: &str = "a thread of it is real-time";
+const IS_SESSION: &str = "a desktop's shell is in it";
 
 /// What a rule says of groups.
 #[derive(Debug, Clone, Copy)]
@@ -38,8 +36,10 @@ pub(crate) struct Selection<'a> {
     pub protect: &'a [GroupPattern],
     /// Where it says so.
     pub protect_says: &'static str,
-    /// Nor for groups of real-time threads.
+    /// Nor for groups of real-time threads,
     pub protect_real_time: bool,
+    /// nor for these: both are their owners' to give, and told apart.
+    pub shelter: &'a [GroupPattern],
     /// Nor for those that have more below them than is looked at: a protected one might
     /// be there, or somebody hides.
     pub protect_cut_off: bool,
@@ -50,13 +50,19 @@ pub(crate) struct Selection<'a> {
 pub(super) struct Targets {
     /// Directories, with the groups' paths as they are shown.
     pub groups: BTreeMap<PathBuf, String>,
+    /// The same as places in what was looked at.
+    pub places: Vec<usize>,
+    /// What is protected of these, which are taken though they are cut off.
+    pub spared: HashSet<PathBuf>,
+    /// Places of what is protected by its owner's own means only,
+    pub sheltered: Vec<usize>,
+    /// and what of that is protected by others.
+    pub kept: HashSet<PathBuf>,
     /// The rule names the root: those of its own processes that are protected, and why.
     pub root: Option<HashMap<u32, &'static str>>,
     pub protected: Vec<ProtectedGroup>,
     /// What the rule names and no group is called, as it is written there.
     pub unmatched: Vec<String>,
-    /// One of these is protected: whoever is meant may be in any group that is above.
-    pub is_protect_unmatched: bool,
 }
 
 /// What a rule comes to on a machine.
@@ -101,29 +107,62 @@ impl Targets {
         rule: Selection,
         stop: &AtomicBool,
     ) -> Result<Targets, Error> {
+        let (found, _) = Targets::choose_of(host, hierarchy, rule, &HashSet::new(), stop)?;
+        Ok(found)
+    }
+
+    /// The same, with all groups that were looked at. Those of `cut_off` are taken for
+    /// groups that have more below them than is looked at.
+    ///
+    /// # Errors
+    /// When what is protected cannot be told.
+    pub fn choose_of(
+        host: &Host,
+        hierarchy: &Hierarchy,
+        rule: Selection,
+        cut_off: &HashSet<PathBuf>,
+        stop: &AtomicBool,
+    ) -> Result<(Targets, Vec<Group>), Error> {
         let by_threads = ByThreads::find(host, Some(hierarchy), rule, stop)?;
-        let mut protected = by_threads.groups;
-        let groups = look(host, hierarchy, stop)?;
-        if stop.load(Ordering::Relaxed) {
-            return Ok(Targets::default());
+        let above = by_threads.groups.keys().flat_map(|it| it.ancestors());
+        let groups = Reader {
+            host,
+            hierarchy,
+            sought: Sought {
+                protect: rule.protect.iter().chain(rule.shelter).collect(),
+                paths: above.filter(|it| it.starts_with(&hierarchy.top)).collect(),
+                named: rule.named.iter().collect(),
+            },
+            cut_off,
+            stop,
         }
+        .read()?;
+        if stop.load(Ordering::Relaxed) {
+            return Ok(Default::default());
+        }
+        Ok((Targets::of(&groups, by_threads, rule), groups))
+    }
+
+    fn of(groups: &[Group], by_threads: ByThreads, rule: Selection) -> Targets {
+        let mut protected = by_threads.groups;
         let mut marks = Vec::with_capacity(groups.len());
         let mut unmatched: Vec<&GroupPattern> = rule.named.iter().chain(rule.protect).collect();
-        for group in &groups {
+        for group in groups {
             unmatched.retain(|pattern| !pattern.matches(&group.shown));
             let is_any = |patterns: &[GroupPattern]| {
                 let mut patterns = patterns.iter();
                 patterns.any(|pattern| pattern.matches(&group.shown))
             };
+            let by_thread = protected.remove(&group.path);
+            let hard = by_thread.filter(|why| *why != IS_REAL_TIME);
+            let hard = hard.or_else(|| is_any(rule.protect).then_some(rule.protect_says));
+            let soft = by_thread.or_else(|| is_any(rule.shelter).then_some(IS_SESSION));
             // Those above stand before it; nothing is above the first.
-            let above = marks
-                .get(group.above)
-                .and_then(|mark: &Mark| mark.why_below);
-            let why_below = match protected.remove(&group.path) {
-                Some(why) => Some(why),
-                None if is_any(rule.protect) => Some(rule.protect_says),
-                None => above,
-            };
+            let above: Option<&Mark> = marks.get(group.above);
+            let above = above.and_then(|it| Some((it.why_below?, it.is_soft)));
+            let found = hard.map(|why| (why, false)).or(above);
+            let found = found.or(soft.map(|why| (why, true)));
+            let why_below = found.map(|(why, _)| why);
             let is_cut_off = group.is_cut_off && rule.protect_cut_off;
             let why =
                 why_below.or(is_cut_off.then_some("there is more below it than is looked at"));
@@ -131,6 +170,7 @@ impl Targets {
                 holds_protected: why.is_some(),
                 why,
                 why_below,
+                is_soft: found.is_some_and(|(_, is_soft)| is_soft),
                 is_named: is_any(rule.named),
                 is_over: false,
             });
@@ -140,11 +180,7 @@ impl Targets {
             let above = groups[at].above;
             marks[above].holds_protected |= marks[at].holds_protected;
         }
-        let is_protect_unmatched = unmatched
-            .iter()
-            .any(|it| rule.protect.iter().any(|protect| protect == *it));
         let mut found = Targets {
-            is_protect_unmatched,
             unmatched: unmatched.into_iter().map(ToString::to_string).collect(),
             root: marks[0].is_named.then_some(by_threads.of_root),
             ..Targets::default()
@@ -167,13 +203,30 @@ impl Targets {
                     why: why.to_owned(),
                 });
             // The root has no figures of its own.
-            } else if !mark.holds_protected && at > 0 {
+            } else if (!mark.holds_protected || groups[at].is_cut_off) && at > 0 {
                 marks[at].is_over = true;
                 let group = &groups[at];
                 found.groups.insert(group.path.clone(), group.shown.clone());
+                found.places.push(at);
             }
         }
-        Ok(found)
+        // Of what is cut off and holds some, those are left out.
+        let spared = (0..groups.len()).filter(|at| marks[*at].why.is_some());
+        found.spared = spared
+            .filter(|at| marks[groups[*at].above].is_over)
+            .map(|at| groups[at].path.clone())
+            .collect();
+        for (at, mark) in marks.iter().enumerate().skip(1) {
+            let above = &marks[groups[at].above];
+            match mark.is_soft {
+                true if mark.is_named && above.why_below.is_none() => found.sheltered.push(at),
+                false if mark.why.is_some() && above.is_soft => {
+                    found.kept.insert(groups[at].path.clone());
+                }
+                _ => {}
+            }
+        }
+        found
     }
 
     /// Those of a machine without groups: all of its processes are the root's own.
@@ -201,16 +254,6 @@ impl Targets {
     }
 }
 
-/// A group that was looked at.
-struct Group {
-    path: PathBuf,
-    shown: String,
-    /// The place of the one above it.
-    above: usize,
-    /// Not all of what is below it was looked at.
-    is_cut_off: bool,
-}
-
 /// What becomes of a group.
 #[derive(Clone, Copy, Default)]
 struct Mark {
@@ -218,42 +261,14 @@ struct Mark {
     why: Option<&'static str>,
     /// Why all that is below it is, too, whether the rule names it or not.
     why_below: Option<&'static str>,
+    /// By its owner's own means only.
+    is_soft: bool,
     /// It is, or one below it.
     holds_protected: bool,
     /// The rule names it, or one above it.
     is_named: bool,
     /// It is decided on with one above it.
     is_over: bool,
-}
-
-/// The groups, level by level.
-fn look(host: &Host, hierarchy: &Hierarchy, stop: &AtomicBool) -> Result<Vec<Group>, HostError> {
-    let of = |path: PathBuf, above: usize| Group {
-        shown: hierarchy.shown(&path),
-        is_cut_off: path.as_os_str().len() > PATH_MAX,
-        path,
-        above,
-    };
-    let mut groups = vec![of(hierarchy.top.clone(), 0)];
-    let mut depths = vec![0];
-    let mut at = 0;
-    while at < groups.len() && !stop.load(Ordering::Relaxed) {
-        let left = match groups[at].is_cut_off || depths[at] >= DEPTH_MAX {
-            true => 0,
-            false => GROUPS_MAX - groups.len(),
-        };
-        match host.folders_at_most(&groups[at].path, left)? {
-            Some(below) => {
-                for path in below {
-                    groups.push(of(path, at));
-                    depths.push(depths[at] + 1);
-                }
-            }
-            None => groups[at].is_cut_off = true,
-        }
-        at += 1;
-    }
-    Ok(groups)
 }
 
 /// What this process and threads that do not wait for others are in, and why it is
@@ -288,7 +303,7 @@ impl ByThreads {
             for thread in threads.unwrap_or_default() {
                 let stat = or_gone(host.read(format!("/proc/{process}/task/{thread}/stat")))?;
                 if stat.as_deref().is_some_and(is_real_time) {
-                    found.protect(host, hierarchy, &process, "a thread of it is real-time");
+                    found.protect(host, hierarchy, &process, IS_REAL_TIME);
                     break;
                 }
             }

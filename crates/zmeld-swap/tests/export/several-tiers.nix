@@ -30,7 +30,7 @@
     }
   ];
 
-  environment.etc."zmeld.toml".text = "accept = [\"lru-inversion\", \"unused-rule\"]\n\n[tier.fast]\nkind = \"zmeld\"\nsize = \"50%\"\nrecompress = [\"zstd:dict=/etc/zmeld/pages.dict\"]\nmeld = \"auto\"\npriority = 100\n\n[watch.recompress]\npages = \"idle\"\nidle_after = \"1h\"\nevery = \"10min\"\n\n[watch.meld]\nevery = \"10min\"\nduplicates_min = \"5%\"\n\n[metrics]\nlisten = \"127.0.0.1:9890\"\ntextfile = \"/var/lib/node exporter/zmeld.prom\"\n";
+  environment.etc."zmeld.toml".text = "accept = [\"lru-inversion\", \"unused-rule\"]\n\n[tier.fast]\nkind = \"zmeld\"\nsize = \"50%\"\nrecompress = [\"zstd:dict=/etc/zmeld/pages.dict\"]\nmeld = \"auto\"\npriority = 100\n\n[watch.recompress]\npages = \"idle\"\nidle_after = \"1h\"\nevery = \"10min\"\n\n[watch.meld]\nevery = \"10min\"\nduplicates_min = \"5%\"\n\n[metrics]\ntextfile = \"/var/lib/node exporter/zmeld.prom\"\n";
 
   systemd.services.zmeld = {
     description = "Swap of zmeld";
@@ -38,7 +38,7 @@
     serviceConfig.Type = "oneshot";
     serviceConfig.RemainAfterExit = true;
     serviceConfig.ExecStart = "/run/current-system/sw/bin/zmeld up --boot --only fast";
-    serviceConfig.ExecStop = "/run/current-system/sw/bin/zmeld down --only fast";
+    serviceConfig.ExecStop = "/run/current-system/sw/bin/zmeld down --boot --only fast";
     serviceConfig.TimeoutStopSec = "infinity";
   };
 

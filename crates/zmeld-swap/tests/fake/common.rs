@@ -49,6 +49,8 @@ struct Inner {
     refused: Option<PathBuf>,
     // What swapoff fails on.
     kept_on: Option<PathBuf>,
+    // What happens before the operation of that number.
+    at: Option<(usize, Box<dyn FnOnce() + Send>)>,
     // What happens while swapoff runs, which then goes on until it is told to end.
     meanwhile: Option<Box<dyn FnOnce() + Send>>,
 }
@@ -202,6 +204,12 @@ impl Machine {
         self.inner.inner.lock().unwrap().meanwhile = Some(Box::new(reversible));
     }
 
+    /// Before the operation of that number, counted from now, this happens.
+    pub fn before_operation(&self, number: usize, what: impl FnOnce() + Send + 'static) {
+        let mut inner = self.inner.inner.lock().unwrap();
+        inner.at = Some((inner.count + number, Box::new(what)));
+    }
+
     /// Where a file of the machine lies.
     pub fn path(&self, path: &str) -> PathBuf {
         self.dir.path().join(path.trim_start_matches('/'))
@@ -311,7 +319,10 @@ impl Machine {
         let host = self.host();
         let mut journal = Journal::lock(&host, PATIENCE, &mut |_| {})?;
         let mut notes = Vec::new();
-        let removal = Removal { only: None, force };
+        let removal = Removal {
+            force,
+            ..Removal::default()
+        };
         let stop = false.into();
         let report = execute::down(&host, &mut journal, removal, &stop, &mut |event| {
             note(event, &mut notes);
@@ -407,6 +418,11 @@ impl Fake {
         let mut inner = self.inner.lock().unwrap();
         let now = inner.count;
         inner.count += 1;
+        if inner.at.as_ref().is_some_and(|(at, _)| *at == now) {
+            if let Some((_, what)) = inner.at.take() {
+                what();
+            }
+        }
         match inner.fate {
             Some((at, fate)) if at == now => {
                 inner.fate = inner
@@ -545,7 +561,11 @@ impl Fake {
             let at = words.iter().position(|it| it == word)?;
             Some(words[at + 1].as_str())
         };
-        let last = PathBuf::from(words.last().unwrap());
+        // Where what it is given lies by now.
+        let last = match &invocation.object {
+            Some(object) => object.path_now().unwrap(),
+            None => PathBuf::from(words.last().unwrap()),
+        };
         let mut inner = self.inner.lock().unwrap();
         match invocation.program.as_str() {
             "wipefs" if has("--all") => {

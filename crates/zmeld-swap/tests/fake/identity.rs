@@ -158,6 +158,8 @@ fn a_header_that_somebody_wrote_since_is_not_wiped() {
 fn replace_file(machine: &Machine) {
     std::fs::remove_file(machine.path("/var/swap")).unwrap();
     machine.put("/var/swap", "the admin's own");
+    let own = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(machine.path("/var/swap"), own).unwrap();
     machine.carry("/var/swap", "");
 }
 
@@ -301,7 +303,8 @@ fn a_file_is_made_under_a_name_of_its_own() {
     assert!(!machine.path("/var").join(&part).exists());
     assert!(record.identity.as_ref().unwrap().file.is_some());
     // As a run leaves it that was killed in between.
-    std::fs::write(machine.path("/var").join(&part), "x").unwrap();
+    let part = machine.path("/var").join(&part);
+    std::fs::hard_link(machine.path("/var/swap"), part).unwrap();
     let report = machine.down().unwrap();
     assert!(report.left.is_empty(), "{report:?}");
     assert_eq!(machine.snapshot(), before);

@@ -33,7 +33,7 @@ const EXCHANGES: &[Exchange] = &[
     (Section::Top, "tier", "", RAM, ""),
     (Section::Top, "tunables", "", "", "[tunables]\npage_cluster = 1\n"),
     (Section::Top, "watch", RAM, "", "[watch]\ninterval = \"2min\"\n"),
-    (Section::Top, "metrics", RAM, "", "[metrics]\nlisten = \"127.0.0.1:9890\"\n"),
+    (Section::Top, "metrics", RAM, "", "[metrics]\nmelding = true\n"),
     (Section::Top, "accept", RAM, "", ""),
     (Section::Tier, "kind", "[tier.fast]\n", "kind = \"zram\"\n", "kind = \"zmeld\"\n"),
     (Section::Tier, "enabled", RAM, "", "enabled = false\n"),
@@ -46,6 +46,7 @@ const EXCHANGES: &[Exchange] = &[
     (Section::Ram, "recompress", RAM, "", "recompress = [\"zstd\"]\n"),
     (Section::Ram, "writeback", RAM, "", "writeback = { device = \"/dev/sdb1\" }\n"),
     (Section::Zmeld, "meld", ZMELD, "meld = \"manual\"\n", "meld = \"auto\"\n"),
+    (Section::Zmeld, "check_writes", ZMELD, "", "check_writes = \"on\"\n"),
     (Section::Zswap, "compressor", ZSWAP, "compressor = \"lzo\"\n", "compressor = \"zstd\"\n"),
     (Section::Zswap, "zpool", ZSWAP, "zpool = \"zsmalloc\"\n", "zpool = \"z3fold\"\n"),
     (Section::Zswap, "max_pool_percent", ZSWAP, "", "max_pool_percent = 30\n"),
@@ -89,7 +90,6 @@ const OF_WATCH: &[Section] = &[
     Section::WatchMeld,
     Section::WatchReclaim,
     Section::WatchGuard,
-    Section::WatchSurvey,
     Section::Metrics,
 ];
 
@@ -129,6 +129,7 @@ fn machine() -> Machine {
         ("writeback_limit", "0\n"),
         ("writeback_limit_enable", "0\n"),
         ("meld_mode", "off\n"),
+        ("check_writes", "[auto] on off\n"),
     ] {
         machine.offer(name, text);
     }

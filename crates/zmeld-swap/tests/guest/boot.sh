@@ -31,7 +31,6 @@ if [ -n "$PREPARE" ]; then
 		page_cluster = 0
 
 		[metrics]
-		listen = "127.0.0.1:9890"
 		textfile = "/var/lib/metrics/zmeld.prom"
 	END
 	exit 0

@@ -22,8 +22,7 @@ const EXAMPLES: &str = "\
 Examples:
   zmeld metrics                        to standard output
   zmeld metrics --textfile /var/lib/prometheus/node-exporter/zmeld.prom
-                                       for node_exporter; whole or not at all
-  zmeld watch --listen 127.0.0.1:9890  an endpoint for Prometheus itself";
+                                       for node_exporter; whole or not at all";
 
 /// Arguments of `zmeld metrics`.
 #[derive(Args)]
@@ -52,8 +51,7 @@ pub fn run(args: &MetricsArgs) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// What somebody else may read: an endpoint asks nobody who he is, and a textfile is
-/// read by another user. Whether a page had a twin is told only where the
+/// What somebody else may read, as the user of node_exporter does. Whether a page had a twin is told only where the
 /// configuration says so.
 pub fn text_for_others(host: &Host, config: &Config) -> String {
     let mut now = Observation::read(host, page_size());

@@ -3,7 +3,6 @@
 pub mod bench;
 pub mod codecs;
 pub mod config;
-pub mod endpoint;
 pub mod export;
 pub mod generate;
 pub mod generator;

@@ -336,7 +336,8 @@ fn main_table(result: &ScanResult) -> Table {
     }
     table.note(
         "Memory used: what all pages take in the kernel's pool; melded: with identical pages \
-         kept once. Raw: pages kept as they are, because they do not compress.",
+         kept once, and what sharing them costs. Raw: pages kept as they are, because they do \
+         not compress.",
     );
     table
 }

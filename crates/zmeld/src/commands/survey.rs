@@ -41,9 +41,6 @@ pub fn new_key(path: &Path) -> anyhow::Result<Outcome> {
 
 /// Surveys once, or on and on.
 pub fn run(place: &str, selection: Selection, args: &ScanArgs) -> anyhow::Result<Outcome> {
-    if !args.survey.survey_put.is_empty() {
-        return put(&Place::parse(place)?, &args.survey);
-    }
     let Some(every) = args.survey.every else {
         return once(place, selection, args);
     };
@@ -59,12 +56,7 @@ pub fn run(place: &str, selection: Selection, args: &ScanArgs) -> anyhow::Result
         if !wait(&schedule, moment)? {
             return Ok(Outcome::Done);
         }
-        // Where a store takes nothing, what could not be sent is no reason to read all memory.
-        let sent = match send_unsent(place, args.survey.quiet) {
-            Ok(()) => once(place, selection.clone(), args),
-            Err(err) => Err(err),
-        };
-        match sent {
+        match once(place, selection.clone(), args) {
             Ok(Outcome::Done) => {}
             Ok(other) => return Ok(other),
             Err(err) => output::say(format_args!("{}", for_this_time(err)?)),
@@ -105,23 +97,9 @@ fn for_this_time(err: anyhow::Error) -> anyhow::Result<String> {
     use zmeld_survey::Error;
     let stopped = progress::interrupt_flag().load(Ordering::SeqCst);
     match err.downcast_ref() {
-        Some(Error::Pressure { .. } | Error::Store { .. }) if !stopped => {
-            Ok(format!("no survey this time: {err}"))
-        }
-        Some(Error::Unsent { .. }) if !stopped => Ok(err.to_string()),
+        Some(Error::Pressure { .. }) if !stopped => Ok(format!("no survey this time: {err}")),
         _ => Err(err),
     }
-}
-
-/// Sends what a store did not take earlier.
-fn send_unsent(place: &str, quiet: bool) -> anyhow::Result<()> {
-    let stop = progress::interrupt_flag();
-    for put in Place::parse(place)?.put_unsent(stop)? {
-        if !quiet {
-            output::say(format_args!("{} was kept, and is there now", put.object));
-        }
-    }
-    Ok(())
 }
 
 /// Refuses to read memory all the time.
@@ -180,7 +158,7 @@ fn once(place: &str, selection: Selection, args: &ScanArgs) -> anyhow::Result<Ou
         false => progress::show(&["reading"], &done, page_size, read),
     }?;
     let written = zmeld_survey::parquet(&survey)?;
-    let file = place.put(&survey, &written, stop)?;
+    let file = place.put(&survey, &written)?;
     let outcome = match survey.interrupted {
         true => Outcome::Interrupted,
         false => Outcome::Done,
@@ -200,26 +178,6 @@ fn once(place: &str, selection: Selection, args: &ScanArgs) -> anyhow::Result<Ou
     let table = || owner_table(&result, usize::MAX);
     output::show(format, document, table, ("zmeld.survey.result", 1), &result)?;
     Ok(outcome)
-}
-
-/// Puts surveys where they should have gone. What is there already stays as it is.
-fn put(place: &Place, args: &SurveyArgs) -> anyhow::Result<Outcome> {
-    let stop = progress::interrupt_flag();
-    for file in &args.survey_put {
-        let put = place.put_file(file, stop)?;
-        let (object, file) = (put.object, file.display());
-        let said = match put.is_seen {
-            true => format!("{object} is there; {file} is needed no more.\n"),
-            false => format!(
-                "{object} was there already and may not be read, so it was not compared: keep \
-                 {file} until somebody has.\n"
-            ),
-        };
-        if !args.quiet || !put.is_seen {
-            output::print(&said)?;
-        }
-    }
-    Ok(Outcome::Done)
 }
 
 /// What was left behind.

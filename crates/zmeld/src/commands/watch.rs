@@ -1,7 +1,6 @@
 //! `zmeld watch`: the small daemon. Rules from the configuration, a line on standard
 //! error for each thing it does, metrics where they are asked for.
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -14,27 +13,22 @@ use zmeld_swap::observe::{lately, Observation};
 use zmeld_swap::plan::guarding;
 use zmeld_swap::watch::{Guard, GuardEvent, WatchEvent, Watcher};
 
-use super::endpoint::Endpoint;
 use super::metrics;
 use super::status::page_size;
-use crate::advise::Madvise;
 use crate::cli::MachineArgs;
 use crate::exit::{Outcome, EXIT_CODES};
 use crate::{output, progress};
 
 const EXAMPLES: &str = "\
 Examples:
-  zmeld watch                          the rules of /etc/zmeld.toml, until stopped
-  zmeld watch --dry-run                only say what would be done, and why
-  zmeld watch --once                   one round, for a timer
-  zmeld watch --listen 127.0.0.1:9890  metrics for Prometheus as well
+  zmeld watch            the rules of /etc/zmeld.toml, until stopped
+  zmeld watch --dry-run  only say what would be done, and why
+  zmeld watch --once     one round, for a timer
 
 The rules are [watch.recompress], [watch.writeback], [watch.meld],
 [watch.reclaim] (takes idle memory of programs before it is needed) and
-[watch.guard] (makes room and ends what it may before the machine freezes), and
-[watch.survey] (a survey for zmeld-fleet now and then);
-see docs/configuration.md. SIGTERM and Ctrl-C
-end it after what it is doing.";
+[watch.guard] (makes room and ends what it may before the machine freezes);
+see docs/configuration.md. SIGTERM and Ctrl-C end it after what it is doing.";
 
 /// How soon a stop is heard, and a rule of its own pace has its turn.
 const TICK: Duration = Duration::from_millis(200);
@@ -53,10 +47,6 @@ pub struct WatchArgs {
     /// One round, then end
     #[arg(long)]
     pub once: bool,
-
-    /// Serve metrics at http://ADDRESS/metrics
-    #[arg(long, value_name = "ADDRESS", conflicts_with = "once")]
-    pub listen: Option<SocketAddr>,
 
     /// Write metrics to this file each round
     #[arg(long, value_name = "FILE")]
@@ -78,33 +68,18 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
     }
     let config = args.place.config()?;
     let host = args.place.host();
-    let listen = args.listen.or(config.metrics.listen).filter(|_| !args.once);
     let textfile = args.textfile.clone().or(config.metrics.textfile.clone());
     let mut watcher = Watcher::new(host.clone(), config.clone(), args.dry_run);
-    // One that surveys another tree would survey this machine.
-    if args.place.root == Path::new("/") && !args.once {
-        watcher = watcher.surveying_by(program());
-    }
     // The numbers of processes in another tree are those of others here.
     let is_here = args.place.root == Path::new("/");
-    if is_here {
-        watcher = watcher.advising(Box::new(Madvise));
-    }
-    if !watcher.has_rules() && listen.is_none() && textfile.is_none() {
+    if !watcher.has_rules() && textfile.is_none() {
         anyhow::bail!(
             "there is nothing to watch: write a rule into /etc/zmeld.toml ([watch.recompress], \
-             [watch.writeback], [watch.meld], [watch.reclaim], [watch.guard] or [watch.survey]), or ask \
-             for metrics with --listen"
+             [watch.writeback], [watch.meld], [watch.reclaim] or [watch.guard]), or ask \
+             for metrics with --textfile"
         );
     }
     let stop = stop_flag();
-    let endpoint = match listen {
-        Some(address) => Some(Endpoint::open(address, host.clone(), config.clone())?),
-        None => None,
-    };
-    if let Some(endpoint) = &endpoint {
-        log(&format!("metrics at http://{}/metrics", endpoint.address));
-    }
     let guard = match config.watch.guard.clone().filter(|_| !args.once) {
         Some(rule) => {
             let dry_run = args.dry_run || config.watch.dry_run || !is_here;
@@ -138,9 +113,6 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
             if config.watch.reclaim.is_some() {
                 log("[watch.reclaim] does nothing in one round: its cost shows over time only");
             }
-            if config.watch.survey.is_some() {
-                log("[watch.survey] does nothing in one round: zmeld scan --survey makes one");
-            }
             if config.watch.guard.is_some() {
                 log("[watch.guard] does nothing in one round: it has to be there all the time");
             }
@@ -151,7 +123,6 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
         loop {
             service.alive();
             watcher.reclaim(Instant::now(), stop, &mut say);
-            watcher.survey(Instant::now(), &mut say);
             if guard.as_ref().is_some_and(Guard::has_stopped) {
                 anyhow::bail!(
                     "the guard stopped by itself: this is a fault of zmeld, please report it"
@@ -173,17 +144,7 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
     }
     service.tell("STOPPING=1");
     drop(guard);
-    drop(endpoint);
     Ok(Outcome::Done)
-}
-
-/// This program, also where an upgrade put another one in its place.
-fn program() -> PathBuf {
-    let path = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("zmeld"));
-    match path.to_str().and_then(|it| it.strip_suffix(" (deleted)")) {
-        Some(path) => PathBuf::from(path),
-        None => path,
-    }
 }
 
 /// SIGTERM and Ctrl-C; being stopped is how a watch ends, and no failure.
@@ -200,8 +161,7 @@ fn say(said: WatchEvent) {
         WatchEvent::Appeared(name) => log(&format!("{name}: watched from now on")),
         WatchEvent::Gone(name) => log(&format!("{name}: gone")),
         WatchEvent::Reclaim(group, what) => log(&format!("{group}: {what}")),
-        WatchEvent::ReclaimFailed(err) | WatchEvent::SurveyFailed(err) => log(&err.to_string()),
-        WatchEvent::Survey(what) => log(&what),
+        WatchEvent::ReclaimFailed(err) => log(&err.to_string()),
         WatchEvent::Holding(why) => log(&format!("holding: {why}")),
         _ => {}
     }

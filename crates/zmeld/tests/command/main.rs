@@ -14,8 +14,6 @@ mod run;
 mod setup;
 mod size;
 mod survey;
-#[cfg(feature = "object-stores")]
-mod survey_store;
 mod terminal;
 mod top;
 #[path = "../../../zmeld-linux/tests/support/turn.rs"]

@@ -270,7 +270,7 @@ fn watch_ends_when_it_is_told_to() {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         let _ = fs::remove_file(&figures);
         let mut child = zmeld(&["watch", "--root", str(dir.path())])
-            .args(["--textfile", str(&figures), "--listen", "127.0.0.1:0"])
+            .args(["--textfile", str(&figures)])
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();

@@ -1,11 +1,13 @@
 //! A control group that may be ended: what it takes, and how it is told to end.
 
+use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
@@ -16,12 +18,14 @@ use zmeld_linux::{counters, Host};
 
 use super::open::OpenFile;
 use super::ring::Ring;
+use crate::config::GroupPattern;
 use crate::room::hierarchy::{Hierarchy, Version};
 
 /// Of groups below one, so many lists are open before they are needed.
 const BELOW_MAX: usize = 4;
-/// No more groups are looked for below one.
-const BELOW_ALL: usize = 8192;
+/// No more groups are gone through below one, nor deeper ones.
+const BELOW_ALL: usize = 32 << 10;
+const BELOW_DEPTH: usize = 128;
 /// So many processes that were told to end are looked after each by itself.
 const TOLD_MAX: usize = 128;
 /// Fewer processes than this can be told one by one.
@@ -44,6 +48,22 @@ impl Taken {
     }
 }
 
+/// What is left alone of a group that is ended, with what is below it.
+#[derive(Debug)]
+pub(super) struct Spared {
+    /// By its name,
+    pub patterns: Vec<GroupPattern>,
+    /// or by its path.
+    pub groups: HashSet<PathBuf>,
+}
+
+/// Processes that were told to end, and whether they are all that were.
+#[derive(Debug, Default)]
+struct Told {
+    processes: Vec<OwnedFd>,
+    are_all: bool,
+}
+
 /// A group that may be ended.
 #[derive(Debug)]
 pub(super) struct Candidate {
@@ -52,7 +72,15 @@ pub(super) struct Candidate {
     /// The place in the rule's `end` of what names it.
     pub rank: usize,
     pub directory: PathBuf,
-    version: Version,
+    /// The place of its owner, as groups were chosen last.
+    pub owner: usize,
+    /// Not all that its owner has is seen.
+    pub is_unclear: bool,
+    /// It is protected by its owner's own means.
+    pub is_sheltered: bool,
+    hierarchy: Hierarchy,
+    /// Set where some of it may have to be.
+    spared: Option<Arc<Spared>>,
     stat: OpenFile,
     swap: Option<OpenFile>,
     /// The lists of its processes, and of those in groups below.
@@ -60,9 +88,7 @@ pub(super) struct Candidate {
     has_more_below: bool,
     /// Whether there is any process in it or below it (version 2).
     events: Option<OpenFile>,
-    /// Processes that were told to end, and whether they are all that were.
-    told: Vec<OwnedFd>,
-    told_all: bool,
+    told: Told,
     /// As the kernel names it, of a process that is in it.
     kernel_path: Vec<u8>,
     /// What kills all of it at once (`cgroup.kill`, Linux 5.14, version 2).
@@ -83,20 +109,32 @@ impl Candidate {
         hierarchy: &Hierarchy,
         directory: &Path,
         rank: usize,
+        spared: Option<Arc<Spared>>,
     ) -> Option<Candidate> {
         let file = |name: &str| OpenFile::open(host, directory.join(name));
+        // What is protected by its name alone may be anywhere.
+        let spared = spared.filter(|it| {
+            let is_name = |pattern: &GroupPattern| !pattern.is_path();
+            it.patterns.iter().any(is_name)
+                || it.groups.iter().any(|group| group.starts_with(directory))
+        });
         let mut candidate = Candidate {
             shown: hierarchy.shown(directory),
             rank,
             directory: directory.to_path_buf(),
-            version: hierarchy.version,
+            owner: 0,
+            is_unclear: false,
+            is_sheltered: false,
+            hierarchy: hierarchy.clone(),
             stat: file("memory.stat")?,
             swap: file("memory.swap.current"),
             members: Vec::new(),
             has_more_below: false,
             events: file("cgroup.events"),
-            told: Vec::with_capacity(TOLD_MAX),
-            told_all: true,
+            told: Told {
+                processes: Vec::with_capacity(TOLD_MAX),
+                are_all: true,
+            },
             kernel_path: hierarchy
                 .kernel_path(directory)
                 .as_os_str()
@@ -105,7 +143,9 @@ impl Candidate {
             kill: OpenOptions::new()
                 .write(true)
                 .open(host.path(directory.join("cgroup.kill")))
-                .ok(),
+                .ok()
+                .filter(|_| spared.is_none()),
+            spared,
             taken: Ring::new(),
             now: Taken::default(),
             took_bytes: 0,
@@ -118,25 +158,42 @@ impl Candidate {
 
     /// Opens the lists of processes of the groups that are below it by now, so many.
     fn follow(&mut self, host: &Host) {
-        let all = self.below(host, BELOW_MAX);
-        self.has_more_below = all.len() > BELOW_MAX;
-        self.members = all
-            .iter()
-            .take(BELOW_MAX)
-            .filter_map(|group| OpenFile::open(host, group.join("cgroup.procs")))
-            .collect();
+        let mut members = Vec::with_capacity(BELOW_MAX);
+        self.has_more_below = !self.walk(host, &self.directory, 0, &mut |group| {
+            let is_one_more = members.len() == BELOW_MAX;
+            if !is_one_more {
+                members.extend(OpenFile::open(host, group.join("cgroup.procs")));
+            }
+            !is_one_more
+        });
+        self.members = members;
     }
 
-    /// It and the groups below it, level by level, until they are more than so many.
-    fn below(&self, host: &Host, most: usize) -> Vec<PathBuf> {
-        let mut all = vec![self.directory.clone()];
-        let mut at = 0;
-        while at < all.len() && all.len() <= most {
-            let below = host.folders_at_most(&all[at], BELOW_ALL);
-            all.extend(below.ok().flatten().unwrap_or_default());
-            at += 1;
+    /// Goes through a group and those below it, as long as `take` says true, without those
+    /// that are spared; whether it did to the end.
+    fn walk(
+        &self,
+        host: &Host,
+        group: &Path,
+        depth: usize,
+        take: &mut dyn FnMut(&Path) -> bool,
+    ) -> bool {
+        let is_spared = self.spared.as_ref().is_some_and(|spared| {
+            let shown = self.hierarchy.shown(group);
+            spared.groups.contains(group) || spared.patterns.iter().any(|it| it.matches(&shown))
+        });
+        if is_spared {
+            return true;
         }
-        all
+        let mut goes_on = take(group);
+        if goes_on && depth < BELOW_DEPTH {
+            // One that is gone has none.
+            let _ = host.each_folder(group, &mut |name| {
+                goes_on = self.walk(host, &group.join(name), depth + 1, take);
+                goes_on
+            });
+        }
+        goes_on
     }
 
     /// What is known of it under that name already.
@@ -155,9 +212,9 @@ impl Candidate {
     pub fn look(&mut self, now: Instant, buffer: &mut [u8]) {
         let before = self.now.bytes();
         // One that is gone, or empty, gives nothing back.
-        self.now = match self.is_empty(buffer) {
-            true => Taken::default(),
-            false => self.read(buffer).unwrap_or_default(),
+        self.now = match self.seems_empty(buffer) {
+            Some(true) => Taken::default(),
+            _ => self.read(buffer).unwrap_or_default(),
         };
         self.took_bytes = self.now.bytes().saturating_sub(before);
         self.taken.keep(now, self.now.bytes());
@@ -185,6 +242,11 @@ impl Candidate {
         self.now.held_bytes
     }
 
+    /// The same with files in memory.
+    pub fn all_bytes(&self) -> u64 {
+        self.now.bytes()
+    }
+
     /// How much more it takes than ten seconds ago, files in memory (tmpfs) included: who
     /// fills memory with those is who runs away, though they stay when he ends.
     pub fn grew_bytes(&self, now: Instant) -> u64 {
@@ -198,7 +260,7 @@ impl Candidate {
             let counted = counters::parse(stat).filter(|(name, _)| names.contains(name));
             counted.fold(0, |sum, (_, bytes)| sum.saturating_add(bytes))
         };
-        if self.version == Version::One {
+        if self.hierarchy.version == Version::One {
             return Some(Taken {
                 held_bytes: sum(&["total_rss", "total_swap"]),
                 shared_bytes: sum(&["total_shmem"]),
@@ -224,30 +286,42 @@ impl Candidate {
 
     /// Whether it has ended: nothing is in it or below it, or all that were told have gone,
     /// and what is there now was begun since.
-    pub fn has_ended(&self, buffer: &mut [u8]) -> bool {
-        let is_whole = self.told_all && !self.told.is_empty();
-        if is_whole && self.told.iter().all(has_gone) {
+    pub fn has_ended(&self, host: &Host, buffer: &mut [u8]) -> bool {
+        let told = &self.told.processes;
+        let is_whole = self.told.are_all && !told.is_empty();
+        if is_whole && told.iter().all(has_gone) {
             // One that leaves its memory to a child has not.
             let left = self.read(buffer).map_or(0, |it| it.held_bytes);
             if left < self.now.held_bytes / 2 {
                 return true;
             }
         }
-        self.is_empty(buffer)
+        self.is_empty(host, buffer)
     }
 
-    /// Whether no process is in it or below it, as far as it is seen.
-    pub fn is_empty(&self, buffer: &mut [u8]) -> bool {
-        let Some(events) = &self.events else {
-            return self.members.iter().all(|list| match list.read(buffer) {
-                Ok(text) => text.trim().is_empty(),
-                Err(err) => is_removed(&err),
-            });
+    /// Whether no process is in it or below it.
+    pub fn is_empty(&self, host: &Host, buffer: &mut [u8]) -> bool {
+        self.seems_empty(buffer).unwrap_or_else(|| {
+            self.walk(host, &self.directory, 0, &mut |group| {
+                OpenFile::open(host, group.join("cgroup.procs"))
+                    .is_none_or(|list| is_list_empty(&list, buffer))
+            })
+        })
+    }
+
+    /// The same by what is open already; none where that does not tell.
+    fn seems_empty(&self, buffer: &mut [u8]) -> Option<bool> {
+        let is_all = !self.has_more_below;
+        let events = self.events.as_ref().filter(|_| self.spared.is_none());
+        let Some(events) = events else {
+            let mut lists = self.members.iter();
+            let is_empty = lists.all(|list| is_list_empty(list, buffer));
+            return (is_all || !is_empty).then_some(is_empty);
         };
-        match events.read(buffer) {
+        Some(match events.read(buffer) {
             Ok(text) => counters::value(text, "populated") == Some(0),
             Err(err) => is_removed(&err),
-        }
+        })
     }
 
     /// How many processes it has, where those have doubled since it was first looked at, or
@@ -257,6 +331,11 @@ impl Candidate {
         let (_, before) = self.processes.oldest(now)?;
         let multiply = self.count >= MANY && self.count / 2 >= before;
         (multiply && self.kill.is_some()).then_some(self.count)
+    }
+
+    /// How many processes it had at the last look, as far as they are followed.
+    pub fn count(&self) -> u64 {
+        self.count
     }
 
     /// Tells all of its processes to end, and how many those are.
@@ -276,43 +355,65 @@ impl Candidate {
         }
     }
 
+    /// Nothing but its emptiness tells that it has ended.
+    pub fn ends_when_empty(&mut self) {
+        self.told.are_all = false;
+    }
+
     /// Those in all groups that are below it by now, too, one list at a time.
     fn signal_all(&mut self, host: &Host, signal: Signal, buffer: &mut [u8]) -> usize {
-        let open = std::mem::take(&mut self.members);
-        let mut sent = 0;
-        for group in self.below(host, BELOW_ALL) {
-            self.members
-                .extend(OpenFile::open(host, group.join("cgroup.procs")));
-            sent += self.signal(host, signal, buffer);
-            self.members.clear();
-        }
-        self.members = open;
+        let mut told = std::mem::take(&mut self.told);
+        let (mut sent, mut groups) = (0, 0);
+        let is_all = self.walk(host, &self.directory, 0, &mut |group| {
+            if let Some(list) = OpenFile::open(host, group.join("cgroup.procs")) {
+                sent += self.signal_list(host, &list, signal, buffer, &mut told);
+            }
+            groups += 1;
+            groups < BELOW_ALL
+        });
+        told.are_all &= is_all;
+        self.told = told;
         sent
     }
 
     fn signal(&mut self, host: &Host, signal: Signal, buffer: &mut [u8]) -> usize {
+        let mut told = std::mem::take(&mut self.told);
+        let lists = self.members.iter();
+        let sent = lists
+            .map(|list| self.signal_list(host, list, signal, buffer, &mut told))
+            .sum();
+        self.told = told;
+        sent
+    }
+
+    /// Those of one list; `told` keeps the first of them.
+    fn signal_list(
+        &self,
+        host: &Host,
+        list: &OpenFile,
+        signal: Signal,
+        buffer: &mut [u8],
+        told: &mut Told,
+    ) -> usize {
         let own = rustix::process::getpid();
         let mut sent = 0;
-        for at in 0..self.members.len() {
-            let Ok(text) = self.members[at].read(buffer) else {
+        let Ok(text) = list.read(buffer) else {
+            return 0;
+        };
+        // A list that is longer than the buffer may end within a number.
+        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        for pid in whole.lines().filter_map(|line| line.parse::<i32>().ok()) {
+            let Some(pid) = Pid::from_raw(pid) else {
                 continue;
             };
-            // A list that is longer than the buffer may end within a number.
-            let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-            for pid in whole.lines().filter_map(|line| line.parse::<i32>().ok()) {
-                let Some(pid) = Pid::from_raw(pid) else {
-                    continue;
-                };
-                if pid == own || pid.is_init() {
-                    continue;
-                }
-                let Some(process) = self.send(host, pid, signal) else {
-                    continue;
-                };
+            if pid == own || pid.is_init() {
+                continue;
+            }
+            if let Some(process) = self.send(host, pid, signal) {
                 sent += 1;
-                match self.told.len() < TOLD_MAX {
-                    true => self.told.push(process),
-                    false => self.told_all = false,
+                match told.processes.len() < TOLD_MAX {
+                    true => told.processes.push(process),
+                    false => told.are_all = false,
                 }
             }
         }
@@ -364,7 +465,7 @@ impl Candidate {
             }
         }
         text[..length].split(|byte| *byte == b'\n').any(|line| {
-            let path = self.version.path_of(line);
+            let path = self.hierarchy.version.path_of(line);
             path.and_then(|path| path.strip_prefix(self.kernel_path.as_slice()))
                 .is_some_and(|below| below.is_empty() || below.starts_with(b"/"))
         })
@@ -375,6 +476,13 @@ impl Candidate {
 fn has_gone(process: &OwnedFd) -> bool {
     let mut fds = [PollFd::new(process, PollFlags::IN)];
     poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+}
+
+fn is_list_empty(list: &OpenFile, buffer: &mut [u8]) -> bool {
+    match list.read(buffer) {
+        Ok(text) => text.trim().is_empty(),
+        Err(err) => is_removed(&err),
+    }
 }
 
 /// Whether the group that an open file is of was removed.

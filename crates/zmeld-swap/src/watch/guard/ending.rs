@@ -1,14 +1,15 @@
 //! One group at a time is told to end, killed where it does not, and waited for until
 //! its memory is back.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use zmeld_report::units::bytes;
 
 use super::candidate::Candidate;
-use super::choice::{choose, Cause};
+use super::choice::{choose, Cause, Choice};
 use super::sight::Seen;
-use super::{is_over, Ending, GuardEvent, Sentry, Settling};
+use super::{is_over, part, Ending, GuardEvent, Sentry, Settling};
 use crate::observe::guarded::EndedGroup;
 
 /// What a group gives back when it ends is waited for before another one is ended: until
@@ -19,6 +20,10 @@ const SETTLE_MAX: Duration = Duration::from_secs(30);
 /// is ended for so long: what takes the memory is elsewhere.
 const IN_VAIN_MAX: u32 = 2;
 const BRAKE: Duration = Duration::from_secs(60);
+/// One that has to end once more within so long does not end by being told.
+const AGAIN: Duration = Duration::from_secs(60);
+/// So many are remembered for that.
+pub(super) const AGAIN_MAX: usize = 64;
 /// One that has not gone so long after SIGKILL is given up: it waits in the kernel.
 const GIVEN_UP_AFTER: Duration = Duration::from_secs(10);
 
@@ -31,8 +36,8 @@ impl Sentry {
         now: Instant,
         say: &mut dyn FnMut(GuardEvent),
     ) {
-        // Groups are chosen at the end of a look: before the first there are none.
-        if self.ending.is_some() || self.chosen.is_none() || self.is_settling(seen, now) {
+        // Before groups are chosen first there are none.
+        if self.ending.is_some() || !self.has_chosen || self.is_settling(seen, now) {
             return;
         }
         // After some were ended in vain, only what grows: the rest is not to blame.
@@ -42,13 +47,12 @@ impl Sentry {
             false => cause,
         };
         let begin = Instant::now();
-        let Some(place) = choose(
-            &self.candidates,
-            rule,
-            seen.total_bytes,
-            self.went_bytes,
-            now,
-        ) else {
+        let choice = Choice {
+            cause: rule,
+            total_bytes: seen.total_bytes,
+            sheltered_max: part(self.rule.protected_max, seen),
+        };
+        let Some(place) = choose(&self.candidates, choice, self.went_bytes, now) else {
             if is_over(&mut self.told.nothing, now) {
                 say(GuardEvent::Said(format!(
                     "{}; {}",
@@ -72,16 +76,21 @@ impl Sentry {
             return;
         }
         let mut candidate = self.candidates.swap_remove(place);
-        let multiplied = candidate.multiplies(now);
-        let count = match multiplied {
-            Some(count) => {
+        let at_once = match candidate.multiplies(now) {
+            Some(count) => Some((count, "which multiply")),
+            None => self
+                .is_again(&candidate, now)
+                .then(|| (candidate.count(), "again within a minute")),
+        };
+        let count = match at_once {
+            Some((count, _)) => {
                 candidate.kill(&self.host, &mut self.buffer);
                 count
             }
             None => candidate.tell(&self.host, &mut self.buffer) as u64,
         };
         let reaction = begin.elapsed();
-        let is_deaf = count == 0 && !candidate.is_empty(&mut self.buffer);
+        let is_deaf = count == 0 && !candidate.is_empty(&self.host, &mut self.buffer);
         if is_deaf {
             // Somebody is there and cannot be told: not the next one's fault.
             candidate.kill(&self.host, &mut self.buffer);
@@ -90,9 +99,13 @@ impl Sentry {
             return;
         }
         // It is done: from here on memory may be taken.
+        self.remember(candidate.directory.clone(), now);
         let why = format!("{}; {}", what(&candidate, now), self.why(cause, seen));
         let tried = self.shared.tried();
-        let was_killed = is_deaf || multiplied.is_some();
+        let was_killed = is_deaf || at_once.is_some();
+        if was_killed {
+            candidate.ends_when_empty();
+        }
         self.ending = Some(Ending {
             since: now,
             headroom_bytes: seen.headroom_bytes,
@@ -111,8 +124,8 @@ impl Sentry {
         });
         say(GuardEvent::Said(format!(
             "ends {why} ({}){}",
-            match multiplied {
-                Some(count) => format!("SIGKILL to {count} processes, which multiply"),
+            match at_once {
+                Some((count, why)) => format!("SIGKILL to {count} processes, {why}"),
                 None => format!("SIGTERM to {count} processes"),
             },
             match tried.is_empty() {
@@ -120,6 +133,23 @@ impl Sentry {
                 false => format!("; before that: {}", tried.join("; ")),
             }
         )));
+    }
+
+    /// Whether it was told to end within a minute already.
+    fn is_again(&self, candidate: &Candidate, now: Instant) -> bool {
+        let mut lately = self.ended_lately.iter();
+        lately.any(|(at, directory)| {
+            now.duration_since(*at) < AGAIN && *directory == candidate.directory
+        })
+    }
+
+    fn remember(&mut self, directory: PathBuf, now: Instant) {
+        self.ended_lately
+            .retain(|(at, it)| now.duration_since(*at) < AGAIN && *it != directory);
+        if self.ended_lately.len() == AGAIN_MAX {
+            self.ended_lately.remove(0);
+        }
+        self.ended_lately.push((now, directory));
     }
 
     /// Whether what was ended still gives back memory. Where the last ones gave next to
@@ -163,7 +193,7 @@ impl Sentry {
             return;
         };
         let age = now.duration_since(ending.since);
-        let is_gone = ending.candidate.has_ended(&mut self.buffer);
+        let is_gone = ending.candidate.has_ended(&self.host, &mut self.buffer);
         let is_given_up = ending
             .killed
             .is_some_and(|at| now.duration_since(at) >= GIVEN_UP_AFTER);
@@ -192,7 +222,8 @@ impl Sentry {
             return;
         }
         let is_late = age >= self.rule.grace.duration();
-        if !is_late && !is_pressing {
+        // Until it is empty.
+        if !is_late && !is_pressing && ending.killed.is_none() {
             return;
         }
         ending.candidate.kill(&self.host, &mut self.buffer);

@@ -1,18 +1,22 @@
 //! Which groups may be ended, as the rule names them and the machine has them.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::candidate::Candidate;
+use super::candidate::{Candidate, Spared};
 use super::choice::Cause;
 use super::sight::{is_soon, Seen};
-use super::{ring, GuardEvent, Sentry, PAUSE_MAX};
+use super::{ring, touched, GuardEvent, Sentry, Shared, PAUSE_MAX};
 use crate::config::{GroupPattern, GuardRule};
 use crate::error::Error;
+use crate::observe::reclaimed::ProtectedGroup;
 use crate::room::hierarchy::Hierarchy;
 use crate::watch::is_due;
+use crate::watch::owners::Group;
 use crate::watch::targets::{Outlook, Selection, Targets};
 use zmeld_linux::Host;
 
@@ -24,15 +28,15 @@ const CHOOSE_EVERY_LOST: Duration = Duration::from_secs(3);
 /// Groups are followed where programs can take less than so many times what the rule
 /// calls little.
 const FOLLOWED_BELOW: u64 = 4;
-/// No more groups are looked at for processes,
-const LOOKED_AT_MAX: usize = 4096;
-/// nor those with a longer path, in bytes.
-const PATH_MAX: usize = 1024;
-/// No more are followed, the largest ones.
-pub(super) const CANDIDATES_MAX: usize = 64;
+/// A group with more below it than is looked at is followed as a whole for so long: what
+/// grows does not begin anew each time that some of it comes or goes.
+const WHOLE_FOR: Duration = Duration::from_secs(60);
+/// No more are followed, the largest ones; of an owner none in place of another's who has
+/// fewer.
+const CANDIDATES_MAX: usize = 64;
 /// Before all others, and whatever the configuration says of them: what is needed to
 /// get at the machine.
-const NEVER: [&str; 11] = [
+const NEVER: [&str; 10] = [
     // Paths: of a name alone anybody could call a group of his own.
     "/init.scope",
     "/system.slice/systemd-*.service",
@@ -44,9 +48,9 @@ const NEVER: [&str; 11] = [
     "/system.slice/*getty*.service",
     "/system.slice/*dm.service",
     "/user.slice/user-0.slice",
-    // A desktop's shell: with it, all else of the session would end.
-    "/user.slice/user-*.slice/user@*.service/session.slice",
 ];
+/// A desktop's shell: with it, all else of the session would end.
+const SESSION: &str = "/user.slice/user-*.slice/user@*.service/session.slice";
 
 impl Sentry {
     /// Looks at what they take, where it may matter soon.
@@ -72,6 +76,9 @@ impl Sentry {
         now: Instant,
         say: &mut dyn FnMut(GuardEvent),
     ) {
+        if self.ending.is_some() {
+            return;
+        }
         let is_lost = cause.is_some() && self.candidates.is_empty();
         let every = match (is_lost, self.is_short()) {
             (true, _) => CHOOSE_EVERY_LOST,
@@ -80,115 +87,285 @@ impl Sentry {
         };
         // A tenth of the time at most, whatever there is to look at.
         let every = every.max(self.choosing_took * 10);
-        if self.ending.is_some() || !is_due(self.chosen, every, now) {
-            return;
+        if is_due(self.chosen, every, now) {
+            self.chosen = Some(now);
+            if !self.rule.end.is_empty() {
+                self.chooser.ask(now);
+            }
         }
-        let before = self.chosen.replace(now);
-        let begin = Instant::now();
-        if is_due(self.followed, CHOOSE_EVERY, now) {
-            self.followed = Some(now);
-            self.sight.follow(&self.host);
-        }
-        if self.rule.end.is_empty() {
-            return;
-        }
-        let found = self.find_groups(before, now);
-        self.choosing_took = begin.elapsed();
-        match found {
-            Ok(()) => self.told.failed = None,
+        match self.chooser.answer() {
+            Some(Ok(chosen)) => {
+                self.told.failed = None;
+                self.follow(chosen, now);
+            }
             // Those that are known stay.
-            Err(err) => self.fail(err, say),
+            Some(Err(err)) => self.fail(err, say),
+            None => {}
         }
     }
 
-    /// `before`: when they were found last. One that was not there then has grown from
-    /// nothing.
-    fn find_groups(&mut self, before: Option<Instant>, now: Instant) -> Result<(), Error> {
+    /// Goes on with those that were chosen, with what is known of them already.
+    fn follow(&mut self, chosen: Chosen, now: Instant) {
+        if let Some(first) = chosen.candidates.first().filter(|_| !self.has_chosen) {
+            first.rehearse(&self.host);
+        }
+        let followed = std::mem::replace(&mut self.candidates, chosen.candidates);
+        for candidate in &mut self.candidates {
+            let mut followed = followed.iter();
+            if let Some(before) = followed.find(|it| it.directory == candidate.directory) {
+                candidate.go_on(before);
+                candidate.look(now, &mut self.buffer);
+            }
+        }
+        self.has_chosen = true;
+        self.choosing_took = chosen.took;
+        self.note.watched = chosen.watched;
+        self.note.protected = chosen.protected;
+        self.note.unmatched = chosen.unmatched;
+    }
+}
+
+/// What was chosen.
+#[derive(Debug)]
+pub(super) struct Chosen {
+    candidates: Vec<Candidate>,
+    watched: Vec<String>,
+    protected: Vec<ProtectedGroup>,
+    unmatched: Vec<String>,
+    took: Duration,
+}
+
+/// Who chooses them. It takes time and memory, as much as whoever makes groups wants it to.
+#[derive(Debug)]
+pub(super) enum Chooser {
+    /// Whoever asks, at once.
+    Here(Box<Choosing>, Option<Result<Chosen, Error>>),
+    /// A thread of ordinary priority, and what it is left with.
+    Thread(Arc<Desk>, JoinHandle<()>),
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Desk {
+    is_asked: AtomicBool,
+    answer: Mutex<Option<Result<Chosen, Error>>>,
+}
+
+impl Chooser {
+    /// Whoever asks chooses.
+    ///
+    /// # Errors
+    /// When a pattern is none.
+    pub fn here(host: Host, rule: GuardRule, shared: Arc<Shared>) -> Result<Chooser, Error> {
+        let choosing = Choosing::new(host, rule, shared)?;
+        Ok(Chooser::Here(Box::new(choosing), None))
+    }
+
+    /// A thread does.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start(host: Host, rule: GuardRule, shared: Arc<Shared>) -> Result<Chooser, Error> {
+        let mut choosing = Choosing::new(host, rule, shared)?;
+        let desk = Arc::new(Desk::default());
+        let work = {
+            let desk = Arc::clone(&desk);
+            move || {
+                let _ = rustix::process::setpriority_process(None, -20);
+                while !choosing.shared.stop.load(Ordering::Relaxed) {
+                    if desk.is_asked.swap(false, Ordering::Acquire) {
+                        let chosen = choosing.choose(Instant::now());
+                        if let Ok(mut answer) = desk.answer.lock() {
+                            *answer = Some(chosen);
+                        }
+                    }
+                    std::thread::park_timeout(CHOOSE_EVERY);
+                }
+            }
+        };
+        let thread = super::thread("guard-choose", work)?;
+        Ok(Chooser::Thread(desk, thread))
+    }
+
+    fn ask(&mut self, now: Instant) {
+        match self {
+            Chooser::Here(choosing, answer) => *answer = Some(choosing.choose(now)),
+            Chooser::Thread(desk, thread) => {
+                desk.is_asked.store(true, Ordering::Release);
+                thread.thread().unpark();
+            }
+        }
+    }
+
+    /// What was chosen since; it is not waited for.
+    fn answer(&mut self) -> Option<Result<Chosen, Error>> {
+        match self {
+            Chooser::Here(_, answer) => answer.take(),
+            Chooser::Thread(desk, _) => desk.answer.try_lock().ok()?.take(),
+        }
+    }
+}
+
+/// What it is chosen with.
+#[derive(Debug)]
+pub(super) struct Choosing {
+    host: Host,
+    rule: GuardRule,
+    shared: Arc<Shared>,
+    /// What the rule protects, and what is never ended.
+    protect: Vec<GroupPattern>,
+    /// What is protected no further than `protected_max`.
+    shelter: Vec<GroupPattern>,
+    /// All groups with processes that were told apart when some were chosen last, and when
+    /// that was.
+    known: Option<(HashSet<PathBuf>, Instant)>,
+    /// Groups with more below them than is looked at, and since when.
+    whole: HashMap<PathBuf, Instant>,
+    buffer: Vec<u8>,
+}
+
+impl Choosing {
+    fn new(host: Host, rule: GuardRule, shared: Arc<Shared>) -> Result<Choosing, Error> {
+        let (protect, shelter) = protected(&rule)?;
+        Ok(Choosing {
+            host,
+            rule,
+            shared,
+            protect,
+            shelter,
+            known: None,
+            whole: HashMap::new(),
+            buffer: touched(),
+        })
+    }
+
+    /// One that was not there when they were chosen last has grown from nothing.
+    fn choose(&mut self, now: Instant) -> Result<Chosen, Error> {
+        let begin = Instant::now();
         let hierarchy = hierarchy(&self.host)?;
-        let selection = selection(&self.rule, &self.protect);
-        let mut targets = Targets::choose(&self.host, &hierarchy, selection, &self.shared.stop)?;
+        let selection = selection(&self.rule, &self.protect, &self.shelter);
+        let mut whole: HashSet<PathBuf> = self.whole.keys().cloned().collect();
+        self.whole
+            .retain(|_, since| now.duration_since(*since) < WHOLE_FOR);
+        let cut_off: HashSet<PathBuf> = self.whole.keys().cloned().collect();
+        let stop = &self.shared.stop;
+        let chosen = Targets::choose_of(&self.host, &hierarchy, selection, &cut_off, stop)?;
+        let (mut targets, groups) = chosen;
         targets.unmatched.retain(|it| is_of_rule(it));
-        let mut found = Vec::with_capacity(CANDIDATES_MAX + 1);
-        let (whole, all) = self.ended_whole(targets.groups.into_keys());
-        for directory in whole {
-            let rank = rank(&self.rule.end, &hierarchy.shown(&directory));
-            let Some(mut candidate) = Candidate::open(&self.host, &hierarchy, &directory, rank)
-            else {
+        let spared = Arc::new(Spared {
+            patterns: self.protect.clone(),
+            groups: std::mem::take(&mut targets.spared),
+        });
+        let kept = Arc::new(Spared {
+            patterns: Vec::new(),
+            groups: std::mem::take(&mut targets.kept),
+        });
+        let mut incomplete = HashSet::new();
+        for group in groups.iter().filter(|it| it.is_cut_off) {
+            incomplete.insert(group.owner);
+            self.whole.entry(group.path.clone()).or_insert(now);
+            whole.insert(group.path.clone());
+        }
+        let mut found: Vec<Candidate> = Vec::with_capacity(CANDIDATES_MAX + 1);
+        let mut known = HashSet::new();
+        let free = self.ended_whole(&groups, &targets.places, &kept);
+        let sheltered = self.ended_whole(&groups, &targets.sheltered, &kept);
+        let free = free.into_iter().map(|it| (it, false));
+        for (group, is_sheltered) in free.chain(sheltered.into_iter().map(|it| (it, true))) {
+            let rank = rank(&self.rule.end, &group.shown);
+            let spared = match is_sheltered {
+                true => Some(Arc::clone(&kept)),
+                false => group.is_cut_off.then(|| Arc::clone(&spared)),
+            };
+            let opened = Candidate::open(&self.host, &hierarchy, &group.path, rank, spared);
+            let Some(mut candidate) = opened else {
                 continue;
             };
-            let mut followed = self.candidates.iter();
-            let was_there = |known: &HashSet<PathBuf>| known.contains(&directory);
+            candidate.is_unclear = incomplete.contains(&group.owner);
+            candidate.is_sheltered = is_sheltered;
+            candidate.owner = group.owner;
             // One that was there and not followed has grown by nothing that is known.
-            let is_new = self.known.as_ref().is_some_and(|known| !was_there(known));
-            match (followed.find(|it| it.directory == directory), before) {
-                (Some(followed), _) => candidate.go_on(followed),
-                (None, Some(before)) if is_new => {
-                    let oldest = now.checked_sub(ring::WINDOW).unwrap_or(before);
-                    candidate.began_after(before.max(oldest));
-                }
-                (None, _) => candidate.rehearse(&self.host),
+            if let Some(before) = self.is_new_since(group, &whole) {
+                let oldest = now.checked_sub(ring::WINDOW).unwrap_or(before);
+                candidate.began_after(before.max(oldest));
             }
             candidate.look(now, &mut self.buffer);
+            known.insert(group.path.clone());
             found.push(candidate);
             if found.len() > CANDIDATES_MAX {
-                // The largest ones matter.
-                let smallest = (0..found.len()).min_by_key(|at| found[*at].bytes());
-                found.swap_remove(smallest.unwrap_or(0));
+                found.swap_remove(least(&found));
             }
         }
-        self.candidates = found;
-        self.known = all;
-        self.note.watched = self.candidates.iter().map(|it| it.shown.clone()).collect();
-        self.note.protected = targets.protected;
-        self.note.unmatched = targets.unmatched;
-        Ok(())
+        self.known = Some((known, now));
+        let watched = found.iter().filter(|it| !it.is_sheltered);
+        Ok(Chosen {
+            watched: watched.map(|it| it.shown.clone()).collect(),
+            candidates: found,
+            protected: targets.protected,
+            unmatched: targets.unmatched,
+            took: begin.elapsed(),
+        })
     }
 
-    /// The groups that are ended each by itself: those that have processes of their own or
-    /// none below, or that the kernel would end whole, too (`memory.oom.group`). With them
-    /// all groups that were looked at, unless there are more.
-    fn ended_whole(
+    /// When some were chosen last, where a group was not there then, or had no processes.
+    /// What was followed as a `whole` was not told apart.
+    fn is_new_since(&self, group: &Group, whole: &HashSet<PathBuf>) -> Option<Instant> {
+        let (known, before) = self.known.as_ref()?;
+        let was_told = !group.path.ancestors().any(|it| whole.contains(it));
+        (was_told && !known.contains(&group.path)).then_some(*before)
+    }
+
+    /// The groups that are ended each by itself: those that have processes of their own,
+    /// that the kernel would end whole, too (`memory.oom.group`), or that are cut off. One
+    /// without processes cannot be ended.
+    fn ended_whole<'a>(
         &self,
-        groups: impl Iterator<Item = PathBuf>,
-    ) -> (Vec<PathBuf>, Option<HashSet<PathBuf>>) {
-        let says = |group: &PathBuf, file: &str| {
-            let text = self.host.read_optional(group.join(file)).ok().flatten();
-            text.unwrap_or_default()
+        groups: &'a [Group],
+        places: &[usize],
+        kept: &Spared,
+    ) -> Vec<&'a Group> {
+        let says = |group: &Group, file: &str| {
+            let text = self.host.read_start(&group.path.join(file), 16);
+            text.unwrap_or_default().trim_ascii().to_vec()
         };
-        // Level by level: who makes many groups hides those of nobody else.
-        let mut left: VecDeque<PathBuf> = groups.collect();
-        let mut looked_at = 0;
+        let mut is_split = vec![false; groups.len()];
+        let is_meant: HashSet<usize> = places.iter().copied().collect();
         let mut whole = Vec::new();
-        let mut all = HashSet::new();
-        let mut are_all = true;
-        while let Some(group) = left.pop_front() {
-            looked_at += 1;
-            if looked_at > LOOKED_AT_MAX || self.shared.stop.load(Ordering::Relaxed) {
+        for (at, group) in groups.iter().enumerate().skip(1) {
+            if self.shared.stop.load(Ordering::Relaxed) {
                 break;
             }
-            all.insert(group.clone());
-            let has_own = !says(&group, "cgroup.procs").trim().is_empty();
-            let below = match has_own || says(&group, "memory.oom.group").trim() == "1" {
-                true => Vec::new(),
-                false => {
-                    let below = self.host.folders_at_most(&group, LOOKED_AT_MAX);
-                    below.ok().flatten().unwrap_or_default()
-                }
-            };
-            // One without any may have some soon. Where there is more than is looked at, or
-            // a path that is too long, who hides there does not hide from its end.
-            let is_too_much = looked_at + left.len() + below.len() > LOOKED_AT_MAX
-                || below.iter().any(|it| it.as_os_str().len() > PATH_MAX);
-            are_all &= !is_too_much;
-            match below.is_empty() || is_too_much {
+            if !is_meant.contains(&at) && !is_split[group.above]
+                || kept.groups.contains(&group.path)
+            {
+                continue;
+            }
+            let is_whole = group.is_cut_off
+                || !says(group, "cgroup.procs").is_empty()
+                || says(group, "memory.oom.group") == b"1";
+            match is_whole {
                 true => whole.push(group),
-                false => left.extend(below),
+                false => is_split[at] = true,
             }
         }
-        are_all &= left.is_empty();
-        whole.extend(left);
-        (whole, are_all.then_some(all))
+        whole
     }
+}
+
+/// The place of the one that is followed least of all: the smallest of the owner who has
+/// most.
+fn least(found: &[Candidate]) -> usize {
+    let mut counts = HashMap::new();
+    for candidate in found {
+        *counts.entry(candidate.owner).or_insert(0) += 1;
+    }
+    let least = (0..found.len()).min_by_key(|at| {
+        let candidate = &found[*at];
+        (
+            std::cmp::Reverse(counts[&candidate.owner]),
+            candidate.bytes(),
+        )
+    });
+    least.unwrap_or(0)
 }
 
 /// Where the groups are that may be ended.
@@ -222,29 +399,40 @@ pub(crate) fn is_never_ended(pattern: &GroupPattern) -> bool {
 /// What a rule comes to; none where that cannot be told.
 pub(crate) fn outlook(host: &Host, rule: &GuardRule) -> Option<Outlook> {
     let hierarchy = hierarchy(host).ok()?;
-    let protect = protected(rule).ok()?;
+    let (protect, shelter) = protected(rule).ok()?;
     let never = AtomicBool::new(false);
-    let targets = Targets::choose(host, &hierarchy, selection(rule, &protect), &never);
+    let selection = selection(rule, &protect, &shelter);
+    let targets = Targets::choose(host, &hierarchy, selection, &never);
     let mut found = Outlook::from(targets.ok()?);
     found.unmatched.retain(|it| is_of_rule(it));
     Some(found)
 }
 
-/// What the rule protects, and what is never ended.
-pub(super) fn protected(rule: &GuardRule) -> Result<Vec<GroupPattern>, Error> {
+/// What the rule protects, with what is never ended; and what is protected no further than
+/// `protected_max`.
+fn protected(rule: &GuardRule) -> Result<(Vec<GroupPattern>, Vec<GroupPattern>), Error> {
     let never = NEVER.iter().map(|it| it.parse());
     let all = rule.protect.iter().cloned().map(Ok).chain(never);
-    all.collect::<Result<_, String>>()
-        .map_err(|why| Error::CannotGuard { why })
+    let shelter = rule.protect_sessions.then(|| SESSION.parse());
+    let parsed = |all: Result<_, String>| all.map_err(|why| Error::CannotGuard { why });
+    Ok((
+        parsed(all.collect())?,
+        parsed(shelter.into_iter().collect())?,
+    ))
 }
 
 /// What the rule says of groups, with all that it protects.
-fn selection<'a>(rule: &'a GuardRule, protect: &'a [GroupPattern]) -> Selection<'a> {
+fn selection<'a>(
+    rule: &'a GuardRule,
+    protect: &'a [GroupPattern],
+    shelter: &'a [GroupPattern],
+) -> Selection<'a> {
     Selection {
         named: &rule.end,
         protect,
         protect_says: "as [watch.guard] protect says, or it is needed to get at the machine",
         protect_real_time: rule.protect_real_time,
+        shelter,
         protect_cut_off: false,
     }
 }

@@ -18,17 +18,19 @@
 //! | `choice` | which one of them |
 //! | `groups` | those that the rule names, as the machine has them |
 //! | `ending` | one is told to end, killed, and its memory waited for |
+//! | `devices`, `log` | figures of devices, and what is said, each by a thread of its own |
 //! | `open`, `ring` | a file that stays open; a figure of the last ten seconds |
 
 mod candidate;
 mod choice;
+mod devices;
 mod ending;
 mod groups;
+mod log;
 mod open;
 mod ring;
 mod sight;
 
-use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -43,11 +45,13 @@ use zmeld_report::units::{bytes, percent};
 
 use self::candidate::Candidate;
 use self::choice::Cause;
+use self::ending::AGAIN_MAX;
+use self::groups::Chooser;
 pub(crate) use self::groups::{hierarchy, is_never_ended, outlook};
-use self::groups::{protected, CANDIDATES_MAX};
+use self::log::Log;
 use self::open::touched;
 use self::sight::{is_soon, is_too_soon, Seen, Sight};
-use crate::config::{GroupPattern, GuardRule, Percent};
+use crate::config::{GuardRule, Percent};
 use crate::error::Error;
 use crate::observe::guarded::{EndedGroup, Guarded};
 
@@ -86,6 +90,7 @@ pub enum GuardEvent {
 pub struct Guard {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
+    log: Log,
 }
 
 #[derive(Debug, Default)]
@@ -105,11 +110,16 @@ impl Guard {
         host: Host,
         rule: GuardRule,
         dry_run: bool,
-        mut say: impl FnMut(GuardEvent) + Send + 'static,
+        say: impl FnMut(GuardEvent) + Send + 'static,
     ) -> Result<Guard, Error> {
         let shared = Arc::new(Shared::default());
-        let mut sentry = Sentry::with(host, rule, dry_run, Arc::clone(&shared))?;
+        let devices = devices::Reader::start(host.clone())?;
+        let chooser = Chooser::start(host.clone(), rule.clone(), Arc::clone(&shared))?;
+        let at_work = Arc::clone(&shared);
+        let mut sentry = Sentry::with(host, rule, dry_run, at_work, devices, chooser)?;
+        let (log, mut lines) = Log::start(say)?;
         let work = move || {
+            let mut say = |event| lines.say(event);
             // With a pool of its own it would take memory anew later.
             let flags = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
             if let Err(err) = rustix::mm::mlockall(flags) {
@@ -136,16 +146,11 @@ impl Guard {
                 pause = sentry.look(now, &mut say);
             }
         };
-        let thread = std::thread::Builder::new()
-            .name("guard".to_owned())
-            .stack_size(512 << 10)
-            .spawn(work)
-            .map_err(|err| Error::CannotGuard {
-                why: format!("no thread can be started: {err}"),
-            })?;
+        let thread = thread("guard", work)?;
         Ok(Guard {
             shared,
             thread: Some(thread),
+            log,
         })
     }
 
@@ -166,6 +171,16 @@ impl Guard {
     }
 }
 
+fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, Error> {
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .stack_size(512 << 10)
+        .spawn(work)
+        .map_err(|err| Error::CannotGuard {
+            why: format!("no thread can be started: {err}"),
+        })
+}
+
 /// This thread runs before all that run away, or where it may not, more than its turn.
 fn hurry(host: &Host) {
     let thread = rustix::thread::gettid().as_raw_nonzero();
@@ -183,6 +198,7 @@ impl Drop for Guard {
             // It ends by itself; if it panicked, that was told.
             let _ = thread.join();
         }
+        self.log.end();
     }
 }
 
@@ -212,18 +228,19 @@ pub struct Sentry {
     dry_run: bool,
     shared: Arc<Shared>,
     sight: Sight,
-    /// What the rule protects, and what is never ended.
-    protect: Vec<GroupPattern>,
+    chooser: Chooser,
     candidates: Vec<Candidate>,
     buffer: Vec<u8>,
-    /// When swap areas were looked for, and groups.
-    followed: Option<Instant>,
+    /// When groups were asked for, and whether there was an answer.
     chosen: Option<Instant>,
+    has_chosen: bool,
     choosing_took: Duration,
     looked_at_groups: Option<Instant>,
     ending: Option<Ending>,
     /// What the last one that was ended is giving back.
     settling: Option<Settling>,
+    /// Groups that were told to end, and when.
+    ended_lately: Vec<(Instant, PathBuf)>,
     /// How many in a row gave back less than half of what they held.
     in_vain: u32,
     /// Since when memory goes too fast, in each look.
@@ -232,8 +249,6 @@ pub struct Sentry {
     /// was than at the look before.
     headroom_then: u64,
     went_bytes: u64,
-    /// All groups that were there when some were chosen last; none where those were too many.
-    known: Option<HashSet<PathBuf>>,
     /// Since when only what grows is ended.
     braked: Option<Instant>,
     told: Told,
@@ -278,7 +293,10 @@ impl Sentry {
     /// # Errors
     /// When the machine cannot be looked at.
     pub fn new(host: Host, rule: GuardRule, dry_run: bool) -> Result<Sentry, Error> {
-        Sentry::with(host, rule, dry_run, Arc::new(Shared::default()))
+        let shared = Arc::new(Shared::default());
+        let devices = devices::Reader::here(host.clone());
+        let chooser = Chooser::here(host.clone(), rule.clone(), Arc::clone(&shared))?;
+        Sentry::with(host, rule, dry_run, shared, devices, chooser)
     }
 
     fn with(
@@ -286,30 +304,33 @@ impl Sentry {
         rule: GuardRule,
         dry_run: bool,
         shared: Arc<Shared>,
+        devices: devices::Reader,
+        chooser: Chooser,
     ) -> Result<Sentry, Error> {
-        let sight = Sight::open(&host).ok_or_else(|| Error::CannotGuard {
+        let sight = Sight::open(&host, devices).ok_or_else(|| Error::CannotGuard {
             why: "/proc/meminfo cannot be opened".to_owned(),
         })?;
         Ok(Sentry {
-            protect: protected(&rule)?,
+            // Without any to end there is nothing to wait for.
+            has_chosen: rule.end.is_empty(),
+            chooser,
             host,
             rule,
             dry_run,
             shared,
             sight,
-            candidates: Vec::with_capacity(CANDIDATES_MAX + 1),
+            candidates: Vec::new(),
             buffer: touched(),
-            followed: None,
             chosen: None,
             choosing_took: Duration::ZERO,
             looked_at_groups: None,
             ending: None,
             settling: None,
+            ended_lately: Vec::with_capacity(AGAIN_MAX),
             in_vain: 0,
             too_soon: None,
             headroom_then: 0,
             went_bytes: 0,
-            known: None,
             braked: None,
             told: Told::default(),
             note: Guarded::default(),

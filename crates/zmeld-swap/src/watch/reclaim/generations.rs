@@ -32,12 +32,13 @@ use zmeld_linux::{counters, Host, HostError, KernelVersion};
 
 use crate::config::Span;
 
-use super::super::targets::GROUPS_MAX;
 use super::group::beyond_kept;
 use super::{Place, Round, Way, PIECE_BYTES, RELEASE};
 
 /// As much of the file is read: what is told of groups behind that is not known.
 const READ_MAX: usize = 16 << 20;
+/// No more groups are told apart.
+const GROUPS_MAX: usize = 8192;
 /// Generations begin so many times in the time after which memory is idle.
 const IN_IDLE_TIME: u32 = 2;
 /// Where what was idle comes back it must have been idle for longer, up to so many times.
@@ -143,7 +144,7 @@ impl Told {
         }
         let paths = places.filter_map(|place| match &place.way {
             Way::Generations(path) => Some(path.as_path()),
-            Way::Group | Way::Processes(_) => None,
+            Way::Group => None,
         });
         let paths: BTreeSet<&Path> = paths.collect();
         // No place is below another, so that the last one that is not behind it is the one.

@@ -1,0 +1,182 @@
+//! A swap file is pinned before root works on it: the kernel writes the memory of all
+//! programs into it, so that nobody but root may name it, put another in its place or
+//! read it.
+
+use std::fs::Metadata;
+use std::path::Path;
+
+use zmeld_linux::command::Invocation;
+use zmeld_linux::own::{self, Pinned};
+use zmeld_linux::Host;
+
+use crate::error::Error;
+use crate::identity::Identity;
+use crate::run_folder::owner;
+use crate::step::Record;
+
+/// Whether a path names a swap file; what is below `/dev` is the system's.
+pub(super) fn is_file(path: &Path) -> bool {
+    !path.starts_with("/dev")
+}
+
+/// A swap file's place, in folders that are root's alone to write.
+///
+/// # Errors
+/// Which folder is not, and the way out.
+pub(super) fn place(host: &Host, path: &Path) -> Result<Pinned, Error> {
+    let pinned = Pinned::open(host.root(), &host.path(path), Some(owner(host)));
+    pinned.map_err(|err| {
+        told(host, err, |folder| {
+            let real = host.resolved(path.parent().unwrap_or(folder));
+            match host.tree().link(folder) {
+                Some(_) => format!(
+                    "a link may lead elsewhere by the time that root writes there; name the file \
+                     as {}",
+                    real.join(path.file_name().unwrap_or_default()).display()
+                ),
+                None => {
+                    "who may write a folder has root swap to another file; choose a place where \
+                         root alone may write each folder from / down, such as /var/lib"
+                        .to_owned()
+                }
+            }
+        })
+    })
+}
+
+/// Refuses a swap file that others may read, and one whose name others may give to
+/// another file. It need not be there yet.
+///
+/// # Errors
+/// What is wrong with it or a folder above it, and the way out.
+pub fn check_owner(host: &Host, path: &Path) -> Result<(), Error> {
+    found(host, path).map(drop)
+}
+
+fn found(host: &Host, path: &Path) -> Result<(Pinned, Option<Metadata>), Error> {
+    let pinned = place(host, path)?;
+    let found = pinned.secret(owner(host)).map_err(|err| {
+        told(host, err, |_| {
+            "who may read it, or has it open, reads the memory of all programs; remove it, and \
+             with its size in the configuration zmeld makes one that is root's alone"
+                .to_owned()
+        })
+    })?;
+    Ok((pinned, found))
+}
+
+/// The swap file that is there, which nobody but root may read.
+///
+/// # Errors
+/// Those of [`check_owner`]; that it is not there.
+pub(super) fn file(host: &Host, path: &Path) -> Result<(Pinned, Metadata), Error> {
+    match found(host, path)? {
+        (pinned, Some(meta)) => Ok((pinned, meta)),
+        _ => Err(Error::io("look at", path, std::io::ErrorKind::NotFound)),
+    }
+}
+
+/// [`file`], where it is the one that a step was begun with.
+///
+/// # Errors
+/// Those of [`file`]; that it is another by now.
+pub(super) fn same_file(host: &Host, path: &Path, record: &Record) -> Result<Pinned, Error> {
+    let (pinned, meta) = file(host, path)?;
+    match is_of(&meta, record) {
+        true => Ok(pinned),
+        false => Err(Error::NoPlace {
+            path: path.to_path_buf(),
+            problem: "it is another file by now".to_owned(),
+            way_out: "find out who replaces it".to_owned(),
+        }),
+    }
+}
+
+/// The file that a record is about, wherever it lies: to take back what was done to it.
+/// None where another has its name by now.
+///
+/// # Errors
+/// When it cannot be looked at.
+pub(super) fn recorded(host: &Host, path: &Path, record: &Record) -> Result<Option<Pinned>, Error> {
+    let pinned = anywhere(host, path)?;
+    let Some(pinned) = pinned else {
+        return Ok(None);
+    };
+    let meta = pinned
+        .metadata()
+        .map_err(|err| told(host, err, |_| String::new()))?;
+    let is_it = meta.is_some_and(|meta| meta.is_file() && is_of(&meta, record));
+    Ok(is_it.then_some(pinned))
+}
+
+/// A file by its path, whoever may write its folders; none where they are gone.
+fn anywhere(host: &Host, path: &Path) -> Result<Option<Pinned>, Error> {
+    let folder = host.resolved(path.parent().unwrap_or(Path::new("/")));
+    let real = host.path(folder.join(path.file_name().unwrap_or_default()));
+    match Pinned::open(host.root(), &real, None) {
+        Ok(pinned) => Ok(Some(pinned)),
+        Err(own::Error::Foreign { .. }) => Ok(None),
+        Err(own::Error::Io { cause, .. }) if zmeld_linux::host::is_absent(&cause) => Ok(None),
+        Err(err) => Err(told(host, err, |_| String::new())),
+    }
+}
+
+fn is_of(meta: &Metadata, record: &Record) -> bool {
+    let known = record.identity.as_ref().and_then(|it| it.file.as_ref());
+    known.is_none_or(|known| *known == Identity::file_of(meta))
+}
+
+/// Names a device to a command, or a file that stays the same while it runs.
+///
+/// # Errors
+/// When the file cannot be looked at.
+pub(super) fn named(host: &Host, command: Invocation, path: &Path) -> Result<Invocation, Error> {
+    let pinned = match is_file(path) {
+        true => anywhere(host, path)?,
+        false => None,
+    };
+    Ok(match pinned {
+        Some(pinned) => given(command, &pinned),
+        None => command.arg(host.path(path)),
+    })
+}
+
+/// Names a pinned file to a command.
+pub(super) fn given(command: Invocation, pinned: &Pinned) -> Invocation {
+    match pinned.file() {
+        Some(file) => command.object(pinned.path(), file),
+        None => command.arg(pinned.path()),
+    }
+}
+
+/// Refuses a device that is named in a folder which others may write.
+///
+/// # Errors
+/// Which folder it is.
+pub fn check_device(host: &Host, path: &Path) -> Result<(), Error> {
+    place(host, path).map(drop)
+}
+
+/// As the machine itself names it, with the way out.
+fn told(host: &Host, err: own::Error, way_out: impl FnOnce(&Path) -> String) -> Error {
+    let shown = |path: &Path| match path.strip_prefix(host.root()) {
+        Ok(below) => Path::new("/").join(below),
+        Err(_) => path.to_path_buf(),
+    };
+    match err {
+        own::Error::Io {
+            action,
+            path,
+            cause,
+        } => Error::io(action, shown(&path), cause),
+        own::Error::Foreign { path, problem } => {
+            let path = shown(&path);
+            Error::NoPlace {
+                way_out: way_out(&path),
+                path,
+                problem,
+            }
+        }
+        err => Error::malformed(host.root(), err.to_string()),
+    }
+}

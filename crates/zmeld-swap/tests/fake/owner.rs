@@ -1,0 +1,154 @@
+//! Swap is set up where nobody but root may read it or give its name to another file.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{chown, symlink, PermissionsExt};
+
+use crate::common::{config, Machine};
+use zmeld_swap::config::{Config, Severity};
+use zmeld_swap::machine::Machine as Seen;
+use zmeld_swap::outstanding::Outstanding;
+use zmeld_swap::plan::against;
+
+const NEW: &str = "[tier.d]\nkind = \"disk\"\nfile = \"/srv/swap/file\"\nsize = \"64KiB\"\n";
+const THERE: &str = "[tier.d]\nkind = \"disk\"\nfile = \"/srv/swap/file\"\nformat = true\n";
+const SECRET: &str = "/etc/keys/file";
+
+fn machine() -> Machine {
+    let machine = Machine::on_disk();
+    machine.put("/srv/swap/other", "");
+    machine.put(SECRET, &"secret ".repeat(2000));
+    machine
+}
+
+fn mode(machine: &Machine, path: &str, mode: u32) {
+    fs::set_permissions(machine.path(path), Permissions::from_mode(mode)).unwrap();
+}
+
+fn put_file(machine: &Machine) {
+    machine.put("/srv/swap/file", &"x".repeat(65536));
+    mode(machine, "/srv/swap/file", 0o600);
+}
+
+/// `up` refuses it, and everybody who looks is told so.
+fn is_refused(machine: &Machine, config: &Config, said: &str) {
+    let err = machine.up(config).unwrap_err().to_string();
+    assert!(err.contains(said), "{err}");
+    assert_eq!(machine.text("/proc/swaps").lines().count(), 1);
+    let host = machine.host();
+    let problems = against(&host, &Seen::read(&host).unwrap(), config, None);
+    let is_told = |it: &zmeld_swap::config::Problem| {
+        it.severity == Severity::Error && it.to_string().contains(said)
+    };
+    assert!(problems.iter().any(is_told), "{problems:?}");
+    let outstanding = Outstanding::read(&host, config);
+    assert!(format!("{outstanding:?}").contains(said), "{outstanding:?}");
+}
+
+#[test]
+fn what_takes_the_place_of_a_swap_file_between_two_operations_is_not_touched() {
+    for text in [NEW, THERE] {
+        let config = config(text);
+        let mut refused = 0;
+        for number in 0.. {
+            let machine = machine();
+            if text == THERE {
+                put_file(&machine);
+            }
+            let secret = machine.text(SECRET);
+            let (place, away) = (machine.path("/srv/swap"), machine.path("/srv/was"));
+            let other = machine.path("/etc/keys");
+            machine.before_operation(number, move || {
+                fs::rename(&place, away).unwrap();
+                symlink(other, place).unwrap();
+            });
+            let result = machine.up(&config);
+            assert_eq!(machine.text(SECRET), secret, "{number}: {result:?}");
+            if !machine.path("/srv/was").exists() {
+                // All of it was over before.
+                result.unwrap();
+                break;
+            }
+            refused += usize::from(result.is_err());
+            let _ = machine.down();
+            assert_eq!(machine.text("/proc/swaps").lines().count(), 1, "{number}");
+            assert_eq!(machine.text(SECRET), secret, "{number}");
+        }
+        assert!(refused > 3, "{refused}");
+    }
+}
+
+#[test]
+fn taking_back_removes_no_file_of_another() {
+    let machine = machine();
+    machine.up(&config(NEW)).unwrap();
+    let secret = machine.text(SECRET);
+    fs::rename(machine.path("/srv/swap"), machine.path("/srv/was")).unwrap();
+    symlink(machine.path("/etc/keys"), machine.path("/srv/swap")).unwrap();
+    machine.down().unwrap();
+    assert_eq!(machine.text(SECRET), secret);
+}
+
+#[test]
+fn a_file_that_others_may_read_is_refused() {
+    for text in [NEW, THERE] {
+        let machine = machine();
+        put_file(&machine);
+        mode(&machine, "/srv/swap/file", 0o644);
+        let said = "/srv/swap/file: others may read it (mode 0644)";
+        is_refused(&machine, &config(text), said);
+        // Even where it is swapped to already.
+        machine.others_swap("/srv/swap/file");
+        let err = machine.up(&config(text)).unwrap_err().to_string();
+        assert!(err.contains(said) && err.contains("remove it"), "{err}");
+    }
+    let machine = machine();
+    put_file(&machine);
+    mode(&machine, "/srv/swap/file", 0o666);
+    is_refused(&machine, &config(THERE), "others may write it (mode 0666)");
+    if rustix::process::geteuid().is_root() {
+        mode(&machine, "/srv/swap/file", 0o600);
+        chown(machine.path("/srv/swap/file"), Some(65534), None).unwrap();
+        let said = "/srv/swap/file: it belongs to another user (uid 65534)";
+        is_refused(&machine, &config(THERE), said);
+    }
+}
+
+#[test]
+fn a_place_that_others_may_write_is_refused() {
+    for text in [NEW, THERE] {
+        let machine = machine();
+        if text == THERE {
+            put_file(&machine);
+        }
+        for open in [0o777, 0o1777] {
+            for folder in ["/srv", "/srv/swap"] {
+                mode(&machine, folder, open);
+                let said = format!("{folder}: others may write it (mode {open:04o})");
+                is_refused(&machine, &config(text), &said);
+                mode(&machine, folder, 0o755);
+            }
+        }
+        if rustix::process::geteuid().is_root() {
+            chown(machine.path("/srv"), Some(65534), None).unwrap();
+            let said = "/srv: it belongs to another user (uid 65534)";
+            is_refused(&machine, &config(text), said);
+            chown(machine.path("/srv"), Some(0), None).unwrap();
+        }
+        fs::rename(machine.path("/srv/swap"), machine.path("/srv/was")).unwrap();
+        symlink("was", machine.path("/srv/swap")).unwrap();
+        let said = "/srv/swap: it is a symbolic link";
+        is_refused(&machine, &config(text), said);
+        let err = machine.up(&config(text)).unwrap_err().to_string();
+        assert!(err.contains("name the file as /srv/was/file"), "{err}");
+    }
+}
+
+#[test]
+fn a_device_that_is_named_in_a_folder_of_others_is_refused() {
+    let machine = machine();
+    machine.put("/dev/shm/link", "");
+    mode(&machine, "/dev/shm", 0o1777);
+    let text = "[tier.d]\nkind = \"disk\"\ndevice = \"/dev/shm/link\"\nformat = true\n";
+    let said = "/dev/shm: others may write it (mode 1777)";
+    is_refused(&machine, &config(text), said);
+}

@@ -1,0 +1,246 @@
+//! `up` says what is so, and what one run does the next leaves.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+
+use crate::common::{config, Machine, MEMINFO, PATIENCE};
+use zmeld_linux::command::Invocation;
+use zmeld_swap::config::Severity;
+use zmeld_swap::execute::{self, Removal, Report};
+use zmeld_swap::findings::{findings, Finding};
+use zmeld_swap::journal::{Journal, State};
+use zmeld_swap::machine::Machine as Seen;
+use zmeld_swap::observe::Observation;
+use zmeld_swap::outstanding::Outstanding;
+use zmeld_swap::plan::{against, Options, Plan};
+use zmeld_swap::Error;
+
+const BOTH: &str = "accept = [\"lru-inversion\", \"read-ahead\"]\n\
+    [tier.fast]\nkind = \"zram\"\nsize = \"64MiB\"\n\
+    [tier.d]\nkind = \"disk\"\ndevice = \"/dev/sdc1\"\nformat = true\n";
+const FILE: &str = "[tier.d]\nkind = \"disk\"\nfile = \"/srv/swap\"\nsize = \"1MiB\"\n";
+
+fn up_with(machine: &Machine, text: &str, options: &Options) -> Result<Report, Error> {
+    let host = machine.host();
+    let mut journal = Journal::lock(&host, PATIENCE, &mut |_| {})?;
+    let state = journal.state().clone();
+    let plan = Plan::new(&host, &config(text), Some(&state), options)?;
+    execute::up(&host, &mut journal, &plan, &false.into(), &mut |_| {})
+}
+
+fn only(tier: &str) -> Options {
+    Options {
+        only: Some(vec![tier.to_owned()]),
+        ..Options::default()
+    }
+}
+
+fn told(machine: &Machine, text: &str) -> Vec<Finding> {
+    let host = machine.host();
+    let config = config(text);
+    let applied = zmeld_swap::applied::Applied::read(&host).unwrap();
+    let now = Observation::read(&host, rustix::param::page_size() as u64);
+    let outstanding = Outstanding::read(&host, &config);
+    findings(&now, &config, applied.as_ref(), &outstanding)
+}
+
+/// As the units of a boot do it, in both orders.
+#[test]
+fn one_tiers_run_leaves_what_another_tier_needs() {
+    let enabled = "/sys/module/zswap/parameters/enabled";
+    for order in [["fast", "d"], ["d", "fast"]] {
+        let machine = Machine::new();
+        for tier in order.iter().chain(&order) {
+            up_with(&machine, BOTH, &only(tier)).unwrap();
+        }
+        assert_eq!(machine.text(enabled).trim(), "N", "{order:?}");
+        assert_eq!(machine.text("/proc/swaps").lines().count(), 3);
+        assert!(machine.plan(&config(BOTH)).unwrap().is_done());
+        assert!(machine.up(&config(BOTH)).unwrap().is_unchanged());
+        machine.down().unwrap();
+        assert_eq!(machine.text(enabled).trim(), "Y");
+    }
+}
+
+#[test]
+fn a_run_for_one_tier_leaves_taken_over_what_another_took_over() {
+    let machine = Machine::new();
+    let host = machine.host();
+    host.write("/sys/block/zram0/disksize", "4096").unwrap();
+    machine.others_swap("/dev/zram0");
+    let taking = Options {
+        take_over: true,
+        ..Options::default()
+    };
+    let optional = BOTH.replace("format = true\n", "format = true\noptional = true\n");
+    up_with(&machine, &optional, &taking).unwrap();
+    let areas = machine.text("/proc/swaps");
+    assert!(!areas.contains("/dev/zram0"), "{areas}");
+    for tier in ["d", "fast", "d"] {
+        up_with(&machine, &optional, &only(tier)).unwrap();
+        assert_eq!(machine.text("/proc/swaps"), areas, "{tier}");
+    }
+}
+
+#[test]
+fn a_drive_that_is_swapped_to_in_plain_is_not_called_encrypted() {
+    for how in ["random", "luks\"\nkey_file = \"/etc/key"] {
+        let machine = Machine::new();
+        machine.put("/etc/key", "key");
+        fs::set_permissions(machine.path("/etc/key"), Permissions::from_mode(0o600)).unwrap();
+        machine.others_swap("/dev/sdb1");
+        let text = format!(
+            "accept = [\"unstable-name\"]\n[tier.d]\nkind = \"disk\"\n\
+             device = \"/dev/sdb1\"\nencryption = \"{how}\"\n"
+        );
+        let err = machine.up(&config(&text)).unwrap_err().to_string();
+        let said = "/dev/sdb1 is in use by swap that is not encrypted, and encryption is asked for";
+        assert!(
+            err.contains(said) && err.contains("swapoff /dev/sdb1"),
+            "{err}"
+        );
+        let told = told(&machine, &text);
+        let found = told.iter().find(|it| it.id == "not-encrypted").unwrap();
+        assert_eq!(found.severity, zmeld_swap::findings::Severity::Critical);
+    }
+}
+
+/// The size that was asked for, and the one that is there.
+#[test]
+fn a_file_of_another_size_is_not_called_set_up_in_silence() {
+    let machine = Machine::on_disk();
+    machine.put("/srv/swap", &"x".repeat(1 << 19));
+    fs::set_permissions(machine.path("/srv/swap"), Permissions::from_mode(0o600)).unwrap();
+    let mkswap = Invocation::new("mkswap").arg(machine.path("/srv/swap"));
+    machine.host().run(&mkswap).unwrap();
+    let said = "/srv/swap has 512 KiB, and 1.00 MiB are asked for";
+    let is_said = || {
+        let plan = machine.plan(&config(FILE)).unwrap();
+        let found = plan.problems.iter().find(|it| it.key == "tier.d.size");
+        let found = found.unwrap_or_else(|| panic!("{:?}", plan.problems));
+        assert!(found.what.contains(said), "{}", found.what);
+        assert_eq!(found.severity, Severity::Warning);
+        let told = told(&machine, FILE);
+        assert!(told
+            .iter()
+            .any(|it| it.id == "not-applied" && it.what.contains(said)));
+    };
+    is_said();
+    machine.up(&config(FILE)).unwrap();
+    is_said();
+    machine.down().unwrap();
+    machine.others_swap("/srv/swap");
+    is_said();
+    // A share of RAM is a little different with each kernel.
+    machine.put("/proc/meminfo", &MEMINFO.replace("4194304", "5000000"));
+    let share = FILE.replace("1MiB", "0.01%");
+    let plan = machine.plan(&config(&share)).unwrap();
+    assert!(plan.problems.iter().all(|it| it.key != "tier.d.size"));
+}
+
+#[test]
+fn a_codec_that_the_kernel_lacks_costs_no_machine_its_swap() {
+    let text = "[tier.fast]\nkind = \"zram\"\nsize = \"64MiB\"\ncodec = \"deflate:3\"\n\
+                recompress = [\"842\"]\n";
+    let machine = Machine::new();
+    machine.offer("recomp_algorithm", "");
+    let before = machine.snapshot();
+    let host = machine.host();
+    let problems = against(&host, &Seen::read(&host).unwrap(), &config(text), None);
+    let said = "has no deflate, and zmeld up takes the kernel's default instead";
+    assert!(
+        problems.iter().any(|it| it.to_string().contains(said)),
+        "{problems:?}"
+    );
+    machine.up(&config(text)).unwrap();
+    assert!(machine.text("/proc/swaps").contains("/dev/zram1"));
+    assert!(machine
+        .text("/sys/block/zram1/comp_algorithm")
+        .contains("[lzo-rle]"));
+    let notes = machine.notes();
+    let note = "the kernel has no codec deflate: pages are compressed with lzo-rle";
+    assert!(notes.iter().any(|it| it.contains(note)), "{notes:?}");
+    assert!(machine.up(&config(text)).unwrap().is_unchanged());
+    let told = told(&machine, text);
+    assert!(told.iter().any(|it| it.what.contains(said)), "{told:?}");
+    machine.down().unwrap();
+    assert_eq!(machine.snapshot(), before);
+    // An experiment compares what it names.
+    let exact = Options {
+        only_named: true,
+        ..Options::default()
+    };
+    let err = up_with(&machine, text, &exact).unwrap_err().to_string();
+    assert!(err.contains("no codec deflate"), "{err}");
+}
+
+#[test]
+fn what_stops_a_unit_keeps_its_file() {
+    let machine = Machine::on_disk();
+    machine.put("/srv/other", "");
+    machine.up(&config(FILE)).unwrap();
+    let host = machine.host();
+    let removal = Removal {
+        keep_files: true,
+        ..Removal::default()
+    };
+    {
+        let mut journal = Journal::lock(&host, PATIENCE, &mut |_| {}).unwrap();
+        execute::down(&host, &mut journal, removal, &false.into(), &mut |_| {}).unwrap();
+    }
+    assert!(machine.path("/srv/swap").exists());
+    assert_eq!(machine.text("/proc/swaps").lines().count(), 1);
+    // The same file is taken again, and goes when somebody asks for that.
+    let report = machine.up(&config(FILE)).unwrap();
+    assert_eq!(report.applied.len(), 1, "{report:?}");
+    machine.down().unwrap();
+    assert!(!machine.path("/srv/swap").exists());
+}
+
+/// Another version may have other keys: what was done is undone all the same.
+#[test]
+fn what_another_version_was_asked_for_does_not_keep_it_from_being_undone() {
+    let machine = Machine::new();
+    let before = machine.snapshot();
+    machine.up(&config(BOTH)).unwrap();
+    let path = machine.path("/run/zmeld/state.json");
+    let mut state: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    let fields = state["config"].as_object_mut().unwrap();
+    fields.remove("watch");
+    fields.insert("tiers".to_owned(), serde_json::json!([{ "of": "another" }]));
+    fs::write(&path, state.to_string()).unwrap();
+    assert!(State::read(&machine.host()).unwrap().is_some());
+    machine.down().unwrap();
+    assert!(!path.exists());
+    let mut after = machine.snapshot();
+    after.retain(|path, _| before.contains_key(path));
+    assert_eq!(after, before);
+}
+
+/// The stick with its key was pulled: what runs goes on, and it is said that it could not
+/// be set up again.
+#[test]
+fn an_optional_tier_that_runs_is_not_taken_down_for_what_is_missing_now() {
+    let machine = Machine::new();
+    machine.put("/etc/key", "key");
+    fs::set_permissions(machine.path("/etc/key"), Permissions::from_mode(0o600)).unwrap();
+    let text = "[tier.d]\nkind = \"disk\"\ndevice = \"/dev/sdc1\"\nencryption = \"luks\"\n\
+                key_file = \"/etc/key\"\nformat = true\noptional = true\n";
+    machine.up(&config(text)).unwrap();
+    let areas = machine.text("/proc/swaps");
+    assert!(areas.contains("/dev/mapper/zmeld-d"), "{areas}");
+    fs::remove_file(machine.path("/etc/key")).unwrap();
+    let plan = machine.plan(&config(text)).unwrap();
+    assert!(
+        plan.undone.is_empty() && plan.skipped.len() == 1,
+        "{plan:?}"
+    );
+    assert!(machine.up(&config(text)).unwrap().is_unchanged());
+    assert_eq!(machine.text("/proc/swaps"), areas);
+    // What does not run any more goes.
+    machine.others_swapoff("/dev/mapper/zmeld-d");
+    machine.up(&config(text)).unwrap();
+    assert!(!machine.path("/dev/mapper/zmeld-d").exists());
+    assert!(State::read(&machine.host()).unwrap().is_none());
+}

@@ -1,0 +1,311 @@
+//! Faults put into the store, one at a time, each of which its tests have to find.
+//!
+//! `store/tests/seeded/NAME.patch` is a plausible fault. Its head says which part it is
+//! in, what is wrong, and which steps find it, with their arguments:
+//!
+//! ```text
+//! part: core
+//! fault: A block is given away while it is read.
+//! found-by: exhaustive-asan 3
+//! ```
+//!
+//! A fault is found where one of these fails. Those in the module are found in guests.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{bail, Context, Result};
+
+use crate::c_build::{self, StoreCopy};
+use crate::c_tests::CTestEnvironment;
+use crate::kernel_tests::{self, KernelCache};
+use crate::process::{was_interrupted, Log};
+use crate::step::{Tally, TestScope};
+use crate::tools;
+use crate::workspace;
+
+/// The step's name.
+pub const STEP: &str = "seeded";
+
+/// How many have their turn where time is short.
+const DRAWN: usize = 4;
+
+/// A test that comes to no end has found something.
+const LIMIT: Duration = Duration::from_secs(600);
+
+const PATCH_LIMIT: Duration = Duration::from_secs(60);
+
+/// One fault, as its patch tells of it.
+struct Fault {
+    name: String,
+    patch: PathBuf,
+    part: String,
+    about: String,
+    found_by: Vec<String>,
+    changed: Vec<String>,
+}
+
+impl Fault {
+    fn read(patch: &Path) -> Result<Fault> {
+        let text = fs::read_to_string(patch)?;
+        let said = |key: &str| -> Vec<String> {
+            let lines = text.lines().take_while(|line| !line.starts_with("--- "));
+            lines
+                .filter_map(|line| line.strip_prefix(key))
+                .map(|rest| rest.trim().to_owned())
+                .collect()
+        };
+        let one = |key: &str| -> Result<String> {
+            let missing = || format!("{} has no line {key:?}", workspace::shown(patch));
+            said(key).into_iter().next().with_context(missing)
+        };
+        let fault = Fault {
+            name: workspace::stem(patch),
+            patch: patch.to_owned(),
+            part: one("part:")?,
+            about: one("fault:")?,
+            found_by: said("found-by:"),
+            changed: text
+                .lines()
+                .filter_map(|line| line.strip_prefix("+++ b/store/"))
+                .map(|path| path.split('\t').next().unwrap_or(path).to_owned())
+                .collect(),
+        };
+        if fault.found_by.is_empty() || fault.changed.is_empty() {
+            bail!(
+                "{} has no test, or changes nothing",
+                workspace::shown(patch)
+            );
+        }
+        Ok(fault)
+    }
+
+    /// Whether it takes a kernel.
+    fn is_of_module(&self) -> bool {
+        self.part == "kmod"
+    }
+}
+
+fn all() -> Result<Vec<Fault>> {
+    let patches = workspace::files(&c_build::tests_folder().join("seeded"), "patch")?;
+    patches.iter().map(|patch| Fault::read(patch)).collect()
+}
+
+/// Those whose turn it is with that commit: without one, the first ones.
+fn drawn(mut faults: Vec<Fault>, commit: Option<&str>) -> Vec<Fault> {
+    faults.retain(|fault| !fault.is_of_module());
+    if let Some(commit) = commit {
+        faults.sort_by_cached_key(|fault| {
+            let mut hash = DefaultHasher::new();
+            (commit, &fault.name).hash(&mut hash);
+            hash.finish()
+        });
+    }
+    faults.truncate(DRAWN);
+    faults
+}
+
+/// What is checked out, where git knows it.
+fn commit() -> Option<String> {
+    let mut git = Command::new("git");
+    git.current_dir(workspace::root())
+        .args(["rev-parse", "HEAD"]);
+    let output = git.output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    output.status.success().then(|| text.trim().to_owned())
+}
+
+/// Puts each fault in and runs the tests that have to find it.
+pub fn test(
+    log: &Log,
+    environment: &CTestEnvironment,
+    kernels: &KernelCache,
+    scope: TestScope,
+) -> Result<Tally> {
+    if !tools::is_on_path("patch") {
+        return Ok(Tally::skip(STEP, "patch is not installed"));
+    }
+    let mut faults = all()?;
+    let mut tally = Tally::default();
+    if scope == TestScope::Long {
+        tally.add(sound(log, environment, &faults)?);
+    } else {
+        faults = drawn(faults, commit().as_deref());
+    }
+    for fault in &faults {
+        let started = Instant::now();
+        let found = match find(log, environment, kernels, fault) {
+            Ok(found) => found,
+            Err(error) if was_interrupted() => return Err(error),
+            Err(error) => Tally::fail(&fault.name, format!("{error:#}")),
+        };
+        let verdict = match (found.passed, found.failed.len()) {
+            (_, 1..) => "NOT FOUND",
+            (0, _) => "skipped",
+            _ => "found",
+        };
+        log.note(&format!(
+            "seeded: {} ({}): {verdict} in {:.1} s: {}",
+            fault.name,
+            fault.part,
+            started.elapsed().as_secs_f64(),
+            fault.about
+        ))?;
+        tally.add(found);
+    }
+    Ok(tally)
+}
+
+/// A test that fails without a fault finds none: all that are to find one pass.
+fn sound(log: &Log, environment: &CTestEnvironment, faults: &[Fault]) -> Result<Tally> {
+    let copy = copy(&[])?;
+    let tests: BTreeSet<&String> = faults
+        .iter()
+        .filter(|fault| !fault.is_of_module())
+        .flat_map(|fault| &fault.found_by)
+        .collect();
+    let mut tally = Tally::default();
+    for test in tests {
+        let name = format!("{STEP}: {test}");
+        tally.add(match fails(log, environment, test, &copy)? {
+            Ok(failed) => Tally::of(&name, !failed, "it fails without a fault"),
+            Err(reason) => Tally::skip(&name, reason),
+        });
+    }
+    Ok(tally)
+}
+
+fn find(
+    log: &Log,
+    environment: &CTestEnvironment,
+    kernels: &KernelCache,
+    fault: &Fault,
+) -> Result<Tally> {
+    let copy = copy(&fault.changed)?;
+    apply(log, fault, &copy)?;
+    let mut skipped = Tally::default();
+    for test in &fault.found_by {
+        let failed = if fault.is_of_module() {
+            kernel_tests::fails_with(log, kernels, test, &copy.store)?
+        } else {
+            fails(log, environment, test, &copy)?
+        };
+        match failed {
+            Ok(true) => return Ok(Tally::pass()),
+            Ok(false) => {}
+            Err(reason) => skipped.add(Tally::skip(&fault.name, reason)),
+        }
+    }
+    if !skipped.skipped.is_empty() {
+        return Ok(skipped);
+    }
+    Ok(Tally::fail(
+        &fault.name,
+        format!(
+            "not found by {}: {}",
+            fault.found_by.join(", "),
+            fault.about
+        ),
+    ))
+}
+
+/// Whether a step with these arguments fails on a copy; or why it cannot run here.
+fn fails(
+    log: &Log,
+    environment: &CTestEnvironment,
+    test: &str,
+    copy: &StoreCopy,
+) -> Result<std::result::Result<bool, String>> {
+    let mut words = test.split_whitespace();
+    let step = words.next().unwrap_or_default();
+    let mut command = match environment.command_of_copy(log, step, copy)? {
+        Ok(command) => command,
+        Err(reason) => return Ok(Err(reason)),
+    };
+    Ok(match log.run(command.args(words), LIMIT) {
+        Ok(ran) => Ok(!ran.succeeded()),
+        Err(error) if was_interrupted() => return Err(error),
+        Err(_) => Ok(true),
+    })
+}
+
+/// A fresh copy of the store.
+fn copy(changed: &[String]) -> Result<StoreCopy> {
+    let folder = workspace::work_folder(STEP)?.canonicalize()?;
+    let (store, objects) = (folder.join("store"), folder.join("objects"));
+    for folder in [&store, &objects] {
+        if folder.exists() {
+            fs::remove_dir_all(folder)?;
+        }
+    }
+    copy_folder(&workspace::root().join("store"), &store)?;
+    fs::create_dir_all(&objects)?;
+    Ok(StoreCopy {
+        store,
+        objects,
+        changed: changed.to_vec(),
+    })
+}
+
+fn copy_folder(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let path = entry?.path();
+        let place = to.join(path.file_name().unwrap_or_default());
+        if path.is_dir() {
+            copy_folder(&path, &place)?;
+        } else {
+            fs::copy(&path, &place)?;
+        }
+    }
+    Ok(())
+}
+
+fn apply(log: &Log, fault: &Fault, copy: &StoreCopy) -> Result<()> {
+    let mut patch = Command::new("patch");
+    patch.args(["-p2", "--batch", "--fuzz=0", "--silent", "--reject-file=-"]);
+    patch.arg("-d").arg(&copy.store).arg("-i").arg(&fault.patch);
+    if !log.run(&mut patch, PATCH_LIMIT)?.succeeded() {
+        bail!(
+            "{} does not apply to the sources any more: make it anew",
+            workspace::shown(&fault.patch)
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_fault_says_where_it_is_and_what_finds_it() {
+        let faults = all().unwrap();
+        assert!(faults.len() >= 40);
+        for fault in &faults {
+            let parts = ["core", "zword", "port", "kmod"];
+            assert!(parts.contains(&fault.part.as_str()), "{}", fault.name);
+            assert!(fault.about.ends_with('.'), "{}", fault.name);
+            for test in &fault.found_by {
+                let in_guest = test.starts_with("guest-");
+                assert_eq!(in_guest, fault.is_of_module(), "{}", fault.name);
+            }
+        }
+    }
+
+    #[test]
+    fn a_commit_draws_four_and_another_commit_others() {
+        let names = |commit| -> Vec<String> {
+            let faults = drawn(all().unwrap(), commit);
+            faults.into_iter().map(|fault| fault.name).collect()
+        };
+        assert_eq!(names(Some("a")).len(), DRAWN);
+        assert_eq!(names(Some("a")), names(Some("a")));
+        assert_ne!(names(Some("a")), names(Some("b")));
+        assert_eq!(names(None).len(), DRAWN);
+    }
+}
