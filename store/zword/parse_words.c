@@ -70,8 +70,9 @@ static inline u32 equal_of(u64 differ, u32 width)
 }
 
 /*
- * How many words from here on equal their reference, or are 0; all in bytes. Where
- * words of 32 bits are read in pairs, both are in the block.
+ * How many words from here on equal their reference, or are 0; all in bytes. The
+ * word before this one has its reference in the page, so they all have. Where words
+ * of 32 bits are read in pairs, both are in the block.
  */
 static inline u32 run_of(const struct scan *scan, u32 width)
 {
@@ -80,9 +81,6 @@ static inline u32 run_of(const struct scan *scan, u32 width)
 	const u8 *page = scan->page;
 	u64 differ;
 
-	for (; at < end && at < back; at += width)
-		if (zword_get_word(page + at, width))
-			return at - begin;
 	for (; at + 8 <= end; at += 8) {
 		differ = zword_get_le64(page + at) ^
 			 zword_get_le64(page + at - back);

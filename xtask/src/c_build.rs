@@ -178,9 +178,14 @@ impl Flavour {
     fn definitions(self) -> &'static [&'static str] {
         match self {
             Flavour::FourBits => &["-DZM_FINGERPRINT_BITS=4", "-DZM_SHARE_SLOTS_MAX=40"],
-            Flavour::OneBit | Flavour::CoverageOneBit => {
-                &["-DZM_FINGERPRINT_BITS=1", "-DZM_SHARE_SLOTS_MAX=3"]
-            }
+            Flavour::OneBit => &["-DZM_FINGERPRINT_BITS=1", "-DZM_SHARE_SLOTS_MAX=3"],
+            // The branches of each inlined copy would count apart.
+            Flavour::Coverage => &["-D__always_inline__=__unused__"],
+            Flavour::CoverageOneBit => &[
+                "-DZM_FINGERPRINT_BITS=1",
+                "-DZM_SHARE_SLOTS_MAX=3",
+                "-D__always_inline__=__unused__",
+            ],
             Flavour::Blocks64 | Flavour::Reads64 => LIMITS_64,
             Flavour::Blocks128 => LIMITS_128,
             _ => &[],

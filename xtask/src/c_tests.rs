@@ -266,6 +266,13 @@ const TESTS: &[CTest] = &[
         in_quick: false,
     },
     CTest {
+        name: "refusals",
+        flavour: Flavour::Address,
+        about: "what is refused and what is told, by printers and by the check",
+        runs: |_, _| vec![words![]],
+        in_quick: true,
+    },
+    CTest {
         name: "locks",
         flavour: Flavour::Address,
         about: "what looks after the store's locks finds each kind of fault",

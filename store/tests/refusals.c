@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * What is refused and what is told: slots that do not exist, objects that are
+ * damaged, tables that are none, rooms that are too small; what the printers say,
+ * and what the check says of faults that were put into slots.
+ *
+ *	refusals
+ */
+#include "harness.h"
+
+#include "../core/store.h"
+#include "tables.h"
+
+#define SLOTS	8
+
+/* lz4, but that nothing decompresses while `is_damaged`. */
+static struct zm_codec_ops damaging;
+static bool is_damaged;
+
+static int damaging_decompress(void *ctx, const struct zm_codec_params *params,
+			       const void *src, size_t src_size,
+			       void *dst, size_t dst_size)
+{
+	if (is_damaged)
+		return -EBADMSG;
+	return zm_codec_find("lz4")->decompress(ctx, params, src, src_size,
+						dst, dst_size);
+}
+
+#define EXPECT(condition)						\
+	do {								\
+		if (!(condition))					\
+			DIE("not so: %s", #condition);			\
+	} while (0)
+
+static struct zm_store *open_store(void)
+{
+	struct zm_store_options options = test_options("lz4", SLOTS,
+						       ZM_MELD_MANUAL);
+	struct zm_store *store;
+	u8 page[ZM_PAGE_SIZE];
+
+	damaging = *zm_codec_find("lz4");
+	damaging.decompress = damaging_decompress;
+	is_damaged = false;
+	options.codecs[0].ops = &damaging;
+	store = test_store(&options, 4);
+	/* Text in 0 and twice more, same-filled, raw; the last ones are empty. */
+	page_make(page, 4);
+	test_write(store, 0, page);
+	test_write(store, 1, page);
+	test_write(store, 2, page);
+	page_make(page, 64);
+	test_write(store, 3, page);
+	page_make(page, 1);
+	test_write(store, 4, page);
+	page_make(page, 12);
+	test_write(store, 5, page);
+	return store;
+}
+
+static void no_such_slot(struct zm_store *store)
+{
+	struct zm_writeback wb;
+	struct zm_slot_info info;
+	struct zm_stats stats;
+	u8 page[ZM_PAGE_SIZE];
+
+	page_make(page, 4);
+	EXPECT(zm_page_write(store, SLOTS, page) == -EINVAL);
+	EXPECT(zm_page_read(store, SLOTS, page) == -EINVAL);
+	EXPECT(zm_writeback_begin(store, SLOTS, 0, false, &wb, page) ==
+	       -EINVAL);
+	EXPECT(zm_slot_info(store, SLOTS, &info) == -EINVAL);
+	zm_page_discard(store, SLOTS);
+	zm_store_stats(store, &stats);
+	EXPECT(stats.failures[ZM_REASON_BAD_INDEX] == 3);
+	EXPECT(zm_meld_mode_set(store, ZM_MELD_INLINE + 1) == -EINVAL);
+	EXPECT(zm_backing_attach(store, 0) == -EINVAL);
+	EXPECT(zm_backing_attach(store, ZM_BLOCKS_MAX + 1) == -EINVAL);
+	EXPECT(zm_backing_attach(store, 4) == -EBUSY);
+}
+
+/* No error leaves a block taken, or a page other than it was. */
+static void damaged_objects(struct zm_store *store)
+{
+	u8 page[ZM_PAGE_SIZE], wanted[ZM_PAGE_SIZE];
+	struct zm_writeback wb;
+	struct zm_backed backed;
+	struct zm_stats stats;
+	char text[4096];
+
+	page_make(wanted, 12);
+	is_damaged = true;
+	EXPECT(zm_page_read(store, 5, page) == -EBADMSG);
+	EXPECT(zm_writeback_begin(store, 5, 0, false, &wb, page) == -EBADMSG);
+	EXPECT(zm_store_check(store, ZM_CHECK_CONTENTS, text, sizeof(text)) ==
+	       -EUCLEAN);
+	EXPECT(strstr(text, "slot 5: object does not decompress"));
+	is_damaged = false;
+	EXPECT(!zm_page_read(store, 5, page));
+	EXPECT(!memcmp(page, wanted, sizeof(page)));
+	zm_store_stats(store, &stats);
+	EXPECT(!stats.blocks_used);
+
+	EXPECT(!zm_writeback_begin(store, 5, 0, true, &wb, page));
+	EXPECT(zm_writeback_end(store, &wb, true));
+	EXPECT(zm_page_read_begin(store, 5, wanted, &backed) == ZM_BACKED);
+	is_damaged = true;
+	EXPECT(zm_page_read_end(store, &backed, page, wanted, 0) == -EBADMSG);
+	is_damaged = false;
+	EXPECT(zm_page_read(store, 5, page) == -EREMOTE);
+}
+
+static void printed(struct zm_store *store)
+{
+	struct zm_meld_result result;
+	struct zm_stats stats;
+	char text[4096];
+
+	zm_store_stats(store, &stats);
+	zm_stats_to_text(&stats, text, sizeof(text));
+	EXPECT(strstr(text, "failures_bad_index") && strstr(text, "manual"));
+	EXPECT(!strcmp(zm_reason_name(ZM_REASON_COUNT), "unknown"));
+	EXPECT(!zm_meld_run(store, &(struct zm_meld_options){ 0 }, &result));
+	EXPECT(result.pages_melded == 2);
+	zm_meld_result_to_text(&result, text, sizeof(text));
+	EXPECT(strstr(text, "pages_melded"));
+	zm_slot_to_text(store, 0, text, sizeof(text));
+	EXPECT(strstr(text, " of 3") && strstr(text, "fingerprint"));
+	zm_slot_to_text(store, 3, text, sizeof(text));
+	EXPECT(strstr(text, "same"));
+	zm_slot_to_text(store, 5, text, sizeof(text));
+	EXPECT(strstr(text, "block"));
+	zm_slot_to_text(store, SLOTS, text, sizeof(text));
+	EXPECT(strstr(text, "no such slot"));
+	/* Cut where the room ends. */
+	EXPECT(zm_stats_to_text(&stats, text, 10) < 10);
+	EXPECT(zm_meld_result_to_text(&result, text, 10) < 10);
+	for (u64 index = 0; index <= SLOTS; index++)
+		EXPECT(zm_slot_to_text(store, index, text, 10) < 10);
+	EXPECT(!strcmp(zm_meld_mode_name(ZM_MELD_INLINE + 1), "unknown"));
+}
+
+/* The check says what is wrong with a slot that holds this. */
+static void planted(struct zm_store *store, u64 index, u32 state, u64 value,
+		    const char *what)
+{
+	struct zm_slot *slot = &store->slots[index], before = *slot;
+	char text[4096];
+
+	slot->state = state;
+	slot->value = value;
+	EXPECT(zm_store_check(store, ZM_CHECK_SLOTS, text, sizeof(text)) ==
+	       -EUCLEAN);
+	*slot = before;
+	if (!strstr(text, what))
+		DIE("a check says \"%s\" and not \"%s\"", text, what);
+	check_store(store, ZM_CHECK_CONTENTS, "after a planted fault", 0);
+}
+
+static void faults_planted(struct zm_store *store)
+{
+	const u32 object = zm_state_make(ZM_KIND_OBJECT);
+
+	planted(store, 6, zm_state_make((enum zm_kind)7), 0,
+		"unknown kind 7");
+	planted(store, 6, zm_state_make(ZM_KIND_EMPTY), 5, "but has a value");
+	planted(store, 6, zm_state_make(ZM_KIND_EMPTY) | ZM_STATE_FINGERPRINTED,
+		0, "fingerprint without object");
+	planted(store, 4, object, 0, "no object behind it");
+	planted(store, 4, object, 1, "object of 0 bytes");
+}
+
+static void settings(struct zm_store *store)
+{
+	struct zm_stats stats;
+
+	zm_store_verify_set(store, false);
+	EXPECT(!store->verify);
+	zm_store_peak_reset(store);
+	zm_store_stats(store, &stats);
+	EXPECT(stats.memory_used_max == stats.memory_used);
+	zm_store_compact(store);
+	EXPECT(zm_store_compacted(store) < stats.memory_used);
+	zm_store_limit_set(store, 1);
+	zm_store_destroy(NULL);
+}
+
+/* A key of its own each: the same page has another fingerprint. */
+static void keys(void)
+{
+	struct zm_fingerprint_key *one = zm_fingerprint_key_create(NULL);
+	struct zm_fingerprint_key *other = zm_fingerprint_key_create(NULL);
+	u8 page[ZM_PAGE_SIZE];
+	u32 equal = 0;
+
+	EXPECT(one && other);
+	for (u64 k = 0; k < 64; k++) {
+		page_make(page, 1 + 8 * k);
+		equal += zm_fingerprint(one, page) == zm_fingerprint(other, page);
+	}
+	EXPECT(equal < 64);
+	zm_fingerprint_key_destroy(one);
+	zm_fingerprint_key_destroy(other);
+}
+
+/* Each place of the lengths that can be wrong in its own way. */
+static void tables_refused(struct zword_tables *tables)
+{
+	static const struct {
+		size_t at;
+		u8 value;
+	} wrong[] = {
+		{ ZWORD_L_SYMBOLS + 1, 0xff },
+		{ ZWORD_L_TABLE_OF, ZWORD_WORD_LITERALS },
+		{ ZWORD_L_WORD_SETS, 0 },
+		{ ZWORD_L_WORD_SETS, ZWORD_TOKEN_CODE_MAX + 1 },
+		{ ZWORD_L_WORD_SETS, 1 },
+		{ ZWORD_L_WORDS + ZWORD_L_WORD_SETS, 0 },
+		{ 2 * ZWORD_L_WORDS + ZWORD_L_CLASS_OF, ZWORD_CLASSES },
+		{ 2 * ZWORD_L_WORDS + ZWORD_L_BYTE_SETS, 0 },
+	};
+	u8 *lengths = malloc(ZWORD_L_SIZE);
+
+	EXPECT(lengths && zword_lengths_size == ZWORD_L_SIZE);
+	for (size_t k = 0; k < sizeof(wrong) / sizeof(*wrong); k++) {
+		memcpy(lengths, zword_lengths, ZWORD_L_SIZE);
+		lengths[wrong[k].at] = wrong[k].value;
+		EXPECT(zword_tables_build(tables, lengths, ZWORD_L_SIZE) ==
+		       -EINVAL);
+	}
+	/* Codes of which more begin than there are: the first half is all of one. */
+	memcpy(lengths, zword_lengths, ZWORD_L_SIZE);
+	memset(lengths + ZWORD_L_WORD_SETS, 1, ZWORD_SYMBOLS);
+	EXPECT(zword_tables_build(tables, lengths, ZWORD_L_SIZE) == -EINVAL);
+	/* Codes that leave rows of bits without one. */
+	memset(lengths + ZWORD_L_WORD_SETS, ZWORD_TOKEN_CODE_MAX, ZWORD_SYMBOLS);
+	EXPECT(zword_tables_build(tables, lengths, ZWORD_L_SIZE) == -EINVAL);
+	EXPECT(zword_tables_build(tables, lengths, ZWORD_L_SIZE - 1) ==
+	       -EINVAL);
+	free(lengths);
+}
+
+/* Pages of several blocks: every room too small is refused, every cut found. */
+static void rooms(struct zword_tables *tables, struct zword_work *work)
+{
+	static u8 page[4 * ZWORD_BLOCK_SIZE], back[4 * ZWORD_BLOCK_SIZE];
+	static u8 object[5 * ZWORD_BLOCK_SIZE];
+	struct rng rng = { 3 };
+	size_t size = sizeof(object), room, fits;
+
+	/* Letters in which nothing repeats: literals in long rows. */
+	for (size_t k = 0; k < sizeof(page); k++)
+		page[k] = 'a' + (u8)rng_below(&rng, 20);
+	EXPECT(zword_work_size() == sizeof(*work));
+	EXPECT(!zword_tables_build(tables, zword_lengths, zword_lengths_size));
+	EXPECT(!zword_compress(tables, work, ZWORD_LEVEL_ALL, page,
+			       sizeof(page), object, &size));
+	EXPECT(!zword_decompress(tables, work, object, size, back,
+				 sizeof(back)) &&
+	       !memcmp(page, back, sizeof(page)));
+	for (room = 0; room < size; room += 1 + (room > 64) * 6)
+		EXPECT(zword_decompress(tables, work, object, room, back,
+					sizeof(back)) == -EBADMSG);
+	for (room = 0; room < size; room += 1 + (room > 64) * 40) {
+		fits = room;
+		EXPECT(zword_compress(tables, work, ZWORD_LEVEL_ALL, page,
+				      sizeof(page), object, &fits) == -ENOSPC);
+	}
+	fits = size;
+	EXPECT(zword_compress(tables, work, ZWORD_LEVEL_ALL, page,
+			      sizeof(page) - 1, object, &fits) == -EINVAL);
+}
+
+int main(void)
+{
+	struct zm_store *store = open_store();
+	struct zword_tables *tables = malloc(zword_tables_size());
+	struct zword_work *work = malloc(sizeof(*work));
+
+	EXPECT(tables && work);
+	no_such_slot(store);
+	damaged_objects(store);
+	faults_planted(store);
+	printed(store);
+	settings(store);
+	check_store(store, ZM_CHECK_COUNTS, "at the end", 0);
+	zm_store_destroy(store);
+	keys();
+	tables_refused(tables);
+	rooms(tables, work);
+	free(tables);
+	free(work);
+	printf("what is refused is refused, what is wrong is told\n");
+	return 0;
+}
