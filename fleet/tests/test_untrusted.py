@@ -85,10 +85,8 @@ def test_texts_of_machines_are_texts_in_every_form(tmp_path, capsys):
     assert cli.main(["report", str(place), "--json"]) == 0
     as_json = capsys.readouterr().out
     assert json.loads(as_json)["machines"] == len(NASTY) and as_json.isascii()
-    assert cli.main(["place", str(place), "--ram", "1GiB", "--draws", "2"]) == 0
-    placed = capsys.readouterr().out
     page = (tmp_path / "page.html").read_text()
-    for text in (shown.out, shown.err, placed, as_json, page):
+    for text in (shown.out, shown.err, as_json, page):
         # Controls, formats, and what breaks lines; the document's own are new lines alone.
         odd = {c for c in text if unicodedata.category(c)[0] in "CZ"} - set("\n \u202f")
         assert not odd
@@ -296,17 +294,12 @@ def test_a_pack_that_would_not_count_costs_no_survey(tmp_path, capsys, monkeypat
     assert sorted(tmp_path.rglob("*.parquet")) == sorted(paths)
 
 
-def test_a_file_that_breaks_in_its_middle_ends_no_placement_and_no_synthesis(tmp_path, capsys):
+def test_a_file_that_breaks_in_its_middle_ends_no_synthesis(tmp_path, capsys):
     place = tmp_path / "place"
     for at in range(4):
         owners = [Owner(f"vm{at}", program(f"p{at}", 100), kind="vm")]
         path = write(place, Machine(f"m{at}", owners))
     broken(path)
-    assert cli.main(["place", str(place), "--ram", "1GiB", "--draws", "2", "--json"]) == 0
-    out, err = capsys.readouterr()
-    assert json.loads(out)["workloads"] == 3
-    assert [one["reason"] for one in json.loads(out)["left_out"]] == ["damaged"]
-    assert path.name in err
     assert cli.main(["synth", str(place), str(tmp_path / "out"), "--machines", "2"]) == 0
     assert path.name in capsys.readouterr().err
 

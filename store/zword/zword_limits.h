@@ -7,8 +7,8 @@
  * looked at before a block is parsed, and checks of the budget, are fractions of the
  * block.
  */
-#ifndef ZWORD_SIZES_H
-#define ZWORD_SIZES_H
+#ifndef ZWORD_LIMITS_H
+#define ZWORD_LIMITS_H
 
 #ifndef ZWORD_BLOCK_SIZE
 #define ZWORD_BLOCK_SIZE	4096u
@@ -57,4 +57,4 @@ _Static_assert(ZWORD_NARROW_MAX <= 255 &&
 _Static_assert(ZWORD_NEAR_MAX >= 1 && ZWORD_NEAR_MAX <= 256, "a byte");
 _Static_assert(ZWORD_POSITION_BITS >= 1, "a shift of a word");
 
-#endif /* ZWORD_SIZES_H */
+#endif /* ZWORD_LIMITS_H */

@@ -8,7 +8,6 @@ use crate::bench_arm64;
 use crate::bench_fault;
 use crate::bench_guard;
 use crate::bench_guest;
-use crate::bench_size;
 use crate::bench_surveys;
 use crate::pages::{self, Set};
 use crate::process::run_in_front;
@@ -41,10 +40,6 @@ Runs a benchmark and prints its tables. WHAT is
           looked after by the kernel alone, earlyoom, systemd-oomd and zmeld's guard
           [--kernel NAME] [--json FILE] [--rounds N] [--seed N] [--arm NAME]...
           [--kind NAME]...
-  size    six programs with limits that they feel, beside what `zmeld bench size` predicts
-          of them from runs without a limit; takes root
-          [--json FILE] [--runs N] [--limits LIST] [--set-up NAME] [--only NAME]...
-          [--real-time]
   surveys surveys of guests that run programs of this machine, some of them the same
           [--place FOLDER] [--sketch N]
   arm64   instructions that codecs take for a page on arm64, or on x86-64, counted by an
@@ -80,10 +75,6 @@ const BENCHES: &[Bench] = &[
     Bench {
         name: "guard",
         run: bench_guard::run,
-    },
-    Bench {
-        name: "size",
-        run: bench_size::run,
     },
     Bench {
         name: "surveys",

@@ -20,6 +20,7 @@ use crate::narrow;
 use crate::package_tests;
 use crate::process::Log;
 use crate::processors;
+use crate::proofs;
 use crate::rust_tests;
 use crate::seeded;
 use crate::setup;
@@ -221,6 +222,13 @@ fn steps<'a>(
         "the C compiler has nothing to say",
         |log: &Log| freestanding::warnings(log, &environment.compiler),
     ));
+    if !quick {
+        steps.push(step(
+            proofs::STEP,
+            "CBMC proves bounds of the codec and the core; larger blocks where --long",
+            move |log: &Log| proofs::test(log, scope),
+        ));
+    }
     for test in c_tests::tests(scope) {
         let start = move |log: &Log| test.start(log, environment, scope, seed);
         let processors = test.processors();

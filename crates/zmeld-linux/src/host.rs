@@ -414,18 +414,6 @@ impl Host {
         )
     }
 
-    /// [`Host::attempt`]; once `stop` is set, the command is asked to end.
-    ///
-    /// # Errors
-    /// When it cannot be started.
-    pub fn attempt_until(
-        &self,
-        invocation: &Invocation,
-        stop: &AtomicBool,
-    ) -> Result<Finished, HostError> {
-        self.started(invocation, self.access.run_until(invocation, stop))
-    }
-
     /// Runs a command whose exit code is an answer.
     ///
     /// # Errors

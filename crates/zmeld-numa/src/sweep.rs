@@ -1,15 +1,12 @@
 //! Sweeps over any parameter: every combination of the axes' values, under every policy.
 //!
 //! A sweep writes one file of JSON lines. Its first line says which sweep it is (a fingerprint of the scenario, its
-//! size, the shard); each further line is one point with all its results. A run that was interrupted goes on where
-//! the file ends. `--shard I/N` takes every Nth point, so that a batch system can spread a sweep over machines, and
-//! [`merge`] puts the shards together again, checked for being of one sweep and complete.
+//! size); each further line is one point with all its results. A run that was interrupted goes on where the file ends.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::sync::Arc;
 
 use parquet::basic::Compression;
@@ -63,30 +60,9 @@ pub enum SweepError {
         /// The one needed.
         expected: String,
     },
-    /// Points that no shard holds.
-    #[error("{missing} of {points} points are in none of the files, the first is number {first}")]
-    Incomplete {
-        /// How many.
-        missing: usize,
-        /// Points of the sweep.
-        points: usize,
-        /// The first of them, from 0.
-        first: usize,
-    },
-    /// Two shards differ about a point.
-    #[error("{file}: point {point} differs from another file's: not the same program, or a damaged file")]
-    Differs {
-        /// The second file.
-        file: PathBuf,
-        /// The point, from 0.
-        point: usize,
-    },
     /// No axis, or too many points.
     #[error("{0}")]
     Axes(String),
-    /// A shard that is none.
-    #[error("{0:?} is no shard; write I/N, with I from 1 to N")]
-    Shard(String),
     /// A result could not be written.
     #[error(transparent)]
     Write(zmeld_linux::file::Error),
@@ -98,35 +74,6 @@ pub enum SweepError {
         /// Why.
         source: parquet::errors::ParquetError,
     },
-}
-
-/// One part of a sweep: every `of`th point from `index` on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shard {
-    /// From 1.
-    pub index: usize,
-    /// Shards in all.
-    pub of: usize,
-}
-
-impl Default for Shard {
-    fn default() -> Self {
-        Self { index: 1, of: 1 }
-    }
-}
-
-impl FromStr for Shard {
-    type Err = SweepError;
-
-    fn from_str(text: &str) -> Result<Self, SweepError> {
-        let parts = text
-            .split_once('/')
-            .and_then(|(i, n)| Some((i.parse().ok()?, n.parse().ok()?)));
-        match parts {
-            Some((index, of)) if index >= 1 && index <= of => Ok(Self { index, of }),
-            _ => Err(SweepError::Shard(text.to_owned())),
-        }
-    }
 }
 
 /// The axes of a sweep and what it runs.
@@ -159,7 +106,7 @@ pub struct PointResult {
     pub gains: Vec<Interval>,
 }
 
-/// All results of a sweep, or of a shard.
+/// All results of a sweep.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SweepResults {
     /// The swept parameters.
@@ -244,13 +191,12 @@ impl Sweep {
         }
     }
 
-    /// Runs a shard, adding each point to `file` as it is done; points that the file holds already are not run again.
+    /// Runs all points, adding each point to `file` as it is done; points that the file holds already are not run again.
     ///
     /// # Errors
     /// A file of another sweep, a file that cannot be written, a combination of values that cannot be simulated.
     pub fn run(
         &self,
-        shard: Shard,
         file: &Path,
         progress: &dyn Fn(usize, usize),
     ) -> Result<SweepResults, SweepError> {
@@ -283,13 +229,9 @@ impl Sweep {
             }
             known.extend(points.into_iter().map(|point| (point.point, point)));
         }
-        let mine: Vec<usize> = (shard.index - 1..self.points).step_by(shard.of).collect();
-        let mut done = mine
-            .iter()
-            .filter(|point| known.contains_key(point))
-            .count();
-        progress(done, mine.len());
-        for &point in &mine {
+        let mut done = known.len();
+        progress(done, self.points);
+        for point in 0..self.points {
             if known.contains_key(&point) {
                 continue;
             }
@@ -297,16 +239,12 @@ impl Sweep {
             write_line(&mut out, &result).map_err(failed)?;
             known.insert(point, result);
             done += 1;
-            progress(done, mine.len());
+            progress(done, self.points);
         }
-        let points = mine
-            .iter()
-            .filter_map(|point| known.remove(point))
-            .collect();
         Ok(SweepResults {
             axes: header.axes,
             policies: header.policies,
-            points,
+            points: known.into_values().collect(),
         })
     }
 
@@ -425,59 +363,6 @@ fn parse(text: &str, file: &Path) -> Result<(SweepHeader, Vec<PointResult>), Swe
         points.push(point);
     }
     Ok((header, points))
-}
-
-/// Puts the files of all shards of one sweep together.
-///
-/// # Errors
-/// Files of different sweeps, damaged files, points that differ or that are in no file.
-pub fn merge(files: &[PathBuf]) -> Result<SweepResults, SweepError> {
-    let mut whole: Option<SweepHeader> = None;
-    let mut points: BTreeMap<usize, PointResult> = BTreeMap::new();
-    for file in files {
-        let text = fs::read_to_string(file).map_err(|source| SweepError::File {
-            file: file.clone(),
-            source,
-        })?;
-        let (header, found) = parse(&text, file)?;
-        let expected = whole.get_or_insert_with(|| header.clone());
-        if header != *expected {
-            return Err(SweepError::OtherSweep {
-                file: file.clone(),
-                found: header.sweep,
-                expected: expected.sweep.clone(),
-            });
-        }
-        for point in found {
-            if points
-                .get(&point.point)
-                .is_some_and(|known| *known != point)
-            {
-                return Err(SweepError::Differs {
-                    file: file.clone(),
-                    point: point.point,
-                });
-            }
-            points.insert(point.point, point);
-        }
-    }
-    let header = whole.ok_or_else(|| SweepError::Axes("no file to merge".into()))?;
-    let missing = header.points - points.len();
-    if missing > 0 {
-        let first = (0..header.points)
-            .find(|point| !points.contains_key(point))
-            .unwrap_or(0);
-        return Err(SweepError::Incomplete {
-            missing,
-            points: header.points,
-            first,
-        });
-    }
-    Ok(SweepResults {
-        axes: header.axes,
-        policies: header.policies,
-        points: points.into_values().collect(),
-    })
 }
 
 /// An axis value as text.

@@ -5,7 +5,6 @@
 //! - [`Codec`] and [`Stream`]: the codecs by themselves, as zram uses them.
 //! - [`Geometry`]: how much memory the kernel's pool takes for objects.
 //! - [`zword`]: the codec of our own, with tables of the caller's.
-//! - [`advise`]: what the kernel is told of another process's memory.
 //! - [`fill_word`] and [`FingerprintKey`]: what the store looks at in a page.
 //!
 //! This is the only crate of zmeld with `unsafe` code: each block says why it
@@ -13,7 +12,6 @@
 #![deny(missing_docs)]
 #![deny(unsafe_op_in_unsafe_fn)]
 
-pub mod advise;
 pub mod codec;
 mod geometry;
 mod raw;

@@ -11,9 +11,6 @@ use crate::findings::{Finding, Severity};
 use crate::observe::reclaimed::ReclaimedGroup;
 use crate::observe::{Device, Observation, TierState};
 
-/// The content type of what [`render`] makes.
-pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
-
 /// What a value means over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricKind {

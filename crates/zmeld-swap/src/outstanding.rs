@@ -180,10 +180,22 @@ fn refusal(host: &Host, records: &[Record], plan: &Plan) -> Option<String> {
 /// What a plan warns of that no trap is about: a codec that the kernel lacks, a file of
 /// another size.
 fn otherwise(plan: &Plan) -> Vec<Problem> {
-    let is_one = |it: &&Problem| it.trap.is_none() && it.severity == Severity::Warning;
-    let problems = plan.problems.iter().filter(is_one);
-    let of_tiers = problems.filter(|it| Group::is_tier(&it.key));
-    of_tiers.cloned().collect()
+    let is_disk = |name: &str| {
+        let tier = plan.config.tier(name);
+        tier.is_some_and(|tier| matches!(tier.kind, Kind::Disk(_)))
+    };
+    let is_one = |it: &&Problem| {
+        let key = it
+            .key
+            .strip_prefix("tier.")
+            .and_then(|it| it.split_once('.'));
+        match key {
+            Some((_, "codec" | "recompress")) => it.trap.is_none(),
+            Some((name, "size")) => it.trap.is_none() && is_disk(name),
+            _ => false,
+        }
+    };
+    plan.problems.iter().filter(is_one).cloned().collect()
 }
 
 /// Devices that are to be encrypted and are swapped to as they are.

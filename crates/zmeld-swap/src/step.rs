@@ -104,6 +104,8 @@ impl Record {
     pub fn is_change(&self) -> bool {
         match &self.step {
             Step::SetValue(set) => self.before.as_ref() != Some(&set.value),
+            // A codec that the kernel lacks was not set.
+            Step::SetAttribute(_) => self.before.is_none(),
             _ => true,
         }
     }

@@ -63,6 +63,10 @@ const MISTAKES: &[(&str, &str)] = &[
         "warning: z.toml:2:1: metrics.listen: is ignored, since this version has it no more; write textfile, which node_exporter reads",
     ),
     (
+        "[watch.reclaim]\nmechanism = \"process_madvise\"\n",
+        "warning: z.toml:2:13: watch.reclaim.mechanism: is ignored, since this version has it no more; remove it: memory goes by lru_gen or memory.reclaim",
+    ),
+    (
         "accept = [\"survey-failed\"]\n",
         "warning: z.toml:1:11: accept[0]: is ignored, since this version has it no more; remove it",
     ),
@@ -173,7 +177,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "[watch.reclaim]\nmechanism = \"damon\"\n",
-        "z.toml:2:13: watch.reclaim.mechanism: \"damon\" is none of its values; there are: auto, lru_gen, memory.reclaim, process_madvise",
+        "z.toml:2:13: watch.reclaim.mechanism: \"damon\" is none of its values; there are: auto, lru_gen, memory.reclaim",
     ),
     (
         "[watch.reclaim]\ngroups = []\n",

@@ -3,7 +3,6 @@
 //!
 //! | module | what belongs there |
 //! |---|---|
-//! | `advise` | the call by which `watch` reclaims from processes |
 //! | `cli` | every command, option and help text, once; the man page and the completions come from it |
 //! | `commands` | one file a command: arguments to a plan, the plan run, the result shown |
 //! | `exit` | exit codes, and which error is which |
@@ -14,7 +13,6 @@
 // harmless and a closed pipe is no panic.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
-mod advise;
 mod cli;
 mod commands;
 mod exit;

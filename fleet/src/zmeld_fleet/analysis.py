@@ -312,19 +312,6 @@ def _chosen(current: list[Survey], by: str | None, kinds: list[str], bounds: Bou
     )
 
 
-def chosen_surveys(current: list[Survey], bounds: Bounds) -> pa.Table:
-    """Surveys of any kind, with nothing left out by a bound."""
-    return pa.table(
-        {
-            "survey": pa.array([survey.survey for survey in current], pa.string()),
-            "kind": pa.array([0] * len(current), pa.int64()),
-            "survey_bound": pa.array([bounds.surveys[s.survey] for s in current], pa.int64()),
-            "kind_bound": pa.array([bounds.fleet] * len(current), pa.int64()),
-            "fleet_bound": pa.array([bounds.fleet] * len(current), pa.int64()),
-        }
-    )
-
-
 def _ask(engine: Engine, table: ir.Table, chosen: pa.Table, bounds: Bounds) -> dict[str, Any]:
     asked = engine.take(chosen)
     found = engine.keep(expressions.contents(table, asked, bounds.most))

@@ -59,8 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _code_of(error: Exception) -> int | None:
     """The exit code of an error of ours."""
-    codes = {"EngineError": MISSING, "SweepError": WRONG, "PlanError": WRONG, "SynthError": WRONG}
-    codes["LabelError"] = WRONG
+    codes = {"EngineError": MISSING, "SynthError": WRONG, "LabelError": WRONG}
     return codes.get(type(error).__name__)
 
 
@@ -74,10 +73,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"zmeld-fleet {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_report(commands)
-    _add_place_command(commands)
     _add_pack(commands)
     _add_synth(commands)
-    _add_sweep(commands)
     return parser
 
 
@@ -153,100 +150,6 @@ def _report(plan: argparse.Namespace) -> int:
     return MISSED if plan.require_all and report.left_out else DONE
 
 
-RAM_MIN, RAM_MAX = 1 << 20, 1 << 60
-
-
-def _ram(text: str) -> int:
-    """`8GiB`, `512M`, bytes; K, M, G, T are powers of 1024, as `zmeld` takes sizes."""
-    found = re.fullmatch(r"([0-9]{1,19}(?:\.[0-9]{1,9})?) *(?:([kmgt])(?:ib)?|b)?", text.lower())
-    if found is None:
-        raise argparse.ArgumentTypeError(f"{text[:40]}: write it as 8GiB or 512MiB")
-    size = int(float(found[1]) * 1024 ** " kmgt".index(found[2] or " "))
-    if size < RAM_MIN:
-        why = f"{text} is less than 1 MiB"
-        if found[2] is None:
-            why = f"{text} has no unit, and so many bytes are less than 1 MiB"
-        raise argparse.ArgumentTypeError(f"{why}; for gibibytes write {found[1]}GiB")
-    if size > RAM_MAX:
-        raise argparse.ArgumentTypeError(f"{text} is more than any machine has")
-    return size
-
-
-WORKLOADS = ("vm", "container", "service", "scope", "user", "cgroup", "machine")
-
-
-def _add_place_command(commands: Any) -> None:
-    command = commands.add_parser(
-        "place",
-        help="which workloads to put together",
-        description="Which workloads to put together so that melding frees most, beside random "
-        "placement and, for small cases, the optimum. It plans; it moves nothing.",
-    )
-    _add_place(command)
-    _add_engine(command)
-    command.add_argument(
-        "--kind",
-        action="append",
-        choices=WORKLOADS,
-        help="what is placed (vm and container); machine: guests that survey themselves",
-    )
-    command.add_argument("--name", metavar="PATTERN", help="only what is called so, as 'web-*'")
-    command.add_argument("--ram", type=_ram, required=True, help="of a machine, as 64GiB")
-    command.add_argument(
-        "--machines", type=_positive, metavar="N", help="how many (as many as were surveyed)"
-    )
-    command.add_argument(
-        "--tenant", metavar="LABEL", help="workloads with other values never share a machine"
-    )
-    command.add_argument(
-        "--apart", nargs=2, action="append", metavar=("A", "B"), help="names that must not share"
-    )
-    command.add_argument("--draws", type=_positive, default=200, help="random placements (200)")
-    command.add_argument("--seed", type=int, default=1, help="of the random placements (1)")
-    command.add_argument("--json", action="store_true", help="print JSON (zmeld.fleet.place/1)")
-    command.set_defaults(run=_place)
-
-
-def _place(plan: argparse.Namespace) -> int:
-    from zmeld_fleet import (
-        catalogue,
-        engines,
-        placement,
-        places,
-        placing,
-        render_text,
-        reporting,
-        results,
-    )
-
-    found = catalogue.read(places.open_place(plan.place), plan.key_id)
-    _tell_left_out(found.left_out)
-    if "machine" in (plan.kind or ()) and len(plan.kind) > 1:
-        raise placement.PlanError("--kind machine stands alone: a machine is all that it runs")
-    request = placing.Request(
-        kinds=tuple(plan.kind or ("vm", "container")),
-        ram_bytes=plan.ram,
-        machines=plan.machines,
-        tenant=plan.tenant,
-        apart=tuple((one, other) for one, other in plan.apart or ()),
-        draws=plan.draws,
-        seed=plan.seed,
-        names=plan.name,
-    )
-    engine = engines.start(plan.engine, plan.threads)
-    told = set(found.left_out)
-    try:
-        result = reporting.of_what_is_whole(found, lambda: placing.make(found, engine, request))
-    finally:
-        engine.close()
-    _tell_left_out([one for one in found.left_out if one not in told])
-    if plan.json:
-        print(results.body_json(placing.PLACE_SCHEMA, result))
-    else:
-        print(render_text.render(placing.document(result), _columns()), end="")
-    return DONE
-
-
 def _add_pack(commands: Any) -> None:
     command = commands.add_parser(
         "pack",
@@ -300,44 +203,6 @@ def _synth(plan: argparse.Namespace) -> int:
     templates = plural(made.templates, "real survey", "real surveys")
     print(f"{machines} from {templates}, {plural(made.rows, 'row', 'rows')}; {share}")
     print(inert(made.path))
-    return DONE
-
-
-def _add_sweep(commands: Any) -> None:
-    command = commands.add_parser(
-        "sweep",
-        help="run the simulator's sweeps in shards",
-        description="Runs `zmeld numa sweep` in shards, on this machine, on Dask or on Ray, and "
-        "merges them. Started again, it goes on where it was. What stands behind -- goes to "
-        "`zmeld numa sweep`.",
-    )
-    command.add_argument("--results", metavar="DIR", type=Path, required=True, help="of shards")
-    command.add_argument("--zmeld", default="zmeld", metavar="PROGRAM", help="zmeld itself")
-    command.add_argument("--on", choices=("local", "dask", "ray"), default="local")
-    command.add_argument("--address", help="of a Dask or Ray cluster that shares the folder")
-    command.add_argument("--workers", type=_positive, metavar="N", help="at once (processors)")
-    command.add_argument("--shards", type=_positive, metavar="N", help="parts (4 a worker)")
-    for output in ("parquet", "csv", "html"):
-        command.add_argument(f"--{output}", metavar="FILE", help=f"also write {output}")
-    command.add_argument("--json", action="store_true", help="print JSON (zmeld.numa/1)")
-    command.add_argument("sweep", nargs="*", metavar="-- ARGUMENT", help="of zmeld numa sweep")
-    command.set_defaults(run=_sweep)
-
-
-def _sweep(plan: argparse.Namespace) -> int:
-    from zmeld_fleet import sweeping
-
-    zmeld = sweeping.find_zmeld(plan.zmeld)
-    workers = plan.workers or os.cpu_count() or 1
-    parts = sweeping.shards(zmeld, plan.sweep, plan.shards or 4 * workers, plan.results)
-    for done in sweeping.RUNNERS[plan.on](parts, workers, plan.address):
-        again = f", started {done.starts} times" if done.starts > 1 else ""
-        print(f"zmeld-fleet: shard {done.number} of {len(parts)} is done{again}", file=sys.stderr)
-    outputs = ["--json"] if plan.json else []
-    for output in ("parquet", "csv", "html"):
-        if getattr(plan, output) is not None:
-            outputs += [f"--{output}", getattr(plan, output)]
-    print(sweeping.merge(zmeld, parts, outputs), end="")
     return DONE
 
 

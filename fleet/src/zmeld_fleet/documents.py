@@ -179,7 +179,7 @@ def _duplicates(report: Report) -> Section:
     caption = (
         "Pages that have a twin: in the same service, container or virtual machine; in another "
         "one of the machine; on another machine of the kind. The first two are melded on a "
-        "machine, the third only where the machines stand together (`zmeld-fleet place`)."
+        "machine, the third only where the machines stand together."
     )
     section.blocks.append(Table(heads, rows, caption))
     if report.between_kinds is not None and len(report.kinds) > 1:

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Who answers: DuckDB inside of this process, or Spark.
 
-Both take the same expressions. Trino, ClickHouse and BigQuery take the SQL that
-`sql_for` writes; nothing connects to them here.
+Both take the same expressions.
 """
 
 from __future__ import annotations
@@ -17,8 +16,6 @@ import pyarrow as pa
 
 MEMORY_MIB = 512
 """What DuckDB may use of memory before it writes to disk."""
-
-SQL_ENGINES = ("duckdb", "pyspark", "trino", "clickhouse", "bigquery")
 
 
 class EngineError(Exception):
@@ -149,14 +146,6 @@ ENGINES: dict[str, Callable[[int | None], Engine]] = {"duckdb": DuckDB, "spark":
 def start(name: str, threads: int | None = None) -> Engine:
     """The engine of that name."""
     return ENGINES[name](threads)
-
-
-def sql_for(expression: ir.Table, dialect: str) -> str:
-    """The expression in the SQL of an engine, with nothing connected."""
-    if dialect == "pyspark":
-        # Its compiler asks for an option that only the backend registers.
-        _ = ibis.pyspark
-    return str(ibis.to_sql(expression, dialect=dialect))
 
 
 def rows_of(table: pa.Table, order: Iterable[str]) -> list[dict[str, Any]]:

@@ -193,35 +193,3 @@ def whole_fleet(kinds: ir.Table) -> ir.Table:
         **objects,
     )
     return _tally(everywhere, "owners", "machines", "kinds")
-
-
-def workloads(table: ir.Table, chosen: ir.Table, kinds: tuple[str, ...]) -> ir.Table:
-    """The owners of these kinds in the chosen surveys: what can be placed."""
-    owners = table.filter(table.record == OWNER, table.kind.isin(kinds))
-    names = ("survey", "owner", "owner_kind", "name", "theta")
-    columns = ("pages", "pages_zero", "pages_same", "pages_distinct")
-    joined = owners.mutate(owner_kind=owners.kind).drop("kind").join(chosen, "survey")
-    return joined.select(*names, *columns)
-
-
-def sketches(table: ir.Table, chosen: ir.Table, bound: int) -> ir.Table:
-    """The contents below a bound, with their owners."""
-    sampled = table.filter(table.record == CONTENT, table.hash_high < bound)
-    joined = sampled.join(chosen, "survey")
-    return joined.select("survey", "owner", *_HASH, "count", *_OBJECTS)
-
-
-def portable() -> dict[str, ir.Table]:
-    """All questions, bound to no engine: their SQL is what engines beyond ours get."""
-    table, chosen = rows(), surveys()
-    found = contents(table, chosen, 0)
-    return {
-        "owner_sums": owner_sums(table),
-        "owners_by_name": owners_by_name(table, chosen, 20),
-        "contents": found,
-        "within_surveys": within_surveys(found),
-        "within_kinds": within_kinds(by_kind(found)),
-        "whole_fleet": whole_fleet(by_kind(found)),
-        "workloads": workloads(table, chosen, ("vm", "container")),
-        "sketches": sketches(table, chosen, 0),
-    }

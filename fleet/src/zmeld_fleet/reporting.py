@@ -12,7 +12,6 @@ from typing import TypeVar
 from zmeld_fleet import analysis, catalogue, documents, engines, places
 from zmeld_fleet.catalogue import Catalogue
 from zmeld_fleet.engines import Engine, EngineError
-from zmeld_fleet.placement import PlanError
 from zmeld_fleet.results import write_whole
 
 T = TypeVar("T")
@@ -45,7 +44,7 @@ def of_what_is_whole(found: Catalogue, ask: Callable[[], T]) -> T:
     """A file that only breaks in its middle fails the engine: then every file is read."""
     try:
         return ask()
-    except (EngineError, PlanError):
+    except EngineError:
         raise
     except Exception:
         if not drop_damaged(found):

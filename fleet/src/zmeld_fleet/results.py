@@ -54,11 +54,6 @@ def report_json(report: Report) -> str:
     return text_of(body)
 
 
-def body_json(schema: str, result: Any) -> str:
-    """A result as one object with its schema."""
-    return text_of({"schema": schema, "zmeld_version": __version__, **plain(result)})
-
-
 def text_of(body: dict[str, Any]) -> str:
     """JSON that no terminal takes for orders."""
     return json.dumps(body, indent=2, ensure_ascii=True, allow_nan=False).replace(

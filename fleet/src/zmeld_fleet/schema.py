@@ -10,7 +10,6 @@ FOLDER = "zmeld-survey-1"
 PACKED_PREFIX = "packed-"
 
 MACHINE, LABEL, OWNER, CONTENT = "machine", "label", "owner", "content"
-RECORDS = (MACHINE, LABEL, OWNER, CONTENT)
 
 CODECS = ("lzo_rle", "lz4", "zstd", "zword")
 

@@ -7,7 +7,6 @@
 //! experiment that was killed left behind can be told from what somebody set up
 //! for good.
 
-mod damon;
 pub mod slow_disk;
 pub mod watch;
 
@@ -49,8 +48,6 @@ pub struct Arm {
     written: toml::Table,
     /// The rules by which `zmeld watch` looks after its runs; empty: nobody does.
     watch: watch::Written,
-    /// The parameters of DAMON's reclaim during its runs; none: it is left as it is.
-    damon_reclaim: Option<damon::Written>,
     /// What is swapped to, in a run of [`STAND_IN`].
     config: Config,
 }
@@ -73,9 +70,6 @@ struct WrittenArm {
     /// `[watch]` as in `/etc/zmeld.toml`; its groups are the run's.
     #[serde(default, skip_serializing_if = "toml::Table::is_empty")]
     watch: toml::Table,
-    /// Parameters of the module of that name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    damon_reclaim: Option<damon::Written>,
 }
 
 impl TryFrom<WrittenArm> for Arm {
@@ -89,15 +83,11 @@ impl TryFrom<WrittenArm> for Arm {
             accept: written.accept,
             written: written.tier,
             watch: written.watch,
-            damon_reclaim: written.damon_reclaim,
             config: Config::default(),
         };
         arm.config = arm.config(STAND_IN, Path::new(ANY_DISK))?;
         arm.check_watch()?;
-        match arm.damon_reclaim.as_ref().and_then(damon::problem) {
-            Some(problem) => Err(arm.wrong(problem)),
-            None => Ok(arm),
-        }
+        Ok(arm)
     }
 }
 
@@ -110,7 +100,6 @@ impl From<Arm> for WrittenArm {
             unlimited: arm.unlimited,
             slow_disk: arm.slow_disk,
             watch: arm.watch,
-            damon_reclaim: arm.damon_reclaim,
         }
     }
 }
@@ -293,9 +282,6 @@ impl Arm {
     /// # Errors
     /// What it lacks.
     pub fn check(&self, host: &Host, bases: SizeBases) -> Result<(), Error> {
-        if self.damon_reclaim.is_some() {
-            damon::check(host)?;
-        }
         if !self.swaps() {
             return Ok(());
         }
@@ -321,7 +307,7 @@ impl Arm {
             devices: Vec::new(),
             disk: None,
         };
-        if !self.swaps() && self.damon_reclaim.is_none() {
+        if !self.swaps() {
             return Ok(applied);
         }
         if let (Some(slow), Some(disk)) = (&self.slow_disk, disk) {
@@ -339,11 +325,7 @@ impl Arm {
         let config = self.config(bases, disk)?;
         let mut journal = journal(host)?;
         free(host)?;
-        let mut plan = Plan::new(host, &config, Some(journal.state()), &just_that())?;
-        if let Some(written) = &self.damon_reclaim {
-            damon::check(host)?;
-            plan.groups.push(damon::group(written));
-        }
+        let plan = Plan::new(host, &config, Some(journal.state()), &just_that())?;
         applied.active = true;
         up(
             host,
@@ -453,8 +435,8 @@ fn take_back_swap(host: &Host, how: TakingBack<'_>) -> Result<Option<String>, Er
         return Ok(None);
     }
     let removal = Removal {
-        only: None,
         force: how.force,
+        ..Removal::default()
     };
     let report = down(host, &mut journal, removal, how.stop, how.listener);
     let report = report.map_err(|err| match err {

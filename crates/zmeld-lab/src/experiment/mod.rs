@@ -37,7 +37,6 @@ use crate::measure::machine::{memory, reclaim_daemons};
 use crate::measure::supervise::World;
 use crate::measure::HostFacts;
 use crate::recipe::{Case, Recipe};
-use crate::size::sampled::PageOut;
 use crate::size::SizeSearch;
 use crate::vm::host::BootImage;
 use crate::vm::GuestClock;
@@ -46,7 +45,6 @@ pub use lock::running;
 use lock::ExperimentLock;
 use overhead::Overhead;
 use result::{CaseFacts, Experiment, Outcome, Run, SkippedArm};
-pub use size::Predicts;
 
 /// What a run of a recipe is given besides the recipe.
 #[derive(Debug, Clone)]
@@ -65,8 +63,6 @@ pub struct Settings {
     pub workload: Vec<String>,
     /// The kernel's image for virtual machines; none: one that is installed.
     pub kernel: Option<PathBuf>,
-    /// Swaps pages of a process out; without it nothing is predicted page by page.
-    pub page_out: Option<PageOut>,
 }
 
 /// What happens meanwhile.
@@ -177,7 +173,6 @@ pub fn overhead(
 /// error was given to the listener.
 pub fn find_size(
     search: &mut SizeSearch,
-    predicts: Predicts,
     settings: &Settings,
     stop: &AtomicBool,
     listener: &mut dyn FnMut(Event<'_>),
@@ -192,7 +187,7 @@ pub fn find_size(
         return Err(other_kernel(&search.machine, &machine));
     }
     search.machine = machine;
-    let result = lab.search(search, predicts);
+    let result = lab.search(search);
     search.interrupted = stop.load(Ordering::SeqCst);
     search.conclude();
     result

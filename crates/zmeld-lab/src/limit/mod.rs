@@ -192,12 +192,6 @@ impl Group {
         }
     }
 
-    /// Where it is frozen: version 2, also beside a version 1 controller of memory.
-    pub fn freezer(&self) -> Option<PathBuf> {
-        let mut all = self.folders().into_iter();
-        all.find(|folder| folder.join("cgroup.freeze").exists())
-    }
-
     /// One of its files.
     pub fn file(&self, name: &str) -> PathBuf {
         self.memory.join(name)

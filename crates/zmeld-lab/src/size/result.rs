@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::predict::{Point, Prediction};
 use super::search::{Bracket, Rule, Verdict, FIRST_LOOK};
 use crate::arm::Arm;
 use crate::error::Error;
@@ -19,8 +18,6 @@ pub const SCHEMA: (&str, u32) = ("zmeld.bench.size", 1);
 const FLOOR_BYTES: u64 = 4 << 20;
 /// Nor one of a smaller share of what is used without a limit.
 const FLOOR_SHARE: u64 = 64;
-/// The middle of so many runs says how long one takes.
-pub(crate) const TIMED_LEAST: usize = 3;
 /// Runs without a limit before the first one with one.
 pub const UNLIMITED_FIRST: usize = 5;
 /// A step is compared with at most so many runs without a limit, the latest: a machine changes while it measures.
@@ -134,9 +131,6 @@ pub struct SizeSearch {
     pub footprint_bytes: u64,
     /// The most that its group used without a limit, files that it read included; 0 before.
     pub peak_bytes: u64,
-    /// What was predicted before anything was limited.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub prediction: Option<Prediction>,
     /// Runs without a limit that count.
     pub unlimited: Vec<SizeRun>,
     /// Each set-up.
@@ -169,9 +163,6 @@ pub struct Step {
     pub slowdown: Interval,
     /// Its runs.
     pub runs: Vec<SizeRun>,
-    /// What was predicted of it; absent where nothing was.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub predicted: Option<Point>,
 }
 
 /// One run.
@@ -326,7 +317,6 @@ impl SizeSearch {
             budget_spent: false,
             footprint_bytes: 0,
             peak_bytes: 0,
-            prediction: None,
             unlimited: Vec::new(),
         })
     }
@@ -387,12 +377,6 @@ impl SizeSearch {
         &self.unlimited[from..]
     }
 
-    /// What a run without a limit costs, in the middle.
-    pub fn unlimited_cost(&self) -> Option<f64> {
-        let costs = self.costs(&self.unlimited);
-        (!costs.is_empty()).then(|| median(&costs))
-    }
-
     /// How long a run without a limit takes, in the middle.
     pub fn unlimited_s(&self) -> Option<f64> {
         let times: Vec<f64> = self.unlimited.iter().map(|run| run.elapsed_s).collect();
@@ -416,11 +400,7 @@ impl SizeSearch {
             return self.limits_left(set_up).next();
         }
         let bracket = set_up.bracket(self.peak_bytes);
-        bracket.next(
-            self.floor_bytes(),
-            self.question.within,
-            self.guess(&set_up.name),
-        )
+        bracket.next(self.floor_bytes(), self.question.within)
     }
 
     /// The limits that were named and that a set-up was not tried with yet.
@@ -428,16 +408,6 @@ impl SizeSearch {
         let shares = self.question.limits.iter();
         let limits = shares.map(|share| (self.peak_bytes as f64 * share) as u64 / 4096 * 4096);
         limits.filter(|&limit| set_up.step(limit).is_none())
-    }
-
-    /// Where the least RAM of a set-up is predicted to lie; not where the store shares the RAM, which is not predicted.
-    fn guess(&self, set_up: &str) -> Option<u64> {
-        let prediction = self.prediction.as_ref();
-        let curves = &prediction
-            .filter(|_| self.question.basis == Basis::Group)?
-            .curves;
-        let mut curves = curves.iter();
-        curves.find(|curve| curve.set_up == set_up)?.least_bytes
     }
 
     /// Adds a run with a limit, and says what follows.
@@ -456,7 +426,6 @@ impl SizeSearch {
                     verdict: Verdict::Open,
                     slowdown: rule.judge(&unlimited, &[]).1,
                     runs: Vec::new(),
-                    predicted: None,
                 });
                 steps.len() - 1
             }
@@ -468,23 +437,9 @@ impl SizeSearch {
         self.conclude();
     }
 
-    /// What follows from the steps, and from what was seen without a limit: computed anew.
+    /// What follows from the steps: computed anew.
     pub(crate) fn conclude(&mut self) {
         let (peak, floor, within) = (self.peak_bytes, self.floor_bytes(), self.question.within);
-        let allowed = self.question.rule().allowed;
-        let run_s = self.unlimited_s();
-        let timed = self.unlimited.len() >= TIMED_LEAST;
-        if let Some(prediction) = &mut self.prediction {
-            prediction.run_s = run_s
-                .filter(|_| timed && prediction.sampled.is_some())
-                .unwrap_or(prediction.run_s);
-            prediction.draw(peak, floor, allowed, within);
-            for set_up in &mut self.set_ups {
-                for step in &mut set_up.steps {
-                    step.predicted = prediction.point(&set_up.name, step.limit_bytes);
-                }
-            }
-        }
         for set_up in &mut self.set_ups {
             let bracket = set_up.bracket(peak);
             let (low, high) = bracket.ends();
@@ -525,6 +480,11 @@ impl SizeSearch {
             return (done, None);
         }
         let mean = times.iter().sum::<f64>() / times.len() as f64;
+        (done, Some(mean * self.runs_left() as f64))
+    }
+
+    /// About how many runs are left.
+    pub(crate) fn runs_left(&self) -> usize {
         let (floor, within) = (self.floor_bytes(), self.question.within);
         let steps_left = (0..self.set_ups.len()).filter(|&at| self.next_limit(at).is_some());
         let steps_left = steps_left.map(|at| {
@@ -533,13 +493,12 @@ impl SizeSearch {
                 return self.limits_left(set_up).count().max(1);
             }
             let bracket = set_up.bracket(self.peak_bytes);
-            let left = bracket.steps_left(floor, within, self.guess(&set_up.name));
+            let left = bracket.steps_left(floor, within);
             left.max(1)
         });
         // Most steps are decided at the first look or the second, beside one run without a limit each time.
         let most = steps_left.clone().max().unwrap_or(0);
-        let runs_left = (steps_left.sum::<usize>() + most) * (FIRST_LOOK + 1);
-        (done, Some(mean * runs_left as f64))
+        (steps_left.sum::<usize>() + most) * (FIRST_LOOK + 1)
     }
 }
 

@@ -125,42 +125,18 @@ impl Bracket {
 
     /// The limit to try next; none where the ends are as close as asked for, or cannot be brought closer.
     /// `within`: 0.05 for 5 %. Nothing below `floor` is tried.
-    ///
-    /// `guess` is where the least RAM is believed to lie. It is tried first, then what is `within` of it on
-    /// the side that its verdict says, then twice as far from it each time, until the answer lies between two limits.
-    pub fn next(&self, floor: u64, within: f64, guess: Option<u64>) -> Option<u64> {
-        // A limit that is `within` of no limit at all answers nothing that is not known.
-        let most = pages_up(self.top as f64 / (1.0 + within));
-        let guess = guess.map(|guess| guess.min(most).max(floor));
+    pub fn next(&self, floor: u64, within: f64) -> Option<u64> {
         let lowest = *self.undecided.first().unwrap_or(&self.high);
         let highest = *self.undecided.last().unwrap_or(&self.low);
-        if let Some(first) = guess.filter(|_| lowest == self.top && highest == 0) {
-            return (first < self.top).then_some(first);
-        }
         if self.low == 0 {
             if lowest <= floor {
                 return None;
             }
-            let (from, least_step) = match guess {
-                Some(guess) => (guess, within.ln_1p()),
-                None => (self.top, -FIRST_SHARE.ln()),
-            };
-            let step = (from as f64 / lowest as f64).ln().abs().max(least_step);
-            let down = lowest as f64 * (-step).exp();
-            let limit = match guess {
-                Some(_) => pages_up(down),
-                None => whole_pages(down),
-            };
-            let limit = limit.max(floor);
+            let step = (self.top as f64 / lowest as f64)
+                .ln()
+                .max(-FIRST_SHARE.ln());
+            let limit = whole_pages(lowest as f64 * (-step).exp()).max(floor);
             return (limit < lowest).then_some(limit);
-        }
-        if let Some(guess) = guess.filter(|_| self.high == self.top) {
-            let step = (highest as f64 / guess as f64).ln().abs();
-            let step = step.max(within.ln_1p());
-            let limit = whole_pages(highest as f64 * step.exp());
-            if highest < limit && limit < most {
-                return Some(limit);
-            }
         }
         [(self.low, lowest), (highest, self.high)]
             .into_iter()
@@ -171,12 +147,12 @@ impl Bracket {
     }
 
     /// About how many more limits are tried.
-    pub fn steps_left(&self, floor: u64, within: f64, guess: Option<u64>) -> usize {
+    pub fn steps_left(&self, floor: u64, within: f64) -> usize {
         let halvings = |from: u64, to: u64| {
             let levels = (to as f64 / from as f64).ln() / within.ln_1p();
             levels.log2().ceil().max(0.0) as usize
         };
-        match (self.next(floor, within, guess), self.low) {
+        match (self.next(floor, within), self.low) {
             (None, _) => 0,
             // As if the next one failed.
             (Some(limit), 0) => 1 + halvings(limit, *self.undecided.first().unwrap_or(&self.high)),
@@ -188,11 +164,6 @@ impl Bracket {
 
 fn whole_pages(bytes: f64) -> u64 {
     bytes as u64 / PAGE * PAGE
-}
-
-/// So that two limits that are to be within a share of each other are.
-fn pages_up(bytes: f64) -> u64 {
-    (bytes as u64).next_multiple_of(PAGE)
 }
 
 #[cfg(test)]
@@ -255,13 +226,13 @@ mod tests {
     }
 
     /// Searches to its end; the bracket, and how many runs it took.
-    fn searched(workload: &mut Simulated, within: f64, guess: Option<u64>) -> (Bracket, usize) {
+    fn searched(workload: &mut Simulated, within: f64) -> (Bracket, usize) {
         let mut unlimited: Vec<f64> = (0..5).map(|_| workload.run(TOP)).collect();
         let mut steps = Vec::new();
         let mut runs = 0;
         loop {
             let bracket = Bracket::of(TOP, steps.iter().copied());
-            let Some(limit) = bracket.next(FLOOR, within, guess) else {
+            let Some(limit) = bracket.next(FLOOR, within) else {
                 return (bracket, runs);
             };
             assert!(steps.iter().all(|&(tried, _)| tried != limit), "twice");
@@ -287,7 +258,7 @@ mod tests {
         for seed in 0..200 {
             let mut workload = Simulated::new(seed, 0.005);
             let truth = workload.truth(RULE.allowed);
-            let (bracket, runs) = searched(&mut workload, 0.05, None);
+            let (bracket, runs) = searched(&mut workload, 0.05);
             let (low, high) = bracket.ends();
             assert!(runs < 150, "seed {seed}: {runs} runs");
             right += usize::from(low < truth && truth <= high);
@@ -299,81 +270,12 @@ mod tests {
     }
 
     #[test]
-    fn a_good_guess_saves_runs_and_a_bad_one_leads_to_the_same_answer() {
-        let runs_with = |error: Option<f64>| {
-            let (mut right, mut runs) = (0, 0);
-            for seed in 0..200 {
-                let mut workload = Simulated::new(seed, 0.005);
-                let truth = workload.truth(RULE.allowed);
-                let guess = error.map(|error| (truth as f64 * error) as u64 / PAGE * PAGE);
-                let (bracket, of_search) = searched(&mut workload, 0.05, guess);
-                let (low, high) = bracket.ends();
-                assert!(of_search < 150, "seed {seed}: {of_search} runs");
-                right += usize::from(low < truth && truth <= high);
-                runs += of_search;
-            }
-            assert!(right >= 194, "{error:?}: {right} of 200");
-            runs
-        };
-        let without = runs_with(None);
-        for (error, share) in [(1.02, 0.65), (0.98, 0.65), (0.9, 0.9), (1.1, 0.9)] {
-            let with = runs_with(Some(error)) as f64;
-            assert!(
-                with < without as f64 * share,
-                "{error}: {with} of {without}"
-            );
-        }
-        for error in [0.3, 3.0] {
-            let with = runs_with(Some(error)) as f64;
-            assert!(with < without as f64 * 1.6, "{error}: {with} of {without}");
-        }
-    }
-
-    #[test]
-    fn a_guess_is_tried_first_and_then_what_is_within_of_it() {
-        let guess = Some(100 * MIB);
-        let next = |steps: &[(u64, Verdict)]| {
-            Bracket::of(TOP, steps.iter().copied()).next(FLOOR, 0.05, guess)
-        };
-        let is_near = |limit: Option<u64>, mib: f64| {
-            let limit = limit.unwrap_or(0) as f64 / MIB as f64;
-            assert!((limit - mib).abs() < 0.01, "{limit} instead of {mib}");
-        };
-        is_near(next(&[]), 100.0);
-        let does = (100 * MIB, Verdict::Does);
-        let below = next(&[does]).unwrap_or(0);
-        is_near(Some(below), 95.24);
-        assert_eq!(next(&[does, (below, Verdict::DoesNot)]), None);
-        is_near(next(&[does, (below, Verdict::Does)]), 90.7);
-        let does_not = (100 * MIB, Verdict::DoesNot);
-        let above = next(&[does_not]).unwrap_or(0);
-        is_near(Some(above), 105.0);
-        assert_eq!(next(&[does_not, (above, Verdict::Does)]), None);
-        is_near(next(&[does_not, (above, Verdict::DoesNot)]), 110.25);
-        // What cannot be told is closed in from both sides.
-        let unknown = (100 * MIB, Verdict::Undecided);
-        is_near(next(&[unknown]), 95.24);
-        is_near(next(&[unknown, (below, Verdict::DoesNot)]), 105.0);
-        assert_eq!(
-            next(&[unknown, (below, Verdict::DoesNot), (above, Verdict::Does)]),
-            None
-        );
-        // A guess above all that is used is what a search with this resolution can tell from it at most.
-        let bracket = Bracket::of(TOP, []);
-        let first = bracket.next(FLOOR, 0.05, Some(2 * TOP));
-        is_near(first, 300.0 / 1.05);
-        let steps = first.map(|first| (first, Verdict::DoesNot));
-        let bracket = Bracket::of(TOP, steps);
-        assert_eq!(bracket.next(FLOOR, 0.05, Some(2 * TOP)), None);
-    }
-
-    #[test]
     fn noise_makes_the_answer_an_interval_and_not_a_wrong_one() {
         let (mut right, mut wide) = (0, 0);
         for seed in 0..60 {
             let mut workload = Simulated::new(seed, 0.05);
             let truth = workload.truth(RULE.allowed);
-            let (bracket, _) = searched(&mut workload, 0.05, None);
+            let (bracket, _) = searched(&mut workload, 0.05);
             let (low, high) = bracket.ends();
             right += usize::from(low < truth && truth <= high);
             wide += usize::from(high as f64 > low as f64 * 1.05);
@@ -424,7 +326,7 @@ mod tests {
     fn the_search_goes_down_ever_faster_and_stops_at_the_floor() {
         let mut steps = Vec::new();
         let mut shares = Vec::new();
-        while let Some(limit) = Bracket::of(TOP, steps.iter().copied()).next(FLOOR, 0.05, None) {
+        while let Some(limit) = Bracket::of(TOP, steps.iter().copied()).next(FLOOR, 0.05) {
             shares.push(limit as f64 / TOP as f64);
             steps.push((limit, Verdict::Does));
         }
@@ -443,15 +345,15 @@ mod tests {
             (140 * MIB, Verdict::Does),
         ];
         let bracket = Bracket::of(TOP, steps);
-        let next = bracket.next(FLOOR, 0.05, None).expect("a limit");
+        let next = bracket.next(FLOOR, 0.05).expect("a limit");
         assert!(100 * MIB < next && next < 120 * MIB);
         let steps = steps.into_iter().chain([(next, Verdict::DoesNot)]);
         let steps: Vec<_> = steps.chain([(115 * MIB, Verdict::DoesNot)]).collect();
-        let next = Bracket::of(TOP, steps.clone()).next(FLOOR, 0.05, None);
+        let next = Bracket::of(TOP, steps.clone()).next(FLOOR, 0.05);
         assert!(next.is_some_and(|limit| 120 * MIB < limit && limit < 140 * MIB));
         let ended = steps.into_iter().chain([(125 * MIB, Verdict::Does)]);
         let bracket = Bracket::of(TOP, ended);
-        assert_eq!(bracket.next(FLOOR, 0.05, None), None);
+        assert_eq!(bracket.next(FLOOR, 0.05), None);
         assert_eq!(bracket.ends(), (115 * MIB, 125 * MIB));
     }
 }

@@ -7,7 +7,6 @@
 //! | `block_tridiagonal` | implicit sweeps in x, y, z over 5x5 blocks, in the manner of NPB BT |
 //! | `walk` | walks an array byte by byte, in order or at random |
 //! | `touch` | touches pages by Zipf's law and verifies each one |
-//! | `copies` | touches pages that a program had, for what a fault on them costs |
 //! | `external` | reads what 7-Zip, sysbench, stress-ng and NPB print |
 //!
 //! A workload runs in a process of its own, so that limits, resource usage and
@@ -16,7 +15,6 @@
 
 pub mod block_tridiagonal;
 pub mod content;
-pub mod copies;
 pub mod external;
 pub mod matmul;
 pub mod touch;
@@ -27,7 +25,6 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 pub use block_tridiagonal::BlockTridiagonal;
-pub use copies::Copies;
 pub use matmul::Matmul;
 pub use touch::Touch;
 pub use walk::Walk;
@@ -44,8 +41,6 @@ pub enum Workload {
     Walk(Walk),
     /// Pages touched by Zipf's law.
     Touch(Touch),
-    /// Pages that a program had, touched at random.
-    Copies(Copies),
     /// Any command.
     Command(external::ExternalCommand),
 }
@@ -86,7 +81,6 @@ impl Workload {
             Workload::BlockTridiagonal(solver) => solver.run(),
             Workload::Walk(walk) => walk.run(),
             Workload::Touch(touch) => touch.run(),
-            Workload::Copies(copies) => copies.run(),
             Workload::Command(command) => Err(WorkloadError::Settings(format!(
                 "{} is a command and not a built-in workload",
                 command.command.join(" ")
@@ -101,7 +95,6 @@ impl Workload {
             Workload::BlockTridiagonal(solver) => solver.describe(),
             Workload::Walk(walk) => walk.describe(),
             Workload::Touch(touch) => touch.describe(),
-            Workload::Copies(copies) => copies.describe(),
             Workload::Command(command) => command.describe(),
         }
     }
@@ -113,7 +106,6 @@ impl Workload {
             Workload::BlockTridiagonal(solver) => Some(solver.bytes()),
             Workload::Walk(walk) => Some(walk.bytes),
             Workload::Touch(touch) => Some(touch.bytes),
-            Workload::Copies(copies) => Some(copies.bytes),
             Workload::Command(_) => None,
         }
     }

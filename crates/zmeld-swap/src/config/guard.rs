@@ -20,12 +20,12 @@ pub struct GuardRule {
     pub end: Vec<GroupPattern>,
     /// Never these, nor what is below them.
     pub protect: Vec<GroupPattern>,
-    /// Nor groups in which a thread has a real-time priority,
+    /// Nor groups in which a thread has a real-time priority.
     pub protect_real_time: bool,
-    /// nor the `session.slice` of users' managers, which a desktop's shell is in: both as
-    /// long as those of their owner together hold no more than this share of RAM.
+    /// Nor the `session.slice` of users' managers, which a desktop's shell is in.
     pub protect_sessions: bool,
-    /// The share of RAM that users' own means can protect for each of them.
+    /// The last two protect an owner's groups as long as those together hold no more than
+    /// this share of RAM.
     pub protected_max: Percent,
     /// How long a group has from SIGTERM to SIGKILL.
     pub grace: Span,

@@ -282,7 +282,7 @@ pub const KEYS: &[Key] = &[
     key(
         Section::WatchReclaim,
         "mechanism",
-        "auto, memory.reclaim or process_madvise",
+        "auto, lru_gen or memory.reclaim",
         "auto",
     ),
     key(Section::WatchReclaim, "idle_after", "1min", "1min"),

@@ -278,11 +278,12 @@ fn understand(
     if !wrong.is_empty() {
         return (None, wrong);
     }
-    let (config, places, wrong) = read::read(&tree);
-    if !wrong.is_empty() {
-        return (None, wrong);
+    let (config, places, mut problems) = read::read(&tree);
+    // Notices are no reason to leave a machine without swap.
+    if problems.iter().any(|it| it.severity == Severity::Error) {
+        return (None, problems);
     }
-    let problems = check::check(&config, &places);
+    problems.extend(check::check(&config, &places));
     (Some((config, places)), problems)
 }
 

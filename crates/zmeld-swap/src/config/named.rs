@@ -89,7 +89,6 @@ impl Named for Mechanism {
         ("auto", Mechanism::Auto),
         ("lru_gen", Mechanism::LruGen),
         ("memory.reclaim", Mechanism::MemoryReclaim),
-        ("process_madvise", Mechanism::ProcessMadvise),
     ];
 }
 

@@ -798,9 +798,7 @@ fn watch_reclaim(reader: &mut Reader, open: &Open<'_>) -> ReclaimRule {
         protect_real_time: open
             .boolean(reader, "protect_real_time")
             .unwrap_or(standard.protect_real_time),
-        mechanism: open
-            .named(reader, "mechanism")
-            .unwrap_or(standard.mechanism),
+        mechanism: mechanism(reader, open).unwrap_or(standard.mechanism),
         idle_after: open
             .parsed(reader, "idle_after")
             .unwrap_or(standard.idle_after),
@@ -839,6 +837,21 @@ fn watch_guard(reader: &mut Reader, open: &Open<'_>) -> GuardRule {
             .share(reader, "protected_max")
             .unwrap_or(standard.protected_max),
         grace: open.parsed(reader, "grace").unwrap_or(standard.grace),
+    }
+}
+
+fn mechanism(reader: &mut Reader, open: &Open<'_>) -> Option<Mechanism> {
+    match open.node("mechanism") {
+        // What the last version had.
+        Some(node) if matches!(&node.value, Value::String(name) if name == "process_madvise") => {
+            reader.ignored(
+                &node.place,
+                &open.key("mechanism"),
+                "remove it: memory goes by lru_gen or memory.reclaim",
+            );
+            None
+        }
+        _ => open.named(reader, "mechanism"),
     }
 }
 

@@ -20,7 +20,7 @@ pub struct ReclaimRule {
     /// What the kernel is asked by.
     #[serde(default)]
     pub mechanism: Mechanism,
-    /// By `lru_gen` and `process_madvise`, only what was not used for so long.
+    /// By `lru_gen`, only what was not used for so long.
     #[serde(default = "idle_after")]
     pub idle_after: Span,
     /// How often a little is reclaimed.
@@ -71,9 +71,6 @@ pub enum Mechanism {
     /// 5.19).
     #[serde(rename = "memory.reclaim")]
     MemoryReclaim,
-    /// By `MADV_PAGEOUT` on what processes do not touch (Linux 5.10).
-    #[serde(rename = "process_madvise")]
-    ProcessMadvise,
 }
 
 /// Which control groups: a name as `postgresql.service`, wherever it stands, or a path

@@ -217,8 +217,13 @@ rules! {
     "pass-not-worth", Notice, melding::not_worth;
 }
 
-/// Nobody means data to be lost: these are shown, whatever is accepted.
-const OF_DATA: [&str; 3] = ["verify-mismatch", "encode-errors", "failed-writes"];
+/// Nobody means data to be lost or to be read: these are shown, whatever is accepted.
+const OF_DATA: [&str; 4] = [
+    "verify-mismatch",
+    "encode-errors",
+    "failed-writes",
+    "not-encrypted",
+];
 
 /// What is wrong now, the gravest first. What the configuration accepts by name
 /// (`accept`) is left out. A machine without a configuration is compared with what

@@ -31,10 +31,6 @@ pub struct Reclaimed {
     /// What the rule names and no group is called.
     #[serde(default)]
     pub unmatched: Vec<String>,
-    /// That a process does not answer, or that what looks at processes stopped, and nothing
-    /// is reclaimed by `process_madvise` meanwhile.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unanswered: Option<String>,
 }
 
 /// What came of reclaiming a group's memory.
@@ -42,7 +38,7 @@ pub struct Reclaimed {
 pub struct ReclaimedGroup {
     /// Its path from the root of its hierarchy on.
     pub group: String,
-    /// By what: `lru_gen`, `memory.reclaim` or `process_madvise`.
+    /// By what: `lru_gen` or `memory.reclaim`.
     #[serde(default)]
     pub mechanism: String,
     /// Why by that.

@@ -135,10 +135,10 @@ fn refusal(key: String, err: &Error) -> Problem {
 fn of_rules(host: &Host, config: &Config, problems: &mut Vec<Problem>) {
     let is_accepted = config.accept.contains(&Trap::UnusedRule);
     if let Some(rule) = &config.watch.reclaim {
-        match reclaim::hierarchy(host, rule) {
-            Err(err) => problems.push(mind("watch.reclaim", err.to_string())),
-            Ok(_) if is_accepted => {}
-            Ok(_) => problems.extend(of_reclaim(host, rule)),
+        match lacks_for_reclaim(host, config) {
+            Some(problem) => problems.push(problem),
+            None if is_accepted => {}
+            None => problems.extend(of_reclaim(host, rule)),
         }
     }
     if config.watch.reclaim.is_some() && !config.accept.contains(&Trap::TwoReclaimers) {
@@ -191,25 +191,34 @@ fn of_rules(host: &Host, config: &Config, problems: &mut Vec<Problem>) {
     problems.extend(gaps.iter().map(Gap::problem));
 }
 
-/// What is in vain in a rule for reclaim.
-fn of_reclaim(host: &Host, rule: &ReclaimRule) -> Vec<Problem> {
-    let why_not = match rule.mechanism {
-        Mechanism::LruGen => reclaim::no_generations(host),
-        _ => None,
+/// What the kernel lacks for `[watch.reclaim]`, where there is that rule.
+pub fn lacks_for_reclaim(host: &Host, config: &Config) -> Option<Problem> {
+    let rule = config.watch.reclaim.as_ref()?;
+    let hierarchy = match reclaim::hierarchy(host) {
+        Err(err) => return Some(mind("watch.reclaim", err.to_string())),
+        Ok(hierarchy) => hierarchy,
     };
-    let of_mechanism = why_not.map(|why| Problem {
+    let why = match rule.mechanism {
+        _ if config.accept.contains(&Trap::UnusedRule) => None,
+        Mechanism::LruGen => {
+            reclaim::no_generations(host).map(|why| format!("{why}; or write mechanism = \"auto\""))
+        }
+        _ => reclaim::no_mechanism(host, &hierarchy).map(str::to_owned),
+    };
+    Some(Problem {
         trap: Some(Trap::UnusedRule),
         ..mind(
             "watch.reclaim.mechanism",
-            format!("nothing can be reclaimed: {why}; or write mechanism = \"auto\""),
+            format!("nothing can be reclaimed: {}", why?),
         )
-    });
+    })
+}
+
+/// Whom a rule for reclaim names in vain.
+fn of_reclaim(host: &Host, rule: &ReclaimRule) -> Vec<Problem> {
     let found = outlook(host, reclaim::selection(rule)).unwrap_or_default();
     let gaps = RECLAIM.gaps(&rule.groups, &found);
-    of_mechanism
-        .into_iter()
-        .chain(gaps.iter().map(Gap::problem))
-        .collect()
+    gaps.iter().map(Gap::problem).collect()
 }
 
 /// What a guard's rule comes to on a machine.

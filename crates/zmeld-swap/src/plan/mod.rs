@@ -24,7 +24,7 @@ use crate::step::{Record, Step};
 use crate::steps::{Area, SetAttribute};
 use zmeld_linux::Host;
 
-pub use against::{against, guarding, is_disproved, room_for, Gap, Guarding};
+pub use against::{against, guarding, is_disproved, lacks_for_reclaim, room_for, Gap, Guarding};
 pub(crate) use against::{is_denied, of_up};
 pub use stand_in::{RefusedModule, StandIn};
 pub use tunables::Measured;

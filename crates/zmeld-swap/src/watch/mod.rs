@@ -25,7 +25,6 @@ use zmeld_report::units::{bytes, percent};
 
 pub use action::{Action, ActionKind};
 pub use guard::{Guard, GuardEvent, Sentry};
-pub use reclaim::Advise;
 
 use crate::applied::Applied;
 use crate::config::{Config, Kind, Watch, Which};
@@ -118,16 +117,6 @@ impl Watcher {
         }
     }
 
-    /// Lets it reclaim from processes where control groups cannot be asked: they have to be
-    /// this machine's.
-    #[must_use]
-    pub fn advising(mut self, advise: Box<dyn Advise>) -> Watcher {
-        if let Some(reclaimer) = &mut self.reclaimer {
-            reclaimer.advise_by(advise);
-        }
-        self
-    }
-
     /// Whether there is any rule.
     pub fn has_rules(&self) -> bool {
         self.config.watch.has_rules()
@@ -195,29 +184,19 @@ impl Watcher {
         done
     }
 
-    /// Reclaims idle memory where that is due, and hears what became of what was begun
-    /// with: processes are looked at in a thread of its own, which is not waited for. It has a
-    /// pace of its own: what it costs has to be seen within seconds. It ends early where
-    /// `stop` is set.
+    /// Reclaims idle memory where that is due. It has a pace of its own: what it costs has to
+    /// be seen within seconds. It ends early where `stop` is set.
     pub fn reclaim(
         &mut self,
         now: Instant,
         stop: &AtomicBool,
         listener: &mut dyn FnMut(WatchEvent),
     ) {
-        if let Some(reclaimer) = &mut self.reclaimer {
-            reclaimer.hear(&self.host, now, listener);
-        }
         let due = self.reclaimer.as_ref().is_some_and(|it| it.is_due(now));
         let busy = due.then(|| self.busy()).flatten();
         if let (Some(reclaimer), true) = (&mut self.reclaimer, due) {
             reclaimer.round(&self.host, now, busy, stop, listener);
         }
-    }
-
-    /// Whether processes are being looked at now, or one of them does not answer.
-    pub fn is_at_work(&self) -> bool {
-        self.reclaimer.as_ref().is_some_and(Reclaimer::is_at_work)
     }
 
     /// How long the rule that waits longest waits for idle pages.

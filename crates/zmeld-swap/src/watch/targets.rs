@@ -63,8 +63,6 @@ pub(super) struct Targets {
     pub protected: Vec<ProtectedGroup>,
     /// What the rule names and no group is called, as it is written there.
     pub unmatched: Vec<String>,
-    /// One of these is protected: whoever is meant may be in any group that is above.
-    pub is_protect_unmatched: bool,
 }
 
 /// What a rule comes to on a machine.
@@ -182,11 +180,7 @@ impl Targets {
             let above = groups[at].above;
             marks[above].holds_protected |= marks[at].holds_protected;
         }
-        let is_protect_unmatched = unmatched
-            .iter()
-            .any(|it| rule.protect.iter().any(|protect| protect == *it));
         let mut found = Targets {
-            is_protect_unmatched,
             unmatched: unmatched.into_iter().map(ToString::to_string).collect(),
             root: marks[0].is_named.then_some(by_threads.of_root),
             ..Targets::default()

@@ -15,7 +15,6 @@ use zmeld_swap::watch::{Guard, GuardEvent, WatchEvent, Watcher};
 
 use super::metrics;
 use super::status::page_size;
-use crate::advise::Madvise;
 use crate::cli::MachineArgs;
 use crate::exit::{Outcome, EXIT_CODES};
 use crate::{output, progress};
@@ -73,9 +72,6 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
     let mut watcher = Watcher::new(host.clone(), config.clone(), args.dry_run);
     // The numbers of processes in another tree are those of others here.
     let is_here = args.place.root == Path::new("/");
-    if is_here {
-        watcher = watcher.advising(Box::new(Madvise));
-    }
     if !watcher.has_rules() && textfile.is_none() {
         anyhow::bail!(
             "there is nothing to watch: write a rule into /etc/zmeld.toml ([watch.recompress], \

@@ -144,7 +144,7 @@ impl Told {
         }
         let paths = places.filter_map(|place| match &place.way {
             Way::Generations(path) => Some(path.as_path()),
-            Way::Group | Way::Processes(_) => None,
+            Way::Group => None,
         });
         let paths: BTreeSet<&Path> = paths.collect();
         // No place is below another, so that the last one that is not behind it is the one.

@@ -10,66 +10,42 @@
 //! Where the kernel has a multi-generational LRU (Linux 6.1), by that: then it is known,
 //! page by page, for how long what is taken was not used.
 //!
-//! Where the rule says so, by `process_madvise` on its processes (Linux 5.10): here it is
-//! chosen what is swapped out, of their own memory only.
-//!
 //! | module | what belongs there |
 //! |---|---|
 //! | `generations` | what the kernel's generations of pages say is idle, and taking that |
-//! | `advise` | the call, and a process that is held |
-//! | `budget` | how long all processes together may be looked at |
-//! | `parts` | which parts of a process's memory it does not touch |
-//! | `processes` | a group's processes: what they have, what comes back, what is swapped out |
 //! | `group` | a group's counters, and what they tell of the last minute |
 //! | `pace` | how much at a time, by what it cost |
-//! | `worker` | the thread that looks at processes, for which the watch never waits |
 
-mod advise;
-mod budget;
 mod generations;
 mod group;
 mod pace;
-mod parts;
-mod processes;
-mod worker;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::io;
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use zmeld_linux::host::is_absent;
 use zmeld_linux::meminfo::{self, Meminfo};
-use zmeld_linux::{Host, HostError, KernelVersion};
+use zmeld_linux::{Host, HostError};
 use zmeld_report::units::{bytes, percent};
 
-pub use self::advise::Advise;
 use self::generations::{Generations, Taken, Told, Walks};
 use self::group::{beyond_kept, History, Reading};
 use self::pace::{Cost, Pace, Turn, MEMORY_MIN};
-use self::parts::Room;
-use self::processes::{Of, Processes, Whose};
-use self::worker::{Done, Heard, Task, Worker};
 use super::targets::{Selection, Targets};
 use super::WatchEvent;
 use crate::config::{Mechanism, ReclaimRule};
 use crate::error::Error;
-use crate::observe::reclaimed::{ProtectedGroup, Reclaimed, ReclaimedGroup};
-use crate::observe::Pressure;
+use crate::observe::reclaimed::{Reclaimed, ReclaimedGroup};
 use crate::room::hierarchy::{Hierarchy, Version};
 
 /// How often groups and real-time threads are looked for.
 const CHOOSE_EVERY: Duration = Duration::from_secs(60);
 /// A round takes no longer, for whatever else the watch has to do.
 const ROUND_MAX: Duration = Duration::from_secs(2);
-/// Who looks at processes and does not answer for so long, stands at one; what it was told to
-/// do is void then.
-const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// What the kernel is asked for at a time.
 const PIECE_BYTES: u64 = 4 << 20;
 /// Errors that are told a minute.
@@ -80,11 +56,6 @@ const NOTE_EVERY: Duration = Duration::from_secs(10);
 const SWAP_FREE_MIN: f64 = 0.1;
 /// and not again before this is, lest it goes to and fro.
 const SWAP_FREE_AGAIN: f64 = 0.15;
-
-/// What is noted of the parts of all processes takes no more.
-const NOTED_BYTES_MAX: u64 = 8 << 20;
-/// Memory is short with less of it to be had.
-const AVAILABLE_MIN: f64 = 0.05;
 
 /// Why a group's own file is used, or not.
 const BY_KERNEL: &str = "the kernel chooses among all pages of a group";
@@ -102,66 +73,43 @@ const KEPT_ABOVE: &str = "a group above has no more than its memory.min or memor
 const CUT: &str = "the kernel takes too long to tell of all control groups by lru_gen, and this \
                    one was not among those that it told";
 
-/// What is said where what looks at processes panicked.
-const BROKEN: &str = "what looks at processes stopped by itself: this is a fault of zmeld, \
-                      please report it; restart zmeld watch to try it again";
-
 /// What is said of a name in the rule that no group has.
 const NO_GROUP: &str = "no control group is called so now (systemd-cgls lists them)";
 
-/// Why nothing is taken from the root's own processes.
-const WHICH_ARE_MEANT: &str = "protect has a name that no control group has, and its own \
-                               processes may be who is meant";
-
-/// Since when a process can be told of another one's memory.
-const SINCE_MADVISE: KernelVersion = KernelVersion::new(5, 10);
 /// Where a kernel says its version.
 const RELEASE: &str = "/proc/sys/kernel/osrelease";
 
-/// Where the groups are that memory can be reclaimed from; none where the machine has none,
-/// and its processes are all that there is.
+/// Where the groups are that memory can be reclaimed from.
 ///
 /// # Errors
-/// When nothing can be reclaimed there in the way that the rule says.
-pub(crate) fn hierarchy(host: &Host, rule: &ReclaimRule) -> Result<Option<Hierarchy>, Error> {
-    let cannot = |why: String| Err(Error::CannotReclaim { why });
-    let found = match Hierarchy::find(host) {
+/// When nothing can be reclaimed there.
+pub(crate) fn hierarchy(host: &Host) -> Result<Hierarchy, Error> {
+    let why = match Hierarchy::find(host) {
+        Ok(Some(found)) if found.version == Version::Two => return Ok(found),
         Err(Error::GroupsUnseen) => {
-            return cannot(
-                "the memory controller's groups are not mounted here, so that nobody can tell \
-                 what is protected"
-                    .to_owned(),
-            )
+            "the memory controller's groups are not mounted here, so that nobody can tell what \
+             is protected"
         }
-        found => found?,
-    };
-    let is_two = found.as_ref().is_some_and(|it| it.version == Version::Two);
-    if is_two {
-        return Ok(found);
-    }
-    if rule.mechanism != Mechanism::ProcessMadvise {
-        return cannot(
+        Err(err) => return Err(err),
+        Ok(_) => {
             "memory is not in control groups of version 2 here; boot with \
-             systemd.unified_cgroup_hierarchy=1, or write mechanism = \"process_madvise\""
-                .to_owned(),
-        );
-    }
-    let release = host.read_optional(RELEASE)?.unwrap_or_default();
-    if KernelVersion::parse(&release).is_some_and(|it| it < SINCE_MADVISE) {
-        return cannot(format!(
-            "memory is not in control groups of version 2 here, and the kernel, {release}, has \
-             no process_madvise (Linux 5.10); boot with systemd.unified_cgroup_hierarchy=1, or \
-             remove the rule"
-        ));
-    }
-    if found.is_none() && !rule.protect.is_empty() {
-        return cannot(
-            "protect names control groups, and memory is in none here: nobody can tell what is \
-             protected; remove protect, or the rule"
-                .to_owned(),
-        );
-    }
-    Ok(found)
+             systemd.unified_cgroup_hierarchy=1, or remove the rule"
+        }
+    };
+    Err(Error::CannotReclaim {
+        why: why.to_owned(),
+    })
+}
+
+/// Why nothing can be reclaimed there: the kernel has neither `lru_gen` nor, in a group, the
+/// file.
+pub(crate) fn no_mechanism(host: &Host, hierarchy: &Hierarchy) -> Option<&'static str> {
+    let mut below = host
+        .folders_at_most(&hierarchy.top, usize::MAX)
+        .ok()??
+        .into_iter();
+    let has_file = below.any(|group| host.exists(group.join("memory.reclaim")));
+    (!has_file && no_generations(host).is_some()).then_some(NO_FILE)
 }
 
 /// Why nothing can be reclaimed by `lru_gen` there, as far as who asks may look.
@@ -194,35 +142,27 @@ enum By {
     Generations(Generations),
     /// The group's file `memory.reclaim`.
     Group,
-    /// Its processes, by `process_madvise`; none while who works on them has them.
-    Processes(Option<Box<Processes>>),
 }
 
 impl By {
     /// None where the group is gone, or nobody measures pressure.
     fn reading(
-        &mut self,
+        &self,
         host: &Host,
         group: &Path,
         at: Instant,
     ) -> Result<Option<Reading>, HostError> {
-        match self {
-            By::Generations(_) => Reading::take(host, group, group::Of::Swapped, at),
-            By::Group => Reading::take(host, group, group::Of::All, at),
-            By::Processes(Some(processes)) => processes.reading(host, at),
-            By::Processes(None) => Ok(None),
-        }
-    }
-
-    fn is_worked_on(&self) -> bool {
-        matches!(self, By::Processes(None))
+        let of = match self {
+            By::Generations(_) => group::Of::Swapped,
+            By::Group => group::Of::All,
+        };
+        Reading::take(host, group, of, at)
     }
 
     fn name(&self) -> &'static str {
         match self {
             By::Generations(_) => "lru_gen",
             By::Group => "memory.reclaim",
-            By::Processes(_) => "process_madvise",
         }
     }
 }
@@ -243,29 +183,16 @@ enum Way {
     Generations(PathBuf),
     /// The group's file.
     Group,
-    /// Its processes.
-    Processes(Whose),
 }
 
 impl Place {
-    fn by(
-        &self,
-        host: &Host,
-        rule: &ReclaimRule,
-        room: &Room,
-        stop: &AtomicBool,
-    ) -> Result<By, Error> {
-        let whose = match &self.way {
+    fn by(&self, rule: &ReclaimRule) -> By {
+        match &self.way {
             Way::Generations(path) => {
-                let idle_after = rule.idle_after.duration();
-                return Ok(By::Generations(Generations::new(path.clone(), idle_after)));
+                By::Generations(Generations::new(path.clone(), rule.idle_after.duration()))
             }
-            Way::Group => return Ok(By::Group),
-            Way::Processes(whose) => whose,
-        };
-        let mut processes = Processes::new(host, whose.clone(), room);
-        processes.choose(host, whose.clone(), stop)?;
-        Ok(By::Processes(Some(Box::new(processes))))
+            Way::Group => By::Group,
+        }
     }
 }
 
@@ -277,38 +204,17 @@ struct Round<'a> {
     /// Nothing more is begun then.
     end: Instant,
     stop: &'a AtomicBool,
-    /// Memory is short: what is marked as not used would be the first that the kernel takes.
-    is_short: bool,
-    /// Where it is noted at which process it stands.
-    at: Option<&'a AtomicU32>,
 }
 
 impl Round<'_> {
-    fn new(now: Instant, stop: &AtomicBool, is_short: bool) -> Round<'_> {
+    fn new(now: Instant, stop: &AtomicBool) -> Round<'_> {
         let began = Instant::now();
         Round {
             now,
             began,
             end: began + ROUND_MAX,
             stop,
-            is_short,
-            at: None,
         }
-    }
-
-    fn stands_at(&self, pid: u32) {
-        if let Some(at) = self.at {
-            at.store(pid, Ordering::Relaxed);
-        }
-    }
-
-    /// When it is so long ago that nothing of it is to be done any more.
-    fn void_at(&self) -> Instant {
-        self.began + ANSWER_MAX
-    }
-
-    fn is_void(&self) -> bool {
-        self.is_stopped() || Instant::now() >= self.void_at()
     }
 
     fn is_stopped(&self) -> bool {
@@ -327,22 +233,16 @@ impl Round<'_> {
 }
 
 /// The rule at work.
+#[derive(Debug)]
 pub(super) struct Reclaimer {
     rule: ReclaimRule,
     dry_run: bool,
-    advise: Option<Arc<dyn Advise>>,
-    worker: Option<Worker>,
-    /// It ended by itself, and is not begun with again.
-    is_broken: bool,
-    /// What it is to take since memory is short, when it has done what it was at, until then.
-    room_owed: Option<(Vec<(PathBuf, u64)>, Instant)>,
     began: Option<Instant>,
     round: Option<Instant>,
     chosen: Option<Instant>,
     noted: Option<Instant>,
     targets: Targets,
     places: BTreeMap<PathBuf, Place>,
-    room: Room,
     followed: BTreeMap<PathBuf, Followed>,
     /// What the kernel's generations were in this round, where they are used.
     told: Option<Told>,
@@ -366,16 +266,6 @@ pub(super) struct Reclaimer {
     next: Option<PathBuf>,
 }
 
-impl fmt::Debug for Reclaimer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("Reclaimer");
-        shown
-            .field("rule", &self.rule)
-            .field("followed", &self.followed);
-        shown.finish_non_exhaustive()
-    }
-}
-
 /// A group that is reclaimed from.
 #[derive(Debug)]
 struct Followed {
@@ -383,7 +273,6 @@ struct Followed {
     by: By,
     /// Why by that.
     why: String,
-    idle_after: Duration,
     first: Reading,
     history: History,
     pace: Pace,
@@ -395,8 +284,6 @@ struct Followed {
     has_begun: bool,
     /// It is to be reclaimed from by something else now.
     is_other: bool,
-    /// Its processes are to be chosen anew when they are back.
-    is_choice_due: bool,
 }
 
 impl Reclaimer {
@@ -404,17 +291,12 @@ impl Reclaimer {
         Reclaimer {
             rule,
             dry_run,
-            advise: None,
-            worker: None,
-            is_broken: false,
-            room_owed: None,
             began: None,
             round: None,
             chosen: None,
             noted: None,
             targets: Targets::default(),
             places: BTreeMap::new(),
-            room: Room::new(NOTED_BYTES_MAX),
             followed: BTreeMap::new(),
             told: None,
             walks: Walks::default(),
@@ -428,21 +310,6 @@ impl Reclaimer {
             failures_told: 0,
             next: None,
         }
-    }
-
-    /// Lets it reclaim from processes.
-    pub fn advise_by(&mut self, advise: Box<dyn Advise>) {
-        self.advise = Some(Arc::from(advise));
-    }
-
-    /// Whether processes are being worked on.
-    pub fn is_at_work(&self) -> bool {
-        self.worker.as_ref().is_some_and(Worker::is_busy)
-    }
-
-    /// The process that does not answer, as it was told.
-    fn stands_at(&self) -> Option<u32> {
-        self.worker.as_ref().and_then(Worker::stands_at)
     }
 
     pub fn is_due(&self, now: Instant) -> bool {
@@ -459,7 +326,7 @@ impl Reclaimer {
         stop: &AtomicBool,
         listener: &mut dyn FnMut(WatchEvent),
     ) {
-        let mut round = Round::new(now, stop, is_short(host, &self.rule));
+        let mut round = Round::new(now, stop);
         self.round = Some(now);
         self.began.get_or_insert(now);
         if super::is_due(self.chosen, CHOOSE_EVERY, now) {
@@ -468,10 +335,7 @@ impl Reclaimer {
             let chosen = self.choose(host, stop, listener);
             self.blind = chosen.as_ref().err().map(ToString::to_string);
             match chosen {
-                Ok(failures) if failures.is_empty() => self.failed = None,
-                Ok(failures) => failures
-                    .into_iter()
-                    .for_each(|err| self.fail(err, listener)),
+                Ok(()) => self.failed = None,
                 Err(err) => {
                     self.targets = Targets::default();
                     self.places.clear();
@@ -499,7 +363,6 @@ impl Reclaimer {
             groups.partition(|group| self.next.as_ref().is_some_and(|next| *group < next));
         let groups: Vec<PathBuf> = behind.into_iter().chain(before).cloned().collect();
         self.next = None;
-        let mut wanted = Vec::new();
         for group in groups {
             if round.is_stopped() {
                 return;
@@ -508,18 +371,13 @@ impl Reclaimer {
                 self.next = Some(group);
                 break;
             }
-            match self.turn(host, &group, &round, listener) {
-                Ok(0) => {}
-                Ok(bytes) => wanted.push((group, bytes)),
-                Err(err) => {
-                    if let Some(followed) = self.followed.get_mut(&group) {
-                        followed.pace.hold(now);
-                    }
-                    self.fail(err, listener);
+            if let Err(err) = self.turn(host, &group, &round, listener) {
+                if let Some(followed) = self.followed.get_mut(&group) {
+                    followed.pace.hold(now);
                 }
+                self.fail(err, listener);
             }
         }
-        self.give(host, wanted, round.by_now(), round.is_short, listener);
         // Numbers of groups may be others' soon.
         self.told = None;
         if !self.dry_run && super::is_due(self.noted, NOTE_EVERY, now) {
@@ -543,12 +401,9 @@ impl Reclaimer {
         if self.dry_run {
             return None;
         }
-        self.hear(host, now, listener);
-        let round = Round::new(now, stop, true);
+        let round = Round::new(now, stop);
         let (mut sum, mut groups) = (0, 0);
         let mut failures = Vec::new();
-        let mut of_processes = Vec::new();
-        let stands = self.stands_at().is_some();
         let told = self.tell(host, now, listener);
         for (group, followed) in &mut self.followed {
             if round.is_over() || self.is_swap_full || swap_is_full(host).is_some() {
@@ -556,14 +411,6 @@ impl Reclaimer {
             }
             let wanted = followed.room(&self.rule);
             if wanted == 0 || followed.is_other || !self.places.contains_key(group) {
-                continue;
-            }
-            if let By::Processes(_) = followed.by {
-                // Nothing comes of what is asked of it while it stands.
-                if stands {
-                    continue;
-                }
-                of_processes.push((group.clone(), wanted));
                 continue;
             }
             let before = followed.reclaimed_bytes;
@@ -576,156 +423,12 @@ impl Reclaimer {
         for err in failures {
             self.fail(err, listener);
         }
-        let asked: u64 = of_processes.iter().map(|(_, bytes)| bytes).sum();
-        let asked_groups = of_processes.len();
-        self.room_owed = match self.is_at_work() {
-            true => Some((of_processes, now + ROUND_MAX)),
-            false => {
-                self.give(host, of_processes, now, true, listener);
-                None
-            }
-        };
-        let mut done = Vec::new();
-        if groups > 0 {
-            done.push(format!(
+        (groups > 0).then(|| {
+            format!(
                 "reclaimed {} of memory that is idle, from {groups} control groups",
                 bytes(sum)
-            ));
-        }
-        // What comes of it is not waited for.
-        if asked_groups > 0 {
-            done.push(format!(
-                "asked for {} of what processes do not touch, in {asked_groups} control groups",
-                bytes(asked)
-            ));
-        }
-        (!done.is_empty()).then(|| done.join("; "))
-    }
-
-    /// Has so much taken from the processes of each group, where nothing of that is being done.
-    fn give(
-        &mut self,
-        host: &Host,
-        wanted: Vec<(PathBuf, u64)>,
-        now: Instant,
-        is_short: bool,
-        listener: &mut dyn FnMut(WatchEvent),
-    ) {
-        let Some(advise) = self.advise.as_ref().filter(|_| !wanted.is_empty()) else {
-            return;
-        };
-        if self.is_at_work() {
-            // Nothing is tried of those that it does not have, either.
-            for (group, _) in wanted {
-                if let Some(followed) = self.followed.get_mut(&group) {
-                    followed.pace.hold(now);
-                }
-            }
-            return;
-        }
-        if self.worker.is_none() {
-            match Worker::start(host, Arc::clone(advise)) {
-                Ok(worker) => self.worker = Some(worker),
-                Err(err) => return self.fail(err, listener),
-            }
-        }
-        let mut tasks = Vec::new();
-        for (group, wanted) in wanted {
-            let followed = self.followed.get_mut(&group);
-            if let Some(Followed {
-                by: By::Processes(processes),
-                idle_after,
-                ..
-            }) = followed
-            {
-                let idle_after = *idle_after;
-                tasks.extend(processes.take().map(|processes| Task {
-                    group,
-                    processes,
-                    wanted,
-                    idle_after,
-                }));
-            }
-        }
-        if let (false, Some(worker)) = (tasks.is_empty(), &mut self.worker) {
-            worker.give(tasks, now, is_short);
-        }
-    }
-
-    /// Takes back what was worked on, and tells of a process that does not answer.
-    pub fn hear(&mut self, host: &Host, now: Instant, listener: &mut dyn FnMut(WatchEvent)) {
-        let heard = match &mut self.worker {
-            Some(worker) => worker.hear(now),
-            None => return,
-        };
-        match heard {
-            Heard::Nothing => {}
-            Heard::Stands(pid) => {
-                let text = format!("{}; the other rules go on", unanswered(pid));
-                listener(WatchEvent::Reclaim("process_madvise", text));
-            }
-            Heard::Done(all, stood_at) => {
-                if let Some(pid) = stood_at {
-                    let text = format!("goes on: process {pid} answers, or has ended");
-                    listener(WatchEvent::Reclaim("process_madvise", text));
-                }
-                for done in all {
-                    if let Err(err) = self.take_back(host, done, now, stood_at.is_some()) {
-                        self.fail(err, listener);
-                    }
-                }
-                if let Some((owed, _)) = self.room_owed.take().filter(|it| now < it.1) {
-                    self.give(host, owed, now, true, listener);
-                }
-            }
-            Heard::Ended => {
-                // It would do so again, and again.
-                self.worker = None;
-                self.is_broken = true;
-                self.room_owed = None;
-                self.followed
-                    .retain(|_, it| !matches!(it.by, By::Processes(_)));
-                self.chosen = None;
-                let why = BROKEN.to_owned();
-                self.fail(Error::CannotReclaim { why }, listener);
-            }
-        }
-    }
-
-    /// Notes what came of an order; `stood`: it stood at a process for long.
-    fn take_back(
-        &mut self,
-        host: &Host,
-        done: Done,
-        now: Instant,
-        stood: bool,
-    ) -> Result<(), Error> {
-        if done.is_left {
-            self.next.get_or_insert_with(|| done.group.clone());
-        }
-        let Some(followed) = self.followed.get_mut(&done.group) else {
-            return Ok(());
-        };
-        // It may have been begun with anew meanwhile.
-        if !followed.by.is_worked_on() {
-            return Ok(());
-        }
-        let mut processes = done.processes;
-        let refused = processes.refused();
-        followed.reclaimed_bytes += done.reclaimed_bytes;
-        if done.reclaimed_bytes == 0 || stood {
-            followed.pace.hold(now);
-        }
-        let way = self.places.get(&done.group).map(|place| &place.way);
-        let is_due = std::mem::take(&mut followed.is_choice_due);
-        let chosen = match way.filter(|_| is_due) {
-            Some(Way::Processes(whose)) => {
-                processes.choose(host, whose.clone(), &AtomicBool::new(false))
-            }
-            _ => Ok(()),
-        };
-        followed.by = By::Processes(Some(processes));
-        refused.map_or(chosen, Err)
+            )
+        })
     }
 
     /// What the kernel's generations are now, where they are used.
@@ -805,19 +508,15 @@ impl Reclaimer {
         self.failed = Some(text);
     }
 
-    /// Chooses the groups; what failed of one of them, which is followed as it was.
+    /// Chooses the groups.
     fn choose(
         &mut self,
         host: &Host,
         stop: &AtomicBool,
         listener: &mut dyn FnMut(WatchEvent),
-    ) -> Result<Vec<Error>, Error> {
-        let hierarchy = hierarchy(host, &self.rule)?;
-        let is_two = hierarchy
-            .as_ref()
-            .is_some_and(|it| it.version == Version::Two);
-        let is_by_age = matches!(self.rule.mechanism, Mechanism::Auto | Mechanism::LruGen);
-        if is_by_age && is_two {
+    ) -> Result<(), Error> {
+        let hierarchy = hierarchy(host)?;
+        if self.rule.mechanism != Mechanism::MemoryReclaim {
             let bits = generations::enabled(host);
             if self
                 .no_generations
@@ -827,14 +526,9 @@ impl Reclaimer {
                 self.no_generations = Some((bits, generations::why_not(host)));
             }
         }
-        let rule = selection(&self.rule);
-        self.targets = match &hierarchy {
-            Some(hierarchy) => Targets::choose(host, hierarchy, rule, stop)?,
-            None => Targets::without_groups(host, rule, stop)?,
-        };
-        let mut failures = Vec::new();
+        self.targets = Targets::choose(host, &hierarchy, selection(&self.rule), stop)?;
         if stop.load(Ordering::Relaxed) {
-            return Ok(failures);
+            return Ok(());
         }
         for pattern in &self.targets.unmatched {
             if !self.in_vain.contains(pattern) {
@@ -842,15 +536,7 @@ impl Reclaimer {
             }
         }
         self.in_vain.clone_from(&self.targets.unmatched);
-        let is_one = hierarchy.as_ref().is_some_and(is_one);
-        let is_unsure = is_one && self.targets.is_protect_unmatched;
-        if is_unsure && self.targets.root.take().is_some() {
-            self.targets.protected.push(ProtectedGroup {
-                group: "/".to_owned(),
-                why: WHICH_ARE_MEANT.to_owned(),
-            });
-        }
-        let places = self.places(host, hierarchy.as_ref(), stop, &mut failures);
+        let places = self.places(host, &hierarchy);
         if places.is_err() {
             self.followed.clear();
         }
@@ -867,40 +553,22 @@ impl Reclaimer {
         self.followed.retain(|group, _| places.contains_key(group));
         for (group, followed) in &mut self.followed {
             let way = places.get(group).map(|place| &place.way);
-            match (&mut followed.by, way) {
-                (By::Processes(Some(processes)), Some(Way::Processes(whose))) => {
-                    failures.extend(processes.choose(host, whose.clone(), stop).err());
-                }
-                (By::Processes(None), Some(Way::Processes(_))) => followed.is_choice_due = true,
+            match (&followed.by, way) {
                 (By::Group, Some(Way::Group)) => {}
                 (By::Generations(known), Some(Way::Generations(path))) if known.path() == path => {}
                 // Made anew in its turn.
                 _ => followed.is_other = true,
             }
         }
-        Ok(failures)
+        Ok(())
     }
 
     /// From where, and by what.
     fn places(
         &self,
         host: &Host,
-        hierarchy: Option<&Hierarchy>,
-        stop: &AtomicBool,
-        failures: &mut Vec<Error>,
+        hierarchy: &Hierarchy,
     ) -> Result<BTreeMap<PathBuf, Place>, Error> {
-        let cannot = |why: &str| Error::CannotReclaim {
-            why: why.to_owned(),
-        };
-        let is_two = hierarchy.is_some_and(|it| it.version == Version::Two);
-        let no_processes = self.no_processes(host);
-        // Version 2 has one group for all controllers.
-        let is_one = hierarchy.is_some_and(is_one);
-        let protect = self.rule.protect.iter().filter(|_| is_one);
-        let whose = |of: Of| Whose {
-            of,
-            protect: protect.clone().cloned().collect(),
-        };
         let no_generations = self.no_generations.as_ref().and_then(|it| it.1.clone());
         let no_swap = group::no_swap(host);
         let mut places = BTreeMap::new();
@@ -908,116 +576,45 @@ impl Reclaimer {
         for (group, shown) in &self.targets.groups {
             let has = |file: &str| host.exists(group.join(file));
             let mechanism = self.rule.mechanism;
-            let is_by_file = is_two && has("memory.reclaim");
             // By generations nothing goes that has nowhere to go.
             let why_not = match (&no_generations, no_swap) {
-                (None, None) if mechanism == Mechanism::Auto && is_two => {
+                (None, None) if mechanism == Mechanism::Auto => {
                     group::no_swap_of(host, group)?.map(str::to_owned)
                 }
                 (None, Some(why)) if mechanism == Mechanism::Auto => Some(why.to_owned()),
                 (known, _) => known.clone(),
             };
-            let by_age = || hierarchy.map(|it| Way::Generations(path_of(it, group)));
-            let by_processes = || {
-                let group = |it: &Hierarchy| whose(Of::Group(it.clone(), group.clone()));
-                hierarchy.map(|it| Way::Processes(group(it)))
-            };
+            let by_age = || Way::Generations(path_of(hierarchy, group));
             let (way, why) = match (mechanism, why_not) {
-                (Mechanism::Auto, None) if is_two => (by_age(), BY_AGE.to_owned()),
+                (Mechanism::Auto, None) => (by_age(), BY_AGE.to_owned()),
                 (Mechanism::LruGen, None) => (by_age(), SAID_SO.to_owned()),
                 (Mechanism::LruGen, Some(why_not)) => {
                     lacking = Some(why_not);
                     continue;
                 }
-                (Mechanism::Auto | Mechanism::MemoryReclaim, _) if !is_by_file => {
+                _ if !has("memory.reclaim") => {
                     lacking = Some(NO_FILE.to_owned());
                     continue;
                 }
-                (Mechanism::Auto, Some(why_not)) => {
-                    (Some(Way::Group), format!("{BY_KERNEL}; {why_not}"))
-                }
-                (Mechanism::Auto | Mechanism::MemoryReclaim, _) => {
-                    (Some(Way::Group), BY_KERNEL.to_owned())
-                }
-                (Mechanism::ProcessMadvise, _) => (by_processes(), SAID_SO.to_owned()),
+                (Mechanism::Auto, Some(why_not)) => (Way::Group, format!("{BY_KERNEL}; {why_not}")),
+                (Mechanism::MemoryReclaim, _) => (Way::Group, BY_KERNEL.to_owned()),
             };
-            let Some(way) = way else {
-                continue;
-            };
-            if let (Way::Processes(_), Some(why_not)) = (&way, &no_processes) {
-                lacking = Some(why_not.clone());
-                continue;
-            }
-            if is_two && !has("memory.pressure") {
+            if !has("memory.pressure") {
                 lacking = Some(NO_PRESSURE.to_owned());
                 continue;
             }
             let shown = shown.clone();
             places.insert(group.clone(), Place { shown, way, why });
         }
-        if let (Some(protected), None) = (&self.targets.root, &no_processes) {
-            let is_wanted = self.rule.mechanism == Mechanism::ProcessMadvise;
-            let group = hierarchy.map_or_else(|| PathBuf::from("/"), |it| it.top.clone());
-            let whose = whose(Of::Root(hierarchy.cloned(), protected.clone()));
-            let mut all = Processes::new(host, whose.clone(), &self.room);
-            let chosen = match is_wanted && host.exists(processes::PRESSURE) {
-                true => all.choose(host, whose.clone(), stop),
-                false => Ok(()),
-            };
-            let memory_bytes = chosen.and_then(|()| Ok(all.memory_bytes(host)?));
-            // Most machines have nothing there.
-            let has_some = memory_bytes.as_ref().is_ok_and(|has| *has >= MEMORY_MIN);
-            failures.extend(memory_bytes.err());
-            if has_some || self.followed.contains_key(&group) {
-                let place = Place {
-                    shown: "/".to_owned(),
-                    way: Way::Processes(whose),
-                    why: match hierarchy {
-                        Some(_) => "these processes are in the root group, which has no such file",
-                        None => "memory is in no control groups",
-                    }
-                    .to_owned(),
-                };
-                places.insert(group, place);
-            }
-        }
-        if let (true, Some(_)) = (places.is_empty(), failures.first()) {
-            return Err(failures.remove(0));
-        }
         match (places.is_empty(), lacking) {
             (false, _) => Ok(places),
-            (true, Some(why)) => Err(cannot(&why)),
-            (true, None) => Err(match (hierarchy, no_processes) {
-                (None, Some(why)) => cannot(&format!("memory is in no control groups, and {why}")),
-                (None, None) => cannot("memory is in no control groups, and no process has much"),
-                (Some(_), Some(why)) if self.targets.root.is_some() => cannot(&why),
-                (Some(_), _) => cannot(
-                    "no control group is of that name, or all are protected; systemd-cgls lists \
-                     them",
-                ),
+            (true, Some(why)) => Err(Error::CannotReclaim { why }),
+            (true, None) => Err(Error::CannotReclaim {
+                why: "no control group is of that name, or all are protected; systemd-cgls lists \
+                      them"
+                    .to_owned(),
             }),
         }
-    }
-
-    /// Why nothing can be reclaimed from processes.
-    fn no_processes(&self, host: &Host) -> Option<String> {
-        if self.is_broken {
-            return Some(BROKEN.to_owned());
-        }
-        let Some(advise) = &self.advise else {
-            return Some("processes of another tree are not here".to_owned());
-        };
-        // Tables of a machine that does not measure it have no such file, or an empty one.
-        let pressure = host.read_optional(processes::PRESSURE).ok().flatten();
-        if pressure.is_none() {
-            return Some(NO_PRESSURE.to_owned());
-        }
-        let own = advise.hold(std::process::id());
-        let told = own.and_then(|own| advise.forget(own.as_fd(), &[], Instant::now() + ANSWER_MAX));
-        told.err().map(|err| match advise::is(&err, Errno::NOSYS) {
-            true => "the kernel has no process_madvise (Linux 5.10)".to_owned(),
-            false => format!("process_madvise does not work: {err}"),
-        })
     }
 
     /// Whether nothing may be reclaimed anywhere, and why.
@@ -1036,27 +633,20 @@ impl Reclaimer {
         self.holding = holding;
     }
 
-    /// One group's turn; how many bytes are to be taken from its processes.
+    /// One group's turn.
     fn turn(
         &mut self,
         host: &Host,
         group: &Path,
         round: &Round,
         listener: &mut dyn FnMut(WatchEvent),
-    ) -> Result<u64, Error> {
+    ) -> Result<(), Error> {
         let now = round.now;
         let Some(place) = self.places.get(group) else {
-            return Ok(0);
+            return Ok(());
         };
-        let known = self.followed.get_mut(group).filter(|it| !it.is_other);
-        if known.as_ref().is_some_and(|it| it.by.is_worked_on()) {
-            return Ok(0);
-        }
-        let reading = match known {
+        let reading = match self.followed.get(group).filter(|it| !it.is_other) {
             Some(known) => {
-                if let By::Processes(Some(processes)) = &mut known.by {
-                    processes.look_for_others(host, round)?;
-                }
                 let reading = known.by.reading(host, group, now)?;
                 reading.filter(|reading| !known.history.is_of_another(reading))
             }
@@ -1065,7 +655,7 @@ impl Reclaimer {
         let Some(reading) = reading else {
             // It is new, was made anew, or is gone.
             self.followed.remove(group);
-            let mut by = place.by(host, &self.rule, &self.room, round.stop)?;
+            let by = place.by(&self.rule);
             if let Some(first) = by.reading(host, group, now)? {
                 let mut followed = Followed::new(place, by, &self.rule, first);
                 followed.history.add(first);
@@ -1080,34 +670,29 @@ impl Reclaimer {
                 }
                 self.followed.insert(group.to_path_buf(), followed);
             }
-            return Ok(0);
+            return Ok(());
         };
-        let stands = self.stands_at().is_some();
         let Some(followed) = self.followed.get_mut(group) else {
-            return Ok(0);
+            return Ok(());
         };
         followed.history.add(reading);
-        let stands = stands && matches!(followed.by, By::Processes(_));
         let told = self.told.as_ref();
-        if self.holding.is_some()
-            || stands
-            || followed.lacks_something(host, told, group, listener)?
-        {
+        if self.holding.is_some() || followed.lacks_something(host, told, group, listener)? {
             followed.pace.hold(now);
-            return Ok(0);
+            return Ok(());
         }
         let wanted = followed.wanted(&self.rule, reading, now, listener);
         if wanted == 0 || swap_is_full(host).is_some() {
-            return Ok(0);
+            return Ok(());
         }
         if self.dry_run {
             let text = match &followed.by {
                 By::Generations(generations) => {
-                    let Some(told) = told else { return Ok(0) };
+                    let Some(told) = told else { return Ok(()) };
                     let idle = generations.idle_bytes(host, told, group, round)?;
                     let idle_after = generations.idle_after();
                     match idle {
-                        0 if std::mem::replace(&mut followed.has_begun, true) => return Ok(0),
+                        0 if std::mem::replace(&mut followed.has_begun, true) => return Ok(()),
                         0 => format!(
                             "would reclaim nothing yet: the kernel says of nothing that it was \
                              not used for {idle_after}, and a dry run does not have it look"
@@ -1120,14 +705,9 @@ impl Reclaimer {
                     }
                 }
                 By::Group => format!("would reclaim {}", bytes(wanted)),
-                By::Processes(_) => format!(
-                    "would reclaim {} of what its processes do not touch for {}",
-                    bytes(wanted),
-                    self.rule.idle_after
-                ),
             };
             listener(WatchEvent::Reclaim(&followed.shown, text));
-            return Ok(0);
+            return Ok(());
         }
         if !std::mem::replace(&mut followed.has_begun, true) {
             let text = format!(
@@ -1139,9 +719,6 @@ impl Reclaimer {
             );
             listener(WatchEvent::Reclaim(&followed.shown, text));
         }
-        if let By::Processes(_) = followed.by {
-            return Ok(wanted);
-        }
         // What refuses once costs the group no account.
         match followed.reclaim(host, told, group, wanted, round) {
             Err(Error::Host(err)) if matches!(followed.by, By::Generations(_)) => {
@@ -1150,17 +727,13 @@ impl Reclaimer {
             Err(err) => self.fail(err, listener),
             Ok(()) => {}
         }
-        Ok(0)
+        Ok(())
     }
 
     /// What is told to those who ask.
     fn told(&self, now: Instant) -> Reclaimed {
         let page = rustix::param::page_size() as u64;
         let began = self.began.unwrap_or(now);
-        let unanswered = match self.is_broken {
-            true => Some(BROKEN.to_owned()),
-            false => self.stands_at().map(unanswered),
-        };
         let mut groups: Vec<ReclaimedGroup> = self
             .followed
             .values()
@@ -1174,7 +747,6 @@ impl Reclaimer {
             groups,
             protected: self.targets.protected.clone(),
             unmatched: self.targets.unmatched.clone(),
-            unanswered,
         }
     }
 }
@@ -1185,7 +757,6 @@ impl Followed {
             shown: place.shown.clone(),
             by,
             why: place.why.clone(),
-            idle_after: rule.idle_after.duration(),
             first,
             history: History::default(),
             pace: Pace::new(rule.step.fraction(), first.at),
@@ -1194,7 +765,6 @@ impl Followed {
             is_told: false,
             has_begun: false,
             is_other: false,
-            is_choice_due: false,
         }
     }
 
@@ -1219,7 +789,6 @@ impl Followed {
                 None if is_cut(generations) => Some(CUT),
                 None => group::no_swap_of(host, group)?,
             },
-            By::Processes(_) => group::no_swap(host),
             By::Group => is_kept(host)?.then_some(KEPT_ABOVE),
         };
         self.is_without(why, listener);
@@ -1335,7 +904,7 @@ impl Followed {
         self.pace.room(memory_bytes, self.cost(rule)) / page * page
     }
 
-    /// Reclaims it, or as much of it as is idle. From processes the worker does.
+    /// Reclaims it, or as much of it as is idle.
     fn reclaim(
         &mut self,
         host: &Host,
@@ -1417,19 +986,11 @@ impl Followed {
             step: self.pace.step(),
             idle_after_s: match &self.by {
                 By::Generations(generations) => generations.longer_s(),
-                By::Group | By::Processes(_) => None,
+                By::Group => None,
             },
             backing_off: self.backing_off.clone(),
         }
     }
-}
-
-/// What is said of a process that does not answer.
-fn unanswered(pid: u32) -> String {
-    format!(
-        "process {pid} does not answer: somebody holds the map of its memory, or it is very \
-         large. Nothing is reclaimed by process_madvise until it does"
-    )
 }
 
 /// A share as small as the limits are.
@@ -1446,24 +1007,6 @@ fn is_too_little(cause: &io::Error) -> bool {
 fn path_of(hierarchy: &Hierarchy, group: &Path) -> PathBuf {
     // Without a slash at the end.
     hierarchy.kernel_path(group).components().collect()
-}
-
-fn is_one(hierarchy: &Hierarchy) -> bool {
-    hierarchy.version == Version::One
-}
-
-/// Whether the machine's memory is short, or tasks wait for some.
-fn is_short(host: &Host, rule: &ReclaimRule) -> bool {
-    let read = |path: &str| host.read_optional(path).ok().flatten().unwrap_or_default();
-    let waited =
-        Pressure::parse(&read(processes::PRESSURE)).map_or(0.0, |it| it.some.avg10_percent);
-    let text = read(meminfo::PATH);
-    let memory = Meminfo::new(&text);
-    let available = match (memory.available_bytes(), memory.total_bytes()) {
-        (Some(available), Some(all)) => available as f64 / all as f64,
-        _ => 1.0,
-    };
-    waited / 100.0 > rule.pressure_max.fraction() || available < AVAILABLE_MIN
 }
 
 /// Why nothing more should be moved to swap ahead of time.

@@ -27,7 +27,6 @@ use zmeld_lab::workload::{Touch, Workload, WorkloadError};
 use zmeld_lab::Recipe;
 use zmeld_report::schema::Envelope;
 
-use crate::advise;
 use crate::cli::Format;
 use crate::exit::{Outcome, EXIT_CODES};
 use crate::{output, progress};
@@ -339,7 +338,6 @@ fn settings(seed: u64, budget: Option<Duration>) -> anyhow::Result<Settings> {
         watch: own(&["watch", "--with-parent"]),
         workload: own(&["bench", "workload"]),
         kernel: None,
-        page_out: Some(advise::page_out),
     })
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use zmeld_lab::experiment::{find_size, Event, Predicts, Settings};
+use zmeld_lab::experiment::{find_size, Event, Settings};
 use zmeld_lab::size::result::SCHEMA;
 use zmeld_lab::size::{Basis, Question, SizeSearch};
 use zmeld_lab::Recipe;
@@ -25,8 +25,7 @@ Examples:
   zmeld bench size -- ./my-program --batch           every set-up that the kernel has
   zmeld bench size --set-ups disk,zram --html size.html -- 7zz b 1 -md22
   zmeld bench size --slowdown 20% --within 10% -- make -j2
-  zmeld bench size --predict-only -- ./my-program    from runs without a limit
-  zmeld bench size --limits 90,70,50 --runs 3 -- ./my-program    beside the prediction
+  zmeld bench size --limits 90,70,50 --runs 3 -- ./my-program    these and no others
   zmeld bench size --basis machine -- ./my-program   its RAM holds the store as well
   zmeld bench size --recipe vps-7zip                 a recipe's workload and set-ups
   zmeld bench size --budget 20m --output size.json -- ./my-program
@@ -71,7 +70,6 @@ pub struct SizeArgs {
         value_name = "LIST",
         value_delimiter = ',',
         value_parser = parse_share,
-        conflicts_with = "predict_only",
         help_heading = "What is asked"
     )]
     limits: Vec<f64>,
@@ -86,12 +84,6 @@ pub struct SizeArgs {
         help_heading = "What is asked"
     )]
     basis: BasisName,
-    /// Only predict, from runs without a limit: try no limit
-    #[arg(long, help_heading = "What is asked")]
-    predict_only: bool,
-    /// Predict nothing
-    #[arg(long, conflicts_with = "predict_only", help_heading = "What is asked")]
-    no_prediction: bool,
     /// At most so many runs for each limit
     #[arg(long, value_name = "N", default_value_t = 7, help_heading = "How long")]
     runs: usize,
@@ -155,12 +147,7 @@ pub fn run(args: &SizeArgs) -> anyhow::Result<Outcome> {
     let file = args.output.as_ref().or(resumed);
     let stop = progress::interrupt_flag();
     let settings = settings(search.seed, args.budget)?;
-    let predicts = match (args.predict_only, args.no_prediction) {
-        (true, _) => Predicts::Only,
-        (_, true) => Predicts::No,
-        _ => Predicts::First,
-    };
-    let result = searched(&mut search, predicts, &settings, file);
+    let result = searched(&mut search, &settings, file);
     if let Err(err) = result {
         return Err(match (file, search.unlimited.len()) {
             (Some(file), runs) if runs > 0 => {
@@ -191,7 +178,6 @@ pub fn run(args: &SizeArgs) -> anyhow::Result<Outcome> {
 /// Searches, with a line that says how far it is, and keeps what was found.
 fn searched(
     search: &mut SizeSearch,
-    predicts: Predicts,
     settings: &Settings,
     file: Option<&PathBuf>,
 ) -> anyhow::Result<()> {
@@ -202,7 +188,7 @@ fn searched(
         None => Ok(()),
     };
     let stop = progress::interrupt_flag();
-    let result = find_size(search, predicts, settings, stop, &mut |event| match event {
+    let result = find_size(search, settings, stop, &mut |event| match event {
         Event::Note(text) => line.say(text),
         Event::Tries {
             set_up,

@@ -1,22 +1,14 @@
 //! What a search for the least RAM looks like.
 
 use zmeld_lab::experiment::result::Outcome as RunOutcome;
-use zmeld_lab::recipe::Metric;
-use zmeld_lab::size::predict::{Point, Prediction};
 use zmeld_lab::size::{Basis, Least, SetUp, SizeRun, SizeSearch, Step, Verdict};
 use zmeld_lab::statistics::effect::effect;
-use zmeld_lab::statistics::sample::{median, noise};
-use zmeld_lab::statistics::Interval;
+use zmeld_lab::statistics::sample::noise;
 use zmeld_report::plot::{Axis, Lines};
 use zmeld_report::units::{bytes, percent, ratio, seconds};
 use zmeld_report::{cells, Cell, Column, Document, Estimate, Section, Table, Tone, Unit};
 
 use super::report::of_machine;
-
-/// A plot shows what is predicted up to so many times the slowdown that is allowed, or what was measured.
-const SHOWN: f64 = 6.0;
-/// With fewer faults nothing is said of how well they were predicted.
-const FAULTS_TOLD: f64 = 100.0;
 
 /// Does nothing swap with it?
 fn swaps(search: &SizeSearch, set_up: &SetUp) -> bool {
@@ -47,9 +39,6 @@ fn answer(search: &SizeSearch) -> String {
         }
     }
     if swapping.is_empty() && without.is_empty() {
-        if let Some(predicted) = predicted(search) {
-            return predicted;
-        }
         return "There is no answer yet: no limit was decided.".to_owned();
     }
     swapping.sort_by_key(|(_, least)| least.bytes);
@@ -69,27 +58,6 @@ fn answer(search: &SizeSearch) -> String {
         text = format!("{text}; {}", without.join("; "));
     }
     format!("{text}.")
-}
-
-/// The answer where nothing was limited, as it is predicted.
-fn predicted(search: &SizeSearch) -> Option<String> {
-    let curves = &search.prediction.as_ref()?.curves;
-    let mut parts: Vec<(u64, &str)> = curves
-        .iter()
-        .filter_map(|curve| Some((curve.least_bytes?, curve.set_up.as_str())))
-        .collect();
-    parts.sort_unstable();
-    let parts: Vec<String> = parts
-        .iter()
-        .map(|(least, set_up)| format!("{} and {set_up}", bytes(*least)))
-        .collect();
-    (!parts.is_empty()).then(|| {
-        format!(
-            "It is predicted that `{}` does with {}; no limit was decided.",
-            search.recipe.cases[0].name,
-            parts.join(", ")
-        )
-    })
 }
 
 /// One row a set-up.
@@ -157,6 +125,7 @@ fn steps_table(search: &SizeSearch) -> Table {
         .column(Column::bytes("limit").names_row())
         .column(Column::text("does"))
         .column(Column::ratio("time").with_interval())
+        .column(Column::count("faults"))
         .column(Column::count("runs"))
         .column(Column::text("unfinished"));
     for set_up in &search.set_ups {
@@ -168,6 +137,7 @@ fn steps_table(search: &SizeSearch) -> Table {
                 step.limit_bytes,
                 verdict(step.verdict),
                 slowdown(step),
+                step.median_of(|run| run.faults_major as f64),
                 step.runs.len(),
                 unfinished(search, &step.runs),
             ]);
@@ -205,166 +175,6 @@ fn unfinished(search: &SizeSearch, runs: &[SizeRun]) -> String {
         .map(|(why, count)| format!("{count} {why}"))
         .collect();
     words.join("; ")
-}
-
-/// The least RAM of each set-up as it was predicted, and what a fault costs.
-fn predicted_table(prediction: &Prediction) -> Table {
-    let mut table = Table::new("Predicted from runs without a limit")
-        .column(Column::text("set-up").names_row())
-        .column(Column::bytes("least RAM"))
-        .column(Column::count("faults").with_interval())
-        .column(Column::nanoseconds("a fault costs").with_interval());
-    for curve in &prediction.curves {
-        let least = curve.least_bytes;
-        let point = least.and_then(|least| prediction.point(&curve.set_up, least));
-        let cost = prediction.costs.iter().find(|it| it.set_up == curve.set_up);
-        let nanoseconds =
-            |cost: &Interval| Estimate::new(cost.value * 1e9, cost.low * 1e9, cost.high * 1e9);
-        table.row(cells![
-            curve.set_up.as_str(),
-            least.map_or(Cell::Empty, Cell::from),
-            point.map_or(Cell::Empty, |point| Cell::Estimate(interval(&point.faults))),
-            cost.map_or(Cell::Empty, |cost| Cell::Estimate(nanoseconds(
-                &cost.seconds
-            ))),
-        ]);
-    }
-    let passed_over = prediction.costs.iter().find(|cost| cost.scan_s > 0.0);
-    if let Some(cost) = passed_over {
-        table.note(format!(
-            "A fault costs that where reclaim looks at {:.1} pages for one that it evicts; each page more that it passes \
-             over, as it is in use, costs {}. How many there are with a limit is predicted, too.",
-            cost.scanned,
-            seconds(cost.scan_s)
-        ));
-    }
-    let log = &prediction.log;
-    if let Some(sampled) = &prediction.sampled {
-        table.note(format!(
-            "In another run without a limit, which took {} instead of {}, a sample of {} pages ({} of all) was swapped \
-             out {} times to see which came back. A fault's cost is of pages that the program had.",
-            seconds(sampled.elapsed_s),
-            seconds(prediction.run_s),
-            sampled.pages,
-            percent(sampled.share),
-            sampled.looks
-        ));
-        return table;
-    }
-    table.note(format!(
-        "In {} epochs of {} it was looked at which pages were touched again, which took {} of the time. A fault's \
-         cost is of pages touched at random that compress to some 40 %; those of programs may cost more.",
-        log.epochs.len(),
-        seconds(log.elapsed_s),
-        percent(log.cost_s / log.elapsed_s.max(1e-9))
-    ));
-    table
-}
-
-fn interval(of: &Interval) -> Estimate {
-    Estimate::new(of.value, of.low, of.high)
-}
-
-/// A limit that was tried beside what was predicted of it.
-struct Compared<'a> {
-    set_up: &'a str,
-    finished: usize,
-    runs: usize,
-    /// In the middle of the runs that finished.
-    faults: f64,
-    /// The same, over the middle of those without a limit.
-    time: f64,
-    point: Point,
-}
-
-impl Compared<'_> {
-    fn is_near(&self) -> [bool; 4] {
-        let within = |by: f64, share: f64| (by - 1.0).abs() <= share;
-        let covers = |of: &Interval, what: f64| of.low <= what && what <= of.high;
-        let Point {
-            faults, slowdown, ..
-        } = &self.point;
-        [
-            within(faults.value / self.faults, 0.1),
-            covers(faults, self.faults),
-            within(slowdown.value / self.time, 0.15),
-            covers(slowdown, self.time),
-        ]
-    }
-}
-
-/// Limits that were tried, with runs that finished.
-fn compared(search: &SizeSearch) -> Vec<Compared<'_>> {
-    // What is predicted is a time, whatever limits are decided by.
-    let is_time = search.recipe.metric == Metric::default();
-    let (Some(unlimited_s), Some(cost)) = (search.unlimited_s(), search.unlimited_cost()) else {
-        return Vec::new();
-    };
-    let all = search.set_ups.iter();
-    let steps = all.flat_map(|set_up| set_up.steps.iter().map(move |step| (set_up, step)));
-    steps
-        .filter_map(|(set_up, step)| {
-            let finished: Vec<&SizeRun> = step.finished().collect();
-            let middle = |values: Vec<f64>| (!values.is_empty()).then(|| median(&values));
-            let of =
-                |get: fn(&SizeRun) -> f64| middle(finished.iter().map(|run| get(run)).collect());
-            let time = match is_time {
-                true => middle(search.costs(step.finished()))? / cost,
-                false => of(|run| run.elapsed_s)? / unlimited_s,
-            };
-            Some(Compared {
-                set_up: &set_up.name,
-                finished: finished.len(),
-                runs: step.runs.len(),
-                faults: of(|run| run.faults_major as f64)?,
-                time,
-                point: step.predicted?,
-            })
-        })
-        .collect()
-}
-
-/// How good the prediction was, in a sentence: a share of next to no faults says nothing.
-fn how_good(all: &[Compared]) -> String {
-    let told: Vec<[bool; 4]> = all
-        .iter()
-        .filter(|it| it.faults >= FAULTS_TOLD)
-        .map(Compared::is_near)
-        .collect();
-    let count = |which: usize| told.iter().filter(|it| it[which]).count();
-    format!(
-        "Of {} limits that were tried and had {FAULTS_TOLD} faults or more, the prediction has the major faults within \
-         10 % in {}, its interval covers {}; it has the time within 15 % in {}, its interval covers {}.",
-        told.len(),
-        count(0),
-        count(1),
-        count(2),
-        count(3)
-    )
-}
-
-/// Every limit that was tried beside what was predicted of it.
-fn compared_table(all: &[Compared]) -> Table {
-    let mut table = Table::new("Predicted and measured")
-        .column(Column::text("set-up").names_row())
-        .column(Column::bytes("limit").names_row())
-        .column(Column::text("finished"))
-        .column(Column::count("faults"))
-        .column(Column::count("predicted").with_interval())
-        .column(Column::ratio("time"))
-        .column(Column::ratio("predicted").with_interval());
-    for it in all {
-        table.row(cells![
-            it.set_up,
-            it.point.limit_bytes,
-            format!("{} of {}", it.finished, it.runs),
-            it.faults,
-            interval(&it.point.faults),
-            it.time,
-            interval(&it.point.slowdown),
-        ]);
-    }
-    table
 }
 
 /// What follows, in words.
@@ -508,18 +318,8 @@ fn plot(search: &SizeSearch) -> Lines {
     let steps = search.set_ups.iter().flat_map(|it| &it.steps);
     let drawn = steps.filter(|step| step.slowdown.value.is_finite());
     let tops = drawn.clone().map(|step| step.slowdown.value);
-    // What is asked and what was measured shall be seen, and not lie flat below what is predicted of far smaller limits.
-    let top = tops.fold(1.0 + SHOWN * search.question.slowdown, f64::max);
-    let curves = search.prediction.iter().flat_map(|it| &it.curves);
-    let predicted = curves.map(|curve| {
-        let points = curve.points.iter();
-        let points = points.filter(|point| point.slowdown.value <= top);
-        let points = points.map(|point| (point.limit_bytes as f64, point.slowdown.value));
-        (&curve.set_up, points.collect::<Vec<_>>())
-    });
-    let predicted: Vec<_> = predicted.filter(|(_, points)| !points.is_empty()).collect();
+    let top = tops.fold(asked, f64::max);
     let least = drawn.map(|step| step.limit_bytes as f64);
-    let least = least.chain(predicted.iter().flat_map(|(_, all)| all).map(|&(at, _)| at));
     let ends = [least.fold(peak, f64::min), peak];
     for set_up in search.set_ups.iter().filter(|it| !it.steps.is_empty()) {
         let mut points: Vec<(f64, Estimate)> = set_up
@@ -531,9 +331,6 @@ fn plot(search: &SizeSearch) -> Lines {
         points.push((peak, Estimate::exact(1.0)));
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
         lines = lines.band(&set_up.name, points);
-    }
-    for (set_up, points) in predicted {
-        lines = lines.series(&format!("{set_up}, predicted"), points);
     }
     lines.series(
         &format!("allowed: {}", ratio(asked)),
@@ -648,20 +445,10 @@ fn build(search: &SizeSearch, plots: bool) -> Document {
     if plots && search.peak_bytes > 0 {
         section = section.plot(plot(search));
     }
-    let tried = search.set_ups.iter().any(|it| !it.steps.is_empty());
-    if tried || search.prediction.is_none() {
-        section = section.table(answers_table(search));
-    }
-    if let Some(prediction) = &search.prediction {
-        section = section.table(predicted_table(prediction));
-    }
-    let compared = compared(search);
+    section = section.table(answers_table(search));
     // Who names limits asks for this.
-    if !compared.is_empty() && !plots && !search.question.limits.is_empty() {
-        section = section.table(compared_table(&compared));
-    }
-    if compared.iter().any(|it| it.faults >= FAULTS_TOLD) {
-        section = section.paragraph(how_good(&compared));
+    if !plots && !search.question.limits.is_empty() {
+        section = section.table(steps_table(search));
     }
     for (tone, text) in findings(search) {
         section = section.advice(tone, text);
@@ -671,10 +458,6 @@ fn build(search: &SizeSearch, plots: bool) -> Document {
         .section(section);
     if plots {
         document = document.section(Section::new("Limits").table(steps_table(search)));
-        if !compared.is_empty() {
-            let section = Section::new("The prediction").table(compared_table(&compared));
-            document = document.section(section);
-        }
     }
     let steps: usize = search.set_ups.iter().map(|it| it.steps.len()).sum();
     let runs: usize = search

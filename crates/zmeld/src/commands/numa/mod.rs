@@ -74,8 +74,6 @@ enum Command {
     Compare(CompareArgs),
     /// Run every combination of some parameters' values
     Sweep(SweepArgs),
-    /// Put the results of a sweep's shards together
-    Merge(MergeArgs),
     /// Run the published study and set its figures beside the published ones
     Reproduce(ReproduceArgs),
     /// List the machine presets, or show one machine
@@ -124,18 +122,6 @@ struct SweepArgs {
     /// Where results are kept, point by point; an interrupted sweep goes on from there
     #[arg(long, default_value = "numa-sweep.jsonl", value_name = "FILE")]
     results: PathBuf,
-    /// Run only part I of N
-    #[arg(long, default_value = "1/1", value_name = "I/N")]
-    shard: String,
-    #[command(flatten)]
-    tables: Tables,
-}
-
-#[derive(Debug, Args)]
-struct MergeArgs {
-    /// The shards' files
-    #[arg(required = true, value_name = "FILE")]
-    files: Vec<PathBuf>,
     #[command(flatten)]
     tables: Tables,
 }
@@ -226,7 +212,7 @@ impl Error {
     /// The program's exit code: 4 for results that are damaged or differ, else 2.
     pub fn code(&self) -> u8 {
         match self {
-            Self::Sweep(SweepError::Damaged { .. } | SweepError::Differs { .. }) => 4,
+            Self::Sweep(SweepError::Damaged { .. }) => 4,
             _ => 2,
         }
     }
@@ -262,7 +248,6 @@ pub fn carry_out_on(args: NumaArgs, out: &mut dyn Write, style: &Style) -> Resul
         Command::Run(args) => run::run(&args, &mut context),
         Command::Compare(args) => compare::compare(&args, &mut context),
         Command::Sweep(args) => sweep::sweep(&args, &mut context),
-        Command::Merge(args) => sweep::merge(&args, &mut context),
         Command::Reproduce(args) => reproduce::reproduce(&args, &mut context),
         Command::Machines { machine } => lists::machines(machine.as_deref(), &mut context),
         Command::Policies => lists::policies(&mut context),

@@ -1,11 +1,11 @@
-//! `zmeld numa sweep` and `merge`: every combination of some parameters' values.
+//! `zmeld numa sweep`: every combination of some parameters' values.
 
 use serde::Serialize;
 use zmeld_linux::file;
 use zmeld_numa::replicate::METRICS;
-use zmeld_numa::sweep::{self, Shard, Sweep, SweepResults};
+use zmeld_numa::sweep::{Sweep, SweepResults};
 
-use super::{pages, settings, Context, Error, MergeArgs, SweepArgs, Tables};
+use super::{pages, settings, Context, Error, SweepArgs};
 use crate::exit::Outcome;
 use crate::progress::Steps;
 
@@ -31,37 +31,25 @@ pub(super) fn sweep(args: &SweepArgs, context: &mut Context<'_>) -> Result<Outco
         settings::several_nodes(&scenario)?;
     }
     let sweep = Sweep::new(source, scenario, axes)?;
-    let shard: Shard = args.shard.parse()?;
     let steps = Steps::new("points", context.output.quiet);
     let found = context
         .threads
-        .install(|| sweep.run(shard, &args.results, &|done, all| steps.at(done, all)))?;
+        .install(|| sweep.run(&args.results, &|done, all| steps.at(done, all)))?;
     steps.clear();
-    finish(&found, &args.tables, context)
-}
-
-pub(super) fn merge(args: &MergeArgs, context: &mut Context<'_>) -> Result<Outcome, Error> {
-    finish(&sweep::merge(&args.files)?, &args.tables, context)
-}
-
-fn finish(
-    results: &SweepResults,
-    tables: &Tables,
-    context: &mut Context<'_>,
-) -> Result<Outcome, Error> {
+    let tables = &args.tables;
     if let Some(file) = &tables.csv {
         let mut text = Vec::new();
-        results.write_csv(&mut text)?;
+        found.write_csv(&mut text)?;
         file::replace(file, &text)?;
     }
     if let Some(file) = &tables.parquet {
-        results.write_parquet(file)?;
+        found.write_parquet(file)?;
     }
     let body = SweepBody {
         command: "sweep",
         metrics: METRICS.iter().map(|metric| metric.name).collect(),
-        results,
+        results: &found,
     };
-    context.show(&pages::sweep::sweep(results), &body)?;
+    context.show(&pages::sweep::sweep(&found), &body)?;
     Ok(Outcome::Done)
 }

@@ -202,7 +202,7 @@ fn traces_are_replayed_in_their_order() {
 }
 
 #[test]
-fn a_sweep_in_shards_with_an_interruption_is_the_sweep() {
+fn a_sweep_that_was_interrupted_goes_on_and_is_the_same() {
     let dir = folder("sweep");
     let path = |name: &str| dir.join(name).to_str().unwrap().to_owned();
     let args = [
@@ -215,43 +215,25 @@ fn a_sweep_in_shards_with_an_interruption_is_the_sweep() {
         "3",
     ];
     let with = |more: &[&str]| numa(&[&args[..], more].concat());
-    let (result, whole) = with(&[
-        "--results",
-        &path("whole.jsonl"),
-        "--json",
-        "--csv",
-        &path("whole.csv"),
-    ]);
+    let (points, parquet) = (path("points.jsonl"), path("points.parquet"));
+    let (result, whole) = with(&["--results", &points, "--json", "--csv", &path("whole.csv")]);
     assert_eq!(result.unwrap(), Outcome::Done);
-    for shard in ["1/2", "2/2"] {
-        let file = path(&format!("shard-{}.jsonl", &shard[..1]));
-        with(&["--results", &file, "--shard", shard]).0.unwrap();
-    }
-    // The first shard was interrupted in its last line; it goes on and ends up the same.
-    let first = dir.join("shard-1.jsonl");
-    let complete = fs::read_to_string(&first).unwrap();
-    fs::write(&first, &complete[..complete.len() - 40]).unwrap();
-    let (result, _) = numa(&["merge", &path("shard-1.jsonl"), &path("shard-2.jsonl")]);
-    assert!(result.is_err(), "an unfinished shard is noticed");
-    with(&["--results", &path("shard-1.jsonl"), "--shard", "1/2"])
-        .0
-        .unwrap();
-    assert_eq!(fs::read_to_string(&first).unwrap(), complete);
-    let parquet = path("merged.parquet");
-    let (result, merged) = numa(&[
-        "merge",
-        &path("shard-2.jsonl"),
-        &path("shard-1.jsonl"),
-        "--json",
-        "--csv",
-        &path("merged.csv"),
-        "--parquet",
-        &parquet,
-    ]);
+    // It was interrupted in its fifth line.
+    let complete = fs::read_to_string(&points).unwrap();
+    let cut = complete
+        .lines()
+        .take(4)
+        .map(|line| line.len() + 1)
+        .sum::<usize>()
+        + 40;
+    fs::write(&points, &complete[..cut]).unwrap();
+    let more = ["--results", &points, "--json", "--csv", &path("again.csv")];
+    let (result, again) = with(&[&more[..], &["--parquet", &parquet]].concat());
     assert_eq!(result.unwrap(), Outcome::Done);
-    assert_eq!(merged, whole);
+    assert_eq!(again, whole);
+    assert_eq!(fs::read_to_string(&points).unwrap(), complete);
     assert_eq!(
-        fs::read(path("merged.csv")).unwrap(),
+        fs::read(path("again.csv")).unwrap(),
         fs::read(path("whole.csv")).unwrap()
     );
     // The Parquet file reads back with as many rows.
@@ -259,17 +241,11 @@ fn a_sweep_in_shards_with_an_interruption_is_the_sweep() {
     let reader = SerializedFileReader::new(fs::File::open(&parquet).unwrap()).unwrap();
     assert_eq!(reader.metadata().file_metadata().num_rows(), 6 * 3);
     // Another seed is another sweep.
-    let (result, _) = with(&["--results", &path("whole.jsonl"), "--seed", "9"]);
+    let (result, _) = with(&["--results", &points, "--seed", "9"]);
     assert!(result.unwrap_err().to_string().contains("another sweep"));
-    let damaged = complete.replace("\"point\":0", "\"point\":x");
-    fs::write(&first, damaged).unwrap();
-    assert_eq!(
-        numa(&["merge", &path("shard-1.jsonl")])
-            .0
-            .unwrap_err()
-            .code(),
-        4
-    );
+    fs::write(&points, complete.replace("\"point\":0", "\"point\":x")).unwrap();
+    let (result, _) = with(&["--results", &points]);
+    assert_eq!(result.unwrap_err().code(), 4);
 }
 
 #[test]

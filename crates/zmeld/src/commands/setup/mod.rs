@@ -16,7 +16,7 @@ use zmeld_swap::applied::Applied;
 use zmeld_swap::config::{Codec, Comments, Config, Kind, Location, Problem, Severity, Size};
 use zmeld_swap::journal::State;
 use zmeld_swap::machine::Machine;
-use zmeld_swap::plan::{is_disproved, room_for, Options, Plan};
+use zmeld_swap::plan::{is_disproved, lacks_for_reclaim, room_for, Options, Plan};
 use zmeld_swap::recommend::{recommend, Choice, TierKind};
 
 use crate::exit::{Outcome, EXIT_CODES};
@@ -581,6 +581,7 @@ pub fn plan(args: &PlanArgs) -> anyhow::Result<Outcome> {
     let records = state.as_ref().map_or(&[][..], |state| &state.records);
     let of_room = room_for(&host, records, &plan);
     plan.problems.extend(of_room);
+    plan.problems.extend(lacks_for_reclaim(&host, &plan.config));
     // It ends as the run that it is for would.
     let outcome = match plan.refuse() {
         Ok(()) => Outcome::Done,

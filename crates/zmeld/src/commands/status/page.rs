@@ -302,7 +302,6 @@ fn reclaimed(reclaim: &Reclaimed) -> Section {
             .iter()
             .map(|why| format!("held back everywhere: {why}")),
     );
-    notes.extend(reclaim.unanswered.clone());
     notes.extend(mechanisms(&reclaim.groups));
     for group in reclaim.groups.iter().take(GROUPS_SHOWN) {
         if let Some(seconds) = group.idle_after_s {

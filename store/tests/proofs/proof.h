@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * What the proofs share. Each function of these files whose name stands in
+ * xtask/src/proofs.rs is one; CBMC looks at all its paths, with all values of what
+ * nondet_*() give, and at each access whether it is in bounds. The sources are included
+ * as they are.
+ */
+#ifndef ZM_TESTS_PROOF_H
+#define ZM_TESTS_PROOF_H
+
+#include <zm_home.h>
+
+/* Any value, another one at each call: CBMC makes it so where there is no body. */
+u8 nondet_u8(void);
+u16 nondet_u16(void);
+u32 nondet_u32(void);
+u64 nondet_u64(void);
+bool nondet_bool(void);
+
+#define assume(what)	__CPROVER_assume(what)
+#define prove(what)	__CPROVER_assert(what, #what)
+#define any_bytes(object)	__CPROVER_havoc_object(object)
+
+#endif /* ZM_TESTS_PROOF_H */

@@ -1,0 +1,159 @@
+//! Proofs of the store's C by CBMC, which looks at all paths of a function up to a
+//! bound, with all values that its input may have.
+//!
+//! CBMC is Debian's, of a suite that has version 6, unpacked and run with that suite's
+//! own loader and libraries.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use crate::apt::{Reason, Suite};
+use crate::kernels::Arch;
+use crate::process::Log;
+use crate::step::{Tally, TestScope};
+use crate::workspace;
+
+/// The step's name.
+pub const STEP: &str = "proofs";
+
+const SUITE: &str = "trixie";
+const PACKAGES: &[&str] = &[
+    "cbmc",
+    "libc6",
+    "libgcc-s1",
+    "libstdc++6",
+    "minisat",
+    "zlib1g",
+];
+const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
+
+const LIMIT: Duration = Duration::from_secs(900);
+const LIMIT_LONG: Duration = Duration::from_secs(4 * 3600);
+
+/// zword's limits beside the size of a block.
+const LIMITS: &[&str] = &[
+    "-DZWORD_MATCH_MAX=12u",
+    "-DZWORD_RUN_MAX=3u",
+    "-DZWORD_COUNT_MAX=3u",
+    "-DZWORD_NARROW_MAX=7u",
+    "-DZWORD_NEAR_MAX=8u",
+    "-DZWORD_POSITION_BITS=1",
+    "-DZWORD_CHAIN_LINKS=2u",
+    "-DZWORD_SKIP_SHIFT=2",
+];
+
+/// What is checked at every access, besides what a proof says itself. A loop that
+/// may go on behind its bound is a failure.
+const CHECKS: &[&str] = &[
+    "--unwinding-assertions",
+    "--bounds-check",
+    "--pointer-check",
+    "--object-bits",
+    "12",
+];
+
+/// One function of `store/tests/proofs`.
+struct Proof {
+    file: &'static str,
+    function: &'static str,
+    /// The bytes of zword's block.
+    block: u32,
+    /// The same where `--long`.
+    block_long: u32,
+    /// How often a loop is followed, at most, besides the bytes of a block.
+    turns: u32,
+}
+
+const PROOFS: &[Proof] = &[
+    zword("matches", "match_find_looks_back", 32, 64),
+    zword("matches", "match_extend_keeps_the_match", 32, 48),
+    zword("matches", "match_take_goes_on", 32, 64),
+    zword("matches", "best_find_looks_back", 24, 32),
+];
+
+const fn zword(file: &'static str, function: &'static str, block: u32, block_long: u32) -> Proof {
+    Proof {
+        file,
+        function,
+        block,
+        block_long,
+        turns: 2,
+    }
+}
+
+/// CBMC, unpacked; if it cannot be had here, why.
+fn cbmc(log: &Log) -> Result<std::result::Result<PathBuf, Reason>> {
+    if std::env::consts::ARCH != "x86_64" {
+        return Ok(Err("CBMC is fetched for x86-64 alone".into()));
+    }
+    let place = workspace::work_folder("cbmc")?;
+    let root = place.join("root");
+    if !root.exists() {
+        let suite = match Suite::open(log, SUITE, Arch::Amd64, &place.join("apt"))? {
+            Ok(suite) => suite,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        let packages: Vec<String> = PACKAGES.iter().map(|&name| name.into()).collect();
+        suite.unpack(log, &packages, &root)?;
+    }
+    Ok(Ok(root))
+}
+
+impl Proof {
+    fn command(&self, root: &Path, scope: TestScope) -> Command {
+        let store = workspace::root().join("store");
+        let block = match scope {
+            TestScope::Long => self.block_long,
+            _ => self.block,
+        };
+        let libraries = root.join(LIBRARIES);
+        let mut command = Command::new(libraries.join("ld-linux-x86-64.so.2"));
+        command
+            .arg("--library-path")
+            .arg(format!(
+                "{}:{}",
+                libraries.display(),
+                root.join("usr/lib").display()
+            ))
+            .arg(root.join("usr/bin/cbmc"))
+            .arg(store.join(format!("tests/proofs/{}.c", self.file)))
+            .args(["--function", self.function])
+            .arg("-I")
+            .arg(store.join("include"))
+            .arg("-I")
+            .arg(store.join("port/user"))
+            .arg(format!("-DZWORD_BLOCK_SIZE={block}u"))
+            .args(LIMITS)
+            .args(CHECKS)
+            .args(["--unwind", &(block + self.turns).to_string()]);
+        command
+    }
+}
+
+/// Has each proof made.
+pub fn test(log: &Log, scope: TestScope) -> Result<Tally> {
+    let root = match cbmc(log)? {
+        Ok(root) => root,
+        Err(reason) => return Ok(Tally::skip(STEP, reason)),
+    };
+    let limit = match scope {
+        TestScope::Long => LIMIT_LONG,
+        _ => LIMIT,
+    };
+    let mut tally = Tally::default();
+    for proof in PROOFS {
+        let begin = Instant::now();
+        let ran = log.run(&mut proof.command(&root, scope), limit)?;
+        let name = format!("{}: {}", proof.file, proof.function);
+        log.note(&format!("{name}: {} s", begin.elapsed().as_secs()))?;
+        tally.add(Tally::of(
+            STEP,
+            ran.succeeded(),
+            format!("{name}: {}", ran.status),
+        ));
+    }
+    Ok(tally)
+}
