@@ -55,6 +55,9 @@ pub struct Removal<'a> {
     pub only: Option<&'a [String]>,
     /// Even where pages do not fit back: a program may be killed for it.
     pub force: bool,
+    /// Swap files stay, with their headers: what stops a unit does not take back what is
+    /// meant to outlive a boot.
+    pub keep_files: bool,
 }
 
 impl Report {
@@ -190,7 +193,8 @@ pub fn may_go_down(
     removal: Removal<'_>,
     listener: &mut Listener<'_>,
 ) -> Result<Vec<usize>, Error> {
-    let leaving = leaving(records, removal.only);
+    let mut leaving = leaving(records, removal.only);
+    leaving.retain(|&index| !(removal.keep_files && is_of_file(&records[index].step)));
     let areas = areas_of(host, records, &leaving)?;
     room::check(host, &areas, Coming::default(), removal.force, listener)?;
     Ok(leaving)
@@ -257,6 +261,15 @@ pub fn down(
         result => result?,
     }
     Ok(run.report)
+}
+
+/// Whether a step makes a swap file, or its header.
+fn is_of_file(step: &Step) -> bool {
+    match step {
+        Step::CreateFile(_) => true,
+        Step::MakeSwap(make) => make.device.path().is_some_and(|it| !it.starts_with("/dev")),
+        _ => false,
+    }
 }
 
 /// The indexes of the records that [`down`] takes back, ascending.

@@ -453,8 +453,8 @@ fn take_back_swap(host: &Host, how: TakingBack<'_>) -> Result<Option<String>, Er
         return Ok(None);
     }
     let removal = Removal {
-        only: None,
         force: how.force,
+        ..Removal::default()
     };
     let report = down(host, &mut journal, removal, how.stop, how.listener);
     let report = report.map_err(|err| match err {

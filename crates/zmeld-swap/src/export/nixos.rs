@@ -426,7 +426,7 @@ impl Module<'_> {
             self.line("  serviceConfig.Type = \"oneshot\";");
             self.line("  serviceConfig.RemainAfterExit = true;");
             self.service("ExecStart", &format!("up --boot{only}"));
-            self.service("ExecStop", &format!("down{only}"));
+            self.service("ExecStop", &format!("down --boot{only}"));
             self.line("  serviceConfig.TimeoutStopSec = \"infinity\";");
             self.line("};\n");
         }

@@ -261,7 +261,7 @@ impl Maker<'_> {
         let program = quoted(&self.program.to_string_lossy());
         let config = self.config_words();
         line(&format!("ExecStart={program} up --boot{config}{only}"));
-        line(&format!("ExecStop={program} down{only}"));
+        line(&format!("ExecStop={program} down --boot{only}"));
         line(&format!("TimeoutStartSec={}", service.timeout));
         // Reading everything back into RAM takes as long as it takes.
         line("TimeoutStopSec=infinity");

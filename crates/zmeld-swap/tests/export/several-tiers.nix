@@ -38,7 +38,7 @@
     serviceConfig.Type = "oneshot";
     serviceConfig.RemainAfterExit = true;
     serviceConfig.ExecStart = "/run/current-system/sw/bin/zmeld up --boot --only fast";
-    serviceConfig.ExecStop = "/run/current-system/sw/bin/zmeld down --only fast";
+    serviceConfig.ExecStop = "/run/current-system/sw/bin/zmeld down --boot --only fast";
     serviceConfig.TimeoutStopSec = "infinity";
   };
 

@@ -319,7 +319,10 @@ impl Machine {
         let host = self.host();
         let mut journal = Journal::lock(&host, PATIENCE, &mut |_| {})?;
         let mut notes = Vec::new();
-        let removal = Removal { only: None, force };
+        let removal = Removal {
+            force,
+            ..Removal::default()
+        };
         let stop = false.into();
         let report = execute::down(&host, &mut journal, removal, &stop, &mut |event| {
             note(event, &mut notes);

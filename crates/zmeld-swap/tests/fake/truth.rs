@@ -82,6 +82,29 @@ fn a_run_for_one_tier_leaves_taken_over_what_another_took_over() {
     }
 }
 
+#[test]
+fn what_stops_a_unit_keeps_its_file() {
+    let machine = Machine::on_disk();
+    machine.put("/srv/other", "");
+    machine.up(&config(FILE)).unwrap();
+    let host = machine.host();
+    let removal = Removal {
+        keep_files: true,
+        ..Removal::default()
+    };
+    {
+        let mut journal = Journal::lock(&host, PATIENCE, &mut |_| {}).unwrap();
+        execute::down(&host, &mut journal, removal, &false.into(), &mut |_| {}).unwrap();
+    }
+    assert!(machine.path("/srv/swap").exists());
+    assert_eq!(machine.text("/proc/swaps").lines().count(), 1);
+    // The same file is taken again, and goes when somebody asks for that.
+    let report = machine.up(&config(FILE)).unwrap();
+    assert_eq!(report.applied.len(), 1, "{report:?}");
+    machine.down().unwrap();
+    assert!(!machine.path("/srv/swap").exists());
+}
+
 /// Another version may have other keys: what was done is undone all the same.
 #[test]
 fn what_another_version_was_asked_for_does_not_keep_it_from_being_undone() {

@@ -193,6 +193,11 @@ pub struct DownArgs {
     #[arg(long)]
     pub force: bool,
 
+    /// For a unit that is stopped: swap files stay, and nothing is done while the
+    /// machine is shut down
+    #[arg(long)]
+    pub boot: bool,
+
     /// JSON with a versioned schema
     #[arg(long)]
     pub json: bool,

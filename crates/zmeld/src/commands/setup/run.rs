@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use zmeld_lab::experiment::{take_back_left_behind, TakingBack};
+use zmeld_linux::command::Invocation;
 use zmeld_linux::Host;
 use zmeld_report::schema::Envelope;
 use zmeld_swap::config::{Config, Kind, Location, Problem, Severity, Source};
@@ -184,6 +185,10 @@ fn as_the_run_would_end() -> anyhow::Result<Outcome> {
 /// Takes back what was set up.
 pub fn down(args: &DownArgs) -> anyhow::Result<Outcome> {
     let host = Host::here();
+    if args.boot && is_shutting_down(&host) {
+        output::say("the machine is shut down: nothing is taken back");
+        return Ok(Outcome::Done);
+    }
     if args.dry_run {
         return would_go_down(args, &host);
     }
@@ -209,6 +214,14 @@ pub fn down(args: &DownArgs) -> anyhow::Result<Outcome> {
     }
     let lead = down_lead(&report, args.experiment);
     print("zmeld down", "zmeld.down", lead, args.json, false, &report)
+}
+
+/// Whether systemd is about to stop everything. A file system that goes away then takes its
+/// unit with it, which is no reason to read all of swap back.
+fn is_shutting_down(host: &Host) -> bool {
+    let asked = Invocation::new("systemctl").arg("is-system-running");
+    let said = host.attempt(&asked);
+    said.is_ok_and(|said| said.output.trim() == "stopping")
 }
 
 /// Takes back what experiments left, until Ctrl-C; what is not as before is added to
@@ -248,6 +261,7 @@ fn taken_down(args: &DownArgs, host: &Host) -> anyhow::Result<Report> {
     let removal = Removal {
         only,
         force: args.force,
+        keep_files: args.boot,
     };
     let result = execute::down(host, &mut journal, removal, stop, &mut |event| {
         told.tell(event)
@@ -266,6 +280,7 @@ fn would_go_down(args: &DownArgs, host: &Host) -> anyhow::Result<Outcome> {
         let removal = Removal {
             only,
             force: args.force,
+            keep_files: args.boot,
         };
         let mut told = Reporter::new();
         let leaving =
