@@ -522,12 +522,14 @@ impl Run<'_> {
     fn give_up(&mut self, group: &Group, err: &Error) -> Result<(), Error> {
         let count = self.journal.records().len();
         let force = std::mem::take(&mut self.force);
+        let mut taken_back = Ok(());
         for index in (0..count).rev() {
-            if self.journal.records()[index].group == group.name {
-                self.take_back(index)?;
+            if taken_back.is_ok() && self.journal.records()[index].group == group.name {
+                taken_back = self.take_back(index).map(drop);
             }
         }
         self.force = force;
+        taken_back?;
         let reason = err.to_string();
         self.report.applied.retain(|done| done.group != group.name);
         self.report.undone.retain(|done| done.group != group.name);
