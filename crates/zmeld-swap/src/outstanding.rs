@@ -5,12 +5,12 @@
 //! No command is run, and an ordinary user may ask: what cannot be looked at counts as
 //! it is written down.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use zmeld_linux::Host;
 
 use crate::applied::Applied;
-use crate::config::{Config, Problem, Severity, Swappiness, Trap};
+use crate::config::{Config, Encryption, Kind, Problem, Severity, Source, Swappiness, Trap};
 use crate::error::{Error, ErrorKind};
 use crate::execute::may_go_up;
 use crate::journal::State;
@@ -103,6 +103,11 @@ pub struct Outstanding {
     pub is_watched: Option<bool>,
     /// Tiers for which another driver's device stands in.
     pub stand_ins: Vec<StandIn>,
+    /// What is set up otherwise than it was asked for, and would be so again.
+    pub otherwise: Vec<Problem>,
+    /// Tiers whose pages are to be encrypted, and the device that they are swapped to in
+    /// plain.
+    pub in_plain: Vec<(String, PathBuf)>,
     /// What is in vain in the guard's rule; none where there is no rule, or nobody can
     /// tell.
     pub guard: Option<Vec<Gap>>,
@@ -135,6 +140,7 @@ impl Outstanding {
         let planned = look.plan(state.as_ref());
         let mut take_over = None;
         let stand_ins = planned.as_ref().map(|plan| plan.stand_ins.clone());
+        let otherwise = planned.as_ref().map(otherwise).unwrap_or_default();
         if let Some(plan) = &planned {
             if let Ok(found) = reconcile(host, plan, records, Doubt::Recorded) {
                 look.compare(plan, &found);
@@ -156,6 +162,8 @@ impl Outstanding {
             take_over,
             is_watched,
             stand_ins: stand_ins.unwrap_or_default(),
+            otherwise,
+            in_plain: in_plain(host, &asked.config),
             guard: guarding(host, &asked.config).map(|found| found.gaps),
         }
     }
@@ -167,6 +175,40 @@ fn refusal(host: &Host, records: &[Record], plan: &Plan) -> Option<String> {
     let found = may_go_up(host, records, plan, Doubt::Recorded, &mut |_| {});
     let err = found.err()?;
     (err.kind() == ErrorKind::Input).then(|| of_up(&err))
+}
+
+/// What a plan warns of that no trap is about: a codec that the kernel lacks, a file of
+/// another size.
+fn otherwise(plan: &Plan) -> Vec<Problem> {
+    let is_disk = |name: &str| {
+        let tier = plan.config.tier(name);
+        tier.is_some_and(|tier| matches!(tier.kind, Kind::Disk(_)))
+    };
+    let is_one = |it: &&Problem| {
+        let key = it
+            .key
+            .strip_prefix("tier.")
+            .and_then(|it| it.split_once('.'));
+        match key {
+            Some((_, "codec" | "recompress")) => it.trap.is_none(),
+            Some((name, "size")) => it.trap.is_none() && is_disk(name),
+            _ => false,
+        }
+    };
+    plan.problems.iter().filter(is_one).cloned().collect()
+}
+
+/// Devices that are to be encrypted and are swapped to as they are.
+fn in_plain(host: &Host, config: &Config) -> Vec<(String, PathBuf)> {
+    let tiers = config.tiers.iter().filter_map(|tier| match &tier.kind {
+        Kind::Disk(disk) if disk.encryption != Encryption::None => match &disk.source {
+            Source::Device(location) => Some((tier.name.to_string(), location.path())),
+            Source::File { .. } => None,
+        },
+        _ => None,
+    });
+    let is_on = |path: &Path| matches!(host.swap_on(path), Ok(Some(_)));
+    tiers.filter(|(_, path)| is_on(path)).collect()
 }
 
 /// Whether it is about compressed swap of another tool.

@@ -106,6 +106,8 @@ traps! {
     TwoGuards = "two-guards",
     /// Two that reclaim ahead of time.
     TwoReclaimers = "two-reclaimers",
+    /// A drive that is to be encrypted, swapped to as it is: shown all the same.
+    NotEncrypted = "not-encrypted",
     /// Pages that do not compress.
     Incompressible = "incompressible",
     /// Pages that repeat one word.

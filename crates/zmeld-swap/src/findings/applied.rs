@@ -16,7 +16,36 @@ pub(super) fn not_applied(view: &View) -> Vec<Found> {
             way_out.as_str(),
         )
     });
-    interrupted(view).into_iter().chain(changes).collect()
+    let otherwise = view.outstanding.otherwise.iter().map(|problem| {
+        Found::new(
+            problem.key.trim_start_matches("tier."),
+            problem.what.as_str(),
+            "",
+            format!(
+                "change {} in the configuration, or what it is about",
+                problem.key
+            ),
+        )
+    });
+    let all = interrupted(view).into_iter().chain(changes);
+    all.chain(otherwise).collect()
+}
+
+/// A drive that is to be encrypted, and everything on it can be read.
+pub(super) fn in_plain(view: &View) -> Vec<Found> {
+    let found = view.outstanding.in_plain.iter().map(|(tier, path)| {
+        let shown = path.display();
+        Found::new(
+            tier.as_str(),
+            "its pages are to be encrypted, and are written as they are",
+            format!("{shown} is swapped to without encryption"),
+            format!(
+                "take {shown} out of what switches it on (/etc/fstab), then swapoff {shown}, \
+                 wipefs --all {shown}, zmeld up"
+            ),
+        )
+    });
+    found.collect()
 }
 
 /// zram where zmeld's own driver was asked for.

@@ -183,6 +183,7 @@ macro_rules! rules {
 rules! {
     "verify-mismatch", Critical, melding::mismatch;
     "failed-writes", Critical, sizing::failed_writes;
+    "not-encrypted", Critical, applied::in_plain;
     "oom-kills", Critical, pressure::oom_kills;
     "group-oom-kills", Warning, pressure::group_oom_kills;
     "zram-with-zswap", Warning, combination::zram_with_zswap;
@@ -216,8 +217,8 @@ rules! {
     "pass-not-worth", Notice, melding::not_worth;
 }
 
-/// Nobody means data to be lost: these are shown, whatever is accepted.
-const OF_DATA: [&str; 2] = ["verify-mismatch", "failed-writes"];
+/// Nobody means data to be lost or to be read: these are shown, whatever is accepted.
+const OF_DATA: [&str; 3] = ["verify-mismatch", "failed-writes", "not-encrypted"];
 
 /// What is wrong now, the gravest first. What the configuration accepts by name
 /// (`accept`) is left out. A machine without a configuration is compared with what

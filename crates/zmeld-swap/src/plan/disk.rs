@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::config::{Discard, DiskSwap, Encryption, Location, Source, Tier, Trap};
+use crate::config::{
+    Discard, DiskSwap, Encryption, Location, Problem, Severity, Size, Source, Tier, Trap,
+};
 use crate::error::Error;
 use crate::step::{DeviceRef, Step};
 use crate::steps::{
@@ -10,6 +12,8 @@ use crate::steps::{
     FormatLuks, MakeSwap, SwapOn,
 };
 use zmeld_linux::swaps::SwapArea;
+use zmeld_linux::Host;
+use zmeld_report::units::bytes;
 
 use super::{is_denied, Draft, Steps};
 
@@ -33,7 +37,13 @@ impl Draft<'_> {
         };
         let ours = self.recorded(steps.name).next().is_some();
         if let Some(active) = self.host.swap_on(&path)?.filter(|_| !ours) {
+            if disk.encryption != Encryption::None {
+                return Err(in_plain(&path));
+            }
             self.warn_of_priority(steps.name, &path, &active, priority);
+            if let Source::File { size, .. } = &disk.source {
+                self.warn_of_size(steps.name, &path, size.as_ref());
+            }
             return Ok(());
         }
         let device = DeviceRef::Path(path.clone());
@@ -105,6 +115,19 @@ impl Draft<'_> {
         );
     }
 
+    /// A file that is there keeps its size: what it holds is not known to be zmeld's.
+    fn warn_of_size(&mut self, group: &str, path: &Path, wanted: Option<&Size>) {
+        if let Some(what) = size_apart(self.host, path, wanted, self.machine.ram_bytes) {
+            self.problems.push(Problem {
+                place: None,
+                key: format!("{group}.size"),
+                what,
+                severity: Severity::Warning,
+                trap: None,
+            });
+        }
+    }
+
     /// The path of a device that is there, or was when it was set up.
     pub(super) fn device(&self, location: &Location, group: &str) -> Result<PathBuf, Error> {
         let path = location.path();
@@ -127,9 +150,9 @@ impl Draft<'_> {
     }
 
     fn file(
-        &self,
+        &mut self,
         path: &Path,
-        size: Option<&crate::config::Size>,
+        size: Option<&Size>,
         steps: &mut Steps<'_>,
     ) -> Result<(), Error> {
         let is_create = |step: &Step| matches!(step, Step::CreateFile(_));
@@ -151,7 +174,11 @@ impl Draft<'_> {
                 );
                 Ok(())
             }
-            _ if there => check_file(self.host, path),
+            _ if there => {
+                check_file(self.host, path)?;
+                self.warn_of_size(steps.name, path, size);
+                Ok(())
+            }
             _ => Err(Error::NoPlace {
                 path: path.to_path_buf(),
                 problem: "there is no such file".to_owned(),
@@ -188,4 +215,47 @@ impl Draft<'_> {
             },
         })
     }
+}
+
+/// That a device which is to be encrypted is swapped to as it is.
+fn in_plain(path: &Path) -> Error {
+    let shown = path.display();
+    Error::InUse {
+        device: path.to_path_buf(),
+        by: "swap that is not encrypted, and encryption is asked for".to_owned(),
+        way_out: format!(
+            "take it out of what switches it on (/etc/fstab), then swapoff {shown}, wipefs --all \
+             {shown}, and zmeld up"
+        ),
+    }
+}
+
+/// A share of RAM is a little different with each kernel: so many parts of the size.
+const SHARE_APART: u64 = 16;
+
+/// That a file which is there has another size than is asked for, and the way out.
+pub(crate) fn size_apart(
+    host: &Host,
+    path: &Path,
+    wanted: Option<&Size>,
+    ram_bytes: u64,
+) -> Option<String> {
+    let size = wanted?;
+    let (wanted, is) = (
+        size.bytes(ram_bytes),
+        host.tree().metadata(path).ok()?.len(),
+    );
+    let is_near = match size {
+        Size::Bytes(_) => wanted == is,
+        _ => wanted.abs_diff(is) <= wanted / SHARE_APART,
+    };
+    let shown = path.display();
+    (!is_near).then(|| {
+        format!(
+            "{shown} has {}, and {} are asked for: a file that is there keeps its size; for a new \
+             one: zmeld down, swapoff {shown}, rm {shown}, zmeld up",
+            bytes(is),
+            bytes(wanted)
+        )
+    })
 }

@@ -83,6 +83,62 @@ fn a_run_for_one_tier_leaves_taken_over_what_another_took_over() {
 }
 
 #[test]
+fn a_drive_that_is_swapped_to_in_plain_is_not_called_encrypted() {
+    for how in ["random", "luks\"\nkey_file = \"/etc/key"] {
+        let machine = Machine::new();
+        machine.put("/etc/key", "key");
+        fs::set_permissions(machine.path("/etc/key"), Permissions::from_mode(0o600)).unwrap();
+        machine.others_swap("/dev/sdb1");
+        let text = format!(
+            "accept = [\"unstable-name\"]\n[tier.d]\nkind = \"disk\"\n\
+             device = \"/dev/sdb1\"\nencryption = \"{how}\"\n"
+        );
+        let err = machine.up(&config(&text)).unwrap_err().to_string();
+        let said = "/dev/sdb1 is in use by swap that is not encrypted, and encryption is asked for";
+        assert!(
+            err.contains(said) && err.contains("swapoff /dev/sdb1"),
+            "{err}"
+        );
+        let told = told(&machine, &text);
+        let found = told.iter().find(|it| it.id == "not-encrypted").unwrap();
+        assert_eq!(found.severity, zmeld_swap::findings::Severity::Critical);
+    }
+}
+
+/// The size that was asked for, and the one that is there.
+#[test]
+fn a_file_of_another_size_is_not_called_set_up_in_silence() {
+    let machine = Machine::on_disk();
+    machine.put("/srv/swap", &"x".repeat(1 << 19));
+    fs::set_permissions(machine.path("/srv/swap"), Permissions::from_mode(0o600)).unwrap();
+    let mkswap = Invocation::new("mkswap").arg(machine.path("/srv/swap"));
+    machine.host().run(&mkswap).unwrap();
+    let said = "/srv/swap has 512 KiB, and 1.00 MiB are asked for";
+    let is_said = || {
+        let plan = machine.plan(&config(FILE)).unwrap();
+        let found = plan.problems.iter().find(|it| it.key == "tier.d.size");
+        let found = found.unwrap_or_else(|| panic!("{:?}", plan.problems));
+        assert!(found.what.contains(said), "{}", found.what);
+        assert_eq!(found.severity, Severity::Warning);
+        let told = told(&machine, FILE);
+        assert!(told
+            .iter()
+            .any(|it| it.id == "not-applied" && it.what.contains(said)));
+    };
+    is_said();
+    machine.up(&config(FILE)).unwrap();
+    is_said();
+    machine.down().unwrap();
+    machine.others_swap("/srv/swap");
+    is_said();
+    // A share of RAM is a little different with each kernel.
+    machine.put("/proc/meminfo", &MEMINFO.replace("4194304", "5000000"));
+    let share = FILE.replace("1MiB", "0.01%");
+    let plan = machine.plan(&config(&share)).unwrap();
+    assert!(plan.problems.iter().all(|it| it.key != "tier.d.size"));
+}
+
+#[test]
 fn what_stops_a_unit_keeps_its_file() {
     let machine = Machine::on_disk();
     machine.put("/srv/other", "");
