@@ -82,6 +82,7 @@ pub fn up(
 ) -> Result<Report, Error> {
     let found = may_go_up(host, journal.records(), plan, Doubt::Fails, listener)?;
     let mut run = Run::begin(host, journal, stop, plan.force, listener);
+    run.only_named = plan.only_named;
     run.report.kept = found.kept;
     run.report.stand_ins = plan.stand_ins.clone();
     if let Err((group, err)) = run.carry_out(plan, &found.removed) {
@@ -299,6 +300,8 @@ struct Run<'a> {
     stop: Option<&'a AtomicBool>,
     /// Not while it goes back, which nobody asked to force.
     force: bool,
+    /// Whether what the kernel lacks is an error.
+    only_named: bool,
     /// How many processes the kernel had killed before.
     kills: Option<u64>,
     /// Its number in the records.
@@ -329,6 +332,7 @@ impl<'a> Run<'a> {
             host,
             stop: Some(stop),
             force,
+            only_named: false,
             kills: room::kills(host),
             number: records.iter().map(|it| it.run).max().unwrap_or(0) + 1,
             found: records.iter().filter(|it| it.done).cloned().collect(),
@@ -371,6 +375,7 @@ impl Run<'_> {
             listener: &mut *self.listener,
             stop: self.stop,
             force: self.force,
+            only_named: self.only_named,
             remember: Some(&mut remember),
             left: false,
         };

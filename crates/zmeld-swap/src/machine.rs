@@ -243,12 +243,16 @@ impl Machine {
                         place: None,
                         key: format!("tier.{}.{key}", tier.name),
                         what: format!(
-                            "this kernel's {} has no {}, and zmeld up refuses it here; it has {}",
+                            "this kernel's {} has no {}, and zmeld up {}; it has {}",
                             device.driver.name(),
                             codec.name,
+                            match key {
+                                "codec" => "takes the kernel's default instead",
+                                _ => "leaves it out",
+                            },
                             there.join(", ")
                         ),
-                        severity: Severity::Error,
+                        severity: Severity::Warning,
                         trap: None,
                     });
                 }

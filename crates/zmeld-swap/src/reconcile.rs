@@ -112,6 +112,7 @@ pub(crate) fn holds(
         listener: &mut |_| {},
         stop: None,
         force: false,
+        only_named: false,
         remember: None,
         left: false,
     };

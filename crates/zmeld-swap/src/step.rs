@@ -104,6 +104,8 @@ impl Record {
     pub fn is_change(&self) -> bool {
         match &self.step {
             Step::SetValue(set) => self.before.as_ref() != Some(&set.value),
+            // A codec that the kernel lacks was not set.
+            Step::SetAttribute(_) => self.before.is_none(),
             _ => true,
         }
     }
@@ -153,6 +155,8 @@ pub struct StepContext<'a> {
     pub stop: Option<&'a AtomicBool>,
     /// Whether areas are switched off even where that costs a program.
     pub force: bool,
+    /// Whether what the kernel lacks is an error: an experiment compares what it names.
+    pub only_named: bool,
     /// Writes down at once which thing a step made; none where nothing is applied.
     pub remember: Option<Remember<'a>>,
     /// Whether what a step is about was left as it is, being somebody else's by now.

@@ -24,8 +24,7 @@ pub fn against(
     config: &Config,
     state: Option<&State>,
 ) -> Vec<Problem> {
-    let mut problems = machine.lacks(config);
-    let of_codec = !problems.is_empty();
+    let mut problems = Vec::new();
     let by_file = config.check();
     let is_new = |found: &Problem| {
         let is_same = |said: &Problem| match found.trap {
@@ -60,8 +59,7 @@ pub fn against(
             // The rest is looked at all the same.
             Err(Error::Planned { group, source }) => {
                 names.retain(|name| Group::of_tier(name) != group);
-                let is_said = of_codec && is_about_codec(&source);
-                if !is_said && !is_denied(&source) {
+                if !is_denied(&source) {
                     problems.push(refusal(group, &source));
                 }
             }
@@ -362,10 +360,6 @@ fn inner(err: &Error) -> &Error {
         Error::Planned { source, .. } | Error::Step { source, .. } => inner(source),
         err => err,
     }
-}
-
-fn is_about_codec(err: &Error) -> bool {
-    matches!(inner(err), Error::NoCodec { .. })
 }
 
 /// Whether this user may not look, or no command was to be run for it.

@@ -239,6 +239,10 @@ impl Plan {
         }
         draft.tunables()?;
         draft.take_over()?;
+        if !options.only_named {
+            let lacking = draft.machine.lacks(draft.config);
+            draft.problems.extend(lacking);
+        }
         draft.traps();
         let Draft {
             groups,

@@ -8,7 +8,8 @@ use zmeld_report::units::bytes;
 use super::{refuse_to_lose, while_busy, written_over};
 use crate::config::{MeldMode, Named};
 use crate::error::Error;
-use crate::step::{DeviceRef, MadeDevice, Record, Reversible, StepContext};
+use crate::event::Event;
+use crate::step::{DeviceRef, MadeDevice, Record, Reversible, Step, StepContext};
 use zmeld_linux::text::short;
 use zmeld_linux::Host;
 
@@ -111,7 +112,49 @@ fn recompression(text: &str) -> Option<SetAttribute> {
     })
 }
 
+/// What was found where the kernel has no such codec: it keeps its own.
+const LACKS: &str = "lacks";
+
 impl SetAttribute {
+    /// Whether it says how a codec compresses that the kernel lacks.
+    fn is_of_lacking(&self, context: &StepContext<'_>) -> bool {
+        let SetAttribute::CodecParameters(parameters) = self else {
+            return false;
+        };
+        let mine = |step: &Step| {
+            let priority = match step {
+                Step::SetAttribute(SetAttribute::Codec(_)) => 0,
+                Step::SetAttribute(SetAttribute::Recompression { priority, .. }) => *priority,
+                _ => return false,
+            };
+            parameters.starts_with(&format!("priority={priority} "))
+        };
+        let lacks = |it: &Record| it.before.as_deref() == Some(LACKS);
+        let mut records = context.records.iter();
+        records.any(|it| it.group == context.group && lacks(it) && mine(&it.step))
+    }
+
+    /// Says what is used instead of a codec that the kernel lacks.
+    fn tell_lacking(&self, context: &mut StepContext<'_>, path: &str) -> Result<(), Error> {
+        let (codec, instead) = match self {
+            SetAttribute::Codec(codec) => {
+                let text = context.host.read(path)?;
+                let own = chosen(&text).unwrap_or("its own").to_owned();
+                (codec, format!("pages are compressed with {own}"))
+            }
+            SetAttribute::Recompression { codec, .. } => {
+                (codec, "none are compressed again with it".to_owned())
+            }
+            _ => return Ok(()),
+        };
+        let text = format!(
+            "{}: the kernel has no codec {codec}: {instead}",
+            context.group
+        );
+        context.tell(Event::Note { text: &text });
+        Ok(())
+    }
+
     /// The attribute's name below `/sys/block/DEVICE`.
     pub fn name(&self) -> &'static str {
         match self {
@@ -342,21 +385,28 @@ impl Reversible for SetAttribute {
             there.dedup();
             // The crypto interface of older kernels finds more than it lists.
             if !there.is_empty() && !there.contains(&codec.as_str()) {
+                if !context.only_named {
+                    return Ok(Some(LACKS.to_owned()));
+                }
                 return Err(Error::NoCodec {
                     codec: codec.clone(),
                     there: short(&there.join(", ")),
                 });
             }
         }
-        Ok(None)
+        Ok(self.is_of_lacking(context).then(|| LACKS.to_owned()))
     }
 
     fn apply(
         &self,
         context: &mut StepContext<'_>,
-        _: &Record,
+        record: &Record,
     ) -> Result<Option<MadeDevice>, Error> {
         let path = self.path(context)?;
+        if record.before.as_deref() == Some(LACKS) {
+            self.tell_lacking(context, &path)?;
+            return Ok(None);
+        }
         let value = self.value(context)?;
         while_busy(|| context.host.write(&path, &value))?;
         // The kernel rounds, refuses in silence, or drops parameters it does not
@@ -375,11 +425,14 @@ impl Reversible for SetAttribute {
             return Ok(false);
         }
         let path = self.path(context)?;
-        // What is used up as it works, or cannot be read, is taken to hold.
-        if matches!(
+        // What is used up as it works, or cannot be read, is taken to hold; and so is what
+        // the kernel lacks, which another run would not find either.
+        let is_lacking = record.before.as_deref() == Some(LACKS);
+        let is_unseen = matches!(
             self,
             SetAttribute::WritebackLimit(_) | SetAttribute::CodecParameters(_)
-        ) {
+        );
+        if is_lacking || is_unseen {
             return Ok(record.done);
         }
         Ok(record.done && !matches!(self.seen(context, &path)?, Seen::Other(_)))

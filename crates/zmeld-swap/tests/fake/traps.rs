@@ -50,17 +50,6 @@ fn warned(machine: &Machine, text: &str, trap: Trap, words: &str) {
 }
 
 #[test]
-fn a_codec_that_the_kernel_has_not_got() {
-    let text = format!("{RAM}codec = \"842\"\n");
-    let err = refused(
-        &Machine::new(),
-        &text,
-        "the kernel has no codec 842: it has lzo, lzo-rle, lz4, zstd",
-    );
-    assert_eq!(err.kind(), ErrorKind::Missing);
-}
-
-#[test]
 fn a_feature_that_the_kernel_has_not_got_is_named_and_the_device_goes_again() {
     let text = format!("{RAM}recompress = [{{ priority = 1, codec = \"zstd\" }}]\n");
     let err = refused(

@@ -139,6 +139,42 @@ fn a_file_of_another_size_is_not_called_set_up_in_silence() {
 }
 
 #[test]
+fn a_codec_that_the_kernel_lacks_costs_no_machine_its_swap() {
+    let text = "[tier.fast]\nkind = \"zram\"\nsize = \"64MiB\"\ncodec = \"deflate:3\"\n\
+                recompress = [\"842\"]\n";
+    let machine = Machine::new();
+    machine.offer("recomp_algorithm", "");
+    let before = machine.snapshot();
+    let host = machine.host();
+    let problems = against(&host, &Seen::read(&host).unwrap(), &config(text), None);
+    let said = "has no deflate, and zmeld up takes the kernel's default instead";
+    assert!(
+        problems.iter().any(|it| it.to_string().contains(said)),
+        "{problems:?}"
+    );
+    machine.up(&config(text)).unwrap();
+    assert!(machine.text("/proc/swaps").contains("/dev/zram1"));
+    assert!(machine
+        .text("/sys/block/zram1/comp_algorithm")
+        .contains("[lzo-rle]"));
+    let notes = machine.notes();
+    let note = "the kernel has no codec deflate: pages are compressed with lzo-rle";
+    assert!(notes.iter().any(|it| it.contains(note)), "{notes:?}");
+    assert!(machine.up(&config(text)).unwrap().is_unchanged());
+    let told = told(&machine, text);
+    assert!(told.iter().any(|it| it.what.contains(said)), "{told:?}");
+    machine.down().unwrap();
+    assert_eq!(machine.snapshot(), before);
+    // An experiment compares what it names.
+    let exact = Options {
+        only_named: true,
+        ..Options::default()
+    };
+    let err = up_with(&machine, text, &exact).unwrap_err().to_string();
+    assert!(err.contains("no codec deflate"), "{err}");
+}
+
+#[test]
 fn what_stops_a_unit_keeps_its_file() {
     let machine = Machine::on_disk();
     machine.put("/srv/other", "");

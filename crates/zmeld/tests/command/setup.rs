@@ -514,16 +514,6 @@ fn pages_that_do_not_fit_and_things_that_are_in_the_way_are_named() {
         assert_eq!(code(&output), wanted, "{config}: {said}");
         assert_eq!(machine(), before, "{config}");
     };
-    let ram = |codec: &str| {
-        format!("[tier.fast]\nkind = \"zram\"\nsize = \"64MiB\"\ncodec = \"{codec}\"\n")
-    };
-    let offered = fs::read_dir("/sys/block")
-        .expect("block devices")
-        .flatten()
-        .find_map(|entry| fs::read_to_string(entry.path().join("comp_algorithm")).ok());
-    if offered.is_some_and(|offered| !offered.contains("842")) {
-        refused(&ram("842"), "the kernel has no codec 842: it has ", 3);
-    }
     // A file system that cannot hold a swap file.
     refused(
         "accept = [\"file-in-ram\"]\n[tier.file]\nkind = \"disk\"\nfile = \"/dev/shm/../shm/swap\"\nsize = \"8MiB\"\n"
