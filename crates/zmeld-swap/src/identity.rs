@@ -124,9 +124,9 @@ pub(crate) fn swap_label(host: &Host, path: &Path) -> Option<String> {
     const LABEL_AT: usize = 1024 + 12 + 16;
     let page = host.read_start(path, rustix::param::page_size()).ok()?;
     swap_uuid(&page)?;
-    let label = page[LABEL_AT..LABEL_AT + 16]
-        .split(|byte| *byte == 0)
-        .next()?;
+    // A file of another tool's may end anywhere.
+    let label = page.get(LABEL_AT..LABEL_AT + 16)?;
+    let label = label.split(|byte| *byte == 0).next()?;
     Some(String::from_utf8_lossy(label).into_owned())
 }
 
@@ -254,6 +254,19 @@ mod tests {
         // Nothing is known of what an older version set up.
         assert_eq!(Identity::default().differs(&second), None);
         assert!(!Identity::default().is_known());
+    }
+
+    #[test]
+    fn a_label_that_is_cut_off_is_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let host = Host::at(dir.path());
+        for bytes in 1040..1080 {
+            let mut page = vec![0; bytes];
+            page[bytes - 10..].copy_from_slice(b"SWAPSPACE2");
+            std::fs::write(host.path("/short"), page).unwrap();
+            let label = swap_label(&host, Path::new("/short"));
+            assert_eq!(label.is_some(), bytes >= 1068, "{bytes}");
+        }
     }
 
     #[test]
