@@ -178,9 +178,13 @@ impl Size {
         }
     }
 
-    /// In bytes on a machine with `ram_bytes` of RAM, rounded down to whole
-    /// pages of 4 KiB, but never less than one.
+    /// In bytes on a machine with `ram_bytes` of RAM, rounded down to whole pages of the
+    /// running kernel's, but never less than one: zram rounds what it is given to those.
     pub fn bytes(&self, ram_bytes: u64) -> u64 {
+        self.in_pages(ram_bytes, rustix::param::page_size() as u64)
+    }
+
+    fn in_pages(&self, ram_bytes: u64, page_size: u64) -> u64 {
         let bytes = match *self {
             Size::Bytes(Bytes(bytes)) => bytes,
             Size::Ram { percent, at_most } => {
@@ -189,7 +193,7 @@ impl Size {
             }
             Size::Ufpr => ram_bytes - ram_bytes / 4 + ram_bytes / 2,
         };
-        (bytes / PAGE * PAGE).max(PAGE)
+        (bytes / page_size * page_size).max(page_size)
     }
 }
 
@@ -351,6 +355,21 @@ text_form!(Bytes, Percent, Size, Span);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// 16 KiB on a Raspberry Pi 5 and on Asahi.
+    #[test]
+    fn sizes_are_whole_pages_of_the_kernel() {
+        let ram = 8_000_000 << 10;
+        for page_size in [4096, 16384, 65536] {
+            for percent in 1..200 {
+                let size = Size::percent(percent).in_pages(ram, page_size);
+                assert_eq!(size % page_size, 0, "{percent} % of pages of {page_size}");
+                assert!(size > 0);
+            }
+            let least = Size::Bytes(Bytes(4096)).in_pages(ram, page_size);
+            assert_eq!(least, page_size);
+        }
+    }
 
     #[test]
     fn texts_come_back() {
