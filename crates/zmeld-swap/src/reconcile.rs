@@ -54,6 +54,11 @@ pub fn reconcile(
         if is_planned {
             continue;
         }
+        let skipped = plan.skipped.iter().any(|it| it.group == record.group);
+        if skipped && all_hold(host, &record.group, records, doubt)? {
+            result.kept += 1;
+            continue;
+        }
         match plan.speaks_of(&record.group) {
             true => result.removed.push(index),
             false => result.kept += 1,
@@ -61,6 +66,18 @@ pub fn reconcile(
     }
     result.removed.sort_unstable();
     Ok(result)
+}
+
+/// Whether all of a group is in place. An optional tier that runs stays, though it could
+/// not be set up again now: the stick with its key was pulled.
+fn all_hold(host: &Host, group: &str, records: &[Record], doubt: Doubt) -> Result<bool, Error> {
+    let ours = records.iter().filter(|record| record.group == group);
+    for record in ours {
+        if !holds(host, records, record, doubt)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// How many of a group's steps are in place, and which records go.

@@ -217,3 +217,30 @@ fn what_another_version_was_asked_for_does_not_keep_it_from_being_undone() {
     after.retain(|path, _| before.contains_key(path));
     assert_eq!(after, before);
 }
+
+/// The stick with its key was pulled: what runs goes on, and it is said that it could not
+/// be set up again.
+#[test]
+fn an_optional_tier_that_runs_is_not_taken_down_for_what_is_missing_now() {
+    let machine = Machine::new();
+    machine.put("/etc/key", "key");
+    fs::set_permissions(machine.path("/etc/key"), Permissions::from_mode(0o600)).unwrap();
+    let text = "[tier.d]\nkind = \"disk\"\ndevice = \"/dev/sdc1\"\nencryption = \"luks\"\n\
+                key_file = \"/etc/key\"\nformat = true\noptional = true\n";
+    machine.up(&config(text)).unwrap();
+    let areas = machine.text("/proc/swaps");
+    assert!(areas.contains("/dev/mapper/zmeld-d"), "{areas}");
+    fs::remove_file(machine.path("/etc/key")).unwrap();
+    let plan = machine.plan(&config(text)).unwrap();
+    assert!(
+        plan.undone.is_empty() && plan.skipped.len() == 1,
+        "{plan:?}"
+    );
+    assert!(machine.up(&config(text)).unwrap().is_unchanged());
+    assert_eq!(machine.text("/proc/swaps"), areas);
+    // What does not run any more goes.
+    machine.others_swapoff("/dev/mapper/zmeld-d");
+    machine.up(&config(text)).unwrap();
+    assert!(!machine.path("/dev/mapper/zmeld-d").exists());
+    assert!(State::read(&machine.host()).unwrap().is_none());
+}
