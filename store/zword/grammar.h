@@ -99,18 +99,18 @@ static __always_inline u64 zword_grammar_word(const struct zword_grammar_op *op,
 					      u32 kind, u64 *state, u32 k)
 {
 	u64 first = op->seed * 0x9e3779b97f4a7c15ull >> op->other / 32 % 64;
-	u64 step = zword_grammar_step(op), half;
+	u64 step = zword_grammar_step(op), word;
 
 	switch (kind) {
 	case ZWORD_GRAMMAR_NOISE:
-		return zword_grammar_add_bytes(
-			zword_grammar_letters(zword_grammar_next(state),
-					      op->value), op->other);
+		word = zword_grammar_letters(zword_grammar_next(state),
+					     op->value);
+		return zword_grammar_add_bytes(word, op->other);
 	case ZWORD_GRAMMAR_WORDS_64:
 		return first + step * k;
 	case ZWORD_GRAMMAR_WORDS_32:
-		half = (u32)(first + step * 2 * k);
-		return half | (u64)(u32)(half + step) << 32;
+		word = (u32)(first + step * 2 * k);
+		return word | (u64)(u32)(word + step) << 32;
 	case ZWORD_GRAMMAR_POINTERS:
 		return 0x7f0000000000ull + ((u64)op->seed << 8) +
 		       ((zword_grammar_next(state) >> 1 &
@@ -149,10 +149,12 @@ static __always_inline void zword_grammar_fill(const struct zword_grammar_op *op
 static inline void zword_grammar_text(const struct zword_grammar_op *op,
 				      u64 *state, u8 *to, u32 length)
 {
-	static const char words[] =
-		"the     of      static  return  \n\t\t     =       "
-		"if (    };\n     error   0x00    page->  struct  "
-		"http:// .com/   12,     name    ";
+	static const char words[16][9] = {
+		"the     ", "of      ", "static  ", "return  ",
+		"\n\t\t     ", "=       ", "if (    ", "};\n     ",
+		"error   ", "0x00    ", "page->  ", "struct  ",
+		"http:// ", ".com/   ", "12,     ", "name    ",
+	};
 	const u32 count = 2 + op->value % 14;
 	u32 k = 0, word, size;
 	u64 random;
@@ -160,10 +162,10 @@ static inline void zword_grammar_text(const struct zword_grammar_op *op,
 	while (k < length) {
 		random = zword_grammar_next(state);
 		word = (u32)(random & 0xff) * count >> 8;
-		for (size = 8; words[8 * word + size - 1] == ' '; )
+		for (size = 8; words[word][size - 1] == ' '; )
 			size--;
 		zword_grammar_put(to + k, length - k,
-				  zword_get_le64((const u8 *)words + 8 * word));
+				  zword_get_le64((const u8 *)words[word]));
 		k += size + 1;
 	}
 }
