@@ -114,7 +114,8 @@ fn what_was_replaced_is_left_as_it_is() {
         return;
     }
     let mut place = Scratch {
-        folder: tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap(),
+        // Above the build others may write, where it is below /tmp.
+        folder: tempfile::tempdir_in("/var/lib").unwrap(),
         drive: sh("losetup -f"),
         zram: None,
     };

@@ -27,12 +27,12 @@ pub(super) fn place(host: &Host, path: &Path) -> Result<Pinned, Error> {
     let pinned = Pinned::open(host.root(), &host.path(path), Some(owner(host)));
     pinned.map_err(|err| {
         told(host, err, |folder| {
-            let real = host.resolved(path.parent().unwrap_or(folder));
+            let below = path.strip_prefix(folder).unwrap_or(Path::new(""));
             match host.tree().link(folder) {
                 Some(_) => format!(
                     "a link may lead elsewhere by the time that root writes there; name the file \
                      as {}",
-                    real.join(path.file_name().unwrap_or_default()).display()
+                    host.resolved(folder).join(below).display()
                 ),
                 None => {
                     "who may write a folder has root swap to another file; choose a place where \

@@ -38,6 +38,7 @@ impl Machine {
             ("sys/fs/cgroup/cgroup.controllers", "memory\n"),
             ("sys/fs/cgroup/user.slice/memory.stat", "anon 1\n"),
             ("sys/fs/cgroup/system.slice/memory.stat", "anon 1\n"),
+            ("sys/fs/cgroup/system.slice/memory.reclaim", ""),
             ("proc/sys/vm/min_free_kbytes", "67584\n"),
             ("sys/class/zram-control/hot_add", ""),
             ("sys/module/zswap/parameters/enabled", "N\n"),
