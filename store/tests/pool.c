@@ -44,7 +44,8 @@ static void make(struct object *object, u32 size)
 	object->size = size;
 	object->byte = (u8)rng_next(&rng);
 	memset(bytes, object->byte, size);
-	if (zm_port_pool_alloc(pool, size, NULL, &object->handle))
+	if (zm_port_pool_alloc(pool, size, true, NULL,
+			       &object->handle))
 		DIE("no room for %u bytes", size);
 	zm_port_pool_write(pool, object->handle, bytes, size);
 }
