@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
@@ -517,7 +518,7 @@ fn pages_that_do_not_fit_and_things_that_are_in_the_way_are_named() {
     // A folder that is not there.
     refused(
         "accept = [\"file-in-ram\"]\n[tier.file]\nkind = \"disk\"\nfile = \"/run/zmeld-none/swap\"\nsize = \"8MiB\"\n",
-        "/run/zmeld-none",
+        "cannot look at /run/zmeld-none",
         2,
     );
     // More than there is room for.
@@ -527,8 +528,10 @@ fn pages_that_do_not_fit_and_things_that_are_in_the_way_are_named() {
         file.display()
     );
     refused(&large, "make room or choose a smaller size", 2);
-    // A file with holes.
+    // A file with holes, which is root's alone.
     let sparse = File::create(&file).expect("a file");
+    let own = PermissionsExt::from_mode(0o600);
+    sparse.set_permissions(own).expect("a mode");
     sparse.set_len(8 << 20).expect("a sparse file");
     let given = format!(
         "[tier.file]\nkind = \"disk\"\nfile = \"{}\"\n",
