@@ -315,6 +315,7 @@ fn seed_of(seed: u64, part: &str, turn: u64) -> u64 {
 }
 
 /// What a turn did.
+#[derive(Default)]
 struct TurnResult {
     amount: u64,
     encoded: u64,
@@ -391,9 +392,8 @@ fn turns(
             Ok(done) => done,
             Err(error) if was_interrupted() => return Err(error),
             Err(error) => TurnResult {
-                amount: 0,
-                encoded: 0,
                 tally: Tally::fail(&part, format!("{error:#}")),
+                ..TurnResult::default()
             },
         };
         let took = turn_began.elapsed();
@@ -535,11 +535,7 @@ fn model(
     turn: Duration,
 ) -> Result<TurnResult> {
     let begin = Instant::now();
-    let mut done = TurnResult {
-        amount: 0,
-        encoded: 0,
-        tally: Tally::default(),
-    };
+    let mut done = TurnResult::default();
     for n in 0.. {
         let (flavour, operations) = match n % CHECKED_EVERY == CHECKED_EVERY - 1 {
             true => (Flavour::Address, OPERATIONS_CHECKED),
@@ -578,11 +574,7 @@ fn round_trip(
     turn: Duration,
 ) -> Result<TurnResult> {
     let begin = Instant::now();
-    let mut done = TurnResult {
-        amount: 0,
-        encoded: 0,
-        tally: Tally::default(),
-    };
+    let mut done = TurnResult::default();
     while begin.elapsed() < turn {
         let mut command =
             match environment

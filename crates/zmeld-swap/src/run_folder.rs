@@ -97,7 +97,20 @@ pub(crate) fn owner(host: &Host) -> u32 {
 }
 
 fn told(host: &Host, err: own::Error) -> Error {
-    // As the machine itself names it.
+    foreign(host, err, |_| {
+        format!(
+            "look at what is in {FOLDER}, undo by hand what is set up, and remove the \
+             directory: it has to belong to root and be closed to others"
+        )
+    })
+}
+
+/// What is not root's alone, as the machine itself names it, with the way out.
+pub(crate) fn foreign(
+    host: &Host,
+    err: own::Error,
+    way_out: impl FnOnce(&Path) -> String,
+) -> Error {
     let shown = |path: &Path| match path.strip_prefix(host.root()) {
         Ok(below) => Path::new("/").join(below),
         Err(_) => path.to_path_buf(),
@@ -108,15 +121,15 @@ fn told(host: &Host, err: own::Error) -> Error {
             path,
             cause,
         } => Error::io(action, shown(&path), cause),
-        own::Error::Foreign { path, problem } => Error::NoPlace {
-            path: shown(&path),
-            problem,
-            way_out: format!(
-                "look at what is in {FOLDER}, undo by hand what is set up, and remove the \
-                 directory: it has to belong to root and be closed to others"
-            ),
-        },
-        err => Error::malformed(FOLDER, err.to_string()),
+        own::Error::Foreign { path, problem } => {
+            let path = shown(&path);
+            Error::NoPlace {
+                way_out: way_out(&path),
+                path,
+                problem,
+            }
+        }
+        err => Error::malformed(host.root(), err.to_string()),
     }
 }
 

@@ -11,7 +11,7 @@ use zmeld_linux::Host;
 
 use crate::error::Error;
 use crate::identity::Identity;
-use crate::run_folder::owner;
+use crate::run_folder::{foreign, owner};
 use crate::step::Record;
 
 /// Whether a path names a swap file; what is below `/dev` is the system's.
@@ -26,7 +26,7 @@ pub(super) fn is_file(path: &Path) -> bool {
 pub(super) fn place(host: &Host, path: &Path) -> Result<Pinned, Error> {
     let pinned = Pinned::open(host.root(), &host.path(path), Some(owner(host)));
     pinned.map_err(|err| {
-        told(host, err, |folder| {
+        foreign(host, err, |folder| {
             let below = path.strip_prefix(folder).unwrap_or(Path::new(""));
             match host.tree().link(folder) {
                 Some(_) => format!(
@@ -56,7 +56,7 @@ pub fn check_owner(host: &Host, path: &Path) -> Result<(), Error> {
 fn found(host: &Host, path: &Path) -> Result<(Pinned, Option<Metadata>), Error> {
     let pinned = place(host, path)?;
     let found = pinned.secret(owner(host)).map_err(|err| {
-        told(host, err, |_| {
+        foreign(host, err, |_| {
             "who may read it, or has it open, reads the memory of all programs; remove it, and \
              with its size in the configuration zmeld makes one that is root's alone"
                 .to_owned()
@@ -104,7 +104,7 @@ pub(super) fn recorded(host: &Host, path: &Path, record: &Record) -> Result<Opti
     };
     let meta = pinned
         .metadata()
-        .map_err(|err| told(host, err, |_| String::new()))?;
+        .map_err(|err| foreign(host, err, |_| String::new()))?;
     let is_it = meta.is_some_and(|meta| meta.is_file() && is_of(&meta, record));
     Ok(is_it.then_some(pinned))
 }
@@ -117,7 +117,7 @@ fn anywhere(host: &Host, path: &Path) -> Result<Option<Pinned>, Error> {
         Ok(pinned) => Ok(Some(pinned)),
         Err(own::Error::Foreign { .. }) => Ok(None),
         Err(own::Error::Io { cause, .. }) if zmeld_linux::host::is_absent(&cause) => Ok(None),
-        Err(err) => Err(told(host, err, |_| String::new())),
+        Err(err) => Err(foreign(host, err, |_| String::new())),
     }
 }
 
@@ -155,28 +155,4 @@ pub(super) fn given(command: Invocation, pinned: &Pinned) -> Invocation {
 /// Which folder it is.
 pub fn check_device(host: &Host, path: &Path) -> Result<(), Error> {
     place(host, path).map(drop)
-}
-
-/// As the machine itself names it, with the way out.
-fn told(host: &Host, err: own::Error, way_out: impl FnOnce(&Path) -> String) -> Error {
-    let shown = |path: &Path| match path.strip_prefix(host.root()) {
-        Ok(below) => Path::new("/").join(below),
-        Err(_) => path.to_path_buf(),
-    };
-    match err {
-        own::Error::Io {
-            action,
-            path,
-            cause,
-        } => Error::io(action, shown(&path), cause),
-        own::Error::Foreign { path, problem } => {
-            let path = shown(&path);
-            Error::NoPlace {
-                way_out: way_out(&path),
-                path,
-                problem,
-            }
-        }
-        err => Error::malformed(host.root(), err.to_string()),
-    }
 }
