@@ -246,7 +246,7 @@ const TESTS: &[CTest] = &[
     },
     CTest {
         name: "fingerprint",
-        flavour: Flavour::AsBuilt,
+        flavour: Flavour::Address,
         about: "a second implementation agrees, a collision seen is good for no other",
         runs: |_, _| vec![words![1000]],
         in_quick: true,
@@ -431,6 +431,14 @@ fn run_once(step: &str, log: &Log, mut command: Command, scope: TestScope) -> Re
     Ok(tally)
 }
 
+/// The test whose step has that name.
+pub fn of_step(step: &str) -> Result<&'static CTest> {
+    let mut tests = TESTS.iter();
+    tests
+        .find(|test| test.step_name() == step)
+        .with_context(|| format!("no C test is called {step}"))
+}
+
 /// How to start a program, or why it cannot run here.
 type Launch = std::result::Result<Vec<&'static str>, String>;
 
@@ -474,10 +482,7 @@ impl CTestEnvironment {
         step: &str,
         copy: &StoreCopy,
     ) -> Result<std::result::Result<Command, String>> {
-        let test = TESTS
-            .iter()
-            .find(|test| test.step_name() == step)
-            .with_context(|| format!("no C test is called {step}"))?;
+        let test = of_step(step)?;
         let before = match self.way_to_run(log, test.flavour)? {
             Ok(before) => before,
             Err(reason) => return Ok(Err(reason)),

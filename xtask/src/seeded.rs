@@ -281,6 +281,7 @@ fn apply(log: &Log, fault: &Fault, copy: &StoreCopy) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::c_tests;
 
     #[test]
     fn every_fault_says_where_it_is_and_what_finds_it() {
@@ -293,6 +294,8 @@ mod tests {
             for test in &fault.found_by {
                 let in_guest = test.starts_with("guest-");
                 assert_eq!(in_guest, fault.is_of_module(), "{}", fault.name);
+                let step = test.split(' ').next().unwrap();
+                assert!(in_guest || c_tests::of_step(step).is_ok(), "{step}");
             }
         }
     }
