@@ -13,6 +13,9 @@ use crate::error::Error;
 use crate::statistics::stopping::StoppingRule;
 use crate::statistics::Direction;
 use crate::vm::GuestSize;
+
+/// A smaller limit is a unit that was forgotten.
+const LIMIT_MIN: u64 = 1 << 20;
 use crate::workload::Workload;
 
 /// A recipe's file is a page or two.
@@ -361,12 +364,17 @@ impl Case {
             }
         }
         for limit in self.limit.iter().chain(&self.full_limit) {
-            if matches!(limit.parse(), Ok(RunSize::OfLimit(_)) | Err(NoRunSize)) {
-                return Err(format!(
-                    "case \"{}\": {limit:?} is no limit; write \"60% of footprint\" or \"181MiB\"",
-                    self.name
-                ));
-            }
+            let what = match limit.parse() {
+                Ok(RunSize::OfLimit(_)) | Err(NoRunSize) => "is no limit",
+                Ok(RunSize::Bytes(bytes)) if bytes < LIMIT_MIN => {
+                    "is less than any program needs (1MiB)"
+                }
+                Ok(_) => continue,
+            };
+            return Err(format!(
+                "case \"{}\": {limit:?} {what}; write \"60% of footprint\" or \"181MiB\"",
+                self.name
+            ));
         }
         Ok(())
     }

@@ -75,6 +75,15 @@ pub enum Error {
         /// What to do instead.
         way_out: &'static str,
     },
+    /// Only a new file is written.
+    #[error(
+        "{} is there already and is kept: name another file, or remove it first",
+        path.display()
+    )]
+    IsThere {
+        /// The file.
+        path: PathBuf,
+    },
     /// The folder is not there.
     #[error(
         "cannot write {}: there is no directory {}; create it first",
@@ -147,7 +156,12 @@ fn create_new(path: &Path, bytes: &[u8], mode: Option<u32>) -> Result<(), Error>
     let failed = |cause| io_error(path, cause);
     let part = written_beside(path, bytes, mode).map_err(failed)?;
     part.persist_noclobber(path)
-        .map_err(|err| failed(err.error))?;
+        .map_err(|err| match err.error.kind() {
+            io::ErrorKind::AlreadyExists => Error::IsThere {
+                path: path.to_owned(),
+            },
+            _ => failed(err.error),
+        })?;
     sync_folder(path).map_err(failed)
 }
 

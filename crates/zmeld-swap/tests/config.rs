@@ -112,8 +112,8 @@ const MISTAKES: &[(&str, &str)] = &[
         "z.toml:3:8: tier.a.size: \"4GB\": GB may be powers of 1000 or of 1024; write GiB",
     ),
     (
-        "[tier.a]\nkind = \"zram\"\nsize = 4096\n",
-        "z.toml:3:8: tier.a.size: is the number 4096; a text is needed: write it in quotes, with its unit if it has one",
+        "[tier.a]\nkind = \"zram\"\nsize = -4096\n",
+        "z.toml:3:8: tier.a.size: \"-4096\" is not a size; write 50%, 4GiB, min(50%, 4GiB), or ufpr for RAM - RAM/4 + RAM/2",
     ),
     (
         "[tier.a]\nkind = \"zram\"\nsize = \"half\"\n",

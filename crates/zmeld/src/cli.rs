@@ -65,7 +65,7 @@ pub enum Command {
     Bench(crate::commands::bench::BenchArgs),
     /// The configuration: check it, show it, take another tool's over
     Config(crate::commands::config::ConfigArgs),
-    /// The configuration for systemd, for NixOS, or as a shell script
+    /// The configuration for systemd or NixOS
     Export(crate::commands::export::ExportArgs),
     /// Write systemd units at boot; systemd calls this
     #[command(hide = true)]
@@ -553,12 +553,36 @@ pub fn definition() -> clap::Command {
     Cli::command()
 }
 
+/// The same for parsing: `--ram -5G` is a wrong size and no unknown option.
+pub fn strict() -> clap::Command {
+    amounts_checked(definition())
+}
+
+/// What stands for an amount in help texts.
+const AMOUNTS: [&str; 9] = [
+    "SIZE", "N", "SECONDS", "PERCENT", "TIME", "TIMES", "RATIO", "MB/S", "PID",
+];
+
+fn amounts_checked(command: clap::Command) -> clap::Command {
+    let is_amount = |arg: &clap::Arg| {
+        let mut names = arg.get_value_names().unwrap_or_default().iter();
+        names.any(|name| AMOUNTS.contains(&name.as_str()))
+    };
+    command
+        .mut_args(|arg| match is_amount(&arg) {
+            true => arg.allow_hyphen_values(true),
+            false => arg,
+        })
+        .mut_subcommands(amounts_checked)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn the_definitions_are_sound() {
+        strict().debug_assert();
         definition().debug_assert();
     }
 

@@ -117,8 +117,22 @@ fn usage_line(rendered: &str, help: &str) -> String {
         }
         said.push_str(line.strip_prefix("error: ").unwrap_or(line));
     }
+    for (theirs, ours) in NUMBERS {
+        said = said.replace(theirs, ours);
+    }
     format!("{said} (see {help})")
 }
+
+/// What the standard library says of a number, and what people say.
+const NUMBERS: [(&str, &str); 4] = [
+    ("invalid digit found in string", "not a whole number"),
+    (
+        "cannot parse integer from empty string",
+        "not a whole number",
+    ),
+    ("number too large to fit in target type", "too large"),
+    ("number too small to fit in target type", "too small"),
+];
 
 /// The help of the command that the arguments name, as far as they name one.
 fn help_of(mut command: clap::Command, arguments: &[OsString]) -> String {
@@ -265,6 +279,11 @@ mod tests {
                  '--help'.\n",
                 "unexpected argument '--bogus' found; tip: a similar argument exists: '--groups' \
                  (see zmeld scan --help)",
+            ),
+            (
+                "error: invalid value 'x' for '--cold <SECONDS>': invalid digit found in string",
+                "invalid value 'x' for '--cold <SECONDS>': not a whole number (see zmeld scan \
+                 --help)",
             ),
             (
                 "error: invalid value 'x' for '--ram <SIZE>': no size\n\nFor more information, \

@@ -21,13 +21,14 @@ mod progress;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::FromArgMatches;
 
 use cli::{Cli, Command};
 
 fn main() -> ExitCode {
     let arguments = commands::generator::arguments(std::env::args_os());
-    let cli = match Cli::try_parse_from(&arguments) {
+    let parsed = cli::strict().try_get_matches_from(&arguments);
+    let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(err) => return exit::refuse(&err, &arguments),
     };

@@ -168,8 +168,19 @@ impl<'t> Open<'t> {
         reader.text(self.node(name)?, &self.key(name), parse)
     }
 
+    /// A whole number needs no quotes: `size = 4294967296` is a size in bytes.
     fn parsed<T: FromStr<Err = String>>(&self, reader: &mut Reader, name: &str) -> Option<T> {
-        self.text(reader, name, str::parse)
+        let node = self.node(name)?;
+        match node.value {
+            Value::Integer(number) => match number.to_string().parse() {
+                Ok(value) => Some(value),
+                Err(why) => {
+                    reader.wrong(&node.place, &self.key(name), why);
+                    None
+                }
+            },
+            _ => self.text(reader, name, str::parse),
+        }
     }
 
     fn named<T: Named>(&self, reader: &mut Reader, name: &str) -> Option<T> {

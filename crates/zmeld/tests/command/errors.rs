@@ -137,6 +137,30 @@ fn wrong_words_are_named_with_what_there_is() {
 }
 
 #[test]
+fn amounts_are_refused_in_words() {
+    let folder = folder();
+    let there = write(folder.path(), "there.toml", b"");
+    for (args, words) in [
+        (&["scan", "--cold", "x"][..], &["not a whole number"][..]),
+        (
+            &["scan", "--ram", "-5G"],
+            &["--ram", "\"-5G\" is not a size"],
+        ),
+        (&["scan", "--cold", "-5"], &["--cold", "-5 is not in 1.."]),
+        (
+            &["plan", "--toml", "--output", str(&there)],
+            &["there.toml is there already", "name another file"],
+        ),
+        (
+            &["bench", "run", "codecs", "--limit", "5", "--", "true"],
+            &["\"5\" is less than any program needs"],
+        ),
+    ] {
+        refuses(args, 2, words);
+    }
+}
+
+#[test]
 fn a_page_that_cannot_be_written_leaves_nothing() {
     let folder = folder();
     let path = write(folder.path(), "pages", &known_pages().bytes);
