@@ -5,14 +5,15 @@
 //! file, and who else may write them, before a word of it is believed; and what root
 //! works on is held open meanwhile ([`Pinned`]).
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Read};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{linkat, openat, renameat_with, unlinkat, AtFlags, Mode, OFlags, RenameFlags};
+use rustix::fs::{linkat, openat, unlinkat, AtFlags, Mode, OFlags, SeekFrom, CWD};
 use rustix::io::Errno;
 
 /// What all may read and only its owner may write.
@@ -257,31 +258,40 @@ impl Pinned {
         Ok(Some(meta))
     }
 
-    /// Makes a file of that name in the same folder, which nothing may have, for its
-    /// owner alone.
+    /// Makes a file without a name in the folder, for its owner alone: it is gone with
+    /// the program, or with power, unless it is given one.
     ///
     /// # Errors
-    /// What the system says.
-    pub fn create_beside(&self, name: &OsStr) -> io::Result<File> {
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
-        let mode = Mode::from_raw_mode(0o600);
-        let made = openat(&self.folder, name, flags | OFlags::CLOEXEC, mode)?;
+    /// What the system says; that the file system has none (`EOPNOTSUPP`).
+    pub fn create_unnamed(&self) -> io::Result<File> {
+        let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
+        let made = openat(&self.folder, ".", flags, Mode::from_raw_mode(0o600))?;
         Ok(File::from(made))
     }
 
-    /// Gives a file of the same folder this name, which nothing may have.
+    /// Gives the name, which nothing may have, to a file made by
+    /// [`Pinned::create_unnamed`].
     ///
     /// # Errors
     /// What the system says.
-    pub fn take_name_of(&self, beside: &OsStr) -> io::Result<()> {
-        let folder = &self.folder;
-        match renameat_with(folder, beside, folder, &self.name, RenameFlags::NOREPLACE) {
-            // File systems that cannot make sure of it.
-            Err(Errno::INVAL | Errno::NOSYS) => {
-                linkat(folder, beside, folder, &self.name, AtFlags::empty())?;
-                Ok(unlinkat(folder, beside, AtFlags::empty())?)
-            }
-            result => Ok(result?),
+    pub fn give_name_to(&self, file: &File) -> io::Result<()> {
+        let open = format!("/proc/self/fd/{}", file.as_raw_fd());
+        linkat(CWD, open, &self.folder, &self.name, AtFlags::SYMLINK_FOLLOW)?;
+        Ok(())
+    }
+
+    /// Whether nothing was ever written into the file: all of it is holes, or blocks
+    /// that were taken and never used. False where the file system does not tell.
+    ///
+    /// # Errors
+    /// What the system says, where nothing has that name, too.
+    pub fn is_unwritten(&self) -> io::Result<bool> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = openat(&self.folder, &self.name, flags, Mode::empty())?;
+        match rustix::fs::seek(&file, SeekFrom::Data(0)) {
+            Err(Errno::NXIO) => Ok(true),
+            Err(Errno::INVAL) => Ok(false),
+            result => Ok(result.map(|_| false)?),
         }
     }
 
@@ -377,19 +387,16 @@ mod tests {
         let path = folder.join("swap");
         let open = |path: &Path| Pinned::open(root, path, Some(me()));
         assert!(open(&path).unwrap().file().is_none());
-        let mut made = open(&path).unwrap().create_beside(OsStr::new("part"));
-        assert_eq!(
-            made.as_mut().unwrap().metadata().unwrap().mode() & 0o777,
-            0o600
-        );
-        open(&path)
-            .unwrap()
-            .take_name_of(OsStr::new("part"))
-            .unwrap();
+        let made = open(&path).unwrap().create_unnamed().unwrap();
+        assert_eq!(made.metadata().unwrap().mode() & 0o777, 0o600);
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+        open(&path).unwrap().give_name_to(&made).unwrap();
+        let taken = open(&path).unwrap().give_name_to(&made).unwrap_err();
+        assert_eq!(taken.kind(), io::ErrorKind::AlreadyExists);
         let pinned = open(&path).unwrap();
         let inode = |pinned: &Pinned| pinned.metadata().unwrap().unwrap().ino();
         let was = inode(&pinned);
-        assert_eq!(was, made.unwrap().metadata().unwrap().ino());
+        assert_eq!(was, made.metadata().unwrap().ino());
         assert!(pinned.secret(me()).unwrap().is_some());
         // Another folder has the name by now, by way of a link.
         fs::create_dir(root.join("other")).unwrap();

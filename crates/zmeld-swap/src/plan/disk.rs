@@ -8,8 +8,8 @@ use crate::config::{
 use crate::error::Error;
 use crate::step::{DeviceRef, Step};
 use crate::steps::{
-    check_device, check_file, check_key_file, check_owner, check_place, signatures, CreateFile,
-    FormatLuks, MakeSwap, SwapOn,
+    check_device, check_file, check_key_file, check_owner, check_place, is_unwritten, signatures,
+    CreateFile, FormatLuks, MakeSwap, SwapOn,
 };
 use zmeld_linux::swaps::SwapArea;
 use zmeld_linux::Host;
@@ -55,7 +55,7 @@ impl Draft<'_> {
             .iter()
             .any(|it| matches!(it.step, Step::CreateFile(_)));
         let makes_header = match &disk.encryption {
-            Encryption::None => disk.format || created,
+            Encryption::None => disk.format || created || self.was_begun(disk),
             _ => true,
         };
         let area = match &disk.encryption {
@@ -96,6 +96,14 @@ impl Draft<'_> {
         };
         steps.add(Step::SwapOn(on), "what RAM cannot hold goes here");
         Ok(())
+    }
+
+    /// Whether zmeld would have made the file, and whoever did wrote nothing into it.
+    fn was_begun(&self, disk: &DiskSwap) -> bool {
+        match &disk.source {
+            Source::File { path, size } => size.is_some() && is_unwritten(self.host, path),
+            Source::Device(_) => false,
+        }
     }
 
     /// What is swapped to already keeps its priority.

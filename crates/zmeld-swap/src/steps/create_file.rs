@@ -1,9 +1,9 @@
 //! A swap file, with all of its blocks.
 //!
-//! It is made under a name that nothing else has, and given its own when it is written
-//! down which file it is: a run that was killed leaves none whose owner is in doubt.
+//! It is made without a name, and given its own when it is written down which file it
+//! is and all of its blocks are there: a run that was killed, and a machine that lost
+//! its power, leave none that is in part there or whose owner is in doubt.
 
-use std::ffi::OsStr;
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::AsFd;
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{pin, thing, Thing};
 use crate::error::Error;
-use crate::identity::{new_uuid, Identity};
+use crate::identity::Identity;
 use crate::step::{left_as_it_is, MadeDevice, Record, Reversible, StepContext};
 use zmeld_linux::Host;
 
@@ -32,9 +32,6 @@ const CANNOT_HOLD_SWAP: [(i64, &str); 9] = [
     (0x6573_5546, "FUSE, which cannot hold a swap file"),
     (0xca45_1a4e, "bcachefs, which cannot hold a swap file"),
 ];
-
-/// So much of a file's name goes into that of its part: names end at 255 bytes.
-const NAME_PART_MAX: usize = 40;
 
 /// Create a swap file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,6 +66,12 @@ pub fn check_place(host: &Host, path: &Path, size_bytes: u64) -> Result<(), Erro
         return Err(no_room(path, size_bytes, room));
     }
     Ok(())
+}
+
+/// Whether a swap file was made and nothing was written into it since, as where power
+/// was lost before it had a header: what is written into it loses nothing.
+pub(crate) fn is_unwritten(host: &Host, path: &Path) -> bool {
+    pin::file(host, path).is_ok_and(|(pinned, _)| pinned.is_unwritten().unwrap_or(false))
 }
 
 /// Refuses an existing file that cannot be swapped to: one that others may read, or
@@ -115,20 +118,19 @@ fn no_room(path: &Path, size_bytes: u64, room: u64) -> Error {
 }
 
 impl CreateFile {
-    /// Makes it under the other name, which nothing that somebody else made has, and
-    /// gives it its own once it is written down which file it is.
-    fn create(&self, context: &mut StepContext<'_>, part: &OsStr) -> Result<(), Error> {
+    /// Gives it its name once it is whole, and written down which file it is.
+    fn create(&self, context: &mut StepContext<'_>) -> Result<(), Error> {
         let host = context.host;
         let pinned = pin::place(host, &self.path)?;
         let failed = |cause: io::Error| self.failed(host, cause);
-        let file = pinned.create_beside(part).map_err(failed)?;
+        let file = pinned.create_unnamed().map_err(failed)?;
         let meta = file.metadata().map_err(failed)?;
         context.remember(Identity {
             file: Some(Identity::file_of(&meta)),
             ..Identity::default()
         })?;
         self.fill(&file).map_err(failed)?;
-        pinned.take_name_of(part).map_err(failed)
+        pinned.give_name_to(&file).map_err(failed)
     }
 
     fn fill(&self, file: &File) -> io::Result<()> {
@@ -150,6 +152,11 @@ impl CreateFile {
                 no_room(&self.path, self.size_bytes, self.room(host).unwrap_or(0))
             }
             io::ErrorKind::AlreadyExists => self.is_there(),
+            io::ErrorKind::Unsupported => Error::NoPlace {
+                path: self.path.clone(),
+                problem: "its file system makes no file without a name (O_TMPFILE)".to_owned(),
+                way_out: "put the file on ext4, XFS or btrfs, or use a partition".to_owned(),
+            },
             _ => Error::io("create", &self.path, cause),
         }
     }
@@ -202,18 +209,15 @@ impl Reversible for CreateFile {
             return Err(self.is_there());
         }
         check_place(context.host, &self.path, self.size_bytes)?;
-        let name = self.path.file_name().unwrap_or_default().to_string_lossy();
-        let short: String = name.chars().take(NAME_PART_MAX).collect();
-        Ok(Some(format!(".{short}.{}", new_uuid()?)))
+        Ok(None)
     }
 
     fn apply(
         &self,
         context: &mut StepContext<'_>,
-        record: &Record,
+        _record: &Record,
     ) -> Result<Option<MadeDevice>, Error> {
-        let part = record.before.as_ref().ok_or_else(|| context.no_device())?;
-        self.create(context, part.as_ref())?;
+        self.create(context)?;
         Ok(None)
     }
 
@@ -223,9 +227,6 @@ impl Reversible for CreateFile {
     }
 
     fn undo(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error> {
-        if let Some(part) = &record.before {
-            remove(context.host, &self.path.with_file_name(part), record)?;
-        }
         match self.found(context.host, record)? {
             Thing::Gone => return Ok(()),
             Thing::Other(why) => {

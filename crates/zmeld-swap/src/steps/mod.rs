@@ -15,6 +15,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 pub use add_device::AddDevice;
+pub(crate) use create_file::is_unwritten;
 pub use create_file::{check_file, check_place, CreateFile};
 pub use crypt::{check_key_file, FormatLuks, Mode, OpenCrypt};
 pub use load_module::LoadModule;
