@@ -18,6 +18,12 @@ use zmeld_swap::Error;
 const BOTH: &str = "accept = [\"lru-inversion\", \"read-ahead\"]\n\
     [tier.fast]\nkind = \"zram\"\nsize = \"64MiB\"\n\
     [tier.d]\nkind = \"disk\"\ndevice = \"/dev/sdc1\"\nformat = true\n";
+const EVERY_STEP: &str =
+    "accept = [\"lru-inversion\", \"read-ahead\", \"unstable-name\", \"zram-with-zswap\"]\n\
+    [tier.fast]\nkind = \"zram\"\nsize = \"64MiB\"\nmemory_limit = \"32MiB\"\ncodec = \"lz4\"\n\
+    [tier.d]\nkind = \"disk\"\ndevice = \"/dev/sdc1\"\nencryption = \"random\"\n\
+    [tier.f]\nkind = \"disk\"\nfile = \"/srv/swap\"\nsize = \"1MiB\"\n\
+    [tunables]\nswappiness = 150\n";
 const FILE: &str = "[tier.d]\nkind = \"disk\"\nfile = \"/srv/swap\"\nsize = \"1MiB\"\n";
 
 fn up_with(machine: &Machine, text: &str, options: &Options) -> Result<Report, Error> {
@@ -195,6 +201,35 @@ fn what_stops_a_unit_keeps_its_file() {
     assert_eq!(report.applied.len(), 1, "{report:?}");
     machine.down().unwrap();
     assert!(!machine.path("/srv/swap").exists());
+}
+
+/// Every kind of step that 0.1.0 wrote down, as it did, is undone. Only which files and
+/// devices they are is this machine's.
+#[test]
+fn the_journal_of_0_1_0_is_undone() {
+    let machine = Machine::on_disk();
+    fs::create_dir_all(machine.path("/srv")).unwrap();
+    let before = machine.snapshot();
+    machine.up(&config(EVERY_STEP)).unwrap();
+    let path = machine.path("/run/zmeld/state.json");
+    let text = fs::read_to_string(&path).unwrap();
+    let today: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let mut then: serde_json::Value =
+        serde_json::from_str(include_str!("journal-0.1.0.json")).unwrap();
+    then["boot"] = today["boot"].clone();
+    let records = then["records"].as_array_mut().unwrap();
+    assert_eq!(records.len(), today["records"].as_array().unwrap().len());
+    for (record, now) in records.iter_mut().zip(today["records"].as_array().unwrap()) {
+        let (record, now) = (record.as_object_mut().unwrap(), now.get("identity"));
+        record.remove("identity");
+        record.extend(now.map(|it| ("identity".to_owned(), it.clone())));
+    }
+    fs::write(&path, then.to_string()).unwrap();
+    machine.down().unwrap();
+    assert!(!path.exists());
+    let mut after = machine.snapshot();
+    after.retain(|path, _| before.contains_key(path));
+    assert_eq!(after, before);
 }
 
 /// Another version may have other keys: what was done is undone all the same.
