@@ -22,7 +22,7 @@ use crate::identity::Identity;
 use crate::journal::Journal;
 pub use crate::plan::{Done, Skipped, StandIn};
 use crate::plan::{Group, Options, Plan};
-use crate::reconcile::{reconcile, Doubt, Reconciliation};
+use crate::reconcile::{reconcile, Change, Doubt, Reconciliation};
 use crate::room::{self, Coming};
 use crate::step::{DeviceRef, Record, Step, StepContext};
 use crate::steps::Area;
@@ -85,7 +85,7 @@ pub fn up(
     run.only_named = plan.only_named;
     run.report.kept = found.kept;
     run.report.stand_ins = plan.stand_ins.clone();
-    if let Err((group, err)) = run.carry_out(plan, &found.removed) {
+    if let Err((group, err)) = run.carry_out(plan, &found) {
         return Err(run.back_out(err, &group));
     }
     run.tell_price();
@@ -310,6 +310,8 @@ struct Run<'a> {
     found: Vec<Record>,
     /// What it took back of that, in the order in which it was applied.
     removed: Vec<Record>,
+    /// What it changed on devices that stay.
+    changed: Vec<Change>,
     /// One of an earlier run that could not be taken back, or only in part.
     torn: Option<Record>,
     /// Whether what the last step was about was left, being somebody else's.
@@ -337,6 +339,7 @@ impl<'a> Run<'a> {
             number: records.iter().map(|it| it.run).max().unwrap_or(0) + 1,
             found: records.iter().filter(|it| it.done).cloned().collect(),
             removed: Vec::new(),
+            changed: Vec::new(),
             torn: None,
             was_left: false,
             of_made: Vec::new(),
@@ -386,14 +389,19 @@ impl Run<'_> {
 
     /// Takes back what the plan does not want, and applies the rest of it. An error
     /// comes with the part of the plan.
-    fn carry_out(&mut self, plan: &Plan, outdated: &[usize]) -> Result<(), (String, Error)> {
-        if !outdated.is_empty() {
+    fn carry_out(&mut self, plan: &Plan, found: &Reconciliation) -> Result<(), (String, Error)> {
+        if !found.removed.is_empty() {
             let noted = self.journal.change(|state| state.complete = false);
             noted.map_err(|err| (String::from("state"), err))?;
         }
-        for &index in outdated.iter().rev() {
+        for &index in found.removed.iter().rev() {
             let group = self.journal.records()[index].group.clone();
             self.take_back(index).map_err(|err| (group, err))?;
+        }
+        for change in &found.changes {
+            let result = self.change(change);
+            result.map_err(|err| (change.group.clone(), err))?;
+            self.changed.push(change.clone());
         }
         for group in &plan.groups {
             let result = match self.apply_group(group) {
@@ -407,6 +415,54 @@ impl Run<'_> {
                 result => result,
             };
             result.map_err(|err| (group.name.clone(), err))?;
+        }
+        Ok(())
+    }
+
+    /// Writes an attribute of a device that stays. It is written down afterwards: a run
+    /// that was killed in between finds that the attribute differs, and writes it again.
+    fn change(&mut self, change: &Change) -> Result<(), Error> {
+        let Some(step) = change.written() else {
+            return Ok(());
+        };
+        if self.is_stopped() {
+            return Err(Error::Interrupted {
+                after: String::new(),
+            });
+        }
+        let group = change.group.as_str();
+        (self.listener)(Event::Applying { group, step: &step });
+        let mut record = Record {
+            group: group.to_owned(),
+            step: step.clone(),
+            done: true,
+            before: None,
+            outcome: None,
+            identity: None,
+            run: 0,
+        };
+        self.context(group, |context| {
+            step.reversible().before(context)?;
+            step.reversible().apply(context, &record)
+        })?;
+        self.journal.change(|state| {
+            let at = |wanted: &Option<Step>| {
+                let is_it = |it: &Record| it.group == group && Some(&it.step) == wanted.as_ref();
+                state.records.iter().position(is_it)
+            };
+            match (at(&change.from), at(&change.behind), &change.to) {
+                (Some(at), _, Some(to)) => state.records[at].step = to.clone(),
+                (Some(at), _, None) => drop(state.records.remove(at)),
+                (None, Some(behind), Some(_)) => {
+                    record.run = state.records[behind].run;
+                    state.records.insert(behind + 1, record);
+                }
+                (None, ..) => {}
+            }
+        })?;
+        match (&change.from, &change.to) {
+            (Some(from), None) => self.report.undone.push(Done::new(group, from)),
+            _ => self.report.applied.push(Done::new(group, &step)),
         }
         Ok(())
     }
@@ -578,6 +634,9 @@ impl Run<'_> {
     }
 
     fn go_back(&mut self) -> Result<(), Error> {
+        while let Some(change) = self.changed.pop() {
+            self.change(&change.reversed())?;
+        }
         for index in (0..self.journal.records().len()).rev() {
             if self.journal.records()[index].run == self.number {
                 self.take_back(index)?;

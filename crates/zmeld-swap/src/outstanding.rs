@@ -370,7 +370,8 @@ impl<'a> Look<'a> {
     fn compare(&mut self, plan: &Plan, found: &Reconciliation) {
         for (group, &in_place) in plan.groups.iter().zip(&found.in_place) {
             let ours = self.ours(&group.name);
-            if in_place < group.steps.len() || in_place < ours.len() {
+            let is_changed = found.changes.iter().any(|it| it.group == group.name);
+            if is_changed || in_place < group.steps.len() || in_place < ours.len() {
                 self.group(group, in_place, &ours);
             }
         }

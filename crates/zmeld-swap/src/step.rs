@@ -356,6 +356,15 @@ impl Step {
         }
     }
 
+    /// What the kernel has where this is not written, of what it changes on a device in
+    /// use; none of anything else.
+    pub(crate) fn as_it_comes(&self) -> Option<Step> {
+        match self {
+            Step::SetAttribute(set) => set.as_it_comes().map(Step::SetAttribute),
+            _ => None,
+        }
+    }
+
     /// What that is set to, for people.
     pub(crate) fn sets_to(&self) -> String {
         match self {

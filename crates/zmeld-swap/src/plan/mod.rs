@@ -19,7 +19,7 @@ use crate::config::{Config, Kind, Problem, Severity, Tier, Trap};
 use crate::error::Error;
 use crate::journal::State;
 use crate::machine::Machine;
-use crate::reconcile::{reconcile, Doubt};
+use crate::reconcile::{reconcile, Change, Doubt};
 use crate::step::{Record, Step};
 use crate::steps::{Area, SetAttribute};
 use zmeld_linux::Host;
@@ -271,7 +271,14 @@ impl Plan {
         let found = reconcile(host, self, records, Doubt::Recorded)?;
         for (group, in_place) in self.groups.iter_mut().zip(&found.in_place) {
             for (at, planned) in group.steps.iter_mut().enumerate() {
-                planned.done |= at < *in_place;
+                let mut changes = found.changes.iter();
+                if changes.any(|it| it.is_of(&group.name, &planned.step)) {
+                    planned
+                        .reason
+                        .push_str("; changed in place, no page leaves the device");
+                } else {
+                    planned.done |= at < *in_place;
+                }
             }
         }
         let removed = found.removed.iter().rev().map(|&index| &records[index]);
@@ -283,6 +290,9 @@ impl Plan {
             }
         }
         self.undone = changes.into_iter().map(Done::of).collect();
+        let dropped = found.changes.iter().filter(|it| it.to.is_none());
+        let of = |it: &Change| Some(Done::new(&it.group, it.from.as_ref()?));
+        self.undone.extend(dropped.filter_map(of));
         Ok(())
     }
 

@@ -177,6 +177,17 @@ impl SetAttribute {
         }
     }
 
+    /// What the kernel has where this is not written, of what it changes on a device in
+    /// use; none of anything else.
+    pub(crate) fn as_it_comes(&self) -> Option<SetAttribute> {
+        match self {
+            SetAttribute::MemoryLimit(_) => Some(SetAttribute::MemoryLimit(0)),
+            SetAttribute::Meld(_) => Some(SetAttribute::Meld(MeldMode::Off)),
+            SetAttribute::CheckWrites(_) => Some(SetAttribute::CheckWrites(CheckWrites::Auto)),
+            _ => None,
+        }
+    }
+
     /// What is written; nothing for a device, whose path is not known yet.
     fn text(&self) -> String {
         match self {

@@ -31,8 +31,8 @@ fn a_plan_says_what_up_does() {
     let machine = Machine::new();
     agrees(&machine, RAM);
     agrees(&machine, RAM);
-    // Another limit: the device is made anew, and the plan says so.
-    let limited = RAM.replace("25%", "30%");
+    // Another size: the device is made anew, and the plan says so.
+    let limited = RAM.replace("50%", "40%");
     let plan = machine.plan(&config(&limited)).unwrap();
     assert!(plan
         .undone
@@ -55,6 +55,76 @@ fn a_plan_says_what_up_does() {
     agrees(&machine, "[tunables]\nswappiness = 120\n");
     agrees(&machine, RAM);
     machine.down().unwrap();
+}
+
+/// What the kernel changes while a device is in use is changed there, back and forth,
+/// added and left out; the area stays on.
+#[test]
+fn a_limit_is_changed_in_place() {
+    let machine = Machine::new();
+    agrees(&machine, RAM);
+    let swaps = machine.text("/proc/swaps");
+    let limit = || {
+        let stat = machine.text("/sys/block/zram1/mm_stat");
+        stat.split_whitespace()
+            .nth(3)
+            .unwrap()
+            .parse::<u64>()
+            .unwrap()
+    };
+    let first = limit();
+    let without = RAM.replace("memory_limit = \"25%\"\n", "");
+    for (text, share) in [
+        (RAM.replace("25%", "50%"), 2),
+        (without.clone(), 0),
+        (RAM.to_owned(), 1),
+    ] {
+        let plan = machine.plan(&config(&text)).unwrap();
+        let steps = plan.groups.iter().flat_map(|group| &group.steps);
+        let open: Vec<_> = steps.filter(|it| !it.done).collect();
+        assert_eq!(open.len() + plan.undone.len(), 1, "{plan:?}");
+        for planned in open {
+            assert!(planned.reason.ends_with("no page leaves the device"));
+        }
+        agrees(&machine, &text);
+        assert_eq!(limit(), share * first);
+        assert_eq!(machine.text("/proc/swaps"), swaps);
+    }
+    // Changed by hand, it is put back.
+    machine.put("/sys/block/zram1/mm_stat", "0 0 0 4096 0 0 0 0 0\n");
+    assert!(!machine.plan(&config(RAM)).unwrap().is_done());
+    agrees(&machine, RAM);
+    assert_eq!(limit(), first);
+    assert_eq!(machine.text("/proc/swaps"), swaps);
+    machine.down().unwrap();
+}
+
+/// Where a later step fails, the limit is what it was before.
+#[test]
+fn a_limit_that_was_changed_goes_back_with_the_rest() {
+    let machine = Machine::on_disk();
+    machine.up(&config(RAM)).unwrap();
+    let before = machine.snapshot();
+    let steps = || {
+        let state = State::read(&machine.host()).unwrap().unwrap();
+        let records = state.records.into_iter();
+        records.map(|it| (it.group, it.step)).collect::<Vec<_>>()
+    };
+    let recorded = steps();
+    machine.refuse_swapon("/srv/swap");
+    std::fs::create_dir_all(machine.path("/srv")).unwrap();
+    for text in [
+        RAM.replace("25%", "30%"),
+        RAM.replace("memory_limit = \"25%\"\n", ""),
+    ] {
+        let text = format!(
+            "accept = [\"lru-inversion\"]\n{text}[tier.d]\nkind = \"disk\"\n\
+             file = \"/srv/swap\"\nsize = \"1MiB\"\n"
+        );
+        machine.up(&config(&text)).unwrap_err();
+        assert_eq!(machine.snapshot(), before);
+        assert_eq!(steps(), recorded);
+    }
 }
 
 /// What is as wanted already is no step, whoever set it, and stays as it is.
