@@ -128,7 +128,11 @@ fn count(log: &Log, flavour: Flavour, counts: &mut BTreeMap<Place, Count>) -> Re
         bail!("gcov fails: see {}", workspace::shown(log.path()));
     }
     for line in ran.text.lines().filter(|line| line.starts_with('{')) {
-        add(&serde_json::from_str(line)?, counts);
+        // What gcov has to say of an object follows its counts.
+        let object = serde_json::Deserializer::from_str(line).into_iter().next();
+        if let Some(object) = object {
+            add(&object?, counts);
+        }
     }
     Ok(())
 }
