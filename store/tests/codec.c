@@ -514,6 +514,34 @@ static void run_rare_instructions(void)
 		cases_failed++;
 }
 
+/*
+ * Letters without a match, then the same once more: no part of the block that begins
+ * with a match may be charged with all that stands before it.
+ */
+static void run_late_match(void)
+{
+	const struct zm_codec_ops *ops = zm_codec_find("zword");
+	struct zm_codec_params params = { .level = ops->level_min };
+	static u8 page[ZM_PAGE_SIZE], object[2 * ZM_PAGE_SIZE];
+	const size_t first = ZM_PAGE_SIZE * 5 / 8;
+	size_t size = sizeof(object);
+	void *ctx;
+
+	if (ZM_PAGE_SIZE != 4096)
+		return;
+	for (size_t i = 0; i < first; i++)
+		page[i] = (u8)(' ' + random_below(64));
+	memcpy(page + first, page, sizeof(page) - first);
+	if (ops->params_setup(&params) || ops->context_create(&params, &ctx) ||
+	    ops->compress(ctx, &params, page, sizeof(page), object, &size))
+		abort();
+	ops->context_destroy(ctx);
+	ops->params_release(&params);
+	printf("zword: a late match: %zu bytes\n", size);
+	if (size >= ZM_PAGE_SIZE * 6 / 8)
+		cases_failed++;
+}
+
 #ifdef TEST_LIBLZO2
 /* liblzo2 reads what lzo writes, and lzo what liblzo2 writes, 999 included. */
 static bool check_liblzo2(struct bed *bed, const struct page *page)
@@ -580,6 +608,7 @@ int main(int argc, char **argv)
 
 	run_names();
 	run_rare_instructions();
+	run_late_match();
 	for (size_t i = 0; i < zm_codec_count; i++) {
 		const struct zm_codec_ops *ops = zm_codecs[i];
 

@@ -134,6 +134,12 @@ static inline u32 zword_reader_used(const struct zword_reader *reader)
 	return reader->at + (zword_reader_taken(reader) + 7) / 8;
 }
 
+/* The entry of a table of so many, a power of two, by the bits that come next. */
+static inline u32 zword_entry(const u16 *entries, u32 size, u64 bits)
+{
+	return entries[bits & (size - 1)];
+}
+
 struct zword_writer {
 	u64 bits;
 	u32 count;

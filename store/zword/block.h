@@ -180,8 +180,8 @@ struct zword_part {
 struct zword_budget {
 	u32 spent;
 	u32 check;	/* where to look next, in bytes of the page */
-	u32 fair;	/* what may be spent by then */
-	u32 quarter;	/* the limit's bits for a quarter of the block */
+	u32 from;
+	u32 limit;	/* of the whole block, in bits */
 };
 
 static inline void zword_budget_start(struct zword_budget *budget,
@@ -189,21 +189,22 @@ static inline void zword_budget_start(struct zword_budget *budget,
 {
 	budget->spent = 0;
 	budget->check = part->from + ZWORD_BLOCK_SIZE / 4;
-	budget->quarter = part->limit * 8 / 4;
-	budget->fair = budget->quarter;
+	budget->from = part->from;
+	budget->limit = part->limit * 8;
 }
 
 /*
- * At a check, with so many bits spent. False: it is not worth going on. The begin
- * of a block costs more than its rest: an eighth of a quarter is allowed.
+ * At or behind a check, with so many bits spent. False: it is not worth going on. The
+ * begin of a block costs more than its rest: an eighth of a quarter is allowed.
  */
-static inline bool zword_budget_left(struct zword_budget *budget, u32 bits)
+static inline bool zword_budget_left(struct zword_budget *budget, u32 at,
+				     u32 bits)
 {
-	bool is_left = bits <= budget->fair + budget->quarter / 8;
+	u32 done = at - budget->from;
 
-	budget->check += ZWORD_BLOCK_SIZE / 4;
-	budget->fair += budget->quarter;
-	return is_left;
+	budget->check = at + ZWORD_BLOCK_SIZE / 4;
+	return bits <= budget->limit / ZWORD_BLOCK_SIZE * done +
+		       budget->limit / 32;
 }
 
 /*

@@ -75,8 +75,8 @@ static __always_inline bool token_read(const struct zword_word_decoder *tables,
 {
 	u32 context = half->context & ZWORD_ENTRY_CONTEXT, entry;
 
-	entry = codes[context * (ZWORD_TOKEN_CODES >> ZWORD_ENTRY_CONTEXT_SHIFT) +
-		      (half->reader.bits & (ZWORD_TOKEN_CODES - 1))];
+	codes += context * (ZWORD_TOKEN_CODES >> ZWORD_ENTRY_CONTEXT_SHIFT);
+	entry = zword_entry(codes, ZWORD_TOKEN_CODES, half->reader.bits);
 	zword_skip(&half->reader, entry & ZWORD_ENTRY_SKIP);
 	if (entry >> ZWORD_ENTRY_SHIFT == ZWORD_ESCAPE) {
 		/*
@@ -91,7 +91,7 @@ static __always_inline bool token_read(const struct zword_word_decoder *tables,
 		return true;
 	}
 	half->context = entry;
-	symbol_put(half, &tables->symbol[entry >> ZWORD_ENTRY_SHIFT]);
+	symbol_put(half, zword_word_symbol(tables, entry));
 	return true;
 }
 
@@ -142,8 +142,8 @@ static noinline bool tokens_read(const struct zword_word_decoder *tables,
 static inline void literal_read(const struct zword_word_set *tables,
 				struct zword_reader *lane, u8 *literal)
 {
-	u32 entry = tables->literal[*literal][lane->bits &
-					      (ZWORD_LITERAL_CODES - 1)];
+	u32 entry = zword_entry(tables->literal[*literal],
+				ZWORD_LITERAL_CODES, lane->bits);
 
 	zword_skip(lane, entry & ZWORD_ENTRY_SKIP);
 	*literal = (u8)(entry >> ZWORD_ENTRY_SHIFT);
@@ -259,19 +259,6 @@ struct making {
 /* A word and what is always made of its run. */
 #define RUN_SHORT	3u
 
-static __always_inline const struct zword_mask *
-mask_of(const struct making *making, const struct zword_step *step)
-{
-	return (const void *)((const u8 *)making->tables->mask + step->mask);
-}
-
-static __always_inline const struct zword_reference *
-reference_of(const struct making *making, const struct zword_step *step)
-{
-	return (const void *)((const u8 *)making->tables->reference +
-			      step->reference);
-}
-
 static inline u64 word_before(const u8 *page, unsigned long at,
 			      unsigned long back, u32 width)
 {
@@ -292,8 +279,9 @@ static __always_inline u64 spread(const struct zword_mask *mask,
 static noinline bool word_make(struct making *making,
 			       const struct zword_step *step, u32 width)
 {
-	const struct zword_reference *kind = reference_of(making, step);
-	const struct zword_mask *mask = mask_of(making, step);
+	const struct zword_reference *kind =
+		zword_reference_of(making->tables, step);
+	const struct zword_mask *mask = zword_mask_of(making->tables, step);
 	u64 word = spread(mask, making->literal), reference;
 	unsigned long end = making->at + step->advance, back;
 	u8 *page = making->page;
@@ -390,8 +378,9 @@ static __always_inline bool long_make(struct making *making, u64 keep, u32 width
 static __always_inline bool token_make(struct making *making,
 				       const struct zword_step *step, u32 width)
 {
-	const struct zword_reference *kind = reference_of(making, step);
-	const struct zword_mask *mask = mask_of(making, step);
+	const struct zword_reference *kind =
+		zword_reference_of(making->tables, step);
+	const struct zword_mask *mask = zword_mask_of(making->tables, step);
 	const u8 *offset = making->literal + mask->count, *from;
 	u8 *to = making->page + making->at;
 	unsigned long back, twice;

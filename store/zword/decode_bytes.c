@@ -18,7 +18,8 @@ static inline u32 literal_read(const struct zword_byte_set *tables,
 			       u8 *literal)
 {
 	u32 class = (before & ZWORD_ENTRY_CLASS) >> 4;
-	u32 entry = tables->table[class][lane->bits & (ZWORD_LITERAL_CODES - 1)];
+	u32 entry = zword_entry(tables->table[class], ZWORD_LITERAL_CODES,
+				lane->bits);
 
 	zword_skip(lane, entry & ZWORD_ENTRY_LENGTH);
 	*literal = (u8)(entry >> ZWORD_ENTRY_SHIFT);
@@ -82,8 +83,8 @@ static int literals_read(const struct zword_byte_set *tables, u8 *literal,
 static inline u32 byte_read(const struct zword_byte_set *tables,
 			    struct zword_reader *reader, u32 table)
 {
-	u32 entry = tables->table[table][reader->bits &
-					 (ZWORD_LITERAL_CODES - 1)];
+	u32 entry = zword_entry(tables->table[table], ZWORD_LITERAL_CODES,
+				reader->bits);
 
 	zword_skip(reader, entry & ZWORD_ENTRY_LENGTH);
 	return entry >> ZWORD_ENTRY_SHIFT;
@@ -124,8 +125,8 @@ static inline u32 count_read(const struct zword_byte_set *tables,
 			     struct counts *counts)
 {
 	u32 told = -(u32)symbol->is_long, in_literals = -(u32)symbol->is_literals;
-	u32 entry = tables->table[ZWORD_BYTE_LENGTH]
-				 [reader->bits & (ZWORD_LITERAL_CODES - 1)];
+	u32 entry = zword_entry(tables->table[ZWORD_BYTE_LENGTH],
+				ZWORD_LITERAL_CODES, reader->bits);
 	u32 more = entry >> ZWORD_ENTRY_SHIFT & told;
 
 	zword_skip(reader, entry & ZWORD_ENTRY_LENGTH & told);
@@ -144,8 +145,8 @@ static inline u32 offset_read(const struct zword_byte_set *tables,
 {
 	u32 is_far = match == ZWORD_MATCH_FAR;
 	u32 told = -(u32)(match >= ZWORD_MATCH_NEAR);
-	u32 entry = tables->table[ZWORD_BYTE_NEAR + is_far]
-				 [numbers->bits & (ZWORD_LITERAL_CODES - 1)];
+	u32 entry = zword_entry(tables->table[ZWORD_BYTE_NEAR + is_far],
+				ZWORD_LITERAL_CODES, numbers->bits);
 	u32 offset = entry >> ZWORD_ENTRY_SHIFT;
 	u32 low;
 
@@ -179,9 +180,10 @@ static int tokens_read(const struct zword_byte_decoder *tables,
 		stop = (u32)(end - sequence) < TOKENS_A_REFILL ? end :
 						sequence + TOKENS_A_REFILL;
 		for (; sequence < stop; sequence++) {
-			entry = set->token[tokens.bits & (ZWORD_BYTE_CODES - 1)];
+			entry = zword_entry(set->token, ZWORD_BYTE_CODES,
+					    tokens.bits);
 			zword_skip(&tokens, entry & ZWORD_ENTRY_LENGTH);
-			symbol = &tables->symbol[entry >> ZWORD_ENTRY_SHIFT];
+			symbol = zword_byte_symbol(tables, entry);
 			if (count_read(set, &others, symbol, &counts) >=
 			    symbol->more_from) {
 				struct zword_reader reader = others;

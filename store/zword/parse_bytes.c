@@ -243,7 +243,7 @@ bool zword_bytes_parse(struct zword_encoding *work,
 		if (!match_take(&scan, parsed, &match))
 			return false;
 		if (scan.at >= budget.check &&
-		    !zword_budget_left(&budget, budget.spent))
+		    !zword_budget_left(&budget, scan.at, budget.spent))
 			return false;
 	}
 	rest_put(&scan, parsed);

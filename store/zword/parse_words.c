@@ -403,7 +403,8 @@ static __always_inline bool parse(const struct zword_word_encoder *tables,
 			look_at(&scan, &choice, width);
 		}
 		if (scan.at >= budget.check &&
-		    !zword_budget_left(&budget, budget.spent / COST_BIT))
+		    !zword_budget_left(&budget, scan.at,
+				       budget.spent / COST_BIT))
 			return false;
 	}
 	parsed->spent = budget.spent / COST_BIT;

@@ -275,6 +275,33 @@ static inline u32 zword_group(u32 kind)
 	       kind == ZWORD_LINEAR ? 3 : 2;
 }
 
+/* What a decoder looks up: the symbol of an entry, and what a step speaks of. */
+static inline const struct zword_byte_symbol *
+zword_byte_symbol(const struct zword_byte_decoder *tables, u32 entry)
+{
+	return &tables->symbol[entry >> ZWORD_ENTRY_SHIFT];
+}
+
+static __always_inline const struct zword_symbol *
+zword_word_symbol(const struct zword_word_decoder *tables, u32 entry)
+{
+	return &tables->symbol[entry >> ZWORD_ENTRY_SHIFT];
+}
+
+static __always_inline const struct zword_mask *
+zword_mask_of(const struct zword_word_decoder *tables,
+	      const struct zword_step *step)
+{
+	return (const void *)((const u8 *)tables->mask + step->mask);
+}
+
+static __always_inline const struct zword_reference *
+zword_reference_of(const struct zword_word_decoder *tables,
+		   const struct zword_step *step)
+{
+	return (const void *)((const u8 *)tables->reference + step->reference);
+}
+
 /* Of any token. */
 void zword_symbol_of(const struct zword_word_decoder *decoder, u32 token,
 		     struct zword_symbol *symbol);

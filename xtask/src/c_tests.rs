@@ -72,8 +72,9 @@ const TESTS: &[CTest] = &[
         flavour: Flavour::Address,
         about: "the same under the address and undefined-behaviour sanitizers",
         runs: |scope, seed| match scope {
+            TestScope::Quick => round_trip_runs(seed, 10_000),
+            TestScope::Default => round_trip_runs(seed, ROUND_TRIP_CHECKED),
             TestScope::Long => round_trip_runs(seed, 3_000_000),
-            _ => round_trip_runs(seed, ROUND_TRIP_CHECKED),
         },
         in_quick: false,
     },

@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use crate::apt::{Reason, Suite};
+use crate::c_build;
 use crate::kernels::Arch;
 use crate::process::Log;
 use crate::step::{Tally, TestScope};
@@ -51,43 +52,48 @@ const CHECKS: &[&str] = &[
     "--unwinding-assertions",
     "--bounds-check",
     "--pointer-check",
+    "--slice-formula",
     "--object-bits",
     "12",
 ];
 
-/// One function of `store/tests/proofs`.
+/// One `PROOF(name, block, block_long, loops)` of `store/tests/proofs/FILE.c`.
 struct Proof {
-    file: &'static str,
-    function: &'static str,
-    /// The bytes of zword's block. A loop is followed two times more, at most.
-    bound: u32,
-    /// The same where `--long`.
-    bound_long: u32,
+    file: PathBuf,
+    name: String,
+    /// The bytes of zword's block, and with `--long`.
+    blocks: [u32; 2],
+    /// How often a loop is followed in the smaller one.
+    loops: u32,
 }
 
-const PROOFS: &[Proof] = &[
-    proof("bits", "fields_come_back", 16, 16),
-    proof("bits", "writer_keeps_to_its_capacity", 16, 16),
-    proof("bits", "reader_keeps_to_its_object", 16, 16),
-    proof("matches", "match_find_looks_back", 32, 64),
-    proof("matches", "match_extend_keeps_the_match", 32, 48),
-    proof("matches", "match_take_goes_on", 32, 64),
-    proof("matches", "best_find_looks_back", 24, 32),
-    proof("runs", "run_of_keeps_to_the_block", 32, 128),
-    proof("runs", "zeros_of_keeps_to_the_block", 32, 128),
-    proof("shares", "pin_adds_one", 8, 8),
-    proof("shares", "unpin_frees_the_last", 8, 8),
-    proof("shares", "take_counts_one", 8, 8),
-    proof("index", "index_keeps_to_its_table", 32, 32),
-];
-
-const fn proof(file: &'static str, function: &'static str, bound: u32, bound_long: u32) -> Proof {
-    Proof {
-        file,
-        function,
-        bound,
-        bound_long,
+/// All of them.
+fn proofs() -> Result<Vec<Proof>> {
+    let mut proofs = Vec::new();
+    for file in workspace::files(&c_build::tests_folder().join("proofs"), "c")? {
+        for line in std::fs::read_to_string(&file)?.lines() {
+            let Some(line) = line.strip_prefix("PROOF(") else {
+                continue;
+            };
+            let unclear = || format!("{}: PROOF({line}", workspace::shown(&file));
+            let words: Vec<&str> = line.trim_end_matches(')').split(", ").collect();
+            let numbers: Vec<u32> = words
+                .iter()
+                .skip(1)
+                .map(|word| word.parse().with_context(unclear))
+                .collect::<Result<_>>()?;
+            let &[block, block_long, loops] = &numbers[..] else {
+                anyhow::bail!(unclear());
+            };
+            proofs.push(Proof {
+                file: file.clone(),
+                name: words[0].to_owned(),
+                blocks: [block, block_long],
+                loops,
+            });
+        }
     }
+    Ok(proofs)
 }
 
 /// CBMC, unpacked; if it cannot be had here, why.
@@ -111,10 +117,8 @@ fn cbmc(log: &Log) -> Result<std::result::Result<PathBuf, Reason>> {
 impl Proof {
     fn command(&self, root: &Path, scope: TestScope) -> Command {
         let store = workspace::root().join("store");
-        let bound = match scope {
-            TestScope::Long => self.bound_long,
-            _ => self.bound,
-        };
+        let block = self.blocks[usize::from(scope == TestScope::Long)];
+        let loops = self.loops + block - self.blocks[0];
         let libraries = root.join(LIBRARIES);
         let mut command = Command::new(libraries.join("ld-linux-x86-64.so.2"));
         command
@@ -125,16 +129,16 @@ impl Proof {
                 root.join("usr/lib").display()
             ))
             .arg(root.join("usr/bin/cbmc"))
-            .arg(store.join(format!("tests/proofs/{}.c", self.file)))
-            .args(["--function", self.function])
+            .arg(&self.file)
+            .args(["--function", &self.name])
             .arg("-I")
             .arg(store.join("include"))
             .arg("-I")
             .arg(store.join("port/user"))
-            .arg(format!("-DZWORD_BLOCK_SIZE={bound}u"))
+            .arg(format!("-DZWORD_BLOCK_SIZE={block}u"))
             .args(LIMITS)
             .args(CHECKS)
-            .args(["--unwind", &(bound + 2).to_string()]);
+            .args(["--unwind", &loops.to_string()]);
         command
     }
 }
@@ -150,10 +154,10 @@ pub fn test(log: &Log, scope: TestScope) -> Result<Tally> {
         _ => LIMIT,
     };
     let mut tally = Tally::default();
-    for proof in PROOFS {
+    for proof in proofs()? {
         let begin = Instant::now();
         let ran = log.run(&mut proof.command(&root, scope), limit)?;
-        let name = format!("{}: {}", proof.file, proof.function);
+        let name = format!("{}: {}", workspace::stem(&proof.file), proof.name);
         log.note(&format!("{name}: {} s", begin.elapsed().as_secs()))?;
         tally.add(Tally::of(
             STEP,

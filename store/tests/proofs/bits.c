@@ -11,7 +11,7 @@
 #define ROOM	12u
 
 /* Fields of any widths and bits, into any capacity: within it, and back again. */
-void fields_come_back(void)
+PROOF(fields_come_back, 16, 16, 18)
 {
 	struct zword_writer writer = { .bits = 0 };
 	struct zword_reader reader;
@@ -41,7 +41,7 @@ void fields_come_back(void)
 }
 
 /* No byte at or behind the capacity is written. */
-void writer_keeps_to_its_capacity(void)
+PROOF(writer_keeps_to_its_capacity, 16, 16, 18)
 {
 	struct zword_writer writer = {
 		.bits = nondet_u64(), .count = nondet_u32(), .at = nondet_u32(),
@@ -62,7 +62,7 @@ void writer_keeps_to_its_capacity(void)
 }
 
 /* A reader in any state reads within its object, and 56 bits are there. */
-void reader_keeps_to_its_object(void)
+PROOF(reader_keeps_to_its_object, 16, 16, 18)
 {
 	u8 object[ROOM];
 	u32 size = nondet_u32(), at = nondet_u32();

@@ -32,7 +32,7 @@ static struct zm_index any_index(u64 count)
 	return index;
 }
 
-void index_keeps_to_its_table(void)
+PROOF(index_keeps_to_its_table, 32, 32, 34)
 {
 	u64 count = nondet_u64(), slot = nondet_u64(), found[ZM_INDEX_WAYS];
 	u32 fingerprint = nondet_u32(), k, looked;

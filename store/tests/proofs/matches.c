@@ -103,7 +103,7 @@ static void match_prove(const struct scan *scan, const struct match *match)
 }
 
 /* What match_find() leaves is before where it is. */
-void match_find_looks_back(void)
+PROOF(match_find_looks_back, 32, 64, 34)
 {
 	struct scan scan = any_scan();
 	struct match match;
@@ -116,7 +116,7 @@ void match_find_looks_back(void)
 }
 
 /* From any match that was found, on a page that is another one by now. */
-void match_extend_keeps_the_match(void)
+PROOF(match_extend_keeps_the_match, 32, 48, 34)
 {
 	struct scan scan = any_scan();
 	struct match match = { .start = nondet_u32(), .from = nondet_u32() };
@@ -129,7 +129,7 @@ void match_extend_keeps_the_match(void)
 }
 
 /* From any match that was extended: the parse goes on, and behind it. */
-void match_take_goes_on(void)
+PROOF(match_take_goes_on, 32, 64, 34)
 {
 	struct scan scan = any_scan(), before = scan;
 	struct match match = {
@@ -157,7 +157,7 @@ void match_take_goes_on(void)
 static u16 before_of[ZWORD_BLOCK_SIZE];
 
 /* The best of all places that a chain of any links leads to. */
-void best_find_looks_back(void)
+PROOF(best_find_looks_back, 24, 32, 26)
 {
 	struct scan scan = any_scan();
 	u32 from = scan.end - ZWORD_BLOCK_SIZE, k;

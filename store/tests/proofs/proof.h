@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What the proofs share. Each function of these files whose name stands in
- * xtask/src/proofs.rs is one; CBMC looks at all its paths, with all values of what
+ * What the proofs share. Each PROOF() of these files is one; CBMC looks at all its paths, with all values of what
  * nondet_*() give, and at each access whether it is in bounds. The sources are included
  * as they are.
  */
@@ -9,6 +8,13 @@
 #define ZM_TESTS_PROOF_H
 
 #include <zm_home.h>
+
+/*
+ * A proof; xtask reads this line. block, block_long: the bytes of zword's block, and
+ * with --long; loops: how often a loop may go round, with --long as many more as the
+ * block has.
+ */
+#define PROOF(name, block, block_long, loops)	void name(void)
 
 /* Any value, another one at each call: CBMC makes it so where there is no body. */
 u8 nondet_u8(void);

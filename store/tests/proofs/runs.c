@@ -51,7 +51,7 @@ static void run_prove(const struct scan *scan, u32 run, u32 width)
 	prove(scan->at + run <= scan->end);
 }
 
-void run_of_keeps_to_the_block(void)
+PROOF(run_of_keeps_to_the_block, 32, 128, 34)
 {
 	u32 width = nondet_bool() ? 8 : 4;
 	struct scan scan = any_scan(width);
@@ -59,7 +59,7 @@ void run_of_keeps_to_the_block(void)
 	run_prove(&scan, run_of(&scan, width), width);
 }
 
-void zeros_of_keeps_to_the_block(void)
+PROOF(zeros_of_keeps_to_the_block, 32, 128, 34)
 {
 	u32 width = nondet_bool() ? 8 : 4;
 	struct scan scan = any_scan(width);

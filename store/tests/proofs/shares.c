@@ -7,7 +7,7 @@
 
 #include "../../core/share.c"
 
-static u32 objects_freed, shares_freed;
+static u32 objects_freed, shares_freed, blocks_freed;
 
 /* The port, as far as it is called. */
 __thread u32 zm_port_lane = 1;
@@ -36,6 +36,13 @@ void zm_port_small_free(void *memory, size_t size)
 	shares_freed++;
 }
 
+void zm_block_free(struct zm_store *store, u64 block)
+{
+	(void)store;
+	(void)block;
+	blocks_freed++;
+}
+
 static u32 pins_of(const struct zm_share *share)
 {
 	return share->state / ZM_SHARE_PIN;
@@ -58,7 +65,7 @@ static struct zm_share any_share(void)
 }
 
 /* A pin is one more, and nothing else; where the object is not here, nothing. */
-void pin_adds_one(void)
+PROOF(pin_adds_one, 8, 8, 10)
 {
 	struct zm_share share = any_share(), before = share;
 	struct zm_object object;
@@ -73,7 +80,7 @@ void pin_adds_one(void)
 }
 
 /* The last pin of an orphan frees its object, once; the last user the share. */
-void unpin_frees_the_last(void)
+PROOF(unpin_frees_the_last, 8, 8, 10)
 {
 	struct zm_share share = any_share(), before = share;
 	static struct zm_store store;
@@ -88,7 +95,7 @@ void unpin_frees_the_last(void)
 }
 
 /* A slot joins what is here and not full, and the count is one more then. */
-void take_counts_one(void)
+PROOF(take_counts_one, 8, 8, 10)
 {
 	struct zm_share share = any_share(), before = share;
 	static struct zm_counters counters;
@@ -105,4 +112,55 @@ void take_counts_one(void)
 						before.state));
 	if (joins)
 		prove(zm_content_share(content) == &share);
+}
+
+/* Nothing but these moves; what is freed is freed once. */
+static void share_prove(const struct zm_share *share,
+			const struct zm_share *before, u32 count, u32 held)
+{
+	bool backed = before->state & ZM_SHARE_BACKED;
+	bool orphan = !count, gone = orphan && !held && !pins_of(before);
+
+	prove(share->count == count && share->held == held);
+	prove(share->state == before->state && share->place == before->place);
+	prove(shares_freed == gone);
+	prove(blocks_freed == (gone && backed));
+	prove(objects_freed == (orphan && before->count && !backed &&
+				!pins_of(before)));
+}
+
+/* The last slot frees the object that nobody reads, and the share that nobody holds. */
+PROOF(release_takes_one_slot, 8, 8, 10)
+{
+	struct zm_share share = any_share(), before = share;
+	static struct zm_counters counters;
+	struct zm_store store = { .counters = &counters };
+	u32 freed;
+
+	assume(before.count);
+	freed = zm_share_release(&store, &share);
+	share_prove(&share, &before, before.count - 1, before.held);
+	prove(freed == (share.count || (before.state & ZM_SHARE_BACKED) ?
+			0 : before.size));
+}
+
+/* Who holds a share may put it once, and the last of an orphan frees it. */
+PROOF(put_undoes_hold, 8, 8, 10)
+{
+	struct zm_share share = any_share(), before = share;
+	static struct zm_counters counters;
+	struct zm_store store = { .counters = &counters };
+	bool holds = nondet_bool();
+
+	assume(before.held < ~0u && (holds || before.held));
+	zm_share_lock(&share);
+	if (holds) {
+		zm_share_hold(&store, &share);
+		prove(share.held == before.held + 1);
+		prove(share.count == before.count);
+		prove(share.state == (before.state | 1));
+	}
+	zm_share_put(&store, &share);
+	share_prove(&share, &before, before.count,
+		    before.held - (holds ? 0 : 1));
 }
