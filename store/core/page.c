@@ -122,7 +122,8 @@ static int write_fingerprinted(struct zm_store *store, u64 index,
 	page = stream->copy;
 	fingerprint = zm_fingerprint(store->key, page);
 	zm_slot_prefetch(store, &store->slots[index]);
-	if (mode < ZM_MELD_AUTO ||
+	/* Once a write: with room of its own it has looked for its twin before. */
+	if (mode < ZM_MELD_AUTO || room->handle.value ||
 	    !zm_inline_meld(store, stream, index, page, fingerprint)) {
 		err = write_unique(store, stream, index, page,
 				   ZM_STATE_FINGERPRINTED, fingerprint);

@@ -202,7 +202,7 @@ static bool share_start(struct recompression *run, struct attempt *attempt)
 	if (fits) {
 		zm_object_copy(run->store, zm_share_object(share),
 			       run->stream->packed, &attempt->copy);
-		zm_share_mark(share, ZM_SHARE_IDLE, 0);
+		zm_share_mark(share, ZM_SHARE_IDLE_MASK, 0);
 		zm_share_hold(run->store, share);
 		attempt->share = share;
 	}

@@ -69,7 +69,7 @@ static bool share_join(struct zm_store *store, struct zm_share *share,
 		return false;
 	share->count++;
 	if (!(flags & ZM_STATE_IDLE))
-		zm_share_mark(share, ZM_SHARE_IDLE, 0);
+		zm_share_mark(share, ZM_SHARE_IDLE_MASK, 0);
 	zm_count(&counters->pages_shared);
 	zm_counter_add(&counters->bytes_melded, share->size);
 	if (share->size == ZM_PAGE_SIZE)
@@ -300,7 +300,7 @@ static void share_set(struct zm_share *share, struct zm_object object, u32 set)
 	share->place = object.handle.value;
 	share->size = object.size;
 	zm_share_mark(share, ZM_STATE_PRIORITY_MASK | ZM_SHARE_TRIED_MASK |
-			     ZM_SHARE_IDLE,
+			     ZM_SHARE_IDLE_MASK,
 		      set | object.priority << ZM_STATE_PRIORITY_SHIFT);
 }
 

@@ -8,8 +8,8 @@
  * block. `state` packs, under the lock in its bit 0:
  *
  *   31..10  9..8   7..6      5     4        3        2        1       0
- *   pins    tried  priority  idle  incom-   writing  backed  (free)   lock
- *                                  pressible
+ *   pins    tried  priority  idle  incom-   writing  backed  may be   lock
+ *                                  pressible                 idle
  *
  * `place` is the handle, or the block where the share is backed; `size` are the
  * stored bytes there, a page for a raw one. `count` are the slots; `held` are
@@ -27,7 +27,8 @@
  *   - what is pinned is in the pool;
  *   - an orphan gets no slots any more, nor does one that has
  *     ZM_SHARE_SLOTS_MAX of them: the next page starts another share;
- *   - `idle` says that no slot of it was accessed since all were marked.
+ *   - `idle` says that no slot of it was accessed since all were marked; `may be
+ *     idle`, that none was that the marking came to (idle.c).
  *
  * Locking: every field under the share's lock, which is taken after the locks
  * of slots and held for a copy or a comparison of stored bytes, never for a
@@ -49,10 +50,13 @@ struct zm_share {
 
 _Static_assert(sizeof(struct zm_share) == ZM_SHARE_BYTES, "the metadata of a share");
 
+#define ZM_SHARE_MAY_BE_IDLE	(1u << 1)
 #define ZM_SHARE_BACKED		(1u << 2)
 #define ZM_SHARE_WRITING	(1u << 3)
 #define ZM_SHARE_INCOMPRESSIBLE	(1u << 4)
 #define ZM_SHARE_IDLE		(1u << 5)
+/* What goes with any access. */
+#define ZM_SHARE_IDLE_MASK	(ZM_SHARE_IDLE | ZM_SHARE_MAY_BE_IDLE)
 /* The hardest codec that was tried on this object and did not help; 0: none. */
 #define ZM_SHARE_TRIED_SHIFT	8
 #define ZM_SHARE_TRIED_MASK	(3u << ZM_SHARE_TRIED_SHIFT)
@@ -124,10 +128,10 @@ static inline struct zm_object zm_share_object(const struct zm_share *share)
 /* A slot of it was read. pre: that slot, or another of it, is locked. */
 static inline void zm_share_accessed(struct zm_share *share)
 {
-	if (!zm_share_is(share, ZM_SHARE_IDLE))
+	if (!zm_share_is(share, ZM_SHARE_IDLE_MASK))
 		return;
 	zm_share_lock(share);
-	zm_share_mark(share, ZM_SHARE_IDLE, 0);
+	zm_share_mark(share, ZM_SHARE_IDLE_MASK, 0);
 	zm_share_unlock(share);
 }
 

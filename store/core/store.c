@@ -73,11 +73,12 @@ static int store_fill(struct zm_store *store,
 	}
 	store->pass_mutex = zm_port_mutex_create();
 	store->mode_mutex = zm_port_mutex_create();
+	store->idle_mutex = zm_port_mutex_create();
 	store->key = zm_fingerprint_key_create(options->keyed ? options->key :
 								NULL);
 	store->pool = zm_port_pool_create();
 	if (!store->slots || !store->pass_mutex || !store->mode_mutex ||
-	    !store->key || !store->pool)
+	    !store->idle_mutex || !store->key || !store->pool)
 		return -ENOMEM;
 	store->huge_size = zm_port_pool_huge_size(store->pool);
 	err = zm_port_streams_create(store->codecs, options->streams,
@@ -148,6 +149,8 @@ void zm_store_destroy(struct zm_store *store)
 		zm_port_mutex_destroy(store->pass_mutex);
 	if (store->mode_mutex)
 		zm_port_mutex_destroy(store->mode_mutex);
+	if (store->idle_mutex)
+		zm_port_mutex_destroy(store->idle_mutex);
 	zm_port_lanes_destroy(store->counters);
 	zm_index_destroy(store->index);
 	zm_port_table_free(store->accessed, zm_access_bytes(store));

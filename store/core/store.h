@@ -29,9 +29,9 @@
  *              other: an object goes at once, a share with its last slot, and its
  *              block when nobody reads or writes that any more.
  *
- * Lock order: the pass's mutex, then slots (two at once only in the pass, the
- * lower index first), then one share, then the blocks or whatever the pool takes
- * inside. A stream is borrowed before a slot is locked, never after.
+ * Lock order: the pass's mutex or that of idle marks, then slots (two at once only
+ * in the pass, the lower index first), then one share, then the blocks or whatever
+ * the pool takes inside. A stream is borrowed before a slot is locked, never after.
  */
 #ifndef ZMELD_CORE_STORE_H
 #define ZMELD_CORE_STORE_H
@@ -115,6 +115,7 @@ struct zm_store {
 	struct zm_fingerprint_key *key;
 	struct zm_mutex *pass_mutex;
 	struct zm_mutex *mode_mutex;	/* who changes the mode or makes the index */
+	struct zm_mutex *idle_mutex;	/* who marks idle pages */
 	u32 huge_size;
 	struct zm_counters *counters;	/* lanes: see zm_counter_add() */
 	u32 *accessed;			/* seconds, by slot; or NULL */

@@ -78,21 +78,14 @@ close:
 	return ERR_PTR(err);
 }
 
-/* pre: settings are locked. */
-static int backing_replace(struct zm_device *device, const char *path)
+/* The file is the device's from then on. pre: settings are locked. */
+static int backing_replace(struct zm_device *device, struct file *file,
+			   u64 blocks)
 {
-	struct zm_reads *reads;
-	struct file *file;
-	u64 blocks;
+	struct zm_reads *reads = zm_reads_create();
 
-	file = backing_open(path, &blocks);
-	if (IS_ERR(file))
-		return PTR_ERR(file);
-	reads = zm_reads_create();
-	if (!reads) {
-		filp_close(file, NULL);
+	if (!reads)
 		return -ENOMEM;
-	}
 	zm_backing_release(device);
 	device->reads = reads;
 	device->backing_file = file;
@@ -101,19 +94,38 @@ static int backing_replace(struct zm_device *device, const char *path)
 	return 0;
 }
 
-static int backing_set(struct zm_device *device, const char *path)
+static int backing_lock(struct zm_device *device)
 {
-	int err;
+	int err = zm_device_lock_settings(device);
 
-	err = zm_device_lock_settings(device);
 	if (err == -EBUSY)
 		dev_info_ratelimited(disk_to_dev(device->disk),
 				     "the backing device is set before disksize: reset first\n");
+	return err;
+}
+
+/* A file may be long in opening: without locks, and only if it would be taken. */
+static int backing_set(struct zm_device *device, const char *path)
+{
+	struct file *file;
+	u64 blocks;
+	int err;
+
+	err = backing_lock(device);
 	if (err)
 		return err;
-	err = backing_replace(device, path);
 	zm_device_unlock_settings(device);
-	if (!err)
+	file = backing_open(path, &blocks);
+	if (IS_ERR(file))
+		return PTR_ERR(file);
+	err = backing_lock(device);
+	if (!err) {
+		err = backing_replace(device, file, blocks);
+		zm_device_unlock_settings(device);
+	}
+	if (err)
+		filp_close(file, NULL);
+	else
 		dev_info(disk_to_dev(device->disk), "backing device %s\n",
 			 path);
 	return err;

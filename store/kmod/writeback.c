@@ -30,6 +30,7 @@ struct request {
 	};
 	struct batch *batch;
 	struct zm_writeback wb;
+	bool limited;			/* the limit was counted down for it */
 	struct page *page;
 	struct bio bio;
 	struct bio_vec piece;
@@ -92,11 +93,12 @@ static int batch_fill(struct batch *batch, u32 wanted)
 }
 
 /* The limit is counted down before a request goes out, so it is never passed. */
-static bool budget_take(struct zm_device *device)
+static bool budget_take(struct zm_device *device, struct request *request)
 {
 	s64 left = atomic64_read(&device->writeback_left);
 
-	if (!READ_ONCE(device->writeback_limited))
+	request->limited = READ_ONCE(device->writeback_limited);
+	if (!request->limited)
 		return true;
 	do {
 		if (left < ZM_UNITS_PER_PAGE)
@@ -106,9 +108,9 @@ static bool budget_take(struct zm_device *device)
 	return true;
 }
 
-static void budget_return(struct zm_device *device)
+static void budget_return(struct zm_device *device, struct request *request)
 {
-	if (READ_ONCE(device->writeback_limited))
+	if (request->limited)
 		atomic64_add(ZM_UNITS_PER_PAGE, &device->writeback_left);
 }
 
@@ -127,7 +129,7 @@ static void request_finish(struct batch *batch, struct request *request)
 
 	bio_uninit(&request->bio);
 	if (!zm_writeback_end(batch->device->store, &request->wb, !err))
-		budget_return(batch->device);
+		budget_return(batch->device, request);
 	if (err)
 		batch->err = err;
 	else
@@ -184,7 +186,7 @@ static int page_send(struct batch *batch, u64 index, u32 which)
 		return 0;
 	if (err)
 		return err;
-	if (!budget_take(device)) {
+	if (!budget_take(device, request)) {
 		zm_writeback_end(device->store, &request->wb, false);
 		return -EIO;
 	}

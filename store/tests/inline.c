@@ -526,6 +526,25 @@ static void try_passes(void)
 			try_pass(&beside_pass[i], written_late[j]);
 }
 
+/* A write that waits for room has looked for its twin, and does so once. */
+static void try_begun_anew(void)
+{
+	struct zm_stats stats;
+
+	store = store_make(ZM_MELD_INLINE);
+	zm_fault_scarce_set(true);
+	write_page(0, page);
+	write_page(1, other);
+	zm_fault_scarce_set(false);
+	zm_store_stats(store, &stats);
+	if (stats.inline_probes != 2)
+		DIE("%llu look-ups of 2 writes",
+		    (unsigned long long)stats.inline_probes);
+	expect(0, page, "with room that was waited for");
+	expect(1, other, "with room that was waited for");
+	zm_store_destroy(store);
+}
+
 int main(int argc, char **argv)
 {
 	size_t i, j;
@@ -544,6 +563,7 @@ int main(int argc, char **argv)
 			try_case(&befores[i], &events[j]);
 	try_self();
 	try_collision();
+	try_begun_anew();
 	for (i = 0; i < sizeof(beside) / sizeof(*beside); i++)
 		try_read(&beside[i]);
 	try_alike(false);

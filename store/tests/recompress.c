@@ -11,6 +11,7 @@
  * could do at that moment. So each race happens, and always the same way.
  */
 #define _GNU_SOURCE
+#include <pthread.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -476,6 +477,51 @@ static void try_used_meanwhile(void)
 	close_store(store);
 }
 
+/* Of the store whose last slot is in use, and shares its page with the first. */
+#define WALKED (1u << 14)
+static u32 marked_enough, sent_away;
+
+static void *send_first_away(void *argument)
+{
+	struct zm_store *store = argument;
+	struct disk_write write;
+
+	while (!zm_load32(&marked_enough)) {
+		if (disk_write_begin(&disk, store, &write, 0, ZM_PICK_IDLE,
+				     false))
+			continue;
+		disk_write_end(&disk, store, &write, false);
+		sent_away++;
+	}
+	return NULL;
+}
+
+/* A share is not idle for a moment either while a slot of it is in use. */
+static void try_sent_away_meanwhile(void)
+{
+	struct zm_store_options options = test_options("lz4", WALKED,
+						       ZM_MELD_INLINE);
+	struct zm_store *store;
+	pthread_t thread;
+	u32 i;
+
+	options.track_time = true;
+	store = test_store(&options, DISK_BLOCKS);
+	put(store, 0, text(1));
+	put(store, WALKED - 1, text(1));
+	EXPECT(info(store, 0).sharers == 2);
+	seconds_ahead += 5;
+	EXPECT(!pthread_create(&thread, NULL, send_first_away, store));
+	for (i = 0; i < 200; i++) {
+		expect(store, WALKED - 1, text(1));
+		EXPECT(!zm_idle_mark(store, 5, 0));
+	}
+	zm_set32(&marked_enough, 1);
+	pthread_join(thread, NULL);
+	EXPECT(!sent_away);
+	close_store(store);
+}
+
 /* What does not have its fingerprint stays as it is, to be told to its reader. */
 static void try_damage(void)
 {
@@ -758,6 +804,7 @@ int main(void)
 	try_memory_limit();
 	try_idle();
 	try_idle_shares();
+	try_sent_away_meanwhile();
 	try_used_meanwhile();
 	try_damage();
 	try_races();

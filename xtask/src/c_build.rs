@@ -100,6 +100,10 @@ pub enum Flavour {
     FourBits,
     /// As `Address`, with fingerprints of one bit and shares of three slots.
     OneBit,
+    /// As `Address`, with pages of 16 KiB.
+    Pages16K,
+    /// The same with pages of 64 KiB.
+    Pages64K,
     /// zword alone, as `Address`, with blocks of 64 bytes and limits to suit them.
     Blocks64,
     /// The same with blocks of 128 bytes.
@@ -148,6 +152,8 @@ impl Flavour {
             Flavour::Fuzzer => "fuzzer",
             Flavour::FourBits => "4-bits",
             Flavour::OneBit => "1-bit",
+            Flavour::Pages16K => "16-kib",
+            Flavour::Pages64K => "64-kib",
             Flavour::Blocks64 => "64-bytes",
             Flavour::Blocks128 => "128-bytes",
             Flavour::Reads64 => "64-bytes-reads",
@@ -163,6 +169,8 @@ impl Flavour {
             Flavour::Address
             | Flavour::FourBits
             | Flavour::OneBit
+            | Flavour::Pages16K
+            | Flavour::Pages64K
             | Flavour::Blocks64
             | Flavour::Blocks128 => &["-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
             Flavour::Thread | Flavour::Reads64 => &["-fsanitize=thread"],
@@ -179,6 +187,8 @@ impl Flavour {
         match self {
             Flavour::FourBits => &["-DZM_FINGERPRINT_BITS=4", "-DZM_SHARE_SLOTS_MAX=40"],
             Flavour::OneBit => &["-DZM_FINGERPRINT_BITS=1", "-DZM_SHARE_SLOTS_MAX=3"],
+            Flavour::Pages16K => &["-UZM_PAGE_SHIFT", "-DZM_PAGE_SHIFT=14"],
+            Flavour::Pages64K => &["-UZM_PAGE_SHIFT", "-DZM_PAGE_SHIFT=16"],
             // The branches of each inlined copy would count apart.
             Flavour::Coverage => &["-D__always_inline__=__unused__"],
             Flavour::CoverageOneBit => &[
@@ -356,11 +366,11 @@ impl Compiler {
             Flavour::Coverage | Flavour::CoverageOneBit => ["-O0", "-fno-inline"],
             _ => ["-O1", "-fno-omit-frame-pointer"],
         });
-        command.args(flavour.definitions());
         command.arg(format!(
             "-DZM_PAGE_SHIFT={}",
             built.variable("ZMELD_C_PAGE_SHIFT")?
         ));
+        command.args(flavour.definitions());
         let store = store().canonicalize()?;
         for include in built.paths("ZMELD_C_INCLUDES")? {
             let own = include.strip_prefix(&store).map(|path| at.join(path));

@@ -197,6 +197,20 @@ const TESTS: &[CTest] = &[
         in_quick: false,
     },
     CTest {
+        name: "check_writes",
+        flavour: Flavour::Pages16K,
+        about: "the same with pages of 16 KiB",
+        runs: |_, _| vec![words![]],
+        in_quick: false,
+    },
+    CTest {
+        name: "check_writes",
+        flavour: Flavour::Pages64K,
+        about: "the same with pages of 64 KiB",
+        runs: |_, _| vec![words![]],
+        in_quick: false,
+    },
+    CTest {
         name: "threads",
         flavour: Flavour::Address,
         about: "writers, readers, passes, recompression and writeback at once",
@@ -499,6 +513,8 @@ impl CTestEnvironment {
             Flavour::Address
             | Flavour::FourBits
             | Flavour::OneBit
+            | Flavour::Pages16K
+            | Flavour::Pages64K
             | Flavour::Blocks64
             | Flavour::Blocks128 => &self.address,
             Flavour::Thread => &self.thread,

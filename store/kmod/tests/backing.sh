@@ -99,6 +99,26 @@ echo "# writeback huge: $(put writeback huge), bd_stat $(cat "$SYS/bd_stat")"
 ok "all pages are right" /guest/pages verify "$DEV" 1000 "$SEED" 50
 same "and none is there" 0 "$(field bd_stat 1)"
 
+# What goes on its way before there is a limit is not given back to it.
+if [ -e "$SYS/meld" ] && dmsetup targets | grep -q delay; then
+	put reset 1 >/dev/null
+	dmsetup create slow --noudevsync --noudevrules \
+		--table "0 $sectors delay /dev/mapper/bad 0 1000"
+	dmsetup mknodes slow
+	start /dev/mapper/slow
+	put writeback_limit 0 >/dev/null
+	/guest/pages put "$SYS/writeback" huge &
+	sends=$!
+	sleep 0.5
+	put writeback_limit_enable 1 >/dev/null
+	wait $sends
+	same "a limit is not raised by pages sent before it" 0 "$(cat "$SYS/writeback_limit")"
+	put writeback_limit_enable 0 >/dev/null
+	put reset 1 >/dev/null
+	dmsetup remove --noudevsync slow
+	start /dev/mapper/bad
+fi
+
 # Written, then it dies: reads fail, and the rest goes on.
 swap_table "linear $loop 0"
 echo "# writeback huge: $(put writeback huge), bd_stat $(cat "$SYS/bd_stat")"

@@ -10,6 +10,7 @@
  *	pages nth-file PATH TEXT FIRST
  *	pages nth-page DEVICE PAGE SEED
  *	pages put PATH TEXT
+ *	pages lease PATH
  *	pages user PROGRAM ARGUMENT...
  *
  * What stands in a page follows from a number, its content; so a model needs to
@@ -18,6 +19,7 @@
  * contents after a failed write, and nothing else; with faults, the kernel's own
  * injection is let loose on the jobs. `nth-*` makes the first, the
  * second, the third ... allocation of an operation fail until none is left.
+ * `lease` keeps a file from whoever opens it, until it is ended.
  * `user` runs a program as somebody who is not root.
  * Exit code 1: a wrong byte, or what the test forbids; 2: cannot be done.
  */
@@ -26,6 +28,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/fs.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdbool.h>
@@ -604,6 +607,17 @@ static int put(char **a)
 	return 0;
 }
 
+static _Noreturn void lease(char **a)
+{
+	int fd = open(a[0], O_RDWR | O_CREAT, 0600);
+
+	signal(SIGIO, SIG_IGN);
+	if (fd < 0 || fcntl(fd, F_SETLEASE, F_WRLCK))
+		fail("cannot lease", a[0]);
+	for (;;)
+		pause();
+}
+
 static int user(char **a)
 {
 	enum { NOBODY = 65534 };
@@ -638,6 +652,8 @@ int main(int argc, char **argv)
 		return nth_page(a);
 	if (!strcmp(what, "put") && count == 2)
 		return put(a);
+	if (!strcmp(what, "lease") && count == 1)
+		lease(a);
 	if (!strcmp(what, "user") && count >= 1)
 		return user(a);
 	printf("# usage: see the head of pages.c\n");

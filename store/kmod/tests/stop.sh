@@ -101,6 +101,35 @@ job_start
 ok "unloading" module_unload
 job_ended "unloading" EINTR
 
+# Nor for a file that is long in opening: its lease is not given up.
+module_load num_devices=1
+echo 600 >/proc/sys/fs/lease-break-time
+/guest/pages lease /tmp/leased &
+lease=$!
+/guest/pages put "$SYS/backing_dev" /tmp/leased >/tmp/said &
+opens=$!
+tries=0
+until grep -q BREAKING /proc/locks || [ $tries -eq 300 ]; do
+	tries=$((tries + 1))
+	sleep 0.1
+done
+ok "a backing device is being opened" grep -q BREAKING /proc/locks
+{
+	cat "$SYS/comp_algorithm"
+	put comp_algorithm "$(other_codec)"
+} >/tmp/settings &
+settings=$!
+tries=0
+until grep -q '^0$' /tmp/settings || [ $tries -eq 100 ]; do
+	tries=$((tries + 1))
+	sleep 0.1
+done
+ok "a setting is read and changed meanwhile" [ $tries -lt 100 ]
+ok "it is still being opened" [ ! -s /tmp/said ]
+kill $lease
+wait $opens $settings
+same "a file is no backing device" ENOTBLK "$(cat /tmp/said)"
+
 # Whoever gives a device that goes a size, or has it melded, does not hold it up,
 # and nothing of it stays.
 module_load num_devices=1

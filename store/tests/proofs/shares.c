@@ -108,8 +108,9 @@ PROOF(take_counts_one, 8, 8, 10)
 	prove(zm_share_take(&store, &share, nondet_u32(), flags,
 			    &content) == joins);
 	prove(share.count == before.count + joins);
-	prove(share.state == (joins && !flags ? before.state & ~ZM_SHARE_IDLE :
-						before.state));
+	prove(share.state == (joins && !flags ?
+			      before.state & ~ZM_SHARE_IDLE_MASK :
+			      before.state));
 	if (joins)
 		prove(zm_content_share(content) == &share);
 }
