@@ -450,6 +450,10 @@ mod tests {
             ("/sys/module/zswap/parameters/enabled", "Y\n"),
             ("/sys/module/zswap/parameters/compressor", "lzo\n"),
             ("/sys/module/zswap/parameters/zpool", "zbud\n"),
+            (
+                "/lib/modules/6.1.0-18-amd64/modules.alias",
+                "alias crypto-zword-dense zword\nalias crypto-zword zword\n",
+            ),
         ]);
         let machine = Machine::read(&host).unwrap();
         assert_eq!(machine.ram_bytes, 1_024_000);
@@ -472,6 +476,7 @@ mod tests {
         let zswap = machine.zswap.clone().unwrap();
         assert!(zswap.enabled);
         assert_eq!(zswap.zpool.as_deref(), Some("zbud"));
+        assert_eq!(zswap.compressor_to_name(), Some("zword"));
         assert!(machine.hibernation.clone().unwrap().contains("UUID=12"));
         assert!(machine.kernel_from(5, 8) && !machine.kernel_from(6, 2));
     }
