@@ -1,4 +1,5 @@
-# zmeld.ko for one kernel: boot.extraModulePackages = [ (callPackage ... { inherit kernel; }) ].
+# zmeld.ko and zword.ko for one kernel:
+# boot.extraModulePackages = [ (callPackage ... { inherit kernel; }) ].
 { lib, stdenv, kernel }:
 
 stdenv.mkDerivation {
@@ -8,15 +9,17 @@ stdenv.mkDerivation {
   nativeBuildInputs = kernel.moduleBuildDependencies;
   hardeningDisable = [ "pic" ];
   buildPhase = ''
-    make -C ${kernel.dev}/lib/modules/${kernel.modDirVersion}/build \
-      M=$PWD/kmod CONFIG_DEBUG_INFO_BTF_MODULES= modules
+    for folder in kmod crypto; do
+      make -C ${kernel.dev}/lib/modules/${kernel.modDirVersion}/build \
+        M=$PWD/$folder CONFIG_DEBUG_INFO_BTF_MODULES= modules
+    done
   '';
   installPhase = ''
-    install -D kmod/zmeld.ko \
-      $out/lib/modules/${kernel.modDirVersion}/updates/zmeld.ko
+    install -D -t $out/lib/modules/${kernel.modDirVersion}/updates \
+      kmod/zmeld.ko crypto/zword.ko
   '';
   meta = {
-    description = "Compressed block device that keeps identical pages once";
+    description = "Compressed block device that keeps identical pages once, and its codec for zswap";
     license = lib.licenses.gpl2Plus;
     platforms = [ "x86_64-linux" "aarch64-linux" ];
   };

@@ -19,7 +19,7 @@ in
       example = { tier.ram = { kind = "zram"; size = "50%"; }; };
       description = "What is set up: docs/configuration.md.";
     };
-    kernelModule = lib.mkEnableOption "zmeld.ko, built for the machine's kernel";
+    kernelModule = lib.mkEnableOption "zmeld.ko and zword.ko, built for the machine's kernel";
   };
 
   config = lib.mkIf cfg.enable {

@@ -7,6 +7,8 @@
 #
 #	probe.sh HEADER PROBES COMPILER FLAG...
 #
+# MODULE in the environment is who asks, for messages: zmeld.
+#
 # A probe is compiled with ZM_PROBED=1, in the words that use the feature. If that
 # fails it is compiled with ZM_PROBED=0, in the words that do without. If that
 # fails, too, then not for the feature's sake: the kernel is one that nobody has
@@ -14,6 +16,7 @@
 # compiler said. needed.c has to compile as it is. "WITHOUT:" in a probe is said
 # where the feature is missing.
 set -u
+: "${MODULE:=zmeld}"
 
 # Warnings are the kernel's affair, but a wrong prototype is no warning here.
 compiles() { # PROBE 0|1 LOG COMPILER FLAG...
@@ -52,7 +55,7 @@ done | xargs -P "$(nproc 2>/dev/null || echo 1)" -I '{}' \
 for name in needed $(cd "$probes" && echo *.c); do
 	name=${name%.c}
 	[ -f "$found/$name" ] && continue
-	echo "zmeld: $name: does not compile for this kernel, with or without the feature:" >&2
+	echo "$MODULE: $name: does not compile for this kernel, with or without the feature:" >&2
 	cat "$found/$name".with* >&2
 	exit 1
 done
@@ -69,6 +72,6 @@ done
 
 for probe in "$probes"/*.c; do
 	[ "$(cat "$found/$(basename "$probe" .c)")" = 1 ] ||
-		sed -n 's/^ \* WITHOUT: /zmeld: this kernel lacks a feature: /p' "$probe"
+		sed -n "s/^ \* WITHOUT: /$MODULE: this kernel lacks a feature: /p" "$probe"
 done
 cp "$found/header" "$header"

@@ -79,6 +79,13 @@ const TESTS: &[CTest] = &[
         in_quick: false,
     },
     CTest {
+        name: "crypto_page",
+        flavour: Flavour::Address,
+        about: "what zword.ko promises the kernel's crypto API",
+        runs: |_, _| vec![words![]],
+        in_quick: false,
+    },
+    CTest {
         name: "large_pages",
         flavour: Flavour::Address,
         about: "zword refuses machines whose pages are larger than its own",

@@ -1,16 +1,16 @@
-//! What kernels have, as `store/kmod/probe.sh` finds it: in the kernels that are here,
+//! What kernels have, as `store/kmod/probe.sh` finds it for both modules: in the kernels that are here,
 //! and in headers after the public sources of those that cannot be had. Of the latter
 //! nothing is built and nothing runs.
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::module_build;
+use crate::module_build::Flavour;
 use crate::process::{FinishedProgram, Log};
 use crate::step::Tally;
 use crate::tools;
@@ -21,7 +21,7 @@ pub const STEP: &str = "features";
 
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// What mainline has, and since or until when.
+/// What mainline has for zmeld.ko, and since or until when.
 const HISTORY: &[(&str, std::ops::Range<u32>)] = &[
     ("RW_PAGE", 0..603),
     ("POOL_CLASSES", 602..NEVER),
@@ -36,13 +36,24 @@ const HISTORY: &[(&str, std::ops::Range<u32>)] = &[
     ("POOL_SIZED_READS", 700..NEVER),
 ];
 
+/// The same for zword.ko.
+const CODEC_HISTORY: &[(&str, std::ops::Range<u32>)] = &[
+    ("OLD_COMPRESSORS", 0..615),
+    ("SCOMP_TFM_CONTEXT", 0..615),
+    ("SCOMP_STREAMS", 616..NEVER),
+];
+
 const NEVER: u32 = u32::MAX;
 
 /// Kernels whose headers we wrote: the version, 606 for 6.6.
-const WRITTEN: &[u32] = &[601, 603, 606, 608, 609, 611, 615, 618, 700];
+const WRITTEN: &[u32] = &[601, 603, 606, 608, 609, 611, 615, 616, 618, 700];
 
-fn mainline(version: u32) -> BTreeSet<&'static str> {
-    let has = HISTORY.iter().filter(|(_, when)| when.contains(&version));
+fn mainline(flavour: Flavour, version: u32) -> BTreeSet<&'static str> {
+    let history = match flavour {
+        Flavour::Codec => CODEC_HISTORY,
+        _ => HISTORY,
+    };
+    let has = history.iter().filter(|(_, when)| when.contains(&version));
     has.map(|(name, _)| *name).collect()
 }
 
@@ -62,12 +73,17 @@ fn features(header: &str) -> Option<BTreeSet<&str>> {
 
 /// Whether the module's build found in this kernel what Debian's kernel of that
 /// version has, which is what mainline has.
-pub fn judge_build(step: &str, kernel_release: &str, built: &Path) -> Result<Tally> {
-    let path = built.with_file_name(module_build::FEATURES);
+pub fn judge_build(
+    step: &str,
+    kernel_release: &str,
+    flavour: Flavour,
+    built: &Path,
+) -> Result<Tally> {
+    let path = built.with_file_name(flavour.features());
     let text = fs::read_to_string(&path)
         .with_context(|| format!("the build made no {}", path.display()))?;
     let version = version(kernel_release).context("a release without a version")?;
-    Ok(judge(step, &text, &mainline(version)))
+    Ok(judge(step, &text, &mainline(flavour, version)))
 }
 
 fn version(release: &str) -> Option<u32> {
@@ -88,15 +104,37 @@ pub fn test(log: &Log) -> Result<Tally> {
     let mut tally = Tally::default();
     for version in WRITTEN {
         let name = format!("headers of {version}");
-        let (ran, header) = probe(log, &[&format!("-DKERNEL={version}")])?;
-        tally.add(match ran.succeeded() {
-            true => judge(&name, &header, &mainline(*version)),
-            false => Tally::fail(STEP, format!("{name}: the probes fail")),
-        });
+        let flag = format!("-DKERNEL={version}");
+        for flavour in [Flavour::Release, Flavour::Codec] {
+            let (ran, header) = probe(log, flavour, &[&flag])?;
+            tally.add(match ran.succeeded() {
+                true => judge(&name, &header, &mainline(flavour, *version)),
+                false => Tally::fail(STEP, format!("{name}: the probes fail")),
+            });
+        }
+        let why = format!("zword.ko does not compile with headers of {version}");
+        tally.add(Tally::of(STEP, codec_compiles(log, &flag)?, why));
     }
-    let mut backported = mainline(606);
+    let mut codec = mainline(Flavour::Codec, 610);
+    codec.remove("SCOMP_TFM_CONTEXT");
+    codec.insert("SCOMP_STREAMS");
+    let flags: &[&str] = &["-DKERNEL=610", "-DBACKPORTED_SCOMP"];
+    let (_, header) = probe(log, Flavour::Codec, flags)?;
+    tally.add(judge("6.10 with backported compressors", &header, &codec));
+    let flags: &[&str] = &["-DKERNEL=615", "-DUNKNOWN_FORM"];
+    let (ran, header) = probe(log, Flavour::Codec, flags)?;
+    let said = "zword: scomp_streams: does not compile for this kernel";
+    let ok = !ran.succeeded() && header.is_empty() && ran.text.contains(said);
+    let why = "a form of contexts that nobody has seen is no error";
+    tally.add(Tally::of(STEP, ok, why));
+
+    let mut backported = mainline(Flavour::Release, 606);
     backported.extend(["POOL_COPIES", "POOL_SIZED_READS"]);
-    let (_, header) = probe(log, &["-DKERNEL=606", "-DBACKPORTED_READS"])?;
+    let (_, header) = probe(
+        log,
+        Flavour::Release,
+        &["-DKERNEL=606", "-DBACKPORTED_READS"],
+    )?;
     tally.add(judge("6.6 with backports", &header, &backported));
 
     let errors: &[(&str, &[&str], &str)] = &[
@@ -113,11 +151,11 @@ pub fn test(log: &Log) -> Result<Tally> {
         ("a wrong flag", &["--no-such-flag"], "no-such-flag"),
     ];
     for (name, flags, said) in errors {
-        let (ran, header) = probe(log, &[&["-DKERNEL=606"], *flags].concat())?;
+        let (ran, header) = probe(log, Flavour::Release, &[&["-DKERNEL=606"], *flags].concat())?;
         let ok = !ran.succeeded() && header.is_empty() && ran.text.contains(said);
         tally.add(Tally::of(STEP, ok, format!("{name} is no error")));
     }
-    let (ran, _) = probe(log, &["-DKERNEL=601"])?;
+    let (ran, _) = probe(log, Flavour::Release, &["-DKERNEL=601"])?;
     let lines = ran.text.matches("zmeld: this kernel lacks a feature: ");
     let why = "what 6.1 lacks is not said in a line each";
     tally.add(Tally::of(STEP, lines.count() == 2, why));
@@ -125,19 +163,39 @@ pub fn test(log: &Log) -> Result<Tally> {
 }
 
 /// One run of the script with our headers, and the result it wrote.
-fn probe(log: &Log, flags: &[&str]) -> Result<(FinishedProgram, String)> {
-    let module: PathBuf = workspace::root().join("store/kmod");
-    let header = workspace::work_folder(STEP)?.join(module_build::FEATURES);
+fn probe(log: &Log, flavour: Flavour, flags: &[&str]) -> Result<(FinishedProgram, String)> {
+    let store = workspace::root().join("store");
+    let (module, name, has) = match flavour {
+        Flavour::Codec => (store.join("crypto"), "zword", "-DCONFIG_CRYPTO=1"),
+        _ => (store.join("kmod"), "zmeld", "-DCONFIG_ZSMALLOC=1"),
+    };
+    let header = workspace::work_folder(STEP)?.join(flavour.features());
     let _ = fs::remove_file(&header);
     let mut command = Command::new("sh");
-    command.arg(module.join("probe.sh")).arg(&header);
+    command.env("MODULE", name);
+    command.arg(store.join("kmod/probe.sh")).arg(&header);
     command.arg(module.join("probes")).arg(tools::c_compiler());
-    command.args(["-std=gnu11", "-nostdlib", "-DCONFIG_BLOCK=1"]);
-    command.arg("-DCONFIG_ZSMALLOC=1");
+    command.args(["-std=gnu11", "-nostdlib", "-DCONFIG_BLOCK=1", has]);
     command.arg("-isystem").arg(module.join("tests/headers"));
     command.args(flags);
     let ran = log.run(&mut command, LIMIT)?;
     Ok((ran, fs::read_to_string(&header).unwrap_or_default()))
+}
+
+/// Whether zword.ko's own source compiles with our headers and what was last found in
+/// them. The types are user space's.
+fn codec_compiles(log: &Log, kernel: &str) -> Result<bool> {
+    let store = workspace::root().join("store");
+    let module = store.join("crypto");
+    let mut command = Command::new(tools::c_compiler());
+    command.args(["-std=gnu11", "-Wall", "-Werror", "-fsyntax-only", kernel]);
+    command.arg("-isystem").arg(module.join("tests/headers"));
+    for folder in [workspace::work_folder(STEP)?, store.join("include")] {
+        command.arg("-I").arg(folder);
+    }
+    command.arg("-I").arg(store.join("port/user"));
+    command.arg(module.join("module.c"));
+    Ok(log.run(&mut command, LIMIT)?.succeeded())
 }
 
 #[cfg(test)]
@@ -162,14 +220,16 @@ mod tests {
 
     #[test]
     fn every_probe_has_its_history() {
-        let folder = workspace::root().join("store/kmod/probes");
-        let probes = workspace::files(&folder, "c").unwrap();
-        let names: BTreeSet<String> = probes
-            .iter()
-            .map(|path| workspace::stem(path).to_uppercase())
-            .filter(|name| name != "NEEDED")
-            .collect();
-        let known = HISTORY.iter().map(|(name, _)| (*name).to_owned()).collect();
-        assert_eq!(names, known);
+        for (module, history) in [("kmod", HISTORY), ("crypto", CODEC_HISTORY)] {
+            let folder = workspace::root().join("store").join(module).join("probes");
+            let probes = workspace::files(&folder, "c").unwrap();
+            let names: BTreeSet<String> = probes
+                .iter()
+                .map(|path| workspace::stem(path).to_uppercase())
+                .filter(|name| name != "NEEDED")
+                .collect();
+            let known = history.iter().map(|(name, _)| (*name).to_owned()).collect();
+            assert_eq!(names, known);
+        }
     }
 }

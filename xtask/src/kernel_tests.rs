@@ -1,5 +1,5 @@
 //! In real kernels: the module builds for each, and the guest tests pass, those of
-//! the module (`store/kmod/tests`) and those of the command line
+//! the modules (`store/kmod/tests`, `store/crypto/tests`) and those of the command line
 //! (`crates/zmeld-swap/tests/guest`).
 //!
 //! A guest test says in its head, behind `# guest:`, what it needs:
@@ -112,8 +112,8 @@ pub fn provide(log: &Log, kernels: &KernelCache, name: &'static str) -> Result<T
     })
 }
 
-/// The module builds without a warning, both flavours; sparse is content where
-/// there is one.
+/// The modules build without a warning, zmeld.ko in two flavours; sparse is content
+/// where there is one.
 pub fn build(log: &Log, kernels: &KernelCache, name: &'static str) -> Result<Tally> {
     let step = format!("module-{name}");
     let kernel = match kernels.take(log, name)? {
@@ -121,7 +121,7 @@ pub fn build(log: &Log, kernels: &KernelCache, name: &'static str) -> Result<Tal
         Err(reason) => return Ok(Tally::skip(&step, reason)),
     };
     let mut tally = Tally::default();
-    for flavour in [Flavour::Release, Flavour::Debug] {
+    for flavour in [Flavour::Release, Flavour::Debug, Flavour::Codec] {
         let built = module_build::build(log, &kernel, flavour);
         let why = built.as_ref().err().map(|error| format!("{error:#}"));
         tally.add(Tally::of(&step, built.is_ok(), why.unwrap_or_default()));
@@ -129,6 +129,7 @@ pub fn build(log: &Log, kernels: &KernelCache, name: &'static str) -> Result<Tal
             tally.add(kernel_features::judge_build(
                 &step,
                 &kernel.release,
+                flavour,
                 &module,
             )?);
         }
@@ -139,10 +140,12 @@ pub fn build(log: &Log, kernels: &KernelCache, name: &'static str) -> Result<Tal
     if !tools::is_on_path("sparse") {
         tally.add(Tally::skip(&step, "sparse is not installed"));
     } else if tally.failed.is_empty() {
-        tally.add(match module_build::sparse(log, &kernel)? {
-            Some(said) => Tally::of(&step, said.is_empty(), said.join("\n")),
-            None => Tally::skip(&step, "its build takes a newer sparse than there is here"),
-        });
+        for flavour in [Flavour::Debug, Flavour::Codec] {
+            tally.add(match module_build::sparse(log, &kernel, flavour)? {
+                Some(said) => Tally::of(&step, said.is_empty(), said.join("\n")),
+                None => Tally::skip(&step, "its build takes a newer sparse than there is here"),
+            });
+        }
     }
     Ok(tally)
 }
@@ -191,7 +194,7 @@ pub fn checkpatch(log: &Log, kernels: &KernelCache) -> Result<Tally> {
         "--file",
     ]);
     let store = workspace::root().join("store");
-    for part in module_build::SOURCES {
+    for part in module_build::SOURCES.iter().chain(&["crypto"]) {
         for extension in ["c", "h"] {
             command.args(sources(&store.join(part), extension)?);
         }
@@ -294,16 +297,23 @@ const DETACHED: &str = "All filesystems, swaps, loop devices, MD devices and DM 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum TestSubject {
     Module,
+    /// zword.ko, which its script loads.
+    Codec,
     /// The command line, which is in the guest.
     CommandLine,
 }
 
 impl TestSubject {
-    const ALL: [TestSubject; 2] = [TestSubject::Module, TestSubject::CommandLine];
+    const ALL: [TestSubject; 3] = [
+        TestSubject::Module,
+        TestSubject::Codec,
+        TestSubject::CommandLine,
+    ];
 
     fn folder(self) -> PathBuf {
         workspace::root().join(match self {
             TestSubject::Module => "store/kmod/tests",
+            TestSubject::Codec => "store/crypto/tests",
             TestSubject::CommandLine => "crates/zmeld-swap/tests/guest",
         })
     }
@@ -337,6 +347,7 @@ impl GuestTest {
         match self.subject {
             TestSubject::Module if self.upstream => "the test itself, on the zram of that kernel",
             TestSubject::Module => "in that kernel, see store/kmod/tests",
+            TestSubject::Codec => "in that kernel, see store/crypto/tests",
             TestSubject::CommandLine => "in that kernel, see crates/zmeld-swap/tests/guest",
         }
     }
@@ -488,8 +499,10 @@ impl GuestTest {
         }
         if self.upstream {
             boot.variables.push(("DEVICE".into(), "zram".into()));
-        } else if self.needs.module || self.subject == TestSubject::Module {
-            let flavour = if self.needs.small_blocks {
+        } else if self.needs.module || self.subject != TestSubject::CommandLine {
+            let flavour = if self.subject == TestSubject::Codec {
+                Flavour::Codec
+            } else if self.needs.small_blocks {
                 Flavour::SmallBlocks
             } else if self.needs.narrow_fingerprints {
                 Flavour::NarrowFingerprints
@@ -769,6 +782,7 @@ fn is_run(
     };
     let is_left_out = match subject {
         TestSubject::Module => !is_newest(kernel) && !COMPACT.contains(&name),
+        TestSubject::Codec => needs.long || kernel == "6.1",
         TestSubject::CommandLine => !is_newest(kernel) || needs.long,
     };
     // Who names one of the emulated kernels means it.

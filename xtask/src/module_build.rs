@@ -1,5 +1,5 @@
-//! Building zmeld.ko for a kernel: on a copy of its sources, so that several
-//! kernels do not meet in one folder.
+//! Building zmeld.ko or zword.ko for a kernel: on a copy of its sources, so that
+//! several kernels do not meet in one folder.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,10 +16,13 @@ use crate::workspace;
 
 const LIMIT: Duration = Duration::from_secs(900);
 
-/// The folders of `store` that the module is built from.
+/// The folders of `store` that zmeld.ko is built from.
 pub const SOURCES: &[&str] = &["include", "core", "zword", "port/linux", "kmod"];
 
-/// How the module is built.
+/// The same of zword.ko, whose probes are run by the script of zmeld.ko.
+pub const CODEC_SOURCES: &[&str] = &["include", "zword", "port/linux", "crypto", "kmod"];
+
+/// Which module is built, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flavour {
     /// As users build it.
@@ -32,6 +35,8 @@ pub enum Flavour {
     /// The same with fingerprints of one bit: many pages share one, and are no
     /// twins.
     NarrowFingerprints,
+    /// zword.ko, as users build it.
+    Codec,
 }
 
 impl Flavour {
@@ -50,11 +55,44 @@ impl Flavour {
             Flavour::Debug => "module-debug",
             Flavour::SmallBlocks => "module-small-blocks",
             Flavour::NarrowFingerprints => "module-narrow-fingerprints",
+            Flavour::Codec => "codec",
+        }
+    }
+
+    fn sources(self) -> &'static [&'static str] {
+        match self {
+            Flavour::Codec => CODEC_SOURCES,
+            _ => SOURCES,
+        }
+    }
+
+    /// Where its Kbuild is, below its sources.
+    fn kbuild(self) -> &'static str {
+        match self {
+            Flavour::Codec => "crypto",
+            _ => "kmod",
+        }
+    }
+
+    /// The module's file.
+    fn file(self) -> &'static str {
+        match self {
+            Flavour::Codec => "zword.ko",
+            _ => "zmeld.ko",
+        }
+    }
+
+    /// What the kernel has, found when the module is built for it.
+    pub fn features(self) -> &'static str {
+        match self {
+            Flavour::Codec => CODEC_FEATURES,
+            _ => FEATURES,
         }
     }
 
     fn variables(self) -> &'static [&'static str] {
         match self {
+            Flavour::Codec => &[],
             Flavour::Release => &["ZMELD_DEBUG=0"],
             Flavour::Debug => &["ZMELD_DEBUG=1"],
             Flavour::SmallBlocks => &["ZMELD_DEBUG=1", "ZMELD_BLOCK_SIZE=512"],
@@ -77,7 +115,7 @@ pub fn build(log: &Log, kernel: &Kernel, flavour: Flavour) -> Result<PathBuf> {
 /// The same from another store than the workspace's.
 pub fn build_from(log: &Log, kernel: &Kernel, flavour: Flavour, store: &Path) -> Result<PathBuf> {
     let folder = format!("{}-of-copy", flavour.folder());
-    let place = copy_of(store, kernel, &folder)?;
+    let place = copy_of(store, kernel, flavour, &folder)?;
     build_at(log, kernel, flavour, &place)
 }
 
@@ -86,29 +124,38 @@ fn build_at(log: &Log, kernel: &Kernel, flavour: Flavour, place: &Path) -> Resul
     command.args(["W=1", "modules"]);
     let ran = log.run(&mut command, LIMIT)?;
     if !ran.succeeded() {
-        bail!("zmeld.ko does not build for {}", kernel.recipe.name);
+        bail!(
+            "{} does not build for {}",
+            flavour.file(),
+            kernel.recipe.name
+        );
     }
     let warnings = warnings(&ran.text);
     if !warnings.is_empty() {
         bail!(
-            "zmeld.ko builds for {} with warnings:\n{}",
+            "{} builds for {} with warnings:\n{}",
+            flavour.file(),
             kernel.recipe.name,
             warnings.join("\n")
         );
     }
-    Ok(place.join("zmeld.ko"))
+    Ok(place.join(flavour.file()))
 }
 
 /// Has sparse read all of it; what it says about our files. None: the kernel's build
 /// refuses this machine's sparse, and goes on without.
-pub fn sparse(log: &Log, kernel: &Kernel) -> Result<Option<Vec<String>>> {
-    let place = copy_of_sources(kernel, Flavour::Debug)?;
-    let mut command = make(kernel, &place, Flavour::Debug);
+pub fn sparse(log: &Log, kernel: &Kernel, flavour: Flavour) -> Result<Option<Vec<String>>> {
+    let place = copy_of_sources(kernel, flavour)?;
+    let mut command = make(kernel, &place, flavour);
     // C=2 reads files that need no compiling, too.
     command.args(["C=2", "CHECK=sparse", "modules"]);
     let ran = log.run(&mut command, LIMIT)?;
     if !ran.succeeded() {
-        bail!("sparse fails on zmeld.ko for {}", kernel.recipe.name);
+        bail!(
+            "sparse fails on {} for {}",
+            flavour.file(),
+            kernel.recipe.name
+        );
     }
     if ran
         .text
@@ -152,18 +199,19 @@ fn warnings(text: &str) -> Vec<String> {
 }
 
 fn copy_of_sources(kernel: &Kernel, flavour: Flavour) -> Result<PathBuf> {
-    copy_of(&workspace::root().join("store"), kernel, flavour.folder())
+    let store = workspace::root().join("store");
+    copy_of(&store, kernel, flavour, flavour.folder())
 }
 
-fn copy_of(store: &Path, kernel: &Kernel, folder: &str) -> Result<PathBuf> {
+fn copy_of(store: &Path, kernel: &Kernel, flavour: Flavour, folder: &str) -> Result<PathBuf> {
     // By checkout, not by kernel: checkouts may share `target/kernels`.
     let place = workspace::work_folder(&format!("module/{}", kernel.recipe.name))?
         .canonicalize()?
         .join(folder);
-    for part in SOURCES {
+    for part in flavour.sources() {
         mirror(&store.join(part), &place.join(part))?;
     }
-    Ok(place.join("kmod"))
+    Ok(place.join(flavour.kbuild()))
 }
 
 /// Makes `to` hold the sources of `from`: what is the same keeps its time, so that
@@ -199,13 +247,19 @@ pub fn mirror(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What a kernel has, found when the module is built for it.
+/// What a kernel has, found when zmeld.ko is built for it.
 pub const FEATURES: &str = "kernel_has.h";
+
+/// The same for zword.ko.
+pub const CODEC_FEATURES: &str = "zword_has.h";
 
 fn is_source(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    if matches!(&*name, "probe.sh" | FEATURES) {
-        return name != FEATURES;
+    if matches!(&*name, FEATURES | CODEC_FEATURES) {
+        return false;
+    }
+    if name == "probe.sh" {
+        return true;
     }
     match path
         .extension()

@@ -87,7 +87,7 @@ fn make_key(log: &Log, place: &Path, name: &str, signer: &str) -> Result<Key> {
 /// The module that DKMS built and signed, in a tree of ours.
 fn dkms_build(log: &Log, kernel: &Kernel, place: &Path, key: &Key) -> Result<PathBuf> {
     let source = place.join("source");
-    package::dkms(&source)?;
+    package::ZMELD.tree(&source, &package::module_version()?)?;
     let version = package::module_version()?;
     let tree = place.join("tree");
     let dkms = |action: &str| {

@@ -35,6 +35,7 @@
 pub mod applied;
 pub mod ciphers;
 pub mod config;
+mod crypto;
 pub mod error;
 pub mod event;
 pub mod execute;

@@ -8,6 +8,7 @@ use zmeld_linux::meminfo::{self, Meminfo};
 use zmeld_report::units::bytes;
 
 use crate::config::{Config, Kind, Problem, RamDriver, Severity};
+use crate::crypto::{has_compressor, ZWORD};
 use crate::error::Error;
 use zmeld_linux::hibernation;
 use zmeld_linux::swaps::SwapArea;
@@ -138,9 +139,16 @@ pub struct Zswap {
     /// Whether it can be told to write cold pages on to disk by itself (Linux 6.8 and
     /// later).
     pub has_shrinker: bool,
+    /// Whether the kernel has zword for it, or would load it.
+    pub has_zword: bool,
 }
 
 impl Zswap {
+    /// The compressor that a recommendation names, where it is not left as it is.
+    pub fn compressor_to_name(&self) -> Option<&str> {
+        self.has_zword.then_some(ZWORD)
+    }
+
     /// The same for `zmeld-advice`.
     pub(crate) fn facts(&self) -> zmeld_advice::ZswapFacts {
         zmeld_advice::ZswapFacts {
@@ -167,6 +175,7 @@ impl Machine {
         let dep = dep.ok().flatten();
         let swaps: Vec<Area> = host.swaps()?.iter().map(Area::from).collect();
         let resume_from = idle_resume(host)?;
+        let zswap = zswap(host, &kernel)?;
         Ok(Machine {
             resume_bytes: resume_from
                 .as_ref()
@@ -181,7 +190,7 @@ impl Machine {
             swaps,
             zram: Feature::read(host, RamDriver::Zram, dep.as_deref())?,
             zmeld: Feature::read(host, RamDriver::Zmeld, dep.as_deref())?,
-            zswap: zswap(host)?,
+            zswap,
             hibernation: hibernation(host)?,
             resume_from,
         })
@@ -359,7 +368,7 @@ fn compressed(host: &Host, swaps: &[Area]) -> Result<Vec<zmeld_advice::ActiveSwa
         .collect()
 }
 
-fn zswap(host: &Host) -> Result<Option<Zswap>, Error> {
+fn zswap(host: &Host, kernel: &str) -> Result<Option<Zswap>, Error> {
     let Some(enabled) = host.read_optional(format!("{ZSWAP}/enabled"))? else {
         return Ok(None);
     };
@@ -373,6 +382,7 @@ fn zswap(host: &Host) -> Result<Option<Zswap>, Error> {
             .read_optional(format!("{ZSWAP}/max_pool_percent"))?
             .and_then(|text| text.parse().ok()),
         has_shrinker: host.exists(format!("{ZSWAP}/shrinker_enabled")),
+        has_zword: has_compressor(host, kernel, ZWORD)?,
     }))
 }
 
@@ -440,6 +450,10 @@ mod tests {
             ("/sys/module/zswap/parameters/enabled", "Y\n"),
             ("/sys/module/zswap/parameters/compressor", "lzo\n"),
             ("/sys/module/zswap/parameters/zpool", "zbud\n"),
+            (
+                "/lib/modules/6.1.0-18-amd64/modules.alias",
+                "alias crypto-zword-dense zword\nalias crypto-zword zword\n",
+            ),
         ]);
         let machine = Machine::read(&host).unwrap();
         assert_eq!(machine.ram_bytes, 1_024_000);
@@ -462,6 +476,7 @@ mod tests {
         let zswap = machine.zswap.clone().unwrap();
         assert!(zswap.enabled);
         assert_eq!(zswap.zpool.as_deref(), Some("zbud"));
+        assert_eq!(zswap.compressor_to_name(), Some("zword"));
         assert!(machine.hibernation.clone().unwrap().contains("UUID=12"));
         assert!(machine.kernel_from(5, 8) && !machine.kernel_from(6, 2));
     }

@@ -126,9 +126,12 @@ pub fn recommend(
         TierKind::Zswap => {
             let has_shrinker = machine.zswap.as_ref().is_some_and(|it| it.has_shrinker);
             // zswap takes the codecs of the crypto interface, which a scan does
-            // not ask: the kernel's own choice stays unless one was asked for.
+            // not ask: the kernel's own choice stays unless one was asked for, or
+            // zword is there, which is denser and no slower to read.
+            let asked = choice.codec.as_ref().map(|codec| codec.name.as_str());
+            let zword = || machine.zswap.as_ref()?.compressor_to_name();
             Kind::Zswap(Zswap {
-                compressor: choice.codec.as_ref().map(|codec| codec.name.clone()),
+                compressor: asked.or_else(zword).map(str::to_owned),
                 shrinker: has_shrinker.then_some(true),
                 ..Zswap::default()
             })
@@ -250,7 +253,10 @@ fn chosen(
     let pool = advised.pool.and_then(|pool| {
         let zswap = advice::ZswapFacts {
             is_enabled: machine.zswap.as_ref().is_some_and(|it| it.enabled),
-            compressor: codec.clone().unwrap_or(pool.compressor),
+            compressor: codec
+                .clone()
+                .or_else(|| Some(machine.zswap.as_ref()?.compressor_to_name()?.to_owned()))
+                .unwrap_or(pool.compressor),
             max_pool_percent: Some(pool.limit_percent),
             zpool: machine.zswap.as_ref().and_then(|it| it.zpool.clone()),
         };
@@ -386,6 +392,7 @@ mod tests {
             zswap: Some(crate::machine::Zswap {
                 enabled: false,
                 compressor: "lzo".to_owned(),
+                has_zword: false,
                 zpool: None,
                 max_pool_percent: Some(20),
                 has_shrinker: true,

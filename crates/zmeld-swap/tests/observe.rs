@@ -811,3 +811,19 @@ fn figures_for_others_do_not_change_when_a_page_finds_its_twin() {
     assert!(told(true, true).contains("zmeld_device_mismatches_total"));
     assert!(told(true, true).contains("zmeld_device_encode_errors_total"));
 }
+
+#[test]
+fn a_compressor_that_the_kernel_fell_back_from_in_silence_is_told() {
+    let (dir, host) = plant("6.12");
+    let root = dir.path();
+    let parameters = "/sys/module/zswap/parameters";
+    put(root, &format!("{parameters}/enabled"), "Y\n");
+    put(root, "/proc/cmdline", "quiet zswap.compressor=zword\n");
+    let at = |compressor: &str| {
+        put(root, &format!("{parameters}/compressor"), compressor);
+        found(&host, "zswap-compressor").len()
+    };
+    assert_eq!((at("lzo\n"), at("zword\n")), (1, 0));
+    put(root, "/proc/cmdline", "quiet\n");
+    assert_eq!(at("lzo\n"), 0);
+}

@@ -47,9 +47,9 @@ pub fn make(
     )?;
     put("md5sums", &sums(tree)?, 0o644)?;
     for script in SCRIPTS {
-        let path = format!("packaging/debian/{}.{script}", package.name);
+        let path = format!("packaging/debian/{}.{script}", package.scripts());
         if let Ok(text) = fs::read_to_string(workspace::root().join(path)) {
-            put(script, &text.replace("@VERSION@", &release.version), 0o755)?;
+            put(script, &package.fill(&text, &release.version), 0o755)?;
         }
     }
     let mut build = Command::new("dpkg-deb");

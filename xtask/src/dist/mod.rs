@@ -25,7 +25,7 @@ use anyhow::{bail, Context, Result};
 
 use crate::apt::Reason;
 use crate::kernels::Arch;
-use crate::package;
+use crate::package::{self, Dkms};
 use crate::process::Log;
 use crate::tools;
 use crate::workspace;
@@ -61,6 +61,22 @@ pub struct Package {
     section: &'static str,
     /// More fields for dpkg.
     debian: &'static [(&'static str, &'static str)],
+    /// The module, where it is one that DKMS builds.
+    dkms: Option<&'static Dkms>,
+}
+
+impl Package {
+    /// The name of its scripts in `packaging`: modules share theirs.
+    fn scripts(&self) -> &'static str {
+        self.dkms.map_or(self.name, |_| "dkms")
+    }
+
+    fn fill(&self, text: &str, version: &str) -> String {
+        match self.dkms {
+            Some(dkms) => dkms.fill(text, version),
+            None => text.replace("@VERSION@", version),
+        }
+    }
 }
 
 const PROGRAM: Package = Package {
@@ -75,9 +91,20 @@ nothing up.",
         // util-linux, which every Debian has, is not to be named.
         ("Depends", "mount"),
         ("Recommends", "kmod"),
-        ("Suggests", "cryptsetup-bin, zmeld-dkms"),
+        ("Suggests", "cryptsetup-bin, zword-dkms, zmeld-dkms"),
     ],
+    dkms: None,
 };
+
+/// What both modules' packages say to dpkg.
+const DKMS_FIELDS: &[(&str, &str)] = &[
+    ("Depends", "dkms (>= 2.8)"),
+    (
+        "Recommends",
+        "openssl, linux-headers-amd64 | linux-headers-arm64 | linux-headers-rpi-2712 | \
+         linux-headers-generic | linux-headers",
+    ),
+];
 
 const MODULE: Package = Package {
     name: "zmeld-dkms",
@@ -87,14 +114,20 @@ The sources of zmeld.ko, a compressed block device in RAM with zram's interface
 that also keeps identical pages once. DKMS builds it for each kernel that is
 installed.",
     section: "kernel",
-    debian: &[
-        ("Depends", "dkms (>= 2.8)"),
-        (
-            "Recommends",
-            "openssl, linux-headers-amd64 | linux-headers-arm64 | linux-headers-rpi-2712 | \
-             linux-headers-generic | linux-headers",
-        ),
-    ],
+    debian: DKMS_FIELDS,
+    dkms: Some(&package::ZMELD),
+};
+
+const CODEC: Package = Package {
+    name: "zword-dkms",
+    summary: "codec zword for zswap, built by DKMS",
+    description: "\
+The sources of zword.ko, a codec for pages of memory: with it the kernel's own
+zswap, and zram up to 6.11, hold more pages than with zstd. DKMS builds it for
+each kernel that is installed. Installing it changes no setting.",
+    section: "kernel",
+    debian: DKMS_FIELDS,
+    dkms: Some(&package::ZWORD),
 };
 
 impl Release {
@@ -216,8 +249,10 @@ pub fn make(log: &Log, release: &Release) -> Result<Vec<PathBuf>> {
         made.push(alone);
         made.extend(packages(log, release, &PROGRAM, Some(target.arch), &files)?);
     }
-    let files = module_tree(release, &sources)?;
-    made.extend(packages(log, release, &MODULE, None, &files)?);
+    for module in [&MODULE, &CODEC] {
+        let files = module_tree(release, module, &package::module_version()?, &sources)?;
+        made.extend(packages(log, release, module, None, &files)?);
+    }
     made.push(checksums(release, &made)?);
     Ok(made)
 }
@@ -261,13 +296,8 @@ pub fn make_program_deb(
 /// The .deb of the module's sources.
 pub fn make_module_deb(log: &Log, release: &Release) -> Result<PathBuf> {
     let sources = source::tree(log, release, &release.work("source")?)?;
-    deb::make(
-        log,
-        release,
-        &MODULE,
-        None,
-        &module_tree(release, &sources)?,
-    )
+    let tree = module_tree(release, &MODULE, &release.version, &sources)?;
+    deb::make(log, release, &MODULE, None, &tree)
 }
 
 /// The program's .deb again with another version, from the tree that was left.
@@ -289,10 +319,10 @@ pub fn make_next(log: &Log, from: &Release, version: &str, folder: &Path) -> Res
     let next = from.as_version(version, folder)?;
     let program = Tree::of(&from.work(&program_tree_name(Arch::Amd64))?)?;
     packages(log, &next, &PROGRAM, Some(Arch::Amd64), &program)?;
-    let mut module = Tree::new(&next.work("tree-zmeld-dkms")?)?;
-    let sources = package::dkms_of_version(&next.work("dkms")?, version)?;
-    module.folder(&format!("/usr/src/{}", next.name()), &sources)?;
-    packages(log, &next, &MODULE, None, &module)?;
+    for module in [&MODULE, &CODEC] {
+        let tree = module_tree(&next, module, version, &workspace::root())?;
+        packages(log, &next, module, None, &tree)?;
+    }
     Ok(())
 }
 
@@ -391,19 +421,33 @@ fn program_tree(
     Ok(tree)
 }
 
-fn module_tree(release: &Release, from: &Path) -> Result<Tree> {
-    let mut tree = Tree::new(&release.work("tree-zmeld-dkms")?)?;
-    let sources = package::dkms(&release.work("dkms")?)?;
-    tree.folder(&format!("/usr/src/{}", release.name()), &sources)?;
-    const DOCS: &str = "/usr/share/doc/zmeld-dkms";
-    copyright(&mut tree, DOCS, from)?;
+/// What a module's package has, and the release's texts `from` its sources.
+fn module_tree(release: &Release, package: &Package, version: &str, from: &Path) -> Result<Tree> {
+    let dkms = package.dkms.context("no package of a module")?;
+    let mut tree = Tree::new(&release.work(&format!("tree-{}", package.name))?)?;
+    let sources = dkms.tree(&release.work("dkms")?, version)?;
+    tree.folder(&format!("/usr/src/{}-{version}", dkms.module), &sources)?;
+    let docs = format!("/usr/share/doc/{}", package.name);
+    copyright(&mut tree, &docs, from)?;
     let changes = fs::read(from.join("CHANGELOG.md"))?;
-    tree.file(&format!("{DOCS}/changelog.gz"), &gzip(&changes)?)?;
-    for page in ["kernel-module.md", "secure-boot.md"] {
+    tree.file(&format!("{docs}/changelog.gz"), &gzip(&changes)?)?;
+    for page in ["kernel-module.md", "secure-boot.md", "zword.md"] {
         tree.file(
-            &format!("{DOCS}/{page}"),
+            &format!("{docs}/{page}"),
             &fs::read(from.join("docs").join(page))?,
         )?;
+    }
+    if dkms.module == package::ZWORD.module {
+        for (place, name) in [
+            ("/usr/share/initramfs-tools/hooks/zword", "initramfs-tools"),
+            (
+                "/usr/lib/dracut/modules.d/90zword/module-setup.sh",
+                "dracut",
+            ),
+        ] {
+            let text = fs::read(from.join("packaging/initramfs").join(name))?;
+            tree.program(place, &text)?;
+        }
     }
     Ok(tree)
 }
@@ -525,7 +569,7 @@ mod tests {
         let [build, scripts] = arch_files(&release, &archive).unwrap();
         // What makepkg reads first, by the shell that it is written in.
         let script = "set -e; bash -n \"$2\"; . \"$1\"; \
-            declare -F build package_zmeld package_zmeld-dkms >/dev/null; \
+            declare -F build package_zmeld package_zmeld-dkms package_zword-dkms >/dev/null; \
             echo \"$pkgver ${source[0]} ${sha256sums[0]}\"";
         let output = Command::new("bash")
             .args(["-c", script, "bash"])
@@ -571,7 +615,7 @@ mod tests {
 
     #[test]
     fn scripts_of_packages_are_sound() {
-        for name in ["zmeld", "zmeld-dkms"] {
+        for name in ["zmeld", "dkms"] {
             for script in ["postinst", "prerm"] {
                 let path = format!("packaging/debian/{name}.{script}");
                 let path = workspace::root().join(path);

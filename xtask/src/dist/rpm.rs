@@ -38,16 +38,17 @@ pub fn make(
 ) -> Result<PathBuf> {
     let arch = arch.map_or("noarch", program::machine);
     let work = release.work(&format!("rpm-{}", package.name))?;
-    let spec = workspace::root().join(format!("packaging/rpm/{}.spec", package.name));
+    let spec = workspace::root().join(format!("packaging/rpm/{}.spec", package.scripts()));
     let text = fs::read_to_string(&spec)
         .with_context(|| format!("cannot read {}", workspace::shown(&spec)))?;
     let own = tree.own_folders();
     let folders = own.iter().map(|path| format!("%dir \"{path}\""));
     let paths = tree.paths().iter().map(|path| format!("\"{path}\""));
     let files: Vec<String> = folders.chain(paths).collect();
-    let text = text
-        .replace("@VERSION@", &release.version)
+    let text = package
+        .fill(&text, &release.version)
         .replace("@ARCH@", arch)
+        .replace("@SUMMARY@", package.summary)
         .replace("@DESCRIPTION@", package.description)
         .replace("@TREE@", &tree.root().display().to_string())
         .replace(

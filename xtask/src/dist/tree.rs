@@ -57,7 +57,10 @@ impl Tree {
             .flat_map(|path| Path::new(path).ancestors().skip(1));
         let is_own = |folder: &&Path| {
             let mut parts = folder.components();
-            parts.any(|part| part.as_os_str().to_string_lossy().starts_with("zmeld"))
+            parts.any(|part| {
+                let name = part.as_os_str().to_string_lossy();
+                name.starts_with("zmeld") || name.contains("zword")
+            })
         };
         above
             .filter(is_own)

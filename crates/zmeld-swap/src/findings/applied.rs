@@ -48,6 +48,33 @@ pub(super) fn in_plain(view: &View) -> Vec<Found> {
     found.collect()
 }
 
+/// Another compressor than the kernel's command line names: the kernel falls back in
+/// silence where it has none of that name and cannot load it that early. What the
+/// configuration names counts more.
+pub(super) fn zswap_compressor(view: &View) -> Vec<Found> {
+    let named = view
+        .wanted
+        .zswap()
+        .is_some_and(|it| it.compressor.is_some());
+    let Some(zswap) = view.now.zswap.as_ref().filter(|_| !named) else {
+        return Vec::new();
+    };
+    let Some(asked) = &zswap.compressor_at_boot else {
+        return Vec::new();
+    };
+    if *asked == zswap.compressor {
+        return Vec::new();
+    }
+    vec![Found::new(
+        "zswap",
+        format!("the kernel's command line names {asked} for it, and it has another compressor"),
+        format!("zswap.compressor={asked}, and zswap has {}", zswap.compressor),
+        format!(
+            "echo {asked} > /sys/module/zswap/parameters/compressor; have its module in the              initramfs"
+        ),
+    )]
+}
+
 /// zram where zmeld's own driver was asked for.
 pub(super) fn stand_in(view: &View) -> Vec<Found> {
     let is_set_up = |name: &str| view.applied.is_some_and(|it| it.tier(name).is_some());

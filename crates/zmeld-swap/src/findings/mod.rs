@@ -194,6 +194,7 @@ rules! {
     "hibernation", Warning, combination::hibernation;
     "not-applied", Warning, applied::not_applied;
     "stand-in", Warning, applied::stand_in;
+    "zswap-compressor", Warning, applied::zswap_compressor;
     "no-memory-limit", Warning, sizing::no_memory_limit;
     "oversized", Warning, sizing::oversized;
     "near-limit", Warning, sizing::near_limit;

@@ -14,6 +14,9 @@ pub struct Zswap {
     pub enabled: bool,
     /// Its codec.
     pub compressor: String,
+    /// The codec that the kernel's command line names for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compressor_at_boot: Option<String>,
     /// Its allocator; absent where the kernel leaves no choice (6.18 and later).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
@@ -62,7 +65,14 @@ impl Zswap {
             .zswapped_bytes
             .or_else(|| Some(counter("stored_pages")?.saturating_mul(page_size)));
         let memory_used_bytes = memory.zswap_bytes.or_else(|| counter("pool_total_size"));
+        let line = reader.line("/proc/cmdline").unwrap_or_default();
+        let words = line.split_whitespace();
+        // The last one counts.
+        let at_boot = words
+            .filter_map(|word| word.strip_prefix("zswap.compressor="))
+            .next_back();
         Some(Zswap {
+            compressor_at_boot: at_boot.map(str::to_owned),
             enabled: reader.switch(&at("enabled")).unwrap_or(false),
             compressor: reader.line(&at("compressor")).unwrap_or_default(),
             pool: reader.line(&at("zpool")),

@@ -1,6 +1,7 @@
 //! zswap.
 
 use crate::config::{Kind, Trap, Zswap};
+use crate::crypto::{compressors, has_compressor, ZWORD};
 use crate::error::Error;
 use crate::machine::ZSWAP;
 use crate::step::Step;
@@ -62,56 +63,20 @@ impl Draft<'_> {
         let Some(known) = self.host.read_optional("/proc/crypto")? else {
             return Ok(());
         };
+        if has_compressor(self.host, &self.machine.kernel, wanted)? {
+            return Ok(());
+        }
         let known = compressors(&known);
-        if known.contains(&wanted) {
-            return Ok(());
-        }
-        let aliases = format!("/lib/modules/{}/modules.alias", self.machine.kernel);
-        let alias = format!("alias crypto-{wanted} ");
-        let aliases = self.host.read_optional(aliases)?.unwrap_or_default();
-        if aliases.lines().any(|line| line.starts_with(&alias)) {
-            return Ok(());
-        }
+        let way_out = match known.is_empty() {
+            _ if wanted.starts_with(ZWORD) => {
+                "install zword-dkms, or name another compressor".to_owned()
+            }
+            true => "leave compressor out".to_owned(),
+            false => format!("set compressor to one of {}", known.join(", ")),
+        };
         Err(Error::KernelFeature {
             what: format!("zswap would need {wanted}"),
-            way_out: match known.is_empty() {
-                true => "leave compressor out".to_owned(),
-                false => format!("set compressor to one of {}", known.join(", ")),
-            },
+            way_out,
         })
-    }
-}
-
-/// The names of what compresses, as `/proc/crypto` tells them.
-fn compressors(text: &str) -> Vec<&str> {
-    let mut found: Vec<&str> = Vec::new();
-    for entry in text.split("\n\n") {
-        let get = |key: &str| {
-            let mut pairs = entry.lines().filter_map(|line| line.split_once(':'));
-            let found = pairs.find(|(name, _)| name.trim() == key);
-            found.map(|(_, value)| value.trim())
-        };
-        let compresses = matches!(get("type"), Some("scomp" | "acomp" | "compression"));
-        if let (true, Some(name)) = (compresses, get("name")) {
-            if !found.contains(&name) {
-                found.push(name);
-            }
-        }
-    }
-    found
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_compresses_is_told_from_what_hashes_and_stands_once() {
-        let text = "name         : lzo\ndriver       : lzo-scomp\ntype         : scomp\n\n\
-                    name         : crc32c\ntype         : shash\n\n\
-                    name         : deflate\ntype         : acomp\n\n\
-                    name         : lzo\ndriver       : lzo-generic\ntype         : compression\n\n";
-        assert_eq!(compressors(text), ["lzo", "deflate"]);
-        assert!(compressors("").is_empty());
     }
 }

@@ -438,7 +438,8 @@ fn will_be_zswap(args: &WantedArgs, machine: &Machine, own_swaps: &[String]) -> 
         Some(tier) => tier == TierArg::Zswap,
         None => advised == zmeld_advice::AdvisedTier::Zswap,
     };
-    zswap.compressor.parse().ok().filter(|_| is_it)
+    let compressor = zswap.compressor_to_name().unwrap_or(&zswap.compressor);
+    compressor.parse().ok().filter(|_| is_it)
 }
 
 /// Whether it is this machine, which can be measured.

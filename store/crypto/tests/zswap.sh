@@ -1,0 +1,113 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
+# guest: kernel=um,6.1,6.12 memory=144 disk=512
+#
+# zswap with zword, in front of a swap disk: programs that need more memory than there
+# is verify each of their pages, while compressors are switched, the shrinker writes
+# pages back, and processors come and go where they can. The module stays while it is
+# used.
+
+# shellcheck source-path=SCRIPTDIR/../../kmod/tests
+. /guest/guest.sh
+
+ZSWAP=/sys/module/zswap/parameters
+COUNTS=/sys/kernel/debug/zswap
+ERRORS=/sys/kernel/debug/zword/encode_errors
+
+count() {
+	cat "$COUNTS/$1" 2>/dev/null || echo 0
+}
+
+set_to() { # PARAMETER VALUE
+	echo "$2" >"$ZSWAP/$1" && same "zswap's $1" "$2" "$(cat "$ZSWAP/$1")"
+}
+
+for disk in /dev/vda /dev/ubda /dev/ubdb; do
+	[ ! -b "$disk" ] || break
+done
+total=$(awk '/^MemTotal:/ { print int($2 / 1024) }' /proc/meminfo)
+need=$((total * 11 / 10))
+
+# By name, as the kernel asks for it: it is in no list.
+if [ -e $ZSWAP/zpool ]; then
+	modprobe zsmalloc 2>/dev/null
+	set_to zpool zsmalloc
+fi
+set_to max_pool_percent 25
+set_to compressor zword
+echo Y >$ZSWAP/enabled
+ok "the kernel loaded it" grep -q '^zword ' /proc/modules
+ok "the crypto API knows it" grep -q 'driver *: zword-scomp' /proc/crypto
+same "writes are checked" Y "$(cat /sys/module/zword/parameters/check_writes)"
+mkswap "$disk" >/dev/null
+ok swapon swapon "$disk"
+
+verified() { # NAME: by a program that needs more memory than there is
+	ok "a program gets its pages back, $1" /guest/pages swap $need 2 "$SEED" 10
+}
+
+# Held still, so that its pages stay where they are.
+/guest/pages swap $need 2 "$SEED" 10 &
+pages=$!
+n=0
+while [ $n -lt 300 ] && [ "$(count stored_pages)" -lt 2000 ]; do
+	sleep 0.1
+	n=$((n + 1))
+done
+kill -STOP $pages
+stored=$(count stored_pages)
+bytes=$(count pool_total_size)
+echo "# $stored pages in $bytes bytes of the pool"
+ok "zswap has pages" [ "$stored" -gt 1000 ]
+ok "the module stays while it is used" sh -c '! rmmod zword 2>/dev/null'
+set_to compressor lzo
+ok "and while pages are left that it made" sh -c '! rmmod zword 2>/dev/null'
+set_to compressor zword
+kill -CONT $pages
+wait $pages
+ok "the program verified its pages" [ $? -eq 0 ]
+
+switch() {
+	for name in zword-dense lzo zword; do
+		echo $name >$ZSWAP/compressor
+		sleep 0.3
+	done
+}
+beside switch
+verified "compressors switched"
+beside_stop
+ok "zword-dense was one of them" grep -q 'driver *: zword-dense-scomp' /proc/crypto
+
+set_to compressor zword
+set_to max_pool_percent 5
+[ ! -e $ZSWAP/shrinker_enabled ] || echo Y >$ZSWAP/shrinker_enabled
+before=$(count written_back_pages)
+verified "a small pool, written back to disk"
+echo "# written back: $(($(count written_back_pages) - before))"
+# User-mode Linux has one processor here, and its processors stay.
+if [ -e /sys/devices/system/cpu/cpu1/online ]; then
+	hotplug() {
+		echo 0 >/sys/devices/system/cpu/cpu1/online
+		sleep 0.3
+		echo 1 >/sys/devices/system/cpu/cpu1/online
+		sleep 0.3
+	}
+	beside hotplug
+	verified "a processor that comes and goes"
+	beside_stop
+fi
+grep . $COUNTS/* | sed 's/^/# /'
+same "no page was encoded wrongly" 0 "$(cat $ERRORS)"
+same "zswap could decode all" 0 "$(count decompress_fail)"
+
+ok swapoff swapoff "$disk"
+set_to compressor lzo
+# Pools of compressors that nobody needs are freed a little later.
+n=0
+while [ $n -lt 50 ] && ! rmmod zword 2>/dev/null; do
+	sleep 0.2
+	n=$((n + 1))
+done
+ok "then the module can be unloaded" sh -c '! grep -q "^zword " /proc/modules'
+end

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * What zword.ko promises the kernel's crypto API, in user space: whole pages alone, no
+ * byte past the capacity, damaged objects refused, an encoding that does not give its
+ * page back refused where writes are checked, and a self-test that finds wrong tables.
+ */
+#include "harness.h"
+
+/* The module's own sources: no other program has them. */
+#include "../crypto/page.c"
+#include "../crypto/selftest.c"
+
+#define TEST_PAGES 400
+
+static struct zword_tables *tables;
+static struct zword_context *context;
+
+static void sizes_are_refused(const u8 *page, u8 *object)
+{
+	const struct zword_manner manner = { .tables = tables, .level = 1 };
+	static const unsigned int wrong[] = {
+		0, 1, 512, ZM_PAGE_SIZE - 1, ZM_PAGE_SIZE + 1, 2 * ZM_PAGE_SIZE,
+	};
+	unsigned int size, k;
+
+	for (k = 0; k < sizeof(wrong) / sizeof(wrong[0]); k++) {
+		size = 2 * ZM_PAGE_SIZE;
+		if (zword_page_compress(&manner, context, page, wrong[k], object,
+					&size) != -EINVAL)
+			DIE("a source of %u bytes is taken", wrong[k]);
+	}
+	size = 2 * ZM_PAGE_SIZE;
+	if (zword_page_compress(&manner, context, page, ZM_PAGE_SIZE, object,
+				&size))
+		DIE("a page is refused");
+	for (k = 0; k < ZM_PAGE_SIZE; k += 511) {
+		unsigned int room = k;
+		u8 *out = malloc(k ? k : 1);
+
+		if (zword_page_decompress(tables, context, object, size, out,
+					  &room) != -EINVAL)
+			DIE("a page is decoded into %u bytes", k);
+		free(out);
+	}
+}
+
+/* The heap's end is the capacity's: a byte past it is found by the sanitizer. */
+static void capacities_are_kept(const u8 *page, u64 number)
+{
+	const struct zword_manner manner = {
+		.tables = tables, .level = 1 + number % 2, .is_checked = true,
+	};
+	u8 *whole = malloc(2 * ZM_PAGE_SIZE), *tight, *out;
+	unsigned int size = 2 * ZM_PAGE_SIZE, room, back;
+	int err;
+
+	if (zword_page_compress(&manner, context, page, ZM_PAGE_SIZE, whole,
+				&size))
+		DIE("page %llu is refused", (unsigned long long)number);
+	for (room = size > 2 ? size - 2 : 0; room <= size; room++) {
+		unsigned int written = room;
+
+		tight = malloc(room ? room : 1);
+		err = zword_page_compress(&manner, context, page, ZM_PAGE_SIZE,
+					  tight, &written);
+		if (err != (room < size ? -ENOSPC : 0))
+			DIE("page %llu into %u bytes of %u gives %d",
+			    (unsigned long long)number, room, size, err);
+		free(tight);
+	}
+	out = malloc(ZM_PAGE_SIZE);
+	back = 2 * ZM_PAGE_SIZE;
+	if (zword_page_decompress(tables, context, whole, size, out, &back) ||
+	    back != ZM_PAGE_SIZE || memcmp(out, page, ZM_PAGE_SIZE))
+		DIE("page %llu does not come back", (unsigned long long)number);
+	back = ZM_PAGE_SIZE;
+	if (size > 3 && zword_page_decompress(tables, context, whole, size / 2,
+					      out, &back) != -EINVAL)
+		DIE("half of page %llu's object is decoded",
+		    (unsigned long long)number);
+	free(out);
+	free(whole);
+}
+
+/* Tables of an encoder that tells other codes than the decoder knows. */
+static void wrong_encodings_are_found(u8 *page, u8 *object)
+{
+	struct zword_manner manner = { .tables = tables, .level = 1 };
+	struct zword_word_encoder *encoder = &tables->word_encoder[0];
+	unsigned int size, found = 0, taken = 0;
+	void *memory = malloc(zword_selftest_size());
+	u32 number, set, k;
+
+	for (set = 0; set < ZWORD_SETS; set++)
+		for (k = 0; k < 256; k++)
+			encoder->codes[set].literal[0][k] ^= 1u << 4;
+	for (number = 0; number < TEST_PAGES; number++) {
+		zword_grammar_page(1, number, page, ZM_PAGE_SIZE);
+		size = 2 * ZM_PAGE_SIZE;
+		manner.is_checked = false;
+		taken += !zword_page_compress(&manner, context, page,
+					      ZM_PAGE_SIZE, object, &size);
+		size = 2 * ZM_PAGE_SIZE;
+		manner.is_checked = true;
+		found += zword_page_compress(&manner, context, page,
+					     ZM_PAGE_SIZE, object,
+					     &size) == -EIO;
+	}
+	if (taken != TEST_PAGES || !found)
+		DIE("%u of %u pages were taken unchecked, %u found wrong", taken,
+		    TEST_PAGES, found);
+	if (zword_selftest(tables, memory) != -EIO)
+		DIE("the self-test takes wrong tables");
+	free(memory);
+	printf("crypto_page: %u pages, %u wrong encodings found\n", TEST_PAGES,
+	       found);
+}
+
+int main(void)
+{
+	void *memory = malloc(zword_selftest_size());
+	u8 *page = malloc(ZM_PAGE_SIZE), *object = malloc(2 * ZM_PAGE_SIZE);
+	u32 number;
+
+	tables = malloc(zword_tables_size());
+	context = malloc(zword_context_size());
+	if (zword_tables_build(tables, zword_lengths, zword_lengths_size))
+		DIE("the tables cannot be built");
+	if (zword_selftest(tables, memory))
+		DIE("the self-test fails");
+	for (number = 0; number < TEST_PAGES; number++) {
+		zword_grammar_page(2, number, page, ZM_PAGE_SIZE);
+		capacities_are_kept(page, number);
+	}
+	sizes_are_refused(page, object);
+	wrong_encodings_are_found(page, object);
+	free(memory);
+	free(page);
+	free(object);
+	free(tables);
+	free(context);
+	return 0;
+}
