@@ -90,8 +90,8 @@ def owner_row(owner: Owner, theta: int, sketch: list[Any]) -> dict[str, Any]:
         "pages_zero": owner.zero,
         "pages_same": owner.same,
         "pages_distinct": distinct,
-        "pages_distinct_low": max(distinct - half, float(seen)),
-        "pages_distinct_high": min(distinct + half, float(contents)),
+        "pages_distinct_low": distinct - half,
+        "pages_distinct_high": distinct + half,
         "pages_swapped": 0,
         "theta": theta,
     }

@@ -216,7 +216,7 @@ def test_the_page_is_whole_and_loads_nothing(place, tmp_path, capsys):
 def test_json_is_what_the_documentation_lists(place, capsys):
     assert cli.main(["report", str(place), "--by", "role", "--json"]) == 0
     body = json.loads(capsys.readouterr().out)
-    assert body["schema"] == "zmeld.fleet.report/1"
+    assert body["schema"] == "zmeld.fleet.report/2"
     page = (reporting_top() / "docs" / "fleet.md").read_text()
     for key in [*body, *body["kinds"][0], *body["kinds"][0]["setups"][0]]:
         assert f"| `{key}` |" in page, key

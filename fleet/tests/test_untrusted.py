@@ -17,6 +17,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from made import GIB, NOON, Machine, Owner, owner_row, program, table_of, write
+from zmeld_fleet.estimate import exact
 from zmeld_fleet import analysis, catalogue, cli, metrics, packing, places, reporting, schema
 from zmeld_fleet.analysis import Standout
 from zmeld_fleet.validity import FLEET_RAM_MAX, RAM_MAX
@@ -342,7 +343,7 @@ def test_machines_that_stand_out_do_not_flood_prometheus(tmp_path):
     name = report.kinds[0].name
     most = metrics.STANDOUTS_MAX
     report.standouts = [
-        Standout(f"{at:032x}", "h", name, "zero pages", 1.0, 0.0, 1e4 - at)
+        Standout(f"{at:032x}", "h", name, "zero pages", exact(1.0), 0.0, 1e4 - at)
         for at in range(most + 100)
     ]
     lines = [one for one in metrics.render(report).splitlines() if "_standout_dev" in one]

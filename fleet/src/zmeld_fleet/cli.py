@@ -104,7 +104,7 @@ def _add_report(commands: Any) -> None:
     _add_place(command)
     _add_engine(command)
     command.add_argument("--by", metavar="LABEL", help="a kind is what has this label's value")
-    command.add_argument("--json", action="store_true", help="print JSON (zmeld.fleet.report/1)")
+    command.add_argument("--json", action="store_true", help="print JSON (zmeld.fleet.report/2)")
     command.add_argument("--html", metavar="FILE", type=Path, help="write a page with plots")
     command.add_argument("--parquet", metavar="DIR", type=Path, help="write tables as Parquet")
     command.add_argument("--toml", metavar="DIR", type=Path, help="write zmeld.toml of each kind")

@@ -32,8 +32,8 @@ class Bars:
     names: list[str]
     values: list[list[float | None]]
     """Of each series, a value for each name."""
-    halves: list[list[float]]
-    """Half the intervals' widths."""
+    ends: list[list[tuple[float, float]]]
+    """Of each value, the ends of its interval."""
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable
 
@@ -21,7 +22,7 @@ from zmeld_fleet.document import (
     Section,
     Table,
 )
-from zmeld_fleet.estimate import Estimate
+from zmeld_fleet.estimate import Estimate, exact
 from zmeld_fleet.words import plural
 
 KINDS_SHOWN = 8
@@ -80,13 +81,12 @@ def _where(report: Report) -> Section:
                 kind.name,
                 units.count(kind.machines),
                 units.size(kind.pages * page),
-                units.size(best.gains.value if best else None),
+                units.size_estimate(best.gains if best else None),
                 units.percent(_gain_of_ram(kind)),
-                units.size(best.gains.value / kind.machines if best else None),
             ]
         )
     heads = [Column("kind", False), Column("machines"), Column("pages"), Column("gains")]
-    heads += [Column("of RAM"), Column("a machine")]
+    heads += [Column("of RAM")]
     shown = rows[: 2 * KINDS_SHOWN]
     caption = "Kinds of machine, by what the best set-up gains of their RAM."
     section.blocks += [
@@ -129,15 +129,14 @@ def _kind(kind: Kind, report: Report) -> Section:
     if kind.synthetic:
         intro += f" {plural(kind.synthetic, 'is', 'are')} synthetic."
     heads = [Column("codec", False), Column("melded", False), Column("ratio")]
-    heads += [Column("memory used"), Column("gains"), Column("of the pages")]
+    heads += [Column("memory used"), Column("gains, of the pages")]
     rows = [
         [
             setup.codec,
             "yes" if setup.melded else "no",
             units.ratio(setup.ratio),
             units.size_estimate(setup.takes),
-            units.size(setup.gains.value),
-            units.percent(setup.gains.value / whole if whole else None),
+            units.percent_estimate(setup.gains.scaled(1.0 / whole) if whole else None),
         ]
         for setup in kind.setups
     ]
@@ -149,42 +148,49 @@ def _bars(kinds: list[Kind], report: Report) -> Bars:
     names = [kind.name for kind in kinds]
     chosen = [("lz4", False), ("zstd", False), ("zstd", True), ("zword", True)]
     values: list[list[float | None]] = []
-    halves: list[list[float]] = []
+    ends: list[list[tuple[float, float]]] = []
     for codec, melded in chosen:
         found = [(kind, kind.setup(codec, melded)) for kind in kinds]
         wholes = [max(kind.pages * report.page_size, 1) for kind, _ in found]
         values.append(
             [s.gains.value / w if s else None for (_, s), w in zip(found, wholes, strict=True)]
         )
-        halves.append(
-            [s.gains.half_width / w if s else 0.0 for (_, s), w in zip(found, wholes, strict=True)]
+        ends.append(
+            [
+                (max(s.gains.low, 0.0) / w, max(s.gains.high, 0.0) / w) if s else (0.0, 0.0)
+                for (_, s), w in zip(found, wholes, strict=True)
+            ]
         )
     labels = [f"{codec}, melded" if melded else codec for codec, melded in chosen]
-    return Bars("What is gained of the pages, with 95 % intervals", labels, names, values, halves)
+    return Bars("What is gained of the pages, with 95 % intervals", labels, names, values, ends)
+
+
+_WHERE = ("in the service", "on the machine", "on another")
 
 
 def _duplicates(report: Report) -> Section:
     section = Section("Duplicates")
-    heads = [Column("kind", False), Column("in a service"), Column("in a machine")]
-    heads += [Column("in the kind"), Column("of the pages")]
+    heads = [Column("kind", False), Column("a twin is", False), Column("pages")]
+    heads += [Column("of the pages")]
     rows = []
     fleet = [report.fleet] if report.fleet is not None and len(report.kinds) > 1 else []
     for kind in [*_by_memory(report)[:KINDS_SHOWN], *fleet]:
         found = kind.duplicates
         parts = [found.within_owners, found.between_owners, found.between_machines]
         page = report.page_size
-        share = sum(part.value for part in parts) / kind.pages if kind.pages else 0.0
-        cells = [units.size(part.value * page) for part in parts]
-        rows.append([kind.name, *cells, units.percent(share)])
+        for where, part in zip(_WHERE, parts, strict=True):
+            share = part.scaled(1.0 / kind.pages) if kind.pages else None
+            size = units.size_estimate(_times(part, page))
+            rows.append([kind.name, where, size, units.percent_estimate(share)])
     caption = (
         "Pages that have a twin: in the same service, container or virtual machine; in another "
         "one of the machine; on another machine of the kind. The first two are melded on a "
-        "machine, the third only where the machines stand together."
+        "machine, the third is not."
     )
     section.blocks.append(Table(heads, rows, caption))
     if report.between_kinds is not None and len(report.kinds) > 1:
         size = units.size_estimate(_times(report.between_kinds, report.page_size))
-        section.blocks.append(f"Between kinds: {size}; it is part of the last row's.")
+        section.blocks.append(f"Between kinds: {size}; it is part of the last row.")
     if report.bound_share < 1.0:
         section.blocks.append(
             f"From {units.percent(report.bound_share)} of all contents of all machines, chosen "
@@ -200,20 +206,19 @@ def _times(estimate: Estimate, factor: int) -> Estimate:
 def _names(report: Report) -> Section:
     section = Section("Services, containers and virtual machines")
     heads = [Column("kind", False), Column("name", False), Column("machines"), Column("pages")]
-    heads += [Column("twins"), Column("codec", False), Column("gains")]
+    heads += [Column("twins"), Column("gains")]
     rows = [
         [
             name.kind,
             name.name,
             units.count(name.surveys),
             units.size(name.pages * report.page_size),
-            units.percent(name.duplicate_share),
-            name.codec,
-            units.size(name.gains),
+            units.percent_estimate(name.duplicate_share),
+            units.size_estimate(name.gains),
         ]
         for name in report.names
     ]
-    caption = "Those with most pages, wherever they run, with the codec that gains most, melded."
+    caption = "Those with most pages, wherever they run, by what the best codec gains, melded."
     section.blocks.append(Table(heads, rows, caption))
     return section
 
@@ -223,25 +228,24 @@ def _change(report: Report) -> Section:
     if len(report.days) < 2:
         section.blocks.append("All surveys are of one day.")
         return section
-    heads = [Column("day", False), Column("machines"), Column("pages"), Column("twins")]
+    heads = [Column("day", False), Column("machines"), Column("pages")]
     heads += [Column("zstd"), Column("zstd, melded")]
     rows, gained, melded = [], [], []
     for day in report.days:
         whole = day.pages * report.page_size
         plain, shared = _day_share(day.setups, False, whole), _day_share(day.setups, True, whole)
-        gained.append(plain)
-        melded.append(shared)
+        gained.append(plain.value)
+        melded.append(shared.value)
         rows.append(
             [
                 day.date,
                 units.count(day.machines),
                 units.size(whole),
-                units.percent(day.duplicate_share),
-                units.percent(plain),
-                units.percent(shared),
+                units.percent_estimate(plain),
+                units.percent_estimate(shared),
             ]
         )
-    caption = "What zstd gains of the pages, and twins within services, day by day."
+    caption = "What zstd gains of the pages, day by day."
     section.blocks.append(Table(heads, rows[-3 * KINDS_SHOWN :], caption))
     section.blocks.append(
         Lines(
@@ -250,17 +254,19 @@ def _change(report: Report) -> Section:
             {
                 "zstd": gained,
                 "zstd, melded": melded,
-                "twins": [day.duplicate_share for day in report.days],
+                "twins": [day.duplicate_share.value for day in report.days],
             },
         )
     )
     return section
 
 
-def _day_share(setups: list[Setup], melded: bool, whole: int) -> float:
+def _day_share(setups: list[Setup], melded: bool, whole: int) -> Estimate:
     found = (s for s in setups if s.codec == "zstd" and s.melded == melded)
     setup = next(found, None)
-    return setup.gains.value / whole if setup is not None and whole else float("nan")
+    if setup is None or not whole:
+        return exact(math.nan)
+    return setup.gains.scaled(1.0 / whole)
 
 
 def _standouts(report: Report) -> Section:
@@ -273,9 +279,11 @@ def _standouts(report: Report) -> Section:
     shown = report.standouts[:STANDOUTS_SHOWN]
     rows = []
     for one in shown:
-        show = units.ratio if one.measure.startswith("ratio") else units.percent
-        rows.append([one.host, one.machine[:8], one.measure, show(one.value), show(one.median)])
-    section.blocks.append(Table(heads, rows, "Against the median of machines of their kind."))
+        is_ratio = one.measure.startswith("ratio")
+        show = units.ratio_estimate if is_ratio else units.percent_estimate
+        here, usual = show(one.value), show(exact(one.usual))
+        rows.append([one.host, one.machine[:8], one.measure, here, usual])
+    section.blocks.append(Table(heads, rows, "Against the mean of the other machines of their kind."))
     section.blocks += _more(len(report.standouts) - len(shown), "of them is", "of them are")
     return section
 

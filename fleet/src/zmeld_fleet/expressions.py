@@ -83,11 +83,13 @@ def united(parts: list[ir.Table]) -> ir.Table:
 def owner_sums(table: ir.Table) -> ir.Table:
     """A row for each survey: sums over its owners."""
     owners = table.filter(table.record == OWNER)
+    half = _pages(owners.pages_distinct_low, owners.pages_distinct_high)
     sums = {
         "owners": owners.count(),
         "theta": owners.theta.min(),
         "distinct": _whole(owners.pages_distinct).sum(),
-        "distinct_half": _pages(owners.pages_distinct_low, owners.pages_distinct_high).sum(),
+        "distinct_half": half.sum(),
+        "distinct_squares": (half * half).sum(),
     }
     for name in _COUNTS:
         sums[name] = owners[name].sum()
@@ -114,9 +116,9 @@ def owners_by_name(table: ir.Table, chosen: ir.Table, most: int) -> ir.Table:
     """The names that hold most pages: services, containers, machines of that name."""
     owners = table.filter(table.record == OWNER)
     named = owners.join(chosen, "survey").select(
-        *("survey", "name", "pages", "pages_zero", "pages_same", "pages_distinct"),
-        *(f"pool_{codec}" for codec in CODECS),
-        *(f"melded_{codec}" for codec in CODECS),
+        *("survey", "name", "pages", "pages_zero", "pages_same"),
+        *(f"pages_distinct{end}" for end in ("", "_low", "_high")),
+        *(f"melded_{codec}{end}" for codec in CODECS for end in ("", "_low", "_high")),
         owner_kind=owners["kind"],
     )
     sums = {
@@ -126,10 +128,12 @@ def owners_by_name(table: ir.Table, chosen: ir.Table, most: int) -> ir.Table:
         "pages_zero": named.pages_zero.sum(),
         "pages_same": named.pages_same.sum(),
         "distinct": _whole(named.pages_distinct).sum(),
+        "distinct_half": _pages(named.pages_distinct_low, named.pages_distinct_high).sum(),
     }
     for codec in CODECS:
-        sums[f"pool_{codec}"] = _whole(named[f"pool_{codec}"]).sum()
-        sums[f"melded_{codec}"] = _whole(named[f"melded_{codec}"]).sum()
+        melded = f"melded_{codec}"
+        sums[melded] = _whole(named[melded]).sum()
+        sums[f"{melded}_half"] = _blocks(named[f"{melded}_low"], named[f"{melded}_high"]).sum()
     found = named.group_by("owner_kind", "name").agg(**sums)
     order = [ibis.desc("pages"), ibis.asc("owner_kind"), ibis.asc("name")]
     return found.order_by(order).limit(most)

@@ -62,11 +62,16 @@ def bars(plot: Bars) -> str:
         for at, series in enumerate(plot.series):
             places = [group * (len(plot.series) + 1) + at for group in range(len(plot.names))]
             values = [value or 0.0 for value in plot.values[at]]
+            ends = plot.ends[at]
+            lengths = [
+                [max(value - low, 0.0) for value, (low, _) in zip(values, ends, strict=True)],
+                [max(high - value, 0.0) for value, (_, high) in zip(values, ends, strict=True)],
+            ]
             axes.barh(
                 places,
                 values,
                 0.9,
-                xerr=plot.halves[at],
+                xerr=lengths,
                 color=_SERIES[at % len(_SERIES)],
                 ecolor=_TEXT,
                 error_kw={"elinewidth": 0.8},

@@ -49,7 +49,7 @@ RAM_MAX, RAM_UNKNOWN = 1 << 52, 1 << 44
 FLEET_RAM_MAX = 1 << 58
 """Of all machines: engines add up 64 bits."""
 SQUARES_MAX = float(1 << 62)
-"""Of a survey's half-widths, in blocks: they are squared and added up."""
+"""Of a survey's half-widths, in blocks or pages: they are squared and added up."""
 OWNERS_MAX = 1024
 """Of a survey, which has 64."""
 
@@ -199,14 +199,15 @@ class Owners:
         pages = self._sum("pages", at, owners["pages"].to_numpy().astype(np.float64))
         if (pages * page > OF_RAM * ram).any():
             raise FlawError(f"a survey has more pages than {OF_RAM} times the machine's RAM")
-        for codec in CODECS:
+        widths = {f"pool_{codec}": float(BLOCK) for codec in CODECS} | {"pages_distinct": 1.0}
+        for name, unit in widths.items():
             low, high = (
-                np.nan_to_num(owners[f"pool_{codec}{end}"].to_numpy().astype(np.float64))
+                np.nan_to_num(owners[f"{name}{end}"].to_numpy().astype(np.float64))
                 for end in ("_low", "_high")
             )
-            squares = ((high - low) / (2.0 * BLOCK)) ** 2
-            if (self._sum(f"pool_{codec}", at, squares) > SQUARES_MAX).any():
-                raise FlawError(f"pool_{codec} has intervals that are too wide to be added up")
+            squares = ((high - low) / (2.0 * unit)) ** 2
+            if (self._sum(name, at, squares) > SQUARES_MAX).any():
+                raise FlawError(f"{name} has intervals that are too wide to be added up")
 
     def _sum(self, name: str, at: np.ndarray, values: np.ndarray) -> np.ndarray:
         known = self._sums.get(name, np.zeros(0))
