@@ -37,6 +37,25 @@ def object_of(hashed: tuple[int, int], codec: str) -> int:
     return min(4096, round(4096 / SIZES[codec] * spread))
 
 
+def class_of(hashed: tuple[int, int]) -> int:
+    """Which eighth of a page it takes with zstd."""
+    return max(1, -(-object_of(hashed, "zstd") * schema.CLASSES // 4096)) - 1
+
+
+def size_rows(hashes: list[tuple[int, int]]) -> list[dict[str, Any]]:
+    """The rows about classes of sizes, of those with 32 contents or more."""
+    rows = []
+    for at in range(schema.CLASSES):
+        own = [hashed for hashed in hashes if class_of(hashed) == at]
+        row: dict[str, Any] = {"record": "size", "object_class": at, "count": len(own)}
+        for codec in schema.CODECS:
+            sizes = [object_of(hashed, codec) for hashed in own]
+            row[f"bytes_{codec}"] = sum(sizes)
+            row[f"squares_{codec}"] = sum(size * size for size in sizes)
+        rows += [row] if len(own) >= 32 else []
+    return rows
+
+
 @dataclass
 class Owner:
     """A service with its pages: how many of each content."""
@@ -131,12 +150,13 @@ def table_of(machine: Machine) -> pa.Table:
             "hash_high": hashed[0],
             "hash_low": hashed[1],
             "count": count,
-            **{f"object_{codec}": object_of(hashed, codec) for codec in schema.CODECS},
+            "object_class": class_of(hashed),
         }
         for owner, _, sketch in sketches
         for hashed, count in sketch
     ]
     contents.sort(key=lambda row: (row["hash_high"], row["hash_low"]))
+    first += size_rows([hashed for _, _, sketch in sketches for hashed, _ in sketch])
     rows = [common | row for row in first + contents]
     if rows[0]["rows"] is None:
         rows[0]["rows"] = len(rows)

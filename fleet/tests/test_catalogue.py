@@ -351,7 +351,7 @@ VALUES = {
     "pages_distinct": float("inf"),
     "pool_zstd": 1e300,
     "pool_zstd_high": 1e17,
-    "object_zstd": 2**31 - 1,
+    "object_class": 2**31 - 1,
     "count": -1,
     "label_value": "z" * 10_000,
     "survey": "0" * 32,
@@ -559,3 +559,21 @@ def test_theta_and_its_share_belong_together():
     assert schema.sampled(schema.HASH_MIN) == 0.0
     assert schema.sampled(0) == 0.5
     assert schema.sampled(schema.bound_of(0.125)) == 0.125
+
+
+def test_altered_bytes_are_found_and_told(tmp_path):
+    """400 of them changed 51 hashes, and nothing was said."""
+    paths = sound(tmp_path)
+    data = bytearray(paths[0].read_bytes())
+    contents = pq.ParquetFile(paths[0]).metadata.row_group(1)
+    start = contents.column(0).data_page_offset
+    end = start + sum(contents.column(at).total_compressed_size for at in range(5))
+    for at in (4, start + 40, end - 1):
+        flipped = bytearray(data)
+        flipped[at] ^= 0x10
+        paths[0].write_bytes(flipped)
+        found = look(tmp_path)
+        assert reasons(found) == ["digest"] and len(found.surveys) == 2, at
+        assert paths[0].name in found.left_out[0].file
+    paths[0].write_bytes(data)
+    assert look(tmp_path).left_out == []

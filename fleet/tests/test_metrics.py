@@ -31,7 +31,7 @@ def place(tmp_path_factory):
         owners = [Owner("ssh", program("ssh", 300, 200)), Owner("own", program(f"{at}", 500, 0))]
         labels = {"role": "web" if at % 2 else HOSTILE}
         write(place, Machine(f"host{at}", owners, labels))
-    (place / "zmeld-survey-1" / "date=2026-03-14" / "torn.parquet").write_bytes(b"PAR1")
+    (place / "zmeld-survey-2" / "date=2026-03-14" / "torn.parquet").write_bytes(b"PAR1")
     return place
 
 

@@ -203,7 +203,7 @@ def test_columns_that_are_new_are_carried_along(tmp_path):
 
 
 def test_a_new_column_of_another_type_keeps_its_file_apart(place):
-    day = next((place / "zmeld-survey-1").iterdir())
+    day = next((place / "zmeld-survey-2").iterdir())
     for path, kind in zip(sorted(day.iterdir())[:2], (pa.int64(), pa.string()), strict=True):
         table = pq.read_table(path, partitioning=None)
         pq.write_table(table.append_column("new", pa.nulls(len(table), kind)), path)
@@ -231,7 +231,7 @@ def test_a_file_that_claims_another_survey_is_named_and_nothing_is_deleted(tmp_p
 
 
 def test_links_are_not_followed_to_where_files_would_be_deleted(place, tmp_path, capsys):
-    top = place / "zmeld-survey-1"
+    top = place / "zmeld-survey-2"
     day = next(top.iterdir())
     elsewhere = tmp_path / "elsewhere"
     day.rename(elsewhere)

@@ -105,7 +105,10 @@ def test_sketches_that_hold_all_are_exact(tmp_path):
     assert fleet.duplicates.between_owners.value == between_owners
     assert fleet.duplicates.between_machines.value == between
     for setup in fleet.setups:
-        assert setup.takes.value == takes[setup.codec.replace("-", "_"), setup.melded]
+        truth = takes[setup.codec.replace("-", "_"), setup.melded]
+        # What several owners hold is known by its class of sizes alone.
+        error = 0.01 * truth if setup.melded else 0
+        assert abs(setup.takes.value - truth) <= error, (setup, truth)
 
 
 def test_a_lowered_bound_is_still_right(place):

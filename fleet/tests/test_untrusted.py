@@ -227,11 +227,11 @@ def test_sums_of_all_machines_stay_within_64_bits(tmp_path):
 
 
 def lying(path):
-    """Its objects take more than a page can, and its footer says that they do not."""
+    """Its contents are of a class that there is not, and its footer says that they do not."""
     rows = pq.read_table(path, partitioning=None).to_pylist()
     for row in rows:
-        if row["object_zstd"] is not None:
-            row["object_zstd"] = 2**31 - 1
+        if row["record"] == "content":
+            row["object_class"] = 2**31 - 1
     path.unlink()
     with pq.ParquetWriter(path, schema.ARROW) as writer:
         table = pa.Table.from_pylist(rows, schema=schema.ARROW)
@@ -239,7 +239,7 @@ def lying(path):
         writer.write_table(table.slice(2))
     data = bytearray(path.read_bytes())
     footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
-    real, said = (2**31 - 1).to_bytes(4, "little"), (4096).to_bytes(4, "little")
+    real, said = (2**31 - 1).to_bytes(4, "little"), (7).to_bytes(4, "little")
     assert real in data[footer:]
     data[footer:] = data[footer:].replace(real, said)
     path.write_bytes(data)
@@ -261,7 +261,7 @@ def test_a_footer_that_lies_is_found_when_the_engine_fails(tmp_path, capsys):
     assert cli.main(["report", str(tmp_path), "--json"]) == 0
     body = json.loads(capsys.readouterr().out)
     assert [one["reason"] for one in body["left_out"]] == ["values"]
-    assert "object_zstd" in body["left_out"][0]["why"] and body["machines"] == 3
+    assert "object_class" in body["left_out"][0]["why"] and body["machines"] == 3
 
 
 @pytest.mark.parametrize("harm", [lying, broken])

@@ -23,7 +23,7 @@ from zmeld_fleet import expressions, outliers
 from zmeld_fleet.catalogue import SYNTHETIC, Catalogue, Survey
 from zmeld_fleet.engines import Engine, rows_of
 from zmeld_fleet.estimate import Z, Estimate, around, sampled_sum, total
-from zmeld_fleet.schema import BLOCK, CODECS, THETA_ALL, bound_of, sampled
+from zmeld_fleet.schema import BLOCK, CLASSES, CODECS, THETA_ALL, bound_of, sampled
 from zmeld_fleet.words import inert, listed
 
 CONTENTS_MAX = 1_500_000
@@ -316,18 +316,44 @@ def _ask(engine: Engine, table: ir.Table, chosen: pa.Table, bounds: Bounds) -> d
     found = engine.keep(expressions.contents(table, asked, bounds.most))
     kinds = engine.keep(expressions.by_kind(found))
     return {
-        "surveys": rows_of(engine.ask(expressions.within_surveys(found)), ("survey", "owners")),
+        "surveys": rows_of(
+            engine.ask(expressions.within_surveys(found)), ("survey", "owners", "object_class")
+        ),
         "kinds": rows_of(
-            engine.ask(expressions.within_kinds(kinds)), ("kind", "owners", "machines")
+            engine.ask(expressions.within_kinds(kinds)), ("kind", "owners", "machines", "object_class")
         ),
         "fleet": rows_of(
-            engine.ask(expressions.whole_fleet(kinds)), ("owners", "machines", "kinds")
+            engine.ask(expressions.whole_fleet(kinds)), ("owners", "machines", "kinds", "object_class")
         ),
+        "sizes": class_sizes(engine.ask(expressions.class_sizes(table, asked)).to_pylist()),
         "names": rows_of(
             engine.ask(expressions.owners_by_name(table, asked, NAMES_MAX)),
             ("owner_kind", "name"),
         ),
     }
+
+
+Sizes = dict[tuple[int, str], tuple[float, float]]
+"""Of each class and codec: what a content takes on average, and the mean of its square."""
+
+
+def class_sizes(rows: list[dict[str, Any]]) -> Sizes:
+    """The means of each class that surveys tell of."""
+    found: Sizes = {}
+    for row in rows:
+        if not row["count"]:
+            continue
+        for codec in CODECS:
+            bytes_, squares = int(row[f"bytes_{codec}"] or 0), int(row[f"squares_{codec}"] or 0)
+            mean = bytes_ / int(row["count"])
+            found[int(row["object_class"]), codec] = mean, squares / int(row["count"])
+    return found
+
+
+def size_of(sizes: Sizes, at: int | None, codec: str, page_size: int) -> tuple[float, float]:
+    """What a content of a class takes; of a class that no survey tells of, its middle."""
+    middle = ((at or 0) + 0.5) * page_size / CLASSES
+    return sizes.get((int(at or 0), codec), (middle, middle * middle))
 
 
 Weight = Callable[[dict[str, Any]], int]
@@ -351,16 +377,17 @@ class _Cross:
         for row in answers["kinds"]:
             self._kinds[row["kind"]].append(row)
         self._fleet: list[dict[str, Any]] = answers["fleet"]
+        self._sizes: Sizes = answers["sizes"]
 
     def of_kind(self, at: int, name: str, tally: Tally, codec: str | None) -> Estimate:
         """Over the contents of a kind: pages, or bytes in a codec's pool."""
         share = sampled(self._bounds.kinds[name])
-        return estimate_tally(self._kinds[at], tally, codec, share, self._page_size)
+        return estimate_tally(self._kinds[at], tally, codec, share, self._sizes, self._page_size)
 
     def of_fleet(self, tally: Tally, codec: str | None) -> Estimate:
         """Over all contents."""
         share = sampled(self._bounds.fleet)
-        return estimate_tally(self._fleet, tally, codec, share, self._page_size)
+        return estimate_tally(self._fleet, tally, codec, share, self._sizes, self._page_size)
 
 
 def estimate_tally(
@@ -368,6 +395,7 @@ def estimate_tally(
     tally: Tally,
     codec: str | None,
     share: float,
+    sizes: Sizes | None = None,
     page_size: int = 4096,
 ) -> Estimate:
     """The sum of the weights of all contents, each times what it takes with a codec.
@@ -375,17 +403,18 @@ def estimate_tally(
     The heaviest content need not be in the sample, so the interval reckons with what one
     can count at most, not with what the heaviest of the sample does.
     """
-    summed = squares = 0
+    summed = squares = 0.0
     for row in rows:
         times = tally.weight(row)
         if times == 0:
             continue
-        unit = "contents" if codec is None else f"object_{codec}"
-        unit_squares = "contents" if codec is None else f"object_{codec}_squares"
-        summed += times * int(row[unit] or 0)
-        squares += times * times * int(row[unit_squares] or 0)
+        mean, square = 1.0, 1.0
+        if codec is not None:
+            mean, square = size_of(sizes or {}, row["object_class"], codec, page_size)
+        summed += times * int(row["contents"]) * mean
+        squares += times * times * int(row["contents"]) * square
     largest = tally.most * (1 if codec is None else page_size)
-    return sampled_sum(float(summed), float(squares), float(largest), share)
+    return sampled_sum(summed, squares, float(largest), share)
 
 
 def _between_owners(row: dict[str, Any]) -> int:

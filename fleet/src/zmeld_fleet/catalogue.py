@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
+from datetime import date, datetime, timedelta, timezone
 from enum import Enum
 from typing import Any
 
@@ -26,6 +26,7 @@ from zmeld_fleet.schema import (
     COLUMNS,
     CONTENT,
     CONTENT_COLUMNS,
+    DIGEST,
     LABEL,
     MACHINE,
     MACHINE_COLUMNS,
@@ -50,8 +51,9 @@ from zmeld_fleet.validity import (
     is_content,
 )
 from zmeld_fleet.words import inert, listed, plural
+from zmeld_fleet.writing import MAGIC, digest_of
 
-MAGIC, ENCRYPTED = b"PAR1", b"PARE"
+ENCRYPTED = b"PARE"
 CLOCK_TOLERANCE = timedelta(minutes=15)
 """A survey may be so much newer than its file before its clock is doubted."""
 BOOT_TOLERANCE_S = 300.0
@@ -76,6 +78,7 @@ class Reason(Enum):
     VERSION = "version"
     COLUMNS = "columns"
     ROWS = "rows"
+    DIGEST = "digest"
     KEY = "key"
     PAGE_SIZE = "page-size"
     CLOCK = "clock"
@@ -103,6 +106,7 @@ _MEANINGS = {
     Reason.VERSION: "another version of the format",
     Reason.COLUMNS: "columns that are missing, or are others",
     Reason.ROWS: "another number of rows than it says",
+    Reason.DIGEST: "its bytes were changed after it was written",
     Reason.KEY: "made with another key",
     Reason.PAGE_SIZE: "another size of pages",
     Reason.CLOCK: "a time that cannot be right",
@@ -225,9 +229,14 @@ def _age(survey: Survey) -> tuple[datetime, str]:
     return survey.time, survey.survey
 
 
-def read(place: Place, key_id: str | None = None, now: datetime | None = None) -> Catalogue:
-    """Looks at every file of PLACE."""
-    stored, refused = place.listed()
+def read(
+    place: Place,
+    key_id: str | None = None,
+    now: datetime | None = None,
+    since: int | None = None,
+) -> Catalogue:
+    """Looks at every file of PLACE, or of its last `since` days."""
+    stored, refused = place.listed(first_day(since, now))
     catalogue = Catalogue(place, files_seen=len(stored))
     catalogue.left_out += unlisted(refused)
     with ThreadPoolExecutor(READERS) as readers:
@@ -248,6 +257,14 @@ def read(place: Place, key_id: str | None = None, now: datetime | None = None) -
     catalogue.surveys = sorted(found, key=lambda s: (s.date, s.machine))
     catalogue.left_out.sort(key=lambda left: (left.file, left.survey or "", left.reason.value))
     return catalogue
+
+
+def first_day(days: int | None, now: datetime | None = None) -> str | None:
+    """The first of so many days that end today, in UTC."""
+    if days is None:
+        return None
+    today = (now or datetime.now(timezone.utc)).date()
+    return max(today - timedelta(days=days - 1), date.min + timedelta(days=1)).isoformat()
 
 
 def unlisted(refused: dict[str, str]) -> list[LeftOut]:
@@ -287,6 +304,9 @@ def look(place: Place, stored: StoredFile) -> FileContents | LeftOut:
                 return left(*flaw)
             parquet = _opened(file)
             flaw = _foreign(parquet, file) or _missing_columns(parquet.schema_arrow)
+            if flaw is not None:
+                return left(*flaw)
+            flaw = _damaged(parquet.metadata, file)
             if flaw is not None:
                 return left(*flaw)
             found = _Rows(parquet, file)
@@ -338,6 +358,20 @@ def _magic(file: pa.NativeFile) -> tuple[Reason, str] | None:
         return Reason.NOT_PARQUET, "it is encrypted as a whole, which no survey is"
     if head != MAGIC:
         return Reason.NOT_PARQUET, "it does not begin as Parquet does"
+    return None
+
+
+def _damaged(metadata: pq.FileMetaData, file: pa.NativeFile) -> tuple[Reason, str] | None:
+    """Whether the columns are as they were written, where the writer left a digest.
+
+    It is not against forgery.
+    """
+    said = (metadata.metadata or {}).get(DIGEST)
+    if said is None:
+        return None
+    found = digest_of(file, metadata)
+    if said.decode("ascii", "replace") != found:
+        return Reason.DIGEST, f"its columns have the digest {found}, it says {inert(said)}"
     return None
 
 

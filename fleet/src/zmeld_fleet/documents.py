@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from zmeld_fleet import units
 from zmeld_fleet.advice import Configuration, configure
+from zmeld_fleet.affinity import Affinity
 from zmeld_fleet.analysis import Kind, Report, Setup
 from zmeld_fleet.catalogue import LeftOut
 from zmeld_fleet.document import (
@@ -28,6 +29,7 @@ from zmeld_fleet.words import plural
 KINDS_SHOWN = 8
 LEFT_OUT_SHOWN = 20
 STANDOUTS_SHOWN = 15
+PAIRS_SHOWN = 30
 
 
 def report_document(report: Report) -> Document:
@@ -43,6 +45,43 @@ def report_document(report: Report) -> Document:
         sections.append(_standouts(report))
         sections.append(_configurations(report))
     sections.append(_counted(report))
+    return document
+
+
+def affinity_document(found: Affinity) -> Document:
+    """Which workloads belong together."""
+    worth = [pair for pair in found.pairs if pair.is_worth_it]
+    groups = plural(len(found.groups), "group", "groups")
+    machines = plural(found.machines, "machine", "machines")
+    pairs = plural(len(worth), "pair is", "pairs are")
+    lead = f"{pairs} worth standing together, of {groups} by {found.by} on {machines}."
+    if not found.machines:
+        lead = "No survey counts; what was left out, and why, stands below."
+    document = Document(f"zmeld-fleet affinity of {found.place}", lead)
+    section = Section("What belongs together")
+    heads = [Column("group", False), Column("with", False), Column("a workload saves")]
+    heads += [Column("per GiB")]
+    shown = worth[:PAIRS_SHOWN]
+    rows = [
+        [
+            pair.group,
+            "itself" if pair.group == pair.other else pair.other,
+            units.size_estimate(pair.saves),
+            units.size_estimate(pair.saves_per_gib),
+        ]
+        for pair in shown
+    ]
+    caption = (
+        "Bytes that one workload of each group shares with one of the other, on average, and "
+        "for each GiB of the smaller of the two, with 95 % intervals."
+    )
+    if rows:
+        section.blocks.append(Table(heads, rows, caption))
+    section.blocks += _more(len(worth) - len(shown), "pair is", "pairs are", "--json")
+    if found.groups_left_out:
+        more = plural(found.groups_left_out, "smaller group was", "smaller groups were")
+        section.blocks.append(f"{more} not compared.")
+    document.sections += [section, Section("What was left out", left_out(found.left_out))]
     return document
 
 
@@ -101,9 +140,9 @@ def _gain_of_ram(kind: Kind) -> float:
     return best.gains.value / kind.ram_bytes if best and kind.ram_bytes else 0.0
 
 
-def _more(count: int, one: str, many: str) -> list[Block]:
+def _more(count: int, one: str, many: str, where: str = "--json and --parquet") -> list[Block]:
     said = f"{units.count(count)} more {one if count == 1 else many}"
-    return [f"{said} in --json and --parquet."] if count > 0 else []
+    return [f"{said} in {where}."] if count > 0 else []
 
 
 def _kind_sections(report: Report) -> list[Section]:

@@ -17,12 +17,14 @@ import pyarrow.parquet as pq
 from zmeld_fleet.pages import UnlikeError, unpacked
 from zmeld_fleet.schema import (
     BLOCK,
+    CLASSES,
     CODECS,
     CONTENT,
     CONTENT_COLUMNS,
     HASH_MIN,
     MACHINE_COLUMNS,
     OWNER_COLUMNS,
+    SIZE_COLUMNS,
     THETA_ALL,
 )
 from zmeld_fleet.words import plural
@@ -78,7 +80,8 @@ def _bounds() -> dict[str, tuple[float, float]]:
     found |= {name: (0.0, 100.0) for name in found if name.endswith("_avg300")}
     # An uptime below 0 is a clock that is wrong, which has a reason of its own.
     found["uptime_seconds"] = (-SECONDS_MAX, SECONDS_MAX)
-    found |= {f"object_{codec}": (0, PAGE_MAX) for codec in CODECS}
+    found["object_class"] = (0, CLASSES - 1)
+    found |= {name: (0, BYTES_MAX >> 12) for name in SIZE_COLUMNS}
     found["processes_refused"] = (0, PAGES_MAX)
     return found
 
@@ -293,7 +296,6 @@ def _check_ends(name: str, low: Any, high: Any, page: int, survey: str | None) -
             raise FlawError("contents are of a survey without a row about its machine")
         return
     least, most = BOUNDS[name]
-    most = page if name.startswith("object_") else most
     if low < least or high > most:
         wrong = low if low < least else high
         raise FlawError(f"{name} is {wrong}, it has to be {least} to {most}")

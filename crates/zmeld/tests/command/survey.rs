@@ -412,7 +412,7 @@ fn what_is_wrong_is_named_in_one_line() {
     refuses(
         &["scan", "--survey", key, "--key", key],
         2,
-        &["fleet.key/zmeld-survey-1"],
+        &["fleet.key/zmeld-survey-2"],
     );
     refuses(&with(&["--pid", "999999999"]), 2, &["999999999"]);
     fs::set_permissions(key, fs::Permissions::from_mode(0o640)).unwrap();
