@@ -34,7 +34,7 @@ def trial(random, k=1024):
             # The smallest k + 1 of the workload's hashes: the common ones that it holds, in
             # part, and its own, of which only the order statistic matters.
             own = int(size) - int(held.sum() // n)
-            smallest = np.partition(random.random(own), k)[: k + 1]
+            smallest = np.sort(random.random(own))[: k + 1]
             some = random.random(common) < held / n
             merged = np.concatenate(
                 [smallest, (hashes[some].astype(np.float64) - HASH_MIN) / 2.0**64]

@@ -93,6 +93,12 @@ def _add_engine(command: argparse.ArgumentParser) -> None:
     command.add_argument("--threads", type=_positive, metavar="N", help="threads to use")
 
 
+def _cost(text: str) -> float:
+    if not re.fullmatch(r"[0-9]{1,9}([.][0-9]{1,4})?", text):
+        raise argparse.ArgumentTypeError(f"{text[:40]}: write a number, as in 3.50")
+    return float(text)
+
+
 def _days(text: str) -> int:
     found = re.fullmatch(r"([0-9]{1,5})d", text)
     if not found or int(found[1]) < 1:
@@ -116,6 +122,9 @@ def _add_report(commands: Any) -> None:
     _add_place(command)
     _add_engine(command)
     command.add_argument("--by", metavar="LABEL", help="a kind is what has this label's value")
+    command.add_argument(
+        "--cost-per-gib", type=_cost, metavar="MONEY", help="say what the freed memory is worth"
+    )
     command.add_argument("--json", action="store_true", help="print JSON (zmeld.fleet.report/2)")
     command.add_argument("--html", metavar="FILE", type=Path, help="write a page with plots")
     command.add_argument("--parquet", metavar="DIR", type=Path, help="write tables as Parquet")
@@ -137,7 +146,7 @@ def _report(plan: argparse.Namespace) -> int:
         since=plan.since,
     )
     _tell_left_out(report.left_out)
-    document = documents.report_document(report)
+    document = documents.report_document(report, plan.cost_per_gib)
     if plan.html is not None:
         from zmeld_fleet import render_html
 

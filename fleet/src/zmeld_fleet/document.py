@@ -28,6 +28,8 @@ class Bars:
     """Horizontal bars of fractions, one of each series for each name."""
 
     caption: str
+    axis: str
+    """What the values are."""
     series: list[str]
     names: list[str]
     values: list[list[float | None]]
@@ -41,6 +43,7 @@ class Lines:
     """Fractions over days."""
 
     caption: str
+    axis: str
     days: list[str]
     series: dict[str, list[float]]
 

@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 
 from zmeld_fleet import units
 from zmeld_fleet.advice import Configuration, configure
 from zmeld_fleet.affinity import Affinity
-from zmeld_fleet.analysis import Kind, Report, Setup
+from zmeld_fleet.analysis import Kind, Report, Setup, Standout
 from zmeld_fleet.catalogue import LeftOut
 from zmeld_fleet.document import (
     Bars,
@@ -23,7 +23,7 @@ from zmeld_fleet.document import (
     Section,
     Table,
 )
-from zmeld_fleet.estimate import Estimate, exact
+from zmeld_fleet.estimate import Estimate, exact, total
 from zmeld_fleet.words import plural
 
 KINDS_SHOWN = 8
@@ -32,18 +32,19 @@ STANDOUTS_SHOWN = 15
 PAIRS_SHOWN = 30
 
 
-def report_document(report: Report) -> Document:
-    """The report."""
+def report_document(report: Report, cost_per_gib: float | None = None) -> Document:
+    """The report: what a manager asks first."""
     document = Document(f"zmeld-fleet report of {report.place}", _lead(report))
     sections = document.sections
     if report.fleet is not None:
+        sections.append(_in_short(report, report.fleet, cost_per_gib))
+        sections.append(_most_need(report))
         sections.append(_where(report))
         sections.extend(_kind_sections(report))
         sections.append(_duplicates(report))
         sections.append(_names(report))
         sections.append(_change(report))
         sections.append(_standouts(report))
-        sections.append(_configurations(report))
     sections.append(_counted(report))
     return document
 
@@ -90,15 +91,83 @@ def _lead(report: Report) -> str:
     if fleet is None:
         return "No survey counts; what was left out, and why, stands below."
     pages = units.size(fleet.pages * report.page_size)
-    plain, melded = _best(fleet, False), _best(fleet, True)
-    if plain is None or melded is None:
-        return f"{plural(fleet.machines, 'machine', 'machines')} with {pages} of pages."
-    return (
-        f"{pages} of pages of {plural(fleet.machines, 'machine', 'machines')} would take "
-        f"{units.size(plain.takes.value)} with {plain.codec}, and "
-        f"{units.size(melded.takes.value)} with {melded.codec} and identical pages of each "
-        "machine melded."
+    machines = plural(fleet.machines, "machine", "machines")
+    freed = _freed(report)
+    if not freed.value:
+        return f"{machines} with {pages} of pages: no compressed swap is advised."
+    return f"{units.size(freed.value)} of {pages} of memory of {machines} can be freed."
+
+
+def _freed(report: Report) -> Estimate:
+    """What the advised configurations gain on all machines, if all pages were compressed."""
+    found = [one.setup.gains for one in configurations(report) if one.setup is not None]
+    return total(found).within(0.0, math.inf)
+
+
+def _in_short(report: Report, fleet: Kind, cost_per_gib: float | None) -> Section:
+    section = Section("In short")
+    freed = _freed(report)
+    pages = units.size(fleet.pages * report.page_size)
+    rows = [["memory freed", f"{units.size_estimate(freed)} of {pages}"]]
+    if fleet.ram_bytes:
+        saved = [
+            min(int(end / fleet.ram_bytes * fleet.machines), max(fleet.machines - 1, 0))
+            for end in (freed.low, freed.high)
+        ]
+        said = " to ".join(dict.fromkeys(units.count(one) for one in saved))
+        rows.append(["machines saved", f"{said} of {units.count(fleet.machines)}"])
+    if cost_per_gib is not None:
+        worth = freed.scaled(cost_per_gib / 2**30)
+        ends = [
+            units.count(round(end)) if end >= 100.0 else f"{end:.2f}"
+            for end in (worth.low, worth.high)
+        ]
+        said = " to ".join(dict.fromkeys(ends))
+        rows.append(["worth", f"{said}, at {cost_per_gib:g} per GiB"])
+    caption = (
+        "With the advised configurations, if all pages that were read were compressed: the most "
+        "that can be had. Machines saved are those that the same load would not need."
     )
+    section.blocks.append(Table([Column("what", False), Column("how much", False)], rows, caption))
+    idle = sum(1 for kind in report.kinds if kind.pages == 0)
+    if idle:
+        section.blocks.append(f"Of {plural(idle, 'kind', 'kinds')} no page was read.")
+    return section
+
+
+def _most_need(report: Report) -> Section:
+    """One configuration first: the one that most machines need."""
+    section = Section("Configuration")
+    machines = {kind.name: kind.machines for kind in report.kinds}
+    alike: dict[str, list[Configuration]] = defaultdict(list)
+    for one in configurations(report):
+        alike[one.advice].append(one)
+    order = sorted(
+        alike.items(), key=lambda item: (-sum(machines[c.kind] for c in item[1]), item[0])
+    )
+    heads = [Column("advice", False), Column("machines"), Column("kinds of machine", False)]
+    rows = [
+        [
+            advice,
+            units.count(sum(machines[one.kind] for one in ones)),
+            _listed([one.kind for one in ones]),
+        ]
+        for advice, ones in order
+    ]
+    section.blocks.append(Table(heads, rows[:KINDS_SHOWN], "Kinds with the same advice are one."))
+    section.blocks += _more(len(rows) - KINDS_SHOWN, "advice is", "advices are")
+    section.blocks.append(
+        "zmeld.toml for most machines. Codecs' speeds are not in surveys: `zmeld plan` on one "
+        "machine of the kind measures them. Where an own module may not be loaded, take the "
+        "same with kind zram. --toml DIR writes that of each kind."
+    )
+    section.blocks.append(Code(max(order[0][1], key=lambda one: machines[one.kind]).toml))
+    return section
+
+
+def _listed(names: list[str]) -> str:
+    shown = ", ".join(names[:3])
+    return shown if len(names) <= 3 else f"{shown} and {units.count(len(names) - 3)} more"
 
 
 def _best(kind: Kind, melded: bool) -> Setup | None:
@@ -201,7 +270,7 @@ def _bars(kinds: list[Kind], report: Report) -> Bars:
             ]
         )
     labels = [f"{codec}, melded" if melded else codec for codec, melded in chosen]
-    return Bars("What is gained of the pages, with 95 % intervals", labels, names, values, ends)
+    return Bars("What is gained of the pages, with 95 % intervals", "gained, of the pages", labels, names, values, ends)
 
 
 _WHERE = ("in the service", "on the machine", "on another")
@@ -289,6 +358,7 @@ def _change(report: Report) -> Section:
     section.blocks.append(
         Lines(
             "Gained of the pages, and twins within services",
+            "of the pages",
             [day.date for day in report.days],
             {
                 "zstd": gained,
@@ -313,36 +383,27 @@ def _standouts(report: Report) -> Section:
     if not report.standouts:
         section.blocks.append("None is unlike the others of its kind.")
         return section
-    heads = [Column("host", False), Column("machine", False), Column("what", False)]
-    heads += [Column("here"), Column("usual")]
-    shown = report.standouts[:STANDOUTS_SHOWN]
+    by_measure: dict[tuple[str, str], list[Standout]] = defaultdict(list)
+    for one in report.standouts:
+        by_measure[one.kind, one.measure].append(one)
+    order = sorted(by_measure.items(), key=lambda item: (-item[1][0].deviations, item[0]))
+    heads = [Column("what", False), Column("hosts", False), Column("here"), Column("usual")]
     rows = []
-    for one in shown:
-        is_ratio = one.measure.startswith("ratio")
+    for (_, measure), ones in order[:STANDOUTS_SHOWN]:
+        first = ones[0]
+        is_ratio = measure.startswith("ratio")
         show = units.ratio_estimate if is_ratio else units.percent_estimate
-        here, usual = show(one.value), show(exact(one.usual))
-        rows.append([one.host, one.machine[:8], one.measure, here, usual])
-    section.blocks.append(Table(heads, rows, "Against the mean of the other machines of their kind."))
-    section.blocks += _more(len(report.standouts) - len(shown), "of them is", "of them are")
+        hosts = _listed([one.host for one in ones])
+        rows.append([measure, hosts, show(first.value), show(exact(first.usual))])
+    caption = "Against the mean of the other machines of their kind; the value is the first host's."
+    section.blocks.append(Table(heads, rows, caption))
+    section.blocks += _more(len(order) - STANDOUTS_SHOWN, "group of them is", "groups of them are")
     return section
 
 
 def configurations(report: Report) -> list[Configuration]:
     """zmeld.toml for each kind."""
     return [configure(kind, report.page_size) for kind in _by_memory(report)]
-
-
-def _configurations(report: Report) -> Section:
-    section = Section("Configuration")
-    section.blocks.append(
-        "zmeld.toml for each kind. Codecs' speeds are not in surveys: `zmeld plan` on one "
-        "machine of the kind measures them. Where an own module may not be loaded, take the "
-        "same with kind zram."
-    )
-    for configuration in configurations(report)[:KINDS_SHOWN]:
-        section.blocks.append(Code(configuration.toml))
-    section.blocks += _more(len(report.kinds) - KINDS_SHOWN, "kind is", "kinds are")
-    return section
 
 
 def _counted(report: Report) -> Section:
