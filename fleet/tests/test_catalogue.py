@@ -577,3 +577,23 @@ def test_altered_bytes_are_found_and_told(tmp_path):
         assert paths[0].name in found.left_out[0].file
     paths[0].write_bytes(data)
     assert look(tmp_path).left_out == []
+
+
+def test_days_that_are_not_asked_for_are_not_opened(tmp_path):
+    day = timedelta(days=1)
+    for at in range(4):
+        uptime = {"uptime_seconds": 864000.0 - at * 86400}
+        write(tmp_path, Machine("host", [Owner("own", program("own", 50))], {}, uptime, NOON - at * day))
+    old = tmp_path / schema.FOLDER / f"date={NOON - 3 * day:%Y-%m-%d}"
+    (path,) = old.iterdir()
+    path.write_bytes(b"not looked at")
+    found = catalogue.read(places.open_place(str(tmp_path)), now=NOON, since=2)
+    assert (found.files_seen, len(found.surveys), found.left_out) == (2, 2, [])
+
+
+def test_since_is_days(tmp_path, capsys):
+    for wrong in ("30", "0d", "1h", "-1d", "d"):
+        with pytest.raises(SystemExit) as ended:
+            cli.main(["report", str(tmp_path), f"--since={wrong}"])
+        assert ended.value.code == 2
+        assert "write days, as in 30d" in capsys.readouterr().err

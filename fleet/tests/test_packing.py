@@ -275,3 +275,17 @@ def test_no_more_is_sorted_at_once_however_hashes_crowd(tmp_path, monkeypatch):
     table = pq.read_table(packed.path, partitioning=None)
     hashes = table["hash_high"].drop_null().to_pylist()
     assert hashes == sorted(hashes)
+
+
+def test_old_surveys_expire_and_nothing_else(tmp_path):
+    day = timedelta(days=1)
+    for at in (0, 89, 90, 200):
+        machine = Machine("host", [Owner("own", program("own", 50))], time=NOON - at * day)
+        path = write(tmp_path, machine)
+    stranger = path.parent / "notes.txt"
+    stranger.write_text("of an administrator")
+    found = packing.expire(places.open_place(str(tmp_path)), 90, now=NOON)
+    assert [files for _, files in found] == [1, 1]
+    left = sorted(str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*.parquet"))
+    assert [name.split("date=")[1][:10] for name in left] == ["2025-12-15", "2026-03-14"]
+    assert stranger.exists()

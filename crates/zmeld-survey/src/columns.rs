@@ -326,7 +326,10 @@ pub fn parquet(survey: &Survey) -> Result<Vec<u8>, Error> {
         .flat_map(|owner| owner.sketch.rows.iter().map(move |row| (owner, row)))
         .collect();
     contents.sort_by_key(|(_, row)| row.hash);
-    let sizes = class_sums(contents.iter().map(|(_, row)| &row.content), survey.page_size);
+    let sizes = class_sums(
+        contents.iter().map(|(_, row)| &row.content),
+        survey.page_size,
+    );
     let rows = 1 + survey.labels.len() + survey.owners.len() + sizes.len() + contents.len();
     let columns = columns(survey);
     let message = message(&columns);
@@ -336,7 +339,9 @@ pub fn parquet(survey: &Survey) -> Result<Vec<u8>, Error> {
     let head = std::iter::once(Row::Machine { rows });
     let labels = survey.labels.iter().map(Row::Label);
     let owners = survey.owners.iter().map(Row::Owner);
-    let sizes = sizes.into_iter().map(|(class, sums)| Row::Size(class, sums));
+    let sizes = sizes
+        .into_iter()
+        .map(|(class, sums)| Row::Size(class, sums));
     let head: Vec<Row<'_>> = head.chain(labels).chain(owners).chain(sizes).collect();
     write_group(writer.next_row_group()?, &columns, &head)?;
     for some in contents.chunks(GROUP_ROWS) {

@@ -85,13 +85,21 @@ impl Pod {
     fn parse(config: &str) -> Option<Pod> {
         let config: Value = serde_json::from_str(config).ok()?;
         let get = |names: [&str; 2]| {
-            let found = names.iter().find_map(|name| config["annotations"][name].as_str());
+            let found = names
+                .iter()
+                .find_map(|name| config["annotations"][name].as_str());
             found.map(|text| shortened(text).to_owned())
         };
         Some(Pod {
-            namespace: get(["io.kubernetes.cri.sandbox-namespace", "io.kubernetes.pod.namespace"])?,
+            namespace: get([
+                "io.kubernetes.cri.sandbox-namespace",
+                "io.kubernetes.pod.namespace",
+            ])?,
             pod: get(["io.kubernetes.cri.sandbox-name", "io.kubernetes.pod.name"])?,
-            image: get(["io.kubernetes.cri.image-name", "io.kubernetes.cri-o.ImageName"]),
+            image: get([
+                "io.kubernetes.cri.image-name",
+                "io.kubernetes.cri-o.ImageName",
+            ]),
         })
     }
 }
@@ -158,7 +166,9 @@ impl Owner {
         let uid = uid_in(&String::from_utf8_lossy(&read("status")));
         let mut owner = of(&groups, &words, uid);
         let id = owner.id.strip_prefix("container:");
-        owner.pod = id.filter(|_| owner.name.starts_with("pod ")).and_then(|id| Pod::of(host, id));
+        owner.pod = id
+            .filter(|_| owner.name.starts_with("pod "))
+            .and_then(|id| Pod::of(host, id));
         if let Some(pod) = &owner.pod {
             owner.name = pod.to_string();
         }
@@ -441,11 +451,19 @@ mod tests {
             "io.kubernetes.cri.sandbox-name": "web-6d4f-x2x9z",
             "io.kubernetes.cri.image-name": "registry.example/web:3"}}"#;
         let pod = Pod::parse(containerd).unwrap();
-        assert_eq!(pod.to_string(), "shop/web-6d4f-x2x9z registry.example/web:3");
+        assert_eq!(
+            pod.to_string(),
+            "shop/web-6d4f-x2x9z registry.example/web:3"
+        );
         let crio = r#"{"annotations": {"io.kubernetes.pod.namespace": "a",
             "io.kubernetes.pod.name": "b"}}"#;
         assert_eq!(Pod::parse(crio).unwrap().to_string(), "a/b");
-        for none in ["", "{}", "[]", r#"{"annotations": {"io.kubernetes.pod.name": "b"}}"#] {
+        for none in [
+            "",
+            "{}",
+            "[]",
+            r#"{"annotations": {"io.kubernetes.pod.name": "b"}}"#,
+        ] {
             assert_eq!(Pod::parse(none), None);
         }
     }

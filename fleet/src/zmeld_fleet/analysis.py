@@ -216,8 +216,8 @@ def rows_read(catalogue: Catalogue, engine: Engine, surveys: list[Survey]) -> It
     ambiguous = catalogue.ambiguous(paths)
     with catalogue.place.on_disk(paths) as there:
         where = dict(zip(paths, there, strict=True))
-        plain = catalogue.alike([path for path in paths if path not in ambiguous])
-        parts = [engine.read([where[path] for path in group]) for group in plain]
+        plain = [where[path] for path in paths if path not in ambiguous]
+        parts = [engine.read(plain)] if plain else []
         for path, chosen in ambiguous.items():
             rows = engine.read([where[path]])
             parts.append(rows.filter(rows.survey.isin(chosen)))

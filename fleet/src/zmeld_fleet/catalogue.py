@@ -179,8 +179,6 @@ class Catalogue:
     surveys: list[Survey] = field(default_factory=list)
     """What counts: one of a machine and a day."""
     left_out: list[LeftOut] = field(default_factory=list)
-    extras: dict[str, frozenset[str]] = field(default_factory=dict)
-    """Of each file the columns that it has beyond the format."""
     held: dict[str, set[str]] = field(default_factory=dict)
     """The surveys that stand in each file, whether they count or not."""
 
@@ -195,21 +193,8 @@ class Catalogue:
         return sorted(latest.values(), key=lambda survey: survey.machine)
 
     def paths(self, surveys: Iterable[Survey]) -> list[str]:
-        """The files of these surveys, those with the fewest columns first.
-
-        An engine takes the first file's columns for all.
-        """
-        wanted = {survey.file.path for survey in surveys}
-        return sorted(wanted, key=lambda path: (len(self.extras[path]), path))
-
-    def alike(self, paths: list[str]) -> list[list[str]]:
-        """These files in groups whose first has no column that another lacks."""
-        if not paths or all(self.extras[paths[0]] <= self.extras[path] for path in paths):
-            return [paths] if paths else []
-        groups: dict[frozenset[str], list[str]] = defaultdict(list)
-        for path in paths:
-            groups[self.extras[path]].append(path)
-        return list(groups.values())
+        """The files of these surveys."""
+        return sorted({survey.file.path for survey in surveys})
 
     def ambiguous(self, paths: list[str]) -> dict[str, list[str]]:
         """Of these files those with a survey that another has, too: which to take from each."""
@@ -246,7 +231,6 @@ def read(
         if isinstance(contents, LeftOut):
             catalogue.left_out.append(contents)
             continue
-        catalogue.extras[contents.file.path] = contents.extras
         catalogue.held[contents.file.path] = {survey.survey for survey in contents.surveys}
         found.extend(contents.surveys)
     catalogue.surveys_seen = len(found)

@@ -262,9 +262,9 @@ fn check_pool(owner: &Record, records: &[Record]) {
     };
     for codec in ["lzo_rle", "lz4", "zstd", "zword"] {
         let mean = |class: i64| {
-            let told = records.iter().find(|row| {
-                string(row, "record") == "size" && int(row, "object_class") == class
-            });
+            let told = records
+                .iter()
+                .find(|row| string(row, "record") == "size" && int(row, "object_class") == class);
             told.map_or((class as f64 + 0.5) * 512.0, |row| {
                 int(row, &format!("bytes_{codec}")) as f64 / int(row, "count") as f64
             })
@@ -275,7 +275,10 @@ fn check_pool(owner: &Record, records: &[Record]) {
         let name = |prefix: &str, suffix: &str| format!("{prefix}_{codec}{suffix}");
         let exact = real(owner, &name("melded", ""));
         assert_eq!(real(owner, &name("melded", "_low")), exact);
-        assert!((exact - melded).abs() <= 0.1 * exact, "{codec}: {exact}, {melded}");
+        assert!(
+            (exact - melded).abs() <= 0.1 * exact,
+            "{codec}: {exact}, {melded}"
+        );
         // Drawn by chance, unless all pages are: half as much again is many intervals.
         let pool = real(owner, &name("pool", ""));
         let half = real(owner, &name("pool", "_high")) - pool;
