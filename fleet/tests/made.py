@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from zmeld_fleet import schema
 from zmeld_fleet.writing import complete, whole_file
@@ -205,3 +206,9 @@ def program(name: str, own: int, shared: int = 0, library: str = "libc") -> dict
     pages: dict[object, int] = {(name, at): 1 for at in range(own)}
     pages |= {(library, at): 1 for at in range(shared)}
     return pages
+
+
+def read_rows(path: Path, **options: Any) -> pa.Table:
+    """A file's rows without its metadata: its digest is of that file alone."""
+    options.setdefault("partitioning", None)
+    return pq.read_table(path, **options).replace_schema_metadata(None)

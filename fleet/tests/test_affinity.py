@@ -46,7 +46,10 @@ def trial(random, k=1024):
     below = hashes < theta
     products = holders[0] * holders[1]
     tallies = list(
-        zip(*map(list, np.unique(products[below & (products > 0)], return_counts=True)))
+        zip(
+            *map(list, np.unique(products[below & (products > 0)], return_counts=True)),
+            strict=True,
+        )
     )
     groups = [
         Group(str(at), int(n), int(size * n) * PAGE, sampled(theta))

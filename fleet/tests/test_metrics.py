@@ -16,9 +16,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from conftest import TOP
 from made import NOON, Machine, Owner, program, write
-from zmeld_fleet.estimate import exact
 from zmeld_fleet import cli, metrics, reporting
 from zmeld_fleet.analysis import Standout
+from zmeld_fleet.estimate import exact
 
 HOSTILE = 'a"b\\c\nd\x1b[2J'
 NAME = re.compile(r"zmeld_[a-z0-9_]+")
@@ -86,7 +86,9 @@ def called(report, names):
     kinds = [
         replace(report.kinds[0], name=name, machines=2000 - at) for at, name in enumerate(names)
     ]
-    standouts = [Standout("5a", "h", name, f"m{at}", exact(1.0), 1, 9) for at, name in enumerate(names)]
+    standouts = [
+        Standout("5a", "h", name, f"m{at}", exact(1.0), 1, 9) for at, name in enumerate(names)
+    ]
     return replace(report, kinds=kinds, standouts=standouts)
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from made import NOON, Machine, Owner, hash_of, object_of, program, write
+from made import NOON, Machine, Owner, hash_of, object_of, program, read_rows, write
 from zmeld_fleet import cli, documents, render_text, reporting, results, units
 from zmeld_fleet.schema import CODECS
 from zmeld_fleet.words import plural, width
@@ -265,7 +265,7 @@ def test_tables_are_parquet(place, tmp_path, capsys):
     (tmp_path / "left_out.parquet").write_bytes(b"of yesterday")
     assert cli.main(["report", str(place), "--by", "role", "--parquet", str(tmp_path)]) == 0
     assert not (tmp_path / "left_out.parquet").exists()
-    setups = pq.read_table(tmp_path / "setups.parquet")
+    setups = read_rows(tmp_path / "setups.parquet")
     assert setups.num_rows == 3 * 2 * len(CODECS)
     assert not [name for name in tmp_path.iterdir() if name.name.startswith(".")]
 
@@ -338,7 +338,7 @@ def test_one_process_and_one_content_are_one(tmp_path, capsys):
     for refused in (1, 2):
         machine = machines()[0]
         path = write(tmp_path, machine)
-        table = pq.read_table(path, partitioning=None)
+        table = read_rows(path, partitioning=None)
         values = [refused] + [None] * (len(table) - 1)
         path.unlink()
         pq.write_table(

@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from made import GIB, NOON, Machine, Owner, owner_row, program, table_of, write
-from zmeld_fleet.estimate import exact
+from made import GIB, NOON, Machine, Owner, owner_row, program, read_rows, table_of, write
 from zmeld_fleet import analysis, catalogue, cli, metrics, packing, places, reporting, schema
 from zmeld_fleet.analysis import Standout
+from zmeld_fleet.estimate import exact
 from zmeld_fleet.validity import FLEET_RAM_MAX, RAM_MAX
 
 
@@ -107,7 +107,7 @@ def test_a_column_that_an_engine_would_take_for_another_is_refused(tmp_path, nam
     sound(tmp_path)
     bad = machine("bad")
     path = write(tmp_path, bad)
-    table = pq.read_table(path, partitioning=None)
+    table = read_rows(path, partitioning=None)
     path.unlink()
     pq.write_table(table.add_column(0, name, pa.array([2**62] * len(table))), path)
     found = look(tmp_path)
@@ -117,7 +117,7 @@ def test_a_column_that_an_engine_would_take_for_another_is_refused(tmp_path, nam
 
 def test_very_many_unknown_columns_are_refused(tmp_path):
     path = sound(tmp_path)[0]
-    table = pq.read_table(path, partitioning=None)
+    table = read_rows(path, partitioning=None)
     path.unlink()
     for at in range(catalogue.EXTRAS_MAX + 1):
         table = table.append_column(f"new{at}", pa.nulls(len(table), pa.int64()))
@@ -228,7 +228,7 @@ def test_sums_of_all_machines_stay_within_64_bits(tmp_path):
 
 def lying(path):
     """Its contents are of a class that there is not, and its footer says that they do not."""
-    rows = pq.read_table(path, partitioning=None).to_pylist()
+    rows = read_rows(path, partitioning=None).to_pylist()
     for row in rows:
         if row["record"] == "content":
             row["object_class"] = 2**31 - 1
@@ -385,7 +385,7 @@ def test_a_link_is_not_packed(tmp_path):
     ((packed,), flaws) = packing.pack(places.open_place(str(place)))
     assert (packed.files, [flaw.reason.value for flaw in flaws]) == (3, ["name"])
     assert link.is_symlink() and secret.exists()
-    held = set(pq.read_table(packed.path, partitioning=None)["machine"].to_pylist())
+    held = set(read_rows(packed.path, partitioning=None)["machine"].to_pylist())
     assert machine("secret").machine not in held
 
 

@@ -216,9 +216,7 @@ def _pairs(found: Affinity, bounds: list[int], tallies: list[dict[str, Any]]) ->
     return sorted(pairs, key=lambda pair: (-pair.saves.value, pair.group, pair.other))
 
 
-def _pair(
-    found: Affinity, at: int, other: int, share: float, rows: list[tuple[int, int]]
-) -> Pair:
+def _pair(found: Affinity, at: int, other: int, share: float, rows: list[tuple[int, int]]) -> Pair:
     one, two = found.groups[at], found.groups[other]
     smaller = min(one.workload_bytes, two.workload_bytes)
     most = one.workloads * (two.workloads if at != other else one.workloads - 1)

@@ -22,7 +22,7 @@ import pyarrow as pa
 from zmeld_fleet import expressions, outliers
 from zmeld_fleet.catalogue import SYNTHETIC, Catalogue, Survey
 from zmeld_fleet.engines import Engine, rows_of
-from zmeld_fleet.estimate import Z, Estimate, around, sampled_sum, total
+from zmeld_fleet.estimate import Estimate, Z, around, sampled_sum, total
 from zmeld_fleet.schema import BLOCK, CLASSES, CODECS, THETA_ALL, bound_of, sampled
 from zmeld_fleet.words import inert, listed
 
@@ -320,10 +320,12 @@ def _ask(engine: Engine, table: ir.Table, chosen: pa.Table, bounds: Bounds) -> d
             engine.ask(expressions.within_surveys(found)), ("survey", "owners", "object_class")
         ),
         "kinds": rows_of(
-            engine.ask(expressions.within_kinds(kinds)), ("kind", "owners", "machines", "object_class")
+            engine.ask(expressions.within_kinds(kinds)),
+            ("kind", "owners", "machines", "object_class"),
         ),
         "fleet": rows_of(
-            engine.ask(expressions.whole_fleet(kinds)), ("owners", "machines", "kinds", "object_class")
+            engine.ask(expressions.whole_fleet(kinds)),
+            ("owners", "machines", "kinds", "object_class"),
         ),
         "sizes": class_sizes(engine.ask(expressions.class_sizes(table, asked)).to_pylist()),
         "names": rows_of(

@@ -353,9 +353,9 @@ def _damaged(metadata: pq.FileMetaData, file: pa.NativeFile) -> tuple[Reason, st
     said = (metadata.metadata or {}).get(DIGEST)
     if said is None:
         return None
-    found = digest_of(file, metadata)
-    if said.decode("ascii", "replace") != found:
-        return Reason.DIGEST, f"its columns have the digest {found}, it says {inert(said)}"
+    text, found = said.decode("ascii", "replace"), digest_of(file, metadata)
+    if text != found:
+        return Reason.DIGEST, f"its columns have the digest {found}, it says {inert(text)}"
     return None
 
 

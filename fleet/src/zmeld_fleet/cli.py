@@ -142,7 +142,11 @@ def _report(plan: argparse.Namespace) -> int:
     from zmeld_fleet import documents, render_text, reporting, results
 
     report = reporting.make(
-        plan.place, plan.engine, by=plan.by, key_id=plan.key_id, threads=plan.threads,
+        plan.place,
+        plan.engine,
+        by=plan.by,
+        key_id=plan.key_id,
+        threads=plan.threads,
         since=plan.since,
     )
     _tell_left_out(report.left_out)
@@ -186,9 +190,7 @@ def _add_affinity(commands: Any) -> None:
     _add_engine(command)
     command.add_argument("--by", choices=GROUPINGS, default="name", help="what makes a group")
     form = command.add_mutually_exclusive_group()
-    form.add_argument(
-        "--json", action="store_true", help="print JSON (zmeld.fleet.affinity/1)"
-    )
+    form.add_argument("--json", action="store_true", help="print JSON (zmeld.fleet.affinity/1)")
     form.add_argument(
         "--pod-affinity",
         metavar="LABEL",
@@ -232,8 +234,8 @@ def _pack(plan: argparse.Namespace) -> int:
 
     place = places.open_place(plan.place)
     if plan.keep is not None:
-        for date, files in packing.expire(place, plan.keep):
-            print(f"{date}: {plural(files, 'file', 'files')} deleted")
+        for date, count in packing.expire(place, plan.keep):
+            print(f"{date}: {plural(count, 'file', 'files')} deleted")
     packed, left = packing.pack(place)
     _tell_left_out(left)
     for day in packed:

@@ -270,7 +270,14 @@ def _bars(kinds: list[Kind], report: Report) -> Bars:
             ]
         )
     labels = [f"{codec}, melded" if melded else codec for codec, melded in chosen]
-    return Bars("What is gained of the pages, with 95 % intervals", "gained, of the pages", labels, names, values, ends)
+    return Bars(
+        "What is gained of the pages, with 95 % intervals",
+        "gained, of the pages",
+        labels,
+        names,
+        values,
+        ends,
+    )
 
 
 _WHERE = ("in the service", "on the machine", "on another")
@@ -395,7 +402,9 @@ def _standouts(report: Report) -> Section:
         show = units.ratio_estimate if is_ratio else units.percent_estimate
         hosts = _listed([one.host for one in ones])
         rows.append([measure, hosts, show(first.value), show(exact(first.usual))])
-    caption = "Against the mean of the other machines of their kind; the value is the first host's."
+    caption = (
+        "Against the mean of the other machines of their kind; the value is the first host's."
+    )
     section.blocks.append(Table(heads, rows, caption))
     section.blocks += _more(len(order) - STANDOUTS_SHOWN, "group of them is", "groups of them are")
     return section

@@ -59,9 +59,7 @@ class DuckDB:
 
     def read(self, paths: list[str]) -> ir.Table:
         """The rows of these files."""
-        return self._connection.read_parquet(
-            paths, hive_partitioning=False, union_by_name=True
-        )
+        return self._connection.read_parquet(paths, hive_partitioning=False, union_by_name=True)
 
     def take(self, table: pa.Table) -> ir.Table:
         """As a table of its own."""

@@ -82,9 +82,7 @@ def _of(sample: Sample, tests: int) -> list[Outlier]:
     usual = np.setdiff1d(np.arange(count), found)
     mean = float(sample.values[usual].mean())
     deviations = _deviations(sample, found, usual)
-    return [
-        Outlier(int(at), mean, float(by)) for at, by in zip(found, deviations, strict=True)
-    ]
+    return [Outlier(int(at), mean, float(by)) for at, by in zip(found, deviations, strict=True)]
 
 
 def _deviations(sample: Sample, asked: NDArray[np.int64], among: NDArray[np.int64]) -> Values:

@@ -81,7 +81,7 @@ def _bounds() -> dict[str, tuple[float, float]]:
     # An uptime below 0 is a clock that is wrong, which has a reason of its own.
     found["uptime_seconds"] = (-SECONDS_MAX, SECONDS_MAX)
     found["object_class"] = (0, CLASSES - 1)
-    found |= {name: (0, BYTES_MAX >> 12) for name in SIZE_COLUMNS}
+    found |= dict.fromkeys(SIZE_COLUMNS, (0, BYTES_MAX >> 12))
     found["processes_refused"] = (0, PAGES_MAX)
     return found
 
