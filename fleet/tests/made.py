@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from zmeld_fleet import schema
 from zmeld_fleet.writing import complete, whole_file
@@ -35,6 +36,25 @@ def object_of(hashed: tuple[int, int], codec: str) -> int:
     """What a content takes: some more, some less, the same everywhere."""
     spread = 0.5 + (hashed[1] & 0xFFFF) / 0x10000
     return min(4096, round(4096 / SIZES[codec] * spread))
+
+
+def class_of(hashed: tuple[int, int]) -> int:
+    """Which eighth of a page it takes with zstd."""
+    return max(1, -(-object_of(hashed, "zstd") * schema.CLASSES // 4096)) - 1
+
+
+def size_rows(hashes: list[tuple[int, int]]) -> list[dict[str, Any]]:
+    """The rows about classes of sizes, of those with 32 contents or more."""
+    rows = []
+    for at in range(schema.CLASSES):
+        own = [hashed for hashed in hashes if class_of(hashed) == at]
+        row: dict[str, Any] = {"record": "size", "object_class": at, "count": len(own)}
+        for codec in schema.CODECS:
+            sizes = [object_of(hashed, codec) for hashed in own]
+            row[f"bytes_{codec}"] = sum(sizes)
+            row[f"squares_{codec}"] = sum(size * size for size in sizes)
+        rows += [row] if len(own) >= 32 else []
+    return rows
 
 
 @dataclass
@@ -90,8 +110,8 @@ def owner_row(owner: Owner, theta: int, sketch: list[Any]) -> dict[str, Any]:
         "pages_zero": owner.zero,
         "pages_same": owner.same,
         "pages_distinct": distinct,
-        "pages_distinct_low": max(distinct - half, float(seen)),
-        "pages_distinct_high": min(distinct + half, float(contents)),
+        "pages_distinct_low": distinct - half,
+        "pages_distinct_high": distinct + half,
         "pages_swapped": 0,
         "theta": theta,
     }
@@ -131,12 +151,13 @@ def table_of(machine: Machine) -> pa.Table:
             "hash_high": hashed[0],
             "hash_low": hashed[1],
             "count": count,
-            **{f"object_{codec}": object_of(hashed, codec) for codec in schema.CODECS},
+            "object_class": class_of(hashed),
         }
         for owner, _, sketch in sketches
         for hashed, count in sketch
     ]
     contents.sort(key=lambda row: (row["hash_high"], row["hash_low"]))
+    first += size_rows([hashed for _, _, sketch in sketches for hashed, _ in sketch])
     rows = [common | row for row in first + contents]
     if rows[0]["rows"] is None:
         rows[0]["rows"] = len(rows)
@@ -185,3 +206,9 @@ def program(name: str, own: int, shared: int = 0, library: str = "libc") -> dict
     pages: dict[object, int] = {(name, at): 1 for at in range(own)}
     pages |= {(library, at): 1 for at in range(shared)}
     return pages
+
+
+def read_rows(path: Path, **options: Any) -> pa.Table:
+    """A file's rows without its metadata: its digest is of that file alone."""
+    options.setdefault("partitioning", None)
+    return pq.read_table(path, **options).replace_schema_metadata(None)

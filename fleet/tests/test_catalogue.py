@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from made import NOON, Machine, Owner, program, table_of, write
+from made import NOON, Machine, Owner, program, read_rows, table_of, write
 from zmeld_fleet import catalogue, cli, places, reporting, schema, validity
 from zmeld_fleet.catalogue import Reason
 
@@ -38,7 +38,7 @@ def sound(place, count=3):
 
 
 def rewritten(path, change):
-    table = change(pq.read_table(path, partitioning=None))
+    table = change(read_rows(path, partitioning=None))
     os.unlink(path)
     pq.write_table(table, path, compression="zstd")
 
@@ -351,7 +351,7 @@ VALUES = {
     "pages_distinct": float("inf"),
     "pool_zstd": 1e300,
     "pool_zstd_high": 1e17,
-    "object_zstd": 2**31 - 1,
+    "object_class": 2**31 - 1,
     "count": -1,
     "label_value": "z" * 10_000,
     "survey": "0" * 32,
@@ -376,7 +376,7 @@ def test_a_text_that_is_none_does_not_end_the_report(tmp_path):
     """In a row about a machine at once, in one about a content when it is read."""
     paths = sound(tmp_path, 4)
     for path, at in ((paths[0], 0), (paths[1], -1)):
-        table = pq.read_table(path, partitioning=None)
+        table = read_rows(path, partitioning=None)
         name = "host" if at == 0 else "owner"
         texts = table[name].to_pylist()
         texts[at] = b"\xff\xfe"
@@ -402,7 +402,7 @@ def test_very_many_labels_are_not_read(tmp_path):
 
 def test_what_is_small_on_disk_and_large_in_memory_is_not_read(tmp_path):
     path = sound(tmp_path)[0]
-    row = pq.read_table(path, partitioning=None).slice(0, 1)
+    row = read_rows(path, partitioning=None).slice(0, 1)
     many = row.take(pa.array([0] * (validity.FACT_ROWS_MAX + 1)))
     pq.write_table(many, path, compression="zstd")
     assert path.stat().st_size < 100_000
@@ -429,7 +429,7 @@ def test_a_survey_by_an_ordinary_user_never_supersedes_one_of_the_whole(tmp_path
     sound(tmp_path)
     later = machine("sound0", time=NOON + timedelta(hours=1), facts={"uptime_seconds": 7200.0})
     path = write(tmp_path, later)
-    values = [17] + [None] * (len(pq.read_table(path, partitioning=None)) - 1)
+    values = [17] + [None] * (len(read_rows(path, partitioning=None)) - 1)
     rewritten(path, lambda t: t.append_column("processes_refused", pa.array(values, pa.int64())))
     found = look(tmp_path)
     assert (reasons(found), len(found.surveys)) == (["partial"], 3)
@@ -559,3 +559,44 @@ def test_theta_and_its_share_belong_together():
     assert schema.sampled(schema.HASH_MIN) == 0.0
     assert schema.sampled(0) == 0.5
     assert schema.sampled(schema.bound_of(0.125)) == 0.125
+
+
+def test_altered_bytes_are_found_and_told(tmp_path):
+    """400 of them changed 51 hashes, and nothing was said."""
+    paths = sound(tmp_path)
+    data = bytearray(paths[0].read_bytes())
+    contents = pq.ParquetFile(paths[0]).metadata.row_group(1)
+    start = contents.column(0).data_page_offset
+    end = start + sum(contents.column(at).total_compressed_size for at in range(5))
+    for at in (4, start + 40, end - 1):
+        flipped = bytearray(data)
+        flipped[at] ^= 0x10
+        paths[0].write_bytes(flipped)
+        found = look(tmp_path)
+        assert reasons(found) == ["digest"] and len(found.surveys) == 2, at
+        assert paths[0].name in found.left_out[0].file
+    paths[0].write_bytes(data)
+    assert look(tmp_path).left_out == []
+
+
+def test_days_that_are_not_asked_for_are_not_opened(tmp_path):
+    day = timedelta(days=1)
+    for at in range(4):
+        uptime = {"uptime_seconds": 864000.0 - at * 86400}
+        write(
+            tmp_path,
+            Machine("host", [Owner("own", program("own", 50))], {}, uptime, NOON - at * day),
+        )
+    old = tmp_path / schema.FOLDER / f"date={NOON - 3 * day:%Y-%m-%d}"
+    (path,) = old.iterdir()
+    path.write_bytes(b"not looked at")
+    found = catalogue.read(places.open_place(str(tmp_path)), now=NOON, since=2)
+    assert (found.files_seen, len(found.surveys), found.left_out) == (2, 2, [])
+
+
+def test_since_is_days(tmp_path, capsys):
+    for wrong in ("30", "0d", "1h", "-1d", "d"):
+        with pytest.raises(SystemExit) as ended:
+            cli.main(["report", str(tmp_path), f"--since={wrong}"])
+        assert ended.value.code == 2
+        assert "write days, as in 30d" in capsys.readouterr().err

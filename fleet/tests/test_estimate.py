@@ -80,12 +80,18 @@ def weighted(random, k):
     objects = random.integers(200, 4096, size=size)
     theta = theta_of(contents, k)
     below = contents < theta
+    classes = (objects - 1) // 512
     rows = [
-        {"machines": int(n), "object_zstd": int(o), "object_zstd_squares": int(o) ** 2}
-        for n, o in zip(machines[below], objects[below], strict=True)
+        {"machines": int(n), "object_class": int(c), "contents": 1}
+        for n, c in zip(machines[below], classes[below], strict=True)
     ]
+    sizes = {
+        (at, "zstd"): (float(own.mean()), float((own * own).mean()))
+        for at in range(8)
+        if len(own := objects[below & (classes == at)].astype(float))
+    }
     tally = Tally(lambda row: row["machines"] - 1, int(machines.max()) - 1)
-    estimate = estimate_tally(rows, tally, "zstd", sampled(theta))
+    estimate = estimate_tally(rows, tally, "zstd", sampled(theta), sizes)
     return estimate, int(((machines - 1) * objects).sum())
 
 

@@ -18,6 +18,7 @@ from conftest import TOP
 from made import NOON, Machine, Owner, program, write
 from zmeld_fleet import cli, metrics, reporting
 from zmeld_fleet.analysis import Standout
+from zmeld_fleet.estimate import exact
 
 HOSTILE = 'a"b\\c\nd\x1b[2J'
 NAME = re.compile(r"zmeld_[a-z0-9_]+")
@@ -30,7 +31,7 @@ def place(tmp_path_factory):
         owners = [Owner("ssh", program("ssh", 300, 200)), Owner("own", program(f"{at}", 500, 0))]
         labels = {"role": "web" if at % 2 else HOSTILE}
         write(place, Machine(f"host{at}", owners, labels))
-    (place / "zmeld-survey-1" / "date=2026-03-14" / "torn.parquet").write_bytes(b"PAR1")
+    (place / "zmeld-survey-2" / "date=2026-03-14" / "torn.parquet").write_bytes(b"PAR1")
     return place
 
 
@@ -85,7 +86,9 @@ def called(report, names):
     kinds = [
         replace(report.kinds[0], name=name, machines=2000 - at) for at, name in enumerate(names)
     ]
-    standouts = [Standout("5a", "h", name, f"m{at}", 1, 1, 9) for at, name in enumerate(names)]
+    standouts = [
+        Standout("5a", "h", name, f"m{at}", exact(1.0), 1, 9) for at, name in enumerate(names)
+    ]
     return replace(report, kinds=kinds, standouts=standouts)
 
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from made import NOON, Machine, Owner, program, write
+from made import NOON, Machine, Owner, program, read_rows, write
 from zmeld_fleet import cli, packing, places, reporting, results
 from zmeld_fleet.sameness import digests
 
@@ -58,10 +58,10 @@ def test_contents_are_sorted_and_facts_stand_first(place, monkeypatch):
     assert left == [] and len(packed) == 2
     assert said(place)[0] == before
     for one in packed:
-        table = pq.read_table(one.path, partitioning=None)
+        table = read_rows(one.path, partitioning=None)
         assert len(table) == one.rows
         records = table["record"].to_pylist()
-        order = ["machine", "label", "owner", "content"]
+        order = ["machine", "label", "owner", "size", "content"]
         assert records == sorted(records, key=order.index)
         contents = table.filter(pc.equal(table["record"], "content"))
         pairs = list(
@@ -72,7 +72,7 @@ def test_contents_are_sorted_and_facts_stand_first(place, monkeypatch):
         at = file.schema_arrow.get_field_index("hash_high")
         ends = [
             file.metadata.row_group(group).column(at).statistics.max
-            for group in range(3, file.num_row_groups)
+            for group in range(4, file.num_row_groups)
         ]
         assert len(ends) > 5 and ends == sorted(ends)
 
@@ -185,7 +185,7 @@ def test_columns_that_are_new_are_carried_along(tmp_path):
     }
     paths = sorted(place.rglob("*.parquet"))
     for path, (name, (kind, value)) in zip(paths, new.items(), strict=False):
-        table = pq.read_table(path, partitioning=None)
+        table = read_rows(path, partitioning=None)
         values = [value if record != "label" else None for record in table["record"].to_pylist()]
         pq.write_table(table.append_column(name, pa.array(values, kind)), path)
     before, report = said(place)
@@ -195,7 +195,7 @@ def test_columns_that_are_new_are_carried_along(tmp_path):
     after, report = said(place)
     assert after == before
     assert sorted(left.reason.value for left in report.left_out) == reasons
-    table = pq.read_table(packed[0].path, partitioning=None)
+    table = read_rows(packed[0].path, partitioning=None)
     for name, (_, value) in new.items():
         column = table[name]
         assert pc.unique(column.drop_null()).to_pylist() == [value]
@@ -203,9 +203,9 @@ def test_columns_that_are_new_are_carried_along(tmp_path):
 
 
 def test_a_new_column_of_another_type_keeps_its_file_apart(place):
-    day = next((place / "zmeld-survey-1").iterdir())
+    day = next((place / "zmeld-survey-2").iterdir())
     for path, kind in zip(sorted(day.iterdir())[:2], (pa.int64(), pa.string()), strict=True):
-        table = pq.read_table(path, partitioning=None)
+        table = read_rows(path, partitioning=None)
         pq.write_table(table.append_column("new", pa.nulls(len(table), kind)), path)
     before, _ = said(place)
     packed, left = packing.pack(places.open_place(str(place)))
@@ -218,7 +218,7 @@ def test_a_file_that_claims_another_survey_is_named_and_nothing_is_deleted(tmp_p
     place = tmp_path / "place"
     fill(place, machines=3, days=1)
     paths = sorted(place.rglob("*.parquet"))
-    claimed = pq.read_table(paths[0], partitioning=None)["survey"][0].as_py()
+    claimed = read_rows(paths[0], partitioning=None)["survey"][0].as_py()
     evil = write(place, Machine("evil", [Owner("x", program("x", 9))], survey=claimed))
     evil = evil.rename(evil.with_name("0.parquet"))
     _, report = said(place)
@@ -231,7 +231,7 @@ def test_a_file_that_claims_another_survey_is_named_and_nothing_is_deleted(tmp_p
 
 
 def test_links_are_not_followed_to_where_files_would_be_deleted(place, tmp_path, capsys):
-    top = place / "zmeld-survey-1"
+    top = place / "zmeld-survey-2"
     day = next(top.iterdir())
     elsewhere = tmp_path / "elsewhere"
     day.rename(elsewhere)
@@ -272,6 +272,20 @@ def test_no_more_is_sorted_at_once_however_hashes_crowd(tmp_path, monkeypatch):
     ((packed,), _) = packing.pack(places.open_place(str(tmp_path)))
     assert digests(str(packed.path)) == before
     assert max(sorted_at_once) <= 750 and sum(sorted_at_once) == 4 * 1024
-    table = pq.read_table(packed.path, partitioning=None)
+    table = read_rows(packed.path, partitioning=None)
     hashes = table["hash_high"].drop_null().to_pylist()
     assert hashes == sorted(hashes)
+
+
+def test_old_surveys_expire_and_nothing_else(tmp_path):
+    day = timedelta(days=1)
+    for at in (0, 89, 90, 200):
+        machine = Machine("host", [Owner("own", program("own", 50))], time=NOON - at * day)
+        path = write(tmp_path, machine)
+    stranger = path.parent / "notes.txt"
+    stranger.write_text("of an administrator")
+    found = packing.expire(places.open_place(str(tmp_path)), 90, now=NOON)
+    assert [files for _, files in found] == [1, 1]
+    left = sorted(str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*.parquet"))
+    assert [name.split("date=")[1][:10] for name in left] == ["2025-12-15", "2026-03-14"]
+    assert stranger.exists()

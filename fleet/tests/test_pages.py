@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from made import Machine, Owner, program, write
+from made import Machine, Owner, program, read_rows, write
 from zmeld_fleet import catalogue, pages, places, schema, validity
 from zmeld_fleet.catalogue import FileContents, LeftOut
 
@@ -27,7 +27,7 @@ def look(place):
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 @pytest.mark.parametrize("compression", ["zstd", "none", "snappy"])
 def test_pages_are_added_up_as_the_footer_has_them(tmp_path, version, compression):
-    table = pq.read_table(survey(tmp_path), partitioning=None)
+    table = read_rows(survey(tmp_path), partitioning=None)
     path = tmp_path / "x.parquet"
     settings = {"data_page_version": version, "compression": compression}
     pq.write_table(table, path, row_group_size=200, data_page_size=256, **settings)
@@ -53,7 +53,7 @@ def test_texts_of_contents_are_no_way_around(tmp_path, monkeypatch):
     """Where the footer has no smallest and largest value the column itself is read."""
     monkeypatch.setattr(validity, "GROUP_BYTES_MAX", 2 << 20)
     path = survey(tmp_path)
-    table = pq.read_table(path, partitioning=None)
+    table = read_rows(path, partitioning=None)
     path.unlink()
     few = table.slice(0, 2).to_pylist()
     few[0]["rows"] = 2002
@@ -91,7 +91,7 @@ def varint(value):
 def test_a_footer_that_says_less_than_its_pages_unpack_to_is_not_believed(tmp_path, monkeypatch):
     monkeypatch.setattr(validity, "GROUP_BYTES_MAX", 2 << 20)
     path = survey(tmp_path)
-    table = pq.read_table(path, partitioning=None)
+    table = read_rows(path, partitioning=None)
     path.unlink()
     row = {name: pa.repeat(table[name][1], 2000) for name in schema.ARROW.names}
     row["name"] = pa.repeat("x" * 2000, 2000)
@@ -106,7 +106,7 @@ def test_a_footer_that_says_less_than_its_pages_unpack_to_is_not_believed(tmp_pa
 
 def test_texts_that_are_packed_by_what_they_repeat_are_not_unpacked(tmp_path):
     path = survey(tmp_path)
-    table = pq.read_table(path, partitioning=None)
+    table = read_rows(path, partitioning=None)
     encoding = {"column_encoding": {"name": "DELTA_BYTE_ARRAY"}, "use_dictionary": False}
     pq.write_table(table, path, **encoding)
     found = look(tmp_path)

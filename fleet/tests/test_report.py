@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from made import NOON, Machine, Owner, hash_of, object_of, program, write
+from made import NOON, Machine, Owner, hash_of, object_of, program, read_rows, write
 from zmeld_fleet import cli, documents, render_text, reporting, results, units
 from zmeld_fleet.schema import CODECS
 from zmeld_fleet.words import plural, width
@@ -105,7 +105,10 @@ def test_sketches_that_hold_all_are_exact(tmp_path):
     assert fleet.duplicates.between_owners.value == between_owners
     assert fleet.duplicates.between_machines.value == between
     for setup in fleet.setups:
-        assert setup.takes.value == takes[setup.codec.replace("-", "_"), setup.melded]
+        truth = takes[setup.codec.replace("-", "_"), setup.melded]
+        # What several owners hold is known by its class of sizes alone.
+        error = 0.01 * truth if setup.melded else 0
+        assert abs(setup.takes.value - truth) <= error, (setup, truth)
 
 
 def test_a_lowered_bound_is_still_right(place):
@@ -216,7 +219,7 @@ def test_the_page_is_whole_and_loads_nothing(place, tmp_path, capsys):
 def test_json_is_what_the_documentation_lists(place, capsys):
     assert cli.main(["report", str(place), "--by", "role", "--json"]) == 0
     body = json.loads(capsys.readouterr().out)
-    assert body["schema"] == "zmeld.fleet.report/1"
+    assert body["schema"] == "zmeld.fleet.report/2"
     page = (reporting_top() / "docs" / "fleet.md").read_text()
     for key in [*body, *body["kinds"][0], *body["kinds"][0]["setups"][0]]:
         assert f"| `{key}` |" in page, key
@@ -262,7 +265,7 @@ def test_tables_are_parquet(place, tmp_path, capsys):
     (tmp_path / "left_out.parquet").write_bytes(b"of yesterday")
     assert cli.main(["report", str(place), "--by", "role", "--parquet", str(tmp_path)]) == 0
     assert not (tmp_path / "left_out.parquet").exists()
-    setups = pq.read_table(tmp_path / "setups.parquet")
+    setups = read_rows(tmp_path / "setups.parquet")
     assert setups.num_rows == 3 * 2 * len(CODECS)
     assert not [name for name in tmp_path.iterdir() if name.name.startswith(".")]
 
@@ -335,7 +338,7 @@ def test_one_process_and_one_content_are_one(tmp_path, capsys):
     for refused in (1, 2):
         machine = machines()[0]
         path = write(tmp_path, machine)
-        table = pq.read_table(path, partitioning=None)
+        table = read_rows(path, partitioning=None)
         values = [refused] + [None] * (len(table) - 1)
         path.unlink()
         pq.write_table(

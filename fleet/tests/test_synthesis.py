@@ -41,6 +41,6 @@ def test_sketches_can_be_cut_and_seeds_differ(tmp_path, capsys):
 
 
 def test_nothing_to_make_them_from_is_one_line(tmp_path, capsys):
-    (tmp_path / "zmeld-survey-1").mkdir()
+    (tmp_path / "zmeld-survey-2").mkdir()
     assert cli.main(["synth", str(tmp_path), str(tmp_path), "--machines", "2"]) == 2
     assert capsys.readouterr().err.count("\n") == 1

@@ -6,7 +6,7 @@ from __future__ import annotations
 import itertools
 import random
 
-from made import Machine, Owner, hash_of, object_of, program, write
+from made import Machine, Owner, program, write
 from zmeld_fleet import unions
 
 
@@ -31,29 +31,21 @@ def test_with_all_contents_everything_is_exact(tmp_path):
     whole = sum(sum(held.values()) for held in pages.values())
     assert unions.distinct(sketches).value == len(union)
     assert unions.dropped(sketches).value == whole - len(union)
-    for codec in ("lz4", "zword"):
-        truth = sum(object_of(hash_of(content), codec) for content in union)
-        assert unions.melded(sketches, codec).value == truth
 
 
 def test_sketches_hold_what_is_exact_and_do_not_ask_for_order(tmp_path):
     whole, small = read(tmp_path / "whole", 100_000), read(tmp_path / "small", 256)
     truth = unions.distinct(whole).value
     estimate = unions.distinct(small)
-    assert estimate.low <= truth <= estimate.high and estimate.half_width > 0
+    assert estimate.low <= truth <= estimate.high and estimate.high > estimate.low
     for seed in range(5):
         other = list(small)
         random.Random(seed).shuffle(other)
         assert unions.distinct(other) == estimate
-        assert unions.melded(other, "zstd") == unions.melded(small, "zstd")
 
 
 def test_a_large_sketch_cut_is_the_small_one(tmp_path):
     whole, small = read(tmp_path / "whole", 100_000), read(tmp_path / "small", 256)
     for one, other in zip(whole, small, strict=True):
         cut = unions.cut(one, 256)
-        assert (cut.theta, cut.contents, cut.objects) == (
-            other.theta,
-            other.contents,
-            other.objects,
-        )
+        assert (cut.theta, cut.contents) == (other.theta, other.contents)

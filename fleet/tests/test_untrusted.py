@@ -16,9 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from made import GIB, NOON, Machine, Owner, owner_row, program, table_of, write
+from made import GIB, NOON, Machine, Owner, owner_row, program, read_rows, table_of, write
 from zmeld_fleet import analysis, catalogue, cli, metrics, packing, places, reporting, schema
 from zmeld_fleet.analysis import Standout
+from zmeld_fleet.estimate import exact
 from zmeld_fleet.validity import FLEET_RAM_MAX, RAM_MAX
 
 
@@ -106,7 +107,7 @@ def test_a_column_that_an_engine_would_take_for_another_is_refused(tmp_path, nam
     sound(tmp_path)
     bad = machine("bad")
     path = write(tmp_path, bad)
-    table = pq.read_table(path, partitioning=None)
+    table = read_rows(path, partitioning=None)
     path.unlink()
     pq.write_table(table.add_column(0, name, pa.array([2**62] * len(table))), path)
     found = look(tmp_path)
@@ -116,7 +117,7 @@ def test_a_column_that_an_engine_would_take_for_another_is_refused(tmp_path, nam
 
 def test_very_many_unknown_columns_are_refused(tmp_path):
     path = sound(tmp_path)[0]
-    table = pq.read_table(path, partitioning=None)
+    table = read_rows(path, partitioning=None)
     path.unlink()
     for at in range(catalogue.EXTRAS_MAX + 1):
         table = table.append_column(f"new{at}", pa.nulls(len(table), pa.int64()))
@@ -226,11 +227,11 @@ def test_sums_of_all_machines_stay_within_64_bits(tmp_path):
 
 
 def lying(path):
-    """Its objects take more than a page can, and its footer says that they do not."""
-    rows = pq.read_table(path, partitioning=None).to_pylist()
+    """Its contents are of a class that there is not, and its footer says that they do not."""
+    rows = read_rows(path, partitioning=None).to_pylist()
     for row in rows:
-        if row["object_zstd"] is not None:
-            row["object_zstd"] = 2**31 - 1
+        if row["record"] == "content":
+            row["object_class"] = 2**31 - 1
     path.unlink()
     with pq.ParquetWriter(path, schema.ARROW) as writer:
         table = pa.Table.from_pylist(rows, schema=schema.ARROW)
@@ -238,7 +239,7 @@ def lying(path):
         writer.write_table(table.slice(2))
     data = bytearray(path.read_bytes())
     footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
-    real, said = (2**31 - 1).to_bytes(4, "little"), (4096).to_bytes(4, "little")
+    real, said = (2**31 - 1).to_bytes(4, "little"), (7).to_bytes(4, "little")
     assert real in data[footer:]
     data[footer:] = data[footer:].replace(real, said)
     path.write_bytes(data)
@@ -260,7 +261,7 @@ def test_a_footer_that_lies_is_found_when_the_engine_fails(tmp_path, capsys):
     assert cli.main(["report", str(tmp_path), "--json"]) == 0
     body = json.loads(capsys.readouterr().out)
     assert [one["reason"] for one in body["left_out"]] == ["values"]
-    assert "object_zstd" in body["left_out"][0]["why"] and body["machines"] == 3
+    assert "object_class" in body["left_out"][0]["why"] and body["machines"] == 3
 
 
 @pytest.mark.parametrize("harm", [lying, broken])
@@ -342,7 +343,7 @@ def test_machines_that_stand_out_do_not_flood_prometheus(tmp_path):
     name = report.kinds[0].name
     most = metrics.STANDOUTS_MAX
     report.standouts = [
-        Standout(f"{at:032x}", "h", name, "zero pages", 1.0, 0.0, 1e4 - at)
+        Standout(f"{at:032x}", "h", name, "zero pages", exact(1.0), 0.0, 1e4 - at)
         for at in range(most + 100)
     ]
     lines = [one for one in metrics.render(report).splitlines() if "_standout_dev" in one]
@@ -384,7 +385,7 @@ def test_a_link_is_not_packed(tmp_path):
     ((packed,), flaws) = packing.pack(places.open_place(str(place)))
     assert (packed.files, [flaw.reason.value for flaw in flaws]) == (3, ["name"])
     assert link.is_symlink() and secret.exists()
-    held = set(pq.read_table(packed.path, partitioning=None)["machine"].to_pylist())
+    held = set(read_rows(packed.path, partitioning=None)["machine"].to_pylist())
     assert machine("secret").machine not in held
 
 

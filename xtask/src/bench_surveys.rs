@@ -95,7 +95,7 @@ fn write_key(place: &Path) -> Result<()> {
 
 /// How many there are.
 fn surveys(place: &Path) -> Result<usize> {
-    let folder = place.join("zmeld-survey-1");
+    let folder = place.join("zmeld-survey-2");
     let mut count = 0;
     for day in fs::read_dir(folder).into_iter().flatten() {
         count += workspace::files(&day?.path(), "parquet")?.len();

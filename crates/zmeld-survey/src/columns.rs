@@ -9,18 +9,27 @@ use parquet::data_type::{
     BoolType, ByteArray, ByteArrayType, DataType, DoubleType, Int32Type, Int64Type,
 };
 use parquet::errors::ParquetError;
+use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::ColumnPath;
 
-use crate::objects::{PoolBytes, CODECS};
+use crate::objects::{class, class_sums, ClassSums, PoolBytes, CODECS};
+use crate::owners::Pod;
 use crate::sketch::{Estimate, SketchRow};
 use crate::survey::{microseconds, OwnerResult, Survey};
 use crate::{Error, SCHEMA};
 
 /// Contents in a row group: a reader of a small bound needs the first one only.
 const GROUP_ROWS: usize = 8192;
+
+/// Bytes before the first column: `PAR1`.
+const MAGIC: usize = 4;
+
+/// The key in the file's metadata: the CRC-32 of all columns' bytes, from behind `PAR1`
+/// to the end of the last row group. It is against damage and not against forgery.
+const DIGEST: &str = "zmeld.columns_crc32";
 
 /// Columns that every row has.
 const REQUIRED: usize = 5;
@@ -33,6 +42,7 @@ enum Row<'a> {
     Machine { rows: usize },
     Label(&'a (String, String)),
     Owner(&'a OwnerResult),
+    Size(usize, ClassSums),
     Content(&'a OwnerResult, &'a SketchRow<PoolBytes>),
 }
 
@@ -123,6 +133,25 @@ impl<'a> Columns<'a> {
         });
     }
 
+    /// Of rows about containers in Kubernetes alone.
+    fn pod(&mut self, name: &str, get: impl Fn(&'a Pod) -> Option<&'a String> + 'a) {
+        self.add(name, move |row| match row {
+            Row::Owner(owner) => {
+                let found = owner.owner.pod.as_ref().and_then(&get);
+                Cell::Text(found.map(|text| Cow::Borrowed(text.as_str())))
+            }
+            _ => Cell::Text(None),
+        });
+    }
+
+    /// Of rows about a class of sizes alone.
+    fn size(&mut self, name: &str, get: impl Fn(&ClassSums) -> u64 + 'a) {
+        self.add(name, move |row| match row {
+            Row::Size(_, sums) => Cell::Int(count(get(sums))),
+            _ => Cell::Int(None),
+        });
+    }
+
     /// An estimate of owners in three columns.
     fn estimate(&mut self, name: &str, get: impl Fn(&OwnerResult) -> Estimate + Copy + 'a) {
         type Part = fn(&Estimate) -> f64;
@@ -145,7 +174,7 @@ fn columns(survey: &Survey) -> Vec<Column<'_>> {
     common(&mut columns, survey);
     machine(&mut columns, survey);
     owner(&mut columns);
-    content(&mut columns);
+    content(&mut columns, survey.page_size);
     columns.0
 }
 
@@ -157,6 +186,7 @@ fn common<'a>(columns: &mut Columns<'a>, survey: &'a Survey) {
             Row::Machine { .. } => "machine",
             Row::Label(_) => "label",
             Row::Owner(_) => "owner",
+            Row::Size(..) => "size",
             Row::Content(..) => "content",
         })
     });
@@ -229,6 +259,9 @@ fn owner(columns: &mut Columns<'_>) {
         Row::Owner(owner) => text(&owner.owner.name),
         _ => Cell::Text(None),
     });
+    columns.pod("namespace", |pod| Some(&pod.namespace));
+    columns.pod("pod", |pod| Some(&pod.pod));
+    columns.pod("image", |pod| pod.image.as_ref());
     columns.owner_int("processes", |owner| Some(owner.processes));
     columns.owner_int("pages", |owner| Some(owner.pages.pages));
     columns.owner_int("pages_zero", |owner| Some(owner.pages.zero));
@@ -257,7 +290,7 @@ fn owner(columns: &mut Columns<'_>) {
     }
 }
 
-fn content(columns: &mut Columns<'_>) {
+fn content(columns: &mut Columns<'_>, page_size: u64) {
     columns.add("hash_high", |row| match row {
         Row::Content(_, content) => Cell::Int(Some(content.hash.high)),
         _ => Cell::Int(None),
@@ -268,13 +301,17 @@ fn content(columns: &mut Columns<'_>) {
     });
     columns.add("count", |row| match row {
         Row::Content(_, content) => Cell::Int(count(content.count)),
+        Row::Size(_, sums) => Cell::Int(count(sums.contents)),
         _ => Cell::Int(None),
     });
+    columns.add("object_class", move |row| match row {
+        Row::Content(_, row) => Cell::Small(Some(class(&row.content, page_size) as i32)),
+        Row::Size(class, _) => Cell::Small(Some(*class as i32)),
+        _ => Cell::Small(None),
+    });
     for (at, (codec, _)) in CODECS.iter().enumerate() {
-        columns.add(format!("object_{codec}"), move |row| match row {
-            Row::Content(_, content) => Cell::Small(Some(content.content[at] as i32)),
-            _ => Cell::Small(None),
-        });
+        columns.size(&format!("bytes_{codec}"), move |sums| sums.bytes[at]);
+        columns.size(&format!("squares_{codec}"), move |sums| sums.squares[at]);
     }
 }
 
@@ -289,7 +326,11 @@ pub fn parquet(survey: &Survey) -> Result<Vec<u8>, Error> {
         .flat_map(|owner| owner.sketch.rows.iter().map(move |row| (owner, row)))
         .collect();
     contents.sort_by_key(|(_, row)| row.hash);
-    let rows = 1 + survey.labels.len() + survey.owners.len() + contents.len();
+    let sizes = class_sums(
+        contents.iter().map(|(_, row)| &row.content),
+        survey.page_size,
+    );
+    let rows = 1 + survey.labels.len() + survey.owners.len() + sizes.len() + contents.len();
     let columns = columns(survey);
     let message = message(&columns);
     let schema = Arc::new(parse_message_type(&message)?);
@@ -298,7 +339,10 @@ pub fn parquet(survey: &Survey) -> Result<Vec<u8>, Error> {
     let head = std::iter::once(Row::Machine { rows });
     let labels = survey.labels.iter().map(Row::Label);
     let owners = survey.owners.iter().map(Row::Owner);
-    let head: Vec<Row<'_>> = head.chain(labels).chain(owners).collect();
+    let sizes = sizes
+        .into_iter()
+        .map(|(class, sums)| Row::Size(class, sums));
+    let head: Vec<Row<'_>> = head.chain(labels).chain(owners).chain(sizes).collect();
     write_group(writer.next_row_group()?, &columns, &head)?;
     for some in contents.chunks(GROUP_ROWS) {
         let rows: Vec<_> = some
@@ -307,6 +351,9 @@ pub fn parquet(survey: &Survey) -> Result<Vec<u8>, Error> {
             .collect();
         write_group(writer.next_row_group()?, &columns, &rows)?;
     }
+    writer.flush().map_err(ParquetError::from)?;
+    let digest = crc32fast::hash(&writer.inner()[MAGIC..]);
+    writer.append_key_value_metadata(KeyValue::new(DIGEST.to_owned(), format!("{digest:08x}")));
     Ok(writer.into_inner()?)
 }
 

@@ -46,4 +46,4 @@ pub use survey::{
 };
 
 /// The schema's name and version, as it stands in each row.
-pub const SCHEMA: &str = "zmeld.survey/1";
+pub const SCHEMA: &str = "zmeld.survey/2";

@@ -17,6 +17,51 @@ pub const CODECS: [(&str, &str); 4] = [
 /// Bytes of the pool for each of [`CODECS`].
 pub(crate) type PoolBytes = [f64; CODECS.len()];
 
+/// Classes of size that contents are told apart by.
+pub const CLASSES: usize = 8;
+
+/// The codec whose sizes make the classes: zstd.
+const CLASS_CODEC: usize = 2;
+
+/// Contents of a class below which a survey does not say what they take: it would be a
+/// content's exact size, by which the same content is known under another key.
+const CLASS_CONTENTS_MIN: u64 = 32;
+
+/// The class of a content: which eighth of a page it takes with zstd.
+pub(crate) fn class(bytes: &PoolBytes, page_size: u64) -> usize {
+    let eighths = bytes[CLASS_CODEC] * CLASSES as f64 / page_size as f64;
+    (eighths.ceil() as usize).clamp(1, CLASSES) - 1
+}
+
+/// What the sampled contents of one class take together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ClassSums {
+    /// Contents of owners' samples.
+    pub contents: u64,
+    /// Bytes, for each of [`CODECS`].
+    pub bytes: [u64; CODECS.len()],
+    /// Sums of their squares.
+    pub squares: [u64; CODECS.len()],
+}
+
+/// The sums of each class that has contents enough, with its number.
+pub(crate) fn class_sums<'a>(
+    contents: impl Iterator<Item = &'a PoolBytes>,
+    page_size: u64,
+) -> Vec<(usize, ClassSums)> {
+    let mut sums = [ClassSums::default(); CLASSES];
+    for bytes in contents {
+        let sum = &mut sums[class(bytes, page_size)];
+        sum.contents += 1;
+        for (codec, &size) in bytes.iter().enumerate() {
+            sum.bytes[codec] += size as u64;
+            sum.squares[codec] += (size * size) as u64;
+        }
+    }
+    let told = |(_, sum): &(usize, ClassSums)| sum.contents >= CLASS_CONTENTS_MIN;
+    sums.into_iter().enumerate().filter(told).collect()
+}
+
 /// One page's measurements.
 pub(crate) struct Objects {
     pool: PoolModel,
@@ -44,5 +89,29 @@ impl Objects {
             *bytes = geometry.object_bytes(geometry.class(size)).round();
         }
         Ok(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_class_is_an_eighth_of_a_page() {
+        let of = |bytes: f64| class(&[0.0, 0.0, bytes, 0.0], 4096);
+        let found: Vec<usize> = [1.0, 512.0, 513.0, 4095.0, 4096.0].map(of).into();
+        assert_eq!(found, [0, 0, 1, 7, 7]);
+    }
+
+    #[test]
+    fn what_few_contents_take_is_not_told() {
+        let few = [[90.0, 80.0, 100.0, 70.0]; 31];
+        let many = [[900.0, 800.0, 1000.0, 700.0]; 32];
+        let found = class_sums(few.iter().chain(&many), 4096);
+        let [(1, sums)] = found[..] else {
+            panic!("{found:?}")
+        };
+        assert_eq!((sums.contents, sums.bytes[2]), (32, 32_000));
+        assert_eq!(sums.squares[2], 32_000_000);
     }
 }

@@ -3,7 +3,10 @@
 
 use std::fmt;
 
+use serde_json::Value;
 use zmeld_linux::Host;
+
+use crate::machine::of_host;
 
 /// Bytes of a name that a command line gives.
 const NAME_MAX: usize = 128;
@@ -48,6 +51,69 @@ impl fmt::Display for OwnerKind {
     }
 }
 
+/// Where runtimes keep what a container was started with, before and after its id.
+const CONFIGS: [(&str, &str); 2] = [
+    (
+        "/run/containerd/io.containerd.runtime.v2.task/k8s.io/",
+        "/config.json",
+    ),
+    (
+        "/run/containers/storage/overlay-containers/",
+        "/userdata/config.json",
+    ),
+];
+
+/// What Kubernetes calls a container's pod, as containerd or CRI-O wrote it down.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Pod {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub pod: String,
+    /// The container's image.
+    pub image: Option<String>,
+}
+
+impl Pod {
+    /// The pod of the container with that id.
+    fn of(host: &Host, id: &str) -> Option<Pod> {
+        let read = |(before, after): &(&str, &str)| of_host(host, &format!("{before}{id}{after}"));
+        Pod::parse(&CONFIGS.iter().find_map(read)?)
+    }
+
+    /// From the annotations of an OCI runtime's `config.json`.
+    fn parse(config: &str) -> Option<Pod> {
+        let config: Value = serde_json::from_str(config).ok()?;
+        let get = |names: [&str; 2]| {
+            let found = names
+                .iter()
+                .find_map(|name| config["annotations"][name].as_str());
+            found.map(|text| shortened(text).to_owned())
+        };
+        Some(Pod {
+            namespace: get([
+                "io.kubernetes.cri.sandbox-namespace",
+                "io.kubernetes.pod.namespace",
+            ])?,
+            pod: get(["io.kubernetes.cri.sandbox-name", "io.kubernetes.pod.name"])?,
+            image: get([
+                "io.kubernetes.cri.image-name",
+                "io.kubernetes.cri-o.ImageName",
+            ]),
+        })
+    }
+}
+
+impl fmt::Display for Pod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.pod)?;
+        match &self.image {
+            Some(image) => write!(f, " {image}"),
+            None => Ok(()),
+        }
+    }
+}
+
 /// Whose processes are.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner {
@@ -59,6 +125,8 @@ pub struct Owner {
     pub name: String,
     /// Its control group in version 2's hierarchy, where it has one of its own.
     pub group: Option<String>,
+    /// Of a container in Kubernetes, its pod.
+    pub pod: Option<Pod>,
 }
 
 impl Owner {
@@ -68,6 +136,7 @@ impl Owner {
             kind,
             name: name.into(),
             group: None,
+            pod: None,
         }
     }
 
@@ -95,7 +164,15 @@ impl Owner {
             .collect();
         let groups = Groups::parse(&String::from_utf8_lossy(&read("cgroup")));
         let uid = uid_in(&String::from_utf8_lossy(&read("status")));
-        (of(&groups, &words, uid), groups.memory)
+        let mut owner = of(&groups, &words, uid);
+        let id = owner.id.strip_prefix("container:");
+        owner.pod = id
+            .filter(|_| owner.name.starts_with("pod "))
+            .and_then(|id| Pod::of(host, id));
+        if let Some(pod) = &owner.pod {
+            owner.name = pod.to_string();
+        }
+        (owner, groups.memory)
     }
 }
 
@@ -367,6 +444,29 @@ fn unescape(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pods_are_named_by_what_their_runtime_wrote_down() {
+        let containerd = r#"{"annotations": {"io.kubernetes.cri.sandbox-namespace": "shop",
+            "io.kubernetes.cri.sandbox-name": "web-6d4f-x2x9z",
+            "io.kubernetes.cri.image-name": "registry.example/web:3"}}"#;
+        let pod = Pod::parse(containerd).unwrap();
+        assert_eq!(
+            pod.to_string(),
+            "shop/web-6d4f-x2x9z registry.example/web:3"
+        );
+        let crio = r#"{"annotations": {"io.kubernetes.pod.namespace": "a",
+            "io.kubernetes.pod.name": "b"}}"#;
+        assert_eq!(Pod::parse(crio).unwrap().to_string(), "a/b");
+        for none in [
+            "",
+            "{}",
+            "[]",
+            r#"{"annotations": {"io.kubernetes.pod.name": "b"}}"#,
+        ] {
+            assert_eq!(Pod::parse(none), None);
+        }
+    }
     use std::fs;
 
     fn owner(groups: &str, command: &[&str]) -> (OwnerKind, String, String, Option<String>) {

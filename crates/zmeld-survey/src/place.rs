@@ -14,7 +14,7 @@ use crate::survey::{microseconds, Survey};
 use crate::Error;
 
 /// What holds the surveys of this version, below a place.
-pub(crate) const ROOT: &str = "zmeld-survey-1";
+pub(crate) const ROOT: &str = "zmeld-survey-2";
 
 /// The bit of a folder that hands its group to what is made in it.
 const SETGID: u32 = 0o2000;
@@ -216,7 +216,7 @@ mod tests {
         let file = dir.path().join("file");
         fs::write(&file, "").unwrap();
         let said = Place(file).check().unwrap_err().to_string();
-        assert!(said.contains("file/zmeld-survey-1"), "{said}");
+        assert!(said.contains("file/zmeld-survey-2"), "{said}");
         let folder = dir.path().join("new/folder");
         Place(folder.clone()).check().unwrap();
         let made = fs::metadata(folder.join(ROOT)).unwrap();

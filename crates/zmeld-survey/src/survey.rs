@@ -210,16 +210,15 @@ impl Survey {
             pages.add(&owner.pages);
         }
         let sketch = Sketch::unite(self.owners.iter().map(|owner| &owner.sketch));
-        let rest = pages.rest();
         OwnerResult {
             owner: Owner::others(self.owners.len()),
             processes: self.owners.iter().map(|owner| owner.processes).sum(),
             pages,
-            distinct: sketch.distinct(rest),
+            distinct: sketch.distinct(),
             pool: std::array::from_fn(|codec| {
                 sum(self.owners.iter().map(|owner| owner.pool[codec]))
             }),
-            melded: melded(&sketch, rest, self.page_size),
+            melded: melded(&sketch),
             idle: None,
             stalls: self.facts.stalls,
             sketch,
@@ -253,8 +252,8 @@ fn sum(estimates: impl Iterator<Item = Estimate>) -> Estimate {
     Estimate::new(value, variance, (0.0, f64::INFINITY))
 }
 
-fn melded(sketch: &Sketch<PoolBytes>, rest: u64, page_size: u64) -> [Estimate; CODECS.len()] {
-    std::array::from_fn(|codec| sketch.sum(rest, page_size as f64, |bytes| bytes[codec]))
+fn melded(sketch: &Sketch<PoolBytes>) -> [Estimate; CODECS.len()] {
+    std::array::from_fn(|codec| sketch.sum(|bytes| bytes[codec]))
 }
 
 /// An owner before it is read.
@@ -498,9 +497,9 @@ impl Reading<'_> {
                 locked: counted.locked,
                 skipped: skipped.iter().sum(),
             },
-            distinct: collected.sketch.distinct(rest),
+            distinct: collected.sketch.distinct(),
             pool: std::array::from_fn(|codec| reservoir::sum(rest, page_size as f64, drawn(codec))),
-            melded: melded(&collected.sketch, rest, page_size),
+            melded: melded(&collected.sketch),
             idle: self.idle(&planned),
             stalls: self.stalls(&planned.owner),
             sketch: collected.sketch,

@@ -44,6 +44,18 @@ class Configuration:
     toml: str
     reasons: list[str]
 
+    @property
+    def advice(self) -> str:
+        """The same in a few words."""
+        settings = dict(
+            line.split(" = ", 1) for line in self.toml.splitlines() if " = " in line[:20]
+        )
+        if self.setup is None:
+            return "no compressed swap"
+        kind, codec, size = (settings[name].strip('"') for name in ("kind", "codec", "size"))
+        melds = ", melded" if self.setup.melded else ""
+        return f"{kind}, {codec}{melds}, {size} of RAM"
+
 
 def configure(kind: Kind, page_size: int) -> Configuration:
     """zmeld.toml for a kind of machine."""

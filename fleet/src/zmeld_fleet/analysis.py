@@ -8,7 +8,6 @@ so that every engine gives the same result to the last bit.
 from __future__ import annotations
 
 import math
-import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -17,22 +16,19 @@ from datetime import datetime, timezone
 from typing import Any
 
 import ibis.expr.types as ir
+import numpy as np
 import pyarrow as pa
 
-from zmeld_fleet import expressions
+from zmeld_fleet import expressions, outliers
 from zmeld_fleet.catalogue import SYNTHETIC, Catalogue, Survey
 from zmeld_fleet.engines import Engine, rows_of
-from zmeld_fleet.estimate import Estimate, around, sampled_sum, total
-from zmeld_fleet.schema import BLOCK, CODECS, THETA_ALL, bound_of, sampled
+from zmeld_fleet.estimate import Estimate, Z, around, sampled_sum, total
+from zmeld_fleet.schema import BLOCK, CLASSES, CODECS, THETA_ALL, bound_of, sampled
 from zmeld_fleet.words import inert, listed
 
 CONTENTS_MAX = 1_500_000
 """Rows of sketches that a report reads, about: beyond it the bound is lowered."""
 NAMES_MAX = 12
-KINDS_MIN = 5
-"""Machines of a kind from which on one can stand out."""
-STANDS_OUT = 3.5
-"""In robust standard deviations (Iglewicz and Hoaglin, 1993)."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +86,9 @@ class Standout:
     host: str
     kind: str
     measure: str
-    value: float
-    median: float
+    value: Estimate
+    usual: float
+    """The mean of the machines of its kind that do not stand out."""
     deviations: float
 
 
@@ -102,7 +99,7 @@ class Day:
     date: str
     machines: int
     pages: int
-    duplicate_share: float
+    duplicate_share: Estimate
     setups: list[Setup]
 
 
@@ -115,10 +112,10 @@ class Name:
     surveys: int
     owners: int
     pages: int
-    duplicate_share: float
+    duplicate_share: Estimate
     codec: str
-    takes: float
-    gains: float
+    takes: Estimate
+    gains: Estimate
 
 
 @dataclass
@@ -206,7 +203,9 @@ def analyse(
     ]
     report.fleet, report.between_kinds = _fleet(current, sums, cross, catalogue, len(kinds))
     report.names = _names(answers["names"], catalogue.page_size)
-    report.standouts = _standouts(report, current, by, sums, answers["surveys"], bounds)
+    report.standouts = _standouts(
+        current, by, sums, answers["surveys"], bounds, catalogue.page_size
+    )
     return report
 
 
@@ -217,8 +216,8 @@ def rows_read(catalogue: Catalogue, engine: Engine, surveys: list[Survey]) -> It
     ambiguous = catalogue.ambiguous(paths)
     with catalogue.place.on_disk(paths) as there:
         where = dict(zip(paths, there, strict=True))
-        plain = catalogue.alike([path for path in paths if path not in ambiguous])
-        parts = [engine.read([where[path] for path in group]) for group in plain]
+        plain = [where[path] for path in paths if path not in ambiguous]
+        parts = [engine.read(plain)] if plain else []
         for path, chosen in ambiguous.items():
             rows = engine.read([where[path]])
             parts.append(rows.filter(rows.survey.isin(chosen)))
@@ -317,18 +316,46 @@ def _ask(engine: Engine, table: ir.Table, chosen: pa.Table, bounds: Bounds) -> d
     found = engine.keep(expressions.contents(table, asked, bounds.most))
     kinds = engine.keep(expressions.by_kind(found))
     return {
-        "surveys": rows_of(engine.ask(expressions.within_surveys(found)), ("survey", "owners")),
+        "surveys": rows_of(
+            engine.ask(expressions.within_surveys(found)), ("survey", "owners", "object_class")
+        ),
         "kinds": rows_of(
-            engine.ask(expressions.within_kinds(kinds)), ("kind", "owners", "machines")
+            engine.ask(expressions.within_kinds(kinds)),
+            ("kind", "owners", "machines", "object_class"),
         ),
         "fleet": rows_of(
-            engine.ask(expressions.whole_fleet(kinds)), ("owners", "machines", "kinds")
+            engine.ask(expressions.whole_fleet(kinds)),
+            ("owners", "machines", "kinds", "object_class"),
         ),
+        "sizes": class_sizes(engine.ask(expressions.class_sizes(table, asked)).to_pylist()),
         "names": rows_of(
             engine.ask(expressions.owners_by_name(table, asked, NAMES_MAX)),
             ("owner_kind", "name"),
         ),
     }
+
+
+Sizes = dict[tuple[int, str], tuple[float, float]]
+"""Of each class and codec: what a content takes on average, and the mean of its square."""
+
+
+def class_sizes(rows: list[dict[str, Any]]) -> Sizes:
+    """The means of each class that surveys tell of."""
+    found: Sizes = {}
+    for row in rows:
+        if not row["count"]:
+            continue
+        for codec in CODECS:
+            bytes_, squares = int(row[f"bytes_{codec}"] or 0), int(row[f"squares_{codec}"] or 0)
+            mean = bytes_ / int(row["count"])
+            found[int(row["object_class"]), codec] = mean, squares / int(row["count"])
+    return found
+
+
+def size_of(sizes: Sizes, at: int | None, codec: str, page_size: int) -> tuple[float, float]:
+    """What a content of a class takes; of a class that no survey tells of, its middle."""
+    middle = ((at or 0) + 0.5) * page_size / CLASSES
+    return sizes.get((int(at or 0), codec), (middle, middle * middle))
 
 
 Weight = Callable[[dict[str, Any]], int]
@@ -352,16 +379,17 @@ class _Cross:
         for row in answers["kinds"]:
             self._kinds[row["kind"]].append(row)
         self._fleet: list[dict[str, Any]] = answers["fleet"]
+        self._sizes: Sizes = answers["sizes"]
 
     def of_kind(self, at: int, name: str, tally: Tally, codec: str | None) -> Estimate:
         """Over the contents of a kind: pages, or bytes in a codec's pool."""
         share = sampled(self._bounds.kinds[name])
-        return estimate_tally(self._kinds[at], tally, codec, share, self._page_size)
+        return estimate_tally(self._kinds[at], tally, codec, share, self._sizes, self._page_size)
 
     def of_fleet(self, tally: Tally, codec: str | None) -> Estimate:
         """Over all contents."""
         share = sampled(self._bounds.fleet)
-        return estimate_tally(self._fleet, tally, codec, share, self._page_size)
+        return estimate_tally(self._fleet, tally, codec, share, self._sizes, self._page_size)
 
 
 def estimate_tally(
@@ -369,6 +397,7 @@ def estimate_tally(
     tally: Tally,
     codec: str | None,
     share: float,
+    sizes: Sizes | None = None,
     page_size: int = 4096,
 ) -> Estimate:
     """The sum of the weights of all contents, each times what it takes with a codec.
@@ -376,17 +405,18 @@ def estimate_tally(
     The heaviest content need not be in the sample, so the interval reckons with what one
     can count at most, not with what the heaviest of the sample does.
     """
-    summed = squares = 0
+    summed = squares = 0.0
     for row in rows:
         times = tally.weight(row)
         if times == 0:
             continue
-        unit = "contents" if codec is None else f"object_{codec}"
-        unit_squares = "contents" if codec is None else f"object_{codec}_squares"
-        summed += times * int(row[unit] or 0)
-        squares += times * times * int(row[unit_squares] or 0)
+        mean, square = 1.0, 1.0
+        if codec is not None:
+            mean, square = size_of(sizes or {}, row["object_class"], codec, page_size)
+        summed += times * int(row["contents"]) * mean
+        squares += times * times * int(row["contents"]) * square
     largest = tally.most * (1 if codec is None else page_size)
-    return sampled_sum(float(summed), float(squares), float(largest), share)
+    return sampled_sum(summed, squares, float(largest), share)
 
 
 def _between_owners(row: dict[str, Any]) -> int:
@@ -452,7 +482,7 @@ def _summary(
         owners=_sum(parts, "owners"),
         share_sampled=sampled(bound),
         duplicates=Duplicates(
-            within_owners=_within_owners(parts),
+            within_owners=_within_owners(parts).within(0.0, contents),
             between_owners=tally(owners, None).within(0.0, contents),
             between_machines=tally(machines, None).within(0.0, contents),
         ),
@@ -473,9 +503,9 @@ def _content_pages(parts: list[dict[str, Any]]) -> int:
 
 
 def _within_owners(parts: list[dict[str, Any]]) -> Estimate:
+    """Not clipped: a sum of what is, would say that there are duplicates where none are."""
     distinct = around(float(_sum(parts, "distinct")), float(_sum(parts, "distinct_half")))
-    whole = float(_content_pages(parts))
-    return distinct.taken_from(whole).within(0.0, whole)
+    return distinct.taken_from(float(_content_pages(parts)))
 
 
 def setups(
@@ -525,7 +555,7 @@ def _days(catalogue: Catalogue, sums: Sums) -> list[Day]:
     days = []
     for date, parts in sorted(by_date.items()):
         pages = _content_pages(parts)
-        share = _within_owners(parts).value / pages if pages else 0.0
+        share = _within_owners(parts).scaled(1.0 / max(pages, 1)).within(0.0, 1.0)
         days.append(
             Day(
                 date,
@@ -541,7 +571,7 @@ def _days(catalogue: Catalogue, sums: Sums) -> list[Day]:
 def _names(rows: list[dict[str, Any]], page_size: int) -> list[Name]:
     return sorted(
         (_name(_as_whole(row), page_size) for row in rows),
-        key=lambda name: (-name.gains, name.kind, name.name),
+        key=lambda name: (-name.gains.value, name.kind, name.name),
     )
 
 
@@ -554,70 +584,113 @@ def _as_whole(row: dict[str, Any]) -> dict[str, Any]:
 
 def _name(row: dict[str, Any], page_size: int) -> Name:
     contents = row["pages"] - row["pages_zero"] - row["pages_same"]
-    takes, codec = min((row[f"melded_{codec}"], codec) for codec in CODECS)
+    _, codec = min((row[f"melded_{codec}"], codec) for codec in CODECS)
+    half = float(row[f"melded_{codec}_half"] * BLOCK)
+    whole = float(row["pages"] * page_size)
+    takes = around(float(row[f"melded_{codec}"]), half).within(0.0, whole)
+    distinct = around(float(row["distinct"]), float(row["distinct_half"]))
+    twins = distinct.taken_from(float(contents)).scaled(1.0 / max(contents, 1))
     return Name(
         kind=row["owner_kind"],
         name=row["name"],
         surveys=row["surveys"],
         owners=row["owners"],
         pages=row["pages"],
-        duplicate_share=max(0.0, 1.0 - row["distinct"] / contents) if contents > 0 else 0.0,
+        duplicate_share=twins.within(0.0, 1.0),
         codec=codec.replace("_", "-"),
-        takes=float(takes),
-        gains=float(row["pages"] * page_size - takes),
+        takes=takes,
+        gains=takes.taken_from(whole),
     )
 
 
-Measure = Callable[[Survey, dict[str, Any]], "float | None"]
+Value = tuple[float, float]
+"""A machine's value, and its standard error."""
+Measure = Callable[[Survey, dict[str, Any]], "Value | None"]
 
 
 def _standouts(
-    report: Report,
     current: list[Survey],
     by: str | None,
     sums: Sums,
     shared: list[dict[str, Any]],
     bounds: Bounds,
+    page_size: int,
 ) -> list[Standout]:
-    found: list[Standout] = []
     groups: dict[str, list[Survey]] = defaultdict(list)
     for survey in current:
         if survey.survey in sums:
             groups[kind_of(survey, by)].append(survey)
-    measures = _measures(shared, bounds, report.page_size)
+    asked: list[tuple[str, str, list[Survey]]] = []
+    samples: list[outliers.Sample] = []
     for kind, surveys in sorted(groups.items()):
-        if len(surveys) >= KINDS_MIN:
-            for measure, of in measures.items():
-                found.extend(_outside(kind, measure, of, surveys, sums))
-    found.sort(key=lambda one: (-one.deviations, one.machine, one.measure))
-    return found
+        for measure, of in _measures(shared, bounds, page_size).items():
+            values = [(of(survey, sums[survey.survey]), survey) for survey in surveys]
+            known = [(value, survey) for value, survey in values if value is not None]
+            asked.append((kind, measure, [survey for _, survey in known]))
+            samples.append(outliers.Sample(*np.array([v for v, _ in known]).reshape(-1, 2).T))
+    found = [
+        _standout(surveys[one.at], kind, measure, sample, one)
+        for (kind, measure, surveys), sample, ones in zip(
+            asked, samples, outliers.find(samples), strict=True
+        )
+        for one in ones
+    ]
+    return sorted(found, key=lambda one: (-one.deviations, one.machine, one.measure))
+
+
+def _standout(
+    survey: Survey, kind: str, measure: str, sample: outliers.Sample, one: outliers.Outlier
+) -> Standout:
+    value = around(float(sample.values[one.at]), Z * float(sample.errors[one.at]))
+    return Standout(
+        machine=survey.machine,
+        host=survey.facts["host"] or "–",
+        kind=kind,
+        measure=measure,
+        value=value.within(0.0, math.inf),
+        usual=max(one.usual, 0.0),
+        deviations=one.deviations,
+    )
 
 
 def _measures(shared: list[dict[str, Any]], bounds: Bounds, page_size: int) -> dict[str, Measure]:
     between: dict[str, float] = defaultdict(float)
+    variance: dict[str, float] = defaultdict(float)
     for row in shared:
         share = sampled(bounds.surveys[row["survey"]])
-        between[row["survey"]] += (int(row["owners"]) - 1) * int(row["contents"]) / share
+        more, contents = int(row["owners"]) - 1, int(row["contents"])
+        between[row["survey"]] += more * contents / share
+        variance[row["survey"]] += more * more * contents * (1.0 - share) / share**2
 
-    def ratio(_: Survey, part: dict[str, Any]) -> float | None:
+    def ratio(_: Survey, part: dict[str, Any]) -> Value | None:
         contents, takes = _content_pages([part]), part["pool_zstd"]
-        return contents * page_size / takes if takes else None
+        if not takes:
+            return None
+        error = math.sqrt(part["pool_zstd_squares"]) * BLOCK / Z
+        return contents * page_size / takes, contents * page_size / takes**2 * error
 
-    def duplicates(survey: Survey, part: dict[str, Any]) -> float | None:
+    def duplicates(survey: Survey, part: dict[str, Any]) -> Value | None:
         contents = _content_pages([part])
+        if not contents or part["distinct"] is None:
+            return None
         inside = contents - part["distinct"] + between[survey.survey]
-        return inside / contents if contents else None
+        own = (part["distinct_squares"] or 0) / Z**2
+        return inside / contents, math.sqrt(own + variance[survey.survey]) / contents
 
-    def swapped(survey: Survey, _: dict[str, Any]) -> float | None:
+    def swapped(survey: Survey, _: dict[str, Any]) -> Value | None:
         used, ram = survey.facts["swap_used_bytes"], survey.facts["ram_bytes"]
-        return None if used is None or not ram else used / ram
+        return None if used is None or not ram else (used / ram, 0.0)
 
-    def zero(_: Survey, part: dict[str, Any]) -> float | None:
-        return (part["pages_zero"] or 0) / part["pages"] if part["pages"] else None
+    def zero(_: Survey, part: dict[str, Any]) -> Value | None:
+        return ((part["pages_zero"] or 0) / part["pages"], 0.0) if part["pages"] else None
 
-    def read(survey: Survey, part: dict[str, Any]) -> float | None:
+    def read(survey: Survey, part: dict[str, Any]) -> Value | None:
         ram = survey.facts["ram_bytes"]
-        return part["pages"] * page_size / ram if ram and part["pages"] else None
+        return (part["pages"] * page_size / ram, 0.0) if ram and part["pages"] else None
+
+    def stalled(survey: Survey, _: dict[str, Any]) -> Value | None:
+        percent = survey.facts["memory_some_avg300"]
+        return None if percent is None else (percent / 100.0, 0.0)
 
     return {
         "ratio with zstd": ratio,
@@ -625,38 +698,5 @@ def _measures(shared: list[dict[str, Any]], bounds: Bounds, page_size: int) -> d
         "swap used, of RAM": swapped,
         "zero pages": zero,
         "pages read, of RAM": read,
-        "stalled for memory": lambda survey, _: _percent(survey.facts["memory_some_avg300"]),
+        "stalled for memory": stalled,
     }
-
-
-def _percent(value: float | None) -> float | None:
-    return None if value is None else value / 100.0
-
-
-_LEAST_SPREAD = 0.01
-"""Machines that are all alike to a hundredth do not make the next one strange."""
-
-
-def _outside(
-    kind: str, measure: str, of: Measure, surveys: list[Survey], sums: Sums
-) -> list[Standout]:
-    values = [(of(survey, sums[survey.survey]), survey) for survey in surveys]
-    known = [(value, survey) for value, survey in values if value is not None]
-    if len(known) < KINDS_MIN:
-        return []
-    median = statistics.median(value for value, _ in known)
-    spread = statistics.median(abs(value - median) for value, _ in known) * 1.4826
-    spread = max(spread, _LEAST_SPREAD * max(abs(median), 0.1))
-    return [
-        Standout(
-            machine=survey.machine,
-            host=survey.facts["host"] or "–",
-            kind=kind,
-            measure=measure,
-            value=value,
-            median=median,
-            deviations=abs(value - median) / spread,
-        )
-        for value, survey in known
-        if abs(value - median) / spread > STANDS_OUT
-    ]

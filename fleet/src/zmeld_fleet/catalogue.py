@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
+from datetime import date, datetime, timedelta, timezone
 from enum import Enum
 from typing import Any
 
@@ -26,6 +26,7 @@ from zmeld_fleet.schema import (
     COLUMNS,
     CONTENT,
     CONTENT_COLUMNS,
+    DIGEST,
     LABEL,
     MACHINE,
     MACHINE_COLUMNS,
@@ -50,8 +51,9 @@ from zmeld_fleet.validity import (
     is_content,
 )
 from zmeld_fleet.words import inert, listed, plural
+from zmeld_fleet.writing import MAGIC, digest_of
 
-MAGIC, ENCRYPTED = b"PAR1", b"PARE"
+ENCRYPTED = b"PARE"
 CLOCK_TOLERANCE = timedelta(minutes=15)
 """A survey may be so much newer than its file before its clock is doubted."""
 BOOT_TOLERANCE_S = 300.0
@@ -76,6 +78,7 @@ class Reason(Enum):
     VERSION = "version"
     COLUMNS = "columns"
     ROWS = "rows"
+    DIGEST = "digest"
     KEY = "key"
     PAGE_SIZE = "page-size"
     CLOCK = "clock"
@@ -103,6 +106,7 @@ _MEANINGS = {
     Reason.VERSION: "another version of the format",
     Reason.COLUMNS: "columns that are missing, or are others",
     Reason.ROWS: "another number of rows than it says",
+    Reason.DIGEST: "its bytes were changed after it was written",
     Reason.KEY: "made with another key",
     Reason.PAGE_SIZE: "another size of pages",
     Reason.CLOCK: "a time that cannot be right",
@@ -175,8 +179,6 @@ class Catalogue:
     surveys: list[Survey] = field(default_factory=list)
     """What counts: one of a machine and a day."""
     left_out: list[LeftOut] = field(default_factory=list)
-    extras: dict[str, frozenset[str]] = field(default_factory=dict)
-    """Of each file the columns that it has beyond the format."""
     held: dict[str, set[str]] = field(default_factory=dict)
     """The surveys that stand in each file, whether they count or not."""
 
@@ -191,21 +193,8 @@ class Catalogue:
         return sorted(latest.values(), key=lambda survey: survey.machine)
 
     def paths(self, surveys: Iterable[Survey]) -> list[str]:
-        """The files of these surveys, those with the fewest columns first.
-
-        An engine takes the first file's columns for all.
-        """
-        wanted = {survey.file.path for survey in surveys}
-        return sorted(wanted, key=lambda path: (len(self.extras[path]), path))
-
-    def alike(self, paths: list[str]) -> list[list[str]]:
-        """These files in groups whose first has no column that another lacks."""
-        if not paths or all(self.extras[paths[0]] <= self.extras[path] for path in paths):
-            return [paths] if paths else []
-        groups: dict[frozenset[str], list[str]] = defaultdict(list)
-        for path in paths:
-            groups[self.extras[path]].append(path)
-        return list(groups.values())
+        """The files of these surveys."""
+        return sorted({survey.file.path for survey in surveys})
 
     def ambiguous(self, paths: list[str]) -> dict[str, list[str]]:
         """Of these files those with a survey that another has, too: which to take from each."""
@@ -225,9 +214,14 @@ def _age(survey: Survey) -> tuple[datetime, str]:
     return survey.time, survey.survey
 
 
-def read(place: Place, key_id: str | None = None, now: datetime | None = None) -> Catalogue:
-    """Looks at every file of PLACE."""
-    stored, refused = place.listed()
+def read(
+    place: Place,
+    key_id: str | None = None,
+    now: datetime | None = None,
+    since: int | None = None,
+) -> Catalogue:
+    """Looks at every file of PLACE, or of its last `since` days."""
+    stored, refused = place.listed(first_day(since, now))
     catalogue = Catalogue(place, files_seen=len(stored))
     catalogue.left_out += unlisted(refused)
     with ThreadPoolExecutor(READERS) as readers:
@@ -237,7 +231,6 @@ def read(place: Place, key_id: str | None = None, now: datetime | None = None) -
         if isinstance(contents, LeftOut):
             catalogue.left_out.append(contents)
             continue
-        catalogue.extras[contents.file.path] = contents.extras
         catalogue.held[contents.file.path] = {survey.survey for survey in contents.surveys}
         found.extend(contents.surveys)
     catalogue.surveys_seen = len(found)
@@ -248,6 +241,14 @@ def read(place: Place, key_id: str | None = None, now: datetime | None = None) -
     catalogue.surveys = sorted(found, key=lambda s: (s.date, s.machine))
     catalogue.left_out.sort(key=lambda left: (left.file, left.survey or "", left.reason.value))
     return catalogue
+
+
+def first_day(days: int | None, now: datetime | None = None) -> str | None:
+    """The first of so many days that end today, in UTC."""
+    if days is None:
+        return None
+    today = (now or datetime.now(timezone.utc)).date()
+    return max(today - timedelta(days=days - 1), date.min + timedelta(days=1)).isoformat()
 
 
 def unlisted(refused: dict[str, str]) -> list[LeftOut]:
@@ -287,6 +288,9 @@ def look(place: Place, stored: StoredFile) -> FileContents | LeftOut:
                 return left(*flaw)
             parquet = _opened(file)
             flaw = _foreign(parquet, file) or _missing_columns(parquet.schema_arrow)
+            if flaw is not None:
+                return left(*flaw)
+            flaw = _damaged(parquet.metadata, file)
             if flaw is not None:
                 return left(*flaw)
             found = _Rows(parquet, file)
@@ -338,6 +342,20 @@ def _magic(file: pa.NativeFile) -> tuple[Reason, str] | None:
         return Reason.NOT_PARQUET, "it is encrypted as a whole, which no survey is"
     if head != MAGIC:
         return Reason.NOT_PARQUET, "it does not begin as Parquet does"
+    return None
+
+
+def _damaged(metadata: pq.FileMetaData, file: pa.NativeFile) -> tuple[Reason, str] | None:
+    """Whether the columns are as they were written, where the writer left a digest.
+
+    It is not against forgery.
+    """
+    said = (metadata.metadata or {}).get(DIGEST)
+    if said is None:
+        return None
+    text, found = said.decode("ascii", "replace"), digest_of(file, metadata)
+    if text != found:
+        return Reason.DIGEST, f"its columns have the digest {found}, it says {inert(text)}"
     return None
 
 

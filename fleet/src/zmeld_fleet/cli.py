@@ -60,6 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _code_of(error: Exception) -> int | None:
     """The exit code of an error of ours."""
     codes = {"EngineError": MISSING, "SynthError": WRONG, "LabelError": WRONG}
+    codes["GroupingError"] = WRONG
     return codes.get(type(error).__name__)
 
 
@@ -73,6 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"zmeld-fleet {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_report(commands)
+    _add_affinity(commands)
     _add_pack(commands)
     _add_synth(commands)
     return parser
@@ -81,11 +83,27 @@ def _parser() -> argparse.ArgumentParser:
 def _add_place(command: argparse.ArgumentParser) -> None:
     command.add_argument("place", metavar="PLACE", help="a folder, or s3://, gs://, az://")
     command.add_argument("--key-id", metavar="ID", help="count surveys with this key alone")
+    command.add_argument(
+        "--since", type=_days, metavar="AGE", help="days that are older are not opened: 30d"
+    )
 
 
 def _add_engine(command: argparse.ArgumentParser) -> None:
     command.add_argument("--engine", choices=("duckdb", "spark"), default="duckdb")
     command.add_argument("--threads", type=_positive, metavar="N", help="threads to use")
+
+
+def _cost(text: str) -> float:
+    if not re.fullmatch(r"[0-9]{1,9}([.][0-9]{1,4})?", text):
+        raise argparse.ArgumentTypeError(f"{text[:40]}: write a number, as in 3.50")
+    return float(text)
+
+
+def _days(text: str) -> int:
+    found = re.fullmatch(r"([0-9]{1,5})d", text)
+    if not found or int(found[1]) < 1:
+        raise argparse.ArgumentTypeError(f"{text[:40]}: write days, as in 30d")
+    return int(found[1])
 
 
 def _positive(text: str) -> int:
@@ -104,7 +122,10 @@ def _add_report(commands: Any) -> None:
     _add_place(command)
     _add_engine(command)
     command.add_argument("--by", metavar="LABEL", help="a kind is what has this label's value")
-    command.add_argument("--json", action="store_true", help="print JSON (zmeld.fleet.report/1)")
+    command.add_argument(
+        "--cost-per-gib", type=_cost, metavar="MONEY", help="say what the freed memory is worth"
+    )
+    command.add_argument("--json", action="store_true", help="print JSON (zmeld.fleet.report/2)")
     command.add_argument("--html", metavar="FILE", type=Path, help="write a page with plots")
     command.add_argument("--parquet", metavar="DIR", type=Path, help="write tables as Parquet")
     command.add_argument("--toml", metavar="DIR", type=Path, help="write zmeld.toml of each kind")
@@ -121,10 +142,15 @@ def _report(plan: argparse.Namespace) -> int:
     from zmeld_fleet import documents, render_text, reporting, results
 
     report = reporting.make(
-        plan.place, plan.engine, by=plan.by, key_id=plan.key_id, threads=plan.threads
+        plan.place,
+        plan.engine,
+        by=plan.by,
+        key_id=plan.key_id,
+        threads=plan.threads,
+        since=plan.since,
     )
     _tell_left_out(report.left_out)
-    document = documents.report_document(report)
+    document = documents.report_document(report, plan.cost_per_gib)
     if plan.html is not None:
         from zmeld_fleet import render_html
 
@@ -150,6 +176,45 @@ def _report(plan: argparse.Namespace) -> int:
     return MISSED if plan.require_all and report.left_out else DONE
 
 
+def _add_affinity(commands: Any) -> None:
+    from zmeld_fleet.words import GROUPINGS
+
+    command = commands.add_parser(
+        "affinity",
+        help="which workloads belong together",
+        description="What groups of workloads share with each other, in the order of what one "
+        "workload of each saves beside the other. Schedulers place; this says what belongs "
+        "together.",
+    )
+    _add_place(command)
+    _add_engine(command)
+    command.add_argument("--by", choices=GROUPINGS, default="name", help="what makes a group")
+    form = command.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print JSON (zmeld.fleet.affinity/1)")
+    form.add_argument(
+        "--pod-affinity",
+        metavar="LABEL",
+        help="print podAffinity terms as JSON; the name of a group is the value of this label",
+    )
+    command.set_defaults(run=_affinity)
+
+
+def _affinity(plan: argparse.Namespace) -> int:
+    from zmeld_fleet import affinity, documents, render_text, reporting, results
+
+    found = reporting.make_affinity(
+        plan.place, plan.by, plan.engine, plan.key_id, plan.threads, since=plan.since
+    )
+    _tell_left_out(found.left_out)
+    if plan.json:
+        print(results.affinity_json(found))
+    elif plan.pod_affinity is not None:
+        print(results.text_of(affinity.pod_affinity(found, plan.pod_affinity)))
+    else:
+        print(render_text.render(documents.affinity_document(found), _columns()), end="")
+    return DONE if found.machines else WRONG
+
+
 def _add_pack(commands: Any) -> None:
     command = commands.add_parser(
         "pack",
@@ -158,13 +223,20 @@ def _add_pack(commands: Any) -> None:
         "Nothing is lost when it is killed.",
     )
     command.add_argument("place", metavar="PLACE", help="a folder")
+    command.add_argument(
+        "--keep", type=_days, metavar="AGE", help="delete the surveys of older days: 90d"
+    )
     command.set_defaults(run=_pack)
 
 
 def _pack(plan: argparse.Namespace) -> int:
     from zmeld_fleet import packing, places
 
-    packed, left = packing.pack(places.open_place(plan.place))
+    place = places.open_place(plan.place)
+    if plan.keep is not None:
+        for date, count in packing.expire(place, plan.keep):
+            print(f"{date}: {plural(count, 'file', 'files')} deleted")
+    packed, left = packing.pack(place)
     _tell_left_out(left)
     for day in packed:
         files = plural(day.files, "file", "files")
@@ -194,7 +266,7 @@ def _add_synth(commands: Any) -> None:
 def _synth(plan: argparse.Namespace) -> int:
     from zmeld_fleet import catalogue, places, reporting, synthesis
 
-    found = catalogue.read(places.open_place(plan.place), plan.key_id)
+    found = catalogue.read(places.open_place(plan.place), plan.key_id, since=plan.since)
     reporting.drop_damaged(found)
     _tell_left_out(found.left_out)
     made = synthesis.make(found, plan.target, plan.machines, plan.seed, plan.sketch)

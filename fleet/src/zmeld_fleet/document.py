@@ -28,12 +28,14 @@ class Bars:
     """Horizontal bars of fractions, one of each series for each name."""
 
     caption: str
+    axis: str
+    """What the values are."""
     series: list[str]
     names: list[str]
     values: list[list[float | None]]
     """Of each series, a value for each name."""
-    halves: list[list[float]]
-    """Half the intervals' widths."""
+    ends: list[list[tuple[float, float]]]
+    """Of each value, the ends of its interval."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ class Lines:
     """Fractions over days."""
 
     caption: str
+    axis: str
     days: list[str]
     series: dict[str, list[float]]
 

@@ -14,6 +14,8 @@ import ibis
 import ibis.expr.types as ir
 import pyarrow as pa
 
+from zmeld_fleet.schema import ARROW
+
 MEMORY_MIB = 512
 """What DuckDB may use of memory before it writes to disk."""
 
@@ -57,7 +59,7 @@ class DuckDB:
 
     def read(self, paths: list[str]) -> ir.Table:
         """The rows of these files."""
-        return self._connection.read_parquet(paths, hive_partitioning=False)
+        return self._connection.read_parquet(paths, hive_partitioning=False, union_by_name=True)
 
     def take(self, table: pa.Table) -> ir.Table:
         """As a table of its own."""
@@ -105,7 +107,10 @@ class Spark:
 
     def read(self, paths: list[str]) -> ir.Table:
         """The rows of these files."""
-        return self._view(self._session.read.parquet(*paths))
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        # Without a schema it would take the first file's columns for all.
+        return self._view(self._session.read.schema(from_arrow_schema(ARROW)).parquet(*paths))
 
     def take(self, table: pa.Table) -> ir.Table:
         """As a view of its own."""

@@ -19,6 +19,8 @@ from scipy.special import gammaincinv
 
 TAIL = 0.025
 """Of each side of the interval."""
+Z = 1.959964
+"""Standard errors of a normal interval to either side."""
 
 
 @dataclass(frozen=True)
@@ -28,11 +30,6 @@ class Estimate:
     value: float
     low: float
     high: float
-
-    @property
-    def half_width(self) -> float:
-        """Half of the interval's width."""
-        return (self.high - self.low) / 2.0
 
     def scaled(self, factor: float) -> Estimate:
         """Times a factor that is not negative."""

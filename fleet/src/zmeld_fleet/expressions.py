@@ -17,7 +17,7 @@ from __future__ import annotations
 import ibis
 import ibis.expr.types as ir
 
-from zmeld_fleet.schema import BLOCK, CODECS, COLUMNS, CONTENT, OWNER
+from zmeld_fleet.schema import BLOCK, CODECS, COLUMNS, CONTENT, OWNER, SIZE, SIZE_COLUMNS
 
 SURVEYS = ibis.schema(
     {
@@ -83,11 +83,13 @@ def united(parts: list[ir.Table]) -> ir.Table:
 def owner_sums(table: ir.Table) -> ir.Table:
     """A row for each survey: sums over its owners."""
     owners = table.filter(table.record == OWNER)
+    half = _pages(owners.pages_distinct_low, owners.pages_distinct_high)
     sums = {
         "owners": owners.count(),
         "theta": owners.theta.min(),
         "distinct": _whole(owners.pages_distinct).sum(),
-        "distinct_half": _pages(owners.pages_distinct_low, owners.pages_distinct_high).sum(),
+        "distinct_half": half.sum(),
+        "distinct_squares": (half * half).sum(),
     }
     for name in _COUNTS:
         sums[name] = owners[name].sum()
@@ -114,9 +116,9 @@ def owners_by_name(table: ir.Table, chosen: ir.Table, most: int) -> ir.Table:
     """The names that hold most pages: services, containers, machines of that name."""
     owners = table.filter(table.record == OWNER)
     named = owners.join(chosen, "survey").select(
-        *("survey", "name", "pages", "pages_zero", "pages_same", "pages_distinct"),
-        *(f"pool_{codec}" for codec in CODECS),
-        *(f"melded_{codec}" for codec in CODECS),
+        *("survey", "name", "pages", "pages_zero", "pages_same"),
+        *(f"pages_distinct{end}" for end in ("", "_low", "_high")),
+        *(f"melded_{codec}{end}" for codec in CODECS for end in ("", "_low", "_high")),
         owner_kind=owners["kind"],
     )
     sums = {
@@ -126,17 +128,18 @@ def owners_by_name(table: ir.Table, chosen: ir.Table, most: int) -> ir.Table:
         "pages_zero": named.pages_zero.sum(),
         "pages_same": named.pages_same.sum(),
         "distinct": _whole(named.pages_distinct).sum(),
+        "distinct_half": _pages(named.pages_distinct_low, named.pages_distinct_high).sum(),
     }
     for codec in CODECS:
-        sums[f"pool_{codec}"] = _whole(named[f"pool_{codec}"]).sum()
-        sums[f"melded_{codec}"] = _whole(named[f"melded_{codec}"]).sum()
+        melded = f"melded_{codec}"
+        sums[melded] = _whole(named[melded]).sum()
+        sums[f"{melded}_half"] = _blocks(named[f"{melded}_low"], named[f"{melded}_high"]).sum()
     found = named.group_by("owner_kind", "name").agg(**sums)
     order = [ibis.desc("pages"), ibis.asc("owner_kind"), ibis.asc("name")]
     return found.order_by(order).limit(most)
 
 
 _HASH = ("hash_high", "hash_low")
-_OBJECTS = tuple(f"object_{codec}" for codec in CODECS)
 
 
 def contents(table: ir.Table, chosen: ir.Table, bound: int) -> ir.Table:
@@ -146,21 +149,28 @@ def contents(table: ir.Table, chosen: ir.Table, bound: int) -> ir.Table:
     what no survey needs, since files are sorted by hash.
     """
     sampled = table.filter(table.record == CONTENT, table.hash_high < bound)
-    sampled = sampled.select("survey", *_HASH, *_OBJECTS)
+    sampled = sampled.select("survey", *_HASH, "object_class")
     joined = sampled.join(chosen, "survey")
     below = joined.filter(joined.hash_high < joined.survey_bound)
     keys = ("survey", "kind", "kind_bound", "fleet_bound", *_HASH)
-    objects = {name: below[name].max().cast("int64") for name in _OBJECTS}
-    return below.group_by(*keys).agg(owners=below.count(), **objects)
+    return below.group_by(*keys).agg(
+        owners=below.count(), object_class=below.object_class.max().cast("int64")
+    )
+
+
+def class_sizes(table: ir.Table, chosen: ir.Table) -> ir.Table:
+    """What contents of each class of sizes take, over all surveys."""
+    sizes = table.filter(table.record == SIZE).select(
+        "survey", "object_class", "count", *SIZE_COLUMNS
+    )
+    joined = sizes.join(chosen, "survey")
+    sums = {name: joined[name].sum() for name in ("count", *SIZE_COLUMNS)}
+    return joined.group_by("object_class").agg(**sums)
 
 
 def _tally(table: ir.Table, *keys: str) -> ir.Table:
-    """Contents counted by how many hold them, with the sums that intervals need."""
-    sums: dict[str, ir.Scalar] = {"contents": table.count()}
-    for name in _OBJECTS:
-        sums[name] = table[name].sum()
-        sums[f"{name}_squares"] = (table[name] * table[name]).sum()
-    return table.group_by(*keys).agg(**sums)
+    """Contents counted by how many hold them and by their class of sizes."""
+    return table.group_by(*keys, "object_class").agg(contents=table.count())
 
 
 def within_surveys(found: ir.Table) -> ir.Table:
@@ -171,9 +181,10 @@ def within_surveys(found: ir.Table) -> ir.Table:
 def by_kind(found: ir.Table) -> ir.Table:
     """A row for each content of a kind of machine, below the bound of the kind."""
     below = found.filter(found.hash_high < found.kind_bound)
-    objects = {name: below[name].max() for name in _OBJECTS}
     return below.group_by("kind", "fleet_bound", *_HASH).agg(
-        owners=below.owners.sum().cast("int64"), machines=below.count(), **objects
+        owners=below.owners.sum().cast("int64"),
+        machines=below.count(),
+        object_class=below.object_class.max(),
     )
 
 
@@ -185,11 +196,44 @@ def within_kinds(kinds: ir.Table) -> ir.Table:
 def whole_fleet(kinds: ir.Table) -> ir.Table:
     """Of all machines: contents by owners, machines and kinds that hold them."""
     below = kinds.filter(kinds.hash_high < kinds.fleet_bound)
-    objects = {name: below[name].max() for name in _OBJECTS}
     everywhere = below.group_by(*_HASH).agg(
         owners=below.owners.sum().cast("int64"),
         machines=below.machines.sum().cast("int64"),
         kinds=below.count(),
-        **objects,
+        object_class=below.object_class.max(),
     )
     return _tally(everywhere, "owners", "machines", "kinds")
+
+
+_WORKLOAD = ("survey", "owner", "kind", "name", "namespace", "pod", "image")
+
+
+def workloads(table: ir.Table, chosen: ir.Table) -> ir.Table:
+    """The owners of the chosen surveys."""
+    owners = table.filter(table.record == OWNER)
+    return owners.join(chosen, "survey").select(*_WORKLOAD, "pages", "pages_distinct", "theta")
+
+
+def held_by_groups(table: ir.Table, asked: ir.Table, bound: int) -> ir.Table:
+    """A row for each group and content below its bound: how many workloads hold it."""
+    sampled = table.filter(table.record == CONTENT, table.hash_high < bound)
+    joined = sampled.select("survey", "owner", *_HASH).join(asked, ("survey", "owner"))
+    below = joined.filter(joined.hash_high < joined.bound)
+    return below.group_by("group", "bound", *_HASH).agg(held=below.count().cast("int64"))
+
+
+def between_groups(held: ir.Table) -> ir.Table:
+    """Of each pair of groups: contents that both hold, by the pairs of workloads that do.
+
+    Of a group with itself: pairs of two workloads of it.
+    """
+    names = {"group": "other", "bound": "other_bound", "held": "other_held"}
+    other = held.select(*_HASH, **{new: held[name] for name, new in names.items()})
+    both = held.join(other, _HASH)
+    both = both.filter(
+        both.group <= both.other, both.hash_high < both.bound, both.hash_high < both.other_bound
+    )
+    same = (both.group == both.other).cast("int64")
+    pairs = both.select("group", "other", holders=both.held * (both.other_held - same))
+    pairs = pairs.filter(pairs.holders > 0)
+    return pairs.group_by("group", "other", "holders").agg(contents=pairs.count())

@@ -22,7 +22,7 @@ import secrets
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -32,18 +32,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from zmeld_fleet.catalogue import FileContents, LeftOut, Reason, look, unlisted, verify
+from zmeld_fleet.catalogue import FileContents, LeftOut, Reason, first_day, look, unlisted, verify
 from zmeld_fleet.places import Place, PlaceError, StoredFile
 from zmeld_fleet.sameness import digests
 from zmeld_fleet.schema import (
     ARROW,
     CONTENT,
+    CONTENT_COLUMNS,
     FOLDER,
     HASH_MIN,
     LABEL,
     MACHINE,
     OWNER,
     PACKED_PREFIX,
+    SIZE,
 )
 from zmeld_fleet.words import inert
 from zmeld_fleet.writing import GROUP_ROWS, complete, sync_folder, whole_file
@@ -54,8 +56,7 @@ RANGES_MAX = 512
 
 _CONTENT_COLUMNS = (
     *("schema", "record", "machine", "survey", "time", "owner"),
-    *("hash_high", "hash_low", "count", "object_lzo_rle", "object_lz4", "object_zstd"),
-    "object_zword",
+    *CONTENT_COLUMNS,
 )
 
 
@@ -72,8 +73,7 @@ class Packed:
 
 def pack(place: Place, least: int = 2) -> tuple[list[Packed], list[LeftOut]]:
     """Packs every day that has at least so many files."""
-    if not place.local:
-        raise PlaceError(f"{place.shown}: pack works in a folder; mount the store, or pack a copy")
+    _refuse_store(place)
     packed, left = [], []
     with _alone(place):
         days: dict[str, list[StoredFile]] = defaultdict(list)
@@ -88,6 +88,34 @@ def pack(place: Place, least: int = 2) -> tuple[list[Packed], list[LeftOut]]:
             packed += done
             left += flaws
     return packed, left
+
+
+def expire(place: Place, days: int, now: datetime | None = None) -> list[tuple[str, int]]:
+    """Deletes the surveys of all but the last so many days; each day with its files.
+
+    What is not named as a survey stays, and so does its folder.
+    """
+    _refuse_store(place)
+    first = first_day(days, now)
+    expired: dict[str, list[StoredFile]] = defaultdict(list)
+    with _alone(place):
+        for stored in place.surveys():
+            if stored.is_named_well and first is not None and stored.date < first:
+                expired[stored.date].append(stored)
+        for files in expired.values():
+            folder = Path(files[0].path).parent
+            _refuse_link(folder)
+            for stored in files:
+                os.unlink(stored.path)
+            sync_folder(folder)
+            with suppress(OSError):
+                folder.rmdir()
+    return [(date, len(files)) for date, files in sorted(expired.items())]
+
+
+def _refuse_store(place: Place) -> None:
+    if not place.local:
+        raise PlaceError(f"{place.shown}: pack works in a folder; mount the store, or pack a copy")
 
 
 @contextmanager
@@ -320,7 +348,7 @@ class RangeWriter:
 
     def _in_order(self) -> Iterator[pa.Table]:
         facts = pa.concat_tables(self._facts)
-        for record in (MACHINE, LABEL, OWNER):
+        for record in (MACHINE, LABEL, OWNER, SIZE):
             rows = facts.filter(pc.equal(facts["record"], record))
             if len(rows):
                 yield rows

@@ -68,10 +68,11 @@ class Place:
         """All files that are whole, by their names."""
         return self.listed()[0]
 
-    def listed(self) -> tuple[list[StoredFile], dict[str, str]]:
+    def listed(self, first: str | None = None) -> tuple[list[StoredFile], dict[str, str]]:
         """All files that are whole, by their names; folders that cannot be listed, and why.
 
-        No folder is entered that surveys are not in, and no link leads in a circle.
+        No folder is entered that surveys are not in, and no link leads in a circle. Days
+        before `first` are not opened.
         """
         top = f"{self.root}/{FOLDER}"
         try:
@@ -88,7 +89,8 @@ class Place:
             folders = sorted(i.path for i in found if i.type == fs.FileType.Directory)
             found = []
             for folder in folders:
-                if not _is_day(folder.rpartition("/")[2]):
+                name = folder.rpartition("/")[2]
+                if not _is_day(name) or (first is not None and name[5:] < first):
                     continue
                 try:
                     found += self._infos(folder)
@@ -96,7 +98,8 @@ class Place:
                     number = error.errno if isinstance(error, OSError) else None
                     refused[folder] = os.strerror(number) if number else inert(error)
         stored = [self._stored(info, top) for info in found if info.type == fs.FileType.File]
-        return sorted((file for file in stored if file), key=lambda file: file.path), refused
+        kept = [file for file in stored if file and (first is None or file.date >= first)]
+        return sorted(kept, key=lambda file: file.path), refused
 
     def _infos(self, folder: str, recursive: bool = False) -> list[fs.FileInfo]:
         return list(self.files.get_file_info(fs.FileSelector(folder, recursive=recursive)))

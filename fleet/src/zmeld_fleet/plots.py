@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import logging
 import re
+import textwrap
 import warnings
 from typing import Any
 
@@ -50,7 +51,7 @@ _STYLE: Any = {
     "legend.frameon": False,
 }
 WIDTH = 8.6
-NAME_MAX = 40
+NAME_WIDTH = 28
 
 
 def bars(plot: Bars) -> str:
@@ -62,11 +63,16 @@ def bars(plot: Bars) -> str:
         for at, series in enumerate(plot.series):
             places = [group * (len(plot.series) + 1) + at for group in range(len(plot.names))]
             values = [value or 0.0 for value in plot.values[at]]
+            ends = plot.ends[at]
+            lengths = [
+                [max(value - low, 0.0) for value, (low, _) in zip(values, ends, strict=True)],
+                [max(high - value, 0.0) for value, (_, high) in zip(values, ends, strict=True)],
+            ]
             axes.barh(
                 places,
                 values,
                 0.9,
-                xerr=plot.halves[at],
+                xerr=lengths,
                 color=_SERIES[at % len(_SERIES)],
                 ecolor=_TEXT,
                 error_kw={"elinewidth": 0.8},
@@ -74,9 +80,10 @@ def bars(plot: Bars) -> str:
             )
         middle = (len(plot.series) - 1) / 2
         ticks = [group * (len(plot.series) + 1) + middle for group in range(len(plot.names))]
-        axes.set_yticks(ticks, [_short(name) for name in plot.names])
+        axes.set_yticks(ticks, [_folded(name) for name in plot.names])
         axes.invert_yaxis()
         axes.xaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
+        axes.set_xlabel(plot.axis)
         axes.grid(axis="x")
         figure.legend(loc="outside upper center", ncols=4)
         return _svg(figure, plot.caption)
@@ -94,14 +101,16 @@ def lines(plot: Lines) -> str:
         axes.set_xticks(range(0, len(plot.days), step), plot.days[::step])
         axes.set_ylim(bottom=0.0)
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
+        axes.set_ylabel(plot.axis)
+        axes.set_xlabel("day")
         axes.grid(axis="y")
         figure.legend(loc="outside upper center", ncols=4)
         return _svg(figure, plot.caption)
 
 
-def _short(name: str) -> str:
-    name = inert(name)
-    return name if len(name) <= NAME_MAX else name[: NAME_MAX - 1] + "…"
+def _folded(name: str) -> str:
+    """The whole name, on as many lines as it takes."""
+    return "\n".join(textwrap.wrap(inert(name), NAME_WIDTH)) or name
 
 
 def _svg(figure: Figure, label: str) -> str:

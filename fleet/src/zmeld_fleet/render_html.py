@@ -43,16 +43,18 @@ h1{font-size:1.6rem;margin:0 0 .5rem}h2{font-size:1.15rem;margin:2.2rem 0 .6rem}
 .lead{font-size:1.1rem}
 .scroll{overflow-x:auto}
 table{border-collapse:collapse;font-variant-numeric:tabular-nums;margin:.6rem 0}
-caption{text-align:left;color:var(--quiet);padding-bottom:.3rem}
+.caption{color:var(--quiet);margin:.6rem 0 .3rem}
 th,td{padding:.25rem .9rem .25rem 0;text-align:left;border-bottom:1px solid var(--line)}
 th{font-weight:600;color:var(--quiet)}
-.n{text-align:right;white-space:nowrap}
+.n{text-align:right;white-space:nowrap}td:not(.n){overflow-wrap:anywhere;min-width:6rem}
 pre{background:var(--raised);padding:.8rem 1rem;overflow-x:auto;border-radius:6px}
 .note{background:var(--raised);border-left:4px solid var(--quiet);padding:.6rem 1rem}
 .Advice{border-color:var(--good)}.Warning{border-color:var(--warning)}
-figure{margin:1rem 0}figure svg{max-width:100%;height:auto}
+figure{margin:1rem 0}figure{overflow-x:auto}figure svg{width:100%;min-width:26rem;height:auto}
 figcaption{color:var(--quiet)}
-nav ul{columns:2;padding-left:1.1rem}a{color:var(--c0)}
+nav ul{columns:16rem;padding-left:1.1rem}a{color:var(--c0)}
+@media (max-width:40rem){td:not(.n){min-width:0}.n{white-space:normal}th,td{padding-right:.5rem}
+pre{white-space:pre-wrap;overflow-wrap:anywhere}}
 @media print{body{max-width:none}pre{white-space:pre-wrap}}
 """
 
@@ -123,9 +125,12 @@ def _table(table: Table) -> str:
         + "</tr>"
         for row in table.rows
     )
-    caption = f"<caption>{_text(table.caption)}</caption>" if table.caption else ""
+    # Not a <caption>, which would be folded to the width of a narrow table.
+    said = _text(table.caption)
+    caption = f'<p class="caption">{said}</p>' if said else ""
+    label = f' aria-label="{said}"' if said else ""
     body = f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody>"
-    return f'<div class="scroll"><table>{caption}{body}</table></div>'
+    return f'{caption}<div class="scroll"><table{label}>{body}</table></div>'
 
 
 def _figure(plot: Bars | Lines) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from zmeld_fleet import analysis, catalogue, documents, engines, places
+from zmeld_fleet import affinity, analysis, catalogue, documents, engines, places
 from zmeld_fleet.catalogue import Catalogue
 from zmeld_fleet.engines import Engine, EngineError
 from zmeld_fleet.results import write_whole
@@ -23,14 +23,32 @@ def make(
     by: str | None = None,
     key_id: str | None = None,
     threads: int | None = None,
+    since: int | None = None,
 ) -> analysis.Report:
-    """Reads PLACE and analyses what is there."""
-    found = catalogue.read(places.open_place(place), key_id)
+    """Reads PLACE and analyses what is there, of the last `since` days."""
+    found = catalogue.read(places.open_place(place), key_id, since=since)
     if by is not None:
         analysis.check_label(found, "--by", by)
     runner = engines.start(engine, threads)
     try:
         return analyse_what_is_whole(found, runner, by)
+    finally:
+        runner.close()
+
+
+def make_affinity(
+    place: str,
+    by: str = "name",
+    engine: str = "duckdb",
+    key_id: str | None = None,
+    threads: int | None = None,
+    since: int | None = None,
+) -> affinity.Affinity:
+    """Reads PLACE and says which workloads belong together."""
+    found = catalogue.read(places.open_place(place), key_id, since=since)
+    runner = engines.start(engine, threads)
+    try:
+        return of_what_is_whole(found, lambda: affinity.analyse(found, runner, by))
     finally:
         runner.close()
 
@@ -44,7 +62,7 @@ def of_what_is_whole(found: Catalogue, ask: Callable[[], T]) -> T:
     """A file that only breaks in its middle fails the engine: then every file is read."""
     try:
         return ask()
-    except EngineError:
+    except (EngineError, affinity.GroupingError):
         raise
     except Exception:
         if not drop_damaged(found):

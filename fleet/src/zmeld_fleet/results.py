@@ -18,11 +18,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from zmeld_fleet import __version__
+from zmeld_fleet.affinity import Affinity
 from zmeld_fleet.analysis import Kind, Report
 from zmeld_fleet.documents import configurations
+from zmeld_fleet.estimate import Estimate
 from zmeld_fleet.writing import sync_folder
 
-REPORT_SCHEMA = "zmeld.fleet.report/1"
+AFFINITY_SCHEMA = "zmeld.fleet.affinity/1"
+REPORT_SCHEMA = "zmeld.fleet.report/2"
 
 
 def plain(value: Any) -> Any:
@@ -54,6 +57,11 @@ def report_json(report: Report) -> str:
     return text_of(body)
 
 
+def affinity_json(found: Affinity) -> str:
+    """What belongs together, as one object."""
+    return text_of({"schema": AFFINITY_SCHEMA, "zmeld_version": __version__, **plain(found)})
+
+
 def text_of(body: dict[str, Any]) -> str:
     """JSON that no terminal takes for orders."""
     return json.dumps(body, indent=2, ensure_ascii=True, allow_nan=False).replace(
@@ -67,18 +75,19 @@ def report_tables(report: Report) -> dict[str, pa.Table]:
     return {
         "kinds": _table([_kind_row(kind) for kind in kinds]),
         "setups": _table([row for kind in kinds for row in _setup_rows(kind)]),
-        "names": _table([plain(name) for name in report.names]),
+        "names": _table([_flattened(name) for name in report.names]),
         "days": _table(
             [
                 {"date": day.date, "machines": day.machines, "pages": day.pages}
-                | {"duplicate_share": day.duplicate_share, "codec": setup.codec}
+                | _flat("duplicate_share", day.duplicate_share)
+                | {"codec": setup.codec}
                 | {"melded": setup.melded}
                 | _flat("takes_bytes", setup.takes)
                 for day in report.days
                 for setup in day.setups
             ]
         ),
-        "standouts": _table([plain(one) for one in report.standouts]),
+        "standouts": _table([_flattened(one) for one in report.standouts]),
         "left_out": _table([plain(one) for one in report.left_out]),
     }
 
@@ -99,6 +108,15 @@ def _setup_rows(kind: Kind) -> Iterable[dict[str, Any]]:
             | _flat("takes_bytes", setup.takes)
             | _flat("gains_bytes", setup.gains)
         )
+
+
+def _flattened(record: Any) -> dict[str, Any]:
+    """A row whose estimates are three columns."""
+    row: dict[str, Any] = {}
+    for field in dataclasses.fields(record):
+        value = getattr(record, field.name)
+        row |= _flat(field.name, value) if isinstance(value, Estimate) else {field.name: value}
+    return row
 
 
 def _flat(name: str, estimate: Any) -> dict[str, float]:

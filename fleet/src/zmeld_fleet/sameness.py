@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from zmeld_fleet.schema import CODECS, CONTENT
+from zmeld_fleet.schema import CONTENT
 
 _KEY = secrets.token_bytes(32)
 _ODD = np.uint64(secrets.randbits(64) | 1)
 _SHIFT = np.uint64(29)
-_NUMBERS = ("hash_high", "hash_low", "count", *(f"object_{codec}" for codec in CODECS))
+_NUMBERS = ("hash_high", "hash_low", "count", "object_class")
 
 
 def digests(path: str) -> dict[str, int]:

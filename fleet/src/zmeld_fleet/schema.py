@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The format `zmeld.survey/1` (docs/survey.md): its columns, its bounds, its order."""
+"""The format `zmeld.survey/2` (docs/survey.md): its columns, its bounds, its order."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 
-SCHEMA = "zmeld.survey/1"
-FOLDER = "zmeld-survey-1"
+SCHEMA = "zmeld.survey/2"
+FOLDER = "zmeld-survey-2"
 PACKED_PREFIX = "packed-"
 
-MACHINE, LABEL, OWNER, CONTENT = "machine", "label", "owner", "content"
+MACHINE, LABEL, OWNER, SIZE, CONTENT = "machine", "label", "owner", "size", "content"
 
 CODECS = ("lzo_rle", "lz4", "zstd", "zword")
 
@@ -50,6 +50,9 @@ OWNER_COLUMNS: dict[str, pa.DataType] = {
     "owner": _T,
     "kind": _T,
     "name": _T,
+    "namespace": _T,
+    "pod": _T,
+    "image": _T,
     "processes": _I,
     "pages": _I,
     "pages_zero": _I,
@@ -75,9 +78,23 @@ for _codec in CODECS:
         for _end in ("", "_low", "_high"):
             OWNER_COLUMNS[f"{_what}_{_codec}{_end}"] = _D
 
-CONTENT_COLUMNS: dict[str, pa.DataType] = {"hash_high": _I, "hash_low": _I, "count": _I}
+CONTENT_COLUMNS: dict[str, pa.DataType] = {
+    "hash_high": _I,
+    "hash_low": _I,
+    "count": _I,
+    "object_class": pa.int32(),
+}
+
+CLASSES = 8
+"""Of sizes: eighths of a page that a content takes with zstd."""
+
+SIZE_COLUMNS: dict[str, pa.DataType] = {}
 for _codec in CODECS:
-    CONTENT_COLUMNS[f"object_{_codec}"] = pa.int32()
+    SIZE_COLUMNS[f"bytes_{_codec}"] = _I
+    SIZE_COLUMNS[f"squares_{_codec}"] = _I
+
+DIGEST = b"zmeld.columns_crc32"
+"""The key in a file's metadata: the CRC-32 of all columns' bytes."""
 
 COLUMNS: dict[str, pa.DataType] = {
     "schema": _T,
@@ -90,6 +107,7 @@ COLUMNS: dict[str, pa.DataType] = {
     "label_value": _T,
     **OWNER_COLUMNS,
     **CONTENT_COLUMNS,
+    **SIZE_COLUMNS,
 }
 
 ARROW = pa.schema(list(COLUMNS.items()))

@@ -31,9 +31,9 @@ from zmeld_fleet import unions
 from zmeld_fleet.catalogue import SYNTHETIC, Catalogue
 from zmeld_fleet.packing import RangeWriter
 from zmeld_fleet.schema import (
-    CODECS,
     COLUMNS,
     CONTENT,
+    CONTENT_COLUMNS,
     FOLDER,
     HASH_MIN,
     LABEL,
@@ -41,6 +41,7 @@ from zmeld_fleet.schema import (
     OWNER,
     PACKED_PREFIX,
     SCHEMA,
+    SIZE,
 )
 from zmeld_fleet.writing import complete
 
@@ -64,7 +65,7 @@ class Part:
     high: np.ndarray
     low: np.ndarray
     count: np.ndarray
-    objects: dict[str, np.ndarray]
+    object_class: np.ndarray
 
 
 @dataclass
@@ -73,6 +74,8 @@ class Template:
 
     facts: dict[str, Any]
     parts: list[Part]
+    sizes: list[dict[str, Any]]
+    """What contents of each class of sizes take."""
 
 
 @dataclass(frozen=True)
@@ -122,14 +125,13 @@ def _template(path: str, survey: str) -> Template:
     facts = table.filter(pc.equal(table["record"], MACHINE)).to_pylist()[0]
     owners = table.filter(pc.equal(table["record"], OWNER)).to_pylist()
     contents = table.filter(pc.equal(table["record"], CONTENT))
-    return Template(facts, [_part(row, contents) for row in owners if row["pages"]])
+    sizes = table.filter(pc.equal(table["record"], SIZE)).to_pylist()
+    return Template(facts, [_part(row, contents) for row in owners if row["pages"]], sizes)
 
 
 def _part(row: dict[str, Any], contents: pa.Table) -> Part:
     own = contents.filter(pc.equal(contents["owner"], row["owner"]))
-    objects = {f"object_{codec}": own[f"object_{codec}"].to_numpy() for codec in CODECS}
-    high, low, count = (own[name].to_numpy() for name in ("hash_high", "hash_low", "count"))
-    return Part(row, high, low, count, objects)
+    return Part(row, *(own[name].to_numpy() for name in CONTENT_COLUMNS))
 
 
 def _cut(part: Part, k: int) -> Part:
@@ -138,9 +140,8 @@ def _cut(part: Part, k: int) -> Part:
         return part
     theta = int(np.sort(part.high)[k])
     below = part.high < theta
-    objects = {name: sizes[below] for name, sizes in part.objects.items()}
-    row = part.row | {"theta": theta}
-    return Part(row, part.high[below], part.low[below], part.count[below], objects)
+    kept = (part.high, part.low, part.count, part.object_class)
+    return Part(part.row | {"theta": theta}, *(column[below] for column in kept))
 
 
 def _common_share(found: Catalogue) -> float:
@@ -207,12 +208,13 @@ def _machine(
     facts = {name: template.facts[name] for name in template.facts} | shared
     facts |= {"record": MACHINE, "host": f"synthetic-{at}", "uptime_seconds": 1.0}
     facts["ram_bytes"] = int(facts["ram_bytes"] * 2.0 ** int(chance.integers(-2, 2)))
-    facts["rows"] = 1 + len(labels) + len(rows) + count
+    facts["rows"] = 1 + len(labels) + len(rows) + len(template.sizes) + count
     named = [
         {**shared, "record": LABEL, "label_name": name, "label_value": value}
         for name, value in labels.items()
     ]
-    return [facts, *named, *rows], contents
+    sizes = [row | shared for row in template.sizes]
+    return [facts, *named, *rows, *sizes], contents
 
 
 def _owner(
@@ -228,7 +230,7 @@ def _owner(
     high[private] = chance.integers(HASH_MIN, below, size=new, dtype=np.int64)
     low[private] = chance.integers(HASH_MIN, 2**63 - 1, size=new, dtype=np.int64)
     columns = {"hash_high": high, "hash_low": low, "count": part.count[kept]}
-    columns |= {name: sizes[kept] for name, sizes in part.objects.items()}
+    columns["object_class"] = part.object_class[kept]
     whole = ("theta", "processes")
     left = ("schema", "record", "machine", "survey", "time")
     row = {}

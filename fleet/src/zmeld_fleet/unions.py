@@ -7,7 +7,6 @@ engine (`expressions`), with the same estimators.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -15,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from zmeld_fleet.estimate import Estimate, sampled_sum
-from zmeld_fleet.schema import CODECS, CONTENT, MACHINE, OWNER, THETA_ALL, sampled
+from zmeld_fleet.schema import CONTENT, OWNER, THETA_ALL, sampled
 
 Hash = tuple[int, int]
 
@@ -34,9 +33,6 @@ class Sketch:
     pages_same: int
     contents: dict[Hash, int] = field(default_factory=dict)
     """Pages of each."""
-    objects: dict[str, dict[Hash, int]] = field(default_factory=dict)
-    """Of each codec, what each content takes in its pool."""
-    page_size: int = 4096
 
     @property
     def id(self) -> tuple[str, str]:
@@ -63,26 +59,15 @@ _CONTENT = ("survey", "owner", "hash_high", "hash_low", "count")
 
 
 def _of_file(path: str) -> list[Sketch]:
-    objects = tuple(f"object_{codec}" for codec in CODECS)
-    names = [*dict.fromkeys(("record", "page_size", *_OWNER, *_CONTENT, *objects))]
+    names = [*dict.fromkeys(("record", *_OWNER, *_CONTENT))]
     with pq.ParquetFile(path) as file:
         table = file.read(columns=names)
     owners = table.filter(pc.equal(table["record"], OWNER)).select(_OWNER).to_pylist()
     sketches = {(row["survey"], row["owner"]): Sketch(**row) for row in owners}
-    machines = table.filter(pc.equal(table["record"], MACHINE))
-    pages = dict(
-        zip(*(machines[name].to_pylist() for name in ("survey", "page_size")), strict=True)
-    )
-    for sketch in sketches.values():
-        sketch.page_size = pages[sketch.survey]
-        sketch.objects = {codec: {} for codec in CODECS}
-    contents = table.filter(pc.equal(table["record"], CONTENT)).select((*_CONTENT, *objects))
+    contents = table.filter(pc.equal(table["record"], CONTENT)).select(_CONTENT)
     for row in contents.to_pylist():
         sketch = sketches[row["survey"], row["owner"]]
-        key = (row["hash_high"], row["hash_low"])
-        sketch.contents[key] = row["count"]
-        for codec in CODECS:
-            sketch.objects[codec][key] = row[f"object_{codec}"] or 0
+        sketch.contents[row["hash_high"], row["hash_low"]] = row["count"]
     return list(sketches.values())
 
 
@@ -114,21 +99,6 @@ def dropped(sketches: Iterable[Sketch]) -> Estimate:
     return distinct(sketches).taken_from(whole).within(0.0, whole)
 
 
-def melded(sketches: Iterable[Sketch], codec: str) -> Estimate:
-    """Bytes in a codec's pool with each content once."""
-    sketches = list(sketches)
-    theta = theta_of(sketches)
-    largest: dict[Hash, int] = defaultdict(int)
-    for one in sketches:
-        for key, size in one.objects[codec].items():
-            if key[0] < theta:
-                largest[key] = max(largest[key], size)
-    page = max((one.page_size for one in sketches), default=0)
-    total = float(sum(largest.values()))
-    squares = float(sum(size * size for size in largest.values()))
-    return sampled_sum(total, squares, float(page), sampled(theta))
-
-
 def cut(sketch: Sketch, k: int) -> Sketch:
     """The same as if it had been made with a smaller k."""
     keys = sorted(sketch.contents)
@@ -140,9 +110,4 @@ def cut(sketch: Sketch, k: int) -> Sketch:
         *(sketch.survey, sketch.owner, sketch.kind, sketch.name, theta),
         *(sketch.pages, sketch.pages_zero, sketch.pages_same),
         {key: sketch.contents[key] for key in kept},
-        {
-            codec: {key: size for key, size in sizes.items() if key in kept}
-            for codec, sizes in sketch.objects.items()
-        },
-        sketch.page_size,
     )

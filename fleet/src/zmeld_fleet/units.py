@@ -58,20 +58,23 @@ def size_estimate(estimate: Estimate | None) -> str:
     """Bytes with their interval: `2.31 ± 0.02 GiB`, `2.31 (2.28 to 2.40) GiB`."""
     if estimate is None or not math.isfinite(estimate.value):
         return MISSING
-    unit = 1024.0 ** _iec_power(abs(estimate.value))
-    value, low, high = (x / unit for x in (estimate.value, estimate.low, estimate.high))
-    name = IEC[_iec_power(abs(estimate.value))]
-    if high <= low:
+    if estimate.high <= estimate.low:
         return size(estimate.value)
+    power = _iec_power(max(abs(estimate.value), estimate.high / 100.0))
+    return _with_interval(estimate.scaled(1024.0**-power), f" {IEC[power]}")
+
+
+def _with_interval(estimate: Estimate, unit: str) -> str:
+    value, low, high = estimate.value, estimate.low, estimate.high
     below, above = value - low, high - value
     if abs(below - above) <= 0.1 * max(abs(below), abs(above)):
         half = (high - low) / 2.0
         decimals = _decimals(half)
-        return f"{_fixed(value, decimals)} ± {_fixed(half, decimals)} {name}"
+        return f"{_fixed(value, decimals)} ± {_fixed(half, decimals)}{unit}"
     smaller = min(abs(below), abs(above))
     decimals = _decimals(max(smaller, (high - low) / 10.0))
     ends = f"{_fixed(low, decimals)} to {_fixed(high, decimals)}"
-    return f"{_fixed(value, decimals)} ({ends}) {name}"
+    return f"{_fixed(value, decimals)} ({ends}){unit}"
 
 
 def _decimals(half_width: float) -> int:
@@ -95,6 +98,22 @@ def percent(fraction: float | None) -> str:
     if 0.9995 <= fraction < 1.0:
         return ">99.9 %"
     return f"{_grouped(_fixed(fraction * 100.0, 1))} %"
+
+
+def percent_estimate(estimate: Estimate | None) -> str:
+    """A fraction with its interval: `12.8 ± 0.4 %`."""
+    if estimate is None or not math.isfinite(estimate.value):
+        return MISSING
+    if estimate.high <= estimate.low:
+        return percent(estimate.value)
+    return _with_interval(estimate.scaled(100.0), " %")
+
+
+def ratio_estimate(estimate: Estimate) -> str:
+    """`2.31 ± 0.02x`."""
+    if estimate.high <= estimate.low:
+        return ratio(estimate.value)
+    return _with_interval(estimate, "x")
 
 
 def ratio(value: float | None) -> str:

@@ -17,12 +17,14 @@ import pyarrow.parquet as pq
 from zmeld_fleet.pages import UnlikeError, unpacked
 from zmeld_fleet.schema import (
     BLOCK,
+    CLASSES,
     CODECS,
     CONTENT,
     CONTENT_COLUMNS,
     HASH_MIN,
     MACHINE_COLUMNS,
     OWNER_COLUMNS,
+    SIZE_COLUMNS,
     THETA_ALL,
 )
 from zmeld_fleet.words import plural
@@ -49,7 +51,7 @@ RAM_MAX, RAM_UNKNOWN = 1 << 52, 1 << 44
 FLEET_RAM_MAX = 1 << 58
 """Of all machines: engines add up 64 bits."""
 SQUARES_MAX = float(1 << 62)
-"""Of a survey's half-widths, in blocks: they are squared and added up."""
+"""Of a survey's half-widths, in blocks or pages: they are squared and added up."""
 OWNERS_MAX = 1024
 """Of a survey, which has 64."""
 
@@ -78,7 +80,8 @@ def _bounds() -> dict[str, tuple[float, float]]:
     found |= {name: (0.0, 100.0) for name in found if name.endswith("_avg300")}
     # An uptime below 0 is a clock that is wrong, which has a reason of its own.
     found["uptime_seconds"] = (-SECONDS_MAX, SECONDS_MAX)
-    found |= {f"object_{codec}": (0, PAGE_MAX) for codec in CODECS}
+    found["object_class"] = (0, CLASSES - 1)
+    found |= dict.fromkeys(SIZE_COLUMNS, (0, BYTES_MAX >> 12))
     found["processes_refused"] = (0, PAGES_MAX)
     return found
 
@@ -199,14 +202,15 @@ class Owners:
         pages = self._sum("pages", at, owners["pages"].to_numpy().astype(np.float64))
         if (pages * page > OF_RAM * ram).any():
             raise FlawError(f"a survey has more pages than {OF_RAM} times the machine's RAM")
-        for codec in CODECS:
+        widths = {f"pool_{codec}": float(BLOCK) for codec in CODECS} | {"pages_distinct": 1.0}
+        for name, unit in widths.items():
             low, high = (
-                np.nan_to_num(owners[f"pool_{codec}{end}"].to_numpy().astype(np.float64))
+                np.nan_to_num(owners[f"{name}{end}"].to_numpy().astype(np.float64))
                 for end in ("_low", "_high")
             )
-            squares = ((high - low) / (2.0 * BLOCK)) ** 2
-            if (self._sum(f"pool_{codec}", at, squares) > SQUARES_MAX).any():
-                raise FlawError(f"pool_{codec} has intervals that are too wide to be added up")
+            squares = ((high - low) / (2.0 * unit)) ** 2
+            if (self._sum(name, at, squares) > SQUARES_MAX).any():
+                raise FlawError(f"{name} has intervals that are too wide to be added up")
 
     def _sum(self, name: str, at: np.ndarray, values: np.ndarray) -> np.ndarray:
         known = self._sums.get(name, np.zeros(0))
@@ -292,7 +296,6 @@ def _check_ends(name: str, low: Any, high: Any, page: int, survey: str | None) -
             raise FlawError("contents are of a survey without a row about its machine")
         return
     least, most = BOUNDS[name]
-    most = page if name.startswith("object_") else most
     if low < least or high > most:
         wrong = low if low < least else high
         raise FlawError(f"{name} is {wrong}, it has to be {least} to {most}")

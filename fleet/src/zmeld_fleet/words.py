@@ -11,6 +11,8 @@ import unicodedata
 from collections.abc import Iterable
 
 LENGTH_MAX = 500
+GROUPINGS = ("name", "kind", "owner", "namespace", "image", "deployment")
+"""What workloads can be grouped by."""
 GROUP, GROUPED_FROM = "\u202f", 10_000
 """Between thousands, as units.py has it."""
 

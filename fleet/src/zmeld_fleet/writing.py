@@ -3,19 +3,25 @@
 
 from __future__ import annotations
 
+import io
 import os
 import secrets
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from zmeld_fleet.schema import ARROW, COLUMNS
+from zmeld_fleet.schema import ARROW, COLUMNS, DIGEST
 
 GROUP_ROWS = 64 * 1024
 """Rows of a row group of contents: few enough that a bound leaves most of them unread."""
+
+MAGIC = b"PAR1"
+DIGEST_BYTES = 1 << 20
 
 _TEXTS = [name for name, kind in COLUMNS.items() if pa.types.is_string(kind)]
 
@@ -29,6 +35,50 @@ def complete(table: pa.Table, schema: pa.Schema = ARROW) -> pa.Table:
         for field in schema
     ]
     return pa.table(columns, schema=schema)
+
+
+class _Summed(io.RawIOBase):
+    """A file that is being written, with the digest of all but its first four bytes."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._written = 0
+        self.digest = 0
+
+    def writable(self) -> bool:
+        """It is."""
+        return True
+
+    def tell(self) -> int:
+        """How much was written."""
+        return self._written
+
+    def write(self, data: Any) -> int:
+        """Writes all of it."""
+        view = memoryview(data).cast("B")
+        skipped = max(len(MAGIC) - self._written, 0)
+        self.digest = zlib.crc32(view[skipped:], self.digest)
+        self._written += len(view)
+        self._file.write(view)
+        return len(view)
+
+
+def digest_of(file: pa.NativeFile, metadata: pq.FileMetaData) -> str:
+    """What the digest of a file's columns is, read from the file."""
+    groups = metadata.num_row_groups
+    last = metadata.row_group(groups - 1) if groups else None
+    end = len(MAGIC)
+    if last is not None and last.num_columns:
+        column = last.column(last.num_columns - 1)
+        first = column.dictionary_page_offset or column.data_page_offset
+        end = first + column.total_compressed_size
+    digest, at = 0, len(MAGIC)
+    while at < end:
+        data = file.read_at(min(DIGEST_BYTES, end - at), at)
+        if not data:
+            break
+        digest, at = zlib.crc32(data, digest), at + len(data)
+    return f"{digest:08x}"
 
 
 @contextmanager
@@ -45,10 +95,12 @@ def whole_file(
         with open(part, "xb", opener=lambda path, flags: os.open(path, flags, rights)) as file:
             if mode is not None:
                 os.fchmod(file.fileno(), mode)
+            summed = _Summed(file)
             with pq.ParquetWriter(
-                file, schema, compression="zstd", use_dictionary=_TEXTS, store_schema=False
+                summed, schema, compression="zstd", use_dictionary=_TEXTS, store_schema=False
             ) as writer:
                 yield writer
+                writer.add_key_value_metadata({DIGEST.decode(): f"{summed.digest:08x}"})
             file.flush()
             os.fsync(file.fileno())
         os.rename(part, target)

@@ -250,7 +250,7 @@ impl SurveyOwner {
             pages: found.pages.pages,
             pages_zero: found.pages.zero,
             pages_same: found.pages.same,
-            pages_distinct: found.distinct.into(),
+            pages_distinct: found.distinct.at_most(found.pages.rest() as f64).into(),
             pages_skipped: found.pages.skipped,
             contents_sampled: found.sketch.rows.len(),
             pool_bytes: by_codec(&found.pool),

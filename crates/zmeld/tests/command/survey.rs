@@ -251,7 +251,8 @@ fn a_survey_says_what_processes_hold() {
     assert_eq!(most, 501, "one content on 501 pages");
 }
 
-/// The bytes of the pool, from the rows of a sketch that holds all contents.
+/// The bytes of the pool, from classes of sizes, of a sketch that holds all contents: what
+/// contents of a class take on average is of all owners, so it is near and not exact.
 fn check_pool(owner: &Record, records: &[Record]) {
     let id = string(owner, "owner");
     let rows = || {
@@ -260,19 +261,29 @@ fn check_pool(owner: &Record, records: &[Record]) {
             .filter(|row| string(row, "record") == "content" && string(row, "owner") == id)
     };
     for codec in ["lzo_rle", "lz4", "zstd", "zword"] {
-        let column = format!("object_{codec}");
-        let melded: i64 = rows().map(|row| int(row, &column)).sum();
-        let all: i64 = rows()
-            .map(|row| int(row, &column) * int(row, "count"))
-            .sum();
+        let mean = |class: i64| {
+            let told = records
+                .iter()
+                .find(|row| string(row, "record") == "size" && int(row, "object_class") == class);
+            told.map_or((class as f64 + 0.5) * 512.0, |row| {
+                int(row, &format!("bytes_{codec}")) as f64 / int(row, "count") as f64
+            })
+        };
+        let size = |row: &Record| mean(int(row, "object_class"));
+        let melded: f64 = rows().map(size).sum();
+        let all: f64 = rows().map(|row| size(row) * int(row, "count") as f64).sum();
         let name = |prefix: &str, suffix: &str| format!("{prefix}_{codec}{suffix}");
-        assert_eq!(real(owner, &name("melded", "")), melded as f64);
-        assert_eq!(real(owner, &name("melded", "_low")), melded as f64);
+        let exact = real(owner, &name("melded", ""));
+        assert_eq!(real(owner, &name("melded", "_low")), exact);
+        assert!(
+            (exact - melded).abs() <= 0.1 * exact,
+            "{codec}: {exact}, {melded}"
+        );
         // Drawn by chance, unless all pages are: half as much again is many intervals.
-        let (pool, all) = (real(owner, &name("pool", "")), all as f64);
+        let pool = real(owner, &name("pool", ""));
         let half = real(owner, &name("pool", "_high")) - pool;
         assert!(
-            (pool - all).abs() <= 3.0 * half + 1.0,
+            (pool - all).abs() <= 3.0 * half + 0.1 * all + 1.0,
             "{codec}: {pool} for {all}, {half}"
         );
     }
@@ -412,7 +423,7 @@ fn what_is_wrong_is_named_in_one_line() {
     refuses(
         &["scan", "--survey", key, "--key", key],
         2,
-        &["fleet.key/zmeld-survey-1"],
+        &["fleet.key/zmeld-survey-2"],
     );
     refuses(&with(&["--pid", "999999999"]), 2, &["999999999"]);
     fs::set_permissions(key, fs::Permissions::from_mode(0o640)).unwrap();
