@@ -11,11 +11,8 @@
 //! rule's age has passed are the idle ones.
 
 mod action;
-pub(crate) mod guard;
 mod limit;
-mod owners;
 pub(crate) mod reclaim;
-pub(crate) mod targets;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,14 +21,15 @@ use std::time::{Duration, Instant};
 use zmeld_report::units::{bytes, percent};
 
 pub use action::{Action, ActionKind};
-pub use guard::{Guard, GuardEvent, Sentry};
 
 use crate::applied::Applied;
 use crate::config::{Config, Kind, Watch, Which};
 use crate::error::Error;
 use crate::meld::PassOptions;
 use crate::observe::{share, Device, Observation, Pressure};
+use crate::run_folder;
 use reclaim::Reclaimer;
+use zmeld_guard::note::{SHORT, SHORT_FOR};
 use zmeld_linux::Host;
 
 /// A pass is stopped after so long and goes on in the next round.
@@ -144,16 +142,15 @@ impl Watcher {
         }
     }
 
-    /// Does at once what the rules would do from time to time, since memory is short;
-    /// what was done, in words.
+    /// Does at once what the rules would do from time to time, since memory is short.
     pub fn make_room(
         &mut self,
         now: Instant,
         stop: &AtomicBool,
         listener: &mut dyn FnMut(WatchEvent),
-    ) -> Vec<String> {
+    ) {
         if !is_due(self.room_made, self.room_pause, now) {
-            return Vec::new();
+            return;
         }
         // One that stays short is not worn out for nothing.
         let is_long_ago = self
@@ -164,9 +161,10 @@ impl Watcher {
             false => (self.room_pause * 2).min(ROOM_EVERY_MAX),
         };
         self.room_made = Some(now);
-        let mut done = Vec::new();
         if let Some(reclaimer) = &mut self.reclaimer {
-            done.extend(reclaimer.make_room(&self.host, now, stop, listener));
+            if let Some(done) = reclaimer.make_room(&self.host, now, stop, listener) {
+                listener(WatchEvent::Reclaim("memory is short", done));
+            }
         }
         let seen = Observation::read(&self.host, rustix::param::page_size() as u64);
         self.follow_devices(&seen, now, listener);
@@ -177,11 +175,9 @@ impl Watcher {
                     break;
                 }
                 self.perform(&action, now, listener);
-                done.push(action.to_string());
             }
         }
         self.is_pressed = false;
-        done
     }
 
     /// Reclaims idle memory where that is due. It has a pace of its own: what it costs has to
@@ -483,6 +479,12 @@ enum Ready {
     Now,
     Mark,
     Later,
+}
+
+/// Whether the guard says that memory is short.
+pub fn is_short(host: &Host) -> bool {
+    let told = run_folder::since_written(host, SHORT);
+    told.is_some_and(|age| age < SHORT_FOR)
 }
 
 fn is_due(last: Option<Instant>, every: Duration, now: Instant) -> bool {

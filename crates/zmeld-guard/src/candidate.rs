@@ -14,12 +14,11 @@ use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{pidfd_open, pidfd_send_signal, Pid, PidfdFlags, Signal};
+use zmeld_linux::groups::{GroupPattern, Hierarchy, Version};
 use zmeld_linux::{counters, Host};
 
 use super::open::OpenFile;
 use super::ring::Ring;
-use crate::config::GroupPattern;
-use crate::room::hierarchy::{Hierarchy, Version};
 
 /// Of groups below one, so many lists are open before they are needed.
 const BELOW_MAX: usize = 4;

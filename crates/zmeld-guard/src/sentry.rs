@@ -1,62 +1,30 @@
-//! Acts before a machine freezes: makes room, and ends what it was told to end first.
-//!
-//! What counts is how much more programs can take, in RAM, compressed and on drives,
-//! not how much swap is free. Where that is little, or soon gone, [`Guard::is_short`]
-//! has the watch do at once what its rules do from time to time. Where it is less
-//! still, or where nothing goes on for want of memory, a control group that the rule
-//! names is told to end, by SIGTERM, then by SIGKILL: the one that grew most within
-//! ten seconds.
-//!
-//! From a look to a signal no memory is taken: files stay open, and what is read has
-//! its place. What takes memory, choosing groups and telling what was done, is done
-//! while there is some, or after the signal.
-//!
-//! | module | what belongs there |
-//! |---|---|
-//! | `sight` | how much programs can take, and how soon that is gone |
-//! | `candidate` | a group that may be ended |
-//! | `choice` | which one of them |
-//! | `groups` | those that the rule names, as the machine has them |
-//! | `ending` | one is told to end, killed, and its memory waited for |
-//! | `devices`, `log` | figures of devices, and what is said, each by a thread of its own |
-//! | `open`, `ring` | a file that stays open; a figure of the last ten seconds |
-
-mod candidate;
-mod choice;
-mod devices;
-mod ending;
-mod groups;
-mod log;
-mod open;
-mod ring;
-mod sight;
+//! The guard: the thread that looks, and acts.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::mm::MlockAllFlags;
 use rustix::process::{getrlimit, setrlimit, Resource};
+use zmeld_linux::amount::Percent;
 use zmeld_linux::command::Invocation;
 use zmeld_linux::Host;
-use zmeld_report::units::{bytes, percent};
 
-use self::candidate::Candidate;
-use self::choice::Cause;
-use self::ending::AGAIN_MAX;
-use self::groups::Chooser;
-pub(crate) use self::groups::{hierarchy, is_never_ended, outlook};
-use self::log::Log;
-use self::open::touched;
-use self::sight::{is_soon, is_too_soon, Seen, Sight};
-use crate::config::{GuardRule, Percent};
-use crate::error::Error;
-use crate::observe::guarded::{EndedGroup, Guarded};
+use super::candidate::Candidate;
+use super::choice::Cause;
+use super::ending::AGAIN_MAX;
+use super::groups::Chooser;
+use super::log::Log;
+use super::note::{EndedGroup, Guarded};
+use super::open::touched;
+use super::sight::{is_soon, is_too_soon, Seen, Sight};
+use super::text::{bytes, percent};
+use super::{devices, is_due, Error, Rule};
 
 /// How often it looks, at least and at most.
-const PAUSE_MAX: Duration = Duration::from_secs(1);
+pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(1);
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 /// As fast as a program can fill memory: it looks so often that no more than this goes
 /// between two looks, as far as the shortest pause allows.
@@ -94,11 +62,9 @@ pub struct Guard {
 }
 
 #[derive(Debug, Default)]
-struct Shared {
-    stop: AtomicBool,
+pub(crate) struct Shared {
+    pub stop: AtomicBool,
     is_short: AtomicBool,
-    /// What was done to make room, since it has been short.
-    tried: Mutex<Vec<String>>,
 }
 
 impl Guard {
@@ -108,7 +74,7 @@ impl Guard {
     /// When the machine cannot be looked at, or the thread cannot be started.
     pub fn start(
         host: Host,
-        rule: GuardRule,
+        rule: Rule,
         dry_run: bool,
         say: impl FnMut(GuardEvent) + Send + 'static,
     ) -> Result<Guard, Error> {
@@ -154,24 +120,17 @@ impl Guard {
         })
     }
 
-    /// Whether room should be made now.
-    pub fn is_short(&self) -> bool {
-        self.shared.is_short.load(Ordering::Relaxed)
-    }
-
     /// Whether it has stopped by itself, which it should not.
     pub fn has_stopped(&self) -> bool {
         let thread = self.thread.as_ref();
         thread.is_none_or(|thread| thread.is_finished())
     }
-
-    /// What was done to make room; it is told beside what is ended.
-    pub fn tried(&self, what: String) {
-        self.shared.note_tried(what);
-    }
 }
 
-fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, Error> {
+pub(crate) fn thread(
+    name: &str,
+    work: impl FnOnce() + Send + 'static,
+) -> Result<JoinHandle<()>, Error> {
     std::thread::Builder::new()
         .name(name.to_owned())
         .stack_size(512 << 10)
@@ -202,89 +161,71 @@ impl Drop for Guard {
     }
 }
 
-impl Shared {
-    fn note_tried(&self, what: String) {
-        if let Ok(mut tried) = self.tried.lock() {
-            // Whoever tells of it does not wait for this.
-            if !tried.contains(&what) && tried.len() < 8 {
-                tried.push(what);
-            }
-        }
-    }
-
-    fn tried(&self) -> Vec<String> {
-        self.tried
-            .try_lock()
-            .map(|it| it.clone())
-            .unwrap_or_default()
-    }
-}
-
 /// Looks, and acts.
 #[derive(Debug)]
 pub struct Sentry {
-    host: Host,
-    rule: GuardRule,
-    dry_run: bool,
-    shared: Arc<Shared>,
-    sight: Sight,
-    chooser: Chooser,
-    candidates: Vec<Candidate>,
-    buffer: Vec<u8>,
+    pub(crate) host: Host,
+    pub(crate) rule: Rule,
+    pub(crate) dry_run: bool,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) sight: Sight,
+    pub(crate) chooser: Chooser,
+    pub(crate) candidates: Vec<Candidate>,
+    pub(crate) buffer: Vec<u8>,
     /// When groups were asked for, and whether there was an answer.
-    chosen: Option<Instant>,
-    has_chosen: bool,
-    choosing_took: Duration,
-    looked_at_groups: Option<Instant>,
-    ending: Option<Ending>,
+    pub(crate) chosen: Option<Instant>,
+    pub(crate) has_chosen: bool,
+    pub(crate) choosing_took: Duration,
+    pub(crate) looked_at_groups: Option<Instant>,
+    pub(crate) ending: Option<Ending>,
     /// What the last one that was ended is giving back.
-    settling: Option<Settling>,
+    pub(crate) settling: Option<Settling>,
     /// Groups that were told to end, and when.
-    ended_lately: Vec<(Instant, PathBuf)>,
+    pub(crate) ended_lately: Vec<(Instant, PathBuf)>,
     /// How many in a row gave back less than half of what they held.
-    in_vain: u32,
+    pub(crate) in_vain: u32,
     /// Since when memory goes too fast, in each look.
-    too_soon: Option<Instant>,
+    pub(crate) too_soon: Option<Instant>,
     /// What programs could take when groups were last looked at, and how much less that
     /// was than at the look before.
-    headroom_then: u64,
-    went_bytes: u64,
+    pub(crate) headroom_then: u64,
+    pub(crate) went_bytes: u64,
     /// Since when only what grows is ended.
-    braked: Option<Instant>,
-    told: Told,
-    note: Guarded,
-    noted: Option<Instant>,
-    began: Option<Instant>,
+    pub(crate) braked: Option<Instant>,
+    pub(crate) told: Told,
+    pub(crate) note: Guarded,
+    pub(crate) noted: Option<Instant>,
+    pub(crate) began: Option<Instant>,
 }
 
 /// What was told last, and when.
 #[derive(Debug, Default)]
-struct Told {
-    failed: Option<String>,
-    nothing: Option<Instant>,
-    would: Option<Instant>,
+pub(crate) struct Told {
+    pub(crate) failed: Option<String>,
+    pub(crate) nothing: Option<Instant>,
+    pub(crate) would: Option<Instant>,
 }
 
 /// A group that has gone, and whose memory comes back.
 #[derive(Debug, Clone, Copy)]
-struct Settling {
-    since: Instant,
+pub(crate) struct Settling {
+    pub(crate) since: Instant,
     /// When it last came back.
-    rose: Instant,
-    headroom_bytes: u64,
+    pub(crate) rose: Instant,
+    pub(crate) headroom_bytes: u64,
     /// What there would be with half of what it held.
-    wanted_bytes: u64,
+    pub(crate) wanted_bytes: u64,
 }
 
 /// A group on its way out.
 #[derive(Debug)]
-struct Ending {
-    candidate: Candidate,
-    since: Instant,
-    killed: Option<Instant>,
+pub(crate) struct Ending {
+    pub(crate) candidate: Candidate,
+    pub(crate) since: Instant,
+    pub(crate) killed: Option<Instant>,
     /// What programs could take when it was told.
-    headroom_bytes: u64,
-    told: EndedGroup,
+    pub(crate) headroom_bytes: u64,
+    pub(crate) told: EndedGroup,
 }
 
 impl Sentry {
@@ -292,7 +233,7 @@ impl Sentry {
     ///
     /// # Errors
     /// When the machine cannot be looked at.
-    pub fn new(host: Host, rule: GuardRule, dry_run: bool) -> Result<Sentry, Error> {
+    pub fn new(host: Host, rule: Rule, dry_run: bool) -> Result<Sentry, Error> {
         let shared = Arc::new(Shared::default());
         let devices = devices::Reader::here(host.clone());
         let chooser = Chooser::here(host.clone(), rule.clone(), Arc::clone(&shared))?;
@@ -301,7 +242,7 @@ impl Sentry {
 
     fn with(
         host: Host,
-        rule: GuardRule,
+        rule: Rule,
         dry_run: bool,
         shared: Arc<Shared>,
         devices: devices::Reader,
@@ -397,11 +338,11 @@ impl Sentry {
         (is_little && is_stalled).then_some(Cause::Stalled)
     }
 
-    fn end_below(&self, seen: &Seen) -> u64 {
+    pub(crate) fn end_below(&self, seen: &Seen) -> u64 {
         part(self.rule.end_below, seen).min(END_BELOW_MAX)
     }
 
-    fn room_below(&self, seen: &Seen) -> u64 {
+    pub(crate) fn room_below(&self, seen: &Seen) -> u64 {
         part(self.rule.room_below, seen).min(ROOM_BELOW_MAX)
     }
 
@@ -419,15 +360,10 @@ impl Sentry {
                 true => format!("memory is short: {room}"),
                 false => format!("memory is not short any more: {room}"),
             }));
-            if !is_short {
-                if let Ok(mut tried) = self.shared.tried.try_lock() {
-                    tried.clear();
-                }
-            }
         }
     }
 
-    fn fail(&mut self, err: Error, say: &mut dyn FnMut(GuardEvent)) {
+    pub(crate) fn fail(&mut self, err: Error, say: &mut dyn FnMut(GuardEvent)) {
         let text = err.to_string();
         if self.told.failed.as_ref() != Some(&text) {
             say(GuardEvent::Failed(err));
@@ -441,10 +377,11 @@ impl Sentry {
             true => NOTE_EVERY_SHORT,
             false => NOTE_EVERY,
         };
-        if self.dry_run || self.ending.is_some() || !super::is_due(self.noted, every, now) {
+        if self.dry_run || self.ending.is_some() || !is_due(self.noted, every, now) {
             return;
         }
         self.noted = Some(now);
+        let _ = super::note::tell_short(&self.host, self.is_short());
         if let Err(err) = self.note.clone().keep(&self.host) {
             self.fail(err, say);
         }
@@ -463,7 +400,7 @@ impl Sentry {
             .clamp(PAUSE_MIN, PAUSE_MAX)
     }
 
-    fn why(&self, cause: Cause, seen: &Seen) -> String {
+    pub(crate) fn why(&self, cause: Cause, seen: &Seen) -> String {
         match cause {
             Cause::NoRoom => room(seen),
             Cause::TooSoon => format!("{}; before anything has ended it would be gone", room(seen)),
@@ -487,13 +424,13 @@ fn room(seen: &Seen) -> String {
     }
 }
 
-fn part(share: Percent, seen: &Seen) -> u64 {
+pub(crate) fn part(share: Percent, seen: &Seen) -> u64 {
     (seen.total_bytes as f64 * share.fraction()) as u64
 }
 
 /// Whether it is time to tell of a thing again; it is told now.
-fn is_over(told: &mut Option<Instant>, now: Instant) -> bool {
-    let is_over = super::is_due(*told, TOLD_EVERY, now);
+pub(crate) fn is_over(told: &mut Option<Instant>, now: Instant) -> bool {
+    let is_over = is_due(*told, TOLD_EVERY, now);
     if is_over {
         *told = Some(now);
     }
@@ -503,6 +440,6 @@ fn is_over(told: &mut Option<Instant>, now: Instant) -> bool {
 impl Seen {
     /// What programs can take, as a share of RAM.
     fn share(&self) -> f64 {
-        crate::observe::share(self.headroom_bytes, self.total_bytes)
+        self.headroom_bytes as f64 / self.total_bytes.max(1) as f64
     }
 }

@@ -1,7 +1,7 @@
 //! How much more programs can take, how soon that is gone, and how long all of them
 //! waited for memory: what the guard looks at several times a second.
 //!
-//! The sum is that of `zmeld status` ([`Headroom`](crate::observe::Headroom)), with
+//! The sum is that of `zmeld status`, with
 //! the ratio of the pages that came within the last ten seconds where those are
 //! enough to judge by: a runaway's pages are not those that were there before.
 
@@ -13,7 +13,7 @@ use zmeld_linux::{pressure, Host};
 use super::devices::{Latest, Reader};
 use super::open::{touched, OpenFile};
 use super::ring::{Ring, WINDOW};
-use crate::observe::headroom::Sum;
+use crate::headroom::Sum;
 
 /// What is judged of it needs this much of the window: for how long all waited,
 const STALLED_MIN: Duration = Duration::from_secs(8);

@@ -7,12 +7,8 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use zmeld_guard::{Guard, GuardEvent, Guarded, Rule, Sentry};
 use zmeld_linux::Host;
-use zmeld_swap::config::Config;
-use zmeld_swap::findings::findings;
-use zmeld_swap::observe::Observation;
-use zmeld_swap::outstanding::Outstanding;
-use zmeld_swap::watch::{Guard, GuardEvent, Sentry};
 
 const MIB: u64 = 1 << 20;
 const TERM: i32 = 15;
@@ -77,22 +73,19 @@ impl Machine {
 
     fn with(rule: &str, dry_run: bool) -> Machine {
         let dir = tempfile::tempdir().unwrap();
-        let text = format!("[watch.guard]\n{rule}");
-        let config = Config::from_text(Path::new("z.toml"), &text).unwrap();
-        let rule = config.config.watch.guard.unwrap();
         let host = Host::at(dir.path());
         let put = |path: &str, text: &str| put(dir.path(), path, text);
         put(
             "proc/self/mountinfo",
             "30 1 0:26 / /sys/fs/cgroup rw shared:4 - cgroup2 cgroup2 rw\n",
         );
-        put("proc/self/cgroup", "0::/system.slice/zmeld-watch.service\n");
+        put("proc/self/cgroup", "0::/system.slice/zmeld-guard.service\n");
         put("proc/uptime", "1000.00 1.00\n");
         put("proc/sys/kernel/random/boot_id", "boot-1\n");
         put("proc/swaps", "Filename Type Size Used Priority\n");
         put("sys/fs/cgroup/cgroup.controllers", "cpu memory\n");
         put("proc/meminfo", &meminfo(500));
-        let sentry = Sentry::new(host.clone(), rule, dry_run).unwrap();
+        let sentry = Sentry::new(host.clone(), rule_of(rule), dry_run).unwrap();
         let mut machine = Machine {
             dir,
             host,
@@ -101,7 +94,7 @@ impl Machine {
             said: Vec::new(),
         };
         machine.group("system.slice", 0, &[]);
-        machine.group("system.slice/zmeld-watch.service", 1, &[]);
+        machine.group("system.slice/zmeld-guard.service", 1, &[]);
         machine
     }
 
@@ -166,6 +159,17 @@ impl Machine {
     }
 }
 
+fn rule_of(text: &str) -> Rule {
+    toml::from_str(text).unwrap()
+}
+
+/// What the guard noted.
+fn noted(machine: &Machine) -> Option<Guarded> {
+    let text = fs::read(machine.dir.path().join("run/zmeld/guard.json")).ok()?;
+    let mut note: serde_json::Value = serde_json::from_slice(&text).unwrap();
+    serde_json::from_value(note["told"].take()).unwrap()
+}
+
 fn meminfo(available_mib: u64) -> String {
     format!(
         "MemTotal: {} kB\nMemFree: 0 kB\nMemAvailable: {} kB\nAnonPages: {} kB\nSwapTotal: 0 kB\n\
@@ -222,8 +226,7 @@ fn the_one_that_grew_is_told_to_end_and_nobody_else() {
     assert_eq!(machine.look(30), "");
     assert!(still.lives() && kept.lives());
 
-    let seen = Observation::read(&machine.host, 4096);
-    let told = seen.guard.expect("it is noted");
+    let told = noted(&machine).expect("it is noted");
     assert_eq!((told.ended_total, told.is_short), (1, false));
     assert_eq!(told.ended[0].group, "/apps/runaway");
     assert_eq!(
@@ -397,31 +400,6 @@ fn a_guard_that_begins_where_memory_is_short_looks_for_groups_first() {
     assert_eq!(process.ended().signal(), Some(TERM));
 }
 
-/// What the guard could not end is told by status, from its note.
-#[test]
-fn a_guard_that_could_end_nothing_is_found() {
-    let process = Process::patient();
-    let text = "end = [\"/apps\"]\n";
-    let mut machine = Machine::new(text);
-    let config = Config::from_text(Path::new("z.toml"), &format!("[watch.guard]\n{text}"));
-    let config = config.unwrap().config;
-    let found = |machine: &Machine| -> Vec<String> {
-        let seen = Observation::read(&machine.host, 4096);
-        let all = findings(&seen, &config, None, &Outstanding::default());
-        let unused = all.into_iter().filter(|it| it.id == "unused-rule");
-        unused.map(|it| it.evidence).collect()
-    };
-    assert!(found(&machine).is_empty());
-    machine.look(15);
-    assert_eq!(
-        found(&machine),
-        ["end = /apps; no control group is called /apps"]
-    );
-    machine.group("apps", 100, &[&process]);
-    machine.look(25);
-    assert!(found(&machine).is_empty());
-}
-
 #[test]
 fn where_nothing_goes_on_what_grows_is_ended_and_nothing_else() {
     let (mut still, mut grows) = (Process::patient(), Process::patient());
@@ -437,8 +415,7 @@ fn where_nothing_goes_on_what_grows_is_ended_and_nothing_else() {
     // It is there when the guard begins.
     let mut machine = {
         machine.put("proc/pressure/memory", &pressure(0));
-        let rule = Config::from_text(Path::new("z.toml"), "[watch.guard]\nend = [\"/apps/*\"]\n");
-        let rule = rule.unwrap().config.watch.guard.unwrap();
+        let rule = rule_of("end = [\"/apps/*\"]\n");
         machine.sentry = Sentry::new(machine.host.clone(), rule, false).unwrap();
         machine
     };
@@ -573,28 +550,6 @@ fn a_look_at_a_short_machine_takes_no_memory() {
     five_looks(&mut machine);
 }
 
-#[test]
-fn another_service_that_ends_programs_is_found() {
-    let mut machine = Machine::new("");
-    let text = "[watch.guard]\nend = [\"/apps\"]\n";
-    let config = Config::from_text(Path::new("z.toml"), text).unwrap().config;
-    let found = |machine: &Machine, config: &Config| -> Vec<String> {
-        let seen = Observation::read(&machine.host, 4096);
-        let all = findings(&seen, config, None, &Outstanding::default());
-        let guards = all.into_iter().filter(|it| it.id == "two-guards");
-        // Without end it would be a rule for nothing.
-        let way = "systemctl disable --now earlyoom.service, or remove [watch.guard]";
-        guards
-            .inspect(|it| assert_eq!(it.remedy, way))
-            .map(|it| it.subject)
-            .collect()
-    };
-    assert!(found(&machine, &config).is_empty());
-    machine.group("system.slice/earlyoom.service", 1, &[]);
-    assert_eq!(found(&machine, &config), ["earlyoom.service"]);
-    assert!(found(&machine, &Config::default()).is_empty());
-}
-
 /// An application's scope, not its user's slice; unless the kernel would end that, too.
 #[test]
 fn what_is_below_a_name_is_ended_each_by_itself() {
@@ -662,7 +617,7 @@ fn one_that_was_not_followed_has_not_grown_by_all_that_it_holds() {
         machine.group(&format!("apps/other{at}"), 20, &[other]);
     }
     machine.look(3);
-    let told = Observation::read(&machine.host, 4096).guard;
+    let told = noted(&machine);
     assert_eq!(told.map(|told| told.watched.len()), Some(64));
     // It is among the largest from now on.
     machine.takes("apps/old", 30);
@@ -954,8 +909,7 @@ fn choosing_that_takes_long_keeps_it_from_nothing() {
 
 /// A guard with threads of its own; one that hangs when it begins is left behind.
 fn start(machine: &Machine, rule: &str, say: impl FnMut(GuardEvent) + Send + 'static) {
-    let config = Config::from_text(Path::new("z.toml"), &format!("[watch.guard]\n{rule}"));
-    let rule = config.unwrap().config.watch.guard.unwrap();
+    let rule = rule_of(rule);
     let host = machine.host.clone();
     std::thread::spawn(move || {
         let guard = Guard::start(host, rule, false, say);

@@ -4,13 +4,12 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use zmeld_report::units::bytes;
-
 use super::candidate::Candidate;
 use super::choice::{choose, Cause, Choice};
+use super::note::EndedGroup;
+use super::sentry::{is_over, part, Ending, GuardEvent, Sentry, Settling};
 use super::sight::Seen;
-use super::{is_over, part, Ending, GuardEvent, Sentry, Settling};
-use crate::observe::guarded::EndedGroup;
+use super::text::bytes;
 
 /// What a group gives back when it ends is waited for before another one is ended: until
 /// nothing more came for so long, and no longer than that.
@@ -23,13 +22,13 @@ const BRAKE: Duration = Duration::from_secs(60);
 /// One that has to end once more within so long does not end by being told.
 const AGAIN: Duration = Duration::from_secs(60);
 /// So many are remembered for that.
-pub(super) const AGAIN_MAX: usize = 64;
+pub(crate) const AGAIN_MAX: usize = 64;
 /// One that has not gone so long after SIGKILL is given up: it waits in the kernel.
 const GIVEN_UP_AFTER: Duration = Duration::from_secs(10);
 
 impl Sentry {
     /// Tells one to end, where none is on its way out.
-    pub(super) fn end_one(
+    pub(crate) fn end_one(
         &mut self,
         cause: Cause,
         seen: &Seen,
@@ -101,7 +100,6 @@ impl Sentry {
         // It is done: from here on memory may be taken.
         self.remember(candidate.directory.clone(), now);
         let why = format!("{}; {}", what(&candidate, now), self.why(cause, seen));
-        let tried = self.shared.tried();
         let was_killed = is_deaf || at_once.is_some();
         if was_killed {
             candidate.ends_when_empty();
@@ -113,7 +111,6 @@ impl Sentry {
             told: EndedGroup {
                 group: candidate.shown.clone(),
                 why: why.clone(),
-                tried: tried.clone(),
                 held_bytes: candidate.bytes(),
                 processes: count,
                 was_killed,
@@ -123,14 +120,10 @@ impl Sentry {
             candidate,
         });
         say(GuardEvent::Said(format!(
-            "ends {why} ({}){}",
+            "ends {why} ({})",
             match at_once {
                 Some((count, why)) => format!("SIGKILL to {count} processes, {why}"),
                 None => format!("SIGTERM to {count} processes"),
-            },
-            match tried.is_empty() {
-                true => String::new(),
-                false => format!("; before that: {}", tried.join("; ")),
             }
         )));
     }
@@ -181,7 +174,7 @@ impl Sentry {
     }
 
     /// One that was told to end: it has, or is killed.
-    pub(super) fn go_on_ending(
+    pub(crate) fn go_on_ending(
         &mut self,
         seen: &Seen,
         now: Instant,

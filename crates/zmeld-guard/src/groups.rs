@@ -7,18 +7,17 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use zmeld_linux::groups::{
+    Group, GroupPattern, Hierarchy, Outlook, ProtectedGroup, Selection, Targets,
+};
+use zmeld_linux::Host;
+
 use super::candidate::{Candidate, Spared};
 use super::choice::Cause;
+use super::open::touched;
+use super::sentry::{thread, GuardEvent, Sentry, Shared, PAUSE_MAX};
 use super::sight::{is_soon, Seen};
-use super::{ring, touched, GuardEvent, Sentry, Shared, PAUSE_MAX};
-use crate::config::{GroupPattern, GuardRule};
-use crate::error::Error;
-use crate::observe::reclaimed::ProtectedGroup;
-use crate::room::hierarchy::Hierarchy;
-use crate::watch::is_due;
-use crate::watch::owners::Group;
-use crate::watch::targets::{Outlook, Selection, Targets};
-use zmeld_linux::Host;
+use super::{is_due, ring, Error, Rule};
 
 /// How often groups are chosen; while memory is short and there is some, since what runs
 /// away may have begun just now; and where one has to end and none is known.
@@ -54,7 +53,7 @@ const SESSION: &str = "/user.slice/user-*.slice/user@*.service/session.slice";
 
 impl Sentry {
     /// Looks at what they take, where it may matter soon.
-    pub(super) fn look_at_groups(&mut self, seen: &Seen, cause: Option<Cause>, now: Instant) {
+    pub(crate) fn look_at_groups(&mut self, seen: &Seen, cause: Option<Cause>, now: Instant) {
         let least = self.room_below(seen).saturating_mul(FOLLOWED_BELOW);
         let is_near = seen.headroom_bytes < least || is_soon(seen) || seen.stalled > Some(0.0);
         let waited = cause.is_some() || is_due(self.looked_at_groups, PAUSE_MAX / 2, now);
@@ -70,7 +69,7 @@ impl Sentry {
     }
 
     /// Looks for them anew where that is due.
-    pub(super) fn choose_groups(
+    pub(crate) fn choose_groups(
         &mut self,
         cause: Option<Cause>,
         now: Instant,
@@ -155,7 +154,7 @@ impl Chooser {
     ///
     /// # Errors
     /// When a pattern is none.
-    pub fn here(host: Host, rule: GuardRule, shared: Arc<Shared>) -> Result<Chooser, Error> {
+    pub fn here(host: Host, rule: Rule, shared: Arc<Shared>) -> Result<Chooser, Error> {
         let choosing = Choosing::new(host, rule, shared)?;
         Ok(Chooser::Here(Box::new(choosing), None))
     }
@@ -164,7 +163,7 @@ impl Chooser {
     ///
     /// # Errors
     /// When it cannot be started.
-    pub fn start(host: Host, rule: GuardRule, shared: Arc<Shared>) -> Result<Chooser, Error> {
+    pub fn start(host: Host, rule: Rule, shared: Arc<Shared>) -> Result<Chooser, Error> {
         let mut choosing = Choosing::new(host, rule, shared)?;
         let desk = Arc::new(Desk::default());
         let work = {
@@ -182,7 +181,7 @@ impl Chooser {
                 }
             }
         };
-        let thread = super::thread("guard-choose", work)?;
+        let thread = thread("guard-choose", work)?;
         Ok(Chooser::Thread(desk, thread))
     }
 
@@ -209,7 +208,7 @@ impl Chooser {
 #[derive(Debug)]
 pub(super) struct Choosing {
     host: Host,
-    rule: GuardRule,
+    rule: Rule,
     shared: Arc<Shared>,
     /// What the rule protects, and what is never ended.
     protect: Vec<GroupPattern>,
@@ -224,7 +223,7 @@ pub(super) struct Choosing {
 }
 
 impl Choosing {
-    fn new(host: Host, rule: GuardRule, shared: Arc<Shared>) -> Result<Choosing, Error> {
+    fn new(host: Host, rule: Rule, shared: Arc<Shared>) -> Result<Choosing, Error> {
         let (protect, shelter) = protected(&rule)?;
         Ok(Choosing {
             host,
@@ -372,7 +371,7 @@ fn least(found: &[Candidate]) -> usize {
 ///
 /// # Errors
 /// When there are none.
-pub(crate) fn hierarchy(host: &Host) -> Result<Hierarchy, Error> {
+pub fn hierarchy(host: &Host) -> Result<Hierarchy, Error> {
     Hierarchy::find(host)?.ok_or_else(|| Error::CannotGuard {
         why: "the kernel has no control groups that count memory: nothing can be ended by its \
               group"
@@ -386,7 +385,7 @@ fn is_of_rule(pattern: &str) -> bool {
 }
 
 /// Whether a path names what is never ended, or something below that.
-pub(crate) fn is_never_ended(pattern: &GroupPattern) -> bool {
+pub fn is_never_ended(pattern: &GroupPattern) -> bool {
     let path = pattern.to_string();
     let mut never = NEVER.iter().filter_map(|it| it.parse().ok());
     let is_it = |never: GroupPattern| {
@@ -397,7 +396,7 @@ pub(crate) fn is_never_ended(pattern: &GroupPattern) -> bool {
 }
 
 /// What a rule comes to; none where that cannot be told.
-pub(crate) fn outlook(host: &Host, rule: &GuardRule) -> Option<Outlook> {
+pub fn outlook(host: &Host, rule: &Rule) -> Option<Outlook> {
     let hierarchy = hierarchy(host).ok()?;
     let (protect, shelter) = protected(rule).ok()?;
     let never = AtomicBool::new(false);
@@ -410,7 +409,7 @@ pub(crate) fn outlook(host: &Host, rule: &GuardRule) -> Option<Outlook> {
 
 /// What the rule protects, with what is never ended; and what is protected no further than
 /// `protected_max`.
-fn protected(rule: &GuardRule) -> Result<(Vec<GroupPattern>, Vec<GroupPattern>), Error> {
+fn protected(rule: &Rule) -> Result<(Vec<GroupPattern>, Vec<GroupPattern>), Error> {
     let never = NEVER.iter().map(|it| it.parse());
     let all = rule.protect.iter().cloned().map(Ok).chain(never);
     let shelter = rule.protect_sessions.then(|| SESSION.parse());
@@ -423,7 +422,7 @@ fn protected(rule: &GuardRule) -> Result<(Vec<GroupPattern>, Vec<GroupPattern>),
 
 /// What the rule says of groups, with all that it protects.
 fn selection<'a>(
-    rule: &'a GuardRule,
+    rule: &'a Rule,
     protect: &'a [GroupPattern],
     shelter: &'a [GroupPattern],
 ) -> Selection<'a> {

@@ -5,8 +5,8 @@ use std::sync::mpsc::{sync_channel, Receiver, SyncSender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::GuardEvent;
-use crate::error::Error;
+use super::sentry::{thread, GuardEvent};
+use super::Error;
 
 /// So much waits to be told; what is more is dropped, and counted.
 const WAITING_MAX: usize = 256;
@@ -28,7 +28,7 @@ impl Log {
     /// When the thread cannot be started.
     pub fn start(say: impl FnMut(GuardEvent) + Send + 'static) -> Result<(Log, Lines), Error> {
         let (waiting, told) = sync_channel(WAITING_MAX);
-        let thread = super::thread("guard-log", move || tell(&told, say))?;
+        let thread = thread("guard-log", move || tell(&told, say))?;
         let lines = Lines {
             waiting,
             dropped: 0,

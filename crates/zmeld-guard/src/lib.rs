@@ -1,0 +1,73 @@
+//! Acts before a machine freezes: says that memory is short, and ends what it was told to
+//! end first.
+//!
+//! What counts is how much more programs can take, in RAM, compressed and on drives,
+//! not how much swap is free. Where that is little, or soon gone, `zmeld watch` is told to
+//! do at once what its rules do from time to time. Where it is less still, or where nothing
+//! goes on for want of memory, a control group that the rule names is told to end, by
+//! SIGTERM, then by SIGKILL: the one that grew most within ten seconds.
+//!
+//! From a look to a signal no memory is taken: files stay open, and what is read has
+//! its place. What takes memory, choosing groups and telling what was done, is done
+//! while there is some, or after the signal.
+//!
+//! | module | what belongs there |
+//! |---|---|
+//! | [`rule`] | what is wanted, and how it is read from the configuration |
+//! | `sentry` | the thread that looks and acts |
+//! | `sight` | how much programs can take, and how soon that is gone |
+//! | [`headroom`] | how that is added up |
+//! | `candidate` | a group that may be ended |
+//! | `choice` | which one of them |
+//! | `groups` | those that the rule names, as the machine has them |
+//! | `ending` | one is told to end, killed, and its memory waited for |
+//! | `devices`, `log` | figures of devices, and what is said, each by a thread of its own |
+//! | [`note`] | what it saw and did, for those who ask |
+//! | `open`, `ring` | a file that stays open; a figure of the last ten seconds |
+
+mod candidate;
+mod choice;
+mod devices;
+mod ending;
+mod groups;
+pub mod headroom;
+mod log;
+pub mod note;
+mod open;
+mod ring;
+pub mod rule;
+mod sentry;
+mod sight;
+mod text;
+
+pub use groups::{hierarchy, is_never_ended, outlook};
+pub use note::Guarded;
+pub use rule::Rule;
+pub use sentry::{Guard, GuardEvent, Sentry};
+
+use std::time::{Duration, Instant};
+
+/// Why the machine cannot be guarded.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The guard cannot act.
+    #[error("the guard cannot act: {why}")]
+    CannotGuard {
+        /// Why, with a way out.
+        why: String,
+    },
+    /// The configuration says nothing that can be done.
+    #[error("{0}; zmeld config check says where")]
+    Config(String),
+    /// The groups cannot be looked at.
+    #[error(transparent)]
+    Groups(#[from] zmeld_linux::groups::Error),
+    /// The machine does not say what it is asked for.
+    #[error(transparent)]
+    Host(#[from] zmeld_linux::HostError),
+}
+
+fn is_due(last: Option<Instant>, every: Duration, now: Instant) -> bool {
+    last.is_none_or(|last| now.duration_since(last) >= every)
+}
