@@ -1,27 +1,34 @@
 //! A control group that may be ended: what it takes, and how it is told to end.
+//!
+//! Who looks opens nothing: the files are open already. What has to be opened, lists of
+//! groups that came below it meanwhile, and what the kernel does under a lock that whoever
+//! makes groups holds (`cgroup.kill`), a thread of its own does ([`Ender`]).
 
 use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{sync_channel, SyncSender};
 use std::sync::Arc;
 use std::time::Instant;
 
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
-use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::process::{pidfd_open, pidfd_send_signal, Pid, PidfdFlags, Signal};
+use rustix::process::{pidfd_open, pidfd_send_signal, test_kill_process, Pid, PidfdFlags, Signal};
 use zmeld_linux::groups::{GroupPattern, Hierarchy, Version};
 use zmeld_linux::{counters, Host};
 
-use super::open::OpenFile;
-use super::ring::Ring;
+use crate::choice::Figures;
+use crate::open::{touched, OpenFile};
+use crate::ring::Ring;
+use crate::sentry::thread;
+use crate::Error;
 
 /// Of groups below one, so many lists are open before they are needed.
-const BELOW_MAX: usize = 4;
+const BELOW_MAX: usize = 16;
 /// No more groups are gone through below one, nor deeper ones.
 const BELOW_ALL: usize = 32 << 10;
 const BELOW_DEPTH: usize = 128;
@@ -29,8 +36,10 @@ const BELOW_DEPTH: usize = 128;
 const TOLD_MAX: usize = 128;
 /// Fewer processes than this can be told one by one.
 const MANY: u64 = 64;
-/// A path to a process's group is no longer, the host's root included.
-const PATH_MAX: usize = 512;
+/// So many processes are held before it is looked once more who is in the group.
+const HELD_MAX: usize = 32;
+/// So many groups wait to be ended by another thread.
+const ASKED_MAX: usize = 64;
 
 /// What a group takes.
 #[derive(Debug, Clone, Copy, Default)]
@@ -49,11 +58,113 @@ impl Taken {
 
 /// What is left alone of a group that is ended, with what is below it.
 #[derive(Debug)]
-pub(super) struct Spared {
+pub(crate) struct Spared {
     /// By its name,
     pub patterns: Vec<GroupPattern>,
     /// or by its path.
     pub groups: HashSet<PathBuf>,
+}
+
+/// Where a group is, and how all of it is reached.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub directory: PathBuf,
+    host: Host,
+    hierarchy: Hierarchy,
+    /// Set where some of it may have to be.
+    spared: Option<Arc<Spared>>,
+    /// What kills all of it at once (`cgroup.kill`, Linux 5.14, version 2).
+    kill: Option<File>,
+    /// Another thread is to kill it, and has not begun.
+    is_asked: AtomicBool,
+}
+
+impl Place {
+    /// Goes through it and the groups below it, as long as `take` says true, without those
+    /// that are spared; whether it did to the end.
+    fn walk(&self, group: &Path, depth: usize, take: &mut dyn FnMut(&Path) -> bool) -> bool {
+        let is_spared = self.spared.as_ref().is_some_and(|spared| {
+            let shown = self.hierarchy.shown(group);
+            spared.groups.contains(group) || spared.patterns.iter().any(|it| it.matches(&shown))
+        });
+        if is_spared {
+            return true;
+        }
+        let mut goes_on = take(group);
+        if goes_on && depth < BELOW_DEPTH {
+            // One that is gone has none.
+            let _ = self.host.each_folder(group, &mut |name| {
+                goes_on = self.walk(&group.join(name), depth + 1, take);
+                goes_on
+            });
+        }
+        goes_on
+    }
+
+    /// Sends a signal to all that is in it and below it by now.
+    fn signal(&self, signal: Signal, buffer: &mut [u8]) {
+        let whole = self.kill.as_ref().filter(|_| signal == Signal::KILL);
+        if whole.is_some_and(|file| file.write_at(b"1", 0).is_ok()) {
+            return;
+        }
+        let mut groups = 0;
+        self.walk(&self.directory, 0, &mut |group| {
+            if let Some(list) = OpenFile::open(&self.host, group.join("cgroup.procs")) {
+                signal_listed(
+                    |buffer| list.read(buffer),
+                    Some(signal),
+                    buffer,
+                    &mut |_| (),
+                );
+            }
+            groups += 1;
+            groups < BELOW_ALL
+        });
+    }
+}
+
+/// Who does what the one that looks may not.
+#[derive(Debug)]
+pub(crate) enum Ender {
+    /// Whoever asks, at once.
+    Here(Vec<u8>),
+    /// A thread of ordinary priority.
+    Thread(SyncSender<(Arc<Place>, Signal)>),
+}
+
+impl Ender {
+    pub fn here() -> Ender {
+        Ender::Here(touched())
+    }
+
+    /// # Errors
+    /// When the thread cannot be started.
+    pub fn start() -> Result<Ender, Error> {
+        let (ask, asked) = sync_channel::<(Arc<Place>, Signal)>(ASKED_MAX);
+        let mut buffer = touched();
+        thread("guard-end", move || {
+            let _ = rustix::process::setpriority_process(None, -20);
+            for (place, signal) in asked {
+                place.is_asked.store(false, Ordering::Relaxed);
+                place.signal(signal, &mut buffer);
+            }
+        })?;
+        Ok(Ender::Thread(ask))
+    }
+
+    fn ask(&mut self, place: &Arc<Place>, signal: Signal) {
+        match self {
+            Ender::Here(buffer) => place.signal(signal, buffer),
+            // Where too many wait, it is asked again at the next look.
+            Ender::Thread(ask) => {
+                if !place.is_asked.swap(true, Ordering::Relaxed)
+                    && ask.try_send((Arc::clone(place), signal)).is_err()
+                {
+                    place.is_asked.store(false, Ordering::Relaxed);
+                }
+            }
+        }
+    }
 }
 
 /// Processes that were told to end, and whether they are all that were.
@@ -65,21 +176,18 @@ struct Told {
 
 /// A group that may be ended.
 #[derive(Debug)]
-pub(super) struct Candidate {
+pub(crate) struct Candidate {
     /// Its path from the root of its hierarchy on.
-    pub shown: String,
+    pub shown: Arc<str>,
+    pub place: Arc<Place>,
     /// The place in the rule's `end` of what names it.
     pub rank: usize,
-    pub directory: PathBuf,
     /// The place of its owner, as groups were chosen last.
     pub owner: usize,
     /// Not all that its owner has is seen.
     pub is_unclear: bool,
     /// It is protected by its owner's own means.
     pub is_sheltered: bool,
-    hierarchy: Hierarchy,
-    /// Set where some of it may have to be.
-    spared: Option<Arc<Spared>>,
     stat: OpenFile,
     swap: Option<OpenFile>,
     /// The lists of its processes, and of those in groups below.
@@ -88,10 +196,6 @@ pub(super) struct Candidate {
     /// Whether there is any process in it or below it (version 2).
     events: Option<OpenFile>,
     told: Told,
-    /// As the kernel names it, of a process that is in it.
-    kernel_path: Vec<u8>,
-    /// What kills all of it at once (`cgroup.kill`, Linux 5.14, version 2).
-    kill: Option<File>,
     taken: Ring<u64>,
     now: Taken,
     /// How much more that is than at the last look.
@@ -117,82 +221,48 @@ impl Candidate {
             it.patterns.iter().any(is_name)
                 || it.groups.iter().any(|group| group.starts_with(directory))
         });
-        let mut candidate = Candidate {
-            shown: hierarchy.shown(directory),
-            rank,
+        let kill = host.path(directory.join("cgroup.kill"));
+        let kill = OpenOptions::new().write(true).open(kill).ok();
+        let place = Place {
             directory: directory.to_path_buf(),
-            owner: 0,
-            is_unclear: false,
-            is_sheltered: false,
+            host: host.clone(),
             hierarchy: hierarchy.clone(),
-            stat: file("memory.stat")?,
-            swap: file("memory.swap.current"),
-            members: Vec::new(),
-            has_more_below: false,
-            events: file("cgroup.events"),
-            told: Told {
-                processes: Vec::with_capacity(TOLD_MAX),
-                are_all: true,
-            },
-            kernel_path: hierarchy
-                .kernel_path(directory)
-                .as_os_str()
-                .as_bytes()
-                .to_vec(),
-            kill: OpenOptions::new()
-                .write(true)
-                .open(host.path(directory.join("cgroup.kill")))
-                .ok()
-                .filter(|_| spared.is_none()),
+            kill: kill.filter(|_| spared.is_none()),
             spared,
-            taken: Ring::new(),
-            now: Taken::default(),
-            took_bytes: 0,
-            processes: Ring::new(),
-            count: 0,
+            is_asked: AtomicBool::new(false),
         };
-        candidate.follow(host);
-        (!candidate.members.is_empty()).then_some(candidate)
-    }
-
-    /// Opens the lists of processes of the groups that are below it by now, so many.
-    fn follow(&mut self, host: &Host) {
+        // The lists of the groups that are below it by now, so many.
         let mut members = Vec::with_capacity(BELOW_MAX);
-        self.has_more_below = !self.walk(host, &self.directory, 0, &mut |group| {
+        let is_all = place.walk(directory, 0, &mut |group| {
             let is_one_more = members.len() == BELOW_MAX;
             if !is_one_more {
                 members.extend(OpenFile::open(host, group.join("cgroup.procs")));
             }
             !is_one_more
         });
-        self.members = members;
-    }
-
-    /// Goes through a group and those below it, as long as `take` says true, without those
-    /// that are spared; whether it did to the end.
-    fn walk(
-        &self,
-        host: &Host,
-        group: &Path,
-        depth: usize,
-        take: &mut dyn FnMut(&Path) -> bool,
-    ) -> bool {
-        let is_spared = self.spared.as_ref().is_some_and(|spared| {
-            let shown = self.hierarchy.shown(group);
-            spared.groups.contains(group) || spared.patterns.iter().any(|it| it.matches(&shown))
-        });
-        if is_spared {
-            return true;
-        }
-        let mut goes_on = take(group);
-        if goes_on && depth < BELOW_DEPTH {
-            // One that is gone has none.
-            let _ = host.each_folder(group, &mut |name| {
-                goes_on = self.walk(host, &group.join(name), depth + 1, take);
-                goes_on
-            });
-        }
-        goes_on
+        let candidate = Candidate {
+            shown: hierarchy.shown(directory).into(),
+            place: Arc::new(place),
+            rank,
+            owner: 0,
+            is_unclear: false,
+            is_sheltered: false,
+            stat: file("memory.stat")?,
+            swap: file("memory.swap.current"),
+            members,
+            has_more_below: !is_all,
+            events: file("cgroup.events"),
+            told: Told {
+                processes: Vec::with_capacity(TOLD_MAX),
+                are_all: true,
+            },
+            taken: Ring::new(),
+            now: Taken::default(),
+            took_bytes: 0,
+            processes: Ring::new(),
+            count: 0,
+        };
+        (!candidate.members.is_empty()).then_some(candidate)
     }
 
     /// What is known of it under that name already.
@@ -211,7 +281,7 @@ impl Candidate {
     pub fn look(&mut self, now: Instant, buffer: &mut [u8]) {
         let before = self.now.bytes();
         // One that is gone, or empty, gives nothing back.
-        self.now = match self.seems_empty(buffer) {
+        self.now = match self.is_empty(buffer) {
             Some(true) => Taken::default(),
             _ => self.read(buffer).unwrap_or_default(),
         };
@@ -230,20 +300,24 @@ impl Candidate {
         self.taken.keep(then, 0);
     }
 
-    /// How much more it takes than at the look before the last one.
-    pub fn took_bytes(&self) -> u64 {
-        self.took_bytes
+    /// What it is chosen by.
+    pub fn figures(&self, now: Instant) -> Figures {
+        Figures {
+            rank: self.rank,
+            bytes: self.now.held_bytes,
+            all_bytes: self.now.bytes(),
+            grew_bytes: self.grew_bytes(now),
+            took_bytes: self.took_bytes,
+            owner: self.owner,
+            is_unclear: self.is_unclear,
+            is_sheltered: self.is_sheltered,
+        }
     }
 
     /// In RAM and in swap, without files in memory and the page cache: what comes back
     /// when it ends.
     pub fn bytes(&self) -> u64 {
         self.now.held_bytes
-    }
-
-    /// The same with files in memory.
-    pub fn all_bytes(&self) -> u64 {
-        self.now.bytes()
     }
 
     /// How much more it takes than ten seconds ago, files in memory (tmpfs) included: who
@@ -259,7 +333,7 @@ impl Candidate {
             let counted = counters::parse(stat).filter(|(name, _)| names.contains(name));
             counted.fold(0, |sum, (_, bytes)| sum.saturating_add(bytes))
         };
-        if self.hierarchy.version == Version::One {
+        if self.place.hierarchy.version == Version::One {
             return Some(Taken {
                 held_bytes: sum(&["total_rss", "total_swap"]),
                 shared_bytes: sum(&["total_shmem"]),
@@ -285,37 +359,28 @@ impl Candidate {
 
     /// Whether it has ended: nothing is in it or below it, or all that were told have gone,
     /// and what is there now was begun since.
-    pub fn has_ended(&self, host: &Host, buffer: &mut [u8]) -> bool {
-        let told = &self.told.processes;
-        let is_whole = self.told.are_all && !told.is_empty();
-        if is_whole && told.iter().all(has_gone) {
+    pub fn has_ended(&self, buffer: &mut [u8]) -> bool {
+        let is_empty = self.is_empty(buffer);
+        let mut told = self.told.processes.iter();
+        let are_gone = self.told.are_all && told.len() > 0 && told.all(has_gone);
+        match is_empty {
+            Some(true) => true,
+            Some(false) if !are_gone => false,
             // One that leaves its memory to a child has not.
-            let left = self.read(buffer).map_or(0, |it| it.held_bytes);
-            if left < self.now.held_bytes / 2 {
-                return true;
-            }
+            _ => self.read(buffer).map_or(0, |it| it.held_bytes) < self.now.held_bytes / 2,
         }
-        self.is_empty(host, buffer)
     }
 
-    /// Whether no process is in it or below it.
-    pub fn is_empty(&self, host: &Host, buffer: &mut [u8]) -> bool {
-        self.seems_empty(buffer).unwrap_or_else(|| {
-            self.walk(host, &self.directory, 0, &mut |group| {
-                OpenFile::open(host, group.join("cgroup.procs"))
-                    .is_none_or(|list| is_list_empty(&list, buffer))
-            })
-        })
-    }
-
-    /// The same by what is open already; none where that does not tell.
-    fn seems_empty(&self, buffer: &mut [u8]) -> Option<bool> {
-        let is_all = !self.has_more_below;
-        let events = self.events.as_ref().filter(|_| self.spared.is_none());
+    /// Whether no process is in it or below it; none where what is open does not tell.
+    pub fn is_empty(&self, buffer: &mut [u8]) -> Option<bool> {
+        let events = self.events.as_ref().filter(|_| self.place.spared.is_none());
         let Some(events) = events else {
             let mut lists = self.members.iter();
-            let is_empty = lists.all(|list| is_list_empty(list, buffer));
-            return (is_all || !is_empty).then_some(is_empty);
+            let is_empty = lists.all(|list| match list.read(buffer) {
+                Ok(text) => text.trim().is_empty(),
+                Err(err) => is_removed(&err),
+            });
+            return (!self.has_more_below || !is_empty).then_some(is_empty);
         };
         Some(match events.read(buffer) {
             Ok(text) => counters::value(text, "populated") == Some(0),
@@ -323,13 +388,12 @@ impl Candidate {
         })
     }
 
-    /// How many processes it has, where those have doubled since it was first looked at, or
-    /// within ten seconds: by telling each of them to end they are not ended, nor is there
-    /// time for it.
-    pub fn multiplies(&self, now: Instant) -> Option<u64> {
-        let (_, before) = self.processes.oldest(now)?;
-        let multiply = self.count >= MANY && self.count / 2 >= before;
-        (multiply && self.kill.is_some()).then_some(self.count)
+    /// Whether its processes have doubled since it was first looked at, or within ten
+    /// seconds: by telling each of them to end they are not ended, nor is there time for it.
+    pub fn multiplies(&self, now: Instant) -> bool {
+        let before = self.processes.oldest(now);
+        let doubled = before.is_some_and(|(_, before)| self.count / 2 >= before);
+        self.count >= MANY && doubled && self.place.kill.is_some()
     }
 
     /// How many processes it had at the last look, as far as they are followed.
@@ -337,138 +401,102 @@ impl Candidate {
         self.count
     }
 
-    /// Tells all of its processes to end, and how many those are.
-    pub fn tell(&mut self, host: &Host, buffer: &mut [u8]) -> usize {
-        match self.has_more_below {
-            true => self.signal_all(host, Signal::TERM, buffer),
-            false => self.signal(host, Signal::TERM, buffer),
+    /// Tells all of its processes to end, and how many of those are known.
+    pub fn tell(&mut self, ender: &mut Ender, buffer: &mut [u8]) -> u64 {
+        if self.has_more_below {
+            ender.ask(&self.place, Signal::TERM);
+            self.told.are_all = false;
         }
+        self.signal(Some(Signal::TERM), buffer)
     }
 
-    /// Kills all of it. Where the kernel cannot do that at once, the groups that came
-    /// below it meanwhile are looked for, which takes memory.
-    pub fn kill(&mut self, host: &Host, buffer: &mut [u8]) {
-        let whole = self.kill.as_ref().map(|file| file.write_at(b"1", 0));
-        if !matches!(whole, Some(Ok(_))) {
-            self.signal_all(host, Signal::KILL, buffer);
+    /// Kills all of it; once more, where it was asked for and somebody is there still, each
+    /// that is known.
+    pub fn kill(&mut self, ender: &mut Ender, is_again: bool, buffer: &mut [u8]) {
+        if is_again || self.place.kill.is_none() {
+            self.signal(Some(Signal::KILL), buffer);
         }
-    }
-
-    /// Nothing but its emptiness tells that it has ended.
-    pub fn ends_when_empty(&mut self) {
+        if self.place.kill.is_some() || self.has_more_below {
+            ender.ask(&self.place, Signal::KILL);
+        }
+        // Nothing but its emptiness tells that it has ended.
         self.told.are_all = false;
     }
 
-    /// Those in all groups that are below it by now, too, one list at a time.
-    fn signal_all(&mut self, host: &Host, signal: Signal, buffer: &mut [u8]) -> usize {
-        let mut told = std::mem::take(&mut self.told);
-        let (mut sent, mut groups) = (0, 0);
-        let is_all = self.walk(host, &self.directory, 0, &mut |group| {
-            if let Some(list) = OpenFile::open(host, group.join("cgroup.procs")) {
-                sent += self.signal_list(host, &list, signal, buffer, &mut told);
-            }
-            groups += 1;
-            groups < BELOW_ALL
-        });
-        told.are_all &= is_all;
-        self.told = told;
-        sent
+    /// Goes the way to a signal once, without one, so that its pages are there.
+    pub fn rehearse(&mut self, buffer: &mut [u8]) {
+        self.signal(None, buffer);
     }
 
-    fn signal(&mut self, host: &Host, signal: Signal, buffer: &mut [u8]) -> usize {
-        let mut told = std::mem::take(&mut self.told);
-        let lists = self.members.iter();
-        let sent = lists
-            .map(|list| self.signal_list(host, list, signal, buffer, &mut told))
-            .sum();
-        self.told = told;
-        sent
-    }
-
-    /// Those of one list; `told` keeps the first of them.
-    fn signal_list(
-        &self,
-        host: &Host,
-        list: &OpenFile,
-        signal: Signal,
-        buffer: &mut [u8],
-        told: &mut Told,
-    ) -> usize {
-        let own = rustix::process::getpid();
-        let mut sent = 0;
-        let Ok(text) = list.read(buffer) else {
-            return 0;
+    fn signal(&mut self, signal: Option<Signal>, buffer: &mut [u8]) -> u64 {
+        let Candidate { members, told, .. } = self;
+        let mut keep = |process| match told.processes.len() < TOLD_MAX {
+            _ if signal.is_none() => {}
+            true => told.processes.push(process),
+            false => told.are_all = false,
         };
-        // A list that is longer than the buffer may end within a number.
-        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-        for pid in whole.lines().filter_map(|line| line.parse::<i32>().ok()) {
-            let Some(pid) = Pid::from_raw(pid) else {
+        let members = members.iter();
+        members
+            .map(|list| signal_listed(|buffer| list.read(buffer), signal, buffer, &mut keep))
+            .sum()
+    }
+}
+
+/// Sends a signal to each process of a list, or none. Each is held by its descriptor first,
+/// and looked for in the list again then, so that it is this one that gets the signal and none
+/// that has its number by now. `keep` gets those that were told.
+fn signal_listed(
+    mut read: impl for<'a> FnMut(&'a mut [u8]) -> io::Result<&'a str>,
+    signal: Option<Signal>,
+    buffer: &mut [u8],
+    keep: &mut dyn FnMut(OwnedFd),
+) -> u64 {
+    let own = rustix::process::getpid();
+    let (first, second) = buffer.split_at_mut(buffer.len() / 2);
+    let Ok(text) = read(first) else {
+        return 0;
+    };
+    let mut pids = pids(text).filter(|pid| *pid != own && !pid.is_init());
+    let mut sent = 0;
+    loop {
+        let mut held: [Option<(Pid, OwnedFd)>; HELD_MAX] = [const { None }; HELD_MAX];
+        let mut count = 0;
+        for pid in pids.by_ref().take(HELD_MAX) {
+            count += 1;
+            let process = pidfd_open(pid, PidfdFlags::empty()).ok();
+            held[count - 1] = process.map(|process| (pid, process));
+        }
+        if count == 0 {
+            return sent;
+        }
+        let Ok(text) = read(second) else {
+            return sent;
+        };
+        for pid in self::pids(text) {
+            let is_it = |it: &&mut Option<(Pid, OwnedFd)>| {
+                it.as_ref().is_some_and(|(held, _)| *held == pid)
+            };
+            let Some((_, process)) = held.iter_mut().find(is_it).and_then(Option::take) else {
                 continue;
             };
-            if pid == own || pid.is_init() {
-                continue;
-            }
-            if let Some(process) = self.send(host, pid, signal) {
+            let result = match signal {
+                Some(signal) => pidfd_send_signal(&process, signal),
+                None => test_kill_process(pid),
+            };
+            if result.is_ok() {
                 sent += 1;
-                match told.processes.len() < TOLD_MAX {
-                    true => told.processes.push(process),
-                    false => told.are_all = false,
-                }
+                keep(process);
             }
         }
-        sent
     }
+}
 
-    /// The process is held first and looked at then, so that it is this one that gets
-    /// the signal and none that has its number by now.
-    fn send(&self, host: &Host, pid: Pid, signal: Signal) -> Option<OwnedFd> {
-        let process = pidfd_open(pid, PidfdFlags::empty()).ok()?;
-        let is_told = self.has(host, pid) && pidfd_send_signal(&process, signal).is_ok();
-        is_told.then_some(process)
-    }
-
-    /// Goes the way to a signal once, without one, so that its pages are there.
-    pub fn rehearse(&self, host: &Host) {
-        let own = rustix::process::getpid();
-        if pidfd_open(own, PidfdFlags::empty()).is_ok() {
-            self.has(host, own);
-        }
-    }
-
-    /// Whether a process is in it, or in a group below it.
-    fn has(&self, host: &Host, pid: Pid) -> bool {
-        let mut path = [0_u8; PATH_MAX];
-        let mut rest = &mut path[..];
-        let root = host.root().as_os_str().as_bytes();
-        let number = pid.as_raw_nonzero();
-        let written = rest
-            .write_all(root)
-            .and_then(|()| write!(rest, "/proc/{number}/cgroup"));
-        let left = rest.len();
-        if written.is_err() {
-            return false;
-        }
-        let path = &path[..PATH_MAX - left];
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        let Ok(file) = rustix::fs::open(path, flags, Mode::empty()) else {
-            return false;
-        };
-        // A path of a group is no longer than that, and the lines of version 1 are few.
-        let mut text = [0_u8; 8192];
-        let mut length = 0;
-        while length < text.len() {
-            match rustix::io::read(&file, &mut text[length..]) {
-                Ok(0) => break,
-                Ok(more) => length += more,
-                Err(_) => return false,
-            }
-        }
-        text[..length].split(|byte| *byte == b'\n').any(|line| {
-            let path = self.hierarchy.version.path_of(line);
-            path.and_then(|path| path.strip_prefix(self.kernel_path.as_slice()))
-                .is_some_and(|below| below.is_empty() || below.starts_with(b"/"))
-        })
-    }
+/// The processes of a list; one that is longer than its buffer may end within a number.
+fn pids(text: &str) -> impl Iterator<Item = Pid> + '_ {
+    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+    whole
+        .lines()
+        .filter_map(|line| Pid::from_raw(line.parse().ok()?))
 }
 
 /// Whether a process has ended: its descriptor can be read then.
@@ -477,14 +505,40 @@ fn has_gone(process: &OwnedFd) -> bool {
     poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }
 
-fn is_list_empty(list: &OpenFile, buffer: &mut [u8]) -> bool {
-    match list.read(buffer) {
-        Ok(text) => text.trim().is_empty(),
-        Err(err) => is_removed(&err),
-    }
-}
-
 /// Whether the group that an open file is of was removed.
 fn is_removed(err: &io::Error) -> bool {
     err.raw_os_error() == Some(Errno::NODEV.raw_os_error())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn a_process_that_is_elsewhere_by_now_is_left() {
+        let start = || Command::new("sleep").arg("1000").spawn().unwrap();
+        let (mut member, mut other) = (start(), start());
+        let lists = [
+            format!("{}\n{}\n", member.id(), other.id()),
+            format!("{}\n", member.id()),
+        ];
+        let mut lists = lists.iter();
+        let sent = signal_listed(
+            |buffer| {
+                let list = lists.next().unwrap().as_bytes();
+                buffer[..list.len()].copy_from_slice(list);
+                Ok(std::str::from_utf8(&buffer[..list.len()]).unwrap())
+            },
+            Some(Signal::TERM),
+            &mut touched(),
+            &mut |_| (),
+        );
+        assert_eq!(sent, 1);
+        assert!(!member.wait().unwrap().success());
+        assert!(other.try_wait().unwrap().is_none());
+        other.kill().unwrap();
+        other.wait().unwrap();
+    }
 }

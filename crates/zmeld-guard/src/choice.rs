@@ -1,10 +1,6 @@
-//! Which group is ended.
+//! Which groups are ended.
 
-use std::time::Instant;
-
-use super::candidate::Candidate;
-
-/// A group has grown where it takes this share of RAM more than ten seconds ago,
+/// Groups have grown where they take this share of RAM more than ten seconds ago,
 const GREW: f64 = 0.01;
 /// and no less nor more than this: less is no growth, more one on any machine.
 const GREW_BYTES_MIN: u64 = 8 << 20;
@@ -12,7 +8,7 @@ const GREW_BYTES_MAX: u64 = 128 << 20;
 
 /// Why one has to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Cause {
+pub(crate) enum Cause {
     /// Programs can take no more.
     NoRoom,
     /// Before a group has ended they can take no more.
@@ -23,96 +19,110 @@ pub(super) enum Cause {
 
 /// What it is chosen by.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Choice {
+pub(crate) struct Choice {
     pub cause: Cause,
+    /// Nothing is ended that does not grow.
+    pub only_grown: bool,
     /// All RAM.
     pub total_bytes: u64,
     /// So much each owner can protect by his own means.
     pub sheltered_max: u64,
+    /// What has to come back.
+    pub missing_bytes: u64,
+    /// How much less programs could take than at the last look.
+    pub went_bytes: u64,
 }
 
 /// What is known of a group.
-#[derive(Debug, Clone, Copy)]
-struct Figures {
-    rank: usize,
-    bytes: u64,
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Figures {
+    pub rank: usize,
+    pub bytes: u64,
     /// With files in memory.
-    all_bytes: u64,
-    grew_bytes: u64,
-    took_bytes: u64,
-    owner: usize,
+    pub all_bytes: u64,
+    pub grew_bytes: u64,
+    pub took_bytes: u64,
+    pub owner: usize,
     /// Not all that its owner has is seen.
-    is_unclear: bool,
+    pub is_unclear: bool,
     /// It is protected by its owner's own means.
-    is_sheltered: bool,
+    pub is_sheltered: bool,
 }
 
-/// The place of the one that is ended: the one that grew most; where memory goes too fast,
-/// of those that took half of the `went_bytes` since the last look. Where none grew enough
-/// by itself, the one that grew most if all of them together did. Where they did not, and
-/// programs can take no more, the largest of those that the rule names first; of those
-/// whose owner hides some, where any do.
+/// Which are ended, by their places, in `chosen`, of which no more are wanted than there is
+/// room for.
 ///
-/// In place of one that its owner protects by his own means, the largest that he does not.
-pub(super) fn choose(
-    candidates: &[Candidate],
-    choice: Choice,
-    went_bytes: u64,
-    now: Instant,
-) -> Option<usize> {
-    let figures = candidates.iter().map(|it| Figures {
-        rank: it.rank,
-        bytes: it.bytes(),
-        all_bytes: it.all_bytes(),
-        grew_bytes: it.grew_bytes(now),
-        took_bytes: it.took_bytes(),
-        owner: it.owner,
-        is_unclear: it.is_unclear,
-        is_sheltered: it.is_sheltered,
-    });
-    // What goes fast may go elsewhere: who takes it has half of it at least.
-    let takes = |it: &Figures| choice.cause != Cause::TooSoon || it.took_bytes >= went_bytes / 2;
-    chosen(figures, choice, takes)
-}
-
-fn chosen(
-    figures: impl Iterator<Item = Figures> + Clone,
-    choice: Choice,
-    takes: impl Fn(&Figures) -> bool,
-) -> Option<usize> {
+/// Where all of them together grew: the one that grew most, and those that grew half as much
+/// at least, until what they hold covers what is missing. Where memory goes too fast, only if
+/// they took half of what went since the last look: it may go elsewhere. In place of one that
+/// its owner protects by his own means, the largest that he does not.
+///
+/// Where nothing grew, and programs can take no more, the largest of those that the rule
+/// names first; of those whose owner hides some, where any do.
+pub(crate) fn choose(all: &[Figures], choice: &Choice, chosen: &mut Vec<usize>) {
+    chosen.clear();
     let least = (choice.total_bytes as f64 * GREW) as u64;
     let least = least.clamp(GREW_BYTES_MIN, GREW_BYTES_MAX);
-    // No more than its owner may protect.
-    let is_kept = |it: &Figures| {
-        let all = figures.clone();
-        let own = all.filter(|other| other.owner == it.owner && other.is_sheltered);
-        it.is_sheltered && own.map(|other| other.all_bytes).sum::<u64>() <= choice.sheltered_max
+    let most = all.iter().map(|it| it.grew_bytes).max().unwrap_or(0);
+    let grown = || {
+        all.iter()
+            .filter(|it| it.grew_bytes >= most / 2 && most > 0)
     };
-    let all = || figures.clone().enumerate();
-    let free = || all().filter(|(_, it)| !is_kept(it));
-    let together = figures.clone().map(|it| it.grew_bytes).sum::<u64>();
-    let is_enough = |it: &Figures| match choice.cause {
-        Cause::TooSoon => it.grew_bytes >= least,
-        Cause::NoRoom | Cause::Stalled => together >= least,
-    };
-    let grown = all().filter(|(_, it)| takes(it));
-    let grown = grown.max_by_key(|(_, it)| it.grew_bytes);
-    if let Some((at, grown)) = grown.filter(|(_, it)| is_enough(it)) {
-        if !is_kept(&grown) {
-            return Some(at);
+    let grew: u64 = grown().map(|it| it.grew_bytes).sum();
+    let took: u64 = grown().map(|it| it.took_bytes).sum();
+    let is_theirs = choice.cause != Cause::TooSoon || took >= choice.went_bytes / 2;
+    if grew >= least {
+        if is_theirs {
+            choose_grown(all, most / 2, choice, chosen);
         }
-        let own = free().filter(|(_, it)| it.owner == grown.owner && it.bytes > 0);
-        let others = free().filter(|(_, it)| it.grew_bytes >= least && takes(it));
-        let other = own.max_by_key(|(_, it)| it.bytes);
-        let other = other.or_else(|| others.max_by_key(|(_, it)| it.grew_bytes));
-        return other.map(|(at, _)| at);
+        return;
     }
-    if choice.cause != Cause::NoRoom {
-        return None;
+    if choice.cause != Cause::NoRoom || choice.only_grown {
+        return;
     }
-    let held = free().filter(|(_, it)| it.bytes > 0);
+    let held = all.iter().enumerate().filter(|(_, it)| it.bytes > 0);
+    let free = held.filter(|(_, it)| !is_kept(all, it, choice));
     let first = |it: &Figures| (!it.is_unclear, it.rank, std::cmp::Reverse(it.bytes));
-    held.min_by_key(|(_, it)| first(it)).map(|(at, _)| at)
+    chosen.extend(free.min_by_key(|(_, it)| first(it)).map(|(at, _)| at));
+}
+
+/// Those that grew by so much, or what their owners have in their place.
+fn choose_grown(all: &[Figures], least: u64, choice: &Choice, chosen: &mut Vec<usize>) {
+    let (mut covered, mut below) = (0, u64::MAX);
+    let mut last = None;
+    while chosen.len() < chosen.capacity() && (chosen.is_empty() || covered < choice.missing_bytes)
+    {
+        // The next by growth, of equal ones by place.
+        let rest = all.iter().enumerate().filter(|(at, it)| {
+            let is_behind = it.grew_bytes < below || (it.grew_bytes == below && Some(*at) > last);
+            is_behind && it.grew_bytes >= least
+        });
+        let next = rest.max_by_key(|(at, it)| (it.grew_bytes, std::cmp::Reverse(*at)));
+        let Some((at, grown)) = next else { return };
+        (below, last) = (grown.grew_bytes, Some(at));
+        let place = match is_kept(all, grown, choice) {
+            false => Some(at),
+            true => {
+                let own = all.iter().enumerate().filter(|(at, it)| {
+                    it.owner == grown.owner && it.bytes > 0 && !chosen.contains(at)
+                });
+                let free = own.filter(|(_, it)| !is_kept(all, it, choice));
+                free.max_by_key(|(_, it)| it.bytes).map(|(at, _)| at)
+            }
+        };
+        if let Some(at) = place.filter(|at| !chosen.contains(at)) {
+            covered += all[at].bytes;
+            chosen.push(at);
+        }
+    }
+}
+
+/// Whether its owner protects it, and no more than he may.
+fn is_kept(all: &[Figures], it: &Figures, choice: &Choice) -> bool {
+    let own = all
+        .iter()
+        .filter(|other| other.owner == it.owner && other.is_sheltered);
+    it.is_sheltered && own.map(|other| other.all_bytes).sum::<u64>() <= choice.sheltered_max
 }
 
 #[cfg(test)]
@@ -121,112 +131,125 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    fn figures(all: &[(usize, u64, u64)]) -> impl Iterator<Item = Figures> + Clone + '_ {
-        all.iter().map(|(rank, bytes, grew)| Figures {
-            rank: *rank,
-            bytes: bytes * MIB,
-            grew_bytes: grew * MIB,
-            all_bytes: bytes * MIB,
-            took_bytes: grew * MIB / 10,
-            owner: 0,
-            is_unclear: false,
-            is_sheltered: false,
-        })
-    }
+    /// Machines of 1,024 MiB, each with why something has to end, what is missing and what
+    /// went, and whether only what grows may be ended; then a line a group: its name, its
+    /// owner, its rank, what it holds, how much it grew and took since the last look, all in
+    /// MiB; what it is besides; and `ended` by its turn.
+    const MACHINES: &str = "
+the one that grew most goes, whatever is named first and is largest: NoRoom 30 10
+  largest  a 0 900   0  0
+  first    b 0 100  50  5
+  grew     c 2 300 180 18  ended 1
+  less     d 3 400  79  8
 
-    fn choice(cause: Cause, total_bytes: u64) -> Choice {
-        Choice {
-            cause,
-            total_bytes,
-            sheltered_max: total_bytes / 4,
+the same where memory goes too fast: TooSoon 30 20
+  grew     a 1 300 180 18  ended 1
+  less     b 0 900  50  0
+
+what goes fast may go elsewhere: TooSoon 30 60
+  grew     a 0 300  80 10
+
+where nothing goes on, too: Stalled 30 0
+  still    a 0 900   0  0
+  grew     b 1 300  80  8  ended 1
+
+where none grew the first named goes: NoRoom 30 0
+  larger   a 1 900   5  0
+  first    b 0 300   4  0  ended 1
+  smaller  c 0 100   0  0
+  empty    d 0   0   0  0
+
+and nothing where programs could take more: Stalled 30 0
+  larger   a 0 900   5  0
+
+nor while what was ended gave nothing back, or tmpfs has it: NoRoom 30 0 only-grown
+  larger   a 0 900   5  0
+
+many that grow by little each go together, what holds still stays: NoRoom 35 0
+  still    a 0 500   0  0
+  a-little b 0 400   1  0
+  one      c 1  12   4  0  ended 2
+  two      c 1  12   4  0  ended 3
+  three    d 1  12   5  0  ended 1
+  four     e 1  12   3  0
+
+until what they hold covers what is missing: NoRoom 100 0
+  one      a 1  40  10  0  ended 2
+  two      b 1  40  11  0  ended 1
+  three    c 1  40   9  0  ended 3
+  four     d 1  40   8  0
+
+the one that grows most is enough where it holds enough: NoRoom 100 0
+  large    a 1 200  90  0  ended 1
+  other    b 1 100  80  0
+
+a little is no growth: NoRoom 30 0
+  grew     a 1  48   7  0
+  first    b 0 100   0  0  ended 1
+
+where none grew it is one of the owner who hides some: NoRoom 30 0
+  largest  a 0 900   0  0
+  hides    b 1 100   0  0  unclear ended 1
+
+what its owner protects is ended in nobody else's place: NoRoom 30 0
+  hider    a 0 200 150 15  sheltered
+  own      a 1  20   0  0  ended 1
+  other    b 0 400   0  0
+
+not even where he has nothing else: NoRoom 30 0
+  hider    a 0 200 150 15  sheltered
+  other    b 0 400   0  0
+
+more than a quarter of RAM is protected no more: NoRoom 30 0
+  hider    a 0 300 150 15  sheltered ended 1
+  own      a 1  20   0  0
+";
+
+    #[test]
+    fn on_each_machine_those_are_ended_that_it_says() {
+        let mut count = 0;
+        for machine in MACHINES.trim().split("\n\n") {
+            let mut lines = machine.lines();
+            let (name, given) = lines.next().unwrap().split_once(": ").unwrap();
+            let given: Vec<&str> = given.split_whitespace().collect();
+            let choice = Choice {
+                cause: match given[0] {
+                    "NoRoom" => Cause::NoRoom,
+                    "TooSoon" => Cause::TooSoon,
+                    _ => Cause::Stalled,
+                },
+                only_grown: given.contains(&"only-grown"),
+                total_bytes: 1024 * MIB,
+                sheltered_max: 256 * MIB,
+                missing_bytes: given[1].parse::<u64>().unwrap() * MIB,
+                went_bytes: given[2].parse::<u64>().unwrap() * MIB,
+            };
+            let mut all = Vec::new();
+            let mut expected = Vec::new();
+            for (place, line) in lines.enumerate() {
+                let words: Vec<&str> = line.split_whitespace().collect();
+                let mib = |at: usize| words[at].parse::<u64>().unwrap() * MIB;
+                all.push(Figures {
+                    rank: words[2].parse().unwrap(),
+                    bytes: mib(3),
+                    all_bytes: mib(3),
+                    grew_bytes: mib(4),
+                    took_bytes: mib(5),
+                    owner: words[1].as_bytes()[0].into(),
+                    is_unclear: words.contains(&"unclear"),
+                    is_sheltered: words.contains(&"sheltered"),
+                });
+                if let Some(at) = words.iter().position(|word| *word == "ended") {
+                    expected.push((words[at + 1].parse::<usize>().unwrap(), place));
+                }
+            }
+            expected.sort();
+            let expected: Vec<usize> = expected.into_iter().map(|(_, place)| place).collect();
+            let mut chosen = Vec::with_capacity(8);
+            choose(&all, &choice, &mut chosen);
+            assert_eq!(chosen, expected, "{name}");
+            count += 1;
         }
-    }
-
-    #[test]
-    fn the_one_that_grew_most_goes_whatever_is_named_first_and_is_largest() {
-        let all = [(0, 900, 0), (1, 100, 50), (2, 300, 80), (3, 400, 79)];
-        for cause in [Cause::NoRoom, Cause::TooSoon, Cause::Stalled] {
-            assert_eq!(
-                chosen(figures(&all), choice(cause, 1024 * MIB), |_| true),
-                Some(2)
-            );
-        }
-    }
-
-    #[test]
-    fn where_none_grew_the_first_named_goes_and_nothing_that_waits_only() {
-        // 10 MiB together are less than 1 % of RAM.
-        let all = [(1, 900, 5), (0, 100, 0), (0, 300, 5), (0, 0, 0)];
-        assert_eq!(
-            chosen(figures(&all), choice(Cause::NoRoom, 1024 * MIB), |_| true),
-            Some(2)
-        );
-        for cause in [Cause::TooSoon, Cause::Stalled] {
-            assert_eq!(
-                chosen(figures(&all), choice(cause, 1024 * MIB), |_| true),
-                None
-            );
-        }
-        assert_eq!(
-            chosen(figures(&[]), choice(Cause::NoRoom, 1024 * MIB), |_| true),
-            None
-        );
-        assert_eq!(
-            chosen(figures(&[(0, 0, 0)]), choice(Cause::NoRoom, MIB), |_| true),
-            None
-        );
-    }
-
-    #[test]
-    fn where_many_grow_by_little_each_what_holds_still_is_left() {
-        let mut all = vec![(0, 500, 0), (0, 400, 0)];
-        all.extend((0..40).map(|at| (1, 10, u64::from(at == 7) + 1)));
-        for cause in [Cause::NoRoom, Cause::Stalled] {
-            let place = chosen(figures(&all), choice(cause, 512 * MIB), |_| true);
-            assert_eq!(place, Some(9), "{cause:?}");
-        }
-    }
-
-    #[test]
-    fn a_little_is_no_growth_on_a_small_machine() {
-        // 1 % of RAM is less than 8 MiB.
-        let all = [(1, 48, 7), (0, 100, 0)];
-        for (grew, place) in [(7, Some(1)), (8, Some(0))] {
-            let all = [(1, 48, grew), all[1]];
-            assert_eq!(
-                chosen(figures(&all), choice(Cause::NoRoom, 256 * MIB), |_| true),
-                place
-            );
-        }
-    }
-
-    #[test]
-    fn where_none_grew_it_is_one_of_the_owner_who_hides_some() {
-        let all = [(0, 900, 0), (1, 100, 0), (1, 0, 0)];
-        let figures = figures(&all).enumerate().map(|(at, it)| Figures {
-            is_unclear: at > 0,
-            ..it
-        });
-        let place = chosen(figures, choice(Cause::NoRoom, 1024 * MIB), |_| true);
-        assert_eq!(place, Some(1));
-    }
-
-    #[test]
-    fn what_its_owner_protects_is_ended_in_nobody_elses_place() {
-        // The hider, something else of his own, and another's.
-        let machine = |holds: u64, own: u64| {
-            let all = [(0, holds, 150), (1, own, 0), (0, 400, 0)];
-            let figures: Vec<_> = figures(&all).collect();
-            let figures = figures.into_iter().enumerate().map(|(at, it)| Figures {
-                owner: at / 2,
-                is_sheltered: at == 0,
-                ..it
-            });
-            chosen(figures, choice(Cause::NoRoom, 1000 * MIB), |_| true)
-        };
-        assert_eq!(machine(200, 20), Some(1));
-        assert_eq!(machine(200, 0), None);
-        // More than a quarter of RAM is protected no more.
-        assert_eq!(machine(300, 20), Some(0));
+        assert_eq!(count, 15);
     }
 }

@@ -35,7 +35,7 @@ const DEVICES_MAX: usize = 64;
 
 /// What a device holds.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct DeviceFigures {
+pub(crate) struct DeviceFigures {
     pub size_bytes: u64,
     pub stored_bytes: u64,
     /// How many times smaller pages are in it.
@@ -46,7 +46,7 @@ pub(super) struct DeviceFigures {
 
 /// What was read last.
 #[derive(Debug)]
-pub(super) struct Latest {
+pub(crate) struct Latest {
     pub devices: Vec<DeviceFigures>,
     /// The most that zswap's pool may take; 0 where it is off.
     pub pool_bytes: u64,
@@ -66,7 +66,7 @@ impl Default for Latest {
 
 /// Who reads the devices.
 #[derive(Debug)]
-pub(super) enum Reader {
+pub(crate) enum Reader {
     /// Whoever asks.
     Here(Box<Devices>),
     /// A thread.
@@ -74,7 +74,7 @@ pub(super) enum Reader {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Shared {
+pub(crate) struct Shared {
     latest: Mutex<Latest>,
     stop: AtomicBool,
 }
@@ -141,7 +141,7 @@ impl Drop for Reader {
 
 /// The devices' files.
 #[derive(Debug)]
-pub(super) struct Devices {
+pub(crate) struct Devices {
     host: Host,
     all: Vec<SwapDevice>,
     pool_bytes: u64,

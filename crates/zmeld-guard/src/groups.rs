@@ -7,16 +7,14 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use zmeld_linux::groups::{
-    Group, GroupPattern, Hierarchy, Outlook, ProtectedGroup, Selection, Targets,
-};
+use zmeld_linux::groups::{Group, GroupPattern, Hierarchy, Outlook, Selection, Targets};
 use zmeld_linux::Host;
 
 use super::candidate::{Candidate, Spared};
 use super::choice::Cause;
+use super::event::{Event, Report};
 use super::open::touched;
-use super::sentry::{thread, GuardEvent, Sentry, Shared, PAUSE_MAX};
-use super::sight::{is_soon, Seen};
+use super::sentry::{thread, Sentry, Shared};
 use super::{is_due, ring, Error, Rule};
 
 /// How often groups are chosen; while memory is short and there is some, since what runs
@@ -24,15 +22,12 @@ use super::{is_due, ring, Error, Rule};
 const CHOOSE_EVERY: Duration = Duration::from_secs(10);
 const CHOOSE_EVERY_SHORT: Duration = Duration::from_secs(1);
 const CHOOSE_EVERY_LOST: Duration = Duration::from_secs(3);
-/// Groups are followed where programs can take less than so many times what the rule
-/// calls little.
-const FOLLOWED_BELOW: u64 = 4;
 /// A group with more below it than is looked at is followed as a whole for so long: what
 /// grows does not begin anew each time that some of it comes or goes.
 const WHOLE_FOR: Duration = Duration::from_secs(60);
 /// No more are followed, the largest ones; of an owner none in place of another's who has
 /// fewer.
-const CANDIDATES_MAX: usize = 64;
+pub(crate) const CANDIDATES_MAX: usize = 64;
 /// Before all others, and whatever the configuration says of them: what is needed to
 /// get at the machine.
 const NEVER: [&str; 10] = [
@@ -52,34 +47,15 @@ const NEVER: [&str; 10] = [
 const SESSION: &str = "/user.slice/user-*.slice/user@*.service/session.slice";
 
 impl Sentry {
-    /// Looks at what they take, where it may matter soon.
-    pub(crate) fn look_at_groups(&mut self, seen: &Seen, cause: Option<Cause>, now: Instant) {
-        let least = self.room_below(seen).saturating_mul(FOLLOWED_BELOW);
-        let is_near = seen.headroom_bytes < least || is_soon(seen) || seen.stalled > Some(0.0);
-        let waited = cause.is_some() || is_due(self.looked_at_groups, PAUSE_MAX / 2, now);
-        if !is_near || !waited {
-            return;
-        }
-        self.looked_at_groups = Some(now);
-        self.went_bytes = self.headroom_then.saturating_sub(seen.headroom_bytes);
-        self.headroom_then = seen.headroom_bytes;
-        for candidate in &mut self.candidates {
-            candidate.look(now, &mut self.buffer);
-        }
-    }
-
     /// Looks for them anew where that is due.
     pub(crate) fn choose_groups(
         &mut self,
         cause: Option<Cause>,
         now: Instant,
-        say: &mut dyn FnMut(GuardEvent),
+        say: &mut dyn FnMut(Event),
     ) {
-        if self.ending.is_some() {
-            return;
-        }
         let is_lost = cause.is_some() && self.candidates.is_empty();
-        let every = match (is_lost, self.is_short()) {
+        let every = match (is_lost, self.is_short) {
             (true, _) => CHOOSE_EVERY_LOST,
             (false, true) => CHOOSE_EVERY_SHORT,
             (false, false) => CHOOSE_EVERY,
@@ -93,60 +69,74 @@ impl Sentry {
             }
         }
         match self.chooser.answer() {
-            Some(Ok(chosen)) => {
-                self.told.failed = None;
-                self.follow(chosen, now);
-            }
+            Some(Ok(chosen)) => self.follow(chosen, now, say),
             // Those that are known stay.
-            Some(Err(err)) => self.fail(err, say),
+            Some(Err(why)) => self.fail(&why, say),
             None => {}
         }
     }
 
-    /// Goes on with those that were chosen, with what is known of them already.
-    fn follow(&mut self, chosen: Chosen, now: Instant) {
-        if let Some(first) = chosen.candidates.first().filter(|_| !self.has_chosen) {
-            first.rehearse(&self.host);
-        }
+    /// Goes on with those that were chosen, with what is known of them already, without those
+    /// that are on their way out.
+    fn follow(&mut self, chosen: Chosen, now: Instant, say: &mut dyn FnMut(Event)) {
+        self.fails_no_more();
         let followed = std::mem::replace(&mut self.candidates, chosen.candidates);
         for candidate in &mut self.candidates {
+            let directory = &candidate.place.directory;
             let mut followed = followed.iter();
-            if let Some(before) = followed.find(|it| it.directory == candidate.directory) {
+            if let Some(before) = followed.find(|it| it.place.directory == *directory) {
                 candidate.go_on(before);
                 candidate.look(now, &mut self.buffer);
             }
         }
+        let is_ending = |it: &Candidate| {
+            let mut endings = self.endings.iter();
+            endings.any(|ending| ending.directory() == it.place.directory)
+        };
+        while let Some(at) = self.candidates.iter().position(is_ending) {
+            self.chooser.retire(self.candidates.swap_remove(at));
+        }
+        if let Some(first) = self.candidates.first_mut().filter(|_| !self.has_chosen) {
+            first.rehearse(&mut self.buffer);
+        }
         self.has_chosen = true;
         self.choosing_took = chosen.took;
-        self.note.watched = chosen.watched;
-        self.note.protected = chosen.protected;
-        self.note.unmatched = chosen.unmatched;
+        followed.into_iter().for_each(|it| self.chooser.retire(it));
+        say(Event::Chosen(chosen.report));
     }
 }
 
 /// What was chosen.
 #[derive(Debug)]
-pub(super) struct Chosen {
+pub(crate) struct Chosen {
     candidates: Vec<Candidate>,
-    watched: Vec<String>,
-    protected: Vec<ProtectedGroup>,
-    unmatched: Vec<String>,
+    report: Arc<Report>,
     took: Duration,
 }
 
+type Answer = Result<Chosen, Arc<str>>;
+
 /// Who chooses them. It takes time and memory, as much as whoever makes groups wants it to.
 #[derive(Debug)]
-pub(super) enum Chooser {
+pub(crate) enum Chooser {
     /// Whoever asks, at once.
-    Here(Box<Choosing>, Option<Result<Chosen, Error>>),
+    Here(Box<Choosing>, Option<Answer>),
     /// A thread of ordinary priority, and what it is left with.
     Thread(Arc<Desk>, JoinHandle<()>),
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Desk {
+pub(crate) struct Desk {
     is_asked: AtomicBool,
-    answer: Mutex<Option<Result<Chosen, Error>>>,
+    papers: Mutex<Papers>,
+}
+
+/// What is handed over: groups that were chosen, and those that are followed no more, whose
+/// files are closed by whoever opened them.
+#[derive(Debug, Default)]
+struct Papers {
+    answer: Option<Answer>,
+    retired: Vec<Candidate>,
 }
 
 impl Chooser {
@@ -173,8 +163,11 @@ impl Chooser {
                 while !choosing.shared.stop.load(Ordering::Relaxed) {
                     if desk.is_asked.swap(false, Ordering::Acquire) {
                         let chosen = choosing.choose(Instant::now());
-                        if let Ok(mut answer) = desk.answer.lock() {
-                            *answer = Some(chosen);
+                        // Room for what is retired until the next answer, taken out of the lock.
+                        let mut retired = Vec::with_capacity(2 * CANDIDATES_MAX);
+                        if let Ok(mut papers) = desk.papers.lock() {
+                            papers.answer = Some(chosen.map_err(|err| err.to_string().into()));
+                            std::mem::swap(&mut papers.retired, &mut retired);
                         }
                     }
                     std::thread::park_timeout(CHOOSE_EVERY);
@@ -187,7 +180,10 @@ impl Chooser {
 
     fn ask(&mut self, now: Instant) {
         match self {
-            Chooser::Here(choosing, answer) => *answer = Some(choosing.choose(now)),
+            Chooser::Here(choosing, answer) => {
+                let chosen = choosing.choose(now);
+                *answer = Some(chosen.map_err(|err| err.to_string().into()));
+            }
             Chooser::Thread(desk, thread) => {
                 desk.is_asked.store(true, Ordering::Release);
                 thread.thread().unpark();
@@ -196,17 +192,29 @@ impl Chooser {
     }
 
     /// What was chosen since; it is not waited for.
-    fn answer(&mut self) -> Option<Result<Chosen, Error>> {
+    fn answer(&mut self) -> Option<Answer> {
         match self {
             Chooser::Here(_, answer) => answer.take(),
-            Chooser::Thread(desk, _) => desk.answer.try_lock().ok()?.take(),
+            Chooser::Thread(desk, _) => desk.papers.try_lock().ok()?.answer.take(),
+        }
+    }
+
+    /// Leaves what is followed no more to be closed.
+    pub fn retire(&mut self, candidate: Candidate) {
+        if let Chooser::Thread(desk, _) = self {
+            if let Ok(mut papers) = desk.papers.try_lock() {
+                // Where there is no room, it is closed here.
+                if papers.retired.len() < papers.retired.capacity() {
+                    papers.retired.push(candidate);
+                }
+            }
         }
     }
 }
 
 /// What it is chosen with.
 #[derive(Debug)]
-pub(super) struct Choosing {
+pub(crate) struct Choosing {
     host: Host,
     rule: Rule,
     shared: Arc<Shared>,
@@ -296,11 +304,14 @@ impl Choosing {
         }
         self.known = Some((known, now));
         let watched = found.iter().filter(|it| !it.is_sheltered);
-        Ok(Chosen {
-            watched: watched.map(|it| it.shown.clone()).collect(),
-            candidates: found,
+        let report = Report {
+            watched: watched.map(|it| it.shown.to_string()).collect(),
             protected: targets.protected,
             unmatched: targets.unmatched,
+        };
+        Ok(Chosen {
+            candidates: found,
+            report: Arc::new(report),
             took: begin.elapsed(),
         })
     }

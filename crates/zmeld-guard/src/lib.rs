@@ -7,9 +7,10 @@
 //! goes on for want of memory, a control group that the rule names is told to end, by
 //! SIGTERM, then by SIGKILL: the one that grew most within ten seconds.
 //!
-//! From a look to a signal no memory is taken: files stay open, and what is read has
-//! its place. What takes memory, choosing groups and telling what was done, is done
-//! while there is some, or after the signal.
+//! The thread that looks and ends takes no memory, opens nothing and waits for nobody: files
+//! stay open, and what is read has its place. Choosing groups, the devices' figures, what has
+//! to be opened to end a group, the log and the note have a thread of ordinary priority each,
+//! which hands over what is finished.
 //!
 //! | module | what belongs there |
 //! |---|---|
@@ -20,8 +21,9 @@
 //! | `candidate` | a group that may be ended |
 //! | `choice` | which one of them |
 //! | `groups` | those that the rule names, as the machine has them |
-//! | `ending` | one is told to end, killed, and its memory waited for |
-//! | `devices`, `log` | figures of devices, and what is said, each by a thread of its own |
+//! | `ending` | some are told to end, killed, and their memory waited for |
+//! | `devices` | figures of devices |
+//! | `event`, `log` | what is said, and by whom |
 //! | [`note`] | what it saw and did, for those who ask |
 //! | `open`, `ring` | a file that stays open; a figure of the last ten seconds |
 
@@ -29,6 +31,7 @@ mod candidate;
 mod choice;
 mod devices;
 mod ending;
+mod event;
 mod groups;
 pub mod headroom;
 mod log;
@@ -40,10 +43,11 @@ mod sentry;
 mod sight;
 mod text;
 
+pub use event::GuardEvent;
 pub use groups::{hierarchy, is_never_ended, outlook};
 pub use note::Guarded;
 pub use rule::Rule;
-pub use sentry::{Guard, GuardEvent, Sentry};
+pub use sentry::{Guard, Sentry};
 
 use std::time::{Duration, Instant};
 

@@ -1,78 +1,76 @@
-//! What the guard says, told by a thread of ordinary priority: whoever reads it may have
-//! stopped, and a write to a full pipe waits for him.
+//! What the guard says, told and noted by threads of ordinary priority: whoever reads it may
+//! have stopped, and a write to a full pipe waits for him.
 
-use std::sync::mpsc::{sync_channel, Receiver, SyncSender};
-use std::thread::JoinHandle;
+use std::sync::mpsc::{sync_channel, Receiver, RecvTimeoutError, SyncSender};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::sentry::{thread, GuardEvent};
-use super::Error;
+use zmeld_linux::Host;
+
+use crate::event::{Event, GuardEvent};
+use crate::note::Recorder;
+use crate::sentry::{thread, Shared};
+use crate::Error;
 
 /// So much waits to be told; what is more is dropped, and counted.
 const WAITING_MAX: usize = 256;
-/// What is left at the end is told for so long at most.
-const END_MAX: Duration = Duration::from_secs(1);
+/// The note is looked after so often.
+const TICK: Duration = Duration::from_secs(1);
 
-/// The thread that tells.
-#[derive(Debug)]
-pub(super) struct Log(Option<JoinHandle<()>>);
-
-/// Where the guard leaves what it says.
-pub(super) struct Lines {
-    waiting: SyncSender<GuardEvent>,
+/// Where events are left to be told; it never waits.
+pub(crate) struct Outbox {
+    told: SyncSender<GuardEvent>,
+    noted: SyncSender<GuardEvent>,
     dropped: u64,
 }
 
-impl Log {
+impl Outbox {
     /// # Errors
-    /// When the thread cannot be started.
-    pub fn start(say: impl FnMut(GuardEvent) + Send + 'static) -> Result<(Log, Lines), Error> {
-        let (waiting, told) = sync_channel(WAITING_MAX);
-        let thread = thread("guard-log", move || tell(&told, say))?;
-        let lines = Lines {
-            waiting,
+    /// When a thread cannot be started.
+    pub fn start(
+        host: Host,
+        shared: Arc<Shared>,
+        is_noted: bool,
+        mut say: impl FnMut(GuardEvent) + Send + 'static,
+    ) -> Result<Outbox, Error> {
+        let (told, lines) = sync_channel::<GuardEvent>(WAITING_MAX);
+        let (noted, events) = sync_channel::<GuardEvent>(WAITING_MAX);
+        thread("guard-log", move || lines.iter().for_each(&mut say))?;
+        let mut recorder = Recorder::new(host, is_noted);
+        thread("guard-note", move || {
+            record(&events, &mut recorder, &shared)
+        })?;
+        Ok(Outbox {
+            told,
+            noted,
             dropped: 0,
-        };
-        Ok((Log(Some(thread)), lines))
+        })
     }
 
-    /// Waits for what is left to be told, once nobody leaves more; not for long.
-    pub fn end(&mut self) {
-        let Some(thread) = self.0.take() else {
-            return;
-        };
-        let begin = Instant::now();
-        while !thread.is_finished() && begin.elapsed() < END_MAX {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        if thread.is_finished() {
-            let _ = thread.join();
-        }
-    }
-}
-
-fn tell(told: &Receiver<GuardEvent>, mut say: impl FnMut(GuardEvent)) {
-    while let Ok(event) = told.recv() {
-        say(event);
-    }
-}
-
-impl Lines {
-    /// Leaves it to be told; never waits.
     pub fn say(&mut self, event: GuardEvent) {
+        // Where the recorder stands still, it misses some.
+        let _ = self.noted.try_send(event.clone());
         if self.dropped > 0 {
-            let text = format!(
-                "{} lines were not told, since nobody took them",
-                self.dropped
-            );
-            if self.waiting.try_send(GuardEvent::Said(text)).is_err() {
+            let told = GuardEvent(Event::Dropped(self.dropped));
+            if self.told.try_send(told).is_err() {
                 self.dropped += 1;
                 return;
             }
             self.dropped = 0;
         }
-        if self.waiting.try_send(event).is_err() {
+        if self.told.try_send(event).is_err() {
             self.dropped += 1;
         }
+    }
+}
+
+fn record(events: &Receiver<GuardEvent>, recorder: &mut Recorder, shared: &Shared) {
+    loop {
+        match events.recv_timeout(TICK) {
+            Ok(event) => recorder.take(&event),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+        recorder.keep(Instant::now(), shared);
     }
 }

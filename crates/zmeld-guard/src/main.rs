@@ -89,10 +89,9 @@ fn say_outlook(host: &Host, rule: &Rule) {
 }
 
 fn say(event: GuardEvent) {
-    match event {
-        GuardEvent::Said(text) => log(&text),
-        GuardEvent::Failed(err) => log(&err.to_string()),
-        _ => {}
+    let text = event.to_string();
+    if !text.is_empty() {
+        log(&text);
     }
 }
 

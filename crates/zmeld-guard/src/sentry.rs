@@ -1,7 +1,10 @@
 //! The guard: the thread that looks, and acts.
+//!
+//! Invariants: from one look to the next it opens nothing, takes no memory, and waits for
+//! nobody: what other threads leave for it is taken where their lock is free, and else at the
+//! next look.
 
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -12,16 +15,17 @@ use zmeld_linux::amount::Percent;
 use zmeld_linux::command::Invocation;
 use zmeld_linux::Host;
 
-use super::candidate::Candidate;
-use super::choice::Cause;
-use super::ending::AGAIN_MAX;
-use super::groups::Chooser;
-use super::log::Log;
-use super::note::{EndedGroup, Guarded};
-use super::open::touched;
-use super::sight::{is_soon, is_too_soon, Seen, Sight};
-use super::text::{bytes, percent};
-use super::{devices, is_due, Error, Rule};
+use crate::candidate::{Candidate, Ender, Place};
+use crate::choice::{Cause, Figures};
+use crate::devices;
+use crate::ending::{Ending, Settling, AGAIN_MAX, ENDING_MAX};
+use crate::event::{Event, GuardEvent};
+use crate::groups::{Chooser, CANDIDATES_MAX};
+use crate::log::Outbox;
+use crate::note::Recorder;
+use crate::open::touched;
+use crate::sight::{is_soon, is_too_soon, Seen, Sight};
+use crate::{is_due, Error, Rule};
 
 /// How often it looks, at least and at most.
 pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(1);
@@ -39,84 +43,68 @@ const FILES: u64 = 4096;
 /// For so long, in each look, memory goes too fast before that counts: less is one large
 /// request.
 const TOO_SOON_LASTS: Duration = Duration::from_millis(400);
-/// The note is not written more often.
-const NOTE_EVERY: Duration = Duration::from_secs(10);
-const NOTE_EVERY_SHORT: Duration = Duration::from_secs(120);
-
-/// Something that the guard says, after it has done it.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum GuardEvent {
-    /// What it sees or does, in words.
-    Said(String),
-    /// What it cannot do.
-    Failed(Error),
-}
 
 /// The guard at work, in a thread of its own; it ends with this.
 #[derive(Debug)]
 pub struct Guard {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
-    log: Log,
 }
 
+/// What its threads have in common.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     pub stop: AtomicBool,
-    is_short: AtomicBool,
+    pub looks: AtomicU64,
+    pub late_us_max: AtomicU64,
+    pub headroom_bytes: AtomicU64,
 }
 
 impl Guard {
-    /// Begins. This process's memory is locked, as far as it is allowed to.
+    /// Begins. This process's memory is locked, as far as it is allowed to, and the kernel's
+    /// killer is told to leave it alone.
     ///
     /// # Errors
-    /// When the machine cannot be looked at, or the thread cannot be started.
+    /// When the machine cannot be looked at, or a thread cannot be started.
     pub fn start(
         host: Host,
         rule: Rule,
         dry_run: bool,
         say: impl FnMut(GuardEvent) + Send + 'static,
     ) -> Result<Guard, Error> {
+        // Files stay open for each group.
+        let mut files = getrlimit(Resource::Nofile);
+        files.current = Some(files.maximum.map_or(FILES, |most| most.min(FILES)));
+        let _ = setrlimit(Resource::Nofile, files);
+        let _ = host.write("/proc/self/oom_score_adj", "-1000");
         let shared = Arc::new(Shared::default());
         let devices = devices::Reader::start(host.clone())?;
         let chooser = Chooser::start(host.clone(), rule.clone(), Arc::clone(&shared))?;
         let at_work = Arc::clone(&shared);
+        let mut outbox = Outbox::start(host.clone(), Arc::clone(&shared), !dry_run, say)?;
         let mut sentry = Sentry::with(host, rule, dry_run, at_work, devices, chooser)?;
-        let (log, mut lines) = Log::start(say)?;
+        sentry.ender = Ender::start()?;
         let work = move || {
-            let mut say = |event| lines.say(event);
-            // With a pool of its own it would take memory anew later.
-            let flags = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
-            if let Err(err) = rustix::mm::mlockall(flags) {
-                say(GuardEvent::Said(format!(
+            let mut say = |event| outbox.say(event);
+            if let Err(err) = lock_memory() {
+                let why = format!(
                     "the guard's memory may be swapped out, so that it may be late: mlockall: {err}"
-                )));
+                );
+                say(GuardEvent(Event::Failed(why.into())));
             }
-            // Files stay open for each group.
-            let mut files = getrlimit(Resource::Nofile);
-            files.current = files
-                .maximum
-                .map_or(Some(FILES), |most| Some(most.min(FILES)));
-            let _ = setrlimit(Resource::Nofile, files);
             hurry(&sentry.host);
-            let mut pause = Duration::ZERO;
+            let mut planned = Instant::now();
             while !sentry.shared.stop.load(Ordering::Relaxed) {
-                let planned = Instant::now() + pause;
-                std::thread::park_timeout(pause);
-                if sentry.shared.stop.load(Ordering::Relaxed) {
-                    break;
-                }
                 let now = Instant::now();
+                // From look to look, what it did in the last one included.
                 sentry.was_late(now.saturating_duration_since(planned));
-                pause = sentry.look(now, &mut say);
+                planned = now + sentry.look(now, &mut say);
+                std::thread::park_timeout(planned.saturating_duration_since(Instant::now()));
             }
         };
-        let thread = thread("guard", work)?;
         Ok(Guard {
             shared,
-            thread: Some(thread),
-            log,
+            thread: Some(thread("guard", work)?),
         })
     }
 
@@ -124,28 +112,6 @@ impl Guard {
     pub fn has_stopped(&self) -> bool {
         let thread = self.thread.as_ref();
         thread.is_none_or(|thread| thread.is_finished())
-    }
-}
-
-pub(crate) fn thread(
-    name: &str,
-    work: impl FnOnce() + Send + 'static,
-) -> Result<JoinHandle<()>, Error> {
-    std::thread::Builder::new()
-        .name(name.to_owned())
-        .stack_size(512 << 10)
-        .spawn(work)
-        .map_err(|err| Error::CannotGuard {
-            why: format!("no thread can be started: {err}"),
-        })
-}
-
-/// This thread runs before all that run away, or where it may not, more than its turn.
-fn hurry(host: &Host) {
-    let thread = rustix::thread::gettid().as_raw_nonzero();
-    let first = Invocation::new("chrt").args(["-R", "-f", "-p", "1", &thread.to_string()]);
-    if host.run(&first).is_err() {
-        let _ = rustix::process::setpriority_process(None, -20);
     }
 }
 
@@ -157,7 +123,33 @@ impl Drop for Guard {
             // It ends by itself; if it panicked, that was told.
             let _ = thread.join();
         }
-        self.log.end();
+    }
+}
+
+pub(crate) fn thread(
+    name: &str,
+    work: impl FnOnce() + Send + 'static,
+) -> Result<JoinHandle<()>, Error> {
+    let thread = std::thread::Builder::new().name(name.to_owned());
+    let thread = thread.stack_size(512 << 10).spawn(work);
+    thread.map_err(|err| Error::CannotGuard {
+        why: format!("no thread can be started: {err}"),
+    })
+}
+
+/// What is there now is there to stay, the program's text with it; what comes, as it is
+/// touched.
+fn lock_memory() -> rustix::io::Result<()> {
+    rustix::mm::mlockall(MlockAllFlags::CURRENT)?;
+    rustix::mm::mlockall(MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT)
+}
+
+/// This thread runs before all that run away, or where it may not, more than its turn.
+fn hurry(host: &Host) {
+    let thread = rustix::thread::gettid().as_raw_nonzero();
+    let first = Invocation::new("chrt").args(["-R", "-f", "-p", "1", &thread.to_string()]);
+    if host.run(&first).is_err() {
+        let _ = rustix::process::setpriority_process(None, -20);
     }
 }
 
@@ -168,68 +160,46 @@ pub struct Sentry {
     pub(crate) rule: Rule,
     pub(crate) dry_run: bool,
     pub(crate) shared: Arc<Shared>,
-    pub(crate) sight: Sight,
+    sight: Sight,
     pub(crate) chooser: Chooser,
+    pub(crate) ender: Ender,
+    /// Where nobody else keeps the note.
+    recorder: Option<Recorder>,
     pub(crate) candidates: Vec<Candidate>,
+    /// What they are chosen by, and which are.
+    pub(crate) figures: Vec<Figures>,
+    pub(crate) places: Vec<usize>,
     pub(crate) buffer: Vec<u8>,
     /// When groups were asked for, and whether there was an answer.
     pub(crate) chosen: Option<Instant>,
     pub(crate) has_chosen: bool,
     pub(crate) choosing_took: Duration,
-    pub(crate) looked_at_groups: Option<Instant>,
-    pub(crate) ending: Option<Ending>,
-    /// What the last one that was ended is giving back.
+    looked_at_groups: Option<Instant>,
+    pub(crate) is_short: bool,
+    pub(crate) endings: Vec<Ending>,
+    /// What the last ones that were ended are giving back.
     pub(crate) settling: Option<Settling>,
     /// Groups that were told to end, and when.
-    pub(crate) ended_lately: Vec<(Instant, PathBuf)>,
-    /// How many in a row gave back less than half of what they held.
+    pub(crate) ended_lately: Vec<(Instant, Arc<Place>)>,
+    /// How many times in a row less than half came back of what was held.
     pub(crate) in_vain: u32,
     /// Since when memory goes too fast, in each look.
-    pub(crate) too_soon: Option<Instant>,
+    too_soon: Option<Instant>,
     /// What programs could take when groups were last looked at, and how much less that
     /// was than at the look before.
-    pub(crate) headroom_then: u64,
+    headroom_then: u64,
     pub(crate) went_bytes: u64,
+    /// What was seen when memory was last far from short.
+    pub(crate) calm: Option<Seen>,
     /// Since when only what grows is ended.
     pub(crate) braked: Option<Instant>,
-    pub(crate) told: Told,
-    pub(crate) note: Guarded,
-    pub(crate) noted: Option<Instant>,
-    pub(crate) began: Option<Instant>,
-}
-
-/// What was told last, and when.
-#[derive(Debug, Default)]
-pub(crate) struct Told {
-    pub(crate) failed: Option<String>,
-    pub(crate) nothing: Option<Instant>,
-    pub(crate) would: Option<Instant>,
-}
-
-/// A group that has gone, and whose memory comes back.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Settling {
-    pub(crate) since: Instant,
-    /// When it last came back.
-    pub(crate) rose: Instant,
-    pub(crate) headroom_bytes: u64,
-    /// What there would be with half of what it held.
-    pub(crate) wanted_bytes: u64,
-}
-
-/// A group on its way out.
-#[derive(Debug)]
-pub(crate) struct Ending {
-    pub(crate) candidate: Candidate,
-    pub(crate) since: Instant,
-    pub(crate) killed: Option<Instant>,
-    /// What programs could take when it was told.
-    pub(crate) headroom_bytes: u64,
-    pub(crate) told: EndedGroup,
+    failed: Option<Arc<str>>,
+    pub(crate) told_nothing: Option<Instant>,
+    pub(crate) told_would: Option<Instant>,
 }
 
 impl Sentry {
-    /// One that looks when it is asked to.
+    /// One that looks when it is asked to, and does all by itself.
     ///
     /// # Errors
     /// When the machine cannot be looked at.
@@ -237,7 +207,10 @@ impl Sentry {
         let shared = Arc::new(Shared::default());
         let devices = devices::Reader::here(host.clone());
         let chooser = Chooser::here(host.clone(), rule.clone(), Arc::clone(&shared))?;
-        Sentry::with(host, rule, dry_run, shared, devices, chooser)
+        let recorder = Recorder::new(host.clone(), !dry_run);
+        let mut sentry = Sentry::with(host, rule, dry_run, shared, devices, chooser)?;
+        sentry.recorder = Some(recorder);
+        Ok(sentry)
     }
 
     fn with(
@@ -255,71 +228,87 @@ impl Sentry {
             // Without any to end there is nothing to wait for.
             has_chosen: rule.end.is_empty(),
             chooser,
+            ender: Ender::here(),
+            recorder: None,
             host,
             rule,
             dry_run,
             shared,
             sight,
             candidates: Vec::new(),
+            figures: Vec::with_capacity(CANDIDATES_MAX),
+            places: Vec::with_capacity(ENDING_MAX),
             buffer: touched(),
             chosen: None,
             choosing_took: Duration::ZERO,
             looked_at_groups: None,
-            ending: None,
+            is_short: false,
+            endings: Vec::with_capacity(ENDING_MAX),
             settling: None,
             ended_lately: Vec::with_capacity(AGAIN_MAX),
             in_vain: 0,
             too_soon: None,
             headroom_then: 0,
             went_bytes: 0,
+            calm: None,
             braked: None,
-            told: Told::default(),
-            note: Guarded::default(),
-            noted: None,
-            began: None,
+            failed: None,
+            told_nothing: None,
+            told_would: None,
         })
     }
 
-    /// Whether room should be made now.
+    /// Whether memory is short.
     pub fn is_short(&self) -> bool {
-        self.shared.is_short.load(Ordering::Relaxed)
+        self.is_short
     }
 
     /// Looks, and does what is due; when to look again.
     pub fn look(&mut self, now: Instant, say: &mut dyn FnMut(GuardEvent)) -> Duration {
-        let began = *self.began.get_or_insert(now);
+        let mut recorder = self.recorder.take();
+        let pause = self.act(now, &mut |event| {
+            let event = GuardEvent(event);
+            if let Some(recorder) = &mut recorder {
+                recorder.take(&event);
+            }
+            say(event);
+        });
+        if let Some(recorder) = &mut recorder {
+            recorder.keep(now, &self.shared);
+        }
+        self.recorder = recorder;
+        pause
+    }
+
+    fn act(&mut self, now: Instant, say: &mut dyn FnMut(Event)) -> Duration {
         let Some(seen) = self.sight.look(now) else {
             self.too_soon = None;
-            self.fail(
-                Error::CannotGuard {
-                    why: "/proc/meminfo cannot be read".to_owned(),
-                },
-                say,
-            );
+            self.fail("/proc/meminfo cannot be read", say);
             return PAUSE_MAX;
         };
         self.too_soon = is_too_soon(&seen).then(|| self.too_soon.unwrap_or(now));
+        if self.calm.is_none() || seen.headroom_bytes / 2 >= self.room_below(&seen) {
+            self.calm = Some(seen);
+        }
         let cause = self.cause(&seen, now);
         self.look_at_groups(&seen, cause, now);
-        // What follows takes memory in what it tells, after what it did.
         self.go_on_ending(&seen, now, say);
         if let Some(cause) = cause {
-            self.end_one(cause, &seen, now, say);
+            self.end_some(cause, &seen, now, say);
         }
         self.tell_of_room(&seen, cause, say);
         self.choose_groups(cause, now, say);
-        self.note.seconds = now.duration_since(began).as_secs();
-        self.note.looks += 1;
-        self.note.headroom_bytes = seen.headroom_bytes;
-        self.note.is_short = self.is_short();
-        self.keep_note(now, say);
+        self.shared.looks.fetch_add(1, Ordering::Relaxed);
+        let headroom = &self.shared.headroom_bytes;
+        headroom.store(seen.headroom_bytes, Ordering::Relaxed);
         self.pause(&seen)
     }
 
     /// A look came so much later than it should have.
     fn was_late(&mut self, late: Duration) {
         let late_us = u64::try_from(late.as_micros()).unwrap_or(u64::MAX);
-        self.note.late_us_max = self.note.late_us_max.max(late_us);
+        let most = &self.shared.late_us_max;
+        most.fetch_max(late_us, Ordering::Relaxed);
     }
 
     /// Why something has to end now.
@@ -346,49 +335,49 @@ impl Sentry {
         part(self.rule.room_below, seen).min(ROOM_BELOW_MAX)
     }
 
-    fn tell_of_room(&mut self, seen: &Seen, cause: Option<Cause>, say: &mut dyn FnMut(GuardEvent)) {
+    fn tell_of_room(&mut self, seen: &Seen, cause: Option<Cause>, say: &mut dyn FnMut(Event)) {
         let little = self.room_below(seen);
-        let was_short = self.is_short();
         let is_short = seen.headroom_bytes < little || is_soon(seen) || cause.is_some();
         // Not to and fro at the edge.
-        let stays = was_short && seen.headroom_bytes < little / 4 * 5;
+        let stays = self.is_short && seen.headroom_bytes < little / 4 * 5;
         let is_short = is_short || stays;
-        self.shared.is_short.store(is_short, Ordering::Relaxed);
-        if is_short != was_short {
-            let room = room(seen);
-            say(GuardEvent::Said(match is_short {
-                true => format!("memory is short: {room}"),
-                false => format!("memory is not short any more: {room}"),
-            }));
+        if is_short != self.is_short {
+            self.is_short = is_short;
+            say(Event::Short(is_short, *seen));
         }
     }
 
-    pub(crate) fn fail(&mut self, err: Error, say: &mut dyn FnMut(GuardEvent)) {
-        let text = err.to_string();
-        if self.told.failed.as_ref() != Some(&text) {
-            say(GuardEvent::Failed(err));
-        }
-        self.told.failed = Some(text);
-    }
-
-    fn keep_note(&mut self, now: Instant, say: &mut dyn FnMut(GuardEvent)) {
-        // Seldom while there is little memory to write it with.
-        let every = match self.is_short() {
-            true => NOTE_EVERY_SHORT,
-            false => NOTE_EVERY,
-        };
-        if self.dry_run || self.ending.is_some() || !is_due(self.noted, every, now) {
+    /// Looks at what groups take, where it may matter soon.
+    fn look_at_groups(&mut self, seen: &Seen, cause: Option<Cause>, now: Instant) {
+        let least = self.room_below(seen).saturating_mul(FOLLOWED_BELOW);
+        let is_near = seen.headroom_bytes < least || is_soon(seen) || seen.stalled > Some(0.0);
+        let waited = cause.is_some() || is_due(self.looked_at_groups, PAUSE_MAX / 2, now);
+        if !is_near || !waited {
             return;
         }
-        self.noted = Some(now);
-        let _ = super::note::tell_short(&self.host, self.is_short());
-        if let Err(err) = self.note.clone().keep(&self.host) {
-            self.fail(err, say);
+        self.looked_at_groups = Some(now);
+        self.went_bytes = self.headroom_then.saturating_sub(seen.headroom_bytes);
+        self.headroom_then = seen.headroom_bytes;
+        for candidate in &mut self.candidates {
+            candidate.look(now, &mut self.buffer);
         }
+    }
+
+    /// Tells what cannot be looked at, once; nothing where it can be again.
+    pub(crate) fn fail(&mut self, why: &str, say: &mut dyn FnMut(Event)) {
+        if self.failed.as_deref() != Some(why) {
+            let why: Arc<str> = why.into();
+            self.failed = Some(Arc::clone(&why));
+            say(Event::Failed(why));
+        }
+    }
+
+    pub(crate) fn fails_no_more(&mut self) {
+        self.failed = None;
     }
 
     fn pause(&self, seen: &Seen) -> Duration {
-        if self.ending.is_some() {
+        if !self.endings.is_empty() {
             return PAUSE_MIN;
         }
         let filled = seen.headroom_bytes as f64 / FILLED_PER_SECOND;
@@ -399,33 +388,14 @@ impl Sentry {
             .unwrap_or(PAUSE_MAX)
             .clamp(PAUSE_MIN, PAUSE_MAX)
     }
-
-    pub(crate) fn why(&self, cause: Cause, seen: &Seen) -> String {
-        match cause {
-            Cause::NoRoom => room(seen),
-            Cause::TooSoon => format!("{}; before anything has ended it would be gone", room(seen)),
-            Cause::Stalled => format!(
-                "nothing went on for want of memory in {} of the last 10 s",
-                percent(seen.stalled.unwrap_or_default())
-            ),
-        }
-    }
 }
 
-fn room(seen: &Seen) -> String {
-    let room = format!(
-        "programs can take {} more, {} of RAM",
-        bytes(seen.headroom_bytes),
-        percent(seen.share())
-    );
-    match seen.gone_in.filter(|_| is_soon(seen)) {
-        Some(time) => format!("{room}, gone in {:.0} s", time.as_secs_f64().ceil()),
-        None => room,
-    }
-}
+/// Groups are followed where programs can take less than so many times what the rule
+/// calls little.
+const FOLLOWED_BELOW: u64 = 4;
 
 pub(crate) fn part(share: Percent, seen: &Seen) -> u64 {
-    (seen.total_bytes as f64 * share.fraction()) as u64
+    share.of(seen.total_bytes)
 }
 
 /// Whether it is time to tell of a thing again; it is told now.
@@ -435,11 +405,4 @@ pub(crate) fn is_over(told: &mut Option<Instant>, now: Instant) -> bool {
         *told = Some(now);
     }
     is_over
-}
-
-impl Seen {
-    /// What programs can take, as a share of RAM.
-    fn share(&self) -> f64 {
-        self.headroom_bytes as f64 / self.total_bytes.max(1) as f64
-    }
 }
