@@ -90,8 +90,10 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
         if !args.dry_run && is_here {
             let _ = lately::note(&host, &seen);
         }
-        watcher.round(&seen, begin, &mut say);
-        if let Some(path) = &textfile {
+        watcher.round(&seen, begin, stop, &mut say);
+        // What was done in part goes on at once.
+        let has_more = watcher.has_more() && !stop.load(Ordering::SeqCst);
+        if let Some(path) = textfile.as_ref().filter(|_| !has_more) {
             // Tried again next round: a full disk must not end the watch. Without a
             // next round it is an error.
             let text = metrics::text_for_others(&host, &config);
@@ -101,13 +103,19 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
                 Ok(()) => {}
             }
         }
+        if args.once && has_more {
+            continue;
+        }
         if args.once {
             if config.watch.reclaim.is_some() {
                 log("[watch.reclaim] does nothing in one round: its cost shows over time only");
             }
             break;
         }
-        let next = begin + config.watch.interval.duration();
+        let next = match has_more {
+            true => begin,
+            false => begin + config.watch.interval.duration(),
+        };
         // Once at least, however long the round took.
         loop {
             service.alive();
