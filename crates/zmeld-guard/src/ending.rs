@@ -82,11 +82,12 @@ impl Sentry {
         }
         let begin = Instant::now();
         // After some were ended in vain, only what grows: the rest is not to blame. Nor is it
-        // where files in memory took what is missing, which stay whoever ends.
+        // where files in memory took what is missing, which stay whoever ends, or while what
+        // was killed has not gone.
         let is_braked = self.braked.is_some_and(|at| now.duration_since(at) < BRAKE);
         let choice = Choice {
             cause,
-            only_grown: is_braked || self.is_gone_to_files(seen),
+            only_grown: is_braked || self.is_gone_to_files(seen) || !self.endings.is_empty(),
             total_bytes: seen.total_bytes,
             sheltered_max: part(self.rule.protected_max, seen),
             missing_bytes: self.room_below(seen).saturating_sub(seen.headroom_bytes),

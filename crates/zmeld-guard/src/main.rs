@@ -61,7 +61,12 @@ fn run(dry_run: bool, file: Option<PathBuf>) -> Result<ExitCode, zmeld_guard::Er
         log("there is nothing to guard: write [watch.guard] into /etc/zmeld.toml");
         return Ok(ExitCode::SUCCESS);
     };
-    say_outlook(&host, &rule);
+    // Behind the first event, by the thread that may wait for who reads it.
+    let mut begins = Some(outlook_of(&host, &rule));
+    let say = move |event: GuardEvent| {
+        let text = begins.take().into_iter().chain([event.to_string()]);
+        text.filter(|it| !it.is_empty()).for_each(|it| log(&it));
+    };
     let guard = Guard::start(host, rule, dry_run || wanted.dry_run, say)?;
     ready();
     while !guard.has_stopped() {
@@ -72,26 +77,19 @@ fn run(dry_run: bool, file: Option<PathBuf>) -> Result<ExitCode, zmeld_guard::Er
 }
 
 /// What it follows.
-fn say_outlook(host: &Host, rule: &Rule) {
+fn outlook_of(host: &Host, rule: &Rule) -> String {
     let groups = outlook(host, rule).map_or_else(Vec::new, |found| found.groups);
     let named: Vec<_> = groups.iter().take(GROUPS_SHOWN).cloned().collect();
     let more = match groups.len().saturating_sub(GROUPS_SHOWN) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    log(&match named.is_empty() {
+    match named.is_empty() {
         true => "it follows this machine's memory, and ends nothing".to_owned(),
         false => format!(
             "it follows this machine's memory, and may end: {}{more}",
             named.join(", ")
         ),
-    });
-}
-
-fn say(event: GuardEvent) {
-    let text = event.to_string();
-    if !text.is_empty() {
-        log(&text);
     }
 }
 

@@ -1013,8 +1013,11 @@ fn one_that_does_not_go_keeps_the_next_from_nothing() {
     machine.available(20);
     machine.look(2);
     assert_eq!(first.ended().signal(), Some(KILL));
+    // What holds still is not ended in its place.
+    machine.look(2);
+    assert!(second.lives());
     machine.takes("apps/second", 200);
-    let said = machine.look(2);
+    let said = machine.look(1);
     assert!(said.contains("ends /apps/second"), "{said}");
     assert_eq!(second.ended().signal(), Some(TERM));
     let said = machine.look(8);
