@@ -18,10 +18,11 @@ use std::time::Instant;
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::process::{pidfd_open, pidfd_send_signal, test_kill_process, Pid, PidfdFlags, Signal};
-use zmeld_linux::groups::{GroupPattern, Hierarchy, Version};
+use zmeld_linux::groups::{GroupPattern, Hierarchy};
 use zmeld_linux::{counters, Host};
 
 use crate::choice::Figures;
+use crate::meter::{Meter, Taken};
 use crate::open::{touched, OpenFile};
 use crate::ring::Ring;
 use crate::sentry::thread;
@@ -40,21 +41,6 @@ const MANY: u64 = 64;
 const HELD_MAX: usize = 32;
 /// So many groups wait to be ended by another thread.
 const ASKED_MAX: usize = 64;
-
-/// What a group takes.
-#[derive(Debug, Clone, Copy, Default)]
-struct Taken {
-    /// In RAM and in swap, what comes back when it ends.
-    held_bytes: u64,
-    /// Files in memory.
-    shared_bytes: u64,
-}
-
-impl Taken {
-    fn bytes(self) -> u64 {
-        self.held_bytes.saturating_add(self.shared_bytes)
-    }
-}
 
 /// What is left alone of a group that is ended, with what is below it.
 #[derive(Debug)]
@@ -188,18 +174,13 @@ pub(crate) struct Candidate {
     pub is_unclear: bool,
     /// It is protected by its owner's own means.
     pub is_sheltered: bool,
-    stat: OpenFile,
-    swap: Option<OpenFile>,
+    meter: Meter,
     /// The lists of its processes, and of those in groups below.
     members: Vec<OpenFile>,
     has_more_below: bool,
     /// Whether there is any process in it or below it (version 2).
     events: Option<OpenFile>,
     told: Told,
-    taken: Ring<u64>,
-    now: Taken,
-    /// How much more that is than at the last look.
-    took_bytes: u64,
     /// How many processes it had, as far as they are followed.
     processes: Ring<u64>,
     count: u64,
@@ -214,7 +195,6 @@ impl Candidate {
         rank: usize,
         spared: Option<Arc<Spared>>,
     ) -> Option<Candidate> {
-        let file = |name: &str| OpenFile::open(host, directory.join(name));
         // What is protected by its name alone may be anywhere.
         let spared = spared.filter(|it| {
             let is_name = |pattern: &GroupPattern| !pattern.is_path();
@@ -247,18 +227,14 @@ impl Candidate {
             owner: 0,
             is_unclear: false,
             is_sheltered: false,
-            stat: file("memory.stat")?,
-            swap: file("memory.swap.current"),
+            meter: Meter::open(host, hierarchy, directory)?,
             members,
             has_more_below: !is_all,
-            events: file("cgroup.events"),
+            events: OpenFile::open(host, directory.join("cgroup.events")),
             told: Told {
                 processes: Vec::with_capacity(TOLD_MAX),
                 are_all: true,
             },
-            taken: Ring::new(),
-            now: Taken::default(),
-            took_bytes: 0,
             processes: Ring::new(),
             count: 0,
         };
@@ -267,9 +243,7 @@ impl Candidate {
 
     /// What is known of it under that name already.
     pub fn go_on(&mut self, before: &Candidate) {
-        self.taken = before.taken;
-        self.now = before.now;
-        self.took_bytes = before.took_bytes;
+        self.meter.go_on(&before.meter);
         // Of other lists the count says nothing.
         if self.members.len() == before.members.len() && !self.has_more_below {
             self.processes = before.processes;
@@ -279,14 +253,12 @@ impl Candidate {
 
     /// Looks at what it takes.
     pub fn look(&mut self, now: Instant, buffer: &mut [u8]) {
-        let before = self.now.bytes();
         // One that is gone, or empty, gives nothing back.
-        self.now = match self.is_empty(buffer) {
+        let taken = match self.is_empty(buffer) {
             Some(true) => Taken::default(),
-            _ => self.read(buffer).unwrap_or_default(),
+            _ => self.meter.read(buffer).unwrap_or_default(),
         };
-        self.took_bytes = self.now.bytes().saturating_sub(before);
-        self.taken.keep(now, self.now.bytes());
+        self.meter.keep(now, taken);
         let lists = self.members.iter().filter_map(|list| {
             let text = list.read(buffer).ok()?;
             Some(text.lines().count() as u64)
@@ -297,64 +269,33 @@ impl Candidate {
 
     /// It was not there at that time.
     pub fn began_after(&mut self, then: Instant) {
-        self.taken.keep(then, 0);
+        self.meter.began_after(then);
     }
 
     /// What it is chosen by.
     pub fn figures(&self, now: Instant) -> Figures {
         Figures {
             rank: self.rank,
-            bytes: self.now.held_bytes,
-            all_bytes: self.now.bytes(),
-            grew_bytes: self.grew_bytes(now),
-            took_bytes: self.took_bytes,
+            bytes: self.bytes(),
+            all_bytes: self.meter.now.bytes(),
+            grew: self.meter.grew(now),
+            took: self.meter.took,
             owner: self.owner,
             is_unclear: self.is_unclear,
             is_sheltered: self.is_sheltered,
+            is_hidden: false,
         }
     }
 
     /// In RAM and in swap, without files in memory and the page cache: what comes back
     /// when it ends.
     pub fn bytes(&self) -> u64 {
-        self.now.held_bytes
+        self.meter.now.held_bytes
     }
 
-    /// How much more it takes than ten seconds ago, files in memory (tmpfs) included: who
-    /// fills memory with those is who runs away, though they stay when he ends.
+    /// How much more it takes than ten seconds ago.
     pub fn grew_bytes(&self, now: Instant) -> u64 {
-        let before = self.taken.oldest(now);
-        before.map_or(0, |(_, before)| self.now.bytes().saturating_sub(before))
-    }
-
-    fn read(&self, buffer: &mut [u8]) -> Option<Taken> {
-        let stat = self.stat.read(buffer).ok()?;
-        let sum = |names: &[&str]| -> u64 {
-            let counted = counters::parse(stat).filter(|(name, _)| names.contains(name));
-            counted.fold(0, |sum, (_, bytes)| sum.saturating_add(bytes))
-        };
-        if self.place.hierarchy.version == Version::One {
-            return Some(Taken {
-                held_bytes: sum(&["total_rss", "total_swap"]),
-                shared_bytes: sum(&["total_shmem"]),
-            });
-        }
-        // What a bomb of processes takes is the kernel's; as one sum from 5.18 on.
-        let kernel = match counters::value(stat, "kernel") {
-            // What can be had back at any time is no burden.
-            Some(bytes) => bytes.saturating_sub(sum(&["slab_reclaimable"])),
-            None => sum(&["kernel_stack", "pagetables", "slab_unreclaimable"]),
-        };
-        let ram = kernel.saturating_add(sum(&["anon"]));
-        let shared_bytes = sum(&["shmem"]);
-        let swap = self.swap.as_ref().and_then(|file| {
-            let text = file.read(buffer).ok()?;
-            text.trim().parse::<u64>().ok()
-        });
-        Some(Taken {
-            held_bytes: ram.saturating_add(swap.unwrap_or(0)),
-            shared_bytes,
-        })
+        u64::try_from(self.meter.grew(now)).unwrap_or(0)
     }
 
     /// Whether it has ended: nothing is in it or below it, or all that were told have gone,
@@ -367,7 +308,7 @@ impl Candidate {
             Some(true) => true,
             Some(false) if !are_gone => false,
             // One that leaves its memory to a child has not.
-            _ => self.read(buffer).map_or(0, |it| it.held_bytes) < self.now.held_bytes / 2,
+            _ => self.meter.read(buffer).map_or(0, |it| it.held_bytes) < self.bytes() / 2,
         }
     }
 

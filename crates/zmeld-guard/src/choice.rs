@@ -40,13 +40,30 @@ pub(crate) struct Figures {
     pub bytes: u64,
     /// With files in memory.
     pub all_bytes: u64,
-    pub grew_bytes: u64,
-    pub took_bytes: u64,
+    /// How much more that is than ten seconds ago, and than at the last look.
+    pub grew: i64,
+    pub took: i64,
     pub owner: usize,
     /// Not all that its owner has is seen.
     pub is_unclear: bool,
     /// It is protected by its owner's own means.
     pub is_sheltered: bool,
+    /// It is no group, but what its owner takes beside those that are followed.
+    pub is_hidden: bool,
+}
+
+/// Adds what an owner, who grew and took so much in all, has beside those that are followed.
+pub(crate) fn add_hidden(all: &mut Vec<Figures>, owner: usize, grew: i64, took: i64) {
+    let own = all.iter().filter(|it| it.owner == owner && !it.is_hidden);
+    let (known_grew, known_took) =
+        own.fold((0, 0), |(grew, took), it| (grew + it.grew, took + it.took));
+    all.push(Figures {
+        owner,
+        grew: grew - known_grew,
+        took: took - known_took,
+        is_hidden: true,
+        ..Figures::default()
+    });
 }
 
 /// Which are ended, by their places, in `chosen`, of which no more are wanted than there is
@@ -55,7 +72,7 @@ pub(crate) struct Figures {
 /// Where all of them together grew: the one that grew most, and those that grew half as much
 /// at least, until what they hold covers what is missing. Where memory goes too fast, only if
 /// they took half of what went since the last look: it may go elsewhere. In place of one that
-/// its owner protects by his own means, the largest that he does not.
+/// its owner protects by his own means, or hides, the largest that he does not.
 ///
 /// Where nothing grew, and programs can take no more, the largest of those that the rule
 /// names first; of those whose owner hides some, where any do.
@@ -63,13 +80,10 @@ pub(crate) fn choose(all: &[Figures], choice: &Choice, chosen: &mut Vec<usize>) 
     chosen.clear();
     let least = (choice.total_bytes as f64 * GREW) as u64;
     let least = least.clamp(GREW_BYTES_MIN, GREW_BYTES_MAX);
-    let most = all.iter().map(|it| it.grew_bytes).max().unwrap_or(0);
-    let grown = || {
-        all.iter()
-            .filter(|it| it.grew_bytes >= most / 2 && most > 0)
-    };
-    let grew: u64 = grown().map(|it| it.grew_bytes).sum();
-    let took: u64 = grown().map(|it| it.took_bytes).sum();
+    let most = all.iter().map(|it| it.grew).max().unwrap_or(0);
+    let grown = || all.iter().filter(|it| it.grew >= most / 2 && most > 0);
+    let grew = bytes(grown().map(|it| it.grew).sum());
+    let took = bytes(grown().map(|it| it.took.max(0)).sum());
     let is_theirs = choice.cause != Cause::TooSoon || took >= choice.went_bytes / 2;
     if grew >= least {
         if is_theirs {
@@ -87,19 +101,19 @@ pub(crate) fn choose(all: &[Figures], choice: &Choice, chosen: &mut Vec<usize>) 
 }
 
 /// Those that grew by so much, or what their owners have in their place.
-fn choose_grown(all: &[Figures], least: u64, choice: &Choice, chosen: &mut Vec<usize>) {
-    let (mut covered, mut below) = (0, u64::MAX);
+fn choose_grown(all: &[Figures], least: i64, choice: &Choice, chosen: &mut Vec<usize>) {
+    let (mut covered, mut below) = (0, i64::MAX);
     let mut last = None;
     while chosen.len() < chosen.capacity() && (chosen.is_empty() || covered < choice.missing_bytes)
     {
         // The next by growth, of equal ones by place.
         let rest = all.iter().enumerate().filter(|(at, it)| {
-            let is_behind = it.grew_bytes < below || (it.grew_bytes == below && Some(*at) > last);
-            is_behind && it.grew_bytes >= least
+            let is_behind = it.grew < below || (it.grew == below && Some(*at) > last);
+            is_behind && it.grew >= least
         });
-        let next = rest.max_by_key(|(at, it)| (it.grew_bytes, std::cmp::Reverse(*at)));
+        let next = rest.max_by_key(|(at, it)| (it.grew, std::cmp::Reverse(*at)));
         let Some((at, grown)) = next else { return };
-        (below, last) = (grown.grew_bytes, Some(at));
+        (below, last) = (grown.grew, Some(at));
         let place = match is_kept(all, grown, choice) {
             false => Some(at),
             true => {
@@ -117,8 +131,15 @@ fn choose_grown(all: &[Figures], least: u64, choice: &Choice, chosen: &mut Vec<u
     }
 }
 
-/// Whether its owner protects it, and no more than he may.
+fn bytes(grew: i64) -> u64 {
+    u64::try_from(grew).unwrap_or(0)
+}
+
+/// Whether its owner protects it, and no more than he may; what he hides nobody can end.
 fn is_kept(all: &[Figures], it: &Figures, choice: &Choice) -> bool {
+    if it.is_hidden {
+        return true;
+    }
     let own = all
         .iter()
         .filter(|other| other.owner == it.owner && other.is_sheltered);
@@ -134,7 +155,7 @@ mod tests {
     /// Machines of 1,024 MiB, each with why something has to end, what is missing and what
     /// went, and whether only what grows may be ended; then a line a group: its name, its
     /// owner, its rank, what it holds, how much it grew and took since the last look, all in
-    /// MiB; what it is besides; and `ended` by its turn.
+    /// MiB; what it is besides; and `ended` by its turn. A line `all` is an owner in all.
     const MACHINES: &str = "
 the one that grew most goes, whatever is named first and is largest: NoRoom 30 10
   largest  a 0 900   0  0
@@ -200,6 +221,18 @@ not even where he has nothing else: NoRoom 30 0
   hider    a 0 200 150 15  sheltered
   other    b 0 400   0  0
 
+what its owner hides is ended in nobody else's place: NoRoom 30 0
+  own      a 0  20   0  0  ended 1
+  other    b 0 400  20  0
+  all      a 0 300 150 15
+  all      b 0 400  20  0
+
+nor what he moved from group to group: NoRoom 30 0
+  left     a 0   0 -90  0
+  own      a 0  20   0  0
+  other    b 0 400   0  0  ended 1
+  all      a 0 100 -90  0
+
 more than a quarter of RAM is protected no more: NoRoom 30 0
   hider    a 0 300 150 15  sheltered ended 1
   own      a 1  20   0  0
@@ -228,14 +261,20 @@ more than a quarter of RAM is protected no more: NoRoom 30 0
             let mut expected = Vec::new();
             for (place, line) in lines.enumerate() {
                 let words: Vec<&str> = line.split_whitespace().collect();
-                let mib = |at: usize| words[at].parse::<u64>().unwrap() * MIB;
+                let mib = |at: usize| words[at].parse::<i64>().unwrap() * MIB as i64;
+                let owner = words[1].as_bytes()[0].into();
+                if words[0] == "all" {
+                    add_hidden(&mut all, owner, mib(4), mib(5));
+                    continue;
+                }
                 all.push(Figures {
                     rank: words[2].parse().unwrap(),
-                    bytes: mib(3),
-                    all_bytes: mib(3),
-                    grew_bytes: mib(4),
-                    took_bytes: mib(5),
-                    owner: words[1].as_bytes()[0].into(),
+                    bytes: bytes(mib(3)),
+                    all_bytes: bytes(mib(3)),
+                    grew: mib(4),
+                    took: mib(5),
+                    owner,
+                    is_hidden: false,
                     is_unclear: words.contains(&"unclear"),
                     is_sheltered: words.contains(&"sheltered"),
                 });
@@ -250,6 +289,6 @@ more than a quarter of RAM is protected no more: NoRoom 30 0
             assert_eq!(chosen, expected, "{name}");
             count += 1;
         }
-        assert_eq!(count, 15);
+        assert_eq!(count, 17);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::candidate::Candidate;
-use crate::choice::{choose, Cause, Choice};
+use crate::choice::{add_hidden, choose, Cause, Choice};
 use crate::event::{Event, Gone, How, Victim};
 use crate::sentry::{is_over, part, Sentry};
 use crate::sight::Seen;
@@ -96,6 +96,14 @@ impl Sentry {
         self.figures.clear();
         let candidates = self.candidates.iter();
         self.figures.extend(candidates.map(|it| it.figures(now)));
+        for owner in &self.owners {
+            // What is on its way out is followed no more, and grows for a while.
+            let mut endings = self.endings.iter();
+            if !endings.any(|it| it.directory().starts_with(&owner.directory)) {
+                let (grew, took) = (owner.meter.grew(now), owner.meter.took);
+                add_hidden(&mut self.figures, owner.place, grew, took);
+            }
+        }
         choose(&self.figures, &choice, &mut self.places);
         if self.places.is_empty() {
             if is_over(&mut self.told_nothing, now) {

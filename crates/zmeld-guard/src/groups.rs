@@ -13,6 +13,7 @@ use zmeld_linux::Host;
 use super::candidate::{Candidate, Spared};
 use super::choice::Cause;
 use super::event::{Event, Report};
+use super::meter::{Meter, Owner};
 use super::open::touched;
 use super::sentry::{thread, Sentry, Shared};
 use super::{is_due, ring, Error, Rule};
@@ -28,6 +29,8 @@ const WHOLE_FOR: Duration = Duration::from_secs(60);
 /// No more are followed, the largest ones; of an owner none in place of another's who has
 /// fewer.
 pub(crate) const CANDIDATES_MAX: usize = 64;
+/// Nor more owners.
+pub(crate) const OWNERS_MAX: usize = 256;
 /// Before all others, and whatever the configuration says of them: what is needed to
 /// get at the machine.
 const NEVER: [&str; 10] = [
@@ -89,6 +92,15 @@ impl Sentry {
                 candidate.look(now, &mut self.buffer);
             }
         }
+        let owners = std::mem::replace(&mut self.owners, chosen.owners);
+        for owner in &mut self.owners {
+            let before = owners.iter().find(|it| it.directory == owner.directory);
+            if let Some(before) = before {
+                owner.meter.go_on(&before.meter);
+                let taken = owner.meter.read(&mut self.buffer).unwrap_or_default();
+                owner.meter.keep(now, taken);
+            }
+        }
         let is_ending = |it: &Candidate| {
             let mut endings = self.endings.iter();
             endings.any(|ending| ending.directory() == it.place.directory)
@@ -102,6 +114,7 @@ impl Sentry {
         self.has_chosen = true;
         self.choosing_took = chosen.took;
         followed.into_iter().for_each(|it| self.chooser.retire(it));
+        self.chooser.retire_owners(owners);
         say(Event::Chosen(chosen.report));
     }
 }
@@ -110,6 +123,7 @@ impl Sentry {
 #[derive(Debug)]
 pub(crate) struct Chosen {
     candidates: Vec<Candidate>,
+    owners: Vec<Owner>,
     report: Arc<Report>,
     took: Duration,
 }
@@ -137,6 +151,7 @@ pub(crate) struct Desk {
 struct Papers {
     answer: Option<Answer>,
     retired: Vec<Candidate>,
+    owners: Vec<Owner>,
 }
 
 impl Chooser {
@@ -165,9 +180,11 @@ impl Chooser {
                         let chosen = choosing.choose(Instant::now());
                         // Room for what is retired until the next answer, taken out of the lock.
                         let mut retired = Vec::with_capacity(2 * CANDIDATES_MAX);
+                        let mut owners = Vec::new();
                         if let Ok(mut papers) = desk.papers.lock() {
                             papers.answer = Some(chosen.map_err(|err| err.to_string().into()));
                             std::mem::swap(&mut papers.retired, &mut retired);
+                            std::mem::swap(&mut papers.owners, &mut owners);
                         }
                     }
                     std::thread::park_timeout(CHOOSE_EVERY);
@@ -196,6 +213,14 @@ impl Chooser {
         match self {
             Chooser::Here(_, answer) => answer.take(),
             Chooser::Thread(desk, _) => desk.papers.try_lock().ok()?.answer.take(),
+        }
+    }
+
+    fn retire_owners(&mut self, owners: Vec<Owner>) {
+        if let Chooser::Thread(desk, _) = self {
+            if let Ok(mut papers) = desk.papers.try_lock() {
+                papers.owners = owners;
+            }
         }
     }
 
@@ -303,6 +328,7 @@ impl Choosing {
             }
         }
         self.known = Some((known, now));
+        let owners = self.owners(&hierarchy, &groups, &found, now);
         let watched = found.iter().filter(|it| !it.is_sheltered);
         let report = Report {
             watched: watched.map(|it| it.shown.to_string()).collect(),
@@ -311,9 +337,42 @@ impl Choosing {
         };
         Ok(Chosen {
             candidates: found,
+            owners,
             report: Arc::new(report),
             took: begin.elapsed(),
         })
+    }
+
+    /// Whose groups may be ended: those who have some now, and those who may.
+    fn owners(
+        &mut self,
+        hierarchy: &Hierarchy,
+        groups: &[Group],
+        found: &[Candidate],
+        now: Instant,
+    ) -> Vec<Owner> {
+        let mut is_one = vec![false; groups.len()];
+        found.iter().for_each(|it| is_one[it.owner] = true);
+        let has_named = |group: &Group| rank(&self.rule.end, &group.shown) < self.rule.end.len();
+        let own = groups.iter().enumerate().skip(1);
+        let own = own.filter(|(at, group)| group.owner == *at);
+        let mut owners = Vec::with_capacity(OWNERS_MAX);
+        for (place, group) in own.filter(|(at, group)| is_one[*at] || has_named(group)) {
+            if owners.len() == OWNERS_MAX {
+                break;
+            }
+            let Some(mut meter) = Meter::open(&self.host, hierarchy, &group.path) else {
+                continue;
+            };
+            let taken = meter.read(&mut self.buffer).unwrap_or_default();
+            meter.keep(now, taken);
+            owners.push(Owner {
+                directory: group.path.clone(),
+                place,
+                meter,
+            });
+        }
+        owners
     }
 
     /// When some were chosen last, where a group was not there then, or had no processes.

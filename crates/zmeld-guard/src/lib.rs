@@ -19,7 +19,8 @@
 //! | `sight` | how much programs can take, and how soon that is gone |
 //! | [`headroom`] | how that is added up |
 //! | `candidate` | a group that may be ended |
-//! | `choice` | which one of them |
+//! | `meter` | what a group or an owner takes, and how much more than before |
+//! | `choice` | which of them |
 //! | `groups` | those that the rule names, as the machine has them |
 //! | `ending` | some are told to end, killed, and their memory waited for |
 //! | `devices` | figures of devices |
@@ -35,6 +36,7 @@ mod event;
 mod groups;
 pub mod headroom;
 mod log;
+mod meter;
 pub mod note;
 mod open;
 mod ring;

@@ -20,8 +20,9 @@ use crate::choice::{Cause, Figures};
 use crate::devices;
 use crate::ending::{Ending, Settling, AGAIN_MAX, ENDING_MAX};
 use crate::event::{Event, GuardEvent};
-use crate::groups::{Chooser, CANDIDATES_MAX};
+use crate::groups::{Chooser, CANDIDATES_MAX, OWNERS_MAX};
 use crate::log::Outbox;
+use crate::meter::Owner;
 use crate::note::Recorder;
 use crate::open::touched;
 use crate::sight::{is_soon, is_too_soon, Seen, Sight};
@@ -166,6 +167,7 @@ pub struct Sentry {
     /// Where nobody else keeps the note.
     recorder: Option<Recorder>,
     pub(crate) candidates: Vec<Candidate>,
+    pub(crate) owners: Vec<Owner>,
     /// What they are chosen by, and which are.
     pub(crate) figures: Vec<Figures>,
     pub(crate) places: Vec<usize>,
@@ -236,7 +238,8 @@ impl Sentry {
             shared,
             sight,
             candidates: Vec::new(),
-            figures: Vec::with_capacity(CANDIDATES_MAX),
+            owners: Vec::new(),
+            figures: Vec::with_capacity(CANDIDATES_MAX + OWNERS_MAX),
             places: Vec::with_capacity(ENDING_MAX),
             buffer: touched(),
             chosen: None,
@@ -360,6 +363,10 @@ impl Sentry {
         self.headroom_then = seen.headroom_bytes;
         for candidate in &mut self.candidates {
             candidate.look(now, &mut self.buffer);
+        }
+        for owner in &mut self.owners {
+            let taken = owner.meter.read(&mut self.buffer).unwrap_or_default();
+            owner.meter.keep(now, taken);
         }
     }
 

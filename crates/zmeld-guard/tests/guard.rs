@@ -602,7 +602,8 @@ fn one_that_was_not_followed_has_not_grown_by_all_that_it_holds() {
     let told = noted(&machine);
     assert_eq!(told.map(|told| told.watched.len()), Some(64));
     // It is among the largest from now on.
-    machine.takes("apps/old", 30);
+    machine.takes("apps/other0", 5);
+    machine.takes("apps/other1", 5);
     machine.takes("apps/runaway", 75);
     machine.available(90);
     machine.look(3);
@@ -1025,4 +1026,29 @@ fn one_that_does_not_go_keeps_the_next_from_nothing() {
         said.contains("/apps/first does not end, it waits in the kernel"),
         "{said}"
     );
+}
+
+/// Memory stays where it was taken: who moves his processes from group to group has not got
+/// rid of it, nor has he who takes it in a group that was not there yet.
+#[test]
+fn what_an_owner_takes_is_his_whatever_he_makes_of_his_groups() {
+    let (mut own, mut other) = (Process::patient(), Process::patient());
+    let mut machine = Machine::new("end = [\"/user.slice\"]\n");
+    let slice = "user.slice/user-1000.slice";
+    machine.group("user.slice", 0, &[]);
+    machine.group(slice, 60, &[]);
+    machine.group(&format!("{slice}/left.scope"), 40, &[&own]);
+    machine.group(&format!("{slice}/own.scope"), 20, &[]);
+    machine.group("user.slice/user-1001.slice", 400, &[]);
+    machine.group("user.slice/user-1001.slice/a.scope", 400, &[&other]);
+    machine.look(2);
+    // It has grown there, and is elsewhere now.
+    machine.group(&format!("{slice}/left.scope"), 300, &[]);
+    machine.group(&format!("{slice}/own.scope"), 20, &[&own]);
+    machine.takes(slice, 320);
+    machine.available(20);
+    let said = machine.look(1);
+    assert!(said.contains(&format!("ends /{slice}/own.scope")), "{said}");
+    assert_eq!(own.ended().signal(), Some(TERM));
+    assert!(other.lives());
 }

@@ -66,11 +66,7 @@ end_below = "10%"
 grace = "1s"
 END
 sh -c "echo \$\$ >$GROUPS_TOP/guard/cgroup.procs
-	i=0
-	while [ \$i -lt 900 ]; do
-		echo 'a line of text that takes its place in the pipe, and that nobody reads....'
-		i=\$((i + 1))
-	done
+	head -c 65200 /dev/zero
 	exec zmeld-guard --config /tmp/zmeld.toml 2>&1" 1<>/tmp/log &
 guard=$!
 sleep 13
@@ -117,7 +113,7 @@ while [ $(($(uptime_s) - begin)) -lt $TIME ]; do
 	1) script='trap "" TERM; exec tail /dev/zero' ;;
 	# One that forks when it is told to end.
 	2) script='trap "tail /dev/zero & exit" TERM; tail /dev/zero & wait' ;;
-	3) script='while :; do head -c 524288 /dev/urandom; sleep 0.05; done | tr -d "\n" | tail' ;;
+	3) script='while :; do head -c 1048576 /dev/urandom; done | tr -d "\n" | tail' ;;
 	esac
 	# What fills tmpfs and leaves: half the time.
 	[ $((state / 1048576 % 2)) = 0 ] ||
@@ -125,11 +121,11 @@ while [ $(($(uptime_s) - begin)) -lt $TIME ]; do
 	in_group $manager/app.slice/run.scope "$script" >/dev/null 2>&1 &
 	n=0
 	run=$manager/app.slice/run.scope
-	while grep -q 'populated 1' $run/cgroup.events && [ $n -lt 60 ]; do
+	while grep -q 'populated 1' $run/cgroup.events && [ $n -lt 240 ]; do
 		sleep 0.5
 		n=$((n + 1))
 	done
-	[ $n -lt 60 ] || stayed=$((stayed + 1))
+	[ $n -lt 240 ] || stayed=$((stayed + 1))
 	echo 1 >$run/cgroup.kill
 	ran=$((ran + 1))
 	rm -f /tmp/files/x
