@@ -29,7 +29,8 @@ in
     }];
     environment.systemPackages = [ cfg.package ];
     environment.etc."zmeld.toml".source = toml.generate "zmeld.toml" cfg.settings;
-    # It makes the units of tiers, and that of `zmeld watch` where there are rules.
+    # It makes the units of tiers, and those of `zmeld watch` and
+    # `zmeld-guard` where there are rules.
     systemd.generators.zmeld-generator = "${cfg.package}/bin/zmeld";
     boot.extraModulePackages = lib.mkIf cfg.kernelModule [
       (config.boot.kernelPackages.callPackage ./kernel-module.nix { })

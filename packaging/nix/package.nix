@@ -6,7 +6,7 @@ rustPlatform.buildRustPackage {
   version = (lib.importTOML ../../Cargo.toml).workspace.package.version;
   src = lib.cleanSource ../..;
   cargoLock.lockFile = ../../Cargo.lock;
-  cargoBuildFlags = [ "--package" "zmeld" ];
+  cargoBuildFlags = [ "--package" "zmeld" "--package" "zmeld-guard" ];
   # They need a machine of their own: `cargo xtask test`.
   doCheck = false;
   nativeBuildInputs = [ installShellFiles ];

@@ -68,7 +68,7 @@ watcher_start() {
 	systemd-oomd) oomd_start ;;
 	zmeld)
 		printf '[watch.guard]\nend = ["/apps"]\n' >/tmp/zmeld.toml
-		in_group watcher zmeld watch --config /tmp/zmeld.toml >>/tmp/said 2>&1 &
+		in_group watcher zmeld-guard --config /tmp/zmeld.toml >>/tmp/said 2>&1 &
 		;;
 	esac
 	watcher=$!

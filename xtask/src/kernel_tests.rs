@@ -557,25 +557,29 @@ fn died_by_itself(kernel: &Kernel, outcome: &GuestOutcome) -> bool {
         && outcome.messages.contains("scheduling from the idle thread")
 }
 
-/// The command line without its debugging information, which a guest has no room
-/// for.
-fn command_line(log: &Log) -> Result<PathBuf> {
-    let Some(program) = rust_tests::zmeld(log)? else {
-        bail!("zmeld does not build");
-    };
-    let stripped = workspace::work_folder("guest")?.join("zmeld");
+/// A program without its debugging information, which a guest has no room for.
+fn stripped(log: &Log, program: &Path) -> Result<PathBuf> {
+    let name = program.file_name().unwrap_or_default();
+    let stripped = workspace::work_folder("guest")?.join(name);
     let mut strip = Command::new("strip");
     strip.arg("-o").arg(&stripped).arg(program);
     if !log.run(&mut strip, CHECK_LIMIT)?.succeeded() {
-        bail!("strip fails on zmeld");
+        bail!("strip fails on {}", program.display());
     }
     Ok(stripped)
 }
 
-/// The command line, as guests have it, with its libraries.
+/// The command line and the guard, as guests have them, with their libraries.
 pub fn command_line_files(log: &Log) -> Result<Vec<Addition>> {
-    let program = command_line(log)?;
-    let mut files = vec![Addition::file("/usr/bin/zmeld", &program)?];
+    let Some(program) = rust_tests::zmeld(log)? else {
+        bail!("zmeld does not build");
+    };
+    let guard = stripped(log, &program.with_file_name("zmeld-guard"))?;
+    let program = stripped(log, &program)?;
+    let mut files = vec![
+        Addition::file("/usr/bin/zmeld", &program)?,
+        Addition::file("/usr/bin/zmeld-guard", &guard)?,
+    ];
     for library in zmeld_vm::libraries_of(&program) {
         files.push(Addition::file(&library.to_string_lossy(), &library)?);
     }

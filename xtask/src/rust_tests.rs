@@ -29,7 +29,7 @@ pub fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
-/// The command line, built; nothing where it does not build.
+/// The command line, built, with the guard beside it; nothing where it does not build.
 ///
 /// # Errors
 /// When cargo cannot be run.
@@ -41,6 +41,8 @@ pub fn zmeld(log: &Log) -> Result<Option<PathBuf>> {
         "--workspace",
         "--bin",
         "zmeld",
+        "--bin",
+        "zmeld-guard",
         "--test",
         "machine",
     ]);

@@ -24,13 +24,17 @@
 //! | [`pressure`] | `/proc/pressure/*` |
 //! | [`hibernation`] | whether a machine hibernates, and where to |
 //! | [`cpuinfo`] | `/proc/cpuinfo` |
+//! | [`groups`] | control groups that count memory, those that a rule is for, and their owners |
+//! | [`amount`] | bytes, shares and times, as configurations have them |
 //! | [`octal`] | the kernel's escapes in all of them |
 
+pub mod amount;
 pub mod command;
 pub mod counters;
 pub mod cpuinfo;
 pub mod error;
 pub mod file;
+pub mod groups;
 pub mod hibernation;
 pub mod host;
 pub mod lock;

@@ -133,12 +133,6 @@ pub enum Error {
          them, or say --force; the kernel kills programs where it does not fit"
     )]
     GroupsUnseen,
-    /// The machine cannot be guarded against running out of memory.
-    #[error("the guard cannot act: {why}")]
-    CannotGuard {
-        /// Why, with a way out.
-        why: String,
-    },
     /// Nothing can be reclaimed ahead of time on this machine.
     #[error("nothing can be reclaimed: {why}")]
     CannotReclaim {
@@ -195,6 +189,15 @@ pub enum ErrorKind {
     Missing,
     /// The user stopped it.
     Interrupted,
+}
+
+impl From<zmeld_linux::groups::Error> for Error {
+    fn from(err: zmeld_linux::groups::Error) -> Error {
+        match err {
+            zmeld_linux::groups::Error::Host(err) => err.into(),
+            _ => Error::GroupsUnseen,
+        }
+    }
 }
 
 impl Error {

@@ -251,9 +251,9 @@ families! {
             labels: vec![("cgroup", group.group.clone()), ("mechanism", group.mechanism.clone())],
             value: 1.0,
         }).collect();
-    "zmeld_guard_short" Gauge "1 while zmeld watch makes room since memory is short." =>
+    "zmeld_guard_short" Gauge "1 while zmeld-guard says that memory is short." =>
         |view| whole(view.now.guard.as_ref().map(|guard| u64::from(guard.is_short)));
-    "zmeld_guard_ended_total" Counter "Control groups that zmeld watch ended for want of memory since it began." =>
+    "zmeld_guard_ended_total" Counter "Control groups that zmeld-guard ended for want of memory since it began." =>
         |view| whole(view.now.guard.as_ref().map(|guard| guard.ended_total));
     "zmeld_guard_late_seconds_max" Gauge "How much later than it should have the guard looked, at most." =>
         |view| view.now.guard.iter().map(|guard| Sample {

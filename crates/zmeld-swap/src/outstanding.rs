@@ -101,6 +101,8 @@ pub struct Outstanding {
     /// Whether a `zmeld watch` runs, where rules want one; none where they do not, or
     /// where that cannot be told.
     pub is_watched: Option<bool>,
+    /// The same of the guard and `zmeld-guard`.
+    pub is_guarded: Option<bool>,
     /// Tiers for which another driver's device stands in.
     pub stand_ins: Vec<StandIn>,
     /// What is set up otherwise than it was asked for, and would be so again.
@@ -127,7 +129,9 @@ impl Outstanding {
         };
         let asked = Asked::new(file, applied.as_ref());
         let rules = asked.config.watch.has_rules();
-        let is_watched = rules.then(|| is_watched(host)).flatten();
+        let is_watched = rules.then(|| runs(host, is_watch)).flatten();
+        let is_guarded = asked.config.watch.guard.is_some();
+        let is_guarded = is_guarded.then(|| runs(host, is_guard)).flatten();
         let records = state.as_ref().map_or(&[][..], |state| &state.records);
         let mut look = Look {
             host,
@@ -161,6 +165,7 @@ impl Outstanding {
             way,
             take_over,
             is_watched,
+            is_guarded,
             stand_ins: stand_ins.unwrap_or_default(),
             otherwise,
             in_plain: in_plain(host, &asked.config),
@@ -231,14 +236,14 @@ const LINE_MAX: usize = 4096;
 
 /// Whether a process of root's is `zmeld watch` and acts by its rules: anybody may call
 /// his own so. Where others' processes are hidden from this user, nobody can tell.
-fn is_watched(host: &Host) -> Option<bool> {
+fn runs(host: &Host, is_it: fn(&[u8]) -> bool) -> Option<bool> {
     host.read("/proc/1/comm").ok()?;
     let names = host.list("/proc").ok()?;
     let mut processes = names.iter().filter(|name| name.parse::<u32>().is_ok());
     Some(processes.any(|pid| {
         // Who starts a program makes its line as long as he likes.
         let command = host.read_start(Path::new(&format!("/proc/{pid}/cmdline")), LINE_MAX);
-        command.is_ok_and(|line| is_watch(&line)) && is_of_root(host, pid)
+        command.is_ok_and(|line| is_it(&line)) && is_of_root(host, pid)
     }))
 }
 
@@ -251,13 +256,21 @@ fn is_of_root(host: &Host, pid: &str) -> bool {
 }
 
 fn is_watch(command: &[u8]) -> bool {
+    is_program(command, b"zmeld", &[b"--once", b"--dry-run"])
+        && command
+            .split(|byte| *byte == 0)
+            .any(|word| word == b"watch")
+}
+
+fn is_guard(command: &[u8]) -> bool {
+    is_program(command, b"zmeld-guard", &[b"--dry-run"])
+}
+
+/// Whether a command is that program, without any of those words.
+fn is_program(command: &[u8], name: &[u8], without: &[&[u8]]) -> bool {
     let mut words = command.split(|byte| *byte == 0);
-    let program = words
-        .next()
-        .and_then(|path| path.rsplit(|it| *it == b'/').next());
-    let rest: Vec<&[u8]> = words.collect();
-    let has = |word: &[u8]| rest.contains(&word);
-    program == Some(b"zmeld") && has(b"watch") && !has(b"--once") && !has(b"--dry-run")
+    let path = words.next().unwrap_or_default();
+    path.rsplit(|it| *it == b'/').next() == Some(name) && !words.any(|it| without.contains(&it))
 }
 
 struct Look<'a> {

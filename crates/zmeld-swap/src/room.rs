@@ -31,13 +31,11 @@
 //! With zswap the counters are the same: a page in its pool is a page in swap, and
 //! switching zswap off brings none of them back.
 
-pub(crate) mod hierarchy;
 mod programs;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-pub(crate) use hierarchy::{Hierarchy, Version};
 use programs::Programs;
 
 use crate::error::Error;
@@ -46,6 +44,7 @@ use crate::machine;
 use crate::overfull::mib;
 pub use crate::overfull::{Overfull, Program};
 use zmeld_linux::counters;
+use zmeld_linux::groups::{Hierarchy, Version};
 use zmeld_linux::meminfo::{self, Meminfo};
 use zmeld_linux::Host;
 

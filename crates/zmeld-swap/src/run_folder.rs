@@ -5,6 +5,7 @@
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::Serialize;
 use zmeld_linux::own;
@@ -50,6 +51,14 @@ pub(crate) fn read(host: &Host, path: impl AsRef<Path>) -> Result<Option<Vec<u8>
         Err(own::Error::Io { cause, .. }) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
         bytes => bytes.map(Some).map_err(|err| told(host, err)),
     }
+}
+
+/// How long ago a file in it was written; none where it is not there, or somebody else may
+/// have written it.
+pub(crate) fn since_written(host: &Host, path: impl AsRef<Path>) -> Option<Duration> {
+    read(host, &path).ok()??;
+    let written = host.path(path).symlink_metadata().ok()?.modified().ok()?;
+    written.elapsed().ok()
 }
 
 /// Where it is: a link above it leads where it would on that machine, and not out of the

@@ -178,6 +178,7 @@ fn systemd_accepts_the_units() {
         for service in &services {
             let at = normal.join(service);
             let text = fs::read_to_string(&at).unwrap();
+            let text = text.replace("/usr/bin/zmeld-guard", "/bin/true");
             fs::write(at, text.replace("/usr/bin/zmeld", "/bin/true")).unwrap();
         }
         let output = Command::new("systemd-analyze")

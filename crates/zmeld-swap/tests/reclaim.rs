@@ -273,9 +273,12 @@ impl Machine {
     /// What is done at that second since memory is short.
     fn make_room(&mut self, second: u64) -> Vec<String> {
         let now = self.begin + Duration::from_secs(second);
-        let done = self
-            .watcher
-            .make_room(now, &self.stop, &mut |event| panic!("{event:?}"));
+        let mut done = Vec::new();
+        self.watcher
+            .make_room(now, &self.stop, &mut |event| match event {
+                WatchEvent::Reclaim(_, what) => done.push(what),
+                other => panic!("{other:?}"),
+            });
         let said = self.at(second);
         assert!(said.is_empty(), "{said:?}");
         done

@@ -7,6 +7,7 @@ use std::fs;
 use std::io;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,7 @@ use zmeld_linux::command::{Finished, Invocation};
 use zmeld_linux::host::{Access, Direct};
 use zmeld_linux::Host;
 use zmeld_swap::config::{
-    Config, MeldRule, Percent, RamDriver, RecompressRule, Span, Which, WritebackRule,
+    Bytes, Config, MeldRule, Percent, RamDriver, RecompressRule, Span, Which, WritebackRule,
 };
 use zmeld_swap::journal::State;
 use zmeld_swap::observe::Observation;
@@ -30,6 +31,11 @@ struct Notes {
     no_ages: bool,
     /// Killed in the next writeback, of which the kernel leaves so much of the limit.
     killed_at: Mutex<Option<&'static str>>,
+    /// Pages are compressed further each time, and writeback uses its limit up.
+    has_pages: AtomicBool,
+    /// It is told to stop while the kernel is at it.
+    is_told: AtomicBool,
+    stop: AtomicBool,
 }
 
 impl Access for Notes {
@@ -52,6 +58,21 @@ impl Access for Notes {
                 fs::write(path.with_file_name("writeback_limit"), rest)?;
                 std::panic::panic_any("killed");
             }
+        }
+        let has_pages = self.has_pages.load(Ordering::Relaxed);
+        if has_pages && name == "recompress" {
+            let path = path.with_file_name("mm_stat");
+            let stat = fs::read_to_string(&path)?;
+            let mut words: Vec<String> = stat.split_whitespace().map(str::to_owned).collect();
+            words[1] = (words[1].parse::<u64>().unwrap() - 4096).to_string();
+            fs::write(path, words.join(" "))?;
+        }
+        if has_pages && name == "writeback" {
+            fs::write(path.with_file_name("writeback_limit"), "0")?;
+        }
+        if ["recompress", "writeback"].contains(&name.as_str()) {
+            self.stop
+                .store(self.is_told.load(Ordering::Relaxed), Ordering::Relaxed);
         }
         self.written.lock().unwrap().push((name, value));
         Ok(())
@@ -110,7 +131,9 @@ impl Bench {
         let seen = Observation::read(&self.host, 4096);
         let mut said = Vec::new();
         let now = self.begin + Duration::from_secs(seconds);
-        self.watcher.round(&seen, now, &mut |what| {
+        let stop = &self.notes.stop;
+        stop.store(false, Ordering::Relaxed);
+        self.watcher.round(&seen, now, stop, &mut |what| {
             said.push(match what {
                 WatchEvent::Acting(action) => format!("{action}"),
                 WatchEvent::Done(_, text) => format!("done: {text}"),
@@ -141,7 +164,7 @@ fn idle_pages_are_marked_by_age_and_recompressed_at_the_rules_pace() {
     let mut bench = Bench::new(config, false, false);
     let expected = [
         "idle <- 3600",
-        "recompress <- type=idle algo=zstd priority=1",
+        "recompress <- type=idle algo=zstd priority=1 max_pages=4096",
     ];
     assert_eq!(bench.round(0).0, expected);
     assert!(bench.round(599).0.is_empty());
@@ -165,7 +188,7 @@ fn without_ages_pages_are_marked_and_waited_for() {
     assert!(bench.round(119).0.is_empty());
     assert_eq!(
         bench.round(120).0,
-        ["recompress <- type=idle algo=zstd priority=1"]
+        ["recompress <- type=idle algo=zstd priority=1 max_pages=4096"]
     );
     // The other rule's pages are older, and the marks have not been renewed.
     let (written, _) = bench.round(320);
@@ -189,7 +212,7 @@ fn writeback_is_bounded_and_gives_the_limit_back() {
     assert_eq!(
         written,
         [
-            "writeback_limit <- 65536",
+            "writeback_limit <- 4096",
             "writeback_limit_enable <- 1",
             "writeback <- huge",
             "writeback_limit_enable <- 0",
@@ -227,7 +250,7 @@ fn a_limit_that_a_killed_watch_left_is_given_back() {
         (("0", "0"), "7", vec!["writeback_limit_enable <- 0"]),
         (("1", "100"), "7", vec!["writeback_limit <- 7"]),
         // Somebody set another limit since.
-        (("0", "0"), "65537", vec![]),
+        (("0", "0"), "4097", vec![]),
     ];
     for ((enable, limit), rest, expected) in cases {
         let mut bench = Bench::new(config.clone(), false, false);
@@ -313,7 +336,7 @@ fn a_pass_runs_by_its_threshold_and_goes_on_where_it_was_stopped() {
     config.watch.meld = Some(MeldRule::default());
     let mut bench = Bench::new(config, false, false);
     let (written, said) = bench.round(0);
-    assert_eq!(written, ["meld <- start threshold=50 time_ms=30000"]);
+    assert_eq!(written, ["meld <- start threshold=50 time_ms=1000"]);
     assert!(said[2].contains("20.0 % of the sample repeat"), "{said:?}");
     let stopped = fs::read_to_string(bench.dir.path().join("sys/block/zmeld0/meld_stat"))
         .unwrap()
@@ -321,11 +344,11 @@ fn a_pass_runs_by_its_threshold_and_goes_on_where_it_was_stopped() {
     bench.set("meld_stat", &stopped);
     assert_eq!(
         bench.round(700).0,
-        ["meld <- start threshold=50 time_ms=30000"]
+        ["meld <- start threshold=50 time_ms=1000"]
     );
     assert_eq!(
         bench.round(760).0,
-        ["meld <- start threshold=50 time_ms=30000 resume"]
+        ["meld <- start threshold=50 time_ms=1000 resume"]
     );
     bench.set("meld_mode", "[off] manual auto inline");
     assert!(bench.round(9000).0.is_empty());
@@ -384,4 +407,62 @@ fn busy_processors_are_left_alone() {
         busy.replace("55", "1"),
     );
     assert!(!bench.round(120).0.is_empty());
+}
+
+/// The kernel holds the device's lock through a request: each is small, and between two of
+/// them a stop is heard. What is asked for is the rule's in all.
+#[test]
+fn what_is_stopped_in_part_goes_on_where_it_was() {
+    let rules: [fn(&mut Config); 2] = [
+        |config| {
+            config.watch.recompress = recompress(3600, 600);
+            config.watch.recompress.as_mut().unwrap().max_pages = Some(10_000);
+        },
+        |config| {
+            config.watch.writeback = Some(WritebackRule {
+                pages: Which::Huge,
+                at_most: Bytes(10_000 * 4096),
+                ..WritebackRule::default()
+            });
+        },
+    ];
+    for rule in rules {
+        let mut config = Config::default();
+        rule(&mut config);
+        let mut bench = Bench::new(config, false, false);
+        bench.notes.has_pages.store(true, Ordering::Relaxed);
+        bench.notes.is_told.store(true, Ordering::Relaxed);
+        let asked = |written: &[String]| -> Vec<u64> {
+            let number = |line: &String| {
+                let limit = line.strip_prefix("writeback_limit <- ");
+                let pages = line.split_once("max_pages=").map(|it| it.1);
+                limit.or(pages)?.parse().ok()
+            };
+            written.iter().filter_map(number).collect()
+        };
+        assert_eq!(asked(&bench.round(0).0), [4096]);
+        assert!(bench.watcher.has_more());
+        bench.notes.is_told.store(false, Ordering::Relaxed);
+        assert_eq!(asked(&bench.round(1).0), [4096, 1808]);
+        assert!(!bench.watcher.has_more());
+        assert!(bench.round(599).0.is_empty());
+    }
+}
+
+#[test]
+fn a_watch_that_is_started_anew_repeats_nothing_before_its_time() {
+    let mut config = Config::default();
+    config.watch.recompress = recompress(3600, 600);
+    let mut bench = Bench::new(config.clone(), false, false);
+    let uptime = |bench: &Bench, seconds: u64| {
+        let text = format!("{}.00 1.00\n", 5000 + seconds);
+        put(bench.dir.path(), "/proc/uptime", text);
+    };
+    uptime(&bench, 0);
+    assert!(!bench.round(0).0.is_empty());
+    for (seconds, is_due) in [(60, false), (599, false), (601, true)] {
+        uptime(&bench, seconds);
+        bench.watcher = Watcher::new(bench.host.clone(), config.clone(), false);
+        assert_eq!(!bench.round(seconds).0.is_empty(), is_due, "{seconds}");
+    }
 }

@@ -57,7 +57,7 @@ pub enum Command {
     Top(crate::commands::top::TopArgs),
     /// Run a melding pass on a device now
     Meld(crate::commands::meld::MeldArgs),
-    /// Recompress, write back, meld, reclaim and guard by rules, as a daemon
+    /// Recompress, write back, meld and reclaim by rules, as a daemon
     Watch(crate::commands::watch::WatchArgs),
     /// Metrics for Prometheus, once
     Metrics(crate::commands::metrics::MetricsArgs),

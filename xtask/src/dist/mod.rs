@@ -361,6 +361,8 @@ fn program_tree(
     const UNITS: &str = "/usr/lib/systemd";
     let mut tree = Tree::new(&release.work(&program_tree_name(arch))?)?;
     tree.program("/usr/bin/zmeld", &fs::read(program)?)?;
+    let guard = program.with_file_name("zmeld-guard");
+    tree.program("/usr/bin/zmeld-guard", &fs::read(guard)?)?;
     tree.link(
         &format!("{UNITS}/system-generators/zmeld-generator"),
         "../../../bin/zmeld",

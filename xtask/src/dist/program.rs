@@ -140,7 +140,8 @@ fn musl_headers(log: &Log) -> Result<std::result::Result<PathBuf, Reason>> {
     Ok(Ok(folder.join("usr/include/aarch64-linux-musl")))
 }
 
-/// Builds it from a release's tree, without a network. Nothing in it says where.
+/// Builds it from a release's tree, without a network, with the guard beside it. Nothing in
+/// them says where.
 pub fn build(
     log: &Log,
     release: &Release,
@@ -173,7 +174,8 @@ pub fn build(
     }
     let mut command = cargo(tree);
     command.args(["build", "--offline", "--locked", "--profile=dist"]);
-    command.args(["--package=zmeld", "--target", target.triple]);
+    command.args(["--package=zmeld", "--package=zmeld-guard"]);
+    command.args(["--target", target.triple]);
     command.env("CARGO_TARGET_DIR", products);
     command.env("CARGO_ENCODED_RUSTFLAGS", rust_flags.join("\x1f"));
     command.env("CFLAGS", c_flags.join(" "));

@@ -44,6 +44,11 @@ struct Check<'a> {
     problems: Vec<Problem>,
 }
 
+/// What is said of a rule that has nothing to make room with, and nothing to end.
+pub(crate) const GUARDS_NOTHING: &str =
+    "without end nothing is ended, and no other rule is there to make room with; name the groups \
+     that may be ended (end = [\"/user.slice\"]), add [watch.reclaim], or remove [watch.guard]";
+
 impl Check<'_> {
     fn add(&mut self, severity: Severity, trap: Option<Trap>, key: &str, what: String) {
         if trap.is_some_and(|trap| self.accept.contains(&trap)) {
@@ -670,26 +675,13 @@ impl Check<'_> {
         let Some(rule) = &config.watch.guard else {
             return;
         };
-        if rule.room_below < rule.end_below {
-            self.error(
-                "watch.guard.room_below",
-                format!(
-                    "{} is less than end_below, {}: what was not tried is not given up; write more",
-                    rule.room_below, rule.end_below
-                ),
-            );
+        for (key, why) in rule.problems() {
+            self.error(&format!("watch.guard.{key}"), why);
         }
         self.groups("watch.guard.end", &rule.end);
         self.groups("watch.guard.protect", &rule.protect);
-        let is_all = |it: &GroupPattern| it.matches("/") || it.matches("/any");
-        if let Some(all) = rule.end.iter().find(|pattern| is_all(pattern)) {
-            self.error(
-                "watch.guard.end",
-                format!("\"{all}\" is all that runs; name the groups that may be ended"),
-            );
-        }
         for (number, pattern) in rule.end.iter().enumerate() {
-            if !is_all(pattern) && is_of_all_services(pattern) {
+            if !zmeld_guard::rule::is_all(pattern) && is_of_all_services(pattern) {
                 self.warning(
                     Trap::EndsServices,
                     &format!("watch.guard.end[{number}]"),
@@ -703,21 +695,6 @@ impl Check<'_> {
         // With another rule it makes room, and with groups it ends them.
         if rule.end.is_empty() && config.watch.is_guard_alone() {
             self.warning(Trap::UnusedRule, "watch.guard", GUARDS_NOTHING);
-        }
-        if rule.grace > Span::seconds(60) {
-            self.error(
-                "watch.guard.grace",
-                format!(
-                    "{}: memory is gone long before; write 1min at most",
-                    rule.grace
-                ),
-            );
-        }
-        if rule.protect.iter().any(|pattern| pattern.matches("/")) {
-            self.error(
-                "watch.guard.protect",
-                "\"/\" protects all that there is; name some groups, or leave end empty",
-            );
         }
     }
 

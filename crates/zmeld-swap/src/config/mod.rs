@@ -14,8 +14,7 @@
 //! | [`location`] | how a device or file is named |
 //! | [`tier`] | zram, zmeld, zswap and disk tiers |
 //! | [`settings`] | tunables, the rules of `zmeld watch`, metrics |
-//! | [`guard`] | the rule of `zmeld watch` that acts before a machine freezes |
-//! | [`reclaim`] | the rule of `zmeld watch` that reclaims idle memory, groups by name |
+//! | [`reclaim`] | the rule of `zmeld watch` that reclaims idle memory |
 //! | [`trap`] | known traps, and how to say that one is meant |
 //! | [`keys`] | every key once, with what it takes and its default |
 //! | `files`, `tree`, `read` | files to text, texts to one tree, the tree to a [`Config`] |
@@ -32,7 +31,6 @@ use zmeld_linux::tree::Tree;
 mod check;
 pub mod codec;
 mod files;
-pub mod guard;
 pub mod keys;
 pub mod location;
 mod named;
@@ -46,14 +44,12 @@ pub mod trap;
 mod tree;
 mod write;
 
-pub(crate) use check::at_least_ram;
+pub(crate) use check::{at_least_ram, GUARDS_NOTHING};
 pub use codec::{Codec, Recompression};
-pub use guard::GuardRule;
-pub(crate) use guard::GUARDS_NOTHING;
 pub use location::{Location, Tag};
 pub(crate) use named::Named;
 pub use problem::{ConfigError, FilePosition, Problem, Severity};
-pub use reclaim::{GroupPattern, Mechanism, ReclaimRule};
+pub use reclaim::{Mechanism, ReclaimRule};
 pub use settings::{
     MeldRule, Metrics, RecompressRule, Swappiness, Tunable, Tunables, Watch, Which, WritebackRule,
 };
@@ -64,6 +60,8 @@ pub use tier::{
 };
 pub use trap::Trap;
 pub use write::Comments;
+pub use zmeld_guard::Rule as GuardRule;
+pub use zmeld_linux::groups::GroupPattern;
 
 /// All that is wanted of a machine's swap.
 ///

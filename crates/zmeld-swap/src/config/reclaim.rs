@@ -1,11 +1,8 @@
 //! When and where idle memory is reclaimed before it is needed.
 
-use std::fmt;
-use std::str::FromStr;
-
 use serde::{Deserialize, Serialize};
 
-use super::{Percent, Span};
+use super::{GroupPattern, Percent, Span};
 
 /// From which control groups memory is reclaimed, and what that may cost.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -38,7 +35,7 @@ pub struct ReclaimRule {
 impl Default for ReclaimRule {
     fn default() -> Self {
         ReclaimRule {
-            groups: vec![GroupPattern("/".to_owned())],
+            groups: "/".parse().into_iter().collect(),
             protect: Vec::new(),
             protect_real_time: true,
             mechanism: Mechanism::Auto,
@@ -71,146 +68,4 @@ pub enum Mechanism {
     /// 5.19).
     #[serde(rename = "memory.reclaim")]
     MemoryReclaim,
-}
-
-/// Which control groups: a name as `postgresql.service`, wherever it stands, or a path
-/// as `/user.slice/user-*.slice` from the root on. `*` is any part of one name.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct GroupPattern(String);
-
-impl GroupPattern {
-    /// Whether the group of that path, from the root of its hierarchy on, is meant:
-    /// `/system.slice/ssh.service`.
-    pub fn matches(&self, path: &str) -> bool {
-        let mut names = parts(path);
-        if !self.is_path() {
-            return names.last().is_some_and(|name| is_like(&self.0, name));
-        }
-        let is_each_like =
-            parts(&self.0).all(|wanted| names.next().is_some_and(|name| is_like(wanted, name)));
-        is_each_like && names.next().is_none()
-    }
-
-    /// Whether it is a path from the root on, and no name that may stand anywhere.
-    pub(crate) fn is_path(&self) -> bool {
-        self.0.starts_with('/')
-    }
-
-    /// The form of the names in the group of that path that are meant, or lead to what is.
-    pub(crate) fn leads_below(&self, path: &str) -> Option<&str> {
-        let mut forms = parts(&self.0);
-        if self.is_path() {
-            for name in parts(path) {
-                forms.next().filter(|form| is_like(form, name))?;
-            }
-        }
-        forms.next()
-    }
-}
-
-/// The names in a path.
-fn parts(path: &str) -> impl Iterator<Item = &str> {
-    path.split('/').filter(|part| !part.is_empty())
-}
-
-/// Whether a name is of that form, in which `*` stands for any characters.
-pub(crate) fn is_like(form: &str, name: &str) -> bool {
-    let Some((begin, rest)) = form.split_once('*') else {
-        return form == name;
-    };
-    let Some(mut name) = name.strip_prefix(begin) else {
-        return false;
-    };
-    let mut pieces: Vec<&str> = rest.split('*').collect();
-    let end = pieces.pop().unwrap_or_default();
-    for piece in pieces {
-        // The first place that fits leaves most to those behind it.
-        let Some(at) = name.find(piece) else {
-            return false;
-        };
-        name = &name[at + piece.len()..];
-    }
-    name.len() >= end.len() && name.ends_with(end)
-}
-
-impl FromStr for GroupPattern {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let is_name = !text.contains('/');
-        let is_path = text.starts_with('/') && !text.split('/').any(|part| part == "..");
-        if text.is_empty() || text.contains(char::is_control) || !(is_name || is_path) {
-            return Err(format!(
-                "{text:?} names no control group; write its name, \"ssh.service\", or its path \
-                 from the root on, \"/system.slice/ssh.service\"; * is any part of a name"
-            ));
-        }
-        Ok(GroupPattern(text.to_owned()))
-    }
-}
-
-impl TryFrom<String> for GroupPattern {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
-impl From<GroupPattern> for String {
-    fn from(pattern: GroupPattern) -> String {
-        pattern.0
-    }
-}
-
-impl fmt::Display for GroupPattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_is_meant_wherever_it_stands_and_a_path_from_the_root_on() {
-        let matches = |pattern: &str, path: &str| {
-            let pattern: GroupPattern = pattern.parse().unwrap();
-            pattern.matches(path)
-        };
-        for (pattern, path) in [
-            ("ssh.service", "/system.slice/ssh.service"),
-            ("pipewire*", "/user.slice/pipewire-pulse.service"),
-            ("*", "/a"),
-            ("user@*.service", "/user.slice/user@1000.service"),
-            ("a*b*c", "/axbybzc"),
-            ("a*a", "/aa"),
-            ("/", "/"),
-            ("/a/*", "/a/b"),
-            ("/a/", "/a"),
-        ] {
-            assert!(matches(pattern, path), "{pattern} {path}");
-        }
-        for (pattern, path) in [
-            ("ssh.service", "/system.slice/ssh.service/below"),
-            ("ssh", "/ssh.service"),
-            ("a*a", "/a"),
-            ("a*b*c", "/acb"),
-            ("/a/*", "/a"),
-            ("/a/*", "/a/b/c"),
-            ("/", "/a"),
-            ("*", "/"),
-        ] {
-            assert!(!matches(pattern, path), "{pattern} {path}");
-        }
-    }
-
-    #[test]
-    fn what_names_no_group_is_refused() {
-        for text in ["", "system.slice/ssh.service", "/a/../b", "a\nb"] {
-            assert!(text.parse::<GroupPattern>().is_err(), "{text:?}");
-        }
-    }
 }

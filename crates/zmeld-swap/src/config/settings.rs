@@ -123,7 +123,7 @@ pub struct Watch {
     /// Reclaim idle memory before it is needed.
     #[serde(default)]
     pub reclaim: Option<ReclaimRule>,
-    /// Act before the machine freezes.
+    /// Act before the machine freezes (`zmeld-guard`).
     #[serde(default)]
     pub guard: Option<GuardRule>,
     /// Only log what would be done.
@@ -151,19 +151,18 @@ impl Watch {
         !self.rules().is_empty()
     }
 
-    /// Whether the guard has no other rule to make room with.
+    /// Whether the guard has no rule to make room with.
     pub(crate) fn is_guard_alone(&self) -> bool {
-        self.rules() == ["guard"]
+        self.guard.is_some() && !self.has_rules()
     }
 
-    /// The names of the rules that there are.
+    /// The names of the rules that there are; the guard has a service of its own.
     pub fn rules(&self) -> Vec<&'static str> {
         let all = [
             ("recompress", self.recompress.is_some()),
             ("writeback", self.writeback.is_some()),
             ("meld", self.meld.is_some()),
             ("reclaim", self.reclaim.is_some()),
-            ("guard", self.guard.is_some()),
         ];
         all.into_iter().filter(|it| it.1).map(|it| it.0).collect()
     }

@@ -378,7 +378,8 @@ impl Module<'_> {
             .collect();
         let watched = wants_watch(config);
         let auto = config.tunables.swappiness == Some(Swappiness::Auto);
-        if others.is_empty() && !watched && !auto {
+        let guarded = self.config.watch.guard.is_some();
+        if others.is_empty() && !watched && !guarded && !auto {
             return;
         }
         let names: Vec<_> = others.iter().map(|tier| tier.name.to_string()).collect();
@@ -394,7 +395,7 @@ impl Module<'_> {
             accept: config.accept.clone(),
         };
         // The tiers that its rules are for are set up by NixOS.
-        if watched && !rest.accept.contains(&Trap::UnusedRule) {
+        if (watched || guarded) && !rest.accept.contains(&Trap::UnusedRule) {
             rest.accept.push(Trap::UnusedRule);
         }
         // Priorities follow from all the tiers together.
@@ -432,10 +433,19 @@ impl Module<'_> {
         }
         if watched {
             self.line("systemd.services.zmeld-watch = {");
-            self.line("  description = \"Recompression, writeback and melding of swapped pages, reclaim and guard\";");
+            self.line("  description = \"Recompression, writeback and melding of swapped pages, and reclaim\";");
             self.line("  wantedBy = [ \"multi-user.target\" ];");
             self.service("ExecStart", "watch");
             self.line("  serviceConfig.Restart = \"on-failure\";");
+            self.line("};\n");
+        }
+        if guarded {
+            self.line("systemd.services.zmeld-guard = {");
+            self.line("  description = \"Ends a program before memory is gone\";");
+            self.line("  wantedBy = [ \"multi-user.target\" ];");
+            self.line("  serviceConfig.ExecStart = \"/run/current-system/sw/bin/zmeld-guard\";");
+            self.line("  serviceConfig.Restart = \"on-failure\";");
+            self.line("  serviceConfig.OOMScoreAdjust = -1000;");
             self.line("};\n");
         }
     }

@@ -83,6 +83,10 @@ pub fn units(config: &Config, maker: &Maker<'_>) -> Vec<Unit> {
         let text = include_str!("../../../../packaging/systemd/zmeld-watch.service");
         maker.packaged(&mut units, "zmeld-watch.service", text, config);
     }
+    if config.watch.guard.is_some() {
+        let text = include_str!("../../../../packaging/systemd/zmeld-guard.service");
+        maker.packaged(&mut units, "zmeld-guard.service", text, config);
+    }
     units.sort_by(|one, other| one.path.cmp(&other.path));
     units
 }
@@ -309,11 +313,13 @@ impl Maker<'_> {
     /// configuration says.
     fn packaged(&self, units: &mut Vec<Unit>, file: &str, text: &str, config: &Config) {
         let program = quoted(&self.program.to_string_lossy());
+        let guard = quoted(&self.program.with_file_name("zmeld-guard").to_string_lossy());
         let mut filled = self.head();
         let (body, install) = text.split_once("\n[Install]").unwrap_or((text, ""));
         let comment = |line: &&str| line.is_empty() || line.starts_with('#');
         for line in body.lines().skip_while(comment) {
-            let mut line = line.replace("/usr/bin/zmeld", &program);
+            let line = line.replace("/usr/bin/zmeld-guard", &guard);
+            let mut line = line.replace("/usr/bin/zmeld ", &format!("{program} "));
             if line.starts_with("ExecStart=") {
                 line.push_str(&self.config_words());
             }

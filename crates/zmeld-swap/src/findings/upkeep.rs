@@ -258,19 +258,28 @@ fn guarded_in_vain(view: &View) -> Vec<Found> {
 
 /// Rules that nobody carries out: the kernel does none of it by itself.
 pub(super) fn no_watch(view: &View) -> Vec<Found> {
-    if view.outstanding.is_watched != Some(false) {
-        return Vec::new();
+    let missing = |name: &str, unit: &str, rules: &str| {
+        Found::new(
+            name,
+            format!("there are rules, and no {name} runs that carries them out"),
+            format!("rules: {rules}; no process is {name}"),
+            format!(
+                "systemctl daemon-reload && systemctl start {unit}.service, where zmeld's \
+                 generator makes the unit at each boot; systemctl enable --now {unit}.service \
+                 where it is installed or exported; rc-update add {unit} default && rc-service \
+                 {unit} start with OpenRC"
+            ),
+        )
+    };
+    let mut found = Vec::new();
+    if view.outstanding.is_watched == Some(false) {
+        let rules = view.wanted.watch.rules().join(", ");
+        found.push(missing("zmeld watch", "zmeld-watch", &rules));
     }
-    let rules = view.wanted.watch.rules().join(", ");
-    vec![Found::new(
-        "zmeld watch",
-        "there are rules, and no zmeld watch runs that carries them out",
-        format!("rules: {rules}; no process is zmeld watch"),
-        "systemctl daemon-reload && systemctl start zmeld-watch.service, where zmeld's generator \
-         makes the unit at each boot; systemctl enable --now zmeld-watch.service where it is \
-         installed or exported; rc-update add zmeld-watch default && rc-service zmeld-watch start \
-         with OpenRC",
-    )]
+    if view.outstanding.is_guarded == Some(false) {
+        found.push(missing("zmeld-guard", "zmeld-guard", "guard"));
+    }
+    found
 }
 
 /// The notes that tell what happened lately cannot be used: kills and refused writes

@@ -225,7 +225,7 @@ pub fn note(host: &Host, now: &Observation) -> Result<(), Error> {
     run_folder::replace(host, FILE, 0o644, &notes)
 }
 
-pub(super) fn uptime(text: Option<&str>) -> Option<f64> {
+pub(crate) fn uptime(text: Option<&str>) -> Option<f64> {
     let seconds: f64 = text?.split_whitespace().next()?.parse().ok()?;
     (seconds.is_finite() && seconds >= 0.0).then_some(seconds)
 }

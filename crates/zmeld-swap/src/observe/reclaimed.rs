@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::note;
 use super::reader::Reader;
 use crate::error::Error;
+pub use zmeld_linux::groups::ProtectedGroup;
 use zmeld_linux::Host;
 
 /// Where it is noted.
@@ -65,15 +66,6 @@ pub struct ReclaimedGroup {
     /// Why nothing is reclaimed from it for now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backing_off: Option<String>,
-}
-
-/// A group that a rule leaves alone.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ProtectedGroup {
-    /// Its path from the root of its hierarchy on.
-    pub group: String,
-    /// Why.
-    pub why: String,
 }
 
 /// What a watch that runs has noted.

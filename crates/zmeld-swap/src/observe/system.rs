@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::reader::{Reader, Warning};
-use crate::room::{Hierarchy, Version};
+use zmeld_linux::groups::{Hierarchy, Version};
 use zmeld_linux::hibernation;
 use zmeld_linux::meminfo::Meminfo;
 use zmeld_linux::mounts;
@@ -365,7 +365,7 @@ pub(super) fn groups(reader: &mut Reader) -> Option<Vec<Group>> {
         Ok(hierarchy) => hierarchy?,
         // There are groups, perhaps, and they are not seen.
         Err(err) => {
-            reader.unreadable(mounts::PATH, &err);
+            reader.unreadable(mounts::PATH, &err.into());
             return Some(Vec::new());
         }
     };

@@ -9,8 +9,9 @@ use crate::machine::Machine;
 use crate::observe::DamonReclaim;
 use crate::reconcile::Doubt;
 use crate::step::Record;
-use crate::watch::targets::{outlook, Outlook};
-use crate::watch::{guard, reclaim};
+use crate::watch::reclaim;
+use zmeld_guard as guard;
+use zmeld_linux::groups::{outlook, Outlook};
 use zmeld_linux::Host;
 
 use super::{Group, Options, Plan};

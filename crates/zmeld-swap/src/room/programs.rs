@@ -7,9 +7,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::hierarchy::Hierarchy;
 use super::Program;
 use crate::error::Error;
+use zmeld_linux::groups::Hierarchy;
 use zmeld_linux::Host;
 
 /// All of them.

@@ -1,6 +1,8 @@
 //! One action on one device: what is written to which attribute, and what came of it.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use zmeld_report::units::{bytes, count, percent};
 
@@ -11,6 +13,60 @@ use crate::meld::{self, MeldError, PassOptions};
 use crate::observe::{Backed, Device, Held};
 use rustix::io::Errno;
 use zmeld_linux::Host;
+
+/// An action takes so long in one go: the kernel holds the device's lock through a request,
+/// and somebody may wait for it, or for the watch.
+const TURN: Duration = Duration::from_secs(1);
+/// What the kernel is asked for at a time takes about so long,
+const PIECE: Duration = Duration::from_millis(250);
+/// and is so many pages of 4 KiB at first.
+const PIECE_FIRST: u64 = 4096;
+
+/// The pieces of an action.
+struct Pieces<'a> {
+    stop: &'a AtomicBool,
+    end: Instant,
+    began: Instant,
+    pages: u64,
+    /// What was asked for so far, and may be at most.
+    asked: u64,
+    most: u64,
+}
+
+impl Pieces<'_> {
+    fn new(most: u64, stop: &AtomicBool) -> Pieces<'_> {
+        let now = Instant::now();
+        Pieces {
+            stop,
+            end: now + TURN,
+            began: now,
+            pages: PIECE_FIRST,
+            asked: 0,
+            most,
+        }
+    }
+
+    /// How many pages are asked for next.
+    fn next(&mut self) -> u64 {
+        self.began = Instant::now();
+        let pages = self.pages.min(self.most - self.asked);
+        self.asked += pages;
+        pages
+    }
+
+    /// The last piece was done: whether it is another one's turn now.
+    fn is_over(&mut self) -> bool {
+        let took = self.began.elapsed().max(Duration::from_millis(1));
+        let times = PIECE.as_secs_f64() / took.as_secs_f64();
+        let pages = self.pages as f64 * times.clamp(0.25, 4.0);
+        self.pages = (pages as u64).max(64);
+        self.stop.load(Ordering::Relaxed) || Instant::now() >= self.end
+    }
+
+    fn is_all(&self) -> bool {
+        self.asked >= self.most
+    }
+}
 
 /// Something to do, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,8 +119,8 @@ pub enum ActionKind {
 pub(super) enum ActionResult {
     /// Done, with figures.
     Done(String),
-    /// Done in part, to go on later.
-    Stopped(String),
+    /// Done in part, to go on later; so many pages were asked for.
+    Stopped(String, u64),
     /// Idle pages were asked for by age, and the kernel knows no ages.
     NoAges,
 }
@@ -118,6 +174,7 @@ impl Action {
         device: &Device,
         rule: &RecompressRule,
         marks_by_age: Option<bool>,
+        asked_pages: u64,
     ) -> Action {
         let held = device.held.unwrap_or_default();
         Action {
@@ -137,7 +194,7 @@ impl Action {
                     .map(|(priority, codec)| (*priority, codec.clone()))
                     .collect(),
                 threshold: rule.threshold.0,
-                pages_max: rule.max_pages,
+                pages_max: rule.max_pages.map(|most| most.saturating_sub(asked_pages)),
             },
         }
     }
@@ -147,6 +204,7 @@ impl Action {
         rule: &WritebackRule,
         fill: f64,
         marks_by_age: Option<bool>,
+        asked_pages: u64,
     ) -> Action {
         Action {
             device: device.name.clone(),
@@ -159,7 +217,10 @@ impl Action {
             kind: ActionKind::WriteBack {
                 which: rule.pages,
                 idle_after_s: age(rule.pages, rule.idle_after.seconds, marks_by_age),
-                bytes_max: rule.at_most.0,
+                bytes_max: rule
+                    .at_most
+                    .0
+                    .saturating_sub(asked_pages.saturating_mul(UNIT)),
             },
         }
     }
@@ -168,7 +229,7 @@ impl Action {
         format!("/sys/block/{}/{attribute}", self.device)
     }
 
-    pub(super) fn perform(&self, host: &Host) -> Result<ActionResult, Error> {
+    pub(super) fn perform(&self, host: &Host, stop: &AtomicBool) -> Result<ActionResult, Error> {
         match &self.kind {
             ActionKind::MarkAll => {
                 host.write(self.path("idle"), "all")?;
@@ -190,6 +251,8 @@ impl Action {
                     return Ok(ActionResult::NoAges);
                 }
                 let before = self.held(host)?;
+                let mut pieces = Pieces::new(pages_max.unwrap_or(u64::MAX), stop);
+                let (mut after, mut is_over) = (before, false);
                 for (priority, codec) in codecs {
                     // Kernels before 7.1 know no priority here and pass it over.
                     let mut request =
@@ -197,19 +260,31 @@ impl Action {
                     if *threshold > 0 {
                         request += &format!(" threshold={threshold}");
                     }
-                    if let Some(pages) = pages_max {
-                        request += &format!(" max_pages={pages}");
+                    // Until nothing more comes of it.
+                    while !is_over && !pieces.is_all() {
+                        // Kernels before 6.13 pass that over and take all.
+                        let request = format!("{request} max_pages={}", pieces.next());
+                        host.write(self.path("recompress"), &request)?;
+                        let now = self.held(host)?;
+                        let is_more = now.compressed_bytes != after.compressed_bytes;
+                        after = now;
+                        if !is_more {
+                            break;
+                        }
+                        is_over = pieces.is_over();
                     }
-                    host.write(self.path("recompress"), &request)?;
                 }
-                let after = self.held(host)?;
-                Ok(ActionResult::Done(format!(
+                let text = format!(
                     "compressed {} -> {}, RAM {} -> {}",
                     bytes(before.compressed_bytes),
                     bytes(after.compressed_bytes),
                     bytes(before.memory_used_bytes),
                     bytes(after.memory_used_bytes)
-                )))
+                );
+                Ok(match is_over && !pieces.is_all() {
+                    true => ActionResult::Stopped(text, pieces.asked),
+                    false => ActionResult::Done(text),
+                })
             }
             ActionKind::WriteBack {
                 which,
@@ -219,7 +294,7 @@ impl Action {
                 if !self.mark(host, *idle_after_s)? {
                     return Ok(ActionResult::NoAges);
                 }
-                self.write_pages_back(host, *which, *bytes_max)
+                self.write_pages_back(host, *which, *bytes_max, stop)
             }
             ActionKind::Meld(options) => self.meld(host, options),
         }
@@ -251,32 +326,50 @@ impl Action {
         host: &Host,
         which: Which,
         bytes_max: u64,
+        stop: &AtomicBool,
     ) -> Result<ActionResult, Error> {
         let limited = host.read(self.path("writeback_limit_enable"))? == "1";
-        let left = match limited {
-            true => Some(host.read_u64(self.path("writeback_limit"))?),
-            false => None,
+        let left = || -> Result<_, Error> {
+            Ok(match limited {
+                true => Some(host.read_u64(self.path("writeback_limit"))?),
+                false => None,
+            })
         };
-        let units = left.unwrap_or(u64::MAX).min(bytes_max / UNIT);
-        if units == 0 {
+        if left()? == Some(0) || bytes_max < UNIT {
             return Ok(ActionResult::Done(
                 "nothing: today's writeback budget is used up".to_owned(),
             ));
         }
         let before = self.backed(host)?;
-        let lent = LentLimit::take(host, &self.device, left, units)?;
-        let asked = host.write(self.path("writeback"), word(which));
-        let rest = lent.give_back(host)?;
-        // The limit itself ends a request with an I/O error on some kernels.
-        if rest > 0 {
-            asked?;
-        }
+        let mut pieces = Pieces::new(bytes_max / UNIT, stop);
+        let is_over = loop {
+            let left = left()?;
+            let units = pieces.next().min(left.unwrap_or(u64::MAX));
+            let lent = LentLimit::take(host, &self.device, left, units)?;
+            let asked = host.write(self.path("writeback"), word(which));
+            let rest = lent.give_back(host)?;
+            // The limit itself ends a request with an I/O error on some kernels.
+            if rest > 0 {
+                asked?;
+            }
+            // Less than it was allowed: there is no more.
+            if rest > 0 || pieces.is_all() || left == Some(units) {
+                break false;
+            }
+            if pieces.is_over() {
+                break true;
+            }
+        };
         let after = self.backed(host)?;
-        Ok(ActionResult::Done(format!(
+        let text = format!(
             "wrote {}; {} are on the backing device",
             bytes(after.written_bytes.saturating_sub(before.written_bytes)),
             bytes(after.held_bytes)
-        )))
+        );
+        Ok(match is_over {
+            true => ActionResult::Stopped(text, pieces.asked),
+            false => ActionResult::Done(text),
+        })
     }
 
     fn backed(&self, host: &Host) -> Result<Backed, Error> {
@@ -306,7 +399,7 @@ impl Action {
             bytes(result.bytes_metadata)
         );
         Ok(match result.stopped {
-            true => ActionResult::Stopped(format!("{text}; stopped by the time limit")),
+            true => ActionResult::Stopped(format!("{text}; stopped by the time limit"), 0),
             false => ActionResult::Done(text),
         })
     }

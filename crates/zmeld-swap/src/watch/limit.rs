@@ -101,6 +101,6 @@ fn attribute(device: &str, name: &str) -> String {
     format!("/sys/block/{device}/{name}")
 }
 
-fn sequence(host: &Host, device: &str) -> Result<Option<String>, Error> {
+pub(super) fn sequence(host: &Host, device: &str) -> Result<Option<String>, Error> {
     Ok(host.read_optional(attribute(device, "diskseq"))?)
 }

@@ -11,11 +11,9 @@
 //! rule's age has passed are the idle ones.
 
 mod action;
-pub(crate) mod guard;
+mod history;
 mod limit;
-mod owners;
 pub(crate) mod reclaim;
-pub(crate) mod targets;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,18 +22,20 @@ use std::time::{Duration, Instant};
 use zmeld_report::units::{bytes, percent};
 
 pub use action::{Action, ActionKind};
-pub use guard::{Guard, GuardEvent, Sentry};
 
 use crate::applied::Applied;
 use crate::config::{Config, Kind, Watch, Which};
 use crate::error::Error;
 use crate::meld::PassOptions;
 use crate::observe::{share, Device, Observation, Pressure};
+use crate::run_folder;
+use history::History;
 use reclaim::Reclaimer;
+use zmeld_guard::note::{SHORT, SHORT_FOR};
 use zmeld_linux::Host;
 
 /// A pass is stopped after so long and goes on in the next round.
-const PASS_TIME_MAX_MS: u64 = 30_000;
+const PASS_TIME_MAX_MS: u64 = 1_000;
 /// A device with less than this has nothing worth an action.
 const STORED_MIN: u64 = 1 << 20;
 /// While memory is short, room is made so often at first, and at last.
@@ -80,23 +80,8 @@ pub struct Watcher {
     room_pause: Duration,
     /// It is now: rules are not held back by their own limits.
     is_pressed: bool,
-}
-
-/// What was done on a device.
-#[derive(Debug, Default)]
-struct History {
-    /// When all its pages were marked idle; the kernel cannot tell ages.
-    marked: Option<Instant>,
-    /// The kernel marks by age; unknown before the first try.
-    marks_by_age: Option<bool>,
-    /// When each rule last acted.
-    recompressed: Option<Instant>,
-    written_back: Option<Instant>,
-    melded: Option<Instant>,
-    /// A pass was stopped by its time limit.
-    resume: bool,
-    /// When the day's writeback budget was given.
-    budget: Option<Instant>,
+    /// Some action was done in part.
+    has_more: bool,
 }
 
 impl Watcher {
@@ -114,6 +99,7 @@ impl Watcher {
             room_made: None,
             room_pause: ROOM_EVERY,
             is_pressed: false,
+            has_more: false,
         }
     }
 
@@ -122,20 +108,32 @@ impl Watcher {
         self.config.watch.has_rules()
     }
 
-    /// Does what is due now.
+    /// Whether something was done in part in the last round, and another one should not be
+    /// waited for.
+    pub fn has_more(&self) -> bool {
+        self.has_more
+    }
+
+    /// Does what is due now, each action for about a second; it ends early where `stop` is
+    /// set.
     pub fn round(
         &mut self,
         seen: &Observation,
         now: Instant,
+        stop: &AtomicBool,
         listener: &mut dyn FnMut(WatchEvent),
     ) {
+        self.has_more = false;
         self.follow_devices(seen, now, listener);
         if self.is_too_busy(listener) {
             return;
         }
         for device in seen.devices.iter().filter(|device| device.initialised) {
             for action in self.due(device, now) {
-                self.perform(&action, now, listener);
+                if stop.load(Ordering::Relaxed) {
+                    return;
+                }
+                self.perform(&action, now, stop, listener);
             }
             let longest = self.longest_idle();
             if let Some(history) = self.devices.get_mut(&device.name) {
@@ -144,16 +142,15 @@ impl Watcher {
         }
     }
 
-    /// Does at once what the rules would do from time to time, since memory is short;
-    /// what was done, in words.
+    /// Does at once what the rules would do from time to time, since memory is short.
     pub fn make_room(
         &mut self,
         now: Instant,
         stop: &AtomicBool,
         listener: &mut dyn FnMut(WatchEvent),
-    ) -> Vec<String> {
+    ) {
         if !is_due(self.room_made, self.room_pause, now) {
-            return Vec::new();
+            return;
         }
         // One that stays short is not worn out for nothing.
         let is_long_ago = self
@@ -164,9 +161,10 @@ impl Watcher {
             false => (self.room_pause * 2).min(ROOM_EVERY_MAX),
         };
         self.room_made = Some(now);
-        let mut done = Vec::new();
         if let Some(reclaimer) = &mut self.reclaimer {
-            done.extend(reclaimer.make_room(&self.host, now, stop, listener));
+            if let Some(done) = reclaimer.make_room(&self.host, now, stop, listener) {
+                listener(WatchEvent::Reclaim("memory is short", done));
+            }
         }
         let seen = Observation::read(&self.host, rustix::param::page_size() as u64);
         self.follow_devices(&seen, now, listener);
@@ -176,12 +174,10 @@ impl Watcher {
                 if stop.load(Ordering::Relaxed) {
                     break;
                 }
-                self.perform(&action, now, listener);
-                done.push(action.to_string());
+                self.perform(&action, now, stop, listener);
             }
         }
         self.is_pressed = false;
-        done
     }
 
     /// Reclaims idle memory where that is due. It has a pace of its own: what it costs has to
@@ -242,14 +238,11 @@ impl Watcher {
             let given_back = !self.dry_run
                 && limit::give_back_left(&self.host, &device.name).unwrap_or(false)
                 && !limit::is_on(&self.host, &device.name);
-            let history = History {
+            let mut history = History::kept(&self.host, &device.name, now);
+            if history.budget.is_none() && !given_back {
                 // A limit that stands already was given today, perhaps by us.
-                budget: device
-                    .writeback_limit_bytes
-                    .filter(|_| !given_back)
-                    .map(|_| now),
-                ..History::default()
-            };
+                history.budget = device.writeback_limit_bytes.map(|_| now);
+            }
             self.devices.insert(device.name.clone(), history);
         }
     }
@@ -299,7 +292,9 @@ impl Watcher {
                 let idle = needs_idle(rule.pages).then(|| rule.idle_after.duration());
                 match self.readiness(history, idle, now) {
                     Ready::Now => {
-                        actions.push(Action::recompress(device, rule, history.marks_by_age));
+                        let asked = history.recompressed_pages;
+                        let by_age = history.marks_by_age;
+                        actions.push(Action::recompress(device, rule, by_age, asked));
                     }
                     Ready::Mark => marking = Some(rule.idle_after),
                     Ready::Later => {}
@@ -320,7 +315,9 @@ impl Watcher {
                 match self.readiness(history, idle, now) {
                     Ready::Now => {
                         let fill = share(used, whole);
-                        actions.push(Action::write_back(device, rule, fill, history.marks_by_age));
+                        let asked = history.written_pages;
+                        let by_age = history.marks_by_age;
+                        actions.push(Action::write_back(device, rule, fill, by_age, asked));
                     }
                     Ready::Mark => marking = marking.max(Some(rule.idle_after)),
                     Ready::Later => {}
@@ -416,7 +413,13 @@ impl Watcher {
         })
     }
 
-    fn perform(&mut self, action: &Action, now: Instant, listener: &mut dyn FnMut(WatchEvent)) {
+    fn perform(
+        &mut self,
+        action: &Action,
+        now: Instant,
+        stop: &AtomicBool,
+        listener: &mut dyn FnMut(WatchEvent),
+    ) {
         let history = self.devices.entry(action.device.clone()).or_default();
         if self.dry_run {
             history.note(action, now);
@@ -426,14 +429,14 @@ impl Watcher {
             return;
         }
         listener(WatchEvent::Acting(action));
-        match action.perform(&self.host) {
+        match action.perform(&self.host, stop) {
             Ok(action::ActionResult::Done(text)) => {
                 history.note(action, now);
                 listener(WatchEvent::Done(action, text));
             }
-            Ok(action::ActionResult::Stopped(text)) => {
-                history.note(action, now);
-                history.resume = true;
+            Ok(action::ActionResult::Stopped(text, pages)) => {
+                history.note_part(action, pages, now);
+                self.has_more = true;
                 listener(WatchEvent::Done(action, text));
             }
             Ok(action::ActionResult::NoAges) => {
@@ -450,31 +453,8 @@ impl Watcher {
                 listener(WatchEvent::Failed(action, err));
             }
         }
-    }
-}
-
-impl History {
-    fn note(&mut self, action: &Action, now: Instant) {
-        match &action.kind {
-            ActionKind::MarkAll => self.marked = Some(now),
-            ActionKind::Recompress { .. } => self.recompressed = Some(now),
-            ActionKind::WriteBack { .. } => self.written_back = Some(now),
-            ActionKind::Meld(_) => {
-                self.melded = Some(now);
-                self.resume = false;
-            }
-            ActionKind::Budget { .. } => self.budget = Some(now),
-        }
-    }
-
-    /// Marks stay until a page is used, so they serve every rule; pages written since
-    /// get theirs when the rule that waits longest has had its turn.
-    fn forget_marks(&mut self, longest: Duration, now: Instant) {
-        if self
-            .marked
-            .is_some_and(|at| now.duration_since(at) >= longest)
-        {
-            self.marked = None;
+        if let Err(err) = history::keep(&self.host, &self.devices, now) {
+            listener(WatchEvent::Failed(action, err));
         }
     }
 }
@@ -483,6 +463,12 @@ enum Ready {
     Now,
     Mark,
     Later,
+}
+
+/// Whether the guard says that memory is short.
+pub fn is_short(host: &Host) -> bool {
+    let told = run_folder::since_written(host, SHORT);
+    told.is_some_and(|age| age < SHORT_FOR)
 }
 
 fn is_due(last: Option<Instant>, every: Duration, now: Instant) -> bool {

@@ -82,10 +82,18 @@
   };
 
   systemd.services.zmeld-watch = {
-    description = "Recompression, writeback and melding of swapped pages, reclaim and guard";
+    description = "Recompression, writeback and melding of swapped pages, and reclaim";
     wantedBy = [ "multi-user.target" ];
     serviceConfig.ExecStart = "/run/current-system/sw/bin/zmeld watch";
     serviceConfig.Restart = "on-failure";
+  };
+
+  systemd.services.zmeld-guard = {
+    description = "Ends a program before memory is gone";
+    wantedBy = [ "multi-user.target" ];
+    serviceConfig.ExecStart = "/run/current-system/sw/bin/zmeld-guard";
+    serviceConfig.Restart = "on-failure";
+    serviceConfig.OOMScoreAdjust = -1000;
   };
 
 }

@@ -18,7 +18,7 @@
   };
 
   systemd.services.zmeld-watch = {
-    description = "Recompression, writeback and melding of swapped pages, reclaim and guard";
+    description = "Recompression, writeback and melding of swapped pages, and reclaim";
     wantedBy = [ "multi-user.target" ];
     serviceConfig.ExecStart = "/run/current-system/sw/bin/zmeld watch";
     serviceConfig.Restart = "on-failure";

@@ -43,8 +43,8 @@ room_below = "30%"
 end_below = "10%"
 END
 sh -c "echo \$\$ >$GROUPS_TOP/guard/cgroup.procs
-	exec zmeld watch --config /tmp/zmeld.toml" 2>>/tmp/said &
-watch=$!
+	exec zmeld-guard --config /tmp/zmeld.toml" 2>>/tmp/said &
+guard=$!
 # By then it has not grown for ten seconds.
 sleep 13
 before=$(others_killed)
@@ -91,9 +91,9 @@ same "status tells of each" $ended "$(grep -o '"ended_total": *[0-9]*' /tmp/stat
 zmeld status >/tmp/status
 sed -n '/^GUARD/,/^[A-Z][A-Z]/p' /tmp/status | sed 's/^/# /'
 ok "in words, too" sh -c 'tr -s " \n" " " </tmp/status | grep -q "It ended [23] control groups"'
-kill $watch
-wait $watch
-same "the watch ended as it should" 0 $?
+kill $guard
+wait $guard
+same "the guard ended as it was told to" 143 $?
 kill $steady
 ok "down" zmeld down
 end

@@ -7,11 +7,8 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use rustix::process::{set_parent_process_death_signal, Signal};
-use zmeld_linux::Host;
-use zmeld_swap::config::Config;
 use zmeld_swap::observe::{lately, Observation};
-use zmeld_swap::plan::guarding;
-use zmeld_swap::watch::{Guard, GuardEvent, WatchEvent, Watcher};
+use zmeld_swap::watch::{is_short, WatchEvent, Watcher};
 
 use super::metrics;
 use super::status::page_size;
@@ -25,16 +22,13 @@ Examples:
   zmeld watch --dry-run  only say what would be done, and why
   zmeld watch --once     one round, for a timer
 
-The rules are [watch.recompress], [watch.writeback], [watch.meld],
-[watch.reclaim] (takes idle memory of programs before it is needed) and
-[watch.guard] (makes room and ends what it may before the machine freezes);
-see docs/configuration.md. SIGTERM and Ctrl-C end it after what it is doing.";
+The rules are [watch.recompress], [watch.writeback], [watch.meld] and
+[watch.reclaim] (takes idle memory of programs before it is needed); what is due
+is done at once while zmeld-guard says that memory is short. See
+docs/configuration.md. SIGTERM and Ctrl-C end it after what it is doing.";
 
 /// How soon a stop is heard, and a rule of its own pace has its turn.
 const TICK: Duration = Duration::from_millis(200);
-
-/// No more groups are named when the guard begins.
-const GROUPS_SHOWN: usize = 10;
 
 /// Arguments of `zmeld watch`.
 #[derive(Args)]
@@ -72,22 +66,20 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
     let mut watcher = Watcher::new(host.clone(), config.clone(), args.dry_run);
     // The numbers of processes in another tree are those of others here.
     let is_here = args.place.root == Path::new("/");
+    if config.watch.guard.is_some() {
+        log("[watch.guard] is not this command's: zmeld-guard.service acts by it");
+    }
     if !watcher.has_rules() && textfile.is_none() {
+        if config.watch.guard.is_some() {
+            return Ok(Outcome::Done);
+        }
         anyhow::bail!(
             "there is nothing to watch: write a rule into /etc/zmeld.toml ([watch.recompress], \
-             [watch.writeback], [watch.meld], [watch.reclaim] or [watch.guard]), or ask \
-             for metrics with --textfile"
+             [watch.writeback], [watch.meld] or [watch.reclaim]), or ask for metrics with \
+             --textfile"
         );
     }
     let stop = stop_flag();
-    let guard = match config.watch.guard.clone().filter(|_| !args.once) {
-        Some(rule) => {
-            let dry_run = args.dry_run || config.watch.dry_run || !is_here;
-            say_guarding(&host, &config);
-            Some(Guard::start(host.clone(), rule, dry_run, say_guard)?)
-        }
-        None => None,
-    };
     let service = Service::from_env();
     service.tell("READY=1");
     loop {
@@ -98,8 +90,10 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
         if !args.dry_run && is_here {
             let _ = lately::note(&host, &seen);
         }
-        watcher.round(&seen, begin, &mut say);
-        if let Some(path) = &textfile {
+        watcher.round(&seen, begin, stop, &mut say);
+        // What was done in part goes on at once.
+        let has_more = watcher.has_more() && !stop.load(Ordering::SeqCst);
+        if let Some(path) = textfile.as_ref().filter(|_| !has_more) {
             // Tried again next round: a full disk must not end the watch. Without a
             // next round it is an error.
             let text = metrics::text_for_others(&host, &config);
@@ -109,28 +103,25 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
                 Ok(()) => {}
             }
         }
+        if args.once && has_more {
+            continue;
+        }
         if args.once {
             if config.watch.reclaim.is_some() {
                 log("[watch.reclaim] does nothing in one round: its cost shows over time only");
             }
-            if config.watch.guard.is_some() {
-                log("[watch.guard] does nothing in one round: it has to be there all the time");
-            }
             break;
         }
-        let next = begin + config.watch.interval.duration();
+        let next = match has_more {
+            true => begin,
+            false => begin + config.watch.interval.duration(),
+        };
         // Once at least, however long the round took.
         loop {
             service.alive();
             watcher.reclaim(Instant::now(), stop, &mut say);
-            if guard.as_ref().is_some_and(Guard::has_stopped) {
-                anyhow::bail!(
-                    "the guard stopped by itself: this is a fault of zmeld, please report it"
-                );
-            }
-            if let Some(guard) = guard.as_ref().filter(|guard| guard.is_short()) {
-                let done = watcher.make_room(Instant::now(), stop, &mut say);
-                done.into_iter().for_each(|what| guard.tried(what));
+            if is_here && is_short(&host) {
+                watcher.make_room(Instant::now(), stop, &mut say);
             }
             let left = next.saturating_duration_since(Instant::now());
             if stop.load(Ordering::SeqCst) || left.is_zero() {
@@ -143,7 +134,6 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
         }
     }
     service.tell("STOPPING=1");
-    drop(guard);
     Ok(Outcome::Done)
 }
 
@@ -163,37 +153,6 @@ fn say(said: WatchEvent) {
         WatchEvent::Reclaim(group, what) => log(&format!("{group}: {what}")),
         WatchEvent::ReclaimFailed(err) => log(&err.to_string()),
         WatchEvent::Holding(why) => log(&format!("holding: {why}")),
-        _ => {}
-    }
-}
-
-/// What the guard follows, and what it names in vain.
-fn say_guarding(host: &Host, config: &Config) {
-    let Some(found) = guarding(host, config) else {
-        return;
-    };
-    for gap in &found.gaps {
-        log(&gap.problem().to_string());
-    }
-    let named = found.groups.iter().take(GROUPS_SHOWN);
-    let named: Vec<_> = named.map(String::as_str).collect();
-    let more = match found.groups.len().saturating_sub(GROUPS_SHOWN) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    log(&match named.is_empty() {
-        true => "the guard follows this machine's memory, and ends nothing".to_owned(),
-        false => format!(
-            "the guard follows this machine's memory, and may end: {}{more}",
-            named.join(", ")
-        ),
-    });
-}
-
-fn say_guard(said: GuardEvent) {
-    match said {
-        GuardEvent::Said(text) => log(&text),
-        GuardEvent::Failed(err) => log(&err.to_string()),
         _ => {}
     }
 }

@@ -35,12 +35,11 @@ use zmeld_report::units::{bytes, percent};
 use self::generations::{Generations, Taken, Told, Walks};
 use self::group::{beyond_kept, History, Reading};
 use self::pace::{Cost, Pace, Turn, MEMORY_MIN};
-use super::targets::{Selection, Targets};
 use super::WatchEvent;
 use crate::config::{Mechanism, ReclaimRule};
 use crate::error::Error;
 use crate::observe::reclaimed::{Reclaimed, ReclaimedGroup};
-use crate::room::hierarchy::{Hierarchy, Version};
+use zmeld_linux::groups::{self, Hierarchy, Selection, Targets, Version};
 
 /// How often groups and real-time threads are looked for.
 const CHOOSE_EVERY: Duration = Duration::from_secs(60);
@@ -86,11 +85,11 @@ const RELEASE: &str = "/proc/sys/kernel/osrelease";
 pub(crate) fn hierarchy(host: &Host) -> Result<Hierarchy, Error> {
     let why = match Hierarchy::find(host) {
         Ok(Some(found)) if found.version == Version::Two => return Ok(found),
-        Err(Error::GroupsUnseen) => {
+        Err(groups::Error::Unseen) => {
             "the memory controller's groups are not mounted here, so that nobody can tell what \
              is protected"
         }
-        Err(err) => return Err(err),
+        Err(err) => return Err(err.into()),
         Ok(_) => {
             "memory is not in control groups of version 2 here; boot with \
              systemd.unified_cgroup_hierarchy=1, or remove the rule"

@@ -343,7 +343,7 @@ fn mechanisms(groups: &[ReclaimedGroup]) -> Vec<String> {
 /// What the guard watches, and what it ended.
 fn guarded(guard: &Guarded) -> Section {
     let section = Section::new("Guard").paragraph(format!(
-        "zmeld watch looked {} times in {}, {} ms late at most; memory is {}. It ended {}.",
+        "zmeld-guard looked {} times in {}, {} ms late at most; memory is {}. It ended {}.",
         count(guard.looks),
         zmeld_report::units::duration(std::time::Duration::from_secs(guard.seconds)),
         guard.late_us_max.div_ceil(1000),
@@ -360,12 +360,8 @@ fn guarded(guard: &Guarded) -> Section {
     let mut notes = Vec::new();
     for ended in guard.ended.iter().rev().take(GROUPS_SHOWN) {
         notes.push(format!(
-            "{}{}, {}",
+            "{}, {}",
             ended.why,
-            match ended.tried.is_empty() {
-                true => String::new(),
-                false => format!("; tried before: {}", ended.tried.join("; ")),
-            },
             match (ended.took_ms, ended.was_killed) {
                 (None, _) => "does not end".to_owned(),
                 (Some(ms), true) => format!("killed, gone after {} ms", count(ms)),

@@ -8,18 +8,19 @@ use std::path::Path;
 
 use zmeld_linux::Host;
 
-/// What is read of a file at most; the longest is a group's list of processes.
-const BUFFER_BYTES: usize = 64 << 10;
+/// What is read of a file at most; the longest is a group's list of processes, which is read
+/// into each half.
+const BUFFER_BYTES: usize = 128 << 10;
 
 /// A place to read into whose pages are all there.
-pub(super) fn touched() -> Vec<u8> {
+pub(crate) fn touched() -> Vec<u8> {
     // Of zeros the kernel would give the pages when they are written only.
     vec![1; BUFFER_BYTES]
 }
 
 /// An open file of the kernel.
 #[derive(Debug)]
-pub(super) struct OpenFile(File);
+pub(crate) struct OpenFile(File);
 
 impl OpenFile {
     /// None where it is not there, or may not be opened.

@@ -7,12 +7,8 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use zmeld_guard::{Guard, GuardEvent, Guarded, Rule, Sentry};
 use zmeld_linux::Host;
-use zmeld_swap::config::Config;
-use zmeld_swap::findings::findings;
-use zmeld_swap::observe::Observation;
-use zmeld_swap::outstanding::Outstanding;
-use zmeld_swap::watch::{Guard, GuardEvent, Sentry};
 
 const MIB: u64 = 1 << 20;
 const TERM: i32 = 15;
@@ -77,22 +73,19 @@ impl Machine {
 
     fn with(rule: &str, dry_run: bool) -> Machine {
         let dir = tempfile::tempdir().unwrap();
-        let text = format!("[watch.guard]\n{rule}");
-        let config = Config::from_text(Path::new("z.toml"), &text).unwrap();
-        let rule = config.config.watch.guard.unwrap();
         let host = Host::at(dir.path());
         let put = |path: &str, text: &str| put(dir.path(), path, text);
         put(
             "proc/self/mountinfo",
             "30 1 0:26 / /sys/fs/cgroup rw shared:4 - cgroup2 cgroup2 rw\n",
         );
-        put("proc/self/cgroup", "0::/system.slice/zmeld-watch.service\n");
+        put("proc/self/cgroup", "0::/system.slice/zmeld-guard.service\n");
         put("proc/uptime", "1000.00 1.00\n");
         put("proc/sys/kernel/random/boot_id", "boot-1\n");
         put("proc/swaps", "Filename Type Size Used Priority\n");
         put("sys/fs/cgroup/cgroup.controllers", "cpu memory\n");
         put("proc/meminfo", &meminfo(500));
-        let sentry = Sentry::new(host.clone(), rule, dry_run).unwrap();
+        let sentry = Sentry::new(host.clone(), rule_of(rule), dry_run).unwrap();
         let mut machine = Machine {
             dir,
             host,
@@ -101,7 +94,7 @@ impl Machine {
             said: Vec::new(),
         };
         machine.group("system.slice", 0, &[]);
-        machine.group("system.slice/zmeld-watch.service", 1, &[]);
+        machine.group("system.slice/zmeld-guard.service", 1, &[]);
         machine
     }
 
@@ -156,14 +149,23 @@ impl Machine {
         for _ in 0..seconds {
             self.now += Duration::from_secs(1);
             let said = &mut self.said;
-            self.sentry.look(self.now, &mut |event| match event {
-                GuardEvent::Said(text) => said.push(text),
-                GuardEvent::Failed(err) => said.push(format!("failed: {err}")),
-                _ => unreachable!(),
+            self.sentry.look(self.now, &mut |event| {
+                said.extend(Some(event.to_string()).filter(|text| !text.is_empty()));
             });
         }
         self.said[before..].join("\n")
     }
+}
+
+fn rule_of(text: &str) -> Rule {
+    toml::from_str(text).unwrap()
+}
+
+/// What the guard noted.
+fn noted(machine: &Machine) -> Option<Guarded> {
+    let text = fs::read(machine.dir.path().join("run/zmeld/guard.json")).ok()?;
+    let mut note: serde_json::Value = serde_json::from_slice(&text).unwrap();
+    serde_json::from_value(note["told"].take()).unwrap()
 }
 
 fn meminfo(available_mib: u64) -> String {
@@ -222,8 +224,7 @@ fn the_one_that_grew_is_told_to_end_and_nobody_else() {
     assert_eq!(machine.look(30), "");
     assert!(still.lives() && kept.lives());
 
-    let seen = Observation::read(&machine.host, 4096);
-    let told = seen.guard.expect("it is noted");
+    let told = noted(&machine).expect("it is noted");
     assert_eq!((told.ended_total, told.is_short), (1, false));
     assert_eq!(told.ended[0].group, "/apps/runaway");
     assert_eq!(
@@ -324,22 +325,6 @@ fn where_there_is_no_time_its_grace_is_cut_short() {
 }
 
 #[test]
-fn a_process_with_a_number_from_the_list_that_is_elsewhere_by_now_is_left() {
-    let (mut member, mut other) = (Process::patient(), Process::patient());
-    let mut machine = Machine::new("end = [\"/a\"]\n");
-    machine.group("a", 400, &[&member, &other]);
-    let id = other.0.id();
-    // Another group whose name begins alike.
-    machine.put(&format!("proc/{id}/cgroup"), "0::/ab\n");
-    machine.look(2);
-    machine.available(20);
-    let said = machine.look(1);
-    assert!(said.contains("SIGTERM to 1 processes"), "{said}");
-    assert_eq!(member.ended().signal(), Some(TERM));
-    assert!(other.lives());
-}
-
-#[test]
 fn nothing_is_ended_that_no_rule_names_nor_what_is_needed_to_get_at_the_machine() {
     let (mut shell, mut init) = (Process::patient(), Process::patient());
     for rule in ["", "end = [\"/init.scope\", \"/system.slice\"]\n"] {
@@ -388,38 +373,13 @@ fn a_guard_that_begins_where_memory_is_short_looks_for_groups_first() {
     let mut said = Vec::new();
     for tenth in 0..=1 {
         sentry.look(now + Duration::from_millis(100 * tenth), &mut |event| {
-            said.push(format!("{event:?}"));
+            said.push(event.to_string());
         });
     }
     let said = said.join("\n");
     assert!(!said.contains("nothing that may be ended"), "{said}");
     assert!(said.contains("ends /apps/one"), "{said}");
     assert_eq!(process.ended().signal(), Some(TERM));
-}
-
-/// What the guard could not end is told by status, from its note.
-#[test]
-fn a_guard_that_could_end_nothing_is_found() {
-    let process = Process::patient();
-    let text = "end = [\"/apps\"]\n";
-    let mut machine = Machine::new(text);
-    let config = Config::from_text(Path::new("z.toml"), &format!("[watch.guard]\n{text}"));
-    let config = config.unwrap().config;
-    let found = |machine: &Machine| -> Vec<String> {
-        let seen = Observation::read(&machine.host, 4096);
-        let all = findings(&seen, &config, None, &Outstanding::default());
-        let unused = all.into_iter().filter(|it| it.id == "unused-rule");
-        unused.map(|it| it.evidence).collect()
-    };
-    assert!(found(&machine).is_empty());
-    machine.look(15);
-    assert_eq!(
-        found(&machine),
-        ["end = /apps; no control group is called /apps"]
-    );
-    machine.group("apps", 100, &[&process]);
-    machine.look(25);
-    assert!(found(&machine).is_empty());
 }
 
 #[test]
@@ -437,8 +397,7 @@ fn where_nothing_goes_on_what_grows_is_ended_and_nothing_else() {
     // It is there when the guard begins.
     let mut machine = {
         machine.put("proc/pressure/memory", &pressure(0));
-        let rule = Config::from_text(Path::new("z.toml"), "[watch.guard]\nend = [\"/apps/*\"]\n");
-        let rule = rule.unwrap().config.watch.guard.unwrap();
+        let rule = rule_of("end = [\"/apps/*\"]\n");
         machine.sentry = Sentry::new(machine.host.clone(), rule, false).unwrap();
         machine
     };
@@ -573,28 +532,6 @@ fn a_look_at_a_short_machine_takes_no_memory() {
     five_looks(&mut machine);
 }
 
-#[test]
-fn another_service_that_ends_programs_is_found() {
-    let mut machine = Machine::new("");
-    let text = "[watch.guard]\nend = [\"/apps\"]\n";
-    let config = Config::from_text(Path::new("z.toml"), text).unwrap().config;
-    let found = |machine: &Machine, config: &Config| -> Vec<String> {
-        let seen = Observation::read(&machine.host, 4096);
-        let all = findings(&seen, config, None, &Outstanding::default());
-        let guards = all.into_iter().filter(|it| it.id == "two-guards");
-        // Without end it would be a rule for nothing.
-        let way = "systemctl disable --now earlyoom.service, or remove [watch.guard]";
-        guards
-            .inspect(|it| assert_eq!(it.remedy, way))
-            .map(|it| it.subject)
-            .collect()
-    };
-    assert!(found(&machine, &config).is_empty());
-    machine.group("system.slice/earlyoom.service", 1, &[]);
-    assert_eq!(found(&machine, &config), ["earlyoom.service"]);
-    assert!(found(&machine, &Config::default()).is_empty());
-}
-
 /// An application's scope, not its user's slice; unless the kernel would end that, too.
 #[test]
 fn what_is_below_a_name_is_ended_each_by_itself() {
@@ -662,10 +599,11 @@ fn one_that_was_not_followed_has_not_grown_by_all_that_it_holds() {
         machine.group(&format!("apps/other{at}"), 20, &[other]);
     }
     machine.look(3);
-    let told = Observation::read(&machine.host, 4096).guard;
+    let told = noted(&machine);
     assert_eq!(told.map(|told| told.watched.len()), Some(64));
     // It is among the largest from now on.
-    machine.takes("apps/old", 30);
+    machine.takes("apps/other0", 5);
+    machine.takes("apps/other1", 5);
     machine.takes("apps/runaway", 75);
     machine.available(90);
     machine.look(3);
@@ -938,8 +876,8 @@ fn choosing_that_takes_long_keeps_it_from_nothing() {
     machine.group("b", 100, &[&second]);
     machine.available(20);
     let groups = machine.dir.path().join("sys/fs/cgroup");
-    let say = move |event| {
-        if format!("{event:?}").contains("/a is killed") {
+    let say = move |event: GuardEvent| {
+        if event.to_string().contains("/a is killed") {
             put(&groups, "a/cgroup.procs", "");
             put(&groups, "c/memory.stat", "anon 1\n");
             // Nobody writes into it: whoever looks for processes waits.
@@ -954,8 +892,7 @@ fn choosing_that_takes_long_keeps_it_from_nothing() {
 
 /// A guard with threads of its own; one that hangs when it begins is left behind.
 fn start(machine: &Machine, rule: &str, say: impl FnMut(GuardEvent) + Send + 'static) {
-    let config = Config::from_text(Path::new("z.toml"), &format!("[watch.guard]\n{rule}"));
-    let rule = config.unwrap().config.watch.guard.unwrap();
+    let rule = rule_of(rule);
     let host = machine.host.clone();
     std::thread::spawn(move || {
         let guard = Guard::start(host, rule, false, say);
@@ -1000,4 +937,119 @@ fn a_device_that_does_not_answer_keeps_it_from_nothing() {
         assert!(made.success());
     };
     kills_though(prepare, |_| {});
+}
+
+/// One at a time they would outrun it, and before any of them grew by much by itself, what
+/// holds still would be ended.
+#[test]
+fn many_that_grow_together_are_ended_in_one_go() {
+    let mut still = Process::patient();
+    let mut all: Vec<_> = (0..10).map(|_| Process::patient()).collect();
+    let mut machine = Machine::new("end = [\"/apps\"]\n");
+    machine.group("apps", 0, &[]);
+    machine.group("apps/still", 400, &[&still]);
+    for (at, process) in all.iter().enumerate() {
+        machine.group(&format!("apps/{at}"), 16, &[process]);
+    }
+    machine.look(2);
+    for at in 0..all.len() {
+        machine.takes(&format!("apps/{at}"), 20);
+    }
+    machine.available(20);
+    let said = machine.look(1);
+    // 80 MiB are missing.
+    assert_eq!(
+        said.matches("4.00 MiB more than 10 s ago").count(),
+        4,
+        "{said}"
+    );
+    let ended: Vec<_> = (0..10)
+        .filter(|at| said.contains(&format!("ends /apps/{at}: it holds 20.0 MiB")))
+        .collect();
+    assert_eq!(ended.len(), 4, "{said}");
+    for (at, process) in all.iter_mut().enumerate() {
+        match ended.contains(&at) {
+            true => assert_eq!(process.ended().signal(), Some(TERM)),
+            false => assert!(process.lives()),
+        }
+    }
+    assert!(still.lives());
+    for at in ended {
+        machine.leaves(&format!("apps/{at}"));
+    }
+    machine.available(500);
+    machine.look(12);
+    assert_eq!(noted(&machine).unwrap().ended_total, 4);
+}
+
+/// Files in memory stay, whoever is ended.
+#[test]
+fn what_fills_tmpfs_and_leaves_costs_nobody_else() {
+    let mut still = Process::patient();
+    let mut machine = Machine::new("end = [\"/apps\"]\n");
+    machine.group("apps", 0, &[]);
+    machine.group("apps/still", 300, &[&still]);
+    machine.look(2);
+    for left in [300, 150, 20] {
+        let files = (500 - left) << 10;
+        let memory = format!("{}Shmem: {files} kB\n", meminfo(left));
+        machine.put("proc/meminfo", &memory);
+        machine.look(2);
+    }
+    let said = machine.look(70);
+    assert!(said.contains("nothing that may be ended grows"), "{said}");
+    assert!(still.lives());
+}
+
+/// It may wait in the kernel for long.
+#[test]
+fn one_that_does_not_go_keeps_the_next_from_nothing() {
+    let (mut first, mut second) = (Process::deaf(), Process::patient());
+    let mut machine = Machine::new("end = [\"/apps\"]\ngrace = \"1s\"\n");
+    machine.group("apps", 0, &[]);
+    machine.group("apps/first", 50, &[&first]);
+    machine.group("apps/second", 50, &[&second]);
+    machine.look(2);
+    machine.takes("apps/first", 200);
+    machine.available(20);
+    machine.look(2);
+    assert_eq!(first.ended().signal(), Some(KILL));
+    // What holds still is not ended in its place.
+    machine.look(2);
+    assert!(second.lives());
+    machine.takes("apps/second", 200);
+    let said = machine.look(1);
+    assert!(said.contains("ends /apps/second"), "{said}");
+    assert_eq!(second.ended().signal(), Some(TERM));
+    let said = machine.look(8);
+    assert!(
+        said.contains("/apps/first does not end, it waits in the kernel"),
+        "{said}"
+    );
+}
+
+/// Memory stays where it was taken: who moves his processes from group to group has not got
+/// rid of it, nor has he who takes it in a group that was not there yet.
+#[test]
+fn what_an_owner_takes_is_his_whatever_he_makes_of_his_groups() {
+    let (mut own, mut other) = (Process::patient(), Process::patient());
+    let mut machine = Machine::new("end = [\"/user.slice\"]\n");
+    let slice = "user.slice/user-1000.slice";
+    machine.group("user.slice", 0, &[]);
+    machine.group(slice, 60, &[]);
+    machine.group(&format!("{slice}/left.scope"), 40, &[&own]);
+    machine.group(&format!("{slice}/own.scope"), 20, &[]);
+    machine.group("user.slice/user-1001.slice", 400, &[]);
+    machine.group("user.slice/user-1001.slice/a.scope", 400, &[&other]);
+    machine.look(2);
+    // It has grown there, and is elsewhere now.
+    machine.group(&format!("{slice}/left.scope"), 300, &[]);
+    machine.group(&format!("{slice}/own.scope"), 20, &[&own]);
+    machine.takes(slice, 320);
+    machine.available(20);
+    // Where he is now is known when groups are chosen next.
+    let said = machine.look(2);
+    assert!(said.contains(&format!("ends /{slice}/own.scope")), "{said}");
+    assert_eq!(own.ended().signal(), Some(TERM));
+    assert!(other.lives());
 }

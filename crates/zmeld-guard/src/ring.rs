@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 /// How far back it goes.
-pub(super) const WINDOW: Duration = Duration::from_secs(10);
+pub(crate) const WINDOW: Duration = Duration::from_secs(10);
 /// Figures nearer to each other than this are not both kept.
 const APART: Duration = Duration::from_millis(900);
 /// One more than the window has room for.
@@ -11,7 +11,7 @@ const KEPT: usize = 13;
 
 /// Figures with their times, the oldest first; it takes no memory but its own.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Ring<T> {
+pub(crate) struct Ring<T> {
     kept: [Option<(Instant, T)>; KEPT],
 }
 

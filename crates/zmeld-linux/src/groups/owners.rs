@@ -14,10 +14,9 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::config::reclaim::is_like;
-use crate::config::GroupPattern;
-use crate::room::hierarchy::Hierarchy;
-use zmeld_linux::{Host, HostError};
+use super::hierarchy::Hierarchy;
+use super::pattern::{is_like, GroupPattern};
+use crate::{Host, HostError};
 
 /// An owner's groups take no more, in bytes,
 const OWNER_BYTES: usize = 2 << 20;
@@ -53,8 +52,10 @@ enum Quota {
 
 /// A group that was looked at.
 #[derive(Debug)]
-pub(super) struct Group {
+pub struct Group {
+    /// Its directory,
     pub path: PathBuf,
+    /// and its path from the root of its hierarchy on.
     pub shown: String,
     /// The place of the one above it.
     pub above: usize,

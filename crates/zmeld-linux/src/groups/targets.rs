@@ -11,14 +11,14 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::config::GroupPattern;
-use crate::error::Error;
-use crate::observe::reclaimed::ProtectedGroup;
-use crate::room::hierarchy::Hierarchy;
-use crate::watch::owners::{Group, Reader, Sought};
 use rustix::io::Errno;
-use zmeld_linux::host::is_absent;
-use zmeld_linux::{process, Host, HostError};
+use serde::{Deserialize, Serialize};
+
+use super::hierarchy::Hierarchy;
+use super::owners::{Group, Reader, Sought};
+use super::pattern::GroupPattern;
+use crate::host::is_absent;
+use crate::{process, Host, HostError};
 
 /// Scheduling policies that do not wait for others: FIFO, RR, DEADLINE (sched(7)).
 const REAL_TIME: [&str; 3] = ["1", "2", "6"];
@@ -29,7 +29,7 @@ const IS_SESSION: &str = "a desktop's shell is in it";
 
 /// What a rule says of groups.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Selection<'a> {
+pub struct Selection<'a> {
     /// For these, with what is below them.
     pub named: &'a [GroupPattern],
     /// Never for these, nor for what is below them.
@@ -47,7 +47,7 @@ pub(crate) struct Selection<'a> {
 
 /// What was chosen.
 #[derive(Debug, Default)]
-pub(super) struct Targets {
+pub struct Targets {
     /// Directories, with the groups' paths as they are shown.
     pub groups: BTreeMap<PathBuf, String>,
     /// The same as places in what was looked at.
@@ -60,14 +60,24 @@ pub(super) struct Targets {
     pub kept: HashSet<PathBuf>,
     /// The rule names the root: those of its own processes that are protected, and why.
     pub root: Option<HashMap<u32, &'static str>>,
+    /// What the rule names and may not be taken.
     pub protected: Vec<ProtectedGroup>,
     /// What the rule names and no group is called, as it is written there.
     pub unmatched: Vec<String>,
 }
 
+/// A group that a rule leaves alone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProtectedGroup {
+    /// Its path from the root of its hierarchy on.
+    pub group: String,
+    /// Why.
+    pub why: String,
+}
+
 /// What a rule comes to on a machine.
 #[derive(Debug, Default)]
-pub(crate) struct Outlook {
+pub struct Outlook {
     /// What it names and no group is called, as it is written there.
     pub unmatched: Vec<String>,
     /// The groups that it is for, each with what is below it.
@@ -87,7 +97,7 @@ impl From<Targets> for Outlook {
 }
 
 /// What a rule comes to; none where that cannot be told.
-pub(crate) fn outlook(host: &Host, rule: Selection) -> Option<Outlook> {
+pub fn outlook(host: &Host, rule: Selection) -> Option<Outlook> {
     let never = AtomicBool::new(false);
     let targets = match Hierarchy::find(host).ok()? {
         Some(hierarchy) => Targets::choose(host, &hierarchy, rule, &never),
@@ -106,7 +116,7 @@ impl Targets {
         hierarchy: &Hierarchy,
         rule: Selection,
         stop: &AtomicBool,
-    ) -> Result<Targets, Error> {
+    ) -> Result<Targets, HostError> {
         let (found, _) = Targets::choose_of(host, hierarchy, rule, &HashSet::new(), stop)?;
         Ok(found)
     }
@@ -122,7 +132,7 @@ impl Targets {
         rule: Selection,
         cut_off: &HashSet<PathBuf>,
         stop: &AtomicBool,
-    ) -> Result<(Targets, Vec<Group>), Error> {
+    ) -> Result<(Targets, Vec<Group>), HostError> {
         let by_threads = ByThreads::find(host, Some(hierarchy), rule, stop)?;
         let above = by_threads.groups.keys().flat_map(|it| it.ancestors());
         let groups = Reader {
@@ -237,7 +247,7 @@ impl Targets {
         host: &Host,
         rule: Selection,
         stop: &AtomicBool,
-    ) -> Result<Targets, Error> {
+    ) -> Result<Targets, HostError> {
         let by_threads = ByThreads::find(host, None, rule, stop)?;
         let is_root = |pattern: &&GroupPattern| pattern.matches("/");
         let all = rule.named.iter().chain(rule.protect);

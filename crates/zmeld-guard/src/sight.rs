@@ -1,7 +1,7 @@
 //! How much more programs can take, how soon that is gone, and how long all of them
 //! waited for memory: what the guard looks at several times a second.
 //!
-//! The sum is that of `zmeld status` ([`Headroom`](crate::observe::Headroom)), with
+//! The sum is that of `zmeld status`, with
 //! the ratio of the pages that came within the last ten seconds where those are
 //! enough to judge by: a runaway's pages are not those that were there before.
 
@@ -13,7 +13,7 @@ use zmeld_linux::{pressure, Host};
 use super::devices::{Latest, Reader};
 use super::open::{touched, OpenFile};
 use super::ring::{Ring, WINDOW};
-use crate::observe::headroom::Sum;
+use crate::headroom::Sum;
 
 /// What is judged of it needs this much of the window: for how long all waited,
 const STALLED_MIN: Duration = Duration::from_secs(8);
@@ -24,7 +24,7 @@ const END_TAKES: Duration = Duration::from_secs(1);
 
 /// What is seen at one moment.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Seen {
+pub(crate) struct Seen {
     /// All RAM.
     pub total_bytes: u64,
     /// How much more programs can take.
@@ -33,6 +33,8 @@ pub(super) struct Seen {
     pub gone_in: Option<Duration>,
     /// The same, as it went since the last look: what doubles is faster than it was.
     pub lately_gone_in: Option<Duration>,
+    /// Files in memory (tmpfs).
+    pub shared_bytes: u64,
     /// The share of the last ten seconds in which no task could go on for want of
     /// memory; absent where the kernel does not measure it, or not long enough yet.
     pub stalled: Option<f64>,
@@ -40,7 +42,7 @@ pub(super) struct Seen {
 
 /// The files of it.
 #[derive(Debug)]
-pub(super) struct Sight {
+pub(crate) struct Sight {
     meminfo: OpenFile,
     pressure: Option<OpenFile>,
     reader: Reader,
@@ -75,6 +77,7 @@ impl Sight {
             memory.available_bytes()?,
             memory.bytes("AnonPages").unwrap_or(0),
         );
+        let shared_bytes = memory.bytes("Shmem").unwrap_or(0);
         let mut drives = memory.bytes("SwapFree").unwrap_or(0);
         let count = self.latest.devices.len();
         self.reader.read(now, &mut self.latest);
@@ -100,6 +103,7 @@ impl Sight {
         Some(Seen {
             total_bytes,
             headroom_bytes,
+            shared_bytes,
             gone_in: self.gone_in(headroom_bytes, now),
             lately_gone_in: self.lately_gone_in(headroom_bytes, now),
             stalled: self.stalled(now),
@@ -134,11 +138,11 @@ fn gone((age, before): (Duration, u64), left: u64) -> Option<Duration> {
 }
 
 /// Whether it is gone before a group that is told to end now has given anything back.
-pub(super) fn is_too_soon(seen: &Seen) -> bool {
+pub(crate) fn is_too_soon(seen: &Seen) -> bool {
     seen.lately_gone_in.is_some_and(|time| time < END_TAKES)
 }
 
 /// Whether it is gone within the window.
-pub(super) fn is_soon(seen: &Seen) -> bool {
+pub(crate) fn is_soon(seen: &Seen) -> bool {
     seen.gone_in.is_some_and(|time| time < WINDOW)
 }

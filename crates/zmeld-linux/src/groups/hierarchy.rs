@@ -8,24 +8,36 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use zmeld_linux::mounts;
-
-use crate::error::Error;
-use zmeld_linux::Host;
+use crate::mounts;
+use crate::{Host, HostError};
 
 /// The controllers of version 1, and how many groups each has.
 const CONTROLLERS: &str = "/proc/cgroups";
 
+/// Why the groups cannot be looked at.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// There are some, and they are mounted nowhere.
+    #[error("the memory controller's groups are not mounted here")]
+    Unseen,
+    /// The machine does not say.
+    #[error(transparent)]
+    Host(#[from] HostError),
+}
+
 /// Which version the memory controller has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Version {
+pub enum Version {
+    /// Each controller has a tree of its own.
     One,
+    /// One tree for all.
     Two,
 }
 
 impl Version {
     /// The path in a line of `/proc/PID/cgroup`, where it is of the memory controller.
-    pub(crate) fn path_of(self, line: &[u8]) -> Option<&[u8]> {
+    pub fn path_of(self, line: &[u8]) -> Option<&[u8]> {
         let mut words = line.splitn(3, |byte| *byte == b':');
         let (number, controllers, path) = (words.next()?, words.next()?, words.next()?);
         let is_it = match self {
@@ -41,7 +53,8 @@ impl Version {
 
 /// A mount that shows the groups.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Hierarchy {
+pub struct Hierarchy {
+    /// Whose files its groups have.
     pub version: Version,
     /// Where it is mounted.
     pub top: PathBuf,
@@ -54,13 +67,13 @@ impl Hierarchy {
     ///
     /// # Errors
     /// When there are such groups, and none is seen.
-    pub(crate) fn find(host: &Host) -> Result<Option<Hierarchy>, Error> {
+    pub fn find(host: &Host) -> Result<Option<Hierarchy>, Error> {
         let table = host.read_optional(mounts::PATH)?.unwrap_or_default();
         let found = mounts::parse(&table).filter_map(|mount| Hierarchy::of(host, mount));
         // One that shows all groups rather than a part of them.
         let found = found.min_by_key(|it| it.root.components().count());
         if found.is_none() && has_groups(host)? {
-            return Err(Error::GroupsUnseen);
+            return Err(Error::Unseen);
         }
         Ok(found)
     }
@@ -89,7 +102,7 @@ impl Hierarchy {
 
     /// The directory of a process's group; `self` is this one. Byte by byte, since a
     /// group's name need not be text. None where the mount does not show it.
-    pub(crate) fn group_of(&self, host: &Host, process: &str) -> Option<PathBuf> {
+    pub fn group_of(&self, host: &Host, process: &str) -> Option<PathBuf> {
         let text = host.read_bytes(format!("/proc/{process}/cgroup")).ok()?;
         let mut lines = text.split(|byte| *byte == b'\n');
         let path = lines.find_map(|line| self.version.path_of(line))?;
@@ -107,13 +120,13 @@ impl Hierarchy {
     }
 
     /// A group's path as the kernel tells it of a process (`/proc/PID/cgroup`).
-    pub(crate) fn kernel_path(&self, group: &Path) -> PathBuf {
+    pub fn kernel_path(&self, group: &Path) -> PathBuf {
         let below = group.strip_prefix(&self.top).unwrap_or(group);
         self.root.join(below)
     }
 
     /// A group's path below the root of its hierarchy, of a single line.
-    pub(crate) fn shown(&self, group: &Path) -> String {
+    pub fn shown(&self, group: &Path) -> String {
         // A user who was given a part of the tree names groups as he likes.
         let path = self.kernel_path(group);
         let path = path.to_string_lossy().replace(char::is_control, "?");
@@ -126,7 +139,7 @@ impl Hierarchy {
 
 /// Whether there are groups that the memory controller could limit: any but the
 /// root, which has no limits.
-fn has_groups(host: &Host) -> Result<bool, Error> {
+fn has_groups(host: &Host) -> Result<bool, HostError> {
     // `memory 4 25 1`: which hierarchy, how many groups, whether it is enabled.
     let table = host.read_optional(CONTROLLERS)?.unwrap_or_default();
     let mut lines = table.lines().map(|it| it.split_whitespace());

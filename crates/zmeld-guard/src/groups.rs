@@ -7,33 +7,30 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use zmeld_linux::groups::{Group, GroupPattern, Hierarchy, Outlook, Selection, Targets};
+use zmeld_linux::Host;
+
 use super::candidate::{Candidate, Spared};
 use super::choice::Cause;
-use super::sight::{is_soon, Seen};
-use super::{ring, touched, GuardEvent, Sentry, Shared, PAUSE_MAX};
-use crate::config::{GroupPattern, GuardRule};
-use crate::error::Error;
-use crate::observe::reclaimed::ProtectedGroup;
-use crate::room::hierarchy::Hierarchy;
-use crate::watch::is_due;
-use crate::watch::owners::Group;
-use crate::watch::targets::{Outlook, Selection, Targets};
-use zmeld_linux::Host;
+use super::event::{Event, Report};
+use super::meter::{Meter, Owner};
+use super::open::touched;
+use super::sentry::{thread, Sentry, Shared};
+use super::{is_due, ring, Error, Rule};
 
 /// How often groups are chosen; while memory is short and there is some, since what runs
 /// away may have begun just now; and where one has to end and none is known.
 const CHOOSE_EVERY: Duration = Duration::from_secs(10);
 const CHOOSE_EVERY_SHORT: Duration = Duration::from_secs(1);
 const CHOOSE_EVERY_LOST: Duration = Duration::from_secs(3);
-/// Groups are followed where programs can take less than so many times what the rule
-/// calls little.
-const FOLLOWED_BELOW: u64 = 4;
 /// A group with more below it than is looked at is followed as a whole for so long: what
 /// grows does not begin anew each time that some of it comes or goes.
 const WHOLE_FOR: Duration = Duration::from_secs(60);
 /// No more are followed, the largest ones; of an owner none in place of another's who has
 /// fewer.
-const CANDIDATES_MAX: usize = 64;
+pub(crate) const CANDIDATES_MAX: usize = 64;
+/// Nor more owners.
+pub(crate) const OWNERS_MAX: usize = 256;
 /// Before all others, and whatever the configuration says of them: what is needed to
 /// get at the machine.
 const NEVER: [&str; 10] = [
@@ -53,34 +50,15 @@ const NEVER: [&str; 10] = [
 const SESSION: &str = "/user.slice/user-*.slice/user@*.service/session.slice";
 
 impl Sentry {
-    /// Looks at what they take, where it may matter soon.
-    pub(super) fn look_at_groups(&mut self, seen: &Seen, cause: Option<Cause>, now: Instant) {
-        let least = self.room_below(seen).saturating_mul(FOLLOWED_BELOW);
-        let is_near = seen.headroom_bytes < least || is_soon(seen) || seen.stalled > Some(0.0);
-        let waited = cause.is_some() || is_due(self.looked_at_groups, PAUSE_MAX / 2, now);
-        if !is_near || !waited {
-            return;
-        }
-        self.looked_at_groups = Some(now);
-        self.went_bytes = self.headroom_then.saturating_sub(seen.headroom_bytes);
-        self.headroom_then = seen.headroom_bytes;
-        for candidate in &mut self.candidates {
-            candidate.look(now, &mut self.buffer);
-        }
-    }
-
     /// Looks for them anew where that is due.
-    pub(super) fn choose_groups(
+    pub(crate) fn choose_groups(
         &mut self,
         cause: Option<Cause>,
         now: Instant,
-        say: &mut dyn FnMut(GuardEvent),
+        say: &mut dyn FnMut(Event),
     ) {
-        if self.ending.is_some() {
-            return;
-        }
         let is_lost = cause.is_some() && self.candidates.is_empty();
-        let every = match (is_lost, self.is_short()) {
+        let every = match (is_lost, self.is_short) {
             (true, _) => CHOOSE_EVERY_LOST,
             (false, true) => CHOOSE_EVERY_SHORT,
             (false, false) => CHOOSE_EVERY,
@@ -94,60 +72,86 @@ impl Sentry {
             }
         }
         match self.chooser.answer() {
-            Some(Ok(chosen)) => {
-                self.told.failed = None;
-                self.follow(chosen, now);
-            }
+            Some(Ok(chosen)) => self.follow(chosen, now, say),
             // Those that are known stay.
-            Some(Err(err)) => self.fail(err, say),
+            Some(Err(why)) => self.fail(&why, say),
             None => {}
         }
     }
 
-    /// Goes on with those that were chosen, with what is known of them already.
-    fn follow(&mut self, chosen: Chosen, now: Instant) {
-        if let Some(first) = chosen.candidates.first().filter(|_| !self.has_chosen) {
-            first.rehearse(&self.host);
-        }
+    /// Goes on with those that were chosen, with what is known of them already, without those
+    /// that are on their way out.
+    fn follow(&mut self, chosen: Chosen, now: Instant, say: &mut dyn FnMut(Event)) {
+        self.fails_no_more();
         let followed = std::mem::replace(&mut self.candidates, chosen.candidates);
         for candidate in &mut self.candidates {
+            let directory = &candidate.place.directory;
             let mut followed = followed.iter();
-            if let Some(before) = followed.find(|it| it.directory == candidate.directory) {
+            if let Some(before) = followed.find(|it| it.place.directory == *directory) {
                 candidate.go_on(before);
                 candidate.look(now, &mut self.buffer);
             }
         }
+        let owners = std::mem::replace(&mut self.owners, chosen.owners);
+        for owner in &mut self.owners {
+            let before = owners.iter().find(|it| it.directory == owner.directory);
+            if let Some(before) = before {
+                owner.meter.go_on(&before.meter);
+                let taken = owner.meter.read(&mut self.buffer).unwrap_or_default();
+                owner.meter.keep(now, taken);
+            }
+        }
+        let is_ending = |it: &Candidate| {
+            let mut endings = self.endings.iter();
+            endings.any(|ending| ending.directory() == it.place.directory)
+        };
+        while let Some(at) = self.candidates.iter().position(is_ending) {
+            self.chooser.retire(self.candidates.swap_remove(at));
+        }
+        if let Some(first) = self.candidates.first_mut().filter(|_| !self.has_chosen) {
+            first.rehearse(&mut self.buffer);
+        }
         self.has_chosen = true;
         self.choosing_took = chosen.took;
-        self.note.watched = chosen.watched;
-        self.note.protected = chosen.protected;
-        self.note.unmatched = chosen.unmatched;
+        followed.into_iter().for_each(|it| self.chooser.retire(it));
+        self.chooser.retire_owners(owners);
+        say(Event::Chosen(chosen.report));
     }
 }
 
 /// What was chosen.
 #[derive(Debug)]
-pub(super) struct Chosen {
+pub(crate) struct Chosen {
     candidates: Vec<Candidate>,
-    watched: Vec<String>,
-    protected: Vec<ProtectedGroup>,
-    unmatched: Vec<String>,
+    owners: Vec<Owner>,
+    report: Arc<Report>,
     took: Duration,
 }
 
+type Answer = Result<Chosen, Arc<str>>;
+
 /// Who chooses them. It takes time and memory, as much as whoever makes groups wants it to.
 #[derive(Debug)]
-pub(super) enum Chooser {
+pub(crate) enum Chooser {
     /// Whoever asks, at once.
-    Here(Box<Choosing>, Option<Result<Chosen, Error>>),
+    Here(Box<Choosing>, Option<Answer>),
     /// A thread of ordinary priority, and what it is left with.
     Thread(Arc<Desk>, JoinHandle<()>),
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Desk {
+pub(crate) struct Desk {
     is_asked: AtomicBool,
-    answer: Mutex<Option<Result<Chosen, Error>>>,
+    papers: Mutex<Papers>,
+}
+
+/// What is handed over: groups that were chosen, and those that are followed no more, whose
+/// files are closed by whoever opened them.
+#[derive(Debug, Default)]
+struct Papers {
+    answer: Option<Answer>,
+    retired: Vec<Candidate>,
+    owners: Vec<Owner>,
 }
 
 impl Chooser {
@@ -155,7 +159,7 @@ impl Chooser {
     ///
     /// # Errors
     /// When a pattern is none.
-    pub fn here(host: Host, rule: GuardRule, shared: Arc<Shared>) -> Result<Chooser, Error> {
+    pub fn here(host: Host, rule: Rule, shared: Arc<Shared>) -> Result<Chooser, Error> {
         let choosing = Choosing::new(host, rule, shared)?;
         Ok(Chooser::Here(Box::new(choosing), None))
     }
@@ -164,7 +168,7 @@ impl Chooser {
     ///
     /// # Errors
     /// When it cannot be started.
-    pub fn start(host: Host, rule: GuardRule, shared: Arc<Shared>) -> Result<Chooser, Error> {
+    pub fn start(host: Host, rule: Rule, shared: Arc<Shared>) -> Result<Chooser, Error> {
         let mut choosing = Choosing::new(host, rule, shared)?;
         let desk = Arc::new(Desk::default());
         let work = {
@@ -174,21 +178,29 @@ impl Chooser {
                 while !choosing.shared.stop.load(Ordering::Relaxed) {
                     if desk.is_asked.swap(false, Ordering::Acquire) {
                         let chosen = choosing.choose(Instant::now());
-                        if let Ok(mut answer) = desk.answer.lock() {
-                            *answer = Some(chosen);
+                        // Room for what is retired until the next answer, taken out of the lock.
+                        let mut retired = Vec::with_capacity(2 * CANDIDATES_MAX);
+                        let mut owners = Vec::new();
+                        if let Ok(mut papers) = desk.papers.lock() {
+                            papers.answer = Some(chosen.map_err(|err| err.to_string().into()));
+                            std::mem::swap(&mut papers.retired, &mut retired);
+                            std::mem::swap(&mut papers.owners, &mut owners);
                         }
                     }
                     std::thread::park_timeout(CHOOSE_EVERY);
                 }
             }
         };
-        let thread = super::thread("guard-choose", work)?;
+        let thread = thread("guard-choose", work)?;
         Ok(Chooser::Thread(desk, thread))
     }
 
     fn ask(&mut self, now: Instant) {
         match self {
-            Chooser::Here(choosing, answer) => *answer = Some(choosing.choose(now)),
+            Chooser::Here(choosing, answer) => {
+                let chosen = choosing.choose(now);
+                *answer = Some(chosen.map_err(|err| err.to_string().into()));
+            }
             Chooser::Thread(desk, thread) => {
                 desk.is_asked.store(true, Ordering::Release);
                 thread.thread().unpark();
@@ -197,19 +209,39 @@ impl Chooser {
     }
 
     /// What was chosen since; it is not waited for.
-    fn answer(&mut self) -> Option<Result<Chosen, Error>> {
+    fn answer(&mut self) -> Option<Answer> {
         match self {
             Chooser::Here(_, answer) => answer.take(),
-            Chooser::Thread(desk, _) => desk.answer.try_lock().ok()?.take(),
+            Chooser::Thread(desk, _) => desk.papers.try_lock().ok()?.answer.take(),
+        }
+    }
+
+    fn retire_owners(&mut self, owners: Vec<Owner>) {
+        if let Chooser::Thread(desk, _) = self {
+            if let Ok(mut papers) = desk.papers.try_lock() {
+                papers.owners = owners;
+            }
+        }
+    }
+
+    /// Leaves what is followed no more to be closed.
+    pub fn retire(&mut self, candidate: Candidate) {
+        if let Chooser::Thread(desk, _) = self {
+            if let Ok(mut papers) = desk.papers.try_lock() {
+                // Where there is no room, it is closed here.
+                if papers.retired.len() < papers.retired.capacity() {
+                    papers.retired.push(candidate);
+                }
+            }
         }
     }
 }
 
 /// What it is chosen with.
 #[derive(Debug)]
-pub(super) struct Choosing {
+pub(crate) struct Choosing {
     host: Host,
-    rule: GuardRule,
+    rule: Rule,
     shared: Arc<Shared>,
     /// What the rule protects, and what is never ended.
     protect: Vec<GroupPattern>,
@@ -224,7 +256,7 @@ pub(super) struct Choosing {
 }
 
 impl Choosing {
-    fn new(host: Host, rule: GuardRule, shared: Arc<Shared>) -> Result<Choosing, Error> {
+    fn new(host: Host, rule: Rule, shared: Arc<Shared>) -> Result<Choosing, Error> {
         let (protect, shelter) = protected(&rule)?;
         Ok(Choosing {
             host,
@@ -296,14 +328,51 @@ impl Choosing {
             }
         }
         self.known = Some((known, now));
+        let owners = self.owners(&hierarchy, &groups, &found, now);
         let watched = found.iter().filter(|it| !it.is_sheltered);
-        Ok(Chosen {
-            watched: watched.map(|it| it.shown.clone()).collect(),
-            candidates: found,
+        let report = Report {
+            watched: watched.map(|it| it.shown.to_string()).collect(),
             protected: targets.protected,
             unmatched: targets.unmatched,
+        };
+        Ok(Chosen {
+            candidates: found,
+            owners,
+            report: Arc::new(report),
             took: begin.elapsed(),
         })
+    }
+
+    /// Whose groups may be ended: those who have some now, and those who may.
+    fn owners(
+        &mut self,
+        hierarchy: &Hierarchy,
+        groups: &[Group],
+        found: &[Candidate],
+        now: Instant,
+    ) -> Vec<Owner> {
+        let mut is_one = vec![false; groups.len()];
+        found.iter().for_each(|it| is_one[it.owner] = true);
+        let has_named = |group: &Group| rank(&self.rule.end, &group.shown) < self.rule.end.len();
+        let own = groups.iter().enumerate().skip(1);
+        let own = own.filter(|(at, group)| group.owner == *at);
+        let mut owners = Vec::with_capacity(OWNERS_MAX);
+        for (place, group) in own.filter(|(at, group)| is_one[*at] || has_named(group)) {
+            if owners.len() == OWNERS_MAX {
+                break;
+            }
+            let Some(mut meter) = Meter::open(&self.host, hierarchy, &group.path) else {
+                continue;
+            };
+            let taken = meter.read(&mut self.buffer).unwrap_or_default();
+            meter.keep(now, taken);
+            owners.push(Owner {
+                directory: group.path.clone(),
+                place,
+                meter,
+            });
+        }
+        owners
     }
 
     /// When some were chosen last, where a group was not there then, or had no processes.
@@ -372,7 +441,7 @@ fn least(found: &[Candidate]) -> usize {
 ///
 /// # Errors
 /// When there are none.
-pub(crate) fn hierarchy(host: &Host) -> Result<Hierarchy, Error> {
+pub fn hierarchy(host: &Host) -> Result<Hierarchy, Error> {
     Hierarchy::find(host)?.ok_or_else(|| Error::CannotGuard {
         why: "the kernel has no control groups that count memory: nothing can be ended by its \
               group"
@@ -386,7 +455,7 @@ fn is_of_rule(pattern: &str) -> bool {
 }
 
 /// Whether a path names what is never ended, or something below that.
-pub(crate) fn is_never_ended(pattern: &GroupPattern) -> bool {
+pub fn is_never_ended(pattern: &GroupPattern) -> bool {
     let path = pattern.to_string();
     let mut never = NEVER.iter().filter_map(|it| it.parse().ok());
     let is_it = |never: GroupPattern| {
@@ -397,7 +466,7 @@ pub(crate) fn is_never_ended(pattern: &GroupPattern) -> bool {
 }
 
 /// What a rule comes to; none where that cannot be told.
-pub(crate) fn outlook(host: &Host, rule: &GuardRule) -> Option<Outlook> {
+pub fn outlook(host: &Host, rule: &Rule) -> Option<Outlook> {
     let hierarchy = hierarchy(host).ok()?;
     let (protect, shelter) = protected(rule).ok()?;
     let never = AtomicBool::new(false);
@@ -410,7 +479,7 @@ pub(crate) fn outlook(host: &Host, rule: &GuardRule) -> Option<Outlook> {
 
 /// What the rule protects, with what is never ended; and what is protected no further than
 /// `protected_max`.
-fn protected(rule: &GuardRule) -> Result<(Vec<GroupPattern>, Vec<GroupPattern>), Error> {
+fn protected(rule: &Rule) -> Result<(Vec<GroupPattern>, Vec<GroupPattern>), Error> {
     let never = NEVER.iter().map(|it| it.parse());
     let all = rule.protect.iter().cloned().map(Ok).chain(never);
     let shelter = rule.protect_sessions.then(|| SESSION.parse());
@@ -423,7 +492,7 @@ fn protected(rule: &GuardRule) -> Result<(Vec<GroupPattern>, Vec<GroupPattern>),
 
 /// What the rule says of groups, with all that it protects.
 fn selection<'a>(
-    rule: &'a GuardRule,
+    rule: &'a Rule,
     protect: &'a [GroupPattern],
     shelter: &'a [GroupPattern],
 ) -> Selection<'a> {

@@ -9,13 +9,12 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use zmeld_linux::meminfo::{self, Meminfo};
 use zmeld_linux::Host;
 
 use super::open::{touched, OpenFile};
 use super::ring::Ring;
-use crate::error::Error;
-use crate::observe::{headroom, Backed, Held, Observation};
-use crate::watch::is_due;
+use crate::{headroom, is_due, Error};
 
 /// What is taken where too little is in a device to judge by: pages of programs nearly
 /// always compress better, and an empty device is not one of no use.
@@ -36,7 +35,7 @@ const DEVICES_MAX: usize = 64;
 
 /// What a device holds.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct DeviceFigures {
+pub(crate) struct DeviceFigures {
     pub size_bytes: u64,
     pub stored_bytes: u64,
     /// How many times smaller pages are in it.
@@ -47,7 +46,7 @@ pub(super) struct DeviceFigures {
 
 /// What was read last.
 #[derive(Debug)]
-pub(super) struct Latest {
+pub(crate) struct Latest {
     pub devices: Vec<DeviceFigures>,
     /// The most that zswap's pool may take; 0 where it is off.
     pub pool_bytes: u64,
@@ -67,7 +66,7 @@ impl Default for Latest {
 
 /// Who reads the devices.
 #[derive(Debug)]
-pub(super) enum Reader {
+pub(crate) enum Reader {
     /// Whoever asks.
     Here(Box<Devices>),
     /// A thread.
@@ -75,7 +74,7 @@ pub(super) enum Reader {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Shared {
+pub(crate) struct Shared {
     latest: Mutex<Latest>,
     stop: AtomicBool,
 }
@@ -105,7 +104,7 @@ impl Reader {
                 }
             }
         };
-        let thread = super::thread("guard-devices", work)?;
+        let thread = crate::sentry::thread("guard-devices", work)?;
         let begin = Instant::now();
         while begin.elapsed() < FIRST_MAX && !shared.latest.lock().is_ok_and(|it| it.is_read) {
             std::thread::sleep(Duration::from_millis(2));
@@ -142,7 +141,7 @@ impl Drop for Reader {
 
 /// The devices' files.
 #[derive(Debug)]
-pub(super) struct Devices {
+pub(crate) struct Devices {
     host: Host,
     all: Vec<SwapDevice>,
     pool_bytes: u64,
@@ -176,16 +175,13 @@ impl Devices {
 
     /// Opens what is swapped to by now; what is known of a device stays.
     fn follow(&mut self) {
-        let seen = Observation::read(&self.host, rustix::param::page_size() as u64);
-        let zswap = seen.zswap.as_ref().filter(|zswap| zswap.enabled);
-        self.pool_bytes = zswap.map_or(0, |zswap| zswap.limit_bytes(&seen.memory));
+        self.pool_bytes = pool_bytes(&self.host).unwrap_or(0);
         let known = std::mem::take(&mut self.all);
-        for swap in &seen.swaps {
-            let Some(device) = seen.device_of(swap) else {
+        for swap in self.host.swaps().unwrap_or_default() {
+            let Some(name) = swap.path.file_name().and_then(|it| it.to_str()) else {
                 continue;
             };
-            let size_bytes = swap.area.size_bytes;
-            let Some(opened) = SwapDevice::open(&self.host, &device.name, size_bytes) else {
+            let Some(opened) = SwapDevice::open(&self.host, name, swap.size_bytes) else {
                 continue;
             };
             let before = known.iter().find(|it| it.name == opened.name);
@@ -195,6 +191,25 @@ impl Devices {
             });
         }
     }
+}
+
+/// The most that zswap's pool may take; none where it is off.
+fn pool_bytes(host: &Host) -> Option<u64> {
+    const PARAMETERS: &str = "/sys/module/zswap/parameters";
+    let is_on = host.read(format!("{PARAMETERS}/enabled")).ok()? == "Y";
+    let percent = host.read_u64(format!("{PARAMETERS}/max_pool_percent"));
+    let total = Meminfo::new(&host.read(meminfo::PATH).ok()?).total_bytes()?;
+    is_on.then_some(total / 100 * percent.ok()?.min(100))
+}
+
+/// The numbers in a line.
+fn numbers<const COUNT: usize>(text: &str) -> Option<[u64; COUNT]> {
+    let mut words = text.split_whitespace();
+    let mut numbers = [0; COUNT];
+    for number in &mut numbers {
+        *number = words.next()?.parse().ok()?;
+    }
+    Some(numbers)
 }
 
 /// A compressed device that is swapped to.
@@ -229,27 +244,26 @@ impl SwapDevice {
 
     /// Nothing where it is gone.
     fn figures(&mut self, now: Instant, buffer: &mut [u8]) -> Option<DeviceFigures> {
-        let held = Held::parse(self.held.read(buffer).ok()?)?;
+        // Stored, compressed, used, limit, used at most, of one value.
+        let [stored_bytes, _, used_bytes, limit, _, same] = numbers(self.held.read(buffer).ok()?)?;
         let backed = self.backed.as_ref().and_then(|file| {
-            let text = file.read(buffer).ok()?;
-            Backed::parse(text)
+            let [units] = numbers(file.read(buffer).ok()?)?;
+            Some(units)
         });
         let page = rustix::param::page_size() as u64;
         let stored = Stored {
-            pages_bytes: held.stored_bytes,
-            elsewhere_bytes: held
-                .same_filled_pages
+            pages_bytes: stored_bytes,
+            elsewhere_bytes: same
                 .saturating_mul(page)
-                .saturating_add(backed.map_or(0, |it| it.held_bytes)),
-            used_bytes: held.memory_used_bytes,
+                .saturating_add(backed.unwrap_or(0).saturating_mul(4096)),
+            used_bytes,
         };
         self.stored.keep(now, stored);
-        let limit = (held.limit_bytes > 0).then_some(held.limit_bytes);
         Some(DeviceFigures {
             size_bytes: self.size_bytes,
-            stored_bytes: held.stored_bytes,
+            stored_bytes,
             ratio: self.ratio(stored, now),
-            left_bytes: limit.map(|limit| limit.saturating_sub(held.memory_used_bytes)),
+            left_bytes: (limit > 0).then_some(limit.saturating_sub(used_bytes)),
         })
     }
 

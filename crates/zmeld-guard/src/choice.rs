@@ -1,0 +1,294 @@
+//! Which groups are ended.
+
+/// Groups have grown where they take this share of RAM more than ten seconds ago,
+const GREW: f64 = 0.01;
+/// and no less nor more than this: less is no growth, more one on any machine.
+const GREW_BYTES_MIN: u64 = 8 << 20;
+const GREW_BYTES_MAX: u64 = 128 << 20;
+
+/// Why one has to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// Programs can take no more.
+    NoRoom,
+    /// Before a group has ended they can take no more.
+    TooSoon,
+    /// Nothing goes on for want of memory, though they could.
+    Stalled,
+}
+
+/// What it is chosen by.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Choice {
+    pub cause: Cause,
+    /// Nothing is ended that does not grow.
+    pub only_grown: bool,
+    /// All RAM.
+    pub total_bytes: u64,
+    /// So much each owner can protect by his own means.
+    pub sheltered_max: u64,
+    /// What has to come back.
+    pub missing_bytes: u64,
+    /// How much less programs could take than at the last look.
+    pub went_bytes: u64,
+}
+
+/// What is known of a group.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Figures {
+    pub rank: usize,
+    pub bytes: u64,
+    /// With files in memory.
+    pub all_bytes: u64,
+    /// How much more that is than ten seconds ago, and than at the last look.
+    pub grew: i64,
+    pub took: i64,
+    pub owner: usize,
+    /// Not all that its owner has is seen.
+    pub is_unclear: bool,
+    /// It is protected by its owner's own means.
+    pub is_sheltered: bool,
+    /// It is no group, but what its owner takes beside those that are followed.
+    pub is_hidden: bool,
+}
+
+/// Adds what an owner, who grew and took so much in all, has beside those that are followed.
+pub(crate) fn add_hidden(all: &mut Vec<Figures>, owner: usize, grew: i64, took: i64) {
+    let own = all.iter().filter(|it| it.owner == owner && !it.is_hidden);
+    let (known_grew, known_took) =
+        own.fold((0, 0), |(grew, took), it| (grew + it.grew, took + it.took));
+    all.push(Figures {
+        owner,
+        grew: grew - known_grew,
+        took: took - known_took,
+        is_hidden: true,
+        ..Figures::default()
+    });
+}
+
+/// Which are ended, by their places, in `chosen`, of which no more are wanted than there is
+/// room for.
+///
+/// Where all of them together grew: the one that grew most, and those that grew half as much
+/// at least, until what they hold covers what is missing. Where memory goes too fast, only if
+/// they took half of what went since the last look: it may go elsewhere. In place of one that
+/// its owner protects by his own means, or hides, the largest that he does not.
+///
+/// Where nothing grew, and programs can take no more, the largest of those that the rule
+/// names first; of those whose owner hides some, where any do.
+pub(crate) fn choose(all: &[Figures], choice: &Choice, chosen: &mut Vec<usize>) {
+    chosen.clear();
+    let least = (choice.total_bytes as f64 * GREW) as u64;
+    let least = least.clamp(GREW_BYTES_MIN, GREW_BYTES_MAX);
+    let most = all.iter().map(|it| it.grew).max().unwrap_or(0);
+    let grown = || all.iter().filter(|it| it.grew >= most / 2 && most > 0);
+    let grew = bytes(grown().map(|it| it.grew).sum());
+    let took = bytes(grown().map(|it| it.took.max(0)).sum());
+    let is_theirs = choice.cause != Cause::TooSoon || took >= choice.went_bytes / 2;
+    if grew >= least {
+        if is_theirs {
+            choose_grown(all, most / 2, choice, chosen);
+        }
+        return;
+    }
+    if choice.cause != Cause::NoRoom || choice.only_grown {
+        return;
+    }
+    let held = all.iter().enumerate().filter(|(_, it)| it.bytes > 0);
+    let free = held.filter(|(_, it)| !is_kept(all, it, choice));
+    let first = |it: &Figures| (!it.is_unclear, it.rank, std::cmp::Reverse(it.bytes));
+    chosen.extend(free.min_by_key(|(_, it)| first(it)).map(|(at, _)| at));
+}
+
+/// Those that grew by so much, or what their owners have in their place.
+fn choose_grown(all: &[Figures], least: i64, choice: &Choice, chosen: &mut Vec<usize>) {
+    let (mut covered, mut below) = (0, i64::MAX);
+    let mut last = None;
+    while chosen.len() < chosen.capacity() && (chosen.is_empty() || covered < choice.missing_bytes)
+    {
+        // The next by growth, of equal ones by place.
+        let rest = all.iter().enumerate().filter(|(at, it)| {
+            let is_behind = it.grew < below || (it.grew == below && Some(*at) > last);
+            is_behind && it.grew >= least
+        });
+        let next = rest.max_by_key(|(at, it)| (it.grew, std::cmp::Reverse(*at)));
+        let Some((at, grown)) = next else { return };
+        (below, last) = (grown.grew, Some(at));
+        let place = match is_kept(all, grown, choice) {
+            false => Some(at),
+            true => {
+                let own = all.iter().enumerate().filter(|(at, it)| {
+                    it.owner == grown.owner && it.bytes > 0 && !chosen.contains(at)
+                });
+                let free = own.filter(|(_, it)| !is_kept(all, it, choice));
+                free.max_by_key(|(_, it)| it.bytes).map(|(at, _)| at)
+            }
+        };
+        if let Some(at) = place.filter(|at| !chosen.contains(at)) {
+            covered += all[at].bytes;
+            chosen.push(at);
+        }
+    }
+}
+
+fn bytes(grew: i64) -> u64 {
+    u64::try_from(grew).unwrap_or(0)
+}
+
+/// Whether its owner protects it, and no more than he may; what he hides nobody can end.
+fn is_kept(all: &[Figures], it: &Figures, choice: &Choice) -> bool {
+    if it.is_hidden {
+        return true;
+    }
+    let own = all
+        .iter()
+        .filter(|other| other.owner == it.owner && other.is_sheltered);
+    it.is_sheltered && own.map(|other| other.all_bytes).sum::<u64>() <= choice.sheltered_max
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    /// Machines of 1,024 MiB, each with why something has to end, what is missing and what
+    /// went, and whether only what grows may be ended; then a line a group: its name, its
+    /// owner, its rank, what it holds, how much it grew and took since the last look, all in
+    /// MiB; what it is besides; and `ended` by its turn. A line `all` is an owner in all.
+    const MACHINES: &str = "
+the one that grew most goes, whatever is named first and is largest: NoRoom 30 10
+  largest  a 0 900   0  0
+  first    b 0 100  50  5
+  grew     c 2 300 180 18  ended 1
+  less     d 3 400  79  8
+
+the same where memory goes too fast: TooSoon 30 20
+  grew     a 1 300 180 18  ended 1
+  less     b 0 900  50  0
+
+what goes fast may go elsewhere: TooSoon 30 60
+  grew     a 0 300  80 10
+
+where nothing goes on, too: Stalled 30 0
+  still    a 0 900   0  0
+  grew     b 1 300  80  8  ended 1
+
+where none grew the first named goes: NoRoom 30 0
+  larger   a 1 900   5  0
+  first    b 0 300   4  0  ended 1
+  smaller  c 0 100   0  0
+  empty    d 0   0   0  0
+
+and nothing where programs could take more: Stalled 30 0
+  larger   a 0 900   5  0
+
+nor while what was ended gave nothing back, or tmpfs has it: NoRoom 30 0 only-grown
+  larger   a 0 900   5  0
+
+many that grow by little each go together, what holds still stays: NoRoom 35 0
+  still    a 0 500   0  0
+  a-little b 0 400   1  0
+  one      c 1  12   4  0  ended 2
+  two      c 1  12   4  0  ended 3
+  three    d 1  12   5  0  ended 1
+  four     e 1  12   3  0
+
+until what they hold covers what is missing: NoRoom 100 0
+  one      a 1  40  10  0  ended 2
+  two      b 1  40  11  0  ended 1
+  three    c 1  40   9  0  ended 3
+  four     d 1  40   8  0
+
+the one that grows most is enough where it holds enough: NoRoom 100 0
+  large    a 1 200  90  0  ended 1
+  other    b 1 100  80  0
+
+a little is no growth: NoRoom 30 0
+  grew     a 1  48   7  0
+  first    b 0 100   0  0  ended 1
+
+where none grew it is one of the owner who hides some: NoRoom 30 0
+  largest  a 0 900   0  0
+  hides    b 1 100   0  0  unclear ended 1
+
+what its owner protects is ended in nobody else's place: NoRoom 30 0
+  hider    a 0 200 150 15  sheltered
+  own      a 1  20   0  0  ended 1
+  other    b 0 400   0  0
+
+not even where he has nothing else: NoRoom 30 0
+  hider    a 0 200 150 15  sheltered
+  other    b 0 400   0  0
+
+what its owner hides is ended in nobody else's place: NoRoom 30 0
+  own      a 0  20   0  0  ended 1
+  other    b 0 400  20  0
+  all      a 0 300 150 15
+  all      b 0 400  20  0
+
+nor what he moved from group to group: NoRoom 30 0
+  left     a 0   0 -90  0
+  own      a 0  20   0  0
+  other    b 0 400   0  0  ended 1
+  all      a 0 100 -90  0
+
+more than a quarter of RAM is protected no more: NoRoom 30 0
+  hider    a 0 300 150 15  sheltered ended 1
+  own      a 1  20   0  0
+";
+
+    #[test]
+    fn on_each_machine_those_are_ended_that_it_says() {
+        let mut count = 0;
+        for machine in MACHINES.trim().split("\n\n") {
+            let mut lines = machine.lines();
+            let (name, given) = lines.next().unwrap().split_once(": ").unwrap();
+            let given: Vec<&str> = given.split_whitespace().collect();
+            let choice = Choice {
+                cause: match given[0] {
+                    "NoRoom" => Cause::NoRoom,
+                    "TooSoon" => Cause::TooSoon,
+                    _ => Cause::Stalled,
+                },
+                only_grown: given.contains(&"only-grown"),
+                total_bytes: 1024 * MIB,
+                sheltered_max: 256 * MIB,
+                missing_bytes: given[1].parse::<u64>().unwrap() * MIB,
+                went_bytes: given[2].parse::<u64>().unwrap() * MIB,
+            };
+            let mut all = Vec::new();
+            let mut expected = Vec::new();
+            for (place, line) in lines.enumerate() {
+                let words: Vec<&str> = line.split_whitespace().collect();
+                let mib = |at: usize| words[at].parse::<i64>().unwrap() * MIB as i64;
+                let owner = words[1].as_bytes()[0].into();
+                if words[0] == "all" {
+                    add_hidden(&mut all, owner, mib(4), mib(5));
+                    continue;
+                }
+                all.push(Figures {
+                    rank: words[2].parse().unwrap(),
+                    bytes: bytes(mib(3)),
+                    all_bytes: bytes(mib(3)),
+                    grew: mib(4),
+                    took: mib(5),
+                    owner,
+                    is_hidden: false,
+                    is_unclear: words.contains(&"unclear"),
+                    is_sheltered: words.contains(&"sheltered"),
+                });
+                if let Some(at) = words.iter().position(|word| *word == "ended") {
+                    expected.push((words[at + 1].parse::<usize>().unwrap(), place));
+                }
+            }
+            expected.sort();
+            let expected: Vec<usize> = expected.into_iter().map(|(_, place)| place).collect();
+            let mut chosen = Vec::with_capacity(8);
+            choose(&all, &choice, &mut chosen);
+            assert_eq!(chosen, expected, "{name}");
+            count += 1;
+        }
+        assert_eq!(count, 17);
+    }
+}

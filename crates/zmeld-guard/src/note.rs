@@ -1,0 +1,199 @@
+//! What the guard saw and did, as it is noted for those who ask.
+
+use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use zmeld_linux::groups::ProtectedGroup;
+use zmeld_linux::{file, own, Host};
+
+use crate::event::{Event, GuardEvent, How};
+use crate::is_due;
+use crate::sentry::Shared;
+
+/// Where zmeld's notes are: root's alone.
+pub const FOLDER: &str = "/run/zmeld";
+/// Where it is noted.
+pub const FILE: &str = "/run/zmeld/guard.json";
+/// It is there, and younger than [`SHORT_FOR`], while memory is short.
+pub const SHORT: &str = "/run/zmeld/short";
+/// It is written anew while memory stays short.
+pub const SHORT_FOR: Duration = Duration::from_secs(15);
+/// What is noted there.
+pub const SCHEMA: &str = "zmeld.guard/1";
+/// A note of a guard that runs is not much older, in seconds.
+pub const EVERY_S: u64 = 60;
+/// It is written so often, and when something ended.
+const NOTE_EVERY: Duration = Duration::from_secs(10);
+const SHORT_EVERY: Duration = Duration::from_secs(5);
+/// More groups than this are not noted.
+const GROUPS_MAX: usize = 64;
+/// Nor more that were ended, the latest ones.
+const ENDED_MAX: usize = 16;
+
+/// What the guard saw and did since it began.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Guarded {
+    /// Since when, in seconds.
+    pub seconds: u64,
+    /// How often it looked.
+    pub looks: u64,
+    /// How much later than it should have a look came, at most, in microseconds.
+    pub late_us_max: u64,
+    /// How much more programs can take.
+    pub headroom_bytes: u64,
+    /// That is little.
+    pub is_short: bool,
+    /// What may be ended, as it was last looked for.
+    pub watched: Vec<String>,
+    /// What the rule names and may not be ended.
+    pub protected: Vec<ProtectedGroup>,
+    /// What the rule names and no group is called.
+    pub unmatched: Vec<String>,
+    /// How many groups were ended.
+    pub ended_total: u64,
+    /// The latest ones.
+    pub ended: Vec<EndedGroup>,
+}
+
+/// A group that was ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EndedGroup {
+    /// Its path from the root of its hierarchy on.
+    pub group: String,
+    /// Why, in words and figures.
+    pub why: String,
+    /// What it held.
+    pub held_bytes: u64,
+    /// How many processes were told to end.
+    pub processes: u64,
+    /// They did not, and were killed.
+    pub was_killed: bool,
+    /// From the look to the last signal, in microseconds.
+    pub reaction_us: u64,
+    /// From the first signal to its end; absent where it does not end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub took_ms: Option<u64>,
+}
+
+/// The note in its file.
+#[derive(Serialize)]
+struct Note<'a> {
+    schema: &'a str,
+    boot: String,
+    uptime_s: f64,
+    told: &'a Guarded,
+}
+
+/// Notes what it is told.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    host: Host,
+    /// Nothing is written where it only says what it would do.
+    is_on: bool,
+    note: Guarded,
+    /// On their way out.
+    ending: Vec<EndedGroup>,
+    noted: Option<Instant>,
+    told_short: Option<Instant>,
+    began: Option<Instant>,
+}
+
+impl Recorder {
+    pub fn new(host: Host, is_on: bool) -> Recorder {
+        Recorder {
+            host,
+            is_on,
+            note: Guarded::default(),
+            ending: Vec::new(),
+            noted: None,
+            told_short: None,
+            began: None,
+        }
+    }
+
+    pub fn take(&mut self, event: &GuardEvent) {
+        match &event.0 {
+            Event::Short(is_short, _) => {
+                self.note.is_short = *is_short;
+                self.told_short = None;
+                if !is_short && self.is_on {
+                    // It may not be there.
+                    let _ = std::fs::remove_file(self.host.path(SHORT));
+                }
+            }
+            Event::Ends(victim, how) => self.ending.push(EndedGroup {
+                group: victim.group.to_string(),
+                why: victim.to_string(),
+                held_bytes: victim.held_bytes,
+                processes: victim.processes,
+                was_killed: *how != How::Told,
+                reaction_us: u64::try_from(victim.reaction.as_micros()).unwrap_or(u64::MAX),
+                took_ms: None,
+            }),
+            Event::Ended(gone) => {
+                let mut ending = self.ending.iter();
+                let Some(at) = ending.position(|it| it.group == *gone.group) else {
+                    return;
+                };
+                let mut ended = self.ending.remove(at);
+                ended.was_killed |= gone.was_killed;
+                ended.took_ms = gone.is_gone.then_some(gone.age.as_millis() as u64);
+                self.note.ended_total += 1;
+                self.note.ended.push(ended);
+                if self.note.ended.len() > ENDED_MAX {
+                    self.note.ended.remove(0);
+                }
+                self.noted = None;
+            }
+            Event::Chosen(report) => {
+                let most = |all: &[String]| all.iter().take(GROUPS_MAX).cloned().collect();
+                self.note.watched = most(&report.watched);
+                self.note.unmatched = most(&report.unmatched);
+                let protected = report.protected.iter().take(GROUPS_MAX);
+                self.note.protected = protected.cloned().collect();
+            }
+            _ => {}
+        }
+    }
+
+    /// Writes what is due.
+    pub fn keep(&mut self, now: Instant, shared: &Shared) {
+        let began = *self.began.get_or_insert(now);
+        if !self.is_on {
+            return;
+        }
+        if self.note.is_short && is_due(self.told_short, SHORT_EVERY, now) {
+            self.told_short = Some(now);
+            let _ = self.put(SHORT, b"");
+        }
+        if !is_due(self.noted, NOTE_EVERY, now) {
+            return;
+        }
+        self.noted = Some(now);
+        self.note.seconds = now.duration_since(began).as_secs();
+        self.note.looks = shared.looks.load(Ordering::Relaxed);
+        self.note.late_us_max = shared.late_us_max.load(Ordering::Relaxed);
+        self.note.headroom_bytes = shared.headroom_bytes.load(Ordering::Relaxed);
+        let read = |path: &str| self.host.read(path).unwrap_or_default();
+        let uptime = read("/proc/uptime");
+        let uptime = uptime.split_whitespace().next();
+        let note = Note {
+            schema: SCHEMA,
+            boot: read("/proc/sys/kernel/random/boot_id"),
+            uptime_s: uptime.and_then(|it| it.parse().ok()).unwrap_or(0.0),
+            told: &self.note,
+        };
+        if let Ok(bytes) = serde_json::to_vec_pretty(&note) {
+            // Who asks sees that it is old; the next one may succeed.
+            let _ = self.put(FILE, &bytes);
+        }
+    }
+
+    fn put(&self, path: &str, bytes: &[u8]) -> Option<()> {
+        let owner = self.host.root().metadata().map_or(0, |meta| meta.uid());
+        own::make_folder(&self.host.path(FOLDER), owner).ok()?;
+        file::replace_with_mode(&self.host.path(path), bytes, 0o644).ok()
+    }
+}

@@ -1,0 +1,284 @@
+//! What is wanted: `[watch.guard]` of the configuration.
+//!
+//! The files are those of zmeld's configuration (`config/files.rs` of zmeld-swap): the
+//! first `zmeld.toml`, then the drop-ins in the order of their names. Nothing else of them
+//! is understood here; `zmeld config check` says what is wrong with all of it, and where.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use toml::{Table, Value};
+use zmeld_linux::amount::{Percent, Span};
+use zmeld_linux::groups::GroupPattern;
+use zmeld_linux::tree::Tree;
+
+use crate::Error;
+
+/// From the strongest to the weakest.
+const DIRECTORIES: [&str; 4] = ["/etc", "/run", "/usr/local/lib", "/usr/lib"];
+/// More than any configuration needs.
+const LENGTH_MAX: u64 = 1 << 20;
+
+/// What is done before a machine freezes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Rule {
+    /// Room is made where programs can take less than this share of RAM more, or
+    /// where what they can take is gone within ten seconds at today's rate.
+    pub room_below: Percent,
+    /// A control group is ended where they can take less than this share of RAM.
+    pub end_below: Percent,
+    /// One that grows is ended, too, where all tasks waited for memory this share of
+    /// the last ten seconds (`/proc/pressure/memory`, `full`).
+    pub stalled_max: Percent,
+    /// What may be ended: these, each with what is below it, in this order where none
+    /// of them grew. Without any, nothing is ever ended.
+    pub end: Vec<GroupPattern>,
+    /// Never these, nor what is below them.
+    pub protect: Vec<GroupPattern>,
+    /// Nor groups in which a thread has a real-time priority.
+    pub protect_real_time: bool,
+    /// Nor the `session.slice` of users' managers, which a desktop's shell is in.
+    pub protect_sessions: bool,
+    /// The last two protect an owner's groups as long as those together hold no more than
+    /// this share of RAM.
+    pub protected_max: Percent,
+    /// How long a group has from SIGTERM to SIGKILL.
+    pub grace: Span,
+}
+
+impl Default for Rule {
+    fn default() -> Self {
+        Rule {
+            room_below: Percent::whole(10),
+            end_below: Percent::whole(3),
+            // systemd-oomd's limit for a group, there for 30 s.
+            stalled_max: Percent::whole(60),
+            end: Vec::new(),
+            protect: Vec::new(),
+            protect_real_time: true,
+            protect_sessions: true,
+            protected_max: Percent::whole(25),
+            grace: Span::seconds(3),
+        }
+    }
+}
+
+/// A rule, and whether it only says what it would do.
+#[derive(Debug)]
+pub struct Wanted {
+    /// None: nothing is to be guarded.
+    pub rule: Option<Rule>,
+    /// `dry_run` of `[watch]`.
+    pub dry_run: bool,
+}
+
+impl Wanted {
+    /// That of the machine whose root directory is `root`, or of one file.
+    ///
+    /// # Errors
+    /// When a file cannot be read, or its rule cannot be followed.
+    pub fn load(root: &Path, file: Option<&Path>) -> Result<Wanted, Error> {
+        let (tree, paths) = match file {
+            Some(file) => (Tree::new("/"), vec![file.to_path_buf()]),
+            None => {
+                let tree = Tree::new(root);
+                let paths = files(&tree).map_err(|err| Error::Config(err.to_string()))?;
+                (tree, paths)
+            }
+        };
+        let mut whole = Table::new();
+        for path in paths {
+            let failed = |why: String| Error::Config(format!("{}: {why}", path.display()));
+            let text = read(&tree, &path).map_err(|err| failed(err.to_string()))?;
+            let table = text.parse::<Table>();
+            let table = table.map_err(|err| failed(err.message().to_owned()))?;
+            join(&mut whole, table);
+        }
+        Wanted::of(&whole)
+    }
+
+    fn of(whole: &Table) -> Result<Wanted, Error> {
+        let watch = whole.get("watch").and_then(Value::as_table);
+        let dry_run = watch.and_then(|watch| watch.get("dry_run"));
+        let mut table = match watch.and_then(|watch| watch.get("guard")) {
+            Some(Value::Table(table)) => table.clone(),
+            Some(_) => return Err(Error::Config("[watch.guard] is no table".to_owned())),
+            None => Table::new(),
+        };
+        let is_there = watch.is_some_and(|watch| watch.contains_key("guard"));
+        let is_on = match table.remove("enabled") {
+            Some(Value::Boolean(is_on)) => is_on && is_there,
+            None => is_there,
+            Some(_) => return Err(Error::Config("[watch.guard] enabled is no boolean".into())),
+        };
+        let rule: Rule = table
+            .try_into()
+            .map_err(|err| Error::Config(format!("[watch.guard]: {}", err.message())))?;
+        if let Some((key, why)) = rule.problems().into_iter().next() {
+            return Err(Error::Config(format!("[watch.guard] {key}: {why}")));
+        }
+        Ok(Wanted {
+            rule: is_on.then_some(rule),
+            dry_run: dry_run.and_then(Value::as_bool).unwrap_or(false),
+        })
+    }
+}
+
+impl Rule {
+    /// What of it cannot be followed: the key, and why with a way out.
+    pub fn problems(&self) -> Vec<(&'static str, String)> {
+        let mut problems = Vec::new();
+        let all = Percent::whole(100);
+        for (key, share) in [
+            ("room_below", self.room_below),
+            ("end_below", self.end_below),
+            ("stalled_max", self.stalled_max),
+            ("protected_max", self.protected_max),
+        ] {
+            if share > all {
+                problems.push((key, format!("{share} is more than all of it")));
+            }
+        }
+        if self.room_below < self.end_below {
+            problems.push((
+                "room_below",
+                format!(
+                    "{} is less than end_below, {}: what was not tried is not given up; write more",
+                    self.room_below, self.end_below
+                ),
+            ));
+        }
+        if let Some(all) = self.end.iter().find(|pattern| is_all(pattern)) {
+            let why = format!("\"{all}\" is all that runs; name the groups that may be ended");
+            problems.push(("end", why));
+        }
+        if self.grace > Span::seconds(60) {
+            let why = format!(
+                "{}: memory is gone long before; write 1min at most",
+                self.grace
+            );
+            problems.push(("grace", why));
+        }
+        if self.protect.iter().any(|pattern| pattern.matches("/")) {
+            let why = "\"/\" protects all that there is; name some groups, or leave end empty";
+            problems.push(("protect", why.to_owned()));
+        }
+        problems
+    }
+}
+
+/// Whether a pattern is for all groups.
+pub fn is_all(pattern: &GroupPattern) -> bool {
+    pattern.matches("/") || pattern.matches("/any")
+}
+
+/// The files, in the order in which they are merged.
+fn files(tree: &Tree) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for directory in DIRECTORIES {
+        let path = Path::new(directory).join("zmeld.toml");
+        if tree.has(&path)? {
+            found.push(path);
+            break;
+        }
+    }
+    let mut drop_ins: BTreeMap<String, PathBuf> = BTreeMap::new();
+    for directory in DIRECTORIES {
+        let folder = Path::new(directory).join("zmeld.toml.d");
+        let entries = match tree.entries(&folder) {
+            Err(err) if err.kind() == io::ErrorKind::NotFound => continue,
+            entries => entries?,
+        };
+        for (name, _) in entries {
+            let Ok(name) = name.into_string() else {
+                continue;
+            };
+            if name.ends_with(".toml") && !name.starts_with('.') {
+                let path = folder.join(&name);
+                drop_ins.entry(name).or_insert(path);
+            }
+        }
+    }
+    found.extend(drop_ins.into_values());
+    Ok(found)
+}
+
+/// A file's text; nothing where it is `/dev/null`, which hides others.
+fn read(tree: &Tree, path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    if tree.link(path).as_deref() == Some(Path::new("/dev/null")) {
+        return Ok(text);
+    }
+    let file: fs::File = tree.open_file(path)?;
+    file.take(LENGTH_MAX + 1).read_to_string(&mut text)?;
+    match text.len() as u64 > LENGTH_MAX {
+        true => Err(io::Error::other("it is longer than 1 MiB")),
+        false => Ok(text),
+    }
+}
+
+/// Lets `over` change `under`, key by key. In the names of keys `-` is `_`.
+fn join(under: &mut Table, over: Table) {
+    for (name, value) in over {
+        let name = name.replace('-', "_");
+        match (under.get_mut(&name), value) {
+            (Some(Value::Table(under)), Value::Table(over)) => join(under, over),
+            (_, Value::Table(over)) => {
+                let mut table = Table::new();
+                join(&mut table, over);
+                under.insert(name, Value::Table(table));
+            }
+            (_, value) => {
+                under.insert(name, value);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drop_ins_change_it_key_by_key_and_nothing_else_is_understood() {
+        let root = tempfile::tempdir().unwrap();
+        let put = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let load = || Wanted::load(root.path(), None);
+        assert!(load().unwrap().rule.is_none());
+        put("usr/lib/zmeld.toml", "[watch.guard]\nend = [\"/hidden\"]\n");
+        put(
+            "etc/zmeld.toml",
+            "[tier.x]\nkind = 7\n[watch]\ndry-run = true\n[watch.guard]\nend-below = \"2%\"\n",
+        );
+        put(
+            "run/zmeld.toml.d/1.toml",
+            "[watch.guard]\nend = [\"/run\"]\n",
+        );
+        put("etc/zmeld.toml.d/2.toml", "watch.guard.end = [\"/apps\"]\n");
+        let wanted = load().unwrap();
+        let rule = wanted.rule.unwrap();
+        assert!(wanted.dry_run);
+        assert_eq!(rule.end_below, Percent::whole(2));
+        assert_eq!(rule.end, ["/apps".parse().unwrap()]);
+        put("etc/zmeld.toml.d/3.toml", "watch.guard.enabled = false\n");
+        assert!(load().unwrap().rule.is_none());
+        for wrong in [
+            "watch.guard.protcet = [\"/kept\"]",
+            "watch.guard.end = [\"*\"]",
+            "watch.guard.end_below = \"101%\"",
+            "watch.guard = true",
+            "watch.guard",
+        ] {
+            put("etc/zmeld.toml.d/4.toml", wrong);
+            assert!(load().is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Amounts and their text forms, as configurations have them: bytes, shares, times.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// A number of bytes. Its text is a number with `KiB`, `MiB`, `GiB`, `TiB`
+/// (or `K`, `M`, `G`, `T`, which are the same), or bytes without a unit.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(try_from = "String", into = "String")]
+pub struct Bytes(pub u64);
+
+const UNITS: [(&str, u32); 4] = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
+
+impl FromStr for Bytes {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            format!("{text:?} is not a size; write a number with KiB, MiB, GiB or TiB, or bytes")
+        };
+        let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+        let shift = match text[number.len()..].to_ascii_lowercase().as_str() {
+            "" | "b" => 0,
+            "k" | "kib" => 10,
+            "m" | "mib" => 20,
+            "g" | "gib" => 30,
+            "t" | "tib" => 40,
+            unit @ ("kb" | "mb" | "gb" | "tb") => {
+                let exact = unit[..1].to_ascii_uppercase();
+                return Err(format!(
+                    "{text:?}: {} may be powers of 1000 or of 1024; write {exact}iB",
+                    unit.to_ascii_uppercase()
+                ));
+            }
+            _ => return Err(wrong()),
+        };
+        let bytes = decimal(number.trim_end(), 1 << shift).ok_or_else(wrong)?;
+        u64::try_from(bytes)
+            .ok()
+            .filter(|bytes| *bytes <= i64::MAX as u64)
+            .map(Bytes)
+            .ok_or_else(|| format!("{text:?} is more than any machine has"))
+    }
+}
+
+/// A decimal number such as `1.5` times `unit`, rounded down; no signs, no
+/// exponents.
+fn decimal(text: &str, unit: u64) -> Option<u128> {
+    let (whole, fraction) = match text.split_once('.') {
+        Some((whole, fraction)) if !fraction.is_empty() => (whole, fraction),
+        Some(_) => return None,
+        None => (text, ""),
+    };
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if whole.is_empty()
+        || whole.len() > 19
+        || fraction.len() > 9
+        || !digits(whole)
+        || !digits(fraction)
+    {
+        return None;
+    }
+    let mut value = whole.parse::<u128>().ok()? * u128::from(unit);
+    if !fraction.is_empty() {
+        let scale = 10u128.pow(u32::try_from(fraction.len()).ok()?);
+        value += fraction.parse::<u128>().ok()? * u128::from(unit) / scale;
+    }
+    Some(value)
+}
+
+impl fmt::Display for Bytes {
+    /// In the largest unit that states it exactly.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (unit, shift) in UNITS {
+            if self.0 != 0 && self.0.is_multiple_of(1 << shift) {
+                return write!(f, "{}{unit}", self.0 >> shift);
+            }
+        }
+        write!(f, "{}", self.0)
+    }
+}
+
+/// A share in hundredths of a percent, so that `12.5%` is exact.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Percent(u32);
+
+/// More is a slip of the pen.
+const PERCENT_MAX: Percent = Percent::whole(1000);
+
+impl Percent {
+    /// A whole number of percent.
+    pub const fn whole(percent: u32) -> Self {
+        Percent(percent * 100)
+    }
+
+    /// What a text says in hundredths, if it is a percentage at all.
+    pub fn hundredths(text: &str) -> Option<u128> {
+        decimal(text.strip_suffix('%')?.trim_end(), 100)
+    }
+
+    /// So many hundredths of a percent.
+    pub const fn of_hundredths(hundredths: u32) -> Self {
+        Percent(hundredths)
+    }
+
+    /// The share as a fraction: 0.25 for 25 %.
+    pub fn fraction(self) -> f64 {
+        f64::from(self.0) / 10_000.0
+    }
+
+    /// That share of `of`, rounded down.
+    pub fn of(self, of: u64) -> u64 {
+        let part = u128::from(of) * u128::from(self.0) / 10_000;
+        u64::try_from(part).unwrap_or(u64::MAX)
+    }
+}
+
+impl FromStr for Percent {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let hundredths = Percent::hundredths(text)
+            .ok_or_else(|| format!("{text:?} is not a percentage such as \"25%\""))?;
+        let percent = u32::try_from(hundredths).map(Percent);
+        match percent.ok().filter(|percent| *percent <= PERCENT_MAX) {
+            Some(percent) => Ok(percent),
+            None => Err(format!(
+                "{text:?} is more than {PERCENT_MAX}, the most that is taken"
+            )),
+        }
+    }
+}
+
+impl fmt::Display for Percent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (whole, part) = (self.0 / 100, self.0 % 100);
+        match part {
+            0 => write!(f, "{whole}%"),
+            _ if part % 10 == 0 => write!(f, "{whole}.{}%", part / 10),
+            _ => write!(f, "{whole}.{part:02}%"),
+        }
+    }
+}
+
+/// A length of time in whole seconds. Its text is `30s`, `5min`, `2h` or `1d`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Span {
+    /// Its length in seconds, at least 1.
+    pub seconds: u32,
+}
+
+impl Span {
+    /// So many seconds.
+    pub const fn seconds(seconds: u32) -> Self {
+        Span { seconds }
+    }
+
+    /// As the standard library's type.
+    pub const fn duration(self) -> Duration {
+        Duration::from_secs(self.seconds as u64)
+    }
+}
+
+const SPANS: [(&str, u32); 4] = [("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)];
+
+impl FromStr for Span {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+        let unit = match &text[number.len()..] {
+            "s" | "sec" => Some(1),
+            "m" | "min" => Some(60),
+            "h" => Some(3_600),
+            "d" => Some(86_400),
+            _ => None,
+        };
+        unit.and_then(|unit| decimal(number.trim_end(), unit))
+            .and_then(|seconds| u32::try_from(seconds).ok())
+            .filter(|seconds| *seconds > 0)
+            .map(|seconds| Span { seconds })
+            .ok_or_else(|| format!("{text:?} is not a time; write 30s, 5min, 2h or 1d"))
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (unit, seconds) in SPANS {
+            if self.seconds.is_multiple_of(seconds) {
+                return write!(f, "{}{unit}", self.seconds / seconds);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// For types whose serialised form is their text.
+#[macro_export]
+macro_rules! text_form {
+    ($($name:ty),*) => {$(
+        impl TryFrom<String> for $name {
+            type Error = String;
+            fn try_from(text: String) -> Result<Self, String> {
+                text.parse()
+            }
+        }
+        impl From<$name> for String {
+            fn from(value: $name) -> String {
+                value.to_string()
+            }
+        }
+    )*};
+}
+
+text_form!(Bytes, Percent, Span);

@@ -1,0 +1,157 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
+# guest: kernel=um,6.12 memory=384 program=chrt
+#
+# A user who does with groups of his own what he can against the guard, while programs of
+# his run away: a minute, with --long ten. Whoever is protected and the other user's program
+# have to live, and no look may come late.
+
+# shellcheck source-path=SCRIPTDIR
+. /guest/guest.sh
+
+case $TIME in
+120) TIME=600 ;;
+*) TIME=60 ;;
+esac
+MINE=user.slice/user-1000.slice
+THEIRS=user.slice/user-1001.slice
+modprobe zram num_devices=0 || exit 1
+modprobe -q lz4
+memory_groups "guard"
+ok "up" zmeld up --tier zram --size 60% --codec lz4 --no-scan
+cd $GROUPS_TOP || exit 1
+# new GROUP...: groups that count memory, with those above them.
+new() {
+	for path in "$@"; do
+		at=.
+		for name in $(echo "$path" | tr / ' '); do
+			at=$at/$name
+			[ -d $at ] || mkdir $at
+			echo +memory >$at/../cgroup.subtree_control 2>/dev/null
+		done
+	done
+}
+manager=$MINE/user@1000.service
+new $THEIRS/own.scope $manager/kept.scope $manager/session.slice/shell.scope
+new $manager/app.slice/run.scope $manager/app.slice/tmpfs.scope $MINE/many guard
+
+# in_group GROUP SCRIPT: a program in that group.
+in_group() {
+	sh -c "echo \$\$ >$GROUPS_TOP/$1/cgroup.procs; $2"
+}
+
+# holds GROUP BYTES: it holds them, and stays; of four letters, two bits each.
+holds() {
+	in_group "$1" "x=\$(head -c $2 /dev/urandom |
+		tr '\\000-\\377' '[a*64][b*64][c*64][d*64]'); sleep 10000; echo \$x" &
+}
+holds $THEIRS/own.scope 20000000
+bystander=$!
+holds $manager/kept.scope 8000000
+kept=$!
+holds $manager/session.slice/shell.scope 8000000
+shell=$!
+
+# Nobody reads what it says, once the pipe is full.
+mkfifo /tmp/log
+sleep 100000 </tmp/log &
+reader=$!
+cat >/tmp/zmeld.toml <<END
+[watch.guard]
+end = ["/user.slice"]
+protect = ["kept.scope"]
+room_below = "30%"
+end_below = "10%"
+grace = "1s"
+END
+sh -c "echo \$\$ >$GROUPS_TOP/guard/cgroup.procs
+	head -c 65200 /dev/zero
+	exec zmeld-guard --config /tmp/zmeld.toml 2>&1" 1<>/tmp/log &
+guard=$!
+sleep 13
+
+# Groups made and removed in a loop, with names that are no text and long ones.
+many() {
+	cd $GROUPS_TOP/$MINE/many || exit
+	long=$(head -c 200 /dev/zero | tr '\000' '\377')
+	names=$(seq 200)
+	while :; do
+		mkdir $names
+		for n in 1 2 3 4 5 6 7 8; do mkdir "$long$n" "$long$n/$long" "$long$n/$long/$long"; done
+		sleep 0.2
+		for n in 1 2 3 4 5 6 7 8; do
+			rmdir "$long$n/$long/$long" "$long$n/$long" "$long$n"
+		done
+		rmdir $names
+	done
+}
+many 2>/dev/null &
+attacks=$!
+# Many threads of his own, which come and go.
+in_group $manager/app.slice 'while :; do
+	i=0
+	while [ $i -lt 30 ]; do sleep 1 & i=$((i + 1)); done
+	wait
+done' 2>/dev/null &
+attacks="$attacks $!"
+mkdir /tmp/files
+mount -t tmpfs none /tmp/files
+
+uptime_s() {
+	sed 's/\..*//' /proc/uptime
+}
+
+begin=$(uptime_s)
+state=${SEED:-1}
+ran=0
+stayed=0
+while [ $(($(uptime_s) - begin)) -lt $TIME ]; do
+	state=$(((state * 1103515245 + 12345) % 2147483648))
+	case $((state / 65536 % 4)) in
+	0) script='exec tail /dev/zero' ;;
+	1) script='trap "" TERM; exec tail /dev/zero' ;;
+	# One that forks when it is told to end.
+	2) script='trap "tail /dev/zero & exit" TERM; tail /dev/zero & wait' ;;
+	3) script='while :; do head -c 1048576 /dev/urandom; done | tr -d "\n" | tail' ;;
+	esac
+	# What fills tmpfs and leaves: half the time.
+	[ $((state / 1048576 % 2)) = 0 ] ||
+		in_group $manager/app.slice/tmpfs.scope 'head -c 20000000 /dev/zero >/tmp/files/x'
+	in_group $manager/app.slice/run.scope "$script" >/dev/null 2>&1 &
+	n=0
+	run=$manager/app.slice/run.scope
+	while grep -q 'populated 1' $run/cgroup.events && [ $n -lt 240 ]; do
+		sleep 0.5
+		n=$((n + 1))
+	done
+	[ $n -lt 240 ] || stayed=$((stayed + 1))
+	echo 1 >$run/cgroup.kill
+	ran=$((ran + 1))
+	rm -f /tmp/files/x
+	sleep 1
+done
+echo "# $ran programs ran away"
+same "each of them was ended" 0 $stayed
+ok "the other user's program lives" kill -0 $bystander
+ok "what is protected by its name lives" kill -0 $kept
+ok "what is protected by its owner, and no more than it may, lives" kill -0 $shell
+ok "the guard lives" kill -0 $guard
+killed() {
+	sed -n 's/^oom_kill //p' "$1"
+}
+same "the kernel killed nothing of theirs" 0 "$(killed $THEIRS/memory.events)"
+kill $attacks
+sleep 12
+sed 's/^/# /' /run/zmeld/guard.json | grep -E 'looks|late|total|"group"|took|why' | head -60
+late=$(sed -n 's/.*"late_us_max": *\([0-9]*\).*/\1/p' /run/zmeld/guard.json)
+ok "no look came later than 0.3 s: $late us" test "${late:-999999}" -le 300000
+ended=$(sed -n 's/.*"ended_total": *\([0-9]*\).*/\1/p' /run/zmeld/guard.json)
+ok "the guard ended some of them: $ended" test "${ended:-0}" -gt 0
+ok "and nothing of theirs" sh -c "! grep -q '\"group\": \"/$THEIRS' /run/zmeld/guard.json"
+kill $guard $reader $bystander $kept $shell
+wait 2>/dev/null
+umount /tmp/files
+cd /
+ok "down" zmeld down
+end
