@@ -515,6 +515,9 @@ static void try_word_tokens(u32 mode, u32 all)
 					    ZWORD_MASKS_64 : ZWORD_MASKS_32, 0));
 	runs(all - 2, 258);
 	expect_words(mode, "an escaped token of a mask too many", -EBADMSG);
+	/* The odd one, behind all pairs; here there are none. */
+	words.token[words.tokens++] = (u16)(ESCAPED | zword_token(7, 0, 0));
+	expect_words(mode, "an odd token of no kind", -EBADMSG);
 }
 
 static void try_words(u32 mode)

@@ -57,7 +57,7 @@ pub fn run(environment: &CTestEnvironment, scope: TestScope, seed: u64) -> Resul
 /// has limits of zword that are not those of the format.
 fn counting(flavour: Flavour) -> Option<Flavour> {
     match flavour {
-        Flavour::OneBit | Flavour::FourBits => Some(Flavour::CoverageOneBit),
+        Flavour::OneBit => Some(Flavour::CoverageOneBit),
         Flavour::Blocks64 | Flavour::Blocks128 | Flavour::Reads64 => None,
         _ => Some(Flavour::Coverage),
     }
