@@ -30,7 +30,9 @@ const JSON_FOLLOWS: &str = "==== zmeld JSON ====";
 fn setting(kernel: &Kernel) -> &'static str {
     match kernel.recipe.kind {
         Kind::UserMode => "user-mode Linux: native code, but no hardware; compare ratios",
-        Kind::Stock => "QEMU without a hypervisor: emulated; compare counts, not times",
+        Kind::Stock | Kind::Watching => {
+            "QEMU without a hypervisor: emulated; compare counts, not times"
+        }
     }
 }
 

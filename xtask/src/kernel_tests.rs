@@ -77,6 +77,11 @@ pub const SOAK_KERNELS: &[&str] = &["um-debug", "6.12"];
 /// The script that they run.
 const SOAK: &str = "soak";
 
+/// The step of the kernel that watches for data races, which is also its name and its
+/// script's; and how many seconds it swaps.
+pub const RACES: &str = "kcsan";
+const RACES_SECONDS: u64 = 1800;
+
 /// Kernels that are here, and why others are not: asked for once.
 #[derive(Default)]
 pub struct KernelCache {
@@ -488,6 +493,9 @@ impl GuestTest {
                 Flavour::SmallBlocks
             } else if self.needs.narrow_fingerprints {
                 Flavour::NarrowFingerprints
+            } else if self.kernel == RACES {
+                // Assertions look at what nobody else does.
+                Flavour::Release
             } else if self.seconds.is_some() {
                 Flavour::Debug
             } else {
@@ -687,11 +695,24 @@ pub fn soak(
     seed: u64,
     seconds: u64,
 ) -> Result<Tally> {
-    let path = TestSubject::Module.folder().join(format!("{SOAK}.sh"));
+    for_long(SOAK, kernel, seconds)?
+        .start(log, kernels, TestScope::Long, seed)?
+        .finish(log)
+}
+
+/// Swap, passes, recompression and writeback in a kernel that watches for data races.
+pub fn races(log: &Log, kernels: &KernelCache, seed: u64) -> Result<Tally> {
+    for_long(RACES, RACES, RACES_SECONDS)?
+        .start(log, kernels, TestScope::Long, seed)?
+        .finish(log)
+}
+
+fn for_long(script: &str, kernel: &'static str, seconds: u64) -> Result<GuestTest> {
+    let path = TestSubject::Module.folder().join(format!("{script}.sh"));
     let needs = needs(&fs::read_to_string(&path)?)
         .with_context(|| format!("{} does not say what it needs", path.display()))?;
-    let test = GuestTest {
-        name: SOAK.to_owned(),
+    Ok(GuestTest {
+        name: script.to_owned(),
         path,
         subject: TestSubject::Module,
         needs,
@@ -699,8 +720,7 @@ pub fn soak(
         upstream: false,
         seconds: Some(seconds),
         store: None,
-    };
-    test.start(log, kernels, TestScope::Long, seed)?.finish(log)
+    })
 }
 
 /// Whether the guest test whose step has that name fails with a module that is built

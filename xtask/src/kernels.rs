@@ -32,6 +32,18 @@ pub enum Kind {
     UserMode,
     /// In QEMU, as Debian ships it.
     Stock,
+    /// In QEMU, built from the newest sources to watch for data races.
+    Watching,
+}
+
+impl Kind {
+    /// What kbuild calls the processor of kernels that we build.
+    fn kbuild(self) -> &'static str {
+        match self {
+            Kind::UserMode => "um",
+            _ => "x86_64",
+        }
+    }
 }
 
 /// What a kernel is built for.
@@ -114,6 +126,14 @@ const fn user_mode(name: &'static str, checks: bool, build_lines: u64) -> Kernel
     }
 }
 
+const WATCHING: KernelRecipe = KernelRecipe {
+    kind: Kind::Watching,
+    checks: false,
+    fragments: &["kcsan.config"],
+    fixes: &[],
+    ..user_mode("kcsan", false, 2070)
+};
+
 const fn stock(
     name: &'static str,
     arch: Arch,
@@ -153,6 +173,7 @@ use Arch::{Amd64, Arm64};
 pub const RECIPES: &[KernelRecipe] = &[
     user_mode("um", false, 1600),
     user_mode("um-debug", true, 1660),
+    WATCHING,
     stock("6.1", Amd64, "bookworm", ("6.1", "amd64")),
     stock("6.12", Amd64, "bookworm-backports", ("6.12", "amd64")),
     stock("6.12-rt", Amd64, "bookworm-backports", ("6.12", "rt-amd64")),
@@ -273,7 +294,7 @@ pub fn provide(
         return Ok(Ok(kernel(&place, release)?));
     }
     let made = match recipe.kind {
-        Kind::UserMode => build_user_mode(log, recipe, &place)?,
+        Kind::UserMode | Kind::Watching => build_from_source(log, recipe, &place)?,
         Kind::Stock => stock_kernels::fetch(log, recipe, &place)?,
     };
     let release = match made {
@@ -302,6 +323,11 @@ fn kernel(recipe: &'static KernelRecipe, place: &Path, release: &str) -> Result<
             place.join("build/linux"),
             place.join("build"),
             Some(folder("source")?.join("linux")),
+        ),
+        Kind::Watching => (
+            place.join("build/arch/x86/boot/bzImage"),
+            place.join("build"),
+            None,
         ),
         Kind::Stock => (
             stock_kernels::image(place, release),
@@ -422,7 +448,7 @@ fn jobs() -> String {
     format!("-j{jobs}")
 }
 
-fn build_user_mode(
+fn build_from_source(
     log: &Log,
     recipe: &KernelRecipe,
     place: &Path,
@@ -442,7 +468,8 @@ fn build_user_mode(
     fs::create_dir_all(&build)?;
     let make = || {
         let mut command = Command::new("make");
-        command.arg("-C").arg(&source).arg("ARCH=um");
+        command.arg("-C").arg(&source);
+        command.arg(format!("ARCH={}", recipe.kind.kbuild()));
         command.arg(format!("O={}", build.display()));
         command
     };
@@ -472,7 +499,7 @@ fn build_user_mode(
     Ok(Ok(release.trim().to_owned()))
 }
 
-/// Defaults, then our fragments, then the questions that these raise.
+/// Defaults (or nothing), then our fragments, then the questions that these raise.
 fn configure(
     log: &Log,
     recipe: &KernelRecipe,
@@ -480,12 +507,16 @@ fn configure(
     build: &Path,
     make: &dyn Fn() -> Command,
 ) -> Result<()> {
-    if !log.run(make().arg("defconfig"), BUILD_LIMIT)?.succeeded() {
+    let base = match recipe.kind {
+        Kind::Watching => "allnoconfig",
+        _ => "defconfig",
+    };
+    if !log.run(make().arg(base), BUILD_LIMIT)?.succeeded() {
         bail!("the kernel cannot be configured: {}", source.display());
     }
     let config = build.join(".config");
     let mut merge = Command::new(source.join("scripts/kconfig/merge_config.sh"));
-    merge.current_dir(source).env("ARCH", "um");
+    merge.current_dir(source).env("ARCH", recipe.kind.kbuild());
     merge.env("KCONFIG_CONFIG", &config);
     merge.arg("-m").arg(&config);
     for fragment in recipe.fragments {

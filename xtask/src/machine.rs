@@ -128,8 +128,8 @@ impl Drop for RunFolder {
 pub fn cannot_run(kernel: &Kernel) -> Option<Reason> {
     let needed: &[&str] = match (kernel.recipe.kind, kernel.recipe.arch) {
         (Kind::UserMode, _) => &["busybox"],
-        (Kind::Stock, Arch::Amd64) => &["busybox", zmeld_vm::PROGRAM],
-        (Kind::Stock, Arch::Arm64) => &["aarch64-linux-gnu-gcc", zmeld_vm::ARM64_PROGRAM],
+        (_, Arch::Amd64) => &["busybox", zmeld_vm::PROGRAM],
+        (_, Arch::Arm64) => &["aarch64-linux-gnu-gcc", zmeld_vm::ARM64_PROGRAM],
     };
     let missing: Vec<&str> = needed
         .iter()
@@ -366,8 +366,8 @@ fn command(
 fn kernel_kind(kernel: &Kernel) -> KernelKind {
     match (kernel.recipe.kind, kernel.recipe.arch) {
         (Kind::UserMode, _) => KernelKind::UserMode,
-        (Kind::Stock, Arch::Amd64) => KernelKind::Image,
-        (Kind::Stock, Arch::Arm64) => KernelKind::Arm64Image,
+        (_, Arch::Amd64) => KernelKind::Image,
+        (_, Arch::Arm64) => KernelKind::Arm64Image,
     }
 }
 

@@ -294,6 +294,13 @@ fn kernel_steps(scope: TestScope, seed: u64, kernels: &KernelCache) -> Result<Ve
             move |log: &Log| kernel_tests::machines(log, kernels, name),
         ));
     }
+    if scope == TestScope::Long {
+        steps.push(step(
+            kernel_tests::RACES,
+            "half an hour of swap in a kernel that watches for data races, none ours",
+            move |log: &Log| kernel_tests::races(log, kernels, seed),
+        ));
+    }
     for test in kernel_tests::tests(scope)? {
         let (name, about) = (test.step_name(), test.about());
         let processors = test.processors(scope);

@@ -32,6 +32,7 @@ script's output goes to standard output and its exit code is ours; 77: it cannot
 run here, and why; 100: the kernel complained; 101: the guest died. KERNEL is
   um        user-mode Linux from the newest linux-source
   um-debug  the same with KASAN, lockdep, kmemleak and fault injection
+  kcsan     the newest linux-source in QEMU, watching for data races
   6.1, 6.12, 7.2, 7.3, 6.12-rt, 7.3-rt
             Debian's kernels in QEMU, -rt: with PREEMPT_RT
   6.1-arm64, 7.3-arm64, 6.12-arm64-16k, 7.3-arm64-16k
