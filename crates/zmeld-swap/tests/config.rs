@@ -637,7 +637,7 @@ fn drop_ins_change_the_main_file_in_the_order_of_their_names() {
         panic!("{:?}", loaded.config)
     };
     assert_eq!(device.size, Size::percent(20));
-    assert_eq!(device.codec, Some(Codec::new("lz4")));
+    assert_eq!(device.codec, [Codec::new("lz4")]);
     assert_eq!(device.swap.priority, Some(7));
     assert_eq!(loaded.config.tunables.page_cluster, Some(1));
     assert_eq!(

@@ -79,6 +79,17 @@ impl Check<'_> {
 
     fn ram(&mut self, device: &RamDevice, key: &str) {
         self.recompression(device, key);
+        for (at, codec) in device.codec.iter().enumerate() {
+            if device.codec[..at].iter().any(|it| it.name == codec.name) {
+                self.error(
+                    &format!("{key}.codec[{at}]"),
+                    format!(
+                        "{} is listed twice; the second is never used, remove it",
+                        codec.name
+                    ),
+                );
+            }
+        }
         let again = device.recompress.iter().map(|it| ("recompress", &it.codec));
         let codecs = device
             .codec
@@ -134,7 +145,7 @@ impl Check<'_> {
         }
         for (at, recompression) in list.iter().enumerate() {
             let codec = &recompression.codec;
-            if device.codec.as_ref() == Some(codec) {
+            if device.codec.contains(codec) {
                 self.error(
                     &format!("{key}[{at}]"),
                     format!(
@@ -159,7 +170,7 @@ impl Check<'_> {
             if list[..at].iter().any(|other| other.codec == *codec) {
                 self.error(&format!("{key}[{at}]"), format!("{codec} is listed twice"));
             }
-            let first = device.codec.as_ref().map(|codec| codec.name.as_str());
+            let first = device.codec.first().map(|codec| codec.name.as_str());
             if first.is_some_and(|first| strength(first) > strength(&codec.name)) {
                 self.warning(
                     Trap::WeakerRecompression,
