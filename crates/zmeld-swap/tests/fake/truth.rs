@@ -1,9 +1,12 @@
 //! `up` says what is so, and what one run does the next leaves.
 
+use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
+use std::panic::{catch_unwind, AssertUnwindSafe};
 
-use crate::common::{config, Machine, MEMINFO, PATIENCE};
+use crate::common::{config, Fate, Killed, Machine, MEMINFO, PATIENCE};
+use crate::crash::quietly;
 use zmeld_linux::command::Invocation;
 use zmeld_swap::config::Severity;
 use zmeld_swap::execute::{self, Removal, Report};
@@ -330,4 +333,33 @@ fn the_first_codec_of_a_list_that_the_kernel_has_is_taken() {
         machine.down().unwrap();
         assert_eq!(machine.snapshot(), before);
     }
+}
+
+/// However far a first run came: so many of the tiers that are wanted.
+#[test]
+fn a_killed_run_tells_how_many_tiers_it_began() {
+    quietly();
+    let mut told_of = BTreeSet::new();
+    for at in 0.. {
+        let machine = Machine::new();
+        machine.fate(Some((at, Fate::DieBefore)));
+        let up = catch_unwind(AssertUnwindSafe(|| machine.up(&config(BOTH)).map(drop)));
+        machine.fate(None);
+        match up {
+            Err(panic) if panic.is::<Killed>() => {}
+            _ => break,
+        }
+        let state = State::read(&machine.host()).unwrap();
+        let records = state.map_or_else(Vec::new, |state| state.records);
+        let groups = records.iter().map(|it| it.group.clone());
+        let begun: BTreeSet<String> = groups.filter(|it| it.starts_with("tier.")).collect();
+        if records.is_empty() {
+            continue;
+        }
+        let said = format!("steps of {} of 2 tiers were begun", begun.len());
+        let found = told(&machine, BOTH);
+        assert!(format!("{found:?}").contains(&said), "{said}: {found:?}");
+        told_of.insert(begun.len());
+    }
+    assert!(told_of.contains(&1) && told_of.contains(&2), "{told_of:?}");
 }
