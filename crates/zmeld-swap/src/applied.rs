@@ -50,16 +50,19 @@ impl Applied {
 
     fn new(host: &Host, state: State) -> Result<Applied, Error> {
         let mut tiers: Vec<AppliedTier> = Vec::new();
-        for tier in &state.config.tiers {
-            let group = Group::of_tier(tier.name.as_str());
+        // A run that was killed has not written down what it was asked for.
+        let mut names: Vec<&str> = Vec::new();
+        for record in &state.records {
+            let name = record.group.strip_prefix("tier.");
+            names.extend(name.filter(|name| !names.contains(name)));
+        }
+        for name in names {
+            let group = Group::of_tier(name);
             let records: Vec<&Record> = state
                 .records
                 .iter()
                 .filter(|record| record.group == group)
                 .collect();
-            if records.is_empty() {
-                continue;
-            }
             let (mut area, mut lost) = (None, None);
             for record in &records {
                 if let Step::SwapOn(step) = &record.step {
@@ -69,7 +72,7 @@ impl Applied {
                 }
             }
             tiers.push(AppliedTier {
-                name: tier.name.to_string(),
+                name: name.to_owned(),
                 area: area.map(|path| path.to_string_lossy().into_owned()),
                 lost,
                 device: added(host, &state.records, &group)?,

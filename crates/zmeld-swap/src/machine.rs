@@ -7,7 +7,7 @@ use zmeld_advice::module::{ModulePresence, ModuleSigns};
 use zmeld_linux::meminfo::{self, Meminfo};
 use zmeld_report::units::bytes;
 
-use crate::config::{Config, Kind, Problem, RamDriver, Severity};
+use crate::config::{Codec, Config, Kind, Problem, RamDriver, Severity};
 use crate::crypto::{has_compressor, ZWORD};
 use crate::error::Error;
 use zmeld_linux::hibernation;
@@ -240,31 +240,31 @@ impl Machine {
                 continue;
             };
             let there = &self.feature(device.driver).codecs;
-            let again = device.recompress.iter().map(|it| ("recompress", &it.codec));
-            let asked = device
-                .codec
-                .iter()
-                .map(|codec| ("codec", codec))
-                .chain(again);
-            for (key, codec) in asked.filter(|_| !there.is_empty()) {
-                if !there.contains(&codec.name) {
-                    problems.push(Problem {
-                        place: None,
-                        key: format!("tier.{}.{key}", tier.name),
-                        what: format!(
-                            "this kernel's {} has no {}, and zmeld up {}; it has {}",
-                            device.driver.name(),
-                            codec.name,
-                            match key {
-                                "codec" => "takes the kernel's default instead",
-                                _ => "leaves it out",
-                            },
-                            there.join(", ")
-                        ),
-                        severity: Severity::Warning,
-                        trap: None,
-                    });
-                }
+            if there.is_empty() {
+                continue;
+            }
+            let is_missing = |codec: &&Codec| !there.contains(&codec.name);
+            let first: Vec<&Codec> = device.codec.iter().collect();
+            let again = device.recompress.iter().map(|it| &it.codec);
+            let again = again.filter(is_missing);
+            let missing = again.map(|it| ("recompress", it.name.clone(), "leaves it out"));
+            let names: Vec<&str> = first.iter().map(|it| it.name.as_str()).collect();
+            let default = (!first.is_empty() && first.iter().all(is_missing)).then(|| {
+                let instead = "takes the kernel's default instead";
+                ("codec", names.join(", no "), instead)
+            });
+            for (key, none, so) in default.into_iter().chain(missing) {
+                problems.push(Problem {
+                    place: None,
+                    key: format!("tier.{}.{key}", tier.name),
+                    what: format!(
+                        "this kernel's {} has no {none}, and zmeld up {so}; it has {}",
+                        device.driver.name(),
+                        there.join(", ")
+                    ),
+                    severity: Severity::Warning,
+                    trap: None,
+                });
             }
         }
         problems

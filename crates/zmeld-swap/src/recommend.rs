@@ -318,7 +318,7 @@ fn ram(
         driver,
         size,
         memory_limit: Some(Size::percent(sizing.memory_limit_percent)),
-        codec,
+        codec: codec.into_iter().collect(),
         recompress: Vec::new(),
         writeback: None,
         meld: match driver {
@@ -438,7 +438,7 @@ mod tests {
         let Kind::Ram(device) = only_tier(&config) else {
             panic!()
         };
-        assert_eq!(device.codec, Some(Codec::new("zstd")));
+        assert_eq!(device.codec, [Codec::new("zstd")]);
         assert_eq!(device.size, Size::percent(100));
         assert_eq!(device.memory_limit, Some(Size::percent(50)));
         let text = config.to_toml(&found.comments);

@@ -637,7 +637,7 @@ fn drop_ins_change_the_main_file_in_the_order_of_their_names() {
         panic!("{:?}", loaded.config)
     };
     assert_eq!(device.size, Size::percent(20));
-    assert_eq!(device.codec, Some(Codec::new("lz4")));
+    assert_eq!(device.codec, [Codec::new("lz4")]);
     assert_eq!(device.swap.priority, Some(7));
     assert_eq!(loaded.config.tunables.page_cluster, Some(1));
     assert_eq!(
@@ -771,4 +771,44 @@ fn the_sample_is_a_configuration_without_a_trap() {
     let loaded = Config::from_text(path, &other).unwrap_or_else(|err| panic!("{err}"));
     assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
     assert_eq!(loaded.config.tiers.len(), 2);
+}
+
+/// Two devices of half of RAM each fill it as one of that size does.
+#[test]
+fn sizes_without_a_limit_are_summed() {
+    let tiers = |sizes: [&str; 2]| {
+        let tier = |(name, size): (&str, &str)| {
+            format!("[tier.{name}]\nkind = \"zram\"\nsize = \"{size}\"\n")
+        };
+        said(&(tier(("a", sizes[0])) + &tier(("b", sizes[1]))))
+    };
+    let [line] = &tiers(["50%", "50%"])[..] else {
+        panic!("{:?}", tiers(["50%", "50%"]));
+    };
+    let what = "tier.b.size: tier.a and tier.b take pages as large as RAM and more together (100%)";
+    assert!(line.contains(what), "{line}");
+    assert_eq!(tiers(["50%", "40%"]), Vec::<String>::new());
+    let limited = "50%\"\nmemory_limit = \"20%";
+    assert_eq!(tiers(["50%", limited]), Vec::<String>::new());
+}
+
+/// A list of codecs, and what is wrong in one.
+#[test]
+fn a_codec_may_be_a_list() {
+    let of = |codec: &str| format!("[tier.a]\nkind = \"zram\"\ncodec = {codec}\n");
+    let config = read(&of(r#"["zstd:3", "lz4"]"#));
+    assert_eq!(read(&config.to_toml(&Comments::default())), config);
+    assert!(config
+        .to_toml(&Comments::default())
+        .contains(r#"codec = ["zstd:3", "lz4"]"#));
+    for (codec, why) in [
+        (r#"["zstd", "lz"]"#, "tier.a.codec[1]: \"lz\" is no codec"),
+        (
+            r#"["zstd", "zstd:3"]"#,
+            "tier.a.codec[1]: zstd is listed twice; the second is never used, remove it",
+        ),
+    ] {
+        let said = said(&of(codec));
+        assert!(said.len() == 1 && said[0].contains(why), "{said:?}");
+    }
 }

@@ -219,3 +219,34 @@ fn first_file() -> PathBuf {
     all.sort();
     all.remove(0)
 }
+
+/// `tmp.mount` comes after `swap.target`: what waits for it does not come before that.
+#[test]
+fn a_file_below_tmp_makes_no_cycle() {
+    for (file, waits) in [("/tmp/swap/file", false), ("/var/swap/file", true)] {
+        let text = format!("[tier.f]\nkind = \"disk\"\nfile = \"{file}\"\nsize = \"1GiB\"\n");
+        let config = Config::from_text(Path::new("z.toml"), &text)
+            .unwrap()
+            .config;
+        let maker = units::Maker {
+            program: Path::new("/usr/bin/zmeld"),
+            made: "",
+            source: None,
+            config: None,
+            install: false,
+        };
+        let units = units::units(&config, &maker);
+        let texts = units.iter().filter_map(|unit| match &unit.content {
+            units::Content::Text(text) => Some(text),
+            units::Content::Link(_) => None,
+        });
+        let text = texts
+            .into_iter()
+            .find(|it| it.contains("RequiresMountsFor=/"));
+        assert_eq!(
+            text.unwrap().contains("Before=swap.target"),
+            waits,
+            "{file}"
+        );
+    }
+}

@@ -28,6 +28,7 @@ pub(super) fn check(config: &Config, places: &Places) -> Vec<Problem> {
     check.places_twice(config);
     check.priorities(config);
     check.encryption_together(config);
+    check.unlimited_together(config);
     check.limits_together(config);
     check.hibernation(config);
     check.tunables(config);
@@ -84,6 +85,17 @@ impl Check<'_> {
 
     fn ram(&mut self, device: &RamDevice, key: &str) {
         self.recompression(device, key);
+        for (at, codec) in device.codec.iter().enumerate() {
+            if device.codec[..at].iter().any(|it| it.name == codec.name) {
+                self.error(
+                    &format!("{key}.codec[{at}]"),
+                    format!(
+                        "{} is listed twice; the second is never used, remove it",
+                        codec.name
+                    ),
+                );
+            }
+        }
         let again = device.recompress.iter().map(|it| ("recompress", &it.codec));
         let codecs = device
             .codec
@@ -139,7 +151,7 @@ impl Check<'_> {
         }
         for (at, recompression) in list.iter().enumerate() {
             let codec = &recompression.codec;
-            if device.codec.as_ref() == Some(codec) {
+            if device.codec.contains(codec) {
                 self.error(
                     &format!("{key}[{at}]"),
                     format!(
@@ -164,7 +176,7 @@ impl Check<'_> {
             if list[..at].iter().any(|other| other.codec == *codec) {
                 self.error(&format!("{key}[{at}]"), format!("{codec} is listed twice"));
             }
-            let first = device.codec.as_ref().map(|codec| codec.name.as_str());
+            let first = device.codec.first().map(|codec| codec.name.as_str());
             if first.is_some_and(|first| strength(first) > strength(&codec.name)) {
                 self.warning(
                     Trap::WeakerRecompression,
@@ -464,6 +476,33 @@ impl Check<'_> {
                 format!(
                     "pages are written here as they are, while those of tier.{encrypted} are \
                      encrypted; add encryption = \"random\""
+                ),
+            );
+        }
+    }
+
+    /// Several devices fill RAM as one of their size does.
+    fn unlimited_together(&mut self, config: &Config) {
+        let mut sum = 0.0;
+        let mut names = Vec::new();
+        for tier in &config.tiers {
+            let Kind::Ram(device) = &tier.kind else {
+                continue;
+            };
+            let is_open = device.memory_limit.is_none() && !at_least_ram(&device.size);
+            if let (true, Size::Ram { percent, .. }) = (is_open, &device.size) {
+                sum += percent.fraction() * 100.0;
+                names.push(tier.name.to_string());
+            }
+        }
+        if let (Some(last), true) = (names.last(), sum >= 100.0) {
+            self.warning(
+                Trap::NoMemoryLimit,
+                &format!("tier.{last}.size"),
+                format!(
+                    "tier.{} take pages as large as RAM and more together ({sum}%), and nothing \
+                     limits the memory they use when they compress badly; add memory_limit to each",
+                    names.join(" and tier.")
                 ),
             );
         }

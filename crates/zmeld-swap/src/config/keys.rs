@@ -144,7 +144,12 @@ pub const KEYS: &[Key] = &[
     ),
     key(Section::Ram, "size", SIZE, "50%"),
     key(Section::Ram, "memory_limit", SIZE, NO_LIMIT),
-    key(Section::Ram, "codec", CODEC, "the kernel's default"),
+    key(
+        Section::Ram,
+        "codec",
+        "NAME[:LEVEL][,dict=FILE], or a list of them",
+        "the kernel's default",
+    ),
     key(
         Section::Ram,
         "recompress",

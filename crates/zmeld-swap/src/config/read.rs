@@ -482,7 +482,12 @@ fn ram(reader: &mut Reader, open: &Open<'_>, driver: RamDriver, swap: Swap) -> R
         driver,
         size: open.parsed(reader, "size").unwrap_or(SIZE),
         memory_limit: open.parsed(reader, "memory_limit"),
-        codec: open.parsed(reader, "codec"),
+        codec: match open.node("codec").map(|node| &node.value) {
+            Some(Value::Array(_)) => open.list(reader, "codec", |reader, node, key| {
+                reader.text(node, key, str::parse)
+            }),
+            _ => open.parsed(reader, "codec").into_iter().collect(),
+        },
         recompress,
         writeback: open
             .optional(reader, "writeback", &[Section::Writeback], writeback)

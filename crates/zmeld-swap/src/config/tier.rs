@@ -116,8 +116,9 @@ pub struct RamDevice {
     pub size: Size,
     /// How much RAM its compressed pages may use (`mem_limit`); without, no limit.
     pub memory_limit: Option<Size>,
-    /// What pages are compressed with; the kernel's default without.
-    pub codec: Option<Codec>,
+    /// What pages are compressed with: the first of them that the kernel has, and its
+    /// default where it has none.
+    pub codec: Vec<Codec>,
     /// What they may be compressed with again, by ascending priority, each
     /// priority once.
     pub recompress: Vec<Recompression>,

@@ -156,7 +156,11 @@ impl Writer<'_> {
     fn ram(&mut self, device: &RamDevice, optional: bool) {
         self.line("size", text(device.size));
         self.given("memory_limit", device.memory_limit, text);
-        self.given("codec", device.codec.as_ref(), text);
+        match device.codec.as_slice() {
+            [] => {}
+            [codec] => self.line("codec", text(codec)),
+            list => self.line("codec", Value::Array(list.iter().map(text).collect())),
+        }
         if !device.recompress.is_empty() {
             // Priorities that follow from the order are left out.
             let in_order = device

@@ -120,7 +120,7 @@ impl Module<'_> {
 
     /// The short form; says whether it has the words.
     fn zram_swap(&mut self, tier: &Tier, device: &RamDevice) -> bool {
-        let plain = device.codec.as_ref().filter(|codec| {
+        let plain = device.codec.first().filter(|codec| {
             codec.level.is_none() && codec.dict.is_none() && device.recompress.is_empty()
         });
         let Size::Ram { percent, at_most } = device.size else {
@@ -473,7 +473,9 @@ fn by_zram_generator(device: &RamDevice) -> bool {
         .iter()
         .zip(1..)
         .all(|(recompression, turn)| recompression.priority == turn);
-    device.driver == RamDriver::Zram && writeback && in_order
+    // Its further codecs are those to compress again with.
+    let one_codec = device.codec.len() <= 1;
+    device.driver == RamDriver::Zram && writeback && in_order && one_codec
 }
 
 /// A size in zram-generator's arithmetic: `ram` is in MiB.
@@ -508,7 +510,7 @@ fn algorithm(config: &Config, device: &RamDevice) -> Option<String> {
             format!("{}({})", codec.name, parameters.join(","))
         }
     };
-    let mut words = vec![with(device.codec.as_ref()?)];
+    let mut words = vec![with(device.codec.first()?)];
     words.extend(device.recompress.iter().map(|it| with(&it.codec)));
     if let (Some(rule), false) = (&config.watch.recompress, device.recompress.is_empty()) {
         let pages = match rule.pages {

@@ -217,8 +217,14 @@ fn drive_service(tier: &Tier, drive: &Drive) -> Service {
         unit,
         tiers: vec![tier.name.to_string()],
         timeout: DRIVE_TIMEOUT,
-        detached: tier.optional || drive.dispensable,
+        detached: tier.optional || drive.dispensable || comes_after_swap(drive),
     }
+}
+
+/// Whether a file lies where systemd mounts only after all swap is on (`tmp.mount`):
+/// swap that waited for it, and that the boot waits for, would be a cycle.
+fn comes_after_swap(drive: &Drive) -> bool {
+    drive.mounts.iter().any(|path| path.starts_with("/tmp"))
 }
 
 fn mounted(path: &Path) -> String {

@@ -114,7 +114,7 @@ fn interrupted(view: &View) -> Option<Found> {
         format!(
             "steps of {} of {} tiers were begun",
             applied.tiers.len(),
-            applied.config.tiers.len()
+            view.wanted.tiers.len().max(applied.tiers.len())
         ),
         match &view.outstanding.way {
             Way::Refused(_) => format!(

@@ -7,7 +7,7 @@ use zmeld_advice::{Basis, Sizing};
 
 use super::{Found, View};
 use crate::applied::AppliedTier;
-use crate::observe::{share, Device, Group};
+use crate::observe::{share, Device, Group, Swap};
 
 /// A device this full, by its limit or its size, is soon no help any more.
 const NEARLY_FULL: f64 = 0.9;
@@ -57,21 +57,22 @@ pub(super) fn failed_writes(view: &View) -> Vec<Found> {
 /// Without a limit, pages that do not compress can fill RAM with swap.
 pub(super) fn no_memory_limit(view: &View) -> Vec<Found> {
     let ram = view.now.memory.total_bytes;
+    let open = |(_, device): &(&Swap, &Device)| device.held.unwrap_or_default().limit_bytes == 0;
+    let together = view.compressed().filter(open);
+    let together: u64 = together.map(|(_, device)| device.size_bytes).sum();
+    // As large as the trap of a configuration has it: all of them, since each fills RAM.
+    let is_trap = ram > 0 && together >= ram;
     view.compressed()
-        .filter(|(_, device)| {
-            let limit = device.held.unwrap_or_default().limit_bytes;
-            // As large as the trap of a configuration has it.
-            limit == 0 && device.size_bytes >= ram && ram > 0
-        })
+        .filter(|it| is_trap && open(it))
         .map(|(_, device)| {
             Found::new(
                 &device.name,
                 "there is no limit to the RAM it may take: pages that do not compress can fill \
                  RAM with swap",
                 format!(
-                    "disksize {}, {} of RAM; mem_limit 0",
+                    "disksize {}, {} of RAM with all that have no limit; mem_limit 0",
                     bytes(device.size_bytes),
-                    percent(share(device.size_bytes, ram))
+                    percent(share(together, ram))
                 ),
                 {
                     let ratio = measured_ratio(device).unwrap_or(RATIO_ASSUMED);

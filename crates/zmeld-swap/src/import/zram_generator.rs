@@ -135,7 +135,7 @@ fn device(name: &str, section: &Section, ram_bytes: u64, into: &mut Imported) {
         driver: RamDriver::Zram,
         size,
         memory_limit: None,
-        codec: None,
+        codec: Vec::new(),
         recompress: Vec::new(),
         writeback: None,
         meld: MeldMode::Off,
@@ -294,7 +294,7 @@ fn codecs(value: &str, line: &Line, device: &mut RamDevice, into: &mut Imported)
         }
     }
     let mut codecs = codecs.into_iter();
-    device.codec = codecs.next();
+    device.codec = codecs.next().into_iter().collect();
     device.recompress = codecs
         .zip(1..)
         .map(|(codec, priority)| Recompression { priority, codec })

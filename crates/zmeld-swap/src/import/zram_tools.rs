@@ -76,7 +76,7 @@ pub(super) fn import(root: &Path, into: &mut Imported) -> Result<(), Error> {
         driver: RamDriver::Zram,
         size,
         memory_limit: None,
-        codec: Some(codec),
+        codec: vec![codec],
         recompress: Vec::new(),
         writeback: None,
         meld: MeldMode::Off,

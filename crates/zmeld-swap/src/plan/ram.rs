@@ -263,12 +263,15 @@ fn codecs(
             );
         }
     };
-    if let Some(codec) = &device.codec {
-        has_codec(must_have, codec)?;
-        steps.set(
-            SetAttribute::Codec(codec.name.clone()),
-            "what pages are compressed with",
-        );
+    if let Some(first) = device.codec.first() {
+        has_codec(must_have, first)?;
+    }
+    for (at, codec) in device.codec.iter().enumerate() {
+        let reason = match at {
+            0 => "what pages are compressed with",
+            _ => "only where the kernel has none of those before",
+        };
+        steps.set(SetAttribute::Codec(codec.name.clone()), reason);
         parameters(codec, 0, steps);
     }
     for recompression in &device.recompress {

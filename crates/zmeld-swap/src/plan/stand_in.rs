@@ -144,8 +144,10 @@ fn replace(device: &mut RamDevice, zram: &Feature) {
     device.meld = MeldMode::Off;
     device.check_writes = None;
     device.recompress.clear();
-    let codec = device.codec.take().filter(is_there);
-    device.codec = codec.map(|codec| Codec::new(&codec.name));
+    device.codec.retain(is_there);
+    for codec in &mut device.codec {
+        *codec = Codec::new(&codec.name);
+    }
     if let Some(writeback) = &mut device.writeback {
         writeback.compressed = false;
     }

@@ -61,11 +61,23 @@ pub fn check_place(host: &Host, path: &Path, size_bytes: u64) -> Result<(), Erro
         });
     }
     #[allow(clippy::unnecessary_cast)]
-    let room = found.f_bavail as u64 * found.f_bsize as u64;
-    if room < size_bytes {
-        return Err(no_room(path, size_bytes, room));
+    let (free, all) = (
+        found.f_bavail as u64 * found.f_bsize as u64,
+        found.f_blocks as u64 * found.f_frsize as u64,
+    );
+    match free.saturating_sub(reserve(all)) < size_bytes {
+        true => Err(no_room(path, size_bytes, free, reserve(all))),
+        false => Ok(()),
     }
-    Ok(())
+}
+
+/// What of a file system is left to others: without it nothing can be written any more,
+/// no log and no configuration either.
+const RESERVE_MAX: u64 = 1 << 30;
+const RESERVE_PART: u64 = 20;
+
+fn reserve(all_bytes: u64) -> u64 {
+    RESERVE_MAX.min(all_bytes / RESERVE_PART)
 }
 
 /// Whether a swap file was made and nothing was written into it since, as where power
@@ -105,12 +117,13 @@ pub fn check_file(host: &Host, path: &Path) -> Result<(), Error> {
     check_place(host, path, 0)
 }
 
-fn no_room(path: &Path, size_bytes: u64, room: u64) -> Error {
+fn no_room(path: &Path, size_bytes: u64, room: u64, reserve: u64) -> Error {
     Error::NoPlace {
         path: path.to_path_buf(),
         problem: format!(
-            "the file system has {} MiB free, and the file takes {} MiB",
+            "the file system has {} MiB free, of which {} MiB stay free, and the file takes {} MiB",
             room >> 20,
+            reserve >> 20,
             size_bytes >> 20
         ),
         way_out: "make room or choose a smaller size".to_owned(),
@@ -149,7 +162,7 @@ impl CreateFile {
     fn failed(&self, host: &Host, cause: io::Error) -> Error {
         match cause.kind() {
             io::ErrorKind::StorageFull => {
-                no_room(&self.path, self.size_bytes, self.room(host).unwrap_or(0))
+                no_room(&self.path, self.size_bytes, self.room(host).unwrap_or(0), 0)
             }
             io::ErrorKind::AlreadyExists => self.is_there(),
             io::ErrorKind::Unsupported => Error::NoPlace {
@@ -256,5 +269,18 @@ fn remove(host: &Host, path: &Path, record: &Record) -> Result<(), Error> {
             removed.map_err(|cause| Error::io("remove", path, cause))
         }
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_of_a_file_system_is_not_taken() {
+        assert_eq!(reserve(100 << 20), 5 << 20);
+        assert_eq!(reserve(1 << 40), 1 << 30);
+        let err = no_room(Path::new("/a"), 9 << 20, 9 << 20, 5 << 20).to_string();
+        assert!(err.contains("of which 5 MiB stay free"), "{err}");
     }
 }

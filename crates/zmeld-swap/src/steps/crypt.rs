@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{carries, refuse_to_lose, signatures, thing, Thing};
+use super::{carries, pin, refuse_to_lose, signatures, thing, Thing};
 use crate::config::Cipher;
 use crate::error::Error;
 use crate::identity::{new_uuid, stands_on, Identity};
@@ -69,6 +69,7 @@ fn mapping(name: &str) -> PathBuf {
 /// What is wrong with it.
 pub fn check_key_file(host: &Host, path: &Path) -> Result<(), Error> {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    pin::check_key(host, path)?;
     let meta = host
         .tree()
         .metadata(path)

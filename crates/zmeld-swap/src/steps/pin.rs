@@ -149,6 +149,31 @@ pub(super) fn given(command: Invocation, pinned: &Pinned) -> Invocation {
     }
 }
 
+/// Refuses a key in a folder which others may write, or that a link leads to.
+///
+/// # Errors
+/// Which folder it is, and the way out.
+pub(super) fn check_key(host: &Host, path: &Path) -> Result<(), Error> {
+    let way_out = |_: &Path| {
+        "who may put another key there reads all that is swapped; name the file itself, in \
+         folders that root alone may write, such as /etc/zmeld"
+            .to_owned()
+    };
+    let pinned = Pinned::open(host.root(), &host.path(path), Some(owner(host)));
+    let pinned = pinned.map_err(|err| foreign(host, err, way_out))?;
+    let is_link = |meta: Metadata| meta.is_symlink();
+    let meta = pinned.metadata();
+    let meta = meta.map_err(|err| foreign(host, err, way_out))?;
+    match meta.is_some_and(is_link) {
+        true => Err(Error::NoPlace {
+            path: path.to_path_buf(),
+            problem: "it is a symbolic link".to_owned(),
+            way_out: way_out(path),
+        }),
+        false => Ok(()),
+    }
+}
+
 /// Refuses a device that is named in a folder which others may write.
 ///
 /// # Errors

@@ -119,12 +119,14 @@ fn recompression(text: &str) -> Option<SetAttribute> {
 
 /// What was found where the kernel has no such codec: it keeps its own.
 const LACKS: &str = "lacks";
+/// What was found where it has a codec that comes before this one.
+const UNNEEDED: &str = "unneeded";
 
 impl SetAttribute {
-    /// Whether it says how a codec compresses that the kernel lacks.
-    fn is_of_lacking(&self, context: &StepContext<'_>) -> bool {
+    /// What was found for the codec whose parameters these are, where it is not set.
+    fn why_not_set(&self, context: &StepContext<'_>) -> Option<String> {
         let SetAttribute::CodecParameters(parameters) = self else {
-            return false;
+            return None;
         };
         let mine = |step: &Step| {
             let priority = match step {
@@ -134,22 +136,49 @@ impl SetAttribute {
             };
             parameters.starts_with(&format!("priority={priority} "))
         };
-        let lacks = |it: &Record| it.before.as_deref() == Some(LACKS);
-        let mut records = context.records.iter();
-        records.any(|it| it.group == context.group && lacks(it) && mine(&it.step))
+        let mut records = context.records.iter().rev();
+        let codec = records.find(|it| it.group == context.group && mine(&it.step));
+        codec.and_then(|it| it.before.clone())
     }
 
-    /// Says what is used instead of a codec that the kernel lacks.
+    /// Whether a codec before this one was set.
+    fn is_unneeded(&self, context: &StepContext<'_>) -> bool {
+        let is_set = |it: &Record| {
+            let is_codec = matches!(it.step, Step::SetAttribute(SetAttribute::Codec(_)));
+            it.group == context.group && is_codec && it.before.is_none()
+        };
+        matches!(self, SetAttribute::Codec(_)) && context.records.iter().any(is_set)
+    }
+
+    /// Says what is used instead of codecs that the kernel lacks. Which one pages are
+    /// compressed with is settled by the device's size.
     fn tell_lacking(&self, context: &mut StepContext<'_>, path: &str) -> Result<(), Error> {
         let (codec, instead) = match self {
-            SetAttribute::Codec(codec) => {
-                let text = context.host.read(path)?;
+            SetAttribute::Size(_) => {
+                let codecs = context.records.iter().filter_map(|it| match &it.step {
+                    Step::SetAttribute(SetAttribute::Codec(codec)) if it.group == context.group => {
+                        Some((codec.as_str(), it.before.as_deref() == Some(LACKS)))
+                    }
+                    _ => None,
+                });
+                let codecs: Vec<_> = codecs.collect();
+                if codecs.is_empty() || !codecs.iter().all(|(_, lacks)| *lacks) {
+                    return Ok(());
+                }
+                let text = context
+                    .host
+                    .read(path.replace("disksize", "comp_algorithm"))?;
                 let own = chosen(&text).unwrap_or("its own").to_owned();
-                (codec, format!("pages are compressed with {own}"))
+                let names: Vec<_> = codecs.into_iter().map(|(name, _)| name).collect();
+                (
+                    names.join(", no "),
+                    format!("pages are compressed with {own}"),
+                )
             }
-            SetAttribute::Recompression { codec, .. } => {
-                (codec, "none are compressed again with it".to_owned())
-            }
+            SetAttribute::Recompression { codec, .. } => (
+                codec.clone(),
+                "none are compressed again with it".to_owned(),
+            ),
             _ => return Ok(()),
         };
         let text = format!(
@@ -398,6 +427,9 @@ impl Reversible for SetAttribute {
             SetAttribute::Codec(codec) | SetAttribute::Recompression { codec, .. } => Some(codec),
             _ => None,
         };
+        if self.is_unneeded(context) {
+            return Ok(Some(UNNEEDED.to_owned()));
+        }
         if let Some(codec) = codec {
             let text = context.host.read(&path)?;
             let mut there = offered(&text);
@@ -413,7 +445,7 @@ impl Reversible for SetAttribute {
                 });
             }
         }
-        Ok(self.is_of_lacking(context).then(|| LACKS.to_owned()))
+        Ok(self.why_not_set(context))
     }
 
     fn apply(
@@ -422,9 +454,16 @@ impl Reversible for SetAttribute {
         record: &Record,
     ) -> Result<Option<MadeDevice>, Error> {
         let path = self.path(context)?;
-        if record.before.as_deref() == Some(LACKS) {
+        match record.before.as_deref() {
+            None => {}
+            Some(LACKS) => {
+                self.tell_lacking(context, &path)?;
+                return Ok(None);
+            }
+            Some(_) => return Ok(None),
+        }
+        if let SetAttribute::Size(_) = self {
             self.tell_lacking(context, &path)?;
-            return Ok(None);
         }
         let value = self.value(context)?;
         while_busy(|| context.host.write(&path, &value))?;
@@ -446,7 +485,7 @@ impl Reversible for SetAttribute {
         let path = self.path(context)?;
         // What is used up as it works, or cannot be read, is taken to hold; and so is what
         // the kernel lacks, which another run would not find either.
-        let is_lacking = record.before.as_deref() == Some(LACKS);
+        let is_lacking = record.before.is_some();
         let is_unseen = matches!(
             self,
             SetAttribute::WritebackLimit(_) | SetAttribute::CodecParameters(_)

@@ -152,3 +152,30 @@ fn a_device_that_is_named_in_a_folder_of_others_is_refused() {
     let said = "/dev/shm: others may write it (mode 1777)";
     is_refused(&machine, &config(text), said);
 }
+
+/// Who may put another key in its place reads what is swapped.
+#[test]
+fn a_key_that_others_may_exchange_is_refused() {
+    let machine = Machine::new();
+    machine.put("/etc/keys/key", "key");
+    fs::set_permissions(machine.path("/etc/keys/key"), Permissions::from_mode(0o600)).unwrap();
+    let text = |key: &str| {
+        config(&format!(
+            "[tier.d]\nkind = \"disk\"\ndevice = \"/dev/sdc1\"\nencryption = \"luks\"\n\
+             key_file = \"{key}\"\nformat = true\n"
+        ))
+    };
+    machine.plan(&text("/etc/keys/key")).unwrap();
+    std::os::unix::fs::symlink("key", machine.path("/etc/keys/link")).unwrap();
+    std::os::unix::fs::symlink("keys", machine.path("/etc/others")).unwrap();
+    for key in ["/etc/keys/link", "/etc/others/key"] {
+        let err = machine.plan(&text(key)).unwrap_err().to_string();
+        assert!(err.contains("it is a symbolic link"), "{err}");
+    }
+    fs::set_permissions(machine.path("/etc/keys"), Permissions::from_mode(0o777)).unwrap();
+    let err = machine
+        .plan(&text("/etc/keys/key"))
+        .unwrap_err()
+        .to_string();
+    assert!(err.contains("/etc/keys: others may write it"), "{err}");
+}

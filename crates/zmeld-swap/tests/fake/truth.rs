@@ -1,9 +1,12 @@
 //! `up` says what is so, and what one run does the next leaves.
 
+use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
+use std::panic::{catch_unwind, AssertUnwindSafe};
 
-use crate::common::{config, Machine, MEMINFO, PATIENCE};
+use crate::common::{config, Fate, Killed, Machine, MEMINFO, PATIENCE};
+use crate::crash::quietly;
 use zmeld_linux::command::Invocation;
 use zmeld_swap::config::Severity;
 use zmeld_swap::execute::{self, Removal, Report};
@@ -278,4 +281,85 @@ fn an_optional_tier_that_runs_is_not_taken_down_for_what_is_missing_now() {
     machine.up(&config(text)).unwrap();
     assert!(!machine.path("/dev/mapper/zmeld-d").exists());
     assert!(State::read(&machine.host()).unwrap().is_none());
+}
+
+/// Of a list, the first codec that the kernel has is taken, with its own parameters.
+#[test]
+fn the_first_codec_of_a_list_that_the_kernel_has_is_taken() {
+    let text = |list: &str| {
+        format!(
+            "[tier.fast]\nkind = \"zram\"\nsize = \"64MiB\"\nmemory_limit = \"50%\"\n\
+             codec = {list}\n"
+        )
+    };
+    let said = "has no deflate, no 842, and zmeld up takes the kernel's default instead";
+    for (list, chosen, parameters) in [
+        (r#"["zstd:3", "lz4:5"]"#, "[zstd]", "priority=0 level=3"),
+        (
+            r#"["deflate:3", "lz4:5", "zstd"]"#,
+            "[lz4]",
+            "priority=0 level=5",
+        ),
+        (r#"["deflate:3", "842"]"#, "[lzo-rle]", ""),
+    ] {
+        let machine = Machine::new();
+        let before = machine.snapshot();
+        let host = machine.host();
+        let wanted = config(&text(list));
+        let again = config(&wanted.to_toml(&Default::default()));
+        assert_eq!(again, wanted);
+        let problems = against(&host, &Seen::read(&host).unwrap(), &wanted, None);
+        let is_default = chosen == "[lzo-rle]";
+        let is_said = |it: &zmeld_swap::config::Problem| it.to_string().contains(said);
+        assert_eq!(problems.iter().any(is_said), is_default, "{problems:?}");
+        machine.up(&wanted).unwrap();
+        let device = |name: &str| machine.text(&format!("/sys/block/zram1/{name}"));
+        assert!(device("comp_algorithm").contains(chosen), "{list}");
+        let state = State::read(&host).unwrap().unwrap();
+        let set = state.records.iter().filter(|it| it.is_change());
+        let set = set.map(|it| it.step.describe());
+        let set: Vec<_> = set.filter(|it| it.contains("params")).collect();
+        let expected = match parameters {
+            "" => Vec::new(),
+            _ => vec![format!("set its algorithm_params to {parameters}")],
+        };
+        assert_eq!(set, expected);
+        let note = "the kernel has no codec deflate, no 842: pages are compressed with lzo-rle";
+        let notes = machine.notes();
+        let noted: Vec<_> = notes.iter().filter(|it| it.contains("no codec")).collect();
+        assert_eq!(noted.len(), usize::from(is_default), "{notes:?}");
+        assert!(noted.iter().all(|it| it.contains(note)), "{notes:?}");
+        assert!(machine.up(&wanted).unwrap().is_unchanged());
+        machine.down().unwrap();
+        assert_eq!(machine.snapshot(), before);
+    }
+}
+
+/// However far a first run came: so many of the tiers that are wanted.
+#[test]
+fn a_killed_run_tells_how_many_tiers_it_began() {
+    quietly();
+    let mut told_of = BTreeSet::new();
+    for at in 0.. {
+        let machine = Machine::new();
+        machine.fate(Some((at, Fate::DieBefore)));
+        let up = catch_unwind(AssertUnwindSafe(|| machine.up(&config(BOTH)).map(drop)));
+        machine.fate(None);
+        match up {
+            Err(panic) if panic.is::<Killed>() => {}
+            _ => break,
+        }
+        let state = State::read(&machine.host()).unwrap();
+        let records = state.map_or_else(Vec::new, |state| state.records);
+        let groups = records.iter().map(|it| it.group.clone());
+        let begun: BTreeSet<String> = groups.filter(|it| it.starts_with("tier.")).collect();
+        if records.is_empty() {
+            continue;
+        }
+        let said = format!("steps of {} of 2 tiers were begun", begun.len());
+        let found = told(&machine, BOTH);
+        assert!(format!("{found:?}").contains(&said), "{said}: {found:?}");
+        told_of.insert(begun.len());
+    }
+    assert!(told_of.contains(&1) && told_of.contains(&2), "{told_of:?}");
 }

@@ -156,7 +156,7 @@ fn set_up(dir: &std::path::Path, config: &Config, ram: u64, ratio: Option<f64>) 
     let used = ratio.map_or(0, |ratio| (size as f64 / ratio) as u64);
     let folder = dir.join("sys/block/zram0");
     std::fs::create_dir_all(&folder).unwrap();
-    let codec = device.codec.as_ref().map_or("lzo-rle", |codec| &codec.name);
+    let codec = device.codec.first().map_or("lzo-rle", |codec| &codec.name);
     for (name, text) in [
         ("disksize", format!("{size}\n")),
         ("initstate", "1\n".to_owned()),
@@ -218,7 +218,7 @@ fn scan_plan_and_status_say_the_same() {
         let Kind::Ram(device) = &planned.config.tiers[0].kind else {
             panic!("{name}")
         };
-        let codec = device.codec.as_ref().map(|codec| codec.name.as_str());
+        let codec = device.codec.first().map(|codec| codec.name.as_str());
         let sizes = (
             device.size.to_string(),
             device.memory_limit.unwrap().to_string(),

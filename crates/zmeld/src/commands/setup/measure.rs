@@ -116,7 +116,7 @@ pub fn swappiness(
         },
     };
     let swap_pages_per_s = match config.tiers.first().map(|tier| &tier.kind) {
-        Some(Kind::Ram(device)) => decompressed(device.codec.as_ref())?,
+        Some(Kind::Ram(device)) => decompressed(device.codec.first())?,
         Some(Kind::Zswap(zswap)) => {
             let codec = zswap.compressor.as_deref().map(Codec::new);
             decompressed(codec.as_ref())?

@@ -345,7 +345,9 @@ fn override_tier(config: &mut Config, args: &WantedArgs) -> anyhow::Result<()> {
     match first {
         Some(device) => {
             device.size = args.size.unwrap_or(device.size);
-            device.codec = args.codec.clone().or(device.codec.take());
+            if let Some(codec) = &args.codec {
+                device.codec = vec![codec.clone()];
+            }
             Ok(())
         }
         None if args.size.is_some() || args.codec.is_some() => {
