@@ -22,7 +22,7 @@ use zmeld_linux::groups::{GroupPattern, Hierarchy};
 use zmeld_linux::{counters, Host};
 
 use crate::choice::Figures;
-use crate::meter::{Meter, Taken};
+use crate::meter::Meter;
 use crate::open::{touched, OpenFile};
 use crate::ring::Ring;
 use crate::sentry::thread;
@@ -175,6 +175,8 @@ pub(crate) struct Candidate {
     /// It is protected by its owner's own means.
     pub is_sheltered: bool,
     meter: Meter,
+    /// Nobody is in it or below it: what is charged to it still is elsewhere.
+    is_left: bool,
     /// The lists of its processes, and of those in groups below.
     members: Vec<OpenFile>,
     has_more_below: bool,
@@ -228,6 +230,7 @@ impl Candidate {
             is_unclear: false,
             is_sheltered: false,
             meter: Meter::open(host, hierarchy, directory)?,
+            is_left: false,
             members,
             has_more_below: !is_all,
             events: OpenFile::open(host, directory.join("cgroup.events")),
@@ -253,11 +256,8 @@ impl Candidate {
 
     /// Looks at what it takes.
     pub fn look(&mut self, now: Instant, buffer: &mut [u8]) {
-        // One that is gone, or empty, gives nothing back.
-        let taken = match self.is_empty(buffer) {
-            Some(true) => Taken::default(),
-            _ => self.meter.read(buffer).unwrap_or_default(),
-        };
+        self.is_left = self.is_empty(buffer) == Some(true);
+        let taken = self.meter.read(buffer).unwrap_or_default();
         self.meter.keep(now, taken);
         let lists = self.members.iter().filter_map(|list| {
             let text = list.read(buffer).ok()?;
@@ -283,14 +283,17 @@ impl Candidate {
             owner: self.owner,
             is_unclear: self.is_unclear,
             is_sheltered: self.is_sheltered,
-            is_hidden: false,
+            is_hidden: self.is_left,
         }
     }
 
     /// In RAM and in swap, without files in memory and the page cache: what comes back
-    /// when it ends.
+    /// when it ends; nothing where nobody is in it.
     pub fn bytes(&self) -> u64 {
-        self.meter.now.held_bytes
+        match self.is_left {
+            true => 0,
+            false => self.meter.now.held_bytes,
+        }
     }
 
     /// How much more it takes than ten seconds ago.

@@ -87,6 +87,8 @@ impl Guard {
         sentry.ender = Ender::start()?;
         let work = move || {
             let mut say = |event| outbox.say(event);
+            // What is said at the beginning comes with it.
+            say(GuardEvent(Event::Chosen(Arc::default())));
             if let Err(err) = lock_memory() {
                 let why = format!(
                     "the guard's memory may be swapped out, so that it may be late: mlockall: {err}"
