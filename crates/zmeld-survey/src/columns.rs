@@ -28,7 +28,7 @@ const GROUP_ROWS: usize = 8192;
 const MAGIC: usize = 4;
 
 /// The key in the file's metadata: the CRC-32 of all columns' bytes, from behind `PAR1`
-/// to the end of the last row group. It is against damage and not against forgery.
+/// to the end of the last row group, and how many they are. It is against damage and not against forgery.
 const DIGEST: &str = "zmeld.columns_crc32";
 
 /// Columns that every row has.
@@ -352,8 +352,9 @@ pub fn parquet(survey: &Survey) -> Result<Vec<u8>, Error> {
         write_group(writer.next_row_group()?, &columns, &rows)?;
     }
     writer.flush().map_err(ParquetError::from)?;
-    let digest = crc32fast::hash(&writer.inner()[MAGIC..]);
-    writer.append_key_value_metadata(KeyValue::new(DIGEST.to_owned(), format!("{digest:08x}")));
+    let written = &writer.inner()[MAGIC..];
+    let digest = format!("{:08x} {}", crc32fast::hash(written), written.len());
+    writer.append_key_value_metadata(KeyValue::new(DIGEST.to_owned(), digest));
     Ok(writer.into_inner()?)
 }
 

@@ -354,8 +354,9 @@ def class_sizes(rows: list[dict[str, Any]]) -> Sizes:
 
 def size_of(sizes: Sizes, at: int | None, codec: str, page_size: int) -> tuple[float, float]:
     """What a content of a class takes; of a class that no survey tells of, its middle."""
-    middle = ((at or 0) + 0.5) * page_size / CLASSES
-    return sizes.get((int(at or 0), codec), (middle, middle * middle))
+    at = min(max(int(at or 0), 0), CLASSES - 1)
+    middle = (at + 0.5) * page_size / CLASSES
+    return sizes.get((at, codec), (middle, middle * middle))
 
 
 Weight = Callable[[dict[str, Any]], int]

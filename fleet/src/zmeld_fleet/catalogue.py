@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -353,9 +354,12 @@ def _damaged(metadata: pq.FileMetaData, file: pa.NativeFile) -> tuple[Reason, st
     said = (metadata.metadata or {}).get(DIGEST)
     if said is None:
         return None
-    text, found = said.decode("ascii", "replace"), digest_of(file, metadata)
-    if text != found:
-        return Reason.DIGEST, f"its columns have the digest {found}, it says {inert(text)}"
+    parts = re.fullmatch(rb"([0-9a-f]{8}) ([0-9]{1,18})", said)
+    if parts is None:
+        return Reason.DIGEST, f"its digest is no digest: {inert(said[:40])}"
+    found = digest_of(file, int(parts[2]))
+    if found != int(parts[1], 16):
+        return Reason.DIGEST, f"its columns have the digest {found:08x}, not {parts[1].decode()}"
     return None
 
 
