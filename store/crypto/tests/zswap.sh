@@ -23,6 +23,7 @@ set_to() { # PARAMETER VALUE
 	echo "$2" >"$ZSWAP/$1" && same "zswap's $1" "$2" "$(cat "$ZSWAP/$1")"
 }
 
+for module in virtio_pci virtio_blk; do modprobe -q $module; done
 for disk in /dev/vda /dev/ubda /dev/ubdb; do
 	[ ! -b "$disk" ] || break
 done
