@@ -122,8 +122,6 @@ extern "C" {
         text: *mut c_char,
         size: usize,
     ) -> c_int;
-    pub fn zm_slot_to_text(store: *mut Opaque, index: u64, text: *mut c_char, size: usize)
-        -> c_int;
 
     pub fn zm_page_fill(page: *const c_void, word: *mut u64) -> bool;
     pub fn zm_fingerprint_key_create(key: *const u8) -> *mut Opaque;

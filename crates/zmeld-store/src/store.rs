@@ -403,14 +403,6 @@ impl Store {
         }
     }
 
-    /// A slot in words.
-    pub fn slot_to_text(&self, index: u64) -> String {
-        print_with(|text, size| {
-            // SAFETY: the store is alive, text is as long as said.
-            unsafe { raw::zm_slot_to_text(self.raw.as_ptr(), index, text, size) }
-        })
-    }
-
     fn no_such_page(&self, index: u64) -> StoreError {
         StoreError::NoSuchPage {
             index,
@@ -586,7 +578,6 @@ mod tests {
             assert!(back == page(index % 16));
         }
         store.check(CheckLevel::Contents).unwrap();
-        assert!(store.slot_to_text(3).contains("share"));
         assert!(result.to_string().contains("pages_melded"));
     }
 
