@@ -962,35 +962,6 @@ fn a_value_of_the_file_is_changed_in_the_file() {
     assert_eq!((code, err.as_str()), (0, ""));
 }
 
-/// The guard says at its begin what it follows, and what is in vain.
-#[test]
-fn a_watch_says_what_its_guard_follows() {
-    use std::io::BufRead;
-    let server = Machine::new();
-    server.config(
-        "[watch.guard]\nend = [\"/user.slice\", \"baatch.service\"]\nprotect = [\"shh.service\"]\n",
-    );
-    server.put(
-        "proc/pressure/memory",
-        "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n",
-    );
-    let mut child = crate::run::zmeld(&["watch", "--dry-run", "--root", server.root()]);
-    child.stderr(std::process::Stdio::piped());
-    let mut child = child.spawn().unwrap();
-    let lines = std::io::BufReader::new(child.stderr.take().unwrap()).lines();
-    let said: Vec<String> = lines.map_while(Result::ok).take(3).collect();
-    let _ = child.kill();
-    child.wait().unwrap();
-    let all = said.join("\n");
-    for words in [
-        "watch.guard.end: no control group is called baatch.service",
-        "watch.guard.protect: no control group is called shh.service",
-        "may end: /user.slice",
-    ] {
-        assert!(all.contains(words), "{words}: {all}");
-    }
-}
-
 /// The first steps' guard has no fault on a machine with nothing open.
 #[test]
 fn the_guard_of_the_first_steps_passes_its_check() {

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -286,48 +285,6 @@ fn watch_ends_when_it_is_told_to() {
         let text = fs::read_to_string(&figures).unwrap();
         assert!(text.contains("zmeld_tier_stored_bytes{"), "{text}");
     }
-}
-
-/// Processes of another tree have the numbers of others here.
-#[test]
-fn a_watch_of_another_tree_ends_nobody() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut child = std::process::Command::new("sleep")
-        .arg("1000")
-        .spawn()
-        .unwrap();
-    let id = child.id();
-    let put = |path: &str, text: &str| put(dir.path(), path, text);
-    put(
-        "/proc/self/mountinfo",
-        "30 1 0:26 / /sys/fs/cgroup rw shared:4 - cgroup2 cgroup2 rw\n",
-    );
-    put(
-        "/proc/meminfo",
-        "MemTotal: 1024000 kB\nMemFree: 0 kB\nMemAvailable: 10 kB\n",
-    );
-    put("/proc/swaps", "Filename Type Size Used Priority\n");
-    put("/proc/self/cgroup", "0::/\n");
-    put("/sys/fs/cgroup/cgroup.controllers", "memory\n");
-    put("/sys/fs/cgroup/apps/memory.stat", "anon 500000000\n");
-    put("/sys/fs/cgroup/apps/cgroup.procs", &format!("{id}\n"));
-    put(&format!("/proc/{id}/cgroup"), "0::/apps\n");
-    put("/etc/zmeld.toml", "[watch.guard]\nend = [\"/apps\"]\n");
-    let mut watch = zmeld(&["watch", "--root", str(dir.path())])
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut said = String::new();
-    let mut lines = BufReader::new(watch.stderr.take().unwrap());
-    while !said.contains("would end /apps") {
-        assert!(lines.read_line(&mut said).unwrap() > 0, "{said}");
-    }
-    kill(Pid::from_raw(watch.id() as i32), Signal::SIGTERM).unwrap();
-    assert!(watch.wait().unwrap().success());
-    assert!(child.try_wait().unwrap().is_none(), "{said}");
-    child.kill().unwrap();
-    child.wait().unwrap();
-    assert!(!dir.path().join("run").exists());
 }
 
 #[test]
