@@ -102,6 +102,8 @@ traps! {
     NoWatch = "no-watch",
     /// Two services that end programs.
     TwoGuards = "two-guards",
+    /// A compressor of zswap that the command line names and zswap does not have.
+    ZswapCompressor = "zswap-compressor",
     /// Two that reclaim ahead of time.
     TwoReclaimers = "two-reclaimers",
     /// A drive that is to be encrypted, swapped to as it is: shown all the same.
