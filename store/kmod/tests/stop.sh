@@ -106,6 +106,11 @@ module_load num_devices=1
 echo 600 >/proc/sys/fs/lease-break-time
 /guest/pages lease /tmp/leased &
 lease=$!
+tries=0
+until grep -q LEASE /proc/locks || [ $tries -eq 300 ]; do
+	tries=$((tries + 1))
+	sleep 0.1
+done
 /guest/pages put "$SYS/backing_dev" /tmp/leased >/tmp/said &
 opens=$!
 tries=0
@@ -120,7 +125,7 @@ ok "a backing device is being opened" grep -q BREAKING /proc/locks
 } >/tmp/settings &
 settings=$!
 tries=0
-until grep -q '^0$' /tmp/settings || [ $tries -eq 100 ]; do
+until grep -qs '^0$' /tmp/settings || [ $tries -eq 100 ]; do
 	tries=$((tries + 1))
 	sleep 0.1
 done
