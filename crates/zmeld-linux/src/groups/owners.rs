@@ -6,7 +6,7 @@
 //! its own, in bytes: nobody's groups crowd out another's. What a rule protects, and what
 //! leads to it, is found by its path whatever else is there, on a quota beside that one.
 //!
-//! Invariants: a group stands behind the one above it; what is read takes [`ALL_BYTES`] at
+//! Invariants: a group stands behind the one above it; what is read takes `ALL_BYTES` at
 //! most below the owners.
 
 use std::collections::HashSet;
