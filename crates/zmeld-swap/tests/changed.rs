@@ -6,6 +6,8 @@
 #[path = "../../zmeld-linux/tests/support/turn.rs"]
 mod turn;
 
+mod live;
+
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -14,9 +16,9 @@ use std::time::Duration;
 use zmeld_linux::Host;
 use zmeld_swap::applied::Applied;
 use zmeld_swap::config::Config;
-use zmeld_swap::execute::{self, Report};
-use zmeld_swap::journal::{Journal, State};
-use zmeld_swap::plan::{Options, Plan};
+use zmeld_swap::journal::State;
+
+use live::{down, up};
 
 /// Has 96 MiB, gives them to swap, and waits. 21 is `MADV_PAGEOUT`.
 const PROGRAM: &str = "import mmap, os, time\n\
@@ -59,21 +61,6 @@ fn config(limit: &str) -> Config {
     );
     let loaded = Config::from_text(Path::new("z.toml"), &text);
     loaded.unwrap().config
-}
-
-fn up(config: &Config) -> Result<Report, zmeld_swap::Error> {
-    let host = Host::here();
-    let mut journal = Journal::lock(&host, Duration::ZERO, &mut |_| {})?;
-    let state = journal.state().clone();
-    let plan = Plan::new(&host, config, Some(&state), &Options::default())?;
-    execute::up(&host, &mut journal, &plan, &false.into(), &mut |_| {})
-}
-
-fn down() -> Result<Report, zmeld_swap::Error> {
-    let host = Host::here();
-    let mut journal = Journal::lock(&host, Duration::ZERO, &mut |_| {})?;
-    let removal = Default::default();
-    execute::down(&host, &mut journal, removal, &false.into(), &mut |_| {})
 }
 
 /// The limit of the device, and the bytes that are stored in it.

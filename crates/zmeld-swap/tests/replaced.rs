@@ -6,16 +6,17 @@
 #[path = "../../zmeld-linux/tests/support/turn.rs"]
 mod turn;
 
+mod live;
+
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 use zmeld_linux::Host;
 use zmeld_swap::config::Config;
-use zmeld_swap::execute::{self, Report};
-use zmeld_swap::journal::{Journal, State};
-use zmeld_swap::plan::{Options, Plan};
+use zmeld_swap::journal::State;
+
+use live::{down, up};
 
 /// Why the machine cannot be used; nothing where it can.
 fn unfit() -> Option<&'static str> {
@@ -88,21 +89,6 @@ impl Drop for Scratch {
             ))
             .output();
     }
-}
-
-fn up(config: &Config) -> Result<Report, zmeld_swap::Error> {
-    let host = Host::here();
-    let mut journal = Journal::lock(&host, Duration::ZERO, &mut |_| {})?;
-    let state = journal.state().clone();
-    let plan = Plan::new(&host, config, Some(&state), &Options::default())?;
-    execute::up(&host, &mut journal, &plan, &false.into(), &mut |_| {})
-}
-
-fn down() -> Result<Report, zmeld_swap::Error> {
-    let host = Host::here();
-    let mut journal = Journal::lock(&host, Duration::ZERO, &mut |_| {})?;
-    let removal = Default::default();
-    execute::down(&host, &mut journal, removal, &false.into(), &mut |_| {})
 }
 
 #[test]

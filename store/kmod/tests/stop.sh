@@ -101,35 +101,33 @@ job_start
 ok "unloading" module_unload
 job_ended "unloading" EINTR
 
+# Until a command succeeds, so many tenths of a second at most.
+wait_for() { # TENTHS COMMAND...
+	tries=$1
+	shift
+	until "$@"; do
+		[ "$tries" -gt 0 ] || return 1
+		tries=$((tries - 1))
+		sleep 0.1
+	done
+}
+
 # Nor for a file that is long in opening: its lease is not given up.
 module_load num_devices=1
 echo 600 >/proc/sys/fs/lease-break-time
 /guest/pages lease /tmp/leased &
 lease=$!
-tries=0
-until grep -q LEASE /proc/locks || [ $tries -eq 300 ]; do
-	tries=$((tries + 1))
-	sleep 0.1
-done
+wait_for 300 grep -q LEASE /proc/locks
 /guest/pages put "$SYS/backing_dev" /tmp/leased >/tmp/said &
 opens=$!
-tries=0
-until grep -q BREAKING /proc/locks || [ $tries -eq 300 ]; do
-	tries=$((tries + 1))
-	sleep 0.1
-done
+wait_for 300 grep -q BREAKING /proc/locks
 ok "a backing device is being opened" grep -q BREAKING /proc/locks
 {
 	cat "$SYS/comp_algorithm"
 	put comp_algorithm "$(other_codec)"
 } >/tmp/settings &
 settings=$!
-tries=0
-until grep -qs '^0$' /tmp/settings || [ $tries -eq 100 ]; do
-	tries=$((tries + 1))
-	sleep 0.1
-done
-ok "a setting is read and changed meanwhile" [ $tries -lt 100 ]
+ok "a setting is read and changed meanwhile" wait_for 100 grep -qs '^0$' /tmp/settings
 ok "it is still being opened" [ ! -s /tmp/said ]
 kill $lease
 wait $opens $settings
