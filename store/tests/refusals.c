@@ -13,18 +13,21 @@
 
 #define SLOTS	8
 
-/* lz4, but that nothing decompresses while `is_damaged`. */
+/* lz4, but nothing decompresses while `is_damaged`, and a byte changes on the way
+ * while `is_altered`. */
 static struct zm_codec_ops damaging;
-static bool is_damaged;
+static bool is_damaged, is_altered;
 
 static int damaging_decompress(void *ctx, const struct zm_codec_params *params,
 			       const void *src, size_t src_size,
 			       void *dst, size_t dst_size)
 {
-	if (is_damaged)
-		return -EBADMSG;
-	return zm_codec_find("lz4")->decompress(ctx, params, src, src_size,
-						dst, dst_size);
+	int err = zm_codec_find("lz4")->decompress(ctx, params, src, src_size,
+						   dst, dst_size);
+
+	if (is_altered)
+		((u8 *)dst)[dst_size / 2] ^= 1;
+	return is_damaged ? -EBADMSG : err;
 }
 
 #define EXPECT(condition)						\
@@ -43,6 +46,7 @@ static struct zm_store *open_store(void)
 	damaging = *zm_codec_find("lz4");
 	damaging.decompress = damaging_decompress;
 	is_damaged = false;
+	is_altered = false;
 	options.codecs[0].ops = &damaging;
 	store = test_store(&options, 4);
 	/* Text in 0 and twice more, same-filled, raw; the last ones are empty. */
@@ -141,6 +145,20 @@ static void printed(struct zm_store *store)
 	for (u64 index = 0; index <= SLOTS; index++)
 		EXPECT(!zm_slot_to_text(store, index, text, 0));
 	EXPECT(!strcmp(zm_meld_mode_name(ZM_MELD_INLINE + 1), "unknown"));
+}
+
+/* A page that is not the one that was written is not handed out. */
+static void altered(struct zm_store *store)
+{
+	struct zm_stats stats;
+	u8 page[ZM_PAGE_SIZE];
+
+	is_altered = true;
+	EXPECT(zm_page_read(store, 0, page) == -EBADMSG);
+	is_altered = false;
+	EXPECT(!zm_page_read(store, 0, page));
+	zm_store_stats(store, &stats);
+	EXPECT(stats.failures[ZM_REASON_MISMATCH] == 1);
 }
 
 /* The check says what is wrong with a slot that holds this. */
@@ -285,6 +303,7 @@ int main(void)
 	damaged_objects(store);
 	faults_planted(store);
 	printed(store);
+	altered(store);
 	settings(store);
 	check_store(store, ZM_CHECK_COUNTS, "at the end", 0);
 	zm_store_destroy(store);

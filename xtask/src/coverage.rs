@@ -54,11 +54,12 @@ pub fn run(environment: &CTestEnvironment, scope: TestScope, seed: u64) -> Resul
 }
 
 /// The flavour that counts in place of the one that a test is compiled in. None: it
-/// has limits of zword that are not those of the format.
+/// has limits of zword that are not those of the format, or a test of four bits, which
+/// is there in another flavour, too.
 fn counting(flavour: Flavour) -> Option<Flavour> {
     match flavour {
         Flavour::OneBit => Some(Flavour::CoverageOneBit),
-        Flavour::Blocks64 | Flavour::Blocks128 | Flavour::Reads64 => None,
+        Flavour::FourBits | Flavour::Blocks64 | Flavour::Blocks128 | Flavour::Reads64 => None,
         _ => Some(Flavour::Coverage),
     }
 }

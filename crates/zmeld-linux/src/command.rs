@@ -9,11 +9,11 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{mpsc, Arc, OnceLock};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use rustix::process::{kill_process, Pid, Signal};
+use rustix::process::{kill_process, kill_process_group, Pid, Signal};
 
 use crate::own;
 use crate::shell::word;
@@ -43,7 +43,16 @@ pub struct Invocation {
     pub input: Vec<u8>,
     /// The argument that stands for an open file.
     pub object: Option<Object>,
+    /// How long it may take; none for what takes as long as there is work.
+    pub limit: Option<Duration>,
 }
+
+/// What a command may take unless it is said otherwise. A drive that does not answer
+/// would hold up all others.
+const LIMIT: Duration = Duration::from_secs(120);
+/// How long a killed command is waited for: the kernel does not end one that waits for
+/// a drive.
+const END_WITHIN: Duration = Duration::from_secs(2);
 
 /// An argument that names a file which is held open: the command works on that file,
 /// whatever has its name by then.
@@ -79,7 +88,14 @@ impl Invocation {
             arguments: Vec::new(),
             input: Vec::new(),
             object: None,
+            limit: Some(LIMIT),
         }
+    }
+
+    /// It may take as long as there is work.
+    pub fn unlimited(mut self) -> Invocation {
+        self.limit = None;
+        self
     }
 
     /// One argument more.
@@ -199,10 +215,7 @@ pub(crate) fn run(invocation: &Invocation, stop: Option<&AtomicBool>) -> io::Res
         .stderr(Stdio::piped())
         .process_group(0)
         .spawn()?;
-    let (output, errors) = match stop {
-        None => converse(&mut child, &invocation.input),
-        Some(stop) => conversed_until(&mut child, &invocation.input, stop),
-    };
+    let (output, errors) = converse(&mut child, invocation, stop)?;
     let status = child.wait()?;
     let said = |bytes: &[u8]| match &name {
         Some(name) => made_text(bytes).replace(GIVEN, name),
@@ -271,44 +284,73 @@ fn is_there(program: &str, path: &str) -> bool {
 /// How often is looked whether a command is to end.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// [`converse`], beside a look at `stop`. The child is waited for afterwards, so
-/// that its number is its own all the while.
-fn conversed_until(child: &mut Child, input: &[u8], stop: &AtomicBool) -> (Vec<u8>, Vec<u8>) {
+/// Feeds and listens at once, so that neither side waits for the other, until the
+/// command closes what it writes to. It is asked to end once `stop` is set, and killed
+/// at its limit. The child is waited for afterwards, so that its number is its own all
+/// the while; where even a killed one does not end, it is left alone.
+fn converse(
+    child: &mut Child,
+    invocation: &Invocation,
+    stop: Option<&AtomicBool>,
+) -> io::Result<(Vec<u8>, Vec<u8>)> {
     let pid = Pid::from_child(child);
-    let over = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            while !over.load(Ordering::SeqCst) {
-                if stop.load(Ordering::SeqCst) {
-                    // One that has ended by itself needs no signal.
-                    let _ = kill_process(pid, Signal::INT);
-                    return;
-                }
-                thread::sleep(LOOK_EVERY);
-            }
-        });
-        let said = converse(child, input);
-        over.store(true, Ordering::SeqCst);
-        said
-    })
+    let (sender, receiver) = mpsc::channel();
+    listen(child.stdout.take(), true, &sender);
+    listen(child.stderr.take(), false, &sender);
+    if let Some(mut stdin) = child.stdin.take() {
+        let input = invocation.input.clone();
+        // A command that does not want it all says so by its exit code.
+        thread::spawn(move || stdin.write_all(&input));
+    }
+    let began = Instant::now();
+    let (mut output, mut errors) = (None, None);
+    let (mut asked, mut killed) = (false, None);
+    while output.is_none() || errors.is_none() {
+        match receiver.recv_timeout(LOOK_EVERY) {
+            Ok((true, bytes)) => output = Some(bytes),
+            Ok((false, bytes)) => errors = Some(bytes),
+            Err(_) => {}
+        }
+        if !asked && stop.is_some_and(|stop| stop.load(Ordering::SeqCst)) {
+            // One that has ended by itself needs no signal.
+            let _ = kill_process(pid, Signal::INT);
+            asked = true;
+        }
+        let is_late = invocation
+            .limit
+            .is_some_and(|limit| began.elapsed() > limit);
+        if is_late && killed.is_none() {
+            let _ = kill_process_group(pid, Signal::KILL);
+            killed = Some(Instant::now());
+        }
+        if killed.is_some_and(|killed| killed.elapsed() > END_WITHIN) {
+            break;
+        }
+    }
+    match (killed, invocation.limit) {
+        (Some(_), Some(limit)) => {
+            // It is reaped where it has ended.
+            let _ = child.try_wait();
+            let text = format!(
+                "it did not end within {} s and was killed; look whether its drive answers \
+                 (dmesg)",
+                limit.as_secs()
+            );
+            Err(io::Error::new(io::ErrorKind::TimedOut, text))
+        }
+        _ => Ok((output.unwrap_or_default(), errors.unwrap_or_default())),
+    }
 }
 
-/// Feeds and listens at once, so that neither side waits for the other.
-fn converse(child: &mut Child, input: &[u8]) -> (Vec<u8>, Vec<u8>) {
-    let stdin = child.stdin.take();
-    let stdout = child.stdout.take();
-    let stderr = child.stderr.take();
-    thread::scope(|scope| {
-        let output = scope.spawn(|| drain(stdout));
-        let errors = scope.spawn(|| drain(stderr));
-        if let Some(mut stdin) = stdin {
-            // A command that does not want it all says so by its exit code.
-            let _ = stdin.write_all(input);
-        }
-        let joined =
-            |worker: thread::ScopedJoinHandle<'_, Vec<u8>>| worker.join().unwrap_or_default();
-        (joined(output), joined(errors))
-    })
+/// Reads to the end beside, and hands over what was read.
+fn listen(
+    pipe: Option<impl Read + Send + 'static>,
+    is_output: bool,
+    sender: &mpsc::Sender<(bool, Vec<u8>)>,
+) {
+    let sender = sender.clone();
+    // Nobody listens any more to a command that was given up.
+    thread::spawn(move || sender.send((is_output, drain(pipe))));
 }
 
 fn drain(pipe: Option<impl Read>) -> Vec<u8> {
@@ -359,6 +401,20 @@ mod tests {
         let finished = run(&sh, None).unwrap();
         assert_eq!(finished.status(), "signal 9");
         assert_eq!(finished.said(), "it said nothing");
+    }
+
+    #[test]
+    fn a_command_that_does_not_end_is_killed_at_its_limit() {
+        let mut sleep = Invocation::new("sh").args(["-c", "sleep 1000; true"]);
+        sleep.limit = Some(Duration::from_millis(50));
+        let err = run(&sleep, None).unwrap_err();
+        assert_eq!(err.kind(), io::ErrorKind::TimedOut);
+        // What does not close its output keeps nobody waiting, killed or not.
+        sleep.arguments[1] = "setsid sleep 5 & sleep 1000".into();
+        let began = Instant::now();
+        let err = run(&sleep, None).unwrap_err();
+        assert_eq!(err.kind(), io::ErrorKind::TimedOut);
+        assert!(began.elapsed() < Duration::from_secs(5));
     }
 
     #[test]

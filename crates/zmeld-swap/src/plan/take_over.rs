@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use zmeld_advice::{beside, ActiveSwap, CompressedPlace};
 
-use crate::config::{Kind, Problem, Severity, Trap};
+use crate::config::{Discard, Kind, Problem, RamDevice, Severity, Trap};
 use crate::error::Error;
-use crate::import::{import, Tool};
+use crate::import::{import, Imported, Tool};
 use crate::step::Step;
 use crate::steps::SwapOff;
 
@@ -16,6 +16,29 @@ use super::{areas, Draft, Group, Steps};
 
 /// The part of a plan.
 pub(super) const GROUP: &str = "take-over";
+
+/// The devices in RAM that another tool sets up.
+fn devices(found: &Imported) -> impl Iterator<Item = &RamDevice> {
+    found
+        .config
+        .tiers
+        .iter()
+        .filter_map(|tier| match &tier.kind {
+            Kind::Ram(device) => Some(device),
+            _ => None,
+        })
+}
+
+/// What the tool that set the areas up has them told of freed pages: the kernel does not
+/// say it of an area that is on. None where its devices differ in that.
+fn discard_of(found: &Imported) -> Discard {
+    let mut all = devices(found).map(|device| device.swap.discard);
+    let first = all.next().unwrap_or_default();
+    match all.all(|other| other == first) {
+        true => first,
+        false => Discard::None,
+    }
+}
 
 impl Draft<'_> {
     /// The steps that switch the other areas off, after zmeld's own are on: what
@@ -26,23 +49,27 @@ impl Draft<'_> {
         let recorded = self
             .recorded(GROUP)
             .filter_map(|record| match &record.step {
-                Step::SwapOff(off) => Some(off.path.clone()),
+                Step::SwapOff(off) => Some(off.clone()),
                 _ => None,
             });
-        let mut paths: Vec<PathBuf> = recorded.collect();
+        let mut taken: Vec<SwapOff> = recorded.collect();
+        // What it says of sizes is not looked at here.
+        let found = import(self.host.root(), self.machine.ram_bytes).ok();
+        let discard = found.as_ref().map_or(Discard::None, discard_of);
         let sure = self.replaces_for_certain();
         if self.options.take_over {
             for other in &others {
                 let path = PathBuf::from(&other.path);
-                if !paths.contains(&path) {
-                    paths.push(path);
+                if !taken.iter().any(|off| off.path == path) {
+                    taken.push(SwapOff { path, discard });
                 }
             }
         }
-        let goes = |it: &ActiveSwap| sure && paths.iter().any(|path| path == Path::new(&it.path));
+        let goes =
+            |it: &ActiveSwap| sure && taken.iter().any(|off| off.path == Path::new(&it.path));
         let stay: Vec<&ActiveSwap> = others.iter().filter(|it| !goes(it)).collect();
         self.second_device(&stay);
-        if paths.is_empty() || !sure {
+        if taken.is_empty() || !sure {
             return Ok(());
         }
         let mut steps = Steps {
@@ -50,8 +77,10 @@ impl Draft<'_> {
             records: self.records,
             steps: Vec::new(),
         };
-        for path in paths {
-            let was = others.iter().find(|other| path == Path::new(&other.path));
+        for off in taken {
+            let was = others
+                .iter()
+                .find(|other| off.path == Path::new(&other.path));
             let reason = match was {
                 Some(other) => format!(
                     "somebody else set it up ({}); it keeps its settings, and zmeld down swaps to it \
@@ -60,7 +89,7 @@ impl Draft<'_> {
                 ),
                 None => "zmeld down swaps to it again".to_owned(),
             };
-            steps.add(Step::SwapOff(SwapOff { path }), reason);
+            steps.add(Step::SwapOff(off), reason);
         }
         let steps = steps.steps;
         self.groups.push(Group {
@@ -68,7 +97,8 @@ impl Draft<'_> {
             optional: false,
             steps,
         });
-        self.comes_again_at_boot()
+        self.comes_again_at_boot(found.as_ref());
+        Ok(())
     }
 
     /// Whether a tier takes the place that does not give up by itself: one that is
@@ -79,16 +109,14 @@ impl Draft<'_> {
     }
 
     /// Says what sets the other area up again at the next boot.
-    fn comes_again_at_boot(&mut self) -> Result<(), Error> {
-        // What it says of sizes is not looked at here.
-        let Ok(found) = import(self.host.root(), self.machine.ram_bytes) else {
-            return Ok(());
+    fn comes_again_at_boot(&mut self, found: Option<&Imported>) {
+        let Some(found) = found else {
+            return;
         };
-        let in_ram = |tier: &crate::config::Tier| matches!(tier.kind, Kind::Ram(_));
         let tools = found.tools().into_iter().filter(|tool| tool.is_for_ram());
         let ways: Vec<&str> = tools.flat_map(Tool::ways_off).copied().collect();
-        if !found.config.tiers.iter().any(in_ram) || ways.is_empty() {
-            return Ok(());
+        if devices(found).next().is_none() || ways.is_empty() {
+            return;
         }
         // No trap to accept: who accepts a second device is not told of one at boot.
         self.problems.push(Problem {
@@ -101,7 +129,6 @@ impl Draft<'_> {
             severity: Severity::Warning,
             trap: None,
         });
-        Ok(())
     }
 
     /// Compressed areas that are not zmeld's.

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::make_swap::{signatures, IS_SWAP};
 use super::swap_on::switch_off;
 use super::{thing, Thing};
+use crate::config::Discard;
 use crate::error::Error;
 use crate::identity::Identity;
 use crate::room::{self, Coming};
@@ -26,6 +27,9 @@ use zmeld_linux::Host;
 pub struct SwapOff {
     /// Which.
     pub path: PathBuf,
+    /// Which freed pages it is told of when it is switched on again.
+    #[serde(default)]
+    pub discard: Discard,
 }
 
 impl Reversible for SwapOff {
@@ -91,6 +95,7 @@ impl Reversible for SwapOff {
         if !priority.starts_with('-') {
             swapon = swapon.args(["--priority", priority]);
         }
+        let swapon = self.discard.told_to(swapon);
         let swapon = swapon.arg(context.host.path(&self.path));
         let Err(err) = context.host.run(&swapon) else {
             return Ok(());

@@ -83,12 +83,7 @@ impl Reversible for SwapOn {
         if self.priority >= 0 {
             swapon = swapon.args(["--priority", &self.priority.to_string()]);
         }
-        swapon = match self.discard {
-            Discard::None => swapon,
-            Discard::Once => swapon.arg("--discard=once"),
-            Discard::Pages => swapon.arg("--discard=pages"),
-            Discard::Both => swapon.arg("--discard"),
-        };
+        swapon = self.discard.told_to(swapon);
         let is_file = pin::is_file(&path);
         // swapon looks its file up by name, which nobody but root can give to another
         // between these two looks.
@@ -99,7 +94,7 @@ impl Reversible for SwapOn {
         context.host.run(&swapon.arg(context.host.path(&path)))?;
         if let Err(err) = if is_file { is_same() } else { Ok(()) } {
             let swapoff = Invocation::new("swapoff").arg(context.host.path(&path));
-            context.host.run(&swapoff)?;
+            context.host.run(&swapoff.unlimited())?;
             return Err(err);
         }
         match context.host.swap_on(&path)? {
@@ -253,7 +248,7 @@ pub(super) fn switch_off(context: &mut StepContext<'_>, path: &Path) -> Result<(
     }
     let (host, stop) = (context.host, context.stop);
     let (end_it, ended) = (AtomicBool::new(false), AtomicBool::new(false));
-    let swapoff = Invocation::new("swapoff").arg(host.path(path));
+    let swapoff = Invocation::new("swapoff").arg(host.path(path)).unlimited();
     let mut overfull = Vec::new();
     let result = std::thread::scope(|scope| {
         let (over, is_over) = channel();
@@ -324,4 +319,17 @@ pub(super) fn switch_off(context: &mut StepContext<'_>, path: &Path) -> Result<(
 
 fn used_bytes(host: &Host, path: &Path) -> Option<u64> {
     Some(host.swap_on(path).ok()??.used_bytes)
+}
+
+impl Discard {
+    /// The command with that option. What discards a whole area takes as long as its
+    /// drive needs for that.
+    pub(super) fn told_to(self, swapon: Invocation) -> Invocation {
+        match self {
+            Discard::None => swapon,
+            Discard::Once => swapon.arg("--discard=once").unlimited(),
+            Discard::Pages => swapon.arg("--discard=pages"),
+            Discard::Both => swapon.arg("--discard").unlimited(),
+        }
+    }
 }

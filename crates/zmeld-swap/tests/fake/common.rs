@@ -49,6 +49,8 @@ struct Inner {
     refused: Option<PathBuf>,
     // What swapoff fails on.
     kept_on: Option<PathBuf>,
+    /// The arguments of the last swapon.
+    swapped_on: Vec<String>,
     // What happens before the operation of that number.
     at: Option<(usize, Box<dyn FnOnce() + Send>)>,
     // What happens while swapoff runs, which then goes on until it is told to end.
@@ -224,6 +226,11 @@ impl Machine {
     pub fn refuse_swapon(&self, path: &str) {
         let path = self.dir.path().join(&path[1..]);
         self.inner.inner.lock().unwrap().refused = Some(path);
+    }
+
+    /// The arguments of the last swapon.
+    pub fn last_swapon(&self) -> Vec<String> {
+        self.inner.inner.lock().unwrap().swapped_on.clone()
     }
 
     /// Swapoff fails on it from now on, after what happens meanwhile.
@@ -583,6 +590,7 @@ impl Fake {
                 Ok(String::new())
             }
             "swapon" => {
+                inner.swapped_on = words.clone();
                 let is_refused = inner.refused.as_ref() == Some(&last);
                 if is_refused || inner.signatures.get(&last).map(String::as_str) != Some("swap") {
                     return Err("read swap header failed".to_owned());

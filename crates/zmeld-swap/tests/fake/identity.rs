@@ -337,6 +337,7 @@ fn another_device_is_not_switched_on_in_place_of_what_was_taken_over() {
         steps: vec![zmeld_swap::plan::Planned {
             step: zmeld_swap::step::Step::SwapOff(zmeld_swap::steps::SwapOff {
                 path: "/dev/zram0".into(),
+                discard: zmeld_swap::config::Discard::None,
             }),
             reason: String::new(),
             before: None,

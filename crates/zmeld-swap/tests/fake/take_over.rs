@@ -234,6 +234,8 @@ fn taking_over_puts_the_tier_in_its_place_and_down_puts_it_back() {
 
         machine.down().unwrap();
         assert_eq!(swaps(&machine), [pair("/dev/zram0", priority)]);
+        // As zram-generator has it switched on.
+        assert!(machine.last_swapon().contains(&"--discard".to_owned()));
         assert_eq!(
             machine.text("/sys/module/zswap/parameters/enabled"),
             "Y\n",
