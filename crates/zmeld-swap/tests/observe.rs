@@ -454,12 +454,19 @@ fn what_happened_long_ago_is_no_finding_any_more() {
     note(&host);
     let noted = fs::read_to_string(dir.path().join("run/zmeld/counters.json")).unwrap();
     assert!(noted.contains("\"oom_kill\": 2"), "{noted}");
-    // A quarter of an hour later one more is killed.
-    uptime(dir.path(), 2100);
-    assert_eq!(found(&host, "oom-kills"), [""; 0]);
+    // What an experiment has the kernel kill is no finding.
+    uptime(dir.path(), 1500);
     let vmstat = dir.path().join("proc/vmstat");
     let text = fs::read_to_string(&vmstat).unwrap();
     fs::write(&vmstat, text.replace("oom_kill 2", "oom_kill 3")).unwrap();
+    assert_eq!(found(&host, "oom-kills").len(), 1);
+    lately::note_experiment(&host, 1).unwrap();
+    assert_eq!(found(&host, "oom-kills"), [""; 0]);
+    // A quarter of an hour later one more is killed.
+    uptime(dir.path(), 2100);
+    assert_eq!(found(&host, "oom-kills"), [""; 0]);
+    let text = fs::read_to_string(&vmstat).unwrap();
+    fs::write(&vmstat, text.replace("oom_kill 3", "oom_kill 4")).unwrap();
     assert_eq!(found(&host, "oom-kills"), ["memory: 1 in the last 15m 00s"]);
     note(&host);
     // An hour after that it is over.
@@ -475,7 +482,7 @@ fn what_happened_long_ago_is_no_finding_any_more() {
     note(&host);
     uptime(dir.path(), 60);
     put(dir.path(), "/proc/sys/kernel/random/boot_id", "boot-2\n");
-    assert_eq!(found(&host, "oom-kills"), ["memory: 3 since boot"]);
+    assert_eq!(found(&host, "oom-kills"), ["memory: 4 since boot"]);
 }
 
 #[test]

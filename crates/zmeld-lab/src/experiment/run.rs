@@ -8,7 +8,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use zmeld_swap::observe::Memory;
+use zmeld_linux::Host;
+use zmeld_swap::observe::{lately, Memory};
 
 use super::result::{Outcome, Run};
 use super::Lab;
@@ -98,10 +99,17 @@ impl Lab<'_> {
         let after = Counters::read(&self.kswapd).since(&before);
         let ended = report(child)?;
         let counters = group.counters();
-        let killed = counters
-            .get("event_oom_kill")
-            .is_some_and(|&kills| kills > 0.0)
-            || ended.signal == Some(9) && after.get("vm_oom_kill") > 0.0;
+        let in_group = counters.get("event_oom_kill").copied().unwrap_or(0.0);
+        let by_machine = match ended.signal {
+            Some(9) => after.get("vm_oom_kill").min(1.0),
+            _ => 0.0,
+        };
+        let kills = in_group.max(by_machine) as u64;
+        let killed = kills > 0;
+        if killed {
+            // Where it cannot be noted, status blames the machine: no reason to stop.
+            let _ = lately::note_experiment(&Host::here(), kills);
+        }
         let text = |path: &Path| tail_of(path).unwrap_or_default();
         let (said, complained) = (text(&stdout), text(&stderr));
         let (outcome, report) = match cause {

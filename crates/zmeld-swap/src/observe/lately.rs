@@ -25,6 +25,10 @@ use zmeld_linux::Host;
 /// Where the counters are noted.
 pub const FILE: &str = "/run/zmeld/counters.json";
 const SCHEMA: &str = "zmeld.counters/1";
+/// How many processes experiments have had the kernel kill since boot, on purpose.
+const EXPERIMENT_KILLS: &str = "/run/zmeld/experiment-kills.json";
+/// The counter of the same.
+const BY_EXPERIMENTS: &str = "oom_kill by experiments";
 pub(super) const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 /// What "lately" is, in seconds.
 pub const WINDOW_S: f64 = 3600.0;
@@ -183,7 +187,10 @@ pub(super) fn read(
         reader.malformed(FILE, "it holds no notes of counters");
     }
     let notes = Notes::parse(&text, boot.trim());
-    let counters = counters(kills, groups, devices);
+    let mut counters = counters(kills, groups, devices);
+    let text = reader.own(EXPERIMENT_KILLS).unwrap_or_default();
+    let on_purpose = ExperimentKills::parse(&text, boot.trim()).kills;
+    counters.insert(BY_EXPERIMENTS.to_owned(), on_purpose);
     let base = uptime_s.and_then(|now| notes.base(now));
     let partial = base.is_some_and(|note| note.partial);
     let (since, seconds, before) = match (base, uptime_s) {
@@ -204,6 +211,39 @@ pub(super) fn read(
     };
     lately.attribute(groups, can_limit);
     lately
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct ExperimentKills {
+    boot: String,
+    kills: u64,
+}
+
+impl ExperimentKills {
+    /// Those of this boot.
+    fn parse(text: &str, boot: &str) -> ExperimentKills {
+        let found: ExperimentKills = serde_json::from_str(text).unwrap_or_default();
+        match found.boot == boot {
+            true => found,
+            false => ExperimentKills {
+                boot: boot.to_owned(),
+                kills: 0,
+            },
+        }
+    }
+}
+
+/// Notes that an experiment brought so many kills about, which are no finding.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn note_experiment(host: &Host, kills: u64) -> Result<(), Error> {
+    let boot = host.read_optional(BOOT)?.unwrap_or_default();
+    let bytes = run_folder::read(host, EXPERIMENT_KILLS).ok().flatten();
+    let text = String::from_utf8(bytes.unwrap_or_default()).unwrap_or_default();
+    let mut noted = ExperimentKills::parse(&text, boot.trim());
+    noted.kills = noted.kills.saturating_add(kills);
+    run_folder::replace(host, EXPERIMENT_KILLS, 0o644, &noted)
 }
 
 /// Notes the counters of an observation for those who ask later. Not for a tree that
@@ -316,7 +356,10 @@ impl Lately {
             .group_oom_kills
             .values()
             .fold(0u64, |sum, count| sum.saturating_add(*count));
-        let others = self.rose("oom_kill").saturating_sub(of_groups);
+        let others = self
+            .rose("oom_kill")
+            .saturating_sub(of_groups)
+            .saturating_sub(self.rose(BY_EXPERIMENTS));
         self.oom_kills = match can_limit {
             true => others.min(self.seen_of_machine(groups)),
             false => others,

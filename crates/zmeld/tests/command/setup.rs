@@ -81,7 +81,12 @@ pub fn machine() -> BTreeMap<String, String> {
         let mut names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
         // What is locked stays, and what status remembers of the kernel's counters:
         // neither is set up.
-        let stays = ["lock", "experiment", "counters.json"];
+        let stays = [
+            "lock",
+            "experiment",
+            "counters.json",
+            "experiment-kills.json",
+        ];
         names.retain(|name| stays.iter().all(|it| name != it));
         names.sort();
         state.insert(folder.to_owned(), format!("{names:?}"));
