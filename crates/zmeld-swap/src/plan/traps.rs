@@ -43,8 +43,37 @@ impl Draft<'_> {
         for (name, device) in &all {
             self.too_large(name, device);
         }
+        self.too_large_together(&all);
         self.hibernation();
         self.others_below(&all[0].0);
+    }
+
+    /// Devices without a limit that are each smaller than RAM, and not together.
+    fn too_large_together(&mut self, all: &[(String, &RamDevice)]) {
+        let ram = self.machine.ram_bytes;
+        let unlimited = all.iter().filter(|(_, it)| it.memory_limit.is_none());
+        let sizes: Vec<u64> = unlimited
+            .clone()
+            .map(|(_, it)| it.size.bytes(ram))
+            .collect();
+        let sum = sizes
+            .iter()
+            .fold(0u64, |sum, size| sum.saturating_add(*size));
+        if sum < ram || sizes.iter().any(|size| *size >= ram) {
+            return;
+        }
+        let names: Vec<&str> = unlimited.map(|(name, _)| name.as_str()).collect();
+        self.warn(
+            Trap::NoMemoryLimit,
+            "",
+            format!(
+                "the tiers {} take {} of pages together, RAM is {}, and nothing limits the \
+                 memory they use when they compress badly; add memory_limit to each",
+                names.join(", "),
+                bytes(sum),
+                bytes(ram)
+            ),
+        );
     }
 
     /// A device whose pages RAM cannot hold when it is full.

@@ -195,6 +195,11 @@ fn more_than_memory_can_hold() {
     );
     let limited = format!("{large}memory_limit = \"50%\"\n");
     assert!(!machine.up(&config(&limited)).unwrap().is_unchanged());
+    let two = "[tier.fast]\nkind = \"zram\"\nsize = \"50%\"\n\
+               [tier.slow]\nkind = \"zram\"\nsize = \"50%\"\n";
+    let machine = Machine::new();
+    let words = "the tiers fast, slow take 4.00 GiB of pages together, RAM is 4.00 GiB";
+    warned(&machine, two, Trap::NoMemoryLimit, words);
 }
 
 #[test]
