@@ -294,10 +294,14 @@ impl Machine {
     }
 
     pub fn up(&self, config: &Config) -> Result<Report, Error> {
+        self.up_with(config, &Options::default())
+    }
+
+    pub fn up_with(&self, config: &Config, options: &Options) -> Result<Report, Error> {
         let host = self.host();
         let mut journal = Journal::lock(&host, PATIENCE, &mut |_| {})?;
         let state = journal.state().clone();
-        let plan = Plan::new(&host, config, Some(&state), &Options::default())?;
+        let plan = Plan::new(&host, config, Some(&state), options)?;
         let mut notes = self.notes.lock().unwrap_or_else(|notes| notes.into_inner());
         execute::up(&host, &mut journal, &plan, &false.into(), &mut |event| {
             note(event, &mut notes);

@@ -56,7 +56,7 @@ swappiness = 120
 "#;
 
 /// Runs until the operation of that number; false where there was none.
-fn killed(run: impl FnOnce() -> Result<(), Error>) -> bool {
+pub fn killed(run: impl FnOnce() -> Result<(), Error>) -> bool {
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(result) => {
             result.unwrap();

@@ -1,5 +1,6 @@
 //! Setting up and taking down a machine that is a directory.
 
+mod boot;
 mod common;
 mod crash;
 mod identity;

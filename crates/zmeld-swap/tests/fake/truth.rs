@@ -9,14 +9,13 @@ use crate::common::{config, Fate, Killed, Machine, MEMINFO, PATIENCE};
 use crate::crash::quietly;
 use zmeld_linux::command::Invocation;
 use zmeld_swap::config::Severity;
-use zmeld_swap::execute::{self, Removal, Report};
+use zmeld_swap::execute::{self, Removal};
 use zmeld_swap::findings::{findings, Finding};
 use zmeld_swap::journal::{Journal, State};
 use zmeld_swap::machine::Machine as Seen;
 use zmeld_swap::observe::Observation;
 use zmeld_swap::outstanding::Outstanding;
-use zmeld_swap::plan::{against, Options, Plan};
-use zmeld_swap::Error;
+use zmeld_swap::plan::{against, Options};
 
 const BOTH: &str = "accept = [\"lru-inversion\", \"read-ahead\"]\n\
     [tier.fast]\nkind = \"zram\"\nsize = \"64MiB\"\n\
@@ -28,14 +27,6 @@ const EVERY_STEP: &str =
     [tier.f]\nkind = \"disk\"\nfile = \"/srv/swap\"\nsize = \"1MiB\"\n\
     [tunables]\nswappiness = 150\n";
 const FILE: &str = "[tier.d]\nkind = \"disk\"\nfile = \"/srv/swap\"\nsize = \"1MiB\"\n";
-
-fn up_with(machine: &Machine, text: &str, options: &Options) -> Result<Report, Error> {
-    let host = machine.host();
-    let mut journal = Journal::lock(&host, PATIENCE, &mut |_| {})?;
-    let state = journal.state().clone();
-    let plan = Plan::new(&host, &config(text), Some(&state), options)?;
-    execute::up(&host, &mut journal, &plan, &false.into(), &mut |_| {})
-}
 
 fn only(tier: &str) -> Options {
     Options {
@@ -53,24 +44,6 @@ fn told(machine: &Machine, text: &str) -> Vec<Finding> {
     findings(&now, &config, applied.as_ref(), &outstanding)
 }
 
-/// As the units of a boot do it, in both orders.
-#[test]
-fn one_tiers_run_leaves_what_another_tier_needs() {
-    let enabled = "/sys/module/zswap/parameters/enabled";
-    for order in [["fast", "d"], ["d", "fast"]] {
-        let machine = Machine::new();
-        for tier in order.iter().chain(&order) {
-            up_with(&machine, BOTH, &only(tier)).unwrap();
-        }
-        assert_eq!(machine.text(enabled).trim(), "N", "{order:?}");
-        assert_eq!(machine.text("/proc/swaps").lines().count(), 3);
-        assert!(machine.plan(&config(BOTH)).unwrap().is_done());
-        assert!(machine.up(&config(BOTH)).unwrap().is_unchanged());
-        machine.down().unwrap();
-        assert_eq!(machine.text(enabled).trim(), "Y");
-    }
-}
-
 #[test]
 fn a_run_for_one_tier_leaves_taken_over_what_another_took_over() {
     let machine = Machine::new();
@@ -82,11 +55,11 @@ fn a_run_for_one_tier_leaves_taken_over_what_another_took_over() {
         ..Options::default()
     };
     let optional = BOTH.replace("format = true\n", "format = true\noptional = true\n");
-    up_with(&machine, &optional, &taking).unwrap();
+    machine.up_with(&config(&optional), &taking).unwrap();
     let areas = machine.text("/proc/swaps");
     assert!(!areas.contains("/dev/zram0"), "{areas}");
     for tier in ["d", "fast", "d"] {
-        up_with(&machine, &optional, &only(tier)).unwrap();
+        machine.up_with(&config(&optional), &only(tier)).unwrap();
         assert_eq!(machine.text("/proc/swaps"), areas, "{tier}");
     }
 }
@@ -179,7 +152,10 @@ fn a_codec_that_the_kernel_lacks_costs_no_machine_its_swap() {
         only_named: true,
         ..Options::default()
     };
-    let err = up_with(&machine, text, &exact).unwrap_err().to_string();
+    let err = machine
+        .up_with(&config(text), &exact)
+        .unwrap_err()
+        .to_string();
     assert!(err.contains("no codec deflate"), "{err}");
 }
 
