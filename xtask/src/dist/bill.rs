@@ -213,9 +213,10 @@ fn linked(metadata: &Value) -> Option<BTreeSet<String>> {
 /// The text of a licence for a crate that brings none.
 fn licence_text(of: &Crate) -> Result<String> {
     match of.licence.contains("Apache-2.0") {
-        true => kept_text("Apache-2.0.txt"),
+        true => text_of("Apache-2.0"),
         false => bail!(
-            "{} {} brings no text of its licence, {}: put it into packaging/licences",
+            "{} {} brings no text of its licence, {}: say in xtask/src/dist/bill.rs which of \
+             SPDX's texts is meant",
             of.name,
             of.version,
             of.licence
@@ -223,6 +224,13 @@ fn licence_text(of: &Crate) -> Result<String> {
     }
 }
 
+/// The text of a licence, as SPDX has it.
+pub(super) fn text_of(id: &str) -> Result<String> {
+    let licence = spdx::license_id(id).with_context(|| format!("SPDX has no licence {id}"))?;
+    Ok(licence.text().to_owned())
+}
+
+/// What goes with the standard library of Rust, or with musl.
 fn kept_text(name: &str) -> Result<String> {
     let path = workspace::root().join("packaging/licences").join(name);
     fs::read_to_string(&path).with_context(|| format!("cannot read {}", workspace::shown(&path)))

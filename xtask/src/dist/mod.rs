@@ -410,8 +410,8 @@ fn program_tree(
     copyright(&mut tree, DOCS, from)?;
     let changes = fs::read(from.join("CHANGELOG.md"))?;
     tree.file(&format!("{DOCS}/changelog.gz"), &gzip(&changes)?)?;
-    let third = fs::read(packaging.join("licences/GPL-3.0.txt"))?;
-    tree.file(&format!("{DOCS}/GPL-3.0.gz"), &gzip(&third)?)?;
+    let third = bill::text_of("GPL-3.0-only")?;
+    tree.file(&format!("{DOCS}/GPL-3.0.gz"), &gzip(third.as_bytes())?)?;
     tree.file(
         &format!("{DOCS}/licences.gz"),
         &gzip(bill.licences()?.as_bytes())?,
