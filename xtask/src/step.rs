@@ -161,9 +161,15 @@ pub fn run_all(steps: &[Step], mut partial: Vec<String>) -> Result<Tally> {
         pace: Pace::new()?,
         total: Tally::default(),
         not_run: Vec::new(),
+        took: Vec::new(),
     };
     run_steps(steps, &mut report)?;
-    let Report { total, not_run, .. } = report;
+    let Report {
+        total,
+        not_run,
+        took,
+        ..
+    } = report;
     if !not_run.is_empty() {
         partial.push(format!(
             "{} of {} steps could not run here: {}",
@@ -180,6 +186,7 @@ pub fn run_all(steps: &[Step], mut partial: Vec<String>) -> Result<Tally> {
     }
     tell_skipped(&total);
     tell_failed(&total);
+    tell_longest(took);
     println!("in {}", shown(started.elapsed()));
     print!("{}", not_full(&partial));
     println!("{}", total.counts());
@@ -257,6 +264,7 @@ struct Report {
     pace: Pace,
     total: Tally,
     not_run: Vec<String>,
+    took: Vec<(Duration, String)>,
 }
 
 impl Report {
@@ -271,6 +279,7 @@ impl Report {
             self.not_run.push(step.name.clone());
         } else {
             self.pace.ended(&step.name, ended.took)?;
+            self.took.push((ended.took, step.name.clone()));
         }
         tell(step, &ended.log, &found, ended.took)?;
         self.total.add(found);
@@ -312,6 +321,19 @@ fn tell_skipped(total: &Tally) {
     println!("\nNot run here:");
     for (name, reason) in &total.skipped {
         println!("  {name}: {reason}");
+    }
+}
+
+/// The steps that took most of the time; those that ran beside others count whole.
+fn tell_longest(mut took: Vec<(Duration, String)>) {
+    const LONGEST: usize = 10;
+    if took.len() <= LONGEST {
+        return;
+    }
+    took.sort();
+    println!("\nThe longest steps:");
+    for (time, name) in took.iter().rev().take(LONGEST) {
+        println!("  {:>12}  {name}", shown(*time));
     }
 }
 
