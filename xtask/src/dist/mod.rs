@@ -381,7 +381,10 @@ fn program_tree(
         }
         Ok(output.stdout)
     };
-    tree.file("/usr/share/man/man1/zmeld.1.gz", &gzip(&says(&["man"])?)?)?;
+    for (name, page) in man_pages(&String::from_utf8(says(&["man"])?)?) {
+        let path = format!("/usr/share/man/man1/{name}.1.gz");
+        tree.file(&path, &gzip(page.as_bytes())?)?;
+    }
     for (shell, path) in [
         ("bash", "bash-completion/completions/zmeld"),
         ("zsh", "zsh/vendor-completions/_zmeld"),
@@ -467,6 +470,17 @@ form, is under version 3: see GPL-3.0.gz of the package zmeld, and on Debian
 licences.gz there.
 ";
 
+/// `zmeld man` prints the page of zmeld and of each command, one after the other.
+fn man_pages(text: &str) -> Vec<(String, String)> {
+    const BEGIN: &str = ".ie \\n(.g";
+    let pages = text.split(BEGIN).skip(1).filter_map(|page| {
+        let (_, rest) = page.split_once(".TH ")?;
+        let name = rest.split_whitespace().next()?;
+        Some((name.to_owned(), format!("{BEGIN}{page}")))
+    });
+    pages.collect()
+}
+
 fn copyright(tree: &mut Tree, docs: &str, from: &Path) -> Result<()> {
     tree.file(&format!("{docs}/copyright"), COPYRIGHT.as_bytes())?;
     let licence = fs::read(from.join("LICENSE"))?;
@@ -543,6 +557,15 @@ fn checksums(release: &Release, made: &[PathBuf]) -> Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_command_has_a_man_page_of_its_own() {
+        let text = ".ie \\n(.g x\n.TH zmeld 1  \"zmeld\"\na\n.ie \\n(.g x\n.TH zmeld-up 1 \nb\n";
+        let pages = man_pages(text);
+        assert_eq!(pages.len(), 2);
+        assert_eq!(pages[1].0, "zmeld-up");
+        assert_eq!(pages[0].1.clone() + &pages[1].1, text);
+    }
 
     #[test]
     fn program_and_module_have_one_version() {
