@@ -6,7 +6,6 @@
 
 #include "../../zword/block.h"
 
-/* Streams that move behind a wide header: where to, and what is in one byte of them. */
 #include "../../zword/encode.c"
 #include "../../zword/decode.c"
 
@@ -44,13 +43,13 @@ static void header_comes_back(u32 mode, u32 streams)
 	prove(dst[byte + moved] == before[byte]);
 }
 
-PROOF(header_of_words_comes_back, 32, 32, 18)
+PROOF(header_of_words_comes_back, 64, 64, 18)
 {
 	header_comes_back(nondet_bool() ? ZWORD_WORDS_64 : ZWORD_WORDS_32,
 			  ZWORD_WORD_STREAMS);
 }
 
-PROOF(header_of_bytes_comes_back, 32, 32, 18)
+PROOF(header_of_bytes_comes_back, 64, 64, 18)
 {
 	header_comes_back(ZWORD_BYTES, ZWORD_BYTE_STREAMS);
 }
