@@ -88,20 +88,25 @@ PROOF(match_find_finds_equal_bytes, 24, 32, 10)
 		prove(is_match(&match));
 }
 
-/* From any match that was found. */
-PROOF(match_extend_adds_equal_bytes, 24, 32, 10)
+/* From any match that was found there. */
+static void extend_at(u32 at)
 {
 	struct scan scan = any_scan();
-	struct match match = { .start = nondet_u32(), .from = nondet_u32() };
+	struct match match = { .start = at, .from = nondet_u32() };
 	u32 offset = match.start - match.from, k = nondet_u32();
 
-	assume(match.start == scan.at || match.start == scan.at + 1);
-	assume(match.from < match.start && is_match(&match));
+	assume(scan.anchor <= at && match.from < at && is_match(&match));
 	match_extend(&scan, &match);
 	prove(match.start - match.from == offset);
-	prove(match.start + match.length > scan.at);
-	assume(k < match.length);
-	prove(is_equal(&match, k));
+	prove(match.start <= at && match.start + match.length > at);
+	prove(k >= match.length || is_equal(&match, k));
+}
+
+/* With little behind, and with as much as the longest match; anything before. */
+PROOF(match_extend_adds_equal_bytes, 24, 32, 10)
+{
+	extend_at(ZWORD_BLOCK_SIZE - TAIL);
+	extend_at(ZWORD_BLOCK_SIZE - ZWORD_MATCH_MAX);
 }
 
 /* Of the thorough parse: any place, beside any best one yet. */
