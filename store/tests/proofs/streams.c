@@ -185,6 +185,7 @@ static void literals_of(u32 count)
 	struct zword_decoding job;
 	u32 k;
 
+	memset(field, 0, sizeof(field));
 	stream = 0;
 	for (k = 0; k < count; k++)
 		parsed.literal[k] = k < 4 ? nondet_bool() : k % 3 == 0;
