@@ -7,9 +7,10 @@
  * at one offset alone, and whichever of them are equal at it, some page of two letters
  * has the same; literals are copied and not looked at.
  */
-#include "letters.h"
+#include "proof.h"
 
 #include "../../zword/block.h"
+
 static struct zword_byte_parse parsed;
 
 /* Of the literals that are taken one is looked at, any one. */
@@ -40,6 +41,15 @@ static void literals_put64(const u8 *at, u64 word)
 
 static u8 page[ZWORD_BLOCK_SIZE];
 static struct zword_byte_positions positions;
+
+/* size: in whole words of eight bytes. */
+static void any_letters(u8 *at, u32 size)
+{
+	u32 k;
+
+	for (k = 0; k < size; k += 8)
+		zm_put64(at + k, nondet_u64() & 0x0101010101010101ull);
+}
 
 /* Where a block ends its page does; it begins at any place before the anchor. */
 static struct scan any_scan(void)
