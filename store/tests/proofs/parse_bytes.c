@@ -113,7 +113,7 @@ static void extend_at(u32 at)
 }
 
 /* With little behind, and with as much as the longest match; anything before. */
-PROOF(match_extend_adds_equal_bytes, 24, 32, 10)
+PROOF(match_extend_adds_equal_bytes, 24, 32, 14)
 {
 	extend_at(ZWORD_BLOCK_SIZE - TAIL);
 	extend_at(ZWORD_BLOCK_SIZE - ZWORD_MATCH_MAX);
