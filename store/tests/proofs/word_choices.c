@@ -46,7 +46,8 @@ static u64 reference_of(const struct scan *scan, const struct choice *choice,
 		return 0;
 	if (choice->kind != ZWORD_LINEAR)
 		return one;
-	return 2 * one - word_before(page, scan->at, 2 * choice->back, width);
+	one = 2 * one - word_before(page, scan->at, 2 * choice->back, width);
+	return width == 4 ? (u32)one : one;
 }
 
 static void choice_prove(bool thoroughly, u32 width)
@@ -69,6 +70,7 @@ static void choice_prove(bool thoroughly, u32 width)
 	set = choice.kind == ZWORD_ZERO ? zword_bytes_set(word) :
 					  set_of(word, reference, width);
 	prove(choice.word == word && choice.set == set);
+	prove(choice.kind == ZWORD_ZERO || choice.reference == reference);
 	prove(choice.back == scan.back || choice.kind == ZWORD_NEAR ||
 	      choice.kind == ZWORD_FAR);
 }
