@@ -3,7 +3,7 @@
  * Tables: what the proofs of the decoder take for granted of them, and that each code
  * is read as the symbol that it was written for.
  */
-#include "proof.h"
+#include "byte_symbol.h"
 
 #include "../../zword/tables.c"
 
@@ -71,4 +71,15 @@ PROOF(symbols_of_8_count_their_literals, 16, 16, 18)
 PROOF(symbols_of_4_count_their_literals, 16, 16, 18)
 {
 	symbol_prove(4);
+}
+
+/* Each token of bytes: what streams.c takes for granted of its symbol. */
+PROOF(byte_symbols_are_their_tokens, 16, 16, 258)
+{
+	static struct zword_byte_symbol symbols[ZWORD_SYMBOLS];
+	u32 token = nondet_u32();
+
+	byte_symbols_build(symbols);
+	assume(token < ZWORD_BYTE_TOKENS);
+	prove(is_symbol_of(&symbols[token], token));
 }
