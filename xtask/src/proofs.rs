@@ -4,8 +4,10 @@
 //! CBMC is Debian's, of a suite that has version 6, unpacked and run with that suite's
 //! own loader and libraries.
 
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -153,17 +155,45 @@ pub fn test(log: &Log, scope: TestScope) -> Result<Tally> {
         TestScope::Long => LIMIT_LONG,
         _ => LIMIT,
     };
+    let proofs = proofs()?;
+    let next = AtomicUsize::new(0);
+    // One at a time for each processor, with a log of its own until it has ended.
+    let worker = |number: usize| -> Result<Vec<(usize, Tally)>> {
+        let own = Log::create(&log.path().with_extension(format!("{number}.log")))?;
+        let mut made = Vec::new();
+        loop {
+            let at = next.fetch_add(1, Ordering::SeqCst);
+            let Some(proof) = proofs.get(at) else {
+                return Ok(made);
+            };
+            let begin = Instant::now();
+            let ran = own.run(&mut proof.command(&root, scope), limit)?;
+            let name = format!("{}: {}", workspace::stem(&proof.file), proof.name);
+            log.note(&format!(
+                "{}{name}: {} s",
+                ran.text,
+                begin.elapsed().as_secs()
+            ))?;
+            let tally = Tally::of(STEP, ran.succeeded(), format!("{name}: {}", ran.status));
+            made.push((at, tally));
+        }
+    };
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut made = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..processors)
+            .map(|number| scope.spawn(move || worker(number)))
+            .collect();
+        let mut made = Vec::new();
+        for worker in workers {
+            let found = worker.join().unwrap_or_else(|panic| resume_unwind(panic));
+            made.extend(found?);
+        }
+        Ok::<_, anyhow::Error>(made)
+    })?;
+    made.sort_by_key(|(at, _)| *at);
     let mut tally = Tally::default();
-    for proof in proofs()? {
-        let begin = Instant::now();
-        let ran = log.run(&mut proof.command(&root, scope), limit)?;
-        let name = format!("{}: {}", workspace::stem(&proof.file), proof.name);
-        log.note(&format!("{name}: {} s", begin.elapsed().as_secs()))?;
-        tally.add(Tally::of(
-            STEP,
-            ran.succeeded(),
-            format!("{name}: {}", ran.status),
-        ));
+    for (_, found) in made {
+        tally.add(found);
     }
     Ok(tally)
 }
