@@ -65,7 +65,7 @@ pub fn kernels(scope: TestScope) -> &'static [&'static str] {
 
 /// The tests that stock kernels run where time is short: there they show that
 /// nothing depends on the newest kernel, with two processors. QEMU is slow.
-const COMPACT: &[&str] = &["attributes", "meddled", "meld", "parts", "swap"];
+const COMPACT: &[&str] = &["attributes", "meddled", "meld", "parts", "readers", "swap"];
 
 /// The kernel in which a Debian for arm64 is set up.
 const SETS_UP_ARM64: &str = "6.1-arm64";

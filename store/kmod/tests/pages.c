@@ -11,6 +11,7 @@
  *	pages nth-page DEVICE PAGE SEED
  *	pages put PATH TEXT
  *	pages lease PATH
+ *	pages read PATH...
  *	pages user PROGRAM ARGUMENT...
  *
  * What stands in a page follows from a number, its content; so a model needs to
@@ -19,7 +20,8 @@
  * contents after a failed write, and nothing else; with faults, the kernel's own
  * injection is let loose on the jobs. `nth-*` makes the first, the
  * second, the third ... allocation of an operation fail until none is left.
- * `lease` keeps a file from whoever opens it, until it is ended.
+ * `lease` keeps a file from whoever opens it, until it is ended. `read` reads files
+ * over and over, until it is ended.
  * `user` runs a program as somebody who is not root.
  * Exit code 1: a wrong byte, or what the test forbids; 2: cannot be done.
  */
@@ -618,6 +620,23 @@ static _Noreturn void lease(char **a)
 		pause();
 }
 
+static _Noreturn void read_on(int count, char **a)
+{
+	char text[4096];
+	int *fds = calloc(count, sizeof(*fds));
+
+	if (!fds)
+		fail("no memory for", "the files");
+	for (int i = 0; i < count; i++) {
+		fds[i] = open(a[i], O_RDONLY);
+		if (fds[i] < 0)
+			fail("cannot open", a[i]);
+	}
+	for (int i = 0;; i = (i + 1) % count)
+		if (pread(fds[i], text, sizeof(text), 0) < 0)
+			fail("cannot read", a[i]);
+}
+
 static int user(char **a)
 {
 	enum { NOBODY = 65534 };
@@ -654,6 +673,8 @@ int main(int argc, char **argv)
 		return put(a);
 	if (!strcmp(what, "lease") && count == 1)
 		lease(a);
+	if (!strcmp(what, "read") && count >= 1)
+		read_on(count, a);
 	if (!strcmp(what, "user") && count >= 1)
 		return user(a);
 	printf("# usage: see the head of pages.c\n");
